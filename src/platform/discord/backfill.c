@@ -1,5 +1,5 @@
-/* backfill.c - the newest stored message of each channel (its cursor), and the messages that a lost
- * session missed.  (discord_priv.h has the calls.)
+/* backfill.c - reads the messages that a lost session missed, from each channel's cursor on: its
+ * newest stored message.  (discord_priv.h has the calls.)
  *
  *      session lost --> every cursor gets a gap --> channel read over REST --> gap closed
  *
@@ -8,9 +8,9 @@
  * New messages of the channel are deferred meanwhile (inbound.c), so the channel's order is kept.
  * The host drops a message that comes both ways by its id.
  *
- * Cursors and gaps are kept in the store.  A gap is closed once the channel has been read
- * or Discord says that nothing happened there; a channel that cannot be read any more loses
- * its cursor. */
+ * Cursors and gaps are kept in the store.  A gap is closed once the channel has been read, or
+ * Discord's last_message_id shows nothing new.  A channel that cannot be read any more loses its
+ * cursor. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,7 +165,7 @@ void discord_backfill_mark(struct discord *d, const struct discord_shard *s)
         struct discord_cursor *seen = v;
         if (seen->last == 0 || !discord_shard_has(s, seen->guild_id))
             continue;
-        seen->again = seen->filling; /* the running backfill ends before the next session begins */
+        seen->again = seen->filling; /* the running backfill may end before the next session */
         if (seen->gap != 0)
             continue;
         seen->gap = seen->last;
@@ -338,9 +338,10 @@ void discord_backfill_channel(struct discord *d, struct discord_cursor *s)
     ask_page(b);
 }
 
-/* ---- all of them ---- */
+/* ---- all channels ---- */
 
-/* Read only once the new session is live: messages before its start would be missing else. */
+/* A backfill waits until the new session is live: a message between its last page and the start of
+ * the session would be missed. */
 static bool is_live(const struct discord *d, const struct discord_cursor *s)
 {
     for (unsigned i = 0; i < d->n_shards; i++)

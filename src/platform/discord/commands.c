@@ -2,10 +2,9 @@
  *
  *      wanted --> GET what is registered --> one request for each difference --> stored
  *
- * Commands are global.  The store has each registered command with a hash of its words (namespace
- * "commands", one line for each).  So only changes are sent, and only commands that bellhop
- * registered are removed: commands made by hand stay.  A command that Discord refuses is left out,
- * and the others go on. */
+ * Commands are global.  The store has each registered command with a hash of its definition
+ * (namespace "commands", one line for each).  So only changes are sent, and commands that were
+ * registered by hand are never removed.  A command that Discord refuses is skipped. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +17,7 @@ enum { RETRY_MS = 60000, MAX_KNOWN = 256, NAME_BYTES = 33 };
 
 struct known { /* a command that bellhop registered */
     char name[NAME_BYTES];
-    uint64_t hash; /* of its words */
+    uint64_t hash; /* of its definition */
 };
 
 struct step { /* one request */
@@ -110,7 +109,7 @@ static bool on_record(void *ctx, struct str key, void *thing)
 static struct json find_command(struct json list, struct str name)
 {
     for (struct json_iter it = {0}; json_next(list, &it);) {
-        int64_t type = 1; /* of those that are typed */
+        int64_t type = 1; /* a slash command, the default */
         json_as_i64(json_get(it.value, "type"), &type);
         if (type == 1 && str_eq(json_str(it.value, "name"), name))
             return it.value;
@@ -185,7 +184,7 @@ static void steps_clear(struct discord_commands *c)
     c->n_steps = c->at = 0;
 }
 
-/* ---- one after the other ---- */
+/* ---- sending the steps one after the other ---- */
 
 static void end(struct discord_commands *c, bool done)
 {
@@ -285,7 +284,7 @@ static void on_retry(struct timer *t)
     start(container_of(t, struct discord_commands, retry));
 }
 
-/* ---- the entrance ---- */
+/* ---- ops->set_commands() ---- */
 
 static struct discord_commands *commands_new(struct discord *d)
 {

@@ -1,14 +1,15 @@
-/* context.c - what was said in a channel before a message.
+/* context.c - finds the messages before a message, as context for agents.  (discord_priv.h has the
+ * calls.)
  *
- * Every message of a guild is noted in platform/recent.h while the bot is connected, so nearly
- * always the words before a message are in memory.  A channel of which nothing is known yet, or
- * that lost messages when a session could not be resumed, is read once through REST:
+ * Every message of a guild is noted in platform/recent.h, so the context is nearly always in
+ * memory.  After a start, or when a lost session missed messages, the channel is read once over
+ * REST:
  *
- *      wanted, and it does not reach back --one page of history--> recent --> all that wait for it
+ *      ops->context() --recent does not reach back--> one page of history --> recent --> answers
  *
- * What the bot said is left out, and so is what the same person said to it: the agent heard both.
- * Where the bot may not read back, or the page cannot be had, the message is delivered without a
- * context and says so. */
+ * The context leaves out the bot's own messages, and those that the same person addressed to the
+ * bot: the agent has seen both.  Where the bot may not read the history, or the request fails, the
+ * event is delivered without a context and with context_error. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,13 +24,13 @@ struct look_back {     /* one channel that is being read */
     struct discord *d; /* borrowed */
     struct list asks;  /* struct look_ask, owned */
     struct outgoing *call;
-    struct timer known; /* armed: there is nothing to read */
+    struct timer known; /* armed: the context is in memory, no request needed */
     uint64_t guild_id, channel_id;
     char before[24];
-    bool stale; /* messages were missed since it was asked for */
+    bool stale; /* a session was lost since the request: the page may miss messages */
 };
 
-struct look_ask { /* an event that waits for it */
+struct look_ask { /* an event that waits for the page */
     struct list link;
     struct context_ask ask;
     char message[24], user[24];
@@ -41,7 +42,7 @@ static struct str place_of(char room[PLACE_CHARS], uint64_t guild_id, uint64_t c
     return str_of(room);
 }
 
-/* To a bot that may not read back Discord tells nothing, and does not say why. */
+/* Lacks the bot the permission to read the history?  Discord then answers with an empty list. */
 static bool is_blind(struct discord *d, uint64_t guild_id, uint64_t channel_id)
 {
     const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
@@ -156,7 +157,7 @@ static void answer_all(struct look_back *l, bool known)
     char room[PLACE_CHARS];
     struct str place = place_of(room, l->guild_id, l->channel_id);
 
-    list_remove(&l->link); /* whoever asks from now on looks again */
+    list_remove(&l->link); /* a later ops->context() starts a new lookup */
     list_each (&l->asks, it, nxt) {
         const struct look_ask *a = list_entry(it, struct look_ask, link);
         struct event ev = {.message_id = str_of(a->message), .user_id = str_of(a->user)};
@@ -228,7 +229,7 @@ static struct look_back *look_at(struct discord *d, uint64_t guild_id, uint64_t 
     timer_init(&l->known, on_known);
     list_append(&d->looking, &l->link);
     if (recent_reaches_back(d->recent, place_of(room, guild_id, channel_id))) {
-        timer_set(d->env->clock, &l->known, 0); /* it was read since */
+        timer_set(d->env->clock, &l->known, 0); /* another lookup has read it meanwhile */
         return l;
     }
     snprintf(path, sizeof path, "/channels/%" PRIu64 "/messages?limit=%u&before=%s", channel_id,

@@ -1,6 +1,7 @@
-/* inbound.c - Discord's events on their way to host_accept().  (discord_priv.h has the calls.)
+/* inbound.c - hands Discord's events to the host and confirms them.  (discord_priv.h has the
+ * calls.)
  *
- *      socket --dispatch--> cache, interactions        told at once
+ *      socket --dispatch--> cache, interactions        updated at once
  *                 '-------> message, reaction --> normalize --> host_accept() --> confirm
  *                                   '--a fact is missing, or a backfill runs--> deferred
  *
@@ -10,12 +11,11 @@
  * the shard reconnects and Discord sends everything from that event on again.  The host drops the
  * repeated ones by their message id.
  *
- * After a resume Discord does not list the channels again, so a message may come from a
- * channel that is not in the cache and could be a thread.  The messages of that channel are
- * deferred, in order, while the guild or the channel is read over REST; other channels go
- * on.  A channel whose missed messages are being fetched (backfill.c) defers its new ones
- * the same way.  What cannot be learned in time is done without: the message is delivered
- * under its channel's id alone. */
+ * After a resume Discord does not list the channels again, so a message may come from a channel
+ * that is not in the cache and could be a thread.  The messages of that channel are deferred, in
+ * order, while the guild or the channel is read over REST; other channels go on.  A channel whose
+ * missed messages are being fetched (backfill.c) defers its new messages the same way.  If Discord
+ * does not answer, the message is delivered with the channel's id alone. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +85,7 @@ static void skip_event(struct discord_shard *s, uint64_t seq)
 static bool channel_waits(const struct discord_shard *s, uint64_t channel_id)
 {
     if (s->n_failed_channels == ARRAY_LEN(s->failed_channels))
-        return true; /* too many to tell apart */
+        return true; /* the table is full: all channels wait */
     for (size_t i = 0; i < s->n_failed_channels; i++)
         if (s->failed_channels[i] == channel_id)
             return true;
@@ -277,7 +277,7 @@ static uint64_t first_seq(const struct deferred_channel *c)
                : list_first(&c->messages, struct deferred_message, link)->p->seq;
 }
 
-/* Delivers what waits for this guild, the channel that has waited longest first. */
+/* Delivers the messages that wait for this guild; the channel that has waited longest is first. */
 static void run_deferred_of(struct discord *d, uint64_t guild_id, bool lenient)
 {
     for (;;) {
@@ -383,7 +383,8 @@ static void on_channel(void *ctx, const struct discord_told *t)
     deferred_run(c);
 }
 
-/* Reads what the normalizer misses about this channel, @what, and defers the channel's messages. */
+/* Reads the guild or the channel that the normalizer needs (@what), and defers the channel's
+ * messages meanwhile. */
 static void defer_until_known(struct discord *d, uint64_t channel_id, uint64_t guild_id,
                               enum discord_verdict what)
 {
@@ -482,7 +483,8 @@ void discord_inbound_done(struct discord *d)
 
 /* ---- asking Discord for events again ---- */
 
-/* Forgets the events in flight: Discord sends those behind the confirmed number again, or never. */
+/* Forgets the unconfirmed events: a resumed session sends them again, and a backfill reads the
+ * messages of a lost one. */
 static void forget_pendings(struct discord_shard *s)
 {
     void *v;
@@ -536,7 +538,7 @@ void discord_inbound_shard_done(struct discord_shard *s)
 
 /* ---- messages ---- */
 
-/* What Discord adds to a message by itself (previews) is no edit. */
+/* Ignores updates that Discord makes itself (link previews): they are not edits by the author. */
 static void on_edited(struct discord *d, struct json message, struct discord_pending *p)
 {
     struct discord_normalize_in in = {.message = message,
@@ -554,12 +556,12 @@ static void on_edited(struct discord *d, struct json message, struct discord_pen
     }
     discord_context_edited(d);
     ev->edit.text = ev->text;
-    ev->edit.set = ev->edit.silent = true; /* an agent that has it is not told */
+    ev->edit.set = ev->edit.silent = true; /* an agent that has the message is not told */
     p->taken = true;
     p->accept = host_accept(d->base.host, &d->base, ev, on_accepted, p);
 }
 
-/* Discord does not say who wrote it. */
+/* Discord does not name the author of a deleted message; recent.h may still know the author. */
 static void on_deleted(struct discord *d, struct json where, struct str message_id,
                        struct discord_pending *p)
 {
@@ -579,7 +581,7 @@ static void on_deleted(struct discord *d, struct json where, struct str message_
     ev.user_id = discord_context_author(d, snowflake(guild), channel_id, message_id, user);
     discord_context_deleted(d, snowflake(guild), channel_id, message_id);
     if (guild.n == 0) {
-        pending_done(p); /* a direct chat: nobody can tell whose it is */
+        pending_done(p); /* a direct message: its author and route are unknown */
         return;
     }
     if (ch != NULL && discord_channel_is_thread(ch->type)) {
@@ -624,11 +626,11 @@ static void on_message(struct discord *d, struct json message, struct discord_pe
     }
 }
 
-/* ---- people's reactions to the bot's messages: "reaction:added:<emoji>", said by the person ----
+/* ---- people's reactions to the bot's messages become texts: "reaction:added:<emoji>" ----
  *
- * Gateways know these words from other platforms.  Reactions to messages of others are ignored.
- * Discord names the author of the message only when a reaction is added; d->reacted remembers the
- * bot's messages that got one, so that a removal is recognised. */
+ * Gateways know this format from other platforms.  Reactions to other messages are ignored.
+ * Discord names the author of the message only when a reaction is added.  d->reacted remembers the
+ * bot's messages with a reaction, so that a removal is recognised. */
 
 static bool is_ours(struct discord *d, struct json reaction, uint64_t message_id, bool added)
 {
@@ -642,7 +644,7 @@ static bool is_ours(struct discord *d, struct json reaction, uint64_t message_id
     return false;
 }
 
-/* As if the person had written a message, so that the normalizer finds chat and name as usual. */
+/* Writes the reaction as a message of the person, so that the normalizer finds chat and name. */
 static void write_reaction_as_message(struct buf *out, struct json reaction, bool added)
 {
     struct json emoji = json_get(reaction, "emoji"), member = json_get(reaction, "member");
@@ -710,7 +712,7 @@ static void on_reaction(struct discord *d, struct json reaction, bool added,
     buf_done(&message);
 }
 
-/* ---- what the socket tells ---- */
+/* ---- handlers of the socket ---- */
 
 static void on_dispatch(void *ctx, struct dsocket *socket, struct str type, struct json d,
                         uint64_t seq)

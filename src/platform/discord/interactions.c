@@ -1,4 +1,4 @@
-/* interactions.c - Discord's interactions: proved, read, delivered and answered.  (interactions.h
+/* interactions.c - verifies, parses, delivers and answers Discord's interactions.  (interactions.h
  * has the pure parts, discord_priv.h the other calls.)
  *
  *      webhook --signed?--no--> 401             PING, autocomplete --> answered here
@@ -10,8 +10,8 @@
  * the socket.  Discord asks once and waits three seconds.  The answer goes out once the event is
  * stored: as the answer to the webhook, or as a request to the interaction's callback.  What the
  * agent says next goes out through the interaction's token (discord_reply_*, called by outbound.c).
- * The token is read from the vault when a request is written and exists in that request's path
- * only.
+ * The token is read from the vault when a request is written, and exists only in the path of that
+ * request.
  */
 #include "platform/discord/interactions.h"
 #include <inttypes.h>
@@ -615,7 +615,7 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
 struct discord_reply {
     struct discord *d; /* borrowed */
     struct vault_ref ref;
-    bool first; /* this reply edits the original answer, which nobody did yet */
+    bool first; /* this reply edits the original answer, which was not edited before */
 };
 
 static struct discord_reply *reply_new(struct discord *d, struct vault_ref ref, bool first)
@@ -739,8 +739,8 @@ static void forward(struct discord *d, struct discord_interaction *x,
     buf_done(&json);
 }
 
-/* As the message that the person would have typed.  "/link CODE" is for bellhop: the host
- * redeems it like a message and answers in the chat. */
+/* Delivers the interaction as a message of the person.  "/link CODE" is for bellhop: the host
+ * redeems the code as in a message and answers in the chat. */
 static void deliver(struct discord *d, struct discord_interaction *x,
                     const struct discord_asker *to, struct str answered, bool link)
 {

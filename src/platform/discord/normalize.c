@@ -1,14 +1,14 @@
 /* normalize.c - design.  (normalize.h has the contract.)
  *
- * Most texts stay where the JSON parser put them and the event borrows them.  Texts that have to be
- * put together (forwards, stickers, embeds, polls) go into the scratch buffer. */
+ * The event borrows most texts from the JSON parser.  Composed texts (forwards, stickers, embeds,
+ * polls) go into the scratch buffer. */
 #include "platform/discord/normalize.h"
 #include <stdio.h>
 #include "base/mem.h"
 #include "platform/discord/cache.h"
 
 enum {
-    FLAG_LOADING = 1 << 7, /* "thinking ..." of some bot */
+    FLAG_LOADING = 1 << 7, /* the "thinking ..." of a bot */
     FLAG_VOICE = 1 << 13,
     REFERENCE_FORWARD = 1,
     STICKER_PNG = 1,
@@ -21,14 +21,14 @@ struct discord_person {
     bool bot;
 };
 
-struct discord_parsed { /* a message; views of the parser's */
+struct discord_parsed { /* a message; borrowed from the parser */
     struct str id, channel_id, guild_id, content, webhook_id;
     struct json author, member, mentions, mention_roles, attachments, stickers, embeds, poll;
     struct json reference, referenced, snapshots;
     int64_t type, flags, channel_type; /* -1: absent */
 };
 
-/* Is the key of this step of a walk @lit, of which the length is known already? */
+/* Is the key of this step @lit?  The caller has compared the length. */
 #define KEY_IS(it, lit) ((it).key.p[0] == (lit)[0] && memcmp((it).key.p, lit, sizeof(lit) - 1) == 0)
 
 /* A message has some thirty keys of which bellhop needs half: one walk over them is faster than a
@@ -148,7 +148,7 @@ static const char *why_ignored(const struct discord_parsed *m,
 
 /* ---- text ---- */
 
-/* "@bot do this" is "do this": the mention says who is meant, which mentions_bot keeps. */
+/* "@bot do this" becomes "do this"; mentions_bot keeps that the bot was mentioned. */
 static struct str strip_mention(struct str text, struct str bot_user)
 {
     for (;;) {
@@ -210,7 +210,7 @@ static void add_poll(struct buf *b, struct json poll)
     }
 }
 
-/* What was forwarded, under a note that says so: its author is not known to us. */
+/* Adds the forwarded messages under a note; Discord does not name their author. */
 static void add_snapshots(struct buf *b, struct json snapshots)
 {
     for (struct json_iter it = {0}; json_next(snapshots, &it);) {
@@ -289,8 +289,7 @@ static void add_attachments(struct discord_normalize_out *out, struct json list,
     }
 }
 
-/* Stickers are pictures on Discord's CDN, except the animated vector kind, which nobody can show.
- */
+/* Adds the sticker's picture on Discord's CDN.  An animated vector sticker has none. */
 static void add_sticker(struct discord_normalize_out *out, struct json list)
 {
     struct event *ev = &out->ev;
@@ -331,7 +330,7 @@ static void set_media(const struct discord_parsed *m, struct discord_normalize_o
         add_sticker(out, m->stickers);
 }
 
-/* ---- who is meant ---- */
+/* ---- mentions and replies ---- */
 
 static bool names_bot(const struct discord_parsed *m, const struct discord_normalize_in *in,
                       const struct dcache_guild *g)
@@ -358,7 +357,7 @@ static void set_reply(const struct discord_parsed *m, const struct discord_norma
         return;
     ev->reply_to_message_id = json_str(m->reference, "message_id");
     if (!json_is_object(m->referenced))
-        return; /* deleted, or not told */
+        return; /* deleted, or left out by Discord */
     struct discord_person author = {0};
     for (struct json_iter it = {0}; json_next(m->referenced, &it);) {
         if (it.key.n == 6 && KEY_IS(it, "author"))
@@ -371,7 +370,7 @@ static void set_reply(const struct discord_parsed *m, const struct discord_norma
     ev->reply_to.is_own = ev->replies_to_bot = str_eq(author.id, in->bot_user);
 }
 
-/* ---- where, by whom ---- */
+/* ---- chat and author ---- */
 
 static enum discord_verdict set_guild_place(const struct discord_parsed *m,
                                             const struct discord_normalize_in *in,
@@ -424,7 +423,7 @@ static void set_author(const struct discord_parsed *m, const struct discord_norm
     out->ev.author_is_bot = author->bot || !str_is_empty(m->webhook_id);
 }
 
-/* The ids as numbers, and what the message says of its author as a member.  False: no message. */
+/* Reads the ids as numbers, and the author's nick and roles.  False: not a message. */
 static bool read_ids(const struct discord_parsed *m, struct str guild_id,
                      const struct discord_person *author, struct discord_normalize_out *out)
 {

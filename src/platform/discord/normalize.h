@@ -5,8 +5,8 @@
  *      thread, forum post  thread   thread     thread     its channel     guild     guild
  *      direct message      channel  dm         -          -               -         dm:<user>
  *
- * inbound.c, backfill.c and context.c use it.  Pure: the message, the cache and the bot's id go in;
- * an event comes out, or the reason why there is none.
+ * inbound.c and context.c call it.  Pure: the message, the cache and the bot's id go in; an event
+ * comes out, or the reason why there is none.
  *
  * Messages of type 0 (default), 19 (reply), 20 and 23 (an application's answer to a command) become
  * events.  Joins, pins, boosts, thread starters, ended polls and the bot's own messages are

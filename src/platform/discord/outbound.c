@@ -1,19 +1,19 @@
-/* outbound.c - what gateways ask of Discord: messages, edits, typing, lookups, reactions, threads.
- * (discord_priv.h has the calls; sender.h says what is done around each request.)
+/* outbound.c - the actions of gateways on Discord: messages, edits, typing, lookups, reactions,
+ * threads.  (discord_priv.h has the calls; the sender does the rest: sender.h.)
  *
  *      discord_act --> target channel --> a discord_kind's write() --> rest.c --> read()
  *
- * A text longer than Discord takes goes out in parts.  Every part carries a nonce that Discord
- * enforces: a request that is repeated after a lost answer returns the message that is already
- * there. Only messages through an interaction's token have no nonce.
+ * A text that is too long for Discord goes out in parts.  Every part carries a nonce that Discord
+ * enforces: a retry after a lost answer returns the message that was already posted.  Only messages
+ * through an interaction's token have no nonce.
  *
  * While an interaction waits for its answer, a send to its channel goes out through its token: the
- * first part edits "thinking ...", the others follow.  If Discord has forgotten the token, the
+ * first part edits "thinking ...", the others are new messages.  If the token has expired, the
  * message goes to the channel like any other.
  *
- * Where answers open threads (threads.c), the first request of such a send opens the thread;
- * opening one that exists does no harm.  If Discord does not open the thread, the channel gets the
- * message.
+ * Where answers open threads (threads.c), the first request of such a send opens the thread.
+ * Opening a thread that exists does no harm.  If Discord does not open the thread, the message goes
+ * to the channel.
  *
  * An agent can ping the people it names and the person it answers, never a role or everyone. */
 #include <inttypes.h>
@@ -45,23 +45,23 @@ enum {
 
 struct outgoing_message {         /* one send, edit or follow-up */
     struct discord_outgoing base; /* first */
-    struct discord_reply *reply;  /* owned; out through an interaction's token; NULL: as the bot */
+    struct discord_reply *reply;  /* owned; the interaction's token; NULL: sent as the bot */
     uint64_t channel_id;
-    uint64_t message_id;    /* what is edited; 0: a new message */
+    uint64_t message_id;    /* the message to edit; 0: a new message */
     uint64_t reply_to;      /* 0: none */
     struct split parts;     /* owned */
     struct attachment file; /* owned; goes with the first part */
     struct buf buttons;     /* of a question; go with the last part; empty: none */
     char *prompt;           /* owned; the question's id */
-    bool follow_up;         /* only through its token */
-    uint64_t parent_id;     /* it lies in a thread that an answer opened, of this channel; 0: no */
-    bool opens, opening;    /* the thread is to be made first; the request under way does that */
-    bool asked, asking;     /* what it is to be called was asked; the request under way does that */
-    uint64_t looked;        /* what is edited is not where it was said; the last thread tried */
-    struct voice voice;     /* of the file, which goes alone then */
-    struct voice_load *loading; /* it is being read; NULL: no */
-    bool is_voice, knows_voice; /* it says that it is one; and it was read */
-    bool as_file;               /* it was none, or Discord did not take it so */
+    bool follow_up;         /* may go out through its token only */
+    uint64_t parent_id;     /* channel of the auto-thread that the message is in; 0: none */
+    bool opens, opening;    /* the thread must be opened first; the current request opens it */
+    bool asked, asking;     /* the thread's name has been requested; the current request does so */
+    uint64_t looked;        /* edit: the last thread in which the message was looked for */
+    struct voice voice;     /* of the file, which then goes without a text */
+    struct voice_load *loading; /* the file is being read; NULL: it is not */
+    bool is_voice, knows_voice; /* the file claims to be a voice note; @voice is known */
+    bool as_file;               /* send an ordinary file: not a voice note, or refused as one */
 };
 
 static struct outgoing_message *message_of(struct discord_outgoing *x)
@@ -69,10 +69,10 @@ static struct outgoing_message *message_of(struct discord_outgoing *x)
     return container_of(x, struct outgoing_message, base);
 }
 
-/* Which part of the text goes with this request; parts.n or more: none. */
+/* The part of the text that goes with this request; parts.n or more: none. */
 static size_t text_of(const struct outgoing_message *m)
 {
-    return m->base.out.at - (m->is_voice ? 1 : 0); /* a voice note has none: that wraps */
+    return m->base.out.at - (m->is_voice ? 1 : 0); /* wraps for a voice note, which has no text */
 }
 
 static bool carries_file(const struct outgoing_message *m)
@@ -140,7 +140,7 @@ static bool is_edit(const struct outgoing_message *m)
                             : m->message_id != 0 && m->base.out.at == 0;
 }
 
-/* A token that expired meanwhile leaves a send its ordinary way, and a follow-up none. */
+/* If the token has expired, a send goes to the channel.  False: a follow-up, which cannot. */
 static bool write_message_path(struct outgoing_message *m, struct buf *out)
 {
     if (m->reply != NULL && discord_reply_path(m->reply, m->base.out.at, out))
@@ -186,7 +186,7 @@ static void on_voice(void *ctx, const struct voice *v)
     sender_resume(m->base.d->sender, NULL);
 }
 
-/* False: how long it is, and how it looks, is being found out. */
+/* False: length and waveform of the voice note are being read, and @v says to wait. */
 static bool voice_is_known(struct outgoing_message *m, struct sender_verdict *v)
 {
     if (!m->is_voice || m->as_file || m->knows_voice || !carries_file(m))
@@ -205,7 +205,7 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
 
     m->asking = m->opens && !m->asked && !discord_auto_knows(x->d, m->channel_id);
     m->opening = m->opens;
-    if (m->asking) { /* a restart forgot the message that the thread will hang under */
+    if (m->asking) { /* after a restart: read the message that the thread is named after */
         r->method = "GET";
         r->route = "message";
         r->major = m->parent_id;
@@ -236,7 +236,7 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
 
 /* ---- messages: the answer ---- */
 
-/* The token was good for nothing: a send goes to the channel, a follow-up has no other way. */
+/* Discord refused the token: a send goes to the channel, a follow-up is refused. */
 static void without_reply(struct outgoing_message *m, struct sender_verdict *v)
 {
     discord_reply_used(m->reply);
@@ -254,8 +254,8 @@ static const char *channel_name(const struct outgoing_message *m, char ret[24])
     return ret;
 }
 
-/* There is no such thread, and there will be none: the channel takes it, but for a question, whose
- * answer would be looked for in the thread. */
+/* The thread cannot be opened: the message goes to the channel.  A question is refused, because its
+ * answer would be looked up in the thread. */
 static void without_thread(struct outgoing_message *m, struct sender_verdict *v)
 {
     char name[24];
@@ -280,14 +280,14 @@ static void read_opening(struct outgoing_message *m, const struct discord_answer
         discord_name_opened(d, m->channel_id, discord_auto_name(d, m->channel_id));
     if (v->end == SENDER_DONE || a->code == HAS_THREAD) {
         m->opens = false;
-        v->end = SENDER_REWRITE; /* and now the message */
+        v->end = SENDER_REWRITE; /* the next request is the message */
     } else if (v->end == SENDER_REFUSED) {
         log_warn(&d->log, "an answer opens no thread: %s", v->why);
         without_thread(m, v);
     }
 }
 
-/* After a restart nobody knows in which thread of the channel an answer lies. */
+/* Tries the edit in the next older auto-thread: a restart forgets which thread a message is in. */
 static bool looks_elsewhere(struct outgoing_message *m, const struct discord_answer *a,
                             struct sender_verdict *v)
 {
@@ -305,7 +305,7 @@ static bool looks_elsewhere(struct outgoing_message *m, const struct discord_ans
     return true;
 }
 
-/* Where it lies, for the gateway and for what is done to it later. */
+/* Notes the thread of a sent message, for the gateway and for later actions on the message. */
 static void note_thread(struct outgoing_message *m, uint64_t id, struct sender_verdict *v)
 {
     if (m->parent_id == 0)
@@ -339,11 +339,10 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
             prompts_shown(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt),
                           str_of(v->message_id));
     } else if (a->code == NO_HISTORY && m->reply_to != 0) {
-        m->reply_to = 0; /* the channel hides its history from us: the answer stands unquoted */
+        m->reply_to = 0; /* the bot may not read the history: send without a quote */
         v->end = SENDER_REWRITE;
     } else if (v->end == SENDER_REFUSED && m->is_voice && m->base.out.at == 0 && !m->as_file) {
-        m->as_file =
-            true; /* voice messages are not allowed there, or this one is not good enough */
+        m->as_file = true; /* Discord refused it as a voice message */
         v->end = SENDER_REWRITE;
     } else if (looks_elsewhere(m, a, v)) {
         return;
@@ -377,8 +376,8 @@ static const struct discord_kind message_kind = {
 
 /* ---- messages: the start ---- */
 
-/* Discord plays a voice message in place; anything else of that kind is a file with sound.  What it
- * really is shows when it is its turn. */
+/* Does the file claim to be a voice message that Discord can play?  Its content is checked just
+ * before it is sent (voice_is_known()). */
 static bool claims_voice(const struct outgoing_message *m)
 {
     return m->file.kind != NULL && strcmp(m->file.kind, "voice") == 0 && m->reply == NULL &&
@@ -386,7 +385,7 @@ static bool claims_voice(const struct outgoing_message *m)
            (strstr(m->file.type, "/ogg") != NULL || strstr(m->file.type, "/opus") != NULL);
 }
 
-/* It goes into a thread that its gateway does not know of. */
+/* Sets up a send into an auto-thread that its gateway did not name. */
 static void set_thread(struct outgoing_message *m, const struct action *a)
 {
     struct discord *d = m->base.d;
@@ -398,7 +397,7 @@ static void set_thread(struct outgoing_message *m, const struct action *a)
     m->parent_id = chat;
     m->opens = m->reply_to == m->channel_id && dcache_channel(d->cache, m->channel_id) == NULL;
     if (m->reply_to == m->channel_id)
-        m->reply_to = 0; /* the thread hangs under it */
+        m->reply_to = 0; /* the thread hangs under that message: no quote needed */
 }
 
 static void start_message(struct discord *d, uint64_t channel_id, struct discord_reply *reply,
@@ -548,7 +547,7 @@ static void start_channel_request(struct discord *d, uint64_t channel_id,
 }
 
 /* Gateways repeat "typing" every two seconds and Discord shows it for ten, so most need no request.
- * Typing has a lane of its own: an answer never waits behind it. */
+ * Typing has its own lane, so that an answer never waits behind it. */
 static void start_typing(struct discord *d, uint64_t channel_id, const struct sender_order *q)
 {
     char lane[32];
@@ -575,16 +574,16 @@ static void start_chat_info(struct discord *d, uint64_t channel_id, const struct
 
 /* ---- reactions and threads ----
  *
- * All of these but a thread without a message may be requested twice: a reaction stays, and a
- * message has one thread, whose id is the message's. */
+ * All of these are idempotent except a thread without a message.  A message has one thread, whose
+ * id is the message's. */
 
 struct thread_or_reaction {       /* react, thread_create, thread_rename */
     struct discord_outgoing base; /* first */
     enum action_op op;
-    uint64_t channel_id, message_id; /* the latter 0: none */
+    uint64_t channel_id, message_id; /* message_id 0: none */
     char *word;                      /* owned; an emoji or a name */
     bool remove;
-    bool forum; /* the thread is a post of one */
+    bool forum; /* the thread is a post in a forum */
 };
 
 static struct thread_or_reaction *thread_or_reaction_of(struct discord_outgoing *x)
@@ -644,7 +643,7 @@ static void tr_read(struct discord_outgoing *x, const struct discord_answer *a,
     struct thread_or_reaction *e = thread_or_reaction_of(x);
 
     if (v->end == SENDER_REFUSED && e->op == ACTION_REACT && e->remove && a->code == UNKNOWN_EMOJI)
-        v->end = SENDER_DONE; /* the reaction is not there, as it should be */
+        v->end = SENDER_DONE; /* the reaction to remove is gone already */
     if (e->op == ACTION_THREAD_RENAME && v->end == SENDER_DONE)
         discord_name_given(x->d, e->channel_id, e->word);
     if (e->op != ACTION_THREAD_CREATE)
@@ -730,10 +729,10 @@ static void start_thread_or_reaction(struct discord *d, uint64_t channel_id,
     sender_act(d->sender, &e->base.out, &order);
 }
 
-/* ---- the entrance: which channel, which kind ---- */
+/* ---- discord_act(): finds the channel and the kind ---- */
 
-/* metadata.thread_id is a claim of the gateway: it counts only for a thread of the chat that the
- * relay has checked. */
+/* metadata.thread_id is a claim of the gateway: it counts only for a thread of the action's chat,
+ * which the relay has checked. */
 static uint64_t target_of(struct discord *d, const struct action *a)
 {
     uint64_t chat = snowflake(a->chat_id), thread = snowflake(a->thread_id);

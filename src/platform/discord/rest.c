@@ -36,9 +36,9 @@ enum {
 /* ---- rate limits ----
  *
  * Two tables: route + major -> key of the bucket, and bucket + major -> how much is left until
- * when. A route has no bucket before its first answer and is not limited until then; the
- * sender's lanes have one request in flight per channel, so at most one goes out blind.  A full
- * table is emptied: that costs one refused request per bucket and bounds the memory. */
+ * when.  A route has no bucket before its first answer and is not limited until then; the sender's
+ * lanes have one request in flight per channel, so at most one leaves without a limit.  A full
+ * table is emptied: that bounds the memory and costs at most one refused request per bucket. */
 
 struct limit_bucket {
     char *key; /* owned */
@@ -394,7 +394,7 @@ static void read_limited(const struct discord_outgoing *x, const struct http_res
         wait = (int64_t)(seconds * 1000 + 0.999);
     if (wait < 0)
         wait = 1000;
-    wait += MARGIN_MS; /* an early knock costs another wait */
+    wait += MARGIN_MS; /* a retry that is too early costs another wait */
     d->rest.limited++;
     if (!str_eq(http_result_header(res, "X-RateLimit-Scope"), STR("shared"))) {
         discord_limits_refused(d->rest.limits, now_ms(d));
@@ -407,7 +407,8 @@ static void read_limited(const struct discord_outgoing *x, const struct http_res
     say_wait(v, wait);
 }
 
-/* A refusal of a path with a credential of its own says nothing about the bot's. */
+/* Counts refused requests, and notes a refused token.  A 401 for a path with its own credential
+ * says nothing about the bot's token. */
 static void note_refusal(const struct discord_outgoing *x, int status)
 {
     struct discord *d = x->d;

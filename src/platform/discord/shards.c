@@ -1,10 +1,10 @@
-/* shards.c - how many shards a bot has, when each may start a session, and the sessions of an
- * earlier process.  (discord_priv.h has the calls.)
+/* shards.c - opens the shards of a bot, decides when each may start a session, and stores the
+ * sessions for a restart.  (discord_priv.h has the calls.)
  *
- * Discord says how many shards it wants and how many sessions may still be started today;
- * starting more would cost the bot its token.  So the bot asks before the first session, and
- * before any later one when the answer is old.  Shards start max_concurrency at a time, five
- * seconds apart for those that share a slot. */
+ * Discord tells the number of shards and how many sessions may still be started today.  A bot that
+ * starts more loses its token.  So the bot asks before the first session, and again before a later
+ * session if the answer is old.  max_concurrency shards start at a time; shards that share a slot
+ * start five seconds apart. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
@@ -79,11 +79,11 @@ static const struct dsocket_wire wire = {wire_open, wire_send, wire_drop};
 
 /* ---- sessions, kept across restarts ----
  *
- * A session is written at most every two seconds: a restart then resumes a little earlier than it
- * had to, and the host drops repeated events by their message id.  The number is the confirmed one,
- * so a record never claims an event that is not stored. */
+ * A session is written at most every two seconds.  So a restart may resume a little too early; the
+ * host drops the repeated events by their message id.  The record has the confirmed sequence
+ * number, so it never claims an event that is not stored. */
 
-struct stored_session { /* texts are owned when it was read: then of an earlier process */
+struct stored_session { /* its texts are owned if it was read from the store, else borrowed */
     char *bot;
     uint32_t shard, shards;
     char *id, *url, *user;

@@ -37,8 +37,8 @@ enum {
     HELLO_MS = 20000,
     FIRST_RETRY_MS = 1000,
     MAX_RETRY_MS = 60000,
-    RESUME_URL_FAILURES = 3,    /* then the general address, with the same session */
-    STALL_MS = 2000,            /* a timer this late means that this process stood still */
+    RESUME_URL_FAILURES = 3,    /* then resume at the general address */
+    STALL_MS = 2000,            /* a timer this late means that this process stalled */
     MAX_SENDS_PER_MINUTE = 110, /* Discord closes at 120 */
     MIN_BEAT_MS = 100,
     MAX_BEAT_MS = 600000,

@@ -1,19 +1,19 @@
 /* threads.c - the names that bellhop gave to threads, and answers that open threads
  * (`auto_thread: true`).  (discord_priv.h has the calls.)
  *
- * With auto_thread a message of a channel is answered in a thread that hangs under it.  Such a
- * thread has the message's own id, so the event can name the thread before it exists, and opening
- * it twice opens it once.  Everything said in threads carries the channel as its chat, and an
- * action on a message by its id alone (react, edit) is led to the thread that the message is in:
+ * With auto_thread the answer to a message of a channel goes into a thread under that message.
+ * Such a thread has the message's own id.  So the event can name the thread before it exists, and
+ * opening the thread is idempotent.  Events from threads have the channel as their chat, and an
+ * action that names only a message (react, edit) goes to the thread of that message:
  *
  *      marks    message -> struct thread_mark  a message of a channel: the name its thread will
  *                                              have; a message in a thread: which thread
  *      current  channel -> struct current      the thread of the last answer, for a later action
  *                                              that names no message
  *
- * Marks are in memory, the newest MAX_MARKS.  After a restart Discord is asked: for the
- * message that an answer opens a thread under (its name), and in the threads opened before
- * a message (an edit). */
+ * The newest MAX_MARKS marks are kept in memory.  After a restart outbound.c asks Discord: it reads
+ * the message that a new thread is named after, and tries an edit in one older thread after the
+ * other. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,13 +30,13 @@ enum {
 };
 #define NO_NAME "A conversation"
 
-/* ---- names, for a rename that must not overwrite a person's ---- */
+/* ---- names that bellhop gave, so that a rename does not overwrite a person's name ---- */
 
 struct thread_name {
     struct list link; /* d->thread_names_by_age, oldest first */
     uint64_t id;
     char *name;  /* owned */
-    bool opened; /* by an answer; the name is the one the thread got then */
+    bool opened; /* by an answer; @name is the name it was opened with */
 };
 
 struct thread_record {
@@ -170,7 +170,7 @@ void discord_names_done(struct discord *d)
 
 struct thread_mark {
     struct list link;       /* d->marks_by_age, oldest first */
-    uint64_t id, thread_id; /* of the message; 0: the message is in a channel */
+    uint64_t id, thread_id; /* the message and its thread; thread 0: it is in a channel */
     char *name;             /* owned; of the thread to open; NULL: the message is in a thread */
 };
 
@@ -222,7 +222,7 @@ static struct thread_mark *mark(struct discord *d, uint64_t id)
     return m;
 }
 
-/* A person, a role or a channel: in a thread's name it would show as a number. */
+/* A mention of a person, a role or a channel would show as a number in a thread's name. */
 static bool is_mention(struct str word)
 {
     return word.n > 2 && word.p[0] == '<' && (word.p[1] == '@' || word.p[1] == '#') &&

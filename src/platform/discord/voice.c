@@ -1,8 +1,8 @@
 /* voice.c - design.  (voice.h has the contract.)
  *
- * An Ogg page says how many samples end with it and how long its packets are.  The number of the
- * last page is the length.  The waveform is an estimate: Opus spends more bytes on louder sound, so
- * the bytes of each stretch stand for its loudness. */
+ * An Ogg page says how many samples have ended with it, and how long its packets are.  The sample
+ * count of the last page is the length.  The waveform is an estimate: Opus spends more bytes on
+ * louder sound, so the bytes of a stretch stand for its loudness. */
 #include "platform/discord/voice.h"
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 enum { HEADER = 27, RATE = 48000, MAX_SECONDS = 24 * 3600 };
 
 struct ogg_page {
-    uint64_t samples; /* that end with it; all ones: no packet ends here */
+    uint64_t samples; /* up to the end of this page; all ones: no packet ends here */
     struct str segments, body;
 };
 
@@ -48,7 +48,7 @@ static bool next_page(struct str *rest, struct ogg_page *ret)
     return true;
 }
 
-/* Where in time each stretch lies: bytes, spread over the bars by the samples. */
+/* Adds the bytes of a page to the bar of its position in time. */
 static void add_bytes(uint64_t bars[VOICE_WAVE], const struct ogg_page *p, uint64_t end)
 {
     size_t bar = end > 0 ? (size_t)(p->samples * VOICE_WAVE / end) : 0;
@@ -63,9 +63,9 @@ static void draw(struct str pages, uint64_t end, struct voice *ret)
     size_t last = 0;
 
     while (next_page(&pages, &p))
-        if (p.samples != 0 && p.samples <= end) /* neither words nor a part of a packet */
+        if (p.samples != 0 && p.samples <= end) /* skips headers and pages where no packet ends */
             add_bytes(bars, &p, end);
-    for (size_t i = 0; i < VOICE_WAVE; i++) { /* a page may cover several */
+    for (size_t i = 0; i < VOICE_WAVE; i++) { /* a page may cover several bars */
         if (bars[i] == 0)
             continue;
         for (size_t k = last; k < i; k++)
