@@ -17,9 +17,9 @@
  * for all, outbox_blame() counts refusals by tenant.  After BLAME_MAX within about ten minutes
  * outbox_is_blamed() is true for that tenant alone.
  *
- * sender.c is the only user.  It embeds the items in its outgoings; an item belongs to the outbox
- * from outbox_add() until outbox_done() or drop().  The outbox sends nothing itself: it is logic on
- * a clock.
+ * The sender is the only user.  Each struct outgoing embeds an item; the item belongs to the outbox
+ * from outbox_add() until outbox_done(), outbox_remove() or drop().  The outbox sends nothing
+ * itself: it is logic on a clock.
  */
 #pragma once
 #include "base/clock.h"

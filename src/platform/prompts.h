@@ -9,9 +9,10 @@
  * speak to that instance.  The first accepted press is the answer.  On platforms without buttons
  * the options are numbered (prompt_write_numbered), and a bare number answers the newest question.
  *
- * Adapters call this module.  A question is stored (namespace "prompt", key platform US bot US chat
- * US prompt) until its message has been updated, so open questions survive a restart.  Its record
- * is written before the sender's record, which is on disk before the message leaves.
+ * Adapters call this module; `erase` deletes questions through it.  A question is stored (namespace
+ * "prompt", key platform US bot US chat US prompt) until its message has been updated, so open
+ * questions survive a restart.  Its record is written before the sender's record, which is on disk
+ * before the message leaves.
  */
 #pragma once
 #include "base/clock.h"

@@ -40,7 +40,7 @@
 #define SENDER_PATIENCE_MS 25000 /* gateways time out after 30 s, and a result needs time too */
 #define SENDER_MAX_AGE_MS 600000 /* the default of `outbox.max_age` */
 #define SENDER_LOOKS 3           /* lookups of a message that may have arrived, before UNKNOWN */
-#define SENDER_KNOWN_MS 60000    /* a start reports older unknown records to no gateway */
+#define SENDER_KNOWN_MS 60000    /* later starts report an unknown record again for this long */
 #define SENDER_QUEUED_PREFIX "queued:"
 /* media_hold() keeps a file under this bit and the number of its record, while sender_holds() is
  * true for that number. */

@@ -50,7 +50,7 @@ struct webhook_bot {
 
 /* The API's address without a slash at its end.  Caller frees. */
 char *webhook_bot_api(const struct webhook_bot_kind *kind, const char *api_base);
-/* @b is zeroed.  @api_base: what the configuration names, or NULL.  On failure only
+/* @b is zeroed.  @api_base: the configured address, or NULL.  On failure only
  * webhook_bot_done() may follow. */
 enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kind *kind,
                              const struct platform_settings *settings, const char *api_base,

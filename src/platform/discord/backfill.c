@@ -32,9 +32,9 @@ struct backfill {
     struct json_parser *parser; /* owned; the page */
     struct buf page;            /* owned; the answer, an array of messages */
     size_t at;                  /* messages of the page stored so far, from its end */
-    uint64_t message_id;        /* the one being stored */
-    struct accept_id accept;    /* of that one */
-    bool waiting;               /* the host is storing it */
+    uint64_t message_id;        /* of the message being stored */
+    struct accept_id accept;    /* of that message */
+    bool waiting;               /* the host is storing that message */
     struct timer retry;
 };
 

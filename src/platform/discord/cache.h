@@ -86,7 +86,7 @@ struct dcache_guild {
 
 struct dcache_channel { /* threads too */
     uint64_t id, guild_id, parent_id;
-    uint64_t last_message_id;          /* from Discord's last channel event; 0: unknown */
+    uint64_t last_message_id;          /* the newest in a channel object; 0: unknown */
     char *name, *topic;                /* owned; NULL: none */
     struct perm_overwrite *overwrites; /* owned */
     size_t n_overwrites;
@@ -94,7 +94,7 @@ struct dcache_channel { /* threads too */
     struct list lru;
 };
 
-struct dcache_member { /* a member who wrote a message, or was read over REST */
+struct dcache_member { /* from a message, a gateway event or a REST answer */
     struct {
         uint64_t guild_id, user_id;
     } key;
@@ -142,8 +142,8 @@ static inline bool discord_channel_is_thread(int type)
 }
 
 enum dcache_answer { DCACHE_NO, DCACHE_YES, DCACHE_UNKNOWN };
-/* May this person see this channel?  Whoever sees a channel sees its threads; a private thread only
- * its members and people who manage threads.  UNKNOWN when the cache lacks a fact. */
+/* May this person see this channel?  A thread is visible like its channel; a private thread only to
+ * its members and to people who manage threads.  UNKNOWN when the cache lacks a fact. */
 enum dcache_answer dcache_can_view(struct dcache *c, uint64_t channel_id, uint64_t user_id);
 
 /* This person's permissions in the guild or, for a @channel_id other than 0, in a channel.  0 when

@@ -1,6 +1,6 @@
 /* commands.c - registers the commands of gateways with Discord.  (discord_priv.h has the calls.)
  *
- *      wanted --> GET what is registered --> one request for each difference --> stored
+ *      wanted --> GET registered commands --> one request for each difference --> stored
  *
  * Commands are global.  The store has each registered command with a hash of its definition
  * (namespace "commands", one line for each).  So only changes are sent, and commands that were

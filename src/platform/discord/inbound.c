@@ -202,7 +202,7 @@ struct deferred_channel {
     struct discord *d; /* borrowed */
     struct list messages;
     enum deferred_until until;
-    bool lenient;          /* Discord did not answer: deliver with what is known */
+    bool lenient;          /* Discord did not answer: deliver without the missing facts */
     bool running;          /* deferred_run() is on the stack */
     struct outgoing *call; /* reads the channel; NULL: none */
 };

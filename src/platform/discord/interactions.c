@@ -8,8 +8,8 @@
  *
  * An interaction comes as a webhook or, where the application has no address for webhooks, through
  * the socket.  Discord asks once and waits three seconds.  The answer goes out once the event is
- * stored: as the answer to the webhook, or as a request to the interaction's callback.  What the
- * agent says next goes out through the interaction's token (discord_reply_*, called by outbound.c).
+ * stored: as the answer to the webhook, or as a request to the interaction's callback.  The agent's
+ * next message goes out through the interaction's token (discord_reply_*, called by outbound.c).
  * The token is read from the vault when a request is written, and exists only in the path of that
  * request.
  */
@@ -427,8 +427,8 @@ static void press_and_answer(struct discord *d, const struct discord_asker *to,
  *
  * A press is answered by changing the message that asked: every button is disabled and the
  * chosen one stands out.  That answer may be lost or late, so discord_prompt_over() changes the
- * message too; for a question whose time is up it removes the buttons.  A person who may not
- * answer, or comes too late, is told so in private. */
+ * message too; for a question that timed out it removes the buttons.  A person who may not answer,
+ * or comes too late, gets a private message that says so. */
 
 /* Discord's numbers: 1 blurple, 2 grey, 3 green, 4 red. */
 static int style_of(enum prompt_style style)

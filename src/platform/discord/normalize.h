@@ -29,7 +29,7 @@ struct discord_normalize_in {
 
 enum discord_verdict {
     DISCORD_EVENT,
-    DISCORD_IGNORED,      /* why says the reason */
+    DISCORD_IGNORED,      /* out->why has the reason */
     DISCORD_MALFORMED,    /* not a message */
     DISCORD_NEED_GUILD,   /* the guild is not in the cache: load it, then call again */
     DISCORD_NEED_CHANNEL, /* the channel is not in the cache: load it, then call again */

@@ -216,7 +216,7 @@ unsigned discord_limits_refused_count(struct discord_limits *l, int64_t now_ms)
     return n;
 }
 
-/* ---- refusals in words ----
+/* ---- error texts for refusals ----
  *
  * Discord's own message is passed on only when it has no words that a gateway would act on. */
 

@@ -100,7 +100,7 @@ bool voice_read(struct str ogg, struct voice *ret)
     return true;
 }
 
-/* ---- a file, off the loop ---- */
+/* ---- reading a file on a thread ---- */
 
 struct voice_load {
     struct work work;
