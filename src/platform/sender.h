@@ -15,8 +15,8 @@
  *
  * Typing, reactions and lookups have no record.  Every other action is recorded before its request
  * leaves.  The record is kept until the action is done, refused, or older than `outbox.max_age`.
- * After SENDER_PATIENCE_MS the sender tells the gateway "queued".  New messages also get the name
- * "queued:<number>", by which the gateway can edit them later.
+ * After SENDER_PATIENCE_MS the sender tells the gateway "queued" (a thread_create fails instead).
+ * New messages also get the name "queued:<number>", by which the gateway can edit them later.
  *
  * A file at a public address is fetched first.  Messages of the same instance to the same chat and
  * thread wait behind the fetch; nothing else does.  A fetch takes no running slot of the outbox.
