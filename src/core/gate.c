@@ -1,12 +1,14 @@
 /* gate.c - design.  (gate.h has the rules.)
  *
- * Candidates are gathered first (the author's own instances, then whoever was granted the place,
- * then whoever it is routed to), each once, with everything it claims.  Then each claim is judged
- * by the same short chain: authorized, visible, relevant; one that passes is enough, and the first
- * "no" of the strongest claim is the reason otherwise.  Last, ties among several instances of one
- * author are broken.  With many facts a lookup waits for memory, so all of them are announced first
- * and asked for when the memory had time to come.  Nothing here adds a recipient after the
- * gathering, which is why a restriction can only narrow. */
+ * gather() collects the candidates: the author's own instances, then the instances that scopes
+ * grant the place to, then the targets of its routes.  Each candidate is in the list once, with all
+ * its claims as bits.  judge() runs each claim through the same chain: authorize(), look(),
+ * weigh().  One claim that passes is enough; otherwise the first "no" of the strongest claim is the
+ * reason.  winner() breaks ties among several instances of one author.
+ *
+ * Nothing adds a candidate after gather(), so a restriction can only narrow.
+ *
+ * With large tables a lookup is a cache miss, so announce_all() prefetches all lookups first. */
 #include "core/gate.h"
 #include <assert.h>
 #include "base/mem.h"
@@ -17,7 +19,7 @@ enum {
     CLAIM_GUILD = 4,
     CLAIM_OPEN = 8,
     CLAIM_CLOSED = 16,
-    CLAIM_ELSEWHERE = 32, /* a scope that counts for nothing here */
+    CLAIM_ELSEWHERE = 32, /* a scope that does not count: is_elsewhere() */
 };
 
 struct candidate {
@@ -25,9 +27,9 @@ struct candidate {
     unsigned claims;
 };
 
-enum { /* what is looked up for every event */
+enum { /* the lookups of one event */
        AUTHOR,
-       THREAD, /* the narrowest place that was granted comes first */
+       THREAD, /* places, narrowest first */
        CHAT,
        PARENT,
        GUILD,
@@ -37,7 +39,7 @@ enum { /* what is looked up for every event */
 };
 
 struct lookup {
-    const struct map *map; /* NULL: there is nothing to look for */
+    const struct map *map; /* NULL: no lookup */
     struct str key;
     uint32_t hash;
     char room[GATE_KEY_MAX];
@@ -46,7 +48,7 @@ struct lookup {
 struct gathering {
     size_t n;
     bool author_is_linked;
-    bool channel_taken; /* somebody owns this very channel */
+    bool channel_taken; /* a scope grants exactly this channel or thread */
     struct lookup l[LOOKUPS];
     struct candidate c[GATE_CANDIDATES];
 };
@@ -135,7 +137,7 @@ static void announce_all(const struct gate_facts *f, const struct event *ev, str
     struct str guild = gate_guild_of(ev), none = STR_NULL;
     const struct str at[] = {ev->thread_id, ev->chat_id, ev->parent_chat_id};
 
-    /* bots are nobody's owner */
+    /* A bot is never an owner. */
     announce(g, AUTHOR, &f->authors, ev->platform, ev->author_is_bot ? none : ev->user_id, none);
     for (int i = 0; i < 3; i++) {
         bool again = i > 0 && str_eq(at[i], at[0]); /* a thread may be its own chat */
@@ -147,7 +149,7 @@ static void announce_all(const struct gate_facts *f, const struct event *ev, str
     announce(g, ROUTE_ALL, &f->routes, ev->platform, STR("*"), none);
 }
 
-/* A route may lead to more than are considered: it is not walked further than that. */
+/* Stops at GATE_CANDIDATES: a route may lead to a tenant with more instances. */
 static void claim_routed(struct gathering *g, const struct gate_place *p)
 {
     unsigned what = p->open ? CLAIM_OPEN : CLAIM_CLOSED;
@@ -174,8 +176,8 @@ static void gather_routed(struct gathering *g)
         claim_routed(g, list_entry(it, const struct gate_place, link));
 }
 
-/* Did an operator route this very place to others, and not to the tenant that claimed @p?  The
- * tenant never comes from the bot. */
+/* True when operators' routes give exactly this place to other tenants and none to the tenant that
+ * claimed @p.  A route of the whole bot does not count. */
 static bool is_elsewhere(const struct gathering *g, const struct event *ev,
                          const struct gate_place *p)
 {
@@ -218,7 +220,7 @@ static const struct gate_admission *admission_of(const struct gate_instance *i, 
     return a != NULL ? a : map_get(&i->principals, STR("*"));
 }
 
-/* The first layer, for one claim of somebody the author is not linked to. */
+/* The first step, for a claim of an instance that the author is not linked to. */
 static enum gate_reason authorize(const struct gathering *g, const struct candidate *c,
                                   const struct event *ev, enum gate_reason yes)
 {
@@ -309,13 +311,13 @@ static enum gate_reason judge(const struct gate_world *w, const struct gathering
     return c->claims & CLAIM_ELSEWHERE ? GATE_NO_ELSEWHERE : GATE_NO_CLOSED;
 }
 
-/* Which of several instances of one author takes it: the one granted this place, else the author's
- * choice, else the oldest link (they were gathered in that order). */
+/* Chooses among several instances of one author: the instance that was granted this place, else the
+ * author's choice, else the oldest link (links are gathered oldest first). */
 static const struct gate_instance *winner(const struct gate_facts *f, const struct event *ev,
                                           const struct gathering *g)
 {
     const struct gate_instance *best = NULL, *chosen;
-    size_t n_linked = 0; /* they were gathered first */
+    size_t n_linked = 0; /* links are gathered first */
 
     while (n_linked < g->n && (g->c[n_linked].claims & CLAIM_LINK))
         n_linked++;
@@ -329,7 +331,7 @@ static const struct gate_instance *winner(const struct gate_facts *f, const stru
             ((c->claims & CLAIM_CHANNEL) || ((c->claims & CLAIM_GUILD) && !g->channel_taken)))
             return c->to;
         if (best == NULL || c->to == chosen)
-            best = c->to; /* the oldest, until the chosen one turns up */
+            best = c->to; /* the oldest, unless the chosen one follows */
     }
     return best;
 }

@@ -1,44 +1,42 @@
-/* gate.h - whose message is it: one pure function over an event and the facts.
+/* gate.h - decides which instances receive an event, and why: one pure function.
  *
- *      deliver  <=>  authorized  AND  visible  AND  relevant     (it only narrows; unknown is no)
+ *      deliver  <=>  authorized  AND  visible  AND  relevant     (each step only narrows)
  *
- *   authorized  the author is linked to the instance (the owner floor), or the instance was granted
- *               the place by a scope, or an operator opened a route to it; and its principal policy
- *               admits the author: in a scope nobody but the owner until it says otherwise, in an
- *               open place everybody until it says otherwise.  A route that is not open says whose
- *               place it is and delivers to nobody
- *   visible     one of the people linked to the instance can see this place.  What an author wrote
- *               there they have seen; an open route is the operator's word and needs no sight
- *   relevant    the instance's own wish for this platform: must be addressed, unless in a free
- *               place; other bots or not.  The owner floor passes by it: nobody has to mention
- *               their own agent
+ *   authorized  the author is linked to the instance (an owner), or a scope grants the place to the
+ *               instance, or an operator's open route leads there.  Except for owners, the
+ *               instance's principal must admit the author; the default admits nobody in a scope
+ *               and everybody on an open route.  A route that is not open delivers nothing
+ *   visible     in a scope, a person linked to the instance must be able to see the place; unknown
+ *               means no.  Owners and open routes skip this check
+ *   relevant    the instance's policy for the platform: whether it must be addressed, except in a
+ *               free place, and whether it hears other bots.  Owners skip this check
  *
- * Author first: a linked author reaches their own instances only, and one of them only.  With
- * several, the one granted the place wins; else, and in direct messages always, the one the author
- * chose (dm-default); else the oldest link.
+ * A linked author reaches only one of their own instances.  With several, the instance that was
+ * granted the place wins, except in direct messages.  Next comes the author's choice (dm-default),
+ * then the oldest link.
  *
- * What an instance claimed for itself counts for nothing in a place that an operator routed to
- * another tenant.
+ * A scope that no operator granted does not count in a place that an operator routed to another
+ * tenant.
  *
  * A place is (platform, guild, channel).  Where a platform has no guilds, a group chat is its own
- * guild and its topics are the channels.  A thread belongs to the channel it hangs under, unless it
- * was granted by itself.
+ * guild and its topics are the channels.  A thread belongs to its parent channel, unless the thread
+ * itself was granted.
  *
- * Every candidate gets a verdict with its reason, so that `bellhop why` can tell who did not
- * receive and why.  No allocation, no I/O, no clock.  The indexes in struct gate_facts are kept by
- * tenancy/grants.h.
+ * relay/in/judge.c calls gate_decide().  Every candidate gets a verdict with a reason, which
+ * `bellhop why` shows.  The gate allocates nothing and uses no I/O and no clock.  tenancy/grants.c
+ * and tenancy/routes.c keep the indexes in struct gate_facts.
  */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"
 #include "core/event.h"
 
-#define GATE_CANDIDATES 128 /* per event; past it nobody more is considered */
-#define GATE_BOT_STREAK 12  /* bot messages in a row in one chat before we stop answering bots */
+#define GATE_CANDIDATES 128 /* per event; further instances are not considered */
+#define GATE_BOT_STREAK 12  /* bot messages in a row in one chat that are still delivered */
 
 enum gate_principal { GATE_OWNER_ONLY, GATE_ALLOW_LIST, GATE_ANY };
 
-struct gate_policy { /* one platform's wish of one instance */
+struct gate_policy { /* of one instance on one platform */
     bool require_address, allow_other_bots;
     struct map free_places; /* chat ids; values are non-NULL */
 };
@@ -46,24 +44,24 @@ struct gate_policy { /* one platform's wish of one instance */
 struct gate_owner { /* a person linked to an instance */
     struct gate_owner *next;
     struct str platform, user; /* borrowed from the binding that owns this */
-    struct gate_owner **at;    /* what points here: whoever keeps the list leaves it by this */
+    struct gate_owner **at;    /* the pointer that points here, for unlinking */
 };
 
 struct gate_tenant {
     struct str name;  /* borrowed */
-    struct list live; /* gate_instance.of_tenant: those with a gateway that was not revoked */
+    struct list live; /* gate_instance.of_tenant: those with a gateway that is not revoked */
 };
 
-struct gate_instance {            /* what the gate knows of one instance */
+struct gate_instance {            /* an instance as the gate sees it */
     struct list of_tenant;        /* gate_tenant.live */
     struct str tenant, instance;  /* borrowed */
     struct map principals;        /* platform, or "*" -> struct gate_admission */
     struct map policies;          /* platform -> struct gate_policy */
-    struct gate_owner *owners;    /* everybody linked to it */
-    uint32_t life;                /* how often this name was given up: see tenancy/grants.h */
-    bool default_require_address; /* its tenant's wish where it has no policy */
-    bool newer;                   /* its gateway takes that wish for granted */
-    bool gone;                    /* revoked: it is no candidate */
+    struct gate_owner *owners;    /* all people linked to it */
+    uint32_t life;                /* how often an instance of this name ended: tenancy/grants.h */
+    bool default_require_address; /* the tenant's default, used without a policy */
+    bool newer;                   /* newer gateway: without a policy it must be addressed */
+    bool gone;                    /* all its gateways are revoked: never a candidate */
 };
 
 struct gate_admission {
@@ -76,15 +74,15 @@ struct gate_link { /* author -> instance; a list per author, oldest first */
     struct gate_instance *to;
     struct gate_link *prev; /* of the first: the last */
 };
-struct gate_place {                /* a granted place: whom it leads to */
+struct gate_place {                /* where a scope or a route leads */
     struct list link;              /* of a route: gate_routes.places */
-    struct gate_instance *to;      /* NULL: ... */
-    const struct gate_tenant *all; /* ... to every instance of a tenant; routes only */
-    bool open;                     /* of a route: an operator lets everybody in */
-    bool firm;                     /* of a scope: an operator's word, no claim of its own */
+    struct gate_instance *to;      /* NULL: to all live instances of ... */
+    const struct gate_tenant *all; /* ... this tenant; routes only */
+    bool open;                     /* of a route: the operator admits every author */
+    bool firm;                     /* of a scope: granted by an operator */
 };
 struct gate_routes {
-    struct list places; /* gate_place.link: those that lead anywhere, oldest first */
+    struct list places; /* gate_place.link: those with a live target, oldest first */
 };
 
 struct gate_facts {     /* keys are joined by gate_key() */
@@ -96,35 +94,35 @@ struct gate_facts {     /* keys are joined by gate_key() */
 };
 
 enum gate_sight { GATE_UNSEEN, GATE_SEEN, GATE_SIGHT_UNKNOWN };
-/* Can @user, who is linked to @to, see where @ev was written? */
+/* Whether @user, who is linked to @to, can see the place of @ev. */
 typedef enum gate_sight gate_sees_fn(void *ctx, const struct event *ev,
                                      const struct gate_instance *to, struct str user);
 
 struct gate_world {
-    gate_sees_fn *sees; /* NULL: nothing is known */
+    gate_sees_fn *sees; /* NULL: visibility is unknown */
     void *ctx;
-    unsigned bot_streak; /* bot messages in a row in this chat, this one included */
+    unsigned bot_streak; /* bot messages in a row in this chat, this event included */
 };
 
 enum gate_reason {
     /* delivered */
     GATE_YES_OWNER, /* the author is linked to this instance */
-    GATE_YES_SCOPE, /* granted this place, and the author is admitted */
-    GATE_YES_OPEN,  /* an operator opened the place to everybody */
+    GATE_YES_SCOPE, /* a scope grants the place, and the author is admitted */
+    GATE_YES_OPEN,  /* an operator's open route leads to this instance */
     /* not delivered */
-    GATE_NO_AUTHOR_FIRST,  /* the author is linked to another instance of their own */
-    GATE_NO_TIE,           /* another instance of the same author takes it */
-    GATE_NO_OWNER_ONLY,    /* admits only people linked to it */
-    GATE_NO_CLOSED,        /* its place by a route, which is not open */
-    GATE_NO_ELSEWHERE,     /* it claimed the place, but an operator routed it to another tenant */
-    GATE_NO_NOT_LISTED,    /* the author is not on its list */
-    GATE_NO_CHANNEL_OWNER, /* granted the guild, but this channel belongs to another instance */
-    GATE_NO_UNSEEN,        /* nobody linked to it can see this place */
-    GATE_NO_SIGHT_UNKNOWN, /* whether they can is not known */
-    GATE_NO_NOT_ADDRESSED, /* it wants to be mentioned or replied to */
-    GATE_NO_OTHER_BOT,     /* the author is a bot and it does not listen to bots */
-    GATE_NO_BOT_LOOP,      /* bots have been answering each other */
-    GATE_NO_NOT_ASKED,     /* it answers what another instance asked */
+    GATE_NO_AUTHOR_FIRST,  /* the author is linked to another instance */
+    GATE_NO_TIE,           /* another instance of the same author receives it */
+    GATE_NO_OWNER_ONLY,    /* the instance admits only people linked to it */
+    GATE_NO_CLOSED,        /* a route gives the place to the instance, but is not open */
+    GATE_NO_ELSEWHERE,     /* the instance claimed a place that is routed to another tenant */
+    GATE_NO_NOT_LISTED,    /* the author is not on the allow list */
+    GATE_NO_CHANNEL_OWNER, /* has the guild, but another instance has this channel */
+    GATE_NO_UNSEEN,        /* no person linked to the instance can see this place */
+    GATE_NO_SIGHT_UNKNOWN, /* the visibility of the place is not known */
+    GATE_NO_NOT_ADDRESSED, /* the instance must be mentioned or replied to */
+    GATE_NO_OTHER_BOT,     /* the author is a bot, and the instance ignores bots */
+    GATE_NO_BOT_LOOP,      /* more than GATE_BOT_STREAK bot messages in a row */
+    GATE_NO_NOT_ASKED,     /* the event answers a question of another instance */
 };
 
 struct gate_verdict {
@@ -140,14 +138,15 @@ const char *
 gate_reason_word(enum gate_reason r); /* "owner", "not_addressed": stable, for JSON and metrics */
 const char *gate_reason_sentence(enum gate_reason r); /* for people */
 
-/* Those linked to an instance on one platform, the newest links first, who are asked what they see:
- * so many of so many, and when none of these sees it nobody knows.
+/* Iterates over the people linked to an instance on one platform, newest links first.  The walk is
+ * bounded: at most GATE_EYES people are asked, and at most 16 * GATE_EYES links are visited.  Past
+ * the bound the visibility counts as unknown.
  *
  *      struct gate_eyes e = gate_eyes_of(to);
  *      for (const struct gate_owner *o; (o = gate_next_eye(&e, platform)) != NULL;) ... */
 struct gate_eyes {
     const struct gate_owner *next;
-    unsigned left; /* steps; somebody who is asked is 16 of them */
+    unsigned left; /* steps; a person on the platform costs 16, any other costs 1 */
 };
 #define GATE_EYES 1024
 static inline struct gate_eyes gate_eyes_of(const struct gate_instance *to)
@@ -167,16 +166,15 @@ static inline const struct gate_owner *gate_next_eye(struct gate_eyes *e, struct
     return NULL;
 }
 
-/* Decide.  @out has room for GATE_CANDIDATES; returns how many candidates there were.  None: nobody
- * is linked, granted or routed here. */
+/* Writes a verdict per candidate to @out, which has room for GATE_CANDIDATES.  Returns how many
+ * candidates there are.  0: no link, scope or route matches the event. */
 size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const struct event *ev,
                    struct gate_verdict *out);
 
-/* The guild an event's place lies in; absent: none (direct messages). */
+/* The guild of an event's place; absent: none (direct messages). */
 struct str gate_guild_of(const struct event *ev);
 
-/* The joined key of the indexes: parts separated by 0x1f, which no id may contain; an absent part
- * is left out.  STR_NULL when it does not fit @room or a part contains the separator: such ids
- * match nothing. */
+/* Joins the parts of an index key, separated by 0x1f, in @room.  Absent parts are left out.
+ * Returns STR_NULL when the key does not fit or a part contains 0x1f: such ids match nothing. */
 #define GATE_KEY_MAX 512
 struct str gate_key(char room[GATE_KEY_MAX], struct str a, struct str b, struct str c);

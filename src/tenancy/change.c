@@ -1,4 +1,7 @@
-/* change.c - the line that changes wait in.  (change.h has the picture.) */
+/* change.c - the queues that changes wait in.  (change.h has the contract and the picture.)
+ *
+ * A subject exists while a change holds it or waits for it.  Changes start from a timer, at most
+ * STARTS_PER_TURN in a turn of the loop, so done() never runs inside the call that submitted. */
 #include "tenancy/change.h"
 #include <assert.h>
 #include <stdarg.h>
@@ -10,11 +13,11 @@
 
 enum { STARTS_PER_TURN = 64 };
 
-struct subject {           /* what at most one change at a time is about */
+struct subject {           /* a lock with a queue: one change at a time holds it */
     struct list ready;     /* facts->ready */
-    struct list queue;     /* change.queued: they wait for it */
-    struct change *holder; /* the one under way; NULL: none */
-    char name[];           /* a change without a subject has one without a name, for itself */
+    struct list queue;     /* change.queued: the changes that wait for it */
+    struct change *holder; /* the change under way; NULL: none */
+    char name[];           /* "": private to a change that was submitted without a subject */
 };
 
 static void want_start(struct facts *f, struct subject *s)
@@ -40,7 +43,7 @@ static struct subject *subject_of(struct facts *f, const char *name)
     return s;
 }
 
-/* Nobody has it any more: the next one may, or it goes. */
+/* Unlocks the subject: starts the next change in its queue, or frees the subject. */
 static void subject_let_go(struct facts *f, struct subject *s)
 {
     s->holder = NULL;
@@ -102,7 +105,7 @@ void facts_drop_changes(struct facts *f)
     list_each (&f->changes, it, nxt) {
         struct change *c = list_entry(it, struct change, link);
         if (c->subject->name[0] == '\0')
-            free(c->subject); /* its own: it is in no table */
+            free(c->subject); /* private to the change: in no table */
         change_free(c);
     }
     list_init(&f->changes);
@@ -161,7 +164,7 @@ static void write_items(struct facts *f, struct change *c)
     free(items);
 }
 
-/* It has its subject. */
+/* The change holds its subject, and starts unless it must wait for another one. */
 static void start(struct facts *f, struct change *c)
 {
     struct subject *in_the_way =
@@ -175,7 +178,8 @@ static void start(struct facts *f, struct change *c)
         write_items(f, c);
 }
 
-/* The first in the queue; whoever only waited for @s to be free is not in the way of the next. */
+/* Starts the first change in the queue.  A change of another subject, which only waited for @s to
+ * be free, does not hold @s; the next in the queue starts too. */
 static void start_first(struct facts *f, struct subject *s)
 {
     struct change *c = list_first(&s->queue, struct change, queued);

@@ -1,24 +1,25 @@
-/* change.h - how facts change: one after the other, disk first, memory second.
+/* change.h - runs the changes of the facts: serialized per subject, disk first, memory second.
  *
- * A change is worked out from memory only when the change of the same subject before it is on disk,
- * so two of them can never overwrite each other's half.  Until its own write is done nobody sees
- * it.
+ *      change_submit() -> queue of the subject -> prepare() -> store -> apply() -> done()
  *
- *      asked -> WAITING -> (first of its subject) prepare -> store -> apply -> announce -> done()
+ * A subject is a name, such as a gateway's id.  At most one change of a subject is under way.
+ * prepare() reads memory only after the previous change of the subject ended, so two changes
+ * never overwrite each other.  A change is visible in memory only once its write is on disk.
  *
- * Those who wait hang in the queue of the subject they wait for, so a change that ends touches the
- * one behind it and nobody else.
+ * Each subject has its own queue, so a finished change starts only the next change of its subject.
  *
- * Only files of this folder include it.
+ * Only files of this folder include this header.  A change owns what it will write, and is freed
+ * after done().
  */
 #pragma once
 #include "store/store.h"
 #include "tenancy/facts_priv.h"
 
 struct change;
-/* Put the items to write, from memory; false: change_fail() said why not.  No items: nothing to
- * write, and nothing is applied. */
+/* Adds the items to write with change_put().  False: the change has failed, see change_fail().
+ * Without items the change ends as a success; nothing is written or applied. */
 typedef bool prepare_f(struct facts *f, struct change *c);
+/* The items are on disk: changes memory and announces the change. */
 typedef void apply_f(struct facts *f, struct change *c);
 
 struct change_item {
@@ -30,31 +31,31 @@ struct change_item {
 struct subject; /* change.c */
 struct change {
     struct list link;        /* facts->changes */
-    struct list queued;      /* of the subject it waits for */
+    struct list queued;      /* the queue of the subject it waits for */
     struct facts *facts;     /* borrowed */
-    struct subject *subject; /* its own; shared with those that wait for it */
-    struct subject **held; /* owned array: subjects of others that it holds while it is under way */
+    struct subject *subject; /* what it changes; shared with the changes that wait for it */
+    struct subject **held;   /* owned array: further subjects locked by change_hold() */
     size_t n_held;
-    /* Asked before it starts, while it has its subject: another subject that must be free, or NULL:
-     * nothing is in the way.  Absent: nothing else counts. */
+    /* Called before prepare(), when the change holds its subject.  Returns another subject that
+     * must be free first, or NULL.  May be NULL. */
     struct subject *(*waits_for)(const struct facts *f, const struct change *c);
     prepare_f *prepare;
     apply_f *apply;
-    /* gateway_change.c: what was asked for; strings owned */
+    /* gateway_change.c: the caller's arguments; strings owned */
     char *id, *wake_url;
     char *secret; /* wiped */
     int64_t keep_ms;
     bool ackless;
-    struct gateway *gateway; /* owned: as it will be */
-    struct route *route;     /* owned: to be added or the likeness of the one to go */
+    struct gateway *gateway; /* owned: the record as it will be */
+    struct route *route;     /* owned: the route to add, or a copy of the route to remove */
     /* grants.c, links.c */
-    struct instance_facts *to; /* borrowed: whose grant */
-    void *thing;               /* owned: what they please */
+    struct instance_facts *to; /* borrowed: the instance the grant belongs to */
+    void *thing;               /* owned: data of the caller */
     void (*thing_free)(void *thing);
     /* the write */
     struct change_item *items; /* owned */
     size_t n, cap;
-    const char *conflict; /* what a conflict means, in words; NULL: "it exists already" */
+    const char *conflict; /* the sentence for BH_CONFLICT; NULL: "it exists already" */
     /* the answer */
     enum bh_err err;
     char why[200];
@@ -64,29 +65,31 @@ struct change {
 
 struct change *change_new(struct facts *f, prepare_f *prepare, apply_f *apply, facts_done_cb *done,
                           void *ctx);
+/* Sets the error and its sentence.  Always returns false. */
 bool change_fail(struct change *c, enum bh_err err, const char *fmt, ...) BH_PRINTF(3, 4);
-/* One more record of the transaction: written or deleted as @verb says. */
+/* Adds one record to the transaction: written or deleted as @verb says. */
 void change_put(struct change *c, enum store_kv_verb verb, const struct record_form *form,
                 const void *thing);
-/* While it is under way no change of @subject starts.  From prepare() only, and only a free one. */
+/* Locks a further @subject until the change ends.  Call it from prepare() only; @subject must be
+ * free. */
 void change_hold(struct change *c, const char *subject);
-/* The subject of this name when a change of it is under way; NULL: it is free. */
+/* The subject of this name while a change holds it; NULL: it is free. */
 struct subject *change_busy(const struct facts *f, const char *subject);
-/* Line up; a change that has failed already only answers.  @subject is copied; NULL: none, it waits
- * for nobody. */
+/* Enqueues the change behind the others of @subject, which is copied.  NULL: no subject, it waits
+ * for no other change.  A change that has failed already only calls done() when its turn comes. */
 void change_submit(struct change *c, const char *subject);
-/* Tell the others: "what" or "what id". */
+/* Tells the observers ("facts") "what" or "what id". */
 void change_announce(struct facts *f, const char *what, const char *id);
 
 /* ---- gateway_change.c, for enroll.c too ---- */
 void gateway_put(struct change *c, enum store_kv_verb verb, const struct gateway *g);
 void route_put(struct change *c, enum store_kv_verb verb, const struct route *r);
-/* A new secret, also appended to @ret_secret; the caller owns it. */
+/* Makes a random secret and appends it to @ret_secret too; the caller owns the result. */
 char *gateway_new_secret(struct facts *f, struct buf *ret_secret);
-/* Write the record as it is in memory: something about it was learned. */
+/* Writes the record as it is in memory, after a field changed there first.  Fire and forget. */
 void gateway_note(struct facts *f, struct str id);
 bool gateway_wake_url_ok(struct str url);
 apply_f gateway_apply; /* c->gateway becomes the record, c->route is linked */
 
-/* True, and the change has failed, unless the name is acceptable (or absent and not required). */
+/* Fails the change and returns true unless the name is valid, or absent and not required. */
 bool change_name_bad(struct change *c, const char *what, struct str name, bool required);

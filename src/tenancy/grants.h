@@ -1,18 +1,19 @@
-/* grants.h - whose message is it, as records: links, scopes, principals, policies, choices.
- *
- * What gate.h decides by, kept in struct facts: changed through here, stored, loaded at start, and
- * in memory from the moment its write is on disk.  Every change names the instance it is about;
- * where the name comes from (a credential's own record, or an operator) is the caller's business.
- * done() runs later, exactly once.  BH_NOT_FOUND: there is no such instance, or nothing of the kind
- * that belongs to it; what belongs to others reads the same as what does not exist.
+/* grants.h - changes and reads the records that core/gate.h decides by.
  *
  *      binding     platform, user, instance   a person is linked to an instance
  *      scope       platform, guild, channel   a place belongs to one instance; "*": a whole guild
- *      principal   instance, platform or "*"  whom it listens to in its places
- *      policy      instance, platform         what is relevant to it
+ *      principal   instance, platform or "*"  which authors the instance admits in its places
+ *      policy      instance, platform         which messages are relevant to the instance
  *      dm default  platform, user             which of their instances a person talks to
- *      tenant      name                       what holds where an instance has no policy
- *      link code   hash                       good for one binding, for ten minutes
+ *      tenant      name                       the default where an instance has no policy
+ *      link code   hash                       makes one binding, within ten minutes
+ *
+ * The records are part of struct facts: loaded at start, and changed in memory once the write is on
+ * disk.  The HTTP routes and the relay call this module.  Every change names its instance.  The
+ * caller authenticates that name: it comes from a credential's record or from an operator.
+ *
+ * done() runs later, exactly once.  BH_NOT_FOUND: the instance does not exist, or has no such
+ * record.  A record of another instance is reported as BH_NOT_FOUND too.
  */
 #pragma once
 #include "core/gate.h"
@@ -23,8 +24,8 @@ struct jw;
 #define GRANT_ID_MAX 256    /* bytes of a user, guild or channel id */
 #define GRANT_LIST_MAX 2000 /* ids in an allow list or a list of free places */
 #define LINK_CODE_LEN 8
-#define LINK_CODE_MS 600000   /* a code is good for ten minutes */
-#define LINK_CODES_MAX 8      /* at a time, per instance */
+#define LINK_CODE_MS 600000   /* a code expires after ten minutes */
+#define LINK_CODES_MAX 8      /* valid codes of one instance at a time */
 #define LINK_TRIES 5          /* wrong codes of one person ... */
 #define LINK_TRIES_MS 3600000 /* ... per hour */
 
@@ -35,32 +36,34 @@ struct grant_place {
     struct str platform, guild, channel;
 };
 
-/* Is a user, guild or channel id acceptable: 1..256 bytes of UTF-8 without control characters. */
+/* True for a valid user, guild or channel id: 1..256 bytes of UTF-8 without control characters. */
 bool grant_id_ok(struct str id);
 
-/* Whose word a claim rests on.  A better word takes a place from whoever has it by a lesser one. */
+/* The authority behind a scope, weakest first.  A stronger claim takes the place from a weaker. */
 enum grant_word {
-    GRANT_CLAIMED,  /* the instance's own */
-    GRANT_MANAGED,  /* somebody linked to it may manage the place */
-    GRANT_OPERATOR, /* the operator's */
+    GRANT_CLAIMED,  /* the instance's own claim */
+    GRANT_MANAGED,  /* a person linked to the instance may manage the place */
+    GRANT_OPERATOR, /* an operator granted it */
 };
-#define GRANT_SCOPES_MAX 256         /* by lesser words than the operator's: of an instance ... */
-#define GRANT_TENANT_SCOPES_MAX 2048 /* ... and of all of a tenant */
-/* BH_CONFLICT: another instance has it by as good a word, or an operator routed the place to
- * another tenant.  BH_BUSY: it has claimed too many.  Having it already is fine. */
+#define GRANT_SCOPES_MAX 256         /* scopes that no operator granted: of an instance ... */
+#define GRANT_TENANT_SCOPES_MAX 2048 /* ... and of all instances of a tenant */
+/* Gives a place to the instance.  BH_CONFLICT: another instance has it with the same or more
+ * authority, or an operator routed the place to another tenant.  BH_BUSY: over GRANT_SCOPES_MAX or
+ * GRANT_TENANT_SCOPES_MAX.  Idempotent. */
 void grant_scope_claim(struct facts *f, struct grant_who who, struct grant_place at,
                        enum grant_word by, facts_done_cb *done, void *ctx);
 void grant_scope_release(struct facts *f, struct grant_who who, struct grant_place at,
                          facts_done_cb *done, void *ctx);
 
-/* @platform absent: every platform that has no principal of its own. */
+/* Sets which authors the instance admits.  @platform absent: on every platform that has no
+ * principal of its own. */
 void grant_principal(struct facts *f, struct grant_who who, struct str platform,
                      enum gate_principal mode, const struct str *allow, size_t n_allow,
                      facts_done_cb *done, void *ctx);
 const char *grant_principal_word(enum gate_principal mode); /* "owner-only", "allow-list", "any" */
 bool grant_principal_parse(struct str word, enum gate_principal *ret_mode);
 
-struct grant_policy { /* replaces what was declared before for this platform */
+struct grant_policy { /* replaces the instance's earlier policy for this platform */
     struct str platform;
     bool require_address, allow_other_bots;
     const struct str *free_places; /* channel ids where require_address is waived */
@@ -68,51 +71,52 @@ struct grant_policy { /* replaces what was declared before for this platform */
 };
 void grant_policy(struct facts *f, struct grant_who who, const struct grant_policy *p,
                   facts_done_cb *done, void *ctx);
-/* What holds for instances of @tenant without a policy: must they be addressed? */
+/* Sets whether instances of @tenant that have no policy must be addressed. */
 void grant_tenant_default(struct facts *f, struct str tenant, bool require_address,
                           facts_done_cb *done, void *ctx);
 
-/* The person must be linked to the instance. */
+/* Chooses the instance that gets the person's direct messages; they must be linked to it. */
 void grant_dm_default(struct facts *f, struct grant_who who, struct str platform, struct str user,
                       facts_done_cb *done, void *ctx);
 
-/* Link or unlink a person by an operator's word, without a code. */
+/* Link or unlink a person for an operator, without a code. */
 void grant_link(struct facts *f, struct grant_who who, struct str platform, struct str user,
                 facts_done_cb *done, void *ctx);
 void grant_unlink(struct facts *f, struct grant_who who, struct str platform, struct str user,
                   facts_done_cb *done, void *ctx);
 
-/* A code that links whoever sends it to the bot.  @platform absent: on any.  @ret_code is filled
- * before the call returns and means something when done() says BH_OK.  BH_BUSY: too many are out.
- */
+/* Makes a code; the person who sends it to the bot is linked to the instance.  @platform absent: on
+ * any platform.  @ret_code is filled before the call returns and is valid once done() gets BH_OK.
+ * BH_BUSY: the instance has LINK_CODES_MAX codes. */
 void link_code_new(struct facts *f, struct grant_who who, struct str platform, struct buf *ret_code,
                    int64_t *ret_expires_ms, facts_done_cb *done, void *ctx);
-/* Somebody sent @code.  BH_OK: linked.  BH_NOT_FOUND: no such code, expired, used, or for another
- * platform.  BH_BUSY: this person tried too often. */
+/* Redeems a @code that @user sent.  BH_OK: linked.  BH_NOT_FOUND: no such code, expired, used, or
+ * for another platform.  BH_BUSY: this person sent LINK_TRIES wrong codes within the hour. */
 void link_code_redeem(struct facts *f, struct str platform, struct str user, struct str code,
                       facts_done_cb *done, void *ctx);
 
-/* End an instance, all or nothing: its gateways are revoked, everything it was granted goes, and
- * its life grows by one, told to the observers as "ended" with tenant \x1f instance.  Whoever
- * takes the name next has another life: nothing that was kept for the one before is theirs. */
+/* Ends an instance in one transaction: revokes its gateways, deletes its grants and increments its
+ * life.  The observers get "ended" with tenant \x1f instance.  The next instance of the same name
+ * has another life, so it never receives mail that was kept for this one. */
 void grant_deprovision(struct facts *f, struct grant_who who, facts_done_cb *done, void *ctx);
 
-/* Questions of the guard. */
+/* ---- read by the relay ---- */
 const struct gate_instance *grant_instance(const struct facts *f, struct grant_who who);
 bool grant_is_linked(const struct facts *f, const struct gate_instance *to, struct str platform,
                      struct str user);
-/* Whom the person was linked to last; NULL: nobody. */
+/* The instance the person was linked to most recently; NULL: none. */
 const struct gate_instance *grant_newest_link(const struct facts *f, struct str platform,
                                               struct str user);
-/* Does the instance hold this channel, or its guild while nobody else holds the channel?  What it
- * claimed in a place that an operator routed to another tenant it does not hold. */
+/* True when a scope gives the instance this channel, or its guild while no other instance has the
+ * channel.  A scope that no operator granted does not count where an operator routed the place to
+ * another tenant. */
 bool grant_holds(const struct facts *f, const struct gate_instance *to, struct grant_place at);
 
-/* Keys of an object with what there is: bindings, scopes, principals, policies, dmDefaults,
- * tenants. One page of it: begin with a zeroed @at, go on with what it became.  False: that was
- * the last. @who: of one instance; empty members mean any. */
+/* Writes one page of all grants as members of an object: bindings, scopes, principals, policies,
+ * dmDefaults, tenants.  @at is the cursor: zeroed for the first page, passed on for the next.
+ * False: this was the last page.  @who selects one instance; empty members mean any. */
 struct grants_page {
-    uint64_t instance, binding; /* the first that was not written; opaque to others */
+    uint64_t instance, binding; /* the first that is not written yet; opaque to callers */
 };
 bool grants_write(const struct facts *f, struct grant_who who, struct grants_page *at,
                   struct jw *w);
