@@ -1,10 +1,12 @@
-/* agent.h - the agents of the configuration, and those of each tenant.
+/* agent.h - the table of agents: entries of `agents:` and the agents of each tenant.
  *
  *      agents: -> struct agent_config, one per entry -> struct recipient, one per (tenant, entry)
- *                                                       that was ever spoken to or has mail
+ *                                                       that was used or has mail
  *
- * An entry that names a tenant is there for that tenant only and hides one of the same id that
- * names none.  Agents are made when they are first needed, and at start for whoever has mail.
+ * An entry that names a tenant exists for that tenant only.  It hides an entry of the same id that
+ * names no tenant.  A recipient is made on first use; agents_set() makes those that have mail.
+ *
+ * The table owns the entries and the recipients, and a recipient owns its courier.
  */
 #pragma once
 #include "base/config.h"
@@ -17,12 +19,12 @@ struct courier;
 struct dispatch;
 struct substrate_ops;
 
-#define AGENT_INSTANCE "agent:" /* what the instance of an agent inside is called before its id */
+#define AGENT_INSTANCE "agent:" /* prefix of the instance of an agent that is not on the relay */
 
-struct agent_settings { /* an entry; each substrate takes the keys it names */
+struct agent_settings { /* an entry; each substrate uses the keys marked with its name */
     char *substrate, *id;
     char *tenant, *name;
-    char *node; /* where it is, by cluster.node; NULL: wherever bellhop serves */
+    char *node; /* the node it runs on (cluster.node); NULL: the node that serves */
     char **capabilities, **sessions;
     bool wake_on_deliver;
     char *instance;                                             /* relay */
@@ -34,49 +36,49 @@ struct agent_settings { /* an entry; each substrate takes the keys it names */
     int64_t timeout_ms;                                         /* webhook, tmux, pipe, exec */
 };
 
-struct agent_config {        /* one entry; shared by the agents made of it */
+struct agent_config {        /* one entry; shared by the recipients made from it */
     struct agent_settings s; /* owned texts; secrets are wiped */
     const struct substrate_ops *ops;
-    bool spoken;      /* an agent was made of it */
-    struct list link; /* agents->configs, as in the file */
+    bool spoken;      /* a recipient was made from it */
+    struct list link; /* agents->configs, in the order of the file */
 };
 
-struct recipient {                  /* lives until a reload takes its entry away */
+struct recipient {                  /* lives until a reload removes or changes its entry */
     struct dispatch *d;             /* borrowed */
     const struct agent_config *cfg; /* borrowed */
     struct list link;               /* agents->made */
-    struct courier *courier;        /* owned; NULL: on the relay, or "none" */
+    struct courier *courier;        /* owned; NULL: substrate relay or none, or a runner's */
     void *state;                    /* owned by the substrate: ops->forget() */
-    struct gateway gw;              /* what the relay knows an agent inside as; texts owned */
-    const char *tenant, *id;        /* owned, in @key */
-    const char *instance;           /* its mailbox: owned by @gw, or the configured one */
-    char key[];                     /* tenant \x1f id */
+    struct gateway gw;       /* its gateway for the relay, unless on the relay; texts owned */
+    const char *tenant, *id; /* in @key */
+    const char *instance;    /* names its mailbox: owned by @gw, or in @cfg */
+    char key[];              /* tenant \x1f id, then the tenant again */
 };
 
 struct agents *agents_new(struct dispatch *d);
 void agents_free(struct agents *t); /* NULL is fine */
-/* Take the entries of @cfg.  An agent whose entry changed or went is freed. */
+/* Copies the entries of @cfg.  Frees recipients whose entry changed or was removed. */
 void agents_set(struct agents *t, const struct config *cfg);
-/* Agents inside that have mail get their couriers. */
+/* Makes the recipients, and with them the couriers, of agents that have mail in the relay. */
 void agents_wake_mail(struct agents *t);
 struct list *agents_configs(struct agents *t);
 struct list *agents_made(struct agents *t);
 
 /* NULL: the tenant has no such agent. */
 struct recipient *agents_find(struct agents *t, struct str tenant, struct str id);
-/* The agent and the session an address means: the whole id first, else split at the first "@".
- * @ret_session is absent without one.  NULL: unknown. */
+/* The agent and the session of an address: an agent with the whole address as its id, else split
+ * at the first "@".  @ret_session may be absent.  NULL: unknown. */
 struct recipient *agents_resolve(struct agents *t, struct str tenant, struct str address,
                                  struct str *ret_session);
-/* Whose agent an address means when nobody says: the tenant of the one entry with this id.  Absent:
- * there is none, it is there for every tenant, or several have one. */
+/* The tenant of the only entry that an address names.  Absent: no entry, several, or one without a
+ * tenant. */
 struct str agents_tenant_of(const struct agents *t, struct str address);
-/* True when the entry is there for @tenant. */
+/* True when @c is the entry that @tenant sees under its id. */
 bool agent_config_is_for(const struct agents *t, const struct agent_config *c, struct str tenant);
-/* The command that every use of a tmux agent begins with, NULL-terminated, borrowed from @s;
- * returns how many words it has. */
+/* Fills @argv with the first words of every tmux command, NULL-terminated, borrowed from @s.
+ * Returns how many words there are. */
 size_t tmux_command(const struct agent_settings *s, const char *argv[4]);
-/* It is on another node than this one. */
+/* True when the agent runs on another node. */
 bool agent_is_remote(const struct recipient *a);
-/* What a session stands for: of "kitchen=main:1.0" what follows "kitchen=".  NULL: nothing. */
+/* The configured target of a session: "main:1.0" for "kitchen=main:1.0".  NULL: none. */
 const char *agent_session_target(const struct agent_config *c, struct str session);

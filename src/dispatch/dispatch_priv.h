@@ -1,4 +1,4 @@
-/* dispatch_priv.h - the dispatch itself: what it was handed, and its parts. */
+/* dispatch_priv.h - struct dispatch and its parts, shared by the files of this folder. */
 #pragma once
 #include "base/list.h"
 #include "base/rand.h"
@@ -19,10 +19,10 @@ struct dispatch {
     struct dispatch_counters n;
     struct agents *agents; /* owned */
     struct list calls;     /* struct dispatch_call, owned */
-    struct list ending;    /* those that are answered when the turn ends */
-    struct map claims;     /* calls by what nobody else may do meanwhile: call.h */
+    struct list ending;    /* struct dispatch_call, owned: answered when the turn ends */
+    struct map claims;     /* dispatch_call.claim -> call: call_claim() */
     struct timer endings;
-    struct timer tidy;                 /* every ten minutes */
+    struct timer tidy;                 /* deletes expired receipts every ten minutes */
     struct delivered *delivered;       /* owned */
     struct replies *replies;           /* owned */
     struct receipt_room *receipt_room; /* owned */
@@ -31,13 +31,13 @@ struct dispatch {
     struct work_pool *files;           /* owned; threads that write files */
     struct json_parser *json;          /* owned; one document at a time */
     struct record_reader *records;     /* owned; one record at a time */
-    uint64_t next_number;              /* grows for ever: the store's boot, then a count */
+    uint64_t next_number;              /* store's boot number << 40, plus a count: only grows */
 };
 
 timer_cb calls_on_timer;
 bool agent_rings(const struct agent_config *c); /* wake() is more than deliver() */
 
-/* A number no other thing of this database has: names for what came without one. */
+/* A number that is unique in this database: for cursors, record keys and ids. */
 uint64_t dispatch_number(struct dispatch *d);
 
 extern const struct record_form receipt_form, delivered_form, reply_form, wakeup_form;

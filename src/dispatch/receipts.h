@@ -1,4 +1,4 @@
-/* receipts.h - what calls were answered, kept for a day: a repeat gets the first answer again.
+/* receipts.h - keeps the answers of calls for a day, so that a repeated call gets the same answer.
  *
  *      wakes, requests       one record each, key <hour><hash of tenant, agent, word, id>
  *      deliveries            one record for all of a turn, key <time><number>
@@ -6,10 +6,12 @@
  *      this turn's deliveries --> rows and keys (relay)     one group commit, then all are answered
  *                             '-> their receipts, one record
  *
- * Keys begin with the time, so records are written one behind the other and old ones go without
- * being read.  A repeated delivery knows when the first one came (relay_deliver()); its receipt is
- * there.  A receipt without its delivery is harmless: nobody looks for it unless the delivery is
- * known. */
+ * Keys begin with the time, so new records are appended and expired ones are deleted as a range.
+ * relay_deliver() tells when the first delivery of a repeated one came; delivered_find() starts at
+ * that time.  A receipt without its delivery is harmless: receipts are searched only for deliveries
+ * that the relay knows.
+ *
+ * call.c and request.c write and find receipts; dispatch.c lets them expire. */
 #pragma once
 #include "base/hash.h"
 #include "base/list.h"
@@ -17,12 +19,12 @@
 
 struct buf;
 struct delivered;       /* the receipts of deliveries */
-struct delivered_batch; /* the receipts of a turn */
-struct delivered_look;  /* a cancel handle */
+struct delivered_batch; /* the receipts of one turn of the loop */
+struct delivered_look;  /* a search under way: a cancel handle */
 struct dispatch;
 struct json_parser;
-struct receipt_read; /* one look under way: a cancel handle */
-struct receipt_room; /* how many bytes a tenant has */
+struct receipt_read; /* a search under way: a cancel handle */
+struct receipt_room; /* counts the bytes of each tenant */
 
 struct receipt_name { /* borrowed */
     struct str tenant, agent;
@@ -31,7 +33,7 @@ struct receipt_name { /* borrowed */
 };
 
 /* ---- wakes and requests ---- */
-/* @at_ms: when it was taken, by the wall clock.  @done says when it is on disk. */
+/* @at_ms: when the call came, by the wall clock.  @done runs when the receipt is on disk. */
 struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,
                                 struct str json, store_put_cb *done, void *ctx) BH_MUST_USE;
 /* @json is absent when there is none. */
@@ -40,42 +42,42 @@ struct receipt_read *receipt_find(struct dispatch *d, const struct receipt_name 
                                   receipt_cb *done, void *ctx) BH_MUST_USE;
 void receipt_cancel(struct receipt_read **r); /* @done does not run; sets it to NULL */
 
-/* A kept answer with one more sentence in its "warnings", appended to @out. */
+/* Appends to @out a stored answer with @warning added to its "warnings". */
 void receipt_add_warning(struct json_parser *parser, struct str json, struct str warning,
                          struct buf *out);
 
-void receipts_expire(struct dispatch *d); /* every now and then */
+void receipts_expire(struct dispatch *d); /* deletes the old ones; call it from a timer */
 
 /* ---- deliveries ---- */
-struct delivered_entry { /* embedded by whoever waits; zeroed at first */
+struct delivered_entry { /* embedded in the waiting call; zeroed at first */
     struct list link;
     store_put_cb *done;
     void *ctx;
 };
 
 struct delivered *delivered_new(struct dispatch *d);
-void delivered_free(struct delivered *t); /* everybody has cancelled; NULL is fine */
+void delivered_free(struct delivered *t); /* all entries were forgotten before; NULL is fine */
 
-/* Keep @json; @done says when it is on disk. */
+/* Adds @json to this turn's record; @done runs when the record is on disk. */
 void delivered_keep(struct delivered *t, const struct receipt_name *name, struct str json,
                     struct delivered_entry *e, store_put_cb *done, void *ctx);
-void delivered_forget(struct delivered_entry *e); /* @done does not run; it is kept all the same */
+void delivered_forget(struct delivered_entry *e); /* its callback does not run; still written */
 
-/* @at_ms: as relay_deliver() told. */
+/* Finds the receipt of a delivery; @at_ms is the time that relay_deliver() returned. */
 struct delivered_look *delivered_find(struct delivered *t, const struct receipt_name *name,
                                       int64_t at_ms, receipt_cb *done, void *ctx) BH_MUST_USE;
 void delivered_cancel(struct delivered_look **l); /* @done does not run; sets it to NULL */
 
-void delivered_expire(struct delivered *t); /* every now and then */
+void delivered_expire(struct delivered *t); /* deletes the old ones; call it from a timer */
 
 /* ---- room ----
  *
- * How many bytes of receipts a tenant may have on disk.  Receipts from before this start are
- * counted for all tenants together: a receipt does not say whose it is. */
+ * limits.receipt_bytes bounds the receipts of a tenant on disk.  Receipts from before this start
+ * count against the total only, because a receipt does not name its tenant. */
 struct receipt_room *receipt_room_new(struct dispatch *d);
 void receipt_room_free(struct receipt_room *t);   /* NULL is fine */
-void receipt_room_expire(struct receipt_room *t); /* every now and then */
+void receipt_room_expire(struct receipt_room *t); /* uncounts the old ones; call it from a timer */
 
-/* May something begin that ends with a receipt? */
+/* False: over limits.receipt_bytes, so no call may start that ends with a receipt. */
 bool receipt_room_has(struct receipt_room *t, struct str tenant);
 void receipt_room_wrote(struct receipt_room *t, struct str tenant, size_t bytes);

@@ -1,19 +1,21 @@
-/* records.h - reading and clearing records of the store as objects that own themselves. */
+/* records.h - scans and bulk deletes of store records that free themselves when they end.
+ *
+ * receipts.c, replies.c and schedule.c use it. */
 #pragma once
 #include "store/store.h"
 
-struct record_scan; /* one read under way: a cancel handle */
+struct record_scan; /* a scan under way: a cancel handle */
 
-/* @s is good during the callback; its records are the answer when @err is BH_OK. */
+/* @s is valid during the callback; its records are valid when @err is BH_OK. */
 typedef void record_scan_cb(void *ctx, enum bh_err err, const struct store_scan *s);
 
-/* Records of @ns whose key starts with @prefix, behind @after (absent: all), at most @limit; with
- * @reverse from the end. */
+/* Reads up to @limit records of @ns whose key starts with @prefix, after the key @after (absent:
+ * from the first).  @reverse: in descending order. */
 struct record_scan *records_scan(struct store *st, const char *ns, struct str prefix,
                                  struct str after, size_t limit, bool reverse, record_scan_cb *done,
                                  void *ctx) BH_MUST_USE;
 void records_cancel(struct record_scan **s); /* @done does not run; sets it to NULL */
 
-/* Delete what starts with @prefix and is below @end (absent: all of it), however many there are.
- * Nobody is told; what is left after a crash goes next time. */
+/* Deletes all records whose key starts with @prefix and is below @end (absent: no bound).  There is
+ * no callback.  A crash may leave some records, which the next call deletes. */
 void records_clear(struct store *st, const char *ns, struct str prefix, struct str end);

@@ -1,10 +1,9 @@
-/* remote.h - a node that does not serve runs errands to the agents on its machine, for the node
- * that serves.
+/* remote.h - runs errands to the agents of this machine while another node serves.
  *
  *      the trunk: on_ask() --> runner_take() --> substrate --> told() --> trunk_tell()
  *
- * The runner knows the entries of `agents:` and nothing else: mail, receipts and replies are on the
- * node that serves. */
+ * cli/server_dispatch.c makes the runner.  The runner owns a table of agents and the errands under
+ * way.  It has no mail, receipts or replies: those are on the node that serves. */
 #pragma once
 #include <stdint.h>
 #include "base/str.h"
@@ -15,11 +14,11 @@ struct runner;
 
 typedef void runner_told_cb(void *ctx, uint32_t number, struct str answer);
 
-/* Of @env the loop, the clock, rand, http, the spawner, settings, wake_allow_private and node. */
+/* Uses only loop, clock, rand, http, spawner, settings, wake_allow_private and node of @env. */
 struct runner *runner_new(const struct dispatch_env *env, const struct config *cfg,
                           runner_told_cb *told, void *ctx);
-/* told() is called once for @number, later, unless it is dropped before. */
+/* Starts an errand.  told() runs once for @number, later, unless the errand is dropped first. */
 void runner_take(struct runner *h, uint32_t number, struct str question);
-void runner_drop(struct runner *h, uint32_t number); /* nobody waits for it */
-void runner_drop_all(struct runner *h);              /* whoever asked is gone */
-void runner_free(struct runner *h);                  /* no callback runs any more; NULL is fine */
+void runner_drop(struct runner *h, uint32_t number); /* cancels one errand */
+void runner_drop_all(struct runner *h);              /* cancels all: the trunk was lost */
+void runner_free(struct runner *h);                  /* told() runs no more; NULL is fine */

@@ -1,8 +1,11 @@
-/* schedule.h - wakes for later: on disk, fired after a restart too, never early.
+/* schedule.h - wakes an agent at a later time; scheduled wakes survive a restart and never fire
+ * early.
  *
- * A record per wake in the namespace "wakeup", key <due in ms><number>, so that the next one is
- * the first.  Only its time is in memory, and how many bytes each tenant has of them.  A wake
- * that fails is put off, a few times, and then left as mail. */
+ * One record per wake is in the namespace "wakeup", key <due in ms><number>, so the first record is
+ * due next.  Memory holds only a timer and the bytes of each tenant.  A wake that fails is retried
+ * with backoff; after too many retries, or when its agent is gone, it is logged and deleted.
+ *
+ * call.c adds wakes for dispatch_wake() with `when`. */
 #pragma once
 #include "base/str.h"
 #include "store/store.h"
@@ -10,17 +13,17 @@
 struct dispatch;
 struct schedule;
 
-struct scheduled { /* borrowed for the call; absent: none */
+struct scheduled { /* borrowed for the call; session and context may be absent */
     struct str tenant, agent, session, context;
 };
 
-struct schedule *schedule_new(struct dispatch *d); /* blocks: counts them; looks for the first */
+struct schedule *schedule_new(struct dispatch *d); /* blocks while it counts the records */
 void schedule_free(struct schedule *s);            /* NULL is fine */
 
-/* limits.wake_bytes: may its tenant have one more? */
+/* False: limits.wake_bytes of the tenant or of all leaves no room for this wake. */
 bool schedule_has_room(struct dispatch *d, const struct scheduled *s);
-void schedule_not_kept(struct dispatch *d, const struct scheduled *s); /* the store failed */
+void schedule_not_kept(struct dispatch *d, const struct scheduled *s); /* schedule_add() failed */
 struct store_put *schedule_add(struct dispatch *d, int64_t due_ms, const struct scheduled *s,
                                store_put_cb *done, void *ctx) BH_MUST_USE;
-/* "2026-11-15T12:00:00.000Z". */
+/* Writes a time such as "2026-11-15T12:00:00.000Z". */
 void schedule_format(int64_t ms, char *out, size_t size);

@@ -1,9 +1,10 @@
-/* substrate.h - what brings a payload to an agent: one table of functions per kind, one file each.
+/* substrate.h - the interface of a substrate: how a payload reaches one kind of agent.
  *
  *      courier or call --run()--> job --done(end)--> courier or call
  *
- * Nothing here may block: files are written by a thread, programs are watched, HTTP is the loop's.
- * A job calls back exactly once, later, unless it is cancelled first.
+ * Each substrate is a table of functions in a file of its own under substrate/.  A substrate never
+ * blocks: threads write files, the spawner runs programs, the loop drives HTTP.  A job calls back
+ * exactly once, later, unless it is cancelled first.
  */
 #pragma once
 #include <stdint.h>
@@ -16,28 +17,28 @@ struct config_section;
 struct errand_job;
 
 enum errand_kind {
-    ERRAND_DELIVER, /* put it there; poke nobody */
-    ERRAND_WAKE,    /* the same and ring, or only ring */
-    ERRAND_REQUEST, /* put it there and bring the answer back */
-    ERRAND_LOOK,    /* could it be brought there now? */
+    ERRAND_DELIVER, /* deliver without waking the agent */
+    ERRAND_WAKE,    /* wake the agent, and deliver the text if there is one */
+    ERRAND_REQUEST, /* deliver and return the agent's answer */
+    ERRAND_LOOK,    /* only check whether the agent could be reached now */
 };
 
 struct errand { /* borrowed for the call */
     enum errand_kind kind;
-    struct str body;        /* as a webhook gets it: one JSON object, no line break */
-    struct str dispatch_id; /* names the file */
-    struct str word;        /* "augment", "template" */
-    struct str header;      /* one line about where it comes from, for people; may be absent */
-    struct str text;        /* content, prompt or context; absent: only ring */
+    struct str body;        /* the payload as one JSON object without a line break */
+    struct str dispatch_id; /* becomes the file's name */
+    struct str word;        /* the kind: "augment", "template" */
+    struct str header;      /* one line that tells people the origin; may be absent */
+    struct str text;        /* content, prompt or context; absent: only wake */
     struct str session;     /* absent: none */
-    int64_t timeout_ms;     /* of a request; 0: the agent's own */
+    int64_t timeout_ms;     /* of a request; 0: the agent's own setting */
 };
 
 enum errand_result {
     ERRAND_DONE,
-    ERRAND_AWAY,    /* nobody is there to take it: it waits, that is no attempt */
-    ERRAND_FAILED,  /* the same may work later */
-    ERRAND_REFUSED, /* trying again is no use */
+    ERRAND_AWAY,    /* the agent is away: retry later, not counted as an attempt */
+    ERRAND_FAILED,  /* retry later, counted as an attempt */
+    ERRAND_REFUSED, /* do not retry */
 };
 
 /* The contract's cause_kind. */
@@ -53,15 +54,15 @@ struct errand_end { /* borrowed for the callback */
     enum errand_result result;
     enum errand_cause cause;
     int http_status;        /* with CAUSE_HTTP_STATUS */
-    int64_t retry_after_ms; /* the other side said when to come back; 0: it did not */
-    struct str text;        /* why not, a sentence; of a request that is done: the answer */
+    int64_t retry_after_ms; /* as the agent's Retry-After says; 0: not given */
+    struct str text;        /* the reason, a sentence; of a successful request: the answer */
 };
 typedef void errand_cb(void *ctx, const struct errand_end *e);
 
-struct errand_job { /* first member of every substrate's own */
+struct errand_job { /* first member of each substrate's job */
     errand_cb *done;
     void *ctx;
-    void (*cancel)(struct errand_job *j); /* frees it, now or when its thread is back */
+    void (*cancel)(struct errand_job *j); /* frees the job, now or when its thread has ended */
 };
 static inline void job_cancel(struct errand_job **j)
 {
@@ -74,24 +75,25 @@ enum { SUBSTRATE_RINGS = 1, SUBSTRATE_ANSWERS = 2 };
 
 struct substrate_ops {
     const char *name;                    /* "file" */
-    const struct config_section *config; /* its keys; the struct is agent_settings */
-    unsigned can;                        /* SUBSTRATE_RINGS: wake is more than deliver; ... */
-    /* True when this agent can be rung; NULL: as @can says. */
+    const struct config_section *config; /* its keys, stored in struct agent_settings */
+    unsigned can;                        /* SUBSTRATE_RINGS: wakes; SUBSTRATE_ANSWERS: requests */
+    /* True when this agent can be woken; NULL: as @can says. */
     bool (*rings)(const struct agent_config *c);
-    /* Where it goes, for lists: a path, a URL, a pane. */
+    /* The destination for lists: a path, a URL, a pane. */
     const char *(*target)(const struct agent_config *c);
-    /* NULL: it is not reached from here (relay, none). */
+    /* Starts an errand.  NULL: dispatch does not reach these agents (relay, none). */
     struct errand_job *(*run)(struct recipient *a, const struct errand *e, errand_cb *done,
                               void *ctx);
-    /* Is nobody there to take it?  A phrase that says so; asked at every delivery, so it must be
-     * cheap.  NULL here: only trying tells. */
+    /* Returns a phrase when the agent is away, else NULL.  Called for every delivery, so it must be
+     * cheap.  The pointer is NULL where only an attempt can tell. */
     const char *(*away)(struct recipient *a);
-    void (*forget)(struct recipient *a); /* frees agent->state; NULL: it has none */
+    void (*forget)(struct recipient *a); /* frees recipient->state; NULL: there is none */
 };
-/* run() of its substrate, on the node where the agent is (remote.c). */
+/* Calls run() of the agent's substrate, on the agent's node (remote.c). */
 struct errand_job *errand_run(struct recipient *a, const struct errand *e, errand_cb *done,
                               void *ctx);
-const char *errand_away(struct recipient *a); /* away(), the same way; NULL: nothing is known */
+/* Calls away(); for an agent on another node, checks that the node's trunk is connected. */
+const char *errand_away(struct recipient *a);
 
 extern const struct substrate_ops *const substrates[];       /* ends with NULL */
 const struct substrate_ops *substrate_find(struct str name); /* NULL: unknown */
