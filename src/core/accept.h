@@ -1,19 +1,21 @@
-/* accept.h - taking an event in: the answer, and how to call it off. */
+/* accept.h - the callback and the cancel handle of an event that the relay accepts. */
 #pragma once
 #include <stdint.h>
 #include "base/err.h"
 #include "base/str.h"
 
-/* Runs later, exactly once, and only then may the platform be told "received": BH_OK = delivered
- * and acked, or on disk (or deliberately nobody's, or a duplicate of one that is); BH_BUSY,
- * BH_UNAVAILABLE = the platform should send it again later. */
+/* Runs later, exactly once; the adapter acknowledges the event to its platform only then.
+ *
+ *      BH_OK                     delivered and acked, on disk, a duplicate, or without a receiver
+ *      BH_BUSY, BH_UNAVAILABLE   the platform should send the event again later
+ */
 typedef void accepted_cb(void *ctx, enum bh_err err);
 
-/* An accept whose answer has not come yet.  A number: calling off one that was answered is
- * harmless. The event itself goes on; only nobody is told. */
+/* Names an event whose callback has not run yet.  Cancelling stops the callback, not the event.
+ * The id is a number, so cancelling after the callback ran does nothing. */
 struct accept_id {
     uint32_t index, generation;
 };
 
-/* Somebody an event would go to. */
+/* Called for each instance an event would go to. */
 typedef void target_cb(void *ctx, struct str tenant, struct str instance);

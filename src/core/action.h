@@ -1,16 +1,16 @@
-/* action.h - what a gateway asks for, and how it ended.
+/* action.h - an action that a gateway requests, such as sending a message, and its result.
  *
- * The one type that crosses from the heart to whoever acts (a platform's sender, later the agents'
- * mail) and back.  An action is borrowed for the call it is passed to; a result too.
+ *      gateway --frame--> relay --action--> host --> adapter --result--> host --> relay --> gateway
  *
- *      gateway --frame--> heart --action--> host --> adapter --result--> host --> heart --> gateway
+ * A platform's adapter performs the action; dispatch.h performs actions in chats of dispatches.
+ * Actions and results own nothing: both are borrowed for the call they are passed to.
  */
 #pragma once
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/str.h"
 
-/* What can be asked for; the bit numbers of a descriptor's ops. */
+/* The kinds of actions; also the bit numbers of a descriptor's ops. */
 enum action_op {
     ACTION_SEND,
     ACTION_EDIT,
@@ -28,75 +28,74 @@ enum action_op action_op_parse(struct str name);
 const char *action_op_name(enum action_op op);
 
 struct outgoing_left;
-struct action_file { /* what an action carries; borrowed for the call */
+struct action_file { /* the file of an action; borrowed for the call */
     const char *path;
-    struct str id;         /* how the media calls it */
+    struct str id;         /* its id in media/media.h */
     struct str type, name; /* the name may be empty */
-    struct str url;        /* by which others can fetch it; absent: none */
+    struct str url;        /* a public URL of the file; absent: none */
     uint64_t size;
 };
 
-struct action { /* what a gateway asks for; strs borrowed from the parser */
+struct action { /* strs are borrowed from the parser */
     enum action_op op;
     struct str op_name;
     struct str chat_id, content, reply_to, message_id, session_key, kind;
     struct str thread_id; /* metadata.thread_id */
-    struct str scope_id;  /* metadata.scope_id, else metadata.guild_id: a claim, to be checked */
-    struct str user_id;   /* metadata.user_id: a claim */
-    struct json metadata; /* the whole of it; absent when not an object */
+    struct str scope_id;  /* metadata.scope_id, else metadata.guild_id: unverified */
+    struct str user_id;   /* metadata.user_id: unverified */
+    struct json metadata; /* the whole object; absent when it is not an object */
     /* send_media: content is the caption */
     struct str media_kind, source_url, filename;
     const struct action_file *file; /* set by the host, never by a frame */
-    /* Set by the platforms' sender, never by a frame: an earlier process began it. */
+    /* Set by the platform's sender, never by a frame: an earlier process started this action. */
     const struct outgoing_left *left;
     /* prompt */
     struct str prompt_kind, prompt_id;
     struct json options; /* [{id, label, style?}] */
-    int64_t timeout_s;   /* 0: not said */
+    int64_t timeout_s;   /* 0: none given */
     /* react */
     struct str emoji;
     bool remove;
     /* thread_create, thread_rename: message_id is the thread of a rename */
     struct str thread_name, only_if_current_name;
     bool only_if_connector_created;
-    struct str platform, bot; /* beside the action: which identity is meant; absent: by the chat */
-    bool content_set;         /* typing: an absent content means "start", an empty one "clear" */
-    int64_t deadline_ms;      /* monotonic: its gateway waits no longer; set by the heart */
+    struct str platform, bot; /* beside the action: the bot to use; absent: chosen by the chat */
+    bool content_set;         /* typing: absent content means "start", empty content "clear" */
+    int64_t deadline_ms;      /* monotonic: the gateway stops waiting; set by the relay */
 };
 
-/* One action under way.  Whoever acts answers exactly once; a number, so answering after the
- * gateway has gone, or twice, is harmless. */
+/* Names an action under way.  The adapter answers exactly once.  The id is a number, so a second
+ * answer, or one after the gateway disconnected, does nothing. */
 struct action_id {
     uint32_t index, generation;
 };
-#define ACTION_NOBODY ((struct action_id){.index = UINT32_MAX}) /* waits for its result */
+#define ACTION_NOBODY ((struct action_id){.index = UINT32_MAX}) /* its result is discarded */
 
-/* Who asked.  Borrowed for the call. */
+/* The instance that requested an action.  Borrowed for the call. */
 struct action_from {
     struct str tenant, instance;
-    struct str request_id; /* the gateway's own name for it; absent: nobody waits for the answer */
-    uint32_t life;         /* of the instance's name: its next holder has asked for nothing */
-    struct hash128 said;   /* of where and what is said, made by the heart; zero: not compared */
+    struct str request_id; /* the gateway's id of the request; absent: no answer is expected */
+    uint32_t life;         /* of the instance (gate.h): the next of its name did not ask */
+    struct hash128 said;   /* hash of place and content, made by the relay; zero: not compared */
 };
 static inline bool action_is_said(const struct action_from *f)
 {
     return (f->said.hi | f->said.lo) != 0;
 }
 
-/* How it ended. */
+/* How an action ended. */
 struct action_result {
     bool success;
-    bool queued; /* with success: it is on disk, and done as soon as the platform lets us */
+    bool queued; /* with success: on disk, and sent as soon as the platform allows */
     struct str message_id;
-    struct str error;                /* its words steer the client: see action_error_* */
+    struct str error;                /* starts with one of the ACTION_ERROR_* prefixes */
     struct str chat_name, chat_type; /* get_chat_info */
     struct str thread_id;            /* thread_create, or a send that opened one */
     struct str auto_thread_name;     /* the latter */
 };
 
-/* The words the real client acts on: it resends after "network", gives up quietly
- * after "timed out", and otherwise tries once more as plain text.  So these are the
- * only prefixes senders use. */
-#define ACTION_ERROR_TRANSIENT "network trouble: " /* the same may work in seconds */
+/* The real client acts on the words of an error.  It retries after "network", gives up silently
+ * after "timed out", and otherwise retries once as plain text.  Senders use no other prefixes. */
+#define ACTION_ERROR_TRANSIENT "network trouble: " /* a retry may work in seconds */
 #define ACTION_ERROR_UNKNOWN "timed out: "         /* may have been delivered */
 #define ACTION_ERROR_NOT_ROUTED "target not routed to an onboarded tenant"

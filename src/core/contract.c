@@ -1,4 +1,4 @@
-/* contract.c - the lists.  (contract.h says what they are for.) */
+/* contract.c - the lists.  (contract.h says who uses them.) */
 #include "core/contract.h"
 #include <stddef.h>
 #include "core/frame.h"
@@ -7,7 +7,7 @@
 #define ALWAYS true
 #define MAYBE false
 
-/* The first nine are the ones a gateway cannot do without. */
+/* A gateway requires the first nine. */
 const struct contract_field contract_descriptor_fields[] = {
     {"contract_version", ALWAYS, "int"},
     {"platform", ALWAYS, "string"},
@@ -222,7 +222,7 @@ const struct contract_close contract_closes[CLOSE_REASONS + 1] = {
     [CLOSE_ANSWERED] = {CLOSE_CODE_NORMAL, false, NULL}, /* the gateway's own close */
     [CLOSE_NOT_WEBSOCKET] = {CLOSE_CODE_PROTOCOL, false, "protocol violation"},
     [CLOSE_NOT_UTF8] = {CLOSE_CODE_NOT_UTF8, false, "protocol violation"},
-    [CLOSE_TOO_SLOW] = {CLOSE_CODE_POLICY, false, "too slow"}, /* it does not read */
+    [CLOSE_TOO_SLOW] = {CLOSE_CODE_POLICY, false, "too slow"}, /* the gateway does not read */
     [CLOSE_NO_HELLO] = {CLOSE_CODE_POLICY, false, "no hello"},
     [CLOSE_MALFORMED] = {CLOSE_CODE_POLICY, false, "malformed frames"},
     [CLOSE_SLEEPS_TOO_OFTEN] = {CLOSE_CODE_POLICY, false, "falls asleep too often"},
@@ -232,7 +232,7 @@ const struct contract_close contract_closes[CLOSE_REASONS + 1] = {
     [CLOSE_FELL_ASLEEP] = {CLOSE_CODE_RESTART, false, "the instance went to sleep"},
     [CLOSE_NO_ACKS] = {CLOSE_CODE_RESTART, false, "no acknowledgements"},
     [CLOSE_NO_PONGS] = {CLOSE_CODE_RESTART, false, "no answer to pings"},
-    [CLOSE_TRY_LATER] = {CLOSE_CODE_BUSY, false, "try again later"}, /* or on the way down */
+    [CLOSE_TRY_LATER] = {CLOSE_CODE_BUSY, false, "try again later"}, /* also during a shutdown */
     [CLOSE_UNAUTHORIZED] = {CLOSE_CODE_UNAUTHORIZED, true, "unauthorized"},
     [CLOSE_REVOKED] = {CLOSE_CODE_UNAUTHORIZED, true, "revoked"},
 };

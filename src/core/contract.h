@@ -1,8 +1,7 @@
-/* contract.h - the names of the relay wire as data.
+/* contract.h - the fields, frames, errors, close codes and limits of the relay's wire as data.
  *
- * What bellhop reads and writes on a gateway's socket, listed once, so that docs/contract.md, the
- * tests and the dashboard can be held against the same list.  The lists do not drive the writers
- * (event.c and its neighbours are faster by hand); a test compares the two.
+ * Tests compare docs/contract.md and the hand-written writers (event.c, frame.c, descriptor.c) with
+ * these lists.  The lists do not drive the writers, which are faster by hand.
  *
  * Every list ends with an entry whose name is NULL (whose code is 0). */
 #pragma once
@@ -11,11 +10,11 @@
 
 struct contract_field {
     const char *name;
-    bool required;    /* written: always there; read: without it the object means nothing */
+    bool required;    /* written: always present; read: without it the object is invalid */
     const char *type; /* "string", "string or null", "int", "bool", "string[]", "object", ... */
 };
 
-/* What we write. */
+/* written by bellhop */
 extern const struct contract_field contract_descriptor_fields[];
 extern const struct contract_field contract_event_fields[];
 extern const struct contract_field contract_source_fields[];
@@ -26,7 +25,7 @@ extern const struct contract_field contract_prompt_response_fields[];
 extern const struct contract_field contract_forward_fields[];
 extern const struct contract_field contract_result_fields[];
 extern const struct contract_field contract_chat_info_fields[];
-/* What we read. */
+/* read by bellhop */
 extern const struct contract_field contract_action_fields[];
 extern const struct contract_field contract_metadata_fields[];
 
@@ -40,17 +39,17 @@ extern const struct contract_frame contract_frames[];
 extern const char *const contract_ops[];
 
 struct contract_error {
-    const char *prefix; /* how the text of result.error starts */
-    const char *effect; /* one word: what the gateway does then */
+    const char *prefix; /* of the text in result.error */
+    const char *effect; /* one word: the gateway's reaction */
 };
 extern const struct contract_error contract_errors[];
 
-/* What travels when a WebSocket ends.  The two that never travel stand for what did not. */
+/* WebSocket close codes. */
 enum close_code {
     CLOSE_CODE_NORMAL = 1000,
     CLOSE_CODE_PROTOCOL = 1002,
-    CLOSE_CODE_NONE = 1005, /* never travels: a close without a code */
-    CLOSE_CODE_LOST = 1006, /* never travels: the peer vanished */
+    CLOSE_CODE_NONE = 1005, /* never sent: the peer closed without a code */
+    CLOSE_CODE_LOST = 1006, /* never sent: the connection was lost */
     CLOSE_CODE_NOT_UTF8 = 1007,
     CLOSE_CODE_POLICY = 1008,
     CLOSE_CODE_TOO_LARGE = 1009,
@@ -59,7 +58,7 @@ enum close_code {
     CLOSE_CODE_UNAUTHORIZED = 4401,
 };
 
-/* Why we close a gateway's socket: the index of contract_closes[], in order of the codes. */
+/* Why bellhop closes a gateway's socket; indexes contract_closes[], in order of the codes. */
 enum close_reason {
     CLOSE_ANSWERED,
     CLOSE_NOT_WEBSOCKET,
@@ -82,25 +81,24 @@ enum close_reason {
 
 struct contract_close {
     int code;         /* enum close_code */
-    bool terminal;    /* the gateway does not come back; the same for all reasons of one code */
-    const char *text; /* the reason as it travels; NULL: none */
+    bool terminal;    /* the gateway does not reconnect; equal for all reasons of one code */
+    const char *text; /* the reason that is sent; NULL: none */
 };
 extern const struct contract_close contract_closes[CLOSE_REASONS + 1];
 
-/* Sizes and times both sides count on: bellhop's defaults, under the names the relay's limits have.
- */
+/* Sizes and times that both sides rely on: the defaults of the relay's limits of the same names. */
 #define CONTRACT_WINDOW 8                /* unacked WebSocket messages per socket */
 #define CONTRACT_PACK_BYTES (256 * 1024) /* frames packed into one message, at most */
 #define CONTRACT_MAX_FRAME (1024 * 1024) /* one message; one line of a gateway */
-#define CONTRACT_MAX_ATTEMPTS 10         /* sockets lost with it, then a delivery is parked */
-#define CONTRACT_PING_MS 10000           /* between our pings */
-#define CONTRACT_PONG_PATIENCE_MS 20000  /* no pong for this long: away */
-#define CONTRACT_ACK_PATIENCE_MS 90000   /* no ack for this long: away */
-#define CONTRACT_ACK_LINGER_MS 6         /* an ack waits so long for others before it is written */
-#define CONTRACT_OLD_SOCKET_MS 60000     /* a superseded socket is closed after */
-#define CONTRACT_ACTION_MS 28000         /* then an outbound is answered "timed out" */
-#define CONTRACT_WAKE_COOLDOWN_MS 30000  /* between two pokes of one instance */
-#define CONTRACT_STOP_HOLD_MS 2000       /* the text of a /stop follows its interrupt after */
+#define CONTRACT_MAX_ATTEMPTS 10         /* attempts (lost sockets) before a delivery is parked */
+#define CONTRACT_PING_MS 10000           /* interval of bellhop's pings */
+#define CONTRACT_PONG_PATIENCE_MS 20000  /* timeout for a pong: then the gateway is away */
+#define CONTRACT_ACK_PATIENCE_MS 90000   /* timeout for an ack: then the gateway is away */
+#define CONTRACT_ACK_LINGER_MS 6         /* acks are collected for this long before a write */
+#define CONTRACT_OLD_SOCKET_MS 60000     /* delay before a superseded socket is closed */
+#define CONTRACT_ACTION_MS 28000         /* timeout of an outbound: answered "timed out" */
+#define CONTRACT_WAKE_COOLDOWN_MS 30000  /* shortest interval between two wakes of an instance */
+#define CONTRACT_STOP_HOLD_MS 2000       /* delay between the interrupt and text of a /stop */
 
 struct contract_limit {
     const char *name; /* "window", "pack_bytes", ... */

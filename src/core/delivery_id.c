@@ -1,7 +1,7 @@
 /* delivery_id.c - design.  (delivery_id.h has the contract.)
  *
- * The name stands near the front of every frame, so it is found there again without parsing: rows
- * of an older program, which were named by their number, are read the same way. */
+ * The bufferId is at a fixed place near the front of a frame, so delivery_id_in() finds it without
+ * parsing.  Rows of older versions, whose id was their number, are read the same way. */
 #include "core/delivery_id.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "core/event.h"
 
-/* The same for all events of one bot: dedup.h keeps its books by it. */
+/* Equal for all events of one bot: dedup.h groups its entries by these bits. */
 static uint64_t bot_bits(const struct hash_key *key, const struct event *ev)
 {
     uint64_t platform = hash64(key, ev->platform), bot = hash64(key, ev->bot);
@@ -17,8 +17,8 @@ static uint64_t bot_bits(const struct hash_key *key, const struct event *ev)
     return (platform + bot * 31) << (64 - DELIVERY_BOT_BITS);
 }
 
-/* Each part is preceded by its length, so no two lists of parts give the same bytes.  The keys are
- * stored: changing this layout would let every recent event in a second time. */
+/* Each part is preceded by its length, so different parts never give the same bytes.  The ids are
+ * stored: changing this layout would accept every recent event a second time. */
 bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct str tenant,
                     struct str instance, struct hash128 *ret)
 {

@@ -1,12 +1,12 @@
 /* descriptor.c - design.  (descriptor.h has the contract.)
  *
- * The nine keys the client's constructor insists on are always written, first and in one order; a
- * descriptor without one of them costs the gateway its whole handshake time-out. */
+ * The client's constructor requires nine keys.  They are always written, first and in a fixed
+ * order.  Without one of them the gateway waits until its handshake times out. */
 #include "core/descriptor.h"
 #include <assert.h>
 #include "base/jw.h"
 
-/* Nothing can be sent to a platform we do not know, but the answer to its hello must be usable. */
+/* An unknown platform supports no sends, but its gateway needs a valid answer to its hello. */
 const struct descriptor descriptor_relay = {
     .platform = "relay",
     .label = "Relay",

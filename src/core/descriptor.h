@@ -1,4 +1,4 @@
-/* descriptor.h - what a platform can do, as told to the gateway at its handshake. */
+/* descriptor.h - the capabilities of a platform, which the relay sends to a gateway after hello. */
 #pragma once
 #include "base/buf.h"
 #include "core/action.h"
@@ -11,12 +11,12 @@ struct descriptor {
     const char *len_unit;              /* "chars" or "utf16" */
     const char *emoji, *platform_hint; /* NULL: left out */
     bool pii_safe;
-    bool supports_context; /* events of shared chats may say what was said before */
+    bool supports_context; /* events of shared chats may carry earlier messages */
     unsigned ops;          /* bit set of enum action_op */
 };
 #define DESCRIPTOR_CONTRACT_VERSION 1
 
-extern const struct descriptor descriptor_relay; /* for a platform we do not know */
+extern const struct descriptor descriptor_relay; /* for an unknown platform */
 
 void descriptor_write(struct buf *out, const struct descriptor *d);       /* the object */
 void descriptor_write_frame(struct buf *out, const struct descriptor *d); /* the line */

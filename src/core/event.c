@@ -1,12 +1,11 @@
 /* event.c - design.  (event.h has the contract.)
  *
- * Every accepted message passes here once per receiver, so the keys go out as ready-made fragments,
- * comma and quotes included, and only the values are escaped.  A fragment that opens the object or
- * follows a value that is always there carries its comma; so the order below is fixed, and the
- * optional keys come after the ones that are always written.
+ * This is a hot path: every accepted message is written once per receiver.  Keys are constant
+ * fragments with their comma and quotes, and only values are escaped.  Because the commas are in
+ * the fragments, the order is fixed: keys that are always written come before optional ones.
  *
- * Null is chosen key by key, not by habit: the real client survives a null chat_name, and dies of a
- * null text, chat_id or chat_type.  */
+ * Null is allowed key by key: the real client accepts a null chat_name, but crashes on a null text,
+ * chat_id or chat_type. */
 #include "core/event.h"
 #include <assert.h>
 #include "base/jw.h"
@@ -29,8 +28,8 @@ bool event_media_is_safe(struct str url)
     return true;
 }
 
-/* @key is a fragment such as ,"chat_name": and the value follows it directly.  Inlined, because a
- * copy of known length is a few moves. */
+/* @key is a fragment such as ,"chat_name": and the value follows directly.  Inlined, so that the
+ * copy of the fragment has a constant length. */
 static inline __attribute__((always_inline)) void put(struct jw *w, struct str key,
                                                       struct str value)
 {
@@ -97,7 +96,7 @@ static void put_item(struct jw *w, const struct event_media *m)
     jw_end_obj(w);
 }
 
-/* Three lists in one order: addresses, types, and what else is known. */
+/* Three lists in the same order: URLs, types and the other members. */
 static void put_media(struct jw *w, const struct event *ev)
 {
     assert(ev->n_media <= EVENT_MAX_MEDIA);
@@ -129,10 +128,8 @@ bool event_has_place(const struct event *ev)
     return false;
 }
 
-/* Inside of a string every quote is escaped, so a bare one in front of our word is ours: nobody's
- * text can look so. */
-/* What follows the opening bracket of the addresses: nothing that people wrote can look like that,
- * since their quotes are escaped. */
+/* The frame behind the opening bracket of media_urls.  A search by bytes is safe: quotes inside of
+ * strings are escaped, so no user's text can contain the key. */
 static struct str urls_in(struct str frame)
 {
     static const struct str list = STR(",\"media_urls\":[");
@@ -141,8 +138,7 @@ static struct str urls_in(struct str frame)
     return at != NULL ? str_skip(frame, (size_t)(at - frame.p) + list.n) : str_make(frame.p, 0);
 }
 
-/* Cuts the JSON string at the front of @rest off, and what separates it from the next.  False:
- * there is none. */
+/* Cuts the JSON string and its comma off the front of @rest.  False: there is no string. */
 static bool next_string(struct str *rest, struct str *ret)
 {
     size_t i = 1;
@@ -236,7 +232,7 @@ static void put_source(struct jw *w, const struct event *ev)
     put(w, STR(",\"chat_topic\":"), ev->chat_topic);
     put_set(w, STR(",\"user_id_alt\":"), ev->user_id_alt);
     put_set(w, STR(",\"chat_id_alt\":"), ev->chat_id_alt);
-    /* Older gateways read the first name only, newer ones the second only. */
+    /* Older gateways read only guild_id, newer ones only scope_id. */
     put_set(w, STR(",\"guild_id\":"), ev->scope_id);
     put_set(w, STR(",\"scope_id\":"), ev->scope_id);
     put_set(w, STR(",\"parent_chat_id\":"), ev->parent_chat_id);

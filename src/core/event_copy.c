@@ -1,4 +1,4 @@
-/* event_copy.c - one table of the texts of an event, used in both directions. */
+/* event_copy.c - tables of the event's members, used for saving and loading. */
 #include "core/event_copy.h"
 #include "base/jw.h"
 #include "base/mem.h"

@@ -1,12 +1,12 @@
-/* event_copy.h - an event that outlives the call it was passed to, in memory or on disk.
+/* event_copy.h - saves an event as private JSON and loads it again, to keep it past its call.
  *
- * As JSON of our own, which nobody else reads: everything that is in a struct event, and nothing
- * that is not. */
+ * relay/in/staged.c and relay/in/edits.c use it.  The form holds every member of struct event but
+ * looks_back, which only queries use.  It is never sent to a peer. */
 #pragma once
 #include "base/arena.h"
 #include "base/json.h"
 #include "core/event.h"
 
 void event_save(struct buf *out, const struct event *ev);
-/* The same event again; everything in it lives in @arena.  False: it is none. */
+/* Loads a saved event; its texts live in @arena.  False: @saved is not an event. */
 bool event_load(struct json saved, struct arena *arena, struct event *ret);

@@ -1,12 +1,12 @@
 /* frame.c - design.  (frame.h has the contract.)
  *
- * Acks are as many as deliveries and nearly always in one of two spellings, so those are compared
- * byte by byte; everything else, a stranger's ack included, goes through the JSON parser.  The
- * short cut accepts only ids whose characters mean themselves in JSON, so both ways agree.
+ * Every delivery has an ack, nearly always in one of two spellings.  A fast path compares these
+ * byte by byte; all other lines go through the JSON parser.  The fast path accepts only ids without
+ * JSON escapes, so both paths give the same result.
  *
- * A frame that is an object is never held against the peer: what we cannot read is ignored, as the
- * contract demands of both sides.  An `outbound` with an id is always reported, even with an action
- * we cannot make sense of, because its sender waits for an answer. */
+ * A frame that is a JSON object never counts against the peer: the contract requires both sides to
+ * ignore unknown frames.  An `outbound` with an id is always reported, even when its action is
+ * unknown, because its sender waits for an answer. */
 #include "core/frame.h"
 #include <assert.h>
 #include "base/crypto.h"
@@ -34,7 +34,7 @@ static enum frame_type type_of(struct str name)
     return FRAME_UNKNOWN;
 }
 
-/* The id of an ack that starts with @head and ends right behind the id. */
+/* Reads the id of an ack that starts with @head and ends directly after the id. */
 static bool ack_after(struct str line, struct str head, struct str *ret_id)
 {
     if (line.n < head.n + 3 || memcmp(line.p, head.p, head.n) != 0 || line.p[line.n - 2] != '"' ||
@@ -54,7 +54,7 @@ static bool ack_read(struct str line, struct str *ret_id)
            ack_after(line, STR("{\"type\": \"inbound_ack\", \"bufferId\": \""), ret_id);
 }
 
-/* What only the ops of the newer gateways carry. */
+/* Reads the members that only newer gateways send. */
 static void rich_read(struct json a, struct action *ret)
 {
     ret->media_kind = json_str(a, "media_kind");
@@ -155,7 +155,7 @@ void frame_write_action(struct jw *w, const struct action *a)
     jw_end_obj(w);
 }
 
-/* False: the type is known, the shape is not. */
+/* False: the type is known, but the shape is not. */
 static bool fields_read(struct json doc, struct frame *f)
 {
     switch (f->type) {
@@ -191,7 +191,7 @@ void frame_read(struct json_parser *p, struct str line, struct frame *ret)
     *ret = (struct frame){.type = FRAME_UNKNOWN, .action.op = ACTION_UNKNOWN};
     line = str_trim(line);
     if (str_is_empty(line))
-        return; /* a blank line between frames is nothing */
+        return; /* blank lines between frames are ignored */
     if (ack_read(line, &ret->buffer_id)) {
         ret->type = FRAME_INBOUND_ACK;
         return;
@@ -255,7 +255,8 @@ void frame_write_interrupt(struct buf *out, struct str session_key, struct str c
     jw_obj(&w);
     jw_kstr(&w, "type", STR("interrupt_inbound"));
     jw_kstr(&w, "session_key", session_key);
-    jw_kstr(&w, "chat_id", chat_id.p != NULL ? chat_id : STR("")); /* unknown: clears no typing */
+    jw_kstr(&w, "chat_id",
+            chat_id.p != NULL ? chat_id : STR("")); /* unknown: stops no typing indicator */
     jw_end_obj(&w);
     buf_add_c(out, '\n');
 }
@@ -271,7 +272,7 @@ void frame_write_forward(struct buf *out, const struct forward *f)
     struct jw w = jw_begin(out);
 
     assert(f->platform.p != NULL && f->bot.p != NULL && f->method.p != NULL && f->path.p != NULL);
-    buf_add_z(&body, ""); /* an empty one is "", never null */
+    buf_add_z(&body, ""); /* an empty body is "", never null */
     base64_add(&body, f->body.p, f->body.n);
     jw_obj(&w);
     jw_kstr(&w, "platform", f->platform);
@@ -294,7 +295,7 @@ void frame_write_forward(struct buf *out, const struct forward *f)
 
 void frame_write_passthrough(struct buf *out, struct str forward_json, const struct hash128 *id)
 {
-    /* A line break inside would cut the frame in two; our own writer never makes one. */
+    /* A line break would split the frame in two; frame_write_forward() never writes one. */
     assert(forward_json.n > 1 && memchr(forward_json.p, '\n', forward_json.n) == NULL);
     buf_add_str(out, STR("{\"type\":\"passthrough_forward\","));
     if (id != NULL)

@@ -1,4 +1,7 @@
-/* frame.h - the lines a gateway may send, read; and the small ones we send, written. */
+/* frame.h - parses the lines that a gateway sends, and writes the lines it receives except events.
+ *
+ * event.h writes the frames of events.  The relay calls this module; so do adapters that forward
+ * webhooks.  A frame borrows its texts from the parser and the line. */
 #pragma once
 #include "base/buf.h"
 #include "base/hash.h"
@@ -11,16 +14,16 @@ enum frame_type {
     FRAME_INTERRUPT,
     FRAME_GOING_IDLE,
     FRAME_INBOUND_ACK,
-    FRAME_UNKNOWN,   /* a type or shape we do not know: ignored */
+    FRAME_UNKNOWN,   /* an unknown type or shape: ignored */
     FRAME_MALFORMED, /* not JSON, not UTF-8, too deep, or not an object: counted against the peer */
 };
 
-#define FRAME_REQUEST_ID_MAX 128 /* bytes; a longer requestId is a shape we do not know */
+#define FRAME_REQUEST_ID_MAX 128 /* bytes; a frame with a longer requestId is FRAME_UNKNOWN */
 
 struct frame {
     enum frame_type type;
     struct str platform, bot; /* hello */
-    struct json manifest;     /* hello: command_manifest, of a newer gateway; absent: none */
+    struct json manifest;     /* hello: command_manifest of newer gateways; absent: none */
     struct str request_id;    /* outbound */
     struct action action;     /* outbound */
     struct str session_key;   /* interrupt */
@@ -30,22 +33,22 @@ struct frame {
 
 void frame_read(struct json_parser *p, struct str line, struct frame *ret);
 
-/* An action as a frame carries it (its "action" object, "platform" and "botId" beside it), so that
- * it survives its process: what was written is read again.  Strs are borrowed from @doc. */
+/* An action in the form of a frame: the "action" object, with "platform" and "botId" beside it.
+ * Stored actions survive a restart in this form.  Strs are borrowed from @doc. */
 struct jw;
 void frame_write_action(struct jw *w, const struct action *a); /* the object */
 void frame_read_action(struct json doc, struct action *ret);   /* @ret is zeroed */
 
-/* Mail for an agent inside (relay/in/inside.h): @body is one JSON value without a line break, and
- * stands at the very end of the object, where frame_dispatch_body() finds it again. */
+/* Mail for an agent without a gateway (relay/in/inside.h).  @body is one JSON value without a line
+ * break.  It is the last member of the object, where frame_dispatch_body() finds it. */
 void frame_write_dispatch(struct buf *out, struct str body, struct hash128 id);
-struct str frame_dispatch_body(struct str frame); /* absent: it is another kind of frame */
+struct str frame_dispatch_body(struct str frame); /* absent: another kind of frame */
 void frame_write_result(struct buf *out, struct str request_id, const struct action_result *r);
 void frame_write_interrupt(struct buf *out, struct str session_key, struct str chat_id);
 void frame_write_going_idle_ack(struct buf *out);
-struct forward { /* a webhook, proven and stripped of credentials */
+struct forward { /* a webhook request; verified, and without its credentials */
     struct str platform, bot, method, path;
-    struct str content_type; /* the one header that is passed on; absent: none */
+    struct str content_type; /* the only header that is forwarded; absent: none */
     struct str body;
 };
 void frame_write_forward(struct buf *out, const struct forward *f); /* the object */

@@ -1,19 +1,19 @@
 /* session_key.c - design.  (session_key.h has the contract.)
  *
- * The key is the part list of the client's own builder, joined with colons:
+ * The key joins the same parts as the client's builder with colons:
  *
  *      dm:      agent:main : platform : dm   [: scope]  : chat, else participant  [: thread]
  *      others:  agent:main : platform : type [: scope] [: chat] [: thread] [: participant]
  *
- * in brackets what is left out when it is not set.  The scope is in the keys of newer gateways for
- * Slack only.  Participants of a thread share one session unless both options say otherwise.
+ * Parts in brackets are left out when they are empty.  Only keys of newer gateways have the scope,
+ * and only for Slack.  Participants of a thread share one session unless both options are set.
  *
- * WhatsApp ids lose their decoration first.  The client then also looks into alias files only it
- * has; without them, and that is how we stand, the stripped id is the result. */
+ * WhatsApp ids are stripped first: id_whatsapp().  The client then also applies its alias files,
+ * which bellhop does not have; without such files the stripped id is the result. */
 #include "core/session_key.h"
 #include "base/mem.h"
 
-/* The names the client knows; the first few are the ones we meet. */
+/* The platforms that the client knows; the most frequent ones come first. */
 static const struct str platforms[] = {
     STR("discord"),
     STR("telegram"),
@@ -59,7 +59,7 @@ struct str session_key_platform(struct str name)
     return STR("relay");
 }
 
-/* An id in two pieces, because taking the "+" out of its middle must not copy it. */
+/* An id in two pieces, so that a "+" in its middle is removed without a copy. */
 struct id {
     struct str head, tail;
 };
@@ -130,7 +130,7 @@ static void write_group(struct buf *out, const struct session_key_source *src,
     struct str type = src->chat_type;
 
     if (opt->august && str_is_empty(thread) && !str_is_empty(src->prospective_thread_id)) {
-        thread = src->prospective_thread_id; /* the thread the answer is going to open */
+        thread = src->prospective_thread_id; /* the thread that the answer opens */
         type = STR("thread");
     }
     add_part(out, type);
@@ -151,7 +151,7 @@ void session_key_write(struct buf *out, const struct session_key_source *src,
     if (opt->august && str_eq(platform, STR("slack"))) {
         scope = src->scope_id;
         if (str_is_empty(thread))
-            thread = src->message_id; /* there, every top-level message starts a thread */
+            thread = src->message_id; /* on Slack every top-level message starts a thread */
     }
     buf_add_str(out, STR("agent:"));
     if (str_is_empty(opt->profile) || str_eq(opt->profile, STR("default")))
@@ -176,7 +176,7 @@ void session_key_of_event(struct buf *out, const struct event *ev)
 void session_key_of_event_as(struct buf *out, const struct event *ev,
                              const struct session_key_options *opt)
 {
-    /* An empty chat_type is written to the wire as "dm", so it has the key of one. */
+    /* event_write() writes an empty chat_type as "dm", so it gets the key of a dm. */
     struct session_key_source src = {
         .platform = ev->filed_as.p != NULL ? ev->filed_as : ev->platform,
         .chat_id = ev->chat_id,

@@ -1,7 +1,8 @@
-/* session_key.h - the key the real gateway computes for an event, byte for byte.
+/* session_key.h - computes the same session key for an event as the real gateway, byte for byte.
  *
- * Two generations of gateways differ for Slack and for prospective threads only.  Never parse a key
- * back: ids may contain its separator. */
+ * The relay uses it to name the session an event belongs to.  The two generations of gateways
+ * differ only for Slack and for prospective threads.  Never parse a key: ids may contain its
+ * separator. */
 #pragma once
 #include "core/event.h"
 
@@ -20,10 +21,10 @@ struct session_key_options {
 /* Appends to @out.  Unknown platform names become "relay", as the client maps them. */
 void session_key_write(struct buf *out, const struct session_key_source *src,
                        const struct session_key_options *opt);
-/* By the defaults; where the answer opens a thread, by the newer generation's: only that one can
- * find it again. */
+/* Uses SESSION_KEY_DEFAULTS.  For an event with a prospective thread it uses the newer generation's
+ * rules, because only a newer gateway finds that session again. */
 void session_key_of_event(struct buf *out, const struct event *ev);
 void session_key_of_event_as(struct buf *out, const struct event *ev,
                              const struct session_key_options *opt);
-/* The name the client files this platform under: trimmed, lower case, known; else "relay". */
+/* The client's name of a platform: trimmed and in lower case; "relay" for an unknown one. */
 struct str session_key_platform(struct str name);

@@ -1,8 +1,8 @@
 /* token.c - design.  (token.h has the contract.)
  *
- * The signature covers payload ":" exp with exp as a plain number.  A token may spell that number
- * with leading zeros and is still good, so the signed bytes are rebuilt from the number, behind the
- * decoded text in the same scratch buffer, rather than taken from the token. */
+ * The signature covers payload ":" exp with exp as a plain number.  A token may write that number
+ * with leading zeros.  So token_read() rebuilds the signed bytes from the number, after the decoded
+ * text in the scratch buffer, and never takes them from the token. */
 #include "core/token.h"
 #include "base/crypto.h"
 
@@ -15,7 +15,7 @@ static ptrdiff_t last_colon(struct str s)
     return -1;
 }
 
-/* Cut what follows the last colon off *@rest. */
+/* Cuts the part after the last colon off *@rest. */
 static bool take_last(struct str *rest, struct str *ret_part)
 {
     ptrdiff_t colon = last_colon(*rest);
@@ -26,7 +26,7 @@ static bool take_last(struct str *rest, struct str *ret_part)
     return true;
 }
 
-/* Decimal digits with an optional "-", any number of zeros in front. */
+/* Decimal digits with an optional "-" and any number of leading zeros. */
 static bool read_exp(struct str s, int64_t *ret_exp)
 {
     bool minus = s.n > 0 && s.p[0] == '-';
