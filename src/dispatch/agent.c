@@ -1,7 +1,7 @@
 /* agent.c - design.  (agent.h has the contract.)
  *
- * A reload exchanges the configuration, so entries are copied.  An agent whose entry is the same
- * after a reload keeps its courier, and a delivery that is on its way arrives. */
+ * A reload replaces the configuration, so the table copies the entries.  A recipient whose entry is
+ * unchanged after a reload keeps its courier and the delivery under way. */
 #include "dispatch/agent.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ const struct config_list agents_config = {.name = "agents",
                                           .kind_key = "substrate",
                                           .kind = kind};
 
-/* ---- what one key cannot tell alone ---- */
+/* ---- checks across keys ---- */
 
 static bool capability_ok(struct str word)
 {
@@ -139,7 +139,7 @@ bool dispatch_check(const struct config *cfg, char *ret_why)
     return ok;
 }
 
-/* ---- what they need of the machine ---- */
+/* ---- paths and programs ---- */
 
 static bool is_on(const struct agent_settings *s, const char *node)
 {
@@ -202,7 +202,7 @@ struct agents {
     struct list configs; /* struct agent_config, owned */
     struct list made;    /* struct recipient, owned */
     struct map by_key;   /* tenant \x1f id -> agent_config; without a tenant: \x1f id */
-    struct map agents;   /* tenant \x1f id -> agent */
+    struct map agents;   /* tenant \x1f id -> recipient */
 };
 
 /* ---- entries ---- */
@@ -301,7 +301,7 @@ static struct str key_of(struct buf *room, struct str tenant, struct str id)
     return buf_str(room);
 }
 
-/* The map's keys live in the entries. */
+/* An entry with its key in agents->by_key; the map borrows the key. */
 struct keyed_config {
     struct agent_config c;
     char *key; /* owned */
@@ -328,7 +328,7 @@ static void config_take(struct agents *t, const struct agent_settings *s)
     map_put(&t->by_key, str_of(k->key), &k->c);
 }
 
-/* The entry that (tenant, id) means; NULL: none. */
+/* The tenant's own entry of this id, else the entry without a tenant; NULL: none. */
 static struct agent_config *entry_for(const struct agents *t, struct str tenant, struct str id)
 {
     struct buf room = BUF_INIT;
@@ -419,8 +419,7 @@ static struct recipient *agent_make(struct agents *t, struct agent_config *c, st
         name_inside(a);
     list_append(&t->made, &a->link);
     map_put(&t->agents, str_of(a->key), a);
-    if (c->ops->run != NULL &&
-        t->d->env.relay != NULL) /* else this node only runs errands: remote.h */
+    if (c->ops->run != NULL && t->d->env.relay != NULL) /* a runner has no relay: remote.h */
         a->courier = courier_new(a);
     return a;
 }
@@ -452,7 +451,7 @@ struct recipient *agents_resolve(struct agents *t, struct str tenant, struct str
     return agents_find(t, tenant, str_make(address.p, (size_t)at));
 }
 
-/* How many entries have this id; @ret_tenant is of the last of them. */
+/* Counts the entries with this id; @ret_tenant is the tenant of the last. */
 static size_t entries_called(const struct agents *t, struct str id, struct str *ret_tenant)
 {
     size_t n = 0;
@@ -502,7 +501,7 @@ void agents_free(struct agents *t)
     free(t);
 }
 
-/* Its entry is another one now, or gone. */
+/* After a reload: points the recipient at its new entry, or frees it when the entry changed. */
 static void agent_follow(struct agents *t, struct recipient *a)
 {
     struct agent_config *c = entry_for(t, str_of(a->tenant), str_of(a->id));
@@ -546,7 +545,7 @@ static void note_mail(struct buf *names, const struct instance_view *v)
     buf_add_c(names, '\n');
 }
 
-/* Names first: an agent that is made asks the relay, and the views are borrowed. */
+/* Collects the names first: making an agent calls the relay, which would invalidate the views. */
 void agents_wake_mail(struct agents *t)
 {
     struct buf names = BUF_INIT;

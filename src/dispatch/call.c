@@ -1,22 +1,22 @@
 /* call.c - the calls of the contract: deliver, wake and status.  (call.h has what they share.)
  *
- *      deliver   payload --> mailbox --new--> row, key and receipt on disk, together --> answered
- *                                  '--known--> when that one is on disk: its receipt, a warning
+ *      deliver   payload --> mailbox --new--> row, key and receipt in one commit --> answered
+ *                                  '--known--> first delivery on disk --> its receipt, a warning
  *
- *      wake      when in the future      a schedule on disk (schedule.h)        woken: false
- *                on the relay            mail that rings the gateway            woken: it is live
- *                a bell of its own       rung at once, with the context         woken: true
- *                   nobody is there      the context goes into the mailbox      woken: false
- *                   trouble              DeliveryFailedError
- *                no bell                 the context goes into the mailbox      woken: false
+ *      wake      `when` in the future    a schedule on disk (schedule.h)        woken: false
+ *                on the relay            mail that wakes the gateway            woken: it is live
+ *                substrate can wake      wakes now, with the context            woken: true
+ *                   agent is away        the context goes into the mailbox      woken: false
+ *                   failure              DeliveryFailedError
+ *                substrate cannot wake   the context goes into the mailbox      woken: false
  *
  *      status    on the relay            active: it has not answered yet; idle: connected;
- *                                        asleep: it said so; unknown: away, or never here
- *                others                  idle when the substrate could reach it now, else unknown
+ *                                        asleep: it said so; unknown: away, or never connected
+ *                others                  idle when the substrate can reach it now, else unknown
  *
- * Where a crash or a failing disk leaves a delivery without a receipt, a caller that asks again
- * gets a new receipt for the old delivery.  What a substrate cannot do is no error of wake():
- * `woken` and a warning say so. */
+ * A crash or a disk error may leave a delivery without a receipt.  A caller that repeats the call
+ * then gets a new receipt for the old delivery.  A substrate that cannot wake is not an error of
+ * dispatch_wake(): `woken` and a warning tell the caller. */
 #include "dispatch/call.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,7 +94,7 @@ void dispatch_cancel(struct dispatch_call **call)
     *call = NULL;
 }
 
-/* ---- whom ---- */
+/* ---- the agent ---- */
 
 struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who *who,
                              struct str address, struct str *ret_session)
@@ -235,7 +235,7 @@ static const char *post_waits(struct recipient *a)
 
 /* ---- status() ---- */
 
-#define TURN_MS (2 * 60 * 1000) /* no turn is taken for longer than this */
+#define TURN_MS (2 * 60 * 1000) /* the longest turn of an agent; later it counts as idle */
 
 struct looking {
     struct dispatch_call call;
@@ -316,7 +316,7 @@ struct dispatch_call *dispatch_status(struct dispatch *d, const struct dispatch_
 struct delivering {
     struct dispatch_call call;
     struct accept_id accept;
-    bool accepting, keeping; /* the row, the receipt are on their way to the disk */
+    bool accepting, keeping; /* the row or the receipt is not on disk yet */
     struct delivered_look *look;
     struct delivered_entry entry;
     char *tenant, *agent, *session; /* owned; session NULL: none */
@@ -366,7 +366,7 @@ static void write_delivery(struct delivering *w, const char *waits)
     jw_end_obj(&j);
 }
 
-/* Both are on disk, or cannot be. */
+/* Ends the call once both the row and the receipt are on disk or have failed. */
 static void delivery_finish(struct delivering *w)
 {
     if (w->accepting || w->keeping)
@@ -383,7 +383,7 @@ static void on_kept(void *ctx, enum bh_err err)
     w->keeping = false;
     w->entry.done = NULL;
     if (err != BH_OK && w->call.fault.cls == FAULT_NONE)
-        call_fail_store(&w->call, BH_UNAVAILABLE); /* asked again, it is known */
+        call_fail_store(&w->call, BH_UNAVAILABLE); /* a repeated call finds the delivery */
     delivery_finish(w);
 }
 
@@ -470,7 +470,7 @@ struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch
 
 /* ---- wake() ---- */
 
-#define KEY_MAX 190 /* of an Idempotency-Key: it becomes part of an id */
+#define KEY_MAX 190 /* bytes of an Idempotency-Key, which becomes part of a dispatch_id */
 #define RING "[wake] Somebody asks you to look at what waits for you."
 
 struct waking {
@@ -538,7 +538,7 @@ static void on_wake_written(void *ctx, enum bh_err err)
     call_end(&w->call);
 }
 
-/* From a callback, when all is done. */
+/* Writes the receipt and ends the call; only from callbacks. */
 static void wake_finish(struct waking *w)
 {
     struct receipt_name name = wake_name(w);
@@ -601,7 +601,7 @@ static void mail(struct waking *w, struct recipient *a, const char *text)
     buf_done(&id);
 }
 
-/* ---- a bell of its own ---- */
+/* ---- a substrate that can wake ---- */
 
 static void on_rung(void *ctx, const struct errand_end *e)
 {
@@ -640,9 +640,9 @@ static void ring(struct waking *w, struct recipient *a)
     w->job = errand_run(a, &e, on_rung, w);
 }
 
-/* ---- which of them ---- */
+/* ---- choosing the way ---- */
 
-/* False: there is nothing to wait for, and the receipt can be written. */
+/* False: there is nothing to do, and the receipt can be written. */
 static bool wake_go(struct waking *w, struct recipient *a)
 {
     if (a->cfg->ops == &substrate_relay) {
@@ -709,7 +709,7 @@ static bool plan(struct waking *w, int64_t due_ms)
     return true;
 }
 
-/* ---- known or new ---- */
+/* ---- repeated or new ---- */
 
 static void on_wake_found(void *ctx, struct str json)
 {

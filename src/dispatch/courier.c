@@ -1,8 +1,9 @@
 /* courier.c - design.  (courier.h has the contract and the picture.)
  *
- * What the relay sends is collected and looked at when the turn ends, so that nothing here runs
- * inside a call of the relay's.  Frames stay in the buffer until they are brought: the relay sends
- * one message at a time (relay/in/inside.h), so the buffer is small. */
+ * The wire only collects the frames that the relay sends.  A timer handles them when the turn ends,
+ * so the courier never calls the relay from inside one of the relay's calls.  A frame stays in the
+ * buffer until it is delivered.  The relay sends one message at a time (relay/in/inside.h), so the
+ * buffer is small. */
 #include "dispatch/courier.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,8 @@
 #include "dispatch/substrate.h"
 #include "relay/in/inside.h"
 
-#define AWAY_FIRST_MS 100    /* nobody is there: looked again soon, ... */
-#define AWAY_LONGEST_MS 5000 /* ... and then every few seconds */
+#define AWAY_FIRST_MS 100    /* backoff while the agent is away: short at first, ... */
+#define AWAY_LONGEST_MS 5000 /* ... then every few seconds */
 
 enum courier_state { CLOSED, OPEN, BRINGING, RESTING };
 
@@ -25,11 +26,11 @@ struct courier {
     struct recipient *a; /* borrowed */
     struct session *session;
     struct errand_job *job; /* owned; BRINGING */
-    struct buf in;          /* frames that were not brought yet */
+    struct buf in;          /* frames that are not delivered yet */
     struct timer turn, rest;
     enum courier_state state;
     unsigned failures; /* in a row */
-    bool closing;      /* the relay closed the session: told when the turn ends */
+    bool closing;      /* the relay closed the session; handled when the turn ends */
     char problem[256]; /* of the last attempt; "": none */
 };
 
@@ -69,7 +70,7 @@ static void wire_send_end(struct wire *w)
 
 static void wire_ping(struct wire *w, uint32_t number)
 {
-    (void)w; /* a session inside is not pinged */
+    (void)w; /* the relay does not ping sessions of couriers */
     (void)number;
 }
 
@@ -105,12 +106,12 @@ static void enter(struct courier *c)
 {
     c->session = session_open_inside(c->a->d->env.relay, &c->a->gw, &c->wire);
     if (c->session == NULL)
-        return; /* going down */
+        return; /* the relay is shutting down */
     c->state = OPEN;
     session_data(c->session, STR("{\"type\":\"hello\",\"platform\":\"relay\"}\n"));
 }
 
-/* ---- trouble ---- */
+/* ---- backoff ---- */
 
 static int64_t pause_ms(struct courier *c, int64_t first_ms, int64_t longest_ms)
 {
@@ -120,7 +121,7 @@ static int64_t pause_ms(struct courier *c, int64_t first_ms, int64_t longest_ms)
         ms *= 2;
     if (ms > longest_ms)
         ms = longest_ms;
-    /* Up to a quarter less or more: a thousand that failed together must not come back so. */
+    /* Jitter of a quarter, so that couriers that failed together do not retry together. */
     return ms * 3 / 4 + (int64_t)rand_below(c->a->d->env.rand, (uint64_t)ms / 2 + 1);
 }
 
@@ -169,7 +170,7 @@ static void ack(struct courier *c, struct str id)
     struct buf line = BUF_INIT;
 
     buf_printf(&line, "{\"type\":\"inbound_ack\",\"bufferId\":\"%.*s\"}\n", STR_FMT(id));
-    forget_line(c); /* @id lies in it */
+    forget_line(c); /* @id points into it; @line has a copy */
     session_data(c->session, buf_str(&line));
     buf_done(&line);
 }
@@ -221,7 +222,7 @@ static void on_brought(void *ctx, const struct errand_end *e)
     }
 }
 
-/* Starts bringing what lies in front.  False: it is none of ours and gone. */
+/* Starts the delivery of the first frame.  False: not a dispatch; it is skipped or parked. */
 static bool bring(struct courier *c, struct str line)
 {
     struct str body = frame_dispatch_body(line);
@@ -234,7 +235,7 @@ static bool bring(struct courier *c, struct str line)
 
     fault_done(&fault);
     if (!good && delivery_id_in(line).p == NULL) {
-        forget_line(c); /* the descriptor, a result: nothing for an agent */
+        forget_line(c); /* the descriptor or a result: not for the agent */
         return false;
     }
     if (!good) {

@@ -1,4 +1,4 @@
-/* dispatch.c - building, taking down, and what is answered at once.  (dispatch.h has the
+/* dispatch.c - opens and closes the dispatch, and lists its agents.  (dispatch.h has the
  * contract.) */
 #include "dispatch/dispatch.h"
 #include <stdio.h>
@@ -111,7 +111,7 @@ const struct dispatch_counters *dispatch_counters(const struct dispatch *d)
     return &d->n;
 }
 
-/* ---- who there is ---- */
+/* ---- lists of agents ---- */
 
 bool agent_rings(const struct agent_config *c)
 {

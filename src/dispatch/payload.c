@@ -1,7 +1,7 @@
 /* payload.c - design.  (payload.h has the contract.)
  *
- * The id of a chat names agent, session and skill in the open, each with its special characters
- * escaped, so that a reply finds its agent without anything being remembered. */
+ * A chat id contains the agent, session and skill, each percent-encoded, so payload_chat_read()
+ * finds the agent of a reply without a table. */
 #include "dispatch/payload.h"
 #include "base/crypto.h"
 #include "base/jw.h"
@@ -11,7 +11,7 @@
 #include "dispatch/dispatch.h"
 
 #define CHAT "dispatch:"
-#define SKILL_MAX 120 /* a longer name is told apart by its hash */
+#define SKILL_MAX 120 /* bytes; a longer name is replaced by its hash in a chat id */
 
 const char *payload_kind(const struct payload *p)
 {
@@ -117,7 +117,7 @@ void payload_write_body(struct buf *out, const struct payload *p, struct str age
     jw_end_obj(&w);
 }
 
-/* A name inside one line. */
+/* Adds a name as a single line. */
 static void add_line(struct buf *out, struct str s)
 {
     for (size_t i = 0; i < s.n && i < 200; i++)

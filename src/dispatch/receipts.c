@@ -1,13 +1,15 @@
 /* receipts.c - design.  (receipts.h has the contract.)
  *
- * The timer that ends a turn's record of deliveries fires before the store takes its turn, so rows
- * and receipts are in one group commit.  A look for a receipt of a delivery goes backwards from the
- * time the delivery came: a delivery that was accepted before this start has the time of its
- * transaction, which began earlier.
+ * A timer writes the record of a turn's deliveries before the store commits, so rows and receipts
+ * are in one group commit.
  *
- * The bytes of a tenant are a ring of hours.  Keys begin with the time in hex digits, so a pass at
- * the start counts what is there without reading it.  Receipts written while that pass is under way
- * may be counted twice: for a day there is a little less room. */
+ * A search for the receipt of a delivery goes backwards from the time of the delivery.  For a
+ * delivery from before this start, the relay knows only the time of its commit, which may be later
+ * than the receipt's key; hence BACK_MS.
+ *
+ * The bytes of a tenant are counted in a ring of hours.  Keys begin with the time in hex digits, so
+ * a sweep at start counts old receipts without parsing them.  Receipts written during that sweep
+ * may be counted twice, which leaves a little less room for a day. */
 #include "dispatch/receipts.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +48,7 @@ static const struct record_form line_form = RECORD_FORM(NULL, struct delivered_l
 
 struct delivered_record {
     struct str key;               /* <time><number> */
-    struct delivered_line *lines; /* owned when it was read */
+    struct delivered_line *lines; /* owned when read from the store */
     size_t n;
 };
 static const struct record_field delivered_fields[] = {
@@ -56,7 +58,7 @@ static const struct record_field delivered_fields[] = {
 const struct record_form delivered_form =
     RECORD_FORM("delivered", struct delivered_record, delivered_fields);
 
-/* ---- how many bytes there are ---- */
+/* ---- counting bytes ---- */
 
 #define HOUR_MS 3600000
 enum { HOURS = 26, HOUR_CHARS = 8, MS_CHARS = 12 };
@@ -67,7 +69,7 @@ struct share {
         int64_t hour;
         uint64_t bytes;
     } of[HOURS];
-    char tenant[]; /* "": before this start */
+    char tenant[]; /* "": receipts from before this start */
 };
 
 struct receipt_room {
@@ -140,7 +142,7 @@ void receipt_room_expire(struct receipt_room *t)
     }
 }
 
-/* ---- what was there ---- */
+/* ---- receipts from before this start ---- */
 
 static int64_t number_of(struct str hex, size_t chars)
 {
@@ -203,7 +205,7 @@ void receipt_room_free(struct receipt_room *t)
 
 /* ---- receipts of wakes and requests ---- */
 
-#define KEPT_HOURS 25 /* the day, and the hour that has begun */
+#define KEPT_HOURS 25 /* a day, and the hour that has begun */
 #define KEY_CHARS (8 + 32)
 
 static void write_hour(struct buf *out, int64_t hour)
@@ -211,7 +213,7 @@ static void write_hour(struct buf *out, int64_t hour)
     buf_printf(out, "%08llx", (unsigned long long)(hour > 0 ? hour : 0));
 }
 
-/* Each part is preceded by its length, so no two names give the same bytes. */
+/* Each part is preceded by its length, so different names never give the same bytes. */
 static struct hash128 receipt_hash(const struct dispatch *d, const struct receipt_name *name)
 {
     const struct str parts[] = {name->tenant, name->agent, name->word, name->id};
@@ -251,7 +253,7 @@ struct receipt_read {
     struct dispatch *d; /* borrowed */
     struct record_scan *scan;
     struct hash128 hash;
-    int64_t hour, last; /* the one being looked at; the last to look at */
+    int64_t hour, last; /* the hour being searched; the last one to search */
     receipt_cb *done;
     void *ctx;
 };
@@ -353,10 +355,10 @@ void receipts_expire(struct dispatch *d)
 /* ---- receipts of deliveries ---- */
 
 #define KEPT_MS (25 * INT64_C(3600000))
-#define BACK_MS 10000 /* so long before the time of a key its receipt may have been written */
+#define BACK_MS 10000 /* a receipt's key may be this much older than its delivery's time */
 #define TIME_CHARS 12
 #define HASH_CHARS 32
-#define LINE_BYTES 20 /* of a receipt in its record, beside hash and answer */
+#define LINE_BYTES 20 /* of a receipt in its record, besides hash and answer */
 
 enum { LOOK_RECORDS = 16 };
 
@@ -369,14 +371,14 @@ struct delivered_batch {
 struct delivered {
     struct dispatch *d;  /* borrowed */
     struct list filling; /* entries of this turn */
-    struct buf texts;    /* their receipts, one behind the other: @lines says where */
+    struct buf texts;    /* their receipts, concatenated; @lines has the offsets */
     struct {
         char of[HASH_CHARS + 1];
         size_t at, n;
     } * lines; /* owned */
     size_t n_lines, cap_lines;
-    int64_t at_ms;       /* when the first of them came */
-    struct list batches; /* owned; on their way to the disk */
+    int64_t at_ms;       /* when the first entry came */
+    struct list batches; /* owned; being written */
     struct timer turn;
 };
 
@@ -497,7 +499,7 @@ struct delivered_look {
     struct delivered *t; /* borrowed */
     struct record_scan *scan;
     struct buf hash;
-    int64_t first_ms; /* no further back */
+    int64_t first_ms; /* the search ends here */
     receipt_cb *done;
     void *ctx;
 };
@@ -509,7 +511,7 @@ static void look_free(struct delivered_look *l)
     free(l);
 }
 
-/* The receipt in one of the records; false: it is in none. */
+/* Appends the receipt to @ret if the record contains it; false: it does not. */
 static bool find_line(struct delivered_look *l, const struct store_record *rec, struct buf *ret)
 {
     struct delivered_record r;

@@ -1,7 +1,7 @@
 /* records.c - design.  (records.h has the contract.)
  *
- * An op belongs to the store until its done(); so whoever goes earlier leaves the object behind
- * (store_leave), and it is freed by done() or when the store is closed. */
+ * The store uses an op until its done() runs.  So a cancelled scan is not freed at once: it stays
+ * with the store (store_leave()), and done() or the closing of the store frees it. */
 #include "dispatch/records.h"
 #include <stdlib.h>
 #include "base/mem.h"

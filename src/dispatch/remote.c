@@ -3,10 +3,11 @@
  *      node that serves --errand_write()--> trunk --errand_read()--> node of the agent
  *                       <--errand_end_read()-- trunk <--errand_end_write()--
  *
- * While the other node is not there nothing is tried: the mail waits, as for an agent that is away.
- * When the trunk is lost nobody knows whether the agent has the delivery, so it is brought again,
- * as after a crash.  Substrates want an agent of a dispatch: the runner has a dispatch of its own,
- * without mail. */
+ * While the other node is not connected, errands end with ERRAND_AWAY and the mail waits.  When the
+ * trunk is lost during an errand, the agent may or may not have the delivery, so the errand fails
+ * and is retried, as after a crash.
+ *
+ * Substrates need a recipient with a struct dispatch, so the runner embeds one without a relay. */
 #include "dispatch/remote.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 #include "net/trunk.h"
 #include "net/work.h"
 
-/* ---- an errand and its end as text: one JSON object each ---- */
+/* ---- an errand and its end as JSON objects ---- */
 
 static void errand_write(struct buf *out, const struct errand *e, struct str tenant,
                          struct str agent)
@@ -95,13 +96,13 @@ static bool errand_end_read(struct json doc, struct errand_end *ret_e)
     return true;
 }
 
-/* ---- the node that serves: asks ---- */
+/* ---- on the node that serves: sends errands ---- */
 
 struct away_job {
     struct errand_job job;
     struct dispatch *d; /* borrowed */
     struct trunk_ask *ask;
-    struct timer soon; /* there is nobody to ask */
+    struct timer soon; /* ends the job: the node is not connected */
     char why[160];
 };
 
@@ -180,7 +181,7 @@ const char *errand_away(struct recipient *a)
                : "its node is not there: it waits for it";
 }
 
-/* ---- the node of the agent: runs ---- */
+/* ---- on the agent's node: runs errands ---- */
 
 enum { FILE_THREADS = 1 };
 
@@ -195,7 +196,7 @@ struct task {
     struct list link;
     struct runner *h;
     uint32_t number;
-    struct errand_job *job; /* NULL: it is refused, @soon */
+    struct errand_job *job; /* NULL: refused, and answered by @soon */
     struct timer soon;
     char why[160];
 };
@@ -270,7 +271,7 @@ void runner_drop_all(struct runner *h)
         task_free(list_entry(it, struct task, link));
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
 struct runner *runner_new(const struct dispatch_env *env, const struct config *cfg,
                           runner_told_cb *told, void *ctx)

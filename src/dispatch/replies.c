@@ -1,8 +1,9 @@
 /* replies.c - design.  (replies.h has the contract.)
  *
- * A tally per agent that has replies.  Cursors only grow: a pass over all records (store/sweep.h)
- * sets a mark when it begins, replies past the mark are counted as they are written, and so the
- * count is exact.  Nothing is trimmed while a pass is under way; its end trims what is due. */
+ * Each agent that has replies has a tally of their number and bytes.  A pass over all records
+ * (store/sweep.h) makes the tallies exact.  The pass notes the newest cursor when it begins and
+ * counts records up to that cursor; newer replies are counted as they are written.  Nothing is
+ * trimmed during a pass; its end trims all agents. */
 #include "dispatch/replies.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +22,11 @@
 #include "dispatch/request.h"
 #include "store/sweep.h"
 
-/* ---- how many there are ---- */
+/* ---- counting ---- */
 
-/* The value is what readers of replies get. */
+/* The stored value is sent to readers of replies as it is. */
 struct reply_record {
-    struct str tenant, agent, cursor, of; /* @cursor in the key, @of the same in the value */
+    struct str tenant, agent, cursor, of; /* @cursor is in the key, @of is the same in the value */
     struct str content, session, correlation_id, in_reply_to, dispatch_id;
     int64_t sent_at_ms;
 };
@@ -49,9 +50,9 @@ enum { TRIM_EVERY = 64, TRIM_AT_ONCE = 256 };
 
 struct tally { /* the replies of one agent */
     size_t bytes, n;
-    size_t found_bytes, found_n;     /* by the pass under way */
-    size_t written_bytes, written_n; /* since it began */
-    uint64_t goal;                   /* bytes that may be left; 0: as many as there are */
+    size_t found_bytes, found_n;     /* counted by the pass under way */
+    size_t written_bytes, written_n; /* since the pass began */
+    uint64_t goal;                   /* trim down to this many bytes; 0: no goal */
     struct record_scan *scan;        /* the trim under way */
     struct reply_room *t;
     char prefix[]; /* tenant \x1f agent \x1f */
@@ -61,10 +62,10 @@ struct reply_room {
     struct dispatch *d;  /* borrowed */
     struct map tallies;  /* prefix -> tally; owned */
     struct sweep *sweep; /* owned */
-    bool known, passing; /* a pass has ended; one is under way */
-    uint64_t mark;       /* cursors above it were written since the pass began */
+    bool known, passing; /* the first pass has ended; a pass is under way */
+    uint64_t mark;       /* the newest cursor when the pass began */
     uint64_t written;    /* bytes, since the start */
-    int64_t squeezed_ms; /* when room was last made */
+    int64_t squeezed_ms; /* time of the last squeeze() */
 };
 
 static struct tally *tally_of(struct reply_room *t, struct str prefix)
@@ -94,7 +95,7 @@ static struct limit_bounds bounds_of(const struct reply_room *t)
     return l != NULL ? ledger_bounds(l, LIMIT_REPLY_BYTES) : (struct limit_bounds){0};
 }
 
-/* ---- the oldest go ---- */
+/* ---- trimming the oldest ---- */
 
 static bool is_too_much(const struct tally *y)
 {
@@ -119,7 +120,7 @@ static void on_oldest(void *ctx, enum bh_err err, const struct store_scan *s)
     if (i == 0)
         return;
     buf_add_str(&end, s->records[i - 1].key);
-    buf_add_c(&end, '\x01'); /* this one included */
+    buf_add_c(&end, '\x01'); /* includes this key */
     records_clear(y->t->d->env.store, reply_form.ns, str_of(y->prefix), buf_str(&end));
     buf_done(&end);
     if (is_too_much(y))
@@ -135,7 +136,7 @@ static void trim(struct tally *y)
                                TRIM_AT_ONCE, false, on_oldest, y);
 }
 
-/* There is hardly any room for all: those who have more than their share give it up. */
+/* The total is nearly used up: trims every agent to a fair share. */
 static void squeeze(struct reply_room *t)
 {
     int64_t now_ms = clock_now_ms(t->d->env.clock);
@@ -280,7 +281,7 @@ static void reply_room_free(struct reply_room *t)
 struct replies {
     struct dispatch *d;      /* borrowed */
     struct reply_room *room; /* owned */
-    struct list acts;        /* sends whose reply is on its way to the disk */
+    struct list acts;        /* sends whose reply is being written */
 };
 
 /* ---- keeping ---- */
@@ -315,7 +316,7 @@ struct store_put *reply_keep(struct dispatch *d, const struct reply *r,
     return put;
 }
 
-/* ---- what an agent sends ---- */
+/* ---- messages of agents ---- */
 
 const struct descriptor dispatch_descriptor = {
     .platform = "relay",
@@ -366,7 +367,7 @@ static void keep_sent(struct dispatch *d, struct action_id id, const struct repl
         on_kept(x, BH_BUSY);
 }
 
-/* What the agent said, into the chat of (agent, session). */
+/* Stores a message of the agent, and answers the request it belongs to. */
 static void take_reply(struct dispatch *d, struct action_id id, const struct action_from *from,
                        const struct action *a, struct reply *r)
 {

@@ -1,11 +1,12 @@
-/* request.c - request_response(): a payload, and the answer to it.
+/* request.c - dispatch_request(): delivers a payload and waits for the agent's answer.
  *
  *      ASKED --answer in time--> answered
  *        '--timeout_ms--> TimeoutError; LATE --answer--> kept as a reply
  *                                         '--LATE_MS--> forgotten
  *
- * On the relay the answer is what the agent sends into the request's chat; elsewhere the job brings
- * it.  A request that is late goes on without its caller. */
+ * On the relay the answer is the message that the agent sends to the request's chat.  Other
+ * substrates return the answer as the result of the job.  A late request goes on without its
+ * caller. */
 #include "dispatch/request.h"
 #include <stdlib.h>
 #include "base/jw.h"
@@ -19,10 +20,10 @@
 
 #define TIMEOUT_DEFAULT_MS 30000
 #define TIMEOUT_MAX_MS (10 * 60 * 1000)
-#define LATE_MS (10 * 60 * 1000) /* an answer that comes later is a reply like any other */
-#define LATE_JOB_MS 60000        /* how much longer a job may take */
+#define LATE_MS (10 * 60 * 1000) /* after the timeout; a later answer is an ordinary reply */
+#define LATE_JOB_MS 60000        /* extra time of a job after the timeout */
 #define OPEN_MAX 10000
-#define OPEN_TENANT_MAX 2500 /* of one tenant: its silent agents take nobody else's room */
+#define OPEN_TENANT_MAX 2500 /* of one tenant, so that one tenant cannot use up all requests */
 
 struct chat_asked { /* requests that wait in one chat */
     struct list waiting;
@@ -50,13 +51,13 @@ struct asking {
     struct store_put *put;
     struct errand_job *job;
     struct timer patience;
-    struct buf payload;                   /* the body again, while a receipt is looked for */
-    struct buf id, correlation;           /* the caller's own words: any bytes */
+    struct buf payload;                   /* a copy of the body, during the search for a receipt */
+    struct buf id, correlation;           /* from the caller: any bytes */
     char *tenant, *agent, *session, *key; /* owned; NULL: none */
     int64_t timeout_ms, at_ms, known_ms;
 };
 
-/* ---- who waits where ---- */
+/* ---- the table of waiting requests ---- */
 
 struct asked *asked_new(void)
 {
@@ -189,12 +190,12 @@ static void on_written(void *ctx, enum bh_err err)
 {
     struct asking *w = ctx;
 
-    (void)err; /* it was answered; a repeat would ask again */
+    (void)err; /* the answer is valid; without a receipt a repeated call asks the agent again */
     w->put = NULL;
     call_end(&w->call);
 }
 
-/* Ends the call when the turn ends, or when the receipt is on disk. */
+/* Ends the call when its receipt is on disk; without an Idempotency-Key, when the turn ends. */
 static void answer(struct asking *w, struct str content)
 {
     struct receipt_name name = name_of(w);
@@ -239,7 +240,7 @@ bool asked_answer(struct dispatch *d, struct str tenant, struct str chat_id, str
     buf_add_str(ret_dispatch, buf_str(&w->id));
     if (w->late) {
         wait_no_more(w);
-        call_end_later(&w->call); /* nobody waits */
+        call_end_later(&w->call); /* the caller has got its timeout */
     } else {
         answer(w, content);
     }
@@ -248,7 +249,7 @@ bool asked_answer(struct dispatch *d, struct str tenant, struct str chat_id, str
 
 /* ---- too late ---- */
 
-/* Tell whoever waits; the request itself goes on. */
+/* Answers the caller with a timeout; the request itself goes on. */
 static void become_late(struct asking *w)
 {
     struct dispatch_call *c = &w->call;
@@ -315,11 +316,11 @@ static void on_accepted(void *ctx, enum bh_err err)
 
     w->accepting = false;
     if (err == BH_OK || w->call.json.n > 0)
-        return; /* the answer comes, or has come, or the time runs out */
+        return; /* the answer or the timeout ends the call */
     if (!w->late)
         call_fail_store(&w->call, err);
     wait_no_more(w);
-    call_end_later(&w->call); /* it may have been answered in this very turn */
+    call_end_later(&w->call); /* it may have been answered in this turn */
 }
 
 static void ask(struct asking *w, struct recipient *a, const struct payload *p)

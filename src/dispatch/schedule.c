@@ -3,9 +3,9 @@
  *      WAITING --due--> READING --records--> FIRING: some at once --all answered--> READING
  *         ^------------- nothing is due: until the next one, or a minute -------------'
  *
- * The wall clock may be set while we wait, so the longest sleep is a minute.  Each wake goes with
- * its record's key as an Idempotency-Key: one that was done just before a crash is not done again.
- */
+ * The wall clock may be changed meanwhile, so the timer runs for a minute at most.  Each wake uses
+ * its record's first key as the Idempotency-Key, so a wake that fired just before a crash does not
+ * fire again. */
 #include "dispatch/schedule.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,13 +20,13 @@
 
 #define AT_ONCE 32
 #define LONGEST_MS 60000
-#define RETRY_MS 1000 /* after a failure; it doubles */
+#define RETRY_MS 1000 /* first backoff; it doubles */
 #define TRIES 8
 #define DUE_CHARS 16
 
 struct wakeup_record {
     struct str key; /* <due in ms><number> */
-    struct str id;  /* the key it had first */
+    struct str id;  /* its first key; stays the same when the wake is put off */
     struct str tenant, agent, session, context;
     int64_t tries;
 };
@@ -69,9 +69,9 @@ void schedule_format(int64_t ms, char *out, size_t size)
              tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (int)(ms % 1000));
 }
 
-/* ---- how many bytes of them ---- */
+/* ---- counting bytes ---- */
 
-#define RECORD_BYTES 256 /* of each, beside what it brings along */
+#define RECORD_BYTES 256 /* counted for each record besides its context */
 
 static void count(struct dispatch *d, struct str tenant, size_t more, size_t less)
 {
@@ -96,7 +96,7 @@ static bool on_counted(void *ctx, struct str key, void *thing)
     return true;
 }
 
-/* The record is on its way from the disk. */
+/* The record is being deleted: gives its bytes back. */
 static void count_off(struct dispatch *d, struct str key, struct str value)
 {
     struct wakeup_record r;
@@ -174,7 +174,7 @@ static void firing_free(struct firing *f)
     free(f);
 }
 
-/* The same wake, under the same id, at another time. */
+/* Retries the wake later, under the same id. */
 static void put_off(struct firing *f)
 {
     struct dispatch *d = f->s->d;
@@ -183,7 +183,7 @@ static void put_off(struct firing *f)
     struct wakeup_record r;
 
     if (!record_read(d->records, &wakeup_form, buf_str(&f->key), buf_str(&f->value), &r))
-        return; /* it was read before it was fired */
+        return; /* cannot happen: fire() has read it */
     write_key(d, due_ms, &key);
     r.tries = f->tries + 1;
     record_write(&wakeup_form, NULL, &r, NULL, &value);
@@ -223,7 +223,7 @@ static void on_woken(void *ctx, const struct dispatch_answer *a)
         look(s);
 }
 
-/* False: nobody to wake. */
+/* False: the record is invalid or its agent is gone. */
 static bool fire(struct schedule *s, const struct store_record *r)
 {
     struct dispatch *d = s->d;

@@ -1,8 +1,8 @@
 /* enroll.c - design.  (enroll.h has the contract.)
  *
- * One change writes all of it in one transaction: the gateway, its routes, the tenant's delivery
- * key when it has none, and the mark that an enrollment token was used, which is inserted, so of
- * two who redeem one token at once one fails. */
+ * One change writes everything in one transaction: the gateway, its routes, the tenant's first
+ * delivery key, and the record of a redeemed enrollment token.  That record is inserted, never
+ * replaced, so of two callers that redeem one token at once, one fails. */
 #include "tenancy/enroll.h"
 #include <assert.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ void local_token_mint(struct facts *f, const struct local_token *t, struct buf *
     buf_done(&nonce);
 }
 
-/* The claims, when the signature over them is ours. */
+/* Decodes the claims into @claims.  False: the signature is not ours. */
 static bool open_token(const struct facts *f, struct str text, struct buf *claims)
 {
     struct buf shown = BUF_INIT;
@@ -129,15 +129,14 @@ static bool on_delivery_key(void *ctx, struct str key, void *thing)
     return true;
 }
 
-/* ---- enrollment tokens that were used ----
+/* ---- redeemed enrollment tokens ----
  *
- * That a token was used is one record under its nonce, written in the transaction that used it.
- * Once the token has expired the record says nothing any more: it is deleted, at a start or within
- * the hour.  So there are never more records than tokens that are still good, and an hour's worth.
- */
+ * The transaction that redeems a token also writes a record under its nonce.  Once the token has
+ * expired the record is not needed: it is deleted at start or within an hour.  So the number of
+ * records stays near the number of valid tokens. */
 
 #define USED_SWEEP_MS 3600000
-#define SWEEP_ITEMS 256 /* deleted at once */
+#define SWEEP_ITEMS 256 /* deleted in one transaction */
 
 struct used {
     struct list link; /* in f->used */
@@ -226,7 +225,7 @@ void enroll_free(struct facts *f)
     void *v;
 
     if (f->used.next == NULL)
-        return; /* it was never loaded */
+        return; /* loading failed before */
     timer_stop(f->env.clock, &f->sweep);
     list_each (&f->used, it, next)
         free(list_entry(it, struct used, link));
@@ -243,9 +242,9 @@ void enroll_free(struct facts *f)
 
 struct enroll_asked {
     struct provision_result *r;                                  /* borrowed */
-    char *tenant, *instance, *wake_url, *platform, *bot, *nonce; /* owned; NULL: not said */
-    char *display_name;                                          /* the same */
-    struct route **routes;                                       /* owned, until they are linked */
+    char *tenant, *instance, *wake_url, *platform, *bot, *nonce; /* owned; NULL: not given */
+    char *display_name;                                          /* owned; NULL: not given */
+    struct route **routes; /* owned until apply() links them */
     size_t n_routes;
     bool enroll;
     bool new_key; /* the tenant had no delivery key */
@@ -284,7 +283,7 @@ static void take(char **field, const char *said)
     *field = xstrdup(said);
 }
 
-/* The record as it will be. */
+/* Makes the gateway's next record; the secret goes to the result too. */
 static struct gateway *next_record(struct facts *f, const struct change *c,
                                    const struct gateway *known)
 {
@@ -298,7 +297,7 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
     if (a->platform != NULL)
         identity_take(g, a->platform, a->bot);
     take(&g->display_name, a->display_name);
-    g->newer |= a->display_name != NULL; /* only those say it */
+    g->newer |= a->display_name != NULL; /* only newer gateways send one */
     minted_ms = g->rotated_ms > g->created_ms ? g->rotated_ms : g->created_ms;
     if (g->created_ms == 0 || g->revoked_ms != 0) {
         g->created_ms = now_ms;
@@ -321,15 +320,14 @@ static bool is_given(const struct facts *f, const struct route *r, const char *k
     return key != NULL && facts_is_given(f, str_of(r->platform), str_of(key), str_of(r->tenant));
 }
 
-/* Another tenant has this key, or the operator gave it the bot, or everything, that the key lies
- * under. */
+/* True when another tenant has this key, or an operator gave the bot or "*" to another tenant. */
 static bool is_taken(const struct facts *f, const struct route *r, const char *bot)
 {
     return facts_is_others(f, str_of(r->platform), str_of(r->key), str_of(r->tenant)) ||
            is_given(f, r, bot) || is_given(f, r, "*");
 }
 
-/* How many more keys may it claim?  One that comes back with others each time claims no more. */
+/* How many more keys the instance may claim: PROVISION_CLAIMS_MAX over all its calls. */
 static size_t claims_left(const struct facts *f, const struct gateway *g)
 {
     const struct instance_facts *i = facts_find_instance(f, str_of(g->tenant), str_of(g->instance));
@@ -363,7 +361,7 @@ static void put_routes(struct facts *f, struct change *c)
         route_free(asked);
         jw_str(&w, str_of(r->key));
         if (has)
-            continue; /* its own already, by this word or a better one */
+            continue; /* the instance has it already, by a claim or from an operator */
         left--;
         r->origin = ROUTE_PROVISION;
         r->created_ms = clock_wall_ms(f->env.clock);
@@ -381,15 +379,14 @@ static void put_delivery_key(struct facts *f, struct change *c)
         buf_add_z(&a->r->delivery_key, k->key);
         return;
     }
-    /* Put, not inserted: two first gateways of a tenant may come at once, and the last key counts.
-     */
+    /* KV_PUT, not KV_INSERT: two first gateways of a tenant may come at once; the last key wins. */
     a->new_key = true;
     free(gateway_new_secret(f, &a->r->delivery_key));
     struct delivery_key_record r = {str_of(a->tenant), buf_str(&a->r->delivery_key)};
     change_put(c, KV_PUT, &delivery_key_form, &r);
 }
 
-/* The operator's tokens are for as many as the operator likes. */
+/* True when limits.gateways is reached.  Enrollment tokens are exempt: an operator minted them. */
 static bool has_too_many(const struct facts *f, const struct enroll_asked *a)
 {
     const struct tenant_facts *t = map_get(&f->tenants, str_of(a->tenant));
@@ -505,7 +502,7 @@ static void submit(struct facts *f, const struct provision_spec *s, const struct
         a->nonce_until_ms = t != NULL ? t->exp_ms : 0;
         a->routes = xcalloc(s->n_route_keys + 1, sizeof(struct route *));
         for (size_t i = 0; a->platform != NULL && i < s->n_route_keys; i++)
-            if (!str_eq(s->route_keys[i], STR("*"))) /* everything is for an operator to give */
+            if (!str_eq(s->route_keys[i], STR("*"))) /* only an operator may route "*" */
                 a->routes[a->n_routes++] =
                     route_new(s->platform, s->route_keys[i], s->tenant, STR_NULL);
     }

@@ -1,16 +1,16 @@
 /* facts.c - design.  (facts.h has the contract.)
  *
- * Everything is in memory twice: as lists in order of age, which own the records, and as tables for
- * the questions of the hot path.  Every record carries the links it hangs by, so a change touches
- * what it is about and nothing else, and an event costs one lookup.
+ * Every record is in a list by age, which owns it, and in the tables that the hot path reads.
+ * Records embed their list links, so a change touches only its own records, and an event costs one
+ * lookup.
  *
  *      gateways.c   id -> gateway; tenant, instance -> its gateways (wake URL, is it revoked)
  *      routes.c     platform, key -> routes -> places (where an event goes: gate.routes)
- *      facts.c      loads and frees all of it, and says whether a socket is who it claims to be
+ *      facts.c      loads and frees all of it, and authenticates gateways
  *
- * The verdict on a socket separates the gateway's fault from ours: a released gateway that is told
- * "unauthorized" after it once connected gives up for good.  So that answer is kept for a missing
- * or wrong credential and for a revoked one. */
+ * A gateway that gets "unauthorized" after it once connected gives up for good.  So
+ * AUTH_UNAUTHORIZED is only for a missing, wrong or revoked credential.  All other cases are
+ * AUTH_RETRY. */
 #include "tenancy/facts.h"
 #include <pthread.h>
 #include <signal.h>
@@ -61,7 +61,7 @@ const struct gate_facts *facts_gate(const struct facts *f)
 
 enum { LOOK_AHEAD = 8 };
 
-struct aged { /* sorted without a look at the thing itself, as a rule */
+struct aged { /* sorts by @created_ms, so that sorting rarely reads @thing */
     int64_t created_ms;
     void *thing; /* struct gateway or route */
 };
@@ -74,11 +74,11 @@ struct all_aged {
 struct facts_loading {
     struct facts *f;
     struct all_aged routes, gateways;
-    size_t n_keys;            /* of the routes: records come by platform and key */
-    const struct route *last; /* borrowed; the route before */
+    size_t n_keys;            /* different keys of routes; records are sorted by platform and key */
+    const struct route *last; /* borrowed; the previous route */
 };
 
-/* At twice the size when there is no room: loading stays linear. */
+/* Doubles the array when it is full, so loading stays linear. */
 static void add(struct all_aged *all, int64_t created_ms, void *thing)
 {
     if (all->n == all->cap) {
@@ -154,8 +154,8 @@ static void adopt(struct facts_loading *l)
     free(l->routes.at);
 }
 
-/* Nothing but store and seal is used here: it may be another thread.  A damaged record ends the
- * start: without it a gateway would be locked out for a reason that nobody sees. */
+/* May run on its own thread, so it uses only the store and the seal of f->env.  A damaged record
+ * stops the start: skipping it would lock a gateway out without a visible reason. */
 static enum bh_err read_all(struct facts *f, char *ret_why)
 {
     struct store *st = f->env.store;
@@ -210,11 +210,11 @@ enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *
     return BH_OK;
 }
 
-/* ---- on a thread of its own ---- */
+/* ---- loading on a thread ---- */
 
 struct facts_reading {
     pthread_t thread;
-    bool started; /* else there was no thread to be had, and it is read already */
+    bool started; /* false: no thread could start, and loading has ended already */
     enum bh_err err;
     char why[256];
 };
@@ -285,7 +285,7 @@ void facts_free(struct facts *f)
     free(f);
 }
 
-/* ---- is this socket who it says it is? ---- */
+/* ---- authentication ---- */
 
 static const struct config_key keys[] = {
     {"auth.require_expiry", CFG_BOOL, CFG_RELOAD, offsetof(struct auth_settings, require_expiry),
@@ -294,7 +294,7 @@ static const struct config_key keys[] = {
 };
 const struct config_section auth_config = {.keys = keys, .size = sizeof(struct auth_settings)};
 
-/* Which of its secrets signed @t; TOKEN_BAD: none that is good. */
+/* Verifies @t with the gateway's live secrets and records which one was used. */
 static enum token_verdict verify(struct facts *f, const struct gateway *g, const struct token *t)
 {
     int64_t now_ms = clock_wall_ms(f->env.clock);

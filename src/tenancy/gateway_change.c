@@ -1,5 +1,5 @@
-/* gateway_change.c - adding, rotating, revoking gateways; adding and removing routes; the end of an
- * instance.  (facts.h and grants.h have the contracts.) */
+/* gateway_change.c - adds, rotates and revokes gateways, adds and removes routes, ends instances.
+ * (facts.h and grants.h have the contracts.) */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -28,7 +28,7 @@ void route_put(struct change *c, enum store_kv_verb verb, const struct route *r)
     change_put(c, verb, &route_form, &rec);
 }
 
-/* The operator's word about a key ends what others have claimed of it. */
+/* Writes an operator's route and deletes the claims of other tenants to its key. */
 static void put_operators_route(struct facts *f, struct change *c)
 {
     struct route *r = c->route;
@@ -161,7 +161,7 @@ void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct 
     submit(c);
 }
 
-/* The gateway a change is about, as a copy to be changed; NULL and a reason when there is none. */
+/* Sets c->gateway to a copy of the gateway c->id.  NULL: there is none, and the change fails. */
 static struct gateway *copy_for(struct facts *f, struct change *c, bool tombstone_too)
 {
     const struct gateway *known = facts_gateway(f, str_of(c->id));
@@ -261,7 +261,7 @@ static bool prepare_note(struct facts *f, struct change *c)
 
 static void apply_note(struct facts *f, struct change *c)
 {
-    (void)f; /* memory knew it before the disk did */
+    (void)f; /* memory was changed before the write */
     (void)c;
 }
 
@@ -297,7 +297,7 @@ void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless)
     struct change *c = change_new(f, prepare_ackless, apply_ackless, NULL, NULL);
 
     if (known != NULL)
-        known->ackless = ackless; /* how to settle is decided now; the record only remembers it */
+        known->ackless = ackless; /* takes effect at once; the record is for the next start */
     c->id = str_dup(id);
     c->ackless = ackless;
     submit(c);
@@ -316,7 +316,7 @@ void facts_gateway_is_newer(struct facts *f, struct str id)
 
 /* ---- routes ---- */
 
-/* Has the tenant more than one instance that is alive? */
+/* True when the tenant has more than one live instance. */
 static bool has_several(const struct facts *f, const char *tenant)
 {
     const struct tenant_facts *t = map_get(&f->tenants, str_of(tenant));
@@ -389,12 +389,11 @@ void facts_route_remove(struct facts *f, const struct route_spec *spec, facts_do
 
 /* ---- the end of an instance ----
  *
- * In one transaction: its gateways are revoked, what it was granted is deleted, its life grows.
+ * One transaction revokes its gateways, deletes its grants and increments its life.
  *
- * The life (record "life") counts how often a name was given up.  The relay goes by it: mail and
- * chats belong to one life of a name, and the next holder of the name has another life.  Because
- * the life grows with the rest, no crash leaves a name that is free beside a mailbox that still
- * belongs to the old holder. */
+ * The life (record "life") counts how often an instance of this name ended.  In the relay, mail and
+ * chats belong to one life of a name.  The next instance of the name has another life, so it never
+ * gets the mailbox of the old one, even when a crash follows the transaction. */
 
 struct life_record {
     struct str tenant, instance;
@@ -420,8 +419,8 @@ bool grant_life_load(void *ctx, struct str key, void *thing)
     return true;
 }
 
-struct ending {                /* the gateways as they will be */
-    struct gateway **gateways; /* owned, until they are applied */
+struct ending {                /* the revoked records of the instance's gateways */
+    struct gateway **gateways; /* owned until apply() */
     size_t n;
 };
 
@@ -435,7 +434,7 @@ static void ending_free(void *thing)
     free(e);
 }
 
-/* A change of one of its gateways that is under way would write the old record over ours. */
+/* The end waits for pending changes of its gateways, which would overwrite the revoked records. */
 static struct subject *busy_gateway(const struct facts *f, const struct change *c)
 {
     struct subject *busy = NULL;
@@ -495,7 +494,7 @@ static bool prepare_end(struct facts *f, struct change *c)
     struct ending *e = c->thing;
 
     if (!grant_is_alive(in))
-        return true; /* it was ended while this one waited: nothing is left to do */
+        return true; /* another change ended the instance meanwhile */
     e->gateways = xcalloc(in->n_gateways, sizeof(struct gateway *));
     list_each (&in->gateways, it, nxt)
         put_revoked(f, c, list_entry(it, struct gateway, by_inst));

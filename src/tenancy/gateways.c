@@ -1,17 +1,17 @@
 /* gateways.c - gateways, their instances and tenants, in memory and as records.
  *
- * A gateway that comes, changes or goes touches its own record and the lists that its record is in.
- * So loading is linear, and one change costs the same with a hundred thousand gateways as with one.
+ * Adding, changing or revoking a gateway touches only its own record and the lists the record is
+ * in.  So loading is linear, and the cost of a change does not depend on the number of gateways.
  *
  *      tenant --instances--> instance --gateways--> gateway (not revoked, by age)
  *        '-- gate.live -------'  (while the instance has a gateway that is not revoked)
  *
- * A gateway has up to GATEWAY_SECRETS secrets, the newest first.  A new secret does not end the old
- * ones at once, because the gateway's previous process may still use them:
+ * A gateway has up to GATEWAY_SECRETS secrets, the newest first.  Old secrets stay valid for a
+ * while, because the gateway's previous process may still use them:
  *
- *      after a rotation     the old secrets are valid for as long as the operator said
- *      after a provision    for an hour, and until a newer secret was used: a gateway that never
- *                           came with the new secret has lost the answer
+ *      after a rotation     for as long as the operator said
+ *      after a provision    for an hour, and until a newer secret is used: a gateway that never
+ *                           uses the new secret did not get the answer
  *
  * The (platform, bot) pair that a gateway named last is in its own fields; the other pairs are one
  * string, "platform \x1f bot \x1e" each, the pair named last first. */
@@ -26,7 +26,7 @@
 struct str pair_key(char scratch[PAIR_MAX], struct str a, struct str b)
 {
     if (a.n + b.n + 1 > PAIR_MAX)
-        return STR_NULL; /* found nowhere */
+        return STR_NULL; /* matches nothing */
     memcpy(scratch, a.p != NULL ? a.p : "", a.n);
     scratch[a.n] = '\x1f';
     memcpy(scratch + a.n + 1, b.p != NULL ? b.p : "", b.n);
@@ -180,7 +180,7 @@ bool secret_was_used(struct gateway *g, size_t i)
     return news;
 }
 
-/* Which of the @n old ones goes when there is no room: never used, and the oldest of those. */
+/* Which of the @n old secrets to drop: the oldest that was never used, else the oldest. */
 static size_t victim(const struct gateway_secret *old, size_t n)
 {
     for (size_t i = n; i-- > 0;)
@@ -195,7 +195,7 @@ void secrets_push(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_
     size_t n = 0;
 
     if (g->n_secrets == 1)
-        g->secrets[0].used = true; /* the only one: whoever is there has it */
+        g->secrets[0].used = true; /* the only secret: a connected gateway must have it */
     for (size_t i = 0; i < g->n_secrets; i++) {
         struct gateway_secret s = g->secrets[i];
         if (!secret_is_live(g, i, now_ms) || (!until_used && keep_ms <= 0)) {
@@ -410,7 +410,7 @@ struct gateway *gateway_copy(const struct gateway *g)
 
 enum { TEXTS = 7, OWN_TEXTS = 5 };
 
-/* All but the id; those that its instance has too come last. */
+/* All texts but the id; the two that the instance has too come last. */
 static void texts_of(struct gateway *g, char **ret_at[TEXTS])
 {
     char **const at[TEXTS] = {&g->wake_url,     &g->platform, &g->bot,     &g->also,
@@ -430,7 +430,7 @@ static void free_texts(struct gateway *g)
     g->words = NULL;
 }
 
-/* Into one block, but for what @in, which outlives it, has as well. */
+/* Moves the texts to one block.  Tenant and instance are borrowed from @in, which lives longer. */
 static void settle_texts(struct gateway *g, const struct instance_facts *in)
 {
     char **text[TEXTS], *old[TEXTS];
@@ -453,7 +453,7 @@ static void settle_texts(struct gateway *g, const struct instance_facts *in)
         free(old[i]);
 }
 
-/* An id stays where it is for as long as the facts live. */
+/* Borrows the id from the instance when both are equal; an id never moves afterwards. */
 static void settle_id(struct gateway *g)
 {
     if (strcmp(g->id, g->instance) != 0)
@@ -465,8 +465,8 @@ static void settle_id(struct gateway *g)
 
 /* ---- gateways of an instance ---- */
 
-/* An instance whose every gateway was revoked gets nothing; one that has no gateway yet does,
- * because a route may be made before the gateway is. */
+/* Updates what depends on the instance's gateways.  An instance is gone when all its gateways are
+ * revoked.  Without any gateway it is not gone: a route may be added before the first gateway. */
 static void follow(struct instance_facts *in)
 {
     struct tenant_facts *t = in->tenant;
@@ -505,7 +505,7 @@ static void find_waker(struct instance_facts *in)
 static void instance_add(struct facts *f, struct gateway *g)
 {
     struct instance_facts *in = facts_make_instance(f, str_of(g->tenant), str_of(g->instance));
-    struct list *at = &in->gateways; /* new ones are the youngest as a rule */
+    struct list *at = &in->gateways; /* a new gateway is usually the youngest */
 
     settle_texts(g, in);
     in->n_gateways++;
@@ -520,7 +520,7 @@ static void instance_add(struct facts *f, struct gateway *g)
     follow(in);
 }
 
-/* Without follow(): the gateway comes back in a moment, as it is now. */
+/* Does not call follow(): the caller adds the changed gateway again first. */
 static struct instance_facts *instance_drop(struct facts *f, struct gateway *g)
 {
     struct instance_facts *in = facts_find_instance(f, str_of(g->tenant), str_of(g->instance));
@@ -614,7 +614,7 @@ void facts_relink_gateway(struct facts *f, struct gateway *g, struct gateway *wi
 
     free(with->id);
     *g = *with;
-    g->link = old.link; /* its neighbours point here */
+    g->link = old.link; /* its neighbours in the list point here */
     list_init(&g->by_inst);
     g->id = old.id;
     g->shares_id = old.shares_id;

@@ -1,12 +1,11 @@
 /* grants.c - design.  (grants.h has the contract.)
  *
- * Each record is one block of memory that carries its own key, and is in two places: the gate's
- * table, which finds it, and its instance, which owns it.
+ * Each record is one allocation that includes its key.  The instance owns it, and the gate's table
+ * finds it.
  *
- * A scope's record is inserted, never replaced, unless a better word takes it: so of two claims one
- * fails, whoever else runs on the same database.  A declaration (principal, policy) replaces the
- * one before it as a whole, on disk and in memory, so a gateway that declares at every boot repairs
- * whatever was there. */
+ * A scope's record is inserted, never replaced, except by a claim with more authority.  So of two
+ * concurrent claims one fails, even with several processes on one database.  A principal or policy
+ * replaces the previous one as a whole, so a gateway that declares it at every start repairs it. */
 #include "tenancy/grants.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +92,7 @@ static const struct record_field tenant_fields[] = {
 };
 const struct record_form tenant_form = RECORD_FORM("tenant", struct tenant_record, tenant_fields);
 
-/* ---- what the changes share ---- */
+/* ---- shared by all changes ---- */
 
 struct instance_facts *grant_instance_of(const struct gate_instance *to)
 {
@@ -120,7 +119,7 @@ void grant_submit(struct change *c, struct instance_facts *to)
 {
     char subject[PAIR_MAX + 8] = "";
 
-    if (to != NULL) /* a leading separator, so that no gateway id reads the same */
+    if (to != NULL) /* the leading separator keeps it apart from gateway ids */
         snprintf(subject, sizeof subject, "\x1f%.*s", STR_FMT(to->key));
     change_submit(c, to != NULL ? subject : NULL);
 }
@@ -156,8 +155,8 @@ static struct binding *binding_of(struct gate_link *l)
     return container_of(l, struct binding, author);
 }
 
-/* A person may be linked to many instances, and an instance to many people: both lists are walked
- * side by side, until the shorter ends. */
+/* Walks the person's links and the instance's people in parallel and stops at the end of the
+ * shorter list, because either list may be long. */
 struct binding *binding_find(const struct facts *f, const struct instance_facts *in,
                              struct str platform, struct str user)
 {
@@ -184,7 +183,7 @@ void binding_attach(struct facts *f, struct instance_facts *in, struct binding *
     if (first == NULL) {
         b->author.prev = &b->author;
         map_put(&f->gate.authors, b->key, &b->author);
-    } else { /* oldest first: they are attached in order of age */
+    } else { /* oldest first: bindings are attached in order of age */
         b->author.prev = first->prev;
         first->prev->next = &b->author;
         first->prev = &b->author;
@@ -256,7 +255,7 @@ static void apply_link(struct facts *f, struct change *c)
     change_announce(f, "grant", NULL);
 }
 
-/* A change of the link between a person and an instance. */
+/* Fills in a change of the link between a person and an instance. */
 static void person_change(struct change *c, struct grant_who who, struct str platform,
                           struct str user)
 {
@@ -324,7 +323,7 @@ const struct gate_instance *grant_newest_link(const struct facts *f, struct str 
     return l != NULL ? l->to : NULL;
 }
 
-/* ---- the choice among several ---- */
+/* ---- dm defaults ---- */
 
 static bool prepare_dm_default(struct facts *f, struct change *c)
 {
@@ -451,7 +450,7 @@ static bool prepare_claim(struct facts *f, struct change *c)
     bool own = known != NULL && known->place.to == &c->to->gate;
 
     if (own && known->by >= s->by)
-        return true; /* it has it already */
+        return true; /* the instance has the scope already */
     if (known != NULL && known->by >= s->by)
         return change_fail(c, BH_CONFLICT, SCOPE_TAKEN);
     if (!own && !may_claim(f, c, s))
@@ -467,7 +466,7 @@ static void apply_claim(struct facts *f, struct change *c)
     struct scope *known = map_get(&f->gate.scopes, s->key);
 
     if (known != NULL)
-        scope_drop(f, known); /* whoever had it by a lesser word */
+        scope_drop(f, known); /* the weaker claim */
     scope_attach(f, c->to, c->thing);
     c->thing = NULL;
     change_announce(f, "grant", NULL);
@@ -527,7 +526,7 @@ bool grant_holds(const struct facts *f, const struct gate_instance *to, struct g
            (s->by == GRANT_OPERATOR || !facts_is_routed_away(f, at.platform, at.guild, to->tenant));
 }
 
-/* ---- what an instance wants ---- */
+/* ---- declarations of an instance ---- */
 
 const char *grant_principal_word(enum gate_principal mode)
 {
@@ -603,7 +602,7 @@ static void principal_attach(struct instance_facts *in, struct principal *p)
 static bool prepare_ready(struct facts *f, struct change *c)
 {
     (void)f;
-    return c->err == BH_OK; /* the items were written when it was asked for */
+    return c->err == BH_OK; /* the items were added before change_submit() */
 }
 
 static void apply_principal(struct facts *f, struct change *c)
@@ -746,7 +745,7 @@ struct found { /* bindings are attached in order of age */
         struct instance_facts *in;
     } * all;
     size_t n, cap;
-    size_t n_authors; /* records come by author */
+    size_t n_authors; /* records are sorted by author */
 };
 
 static bool on_binding(void *ctx, struct str key, void *thing)

@@ -114,7 +114,7 @@ bool grant_holds(const struct facts *f, const struct gate_instance *to, struct g
 
 /* Writes one page of all grants as members of an object: bindings, scopes, principals, policies,
  * dmDefaults, tenants.  @at is the cursor: zeroed for the first page, passed on for the next.
- * False: this was the last page.  @who selects one instance; empty members mean any. */
+ * The tenants are on the first page.  False: this was the last page.  @who selects one instance; empty members mean any. */
 struct grants_page {
     uint64_t instance, binding; /* the first that is not written yet; opaque to callers */
 };

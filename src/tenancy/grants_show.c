@@ -1,8 +1,8 @@
-/* grants_show.c - everything that was granted, for operators to read, in pages.
+/* grants_show.c - writes all grants for operators, in pages.
  *
- * A page ends after so many records, or after so many instances that had none: whatever there is,
- * writing one takes a moment.  An instance's people may go over several pages; the rest of it is on
- * the page on which it begins. */
+ * The number of records and of visited instances on a page is bounded, so writing a page never
+ * blocks the loop for long.  The bindings of an instance may span several pages; its other records
+ * are on the first of them. */
 #include <stdlib.h>
 #include "base/mem.h"
 #include "tenancy/grants_priv.h"
@@ -17,7 +17,7 @@ struct grants_listing {
     const struct facts *f;
     struct buf text[KINDS];
     struct jw w[KINDS];
-    size_t n; /* records on it */
+    size_t n; /* records on this page */
 };
 
 static bool is_meant(const struct grant_who *who, const struct instance_facts *in)
@@ -63,7 +63,7 @@ static void write_choice(struct grants_listing *p, const struct instance_facts *
     jw_end_obj(w);
 }
 
-/* From number @skip on; true: all of them. */
+/* Writes bindings from number @skip on; true: all are written. */
 static bool write_bindings(struct grants_listing *p, const struct instance_facts *in,
                            uint64_t *skip)
 {
@@ -147,7 +147,7 @@ static void write_tenants(const struct facts *f, const struct grant_who *who, st
     jw_end_arr(w);
 }
 
-/* True: all of it. */
+/* True: the whole instance is written. */
 static bool write_instance(struct grants_listing *p, const struct instance_facts *in,
                            uint64_t *binding)
 {
@@ -159,7 +159,7 @@ static bool write_instance(struct grants_listing *p, const struct instance_facts
     return write_bindings(p, in, binding);
 }
 
-/* False: that was the last. */
+/* False: this was the last page. */
 static bool fill(struct grants_listing *p, const struct grant_who *who, struct grants_page *at)
 {
     const struct facts *f = p->f;

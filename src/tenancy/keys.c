@@ -1,11 +1,11 @@
 /* keys.c - design.  (keys.h has the contract.)
  *
- * A change is on disk before it is in memory, so a key that was shown to somebody survives a crash
- * and a revoked one stays revoked.  When a key was used last is worth less: it is noted at most
- * once a minute per key and NOTES_MAX at a time, in records of their own, so that a note on its way
- * never brings back a key that is being revoked.
+ * A change is on disk before it is in memory, so a key that was shown survives a crash, and a
+ * revoked key stays revoked.  The time of the last use matters less: it is written at most once a
+ * minute per key, NOTES_MAX keys at a time.  These writes go to separate records, so a late write
+ * never restores a key that is being revoked.
  *
- * A bearer of a known id is compared in constant time; one of an unknown id costs the same work. */
+ * keys_check() compares in constant time and does the same work for an unknown id. */
 #include "tenancy/keys.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,19 +25,19 @@ enum {
 };
 #define PREFIX "bhk_"
 
-struct held {          /* a key as the table holds it: one allocation with its texts */
+struct held {          /* a key in the table: one allocation with its texts */
     struct key pub;    /* first */
-    struct list dirty; /* keys->dirty while its last use is not on disk */
-    int64_t noted_ms;  /* the use that is on disk */
+    struct list dirty; /* keys->dirty while its last use is not written */
+    int64_t noted_ms;  /* the last use that was written */
     struct bucket_level acts;
     bool has_mac;              /* provision tokens have none: they are signed */
-    bool going;                /* being revoked: its uses are not noted any more */
+    bool going;                /* being revoked: its uses are not written any more */
     uint8_t mac[SHA256_BYTES]; /* of the secret, under the master key */
     size_t secret_n;           /* to wipe it */
     char text[];
 };
 
-struct tenant_acts { /* what the keys of one tenant do together */
+struct tenant_acts { /* the rate limits of one tenant */
     struct bucket_level acts, joins;
     char tenant[];
 };
@@ -48,14 +48,14 @@ struct keys {
     size_t n;
     struct map by_id;
     struct list under_way; /* changes; owned */
-    struct list dirty;     /* in order of their first unnoted use */
+    struct list dirty;     /* keys whose last use is not written, in order of use */
     struct timer note;
-    struct timer refuse;           /* tells, when the turn ends, what was wrong */
+    struct timer refuse;           /* answers refused changes when the turn ends */
     struct map tenants;            /* name -> struct tenant_acts; owned */
     uint8_t mac_key[SHA256_BYTES]; /* wiped */
 };
 
-/* What a record is made of; texts are borrowed. */
+/* The stored form of a key; texts are borrowed. */
 struct key_parts {
     enum key_kind kind;
     bool attest;
@@ -141,7 +141,7 @@ static const struct record_field key_fields[] = {
 };
 static const struct record_form key_form = RECORD_FORM("key", struct key_parts, key_fields);
 
-struct key_use { /* beside the key's record, so that a late note brings no key back */
+struct key_use { /* separate from the key's record, so that a late write restores no key */
     struct str id;
     int64_t at_ms;
 };
@@ -174,12 +174,12 @@ static struct key_parts parts_of(const struct held *h)
 
 /* ---- changes ---- */
 
-struct doing { /* a change on its way to the disk */
+struct doing { /* a change under way */
     struct list link;
     struct keys *k;    /* borrowed */
     struct held *adds; /* owned until it is in the table; NULL: none */
     char *revokes;     /* owned; the id; NULL: none */
-    enum bh_err err;   /* known before anything was written */
+    enum bh_err err;   /* an error found before the write */
     char why[200];
     keys_done_cb *done;
     void *ctx;
@@ -234,7 +234,7 @@ static void unlink_key(struct keys *k, struct held *h)
     list_remove(&h->pub.link);
     list_remove(&h->dirty);
     k->n--;
-    clock_defer(k->env.clock, free_later, h); /* somebody may be looking at it in this turn */
+    clock_defer(k->env.clock, free_later, h); /* keys_check() may have returned it in this turn */
 }
 
 static struct held *find(const struct keys *k, struct str id)
@@ -255,7 +255,7 @@ size_t keys_all(const struct keys *k, const struct list **ret_head)
     return k->n;
 }
 
-/* ---- when it was used ---- */
+/* ---- last use ---- */
 
 static void on_note(struct timer *t)
 {
@@ -295,7 +295,7 @@ static void was_used(struct keys *k, struct held *h)
 
 /* ---- checking ---- */
 
-/* Of the whole text, id included: a secret is good with its own id only. */
+/* HMAC of the whole key with its id, so that a secret is valid only with its own id. */
 static void fingerprint(const struct keys *k, struct str text, uint8_t ret_mac[SHA256_BYTES])
 {
     hmac_sha256(str_make(k->mac_key, sizeof k->mac_key), text, ret_mac);
@@ -367,7 +367,7 @@ static void on_made(void *ctx, enum bh_err err)
     finish(d, err, "the store could not write it");
 }
 
-/* The answer comes later, as always. */
+/* Ends the change with an error; done() runs when the turn ends. */
 static void refuse(struct doing *d, enum bh_err err, const char *what, const char *why)
 {
     d->err = err;
@@ -397,7 +397,7 @@ static void write_key(struct doing *d)
     buf_wipe(&value);
 }
 
-/* NULL: all of them can be used; else which cannot, as the beginning of a sentence. */
+/* Returns the first invalid member as the start of a sentence; NULL: all are valid. */
 static const char *bad_name(const struct key_spec *s, const char **ret_rule)
 {
     const struct {
@@ -508,7 +508,7 @@ void keys_revoke(struct keys *k, struct str id, keys_done_cb *done, void *ctx)
         {.verb = KV_DELETE, .ns = use_form.ns, .key = str_of(d->revokes)},
         {.verb = KV_DELETE, .ns = key_form.ns, .key = str_of(d->revokes)},
     };
-    if (h->pub.kind == KEY_PROVISION) { /* its signature stays good: remember that it is not */
+    if (h->pub.kind == KEY_PROVISION) { /* its signature stays valid, so keep a tombstone */
         struct key_parts p = parts_of(h);
         p.revoked_ms = clock_wall_ms(k->env.clock);
         record_write(&key_form, k->env.seal, &p, NULL, &value);
@@ -547,7 +547,7 @@ bool keys_admit(struct keys *k, const struct local_token *t)
 {
     struct held *h = find(k, token_id(t));
 
-    if (h == NULL) { /* the record of the mint was lost with an older backup */
+    if (h == NULL) { /* restored from a backup older than the token */
         h = provision_new(t, 0);
         keys_link(k, h);
         struct key_parts p = parts_of(h);

@@ -1,11 +1,11 @@
-/* links.c - link codes: how a person proves that an account is theirs.
+/* links.c - link codes, by which a person proves that an account is theirs.  (See grants.h.)
  *
  *      instance asks -> code, shown once -> the person sends "/link CODE" to the bot -> binding
  *
- * A code lies in the store as a fingerprint under the master key: eight characters could be guessed
- * from a plain hash.  It is consumed in the transaction that writes the binding, so of two who send
- * it at once one is linked.  Guessing is slow: a person has a few wrong tries per hour, and the
- * table that counts them is bounded, oldest forgotten first. */
+ * The store has only an HMAC of a code under the master key, because a plain hash of eight
+ * characters could be reversed.  The transaction that writes the binding deletes the code, so of
+ * two people who send it at once, one is linked.  A rate limit stops guessing: LINK_TRIES wrong
+ * codes per person and hour.  The table of tries is bounded and drops the oldest first. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -13,7 +13,7 @@
 #include "base/rand.h"
 #include "tenancy/grants_priv.h"
 
-#define TRIES_MAX 20000 /* people whose wrong tries are remembered */
+#define TRIES_MAX 20000 /* people in the table of tries */
 
 static const char letters[] = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"; /* no look-alikes */
 
@@ -82,7 +82,7 @@ static void code_drop(struct facts *f, struct code *k)
     free(k);
 }
 
-/* Whatever of the instance has run out goes, from memory and from the store. */
+/* Deletes the instance's expired codes from memory and from the store. */
 static void drop_expired(struct facts *f, struct instance_facts *in)
 {
     int64_t now_ms = clock_wall_ms(f->env.clock);
@@ -189,7 +189,7 @@ static void count_try(struct facts *f, struct str platform, struct str user)
         t->n++;
 }
 
-/* As the person typed it: either case, with or without dashes.  False: it cannot be a code. */
+/* Normalizes a typed code: any case, with or without dashes.  False: not a code. */
 static bool tidy(struct str typed, char ret_code[LINK_CODE_LEN])
 {
     size_t n = 0;

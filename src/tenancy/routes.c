@@ -1,12 +1,12 @@
-/* routes.c - routes in memory and as records: by key for the gate, by name for changes, by target.
+/* routes.c - routes in memory and as records, indexed by key, by name and by target.
  *
  *      bucket (platform, key) ----of---> all routes of the key, by origin
  *           '-- gate.places -----------> the routes that lead to a live instance, for the gate
  *      instance or tenant ----routes---> the routes that name it
  *
- * A route is in all of these by links of its own, so no list is built anew when one route changes.
- * A route that leads nowhere (its instance was revoked, its tenant has no live instance) leaves
- * gate.places, so an event never walks past dead routes. */
+ * A route embeds its list links, so a change of one route rebuilds no list.  A route without a live
+ * target (its instance was revoked, or its tenant has no live instance) is not in gate.places, so
+ * an event never walks past dead routes. */
 #include <stdlib.h>
 #include "base/mem.h"
 #include "core/event.h"
@@ -19,14 +19,14 @@ enum { NAMES = 4, ID_MAX_BYTES = 1024 };
 
 static size_t id_bytes(const struct str name[NAMES])
 {
-    size_t n = NAMES; /* a zero behind each */
+    size_t n = NAMES; /* a NUL after each name */
 
     for (size_t i = 0; i < NAMES; i++)
         n += name[i].n;
     return n;
 }
 
-/* The names one after the other; @ret_at: where each begins. */
+/* Writes the names one after the other; @ret_at gets the start of each. */
 static void put_names(char *to, const struct str name[NAMES], char *ret_at[NAMES])
 {
     for (size_t i = 0; i < NAMES; i++) {
@@ -124,7 +124,7 @@ struct route *facts_find_route(const struct facts *f, struct str platform, struc
     size_t n = id_bytes(name);
 
     if (n > sizeof id)
-        return NULL; /* longer than any route */
+        return NULL; /* longer than any route's id */
     put_names(id, name, at);
     return map_get(&f->routes_by, str_make(id, n));
 }
@@ -145,7 +145,7 @@ bool facts_owns(const struct facts *f, struct str platform, struct str key, stru
            (all != NULL && all->origin == ROUTE_OPERATOR);
 }
 
-/* ---- where they lead ---- */
+/* ---- live targets ---- */
 
 static bool leads_anywhere(const struct route *r)
 {
@@ -181,7 +181,7 @@ void routes_follow_tenant(struct tenant_facts *t)
     place_all(&t->routes);
 }
 
-/* ---- coming and going ---- */
+/* ---- linking and unlinking ---- */
 
 static struct bucket *make_bucket(struct facts *f, const struct route *r)
 {
@@ -201,7 +201,7 @@ static struct bucket *make_bucket(struct facts *f, const struct route *r)
     return b;
 }
 
-/* Is there a border between @at, in one of a bucket's lists, and the one before it? */
+/* 1 when @at and its predecessor in the list belong to different tenants, else 0. */
 static size_t border(const struct keyed *k, const struct list *at)
 {
     if (at == &k->routes || at->prev == &k->routes)
@@ -238,7 +238,7 @@ void facts_set_route(struct facts *f, struct route *r, enum route_origin origin,
     place(r);
 }
 
-/* Is one of them of another tenant?  Nothing is walked. */
+/* True when one of the routes belongs to another tenant.  Takes constant time. */
 static bool has_others(const struct keyed *k, struct str tenant)
 {
     return !list_is_empty(&k->routes) &&
@@ -296,7 +296,7 @@ struct route *facts_foreign_claim(const struct facts *f, const struct route *r,
 void facts_expect(struct facts *f, size_t gateways, size_t routes, size_t keys)
 {
     map_reserve(&f->by_id, gateways);
-    map_reserve(&f->instances, gateways); /* one each, as a rule */
+    map_reserve(&f->instances, gateways); /* usually one instance per gateway */
     map_reserve(&f->by_name, gateways);
     map_reserve(&f->gate.routes, keys);
     map_reserve(&f->routes_by, routes);
@@ -367,7 +367,7 @@ void route_table_free(struct facts *f)
     map_done(&f->routes_by);
 }
 
-/* ---- what is asked of them ---- */
+/* ---- queries ---- */
 
 bool facts_has_route(const struct facts *f, struct str platform, struct str key)
 {

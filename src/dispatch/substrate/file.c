@@ -1,10 +1,13 @@
-/* file.c - a drop directory: <dir>/<dispatch_id>.json, whole or not there.
+/* file.c - delivers into a drop directory: each payload is the file <dir>/<dispatch_id>.json.
  *
- * Written under another name by a thread, synced, then renamed.  A file that is there already with
- * the same bytes is the delivery of an earlier attempt; any other (of the other kind, of another
- * tenant whose agent has this directory too, of a wake) keeps its name, and ours says its kind,
- * and if that is taken as well a hash of what is in it.  The directory itself must not be a
- * symbolic link: whoever may replace it would choose where our files go. */
+ * A thread writes a temporary file, syncs it and renames it, so a reader never sees half a file.
+ * An existing file with the same bytes is the delivery of an earlier attempt.  An existing file
+ * with other bytes is kept: it may be of another kind, of another tenant's agent with the same
+ * directory, or of a wake.  Then the new file's name also has its kind, and next a hash of its
+ * content.
+ *
+ * The directory must not be a symbolic link: anyone who may replace the link could redirect the
+ * files. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -26,7 +29,7 @@ struct drop {
     struct buf body;
     char *dir;
     char stem[128], word[16]; /* <id>, and <kind> */
-    char from[9];             /* tells tenants apart while the file is written */
+    char from[9];             /* keeps the temporary files of tenants apart */
     bool look, cancelled;
     enum errand_result result;
     char why[256];
@@ -136,7 +139,7 @@ static bool is_ours(int dir, const char *name, struct str body)
 enum { NAMES = 3 };
 typedef char file_name[192];
 
-/* In the order in which they are tried; the last says what is in it. */
+/* The names in the order they are tried; the last one has the hash of the content. */
 static void name_all(const struct drop *j, file_name ret[NAMES])
 {
     uint8_t hash[SHA256_BYTES];
@@ -150,12 +153,13 @@ static void name_all(const struct drop *j, file_name ret[NAMES])
     buf_done(&hex);
 }
 
-/* Over nothing that says something else.  False: EEXIST if there is such a file. */
+/* Renames @temp unless a file with other content has the name.  False: errno is EEXIST for such a
+ * file. */
 static bool place(int dir, const char *temp, const char *name, struct str body)
 {
     if (renameat2(dir, temp, dir, name, RENAME_NOREPLACE) == 0)
         return true;
-    if (errno == EINVAL) /* this file system cannot: look first */
+    if (errno == EINVAL) /* the file system has no RENAME_NOREPLACE */
         errno = faccessat(dir, name, F_OK, 0) == 0 ? EEXIST : ENOENT;
     else if (errno != EEXIST)
         return false;
@@ -262,7 +266,7 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
     buf_add_str(&j->body, e->body);
     name_tenant(j, str_of(a->tenant));
     choose_names(j, e->dispatch_id, e->word);
-    if (work_start(a->d->files, &j->work) != BH_OK) { /* a thousand wait: this one is last */
+    if (work_start(a->d->files, &j->work) != BH_OK) { /* the pool's queue is full */
         j->work.run = NULL;
         j->result = ERRAND_AWAY;
         snprintf(j->why, sizeof j->why, "too many files are being written");

@@ -1,8 +1,8 @@
-/* pipe.c - a FIFO: one line per delivery, to whoever reads it.
+/* pipe.c - delivers into a FIFO, one line per payload.
  *
- * It is kept open while there is a reader, so that a loop of `read` sees no end of file between two
- * lines.  A line counts as brought when the pipe is empty behind it: what a reader that goes leaves
- * unread is lost with the pipe, and comes again.  No reader: it waits, and that is no attempt. */
+ * The FIFO stays open while it has a reader, so that a loop of `read` sees no end of file between
+ * two lines.  A line counts as delivered once the pipe is empty.  Lines that a reader leaves unread
+ * are lost with the pipe and are sent again.  Without a reader the agent is away. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,11 +17,11 @@
 #include "net/loop.h"
 
 #define AT(member) offsetof(struct agent_settings, member)
-#define LOOK_FIRST_MS 1 /* how long until we look whether it was read; it doubles */
+#define LOOK_FIRST_MS 1 /* interval of checks whether the line was read; it doubles */
 #define LOOK_LONGEST_MS 50
 
 struct reader { /* recipient->state */
-    int fd;     /* -1: nobody reads */
+    int fd;     /* -1: no reader */
 };
 
 struct pipe_line {
@@ -84,7 +84,7 @@ static bool has_reader(const struct reader *r)
     return r->fd >= 0 && poll(&p, 1, 0) >= 0 && (p.revents & (POLLERR | POLLNVAL)) == 0;
 }
 
-/* 0, or errno; ENXIO: nobody reads. */
+/* Returns 0 or errno; ENXIO: no reader. */
 static int open_fifo(struct reader *r, const char *path)
 {
     struct stat st;
@@ -103,7 +103,7 @@ static int open_fifo(struct reader *r, const char *path)
 
 #define NOBODY "nobody reads the pipe"
 
-/* What is open is not touched: half a line may be in it. */
+/* Never reopens an open FIFO: half a line may be in it. */
 static const char *away(struct recipient *a)
 {
     struct reader *r = reader_of(a);
@@ -126,7 +126,7 @@ static void cancel(struct errand_job *base)
     struct pipe_line *j = container_of(base, struct pipe_line, job);
 
     if (j->written > 0 && j->written < j->bytes.n)
-        hang_up(reader_of(j->a)); /* half a line: whoever reads starts anew */
+        hang_up(reader_of(j->a)); /* half a line: the reader sees the end of file */
     line_free(j);
 }
 
@@ -153,7 +153,7 @@ static void write_more(struct pipe_line *j, int fd)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return; /* full, or the reader has gone: has_reader() tells */
+            return; /* the pipe is full or the reader is gone; on_look() checks */
         j->written += (size_t)n;
         j->pause_ms = LOOK_FIRST_MS;
     }

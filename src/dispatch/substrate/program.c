@@ -1,22 +1,21 @@
-/* program.c - errands that a program does: exec starts one per delivery, tmux types into a pane.
+/* program.c - delivers by running a program: exec starts one per payload, tmux types into a pane.
  *
- * The spawner (net/spawner.h) runs the programs.  It knows those of the configuration it was
- * started with; a program that a reload brought fails with the sentence that a restart is needed.
+ * The spawner (net/spawner.h) runs the programs.  It accepts only the programs of the configuration
+ * at start.  A program that a reload added fails with a sentence that asks for a restart.
  *
- * exec: the body of the contract is the program's standard input.  Status 0: taken; any other
- * status is tried again.  The standard output of a request is its answer.  No shell is run: the
- * command is a list of words.
+ * exec: the program reads the payload as JSON from its standard input.  Exit status 0 means
+ * delivered; any other status is retried.  The standard output of a request is its answer.  No
+ * shell is involved: the command is a list of words.
  *
- * tmux: the text goes through a paste buffer of tmux, in one piece, and as a bracketed paste where
- * the program in the pane asks for such.  Control characters could act on the terminal or end the
- * paste, so their pictures replace them before tmux sees them.
+ * tmux: the text goes through a paste buffer of tmux, in one piece, and as a bracketed paste if the
+ * program in the pane enabled that.  Control characters could act on the terminal or end the paste,
+ * so visible characters replace them first: add_picture().
  *
- *      deliver   pastes the text and a line break: a program that asks for bracketed paste has it
- *                in its input and does nothing yet, a program that reads lines has read it
+ *      deliver   pastes the text and a line break: with bracketed paste the text waits in the
+ *                program's input line, while a program that reads lines reads it at once
  *      wake      pastes its text, or one fixed line; then Enter, and the pane's bell
  *
- * The target is the operator's, never the caller's: a session only chooses among those that are
- * configured. */
+ * The configuration sets the target; a caller's session only chooses among the configured ones. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,14 +29,14 @@
 /* ---- a program's run ---- */
 
 struct spawned_order {
-    const char *const *argv; /* as it was told to the spawner */
-    const char *const *more; /* arguments behind it, NULL at the end; NULL: none */
+    const char *const *argv; /* the command as registered with the spawner */
+    const char *const *more; /* further arguments, NULL-terminated; NULL: none */
     struct str input;
     int64_t timeout_ms;
-    /* Nobody is there, by what the program said; NULL: that cannot be told. */
+    /* True when the program's error output says that the agent is away; may be NULL. */
     bool (*is_away)(struct str errors);
-    bool look;   /* only whether it could be run */
-    bool answer; /* what it prints is wanted: it must be a text, and not too long */
+    bool look;   /* only check whether it can be run */
+    bool answer; /* its output is the answer: must be text, at most OUTPUT_MAX */
 };
 
 #define OUTPUT_MAX ((size_t)1 << 20)
@@ -45,7 +44,7 @@ struct spawned_order {
 struct spawned {
     struct errand_job job;
     struct clock *clock; /* borrowed */
-    struct spawn *spawn; /* NULL: it ends when the turn does */
+    struct spawn *spawn; /* NULL: @soon ends the job */
     struct timer soon;
     bool (*is_away)(struct str errors);
     bool answer;
@@ -118,7 +117,7 @@ static void end_soon(struct spawned *j, enum errand_result result, struct str te
     timer_set(j->clock, &j->soon, 0);
 }
 
-/* Done: the text is what it printed, if that is wanted. */
+/* Starts the program.  On ERRAND_DONE the text is its output if @answer is set. */
 static struct errand_job *spawned_run(struct recipient *a, const struct spawned_order *o,
                                       errand_cb *done, void *ctx)
 {
@@ -213,7 +212,7 @@ static const char *tmux_target(const struct agent_config *c)
 
 /* ---- the text ---- */
 
-/* U+2400 and on: the picture of a control character. */
+/* Adds the picture of a control character (U+2400 and on), or U+FFFD where there is none. */
 static void add_picture(struct buf *out, unsigned c)
 {
     unsigned at = c == 0x7f ? 0x2421 : c < 0x20 ? 0x2400 + c : 0xfffd;
@@ -259,7 +258,7 @@ size_t tmux_command(const struct agent_settings *s, const char *argv[4])
     return n;
 }
 
-/* tmux says so in words only. */
+/* tmux reports a missing pane only in its error text. */
 static bool is_away(struct str errors)
 {
     return str_contains(errors, STR("can't find")) ||
@@ -279,8 +278,8 @@ static void write_text(struct buf *out, const struct errand *e)
         buf_add_c(out, '\n');
 }
 
-/* Words for tmux that paste the buffer; a wake goes on with Enter and the bell, which is what the
- * program in the pane would write to its terminal to ring. */
+/* The tmux words that paste the buffer.  A wake adds Enter and the bell, which it writes to the
+ * pane's terminal as the program in the pane would. */
 #define PASTE(pane, buffer) \
     "has-session", "-t", pane, ";", "load-buffer", "-b", buffer, "-", ";", "paste-buffer", "-p", \
         "-d", "-b", buffer, "-t", pane
@@ -298,7 +297,7 @@ static struct errand_job *tmux_run(struct recipient *a, const struct errand *e, 
     char buffer[48];
 
     snprintf(buffer, sizeof buffer, "bellhop-%llx", (unsigned long long)dispatch_number(a->d));
-    /* The pane is asked for first: a buffer that nobody pastes would stay. */
+    /* Checks the pane first: without a pane the buffer would never be deleted. */
     const char *const type[] = {PASTE(pane, buffer), NULL};
     const char *const ring[] = {PASTE(pane, buffer), RING(pane), NULL};
     const char *const look[] = {"has-session", "-t", pane, NULL};

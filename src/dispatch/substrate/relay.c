@@ -1,5 +1,5 @@
-/* relay.c - agents that dispatch brings nothing to: the relay brings mail to those behind a
- * gateway, and mail for substrate "none" stays in the mailbox. */
+/* relay.c - the substrates without a courier: "relay", where the relay delivers to the agent's
+ * gateway, and "none", where mail stays in the mailbox. */
 #include "dispatch/agent.h"
 #include "dispatch/substrate.h"
 

@@ -1,11 +1,11 @@
-/* webhook.c - an HTTP receiver: POST with the body of the contract, signed when there is a secret.
+/* webhook.c - delivers by HTTP POST of the payload, signed when a secret is configured.
  *
  *      deliver, request   POST url
- *      wake               POST wake_url {agent_id, session_id?, context?}; without one: no bell
- *      look               GET status_url, 2xx; without one HEAD url: whatever answers is there
+ *      wake               POST wake_url {agent_id, session_id?, context?}; without one: cannot wake
+ *      look               GET status_url must be 2xx; without one HEAD url, any answer is fine
  *
- * An answer below 400 is success.  Redirects are not followed.  The same headers go with all of
- * them. */
+ * A status below 400 is success.  Redirects are not followed.  All requests carry the same headers.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -23,7 +23,7 @@ struct post {
     struct dispatch *d; /* borrowed */
     struct http_call *call;
     enum errand_kind kind;
-    bool by_status; /* it must be 2xx */
+    bool by_status; /* the status must be 2xx */
 };
 
 static const struct config_key keys[] = {
@@ -97,7 +97,7 @@ static struct errand_end no_answer(const struct http_result *r)
     return e;
 }
 
-/* Of a request: an object with `content`, or the text itself. */
+/* The answer of a request: `content` of a JSON object, else the body itself. */
 static struct str answer_of(struct post *j, const struct http_result *r)
 {
     struct json doc;
