@@ -1,4 +1,4 @@
-/* caller.c - what a namespace may be called.  (caller.h has the contract.) */
+/* caller.c - checks the names of namespaces.  (caller.h has the contract.) */
 #include "core/caller.h"
 
 #define NS_MAX 64

@@ -1,4 +1,4 @@
-/* fault.c - the classes of the agent contracts, one table.  (fault.h has the contract.) */
+/* fault.c - the table of fault classes.  (fault.h has the contract.) */
 #include "core/fault.h"
 #include <assert.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* jwt.c - design.  (jwt.h has the contract.)
  *
- * A token without a key id is tried against the only key there is; with several it is refused
- * rather than tried against each, because the issuer of several keys names them. */
+ * A token without a key id is verified with the only key.  With several keys it is refused, because
+ * an issuer with several keys names them. */
 #include "core/jwt.h"
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -87,7 +87,7 @@ size_t jwt_keys_set_jwks(struct jwt_keys *k, struct json jwks)
 
 /* ---- reading ---- */
 
-/* Decode one part behind what is there; its place, or absent. */
+/* Decodes a part and appends it to @bytes at @ret_at.  False: not base64url. */
 static bool decode(struct buf *bytes, struct str part, size_t *ret_at, size_t *ret_n)
 {
     struct buf one = BUF_INIT;
@@ -122,7 +122,7 @@ bool jwt_read(struct str text, struct jwt *t)
         !json_is_object(t->claims))
         return false;
     t->kid = json_str(head, "kid");
-    /* A header that names extensions we must understand is one we do not understand. */
+    /* "crit" lists extensions that a verifier must support; bellhop supports none. */
     t->alg = json_type(json_get(head, "crit")) == JSON_ABSENT ? json_str(head, "alg") : STR_NULL;
     return true;
 }
@@ -135,7 +135,7 @@ void jwt_done(struct jwt *t)
     *t = (struct jwt){0};
 }
 
-/* ---- believing ---- */
+/* ---- verifying ---- */
 
 static const struct rsa_key *find_key(const struct jwt *t, const struct jwt_keys *k)
 {
@@ -147,7 +147,7 @@ static const struct rsa_key *find_key(const struct jwt *t, const struct jwt_keys
     return NULL;
 }
 
-/* A time in seconds, whole or not. */
+/* Reads a time in seconds, which may have a fraction. */
 static bool read_time(struct json claims, const char *name, double *ret_s)
 {
     return json_as_f64(json_get(claims, name), ret_s);

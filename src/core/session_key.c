@@ -74,7 +74,7 @@ static struct id id_plain(struct str s)
     return (struct id){.head = s};
 }
 
-/* Without surrounding space, the first "+", and whatever follows the first ":" or "@". */
+/* Strips surrounding space, the first "+", and everything from the first ":" or "@" on. */
 static struct id id_whatsapp(struct str s)
 {
     s = str_trim(s);

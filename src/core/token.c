@@ -59,7 +59,7 @@ bool token_read(struct str text, struct buf *scratch, struct token *ret)
     size_t payload_n = rest.n, signed_at = scratch->n;
     if (buf_room(scratch, payload_n + 24) == NULL)
         return false;
-    buf_add(scratch, scratch->p, payload_n); /* there is room: the bytes do not move meanwhile */
+    buf_add(scratch, scratch->p, payload_n); /* buf_room() reserved it, so the bytes do not move */
     buf_add_c(scratch, ':');
     buf_add_i64(scratch, t.exp);
     if (buf_failed(scratch))
@@ -85,7 +85,7 @@ enum token_verdict token_verify(const struct token *t, const struct str *secrets
     secret_wipe(mac, sizeof mac);
     if (!ours)
         return TOKEN_BAD;
-    /* Not exp + skew: exp is the peer's and may be as large as it likes. */
+    /* Not exp + skew_s, which could overflow: the peer chooses exp. */
     return t->exp != 0 && now_s - skew_s > t->exp ? TOKEN_EXPIRED : TOKEN_OK;
 }
 

@@ -1,4 +1,4 @@
-/* call.c - the calls of the contract: deliver, wake and status.  (call.h has what they share.)
+/* call.c - the calls of the contract: deliver, wake and status.  (call.h has their shared part.)
  *
  *      deliver   payload --> mailbox --new--> row, key and receipt in one commit --> answered
  *                                  '--known--> first delivery on disk --> its receipt, a warning

@@ -2,7 +2,7 @@
  *
  *      CLOSED --mail, or a start--> OPEN --frame--> BRINGING --done: ack--> OPEN
  *        ^                                             |
- *        '------ the pause is over ---- RESTING <------'  failed, or nobody there: session closed
+ *        '------ backoff is over ------ RESTING <------'  failed, or agent away: session closed
  *
  * A courier holds a session of the relay, as a gateway would, and runs the agent's substrate for
  * each frame.  It delivers one payload at a time, in order.  While it rests, it keeps no mail in

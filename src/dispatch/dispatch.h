@@ -14,8 +14,8 @@
  * Agents come from `agents:` in the configuration.  An agent without a tenant exists in every
  * tenant, with a separate mailbox, receipts and replies in each.
  *
- * The HTTP operations and MCP call it; cli/server_dispatch.c opens it.  It owns the agents, calls,
- * receipts, replies and schedules; the relay owns the mail.
+ * http/ops_agents.c calls it, for HTTP and MCP; cli/server_dispatch.c opens it.  It owns the
+ * agents, calls, receipts, replies and schedules; the relay owns the mail.
  *
  * A call copies its arguments before it returns.  Its callback runs later, from the loop, exactly
  * once, unless the call is cancelled first.  Answers are JSON with the contract's field names:
@@ -121,8 +121,8 @@ void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, str
 
 /* Answers with a DeliveryReceipt.  @address is an agent's id, or agent@session, split at the first
  * "@" unless the whole address is an agent's id.  @body: {kind, content | prompt,
- * meta: {dispatch_id, ...}, session_id?}, or the same under "payload".  Idempotent by dispatch_id
- * for a day. */
+ * meta: {dispatch_id, ...}, session_id?}, or the same under "payload".  A repeated dispatch_id gets
+ * the first receipt again. */
 struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch_who *who,
                                        struct str address, struct json body, dispatch_cb *done,
                                        void *ctx) BH_MUST_USE;

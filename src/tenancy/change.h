@@ -8,7 +8,7 @@
  *
  * Each subject has its own queue, so a finished change starts only the next change of its subject.
  *
- * Only files of this folder include this header.  A change owns what it will write, and is freed
+ * Only files of this folder include this header.  A change owns the items it writes, and is freed
  * after done().
  */
 #pragma once
@@ -33,7 +33,7 @@ struct change {
     struct list link;        /* facts->changes */
     struct list queued;      /* the queue of the subject it waits for */
     struct facts *facts;     /* borrowed */
-    struct subject *subject; /* what it changes; shared with the changes that wait for it */
+    struct subject *subject; /* the subject it changes; shared with the changes that wait for it */
     struct subject **held;   /* owned array: further subjects locked by change_hold() */
     size_t n_held;
     /* Called before prepare(), when the change holds its subject.  Returns another subject that
@@ -78,7 +78,7 @@ struct subject *change_busy(const struct facts *f, const char *subject);
 /* Enqueues the change behind the others of @subject, which is copied.  NULL: no subject, it waits
  * for no other change.  A change that has failed already only calls done() when its turn comes. */
 void change_submit(struct change *c, const char *subject);
-/* Tells the observers ("facts") "what" or "what id". */
+/* Tells the observers ("facts") @what, followed by a space and @id unless @id is NULL. */
 void change_announce(struct facts *f, const char *what, const char *id);
 
 /* ---- gateway_change.c, for enroll.c too ---- */

@@ -126,11 +126,11 @@ size_t facts_tenants_with(const struct facts *f, struct str instance, bool gone_
  * control characters. */
 bool facts_name_ok(struct str name);
 
-/* ---- what a gateway is for ----
+/* ---- the identities of a gateway ----
  *
- * The (platform, bot) pairs it was added or provisioned for.  A gateway that serves several
- * platforms provisions once for each, under one id.  The identity "relay" without a bot means the
- * pair that the gateway named last; the other pairs are kept, one per platform. */
+ * These are the (platform, bot) pairs it was added or provisioned for.  A gateway that serves
+ * several platforms provisions once for each, under one id.  The identity "relay" without a bot
+ * means the pair that the gateway named last.  The other pairs are kept, one per platform. */
 #define IDENTITIES_MAX 16 /* pairs of one gateway; the pair named longest ago is dropped first */
 struct jw;
 /* The @n-th pair, most recently named first.  False: there are no more. */

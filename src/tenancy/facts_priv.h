@@ -44,7 +44,7 @@ struct keyed {          /* routes of one key and one origin */
 };
 
 struct bucket {              /* the routes of one (platform, key); freed with its last route */
-    struct gate_routes gate; /* first: what gate.routes points at */
+    struct gate_routes gate; /* first: gate.routes points here */
     struct keyed of[ROUTE_ORIGINS];
     struct str key; /* platform \x1f key; in bytes */
     char bytes[];
@@ -70,7 +70,7 @@ struct facts {
     struct list tries_by_age;
     struct map delivery_keys; /* tenant -> struct delivery_key: enroll.c */
     struct list used;         /* redeemed enrollment tokens: enroll.c */
-    struct timer sweep;       /* deletes those that have expired */
+    struct timer sweep;       /* deletes expired entries of @used */
     struct list changes;      /* waiting or under way: change.c */
     struct map subjects;      /* name -> struct subject: change.c */
     struct list ready;        /* struct subject: their next change can start */

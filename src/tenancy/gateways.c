@@ -217,7 +217,7 @@ void secrets_push(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_
     g->n_secrets = n + 1;
 }
 
-/* ---- what a gateway is for ---- */
+/* ---- identities ---- */
 
 static bool next_pair(struct str *rest, struct str *ret_platform, struct str *ret_bot)
 {

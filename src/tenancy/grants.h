@@ -113,8 +113,9 @@ const struct gate_instance *grant_newest_link(const struct facts *f, struct str 
 bool grant_holds(const struct facts *f, const struct gate_instance *to, struct grant_place at);
 
 /* Writes one page of all grants as members of an object: bindings, scopes, principals, policies,
- * dmDefaults, tenants.  @at is the cursor: zeroed for the first page, passed on for the next.
- * The tenants are on the first page.  False: this was the last page.  @who selects one instance; empty members mean any. */
+ * dmDefaults, and on the first page tenants.  @at is the cursor: zeroed for the first page, passed
+ * on for the next.  False: this was the last page.  @who selects one instance; empty members mean
+ * any. */
 struct grants_page {
     uint64_t instance, binding; /* the first that is not written yet; opaque to callers */
 };

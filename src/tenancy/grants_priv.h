@@ -43,7 +43,7 @@ struct binding {             /* links a person to an instance */
 };
 
 struct scope {               /* gives a place to an instance */
-    struct gate_place place; /* first: what gate.scopes points at */
+    struct gate_place place; /* first: gate.scopes points here */
     struct list link;        /* instance->scopes */
     int64_t created_ms;
     enum grant_word by;
@@ -52,12 +52,12 @@ struct scope {               /* gives a place to an instance */
 };
 
 struct principal {
-    struct gate_admission a; /* first: what instance->gate.principals points at */
+    struct gate_admission a; /* first: instance->gate.principals points here */
     char platform[];
 };
 
 struct policy {
-    struct gate_policy p; /* first: what instance->gate.policies points at */
+    struct gate_policy p; /* first: instance->gate.policies points here */
     char platform[];
 };
 
