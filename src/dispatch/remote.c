@@ -4,8 +4,8 @@
  *                       <--errand_end_read()-- trunk <--errand_end_write()--
  *
  * While the other node is not connected, errands end with ERRAND_AWAY and the mail waits.  When the
- * trunk is lost during an errand, the agent may or may not have the delivery, so the errand fails
- * and is retried, as after a crash.
+ * trunk is lost during an errand, the agent may or may not have the delivery.  The errand then
+ * fails and is retried, as after a crash.
  *
  * Substrates need a recipient with a struct dispatch, so the runner embeds one without a relay. */
 #include "dispatch/remote.h"

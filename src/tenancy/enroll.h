@@ -56,8 +56,8 @@ struct provision_result { /* filled when done() gets BH_OK; must live until then
 void provision_result_done(struct provision_result *r);
 
 /* BH_REFUSED: the id belongs to another tenant or was revoked.  BH_BUSY: over limits.gateways.
- * Leaves out the route key "*", keys that another tenant has, and all keys while an operator gave
- * the gateway's bot or "*" to another tenant. */
+ * Leaves out the route key "*" and keys that another tenant has.  Leaves out all keys while an
+ * operator gave the gateway's bot or "*" to another tenant. */
 void facts_provision(struct facts *f, const struct provision_spec *spec, struct provision_result *r,
                      facts_done_cb *done, void *ctx);
 /* Redeems an enrollment token and always makes a new secret.  A revoked id of the same tenant

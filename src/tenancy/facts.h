@@ -1,4 +1,4 @@
-/* facts.h - the registry of gateways, their secrets and routes: authentication and routing ask it.
+/* facts.h - the registry of gateways, secrets and routes, for authentication and routing.
  *
  *      start    store --facts_open()--> tables in memory
  *      event    relay --facts_route_key(), facts_gate()--> memory only, never the store
@@ -56,8 +56,9 @@ struct gateway {
     bool ackless;   /* never acks, so its deliveries are settled on write; the relay sets it */
 };
 
-/* Who made a route.  An operator's route delivers events and lets its instance send.  A route that
- * a gateway claimed while provisioning only keeps other tenants from claiming the key. */
+/* Who made a route.  An operator's route lets its instance send and, when open, delivers events.  A
+ * route that a gateway claimed while provisioning only keeps other tenants from claiming the key.
+ */
 enum route_origin { ROUTE_OPERATOR, ROUTE_PROVISION };
 
 struct route {            /* gives a place (platform, key) to a tenant or one of its instances */

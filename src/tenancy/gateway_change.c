@@ -392,7 +392,7 @@ void facts_route_remove(struct facts *f, const struct route_spec *spec, facts_do
  * One transaction revokes its gateways, deletes its grants and increments its life.
  *
  * The life (record "life") counts how often an instance of this name ended.  In the relay, mail and
- * chats belong to one life of a name.  The next instance of the name has another life, so it never
+ * chats belong to one life of a name.  The next instance of the name has another life.  So it never
  * gets the mailbox of the old one, even when a crash follows the transaction. */
 
 struct life_record {

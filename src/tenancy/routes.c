@@ -4,9 +4,9 @@
  *           '-- gate.places -----------> the routes that lead to a live instance, for the gate
  *      instance or tenant ----routes---> the routes that name it
  *
- * A route embeds its list links, so a change of one route rebuilds no list.  A route without a live
- * target (its instance was revoked, or its tenant has no live instance) is not in gate.places, so
- * an event never walks past dead routes. */
+ * A route embeds its list links, so a change of one route rebuilds no list.  A route is dead when
+ * its instance was revoked or its tenant has no live instance.  Dead routes are not in gate.places,
+ * so an event never walks past them. */
 #include <stdlib.h>
 #include "base/mem.h"
 #include "core/event.h"
