@@ -4,7 +4,7 @@
  *      jwt_done(&t);
  *
  * RS256 is the only algorithm, whatever the token's header says.  So neither "none" nor an HMAC
- * with the public key as its secret is accepted.  http/vouch.c calls it and fetches the keys; this
+ * with the public key as its secret is accepted.  http/idp.c calls it and fetches the keys; this
  * module does no I/O.
  */
 #pragma once

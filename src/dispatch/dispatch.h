@@ -14,7 +14,7 @@
  * Agents come from `agents:` in the configuration.  An agent without a tenant exists in every
  * tenant, with a separate mailbox, receipts and replies in each.
  *
- * http/ops_agents.c calls it, for HTTP and MCP; cli/server_dispatch.c opens it.  It owns the
+ * http/ops_agents.c calls it, for HTTP and MCP; cli/server.c opens it.  It owns the
  * agents, calls, receipts, replies and schedules; the relay owns the mail.
  *
  * A call copies its arguments before it returns.  Its callback runs later, from the loop, exactly

@@ -2,7 +2,7 @@
  *
  *      the trunk: on_ask() --> runner_take() --> substrate --> told() --> trunk_tell()
  *
- * cli/server_dispatch.c makes the runner.  The runner owns a table of agents and the errands under
+ * cli/server.c makes the runner.  The runner owns a table of agents and the errands under
  * way.  It has no mail, receipts or replies: those are on the node that serves. */
 #pragma once
 #include <stdint.h>

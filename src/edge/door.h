@@ -8,7 +8,7 @@
  *        other senders may share its address
  *      all other sources together share one budget of checks
  *
- * http/site.c asks the door before a platform checks an expensive webhook signature;
+ * http/route.c asks the door before a platform checks an expensive webhook signature;
  * http/enroll_route.c asks it before another server is asked about a caller.  Cheap proofs (an
  * HMAC, a hash, a secret) are always checked, so such a webhook is never refused because of others.
  *

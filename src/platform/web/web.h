@@ -9,7 +9,7 @@
  *      POST /chat/<bot>/api/name             {"name"}
  *      POST /chat/<bot>/api/press            {"prompt", "option"}
  *
- * /chat/api/... is the API of the first web bot.  http/page_files.c serves .../api/file.
+ * /chat/api/... is the API of the first web bot.  http/media_route.c serves .../api/file.
  *
  * A visitor holds a random token, in the cookie bellhop_visitor (people) or in the header
  * X-Bellhop-Visitor (programs); see visitor.h.  A visitor has one chat with each bot.  The route
