@@ -1,8 +1,8 @@
-/* clock.h - time, timers and "later this turn", as one object that something else turns.
+/* clock.h - time, timers and deferred calls, in one object that the loop drives.
  *
- * The loop turns the real one; the simulator turns its own, so the heart runs the same either way.
- * Monotonic milliseconds drive every timer; wall milliseconds are only for what people and tokens
- * call the time.  Timer and deferred callbacks never run inside the call that started them.
+ * The loop drives the real clock, the simulator its own, so the relay runs the same on both.
+ * Monotonic milliseconds drive every timer; wall milliseconds are only for dates and token
+ * expiry.  Timer and deferred callbacks never run inside the call that started them.
  *
  *      timer_init(&s->idle, on_idle);
  *      timer_set(clock, &s->idle, 60000);            // re-arms; 0 or less: at the next turn

@@ -1,4 +1,4 @@
-/* config.h - what the operator wrote, checked against the tables of those who need it.
+/* config.h - the configuration file, checked against the tables that modules declare.
  *
  * A module that can be configured declares a section: a struct of its own, and a line per setting.
  *
@@ -14,8 +14,8 @@
  *      const struct config_section wake_config = {.keys = keys,
  *                                                 .size = sizeof(struct wake_settings)};
  *
- * Whoever loads a configuration hands over the list of sections (cli/settings.c has the program's),
- * and the module finds its struct filled: config_get(cfg, &wake_config).
+ * The caller that loads a configuration passes the list of sections (cli/settings.c has the
+ * program's), and config_get(cfg, &wake_config) returns the module's filled struct.
  * Parsing, defaults, `BELLHOP_` variables, errors with file and line, what a reload takes and
  * docs/configuration.md all come from the table.  Two modules may share a word (`wake:` above and
  * the relay's `wake.cooldown`) but not a setting.

@@ -1,4 +1,4 @@
-/* err.h - what went wrong, told as what the caller can do about it. */
+/* err.h - error codes, named by what the caller can do about them. */
 #pragma once
 
 enum bh_err {

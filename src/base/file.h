@@ -1,10 +1,10 @@
-/* file.h - small files, read whole; names that any file may have, and that are on disk. */
+/* file.h - small files: reading them whole, safe names, and syncing their folder. */
 #pragma once
 #include "base/buf.h"
 
 /* False: errno says why (EFBIG: longer than @max_bytes).  What was read is in @out either way. */
 bool file_read(const char *path, size_t max_bytes, struct buf *out);
-/* Put the folder that @path lies in on disk: a name made, changed or removed there stays so. */
+/* Sync the folder of @path, so that a created, renamed or removed name survives a crash. */
 bool file_sync_folder_of(const char *path);
 
 /* Bytes of the files in the folder that @path lies in, not below it; 0 when it cannot be read. */

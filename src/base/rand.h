@@ -1,4 +1,5 @@
-/* rand.h - random numbers by hand-over, so that a simulation can replay them. */
+/* rand.h - random numbers from a source that the caller passes, so that a simulation can replay
+ * them. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
