@@ -1,8 +1,8 @@
 /* approval.c - design.  (approval.h has the contract.)
  *
- * The gate reads the first status line of the body, signing writes into the top block: where a body
- * carries another status line before or outside that block, signing refuses instead of producing a
- * body that nobody accepts. */
+ * skill_is_approved() reads the first status line of the body; skill_sign() writes into the top
+ * header block.  If the body has another status line before that block, or outside it, skill_sign()
+ * refuses: the result would not verify. */
 #include "skills/approval.h"
 #include <stdio.h>
 #include "base/crypto.h"
@@ -138,7 +138,7 @@ static void stamp(struct str body, struct str status, struct buf *out)
     }
 }
 
-/* Whoever checks must find this very signature, over the very text that was signed. */
+/* Verifies that skill_is_approved() finds exactly @token, over exactly the text that was signed. */
 static bool is_found(struct str body, struct str canonical, struct str token)
 {
     enum skill_status s = SKILL_DRAFT;

@@ -1,8 +1,9 @@
-/* backend.h - what keeps skills: the table between skills.c and its backends.
+/* backend.h - the interface that a storage backend for skills implements.
  *
- * All of it runs on the threads of the lanes, on a connection that the open() of @lanes made;
- * nothing is called on the loop.  Writes come inside begin() and commit() of the writer.  A backend
- * knows nothing of rules: it is told what to write. */
+ * call.c and move.c call through struct skill_backend_ops.  Calls run on the threads of
+ * store/lanes.h and never on the loop.  Each call gets a connection that open() of @lanes made.
+ * Writes run between begin() and commit() of the writer's connection.  A backend stores what it is
+ * given and applies no rules; rules.c decides what is written. */
 #pragma once
 #include "base/arena.h"
 #include "skills/rules.h"
@@ -13,12 +14,12 @@ struct regex;
 enum skill_found {
     SKILL_FOUND,
     SKILL_MISSING,
-    SKILL_FAILED, /* the connection did */
-    SKILL_LATER,  /* only the writer can tell: LANE_ASK_WRITER */
+    SKILL_FAILED, /* the connection failed */
+    SKILL_LATER,  /* a reader cannot answer: run the call on the writer (LANE_ASK_WRITER) */
 };
 
 struct skill_where {       /* one store */
-    struct str tenant, ns; /* @ns empty: the unnamed one */
+    struct str tenant, ns; /* @ns empty: the unnamed namespace */
 };
 
 struct skill_row {                   /* borrowed until the callback returns, or from the arena */
@@ -28,7 +29,7 @@ struct skill_row {                   /* borrowed until the callback returns, or 
     int64_t created_at, updated_at, status_changed_at;
 };
 
-/* False: enough, stop. */
+/* False: stop the iteration. */
 typedef bool skill_row_cb(void *ctx, const struct skill_row *row);
 typedef bool skill_version_cb(void *ctx, const struct skill_version *v);
 
@@ -42,20 +43,20 @@ struct skill_query {
 
 struct skill_backend_ops {
     const char *kind; /* "sqlite", "filesystem", "postgres" */
-    size_t max_group; /* writes in one transaction; 0: as many as there are */
+    size_t max_group; /* most writes in one transaction; 0: no limit */
     struct lanes_ops lanes;
-    void (*free)(void *ctx); /* the context of @lanes; no connection is open any more */
-    /* Long reads look at @job now and then; NULL: none is running. */
+    void (*free)(void *ctx); /* frees the context of @lanes, after all connections are closed */
+    /* Long reads check now and then whether @job was cancelled; NULL: no job is running. */
     void (*for_job)(void *conn, const struct lane_job *job);
 
     enum skill_found (*head)(void *conn, const struct skill_where *at, struct str name,
                              bool with_source, struct arena *arena, struct skill_head *ret_h);
     bool (*put)(void *conn, const struct skill_where *at, const struct skill_next *n);
-    bool (*drop)(void *conn, const struct skill_where *at, struct str name); /* it is there */
+    bool (*drop)(void *conn, const struct skill_where *at, struct str name); /* @name exists */
 
     enum skill_found (*load)(void *conn, const struct skill_where *at, struct str name,
                              bool with_source, struct arena *arena, struct skill_row *ret_row);
-    /* The body of an older version: its hash and bytes. */
+    /* The hash and the body of one version. */
     enum skill_found (*load_version)(void *conn, const struct skill_where *at, struct str name,
                                      struct str version, struct arena *arena, struct str *ret_hash,
                                      struct str *ret_source);
@@ -67,21 +68,21 @@ struct skill_backend_ops {
                                void *ctx); /* every name with its source */
     enum skill_found (*token)(void *conn, const struct skill_where *at,
                               char ret_token[SKILL_TOKEN_BYTES]);
-    /* Bytes of all skills of a tenant with their history: limits.skill_bytes. */
+    /* Bytes of all skills of a tenant, history included; counts against limits.skill_bytes. */
     bool (*size)(void *conn, struct str tenant, uint64_t *ret_bytes);
     /* Every namespace in which the tenant has, or had, skills; "" is the unnamed one. */
     bool (*namespaces)(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx);
 };
 
 struct skill_backend_config {
-    const char *path;                /* of the file or the directory */
-    const char *url;                 /* of the database server */
-    const struct skill_rules *rules; /* for what is found changed */
+    const char *path;                /* sqlite: the file; filesystem: the directory */
+    const char *url;                 /* postgres */
+    const struct skill_rules *rules; /* filesystem: for files that an editor changed */
     const char *default_author;
-    skill_size_cb *on_size; /* told what every tenant has, while it opens */
+    skill_size_cb *on_size; /* called once per tenant while the backend opens */
     void *on_size_ctx;
 };
-/* The context of lanes_ops.open(); NULL: @ret_why. */
+/* Returns the context of lanes_ops.open(); NULL: @ret_why says why. */
 void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why);
 extern const struct skill_backend_ops skill_sqlite_ops;
 

@@ -1,5 +1,6 @@
-/* call.h - one call of the skill store on its way: what skills.c puts together on the loop and
- * call.c answers on a thread.  Private to this folder. */
+/* call.h - one call of the skill store in flight.
+ *
+ * skills.c fills it on the loop, call.c answers it on a thread.  Private to this folder. */
 #pragma once
 #include "skills/backend.h"
 
@@ -11,12 +12,12 @@ struct skills_call {
     struct lane_job job;
     const struct skill_backend_ops *ops;
     const struct skill_rules *rules; /* borrowed */
-    struct ledger *ledger;           /* borrowed; of the loop thread only */
+    struct ledger *ledger;           /* borrowed; used on the loop thread only */
     call_run_f *run;
     skills_cb *done;
     void *ctx;
 
-    /* what was asked, all in @arena */
+    /* the arguments, all in @arena */
     struct arena arena;
     struct caller who;
     struct skill_where at;
@@ -25,23 +26,24 @@ struct skills_call {
     struct skill_store_ask ask;
     struct regex *pattern; /* owned; NULL: none */
     bool may_delete;
-    uint64_t max_bytes;   /* of the tenant: limits.skill_bytes; 0: no limit */
+    uint64_t max_bytes;   /* the tenant's limits.skill_bytes; 0: no limit */
     int64_t now;          /* seconds */
-    struct fault refusal; /* the arguments are wrong: nothing else is looked at */
+    struct fault refusal; /* set: the arguments are wrong, and the backend is not called */
 
-    /* what was found; made anew when the job runs again */
+    /* the result; reset when the job runs again */
     struct skills_answer answer;
-    bool wrote, over; /* @tenant_bytes is how much it has now; it was refused for that */
+    bool wrote, over; /* @tenant_bytes is valid; refused, the tenant is over @max_bytes */
     uint64_t tenant_bytes;
     struct buf json;
     struct spill spill;
-    const char *spill_dir; /* borrowed; NULL: all stays in memory */
+    const char *spill_dir; /* borrowed; NULL: the answer stays in memory */
     uint64_t max_file_bytes;
     struct arena found;
     struct skill_next next;
 };
 
-/* The answer grows: may it go on?  What is long goes to the file. */
+/* Call after appending to @json.  Moves a long answer to the spill file.  False: it is too long,
+ * stop. */
 bool call_grown(struct skills_call *c);
 
 call_run_f call_load, call_metadata, call_versions, call_query, call_token, call_dependents,

@@ -1,9 +1,9 @@
 /* files.c - the filesystem backend: skills as files that people can read and edit.
  * (files.h draws them.)
  *
- * Readers answer from the index and the files as long as these agree and nobody changed anything;
- * otherwise they hand the question to the writer, which looks at the files first.  A write is one
- * transaction of its own: files cannot be rolled back with others. */
+ * Readers answer from the index and the files while both agree and the watch reports no change.
+ * Otherwise the call moves to the writer, which scans the files first.  Each write is its own
+ * transaction, because files cannot be rolled back as a group. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -72,7 +72,7 @@ static void sync_parent(const char *path)
     free(copy);
 }
 
-/* The directory and its parent: ROOT is there. */
+/* Creates the directory and its parent; ROOT exists. */
 static bool make_dirs(const char *path)
 {
     char *copy = xstrdup(path), *slash = strrchr(copy, '/');
@@ -133,7 +133,7 @@ static bool read_all(int fd, size_t n, struct buf *out)
         have += got > 0 ? (size_t)got : 0;
     }
     out->n += have;
-    return room != NULL && got >= 0 && have <= n; /* it grew meanwhile: the next look tells */
+    return room != NULL && got >= 0 && have <= n; /* else it grew: the next scan sees it */
 }
 
 enum skill_found skill_file_read(struct skill_dir *d, struct str name, struct buf *out,
@@ -219,7 +219,7 @@ static bool write_tmp(struct skill_dir *d, struct str name, struct str body)
     return ok;
 }
 
-/* Append @line at @end, where the last whole line stops.  Undone when it does not fit. */
+/* Appends @line at @end, the end of the last complete line.  Truncates back if the write fails. */
 static bool add_line(struct skill_dir *d, struct str name, struct str line, int64_t end)
 {
     char file[NAME_BYTES];
@@ -364,7 +364,7 @@ bool skill_file_recover(struct skill_dir *d, struct str name)
 
 /* ---- opening ---- */
 
-/* Two processes would interleave bodies and histories. */
+/* Takes the lock: two processes would interleave bodies and histories. */
 static int lock_take(const char *root, char *ret_why)
 {
     struct buf path = BUF_INIT;
@@ -392,7 +392,7 @@ static struct skill_index *index_open(const struct skill_files *f, bool writer, 
     return x;
 }
 
-/* It can be made anew: a broken one is thrown away. */
+/* Opens the index.  A broken index is deleted and rebuilt from the files. */
 static bool index_check(const struct skill_files *f, const struct skill_backend_config *cfg,
                         char *ret_why)
 {
@@ -494,7 +494,7 @@ static bool conn_commit(void *conn, char *ret_why)
     struct files_conn *c = conn;
     bool ok = c->index_ok && skill_index_commit(c->index);
 
-    if (!ok && c->writer) { /* the files are written: the index catches up later */
+    if (!ok && c->writer) { /* the files are written; the index catches up later */
         skill_index_rollback(c->index);
         skill_watch_spoil(c->files->watch, buf_str(&c->path));
         ok = true;
@@ -573,7 +573,7 @@ static bool put(void *conn, const struct skill_where *at, const struct skill_nex
                                n->created, &stamp);
     if (ok) {
         files_index_put(c, at, n, &stamp);
-        files_sync(c, at); /* our own events, so that readers find nothing to ask about */
+        files_sync(c, at); /* consumes our own events, so readers find it clean */
     }
     buf_done(&line);
     buf_done(&now);
@@ -593,7 +593,7 @@ static bool drop(void *conn, const struct skill_where *at, struct str name)
 
 /* ---- reading ---- */
 
-/* Nobody changed anything in the directory of @at: the index is right about it. */
+/* The directory of @at did not change since its last scan, so the index is current. */
 static enum skill_found may_read(struct files_conn *c, const struct skill_where *at)
 {
     char token[SKILL_TOKEN_BYTES];
@@ -671,7 +671,7 @@ static enum skill_found load(void *conn, const struct skill_where *at, struct st
 
 struct old {
     struct str version;
-    struct buf bytes; /* the last that a line had */
+    struct buf bytes; /* the body of the latest line that had one */
     char hash[SKILL_HASH_HEX + 1];
     bool found, has_bytes;
 };
@@ -794,7 +794,7 @@ static enum skill_found token(void *conn, const struct skill_where *at,
     return found == SKILL_FOUND ? skill_index_token(c->index, at, ret_token) : found;
 }
 
-/* By the index: what lies there unseen is counted when it is seen. */
+/* Counts by the index: files that are not indexed yet do not count. */
 static bool size_of(void *conn, struct str tenant, uint64_t *ret_bytes)
 {
     struct files_conn *c = conn;

@@ -1,18 +1,18 @@
-/* files_sync.c - files that people edit, their histories and the index, brought together.
+/* files_sync.c - keeps files that people edit, their histories and the index in step.
  * (files.h has the contract.)
  *
- * The files are the truth and the index follows them.  Body and last line of the history agree, or
- * an editor was here: then the history gets a line about it.  A directory is looked at as a whole
- * when it is first asked for, and after that only where the watch saw something.
+ * The files are authoritative and the index follows them.  If the body and the last line of the
+ * history disagree, an editor changed the body, and the history gets a line about the edit.  The
+ * first access to a directory scans all of it; later scans cover only what the watch reported.
  *
- * A line of a history says everything about its version, so the last one alone tells what a skill
- * is.  Lines that the Skillscript runtime wrote say less: there the first line has the author and
- * the beginning.
+ * A line of a history describes its version completely, so the last line alone describes the skill.
+ * Lines that the Skillscript runtime wrote lack author and created_at; the first line of the
+ * history has them.
  *
- * The kernel queues an event inside the system call that changes a file, so a call that comes after
- * an edit finds the event; the queue is read when somebody asks and nobody waits for it.  Where a
- * directory cannot be watched (a limit of the system, a file system without it) it is never clean,
- * and every question looks at all files. */
+ * The kernel queues an inotify event inside the system call that changes a file, so a call that
+ * follows an edit finds the event.  The queue is read on demand; no thread waits for it.  A
+ * directory that cannot be watched (inotify limit, or a file system without inotify) is never
+ * clean, and every call scans all its files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@
 /* ---- the lines of a history ---- */
 
 #define CHUNK (64u << 10)
-#define LINE_MAX_BYTES (64u << 20) /* longer lines are not ours */
+#define LINE_MAX_BYTES (64u << 20) /* this store writes no longer lines */
 
 static void kstr_opt(struct jw *w, const char *key, const struct buf *b)
 {
@@ -126,7 +126,7 @@ static bool read_at(int fd, struct buf *out, int64_t at, size_t n)
         char *room = buf_room(out, n);
         ssize_t got = room != NULL ? pread(fd, room, n, at) : -1;
         if (got <= 0)
-            return got == 0; /* cut off meanwhile */
+            return got == 0; /* truncated during the read */
         out->n += (size_t)got;
         n -= (size_t)got;
         at += got;
@@ -134,7 +134,7 @@ static bool read_at(int fd, struct buf *out, int64_t at, size_t n)
     return true;
 }
 
-/* The last line of @text that is whole; its end as an offset, 0: none. */
+/* The last complete line of @text; returns the offset of its end, 0: none. */
 static size_t last_line(struct str text, size_t *ret_start)
 {
     const char *end = text.n > 0 ? memrchr(text.p, '\n', text.n) : NULL;
@@ -186,7 +186,7 @@ struct each {
     void *ctx;
 };
 
-/* Whole lines off the front of @text.  False: the callback has enough. */
+/* Takes complete lines off the front of @text.  False: the callback stopped the iteration. */
 static bool take_lines(struct each *e, struct buf *text)
 {
     size_t done = 0;
@@ -255,9 +255,9 @@ enum skill_found skill_history_origin(struct skill_dir *d, struct str name, int6
     return skill_history_each(d, name, on_first, &o);
 }
 
-/* ---- what changed behind our back ---- */
+/* ---- edits by other programs ---- */
 
-#define MAX_DIRTY 1000 /* names; more: everything */
+#define MAX_DIRTY 1000 /* names; with more, the whole directory is scanned */
 #define EVENTS \
     (IN_CLOSE_WRITE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | \
      IN_ONLYDIR)
@@ -270,15 +270,15 @@ struct dirty {
 struct watched {
     char *dir; /* owned */
     int wd;    /* -1: not watched */
-    bool all;  /* everything has to be looked at */
-    bool seen; /* everything was, once */
+    bool all;  /* the next scan covers the whole directory */
+    bool seen; /* a full scan was made since start-up */
     struct list dirty;
     size_t n_dirty;
 };
 
 struct skill_watch {
     pthread_mutex_t lock;   /* guards all */
-    int fd;                 /* -1: there is no watching here */
+    int fd;                 /* inotify; -1: not available */
     struct map by_dir;      /* struct watched */
     struct watched **by_wd; /* owned; indexed by wd, which the kernel counts up */
     size_t n_wd;
@@ -335,7 +335,7 @@ static void add_dirty(struct watched *d, struct str file)
         if (str_eq(str_of(list_entry(it, struct dirty, link)->name), name))
             return;
         if (d->n_dirty > 16)
-            break; /* a name twice costs less than looking for it */
+            break; /* scanning a name twice costs less than searching the list */
     }
     if (d->n_dirty >= MAX_DIRTY) {
         d->all = true;
@@ -488,10 +488,10 @@ void skill_watch_spoil(struct skill_watch *w, struct str dir)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* ---- files, histories and index brought together ---- */
+/* ---- synchronising files, histories and index ---- */
 
-#define SETTLE_MS 5      /* an editor that writes in place is given time to end */
-#define RACY_NS 50000000 /* a file changed that shortly before it was seen may change unseen */
+#define SETTLE_MS 5      /* gives an editor that writes in place time to finish */
+#define RACY_NS 50000000 /* a file this new may change again without a new mtime */
 
 bool files_enter(struct files_conn *c, const struct skill_where *at, bool make)
 {
@@ -569,7 +569,7 @@ static void set(struct buf *b, struct str s)
     buf_add_str(b, s);
 }
 
-/* The version that body and last line tell of. */
+/* Builds the version that the body and the last line describe. */
 static void next_of(const struct files_known *k, struct str name, struct str body,
                     struct skill_next *n)
 {
@@ -605,7 +605,7 @@ static void owner_of(const struct files_conn *c, const struct stat *st, struct b
         buf_printf(out, "uid-%u", st->st_uid);
 }
 
-/* The same bytes twice in a row: whoever writes has come to an end. */
+/* Reads until two reads in a row give the same bytes: the editor has finished writing. */
 static enum skill_found read_settled(struct files_conn *c, struct str name, struct buf *body,
                                      struct stat *st)
 {
@@ -625,7 +625,7 @@ static enum skill_found read_settled(struct files_conn *c, struct str name, stru
     return found;
 }
 
-/* A body its history does not know. */
+/* Appends a history line for a body that an editor changed. */
 static enum skill_found take_edit(struct files_conn *c, const struct skill_where *at,
                                   struct str name, struct buf *body, const struct files_known *k,
                                   struct skill_next *n)
@@ -655,7 +655,7 @@ static enum skill_found take_edit(struct files_conn *c, const struct skill_where
     return ok ? SKILL_FOUND : SKILL_FAILED;
 }
 
-/* Index what files and history agree on, unless it is there already. */
+/* Indexes the version that body and history agree on, unless the index has it already. */
 static enum skill_found index_known(struct files_conn *c, const struct skill_where *at,
                                     struct str name, const struct skill_next *n)
 {
@@ -665,7 +665,7 @@ static enum skill_found index_known(struct files_conn *c, const struct skill_whe
     enum skill_found found = SKILL_FOUND;
 
     if (!skill_file_stamp(&c->dir, name, &stamp))
-        return SKILL_MISSING; /* gone this moment; the watch saw it */
+        return SKILL_MISSING; /* deleted just now; the watch has the event */
     if (c->index_ok)
         found = skill_index_get(c->index, at, name, &arena, &row, &old);
     if (found == SKILL_FAILED)
@@ -739,7 +739,7 @@ static bool is_unchanged(struct files_conn *c, const struct skill_where *at, str
     return same;
 }
 
-/* The name inside ".NAME.tmp", "NAME.versions.jsonl", "NAME.skill.md"; empty: it is none. */
+/* NAME of ".NAME.tmp", "NAME.versions.jsonl" or "NAME.skill.md"; empty: none of these. */
 static struct str name_in(const char *file, const char *prefix, const char *suffix)
 {
     struct str s = str_of(file), pre = str_of(prefix), suf = str_of(suffix);
@@ -750,7 +750,7 @@ static struct str name_in(const char *file, const char *prefix, const char *suff
     return skill_name_valid(s) ? s : STR("");
 }
 
-/* What a crash left: bodies on their way, deletes half done. */
+/* Crash recovery: unfinished writes and deletes. */
 static bool recover_one(struct sync *s, const char *file)
 {
     struct str name = name_in(file, ".", ".tmp");

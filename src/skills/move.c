@@ -1,7 +1,7 @@
 /* move.c - design.  (move.h has the contract.)
  *
- * Only the table of backend.h is asked, so it works between any two backends: a version becomes the
- * struct skill_next that a write would have made of it, and put() does the rest. */
+ * Except for opening a side (sqlite or postgres), move.c uses only the interface of backend.h.  For
+ * each version it rebuilds the struct skill_next of the original write, and calls put(). */
 #include "skills/move.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -190,7 +190,7 @@ static void put_text(struct buf *out, struct str s)
     buf_add_str(out, s);
 }
 
-/* Everything that is kept of a skill, as one hash; SKILL_MISSING: it is not there. */
+/* Hashes everything that the backend stores of a skill; SKILL_MISSING: no such skill. */
 static enum skill_found print_of(struct skills_move *m, struct side *s, const struct one_skill *i,
                                  struct history *h, struct skill_head *ret_head,
                                  uint8_t ret[SHA256_BYTES])

@@ -1,12 +1,14 @@
-/* move.h - all skills with their history from one backend into another, compared at the end.
+/* move.h - copies all skills with their history between sqlite and postgres, and verifies the copy.
  *
  *      source --skill by skill, oldest version first--> target, some skills in a transaction
  *             '---- read again and hashed, on both sides: every version, every body ----'
  *
- * A skill is moved whole or not at all, so whoever is interrupted does it again: what is there
- * already is compared and left.  What is there and differs, or is there alone, is an error.  The
- * source is not changed.  All of it blocks: for commands, not for the loop; nobody else may write
- * to either side. */
+ * Called by `bellhop store migrate`.  It blocks, so it must not run on the loop.  No other process
+ * may write to either side meanwhile.  The source is never changed.
+ *
+ * Each skill is copied whole or not at all, so an interrupted move can be run again: a skill that
+ * the target already has is compared and kept.  It is an error if such a skill differs, or if the
+ * target has a skill that the source lacks. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,10 +21,10 @@ struct skills_place {
 
 struct skills_moved {
     uint64_t skills, versions;
-    uint64_t resumed; /* skills that were there from an earlier try */
+    uint64_t resumed; /* skills that an earlier run had copied already */
 };
 
-/* Runs now and then; false: stop, to be gone on with later. */
+/* Reports progress.  Returns false to stop; a later run resumes. */
 typedef bool skills_move_cb(void *ctx, uint64_t done, uint64_t all);
 
 /* BH_CANCELLED: @each stopped it.  @ret_why: 256 bytes, for people. */

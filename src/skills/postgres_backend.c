@@ -1,19 +1,19 @@
-/* postgres_backend.c - skills in the PostgreSQL that several nodes share.
+/* postgres_backend.c - the backend that keeps skills in a PostgreSQL that several nodes share.
  *
  *      skill_store    tenant, namespace: the sum and the number of its skills
  *      skill          one row per name: metadata, the newest version
  *      skill_version  one row per write, oldest first
- *      skill_size     what a tenant has: limits.skill_bytes
+ *      skill_size     bytes per tenant, for limits.skill_bytes
  *
- * The same shape as in SQLite.  A writer holds the lock of these tables until the commit, on all
- * nodes, so body, history and token always move together; reads see one moment and wait for nobody.
- * A version that repeats the bytes of the one before names that one's row.  Rows of the history are
- * added and never changed.
+ * The tables have the same shape as in SQLite.  A writer holds one lock until its commit, across
+ * all nodes, so body, history and token change together.  Reads use a snapshot and never wait for
+ * the lock.  A version with the same body as its predecessor refers to the predecessor's row.  Rows
+ * of the history are added and never changed.
  *
- * A query is a walk along the index of names, a page at a time, each question going on behind the
- * last name of the one before; all of them see the same moment.  All filters but the pattern are
- * the server's.  With a pattern the names come first and are matched here, and only the rows that
- * match are asked for. */
+ * A query scans the index of names page by page.  Each page starts after the last name of the
+ * previous page, and all pages read one snapshot.  The server applies all filters but the name
+ * pattern.  With a pattern, the names are fetched first and matched here; then only the matching
+ * rows are fetched. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
@@ -24,8 +24,8 @@
 
 /* ---- the tables, and reading them ---- */
 
-#define SKILL_PG_PAGE 256          /* rows of one question; the statements have it too */
-#define SKILL_PG_VERSION_BYTES 256 /* of a row besides its text; the statements have it too */
+#define SKILL_PG_PAGE 256          /* rows per page; the statements repeat it */
+#define SKILL_PG_VERSION_BYTES 256 /* of a row besides its text; the statements repeat it */
 
 enum {
     SKILL_PG_STORE,
@@ -54,12 +54,12 @@ struct skill_pg_store {
 };
 
 struct skill_pg_entry {   /* borrowed from the arena */
-    int64_t id, bytes_at; /* @bytes_at: the version that has the bytes of the newest */
+    int64_t id, bytes_at; /* @bytes_at: the version that stores the current body */
     struct skill_row row;
     struct skill_head as_head;
 };
 
-#define BODY_BYTES "4194304" /* of bodies in one answer, about */
+#define BODY_BYTES "4194304" /* of bodies in one result, about */
 
 static const char *const migrations[] = {
     "CREATE TABLE skill_store (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, tenant bytea "
@@ -221,7 +221,7 @@ struct postgres_walk {
     const struct skill_query *q;
     skill_row_cb *cb;
     void *ctx;
-    struct buf last;     /* the name to go on behind */
+    struct buf last;     /* the next page starts after this name */
     uint64_t skip, left; /* of what matches */
     int64_t *ids;        /* owned; of names that matched the pattern */
     bool done;
@@ -588,7 +588,7 @@ static void tags_of(struct str bag, struct tags *ret)
     json_parser_free(p);
 }
 
-/* What the skill is from now on; see the statement. */
+/* Writes the skill's new current row; see the statement. */
 static void skill_args(struct pg_desk *d, const struct skill_next *n, const struct tags *tags)
 {
     struct str type = n->listed_type;
@@ -622,7 +622,7 @@ static bool write_skill(struct pg_desk *d, const struct skill_pg_entry *e,
     return rows == 1;
 }
 
-/* The version, the token, how much the tenant has: one question. */
+/* Writes the version, the token and the tenant's size in one round trip. */
 static bool write_version(struct pg_desk *d, const struct skill_where *at, int64_t skill,
                           const struct skill_pg_store *s, const struct skill_next *n, int64_t body)
 {

@@ -1,11 +1,11 @@
 /* rules.c - design.  (rules.h has the contract.)
  *
- * A write is decided in the order of the contract: the name, the author, the status, the approval.
- * Then the body is made to say what the record says, because a runtime believes the body.  A body
- * that already says so is persisted byte for byte.
+ * A write is checked in the order of the contract: name, author, status, approval.  Then the status
+ * line of the body is rewritten to match the record, because a runtime trusts the body.  A body
+ * that matches already is stored byte for byte.
  *
- * The change token sums SHA-256 of every skill's metadata (without times) as numbers modulo 2^256;
- * two stores with the same skills have the same sum whatever was written and deleted before. */
+ * The change token sums the SHA-256 of every skill's metadata (without times) modulo 2^256.  Two
+ * stores with the same skills have the same sum, whatever was written and deleted before. */
 #include "skills/rules.h"
 #include <stdio.h>
 #include "skills/approval.h"
@@ -199,7 +199,7 @@ static bool decide_author(const struct caller *who, const struct skill_store_ask
                           const struct skill_head *head, struct str *ret_author, struct fault *f)
 {
     const struct str locked = head != NULL ? head->author : STR_NULL;
-    /* Without the right to name others the author is the key's own, whatever was asked. */
+    /* Without `attest` the author is the caller's identity, whatever the request names. */
     struct str named = who->attest ? ask->author : who->identity;
     char why[400];
 
@@ -245,8 +245,8 @@ static bool is_signed(const struct skill_rules *r, struct str body)
     return r->approval_key != NULL && skill_is_approved(body, r->approval_key, NULL);
 }
 
-/* Which status the skill shall have.  In secured mode a signature is the operator's word and
- * moves a Draft by itself; nothing but an explicit status wakes what was disabled. */
+/* The status after the write.  In secured mode a valid signature alone approves a Draft.  A
+ * Disabled skill changes only by an explicit status or by force_draft. */
 static enum skill_status decide_status(const struct skill_rules *r,
                                        const struct skill_store_ask *ask, struct str body,
                                        const struct skill_head *head)
@@ -260,7 +260,8 @@ static enum skill_status decide_status(const struct skill_rules *r,
     return head->status;
 }
 
-/* @body as it must be persisted to have status @s; secured mode has the last word. */
+/* @body rewritten to carry status @s.  In secured mode a body without a valid signature is never
+ * Approved; it becomes a Draft. */
 static void settle_body(const struct skill_rules *r, struct skill_next *n, struct str body,
                         enum skill_status s)
 {

@@ -1,12 +1,13 @@
 /* skills.c - design.  (skills.h has the contract.)
  *
- * A call is one object: the job, copies of what was asked, and the answer as it grows on the
- * thread.  There it asks the backend and the rules and writes the JSON; the loop only hands it on.
- * What is wrong with the arguments is noticed before the thread and answered the same way.
+ * A call is one object: the lane job, copies of the arguments, and the answer.  call.c fills the
+ * answer on a thread: it queries the backend, applies the rules and writes the JSON.  The loop only
+ * passes the JSON to the callback.  Bad arguments are detected on the loop, before the thread, and
+ * answered the same way.
  *
  *      skills_load() -> call_new -> lanes_submit ... run(call, conn) ... done -> cb, free
  *
- * Long because it is a face: a short function for every call of the contract. */
+ * The file is long because it has one short function for every call of the contract. */
 #include "skills/skills.h"
 #include <assert.h>
 #include <libgen.h>
@@ -197,7 +198,7 @@ struct skills {
     struct lanes *lanes; /* owned */
     struct skill_rules rules;
     struct ed25519_key *key; /* owned; NULL: not secured */
-    struct ledger *ledger;   /* borrowed; NULL: nothing is counted */
+    struct ledger *ledger;   /* borrowed; NULL: no limit on bytes */
     size_t max_answer_bytes;
     uint64_t max_file_bytes;
     char *path, *dir;      /* owned */
@@ -442,7 +443,7 @@ void skills_cancel(struct skills_call **call)
     *call = NULL;
 }
 
-/* ---- what the outside calls ---- */
+/* ---- the calls of the contract ---- */
 
 struct skills_call *skills_load(struct skills *sk, const struct caller *who, struct str name,
                                 struct str version, skills_cb *done, void *ctx)
@@ -508,7 +509,7 @@ struct skills_call *skills_version(struct skills *sk, const struct caller *who, 
     return call_start(sk, call_new(sk, who, call_token, done, ctx));
 }
 
-/* As the runtime's own tools look for them: a skill that is run or inlined by its literal name. */
+/* The search of the runtime's own tools: a skill that is run or inlined by its literal name. */
 static struct regex *dependents_pattern(struct str name)
 {
     struct buf text = BUF_INIT;
@@ -610,7 +611,7 @@ struct skills_call *skills_store(struct skills *sk, const struct caller *who,
                                       .only_new = w->only_new,
                                       .force_draft = w->force_draft,
                                       .now = c->now};
-    if (w->source.n > sk->rules.max_body_bytes) { /* not even copied */
+    if (w->source.n > sk->rules.max_body_bytes) { /* refused before it is copied */
         char why[80];
         snprintf(why, sizeof why, "the body is longer than %zu bytes", sk->rules.max_body_bytes);
         skill_conflict(&c->refusal, w->name, why);
@@ -661,7 +662,7 @@ struct skills_call *skills_delete(struct skills *sk, const struct caller *who, s
     return call_start(sk, c);
 }
 
-/* ---- what it is ---- */
+/* ---- manifest, capabilities, statistics ---- */
 
 void skills_manifest(const struct skills *sk, struct jw *w)
 {

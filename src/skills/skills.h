@@ -1,15 +1,16 @@
 /* skills.h - the skill store: named texts with a status, an author and a history.
  *
- * One store per (tenant, namespace): two callers of different tenants, or of different namespaces
- * of one tenant, never see each other's skills.  Three backends keep them: `sqlite` (one file),
- * `filesystem` (one readable NAME.skill.md per skill, its history in NAME.versions.jsonl beside
- * it), and `postgres` (a database that several nodes share); they answer alike, byte for byte.
+ * There is one store per (tenant, namespace).  Callers of different tenants, or of different
+ * namespaces of one tenant, never see each other's skills.  Three backends exist: `sqlite` (one
+ * file), `filesystem` (one readable NAME.skill.md per skill, its history in NAME.versions.jsonl
+ * beside it) and `postgres` (a database that several nodes share).  All three give the same
+ * answers, byte for byte.
  *
- * Every call is answered later, from the loop, exactly once, unless it is cancelled first; what is
- * passed in is copied before the call returns.  Work happens on threads of the store: writes in
- * groups, durable before they are answered, in the order of the calls; reads beside them, and they
- * see every write that was answered before.  Answers are ready JSON with the contract's field
- * names, so whoever asks passes them on.
+ * Arguments are copied before a call returns.  The callback runs exactly once, later, from the
+ * loop, unless the call is cancelled first.  The work runs on threads of the store.  Writes commit
+ * in groups, in the order of the calls, and are durable before they are answered.  Reads run in
+ * parallel and see every write that was answered before them.  Answers are complete JSON with the
+ * contract's field names, so the caller passes them on unchanged.
  *
  *      s->call = skills_load(sk, &caller, name, STR_NULL, on_loaded, s);
  *      ...
@@ -45,41 +46,42 @@ struct skills_settings { /* `skills:` in the configuration, owned by it */
     char *approval_mode, *approval_key; /* "open", "secured"; a PEM file, or its text */
 };
 extern const struct config_section skills_section;
-/* The backend that is meant; @shared: the store is one that several nodes share. */
+/* The backend to open; resolves "auto".  @shared: several nodes share the relay's store. */
 const char *skills_kind(const struct skills_settings *s, bool shared);
 
 struct skills_config {
     const char *backend; /* "sqlite" (also NULL), "filesystem" or "postgres" */
-    /* The database file; the directory of the filesystem backend; with postgres a file that need
-     * not be: beside it long answers are kept for a while. */
+    /* sqlite: the database file.  filesystem: the directory.  postgres: a file that need not exist;
+     * long answers are spilled to files beside it. */
     const char *path;
-    const char *url; /* postgres: the database, as libpq has it */
+    const char *url; /* postgres: a libpq connection string */
     const char
         *approval_key;       /* PEM of the operator's Ed25519 public key: secured mode; NULL: off */
     size_t max_body_bytes;   /* longer bodies are refused; 0: 1 MiB */
-    size_t max_answer_bytes; /* longer answers in memory are refused, ask for less; 0: 8 MiB */
-    uint64_t max_file_bytes; /* the same of those in a file; 0: 1 GiB */
-    size_t max_waiting;      /* calls under way; the next is answered FAULT_BUSY; 0: 10000 */
+    size_t max_answer_bytes; /* longer answers in memory are refused; 0: 8 MiB */
+    uint64_t max_file_bytes; /* longer answers in a file are refused; 0: 1 GiB */
+    size_t max_waiting;      /* calls in flight; the next is answered FAULT_BUSY; 0: 10000 */
     struct ledger *ledger;   /* limits.skill_bytes; borrowed; NULL: no limit */
-    const char *default_author; /* of files nobody's history explains; NULL: their owner's name */
+    const char *default_author; /* of files without a history; NULL: the file owner's name */
 };
 
 /* Blocks while it opens (start-up only).  @ret_why: 256 bytes, a sentence for the operator. */
 enum bh_err skills_open(struct loop *loop, const struct skills_config *cfg, struct skills **ret_sk,
                         char *ret_why);
-/* Waits for the writes under way; no callback runs any more, handles are void.  NULL is fine. */
+/* Waits for writes in flight.  No callback runs afterwards and all handles are invalid.  NULL is
+ * fine. */
 void skills_close(struct skills *sk);
 
-/* What became of a call; valid during the callback only. */
+/* The result of a call; valid during the callback only. */
 struct skills_answer {
-    struct fault fault; /* cls FAULT_NONE: it worked */
-    bool not_modified;  /* skills_query(): the catalog is still the one of @if_none_match */
+    struct fault fault; /* cls FAULT_NONE: success */
+    bool not_modified;  /* skills_query(): the change token still equals @if_none_match */
     struct str json;    /* per call, see below; absent on a fault and when not modified */
-    /* Instead of @json, for callers that take files; NULL: it was not that long. */
+    /* Replaces @json when the answer is long and the caller accepts files; NULL: use @json. */
     const struct spill *file;
-    struct str token; /* query, version: the change token of what was read */
-    size_t count;     /* query, versions, dependents: how many are in @json */
-    /* load, store, update_status: the version this is about */
+    struct str token; /* query, version: the change token of the data that was read */
+    size_t count;     /* query, versions, dependents: number of entries in @json */
+    /* load, store, update_status: the version that was read or written */
     struct str name, version, content_hash;
     enum skill_status status;
     int64_t changed_at; /* seconds; load: updated_at */
@@ -88,8 +90,8 @@ struct skills_answer {
 };
 typedef void skills_cb(void *ctx, const struct skills_answer *a);
 
-/* The callback will not run.  A write that is under way may still happen.  Sets *@call to NULL;
- * NULL is fine. */
+/* The callback will not run.  A write in flight may still commit.  Sets *@call to NULL; NULL is
+ * fine. */
 void skills_cancel(struct skills_call **call);
 
 /* SkillSource of the current version, or of @version (absent: the current one).
@@ -99,7 +101,7 @@ struct skills_call *skills_load(struct skills *sk, const struct caller *who, str
 /* SkillMeta.  SkillNotFoundError. */
 struct skills_call *skills_metadata(struct skills *sk, const struct caller *who, struct str name,
                                     skills_cb *done, void *ctx) BH_MUST_USE;
-/* [VersionInfo], oldest first: one per write, also of those that changed nothing. */
+/* [VersionInfo], oldest first: one per write, including writes that changed nothing. */
 struct skills_call *skills_versions(struct skills *sk, const struct caller *who, struct str name,
                                     skills_cb *done, void *ctx) BH_MUST_USE;
 
@@ -107,31 +109,32 @@ struct skills_filter { /* a zeroed one asks for everything */
     bool by_status;
     unsigned statuses;      /* with @by_status: any of these, 1u << SKILL_DRAFT | ...; 0: nothing */
     struct str type;        /* "procedural", "data"; absent: any */
-    const struct str *tags; /* all of these are in metadata_bag.tags */
+    const struct str *tags; /* metadata_bag.tags must contain all of these */
     size_t n_tags;
     struct str author; /* exactly */
     bool by_since;
     int64_t since;           /* updated_at >= since, seconds */
-    struct str name_pattern; /* RE2, found anywhere in the name */
+    struct str name_pattern; /* RE2, matches anywhere in the name */
     bool by_limit;
-    uint64_t limit, offset;   /* after all filters */
-    struct str if_none_match; /* a token; equal to the current one: not_modified */
+    uint64_t limit, offset;   /* applied after all filters */
+    struct str if_none_match; /* a change token; if it is current, the answer is not_modified */
 };
 /* {status?: word | [word], type?, tag?: text | [text], author?, since?, name_pattern?, limit?,
- * offset?, if_none_match?}; other keys are ignored.  Everything is borrowed from @filter, lists are
- * kept in @arena.  False: @ret_fault says what is wrong (a QueryError). */
+ * offset?, if_none_match?}; other keys are ignored.  Texts are borrowed from @filter, lists are
+ * allocated in @arena.  False: @ret_fault is a QueryError. */
 bool skills_filter_from_json(struct json filter, struct arena *arena, struct skills_filter *ret_f,
                              struct fault *ret_fault);
-/* [SkillMeta] in byte order of the names.  QueryError: the pattern is none. */
+/* [SkillMeta] in byte order of the names.  QueryError: the pattern is not valid RE2. */
 struct skills_call *skills_query(struct skills *sk, const struct caller *who,
                                  const struct skills_filter *f, skills_cb *done,
                                  void *ctx) BH_MUST_USE;
-/* {"version": token}.  The token moves with every change of a name, body, status, author or
- * metadata_bag, costs the same however many skills there are, and is equal for equal content,
- * whatever the backend.  "empty" while there is none. */
+/* {"version": token}.  The token changes with every change of a name, body, status, author or
+ * metadata_bag.  Equal content gives equal tokens on every backend.  The cost does not depend on
+ * the number of skills.  An empty store has the token "empty". */
 struct skills_call *skills_version(struct skills *sk, const struct caller *who, skills_cb *done,
                                    void *ctx) BH_MUST_USE;
-/* [name] of the skills whose body names @name: what a delete would break.  @name need not exist. */
+/* [name] of the skills whose body refers to @name: deleting @name would break them.  @name need not
+ * exist. */
 struct skills_call *skills_dependents(struct skills *sk, const struct caller *who, struct str name,
                                       skills_cb *done, void *ctx) BH_MUST_USE;
 
@@ -140,40 +143,41 @@ struct skills_write {
     struct json
         metadata;     /* {author?, status?, description?, type?, metadata_bag?}; may be absent */
     bool only_new;    /* StorageConflictError when the name is taken */
-    bool force_draft; /* the body is turned into a Draft first, whoever approved it before */
+    bool force_draft; /* the body becomes a Draft, even if it was approved before */
 };
-/* VersionInfo.  The first write decides the author: the caller's identity, or with `attest` what
- * metadata.author says; later writes keep it.  StorageConflictError: a bad name, another author
- * named, another's skill written without `attest`, a body that is too long; nothing is written.
- * The status of an existing skill stays unless metadata.status says otherwise; the body follows. */
+/* VersionInfo.  The first write sets the author: the caller's identity, or with `attest`
+ * metadata.author.  Later writes keep the author.  An existing skill keeps its status unless
+ * metadata.status is given; the status line of the body is rewritten to match.
+ * StorageConflictError, and nothing is written: a bad name, a body that is too long, a different
+ * author named, or a skill of another author written without `attest`. */
 struct skills_call *skills_store(struct skills *sk, const struct caller *who,
                                  const struct skills_write *w, skills_cb *done,
                                  void *ctx) BH_MUST_USE;
-/* VersionInfo with previous_status.  A word that is no status: a plain error, nothing is written.
+/* VersionInfo with previous_status.  An unknown status word is a plain error and writes nothing.
  * ApprovalRejectedError: secured mode, and the body carries no valid signature. */
 struct skills_call *skills_update_status(struct skills *sk, const struct caller *who,
                                          struct str name, struct str status, skills_cb *done,
                                          void *ctx) BH_MUST_USE;
-/* Body and history are gone, the name is free.  @may_delete false, or another author's skill and no
- * right to name others: SkillNotFoundError on a miss as ever, else FAULT_REFUSED and nothing is
- * deleted: existence is asked before permission.  No
- * @json. */
+/* Deletes the body and its history; the name is free again.  No @json.  Existence is checked before
+ * permission: an unknown name is a SkillNotFoundError for every caller.  FAULT_REFUSED, and nothing
+ * is deleted: @may_delete is false, or the skill has another author and the caller lacks
+ * `attest`. */
 struct skills_call *skills_delete(struct skills *sk, const struct caller *who, struct str name,
                                   bool may_delete, skills_cb *done, void *ctx) BH_MUST_USE;
 
-/* Every skill of the caller's tenant, in all its namespaces, with its history.  @count is how many
- * there were; no @json.  @only_count: they stay. */
+/* Deletes every skill of the caller's tenant, in all namespaces, with its history.  The answer's
+ * @count is the number of skills; no @json.  @only_count: counts and deletes nothing. */
 struct skills_call *skills_erase(struct skills *sk, const struct caller *who, bool only_count,
                                  skills_cb *done, void *ctx) BH_MUST_USE;
 
-/* {"capabilities_version": ..., "manifest": {"kind": ...}}; at once, touches nothing. */
+/* {"capabilities_version": ..., "manifest": {"kind": ...}}; immediate, no I/O. */
 void skills_manifest(const struct skills *sk, struct jw *w);
 /* {"connector_type": "skill_store", "implementation": ..., "contract_version": ...,
  * "features": {}}. */
 void skills_capabilities(struct jw *w);
 
 struct skills_stats {
-    uint64_t calls, failed; /* failed: busy and unavailable ones */
+    uint64_t calls, failed; /* @failed: answered busy or unavailable */
     uint64_t commits, waiting;
     bool healthy;      /* the last write reached the disk */
     char problem[160]; /* why not */

@@ -1,9 +1,9 @@
-/* sqlite_backend.c - skills in one database.
+/* sqlite_backend.c - the backend that keeps skills in one SQLite database.
  *
- * The catalog has the metadata; every version is a row of @versions, the newest is the current one,
- * and a version that repeats the bytes of the one before names that one's row instead of keeping
- * them twice.  A skill names its newest version and each version the one before: versions lie in
- * order of arrival and no index has to be changed to add one. */
+ * The catalog has the metadata.  Every version is a row of the table versions.  A version with the
+ * same body as its predecessor refers to the predecessor's row instead of storing the body again.
+ * A skill refers to its newest version, and each version to the previous one.  So versions lie in
+ * order of arrival, and adding a version changes no index. */
 #include <stdlib.h>
 #include <stdio.h>
 #include "base/mem.h"
@@ -85,7 +85,7 @@ struct sqlite_ctx {
 
 void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why)
 {
-    /* Opened once here, so that a file that cannot be used is told at the start. */
+    /* Opened once here, so that an unusable file is reported at start-up. */
     struct side_db *db = side_open(cfg->path, &schema, SIDE_WRITE, ret_why);
 
     if (db == NULL)
@@ -175,7 +175,7 @@ static enum skill_found body_at(struct side_db *db, int64_t id, struct arena *ar
     return ok && ret_source->p != NULL ? SKILL_FOUND : SKILL_FAILED;
 }
 
-/* @version absent: the newest.  @ret_row: where the bytes are; @ret_source may be NULL. */
+/* @version absent: the newest.  @ret_row: the row that has the body; @ret_source may be NULL. */
 static enum skill_found version_get(struct side_db *db, int64_t skill, struct str version,
                                     struct arena *arena, int64_t *ret_row, struct str *ret_hash,
                                     struct str *ret_source)
@@ -202,7 +202,7 @@ static enum skill_found version_get(struct side_db *db, int64_t skill, struct st
                                                        : body_at(db, *ret_row, arena, ret_source);
 }
 
-/* Every skill has a version; one without is a broken file. */
+/* Every skill has a version; a skill without one means that the file is corrupt. */
 static enum skill_found newest(struct side_db *db, int64_t skill, struct arena *arena,
                                struct str *ret_source)
 {
@@ -237,7 +237,7 @@ static bool set_latest(struct side_db *db, int64_t skill, int64_t version)
     return side_run(db, q);
 }
 
-/* @body 0: the row keeps the bytes itself. */
+/* @body 0: the new row stores the body itself. */
 static bool add_version(struct side_db *db, int64_t skill, const struct skill_next *n, int64_t body)
 {
     sqlite3_stmt *q = side_sql(db, SQL_VERSION_NEW);

@@ -1,9 +1,9 @@
 /* sqlite_catalog.c - design.  (sqlite_catalog.h has the contract.)
  *
- * A query is one walk along the index in order of the names; status, type, author and the pattern
- * are decided on the index alone, so of a hundred thousand skills only those that match are read.
- * The time is not there: it changes with every write, and a write would cost another page.
- * The pattern is a function of ours that SQLite calls. */
+ * A query is one scan of the index in order of the names.  The index alone decides status, type,
+ * author and name pattern, so only rows that pass these filters are read.  updated_at is not in the
+ * index: it changes with every write, and each write would dirty another page.  The pattern is
+ * matched by an SQL function that this file registers. */
 #include "skills/sqlite_catalog.h"
 #include <stdio.h>
 #include "base/regex.h"
@@ -228,7 +228,7 @@ static bool tags_drop(struct side_db *db, int64_t id)
     return side_run(db, q);
 }
 
-/* As it is now; id 0: there is none.  False: it cannot be read. */
+/* Reads the current row; id 0: no such skill.  False: the read failed. */
 static bool find_old(struct side_db *db, const struct skill_where *at, const struct skill_next *n,
                      struct arena *arena, struct catalog_entry *ret_old)
 {
@@ -371,7 +371,7 @@ static void bind_conditions(sqlite3_stmt *s, const struct skill_query *q)
         side_bind_str(s, at_name(s, "@author"), f->author);
     if (f->by_since)
         sqlite3_bind_int64(s, at_name(s, "@since"), f->since);
-    if (q->pattern != NULL) /* SQLite wants it writable; it is only read */
+    if (q->pattern != NULL) /* SQLite's API takes a non-const pointer; it is only read */
         sqlite3_bind_pointer(s, at_name(s, "@pattern"), (void *)(uintptr_t)q->pattern, regex_type,
                              NULL);
     for (size_t i = 0; i < f->n_tags; i++) {

@@ -1,7 +1,7 @@
 /* sqlite_catalog.h - the list of skills in SQLite: names, metadata, tags, and the change token.
  *
- * The sqlite backend keeps its histories beside it; the filesystem backend uses it as an index that
- * can be made anew from the files. */
+ * The sqlite backend keeps its histories in the same database.  The filesystem backend uses the
+ * catalog as an index that can be rebuilt from the files. */
 #pragma once
 #include "skills/backend.h"
 #include "store/sqlite/side.h"
@@ -18,12 +18,12 @@
     "CREATE TABLE tags(store INTEGER NOT NULL, tag TEXT NOT NULL, skill INTEGER NOT NULL," \
     " PRIMARY KEY(store, tag, skill)) WITHOUT ROWID;" \
     "CREATE INDEX tags_skill ON tags(skill);"
-/* What a tenant has on disk: limits.skill_bytes. */
+/* Bytes per tenant, which count against limits.skill_bytes. */
 #define CATALOG_SIZES_SQL \
     "CREATE TABLE sizes(tenant TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;"
 
-/* What changes with every write is in no index: a skill that is written again dirties one page of
- * the list, not two. */
+/* Drops updated_at from the index: it changes with every write.  Rewriting a skill then dirties one
+ * page of the list, not two. */
 #define CATALOG_LEAN_SQL \
     "DROP INDEX skills_scan;" \
     "CREATE UNIQUE INDEX skills_scan ON skills(store, name, status, type, author);"
@@ -60,7 +60,7 @@ enum {
     CAT_GET,
     CAT_NEW,
     CAT_SET,
-    CAT_SET_REST, /* where what is indexed stays as it is */
+    CAT_SET_REST, /* updates only columns without an index */
     CAT_DROP,
     CAT_TAG_ADD,
     CAT_TAG_DROP,
@@ -79,22 +79,22 @@ struct catalog_store {
 
 struct catalog_entry { /* borrowed from the arena */
     int64_t id;
-    struct catalog_store store; /* it is in */
+    struct catalog_store store; /* the store that has the skill */
     struct skill_row row;
     struct skill_head as_head; /* without its source */
-    struct str listed_type;    /* what it is listed under */
+    struct str listed_type;    /* the type that queries filter by */
 };
 
-/* Registers what the queries need. */
+/* Registers the SQL functions of the queries. */
 bool catalog_prepare(struct side_db *db);
 enum skill_found catalog_get(struct side_db *db, const struct skill_where *at, struct str name,
                              struct arena *arena, struct catalog_entry *ret_e);
-/* Insert or replace, keep tags and token in step.  @ret_id: the number of the skill; @ret_same: it
- * was there, with the same bytes. */
+/* Inserts or replaces a skill, and updates tags and token.  @ret_id: the row of the skill;
+ * @ret_same: the skill existed with the same body. */
 bool catalog_put(struct side_db *db, const struct skill_where *at, const struct skill_next *n,
                  int64_t *ret_id, bool *ret_same);
 bool catalog_drop(struct side_db *db, const struct skill_where *at, const struct catalog_entry *e);
-/* How much the skills of a tenant are, all namespaces; they became @grows larger. */
+/* Bytes of all skills of a tenant, in all namespaces; catalog_grow() adds @grows to it. */
 bool catalog_size(struct side_db *db, struct str tenant, uint64_t *ret_bytes);
 bool catalog_grow(struct side_db *db, struct str tenant, int64_t grows);
 bool catalog_namespaces(struct side_db *db, struct str tenant, skill_ns_cb *cb, void *ctx);

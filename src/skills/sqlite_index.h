@@ -1,5 +1,7 @@
-/* sqlite_index.h - the index of the filesystem backend: the catalog, and for each skill what its
- * files looked like when they were read.  It can be deleted at any time and is made anew. */
+/* sqlite_index.h - the index of the filesystem backend: the catalog, and a stamp per skill.
+ *
+ * The stamp records inode, size and mtime of the skill's files when they were read.  The index can
+ * be deleted while bellhop is stopped; it is rebuilt from the files. */
 #pragma once
 #include "skills/backend.h"
 
@@ -7,7 +9,7 @@ struct skill_index;
 
 struct skill_stamp { /* of NAME.skill.md, and the length of NAME.versions.jsonl */
     int64_t mtime_ns, ino, size, history_size;
-    int64_t seen_ns; /* when it was looked at, by the clock that stamps files */
+    int64_t seen_ns; /* when the file was read, by the clock of the file system */
 };
 
 struct skill_index *skill_index_open(const char *path, bool writer, char *ret_why);

@@ -1,14 +1,14 @@
 /* text.c - design.  (text.h has the contract.)
  *
- * The contract of a status line is three regular expressions of JavaScript, such as
- * /^#\s*Status\s*:\s*.+?\s*$/m.  They are matched by hand here: \s crosses lines, so an empty
- * header takes its value from the next line that is not blank, and the lazy value with its greedy
- * tail ends where text.h draws it.  White space never contains a '#', so runs that are looked at
- * twice are not long: matching stays linear.
+ * The contract defines a status line by three JavaScript regular expressions, such as
+ * /^#\s*Status\s*:\s*.+?\s*$/m.  This file matches them by hand.  \s crosses lines, so an empty
+ * header takes its value from the next line that is not blank.  The lazy value with its greedy tail
+ * ends where text.h draws it.  White space never contains a '#', so rescanned runs are short and
+ * matching stays linear.
  *
- * The projection reads header lines as the language's own front-end reads them, which differs: keys
- * in any case, only the same line, later lines override earlier ones and tags add up.  A body may
- * be Markdown around a fenced block of code, and then only the block counts; lines inside a
+ * skill_project() follows the front-end of the language instead, which differs.  Keys match in any
+ * case, a value is on the same line, later lines override earlier ones, and tags accumulate.  If
+ * the body is Markdown with a fenced block of code, only the block counts.  Lines inside a
  * triple-quoted text are not headers. */
 #include "skills/text.h"
 #include <locale.h>
@@ -28,7 +28,7 @@ static size_t line_end(struct str body, size_t at)
     return at;
 }
 
-/* Offset behind `# Key :`; 0: it is not that. */
+/* The offset after `# Key :`; 0: no match. */
 static size_t after_colon(struct str body, size_t hash, struct str key)
 {
     size_t at = hash + 1;
@@ -41,7 +41,7 @@ static size_t after_colon(struct str body, size_t hash, struct str key)
     return at < body.n && body.p[at] == ':' ? at + 1 : 0;
 }
 
-/* Nothing but white space is left from @at on: the value is the last blank that ends no line. */
+/* Only white space follows @at: the value is the last white space that is not a line break. */
 static bool blank_value(struct str body, size_t at, struct skill_header *h)
 {
     bool found = false;
@@ -84,7 +84,7 @@ bool skill_header_find(struct str body, struct str key, bool indented, struct sk
 {
     for (size_t at = 0; at < body.n;) {
         if (indented)
-            at += space_run(str_skip(body, at)); /* blank lines too: nothing is lost with them */
+            at += space_run(str_skip(body, at)); /* skips blank lines too */
         if (at < body.n && body.p[at] == '#' && match(body, at, key, ret_h))
             return true;
         at = line_end(body, at);
@@ -140,7 +140,7 @@ static void add_status_line(struct buf *out, enum skill_status s)
     buf_add_z(out, skill_status_name(s));
 }
 
-/* Somebody's indented status line may still come first, and whoever runs the skill believes it. */
+/* An indented status line may come first, and a runtime trusts the first one. */
 static void ensure_status(struct buf *out, size_t from, enum skill_status s)
 {
     struct buf body = BUF_INIT;
@@ -234,7 +234,7 @@ bool skill_status_parse(struct str word, enum skill_status *ret_s)
     return false;
 }
 
-/* ---- what the header lines say about the skill, for SkillMeta ---- */
+/* ---- the header lines of the skill, for SkillMeta ---- */
 
 struct headers { /* values, absent when there is no such line */
     struct str vars, returns, type;
@@ -269,7 +269,7 @@ static bool is_quoted(struct str line, bool quoted) /* after this line */
     static const struct str quotes = {"\"\"\"", 3};
 
     if (str_find(line, '"') < 0)
-        return quoted; /* as nearly all */
+        return quoted; /* the common case */
     for (const char *at; line.n > 0 && (at = memmem(line.p, line.n, quotes.p, quotes.n)) != NULL;) {
         line = str_skip(line, (size_t)(at - line.p) + quotes.n);
         quoted = !quoted;
@@ -307,7 +307,7 @@ static void make_locale(void)
     utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
 }
 
-/* As far as one code point maps to one, which is all that tags need. */
+/* Lower case for mappings of one code point to one, which is all that tags need. */
 static struct str lower(struct arena *arena, struct str s)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -364,8 +364,8 @@ static bool is_word(char c, bool first)
            (!first && ((c >= '0' && c <= '9') || c == '-'));
 }
 
-/* A comma starts a new entry only when a name and then = , : or the end follow it; behind an entry
- * that has a default already, only = or : (and not the :// of an address) do. */
+/* A comma starts a new entry only if a name follows, and after the name one of = , : or the end.
+ * After an entry with a default only = or : count, and not the :// of a URL. */
 static bool starts_entry(struct str rest, bool has_default)
 {
     size_t i = space_run(rest), start = i;
