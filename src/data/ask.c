@@ -1,4 +1,4 @@
-/* ask.c - reading a query.  (ask.h has the contract.) */
+/* ask.c - parses a query.  (ask.h has the contract.) */
 #include "data/ask.h"
 #include <math.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static bool is_known(struct str key)
     return str_eq(key, supported[0]);
 }
 
-/* A filter that is dropped in silence answers with what it should have kept out. */
+/* Refuses unknown filters: ignoring one would return entries that the caller meant to exclude. */
 static bool only_known(struct json filters, struct fault *f)
 {
     struct str unknown[MAX_KEYS];

@@ -1,4 +1,4 @@
-/* ask.h - a query of the data store, read and checked. */
+/* ask.h - parses and checks the arguments of a query of the data store. */
 #pragma once
 #include "base/arena.h"
 #include "base/json.h"
@@ -10,13 +10,13 @@
 
 struct data_ask { /* everything in the arena */
     enum fts_kind kind;
-    struct str match; /* for MATCH; empty when blank */
+    struct str match; /* FTS5 MATCH text; empty when blank */
     uint64_t limit;
-    struct str tags[DATA_MAX_TAGS]; /* any of these */
+    struct str tags[DATA_MAX_TAGS]; /* an entry must have one of these */
     size_t n_tags;                  /* 0: no filter */
 };
 
-/* @filters as data.h's data_query() has them.  False: @ret_fault. */
+/* @filters as data_query() in data.h describes them.  False: @ret_fault. */
 bool data_ask_read(struct json filters, struct arena *arena, struct data_ask *ret_a,
                    struct fault *ret_fault);
 void data_query_error(struct fault *f, const char *why);

@@ -1,9 +1,9 @@
 /* data.c - design.  (data.h has the contract.)
  *
- * A call is one object: the job, what was asked (read and checked on the loop, so that a thread
- * never parses what a stranger sent), and the answer as it grows on the thread.
+ * A call is one object: the lane job, the arguments and the answer.  The loop parses and checks the
+ * arguments; a thread then runs the call and writes the answer.
  *
- * Long because it is a face: a short function for every call of the contract. */
+ * The file is long because it has one short function for every call of the contract. */
 #include "data/data.h"
 #include <assert.h>
 #include <dirent.h>
@@ -32,13 +32,13 @@ static const struct config_key settings_keys[] = {
 const struct config_section data_section = {.keys = settings_keys,
                                             .size = sizeof(struct data_settings)};
 
-#define PURGE_MAX 500 /* entries forgotten in one transaction */
+#define PURGE_MAX 500 /* entries deleted in one transaction */
 
 struct data {
     struct loop *loop;   /* borrowed */
     struct lanes *lanes; /* owned */
     char *dir;           /* owned */
-    char *off;           /* owned; why there is no store here; NULL: there is one */
+    char *off;           /* owned; why this node has no data store; NULL: it has one */
     bool elsewhere;
     size_t max_content_bytes, max_answer_bytes;
     uint64_t max_file_bytes;
@@ -52,28 +52,28 @@ typedef enum lane_end call_run_f(struct data_call *c, struct database *b);
 
 struct data_call {
     struct lane_job job;
-    struct data *ds; /* borrowed: of the loop thread only */
+    struct data *ds; /* borrowed; used on the loop thread only */
     call_run_f *run;
-    uint64_t max_bytes; /* write: of the tenant; 0: no limit */
-    data_cb *done;      /* NULL: nobody asked, it is a purge */
+    uint64_t max_bytes; /* write: the tenant's limit; 0: none */
+    data_cb *done;      /* NULL: this is a purge */
     void *ctx;
 
-    struct arena arena; /* what was asked */
+    struct arena arena; /* holds the arguments */
     struct data_entry *entry;
     struct data_ask *ask;
     uint8_t uuid[DATA_UUID_BYTES];
     int64_t now;          /* seconds */
-    struct fault refusal; /* the arguments are wrong: nothing else is looked at */
+    struct fault refusal; /* set: the arguments are wrong, and the database is not used */
 
-    struct data_answer answer; /* what was found; made anew when the job runs again */
+    struct data_answer answer; /* reset when the job runs again */
     struct buf json;
     struct spill spill;
     bool takes_files;
     struct jw w;
     char id[DATA_UUID_TEXT];
-    uint64_t expired; /* entries that wait to be forgotten */
+    uint64_t expired; /* expired entries that are not purged yet */
     uint64_t tenant_bytes;
-    bool over; /* it was refused for them */
+    bool over; /* refused: the tenant is over its limit */
 };
 
 static const struct lane_work call_work;
@@ -93,7 +93,7 @@ static bool check_dir(const char *dir, char *ret_why)
     return true;
 }
 
-/* What every tenant has already: a folder each. */
+/* Reports the bytes that each tenant uses at start-up; a tenant has one directory. */
 static void note_folders(struct data *ds)
 {
     DIR *d = opendir(ds->dir);
@@ -112,7 +112,7 @@ static void note_folders(struct data *ds)
     buf_done(&path);
 }
 
-/* No connection is ever to be had, and that says why. */
+/* The open() of a node without a data store: always fails, with the reason. */
 static void *off_open(void *ctx, struct str key, bool writer, char *ret_why)
 {
     snprintf(ret_why, 256, "%s", (const char *)ctx);
@@ -229,7 +229,7 @@ static void call_reset(struct data_call *c)
     c->w = jw_begin(&c->json);
 }
 
-/* The answer grows: may it go on?  What is long goes to the file. */
+/* Call after appending to the answer.  Moves a long answer to the spill file.  False: too long. */
 static bool call_grown(struct data_call *c)
 {
     if (!c->takes_files || c->json.n < SPILL_BYTES || buf_failed(&c->json))
@@ -281,7 +281,7 @@ static void call_dropped(struct lane_job *job)
     call_free(container_of(job, struct data_call, job));
 }
 
-/* ---- forgetting what has expired ---- */
+/* ---- purging expired entries ---- */
 
 static enum lane_end run_purge(struct data_call *c, struct database *b)
 {
@@ -293,7 +293,7 @@ static enum lane_end run_purge(struct data_call *c, struct database *b)
     return LANE_OK;
 }
 
-/* Somebody met expired entries in this store. */
+/* A query found expired entries in this store. */
 static void start_purge(struct data *ds, struct str key)
 {
     if (ds->purging)
@@ -386,7 +386,7 @@ struct data_call *data_write(struct data *ds, const struct caller *who, struct j
     if (c->refusal.cls == FAULT_NONE && !ledger_has_room(ds->ledger, LIMIT_DATA_BYTES)) {
         fault_set(&c->refusal, FAULT_BUSY,
                   "the data of all tenants has reached its limit (limits.data_bytes)");
-        start_purge(ds, c->job.key); /* what has expired there makes room */
+        start_purge(ds, c->job.key); /* expired entries may make room */
     }
     if (c->refusal.cls == FAULT_NONE)
         data_entry_read(entry, who, ds->max_content_bytes, &c->arena, c->entry, &c->refusal);
@@ -508,11 +508,11 @@ struct data_call *data_get(struct data *ds, const struct caller *who, struct str
     struct data_call *c = call_new(ds, who, run_get, done, ctx);
 
     if (!data_uuid_parse(id, c->uuid))
-        c->run = run_miss; /* nothing ever had such an id */
+        c->run = run_miss; /* no entry can have such an id */
     return call_start(c);
 }
 
-/* ---- what it is ---- */
+/* ---- manifest, capabilities, statistics ---- */
 
 static void list_of(struct jw *w, const char *key, const char *only)
 {

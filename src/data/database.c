@@ -1,14 +1,14 @@
 /* database.c - design.  (database.h has the contract.)
  *
- * One file per store.  FTS5's scores depend on how common a word is in the whole table, so a table
- * shared by tenants would tell each of them about the others' words; and ten thousand tables in one
- * file would have to be read whenever it is opened.  Files of stores nobody asks for stay closed.
+ * Each store has its own file.  FTS5's scores depend on the frequency of a word in the whole table,
+ * so a shared table would reveal other tenants' words.  Separate tables in one file would make
+ * opening slow, because SQLite reads the whole schema.  Files of idle stores are closed.
  *
- * The index keeps no copy of the texts (it is contentless); an entry is forgotten by telling the
- * index what it was.  Expired entries are passed over at once and forgotten later: a query asks for
- * as many more as have expired, so that it still finds what it was asked for.
+ * The index is contentless: it stores no copy of the texts, and deleting an entry means giving the
+ * index the old text.  A query skips expired entries and raises its limit by their number, so it
+ * still returns enough entries.  They are deleted later.
  *
- * Long because the statements of one schema, and what is asked with them, are one thing. */
+ * The file is long because it keeps the statements of one schema and their callers together. */
 #include "data/database.h"
 #include <errno.h>
 #include <stdio.h>
@@ -84,9 +84,9 @@ static const struct side_schema schema = {
 
 struct database {
     char *path;         /* owned */
-    struct side_db *db; /* owned; NULL: a reader of a file that is not there yet */
+    struct side_db *db; /* owned; NULL: a reader whose file does not exist yet */
     bool writer;
-    uint64_t tenant_bytes; /* when last looked at */
+    uint64_t tenant_bytes; /* cached, see database_tenant_bytes() */
     int64_t looked_us;
     char why[160];
 };
@@ -202,7 +202,7 @@ const char *database_problem(const struct database *b)
     return b->why;
 }
 
-/* Pages that are free again: what has expired makes room, though the file stays as long. */
+/* Bytes of free pages: deleted entries make room, although the file does not shrink. */
 static uint64_t unused_bytes(struct database *b)
 {
     uint64_t n[2] = {0, 0};
@@ -371,7 +371,7 @@ enum data_end database_get(struct database *b, const uint8_t uuid[DATA_UUID_BYTE
     return ok ? DATA_OK : failed(b);
 }
 
-/* The entry @id; *@ret_told: it was there and not expired.  False: failed. */
+/* Reads the entry @id.  *@ret_told: it exists and has not expired.  False: failed. */
 static bool tell_by_id(struct database *b, int64_t id, const double *score, int64_t now,
                        data_found_cb *cb, void *ctx, bool *ret_told, bool *ret_enough)
 {
@@ -425,7 +425,7 @@ static bool newest_tagged(struct database *b, struct str tag, int64_t before, in
     return ok;
 }
 
-/* A merge of one list per tag, newest first; nothing is collected. */
+/* Merges one list per tag, newest first, without collecting the lists in memory. */
 static enum data_end newest_of_tags(struct database *b, const struct data_ask *a, int64_t now,
                                     data_found_cb *cb, void *ctx)
 {
@@ -433,7 +433,7 @@ static enum data_end newest_of_tags(struct database *b, const struct data_ask *a
     bool found, enough = false;
 
     for (size_t i = 0; i < a->n_tags; i++)
-        head[i] = INT64_MAX; /* not looked at yet */
+        head[i] = INT64_MAX; /* not read yet */
     for (uint64_t n = 0; n < a->limit && !enough; n += found) {
         int64_t next = 0;
         for (size_t i = 0; i < a->n_tags; i++) {
@@ -483,7 +483,7 @@ static sqlite3_stmt *prepare_tagged(struct database *b, const struct data_ask *a
     return q;
 }
 
-/* FTS5 tells bad syntax like any other mistake of the SQL. */
+/* FTS5 reports bad query syntax with the same code as any other SQL error. */
 static enum data_end why_not(struct database *b, int rc)
 {
     if (rc != SQLITE_ERROR)

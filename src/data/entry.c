@@ -1,7 +1,7 @@
 /* entry.c - design.  (entry.h has the contract.)
  *
- * The curated fields are one table: where each may come from and what it must be.  They are written
- * once, when the entry is read, as the JSON members they will be for ever after. */
+ * One table lists the curated fields: where each may be given, and its type.  data_entry_read()
+ * formats them once as JSON members, which are stored and returned unchanged. */
 #include "data/entry.h"
 #include <math.h>
 #include <stdio.h>
@@ -94,7 +94,7 @@ void data_summary(struct str content, struct buf *out)
     struct str line = eol >= 0 ? str_make(content.p, (size_t)eol) : content;
     bool split;
 
-    /* Not longer than 200 units without counting them all: each has at least a byte. */
+    /* Short texts need no counting: every unit takes at least one byte. */
     if (cut_units(line, SUMMARY_UNITS, &split) == line.n && !split) {
         buf_add_str(out, line);
         return;
@@ -122,7 +122,7 @@ static bool is_texts(struct json v)
 
 static const char list_is[] = "is a list of at most 256 texts of at most 1024 bytes";
 
-/* What metadata says counts where the entry itself says nothing. */
+/* A field of the entry takes precedence over the same field in metadata. */
 static bool read_lists(struct json entry, struct json metadata, struct lists *ret, struct fault *f)
 {
     struct json tags = json_get(entry, "tags"), recipients = json_get(entry, "recipients"),
@@ -235,7 +235,7 @@ static bool write_agent(struct jw *w, struct json metadata, const struct caller 
     return true;
 }
 
-/* All members between score and the end, but created_at, in the order of the contract. */
+/* All members after score except created_at, in the order of the contract. */
 static bool write_extra(struct jw *w, struct json m, const struct lists *l, int64_t expires_at,
                         const struct caller *who, struct fault *f)
 {

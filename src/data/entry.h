@@ -1,8 +1,8 @@
-/* entry.h - one entry of the data store: reading what is written, writing what is read back.
+/* entry.h - one entry of the data store: parses a written entry, formats a stored one.
  *
- * PortableData has sixteen fields: id, summary, detail, score, the eleven curated ones, and
- * metadata for everything else.  A curated field lives at the top level only, wherever it
- * was given. */
+ * PortableData has sixteen fields: id, summary, detail, score, the eleven curated fields, and
+ * metadata for everything else.  A curated field is stored at the top level only, even if it was
+ * given inside metadata. */
 #pragma once
 #include "base/arena.h"
 #include "base/json.h"
@@ -13,31 +13,30 @@
 #define DATA_UUID_TEXT 37 /* with its NUL */
 #define DATA_FOREVER INT64_MAX
 #define DATA_MAX_LIST 256  /* tags or recipients of one entry */
-#define DATA_MAX_WORD 1024 /* bytes of one of them */
+#define DATA_MAX_WORD 1024 /* bytes of one tag or recipient */
 #define DATA_MAX_EXTRA (64u << 10)
 
 struct data_entry { /* everything in the arena */
     uint8_t uuid[DATA_UUID_BYTES];
     int64_t created_at, expires_at; /* seconds; DATA_FOREVER: never */
     struct str content;
-    struct str
-        extra; /* the members of PortableData between score and the end, created_at left out */
+    struct str extra; /* JSON: the members of PortableData after score, without created_at */
     struct str tags[DATA_MAX_LIST];
     size_t n_tags;
 };
 
-/* @entry as data.h's data_write() has it.  False: @ret_fault. */
+/* @entry as data_write() in data.h describes it.  False: @ret_fault. */
 bool data_entry_read(struct json entry, const struct caller *who, size_t max_content_bytes,
                      struct arena *arena, struct data_entry *ret_e, struct fault *ret_fault);
 
-/* The first line, at most 200 UTF-16 units of it. */
+/* Appends the first line of @content, at most 200 UTF-16 units. */
 void data_summary(struct str content, struct buf *out);
 
 void data_uuid_make(uint8_t ret_uuid[DATA_UUID_BYTES]); /* version 4 */
 void data_uuid_text(const uint8_t uuid[DATA_UUID_BYTES], char ret_text[DATA_UUID_TEXT]);
 bool data_uuid_parse(struct str text, uint8_t ret_uuid[DATA_UUID_BYTES]);
 
-struct data_found { /* an entry as it was kept */
+struct data_found { /* a stored entry */
     const uint8_t *uuid;
     struct str content, extra;
     int64_t created_at;

@@ -1,17 +1,17 @@
-/* fts.h - what people type, as the MATCH text of SQLite's FTS5.
+/* fts.h - turns a user's query into the MATCH text of SQLite's FTS5.
  *
- * Words are wrapped in quotes, so nothing in them is an operator and all of them must be there;
- * `raw:` in front hands the rest to FTS5 as it is. */
+ * Each word is quoted, so that FTS5 sees no operators; an entry must contain all words.  After the
+ * prefix `raw:` the rest is passed to FTS5 unchanged. */
 #pragma once
 #include "base/buf.h"
 
 enum fts_kind {
-    FTS_BLANK,  /* nothing to look for: the newest first */
+    FTS_BLANK,  /* no words: list the newest entries */
     FTS_PHRASE, /* quoted words */
-    FTS_RAW,    /* the asker's own syntax, which may be wrong */
+    FTS_RAW,    /* FTS5 syntax from the caller, possibly invalid */
 };
 
 /* Appends the MATCH text; nothing when blank. */
 enum fts_kind fts_match_text(struct str query, struct buf *out);
-/* What FTS5 makes of it, without a database; @ret_why (@n bytes) is filled when it is wrong. */
+/* Checks the syntax without touching a store.  False: @ret_why (@n bytes) has FTS5's message. */
 bool fts_syntax_ok(struct str match, char *ret_why, size_t n);

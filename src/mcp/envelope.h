@@ -1,4 +1,4 @@
-/* envelope.h - JSON-RPC 2.0 as MCP uses it: reading one message, writing one reply.  No state. */
+/* envelope.h - JSON-RPC 2.0 as MCP uses it: parses one message, writes one reply.  No state. */
 #pragma once
 #include "base/jw.h"
 
@@ -12,21 +12,21 @@ enum { /* JSON-RPC error codes */
 
 enum rpc_kind {
     RPC_REQUEST,
-    RPC_NOTIFICATION, /* no id: nobody waits */
-    RPC_RESPONSE,     /* an answer to something we never ask: ignored */
-    RPC_BROKEN,       /* @why; with an id when it has a usable one */
+    RPC_NOTIFICATION, /* no id: the sender expects no reply */
+    RPC_RESPONSE,     /* ignored: this server sends no requests */
+    RPC_BROKEN,       /* malformed, see @why; @id is set if it is usable */
 };
 struct rpc {
     enum rpc_kind kind;
     struct json id; /* a text or a whole number; absent otherwise */
     struct str method;
-    struct json params; /* an object; absent: none */
+    struct json params; /* an object, or absent */
     const char *why;
 };
-/* What one object (or whatever @v is) means. */
+/* Classifies one message; @v may be any JSON value. */
 struct rpc rpc_read(struct json v);
 
-/* {"jsonrpc":"2.0","id":... - the caller writes "result" and ends the object. */
-void rpc_reply_begin(struct jw *w, struct str id_json); /* absent: null */
+/* Writes {"jsonrpc":"2.0","id":...; the caller writes "result" and ends the object. */
+void rpc_reply_begin(struct jw *w, struct str id_json); /* absent id: null */
 void rpc_error(struct jw *w, struct str id_json, int code, struct str message,
                struct str data_json); /* absent data: none */

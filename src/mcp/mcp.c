@@ -1,8 +1,8 @@
 /* mcp.c - design.  (mcp.h has the contract.)
  *
- * One POST body or one line is one exchange: the messages in it, the calls that are not answered
- * yet, and the replies so far.  When the last call is answered the reply is told, at the end of the
- * turn at the earliest, because a tool may answer inside its own call.
+ * One POST body or one input line is one exchange: its messages, the unanswered calls, and the
+ * replies so far.  The answer to the last call completes the exchange.  The reply is delivered at
+ * the end of the turn at the earliest, because a tool may answer inside its own call.
  *
  *      mcp_handle -> OPEN (open = calls + 1 while reading) -- open == 0 --> TOLD, freed
  */
@@ -39,9 +39,9 @@ struct mcp_exchange {
     struct list link; /* mcp->exchanges */
     struct mcp *m;    /* borrowed */
     struct caller who;
-    char *texts;        /* owned; what @who points at */
+    char *texts;        /* owned; backs the strings of @who */
     struct list calls;  /* owned */
-    size_t open;        /* calls without an answer, and one while the messages are read */
+    size_t open;        /* unanswered calls, plus one while the messages are being read */
     struct buf replies; /* separated by commas */
     struct buf session; /* a new one */
     enum mcp_reply_kind kind;
@@ -113,7 +113,7 @@ static void on_tell(struct timer *t)
     exchange_free(x);
 }
 
-/* One thing less is open. */
+/* Counts @open down; at zero the exchange is complete. */
 static void settle(struct mcp_exchange *x)
 {
     assert(x->open > 0);
@@ -159,7 +159,7 @@ static struct mcp_exchange *exchange_new(struct mcp *m, const struct caller *who
     return x;
 }
 
-/* ---- what a tool says ---- */
+/* ---- answers of tools ---- */
 
 const struct caller *mcp_call_who(const struct mcp_call *c)
 {
@@ -241,7 +241,7 @@ static void reply_error(struct mcp_exchange *x, struct json id, int code, const 
     buf_done(&text);
 }
 
-/* A reply whose result the caller goes on to write; reply_end() when it is written. */
+/* Begins a reply; the caller writes the result, then calls reply_end(). */
 static struct jw reply_begin(struct mcp_exchange *x, struct json id)
 {
     struct buf text = BUF_INIT;
@@ -386,7 +386,7 @@ static void handle_one(struct mcp_exchange *x, struct json message)
         reply_error(x, rpc.id, RPC_INVALID, rpc.why);
     }
     if (rpc.kind != RPC_REQUEST)
-        return; /* nobody waits for anything */
+        return; /* a notification gets no reply */
     if (!may_go_on(x)) {
         reply_error(x, rpc.id, RPC_INTERNAL,
                     "too many requests of this key or its tenant; try again in a second");

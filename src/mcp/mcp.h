@@ -1,19 +1,20 @@
 /* mcp.h - the Model Context Protocol, server side: envelopes, versions, sessions, tools.
  *
- * It knows no socket and no store.  A door hands in one message at a time and who sent it, and gets
- * one reply later; what can be done is a table of tools that others register.
+ * This module uses no socket and no store.  A transport passes in one message at a time with its
+ * caller, and gets one reply later.  Other modules register the tools.
  *
- *      door (http/mcp_route.c) --mcp_handle()--> envelope --> initialize, ping, tools/list
- *                                                       '---> tools/call --> tool (http/op.h)
- *                                                                             |
- *      door <--mcp_reply_cb-- reply <-- mcp_answer() | mcp_fail() <-----------'
+ *      transport (http/mcp_route.c) --mcp_handle()--> envelope --> initialize, ping, tools/list
+ *                                                            '---> tools/call --> tool (http/op.h)
+ *                                                                                    |
+ *      transport <--mcp_reply_cb-- reply <-- mcp_answer() | mcp_fail() <-------------'
  *
- * Protocol versions 2024-11-05, 2025-03-26 and 2025-06-18; batches are taken whatever the version.
- * A failed tool is a JSON-RPC error whose data names the class and fields of the contract
- * (core/fault.h): clients that look only at `error` must not take a failure for a result.
+ * Protocol versions: 2024-11-05, 2025-03-26 and 2025-06-18.  Batches are accepted in all of them.
+ * A failed tool is answered by a JSON-RPC error, with the class and fields of the contract
+ * (core/fault.h) in `data`.  So a client that checks only `error` never takes a failure for a
+ * result.
  *
- * A session id is signed, says which key it was made for and needs no memory here: it is good after
- * a restart, until somebody deletes it (that is remembered while the process lives, bounded).
+ * Session ids are signed, bound to an API key, and need no server state, so they stay valid across
+ * a restart.  Deleted ids are remembered in memory, up to a bound, until the process exits.
  */
 #pragma once
 #include "base/buf.h"
@@ -30,32 +31,32 @@ struct rand;
 #define MCP_BATCH_MAX 32
 #define MCP_LATEST "2025-06-18"
 
-/* May the caller do one thing more now?  Asked for every request of a batch but its first, which
- * the door that handed the batch in has asked for. */
+/* The rate limit of the caller; false: refuse the request.  Called for every request of a batch but
+ * the first; the transport has checked the first. */
 typedef bool mcp_may_cb(void *ctx, const struct caller *who);
 
 /* ---- tools ---- */
 
-struct mcp_tool { /* the texts are borrowed, but for input_schema */
+struct mcp_tool { /* the texts are borrowed, except input_schema */
     const char *name, *title;
     const char *description;  /* for the model that chooses */
     const char *input_schema; /* a JSON Schema of an object, as text; copied */
     bool reads_only;          /* changes nothing */
     bool for_instance;        /* only for keys that act for an instance */
-    const void *data;         /* the owner's */
-    /* Answer @c once, now or later.  @args is an object, borrowed for this call. */
+    const void *data;         /* private to the module that registers the tool */
+    /* Must answer @c exactly once, now or later.  @args is an object, borrowed for this call. */
     void (*call)(void *ctx, const struct mcp_tool *t, struct mcp_call *c, struct json args);
 };
 
-/* Inside a tool and later: who asks.  Owned by the call. */
+/* The caller; owned by the call, valid until the call is answered. */
 const struct caller *mcp_call_who(const struct mcp_call *c);
-/* What the tool keeps with the call until it has answered; @drop frees it (and cancels what is
- * under way) when nobody waits for the answer any more. */
+/* Attaches the tool's own state to the call.  If the exchange is cancelled before the answer, @drop
+ * cancels the tool's work and frees @mine. */
 void mcp_call_keep(struct mcp_call *c, void *mine, void (*drop)(void *mine));
-/* The result: one JSON value, as text.  The call is over. */
+/* Answers with one JSON value, as text.  The call ends here. */
 void mcp_answer(struct mcp_call *c, struct str json);
 void mcp_fail(struct mcp_call *c, const struct fault *fault);
-/* The same with words of our own. */
+/* mcp_fail() with a formatted message. */
 void mcp_refuse(struct mcp_call *c, enum fault_class cls, const char *fmt, ...) BH_PRINTF(3, 4);
 
 /* ---- the server ---- */
@@ -65,12 +66,12 @@ struct mcp_env { /* borrowed */
     struct rand *rand;
     uint8_t session_key[32];  /* signs session ids; copied */
     const char *version;      /* of this program */
-    const char *instructions; /* for the model, told at initialize */
-    mcp_may_cb *may;          /* NULL: as often as they like */
+    const char *instructions; /* for the model, sent at initialize */
+    mcp_may_cb *may;          /* NULL: no rate limit */
     void *may_ctx;
 };
 struct mcp *mcp_new(const struct mcp_env *env);
-/* Exchanges under way are dropped: their tools' @drop runs, their done() does not.  NULL is
+/* Drops exchanges in flight: @drop of their tools runs, their mcp_reply_cb does not.  NULL is
  * fine. */
 void mcp_free(struct mcp *m);
 /* Start-up only.  @t is copied, its name unique. */
@@ -78,22 +79,22 @@ void mcp_add_tool(struct mcp *m, const struct mcp_tool *t, void *ctx);
 
 enum mcp_reply_kind {
     MCP_REPLY,    /* @json is a response, or an array of them */
-    MCP_ACCEPTED, /* notifications and responses only: there is nothing to say */
-    MCP_BAD,      /* no JSON-RPC at all: @json is the error to say so */
+    MCP_ACCEPTED, /* notifications and responses only: no response is due */
+    MCP_BAD,      /* not JSON-RPC: @json is the error response */
 };
 struct mcp_reply { /* borrowed for the callback */
     enum mcp_reply_kind kind;
     struct str json;
-    struct str session; /* a new session was opened: its id; absent: none */
+    struct str session; /* the id of a newly opened session; absent: none */
 };
 typedef void mcp_reply_cb(void *ctx, const struct mcp_reply *r);
-/* @done runs exactly once, later, never inside - unless mcp_cancel() comes first. */
+/* @done runs exactly once, never inside this call, unless mcp_cancel() comes first. */
 struct mcp_exchange *mcp_handle(struct mcp *m, const struct caller *who, struct str message,
                                 mcp_reply_cb *done, void *ctx) BH_MUST_USE;
 void mcp_cancel(struct mcp_exchange **x); /* sets it to NULL; NULL is fine */
 
-/* ---- what doors ask ---- */
-bool mcp_version_ok(struct str version); /* one of those above */
-/* Was this id made here, for this key, and not deleted? */
+/* ---- for transports ---- */
+bool mcp_version_ok(struct str version); /* a protocol version listed above */
+/* True: this server issued the id for the caller's key, and it was not deleted. */
 bool mcp_session_ok(const struct mcp *m, const struct caller *who, struct str id);
 void mcp_session_end(struct mcp *m, struct str id);
