@@ -1,17 +1,18 @@
-/* client.h - the inside of a struct bhgw; private to sdk/src.
+/* client.h - the contents of a struct bhgw; private to sdk/src.
  *
- * One mutex guards everything below; the socket thread releases it only to wait.  Callers of
- * functions named gwc_..._locked hold it, and so do all of socket.c, frames.c and conn.c.
+ * One mutex guards everything below.  The socket thread releases it only to wait.  Callers of
+ * functions named gwc_..._locked hold the mutex; all code of socket.c, frames.c and conn.c holds it
+ * too.
  *
  *      gateway.c   the life of a handle, states, waiting
- *      options.c   what bhgw_new() is given: options and the URL
+ *      options.c   the options and the URL of bhgw_new()
  *      socket.c    the socket thread: phases, timers, the turn
  *      conn.c      one connection: libcurl dials, bytes in and out, WebSocket frames
  *      frames.c    the upgrade, the hello, lines from the connector
  *      convert.c   JSON to the structs of the public header
  *      request.c   requests and their results, the common requests in one call
  *      threads.c   the events thread and the notices thread; declaring the relevance policy
- *      seen.c      which deliveries were seen, in memory and on disk
+ *      seen.c      the ids of received deliveries, in memory and on disk
  */
 #pragma once
 #include <pthread.h>
@@ -33,11 +34,11 @@
 enum gwc_phase {
     GWC_OFF,
     GWC_DIALING,   /* DNS, TCP, TLS */
-    GWC_UPGRADING, /* the request is out, its answer is not in */
-    GWC_HELLO,     /* hello is out, the descriptor is not in; requests may go out already */
+    GWC_UPGRADING, /* the upgrade was sent, waiting for the answer */
+    GWC_HELLO,     /* hello was sent, waiting for the descriptor; requests may be sent already */
     GWC_READY,
-    GWC_DRAINING, /* going_idle is out */
-    GWC_CLOSING,  /* our close frame is out, the peer's is not in */
+    GWC_DRAINING, /* going_idle was sent */
+    GWC_CLOSING,  /* our close frame was sent, waiting for the peer's */
     GWC_BACKOFF,
 };
 
@@ -52,11 +53,11 @@ struct gwc_request {
     struct list link; /* in gw->requests */
     char id[33];      /* 32 hex digits */
     int64_t due_ms;
-    struct gwc_waiter *waiter; /* borrowed; NULL: nobody waits */
-    bhgw_done_cb *done;        /* NULL: nobody listens */
+    struct gwc_waiter *waiter; /* borrowed; NULL: no thread waits */
+    bhgw_done_cb *done;        /* NULL: no callback */
     void *done_ctx;
     char *chat_id, *message_id; /* owned, may be NULL: defaults of the result */
-    struct bhgw_result *result; /* owned, once finished with somebody listening */
+    struct bhgw_result *result; /* owned; set when the request finished and @done is set */
 };
 
 enum gwc_notice_kind {
@@ -70,14 +71,14 @@ struct gwc_notice {
     struct list link;
     enum gwc_notice_kind kind;
     enum bhgw_state state;
-    char *a, *b;                        /* owned: why; or session key and chat */
+    char *a, *b;                        /* owned: the reason; or session key and chat id */
     struct bhgw_descriptor *descriptor; /* owned */
     struct gwc_request *request;        /* owned */
 };
 
 struct gwc_delivery { /* waits for the events thread */
     struct list link;
-    uint64_t number; /* in @seen; 0: it has no buffer id */
+    uint64_t number; /* in the handle's @seen; 0: it has no buffer id */
     bool passthrough;
     size_t bytes;
     char line[]; /* the frame, and a NUL */
@@ -90,41 +91,41 @@ struct bhgw {
     struct gwc_url url;
 
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* @phase or @want changed: for the blocking calls */
+    pthread_cond_t changed; /* @phase or @want changed; the blocking calls wait for it */
     pthread_cond_t events_wakeup, notices_wakeup;
     pthread_t socket_thread, events_thread, notices_thread;
-    bool started, quit; /* threads run; threads shall end */
-    bool notices_quit;  /* set last: what is still queued is delivered first */
+    bool started, quit; /* threads run; threads must end */
+    bool notices_quit;  /* set last: queued notices are delivered first */
     int wake_fd;        /* eventfd that ends the socket thread's poll() */
     bool wake_sent;
 
-    /* what is asked for, and where we are */
+    /* the wanted state, and the current one */
     enum gwc_want want;
     bool disabled;
-    bool shook_hands;       /* ever: makes CLOSE_CODE_UNAUTHORIZED terminal */
-    bool dial_now;          /* bhgw_open() while waiting */
-    bool choked;            /* too much is pending: take nothing, reconnect when half is done */
-    bool drain_from_events; /* the events thread asked: do not wait for it */
+    bool shook_hands;       /* one handshake succeeded: CLOSE_CODE_UNAUTHORIZED is final from now */
+    bool dial_now;          /* bhgw_open() was called while waiting */
+    bool choked;            /* too many pending: disconnect, reconnect when half is settled */
+    bool drain_from_events; /* the events thread requested the drain: do not wait for it */
     bool idle_acked;
     enum gwc_phase phase;
-    enum bhgw_state told;   /* the state on_state heard last */
+    enum bhgw_state told;   /* the state last reported to on_state */
     int64_t deadline_ms;    /* of the phase; 0: none */
     unsigned failures;      /* dials in a row without a handshake */
     unsigned n_descriptors; /* on this connection */
 
     struct gwc_conn conn;
     uint64_t socket_number;         /* counts connections */
-    struct json_parser *parser;     /* the socket thread's */
-    struct buf line;                /* a frame not whole yet */
+    struct json_parser *parser;     /* owned; used by the socket thread */
+    struct buf line;                /* an incomplete line */
     int64_t ping_at_ms, pong_by_ms; /* 0: none */
-    bool complained;                /* one log line about bad frames per connection */
+    bool complained;                /* bad frames were logged, once per connection */
 
     struct seen seen;
     struct seen_file seen_file;
     struct list deliveries; /* struct gwc_delivery, in order */
     size_t n_deliveries, delivery_bytes;
     bool events_busy;
-    bool policy_due; /* connected, and the policy was not declared yet */
+    bool policy_due; /* connected, but the policy is not declared yet */
     bool policy_declared;
     struct buf acks; /* lines not yet sent */
     size_t n_acks;
@@ -133,8 +134,8 @@ struct bhgw {
     struct list requests; /* oldest first, so in order of due_ms too */
     struct map request_by_id;
     struct list notices;
-    size_t n_interrupts;     /* queued: a bound */
-    struct list descriptors; /* of convert.c, primary first */
+    size_t n_interrupts;     /* queued interrupts, which are bounded */
+    struct list descriptors; /* owned by convert.c, primary first */
     struct bhgw_stats stats;
 };
 
@@ -145,9 +146,9 @@ void gwc_wake_locked(struct bhgw *gw);
 
 /* socket.c */
 void *gwc_socket_main(void *gw);
-bool gwc_is_connected(const struct bhgw *gw);              /* hello is out: frames may be sent */
-void gwc_send_line(struct bhgw *gw, struct str line);      /* one frame, its newline included */
-void gwc_drop(struct bhgw *gw, int code, const char *why); /* the connection is over */
+bool gwc_is_connected(const struct bhgw *gw);              /* hello was sent: frames may be sent */
+void gwc_send_line(struct bhgw *gw, struct str line);      /* one line, newline included */
+void gwc_drop(struct bhgw *gw, int code, const char *why); /* ends the connection */
 void gwc_ready(struct bhgw *gw);
 void gwc_idle_acked(struct bhgw *gw);
 int64_t gwc_backoff_ms(unsigned failures, int64_t min_ms, int64_t max_ms, uint64_t random);
@@ -156,7 +157,7 @@ void gwc_enter(struct bhgw *gw, enum gwc_phase next, int64_t timeout_ms, const c
 
 /* frames.c: the upgrade, the hello, reading */
 void gwc_ask_upgrade(struct bhgw *gw); /* the dial succeeded */
-void gwc_receive(struct bhgw *gw);     /* read what is there, and act on it */
+void gwc_receive(struct bhgw *gw);     /* reads available bytes and handles them */
 
 /* frames.c */
 void gwc_bytes(struct bhgw *gw, struct str piece); /* of the stream of lines */
@@ -174,8 +175,7 @@ void gwc_descriptor_keep(struct bhgw *gw, struct bhgw_descriptor *d, bool primar
 void gwc_descriptors_free(struct bhgw *gw);
 struct bhgw_result *gwc_result_read(struct json object, const struct gwc_request *req);
 struct bhgw_result *gwc_result_failure(const char *error);
-/* A bufferId as text: strings as they are, numbers in decimal; STR_NULL: none.  @scratch holds it.
- */
+/* A bufferId as text: a string unchanged, a number in decimal in @scratch; STR_NULL: none. */
 struct str gwc_buffer_id(struct json v, char scratch[24]);
 
 /* request.c */
@@ -187,5 +187,5 @@ void gwc_request_free(struct gwc_request *req);
 /* threads.c */
 void *gwc_events_main(void *gw);
 void *gwc_notices_main(void *gw);
-void gwc_notify_locked(struct bhgw *gw, struct gwc_notice *n); /* takes it over */
+void gwc_notify_locked(struct bhgw *gw, struct gwc_notice *n); /* takes ownership of @n */
 void gwc_notice_free(struct gwc_notice *n);

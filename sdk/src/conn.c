@@ -1,12 +1,11 @@
 /* conn.c - design.  (conn.h has the contract.)
  *
- * CURLOPT_CONNECT_ONLY gives the library names, address families, proxies and TLS as every other
- * program on the machine has them, and then the bare connection.  The multi interface does the
- * dial, because it can be left at any moment; the easy handle stays inside it afterwards, because
- * libcurl looks the connection up there.
+ * With CURLOPT_CONNECT_ONLY libcurl resolves names, picks the address family, handles proxies and
+ * TLS, and then lends us the connection.  The multi interface dials, because such a dial can be
+ * aborted at any time.  The easy handle stays in the multi, where libcurl looks up its connection.
  *
- * OpenSSL wants a write that was refused to be repeated with the same bytes at the same address.
- * So the bytes being written (@writing) are never appended to; new frames collect in @out.
+ * OpenSSL requires that a refused write is repeated with the same bytes at the same address.  So
+ * nothing is appended to @writing while it is being sent; new frames collect in @out.
  *
  * A connector on this machine is dialled without libcurl.  An agent that is started to answer one
  * message starts in three milliseconds without libcurl and in fifteen with it.  For http to a

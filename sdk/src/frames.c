@@ -1,12 +1,11 @@
-/* frames.c - from the first byte of a connection to its frames: the upgrade, the hello, lines.
+/* frames.c - the input of a connection: the upgrade, the hello, the lines of the connector.
  *
  * The connector sends one JSON object per line; lines and WebSocket messages need not coincide.  An
- * unusable line is counted and skipped, because the next one may be an answer that a thread waits
- * for.  Deliveries are queued for the events thread as they came; all other frames are handled
- * here, at once.
+ * unusable line is counted and skipped, because the next line may be a result that a thread waits
+ * for.  Deliveries are queued unparsed for the events thread; all other frames are handled here.
  *
- * Anything read may end the connection and free the decoder, so every loop checks that the socket
- * it started with is still open. */
+ * Any frame may end the connection and free the decoder, so every loop checks that its socket is
+ * still open. */
 #include <stdlib.h>
 #include <time.h>
 

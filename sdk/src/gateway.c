@@ -1,7 +1,7 @@
 /* gateway.c - the life of a handle.  (bellhop/gateway.h has the contract.)
  *
- * Calls write down what is wanted and wake the socket thread; it alone moves the phase.  Blocking
- * calls sleep on gw->changed, which is signalled whenever the phase moved. */
+ * A call sets gw->want and wakes the socket thread; only the socket thread changes the phase.
+ * Blocking calls wait on gw->changed, which is signalled whenever the phase changes. */
 #include <assert.h>
 #include <errno.h>
 #include <signal.h>

@@ -1,9 +1,8 @@
-/* options.c - what bhgw_new() is given: checked, completed with defaults, copied.
+/* options.c - validates the options of bhgw_new(), fills in defaults, copies.
  *
- * Operators paste whatever they were given as the URL: the address of the page or of the WebSocket,
- * with and without a slash or "/relay".  All of these mean the same connector, so everything is
- * derived from scheme, authority and path.  Credentials, a query and white space are refused by
- * name instead of being dialled. */
+ * Operators paste the URL in several forms: http or ws, with or without a slash or "/relay" at the
+ * end.  All of these mean the same connector, so everything is derived from scheme, authority and
+ * path.  A URL with credentials, a query or white space is refused with the reason. */
 #include "options.h"
 
 #include <limits.h>

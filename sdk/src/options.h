@@ -1,4 +1,4 @@
-/* options.h - the options and the URL that the application gives, checked and owned.
+/* options.h - validates and copies the options and the URL that the application passes.
  *
  * Pure functions of bytes: no socket, no clock. */
 #pragma once
@@ -6,13 +6,13 @@
 #include "base/buf.h"
 #include "bellhop/gateway.h"
 
-#define PLATFORM_RELAY "relay" /* what an identity without a platform is called */
+#define PLATFORM_RELAY "relay" /* the platform of an identity that names none */
 
-/* NULL: *@to owns a complete copy.  Else a sentence saying what is wrong, and *@to is untouched. */
+/* NULL: success, and *@to owns a complete copy.  Else the reason, and *@to is unchanged. */
 const char *gwc_options_copy(struct bhgw_options *to, const struct bhgw_options *from);
 void gwc_options_done(struct bhgw_options *o);
 
-/* ---- from the one configured URL to what is dialled ---- */
+/* ---- the URLs derived from the configured one ---- */
 
 struct gwc_url {
     char *ws;   /* owned: "wss://c.example/relay" */

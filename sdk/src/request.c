@@ -2,9 +2,9 @@
  *
  *      made --> waiting for its result --result, 30 s, or a deliberate close--> finished
  *
- * A connection that is lost does not end a request: the connector may answer on the next one.  The
- * list is in order of age, and all requests have the same patience, so the oldest is due first.
- * A finished request wakes its waiting thread, or travels to the notices thread as a notice. */
+ * A lost connection does not end a request: the connector may answer on the next connection.  The
+ * list is in order of age and all requests have the same timeout, so the oldest expires first.  A
+ * finished request wakes its waiting thread, or goes to the notices thread as a notice. */
 #include <assert.h>
 #include <stdlib.h>
 

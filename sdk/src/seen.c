@@ -1,11 +1,11 @@
 /* seen.c - design.  (seen.h has the contract.)
  *
- * In memory: two maps over the same entries and a list in the order of forgetting.  Pending entries
- * are never evicted; the socket thread bounds their number by not reading on.
+ * In memory: two maps over the same entries, and a list in order of eviction.  Pending entries are
+ * never evicted; the socket thread bounds their number.
  *
  * On disk: appending one line is one write(), so a crash can tear only the last line, and a torn
- * line has no newline.  A file with too many lines is written anew beside the old one and renamed.
- * The lock lies on the inode: after taking it the library checks that the name still means that
+ * line has no newline.  A file with too many lines is rewritten to a new file and renamed.  The
+ * lock is on the inode: after locking, the library checks that the name still refers to that
  * inode. */
 #include "seen.h"
 

@@ -1,8 +1,8 @@
-/* seen.h - which deliveries were seen, and what became of them.
+/* seen.h - deduplicates deliveries by their id.
  *
- * The connector repeats what it was not told is settled; this is why nothing is handed over twice.
- * An id is pending from the moment it is queued until it is settled or forgotten; the last @keep
- * settled ids are remembered.
+ * The connector repeats every delivery that is not acknowledged; with this table no delivery
+ * reaches a handler twice.  An id is pending from the moment it is queued until it is settled or
+ * forgotten.  The last @keep settled ids are remembered.
  *
  *  unknown --add--> PENDING --settle--> SETTLED --@keep newer ones settle--> unknown
  *                      '----forget----> unknown (a repetition is new)
@@ -11,14 +11,14 @@
 #include "base/list.h"
 #include "base/map.h"
 
-#define SEEN_ID_MAX 256 /* longer ids are refused by whoever reads frames */
+#define SEEN_ID_MAX 256 /* frames.c refuses longer ids */
 
 enum seen_state { SEEN_PENDING, SEEN_SETTLED };
 
 struct seen_entry {
     struct list link; /* settled ones, oldest first */
-    uint64_t number;  /* what the application calls it; never reused */
-    uint64_t socket;  /* the connection that brought it last */
+    uint64_t number;  /* the application's ->delivery; never reused */
+    uint64_t socket;  /* the connection that delivered it last */
     enum seen_state state;
     size_t id_bytes;
     char id[]; /* and a NUL */
@@ -36,7 +36,7 @@ void seen_init(struct seen *l, size_t keep);
 void seen_done(struct seen *l);
 
 struct seen_entry *seen_find(const struct seen *l, struct str id); /* NULL: unknown */
-/* @id, which is unknown, came over @socket: it is pending from now on. */
+/* Adds the unknown @id, received over @socket, as pending. */
 struct seen_entry *seen_add(struct seen *l, struct str id, uint64_t socket);
 struct seen_entry *seen_pending(const struct seen *l, uint64_t number); /* NULL: not pending */
 void seen_settle(struct seen *l, struct seen_entry *e); /* may free older entries, not @e */
@@ -51,11 +51,12 @@ static inline size_t seen_n_pending(const struct seen *l)
     return map_count(&l->by_number);
 }
 
-/* ---- the settled ids on disk, so that the next process knows them too ----
+/* ---- the settled ids on disk, for the next process ----
  *
- * A list of lines, the newest last, bounded to twice what is kept in memory.  An id is in the file
- * before its acknowledgement leaves; a process that dies in between settles the repetition without
- * handing it over.  It spans the death of the process, not of the machine: nothing is synced.
+ * The file has one id per line, newest last, at most twice as many as memory keeps.  An id is
+ * written before its acknowledgement is sent.  If the process dies in between, the next process
+ * acknowledges the repetition without calling a handler.  The file survives a crash of the process,
+ * not of the machine: nothing is synced.
  *
  *      CLOSED --open--> HELD --done--> CLOSED        one process at a time holds it, by a lock
  *                 '---> TAKEN --an id settles and the other process is gone--> HELD
@@ -65,14 +66,14 @@ struct seen_file {
     int fd;         /* locked by us; -1: TAKEN */
     size_t n_lines; /* in the file */
     size_t bytes;   /* of the file, all of them whole lines */
-    bool failing;   /* a write failed, and that was told */
+    bool failing;   /* a write failed, and that was reported */
 };
 
-/* Read @path into @l, making it if need be.  False: @ret_why (256 bytes) says what is wrong.  A
- * line that was not written to its end is dropped; a file that is not ours is refused, and stays.
- */
+/* Reads @path into @l; creates the file if it is missing.  An incomplete last line is dropped.
+ * False: @ret_why (256 bytes) says why; a file of another format is refused and left unchanged. */
 bool seen_file_open(struct seen_file *f, const char *path, struct seen *l, char *ret_why);
-void seen_file_done(struct seen_file *f); /* one that was never opened, but zeroed, is fine */
+void seen_file_done(struct seen_file *f); /* a zeroed struct is fine */
 
-/* @id was settled in @l.  False: it could not be written; told once until it works again. */
+/* Records @id, which was settled in @l.  False: the write failed; returned only for the first
+ * failure until a write succeeds again. */
 bool seen_file_add(struct seen_file *f, struct seen *l, struct str id);

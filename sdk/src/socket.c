@@ -1,12 +1,10 @@
 /* socket.c - the socket thread: its phases, its timers, its turn.  (client.h draws the phases.)
  *
- * The thread turns like this: obey what was asked, act on timers, send what is due, wait; then
- * read. It never runs code of the application, so nothing an application does can keep it from
- * reading a result or an ack.
+ * Each turn of the thread: follow gw->want, run timers, send what is due, wait, read.  The thread
+ * never runs the application's code, so the application cannot delay results or acks.
  *
- * Acks are held back for up to ACK_PATIENCE_MS while further deliveries wait for the events thread,
- * so that a burst is acknowledged in one WebSocket message; with an empty queue they leave at once.
- */
+ * Acks are held back for up to ACK_PATIENCE_MS while more deliveries wait for the events thread, so
+ * that one WebSocket message acknowledges a burst.  With an empty queue acks are sent at once. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>

@@ -1,12 +1,11 @@
-/* threads.c - the two threads that run code of the application.
+/* threads.c - the two threads that run the application's code.
  *
- * A thread takes one item at a time off its list and releases the lock while a handler runs, so a
- * handler may call anything.  Notices have a list of their own because an interrupt is about the
- * event whose handler is running: behind that event it would come too late.
+ * Each thread takes one item at a time off its list and releases the lock while a handler runs, so
+ * a handler may call any function.  Notices have their own list and thread, because an interrupt
+ * concerns the event whose handler is running and must not wait for that handler.
  *
- * The events thread declares the relevance policy before it hands over the first event: one HTTP
- * call per platform, with the credential of the socket.  The socket thread goes on reading
- * meanwhile. */
+ * The events thread declares the relevance policy before it delivers the first event: one HTTP call
+ * per platform, with the gateway's credential.  The socket thread keeps reading meanwhile. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

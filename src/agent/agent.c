@@ -1,4 +1,4 @@
-/* agent.c - the gateway client on one side, the workers on the other, and leaving in good order.
+/* agent.c - connects the gateway client to the workers, and shuts down in good order.
  *
  *      RUNNING --SIGTERM--> FINISHING --turns are over, or @grace--> ENDING
  *       |   ^                                                          |
@@ -8,8 +8,9 @@
  *
  *      a second SIGTERM: GONE at once
  *
- * Nothing is handed over after SIGTERM: what arrives then stays with the connector, which is told
- * in the end that we are gone (so it keeps everything and rings when asked to). */
+ * After SIGTERM programs get no more messages.  Messages that arrive then are not acknowledged, so
+ * the connector keeps them.  The last frame, going_idle, lets the connector buffer for this
+ * instance and wake it later. */
 #include "agent/agent.h"
 #include <errno.h>
 #include <signal.h>
@@ -24,10 +25,10 @@
 #include "net/loop.h"
 
 #define MAX_PENDING \
-    1024 /* events held for programs that are busy; the rest waits at the connector */
+    1024 /* events queued for busy programs; more than this wait at the connector instead */
 #define ENDING_MS 10000
 #define REST_MS \
-    5000 /* a stopped process does not count them; one that was not stopped comes back */
+    5000 /* a frozen process does not count this time; one that was not frozen resumes */
 
 enum { DONE = 0, FAILED = 1, MISUSED = 2, REVOKED = 3 };
 
@@ -39,7 +40,7 @@ static void say(const struct agent *a, const char *what, const char *more)
     fflush(stdout);
 }
 
-/* ---- leaving ---- */
+/* ---- shutdown ---- */
 
 bool agent_may_hand_over(const struct agent *a)
 {
@@ -183,7 +184,7 @@ static void on_arrival(void *ctx)
     struct arrival *arrived = ctx;
     struct agent *a = arrived->agent;
 
-    if (a->state == AGENT_GONE) { /* it stays with the connector */
+    if (a->state == AGENT_GONE) { /* not acknowledged: the connector keeps it */
         bhgw_event_free(arrived->ev);
         free(arrived->forward);
         free(arrived);
@@ -202,7 +203,7 @@ static void on_arrival(void *ctx)
     conversation_trim(a);
 }
 
-/* A bare /stop came as an interrupt already, which is how programs are told. */
+/* A bare /stop has also arrived as an interrupt, and programs get the interrupt only. */
 static bool is_stop(const struct bhgw_event *ev)
 {
     return ev->text != NULL && str_eq_ci(str_trim(str_of(ev->text)), STR("/stop"));
@@ -324,7 +325,7 @@ static struct bhgw *make_gateway(struct agent *a, char error[256])
     return bhgw_new(&o, error, 256);
 }
 
-/* ---- from beginning to end ---- */
+/* ---- start-up and the main loop ---- */
 
 /* Ours, without what lets one be this gateway: a program that is talked into printing its
  * environment has nothing to give away. */
@@ -365,7 +366,7 @@ static void take_down(struct agent *a)
     bhgw_close(a->gw);
     bhgw_free(a->gw);
     a->gw = NULL;
-    loop_turn(a->loop, 0); /* what its threads posted before they ended */
+    loop_turn(a->loop, 0); /* runs what the client's threads posted before they ended */
     list_each (&a->workers, it, next)
         worker_free(list_entry(it, struct worker, link));
     list_each (&a->conversations, it2, next2)

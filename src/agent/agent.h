@@ -1,21 +1,21 @@
-/* agent.h - any program as a gateway: `bellhop agent`.
+/* agent.h - `bellhop agent`: runs any program as a gateway.
  *
  *      connector ==WebSocket== gateway client ==posts==> worker ==lines==> program
  *                                    ^                                         |
  *                                    '-- conversation: actions in order <------'
  *
- * The library's threads only copy and post; everything else happens on one loop.
+ * The gateway client's threads only copy events and post them; everything else runs on one loop.
  *
- * A message has a turn: it is handed to a program as one line, and the program's lines are about it
- * until the turn is over.  A program has one message in hand at a time (--window changes that), so
- * a line of plain text can never land in somebody else's chat.
+ * Each message gets a turn: the program reads the message as one line, and its output lines answer
+ * that message until the turn is over.  A program has one message in hand at a time (--window
+ * changes that), so a line of plain text cannot reach the wrong chat.
  *
  *      WAITING --handed--> IN HAND --a line of text, "done", or exit 0--> OVER
  *         ^                   |                             answers are out: freed
- *         '---- it died ------'   unless something was said already, or a person interrupted it
+ *         '-- program died ---'   unless the message was answered, or a person interrupted it
  *
- * A webhook that the connector passes through is a line too, but nobody waits for an answer to it:
- * it has no turn, and is acknowledged when the program has read it.
+ * A webhook that the connector passes through is a line too, but needs no answer.  It is never in
+ * hand, and is acknowledged when the program has read it.
  */
 #pragma once
 #include <stdbool.h>
@@ -25,26 +25,26 @@
 struct bhgw_identity;
 struct bhgw_policy;
 
-struct agent_options { /* borrowed while it runs */
+struct agent_options { /* borrowed while agent_run() runs */
     const char *url, *gateway_id, *secret, *ca_file;
     const struct bhgw_identity *identities;
     size_t n_identities;
-    const char *seen_file;            /* ids of what was acknowledged; NULL: forgotten at the end */
-    const struct bhgw_policy *policy; /* declared when it connects; NULL: left as it is */
+    const char *seen_file;            /* keeps acknowledged ids across runs; NULL: memory only */
+    const struct bhgw_policy *policy; /* declared on connect; NULL: the policy stays as it is */
     char **argv;                      /* the program; ends with NULL */
     bool per_chat;
-    size_t max_programs;  /* with per_chat: running at once */
-    int64_t chat_idle_ms; /* with per_chat: a program that heard nothing for so long is ended */
-    size_t window;        /* messages in a program's hand at once */
+    size_t max_programs;  /* with per_chat: programs running at once */
+    int64_t chat_idle_ms; /* with per_chat: a program idle for longer is ended */
+    size_t window;        /* messages that a program has in hand at once */
     bool until_done;      /* only "done" ends a turn, a line of text does not */
-    bool ack_on_reply;    /* else: when the program has read the line */
-    int64_t turn_ms;      /* a longer turn is given up and the program started anew; 0: never */
-    int64_t grace_ms;     /* for turns under way after SIGTERM */
-    bool no_typing;       /* else a turn that takes long shows as typing, to people and to whoever
-                           * asks the connector whether this instance is idle */
+    bool ack_on_reply;    /* acknowledge on the answer; else when the program has read the line */
+    int64_t turn_ms;      /* timeout of a turn: the program is restarted; 0: none */
+    int64_t grace_ms;     /* time for unfinished turns after SIGTERM */
+    bool no_typing;       /* suppresses typing indicators.  They show people that a turn takes
+                           * long, and keep the instance from looking idle to the connector */
     bool quiet;           /* nothing on stdout */
 };
 
-/* Run until SIGTERM or SIGINT.  Returns the exit status: 0 left in good order, 1 failed, 2 an
- * option makes no sense, 3 the connector revoked this gateway. */
+/* Runs until SIGTERM or SIGINT.  Returns the exit status: 0 clean shutdown, 1 failure, 2 bad
+ * option, 3 the connector revoked this gateway. */
 int agent_run(const struct agent_options *opt);

@@ -1,11 +1,13 @@
-/* conversation.c - one conversation: what is being said in it, one thing at a time.
+/* conversation.c - sends the actions of one conversation, one at a time.
  *
- * One request per conversation is under way, so that answers keep their order and an edit knows the
- * id of what it edits.  What never left is tried again when the connection is back; what the
- * connector calls network trouble is tried twice more; an unknown outcome is left alone, because
- * saying it again might be saying it twice.
+ * A conversation has at most one request in flight, so answers keep their order and an edit knows
+ * the id of the message it edits.  Retries depend on the failure:
  *
- *      queued --first in line--> under way --result--> told to its program, next
+ *   - never sent: retried when the connection is back
+ *   - network trouble, as the connector reports it: retried twice
+ *   - unknown outcome: not retried, because a retry might send the message twice
+ *
+ *      queued --first in line--> in flight --result--> reported to its program, next
  *                 ^                  |
  *                 '--- @again -------'   not connected, or network trouble
  */
@@ -21,15 +23,15 @@
 
 #define MAX_CONVERSATIONS 4096
 #define NETWORK_TRIES 3
-#define RECONNECT_LOOK_MS 1000 /* a connection that came back between two looks */
+#define RECONNECT_LOOK_MS 1000 /* retry interval, in case a reconnect went unnoticed */
 
 struct say { /* one action */
     struct list link;
     struct conversation *conversation;
     char *action, *ref; /* owned */
     bool is_send, edits_last;
-    struct agent_turn *turn; /* NULL: for nobody in particular */
-    struct worker *teller;   /* who hears of the result; NULL: nobody */
+    struct agent_turn *turn; /* borrowed; NULL: outside a turn */
+    struct worker *teller;   /* borrowed; gets the result; NULL: not wanted */
     struct said said;        /* owned strings; set by the notices thread before it posts */
     unsigned tries;
 };
@@ -141,7 +143,7 @@ void conversation_forget_worker(struct conversation *c, struct worker *w)
         c->worker = NULL;
 }
 
-/* ---- saying it ---- */
+/* ---- sending ---- */
 
 static void say_first(struct conversation *c);
 
@@ -151,7 +153,7 @@ static bool is_network_trouble(const struct said *r)
            str_contains(str_of(r->error), STR("Network"));
 }
 
-/* True: it will be tried again. */
+/* True: a retry is scheduled. */
 static bool try_again(struct say *s, const struct said *r)
 {
     struct conversation *c = s->conversation;
@@ -202,7 +204,7 @@ static void on_said(void *ctx)
     agent_moved(a);
 }
 
-/* On the notices thread: take what is needed along, and leave. */
+/* Runs on the notices thread: copies the result and posts it to the loop. */
 static void on_result(void *ctx, struct bhgw *gw, const struct bhgw_result *r)
 {
     struct say *s = ctx;
@@ -223,7 +225,7 @@ static void say_first(struct conversation *c)
         bhgw_request_json(c->agent->gw, s->action, NULL, NULL, on_result, s);
         return;
     }
-    /* Which message that is, is known only now that everything before it was said. */
+    /* The id of the last message is known only now, after all earlier actions were sent. */
     struct buf action = BUF_INIT;
     struct jw w = jw_begin(&action);
     jw_obj(&w);

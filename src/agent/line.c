@@ -1,7 +1,7 @@
-/* line.c - reading and writing the lines.  (line.h has the contract.)
+/* line.c - formats and parses the lines.  (line.h has the contract.)
  *
- * An action is built by copying what the program wrote and adding what it left out, so that an op
- * this version does not know travels to the connector all the same. */
+ * order_action() copies the program's JSON and adds missing fields, so ops that this version does
+ * not know still reach the connector. */
 #include "agent/line.h"
 #include <stdlib.h>
 #include "bellhop/gateway.h"
@@ -66,7 +66,7 @@ static void add_headers(struct jw *w, const struct bhgw_passthrough *fwd)
     jw_end_arr(w);
 }
 
-/* Text as text, and anything else in base64. */
+/* A text body as text, any other body as base64. */
 static void add_body(struct jw *w, struct str body)
 {
     bool text = utf8_valid(body);
@@ -160,7 +160,7 @@ bool order_is_answer(const struct order *o)
            !str_eq(o->op, STR("get_chat_info"));
 }
 
-/* Written by us, or for us and not for the connector. */
+/* Fields that this file writes itself, or that are not for the connector. */
 static bool is_ours(struct str key, bool follow_up)
 {
     return str_eq(key, STR("op")) || str_eq(key, STR("id")) || str_eq(key, STR("ref")) ||
@@ -168,7 +168,7 @@ static bool is_ours(struct str key, bool follow_up)
            (str_eq(key, STR("session_key")) && !follow_up);
 }
 
-/* What the chat asks of an answer, and what the program wants besides, which wins. */
+/* The metadata that the chat requires, merged with the program's; the program's take precedence. */
 static void add_metadata(struct jw *w, struct json given, const struct bhgw_event *ev)
 {
     struct json_parser *p = json_parser_new();

@@ -1,11 +1,11 @@
 /* program.c - design.  (program.h has the contract.)
  *
- * The exit is seen through a pidfd, so no signal handler is involved.  A grandchild may keep our
- * end of its stdout open for ever; that is why the exit, and not the end of the output, is the end:
- * what is in the pipe at that moment is read, and then it is over.
+ * A pidfd reports the exit, so no signal handler is involved.  The exit ends the program, not the
+ * end of its output, because a grandchild may keep stdout open for ever.  At the exit the pipe is
+ * drained once.
  *
- * How much the program has read is asked of the pipe itself (FIONREAD), because a line that was
- * written to a program that then dies unread has not been taken by anybody. */
+ * FIONREAD on the pipe tells how much the program has read.  A line written to a program that dies
+ * before reading it counts as not taken. */
 #include "agent/program.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -35,8 +35,8 @@ struct program {
     struct loop_fd *on_in, *on_out, *on_pid; /* owned */
     struct buf unsent;
     uint64_t queued, written; /* bytes, ever */
-    uint64_t read_at_close;   /* ... and those read when we closed its input */
-    struct buf line;          /* not whole yet */
+    uint64_t read_at_close;   /* bytes read when we closed its input */
+    struct buf line;          /* an incomplete line */
     bool cut;                 /* the line was too long: skipping to its end */
     bool ending, termed;
     struct timer patience;
@@ -135,7 +135,7 @@ static void write_some(struct program *p)
         ssize_t n = write(p->in, p->unsent.p, p->unsent.n);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && errno != EAGAIN) { /* it closed its input: the exit will tell the rest */
+        if (n < 0 && errno != EAGAIN) { /* the program closed its input; wait for the exit */
             close_input(p);
             return;
         }
@@ -164,7 +164,7 @@ uint64_t program_write(struct program *p, struct str line)
     return p->queued;
 }
 
-/* ---- its end ---- */
+/* ---- exit ---- */
 
 static void describe(int status, char how[64])
 {
@@ -236,7 +236,7 @@ void program_free(struct program *p)
     free(p);
 }
 
-/* ---- its beginning ---- */
+/* ---- start ---- */
 
 bool program_exists(const char *name)
 {

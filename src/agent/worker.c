@@ -1,17 +1,15 @@
-/* worker.c - one program and the turns it has.  (agent.h draws the life of a message.)
+/* worker.c - one program and its turns.  (agent.h draws the life of a message.)
  *
- * When a program dies with a message in hand, the message goes back to the front of the queue and
- * the next program gets it, unless something was said about it already (it would be answered twice)
- * or a person interrupted it.  A message over which MAX_ATTEMPTS programs died is given up, so that
- * one bad message does not keep all others waiting for ever.
+ * When a program dies with a message in hand, the message returns to the front of the queue for the
+ * next program.  Exceptions: the message was answered already, or a person interrupted it.  After
+ * MAX_ATTEMPTS dead programs the message is given up, so one bad message cannot block the others.
  *
- * The worker asks the pipe whether the program has taken its line: right after writing, then at
- * growing intervals.  A webhook is over once it is taken; one that was not read is told to the next
+ * The worker checks the pipe to learn whether the program has read its line: right after writing,
+ * then at growing intervals.  A webhook is over once it is read; an unread webhook goes to the next
  * program.
  *
- * A line that names a message, a conversation or a chat means that one; a line that names none
- * means the message in hand.  A line that could mean two is dropped rather than said to the wrong
- * people. */
+ * An output line may name a message, a conversation or a chat; otherwise it belongs to the message
+ * in hand.  An ambiguous line is dropped, so that it cannot reach the wrong chat. */
 #include <assert.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -24,7 +22,7 @@
 #include "bellhop/gateway.h"
 #include "net/loop.h"
 
-/* ---- what a program's line is about, and doing what it says ---- */
+/* ---- finding the turn of an output line, and executing the line ---- */
 
 static struct agent_turn *in_hand_by(struct worker *w, const struct order *o)
 {
@@ -39,14 +37,14 @@ static struct agent_turn *in_hand_by(struct worker *w, const struct order *o)
         if (o->chat_id.p != NULL && !str_eq(o->chat_id, str_of(t->ev->chat_id)))
             continue;
         if (found != NULL && found->conversation != t->conversation)
-            return NULL; /* it could be either's */
+            return NULL; /* ambiguous */
         if (found == NULL)
             found = t;
     }
     return found;
 }
 
-/* The chat an order speaks in, when it is about no message in hand; NULL: nobody can tell. */
+/* The conversation of an order that belongs to no message in hand; NULL: unknown. */
 static struct conversation *chat_of(struct worker *w, const struct order *o)
 {
     struct agent *a = w->agent;
@@ -60,7 +58,7 @@ static struct conversation *chat_of(struct worker *w, const struct order *o)
     return w->n_in_hand == 0 ? w->about : NULL;
 }
 
-/* Do what @o says.  Returns the turn it is about; NULL: none in hand. */
+/* Executes @o.  Returns the turn it belongs to; NULL: none in hand. */
 static struct agent_turn *worker_obey(struct worker *w, const struct order *o)
 {
     struct agent_turn *t = in_hand_by(w, o);
@@ -87,7 +85,7 @@ static struct agent_turn *worker_obey(struct worker *w, const struct order *o)
 #define LOOK_MAX_MS 50
 #define TYPING_FIRST_MS 1000
 #define TYPING_EVERY_MS 2000
-#define STEADY_MS 30000 /* a program that lived so long starts with a clean record */
+#define STEADY_MS 30000 /* running this long resets the failure count */
 
 static void on_line(void *ctx, struct str line);
 static void on_ended(void *ctx, bool well, const char *how);
@@ -117,7 +115,7 @@ struct worker *worker_new(struct agent *a, struct conversation *c)
     return w;
 }
 
-/* Not acknowledged: whoever we leave them with hands them over again. */
+/* Frees turns without acknowledging them, so the connector delivers the messages again. */
 static void free_turns(struct agent *a, struct list *turns)
 {
     list_each (turns, it, next) {
@@ -176,7 +174,7 @@ static int64_t backoff_ms(unsigned failures)
     return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
 }
 
-/* Make room by ending the program that was idle longest. */
+/* Ends the program that was idle longest, to free a program slot. */
 static void make_room(struct agent *a)
 {
     list_each (&a->workers, it, next) {
@@ -188,7 +186,7 @@ static void make_room(struct agent *a)
     }
 }
 
-/* True: it runs. */
+/* True: the program runs. */
 static bool start(struct worker *w)
 {
     struct agent *a = w->agent;
@@ -229,7 +227,7 @@ static void on_restart(struct timer *t)
 
 /* ---- handing over ---- */
 
-/* The line is written; ask from now on whether it was read. */
+/* The line is written: start checking whether it was read. */
 static void write_line(struct worker *w, struct agent_turn *t, struct str line)
 {
     t->end = program_write(w->prog, line);
@@ -239,7 +237,7 @@ static void write_line(struct worker *w, struct agent_turn *t, struct str line)
     timer_set(w->agent->clock, &w->look, 0);
 }
 
-/* A webhook: nobody waits for an answer, so it takes no place in the program's hand. */
+/* A webhook needs no answer, so it does not count as in hand. */
 static void pass_on(struct worker *w, struct agent_turn *t)
 {
     list_move(&t->link, &w->told);
@@ -265,8 +263,7 @@ static void hand_over(struct worker *w, struct agent_turn *t)
         timer_set(a->clock, &w->typing, TYPING_FIRST_MS);
 }
 
-/* A turn under way must be visible at the connector: it is what keeps the instance from looking
- * idle. */
+/* Typing indicators keep the instance from looking idle to the connector during a long turn. */
 static void on_typing(struct timer *t)
 {
     struct worker *w = container_of(t, struct worker, typing);
@@ -299,7 +296,7 @@ void worker_add(struct worker *w, struct agent_turn *t)
     worker_go(w);
 }
 
-/* Which lines has the program read? */
+/* Marks the lines that the program has read. */
 static void look(struct worker *w)
 {
     uint64_t read = program_read(w->prog);
@@ -322,7 +319,7 @@ static void look(struct worker *w)
     }
 }
 
-/* With nothing to do: a program of one chat lives for a while, or makes room for a hungry one. */
+/* An idle program of one chat stays for a while, or gives its slot to a waiting worker. */
 static void rest(struct worker *w)
 {
     struct agent *a = w->agent;
@@ -384,7 +381,7 @@ static void finish_turn(struct worker *w, struct agent_turn *t)
     agent_moved(a);
 }
 
-/* A line printed after this could be about anything, so the program has to go. */
+/* Later output could belong to the abandoned turn, so the program is ended. */
 static void on_turn_limit(struct timer *t)
 {
     struct worker *w = container_of(t, struct worker, turn_limit);
@@ -415,7 +412,7 @@ static void on_line(void *ctx, struct str line)
     order_read(w->agent->parser, line, &o);
     struct agent_turn *t = worker_obey(w, &o);
     if (t != NULL && (o.done || (o.plain && !w->agent->opt->until_done))) {
-        look(w); /* an answer is proof enough, but the order of things is kept */
+        look(w); /* notes what the program has read, before the turn ends */
         finish_turn(w, t);
     }
 }
@@ -439,7 +436,7 @@ void worker_interrupt(struct worker *w, const char *session_key, const char *cha
     line_interrupt(&line, session_key, chat_id);
     worker_tell(w, buf_str(&line));
     buf_done(&line);
-    if (mine && !others) { /* a signal cannot say whom it means */
+    if (mine && !others) { /* a signal cannot name a chat */
         w->interrupted = true;
         program_signal(w->prog, SIGINT);
     }
@@ -453,10 +450,10 @@ static void put_back(struct worker *w, struct agent_turn *t)
     list_add_before(w->waiting.next, &t->link);
 }
 
-/* What becomes of a message whose program is gone. */
+/* Requeues or gives up a message whose program has died. */
 static void bereave(struct worker *w, struct agent_turn *t, bool well)
 {
-    if (!t->taken) { /* it never saw it */
+    if (!t->taken) { /* the program never read it */
         t->attempts--;
     } else if (well || t->answered || t->interrupted) {
         end_turn(w, t);

@@ -1,6 +1,6 @@
-/* ask.c - questions to the connector, through a process that knows TLS, JSON and tokens.
+/* ask.c - requests to the connector, through a process that has TLS, JSON and tokens.
  *
- * The answer is lines of "key value"; a process that fails says "problem WHY" or nothing. */
+ * The answer is lines of "key value"; a process that fails prints "problem WHY" or nothing. */
 #include "agent/sleeper/ask.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -123,7 +123,7 @@ bool ask_turn(struct sleeper_ask *a, struct answer *ret)
     if (n < 0)
         ask_cancel(a);
     else
-        waitpid(a->pid, NULL, 0); /* its output ended: it is going */
+        waitpid(a->pid, NULL, 0); /* its output ended: it is exiting */
     if (a->fd >= 0)
         close(a->fd);
     a->fd = -1;

@@ -4,9 +4,9 @@
  * restarted supervisor must not end up with two sleepers and two gateways.
  *
  * `bellhop agent` runs its programs in groups of their own, so stopping one group would leave them
- * running.  /proc/PID/task/TID/children lists what a thread started, and is exact for a stopped
- * one; where /proc does not tell, only the group is stopped.  A signal takes effect a moment after
- * kill() returned, so a stop is repeated until two looks in a row find the same number. */
+ * running.  /proc/PID/task/TID/children lists the children of a thread, and is exact for a stopped
+ * one.  Without that file only the group is stopped.  A signal takes effect a moment after kill()
+ * returns, so the stop is repeated until two scans in a row find the same number of processes. */
 #include "agent/sleeper/child.h"
 
 #include <dirent.h>
@@ -22,7 +22,7 @@
 
 #include "agent/sleeper/tell.h"
 
-/* ---- a process and everything it started ---- */
+/* ---- a process and its descendants ---- */
 
 #define MAX_TREE 1024
 #define LOOKS 16
@@ -61,14 +61,14 @@ static void add_children(struct tree *t, pid_t pid)
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
     DIR *dir = opendir(path);
     if (dir == NULL)
-        return; /* it is gone */
+        return; /* the process has exited */
     while ((e = readdir(dir)) != NULL)
         if (e->d_name[0] != '.')
             add_children_of_thread(t, pid, e->d_name);
     closedir(dir);
 }
 
-/* @root and everybody below it, parents first. */
+/* Lists @root and its descendants, parents first. */
 static void look(struct tree *t, pid_t root)
 {
     t->n = 0;
@@ -77,8 +77,8 @@ static void look(struct tree *t, pid_t root)
         add_children(t, t->pids[i]);
 }
 
-/* @root leads its group and is a child of ours.  Parents first, and again until nothing new is
- * found: a stopped process starts none. */
+/* @root leads its group and is our child.  Stops parents first, and repeats until a scan finds
+ * nothing new: a stopped process starts no children. */
 static void tree_stop(pid_t root)
 {
     struct tree t;
@@ -96,7 +96,7 @@ static void tree_stop(pid_t root)
     warn("it starts processes faster than they can be stopped, or more than %d", MAX_TREE);
 }
 
-/* The youngest first, so that a parent finds its children awake. */
+/* Children first, so that a parent finds its children running. */
 static void tree_continue(pid_t root)
 {
     struct tree t;
@@ -177,7 +177,7 @@ void child_freeze(struct child *c)
     if (fd < 0)
         return; /* the system pages it out when it needs the memory, as always */
     if (write(fd, RECLAIM, strlen(RECLAIM)) < 0 &&
-        errno != EAGAIN) /* EAGAIN: not that much there */
+        errno != EAGAIN) /* EAGAIN: less memory was there to reclaim */
         warn("its memory could not be reclaimed: %s", strerror(errno));
     close(fd);
 }

@@ -1,9 +1,8 @@
 /* knock.c - the wake listener.  (knock.h has the contract.)
  *
- * A poke is any request at all: the contract says "a payload-free GET", proxies add what they like,
- * and a needless wake costs little.  Only a head that is whole counts, so that a port scan wakes
- * nobody, and whoever is silent for two seconds is dropped, so that nobody can keep others out for
- * long. */
+ * Any other request is a wake poke: the contract says "a payload-free GET", proxies may change it,
+ * and a needless wake costs little.  Only a complete head counts, so a port scan wakes nothing.  A
+ * client that is silent for two seconds is dropped, so it cannot block the listener for long. */
 #include "agent/sleeper/knock.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +49,7 @@ static void drop(struct knocker *w)
     w->fd = -1;
 }
 
-/* A free place, or that of whoever has been here longest. */
+/* A free slot, or the slot of the oldest client. */
 static struct knocker *place(struct knock *k)
 {
     struct knocker *oldest = &k->who[0];
@@ -117,7 +116,7 @@ static void answer(struct knocker *w, enum knock_kind kind, const char *health)
     drop(w);
 }
 
-/* True: it said all it has to say, in @ret. */
+/* True: the request is complete, and its kind is in @ret. */
 static bool listen_to(struct knocker *w, const char *nonce, const char *health,
                       enum knock_kind *ret)
 {

@@ -1,4 +1,4 @@
-/* main.c - bellhop-sleeper: signals, knocks, answers and time, told to sleeper.h as they come. */
+/* main.c - bellhop-sleeper: the loop that passes signals, pokes, answers and time to sleeper.h. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* sleeper.c - design.  (sleeper.h has the contract and the picture.)
  *
- * What makes an instance idle is what the connector saw, never a guess of ours, and every step
- * towards sleep can still end in a wake: a message that arrives on the way is waiting at the
- * connector, which is asked once more after the process has gone, and rings from then on. */
+ * Only the connector decides whether an instance is idle.  Every step towards sleep can still end
+ * in a wake: a message that arrives meanwhile waits at the connector.  The sleeper asks the
+ * connector once more after the process has gone; from then on the connector pokes. */
 #include "agent/sleeper/sleeper.h"
 #include <inttypes.h>
 #include <signal.h>
@@ -15,10 +15,10 @@
 #include "base/service.h"
 
 #define LIVE_PATIENCE_MS 60000
-#define SETTLE_PATIENCE_MS 3000  /* for the connector to notice that the socket is closed */
-#define ANSWER_PATIENCE_MS 15000 /* for it to answer at all */
+#define SETTLE_PATIENCE_MS 3000  /* time for the connector to notice the closed socket */
+#define ANSWER_PATIENCE_MS 15000 /* timeout of a request to the connector */
 #define PROBE_PATIENCE_MS 8000
-#define REFUSED_MS 60000 /* until the same question is worth asking again */
+#define REFUSED_MS 60000 /* pause before the same request is repeated */
 #define BACKOFF_MIN_MS 500
 #define BACKOFF_MAX_MS 30000
 #define STEADY_MS 30000
@@ -78,7 +78,7 @@ static void start(struct sleeper *s, const char *why)
     ask_in(s, s->look_ms);
 }
 
-/* When the schedule wants it awake, INT64_MAX: never. */
+/* When the schedule wakes the process; INT64_MAX: never. */
 static int64_t scheduled_ms(const struct sleeper *s)
 {
     time_t wall = time(NULL);
@@ -160,12 +160,12 @@ static bool is_idle(const struct sleeper *s, const struct answer *r)
     return is_still(r) && (s->hurry || idle_ms >= s->idle_ms);
 }
 
-/* ---- what the connector says, state by state ---- */
+/* ---- answers of the connector, state by state ---- */
 
 static void heard_looking(struct sleeper *s, const struct answer *r)
 {
     if (r->ok && strcmp(r->state, "asleep") == 0 && is_still(r))
-        check_wake_url(s, r); /* and then sleep on, without ever having been awake */
+        check_wake_url(s, r); /* then stay asleep, without a first start */
     else
         start(s, r->ok ? "" : r->problem);
 }
@@ -204,7 +204,7 @@ static void heard_awake(struct sleeper *s, const struct answer *r)
     }
 }
 
-/* The second look: the probe has come through meanwhile, or it has not. */
+/* The second answer: by now the probe has arrived, or it is lost. */
 static void heard_checking(struct sleeper *s, const struct answer *r)
 {
     bool there = strcmp(r->state, s->child.pid > 0 ? "live" : "asleep") == 0;
@@ -223,15 +223,15 @@ static void heard_checking(struct sleeper *s, const struct answer *r)
     }
 }
 
-/* Dormant, but still running: only with --mode freeze. */
+/* The process is dormant but still runs: only with --mode freeze. */
 static void heard_draining(struct sleeper *s, const struct answer *r)
 {
     if (r->ok && strcmp(r->state, "asleep") == 0 && is_still(r) && !s->knocked) {
         child_freeze(&s->child);
         enter(s, SETTLING, "stopped");
-        ask_in(s, 0); /* a message between the answer and the stop is waiting there */
+        ask_in(s, 0); /* a message may have arrived between the answer and the stop */
     } else if (r->ok && strcmp(r->state, "asleep") == 0) {
-        child_thaw(&s->child); /* reminds it to come back */
+        child_thaw(&s->child); /* SIGCONT makes it reconnect */
         start(s, "something waits");
     } else {
         ask_in(s, s->look_ms);
@@ -274,7 +274,7 @@ void sleeper_heard(struct sleeper *s, const struct answer *r)
         if (s->state != CHECKING)
             return;
         if (s->reached)
-            ask_in(s, 0); /* go on: is it idle still? */
+            ask_in(s, 0); /* continue: is it still idle? */
         else
             refuse(s, r->ok ? "the wake URL does not lead to this sleeper" : r->problem);
         return;
@@ -283,7 +283,7 @@ void sleeper_heard(struct sleeper *s, const struct answer *r)
         by_state[s->state](s, r);
 }
 
-/* ---- what else happens ---- */
+/* ---- other inputs ---- */
 
 void sleeper_knocked(struct sleeper *s)
 {
@@ -329,7 +329,7 @@ int sleeper_ended(struct sleeper *s, bool well, const char *how)
         ask_cancel(&s->ask);
         ask_in(s, 0);
         return -1;
-    case ASLEEP: /* a stopped one was killed: asleep all the same, the next wake starts it anew */
+    case ASLEEP: /* a frozen process was killed: stays asleep, the next wake starts it again */
         warn("the stopped process ended: %s", how);
         return -1;
     case SETTLING:
@@ -352,9 +352,9 @@ int sleeper_ended(struct sleeper *s, bool well, const char *how)
 
 int sleeper_leave(struct sleeper *s)
 {
-    bool told = s->state == DRAINING && !s->freeze; /* a second signal would make it hurry */
+    bool told = s->state == DRAINING && !s->freeze; /* a second signal would skip its grace time */
 
-    if (s->state == LEAVING) { /* a second signal: out at once */
+    if (s->state == LEAVING) { /* a second signal: exit at once */
         child_signal(&s->child, SIGKILL);
         return 1;
     }
@@ -414,7 +414,7 @@ void sleeper_begin(struct sleeper *s)
     ask_in(s, 0);
 }
 
-/* ---- what others want to know ---- */
+/* ---- status ---- */
 
 static int64_t least(int64_t a, int64_t b)
 {

@@ -16,7 +16,7 @@
  *      LOOKING, the first state: an instance that sleeps without mail is not started at all
  *      LEAVING, the last: SIGTERM was passed on; the sleeper exits when the process has exited
  *
- * The caller (main.c) waits for signals, knocks, answers and time, and says here what happened.
+ * The caller (main.c) waits for signals, pokes, answers and time, and calls the functions below.
  */
 #pragma once
 #include "agent/sleeper/ask.h"
@@ -40,8 +40,8 @@ struct sleeper {
     int64_t wake_at_ms;  /* while asleep, by the schedule */
     int64_t start_at_ms; /* a crashed process is started again; INT64_MAX: not planned */
     unsigned failures;
-    bool knocked; /* on the way to sleep */
-    bool hurry;   /* SIGUSR2: idle enough as soon as nothing is in flight */
+    bool knocked; /* poked on the way to sleep: wake again */
+    bool hurry;   /* SIGUSR2: sleep as soon as nothing is in flight */
     bool probing, reached;
     uint64_t sleeps, wakes;
     char nonce[PROBE_NONCE], url[2048];
@@ -51,19 +51,20 @@ struct sleeper {
     struct sleeper_ask ask;
 };
 
-/* What the command line said is set, the rest is zero: start with looking at the connector. */
+/* Enters LOOKING.  The caller has set the options from the command line; the rest is zero. */
 void sleeper_begin(struct sleeper *s);
 
-/* What happened.  Those that return a number: -1 go on, else our exit status. */
+/* Inputs of the state machine.  Functions that return int return -1 to continue, else the exit
+ * status. */
 void sleeper_heard(struct sleeper *s, const struct answer *r);    /* the connector's answer */
 void sleeper_knocked(struct sleeper *s);                          /* a wake poke came */
 int sleeper_ended(struct sleeper *s, bool well, const char *how); /* the process */
 void sleeper_woken(struct sleeper *s);                            /* SIGUSR1: wake, if asleep */
 void sleeper_hurried(struct sleeper *s); /* SIGUSR2: sleep as soon as nothing is in flight */
-int sleeper_leave(struct sleeper *s);    /* SIGTERM; a second one: out at once */
+int sleeper_leave(struct sleeper *s);    /* SIGTERM; a second one exits at once */
 void sleeper_tick(struct sleeper *s);    /* does what is due by now */
 
-/* How long nothing is due, for poll(): -1 for ever. */
+/* The timeout for poll(): ms until something is due; -1: never. */
 int sleeper_wait_ms(const struct sleeper *s);
 /* The body of /healthz. */
 void sleeper_describe(const struct sleeper *s, char *out, size_t n);
