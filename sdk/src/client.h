@@ -104,7 +104,7 @@ struct bhgw {
     bool disabled;
     bool shook_hands;       /* one handshake succeeded: CLOSE_CODE_UNAUTHORIZED is final from now */
     bool dial_now;          /* bhgw_open() was called while waiting */
-    bool choked;            /* too many pending: disconnect, reconnect when half is settled */
+    bool choked;            /* over a limit: skip deliveries, reconnect once half is settled */
     bool drain_from_events; /* the events thread requested the drain: do not wait for it */
     bool idle_acked;
     enum gwc_phase phase;

@@ -16,7 +16,7 @@
 #include "client.h"
 #include "core/session_key.h"
 
-#define MAX_LIST 256 /* media, headers, ops: more than that is nobody's message */
+#define MAX_LIST 256 /* media, headers, ops; the rest is ignored */
 
 struct descriptor_box {
     struct bhgw_descriptor pub; /* first */
@@ -37,7 +37,7 @@ static const char *keep(struct arena *a, struct str s)
     return s.p != NULL ? arena_str(a, s).p : NULL;
 }
 
-/* Ids are strings on the wire; a connector that sends a number is understood all the same. */
+/* Ids are strings on the wire; a number is accepted too. */
 static struct str text_of(struct arena *a, struct json v)
 {
     char digits[24];
@@ -192,7 +192,7 @@ struct bhgw_event *bhgw_event_copy(const struct bhgw_event *ev)
     struct json doc;
     bool ok = json_parse(p, frame, &doc) && gwc_event_read(doc, &box->arena, &box->pub);
 
-    assert(ok); /* it was read from the same bytes before */
+    assert(ok); /* the same bytes were parsed before */
     box->pub.delivery = ev->delivery;
     box->pub.json = frame.p;
     box->pub.json_bytes = frame.n;
@@ -251,7 +251,7 @@ bool gwc_passthrough_read(struct json doc, struct arena *a, struct bhgw_passthro
     };
     read_headers(json_get(forward, "headers"), a, fwd);
     if (!base64_decode(json_str(forward, "bodyB64"), &body))
-        buf_reset(&body); /* a body we cannot read is an empty one */
+        buf_reset(&body); /* an invalid body becomes an empty one */
     fwd->body = arena_str(a, buf_str(&body)).p;
     fwd->body_bytes = body.n;
     buf_done(&body);
@@ -344,7 +344,7 @@ static struct descriptor_box *box_of(struct list *link)
     return list_entry(link, struct descriptor_box, link);
 }
 
-/* The descriptor that a new one for @platform takes the place of; NULL: there is room. */
+/* The descriptor that a new one for @platform replaces; NULL: none. */
 static struct descriptor_box *box_to_replace(const struct bhgw *gw, const char *platform)
 {
     size_t n = 0;

@@ -14,7 +14,7 @@
 #include "client.h"
 #include "core/token.h"
 
-#define MAX_INTERRUPTS 1024 /* queued for a notices thread that is not listening */
+#define MAX_INTERRUPTS 1024 /* queued for a busy notices thread; more are dropped */
 
 static void skip(struct bhgw *gw, const char *why)
 {
@@ -105,9 +105,9 @@ static void on_delivery(struct bhgw *gw, struct json doc, bool passthrough, stru
         return skip(gw, "a bufferId that is too long");
     if (id.n > 0 && (e = seen_find(&gw->seen, id)) != NULL)
         return on_repetition(gw, e);
-    /* Full: take nothing more from this socket, or order would be lost.  It goes on carrying acks
-     * and results; when there is room again it is replaced, and the connector repeats what we left.
-     */
+    /* Over the limit: skip all further deliveries of this socket, to keep their order.  The socket
+     * still carries acks and results.  Once there is room it is replaced, and the connector repeats
+     * the skipped deliveries. */
     gw->choked = gw->choked || is_too_much(gw, line.n);
     if (gw->choked)
         return;
@@ -176,7 +176,7 @@ void gwc_frame(struct bhgw *gw, struct str line)
         on_descriptor(gw, doc);
     else if (str_eq(type, STR("going_idle_ack")))
         gwc_idle_acked(gw);
-    /* Types we do not know belong to a newer contract and are none of our business. */
+    /* Unknown types belong to a newer contract and are ignored. */
 }
 
 void gwc_bytes(struct bhgw *gw, struct str piece)
@@ -209,7 +209,7 @@ void gwc_bytes(struct bhgw *gw, struct str piece)
 #define READ_BYTES 65536
 #define READS_PER_TURN 16
 
-/* ---- the way up ---- */
+/* ---- upgrade and hello ---- */
 
 void gwc_ask_upgrade(struct bhgw *gw)
 {

@@ -65,7 +65,7 @@ void gwc_wake_locked(struct bhgw *gw)
     assert(n == sizeof one || errno == EAGAIN);
 }
 
-/* ---- birth ---- */
+/* ---- creating and opening ---- */
 
 static void cond_init(pthread_cond_t *cond)
 {
@@ -129,7 +129,7 @@ struct bhgw *bhgw_new(const struct bhgw_options *given, char *error, size_t erro
     return gw;
 }
 
-/* The application's signals are the application's business. */
+/* Blocks all signals in the library's threads; the application handles them. */
 static bool start_thread(pthread_t *thread, void *(*main)(void *), struct bhgw *gw)
 {
     sigset_t all, before;
@@ -161,7 +161,7 @@ static bool start_threads_locked(struct bhgw *gw)
     return false;
 }
 
-/* ---- wishes ---- */
+/* ---- open, idle, close ---- */
 
 static bool is_over(const struct bhgw *gw)
 {
@@ -203,7 +203,7 @@ enum bhgw_status bhgw_open(struct bhgw *gw)
     return status;
 }
 
-/* Ask for DORMANT or CLOSED. */
+/* Requests DORMANT or CLOSED. */
 static void ask_rest_locked(struct bhgw *gw, enum gwc_want want)
 {
     if (is_over(gw))
@@ -236,7 +236,7 @@ enum bhgw_status bhgw_go_idle_wait(struct bhgw *gw)
         uint64_t socket = gw->socket_number;
         bool connected = gwc_is_connected(gw);
         ask_rest_locked(gw, GWC_WANT_DORMANT);
-        /* Over when off, or when somebody opened it again and a new socket exists. */
+        /* Done when OFF, or when another thread reopened it and a new socket exists. */
         while (gw->phase != GWC_OFF && gw->socket_number == socket)
             pthread_cond_wait(&gw->changed, &gw->lock);
         if (gw->disabled)
@@ -257,7 +257,7 @@ void bhgw_close(struct bhgw *gw)
     unlock(gw);
 }
 
-/* ---- death ---- */
+/* ---- freeing ---- */
 
 static void free_queues(struct bhgw *gw)
 {
@@ -281,7 +281,7 @@ static void end_threads(struct bhgw *gw)
     pthread_join(gw->socket_thread, NULL);
     pthread_join(gw->events_thread, NULL);
     lock(gw);
-    gwc_requests_fail(gw); /* nobody is left to answer them: tell their owners */
+    gwc_requests_fail(gw); /* no result can arrive any more: fail them */
     gw->notices_quit = true;
     pthread_cond_broadcast(&gw->notices_wakeup);
     unlock(gw);
@@ -297,7 +297,7 @@ void bhgw_free(struct bhgw *gw)
     if (gw->started)
         end_threads(gw);
     else
-        gwc_notices_main(gw); /* requests made without ever opening: their callbacks are owed */
+        gwc_notices_main(gw); /* never opened: runs the callbacks of requests here */
     free_queues(gw);
     json_parser_free(gw->parser);
     buf_done(&gw->line);
@@ -314,7 +314,7 @@ void bhgw_free(struct bhgw *gw)
     free(gw);
 }
 
-/* ---- questions ---- */
+/* ---- state and statistics ---- */
 
 static struct timespec moment(int64_t ms)
 {

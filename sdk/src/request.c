@@ -14,7 +14,7 @@
 #include "base/rand.h"
 #include "client.h"
 
-#define MAX_UNSENT_BYTES ((size_t)32 << 20) /* of a connector that reads slower than we write */
+#define MAX_UNSENT_BYTES ((size_t)32 << 20) /* bound for a connector that reads too slowly */
 #define ERROR_BUSY "network trouble: the connector reads too slowly"
 #define ERROR_BAD_ACTION "the action is not a JSON object"
 
@@ -67,7 +67,7 @@ void gwc_result_arrived(struct bhgw *gw, struct json doc)
 {
     struct gwc_request *req = map_get(&gw->request_by_id, json_str(doc, "requestId"));
 
-    if (req != NULL) /* else: late, or not ours */
+    if (req != NULL) /* NULL: late or unknown */
         finish(gw, req, gwc_result_read(json_get(doc, "result"), req));
 }
 
@@ -109,7 +109,7 @@ static void send_request(struct bhgw *gw, const struct gwc_request *req, struct 
     gwc_wake_locked(gw);
 }
 
-/* Register @req, and send it if that can be done at all. */
+/* Registers @req, and sends it if connected. */
 static void submit_locked(struct bhgw *gw, struct gwc_request *req, struct str action,
                           const char *platform, const char *bot_id)
 {
@@ -143,7 +143,7 @@ static struct bhgw_result *submit_wait(struct bhgw *gw, struct gwc_request *req,
     assert(gw->magic == GWC_MAGIC);
     req->waiter = &waiter; /* cppcheck-suppress autoVariables ; answered before we return */
     pthread_mutex_lock(&gw->lock);
-    submit_locked(gw, req, action, platform, bot_id); /* @req may be gone already */
+    submit_locked(gw, req, action, platform, bot_id); /* may free @req */
     while (waiter.result == NULL)
         pthread_cond_wait(&waiter.cond, &gw->lock);
     pthread_mutex_unlock(&gw->lock);
@@ -251,7 +251,7 @@ struct bhgw_result *bhgw_request_wait(struct bhgw *gw, const struct bhgw_action 
     return result;
 }
 
-/* Through the parser and out again: what goes on the wire is one line, whatever was given. */
+/* Parses and rewrites the JSON, so that it is valid and on one line. */
 static struct gwc_request *prepare_json(struct bhgw *gw, const char *json, struct buf *action)
 {
     struct gwc_request *req = request_new(gw);

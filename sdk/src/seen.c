@@ -97,8 +97,8 @@ void seen_forget(struct seen *l, struct seen_entry *e)
 /* ---- the file ---- */
 
 #define HEADER "bellhop settled ids 1\n"
-#define MAX_BYTES ((size_t)256 << 20) /* far more than any list of ours */
-#define MIN_LINES 64                  /* a short list is not written anew all the time */
+#define MAX_BYTES ((size_t)256 << 20) /* far more than any valid file has */
+#define MIN_LINES 64                  /* a short list is not rewritten all the time */
 
 enum outcome { GOT_IT, IS_TAKEN, FAILED };
 
@@ -155,7 +155,7 @@ static bool load(struct seen_file *f, struct seen *l)
     errno = ok ? 0 : EINVAL;
     if (!ok)
         goto out;
-    if (have.n < header.n) { /* new, or torn at birth */
+    if (have.n < header.n) { /* new, or torn while it was created */
         f->bytes = header.n;
         ok = ftruncate(f->fd, 0) == 0 && write_whole(f->fd, header);
     } else {
@@ -203,7 +203,7 @@ static void add_line(struct buf *out, struct str id)
     buf_add_c(out, '\n');
 }
 
-/* The list anew, from what @l remembers. */
+/* Rewrites the file from @l. */
 static bool rewrite(struct seen_file *f, const struct seen *l)
 {
     struct buf path = BUF_INIT, text = BUF_INIT;
@@ -215,7 +215,7 @@ static bool rewrite(struct seen_file *f, const struct seen *l)
         add_line(&text, seen_id(list_entry(it, struct seen_entry, link)));
         n++;
     }
-    unlink(buf_z(&path)); /* of one who died over it */
+    unlink(buf_z(&path)); /* left by a process that died during a rewrite */
     int fd = open(buf_z(&path), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
     bool ok = fd >= 0 && !buf_failed(&text) && write_whole(fd, buf_str(&text)) &&
               flock(fd, LOCK_EX | LOCK_NB) == 0 && rename(buf_z(&path), f->path) == 0;
@@ -243,7 +243,7 @@ static bool append(struct seen_file *f, struct str id)
         f->bytes += line.n;
         f->n_lines++;
     } else if (ftruncate(f->fd, (off_t)f->bytes) != 0) {
-        close(f->fd); /* half a line is in it: it is read again before the next */
+        close(f->fd); /* it has half a line: it is read again before the next write */
         f->fd = -1;
     }
     buf_done(&line);
@@ -278,13 +278,13 @@ bool seen_file_add(struct seen_file *f, struct seen *l, struct str id)
 
     if (f->path == NULL)
         return true;
-    if (f->fd < 0) { /* @l knows @id already, so it is in the list anew */
+    if (f->fd < 0) { /* @l has @id already, so a rewrite includes it */
         enum outcome got = take(f, l);
         ok = got == IS_TAKEN || (got == GOT_IT && rewrite(f, l));
     } else {
         ok = append(f, id);
         if (ok && f->n_lines >= max_lines(l) && !rewrite(f, l))
-            f->n_lines = l->keep; /* not now; try again after as many */
+            f->n_lines = l->keep; /* failed: retry after that many more lines */
     }
     bool told = f->failing;
     f->failing = !ok;

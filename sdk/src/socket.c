@@ -38,7 +38,7 @@ static const struct {
     [GWC_BACKOFF] = {"backoff", B(DIALING) | B(OFF), BHGW_WAITING},
 };
 
-/* The socket is being replaced because deliveries were left with the connector. */
+/* The socket is being replaced, because it skipped deliveries. */
 static bool is_replacing(const struct bhgw *gw)
 {
     return gw->phase == GWC_CLOSING && gw->choked && gw->want == GWC_WANT_UP;
@@ -58,7 +58,7 @@ static enum bhgw_state state_of(const struct bhgw *gw)
     case GWC_WANT_CLOSED:
         return BHGW_CLOSED;
     case GWC_WANT_UP:
-        return BHGW_CONNECTING; /* the very next step of the turn */
+        return BHGW_CONNECTING; /* the next step of this turn */
     case GWC_WANT_NOTHING:
         break;
     }
@@ -113,7 +113,7 @@ static void back_off(struct bhgw *gw, const char *why)
     int64_t wait_ms = gwc_backoff_ms(gw->failures++, gw->opt.backoff_min_ms, gw->opt.backoff_max_ms,
                                      rand_u64(&r));
 
-    gw->dial_now = false; /* asked for before it failed */
+    gw->dial_now = false; /* requested before the failure */
     gwc_log(gw, BHGW_LOG_INFO, "dialling again in %lld ms", (long long)wait_ms);
     gwc_enter(gw, GWC_BACKOFF, wait_ms, why);
 }
@@ -123,7 +123,7 @@ void gwc_drop(struct bhgw *gw, int code, const char *why)
     enum gwc_phase was = gw->phase;
     bool replacing = is_replacing(gw);
     bool deliberate = was == GWC_DRAINING || was == GWC_CLOSING || gw->want != GWC_WANT_UP;
-    char *reason = xstrdup(why); /* @why may live in what is freed next */
+    char *reason = xstrdup(why); /* @why may point into memory that is freed next */
 
     gwc_conn_close(&gw->conn);
     buf_done(&gw->line);
@@ -178,7 +178,7 @@ static void send_acks(struct bhgw *gw, int64_t now_ms)
     gw->n_acks = 0;
 }
 
-/* ---- the way up ---- */
+/* ---- connecting ---- */
 
 static void dial(struct bhgw *gw)
 {
@@ -204,7 +204,7 @@ void gwc_ready(struct bhgw *gw)
         gwc_enter(gw, GWC_READY, 0, "the connector answered");
 }
 
-/* ---- the way down ---- */
+/* ---- closing ---- */
 
 void gwc_idle_acked(struct bhgw *gw)
 {
@@ -304,7 +304,7 @@ static void on_deadline(struct bhgw *gw)
         gwc_drop(gw, CLOSE_CODE_NORMAL, "closed");
         break;
     case GWC_BACKOFF:
-        if (gw->choked && still_choked(gw)) /* it would choke again at once */
+        if (gw->choked && still_choked(gw)) /* it would exceed the limit again at once */
             gw->deadline_ms = gwc_now_ms() + CHOKED_RETRY_MS;
         else
             dial(gw);

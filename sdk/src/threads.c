@@ -55,7 +55,7 @@ static size_t swallow(char *bytes, size_t size, size_t n, void *ctx)
 {
     (void)bytes;
     (void)ctx;
-    return size * n; /* the status says it all */
+    return size * n; /* the body is ignored; only the status counts */
 }
 
 static void set_up(CURL *easy, const struct bhgw *gw, const char *url, struct curl_slist *headers,
@@ -73,7 +73,7 @@ static void set_up(CURL *easy, const struct bhgw *gw, const char *url, struct cu
         curl_easy_setopt(easy, CURLOPT_CAINFO, gw->opt.ca_file);
 }
 
-/* The HTTP status; 0: there was none. */
+/* The HTTP status; 0: no answer. */
 static long post(const struct bhgw *gw, CURL *easy, const char *platform)
 {
     struct buf body = BUF_INIT, url = BUF_INIT;
@@ -134,10 +134,10 @@ static bool post_policies(struct bhgw *gw)
 
 /* ---- events ---- */
 
-/* False: the threads shall end. */
+/* False: the threads must end. */
 static bool wait_for_work(struct bhgw *gw)
 {
-    /* Leaving for good: what was not started stays with the connector. */
+    /* Closing: deliveries without a running handler stay with the connector. */
     while (!gw->quit && !gw->policy_due &&
            (list_is_empty(&gw->deliveries) || gw->want == GWC_WANT_CLOSED))
         pthread_cond_wait(&gw->events_wakeup, &gw->lock);
@@ -200,7 +200,7 @@ static enum bhgw_verdict run(struct bhgw *gw, const struct gwc_delivery *d, stru
     struct json doc;
 
     if (!json_parse(p, str_make(d->line, d->bytes), &doc))
-        return BHGW_RELEASE; /* parsed before, so memory is short */
+        return BHGW_RELEASE; /* it was parsed before, so memory is exhausted */
     return (d->passthrough ? run_passthrough : run_event)(gw, d, doc, a);
 }
 

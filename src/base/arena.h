@@ -1,4 +1,6 @@
-/* arena.h - many small allocations that die together: one per message being handled. */
+/* arena.h - an arena: many small allocations that are freed together.
+ *
+ * Parsing uses one arena per message or call.  No pointer into an arena may outlive it. */
 #pragma once
 #include <stddef.h>
 #include "base/str.h"
@@ -11,6 +13,6 @@ struct arena {
 #define ARENA_INIT ((struct arena){0})
 
 void *arena_alloc(struct arena *a, size_t n);        /* aligned for anything, not zeroed */
-struct str arena_str(struct arena *a, struct str s); /* a copy, NUL-terminated behind its end */
+struct str arena_str(struct arena *a, struct str s); /* a copy with a NUL after its end */
 void arena_reset(struct arena *a);                   /* keeps one block for reuse */
 void arena_done(struct arena *a);

@@ -1,7 +1,7 @@
-/* buf.h - owned, growing bytes.
+/* buf.h - a growing byte buffer that owns its memory.
  *
- * The first append that would pass the limit sticks: later appends do nothing, and one check of
- * buf_failed() at the end covers the whole message.
+ * An append beyond the limit fails, and all later appends do nothing.  So one check of buf_failed()
+ * at the end covers the whole message.
  *
  *      struct buf out = BUF_INIT;
  *      buf_printf(&out, "id=%" PRIu64, id);
@@ -13,7 +13,7 @@
 #include "base/str.h"
 
 struct buf {
-    char *p;      /* owned; NUL-terminated whenever n > 0 was reached through buf_z() */
+    char *p;      /* owned; NUL-terminated only by buf_z() and buf_take() */
     size_t n;     /* bytes in use */
     size_t cap;   /* bytes allocated */
     size_t limit; /* 0: BUF_LIMIT */
@@ -30,15 +30,15 @@ void buf_add_z(struct buf *b, const char *z);
 void buf_add_u64(struct buf *b, uint64_t v); /* decimal */
 void buf_add_i64(struct buf *b, int64_t v);
 void buf_printf(struct buf *b, const char *fmt, ...) BH_PRINTF(2, 3);
-/* What somebody else wrote, for a person's eyes: a control character, or a byte that is no UTF-8,
- * comes as \xNN, so that it neither drives a terminal nor starts a line of its own. */
+/* Appends untrusted text for display.  Control characters and invalid UTF-8 become \xNN, so the
+ * text can neither control a terminal nor start a new line. */
 void buf_add_plain(struct buf *b, struct str s);
 void buf_consume(struct buf *b, size_t n); /* drop n bytes from the front */
 const char *buf_z(struct buf *b);          /* as a C string; valid until the next call */
 char *buf_take(struct buf *b);             /* NUL-terminated heap string; the buf is empty after */
 
-/* n writable bytes at the end, not counted yet; NULL: failed.  One byte more is always there, for
- * the NUL of buf_z(). */
+/* Returns @n writable bytes at the end, not counted in buf.n yet; NULL: failed.  One more byte is
+ * always allocated, for the NUL of buf_z(). */
 char *buf_grow(struct buf *b, size_t n); /* the slow half of buf_room() */
 static inline char *buf_room(struct buf *b, size_t n)
 {

@@ -1,11 +1,11 @@
 /* clock.c - design.  (clock.h has the contract.)
  *
- * A binary heap ordered by (due, order of arming), so equal times fire in the order they were set
- * and a run can be replayed.  The heap is 1-based: position 0 in a timer means "not armed".
+ * Timers are in a binary heap ordered by (due time, order of arming).  So timers with equal times
+ * fire in the order they were armed, and a run can be replayed.  The heap is 1-based: position 0 in
+ * a timer means "not armed".
  *
- * A turn fires only what was armed before it began: whatever is armed now is due now or later and
- * carries a higher number, hence it sorts behind every older timer that is due, and meeting the
- * first such number ends the firing. */
+ * A turn fires only timers that were armed before it began.  A timer armed during the turn has a
+ * higher number and sorts after every older due timer, so the first such number ends the turn. */
 #include "base/clock.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ static void place(struct clock *c, size_t pos, struct entry e)
     e.timer->heap_pos = pos;
 }
 
-/* Find the place of @e, starting with the hole at @pos. */
+/* Moves @e to its place in the heap, starting at the hole at @pos. */
 static void sift(struct clock *c, size_t pos, struct entry e)
 {
     while (pos > 1 && before(&e, &c->heap[pos / 2])) {

@@ -41,10 +41,11 @@ static inline bool timer_is_set(const struct timer *t)
 void timer_set(struct clock *c, struct timer *t, int64_t after_ms);
 void timer_stop(struct clock *c, struct timer *t);
 
-/* Run fn(ctx) when this turn ends: two-phase close and callbacks that must not nest. */
+/* Runs fn(ctx) when this turn ends; used for two-phase close, and for callbacks that must not
+ * nest. */
 void clock_defer(struct clock *c, defer_cb *fn, void *ctx);
 
-/* ---- for whoever turns it ---- */
+/* ---- for the loop and the simulator ---- */
 void clock_set(struct clock *c, int64_t now_ms, int64_t wall_ms);
-void clock_turn(struct clock *c);             /* fire what is due, then run what was deferred */
+void clock_turn(struct clock *c);             /* fires due timers, then runs deferred calls */
 int64_t clock_next_ms(const struct clock *c); /* ms until the next turn has work; -1: never */

@@ -1,8 +1,8 @@
 /* config.c - design.  (config.h has the contract.)
  *
- * A configuration is one struct per section and one array per list, made from the tables; nothing
- * here knows what any of them means.  config_yaml.c reads the file into them, the environment is
- * laid over it, and each section's own check runs last.
+ * A configuration is one struct per section and one array per list, built from the tables.
+ * config_yaml.c reads the file into them, then `BELLHOP_` variables override values, and the check
+ * of each section runs last.
  *
  * ${NAME} and ${NAME:-otherwise} are expanded after YAML has parsed a scalar, so no value of the
  * environment can change the shape of the document. */

@@ -16,12 +16,12 @@
  *
  * The caller that loads a configuration passes the list of sections (cli/settings.c has the
  * program's), and config_get(cfg, &wake_config) returns the module's filled struct.
- * Parsing, defaults, `BELLHOP_` variables, errors with file and line, what a reload takes and
- * docs/configuration.md all come from the table.  Two modules may share a word (`wake:` above and
- * the relay's `wake.cooldown`) but not a setting.
+ * The table drives parsing, defaults, `BELLHOP_` variables, errors with file and line, reloads and
+ * docs/configuration.md.  Two modules may share a prefix (`wake:` above and the relay's
+ * `wake.cooldown`) but not a setting.
  *
- * In the file `${NAME}` in a value reads the environment; `${NAME:-otherwise}` when it may be
- * unset.
+ * In a value of the file `${NAME}` reads an environment variable; `${NAME:-otherwise}` gives a
+ * default.
  */
 #pragma once
 #include <stdbool.h>
@@ -32,12 +32,12 @@
 
 enum config_type {
     CFG_TEXT,     /* char *, NULL when empty or not given */
-    CFG_SECRET,   /* the same, never shown and wiped */
+    CFG_SECRET,   /* char *, never shown, wiped when freed */
     CFG_CHOICE,   /* char *, one of the words in .choices */
     CFG_ENUM,     /* int: the place of the word in .choices, from 0 */
     CFG_BOOL,     /* bool */
     CFG_NUMBER,   /* uint32_t from .min to .max */
-    CFG_COUNT,    /* uint64_t, the same; .max 0: no end */
+    CFG_COUNT,    /* uint64_t from .min to .max; .max 0: no maximum */
     CFG_DURATION, /* int64_t, in ms, from .min to .max */
     CFG_BYTES,    /* uint64_t, at least .min */
     CFG_TEXTS,    /* char **, ends with NULL; NULL when not given.  `[a, b]`, or "a, b" */
@@ -52,7 +52,7 @@ struct config_key {
     size_t offset;       /* in the section's struct */
     const char *value;   /* the default as the operator would write it; NULL: as in .defaults */
     const char *choices; /* CFG_CHOICE, CFG_ENUM: "a|b" */
-    const char *planned; /* words that are right but not in this build yet, "c|d" */
+    const char *planned; /* valid words that this build does not support yet, "c|d" */
     uint64_t min, max;
     const char *what; /* the sentence of the reference */
     bool required;    /* in a list: an entry without it is refused */
@@ -63,10 +63,10 @@ struct config_section {
     const struct config_key *keys;
     size_t size;          /* of the struct that the offsets are in */
     const void *defaults; /* what it holds before any key is set; NULL: zeros */
-    /* Its keys fill that section's struct, which config_get() is asked for.  NULL: its own. */
+    /* The section whose struct the keys fill; pass that one to config_get().  NULL: this one. */
     const struct config_section *into;
-    /* What no key can tell alone, once all are read; may tidy up the values (not replace texts).
-     * False: @ret_why (256 bytes) tells the operator what to fix.  NULL: nothing to check. */
+    /* Checks combinations of keys after all are read; may adjust values, but not replace texts.
+     * False: @ret_why (256 bytes) tells the operator what to fix.  NULL: no check. */
     bool (*check)(void *settings, char *ret_why);
     const char *name; /* of a kind in a list; NULL otherwise */
 };
@@ -89,10 +89,10 @@ struct config_list {
 
 struct config_gone {  /* a key that older files may have */
     const char *path; /* NULL ends the table */
-    const char *what; /* the sentence that refuses it: what to delete */
+    const char *what; /* the error message: what to delete */
 };
 
-struct config_schema { /* all end with NULL; must outlive what is loaded with it */
+struct config_schema { /* all lists end with NULL; must outlive every config loaded with it */
     const struct config_section *const *sections;
     const struct config_list *const *lists;
     const struct config_gone *gone; /* NULL: none */
@@ -100,27 +100,28 @@ struct config_schema { /* all end with NULL; must outlive what is loaded with it
 
 struct config;
 
-/* @path NULL: ./bellhop.yaml when it exists, else the defaults.  An unknown key, a missing one or a
- * wrong value is refused, and @ret_why tells file, line and what was expected. */
+/* @path NULL: ./bellhop.yaml if it exists, else the defaults.  An unknown key, a missing key or a
+ * wrong value is refused; @ret_why has the file, the line and the expected value. */
 enum bh_err config_load(const char *path, const struct config_schema *schema,
                         struct config **ret_cfg, struct buf *ret_why) BH_MUST_USE;
 void config_free(struct config *c);              /* secrets are wiped */
 const char *config_path(const struct config *c); /* the file it came from; NULL: defaults */
 
-/* The struct of @s, which is in the schema; valid as long as @c, its values until a reload. */
+/* The struct of @s, which must be in the schema.  The struct is valid as long as @c, its values
+ * until a reload. */
 const void *config_get(const struct config *c, const struct config_section *s);
 size_t config_count(const struct config *c, const struct config_list *l);
 const void *config_entry(const struct config *c, const struct config_list *l, size_t i);
-/* Where it stands in the file, for errors; 0: a default. */
+/* The line of the entry in the file, for errors; 0: a default. */
 int config_entry_line(const struct config *c, const struct config_list *l, size_t i);
 
-/* The environment variables that secrets of the file were taken from: names, each with a zero
- * behind it. */
+/* The names of the environment variables that provided secrets, each followed by a NUL. */
 struct str config_secret_variables(const struct config *c);
 
-/* What differs, one key per line: what a reload takes and what needs a restart. */
+/* Lists the keys that differ, one per line: those that a reload applies, and those that need a
+ * restart. */
 void config_diff(const struct config *was, const struct config *now, struct buf *ret_reload,
                  struct buf *ret_restart);
-/* Move the settings a reload takes from @now to @was (they are exchanged, so both stay whole). */
+/* Exchanges the reloadable settings of @was and @now, so that both stay complete. */
 void config_take_reloadable(struct config *was, struct config *now);
 void config_describe(const struct config_schema *schema, struct buf *out); /* as Markdown */

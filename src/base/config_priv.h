@@ -1,4 +1,5 @@
-/* config_priv.h - what config.c and config_yaml.c share. */
+/* config_priv.h - the contents of a struct config, shared by config.c and config_yaml.c.  Private
+ * to these two files. */
 #pragma once
 #include "base/config.h"
 #include "base/map.h"
@@ -8,14 +9,14 @@ struct config_entries {                  /* one list */
     const struct config_section **kinds; /* owned array; NULL inside: the list has no kinds */
     int *lines;                          /* owned */
     size_t n;
-    struct map names; /* "kind/name" of each, where they must differ; owned keys */
-    bool given;       /* the file has it */
+    struct map names; /* "kind/name" of each entry, if names must be unique; owned keys */
+    bool given;       /* the file has this list */
 };
 
 struct config {
     char *path; /* owned; NULL: defaults */
     const struct config_schema *schema;
-    void **settings; /* owned structs, one per section; NULL: it fills another's */
+    void **settings; /* owned structs, one per section; NULL: the section has .into */
     size_t n_settings;
     struct config_entries *lists; /* owned, one per list */
     size_t n_lists;
@@ -26,8 +27,8 @@ struct config {
 
 /* True when @word is one of @words, which are separated by @sep. */
 bool config_word_in(struct str word, const char *words, char sep);
-/* Parse @text into the member of @base that @k describes.  False: @ret_expected tells what would
- * have been right. */
+/* Parses @text into the member of @base that @k describes.  False: @ret_expected describes a valid
+ * value. */
 bool config_set(void *base, const struct config_key *k, struct str text, struct buf *ret_expected);
 void config_add_text(void *base, const struct config_key *k, struct str text); /* CFG_TEXTS */
 void config_clear(void *base, const struct config_key *k); /* frees texts, wipes secrets */
@@ -39,20 +40,20 @@ void config_show(const void *base, const struct config_key *k, struct buf *out);
 char *config_text(const void *base, const struct config_key *k); /* of a text key */
 const struct config_key *config_find(const struct config_key *keys, struct str path);
 
-/* A struct of @s with its defaults.  @s->into is the caller's business. */
+/* Allocates the struct of @s with its defaults.  Ignores @s->into. */
 void *config_make(const struct config_section *s);
 void config_apply_defaults(void *base, const struct config_key *keys);
 
 /* ---- config.c: expanding a value ---- */
 
-/* Append @s to @out with every ${NAME} and ${NAME:-otherwise} replaced, and the names, each with a
- * zero behind it, to @ret_names, which may be NULL. */
+/* Appends @s to @out with every ${NAME} and ${NAME:-otherwise} replaced.  Appends the names, each
+ * followed by a NUL, to @ret_names, which may be NULL. */
 bool config_expand(struct str s, struct buf *out, struct buf *ret_names, struct buf *why);
 
 /* ---- config_yaml.c: the file ---- */
 
 bool config_read_file(struct config *c, const char *path, struct buf *why);
-/* The list as its declaration writes it when the file has none. */
+/* Fills a list that the file does not have from its .otherwise. */
 void config_read_otherwise(struct config *c, size_t list);
 
 /* ---- config.c: a configuration ---- */

@@ -1,9 +1,9 @@
 /* confine.c - design.  (confine.h has the contract.)
  *
- * Landlock by its system calls: the C library has no names for them, and the headers of the oldest
- * system we build on know less than the kernels we run on.
+ * Landlock is used through raw system calls: the C library has no wrappers, and the headers of the
+ * oldest system we build on are older than the kernels we run on.
  *
- * seccomp by a filter program:
+ * seccomp uses a filter program:
  *
  *      other architecture       -> the process is killed
  *      calls with a check       -> a block each: look at the arguments, then allow or refuse

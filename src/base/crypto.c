@@ -1,9 +1,8 @@
 /* crypto.c - design.  (crypto.h has the contract.)
  *
- * OpenSSL 3 looks algorithms up by name, which costs more than hashing a token: they are fetched
- * once per process and kept.  Failures of OpenSSL here mean a broken installation or no memory,
- * never a peer's doing, so they abort; the one thing a peer can cause is a seal that does not open.
- */
+ * OpenSSL 3 looks algorithms up by name, which costs more than hashing a token, so they are fetched
+ * once per process.  A failure of OpenSSL itself means a broken installation or no memory, and
+ * aborts.  Failures that a peer can cause (a bad seal, key or signature) are returned. */
 #include "base/crypto.h"
 
 #include <assert.h>

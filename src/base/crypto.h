@@ -1,6 +1,6 @@
-/* crypto.h - OpenSSL behind the few shapes we need.
+/* crypto.h - hashes, HMAC, encodings, sealing and signatures, implemented with OpenSSL.
  *
- * Everything secret is compared with ct_equal() and wiped with secret_wipe(). */
+ * Compare secrets with ct_equal() and wipe them with secret_wipe(). */
 #pragma once
 #include "base/buf.h"
 
@@ -10,11 +10,11 @@
 void hmac_sha256(struct str key, struct str msg, uint8_t ret_mac[SHA256_BYTES]);
 void hmac_sha1(struct str key, struct str msg, uint8_t ret_mac[20]);
 void sha256(struct str msg, uint8_t ret_hash[SHA256_BYTES]);
-/* The same in pieces. */
+/* SHA-256 of a message that arrives in pieces. */
 struct digest;
 struct digest *digest_new(void);
 void digest_add(struct digest *d, struct str piece);
-/* What has come so far; more may follow. */
+/* The hash of the pieces so far; more may follow. */
 void digest_look(const struct digest *d, uint8_t ret_hash[SHA256_BYTES]);
 void digest_free(struct digest *d); /* NULL is fine */
 bool ct_equal(const void *a, const void *b, size_t n);
@@ -27,20 +27,20 @@ void base64url_add(struct buf *out, const void *p, size_t n); /* no padding */
 bool base64_decode(struct str text, struct buf *out);         /* strict, padding required */
 bool base64url_decode(struct str text, struct buf *out);      /* padding optional */
 
-/* RSA public keys of 2048 to 8192 bits, for RS256.  NULL: not one. */
+/* RSA public keys of 2048 to 8192 bits, for RS256.  NULL: not such a key. */
 struct rsa_key;
 struct rsa_key *rsa_key_from_pem(struct str pem);
 struct rsa_key *rsa_key_from_numbers(struct str n, struct str e); /* big-endian bytes */
 void rsa_key_free(struct rsa_key *k);                             /* NULL is fine */
 bool rsa_sha256_verify(const struct rsa_key *k, struct str msg, struct str signature);
 
-/* AES-256-GCM: out = 12 byte nonce, ciphertext, 16 byte tag.  @aad names what is sealed, so that a
- * sealed value moved to another record does not open. */
+/* AES-256-GCM: out = 12 byte nonce, ciphertext, 16 byte tag.  @aad identifies the record, so that a
+ * sealed value copied to another record does not open. */
 void seal_add(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str plain, struct buf *out);
 bool seal_open(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str sealed,
                struct buf *out);
 
-/* ---- Ed25519: keys as PEM files or bare bytes, signing and checking ---- */
+/* ---- Ed25519: keys as PEM or raw bytes, signing and verifying ---- */
 
 #define ED25519_BYTES 64     /* of a signature */
 #define ED25519_RAW_BYTES 32 /* of a public key without wrapping */
@@ -56,5 +56,5 @@ void ed25519_free(struct ed25519_key *k); /* NULL is fine */
 bool ed25519_sign(const struct ed25519_key *k, struct str msg, uint8_t ret_sig[ED25519_BYTES]);
 bool ed25519_verify(const struct ed25519_key *k, struct str msg, struct str sig);
 
-/* A new pair as PEM texts; @private_pem is for buf_wipe(). */
+/* Generates a key pair as PEM; free @private_pem with buf_wipe(). */
 bool ed25519_generate(struct buf *private_pem, struct buf *public_pem);

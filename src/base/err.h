@@ -7,11 +7,11 @@ enum bh_err {
     BH_UNAVAILABLE, /* the other side cannot be reached: retry later */
     BH_REFUSED,     /* the other side said no: do not retry */
     BH_MALFORMED,   /* the peer sent nonsense: close it */
-    BH_CONFLICT,    /* somebody else was first: look again, then decide */
-    BH_NOT_FOUND,   /* there is no such thing */
-    BH_FENCED,      /* somebody else owns it by now: stop */
-    BH_CANCELLED,   /* called off by its owner */
-    BH_UNKNOWN,     /* sent, but the answer never came: it may or may not have happened */
+    BH_CONFLICT,    /* another writer was first: read again, then decide */
+    BH_NOT_FOUND,   /* no such record */
+    BH_FENCED,      /* another node owns it now: stop */
+    BH_CANCELLED,   /* cancelled by its owner */
+    BH_UNKNOWN,     /* sent, but no answer came: the outcome is unknown */
 };
 
 /* A stable lower-case word ("busy"), for logs, metrics and JSON "code" fields. */

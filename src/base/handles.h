@@ -1,17 +1,17 @@
-/* handles.h - numbers for things that may be gone when their answer comes.
+/* handles.h - generation-checked handles for objects that may be freed before an answer arrives.
  *
- * A pointer that crosses a border we cannot cancel (a platform, a worker thread, a remote server)
- * may come back after its owner was freed.  A handle comes back instead, and finds either the same
- * thing or nothing:
+ * A pointer passed to work that cannot be cancelled (a platform, a worker thread, a remote server)
+ * may come back after its object was freed.  A handle instead finds either the same object or
+ * nothing:
  *
  *      struct handle id = handles_add(&h, request);      // hand out id
  *      struct request *r = handles_find(&h, id);         // NULL: gone, or the slot was reused
  *      handles_remove(&h, id);
  *
- * Each slot has a generation that grows whenever the slot is given up.  The first generation is
- * random, so a handle from before a restart finds nothing either.  A zeroed handle finds nothing.
+ * Each slot has a generation that grows whenever the slot is released.  The first generation is
+ * random, so a handle from before a restart finds nothing.  A zeroed handle finds nothing.
  *
- * The table borrows the things it holds.  Slots are reused and never given back. */
+ * The table borrows the objects.  Slots are reused; their memory is kept until handles_done(). */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@
 struct rand;
 
 struct handle {
-    uint32_t index, generation; /* generation 0: of nothing */
+    uint32_t index, generation; /* generation 0: refers to nothing */
 };
 
 struct handle_slot;
@@ -37,10 +37,10 @@ void handles_done(struct handles *h); /* a zeroed table is fine */
 
 struct handle handles_add(struct handles *h, void *thing); /* @thing is not NULL */
 void *handles_find(const struct handles *h, struct handle id);
-/* The thing that was there; NULL: it was gone already. */
+/* Returns the removed object; NULL: it was gone already. */
 void *handles_remove(struct handles *h, struct handle id);
-/* A handle of the thing under @id from now on; @id itself finds nothing any more. */
+/* Returns a new handle for the object of @id; @id itself finds nothing from now on. */
 struct handle handles_renew(struct handles *h, struct handle id);
-/* Walk the table: begin with *@at = 0; NULL: that was all.  The thing returned last may be removed
- * meanwhile. */
+/* Iterates over the table: start with *@at = 0; NULL: the end.  The object returned last may be
+ * removed during the iteration. */
 void *handles_next(const struct handles *h, uint32_t *at);

@@ -1,15 +1,15 @@
-/* json.h - reading JSON (simdjson behind a C face).
+/* json.h - reads JSON (a C interface to simdjson).
  *
- * A parser owns the bytes of the document it parsed last: every value and every str taken from it
- * is borrowed until the next json_parse() on that parser.  Strings are unescaped, valid UTF-8.
- * Refused are documents deeper than JSON_MAX_DEPTH (an empty array or object is no level) and those
- * with integers beyond 64 bits; their length is for the caller to limit.
+ * A parser owns the document it parsed last: every value and every str taken from it is borrowed
+ * until the next json_parse() on that parser.  Strings are unescaped, valid UTF-8.  Documents
+ * deeper than JSON_MAX_DEPTH (an empty array or object adds no level) and integers beyond 64 bits
+ * are refused.  The caller limits the length.
  *
  *      struct json doc;
  *      if (!json_parse(p, bytes, &doc)) ...
  *      struct str type = json_str(doc, "type");      // absent or not a string: STR_NULL
  *
- * All getters are total: they never abort, a wrong type answers like an absent key. */
+ * Getters never abort: a value of the wrong type counts as absent. */
 #pragma once
 #include "base/str.h"
 
@@ -51,7 +51,7 @@ bool json_as_u64(struct json v, uint64_t *ret_u); /* integers only, in range */
 bool json_as_f64(struct json v, double *ret_f);
 size_t json_count(struct json array_or_object);
 
-/* Walk an array or an object in order: start with a zeroed iterator.
+/* Iterates over an array or an object in order; start with a zeroed iterator.
  *      for (struct json_iter it = {0}; json_next(array, &it);) use(it.value); */
 struct json_iter {
     struct json value;

@@ -1,8 +1,8 @@
-/* jw.h - writing JSON straight into a buffer.
+/* jw.h - writes JSON into a buffer.
  *
- * Commas and colons place themselves.  Output is compact, UTF-8 goes through as it is, control
- * characters, quotes and backslashes are escaped; invalid UTF-8 becomes U+FFFD, so that what we
- * write is always valid JSON whatever a platform sent.
+ * The writer places commas and colons.  Output is compact.  Control characters, quotes and
+ * backslashes are escaped, and invalid UTF-8 becomes U+FFFD, so the output is valid JSON for any
+ * input.
  *
  *      struct jw w = jw_begin(&out);
  *      jw_obj(&w);
@@ -27,7 +27,7 @@ void jw_obj(struct jw *w);
 void jw_end_obj(struct jw *w);
 void jw_arr(struct jw *w);
 void jw_end_arr(struct jw *w);
-void jw_key(struct jw *w, const char *key);    /* a literal of ours: not escaped */
+void jw_key(struct jw *w, const char *key);    /* a trusted literal: not escaped */
 void jw_key_str(struct jw *w, struct str key); /* any bytes: escaped */
 void jw_str(struct jw *w, struct str s);       /* absent (NULL pointer) writes null */
 void jw_bool(struct jw *w, bool b);

@@ -2,8 +2,7 @@
 #pragma once
 #include <sys/types.h>
 
-/* Runs @argv (argv[0] is looked up in PATH) with @envp and, as descriptors 0, 1 and 2, @fds (-1: as
- * ours).  It leads a process group of its own, no signal is blocked or ignored, and it gets SIGTERM
- * should the thread that calls this die.  Waits until the program runs or could not: 0, or an
- * errno. */
+/* Runs @argv (argv[0] is looked up in PATH) with @envp, and with @fds as descriptors 0, 1 and 2
+ * (-1: inherited).  The program leads its own process group, has no signal blocked or ignored, and
+ * gets SIGTERM if the calling thread dies.  Waits for the exec: returns 0, or an errno. */
 int launch(char *const argv[], char *const envp[], const int fds[3], pid_t *ret_pid);

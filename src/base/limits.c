@@ -1,7 +1,7 @@
 /* limits.c - design.  (limits.h has the contract.)
  *
- * A party keeps one counter per row of its scope, so that nobody pays for rows of other scopes;
- * where a row's counter stands among them is worked out once per table. */
+ * A party has one counter per row of its scope, and none for rows of other scopes.  The index of a
+ * row's counter is computed once per ledger. */
 #include "base/limits.h"
 
 #include <assert.h>

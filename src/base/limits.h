@@ -1,9 +1,9 @@
-/* limits.h - resource limits: one table of quantities, one way of counting.
+/* limits.h - resource limits: one table of limited quantities, and the ledger that counts them.
  *
- * Every quantity that a stranger, a credential, an instance or a tenant can make us keep is a row
- * of LIMITS below.  A row has two bounds: what one party may have, and what all of them together
- * may.  The settings `limits.<name>` (all) and `limits.<name>_per_<scope>` (each), their
- * documentation, the table in docs/security.md and the metrics are made from the same rows.
+ * LIMITS below has one row per quantity that a stranger, a credential, an instance or a tenant can
+ * make the server hold.  A row has two bounds: for one party, and for all parties together.  The
+ * same rows give the settings `limits.<name>` (all) and `limits.<name>_per_<scope>` (each), their
+ * documentation, the table in docs/security.md and the metrics.
  *
  *      struct party *p = ledger_party(ledger, PER_ADDRESS, str_make(addr, 4));   // one hold on it
  *      if (ledger_take(ledger, p, LIMIT_CONNECTIONS, 1) != LIMIT_TAKEN)
@@ -12,12 +12,12 @@
  *      ledger_give(ledger, p, LIMIT_CONNECTIONS, 1);
  *      party_drop(p);
  *
- * A ledger has the counters.  It counts what is held and given back later; bucket.h limits rates.
- * A party costs about 110 bytes, exists while something has a hold on it, and is found by a keyed
- * hash.  A module that keeps data on disk counts it itself against the bounds of its row
- * (ledger_bounds()) and reports the sum by ledger_note().  Loop thread only.
+ * A ledger has the counters.  It counts resources that are taken and given back; bucket.h limits
+ * rates.  A party takes about 110 bytes and exists while something has a hold on it.  A module that
+ * keeps data on disk compares its own count with ledger_bounds() and reports it by ledger_note().
+ * Loop thread only.
  *
- * Where a ledger is handed over, NULL counts nothing and grants everything.
+ * Modules accept a NULL ledger, which counts nothing and grants everything.
  */
 #pragma once
 #include <stddef.h>
@@ -120,7 +120,7 @@ struct limit_row {
 extern const struct limit_row limit_rows[LIMIT_N];
 const char *limit_scope_word(enum limit_scope scope); /* "address" */
 
-struct limit_bounds { /* what is configured; 0: no limit */
+struct limit_bounds { /* as configured; 0: no limit */
     uint64_t each, all;
 };
 struct limit_settings {
@@ -135,7 +135,7 @@ struct party;
 
 struct ledger *ledger_new(const struct limit_settings *s); /* NULL: the defaults */
 void ledger_free(struct ledger *l);                        /* every party was dropped before */
-/* New bounds, from the next take on: nothing held is taken away. */
+/* Sets new bounds for later takes; resources already held stay held. */
 void ledger_set(struct ledger *l, const struct limit_settings *s);
 struct limit_bounds ledger_bounds(const struct ledger *l, enum limit what);
 
@@ -144,26 +144,26 @@ struct party *ledger_party(struct ledger *l, enum limit_scope scope, struct str 
 struct party *party_hold(struct party *p); /* one more hold; NULL stays NULL */
 void party_drop(struct party *p);          /* one hold less; NULL is fine */
 
-/* Take @n more for @p, whose scope is that of @what.  NULL is a party without a name (a Unix
- * socket) and counts only for the sum.  Nothing is taken unless LIMIT_TAKEN. */
+/* Takes @n more for @p, which must have the scope of @what.  @p NULL (a Unix socket) counts only
+ * for the sum over all.  Nothing is taken unless the answer is LIMIT_TAKEN. */
 enum limit_answer { LIMIT_TAKEN, LIMIT_EACH_FULL, LIMIT_ALL_FULL };
 enum limit_answer ledger_take(struct ledger *l, struct party *p, enum limit what, uint64_t n);
 void ledger_give(struct ledger *l, struct party *p, enum limit what, uint64_t n);
-/* What @p has of @what changes from *@held to @now, the same as take or give; *@held follows when
- * it was granted. */
+/* Changes what @p holds from *@held to @now, by a take or a give.  If granted, *@held becomes
+ * @now. */
 enum limit_answer ledger_change(struct ledger *l, struct party *p, enum limit what, size_t *held,
                                 size_t now);
-/* Fairness: how much @p (NULL: nobody) has used of what there is in turn number @turn, @more
- * included; starts at 0 in every turn. */
+/* Fairness: adds @more to what @p (NULL: no party) used in turn number @turn, and returns the sum.
+ * The count starts at 0 in every turn. */
 uint64_t party_used(struct party *p, uint64_t turn, uint64_t more);
 
-/* A new count of data on disk, which is never refused: @now. */
+/* Sets a count of data on disk to @now; never refused. */
 void ledger_correct(struct ledger *l, enum limit what, size_t *held, size_t now);
-/* The same, and the ledger remembers what the party called @who has. */
+/* Sets the count of data on disk of the party called @who; never refused. */
 void ledger_note(struct ledger *l, enum limit what, struct str who, uint64_t now);
-/* Is the sum of all noted counts below its bound?  False counts as a refusal. */
+/* True: the sum of all noted counts is below its bound.  False counts as a refusal. */
 bool ledger_has_room(struct ledger *l, enum limit what);
-void ledger_refuse(struct ledger *l, enum limit what); /* the caller refused one */
+void ledger_refuse(struct ledger *l, enum limit what); /* counts a refusal by the caller */
 
 /* ---- for metrics and tests ---- */
 uint64_t ledger_held(const struct ledger *l, const struct party *p,

@@ -1,7 +1,7 @@
 /* list.h - intrusive doubly linked list: a ring through a head.
  *
- * A link that is on no list points at itself, so list_remove() twice is harmless and
- * list_is_linked() tells.  Containers own links, never payloads. */
+ * An unlinked link points at itself, so list_remove() twice is harmless, and list_is_linked() can
+ * tell.  Lists own links, never the objects around them. */
 #pragma once
 #include <stdbool.h>
 #include "base/mem.h"

@@ -4,9 +4,9 @@
  * processes on one pipe, do not mix.  Control characters are escaped in both formats: a peer that
  * gets its text into a message cannot forge a line.
  *
- * Whoever reads us may stop (a paused pager, a stuck collector) and must not stop the loop: we
- * write only where poll() finds room, PIPE_BUF bytes at a time because that much then fits, and
- * lose lines otherwise.  How many were lost is the next line that gets through. */
+ * A reader of the log may stop (a paused pager, a stuck collector) and must not block the loop.  So
+ * the log writes only when poll() reports room, PIPE_BUF bytes at a time because that much fits
+ * then, and drops lines otherwise.  The next line that gets through reports how many. */
 #include "base/log.h"
 #include <errno.h>
 #include <limits.h>

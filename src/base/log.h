@@ -1,13 +1,13 @@
 /* log.h - one line per fact, on stderr, as text or as JSON.
  *
- * The context carries the identity, the message carries the news:
+ * The context identifies the object, the message says what happened:
  *
  *      log_info(&s->log, "caught up: events=%" PRIu64, n);
  *      -> 2026-11-15T13:10:09.123Z info session=41 instance=acme caught up: events=12
  *
- * error = an operator must act; warn = degraded, we go on and say how; info = one line per life
- * event; debug = state changes.  Secrets and message texts are never logged.  A NULL context is
- * fine.  Safe from any thread.  Never waits: lines that nobody reads are lost, and counted. */
+ * error = an operator must act; warn = degraded but running; info = one line per life event; debug
+ * = state changes.  Secrets and message texts are never logged.  A NULL context is fine.  Any
+ * thread may log.  Logging never blocks: if stderr is full, lines are dropped and counted. */
 #pragma once
 #include "base/buf.h"
 
@@ -27,7 +27,7 @@ struct log { /* embedded in the object that logs; the prefix is built only when 
 };
 
 void log_setup(enum log_level level, bool as_json);
-void log_apply(const struct log_settings *s); /* the same, from the configuration */
+void log_apply(const struct log_settings *s); /* log_setup() from the configuration */
 bool log_level_parse(struct str word, enum log_level *ret_level);
 bool log_enabled(enum log_level level);
 void log_write(enum log_level level, const struct log *ctx, const char *fmt, ...) BH_PRINTF(3, 4);

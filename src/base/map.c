@@ -1,16 +1,16 @@
 /* map.c - design.  (map.h has the contract.)
  *
- * Linear probing.  A deleted slot stays as a tombstone so that later entries of its run are still
- * found, unless the run ends right behind it: then it, and the tombstones before it, become free at
- * once.  @used counts live entries and tombstones; the table is rebuilt when three quarters are
- * used, and grows only if live entries are the reason: a small one to twice its size, a large one
- * by a quarter, so that an entry of a million takes 32 to 40 bytes and never 64.  The home of a
- * hash is its share of the table, whatever size that has.
+ * Linear probing.  A deleted slot becomes a tombstone, so that later entries of its run are still
+ * found.  If the run ends right after it, the slot and the tombstones before it become free at
+ * once.  @used counts live entries and tombstones.  The table is rebuilt when three quarters are
+ * used, and grows only if live entries are the reason: a small table doubles, a large one grows by
+ * a quarter.  So in a map of a million an entry takes 32 to 40 bytes and never 64.  The home slot
+ * of a hash is hash * cap / 2^32, so any capacity works.
  *
- * Rebuilding a large table would hold everybody up for as long as it takes to move a million
- * entries.  So the old one stays beside the new one, and every put moves a few slots of it; until
- * it is empty, what is not found in the new one is looked for there.  The new one has room for many
- * more puts than that takes; both are walked from end to end, because homes keep their order. */
+ * Rebuilding a large table at once would block the loop.  So the old table stays beside the new
+ * one, and every put moves a few of its slots.  Until the old table is empty, a lookup that misses
+ * in the new table searches the old one.  The new table has room for many more puts than the move
+ * takes.  Both are walked from end to end, because home slots keep their order. */
 #include "base/map.h"
 #include <assert.h>
 #include <stdlib.h>

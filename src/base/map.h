@@ -1,8 +1,8 @@
-/* map.h - hash table from bytes to pointers.
+/* map.h - a hash table from bytes to pointers.
  *
- * The key bytes are borrowed: they must live inside (or as long as) the value.  Open addressing,
- * so a lookup touches one or two cache lines and an empty map allocates nothing.  A large one grows
- * a little with every put, never all at once: no single call takes long.
+ * The key bytes are borrowed: they must live as long as the entry, usually inside the value.  The
+ * table uses open addressing: a lookup touches one or two cache lines, and an empty map allocates
+ * nothing.  A large map is rebuilt incrementally, so no single call takes long.
  *
  *      struct map by_id = MAP_INIT;
  *      map_put(&by_id, str_of(gw->id), gw);
@@ -25,7 +25,7 @@ struct map {
 #define MAP_INIT ((struct map){0})
 
 void map_done(struct map *m); /* frees the table, not the values */
-/* Room for @n more at once, for whoever is about to put so many: it does not grow on the way. */
+/* Reserves room for @n more entries, so that the map does not grow while they are added. */
 void map_reserve(struct map *m, size_t n);
 void *map_get(const struct map *m, struct str key);        /* NULL: absent */
 void *map_put(struct map *m, struct str key, void *value); /* the value it replaced, or NULL */
@@ -34,8 +34,8 @@ static inline size_t map_count(const struct map *m)
 {
     return m->live;
 }
-/* The same in two steps, for whoever asks several tables at once: hash every key, let the memory
- * come, then look. */
+/* map_get() in steps, for lookups in several maps at once: hash the keys, prefetch, then look up
+ * with map_get_hashed(). */
 uint32_t map_hash(struct str key);
 static inline uint32_t map_home(uint32_t cap, uint32_t hash) /* the slot where a search begins */
 {

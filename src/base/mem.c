@@ -1,7 +1,7 @@
 /* mem.c - allocation that aborts.
  *
- * There is nothing useful a connector can do about a failed 200 byte allocation; what a peer can
- * make large is limited before it gets here, so a NULL means the machine is out of memory. */
+ * The connector cannot recover from a failed small allocation, and sizes that a peer chooses are
+ * limited before.  So a NULL means that the machine is out of memory, and the process aborts. */
 #include "base/mem.h"
 #include <link.h>
 #include <malloc.h>

@@ -1,6 +1,6 @@
-/* mem.h - allocation that aborts when memory is gone, and the cast from a member to its owner.
+/* mem.h - allocation that aborts when memory is exhausted, and container_of().
  *
- * Sizes chosen by a peer are checked against a configured limit before they get here. */
+ * Callers check sizes that a peer chose against a configured limit first. */
 #pragma once
 #include <stddef.h>
 
@@ -10,9 +10,8 @@ void *xrealloc(void *p, size_t n);
 char *xstrdup(const char *s);            /* NULL stays NULL */
 char *xstrndup(const char *s, size_t n); /* always NUL-terminated */
 
-/* Hand back what only start-up needed: freed heap, and the pages of code that ran once.
- * Code that is needed again comes back from the system's file cache.  Worth one call,
- * when start-up is over. */
+/* Returns memory that only start-up needed: freed heap, and code pages that ran once.  Code that is
+ * needed again is reloaded from the page cache.  Call it once, after start-up. */
 void mem_trim(void);
 
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))

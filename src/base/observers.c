@@ -1,7 +1,7 @@
-/* observers.c - a queue of news that a timer of zero milliseconds empties.
+/* observers.c - a queue of notifications that a timer of zero milliseconds empties.
  *
- * What callbacks tell waits for the next turn, so that two listeners that answer each other do not
- * hold up everybody else. */
+ * Notifications sent by callbacks wait for the next turn, so two listeners that answer each other
+ * cannot block the loop. */
 #include "base/observers.h"
 #include <stdlib.h>
 #include "base/clock.h"

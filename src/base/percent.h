@@ -1,9 +1,9 @@
-/* percent.h - bytes as %XX, as URLs and forms have them. */
+/* percent.h - percent-encoding (%XX), as in URLs and forms. */
 #pragma once
 #include "base/buf.h"
 
-/* Append @s with everything but letters, digits, "-", "_", "." and "~" escaped. */
+/* Appends @s with everything but letters, digits, "-", "_", "." and "~" escaped. */
 void percent_encode(struct buf *out, struct str s);
-/* Append @s with its escapes resolved.  False: some were broken, and are there as they stood. */
+/* Appends @s decoded.  False: some escapes were malformed; they are appended unchanged. */
 bool percent_decode(struct buf *out, struct str s);
-bool percent_decode_form(struct buf *out, struct str s); /* the same, and "+" is a space */
+bool percent_decode_form(struct buf *out, struct str s); /* also decodes "+" to a space */

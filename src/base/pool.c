@@ -1,9 +1,9 @@
 /* pool.c - design.  (pool.h has the contract.)
  *
- * A block begins at a multiple of its size, so the block of a record, and with it the record's
- * number, follow from its address.  The place of the first record of a block is the block's own,
- * which is why 0 is nobody's number; a little is left at the end for the allocator, so that blocks
- * lie side by side.  What is free holds the number of the next free one. */
+ * A block is aligned to its size, so the address of a record gives its block and its number.  The
+ * block's header takes the place of its first record, which is why no record has the number 0.  A
+ * little space at the end of a block is left to malloc, so that blocks lie side by side.  A free
+ * record holds the number of the next free one. */
 #include "base/pool.h"
 #include <assert.h>
 #include <stdlib.h>

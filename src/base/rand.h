@@ -12,4 +12,4 @@ struct rand {
 struct rand rand_seeded(uint64_t seed);
 void rand_bytes(struct rand *r, void *p, size_t n);
 uint64_t rand_u64(struct rand *r);
-uint64_t rand_below(struct rand *r, uint64_t n); /* 0..n-1, no bias worth naming */
+uint64_t rand_below(struct rand *r, uint64_t n); /* 0..n-1, with negligible bias */

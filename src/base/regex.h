@@ -1,7 +1,7 @@
-/* regex.h - regular expressions from outside, in linear time (RE2 behind a C face).
+/* regex.h - matches untrusted regular expressions in linear time (a C interface to RE2).
  *
- * RE2 has no look-around and no back references: patterns that use them are refused, as are those
- * that would need more than REGEX_MAX_BYTES of memory. */
+ * RE2 has no look-around and no back references.  Patterns that use them are refused, and so are
+ * patterns that need more than REGEX_MAX_BYTES of memory. */
 #pragma once
 #include "base/str.h"
 
@@ -17,7 +17,7 @@ struct regex;
 /* NULL: @ret_why, 256 bytes, says what is wrong with the pattern. */
 struct regex *regex_new(struct str pattern, char *ret_why);
 void regex_free(struct regex *re); /* NULL is fine */
-/* Found anywhere in @text, which should be valid UTF-8. */
+/* True: the pattern matches anywhere in @text, which should be valid UTF-8. */
 bool regex_found(const struct regex *re, struct str text);
 
 #ifdef __cplusplus

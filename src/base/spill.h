@@ -17,8 +17,8 @@ struct spill {
         .fd = -1 \
     }
 
-/* Move what @b holds to the end of the file, which is made in the folder @dir at first; @b is empty
- * then.  False: errno says why (EFBIG: it would be longer than @max_bytes), @b is as it was. */
+/* Moves the contents of @b to the end of the file; the first call creates the file in the folder
+ * @dir.  False: errno says why (EFBIG: longer than @max_bytes), and @b is unchanged. */
 bool spill_add(struct spill *s, const char *dir, uint64_t max_bytes, struct buf *b);
-/* Forget it all; the spill can be used again. */
+/* Drops the contents; the spill can be used again. */
 void spill_done(struct spill *s);

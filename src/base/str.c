@@ -1,4 +1,4 @@
-/* str.c - questions about text, numbers with units, and strict UTF-8. */
+/* str.c - text functions, numbers with units, and strict UTF-8.  (str.h has the contract.) */
 #include "base/str.h"
 #include "base/mem.h"
 

@@ -1,4 +1,4 @@
-/* str.h - a borrowed view of bytes, and the questions we ask of text.
+/* str.h - a borrowed view of bytes, and functions on text: compare, split, parse numbers, UTF-8.
  *
  * A str is passed by value, is not NUL-terminated and owns nothing.  {NULL, 0} means "absent";
  * {non-NULL, 0} means "present and empty".  Both answer true to str_is_empty(). */
@@ -35,7 +35,7 @@ static inline bool str_is_empty(struct str s)
 }
 static inline bool str_eq(struct str a, struct str b)
 {
-    /* Most that differ do so in the first byte, and the call costs more than the look. */
+    /* Strings mostly differ in the first byte, and comparing it is cheaper than a call. */
     return a.n == b.n && (a.n == 0 || (*a.p == *b.p && memcmp(a.p, b.p, a.n) == 0));
 }
 
@@ -48,17 +48,17 @@ struct str str_skip(struct str s, size_t n); /* without its first n bytes */
 ptrdiff_t str_find(struct str s, char c);    /* index, or -1 */
 bool str_contains(struct str s, struct str needle);
 
-/* Take the part before the first @sep off the front of *@rest.  False when *@rest was absent;
- * after the last part *@rest is absent. */
+/* Removes the part before the first @sep from *@rest.  False: *@rest is absent.  After the last
+ * part *@rest is absent. */
 bool str_split(struct str *rest, char sep, struct str *ret_part);
 
 char *str_dup(struct str s); /* heap, NUL-terminated; caller frees */
 
-/* The whole of @s as a decimal number, nothing around it.  False on anything else or overflow. */
+/* Parses the whole of @s as a decimal number.  False: anything else, or overflow. */
 bool str_to_u64(struct str s, uint64_t *ret_v);
 bool str_to_i64(struct str s, int64_t *ret_v);
 
-int hex_value(char c); /* of a digit, either case; -1: it is none */
+int hex_value(char c); /* of a hex digit, either case; -1: not a hex digit */
 
 /* "30s", "5m", "1h", "250ms", "2d" or a bare number of seconds -> ms. */
 bool str_to_duration_ms(struct str s, int64_t *ret_ms);

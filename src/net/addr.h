@@ -1,4 +1,4 @@
-/* addr.h - the address of a peer, and questions about it. */
+/* addr.h - IP addresses of peers: parsing, networks, private ranges, the PROXY protocol. */
 #pragma once
 #include "base/str.h"
 

@@ -1,15 +1,14 @@
-/* conn.c - design.  (conn.h has the picture.)  Long because all that happens to one
- * socket hangs together.
+/* conn.c - design.  (conn.h has the picture.)
  *
- * Reading: one read() per readiness into a buffer the whole server shares; whoever takes the bytes
- * copies only what it cannot finish.  A connection that may not read (its request is being handled,
- * or its answers are not being fetched) stays watched until it becomes readable: most answers are
- * faster than the next request, and then epoll hears nothing of it.
+ * Reading: one read() per readiness, into one buffer that all connections share.  A parser copies
+ * only an incomplete rest.  A connection must not read while its request is handled or its client
+ * does not read answers.  It stays watched until it becomes readable: most answers are faster than
+ * the next request, which saves the call to epoll.
  *
- * Writing: everything goes into one buffer per connection and leaves at the end of the turn, in
- * one system call however many frames or answers there are.  Only a full socket is watched.
+ * Writing: output goes into one buffer per connection and is sent at the end of the turn, in one
+ * system call for all frames and answers.  Writability is watched only while the socket is full.
  *
- * Closing: the socket at once, the memory at the end of the turn. */
+ * Closing: the socket closes at once, the memory is freed at the end of the turn. */
 #include "net/conn.h"
 
 #include <assert.h>
@@ -176,7 +175,7 @@ static void out_release(struct conn *c)
     }
 }
 
-/* A peer that is always a little behind must not make the buffer grow by what it has read. */
+/* Drops sent bytes from the buffer, so that it does not grow for a peer that is always behind. */
 static void out_compact(struct conn *c)
 {
     if (c->out_sent < 65536 || c->out_sent < c->out.n / 2)
@@ -194,7 +193,7 @@ void conn_close(struct conn *c)
     conn_enter(c, CONN_CLOSED);
     if (c->ssl != NULL) {
         if (SSL_is_init_finished(c->ssl))
-            SSL_shutdown(c->ssl); /* says close_notify; the answer is not awaited */
+            SSL_shutdown(c->ssl); /* sends close_notify and does not wait for the answer */
         ERR_clear_error();
         SSL_free(c->ssl);
         c->ssl = NULL;
@@ -204,7 +203,7 @@ void conn_close(struct conn *c)
     if (!c->no_socket)
         close(c->io.fd);
     c->io.fd = -1;
-    c->server->slots[c->slot].generation++; /* answers find nobody from here on */
+    c->server->slots[c->slot].generation++; /* later answers are dropped */
 }
 
 /* Tells the owner, then frees. */
@@ -270,7 +269,7 @@ static void take_input(struct conn *c, char *p, size_t n)
         ws_input(c, p, n);
         return;
     case CONN_LINGER:
-        return; /* for as long as the state lasts */
+        return; /* until the state changes */
     case CONN_STREAM:
     case CONN_FILE:
         buf_add(&c->in, p, n);
@@ -402,7 +401,7 @@ static void conn_read(struct conn *c, size_t most)
         }
         if (!conn_count_request(c))
             http_too_much(c);
-    } while (n > 0 && c->ssl != NULL && SSL_pending(c->ssl) > 0); /* epoll knows nothing of these */
+    } while (n > 0 && c->ssl != NULL && SSL_pending(c->ssl) > 0); /* epoll does not report these */
 }
 
 void conn_ready(struct conn *c, int events)
@@ -413,7 +412,7 @@ void conn_ready(struct conn *c, int events)
         if (c->tls_stuck) {
             c->tls_stuck = false;
             events |= EV_READ;
-            most = most > 0 ? most : LITTLE_BYTES; /* the socket may not say it again */
+            most = most > 0 ? most : LITTLE_BYTES; /* epoll may not report it again */
         }
         conn_flush(c);
         if (c->read_off || c->in.n > 0)
@@ -519,7 +518,7 @@ static void after_flush(struct conn *c, bool progress)
     else if (c->state == CONN_TRUNK)
         trunk_unstall(c->trunk);
     else if (progress && (c->state == CONN_IDLE || c->state == CONN_LAST || c->state == CONN_FILE))
-        conn_enter(c, (enum conn_state)c->state); /* a slow reader is not an idle one */
+        conn_enter(c, (enum conn_state)c->state); /* progress: restart the timeout */
 }
 
 void conn_flush(struct conn *c)
@@ -529,7 +528,7 @@ void conn_flush(struct conn *c)
     if (c->state == CONN_CLOSED || c->state == CONN_LINGER)
         return;
     if (buf_failed(&c->out)) {
-        conn_close(c); /* a hole in the output cannot be sent around */
+        conn_close(c); /* an append failed: the output has a hole */
         return;
     }
     while (conn_queued(c) > 0 && !blocked) {
@@ -546,7 +545,7 @@ void conn_flush(struct conn *c)
         out_compact(c);
         watch_more(c, EV_WRITE);
         if (!conn_count_answer(c, c->out.cap)) {
-            conn_close(c); /* it does not read, and others need the room */
+            conn_close(c); /* over the limit of unsent bytes */
             return;
         }
     } else {
@@ -579,7 +578,7 @@ static void go_on(struct conn *c)
         conn_read(c, LITTLE_BYTES); /* the socket may say nothing of these */
 }
 
-/* Owners that hear of a closed connection may write to others, hence the outer loop. */
+/* The owner of a closed connection may write to other connections, hence the outer loop. */
 void conn_turn_end(struct http_server *s)
 {
     while (s->dirty != NULL || !list_is_empty(&s->by_state[CONN_CLOSED])) {

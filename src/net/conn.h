@@ -10,9 +10,8 @@
  *              '---> HELD -> CARRIED, or IDLE: there is no trunk just now
  *      every state -> CLOSED: the socket is gone, the memory goes when the turn ends
  *
- * Where a connection is linked is what it is: the server keeps one list per state.  Every state has
- * one constant time-out, so each list is sorted by deadline and one timer sweeps the fronts of
- * them.
+ * The server keeps one list of connections per state.  Every state has one constant timeout, so
+ * each list is sorted by deadline, and one timer checks the fronts of the lists.
  *
  * Memory of a silent connection: this struct, plus struct ws for a WebSocket.  struct http_req and
  * the buffers exist only while a request or unsent bytes do. */
@@ -34,12 +33,12 @@
 enum conn_state {
     CONN_HEAD,          /* nothing yet, or part of a request's head */
     CONN_BODY,          /* part of a request's body */
-    CONN_PROXY,         /* before everything else a proxy names its client */
+    CONN_PROXY,         /* waiting for the PROXY protocol header */
     CONN_UPLOAD,        /* part of a body that goes to a sink */
-    CONN_UPLOAD_PAUSED, /* the sink takes no more for now */
-    CONN_HANDLING,      /* the answer is being made */
+    CONN_UPLOAD_PAUSED, /* the sink has paused the upload */
+    CONN_HANDLING,      /* waiting for the handler's answer */
     CONN_IDLE,          /* between requests */
-    CONN_STREAM,        /* an answer that goes on */
+    CONN_STREAM,        /* a streamed answer */
     CONN_FILE,          /* an answer from a file */
     CONN_LAST,          /* close as soon as the output has left */
     CONN_LINGER, /* our side is closed; discard input, so that the peer reads our last answer */
@@ -47,7 +46,7 @@ enum conn_state {
     CONN_WS_CLOSING, /* our close frame is queued */
     CONN_TRUNK_NEW,  /* the peer claims to be a node of the cluster */
     CONN_TRUNK,      /* a trunk */
-    CONN_CARRIED,    /* another node reads and answers it */
+    CONN_CARRIED,    /* forwarded to another node over a trunk */
     CONN_HELD,       /* waits for a trunk to be carried over */
     CONN_CLOSED,
     CONN_N_STATES
@@ -56,7 +55,7 @@ enum conn_state {
 enum {
     READ_BYTES = 256 * 1024,     /* the shared read buffer */
     HTTP_READ_BYTES = 64 * 1024, /* at most this much of pipelined requests waits in memory */
-    LITTLE_BYTES = 16 * 1024,    /* of a read when there is little time */
+    LITTLE_BYTES = 16 * 1024,    /* one read after the turn's share is used up */
     OUT_HIGH_BYTES = 256 * 1024, /* answers waiting beyond this: read no further requests */
     WS_CLOSE_MS = 5000,
     LINGER_MS = 2000,
@@ -72,7 +71,7 @@ struct listener {
     SSL_CTX *tls;               /* owned; NULL: plain */
     char *path;                 /* owned; the file of a Unix socket, else NULL */
     struct http_listener opt;
-    bool paused; /* accept found no descriptor: tried again with the next sweep */
+    bool paused; /* accept() found no free descriptor: retried at the next sweep */
 };
 
 struct conn_slot {
@@ -97,18 +96,18 @@ struct http_server {
     struct conn *dirty;      /* connections with something to do at the end of the turn */
     struct conn_slot *slots; /* owned */
     uint32_t n_slots, free_slot;
-    size_t n_conns, n_reserved; /* all, and those of reserved listeners */
-    size_t n_carried;           /* those without a socket that are not reserved */
+    size_t n_conns, n_reserved; /* all connections, and those of reserved listeners */
+    size_t n_carried;           /* connections without a socket that are not reserved */
     struct list trunks;         /* keeper: trunk.link */
     int64_t stranger_ms;   /* keeper: when the log last reported a stranger asking for a trunk */
-    struct trunk *carrier; /* borrowed; porter: the one that is up; NULL: none */
+    struct trunk *carrier; /* borrowed; porter: the trunk that is up; NULL: none */
     bool draining;
     struct http_req *spare_reqs; /* owned */
     size_t n_spare_reqs;
     struct buf spare_out[64]; /* owned; small buffers to write into */
     size_t n_spare_out;
-    struct buf void_out;       /* owned; what is sent to a closed WebSocket */
-    struct work_pool *readers; /* owned; of files; made for the first that needs it */
+    struct buf void_out;       /* owned; discards what is sent to a closed WebSocket */
+    struct work_pool *readers; /* owned; reads files; created at first use */
     char *read_buf;            /* owned; READ_BYTES, valid inside one read callback */
     int64_t date_s;
     char date[40]; /* "Date: ...\r\n" of that second */
@@ -119,11 +118,11 @@ struct http_server {
     bool told_of_proxy;    /* the log has reported an untrusted proxy */
     char **names;          /* owned, NULL-terminated; NULL: any */
     struct ledger *ledger; /* borrowed; NULL: nothing is counted */
-    uint64_t turn;         /* its number, and the bytes that were read in it */
-    size_t turn_bytes;
-    struct list hungry; /* conn.hungry: first come, first served in the next turn */
-    uint64_t fed_turn;  /* when they were served last */
-    char last_host[64]; /* a Host that is fine */
+    uint64_t turn;         /* number of the current turn */
+    size_t turn_bytes;     /* bytes read in this turn */
+    struct list hungry;    /* conn.hungry: served first in the next turn, in order */
+    uint64_t fed_turn;     /* the turn in which they were served last */
+    char last_host[64];    /* the last accepted Host */
     size_t last_host_n;
 };
 
@@ -132,8 +131,8 @@ struct conn {
     struct http_server *server; /* borrowed */
     SSL *ssl;                   /* owned; NULL: plain */
     struct list link;           /* in server->by_state[state] */
-    struct list hungry;         /* readable after its share of the turn was used up */
-    int64_t due_ms;             /* when the state has lasted too long; 0: never */
+    struct list hungry;         /* linked: readable, but its share of the turn is used up */
+    int64_t due_ms;             /* deadline of the state; 0: none */
     struct conn *next_dirty;
     struct buf in;  /* owned; input of an incomplete or postponed request */
     struct buf out; /* owned; output, of which @out_sent bytes have left */
@@ -143,28 +142,28 @@ struct conn {
     struct http_stream *stream; /* owned; since http_stream_begin() */
     struct http_upload *upload; /* owned; since http_take_body() */
     struct file_answer *file;   /* owned, while CONN_FILE */
-    struct carried *carried;    /* owned; it comes over a trunk, or goes over one */
-    struct trunk *trunk;        /* owned; it is one: CONN_TRUNK_NEW, CONN_TRUNK */
+    struct carried *carried;    /* owned; set if it arrives over a trunk, or is sent over one */
+    struct trunk *trunk;        /* owned; in CONN_TRUNK_NEW and CONN_TRUNK */
     uint32_t slot;
     uint8_t state; /* enum conn_state; conn_enter() is the only writer */
     bool is_dirty : 1;
     bool read_off : 1;   /* reading is paused */
     bool tls_stuck : 1;  /* TLS must write before it can read on */
     bool linger : 1;     /* the peer may be sending: close gently */
-    bool body_waits : 1; /* an answer now comes before the body: it is the last one */
+    bool body_waits : 1; /* the body is unread: an answer now closes the connection */
     bool is_tls : 1;
     bool any_host : 1;  /* any Host is accepted */
     bool reserved : 1;  /* does not count for the limit of connections */
-    bool uncounted : 1; /* moved to another party, which has too many already */
+    bool uncounted : 1; /* moved to another party, which is over its limit */
     bool let_in : 1;    /* counts for a credential */
     bool no_socket : 1; /* came over a trunk */
-    bool no_cert : 1;   /* ... and its client showed no certificate where one was asked for */
+    bool no_cert : 1;   /* over a trunk, and its client showed no requested certificate */
     /* of the request being handled, after struct http_req has gone */
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;
-    struct addr peer; /* of the socket, or what a proxy said before everything else */
+    struct addr peer; /* of the socket, or from the PROXY protocol header */
     void *tag;        /* of the listener */
-    /* Whom it counts for, one hold each; NULL: nobody.  @party is its address, and
-     * its credential once it is let in; @tenant NULL: not let in */
+    /* The parties it counts for, one hold each; NULL: none.  @party is its address, or its
+     * credential after conn_let_in(); @tenant is NULL before conn_let_in() */
     struct party *party, *tenant;
     uint32_t in_counted, out_counted; /* bytes */
 };
@@ -173,8 +172,8 @@ struct http_req {
     struct conn *conn; /* borrowed */
     struct http_req *next_spare;
     char *base;    /* borrowed: the first byte of the request; moves between reads */
-    size_t kept;   /* bytes at @base that are read: head, then decoded body */
-    size_t body_n; /* of it so far */
+    size_t kept;   /* parsed bytes at @base: head, then decoded body */
+    size_t body_n; /* bytes of the body so far */
     size_t body_limit;
     uint64_t left; /* of a body whose length is known */
     struct http_chunks chunks;
@@ -191,8 +190,8 @@ struct http_stream {
 };
 
 /* ---- conn.c: socket and TLS ---- */
-/* NULL: no memory for TLS; @fd and @party are still the caller's then.  @fd -1: it has no socket,
- * and the caller sets @carried at once. */
+/* NULL: no memory for TLS; the caller keeps @fd and @party.  @fd -1: no socket, and the caller sets
+ * conn->carried at once. */
 struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struct party *party);
 void conn_enter(struct conn *c, enum conn_state next);
 /* Bytes were queued or the state changed: handle this connection when the turn ends. */
@@ -210,7 +209,7 @@ void conn_finish(struct conn *c);
 /* Close the socket now.  Owners are told at the end of the turn; the memory is valid until then. */
 void conn_close(struct conn *c);
 void conn_turn_end(struct http_server *s);
-void conn_ready(struct conn *c, int events); /* its socket, or its trunk, can go on */
+void conn_ready(struct conn *c, int events); /* its socket or trunk is readable or writable */
 
 /* ---- http_server.c: what a connection holds, and for which party ---- */
 /* False: the address has too many connections.  *@ret_party: one hold, for conn_new(). */
@@ -225,16 +224,16 @@ void conn_was_read(struct conn *c, size_t n);
 bool conn_count_request(struct conn *c);
 bool conn_count_answer(struct conn *c, size_t bytes);
 void conn_count_gone(struct conn *c);
-void conn_bound_kernel(struct conn *c); /* little of it may wait in the kernel */
+void conn_bound_kernel(struct conn *c); /* shrinks the kernel's send buffer */
 
 /* ---- http_request.c: requests ---- */
 void http_input(struct conn *c, char *p, size_t n); /* @p: in the server's read buffer */
-void http_resume(struct conn *c);                   /* postponed input, now that we may */
+void http_resume(struct conn *c);                   /* handles postponed input */
 void http_too_much(struct conn *c);                 /* refuses a request over the limits */
 void http_req_free(struct conn *c);
 
-/* ---- http_request.c: who asks ---- */
-struct addr http_req_addr(const struct http_req *r); /* what http_peer() says in words */
+/* ---- http_request.c: the client's address and the host name ---- */
+struct addr http_req_addr(const struct http_req *r); /* the address that http_peer() formats */
 bool http_peer_is_trusted(const struct http_server *s, const struct addr *a);
 bool http_host_is_ours(struct conn *c, struct str host);
 

@@ -1,5 +1,5 @@
-/* curl_late.c - filling the table.  The names are written out by the same list that declares the
- * members, so a function that is used but not listed does not compile. */
+/* curl_late.c - fills the table.  The same list declares the members and names the functions, so a
+ * function that is used but not listed does not build. */
 #include "net/curl_late.h"
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,11 +1,11 @@
 /* curl_late.h - <curl/curl.h>, with the library loaded when it is first needed.  Private to
  * src/net/.
  *
- * libcurl brings some thirty libraries with it, four megabytes that a server whose agents never
- * sleep would carry for nothing, and most of the time a start takes.  So every call goes through a
- * table, which curl_global_init() fills before it does its own work: call that first, as one does
- * anyway.  The gateway client is compiled with this header in front (see the top meson.build) and
- * knows nothing of it. */
+ * libcurl pulls in some thirty libraries and four megabytes of memory, and takes most of the
+ * start-up time; a server without outgoing calls needs none of it.  So every call goes through a
+ * table.  curl_global_init() fills the table first, so call it before any other function, as
+ * libcurl requires anyway.  The gateway client is compiled with this header in front (see the top
+ * meson.build) and needs no change. */
 #pragma once
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
@@ -37,7 +37,7 @@
     X(curl_slist_append) \
     X(curl_slist_free_all)
 
-/* curl.h wraps the variadic ones in macros of their own. */
+/* curl.h wraps the variadic functions in its own macros. */
 #undef curl_easy_getinfo
 #undef curl_easy_setopt
 #undef curl_multi_setopt

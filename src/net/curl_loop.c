@@ -1,5 +1,5 @@
-/* curl_loop.c - libcurl tells which sockets and which moment it waits for, we tell it when they
- * come.  Names are resolved in threads of libcurl, so nothing here blocks. */
+/* curl_loop.c - watches the sockets and the timeout that libcurl asks for, and reports them to
+ * libcurl.  Names are resolved in threads of libcurl, so nothing here blocks. */
 #include "net/curl_loop.h"
 
 #include <assert.h>

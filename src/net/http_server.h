@@ -33,8 +33,8 @@ struct http_limits {
     int64_t head_ms;       /* from first byte to end of head; default 10 s */
     int64_t body_ms;       /* from end of head to end of body; default 30 s */
     int64_t keep_alive_ms; /* between requests; default 75 s */
-    size_t connections;    /* default 65536; past it accept answers 503.  Never so many that the
-                            * limit of open files leaves no reserve for store, admin and outbound */
+    size_t connections;    /* default 65536; more are answered 503.  Lowered if the limit of open
+                            * files would leave no reserve for store, admin and outbound */
 };
 extern const struct http_limits http_limits_default;
 
@@ -54,17 +54,17 @@ struct http_listener {
     void *tag;     /* http_listener_tag() returns it to the handler */
     bool reserved; /* the operator's: accepted even when all other connections are at their limit,
                     * 32 at a time */
-    bool any_host; /* answer by whatever name; a Unix socket always does */
+    bool any_host; /* accepts any Host header, as a Unix socket always does */
     bool proxy_protocol; /* only trusted proxies connect, and name their client first (PROXY v2) */
 };
 void http_server_set_last(struct http_server *s, const struct http_listener *l); /* added last */
-/* Read the files again, for every listener that speaks TLS: from the next connection on.  On
- * failure nothing has changed, and @ret_why (256 bytes) says what to fix. */
+/* Reads the certificate files again, for every listener with TLS.  New connections use them.  On
+ * failure nothing changes, and @ret_why (256 bytes) says what to fix. */
 enum bh_err http_server_renew_tls(struct http_server *s, const struct http_tls *tls,
                                   char *ret_why) BH_MUST_USE;
-/* The names to answer to (copied, NULL at the end): "example.org", "*.example.org" or "*".
- * Addresses, localhost and names below it are always fine.  A request by another name is 421, so
- * that no web page can have its own name point here and talk to us.  NULL, as at first: any. */
+/* Sets the accepted host names (copied, NULL at the end): "example.org", "*.example.org" or "*".
+ * Addresses, localhost and its subdomains are always accepted.  Other names are answered 421, which
+ * prevents DNS rebinding by a web page.  NULL, the default: any name. */
 void http_server_answer_to(struct http_server *s, const char *const *names);
 /* The trusted proxies (copied): http_peer() returns the client they name in X-Forwarded-For, and
  * only they may connect to a listener with the PROXY protocol.  Empty at first. */
@@ -116,16 +116,17 @@ void *http_listener_tag(const struct http_req *r); /* struct http_listener's */
  * take the body; set another limit for it; or do nothing, and the handler gets the request. */
 void http_server_on_head(struct http_server *s, http_handler *on_head); /* with the handler's ctx */
 
-/* A longer body than @n bytes is 413.  It lies in memory until the handler returns. */
+/* A body of more than @n bytes is answered 413.  It is in memory until the handler returns. */
 void http_set_body_limit(struct http_req *r, size_t n);
 
 struct http_sink {
-    uint64_t max_bytes; /* more is 413 and on_gone() */
+    uint64_t max_bytes; /* a longer body is answered 413, and on_gone() runs */
     /* The next piece, at most 64 KiB, borrowed. */
     void (*on_data)(void *ctx, struct http_id id, struct str bytes);
     /* The body is complete: answer now or later.  The last call. */
     void (*on_end)(void *ctx, struct http_id id);
-    /* The client has gone, was too slow or sent nonsense.  The last call; answers find nobody. */
+    /* The client disconnected, was too slow or sent nonsense.  The last call; later answers are
+     * dropped. */
     void (*on_gone)(void *ctx, struct http_id id);
 };
 /* From here on the request belongs to @sink (copied) and is answered by its number.  Exactly one of
@@ -133,7 +134,7 @@ struct http_sink {
  * the upload, and then neither runs.  A client that sends less than 4 KiB in limits.body_ms is too
  * slow; while paused it is not. */
 void http_take_body(struct http_req *r, const struct http_sink *sink, void *ctx);
-/* No more on_data() until resumed: what has arrived waits, at most 64 KiB, the rest in the kernel.
+/* Stops on_data() until http_body_resume().  At most 64 KiB wait in memory, the rest in the kernel.
  * Harmless when the upload is over. */
 void http_body_pause(struct http_server *s, struct http_id id);
 void http_body_resume(struct http_server *s, struct http_id id);
@@ -158,17 +159,17 @@ struct http_file {
     struct str range, if_range; /* those headers of the request; absent: none */
     const char *etag;           /* with its quotes; NULL: none */
 };
-/* Answer with the bytes of a file, whole or the range asked for: 200, 206 or 416, with @head's
- * content type and headers (its status and body are not looked at).  Read a block at a time as the
- * client takes them; a block that is not in the system's cache is read on another thread. */
+/* Answers with a file, whole or the requested range: 200, 206 or 416, with the content type and
+ * headers of @head (its status and body are ignored).  The file is read block by block as the
+ * client reads.  A block outside the page cache is read on another thread. */
 void http_answer_file(struct http_server *s, struct http_id id, const struct http_answer *head,
                       const struct http_file *f);
 
-/* ---- a body that goes on: server-sent events ---- */
+/* ---- a streamed body: server-sent events ---- */
 typedef void http_stream_closed_cb(void *ctx, struct http_id id);
-/* Send the head; from now on the answer is a stream until either side closes.  @closed runs once
- * when the client has gone or was too slow (more than @max_queued bytes waiting); never inside this
- * call, but soon when the request was answered or gone before it. */
+/* Sends the head; the answer is a stream until either side closes.  @closed runs once when the
+ * client disconnects or reads too slowly (more than @max_queued bytes waiting).  It also runs if
+ * the request is already answered or gone.  It never runs inside this call. */
 void http_stream_begin(struct http_server *s, struct http_id id, const struct http_answer *head,
                        size_t max_queued, http_stream_closed_cb *closed, void *ctx);
 bool http_stream_write(struct http_server *s, struct http_id id,
@@ -179,13 +180,13 @@ void http_stream_end(struct http_server *s, struct http_id id); /* @closed does 
 struct config_section;
 
 struct http_settings {      /* owned by the config */
-    char **hosts;           /* names to answer to beside our own */
+    char **hosts;           /* accepted host names, besides those of listen and public_url */
     char **trusted_proxies; /* "10.0.0.0/8", "::1", "unix" */
     bool proxy_protocol;    /* on the public listener */
 };
 extern const struct config_section http_config;
 
-/* Take over what may change while running.  @listen and @public_url (NULL: none) say by which names
- * we call ourselves. */
+/* Applies the settings that may change at a reload.  The hosts of @listen and @public_url (NULL:
+ * none) are accepted names too. */
 void http_settings_apply(struct http_server *s, const struct http_settings *hs, const char *listen,
                          const char *public_url);

@@ -2,8 +2,8 @@
  *
  * One turn is one ev_run(EVRUN_ONCE): libev waits at most until the clock has work, an ev_check of
  * the highest priority sets the clock before any socket callback sees it, then the sockets run.
- * What libev calls timers is not used beyond that one wake-up: bellhop's timers live in the clock,
- * where the simulator can turn them.
+ * One libev timer serves for that wake-up.  All other timers live in the clock, which a simulator
+ * can drive.
  *
  * Turn-end hooks and signals are registered in ones and twos, so plain lists do. */
 #include "net/loop.h"
@@ -43,7 +43,7 @@ struct loop {
     struct ev_loop *ev;  /* owned */
     struct clock *clock; /* owned */
     ev_check woke;       /* sets the clock */
-    struct call on_wake; /* fn NULL: nobody asked */
+    struct call on_wake; /* fn NULL: no hook */
     ev_timer alarm;      /* wakes us when the clock has work */
     ev_async posted;
     bool stop;
@@ -134,7 +134,7 @@ void loop_stalls(const struct loop *l, struct loop_stalls *ret)
 
 static void on_alarm(struct ev_loop *ev, ev_timer *w, int events)
 {
-    (void)ev, (void)w, (void)events; /* being awake is all we wanted */
+    (void)ev, (void)w, (void)events; /* only wakes the loop */
 }
 
 static void on_posted(struct ev_loop *ev, ev_async *w, int events)
@@ -181,7 +181,7 @@ struct loop *loop_new(void)
 {
     struct loop *l;
 
-    signal(SIGPIPE, SIG_IGN); /* a peer that went away is an EPIPE, never the end of us */
+    signal(SIGPIPE, SIG_IGN); /* a write to a closed socket returns EPIPE instead */
     ev_set_syserr_cb(on_libev_failure);
     if (!has_descriptors())
         return NULL;
@@ -209,7 +209,7 @@ void loop_free(struct loop *l)
 {
     if (l == NULL)
         return;
-    while (l->mail.n > 0) /* a posted call may own memory: it runs, late rather than never */
+    while (l->mail.n > 0) /* a posted call may own memory, so it must run */
         on_posted(l->ev, &l->posted, 0);
     clock_free(l->clock);
     list_each (&l->signals, it, next) {

@@ -18,8 +18,8 @@ enum {
     FIRST_PAUSE_MS = 50,
     LONGEST_PAUSE_MS = 2000,
     CONNECT_MS = 5000,
-    LOOK_MS = 2000, /* a sign of life is asked for when nothing was heard for that long ... */
-    DEAF_MS = 6000, /* ... and waited for until then */
+    LOOK_MS = 2000, /* silence after which the client sends PING */
+    DEAF_MS = 6000, /* silence after which the connection is dead */
 };
 
 struct redis_address { /* all owned */
@@ -39,13 +39,13 @@ struct redis_client {
     struct redis_address to;
     struct tcp_client *tcp; /* owned; NULL: DOWN */
     enum redis_state state; /* written by enter() only */
-    struct timer timer;     /* the pause; in UP the sign of life */
+    struct timer timer;     /* the backoff; in UP the next PING */
     struct buf in;          /* owned; bytes that are not a whole reply yet */
     uint64_t greetings;     /* replies to the greeting that are still to come */
-    uint64_t pings;         /* the same for signs of life */
+    uint64_t pings;         /* replies to PING that are still to come */
     int64_t heard_ms;       /* when the server said anything last */
     int64_t pause_ms;
-    bool told;            /* the log has a line about the server being away */
+    bool told;            /* the log has reported the outage */
     bool calling, closed; /* closed inside a handler: freed when it returns */
 };
 

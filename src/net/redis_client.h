@@ -1,11 +1,11 @@
-/* redis_client.h - one connection to a Redis or Valkey server that is opened again when it is lost.
+/* redis_client.h - one connection to a Redis or Valkey server, reopened when it is lost.
  *
  *      DOWN --pause over--> CONNECTING --connected--> GREETING --all its commands answered--> UP
  *       ^------------- lost, refused, deaf: the pause doubles up to 2 s -------------------'
  *
- * In GREETING the client sends AUTH and SELECT.  In UP the owner sends commands, and each reply is
- * handed to it in order; messages of subscriptions come the same way, as arrays.  The client asks
- * for a sign of life now and then, because a connection that went deaf tells nobody.
+ * In GREETING the client sends AUTH and SELECT.  In UP the owner sends commands, and reply() gets
+ * the replies in order; messages of subscriptions arrive the same way, as arrays.  The client sends
+ * PING after a silence, to detect a dead connection.
  *
  *      struct redis_client *c = redis_client_open(loop, &options, &handlers, owner, why);
  *      redis_client_send(c, (const struct str[]){STR("PING")}, 1);
@@ -26,7 +26,7 @@ struct redis_client_options {
 
 struct redis_client_handlers { /* all required; the client may be closed inside each */
     void (*up)(void *ctx);
-    void (*down)(void *ctx); /* commands without a reply get none */
+    void (*down)(void *ctx); /* unanswered commands get no reply any more */
     void (*reply)(void *ctx, const struct resp *r);
 };
 
@@ -39,4 +39,4 @@ void redis_client_close(struct redis_client *c); /* no handler runs after this; 
 bool redis_client_is_up(const struct redis_client *c);
 /* One command of @n words.  Dropped unless the connection is UP. */
 void redis_client_send(struct redis_client *c, const struct str *argv, size_t n);
-bool redis_url_ok(const char *url, char *ret_why); /* is it one that can be opened? */
+bool redis_url_ok(const char *url, char *ret_why); /* false: @ret_why says what is wrong */

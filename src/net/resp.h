@@ -1,7 +1,7 @@
-/* resp.h - what a Redis server says (RESP2), cut out of a stream.  A pure function of bytes.
+/* resp.h - parses replies of a Redis server (RESP2) from a stream.  A pure function of bytes.
  *
- * Only what a client needs: words, errors, numbers, bulk strings, and arrays of these.  Lengths are
- * held against RESP_MAX_BULK and RESP_MAX_ITEMS before anything is kept, and nothing nests. */
+ * It reads what a client needs: words, errors, numbers, bulk strings, and arrays of these.  Lengths
+ * are checked against RESP_MAX_BULK and RESP_MAX_ITEMS first.  Nested arrays are refused. */
 #pragma once
 #include "base/str.h"
 
@@ -15,6 +15,5 @@ struct resp { /* views into the bytes that were read */
     size_t n_items;
 };
 
-/* Bytes that the reply at the front of @in takes; 0: it is not all there yet; -1: this is no
- * RESP2, or more than we take. */
+/* The length of the reply at the front of @in; 0: incomplete; -1: not RESP2, or over a limit. */
 ptrdiff_t resp_read(struct str in, struct resp *ret);

@@ -3,9 +3,9 @@
  *      CONNECTING --libcurl connected--> OPEN
  *      both --failure, the peer's close, time-out--> ENDED: on_closed() is owed
  *
- * What ends the connection only sets the state and arms the timer: on_closed() and the freeing
- * happen from there, outside of libcurl and of our own callers.  What is sent in one turn goes out
- * together: the timer is armed for it too. */
+ * A failure or close only sets the state and arms the timer.  The timer calls on_closed() and frees
+ * the client, outside of libcurl and of our callers.  The same timer sends all output of a turn
+ * together. */
 #include "net/tcp_client.h"
 #include <assert.h>
 #include <stdio.h>

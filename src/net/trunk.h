@@ -1,24 +1,24 @@
-/* trunk.h - many connections over one, between two nodes of a cluster.
+/* trunk.h - multiplexes many client connections over one, between two nodes of a cluster.
  *
  *      clients ── sockets, TLS ── porter ══ trunk ══ keeper ── its http_server, as if they were its
  *                                                              own
  *
- * A porter takes connections and understands nothing of what is said on them: their bytes go over
- * the trunk, and the keeper's server reads them as it reads a socket: HTTP, uploads, streams,
- * WebSockets alike.  What the keeper is spared is the sockets, TLS and a system call per message.
+ * The porter accepts connections and forwards their bytes over the trunk without parsing them.  The
+ * keeper's server reads them like bytes of a socket: HTTP, uploads, streams, WebSockets.  The trunk
+ * saves the keeper the sockets, TLS and a system call per message.
  *
- * Both prove that they know one secret (trunk_key); neither sends it:
+ * Both sides prove that they know one secret key; neither sends it:
  *
  *      porter --GET /cluster/trunk, Upgrade: bellhop-trunk-1--> keeper
  *             <--101, CHALLENGE: a number--                        NEW, for as long as a head may
  *             --PROOF: a number, HMAC of both, its name-->                          take
- *             <--WELCOME: HMAC of both and of who it is--          UP
+ *             <--WELCOME: HMAC of both, its name--                 UP
  *
  * Each side sends at most TRUNK_WINDOW bytes of a connection before the other has taken them, so
  * a client that does not read delays no other client.  TRUNK_HIGH_BYTES bounds the bytes that wait
  * for the trunk itself.
  *
- * A trunk that is lost takes its connections with it, on both sides. */
+ * When a trunk is lost, both sides close its connections. */
 #pragma once
 #include "base/err.h"
 #include "base/str.h"
@@ -31,7 +31,7 @@ struct trunk;
 #define TRUNK_PROTOCOL "bellhop-trunk-1" /* in the Upgrade header */
 #define TRUNK_KEY_BYTES 32
 #define TRUNK_NAME_BYTES 64       /* of a node, at most */
-#define TRUNK_WINDOW (64u * 1024) /* what a client that does not read costs a porter */
+#define TRUNK_WINDOW (64u * 1024) /* memory at the porter of a client that does not read */
 #define TRUNK_BEAT_MS 1000        /* between heartbeats of a porter */
 #define TRUNK_SILENT_MS 8000      /* without a heartbeat: the trunk is lost */
 
@@ -39,10 +39,10 @@ struct trunk;
 
 struct trunk_keeper { /* borrowed for the call */
     const uint8_t *key;
-    const char *name; /* who we are: the porter expects this one */
+    const char *name; /* of this node; the porter checks it */
     void *admin_tag;  /* of connections to the porter's admin socket: http_listener_tag() */
 };
-/* Answers the request, whatever it is: a trunk is over a connection of its own. */
+/* Answers the request in every case.  If the request is valid, its connection becomes the trunk. */
 void trunk_accept(struct http_server *s, struct http_req *req, const struct trunk_keeper *k);
 /* Trunks that are up, at either end, and the connections on them. */
 struct trunk_tally {
@@ -58,7 +58,7 @@ struct trunk_ask;
 typedef void trunk_told_cb(void *ctx, struct str answer);
 struct trunk_ask *trunk_ask(struct http_server *s, struct str node, struct str question,
                             trunk_told_cb *done, void *ctx);
-void trunk_ask_cancel(struct trunk_ask **a); /* the porter is told; NULL is fine */
+void trunk_ask_cancel(struct trunk_ask **a); /* sends TRUNK_UNASK; NULL is fine */
 bool trunk_reaches(const struct http_server *s, struct str node);
 /* trunk_ask() without an answer.  False: no porter of that name is connected. */
 bool trunk_say(struct http_server *s, struct str node, struct str words);
@@ -75,7 +75,7 @@ struct trunk_dial { /* borrowed for the call */
     const char *ca_path; /* NULL: the system's */
     const uint8_t *key;
     const char *name;   /* of this node */
-    const char *keeper; /* who must be at the other end */
+    const char *keeper; /* the expected name of the other end */
 };
 struct trunk_handlers {
     void (*on_up)(void *ctx);
@@ -94,11 +94,12 @@ size_t trunk_connections(const struct trunk *t);
 /* Ask the keeper to close the carried connections in good order: WebSockets with 1012. */
 void trunk_leave(struct trunk *t);
 void trunk_tell(struct trunk *t, uint32_t number, struct str answer);
-void trunk_free(struct trunk *t); /* cuts what it carries; no handler runs; NULL is fine */
+void trunk_free(struct trunk *t); /* cuts its connections; no handler runs; NULL is fine */
 
 /* While there is no trunk, connections wait @ms for one before this process handles them.  0: do
  * not wait; those that wait already are handled now. */
 void trunk_hold(struct http_server *s, int64_t ms);
 
-/* Is a request that begins with these bytes for the process it reached, whichever node serves? */
+/* True: a request with this head is answered by the process it reached, whichever node holds the
+ * lease. */
 bool trunk_is_ours(struct str head);

@@ -1,15 +1,16 @@
-/* trunk_priv.h - the inside of a trunk: frames, and the connections on it.  Private to src/net/.
+/* trunk_priv.h - the internals of a trunk: frames, and the connections on it.  Private to src/net/.
  *
  *      frame:  connection (4 bytes), what (1), length (3), then so many bytes; numbers big-endian
  *
- * A connection's number is the porter's: the lower NUMBER_BITS are its place, those above count how
- * often the place was used, so that what is late for the one before is not taken for the next.
+ * The porter numbers the connections.  The lower NUMBER_BITS are the slot, the upper bits count the
+ * uses of the slot, so a late frame for an old connection never reaches the slot's next one.
  *
- * One struct carried at each end of a connection.  At the porter its conn is a real socket in
- * CONN_CARRIED; at the keeper the conn has no socket, and reads and writes here instead:
+ * There is one struct carried at each end of a connection.  At the porter its conn is a real socket
+ * in CONN_CARRIED.  At the keeper its conn has no socket, and reads and writes here instead:
  *
- *      events   what conn.c wants to hear of      can   what is possible now
- *      both have something in common: it is in trunk->ready, and conn_ready() is called soon */
+ *      events   the events that conn.c waits for      can   the events that are possible now
+ *      if both share a bit, the connection is in trunk->ready, and conn_ready() is called soon
+ */
 #pragma once
 #include "net/conn.h"
 #include "net/trunk.h"
@@ -17,23 +18,23 @@
 enum trunk_what {
     TRUNK_CHALLENGE = 1, /* keeper: a number (16 bytes) */
     TRUNK_PROOF,         /* porter: a number (16), HMAC (32), its name */
-    TRUNK_WELCOME,       /* keeper: HMAC (32), who it is */
+    TRUNK_WELCOME,       /* keeper: HMAC (32), its name */
     TRUNK_CONNECT,       /* porter: flags (1), the client's address (0, 4 or 16) */
     TRUNK_DATA,
-    TRUNK_END,     /* porter: the client says no more */
-    TRUNK_CLOSE,   /* it is over, for both */
-    TRUNK_CREDIT,  /* so many bytes (4) were taken */
-    TRUNK_LET_IN,  /* keeper: it counts for a credential, not for its address */
+    TRUNK_END,     /* porter: the client closed its sending side */
+    TRUNK_CLOSE,   /* the connection is closed, at both ends */
+    TRUNK_CREDIT,  /* that many bytes (4) were consumed */
+    TRUNK_LET_IN,  /* keeper: the connection counts for a credential, not for its address */
     TRUNK_PING,    /* porter */
     TRUNK_PONG,    /* keeper */
     TRUNK_LEAVING, /* porter: trunk_leave() */
-    TRUNK_GOING,   /* keeper: it goes down, bring nobody else; porter: understood */
+    TRUNK_GOING,   /* keeper: shutting down, carry no new connection; porter: confirmed */
     /* from here on: questions */
-    TRUNK_QUESTION, /* keeper: a part of one */
-    TRUNK_ASK,      /* keeper: the last part */
-    TRUNK_UNASK,    /* keeper: nobody waits for the answer any more */
-    TRUNK_ANSWER,   /* porter: a part of one */
-    TRUNK_TOLD,     /* porter: the last part */
+    TRUNK_QUESTION, /* keeper: a part of a question */
+    TRUNK_ASK,      /* keeper: the last part of a question */
+    TRUNK_UNASK,    /* keeper: the question is cancelled */
+    TRUNK_ANSWER,   /* porter: a part of an answer */
+    TRUNK_TOLD,     /* porter: the last part of an answer */
 };
 enum trunk_flag { TRUNK_TLS = 1, TRUNK_NO_CERT = 2, TRUNK_ADMIN = 4 };
 
@@ -42,8 +43,9 @@ enum {
     TRUNK_MAX_PAYLOAD = 64 * 1024,
     TRUNK_NONCE_BYTES = 16,
     TRUNK_MAC_BYTES = 32,
-    TRUNK_MAX_PROOF = TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES + TRUNK_NAME_BYTES, /* of a stranger */
-    TRUNK_HIGH_BYTES = 8 << 20, /* waiting for the trunk: nobody writes on */
+    TRUNK_MAX_PROOF =
+        TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES + TRUNK_NAME_BYTES, /* limit before the proof */
+    TRUNK_HIGH_BYTES = 8 << 20, /* unsent bytes at which all connections stop writing */
     TRUNK_LOW_BYTES = 4 << 20,
     NUMBER_BITS = 20,
     TRUNK_MAX_CONNS = 1 << NUMBER_BITS,
@@ -57,15 +59,15 @@ struct trunk_frame {
 
 struct carried {
     struct trunk *trunk; /* borrowed */
-    struct conn *conn;   /* borrowed; it ends with it */
+    struct conn *conn;   /* borrowed; owns this struct */
     struct list ready;   /* trunk->ready */
     struct list stalled; /* trunk->stalled */
-    struct buf in;       /* keeper: what has come and was not read */
+    struct buf in;       /* keeper: received bytes that conn.c has not read */
     uint32_t number;
     uint32_t credit; /* bytes we may send */
-    uint32_t owed;   /* bytes that came; keeper: were read; the other side was not told yet */
+    uint32_t owed;   /* bytes received (keeper: read) and not credited to the other side yet */
     uint8_t events, can;
-    bool ended; /* nothing more will come */
+    bool ended; /* no more bytes will arrive */
 };
 
 struct carried_slot {
@@ -76,7 +78,7 @@ struct carried_slot {
 struct trunk {
     struct http_server *server; /* borrowed */
     struct loop *loop;          /* borrowed */
-    struct conn *conn;          /* keeper: it is over this one */
+    struct conn *conn;          /* keeper: the connection that carries the trunk */
     struct tcp_client *tcp;     /* porter: owned */
     struct list link;           /* keeper: server->trunks */
     void (*take)(struct trunk *t, const struct trunk_frame *f);
@@ -86,61 +88,61 @@ struct trunk {
     struct list ready, stalled; /* carried.ready, .stalled */
     struct list asks;           /* keeper: struct trunk_ask; porter: struct question */
     uint32_t last_ask, n_asks;  /* keeper */
-    struct buf in;              /* a frame that is not whole */
+    struct buf in;              /* an incomplete frame */
     struct timer go_on;         /* for @ready and @stalled */
     struct timer beat;
     int64_t heard_ms;
-    struct listener public, admin; /* keeper: what its connections were accepted by */
-    uint8_t key[TRUNK_KEY_BYTES];  /* wiped when it is up */
+    struct listener public, admin; /* keeper: the listeners of carried connections */
+    uint8_t key[TRUNK_KEY_BYTES];  /* wiped when the trunk is up */
     uint8_t challenge[TRUNK_NONCE_BYTES], answer[TRUNK_NONCE_BYTES];
-    char name[TRUNK_NAME_BYTES + 1];  /* ours */
-    char other[TRUNK_NAME_BYTES + 1]; /* keeper: the porter's, once it is up; porter: expected */
+    char name[TRUNK_NAME_BYTES + 1];  /* of this node */
+    char other[TRUNK_NAME_BYTES + 1]; /* keeper: the porter, once up; porter: expected keeper */
     struct trunk_handlers handlers;   /* porter */
     void *ctx;
     bool up, lost, upgraded; /* upgraded: the porter has read the 101 */
-    bool quiet;              /* keeper: nobody new comes over it */
-    char why[160];           /* why it is lost */
+    bool quiet;              /* keeper: the porter opens no new connection */
+    char why[160];           /* why the trunk is lost */
 };
 
 /* ---- trunk.c ---- */
 void trunk_init(struct trunk *t, struct http_server *s, struct loop *loop);
-void trunk_done(struct trunk *t); /* no connection is on it */
+void trunk_done(struct trunk *t); /* it carries no connection any more */
 void trunk_send(struct trunk *t, uint32_t number, enum trunk_what what, struct str payload);
 void trunk_send_u32(struct trunk *t, uint32_t number, enum trunk_what what, uint32_t value);
 void trunk_input(struct trunk *t, struct str bytes); /* calls take() for each whole frame */
-/* It cannot go on.  Ends when nobody of us is on the stack. */
+/* Marks the trunk as lost.  It is freed later, never inside this call. */
 void trunk_fail(struct trunk *t, const char *why);
 bool trunk_is_full(const struct trunk *t);
-void trunk_unstall(struct trunk *t); /* something of it has left */
+void trunk_unstall(struct trunk *t); /* some of its output was sent */
 void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32]);
 
-struct carried *carried_new(struct trunk *t, uint32_t number);        /* NULL: the place is taken */
-struct carried *carried_find(const struct trunk *t, uint32_t number); /* NULL: over */
-void carried_free(struct carried *k);                                 /* nobody is told */
-bool carried_take_credit(struct carried *k, struct str payload);      /* false: nonsense */
-void carried_cut_all(struct trunk *t); /* their connections are closed */
+struct carried *carried_new(struct trunk *t, uint32_t number);        /* NULL: the slot is taken */
+struct carried *carried_find(const struct trunk *t, uint32_t number); /* NULL: closed */
+void carried_free(struct carried *k);                                 /* sends no frame */
+bool carried_take_credit(struct carried *k, struct str payload);      /* false: malformed */
+void carried_cut_all(struct trunk *t); /* closes all connections on @t */
 
 /* ---- trunk.c: questions ---- */
 void trunk_take_answer(struct trunk *t, const struct trunk_frame *f);   /* keeper */
-void trunk_lose_asks(struct trunk *t);                                  /* keeper: it ends */
+void trunk_lose_asks(struct trunk *t);                                  /* keeper: @t ends */
 void trunk_take_question(struct trunk *t, const struct trunk_frame *f); /* porter */
-void trunk_drop_questions(struct trunk *t);                             /* porter: it ends */
+void trunk_drop_questions(struct trunk *t);                             /* porter: @t ends */
 
 /* ---- for conn.c ---- */
 void carried_watch(struct carried *k, int events);                 /* keeper */
 ssize_t carried_read(struct carried *k, char *p, size_t n);        /* as read_some() */
 ssize_t carried_write(struct carried *k, const char *p, size_t n); /* as write_some() */
-void carried_let_go(struct conn *c);                               /* it is being closed */
+void carried_let_go(struct conn *c);                               /* @c is being closed */
 size_t carried_may_take(const struct carried *k); /* porter: bytes that may be read for it */
-void carried_forward(struct carried *k, struct str bytes); /* porter: the client said so */
-void carried_ended(struct carried *k);                     /* porter: it says no more */
-void carried_flushed(struct carried *k);                   /* porter: some of the output left */
+void carried_forward(struct carried *k, struct str bytes); /* porter: bytes of the client */
+void carried_ended(struct carried *k);                     /* porter: the client sends no more */
+void carried_flushed(struct carried *k);                   /* porter: some output was sent */
 void carried_told_in(struct carried *k);                   /* keeper: conn_let_in() */
-bool trunk_wants(struct conn *c, struct str head);    /* porter: true: it is carried from now on */
-bool trunk_waits(struct conn *c, struct str head);    /* the same, when there is one: CONN_HELD */
-void trunk_release(struct conn *c);                   /* nobody came for it: it is handled here */
-void trunk_tell_going(struct http_server *s);         /* keeper: to all its porters */
-size_t trunk_count_idle(const struct http_server *s); /* trunks over which nobody new will come,
-                                                       * if it goes down; else all */
-bool carried_is_silent(const struct carried *k); /* keeper: it has said nothing that is not read */
-void trunk_gone(struct conn *c);                 /* keeper: the trunk's own connection ended */
+bool trunk_wants(struct conn *c, struct str head);         /* porter: true: @c is carried now */
+bool trunk_waits(struct conn *c, struct str head);    /* true: @c waits for a trunk, CONN_HELD */
+void trunk_release(struct conn *c);                   /* no trunk came: handle @c in this process */
+void trunk_tell_going(struct http_server *s);         /* keeper: sends TRUNK_GOING to all porters */
+size_t trunk_count_idle(const struct http_server *s); /* draining: trunks that are @quiet; else
+                                                       * all trunks */
+bool carried_is_silent(const struct carried *k);      /* keeper: idle, all its input was read */
+void trunk_gone(struct conn *c);                      /* keeper: the trunk's own connection ended */

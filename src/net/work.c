@@ -1,5 +1,5 @@
-/* work.c - one queue under one lock.  A thread posts each finished job to the loop by itself: jobs
- * are disk accesses, so a lock and a wake-up each do not show. */
+/* work.c - one queue under one lock.  Each finished job is posted to the loop on its own: a job is
+ * a disk access, so the cost of a lock and a wake-up does not matter. */
 #include "net/work.h"
 
 #include <assert.h>

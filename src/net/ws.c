@@ -3,9 +3,9 @@
  *      OPEN --ws_close()--> CLOSING --peer's close, or 5 s--> gone
  *        '--peer's close, violation, slow reader--> CLOSING (our frame queued) -> flushed -> gone
  *
- * A frame's header stands before its payload but depends on its length.  ws_send_begin() leaves
- * four bytes of room, exact for 126 to 65535 bytes; ws_send_end() moves the payload by two or six
- * bytes otherwise, which for short messages is nothing and long ones are rare. */
+ * The size of a frame's header depends on the length of its payload.  ws_send_begin() reserves four
+ * bytes, exact for 126 to 65535 bytes.  Otherwise ws_send_end() moves the payload by two or six
+ * bytes; short payloads are cheap to move, and long ones are rare. */
 #include "net/conn.h"
 
 #include <assert.h>

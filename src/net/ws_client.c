@@ -6,8 +6,8 @@
  * libcurl does names, proxies and TLS, and then only lends us the encrypted socket
  * (CONNECT_ONLY).  The handle must stay in its multi for as long as the socket is used.
  *
- * Everything that ends the connection only sets the state and arms the timer: on_closed() and the
- * freeing happen from there, outside of libcurl and of our own callers. */
+ * A failure or close only sets the state and arms the timer.  The timer calls on_closed() and frees
+ * the client, outside of libcurl and of our callers. */
 #include "net/ws_client.h"
 
 #include <assert.h>
