@@ -306,13 +306,13 @@ bool http_stream_write(struct http_server *s, struct http_id id, struct str byte
         buf_add_str(conn_out(c), bytes);
     conn_mark(c);
     if (conn_queued(c) > c->stream->max_queued || buf_failed(&c->out))
-        conn_flush(c); /* perhaps the socket takes it */
+        conn_flush(c); /* the socket may have room */
     if (c->state == CONN_STREAM && conn_queued(c) > c->stream->max_queued)
         conn_close(c); /* the client does not read */
     return c->state == CONN_STREAM;
 }
 
-/* The connection is gone but its owner does not know yet, and now need not be told. */
+/* The connection is closed, and its owner was not notified yet: cancel the notification. */
 static void forget_owner(struct http_server *s, struct http_id id)
 {
     struct conn *c = id.index < s->n_slots ? s->slots[id.index].conn : NULL;
@@ -352,7 +352,7 @@ void http_stream_gone(struct conn *c)
 enum { BLOCK_BYTES = 64 * 1024, READER_THREADS = 2 };
 
 struct file_answer {
-    struct conn *conn; /* borrowed; NULL: it went while a block was being read */
+    struct conn *conn; /* borrowed; NULL: it closed while a block was being read */
     int fd;            /* owned */
     uint64_t at, left;
     bool last;    /* close the connection after it */

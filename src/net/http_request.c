@@ -491,7 +491,7 @@ void http_body_resume(struct http_server *s, struct http_id id)
     conn_mark(c); /* goes on when the turn ends, with what waits and then with the socket */
 }
 
-/* ---- what a handler may ask of its request ---- */
+/* ---- getters for the handler ---- */
 
 struct str http_method(const struct http_req *r)
 {
@@ -588,7 +588,7 @@ void *http_listener_tag(const struct http_req *r)
     return r->conn->tag;
 }
 
-/* ---- who asks, and by which name ---- */
+/* ---- the client's address and the host name ---- */
 
 /* ---- proxies ---- */
 
@@ -625,7 +625,7 @@ static bool walk_line(const struct http_server *s, struct str line, struct addr 
     while (line.n > 0) {
         struct addr said;
         if (!addr_parse(last_of(&line), &said))
-            return true; /* nonsense: whoever wrote it is as far as we can see */
+            return true; /* malformed: the previous hop counts as the client */
         *peer = said;
         if (!http_peer_is_trusted(s, &said))
             return true;
@@ -633,7 +633,7 @@ static bool walk_line(const struct http_server *s, struct str line, struct addr 
     return false;
 }
 
-/* Once: this looks like a proxy that somebody forgot to name. */
+/* Logs once: this looks like a proxy that is not in trusted_proxies. */
 static void tell_of_proxy(struct http_server *s, const struct addr *peer)
 {
     char text[ADDR_TEXT_BYTES];

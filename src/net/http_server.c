@@ -260,7 +260,7 @@ static void take_in(struct listener *l, int fd, const struct sockaddr_storage *f
     struct conn *c;
 
     if (l->opt.proxy_protocol && !http_peer_is_trusted(l->server, &peer)) {
-        close(fd); /* whatever it would say is not to be believed */
+        close(fd); /* an untrusted peer cannot name its client */
         return;
     }
     if (!conn_count_in(l, &peer, &party)) {
@@ -432,7 +432,7 @@ static enum bh_err BH_PRINTF(2, 3) say(char *ret_why, const char *fmt, ...)
     return BH_REFUSED;
 }
 
-/* True when somebody answers on the socket file. */
+/* True: a process accepts connections on the socket file. */
 static bool is_answered(const struct sockaddr_un *a)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -442,7 +442,7 @@ static bool is_answered(const struct sockaddr_un *a)
     return yes;
 }
 
-/* Make room for a socket file: remove a stale one, refuse anything else. */
+/* Removes a stale socket file; refuses anything else at that path. */
 static enum bh_err clear_path(const struct sockaddr_un *a, char *ret_why)
 {
     struct stat st;
@@ -475,7 +475,7 @@ static enum bh_err open_unix(struct str path, int mode, int *ret_fd, char *ret_w
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return say(ret_why, "cannot make a socket: %s", strerror(errno));
-    mask = umask(0777 & ~(mode_t)mode); /* nobody gets in between bind() and chmod() */
+    mask = umask(0777 & ~(mode_t)mode); /* no client connects between bind() and chmod() */
     bound = bind(fd, (struct sockaddr *)&a, sizeof a);
     umask(mask);
     if (bound != 0 || listen(fd, BACKLOG) != 0) {
@@ -577,7 +577,7 @@ enum bh_err http_listen_open(struct str where, int mode, int *ret_fd, char *ret_
 enum {
     ADDRESS_BYTES = 256 * 1024, /* of a turn, for an address */
     TENANT_BYTES = 64 * 1024,   /* the same for the sockets of a tenant: small frames cost more */
-    TURN_BYTES = 512 * 1024,    /* of a turn, for all; then everybody gets little, once */
+    TURN_BYTES = 512 * 1024,    /* of a turn, for all; then each connection gets one small read */
     OVER_BYTES = 4 * 1024,
 };
 
@@ -689,7 +689,7 @@ void conn_count_gone(struct conn *c)
     party_drop(c->tenant);
 }
 
-/* With whom it shares the turns of the loop. */
+/* The party whose share of a turn this connection uses: its tenant, or its address. */
 static struct party *sharer(const struct conn *c)
 {
     return c->tenant != NULL ? c->tenant : address_of(c);
@@ -723,7 +723,7 @@ void conn_bound_kernel(struct conn *c)
     setsockopt(c->io.fd, SOL_SOCKET, SO_SNDBUF, &n, sizeof n);
 }
 
-/* ---- for those above ---- */
+/* ---- the ledger, for other modules ---- */
 
 void http_server_count(struct http_server *s, struct ledger *ledger)
 {

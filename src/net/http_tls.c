@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "net/conn.h"
 
-/* Of TLS 1.2, what has forward secrecy and authenticated encryption; 1.3 has nothing else. */
+/* TLS 1.2 ciphers with forward secrecy and authenticated encryption; TLS 1.3 has only such. */
 #define CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
 #define AT(member) offsetof(struct http_tls, member)
 
@@ -66,7 +66,7 @@ static bool BH_PRINTF(2, 3) say(char *ret_why, const char *fmt, ...)
     return false;
 }
 
-/* There is nobody at a terminal who could type the passphrase of a key. */
+/* Refuses keys with a passphrase: a server cannot prompt for one. */
 static int no_passphrase(char *buf, int size, int rwflag, void *ctx)
 {
     (void)buf, (void)size, (void)rwflag, (void)ctx;

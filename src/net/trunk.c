@@ -143,7 +143,7 @@ void trunk_send_u32(struct trunk *t, uint32_t number, enum trunk_what what, uint
     trunk_send(t, number, what, str_make(bytes, sizeof bytes));
 }
 
-/* The next whole frame of @bytes, taken off. */
+/* Takes the next complete frame off @bytes. */
 static bool next_frame(struct trunk *t, struct str *bytes, struct trunk_frame *ret)
 {
     size_t n;
@@ -284,7 +284,7 @@ void carried_cut_all(struct trunk *t)
     }
 }
 
-/* ---- who may go on ---- */
+/* ---- connections that can continue ---- */
 
 static void settle(struct carried *k)
 {
@@ -345,7 +345,7 @@ void trunk_unstall(struct trunk *t)
     }
 }
 
-/* Each of those that can go on, once; who still can stays in line for the next turn. */
+/* Serves each ready connection once; one that is still ready waits for the next turn. */
 static void serve_ready(struct trunk *t)
 {
     struct list now;

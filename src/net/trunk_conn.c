@@ -63,7 +63,7 @@ static bool name_is_plain(struct str name)
     return ok;
 }
 
-/* As often as they like they may ask, but not fill the log. */
+/* Logs strangers at a limited rate, so that they cannot fill the log. */
 static void warn_of_stranger(struct http_server *s)
 {
     int64_t now_ms = clock_now_ms(s->clock);
@@ -367,7 +367,7 @@ static void carry_take_for_one(struct trunk *t, struct carried *k, const struct 
     case TRUNK_DATA:
         carry_take_data(t, k, f->payload);
         return;
-    case TRUNK_CLOSE: /* what came before it still goes to the client */
+    case TRUNK_CLOSE: /* earlier bytes are still sent to the client */
         carried_free(k);
         c->linger = true;
         conn_enter(c, CONN_LAST);
@@ -386,7 +386,7 @@ static void carry_take_for_one(struct trunk *t, struct carried *k, const struct 
     trunk_fail(t, "a frame makes no sense");
 }
 
-/* Whoever comes now waits for the next one. */
+/* New connections wait for the next trunk. */
 static void stop_carrying(struct trunk *t)
 {
     if (t->server->carrier == t)
