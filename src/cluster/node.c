@@ -1,7 +1,7 @@
 /* node.c - design.  (node.h has the contract and the picture.)
  *
- * One operation is under way at a time.  Two timers: `ask` for the next one, `end` for the end of
- * our time, which needs no answer from anybody. */
+ * At most one lease request is in flight.  The timer `ask` sends the next request.  The timer `end`
+ * fires when our lease expires, whether or not the store answers. */
 #include "cluster/node.h"
 #include <assert.h>
 #include <inttypes.h>
@@ -17,30 +17,30 @@
 #include "store/store.h"
 
 enum {
-    TRY_MS = 250,     /* between two requests for a lease that somebody else has */
-    RECORD_MS = 2000, /* between two signs of life in the records */
-    RENEWALS = 3,     /* tries in the time of a lease */
+    TRY_MS = 250,     /* between two requests for a lease that another node holds */
+    RECORD_MS = 2000, /* between two heartbeats in the node's record */
+    RENEWALS = 3,     /* renewals per cluster.lease */
 };
 
 struct node {
     struct node_env env;
     struct store_lease op;  /* belongs to the store while @busy */
-    struct store_lease bye; /* the last one */
+    struct store_lease bye; /* the release */
     bool busy;
     enum node_state state; /* written by node_enter() only */
     struct timer ask, end, record;
-    int64_t asked_ms; /* when the request under way was made */
-    int64_t until_ms; /* of our lease */
-    int64_t since_ms; /* wall; when this state began */
+    int64_t asked_ms; /* when the newest request was submitted */
+    int64_t until_ms; /* when our lease expires */
+    int64_t since_ms; /* wall clock; when this state began */
     char name[NODE_NAME_BYTES + 1];
     char owner[STORE_OWNER_BYTES];
     char holder[STORE_OWNER_BYTES];
     char *url;     /* owned; NULL: unknown */
     char *address; /* owned; NULL: unknown */
     bool tls, carrying;
-    bool settled; /* the long first grant has ended */
-    bool told;    /* the log has a line about who serves */
-    bool resting; /* node_rests() */
+    bool settled; /* the lease was renewed after the long first grant */
+    bool told;    /* the log has a line about the lease holder */
+    bool resting; /* node_rests() was called: no new requests */
 };
 
 static const unsigned next_states[] = {
@@ -88,7 +88,7 @@ int64_t node_left_ms(const struct node *n)
     return n->state == NODE_SERVING && left > 0 ? left : 0;
 }
 
-/* The long first grant is cut to the usual one before it has ended. */
+/* The first renewal shortens the long first grant to cluster.lease, so no more than that counts. */
 int64_t node_alone_ms(const struct node *n)
 {
     int64_t left = node_left_ms(n), lease = n->env.settings->lease_ms;
@@ -101,7 +101,7 @@ uint64_t node_epoch(const struct node *n)
     return n->state == NODE_SERVING ? n->op.epoch : 0;
 }
 
-/* ---- its record: a sign of life for people, nothing depends on it ---- */
+/* ---- the node's record: a heartbeat, and the address that porters read ---- */
 
 static const char *state_word(const struct node *n)
 {
@@ -148,7 +148,7 @@ void node_set_url(struct node *n, const char *url)
     n->url = url != NULL ? xstrdup(url) : NULL;
 }
 
-/* What depends on it is told at once. */
+/* Writes the record at once: the porters of other nodes wait for the address. */
 void node_set_address(struct node *n, const char *address, bool tls)
 {
     free(n->address);
@@ -174,8 +174,8 @@ static int64_t ttl_ms(const struct node *n, enum store_lease_verb verb)
     return verb == LEASE_TAKE && ms < NODE_START_MS ? NODE_START_MS : ms;
 }
 
-/* The first grant is longer than its renewal: from the request on the lease may end earlier than we
- * were told, whether we hear of it or not. */
+/* A renewal of the long first grant shortens the lease.  The store may apply the renewal although
+ * its answer is lost, so the shorter deadline holds from the request on. */
 static void expect_less(struct node *n)
 {
     struct clock *clock = n->env.clock;
@@ -202,7 +202,7 @@ static void submit(struct node *n, enum store_lease_verb verb)
     store_lease(n->env.store, &n->op);
 }
 
-/* @why NULL: nobody is told. */
+/* @why NULL: over() is not called. */
 static void go_over(struct node *n, const char *why)
 {
     bool served = n->state == NODE_SERVING;
@@ -222,7 +222,7 @@ static void granted(struct node *n)
     struct clock *clock = n->env.clock;
 
     n->until_ms = n->asked_ms + n->op.ttl_ms;
-    if (n->until_ms <= clock_now_ms(clock)) { /* the answer took longer than what it grants */
+    if (n->until_ms <= clock_now_ms(clock)) { /* the lease expired before the answer arrived */
         timer_set(clock, &n->ask, 0);
         return;
     }
@@ -232,7 +232,7 @@ static void granted(struct node *n)
         timer_set(clock, &n->ask,
                   n->asked_ms + n->env.settings->lease_ms / RENEWALS - clock_now_ms(clock));
         return;
-    } /* else it is renewed from node_move() on: nothing is under way when the store is closed */
+    } /* The first renewal waits for node_move(): until then the store may be closed. */
     node_enter(n, NODE_SERVING);
     log_info(NULL, "cluster: %s serves: epoch=%" PRIu64, n->name, n->op.epoch);
     write_record(n);
@@ -299,10 +299,10 @@ void node_look(struct node *n)
 void node_move(struct node *n, struct store *store)
 {
     assert(n->state == NODE_SERVING);
-    n->busy = false; /* the store before is closed, and what it was asked with it */
+    n->busy = false; /* the previous store is closed, and its requests with it */
     n->env.store = store;
     store_guard(store, STR(NODE_LEASE), n->op.epoch);
-    timer_set(n->env.clock, &n->ask, 0); /* the long first grant ends when the loop turns */
+    timer_set(n->env.clock, &n->ask, 0); /* renew in the first turn of the loop */
 }
 
 bool node_rests(struct node *n)
@@ -344,7 +344,7 @@ static void name_it(struct node *n)
     uint32_t once;
 
     node_name_of(n->env.settings, n->name);
-    rand_bytes(n->env.rand, &once, sizeof once); /* two processes of one name are two owners */
+    rand_bytes(n->env.rand, &once, sizeof once); /* so two processes with one name differ */
     snprintf(n->owner, sizeof n->owner, "%s/%08" PRIx32, n->name, once);
 }
 

@@ -1,22 +1,24 @@
-/* node.h - this process among those that share a database: one of them serves, the others stand by.
+/* node.h - leader election among the processes that share a database: the lease holder serves.
  *
  *      WAITING --lease taken--> SERVING --renewed every third of its time--> SERVING
- *         ^  free or ended         |
- *         |                        |  its time is up, or the store says that it is not ours
+ *         ^  free or expired       |
+ *         |                        |  the lease expired, or the store says that it is not ours
  *         |                        v
- *         '---the next process--- OVER        every state --node_release()--> OVER, and it is free
+ *         '----- a new process -- OVER        every state --node_release()--> OVER, lease released
  *
- * The lease (store.h, name "serve") is a fence too: store_guard() has every write of this process
- * checked against it inside the transaction.  So even a process that was stopped for minutes and
- * does not know it yet changes nothing any more.
+ * cli/server_store.c opens the node and waits in WAITING; cli/serve.c stops the process on OVER.
  *
- * The first grant lasts at least NODE_START_MS: everything is read from the database then, and the
- * loop does not turn meanwhile.
+ * The lease (store.h, name "serve") has an epoch, which is the fencing token of every write.
+ * store_guard() makes the database check the epoch inside each transaction.  So a process that was
+ * suspended past the end of its lease cannot change anything.
  *
- * Its time counts on our monotonic clock from before the request was sent, and in the store from
- * when it was granted: ours is over first.  From then on nothing may be delivered or asked of a
- * platform; what memory holds is not true any more, so the process ends and whoever runs it starts
- * it again. */
+ * The first grant lasts at least NODE_START_MS.  During it the server loads its state from the
+ * database, and the loop does not run to renew.
+ *
+ * The node counts the lease on its monotonic clock from before it sends the request; the store
+ * counts from the grant.  So the node's own deadline always passes first.  After it the process may
+ * not deliver or call a platform: its memory may be out of date.  The process exits, and the
+ * service manager starts it again. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,16 +32,17 @@ struct store;
 
 #define NODE_NAME_BYTES 40
 #define NODE_START_MS 30000
-#define NODE_SILENT_MS 10000 /* its record is older: it has ended, or does not reach the database */
-#define NODE_LEASE "serve"   /* the name of the lease */
+#define NODE_SILENT_MS \
+    10000                  /* a node whose record is older is down, or cut off from the database */
+#define NODE_LEASE "serve" /* the name of the lease */
 #define NODE_NS "node" /* records: name -> {"state", "at", "since", "version", "url", "address"} */
 
 struct cluster_settings { /* `cluster:` in the configuration, owned by it */
-    char *node;           /* its name; NULL: the machine's */
+    char *node;           /* the name of this node; NULL: the host name */
     int64_t lease_ms;
-    char *serve;   /* "all": those that do not serve carry (porter.h); "one": they stand by */
-    char *address; /* "host:port" by which the others reach this node; NULL: as it listens */
-    char *ca;      /* PEM file: who may vouch for the others' TLS; NULL: the system's */
+    char *serve;   /* "all": waiting nodes forward connections (porter.h); "one": they refuse */
+    char *address; /* "host:port" where other nodes reach this node; NULL: the `listen` address */
+    char *ca;      /* PEM file of the CAs for the TLS of other nodes; NULL: the system's CAs */
 };
 extern const struct config_section cluster_config;
 
@@ -47,45 +50,51 @@ enum node_state { NODE_WAITING, NODE_SERVING, NODE_OVER };
 
 struct node_env { /* borrowed for the life of the node */
     struct clock *clock;
-    struct store *store; /* a shared one */
+    struct store *store; /* store.shared is true */
     struct rand *rand;
     const struct cluster_settings *settings;
-    void (*over)(void *ctx, const char *why); /* in SERVING: stop at once; never in a call */
+    /* The lease was lost in SERVING: stop at once.  Called from a timer, from the store's done() or
+     * from node_look(). */
+    void (*over)(void *ctx, const char *why);
     void *ctx;
 };
 
-/* Asks for the lease from now on.  Never waits. */
+/* Starts to request the lease, again and again until it is granted.  Does not block. */
 struct node *node_open(const struct node_env *env);
-/* The store is closed, or holds none of our operations any more.  NULL is fine. */
+/* Called once the store is closed, or no lease request is in flight.  NULL is fine. */
 void node_free(struct node *n);
 
 enum node_state node_state(const struct node *n);
-/* It serves, and the long first grant has ended: it is replaced as fast as the lease says. */
+/* True in SERVING once the lease was renewed: the long first grant is over, and a failover takes no
+ * longer than cluster.lease. */
 bool node_is_settled(const struct node *n);
 const char *node_name(const struct node *n);
-const char *node_owner(const struct node *n);  /* this process, and no other of its name */
-const char *node_holder(const struct node *n); /* who serves, as far as we know; "": nobody.  In
-                                                * WAITING it is what that one's node_owner() says */
-/* What a node with these settings is called. */
+const char *node_owner(const struct node *n); /* the name and a random part, unique per process */
+/* The lease holder that was seen last; "": none yet.  In WAITING: its node_owner(); in SERVING: our
+ * own name. */
+const char *node_holder(const struct node *n);
+/* The name of a node with these settings. */
 void node_name_of(const struct cluster_settings *s, char ret_name[NODE_NAME_BYTES + 1]);
-int64_t node_left_ms(const struct node *n); /* of the lease, in SERVING */
-/* For how long nobody else serves, even if this process is stopped now; 0 in other states. */
+int64_t node_left_ms(const struct node *n); /* until the lease expires; 0 outside SERVING */
+/* How long no other node can take the lease, even if this process is suspended now.  0 outside
+ * SERVING. */
 int64_t node_alone_ms(const struct node *n);
-uint64_t node_epoch(const struct node *n); /* of the lease, in SERVING */
-/* In SERVING, right after it began: the same database, opened anew.  It is guarded from now on. */
+uint64_t node_epoch(const struct node *n); /* of the lease; 0 outside SERVING */
+/* Switches to @store, the same database opened again, right after SERVING began.  Sets the store's
+ * guard and starts the renewals. */
 void node_move(struct node *n, struct store *store);
-/* Is our time up?  At the beginning of every turn, before anything else is heard in it: who was
- * stopped for longer than the lease learns so here, and not after it has answered what waited. */
+/* Ends SERVING when the lease has expired.  Each turn of the loop begins with this call, before any
+ * input is read, so that a process that was suspended answers nothing after its lease. */
 void node_look(struct node *n);
-/* Where people find it, for its record; copied. */
+/* The public URL for the node's record; copied. */
 void node_set_url(struct node *n, const char *url);
-/* Where the other nodes find it: "host:port"; copied.  NULL: nowhere. */
+/* The "host:port" that other nodes connect to, for the node's record; copied.  NULL: none. */
 void node_set_address(struct node *n, const char *address, bool tls);
-void node_set_carrying(struct node *n, bool carrying); /* porter.h; for its record */
-/* Ask for nothing more.  True: what was asked for is answered; if that was a grant, it is SERVING
- * and gives it up with node_release().  Else turn the loop and ask again: a grant that nobody
- * heard of would keep everybody out for NODE_START_MS. */
+void node_set_carrying(struct node *n, bool carrying); /* by porter.c, for the node's record */
+/* Stops requesting the lease.  Returns true once no request is in flight; a node that is SERVING
+ * then releases the lease with node_release().  On false, turn the loop and call again: a grant
+ * that arrives unnoticed would block every other node for NODE_START_MS. */
 bool node_rests(struct node *n);
-/* Give the lease up, so that somebody else takes it at once: the last write of this process, behind
- * all that is queued.  Nobody is told how it ended; store_close() waits for it. */
+/* Releases the lease, so that another node takes it at once.  The release is the last write of this
+ * process, queued behind all others.  Its result is not reported; store_close() waits for it. */
 void node_release(struct node *n);

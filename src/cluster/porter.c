@@ -1,7 +1,8 @@
 /* porter.c - design.  (porter.h has the contract and the picture.)
  *
- * Whom to dial is asked of the database, never of the network: the lease says who serves, and the
- * trunk is up only when that very process has answered and proved that it knows the master key. */
+ * The database says which node to dial: the lease names the holder, and the holder's record has its
+ * address.  The trunk is up only once the process that holds the lease has answered and proved
+ * that it knows the trunk key. */
 #include "cluster/porter.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ enum { LOOK_MS = 200, HOLD_MS = 3000 };
 struct porter_ask { /* for the record of the one that serves */
     struct store_scan scan;
     struct store_left left;
-    struct porter *porter; /* borrowed; NULL: it has gone */
+    struct porter *porter; /* borrowed; NULL: the porter was freed */
     struct store *store;   /* borrowed */
     char key[STORE_OWNER_BYTES];
 };
@@ -32,12 +33,12 @@ struct porter {
     struct timer look;
     struct porter_ask *ask;     /* NULL: none is under way */
     struct trunk *trunk;        /* NULL: none */
-    char to[STORE_OWNER_BYTES]; /* whom the trunk, or the ask, is for */
-    char host[256];             /* where that one is; empty: not known yet */
+    char to[STORE_OWNER_BYTES]; /* the lease holder that the trunk, or the ask, is for */
+    char host[256];             /* of the lease holder; empty: not known yet */
     uint16_t port;
     bool tls, has_key;
     uint8_t key[TRUNK_KEY_BYTES];
-    char why[160];              /* what was last told about a trunk that was lost */
+    char why[160];              /* why the last trunk was lost, as logged */
     struct json_parser *parser; /* owned */
 };
 
@@ -50,7 +51,7 @@ static void on_up(void *ctx)
     log_info(NULL, "cluster: carries connections to %s", p->to);
     p->why[0] = '\0';
     node_set_carrying(p->env.node, true);
-    /* When it ends, the next one serves after at most its lease and a little. */
+    /* A failover takes at most the rest of the lease and the start of the next holder. */
     trunk_hold(p->env.server, p->env.settings->lease_ms + HOLD_MS);
 }
 
@@ -62,7 +63,7 @@ static void on_lost(void *ctx, const char *why)
     node_set_carrying(p->env.node, false);
     p->env.on_lost(p->env.ctx);
     if (strcmp(why, p->why) == 0)
-        return; /* told already */
+        return; /* logged already */
     snprintf(p->why, sizeof p->why, "%s", why);
     log_warn(NULL, "cluster: carries nothing to %s: %s", p->to, why);
 }
@@ -137,10 +138,10 @@ static void dial(struct porter *p)
         p->has_key = true;
         p->trunk = trunk_open(p->env.loop, p->env.server, &d, &handlers, p);
     }
-    p->host[0] = '\0'; /* it is asked for anew before the next try */
+    p->host[0] = '\0'; /* the next try reads the record again */
 }
 
-/* ---- where is it ---- */
+/* ---- the lease holder's address ---- */
 
 static void ask_release(struct store_left *l, const struct store_ops *ops)
 {
@@ -157,7 +158,7 @@ static void take_record(struct porter *p, struct str value)
     struct json doc;
 
     if (!json_parse(p->parser, value, &doc) || !str_eq(json_str(doc, "state"), STR("serving")))
-        return; /* it has the lease, and has not said so yet; soon it says where, too */
+        return; /* the holder has not updated its record since it took the lease */
     p->tls = json_as_bool(json_get(doc, "tls"), false);
     if (json_str(doc, "address").p != NULL && !take_address(p, json_str(doc, "address")))
         on_lost(p, "where it says that it is reached is no host:port (cluster.address)");
@@ -220,7 +221,7 @@ static void on_look(struct timer *t)
         ask(p);
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
 struct porter *porter_open(const struct porter_env *env)
 {

@@ -1,14 +1,14 @@
-/* porter.h - a node that does not serve takes connections all the same, and carries them to the one
- * that does.
+/* porter.h - forwards the connections of a waiting node to the node that serves.
  *
- *      who serves (node.h) --its record--> its address --trunk_open()--> UP: everybody who connects
- *         ^                                                   |              here is carried there
- *         '------ looked at again every LOOK_MS <-- lost, or another one serves --'
+ *      lease holder (node.h) --its record--> its address --trunk_open()--> UP: connections to this
+ *         ^                                                     |           node are forwarded
+ *         '------ checked every LOOK_MS <-- trunk lost, or another holder --'
  *
- * So every node answers everything, whichever a proxy picks; what a client is told was decided
- * where the facts and the mailboxes are, in one process under one lease.  While another one takes
- * the lease over, who connects waits a little; where there is nobody to carry to, this node refuses
- * as one that stands by. */
+ * So a proxy may send a client to any node.  Every answer comes from the lease holder, the one
+ * process that has the facts and the mailboxes.  During a failover new connections wait for
+ * cluster.lease and HOLD_MS at most.  Without a lease holder this node refuses, as a standby does.
+ *
+ * cli/server_store.c opens the porter while the node is WAITING and cluster.serve is "all". */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,28 +22,28 @@ struct node;
 struct porter;
 struct store;
 
-#define NODE_DRAIN "drain" /* what the one that serves says to a node that shall go */
+#define NODE_DRAIN "drain" /* the question by which the lease holder tells a node to shut down */
 
 struct porter_env { /* borrowed for the life of the porter */
     struct loop *loop;
     struct http_server *server;
     struct store *store;
-    struct node *node; /* in WAITING; it is told whether we carry */
+    struct node *node; /* in WAITING; the porter calls node_set_carrying() */
     const struct cluster_settings *settings;
-    /* TRUNK_KEY_BYTES that all nodes of the cluster know: asked for once, when there is somebody to
-     * dial; may block.  False: there is none, and why (256 bytes). */
+    /* Fills the TRUNK_KEY_BYTES that all nodes of the cluster share.  Called before the first dial,
+     * until it succeeds; may block.  False: no key, @ret_why (256 bytes) says why. */
     bool (*key)(void *ctx, uint8_t *ret_key, char *ret_why);
-    /* As in trunk.h: the one that serves asks something of this node; porter_tell() answers. */
+    /* The lease holder asks this node something, as in trunk.h; porter_tell() answers. */
     void (*on_ask)(void *ctx, uint32_t number, struct str question);
     void (*on_unask)(void *ctx, uint32_t number);
-    void (*on_lost)(void *ctx); /* nobody waits for answers any more */
+    void (*on_lost)(void *ctx); /* the trunk is down: all open questions are void */
     void *ctx;
 };
 
 struct porter *porter_open(const struct porter_env *env);
-/* Connections that are carried now. */
+/* The number of connections that are forwarded now; 0 for NULL. */
 size_t porter_connections(const struct porter *p);
 void porter_tell(struct porter *p, uint32_t number, struct str answer);
-/* This node goes: what is carried ends in good order, WebSockets with 1012. */
+/* This node shuts down: closes the forwarded connections cleanly, WebSockets with 1012. */
 void porter_leave(struct porter *p);
-void porter_free(struct porter *p); /* cuts what it carries; NULL is fine */
+void porter_free(struct porter *p); /* cuts the forwarded connections; NULL is fine */

@@ -1,13 +1,13 @@
-/* admin.h - shared by admin_list.c, which answers questions of the command line, and
- * admin_change.c, which changes what the command line asks for. */
+/* admin.h - shared by the two files of the admin socket: admin_list.c reads for the command line,
+ * admin_change.c makes its changes. */
 #pragma once
 #include "net/http_server.h"
 
 struct front;
 struct jw;
 
-/* Whose mailbox is meant: the instance must be known; fills @tenant when it is empty and only
- * one has it. False: the error has been answered. */
+/* Finds the tenant of @instance: fills an empty @tenant when exactly one tenant has the instance.
+ * False: the instance is unknown or ambiguous, and the error has been sent. */
 bool admin_find_instance(struct front *f, struct http_id id, struct str instance,
                          struct buf *tenant);
 void admin_time(struct jw *w, const char *key, int64_t ms); /* unix ms, or null for never */

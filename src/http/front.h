@@ -1,18 +1,20 @@
-/* front.h - the HTTP face: every request comes in here and goes to one handler.
+/* front.h - the HTTP face: receives every request and passes it to one handler.
  *
- * Two kinds of listeners share one server: the public one, and the admin socket in the state
- * directory, whose file mode (0600) is its only lock.  Admin paths do not exist on the public one.
- *
- *      route.c           the table: method, path -> handler; paths of platforms
+ *      route.c           the table: method, path -> handler; webhooks and pages of platforms
  *      gateway_socket.c  GET /relay: authenticate, then a session
  *      enroll_route.c    POST /relay/enroll, /relay/provision: how a gateway gets its secret
  *      op.h              the operations of /v1 and /mcp: the stores and the agents, for programs
  *      media_route.c     files of gateways and of the chat page
- *      manage.h          /manage/..., /relay/policy: what an instance declares about itself
+ *      manage.h          /manage/..., /relay/policy: the settings an instance declares for itself
  *      metrics.c         /metrics, /healthz, /readyz
- *      admin.h           what the command line asks for, over the admin socket
- *      node_route.c      the other nodes: /cluster/trunk, by which they carry connections here
+ *      admin.h           /admin/...: the requests of the command line, over the admin socket
+ *      node_route.c      /cluster/trunk: other nodes forward connections; `bellhop node`
  *
+ * The public listener and the admin socket share one server.  The admin socket lies in the state
+ * directory, and its file mode (0600) is its only access control.  The public listener answers 404
+ * for admin paths.
+ *
+ * cli/server.c fills struct front and owns every object in it.
  */
 #pragma once
 #include "base/bucket.h"
@@ -44,23 +46,23 @@ struct v1_settings;
 struct wake_settings;
 
 struct front_settings { /* `admin:` in the configuration, owned by it */
-    char *admin_token;  /* for /metrics off loopback; NULL: refused there */
+    char *admin_token;  /* lets other machines read /metrics; NULL: only this machine may */
 };
 extern const struct config_section front_config;
 
-struct front { /* all borrowed; filled by whoever wires the program */
+struct front { /* all borrowed, unless it says owned; filled by cli/server.c */
     struct loop *loop;
     struct http_server *server;
     struct ledger *ledger;
-    struct dialled *dialled; /* of gateway_socket.c; NULL at first */
+    struct dialled *dialled; /* private to gateway_socket.c; NULL at first */
     const struct front_settings *settings;
     const struct wake_settings *wake;
     const struct v1_settings *v1;
     const char *listen, *public_url, *state_dir; /* as configured */
     const char *config_path;                     /* NULL: no file */
     struct store *store;
-    struct node *node;        /* NULL: the store is this process's alone */
-    const uint8_t *trunk_key; /* other nodes carry connections here: net/trunk.h; NULL: none do */
+    struct node *node;        /* NULL: the store is not shared */
+    const uint8_t *trunk_key; /* shared by the nodes: net/trunk.h; NULL: no trunks are accepted */
     struct facts *facts;
     struct keys *keys;
     struct skills *skills;
@@ -72,30 +74,30 @@ struct front { /* all borrowed; filled by whoever wires the program */
     struct host *host;
     struct door *door;
     struct idp *idp;
-    const struct confined *confined; /* what this process gave up */
-    const char *base_url;            /* what a gateway is told to dial; NULL: unknown */
+    const struct confined *confined; /* the sandbox of this process, for `status` */
+    const char *base_url;            /* the URL that gateways dial; NULL: unknown */
     int64_t started_ms;              /* wall clock */
     bool draining;
-    bool standing_by; /* another process serves: nothing but server, store and node is set */
-    struct bucket_level refusals;      /* how many lines strangers may still cause in the log */
-    uint64_t refusals_untold;          /* since the last one */
-    struct list chat_asks, chat_sends; /* of the chat tools, on their way; owned */
+    bool standing_by; /* another node holds the lease: only server, store and node are set */
+    struct bucket_level refusals;      /* rate limit of log lines about refused requests */
+    uint64_t refusals_untold;          /* refusals not logged since the last line */
+    struct list chat_asks, chat_sends; /* of ops_chat.c, in flight; owned */
     struct list downloads;             /* of media_route.c, being opened; owned */
-    struct list op_calls;              /* struct op_call: without an answer yet; owned */
-    struct v1_work {                   /* what the request at hand counts for: v1.h */
-        struct party *party;           /* held; NULL: nothing was taken */
+    struct list op_calls;              /* struct op_call, not answered yet; owned */
+    struct v1_work {                   /* memory that the current request counts for: v1.h */
+        struct party *party;           /* one reference, owned; NULL: nothing is counted */
         uint64_t bytes;
     } v1_work;
-    /* Read the configuration again; appends what was taken and what was not, in sentences. */
+    /* Reads the configuration again.  Appends sentences that say which changes took effect. */
     enum bh_err (*reload)(void *ctx, struct buf *ret_said);
     void *reload_ctx;
-    void (*drain)(void *ctx); /* go down in good order */
+    void (*drain)(void *ctx); /* starts a graceful shutdown */
     void *drain_ctx;
 };
 
 extern char front_admin_tag[]; /* marks the admin listener: struct http_listener */
 
-/* A thread of the store has not come back for over a minute. */
+/* True when a store operation has taken over a minute: a thread of the store hangs. */
 bool health_store_is_stuck(struct store *store);
 
 void front_handle(void *ctx, struct http_req *req); /* an http_handler; @ctx is the front */

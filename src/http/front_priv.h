@@ -1,4 +1,5 @@
-/* front_priv.h - the handlers behind the table in route.c. */
+/* front_priv.h - the handlers in the table of route.c, and the helpers they share.  Private to
+ * src/http/. */
 #pragma once
 #include "base/json.h"
 #include "http/front.h"
@@ -27,11 +28,12 @@ front_handler admin_mailbox_show, admin_mailbox_purge, admin_mailbox_redrive;
 
 /* Answer with a JSON body. */
 void front_json(struct front *f, struct http_id id, int status, const struct buf *body);
-/* 503: not the caller's fault, the same may work in a moment. */
+/* Answer 503: the failure is temporary, and the caller should retry. */
 void front_retry(struct front *f, struct http_req *req, const char *code, const char *what);
 void front_retry_id(struct front *f, struct http_id id, const char *code, const char *what);
-/* True when a line about a stranger may be logged now; @ret_untold is how many were not. */
+/* Rate limit of log lines about refused requests.  On true, @ret_untold is the number of refusals
+ * that were not logged since the last line. */
 bool front_may_log(struct front *f, unsigned long long *ret_untold);
-/* True when the caller is on this machine (and no proxy speaks for somebody else) or shows the
- * admin token; otherwise the refusal has been sent. */
+/* True when the caller is on this machine, not behind a proxy, or sends the admin token.  On false
+ * the refusal has been sent. */
 bool front_is_operator(struct front *f, struct http_req *req);

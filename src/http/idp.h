@@ -3,11 +3,14 @@
  *      local       the bearer was minted by `bellhop token provision`
  *      jwt         the bearer is a JSON Web Token: RS256, by a public key or a JWKS that is fetched
  *                  when needed; issuer, audience, expiry and tenant claim are checked
- *      introspect  an account endpoint is asked with the caller's own bearer; its answer names the
- *                  tenant and is believed for a minute
+ *      introspect  the account endpoint gets the caller's own bearer; its answer names the tenant
+ *                  and is cached for a minute
  *
- * Besides, whatever the kind: a JSON Web Token with the audience "agent:<instance>" speaks for that
- * instance on the management plane and at /relay, when keys are configured.
+ * With any kind, when JWT keys are configured: a JSON Web Token with the audience
+ * "agent:<instance>" authenticates that instance on the management plane and at /relay.
+ *
+ * Called by enroll_route.c, manage.c and gateway_socket.c.  Owns the keys it fetched, the cache and
+ * the questions in flight.
  */
 #pragma once
 #include "base/err.h"
@@ -22,8 +25,8 @@ struct keys;
 
 struct identity_settings {    /* `identity:` in the configuration, owned by it */
     char *kind;               /* "local", "jwt" or "introspect" */
-    char *jwks_url;           /* jwt: where its keys are fetched, or */
-    char *public_key;         /* jwt: the one key, in a file or as text */
+    char *jwks_url;           /* jwt: URL of the key set, or */
+    char *public_key;         /* jwt: the only key, a file's path or the PEM text */
     char *issuer, *audience;  /* jwt */
     char *tenant_claim;       /* jwt */
     char *url, *tenant_field; /* introspect */
@@ -39,21 +42,21 @@ struct idp_env { /* borrowed */
 };
 /* @ret_why has 256 bytes: what to fix in the configuration. */
 enum bh_err idp_open(const struct idp_env *env, struct idp **ret_i, char *ret_why) BH_MUST_USE;
-void idp_free(struct idp *i); /* NULL is fine; no done() runs any more */
+void idp_free(struct idp *i); /* NULL is fine; drops open questions without calling back */
 
 enum idp_purpose {
-    IDP_CALLER, /* whose tenant is it */
-    IDP_AGENT,  /* a token for one instance */
+    IDP_CALLER, /* which tenant does the bearer belong to? */
+    IDP_AGENT,  /* which instance is the token for? */
 };
 struct idp_claims {      /* borrowed for the callback */
-    struct str tenant;   /* absent for an agent's token that does not say */
-    struct str instance; /* IDP_AGENT: from its audience */
+    struct str tenant;   /* absent when an agent's token names none */
+    struct str instance; /* IDP_AGENT: from the token's audience */
 };
-/* BH_REFUSED: not believed.  BH_UNAVAILABLE: whoever could tell does not answer. */
+/* BH_REFUSED: the bearer is not valid.  BH_UNAVAILABLE: the identity provider does not answer. */
 typedef void idp_done_cb(void *ctx, enum bh_err err, const struct idp_claims *claims,
                          const char *why);
-/* Is somebody elsewhere asked about callers? */
+/* True when verifying a caller may need a request to another server. */
 bool idp_asks_others(const struct idp *i);
-/* @done runs later, exactly once. */
+/* Verifies @bearer, which is copied.  @done runs later, exactly once. */
 void idp_ask(struct idp *i, enum idp_purpose purpose, struct str bearer, idp_done_cb *done,
              void *ctx);

@@ -1,4 +1,4 @@
-/* media_route.h - files over HTTP: what other routes share with /relay/media. */
+/* media_route.h - files over HTTP: the uploads and downloads of /relay/media and of the chat page. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
@@ -7,26 +7,28 @@
 struct front;
 struct media_file;
 
-struct media_upload {   /* borrowed for the call that takes it; kept as a copy while it goes on */
-    const char *tenant; /* who pays */
+struct media_upload {   /* borrowed for the call, which copies it */
+    const char *tenant; /* the tenant whose quota the file counts against */
     struct str name;
-    const char *chat, *bot; /* of the page it came from; NULL: a gateway's */
-    /* It is here: say so. */
+    const char *chat, *bot; /* of the chat page; NULL: a gateway uploads */
+    /* The file is stored: answer the request. */
     void (*answer)(struct front *f, struct http_id id, const struct media_upload *u,
                    const struct media_file *file);
 };
 void media_take_upload(struct front *f, struct http_req *req, const struct media_upload *u);
-/* Files of the chat page; false: the path is another one's. */
+/* Files of the chat page.  False: the path is not one of them. */
 bool page_upload(struct front *f, struct http_req *req);
 bool page_download(struct front *f, struct http_req *req);
 
-http_handler front_on_head; /* bodies that are taken as they come; its context is the front */
+/* Runs when a request's head has arrived: starts an upload, whose body is read in pieces.  Its
+ * context is the front. */
+http_handler front_on_head;
 
-/* Answer with a file.  @shown: to a person's browser, which may show what cannot do anything. */
+/* Answer with a file.  @shown: a person's browser may show it inline when its type is harmless. */
 void media_answer(struct front *f, struct http_req *req, const struct media_file *file, bool shown);
-/* A frame as it is kept, with the addresses of its files: whoever has one may read the file for
- * media.ttl, as older gateways do. */
+/* Appends the stored @frame with a signed URL for each of its files.  A URL needs no bearer and is
+ * valid for media.ttl; older gateways need such URLs. */
 void media_place(const struct front *f, struct str frame, struct buf *out);
-/* Why a file was not taken. */
+/* Answers that an upload failed, with the status for @err. */
 void media_refuse(struct http_server *server, struct http_id id, enum bh_err err);
-void media_downloads_drop(struct front *f); /* before the media is closed */
+void media_downloads_drop(struct front *f); /* called before struct media is closed */

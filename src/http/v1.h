@@ -2,8 +2,8 @@
  *
  *      key -> caller -> limits -> op_match() -> arguments -> the operation's handler -> its JSON
  *
- * Every error is {"error", "code", "class", ...fields of the class} (core/fault.h).  The caller
- * comes from the key alone.  On the admin socket, which takes no key, the operator names the tenant
+ * Every error is {"error", "code", "class", ...fields of the class} (core/fault.h).  The key alone
+ * decides who the caller is.  The admin socket takes no key: the operator names the tenant
  * (X-Bellhop-Tenant) and may name authors.
  */
 #pragma once
@@ -14,18 +14,20 @@
 
 struct v1_settings {                        /* `limits:` in the configuration, owned by it */
     uint32_t key_requests, tenant_requests; /* per second at /v1 and /mcp; 0: no limit */
-    uint32_t tenant_provisions;             /* the same at /relay/provision and /relay/enroll */
+    uint32_t tenant_provisions;             /* at /relay/provision and /relay/enroll; 0: no limit */
 };
 extern const struct config_section v1_config;
 
-/* ---- who may: also for /mcp ---- */
+/* ---- authentication and limits, also for /mcp ---- */
 
-/* @agent: the agent the path names, which may tell the operator's tenant; absent: none.  False: the
- * refusal has been sent.  What the request counts for (limits.work_bytes) lies in f->v1_work then,
- * for the call to take over; v1_give_work() gives back what no call took. */
+/* Authenticates the caller and applies the rate limits.  @agent is the agent in the path, or
+ * absent; on the admin socket it may decide the tenant.  False: the refusal has been sent.  True:
+ * f->v1_work holds the bytes that the request counts for (limits.work_bytes), and the op_call takes
+ * them over.  v1_give_work() returns bytes that no call took. */
 bool v1_admit(struct front *f, struct http_req *req, struct str agent, struct caller *ret_caller);
-void v1_give_work(struct front *f, struct v1_work *w);    /* none is fine */
-bool v1_may_again(void *front, const struct caller *who); /* an mcp_may_cb: limits of its key */
+void v1_give_work(struct front *f, struct v1_work *w); /* an empty @w is fine */
+/* An mcp_may_cb: applies the rate limits of the caller's key once more. */
+bool v1_may_again(void *front, const struct caller *who);
 
 /* ---- answers ---- */
 

@@ -1,4 +1,4 @@
-/* waker.h - ringing sleepers: the relay's waker over the HTTP client. */
+/* waker.h - wakes sleeping agents: implements relay/waker.h with GET requests to wake URLs. */
 #pragma once
 #include <stdint.h>
 #include "base/list.h"
@@ -8,8 +8,8 @@ struct config_section;
 struct http_client;
 
 struct wake_settings {  /* in `wake:` of the configuration; a reload changes them in place */
-    int64_t timeout_ms; /* of one poke */
-    bool allow_private; /* may reach private and loopback addresses */
+    int64_t timeout_ms; /* of one request */
+    bool allow_private; /* wake URLs may be private and loopback addresses */
 };
 extern const struct config_section wake_config;
 
@@ -22,4 +22,4 @@ struct http_waker {
 
 void http_waker_init(struct http_waker *p, struct http_client *http,
                      const struct wake_settings *settings);
-void http_waker_done(struct http_waker *p); /* cancels; no done() runs any more */
+void http_waker_done(struct http_waker *p); /* cancels the requests in flight without done() */
