@@ -32,9 +32,8 @@ struct store;
 
 #define NODE_NAME_BYTES 40
 #define NODE_START_MS 30000
-#define NODE_SILENT_MS \
-    10000                  /* a node whose record is older is down, or cut off from the database */
-#define NODE_LEASE "serve" /* the name of the lease */
+#define NODE_SILENT_MS 10000 /* a node whose record is older is down or cut off from the store */
+#define NODE_LEASE "serve"   /* the name of the lease */
 #define NODE_NS "node" /* records: name -> {"state", "at", "since", "version", "url", "address"} */
 
 struct cluster_settings { /* `cluster:` in the configuration, owned by it */

@@ -1,9 +1,8 @@
-/* admin_change.c - what the command line changes over the admin socket: gateways, routes,
+/* admin_change.c - the changes of the command line over the admin socket: gateways, routes,
  * mailboxes, tokens, the outbox.
  *
- * A change answers when it is on disk.  What survives until then is one struct pending: the number
- * of the request and what the answer will say.  A token is in the answer that made it and nowhere
- * else. */
+ * A change answers when it is on disk.  Until then a struct pending holds the request's id and the
+ * content of the answer.  A new token is shown in that one answer and kept nowhere. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,9 +27,9 @@
 struct pending {
     struct front *f; /* borrowed */
     struct http_id id;
-    struct buf gateway, secret; /* what to tell; empty: nothing */
-    bool open, linkable;        /* of a gateway: who reaches it */
-    bool unconfigured;          /* no such bot runs here */
+    struct buf gateway, secret; /* for the answer; empty: left out */
+    bool open, linkable;        /* of a gateway: open to anybody; people may link themselves */
+    bool unconfigured;          /* the route's bot is not configured here */
     const char *what;           /* for the log */
 };
 
@@ -94,7 +93,8 @@ static void on_done(void *ctx, enum bh_err err, const char *why)
     free(p);
 }
 
-/* The request's body as an object.  NULL: the refusal has been sent; else free the parser. */
+/* Parses the request's body as an object.  NULL: the refusal has been sent.  Else the caller frees
+ * the parser. */
 static struct json_parser *read_body(struct front *f, struct http_req *req, struct json *ret_doc)
 {
     struct json_parser *parser = json_parser_new();
@@ -282,13 +282,13 @@ void admin_reload(struct front *f, struct http_req *req)
 #define ENROLL_TTL_MS 3600000
 #define PROVISION_TTL_MS (365ll * 24 * 3600 * 1000)
 
-struct minting {     /* a token that is told when it is on disk */
+struct minting {     /* a new token, shown once it is on disk */
     struct front *f; /* borrowed */
     struct http_id id;
     struct key_made made; /* .text: the token, whatever its kind */
-    int64_t until_ms;     /* 0: for ever */
+    int64_t until_ms;     /* 0: never expires */
     const char *what;     /* for the log */
-    bool hook;            /* a capability URL is made of it */
+    bool hook;            /* the answer shows it as a capability URL */
 };
 
 static void minting_free(struct minting *m)
@@ -331,8 +331,8 @@ static void on_minted(void *ctx, enum bh_err err, const char *why)
     minting_free(m);
 }
 
-/* Signed tokens: an enrollment token is remembered when it is used, a provision token from
- * now on. */
+/* Signed tokens.  The store records an enrollment token when it is used, a provision token when it
+ * is made. */
 static void mint_local(struct minting *m, struct json doc, bool enroll, int64_t ttl_ms)
 {
     struct json_parser *parser = json_parser_new();

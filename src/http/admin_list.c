@@ -1,9 +1,9 @@
-/* admin_list.c - what the command line looks at: status, gateways and routes in pages, mailboxes.
+/* admin_list.c - the reads of the command line: status, gateways and routes in pages, mailboxes.
  *
- * There may be a hundred thousand of each, and one turn of the loop is no place to write them all.
- * A page ends after so many rows, or after looking at so many that were not asked for; then "next"
- * says where the following one begins.  Where that is a route that has been removed since, the
- * answer is 410 and the reader begins again. */
+ * There may be a hundred thousand of each, too many for one turn of the loop.  A page ends after a
+ * number of rows, or after a number of rows that the filter skipped; "next" is the cursor of the
+ * following page.  A cursor whose route was removed meanwhile answers 410: the reader begins again.
+ */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,9 +44,9 @@ struct admin_list_page {
     struct jw w;
     size_t rows, looks;
     struct buf next; /* empty: this is the last page */
-    /* what was asked for; empty: anything */
+    /* the filter; empty: anything */
     struct buf tenant, instance, state;
-    bool waiting; /* only those with something in the mailbox */
+    bool waiting; /* only instances whose mailbox is not empty */
 };
 
 static struct admin_list_page page_begin(struct front *f, struct http_req *req)
@@ -63,14 +63,15 @@ static struct admin_list_page page_begin(struct front *f, struct http_req *req)
     return p;
 }
 
-/* The writer points into the page, so it begins where the page stays. */
+/* Initialises the page in place: the writer points into it, so a page must not be copied. */
 static void page_open(struct admin_list_page *p)
 {
     p->w = jw_begin(&p->body);
     jw_obj(&p->w);
 }
 
-/* Room for one more?  Else @next, with what it is about, is where the following page begins. */
+/* True when the page has room for one more row.  On false the caller writes the cursor of the next
+ * page to p->next. */
 static bool page_has_room(struct admin_list_page *p)
 {
     return p->rows < PAGE_ROWS && p->looks++ < PAGE_LOOKS;
@@ -140,7 +141,7 @@ static void offer_instance(struct admin_list_page *p, const struct instance_view
     write_instance(&p->w, v);
 }
 
-/* Those the relay knows, from mailbox number @pos on; true: all of them. */
+/* Writes the instances that the relay knows, from mailbox number @pos on.  True: no more. */
 static bool write_met(struct admin_list_page *p, uint32_t pos)
 {
     struct instance_view v;
@@ -154,8 +155,8 @@ static bool write_met(struct admin_list_page *p, uint32_t pos)
     return false;
 }
 
-/* Those it has not met yet: a gateway was added and nobody came and nothing was sent.  From the
- * gateway at @it on. */
+/* Writes the instances without a mailbox yet: their gateway never connected and received nothing.
+ * Begins with the gateway at @it. */
 static void write_unmet(struct admin_list_page *p, struct list *it)
 {
     const struct front *f = p->f;
@@ -180,7 +181,7 @@ static void write_unmet(struct admin_list_page *p, struct list *it)
     }
 }
 
-/* One instance that is named: there is nothing to walk. */
+/* Writes the one instance that the request names, without a walk. */
 static void write_one(struct admin_list_page *p)
 {
     struct str tenant = buf_str(&p->tenant), instance = buf_str(&p->instance);
@@ -307,7 +308,7 @@ void admin_status(struct front *f, struct http_req *req)
     struct admin_list_page p = page_begin(f, req);
 
     page_open(&p);
-    if (p.after.n == 0) { /* the first page has what there is once */
+    if (p.after.n == 0) { /* only the first page has the members that are not lists */
         write_server(f, &p.w);
         write_store(f, &p.w);
         write_platforms(f, &p.w);
@@ -385,7 +386,7 @@ static void write_route(struct jw *w, const struct route *r)
     jw_end_obj(w);
 }
 
-/* The four names of a route, each with a newline behind it, which none of them has. */
+/* The cursor of a route: its four names, each followed by a newline, which no name contains. */
 static void route_to_text(const struct route *r, struct buf *out)
 {
     buf_printf(out, "%s\n%s\n%s\n%s\n", r->platform, r->key, r->tenant,
@@ -441,7 +442,7 @@ static size_t find_tenant(struct front *f, struct str instance, struct buf *tena
         buf_add_str(tenant, found);
         return n;
     }
-    struct instance_view v; /* without gateway and route, only the relay may know it */
+    struct instance_view v; /* an instance without gateway and route may still have a mailbox */
     for (uint32_t pos = 0; n < 2 && relay_next_instance(f->relay, &pos, &v);)
         if (str_eq(v.instance, instance) && n++ == 0)
             buf_add_str(tenant, v.tenant);
@@ -519,10 +520,10 @@ static void on_shown(void *ctx, enum bh_err err)
     struct showing *s = ctx;
 
     jw_end_arr(&s->w);
-    jw_key(&s->w, "more"); /* not shown: past the limit, or past what one answer holds */
+    jw_key(&s->w, "more"); /* messages beyond the limit or beyond the size of one answer */
     jw_u64(&s->w, s->waiting > s->shown ? s->waiting - s->shown : 0);
     jw_end_obj(&s->w);
-    if (err == BH_OK || err == BH_NOT_FOUND) /* known, but nothing was ever delivered to it */
+    if (err == BH_OK || err == BH_NOT_FOUND) /* BH_NOT_FOUND: no mailbox yet, so it is empty */
         front_json(s->f, s->id, 200, &s->body);
     else
         http_answer_error(s->f->server, s->id, 503, bh_err_word(err), "The store does not answer.");

@@ -1,10 +1,10 @@
 /* enroll_route.c - POST /relay/enroll and POST /relay/provision.
  *
- *      who is the caller (idp.h) -> tenant -> one change (tenancy/enroll.h) -> the secret, once
+ *      caller (idp.h) -> tenant -> one change (tenancy/enroll.h) -> the secret, shown once
  *
- * Where somebody elsewhere is asked who that is, strangers come through the door (edge/door.h).
- * A released gateway parses every 2xx as JSON and dies of anything else, and reads `error` of the
- * rest: so the answers are exactly these. */
+ * When identities are verified by another server, unknown callers pass the rate limits of
+ * edge/door.h first.  A released gateway parses every 2xx body as JSON and crashes on anything
+ * else; from other statuses it reads `error`.  So the form of these answers is fixed. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/crypto.h"
@@ -21,7 +21,7 @@
 #include "tenancy/enroll.h"
 #include "tenancy/keys.h"
 
-struct joining {     /* a gateway on its way in */
+struct joining {     /* one enrollment in flight */
     struct front *f; /* borrowed */
     struct http_id id;
     struct door_source from;
@@ -109,7 +109,7 @@ static bool read_routes(struct json doc, struct str **ret_keys, size_t *ret_n)
     return true;
 }
 
-/* All chats of a bot are nobody's to claim. */
+/* Drops the keys that name a bot: a caller may not claim all chats of a bot. */
 static size_t without_bots(const struct front *f, struct str platform, struct str *keys, size_t n)
 {
     size_t kept = 0;
@@ -120,7 +120,7 @@ static size_t without_bots(const struct front *f, struct str platform, struct st
     return kept;
 }
 
-/* NULL: under way; else what is wrong, for a 403. */
+/* NULL: the change is in flight.  Else the reason for a 403. */
 static const char *enroll(struct joining *j, struct json doc, struct provision_spec *spec)
 {
     struct json_parser *parser = json_parser_new();
@@ -131,10 +131,10 @@ static const char *enroll(struct joining *j, struct json doc, struct provision_s
                           &why) ||
         !str_eq(t.tenant, str_of(j->tenant))) {
         json_parser_free(parser);
-        /* One answer for every reason: whose token it is, is nobody else's business. */
+        /* One answer for every reason, so that a caller learns nothing about other tenants. */
         return "The enrollment token is not valid: wrong, expired, or for another tenant.";
     }
-    if (t.instance.p != NULL) /* what the operator decided counts more than what the caller says */
+    if (t.instance.p != NULL) /* the operator's token overrides the caller's choice */
         spec->instance = t.instance;
     if (t.wake_url.p != NULL)
         spec->wake_url = t.wake_url;

@@ -1,4 +1,4 @@
-/* erase_route.c - POST /admin/erase: what is kept of one tenant or one person goes.
+/* erase_route.c - POST /admin/erase: deletes everything kept about one tenant or one person.
  *
  *      {"tenant", "dryRun"?}            -> {"instances", "keys", "waiting", "chats", "messages",
  *                                           "outgoing", "questions", "replies", "wakes", "media",
@@ -7,8 +7,8 @@
  *                                           "quoted", "outgoing", "questions", "links",
  *                                           "allowLists"}
  *
- * Each module erases its own (store/erasure.h); here is the order.  A tenant's instances end and
- * its keys are revoked before the rest goes, so that nothing new comes meanwhile. */
+ * Each module erases its own records (store/erasure.h); this file decides the order.  A tenant's
+ * instances end and its keys are revoked first, so that nothing new arrives during the erasure. */
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"

@@ -1,8 +1,8 @@
-/* gateway_socket.c - GET /relay: who is it, then a session over its WebSocket.
+/* gateway_socket.c - GET /relay: authenticates a gateway, then opens a session over its WebSocket.
  *
- * How a refusal is worded matters: a released gateway that once connected takes close code 4401 as
- * final.  So 4401 is for credentials that are wrong, and whatever may be our own fault or pass with
- * time is an HTTP status, which every gateway retries.
+ * The form of a refusal matters: a released gateway that once connected never retries after close
+ * code 4401.  So only wrong credentials get 4401.  Faults of our own and temporary ones get an HTTP
+ * status, which every gateway retries.
  *
  *      upgrade -> no client certificate   -> 403        (where tls.client_certs asks for one)
  *              -> draining, store trouble -> 503        (comes back by itself)
@@ -33,19 +33,19 @@
     ((size_t)8 << 20) /* the window bounds deliveries; this bounds everything else \
                        */
 
-struct dialled { /* by which name gateways reached us; nearly all by the same */
+struct dialled { /* a host name that gateways dialled; nearly all dial the same one */
     uint32_t refs;
     char base[]; /* scheme and host */
 };
 
-struct gateway_socket { /* ten thousand of them wait: it is small */
+struct gateway_socket { /* kept small: ten thousand may be idle */
     struct wire wire;
     struct ws *ws;           /* lives until on_closed */
     struct session *session; /* ends in on_closed */
     struct front *front;     /* borrowed */
     struct dialled *dialled; /* shared; NULL: public_url is known */
-    struct party *party;     /* its credential, one hold; NULL: it was not let in */
-    size_t unfinished;       /* bytes counted for it */
+    struct party *party;     /* rate limits of its credential, one reference; NULL: refused */
+    size_t unfinished;       /* bytes of an incomplete message, counted for the party */
 };
 
 static struct gateway_socket *socket_of(struct wire *w)
@@ -117,7 +117,7 @@ static void on_pong(void *ctx, uint32_t number)
         session_pong(s->session, number);
 }
 
-/* ---- by which name it reached us: that is where it can fetch files, too ---- */
+/* ---- the host name the gateway dialled, for the URLs of files it fetches ---- */
 
 static struct dialled *dialled_get(struct front *f, const struct ws_offer *offer)
 {
@@ -145,7 +145,7 @@ static void socket_free(struct gateway_socket *s)
     free(s);
 }
 
-/* ---- its life ---- */
+/* ---- life ---- */
 
 static void on_closed(void *ctx, int code)
 {
@@ -165,7 +165,7 @@ static const struct ws_handlers handlers = {.on_data = on_data,
                                             .on_pong = on_pong,
                                             .on_closed = on_closed};
 
-/* NULL: it has gone meanwhile. */
+/* NULL: the client disconnected meanwhile. */
 static struct gateway_socket *accept_socket(struct front *f, const struct ws_offer *offer)
 {
     struct gateway_socket *s = xcalloc(1, sizeof *s);

@@ -1,4 +1,4 @@
-/* media_route.h - files over HTTP: the uploads and downloads of /relay/media and of the chat page. */
+/* media_route.h - uploads and downloads over HTTP: /relay/media, and files of the chat page. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"

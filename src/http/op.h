@@ -56,32 +56,32 @@ struct op_arg {
     enum op_in in; /* over HTTP; IN_TOOL: only tools have it */
     enum op_type type;
     unsigned flags;
-    int64_t min, max;    /* of a number; max 0: none */
+    int64_t min, max;    /* of a number; max 0: no limit */
     const char *one_of;  /* the words a text may be: "Draft|Approved" */
-    const char *schema;  /* OP_OTHER, OP_OBJECT: its type, as @answer below has it; NULL: any */
-    const char *what;    /* for people and models */
-    const char *tool;    /* the name tools use; NULL: the same; "": tools do not have it */
-    const char *initial; /* the value when it is absent, as JSON; NULL: none */
+    const char *schema;  /* OP_OTHER, OP_OBJECT: the type, written as op.answer; NULL: any */
+    const char *what;    /* the description, for people and models */
+    const char *tool;    /* its name in the tool; NULL: the same; "": the tool lacks it */
+    const char *initial; /* the default value, as JSON; NULL: none */
 };
 
 enum op_may {
     MAY_ANYBODY,
-    MAY_ANYBODY_WITH_KEY, /* anybody; a key that is shown must be good */
+    MAY_ANYBODY_WITH_KEY, /* anybody; but a request with a bad key is refused */
     MAY_KEY,              /* a key of `bellhop token agent`, or the operator */
     MAY_HOOK,             /* {capability} in the path is the credential */
     MAY_INSTANCE,         /* a key that acts for an instance: `--instance` */
 };
 enum op_signature {
     SIGN_NOT,
-    SIGN_MUST,    /* a hook with a secret takes signed bodies only */
-    SIGN_OR_BARE, /* an unsigned body counts as empty */
+    SIGN_MUST,    /* a hook that has a secret refuses unsigned bodies */
+    SIGN_OR_BARE, /* a hook that has a secret treats an unsigned body as empty */
 };
 
 typedef void op_handler(struct op_call *c);
 
 struct op {
     const char *name;          /* operationId; unique */
-    const char *method, *path; /* "/v1/skills/{name}"; NULL: only a tool */
+    const char *method, *path; /* "/v1/skills/{name}"; NULL: a tool without a route */
     const char *summary;       /* a sentence */
     enum op_may may;
     enum op_signature signature;
@@ -91,11 +91,11 @@ struct op {
      * one of several words or types, "[type]", "{name: type, optional?: type}".  NULL: no body. */
     const char *answer;
     const char *answer_what;
-    unsigned faults;         /* OP_FAULT() of those it can answer, besides those of everybody */
-    enum fault_class misuse; /* what a wrong argument is; 0: FAULT_INVALID */
+    unsigned faults;         /* OP_FAULT() of its own errors, besides those every op can answer */
+    enum fault_class misuse; /* the class of a wrong argument; 0: FAULT_INVALID */
     /* As a tool: */
-    const char *tool, *title, *tool_what; /* NULL: none */
-    const char *tool_wraps;               /* the member that holds the answer; NULL: it is bare */
+    const char *tool, *title, *tool_what; /* NULL: no tool */
+    const char *tool_wraps;               /* the member around the answer; NULL: no wrapper */
     const char *tool_nest; /* arguments may come in this object; unknown ones are refused */
     bool reads_only;
     op_handler *run;
@@ -108,7 +108,7 @@ struct op_family {
 };
 extern const struct op ops_server[], ops_skills[], ops_data[], ops_agents[], ops_chat[];
 extern const struct op_family op_families[]; /* ends with a NULL name */
-const struct op *op_find(const char *name);  /* NULL: there is none */
+const struct op *op_find(const char *name);  /* NULL: no such operation */
 
 /* ---- a call ---- */
 
@@ -123,9 +123,9 @@ struct op_value {
 #define OP_ARGS_MAX 16
 struct op_args {
     struct op_value values[OP_ARGS_MAX]; /* in the order of op->args */
-    struct json body;                    /* all of it, declared or not; absent: none */
+    struct json body;                    /* the whole body, declared or not; absent: none */
     struct arena *arena;
-    bool tool; /* a tool's: sentences use the names that tools use */
+    bool tool; /* error messages use the tool's names of arguments */
 };
 
 struct op_call {
@@ -134,14 +134,14 @@ struct op_call {
     const struct op *op;
     struct caller caller;       /* borrowed while the handler runs; over MCP until the answer */
     const struct op_args *args; /* while the handler runs */
-    struct skills_call *skills; /* what was asked of a module; its callback sets it to NULL */
+    struct skills_call *skills; /* the module's call in flight; its callback sets it to NULL */
     struct data_call *data;
     struct dispatch_call *dispatch;
     struct mcp_call *mcp; /* NULL: over HTTP */
     void *mine;           /* op_keep() */
     void (*drop)(void *mine);
     struct http_id id;   /* over HTTP */
-    struct v1_work work; /* what the request counts for, until it is answered */
+    struct v1_work work; /* the bytes that the request counts for, until it is answered */
     bool stream;         /* /mcp: the reply is an event stream */
 };
 
@@ -157,37 +157,38 @@ static inline bool op_is_tool(const struct op_call *c)
     return c->mcp != NULL;
 }
 
-/* The answer: one of these, once; @c is gone afterwards. */
+/* A handler answers by exactly one of these calls, which free @c. */
 void op_answer(struct op_call *c, struct str json);
-/* @file instead of @json, where it is not NULL; @etag may be absent. */
+/* Sends @file when it is not NULL, else @json.  @etag may be absent. */
 void op_answer_long(struct op_call *c, struct str json, const struct spill *file, struct str etag);
-/* Another status than 200; tools see the JSON alone. */
+/* With @status over HTTP; tools get only the JSON. */
 void op_answer_status(struct op_call *c, int status, struct str json, struct str etag);
 void op_answer_missing(struct op_call *c, const char *what); /* HTTP: 404; tools: null */
 void op_fail(struct op_call *c, const struct fault *fault);
 void op_refuse(struct op_call *c, enum fault_class cls, const char *fmt, ...) BH_PRINTF(3, 4);
-/* @drop runs instead of an answer, when the caller of a tool has gone. */
+/* Stores the handler's own state.  @drop(@mine) runs when the caller disconnects before the
+ * answer. */
 void op_keep(struct op_call *c, void *mine, void (*drop)(void *mine));
 
-/* ---- for the faces ---- */
+/* ---- for v1.c and mcp_route.c ---- */
 
 struct op_call *op_call_new(struct front *f, const struct op *op);
 void op_call_free(struct op_call *c);
-/* The server goes down.  The modules are closed: their calls are void. */
+/* At shutdown, after the modules are closed: frees the calls that have no answer yet. */
 void op_calls_drop(struct front *f);
-/* Reads one value; false: @ret_fault says what is wrong. */
+/* Reads and checks argument @i.  False: @ret_fault says what is wrong. */
 bool op_read_text(const struct op *op, size_t i, struct str value, struct op_args *args,
                   struct fault *ret_fault);
 bool op_read_json(const struct op *op, size_t i, struct json value, struct op_args *args,
                   struct fault *ret_fault);
-/* All are read: is one missing? */
+/* Called after all arguments are read.  False: a required one is missing. */
 bool op_args_complete(const struct op *op, const struct op_args *args, struct fault *ret_fault);
-/* The name tools use for an argument; NULL: tools do not have it. */
+/* The name of an argument in the tool; NULL: the tool lacks it. */
 const char *op_tool_arg(const struct op_arg *a);
 
-/* What a client sends: the path with its query, and the body (empty: none).  Texts are typed as the
- * operation declares them: a list is split at commas, an object is JSON.  Absent values are left
- * out.  False: @ret_why (256 bytes) says which is wrong. */
+/* Builds a client's request: the path with its query, and the body (empty: none).  Each text is
+ * converted to the declared type: a list is split at commas, an object is JSON.  Absent values are
+ * left out.  False: @ret_why (256 bytes) says which value is wrong. */
 struct op_given {
     const char *name;
     struct str value;
@@ -195,13 +196,13 @@ struct op_given {
 bool op_request(const struct op *op, const struct op_given *given, size_t n, struct buf *ret_path,
                 struct buf *ret_body, char *ret_why);
 
-/* Does @path match?  Segments are decoded into @arena; false also for a broken escape, a NUL or
- * what is not UTF-8. */
+/* True when @path matches @pattern.  Segments are decoded into @arena; a broken escape, a NUL or
+ * invalid UTF-8 never matches. */
 #define OP_PATH_MAX 2
 bool op_match(const char *pattern, struct str path, struct arena *arena,
               struct str ret_args[OP_PATH_MAX]);
 
-/* ops_chat.c: the server goes down, sockets first; reads and sends under way are forgotten. */
+/* In ops_chat.c.  At shutdown, after the sockets are closed: frees reads and sends in flight. */
 void chat_ops_drop(struct front *f);
 
 /* ---- op_describe.c ---- */

@@ -1,15 +1,14 @@
-/* move.h - everything a store keeps, moved from one kind to another: SQLite to PostgreSQL and back.
+/* move.h - copies a whole store into another kind of store: SQLite to PostgreSQL and back.
  *
  *      source: locked --read in a fixed order--> batches --one transaction each--> target
  *              '------------- counted and hashed, row by row, on both sides -------------'
  *
- * Records, mailbox rows with their ids, deduplication keys and the key they are made with; leases
- * are left behind.  A target counts as a store
- * only when both sides were compared and found equal: until then no server starts on it.  A move
- * into PostgreSQL that was interrupted goes on where it stopped, as long as the source is the
- * same.
+ * A move copies records, mailbox rows with their ids, deduplication keys and their hash key.  It
+ * does not copy leases.  The target becomes a usable store only after both sides compared equal;
+ * until then no server starts on it.  An interrupted move into PostgreSQL resumes where it stopped,
+ * as long as the source is the same.
  *
- * All of it blocks: for commands, not for the loop. */
+ * `bellhop store` calls this.  All calls block, so the loop never does. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,10 +19,10 @@ const char *store_table_name(enum store_table t); /* "records", "messages", ... 
 
 struct store_moved {
     uint64_t n[N_MOVE_TABLES];
-    uint64_t resumed; /* of all these, there from an earlier try */
+    uint64_t resumed; /* how many of these an earlier try had copied */
 };
 
-/* Runs now and then; false: stop, to be gone on with later. */
+/* Progress.  Return false to stop; a later move resumes. */
 typedef bool store_move_cb(void *ctx, uint64_t done, uint64_t all);
 
 /* From the database file @db into the PostgreSQL at @url.  @ret_why: 256 bytes, for people. */

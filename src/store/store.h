@@ -1,37 +1,39 @@
-/* store.h - what survives a crash: mailbox rows, deduplication keys, named records, leases.
+/* store.h - the durable state of bellhop: mailbox rows, deduplication keys, named records, leases.
  *
- * Writes are queued and committed in groups by a thread of the implementation; they take effect in
- * the order they were submitted, several in one transaction, and each op's done() runs later on the
- * loop thread, exactly once, with BH_OK only when the transaction is on disk.  So a write whose
- * done(BH_OK) ran implies that every write submitted before it either is on disk too or has failed.
+ * The store queues writes, and its thread commits them in groups, several in one transaction.
+ * Writes take effect in the order of submission.  Each op's done() runs later, exactly once, on the
+ * loop thread; BH_OK means that the transaction is on disk.  So once done(BH_OK) of a write ran,
+ * every write submitted before it is on disk too, or has failed.
  *
- * An op is embedded in the caller's object and belongs to the store from the call until done():
- * no allocation per write, and the caller keeps what the op points at alive until then.
+ * An op is embedded in the caller's object and belongs to the store from the call until done().  A
+ * write needs no allocation; the caller keeps the memory that the op points at alive until done().
  *
  *      e->append = (struct store_append){.op = {.done = on_appended}, .id = id, .frame = bytes};
  *      store_append(st, &e->append, true);
  *
- * Urgent ops wake the store at once; the others may wait up to STORE_LINGER_MS for company.  That
- * is how a live delivery costs little: its append lingers, the ack comes first, and
- * store_append_shrink() leaves only the deduplication key to be written.
+ * Urgent ops wake the store at once; other ops may wait up to STORE_LINGER_MS to share a
+ * transaction.  This makes a live delivery cheap: its ack arrives while the append still waits, and
+ * store_append_shrink() reduces the append to its deduplication key.
  *
- * Reads (fetch, list, scan) are bounded by bytes, say how to go on, and can be called off.  They
- * run beside the writes, which never wait for them, and are done in any order.  What a read sees:
+ * Reads (fetch, list, scan) are bounded by bytes, return a cursor, and can be cancelled.  They run
+ * beside the writes, which never wait for them, and finish in any order.  What a read sees:
  *      always            every write whose done() ran before the read was submitted
  *      unless .loose     also every write submitted before it: the read waits until those are done
  *      never             half of a transaction
  *
- * The loaders are for start-up, before the loop runs: they block, and see what a loose read sees.
- * A thread of the caller's may load too, at the same time; its callback is called there.
+ * The loaders (load_rows and so on) are for start-up, before the loop runs: they block, and see
+ * what a loose read sees.  Other threads of the caller may load too; the callback runs on the
+ * thread that loads.
  *
- * What a failed write tells: BH_UNAVAILABLE, nothing happened and trying again may work; BH_BUSY,
- * there is no room left for new work (acks, marks, deletes and leases still go through);
- * BH_UNKNOWN, only where the store is another machine: it may or may not have happened.  An append,
- * ack, mark, put or delete that ended so is submitted again as it was: each is idempotent.
+ * How a write fails:
+ *      BH_UNAVAILABLE    nothing happened; a retry may work
+ *      BH_BUSY           the disk is full for new work; acks, marks, deletes and leases still work
+ *      BH_UNKNOWN        shared stores only: the write may or may not have happened.  Appends,
+ *                        acks, marks, puts and deletes are idempotent: submit the same op again
  *
- * One process writes.  A file is locked by whoever has it open.  A shared store (store.shared) may
- * be open in several nodes; the one that holds the lease writes, and store_guard() has the database
- * check the lease in every transaction.
+ * One process writes.  A database file is locked by the process that has it open.  A shared store
+ * (store.shared) may be open in several nodes.  The lease holder writes, and store_guard() makes
+ * the database check the lease in every transaction.
  */
 #pragma once
 #include "base/err.h"
@@ -41,7 +43,7 @@
 #include "core/contract.h"
 
 #define STORE_LINGER_MS CONTRACT_ACK_LINGER_MS
-#define STORE_READ_BYTES ((size_t)8 << 20) /* no read answers with more, but for a single row */
+#define STORE_READ_BYTES ((size_t)8 << 20) /* limit of one read; a single larger row still fits */
 
 struct config_section;
 struct buf;
@@ -76,25 +78,25 @@ struct store_op {
 
 enum store_row_kind { STORE_ROW_INBOUND, STORE_ROW_PASSTHROUGH };
 enum store_row_flag {
-    STORE_ROW_QUIET = 1,     /* it wakes no sleeper */
-    STORE_ROW_STAGED = 2,    /* on disk, but not accepted yet: it waits for something */
-    STORE_ROW_HAS_MEDIA = 4, /* it names files that must be kept as long as it is */
+    STORE_ROW_QUIET = 1,     /* the row wakes no sleeping agent */
+    STORE_ROW_STAGED = 2,    /* on disk, but not accepted yet: its files are still downloaded */
+    STORE_ROW_HAS_MEDIA = 4, /* the frame names files, which must be kept as long as the row */
 };
 
 struct store_append {
     struct store_op op;
-    uint64_t id;      /* > 0, made by the caller: see store.boot.  A retry keeps its id, and an id
-                       * that has its row already is BH_OK and changes nothing */
+    uint64_t id;      /* > 0, made by the caller: see store.boot.  A retry keeps its id: an append
+                       * whose row exists ends with BH_OK and changes nothing */
     uint32_t box;     /* the mailbox's number */
     uint8_t row_kind; /* enum store_row_kind */
     uint8_t flags;    /* of enum store_row_flag */
     bool has_key;     /* @key goes into the deduplication record in the same transaction */
     bool shrunk;      /* private */
-    bool tied;        /* in one transaction with the append that was submitted just before it */
+    bool tied;        /* commits in one transaction with the op submitted just before it */
     int64_t at_ms;    /* wall clock */
     struct hash128 key;
-    struct str frame;  /* what goes on the wire, one line with its newline; borrowed until done() */
-    uint64_t replaces; /* 0, or a row that is deleted in the same transaction: the staged one */
+    struct str frame;  /* the line for the wire, with its newline; borrowed until done() */
+    uint64_t replaces; /* 0, or the staged row that the same transaction deletes */
 };
 
 struct store_ack { /* delete rows; unknown ids are fine */
@@ -108,7 +110,7 @@ struct store_mark { /* set attempts and, with a reason, park; parked rows stay u
     uint64_t id;
     uint32_t attempts;
     struct str parked; /* absent: not parked.  Borrowed until done(). */
-    struct str frame;  /* what the row says from now on; absent: as before.  Borrowed too. */
+    struct str frame;  /* the row's new frame; absent: unchanged.  Borrowed until done(). */
 };
 
 struct store_row {
@@ -118,7 +120,7 @@ struct store_row {
     uint8_t row_kind;
     uint8_t flags;
     int64_t at_ms;
-    struct str frame; /* absent where only facts are read, but for rows that are STORE_ROW_STAGED */
+    struct str frame; /* absent in reads without frames, but staged rows always have it */
     size_t frame_bytes;
     struct str parked; /* the reason; absent: not parked */
 };
@@ -127,21 +129,21 @@ struct store_fetch { /* read rows by id; missing ones are left out */
     struct store_op op;
     const uint64_t *ids; /* borrowed until done(); rows come in this order, best ascending */
     size_t n;
-    size_t max_bytes;       /* no more frame bytes than this, but at least one row; 0: the bound */
-    size_t expected_bytes;  /* of frames, where the caller knows: then the ids ascend, and it may be
-                             * read together with others; 0: unknown */
+    size_t max_bytes;       /* limit of frame bytes, but at least one row; 0: STORE_READ_BYTES */
+    size_t expected_bytes;  /* of frames, if the caller knows; 0: unknown.  Known: the ids ascend,
+                             * and the store may merge this fetch with others */
     bool loose;             /* see above */
     struct store_row *rows; /* owned by the op from done() on: store_fetch_free() */
     size_t n_rows;
-    size_t n_used; /* ids looked at: the rest did not fit */
+    size_t n_used; /* ids that were read; the rest did not fit */
     void *memory;  /* private */
 };
 
 struct store_list { /* the rows of one mailbox, ascending */
     struct store_op op;
     uint32_t box;
-    uint64_t after; /* a row's number: from the one behind it on; 0: from the first */
-    bool bodies;    /* with their frames */
+    uint64_t after; /* cursor: begins behind the row with this id; 0: with the first row */
+    bool bodies;    /* read the frames too */
     bool loose;
     size_t limit;           /* rows; 0: as many as fit */
     size_t max_bytes;       /* as in a fetch */
@@ -151,7 +153,7 @@ struct store_list { /* the rows of one mailbox, ascending */
     void *memory; /* private */
 };
 
-/* Does it belong into the transaction of the op before it?  NULL: there is none. */
+/* True when @op must commit in the transaction of the op before it.  NULL: false. */
 static inline bool op_is_tied(const struct store_op *op)
 {
     return op != NULL && op->kind == STORE_APPEND && ((const struct store_append *)op)->tied;
@@ -161,31 +163,31 @@ static inline bool op_is_tied(const struct store_op *op)
 
 enum store_kv_verb {
     KV_PUT,     /* create or replace */
-    KV_INSERT,  /* create; conflict when it exists */
-    KV_DELETE,  /* remove; absent is fine */
-    KV_CONSUME, /* remove; conflict when absent: single-use things */
+    KV_INSERT,  /* create; BH_CONFLICT when the key exists */
+    KV_DELETE,  /* remove; a missing key is fine */
+    KV_CONSUME, /* remove; BH_CONFLICT when the key is missing: for single-use tokens */
 };
 struct store_kv {
     enum store_kv_verb verb;
     const char *ns;
     struct str key, value; /* borrowed until done() */
 };
-struct store_tx { /* all or nothing; BH_CONFLICT: nothing was done, @ret_failed is the culprit */
+struct store_tx { /* all or nothing; BH_CONFLICT: nothing changed, items[ret_failed] is at fault */
     struct store_op op;
-    const struct store_kv *items;
+    const struct store_kv *items; /* borrowed until done() */
     size_t n, ret_failed;
-    bool bulk; /* content, not state: refused with BH_BUSY when the disk gets full */
+    bool bulk; /* content, not state: refused with BH_BUSY when the disk is nearly full */
 };
 
-/* Delete the records of @ns whose key starts with @prefix and is below @end.  In order, at most
- * STORE_ERASE_ITEMS at a time: while @more, submit it again. */
+/* Deletes the records of @ns whose key starts with @prefix and is below @end, in key order.  One op
+ * deletes STORE_ERASE_ITEMS at most; while @more is set, submit it again. */
 #define STORE_ERASE_ITEMS 512
 struct store_erase {
     struct store_op op;
     const char *ns;
-    struct str prefix, end; /* borrowed until done(); @end absent: all of them */
-    size_t n;               /* deleted this time */
-    bool more;              /* there may be others */
+    struct str prefix, end; /* borrowed until done(); @end absent: no upper bound */
+    size_t n;               /* records deleted by this submission */
+    bool more;              /* more records may match */
 };
 
 struct store_record {
@@ -194,27 +196,27 @@ struct store_record {
 struct store_scan { /* records of @ns whose key starts with @prefix, in byte order */
     struct store_op op;
     const char *ns;
-    struct str prefix, after; /* borrowed until done(); @after: exclusive start, absent: from the
-                               * beginning (or the end, when reverse) */
+    struct str prefix, after; /* borrowed until done(); @after: the cursor, exclusive; absent: the
+                               * beginning (the end, when reverse) */
     size_t limit;             /* records; 0: as many as fit */
-    size_t max_bytes; /* no more bytes of keys and values, but at least one record; 0: the bound */
+    size_t max_bytes;         /* of keys and values, but at least one record; 0: STORE_READ_BYTES */
     bool reverse;
-    bool keys_only; /* values are absent, and not counted */
+    bool keys_only; /* values are absent, and do not count */
     bool loose;
     struct store_record *records; /* owned by the op from done() on: store_scan_free() */
     size_t n_records;
-    bool more;    /* stopped by a limit: go on with @after = the last key */
+    bool more;    /* stopped by a limit: continue with @after = the last key */
     void *memory; /* private */
 };
 
-/* ---- leases: which node writes; of a shared store only, others answer BH_REFUSED ----
+/* ---- leases: decide which node writes; a store that is not shared answers BH_REFUSED ----
  *
- * A lease ends when its time is up on the clock of the store.  Every grant has a larger epoch than
- * the grant before it, so the epoch is a fencing token. */
+ * A lease expires by the clock of the store.  Every grant has a larger epoch than the grant before
+ * it, so the epoch is a fencing token. */
 enum store_lease_verb {
-    LEASE_TAKE,    /* if it is free, ended or ours; conflict: @holder has it for @left_ms more */
-    LEASE_RENEW,   /* @ttl_ms from now, if it is still ours under @epoch; else BH_FENCED */
-    LEASE_RELEASE, /* it is free from now on; not ours any more: fine */
+    LEASE_TAKE,    /* if free, expired or ours; BH_CONFLICT: @holder has it for @left_ms more */
+    LEASE_RENEW,   /* for @ttl_ms from now, if still ours under @epoch; else BH_FENCED */
+    LEASE_RELEASE, /* BH_OK also when the lease is not ours any more */
 };
 #define STORE_OWNER_BYTES 64
 struct store_lease {
@@ -222,7 +224,7 @@ struct store_lease {
     enum store_lease_verb verb;
     struct str name, owner; /* borrowed until done(); the owner has fewer than STORE_OWNER_BYTES */
     int64_t ttl_ms;
-    uint64_t epoch;  /* given to renew and release; the answer of take */
+    uint64_t epoch;  /* in: for renew and release; out: from take */
     int64_t left_ms; /* with BH_CONFLICT */
     char holder[STORE_OWNER_BYTES];
 };
@@ -233,15 +235,15 @@ struct store_stats {
     uint64_t queued;        /* writes waiting now */
     uint64_t reads_queued;  /* reads waiting now */
     uint64_t reads;         /* done */
-    uint64_t cancelled;     /* reads that were called off in time */
+    uint64_t cancelled;     /* reads cancelled before they began */
     int64_t last_commit_us; /* how long the last transaction took */
-    int64_t queue_age_us;   /* how long the oldest write has waited; it grows while writing hangs */
-    int64_t read_age_us;    /* how long the read under way has taken */
+    int64_t queue_age_us;   /* how long the oldest write has waited; grows while a commit hangs */
+    int64_t read_age_us;    /* how long the current read has taken */
     int64_t bytes_on_disk;
-    int64_t free_bytes; /* room for more; -1: unknown */
-    bool full;          /* new rows and bulk are refused until there is room */
+    int64_t free_bytes; /* space left for the database; -1: unknown */
+    bool full;          /* new rows and bulk transactions are refused until space is free */
     bool healthy;       /* the last transaction succeeded */
-    char problem[160];  /* why not */
+    char problem[160];  /* why it failed */
 };
 
 typedef void store_row_cb(void *ctx, const struct store_row *row);
@@ -251,7 +253,7 @@ typedef void store_key_cb(void *ctx, struct hash128 key, int64_t at_ms);
 struct store_settings { /* `store:` in the configuration, owned by it */
     char *kind;         /* "sqlite" */
     char *url;
-    uint64_t reserve;   /* bytes of the disk that new messages never get */
+    uint64_t reserve;   /* bytes of the disk that stay free: new messages are refused instead */
     uint64_t max_bytes; /* of the database; 0: as large as the disk allows */
 };
 extern const struct config_section store_config;
@@ -259,7 +261,8 @@ extern const struct config_section store_config;
 struct store_ops {
     const char *name;
     void (*submit)(struct store *st, struct store_op *op, bool urgent);
-    /* True: the row will not be written, only its key; done() still runs.  False: too late. */
+    /* True: only the deduplication key will be written, not the row; done() still runs.  False: too
+     * late, the append is being written. */
     bool (*shrink)(struct store *st, struct store_append *a);
     void (*cancel)(struct store *st, struct store_op *read);
     void (*fetch_free)(struct store_fetch *f);
@@ -268,16 +271,15 @@ struct store_ops {
     void (*forget_keys)(struct store *st, int64_t before_ms); /* drop older deduplication keys */
     enum bh_err (*load_rows)(struct store *st, store_row_cb *cb, void *ctx);
     enum bh_err (*load_records)(struct store *st, const char *ns, store_record_cb *cb, void *ctx);
-    /* Those whose key starts with @prefix; nothing else is read. */
+    /* Only the records whose key starts with @prefix. */
     enum bh_err (*load_under)(struct store *st, const char *ns, struct str prefix,
                               store_record_cb *cb, void *ctx);
     enum bh_err (*load_keys)(struct store *st, int64_t since_ms, store_key_cb *cb, void *ctx);
-    void (*stats)(struct store *st,
-                  struct store_stats *ret); /* from memory: as often as you like */
-    void (*close)(struct store *st);        /* commits what is queued, runs no done(), frees @st */
+    void (*stats)(struct store *st, struct store_stats *ret); /* cheap: reads memory only */
+    void (*close)(struct store *st); /* commits queued writes, runs no done(), frees @st */
 };
 
-/* "I write as the holder of the lease @name under @epoch." */
+/* The lease that every write of this process must still hold. */
 struct store_fence {
     struct str name;
     uint64_t epoch; /* 0: unguarded */
@@ -287,10 +289,10 @@ struct store { /* first member of every implementation */
     const struct store_ops *ops;
     uint64_t boot; /* larger than at any earlier start: ids are boot << 40 | n, n from 1 */
     struct hash_key dedup_key; /* random per database, for deduplication keys */
-    bool shared;               /* another machine, that several nodes may use: see above */
+    bool shared;               /* several nodes may have this store open: see above */
     struct store_fence guard;  /* see store_guard() */
     struct store_put *puts;    /* private to store.c, NULL at first: store_put()s under way */
-    struct store_left *left;   /* the same: see store_leave() */
+    struct store_left *left;   /* private to store.c, NULL at first: see store_leave() */
 };
 
 static inline void store_append(struct store *st, struct store_append *a, bool urgent)
@@ -343,23 +345,23 @@ static inline void store_scan(struct store *st, struct store_scan *s)
     st->ops->submit(st, &s->op, true);
 }
 
-/* From now on every transaction of this shared store, but for leases, checks that the lease @name
- * is held under @epoch.  BH_FENCED: it is not, and nothing was written.  Called before any write.
- * @name is a literal or outlives the store. */
+/* From now on every transaction of this shared store, except lease ops, checks that the lease @name
+ * is held under @epoch.  If not, the ops end with BH_FENCED and nothing is written.  Called before
+ * the first write.  @name is a literal or outlives the store. */
 static inline void store_guard(struct store *st, struct str name, uint64_t epoch)
 {
     st->guard.name = name;
     __atomic_store_n(&st->guard.epoch, epoch, __ATOMIC_RELEASE); /* read by the store's threads */
 }
 
-/* Call a read off.  Its done() still runs, so that the op has one end: with BH_CANCELLED and no
- * result if it had not begun, which costs next to nothing; else as if nobody had asked. */
+/* Cancels a read.  Its done() still runs: with BH_CANCELLED and no result if the read had not
+ * begun, else with the read's normal result. */
 static inline void store_cancel(struct store *st, struct store_op *read)
 {
     st->ops->cancel(st, read);
 }
 
-/* Twice is fine for each of these, and so is a read that failed. */
+/* Free the result of a read.  Freeing twice, or after a failed read, is fine. */
 static inline void store_fetch_free(struct store *st, struct store_fetch *f)
 {
     st->ops->fetch_free(f);
@@ -373,28 +375,28 @@ static inline void store_scan_free(struct store *st, struct store_scan *s)
     st->ops->scan_free(s);
 }
 
-/* ops->close(), and frees what store_put() and store_leave() still hold: this is how owners close a
- * store. */
+/* How owners close a store: calls ops->close(), then frees the objects of store_put() and
+ * store_leave(). */
 void store_close(struct store *st); /* NULL is fine */
 
-/* An op belongs to the store until done(), so an owner that goes earlier leaves the object
- * around the op behind: done() still runs, calls store_take_back() and frees it; where the store
- * is closed first, @release does. */
+/* For an object whose op may outlive its owner.  store_leave() registers the object with the store.
+ * Normally done() calls store_take_back() and frees the object.  If the store closes first, done()
+ * never runs, and store_close() calls @release to free it. */
 struct store_left { /* embedded beside the op */
     struct store_left *next, **prev;
     void (*release)(struct store_left *l, const struct store_ops *ops);
 };
 void store_leave(struct store *st, struct store_left *l,
                  void (*release)(struct store_left *l, const struct store_ops *ops));
-void store_take_back(struct store_left *l); /* harmless when zeroed */
+void store_take_back(struct store_left *l); /* does nothing when @l is zeroed */
 
-/* A whole record transaction as one owned object: copies the items, runs @done (may be NULL) with
- * the result, frees itself. */
+/* Submits a record transaction that owns its memory: copies the items, runs @done (may be NULL)
+ * with the result, and frees itself. */
 typedef void store_put_cb(void *ctx, enum bh_err err);
 struct store_put *store_put(struct store *st, const struct store_kv *items, size_t n, bool urgent,
                             store_put_cb *done, void *ctx);
-/* Before @done ran: it does not run any more; the write goes on.  NULL inside is fine; sets it to
- * NULL. */
+/* Called before @done ran: drops the callback, but the write still happens.  Sets *@put to NULL; a
+ * NULL inside is fine. */
 void store_put_cancel(struct store_put **put);
 
-#include "store/record.h" /* the form of record values; and secrets inside them: seal.h */
+#include "store/record.h" /* the codec of record values */
