@@ -1,8 +1,8 @@
-/* cli.h - what the subcommands share: options, errors, tables, and talking to the running server.
+/* cli.h - the library of the subcommands: options, errors, tables, requests to the running server.
  *
- * A subcommand is one file with one struct command, listed in cli.c.  Exit status: 0 done, 1
- * failed, 2 misused.  What was asked for goes to stdout and nothing else does; what a person should
- * know besides goes to stderr.
+ * A subcommand is one struct command, listed in cli.c; a file holds one or several of them.  Exit
+ * status: 0 done, 1 failed, 2 misused.  stdout carries only the result; hints and errors go to
+ * stderr.
  */
 #pragma once
 #include "base/buf.h"
@@ -13,7 +13,7 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSED = 2 };
 
 struct command {
     const char *name, *summary;
-    const char *help; /* usage and everything else, ready to print */
+    const char *help; /* the whole text of --help, ready to print */
     int (*run)(const struct command *c, int argc, char **argv); /* argv[0] is the command */
 };
 extern const struct command *const cli_commands[]; /* ends with NULL */
@@ -25,75 +25,78 @@ extern const struct command cmd_serve, cmd_status, cmd_gateway, cmd_route, cmd_m
 /* ---- options ---- */
 struct cli_option {
     const char *name;   /* "--tenant", "-c" */
-    const char **value; /* takes one; set when given */
-    bool *flag;         /* takes none */
+    const char **value; /* for an option with a value: set when given */
+    bool *flag;         /* for an option without one: set to true when given */
 };
 #define CLI_MAX_ARGS 8
 struct cli_args {
     const char *config, *state_dir; /* -c, --state-dir: every command takes them */
     bool json, help;
-    const char *rest[CLI_MAX_ARGS]; /* what is not an option */
+    const char *rest[CLI_MAX_ARGS]; /* the positional arguments */
     int n_rest;
 };
-/* Understands "--name value", "--name=value", and "--" before what only looks like an option.
- * False: the mistake has been told (or --help printed); return cli_exit(). */
+/* Parses "--name value", "--name=value", and "--", after which everything is positional.  False:
+ * the error (or --help) has been printed; return cli_exit(). */
 bool cli_parse(const struct command *c, int argc, char **argv, const struct cli_option *options,
                size_t n_options, struct cli_args *ret_args);
 int cli_exit(const struct cli_args *a); /* after a failed cli_parse() */
 int cli_misused(const struct command *c, const char *fmt, ...) BH_PRINTF(2, 3);
 int cli_failed(const char *fmt, ...) BH_PRINTF(1, 2);
 
-/* ---- one subcommand under way ---- */
+/* ---- running a subcommand ---- */
 struct cli_job {
     const struct command *c;
     struct cli_args a;
     void *o;                    /* the command's own options */
-    const struct v1_door *door; /* where its operations go: v1.h; NULL: none */
+    const struct v1_door *door; /* server and credential for /v1: v1.h; NULL: not used */
     struct json_parser *parser; /* owned by cli_run() */
     struct json doc;            /* the last answer, borrowed from the parser */
 };
 struct cli_verb {
     const char *name;
-    int least, most;  /* arguments behind the verb */
-    const char *whom; /* what to ask when one is missing: "which gateway? Give its id" */
+    int least, most;  /* number of arguments after the verb */
+    const char *whom; /* the error when one is missing: "which gateway? Give its id" */
     int (*run)(struct cli_job *j);
 };
 /* Parses the options and runs the verb that the first argument names.  @verbs ends with a NULL
- * name.  @o is handed on. */
+ * name.  @o becomes j->o. */
 int cli_run(const struct command *c, int argc, char **argv, const struct cli_option *options,
             size_t n_options, const struct cli_verb *verbs, void *o);
-int cli_run_verb(struct cli_job *j, const struct cli_verb *verbs); /* the half behind the options */
-/* The same for a command without verbs: arguments are a mistake. */
+int cli_run_verb(struct cli_job *j,
+                 const struct cli_verb *verbs); /* after the options are parsed */
+/* For a command without verbs, which takes no positional arguments. */
 int cli_run_one(const struct command *c, int argc, char **argv, const struct cli_option *options,
                 size_t n_options, int (*run)(struct cli_job *j), void *o);
 
 /* ---- the running server: client.c ----
  *
- * Calls return CLI_DONE with the answer in j->doc, or CLI_FAILED after having told why. */
+ * Calls return CLI_DONE with the answer in j->doc, or print the error and return CLI_FAILED. */
 struct cli_field { /* a parameter of a query, or a member of a body */
     const char *key;
-    struct str text; /* absent: left out, unless @raw is there */
-    const char *raw; /* bodies: JSON as it is */
+    struct str text; /* absent: the field is left out, unless @raw is set */
+    const char *raw; /* bodies: a JSON value, copied as it is */
 };
 #define CLI_FIELDS(...) \
     (const struct cli_field[]){__VA_ARGS__}, \
         sizeof((const struct cli_field[]){__VA_ARGS__}) / sizeof(struct cli_field)
 int cli_get(struct cli_job *j, const char *path, const struct cli_field *query, size_t n);
-/* All pages as one answer: what the first has, its lists with the elements of all. */
+/* Reads all pages and merges them: the members of the first page, its lists with the elements of
+ * all pages. */
 int cli_get_pages(struct cli_job *j, const char *path, const struct cli_field *query, size_t n);
 int cli_post(struct cli_job *j, const char *path, const struct cli_field *body, size_t n);
 
-/* One call with headers, a longer patience, or to a server elsewhere. */
+/* One request with headers, a timeout, or to a server on another machine. */
 struct cli_request {
     const char *method, *path;
     struct str body;            /* absent: none */
     const char *const *headers; /* NULL-terminated; NULL: none */
-    struct str url;             /* http(s)://host, nothing behind it; absent: the admin socket */
+    struct str url;             /* http(s)://host without a path; absent: the admin socket */
     int64_t timeout_ms;         /* 0: 15 s */
 };
 int cli_ask(const struct cli_args *a, const struct cli_request *rq, struct json_parser *parser,
             struct json *ret_doc);
-/* The state directory the arguments and the configuration name; NULL: told why.  Caller frees. */
+/* The state directory, from the arguments or the configuration; the caller frees it.  NULL: the
+ * error has been printed. */
 char *cli_state_dir(const struct cli_args *a);
 
 /* ---- for people ---- */
@@ -105,25 +108,26 @@ struct cli_table { /* rows of owned text, printed with aligned columns */
 };
 void cli_cell(struct cli_table *t, const char *fmt, ...) BH_PRINTF(2, 3);
 void cli_cell_str(struct cli_table *t, struct str s); /* absent or empty: "-" */
-void cli_table_print(struct cli_table *t);            /* and frees it */
+void cli_table_print(struct cli_table *t);            /* frees the table too */
 /* "12s", "3m", "5h", "2d" before @now; "-" when @then is absent. */
 void cli_cell_ago(struct cli_table *t, int64_t now, struct json then);
 int64_t cli_i64(struct json object, const char *key); /* 0 when absent */
 bool cli_bool(struct json object, const char *key);   /* false when absent */
 void cli_print_json(struct json v);
-/* After a call that ended with @rc: prints the answer, as JSON or by @print (NULL: nothing). */
+/* After a request that ended with @rc: prints j->doc, as JSON or by @print (NULL: nothing). */
 int cli_show(struct cli_job *j, int rc, void (*print)(struct cli_job *j));
 
 /* Rows of objects as a table.  A value is printed by its type: text, number, yes or no, list. */
 struct cli_column {
     const char *head, *key;
-    bool ago; /* a time in ms, told as how long before j->doc's "now" */
-    void (*cell)(struct cli_table *t, struct json row); /* instead of @key */
+    bool ago; /* a time in ms, printed as its age before j->doc's "now" */
+    void (*cell)(struct cli_table *t, struct json row); /* writes the cell, instead of @key */
 };
 void cli_print_rows(struct cli_job *j, struct json rows, const struct cli_column *columns,
                     size_t n);
-/* The list @member of the answer: as JSON, as a table, or on stderr that there is @none. */
+/* Prints the list @member of the answer, as JSON or as a table.  Empty: prints @none to stderr. */
 int cli_show_rows(struct cli_job *j, int rc, const char *member, const struct cli_column *columns,
                   size_t n, const char *none);
-/* Asks on the terminal; false: no, or --yes is missing where there is none, which @what says. */
+/* Asks for confirmation on the terminal, unless @yes.  False: the person declined, or there is no
+ * terminal; then the error names @what. */
 bool cli_confirm(bool yes, const char *what, const char *fmt, ...) BH_PRINTF(3, 4);

@@ -1,8 +1,10 @@
-/* confinement.h - what of the machine a running server may still touch, read off its configuration.
+/* confinement.h - the sandbox of a running server, derived from its configuration.
  *
- * It reads the system's own libraries and settings, its configuration and the files that names; it
- * writes into its state directory, and where the configuration says it keeps things.  Everything
- * else is closed before the first byte comes from outside. */
+ *      reads     system libraries and settings, the configuration, the files that it names
+ *      writes    the state directory, and the directories that the configuration names
+ *
+ * All other files and system calls are denied before the server accepts any input.  server.c calls
+ * this; base/confine.h does the work. */
 #pragma once
 #include "base/confine.h"
 
@@ -14,9 +16,10 @@ struct confine_settings { /* `confine`, owned by the config */
 };
 extern const struct config_section confine_config;
 
-/* Before the first thread, once the state directory is there.  @ret_why: 256 bytes. */
+/* Restricts files.  Called before the first thread starts, after the state directory is created.
+ * @ret_why: 256 bytes. */
 enum bh_err confinement_of_files(const struct config *cfg, struct confined *ret,
                                  char *ret_why) BH_MUST_USE;
-/* When everything is open.  Logs what holds. */
+/* Restricts system calls.  Called when everything is open.  Logs the restrictions that hold. */
 enum bh_err confinement_of_calls(const struct config *cfg, struct confined *ret,
                                  char *ret_why) BH_MUST_USE;

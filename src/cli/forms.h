@@ -1,7 +1,7 @@
-/* forms.h - the forms of all records that the program keeps in its store.
+/* forms.h - lists the forms of all records in the store.
  *
- * A change of the master key goes over this list, and so does the fuzz target of records.  A module
- * with a new form adds the form to its own list, or its list to forms.c. */
+ * A change of the master key seals the records of this list; the fuzz target of records reads each
+ * form.  A module adds a new form to its own list; a new list is added to forms.c. */
 #pragma once
 #include "store/record.h"
 

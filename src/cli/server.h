@@ -1,4 +1,8 @@
-/* server.h - every object of a running bellhop, built in order and taken down in reverse. */
+/* server.h - the objects of a running bellhop: server_open() builds them in order, server_close()
+ * takes them down.
+ *
+ * serve.c calls server_open(), runs the loop, and calls server_close().  server_store.c opens the
+ * store and waits for the lease of a shared one. */
 #pragma once
 #include "base/clock.h"
 #include "base/confine.h"
@@ -31,10 +35,10 @@ struct server { /* all owned */
     struct loop *loop;
     struct ledger *ledger;
     struct store *store;
-    struct node *node;     /* NULL: the store is ours alone */
-    struct porter *porter; /* while another one serves, if cluster.serve is all */
-    struct runner *runner; /* the same, for agents on this machine; NULL: there are none */
-    uint8_t trunk_key[32]; /* what nodes prove to each other; wiped */
+    struct node *node;     /* NULL: the store is not shared */
+    struct porter *porter; /* while another node serves and cluster.serve is "all"; else NULL */
+    struct runner *runner; /* runs agents of this machine while another node serves; NULL: none */
+    uint8_t trunk_key[32]; /* the secret that nodes prove to each other; wiped */
     struct seal *seal;
     struct observers *observers;
     struct rand rand;
@@ -47,7 +51,7 @@ struct server { /* all owned */
     struct mcp *mcp;
     struct media *media;
     struct vault *vault;
-    struct vault_tenants tenants; /* what it asks the facts */
+    struct vault_tenants tenants; /* the vault's view of the facts */
     struct http_client *http;
     struct http_waker waker;
     struct idp *idp;
@@ -59,25 +63,25 @@ struct server { /* all owned */
     struct front front;
     struct confined confined;
     bool listening, asked_to_stop;
-    void (*lost_lease)(void *ctx, const char *why); /* set by the caller when it runs */
+    void (*lost_lease)(void *ctx, const char *why); /* set by serve.c before the loop runs */
     void *lost_ctx;
-    /* http(s)://..., no slash at its end; NULL: a Unix socket without a public_url. */
+    /* http(s)://... without a trailing slash; NULL: a Unix socket without a public_url. */
     char *base_url;
 };
 
-/* Takes @cfg over.  On failure everything is taken down again and @ret_why (512 bytes) says what to
- * fix. */
+/* Takes ownership of @cfg.  On failure everything is closed again, and @ret_why (512 bytes) says
+ * what to fix. */
 enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why) BH_MUST_USE;
-/* For server_open(). */
-enum bh_err server_open_store(struct server *s, char *why); /* BH_CANCELLED: told to stop */
-enum bh_err server_listen(struct server *s, char *why);     /* once */
+/* Parts of server_open(), shared by server.c and server_store.c. */
+enum bh_err server_open_store(struct server *s, char *why); /* BH_CANCELLED: a signal said stop */
+enum bh_err server_listen(struct server *s, char *why);     /* called once */
 void server_lost_lease(void *ctx, const char *why);
-/* The store and the port are there: other nodes are told where, and may come. */
+/* Publishes the address of this node and accepts trunks; called once the node listens. */
 void server_meet_nodes(struct server *s);
-/* While another one serves: for agents on this machine, if there are any. */
+/* Runs the agents of this machine, if any, while another node serves. */
 void server_start_runner(struct server *s);
 void server_stop_runner(struct server *s);
-void server_close(struct server *s); /* writes what is queued; the loop does not run any more */
-/* Take over what the new configuration allows, or nothing; @now is consumed.  Says what happened in
- * words. */
+void server_close(struct server *s); /* commits queued writes; the loop must not run any more */
+/* Applies the settings that may change at run time, all or nothing.  Takes ownership of @now.
+ * Appends sentences that say what changed. */
 enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_said);

@@ -1,29 +1,30 @@
-/* settings.h - the configuration of the whole program: its own section and everybody's. */
+/* settings.h - the configuration of the whole program: the top-level settings, the list of all
+ * sections, and the state directory. */
 #pragma once
 #include "base/config.h"
 
-struct settings { /* what stands at the top of the file, owned by the config */
-    char *listen, *public_url, *state_dir; /* public_url without trailing slash; NULL: not known */
+struct settings {                          /* the top-level keys of the file, owned by the config */
+    char *listen, *public_url, *state_dir; /* public_url without trailing slash; NULL: not set */
     char *master_key;
     int64_t retention_ms; /* 0: no limit */
 };
 extern const struct config_section settings_config;
 
-/* Every section and list there is; a module that wants settings has its line here. */
+/* All sections and lists.  A module with settings has its line in this schema. */
 extern const struct config_schema settings_schema;
 
-/* config_load() with the program's schema; what -c named, or NULL. */
+/* config_load() with the program's schema.  @path: the argument of -c, or NULL. */
 enum bh_err settings_load(const char *path, struct config **ret_cfg,
                           struct buf *ret_why) BH_MUST_USE;
 const struct settings *settings_of(const struct config *c);
-int64_t settings_max_age_ms(const struct config *c); /* of what agents say */
+int64_t settings_max_age_ms(const struct config *c); /* outbox.max_age */
 
 /* ---- the directory that holds database, master key, admin socket and port ---- */
-/* Create it (and its parents) with mode 0700 when missing; refuse what cannot be written.  @ret_why
- * has 256 bytes. */
+/* Creates the directory (and its parents) with mode 0700 when missing.  BH_REFUSED: it cannot
+ * be created or written.  @ret_why has 256 bytes. */
 enum bh_err state_dir_open(const char *dir, char *ret_why) BH_MUST_USE;
 char *state_dir_path(const char *dir, const char *name); /* caller frees */
-/* <dir>/port: the TCP port in decimal, for scripts that asked for port 0; 0 (a Unix socket) writes
- * none. */
+/* Writes the TCP port in decimal to <dir>/port, for scripts that configured port 0.  @port 0 (a
+ * Unix socket): writes nothing. */
 enum bh_err state_dir_write_port(const char *dir, int port, char *ret_why) BH_MUST_USE;
-void state_dir_forget(const char *dir); /* remove admin.sock and port */
+void state_dir_forget(const char *dir); /* removes admin.sock and port */

@@ -73,10 +73,10 @@ const struct config_section identity_config = {.keys = identity_keys,
 enum {
     JWKS_FRESH_MS = 600000, /* keys older than this are fetched again */
     JWKS_AGAIN_MS = 10000,  /* but no more often than this */
-    BELIEVED_MS = 60000,    /* what an account server said */
+    BELIEVED_MS = 60000,    /* how long an answer of the account server is cached */
     BELIEVED_MAX = 4096,
     FETCH_MS = 8000,      /* callers give up after 15 s */
-    QUESTIONS_MAX = 1024, /* that wait for somebody else's answer */
+    QUESTIONS_MAX = 1024, /* that wait for another server */
 };
 
 struct question {
@@ -86,11 +86,11 @@ struct question {
     char *bearer; /* owned, wiped */
     idp_done_cb *done;
     void *ctx;
-    struct http_call *call; /* introspect: under way */
+    struct http_call *call; /* introspect: the request in flight */
     bool waits;             /* for the JWKS, or the account server */
 };
 
-struct believed {     /* an answer of the account server */
+struct believed {     /* a cached answer of the account server */
     struct list link; /* oldest first */
     int64_t until_ms; /* monotonic */
     uint8_t hash[SHA256_BYTES];
@@ -99,13 +99,13 @@ struct believed {     /* an answer of the account server */
 
 struct idp {
     struct idp_env env;
-    struct jwt_keys *keys; /* owned; NULL: no tokens are believed */
+    struct jwt_keys *keys; /* owned; NULL: no JWT is accepted */
     bool by_jwks;
     int64_t fetched_ms, tried_ms; /* monotonic; -1: never */
     struct http_call *fetching;
     struct list questions;
-    size_t n_waiting;    /* of them */
-    struct timer answer; /* at the end of the turn */
+    size_t n_waiting;    /* of the questions, those with @waits set */
+    struct timer answer; /* answers new questions, outside the call that asked */
     struct map believed; /* hash -> struct believed, owned */
     struct list believed_by_age;
 };
@@ -120,17 +120,17 @@ static void question_free(struct question *q)
     free(q);
 }
 
-/* The last thing that happens to a question. */
+/* Calls back and frees the question. */
 static void answer(struct question *q, enum bh_err err, const struct idp_claims *claims,
                    const char *why)
 {
-    list_remove(&q->link); /* what the callback asks is another question */
+    list_remove(&q->link); /* first: the callback may ask a new question */
     q->done(q->ctx, err, claims, why);
     question_free(q);
 }
 
-/* It has to wait.  False: too many do, and it was answered: anybody can ask, and every question
- * holds memory here and perhaps a call to the account server. */
+/* Counts a question that waits for another server.  False: too many wait, and @q was answered.  The
+ * bound is needed because anybody can ask, and each question holds memory and perhaps a request. */
 static bool wait_for_answer(struct question *q)
 {
     if (q->i->n_waiting >= QUESTIONS_MAX) {
@@ -161,7 +161,7 @@ static void answer_local(struct question *q)
 
 /* ---- signed tokens ---- */
 
-/* A claim, or one inside another: "org.id". */
+/* The claim at @path; a dot leads into an object: "org.id". */
 static struct str claim_at(struct json claims, const char *path)
 {
     struct str rest = str_of(path), part;
@@ -188,13 +188,13 @@ static struct str agent_of(struct json claims)
     for (struct json_iter it = {0}; json_type(aud) == JSON_ARRAY && json_next(aud, &it);)
         if (str_starts(json_as_str(it.value), STR(AGENT))) {
             if (found.p != NULL)
-                return STR_NULL; /* for two agents is for none */
+                return STR_NULL; /* a token for two agents is accepted for neither */
             found = json_as_str(it.value);
         }
     return found.p != NULL ? str_skip(found, sizeof AGENT - 1) : found;
 }
 
-/* The signature is good: is it meant for this?  NULL: @ret is filled; else why not. */
+/* Checks the claims of a token whose signature is good.  NULL: @ret is filled; else the reason. */
 static const char *read_claims(const struct question *q, struct json claims, struct idp_claims *ret)
 {
     const struct identity_settings *c = q->i->env.cfg;
@@ -213,7 +213,7 @@ static const char *read_claims(const struct question *q, struct json claims, str
 
 static void fetch_jwks(struct idp *i);
 
-/* May fetching again help this token? */
+/* True when the JWKS may be fetched again now: the last try was JWKS_AGAIN_MS ago. */
 static bool may_fetch(const struct idp *i)
 {
     return i->by_jwks &&
@@ -226,7 +226,7 @@ static bool are_fresh(const struct idp *i)
            (i->fetched_ms >= 0 && clock_now_ms(i->env.clock) - i->fetched_ms < JWKS_FRESH_MS);
 }
 
-/* @last: no fetch can help any more. */
+/* @last: the JWKS was fetched for this question already. */
 static void answer_jwt(struct question *q, bool last)
 {
     struct idp *i = q->i;
@@ -269,12 +269,12 @@ static void on_jwks(void *ctx, const struct http_result *r)
         json_type(json_get(doc, "keys")) == JSON_ARRAY) {
         jwt_keys_set_jwks(i->keys, doc);
         i->fetched_ms = clock_now_ms(i->env.clock);
-    } else { /* the keys we have are better than none */
+    } else { /* keep the keys of the last fetch */
         log_warn(NULL, "the JWKS cannot be fetched: url=%s status=%d %s", i->env.cfg->jwks_url,
                  r->status, r->why != NULL ? r->why : "");
     }
     json_parser_free(parser);
-    struct list waiting; /* answering may ask again */
+    struct list waiting; /* a copy: callbacks may ask new questions */
     list_init(&waiting);
     list_each (&i->questions, it, nxt) {
         struct question *q = list_entry(it, struct question, link);
@@ -397,7 +397,7 @@ static void consider(struct question *q)
 static void on_turn(struct timer *t)
 {
     struct idp *i = container_of(t, struct idp, answer);
-    struct list fresh; /* callbacks may ask more */
+    struct list fresh; /* a copy: callbacks may ask new questions */
 
     list_init(&fresh);
     list_each (&i->questions, it, nxt) {

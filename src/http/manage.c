@@ -1,4 +1,4 @@
-/* manage.c - the management plane: who asks, and the operations.  (manage.h has the contract.)
+/* manage.c - the management plane: authentication and operations.  (manage.h has the contract.)
  *
  * An operation reads its body, calls one function of tenancy/grants.h and answers when the change
  * is on disk.  A body is an object; a member of the wrong type is refused rather than ignored,
@@ -94,7 +94,7 @@ static bool is_text_or_absent(struct json doc, const char *key)
     return t == JSON_ABSENT || t == JSON_NULL || t == JSON_STRING;
 }
 
-/* False: it is there and no boolean. */
+/* False: the member exists and is no boolean. */
 static bool read_bool(struct json doc, const char *key, bool *ret_yes)
 {
     struct json v = json_get(doc, key);
@@ -105,7 +105,7 @@ static bool read_bool(struct json doc, const char *key, bool *ret_yes)
     return true;
 }
 
-/* An array of texts, or nothing.  False: something else, or too many.  Caller frees. */
+/* Reads an optional array of texts, which the caller frees.  False: another type, or too many. */
 static bool read_ids(struct json doc, const char *key, struct str **ret_ids, size_t *ret_n)
 {
     struct json v = json_get(doc, key);
@@ -151,7 +151,7 @@ static struct grant_place place_of(struct json doc)
                                 json_str(doc, "channelId")};
 }
 
-/* Whose word is it?  Somebody linked to the instance who may manage the place speaks for it. */
+/* Claiming a place needs a person who is linked to the instance and may manage that place. */
 static enum grant_word word_of(const struct manage_call *c, struct grant_place at)
 {
     const struct gate_instance *me = grant_instance(c->f->facts, manage_who(c));
@@ -227,7 +227,7 @@ static const char *op_deprovision(struct manage_call *c, struct json doc)
     return NULL;
 }
 
-/* The operator's word is enough. */
+/* The operator needs no further proof. */
 static const char *op_person(struct manage_call *c, struct json doc)
 {
     bool remove;
@@ -258,7 +258,7 @@ static void jw_time(struct jw *w, const char *key, int64_t ms)
         jw_null(w);
 }
 
-/* What a layer that puts agents to sleep needs to decide. */
+/* The state of an instance, for a supervisor that decides when to put its agent to sleep. */
 static const char *op_instance(struct manage_call *c, struct json doc)
 {
     struct grant_who who = manage_who(c);
@@ -285,9 +285,9 @@ static const char *op_instance(struct manage_call *c, struct json doc)
     jw_end_obj(&w);
     const char *wake_url = facts_wake_url(c->f->facts, who.tenant, who.instance);
     jw_kbool(&w, "wakeUrlRegistered", wake_url != NULL);
-    jw_kstr(&w, "wakeUrl", str_of(wake_url)); /* the instance's own: it pokes itself to try it */
+    jw_kstr(&w, "wakeUrl", str_of(wake_url)); /* so that the instance can test its own URL */
     jw_time(&w, "flippedAt", v.asleep_since_ms);
-    jw_time(&w, "now", clock_wall_ms(loop_clock(c->f->loop))); /* for whose clock differs */
+    jw_time(&w, "now", clock_wall_ms(loop_clock(c->f->loop))); /* clocks may differ */
     jw_end_obj(&w);
     front_json(c->f, c->id, 200, &body);
     buf_done(&body);
@@ -334,7 +334,7 @@ out:
     json_parser_free(parser);
 }
 
-/* ---- who asks: an instance by its own credential, or the operator ---- */
+/* ---- authentication: an instance by its own credential, or the operator ---- */
 
 static struct manage_call *call_new(struct front *f, struct http_req *req, const char *path)
 {
@@ -355,7 +355,7 @@ static void refuse_stranger(struct front *f, struct http_id id)
                       "Show the gateway's own bearer, or a token signed for its instance.");
 }
 
-/* A signed token may leave out its tenant: then it is the only one with such an instance. */
+/* A signed token may leave out its tenant, if only one tenant has such an instance. */
 const struct gateway *agent_of_claims(struct front *f, const struct idp_claims *claims)
 {
     struct str tenant = claims->tenant;
@@ -414,7 +414,7 @@ static void enter(struct front *f, struct http_req *req, const char *path)
     }
 }
 
-/* What stands below /manage/ on the public side. */
+/* The operations below /manage/ on the public side. */
 static const char *const public_posts[] = {"link",      "scope",      "scope/release",
                                            "principal", "dm-default", "deprovision"};
 

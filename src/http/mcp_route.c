@@ -1,13 +1,12 @@
 /* mcp_route.c - /mcp: the protocol's streamable HTTP over mcp/mcp.h, and the operations as tools.
  *
- *      POST    one message (or batch): its reply, as an event stream whenever that is accepted,
- *              else as JSON; 202 when there is nothing to say
+ *      POST    one message (or batch): the reply is an event stream if the client accepts one,
+ *              else JSON; 202 when there is no reply
  *      DELETE  ends a session
- *      GET     405: this server starts no conversation
+ *      GET     405: this server sends no messages of its own
  *
- * An event stream is one event and then over: every reply is known whole when it is sent.  A page
- * of another site may not use it (Origin), so that a name that points here by surprise opens
- * nothing. */
+ * An event stream has exactly one event, because every reply is complete when it is sent.  Pages of
+ * other sites are refused by their Origin, as a defence against DNS rebinding. */
 #include <stdlib.h>
 #include "base/arena.h"
 #include "base/mem.h"
@@ -17,7 +16,7 @@
 #include "mcp/mcp.h"
 #include "skills/skills.h"
 
-/* ---- who may ---- */
+/* ---- origins ---- */
 
 static bool is_loopback(struct str host)
 {
@@ -25,7 +24,7 @@ static bool is_loopback(struct str host)
            str_eq(host, STR("[::1]"));
 }
 
-/* "host:port" of an origin or a URL; STR_NULL: it has none. */
+/* The "host:port" of an origin or a URL; STR_NULL: none. */
 static struct str authority_of(struct str url)
 {
     ptrdiff_t colon = str_find(url, ':');
@@ -45,7 +44,7 @@ static struct str without_port(struct str authority)
     return authority;
 }
 
-/* Pages of this server and of this machine may; programs send no Origin. */
+/* Pages of this server and of this machine are allowed, and programs, which send no Origin. */
 static bool origin_ok(struct front *f, struct http_req *req)
 {
     struct str origin = http_header(req, "Origin"), authority = authority_of(origin);
@@ -53,7 +52,7 @@ static bool origin_ok(struct front *f, struct http_req *req)
     if (origin.p == NULL)
         return true;
     if (str_is_empty(authority))
-        return false; /* "null" and other inventions */
+        return false; /* "null", or no URL */
     return is_loopback(without_port(authority)) ||
            (f->public_url != NULL && str_eq_ci(authority, authority_of(str_of(f->public_url))));
 }
@@ -125,7 +124,7 @@ static void post(struct front *f, struct http_req *req, const struct caller *who
     c->id = http_req_id(req);
     c->work = f->v1_work;
     f->v1_work = (struct v1_work){0};
-    c->stream = stream; /* a client that goes is told nothing, and what it asked for is done */
+    c->stream = stream; /* if the client disconnects, its calls still run */
     struct mcp_exchange *x = mcp_handle(f->mcp, who, http_body(req), on_reply, c);
     (void)x;
 }
@@ -168,7 +167,7 @@ void front_mcp(struct front *f, struct http_req *req)
 
 /* ---- operations as tools ---- */
 
-/* The caller of a tool has gone. */
+/* The client of a tool call disconnected or cancelled it. */
 static void on_dropped(void *mine)
 {
     struct op_call *c = mine;
@@ -201,7 +200,7 @@ static bool is_nested(const struct op_arg *a)
     return a->in == IN_QUERY;
 }
 
-/* A filter that nobody applies would look like one that matched everything. */
+/* Refuses unknown arguments: an ignored filter would look as if everything matched it. */
 static bool knows_args(const struct op *op, struct json args, struct fault *f)
 {
     struct buf names = BUF_INIT;

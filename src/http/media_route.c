@@ -1,9 +1,9 @@
 /* media_route.c - POST /relay/media and GET /relay/media/<id>: files, for gateways.
  *
- *      head -> who is it -> media_begin() -> pieces, no faster than the disk -> {"id", "size"}
+ *      head -> authenticate -> media_begin() -> pieces, no faster than the disk -> {"id", "size"}
  *
- * A body of this address has a limit of its own and is never in memory as a whole.  Reading needs
- * the gateway's bearer, or a URL that we signed; a file of somebody else's is as good as none. */
+ * Uploads have a size limit of their own and are never in memory as a whole.  A download needs the
+ * gateway's bearer, or a URL that we signed.  A file of another tenant answers 404. */
 #include "http/media_route.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 #include "media/media_write.h"
 #include "tenancy/facts.h"
 
-/* What a file may do in a browser: nothing.  It is shown or saved, never run. */
+/* Headers that keep a browser from running a file: it can only be shown or saved. */
 #define FILE_HEADERS \
     "X-Content-Type-Options: nosniff\r\n" \
     "Content-Security-Policy: sandbox; default-src 'none'\r\n" \
@@ -46,10 +46,10 @@ static void refuse_stranger(struct front *f, struct http_req *req)
 /* ---- uploads ---- */
 
 struct upload {
-    struct media_upload what; /* first; its strings are owned, but for the name */
+    struct media_upload what; /* first; its strings are owned, except the name */
     struct front *front;      /* borrowed */
     struct http_id id;
-    struct media_write *writer; /* owned; NULL: it has ended */
+    struct media_write *writer; /* owned; NULL: finished or aborted */
 };
 
 static void on_room(void *ctx)
@@ -175,7 +175,7 @@ void front_on_head(void *ctx, struct http_req *req)
                                                  .answer = answer_gateway});
 }
 
-/* Only without a body, and then there is nothing to keep. */
+/* Handles a request without a body, for which front_on_head() started no upload. */
 void media_upload(struct front *f, struct http_req *req)
 {
     if (authenticate(f, req) == NULL)
@@ -192,7 +192,7 @@ struct download {
     struct http_id id;
     struct media_read *read;    /* owned */
     struct buf range, if_range; /* owned */
-    bool shown;                 /* to a person: inline where that is harmless */
+    bool shown;                 /* to a person: inline if its type is harmless */
 };
 
 static void download_free(struct download *d)
@@ -306,11 +306,11 @@ void media_place(const struct front *f, struct str frame, struct buf *out)
 
 /* ---- files of the chat page: /chat[/<bot>]/api/file ----
  *
- * Who asks, and whether a file is theirs to see, the page's platform says (platform.h).  An upload
- * counts for whoever a message of that visitor would go to.  Pictures, sound and films that cannot
- * run anything are shown in the page; everything else is saved. */
+ * The page's platform (platform.h) identifies the visitor and decides which files they may read.
+ * An upload counts against the tenant that would receive a message of that visitor.  Harmless
+ * pictures, sound and films are shown in the page; other types are saved. */
 
-/* "/chat/api/file[/<id>]" or "/chat/<bot>/api/file[/<id>]".  False: another path. */
+/* Parses "/chat/api/file[/<id>]" or "/chat/<bot>/api/file[/<id>]".  False: another path. */
 static bool read_path(struct front *f, struct str path, struct platform **ret_p, struct str *ret_id)
 {
     struct str part[6] = {{0}}, rest = path;

@@ -3,9 +3,8 @@
  * Metrics are numbers, and names of platforms, bots and states.  They name no tenant, instance or
  * chat, so that a scrape stays small with many tenants and tells nothing about them.
  *
- * /healthz says that the loop turns and the threads of the store too; /readyz says that traffic may
- * come.  A database that cannot be reached is not a stuck thread: its writes fail, and fail in
- * time. */
+ * /healthz says that the loop and the store's threads make progress.  /readyz says that the server
+ * accepts traffic.  An unreachable database leaves /healthz good: its writes fail in time. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -120,7 +119,7 @@ static void metrics_outbox(struct front *f, struct buf *out)
 /* ---- everything else ---- */
 
 static const struct {
-    const char *name, *label, *what; /* rows of one name stand together; the first has the words */
+    const char *name, *label, *what; /* rows of one name are adjacent; the first has @what */
     size_t offset;
 } counters[] = {
 #define C(name, label, member, words) \
@@ -264,7 +263,7 @@ static void dispatch_part(struct front *f, struct buf *out)
     counter(out, "dispatch_failed_total", "Calls that ended with an error.", n->failed);
 }
 
-/* The stores of programs, by name. */
+/* The skill store and the data store, by name. */
 static void program_part(struct front *f, struct buf *out)
 {
     struct skills_stats s;
@@ -350,7 +349,7 @@ static int64_t resident_bytes(void)
     return (int64_t)pages * sysconf(_SC_PAGESIZE);
 }
 
-/* What any process has, whether it serves or not. */
+/* Metrics of every process, also of one that stands by. */
 static void process_part(struct front *f, struct buf *out)
 {
     head(out, "build_info", "gauge", "Always 1.");
@@ -425,8 +424,8 @@ void metrics_show(struct front *f, struct http_req *req)
 
 /* ---- /healthz, /readyz ---- */
 
-#define SLOW_US 3000000   /* a write waits that long: not ready */
-#define STUCK_US 60000000 /* nothing that the store does takes so long */
+#define SLOW_US 3000000   /* a write that waits longer: not ready */
+#define STUCK_US 60000000 /* an operation that takes longer: a thread hangs */
 
 bool health_store_is_stuck(struct store *store)
 {
@@ -447,7 +446,7 @@ void health_live(struct front *f, struct http_req *req)
                 &(struct http_answer){.status = 200, .body = STR("{\"status\":\"ok\"}")});
 }
 
-/* Another process serves. */
+/* While another node holds the lease. */
 void health_standby(struct front *f, struct http_req *req)
 {
     bool operator= http_listener_tag(req) == front_admin_tag;

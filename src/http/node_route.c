@@ -1,4 +1,5 @@
-/* node_route.c - the processes on one database, for `bellhop node` and for each other. */
+/* node_route.c - routes about the nodes on one database: `bellhop node` lists and drains them, and
+ * /cluster/trunk accepts the trunks of other nodes. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/json.h"
@@ -12,7 +13,7 @@
 #include "net/trunk.h"
 #include "store/store.h"
 
-struct ask { /* the records on their way from the store */
+struct ask { /* a scan of the nodes' records, in flight */
     struct store_scan scan;
     struct store_left left;
     struct front *f; /* borrowed */
@@ -87,7 +88,7 @@ void admin_nodes(struct front *f, struct http_req *req)
     store_scan(f->store, &a->scan);
 }
 
-/* Another node: it is told over its trunk. */
+/* Drains another node: tells it over its trunk. */
 static void drain_other(struct front *f, struct http_req *req, struct str node)
 {
     struct http_answer told = {.status = 200, .body = STR("{\"ok\":true}")};
@@ -116,7 +117,7 @@ void admin_drain(struct front *f, struct http_req *req)
     f->drain(f->drain_ctx);
 }
 
-/* One that does not serve wants to carry connections here. */
+/* A node that does not hold the lease opens its trunk. */
 void cluster_trunk(struct front *f, struct http_req *req)
 {
     if (f->node == NULL || f->trunk_key == NULL || f->draining) {

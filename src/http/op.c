@@ -94,7 +94,7 @@ static bool misused(const struct op *op, struct fault *f, const char *fmt, ...)
     return false;
 }
 
-/* The argument as its caller knows it. */
+/* The argument's name as the caller knows it. */
 static const char *name_of(const struct op_args *args, const struct op_arg *a)
 {
     return args->tool && a->tool != NULL ? a->tool : a->name;
@@ -285,7 +285,7 @@ struct str op_text(const struct op_call *c, const char *name)
     return op_value(c, name)->text;
 }
 
-/* ---- what a client sends ---- */
+/* ---- requests of a client ---- */
 
 static struct str value_of(const struct op_given *given, size_t n, const char *name)
 {
@@ -439,7 +439,7 @@ void op_answer_missing(struct op_call *c, const char *what)
 {
     struct buf body = BUF_INIT;
 
-    /* Without a class, so that no client takes a miss for one of the contract's errors. */
+    /* Without a class: a missing value is none of the contract's errors. */
     buf_printf(&body, "{\"error\":\"%s\",\"code\":\"not_found\",\"class\":null}", what);
     if (c->mcp != NULL)
         tool_answer(c, STR("null"));

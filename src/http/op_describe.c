@@ -1,6 +1,7 @@
-/* op_describe.c - the operations described: openapi.json, JSON schemas of tools, the page of docs.
+/* op_describe.c - generates openapi.json, the JSON schemas of tools and docs/api.md from the tables
+ * of operations.
  *
- * Types are written as op.h says: "[SkillMeta]", "{status: ok|unavailable, detail?: text}". */
+ * op.h explains how types are written: "[SkillMeta]", "{status: ok|unavailable, detail?: text}". */
 #include <stdio.h>
 #include "base/jw.h"
 #include "http/op.h"
@@ -65,7 +66,7 @@ static bool is_schema(struct str word)
     return false;
 }
 
-/* Takes what comes before the first @sep outside brackets off *@rest. */
+/* Splits *@rest at the first @sep outside brackets and returns the part before it. */
 static bool split_outside(struct str *rest, char sep, struct str *ret_part)
 {
     size_t depth = 0, i = 0;
@@ -161,7 +162,7 @@ static void write_members(struct jw *w, struct str type)
 
 /* ---- arguments ---- */
 
-/* The type of an argument as text; a query string repeats what JSON has as a list. */
+/* The type of an argument as text.  A list repeats in a query string. */
 static void add_type(struct buf *out, const struct op_arg *a)
 {
     const char *item = a->one_of != NULL ? a->one_of : "text";
@@ -264,7 +265,7 @@ void op_tool_schema(const struct op *op, struct buf *out)
 
 /* ---- errors ---- */
 
-/* What every caller of a kind can be answered. */
+/* The errors that every operation can answer, by who may call it. */
 static unsigned faults_of(const struct op *op)
 {
     bool open = op->may == MAY_ANYBODY || op->may == MAY_ANYBODY_WITH_KEY;
@@ -277,7 +278,7 @@ static bool needs_key(const struct op *op)
     return op->may == MAY_KEY || op->may == MAY_INSTANCE;
 }
 
-/* "SkillNotFoundError, refused" of all that have @status; false: there are none. */
+/* Lists the errors with @status: "SkillNotFoundError, refused".  False: there are none. */
 static bool add_faults(struct buf *out, unsigned faults, int status)
 {
     bool any = false;
@@ -419,7 +420,7 @@ static void write_operation(struct jw *w, const struct op_family *family, const 
     jw_end_obj(w);
 }
 
-/* All methods of one path, once: at its first operation. */
+/* Writes all methods of a path, at the first operation that has the path. */
 static void write_path(struct jw *w, const struct op_family *family, const struct op *op)
 {
     for (const struct op *before = family->ops; before < op; before++)

@@ -44,8 +44,8 @@ static void list(struct op_call *c)
     buf_done(&out);
 }
 
-/* A tool's payload: bellhop stamps the meta that a program's runtime would.  The caller is the
- * key's identity, and no argument says otherwise. */
+/* The payload of a tool call.  bellhop adds the meta that a program's runtime would add.  The key
+ * alone decides the caller's identity; no argument changes it. */
 static void write_payload(struct op_call *c, struct jw *w)
 {
     static const char *const texts[] = {"content", "prompt", "session_id"};
@@ -123,7 +123,7 @@ static void replies(struct op_call *c)
                                    (size_t)op_value(c, "limit")->number, on_answer, c);
 }
 
-/* A hook's client learns whether the agent is there, and no more. */
+/* The client of a hook learns only whether the agent exists. */
 static void on_hook_status(void *ctx, const struct dispatch_answer *a)
 {
     struct op_call *c = ctx;

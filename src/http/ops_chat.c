@@ -1,9 +1,9 @@
 /* ops_chat.c - the tools chat_*: an MCP client reads and answers an instance's chats as its agent.
  *
  * Reading shows the mailbox as `bellhop mailbox show` does and changes nothing.  A client that
- * comes back with the cursor of a message says that everything up to it is taken care of; chat_read
- * then settles those entries.  So what a client lost on the way is there again.  While a gateway of
- * the instance is connected, the gateway reads the mail and chat_read is refused.
+ * passes the cursor of a message acknowledges everything up to that message, and chat_read settles
+ * those entries.  So an answer that a client lost is read again.  While a gateway of the instance
+ * is connected, the gateway reads the mail and chat_read is refused.
  *
  * Sending is one action through a session without a socket.  The session says no hello, so it
  * receives nothing; its action passes the same guard and the same limits as a gateway's.
@@ -11,8 +11,8 @@
  *      chat_send -> session_open, outbound -> guard -> platform
  *                                    result -> wire -> the turn ends -> answer, session_closed
  *
- * The relay's looks cannot be cancelled, so an ask outlives its call and is freed when it ends.
- * The wire's bytes are read when the turn ends, never inside the relay. */
+ * The relay's reads cannot be cancelled, so an ask outlives its call and is freed when it ends.
+ * A timer reads the wire's bytes when the turn ends, never inside a call of the relay. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/crypto.h"
@@ -38,9 +38,9 @@ struct send {
     struct op_call *c; /* NULL: nobody waits any more */
     struct session *session;
     const struct gateway *gw; /* borrowed from the facts, which keep tombstones */
-    struct buf got;           /* what the relay said; lines */
-    struct timer over;        /* look at it, when the turn ends */
-    bool closed;              /* the relay wants no more of it */
+    struct buf got;           /* the lines that the relay sent */
+    struct timer over;        /* reads @got when the turn ends */
+    bool closed;              /* the relay closed the wire */
 };
 
 static struct send *send_of(struct wire *w)
@@ -73,7 +73,7 @@ static void wire_send_end(struct wire *w)
 
 static void wire_ping(struct wire *w, uint32_t number)
 {
-    (void)w; /* it is gone long before anybody misses a pong */
+    (void)w; /* the session ends long before a pong is due */
     (void)number;
 }
 
@@ -142,7 +142,7 @@ static void tell(struct send *d, struct json result)
     buf_done(&out);
 }
 
-/* True: the result was among it. */
+/* True when the result of the action was among the lines. */
 static bool find_result(struct send *d)
 {
     struct json_parser *parser = json_parser_new();
@@ -177,7 +177,7 @@ static void on_dropped(void *mine)
 {
     struct send *d = mine;
 
-    d->c = NULL; /* what was asked for goes its way */
+    d->c = NULL; /* the send itself continues */
 }
 
 static void write_outbound(struct buf *out, const struct op_call *c, struct str request_id)
@@ -257,7 +257,7 @@ struct chat_seen {                  /* one line of chat_list */
     struct str key;                 /* platform \x1f chat id; points into @bytes */
     char *bot, *name, *type, *from; /* owned; NULL: not known */
     uint64_t waiting;
-    int64_t at_ms; /* of the newest that waits; 0: none */
+    int64_t at_ms; /* of the newest waiting message; 0: none */
     size_t platform_n;
     char bytes[];
 };
@@ -268,8 +268,8 @@ struct chat_ask {
     struct op_call *c;       /* NULL: nobody waits any more */
     char *tenant, *instance; /* owned */
     struct json_parser *parser;
-    struct buf placed; /* a line with the addresses of its files */
-    struct buf out;    /* what was found so far */
+    struct buf placed; /* a line with the URLs of its files */
+    struct buf out;    /* the answer so far */
     struct jw w;
     size_t limit, n;
     uint64_t last;    /* the newest cursor shown */
@@ -330,7 +330,7 @@ static void drop_asks(struct front *f)
         ask_free(list_entry(it, struct chat_ask, link));
 }
 
-/* The last thing that happens to an ask. */
+/* Answers the call, if it still waits, and frees the ask. */
 static void finish(struct chat_ask *k, enum bh_err err)
 {
     if (k->c != NULL && err == BH_OK)
@@ -381,7 +381,7 @@ static void write_message(struct chat_ask *k, const struct mailbox_line *line, s
         jw_key(&k->w, "media_urls");
         jw_value(&k->w, json_get(event, "media_urls"));
     }
-    if (!json_is_object(event)) /* a button, a slash command: what the platform sent, stripped */
+    if (!json_is_object(event)) /* a button or a slash command: the platform's own form */
         copy_fields(&k->w, json_get(frame, "forward"), of_source);
     jw_end_obj(&k->w);
 }
@@ -406,7 +406,7 @@ static void on_read_done(void *ctx, enum bh_err err)
     char cursor[24];
 
     if (err == BH_NOT_FOUND)
-        err = BH_OK; /* nothing was ever delivered to it */
+        err = BH_OK; /* no mailbox yet, so it is empty */
     jw_end_arr(&k->w);
     cursor_text(k->last, cursor);
     jw_kstr(&k->w, "next", k->last != 0 ? str_of(cursor) : STR_NULL);
@@ -422,7 +422,7 @@ static bool may_read(struct op_call *c, struct instance_view *ret)
 
     *ret = (struct instance_view){0};
     if (!relay_instance(c->f->relay, who->tenant, who->instance, ret))
-        return true; /* nothing was ever delivered to this instance */
+        return true; /* the instance has no mailbox yet */
     if (ret->sessions <= sends_open(c->f, who->tenant, who->instance))
         return true;
     op_refuse(c, FAULT_REFUSED, "a gateway of this instance is connected and reads its own mail");

@@ -14,7 +14,7 @@ static void on_answer(void *ctx, const struct data_answer *a)
         op_answer_long(c, a->json, a->file, STR_NULL);
 }
 
-/* Tools get the id and the time alone: a model knows what it has just written. */
+/* Tools get only the id and the time: the model has the content it just wrote. */
 static void on_written(void *ctx, const struct data_answer *a)
 {
     struct op_call *c = ctx;

@@ -51,7 +51,7 @@ static void on_catalog(void *ctx, const struct skills_answer *a)
     buf_done(&out);
 }
 
-/* The token inside If-None-Match: quoted or not, weak or not; of a list the first. */
+/* The first etag in If-None-Match, without quotes and weak mark. */
 static struct str token_of(struct str header)
 {
     struct str rest = header, first;
@@ -107,7 +107,7 @@ static void version(struct op_call *c)
 
 /* ---- one skill ---- */
 
-/* Tools get the status first, where readers look for it. */
+/* For tools: puts the status first. */
 static void on_loaded(void *ctx, const struct skills_answer *a)
 {
     struct op_call *c = ctx;
@@ -178,7 +178,7 @@ static void on_deleted(void *ctx, const struct skills_answer *a)
         op_answer_status(c, 204, STR_NULL, STR_NULL);
 }
 
-/* A key that is bound to one agent may not. */
+/* Refuses a key that is bound to one agent. */
 static void delete_skill(struct op_call *c)
 {
     c->skills = skills_delete(c->f->skills, &c->caller, op_text(c, "name"),

@@ -1,4 +1,4 @@
-/* route.c - the table of everything that can be asked over HTTP, and the paths of platforms. */
+/* route.c - the table of all HTTP routes, and the webhooks and pages of platforms. */
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/crypto.h"
@@ -11,12 +11,12 @@
 #include "http/media_route.h"
 #include "net/loop.h"
 
-/* ---- paths of platforms; strangers pass the door (edge/door.h) first ---- */
+/* ---- paths of platforms; unknown callers pass the limits of edge/door.h first ---- */
 
-/* False: it does not prove that it is meant for @p. */
+/* False: the request does not prove that it is meant for @p. */
 static bool hand_over(struct front *f, struct http_req *req, struct platform *p)
 {
-    if (f->draining) /* the platforms close one after the other, and a 404 would be believed */
+    if (f->draining) /* 503: a sender would take the 404 of a closed platform as final */
         front_retry(f, req, "draining", "This server is going down; come back in a moment.");
     else if (p != NULL && p->ops->http != NULL)
         return p->ops->http(p, req);
@@ -31,7 +31,7 @@ void site_chat(struct front *f, struct http_req *req)
         hand_over(f, req, host_platform(f->host, STR("web"), STR_NULL));
 }
 
-/* The platform of that name, if it takes webhooks at all. */
+/* The platform of that name, if it takes webhooks. */
 static const struct platform_ops *takes_webhooks(struct str name)
 {
     const struct platform_ops *ops = platform_find(name);
@@ -53,8 +53,8 @@ static void turn_away(struct front *f, struct http_req *req)
                                                   "moment.\",\"code\":\"too_many_requests\"}")});
 }
 
-/* The one answer to a webhook that does not prove it is meant for a bot of ours, whatever about it
- * is wrong: a stranger learns nothing from it, not even which bots there are. */
+/* Answers every webhook that fails its proof, whatever the reason.  The answer is always the same,
+ * so that a stranger does not learn which bots exist. */
 static void refuse(struct front *f, struct http_req *req)
 {
     http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
@@ -133,12 +133,12 @@ const struct config_section front_config = {.keys = keys, .size = sizeof(struct 
 char front_admin_tag[] = "admin";
 
 enum { PUBLIC, ADMIN };
-enum { LINES_PER_S = 2, LINES_AT_ONCE = 50 }; /* about strangers, in the log */
+enum { LINES_PER_S = 2, LINES_AT_ONCE = 50 }; /* rate limit of front_may_log() */
 
 static const struct {
-    const char *method; /* NULL: any, the handler looks */
+    const char *method; /* NULL: any, the handler checks it */
     const char *path;
-    bool below; /* paths below it too */
+    bool below; /* the route includes the paths below it */
     int side;
     front_handler *handler;
 } routes[] = {
@@ -261,7 +261,7 @@ void front_retry_id(struct front *f, struct http_id id, const char *code, const 
     buf_done(&body);
 }
 
-/* Anybody can ask: what they can make us write is bounded. */
+/* Anybody can cause a refusal, so the log lines about refusals are limited. */
 bool front_may_log(struct front *f, unsigned long long *ret_untold)
 {
     if (!bucket_take(&f->refusals, clock_now_ms(loop_clock(f->loop)), LINES_PER_S, LINES_AT_ONCE)) {
@@ -278,7 +278,7 @@ static bool is_local(struct http_req *req)
     struct str peer = http_peer(req);
 
     if (http_header(req, "X-Forwarded-For").p != NULL || http_header(req, "Forwarded").p != NULL)
-        return false; /* a proxy on this machine, speaking for somebody elsewhere */
+        return false; /* a local proxy forwards a request from elsewhere */
     return str_eq(peer, STR("unix")) || str_eq(peer, STR("::1")) ||
            str_eq(peer, STR("::ffff:127.0.0.1")) || str_starts(peer, STR("127."));
 }
@@ -291,7 +291,7 @@ bool front_is_operator(struct front *f, struct http_req *req)
 
     if (is_local(req))
         return true;
-    sha256(shown, a); /* hashes have one length, so the comparison tells nothing about it */
+    sha256(shown, a); /* hash first: the time of the comparison must not reveal the length */
     sha256(token, b);
     if (!str_is_empty(token) && ct_equal(a, b, sizeof a))
         return true;

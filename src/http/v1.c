@@ -1,5 +1,5 @@
-/* v1.c - who may ask, which operation a request means, and how answers look over HTTP.  (v1.h has
- * the contract.) */
+/* v1.c - authenticates the callers of /v1, finds the operation of a request, and writes its answer.
+ * (v1.h has the contract.) */
 #include "http/v1.h"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #include "tenancy/keys.h"
 
 #define AT(member) offsetof(struct v1_settings, member)
-#define CALL_BYTES 1024 /* what a call costs besides its body */
+#define CALL_BYTES 1024 /* memory of a call besides its body */
 
 static const struct config_key limit_keys[] = {
     {"limits.key_requests", CFG_NUMBER, CFG_RELOAD, AT(key_requests), "1000", .max = 1000000,
@@ -88,7 +88,7 @@ void v1_fault(struct front *f, struct http_id id, const struct fault *fault)
     buf_done(&body);
 }
 
-/* A refusal that is no class of the contract's. */
+/* A refusal without an error class of the contract. */
 static bool refuse(struct front *f, struct http_req *req, int status, const char *headers,
                    const char *code, const char *what)
 {
@@ -108,7 +108,7 @@ static bool refuse(struct front *f, struct http_req *req, int status, const char
     return false;
 }
 
-/* ---- who ---- */
+/* ---- callers ---- */
 
 static bool refuse_stranger(struct front *f, struct http_req *req)
 {
@@ -121,7 +121,7 @@ static bool refuse_stranger(struct front *f, struct http_req *req)
                   "Show a key: Authorization: Bearer <what bellhop token agent printed>.");
 }
 
-/* The tenant of everybody known here; STR_NULL: there are several, or none. */
+/* The only tenant of this server; STR_NULL: there are several, or none. */
 static struct str only_tenant(const struct front *f)
 {
     const struct list *keys;
@@ -259,7 +259,7 @@ static bool signature_ok(const struct key *k, struct http_req *req)
     return ct_equal(want, got, sizeof want);
 }
 
-/* Whoever has the URL may use it until it is revoked.  *@ret_bare: the body is not to be read. */
+/* Admits anybody who has the hook's URL, until it is revoked.  *@ret_bare: ignore the body. */
 static bool admit_hook(struct front *f, struct http_req *req, const struct op *op,
                        struct str capability, struct caller *ret, bool *ret_bare)
 {
@@ -294,7 +294,7 @@ struct reading { /* the arguments of one request */
     struct form form;
     struct json_parser *parser;
     struct fault fault;
-    bool bare; /* the body is not to be read */
+    bool bare; /* ignore the body */
 };
 
 static bool has_args_in(const struct op *op, enum op_in in)
@@ -361,7 +361,7 @@ static bool read_args(struct reading *r)
     return op_args_complete(r->op, &r->args, &r->fault);
 }
 
-/* ---- which ---- */
+/* ---- finding the operation ---- */
 
 static const struct op *find(struct reading *r, struct buf *allowed)
 {

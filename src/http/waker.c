@@ -1,8 +1,7 @@
-/* waker.c - one GET without body or tenant data; whatever answers below 500 counts as rung.
+/* waker.c - sends one GET without body or tenant data; a status below 500 counts as success.
  *
- * The answer says nothing about the agent: what matters is that somebody behind the URL heard the
- * bell.  A 5xx is what a proxy says when nobody is there, so that one counts as a failure and is
- * tried again after the cooldown. */
+ * The content of the answer does not matter: the request itself wakes the agent.  A proxy answers
+ * 5xx when nothing runs behind it, so a 5xx is a failure and is retried after the cooldown. */
 #include "http/waker.h"
 #include <stdio.h>
 #include <stdlib.h>

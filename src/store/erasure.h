@@ -19,8 +19,8 @@
 struct erasure;
 struct store;
 
-/* True when the record is about the subject.  Unless the erasure is dry, the callback may also
- * change what the module holds in memory for the record. */
+/* True when the record is about the subject.  Unless the erasure is dry, the callback may delete
+ * related data by a call to its module. */
 typedef bool erase_match(void *ctx, struct erasure *e, struct str key, struct json doc);
 
 struct erase_records { /* a namespace to read */

@@ -42,9 +42,9 @@ bool seal_check(const struct seal *s, struct store *st, char *ret_why);
  *      @from   the current key; absent: the file at @path
  *      @to     the new key; absent: a new file, which is renamed to @path at the end
  *
- * The old file stays as @path with ".old" appended (".old.2" and so on): older backups need it.  If
- * only the renames are missing, a resumed change does just those.  Runs @loop while it waits.  @each
- * reports the number of records read. */
+ * The old file stays as @path with ".old" appended (".old.2" and so on): older backups need it.
+ * If only the renames are missing, a resumed change does just those.  Runs @loop while it waits.
+ * @each reports the number of records read. */
 struct loop;
 struct record_form;
 struct seal_change {

@@ -79,7 +79,7 @@ struct store_op {
 enum store_row_kind { STORE_ROW_INBOUND, STORE_ROW_PASSTHROUGH };
 enum store_row_flag {
     STORE_ROW_QUIET = 1,     /* the row wakes no sleeping agent */
-    STORE_ROW_STAGED = 2,    /* on disk, but not accepted yet: its files are still downloaded */
+    STORE_ROW_STAGED = 2,    /* on disk, but in no mailbox yet: relay/in/staged.h */
     STORE_ROW_HAS_MEDIA = 4, /* the frame names files, which must be kept as long as the row */
 };
 
