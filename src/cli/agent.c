@@ -88,7 +88,7 @@ static bool read_words(const struct command *c, const struct agent_words *w,
            read_duration(c, "--grace", w->grace, &o->grace_ms);
 }
 
-/* "a,b": split in place into the policy that --require-address, --free and --allow-bots make. */
+/* Splits "a,b" in place, for the policy of --require-address, --free and --allow-bots. */
 static void read_policy(const struct agent_words *w, char *free_list, const char *scopes[MAX_FREE],
                         struct bhgw_policy *ret)
 {
@@ -107,7 +107,8 @@ static bool has_policy(const struct agent_words *w)
     return w->require_address || w->allow_bots || w->free != NULL;
 }
 
-/* Where ids are kept when nobody says so: as systemd has it, else the desktop.  NULL: nowhere. */
+/* The default directory for acknowledged ids: systemd's state directory, else the desktop's (XDG).
+ * NULL: neither is set. */
 static char *default_state(void)
 {
     const char *dir = getenv("STATE_DIRECTORY"), *home = getenv("HOME");
@@ -120,8 +121,8 @@ static char *default_state(void)
     return home != NULL && home[0] == '/' ? state_dir_path(home, ".local/state/bellhop") : NULL;
 }
 
-/* The file that remembers what this gateway acknowledged.  False: the directory that was asked for
- * cannot be used; one that was not asked for is done without. */
+/* The file of the ids that this gateway acknowledged.  False: the directory that an option names
+ * cannot be used.  Without a usable default directory the gateway keeps no file. */
 static bool find_seen_file(const struct command *c, const struct agent_words *w, char **ret_path)
 {
     char *dir = w->state != NULL ? xstrdup(w->state) : default_state(), why[256] = "no HOME is set";
@@ -144,7 +145,7 @@ static bool find_seen_file(const struct command *c, const struct agent_words *w,
     return usable || w->state == NULL;
 }
 
-/* Everything after "--" is the program's, options that look like ours included. */
+/* Everything after "--" belongs to the program, even if it looks like one of our options. */
 static int own_words(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)

@@ -92,7 +92,7 @@ static void head_make(struct head *h, const char *name, char type, uint64_t byte
     memcpy(h->mtime, "00000000000", 12);
     if (bytes < UINT64_C(1) << 33) {
         snprintf(h->size, sizeof h->size, "%011llo", (unsigned long long)bytes);
-    } else { /* as GNU tar writes what is over 8 GiB: binary, with the top bit set */
+    } else { /* over 8 GiB, as GNU tar does: binary, with the top bit set */
         for (int i = 0; i < 8; i++)
             h->size[11 - i] = (char)(bytes >> (8 * i));
         h->size[0] = (char)0x80;
@@ -104,7 +104,7 @@ static void head_make(struct head *h, const char *name, char type, uint64_t byte
     h->sum[7] = ' ';
 }
 
-/* A name that does not fit into a head goes before it, as GNU tar does it. */
+/* Writes a long name as a member of its own before the head, as GNU tar does. */
 static bool write_head(int fd, const char *name, uint64_t bytes)
 {
     char text[ARCHIVE_NAME] = "";
@@ -158,7 +158,7 @@ enum bh_err archive_add(struct archive *a, const char *name, const char *file, c
     return err;
 }
 
-enum { SUM_BYTES = 2 * SHA256_BYTES + 1 }; /* in hex, and a line end */
+enum { SUM_BYTES = 2 * SHA256_BYTES + 1 }; /* hex digits and a newline */
 
 static void sum_text(const struct archive *a, char ret_text[SUM_BYTES + 1])
 {
@@ -209,7 +209,7 @@ static bool size_of(const struct head *h, uint64_t *ret_bytes)
     return true;
 }
 
-/* Relative, and never upwards. */
+/* True when the name is relative and has no ".." part. */
 static bool name_is_fine(const char *name)
 {
     struct str rest = str_of(name), part;
@@ -228,7 +228,7 @@ static enum bh_err no_backup(char *ret_why)
     return BH_MALFORMED;
 }
 
-/* The next head that is whole.  BH_NOT_FOUND: the end. */
+/* Reads the next head and checks it.  BH_NOT_FOUND: the end of the archive. */
 static enum bh_err read_head(struct archive *a, struct head *h, char *ret_why)
 {
     char sum[8];
@@ -245,7 +245,7 @@ static enum bh_err read_head(struct archive *a, struct head *h, char *ret_why)
     return BH_OK;
 }
 
-/* The name that stands before the head it belongs to, and that head. */
+/* Reads a long name, and the head that follows it. */
 static enum bh_err read_long(struct archive *a, struct head *h, char ret_name[ARCHIVE_NAME],
                              char *ret_why)
 {
@@ -260,7 +260,7 @@ static enum bh_err read_long(struct archive *a, struct head *h, char ret_name[AR
     return err == BH_NOT_FOUND ? no_backup(ret_why) : err;
 }
 
-/* What was not extracted counts too. */
+/* Reads the rest of a member that was not extracted: the checksum covers it too. */
 static bool pass_over(struct archive *a)
 {
     char piece[PIECE];
@@ -274,7 +274,7 @@ static bool pass_over(struct archive *a)
     return true;
 }
 
-/* The sum, which stands last: then nothing but the end follows. */
+/* Verifies the checksum, which is the last member: only the end may follow. */
 static enum bh_err read_sum(struct archive *a, char *ret_why)
 {
     char text[BLOCK], want[SUM_BYTES + 1];

@@ -1,5 +1,5 @@
-/* backup.c - bellhop backup, bellhop restore: everything as one file and back.  (archive.h is the
- * file.) */
+/* backup.c - bellhop backup, bellhop restore: the state directory as one file, and back.
+ * (archive.h writes and reads the file.) */
 #include <errno.h>
 #include <fts.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static bool ends(const char *name, const char *suffix)
     return str_ends(str_of(name), str_of(suffix));
 }
 
-/* What is made anew by itself, or must not lie beside what it opens. */
+/* Files left out: those that the server recreates, and the key, which must not be in the backup. */
 static bool is_left_out(const char *name)
 {
     return name[0] == '.' || str_starts(str_of(name), STR("master.key")) || ends(name, "-wal") ||
@@ -67,7 +67,7 @@ static int by_name(const FTSENT **a, const FTSENT **b)
     return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-/* In order of names, so that two backups of the same state are alike. */
+/* Sorted by name, so that two backups of the same state are equal. */
 static bool add_all(struct backup *b)
 {
     char *top = xstrdup(b->state), *const tops[] = {top, NULL};
@@ -94,7 +94,7 @@ static bool make(struct backup *b, const char *file, const char *part)
         return false;
     bool ok = add_all(b) && archive_finish(&b->out, b->why) == BH_OK;
     archive_close(&b->out);
-    if (ok && link(part, file) != 0) { /* never over something else */
+    if (ok && link(part, file) != 0) { /* link() never overwrites a file */
         snprintf(b->why, sizeof b->why, "%.180s: %s", file, strerror(errno));
         ok = false;
     }
@@ -185,7 +185,7 @@ static bool no(struct restore *r, const char *path)
     return false;
 }
 
-/* The folders above @path, from below @top on. */
+/* Creates the folders between @top and @path. */
 static bool make_folders(const char *top, const char *name)
 {
     char *path = state_dir_path(top, name);
@@ -272,7 +272,7 @@ static bool check_files(struct restore *r)
     return ok;
 }
 
-/* The key that lies here must open it; where there is none yet, that is said at the end. */
+/* The master key of this machine must open the database.  A missing key is reported at the end. */
 static bool check_key(struct restore *r, const struct settings *settings)
 {
     char *db = state_dir_path(r->staging, "bellhop.db");
@@ -296,7 +296,7 @@ static bool check_key(struct restore *r, const struct settings *settings)
 
 /* ---- replace ---- */
 
-/* What lies at @path under another name: the file, and what belongs to it if it is a database. */
+/* Renames the file at @path, and the files beside it if it is a database. */
 static bool put_aside(struct restore *r, const char *path)
 {
     static const char *const tails[] = {"-wal", "-shm"};

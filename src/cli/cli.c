@@ -19,7 +19,8 @@ const struct command *const cli_commands[] = {
     &cmd_mcp,    &cmd_node,      &cmd_version, &cmd_help,       NULL,
 };
 
-/* Lines are ours; what stands in them may be anybody's: a path, a record, a peer's answer. */
+/* Prints to stderr, made harmless by buf_add_plain(): paths, records and answers may contain any
+ * bytes. */
 static void BH_PRINTF(1, 0) tell(const char *fmt, va_list ap)
 {
     struct buf out = BUF_INIT;

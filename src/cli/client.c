@@ -183,8 +183,8 @@ int cli_post(struct cli_job *j, const char *path, const struct cli_field *body, 
 enum { PAGE_LISTS = 8 };
 
 struct pages {
-    struct buf rest;              /* what the first page has besides lists: members of an object */
-    struct buf lists[PAGE_LISTS]; /* elements, with commas between */
+    struct buf rest;              /* the members of the first page that are no lists */
+    struct buf lists[PAGE_LISTS]; /* the elements of all pages, separated by commas */
     char *names[PAGE_LISTS];      /* owned */
     size_t n;
     struct buf next;
@@ -373,7 +373,7 @@ void v1_door_done(struct v1_door *d)
         buf_wipe(&d->lines[i]);
 }
 
-/* The door's, and those that are arguments of the operation. */
+/* The headers of the door, and those that are arguments of the operation. */
 static void add_headers(const struct op *op, const struct op_given *given, size_t n,
                         const struct v1_door *d, struct arena *arena, const char **ret)
 {

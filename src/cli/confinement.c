@@ -54,7 +54,8 @@ static void allow(struct rules *r, const char *path, enum confine_access access)
     r->paths[r->n++] = (struct confine_path){xstrdup(path), access};
 }
 
-/* The directory of @file: who renews a file puts another one there.  Never all of the machine. */
+/* Allows the directory of @file, because renewing a file creates another one.  Of files in "/" only
+ * the file itself is allowed. */
 static void allow_beside(struct rules *r, const char *file, enum confine_access access)
 {
     const char *slash = strrchr(file, '/');
@@ -66,12 +67,12 @@ static void allow_beside(struct rules *r, const char *file, enum confine_access 
     free(dir);
 }
 
-/* A file that is read now and again; it may be a link into another directory. */
+/* Allows a file that is read again later; it may be a link into another directory. */
 static void allow_file(struct rules *r, const char *file)
 {
     char *real;
 
-    if (file == NULL || strncmp(file, "-----", 5) == 0) /* a PEM, written out */
+    if (file == NULL || strncmp(file, "-----", 5) == 0) /* PEM text, not a path */
         return;
     allow_beside(r, file, CONFINE_READ);
     real = realpath(file, NULL);
@@ -80,8 +81,8 @@ static void allow_file(struct rules *r, const char *file)
     free(real);
 }
 
-/* Libraries that are loaded late, names, certificates, the time zone; what the C library and a
- * sanitizer look up about this process. */
+/* Allows libraries that are loaded late, name resolution, certificates and the time zone, and what
+ * the C library and sanitizers read about this process. */
 static void allow_system(struct rules *r)
 {
     static const char *const dirs[] = {"/usr", "/lib", "/lib32", "/lib64",
@@ -97,7 +98,7 @@ static void allow_system(struct rules *r)
     allow(r, getenv("SSL_CERT_DIR"), CONFINE_READ);
 }
 
-/* Where agents get their mail. */
+/* Allows the directory or socket where an agent gets its mail. */
 static void allow_agent(void *ctx, const char *path, bool is_directory)
 {
     if (is_directory)
@@ -106,7 +107,7 @@ static void allow_agent(void *ctx, const char *path, bool is_directory)
         allow_beside(ctx, path, CONFINE_WRITE);
 }
 
-/* Files that libpq reads whenever it connects: those that the address names, and its own. */
+/* Allows the files that libpq reads at each connect: those that the URL names, and its defaults. */
 static void allow_libpq(struct rules *r, const char *url)
 {
     static const char *const names[] = {"sslrootcert=", "sslcert=", "sslkey=", "sslcrl=",
@@ -163,7 +164,7 @@ static void allow_configured(struct rules *r, const struct config *cfg)
         allow_beside(r, s->listen + strlen("unix:"), CONFINE_SOCK);
 }
 
-/* Of "127.0.0.1:7077"; what is no port is refused later, by whoever listens. */
+/* The port of "127.0.0.1:7077".  The listener refuses a wrong port later. */
 static int port_of(const char *listen)
 {
     const char *colon = strrchr(listen, ':');

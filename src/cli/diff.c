@@ -1,7 +1,7 @@
 /* diff.c - the longest common subsequence of lines, printed in hunks.
  *
- * What both begin and end with is set aside first; what is left costs the product of its lengths,
- * which is bounded. */
+ * The common beginning and end are cut off first.  The rest costs the product of its lengths, which
+ * is bounded. */
 #include "cli/diff.h"
 #include <stdlib.h>
 #include "base/mem.h"
@@ -46,7 +46,7 @@ static void step(struct script *s, char what, size_t times)
     s->n += times;
 }
 
-/* The middle parts, @an lines from @a0 and @bn from @b0. */
+/* Compares the middle parts: @an lines from @a0 and @bn lines from @b0. */
 static void align(const struct lines *a, size_t a0, size_t an, const struct lines *b, size_t b0,
                   size_t bn, struct script *s)
 {
@@ -113,7 +113,7 @@ static void print_range(FILE *out, char mark, size_t first, size_t n)
         fprintf(out, ",%zu", n);
 }
 
-/* Steps from @from to @to, which begin at line @x of @a and @y of @b. */
+/* Prints the steps from @from to @to, which begin at line @x of @a and @y of @b. */
 static void print_hunk(FILE *out, const struct script *s, size_t from, size_t to,
                        const struct lines *a, size_t x, const struct lines *b, size_t y)
 {

@@ -8,7 +8,7 @@
 #include "base/rand.h"
 #include "cli/v1.h"
 
-enum { ASK_FOR_MS = 10000 }; /* agents that were not asked by then have no status */
+enum { ASK_FOR_MS = 10000 }; /* time for all status requests; the remaining agents have none */
 
 struct dispatch_options {
     struct v1_options v1;
@@ -98,7 +98,7 @@ static void print_agents(struct cli_job *j)
     cli_print_rows(j, j->doc, columns, ARRAY_LEN(columns));
 }
 
-/* Without a key the operator sees all agents and how they are; with one, what the key sees. */
+/* Without a key the operator sees all agents and their status; with a key, the key's agents. */
 static int list(struct cli_job *j)
 {
     const struct dispatch_options *o = j->o;
@@ -132,7 +132,7 @@ static void write_meta(struct buf *out, const struct dispatch_options *o, const 
     clock_free(clock);
 }
 
-/* The text is the last argument, or standard input.  False: told why not. */
+/* The text is the last argument, or standard input.  False: the error has been printed. */
 static bool read_text(const struct cli_args *a, struct buf *out)
 {
     if (a->n_rest > 2)

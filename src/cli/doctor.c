@@ -1,7 +1,7 @@
-/* doctor.c - bellhop doctor: look at everything that commonly goes wrong, say what to fix.
+/* doctor.c - bellhop doctor: checks everything that commonly goes wrong and says what to fix.
  *
- * Looks, never changes: a database or key that does not exist yet is not created, and wake URLs are
- * only connected to, not asked, because asking would wake somebody. */
+ * doctor never changes anything.  It creates no missing database or key.  It connects to wake URLs
+ * but sends no request, because a request would wake the agent. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ static void found(struct doctor *d, enum finding f, const char *what, const char
 
 enum url_answer {
     URL_MALFORMED,
-    URL_UNKNOWN_NAME, /* @ret_why tells */
+    URL_UNKNOWN_NAME, /* @ret_why says why */
     URL_PRIVATE,      /* only with @public_only */
     URL_SILENT,
     URL_REACHED,
@@ -119,8 +119,8 @@ static bool connects(const struct addrinfo *ai, int64_t timeout_ms)
     return ok;
 }
 
-/* Blocks, at most @timeout_ms and a name lookup.  @ret_place (272 bytes) is "host:port", or the
- * host alone where it is at fault; @ret_why has 128 bytes. */
+/* Blocks for @timeout_ms and a name lookup at most.  @ret_place (272 bytes) is "host:port", or the
+ * host alone when its name is the problem; @ret_why has 128 bytes. */
 static enum url_answer url_probe(const char *url, bool public_only, int64_t timeout_ms,
                                  char *ret_place, char *ret_why)
 {
@@ -176,7 +176,7 @@ static void check_wake_url(struct doctor *d, struct str gateway, const char *url
     }
 }
 
-/* ---- with a server ---- */
+/* ---- while a server runs ---- */
 
 static void check_platform_problems(struct doctor *d, struct json doc)
 {
@@ -210,7 +210,7 @@ static void check_instances(struct doctor *d, struct json doc)
     }
 }
 
-/* The server rings by its own settings, which its environment may have changed. */
+/* Uses the running server's wake settings, which its environment may have changed. */
 static void take_wake_settings(struct doctor *d, struct json wake)
 {
     int64_t ms;
@@ -270,7 +270,7 @@ static void check_running(struct doctor *d, struct cli_job *j)
     check_agents(d, j);
 }
 
-/* ---- without one ---- */
+/* ---- while no server runs ---- */
 
 static void check_facts(struct doctor *d, struct loop *loop, struct store *store, struct seal *seal)
 {
@@ -340,7 +340,7 @@ static void check_stopped(struct doctor *d)
     free(db);
 }
 
-/* ---- either way ---- */
+/* ---- in both cases ---- */
 
 static void check_config(struct doctor *d)
 {
@@ -358,7 +358,7 @@ static void check_config(struct doctor *d)
               "address");
 }
 
-/* Where opening a platform does not tell whether its credentials are good. */
+/* For platforms whose open() does not verify the credentials. */
 static void check_credentials(struct doctor *d)
 {
     char why[256];
@@ -425,7 +425,7 @@ static void check_skills(struct doctor *d)
     buf_done(&pem);
 }
 
-/* Where agents get their mail; what only the server can know is in `dispatch list`. */
+/* Checks where agents get their mail.  `dispatch list` shows what only the server knows. */
 static void check_agent_path(void *ctx, const char *path, bool is_directory)
 {
     struct doctor *d = ctx;
@@ -443,7 +443,7 @@ static void check_agent_path(void *ctx, const char *path, bool is_directory)
         found(d, OK, "agents", "%s can be written", path);
 }
 
-/* Every page of it, beside a running server too. */
+/* Checks every page of the database, also while a server runs. */
 static void check_database(struct doctor *d)
 {
     char *db = state_dir_path(d->settings->state_dir, "bellhop.db"), why[256] = "";
@@ -456,7 +456,7 @@ static void check_database(struct doctor *d)
     free(db);
 }
 
-/* False: there is nothing in it to look at. */
+/* False: there is nothing to check. */
 static bool check_state_dir(struct doctor *d)
 {
     const char *dir = d->settings->state_dir;

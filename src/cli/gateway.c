@@ -24,7 +24,7 @@ static void print_credentials(struct cli_job *j)
     printf("GATEWAY_RELAY_SECRET=%.*s\n", STR_FMT(json_str(j->doc, "secret")));
 }
 
-/* Tells who reaches the new gateway, and how the first person does: they send the bot a code. */
+/* Prints who can reach the new gateway, and the code that the first person sends to the bot. */
 static void print_who_is_heard(struct cli_job *j, const struct gateway_options *o)
 {
     bool linkable = cli_bool(j->doc, "linkable");

@@ -1,8 +1,8 @@
 /* grants.c - bellhop link, scope, principal, policy, dm-default: the management plane from the
  * terminal.
  *
- * The five commands share their options and their way of talking: a verb becomes a POST below
- * /admin/manage, `list` reads /admin/grants. */
+ * The five commands share their options.  A verb becomes a POST below /admin/manage; `list` reads
+ * /admin/grants. */
 #include <stdio.h>
 #include "base/jw.h"
 #include "base/mem.h"
@@ -73,7 +73,7 @@ static int post(struct cli_job *j, const char *path, bool remove)
 /* ---- list ---- */
 
 #define MAX_COLUMNS 6
-struct columns { /* of what /admin/grants calls @kind */
+struct columns { /* the table of one @kind of /admin/grants */
     const char *kind;
     struct cli_column columns[MAX_COLUMNS];
 };
@@ -127,12 +127,12 @@ static const struct {
     {MODE, "--mode", offsetof(struct options, mode)},
 };
 
-/* What each command can be told to do: list something, or post everything that was said. */
+/* The verbs of each command: each lists something, or posts the options that were given. */
 static const struct verb {
     const char *command, *name;  /* "": no verb */
     unsigned needs;              /* bits */
-    const char *path;            /* below /admin/manage/; NULL: */
-    const struct columns *lists; /* ... it lists these */
+    const char *path;            /* below /admin/manage/; NULL: the verb lists */
+    const struct columns *lists; /* if @path is NULL */
     bool remove;
 } verbs[] = {
     {"link", "", INSTANCE, "link", NULL, false},
@@ -174,7 +174,7 @@ static int unknown_verb(const struct command *c, const char *name)
     return rc;
 }
 
-/* Appends the options that @v needs and @o lacks, with commas between. */
+/* Appends the options that @v needs and @o lacks, separated by commas. */
 static void find_missing(struct buf *out, const struct verb *v, const struct options *o)
 {
     for (size_t i = 0; i < ARRAY_LEN(options_needed); i++) {

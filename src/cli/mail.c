@@ -1,4 +1,4 @@
-/* mail.c - bellhop mailbox, outbox, why, erase: what is kept on its way, and what became of it. */
+/* mail.c - bellhop mailbox, outbox, why, erase: messages that wait, and what happened to them. */
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/jw.h"
@@ -12,7 +12,7 @@ struct mailbox_options {
     bool bodies, yes;
 };
 
-/* j->doc's instances for which something waits, as an array. */
+/* Writes the instances of j->doc whose mailbox is not empty, as an array. */
 static void write_waiting(struct cli_job *j, struct buf *out)
 {
     struct jw w = jw_begin(out);
@@ -387,7 +387,7 @@ const struct command cmd_why = {
 
 /* ---- erase ---- */
 
-/* The server reads every record, a little at a time: with millions of records that takes long. */
+/* The timeout of an erasure: the server reads every record, and there may be millions. */
 enum { PATIENCE_MS = 3600 * 1000 };
 
 struct erase_options {

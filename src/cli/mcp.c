@@ -1,8 +1,8 @@
 /* mcp.c - bellhop mcp: the Model Context Protocol over standard input and output.
  *
- * A bridge: every line is posted to the server's /mcp, every reply is a line.  Several may be under
- * way at once, so a slow call holds up nobody; replies come in the order they are ready, as the
- * protocol allows.  Nothing but replies is written to standard output. */
+ * A bridge: each input line is posted to the server's /mcp, and each reply becomes an output line.
+ * Several requests may be in flight, so a slow call does not delay others.  Replies come in the
+ * order they are ready, as the protocol allows.  Standard output carries only replies. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "net/loop.h"
 
 #define LINE_MAX_BYTES ((size_t)1 << 20)
-#define UNDER_WAY_MAX 64 /* then standard input waits */
+#define UNDER_WAY_MAX 64 /* requests in flight; at the limit the bridge stops reading */
 #define CALL_MS 600000
 
 struct bridge {
@@ -36,7 +36,7 @@ struct mcp_post {
     struct list link;
     struct bridge *b; /* borrowed */
     struct http_call *call;
-    struct buf id; /* JSON of the request's id; empty: nobody waits for a reply */
+    struct buf id; /* JSON of the request's id; empty: a notification */
 };
 
 static void finish_if_done(struct bridge *b)
@@ -45,7 +45,7 @@ static void finish_if_done(struct bridge *b)
         loop_stop(b->loop);
 }
 
-/* Whole lines, or the reader is gone. */
+/* Writes whole lines; stops the bridge when the reader is gone. */
 static void say(struct bridge *b, struct str line)
 {
     struct buf out = BUF_INIT;
@@ -116,7 +116,7 @@ static void on_answer(void *ctx, const struct http_result *r)
     finish_if_done(b);
 }
 
-/* The id of a request, so that a failure on the way is somebody's answer. */
+/* The id of a request, for the error reply when the post fails. */
 static void read_id(struct str line, struct buf *out)
 {
     struct json_parser *parser = json_parser_new();
@@ -163,7 +163,7 @@ static void post(struct bridge *b, struct str line)
     buf_done(&session);
 }
 
-/* Post every whole line that is there. */
+/* Posts every complete line of the buffer. */
 static void take_lines(struct bridge *b)
 {
     for (;;) {
@@ -192,13 +192,13 @@ static void on_input(void *ctx, int events)
     if (n <= 0) {
         b->ended = true;
         if (b->line.n > 0)
-            buf_add_c(&b->line, '\n'); /* a last line that was not ended */
+            buf_add_c(&b->line, '\n'); /* a last line without a newline */
     }
     read_on(b);
     finish_if_done(b);
 }
 
-/* Take what is there; watch for more, unless enough is under way. */
+/* Reads the available input; watches for more, unless UNDER_WAY_MAX requests are in flight. */
 static void read_on(struct bridge *b)
 {
     take_lines(b);
@@ -237,7 +237,7 @@ static int serve(const struct cli_args *a, struct v1_door *door)
     }
     if (b.in != NULL)
         loop_fd_free(b.in);
-    http_client_free(b.http); /* cancels what is under way */
+    http_client_free(b.http); /* cancels the requests in flight */
     list_each (&b.calls, it, nxt) {
         struct mcp_post *p = list_entry(it, struct mcp_post, link);
         buf_done(&p->id);

@@ -29,9 +29,9 @@ void watchdog_start(struct watchdog *w, struct clock *clock, struct store *store
     timer_init(&w->timer, on_timer);
     if (!str_to_u64(str_of(us), &n) || n < 2000)
         return;
-    w->every_ms = (int64_t)(n / 2000); /* twice in its patience, as systemd asks */
+    w->every_ms = (int64_t)(n / 2000); /* twice per timeout, as systemd recommends */
     if (pid != NULL && (!str_to_u64(str_of(pid), &n) || n != (uint64_t)getpid()))
-        return; /* meant for somebody else */
+        return; /* meant for another process */
     timer_set(clock, &w->timer, 0);
 }
 

@@ -1,11 +1,12 @@
-/* serve.c - bellhop serve: start, signals, going down.
+/* serve.c - bellhop serve: start, signals, shutdown.
  *
- *      SIGTERM, SIGINT  DRAINING: no new sockets, relay_drain (sockets close with 1012, all that
- *                       was accepted goes to disk) -> pages closed -> close frames leave -> exit 0
- *      again, or 10 s   out at once; what is queued is still written
- *      SIGHUP           the configuration is read again
- *      lease lost       another process may serve by now: sockets are closed with 1012, and out
- *                       with EXIT_STAND_BY: whoever runs this starts it again, and it stands by
+ *      SIGTERM, SIGINT  DRAINING: no new sockets, relay_drain (sockets close with 1012, accepted
+ *                       messages go to disk) -> pages closed -> close frames sent -> exit 0
+ *      again, or 10 s   stop at once; queued writes are still committed
+ *      SIGHUP           reload the configuration
+ *      lease lost       another process may serve by now: close sockets with 1012, write nothing,
+ *                       exit with EXIT_STAND_BY; the service manager restarts us as a standby
+ *
  */
 #include <errno.h>
 #include <malloc.h>
@@ -30,10 +31,10 @@
 #include "relay/relay.h"
 
 #define DRAIN_MS 10000
-#define GOODBYE_MS 2000 /* for close frames to leave, once everything is on disk */
+#define GOODBYE_MS 2000 /* time to send close frames, once everything is on disk */
 #define LOOK_MS 10
 #define SETTLE_MS 5
-#define PARTING_MS 300 /* for close frames to leave when the lease is lost */
+#define PARTING_MS 300 /* time to send close frames after the lease is lost */
 #define EXIT_STAND_BY 75
 #define REPEAT_MS \
     1000 /* Ctrl-C often arrives twice: from the terminal and from a script around us */
@@ -43,13 +44,13 @@ struct serving {
     const char *config_path; /* borrowed; as given */
     bool draining, drained;
     int64_t asked_ms, deadline_ms; /* when the drain began, when it must end */
-    struct timer look;             /* while going down: is it over yet */
-    struct timer ready;            /* until it may be said */
+    struct timer look;             /* during the drain: polls whether it is complete */
+    struct timer ready;            /* polls until the server may report READY */
     struct watchdog watchdog;
 };
 
-/* Memory holds secrets: it must not end up in a core file, nor be read by another process of this
- * user.  Sanitizers need to trace themselves, so their builds keep the second door open. */
+/* Memory holds secrets, so no core file may contain it and no other process of this user may read
+ * it.  Sanitizers trace their own process, so sanitized builds skip the second restriction. */
 static void close_the_shutters(void)
 {
     struct rlimit none = {0, 0}, files;
@@ -119,7 +120,7 @@ static void on_terminate(void *ctx)
     relay_drain(s->server.relay, on_drained, s);
 }
 
-/* What memory holds is not true any more: nothing of it is written, not even in good order. */
+/* Exits without closing the store: our memory may be out of date, so nothing may be written. */
 static void on_parted(struct timer *t)
 {
     (void)t;
@@ -179,7 +180,7 @@ static void say_ready(const struct serving *s)
     service_tell("READY=1");
 }
 
-/* Not before /readyz says so: a node has to renew its lease first. */
+/* Reports READY no earlier than /readyz does: a node must have renewed its lease first. */
 static void on_ready(struct timer *t)
 {
     struct serving *s = container_of(t, struct serving, ready);
@@ -209,7 +210,7 @@ static int serve(const struct cli_args *a)
     close_the_shutters();
     enum bh_err err = server_open(&s.server, cfg, said);
     if (err == BH_CANCELLED)
-        return CLI_DONE; /* it stood by when it was told to stop */
+        return CLI_DONE; /* a signal stopped the process while it stood by */
     if (err != BH_OK)
         return cli_failed("cannot start: %s", said);
     s.server.lost_lease = on_lost_lease;

@@ -2,9 +2,9 @@
  *
  *      config -> state directory -> store -> master key -> facts -> host -> relay -> listeners ...
  *
- * Taking down is not quite the reverse: sockets go first, so that their sessions end while the
- * relay is there; then the store, which writes what is queued and calls nobody back; only then the
- * objects whose memory the store was reading. */
+ * Closing is not quite the reverse.  Platforms and sockets close first, so that sessions end while
+ * the relay exists.  Then the store commits its queue and runs no callbacks.  The objects whose
+ * memory the store was reading are freed last. */
 #include "cli/server.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -164,7 +164,7 @@ static enum bh_err open_skills(struct server *s, char *why)
     return err;
 }
 
-/* What programs reach by key: the stores, and the tools that are made of them. */
+/* Opens what programs reach with a key: the stores, and the tools over them. */
 static enum bh_err open_stores(struct server *s, char *why)
 {
     char *data = state_dir_path(s->settings->state_dir, "data");
@@ -198,7 +198,7 @@ static enum bh_err open_stores(struct server *s, char *why)
     return BH_OK;
 }
 
-/* ---- all of it ---- */
+/* ---- opening ---- */
 
 static enum bh_err open_state(struct server *s, char *why)
 {
@@ -206,10 +206,10 @@ static enum bh_err open_state(struct server *s, char *why)
     enum bh_err err = state_dir_open(c->state_dir, why);
     char node[NODE_NAME_BYTES + 1];
 
-    if (err == BH_OK) /* it stays as free as we are now */
+    if (err == BH_OK) /* before the sandbox, which the spawner must escape */
         err = dispatch_spawner(s->cfg, shared_node(s->cfg, node), &s->spawner, why);
     if (err == BH_OK)
-        err = confinement_of_files(s->cfg, &s->confined, why); /* the store makes threads */
+        err = confinement_of_files(s->cfg, &s->confined, why); /* before the store's threads */
     return err == BH_OK ? server_open_store(s, why) : err;
 }
 
@@ -251,7 +251,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                            .observers = s->observers,
                            .rand = &s->rand};
 
-    s->facts = facts_begin(&fe); /* the two largest at the same time */
+    s->facts = facts_begin(&fe); /* facts and relay, the two largest, load in parallel */
     enum bh_err loaded = relay_load(&re, config_get(s->cfg, &relay_config), &s->relay, why);
     enum bh_err err = facts_finish(s->facts, why);
     if (loaded != BH_OK || err != BH_OK)
@@ -300,7 +300,7 @@ static enum bh_err open_heart(struct server *s, char *why)
     return BH_OK;
 }
 
-/* The PEM that the setting means: a file's, or the text itself.  False: told why. */
+/* For media: true while a delivery or an outbox entry still needs its files. */
 static bool delivery_waits(void *ctx, struct str tenant, struct str instance, uint64_t row)
 {
     struct server *s = ctx;
@@ -324,7 +324,7 @@ static enum bh_err open_media(struct server *s, char *why)
                             .settings = settings,
                             .dir = dir,
                             .off = s->store->shared && settings->dir == NULL,
-                            .spare_bytes = 2 * store->reserve, /* at once is when it refuses */
+                            .spare_bytes = 2 * store->reserve, /* files stop before messages do */
                             .is_waiting = delivery_waits,
                             .ctx = s};
     enum bh_err err = media_open(&env, &s->media, why);
@@ -364,8 +364,7 @@ static const struct http_tls *tls_of(const struct config *cfg)
     return config_get(cfg, &tls_config);
 }
 
-/* "host:port" as others on this machine would write it: a wildcard listener is reached at
- * this machine. */
+/* The "host:port" of the listener for clients on this machine; a wildcard becomes loopback. */
 static void authority(const struct server *s, struct buf *out)
 {
     struct str listen = str_of(s->settings->listen);
@@ -504,7 +503,7 @@ void server_close(struct server *s)
     http_server_free(s->http_server); /* every session ends here */
     http_waker_done(&s->waker);
     idp_free(s->idp);
-    mcp_free(s->mcp); /* its tools cancel what they asked of the stores */
+    mcp_free(s->mcp); /* its tools cancel their calls to the stores */
     chat_ops_drop(&s->front);
     skills_close(s->skills);
     data_close(s->data);
@@ -539,7 +538,7 @@ void server_close(struct server *s)
     secret_wipe(s->trunk_key, sizeof s->trunk_key);
     ledger_free(s->ledger);
     loop_free(s->loop);
-    if (s->relay != NULL) /* it ran: the files that say so go */
+    if (s->relay != NULL) /* the server was up: remove admin.sock and port */
         state_dir_forget(s->settings->state_dir);
     free(s->base_url);
     config_free(s->cfg);
@@ -559,7 +558,7 @@ static void say(struct buf *out, const char *what, struct buf *keys)
         buf_printf(out, "%s%.*s", first ? "" : ", ", STR_FMT(key));
 }
 
-/* The files may be others under the same names, so they are read again every time. */
+/* Reads the files at every reload: they may have changed under the same names. */
 static enum bh_err renew_tls(struct server *s, const struct config *now, struct buf *ret_said)
 {
     const struct http_tls *is = tls_of(s->cfg), *will = tls_of(now);

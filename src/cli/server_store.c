@@ -1,10 +1,12 @@
-/* server_store.c - the store of a server, and waiting for the right to use it.
+/* server_store.c - opens the store of a server; for a shared store, waits for the lease first.
  *
- * A file belongs to whoever opens it.  A PostgreSQL is shared: one process serves and the others
- * stand by (cluster/node.h) or carry connections to it (cluster/porter.h).  Who does not serve has
- * nothing in memory: it answers /healthz and /metrics itself, and refuses the rest as busy when
- * there is nobody to carry it to.  When it may serve, the database is opened anew, so that it gets
- * a boot number above everybody's before it, and everything is read from it. */
+ * A SQLite file belongs to the process that opens it.  A PostgreSQL is shared: the lease holder
+ * serves, and the other nodes stand by (cluster/node.h) or forward connections to the holder
+ * (cluster/porter.h).  A waiting node has no state in memory.  It answers /healthz and /metrics
+ * itself, and refuses the rest with 503 when it has no trunk.
+ *
+ * Once granted the lease, the node opens the database again, which gives it a boot number larger
+ * than any before.  Then it loads everything from the database. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,7 @@
 
 enum {
     TURN_MS = 1000,
-    LEAVE_MS = 2500, /* for what is carried to end in good order */
+    LEAVE_MS = 2500, /* time for forwarded connections to close cleanly */
     LOOK_MS = 20,
 };
 
@@ -38,7 +40,7 @@ static void on_stop(void *ctx)
     s->asked_to_stop = true;
 }
 
-/* Until somebody is told, there is nobody to stop. */
+/* A lease lost before start-up finished has no handler yet: there is nothing to shut down. */
 void server_lost_lease(void *ctx, const char *why)
 {
     struct server *s = ctx;
@@ -79,7 +81,7 @@ void server_meet_nodes(struct server *s)
 
     if (!all_serve(s))
         return;
-    trunk_hold(s->http_server, 0); /* who waited for somebody to serve is served here */
+    trunk_hold(s->http_server, 0); /* connections that waited for a holder are served here */
     s->front.trunk_key = s->trunk_key;
     if (address == NULL && is_wildcard(listen)) {
         log_warn(NULL, "cluster: listen is a wildcard, so the other nodes do not know where to "
@@ -96,7 +98,7 @@ void server_meet_nodes(struct server *s)
     buf_done(&at);
 }
 
-/* The database knows whether our key is the one of the others. */
+/* The check value in the database tells whether this node has the master key of the others. */
 static enum bh_err open_seal(struct server *s, char *why)
 {
     char *key = state_dir_path(s->settings->state_dir, "master.key");
@@ -113,7 +115,7 @@ static bool key_of_trunk(void *ctx, uint8_t *ret_key, char *ret_why)
     struct server *s = ctx;
     bool ok = open_seal(s, ret_why) == BH_OK;
 
-    seal_free(s->seal); /* for now: the store is opened anew when we serve */
+    seal_free(s->seal); /* opened again with the store, once this node serves */
     s->seal = NULL;
     memcpy(ret_key, s->trunk_key, sizeof s->trunk_key);
     return ok;
@@ -130,7 +132,7 @@ static void on_ask(void *ctx, uint32_t number, struct str question)
     else if (s->runner != NULL)
         runner_take(s->runner, number, question);
     else
-        porter_tell(s->porter, number, STR("")); /* which says nothing: it is tried again */
+        porter_tell(s->porter, number, STR("")); /* no answer: the lease holder retries */
 }
 
 static void on_unask(void *ctx, uint32_t number)
@@ -166,7 +168,8 @@ static void begin_to_carry(struct server *s)
                                                  .ctx = s});
 }
 
-/* Those whose connections we carry are told to come back elsewhere, and no lease is left behind. */
+/* Shuts a waiting node down: closes the forwarded connections cleanly, and waits for a lease
+ * request in flight, so that no grant stays unnoticed. */
 static void leave(struct server *s)
 {
     int64_t until = clock_now_ms(loop_clock(s->loop)) + LEAVE_MS;
@@ -240,7 +243,7 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
                                            .ctx = s});
     if ((err = wait_until_served(s, why)) != BH_OK)
         return err;
-    porter_free(s->porter); /* what it carried was cut with the one that served */
+    porter_free(s->porter); /* its connections ended with the previous lease holder */
     s->porter = NULL;
     server_stop_runner(s);
     store_close(s->store);
@@ -249,7 +252,7 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
     if (err == BH_OK) {
         node_move(s->node, s->store);
         loop_on_wake(s->loop, on_wake, s);
-    } else { /* its lease ends by itself */
+    } else { /* the lease expires by itself */
         node_free(s->node);
         s->node = NULL;
     }

@@ -1,4 +1,4 @@
-/* settings.c - everything that can be configured, and the state directory.  (settings.h has the
+/* settings.c - the schema of the configuration, and the state directory.  (settings.h has the
  * contract.) */
 #include "cli/settings.h"
 #include <errno.h>

@@ -2,12 +2,13 @@
  *
  *      record   file      what it means
  *      none     none      the first node: file, then record
- *      none     ours      it died between the two: record
- *      any      other's   the directory of another installation
+ *      none     ours      a node died between the two: record
+ *      any      other's   refuse: the directory of another installation
  *      w        w         the same directory
- *      w        none      not the directory of the others
+ *      w        none      refuse: not the directory of the other nodes
  *
- * A file says whose it is, by a hash of what is random per database, and has the word. */
+ * The file holds the identity of the installation, a hash of the database's random key, and the
+ * random word. */
 #include "cli/shared.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -38,9 +39,9 @@ struct check {
     struct store *store;
     struct rand *rand;
     char *why;
-    struct str key;    /* of the record that is looked for */
-    struct buf found;  /* its value; empty: there is none */
-    enum bh_err wrote; /* BH_CANCELLED: not yet */
+    struct str key;    /* of the record that is read */
+    struct buf found;  /* the record's value; empty: no such record */
+    enum bh_err wrote; /* result of the write; BH_CANCELLED: in flight */
 };
 
 static bool is_shared(const struct config *cfg)
@@ -126,7 +127,7 @@ static void on_written(void *ctx, enum bh_err err)
     ((struct check *)ctx)->wrote = err;
 }
 
-/* BH_CONFLICT: somebody else was first.  Both verbs can be done twice. */
+/* BH_CONFLICT: another node was first.  A retry is safe with both verbs. */
 static enum bh_err note(struct check *c, enum store_kv_verb verb, const char *key, struct str value)
 {
     struct store_kv item = {verb, SHARED_NS, str_of(key), value};
@@ -144,7 +145,7 @@ static enum bh_err note(struct check *c, enum store_kv_verb verb, const char *ke
 
 /* ---- directories ---- */
 
-/* Who we are, in a word that tells nothing. */
+/* The identity of the installation, as a hash. */
 static void add_identity(const struct check *c, struct buf *out)
 {
     uint8_t hash[SHA256_BYTES];
@@ -163,7 +164,7 @@ static bool write_mark(const char *path, struct str text)
     return ok && file_sync_folder_of(path);
 }
 
-/* The mark of a directory nobody has used yet. */
+/* Makes the mark of a directory that no node has used yet. */
 static bool make_mark(struct check *c, const char *path, struct buf *mark)
 {
     uint8_t word[WORD_BYTES];
@@ -174,7 +175,7 @@ static bool make_mark(struct check *c, const char *path, struct buf *mark)
     hex_add(mark, word, sizeof word);
     if (write_mark(path, buf_str(mark)))
         return true;
-    if (errno == EEXIST) { /* another node, at this moment */
+    if (errno == EEXIST) { /* another node made it at the same moment */
         buf_reset(mark);
         if (file_read(path, 256, mark))
             return true;
@@ -246,7 +247,7 @@ static bool directory_fits(struct check *c, const char *name, const char *settin
 
 /* ---- the data store ---- */
 
-/* The node that has the directory says so; the others must mean the same one. */
+/* The node of the data store records its name; the other nodes must have the same data.node. */
 static bool data_fits(struct check *c, const struct config *cfg)
 {
     const struct data_settings *data = config_get(cfg, &data_section);

@@ -1,6 +1,6 @@
-/* sleeper.c - bellhop sleeper: understand what is wanted, open the wake listener, become the small
- * program that does the waiting (src/agent/sleeper/).  And the other way round: `--ask` answers one
- * question of that program and ends. */
+/* sleeper.c - bellhop sleeper: parses the options, opens the wake listener, and executes the small
+ * program that waits (src/agent/sleeper/).  That program runs `bellhop sleeper --ask` for each
+ * question to the server. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -48,7 +48,7 @@ static void tell_instance(struct json doc)
     int64_t last = in > out ? in : out, now = time_of(doc, "now");
 
     if (now == 0)
-        now = (int64_t)time(NULL) * 1000; /* a connector that does not tell: our clock has to do */
+        now = (int64_t)time(NULL) * 1000; /* older connectors send no time: use our clock */
 
     printf("state %.*s\n", STR_FMT(json_str(doc, "state")));
     if (last > 0)
@@ -120,7 +120,7 @@ static int ask_probe(const char *url, const char *nonce)
 
 /* ---- the wake listener ---- */
 
-/* -1: told why. */
+/* -1: the error has been printed. */
 static int open_listener(const char *where)
 {
     const char *colon = strrchr(where, ':');
@@ -169,9 +169,10 @@ static void say_where(int fd)
     fflush(stdout);
 }
 
-/* ---- becoming it ---- */
+/* ---- executing the small program ---- */
 
-/* Beside us, as in a build tree, or where it is installed.  The caller frees. */
+/* The path of the program: beside us, as in a build tree, or where it is installed.  The caller
+ * frees it. */
 static char *find_sleeper(char self[4096])
 {
     ssize_t n = readlink("/proc/self/exe", self, 4095);

@@ -1,4 +1,4 @@
-/* store.c - bellhop store, bellhop key: what is kept moves to another database, or gets another
+/* store.c - bellhop store moves everything to another kind of database; bellhop key changes the
  * master key. */
 #include <signal.h>
 #include <stdio.h>
@@ -35,7 +35,8 @@ static bool on_rows(void *ctx, uint64_t done, uint64_t all)
     return interrupted == 0;
 }
 
-/* Before everything else: until the rest has been moved no server starts there. */
+/* Runs before the main store is moved: until that move is complete no server starts on the target,
+ * so no server sees half of the skills. */
 static int move_skills(const char *from, const char *to, const char *db, struct skills_moved *ret)
 {
     bool in = strcmp(to, "sqlite") != 0;
@@ -185,13 +186,13 @@ enum { HOLD_MS = 15000 };
 
 /* ---- a store that others share ----
  *
- * Whoever changes the key holds the lease of the node that serves: none does meanwhile, and every
- * write is under its fence.  A file is held by having it open. */
+ * The command takes the lease of the serving node.  So no node serves during the change, and every
+ * write carries the lease's epoch.  A SQLite file is locked while it is open. */
 struct hold {
     struct store *st;
     struct loop *loop;
     struct store_lease lease;
-    char owner[STORE_OWNER_BYTES]; /* another's than that of any other call */
+    char owner[STORE_OWNER_BYTES]; /* unique per run */
     int64_t renew_at_ms;
     bool done;
     enum bh_err err;
@@ -241,7 +242,7 @@ static bool hold_take(struct hold *h)
     return err == BH_OK;
 }
 
-/* Not renewed in time: the fence tells. */
+/* Renews the lease.  If a renewal is late, the fence refuses our writes. */
 static void hold_keep(struct hold *h)
 {
     if (h->st->shared && clock_now_ms(loop_clock(h->loop)) >= h->renew_at_ms)
@@ -264,7 +265,7 @@ static void on_records(void *ctx, uint64_t records)
     struct rotation *r = ctx;
 
     hold_keep(r->hold);
-    progress_show(&r->bar, records % 1000, 1000); /* how many there are is not known */
+    progress_show(&r->bar, records % 1000, 1000); /* the total is unknown */
 }
 
 static int rotate(struct hold *h, const struct settings *s, const char *path)

@@ -37,7 +37,7 @@ static int load(struct cli_job *j, const char *version, struct buf *ret_source)
     return rc;
 }
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 static void cell_changed(struct cli_table *t, struct json skill)
 {
@@ -229,7 +229,7 @@ static int delete_skill(struct cli_job *j)
                : CLI_FAILED;
 }
 
-/* The private key is read here and goes nowhere: what leaves is the signed text. */
+/* Signs locally: the private key stays in this process, only the signed text is sent. */
 static int approve(struct cli_job *j)
 {
     const struct skill_options *o = j->o;
