@@ -1,4 +1,5 @@
-/* gateway.c - bellhop gateway, token, route: who may dial in, and which places are whose. */
+/* gateway.c - bellhop gateway, token, route: credentials of gateways, tokens, and the chats that
+ * belong to an instance. */
 #include <inttypes.h>
 #include <stdio.h>
 #include "base/clock.h"

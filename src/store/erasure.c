@@ -1,4 +1,4 @@
-/* erasure.c - one eraser after the other, one namespace after the other.  (erasure.h has the
+/* erasure.c - runs the erasers in order, and the namespaces of each in order.  (erasure.h has the
  * contract.) */
 #include "store/erasure.h"
 #include <stdlib.h>
@@ -21,17 +21,17 @@ struct erasure {
     struct store_left left;
     struct store *store; /* borrowed */
     struct erase_subject subject;
-    struct buf tenant, platform, user; /* what @subject points at */
+    struct buf tenant, platform, user; /* the texts of @subject */
     struct erase_with with[ERASERS_MAX];
-    size_t n_with, at;                   /* the eraser at work */
-    const struct erase_records *records; /* of it, being read; NULL: its verb is next */
+    size_t n_with, at;                   /* @at: the eraser that runs now */
+    const struct erase_records *records; /* its namespace being read; NULL: its verb is next */
     struct store_scan scan;
     struct store_tx tx;
     struct store_kv *items; /* owned; of @tx */
     struct buf after;
     struct json_parser *parser;
     struct map chats; /* struct noted_chat, owned */
-    struct buf names; /* erasure_put(): each with its zero */
+    struct buf names; /* erasure_put(): each with its NUL */
     size_t names_at;
     struct {
         const char *word;
@@ -65,7 +65,7 @@ static void on_store_closed(struct store_left *l, const struct store_ops *ops)
     struct erasure *e = container_of(l, struct erasure, left);
 
     ops->scan_free(&e->scan);
-    l->prev = NULL; /* the list is gone with its store */
+    l->prev = NULL; /* the store freed its list already */
     erasure_free(e);
 }
 
@@ -194,7 +194,7 @@ void erasure_own_chats(const struct erasure *e, erasure_chat_cb *cb, void *ctx)
 
 static void read_on(struct erasure *e);
 
-/* The next eraser's turn; false: there is none. */
+/* Advances to the next eraser.  False: there is none. */
 static bool advance(struct erasure *e)
 {
     if (++e->at >= e->n_with)
@@ -214,7 +214,7 @@ static bool has_records(struct erasure *e)
     return e->records != NULL && e->records->ns != NULL;
 }
 
-/* The eraser at work goes on with its records, then with its verb; then the next eraser does. */
+/* Continues with the current eraser: its records, then its verb.  Then the next eraser runs. */
 static void go_on(struct erasure *e)
 {
     do {
@@ -267,7 +267,7 @@ static void on_deleted(struct store_op *op, enum bh_err err)
     step_over(container_of(op, struct erasure, tx.op), err);
 }
 
-/* True: a transaction is under way. */
+/* True: a transaction is in flight. */
 static bool delete_found(struct erasure *e)
 {
     const struct erase_records *of = e->records;
@@ -310,7 +310,7 @@ static void read_on(struct erasure *e)
     if (e->after.n > 0)
         e->scan.after = buf_str(&e->after);
     else if (e->records->word != NULL)
-        erasure_count(e, e->records->word, 0); /* a word that counts nothing is told too */
+        erasure_count(e, e->records->word, 0); /* the answer shows zero counts too */
     store_scan(e->store, &e->scan);
 }
 

@@ -101,8 +101,8 @@ static void lane_conns_close(struct lane_conns *c)
 struct lane_thread;
 struct lane {
     pthread_mutex_t lock;     /* guards all below */
-    struct lane_thread *idle; /* borrowed; who has nothing to do, the last to finish first */
-    struct list turns;        /* whose turn it is comes first */
+    struct lane_thread *idle; /* borrowed; idle threads, the last to finish first */
+    struct list turns;        /* payers with jobs; the next turn is first */
     struct turn of[PAYERS];
     bool stopping;
     bool writes;
@@ -117,7 +117,7 @@ struct lane_thread {
     struct lane_thread *idle_next; /* lane->idle */
     bool is_idle;
     struct lane_conns conns;
-    size_t group; /* writes in one transaction, as long as there are so many: learn_group() */
+    size_t group; /* limit of writes in one transaction: learn_group() */
 };
 
 struct lanes {
@@ -223,20 +223,19 @@ static void fail_all(struct lane_job *list, enum bh_err err, const char *why)
         job->work->fail(job, err, why);
 }
 
-/* How many more of such jobs go into one transaction: as many as take WORK_PER_SYNC times as long
- * as the commit.  More would save little of the commit's time, and everybody would wait for
- * everybody: those who ask could not be answered, and ask again, while the others are written. */
+/* Adapts the size of a transaction: its work may take WORK_PER_SYNC times as long as the commit.  A
+ * larger group would save little, and every caller would wait for the work of all others. */
 static void learn_group(struct lane_thread *t, size_t jobs, int64_t work_us, int64_t commit_us)
 {
     int64_t each_us = work_us / (int64_t)jobs + 1;
     int64_t group = WORK_PER_SYNC * commit_us / each_us;
 
-    group = (3 * (int64_t)t->group + group) / 4; /* one slow commit is no rule */
+    group = (3 * (int64_t)t->group + group) / 4; /* smooth out a single slow commit */
     t->group = group < GROUP_MIN ? GROUP_MIN : group > TAKE_MAX ? TAKE_MAX : (size_t)group;
 }
 
-/* All of @list in one transaction.  Not BH_OK: nothing of it happened, or with BH_UNKNOWN maybe all
- * of it. */
+/* Runs all of @list in one transaction.  On an error nothing happened; with BH_UNKNOWN the whole
+ * transaction may have happened. */
 static enum bh_err run_together(struct lane_thread *t, void *conn, struct lane_job *list,
                                 char *ret_why)
 {
@@ -261,7 +260,8 @@ static enum bh_err run_together(struct lane_thread *t, void *conn, struct lane_j
     return unknown ? BH_UNKNOWN : BH_UNAVAILABLE;
 }
 
-/* One that does not fit must not take the others with it: after a failure each runs alone. */
+/* Runs a group of writes.  After a failure each job runs alone, so that one bad job does not fail
+ * the others. */
 static void run_writes(struct lane_thread *t, struct lane_job *list)
 {
     struct lanes *l = t->lanes;
@@ -294,7 +294,7 @@ static void run_writes(struct lane_thread *t, struct lane_job *list)
     }
 }
 
-/* False: it went to the writer. */
+/* False: the job needs the writer. */
 static bool run_read(struct lane_thread *t, struct lane_job *job)
 {
     const struct lanes_ops *ops = t->lanes->cfg.ops;
@@ -317,7 +317,8 @@ static bool run_read(struct lane_thread *t, struct lane_job *job)
 
 /* ---- queues and threads ---- */
 
-/* Holding the lock, and one is idle: the one whose caches are warm. */
+/* Wakes the idle thread that finished last, whose caches are warm.  Called with the lock held, when
+ * a thread is idle. */
 static void wake_one(struct lane *lane)
 {
     struct lane_thread *t = lane->idle;
@@ -327,7 +328,7 @@ static void wake_one(struct lane *lane)
     pthread_cond_signal(&t->wake);
 }
 
-/* Holding the lock: until it is woken. */
+/* Waits until the thread is woken.  Called with the lock held. */
 static void be_idle(struct lane *lane, struct lane_thread *t)
 {
     t->is_idle = true;
@@ -357,7 +358,7 @@ static struct lane *lane_of_writer(struct lanes *l, struct str key)
     return &l->lanes[l->cfg.writers > 1 ? map_hash(key) % l->cfg.writers : 0];
 }
 
-/* Holding the lock, and there is one: the next job of whose turn it is. */
+/* Takes the next job of the payer whose turn it is.  Called with the lock held, a job waits. */
 static struct lane_job *take_turn(struct lane *lane)
 {
     struct turn *t = list_first(&lane->turns, struct turn, link);
@@ -373,7 +374,7 @@ static struct lane_job *take_turn(struct lane *lane)
     return job;
 }
 
-/* Holding the lock.  Up to @max jobs. */
+/* Takes up to @max jobs.  Called with the lock held. */
 static struct lane_job *cut(struct lane *lane, size_t max)
 {
     struct lane_job *first = NULL, **end = &first;
@@ -386,7 +387,7 @@ static struct lane_job *cut(struct lane *lane, size_t max)
     return first;
 }
 
-/* NULL: stopping, and nothing is left to be done. */
+/* NULL: the lane stops and its queue is empty. */
 static struct lane_job *take(struct lane_thread *t)
 {
     struct lane *lane = t->lane;
@@ -400,7 +401,7 @@ static struct lane_job *take(struct lane_thread *t)
     return list;
 }
 
-/* Cut up to @max jobs of the first one's key off *@list. */
+/* Removes up to @max jobs with the key of the first job from *@list. */
 static struct lane_job *cut_key(struct lane_job **list, size_t max)
 {
     struct lane_job *first = *list, **mine = &first, **rest = list;

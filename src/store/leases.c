@@ -49,7 +49,7 @@ static enum bh_err take(struct leases *l, struct store_lease *op, int64_t now_ms
         op->left_ms = row->until_ms - now_ms;
         return BH_CONFLICT;
     }
-    row->epoch++; /* also when it was ours: whoever asks anew has forgotten what it did under it */
+    row->epoch++; /* also for the same owner: a new request has no memory of the old grant */
     memset(row->owner, 0, sizeof row->owner);
     memcpy(row->owner, op->owner.p, op->owner.n);
     row->until_ms = now_ms + op->ttl_ms;

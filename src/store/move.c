@@ -1,8 +1,8 @@
 /* move.c - design.  (move.h has the contract.)
  *
- * A source is read from its beginning each time and what the target has already is passed over: a
- * position that is only a number fits every table.  The comparison does not need an order that both
- * sides share: each row is hashed, and the hashes are added up. */
+ * A resumed move reads the source from the beginning and skips the rows that the target has: a row
+ * count is a cursor that fits every table.  The comparison hashes each row and adds up the hashes,
+ * so both sides may read in different orders. */
 #include "store/move.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,12 +28,12 @@ struct move {
     struct move_side *from, *to;
     store_move_cb *each;
     void *ctx;
-    uint64_t done, all; /* for the bar: copying and comparing */
+    uint64_t done, all; /* progress of copying and comparing */
     bool stopped;
     struct store_moved *moved;
 
     enum store_table table;
-    uint64_t at, skip; /* of this table: where we are, what is there already */
+    uint64_t at, skip; /* of this table: rows read, and rows that the target already has */
     struct arena arena;
     struct move_item items[BATCH_ITEMS];
     size_t n, bytes;
@@ -173,7 +173,7 @@ static bool count_all(struct move *m)
         uint64_t n;
         if (!m->from->ops->count(m->from, (enum store_table)t, &n))
             return false;
-        m->all += 3 * n; /* read, and read again on both sides */
+        m->all += 3 * n; /* copied once, then read on both sides */
     }
     return true;
 }

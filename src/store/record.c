@@ -16,7 +16,7 @@
 struct record_reader {
     struct json_parser *parser; /* owned */
     const struct seal *seal;    /* borrowed; may be NULL */
-    struct buf plain;           /* what was sealed in the last record; wiped before the next */
+    struct buf plain;           /* decrypted texts of the last record; wiped before the next */
     const struct record_form *form;
     struct str key;
     char why[256];
@@ -54,7 +54,7 @@ static bool is_text(const struct record_field *f)
     return f->type <= RECORD_CHARS;
 }
 
-/* The entries of a list; NULL: there are none. */
+/* The entries of a list; NULL: the list is empty. */
 static char *entries(const struct record_field *f, void *thing, size_t *ret_n)
 {
     *ret_n = *counter(f, thing);
@@ -434,7 +434,7 @@ static bool read_scalar(struct record_reader *r, const struct record_field *f, s
     }
 }
 
-/* The field called @name, from @hint on and around; NULL: there is none. */
+/* The field called @name; the search begins at @hint and wraps around.  NULL: no such field. */
 static const struct record_field *find_field(const struct record_form *form, size_t *hint,
                                              struct str name)
 {
@@ -467,7 +467,7 @@ static bool check_needed(struct record_reader *r, const struct record_form *form
     return true;
 }
 
-/* All members of @doc but lists, which are only looked at. */
+/* Reads all members of @doc except lists, whose type alone is checked. */
 static bool read_members(struct record_reader *r, const struct record_form *form, struct json doc,
                          void *thing)
 {
@@ -504,7 +504,7 @@ static bool read_list(struct record_reader *r, const struct record_field *f, str
         bool ok = f->of->fields[0].name == NULL ? read_scalar(r, &f->of->fields[0], it.value, entry)
                                                 : read_members(r, f->of, it.value, entry);
         if (!ok) {
-            (*count)++; /* record_done() frees what this entry has */
+            (*count)++; /* so that record_done() frees this entry too */
             return false;
         }
     }
@@ -577,7 +577,7 @@ bool record_read(struct record_reader *r, const struct record_form *form, struct
     if (r->plain.n > 0)
         secret_wipe(r->plain.p, r->plain.n);
     buf_reset(&r->plain);
-    (void)buf_room(&r->plain, value.n); /* never moves below: what was sealed is shorter */
+    (void)buf_room(&r->plain, value.n); /* must not move later; plain texts are shorter */
     bool ok = json_parse(r->parser, value, &doc) || refuse(r, NULL, "is damaged: it is no JSON");
     ok = ok && read_key(r, ret_thing) && read_members(r, form, doc, ret_thing) &&
          read_lists(r, doc, ret_thing);
@@ -586,7 +586,7 @@ bool record_read(struct record_reader *r, const struct record_form *form, struct
     return ok;
 }
 
-/* ---- what a struct owns ---- */
+/* ---- memory that a struct owns ---- */
 
 static void scalar_done(const struct record_field *f, void *thing)
 {
@@ -686,7 +686,7 @@ struct record_loading {
     record_cb *each;
     void *ctx;
     void *thing; /* owned; one for all records */
-    char *why;   /* borrowed, 256 bytes; of the first that is damaged */
+    char *why;   /* borrowed, 256 bytes; about the first damaged record */
     bool damaged;
 };
 

@@ -1,4 +1,4 @@
-/* record.h - the one codec for records of the store.
+/* record.h - the codec of all records in the store.
  *
  * A module describes each of its namespaces by a table: the fields of a struct, in order.  The
  * codec writes the struct as a key and a value, and reads and checks both:
@@ -14,7 +14,7 @@
  *      value   {"created":1782000000000}        the others, as JSON
  *
  * A field that is absent, zero or false is not written, unless it is RECORD_NEEDED.  A field with
- * RECORD_SEALED is closed with the master key and bound to namespace, key and field, so that a
+ * RECORD_SEALED is encrypted with the master key and bound to namespace, key and field, so that a
  * sealed text copied to another record does not open.
  *
  * The reader refuses: what is not a JSON object, a field of the wrong type, a field the table does
@@ -34,8 +34,8 @@
  *
  * RECORD_LIST and RECORD_ARRAY are lists of structs with a table of their own.
  *
- * cli/forms.c lists all forms of the program: a change of the master key seals their fields anew,
- * and the fuzz target reads hostile bytes through each. */
+ * cli/forms.c lists all forms of the program.  A change of the master key seals their fields with
+ * the new key, and the fuzz target reads hostile bytes through each form. */
 #pragma once
 #include <stdint.h>
 #include "base/buf.h"
@@ -55,20 +55,20 @@ enum record_type {
     RECORD_BOOL,    /* bool */
     RECORD_BYTES,   /* uint8_t [n] */
     RECORD_JSON,    /* struct record_json */
-    RECORD_STRUCTS, /* struct x [n], and how many are used */
-    RECORD_HEAPED,  /* struct x *, owned, and how many there are */
+    RECORD_STRUCTS, /* struct x [n], with a count of the entries used */
+    RECORD_HEAPED,  /* struct x *, owned, with a count */
 };
 
 enum record_flag {
     RECORD_KEY = 1,    /* part of the key */
-    RECORD_NEEDED = 2, /* never empty or zero: the reader refuses a record without it; an enum and a
-                        * JSON value are only required to be there */
+    RECORD_NEEDED = 2, /* the reader refuses a record where it is missing, empty or zero; an enum, a
+                        * bool or a JSON value must only be present */
     RECORD_SEALED = 4, /* a text, sealed with the master key */
 };
 
 struct record_json {
     struct str text;   /* written as it is; absent: @value is written */
-    struct json value; /* what was read: borrowed until the reader's next record */
+    struct json value; /* set by the reader; borrowed until its next record */
 };
 
 struct record_form;
@@ -76,20 +76,20 @@ struct record_field {
     const char *name;         /* NULL in the only field of a list's form: bare values */
     uint8_t type;             /* enum record_type */
     uint8_t flags;            /* of enum record_flag */
-    uint16_t at;              /* where the member is */
+    uint16_t at;              /* offset of the member */
     uint16_t size;            /* of the member */
-    uint16_t count_at;        /* lists: where the size_t is that counts them */
+    uint16_t count_at;        /* lists: offset of the size_t that counts the entries */
     uint64_t max;             /* bytes of a text, entries of a list, or the number; 0: no limit */
     const char *const *words; /* of an enum, ends with NULL */
-    const struct record_form *of; /* of a list's entries; no lists and no keys in it */
+    const struct record_form *of; /* the form of a list's entries, without lists and keys */
 };
 
 struct record_form {
-    const char *ns; /* NULL: of a list's entries */
+    const char *ns; /* NULL: the form of a list's entries */
     size_t size;    /* of the struct */
     const struct record_field *fields;
     size_t n_fields; /* 32 at most */
-    bool lossy;      /* record_load() leaves damaged records out, with a warning */
+    bool lossy;      /* record_load() skips damaged records, with a warning */
 };
 
 #define RECORD_TYPE(T, member) \
@@ -130,7 +130,7 @@ struct record_form {
 extern const struct record_form record_texts; /* of a list whose entries are struct str */
 
 bool record_has_sealed(const struct record_form *form);
-/* What a sealed field is bound to, for a module that opens the field by itself. */
+/* Appends the name that a sealed field is bound to, for a module that opens the field by itself. */
 void record_seal_name(const struct record_form *form, struct str key, const char *field,
                       struct buf *out);
 
@@ -140,7 +140,7 @@ void record_seal_name(const struct record_form *form, struct str key, const char
  * text already and are written as they are. */
 void record_write(const struct record_form *form, const struct seal *seal, const void *thing,
                   struct buf *ret_key, struct buf *ret_value);
-/* Only the first @parts of the key, with a separator behind each: a prefix for scans. */
+/* Appends the first @parts of the key, each followed by a separator: a prefix for scans. */
 void record_write_prefix(const struct record_form *form, const void *thing, size_t parts,
                          struct buf *ret_prefix);
 
@@ -158,7 +158,7 @@ const char *record_why(const struct record_reader *r); /* a sentence; until the 
 
 /* Frees what the struct owns and zeroes those members; secrets are wiped first. */
 void record_done(const struct record_form *form, void *thing);
-/* Copies the members that the form names, texts on the heap too. */
+/* Copies the members that the form names; owned texts are duplicated. */
 void record_copy(const struct record_form *form, const void *from, void *ret_to);
 
 /* ---- the store ---- */
@@ -172,7 +172,7 @@ struct store_put *record_put(struct store *st, const struct record_form *form,
                              void (*done)(void *ctx, enum bh_err err), void *ctx);
 void record_delete(struct store *st, const struct record_form *form, struct str key);
 
-/* One record was read.  What @thing owns is the callee's from here on.  False: the record
+/* Called for each record.  The callee takes over the memory that @thing owns.  False: the record
  * contradicts itself, and counts as damaged. */
 typedef bool record_cb(void *ctx, struct str key, void *thing);
 /* Read all records of the form whose key starts with @prefix (absent: all).  Blocks: for start-up.
@@ -181,7 +181,8 @@ typedef bool record_cb(void *ctx, struct str key, void *thing);
 enum bh_err record_load(struct store *st, const struct record_form *form,
                         struct record_reader *reader, struct str prefix, record_cb *each, void *ctx,
                         char *ret_why) BH_MUST_USE;
-/* The same for the records whose first @parts of the key are those of @like; nothing is sealed. */
+/* As record_load(), for records whose first @parts of the key equal those of @like.  The form has
+ * no sealed fields. */
 enum bh_err record_load_like(struct store *st, const struct record_form *form, const void *like,
                              size_t parts, record_cb *each, void *ctx, char *ret_why) BH_MUST_USE;
 /* Deletes the record that has the key of @thing. */

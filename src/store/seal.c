@@ -1,4 +1,4 @@
-/* seal.c - the master key, and sealing what must not lie in the database as it is.
+/* seal.c - opens the master key, and encrypts secrets in the database.  (seal.h has the contract.)
  *
  * A passphrase is stretched with scrypt.  The key must come out the same on every start and every
  * machine, so its salt is in the database; one without a salt uses a fixed one. */
@@ -70,7 +70,7 @@ static enum bh_err key_from_text(struct str text, struct str salt, uint8_t key[S
 
 /* ---- the key file ---- */
 
-/* All of it, on disk, under @path; whatever was there is replaced. */
+/* Writes and syncs the file at @path; replaces an existing one. */
 static bool write_draft(const char *path, struct str text)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -82,8 +82,9 @@ static bool write_draft(const char *path, struct str text)
     return ok;
 }
 
-/* A key that is lost in a crash takes every sealed secret with it: on disk first, then used.  It
- * gets its name in one step, so half a key is never found under it. */
+/* Creates a key file.  The key is synced before it is used, because losing it in a crash would
+ * lose every sealed secret.  The complete file gets its name in one step, so half a key is never
+ * read. */
 static enum bh_err file_create(const char *path, uint8_t key[SEAL_KEY_BYTES], char *ret_why)
 {
     struct rand r = RAND_SYSTEM;
@@ -139,7 +140,7 @@ static enum bh_err seal_key(struct str text, struct str salt, const char *path,
 {
     struct seal *s = xcalloc(1, sizeof *s);
 
-    text = str_trim(text); /* a line of a file often brings its newline */
+    text = str_trim(text); /* a file often ends with a newline */
     enum bh_err err = str_is_empty(text) ? key_from_file(path, s->key, ret_why)
                                          : key_from_text(text, salt, s->key, ret_why);
     memcpy(s->mac_key, s->key, sizeof s->mac_key);
@@ -183,7 +184,7 @@ bool unseal_secret(const struct seal *s, struct str name, struct str sealed, str
 
 void seal_mac(const struct seal *s, struct str name, struct str text, uint8_t ret_mac[32])
 {
-    uint8_t key[SHA256_BYTES]; /* of this use alone, so that sealing and signing share no key */
+    uint8_t key[SHA256_BYTES]; /* derived per use, so that sealing and signing share no key */
 
     hmac_sha256(str_make(s->mac_key, sizeof s->mac_key), name, key);
     hmac_sha256(str_make(key, sizeof key), text, ret_mac);
@@ -242,7 +243,7 @@ static void write_check(const struct seal *s, struct store *st)
                             .ns = SEAL_NS,
                             .key = SEAL_CHECK,
                             .value = buf_str(&sealed)};
-    store_put(st, &item, 1, true, NULL, NULL); /* ahead of every secret that may follow */
+    store_put(st, &item, 1, true, NULL, NULL); /* queued before any secret */
     buf_done(&sealed);
 }
 
@@ -303,7 +304,7 @@ static bool seal_keep_old(const char *path, struct buf *ret_name)
     return ok;
 }
 
-/* The change of the key was over but for the name of its file. */
+/* Completes a change of the key that only lacks the rename of its file. */
 static bool finish_change(struct seal **s, const struct seal_records *r, const char *path)
 {
     struct buf next = BUF_INIT;

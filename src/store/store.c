@@ -1,6 +1,7 @@
-/* store.c - what every store shares: transactions that own themselves, and what owners left behind.
+/* store.c - shared by all stores: store_put(), store_leave() and store_close().
  *
- * close() runs no done(), so a store keeps lists of both, and store_close() frees what is left. */
+ * ops->close() runs no done().  So a store keeps a list of store_put()s and a list of objects of
+ * store_leave(), and store_close() frees the rest of both. */
 #include "store/store.h"
 #include <stdlib.h>
 #include "base/mem.h"

@@ -1,7 +1,7 @@
-/* sweep.c - (sweep.h has the contract.)
+/* sweep.c - design.  (sweep.h has the contract.)
  *
- * The object is left with the store (store_leave) while an operation is under way: whoever stops it
- * then goes at once, and it does not matter whether the store is closed before or after. */
+ * While an operation is in flight the sweep is registered with store_leave().  So sweep_stop()
+ * returns at once, before or after the store is closed. */
 #include "store/sweep.h"
 #include <stdlib.h>
 #include "base/buf.h"
@@ -24,10 +24,10 @@ struct sweep {
     struct store_scan scan;
     struct store_tx tx;
     struct store_kv *items; /* owned; of @tx */
-    struct buf after;       /* the last key of the step before; empty: a pass begins */
+    struct buf after;       /* cursor: the last key of the previous step; empty: a pass begins */
     struct timer timer;
-    bool busy;  /* an operation is under way */
-    bool again; /* asked for while a pass is under way */
+    bool busy;  /* an operation is in flight */
+    bool again; /* sweep_soon() was called during a pass */
 };
 
 static void sweep_free(struct sweep *s)
@@ -66,7 +66,7 @@ static void step_over(struct sweep *s, enum bh_err err)
 
 static void on_deleted(struct store_op *op, enum bh_err err)
 {
-    (void)err; /* what stayed is found by the next pass */
+    (void)err; /* the next pass finds records that were not deleted */
     step_over(container_of(op, struct sweep, tx.op), BH_OK);
 }
 
@@ -100,7 +100,7 @@ static void on_store_closed(struct store_left *l, const struct store_ops *ops)
     struct sweep *s = container_of(l, struct sweep, left);
 
     ops->scan_free(&s->scan);
-    s->busy = false; /* and no done() runs any more */
+    s->busy = false; /* no done() runs any more */
     if (s->ops == NULL)
         sweep_free(s);
 }
@@ -158,7 +158,7 @@ void sweep_stop(struct sweep **handle)
     if (s == NULL)
         return;
     timer_stop(s->clock, &s->timer);
-    s->ops = NULL; /* while busy, done() or the end of the store frees it */
+    s->ops = NULL; /* while busy, done() or store_close() frees it */
     if (!s->busy)
         sweep_free(s);
 }
