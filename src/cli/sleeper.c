@@ -48,7 +48,7 @@ static void tell_instance(struct json doc)
     int64_t last = in > out ? in : out, now = time_of(doc, "now");
 
     if (now == 0)
-        now = (int64_t)time(NULL) * 1000; /* older connectors send no time: use our clock */
+        now = (int64_t)time(NULL) * 1000; /* the connector sends no time: use our clock */
 
     printf("state %.*s\n", STR_FMT(json_str(doc, "state")));
     if (last > 0)

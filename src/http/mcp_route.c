@@ -167,7 +167,7 @@ void front_mcp(struct front *f, struct http_req *req)
 
 /* ---- operations as tools ---- */
 
-/* The client of a tool call disconnected or cancelled it. */
+/* The exchange of a tool call is dropped before its answer: by mcp_free(), at shutdown. */
 static void on_dropped(void *mine)
 {
     struct op_call *c = mine;

@@ -166,8 +166,8 @@ void op_answer_status(struct op_call *c, int status, struct str json, struct str
 void op_answer_missing(struct op_call *c, const char *what); /* HTTP: 404; tools: null */
 void op_fail(struct op_call *c, const struct fault *fault);
 void op_refuse(struct op_call *c, enum fault_class cls, const char *fmt, ...) BH_PRINTF(3, 4);
-/* Stores the handler's own state.  @drop(@mine) runs when the caller disconnects before the
- * answer. */
+/* Stores the handler's own state.  @drop(@mine) runs if a tool call is dropped before its answer,
+ * at shutdown. */
 void op_keep(struct op_call *c, void *mine, void (*drop)(void *mine));
 
 /* ---- for v1.c and mcp_route.c ---- */
