@@ -1,11 +1,11 @@
-/* erase.c - what the relay keeps of a tenant or a person goes: mail, and the chats that instances
- * know.  (relay.h has the contract, store/erasure.h the engine.) */
+/* erase.c - erases the mail and the known chats of a tenant or a person.  (relay.h has the
+ * contract, store/erasure.h the engine.) */
 #include "relay/relay.h"
 #include "store/erasure.h"
 
 /* ---- of a tenant ---- */
 
-/* The record itself is the relay's, which drops it when the instance ends. */
+/* Purges the mailbox.  The instance's record stays: instance.c owns it. */
 static bool empty_mailbox(void *ctx, struct erasure *e, struct str key, struct json doc)
 {
     const struct erase_subject *s = erasure_subject(e);
@@ -19,7 +19,8 @@ static bool empty_mailbox(void *ctx, struct erasure *e, struct str key, struct j
     return true;
 }
 
-/* Before any chat is deleted: which chats of the chat page are the tenant's, which others' too. */
+/* Runs before any chat is deleted: reports which web chats belong to the tenant, and which to
+ * others. */
 static bool note_chat(void *ctx, struct erasure *e, struct str key, struct json doc)
 {
     bool of_tenant = str_eq(erase_part(&key), erasure_subject(e)->tenant);
@@ -38,7 +39,7 @@ static const struct erase_records mail_of_tenant[] = {
 
 static void tell_waiting(void *ctx, struct erasure *e)
 {
-    erasure_count(e, "waiting", 0); /* told also when there was nothing */
+    erasure_count(e, "waiting", 0); /* so that the report has this line even when it is 0 */
     erasure_next(e);
 }
 
@@ -59,7 +60,7 @@ static const struct erase_records chats_of_tenant[] = {
 
 /* ---- of a person ---- */
 
-/* On most platforms a chat of two has the person's id. */
+/* On most platforms the id of a direct chat is the person's id. */
 static bool forget_chat_with(void *ctx, struct erasure *e, struct str key, struct json doc)
 {
     const struct erase_subject *s = erasure_subject(e);

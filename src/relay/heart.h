@@ -1,13 +1,13 @@
-/* heart.h - the relay itself: what it was handed, its parts, and the end of a turn.
- *
- * Only files of this folder include it.  Everything runs on the loop thread.  No part calls back
- * into its caller: a call notes what it causes, and the turn's end does it.
+/* heart.h - struct relay: its environment, its parts, and the work at the end of a turn.
  *
  *      turn ends:  results -> pump -> acks to the store -> answers to platforms -> state changes
  *
- * Each part has a header that says what the part does, and a struct that only its own file sees;
- * relay.c builds the parts and takes them down.  Whatever is walked is a list in order of age,
- * never a map, so that a run can be replayed.
+ * Only files of src/relay include this header.  Everything runs on the loop thread.  No part calls
+ * back into its caller: a call enqueues its effects, and the end of the turn carries them out.
+ *
+ * Each part has a header with its contract, and a struct that only its own file sees.  relay.c
+ * builds the parts and frees them.  Iteration uses lists in order of age, never maps, so that a run
+ * can be replayed.
  */
 #pragma once
 #include "base/log.h"
@@ -41,17 +41,17 @@ struct upkeep;
 
 struct relay {
     struct relay_env env;
-    const struct store_ops *store_ops; /* static: good even when the store has been closed */
+    const struct store_ops *store_ops; /* static: valid even after the store is closed */
     struct relay_limits lim;
     struct relay_counters n;
 
-    struct timer turn_end; /* armed while something waits for the end of this turn */
-    struct timer retry;    /* armed while the store has refused something */
-    struct list troubled;  /* instances of which it refused something, by retry_link */
+    struct timer turn_end; /* armed while work waits for the end of this turn */
+    struct timer retry;    /* armed while a store operation waits for its retry */
+    struct list troubled;  /* instances with a failed store operation, by retry_link */
     struct timer farewell; /* armed while a drain waits for acks and results */
     bool draining;         /* written by relay_drain() and relay_stop() only */
-    bool said_farewell;    /* the sockets have been closed */
-    defer_cb *drained;     /* told when all is on disk; NULL: nobody drains, or it is over */
+    bool said_farewell;    /* a drain has closed the sockets */
+    defer_cb *drained;     /* callback of relay_drain(); NULL: no drain, or it is finished */
     void *drained_ctx;
 
     /* All owned. */
@@ -81,13 +81,13 @@ struct relay {
     struct wakes wakes;
 };
 
-/* Do the work of the turn's end when the loop's current turn ends.  Often is fine. */
+/* Schedules the end-of-turn work for the current turn of the loop.  Idempotent. */
 void turn_want(struct relay *r);
 
-/* ---- retries of what the store refused ---- */
+/* ---- retries of failed store operations ---- */
 #define RETRY_MS 1000
 
 struct instance;
 
-void retry_want(struct instance *i);   /* a write or read of @i failed: try again in RETRY_MS */
-void retry_want_acks(struct relay *r); /* a batch of acks failed */
+void retry_want(struct instance *i);   /* a write or read of @i failed: retry within RETRY_MS */
+void retry_want_acks(struct relay *r); /* a batch of acks failed: retry within RETRY_MS */

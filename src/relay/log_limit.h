@@ -1,4 +1,4 @@
-/* log_limit.h - a log line that must not flood: at most one per ten seconds. */
+/* log_limit.h - rate limit for one kind of log line: at most one per ten seconds. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,7 +10,7 @@ struct log_limit { /* zeroed: the first line passes */
     uint64_t skipped;
 };
 
-/* True: log it now, and say that @ret_skipped were not. */
+/* True: log the line now; @ret_skipped lines were suppressed since the last one. */
 static inline bool log_limit_passes(struct log_limit *l, int64_t now_ms, uint64_t *ret_skipped)
 {
     if (now_ms < l->next_ms) {

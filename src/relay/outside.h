@@ -1,11 +1,10 @@
-/* outside.h - the world as the heart sees it: outlets it can speak through, and nothing behind
- * them.
+/* outside.h - the interface through which the relay acts on platforms and asks them questions.
  *
- *      heart --outside->act()--> whoever serves the outlet --relay_result()--> heart
+ *      relay --outside->act()--> the adapter of the outlet --relay_result()--> relay
  *
- * An outlet is one bot on one platform, or any other place where chats live; who serves it (an
- * adapter, the agents' mail) the heart does not know.  host/ implements this for the program, the
- * unit tests and the simulator with a few lines.
+ * An outlet is one bot on one platform, or another place with chats (the agents' mail).  The relay
+ * does not know which adapter serves an outlet.  host/ implements struct outside for the program;
+ * the unit tests and the simulator have small implementations of their own.
  */
 #pragma once
 #include "core/action.h"
@@ -13,53 +12,53 @@
 #include "core/event.h"
 #include "core/gate.h"
 
-struct outlet { /* what the heart may know of it; lives while it is served */
+struct outlet { /* valid while the outlet is open */
     const char *platform, *bot;
     const struct descriptor *descriptor;
-    bool secret_chats; /* chat ids cannot be guessed and act() knows its own: an instance that holds
-                        * the bot's route and names one was told of it, so the heart need not
-                        * remember them all */
-    bool knows_sight;  /* sees() can tell; else an instance sees what it was ever delivered */
-    bool answers; /* no platform: whatever was delivered from there may be answered there, by the
-                   * instance that got it */
-    bool alone;   /* the only one of its platform: who is reached there is reached through it */
+    bool secret_chats; /* chat ids cannot be guessed, and act() recognizes its own.  An instance
+                        * that holds the bot's route may use any such id, so the relay may forget
+                        * old chats */
+    bool knows_sight;  /* sees() works; else an instance sees the chats it has deliveries from */
+    bool answers; /* not a platform: an instance may answer in every chat it has a delivery from */
+    bool alone;   /* the only bot on this platform */
     bool ids_per_chat; /* a message's id is unique in its chat only: core/delivery_id.h */
 };
 
-struct wait_id { /* an event that waits: a number */
+struct wait_id { /* handle of a staged event: in/staged.h */
     uint32_t index, generation;
 };
 
 struct outside {
-    /* The outlet that serves (platform, bot); absent bot: the only or first one.  NULL: none. */
+    /* The outlet of (platform, bot); absent bot: the platform's first outlet.  NULL: none. */
     const struct outlet *(*find)(struct outside *o, struct str platform, struct str bot);
-    /* Perform @a, borrowed for the call.  Only ops of the descriptor arrive here. */
+    /* Performs @a, borrowed for the call.  The relay passes only ops that the descriptor lists. */
     void (*act)(struct outside *o, const struct outlet *to, struct action_id id,
                 const struct action_from *from, const struct action *a);
-    /* Can @user see where @ev was written (or would be: platform, scope_id and chat_id are set)? */
+    /* Can @user see the chat of @ev?  Only platform, scope_id and chat_id of @ev need be set. */
     enum gate_sight (*sees)(struct outside *o, const struct outlet *at, const struct event *ev,
                             struct str user);
-    /* An instance went live, away or asleep.  NULL: nobody wants to know. */
+    /* The state of an instance changed.  May be NULL. */
     void (*changed)(struct outside *o, struct str tenant, struct str instance, const char *state);
-    /* The instance is no more: nothing that it asked for is done any longer.  NULL: ignored. */
+    /* The instance was deprovisioned: drop its pending actions.  May be NULL. */
     void (*gone)(struct outside *o, struct str tenant, struct str instance);
-    /* A gateway named its commands, [{name, description, options?}]; borrowed for the call.  NULL:
-     * nobody wants to know. */
+    /* A gateway announced its commands, [{name, description, options?}]; @manifest is borrowed for
+     * the call.  May be NULL. */
     void (*announced)(struct outside *o, struct str gateway, struct json manifest);
-    /* The delivery @row of an instance names this file; it must be kept until it is settled.
-     * NULL: there are no files. */
+    /* The delivery @row refers to the file @media_id: keep the file until the delivery is settled.
+     * NULL: files are not supported. */
     void (*holds)(struct outside *o, struct str media_id, struct str tenant, struct str instance,
                   uint64_t row);
-    /* Fetch the file @ev->media[@file], paid for by @tenant, for the event that waits under @id.
-     * Answered by relay_file_here() or relay_file_lost(), later.  NULL: there are no files. */
+    /* Fetches the file @ev->media[@file] for the staged event @id; it counts against the quota of
+     * @tenant.  Answered by relay_file_here() or relay_file_lost().  NULL: no files. */
     void (*fetch)(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
                   struct str tenant);
-    /* What was said before @ev?  Answered by relay_context(), later.  NULL: nobody can be asked. */
+    /* Requests the messages before @ev.  Answered by relay_context().  NULL: no context. */
     void (*context)(struct outside *o, struct wait_id id, const struct event *ev);
-    void (*drop)(struct outside *o, struct wait_id id); /* nobody waits any more.  NULL: ignored */
-    int64_t (*wait_ms)(struct outside *o); /* how long an event waits for such; NULL: not at all */
-    /* @chat_id may be a thread, whose events name another chat: that one, written into @room; the
-     * platform absent: any.  Absent: it is none.  NULL: there are no such threads. */
+    void (*drop)(struct outside *o,
+                 struct wait_id id);       /* cancels the fetches of @id; may be NULL */
+    int64_t (*wait_ms)(struct outside *o); /* timeout for files and context; NULL: 0 */
+    /* If @chat_id is a thread whose events name its parent chat, returns that chat, written into
+     * @room; else absent.  An absent @platform matches any.  NULL: no such threads. */
     struct str (*home)(struct outside *o, struct str platform, struct str bot, struct str chat_id,
                        char room[32]);
 };

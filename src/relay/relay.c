@@ -1,7 +1,7 @@
 /* relay.c - design.  (relay.h has the contract.)
  *
- * The limits, the retries, the drain, the end of a turn; building the parts and taking them down.
- * What the parts do is in their own files. */
+ * This file has the limits, the retries, the drain, the end of a turn, and the construction and
+ * destruction of the parts.  Each part does its work in a file of its own. */
 #include "relay/relay.h"
 #include <assert.h>
 #include <stdio.h>
@@ -92,10 +92,10 @@ static const struct config_key rate_keys[] = {
 };
 const struct config_section relay_rate_config = {.keys = rate_keys, .into = &relay_config};
 
-/* ---- what the store refused is tried again ----
+/* ---- retries of failed store operations ----
  *
- * One timer for all, and a list of the instances in trouble: a store that is down costs one walk of
- * them a second. */
+ * One timer serves all instances with failures, which are in a list.  While the store is down, the
+ * retries cost one walk of that list per second. */
 
 static void retry_now(struct relay *r)
 {
@@ -129,12 +129,12 @@ void retry_want(struct instance *i)
 
 /* ---- drain ----
  *
- *      relay_drain() -> acks and results under way are waited for, half a second at most
- *                    -> every socket is closed with CLOSE_RESTARTING
- *                    -> all that was accepted is on disk: the caller is told
+ *      relay_drain() -> wait for pending acks and results, FAREWELL_MS at most
+ *                    -> close every socket with CLOSE_RESTARTING
+ *                    -> every accepted event is on disk: call back
  *
- * An ack that is still in the socket when the socket is closed is a message delivered twice, so
- * peers that are about to ack, or to be answered, are worth half a second. */
+ * An ack that is lost with its socket causes a second delivery.  Therefore the drain waits for
+ * gateways that have something to ack or a result to receive. */
 
 static bool is_worth_waiting_for(const struct session *s)
 {
@@ -162,7 +162,7 @@ static void on_farewell(struct timer *t)
 {
     struct relay *r = container_of(t, struct relay, farewell);
 
-    say_farewell(r); /* the timer has gone off: nobody is waited for any more */
+    say_farewell(r); /* the timer is no longer set, so say_farewell() closes the sockets now */
     turn_want(r);
 }
 
@@ -194,7 +194,7 @@ void relay_drain(struct relay *r, defer_cb *done, void *ctx)
     r->drained = done;
     r->drained_ctx = ctx;
     timer_set(r->env.clock, &r->farewell, FAREWELL_MS);
-    retry_now(r); /* the last chance of what the store refused before */
+    retry_now(r); /* the last retry of failed store operations */
     turn_want(r);
 }
 
@@ -207,8 +207,8 @@ void relay_stop(struct relay *r)
 
 /* ---- the end of a turn ----
  *
- * Results and deliveries come first, so that what came in this turn goes out in it.  The acks
- * follow as one write, then the answers to platforms, whose callbacks may start the next round. */
+ * Results and deliveries come first, so that input of this turn is sent in this turn.  The acks
+ * follow as one write, then the answers to platforms, whose callbacks may accept new events. */
 
 static void on_turn_end(struct timer *t)
 {
@@ -334,7 +334,7 @@ void relay_set_limits(struct relay *r, const struct relay_limits *limits)
         r->lim.max_attempts = SLOT_MAX_ATTEMPTS;
 }
 
-/* Those that hold something of an instance go before the instances. */
+/* Parts that point to instances are freed before the instances. */
 void relay_free(struct relay *r)
 {
     if (r == NULL)

@@ -1,7 +1,8 @@
 /* relay.h - the heart: events go in, gateways get them in order, actions come back.
  *
- * It is handed a clock, a store, observers, a rand, the facts, a way to poke and a way to act, and
- * touches nothing else: no socket, no file, no thread.  tests/simulate hands it simulated ones.
+ * The relay works only through struct relay_env: a clock, a store, observers, a random source, the
+ * facts, a waker and the outside.  It opens no socket, no file and no thread, so tests/simulate can
+ * run it on simulated ones.
  *
  *      relay_accept(event) -> gate -> mailbox -> pump -> wire
  *      session_data(bytes) -> frames  -> ack | outbound | going_idle | interrupt | hello
@@ -9,6 +10,10 @@
  * The rooms: in/ (from an event to its deliveries), mailbox/ (order, durability, acks), session/
  * (one WebSocket: frames, pump, liveness), out/ (which chats an instance may speak in; requests in
  * flight), sleep/ (the instance: its record, falling asleep, being woken).
+ *
+ * Callers: the host brings events and results, the WebSocket route brings sockets, the HTTP API and
+ * the commands read status.  Completion callbacks (@done) run later, from the loop, never inside
+ * the call that started the work.
  */
 #pragma once
 #include "base/clock.h"
@@ -34,15 +39,15 @@ struct relay_limits {            /* from the config; see docs/configuration.md *
     uint64_t max_mailbox_bytes;  /* per instance; 1 GiB */
     bool live_acks;              /* bufferId on every delivery; true */
     int64_t ping_ms;             /* 10 s */
-    int64_t pong_patience_ms;    /* 20 s: then away */
-    int64_t ack_patience_ms;     /* 90 s: then away */
-    uint32_t max_attempts;       /* 10 */
-    int64_t wake_cooldown_ms;    /* 30 s */
-    int64_t old_socket_ms;       /* 60 s: an older socket of an instance is closed */
-    int64_t action_ms;           /* 28 s: then "timed out" */
-    int64_t dedup_ms;            /* 24 h */
-    size_t dedup_max;            /* 1,000,000 keys */
-    size_t max_chats;            /* that strangers can make (secret_chats), in all; 65536 */
+    int64_t pong_patience_ms;    /* no pong for this long: the socket is away; 20 s */
+    int64_t ack_patience_ms;     /* no ack for this long: the socket is away; 90 s */
+    uint32_t max_attempts;       /* a delivery is parked after so many lost sockets; 10 */
+    int64_t wake_cooldown_ms;    /* between two pokes of one instance; 30 s */
+    int64_t old_socket_ms;       /* a replaced socket, or one without a hello, is closed; 60 s */
+    int64_t action_ms;           /* timeout of an action; 28 s */
+    int64_t dedup_ms;            /* how long deduplication keys are kept; 24 h */
+    size_t dedup_max;            /* deduplication keys in all; 1,000,000 */
+    size_t max_chats;            /* in all, on outlets with secret_chats; 65536 */
     uint32_t max_instance_chats; /* of one instance; 1,000,000 */
     uint32_t instance_actions;   /* per second, a burst of five times that; 0: no limit; 200 */
     uint32_t tenant_actions;     /* the same for all instances of a tenant together; 1000 */
@@ -60,86 +65,86 @@ struct relay_env { /* borrowed for the life of the relay */
     struct outside *outside; /* where actions go */
 };
 
-/* In two steps, so that the facts may be read at the same time.  The first blocks: it loads
- * instances, mailboxes, chats and keys from the store, and needs nobody else of @env but the clock.
- * After the second it lives; @env has the same store and all the others. */
+/* A relay starts in two steps, so that the facts can be loaded at the same time.  relay_load()
+ * blocks while it reads instances, mailboxes, chats and keys; it uses only the store, the clock and
+ * the rand of @env.  relay_begin() starts the work; its @env is complete and has the same store. */
 enum bh_err relay_load(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why) BH_MUST_USE;
 void relay_begin(struct relay *r, const struct relay_env *env);
-/* Both. */
+/* relay_load() and relay_begin() in one call. */
 enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why) BH_MUST_USE;
-/* Runs no callback and calls no wire.  Before it, the store is closed (operations under way are
- * freed here), and observers and waker have been told to keep quiet; the clock outlives the relay.
- * NULL is fine. */
+/* Runs no callback and calls no wire.  The caller first closes the store, whose pending operations
+ * are freed here, and silences observers and waker.  The clock outlives the relay.  NULL is fine. */
 void relay_free(struct relay *r);
-/* Stop taking events and sockets (both are refused as busy) and sending deliveries; wait up to
- * half a second for acks and results that are under way, then close every socket with 1012;
- * deliveries in flight stay in their mailboxes and the lost sockets do not count as attempts.
- * @done runs when all that was accepted is on disk. */
+/* Shuts down gracefully.  From now on events and sockets are refused as busy and no delivery is
+ * sent.  The relay waits up to half a second for pending acks and results, then closes every socket
+ * with 1012.  Deliveries in flight stay in their mailboxes; the closed sockets do not count as
+ * attempts.  @done runs when every accepted event is on disk. */
 void relay_drain(struct relay *r, defer_cb *done, void *ctx);
-/* Stop all that at once: every socket is closed with 1012, and nothing is waited for. */
+/* Shuts down at once: closes every socket with 1012 and waits for nothing. */
 void relay_stop(struct relay *r);
 void relay_set_limits(struct relay *r, const struct relay_limits *limits); /* reload */
 
-/* Take an event in: core/accept.h.  The relay chooses its route; an event that has to wait for its
- * files or its context is kept and waits: in/staged.h. */
+/* Accepts an event (contract: core/accept.h).  The relay chooses the route.  An event whose files
+ * or context must be fetched first is stored and waits: in/staged.h. */
 struct accept_id relay_accept(struct relay *r, const struct event *ev, accepted_cb *done,
                               void *ctx);
-/* A sanitized webhook for the instances behind @ev's route; @forward_json is the forward object,
- * @ev names platform, bot, route_key, event_id and the chat.  Same contract. */
+/* Accepts a sanitized webhook for the instances behind @ev's route.  @forward_json is the forward
+ * object; @ev names platform, bot, route_key, event_id and the chat.  Contract: relay_accept(). */
 struct accept_id relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
                                    accepted_cb *done, void *ctx);
-/* @done of that accept does not run any more; the event goes on. */
+/* Cancels the callback of an accept.  The event itself is still delivered. */
 void relay_accept_cancel(struct relay *r, struct accept_id id);
-/* Everybody @ev would go to, each once; nothing is remembered. */
+/* Calls @cb once for each instance that @ev would be delivered to.  Records nothing. */
 void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx);
-/* What events wait for; outside.h has the questions.  An answer that comes late, or twice, does
- * nothing. */
-struct relay_file {      /* a file that is here now; borrowed for the call */
+/* Answers to outside->fetch() and outside->context().  A late or repeated answer does nothing. */
+struct relay_file {      /* a fetched file; borrowed for the call */
     struct str id, type; /* media/media.h */
     uint64_t size;
 };
-/* The file as the event names it, and who pays for it; NULL: nobody waits for it any more. */
+/* The file as the event describes it; @ret_tenant is the tenant whose quota it counts against.
+ * NULL: no event waits for this file any more. */
 const struct event_media *relay_wanted_file(struct relay *r, struct wait_id id, size_t file,
                                             struct str *ret_tenant);
 void relay_file_here(struct relay *r, struct wait_id id, size_t file, const struct relay_file *f);
 void relay_file_lost(struct relay *r, struct wait_id id, size_t file, const char *why);
-/* @said is copied, oldest first; @failed: nobody can tell what was said. */
+/* @said, oldest first, is copied.  @failed: the platform could not provide the context. */
 void relay_context(struct relay *r, struct wait_id id, const struct event_said *said, size_t n,
                    bool failed);
-/* An outlet came: events that wait for it ask.  It goes: what it was asked for is asked again. */
+/* A bot was opened: waiting events of that bot request their files and context.  A bot was closed:
+ * its unanswered requests are repeated when it opens again. */
 void relay_bot_opened(struct relay *r, struct str platform, struct str bot);
 void relay_bot_closed(struct relay *r, struct str platform, struct str bot);
-size_t relay_waiting(const struct relay *r); /* events that wait */
+size_t relay_waiting(const struct relay *r); /* number of staged events: in/staged.h */
 
-/* How an action ended; copied, and handed to the gateway when the turn ends, never in here.  A
- * second result, or one for a request that is over, does nothing. */
+/* Reports how an action ended.  @result is copied and sent to the gateway when the turn ends.  A
+ * second result, or a result for a finished request, does nothing. */
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result);
-/* While starting, before sockets: an earlier process was cut off in the action of @from.
- * The gateway is told @error (ACTION_ERROR_UNKNOWN and why) on its next socket, within
- * action_ms, and once more when it says the same again within a minute.  Another holder of
- * the name is told nothing. */
+/* Called at start, before sockets open: the previous process stopped in the middle of the action of
+ * @from.  The gateway's next socket gets @error (ACTION_ERROR_UNKNOWN and why) if it opens within
+ * action_ms.  A gateway that repeats the action within a minute is refused with such an error too.
+ * A later holder of the instance's name gets nothing. */
 void relay_cut_off(struct relay *r, const struct action_from *from, struct str error);
-/* The action of @from goes on: its result is taken under @ret_id, as if it were asked for now.
- * False: the instance is gone, and the action should not go on. */
+/* Called at start: the sender resumes the action of @from and reports its result under @ret_id.
+ * The timeout starts again.  False: the instance is gone and the action must be dropped. */
 bool relay_revive(struct relay *r, const struct action_from *from, struct str platform,
                   struct str bot, enum action_op op, struct str chat_id, struct action_id *ret_id);
 
-/* Forget that the instance was ever spoken to in this chat, in memory and on disk. */
+/* Deletes this chat of the instance from memory and from disk. */
 void relay_forget_chat(struct relay *r, struct str tenant, struct str instance, struct str platform,
                        struct str chat_id);
 
 /* ---- sessions: called by the WebSocket route ---- */
-/* An authenticated socket.  @wire is borrowed until session_closed() returned.  NULL: draining or
- * overloaded, close it with CLOSE_TRY_LATER. */
+/* Opens a session for an authenticated socket.  @wire is borrowed until session_closed() returns.
+ * NULL: the relay drains or cannot create the instance; close the socket with CLOSE_TRY_LATER. */
 struct session *session_open(struct relay *r, const struct gateway *gw, struct wire *wire);
 void session_data(struct session *s, struct str bytes); /* any piece of the stream */
 void session_pong(struct session *s, uint32_t number);
-size_t session_unfinished(const struct session *s); /* bytes of a line that has not ended */
-void session_closed(struct session *s, int code);   /* @s is dead afterwards */
+size_t session_unfinished(const struct session *s); /* bytes buffered of an incomplete line */
+void session_closed(struct session *s, int code);   /* frees @s */
 
-/* ---- looking: status, metrics, the mailbox command ---- */
+/* ---- status, metrics, the mailbox command ---- */
 struct relay_counters {
     uint64_t routings, judgements, revised, retracted;
     uint64_t accepted, duplicates, unrouted, gated, refused_busy, refused_store, stopped, linked;
@@ -151,7 +156,8 @@ struct relay_counters {
 };
 const struct relay_counters *relay_counters(const struct relay *r);
 
-/* How an instance is, worst first.  Nobody is routed: NONE; routed and never here: NEVER. */
+/* The state of an instance, worst first.  NONE: a route has no instance.  NEVER: the instance has
+ * never said hello. */
 enum relay_state { RELAY_NONE, RELAY_NEVER, RELAY_ASLEEP, RELAY_AWAY, RELAY_LIVE };
 const char *relay_state_name(enum relay_state s); /* "none", "never", "asleep", "away", "live" */
 enum relay_state relay_state(struct relay *r, struct str tenant, struct str instance);
@@ -167,28 +173,28 @@ struct instance_view { /* strs and strings borrowed until the next call into the
     const char *last_poke_problem; /* NULL: fine or never */
     const char *display_name;      /* NULL: none */
 };
-/* Walk them in order of mailbox number: start with *@pos = 0, go on with what it became, whatever
- * happened in between.  False: no more. */
+/* Iterates over instances by mailbox number.  *@pos is the cursor: start with 0 and pass it back;
+ * it stays valid when instances come or go between calls.  False: the end. */
 bool relay_next_instance(struct relay *r, uint32_t *pos, struct instance_view *ret);
 struct relay_tally { /* of all instances */
     uint64_t in_state[RELAY_LIVE + 1];
     uint64_t sessions, entries, bytes, unacked, parked;
     int64_t oldest_ms; /* wall; 0: nothing waits */
 };
-void relay_tally(struct relay *r, struct relay_tally *ret); /* looks at each */
+void relay_tally(struct relay *r, struct relay_tally *ret); /* visits every instance */
 bool relay_instance(struct relay *r, struct str tenant, struct str instance,
                     struct instance_view *ret);
 
-/* What the gate said about a recent event; everything borrowed for the call. */
+/* The gate's decision about a recent event; everything is borrowed for the call. */
 struct decision_view {
     int64_t at_ms;                                                     /* wall */
     const char *platform, *message_id, *chat_id, *chat_type, *user_id; /* long ids are cut */
-    const char *consumed; /* "/stop", "/link": it was for us; NULL: it went through the gate */
-    const struct gate_verdict *verdicts; /* those who received it first */
-    size_t n_verdicts, n_candidates;     /* more candidates than verdicts: the rest was not kept */
+    const char *consumed; /* "/stop", "/link": bellhop consumed the event; NULL: the gate decided */
+    const struct gate_verdict *verdicts; /* recipients come first */
+    size_t n_verdicts, n_candidates;     /* only the first verdicts are kept */
 };
 typedef void decision_cb(void *ctx, const struct decision_view *d);
-/* The newest first; empty names mean any.  Returns how many there were, up to @limit. */
+/* Reports decisions, newest first; an empty name matches any.  Returns how many, up to @limit. */
 size_t relay_why(struct relay *r, struct str platform, struct str message_id, size_t limit,
                  decision_cb *cb, void *ctx);
 
@@ -204,36 +210,36 @@ struct mailbox_line { /* one waiting delivery */
 typedef void mailbox_line_cb(void *ctx, const struct mailbox_line *line);
 void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
                         mailbox_line_cb *each, accepted_cb *done, void *ctx);
-/* Delete what waits (parked ones included); returns how many. */
+/* Deletes all deliveries of the mailbox, parked ones included; returns how many. */
 uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance);
-/* What waits anywhere and was written by @user, or in the chat of two that is called so, is settled
- * (forwards of webhooks excepted: nobody knows what they say); @done with how many there were.
- * @only_count: nothing is. */
+/* Settles every waiting delivery that @user wrote, or that comes from the direct chat whose id is
+ * @user.  Forwarded webhooks are left alone: their author is not known.  @only_count settles
+ * nothing and only counts. */
 struct relay_forgot {
     uint64_t n;
-    uint64_t quoted; /* what others wrote and has their words as its context: it stays */
+    uint64_t quoted; /* deliveries of other authors that quote @user as context; they stay */
 };
 typedef void relay_forgot_cb(void *ctx, enum bh_err err, const struct relay_forgot *got);
 void relay_forget_mail(struct relay *r, struct str platform, struct str user, bool only_count,
                        relay_forgot_cb *done, void *ctx);
-/* Mail and chats of a tenant or a person, as store/erasure.h runs them; ctx is the relay.  The
- * second follows once the tenant's instances have ended. */
+/* Erase the mail and chats of a tenant or a person; store/erasure.h runs them, ctx is the relay.
+ * relay_chats_eraser runs after the tenant's instances have ended. */
 extern const struct eraser relay_eraser, relay_chats_eraser;
-/* Somebody has read it without a socket: what waits up to @up_to (parked ones included) is settled,
- * as acks would; returns how many. */
+/* Settles deliveries up to id @up_to, parked ones included, as acks would: the caller has read them
+ * without a socket.  Returns how many. */
 uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance,
                             uint64_t up_to);
-/* Is this delivery still to be settled? */
+/* True while the delivery @id is not settled. */
 bool relay_waits(struct relay *r, struct str tenant, struct str instance, uint64_t id);
-/* Unpark: parked deliveries take their old place in the order again, with no attempts counted (but
- * never go twice down one socket); returns how many. */
+/* Unparks deliveries: each returns to its old place in the order, with zero attempts.  No delivery
+ * goes down one socket twice.  Returns how many. */
 uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance);
 
 struct chat_line {                            /* a chat the instance was delivered something from */
     struct str platform, chat_id, bot, scope; /* bot and scope may be empty */
 };
-/* Reads them from the store, at most @limit, in byte order of platform and id; @each runs per line,
- * then @done. */
+/* Reads at most @limit chats from the store, in byte order of platform and id.  @each runs per
+ * chat, then @done. */
 typedef void chat_line_cb(void *ctx, const struct chat_line *line);
 void relay_chats_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
                       chat_line_cb *each, accepted_cb *done, void *ctx);

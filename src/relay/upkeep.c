@@ -13,7 +13,7 @@
 
 /* ---- retention ----
  *
- * RESTING --tick--> STEPPING: so many instances, so much mail in a turn --the last--> RESTING */
+ * RESTING --tick--> STEPPING: STEP_INSTANCES, STEP_MAIL per turn --last instance--> RESTING */
 
 #define CHATS_MS (6 * INT64_C(3600000))
 enum { STEP_INSTANCES = 4096, STEP_MAIL = 512 };
@@ -21,9 +21,9 @@ enum { STEP_INSTANCES = 4096, STEP_MAIL = 512 };
 struct retain {
     struct relay *relay; /* borrowed */
     int64_t retention_ms;
-    struct sweep *chats; /* owned; NULL: nothing is too old */
+    struct sweep *chats; /* owned; NULL: no retention is set */
     struct timer step;
-    struct instance *at; /* borrowed: instances stay; NULL: resting */
+    struct instance *at; /* borrowed: instances live as long as the relay; NULL: resting */
     uint64_t dropped;    /* in this round */
 };
 
@@ -34,7 +34,7 @@ static struct instance *next_of(struct relay *r, const struct instance *i)
     return next != all ? list_entry(next, struct instance, link) : NULL;
 }
 
-/* What has waited too long of one instance, @most of it; returns how many. */
+/* Settles at most @most deliveries of @i that are older than @before_s; returns how many. */
 static size_t drop_mail(struct instance *i, uint32_t before_s, size_t most)
 {
     size_t n = 0;
@@ -63,7 +63,7 @@ static void on_step(struct timer *timer)
     for (int k = 0; k < STEP_INSTANCES && t->at != NULL && before_s > 0; k++) {
         mail += drop_mail(t->at, (uint32_t)before_s, STEP_MAIL - mail);
         if (mail == STEP_MAIL)
-            break; /* there may be more of this one */
+            break; /* this instance may have more */
         t->at = next_of(r, t->at);
     }
     t->dropped += mail;
@@ -123,7 +123,7 @@ static void retain_free(struct retain *t)
 
 enum {
     EVERY_MS = 600000,
-    TRIM_CHATS = 100000, /* looked at each time: some milliseconds */
+    TRIM_CHATS = 100000, /* chats visited per run: some milliseconds */
     TRIM_SPOKEN = 1000,
 };
 

@@ -1,16 +1,17 @@
-/* upkeep.h - the work of every ten minutes, and the retention of what people wrote.
+/* upkeep.h - periodic cleanup: expired keys and chats, and mail past the retention.
  *
- * Every ten minutes old deduplication keys, chats past their limit and old edits' rights are
- * dropped.  With a retention set, mail that waited longer is settled as if it had been purged, some
- * in a turn; chats that were quiet for longer are dropped every six hours. */
+ * Every ten minutes upkeep drops expired deduplication keys, chats past their limit and expired
+ * records of sent messages (out/spoken.h).  With a retention set, the same timer settles mail that
+ * waited longer, a bounded amount per turn.  A sweep every six hours drops chats without events for
+ * longer than the retention. */
 #pragma once
 #include <stdint.h>
 
 struct relay;
 struct upkeep;
 
-struct upkeep *upkeep_new(struct relay *r); /* the first time ten minutes from now */
+struct upkeep *upkeep_new(struct relay *r); /* first runs ten minutes from now */
 void upkeep_free(struct upkeep *u);         /* NULL is fine; the store may be closed */
 
-/* Called at the start and when the setting changes; 0: no limit. */
+/* Sets the retention, at start and on a reload; 0: no limit. */
 void relay_retain(struct relay *r, int64_t retention_ms);

@@ -1,7 +1,7 @@
-/* frames.c - what the frames of a gateway mean: session_data() and one handler per type.
+/* frames.c - design.  (frames.h has the contract.)
  *
- * Who the gateway is was settled at the upgrade; nothing in a frame changes it.  A closing session
- * is heard for its acks only: each one saves a duplicate. */
+ * One handler per frame type.  The WebSocket upgrade has authenticated the gateway; no frame changes
+ * its identity.  A closing session still processes acks, because each ack saves a duplicate. */
 #include "relay/session/frames.h"
 #include <stdlib.h>
 #include "base/buf.h"
@@ -20,7 +20,7 @@
 
 struct line_reader {
     struct buf part;
-    bool too_long; /* throwing away until the line ends */
+    bool too_long; /* bytes are discarded until the line ends */
 };
 
 void line_reader_free(struct line_reader *l)
@@ -36,7 +36,7 @@ size_t line_reader_bytes(const struct line_reader *l)
     return l != NULL ? l->part.cap : 0;
 }
 
-/* The unfinished line gets longer; too long: told, once. */
+/* Appends @rest to the unfinished line.  Reports a line that becomes too long, once. */
 static void keep(struct line_reader **ret_l, struct str rest, size_t max, line_cb *cb, void *ctx)
 {
     if (rest.n == 0)
@@ -52,10 +52,10 @@ static void keep(struct line_reader **ret_l, struct str rest, size_t max, line_c
     }
     l->too_long = true;
     buf_done(&l->part);
-    cb(ctx, STR_NULL, false); /* the last line of the piece: there is nothing to stop */
+    cb(ctx, STR_NULL, false); /* the last line of the piece, so the result does not matter */
 }
 
-/* @line ends here; what was kept belongs before it. */
+/* @line completes the buffered part of the line, if there is one. */
 static bool finish(struct line_reader **ret_l, struct str line, size_t max, line_cb *cb, void *ctx)
 {
     struct line_reader *l = *ret_l;
@@ -188,7 +188,7 @@ static void on_malformed(struct session *s, const struct frame *f)
 
 /* ---- hello ---- */
 
-/* An unconfigured client says "relay": it means the one platform it was added for. */
+/* An unconfigured client names the platform "relay": it means the platform it was added for. */
 static void claimed_identity(const struct session *s, const struct frame *f,
                              struct str *ret_platform, struct str *ret_bot)
 {
@@ -255,7 +255,7 @@ static void on_ack(struct session *s, const struct frame *f)
     acking_on_ack(s, id);
     session_alive(s, true);
     if (slot == NULL)
-        return; /* settled before, or never sent to anybody: a guess */
+        return; /* already settled, or a bufferId that was never sent */
     i->relay->n.acked++;
     delivery_settle(i, slot);
     mailbox_tidy(&i->mb);

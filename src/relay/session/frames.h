@@ -1,9 +1,9 @@
-/* frames.h - the byte stream of a gateway's socket: lines, frames, and what the frames mean.
+/* frames.h - reads the byte stream of a gateway's socket: lines, then frames, then their effects.
  *
  *      bytes --line_reader--> lines --frame_read()--> frames --one handler per type--> relay
  *
- * session_data() (relay.h) is the way in.  This header has what sessions keep for it: an unfinished
- * line, and the personas the socket said hello for. */
+ * The entry point is session_data() (relay.h).  This header declares the state a session keeps for
+ * it: an unfinished line, and the personas that the socket announced in its hellos. */
 #pragma once
 #include "base/str.h"
 
@@ -14,8 +14,8 @@ struct session;
  * rest of the piece. */
 typedef bool line_cb(void *ctx, struct str line, bool whole);
 
-/* Whole lines inside @bytes are handed on where they lie; only an unfinished one is copied.  A line
- * longer than @max is told once and costs no more memory than @max. */
+/* Calls @cb for each line.  Whole lines in @bytes are not copied; only an unfinished line is.  A
+ * line longer than @max is reported once and never buffers more than @max bytes. */
 void line_reader_feed(struct line_reader **l, struct str bytes, size_t max, line_cb *cb, void *ctx);
 size_t line_reader_bytes(const struct line_reader *l); /* memory it holds; NULL is fine */
 void line_reader_free(struct line_reader *l);          /* NULL is fine */
@@ -26,7 +26,7 @@ void line_reader_free(struct line_reader *l);          /* NULL is fine */
 
 /* The first pair is the default. */
 void persona_add(struct session *s, struct str platform, struct str bot);
-/* True when the socket may speak as this pair.  An empty @bot matches any, which @ret_bot gets. */
+/* True when the socket announced this pair.  An empty @bot matches any bot; @ret_bot receives it. */
 bool persona_find(const struct session *s, struct str platform, struct str bot,
                   struct str *ret_bot);
 bool persona_default(const struct session *s, struct str *ret_platform, struct str *ret_bot);

@@ -1,7 +1,7 @@
 /* pump.c - design.  (pump.h has the contract.)
  *
- * Pumps run when the turn ends, so events that came in one turn share a message.  A window of bytes
- * in flight is bounded by window * pack_bytes; the reads ahead of it by FETCH_TOTAL_BYTES. */
+ * Pumps run when the turn ends, so events of one turn share a message.  Bytes in flight on a socket
+ * are bounded by window * pack_bytes, read-ahead by FETCH_TOTAL_BYTES. */
 #include "relay/session/pump.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -20,8 +20,8 @@
 
 /* ---- flight ----
  *
- * Looked up from the newest message back: a redriven delivery travels alone in a message whose id
- * lies inside the range of an older one. */
+ * Lookups go from the newest message back: a redriven delivery is sent in a message of its own,
+ * whose id may lie inside the range of an older message. */
 
 enum { FIRST_FLIGHT = 4 };
 
@@ -66,8 +66,8 @@ uint64_t flight_rows(const struct flight *f)
 
 /* ---- sent_ids ----
  *
- * Open addressing, probing upwards; taking an entry closes its gap, so there are no tombstones.
- * What was settled without an ack stays until the table is full and is swept then. */
+ * Open addressing with linear probing; removal closes the gap, so there are no tombstones.  Entries
+ * of deliveries that were settled without an ack stay until the table is full, and are swept then. */
 
 enum { FIRST_SENT = 16 };
 
@@ -77,14 +77,14 @@ static void sent_put(struct sent_ids *t, struct sent_id e)
 
     while (t->at[at].tag != 0) {
         if (t->at[at].tag == e.tag && t->at[at].id == e.id)
-            return; /* it goes down another socket */
+            return; /* sent again on another socket */
         at = (at + 1) & mask;
     }
     t->at[at] = e;
     t->n++;
 }
 
-/* Keep the unsettled ones, with room for as many again. */
+/* Rebuilds the table with the unsettled pairs only, at most a quarter full. */
 static void sent_sweep(struct sent_ids *t, struct mailbox *mb)
 {
     struct sent_ids was = *t;
@@ -153,11 +153,12 @@ void sent_ids_done(struct sent_ids *t)
 
 /* ---- fetch ----
  *
- * A read that is dropped while the store has it is disowned (inst is NULL) and freed by done(). */
+ * A read that is dropped while the store works on it is disowned (inst is NULL); its done callback
+ * frees it. */
 
 enum fetch_verdict {
     FETCH_HERE, /* @ret_bytes is set, borrowed until the next call */
-    FETCH_WAIT, /* under way: the instance is pumped when it comes */
+    FETCH_WAIT, /* the read is pending: on_fetched() pumps the instance */
     FETCH_LOST, /* the store has no such row */
 };
 
@@ -175,9 +176,9 @@ struct fetch {
 };
 
 struct fetches {
-    struct list all;    /* so that they can be freed */
+    struct list all;    /* every read, for fetches_free() */
     struct list hungry; /* instances that found no room, by hungry_link */
-    uint64_t bytes;     /* read back or on their way */
+    uint64_t bytes;     /* of finished and pending reads */
 };
 
 struct fetches *fetches_new(void)
@@ -216,7 +217,7 @@ static void on_fetched(struct store_op *op, enum bh_err err)
         fetch_free(f);
         return;
     }
-    if (err != BH_OK) { /* drop both: the order of the second depends on the first */
+    if (err != BH_OK) { /* drop both reads: the second continues the first */
         f->inst = NULL;
         i->fetch[i->fetch[0] == f ? 0 : 1] = NULL;
         fetch_free(f);
@@ -227,7 +228,7 @@ static void on_fetched(struct store_op *op, enum bh_err err)
     pump_want(i);
 }
 
-/* Plans the rows from @id on that are in the store only and not on the receiver's socket. */
+/* Collects rows from @id on whose bytes are only in the store and that the receiver has not sent. */
 static size_t fetch_plan(struct instance *i, uint64_t id, uint64_t *ids, size_t *ret_bytes)
 {
     const struct mailbox *mb = &i->mb;
@@ -286,7 +287,7 @@ static void shift(struct instance *i)
         fetch_free(used);
 }
 
-/* From the reads at hand.  FETCH_LOST here means: they do not have it. */
+/* Looks @id up in the instance's reads.  FETCH_LOST: they do not contain it. */
 static enum fetch_verdict from_reads(struct instance *i, uint64_t id, struct str *ret_bytes)
 {
     while (i->fetch[0] != NULL) {
@@ -306,7 +307,7 @@ static enum fetch_verdict from_reads(struct instance *i, uint64_t id, struct str
     return FETCH_LOST;
 }
 
-/* True when a finished read asked for @id and the store did not have it. */
+/* True when a finished read requested @id and the store had no such row. */
 static bool was_missing(const struct instance *i, uint64_t id)
 {
     const struct fetch *f = i->fetch[0];
@@ -315,7 +316,7 @@ static bool was_missing(const struct instance *i, uint64_t id)
            (f->op.n_rows == 0 || f->op.rows[0].id != id);
 }
 
-/* The bytes of @slot, from memory or from a read.  Called in the order of sending. */
+/* Gets the bytes of @slot from memory or from a read.  Must be called in the order of sending. */
 static enum fetch_verdict fetch_body(struct instance *i, struct slot *slot, struct str *ret_bytes)
 {
     if (!list_is_empty(&i->revisions)) {
@@ -415,7 +416,8 @@ struct pack { /* one message being put together; on the stack */
     bool soft, solo;
 };
 
-/* A frame too long for one message: the wire is a stream, so it may be cut between characters. */
+/* Splits a frame that is too long for one message.  Gateways read a byte stream, so a frame may be
+ * cut between any two characters. */
 static void send_pieces(struct session *s, struct str frame)
 {
     while (frame.n > 0) {
@@ -438,7 +440,7 @@ static bool pack_has_room(const struct pack *p, size_t bytes)
     return !p->solo && p->out != NULL && p->out->n - p->start + bytes <= max;
 }
 
-/* An ack will name it by its bufferId. */
+/* Records the bufferId in @body, by which the ack will name this delivery. */
 static void note_name(struct instance *i, const struct slot *slot, struct str body)
 {
     struct str name = delivery_id_in(body);
@@ -493,7 +495,7 @@ static void pack_end(struct pack *p)
     session_arm(s);
 }
 
-/* The store lost a row: nothing can be delivered, and waiting for it would stop all behind it. */
+/* The store lost the row.  The delivery is settled, because waiting would block those behind it. */
 static void row_lost(struct instance *i, struct slot *slot)
 {
     log_error(NULL, "a delivery is missing from the store: tenant=%.*s instance=%.*s id=%llx",
@@ -508,7 +510,8 @@ static void place_url(void *ctx, struct str id, struct buf *out)
     s->wire->ops->media_url(s->wire, id, !s->gw->newer, out);
 }
 
-/* Where a file is read depends on who reads it and when, so it is said only now. */
+/* Inserts file URLs into the frame.  They depend on the gateway and the time, so this happens when
+ * the frame is sent. */
 static struct str place_media(struct session *s, struct str body)
 {
     struct buf *placed = &s->inst->relay->pump->placed;
@@ -520,7 +523,7 @@ static struct str place_media(struct session *s, struct str body)
     return buf_str(placed);
 }
 
-/* Adds @slot if it can go now.  False: the message ends before it. */
+/* Adds @slot to the message if it can be sent now.  False: the message ends before @slot. */
 static bool try_add(struct pack *p, struct slot *slot)
 {
     struct instance *i = p->s->inst;
@@ -547,7 +550,7 @@ static bool try_add(struct pack *p, struct slot *slot)
     return true;
 }
 
-/* Redriven deliveries that lie behind this socket: one by one, before anything newer. */
+/* Sends a redriven delivery that this socket has passed: one per message, before newer ones. */
 static bool send_again(struct pack *p)
 {
     struct session *s = p->s;

@@ -1,9 +1,9 @@
 /* session.c - design.  (session.h has the contract and the picture.)
  *
- * One timer per session carries every deadline: it is armed for the nearest and looks at all of
- * them when it fires.  Attempts are counted when a socket stops being the receiver without a plan:
- * lost, or left behind by a newer one (a client whose reader died dials again and leaves its old
- * socket open), each delivery once per socket. */
+ * One timer per session serves every deadline: it is armed for the nearest and checks all of them
+ * when it fires.  An unplanned end of a receiver counts as an attempt of each delivery on it, once
+ * per socket.  Either the socket is lost, or a newer socket replaces it: a client whose reader died
+ * reconnects and leaves its old socket open. */
 #include "relay/session/session.h"
 #include <assert.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static const struct {
 
 struct sessions {
     struct list by_age;
-    uint32_t newest; /* number of the one opened last */
+    uint32_t newest; /* number of the newest session */
     struct log_limit log_malformed, log_parked;
 };
 
@@ -81,9 +81,9 @@ static int64_t now_ms(const struct session *s)
 
 /* ---- acking ----
  *
- * A gateway that thinks for long before it answers, or that answers from memory, must not be taken
- * for one that never acks: the proof is two different deliveries answered, the older of them long
- * ago, and not one ack from any of its sockets.  An acking gateway has acked long before that. */
+ * A gateway that is slow to answer must not be mistaken for a gateway that never acks.  The proof
+ * is: answers to ANSWERS_PROVE different deliveries, ANSWER_AGE_MS without an ack, and no ack from
+ * any socket of the gateway since the start.  A gateway that acks does so long before that. */
 
 enum {
     ANSWER_AGE_MS = 5000,
@@ -135,7 +135,7 @@ void acking_sent_soft(struct session *s, uint64_t last)
     f->ping_no = s->ping_no;
 }
 
-/* Settles what is soft on this socket, up to @id. */
+/* Settles the soft deliveries of this socket up to @id. */
 static void settle_soft(struct session *s, uint64_t id)
 {
     struct instance *i = s->inst;
@@ -180,7 +180,7 @@ void acking_on_ack(struct session *s, uint64_t id)
     if (!s->acking.acked)
         first_ack(s);
     if (s->flight != NULL && s->flight->soft && id > 0)
-        settle_soft(s, id - 1); /* read in order: what came before it was read too */
+        settle_soft(s, id - 1); /* gateways read in order: earlier deliveries were read too */
 }
 
 static void stop_waiting(struct session *s)
@@ -194,8 +194,8 @@ static void stop_waiting(struct session *s)
     s->ack_since_ms = now_ms(s);
 }
 
-/* It has acked nothing for ack_patience.  True: its gateway never acks, so nobody waits for it any
- * more. */
+/* Called when no ack came for ack_patience_ms.  True: the gateway turns out never to ack, and its
+ * deliveries are soft from now on. */
 static bool acking_explain_silence(struct session *s)
 {
     if (!s->acking.spoke || s->acking.never || s->acking.acked || was_seen(s))
@@ -204,14 +204,14 @@ static bool acking_explain_silence(struct session *s)
     return true;
 }
 
-/* Given up for its silence it answers what it was sent, and has never acked: it thought for
- * long. */
+/* True when a DEAF session whose gateway has never acked sends an answer after all: the gateway was
+ * slow, not dead. */
 static bool answers_late(const struct session *s)
 {
     return s->state == SESSION_DEAF && !s->acking.acked && !s->acking.never && !was_seen(s);
 }
 
-/* Two different deliveries answered, the older of them long ago, and not one ack. */
+/* True when this answer completes the proof that the gateway never acks (see above). */
 static bool proves(struct session *s, struct str reply_to)
 {
     struct acking_signs *a = &s->acking;
@@ -282,7 +282,7 @@ void session_arm(struct session *s)
     int64_t due = next_deadline(s);
 
     if (s->inside)
-        return; /* nobody to ping, and it may take its time */
+        return; /* no socket to ping, and no ack deadline */
     if (s->state != SESSION_CLOSING && (!timer_is_set(&s->tick) || due < s->tick.due_ms))
         timer_set(s->inst->relay->env.clock, &s->tick, due - now_ms(s));
 }
@@ -325,7 +325,7 @@ static void check_pongs(struct session *s, int64_t now)
         become_away(s, SESSION_MUTE, "answers no ping");
 }
 
-/* Gives back what only a busy session needs. */
+/* Frees the memory that only a busy session needs. */
 static void slim_down(struct session *s)
 {
     if (flight_count(s->flight) == 0) {
@@ -448,7 +448,7 @@ static void park_lost(struct session *s, struct slot *slot)
     session_park(s, slot, str_make(reason, (size_t)n));
 }
 
-/* The socket is lost: one more attempt for everything on it. */
+/* The socket is lost: counts an attempt for each unsettled delivery on it. */
 static void count_attempts(struct session *s)
 {
     struct instance *i = s->inst;
@@ -476,7 +476,7 @@ static void take_over(struct session *s)
 
     assert(i->receiver == NULL);
     i->receiver = s;
-    interrupt_read(i); /* what another socket was sent is no matter of this one */
+    interrupt_read(i); /* unread interrupts of another socket do not count here */
     s->ack_since_ms = now_ms(s);
     session_enter(s, SESSION_RECEIVING);
     wake_stop(i);
@@ -517,12 +517,12 @@ static struct session *successor(struct instance *i)
     return NULL;
 }
 
-/* The one that went to sleep has closed.  Older sockets do not take over from a sleeper; whoever is
- * still behind one of them dials again and wakes the instance. */
+/* Closes OLD sockets once a sleeping instance has no receiver.  OLD sockets do not take over while
+ * the instance sleeps; a client that is still connected through one reconnects and wakes it. */
 static void close_older(struct instance *i)
 {
     if (i->closing_older)
-        return; /* the one on the stack closes them all: thousands must not nest */
+        return; /* the outer call closes them all: avoids recursion with thousands of sockets */
     i->closing_older = true;
     list_each (&i->sessions, it, nxt) {
         struct session *s = list_entry(it, struct session, by_inst);
@@ -532,7 +532,7 @@ static void close_older(struct instance *i)
     i->closing_older = false;
 }
 
-/* It stops being one of the instance's sockets, for whatever reason.  Once per session. */
+/* Detaches @s from its instance.  Runs once per session, whatever the reason of the close. */
 static void leave(struct session *s, bool planned)
 {
     struct instance *i = s->inst;
@@ -604,7 +604,7 @@ static void session_free(struct session *s)
     list_remove(&s->by_inst);
     list_remove(&s->by_age);
     if (list_is_empty(&s->inst->sessions))
-        sent_ids_done(&s->inst->sent); /* nobody is left who could ack */
+        sent_ids_done(&s->inst->sent); /* no socket is left that could ack */
     line_reader_free(s->reader);
     free(s->flight);
     free(s->again);
@@ -639,8 +639,8 @@ static void close_revoked(const struct gateway *g, struct session *s)
         session_close(s, CLOSE_REVOKED);
 }
 
-/* Its sockets are those of its instance; only where the id was given out again meanwhile, maybe to
- * another instance, everybody is looked at. */
+/* Normally the revoked gateway's sockets are in the list of its instance.  If the gateway id has
+ * been reissued meanwhile, maybe to another instance, all sessions are checked. */
 static void on_revoked(void *ctx, struct str id)
 {
     struct relay *r = ctx;
@@ -685,7 +685,7 @@ bool session_failed(struct session *s, struct str buffer_id, struct str why, boo
     struct slot *slot = id != 0 ? mailbox_find(&i->mb, id) : NULL;
 
     if (slot == NULL)
-        return true; /* purged meanwhile: there is nothing to try again */
+        return true; /* purged meanwhile: nothing to retry */
     if (slot->attempts < SLOT_MAX_ATTEMPTS)
         slot->attempts++;
     if (!park && slot->attempts < r->lim.max_attempts) {

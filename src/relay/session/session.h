@@ -1,4 +1,4 @@
-/* session.h - one WebSocket of a gateway: its state, whether it is alive, whether it acks.
+/* session.h - one WebSocket of a gateway: its state, its liveness, and whether the gateway acks.
  *
  *      NEW --hello--> RECEIVING <--pong-- MUTE      no pong for pong_patience_ms
  *                       ^    ^----ack---- DEAF      no ack for ack_patience_ms
@@ -9,14 +9,17 @@
  *      every state but CLOSING --going_idle--> ASLEEP --hello--> RECEIVING
  *      every state --close--> CLOSING, freed by session_closed()
  *
- * The instance's receiver is the session in RECEIVING, MUTE or DEAF: there is one at most, and only
- * in RECEIVING does the pump run.  OLD and ASLEEP sockets still get results and interrupts of their
- * own requests, and their acks count.
+ * The instance's receiver is the session in RECEIVING, MUTE or DEAF.  An instance has at most one,
+ * and the pump runs only in RECEIVING.  OLD and ASLEEP sockets still get the results of their own
+ * requests, and their acks count.
  *
- * A MUTE or DEAF socket is away: the pump stops and the instance is poked, but nothing that was
- * sent on the socket is sent on it again.  After three times that silence the socket is closed.
+ * A MUTE or DEAF socket is away: the pump stops and the instance is poked.  No delivery is sent
+ * twice on one socket.  After three times ack_patience_ms without a pong, or without an ack, the
+ * socket is closed.  A NEW or OLD socket is closed after old_socket_ms.
  *
- * A session is small because most are quiet: what only busy ones need is allocated when needed.
+ * relay.h declares the calls of the WebSocket route (session_open(), session_data() ...); the rest
+ * of src/relay calls the functions below.  A session is small because most are idle: fields that
+ * only busy sessions need are allocated on demand.
  */
 #pragma once
 #include "base/list.h"
@@ -41,12 +44,12 @@ enum session_state {
     SESSION_CLOSING,
 };
 
-struct acking_signs {     /* what one socket has shown; part of its session */
-    uint32_t answer_hash; /* of the message it answered last */
-    uint8_t answers;      /* distinct deliveries it answered without ever acking */
-    bool acked;           /* it has acked something */
-    bool never;           /* its gateway never acks */
-    bool spoke;           /* it sent something after a delivery */
+struct acking_signs {     /* evidence of whether the gateway acks; part of its session */
+    uint32_t answer_hash; /* of the message that the gateway answered last */
+    uint8_t answers;      /* distinct deliveries answered without any ack */
+    bool acked;           /* this socket has acked at least once */
+    bool never;           /* the gateway never acks */
+    bool spoke;           /* the gateway sent an action while deliveries were unacked */
 };
 
 struct session {
@@ -60,53 +63,53 @@ struct session {
     struct timer tick;
     struct flight *flight;      /* owned; NULL: nothing unacked */
     struct line_reader *reader; /* owned; NULL: no unfinished line */
-    uint64_t *again;     /* owned; redriven ids below sent_id that this socket was never sent */
-    char *personas;      /* owned; what it said hello for: frames.h */
-    uint64_t sent_id;    /* newest id sent on it */
-    uint64_t counted_id; /* attempts are counted up to here */
+    uint64_t *again;     /* owned; redriven ids below sent_id that never went down this socket */
+    char *personas;      /* owned; the identities of its hellos: frames.h */
+    uint64_t sent_id;    /* newest id sent on this socket */
+    uint64_t counted_id; /* attempts are counted up to this id */
     int64_t next_ping_ms;
     int64_t quiet_since_ms;     /* oldest unanswered ping */
     int64_t ack_since_ms;       /* last ack, or the first message after all were acked */
-    int64_t since_ms;           /* when it was opened, later when it became OLD */
+    int64_t since_ms;           /* time of opening; for an OLD session, when it became OLD */
     int64_t malformed_since_ms; /* when the current run of bad frames began */
     uint32_t number;            /* order of opening */
     uint32_t ping_no, pong_no;
-    uint32_t sleep_version; /* of the instance's record that its going_idle waits for */
+    uint32_t sleep_version; /* record version that must be on disk before going_idle_ack */
     struct acking_signs acking;
     uint16_t n_requests, n_again;
     uint8_t state;                        /* enum session_state; written by session_enter() only */
     uint8_t malformed;                    /* bad frames in the current run */
-    bool sleep_owed : 1, sleep_acked : 1; /* its going_idle_ack: sleep.h */
-    bool inside : 1;                      /* no socket: inside.h */
+    bool sleep_owed : 1, sleep_acked : 1; /* going_idle_ack is due, was sent: sleep.h */
+    bool inside : 1;                      /* an agent in this process, without a socket: inside.h */
 };
 
 struct sessions *sessions_new(void);
-void sessions_listen(struct relay *r); /* for revocations: observers.h */
+void sessions_listen(struct relay *r); /* subscribes to revocations: observers.h */
 void sessions_free(struct relay *r);
 struct list *sessions_by_age(struct relay *r);
-/* True: a line about what a gateway did may be logged now. */
+/* Rate limit for log lines about bad frames.  True: log now. */
 bool session_may_log(struct relay *r, uint64_t *ret_skipped);
 
 void session_enter(struct session *s, enum session_state next);
-void session_close(struct session *s, enum close_reason why); /* twice is normal */
+void session_close(struct session *s, enum close_reason why); /* idempotent */
 
-/* The session is the newest to shake hands: it receives from now on. */
+/* Makes @s the receiver after its hello; the previous receiver becomes OLD. */
 void session_receive(struct session *s);
 
 /* True when @id went down this socket. */
 bool session_has_sent(const struct session *s, uint64_t id);
-/* True when @id went down any socket of @i that is still open: its ack may come. */
+/* True when @id went down a socket of @i that is still open, so an ack may follow. */
 bool session_anyone_has(const struct instance *i, uint64_t id);
-/* Given up, for the reason @why: no socket gets it until it is redriven. */
+/* Parks a delivery for the reason @why: no socket gets it until it is redriven. */
 void session_park(struct session *s, struct slot *slot, struct str why);
-/* @id is settled: no socket of @i waits for it. */
+/* @id is settled: removes it from the flights of all sockets of @i. */
 void session_forget_all(struct instance *i, uint64_t id);
 
-void session_arm(struct session *s); /* its next deadline may have come nearer */
+void session_arm(struct session *s); /* call when a deadline may have moved nearer */
 void session_ping(struct session *s);
-void session_alive(struct session *s, bool acked); /* a pong, or an ack */
+void session_alive(struct session *s, bool acked); /* a pong came, or (@acked) an ack */
 
-/* ---- acking: does this gateway acknowledge what it is sent? ----
+/* ---- acking: does this gateway acknowledge deliveries? ----
  *
  *      unknown --an ack--> ACKS, remembered as long as bellhop runs
  *         |                  ^
@@ -114,18 +117,19 @@ void session_alive(struct session *s, bool acked); /* a pong, or an ack */
  *         v and never acks   |
  *      NEVER ACKS, remembered on the gateway's record
  *
- * What a gateway that never acks was sent is settled when the gateway has read it, which the pong
- * to a later ping tells.  Passthroughs are settled that way for every gateway, because released
- * gateways never ack them, and so is everything with live_acks off.  Such a delivery is soft.
+ * A delivery is soft when no ack is expected for it.  The pong to a ping sent behind a soft
+ * delivery proves that the gateway has read the delivery, and settles it.  Soft are: all deliveries
+ * to a gateway that never acks; passthroughs, which released gateways never ack; and everything
+ * while live_acks is off.
  */
 struct acking *acking_new(void);
 void acking_free(struct acking *t); /* NULL is fine */
 
 /* True when only a pong, or a later ack, settles @slot on this socket. */
 bool acking_is_soft(const struct session *s, const struct slot *slot);
-/* A message with something soft in it went out; @last is its newest id. */
+/* A message with a soft delivery was sent; @last is its newest id.  Sends the ping. */
 void acking_sent_soft(struct session *s, uint64_t last);
 
-void acking_on_ack(struct session *s, uint64_t id); /* settles what is soft before @id */
-/* Notices a gateway that answers deliveries without acking them. */
+void acking_on_ack(struct session *s, uint64_t id); /* settles soft deliveries before @id */
+/* Detects a gateway that answers deliveries without acking them. */
 void acking_on_action(struct session *s, const struct action *a);
