@@ -1,7 +1,7 @@
 /* admin.c - design.  (relay.h and admin.h have the contract.)
  *
- * Status is read from memory.  A show, and the search for what a person wrote, read rows from the
- * store: rows are what is really there. */
+ * Status comes from memory.  `show` and the search for a person's mail read rows from the store,
+ * because mailboxes hold no bytes. */
 #include "relay/mailbox/admin.h"
 #include <stdlib.h>
 #include "base/buf.h"
@@ -17,7 +17,7 @@
 #include "store/store.h"
 #include "tenancy/facts.h"
 
-struct shows { /* reads under way */
+struct shows { /* pending reads */
     struct list under_way, rosters, forgettings;
 };
 
@@ -126,28 +126,26 @@ bool relay_instance(struct relay *r, struct str tenant, struct str instance,
     return i != NULL;
 }
 
-/* ---- what a person wrote ----
+/* ---- the mail of one person ----
  *
- * what a person wrote and no agent has taken yet is settled.  (relay.h has the
- * contract.)
+ * relay_forget_mail() settles the waiting deliveries that a person wrote.
  *
- *      the next instance with mail --> a page of its rows is read --> those that name them: settled
- *             ^------------------- the last page -------------'  ^--- the next page ---'
+ *      next instance with mail --> read a page of its rows --> settle the rows of this person
+ *             ^------------------- last page ----------'  ^--- next page ---'
  *
- * Nothing is indexed by person, and this happens a few times a year: every waiting row is read, a
- * page at a time, and so many instances are passed over in a turn.  A row whose context quotes them
- * is somebody else's message: it is counted, and stays as it was accepted.  The work belongs to the
- * store while it reads, and goes with the relay. */
+ * No index by person exists, because this happens a few times a year.  Every waiting row is read, a
+ * page at a time; a turn skips at most TURN_INSTANCES instances without mail.  A row whose context
+ * quotes the person is another author's message: it is counted and stays unchanged. */
 
 enum { PAGE_ROWS = 256, PAGE_BYTES = 512 << 10, TURN_INSTANCES = 4096 };
 
 struct forgetting {
     struct store_fetch op;
     struct list link;      /* shows->forgettings */
-    struct timer turn;     /* goes on, or tells the end: later, as always */
+    struct timer turn;     /* continues in the next turn, or reports the end */
     struct relay *relay;   /* borrowed */
-    struct instance *inst; /* borrowed: instances stay; NULL: all were looked at */
-    uint64_t after;        /* rows of @inst up to this one were looked at */
+    struct instance *inst; /* borrowed: instances live as long as the relay; NULL: all are done */
+    uint64_t after;        /* cursor: rows of @inst up to this id are done */
     struct relay_forgot got;
     bool only_count;
     relay_forgot_cb *done;
@@ -181,7 +179,7 @@ static bool quotes(const struct forgetting *w, struct json event)
     return false;
 }
 
-/* Written by them, or in the chat that is called like them. */
+/* True when the person wrote @frame, or when the id of its chat is the person's id. */
 static bool names(struct forgetting *w, struct str frame)
 {
     struct str user = buf_str(&w->user);
@@ -235,7 +233,7 @@ static void on_page(struct store_op *op, enum bh_err err)
     read_on(w);
 }
 
-/* False: there are no more rows of this instance. */
+/* False: this instance has no more rows. */
 static bool read_page(struct forgetting *w)
 {
     struct mailbox *mb = &w->inst->mb;
@@ -255,7 +253,7 @@ static bool read_page(struct forgetting *w)
                                  .ids = w->ids,
                                  .n = n,
                                  .max_bytes = PAGE_BYTES,
-                                 .loose = on_disk}; /* else it waits for all that is written */
+                                 .loose = on_disk}; /* else the read waits for pending writes */
     store_fetch(w->relay->env.store, &w->op);
     return true;
 }
@@ -308,12 +306,12 @@ struct show {
     uint64_t ids[];
 };
 
-struct roster { /* the chats of one instance, on their way from the store */
+struct roster { /* a pending read of one instance's chats */
     struct store_scan op;
     struct list link;      /* shows->rosters */
     struct relay *relay;   /* borrowed */
-    struct instance *inst; /* borrowed; NULL: there is none */
-    struct buf prefix;     /* owned; what @op looks for */
+    struct instance *inst; /* borrowed; NULL: unknown instance */
+    struct buf prefix;     /* owned; the key prefix that @op reads */
     chat_line_cb *each;
     accepted_cb *done;
     void *ctx;
@@ -380,7 +378,7 @@ static void on_shown(struct store_op *op, enum bh_err err)
     free(w);
 }
 
-struct nobody { /* an answer for an instance that is not there */
+struct nobody { /* the deferred answer for an unknown instance */
     accepted_cb *done;
     void *ctx;
 };
@@ -469,7 +467,7 @@ void relay_chats_show(struct relay *r, struct str tenant, struct str instance, s
 
 /* ---- purge, take and redrive ---- */
 
-/* What waits up to @up_to, parked or not, is settled; how many that were. */
+/* Settles deliveries up to @up_to, parked ones included; returns how many. */
 static uint64_t settle(struct instance *i, uint64_t up_to)
 {
     uint64_t n = 0;
@@ -485,7 +483,8 @@ static uint64_t settle(struct instance *i, uint64_t up_to)
     return n;
 }
 
-/* However much waits: what is in memory or on a socket one by one, the rest as a whole. */
+/* Settles the whole mailbox.  Deliveries in memory or on a socket are settled one by one; the rest
+ * is detached as one ring, so that the cost per turn is bounded. */
 static uint64_t settle_all(struct instance *i)
 {
     uint32_t before = mailbox_entries(&i->mb);

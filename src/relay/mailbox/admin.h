@@ -1,11 +1,11 @@
-/* admin.h - what operators see of the relay and do with mailboxes.
+/* admin.h - status and mailbox commands for operators.
  *
- * The calls are in relay.h: status of instances, `bellhop mailbox` (show, purge, take, redrive),
- * and the removal of what one person wrote.  This header has only the reads under way. */
+ * relay.h declares the calls: status of instances, `bellhop mailbox` (show, purge, take, redrive),
+ * and the removal of one person's mail.  This header has only struct shows, the pending reads. */
 #pragma once
 
 struct relay;
 struct shows;
 
 struct shows *shows_new(void);
-void shows_free(struct shows *t); /* NULL is fine; the store holds none of the reads any more */
+void shows_free(struct shows *t); /* NULL is fine; the store must be closed */

@@ -1,13 +1,13 @@
 /* delivery.c - design.  (delivery.h has the contract.)
  *
- * In a file, a delivery for a live socket is appended without urgency: the store waits a few
- * milliseconds for company, and an ack that comes first shrinks the write to its deduplication key.
- * Every other append is urgent: a sleeper's sender waits for the answer, and from a shared store
- * nothing is sent before its commit is known.
+ * With a file store, an append for a live socket is not urgent: the store waits a few milliseconds
+ * to batch writes, and an early ack shrinks the write to its deduplication key.  Every other append
+ * is urgent: a platform waits for the answer, or a shared store must commit before the delivery is
+ * sent.
  *
  * When the store refuses a delivery, the relay reports "unavailable" and forgets the key, so that
- * the platform's replay is taken as new.  Two kinds of delivery are retried instead: one that is on
- * a socket, because its ack may come any moment, and one in doubt, because its row may exist. */
+ * the platform's replay counts as new.  Two kinds of delivery are retried instead: one that is on a
+ * socket, because its ack may come any moment, and one in doubt, because its row may exist. */
 #include "relay/mailbox/delivery.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -31,11 +31,11 @@ struct joined {
 };
 
 struct deliveries {
-    struct list settling;    /* settled ones the store still holds */
-    struct list marks;       /* store_mark ops under way */
-    uint64_t next_id;        /* of the next delivery */
+    struct list settling;    /* SETTLED deliveries whose append is still pending */
+    struct list marks;       /* pending store_mark operations */
+    uint64_t next_id;        /* id of the next delivery */
     uint64_t volatile_bytes; /* bodies not on disk yet */
-    uint64_t kept_bytes;     /* bodies on disk that a pump will want soon */
+    uint64_t kept_bytes;     /* bodies on disk that are kept for the pump */
     struct log_limit log_store;
 };
 
@@ -125,7 +125,7 @@ static void delivery_free(struct delivery *d)
 static store_done_cb on_appended;
 static void submit_revisions(struct instance *i);
 
-/* There is mail that may leave: for a shared store once its commit is known. */
+/* New mail can be sent.  With a shared store this is called once the commit is known. */
 static void announce(struct instance *i)
 {
     pump_want(i);
@@ -236,7 +236,7 @@ bool delivery_join(struct instance *i, struct hash128 key, struct accept *a)
     return false;
 }
 
-/* The store does not have the row: the platform must send the event again. */
+/* Removes a delivery that the store refused; the platform must send the event again. */
 static void give_up(struct delivery *d)
 {
     struct instance *i = d->inst;
@@ -253,7 +253,7 @@ static void give_up(struct delivery *d)
     delivery_free(d);
 }
 
-/* Giving up a delivery would lose or repeat it. */
+/* True when giving up @d could lose it or deliver it twice. */
 static bool must_stay(const struct delivery *d)
 {
     return d->in_doubt || session_anyone_has(d->inst, d->append.id);
@@ -269,8 +269,8 @@ static void log_refusal(struct instance *i)
                  STR_FMT(instance_id(i)), (unsigned long long)skipped);
 }
 
-/* Once the fate of a commit is unknown, only a retry that succeeds ends the doubt: a retry that is
- * refused says nothing about the try before it. */
+/* Once a commit is in doubt, only a successful retry ends the doubt: a refused retry says nothing
+ * about the earlier attempt. */
 static void append_failed(struct delivery *d, enum bh_err err)
 {
     struct instance *i = d->inst;
@@ -278,7 +278,7 @@ static void append_failed(struct delivery *d, enum bh_err err)
     log_refusal(i);
     d->in_doubt |= err == BH_UNKNOWN;
     bool doubt_ends = i->relay->draining && !session_anyone_has(i, d->append.id);
-    if (!must_stay(d) || doubt_ends) { /* the next process finds out what became of the commit */
+    if (!must_stay(d) || doubt_ends) { /* the next process learns whether the row exists */
         give_up(d);
         mailbox_tidy(&i->mb);
         sleep_check(i);
@@ -336,7 +336,7 @@ void delivery_record_done(struct instance *i, enum bh_err err)
         if (err == BH_OK)
             submit(d);
         else if (!must_stay(d))
-            give_up(d); /* one on a socket stays: the record is written again, then it is */
+            give_up(d); /* a delivery on a socket stays until the record's retry succeeds */
     }
     mailbox_tidy(&i->mb);
 }
@@ -349,7 +349,7 @@ void delivery_retry(struct instance *i)
             submit(delivery_of(it));
 }
 
-/* ---- out of it ---- */
+/* ---- settled and sent ---- */
 
 void delivery_settle(struct instance *i, struct slot *slot)
 {
@@ -367,7 +367,7 @@ void delivery_settle(struct instance *i, struct slot *slot)
     answer(d, BH_OK);
     if (d->state == DELIVERY_QUEUED) {
         if (!store_append_shrink(r->env.store, &d->append) && !d->in_doubt)
-            acks_add(r, id); /* too late to shrink: the row comes and is deleted after */
+            acks_add(r, id); /* too late to shrink: the row is written, then deleted */
         d->state = DELIVERY_SETTLED;
         list_move(&d->link, &r->deliveries->settling);
     } else {
@@ -428,7 +428,7 @@ struct mark {
     char reason[];
 };
 
-/* A lost mark costs one more attempt after a restart, nothing else. */
+/* Errors are ignored: a lost mark only allows one more attempt after a restart. */
 static void on_marked(struct store_op *op, enum bh_err err)
 {
     struct mark *m = container_of(op, struct mark, op.op);
@@ -456,7 +456,7 @@ struct revision {
     struct store_mark op;  /* with the store while @submitted */
     struct list link;      /* instance->revisions; the newest last */
     struct instance *inst; /* borrowed */
-    struct accept *accept; /* shared; NULL: nobody waits */
+    struct accept *accept; /* shared; NULL: none */
     bool submitted;
     char bytes[];
 };
@@ -480,7 +480,7 @@ static void on_revised(struct store_op *op, enum bh_err err)
         retry_want(v->inst);
 }
 
-/* Not before its row: what the store never had it cannot change. */
+/* A revision is submitted after the append of its row: the store cannot change a missing row. */
 static void submit_revisions(struct instance *i)
 {
     list_each (&i->revisions, it, nxt) {
@@ -566,12 +566,12 @@ void deliveries_free(struct relay *r)
 
 /* ---- acks ----
  *
- * A batch grows while the turn lasts; what the store refuses stays as it is and goes again.  Of a
- * whole mailbox RING_ACKS are added to a turn, while no more than MOST_BATCHES are under way. */
+ * A batch grows until the end of the turn.  A failed batch is retried unchanged.  A purged mailbox
+ * adds RING_ACKS ids per turn, while fewer than MOST_BATCHES batches are pending. */
 
 enum { FIRST_ACKS = 64, RING_ACKS = 4096, MOST_BATCHES = 4 };
 
-struct doomed {       /* a mailbox that was emptied */
+struct doomed {       /* the slots of a purged mailbox, whose rows are to be deleted */
     struct list link; /* acks->doomed */
     struct slot_ring all;
     uint32_t at;
@@ -647,7 +647,7 @@ void acks_add_ring(struct relay *r, struct slot_ring all)
     turn_want(r);
 }
 
-/* Some of what is doomed joins this turn's acks. */
+/* Adds up to RING_ACKS ids of purged mailboxes to this turn's acks. */
 static void add_doomed(struct relay *r)
 {
     struct acks *t = r->acks;

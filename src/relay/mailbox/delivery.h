@@ -1,8 +1,4 @@
-/* delivery.h - one delivery on its way to the disk and out of it again.
- *
- * A struct delivery exists while the bytes are in memory: from the accept until they are on disk,
- * and a little longer when a live socket will want them soon.  Its slot in the mailbox exists from
- * the accept until the delivery is settled.
+/* delivery.h - writes deliveries to the store, and deletes them when they are settled.
  *
  *      WAITING --record on disk--> QUEUED --done--> durable: freed, or KEPT until sent
  *                                   |  ^
@@ -11,14 +7,23 @@
  *
  *      every state --acked--> freed; a QUEUED one becomes SETTLED and is freed by done()
  *
- * In a file a delivery may be sent while its write is queued.  In a shared store the answer to a
- * commit can be lost, so there the pump stops at a slot until its row is known to be committed
- * (delivery_may_leave()): neither that delivery nor one behind it is sent sooner.  A delivery in
- * doubt (BH_UNKNOWN) is retried until the store says that the row is there; when it is settled
- * meanwhile, its row is deleted by an ack all the same.
+ * A struct delivery exists while the bytes are in memory: from the accept until they are on disk,
+ * and a little longer (KEPT) when a live socket will send them soon.  The delivery's slot in the
+ * mailbox exists from the accept until the delivery is settled.
  *
- * WAITING: the instance's record (its mailbox number) is not on disk yet; a row that nobody could
- * find after a crash would be a lost delivery, so it is not written before.
+ * With a file store a delivery may be sent while its write is queued.  With a shared store the
+ * answer to a commit can be lost.  There the pump stops at a slot until its commit is known
+ * (delivery_may_leave()), and sends nothing behind it either.
+ *
+ * A delivery is in doubt after BH_UNKNOWN: the row may exist.  It is retried until the store
+ * confirms the row, or until a drain leaves the question to the next process.  If it is settled
+ * meanwhile, an ack deletes the row in any case.
+ *
+ * WAITING: the instance's record, which has the mailbox number, is not on disk yet.  A row without
+ * that record would be lost after a crash, so the record is written first.
+ *
+ * accept.c adds deliveries, the pump reports them sent, frames.c and admin.c settle them.  This
+ * module never writes to a socket.
  */
 #pragma once
 #include <stdbool.h>
@@ -41,14 +46,14 @@ enum delivery_state {
     DELIVERY_SETTLED,
 };
 
-/* The copies of an event that has waited (staged.h).  One transaction appends all of them and
- * removes the event's own row, unless one of them has to wait or fails; @replaced tells. */
+/* The deliveries of one staged event (staged.h).  One transaction appends all of them and deletes
+ * the event's own row, unless a member has to wait for its record. */
 struct delivery_group {
-    uint64_t replaces;                      /* that row */
+    uint64_t replaces;                      /* the row of the staged event */
     struct list members;                    /* not submitted yet: deliveries by group_link */
     uint32_t left;                          /* members whose append has not ended */
-    bool replaced;                          /* once none is left: the row has gone with them */
-    void (*over)(struct delivery_group *g); /* none is left */
+    bool replaced;                          /* valid at @left 0: the transaction deleted the row */
+    void (*over)(struct delivery_group *g); /* runs when @left becomes 0 */
 };
 
 struct delivery {
@@ -56,11 +61,11 @@ struct delivery {
     struct list link;             /* mailbox.held by id; SETTLED: deliveries->settling */
     struct instance *inst;        /* borrowed */
     struct accept *accept;        /* shared; NULL: answered */
-    struct joined *joined;        /* owned; duplicates that came before it was answered */
-    struct delivery_group *group; /* borrowed until its append ended; NULL: none */
+    struct joined *joined;        /* owned; accepts of duplicates that wait for the same append */
+    struct delivery_group *group; /* borrowed until the append has ended; NULL: none */
     struct list group_link;
     uint8_t state;
-    bool in_doubt; /* an append ended with BH_UNKNOWN: the row may be there, or may come */
+    bool in_doubt; /* an append ended with BH_UNKNOWN: the row may exist, or appear later */
     char bytes[];
 };
 
@@ -68,71 +73,78 @@ struct delivery_spec {
     uint64_t id;
     struct str frame; /* copied */
     enum store_row_kind kind;
-    bool quiet;    /* nobody is woken for it */
+    bool quiet;    /* does not wake a sleeping instance */
     uint8_t flags; /* of enum store_row_flag */
     bool has_key;
     struct hash128 key;
-    struct delivery_group *group; /* NULL: it is written at once */
+    struct delivery_group *group; /* NULL: written at once */
 };
 
 struct deliveries *deliveries_new(struct relay *r);
-/* NULL is fine.  Before the instances; the store holds none of our operations any more. */
+/* Called before instances_free(), with the store closed. */
 void deliveries_free(struct relay *r);
 
-/* Ids grow with acceptance and are never used again: the one for the next delivery_add(). */
+/* The id for the next delivery_add().  Ids ascend in order of acceptance and are never reused. */
 uint64_t delivery_next_id(const struct relay *r);
-uint64_t delivery_take_id(struct relay *r); /* the same, for another row: it is used up */
-bool delivery_has_room(const struct relay *r, size_t bytes); /* or too much waits for the disk */
-bool delivery_any_volatile(const struct relay *r);           /* something is not on disk yet */
+uint64_t delivery_take_id(struct relay *r); /* consumes that id, for a row of another module */
+/* False: too many bytes wait for the disk already. */
+bool delivery_has_room(const struct relay *r, size_t bytes);
+bool delivery_any_volatile(const struct relay *r); /* some delivery is not on disk yet */
 
-/* At the tail of the mailbox and on its way to the disk.  Holds @a until it is durable or
- * settled. */
+/* Appends a delivery to the mailbox and starts its write.  Holds @a until the delivery is durable,
+ * settled or given up. */
 void delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a);
 void delivery_group_init(struct delivery_group *g, void (*over)(struct delivery_group *g));
-/* All its members are there, or none.  @whole: no other copy of the event is owed to anybody. */
+/* Submits the members, all of which have been added.  @whole: the event has no other copies, so the
+ * same transaction may delete its row. */
 void delivery_group_submit(struct delivery_group *g, bool whole);
-/* An accept of the same event waits with the one under way.  False: nothing is under way. */
+/* Makes @a, an accept of a duplicate, wait for the delivery with this key that is not on disk yet.
+ * False: there is none. */
 bool delivery_join(struct instance *i, struct hash128 key, struct accept *a);
 
-/* Acked, or as good as: it is never sent again.  The caller tidies the mailbox when it is done. */
+/* Settles a delivery: it is never sent again and its row is deleted.  The caller calls
+ * mailbox_tidy() afterwards. */
 void delivery_settle(struct instance *i, struct slot *slot);
-/* It went down the receiver's socket: bytes that are on disk too are not needed any more. */
+/* The delivery was sent to the receiver: frees its bytes if they are on disk. */
 void delivery_sent(struct instance *i, struct slot *slot);
 
-/* False: its commit is not known yet, so the pump stops before it. */
+/* False: the commit is not known yet, so the pump stops before this slot. */
 static inline bool delivery_may_leave(const struct store *st, const struct slot *slot)
 {
     return !st->shared || (slot->flags & SLOT_DURABLE) != 0;
 }
-void delivery_drop_kept(struct instance *i); /* nobody will want these bytes soon */
-/* A socket has gone: what the store refused and no other socket holds cannot be kept. */
+void delivery_drop_kept(struct instance *i); /* frees KEPT bytes: no live socket needs them soon */
+/* A socket has closed: gives up deliveries that the store refused and that no other open socket has
+ * sent. */
 void delivery_socket_lost(struct instance *i);
-/* The instance's record was written, or could not be. */
+/* The write of the instance's record has ended: submits WAITING deliveries, or gives them up. */
 void delivery_record_done(struct instance *i, enum bh_err err);
-void delivery_retry(struct instance *i); /* what the store refused */
-/* True when nothing up to @id is only in memory. */
+void delivery_retry(struct instance *i); /* resubmits failed appends and revisions */
+/* True when every delivery up to @id is on disk or settled. */
 bool delivery_safe_up_to(const struct instance *i, uint64_t id);
 
-/* Attempts and parking, for the store. */
+/* Writes the slot's attempts, and the reason @parked if it is parked, to the store. */
 void delivery_mark(struct instance *i, const struct slot *slot, struct str parked);
 
-/* ---- revisions: what a row says is changed while it waits ----
+/* ---- revisions: replace the bytes of a waiting delivery ----
  *
- * The new bytes are in memory until the store has them. */
-/* @a, which may be NULL, is held until then. */
+ * The new bytes stay in memory until the store has them. */
+/* @a, which may be NULL, is held until the store has the new bytes. */
 void delivery_revise(struct instance *i, struct slot *slot, struct str frame, struct accept *a);
-struct str delivery_revised(const struct instance *i, uint64_t id); /* absent: it was not */
+/* The newest bytes that the store does not have yet; absent: no revision is pending. */
+struct str delivery_revised(const struct instance *i, uint64_t id);
 
-/* ---- acks: the rows of settled deliveries are deleted ----
+/* ---- acks: delete the rows of settled deliveries ----
  *
- * The ids of one turn are collected and written as one operation, which is retried until the store
- * has it. */
+ * The ids of one turn are one store operation, which is retried until it succeeds; a drain does not
+ * retry. */
 struct acks *acks_new(void);
-void acks_free(struct acks *t); /* NULL is fine; the store holds none of them any more */
+void acks_free(struct acks *t); /* NULL is fine; the store must be closed */
 
 void acks_add(struct relay *r, uint64_t id);
-/* Everything in @all, which is owned from now on: some in a turn, as fast as the store deletes. */
+/* Deletes all rows of @all, which the acks own from now on: a batch per turn, as fast as the store
+ * deletes. */
 void acks_add_ring(struct relay *r, struct slot_ring all);
 void acks_submit(struct relay *r); /* at the end of a turn */
-void acks_retry(struct relay *r);  /* those the store refused */
+void acks_retry(struct relay *r);  /* resubmits failed batches */
 bool acks_pending(const struct relay *r);

@@ -1,8 +1,8 @@
 /* mailbox.c - design.  (mailbox.h has the contract.)
  *
- * Acks come in order, so nearly always the head goes and the ring behaves like a queue.  Gaps arise
- * behind a parked or slow head; when more than half of the ring are gaps it is rebuilt, so a parked
- * delivery that stays for weeks does not make the ring grow with the traffic behind it. */
+ * Acks come in order, so the settled slot is nearly always the head, and the ring behaves like a
+ * queue.  Gaps arise behind a parked or slow head.  A ring with more gaps than slots is rebuilt, so
+ * a delivery that stays parked for weeks does not make the ring grow with the traffic behind it. */
 #include "relay/mailbox/mailbox.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ void mailbox_done(struct mailbox *mb)
     mb->cap = mb->n = 0;
 }
 
-/* Copies the slots that are no gaps into a ring of @cap. */
+/* Copies the slots, without the gaps, into a new ring of @cap. */
 static void rebuild(struct mailbox *mb, uint32_t cap)
 {
     struct slot *ring = xmalloc(cap * sizeof *ring);

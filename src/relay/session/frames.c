@@ -210,8 +210,8 @@ static const struct descriptor *descriptor_for(struct outside *o, struct str pla
     return at != NULL ? at->descriptor : &descriptor_relay;
 }
 
-/* Older gateways say one hello, without a manifest, and their actions are sends that name no
- * identity and no person.  What shows the opposite is remembered. */
+/* Records that the gateway is of the newer generation.  Older gateways send one hello without a
+ * manifest, and only sends that name neither an identity nor a person. */
 static void is_newer(struct session *s)
 {
     if (!s->gw->newer)
@@ -249,7 +249,7 @@ static void on_ack(struct session *s, const struct frame *f)
         return;
     }
     tag = hash64(&i->relay->env.store->dedup_key, f->buffer_id);
-    /* A copy that the store refused may have gone out under the same name before this one. */
+    /* An earlier copy that the store refused may have been sent under the same bufferId. */
     while (slot == NULL && (id = sent_ids_take(&i->sent, tag)) != 0)
         slot = mailbox_find(&i->mb, id);
     acking_on_ack(s, id);

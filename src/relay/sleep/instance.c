@@ -1,9 +1,9 @@
 /* instance.c - design.  (instance.h has the contract.)
  *
- * Mailbox numbers are handed out in order of appearance and never used again, so a row always
- * belongs to the instance, and the life, it was written for.  A row whose number neither a
- * record nor "retired" knows cannot happen as long as records are written first; if a database
- * was tampered with, such rows are left alone. */
+ * Mailbox numbers are assigned in ascending order and never reused, so a row always belongs to the
+ * instance, and the life, it was written for.  Records are written before rows, so every row's
+ * number is in an instance's record or in "retired".  Other rows, as in a database that was
+ * tampered with, are left alone. */
 #include "relay/sleep/instance.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,12 +26,12 @@ enum { NAME_MAX_BYTES = 256, MAX_BOX = STAGED_BOX - 1 };
 
 struct instances {
     struct list by_age;
-    struct list changed;      /* whose state may have changed in this turn */
+    struct list changed;      /* instances whose state may have changed in this turn */
     struct map by_name;       /* instance_key() -> instance */
     struct instance **by_box; /* owned array; NULL where no instance has the number */
     size_t n_boxes;
     uint32_t next_box; /* from 1 */
-    uint32_t writing;  /* those whose record is under way */
+    uint32_t writing;  /* number of records being written */
 };
 
 struct instances *instances_new(void)
@@ -271,7 +271,7 @@ void instance_seen(struct instance *i)
     instance_record(i);
 }
 
-/* While starting: @box is not given out again. */
+/* Called at start: @box is not assigned again. */
 static void instance_reserve_box(struct relay *r, uint32_t box)
 {
     if (box >= r->instances->next_box && box <= MAX_BOX)
@@ -287,14 +287,13 @@ static void new_box(struct instance *i)
                   STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)));
         return;
     }
-    if (instance_is_recorded(i)) /* else no row was ever written with it */
+    if (instance_is_recorded(i)) /* else no row has this number */
         i->retiring_box = i->box;
     t->by_box[i->box] = NULL;
     set_box(t, i, t->next_box);
 }
 
-/* Somebody else holds the name from now on: nothing is known of it, and its mailbox is another
- * one. */
+/* Resets @i for a new holder of the name, with a new mailbox number. */
 static void instance_begin_life(struct instance *i, uint32_t life)
 {
     new_box(i);
@@ -350,16 +349,16 @@ void instance_tell_changes(struct relay *r)
 
 /* ---- activity ----
  *
- * A list of instances with news, and one timer that is armed by the first of them.  What the store
- * refuses is not tried again: the next message is soon enough. */
+ * Instances with new times are in a list; the first one arms the timer.  A failed write is not
+ * retried, because the next message writes again. */
 
 enum { AT_ONCE = 256 }; /* records in one write */
 
 struct activity {
     struct relay *relay; /* borrowed */
-    struct timer timer;  /* armed while somebody has news */
-    struct list news;    /* instances, by active_link */
-    uint32_t writing;    /* writes under way */
+    struct timer timer;  /* armed while @news is not empty */
+    struct list news;    /* instances with unwritten times, by active_link */
+    uint32_t writing;    /* pending writes */
 };
 
 static void on_written(void *ctx, enum bh_err err)
@@ -387,7 +386,7 @@ static const struct record_field active_fields[] = {
 static const struct record_form active_form =
     RECORD_FORM("active", struct active_record, active_fields, .lossy = true);
 
-/* The first of those with news. */
+/* Writes the times of the first AT_ONCE instances in the list. */
 static void write_some(struct activity *t)
 {
     struct store_kv items[AT_ONCE];
@@ -489,7 +488,7 @@ static bool on_active(void *ctx, struct str key, void *thing)
         i->last_inbound_ms = a->in_ms;
         i->last_outbound_ms = a->out_ms;
     } else if (i != NULL) {
-        record_delete(r->env.store, &active_form, key); /* of the name's former holder */
+        record_delete(r->env.store, &active_form, key); /* of an earlier holder of the name */
     }
     return true;
 }
@@ -503,17 +502,17 @@ enum bh_err activity_load(struct relay *r)
 
 /* ---- lives ----
  *
- * The facts are asked, never remembered: an ending that was announced to nobody, or twice, or in
- * another order than the first event of the next holder, comes to the same. */
+ * The relay always reads the current life from the facts.  So the result is the same when the
+ * "ended" message is lost, repeated, or comes after the first event of the next holder. */
 
-struct retired { /* a mailbox number, while starting */
+struct retired { /* a retired mailbox number; exists at start only */
     uint32_t box;
-    uint64_t rows;
+    uint64_t rows; /* rows found with this number */
 };
 
 struct lives {
     struct retired
-        *retired; /* owned; ascending by box once all are there; freed when all is loaded */
+        *retired; /* owned; sorted by box after loading the records; freed by life_loaded() */
     size_t n, cap;
 };
 
@@ -537,7 +536,7 @@ uint32_t life_now(const struct relay *r, struct str tenant, struct str name)
     return in != NULL ? in->life : 0;
 }
 
-/* ---- the end of one ---- */
+/* ---- the end of a life ---- */
 
 static void close_sockets(struct instance *i)
 {
@@ -580,7 +579,7 @@ void lives_listen(struct relay *r)
     observers_add(r->env.observers, "ended", on_ended, r);
 }
 
-/* ---- while starting ---- */
+/* ---- at start ---- */
 
 static int by_box(const void *a, const void *b)
 {

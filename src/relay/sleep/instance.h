@@ -1,12 +1,14 @@
-/* instance.h - one agent of one tenant: its record in the store, its state in one word.
+/* instance.h - one agent of one tenant: its state in memory and its record in the store.
  *
- * The record (namespace "instance", key tenant \x1f instance) holds the mailbox's number, whether
- * it sleeps, whether it was ever here, and which life of the name that is.  It is written
- * one version at a time:
+ * The record (namespace "instance", key tenant \x1f instance) holds the mailbox number, the sleep
+ * state, whether the instance ever said hello, the life of its name, the last poke, and whether
+ * chats were forgotten.  The record is written one version at a time:
  *
- *      record_want     the version memory has
- *      record_writing  the version under way; 0: none
+ *      record_want     the version in memory
+ *      record_writing  the version being written; 0: none
  *      record_done     the version on disk; 0: none yet
+ *
+ * All of src/relay uses struct instance.  The fields belong to the modules named beside them.
  */
 #pragma once
 #include "base/bucket.h"
@@ -28,37 +30,37 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct relay *relay;      /* borrowed */
     struct list link;         /* instances->by_age */
     struct list sessions;     /* its sockets; the newest handshake is last */
-    struct session *receiver; /* borrowed; the one that gets deliveries; NULL: none */
+    struct session *receiver; /* borrowed; the session that gets deliveries; NULL: none */
     struct mailbox mb;
-    struct sent_ids sent; /* what went down its sockets, by bufferId */
+    struct sent_ids sent; /* deliveries on its sockets, by bufferId: pump.h */
     struct wake wake;
     struct sleep sleep;
-    struct bucket_level actions; /* how many it may still ask for: requests.c */
-    struct list orphans;         /* requests whose session has gone: requests.h */
+    struct bucket_level actions; /* rate limit of its actions: requests.c */
+    struct list orphans;         /* requests whose session has closed: requests.h */
     struct list pump_link;       /* pump->wanting */
     struct list hungry_link;     /* fetches->hungry */
-    struct list retry_link;      /* retry->troubled */
+    struct list retry_link;      /* relay->troubled */
     struct list change_link;     /* instances->changed */
     struct list active_link;     /* activity->news */
-    struct list revisions;       /* of what waits, that the store does not have yet: delivery.h */
+    struct list revisions;       /* changed bytes that the store does not have yet: delivery.h */
     struct unread *unread;       /* owned; interrupts its receiver may not have read: interrupt.h */
-    struct fetch *fetch[2];      /* owned; [0] is being used up, [1] is the read-ahead */
-    struct chat_row chats;       /* its chats; the last one was heard from last */
-    int64_t hold_until_ms;       /* nothing is sent to it before: interrupt.h */
+    struct fetch *fetch[2];      /* owned; [0] is being consumed, [1] is the read-ahead: pump.h */
+    struct chat_row chats;       /* its chats, the one with the newest event last */
+    int64_t hold_until_ms;       /* no delivery is sent before this time: interrupt.h */
     int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never */
-    uint32_t box;                              /* its mailbox's number */
-    uint32_t retiring_box; /* the one before, until "retired" has it on disk; 0: none */
-    uint32_t life;         /* of the name */
-    uint32_t record_want, record_writing, record_done; /* versions of its record: instance.h */
+    uint32_t box;                              /* its mailbox number */
+    uint32_t retiring_box; /* the previous number, until "retired" is on disk; 0: none */
+    uint32_t life;         /* of its name: see lives below */
+    uint32_t record_want, record_writing, record_done; /* versions of its record: see above */
     uint32_t box_version;                              /* the first version that has @box */
-    uint32_t n_chats;                                  /* of @chats */
+    uint32_t n_chats;                                  /* length of @chats */
     uint32_t park_mark; /* newest session number when a delivery was last parked */
     uint16_t tenant_n, name_n;
     uint16_t chat_era;   /* below CHAT_ERAS: chat_table.h */
-    uint8_t shown_state; /* enum relay_state; what outside->changed() was told last */
-    bool seen;           /* it has shaken hands at least once */
-    bool forgot_chats;   /* some of its chats are known no more: chats.h */
-    bool closing_older;  /* close_older() is on the stack */
+    uint8_t shown_state; /* enum relay_state last reported to outside->changed() */
+    bool seen;           /* it has said hello at least once */
+    bool forgot_chats;   /* some of its chats were forgotten: chats.h */
+    bool closing_older;  /* close_older() is running: session.c */
     char name[];         /* tenant \x1f instance, as in the store */
 };
 
@@ -75,45 +77,45 @@ static inline struct str instance_id(const struct instance *i)
     return str_make(i->name + i->tenant_n + 1, (size_t)i->name_n - i->tenant_n - 1);
 }
 
-/* True when its record, with its mailbox's number, is on disk: else no delivery is written
- * either. */
+/* True when a record with the current mailbox number is on disk.  Until then no delivery is
+ * written. */
 static inline bool instance_is_recorded(const struct instance *i)
 {
     return i->record_done >= i->box_version;
 }
 
 struct instances *instances_new(void);
-enum bh_err instances_load(struct relay *r); /* at start: the records, then the rows */
+enum bh_err instances_load(struct relay *r); /* at start: loads the records, then the rows */
 void instances_free(struct instances *t);    /* NULL is fine */
 struct list *instances_by_age(struct relay *r);
-/* The one with the next larger mailbox number than @box; NULL: none. */
+/* The instance with the next larger mailbox number after @box; NULL: none. */
 struct instance *instance_after(const struct relay *r, uint32_t box);
 
-/* Found or made.  NULL: the names are impossible. */
+/* Finds or creates an instance.  NULL: a name is invalid, or no mailbox number is left. */
 struct instance *instance_get(struct relay *r, struct str tenant, struct str name);
 struct instance *instance_find(struct relay *r, struct str tenant,
                                struct str name); /* NULL: none */
 
-void instance_seen(struct instance *i); /* a handshake */
-/* At the tail of its mailbox, or in its place while loading; the bytes are in the store. */
+void instance_seen(struct instance *i); /* the instance said hello */
+/* Appends a slot for @row to the mailbox and marks it durable. */
 struct slot *instance_push_row(struct instance *i, const struct store_row *row);
-void instance_record(struct instance *i); /* what its record holds has changed: write it */
-void instance_record_retry(struct instance *i);
-bool instance_any_writing(const struct relay *r); /* some record is on its way to the disk */
+void instance_record(struct instance *i);         /* a field of the record changed: writes it */
+void instance_record_retry(struct instance *i);   /* writes a version that is not on disk yet */
+bool instance_any_writing(const struct relay *r); /* some record is being written */
 
 enum relay_state instance_state(const struct instance *i);
 bool instance_is_live(const struct instance *i);
-/* The state may have changed: the platforms are told when the turn ends. */
+/* The state may have changed: instance_tell_changes() reports it when the turn ends. */
 void instance_touch(struct instance *i);
 void instance_tell_changes(struct relay *r);
 
-/* ---- lives: the holders of one name, one after the other ----
+/* ---- lives: successive holders of one instance name ----
  *
- * When an instance is deprovisioned the life of its name grows (tenancy/grants.h), in the very
- * transaction that frees the name.  Everything the relay kept for the life before ends then:
- * sockets are closed, mail is purged, chats are forgotten, results find nobody.
+ * The life of a name is an epoch number.  Deprovisioning an instance increments it
+ * (tenancy/grants.h), in the transaction that frees the name.  The relay then ends all state of the
+ * earlier life: it closes sockets, purges mail, and drops chats and pending results.
  *
- *      the facts' life is newer: seen at start, told ("ended"), at the first event or socket
+ *      the facts have a newer life: found at start, by "ended", by an event or by a socket
  *           |
  *           v
  *      the instance gets a mailbox of another number
@@ -121,33 +123,33 @@ void instance_tell_changes(struct relay *r);
  *           v
  *      rows of the old number are deleted, now, or by the start that finds them
  *
- * So whatever a crash interrupts, the next holder of a name never has the mailbox of the one
- * before, and a number is never used again.  A record in "retired" (key: the number in hex) goes
- * with the first start that finds no row of it.
+ * So even after a crash a new holder never gets the mailbox of an earlier holder, and a mailbox
+ * number is never reused.  The first start that finds no row of a "retired" number (the key, in
+ * decimal) deletes its record.
  */
 struct lives *lives_new(void);
-void lives_listen(struct relay *r); /* for names that ended: observers.h */
+void lives_listen(struct relay *r); /* subscribes to "ended": observers.h */
 void lives_free(struct lives *t);   /* NULL is fine */
 
-/* What the facts say; 0: nobody has held the name before. */
+/* The current life of the name, from the facts; 0: the name has had no earlier holder. */
 uint32_t life_now(const struct relay *r, struct str tenant, struct str name);
-/* The facts say @life.  If that is newer than the one @i belongs to, the old one ends here. */
+/* Ends the life of @i if @life, from the facts, is newer. */
 void life_follow(struct instance *i, uint32_t life);
-void lives_follow(struct relay *r); /* at start, when all is loaded: lives that are over end */
+void lives_follow(struct relay *r); /* at start, after loading: life_follow() for all instances */
 
-/* ---- activity: when an instance was last sent something, and last asked for something ----
+/* ---- activity: the times of the last delivery and the last action of an instance ----
  *
- * Both times survive a crash.  They are written ACTIVITY_MS later at the latest, all instances
- * together (namespace "active", key as in the instance's record, value {"in":...,"out":...,
- * "box":...}, wall times). */
+ * Both times survive a restart.  They are written at most ACTIVITY_MS later, many instances per
+ * write (namespace "active", key as in the instance's record, value {"in":...,"out":...,
+ * "box":...}, wall times).  A failed write is not retried. */
 #define ACTIVITY_MS 150
 
 struct activity *activity_new(struct relay *r);
 enum bh_err activity_load(struct relay *r); /* at start, after the instances */
 void activity_free(struct activity *t);     /* NULL is fine */
 
-void activity_inbound(struct instance *i);  /* it was sent something */
-void activity_outbound(struct instance *i); /* it asks for something */
+void activity_inbound(struct instance *i);  /* a delivery was sent to the instance */
+void activity_outbound(struct instance *i); /* the instance requested an action */
 
-void activity_write(struct relay *r); /* now: before the end */
+void activity_write(struct relay *r); /* writes at once, for a drain */
 bool activity_any_writing(const struct relay *r);

@@ -13,7 +13,7 @@
 enum {
     PER_S = 5,
     AT_ONCE = 100
-}; /* each is a record, two log lines and a state told to every page */
+}; /* each sleep costs a record, two log lines and a state change shown on every page */
 
 void sleep_load(struct instance *i, bool asleep, int64_t since_ms)
 {
@@ -52,7 +52,7 @@ static void fall_asleep(struct session *s)
         delivery_drop_kept(i);
         set_asleep(i, true);
     }
-    /* An older socket too: what it was sent must be safe before it is told it may go. */
+    /* Also for an OLD socket: its deliveries must be on disk before its going_idle_ack. */
     i->sleep.mark = delivery_next_id(i->relay) - 1;
     session_enter(s, SESSION_ASLEEP);
     s->sleep_version = i->record_want;
@@ -104,12 +104,12 @@ void sleep_check(struct instance *i)
 
 /* ---- wake ----
  *
- * Whether a poke is needed is asked again at every step, so nothing has to be called off when the
- * mailbox empties or the route to the URL changes. */
+ * Each step checks again whether a poke is needed, so nothing has to be cancelled when the mailbox
+ * empties or the wake URL changes. */
 
 static timer_cb on_due;
 
-struct line { /* a tenant's, while one of its instances is poked */
+struct line { /* the queue of one tenant, while one of its instances is poked */
     struct list waiting;
     size_t n_poked;
     char tenant[];
@@ -139,7 +139,7 @@ void wake_done(struct instance *i)
     i->wake.problem = NULL;
 }
 
-/* The URL to poke, NULL when there is no reason to. */
+/* The URL to poke; NULL: the instance needs no poke, or has no wake URL. */
 static const char *reason_to_poke(const struct instance *i)
 {
     if (i->relay->draining || instance_is_live(i) || mailbox_ringing(&i->mb) == 0 ||
@@ -159,7 +159,8 @@ static int64_t pause_ms(const struct instance *i)
     return ms > cooldown_ms ? ms : cooldown_ms;
 }
 
-/* Poke at @due_ms, or later if the pause says so, or earlier if that was planned already. */
+/* Schedules a poke at @due_ms, but not before @after_last_ms have passed since the last poke.  An
+ * earlier schedule stays. */
 static void plan(struct instance *i, int64_t due_ms, int64_t after_last_ms)
 {
     struct wake *w = &i->wake;
@@ -172,7 +173,7 @@ static void plan(struct instance *i, int64_t due_ms, int64_t after_last_ms)
     timer_set(i->relay->env.clock, &w->timer, due_ms - clock_now_ms(i->relay->env.clock));
 }
 
-/* Poke, @after_last_ms after the last time at the earliest, if there is a reason to. */
+/* Schedules a poke if one is needed, at least @after_last_ms after the last one. */
 static void want(struct instance *i, int64_t after_last_ms)
 {
     int64_t due_ms = clock_now_ms(i->relay->env.clock);
@@ -205,14 +206,14 @@ void wake_stop(struct instance *i)
 {
     if (i->wake.in_vain != 0) {
         i->wake.in_vain = 0;
-        if (!i->sleep.asleep) /* else whoever wakes it writes the record */
+        if (!i->sleep.asleep) /* else sleep_end() writes the record */
             instance_record(i);
     }
     timer_stop(i->relay->env.clock, &i->wake.timer);
     list_remove(&i->wake.line);
 }
 
-/* ---- in line ---- */
+/* ---- the queue of a tenant ---- */
 
 static struct line *line_of(struct instance *i)
 {
@@ -229,7 +230,7 @@ static struct line *line_of(struct instance *i)
     return l;
 }
 
-/* One of them was answered: the next that still has a reason. */
+/* A poke was answered: starts the next queued poke that is still needed. */
 static void line_goes_on(struct instance *i)
 {
     struct map *lines = &i->relay->wakes.lines;
@@ -257,7 +258,7 @@ static void on_poked(void *ctx, bool ok, const char *why)
     free(w->problem);
     w->problem = ok ? NULL : xstrdup(why != NULL ? why : "no reason given");
     if (ok && w->in_vain < UINT8_MAX)
-        w->in_vain++; /* until it is here */
+        w->in_vain++; /* wake_stop() resets it when the agent connects */
     if (!ok) {
         i->relay->n.pokes_failed++;
         log_warn(NULL, "wake poke failed: tenant=%.*s instance=%.*s why=%s retry_ms=%lld",
@@ -291,7 +292,7 @@ static void on_due(struct timer *t)
     r->env.waker->poke(r->env.waker, url, on_poked, i);
 }
 
-/* ---- another URL ---- */
+/* ---- a gateway changed ---- */
 
 static void on_facts(void *ctx, struct str message)
 {
@@ -335,7 +336,7 @@ void wake_after_start(struct relay *r)
         struct instance *i = list_entry(it, struct instance, link);
         if (reason_to_poke(i) == NULL)
             continue;
-        /* Whoever was connected comes back by itself. */
+        /* A client that was connected reconnects by itself. */
         i->wake.not_before_ms = due_ms + (i->sleep.asleep ? 0 : WAKE_REDIAL_MS);
         plan(i, i->wake.not_before_ms, pause_ms(i));
         due_ms += WAKE_START_STEP_MS;

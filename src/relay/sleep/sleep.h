@@ -1,13 +1,13 @@
-/* sleep.h - an instance falls asleep and wakes up again: the state, and the pokes that end it.
+/* sleep.h - puts an instance to sleep at its request, and pokes its wake URL when mail waits.
  *
  *      AWAKE --going_idle on its receiver--> ASLEEP --a hello on any socket--> AWAKE
  *
- * Asleep, deliveries are only kept, and the wake URL is poked for them.  It is durable: part of the
- * instance's record.  The gateway is told going_idle_ack when that record is on disk and so is all
- * that was accepted before; then it may be shut down, and nothing it was sent is lost.
+ * While an instance sleeps, deliveries stay in its mailbox and its wake URL is poked.  The sleep
+ * state is durable, as part of the instance's record.  The gateway gets going_idle_ack once that
+ * record and all deliveries accepted before are on disk.  Then it may shut down without losing mail.
  *
- * A socket is asleep too once it said going_idle (SESSION_ASLEEP): nothing is sent on it any more.
- * The instance may be awake all the same, when another socket receives.
+ * The socket that sent going_idle is asleep too (SESSION_ASLEEP): it gets no more deliveries.  The
+ * instance stays awake if another socket is the receiver.
  */
 #pragma once
 #include <stdbool.h>
@@ -22,72 +22,73 @@ struct relay;
 struct session;
 
 struct sleep {                 /* part of an instance */
-    struct bucket_level often; /* how often it may still fall asleep */
-    uint64_t mark;             /* the newest delivery when it last fell asleep */
-    int64_t since_ms;          /* wall; when it fell asleep last; 0: never */
+    struct bucket_level often; /* rate limit for falling asleep */
+    uint64_t mark;             /* newest delivery id at the last going_idle */
+    int64_t since_ms;          /* wall time of falling asleep last; 0: never */
     uint32_t owed;             /* sockets that wait for a going_idle_ack */
     bool asleep;               /* written by sleep.c only */
 };
 
 void sleep_load(struct instance *i, bool asleep, int64_t since_ms); /* from the record */
 
-void sleep_begin(struct session *s);  /* it said going_idle */
-void sleep_end(struct session *s);    /* it said hello, and receives from now on */
-void sleep_leave(struct session *s);  /* it closes: nobody is owed an ack any more */
-void sleep_check(struct instance *i); /* tell whoever may go to sleep by now */
+void sleep_begin(struct session *s);  /* the gateway sent going_idle */
+void sleep_end(struct session *s);    /* the gateway sent hello and becomes the receiver */
+void sleep_leave(struct session *s);  /* the socket closes: its going_idle_ack is cancelled */
+void sleep_check(struct instance *i); /* sends each going_idle_ack whose data is on disk */
 
-/* ---- wake: ringing agents that sleep or have gone away ----
+/* ---- wake: pokes agents that are asleep or away ----
  *
- * An instance that is asleep or away, has a wake URL and has mail waiting is poked once.  The poke
- * is repeated for as long as that is so: after the cooldown when it failed, and after pauses that
- * double, from the cooldown to WAKE_LONGEST_MS, when it succeeded and brought nobody back.  New
- * mail waits for the cooldown only.
+ * An instance is poked while it is asleep or away, has a wake URL, and has mail waiting.  Pokes
+ * repeat with exponential backoff.  The pause starts at the cooldown and doubles, up to
+ * WAKE_LONGEST_MS, with each poke that succeeded and brought no agent back.  A failed poke does not
+ * lengthen the pause.  New mail waits for the cooldown only.
  *
  *      QUIET --wake_want()--> WAITING --due--> POKING --answered--> WAITING (until the pause ends)
  *        ^------- live again, or nothing waits --------'
  *
- * Of one tenant WAKE_AT_ONCE are poked at a time, the others queue: URLs that never answer take no
- * descriptors that others need.
+ * At most WAKE_AT_ONCE instances of a tenant are poked at a time, the others queue.  So URLs that
+ * never answer do not use up the file descriptors of other tenants.
  *
- * The instance's record has the time of the last poke and the number of pokes in vain, so a restart
- * changes nothing; wake_after_start() rings every instance with mail.  A new wake URL is tried at
- * once, or when the cooldown is over.
+ * The instance's record has the time of the last poke and the number of pokes in vain, so the
+ * backoff survives a restart.  A changed gateway, with maybe a new wake URL, waits for the cooldown
+ * only.
  *
- * The waker must have answered, or forgotten, every poke before the relay is freed. */
+ * The waker must have answered or dropped every poke before the relay is freed. */
 
 #define WAKE_LONGEST_MS (15 * 60 * 1000ll)
 #define WAKE_START_STEP_MS 5 /* after a start: 200 pokes a second */
 #define WAKE_AT_ONCE 256     /* of one tenant */
-#define WAKE_REDIAL_MS 2000  /* a client that lost its socket is back after 1 s by itself */
+#define WAKE_REDIAL_MS 2000  /* a client that lost its socket reconnects after 1 s by itself */
 
 struct wake {
     struct timer timer;    /* armed: WAITING */
-    struct list line;      /* linked: it is due, and others of its tenant are poked */
+    struct list line;      /* linked: due, queued behind other pokes of its tenant */
     int64_t last_ms;       /* monotonic time of the last poke */
-    int64_t not_before_ms; /* monotonic */
+    int64_t not_before_ms; /* monotonic; earliest poke after a lost socket */
     int64_t last_wall_ms;  /* 0: never poked */
-    char *problem;         /* owned; of the last poke; NULL: fine */
-    uint8_t in_vain;       /* pokes in a row that succeeded and brought nobody back */
-    bool poking;
+    char *problem;         /* owned; error of the last poke; NULL: none */
+    uint8_t in_vain;       /* consecutive pokes that succeeded and brought no agent back */
+    bool poking;           /* a poke is pending */
 };
 
-struct wakes { /* tenants that are poked for */
-    struct map lines;
+struct wakes {
+    struct map lines; /* tenant -> its queue of pokes, while there is one */
 };
 void wakes_done(struct wakes *w);
 
 void wake_init(struct wake *w);
 void wake_done(struct instance *i);
-/* Something waits, or the receiver has gone.  Does nothing unless a poke is due some time. */
+/* Schedules a poke, with the backoff, if the instance needs one. */
 void wake_want(struct instance *i);
-void wake_for_mail(struct instance *i); /* something new has come */
-/* Its socket has gone: give it time to come back by itself.  A sleeper that gets something new is
- * poked at once all the same. */
+void wake_for_mail(struct instance *i); /* new mail: schedules a poke after the cooldown only */
+/* The socket is lost: gives the client WAKE_REDIAL_MS to reconnect by itself.  New mail for a
+ * sleeping instance does not wait for that. */
 void wake_redialling(struct instance *i);
-void wake_stop(struct instance *i); /* it is here; before sleep_end(), which writes the record */
-/* From now on, for gateways that change: observers.h. */
+/* The agent is connected: cancels the pokes.  Called before sleep_end(), which writes the record. */
+void wake_stop(struct instance *i);
+/* Subscribes to changes of gateways: observers.h. */
 void wake_listen(struct relay *r);
-/* At start, when all is loaded: whoever has mail and may be poked is, one after the other. */
+/* Called at start: schedules the pokes of all instances that need one, WAKE_START_STEP_MS apart. */
 void wake_after_start(struct relay *r);
-/* What the instance's record says: when it was poked last (wall; 0: never), how many in vain. */
+/* Restores from the record: time of the last poke (wall; 0: never), number of pokes in vain. */
 void wake_load(struct instance *i, int64_t last_wall_ms, int64_t in_vain);
