@@ -75,7 +75,8 @@ void relay_begin(struct relay *r, const struct relay_env *env);
 enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why) BH_MUST_USE;
 /* Runs no callback and calls no wire.  The caller first closes the store, whose pending operations
- * are freed here, and silences observers and waker.  The clock outlives the relay.  NULL is fine. */
+ * are freed here, and silences observers and waker.  The clock outlives the relay.  NULL is fine.
+ */
 void relay_free(struct relay *r);
 /* Shuts down gracefully.  From now on events and sockets are refused as busy and no delivery is
  * sent.  The relay waits up to half a second for pending acks and results, then closes every socket

@@ -1,9 +1,8 @@
 /* accept.c - design.  (accept.h has the contract.)
  *
- * The hot path: one allocation per copy (the delivery), accepts from a freelist, the frame written
- * once into a buffer that is used again.  The order of writes matters: the chat's record goes to
- * the store before the delivery that made it known, so an agent that answers after a crash is let
- * through. */
+ * This is the hot path: one allocation per copy (the delivery), accepts from a freelist, frames
+ * written into a reused buffer.  The order of writes matters: the chat's record goes to the store
+ * before its delivery.  So after a crash the guard still lets the agent answer. */
 #include "relay/in/accept.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -28,19 +27,19 @@ struct accept {
     struct list link; /* accepts->waiting, then ->answers, then ->spare */
     accepted_cb *done;
     void *ctx;        /* borrowed */
-    uint32_t pending; /* copies nobody knows the end of yet */
-    uint32_t index;   /* in accepts->slots, for good */
+    uint32_t pending; /* holds that are not released yet */
+    uint32_t index;   /* in accepts->slots; never changes */
     uint32_t generation;
     uint8_t err; /* enum bh_err */
 };
 
 struct accepts {
-    struct list waiting;   /* nobody knows their end yet */
+    struct list waiting;   /* accepts with holds */
     struct list answers;   /* to be answered at the end of the turn */
-    struct list spare;     /* to be used again */
-    struct accept **slots; /* owned, and what they point at: all of them */
+    struct list spare;     /* the freelist */
+    struct accept **slots; /* owned, with the accepts: all of them */
     size_t n_slots, cap_slots;
-    struct buf frame, key; /* scratch: the frame being taken in, the session key of its event */
+    struct buf frame, key; /* scratch: the frame being written, the session key of its event */
     struct log_limit log_busy, log_unrouted;
 };
 
@@ -114,7 +113,7 @@ void accept_release(struct relay *r, struct accept *a, enum bh_err err)
 void accept_answer_all(struct relay *r)
 {
     struct accepts *t = r->accepts;
-    struct list now; /* what the callbacks add is answered in the next turn */
+    struct list now; /* answers that the callbacks add wait for the next turn */
 
     if (list_is_empty(&t->answers))
         return;
@@ -146,18 +145,18 @@ void relay_accept_cancel(struct relay *r, struct accept_id id)
         t->slots[id.index]->done = NULL;
 }
 
-/* ---- what each instance is shown of what was said before ----
+/* ---- the context of each copy ----
  *
- * An event carries one context for everybody.  Each copy carries what its instance may hear and can
- * use: gateways of the newer generation only, only where the visibility floor lets somebody linked
- * to the instance read back, and without the author's own words if all of them were delivered. */
+ * An event has one context, the messages before it.  A copy gets the context only if its gateway is
+ * of the newer generation and the instance may look back (judge.h).  If the author is an owner of
+ * the instance, the author's own messages are left out: they were delivered already. */
 
-struct context_room { /* for context_shown(); lives as long as what it returns */
+struct context_room { /* for context_shown(); must outlive its result */
     struct event ev;
     struct event_said said[EVENT_MAX_CONTEXT];
 };
 
-/* @ev as the instance of @v (NULL: nobody was asked) shall have it: @ev itself, or @room's. */
+/* The event with the context that the instance of @v gets (@v NULL: none): @ev, or a copy in @room. */
 static const struct event *context_shown(struct relay *r, const struct gate_verdict *v,
                                          const struct event *ev, struct context_room *room)
 {
@@ -170,7 +169,7 @@ static const struct event *context_shown(struct relay *r, const struct gate_verd
     room->ev.context_error &= may;
     for (size_t i = 0; may && i < ev->n_context; i++) {
         const struct event_said *s = &ev->context[i];
-        /* Whatever an owner says is delivered: their words are known. */
+        /* All messages of an owner are delivered, so the agent has them already. */
         if (v->reason != GATE_YES_OWNER || !str_eq(s->user_id, ev->user_id))
             room->said[room->ev.n_context++] = *s;
     }
@@ -179,21 +178,21 @@ static const struct event *context_shown(struct relay *r, const struct gate_verd
 
 /* ---- one event ---- */
 
-struct intake { /* one event being taken in; on the stack */
+struct intake { /* one event being accepted; on the stack */
     struct relay *relay;
     const struct event *ev;
     struct str forward; /* a passthrough; absent: an inbound */
     struct str body;    /* for an agent inside; absent: the event */
     struct accept *a;
-    bool alone;                   /* it goes to one instance only */
-    int64_t known_ms;             /* when it was taken before; 0: it was not */
-    bool quiet;                   /* wakes nobody */
-    bool stops;                   /* a /stop: it waits for nothing */
-    bool joined;                  /* some copy of it is under way already */
-    struct delivery_group *group; /* of an event that has waited; NULL: it has not */
-    const struct staged_to *to;   /* its recipients, when it came */
+    bool alone;                   /* the event has one recipient only */
+    int64_t known_ms;             /* a duplicate: when the first one was accepted; 0: new */
+    bool quiet;                   /* does not wake a sleeping instance */
+    bool stops;                   /* a /stop: it is never staged */
+    bool joined;                  /* a duplicate whose first copy is not on disk yet */
+    struct delivery_group *group; /* of a staged event; NULL: not staged */
+    const struct staged_to *to;   /* its recipients when it arrived; NULL: no restriction */
     size_t n_to;
-    const struct gate_verdict *verdict; /* of this copy; NULL: nobody was asked */
+    const struct gate_verdict *verdict; /* of this copy; NULL: the gate was not asked */
 };
 
 static enum bh_err refuse_busy(struct instance *i, const char *what)
@@ -314,7 +313,7 @@ static void log_unrouted(struct relay *r, const struct event *ev)
                  STR_FMT(ev->route_key), (unsigned long long)skipped);
 }
 
-/* Of those the gate lets through now, who was let through when the event came. */
+/* Removes recipients that did not pass the gate when the event arrived. */
 static size_t only_recipients(const struct intake *in, struct gate_verdict *verdicts, size_t n)
 {
     size_t kept = 0;
@@ -325,7 +324,7 @@ static size_t only_recipients(const struct intake *in, struct gate_verdict *verd
     return kept;
 }
 
-/* Ask the gate, and deliver to those it names: now, or when what the event waits for is here. */
+/* Asks the gate and delivers to the recipients, or stages the event if it must wait. */
 static enum bh_err distribute(struct intake *in)
 {
     struct relay *r = in->relay;
@@ -420,7 +419,7 @@ static struct accept_id take_in(struct relay *r, const struct event *ev, struct 
                (!interrupt_on_stop(r, &routed, &in.stops) && !linking_take(r, &routed, in.a))) {
         err = distribute(&in);
     }
-    accept_release(r, in.a, err); /* it is answered when the turn ends, never in here */
+    accept_release(r, in.a, err); /* @done runs at the end of the turn, never in here */
     return (struct accept_id){in.a->index, in.a->generation};
 }
 

@@ -1,11 +1,12 @@
-/* accept.h - taking an event in: whose it is, whether we know it, and who waits for the answer.
- *
- * One accept stands for one host_accept(): it is answered once every copy of the event (one per
- * instance) is on disk or acked, with the worst result among them, when the turn ends.
+/* accept.h - accepts events: finds the recipients, drops duplicates, answers the platform.
  *
  *      struct accept *a = accept_new(r, done, ctx);
  *      for every copy: accept_hold(a); ... later accept_release(r, a, BH_OK);
  *      accept_release(r, a, BH_OK);               // the one accept_new() took
+ *
+ * A struct accept is one pending answer to relay_accept().  It is a counter of holds.  When the last
+ * hold is released, @done runs at the end of the turn with the first error, or BH_OK.  A copy (one
+ * per recipient) releases its hold once it is on disk or acked; a staged event, once its row is.
  */
 #pragma once
 #include "core/accept.h"
@@ -19,21 +20,21 @@ struct relay;
 struct staged_to;
 
 struct accepts *accepts_new(void);
-void accepts_free(struct accepts *t); /* NULL is fine; unanswered ones are forgotten */
+void accepts_free(struct accepts *t); /* NULL is fine; pending answers are dropped */
 
 struct accept *accept_new(struct relay *r, accepted_cb *done, void *ctx);
 void accept_hold(struct accept *a);
 void accept_release(struct relay *r, struct accept *a, enum bh_err err);
 
-/* An event that has waited (staged.h) enters the mailboxes of those of @to that pass the gate, as
- * part of @g; @done as above. */
+/* Delivers a staged event (staged.h) to those of @to that pass the gate.  The deliveries join @g,
+ * which is submitted here. */
 void accept_staged(struct relay *r, const struct event *ev, const struct staged_to *to, size_t n_to,
                    struct delivery_group *g, accepted_cb *done, void *ctx);
-/* An event that was routed goes on: it is taken in for those of @to (NULL: for all) that pass the
- * gate, and @a, which is held, is released. */
+/* Continues with a routed event: delivers it to those of @to (NULL: all) that pass the gate, and
+ * releases the caller's hold on @a. */
 void accept_resume(struct relay *r, const struct event *ev, const struct staged_to *to, size_t n_to,
                    struct accept *a);
-/* Was it delivered to all of these before? */
+/* True when @ev is a duplicate for every recipient in @verdicts. */
 bool accept_is_known(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                      size_t n);
 

@@ -1,7 +1,7 @@
 /* dedup.c - design.  (dedup.h has the contract.)
  *
- * The first bits of a key are the place of its bot's ring.  Two bots may share one, once in a
- * thousand; keys of older databases, which have no such bits, are spread over all of them.
+ * The first bits of a key are the index of its bot's ring.  Two bots share a ring with a chance of
+ * about one in a thousand.  Keys of older databases lack these bits and spread over all rings.
  *
  * Open addressing with linear probing; a removal closes its gap by moving later entries of the run
  * back, so there are no tombstones to clean.  A removed key's ring record is only marked: it leaves
@@ -12,8 +12,7 @@
 #include "base/mem.h"
 #include "core/delivery_id.h"
 
-/* Of the key what tells it from the others of its ring: 96 bits, and no others collide in practice.
- * Both 0: removed. */
+/* 96 bits of the key, enough to avoid collisions within a ring.  Both fields 0: removed. */
 struct dedup_record {
     uint64_t lo;
     uint32_t hi;
@@ -47,7 +46,7 @@ static bool is_removed(const struct dedup_record *rec)
     return rec->lo == 0 && rec->hi == 0;
 }
 
-/* Ticks wrap after 497 days: what is kept is nearer than half of that to the newest. */
+/* Ticks wrap after 497 days; every kept key is within half of that of the newest. */
 static int64_t at_of(const struct dedup *d, const struct dedup_record *rec)
 {
     int64_t newest = d->newest_ms / DEDUP_TICK_MS;

@@ -1,8 +1,8 @@
 /* edits.c - design.  (edits.h has the contract.)
  *
- * Mailboxes have no index by name: it would cost every sleeper's backlog as much memory again, for
- * something that is rare.  The deduplication key knows when the delivery was taken, and the slots
- * of a mailbox lie in order of time, so a few rows are read. */
+ * Mailboxes have no index by name: it would double the memory of every backlog, and edits are rare.
+ * The deduplication key has the time of the delivery, and slots are in order of time, so a search
+ * reads only a few rows. */
 #include "relay/in/edits.h"
 #include <stdlib.h>
 #include "base/arena.h"
@@ -20,10 +20,10 @@
 
 enum {
     MOST_ROWS = 512,
-    OLDER_S = 5, /* keys that were read back have the time of their transaction */
+    OLDER_S = 5, /* keys loaded at start have the time of their transaction, which is later */
 };
 
-struct edit_look { /* rows that may be the delivery */
+struct edit_look { /* a pending read of rows that may be the delivery */
     struct store_fetch op;
     struct list link;      /* edits->looking */
     struct instance *inst; /* borrowed */
@@ -36,7 +36,7 @@ struct edit_look { /* rows that may be the delivery */
 
 struct edits {
     struct list looking;
-    struct buf scratch; /* the event id of the message that is changed */
+    struct buf scratch; /* the event id of the original message */
 };
 
 struct edits *edits_new(void)
@@ -77,7 +77,7 @@ struct event edit_original(struct relay *r, const struct event *ev)
                                                 ev->chat_id, ev->message_id)};
 }
 
-/* Nobody can have read it. */
+/* True when no gateway can have read the delivery. */
 static bool is_unsent(const struct instance *i, const struct slot *slot)
 {
     return slot_waits(slot) && (slot->flags & SLOT_SENT) == 0 && slot->attempts == 0 &&
@@ -139,7 +139,7 @@ static void on_rows(struct store_op *op, enum bh_err err)
     look_free(l);
 }
 
-/* Only this instance may still want it, as a message of its own. */
+/* Copies @ev into @l, restricted to this instance, for delivery if the search finds nothing. */
 static void keep_event(struct edit_look *l, const struct event *ev, struct relay *r)
 {
     struct buf saved = BUF_INIT;

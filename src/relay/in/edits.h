@@ -1,16 +1,15 @@
-/* edits.h - people edit and delete messages that still wait for their agent.
+/* edits.h - applies people's edits and deletions to messages that are not delivered yet.
  *
  * An event whose edit is set (core/event.h) names an earlier message.  For each instance:
  *
- *      the message waits, on no socket yet      its text is replaced, or it is settled
+ *      the message waits and was never sent     its text is replaced, or it is settled
  *      it was sent, or is not known any more    the instance gets the event itself, unless silent
  *
- * An edit of an event that still waits for its files (staged.h) changes that event, for all its
- * recipients.
+ * An edit of a staged event (staged.h) changes that event for all recipients.
  *
- * A waiting delivery is found by its name, which is made from the message's ids
- * (core/delivery_id.h): in memory, or among the rows of the mailbox that are as old as the
- * deduplication key of that name.  The rows are read from the store. */
+ * A waiting delivery is found by its name, which is derived from the message's ids
+ * (core/delivery_id.h).  The search covers deliveries in memory, then rows in the store whose age
+ * matches the deduplication key of that name.  accept.c calls this module. */
 #pragma once
 #include "core/event.h"
 
@@ -20,12 +19,13 @@ struct gate_instance;
 struct relay;
 
 struct edits *edits_new(void);
-void edits_free(struct relay *r); /* the store holds none of its reads any more */
+void edits_free(struct relay *r); /* the store must be closed */
 
-/* The message that @ev changes, as far as its name goes; borrowed until the next call. */
+/* The message that @ev changes, with only the fields of its name set; borrowed until the next
+ * call. */
 struct event edit_original(struct relay *r, const struct event *ev);
-/* @ev, whose edit is set, changes what waits for @to, or that is looked for: then @a is held
- * until that is done, and if nothing is found the event is delivered after all.  False: nothing of
- * it waits there. */
+/* Applies the edit @ev to the waiting delivery of @to, or starts a search for that delivery.  The
+ * search holds @a; if it finds nothing, @ev is delivered as an event of its own, unless silent.
+ * False: no such delivery waits. */
 bool edit_take(struct relay *r, const struct gate_instance *to, const struct event *ev,
                struct accept *a);

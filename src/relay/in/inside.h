@@ -1,40 +1,43 @@
-/* inside.h - what comes from this program itself, and agents that live in it.
+/* inside.h - mail from bellhop itself, and sessions of agents without a socket.
  *
- * A parcel is mail for one instance by name: who sent it was let in by somebody else, so nobody
- * asks the gate.  It has the mailbox's promises, and its name makes it one delivery however often
- * it is sent (core/delivery_id.h).
+ * A parcel is mail for one named instance.  The caller has authorized the sender, so the gate is
+ * not asked.  A parcel is as durable as other mail, and sending it is idempotent: its name is the
+ * deduplication key (core/delivery_id.h).
  *
- * An agent inside has no socket: whoever reaches it (dispatch/courier.h) holds a session over a
- * wire of his own, says hello, and acks what has arrived.  Such a session is never pinged, may take
- * as long as it likes for an ack, and is sent one message of few frames at a time, so that
- * thousands of them cost little.  A lost one counts as nobody's attempt: session_failed() does.
+ * An agent inside has no socket.  Its courier (dispatch/courier.h) opens a session over a wire of
+ * its own, says hello, and acks deliveries.  Such a session has no pings and no ack timeout, and
+ * gets one small message at a time, so that thousands of sessions cost little.  Closing it does not
+ * count as an attempt; only session_failed() does.
  */
 #pragma once
 #include "relay/relay.h"
 
-#define PARCEL_TICK_MS 10                    /* so precisely it is known when a parcel was taken */
+#define PARCEL_TICK_MS 10                    /* resolution of @ret_known_ms */
 #define INSIDE_PACK_BYTES ((size_t)64 << 10) /* in one message, but at least one frame */
 
 struct parcel { /* borrowed for the call */
     struct str tenant, instance;
-    /* What it is: platform, bot and event_id make its name; without @body it is the message, and
-     * the instance may answer in its chat. */
+    /* Platform, bot and event_id make the parcel's name.  Without @body the event is the message,
+     * and the instance may answer in its chat. */
     const struct event *ev;
     struct str body; /* one JSON value without a line break, for an agent inside; absent: @ev */
-    bool may_wake;   /* a sleeper is rung for it */
+    bool may_wake;   /* wakes a sleeping instance */
 };
 
-/* BH_REFUSED: the names are impossible, or it is too long.  The rest is core/accept.h.
- * @ret_known_ms is set before the call returns: when it was taken before (wall clock, rounded
- * down to PARCEL_TICK_MS; of one that was taken before we started, when it was on disk), and then
- * @done tells when that one is safe; 0: it is new; -1: it is refused. */
+/* Delivers a parcel (contract: core/accept.h).  BH_REFUSED: a name is invalid, or the parcel is too
+ * long.  @ret_known_ms is set before the call returns:
+ *   0   the parcel is new
+ *   -1  the parcel is refused
+ *   >0  a duplicate: the wall time of the first acceptance, rounded down to PARCEL_TICK_MS (or of
+ *       its write, if that was before a restart); @done runs when the first one is on disk
+ */
 struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t *ret_known_ms,
                                accepted_cb *done, void *ctx);
 
-/* As session_open().  @gw is not in the facts: it lives until session_closed(). */
+/* Like session_open().  @gw is not in the facts; it must live until session_closed(). */
 struct session *session_open_inside(struct relay *r, const struct gateway *gw, struct wire *wire);
-/* It could not be brought to the agent now: one more attempt.  After limits.max_attempts, or when
- * @park says that trying again is no use, it is parked with the reason @why (a sentence).  True:
- * it is parked, and what comes behind it goes on; false: the caller closes the session and tries
- * again later. */
+/* Reports that a delivery did not reach the agent, and counts an attempt.  After max_attempts, or
+ * with @park (a retry is pointless), the delivery is parked with the reason @why, a sentence.
+ * True: it is parked or purged, and the session goes on.  False: the caller closes the session and
+ * retries later. */
 bool session_failed(struct session *s, struct str buffer_id, struct str why, bool park);

@@ -68,7 +68,7 @@ struct slot_ring {      /* the ring of a mailbox, detached from it */
     struct slot *slots; /* owned; NULL: empty */
     uint32_t cap, head, n;
 };
-/* Moves all slots out of the mailbox; the caller settles them.  No slot may have bytes in memory. */
+/* Moves all slots to the caller, who settles them.  No slot may have bytes in memory. */
 struct slot_ring mailbox_detach(struct mailbox *mb);
 
 void mailbox_quiet(struct mailbox *mb, struct slot *slot); /* sets SLOT_QUIET on a new slot */

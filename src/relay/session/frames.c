@@ -1,7 +1,7 @@
 /* frames.c - design.  (frames.h has the contract.)
  *
- * One handler per frame type.  The WebSocket upgrade has authenticated the gateway; no frame changes
- * its identity.  A closing session still processes acks, because each ack saves a duplicate. */
+ * One handler per frame type.  The WebSocket upgrade has authenticated the gateway; no frame
+ * changes its identity.  A closing session still processes acks: each ack saves a duplicate. */
 #include "relay/session/frames.h"
 #include <stdlib.h>
 #include "base/buf.h"

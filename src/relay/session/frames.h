@@ -26,7 +26,7 @@ void line_reader_free(struct line_reader *l);          /* NULL is fine */
 
 /* The first pair is the default. */
 void persona_add(struct session *s, struct str platform, struct str bot);
-/* True when the socket announced this pair.  An empty @bot matches any bot; @ret_bot receives it. */
+/* True when the socket announced this pair.  An empty @bot matches any; @ret_bot receives it. */
 bool persona_find(const struct session *s, struct str platform, struct str bot,
                   struct str *ret_bot);
 bool persona_default(const struct session *s, struct str *ret_platform, struct str *ret_bot);

@@ -67,7 +67,7 @@ uint64_t flight_rows(const struct flight *f)
 /* ---- sent_ids ----
  *
  * Open addressing with linear probing; removal closes the gap, so there are no tombstones.  Entries
- * of deliveries that were settled without an ack stay until the table is full, and are swept then. */
+ * of deliveries that were settled without an ack stay until the table is full, then are swept. */
 
 enum { FIRST_SENT = 16 };
 

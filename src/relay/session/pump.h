@@ -4,8 +4,8 @@
  *                                                          '-----> sent_ids (bufferId -> slot id)
  *
  * Deliveries go in order of their ids, several packed into one WebSocket message, with at most
- * `window` messages unacked.  No delivery goes down one socket twice: a session remembers the newest
- * id it sent.  Deliveries up to that id are settled by acks, or sent again on the next socket.
+ * `window` messages unacked.  No delivery goes down one socket twice: a session remembers the
+ * newest id it sent.  Deliveries up to that id are settled by acks, or sent on the next socket.
  *
  * A delivery that was on PUMP_SOLO_ATTEMPTS lost sockets is sent alone: if it crashes its reader,
  * its neighbours are not affected.  A soft delivery is followed by a ping: see acking in session.h.

@@ -4,7 +4,7 @@
  *
  * While an instance sleeps, deliveries stay in its mailbox and its wake URL is poked.  The sleep
  * state is durable, as part of the instance's record.  The gateway gets going_idle_ack once that
- * record and all deliveries accepted before are on disk.  Then it may shut down without losing mail.
+ * record and all deliveries accepted before are on disk.  Then it may shut down and loses no mail.
  *
  * The socket that sent going_idle is asleep too (SESSION_ASLEEP): it gets no more deliveries.  The
  * instance stays awake if another socket is the receiver.
