@@ -1,8 +1,8 @@
 /* host.c - design.  (host.h has the contract.)
  *
- * A change of an instance's state is told to the pages when the turn ends, and then as the state of
- * the whole route: the relay may report in the middle of its own work, and several instances may
- * stand behind one chat. */
+ * The relay may report a changed instance state in the middle of its own work, so the host reports
+ * it to adapters when the turn ends.  Adapters get the state of the whole route, because several
+ * instances may serve one chat. */
 #include "host/host.h"
 #include <assert.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ struct news { /* an instance whose state changed */
 };
 
 struct open_bot {
-    struct outlet outlet; /* first: what the heart is handed */
+    struct outlet outlet; /* first: platform_of() casts it back */
     struct platform *p;   /* owned until host_close_platforms() */
     struct buf key;       /* platform \x1f bot */
 };
@@ -36,21 +36,21 @@ struct host {
     const struct host_env *env; /* borrowed */
     struct facts *facts;        /* borrowed */
     struct relay *relay;        /* borrowed */
-    struct fetches_in *fetches; /* owned; NULL: there is no media */
+    struct fetches_in *fetches; /* owned; NULL: no media */
     struct media *media;        /* borrowed; NULL: none */
-    struct open_bot **open;     /* owned, and what they point at */
+    struct open_bot **open;     /* owned, with the bots; in order of opening */
     size_t n_open;
     struct map bots;   /* platform \x1f bot -> struct open_bot */
     struct map firsts; /* platform -> the struct open_bot that was opened first */
-    bool wants_news;   /* a platform shows how instances are */
+    bool wants_news;   /* some platform has instance_changed() */
     const struct outlet
         *mail; /* borrowed; chats that are on no platform; NULL: nobody serves them */
     host_act_cb *mail_act;
     void *mail_ctx;
-    uint64_t numbers;            /* handed out by host_number() */
+    uint64_t numbers;            /* the last number of host_number() */
     struct manifests *manifests; /* owned; NULL until platforms are opened */
     struct list news;
-    struct timer tell; /* tells the news when the turn ends */
+    struct timer tell; /* runs tell_news() when the turn ends */
 };
 
 static struct host *host_of(struct outside *o)
@@ -170,7 +170,7 @@ static void outside_holds(struct outside *o, struct str media_id, struct str ten
         media_hold(h->media, f, tenant, instance, row);
 }
 
-/* The page of a bot shows the route with the bot's own name, or "*". */
+/* A bot shows the state of the route whose key is the bot's name, or "*". */
 static void tell_route(void *ctx, const struct route *r)
 {
     struct host *h = ctx;
@@ -227,7 +227,7 @@ static void outside_announced(struct outside *o, struct str gateway, struct json
         manifests_hear(h->manifests, gateway, manifest);
 }
 
-/* ---- what events wait for ---- */
+/* ---- files and context of waiting events ---- */
 
 static void outside_fetch(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
                           struct str tenant)
@@ -356,7 +356,7 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
     const struct platform_ops *ops = platform_find(str_of(cfg->platform));
     struct platform *p = NULL;
 
-    assert(ops != NULL); /* the configuration knows the platforms of this build only */
+    assert(ops != NULL); /* the configuration accepts only platforms of this build */
     enum bh_err err = ops->open(cfg, h, &p, ret_why);
     if (err != BH_OK)
         return err;
@@ -405,7 +405,7 @@ void host_free(struct host *h)
     if (h == NULL)
         return;
     host_close_platforms(h);
-    assert(h->fetches == NULL); /* host_set_media(NULL) came before */
+    assert(h->fetches == NULL); /* the caller has called host_set_media() with NULL */
     timer_stop(h->env->clock, &h->tell);
     list_each (&h->news, it, nxt)
         news_free(list_entry(it, struct news, link));
@@ -435,7 +435,7 @@ const struct host_env *host_env(struct host *h)
 struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
                              accepted_cb *done, void *ctx)
 {
-    assert(h->relay != NULL); /* platforms open after it and close before it */
+    assert(h->relay != NULL); /* platforms open after the relay and close before it */
     p->last_event_ms = clock_wall_ms(h->env->clock);
     return relay_accept(h->relay, ev, done, ctx);
 }

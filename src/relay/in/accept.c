@@ -156,7 +156,8 @@ struct context_room { /* for context_shown(); must outlive its result */
     struct event_said said[EVENT_MAX_CONTEXT];
 };
 
-/* The event with the context that the instance of @v gets (@v NULL: none): @ev, or a copy in @room. */
+/* @ev with the context that the instance of @v gets (@v NULL: none): @ev itself, or a copy in
+ * @room. */
 static const struct event *context_shown(struct relay *r, const struct gate_verdict *v,
                                          const struct event *ev, struct context_room *room)
 {

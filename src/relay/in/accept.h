@@ -4,7 +4,7 @@
  *      for every copy: accept_hold(a); ... later accept_release(r, a, BH_OK);
  *      accept_release(r, a, BH_OK);               // the one accept_new() took
  *
- * A struct accept is one pending answer to relay_accept().  It is a counter of holds.  When the last
+ * A struct accept is one pending answer to relay_accept(), with a count of holds.  When the last
  * hold is released, @done runs at the end of the turn with the first error, or BH_OK.  A copy (one
  * per recipient) releases its hold once it is on disk or acked; a staged event, once its row is.
  */

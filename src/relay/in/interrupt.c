@@ -1,14 +1,14 @@
 /* interrupt.c - design.  (interrupt.h has the contract.)
  *
- * The memory of keys is a table of sets of eight, newest first, holding keyed hashes and no text:
- * half a megabyte however long the keys, more where more are known at the start, and one cache line
- * per event.  The hash is keyed by the database's secret, so nobody can aim at a set, a simulation
- * gets the same sets every time, and the records of the chats can hold it.
+ * The keys are in a set-associative table, WAYS per set, newest first.  It holds keyed hashes and
+ * no text: half a megabyte, or more if more keys are loaded at start, and one cache line per event.
+ * The hash is keyed with the database's secret.  So an attacker cannot aim at one set, a simulation
+ * is repeatable, and the records of chats can store the hash.
  *
- * Whatever the table has is also in the chat's own list of keys: there the whole hash is compared,
- * of which the table has half, and a chat that is forgotten leaves nothing behind.  A key that
- * moved is taken from the record of the chat that had it before; where one event goes to several
- * instances all of them keep it. */
+ * Every key in the table is also in its chat's own list.  The table has half of the hash; a lookup
+ * compares the whole hash with the chat's list, so entries of forgotten chats never match.  A key
+ * that moves to another chat is removed from the earlier chat's record, unless the event has
+ * several recipients: then all of them keep it. */
 #include "relay/in/interrupt.h"
 #include <stdlib.h>
 #include "core/delivery_id.h"
@@ -27,7 +27,7 @@ enum { WAYS = 8, FEWEST_SETS = 1 << 13, MOST_SETS = 1 << 18, KEY_MAX_BYTES = 204
 
 struct way {
     uint32_t tag;  /* half of the hash of tenant and session key */
-    uint32_t chat; /* its number; names the instance too; 0: free */
+    uint32_t chat; /* chats_number() of the chat, which implies the instance; 0: free */
 };
 
 struct interrupts {
@@ -72,7 +72,7 @@ static bool is_way(const struct relay *r, const struct way *w, uint64_t hash)
     return !chat_is_over(c) && chat_has_key(c, hash);
 }
 
-/* Where @hash is in @set; WAYS: nowhere. */
+/* The index of @hash in @set; WAYS: not found. */
 static size_t way_of(const struct relay *r, const struct way *set, uint64_t hash)
 {
     size_t way = 0;
@@ -92,7 +92,7 @@ void interrupt_note(struct known_chat *chat, uint64_t key, bool alone)
     if (before != NULL && before != chat && alone)
         chats_drop_key(before, key);
     if (way == WAYS)
-        way--; /* the oldest of the set is forgotten */
+        way--; /* evicts the oldest of the set */
     memmove(&set[1], &set[0], way * sizeof set[0]);
     set[0] = (struct way){tag_of(key), chats_number(chat)};
 }
@@ -129,7 +129,7 @@ static size_t count_keys(struct relay *r)
     return n;
 }
 
-/* Only into free places: none of them is newer than another. */
+/* Fills free ways only: loaded keys have no order of age. */
 static void load_chat(struct interrupts *t, struct known_chat *c)
 {
     for (size_t k = 0; k < c->n_keys; k++) {
@@ -148,7 +148,7 @@ void interrupts_load(struct relay *r)
     struct interrupts *t = r->interrupts;
     size_t n = count_keys(r);
 
-    size_t wanted = n * 4 / 3 / WAYS; /* three in four are taken then */
+    size_t wanted = n * 4 / 3 / WAYS; /* three quarters full */
     if (wanted > t->n_sets)
         t->n_sets = wanted < MOST_SETS ? wanted : MOST_SETS;
     list_each (instances_by_age(r), it, nxt) {
@@ -160,7 +160,7 @@ void interrupts_load(struct relay *r)
 
 /* ---- to the gateway ---- */
 
-struct unread { /* what a receiver was sent and may not have read yet */
+struct unread { /* interrupts that the receiver may not have read yet */
     int64_t since_ms;
     size_t n;
     uint64_t keys[INTERRUPTS_UNREAD];
@@ -172,7 +172,7 @@ void interrupt_read(struct instance *i)
     i->unread = NULL;
 }
 
-/* False: it has one of this kind for the key that it may not have read yet, or too many at all. */
+/* False: an interrupt with this key may still be unread, or too many are. */
 static bool may_interrupt(struct instance *i, uint64_t key)
 {
     int64_t now_ms = clock_now_ms(i->relay->env.clock);
@@ -206,8 +206,7 @@ static bool send_interrupt(struct instance *i, struct str session_key, struct st
     return true;
 }
 
-/* The instance of a tenant that has just one that was ever here; NULL otherwise, and where there
- * are too many to look at. */
+/* The tenant's only known instance; NULL: none, several, or too many names to check. */
 static struct instance *only_instance(struct relay *r, struct str tenant)
 {
     struct str names[LOOK_AT];
@@ -262,7 +261,7 @@ static enum stop read_stop(const struct event *ev)
     return str_eq_ci(who, ev->bot) ? STOP_OURS : STOP_ANOTHERS;
 }
 
-/* The platform sent it again: what runs now may be something else. */
+/* True when the platform repeats a /stop: the turn that runs now may be another one. */
 static bool is_repeat(struct instance *i, const struct event *ev)
 {
     struct relay *r = i->relay;
@@ -273,8 +272,8 @@ static bool is_repeat(struct instance *i, const struct event *ev)
            dedup_has(&r->dedup, name);
 }
 
-/* The text waits a moment behind the interrupt.  Between two such moments everything flows: whoever
- * says nothing but /stop makes the others wait that long, and no longer. */
+/* Holds deliveries back for INTERRUPT_HOLD_MS.  A new hold starts BETWEEN_HOLDS_MS after the last
+ * one at the earliest, so that repeated /stops cannot block the mailbox for ever. */
 static void hold_text(struct instance *i)
 {
     int64_t now_ms = clock_now_ms(i->relay->env.clock);
@@ -285,8 +284,8 @@ static void hold_text(struct instance *i)
     session_arm(i->receiver);
 }
 
-/* Under every key its gateway may have for the session: those it does not know are nothing to it.
- */
+/* Sends an interrupt under every key that the gateway may use for the session; a gateway ignores
+ * unknown keys. */
 static void stop_turn(struct instance *i, const struct event *ev)
 {
     static const struct session_key_options kinds[] = {

@@ -1,21 +1,20 @@
-/* interrupt.h - stopping a running turn, from either side.
+/* interrupt.h - stops an agent's running turn, on a gateway's `interrupt` or a person's /stop.
  *
- * A gateway's `interrupt` goes to the instance that last received that session key in the same
- * tenant, as `interrupt_inbound`.  A person's "/stop"
- * is a message like any other, and before it, past the window, an `interrupt_inbound` for every
- * instance the message goes to: gateways whose session keys are not the ones we think of stop by
- * the text, the others at once.  The text, and whatever is behind it, follows INTERRUPT_HOLD_MS
- * later: released gateways that meet a command while its turn still runs answer it inside their
- * reader, and then read nothing for half a minute.
+ * A gateway's `interrupt` names a session key.  The relay forwards it as `interrupt_inbound` to the
+ * instance of the same tenant that last received an event of that key.
  *
- * Which chat of which instance received which key last is remembered for the newest keys, and after
- * a restart known from the records of the chats (chats.h).  Of a key nobody remembers, a tenant
- * with a single instance is still served, others are not.
+ * A person's /stop sends `interrupt_inbound` at once, ahead of the window, to every live recipient.
+ * The text follows as a normal message, for gateways that use other session keys than bellhop
+ * guesses.  The text and everything behind it wait INTERRUPT_HOLD_MS: a released gateway that reads
+ * a command while the turn still runs reads nothing more for half a minute.
  *
- * Interrupts go past the window, so they have a bound of their own: until the gateway shows that it
- * reads (an ack, a pong), or INTERRUPTS_UNREAD_MS have passed, it gets one for each key, and
- * INTERRUPTS_UNREAD in all.  What is left out is no loss where a person said it: the text arrives
- * as a message. */
+ * A table maps recent session keys to chats; at start it is rebuilt from the chats' records
+ * (chats.h).  For an unknown key the interrupt goes to the tenant's only instance, if it has just
+ * one.
+ *
+ * Interrupts bypass the window, so they have a bound of their own.  Until an ack or a pong shows
+ * that the gateway reads, or INTERRUPTS_UNREAD_MS pass, each key is sent once, and at most
+ * INTERRUPTS_UNREAD in all.  A dropped /stop still arrives as text. */
 #pragma once
 #include "core/contract.h"
 #include "core/event.h"
@@ -34,13 +33,14 @@ struct interrupts *interrupts_new(struct relay *r);
 void interrupts_load(struct relay *r);      /* at start, after the chats */
 void interrupts_free(struct interrupts *t); /* NULL is fine */
 
-/* The name of a session of @i: the same whoever runs it in this tenant, also after a restart. */
+/* A keyed hash of tenant and session key; the same for all instances of a tenant, and after a
+ * restart. */
 uint64_t interrupt_key(const struct instance *i, struct str session_key);
-/* An event of session @key went to the instance of @chat, and to no other one if @alone. */
+/* Records that an event of session @key went to the instance of @chat.  @alone: and to no other. */
 void interrupt_note(struct known_chat *chat, uint64_t key, bool alone);
 void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t key);
-void interrupt_read(struct instance *i); /* its receiver has read what it was sent */
-/* Stops who runs it when @ev is a person's /stop that was not seen before.  True: nobody gets
- * it as a message.  @ret_is_stop: it is a /stop, which waits behind nothing. */
+void interrupt_read(struct instance *i); /* the receiver has read its interrupts */
+/* If @ev is a person's /stop and no duplicate, interrupts its live recipients.  True: the event is
+ * consumed, not delivered as a message.  @ret_is_stop: @ev is a /stop, and must not be staged. */
 bool interrupt_on_stop(struct relay *r, const struct event *ev, bool *ret_is_stop);
 void interrupt_from_gateway(struct session *s, struct str session_key);

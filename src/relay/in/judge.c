@@ -1,9 +1,9 @@
 /* judge.c - design.  (judge.h has the contract.)
  *
- * Two bounded tables.  The streaks of bots hang on a keyed hash of the chat, one slot each: a chat
- * that loses its slot to another starts again at one, which delays the guard and never trips it
- * early.  Decisions are a ring of fixed slots with the ids cut to fit; the message is found by a
- * hash of its whole id. */
+ * There are two bounded tables.  The bot streaks are indexed by a keyed hash of the chat, one slot
+ * each.  A chat that loses its slot to another starts again at one, which can delay the loop guard
+ * and never trips it early.  The decisions are a ring of fixed slots with the ids cut to fit; a
+ * message is found by the hash of its whole id. */
 #include "relay/in/judge.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@ struct judged {
     struct hash128 message; /* of platform and message id */
     int64_t at_ms;          /* wall; 0: free */
     const char *consumed;   /* a literal; NULL: it went through the gate */
-    uint32_t n;             /* candidates, whether they are kept here or not */
-    struct gate_verdict verdicts[JUDGED_VERDICTS]; /* those who received it come first */
+    uint32_t n;             /* candidates, including those without a kept verdict */
+    struct gate_verdict verdicts[JUDGED_VERDICTS]; /* recipients come first */
     char platform[24], message_id[ID_SHOWN], chat_id[ID_SHOWN], user_id[ID_SHOWN], chat_type[12];
 };
 
@@ -72,7 +72,7 @@ static struct streak *streak_of(struct relay *r, const struct event *ev, uint64_
     return &j->streaks[(*ret_chat >> 16) % STREAKS];
 }
 
-/* How many bots in a row will have spoken, @ev included. */
+/* The number of bots in a row, @ev included; 0: the author is no bot. */
 static unsigned streak_with(struct relay *r, const struct event *ev)
 {
     uint64_t chat;
@@ -103,9 +103,8 @@ static void streak_count(struct relay *r, const struct event *ev)
 
 /* ---- who can see ---- */
 
-/* A platform that knows its own permissions is asked.  Elsewhere a place counts as seen once
- * something from it was delivered to the instance: its owner spoke there, or an operator routed it.
- */
+/* Asks the platform if it knows its permissions.  Elsewhere a chat counts as seen once the instance
+ * has a delivery from it: an owner spoke there, or an operator routed it. */
 static enum gate_sight sees(void *ctx, const struct event *ev, const struct gate_instance *to,
                             struct str user)
 {
@@ -152,7 +151,7 @@ bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struc
     if (v->reason == GATE_YES_OPEN)
         return true;
     if (v->reason == GATE_YES_OWNER && at != NULL && !at->knows_sight)
-        return true; /* who wrote there is there */
+        return true; /* an owner who writes in the chat is a member of it */
     place.looks_back = true;
     return somebody_sees(r, v->to, &place);
 }

@@ -1,9 +1,11 @@
-/* judge.h - asking the gate about an event, and remembering what it said.
+/* judge.h - asks the gate who receives an event, and records its decisions.
  *
- * Brings together what gate.h is handed: the facts, who can see which place (the platform's word,
- * or, where a platform has none, whether the instance was ever delivered something from there), and
- * how many bots in a row have spoken in the chat.  Decisions are kept for `bellhop why`: the newest
- * JUDGED_MAX, for a day at most, ids and reasons only, never what was said. */
+ * The judge collects the inputs of core/gate.h: the facts, who can see a chat, and how many bots in
+ * a row have spoken there.  The platform says who can see a chat; where a platform cannot, an
+ * instance sees the chats that it has deliveries from.
+ *
+ * Decisions are kept in memory for `bellhop why`: the newest JUDGED_MAX, shown for a day.  They
+ * hold ids and reasons, never texts. */
 #pragma once
 #include "base/clock.h"
 #include "core/gate.h"
@@ -14,27 +16,27 @@ struct relay;
 
 #define JUDGED_MAX 4096
 #define JUDGED_MS (24 * 3600 * 1000ll)
-#define JUDGED_VERDICTS 16 /* kept per decision; the rest is only counted */
+#define JUDGED_VERDICTS 16 /* kept per decision; others are only counted */
 
 struct judge *judge_new(void);
 void judge_free(struct judge *j); /* NULL is fine */
 
-/* @ev with the route that it takes: the key the adapter gave becomes own_key. */
+/* A copy of @ev with its route_key chosen from the facts; the adapter's key becomes own_key. */
 struct event judge_route(struct relay *r, const struct event *ev);
-/* Who receives @ev, which was routed: @out has room for GATE_CANDIDATES.  Nothing is remembered. */
+/* The gate's verdicts on the routed event @ev; @out has room for GATE_CANDIDATES. */
 size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *out);
-/* @ev enters mailboxes, as judge_ask() said: its author counts, and `why` can tell later. */
+/* @ev is being delivered: records the decision for `why`, and counts its author in the streak. */
 void judge_note(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                 size_t n);
-/* It was for us and for no agent; @what is a literal such as "/stop". */
+/* Records that bellhop consumed @ev as a command; @what is a literal such as "/stop". */
 void judge_consumed(struct relay *r, const struct event *ev, const char *what);
 
-/* Was @v's instance, which receives @ev, allowed to hear what was said there before?  An open route
- * is the operator's word; else somebody linked to it must be able to read back. */
+/* May the instance of @v get messages from before @ev?  Yes on an open route, which an operator
+ * set; else a person linked to the instance must be able to read the chat's history. */
 bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struct event *ev);
-/* The same, and its gateway is of a generation that reads it. */
+/* judge_looks_back(), and the gateway is of the newer generation, which understands context. */
 bool judge_reads_context(struct relay *r, const struct gate_verdict *v, const struct event *ev);
 
-/* May @to be believed to see this chat of a place it was granted?  For the guard. */
+/* For the guard: can a person linked to @to see this chat? */
 bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,
                 struct str bot, struct str guild, struct str chat_id);

@@ -1,7 +1,7 @@
 /* linking.c - design.  (linking.h has the contract.)
  *
  *      /link CODE -> link_code_redeem() -> on disk -> accepted, and told to the person
- *                                       -> store trouble -> the platform brings the message again
+ *                                       -> store error -> the platform sends the message again
  */
 #include "relay/in/linking.h"
 #include <stdlib.h>
@@ -20,7 +20,7 @@ struct linking {
     struct accept *a;                                        /* held */
     char *platform, *bot, *chat_id, *thread_id, *message_id; /* owned */
     char *user_id, *key;                                     /* owned */
-    bool direct;                                             /* they wrote to the bot alone */
+    bool direct;                                             /* in a direct chat with the bot */
 };
 
 static void linking_free(struct linking *l)
@@ -78,7 +78,7 @@ static void tell_person(const struct linking *l, const char *text)
         outside->act(outside, at, nobody, &us, &act);
 }
 
-/* The direct chat they linked in is theirs with the instance: it may write there, by that bot. */
+/* After a /link in a direct chat the instance may write in that chat, through that bot. */
 static void note_chat(const struct linking *l)
 {
     struct relay *r = l->relay;

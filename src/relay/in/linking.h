@@ -1,7 +1,7 @@
-/* linking.h - "/link CODE" sent to the bot: a person links their account to an instance.
+/* linking.h - "/link CODE" sent to a bot: links a person's account to an instance.
  *
- * The message is consumed, whatever becomes of it: a code never reaches an agent.  Who it is comes
- * from the event, as the platform says it.  The answer goes back to the chat it came from. */
+ * The message is always consumed, so that a code never reaches an agent.  The platform's event
+ * identifies the person.  The answer goes to the chat of the message.  accept.c calls this. */
 #pragma once
 #include "core/event.h"
 
@@ -12,5 +12,5 @@ struct relay;
 struct linkings *linkings_new(void);
 void linkings_free(struct linkings *t); /* NULL is fine */
 
-/* True when @ev was such a message; @a is answered when the link is on disk or refused. */
+/* True when @ev is a /link message; @a is held until the link is on disk or refused. */
 bool linking_take(struct relay *r, const struct event *ev, struct accept *a);

@@ -1,16 +1,15 @@
 /* staged.c - design.  (staged.h has the contract and the picture.)
  *
- * A chat that waits is a queue, and an event enters when it is READY and at the front.  An event
- * that waits for nothing but comes behind one that does is READY as soon as its row is on disk, so
- * the order of a chat is the order of arrival.
+ * Each chat with staged events has a queue; an event enters when it is READY and at the front.  An
+ * event that only waits for its predecessors is staged too, so a chat keeps its order of arrival.
  *
- * An event that comes while the only one before it enters is not written: it waits some
- * milliseconds in memory, unconfirmed.  So a busy chat goes back to one write per event.
+ * An event that arrives while its only predecessor is entering is not written.  It is parked in
+ * memory for some milliseconds, unanswered.  So a busy chat returns to one write per event.
  *
- * Long because the way of an event from its row to its deliveries is one state machine.
+ * The file is long because the way of an event from its row to its deliveries is one state machine.
  *
- * Files are told by number: the wait_id of their event, and their place in it.  What is answered
- * late, or twice, finds nobody. */
+ * Requests for files carry the wait_id of the event and the file's index.  The generation in the
+ * wait_id makes late and repeated answers harmless. */
 #include "relay/in/staged.h"
 #include <assert.h>
 #include <stdio.h>
@@ -37,7 +36,7 @@ struct want_file {
     char why[96];
 };
 
-struct parked { /* came while the only event before it enters */
+struct parked { /* arrived while its only predecessor was entering */
     struct list link;
     struct accept *accept; /* held */
     struct arena arena;
@@ -58,19 +57,19 @@ struct staged {
     struct list link;    /* stage->all */
     struct list in_chat;
     struct staged_chat *chat;   /* shared */
-    char *tenant;               /* owned; who pays for its files; NULL: nobody gets it */
+    char *tenant;               /* owned; its quota pays for the files; NULL: no recipient */
     uint8_t state;              /* enum stage_state */
     uint8_t context;            /* enum want_state */
-    bool judged;                /* what it waits for is known */
-    bool dropped;               /* its author's words are erased: it goes instead of entering */
-    bool in_doubt;              /* an append ended with BH_UNKNOWN: the row may be there */
+    bool judged;                /* begin() has decided which files and context it waits for */
+    bool dropped;               /* deleted by its author or an erasure: it never enters */
+    bool in_doubt;              /* an append ended with BH_UNKNOWN: the row may exist */
     uint32_t index, generation; /* in stage->slots */
     struct arena arena;
     struct event ev;      /* in the arena; not routed */
     struct staged_to *to; /* in the arena; who passed the gate when it came */
     size_t n_to;
     struct want_file files[EVENT_MAX_MEDIA];
-    struct timer timer; /* the end of patience, or the next try to enter or to write */
+    struct timer timer; /* timeout of the wait, or retry of entering or writing */
     char *event_key;    /* owned; in stage->by_event; NULL: it has none */
 
     struct store_append append; /* of its row; with the store while STAGED_WRITING */
@@ -80,10 +79,10 @@ struct staged {
 
     struct delivery_group group; /* its deliveries, while STAGED_ENTERING */
     bool entered;                /* every copy is on disk, acked or refused */
-    enum bh_err err;             /* ... and that is how it ended */
+    enum bh_err err;             /* valid once @entered: the result */
 };
 
-struct restaging { /* a row is written again, behind the first time if that is still under way */
+struct restaging { /* a rewrite of a row after an edit, queued behind its append */
     struct store_mark op;
     struct list link; /* stage->restagings */
     struct relay *relay;
@@ -123,7 +122,7 @@ size_t relay_waiting(const struct relay *r)
     return r->stage->n;
 }
 
-/* ---- one of them ---- */
+/* ---- one staged event ---- */
 
 static struct str key_of(struct stage *t, const struct event *ev, struct str last)
 {
@@ -333,7 +332,7 @@ bool staged_has(const struct staged_to *to, size_t n, const struct gate_instance
 
 static void enter(struct staged *e);
 
-/* The event at the front of the chat enters if it may. */
+/* Lets the event at the front of the chat enter if it is READY. */
 static void advance(struct relay *r, struct str chat)
 {
     struct staged_chat *c = map_get(&r->stage->chats, chat);
@@ -365,7 +364,7 @@ static void leave(struct staged *e)
     free(chat);
 }
 
-/* Every copy has ended, and so has every write of one. */
+/* Ends ENTERING once every copy has a result and every append has ended. */
 static void finish(struct staged *e)
 {
     struct relay *r = e->relay;
@@ -399,7 +398,7 @@ static void on_entered(void *ctx, enum bh_err err)
     finish(e);
 }
 
-/* What is missing is said, so that the agent does not wonder. */
+/* The text, with a note for the agent about each missing file. */
 static struct str text_with_notes(struct staged *e)
 {
     struct buf text = BUF_INIT;
@@ -425,7 +424,7 @@ static void enter(struct staged *e)
     for (size_t i = 0; i < ev.n_media; i++) {
         media[i] = e->ev.media[i];
         if (e->files[i].state == WANT_NOTHING)
-            media[i].ref = STR_NULL; /* its address will do */
+            media[i].ref = STR_NULL; /* the agent uses the public URL */
         if (e->files[i].state != WANT_HERE)
             continue;
         media[i].id = e->files[i].here.id;
@@ -469,7 +468,7 @@ static bool has_outlet(const struct staged *e)
     return o->find(o, e->ev.platform, e->ev.bot) != NULL;
 }
 
-/* Its platform is asked for the files and the context, if it is open. */
+/* Requests the files and the context, if the bot is open. */
 static void ask(struct staged *e)
 {
     struct outside *o = e->relay->env.outside;
@@ -496,7 +495,7 @@ static void on_timer(struct timer *timer)
     struct staged *e = container_of(timer, struct staged, timer);
 
     if (e->relay->draining)
-        return; /* the next process goes on with its row */
+        return; /* the next process continues from the row */
     if (e->dropped && e->state != STAGED_WRITING) {
         acks_add(e->relay, e->append.id);
         leave(e);
@@ -506,7 +505,7 @@ static void on_timer(struct timer *timer)
         advance(e->relay, str_of(e->chat->key));
     } else if (e->state == STAGED_WAITING && !e->judged && has_outlet(e)) {
         begin(e);
-    } else if (e->state == STAGED_WAITING) { /* late */
+    } else if (e->state == STAGED_WAITING) { /* timeout */
         drop_wants(e);
         if (!e->judged)
             begin(e);
@@ -523,7 +522,7 @@ static void on_timer(struct timer *timer)
 
 struct wants {
     bool files, context, sleeps;
-    struct str tenant; /* the first that gets it; absent: nobody does */
+    struct str tenant; /* of the first recipient; absent: no recipient */
 };
 
 static struct wants wants_of(struct relay *r, const struct event *ev,
@@ -552,7 +551,7 @@ static struct wants wants_of(struct relay *r, const struct event *ev,
     return w;
 }
 
-/* What it waits for is decided, and asked for. */
+/* Decides which files and context the event waits for, and requests them. */
 static void begin(struct staged *e)
 {
     struct relay *r = e->relay;
@@ -577,15 +576,15 @@ static void begin(struct staged *e)
     settle(e);
 }
 
-/* Its row is on disk.  Nothing is asked before the turn ends: a node whose lease is over learns of
- * that first.  After a start its platform may not be open yet. */
+/* The row is on disk.  Requests start after this turn, so that a node that has lost its lease
+ * learns of that first.  After a start the bot may not be open yet. */
 static void wait(struct staged *e)
 {
     e->state = STAGED_WAITING;
     timer_set(e->relay->env.clock, &e->timer, has_outlet(e) ? 0 : OUTLET_MS);
 }
 
-/* ---- taking one in ---- */
+/* ---- staging an event ---- */
 
 static void tell_waiting(struct staged *e, enum bh_err err)
 {

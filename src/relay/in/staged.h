@@ -1,10 +1,4 @@
-/* staged.h - events that wait, for their files or their context, before they enter mailboxes.
- *
- * A file that only bellhop can fetch (with the bot's credential) is fetched when its message comes.
- * A file whose address anybody can read, but not for long (Discord's hold for a day), is fetched
- * when a recipient is not connected.  What was said before a message is asked for where the adapter
- * does not know it.  Such an event is one row in the store, whatever the number of recipients, and
- * its platform is told "received" once that row is on disk:
+/* staged.h - stores events that must wait for files or context before they enter mailboxes.
  *
  *      WRITING --row on disk--> WAITING --all here, or late--> READY --front of chat--> ENTERING
  *         |                                                      ^                         |
@@ -12,22 +6,31 @@
  *         v                                                        or the store is down    v
  *      gone, the platform sends it again                 gone: its deliveries are on disk or acked
  *
- * The event is judged when it comes, so that nothing is fetched for nobody, and again when it
- * enters, so that a revocation counts.  Only an instance that passes both times, under the same
- * holder of its name, receives it.  One transaction appends its deliveries and removes its row.
- * An event that is late enters without what is missing, and says so.
+ * Three things make an event wait:
+ *   - a file that only bellhop can fetch, with the bot's credential;
+ *   - a file with a public URL that expires (Discord's after a day), if a recipient is not live;
+ *   - context, the messages before the event, that the adapter has to request.
  *
- * Later events of the same chat wait behind it, as rows of their own; a /stop passes, and so does
- * every other chat.  Waiting events are bounded per chat, per tenant and in all; past a bound the
- * platform is told to send the event again later.
+ * A staged event is one row in the store, whatever the number of recipients.  The platform gets its
+ * answer once that row is on disk.
+ *
+ * The gate judges the event on arrival, so that nothing is fetched without a recipient, and again
+ * when the event enters, so that a revocation counts.  A recipient must pass both times, in the
+ * same life of its name.  One transaction appends the deliveries and deletes the row.  After a
+ * timeout the event enters with a note about what is missing.
+ *
+ * Later events of the same chat wait behind it, as rows of their own; a /stop does not wait.
+ * Staged events are bounded per chat, per tenant and in all.  At a bound the answer is BH_BUSY, and
+ * the platform sends the event again later.
  *
  * A row has the mailbox number STAGED_BOX and the flag STORE_ROW_STAGED; its body is
  * {"to":[{tenant, instance, life}...],"event":...}, the event as event_save() writes it.
  *
- * Rows found at a start wait again.  If such an event had entered already, the
- * deduplication keys of its deliveries say so.
+ * Rows found at start wait again.  If such an event had entered already, deduplication drops its
+ * deliveries.
  *
- * accept.c calls this for every event.  The answers of struct outside come through relay.h.
+ * accept.c calls this module for every event.  Files and context come through relay_file_here(),
+ * relay_file_lost() and relay_context().
  */
 #pragma once
 #include "core/accept.h"
@@ -44,7 +47,7 @@ struct stage;
 #define STAGED_TENANT_MAX 1024
 #define STAGED_CHAT_MAX 256
 
-struct staged_to { /* a recipient, when the event came */
+struct staged_to { /* a recipient at the event's arrival */
     struct str tenant, instance;
     uint32_t life; /* of the name: instance.h */
 };
@@ -52,29 +55,29 @@ struct staged_to { /* a recipient, when the event came */
 bool staged_has(const struct staged_to *to, size_t n, const struct gate_instance *i);
 
 struct stage *stage_new(struct relay *r);
-void stage_free(struct stage *t); /* NULL is fine; the store holds none of its writes any more */
+void stage_free(struct stage *t); /* NULL is fine; the store must be closed */
 
-/* While starting: a row of STAGED_BOX, with its body. */
+/* Called at start for each row of STAGED_BOX, with its body. */
 void stage_load(struct relay *r, const struct store_row *row);
-void stage_begin(struct relay *r); /* the relay lives: what was loaded waits again */
+void stage_begin(struct relay *r); /* called by relay_begin(): loaded events wait again */
 
-/* Does the last event before it in its chat enter just now?  Then it waits for that in memory, with
- * @a held, and is resumed after; *@ret_err as below.  Nobody has been told of it: a crash makes its
- * platform send it again. */
+/* Parks @ev in memory if the only staged event of its chat is entering just now; accept_resume()
+ * follows.  *@ret_err is BH_OK and @a is held, or it is BH_BUSY.  The platform has no answer yet,
+ * so it sends the event again after a crash.  False: nothing happened. */
 bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                 size_t n, struct accept *a, enum bh_err *ret_err);
-/* Must this event wait?  Then it does, and *@ret_err is BH_OK and @a is held until its row is on
- * disk; or there is no room, and it is BH_BUSY.  False: nothing happened. */
+/* Stages @ev if it must wait.  *@ret_err is BH_OK, with @a held until the row is on disk; or it is
+ * BH_BUSY: no room.  False: the event need not wait, and nothing happened. */
 bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                 size_t n, struct accept *a, enum bh_err *ret_err);
 
-/* The message that @ev changes (its edit is set) waits here: it has the new text, or is gone, once
- * @a, which is held meanwhile, is released.  False: it does not. */
+/* Applies the edit @ev to a staged message: replaces its text, or drops it.  False: the message is
+ * not staged. */
 bool stage_edit(struct relay *r, const struct event *ev, struct accept *a);
 
-bool stage_any_writing(const struct relay *r); /* some row is on its way to the disk */
+bool stage_any_writing(const struct relay *r); /* some row is being written */
 
-/* What this person wrote, or was written in their chat of two, is dropped; returns how many events
- * that were.  @only_count: nothing is. */
+/* Drops the staged events that @user wrote, or of the direct chat whose id is @user; returns how
+ * many.  @only_count drops nothing. */
 uint64_t stage_forget(struct relay *r, struct str platform, struct str user, bool only_count,
                       uint64_t *quoted);

@@ -228,7 +228,7 @@ static void on_fetched(struct store_op *op, enum bh_err err)
     pump_want(i);
 }
 
-/* Collects rows from @id on whose bytes are only in the store and that the receiver has not sent. */
+/* Collects rows from @id on that the receiver has not sent and that are only in the store. */
 static size_t fetch_plan(struct instance *i, uint64_t id, uint64_t *ids, size_t *ret_bytes)
 {
     const struct mailbox *mb = &i->mb;

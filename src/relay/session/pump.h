@@ -56,7 +56,7 @@ struct flight {
 
 /* Adds a message with @n deliveries between @first and @last; allocates or grows *@f. */
 void flight_add(struct flight **f, uint64_t first, uint64_t last, uint32_t n);
-/* Removes a settled or parked delivery; unknown ids do nothing.  True: a message left the window. */
+/* Removes a settled or parked delivery; ignores unknown ids.  True: a message left the window. */
 bool flight_forget(struct flight *f, uint64_t id);
 uint64_t flight_rows(const struct flight *f);
 static inline size_t flight_count(const struct flight *f)

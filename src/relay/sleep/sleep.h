@@ -84,7 +84,7 @@ void wake_for_mail(struct instance *i); /* new mail: schedules a poke after the 
 /* The socket is lost: gives the client WAKE_REDIAL_MS to reconnect by itself.  New mail for a
  * sleeping instance does not wait for that. */
 void wake_redialling(struct instance *i);
-/* The agent is connected: cancels the pokes.  Called before sleep_end(), which writes the record. */
+/* The agent is connected: cancels the pokes.  Call before sleep_end(), which writes the record. */
 void wake_stop(struct instance *i);
 /* Subscribes to changes of gateways: observers.h. */
 void wake_listen(struct relay *r);
