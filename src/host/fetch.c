@@ -1,7 +1,7 @@
 /* fetch.c - design.  (fetch.h has the contract.)
  *
- * A question to an adapter is a number made of the event's and the file's, so there is nothing to
- * remember until the file itself is on its way. */
+ * The media_ask of a request encodes the event's wait_id and the file's index.  So no state is
+ * needed until the download starts. */
 #include "host/fetch.h"
 #include <stdlib.h>
 #include "base/list.h"
@@ -9,7 +9,7 @@
 #include "media/media.h"
 #include "media/media_fetch.h"
 
-struct fetch_in { /* a file on its way */
+struct fetch_in { /* a pending download */
     struct list link;
     struct relay *relay; /* borrowed */
     struct wait_id id;

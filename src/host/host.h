@@ -31,13 +31,13 @@ void host_close_platforms(struct host *h); /* newest first */
 void host_free(struct host *h);            /* closes open platforms; NULL is fine */
 
 /* Sets the outlet of the agents' mail, whose chats are on no platform.  @act performs its actions
- * and answers with relay_result().  @outlet and @ctx are borrowed until the next call; an @outlet of
- * NULL removes the outlet. */
+ * and answers with relay_result().  @outlet and @ctx are borrowed until the next call; NULL removes
+ * the outlet. */
 typedef void host_act_cb(void *ctx, struct action_id id, const struct action_from *from,
                          const struct action *a);
 void host_set_mail(struct host *h, const struct outlet *outlet, host_act_cb *act, void *ctx);
 
-/* True while the outbox of an open bot needs the file that it holds under @row (SENDER_FILE_ROW). */
+/* True while the outbox of an open bot needs the file it holds under @row (SENDER_FILE_ROW). */
 bool host_outbox_holds(const struct host *h, uint64_t row);
 
 /* True when some open bot of the platform knows that @user may manage this channel. */

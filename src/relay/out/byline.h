@@ -1,4 +1,4 @@
-/* byline.h - where several agents share a chat, each message starts with its agent's name.
+/* byline.h - puts the agent's name in front of its messages where several agents share a chat.
  *
  * The name is the displayName that the gateway was provisioned with.  An agent without a name, or
  * alone in the chat, speaks without one.  requests.h asks at every action, so names appear and

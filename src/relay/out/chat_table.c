@@ -1,8 +1,7 @@
 /* chat_table.c - design.  (chat_table.h has the contract.)
  *
- * Linear hashing: one bucket more for every chat more, each time dividing one old bucket in two.
- * So no insertion takes long, and no chat keeps a hash.  Neither buckets nor the pool ever shrink:
- * what a flood of chats took is there for the next one. */
+ * The table uses linear hashing: each new chat adds one bucket by splitting an old one.  So no
+ * insertion takes long, and no chat stores its hash.  Buckets and pool never shrink. */
 #include "relay/out/chat_table.h"
 #include <stdlib.h>
 #include "base/hash.h"

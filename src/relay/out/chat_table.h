@@ -1,14 +1,14 @@
-/* chat_table.h - the chats of all instances in memory, 64 bytes each.
+/* chat_table.h - the in-memory table of all instances' chats, 64 bytes each.
  *
- * There may be a million chats.  So texts that chats share (platform, bot and guild; the basis of
- * guard.h) are interned, an id that is a number is kept as a number, the one session key that most
- * chats have lies in the chat itself, and chats refer to each other by 32-bit numbers.
+ * The layout is compact because there may be a million chats.  Shared texts (platform, bot and
+ * guild; the basis of guard.h) are interned.  Numeric ids are stored as numbers.  A single session
+ * key is stored inline.  Chats refer to each other by 32-bit numbers.
  *
- * A chat is found by instance and id.  One id may exist on several platforms, because a gateway may
- * name a chat without its platform: chat_first() is the one that was added or led last, chat_next()
- * the others.  A queue (struct chat_row) keeps the order of its caller.  A chat belongs to one era
- * of its instance; when the instance begins another era the chat is over, and waits to be removed.
- * Part of chats.c; other files only read. */
+ * A chat is found by instance and id, without the platform, because a gateway may omit it.  If
+ * several platforms have the id, chat_first() returns the chat added or moved to the front last,
+ * and chat_next() the others.  A queue (struct chat_row) keeps the order of its caller.  A chat
+ * belongs to one era of its instance.  When the instance begins another era, the chat is over: it
+ * is not found any more and waits for its removal.  Only chats.c changes the table. */
 #pragma once
 #include "base/names.h"
 #include "base/pool.h"
@@ -18,13 +18,13 @@ struct instance;
 
 #define CHAT_KEYS 16     /* session keys remembered of one chat */
 #define CHAT_ID_CHARS 24 /* room for an id that is kept as a number */
-#define CHAT_ID_MAX 1024 /* bytes; a longer one is nobody's */
+#define CHAT_ID_MAX 1024 /* bytes; longer ids are never stored */
 #define CHAT_ERA_BITS 12
 #define CHAT_ERAS (1u << CHAT_ERA_BITS)
 
 enum chat_order { CHAT_BY_AGE, CHAT_BY_INSTANCE, CHAT_QUEUES };
 
-struct chat_row { /* a list; zero is an empty one */
+struct chat_row { /* a linked list of chat numbers; zeroed: empty */
     uint32_t first, last;
 };
 
@@ -63,24 +63,24 @@ void chat_table_init(struct chat_table *t);
 void chat_table_done(struct chat_table *t); /* with all chats */
 
 struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str id);
-/* The same for very many at once, as long as the table has no others: none of them is found until
- * chat_index(), whose @all are the chats in the order they came, each of another name. */
+/* Bulk load into an empty table: the chats are not found until chat_index().  Its @all has the
+ * chats in order of insertion, each with a different name. */
 struct known_chat *chat_add_unindexed(struct chat_table *t, struct instance *i, struct str id);
 void chat_index(struct chat_table *t, const struct chat_row *all, enum chat_order kind);
-bool chat_is_over(const struct known_chat *c); /* it is not found any more */
-/* From the table, and freed; it is in no queue any more. */
+bool chat_is_over(const struct known_chat *c); /* of an earlier era: not found any more */
+/* Removes and frees a chat that is in no queue. */
 void chat_remove(struct chat_table *t, struct known_chat *c);
 struct known_chat *chat_first(const struct chat_table *t, const struct instance *i, struct str id);
 struct known_chat *chat_next(const struct chat_table *t, const struct known_chat *c);
-void chat_lead(struct chat_table *t, struct known_chat *c); /* in front of the others of its id */
+void chat_lead(struct chat_table *t, struct known_chat *c); /* makes @c first of its id */
 
-/* ---- what it knows ---- */
+/* ---- fields ---- */
 
 struct str chat_id(const struct known_chat *c, char scratch[CHAT_ID_CHARS]);
 struct str chat_platform(const struct known_chat *c);
-struct str chat_bot(const struct known_chat *c);   /* it was heard through last; "": unnamed */
-struct str chat_scope(const struct known_chat *c); /* the guild it lies in; "": none, not known */
-/* True when it was another one before. */
+struct str chat_bot(const struct known_chat *c);   /* bot of the newest event; "": unnamed */
+struct str chat_scope(const struct known_chat *c); /* its guild; "": none or unknown */
+/* True when the address changed. */
 bool chat_set_address(struct chat_table *t, struct known_chat *c, struct str platform,
                       struct str bot, struct str scope);
 void chat_set_basis(struct chat_table *t, struct known_chat *c, struct str basis);
@@ -96,6 +96,6 @@ void chat_row_append(struct chat_table *t, struct chat_row *l, enum chat_order k
                      struct known_chat *c);
 void chat_row_remove(struct chat_table *t, struct chat_row *l, enum chat_order kind,
                      struct known_chat *c);
-/* All of @from, at the end of @to. */
+/* Moves all of @from to the end of @to. */
 void chat_row_join(struct chat_table *t, struct chat_row *to, enum chat_order kind,
                    struct chat_row *from);

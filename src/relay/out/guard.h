@@ -1,4 +1,4 @@
-/* guard.h - may this instance act on this chat or message: the only module that answers this.
+/* guard.h - decides whether an instance may act in a chat or on a message.
  *
  *      outbound frame -> guard_admit() -> persona -> may_speak() -> may_touch() -> outlet
  *
@@ -17,8 +17,8 @@
  * Editing needs more than speaking: an instance edits only messages that it sent, and reacts to, or
  * opens a thread under, messages that it sent or received.
  *
- * An adapter that posts elsewhere than chat_id (into a thread of the metadata) checks itself that
- * the thread lies in that chat.
+ * requests.c calls guard_admit() for every action; no other module decides this.  An adapter that
+ * posts into a thread of the metadata checks itself that the thread lies in chat_id.
  */
 #pragma once
 #include "base/json.h"

@@ -1,8 +1,8 @@
 /* requests.c - design.  (requests.h has the contract.)
  *
- * A request is found by its handle, so a platform that answers late, twice or after the gateway has
- * gone does no harm.  All requests have the same patience, so the list in order of start is the
- * list in order of deadline and one timer serves it. */
+ * A request is found by its handle, so late or repeated results do no harm.  All requests have the
+ * same timeout, so the list in order of start is also in order of deadline, and one timer serves
+ * it. */
 #include "relay/out/requests.h"
 #include <assert.h>
 #include <stdio.h>
@@ -19,30 +19,30 @@
 #include "store/store.h"
 
 enum { PARTS_MAX = 16, CUT_OFF_MS = 60000 };
-enum { BURST_S = 5 }; /* actions of so many seconds may come at once */
+enum { BURST_S = 5 }; /* the burst is the rate of so many seconds */
 
 struct request {
     struct list owner;     /* session->requests, or instance->orphans */
     struct list by_due;    /* requests->due */
     struct list told;      /* requests->told, while its result waits for the end of the turn */
-    struct session *s;     /* borrowed; NULL: gone */
+    struct session *s;     /* borrowed; NULL: the session has closed */
     struct instance *inst; /* borrowed */
     int64_t due_ms;
-    char *held; /* owned; the finished result nobody was there to take */
+    char *held; /* owned; a result frame that waits for a socket; NULL: none */
     size_t held_n;
-    char *asked;                /* owned; the chat, of get_chat_info; else NULL */
+    char *asked;                /* owned; the chat id of a get_chat_info; else NULL */
     size_t result_at, result_n; /* its frame in requests->results, while told */
     struct handle handle;
     uint16_t id_n;
-    bool speaks;         /* what it sends may be changed later: spoken.h */
+    bool speaks;         /* sends messages, which may be edited later: spoken.h */
     struct hash128 said; /* action_from.said */
     struct spoken_chat where;
     char id[REQUEST_ID_MAX];
 };
 
-struct cut_off { /* nobody knows whether an earlier process did this */
+struct cut_off { /* an action that an earlier process may or may not have performed */
     struct hash128 said;
-    unsigned n; /* so many times */
+    unsigned n; /* number of such actions */
 };
 
 struct tenant_rate { /* the token bucket of all instances of a tenant */
@@ -54,12 +54,12 @@ struct tenant_rate { /* the token bucket of all instances of a tenant */
 struct requests {
     struct relay *relay;    /* borrowed */
     struct handles handles; /* struct request */
-    struct list due;        /* owned, in order of deadline; but for those in @told past theirs */
+    struct list due;        /* owned, in order of deadline; without those in @told past theirs */
     struct list told;       /* requests whose result came in this turn, in that order */
-    struct buf named;       /* scratch: what is said, with a name in front */
-    struct buf results;     /* the frames of those, used again every turn */
+    struct buf named;       /* scratch: a text with the byline */
+    struct buf results;     /* the result frames of @told; reset every turn */
     struct timer timer;
-    struct buf said;         /* what is hashed, used again every time */
+    struct buf said;         /* scratch: the input of hash_said() */
     struct map tenant_rates; /* name -> struct tenant_rate; owned */
     struct map cut_off;      /* said -> struct cut_off; owned */
     struct timer forget_cut_off;
@@ -104,7 +104,7 @@ void requests_free(struct requests *q)
     forget_cut_off(&q->forget_cut_off);
     list_each (&q->due, it, nxt)
         request_free(q, list_entry(it, struct request, by_due));
-    list_each (&q->told, it, nxt) /* past their time, and not told yet */
+    list_each (&q->told, it, nxt) /* past their deadline, result not sent yet */
         request_free(q, list_entry(it, struct request, told));
     void *rate;
     for (size_t pos = 0; map_next(&q->tenant_rates, &pos, &rate);)
@@ -117,7 +117,7 @@ void requests_free(struct requests *q)
     free(q);
 }
 
-/* The gateway calls @req so, and waits for it from now on. */
+/* Sets the request id and starts the timeout. */
 static void request_begin(struct requests *q, struct request *req, struct str id)
 {
     req->due_ms = clock_now_ms(q->relay->env.clock) + q->relay->lim.action_ms;
@@ -129,7 +129,7 @@ static void request_begin(struct requests *q, struct request *req, struct str id
         timer_set(q->relay->env.clock, &q->timer, q->relay->lim.action_ms);
 }
 
-/* @s NULL: nobody is there to take the result. */
+/* @s NULL: an orphan, without a session. */
 static struct request *request_new(struct requests *q, struct instance *inst, struct session *s,
                                    struct str id)
 {
@@ -181,7 +181,8 @@ static void refuse(struct session *s, struct str id, const char *error)
     reply(s, id, &result);
 }
 
-/* To whoever is there.  True: the request is over. */
+/* Sends the result to the session that asked, else to the receiver.  False: no socket is open, and
+ * the request holds the result. */
 static bool finish(struct requests *q, struct request *req, struct str frame)
 {
     struct session *s = req->s != NULL ? req->s : req->inst->receiver;
@@ -200,12 +201,13 @@ static bool is_decided(const struct request *req)
     return req->held != NULL || list_is_linked(&req->told);
 }
 
-/* Its frame goes out when the turn ends: whoever reports may be in the middle of its own work. */
+/* Enqueues the result frame for the end of the turn, because the caller may be in the middle of its
+ * own work. */
 static void tell(struct requests *q, struct request *req, const struct action_result *result)
 {
     struct action_result r = *result;
 
-    if (req->asked != NULL && r.success) { /* clients read both without looking */
+    if (req->asked != NULL && r.success) { /* clients expect both fields */
         if (str_is_empty(r.chat_name))
             r.chat_name = str_of(req->asked);
         if (str_is_empty(r.chat_type))
@@ -239,7 +241,7 @@ void requests_answer_all(struct relay *r)
         list_remove(&req->told);
         if (!finish(q, req, str_make(q->results.p + req->result_at, req->result_n)) &&
             !list_is_linked(&req->by_due))
-            request_free(q, req); /* past its time: the client has stopped waiting */
+            request_free(q, req); /* past its deadline: the client has stopped waiting */
     }
     buf_reset(&q->results);
 }
@@ -297,7 +299,7 @@ void requests_forget(struct instance *i)
         request_free(i->relay->requests, list_entry(it, struct request, owner));
 }
 
-/* ---- what an earlier process was cut off in ---- */
+/* ---- actions that an earlier process did not finish ---- */
 
 static void forget_cut_off(struct timer *t)
 {
@@ -336,7 +338,7 @@ void relay_cut_off(struct relay *r, const struct action_from *from, struct str e
     buf_done(&frame);
 }
 
-/* It becomes messages, which may be changed later. */
+/* True for actions that send messages, which may be edited later. */
 static bool speaks(enum action_op op)
 {
     return op == ACTION_SEND || op == ACTION_SEND_MEDIA || op == ACTION_PROMPT;
@@ -363,9 +365,9 @@ bool relay_revive(struct relay *r, const struct action_from *from, struct str pl
 
 /* ---- starting ---- */
 
-/* Takes @n from the allowance of @i and from its tenant's: limits.instance_actions and
- * limits.tenant_actions per second.  An action that becomes several messages counts as so many.
- * False: too many. */
+/* Takes @n tokens from the buckets of @i and its tenant (limits.instance_actions and
+ * limits.tenant_actions per second).  An action counts once per message that it sends.  False: over
+ * the limit. */
 static bool rate_take(struct instance *i, uint32_t n)
 {
     struct relay *r = i->relay;
@@ -406,7 +408,7 @@ static void refuse_op(struct session *s, struct str id, struct str op_name)
     refuse(s, id, error);
 }
 
-/* How many messages it will be, besides the first: as far as its length tells. */
+/* Estimates from the length how many messages the action sends besides the first. */
 static uint32_t extra_parts(const struct action *a, const struct descriptor *d)
 {
     size_t n = 0;
@@ -416,13 +418,12 @@ static uint32_t extra_parts(const struct action *a, const struct descriptor *d)
     for (size_t i = 0; i < a->content.n; i++)
         n += ((unsigned char)a->content.p[i] & 0xc0) != 0x80; /* code points */
     n = n > 0 ? (n - 1) / (size_t)d->max_message_length : 0;
-    return n < PARTS_MAX ? (uint32_t)n : PARTS_MAX; /* more is refused by whoever cuts it */
+    return n < PARTS_MAX ? (uint32_t)n : PARTS_MAX; /* the platform refuses longer texts */
 }
 
-/* ---- the same said again ---- */
+/* ---- repeated actions ---- */
 
-/* All that makes a message another one: who says it, where it goes, what it answers, what it
- * says. */
+/* Hashes everything that identifies an action: instance, destination, replied message, content. */
 static struct hash128 hash_said(struct instance *i, const struct destination *to,
                                 const struct action *a)
 {
@@ -444,10 +445,9 @@ static struct hash128 hash_said(struct instance *i, const struct destination *to
     return hash128(&i->relay->env.store->dedup_key, buf_str(b));
 }
 
-/* A gateway that lost its socket, or bellhop, before the answer came says the same again.  The only
- * place that decides what happens then: while the first is under way, its answer goes to the
- * request that asks now; when an earlier process was cut off in it, the gateway is told so once
- * more.  True: it is the same, and is not done again. */
+/* Makes actions idempotent for a gateway that repeats one after a lost socket or a restart.  While
+ * the first is pending, its result goes to the new request.  If an earlier process did not finish
+ * it, the new request gets an error.  True: a repetition, which must not be performed. */
 static bool is_said_again(struct session *s, struct str id, struct hash128 said)
 {
     struct requests *q = s->inst->relay->requests;
@@ -470,13 +470,14 @@ static bool is_said_again(struct session *s, struct str id, struct hash128 said)
         list_move(&old->owner, &s->requests);
         old->s = s;
         s->n_requests++;
-        request_begin(q, old, id); /* with a patience of its own */
+        request_begin(q, old, id); /* restarts the timeout */
         return true;
     }
     return false;
 }
 
-/* A gateway may know a thread by its own id only: it is a thread of the chat its events name. */
+/* A gateway may name a thread as the chat.  Returns the action with the parent chat as chat_id and
+ * the thread as thread_id. */
 static struct action at_home(struct session *s, const struct action *a, char room[32])
 {
     struct outside *o = s->inst->relay->env.outside;
@@ -551,7 +552,7 @@ void requests_start(struct session *s, const struct frame *f)
     if (f->request_id.n == 0 || f->request_id.n > REQUEST_ID_MAX)
         refuse(s, f->request_id, "unusable requestId");
     else if (is_under_way(s, f->request_id))
-        return; /* its answer comes */
+        return; /* a repeated frame: the result of the first follows */
     else if (f->action.op == ACTION_UNKNOWN)
         refuse_op(s, f->request_id, f->action.op_name);
     else if (!rate_take(s->inst, 1)) {

@@ -1,14 +1,15 @@
-/* requests.h - the actions that gateways asked for and that are under way, and one result each.
+/* requests.h - the pending actions of gateways, with exactly one result each.
  *
  *      outbound frame -> rate limit -> guard.h -> byline.h -> said before? -> outside->act()
  *      relay_result() -> the socket that asked, else the instance's receiver, else its next socket
  *
- * Every request gets exactly one result: through relay_result(), at once when it is refused, or
- * after action_ms as "timed out".
+ * The result comes through relay_result(), at once when the action is refused, or after action_ms as
+ * an error.  A result that no socket takes within action_ms is dropped.
  *
- * The platforms' sender records on disk what must not happen twice.  At the next start it reports
- * what was cut off (relay_cut_off()) and what goes on (relay_revive()): the gateway that still
- * waits gets that result, and a gateway that says the same again is answered with it.
+ * The platforms' sender records on disk the actions that must not happen twice.  At the next start
+ * it reports interrupted actions (relay_cut_off()) and resumed ones (relay_revive()).  A gateway
+ * that still waits gets their result; a gateway that repeats the action gets it instead of a second
+ * execution.
  */
 #pragma once
 #include "base/list.h"
@@ -23,10 +24,10 @@ struct session;
 #define REQUEST_ID_MAX 128
 
 struct requests *requests_new(struct relay *r);
-void requests_free(struct requests *q); /* NULL is fine; nobody is answered */
+void requests_free(struct requests *q); /* NULL is fine; sends no results */
 
 void requests_start(struct session *s, const struct frame *f);
-void requests_answer_all(struct relay *r); /* at the end of a turn: the results that came in it */
-void requests_orphan(struct session *s);   /* the session ends; its requests go on */
-void requests_forget(struct instance *i);  /* drops the requests of sessions that ended */
-void requests_adopt(struct session *s);    /* sends it the results that no socket could take */
+void requests_answer_all(struct relay *r); /* at the end of a turn: sends the results of the turn */
+void requests_orphan(struct session *s);   /* the session closes; its requests continue */
+void requests_forget(struct instance *i);  /* drops the requests of closed sessions */
+void requests_adopt(struct session *s);    /* sends @s the results that no socket could take */

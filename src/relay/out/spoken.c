@@ -1,8 +1,8 @@
 /* spoken.c - design.  (spoken.h has the contract.)
  *
- * A ring per chat whose slots are records of their own: the 257th message writes over the first,
- * on disk too, so nothing has to be counted or cleaned there.  A chat nobody spoke in for two days
- * goes as a whole. */
+ * Each chat has a ring, and each slot of the ring is a record.  The 257th message overwrites the
+ * first, on disk too, so the disk needs no cleanup.  A chat without a sent message for two days is
+ * dropped as a whole. */
 #include "relay/out/spoken.h"
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
-/* spoken.h - the messages an instance sent, which are the messages it may edit.
+/* spoken.h - remembers the messages an instance sent, because it may edit only those.
  *
  * Bounds: the newest SPOKEN_PER_CHAT messages of a chat, for two days, in SPOKEN_CHATS chats of one
- * instance; the oldest goes first.  Memory and disk hold hashes only (namespace "said": the chat,
- * the mailbox's number, the slot), so a restart of either side changes nothing.  Another holder of
- * an instance's name has another mailbox, and therefore no messages. */
+ * instance; the oldest is dropped first.  Memory and disk hold hashes only (namespace "said": the
+ * chat, the mailbox number, the slot), and survive a restart of either side.  A new holder of an
+ * instance's name has another mailbox number, and therefore no messages. */
 #pragma once
 #include "base/err.h"
 #include "base/hash.h"
