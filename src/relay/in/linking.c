@@ -160,7 +160,7 @@ static bool read_link(const struct event *ev, struct str *ret_code)
     *ret_code = str_trim(text);
     for (size_t i = 0; i < ret_code->n; i++)
         if (is_blank(ret_code->p[i]))
-            return false; /* a sentence, not a code */
+            return false; /* more than one word: not a code */
     return true;
 }
 

@@ -173,7 +173,7 @@ static bool says_something(const struct action *a)
                                 a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT);
 }
 
-/* Whoever speaks counts, and so does whoever was heard: is there anybody else? */
+/* Counts @i as a participant of the chat.  True when the chat has other participants. */
 static bool is_shared(const struct instance *i, const struct destination *to,
                       const struct action *a)
 {

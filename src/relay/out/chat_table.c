@@ -34,7 +34,7 @@ struct id_of { /* as it is kept */
     struct str text; /* n 0: it is a number */
 };
 
-/* Is it how a number is written: no zero in front, no plus, nothing else? */
+/* True for a canonical decimal number: no leading zero, no plus, no other characters. */
 static bool is_plain_number(struct str id)
 {
     bool minus = id.n > 1 && id.p[0] == '-';
@@ -112,7 +112,7 @@ static uint32_t *bucket_of_chat(const struct chat_table *t, const struct known_c
     return bucket_of(t, hash_of(c->inst, &id));
 }
 
-/* One bucket more.  Those with one id stay together, in their order. */
+/* Splits a bucket.  Chats with the same id stay together, in their order. */
 static void grow(struct chat_table *t)
 {
     uint32_t half = UINT32_C(1) << (31 - __builtin_clz(t->n_buckets));

@@ -38,17 +38,17 @@ static_assert(sizeof(struct known_chat) == 64, "a million of them is 64 MB");
 
 struct chats {
     struct chat_table table;
-    struct chat_row old; /* those that may be forgotten, least recently heard from first */
+    struct chat_row old; /* chats that may be forgotten, oldest last event first */
     size_t n_old;
-    struct map puts; /* number of the chat -> struct chat_put, owned: records on their way */
+    struct map puts; /* number of the chat -> struct chat_put, owned: pending writes */
     struct buf basis;
     struct record_reader *records; /* owned */
-    struct chat_row ending;        /* those that are over */
+    struct chat_row ending;        /* chats that are over and wait for their removal */
     size_t n_ending;
     struct timer end_some;
-    struct store_put *ended; /* borrowed; the records of a step are being deleted; NULL: none */
-    struct relay *relay;     /* borrowed; NULL: nothing ever ended */
-    int64_t retention_ms;    /* 0: chats are kept for ever, and no day is written */
+    struct store_put *ended; /* borrowed; the pending delete of a step; NULL: none */
+    struct relay *relay;     /* borrowed; NULL: chats_end() was never called */
+    int64_t retention_ms;    /* 0: no retention, and no day is written */
     uint16_t *days;          /* owned; by number: the day on disk; 0: not known; NULL: none yet */
     size_t n_days;
 };
@@ -273,7 +273,7 @@ static void on_stored(void *ctx, enum bh_err err)
     struct chat_put *p = ctx;
 
     if (err != BH_OK)
-        p->chat->stored = false; /* the next event from there writes it again */
+        p->chat->stored = false; /* the chat's next event writes the record again */
     chat_put_over(p);
 }
 
@@ -283,7 +283,7 @@ static void chat_store(struct known_chat *c)
     struct chat_put *p = chat_put_of(c);
 
     if (p != NULL) {
-        store_put_cancel(&p->put); /* this one has all that one had */
+        store_put_cancel(&p->put); /* the new record supersedes the pending one */
     } else {
         p = xcalloc(1, sizeof *p);
         *p = (struct chat_put){.number = chats_number(c), .chat = c};
@@ -333,7 +333,7 @@ static void leave_instance(struct known_chat *c)
         c->inst->n_chats--;
 }
 
-/* Of one that is over: does the next holder of the name know the same chat? */
+/* @c is over: does the next holder of the name have the same chat? */
 static bool has_heir(const struct known_chat *c)
 {
     char id[CHAT_ID_CHARS];
@@ -589,14 +589,14 @@ static bool goes(void *ctx, struct str key, struct str value)
     struct chat_record rec;
 
     if (r->chats->retention_ms <= 0 || c == NULL || !chats_read(r, key, value, &rec))
-        return false; /* of a life that is over: instance.h sees to it */
+        return false; /* no such chat in this life, or a damaged record */
     if (rec.day == 0) {
         if (chat_day(c) == 0)
             chat_store(c);
         return false;
     }
     if (chat_day(c) != 0 && chat_day(c) != rec.day)
-        return false; /* written anew meanwhile */
+        return false; /* rewritten meanwhile */
     if (chats_today(r) - rec.day > keep_days)
         chat_forget_one(c); /* with its record */
     return false;

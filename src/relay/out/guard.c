@@ -33,11 +33,11 @@
 enum { TEXTS = 5, TEXT_MAX = 1024, BOTS = 4 };
 
 struct basis {
-    struct str key;    /* what a route may name the place by; empty: its guild, else its id */
-    struct str former; /* the same, as it was called before */
-    struct str person; /* who is linked to the instance and wrote there last; empty: nobody */
-    struct str parent; /* the channel a thread hangs under */
-    struct str bots;   /* others it came through before its bot, the last one first; by 0x1e */
+    struct str key;    /* route key of the chat; empty: its guild, else its id */
+    struct str former; /* the previous route key */
+    struct str person; /* the linked person who wrote there last; empty: none */
+    struct str parent; /* the parent channel of a thread */
+    struct str bots;   /* earlier bots that delivered events, newest first; divided by 0x1e */
 };
 
 static const char *const names[] = {"key", "former", "person", "parent", "bots"};
@@ -228,7 +228,8 @@ static bool basis_holds(const struct known_chat *c)
 
 /* ---- one action ---- */
 
-/* A chat that came through a bot is answered through that bot.  NULL: @ret is set; else why not. */
+/* Selects the bot that delivered the chat's events, or an earlier one that @a names.  NULL: @ret is
+ * set; else the reason. */
 static const char *by_chat(const struct known_chat *chat, const struct action *a,
                            struct destination *ret)
 {
@@ -241,8 +242,8 @@ static const char *by_chat(const struct known_chat *chat, const struct action *a
     return NULL;
 }
 
-/* Who it speaks as: what the chat's record says, else what it announced.  A hello grants nothing:
- * may_speak() asks whether the bot is its own. */
+/* Selects platform and bot from the chat's record, else from the hellos.  A hello grants no right:
+ * may_speak() checks whether the bot belongs to the instance. */
 static const char *choose_persona(const struct session *s, const struct action *a,
                                   struct destination *ret)
 {
@@ -258,7 +259,8 @@ static const char *choose_persona(const struct session *s, const struct action *
     return persona_find(s, a->platform, a->bot, &ret->bot) ? NULL : ERROR_IDENTITY;
 }
 
-/* Is the bot one it was added or provisioned for, was routed to, or the only one there is? */
+/* True when the gateway was added or provisioned for the bot, the bot's route leads to the
+ * instance, or the platform has no other bot. */
 static bool is_own_bot(const struct instance *i, const struct destination *t)
 {
     const struct facts *facts = i->relay->env.facts;
@@ -269,8 +271,8 @@ static bool is_own_bot(const struct instance *i, const struct destination *t)
            facts_owns(facts, t->platform, bot, instance_tenant(i), instance_id(i));
 }
 
-/* Somebody who names a chat whose id cannot be guessed was told of it.  Only needed, and only
- * believed, when chats of this instance have been forgotten. */
+/* True when the instance may use an unknown chat id because the ids cannot be guessed.  This
+ * applies only after chats of the instance were forgotten. */
 static bool was_told(const struct instance *i, const struct destination *t)
 {
     return i->forgot_chats && t->outlet->secret_chats &&
@@ -285,7 +287,7 @@ bool may_speak(struct instance *i, const struct action *a, const struct destinat
     const struct known_chat *chat = chats_find_on(i, to->platform, a->chat_id);
     const struct gate_instance *me = grant_instance(facts, who);
 
-    if (chat != NULL) /* a scope that contradicts what we delivered is a mistake or a trick */
+    if (chat != NULL) /* a scope that contradicts the record is a mistake or an attack */
         return (a->scope_id.n == 0 || chat_scope(chat).n == 0 ||
                 str_eq(a->scope_id, chat_scope(chat))) &&
                (to->outlet->answers || basis_holds(chat));
@@ -302,7 +304,7 @@ bool may_speak(struct instance *i, const struct action *a, const struct destinat
            judge_sees(i->relay, me, to->platform, to->bot, a->scope_id, a->chat_id);
 }
 
-/* What was delivered is known by its deduplication key: for delivery.dedup, also over a restart. */
+/* A delivered message is known by its deduplication key: for delivery.dedup, across restarts. */
 static bool was_delivered(struct instance *i, const struct action *a, const struct outlet *by)
 {
     struct relay *r = i->relay;

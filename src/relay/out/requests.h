@@ -3,8 +3,8 @@
  *      outbound frame -> rate limit -> guard.h -> byline.h -> said before? -> outside->act()
  *      relay_result() -> the socket that asked, else the instance's receiver, else its next socket
  *
- * The result comes through relay_result(), at once when the action is refused, or after action_ms as
- * an error.  A result that no socket takes within action_ms is dropped.
+ * The result comes through relay_result(), at once when the action is refused, or after action_ms
+ * as an error.  A result that no socket takes within action_ms is dropped.
  *
  * The platforms' sender records on disk the actions that must not happen twice.  At the next start
  * it reports interrupted actions (relay_cut_off()) and resumed ones (relay_revive()).  A gateway

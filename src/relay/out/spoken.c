@@ -33,16 +33,16 @@ struct speaker { /* one mailbox number */
 };
 
 struct ring {                       /* one speaker in one chat */
-    struct list by_age, of_speaker; /* the one spoken in last is last */
+    struct list by_age, of_speaker; /* the chat with the newest message is last */
     struct speaker *by;             /* borrowed */
     struct spoken_chat at;          /* the map key, all of it */
     struct said_message *said;      /* owned */
-    uint64_t shared;                /* where it counts: byline.h; 0: nowhere */
-    uint16_t n, cap, next; /* used slots, allocated ones, the one to write over when full */
+    uint64_t shared;                /* participants_key() it counts under: byline.h; 0: none */
+    uint16_t n, cap, next; /* used slots, allocated slots, the slot to overwrite when full */
 };
 
 struct spoken {
-    struct map rings;    /* shared -> struct ring; owned */
+    struct map rings;    /* struct spoken_chat -> struct ring; owned */
     struct map speakers; /* box -> struct speaker; owned */
     struct list by_age;
     struct buf scratch;
@@ -326,7 +326,7 @@ static int by_newest(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Records come in the order of their keys: both lists are put in order of age again. */
+/* Records are loaded in order of their keys, so both lists are sorted by age afterwards. */
 static void sort(struct spoken *t)
 {
     size_t n = map_count(&t->rings), k = 0;
