@@ -22,8 +22,8 @@
  * WAITING: the instance's record, which has the mailbox number, is not on disk yet.  A row without
  * that record would be lost after a crash, so the record is written first.
  *
- * accept.c adds deliveries, the pump reports them sent, frames.c and admin.c settle them.  This
- * module never writes to a socket.
+ * accept.c adds deliveries and the pump reports them sent.  Acks, pongs, edits, the retention and
+ * operators settle them.  This module never writes to a socket.
  */
 #pragma once
 #include <stdbool.h>
@@ -47,7 +47,8 @@ enum delivery_state {
 };
 
 /* The deliveries of one staged event (staged.h).  One transaction appends all of them and deletes
- * the event's own row, unless a member has to wait for its record. */
+ * the event's own row, unless a member has to wait for its record or another copy is pending or
+ * refused; then each is written by itself. */
 struct delivery_group {
     uint64_t replaces;                      /* the row of the staged event */
     struct list members;                    /* not submitted yet: deliveries by group_link */
