@@ -6,10 +6,10 @@
  * An event that arrives while its only predecessor is entering is not written.  It is parked in
  * memory for some milliseconds, unanswered.  So a busy chat returns to one write per event.
  *
- * The file is long because the way of an event from its row to its deliveries is one state machine.
- *
  * Requests for files carry the wait_id of the event and the file's index.  The generation in the
- * wait_id makes late and repeated answers harmless. */
+ * wait_id makes late and repeated answers harmless.
+ *
+ * Long because the way of an event from its row to its deliveries is one state machine. */
 #include "relay/in/staged.h"
 #include <assert.h>
 #include <stdio.h>
