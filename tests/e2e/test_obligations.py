@@ -39,6 +39,7 @@ def test_1_a_wake_url_is_registered_before_the_instance_can_ever_sleep(rig, bell
 def test_2_it_drains_through_going_idle_and_its_ack_before_it_sleeps(rig, start_sleeper, script):  # noqa: F811
     server, c, s = rig()
     s.asleep()
+    s.said("asleep")  # the line comes behind the state
     order = [line for line in s.lines if re.search(r"draining|settling|asleep|agent: left", line)]
     assert order == ["sleeper: draining: nobody wrote for a while", "agent: left: the connector keeps what arrives",
                      "sleeper: settling: exit status 0", "sleeper: asleep: a poke wakes it"]
