@@ -51,7 +51,7 @@ static void watch(struct conn *c, int epoll, int how, uint32_t events)
         die("epoll_ctl: %s", strerror(errno));
 }
 
-void conn_connect(struct conn *c, int epoll, int port)
+void bench_conn_connect(struct conn *c, int epoll, int port)
 {
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)port),
@@ -68,7 +68,7 @@ void conn_connect(struct conn *c, int epoll, int port)
     watch(c, epoll, EPOLL_CTL_ADD, EPOLLIN);
 }
 
-void conn_send(struct conn *c, int epoll, const void *p, size_t n)
+void bench_conn_send(struct conn *c, int epoll, const void *p, size_t n)
 {
     ssize_t done = 0;
 
@@ -87,7 +87,7 @@ void conn_send(struct conn *c, int epoll, const void *p, size_t n)
     c->waits_writable = true;
 }
 
-void conn_flush(struct conn *c, int epoll)
+void bench_conn_flush(struct conn *c, int epoll)
 {
     ssize_t done = send(c->fd, c->out.p, c->out.n, MSG_DONTWAIT | MSG_NOSIGNAL);
 
@@ -101,7 +101,7 @@ void conn_flush(struct conn *c, int epoll)
     c->waits_writable = false;
 }
 
-void conn_close(struct conn *c)
+void bench_conn_close(struct conn *c)
 {
     close(c->fd);
     free(c->in.p);

@@ -237,7 +237,7 @@ static bool send_next(struct bench *b, struct conn *c)
         return false;
     size_t from = b->at > 0 ? b->ends[b->at - 1] : 0;
     b->sent_s[c->index] = now_s();
-    conn_send(c, b->epoll, b->requests.p + from, b->ends[b->at] - from);
+    bench_conn_send(c, b->epoll, b->requests.p + from, b->ends[b->at] - from);
     b->at++;
     return true;
 }
@@ -299,7 +299,7 @@ static int load(const char *platform, int port, double seconds, uint32_t conns)
     b.sent_s = xcalloc(conns, sizeof *b.sent_s);
     for (uint32_t i = 0; i < conns; i++) {
         all[i].index = i;
-        conn_connect(&all[i], b.epoll, port);
+        bench_conn_connect(&all[i], b.epoll, port);
     }
     double began = now_s(), took = 0;
     for (uint32_t i = 0; i < conns; i++)
@@ -313,7 +313,7 @@ static int load(const char *platform, int port, double seconds, uint32_t conns)
         for (int i = 0; i < n; i++) {
             struct conn *c = events[i].data.ptr;
             if (events[i].events & EPOLLOUT)
-                conn_flush(c, b.epoll);
+                bench_conn_flush(c, b.epoll);
             if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
                 on_readable(&b, c, took < seconds);
         }

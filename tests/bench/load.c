@@ -181,7 +181,7 @@ static void readable(struct load *l, struct conn *c)
         die("%s %u lost its connection: %s", c->is_publisher ? "publisher" : "receiver", c->index,
             n == 0 ? "closed by the server" : strerror(errno));
     if (n == 0) {
-        conn_close(c);
+        bench_conn_close(c);
         l->n_closed++;
         return;
     }
@@ -209,7 +209,7 @@ static void turn(struct load *l, int64_t wait_ns)
             continue;
         }
         if (ev[i].events & EPOLLOUT)
-            conn_flush(c, l->epoll);
+            bench_conn_flush(c, l->epoll);
         if (ev[i].events & ~(uint32_t)EPOLLOUT)
             readable(l, c);
     }
@@ -224,8 +224,8 @@ static struct conn *open_all(struct load *l, uint32_t n, bool is_publisher)
         die("out of memory");
     for (uint32_t i = 0; i < n; i++) {
         all[i] = (struct conn){.index = i, .is_publisher = is_publisher};
-        conn_connect(&all[i], l->epoll,
-                     is_publisher || l->receivers_port == 0 ? l->port : l->receivers_port);
+        bench_conn_connect(&all[i], l->epoll,
+                           is_publisher || l->receivers_port == 0 ? l->port : l->receivers_port);
         l->wire->open(l, &all[i]);
         while (i - (l->n_ready - ready_before) >= OPENING_AT_ONCE && l->n_ready - ready_before < i)
             turn(l, 1000000000);

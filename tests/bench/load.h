@@ -67,11 +67,11 @@ void die(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
 void bytes_add(struct bytes *b, const void *p, size_t n);
 void bytes_drop(struct bytes *b, size_t n); /* from the front */
 /* Connected, non-blocking, no delay, and in @epoll with @c as its data. */
-void conn_connect(struct conn *c, int epoll, int port);
+void bench_conn_connect(struct conn *c, int epoll, int port);
 /* Write now what the socket takes, keep the rest until it is writable. */
-void conn_send(struct conn *c, int epoll, const void *p, size_t n);
-void conn_flush(struct conn *c, int epoll);
-void conn_close(struct conn *c);
+void bench_conn_send(struct conn *c, int epoll, const void *p, size_t n);
+void bench_conn_flush(struct conn *c, int epoll);
+void bench_conn_close(struct conn *c);
 int load_epoll(const struct load *l);
 /* @n as INDEX_DIGITS decimal digits. */
 void put_index(uint8_t *at, uint64_t n);

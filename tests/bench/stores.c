@@ -224,7 +224,7 @@ static void send_next(struct bench *b, struct conn *c)
     (b->rpc ? make_rpc : make_v1)(b, &request);
     b->next++;
     b->sent_s[c->index] = now_s();
-    conn_send(c, b->epoll, request.p, request.n);
+    bench_conn_send(c, b->epoll, request.p, request.n);
     buf_done(&request);
 }
 
@@ -298,7 +298,7 @@ static void read_token(struct bench *b, int port)
     struct conn c = {0};
     struct buf text = BUF_INIT;
 
-    conn_connect(&c, b->epoll, port);
+    bench_conn_connect(&c, b->epoll, port);
     b->sent_s = xcalloc(1, sizeof *b->sent_s);
     snprintf(b->token, sizeof b->token, "none");
     send_next(b, &c);
@@ -315,7 +315,7 @@ static void read_token(struct bench *b, int port)
         die("no token in the catalog's answer: %.300s", buf_z(&text));
     at += b->rpc ? strlen("catalog_version\\\":\\\"") : strlen("etag: \"");
     snprintf(b->token, sizeof b->token, "%.*s", (int)strcspn(at, "\\\""), at);
-    conn_close(&c);
+    bench_conn_close(&c);
     free(b->sent_s);
     buf_done(&text);
 }
@@ -335,7 +335,7 @@ static int load(struct bench *b, int port, double seconds, uint32_t conns)
     double began = now_s(), took = 0;
     for (uint32_t i = 0; i < conns && b->next < want; i++) {
         all[i].index = i;
-        conn_connect(&all[i], b->epoll, port);
+        bench_conn_connect(&all[i], b->epoll, port);
         send_next(b, &all[i]);
     }
     while (b->answered < b->next) {
@@ -347,7 +347,7 @@ static int load(struct bench *b, int port, double seconds, uint32_t conns)
         for (int i = 0; i < n; i++) {
             struct conn *c = events[i].data.ptr;
             if (events[i].events & EPOLLOUT)
-                conn_flush(c, b->epoll);
+                bench_conn_flush(c, b->epoll);
             if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
                 on_readable(b, c, seeds ? b->next < want : took < seconds);
         }

@@ -39,7 +39,7 @@ static void send_packet(struct load *l, struct conn *c, uint8_t type_flags,
     out->n = 0;
     bytes_add(out, head, n);
     bytes_add(out, body->p, body->n);
-    conn_send(c, load_epoll(l), out->p, out->n);
+    bench_conn_send(c, load_epoll(l), out->p, out->n);
 }
 
 static void mqtt_open(struct load *l, struct conn *c)
@@ -109,7 +109,7 @@ static void mqtt_publish(struct load *l, struct conn *c, uint32_t to, uint64_t n
     p[c->at_bot + 6] = (uint8_t)c->packet_id;
     put_index(p + c->at_text, number);
     put_index(p + c->at_id, number);
-    conn_send(c, load_epoll(l), p, c->request_n);
+    bench_conn_send(c, load_epoll(l), p, c->request_n);
 }
 
 /* The packet at @p: bytes of its head, of its body in @ret_n; 0: incomplete. */
@@ -187,18 +187,18 @@ static size_t mqtt_receiver_bytes(struct load *l, struct conn *c, const uint8_t 
         used += head + body_n;
     }
     if (acks.n > 0)
-        conn_send(c, load_epoll(l), acks.p, acks.n);
+        bench_conn_send(c, load_epoll(l), acks.p, acks.n);
     return used;
 }
 
 static void mqtt_barrier(struct load *l, struct conn *c)
 {
-    conn_send(c, load_epoll(l), "\xc0\x00", 2);
+    bench_conn_send(c, load_epoll(l), "\xc0\x00", 2);
 }
 
 static void mqtt_leave(struct load *l, struct conn *c)
 {
-    conn_send(c, load_epoll(l), "\xe0\x00", 2);
+    bench_conn_send(c, load_epoll(l), "\xe0\x00", 2);
 }
 
 const struct wire wire_mqtt = {

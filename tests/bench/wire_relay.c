@@ -60,7 +60,7 @@ static void ws_send(struct load *l, struct conn *c, uint8_t opcode, const uint8_
     at += 4;
     if (n > 0)
         memcpy(frame + at, p, n);
-    conn_send(c, load_epoll(l), frame, at + n);
+    bench_conn_send(c, load_epoll(l), frame, at + n);
 }
 
 static void relay_open(struct load *l, struct conn *c)
@@ -79,7 +79,7 @@ static void relay_open(struct load *l, struct conn *c)
                      load_token(l, c->index));
     if (n <= 0 || (size_t)n >= sizeof head)
         die("the token of gateway %u is too long", c->index);
-    conn_send(c, load_epoll(l), head, (size_t)n);
+    bench_conn_send(c, load_epoll(l), head, (size_t)n);
 }
 
 static void relay_publish(struct load *l, struct conn *c, uint32_t to, uint64_t number)
@@ -88,7 +88,7 @@ static void relay_publish(struct load *l, struct conn *c, uint32_t to, uint64_t 
         c->request[c->at_bot + i] = (uint8_t)('0' + to % 10);
     put_index(c->request + c->at_text, number);
     put_index(c->request + c->at_id, number);
-    conn_send(c, load_epoll(l), c->request, c->request_n);
+    bench_conn_send(c, load_epoll(l), c->request, c->request_n);
 }
 
 /* Bytes of the answer at @p, or 0 while it is incomplete. */
