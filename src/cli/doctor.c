@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/addr.h"
 #include "base/crypto.h"
 #include "base/file.h"
 #include "base/jw.h"
@@ -136,7 +137,8 @@ static enum url_answer url_probe(const char *url, bool public_only, int64_t time
         snprintf(ret_why, 128, "%s", gai_strerror(rc));
         return URL_UNKNOWN_NAME;
     }
-    if (public_only && http_addr_is_private(list->ai_addr)) {
+    struct addr to = addr_of(list->ai_addr);
+    if (public_only && addr_is_private(&to)) {
         answer = URL_PRIVATE;
     } else {
         snprintf(ret_place, 272, "%s:%s", host, port);

@@ -3,8 +3,8 @@
  * Two sources that share a slot share its budget, which refills within seconds.  That is better
  * than a table that grows with the number of attackers. */
 #include "edge/door.h"
-#include <arpa/inet.h>
 #include <stdlib.h>
+#include "base/addr.h"
 #include "base/bucket.h"
 #include "base/config.h"
 #include "base/hash.h"
@@ -66,38 +66,12 @@ void door_set_limits(struct door *d, const struct door_limits *l)
 
 /* ---- sources ---- */
 
-struct address {
-    uint8_t bytes[16];
-    size_t n; /* 4, 16, or 0: none */
-};
-
-static struct address read_address(struct str text)
-{
-    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    struct address a = {.n = 0};
-    char z[64];
-
-    text = str_trim(text);
-    if (text.n == 0 || text.n >= sizeof z)
-        return a;
-    memcpy(z, text.p, text.n);
-    z[text.n] = '\0';
-    if (inet_pton(AF_INET, z, a.bytes) == 1)
-        a.n = 4;
-    else if (inet_pton(AF_INET6, z, a.bytes) == 1)
-        a.n = 16;
-    if (a.n == 16 && memcmp(a.bytes, mapped, sizeof mapped) == 0) { /* IPv4 on an IPv6 socket */
-        memmove(a.bytes, a.bytes + 12, 4);
-        a.n = 4;
-    }
-    return a;
-}
-
 struct door_source door_source(const struct door *d, struct str peer)
 {
-    struct address a = read_address(peer);
+    struct addr a = {.n = 0};
 
-    return (struct door_source){hash64(&d->key, str_make(a.bytes, a.n == 16 ? 8 : a.n))};
+    (void)addr_parse(str_trim(peer), &a); /* what is no address counts as a Unix socket */
+    return (struct door_source){hash64(&d->key, addr_party(&a))};
 }
 
 /* ---- budgets ---- */

@@ -8,7 +8,22 @@
  * Writing: output goes into one buffer per connection and is sent at the end of the turn, in one
  * system call for all frames and answers.  Writability is watched only while the socket is full.
  *
- * Closing: the socket closes at once, the memory is freed at the end of the turn. */
+ * Closing: the socket closes at once, the memory is freed at the end of the turn.
+ *
+ * Counting (base/limits.h).  Every connection holds something for a party:
+ *
+ *      accepted --> its address: the connection, an incomplete request, unsent bytes of an answer
+ *          |
+ *          '--conn_let_in()--> its credential: unsent bytes
+ *
+ * A trusted proxy speaks for many clients and a Unix socket has no address: both count only for the
+ * sum over all parties.  The admin socket belongs to the operator and is not counted.
+ *
+ * Fairness.  In one turn of the loop the server reads a bounded number of bytes from one address,
+ * or from the sockets of one tenant, whatever waits in the kernel.  So the others wait for at most
+ * one turn in which every party has had its share.  64 KiB of the smallest frames take about a
+ * millisecond.  Part of an address's share is reserved for requests: file transfers never use that
+ * part. */
 #include "net/conn.h"
 
 #include <assert.h>
@@ -19,9 +34,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/rand.h"
-#include "net/addr.h"
+#include "base/addr.h"
 #include "net/trunk_priv.h"
 
 static void on_io(struct ev_loop *ev, ev_io *w, int events);
@@ -59,32 +75,155 @@ static void watch_less(struct conn *c, int events)
         watch(c, watched(c) & ~events);
 }
 
-static uint32_t slot_take(struct http_server *s, struct conn *c)
+/* ---- counting for a party ---- */
+
+enum {
+    ADDRESS_BYTES = 256 * 1024, /* of a turn, for an address */
+    TENANT_BYTES = 64 * 1024,   /* the same for the sockets of a tenant: small frames cost more */
+    TURN_BYTES = 512 * 1024,    /* of a turn, for all; then each connection gets one small read */
+    OVER_BYTES = 4 * 1024,
+};
+
+static struct ledger *ledger_of(const struct conn *c)
 {
-    if (s->free_slot == UINT32_MAX) {
-        uint32_t n = s->n_slots != 0 ? s->n_slots * 2 : 64;
-        s->slots = xrealloc(s->slots, n * sizeof *s->slots);
-        for (uint32_t i = s->n_slots; i < n; i++) {
-            uint32_t start = (uint32_t)rand_u64(&(struct rand){0});
-            s->slots[i] = (struct conn_slot){.generation = start, .next_free = i + 1};
-        }
-        s->slots[n - 1].next_free = UINT32_MAX;
-        s->free_slot = s->n_slots;
-        s->n_slots = n;
-    }
-    uint32_t at = s->free_slot;
-    s->free_slot = s->slots[at].next_free;
-    s->slots[at].conn = c;
-    return at;
+    return c->reserved ? NULL : c->server->ledger;
 }
 
-static void slot_give(struct http_server *s, uint32_t at)
+static struct party *party_of(struct http_server *s, const struct addr *a)
 {
-    s->slots[at].conn = NULL;
-    s->slots[at].generation++;
-    s->slots[at].next_free = s->free_slot;
-    s->free_slot = at;
+    if (a->n == 0 || http_peer_is_trusted(s, a))
+        return NULL;
+    return ledger_party(s->ledger, PER_ADDRESS, addr_party(a));
 }
+
+bool conn_count_in(struct listener *l, const struct addr *peer, struct party **ret_party)
+{
+    struct http_server *s = l->server;
+
+    *ret_party = NULL;
+    if (l->opt.reserved)
+        return true;
+    *ret_party = party_of(s, peer);
+    if (ledger_take(s->ledger, *ret_party, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
+        return true;
+    party_drop(*ret_party);
+    return false;
+}
+
+void conn_count_out(struct listener *l, struct party *party)
+{
+    if (!l->opt.reserved)
+        ledger_give(l->server->ledger, party, LIMIT_CONNECTIONS, 1);
+    party_drop(party);
+}
+
+/* Its address, while it counts for that. */
+static struct party *address_of(const struct conn *c)
+{
+    return c->let_in ? NULL : c->party;
+}
+
+static bool change(struct conn *c, struct party *p, enum limit what, uint32_t *held, size_t now)
+{
+    size_t bytes = *held;
+    bool granted = ledger_change(ledger_of(c), p, what, &bytes, now) == LIMIT_TAKEN;
+
+    *held = (uint32_t)bytes; /* a connection has far less than 4 GiB in memory */
+    return granted;
+}
+
+/* The connection itself counts for @to (one hold, taken over) from now on. */
+static bool move_to(struct conn *c, struct party *to)
+{
+    (void)change(c, c->party, LIMIT_REQUEST_BYTES, &c->in_counted, 0);
+    (void)change(c, c->party, LIMIT_ANSWER_BYTES, &c->out_counted, 0);
+    ledger_give(ledger_of(c), c->party, LIMIT_CONNECTIONS, 1);
+    party_drop(c->party);
+    c->party = to;
+    if (ledger_take(ledger_of(c), to, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
+        return true;
+    party_drop(to);
+    c->party = NULL;
+    c->uncounted = true;
+    return false;
+}
+
+static bool count_peer(struct conn *c)
+{
+    return c->reserved || move_to(c, party_of(c->server, &c->peer));
+}
+
+void conn_let_in(struct conn *c, struct party *credential, struct party *tenant)
+{
+    if (c->reserved || c->let_in || credential == NULL)
+        return;
+    (void)move_to(c, NULL);
+    c->let_in = true;
+    c->party = party_hold(credential);
+    c->tenant = party_hold(tenant);
+    if (c->carried != NULL)
+        carried_told_in(c->carried);
+}
+
+void conn_uncount(struct conn *c)
+{
+    if (!c->reserved && !c->let_in && !c->uncounted)
+        (void)move_to(c, NULL);
+}
+
+static bool count_request(struct conn *c)
+{
+    size_t now = c->in.cap + (c->req != NULL ? sizeof *c->req : 0);
+
+    return now == c->in_counted || c->ws != NULL ||
+           change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, now);
+}
+
+static bool count_answer(struct conn *c, size_t now)
+{
+    return now == c->out_counted ||
+           change(c, c->party, c->let_in ? LIMIT_UNSENT_BYTES : LIMIT_ANSWER_BYTES, &c->out_counted,
+                  now);
+}
+
+static void count_gone(struct conn *c)
+{
+    (void)change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, 0);
+    (void)count_answer(c, 0);
+    if (!c->uncounted)
+        ledger_give(ledger_of(c), address_of(c), LIMIT_CONNECTIONS, 1);
+    party_drop(c->party);
+    party_drop(c->tenant);
+}
+
+/* The party whose share of a turn this connection uses: its tenant, or its address. */
+static struct party *sharer(const struct conn *c)
+{
+    return c->tenant != NULL ? c->tenant : address_of(c);
+}
+
+static size_t share_of(struct conn *c)
+{
+    struct http_server *s = c->server;
+    uint64_t used = party_used(sharer(c), s->turn, 0);
+    size_t most = c->ws != NULL ? READ_BYTES : HTTP_READ_BYTES;
+    size_t share = c->tenant != NULL ? TENANT_BYTES : ADDRESS_BYTES;
+
+    if (c->upload != NULL)
+        share -= share / 4;
+    size_t left = used < share ? share - (size_t)used : 0;
+    if (s->turn_bytes >= TURN_BYTES)
+        left = used == 0 ? OVER_BYTES : 0;
+    return left < most ? left : most;
+}
+
+static void was_read(struct conn *c, size_t n)
+{
+    (void)party_used(sharer(c), c->server->turn, n);
+    c->server->turn_bytes += n;
+}
+
+/* ---- its life ---- */
 
 /* NULL: no memory for it. */
 static SSL *tls_new(SSL_CTX *ctx, int fd)
@@ -117,7 +256,7 @@ struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struc
     c->any_host = l->opt.any_host || l->path != NULL;
     list_init(&c->link);
     list_init(&c->hungry);
-    c->slot = slot_take(s, c);
+    c->id = handles_add(&s->conns, c);
     s->n_conns++;
     s->n_reserved += c->reserved;
     c->is_tls = ssl != NULL;
@@ -140,6 +279,11 @@ void conn_enter(struct conn *c, enum conn_state next)
     c->state = (uint8_t)next;
     c->due_ms = s->timeout_ms[next] > 0 ? clock_now_ms(s->clock) + s->timeout_ms[next] : 0;
     list_move(&c->link, &s->by_state[next]);
+}
+
+void conn_answered(struct conn *c)
+{
+    c->id = handles_renew(&c->server->conns, c->id);
 }
 
 void conn_mark(struct conn *c)
@@ -203,7 +347,6 @@ void conn_close(struct conn *c)
     if (!c->no_socket)
         close(c->io.fd);
     c->io.fd = -1;
-    c->server->slots[c->slot].generation++; /* later answers are dropped */
 }
 
 /* Tells the owner, then frees. */
@@ -223,14 +366,14 @@ static void conn_free(struct conn *c)
     if (c->trunk != NULL)
         trunk_gone(c);
     list_remove(&c->link);
-    slot_give(s, c->slot);
+    handles_remove(&s->conns, c->id);
     s->n_conns--;
     s->n_reserved -= c->reserved;
     s->n_carried -= c->no_socket && !c->reserved;
     http_req_free(c);
     buf_done(&c->in);
     buf_done(&c->out);
-    conn_count_gone(c);
+    count_gone(c);
     free(c);
 }
 
@@ -365,7 +508,7 @@ static bool read_proxy(struct conn *c)
     if (end == PROXY_DONE) {
         buf_done(&c->in);
         conn_enter(c, CONN_HEAD);
-        if (conn_count_peer(c))
+        if (count_peer(c))
             return true;
         conn_close(c);
         return false;
@@ -396,17 +539,17 @@ static void conn_read(struct conn *c, size_t most)
         if (n == 0) {
             on_eof(c);
         } else if (n > 0) {
-            conn_was_read(c, (size_t)n);
+            was_read(c, (size_t)n);
             take_input(c, p, (size_t)n);
         }
-        if (!conn_count_request(c))
+        if (!count_request(c))
             http_too_much(c);
     } while (n > 0 && c->ssl != NULL && SSL_pending(c->ssl) > 0); /* epoll does not report these */
 }
 
 void conn_ready(struct conn *c, int events)
 {
-    size_t most = conn_share(c);
+    size_t most = share_of(c);
 
     if (events & EV_WRITE) {
         if (c->tls_stuck) {
@@ -537,19 +680,19 @@ void conn_flush(struct conn *c)
             conn_close(c);
             return;
         }
-        c->out_sent += (size_t)n;
+        c->out_sent += (uint32_t)n;
         progress = progress || n > 0;
         blocked = n == 0;
     }
     if (blocked) {
         out_compact(c);
         watch_more(c, EV_WRITE);
-        if (!conn_count_answer(c, c->out.cap)) {
+        if (!count_answer(c, c->out.cap)) {
             conn_close(c); /* over the limit of unsent bytes */
             return;
         }
     } else {
-        (void)conn_count_answer(c, 0);
+        (void)count_answer(c, 0);
         out_release(c);
         if (!c->tls_stuck)
             watch_less(c, EV_WRITE);
@@ -579,8 +722,10 @@ static void go_on(struct conn *c)
 }
 
 /* The owner of a closed connection may write to other connections, hence the outer loop. */
-void conn_turn_end(struct http_server *s)
+void conn_turn_end(void *server)
 {
+    struct http_server *s = server;
+
     while (s->dirty != NULL || !list_is_empty(&s->by_state[CONN_CLOSED])) {
         while (s->dirty != NULL) {
             struct conn *c = s->dirty;
@@ -589,7 +734,7 @@ void conn_turn_end(struct http_server *s)
             conn_flush(c);
             if (c->state != CONN_CLOSED)
                 go_on(c);
-            if (!conn_count_request(c))
+            if (!count_request(c))
                 http_too_much(c);
         }
         list_each (&s->by_state[CONN_CLOSED], it, next) {
@@ -598,4 +743,55 @@ void conn_turn_end(struct http_server *s)
                 conn_free(c);
         }
     }
+    s->turn++;
+    s->turn_bytes = 0;
+}
+
+/* ---- deadlines ---- */
+
+/* Of many that are late at once, so many are closed in one turn of the loop. */
+enum { SWEEPS_PER_TURN = 64 };
+
+static void on_late(struct conn *c)
+{
+    bool in_request = c->state <= CONN_BODY && c->req != NULL;
+
+    if (c->state == CONN_UPLOAD) {
+        http_upload_late(c);
+        return;
+    }
+    if (c->state == CONN_HELD) {
+        trunk_release(c);
+        return;
+    }
+    if (!in_request) {
+        conn_close(c);
+        return;
+    }
+    http_req_free(c);
+    buf_done(&c->in);
+    http_refuse(c, 408, "timeout",
+                c->state == CONN_BODY ? "the body of the request took too long"
+                                      : "the head of the request took too long");
+}
+
+void conn_sweep(struct timer *t)
+{
+    struct http_server *s = container_of(t, struct http_server, sweep);
+    int64_t now = clock_now_ms(s->clock);
+    int late = 0;
+
+    for (int i = 0; i < CONN_N_STATES; i++) {
+        if (s->timeout_ms[i] == 0)
+            continue;
+        list_each (&s->by_state[i], it, next) {
+            struct conn *c = list_entry(it, struct conn, link);
+            if (c->due_ms > now || late == SWEEPS_PER_TURN)
+                break;
+            on_late(c);
+            late++;
+        }
+    }
+    if (s->n_conns > 0)
+        timer_set(s->clock, &s->sweep, late == SWEEPS_PER_TURN ? 1 : s->sweep_ms);
 }

@@ -20,8 +20,9 @@
 #include <openssl/ssl.h>
 
 #include "base/clock.h"
+#include "base/handles.h"
 #include "base/list.h"
-#include "net/addr.h"
+#include "base/addr.h"
 #include "net/http_codec.h"
 #include "net/http_server.h"
 #include "net/http_tls.h"
@@ -71,13 +72,7 @@ struct listener {
     SSL_CTX *tls;               /* owned; NULL: plain */
     char *path;                 /* owned; the file of a Unix socket, else NULL */
     struct http_listener opt;
-    bool paused; /* accept() found no free descriptor: retried at the next sweep */
-};
-
-struct conn_slot {
-    struct conn *conn;   /* NULL: free */
-    uint32_t generation; /* of the request that may be answered now */
-    uint32_t next_free;
+    struct timer again; /* armed: accept() found no free descriptor, and is retried then */
 };
 
 struct http_server {
@@ -93,9 +88,8 @@ struct http_server {
     int64_t timeout_ms[CONN_N_STATES]; /* 0: none */
     struct timer sweep;
     int64_t sweep_ms;
-    struct conn *dirty;      /* connections with something to do at the end of the turn */
-    struct conn_slot *slots; /* owned */
-    uint32_t n_slots, free_slot;
+    struct conn *dirty;         /* connections with something to do at the end of the turn */
+    struct handles conns;       /* of struct conn */
     size_t n_conns, n_reserved; /* all connections, and those of reserved listeners */
     size_t n_carried;           /* connections without a socket that are not reserved */
     struct list trunks;         /* keeper: trunk.link */
@@ -134,17 +128,17 @@ struct conn {
     struct list hungry;         /* linked: readable, but its share of the turn is used up */
     int64_t due_ms;             /* deadline of the state; 0: none */
     struct conn *next_dirty;
-    struct buf in;  /* owned; input of an incomplete or postponed request */
-    struct buf out; /* owned; output, of which @out_sent bytes have left */
-    size_t out_sent;
+    struct buf in;              /* owned; input of an incomplete or postponed request */
+    struct buf out;             /* owned; output, of which @out_sent bytes have left */
     struct http_req *req;       /* owned; the request being read or handled now */
     struct ws *ws;              /* owned; since ws_accept() */
     struct http_stream *stream; /* owned; since http_stream_begin() */
     struct http_upload *upload; /* owned; since http_take_body() */
-    struct file_answer *file;   /* owned, while CONN_FILE */
+    struct file_reader *file;   /* owned, while CONN_FILE */
     struct carried *carried;    /* owned; set if it arrives over a trunk, or is sent over one */
     struct trunk *trunk;        /* owned; in CONN_TRUNK_NEW and CONN_TRUNK */
-    uint32_t slot;
+    struct handle id;           /* of the request that may be answered now */
+    uint32_t out_sent;
     uint8_t state; /* enum conn_state; conn_enter() is the only writer */
     bool is_dirty : 1;
     bool read_off : 1;   /* reading is paused */
@@ -208,23 +202,17 @@ void conn_want_write(struct conn *c);
 void conn_finish(struct conn *c);
 /* Close the socket now.  Owners are told at the end of the turn; the memory is valid until then. */
 void conn_close(struct conn *c);
-void conn_turn_end(struct http_server *s);
+void conn_answered(struct conn *c); /* the request has its answer: its number finds nothing now */
+void conn_sweep(struct timer *t);   /* of http_server.sweep: closes what is late */
+void conn_turn_end(void *server);
 void conn_ready(struct conn *c, int events); /* its socket or trunk is readable or writable */
 
-/* ---- http_server.c: what a connection holds, and for which party ---- */
+/* ---- conn.c: what a connection holds, and for which party ---- */
 /* False: the address has too many connections.  *@ret_party: one hold, for conn_new(). */
 bool conn_count_in(struct listener *l, const struct addr *peer, struct party **ret_party);
-bool conn_count_peer(struct conn *c); /* a proxy named the client; false: it has too many */
+void conn_count_out(struct listener *l, struct party *party); /* it became no connection */
 void conn_let_in(struct conn *c, struct party *credential, struct party *tenant);
 void conn_uncount(struct conn *c); /* counts for no party from now on */
-/* Bytes that may be read in this turn; 0: the share is used up until the next turn. */
-size_t conn_share(struct conn *c);
-void conn_was_read(struct conn *c, size_t n);
-/* False: over the limit, close it.  Called whenever the count may have changed; cheap otherwise. */
-bool conn_count_request(struct conn *c);
-bool conn_count_answer(struct conn *c, size_t bytes);
-void conn_count_gone(struct conn *c);
-void conn_bound_kernel(struct conn *c); /* shrinks the kernel's send buffer */
 
 /* ---- http_request.c: requests ---- */
 void http_input(struct conn *c, char *p, size_t n); /* @p: in the server's read buffer */
@@ -232,14 +220,9 @@ void http_resume(struct conn *c);                   /* handles postponed input *
 void http_too_much(struct conn *c);                 /* refuses a request over the limits */
 void http_req_free(struct conn *c);
 
-/* ---- http_request.c: the client's address and the host name ---- */
+/* ---- http_request.c: the client's address ---- */
 struct addr http_req_addr(const struct http_req *r); /* the address that http_peer() formats */
 bool http_peer_is_trusted(const struct http_server *s, const struct addr *a);
-bool http_host_is_ours(struct conn *c, struct str host);
-
-/* ---- http_server.c: listening ---- */
-/* A listening socket for @where, as http_server_listen() describes it. */
-enum bh_err http_listen_open(struct str where, int mode, int *ret_fd, char *ret_why) BH_MUST_USE;
 
 /* ---- http_tls.c ---- */
 enum bh_err http_tls_context(const struct http_tls *tls, SSL_CTX **ret_ctx,
@@ -247,9 +230,6 @@ enum bh_err http_tls_context(const struct http_tls *tls, SSL_CTX **ret_ctx,
 bool conn_lacks_cert(const struct conn *c); /* see http_lacks_client_cert() */
 
 /* ---- http_request.c: uploads ---- */
-void http_upload_begin(struct conn *c); /* a sink took the body: enter CONN_UPLOAD */
-/* Feed the sink from @p; the bytes it took, framing included. */
-size_t http_upload_input(struct conn *c, const char *p, size_t n);
 void http_upload_end_early(struct conn *c); /* the sink is not told */
 void http_upload_late(struct conn *c);      /* the timeout */
 void http_upload_gone(struct conn *c);      /* the connection is closed */

@@ -45,7 +45,9 @@ static bool load(void)
     return true;
 }
 
-bool curl_late_load(void)
+/* Fills the table, once, from any thread.  False, with a sentence in the log, when libcurl cannot
+ * be loaded now: not installed, or no descriptor left; the next call tries again. */
+static bool load_once(void)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static bool loaded;
@@ -61,5 +63,5 @@ bool curl_late_load(void)
 
 static CURLcode load_then_init(long flags)
 {
-    return curl_late_load() ? curl_global_init(flags) : CURLE_FAILED_INIT;
+    return load_once() ? curl_global_init(flags) : CURLE_FAILED_INIT;
 }

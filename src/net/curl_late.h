@@ -49,10 +49,6 @@ struct curl_late {
 };
 extern struct curl_late curl_late;
 
-/* Fill the table, once.  False, with a sentence in the log, when libcurl cannot be loaded now: not
- * installed, or no descriptor left; the next call tries again.  From any thread. */
-bool curl_late_load(void);
-
 #define curl_easy_cleanup curl_late.curl_easy_cleanup_f
 #define curl_easy_getinfo curl_late.curl_easy_getinfo_f
 #define curl_easy_init curl_late.curl_easy_init_f

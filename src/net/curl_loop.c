@@ -22,7 +22,7 @@ bool curl_loop_global_init(void)
 
     pthread_mutex_lock(&mutex);
     if (!done)
-        done = curl_late_load() && curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
+        done = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
     ok = done;
     pthread_mutex_unlock(&mutex);
     return ok;

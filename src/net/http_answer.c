@@ -6,34 +6,29 @@
  * Streams are chunked for HTTP/1.1, so that a client can tell the end from a broken connection, and
  * plain until close for HTTP/1.0.
  *
- * Files:
- *
- *      pump: a block from the page cache --> output --> flushed --> pump ...
- *              '--not in the cache--> a reader thread --> on_read --> output
- *
- * A block is read only after the previous one has left, and one block per connection and turn.  So
- * a fast client of a large file takes turns with the others, and a slow client costs one block of
- * memory.  The file is read without waiting (RWF_NOWAIT); blocks outside the page cache, and files
- * on a file system without RWF_NOWAIT, are read by a thread. */
+ * Files: a block is read only after the previous one has left, and one block per connection and
+ * turn.  So a fast client of a large file takes turns with the others, and a slow client costs one
+ * block of memory. */
 #include <assert.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/uio.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/jw.h"
 #include "base/log.h"
 #include "net/conn.h"
+#include "net/file_reader.h"
 
 static const char default_type[] = "application/json; charset=utf-8";
 
 struct conn *http_find(struct http_server *s, struct http_id id)
 {
-    struct conn_slot *slot = id.index < s->n_slots ? &s->slots[id.index] : NULL;
-    return slot != NULL && slot->generation == id.generation ? slot->conn : NULL;
+    struct conn *c = handles_find(&s->conns, (struct handle){id.index, id.generation});
+
+    return c != NULL && c->state != CONN_CLOSED ? c : NULL;
 }
 
 static struct conn *find_in(struct http_server *s, struct http_id id, enum conn_state state)
@@ -171,7 +166,7 @@ void http_put_head(struct conn *c, const struct http_answer *a, enum framing fra
 
 void http_finish(struct conn *c, bool last)
 {
-    c->server->slots[c->slot].generation++;
+    conn_answered(c);
     c->linger = c->linger || c->in.n > 0;
     conn_enter(c, last ? CONN_LAST : CONN_IDLE);
     conn_mark(c);
@@ -238,6 +233,9 @@ void http_refuse(struct conn *c, int status, const char *code, const char *text)
 
 /* ---- streams ---- */
 
+/* Nobody waits for a stream's bytes with a full window: the kernel doubles this. */
+enum { STREAM_KERNEL_BYTES = 16 * 1024 };
+
 struct stillborn {
     http_stream_closed_cb *closed;
     void *ctx;
@@ -256,6 +254,7 @@ void http_stream_begin(struct http_server *s, struct http_id id, const struct ht
 {
     struct conn *c = find_in(s, id, CONN_HANDLING);
     struct http_stream *st;
+    int kernel = STREAM_KERNEL_BYTES;
 
     if (c == NULL) {
         struct stillborn *b = xmalloc(sizeof *b);
@@ -270,7 +269,7 @@ void http_stream_begin(struct http_server *s, struct http_id id, const struct ht
     c->stream = st;
     c->keep_alive = c->keep_alive && st->chunked && !head->close && !c->body_waits;
     http_put_head(c, head, st->chunked ? FRAME_CHUNKED : FRAME_CLOSE, 0, !c->keep_alive);
-    conn_bound_kernel(c);
+    setsockopt(c->io.fd, SOL_SOCKET, SO_SNDBUF, &kernel, sizeof kernel);
     conn_enter(c, CONN_STREAM);
     conn_mark(c);
     if (!str_is_empty(head->body))
@@ -315,9 +314,9 @@ bool http_stream_write(struct http_server *s, struct http_id id, struct str byte
 /* The connection is closed, and its owner was not notified yet: cancel the notification. */
 static void forget_owner(struct http_server *s, struct http_id id)
 {
-    struct conn *c = id.index < s->n_slots ? s->slots[id.index].conn : NULL;
+    struct conn *c = handles_find(&s->conns, (struct handle){id.index, id.generation});
 
-    if (c == NULL || c->stream == NULL || c->stream->id.generation != id.generation)
+    if (c == NULL || c->stream == NULL)
         return;
     free(c->stream);
     c->stream = NULL;
@@ -349,131 +348,41 @@ void http_stream_gone(struct conn *c)
 
 /* ---- answers from a file ---- */
 
-enum { BLOCK_BYTES = 64 * 1024, READER_THREADS = 2 };
-
-struct file_answer {
-    struct conn *conn; /* borrowed; NULL: it closed while a block was being read */
-    int fd;            /* owned */
-    uint64_t at, left;
-    bool last;    /* close the connection after it */
-    bool reading; /* @work is with the readers, and so is @block */
-    struct work work;
-    ssize_t got; /* what the thread read; -1: nothing */
-    char *block; /* owned; for the thread to read into; NULL until it has to */
-};
-
-static void destroy(struct file_answer *f)
-{
-    close(f->fd);
-    free(f->block);
-    free(f);
-}
+enum { READER_THREADS = 2 };
 
 void http_file_gone(struct conn *c)
 {
-    struct file_answer *f = c->file;
-
+    file_reader_free(c->file);
     c->file = NULL;
-    f->conn = NULL;
-    if (!f->reading)
-        destroy(f);
-}
-
-static void finish(struct conn *c)
-{
-    bool last = c->file->last;
-
-    http_file_gone(c);
-    http_finish(c, last);
-}
-
-/* ---- reading ---- */
-
-static size_t next_bytes(const struct file_answer *f)
-{
-    return f->left < BLOCK_BYTES ? (size_t)f->left : BLOCK_BYTES;
-}
-
-/* A block of @n bytes is in the output, or could not be read: then the promise of so many bytes
- * cannot be held, and the end of the connection tells the client. */
-static void took(struct conn *c, ssize_t n)
-{
-    struct file_answer *f = c->file;
-
-    if (n <= 0) {
-        log_warn(NULL, "a file could not be read to its end, %llu bytes are missing",
-                 (unsigned long long)f->left);
-        conn_close(c);
-        return;
-    }
-    f->at += (uint64_t)n;
-    f->left -= (uint64_t)n;
-    conn_enter(c, CONN_FILE); /* the time-out is for one block */
-    conn_want_write(c);       /* not now: others first */
-}
-
-static void on_thread(struct work *w)
-{
-    struct file_answer *f = container_of(w, struct file_answer, work);
-
-    do
-        f->got = pread(f->fd, f->block, next_bytes(f), (off_t)f->at);
-    while (f->got < 0 && errno == EINTR);
-}
-
-static void on_read(struct work *w)
-{
-    struct file_answer *f = container_of(w, struct file_answer, work);
-
-    f->reading = false;
-    if (f->conn == NULL) {
-        destroy(f);
-        return;
-    }
-    if (f->got > 0)
-        buf_add(conn_out(f->conn), f->block, (size_t)f->got);
-    took(f->conn, f->got);
-}
-
-static void read_elsewhere(struct conn *c)
-{
-    struct file_answer *f = c->file;
-    struct http_server *s = c->server;
-
-    if (s->readers == NULL)
-        s->readers = work_pool_new(s->loop, READER_THREADS);
-    if (f->block == NULL)
-        f->block = xmalloc(BLOCK_BYTES);
-    f->got = -1;
-    f->work = (struct work){.run = on_thread, .done = on_read};
-    f->reading = work_start(s->readers, &f->work) == BH_OK;
-    if (!f->reading)
-        conn_close(c); /* no thread, or a thousand readers before us */
 }
 
 void http_file_pump(struct conn *c)
 {
-    struct file_answer *f = c->file;
-    struct iovec block = {.iov_len = next_bytes(f)};
-    ssize_t n;
+    char *to = buf_room(conn_out(c), FILE_BLOCK_BYTES); /* it is empty: there is room */
+    ssize_t n = file_reader_take(c->file, to, FILE_BLOCK_BYTES);
 
-    if (f->reading)
-        return;
-    if (f->left == 0) {
-        finish(c);
-        return;
+    if (n > 0) {
+        c->out.n += (size_t)n;
+        conn_enter(c, CONN_FILE); /* the time-out is for one block */
+        conn_want_write(c);       /* not now: others first */
+    } else if (n == 0) {
+        http_file_gone(c);
+        http_finish(c, !c->keep_alive);
+    } else if (n == FILE_READER_BROKEN) {
+        /* The head promised so many bytes; the end of the connection tells the client. */
+        log_warn(NULL, "a file could not be read to its end, %llu bytes are missing",
+                 (unsigned long long)file_reader_left(c->file));
+        conn_close(c);
     }
-    block.iov_base = buf_room(conn_out(c), block.iov_len); /* it is empty: there is room */
-    n = preadv2(f->fd, &block, 1, (off_t)f->at, RWF_NOWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EOPNOTSUPP || errno == EINTR)) {
-        read_elsewhere(c);
-        return;
-    }
-    c->out.n += n > 0 ? (size_t)n : 0;
-    took(c, n);
 }
 
-/* ---- the answer ---- */
+static void on_block(void *ctx)
+{
+    struct conn *c = ctx;
+
+    if (c->state == CONN_FILE)
+        http_file_pump(c);
+}
 
 static bool wants_part(const struct http_file *f)
 {
@@ -509,26 +418,24 @@ static int choose(const struct http_file *f, struct buf *lines, uint64_t *at, ui
 void http_answer_file(struct http_server *s, struct http_id id, const struct http_answer *head,
                       const struct http_file *file)
 {
-    struct conn *c = http_find(s, id);
-    struct file_answer *f;
+    struct conn *c = find_in(s, id, CONN_HANDLING);
     struct buf lines = BUF_INIT;
     struct http_answer a = *head;
+    uint64_t at = 0, n;
 
-    if (c == NULL || c->state != CONN_HANDLING) {
+    if (c == NULL) {
         close(file->fd);
         return;
     }
-    f = xcalloc(1, sizeof *f);
-    *f = (struct file_answer){.conn = c, .fd = file->fd};
-    f->last = head->close || !c->keep_alive || s->draining || c->body_waits;
-    a.status = choose(file, &lines, &f->at, &f->left);
-    buf_add_z(&lines, head->headers != NULL ? head->headers : "");
+    c->keep_alive = c->keep_alive && !head->close && !s->draining && !c->body_waits;
+    a.status = choose(file, &lines, &at, &n);
+    buf_add_z(&lines, head->headers);
     a.headers = buf_z(&lines);
-    http_put_head(c, &a, FRAME_LENGTH, f->left, f->last);
+    http_put_head(c, &a, FRAME_LENGTH, n, !c->keep_alive);
     buf_done(&lines);
-    if (c->is_head)
-        f->left = 0;
-    c->file = f;
+    if (s->readers == NULL)
+        s->readers = work_pool_new(s->loop, READER_THREADS);
+    c->file = file_reader_new(s->readers, file->fd, at, c->is_head ? 0 : n, on_block, c);
     conn_enter(c, CONN_FILE);
     conn_mark(c);
 }

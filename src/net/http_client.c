@@ -5,24 +5,22 @@
  * connections.  Otherwise libcurl would reuse a connection to 127.0.0.1, opened for ourselves, for
  * a stranger's URL without opening a socket, and the address is checked when a socket is opened.
  *
- * A file body is read as libcurl asks for it: without waiting (RWF_NOWAIT) when the block is in the
- * page cache, else by a thread, a block at a time.  Until the block is there the upload pauses. */
+ * A file body is read as libcurl asks for it; until a block is there the upload pauses. */
 #include "net/http_client.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/list.h"
 #include "base/mem.h"
-#include "net/addr.h"
+#include "base/addr.h"
 #include "net/curl_loop.h"
+#include "net/file_reader.h"
 #include "net/work.h"
 
 enum { MAX_SPARE = 16, DEFAULT_MS = 30000, DEFAULT_BODY = 8 << 20, ONCE_IDLE_S = 15 };
@@ -60,100 +58,42 @@ struct http_call {
 
 /* ---- a body that is a file, with something before and behind it ---- */
 
-#define FILE_BODY_WAIT ((ssize_t)-1)
-#define FILE_BODY_BROKEN ((ssize_t)-2) /* the file cannot be read, or has become shorter */
-
-enum { BLOCK_BYTES = 64 * 1024 };
-
 struct file_body {
-    struct work work;
-    struct work_pool *readers; /* borrowed */
-    struct buf before, after;  /* owned */
-    int fd;                    /* owned */
-    uint64_t size, at;         /* of the file */
+    struct buf before, after; /* owned */
     size_t before_at, after_at;
-    char *block; /* owned; NULL: never needed */
-    ssize_t n_block;
-    size_t block_at;
-    bool reading, gone, broken;
-    void (*ready)(void *ctx);
-    void *ctx;
+    uint64_t size;            /* of the file */
+    struct file_reader *file; /* owned */
 };
 
-/* NULL: no descriptor is left.  @ready runs when reading on after FILE_BODY_WAIT makes sense. */
+static void on_file_block(void *ctx)
+{
+    http_call_resume(ctx);
+}
+
+/* NULL: no descriptor is left. */
 static struct file_body *file_body_new(struct work_pool *readers, const struct http_file_body *f,
-                                       void (*ready)(void *ctx), void *ctx)
+                                       struct http_call *call)
 {
     int fd = fcntl(f->fd, F_DUPFD_CLOEXEC, 0);
 
     if (fd < 0)
         return NULL;
     struct file_body *b = xcalloc(1, sizeof *b);
-    *b = (struct file_body){.readers = readers, .fd = fd, .size = f->size};
-    b->ready = ready;
-    b->ctx = ctx;
+    b->size = f->size;
+    b->file = file_reader_new(readers, fd, 0, f->size, on_file_block, call);
     buf_add_str(&b->before, f->before);
     buf_add_str(&b->after, f->after);
     return b;
 }
 
-static void destroy(struct file_body *b)
-{
-    close(b->fd);
-    buf_wipe(&b->before); /* may carry a token */
-    buf_wipe(&b->after);
-    free(b->block);
-    free(b);
-}
-
-/* NULL is fine; @ready does not run any more. */
 static void file_body_free(struct file_body *b)
 {
     if (b == NULL)
         return;
-    b->gone = true;
-    if (!b->reading)
-        destroy(b);
-}
-
-static uint64_t file_body_size(const struct file_body *b)
-{
-    return b->before.n + b->size + b->after.n;
-}
-
-static void on_thread(struct work *w)
-{
-    struct file_body *b = container_of(w, struct file_body, work);
-    uint64_t left = b->size - b->at;
-
-    do
-        b->n_block =
-            pread(b->fd, b->block, left < BLOCK_BYTES ? (size_t)left : BLOCK_BYTES, (off_t)b->at);
-    while (b->n_block < 0 && errno == EINTR);
-}
-
-static void on_block(struct work *w)
-{
-    struct file_body *b = container_of(w, struct file_body, work);
-
-    b->reading = false;
-    if (b->gone) {
-        destroy(b);
-        return;
-    }
-    b->block_at = 0;
-    b->broken = b->n_block <= 0;
-    b->ready(b->ctx);
-}
-
-static ssize_t read_on_thread(struct file_body *b)
-{
-    if (b->block == NULL)
-        b->block = xmalloc(BLOCK_BYTES);
-    b->n_block = 0;
-    b->work = (struct work){.run = on_thread, .done = on_block};
-    b->reading = work_start(b->readers, &b->work) == BH_OK;
-    return b->reading ? FILE_BODY_WAIT : FILE_BODY_BROKEN;
+    file_reader_free(b->file);
+    buf_wipe(&b->before); /* may carry a token */
+    buf_wipe(&b->after);
+    free(b);
 }
 
 static ssize_t from_buf(const struct buf *from, size_t *at, char *p, size_t n)
@@ -161,46 +101,20 @@ static ssize_t from_buf(const struct buf *from, size_t *at, char *p, size_t n)
     size_t left = from->n - *at;
 
     n = n < left ? n : left;
-    memcpy(p, from->p + *at, n);
+    if (n > 0)
+        memcpy(p, from->p + *at, n);
     *at += n;
     return (ssize_t)n;
 }
 
-static ssize_t from_file(struct file_body *b, char *p, size_t n)
-{
-    struct iovec to = {.iov_base = p, .iov_len = n < b->size - b->at ? n : b->size - b->at};
-    ssize_t k;
-
-    if (b->reading)
-        return FILE_BODY_WAIT;
-    if (b->broken)
-        return FILE_BODY_BROKEN;
-    if (b->n_block > 0 && b->block_at < (size_t)b->n_block) {
-        size_t left = (size_t)b->n_block - b->block_at;
-        k = (ssize_t)(n < left ? n : left);
-        memcpy(p, b->block + b->block_at, (size_t)k);
-        b->block_at += (size_t)k;
-    } else {
-        k = preadv2(b->fd, &to, 1, (off_t)b->at, RWF_NOWAIT);
-        if (k < 0)
-            return read_on_thread(b);
-        if (k == 0)
-            return FILE_BODY_BROKEN;
-    }
-    b->at += (uint64_t)k;
-    return k;
-}
-
-/* 0: the end of the body. */
+/* As file_reader_take(). */
 static ssize_t file_body_read(struct file_body *b, char *p, size_t n)
 {
-    if (b->before_at < b->before.n)
-        return from_buf(&b->before, &b->before_at, p, n);
-    if (b->at < b->size)
-        return from_file(b, p, n);
-    if (b->after_at < b->after.n)
-        return from_buf(&b->after, &b->after_at, p, n);
-    return 0;
+    ssize_t k = from_buf(&b->before, &b->before_at, p, n);
+
+    if (k == 0)
+        k = file_reader_take(b->file, p, n);
+    return k != 0 ? k : from_buf(&b->after, &b->after_at, p, n);
 }
 
 /* ---- how a call ended ---- */
@@ -368,17 +282,10 @@ static size_t on_body(char *p, size_t size, size_t n, void *ctx)
 static size_t on_read(char *p, size_t size, size_t n, void *ctx)
 {
     struct http_call *call = ctx;
-    size_t left = call->sent.n - call->read;
+    ssize_t k = call->file != NULL ? file_body_read(call->file, p, n * size)
+                                   : from_buf(&call->sent, &call->read, p, n * size);
 
-    if (call->file != NULL) {
-        ssize_t k = file_body_read(call->file, p, n * size);
-        return k == FILE_BODY_WAIT ? CURL_READFUNC_PAUSE : k < 0 ? CURL_READFUNC_ABORT : (size_t)k;
-    }
-    n = n * size < left ? n * size : left;
-    if (n > 0)
-        memcpy(p, call->sent.p + call->read, n);
-    call->read += n;
-    return n;
+    return k == FILE_READER_WAIT ? CURL_READFUNC_PAUSE : k < 0 ? CURL_READFUNC_ABORT : (size_t)k;
 }
 
 /* ---- making a call ---- */
@@ -422,20 +329,16 @@ static void set_method(struct http_call *call, const struct http_fetch *f)
         curl_easy_setopt(call->easy, CURLOPT_NOBODY, 1L);
         return;
     }
-    if (f->file != NULL && call->file != NULL) {
-        curl_easy_setopt(call->easy, CURLOPT_POST, 1L);
-        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE,
-                         (curl_off_t)file_body_size(call->file));
-        curl_easy_setopt(call->easy, CURLOPT_READFUNCTION, on_read);
-        curl_easy_setopt(call->easy, CURLOPT_READDATA, call);
-        curl_easy_setopt(call->easy, CURLOPT_MAXAGE_CONN, (long)ONCE_IDLE_S);
-    } else if (f->once && writes) {
+    if (call->file != NULL || (f->once && writes)) {
         /* libcurl repeats a request when a connection it kept dies before an answer, unless it
          * would have to read the body again and cannot: so this body cannot be rewound. Connections
          * idle for long are not taken, so this happens rarely. */
-        buf_add_str(&call->sent, f->body);
+        const struct file_body *file = call->file;
+        buf_add_str(&call->sent, file == NULL ? f->body : STR_NULL);
         curl_easy_setopt(call->easy, CURLOPT_POST, 1L);
-        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)call->sent.n);
+        curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE,
+                         (curl_off_t)(file != NULL ? file->before.n + file->size + file->after.n
+                                                   : call->sent.n));
         curl_easy_setopt(call->easy, CURLOPT_READFUNCTION, on_read);
         curl_easy_setopt(call->easy, CURLOPT_READDATA, call);
         curl_easy_setopt(call->easy, CURLOPT_MAXAGE_CONN, (long)ONCE_IDLE_S);
@@ -473,11 +376,6 @@ static void on_resume(struct timer *t)
     curl_easy_pause(container_of(t, struct http_call, resume)->easy, CURLPAUSE_CONT);
 }
 
-static void on_file_block(void *ctx)
-{
-    http_call_resume(ctx);
-}
-
 static struct http_call *call_new(struct http_client *c, CURL *easy, const struct http_fetch *f)
 {
     struct http_call *call = xcalloc(1, sizeof *call);
@@ -491,7 +389,7 @@ static struct http_call *call_new(struct http_client *c, CURL *easy, const struc
     if (f->file != NULL && c != NULL) {
         if (c->readers == NULL)
             c->readers = work_pool_new(c->loop, 2);
-        call->file = file_body_new(c->readers, f->file, on_file_block, call);
+        call->file = file_body_new(c->readers, f->file, call);
     }
     call->max_body = f->max_body != 0 ? f->max_body : DEFAULT_BODY;
     call->public_only = f->public_only && f->unix_socket == NULL;

@@ -76,7 +76,3 @@ struct str http_result_header(const struct http_result *r, const char *name);
 /* http_fetch(), blocking, for the command line. */
 enum bh_err http_fetch_now(const struct http_fetch *f, int *ret_status, struct buf *ret_body,
                            char *ret_why /* 256 */);
-
-/* True when @addr (a struct sockaddr) is one of the addresses public_only refuses. */
-struct sockaddr;
-bool http_addr_is_private(const struct sockaddr *addr);

@@ -71,6 +71,256 @@ static enum parsed refuse(struct conn *c, int status, const char *code, const ch
     return PARSED_REFUSED;
 }
 
+/* ---- bodies that go to a sink ---- */
+
+enum { SLOWEST_BYTES = 4096 }; /* in one time-out */
+
+struct http_upload {
+    struct http_sink sink;
+    void *ctx;
+    struct http_id id;
+    struct clock *clock; /* borrowed; for being told late */
+    bool chunked, paused;
+    uint64_t taken, left; /* bytes so far; still to come when not chunked */
+    struct http_chunks chunks;
+    size_t since; /* bytes since the deadline was last moved */
+};
+
+void http_take_body(struct http_req *r, const struct http_sink *sink, void *ctx)
+{
+    struct conn *c = r->conn;
+    struct http_upload *u;
+
+    assert(c->body_waits && c->upload == NULL); /* from on_head only */
+    if (c->state != CONN_HANDLING)
+        return; /* answered already */
+    u = xcalloc(1, sizeof *u);
+    *u = (struct http_upload){.sink = *sink, .ctx = ctx, .id = http_req_id(r)};
+    u->clock = c->server->clock;
+    u->chunked = r->head.chunked;
+    u->left = r->left;
+    c->upload = u;
+}
+
+/* ---- the end ---- */
+
+void http_upload_end_early(struct conn *c)
+{
+    free(c->upload);
+    c->upload = NULL;
+    conn_enter(c, CONN_HANDLING);
+    c->body_waits = true; /* the rest of it will not be read */
+}
+
+void http_upload_gone(struct conn *c)
+{
+    struct http_upload *u = c->upload;
+
+    c->upload = NULL;
+    u->sink.on_gone(u->ctx, u->id);
+    free(u);
+}
+
+static void on_refused(void *ctx)
+{
+    struct http_upload *u = ctx;
+
+    u->sink.on_gone(u->ctx, u->id);
+    free(u);
+}
+
+static void refuse_rest(struct conn *c, int status, const char *code, const char *text)
+{
+    struct http_upload *u = c->upload;
+
+    c->upload = NULL;
+    clock_defer(u->clock, on_refused, u);
+    http_refuse(c, status, code, text);
+}
+
+void http_upload_late(struct conn *c)
+{
+    refuse_rest(c, 408, "timeout", "the body of the request took too long");
+}
+
+static void finish_upload(struct conn *c)
+{
+    struct http_upload *u = c->upload;
+
+    c->upload = NULL;
+    conn_enter(c, CONN_HANDLING);
+    u->sink.on_end(u->ctx, u->id);
+    free(u);
+}
+
+/* ---- input ---- */
+
+/* Hand over up to @n bytes of which *@left belong to us. */
+static size_t pass_on(struct conn *c, const char *p, size_t n, uint64_t *left)
+{
+    struct http_upload *u = c->upload;
+
+    if (n > *left)
+        n = (size_t)*left;
+    *left -= n;
+    u->taken += n;
+    u->since += n;
+    if (u->since >= SLOWEST_BYTES) {
+        u->since = 0;
+        conn_enter(c, CONN_UPLOAD);
+    }
+    u->sink.on_data(u->ctx, u->id, str_make(p, n)); /* may end it */
+    return n;
+}
+
+/* False: the upload is over, or waits. */
+static bool step_chunked(struct conn *c, const char *p, size_t n, size_t *at)
+{
+    struct http_upload *u = c->upload;
+
+    switch (http_chunk_next(&u->chunks, p, n, at, c->server->limits.head_bytes)) {
+    case CHUNK_MORE:
+        return false;
+    case CHUNK_DATA:
+        if (u->chunks.left > u->sink.max_bytes - u->taken) {
+            refuse_rest(c, 413, "body_too_large", "the body is larger than this address takes");
+            return false;
+        }
+        *at += pass_on(c, p + *at, n - *at, &u->chunks.left);
+        return true;
+    case CHUNK_DONE:
+        finish_upload(c);
+        return false;
+    default:
+        refuse_rest(c, 400, "bad_request", "the chunked body is malformed");
+        return false;
+    }
+}
+
+static bool step_counted(struct conn *c, const char *p, size_t n, size_t *at)
+{
+    struct http_upload *u = c->upload;
+
+    if (u->left > u->sink.max_bytes - u->taken) {
+        refuse_rest(c, 413, "body_too_large", "the body is larger than this address takes");
+        return false;
+    }
+    if (u->left == 0) {
+        finish_upload(c);
+        return false;
+    }
+    if (*at == n)
+        return false;
+    *at += pass_on(c, p + *at, n - *at, &u->left);
+    return true;
+}
+
+/* Feeds the sink from @p; the bytes it took, framing included. */
+static size_t upload_input(struct conn *c, const char *p, size_t n)
+{
+    size_t at = 0;
+    bool more = true;
+
+    while (more && c->state == CONN_UPLOAD)
+        more = c->upload->chunked ? step_chunked(c, p, n, &at) : step_counted(c, p, n, &at);
+    return at;
+}
+
+/* ---- back-pressure ---- */
+
+void http_body_pause(struct http_server *s, struct http_id id)
+{
+    struct conn *c = http_find(s, id);
+
+    if (c == NULL || c->upload == NULL)
+        return;
+    c->upload->paused = true;
+    if (c->state == CONN_UPLOAD)
+        conn_enter(c, CONN_UPLOAD_PAUSED);
+}
+
+void http_body_resume(struct http_server *s, struct http_id id)
+{
+    struct conn *c = http_find(s, id);
+
+    if (c == NULL || c->upload == NULL)
+        return;
+    c->upload->paused = false;
+    if (c->state != CONN_UPLOAD_PAUSED)
+        return;
+    conn_enter(c, CONN_UPLOAD);
+    conn_mark(c); /* goes on when the turn ends, with what waits and then with the socket */
+}
+
+/* ---- names ---- */
+
+void http_server_answer_to(struct http_server *s, const char *const *names)
+{
+    for (char **p = s->names; p != NULL && *p != NULL; p++)
+        free(*p);
+    free(s->names);
+    s->names = NULL;
+    s->last_host_n = 0;
+    if (names == NULL)
+        return;
+    size_t n = 0;
+    while (names[n] != NULL)
+        n++;
+    s->names = xcalloc(n + 1, sizeof *s->names);
+    for (size_t i = 0; i < n; i++)
+        s->names[i] = xstrdup(names[i]);
+}
+
+/* "*", "name", or "*.name" for everything below it. */
+static bool name_matches(struct str pattern, struct str host)
+{
+    if (str_eq(pattern, STR("*")))
+        return true;
+    if (!str_starts(pattern, STR("*.")))
+        return str_eq_ci(pattern, host);
+    pattern = str_skip(pattern, 1);
+    return host.n > pattern.n &&
+           str_eq_ci(str_make(host.p + host.n - pattern.n, pattern.n), pattern);
+}
+
+static bool is_known(const struct http_server *s, struct str host)
+{
+    struct addr ignored;
+    ptrdiff_t colon;
+
+    if (addr_parse(host, &ignored))
+        return true; /* no name, so nobody can have pointed it here */
+    colon = str_find(host, ':');
+    if (colon >= 0)
+        host.n = (size_t)colon;
+    if (host.n > 1 && host.p[host.n - 1] == '.')
+        host.n--; /* the root */
+    if (str_eq_ci(host, STR("localhost")) || name_matches(STR("*.localhost"), host))
+        return true;
+    for (char **p = s->names; *p != NULL; p++) {
+        if (name_matches(str_of(*p), host))
+            return true;
+    }
+    return false;
+}
+
+static bool host_is_ours(struct conn *c, struct str host)
+{
+    struct http_server *s = c->server;
+
+    if (s->names == NULL || c->any_host || host.n == 0)
+        return true;
+    if (host.n == s->last_host_n && memcmp(host.p, s->last_host, host.n) == 0)
+        return true; /* almost always the same one */
+    if (!is_known(s, host))
+        return false;
+    if (host.n <= sizeof s->last_host) {
+        memcpy(s->last_host, host.p, host.n);
+        s->last_host_n = host.n;
+    }
+    return true;
+}
+
 /* ---- the head ---- */
 
 static enum parsed refuse_name(struct conn *c, struct str host)
@@ -93,7 +343,7 @@ static bool ask_for_body(struct conn *c)
     c->server->on_head(c->server->ctx, c->req);
     c->body_waits = false;
     if (c->upload != NULL)
-        http_upload_begin(c);
+        conn_enter(c, c->upload->paused ? CONN_UPLOAD_PAUSED : CONN_UPLOAD);
     else if (c->state == CONN_HANDLING)
         conn_enter(c, before == CONN_IDLE ? CONN_HEAD : before);
     else
@@ -109,7 +359,7 @@ static enum parsed accept_head(struct conn *c, bool body_waits)
     struct str host = h->host != 0 ? str_make(r->base + h->host, h->host_n)
                                    : str_make(r->base + h->authority, h->authority_n);
 
-    if (!http_host_is_ours(c, host))
+    if (!host_is_ours(c, host))
         return refuse_name(c, host);
     r->left = h->has_length ? h->length : 0;
     r->body_limit = c->server->limits.body_bytes;
@@ -240,7 +490,7 @@ static void consume(struct conn *c, char *p, size_t n, bool is_in)
     enum parsed end = PARSED_WHOLE;
 
     if (c->state == CONN_UPLOAD)
-        done = http_upload_input(c, p, n);
+        done = upload_input(c, p, n);
     while (end == PARSED_WHOLE && done < n && may_parse(c)) {
         end = parse(c, p + done, n - done, &used);
         if (end == PARSED_WHOLE) {
@@ -249,7 +499,7 @@ static void consume(struct conn *c, char *p, size_t n, bool is_in)
         } else if (end == PARSED_SINK) {
             http_req_free(c);
             done += used;
-            done += http_upload_input(c, p + done, n - done);
+            done += upload_input(c, p + done, n - done);
             end = PARSED_WHOLE;
         }
     }
@@ -304,191 +554,6 @@ void http_too_much(struct conn *c)
 void http_resume(struct conn *c)
 {
     consume(c, c->in.p, c->in.n, true);
-}
-
-/* ---- bodies that go to a sink ---- */
-
-enum { SLOWEST_BYTES = 4096 }; /* in one time-out */
-
-struct http_upload {
-    struct http_sink sink;
-    void *ctx;
-    struct http_id id;
-    struct clock *clock; /* borrowed; for being told late */
-    bool chunked, paused;
-    uint64_t taken, left; /* bytes so far; still to come when not chunked */
-    struct http_chunks chunks;
-    size_t since; /* bytes since the deadline was last moved */
-};
-
-void http_take_body(struct http_req *r, const struct http_sink *sink, void *ctx)
-{
-    struct conn *c = r->conn;
-    struct http_upload *u;
-
-    assert(c->body_waits && c->upload == NULL); /* from on_head only */
-    if (c->state != CONN_HANDLING)
-        return; /* answered already */
-    u = xcalloc(1, sizeof *u);
-    *u = (struct http_upload){.sink = *sink, .ctx = ctx, .id = http_req_id(r)};
-    u->clock = c->server->clock;
-    u->chunked = r->head.chunked;
-    u->left = r->left;
-    c->upload = u;
-}
-
-void http_upload_begin(struct conn *c)
-{
-    conn_enter(c, c->upload->paused ? CONN_UPLOAD_PAUSED : CONN_UPLOAD);
-}
-
-/* ---- the end ---- */
-
-void http_upload_end_early(struct conn *c)
-{
-    free(c->upload);
-    c->upload = NULL;
-    conn_enter(c, CONN_HANDLING);
-    c->body_waits = true; /* the rest of it will not be read */
-}
-
-void http_upload_gone(struct conn *c)
-{
-    struct http_upload *u = c->upload;
-
-    c->upload = NULL;
-    u->sink.on_gone(u->ctx, u->id);
-    free(u);
-}
-
-static void on_refused(void *ctx)
-{
-    struct http_upload *u = ctx;
-
-    u->sink.on_gone(u->ctx, u->id);
-    free(u);
-}
-
-static void refuse_rest(struct conn *c, int status, const char *code, const char *text)
-{
-    struct http_upload *u = c->upload;
-
-    c->upload = NULL;
-    clock_defer(u->clock, on_refused, u);
-    http_refuse(c, status, code, text);
-}
-
-void http_upload_late(struct conn *c)
-{
-    refuse_rest(c, 408, "timeout", "the body of the request took too long");
-}
-
-static void finish_upload(struct conn *c)
-{
-    struct http_upload *u = c->upload;
-
-    c->upload = NULL;
-    conn_enter(c, CONN_HANDLING);
-    u->sink.on_end(u->ctx, u->id);
-    free(u);
-}
-
-/* ---- input ---- */
-
-/* Hand over up to @n bytes of which *@left belong to us. */
-static size_t pass_on(struct conn *c, const char *p, size_t n, uint64_t *left)
-{
-    struct http_upload *u = c->upload;
-
-    if (n > *left)
-        n = (size_t)*left;
-    *left -= n;
-    u->taken += n;
-    u->since += n;
-    if (u->since >= SLOWEST_BYTES) {
-        u->since = 0;
-        conn_enter(c, CONN_UPLOAD);
-    }
-    u->sink.on_data(u->ctx, u->id, str_make(p, n)); /* may end it */
-    return n;
-}
-
-/* False: the upload is over, or waits. */
-static bool step_chunked(struct conn *c, const char *p, size_t n, size_t *at)
-{
-    struct http_upload *u = c->upload;
-
-    switch (http_chunk_next(&u->chunks, p, n, at, c->server->limits.head_bytes)) {
-    case CHUNK_MORE:
-        return false;
-    case CHUNK_DATA:
-        if (u->chunks.left > u->sink.max_bytes - u->taken) {
-            refuse_rest(c, 413, "body_too_large", "the body is larger than this address takes");
-            return false;
-        }
-        *at += pass_on(c, p + *at, n - *at, &u->chunks.left);
-        return true;
-    case CHUNK_DONE:
-        finish_upload(c);
-        return false;
-    default:
-        refuse_rest(c, 400, "bad_request", "the chunked body is malformed");
-        return false;
-    }
-}
-
-static bool step_counted(struct conn *c, const char *p, size_t n, size_t *at)
-{
-    struct http_upload *u = c->upload;
-
-    if (u->left > u->sink.max_bytes - u->taken) {
-        refuse_rest(c, 413, "body_too_large", "the body is larger than this address takes");
-        return false;
-    }
-    if (u->left == 0) {
-        finish_upload(c);
-        return false;
-    }
-    if (*at == n)
-        return false;
-    *at += pass_on(c, p + *at, n - *at, &u->left);
-    return true;
-}
-
-size_t http_upload_input(struct conn *c, const char *p, size_t n)
-{
-    size_t at = 0;
-    bool more = true;
-
-    while (more && c->state == CONN_UPLOAD)
-        more = c->upload->chunked ? step_chunked(c, p, n, &at) : step_counted(c, p, n, &at);
-    return at;
-}
-
-/* ---- back-pressure ---- */
-
-void http_body_pause(struct http_server *s, struct http_id id)
-{
-    struct conn *c = http_find(s, id);
-
-    if (c == NULL || c->upload == NULL)
-        return;
-    c->upload->paused = true;
-    if (c->state == CONN_UPLOAD)
-        conn_enter(c, CONN_UPLOAD_PAUSED);
-}
-
-void http_body_resume(struct http_server *s, struct http_id id)
-{
-    struct conn *c = http_find(s, id);
-
-    if (c == NULL || c->upload == NULL)
-        return;
-    c->upload->paused = false;
-    if (c->state != CONN_UPLOAD_PAUSED)
-        return;
-    conn_enter(c, CONN_UPLOAD);
-    conn_mark(c); /* goes on when the turn ends, with what waits and then with the socket */
 }
 
 /* ---- getters for the handler ---- */
@@ -579,8 +644,7 @@ bool http_is_tls(const struct http_req *r)
 
 struct http_id http_req_id(const struct http_req *r)
 {
-    uint32_t slot = r->conn->slot;
-    return (struct http_id){slot, r->conn->server->slots[slot].generation};
+    return (struct http_id){r->conn->id.index, r->conn->id.generation};
 }
 
 void *http_listener_tag(const struct http_req *r)
@@ -588,9 +652,7 @@ void *http_listener_tag(const struct http_req *r)
     return r->conn->tag;
 }
 
-/* ---- the client's address and the host name ---- */
-
-/* ---- proxies ---- */
+/* ---- the client's address, behind a proxy too ---- */
 
 void http_server_trust(struct http_server *s, const struct addr_net *proxies, size_t n)
 {
@@ -675,73 +737,4 @@ struct str http_peer(const struct http_req *r)
         addr_text(&a, cache->peer);
     }
     return str_of(r->peer);
-}
-
-/* ---- names ---- */
-
-void http_server_answer_to(struct http_server *s, const char *const *names)
-{
-    for (char **p = s->names; p != NULL && *p != NULL; p++)
-        free(*p);
-    free(s->names);
-    s->names = NULL;
-    s->last_host_n = 0;
-    if (names == NULL)
-        return;
-    size_t n = 0;
-    while (names[n] != NULL)
-        n++;
-    s->names = xcalloc(n + 1, sizeof *s->names);
-    for (size_t i = 0; i < n; i++)
-        s->names[i] = xstrdup(names[i]);
-}
-
-/* "*", "name", or "*.name" for everything below it. */
-static bool name_matches(struct str pattern, struct str host)
-{
-    if (str_eq(pattern, STR("*")))
-        return true;
-    if (!str_starts(pattern, STR("*.")))
-        return str_eq_ci(pattern, host);
-    pattern = str_skip(pattern, 1);
-    return host.n > pattern.n &&
-           str_eq_ci(str_make(host.p + host.n - pattern.n, pattern.n), pattern);
-}
-
-static bool is_known(const struct http_server *s, struct str host)
-{
-    struct addr ignored;
-    ptrdiff_t colon;
-
-    if (addr_parse(host, &ignored))
-        return true; /* no name, so nobody can have pointed it here */
-    colon = str_find(host, ':');
-    if (colon >= 0)
-        host.n = (size_t)colon;
-    if (host.n > 1 && host.p[host.n - 1] == '.')
-        host.n--; /* the root */
-    if (str_eq_ci(host, STR("localhost")) || name_matches(STR("*.localhost"), host))
-        return true;
-    for (char **p = s->names; *p != NULL; p++) {
-        if (name_matches(str_of(*p), host))
-            return true;
-    }
-    return false;
-}
-
-bool http_host_is_ours(struct conn *c, struct str host)
-{
-    struct http_server *s = c->server;
-
-    if (s->names == NULL || c->any_host || host.n == 0)
-        return true;
-    if (host.n == s->last_host_n && memcmp(host.p, s->last_host, host.n) == 0)
-        return true; /* almost always the same one */
-    if (!is_known(s, host))
-        return false;
-    if (host.n <= sizeof s->last_host) {
-        memcpy(s->last_host, host.p, host.n);
-        s->last_host_n = host.n;
-    }
-    return true;
 }

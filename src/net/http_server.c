@@ -1,22 +1,7 @@
-/* http_server.c - the server: listening, accepting, deadlines, counting, settings, shutting down.
+/* http_server.c - the server: listening, accepting, settings, shutting down.
  *
  * conn.c moves bytes, http_request.c reads requests, http_answer.c writes answers, ws.c speaks
- * WebSocket; conn.h draws how they meet.
- *
- * Counting (base/limits.h).  Every connection holds something for a party:
- *
- *      accepted --> its address: the connection, an incomplete request, unsent bytes of an answer
- *          |
- *          '--conn_let_in()--> its credential: unsent bytes
- *
- * A trusted proxy speaks for many clients and a Unix socket has no address: both count only for the
- * sum over all parties.  The admin socket belongs to the operator and is not counted.
- *
- * Fairness.  In one turn of the loop the server reads a bounded number of bytes from one address,
- * or from the sockets of one tenant, whatever waits in the kernel.  So the others wait for at most
- * one turn in which every party has had its share.  64 KiB of the smallest frames take about a
- * millisecond.  Part of an address's share is reserved for requests: file transfers never use that
- * part. */
+ * WebSocket; conn.h draws how they meet. */
 #include "net/http_server.h"
 
 #include <assert.h>
@@ -38,12 +23,12 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "net/addr.h"
+#include "base/addr.h"
 #include "net/conn.h"
 #include "net/trunk_priv.h"
 
-/* Of many that come or are late at once, so many are looked at in one turn of the loop. */
-enum { ACCEPTS_PER_TURN = 64, SWEEPS_PER_TURN = 64, MAX_RESERVED = 32 };
+/* Of many that come at once, so many are accepted in one turn of the loop. */
+enum { ACCEPTS_PER_TURN = 64, MAX_RESERVED = 32 };
 
 const struct http_limits http_limits_default = {
     .head_bytes = 16 * 1024,
@@ -53,17 +38,6 @@ const struct http_limits http_limits_default = {
     .keep_alive_ms = 75000,
     .connections = 65536,
 };
-
-static void on_sweep(struct timer *t);
-
-static void on_turn_end(void *ctx)
-{
-    struct http_server *s = ctx;
-
-    conn_turn_end(s);
-    s->turn++;
-    s->turn_bytes = 0;
-}
 
 /* How many connections the limit of open files allows, with an eighth of it (64 to 1024) kept for
  * the store, the admin socket and outbound calls. */
@@ -129,8 +103,8 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
     s->limits = fill_limits(limits);
     s->handler = handler;
     s->ctx = ctx;
-    s->free_slot = UINT32_MAX;
     s->read_buf = xmalloc(READ_BYTES);
+    handles_init(&s->conns, &r);
     rand_bytes(&r, s->ping_tag, sizeof s->ping_tag);
     list_init(&s->listeners);
     list_init(&s->trunks);
@@ -138,8 +112,8 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
     for (int i = 0; i < CONN_N_STATES; i++)
         list_init(&s->by_state[i]);
     fill_timeouts(s);
-    timer_init(&s->sweep, on_sweep);
-    loop_on_turn_end(loop, on_turn_end, s);
+    timer_init(&s->sweep, conn_sweep);
+    loop_on_turn_end(loop, conn_turn_end, s);
     return s;
 }
 
@@ -148,67 +122,14 @@ void http_server_on_head(struct http_server *s, http_handler *on_head)
     s->on_head = on_head;
 }
 
-/* ---- deadlines ---- */
-
-static void on_late(struct conn *c)
-{
-    bool in_request = c->state <= CONN_BODY && c->req != NULL;
-
-    if (c->state == CONN_UPLOAD) {
-        http_upload_late(c);
-        return;
-    }
-    if (c->state == CONN_HELD) {
-        trunk_release(c);
-        return;
-    }
-    if (!in_request) {
-        conn_close(c);
-        return;
-    }
-    http_req_free(c);
-    buf_done(&c->in);
-    http_refuse(c, 408, "timeout",
-                c->state == CONN_BODY ? "the body of the request took too long"
-                                      : "the head of the request took too long");
-}
-
-static bool accept_again(struct http_server *s)
-{
-    bool any = false;
-
-    list_each (&s->listeners, it, next) {
-        struct listener *l = list_entry(it, struct listener, link);
-        any = any || l->paused;
-        l->paused = false;
-        ev_io_start(s->ev, &l->io);
-    }
-    return any;
-}
-
-static void on_sweep(struct timer *t)
-{
-    struct http_server *s = container_of(t, struct http_server, sweep);
-    int64_t now = clock_now_ms(s->clock);
-
-    int late = 0;
-
-    for (int i = 0; i < CONN_N_STATES; i++) {
-        if (s->timeout_ms[i] == 0)
-            continue;
-        list_each (&s->by_state[i], it, next) {
-            struct conn *c = list_entry(it, struct conn, link);
-            if (c->due_ms > now || late == SWEEPS_PER_TURN)
-                break;
-            on_late(c);
-            late++;
-        }
-    }
-    if (accept_again(s) || s->n_conns > 0)
-        timer_set(s->clock, &s->sweep, late == SWEEPS_PER_TURN ? 1 : s->sweep_ms);
-}
-
 /* ---- accepting ---- */
+
+static void on_accept_again(struct timer *t)
+{
+    struct listener *l = container_of(t, struct listener, again);
+
+    ev_io_start(l->server->ev, &l->io);
+}
 
 static void pause_accept(struct listener *l)
 {
@@ -216,9 +137,8 @@ static void pause_accept(struct listener *l)
 
     log_warn(NULL, "accept: %s; not accepting for a moment (raise the limit of open files)",
              strerror(errno));
-    l->paused = true;
     ev_io_stop(s->ev, &l->io);
-    timer_set(s->clock, &s->sweep, s->sweep_ms);
+    timer_set(s->clock, &l->again, s->sweep_ms);
 }
 
 static bool has_room(const struct listener *l)
@@ -245,19 +165,10 @@ static void turn_away(struct listener *l, int fd)
     close(fd);
 }
 
-static void refuse_descriptor(struct listener *l, int fd, struct party *party)
-{
-    close(fd);
-    if (!l->opt.reserved)
-        ledger_give(l->server->ledger, party, LIMIT_CONNECTIONS, 1);
-    party_drop(party);
-}
-
 static void take_in(struct listener *l, int fd, const struct sockaddr_storage *from)
 {
     struct addr peer = addr_of((const struct sockaddr *)from);
     struct party *party;
-    struct conn *c;
 
     if (l->opt.proxy_protocol && !http_peer_is_trusted(l->server, &peer)) {
         close(fd); /* an untrusted peer cannot name its client */
@@ -267,9 +178,10 @@ static void take_in(struct listener *l, int fd, const struct sockaddr_storage *f
         turn_away(l, fd);
         return;
     }
-    c = conn_new(l, fd, &peer, party);
-    if (c == NULL)
-        refuse_descriptor(l, fd, party);
+    if (conn_new(l, fd, &peer, party) == NULL) {
+        close(fd);
+        conn_count_out(l, party);
+    }
 }
 
 static void on_accept(struct ev_loop *ev, ev_io *w, int events)
@@ -296,130 +208,6 @@ static void on_accept(struct ev_loop *ev, ev_io *w, int events)
 }
 
 /* ---- listening ---- */
-
-enum bh_err http_server_listen(struct http_server *s, struct str where, const struct http_tls *tls,
-                               int mode, char *ret_why)
-{
-    bool is_unix = str_starts(where, STR("unix:"));
-    SSL_CTX *ctx = NULL;
-    struct listener *l;
-    enum bh_err err = BH_OK;
-    int fd = -1;
-
-    if (tls != NULL && tls->cert != NULL)
-        err = http_tls_context(tls, &ctx, ret_why);
-    if (err == BH_OK)
-        err = http_listen_open(where, mode, &fd, ret_why);
-    if (err != BH_OK) {
-        SSL_CTX_free(ctx);
-        return err;
-    }
-    l = xcalloc(1, sizeof *l);
-    l->server = s;
-    l->tls = ctx;
-    l->path = is_unix ? str_dup(str_skip(where, 5)) : NULL;
-    list_append(&s->listeners, &l->link);
-    ev_io_init(&l->io, on_accept, fd, EV_READ);
-    ev_io_start(s->ev, &l->io);
-    return BH_OK;
-}
-
-void http_server_set_last(struct http_server *s, const struct http_listener *l)
-{
-    assert(!list_is_empty(&s->listeners));
-    list_entry(s->listeners.prev, struct listener, link)->opt = *l;
-}
-
-int http_server_port(const struct http_server *s)
-{
-    list_each (&s->listeners, it, next) {
-        const struct listener *l = list_entry(it, struct listener, link);
-        union {
-            struct sockaddr any;
-            struct sockaddr_in v4;
-            struct sockaddr_in6 v6;
-        } a = {0};
-        socklen_t n = sizeof a;
-        if (l->path != NULL || getsockname(l->io.fd, &a.any, &n) != 0)
-            continue;
-        return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
-    }
-    return 0;
-}
-
-size_t http_server_connections(const struct http_server *s)
-{
-    return s->n_conns - trunk_count_idle(s);
-}
-
-/* ---- the end ---- */
-
-static void close_listeners(struct http_server *s)
-{
-    list_each (&s->listeners, it, next) {
-        struct listener *l = list_entry(it, struct listener, link);
-        ev_io_stop(s->ev, &l->io);
-        close(l->io.fd);
-        if (l->path != NULL)
-            unlink(l->path);
-        SSL_CTX_free(l->tls);
-        free(l->path);
-        list_remove(&l->link);
-        free(l);
-    }
-}
-
-static bool is_between_requests(const struct conn *c)
-{
-    return c->req == NULL && c->in.n == 0 && conn_queued(c) == 0 &&
-           (!c->no_socket || carried_is_silent(c->carried));
-}
-
-void http_server_drain(struct http_server *s)
-{
-    static const enum conn_state waiting[] = {CONN_IDLE, CONN_HEAD};
-
-    s->draining = true;
-    close_listeners(s);
-    trunk_tell_going(s);
-    for (size_t i = 0; i < ARRAY_LEN(waiting); i++) {
-        list_each (&s->by_state[waiting[i]], it, next) {
-            struct conn *c = list_entry(it, struct conn, link);
-            if (is_between_requests(c))
-                conn_close(c);
-        }
-    }
-}
-
-void http_server_free(struct http_server *s)
-{
-    if (s == NULL)
-        return;
-    close_listeners(s);
-    for (uint32_t i = 0; i < s->n_slots; i++) {
-        if (s->slots[i].conn != NULL)
-            conn_close(s->slots[i].conn);
-    }
-    conn_turn_end(s);
-    work_pool_free(s->readers);
-    loop_off_turn_end(s->loop, on_turn_end, s);
-    timer_stop(s->clock, &s->sweep);
-    while (s->spare_reqs != NULL) {
-        struct http_req *r = s->spare_reqs;
-        s->spare_reqs = r->next_spare;
-        free(r);
-    }
-    while (s->n_spare_out > 0)
-        buf_done(&s->spare_out[--s->n_spare_out]);
-    buf_done(&s->void_out);
-    http_server_answer_to(s, NULL);
-    free(s->proxies);
-    free(s->slots);
-    free(s->read_buf);
-    free(s);
-}
-
-/* ---- from an address to a listening socket ---- */
 
 enum { WHY_BYTES = 256, BACKLOG = 4096, MAX_UNSENT = 256 * 1024 };
 
@@ -565,162 +353,136 @@ out:
     return err;
 }
 
-enum bh_err http_listen_open(struct str where, int mode, int *ret_fd, char *ret_why)
+/* As http_server_listen() describes it. */
+static enum bh_err open_listener(struct str where, int mode, int *ret_fd, char *ret_why)
 {
     if (str_starts(where, STR("unix:")))
         return open_unix(str_skip(where, 5), mode, ret_fd, ret_why);
     return open_tcp(where, ret_fd, ret_why);
 }
 
-/* ---- counting for a party ---- */
-
-enum {
-    ADDRESS_BYTES = 256 * 1024, /* of a turn, for an address */
-    TENANT_BYTES = 64 * 1024,   /* the same for the sockets of a tenant: small frames cost more */
-    TURN_BYTES = 512 * 1024,    /* of a turn, for all; then each connection gets one small read */
-    OVER_BYTES = 4 * 1024,
-};
-
-/* Nobody waits for a stream's bytes with a full window: the kernel doubles this. */
-enum { STREAM_KERNEL_BYTES = 16 * 1024 };
-
-static struct ledger *ledger_of(const struct conn *c)
+enum bh_err http_server_listen(struct http_server *s, struct str where, const struct http_tls *tls,
+                               int mode, char *ret_why)
 {
-    return c->reserved ? NULL : c->server->ledger;
+    bool is_unix = str_starts(where, STR("unix:"));
+    SSL_CTX *ctx = NULL;
+    struct listener *l;
+    enum bh_err err = BH_OK;
+    int fd = -1;
+
+    if (tls != NULL && tls->cert != NULL)
+        err = http_tls_context(tls, &ctx, ret_why);
+    if (err == BH_OK)
+        err = open_listener(where, mode, &fd, ret_why);
+    if (err != BH_OK) {
+        SSL_CTX_free(ctx);
+        return err;
+    }
+    l = xcalloc(1, sizeof *l);
+    l->server = s;
+    l->tls = ctx;
+    l->path = is_unix ? str_dup(str_skip(where, 5)) : NULL;
+    list_append(&s->listeners, &l->link);
+    timer_init(&l->again, on_accept_again);
+    ev_io_init(&l->io, on_accept, fd, EV_READ);
+    ev_io_start(s->ev, &l->io);
+    return BH_OK;
 }
 
-static struct party *party_of(struct http_server *s, const struct addr *a)
+void http_server_set_last(struct http_server *s, const struct http_listener *l)
 {
-    if (a->n == 0 || http_peer_is_trusted(s, a))
-        return NULL;
-    return ledger_party(s->ledger, PER_ADDRESS, addr_party(a));
+    assert(!list_is_empty(&s->listeners));
+    list_entry(s->listeners.prev, struct listener, link)->opt = *l;
 }
 
-bool conn_count_in(struct listener *l, const struct addr *peer, struct party **ret_party)
+int http_server_port(const struct http_server *s)
 {
-    struct http_server *s = l->server;
-
-    *ret_party = NULL;
-    if (l->opt.reserved)
-        return true;
-    *ret_party = party_of(s, peer);
-    if (ledger_take(s->ledger, *ret_party, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
-        return true;
-    party_drop(*ret_party);
-    return false;
+    list_each (&s->listeners, it, next) {
+        const struct listener *l = list_entry(it, struct listener, link);
+        union {
+            struct sockaddr any;
+            struct sockaddr_in v4;
+            struct sockaddr_in6 v6;
+        } a = {0};
+        socklen_t n = sizeof a;
+        if (l->path != NULL || getsockname(l->io.fd, &a.any, &n) != 0)
+            continue;
+        return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
+    }
+    return 0;
 }
 
-/* Its address, while it counts for that. */
-static struct party *address_of(const struct conn *c)
+size_t http_server_connections(const struct http_server *s)
 {
-    return c->let_in ? NULL : c->party;
+    return s->n_conns - trunk_count_idle(s);
 }
 
-static bool change(struct conn *c, struct party *p, enum limit what, uint32_t *held, size_t now)
-{
-    size_t bytes = *held;
-    bool granted = ledger_change(ledger_of(c), p, what, &bytes, now) == LIMIT_TAKEN;
+/* ---- the end ---- */
 
-    *held = (uint32_t)bytes; /* a connection has far less than 4 GiB in memory */
-    return granted;
+static void close_listeners(struct http_server *s)
+{
+    list_each (&s->listeners, it, next) {
+        struct listener *l = list_entry(it, struct listener, link);
+        ev_io_stop(s->ev, &l->io);
+        timer_stop(s->clock, &l->again);
+        close(l->io.fd);
+        if (l->path != NULL)
+            unlink(l->path);
+        SSL_CTX_free(l->tls);
+        free(l->path);
+        list_remove(&l->link);
+        free(l);
+    }
 }
 
-/* The connection itself counts for @to (one hold, taken over) from now on. */
-static bool move_to(struct conn *c, struct party *to)
+static bool is_between_requests(const struct conn *c)
 {
-    (void)change(c, c->party, LIMIT_REQUEST_BYTES, &c->in_counted, 0);
-    (void)change(c, c->party, LIMIT_ANSWER_BYTES, &c->out_counted, 0);
-    ledger_give(ledger_of(c), c->party, LIMIT_CONNECTIONS, 1);
-    party_drop(c->party);
-    c->party = to;
-    if (ledger_take(ledger_of(c), to, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
-        return true;
-    party_drop(to);
-    c->party = NULL;
-    c->uncounted = true;
-    return false;
+    return c->req == NULL && c->in.n == 0 && conn_queued(c) == 0 &&
+           (!c->no_socket || carried_is_silent(c->carried));
 }
 
-bool conn_count_peer(struct conn *c)
+void http_server_drain(struct http_server *s)
 {
-    return c->reserved || move_to(c, party_of(c->server, &c->peer));
+    static const enum conn_state waiting[] = {CONN_IDLE, CONN_HEAD};
+
+    s->draining = true;
+    close_listeners(s);
+    trunk_tell_going(s);
+    for (size_t i = 0; i < ARRAY_LEN(waiting); i++) {
+        list_each (&s->by_state[waiting[i]], it, next) {
+            struct conn *c = list_entry(it, struct conn, link);
+            if (is_between_requests(c))
+                conn_close(c);
+        }
+    }
 }
 
-void conn_let_in(struct conn *c, struct party *credential, struct party *tenant)
+void http_server_free(struct http_server *s)
 {
-    if (c->reserved || c->let_in || credential == NULL)
+    struct conn *c;
+
+    if (s == NULL)
         return;
-    (void)move_to(c, NULL);
-    c->let_in = true;
-    c->party = party_hold(credential);
-    c->tenant = party_hold(tenant);
-    if (c->carried != NULL)
-        carried_told_in(c->carried);
-}
-
-void conn_uncount(struct conn *c)
-{
-    if (!c->reserved && !c->let_in && !c->uncounted)
-        (void)move_to(c, NULL);
-}
-
-bool conn_count_request(struct conn *c)
-{
-    size_t now = c->in.cap + (c->req != NULL ? sizeof *c->req : 0);
-
-    return now == c->in_counted || c->ws != NULL ||
-           change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, now);
-}
-
-bool conn_count_answer(struct conn *c, size_t now)
-{
-    return now == c->out_counted ||
-           change(c, c->party, c->let_in ? LIMIT_UNSENT_BYTES : LIMIT_ANSWER_BYTES, &c->out_counted,
-                  now);
-}
-
-void conn_count_gone(struct conn *c)
-{
-    (void)change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, 0);
-    (void)conn_count_answer(c, 0);
-    if (!c->uncounted)
-        ledger_give(ledger_of(c), address_of(c), LIMIT_CONNECTIONS, 1);
-    party_drop(c->party);
-    party_drop(c->tenant);
-}
-
-/* The party whose share of a turn this connection uses: its tenant, or its address. */
-static struct party *sharer(const struct conn *c)
-{
-    return c->tenant != NULL ? c->tenant : address_of(c);
-}
-
-size_t conn_share(struct conn *c)
-{
-    struct http_server *s = c->server;
-    uint64_t used = party_used(sharer(c), s->turn, 0);
-    size_t most = c->ws != NULL ? READ_BYTES : HTTP_READ_BYTES;
-    size_t share = c->tenant != NULL ? TENANT_BYTES : ADDRESS_BYTES;
-
-    if (c->upload != NULL)
-        share -= share / 4;
-    size_t left = used < share ? share - (size_t)used : 0;
-    if (s->turn_bytes >= TURN_BYTES)
-        left = used == 0 ? OVER_BYTES : 0;
-    return left < most ? left : most;
-}
-
-void conn_was_read(struct conn *c, size_t n)
-{
-    (void)party_used(sharer(c), c->server->turn, n);
-    c->server->turn_bytes += n;
-}
-
-void conn_bound_kernel(struct conn *c)
-{
-    int n = STREAM_KERNEL_BYTES;
-
-    setsockopt(c->io.fd, SOL_SOCKET, SO_SNDBUF, &n, sizeof n);
+    close_listeners(s);
+    for (uint32_t at = 0; (c = handles_next(&s->conns, &at)) != NULL;)
+        conn_close(c);
+    conn_turn_end(s);
+    work_pool_free(s->readers);
+    loop_off_turn_end(s->loop, conn_turn_end, s);
+    timer_stop(s->clock, &s->sweep);
+    while (s->spare_reqs != NULL) {
+        struct http_req *r = s->spare_reqs;
+        s->spare_reqs = r->next_spare;
+        free(r);
+    }
+    while (s->n_spare_out > 0)
+        buf_done(&s->spare_out[--s->n_spare_out]);
+    buf_done(&s->void_out);
+    http_server_answer_to(s, NULL);
+    free(s->proxies);
+    handles_done(&s->conns);
+    free(s->read_buf);
+    free(s);
 }
 
 /* ---- the ledger, for other modules ---- */

@@ -286,11 +286,11 @@ _Noreturn static void spawner_help(int fd, const struct spawner_commands *c)
 
 enum { KILL_MS = 2000, READ_BYTES = 16 * 1024, MAX_OWN_ARGS = 128 };
 
-struct stream { /* what it prints, on one of two pipes */
+struct stream { /* one of its three pipes */
     int fd;     /* owned; -1: over */
     struct loop_fd *watch;
-    struct buf kept;
-    size_t limit;
+    struct buf kept; /* what it printed; what it is to read */
+    size_t limit;    /* of what it prints */
     bool cut;
 };
 
@@ -300,11 +300,8 @@ struct spawn {
     uint32_t id;
     spawn_cb *done; /* NULL: cancelled */
     void *ctx;
-    int in; /* owned; -1: over */
-    struct loop_fd *in_watch;
-    struct buf input;
+    struct stream in, out, err;
     size_t in_sent;
-    struct stream out, err;
     struct timer patience;
     bool timed_out, told_to_end;
 };
@@ -398,8 +395,7 @@ void spawner_free(struct spawner *s)
         return;
     list_each (&s->runs, it, nxt)
         free_run(list_entry(it, struct spawn, link));
-    if (s->watch != NULL)
-        loop_fd_free(s->watch);
+    loop_fd_free(s->watch);
     if (s->fd >= 0)
         close(s->fd);
     if (s->pid > 0)
@@ -425,35 +421,24 @@ int spawner_find(const struct spawner *s, const char *const *argv)
 
 static void close_stream(struct stream *t)
 {
-    if (t->watch != NULL)
-        loop_fd_free(t->watch);
+    loop_fd_free(t->watch);
     if (t->fd >= 0)
         close(t->fd);
     t->watch = NULL;
     t->fd = -1;
 }
 
-static void close_input(struct spawn *r)
-{
-    if (r->in_watch != NULL)
-        loop_fd_free(r->in_watch);
-    if (r->in >= 0)
-        close(r->in);
-    r->in_watch = NULL;
-    r->in = -1;
-}
-
 static void free_run(struct spawn *r)
 {
-    close_input(r);
-    close_stream(&r->out);
-    close_stream(&r->err);
+    struct stream *pipes[] = {&r->in, &r->out, &r->err};
+
+    for (size_t i = 0; i < ARRAY_LEN(pipes); i++) {
+        close_stream(pipes[i]);
+        buf_done(&pipes[i]->kept);
+    }
     timer_stop(loop_clock(r->spawner->loop), &r->patience);
     list_remove(&r->link);
     r->spawner->n_runs--;
-    buf_done(&r->input);
-    buf_done(&r->out.kept);
-    buf_done(&r->err.kept);
     free(r);
 }
 
@@ -484,14 +469,14 @@ static void on_output(void *ctx, int events)
 static void on_input(void *ctx, int events)
 {
     struct spawn *r = ctx;
-    ssize_t n = write(r->in, r->input.p + r->in_sent, r->input.n - r->in_sent);
+    ssize_t n = write(r->in.fd, r->in.kept.p + r->in_sent, r->in.kept.n - r->in_sent);
 
     (void)events;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     r->in_sent += n > 0 ? (size_t)n : 0;
-    if (n < 0 || r->in_sent == r->input.n)
-        close_input(r); /* a program that does not read its input may still be fine */
+    if (n < 0 || r->in_sent == r->in.kept.n)
+        close_stream(&r->in); /* a program that does not read its input may still be fine */
 }
 
 static void tell(struct spawn *r, const struct spawn_end *end)
@@ -664,9 +649,10 @@ static void close_all(const int fds[3])
             close(fds[i]);
 }
 
-static struct stream open_stream(int fd, size_t limit)
+static void open_output(struct loop *loop, struct stream *t, int fd, size_t limit)
 {
-    return (struct stream){.fd = fd, .limit = limit, .kept = {.limit = limit}};
+    *t = (struct stream){.fd = fd, .limit = limit, .kept = {.limit = limit}};
+    t->watch = loop_fd_add(loop, fd, LOOP_READ, on_output, t);
 }
 
 static struct spawn *begin_run(struct spawner *s, const struct spawn_order *o, uint32_t id,
@@ -674,13 +660,11 @@ static struct spawn *begin_run(struct spawner *s, const struct spawn_order *o, u
 {
     struct spawn *r = xcalloc(1, sizeof *r);
 
-    *r = (struct spawn){.spawner = s, .id = id, .in = fds[0]};
-    r->out = open_stream(fds[1], o->max_output);
-    r->err = open_stream(fds[2], SPAWN_ERRORS_BYTES);
-    buf_add_str(&r->input, o->input);
-    r->in_watch = loop_fd_add(s->loop, r->in, LOOP_WRITE, on_input, r);
-    r->out.watch = loop_fd_add(s->loop, r->out.fd, LOOP_READ, on_output, &r->out);
-    r->err.watch = loop_fd_add(s->loop, r->err.fd, LOOP_READ, on_output, &r->err);
+    *r = (struct spawn){.spawner = s, .id = id, .in = {.fd = fds[0]}};
+    buf_add_str(&r->in.kept, o->input);
+    r->in.watch = loop_fd_add(s->loop, r->in.fd, LOOP_WRITE, on_input, r);
+    open_output(s->loop, &r->out, fds[1], o->max_output);
+    open_output(s->loop, &r->err, fds[2], SPAWN_ERRORS_BYTES);
     timer_init(&r->patience, on_patience);
     if (o->timeout_ms > 0)
         timer_set(loop_clock(s->loop), &r->patience, o->timeout_ms);
@@ -719,6 +703,6 @@ void spawn_cancel(struct spawn **run)
     if (r == NULL)
         return;
     r->done = NULL;
-    close_input(r);
+    close_stream(&r->in);
     timer_set(loop_clock(r->spawner->loop), &r->patience, 0);
 }

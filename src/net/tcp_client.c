@@ -74,12 +74,7 @@ void tcp_client_free(struct tcp_client *c)
         destroy(c);
 }
 
-/* Handlers run between these two; afterwards @c may be gone. */
-static void begin_call(struct tcp_client *c)
-{
-    c->depth++;
-}
-
+/* Ends what `c->depth++` began: handlers run in between, and afterwards @c may be freed. */
 static void end_call(struct tcp_client *c)
 {
     assert(c->depth > 0);
@@ -146,7 +141,7 @@ static void on_socket(void *ctx, int events)
 {
     struct tcp_client *c = ctx;
 
-    begin_call(c);
+    c->depth++;
     if ((events & LOOP_WRITE) != 0)
         flush(c);
     if ((events & LOOP_READ) != 0)
@@ -177,25 +172,20 @@ static void on_connected(void *ctx, CURL *easy, CURLcode code)
     timer_set(loop_clock(c->loop), &c->timer, 0);
 }
 
-/* Told from the timer: a handler may free us, and our multi is not done with the call yet. */
-static void say_open(struct tcp_client *c)
-{
-    c->watch = loop_fd_add(c->loop, c->fd, LOOP_READ, on_socket, c);
-    c->handlers.on_open(c->ctx);
-}
-
 static void on_timer(struct timer *t)
 {
     struct tcp_client *c = container_of(t, struct tcp_client, timer);
 
-    begin_call(c);
+    c->depth++;
     if (c->state == CONNECTING) {
         enter_ended(c, "the server took too long");
     } else if (c->state == ENDED) {
         c->handlers.on_closed(c->ctx, c->why);
         c->dead = true;
     } else if (c->watch == NULL) {
-        say_open(c);
+        /* Told only now: a handler may free us, and our multi was not done with the call. */
+        c->watch = loop_fd_add(c->loop, c->fd, LOOP_READ, on_socket, c);
+        c->handlers.on_open(c->ctx);
     } else {
         flush(c);
     }
@@ -203,24 +193,36 @@ static void on_timer(struct timer *t)
 }
 
 /* libcurl is told of a web server: that is how it is asked for a socket and for TLS. */
-static bool set_up_curl(struct tcp_client *c, const struct tcp_client_options *opt, long timeout_ms)
+static void set_address(CURL *easy, const struct tcp_client_options *opt)
 {
     struct buf url = BUF_INIT;
     bool v6 = opt->host != NULL && strchr(opt->host, ':') != NULL;
 
-    if (!curl_loop_init(&c->cl, c->loop, on_connected, c) || (c->easy = curl_easy_init()) == NULL)
-        return false;
+    if (opt->url != NULL) {
+        curl_easy_setopt(easy, CURLOPT_URL, opt->url);
+        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); /* for ALPN */
+        curl_easy_setopt(easy, CURLOPT_HTTPPROXYTUNNEL, 1L);
+        return;
+    }
     buf_printf(&url, "%s://%s%s%s:%d", opt->tls ? "https" : "http", v6 ? "[" : "",
                opt->host != NULL ? opt->host : "localhost", v6 ? "]" : "",
                opt->host != NULL ? opt->port : 1);
-    curl_easy_setopt(c->easy, CURLOPT_URL, buf_z(&url));
+    curl_easy_setopt(easy, CURLOPT_URL, buf_z(&url));
     buf_done(&url);
     if (opt->unix_path != NULL)
-        curl_easy_setopt(c->easy, CURLOPT_UNIX_SOCKET_PATH, opt->unix_path);
+        curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, opt->unix_path);
+    curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* a web proxy carries no such bytes */
+    curl_easy_setopt(easy, CURLOPT_SSL_ENABLE_ALPN, 0L);
+}
+
+/* False: libcurl has no descriptor or memory left. */
+static bool set_up_curl(struct tcp_client *c, const struct tcp_client_options *opt, long timeout_ms)
+{
+    if (!curl_loop_init(&c->cl, c->loop, on_connected, c) || (c->easy = curl_easy_init()) == NULL)
+        return false;
+    set_address(c->easy, opt);
     curl_easy_setopt(c->easy, CURLOPT_CONNECT_ONLY, 1L);
     curl_easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(c->easy, CURLOPT_PROXY, ""); /* a web proxy carries no such bytes */
-    curl_easy_setopt(c->easy, CURLOPT_SSL_ENABLE_ALPN, 0L);
     curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c->easy, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(c->easy, CURLOPT_QUICK_EXIT, 1L);

@@ -1,8 +1,10 @@
-/* tcp_client.h - an outgoing connection of bytes on the loop: TCP, TLS or a Unix socket (Redis).
+/* tcp_client.h - an outgoing connection of bytes on the loop: TCP, TLS or a Unix socket.
  *
- * libcurl connects (names, TLS) and lends us the socket.  A struct tcp_client lives from
+ * libcurl connects (names, proxies, TLS) and lends us the socket.  A struct tcp_client lives from
  * tcp_client_open() until its on_closed() returned or tcp_client_free(), whichever is first; no
- * handler runs inside tcp_client_open() or tcp_client_send(), nor after tcp_client_free(). */
+ * handler runs inside tcp_client_open() or tcp_client_send(), nor after tcp_client_free().
+ *
+ * Trunks, outgoing WebSockets and the Redis client use it. */
 #pragma once
 #include "base/buf.h"
 
@@ -11,10 +13,11 @@ struct tcp_client;
 
 struct tcp_client_handlers {
     void (*on_open)(void *ctx);
-    void (*on_data)(void *ctx, struct str bytes);  /* borrowed; any piece of the stream */
+    void (*on_data)(void *ctx, struct str bytes);  /* borrowed, may be written to */
     void (*on_closed)(void *ctx, const char *why); /* once, whoever closed it */
 };
 struct tcp_client_options {
+    const char *url;  /* http:// or https://, through the system's proxies; NULL: the host below */
     const char *host; /* a name or an address; IPv6 without brackets */
     uint16_t port;
     const char *unix_path;      /* instead of both; NULL: none */

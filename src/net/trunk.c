@@ -46,11 +46,9 @@ static void put_u32(char *p, uint32_t v)
 
 static void on_go_on(struct timer *timer);
 
-void trunk_init(struct trunk *t, struct http_server *s, struct loop *loop)
+void trunk_init(struct trunk *t, struct http_server *s)
 {
     t->server = s;
-    t->loop = loop;
-    t->free_slot = UINT32_MAX;
     t->heard_ms = clock_now_ms(s->clock);
     list_init(&t->link);
     list_init(&t->ready);
@@ -61,12 +59,12 @@ void trunk_init(struct trunk *t, struct http_server *s, struct loop *loop)
 
 void trunk_done(struct trunk *t)
 {
-    assert(t->n_carried == 0);
+    assert(map_count(&t->carried) == 0);
     timer_stop(t->server->clock, &t->go_on);
     timer_stop(t->server->clock, &t->beat);
     secret_wipe(t->key, sizeof t->key);
     buf_done(&t->in);
-    free(t->slots);
+    map_done(&t->carried);
 }
 
 static void soon(struct trunk *t)
@@ -87,18 +85,6 @@ void trunk_fail(struct trunk *t, const char *why)
         timer_stop(t->server->clock, &t->go_on);
         timer_set(t->server->clock, &t->beat, 0); /* the porter's says so and ends it */
     }
-}
-
-void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32])
-{
-    struct buf text = BUF_INIT;
-
-    buf_printf(&text, "%s %s ", TRUNK_PROTOCOL, role);
-    buf_add(&text, t->challenge, sizeof t->challenge);
-    buf_add(&text, t->answer, sizeof t->answer);
-    buf_add_str(&text, name);
-    hmac_sha256(str_make((const char *)t->key, sizeof t->key), buf_str(&text), ret_mac);
-    buf_done(&text);
 }
 
 /* ---- frames ---- */
@@ -184,81 +170,39 @@ void trunk_input(struct trunk *t, struct str bytes)
         buf_done(&t->in);
 }
 
-/* ---- places ---- */
+/* ---- connections by number ---- */
 
-static bool slots_reach(struct trunk *t, uint32_t place)
+static struct str number_key(const uint32_t *number)
 {
-    uint32_t n = t->n_slots != 0 ? t->n_slots : 64;
-
-    if (place < t->n_slots)
-        return true;
-    if (place >= TRUNK_MAX_CONNS)
-        return false;
-    while (n <= place)
-        n *= 2;
-    t->slots = xrealloc(t->slots, n * sizeof *t->slots);
-    for (uint32_t i = t->n_slots; i < n; i++)
-        t->slots[i] = (struct carried_slot){.next_free = i + 1 < n ? i + 1 : t->free_slot};
-    t->free_slot = t->n_slots;
-    t->n_slots = n;
-    return true;
+    return str_make(number, sizeof *number);
 }
 
-/* The porter's next number; 0: there are too many. */
-static uint32_t next_number(struct trunk *t)
+struct carried *carried_find(const struct trunk *t, uint32_t number)
 {
-    uint32_t place;
-
-    if (t->free_slot == UINT32_MAX && !slots_reach(t, t->n_slots))
-        return 0;
-    place = t->free_slot;
-    t->free_slot = t->slots[place].next_free;
-    t->slots[place].uses = (t->slots[place].uses + 1) & ((1u << (32 - NUMBER_BITS)) - 1);
-    if (t->slots[place].uses == 0)
-        t->slots[place].uses = 1; /* no number is 0 */
-    return t->slots[place].uses << NUMBER_BITS | place;
+    return map_get(&t->carried, number_key(&number));
 }
 
 struct carried *carried_new(struct trunk *t, uint32_t number)
 {
     bool ours = t->conn == NULL;
-    uint32_t place;
 
-    if (ours)
-        number = next_number(t);
-    place = number & (TRUNK_MAX_CONNS - 1);
-    if (number == 0 || !slots_reach(t, place) || t->slots[place].is != NULL)
+    while (ours && (number == 0 || carried_find(t, number) != NULL))
+        number = ++t->last_number;
+    if (number == 0 || map_count(&t->carried) >= TRUNK_MAX_CONNS || carried_find(t, number) != NULL)
         return NULL;
     struct carried *k = xcalloc(1, sizeof *k);
     *k = (struct carried){.trunk = t, .number = number, .credit = TRUNK_WINDOW};
     list_init(&k->ready);
     list_init(&k->stalled);
     k->can = EV_WRITE;
-    t->slots[place].is = k;
-    t->n_carried++;
+    map_put(&t->carried, number_key(&k->number), k);
     return k;
-}
-
-struct carried *carried_find(const struct trunk *t, uint32_t number)
-{
-    uint32_t place = number & (TRUNK_MAX_CONNS - 1);
-    struct carried *k = place < t->n_slots ? t->slots[place].is : NULL;
-
-    return k != NULL && k->number == number ? k : NULL;
 }
 
 void carried_free(struct carried *k)
 {
-    struct trunk *t = k->trunk;
-    struct carried_slot *slot = &t->slots[k->number & (TRUNK_MAX_CONNS - 1)];
-
-    slot->is = NULL;
-    if (t->conn == NULL) {
-        slot->next_free = t->free_slot;
-        t->free_slot = k->number & (TRUNK_MAX_CONNS - 1);
-    }
+    map_del(&k->trunk->carried, number_key(&k->number));
     k->conn->carried = NULL;
-    t->n_carried--;
     list_remove(&k->ready);
     list_remove(&k->stalled);
     buf_done(&k->in);
@@ -275,11 +219,11 @@ void carried_let_go(struct conn *c)
 
 void carried_cut_all(struct trunk *t)
 {
-    for (uint32_t i = 0; i < t->n_slots; i++) {
-        struct conn *c = t->slots[i].is != NULL ? t->slots[i].is->conn : NULL;
-        if (c == NULL)
-            continue;
-        carried_free(t->slots[i].is);
+    void *k;
+
+    for (size_t at = 0; map_next(&t->carried, &at, &k);) {
+        struct conn *c = ((struct carried *)k)->conn;
+        carried_free(k);
         conn_close(c);
     }
 }
@@ -508,7 +452,7 @@ void trunk_each(const struct http_server *s, trunk_each_cb *cb, void *ctx)
     list_each (&s->trunks, it, nxt) {
         const struct trunk *t = list_entry(it, struct trunk, link);
         if (node_of(t).p != NULL)
-            cb(ctx, node_of(t), t->n_carried);
+            cb(ctx, node_of(t), map_count(&t->carried));
     }
 }
 

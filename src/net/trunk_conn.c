@@ -19,6 +19,89 @@
 #include "net/tcp_client.h"
 #include "net/trunk_priv.h"
 
+/* ---- the proof ---- */
+
+void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32])
+{
+    struct buf text = BUF_INIT;
+
+    buf_printf(&text, "%s %s ", TRUNK_PROTOCOL, role);
+    buf_add(&text, t->challenge, sizeof t->challenge);
+    buf_add(&text, t->answer, sizeof t->answer);
+    buf_add_str(&text, name);
+    hmac_sha256(str_make((const char *)t->key, sizeof t->key), buf_str(&text), ret_mac);
+    buf_done(&text);
+}
+
+/* @before, the HMAC of this side, and its name. */
+static void send_proof(struct trunk *t, enum trunk_what what, const char *role, struct str before)
+{
+    uint8_t mac[TRUNK_MAC_BYTES];
+    struct buf text = BUF_INIT;
+
+    trunk_mac(t, role, str_of(t->name), mac);
+    buf_add_str(&text, before);
+    buf_add(&text, mac, sizeof mac);
+    buf_add_z(&text, t->name);
+    trunk_send(t, 0, what, buf_str(&text));
+    buf_done(&text);
+}
+
+/* ---- frames of one connection ---- */
+
+/* What the peer may send before the other side has taken it is bounded by the window. */
+static void take_data(struct trunk *t, struct carried *k, struct str bytes)
+{
+    bool keeper = k->conn->no_socket;
+
+    if (k->in.n + k->owed + bytes.n > TRUNK_WINDOW || (keeper && k->ended)) {
+        trunk_fail(t, "more than was asked for");
+        return;
+    }
+    if (keeper) {
+        buf_add_str(&k->in, bytes);
+        k->can |= EV_READ;
+        carried_watch(k, k->events);
+    } else {
+        k->owed += (uint32_t)bytes.n;
+        buf_add_str(conn_out(k->conn), bytes);
+        conn_mark(k->conn);
+    }
+}
+
+static void take_close(struct carried *k)
+{
+    struct conn *c = k->conn;
+
+    carried_free(k);
+    if (c->no_socket) {
+        conn_close(c);
+        return;
+    }
+    c->linger = true; /* earlier bytes are still sent to the client */
+    conn_enter(c, CONN_LAST);
+    conn_mark(c);
+}
+
+static void take_for_one(struct trunk *t, struct carried *k, const struct trunk_frame *f)
+{
+    bool keeper = k->conn->no_socket;
+
+    if (f->what == TRUNK_DATA) {
+        take_data(t, k, f->payload);
+    } else if (f->what == TRUNK_CLOSE) {
+        take_close(k);
+    } else if (f->what == TRUNK_END && keeper) {
+        k->ended = true;
+        k->can |= EV_READ;
+        carried_watch(k, k->events);
+    } else if (f->what == TRUNK_LET_IN && !keeper) {
+        conn_uncount(k->conn);
+    } else if (f->what != TRUNK_CREDIT || !carried_take_credit(k, f->payload)) {
+        trunk_fail(t, "a frame makes no sense");
+    }
+}
+
 /* ---- the keeper: proof, and connections without sockets ---- */
 
 enum { WARN_MS = 60000 };
@@ -37,14 +120,7 @@ static void on_keep_beat(struct timer *timer)
 
 static void welcome(struct trunk *t, struct str name)
 {
-    uint8_t mac[TRUNK_MAC_BYTES];
-    struct buf text = BUF_INIT;
-
-    trunk_mac(t, "keeper", str_of(t->name), mac);
-    buf_add(&text, mac, sizeof mac);
-    buf_add_z(&text, t->name);
-    trunk_send(t, 0, TRUNK_WELCOME, buf_str(&text));
-    buf_done(&text);
+    send_proof(t, TRUNK_WELCOME, "keeper", STR_NULL);
     snprintf(t->other, sizeof t->other, "%.*s", STR_FMT(name));
     secret_wipe(t->key, sizeof t->key);
     t->up = true;
@@ -116,9 +192,7 @@ static void take_connect(struct trunk *t, const struct trunk_frame *f)
     k = carried_new(t, f->number);
     if (k == NULL) {
         trunk_fail(t, "a number was used twice");
-        if (!l->opt.reserved)
-            ledger_give(t->server->ledger, party, LIMIT_CONNECTIONS, 1);
-        party_drop(party);
+        conn_count_out(l, party);
         return;
     }
     k->conn = conn_new(l, -1, &peer, party);
@@ -129,56 +203,20 @@ static void take_connect(struct trunk *t, const struct trunk_frame *f)
     carried_watch(k, EV_READ);
 }
 
-static void keep_take_data(struct trunk *t, struct carried *k, struct str bytes)
-{
-    if (k->in.n + k->owed + bytes.n > TRUNK_WINDOW || k->ended) {
-        trunk_fail(t, "more than was asked for");
-        return;
-    }
-    buf_add_str(&k->in, bytes);
-    k->can |= EV_READ;
-    carried_watch(k, k->events);
-}
-
 /* The porter goes: its WebSockets are told to come back elsewhere. */
 static void end_in_good_order(struct trunk *t)
 {
     const struct contract_close *why = &contract_closes[CLOSE_RESTARTING];
 
-    for (uint32_t i = 0; i < t->n_slots; i++) {
-        struct conn *c = t->slots[i].is != NULL ? t->slots[i].is->conn : NULL;
-        if (c != NULL && c->ws != NULL)
+    void *k;
+
+    for (size_t at = 0; map_next(&t->carried, &at, &k);) {
+        struct conn *c = ((struct carried *)k)->conn;
+        if (c->ws != NULL)
             ws_close(c->ws, why->code, why->text);
-        else if (c != NULL && (c->state == CONN_IDLE || c->state == CONN_HEAD) && c->req == NULL)
+        else if ((c->state == CONN_IDLE || c->state == CONN_HEAD) && c->req == NULL)
             conn_close(c);
     }
-}
-
-static void keep_take_for_one(struct trunk *t, struct carried *k, const struct trunk_frame *f)
-{
-    struct conn *c = k->conn;
-
-    switch (f->what) {
-    case TRUNK_DATA:
-        keep_take_data(t, k, f->payload);
-        return;
-    case TRUNK_END:
-        k->ended = true;
-        k->can |= EV_READ;
-        carried_watch(k, k->events);
-        return;
-    case TRUNK_CLOSE:
-        carried_free(k);
-        conn_close(c);
-        return;
-    case TRUNK_CREDIT:
-        if (carried_take_credit(k, f->payload))
-            return;
-        break;
-    default:
-        break;
-    }
-    trunk_fail(t, "a frame makes no sense");
 }
 
 static void keep_take(struct trunk *t, const struct trunk_frame *f)
@@ -200,7 +238,7 @@ static void keep_take(struct trunk *t, const struct trunk_frame *f)
     } else {
         k = carried_find(t, f->number);
         if (k != NULL) /* else we closed it, and that is on its way */
-            keep_take_for_one(t, k, f);
+            take_for_one(t, k, f);
     }
 }
 
@@ -252,7 +290,7 @@ void trunk_accept(struct http_server *s, struct http_req *req, const struct trun
         return;
     }
     t = xcalloc(1, sizeof *t);
-    trunk_init(t, s, s->loop);
+    trunk_init(t, s);
     timer_init(&t->beat, on_keep_beat);
     t->conn = c;
     t->take = keep_take;
@@ -267,7 +305,7 @@ void trunk_accept(struct http_server *s, struct http_req *req, const struct trun
     c->trunk = t;
     buf_add_str(conn_out(c), STR("HTTP/1.1 101 Switching Protocols\r\nUpgrade: " TRUNK_PROTOCOL
                                  "\r\nConnection: Upgrade\r\n\r\n"));
-    s->slots[c->slot].generation++; /* the request is answered */
+    conn_answered(c);
     conn_enter(c, CONN_TRUNK_NEW);
     trunk_send(t, 0, TRUNK_CHALLENGE, str_make((const char *)t->challenge, TRUNK_NONCE_BYTES));
 }
@@ -295,7 +333,7 @@ struct trunk_tally trunk_tally(const struct http_server *s)
     list_each (&s->trunks, it, nxt) {
         const struct trunk *t = list_entry(it, struct trunk, link);
         all.trunks += t->up;
-        all.connections += t->n_carried;
+        all.connections += map_count(&t->carried);
     }
     return all;
 }
@@ -304,13 +342,9 @@ struct trunk_tally trunk_tally(const struct http_server *s)
 
 enum { MAX_ANSWER_BYTES = 4096, DIAL_MS = 5000, MAX_UNSENT = 64 << 20 };
 
-/* ---- the proof ---- */
-
 static void prove(struct trunk *t, struct str challenge)
 {
-    uint8_t mac[TRUNK_MAC_BYTES];
     struct rand r = RAND_SYSTEM;
-    struct buf text = BUF_INIT;
 
     if (challenge.n != sizeof t->challenge) {
         trunk_fail(t, "the other side speaks another protocol");
@@ -318,12 +352,7 @@ static void prove(struct trunk *t, struct str challenge)
     }
     memcpy(t->challenge, challenge.p, sizeof t->challenge);
     rand_bytes(&r, t->answer, sizeof t->answer);
-    trunk_mac(t, "porter", str_of(t->name), mac);
-    buf_add(&text, t->answer, sizeof t->answer);
-    buf_add(&text, mac, sizeof mac);
-    buf_add_z(&text, t->name);
-    trunk_send(t, 0, TRUNK_PROOF, buf_str(&text));
-    buf_done(&text);
+    send_proof(t, TRUNK_PROOF, "porter", str_make(t->answer, sizeof t->answer));
 }
 
 static void carry_held(struct http_server *s);
@@ -346,46 +375,6 @@ static void take_welcome(struct trunk *t, struct str payload)
     }
 }
 
-/* ---- frames ---- */
-
-static void carry_take_data(struct trunk *t, struct carried *k, struct str bytes)
-{
-    if (k->owed + bytes.n > TRUNK_WINDOW) {
-        trunk_fail(t, "more than was asked for");
-        return;
-    }
-    k->owed += (uint32_t)bytes.n;
-    buf_add_str(conn_out(k->conn), bytes);
-    conn_mark(k->conn);
-}
-
-static void carry_take_for_one(struct trunk *t, struct carried *k, const struct trunk_frame *f)
-{
-    struct conn *c = k->conn;
-
-    switch (f->what) {
-    case TRUNK_DATA:
-        carry_take_data(t, k, f->payload);
-        return;
-    case TRUNK_CLOSE: /* earlier bytes are still sent to the client */
-        carried_free(k);
-        c->linger = true;
-        conn_enter(c, CONN_LAST);
-        conn_mark(c);
-        return;
-    case TRUNK_LET_IN:
-        conn_uncount(c);
-        return;
-    case TRUNK_CREDIT:
-        if (carried_take_credit(k, f->payload))
-            return;
-        break;
-    default:
-        break;
-    }
-    trunk_fail(t, "a frame makes no sense");
-}
-
 /* New connections wait for the next trunk. */
 static void stop_carrying(struct trunk *t)
 {
@@ -402,7 +391,7 @@ static void carry_take(struct trunk *t, const struct trunk_frame *f)
     if (t->up && asked)
         trunk_take_question(t, f);
     else if (k != NULL)
-        carry_take_for_one(t, k, f);
+        take_for_one(t, k, f);
     else if (!t->up && f->what == TRUNK_CHALLENGE)
         prove(t, f->payload);
     else if (!t->up && f->what == TRUNK_WELCOME)
@@ -503,7 +492,7 @@ struct trunk *trunk_open(struct loop *loop, struct http_server *s, const struct 
                                                         .on_closed = on_closed};
     struct trunk *t = xcalloc(1, sizeof *t);
 
-    trunk_init(t, s, loop);
+    trunk_init(t, s);
     timer_init(&t->beat, on_carry_beat);
     t->take = carry_take;
     t->handlers = *h;
@@ -530,7 +519,7 @@ bool trunk_is_up(const struct trunk *t)
 
 size_t trunk_connections(const struct trunk *t)
 {
-    return t != NULL ? t->n_carried : 0;
+    return t != NULL ? map_count(&t->carried) : 0;
 }
 
 void trunk_leave(struct trunk *t)

@@ -2,8 +2,8 @@
  *
  *      frame:  connection (4 bytes), what (1), length (3), then so many bytes; numbers big-endian
  *
- * The porter numbers the connections.  The lower NUMBER_BITS are the slot, the upper bits count the
- * uses of the slot, so a late frame for an old connection never reaches the slot's next one.
+ * The porter counts the connections, and a number returns only after four billion others.  So a
+ * late frame for an old connection never reaches a newer one.
  *
  * There is one struct carried at each end of a connection.  At the porter its conn is a real socket
  * in CONN_CARRIED.  At the keeper its conn has no socket, and reads and writes here instead:
@@ -12,6 +12,7 @@
  *      if both share a bit, the connection is in trunk->ready, and conn_ready() is called soon
  */
 #pragma once
+#include "base/map.h"
 #include "net/conn.h"
 #include "net/trunk.h"
 
@@ -47,8 +48,7 @@ enum {
         TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES + TRUNK_NAME_BYTES, /* limit before the proof */
     TRUNK_HIGH_BYTES = 8 << 20, /* unsent bytes at which all connections stop writing */
     TRUNK_LOW_BYTES = 4 << 20,
-    NUMBER_BITS = 20,
-    TRUNK_MAX_CONNS = 1 << NUMBER_BITS,
+    TRUNK_MAX_CONNS = 1 << 20,
 };
 
 struct trunk_frame {
@@ -70,21 +70,14 @@ struct carried {
     bool ended; /* no more bytes will arrive */
 };
 
-struct carried_slot {
-    struct carried *is; /* owned; NULL: free */
-    uint32_t uses, next_free;
-};
-
 struct trunk {
     struct http_server *server; /* borrowed */
-    struct loop *loop;          /* borrowed */
     struct conn *conn;          /* keeper: the connection that carries the trunk */
     struct tcp_client *tcp;     /* porter: owned */
     struct list link;           /* keeper: server->trunks */
     void (*take)(struct trunk *t, const struct trunk_frame *f);
-    struct carried_slot *slots; /* owned */
-    uint32_t n_slots, free_slot;
-    size_t n_carried;
+    struct map carried;         /* by number: struct carried, owned */
+    uint32_t last_number;       /* porter: of a connection */
     struct list ready, stalled; /* carried.ready, .stalled */
     struct list asks;           /* keeper: struct trunk_ask; porter: struct question */
     uint32_t last_ask, n_asks;  /* keeper */
@@ -105,7 +98,7 @@ struct trunk {
 };
 
 /* ---- trunk.c ---- */
-void trunk_init(struct trunk *t, struct http_server *s, struct loop *loop);
+void trunk_init(struct trunk *t, struct http_server *s);
 void trunk_done(struct trunk *t); /* it carries no connection any more */
 void trunk_send(struct trunk *t, uint32_t number, enum trunk_what what, struct str payload);
 void trunk_send_u32(struct trunk *t, uint32_t number, enum trunk_what what, uint32_t value);
@@ -114,13 +107,16 @@ void trunk_input(struct trunk *t, struct str bytes); /* calls take() for each wh
 void trunk_fail(struct trunk *t, const char *why);
 bool trunk_is_full(const struct trunk *t);
 void trunk_unstall(struct trunk *t); /* some of its output was sent */
-void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32]);
 
-struct carried *carried_new(struct trunk *t, uint32_t number);        /* NULL: the slot is taken */
+/* NULL: keeper: @number is taken; porter: there are too many. */
+struct carried *carried_new(struct trunk *t, uint32_t number);
 struct carried *carried_find(const struct trunk *t, uint32_t number); /* NULL: closed */
 void carried_free(struct carried *k);                                 /* sends no frame */
 bool carried_take_credit(struct carried *k, struct str payload);      /* false: malformed */
 void carried_cut_all(struct trunk *t); /* closes all connections on @t */
+
+/* ---- trunk_conn.c: the proof ---- */
+void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32]);
 
 /* ---- trunk.c: questions ---- */
 void trunk_take_answer(struct trunk *t, const struct trunk_frame *f);   /* keeper */

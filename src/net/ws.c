@@ -92,7 +92,7 @@ struct ws *ws_accept_offer(struct http_server *s, const struct ws_offer *offer,
     ws->code = CLOSE_CODE_LOST;
     ws_decoder_init(&ws->decoder, true, opt->max_message);
     c->ws = ws;
-    s->slots[c->slot].generation++; /* the request is answered */
+    conn_answered(c);
     conn_enter(c, CONN_WS);
     return ws;
 }

@@ -2,7 +2,7 @@
  * the same wherever they are cut, no more is asked for than the longest header has, and an address
  * that is written can be read. */
 #include <stdlib.h>
-#include "net/addr.h"
+#include "base/addr.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

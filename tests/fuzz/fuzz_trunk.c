@@ -256,7 +256,7 @@ static void misbehave(struct str rest)
 {
     while (rest.n >= 4) {
         const uint8_t *p = (const uint8_t *)rest.p;
-        uint32_t number = (uint32_t)(p[0] >> 4) << NUMBER_BITS | (p[0] & 15u);
+        uint32_t number = p[0];
         size_t n = (size_t)p[2] << 8 | p[3];
         rest = str_skip(rest, 4);
         n = n < rest.n ? n : rest.n;

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "net/addr.h"
+#include "base/addr.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 
@@ -458,8 +458,8 @@ static void private_addresses_are_known(void **state)
         if (!v4)
             assert_int_equal(inet_pton(AF_INET6, table[i].addr, &a6.sin6_addr), 1);
         print_message("  %s\n", table[i].addr);
-        assert_int_equal(http_addr_is_private(v4 ? (struct sockaddr *)&a4 : (struct sockaddr *)&a6),
-                         table[i].is_private);
+        struct addr a = addr_of(v4 ? (struct sockaddr *)&a4 : (struct sockaddr *)&a6);
+        assert_int_equal(addr_is_private(&a), table[i].is_private);
     }
 }
 

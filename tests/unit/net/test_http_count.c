@@ -2,7 +2,7 @@
 #include "net/net_test.h"
 
 #include "base/limits.h"
-#include "net/addr.h"
+#include "base/addr.h"
 #include "net/http_server.h"
 
 struct fixture {

@@ -1,9 +1,9 @@
-/* Promises of net/addr.h, and of net/http_server.h about proxies and names. */
+/* Promises of base/addr.h, and of net/http_server.h about proxies and names. */
 #include "net/net_test.h"
 
 #include <sys/un.h>
 
-#include "net/addr.h"
+#include "base/addr.h"
 #include "net/http_server.h"
 
 struct fixture {

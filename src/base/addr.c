@@ -1,12 +1,11 @@
 /* addr.c - addresses: parsing, networks, which are private, and the PROXY protocol. */
-#include "net/addr.h"
+#include "base/addr.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "net/http_client.h"
 
 static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
@@ -208,13 +207,6 @@ bool addr_is_local_link(const struct addr *a)
         return v4_is_local_link(v4_at(a->bytes + 2)); /* 6to4 */
     return (a->bytes[0] == 0xfe && (a->bytes[1] & 0xc0) == 0x80) ||
            memcmp(a->bytes, metadata, sizeof metadata) == 0;
-}
-
-bool http_addr_is_private(const struct sockaddr *addr)
-{
-    struct addr a = addr_of(addr);
-
-    return addr_is_private(&a);
 }
 
 /* ---- the PROXY protocol ---- */
