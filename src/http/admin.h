@@ -1,13 +1,17 @@
-/* admin.h - shared by the two files of the admin socket: admin_list.c reads for the command line,
- * admin_change.c makes its changes. */
+/* admin.h - shared by the operations of the operator: manage.c, admin_list.c, admin_change.c. */
 #pragma once
-#include "net/http_server.h"
+#include "http/op.h"
 
-struct front;
 struct jw;
 
-/* Finds the tenant of @instance: fills an empty @tenant when exactly one tenant has the instance.
- * False: the instance is unknown or ambiguous, and the error has been sent. */
-bool admin_find_instance(struct front *f, struct http_id id, struct str instance,
-                         struct buf *tenant);
+/* Sets c->tenant and c->instance.  An empty @tenant: the only one that has the instance.  False:
+ * the instance is unknown or ambiguous, and the error has been sent. */
+bool admin_name_instance(struct op_call *c, struct str tenant, struct str instance);
 void admin_time(struct jw *w, const char *key, int64_t ms); /* unix ms, or null for never */
+
+/* The arguments of admin_name_instance(). */
+#define INSTANCE_ARGS(place) \
+    {"tenant", place, OP_TEXT, .what = "Whose; needed where several tenants have the instance."}, \
+    { \
+        "instance", place, OP_TEXT, .what = "Which instance." \
+    }

@@ -1,20 +1,14 @@
-/* admin_change.c - the changes of the command line over the admin socket: gateways, routes,
- * mailboxes, tokens, the outbox.
+/* admin_change.c - the changes of the operator: gateways, routes, mailboxes, tokens, the outbox.
  *
- * A change answers when it is on disk.  Until then a struct pending holds the request's id and the
- * content of the answer.  A new token is shown in that one answer and kept nowhere. */
+ * A change answers when it is on disk.  A new secret or token is shown in that one answer and kept
+ * nowhere. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include "base/clock.h"
-#include "base/crypto.h"
-#include "base/json.h"
-#include "base/jw.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "host/host.h"
 #include "http/admin.h"
-#include "http/front_priv.h"
 #include "net/loop.h"
 #include "platform/sender.h"
 #include "relay/relay.h"
@@ -22,89 +16,9 @@
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
 
+/* ---- gateways ---- */
+
 #define ROTATION_KEEP_MS 3600000
-
-struct pending {
-    struct front *f; /* borrowed */
-    struct http_id id;
-    struct buf gateway, secret; /* for the answer; empty: left out */
-    bool open, linkable;        /* of a gateway: open to anybody; people may link themselves */
-    bool unconfigured;          /* the route's bot is not configured here */
-    const char *what;           /* for the log */
-};
-
-static struct pending *pending_new(struct front *f, struct http_req *req, const char *what)
-{
-    struct pending *p = xcalloc(1, sizeof *p);
-
-    *p = (struct pending){.f = f, .id = http_req_id(req), .what = what};
-    return p;
-}
-
-static int status_of(enum bh_err err)
-{
-    switch (err) {
-    case BH_CONFLICT:
-        return 409;
-    case BH_NOT_FOUND:
-        return 404;
-    case BH_MALFORMED:
-        return 400;
-    case BH_REFUSED:
-        return 403;
-    default:
-        return 503;
-    }
-}
-
-static void answer_done(struct pending *p)
-{
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
-
-    jw_obj(&w);
-    jw_kbool(&w, "ok", true);
-    if (p->gateway.n > 0)
-        jw_kstr(&w, "id", buf_str(&p->gateway));
-    if (p->secret.n > 0) {
-        jw_kstr(&w, "secret", buf_str(&p->secret));
-        jw_kstr(&w, "url", str_of(p->f->base_url));
-        jw_kbool(&w, "open", p->open);
-        jw_kbool(&w, "linkable", p->linkable);
-        jw_kbool(&w, "configured", !p->unconfigured);
-    }
-    jw_end_obj(&w);
-    front_json(p->f, p->id, 200, &body);
-    buf_wipe(&body);
-}
-
-static void on_done(void *ctx, enum bh_err err, const char *why)
-{
-    struct pending *p = ctx;
-
-    if (err == BH_OK) {
-        log_info(NULL, "%s: gateway=%.*s", p->what, STR_FMT(buf_str(&p->gateway)));
-        answer_done(p);
-    } else {
-        http_answer_error(p->f->server, p->id, status_of(err), bh_err_word(err), "%s", why);
-    }
-    buf_done(&p->gateway);
-    buf_wipe(&p->secret);
-    free(p);
-}
-
-/* Parses the request's body as an object.  NULL: the refusal has been sent.  Else the caller frees
- * the parser. */
-static struct json_parser *read_body(struct front *f, struct http_req *req, struct json *ret_doc)
-{
-    struct json_parser *parser = json_parser_new();
-
-    if (json_parse(parser, http_body(req), ret_doc) && json_is_object(*ret_doc))
-        return parser;
-    http_answer_error(f->server, http_req_id(req), 400, "malformed", "Expected a JSON object.");
-    json_parser_free(parser);
-    return NULL;
-}
 
 static bool is_open_by_nature(struct str platform)
 {
@@ -113,168 +27,163 @@ static bool is_open_by_nature(struct str platform)
     return ops != NULL && ops->open_by_nature;
 }
 
-static bool is_asked_open(struct json doc)
+static bool is_asked_open(const struct op_call *c)
 {
-    return json_as_bool(json_get(doc, "open"), false) ||
-           is_open_by_nature(json_str(doc, "platform"));
+    return op_flag(c, "open") || is_open_by_nature(op_text(c, "platform"));
 }
 
-void admin_gateway_add(struct front *f, struct http_req *req)
-{
-    struct json doc;
-    struct json_parser *parser = read_body(f, req, &doc);
+struct reach {     /* who is heard by a gateway, for the answer that shows its secret */
+    bool open;     /* anybody */
+    bool linkable; /* people who link themselves */
+    bool configured;
+};
 
-    if (parser == NULL)
-        return;
-    struct pending *p = pending_new(f, req, "gateway added");
-    struct str platform = json_str(doc, "platform");
-    p->unconfigured =
-        platform.p != NULL && host_platform(f->host, platform, json_str(doc, "bot")) == NULL;
-    p->open = platform.p != NULL && is_asked_open(doc);
-    p->linkable = platform_find(platform) != NULL && !is_open_by_nature(platform);
-    facts_gateway_add(f->facts,
-                      &(struct gateway_spec){.id = json_str(doc, "id"),
-                                             .tenant = json_str(doc, "tenant"),
-                                             .instance = json_str(doc, "instance"),
-                                             .wake_url = json_str(doc, "wakeUrl"),
+static void tell_secret(struct op_call *c, struct str id, struct str secret, struct reach r)
+{
+    struct jw w = op_begin(c);
+
+    jw_obj(&w);
+    jw_kbool(&w, "ok", true);
+    jw_kstr(&w, "id", id);
+    jw_kstr(&w, "secret", secret);
+    jw_kstr(&w, "url", str_of(c->f->base_url));
+    jw_kbool(&w, "open", r.open);
+    jw_kbool(&w, "linkable", r.linkable);
+    jw_kbool(&w, "configured", r.configured);
+    jw_end_obj(&w);
+}
+
+static void add_gateway(struct op_call *c)
+{
+    struct str platform = op_text(c, "platform"), bot = op_text(c, "bot");
+    struct reach r = {.open = platform.p != NULL && is_asked_open(c),
+                      .linkable = platform_find(platform) != NULL && !is_open_by_nature(platform),
+                      .configured =
+                          platform.p == NULL || host_platform(c->f->host, platform, bot) != NULL};
+    struct buf id = BUF_INIT, secret = BUF_INIT;
+
+    facts_gateway_add(c->f->facts,
+                      &(struct gateway_spec){.id = op_text(c, "id"),
+                                             .tenant = op_text(c, "tenant"),
+                                             .instance = op_text(c, "instance"),
+                                             .wake_url = op_text(c, "wakeUrl"),
                                              .platform = platform,
-                                             .bot = json_str(doc, "bot"),
-                                             .open = p->open},
-                      &p->gateway, &p->secret, on_done, p);
-    json_parser_free(parser);
+                                             .bot = bot,
+                                             .open = r.open},
+                      &id, &secret, op_done, c);
+    buf_printf(&c->note, "gateway added: gateway=%.*s", STR_FMT(buf_str(&id)));
+    tell_secret(c, buf_str(&id), buf_str(&secret), r);
+    buf_done(&id);
+    buf_wipe(&secret);
 }
 
-void admin_gateway_rotate(struct front *f, struct http_req *req)
+static void rotate_gateway(struct op_call *c)
 {
-    struct json doc;
-    struct json_parser *parser = read_body(f, req, &doc);
-    int64_t keep_ms = ROTATION_KEEP_MS;
+    struct str id = op_text(c, "id");
+    struct buf secret = BUF_INIT;
 
-    if (parser == NULL)
+    facts_gateway_rotate(c->f->facts, id, op_number(c, "keepMs", ROTATION_KEEP_MS), &secret,
+                         op_done, c);
+    buf_printf(&c->note, "gateway secret rotated: gateway=%.*s", STR_FMT(id));
+    tell_secret(c, id, buf_str(&secret), (struct reach){.configured = true});
+    buf_wipe(&secret);
+}
+
+/* Writes the answer of a change that shows no secret. */
+static void tell_gateway(struct op_call *c, const char *what)
+{
+    struct jw w = op_begin(c);
+    struct str id = op_text(c, "id");
+
+    buf_printf(&c->note, "%s: gateway=%.*s", what, STR_FMT(id));
+    jw_obj(&w);
+    jw_kbool(&w, "ok", true);
+    jw_kstr_opt(&w, "id", id);
+    jw_end_obj(&w);
+}
+
+static void revoke_gateway(struct op_call *c)
+{
+    facts_gateway_revoke(c->f->facts, op_text(c, "id"), op_done, c);
+    tell_gateway(c, "gateway revoked");
+}
+
+static void set_gateway(struct op_call *c)
+{
+    facts_gateway_set(c->f->facts, op_text(c, "id"), op_text(c, "wakeUrl"), op_done, c);
+    tell_gateway(c, "gateway wake URL set");
+}
+
+/* ---- routes ---- */
+
+static struct route_spec route_of(const struct op_call *c)
+{
+    return (struct route_spec){.platform = op_text(c, "platform"),
+                               .key = op_text(c, "key"),
+                               .tenant = op_text(c, "tenant"),
+                               .instance = op_text(c, "instance"),
+                               .open = is_asked_open(c)};
+}
+
+static void add_route(struct op_call *c)
+{
+    struct route_spec spec = route_of(c);
+
+    if (!spec.open && host_platform(c->f->host, spec.platform, spec.key) != NULL) {
+        op_error(c, 400, "malformed",
+                 "\"%.*s\" is a bot: whose its chats are is not for the bot to say. Open it to "
+                 "everybody with --open, or route its places one by one",
+                 STR_FMT(spec.key));
         return;
-    struct pending *p = pending_new(f, req, "gateway secret rotated");
-    buf_add_str(&p->gateway, json_str(doc, "id"));
-    json_as_i64(json_get(doc, "keepMs"), &keep_ms);
-    facts_gateway_rotate(f->facts, json_str(doc, "id"), keep_ms > 0 ? keep_ms : 0, &p->secret,
-                         on_done, p);
-    json_parser_free(parser);
+    }
+    buf_add_z(&c->note, "route added");
+    facts_route_add(c->f->facts, &spec, op_done, c);
 }
 
-void admin_gateway_revoke(struct front *f, struct http_req *req)
+static void remove_route(struct op_call *c)
 {
-    struct json doc;
-    struct json_parser *parser = read_body(f, req, &doc);
+    struct route_spec spec = route_of(c);
 
-    if (parser == NULL)
-        return;
-    struct pending *p = pending_new(f, req, "gateway revoked");
-    buf_add_str(&p->gateway, json_str(doc, "id"));
-    facts_gateway_revoke(f->facts, json_str(doc, "id"), on_done, p);
-    json_parser_free(parser);
-}
-
-void admin_gateway_set(struct front *f, struct http_req *req)
-{
-    struct json doc;
-    struct json_parser *parser = read_body(f, req, &doc);
-
-    if (parser == NULL)
-        return;
-    struct pending *p = pending_new(f, req, "gateway wake URL set");
-    buf_add_str(&p->gateway, json_str(doc, "id"));
-    facts_gateway_set(f->facts, json_str(doc, "id"), json_str(doc, "wakeUrl"), on_done, p);
-    json_parser_free(parser);
-}
-
-typedef void route_change_f(struct facts *f, const struct route_spec *spec, facts_done_cb *done,
-                            void *ctx);
-
-static void change_route(struct front *f, struct http_req *req, const char *what,
-                         route_change_f *change)
-{
-    struct json doc;
-    struct json_parser *parser = read_body(f, req, &doc);
-
-    if (parser == NULL)
-        return;
-    const struct route_spec spec = {.platform = json_str(doc, "platform"),
-                                    .key = json_str(doc, "key"),
-                                    .tenant = json_str(doc, "tenant"),
-                                    .instance = json_str(doc, "instance"),
-                                    .open = is_asked_open(doc)};
-    if (change == facts_route_add && !spec.open &&
-        host_platform(f->host, spec.platform, spec.key) != NULL)
-        http_answer_error(f->server, http_req_id(req), 400, "malformed",
-                          "\"%.*s\" is a bot: whose its chats are is not for the bot to say. Open "
-                          "it to everybody with --open, or route its places one by one",
-                          STR_FMT(spec.key));
-    else
-        change(f->facts, &spec, on_done, pending_new(f, req, what));
-    json_parser_free(parser);
-}
-
-void admin_route_add(struct front *f, struct http_req *req)
-{
-    change_route(f, req, "route added", facts_route_add);
-}
-
-void admin_route_remove(struct front *f, struct http_req *req)
-{
-    change_route(f, req, "route removed", facts_route_remove);
+    buf_add_z(&c->note, "route removed");
+    facts_route_remove(c->f->facts, &spec, op_done, c);
 }
 
 /* ---- mailboxes ---- */
 
-static void change_mailbox(struct front *f, struct http_req *req, const char *what,
+static void change_mailbox(struct op_call *c, const char *what,
                            uint64_t (*change)(struct relay *, struct str, struct str))
 {
-    struct json doc;
-    struct json_parser *parser = read_body(f, req, &doc);
-    struct buf tenant = BUF_INIT, body = BUF_INIT;
-
-    if (parser == NULL)
+    if (!admin_name_instance(c, op_text(c, "tenant"), op_text(c, "instance")))
         return;
-    struct str instance = json_str(doc, "instance");
-    buf_add_str(&tenant, json_str(doc, "tenant"));
-    if (admin_find_instance(f, http_req_id(req), instance, &tenant)) {
-        uint64_t n = change(f->relay, buf_str(&tenant), instance);
-        log_info(NULL, "mailbox %s: tenant=%.*s instance=%.*s deliveries=%llu", what,
-                 STR_FMT(buf_str(&tenant)), STR_FMT(instance), (unsigned long long)n);
-        buf_printf(&body, "{\"ok\":true,\"deliveries\":%llu}", (unsigned long long)n);
-        front_json(f, http_req_id(req), 200, &body);
-    }
-    buf_done(&tenant);
-    buf_done(&body);
-    json_parser_free(parser);
+    uint64_t n = change(c->f->relay, str_of(c->tenant), str_of(c->instance));
+    buf_printf(&c->note, "mailbox %s: tenant=%s instance=%s deliveries=%" PRIu64, what, c->tenant,
+               c->instance, n);
+    buf_printf(&c->out, "{\"ok\":true,\"deliveries\":%" PRIu64 "}", n);
+    op_done(c, BH_OK, NULL);
 }
 
-void admin_mailbox_purge(struct front *f, struct http_req *req)
+static void purge_mailbox(struct op_call *c)
 {
-    change_mailbox(f, req, "purged", relay_mailbox_purge);
+    change_mailbox(c, "purged", relay_mailbox_purge);
 }
 
-void admin_mailbox_redrive(struct front *f, struct http_req *req)
+static void redrive_mailbox(struct op_call *c)
 {
-    change_mailbox(f, req, "redriven", relay_mailbox_redrive);
+    change_mailbox(c, "redriven", relay_mailbox_redrive);
 }
 
-void admin_reload(struct front *f, struct http_req *req)
+static void reload(struct op_call *c)
 {
-    struct buf said = BUF_INIT, body = BUF_INIT;
-    enum bh_err err = f->reload(f->reload_ctx, &said);
+    struct buf said = BUF_INIT;
+    enum bh_err err = c->f->reload(c->f->reload_ctx, &said);
+    struct jw w = op_begin(c);
 
-    if (err == BH_OK) {
-        struct jw w = jw_begin(&body);
-        jw_obj(&w);
-        jw_kbool(&w, "ok", true);
-        jw_kstr(&w, "said", buf_str(&said));
-        jw_end_obj(&w);
-        front_json(f, http_req_id(req), 200, &body);
-    } else {
-        http_answer_error(f->server, http_req_id(req), 400, "malformed", "%s", buf_z(&said));
-    }
+    jw_obj(&w);
+    jw_kbool(&w, "ok", true);
+    jw_kstr(&w, "said", buf_str(&said));
+    jw_end_obj(&w);
+    op_done(c, err == BH_OK ? BH_OK : BH_MALFORMED, buf_z(&said));
     buf_done(&said);
-    buf_done(&body);
 }
 
 /* ---- tokens ---- */
@@ -282,125 +191,86 @@ void admin_reload(struct front *f, struct http_req *req)
 #define ENROLL_TTL_MS 3600000
 #define PROVISION_TTL_MS (365ll * 24 * 3600 * 1000)
 
-struct minting {     /* a new token, shown once it is on disk */
-    struct front *f; /* borrowed */
-    struct http_id id;
-    struct key_made made; /* .text: the token, whatever its kind */
-    int64_t until_ms;     /* 0: never expires */
-    const char *what;     /* for the log */
-    bool hook;            /* the answer shows it as a capability URL */
-};
-
-static void minting_free(struct minting *m)
+/* Writes the answer that shows a new token.  @until_ms 0: it never expires. */
+static void tell_token(struct op_call *c, const struct key_made *made, int64_t until_ms)
 {
-    key_made_done(&m->made);
-    free(m);
-}
+    struct str kind = op_text(c, "kind");
+    struct jw w = op_begin(c);
 
-static void tell(struct minting *m)
-{
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
-
+    if (kind.p == NULL)
+        kind = STR("provision");
+    buf_printf(&c->note, "%.*s token made: id=%.*s", STR_FMT(kind), STR_FMT(buf_str(&made->id)));
     jw_obj(&w);
-    if (m->made.id.n > 0)
-        jw_kstr(&w, "id", buf_str(&m->made.id));
-    jw_kstr(&w, "token", buf_str(&m->made.text));
-    if (m->made.secret.n > 0)
-        jw_kstr(&w, "secret", buf_str(&m->made.secret));
-    if (m->hook)
-        jw_kstr_opt(&w, "url", str_of(m->f->base_url));
-    if (m->until_ms != 0)
-        jw_ki64(&w, "expiresAt", m->until_ms);
+    if (made->id.n > 0)
+        jw_kstr(&w, "id", buf_str(&made->id));
+    jw_kstr(&w, "token", buf_str(&made->text));
+    if (made->secret.n > 0)
+        jw_kstr(&w, "secret", buf_str(&made->secret));
+    if (str_eq(kind, STR("hook"))) /* shown as a capability URL */
+        jw_kstr_opt(&w, "url", str_of(c->f->base_url));
+    if (until_ms != 0)
+        jw_ki64(&w, "expiresAt", until_ms);
     jw_end_obj(&w);
-    front_json(m->f, m->id, 200, &body);
-    buf_wipe(&body);
-}
-
-static void on_minted(void *ctx, enum bh_err err, const char *why)
-{
-    struct minting *m = ctx;
-
-    if (err == BH_OK) {
-        log_info(NULL, "%s token made: id=%.*s", m->what, STR_FMT(buf_str(&m->made.id)));
-        tell(m);
-    } else {
-        http_answer_error(m->f->server, m->id, err == BH_MALFORMED ? 400 : 503, bh_err_word(err),
-                          "%s", why);
-    }
-    minting_free(m);
 }
 
 /* Signed tokens.  The store records an enrollment token when it is used, a provision token when it
  * is made. */
-static void mint_local(struct minting *m, struct json doc, bool enroll, int64_t ttl_ms)
+static void make_local_token(struct op_call *c, bool enroll, int64_t now_ms)
 {
     struct json_parser *parser = json_parser_new();
+    struct key_made made = {0};
     struct local_token t = {.kind = enroll ? TOKEN_ENROLL : TOKEN_PROVISION,
-                            .tenant = json_str(doc, "tenant"),
-                            .instance = json_str(doc, "instance"),
-                            .wake_url = json_str(doc, "wakeUrl")};
+                            .tenant = op_text(c, "tenant"),
+                            .instance = op_text(c, "instance"),
+                            .wake_url = op_text(c, "wakeUrl")};
+    int64_t ttl_ms = op_number(c, "ttlMs", 0);
     const char *why;
 
     if (ttl_ms == 0)
         ttl_ms = enroll ? ENROLL_TTL_MS : PROVISION_TTL_MS;
-    t.exp_ms = m->until_ms = clock_wall_ms(loop_clock(m->f->loop)) + ttl_ms;
-    local_token_mint(m->f->facts, &t, &m->made.text);
+    t.exp_ms = now_ms + ttl_ms;
+    local_token_mint(c->f->facts, &t, &made.text);
     if (enroll) {
-        log_info(NULL, "enrollment token minted: tenant=%.*s", STR_FMT(t.tenant));
-        tell(m);
-        minting_free(m);
-    } else if (local_token_read(m->f->facts, buf_str(&m->made.text), t.kind, parser, &t, &why)) {
-        buf_add(&m->made.id, t.nonce.p, KEY_ID_CHARS);
-        keys_note_minted(m->f->keys, &t, on_minted, m);
+        tell_token(c, &made, t.exp_ms);
+        op_done(c, BH_OK, NULL);
+    } else if (local_token_read(c->f->facts, buf_str(&made.text), t.kind, parser, &t, &why)) {
+        buf_add(&made.id, t.nonce.p, KEY_ID_CHARS);
+        tell_token(c, &made, t.exp_ms);
+        keys_note_minted(c->f->keys, &t, op_done, c);
     } else { /* a tenant's name that does not survive the way there and back */
-        on_minted(m, BH_MALFORMED, why);
+        op_done(c, BH_MALFORMED, why);
     }
+    key_made_done(&made);
     json_parser_free(parser);
 }
 
-static void mint_key(struct minting *m, struct json doc, int64_t ttl_ms)
+static void make_token(struct op_call *c)
 {
-    struct key_spec spec = {.kind = m->hook ? KEY_HOOK : KEY_AGENT,
-                            .with_secret =
-                                m->hook && json_as_bool(json_get(doc, "signature"), true),
-                            .tenant = json_str(doc, "tenant"),
-                            .identity = json_str(doc, "identity"),
-                            .agent = json_str(doc, "agent"),
-                            .instance = json_str(doc, "instance"),
-                            .ns = json_str(doc, "namespace"),
-                            .attest = json_as_bool(json_get(doc, "attest"), false),
+    struct str kind = op_text(c, "kind");
+    bool hook = str_eq(kind, STR("hook"));
+    const struct op_value *sign = op_value(c, "signature");
+    int64_t now_ms = clock_wall_ms(loop_clock(c->f->loop)), ttl_ms = op_number(c, "ttlMs", 0);
+    struct key_made made = {0};
+    struct key_spec spec = {.kind = hook ? KEY_HOOK : KEY_AGENT,
+                            .with_secret = hook && (!sign->given || sign->flag),
+                            .tenant = op_text(c, "tenant"),
+                            .identity = op_text(c, "identity"),
+                            .agent = op_text(c, "agent"),
+                            .instance = op_text(c, "instance"),
+                            .ns = op_text(c, "namespace"),
+                            .attest = op_flag(c, "attest"),
                             .ttl_ms = ttl_ms};
 
-    m->until_ms = ttl_ms > 0 ? clock_wall_ms(loop_clock(m->f->loop)) + ttl_ms : 0;
-    keys_make(m->f->keys, &spec, &m->made, on_minted, m);
-}
-
-void admin_token(struct front *f, struct http_req *req)
-{
-    struct json_parser *parser = json_parser_new();
-    struct json doc = {0};
-    int64_t ttl_ms = 0;
-
-    if (!json_parse(parser, http_body(req), &doc) || !facts_name_ok(json_str(doc, "tenant"))) {
-        http_answer_error(f->server, http_req_id(req), 400, "malformed",
-                          "tenant must be 1 to 128 printable characters without blanks");
-        json_parser_free(parser);
-        return;
-    }
-    if (!json_as_i64(json_get(doc, "ttlMs"), &ttl_ms) || ttl_ms < 0)
-        ttl_ms = 0;
-    struct str kind = json_str(doc, "kind");
-    struct minting *m = xcalloc(1, sizeof *m);
-    *m = (struct minting){.f = f, .id = http_req_id(req), .what = "provision"};
-    m->hook = str_eq(kind, STR("hook"));
-    if (m->hook || str_eq(kind, STR("agent"))) {
-        m->what = m->hook ? "hook" : "agent";
-        mint_key(m, doc, ttl_ms);
+    if (!facts_name_ok(spec.tenant)) {
+        op_error(c, 400, "malformed",
+                 "tenant must be 1 to 128 printable characters without blanks");
+    } else if (hook || str_eq(kind, STR("agent"))) {
+        keys_make(c->f->keys, &spec, &made, op_done, c);
+        tell_token(c, &made, ttl_ms > 0 ? now_ms + ttl_ms : 0);
     } else {
-        mint_local(m, doc, str_eq(kind, STR("enroll")), ttl_ms);
+        make_local_token(c, str_eq(kind, STR("enroll")), now_ms);
     }
-    json_parser_free(parser);
+    key_made_done(&made);
 }
 
 static void write_key(struct jw *w, const struct key *k)
@@ -421,56 +291,28 @@ static void write_key(struct jw *w, const struct key *k)
     jw_end_obj(w);
 }
 
-void admin_tokens(struct front *f, struct http_req *req)
+static void list_tokens(struct op_call *c)
 {
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
+    struct jw w = op_begin(c);
     const struct list *head;
 
-    keys_all(f->keys, &head);
+    keys_all(c->f->keys, &head);
     jw_arr(&w);
     for (const struct list *it = head->next; it != head; it = it->next)
         write_key(&w, list_entry(it, struct key, link));
     jw_end_arr(&w);
-    front_json(f, http_req_id(req), 200, &body);
-    buf_done(&body);
+    op_end(c);
 }
 
-struct revoking {
-    struct front *f; /* borrowed */
-    struct http_id id;
-};
-
-static void on_revoked(void *ctx, enum bh_err err, const char *why)
+static void revoke_token(struct op_call *c)
 {
-    struct revoking *r = ctx;
-    struct buf body = BUF_INIT;
+    struct str id = op_text(c, "id");
 
-    buf_add_z(&body, "{\"ok\":true}");
-    if (err == BH_OK)
-        front_json(r->f, r->id, 200, &body);
-    else
-        http_answer_error(r->f->server, r->id, err == BH_NOT_FOUND ? 404 : 503, bh_err_word(err),
-                          "%s", why);
-    buf_done(&body);
-    free(r);
-}
-
-void admin_token_revoke(struct front *f, struct http_req *req)
-{
-    struct json_parser *parser = json_parser_new();
-    struct json doc = {0};
-    struct revoking *r = xcalloc(1, sizeof *r);
-
-    *r = (struct revoking){f, http_req_id(req)};
-    json_parse(parser, http_body(req), &doc);
-    struct str id = json_str(doc, "id");
     log_info(NULL, "revoking token: id=%.*s", STR_FMT(id));
-    keys_revoke(f->keys, id, on_revoked, r);
-    json_parser_free(parser);
+    keys_revoke(c->f->keys, id, op_done, c);
 }
 
-/* ---- outbox: GET /admin/outbox[?id=N], POST /admin/outbox/retry|drop ---- */
+/* ---- outbox ---- */
 
 enum { MOST = 1000 }; /* entries in one answer */
 
@@ -521,15 +363,6 @@ static void on_view(void *ctx, const struct outgoing_view *v)
     jw_end_obj(w);
 }
 
-static void list_outgoing(struct front *f, uint64_t number, struct listing *l)
-{
-    for (size_t i = 0; i < host_n_platforms(f->host); i++) {
-        l->p = host_nth_platform(f->host, i);
-        if (l->p->sender != NULL)
-            sender_each(l->p->sender, number, on_view, l);
-    }
-}
-
 static bool read_id(struct str text, uint64_t *ret)
 {
     struct str head = STR("queued:");
@@ -537,78 +370,176 @@ static bool read_id(struct str text, uint64_t *ret)
     return str_to_u64(str_starts(text, head) ? str_skip(text, head.n) : text, ret) && *ret != 0;
 }
 
-void admin_outbox(struct front *f, struct http_req *req)
+#define NO_SUCH_ENTRY "There is nothing with this id in the outbox."
+
+static void show_outbox(struct op_call *c)
 {
-    struct buf body = BUF_INIT, id = BUF_INIT;
-    struct jw w = jw_begin(&body);
+    const struct op_value *id = op_value(c, "id");
+    struct jw w = op_begin(c);
     uint64_t number = 0;
-    bool whole = http_query(req, "id", &id);
-    struct listing l = {.w = &w, .whole = whole};
+    struct listing l = {.w = &w, .whole = id->given};
 
     jw_obj(&w);
-    jw_ki64(&w, "now", clock_wall_ms(loop_clock(f->loop)));
+    jw_ki64(&w, "now", clock_wall_ms(loop_clock(c->f->loop)));
     jw_key(&w, "entries");
     jw_arr(&w);
-    if (!whole || read_id(buf_str(&id), &number))
-        list_outgoing(f, number, &l);
+    bool reads = !id->given || read_id(id->text, &number);
+    for (size_t i = 0; reads && i < host_n_platforms(c->f->host); i++) {
+        l.p = host_nth_platform(c->f->host, i);
+        if (l.p->sender != NULL)
+            sender_each(l.p->sender, number, on_view, &l);
+    }
     jw_end_arr(&w);
     jw_ki64(&w, "more", l.n > MOST ? (int64_t)(l.n - MOST) : 0);
     jw_end_obj(&w);
-    if (whole && l.n == 0)
-        http_answer_error(f->server, http_req_id(req), 404, "not_found",
-                          "There is nothing with this id in the outbox.");
-    else
-        front_json(f, http_req_id(req), 200, &body);
-    buf_done(&body);
-    buf_done(&id);
+    op_done(c, id->given && l.n == 0 ? BH_NOT_FOUND : BH_OK, NO_SUCH_ENTRY);
 }
 
-static enum bh_err change_outgoing(struct front *f, uint64_t number,
-                                   enum bh_err (*what)(struct sender *s, uint64_t number))
+static void change_outgoing(struct op_call *c, const char *verb,
+                            enum bh_err (*change)(struct sender *s, uint64_t number))
 {
-    enum bh_err err = BH_REFUSED;
-
-    for (size_t i = 0; err == BH_REFUSED && i < host_n_platforms(f->host); i++) {
-        const struct platform *p = host_nth_platform(f->host, i);
-        if (p->sender != NULL)
-            err = what(p->sender, number);
-    }
-    return err;
-}
-
-static void answer_outgoing(struct front *f, struct http_req *req, const char *verb,
-                            enum bh_err (*what)(struct sender *s, uint64_t number))
-{
-    struct json_parser *parser = json_parser_new();
-    struct buf body = BUF_INIT;
-    struct json doc = {0};
     uint64_t number = 0;
     enum bh_err err = BH_REFUSED;
+    bool reads = read_id(op_text(c, "id"), &number);
 
-    if (json_parse(parser, http_body(req), &doc) && read_id(json_str(doc, "id"), &number))
-        err = change_outgoing(f, number, what);
-    if (err == BH_OK) {
-        log_info(NULL, "outbox: %s id=%" PRIu64, verb, number);
-        buf_add_z(&body, "{\"ok\":true}");
-        front_json(f, http_req_id(req), 200, &body);
-    } else if (err == BH_BUSY) {
-        http_answer_error(f->server, http_req_id(req), 409, "busy",
-                          "Its request is under way and cannot be called back; look again in a "
-                          "moment.");
-    } else {
-        http_answer_error(f->server, http_req_id(req), 404, "not_found",
-                          "There is nothing with this id in the outbox.");
+    for (size_t i = 0; reads && err == BH_REFUSED && i < host_n_platforms(c->f->host); i++) {
+        const struct platform *p = host_nth_platform(c->f->host, i);
+        if (p->sender != NULL)
+            err = change(p->sender, number);
     }
-    json_parser_free(parser);
-    buf_done(&body);
+    buf_printf(&c->note, "outbox: %s id=%" PRIu64, verb, number);
+    if (err == BH_BUSY)
+        op_error(c, 409, "busy",
+                 "Its request is under way and cannot be called back; look again in a moment.");
+    else
+        op_done(c, err == BH_OK ? BH_OK : BH_NOT_FOUND, NO_SUCH_ENTRY);
 }
 
-void admin_outbox_retry(struct front *f, struct http_req *req)
+static void retry_outgoing(struct op_call *c)
 {
-    answer_outgoing(f, req, "retried", sender_retry);
+    change_outgoing(c, "retried", sender_retry);
 }
 
-void admin_outbox_drop(struct front *f, struct http_req *req)
+static void drop_outgoing(struct op_call *c)
 {
-    answer_outgoing(f, req, "dropped", sender_drop);
+    change_outgoing(c, "dropped", sender_drop);
 }
+
+/* ---- the table ---- */
+
+#define OK .answer = "{ok: bool}", .answer_what = "The change is on disk."
+#define GATEWAY_ID \
+    { \
+        "id", IN_BODY, OP_TEXT, .what = "The gateway." \
+    }
+#define ENTRY_ID \
+    { \
+        "id", IN_BODY, OP_TEXT, .what = "As the outbox lists it." \
+    }
+#define ROUTE_ARGS \
+    (const struct op_arg[]) \
+    { \
+        {"platform", IN_BODY, OP_TEXT, .what = "Of the chats."}, \
+            {"key", IN_BODY, OP_TEXT, .what = "The place, or the bot."}, \
+            {"tenant", IN_BODY, OP_TEXT, .what = "Whose they are."}, \
+            {"instance", IN_BODY, OP_TEXT, .what = "Of that tenant; else any."}, \
+            {"open", IN_BODY, OP_BOOL, .what = "Anybody is heard there."}, \
+        { \
+            0 \
+        } \
+    }
+#define MAILBOX_ERRORS "malformed (400), not_found (404), ambiguous (409)"
+#define MAILBOX_ANSWER \
+    .answer = "{ok: bool, deliveries: whole}", .answer_what = "How many they were."
+
+const struct op ops_changes[] = {
+    {"addGateway", "POST", "/admin/gateways/add", MAY_OPERATOR, add_gateway,
+     "Make a gateway and its secret.",
+     .args =
+         (const struct op_arg[]){
+             {"id", IN_BODY, OP_TEXT, .what = "Its name; else one is made."},
+             {"tenant", IN_BODY, OP_TEXT, .what = "Whose agent it is."},
+             {"instance", IN_BODY, OP_TEXT, .what = "Its instance; else its id."},
+             {"wakeUrl", IN_BODY, OP_TEXT, .what = "A GET there wakes it."},
+             {"platform", IN_BODY, OP_TEXT, .what = "It is reached by the chats of a bot there."},
+             {"bot", IN_BODY, OP_TEXT, .what = "That bot."},
+             {"open", IN_BODY, OP_BOOL, .what = "Anybody who writes to the bot is heard."},
+             {0}},
+     .answer = "{ok: bool, id: text, secret: text, url: text|null, open: bool, linkable: bool, "
+               "configured: bool}",
+     .answer_what = "The secret is shown this once.", .errors = "malformed (400), conflict (409)"},
+    {"rotateGateway", "POST", "/admin/gateways/rotate", MAY_OPERATOR, rotate_gateway,
+     "Make a new secret.",
+     .args = (const struct op_arg[]){GATEWAY_ID,
+                                     {"keepMs", IN_BODY, OP_WHOLE, .initial = "3600000",
+                                      .what = "How long the old secrets stay good."},
+                                     {0}},
+     .answer = "{ok: bool, id: text, secret: text, url: text|null, open: bool, linkable: bool, "
+               "configured: bool}",
+     .answer_what = "The secret is shown this once.",
+     .errors = "malformed (400), refused (403), not_found (404)"},
+    {"revokeGateway", "POST", "/admin/gateways/revoke", MAY_OPERATOR, revoke_gateway,
+     "Refuse a gateway from now on.", .args = (const struct op_arg[]){GATEWAY_ID, {0}},
+     .answer = "{ok: bool, id: text}", .answer_what = "Its sockets are closed.",
+     .errors = "not_found (404)"},
+    {"setGateway", "POST", "/admin/gateways/set", MAY_OPERATOR, set_gateway,
+     "Set or remove the wake URL of a gateway.",
+     .args = (const struct op_arg[]){GATEWAY_ID,
+                                     {"wakeUrl", IN_BODY, OP_TEXT, .what = "Absent: none."},
+                                     {0}},
+     .answer = "{ok: bool, id: text}", .answer_what = "The change is on disk.",
+     .errors = "malformed (400), refused (403), not_found (404)"},
+    {"addRoute", "POST", "/admin/routes/add", MAY_OPERATOR, add_route,
+     "Say whose the chats of a place are.", .args = ROUTE_ARGS, OK,
+     .errors = "malformed (400), conflict (409)"},
+    {"removeRoute", "POST", "/admin/routes/remove", MAY_OPERATOR, remove_route, "Remove a route.",
+     .args = ROUTE_ARGS, OK, .errors = "malformed (400), not_found (404)"},
+    {"purgeMailbox", "POST", "/admin/mailbox/purge", MAY_OPERATOR, purge_mailbox,
+     "Delete what waits for an instance.",
+     .args = (const struct op_arg[]){INSTANCE_ARGS(IN_BODY), {0}}, MAILBOX_ANSWER,
+     .errors = MAILBOX_ERRORS},
+    {"redriveMailbox", "POST", "/admin/mailbox/redrive", MAY_OPERATOR, redrive_mailbox,
+     "Put what was set aside back in line.",
+     .args = (const struct op_arg[]){INSTANCE_ARGS(IN_BODY), {0}}, MAILBOX_ANSWER,
+     .errors = MAILBOX_ERRORS},
+    {"reload", "POST", "/admin/reload", MAY_OPERATOR, reload, "Read the configuration again.",
+     .answer = "{ok: bool, said: text}", .answer_what = "Which changes took effect.",
+     .errors = "malformed (400)"},
+    {"makeToken", "POST", "/admin/token", MAY_OPERATOR, make_token,
+     "Make a token: for a gateway to enroll or provision itself, or a key of a program.",
+     .args =
+         (const struct op_arg[]){
+             {"kind", IN_BODY, OP_TEXT, .one_of = "enroll|provision|agent|hook",
+              .initial = "\"provision\"", .what = "Which."},
+             {"tenant", IN_BODY, OP_TEXT, .what = "Whose."},
+             {"instance", IN_BODY, OP_TEXT, .what = "For this instance only."},
+             {"wakeUrl", IN_BODY, OP_TEXT, .what = "enroll, provision: of its gateway."},
+             {"agent", IN_BODY, OP_TEXT, .what = "agent, hook: for this agent only."},
+             {"identity", IN_BODY, OP_TEXT, .what = "agent: who writes."},
+             {"namespace", IN_BODY, OP_TEXT, .what = "agent: a store of its own."},
+             {"attest", IN_BODY, OP_BOOL, .what = "agent: may name authors."},
+             {"signature", IN_BODY, OP_BOOL, .initial = "true", .what = "hook: bodies are signed."},
+             {"ttlMs", IN_BODY, OP_WHOLE, .what = "How long it is good; 0: the default."},
+             {0}},
+     .answer = "{id?: text, token: text, secret?: text, url?: text, expiresAt?: whole}",
+     .answer_what = "The token is shown this once.", .errors = "malformed (400)"},
+    {"listTokens", "GET", "/admin/tokens", MAY_OPERATOR, list_tokens,
+     "Keys of programs and provision tokens.", .answer = "[object]",
+     .answer_what = "Without the tokens themselves."},
+    {"revokeToken", "POST", "/admin/tokens/revoke", MAY_OPERATOR, revoke_token,
+     "Refuse a token from now on.",
+     .args = (const struct op_arg[]){{"id", IN_BODY, OP_TEXT, .what = "As the list has it."}, {0}},
+     OK, .errors = "not_found (404)"},
+    {"showOutbox", "GET", "/admin/outbox", MAY_OPERATOR, show_outbox,
+     "What agents said that is not delivered yet.",
+     .args = (const struct op_arg[]){{"id", IN_QUERY, OP_TEXT, .what = "One entry, whole."}, {0}},
+     .answer = "{now: whole, entries: [object], more: whole}",
+     .answer_what = "At most 1000; more says how many are left out.", .errors = "not_found (404)"},
+    {"retryOutgoing", "POST", "/admin/outbox/retry", MAY_OPERATOR, retry_outgoing,
+     "Try an entry of the outbox again now.", .args = (const struct op_arg[]){ENTRY_ID, {0}}, OK,
+     .errors = "not_found (404), busy (409)"},
+    {"dropOutgoing", "POST", "/admin/outbox/drop", MAY_OPERATOR, drop_outgoing,
+     "Give an entry of the outbox up.", .args = (const struct op_arg[]){ENTRY_ID, {0}}, OK,
+     .errors = "not_found (404), busy (409)"},
+    {0},
+};

@@ -15,7 +15,6 @@
 #include "cluster/node.h"
 #include "host/host.h"
 #include "http/admin.h"
-#include "http/front_priv.h"
 #include "http/media_route.h"
 #include "http/waker.h"
 #include "net/loop.h"
@@ -38,36 +37,28 @@ void admin_time(struct jw *w, const char *key, int64_t ms)
 /* ---- one page ---- */
 
 struct admin_list_page {
-    struct front *f; /* borrowed */
-    struct http_req *req;
-    struct buf after, body;
+    struct op_call *c; /* borrowed */
+    struct front *f;   /* borrowed */
     struct jw w;
     size_t rows, looks;
     struct buf next; /* empty: this is the last page */
+    struct str after;
     /* the filter; empty: anything */
-    struct buf tenant, instance, state;
+    struct str tenant, instance, state;
     bool waiting; /* only instances whose mailbox is not empty */
 };
 
-static struct admin_list_page page_begin(struct front *f, struct http_req *req)
+static struct admin_list_page page_begin(struct op_call *c)
 {
-    struct admin_list_page p = {.f = f, .req = req};
-    struct buf waiting = BUF_INIT;
+    struct admin_list_page p = {.c = c,
+                                .f = c->f,
+                                .w = op_begin(c),
+                                .after = op_text(c, "after"),
+                                .tenant = op_text(c, "tenant"),
+                                .instance = op_text(c, "instance")};
 
-    http_query(req, "after", &p.after);
-    http_query(req, "tenant", &p.tenant);
-    http_query(req, "instance", &p.instance);
-    http_query(req, "state", &p.state);
-    p.waiting = http_query(req, "waiting", &waiting);
-    buf_done(&waiting);
+    jw_obj(&p.w);
     return p;
-}
-
-/* Initialises the page in place: the writer points into it, so a page must not be copied. */
-static void page_open(struct admin_list_page *p)
-{
-    p->w = jw_begin(&p->body);
-    jw_obj(&p->w);
 }
 
 /* True when the page has room for one more row.  On false the caller writes the cursor of the next
@@ -77,19 +68,18 @@ static bool page_has_room(struct admin_list_page *p)
     return p->rows < PAGE_ROWS && p->looks++ < PAGE_LOOKS;
 }
 
-static bool is_meant(const struct buf *wish, struct str is)
+static bool is_meant(struct str wish, struct str is)
 {
-    return wish->n == 0 || str_eq(buf_str(wish), is);
+    return wish.n == 0 || str_eq(wish, is);
 }
 
-static void page_done(struct admin_list_page *p)
+/* True when the filter admits a row of that instance; then it counts. */
+static bool page_takes(struct admin_list_page *p, struct str tenant, struct str instance)
 {
-    buf_done(&p->after);
-    buf_done(&p->body);
-    buf_done(&p->next);
-    buf_done(&p->tenant);
-    buf_done(&p->instance);
-    buf_done(&p->state);
+    bool takes = is_meant(p->tenant, tenant) && is_meant(p->instance, instance);
+
+    p->rows += takes;
+    return takes;
 }
 
 static void page_end(struct admin_list_page *p)
@@ -97,15 +87,8 @@ static void page_end(struct admin_list_page *p)
     if (p->next.n > 0)
         jw_kstr(&p->w, "next", buf_str(&p->next));
     jw_end_obj(&p->w);
-    front_json(p->f, http_req_id(p->req), 200, &p->body);
-    page_done(p);
-}
-
-static void page_gone(struct admin_list_page *p)
-{
-    http_answer_error(p->f->server, http_req_id(p->req), 410, "gone",
-                      "What the next page begins behind is gone; begin again.");
-    page_done(p);
+    buf_done(&p->next);
+    op_end(p->c);
 }
 
 /* ---- status ---- */
@@ -134,11 +117,9 @@ static void write_instance(struct jw *w, const struct instance_view *v)
 
 static void offer_instance(struct admin_list_page *p, const struct instance_view *v)
 {
-    if (!is_meant(&p->tenant, v->tenant) || !is_meant(&p->instance, v->instance) ||
-        !is_meant(&p->state, str_of(v->state)) || (p->waiting && v->entries + v->parked == 0))
-        return;
-    p->rows++;
-    write_instance(&p->w, v);
+    if (is_meant(p->state, str_of(v->state)) && (!p->waiting || v->entries + v->parked > 0) &&
+        page_takes(p, v->tenant, v->instance))
+        write_instance(&p->w, v);
 }
 
 /* Writes the instances that the relay knows, from mailbox number @pos on.  True: no more. */
@@ -153,6 +134,15 @@ static bool write_met(struct admin_list_page *p, uint32_t pos)
     }
     buf_printf(&p->next, "m%" PRIu32, pos);
     return false;
+}
+
+static struct instance_view view_unmet(const struct front *f, struct str tenant,
+                                       struct str instance)
+{
+    return (struct instance_view){.tenant = tenant,
+                                  .instance = instance,
+                                  .state = "never",
+                                  .wake_url = facts_wake_url(f->facts, tenant, instance) != NULL};
 }
 
 /* Writes the instances without a mailbox yet: their gateway never connected and received nothing.
@@ -175,8 +165,7 @@ static void write_unmet(struct admin_list_page *p, struct list *it)
         if (g->revoked_ms != 0 || !facts_is_first(f->facts, g) ||
             relay_instance(f->relay, tenant, instance, &v))
             continue;
-        v = (struct instance_view){.tenant = tenant, .instance = instance, .state = "never"};
-        v.wake_url = facts_wake_url(f->facts, tenant, instance) != NULL;
+        v = view_unmet(f, tenant, instance);
         offer_instance(p, &v);
     }
 }
@@ -184,14 +173,12 @@ static void write_unmet(struct admin_list_page *p, struct list *it)
 /* Writes the one instance that the request names, without a walk. */
 static void write_one(struct admin_list_page *p)
 {
-    struct str tenant = buf_str(&p->tenant), instance = buf_str(&p->instance);
     struct instance_view v;
 
-    if (!relay_instance(p->f->relay, tenant, instance, &v)) {
-        if (facts_newest_gateway(p->f->facts, tenant, instance) == NULL)
+    if (!relay_instance(p->f->relay, p->tenant, p->instance, &v)) {
+        if (facts_newest_gateway(p->f->facts, p->tenant, p->instance) == NULL)
             return;
-        v = (struct instance_view){.tenant = tenant, .instance = instance, .state = "never"};
-        v.wake_url = facts_wake_url(p->f->facts, tenant, instance) != NULL;
+        v = view_unmet(p->f, p->tenant, p->instance);
     }
     offer_instance(p, &v);
 }
@@ -288,30 +275,33 @@ static void write_server(struct front *f, struct jw *w)
 
 static void write_instances(struct admin_list_page *p)
 {
-    const char *after = buf_z(&p->after);
-    const struct gateway *g = NULL;
+    char kind = p->after.n > 0 ? p->after.p[0] : '\0';
+    struct str cursor = kind != '\0' ? str_skip(p->after, 1) : STR_NULL;
+    const struct gateway *g = kind == 'u' ? facts_gateway(p->f->facts, cursor) : NULL;
     struct list *head;
+    uint64_t pos = 0;
 
     facts_gateways(p->f->facts, &head);
-    if (*after == 'u')
-        g = facts_gateway(p->f->facts, str_of(after + 1));
+    if (kind == 'm' && !str_to_u64(cursor, &pos))
+        pos = 0;
     if (p->tenant.n > 0 && p->instance.n > 0)
         write_one(p);
-    else if (*after == 'u')
+    else if (kind == 'u')
         write_unmet(p, g != NULL ? g->link.next : head->next);
-    else if (write_met(p, *after == 'm' ? (uint32_t)strtoul(after + 1, NULL, 10) : 0))
+    else if (write_met(p, (uint32_t)pos))
         write_unmet(p, head->next);
 }
 
-void admin_status(struct front *f, struct http_req *req)
+static void status(struct op_call *c)
 {
-    struct admin_list_page p = page_begin(f, req);
+    struct admin_list_page p = page_begin(c);
 
-    page_open(&p);
+    p.state = op_text(c, "state");
+    p.waiting = op_value(c, "waiting")->given;
     if (p.after.n == 0) { /* only the first page has the members that are not lists */
-        write_server(f, &p.w);
-        write_store(f, &p.w);
-        write_platforms(f, &p.w);
+        write_server(c->f, &p.w);
+        write_store(c->f, &p.w);
+        write_platforms(c->f, &p.w);
     }
     jw_key(&p.w, "instances");
     jw_arr(&p.w);
@@ -348,23 +338,20 @@ static void write_gateway(struct front *f, struct jw *w, const struct gateway *g
     jw_end_obj(w);
 }
 
-void admin_gateways(struct front *f, struct http_req *req)
+static void list_gateways(struct op_call *c)
 {
-    struct admin_list_page p = page_begin(f, req);
-    const struct gateway *g = facts_gateway(f->facts, buf_str(&p.after));
+    struct admin_list_page p = page_begin(c);
+    const struct gateway *g = facts_gateway(c->f->facts, p.after);
     struct list *head, *it;
 
-    facts_gateways(f->facts, &head);
-    it = g != NULL ? g->link.next : head->next;
-    page_open(&p);
+    facts_gateways(c->f->facts, &head);
     jw_key(&p.w, "gateways");
     jw_arr(&p.w);
-    for (; it != head && page_has_room(&p); it = it->next) {
+    for (it = g != NULL ? g->link.next : head->next; it != head && page_has_room(&p);
+         it = it->next) {
         g = list_entry(it, struct gateway, link);
-        if (!is_meant(&p.tenant, str_of(g->tenant)) || !is_meant(&p.instance, str_of(g->instance)))
-            continue;
-        p.rows++;
-        write_gateway(f, &p.w, g);
+        if (page_takes(&p, str_of(g->tenant), str_of(g->instance)))
+            write_gateway(c->f, &p.w, g);
     }
     jw_end_arr(&p.w);
     if (it != head)
@@ -379,8 +366,6 @@ static void write_route(struct jw *w, const struct route *r)
     jw_kstr(w, "key", str_of(r->key));
     jw_kstr(w, "tenant", str_of(r->tenant));
     jw_kstr(w, "instance", str_of(r->instance));
-    jw_kbool(w, "open", r->open);
-    jw_kstr(w, "origin", r->origin == ROUTE_OPERATOR ? STR("operator") : STR("provision"));
     jw_kbool(w, "open", r->open);
     jw_kstr(w, "origin", r->origin == ROUTE_OPERATOR ? STR("operator") : STR("provision"));
     jw_end_obj(w);
@@ -403,27 +388,24 @@ static const struct route *route_of_text(const struct front *f, struct str text)
     return facts_find_route(f->facts, name[0], name[1], name[2], name[3]);
 }
 
-void admin_routes(struct front *f, struct http_req *req)
+static void list_routes(struct op_call *c)
 {
-    struct admin_list_page p = page_begin(f, req);
-    const struct route *r = p.after.n > 0 ? route_of_text(f, buf_str(&p.after)) : NULL;
+    const struct route *r = route_of_text(c->f, op_text(c, "after"));
     struct list *head, *it;
 
-    if (p.after.n > 0 && r == NULL) {
-        page_gone(&p);
+    if (op_text(c, "after").n > 0 && r == NULL) {
+        op_error(c, 410, "gone", "What the next page begins behind is gone; begin again.");
         return;
     }
-    facts_routes(f->facts, &head);
-    it = r != NULL ? r->link.next : head->next;
-    page_open(&p);
+    struct admin_list_page p = page_begin(c);
+    facts_routes(c->f->facts, &head);
     jw_key(&p.w, "routes");
     jw_arr(&p.w);
-    for (; it != head && page_has_room(&p); it = it->next) {
+    for (it = r != NULL ? r->link.next : head->next; it != head && page_has_room(&p);
+         it = it->next) {
         r = list_entry(it, struct route, link);
-        if (!is_meant(&p.tenant, str_of(r->tenant)) || !is_meant(&p.instance, str_of(r->instance)))
-            continue;
-        p.rows++;
-        write_route(&p.w, r);
+        if (page_takes(&p, str_of(r->tenant), str_of(r->instance)))
+            write_route(&p.w, r);
     }
     jw_end_arr(&p.w);
     if (it != head)
@@ -433,57 +415,49 @@ void admin_routes(struct front *f, struct http_req *req)
 
 /* ---- mailboxes ---- */
 
-static size_t find_tenant(struct front *f, struct str instance, struct buf *tenant)
+/* How many tenants have the instance, and the first of them. */
+static size_t find_tenant(struct front *f, struct str instance, struct str *ret_tenant)
 {
-    struct str found;
-    size_t n = facts_tenants_with(f->facts, instance, true, &found);
-
-    if (n > 0) {
-        buf_add_str(tenant, found);
-        return n;
-    }
+    size_t n = facts_tenants_with(f->facts, instance, true, ret_tenant);
     struct instance_view v; /* an instance without gateway and route may still have a mailbox */
+
+    if (n > 0)
+        return n;
     for (uint32_t pos = 0; n < 2 && relay_next_instance(f->relay, &pos, &v);)
         if (str_eq(v.instance, instance) && n++ == 0)
-            buf_add_str(tenant, v.tenant);
+            *ret_tenant = v.tenant;
     return n;
 }
 
-static bool is_known(struct front *f, struct str tenant, struct str instance)
+bool admin_name_instance(struct op_call *c, struct str tenant, struct str instance)
 {
     struct instance_view v;
-
-    return facts_knows(f->facts, tenant, instance) ||
-           relay_instance(f->relay, tenant, instance, &v);
-}
-
-bool admin_find_instance(struct front *f, struct http_id id, struct str instance,
-                         struct buf *tenant)
-{
     size_t n;
 
     if (str_is_empty(instance)) {
-        http_answer_error(f->server, id, 400, "malformed", "Which instance?");
+        op_error(c, 400, "malformed", "Which instance?");
         return false;
     }
-    if (tenant->n != 0)
-        n = is_known(f, buf_str(tenant), instance);
+    if (!str_is_empty(tenant))
+        n = facts_knows(c->f->facts, tenant, instance) ||
+            relay_instance(c->f->relay, tenant, instance, &v);
     else
-        n = find_tenant(f, instance, tenant);
-    if (n == 0)
-        http_answer_error(f->server, id, 404, "not_found", "There is no instance \"%.*s\".",
-                          STR_FMT(instance));
-    else if (n > 1)
-        http_answer_error(f->server, id, 409, "ambiguous",
-                          "Several tenants have an instance \"%.*s\"; say which with --tenant.",
-                          STR_FMT(instance));
+        n = find_tenant(c->f, instance, &tenant);
+    if (n == 1) {
+        c->tenant = str_dup(tenant);
+        c->instance = str_dup(instance);
+    } else if (n == 0) {
+        op_error(c, 404, "not_found", "There is no instance \"%.*s\".", STR_FMT(instance));
+    } else {
+        op_error(c, 409, "ambiguous",
+                 "Several tenants have an instance \"%.*s\"; say which with --tenant.",
+                 STR_FMT(instance));
+    }
     return n == 1;
 }
 
-struct showing {     /* a mailbox being read */
-    struct front *f; /* borrowed */
-    struct http_id id;
-    struct buf body;
+struct showing { /* a mailbox being read */
+    struct op_call *c;
     struct jw w;
     bool bodies;
     uint64_t waiting, shown;
@@ -507,7 +481,7 @@ static void on_line(void *ctx, const struct mailbox_line *line)
     jw_ki64(&s->w, "bytes", (int64_t)line->frame.n);
     if (s->bodies && frame.n > 0) {
         struct buf placed = BUF_INIT;
-        media_place(s->f, frame, &placed);
+        media_place(s->c->f, frame, &placed);
         jw_key(&s->w, "frame");
         jw_raw(&s->w, buf_str(&placed));
         buf_done(&placed);
@@ -523,41 +497,65 @@ static void on_shown(void *ctx, enum bh_err err)
     jw_key(&s->w, "more"); /* messages beyond the limit or beyond the size of one answer */
     jw_u64(&s->w, s->waiting > s->shown ? s->waiting - s->shown : 0);
     jw_end_obj(&s->w);
-    if (err == BH_OK || err == BH_NOT_FOUND) /* BH_NOT_FOUND: no mailbox yet, so it is empty */
-        front_json(s->f, s->id, 200, &s->body);
-    else
-        http_answer_error(s->f->server, s->id, 503, bh_err_word(err), "The store does not answer.");
-    buf_done(&s->body);
-    free(s);
+    /* BH_NOT_FOUND: no mailbox yet, so it is empty */
+    op_done(s->c, err == BH_NOT_FOUND ? BH_OK : err, "The store does not answer.");
 }
 
-void admin_mailbox_show(struct front *f, struct http_req *req)
+static void show_mailbox(struct op_call *c)
 {
-    struct buf tenant = BUF_INIT, instance = BUF_INIT, text = BUF_INIT;
-    uint64_t limit = 100;
     struct instance_view view;
 
-    http_query(req, "tenant", &tenant);
-    http_query(req, "instance", &instance);
-    if (http_query(req, "limit", &text))
-        str_to_u64(buf_str(&text), &limit);
-    if (!admin_find_instance(f, http_req_id(req), buf_str(&instance), &tenant))
-        goto out;
+    if (!admin_name_instance(c, op_text(c, "tenant"), op_text(c, "instance")))
+        return;
     struct showing *s = xcalloc(1, sizeof *s);
-    *s = (struct showing){.f = f, .id = http_req_id(req)};
-    if (relay_instance(f->relay, buf_str(&tenant), buf_str(&instance), &view))
+    struct str tenant = str_of(c->tenant), instance = str_of(c->instance);
+    *s = (struct showing){.c = c, .w = op_begin(c), .bodies = op_value(c, "bodies")->given};
+    op_keep(c, s, free);
+    if (relay_instance(c->f->relay, tenant, instance, &view))
         s->waiting = view.entries;
-    buf_reset(&text);
-    s->bodies = http_query(req, "bodies", &text);
-    s->w = jw_begin(&s->body);
     jw_obj(&s->w);
-    jw_kstr(&s->w, "tenant", buf_str(&tenant));
-    jw_kstr(&s->w, "instance", buf_str(&instance));
+    jw_kstr(&s->w, "tenant", tenant);
+    jw_kstr(&s->w, "instance", instance);
     jw_key(&s->w, "entries");
     jw_arr(&s->w);
-    relay_mailbox_show(f->relay, buf_str(&tenant), buf_str(&instance), limit, on_line, on_shown, s);
-out:
-    buf_done(&tenant);
-    buf_done(&instance);
-    buf_done(&text);
+    relay_mailbox_show(c->f->relay, tenant, instance, (size_t)op_number(c, "limit", 100), on_line,
+                       on_shown, s);
 }
+
+/* ---- the table ---- */
+
+#define AFTER \
+    { \
+        "after", IN_QUERY, OP_TEXT, .what = "next of the last page." \
+    }
+
+const struct op ops_lists[] = {
+    {"status", "GET", "/admin/status", MAY_OPERATOR, status,
+     "The server, its platforms and its instances, in pages.",
+     .args = (const struct op_arg[]){AFTER,
+                                     INSTANCE_ARGS(IN_QUERY),
+                                     {"state", IN_QUERY, OP_TEXT, .what = "In this state."},
+                                     {"waiting", IN_QUERY, OP_TEXT, .one_of = "1",
+                                      .what = "Only those whose mailbox is not empty."},
+                                     {0}},
+     .answer = "object", .answer_what = "instances, next where there are more; the rest once."},
+    {"listGateways", "GET", "/admin/gateways", MAY_OPERATOR, list_gateways, "Gateways, in pages.",
+     .args = (const struct op_arg[]){AFTER, INSTANCE_ARGS(IN_QUERY), {0}},
+     .answer = "{gateways: [object], next?: text}", .answer_what = "Without their secrets."},
+    {"listRoutes", "GET", "/admin/routes", MAY_OPERATOR, list_routes, "Routes, in pages.",
+     .args = (const struct op_arg[]){AFTER, INSTANCE_ARGS(IN_QUERY), {0}},
+     .answer = "{routes: [object], next?: text}", .answer_what = "In the order they were made.",
+     .errors = "gone (410): after names a route that was removed"},
+    {"showMailbox", "GET", "/admin/mailbox", MAY_OPERATOR, show_mailbox,
+     "What waits for an instance, oldest first.",
+     .args = (const struct op_arg[]){INSTANCE_ARGS(IN_QUERY),
+                                     {"limit", IN_QUERY, OP_WHOLE, .initial = "100",
+                                      .what = "At most so many."},
+                                     {"bodies", IN_QUERY, OP_TEXT, .one_of = "1",
+                                      .what = "With the frames."},
+                                     {0}},
+     .answer = "{tenant: text, instance: text, entries: [object], more: whole}",
+     .answer_what = "more: those that are not shown.",
+     .errors = "malformed (400), not_found (404), ambiguous (409), unavailable (503)"},
+    {0},
+};

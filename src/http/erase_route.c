@@ -10,14 +10,12 @@
  * Each module erases its own records (store/erasure.h); this file decides the order.  A tenant's
  * instances end and its keys are revoked first, so that nothing new arrives during the erasure. */
 #include <stdlib.h>
-#include "base/json.h"
 #include "base/jw.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "data/data.h"
 #include "dispatch/dispatch.h"
 #include "host/host.h"
-#include "http/front_priv.h"
+#include "http/op.h"
 #include "media/media.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
@@ -27,8 +25,7 @@
 #include "tenancy/keys.h"
 
 struct erase_request { /* an erasure that somebody waits for */
-    struct front *f;   /* borrowed */
-    struct http_id id;
+    struct op_call *c; /* borrowed */
     struct platform_erase platforms;
 };
 
@@ -52,26 +49,21 @@ static void on_erased(void *ctx, struct erasure *e, const char *failed)
 {
     struct erase_request *a = ctx;
     const struct erase_subject *s = erasure_subject(e);
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
+    struct jw w = op_begin(a->c);
 
     jw_obj(&w);
     erasure_write(e, &w);
     jw_end_obj(&w);
-    if (failed != NULL) {
-        http_answer_error(a->f->server, a->id, 503, "unavailable", "%s", failed);
-    } else {
-        if (!s->dry && s->tenant.p != NULL)
-            log_info(NULL, "a tenant was erased: tenant=%.*s", STR_FMT(s->tenant));
-        else if (!s->dry)
-            log_info(NULL, "a person was erased: platform=%.*s", STR_FMT(s->platform));
-        front_json(a->f, a->id, 200, &body);
-    }
-    buf_done(&body);
+    if (!s->dry && s->tenant.p != NULL)
+        buf_printf(&a->c->note, "a tenant was erased: tenant=%.*s", STR_FMT(s->tenant));
+    else if (!s->dry)
+        buf_printf(&a->c->note, "a person was erased: platform=%.*s", STR_FMT(s->platform));
+    op_done(a->c, failed != NULL ? BH_UNAVAILABLE : BH_OK, failed);
 }
 
-static void start(struct front *f, struct http_req *req, const struct erase_subject *s)
+static void start(struct op_call *c, const struct erase_subject *s)
 {
+    struct front *f = c->f;
     struct erase_request *a = xcalloc(1, sizeof *a);
     const struct erase_with with[] = {{&relay_eraser, f->relay},
                                       {&facts_eraser, f->facts},
@@ -84,27 +76,37 @@ static void start(struct front *f, struct http_req *req, const struct erase_subj
                                       {&data_eraser, f->data},
                                       {&media_eraser, f->media}};
 
-    *a = (struct erase_request){f, http_req_id(req), {nth_platform, forget_file, f}};
+    *a = (struct erase_request){c, {nth_platform, forget_file, f}};
     erasure_start(f->store, s, with, ARRAY_LEN(with) - (f->media == NULL), on_erased, a);
 }
 
-void admin_erase(struct front *f, struct http_req *req)
+static void erase(struct op_call *c)
 {
-    struct json_parser *parser = json_parser_new();
-    struct json doc = {0};
-    bool reads = json_parse(parser, http_body(req), &doc);
-    struct erase_subject s = {.tenant = json_str(doc, "tenant"),
-                              .platform = json_str(doc, "platform"),
-                              .user = json_str(doc, "user"),
-                              .dry = json_as_bool(json_get(doc, "dryRun"), false)};
+    struct erase_subject s = {.tenant = op_text(c, "tenant"),
+                              .platform = op_text(c, "platform"),
+                              .user = op_text(c, "user"),
+                              .dry = op_flag(c, "dryRun")};
 
     if (!facts_name_ok(s.tenant))
         s.tenant = STR_NULL;
-    if (reads && (s.tenant.p != NULL || (grant_id_ok(s.user) && platform_find(s.platform) != NULL)))
-        start(f, req, &s);
+    if (s.tenant.p != NULL || (grant_id_ok(s.user) && platform_find(s.platform) != NULL))
+        start(c, &s);
     else
-        http_answer_error(f->server, http_req_id(req), 400, "malformed",
-                          "Whom? A tenant, or platform and user, and the platform must be one that "
-                          "this server knows.");
-    json_parser_free(parser);
+        op_error(c, 400, "malformed",
+                 "Whom? A tenant, or platform and user, and the platform must be one that this "
+                 "server knows.");
 }
+
+const struct op ops_erase[] = {
+    {"erase", "POST", "/admin/erase", MAY_OPERATOR, erase,
+     "Delete everything kept about one tenant or one person.",
+     .args =
+         (const struct op_arg[]){{"tenant", IN_BODY, OP_TEXT, .what = "This tenant; or:"},
+                                 {"platform", IN_BODY, OP_TEXT, .what = "The person's platform."},
+                                 {"user", IN_BODY, OP_TEXT, .what = "Their id there."},
+                                 {"dryRun", IN_BODY, OP_BOOL, .what = "Only count."},
+                                 {0}},
+     .answer = "object", .answer_what = "How many of each kind of record.",
+     .errors = "malformed (400), unavailable (503)"},
+    {0},
+};

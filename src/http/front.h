@@ -1,14 +1,12 @@
 /* front.h - the HTTP face: receives every request and passes it to one handler.
  *
- *      route.c           the table: method, path -> handler; webhooks and pages of platforms
+ *      route.c           routes that are no operations; webhooks and pages of platforms
+ *      op.h              the operations of /v1, /mcp, /manage and /admin, found by v1.c
  *      gateway_socket.c  GET /relay: authenticate, then a session
  *      enroll_route.c    POST /relay/enroll, /relay/provision: how a gateway gets its secret
- *      op.h              the operations of /v1 and /mcp: the stores and the agents, for programs
  *      media_route.c     files of gateways and of the chat page
- *      manage.h          /manage/..., /relay/policy: the settings an instance declares for itself
  *      metrics.c         /metrics, /healthz, /readyz
- *      admin.h           /admin/...: the requests of the command line, over the admin socket
- *      node_route.c      /cluster/trunk: other nodes forward connections; `bellhop node`
+ *      node_route.c      /cluster/trunk: other nodes forward connections
  *
  * The public listener and the admin socket share one server.  The admin socket lies in the state
  * directory, and its file mode (0600) is its only access control.  The public listener answers 404

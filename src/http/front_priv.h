@@ -8,23 +8,13 @@
 typedef void front_handler(struct front *f, struct http_req *req);
 
 front_handler gateway_upgrade;
-front_handler health_live, health_ready, health_standby, metrics_show, metrics_standby;
-front_handler cluster_trunk;                                 /* node_route.c */
-front_handler enroll_by_code, enroll_by_caller;              /* enroll_route.c */
-front_handler admin_token, admin_tokens, admin_token_revoke; /* admin_change.c */
-front_handler manage_policy, manage_post, manage_instance;   /* manage.c */
-front_handler admin_manage, admin_grants, admin_why;
-front_handler front_v1, front_mcp;
+front_handler health_live, health_ready, health_standby, metrics_show;
+front_handler cluster_trunk;                    /* node_route.c */
+front_handler enroll_by_code, enroll_by_caller; /* enroll_route.c */
+front_handler front_ops; /* v1.c: finds the operation; answers 404 where there is none */
+front_handler front_mcp;
 front_handler media_upload, media_download; /* media_route.c */
 front_handler site_root, site_chat, site_webhook;
-front_handler admin_status, admin_reload, admin_nodes, admin_drain;
-front_handler admin_agents; /* ops_agents.c */
-front_handler admin_gateways, admin_gateway_add, admin_gateway_rotate, admin_gateway_revoke,
-    admin_gateway_set;
-front_handler admin_routes, admin_route_add, admin_route_remove;
-front_handler admin_erase;                                         /* erase_route.c */
-front_handler admin_outbox, admin_outbox_retry, admin_outbox_drop; /* admin_change.c */
-front_handler admin_mailbox_show, admin_mailbox_purge, admin_mailbox_redrive;
 
 /* Answer with a JSON body. */
 void front_json(struct front *f, struct http_id id, int status, const struct buf *body);

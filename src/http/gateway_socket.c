@@ -270,7 +270,7 @@ static void on_verified(void *ctx, enum bh_err err, const struct idp_claims *cla
                         const char *why)
 {
     struct signed_upgrade *u = ctx;
-    const struct gateway *gw = err == BH_OK ? agent_of_claims(u->f, claims) : NULL;
+    const struct gateway *gw = err == BH_OK ? gateway_of_claims(u->f, claims) : NULL;
 
     if (err == BH_UNAVAILABLE)
         front_retry_id(u->f, u->offer.id, "identity_unavailable", why);

@@ -175,8 +175,6 @@ static void on_dropped(void *mine)
     skills_cancel(&c->skills);
     data_cancel(&c->data);
     dispatch_cancel(&c->dispatch);
-    if (c->drop != NULL)
-        c->drop(c->mine);
     op_call_free(c);
 }
 

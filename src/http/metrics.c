@@ -391,7 +391,7 @@ static void answer(struct front *f, struct http_req *req, struct buf *out)
     buf_done(out);
 }
 
-void metrics_standby(struct front *f, struct http_req *req)
+static void metrics_standby(struct front *f, struct http_req *req)
 {
     struct buf out = BUF_INIT;
 
@@ -449,12 +449,11 @@ void health_live(struct front *f, struct http_req *req)
 /* While another node holds the lease. */
 void health_standby(struct front *f, struct http_req *req)
 {
-    bool operator= http_listener_tag(req) == front_admin_tag;
+    bool admin = http_listener_tag(req) == front_admin_tag;
 
-    if (operator&& str_eq(http_path(req), STR("/admin/nodes")))
-        admin_nodes(f, req);
-    else if (operator&& str_eq(http_path(req), STR("/admin/drain")))
-        admin_drain(f, req);
+    if (admin && (str_eq(http_path(req), STR("/admin/nodes")) ||
+                  str_eq(http_path(req), STR("/admin/drain"))))
+        front_ops(f, req);
     else if (str_eq(http_path(req), STR("/metrics")))
         metrics_standby(f, req);
     else if (str_eq(http_path(req), STR("/healthz")))

@@ -1,5 +1,5 @@
-/* node_route.c - routes about the nodes on one database: `bellhop node` lists and drains them, and
- * /cluster/trunk accepts the trunks of other nodes. */
+/* node_route.c - the operations of `bellhop node`, which lists and drains the nodes on one
+ * database, and /cluster/trunk, which accepts the trunks of other nodes. */
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/json.h"
@@ -9,6 +9,7 @@
 #include "cluster/node.h"
 #include "cluster/porter.h"
 #include "http/front_priv.h"
+#include "http/op.h"
 #include "net/loop.h"
 #include "net/trunk.h"
 #include "store/store.h"
@@ -16,8 +17,7 @@
 struct ask { /* a scan of the nodes' records, in flight */
     struct store_scan scan;
     struct store_left left;
-    struct front *f; /* borrowed */
-    struct http_id id;
+    struct op_call *c; /* borrowed */
 };
 
 static void ask_release(struct store_left *l, const struct store_ops *ops)
@@ -53,69 +53,71 @@ static void write_node(struct jw *w, struct json_parser *parser, const struct st
 static void on_read(struct store_op *op, enum bh_err err)
 {
     struct ask *a = container_of(op, struct ask, scan.op);
+    struct front *f = a->c->f;
     struct json_parser *parser = json_parser_new();
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
+    struct jw w = op_begin(a->c);
+    int64_t now_ms = clock_wall_ms(loop_clock(f->loop));
 
     store_take_back(&a->left);
     jw_obj(&w);
-    jw_ki64(&w, "now", clock_wall_ms(loop_clock(a->f->loop)));
+    jw_ki64(&w, "now", now_ms);
     jw_key(&w, "nodes");
     jw_arr(&w);
     for (size_t k = 0; err == BH_OK && k < a->scan.n_records; k++)
-        write_node(&w, parser, &a->scan.records[k], clock_wall_ms(loop_clock(a->f->loop)));
+        write_node(&w, parser, &a->scan.records[k], now_ms);
     jw_end_arr(&w);
     jw_end_obj(&w);
-    if (err == BH_OK)
-        front_json(a->f, a->id, 200, &body);
-    else
-        http_answer_error(a->f->server, a->id, 503, bh_err_word(err),
-                          "The database cannot be read just now.");
-    store_scan_free(a->f->store, &a->scan);
+    op_done(a->c, err, "The database cannot be read just now.");
+    store_scan_free(f->store, &a->scan);
     json_parser_free(parser);
-    buf_done(&body);
     free(a);
 }
 
-void admin_nodes(struct front *f, struct http_req *req)
+static void list_nodes(struct op_call *c)
 {
     struct ask *a = xcalloc(1, sizeof *a);
 
-    a->f = f;
-    a->id = http_req_id(req);
+    a->c = c;
     a->scan = (struct store_scan){.op = {.done = on_read}, .ns = NODE_NS, .loose = true};
-    store_leave(f->store, &a->left, ask_release);
-    store_scan(f->store, &a->scan);
+    store_leave(c->f->store, &a->left, ask_release);
+    store_scan(c->f->store, &a->scan);
 }
 
-/* Drains another node: tells it over its trunk. */
-static void drain_other(struct front *f, struct http_req *req, struct str node)
+/* Drains this process, or tells another node over its trunk. */
+static void drain(struct op_call *c)
 {
-    struct http_answer told = {.status = 200, .body = STR("{\"ok\":true}")};
+    struct front *f = c->f;
+    struct str node = op_text(c, "node");
 
-    if (f->node != NULL && !f->standing_by && trunk_say(f->server, node, STR(NODE_DRAIN)))
-        http_answer(f->server, http_req_id(req), &told);
-    else
-        http_answer_error(f->server, http_req_id(req), 404, "not_found",
-                          "No node of that name carries connections to the one that serves: see "
-                          "bellhop node list, or use bellhop node drain on its machine.");
+    if (node.p == NULL || (f->node != NULL && str_eq(node, str_of(node_name(f->node))))) {
+        http_answer(f->server, c->id,
+                    &(struct http_answer){.status = 200,
+                                          .body = STR("{\"ok\":true}"),
+                                          .close = true});
+        op_call_free(c);
+        f->drain(f->drain_ctx);
+    } else if (f->node != NULL && !f->standing_by && trunk_say(f->server, node, STR(NODE_DRAIN))) {
+        op_done(c, BH_OK, NULL);
+    } else {
+        op_error(c, 404, "not_found",
+                 "No node of that name carries connections to the one that serves: see "
+                 "bellhop node list, or use bellhop node drain on its machine.");
+    }
 }
 
-void admin_drain(struct front *f, struct http_req *req)
-{
-    struct buf node = BUF_INIT;
-    bool other = http_query(req, "node", &node) &&
-                 (f->node == NULL || !str_eq(buf_str(&node), str_of(node_name(f->node))));
-
-    if (other)
-        drain_other(f, req, buf_str(&node));
-    buf_done(&node);
-    if (other)
-        return;
-    http_answer(f->server, http_req_id(req),
-                &(struct http_answer){.status = 200, .body = STR("{\"ok\":true}"), .close = true});
-    f->drain(f->drain_ctx);
-}
+const struct op ops_nodes[] = {
+    {"listNodes", "GET", "/admin/nodes", MAY_OPERATOR, list_nodes, "The nodes on this database.",
+     .answer = "{now: whole, nodes: [object]}",
+     .answer_what = "Each with its state, and when it was last seen.",
+     .errors = "unavailable (503)"},
+    {"drain", "POST", "/admin/drain", MAY_OPERATOR, drain,
+     "Begin a graceful shutdown of this process or of another node.",
+     .args = (const struct op_arg[]){{"node", IN_QUERY, OP_TEXT,
+                                      .what = "A node that carries connections to this one."},
+                                     {0}},
+     .answer = "{ok: bool}", .answer_what = "It has begun.", .errors = "not_found (404)"},
+    {0},
+};
 
 /* A node that does not hold the lease opens its trunk. */
 void cluster_trunk(struct front *f, struct http_req *req)

@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/jw.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/percent.h"
 #include "http/v1.h"
@@ -18,9 +19,19 @@
 
 enum { TEXTS_MAX = 64 };
 
-const struct op_family op_families[] = {{"server", ops_server}, {"skills", ops_skills},
-                                        {"data", ops_data},     {"agents", ops_agents},
-                                        {"chat", ops_chat},     {0}};
+const struct op_family op_families[] = {
+    {"server", ops_server},
+    {"skills", ops_skills},
+    {"data", ops_data},
+    {"agents", ops_agents},
+    {"chat", ops_chat},
+    {"manage", ops_manage},
+    {"lists", ops_lists},
+    {"changes", ops_changes},
+    {"nodes", ops_nodes},
+    {"erase", ops_erase},
+    {0},
+};
 
 const struct op *op_find(const char *name)
 {
@@ -142,12 +153,13 @@ static bool add_text(const struct op *op, const struct op_arg *a, struct str s,
                      struct op_args *args, struct op_value *v, struct fault *f)
 {
     struct str *texts = (struct str *)v->texts;
+    size_t most = a->max > 0 ? (size_t)a->max : TEXTS_MAX;
 
     if (texts == NULL)
-        v->texts = texts = arena_alloc(args->arena, TEXTS_MAX * sizeof *texts);
-    if (s.p == NULL || v->n_texts == TEXTS_MAX)
-        return misused(op, f, "%s must be a text or a list of at most %d texts", name_of(args, a),
-                       TEXTS_MAX);
+        v->texts = texts = arena_alloc(args->arena, most * sizeof *texts);
+    if (s.p == NULL || v->n_texts == most)
+        return misused(op, f, "%s must be a%s list of at most %zu texts", name_of(args, a),
+                       a->type == OP_TEXTS ? " text or a" : "", most);
     texts[v->n_texts++] = s;
     return check_text(op, a, name_of(args, a), s, f);
 }
@@ -201,7 +213,7 @@ static bool read_texts(const struct op *op, const struct op_arg *a, struct json 
                        struct op_args *args, struct op_value *v, struct fault *f)
 {
     if (json_type(value) != JSON_ARRAY)
-        return add_text(op, a, json_as_str(value), args, v, f);
+        return add_text(op, a, a->type == OP_TEXTS ? json_as_str(value) : STR_NULL, args, v, f);
     for (struct json_iter it = {0}; json_next(value, &it);)
         if (!add_text(op, a, json_as_str(it.value), args, v, f))
             return false;
@@ -234,6 +246,7 @@ bool op_read_json(const struct op *op, size_t i, struct json value, struct op_ar
         return true;
     switch (a->type) {
     case OP_TEXTS:
+    case OP_LIST:
         return read_texts(op, a, value, args, v, ret_fault);
     case OP_WHOLE:
     case OP_SECONDS:
@@ -285,6 +298,18 @@ struct str op_text(const struct op_call *c, const char *name)
     return op_value(c, name)->text;
 }
 
+bool op_flag(const struct op_call *c, const char *name)
+{
+    return op_value(c, name)->flag;
+}
+
+int64_t op_number(const struct op_call *c, const char *name, int64_t otherwise)
+{
+    const struct op_value *v = op_value(c, name);
+
+    return v->given ? v->number : otherwise;
+}
+
 /* ---- requests of a client ---- */
 
 static struct str value_of(const struct op_given *given, size_t n, const char *name)
@@ -308,6 +333,7 @@ static bool write_value(struct jw *w, const struct op_arg *a, struct str value)
 
     switch (a->type) {
     case OP_TEXTS:
+    case OP_LIST:
         jw_arr(w);
         while (str_split(&rest, ',', &word))
             jw_str(w, str_trim(word));
@@ -385,6 +411,8 @@ struct op_call *op_call_new(struct front *f, const struct op *op)
     struct op_call *c = xcalloc(1, sizeof *c);
 
     *c = (struct op_call){.f = f, .op = op};
+    if (f->op_calls.next == NULL)
+        list_init(&f->op_calls); /* while this process stands by */
     list_append(&f->op_calls, &c->link);
     return c;
 }
@@ -392,7 +420,13 @@ struct op_call *op_call_new(struct front *f, const struct op *op)
 void op_call_free(struct op_call *c)
 {
     list_remove(&c->link);
+    if (c->drop != NULL)
+        c->drop(c->mine);
     v1_give_work(c->f, &c->work);
+    free(c->tenant);
+    free(c->instance);
+    buf_wipe(&c->out);
+    buf_done(&c->note);
     free(c);
 }
 
@@ -410,9 +444,19 @@ void op_keep(struct op_call *c, void *mine, void (*drop)(void *mine))
     c->drop = drop;
 }
 
+struct jw op_begin(struct op_call *c)
+{
+    return jw_begin(&c->out);
+}
+
 void op_answer(struct op_call *c, struct str json)
 {
     op_answer_long(c, json, NULL, STR_NULL);
+}
+
+void op_end(struct op_call *c)
+{
+    op_answer(c, buf_str(&c->out));
 }
 
 void op_answer_long(struct op_call *c, struct str json, const struct spill *file, struct str etag)
@@ -454,7 +498,7 @@ void op_fail(struct op_call *c, const struct fault *fault)
     if (c->mcp != NULL)
         mcp_fail(c->mcp, fault);
     else
-        v1_fault(c->f, c->id, fault);
+        v1_fault(c->f, c->id, c->op, fault);
     op_call_free(c);
 }
 
@@ -470,4 +514,36 @@ void op_refuse(struct op_call *c, enum fault_class cls, const char *fmt, ...)
     fault_set(&fault, cls, "%s", text);
     op_fail(c, &fault);
     fault_done(&fault);
+}
+
+void op_error(struct op_call *c, int status, const char *code, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    http_answer_error(c->f->server, c->id, status, code, "%s", text);
+    op_call_free(c);
+}
+
+void op_done(void *ctx, enum bh_err err, const char *why)
+{
+    static const int statuses[] = {
+        [BH_REFUSED] = 403, [BH_MALFORMED] = 400, [BH_CONFLICT] = 409, [BH_NOT_FOUND] = 404};
+    struct op_call *c = ctx;
+    int status = (size_t)err < ARRAY_LEN(statuses) ? statuses[err] : 0;
+
+    if (err == BH_BUSY && c->op->may == MAY_GATEWAY) {
+        op_error(c, 429, "rate_limited", "%s", why);
+    } else if (err == BH_CONFLICT && c->op->may == MAY_GATEWAY) {
+        op_error(c, 409, "scope_taken", "%s", why);
+    } else if (err != BH_OK) {
+        op_error(c, status != 0 ? status : 503, bh_err_word(err), "%s", why);
+    } else {
+        if (c->note.n > 0)
+            log_info(NULL, "%s", buf_z(&c->note));
+        op_answer(c, c->out.n > 0 ? buf_str(&c->out) : STR("{\"ok\":true}"));
+    }
 }

@@ -1,6 +1,7 @@
-/* op.h - the operations of /v1 and the tools of /mcp: each is declared once, as one struct op.
+/* op.h - the operations of /v1, /manage and /admin and the tools of /mcp: each is declared once, as
+ * one struct op.
  *
- *      struct op  (ops_skills.c, ops_data.c, ops_agents.c, ops_chat.c)
+ *      struct op  (the tables of ops_*.c, manage.c, admin_list.c, admin_change.c, ...)
  *         |
  *         +-- v1.c           the HTTP route: path, query, headers and body become arguments
  *         +-- mcp_route.c    the MCP tool: the call's JSON becomes the same arguments
@@ -19,6 +20,7 @@
  * A new family of operations is a file with a table and one line in op.c.
  */
 #pragma once
+#include "base/jw.h"
 #include "base/list.h"
 #include "core/caller.h"
 #include "core/fault.h"
@@ -38,6 +40,7 @@ struct spill;
 enum op_type {
     OP_TEXT,
     OP_TEXTS,   /* one text or a list; in a query string the argument repeats */
+    OP_LIST,    /* a list of texts; @max: how many */
     OP_WHOLE,   /* a whole number */
     OP_SECONDS, /* a time; JSON may have a fraction, which is rounded up */
     OP_BOOL,
@@ -70,6 +73,8 @@ enum op_may {
     MAY_KEY,              /* a key of `bellhop token agent`, or the operator */
     MAY_HOOK,             /* {capability} in the path is the credential */
     MAY_INSTANCE,         /* a key that acts for an instance: `--instance` */
+    MAY_GATEWAY,          /* an instance, by its gateway's bearer or a token signed for it */
+    MAY_OPERATOR,         /* the admin socket, whose file mode is its access control */
 };
 enum op_signature {
     SIGN_NOT,
@@ -82,8 +87,11 @@ typedef void op_handler(struct op_call *c);
 struct op {
     const char *name;          /* operationId; unique */
     const char *method, *path; /* "/v1/skills/{name}"; NULL: a tool without a route */
-    const char *summary;       /* a sentence */
     enum op_may may;
+    op_handler *run;
+    const char *summary; /* a sentence */
+    /* MAY_GATEWAY: the operator POSTs here, with tenant and instance in the body; NULL: may not. */
+    const char *operator_path;
     enum op_signature signature;
     bool body_may_be_empty;
     const struct op_arg *args; /* ends with a NULL name */
@@ -92,13 +100,13 @@ struct op {
     const char *answer;
     const char *answer_what;
     unsigned faults;         /* OP_FAULT() of its own errors, besides those every op can answer */
+    const char *errors;      /* those of MAY_GATEWAY and MAY_OPERATOR: "not_found (404)" */
     enum fault_class misuse; /* the class of a wrong argument; 0: FAULT_INVALID */
     /* As a tool: */
     const char *tool, *title, *tool_what; /* NULL: no tool */
     const char *tool_wraps;               /* the member around the answer; NULL: no wrapper */
     const char *tool_nest; /* arguments may come in this object; unknown ones are refused */
     bool reads_only;
-    op_handler *run;
 };
 #define OP_FAULT(cls) (1u << FAULT_##cls)
 
@@ -107,6 +115,7 @@ struct op_family {
     const struct op *ops; /* ends with a NULL name */
 };
 extern const struct op ops_server[], ops_skills[], ops_data[], ops_agents[], ops_chat[];
+extern const struct op ops_manage[], ops_lists[], ops_changes[], ops_nodes[], ops_erase[];
 extern const struct op_family op_families[]; /* ends with a NULL name */
 const struct op *op_find(const char *name);  /* NULL: no such operation */
 
@@ -140,14 +149,20 @@ struct op_call {
     struct mcp_call *mcp; /* NULL: over HTTP */
     void *mine;           /* op_keep() */
     void (*drop)(void *mine);
-    struct http_id id;   /* over HTTP */
-    struct v1_work work; /* the bytes that the request counts for, until it is answered */
-    bool stream;         /* /mcp: the reply is an event stream */
+    char *tenant, *instance; /* MAY_GATEWAY: whose settings they are; owned */
+    bool by_operator;        /* MAY_GATEWAY: not the instance itself */
+    struct buf out;          /* op_begin(); wiped */
+    struct buf note;         /* op_done() logs it; empty: nothing */
+    struct http_id id;       /* over HTTP */
+    struct v1_work work;     /* the bytes that the request counts for, until it is answered */
+    bool stream;             /* /mcp: the reply is an event stream */
 };
 
 /* Arguments, while the handler runs; absent: STR_NULL, false, JSON_ABSENT. */
 const struct op_value *op_value(const struct op_call *c, const char *name);
 struct str op_text(const struct op_call *c, const char *name);
+bool op_flag(const struct op_call *c, const char *name);
+int64_t op_number(const struct op_call *c, const char *name, int64_t otherwise);
 static inline struct json op_body(const struct op_call *c)
 {
     return c->args->body;
@@ -159,6 +174,7 @@ static inline bool op_is_tool(const struct op_call *c)
 
 /* A handler answers by exactly one of these calls, which free @c. */
 void op_answer(struct op_call *c, struct str json);
+void op_end(struct op_call *c); /* with what was written to op_begin() */
 /* Sends @file when it is not NULL, else @json.  @etag may be absent. */
 void op_answer_long(struct op_call *c, struct str json, const struct spill *file, struct str etag);
 /* With @status over HTTP; tools get only the JSON. */
@@ -166,8 +182,17 @@ void op_answer_status(struct op_call *c, int status, struct str json, struct str
 void op_answer_missing(struct op_call *c, const char *what); /* HTTP: 404; tools: null */
 void op_fail(struct op_call *c, const struct fault *fault);
 void op_refuse(struct op_call *c, enum fault_class cls, const char *fmt, ...) BH_PRINTF(3, 4);
-/* Stores the handler's own state.  @drop(@mine) runs if a tool call is dropped before its answer,
- * at shutdown. */
+/* An error without a class, for MAY_GATEWAY and MAY_OPERATOR: {"error", "code"}. */
+void op_error(struct op_call *c, int status, const char *code, const char *fmt, ...)
+    BH_PRINTF(4, 5);
+/* The end of a change of facts or keys (a facts_done_cb): logs the note, and answers with what was
+ * written, else {"ok":true}; or with the error. */
+void op_done(void *ctx, enum bh_err err, const char *why);
+
+/* Begins the answer; a handler may write it before it knows whether it is sent. */
+struct jw op_begin(struct op_call *c);
+/* Stores the handler's own state.  @drop(@mine) runs when the call ends, by its answer or at
+ * shutdown. */
 void op_keep(struct op_call *c, void *mine, void (*drop)(void *mine));
 
 /* ---- for v1.c and mcp_route.c ---- */

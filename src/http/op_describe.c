@@ -1,5 +1,5 @@
-/* op_describe.c - generates openapi.json, the JSON schemas of tools and docs/api.md from the tables
- * of operations.
+/* op_describe.c - generates openapi.json (/v1 only), the JSON schemas of tools and docs/api.md from
+ * the tables of operations.
  *
  * op.h explains how types are written: "[SkillMeta]", "{status: ok|unavailable, detail?: text}". */
 #include <stdio.h>
@@ -173,6 +173,9 @@ static void add_type(struct buf *out, const struct op_arg *a)
         return;
     case OP_TEXTS:
         buf_printf(out, a->in == IN_QUERY ? "[%s]" : "text|[%s]", item);
+        return;
+    case OP_LIST:
+        buf_add_z(out, "[text]");
         return;
     case OP_WHOLE:
     case OP_SECONDS:
@@ -452,7 +455,7 @@ void op_openapi(struct buf *out)
     jw_obj(&w);
     for (const struct op_family *f = op_families; f->name != NULL; f++)
         for (const struct op *op = f->ops; op->name != NULL; op++)
-            if (op->path != NULL)
+            if (op->path != NULL && str_starts(str_of(op->path), STR("/v1/")))
                 write_path(&w, f, op);
     jw_end_obj(&w);
     jw_key(&w, "components");
@@ -493,7 +496,9 @@ static void describe_arg(struct buf *out, const struct op *op, const struct op_a
     buf_printf(out, " | %s | ", places[a->in]);
     for (bool first = true; str_split(&rest, '|', &part); first = false)
         buf_printf(out, "%s%.*s", first ? "" : "\\|", STR_FMT(part));
-    if (a->max > 0)
+    if (a->type == OP_LIST)
+        buf_printf(out, ", at most %lld", (long long)a->max);
+    else if (a->max > 0)
         buf_printf(out, ", %lld to %lld", (long long)a->min, (long long)a->max);
     else if (a->min > 0)
         buf_printf(out, ", at least %lld", (long long)a->min);
@@ -519,6 +524,8 @@ static void describe_errors(struct buf *out, const struct op *op)
         if (line.n == at)
             line.n = n;
     }
+    if (op->errors != NULL)
+        buf_add_z(&line, op->errors);
     if (line.n > 0)
         buf_printf(out, "\nErrors: %.*s.\n", STR_FMT(buf_str(&line)));
     buf_done(&line);
@@ -531,7 +538,9 @@ static void describe_op(struct buf *out, const struct op *op)
                                           "Anybody may; a key that is shown must be good.",
                                       [MAY_KEY] = "By key.",
                                       [MAY_HOOK] = "The URL is the credential.",
-                                      [MAY_INSTANCE] = "By a key that acts for an instance."};
+                                      [MAY_INSTANCE] = "By a key that acts for an instance.",
+                                      [MAY_GATEWAY] = "By the gateway's bearer.",
+                                      [MAY_OPERATOR] = "Over the admin socket."};
 
     buf_printf(out, "\n### %s\n\n", op->name);
     if (op->path != NULL)
@@ -539,6 +548,9 @@ static void describe_op(struct buf *out, const struct op *op)
     if (op->tool != NULL)
         buf_printf(out, "%s`%s`. ", op->path == NULL ? "Tool " : "", op->tool);
     buf_printf(out, "%s %s\n", may[op->may], op->summary);
+    if (op->operator_path != NULL)
+        buf_printf(out, "\nOver the admin socket: `POST %s`, with `tenant` and `instance`.\n",
+                   op->operator_path);
     if (op->args != NULL)
         buf_add_z(out, "\n| argument | in | type | meaning |\n|---|---|---|---|\n");
     for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)

@@ -6,7 +6,6 @@
 #include "base/jw.h"
 #include "data/entry.h"
 #include "dispatch/dispatch.h"
-#include "http/front_priv.h"
 #include "http/op.h"
 #include "net/loop.h"
 
@@ -36,12 +35,10 @@ static void on_answer(void *ctx, const struct dispatch_answer *a)
 static void list(struct op_call *c)
 {
     struct dispatch_who who = who_of(c);
-    struct buf out = BUF_INIT;
-    struct jw w = jw_begin(&out);
+    struct jw w = op_begin(c);
 
     dispatch_list(c->f->dispatch, &who, &w);
-    op_answer(c, buf_str(&out));
-    buf_done(&out);
+    op_end(c);
 }
 
 /* The payload of a tool call.  bellhop adds the meta that a program's runtime would add.  The key
@@ -159,16 +156,14 @@ static void show_agent(void *ctx, const struct dispatch_agent_view *v)
     jw_end_obj(w);
 }
 
-void admin_agents(struct front *f, struct http_req *req)
+static void show_agents(struct op_call *c)
 {
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
+    struct jw w = op_begin(c);
 
     jw_arr(&w);
-    dispatch_each(f->dispatch, show_agent, &w);
+    dispatch_each(c->f->dispatch, show_agent, &w);
     jw_end_arr(&w);
-    front_json(f, http_req_id(req), 200, &body);
-    buf_done(&body);
+    op_end(c);
 }
 
 /* ---- the table ---- */
@@ -220,23 +215,13 @@ void admin_agents(struct front *f, struct http_req *req)
 #define REACH_FAULTS (OP_FAULT(DELIVERY_FAILED) | OP_FAULT(DELIVERY_TIMEOUT))
 
 const struct op ops_agents[] = {
-    {.name = "listAgents",
-     .method = "GET",
-     .path = "/v1/agents",
-     .summary = "The agents this key can deliver to.",
-     .may = MAY_KEY,
-     .answer = "[AgentDescriptor]",
-     .answer_what = "In the order of the configuration.",
-     .tool = "agent_list",
-     .title = "List agents",
+    {"listAgents", "GET", "/v1/agents", MAY_KEY, list, "The agents this key can deliver to.",
+     .answer = "[AgentDescriptor]", .answer_what = "In the order of the configuration.",
+     .tool = "agent_list", .title = "List agents",
      .tool_what = "The agents that can be delivered to, and what each of them can take.",
-     .reads_only = true,
-     .run = list},
-    {.name = "deliver",
-     .method = "POST",
-     .path = "/v1/agents/{id}/deliver",
-     .summary = "Put a payload in the agent's inbox, once per dispatch_id and kind.",
-     .may = MAY_KEY,
+     .reads_only = true},
+    {"deliver", "POST", "/v1/agents/{id}/deliver", MAY_KEY, deliver,
+     "Put a payload in the agent's inbox, once per dispatch_id and kind.",
      .args = (const struct op_arg[]){AGENT,
                                      PAYLOAD,
                                      {"event_type", IN_TOOL, OP_TEXT,
@@ -244,106 +229,62 @@ const struct op ops_agents[] = {
                                      {"correlation_id", IN_TOOL, OP_TEXT,
                                       .what = "Comes back with the agent's reply."},
                                      {0}},
-     .answer = "DeliveryReceipt",
-     .answer_what = "The payload is on disk.",
-     .faults = DELIVERY_FAULTS,
-     .tool = "agent_deliver",
-     .title = "Deliver to an agent",
+     .answer = "DeliveryReceipt", .answer_what = "The payload is on disk.",
+     .faults = DELIVERY_FAULTS, .tool = "agent_deliver", .title = "Deliver to an agent",
      .tool_what = "Put something into another agent's inbox: an augment is context to know "
                   "(content), a template a task to carry out (prompt). It is kept until the "
-                  "agent takes it; nobody is woken.",
-     .run = deliver},
-    {.name = "wake",
-     .method = "POST",
-     .path = "/v1/agents/{id}/wake",
-     .summary = "Ring the agent; where that cannot be done, leave it the context.",
-     .may = MAY_KEY,
-     .body_may_be_empty = true,
+                  "agent takes it; nobody is woken."},
+    {"wake", "POST", "/v1/agents/{id}/wake", MAY_KEY, wake,
+     "Ring the agent; where that cannot be done, leave it the context.", .body_may_be_empty = true,
      .args = (const struct op_arg[]){AGENT, WAKE_OPTIONS, IDEMPOTENCY_KEY, {0}},
-     .answer = "WakeReceipt",
-     .answer_what = "woken says whether somebody was rung.",
-     .faults = DELIVERY_FAULTS | REACH_FAULTS,
-     .tool = "agent_wake",
-     .title = "Wake an agent",
+     .answer = "WakeReceipt", .answer_what = "woken says whether somebody was rung.",
+     .faults = DELIVERY_FAULTS | REACH_FAULTS, .tool = "agent_wake", .title = "Wake an agent",
      .tool_what = "Ring an agent, with a context it should see first. woken says whether "
-                  "somebody was really rung; else the context waits for it.",
-     .run = wake},
-    {.name = "request",
-     .method = "POST",
-     .path = "/v1/agents/{id}/request",
-     .summary = "Deliver a payload with meta.correlation_id and wait for the answer to it.",
-     .may = MAY_KEY,
+                  "somebody was really rung; else the context waits for it."},
+    {"request", "POST", "/v1/agents/{id}/request", MAY_KEY, request,
+     "Deliver a payload with meta.correlation_id and wait for the answer to it.",
      .args = (const struct op_arg[]){AGENT,
                                      PAYLOAD,
                                      {"timeout_ms", IN_BODY, OP_WHOLE, .flags = OP_UNCHECKED,
                                       .min = 1, .what = "How long to wait."},
                                      IDEMPOTENCY_KEY,
                                      {0}},
-     .answer = "Response",
-     .answer_what = "The answer.",
-     .faults = DELIVERY_FAULTS | REACH_FAULTS | OP_FAULT(TIMEOUT) | OP_FAULT(NOT_IMPLEMENTED),
-     .run = request},
-    {.name = "agentStatus",
-     .method = "GET",
-     .path = "/v1/agents/{id}/status",
-     .summary = "How the agent is, as far as its substrate can tell.",
-     .may = MAY_KEY,
+     .answer = "Response", .answer_what = "The answer.",
+     .faults = DELIVERY_FAULTS | REACH_FAULTS | OP_FAULT(TIMEOUT) | OP_FAULT(NOT_IMPLEMENTED)},
+    {"agentStatus", "GET", "/v1/agents/{id}/status", MAY_KEY, status,
+     "How the agent is, as far as its substrate can tell.",
      .args = (const struct op_arg[]){AGENT, {0}},
      .answer = "{status: active|idle|asleep|unknown, detail?: text}",
      .answer_what = "One word, and why the agent is not idle.",
-     .faults = OP_FAULT(DELIVERY_UNKNOWN),
-     .tool = "agent_status",
-     .title = "How an agent is",
-     .tool_what = "active, idle, asleep or unknown.",
-     .reads_only = true,
-     .run = status},
-    {.name = "agentReplies",
-     .method = "GET",
-     .path = "/v1/agents/{id}/replies",
-     .summary = "What the agent answered, oldest first.",
-     .may = MAY_KEY,
+     .faults = OP_FAULT(DELIVERY_UNKNOWN), .tool = "agent_status", .title = "How an agent is",
+     .tool_what = "active, idle, asleep or unknown.", .reads_only = true},
+    {"agentReplies", "GET", "/v1/agents/{id}/replies", MAY_KEY, replies,
+     "What the agent answered, oldest first.",
      .args = (const struct op_arg[]){AGENT,
                                      {"after", IN_QUERY, OP_TEXT, .what = "Behind this cursor."},
                                      {"limit", IN_QUERY, OP_WHOLE, .min = 1,
                                       .what = "At most so many."},
                                      {0}},
-     .answer = "{replies: [Reply], next: text}",
-     .answer_what = "next is the cursor to go on from.",
-     .faults = OP_FAULT(INVALID) | OP_FAULT(DELIVERY_UNKNOWN),
-     .run = replies},
-    {.name = "hookDeliver",
-     .method = "POST",
-     .path = "/v1/hooks/{capability}/deliver",
-     .summary = "What a webhook client sends: the payload, flat. X-Signature where the hook has a "
-                "secret: sha256=<hex HMAC-SHA256 of the body>.",
-     .may = MAY_HOOK,
-     .signature = SIGN_MUST,
-     .args = (const struct op_arg[]){CAPABILITY, PAYLOAD, {0}},
-     .answer = "DeliveryReceipt",
-     .answer_what = "The payload is on disk.",
-     .faults = DELIVERY_FAULTS,
-     .run = deliver},
-    {.name = "hookWake",
-     .method = "POST",
-     .path = "/v1/hooks/{capability}/wake",
-     .summary = "Ring the agent of this hook. Without the signature, the context is left out.",
-     .may = MAY_HOOK,
-     .signature = SIGN_OR_BARE,
-     .body_may_be_empty = true,
-     .args = (const struct op_arg[]){CAPABILITY, WAKE_OPTIONS, {0}},
-     .answer = "WakeReceipt",
+     .answer = "{replies: [Reply], next: text}", .answer_what = "next is the cursor to go on from.",
+     .faults = OP_FAULT(INVALID) | OP_FAULT(DELIVERY_UNKNOWN)},
+    {"hookDeliver", "POST", "/v1/hooks/{capability}/deliver", MAY_HOOK, deliver,
+     "What a webhook client sends: the payload, flat. X-Signature where the hook has a "
+     "secret: sha256=<hex HMAC-SHA256 of the body>.",
+     .signature = SIGN_MUST, .args = (const struct op_arg[]){CAPABILITY, PAYLOAD, {0}},
+     .answer = "DeliveryReceipt", .answer_what = "The payload is on disk.",
+     .faults = DELIVERY_FAULTS},
+    {"hookWake", "POST", "/v1/hooks/{capability}/wake", MAY_HOOK, wake,
+     "Ring the agent of this hook. Without the signature, the context is left out.",
+     .signature = SIGN_OR_BARE, .body_may_be_empty = true,
+     .args = (const struct op_arg[]){CAPABILITY, WAKE_OPTIONS, {0}}, .answer = "WakeReceipt",
      .answer_what = "woken says whether somebody was rung.",
-     .faults = DELIVERY_FAULTS | REACH_FAULTS,
-     .run = wake},
-    {.name = "hookStatus",
-     .method = "GET",
-     .path = "/v1/hooks/{capability}/status",
-     .summary = "Is the agent of this hook there?",
-     .may = MAY_HOOK,
-     .args = (const struct op_arg[]){CAPABILITY, {0}},
+     .faults = DELIVERY_FAULTS | REACH_FAULTS},
+    {"hookStatus", "GET", "/v1/hooks/{capability}/status", MAY_HOOK, hook_status,
+     "Is the agent of this hook there?", .args = (const struct op_arg[]){CAPABILITY, {0}},
      .answer = "{status: active|idle|asleep|unknown, detail?: text}",
-     .answer_what = "503 when there is no such agent.",
-     .faults = OP_FAULT(UNAVAILABLE),
-     .run = hook_status},
+     .answer_what = "503 when there is no such agent.", .faults = OP_FAULT(UNAVAILABLE)},
+    {"showAgents", "GET", "/admin/agents", MAY_OPERATOR, show_agents,
+     "The agents of all tenants, and the mail that waits for each.", .answer = "[object]",
+     .answer_what = "An agent without a tenant once per tenant that used it."},
     {0},
 };

@@ -576,33 +576,25 @@ void chat_ops_drop(struct front *f)
 /* ---- the table ---- */
 
 const struct op ops_chat[] = {
-    {.name = "listChats",
-     .summary = "The chats people have written to this instance in.",
-     .may = MAY_INSTANCE,
-     .tool = "chat_list",
+    {"listChats", NULL, NULL, MAY_INSTANCE, chat_list,
+     "The chats people have written to this instance in.", .tool = "chat_list",
      .title = "List chats",
      .tool_what = "The chats people have written to you in, and how many messages wait in each.",
-     .reads_only = true,
-     .run = chat_list},
-    {.name = "readChats",
-     .summary = "The messages that wait for this instance, oldest first.",
-     .may = MAY_INSTANCE,
+     .reads_only = true},
+    {"readChats", NULL, NULL, MAY_INSTANCE, chat_read,
+     "The messages that wait for this instance, oldest first.",
      .args = (const struct op_arg[]){{"after", IN_TOOL, OP_TEXT,
                                       .what = "The cursor up to which messages are taken care of"},
                                      {"limit", IN_TOOL, OP_WHOLE, .min = 1, .max = 200,
                                       .initial = "20", .what = "At most so many."},
                                      {0}},
-     .faults = OP_FAULT(INVALID) | OP_FAULT(REFUSED),
-     .tool = "chat_read",
-     .title = "Read messages",
+     .faults = OP_FAULT(INVALID) | OP_FAULT(REFUSED), .tool = "chat_read", .title = "Read messages",
      .tool_what =
          "The messages that wait for you, oldest first. They wait until you say that they are "
          "taken care of: pass `next` of the last answer as `after`, and everything up to it is "
-         "gone.",
-     .run = chat_read},
-    {.name = "sendToChat",
-     .summary = "Send a message to a chat of this instance.",
-     .may = MAY_INSTANCE,
+         "gone."},
+    {"sendToChat", NULL, NULL, MAY_INSTANCE, chat_send,
+     "Send a message to a chat of this instance.",
      .args =
          (const struct op_arg[]){
              {"chat_id", IN_TOOL, OP_TEXT, .flags = OP_REQUIRED | OP_FILLED, .what = "Which chat."},
@@ -612,10 +604,7 @@ const struct op ops_chat[] = {
              {"reply_to", IN_TOOL, OP_TEXT, .what = "The message_id to answer"},
              {"thread_id", IN_TOOL, OP_TEXT, .what = "The thread to answer in."},
              {0}},
-     .faults = OP_FAULT(INVALID) | OP_FAULT(REFUSED),
-     .tool = "chat_send",
-     .title = "Send a message",
-     .tool_what = "Answer in a chat somebody has written to you in.",
-     .run = chat_send},
+     .faults = OP_FAULT(INVALID) | OP_FAULT(REFUSED), .tool = "chat_send",
+     .title = "Send a message", .tool_what = "Answer in a chat somebody has written to you in."},
     {0},
 };

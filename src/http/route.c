@@ -1,4 +1,5 @@
-/* route.c - the table of all HTTP routes, and the webhooks and pages of platforms. */
+/* route.c - the table of the HTTP routes that are no operations (op.h), and the webhooks and pages
+ * of platforms. */
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/crypto.h"
@@ -139,7 +140,7 @@ static const struct {
     const char *method; /* NULL: any, the handler checks it */
     const char *path;
     bool below; /* the route includes the paths below it */
-    int side;
+    int listener;
     front_handler *handler;
 } routes[] = {
     {"GET", "/relay", false, PUBLIC, gateway_upgrade},
@@ -150,44 +151,13 @@ static const struct {
     {"POST", "/relay/provision", false, PUBLIC, enroll_by_caller},
     {"POST", "/relay/media", false, PUBLIC, media_upload},
     {"GET", "/relay/media", true, PUBLIC, media_download},
-    {"POST", "/relay/policy", false, PUBLIC, manage_policy},
-    {"GET", "/manage/instance", false, PUBLIC, manage_instance},
-    {"POST", "/manage", true, PUBLIC, manage_post},
     {"GET", "/cluster/trunk", false, PUBLIC, cluster_trunk},
     {NULL, "/chat", true, PUBLIC, site_chat},
     {NULL, "/webhooks", true, PUBLIC, site_webhook},
-    {NULL, "/v1", true, PUBLIC, front_v1},
     {NULL, "/mcp", false, PUBLIC, front_mcp},
     {"GET", "/", false, PUBLIC, site_root},
 
-    {"GET", "/admin/status", false, ADMIN, admin_status},
-    {"POST", "/admin/reload", false, ADMIN, admin_reload},
-    {"GET", "/admin/nodes", false, ADMIN, admin_nodes},
-    {"POST", "/admin/drain", false, ADMIN, admin_drain},
-    {"GET", "/admin/gateways", false, ADMIN, admin_gateways},
-    {"POST", "/admin/gateways/add", false, ADMIN, admin_gateway_add},
-    {"POST", "/admin/gateways/rotate", false, ADMIN, admin_gateway_rotate},
-    {"POST", "/admin/gateways/revoke", false, ADMIN, admin_gateway_revoke},
-    {"POST", "/admin/gateways/set", false, ADMIN, admin_gateway_set},
-    {"GET", "/admin/routes", false, ADMIN, admin_routes},
-    {"POST", "/admin/routes/add", false, ADMIN, admin_route_add},
-    {"POST", "/admin/routes/remove", false, ADMIN, admin_route_remove},
-    {"GET", "/admin/mailbox", false, ADMIN, admin_mailbox_show},
-    {"POST", "/admin/mailbox/purge", false, ADMIN, admin_mailbox_purge},
-    {"GET", "/admin/outbox", false, ADMIN, admin_outbox},
-    {"POST", "/admin/outbox/retry", false, ADMIN, admin_outbox_retry},
-    {"POST", "/admin/outbox/drop", false, ADMIN, admin_outbox_drop},
-    {"POST", "/admin/erase", false, ADMIN, admin_erase},
-    {"POST", "/admin/mailbox/redrive", false, ADMIN, admin_mailbox_redrive},
-    {"POST", "/admin/token", false, ADMIN, admin_token},
-    {"GET", "/admin/tokens", false, ADMIN, admin_tokens},
-    {"GET", "/admin/agents", false, ADMIN, admin_agents},
-    {"POST", "/admin/tokens/revoke", false, ADMIN, admin_token_revoke},
-    {"GET", "/admin/grants", false, ADMIN, admin_grants},
-    {"POST", "/admin/manage", true, ADMIN, admin_manage},
-    {"GET", "/admin/why", false, ADMIN, admin_why},
     {"GET", "/metrics", false, ADMIN, metrics_show},
-    {NULL, "/v1", true, ADMIN, front_v1},
     {NULL, "/mcp", false, ADMIN, front_mcp},
 };
 
@@ -209,7 +179,7 @@ static bool method_matches(size_t i, struct str method)
 void front_handle(void *ctx, struct http_req *req)
 {
     struct front *f = ctx;
-    int side = http_listener_tag(req) == front_admin_tag ? ADMIN : PUBLIC;
+    int listener = http_listener_tag(req) == front_admin_tag ? ADMIN : PUBLIC;
     struct str path = http_path(req), method = http_method(req);
     const char *allowed = NULL;
 
@@ -217,13 +187,13 @@ void front_handle(void *ctx, struct http_req *req)
         health_standby(f, req);
         return;
     }
-    if (http_is_upgrade(req) && (side == ADMIN || !str_eq(path, STR("/relay")))) {
+    if (http_is_upgrade(req) && (listener == ADMIN || !str_eq(path, STR("/relay")))) {
         http_answer_error(f->server, http_req_id(req), 400, "no_websocket_here",
                           "The relay's WebSocket is at /relay; there is none at this path.");
         return;
     }
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
-        if (routes[i].side != side || !path_matches(i, path))
+        if (routes[i].listener != listener || !path_matches(i, path))
             continue;
         if (method_matches(i, method)) {
             routes[i].handler(f, req);
@@ -235,7 +205,7 @@ void front_handle(void *ctx, struct http_req *req)
         http_answer_error(f->server, http_req_id(req), 405, "method_not_allowed",
                           "This path answers to %s only.", allowed);
     else
-        http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
+        front_ops(f, req);
 }
 
 void front_json(struct front *f, struct http_id id, int status, const struct buf *body)

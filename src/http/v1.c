@@ -15,6 +15,7 @@
 #include "data/data.h"
 #include "dispatch/dispatch.h"
 #include "edge/form.h"
+#include "http/manage.h"
 #include "skills/skills.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
@@ -72,12 +73,17 @@ void v1_answer_file(struct op_call *c, const struct spill *file, struct str etag
     buf_done(&headers);
 }
 
-void v1_fault(struct front *f, struct http_id id, const struct fault *fault)
+void v1_fault(struct front *f, struct http_id id, const struct op *op, const struct fault *fault)
 {
     struct buf body = BUF_INIT;
     struct jw w = jw_begin(&body);
     int status = fault_http_status(fault->cls);
 
+    if (op->may == MAY_GATEWAY || op->may == MAY_OPERATOR) {
+        http_answer_error(f->server, id, 400, "malformed", "%.*s",
+                          STR_FMT(buf_str(&fault->message)));
+        return;
+    }
     fault_json(fault, &w);
     http_answer(f->server, id,
                 &(struct http_answer){.status = status,
@@ -286,8 +292,9 @@ static bool admit_hook(struct front *f, struct http_req *req, const struct op *o
 
 /* ---- arguments ---- */
 
-struct reading { /* the arguments of one request */
-    struct http_req *req;
+struct reading {          /* the arguments of one request */
+    struct http_req *req; /* NULL: only the body is left of it */
+    struct str body;
     const struct op *op;
     struct op_args args;
     struct str in_path[OP_PATH_MAX];
@@ -296,6 +303,13 @@ struct reading { /* the arguments of one request */
     struct fault fault;
     bool bare; /* ignore the body */
 };
+
+static void reading_done(struct reading *r)
+{
+    form_done(&r->form);
+    json_parser_free(r->parser);
+    fault_done(&r->fault);
+}
 
 static bool has_args_in(const struct op *op, enum op_in in)
 {
@@ -322,14 +336,13 @@ static bool read_query(struct reading *r, size_t i)
 
 static bool read_body(struct reading *r)
 {
-    struct str body = http_body(r->req);
     bool lenient = r->op->signature == SIGN_OR_BARE;
 
     if (!has_args_in(r->op, IN_BODY) || r->bare ||
-        (r->op->body_may_be_empty && str_is_empty(str_trim(body))))
+        (r->op->body_may_be_empty && str_is_empty(str_trim(r->body))))
         return true;
     r->parser = json_parser_new();
-    if (json_parse(r->parser, body, &r->args.body) && json_is_object(r->args.body))
+    if (json_parse(r->parser, r->body, &r->args.body) && json_is_object(r->args.body))
         return true;
     r->args.body = (struct json){0};
     return lenient || misread(r, "Expected a JSON object as the body.");
@@ -337,7 +350,7 @@ static bool read_body(struct reading *r)
 
 static bool read_args(struct reading *r)
 {
-    struct str query = http_raw_query(r->req), header;
+    struct str query = r->req != NULL ? http_raw_query(r->req) : STR_NULL, header;
     size_t n_path = 0;
 
     if (has_args_in(r->op, IN_QUERY) && query.p != NULL && !form_parse(&r->form, query))
@@ -361,24 +374,77 @@ static bool read_args(struct reading *r)
     return op_args_complete(r->op, &r->args, &r->fault);
 }
 
+/* Reads the arguments and runs the handler of @c, or answers what is wrong with them. */
+static void run(struct op_call *c, struct reading *r)
+{
+    c->args = &r->args;
+    if (read_args(r))
+        c->op->run(c);
+    else
+        op_fail(c, &r->fault);
+}
+
+void v1_run_body(struct op_call *c, struct str body)
+{
+    struct arena arena = ARENA_INIT;
+    struct reading r = {.body = body, .op = c->op, .args.arena = &arena};
+
+    run(c, &r);
+    reading_done(&r);
+    arena_done(&arena);
+}
+
 /* ---- finding the operation ---- */
+
+/* The path and the method of @op on one listener; a NULL path: it is not there. */
+static const char *path_of(const struct op *op, bool admin, const char **ret_method)
+{
+    *ret_method = op->method;
+    if (op->may == MAY_OPERATOR && !admin)
+        return NULL;
+    if (op->may != MAY_GATEWAY || !admin)
+        return op->path;
+    *ret_method = "POST";
+    return op->operator_path;
+}
 
 static const struct op *find(struct reading *r, struct buf *allowed)
 {
+    bool admin = http_listener_tag(r->req) == front_admin_tag;
     struct str method = http_method(r->req);
+    const char *takes;
 
     if (str_eq(method, STR("HEAD")))
         method = STR("GET");
     for (const struct op_family *family = op_families; family->name != NULL; family++)
         for (const struct op *op = family->ops; op->name != NULL; op++) {
-            if (op->path == NULL ||
-                !op_match(op->path, http_path(r->req), r->args.arena, r->in_path))
+            const char *path = path_of(op, admin, &takes);
+            if (path == NULL || !op_match(path, http_path(r->req), r->args.arena, r->in_path))
                 continue;
-            if (str_eq(method, str_of(op->method)))
+            if (str_eq(method, str_of(takes)))
                 return op;
-            buf_printf(allowed, "%s%s", allowed->n > 0 ? ", " : "Allow: ", op->method);
+            buf_printf(allowed, "%s%s", allowed->n > 0 ? ", " : "", takes);
         }
     return NULL;
+}
+
+static void refuse_path(struct front *f, struct http_req *req, const char *allowed)
+{
+    struct buf header = BUF_INIT;
+    bool v1 = str_starts(http_path(req), STR("/v1"));
+
+    buf_printf(&header, "Allow: %s\r\n", allowed);
+    if (*allowed == '\0' && v1)
+        refuse(f, req, 404, NULL, "not_found", "There is nothing here.");
+    else if (*allowed == '\0')
+        http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
+    else if (v1)
+        refuse(f, req, 405, buf_z(&header), "method_not_allowed",
+               "This path does not answer to that method.");
+    else
+        http_answer_error(f->server, http_req_id(req), 405, "method_not_allowed",
+                          "This path answers to %s only.", allowed);
+    buf_done(&header);
 }
 
 static bool admit(struct front *f, struct reading *r, struct caller *ret)
@@ -387,6 +453,7 @@ static bool admit(struct front *f, struct reading *r, struct caller *ret)
 
     switch (r->op->may) {
     case MAY_ANYBODY:
+    case MAY_OPERATOR:
         return true;
     case MAY_HOOK:
         return admit_hook(f, r->req, r->op, r->in_path[0], ret, &r->bare);
@@ -406,39 +473,30 @@ static void handle(struct front *f, struct reading *r)
     struct caller caller = {0};
 
     r->op = find(r, &allowed);
-    if (r->op == NULL && allowed.n > 0) {
-        buf_add_z(&allowed, "\r\n");
-        refuse(f, r->req, 405, buf_z(&allowed), "method_not_allowed",
-               "This path does not answer to that method.");
-    } else if (r->op == NULL) {
-        refuse(f, r->req, 404, NULL, "not_found", "There is nothing here.");
+    if (r->op == NULL) {
+        refuse_path(f, r->req, buf_z(&allowed));
+    } else if (r->op->may == MAY_GATEWAY) {
+        manage_enter(f, r->req, r->op);
     } else if (admit(f, r, &caller)) {
-        if (!read_args(r)) {
-            v1_fault(f, http_req_id(r->req), &r->fault);
-        } else {
-            struct op_call *c = op_call_new(f, r->op);
-            c->caller = caller;
-            c->caller.takes_files = true;
-            c->id = http_req_id(r->req);
-            c->work = f->v1_work;
-            c->args = &r->args;
-            f->v1_work = (struct v1_work){0};
-            r->op->run(c);
-        }
+        struct op_call *c = op_call_new(f, r->op);
+        c->caller = caller;
+        c->caller.takes_files = true;
+        c->id = http_req_id(r->req);
+        c->work = f->v1_work;
+        f->v1_work = (struct v1_work){0};
+        run(c, r);
     }
     buf_done(&allowed);
 }
 
-void front_v1(struct front *f, struct http_req *req)
+void front_ops(struct front *f, struct http_req *req)
 {
     struct arena arena = ARENA_INIT;
-    struct reading r = {.req = req, .args.arena = &arena};
+    struct reading r = {.req = req, .body = http_body(req), .args.arena = &arena};
 
     handle(f, &r);
     v1_give_work(f, &f->v1_work);
-    form_done(&r.form);
-    json_parser_free(r.parser);
-    fault_done(&r.fault);
+    reading_done(&r);
     arena_done(&arena);
 }
 
@@ -469,22 +527,11 @@ static void openapi(struct op_call *c)
 }
 
 const struct op ops_server[] = {
-    {.name = "health",
-     .method = "GET",
-     .path = "/v1/health",
-     .summary = "Is the server well? With a key: is the key good?",
-     .may = MAY_ANYBODY_WITH_KEY,
-     .answer = "{status: ok|unavailable}",
-     .answer_what = "503 when the server cannot write.",
-     .faults = OP_FAULT(UNAVAILABLE),
-     .run = health},
-    {.name = "openapi",
-     .method = "GET",
-     .path = "/v1/openapi.json",
-     .summary = "The OpenAPI document of these operations.",
-     .may = MAY_ANYBODY,
-     .answer = "object",
-     .answer_what = "The document.",
-     .run = openapi},
+    {"health", "GET", "/v1/health", MAY_ANYBODY_WITH_KEY, health,
+     "Is the server well? With a key: is the key good?", .answer = "{status: ok|unavailable}",
+     .answer_what = "503 when the server cannot write.", .faults = OP_FAULT(UNAVAILABLE)},
+    {"openapi", "GET", "/v1/openapi.json", MAY_ANYBODY, openapi,
+     "The OpenAPI document of these operations.", .answer = "object",
+     .answer_what = "The document."},
     {0},
 };

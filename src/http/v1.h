@@ -1,10 +1,10 @@
-/* v1.h - /v1: the HTTP face of the operations that http/op.h declares.
+/* v1.h - the HTTP face of the operations that http/op.h declares: /v1, /manage and /admin.
  *
  *      key -> caller -> limits -> op_match() -> arguments -> the operation's handler -> its JSON
  *
- * Every error is {"error", "code", "class", ...fields of the class} (core/fault.h).  The key alone
- * decides who the caller is.  The admin socket takes no key: the operator names the tenant
- * (X-Bellhop-Tenant) and may name authors.
+ * Every error is {"error", "code", "class", ...fields of the class} (core/fault.h); those of
+ * /manage and /admin have no class.  The key alone decides who the caller is.  The admin socket
+ * takes no key: the operator names the tenant (X-Bellhop-Tenant) and may name authors.
  */
 #pragma once
 #include "core/caller.h"
@@ -33,7 +33,9 @@ bool v1_may_again(void *front, const struct caller *who);
 
 void v1_answer(struct op_call *c, int status, struct str json, struct str etag);
 void v1_answer_file(struct op_call *c, const struct spill *file, struct str etag);
-void v1_fault(struct front *f, struct http_id id, const struct fault *fault);
+void v1_fault(struct front *f, struct http_id id, const struct op *op, const struct fault *fault);
+/* Reads the arguments of @c, which are all in @body, and runs its handler. */
+void v1_run_body(struct op_call *c, struct str body);
 
 /* ---- the MCP face: mcp_route.c ---- */
 struct mcp;

@@ -8,8 +8,6 @@
  */
 #include "mcp/mcp.h"
 #include <assert.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/jw.h"
@@ -210,20 +208,6 @@ void mcp_fail(struct mcp_call *c, const struct fault *fault)
               buf_str(&fault->message), buf_str(&data));
     buf_done(&data);
     call_over(c);
-}
-
-void mcp_refuse(struct mcp_call *c, enum fault_class cls, const char *fmt, ...)
-{
-    struct fault fault = {0};
-    char text[512];
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    fault_set(&fault, cls, "%s", text);
-    mcp_fail(c, &fault);
-    fault_done(&fault);
 }
 
 /* ---- methods ---- */

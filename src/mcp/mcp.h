@@ -56,8 +56,6 @@ void mcp_call_keep(struct mcp_call *c, void *mine, void (*drop)(void *mine));
 /* Answers with one JSON value, as text.  The call ends here. */
 void mcp_answer(struct mcp_call *c, struct str json);
 void mcp_fail(struct mcp_call *c, const struct fault *fault);
-/* mcp_fail() with a formatted message. */
-void mcp_refuse(struct mcp_call *c, enum fault_class cls, const char *fmt, ...) BH_PRINTF(3, 4);
 
 /* ---- the server ---- */
 

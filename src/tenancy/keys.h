@@ -67,7 +67,7 @@ struct key_spec {       /* absent members: no restriction */
     bool with_secret; /* also make a secret that signs bodies */
     int64_t ttl_ms;   /* 0: never expires */
 };
-struct key_made { /* the caller keeps it alive until done(), then key_made_done() */
+struct key_made { /* filled before keys_make() returns; then key_made_done() */
     struct buf id, text, secret;
 };
 void key_made_done(struct key_made *m);

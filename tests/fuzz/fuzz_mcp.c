@@ -32,10 +32,13 @@ static void tool_say(void *ctx, const struct mcp_tool *tool, struct mcp_call *c,
 {
     must(json_type(args) == JSON_OBJECT || json_type(args) == JSON_ABSENT ||
          json_type(args) == JSON_NULL);
+    struct fault fault = {0};
+    fault_set(&fault, FAULT_INVALID, "\"no\"");
     if (json_count(args) % 2 == 0)
         mcp_answer(c, STR("{\"x\":[1,null]}"));
     else
-        mcp_refuse(c, FAULT_INVALID, "\"%s\"", "no");
+        mcp_fail(c, &fault);
+    fault_done(&fault);
 }
 
 static const struct mcp_tool say = {

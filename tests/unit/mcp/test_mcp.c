@@ -72,7 +72,10 @@ static void tool_fail(void *ctx, const struct mcp_tool *tool, struct mcp_call *c
 static void tool_refuse(void *ctx, const struct mcp_tool *tool, struct mcp_call *c,
                         struct json args)
 {
-    mcp_refuse(c, FAULT_INVALID, "name must be a %s", "text");
+    struct fault f = {0};
+    fault_set(&f, FAULT_INVALID, "name must be a text");
+    mcp_fail(c, &f);
+    fault_done(&f);
 }
 
 static const struct mcp_tool tools[] = {
