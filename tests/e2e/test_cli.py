@@ -334,6 +334,31 @@ def test_many_gateways_are_listed_in_pages_and_the_command_line_shows_them_all_o
     assert json.loads(bellhop.cli("status", "--waiting", "--json").stdout)["instances"] == []
 
 
+def test_what_the_operator_asks_wrongly_is_refused_with_a_code_and_a_sentence(bellhop):
+    admin = AdminSocket(bellhop.state / "admin.sock")
+    for method, path, body, expected in [
+            ("POST", "/admin/gateways/add", {"tenant": 7}, (400, "malformed")),
+            ("POST", "/admin/gateways/add", {"tenant": "t", "open": "yes"}, (400, "malformed")),
+            ("POST", "/admin/gateways/revoke", {"id": "nobody"}, (404, "not_found")),
+            ("GET", "/admin/gateways/add", None, (405, "method_not_allowed")),
+            ("POST", "/admin/token", {"kind": "agent"}, (400, "malformed")),
+            ("POST", "/admin/token", {"kind": "other", "tenant": "t"}, (400, "malformed")),
+            ("POST", "/admin/tokens/revoke", {"id": "nobody"}, (404, "not_found")),
+            ("GET", "/admin/mailbox", None, (400, "malformed")),
+            ("GET", "/admin/mailbox?instance=nobody", None, (404, "not_found")),
+            ("GET", "/admin/mailbox?instance=nobody&limit=x", None, (400, "malformed")),
+            ("GET", "/admin/outbox?id=9", None, (404, "not_found")),
+            ("POST", "/admin/outbox/drop", {"id": "9"}, (404, "not_found")),
+            ("POST", "/admin/manage/link", {"instance": "nobody"}, (404, "not_found")),
+            ("POST", "/admin/manage/link", None, (400, "malformed")),
+            ("POST", "/admin/erase", {"dryRun": True}, (400, "malformed")),
+            ("POST", "/admin/drain?node=nobody", None, (404, "not_found")),
+            ("GET", "/manage/instance", None, (404, "not_found")),
+            ("GET", "/admin/nothing", None, (404, "not_found"))]:
+        status, answer = admin.ask(method, path, body)
+        assert (status, answer["code"]) == expected and answer["error"] and "class" not in answer, (path, answer)
+
+
 def test_a_page_that_begins_behind_a_route_that_is_gone_says_so(bellhop):
     admin = AdminSocket(bellhop.state / "admin.sock")
     status, answer = admin.ask("GET", "/admin/routes?after=web%0Anowhere%0At%0A%0A")
