@@ -102,7 +102,7 @@ static const char *session_key(struct arena *a, const struct bhgw_event *ev, str
 {
     struct buf key = BUF_INIT;
     struct session_key_options opt = SESSION_KEY_DEFAULTS;
-    struct session_key_source src = {
+    struct event src = {
         .platform = str_of(ev->platform),
         .chat_id = str_of(ev->chat_id),
         .chat_type = str_of(ev->chat_type),

@@ -24,7 +24,7 @@ enum action_op {
     ACTION_THREAD_RENAME,
     ACTION_UNKNOWN,
 };
-enum action_op action_op_parse(struct str name);
+enum action_op action_op_parse(struct str name); /* both in frame.c */
 const char *action_op_name(enum action_op op);
 
 struct outgoing_left;

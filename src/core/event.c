@@ -5,12 +5,17 @@
  * the fragments, the order is fixed: keys that are always written come before optional ones.
  *
  * Null is allowed key by key: the real client accepts a null chat_name, but crashes on a null text,
- * chat_id or chat_type. */
+ * chat_id or chat_type.
+ *
+ * The bufferId is at a fixed place near the front of a frame, so delivery_id_in() finds it without
+ * parsing. */
 #include "core/event.h"
 #include <assert.h>
+#include <stdlib.h>
+#include "base/arena.h"
+#include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
-#include "core/delivery_id.h"
 
 /* ---- the event object ---- */
 
@@ -54,10 +59,6 @@ static inline __attribute__((always_inline)) void put_set(struct jw *w, struct s
         put(w, key, value);
 }
 static struct str or_else(struct str s, struct str otherwise)
-{
-    return s.p != NULL ? s : otherwise;
-}
-static struct str set_or_else(struct str s, struct str otherwise)
 {
     return !str_is_empty(s) ? s : otherwise;
 }
@@ -198,9 +199,9 @@ static void put_said(struct jw *w, const struct event *ev, const struct event_sa
 {
     put(w, STR("{\"text\":"), or_else(s->text, STR("")));
     put(w, STR(",\"message_id\":"), s->message_id);
-    put(w, STR(",\"source\":{\"platform\":"), set_or_else(ev->platform, STR("relay")));
+    put(w, STR(",\"source\":{\"platform\":"), or_else(ev->platform, STR("relay")));
     put(w, STR(",\"chat_id\":"), or_else(ev->chat_id, STR("")));
-    put(w, STR(",\"chat_type\":"), set_or_else(ev->chat_type, STR("dm")));
+    put(w, STR(",\"chat_type\":"), or_else(ev->chat_type, STR("dm")));
     put(w, STR(",\"user_id\":"), s->user_id);
     put(w, STR(",\"user_name\":"), s->user_name);
     buf_add_str(w->out, STR("}}"));
@@ -222,9 +223,9 @@ static void put_context(struct jw *w, const struct event *ev)
 
 static void put_source(struct jw *w, const struct event *ev)
 {
-    put(w, STR(",\"source\":{\"platform\":"), set_or_else(ev->platform, STR("relay")));
+    put(w, STR(",\"source\":{\"platform\":"), or_else(ev->platform, STR("relay")));
     put(w, STR(",\"chat_id\":"), or_else(ev->chat_id, STR("")));
-    put(w, STR(",\"chat_type\":"), set_or_else(ev->chat_type, STR("dm")));
+    put(w, STR(",\"chat_type\":"), or_else(ev->chat_type, STR("dm")));
     put(w, STR(",\"chat_name\":"), ev->chat_name);
     put(w, STR(",\"user_id\":"), ev->user_id);
     put(w, STR(",\"user_name\":"), ev->user_name);
@@ -250,7 +251,7 @@ void event_write(struct buf *out, const struct event *ev)
     struct jw w = jw_begin(out);
 
     put(&w, STR("{\"text\":"), or_else(ev->text, STR("")));
-    put(&w, STR(",\"message_type\":"), set_or_else(ev->message_type, STR("text")));
+    put(&w, STR(",\"message_type\":"), or_else(ev->message_type, STR("text")));
     put(&w, STR(",\"message_id\":"), ev->message_id);
     put(&w, STR(",\"reply_to_message_id\":"), ev->reply_to_message_id);
     put_media(&w, ev);
@@ -304,4 +305,256 @@ bool event_change_text(struct buf *out, struct json_parser *parser, struct str f
     jw_end_obj(&w);
     buf_add_c(out, '\n');
     return !buf_failed(out);
+}
+
+/* ---- the id of a delivery ---- */
+
+/* Each part is preceded by its length, so different parts never give the same bytes.  The ids are
+ * stored: changing this layout would accept every recent event a second time. */
+bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct str tenant,
+                    struct str instance, struct hash128 *ret)
+{
+    const struct str parts[] = {tenant, instance, ev->platform, ev->bot, ev->event_id};
+    char small[512], *at, *bytes = small;
+    size_t total = 0;
+
+    if (str_is_empty(ev->event_id))
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        total += 8 + parts[i].n;
+    if (total > sizeof small)
+        bytes = xmalloc(total);
+    at = bytes;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        for (int shift = 0; shift < 64; shift += 8)
+            *at++ = (char)((uint64_t)parts[i].n >> shift);
+        if (parts[i].n > 0)
+            memcpy(at, parts[i].p, parts[i].n);
+        at += parts[i].n;
+    }
+    *ret = hash128(key, str_make(bytes, total));
+    /* Equal for all events of one bot: dedup.h groups its entries by these bits. */
+    uint64_t of_bot = hash64(key, ev->platform) + hash64(key, ev->bot) * 31;
+    ret->hi = of_bot << (64 - DELIVERY_BOT_BITS) | ret->hi >> DELIVERY_BOT_BITS;
+    if (bytes != small)
+        free(bytes);
+    return true;
+}
+
+struct str delivery_event_id(struct buf *buf, bool ids_per_chat, struct str chat_id,
+                             struct str message_id)
+{
+    if (!ids_per_chat)
+        return message_id;
+    buf_reset(buf);
+    buf_add_str(buf, chat_id);
+    buf_add_c(buf, ':');
+    buf_add_str(buf, message_id);
+    return buf_str(buf);
+}
+
+void delivery_id_format(struct hash128 id, char ret[DELIVERY_ID_CHARS])
+{
+    static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
+    unsigned __int128 v = (unsigned __int128)id.hi << 64 | id.lo;
+
+    ret[0] = 'b';
+    for (int i = DELIVERY_ID_CHARS - 1; i > 0; i--, v >>= 5)
+        ret[i] = digits[(unsigned)v & 31];
+}
+
+void delivery_id_write(struct buf *out, struct hash128 id)
+{
+    char text[DELIVERY_ID_CHARS];
+
+    delivery_id_format(id, text);
+    buf_add_str(out, STR("\"bufferId\":\""));
+    buf_add(out, text, sizeof text);
+    buf_add_str(out, STR("\","));
+}
+
+struct str delivery_id_in(struct str frame)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+    } heads[] = {
+#define HEAD(type) \
+    {"{\"type\":\"" type "\",\"bufferId\":\"", sizeof "{\"type\":\"" type "\",\"bufferId\":\"" - 1}
+        HEAD("inbound"),
+        HEAD("passthrough_forward"),
+#undef HEAD
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(heads); i++)
+        if (frame.n > heads[i].n && memcmp(frame.p, heads[i].text, heads[i].n) == 0) {
+            struct str rest = str_skip(frame, heads[i].n), id;
+            return str_split(&rest, '"', &id) ? id : STR_NULL;
+        }
+    return STR_NULL;
+}
+
+/* ---- keeping an event past its call ---- */
+
+struct event_text { /* a text of an event, of a file, or of an earlier message */
+    const char *name;
+    size_t at;
+};
+#define TEXT(owner, member) \
+    { \
+#member, offsetof(struct owner, member) \
+    }
+
+static const struct event_text event_texts[] = {
+    TEXT(event, platform),
+    TEXT(event, bot),
+    TEXT(event, filed_as),
+    TEXT(event, route_key),
+    TEXT(event, own_key),
+    TEXT(event, former_key),
+    TEXT(event, event_id),
+    TEXT(event, text),
+    TEXT(event, message_type),
+    TEXT(event, message_id),
+    TEXT(event, reply_to_message_id),
+    TEXT(event, reply_to.text),
+    TEXT(event, reply_to.author),
+    TEXT(event, press.prompt_id),
+    TEXT(event, press.option_id),
+    TEXT(event, press.label),
+    TEXT(event, press.message_id),
+    TEXT(event, only_tenant),
+    TEXT(event, only_instance),
+    TEXT(event, chat_id),
+    TEXT(event, chat_type),
+    TEXT(event, chat_name),
+    TEXT(event, chat_topic),
+    TEXT(event, user_id),
+    TEXT(event, user_name),
+    TEXT(event, user_id_alt),
+    TEXT(event, chat_id_alt),
+    TEXT(event, user_display_name),
+    TEXT(event, user_handle),
+    TEXT(event, thread_id),
+    TEXT(event, parent_chat_id),
+    TEXT(event, scope_id),
+    TEXT(event, prospective_thread_id),
+    TEXT(event, auto_thread_name),
+    TEXT(event, edit.text),
+};
+static const struct event_text event_flags[] = {
+    /* bools */
+    TEXT(event, reply_to.is_own), TEXT(event, reply_to.set),   TEXT(event, author_is_bot),
+    TEXT(event, mentions_bot),    TEXT(event, replies_to_bot), TEXT(event, only_stops),
+    TEXT(event, context_error),   TEXT(event, wants_context),  TEXT(event, edit.set),
+    TEXT(event, edit.deletes),    TEXT(event, edit.silent),
+};
+static const struct event_text media_texts[] = {
+    TEXT(event_media, url),     TEXT(event_media, ref),  TEXT(event_media, id),
+    TEXT(event_media, kind),    TEXT(event_media, type), TEXT(event_media, name),
+    TEXT(event_media, caption),
+};
+static const struct event_text said_texts[] = {
+    TEXT(event_said, text),
+    TEXT(event_said, message_id),
+    TEXT(event_said, user_id),
+    TEXT(event_said, user_name),
+};
+
+static void save_texts(struct jw *w, const struct event_text *texts, size_t n, const void *from)
+{
+    for (size_t i = 0; i < n; i++)
+        jw_kstr_opt(w, texts[i].name,
+                    *(const struct str *)(const void *)((const char *)from + texts[i].at));
+}
+
+void event_save(struct buf *out, const struct event *ev)
+{
+    struct jw w = jw_begin(out);
+
+    jw_obj(&w);
+    save_texts(&w, event_texts, ARRAY_LEN(event_texts), ev);
+    for (size_t i = 0; i < ARRAY_LEN(event_flags); i++)
+        if (*(const bool *)((const char *)ev + event_flags[i].at))
+            jw_kbool(&w, event_flags[i].name, true);
+    jw_key(&w, "media");
+    jw_arr(&w);
+    for (size_t i = 0; i < ev->n_media; i++) {
+        jw_obj(&w);
+        save_texts(&w, media_texts, ARRAY_LEN(media_texts), &ev->media[i]);
+        jw_key(&w, "size");
+        jw_u64(&w, ev->media[i].size);
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
+    jw_key(&w, "context");
+    jw_arr(&w);
+    for (size_t i = 0; i < ev->n_context; i++) {
+        jw_obj(&w);
+        save_texts(&w, said_texts, ARRAY_LEN(said_texts), &ev->context[i]);
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+}
+
+/* Reads the texts from @saved into *@ret.  They are borrowed from the parser. */
+static void load_texts(struct json saved, const struct event_text *texts, size_t n, void *ret)
+{
+    for (size_t i = 0; i < n; i++)
+        *(struct str *)(void *)((char *)ret + texts[i].at) = json_str(saved, texts[i].name);
+}
+
+bool event_load(struct json saved, struct arena *arena, struct event *ret)
+{
+    struct event_media media[EVENT_MAX_MEDIA];
+    struct event_said said[EVENT_MAX_CONTEXT];
+    struct event ev = {.media = media, .context = said};
+    struct json_iter it = {0}, at = {0};
+
+    if (!json_is_object(saved) || json_str(saved, "platform").n == 0)
+        return false;
+    load_texts(saved, event_texts, ARRAY_LEN(event_texts), &ev);
+    for (size_t i = 0; i < ARRAY_LEN(event_flags); i++)
+        *(bool *)((char *)&ev + event_flags[i].at) =
+            json_as_bool(json_get(saved, event_flags[i].name), false);
+    while (ev.n_media < EVENT_MAX_MEDIA && json_next(json_get(saved, "media"), &it)) {
+        struct event_media *m = &media[ev.n_media++];
+        *m = (struct event_media){0};
+        load_texts(it.value, media_texts, ARRAY_LEN(media_texts), m);
+        json_as_u64(json_get(it.value, "size"), &m->size);
+    }
+    for (; ev.n_context < EVENT_MAX_CONTEXT && json_next(json_get(saved, "context"), &at);)
+        load_texts(at.value, said_texts, ARRAY_LEN(said_texts), &said[ev.n_context++]);
+    event_copy(&ev, arena, ret);
+    return true;
+}
+
+/* Copies the texts that @thing refers to. */
+static void own_texts(const struct event_text *texts, size_t n, struct arena *arena, void *thing)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct str *s = (struct str *)(void *)((char *)thing + texts[i].at);
+        if (s->p != NULL)
+            *s = arena_str(arena, *s);
+    }
+}
+
+void event_copy(const struct event *ev, struct arena *arena, struct event *ret)
+{
+    struct event_media *media = arena_alloc(arena, (ev->n_media + 1) * sizeof *media);
+    struct event_said *said = arena_alloc(arena, (ev->n_context + 1) * sizeof *said);
+
+    *ret = *ev;
+    ret->media = media;
+    ret->context = said;
+    own_texts(event_texts, ARRAY_LEN(event_texts), arena, ret);
+    for (size_t i = 0; i < ev->n_media; i++) {
+        media[i] = ev->media[i];
+        own_texts(media_texts, ARRAY_LEN(media_texts), arena, &media[i]);
+    }
+    for (size_t i = 0; i < ev->n_context; i++) {
+        said[i] = ev->context[i];
+        own_texts(said_texts, ARRAY_LEN(said_texts), arena, &said[i]);
+    }
 }

@@ -1,4 +1,4 @@
-/* event.h - the normalized inbound message, and its wire form for gateways.
+/* event.h - the normalized inbound message, its wire form for gateways, and the id of a delivery.
  *
  *      platform adapter --struct event--> relay: gate.h decides --event_write_frame()--> gateway
  *
@@ -8,6 +8,9 @@
 #pragma once
 #include "base/buf.h"
 #include "base/hash.h"
+#include "base/json.h"
+
+struct arena;
 
 #define EVENT_MAX_MEDIA 16
 #define EVENT_MAX_CONTEXT 50
@@ -100,9 +103,50 @@ void event_place_media(struct buf *out, struct str frame, event_url_cb *url, voi
 bool event_media_is_safe(struct str url);
 
 /* Appends a frame of event_write_frame() with another text.  False: not such a frame. */
-struct json_parser;
 bool event_change_text(struct buf *out, struct json_parser *parser, struct str frame,
                        struct str text);
 
 /* Writes {"type":"inbound","bufferId":...,"event":{...}}\n.  @id NULL: without a bufferId. */
 void event_write_frame(struct buf *out, const struct event *ev, const struct hash128 *id);
+
+/* ---- keeping an event past its call ---- */
+
+/* Copies @ev; the copy and its texts live in @arena. */
+void event_copy(const struct event *ev, struct arena *arena, struct event *ret);
+/* Saves an event as private JSON, which is never sent to a peer, and loads it into @arena.  The
+ * form holds every member but looks_back, which only queries use.  False: @saved is no event. */
+void event_save(struct buf *out, const struct event *ev);
+bool event_load(struct json saved, struct arena *arena, struct event *ret);
+
+/* ---- the id of a delivery: its bufferId on the wire and its deduplication key ----
+ *
+ * The id is a hash of tenant, instance, platform, bot and event id.  The same event has the same id
+ * after a crash, on every node, and when its platform repeats it.  A client that remembers ids
+ * handles each delivery once.  The row number in the mailbox only gives the order and is never
+ * sent.
+ *
+ *      the event             its event id
+ *      a message             delivery_event_id(): the platform's message id, with the chat where it
+ *                            is unique only within the chat
+ *      an edit, a press      the platform's id of that update
+ *      a forwarded webhook   the interaction's or message's id
+ *      without an id         none: the delivery gets a random id, and a repeat is a new delivery
+ */
+#define DELIVERY_ID_CHARS 27 /* "b" and 26 digits of five bits */
+#define DELIVERY_BOT_BITS 10 /* the first bits are a hash of the bot */
+
+/* The id of @ev for one instance; false when @ev has no event id.  The first DELIVERY_BOT_BITS are
+ * equal for all events of one bot.  @key is random per database and stored in it. */
+bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct str tenant,
+                    struct str instance, struct hash128 *ret);
+
+/* The event id of a message.  The result is borrowed from @buf, which holds the joined id, or from
+ * @message_id. */
+struct str delivery_event_id(struct buf *buf, bool ids_per_chat, struct str chat_id,
+                             struct str message_id);
+
+/* Appends `"bufferId":"...",`. */
+void delivery_id_write(struct buf *out, struct hash128 id);
+void delivery_id_format(struct hash128 id, char ret[DELIVERY_ID_CHARS]);
+/* The bufferId of a frame that bellhop wrote; absent: it has none. */
+struct str delivery_id_in(struct str frame);

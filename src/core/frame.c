@@ -12,64 +12,60 @@
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
-#include "core/delivery_id.h"
 #include "core/event.h"
 
-/* ---- reading ---- */
+/* ---- actions ---- */
 
-static const struct {
-    struct str name;
-    enum frame_type type;
-} types[] = {
-    {STR("outbound"), FRAME_OUTBOUND},     {STR("inbound_ack"), FRAME_INBOUND_ACK},
-    {STR("hello"), FRAME_HELLO},           {STR("interrupt"), FRAME_INTERRUPT},
-    {STR("going_idle"), FRAME_GOING_IDLE},
+static const char *const op_names[] = {
+    [ACTION_SEND] = "send",
+    [ACTION_EDIT] = "edit",
+    [ACTION_TYPING] = "typing",
+    [ACTION_FOLLOW_UP] = "follow_up",
+    [ACTION_GET_CHAT_INFO] = "get_chat_info",
+    [ACTION_SEND_MEDIA] = "send_media",
+    [ACTION_PROMPT] = "prompt",
+    [ACTION_REACT] = "react",
+    [ACTION_THREAD_CREATE] = "thread_create",
+    [ACTION_THREAD_RENAME] = "thread_rename",
+    [ACTION_UNKNOWN] = "unknown",
 };
 
-static enum frame_type type_of(struct str name)
+const char *action_op_name(enum action_op op)
 {
-    for (size_t i = 0; i < ARRAY_LEN(types); i++)
-        if (str_eq(types[i].name, name))
-            return types[i].type;
-    return FRAME_UNKNOWN;
+    assert(op <= ACTION_UNKNOWN);
+    return op_names[op];
 }
 
-/* Reads the id of an ack that starts with @head and ends directly after the id. */
-static bool ack_after(struct str line, struct str head, struct str *ret_id)
+enum action_op action_op_parse(struct str name)
 {
-    if (line.n < head.n + 3 || memcmp(line.p, head.p, head.n) != 0 || line.p[line.n - 2] != '"' ||
-        line.p[line.n - 1] != '}')
-        return false;
-    struct str id = str_make(line.p + head.n, line.n - head.n - 2);
-    for (size_t i = 0; i < id.n; i++)
-        if (!(id.p[i] >= 'a' && id.p[i] <= 'z') && !(id.p[i] >= '0' && id.p[i] <= '9'))
-            return false;
-    *ret_id = id;
-    return true;
+    for (enum action_op op = 0; op < ACTION_UNKNOWN; op++)
+        if (str_eq(name, str_of(op_names[op])))
+            return op;
+    return ACTION_UNKNOWN;
 }
 
-static bool ack_read(struct str line, struct str *ret_id)
-{
-    return ack_after(line, STR("{\"type\":\"inbound_ack\",\"bufferId\":\""), ret_id) ||
-           ack_after(line, STR("{\"type\": \"inbound_ack\", \"bufferId\": \""), ret_id);
-}
+struct action_text { /* a text of the "action" object */
+    const char *name;
+    size_t at;
+};
+#define TEXT(member) \
+    { \
+#member, offsetof(struct action, member) \
+    }
 
-/* Reads the members that only newer gateways send. */
-static void rich_read(struct json a, struct action *ret)
+static const struct action_text texts[] = {
+    TEXT(chat_id), TEXT(reply_to), TEXT(message_id), TEXT(session_key), TEXT(kind),
+};
+/* Only newer gateways send these, and only with the newer ops. */
+static const struct action_text rich_texts[] = {
+    TEXT(media_kind), TEXT(source_url), TEXT(filename),    TEXT(prompt_kind),
+    TEXT(prompt_id),  TEXT(emoji),      TEXT(thread_name), TEXT(only_if_current_name),
+};
+
+static void texts_read(struct json a, const struct action_text *table, size_t n, struct action *ret)
 {
-    ret->media_kind = json_str(a, "media_kind");
-    ret->source_url = json_str(a, "source_url");
-    ret->filename = json_str(a, "filename");
-    ret->prompt_kind = json_str(a, "prompt_kind");
-    ret->prompt_id = json_str(a, "prompt_id");
-    ret->options = json_get(a, "options");
-    if (!json_as_i64(json_get(a, "timeout_s"), &ret->timeout_s) || ret->timeout_s < 0)
-        ret->timeout_s = 0;
-    ret->emoji = json_str(a, "emoji");
-    ret->remove = json_as_bool(json_get(a, "remove"), false);
-    ret->thread_name = json_str(a, "thread_name");
-    ret->only_if_current_name = json_str(a, "only_if_current_name");
-    ret->only_if_connector_created = json_as_bool(json_get(a, "only_if_connector_created"), false);
+    for (size_t i = 0; i < n; i++)
+        *(struct str *)(void *)((char *)ret + table[i].at) = json_str(a, table[i].name);
 }
 
 void frame_read_action(struct json doc, struct action *ret)
@@ -79,17 +75,20 @@ void frame_read_action(struct json doc, struct action *ret)
 
     ret->op_name = json_str(a, "op");
     ret->op = action_op_parse(ret->op_name);
-    ret->chat_id = json_str(a, "chat_id");
     ret->content = json_as_str(content);
     ret->content_set = json_type(content) == JSON_STRING;
-    ret->reply_to = json_str(a, "reply_to");
-    ret->message_id = json_str(a, "message_id");
-    ret->session_key = json_str(a, "session_key");
-    ret->kind = json_str(a, "kind");
     ret->platform = json_str(doc, "platform");
     ret->bot = json_str(doc, "botId");
-    if (ret->op >= ACTION_SEND_MEDIA)
-        rich_read(a, ret);
+    texts_read(a, texts, ARRAY_LEN(texts), ret);
+    if (ret->op >= ACTION_SEND_MEDIA) {
+        texts_read(a, rich_texts, ARRAY_LEN(rich_texts), ret);
+        ret->options = json_get(a, "options");
+        if (!json_as_i64(json_get(a, "timeout_s"), &ret->timeout_s) || ret->timeout_s < 0)
+            ret->timeout_s = 0;
+        ret->remove = json_as_bool(json_get(a, "remove"), false);
+        ret->only_if_connector_created =
+            json_as_bool(json_get(a, "only_if_connector_created"), false);
+    }
     if (!json_is_object(meta))
         return;
     ret->metadata = meta;
@@ -100,59 +99,65 @@ void frame_read_action(struct json doc, struct action *ret)
         ret->scope_id = json_str(meta, "guild_id");
 }
 
-static void write_metadata(struct jw *w, const struct action *a)
+static void texts_write(struct jw *w, const struct action_text *table, size_t n,
+                        const struct action *a)
 {
-    if (!json_is_object(a->metadata) && a->thread_id.p == NULL && a->scope_id.p == NULL &&
-        a->user_id.p == NULL)
-        return;
-    jw_key(w, "metadata");
-    if (json_is_object(a->metadata)) {
-        jw_value(w, a->metadata);
-        return;
-    }
-    jw_obj(w);
-    jw_kstr_opt(w, "thread_id", a->thread_id);
-    jw_kstr_opt(w, "scope_id", a->scope_id);
-    jw_kstr_opt(w, "user_id", a->user_id);
-    jw_end_obj(w);
-}
-
-static void rich_write(struct jw *w, const struct action *a)
-{
-    jw_kstr_opt(w, "media_kind", a->media_kind);
-    jw_kstr_opt(w, "source_url", a->source_url);
-    jw_kstr_opt(w, "filename", a->filename);
-    jw_kstr_opt(w, "prompt_kind", a->prompt_kind);
-    jw_kstr_opt(w, "prompt_id", a->prompt_id);
-    if (json_type(a->options) != JSON_ABSENT) {
-        jw_key(w, "options");
-        jw_value(w, a->options);
-    }
-    if (a->timeout_s > 0)
-        jw_ki64(w, "timeout_s", a->timeout_s);
-    jw_kstr_opt(w, "emoji", a->emoji);
-    if (a->remove)
-        jw_kbool(w, "remove", true);
-    jw_kstr_opt(w, "thread_name", a->thread_name);
-    jw_kstr_opt(w, "only_if_current_name", a->only_if_current_name);
-    if (a->only_if_connector_created)
-        jw_kbool(w, "only_if_connector_created", true);
+    for (size_t i = 0; i < n; i++)
+        jw_kstr_opt(w, table[i].name,
+                    *(const struct str *)(const void *)((const char *)a + table[i].at));
 }
 
 void frame_write_action(struct jw *w, const struct action *a)
 {
     jw_obj(w);
     jw_kstr(w, "op", str_of(action_op_name(a->op)));
-    jw_kstr_opt(w, "chat_id", a->chat_id);
     jw_kstr_opt(w, "content", a->content);
-    jw_kstr_opt(w, "reply_to", a->reply_to);
-    jw_kstr_opt(w, "message_id", a->message_id);
-    jw_kstr_opt(w, "session_key", a->session_key);
-    jw_kstr_opt(w, "kind", a->kind);
-    if (a->op >= ACTION_SEND_MEDIA)
-        rich_write(w, a);
-    write_metadata(w, a);
+    texts_write(w, texts, ARRAY_LEN(texts), a);
+    if (a->op >= ACTION_SEND_MEDIA) {
+        texts_write(w, rich_texts, ARRAY_LEN(rich_texts), a);
+        if (json_type(a->options) != JSON_ABSENT) {
+            jw_key(w, "options");
+            jw_value(w, a->options);
+        }
+        if (a->timeout_s > 0)
+            jw_ki64(w, "timeout_s", a->timeout_s);
+        if (a->remove)
+            jw_kbool(w, "remove", true);
+        if (a->only_if_connector_created)
+            jw_kbool(w, "only_if_connector_created", true);
+    }
+    if (json_is_object(a->metadata)) {
+        jw_key(w, "metadata");
+        jw_value(w, a->metadata);
+    } else if (a->thread_id.p != NULL || a->scope_id.p != NULL || a->user_id.p != NULL) {
+        jw_key(w, "metadata");
+        jw_obj(w);
+        jw_kstr_opt(w, "thread_id", a->thread_id);
+        jw_kstr_opt(w, "scope_id", a->scope_id);
+        jw_kstr_opt(w, "user_id", a->user_id);
+        jw_end_obj(w);
+    }
     jw_end_obj(w);
+}
+
+/* ---- reading ---- */
+
+/* Reads an ack in one of the two usual spellings, which end directly after the id. */
+static bool ack_read(struct str line, struct str *ret_id)
+{
+    static const struct str heads[] = {STR("{\"type\":\"inbound_ack\",\"bufferId\":\""),
+                                       STR("{\"type\": \"inbound_ack\", \"bufferId\": \"")};
+    const struct str head = heads[line.n > 8 && line.p[8] == ' '];
+
+    if (line.n < head.n + 3 || memcmp(line.p, head.p, head.n) != 0 || line.p[line.n - 2] != '"' ||
+        line.p[line.n - 1] != '}')
+        return false;
+    struct str id = str_make(line.p + head.n, line.n - head.n - 2);
+    for (size_t i = 0; i < id.n; i++)
+        if (!(id.p[i] >= 'a' && id.p[i] <= 'z') && !(id.p[i] >= '0' && id.p[i] <= '9'))
+            return false;
+    *ret_id = id;
+    return true;
 }
 
 /* False: the type is known, but the shape is not. */
@@ -186,6 +191,14 @@ static bool fields_read(struct json doc, struct frame *f)
 
 void frame_read(struct json_parser *p, struct str line, struct frame *ret)
 {
+    static const struct {
+        struct str name;
+        enum frame_type type;
+    } types[] = {
+        {STR("outbound"), FRAME_OUTBOUND},     {STR("inbound_ack"), FRAME_INBOUND_ACK},
+        {STR("hello"), FRAME_HELLO},           {STR("interrupt"), FRAME_INTERRUPT},
+        {STR("going_idle"), FRAME_GOING_IDLE},
+    };
     struct json doc;
 
     *ret = (struct frame){.type = FRAME_UNKNOWN, .action.op = ACTION_UNKNOWN};
@@ -203,24 +216,16 @@ void frame_read(struct json_parser *p, struct str line, struct frame *ret)
         ret->type = FRAME_MALFORMED;
         ret->why = "not an object";
     } else {
-        ret->type = type_of(json_str(doc, "type"));
+        struct str name = json_str(doc, "type");
+        for (size_t i = 0; i < ARRAY_LEN(types) && ret->type == FRAME_UNKNOWN; i++)
+            if (str_eq(types[i].name, name))
+                ret->type = types[i].type;
         if (!fields_read(doc, ret))
             ret->type = FRAME_UNKNOWN;
     }
 }
 
 /* ---- writing ---- */
-
-static void write_chat_info(struct jw *w, const struct action_result *r)
-{
-    if (r->chat_name.p == NULL && r->chat_type.p == NULL)
-        return;
-    jw_key(w, "chat_info");
-    jw_obj(w);
-    jw_kstr_opt(w, "name", r->chat_name);
-    jw_kstr_opt(w, "type", r->chat_type);
-    jw_end_obj(w);
-}
 
 void frame_write_result(struct buf *out, struct str request_id, const struct action_result *r)
 {
@@ -241,7 +246,13 @@ void frame_write_result(struct buf *out, struct str request_id, const struct act
         jw_kstr(&w, "error", str_is_empty(r->error) ? STR("failed") : r->error);
     jw_kstr_opt(&w, "thread_id", r->thread_id);
     jw_kstr_opt(&w, "auto_thread_name", r->auto_thread_name);
-    write_chat_info(&w, r);
+    if (r->chat_name.p != NULL || r->chat_type.p != NULL) {
+        jw_key(&w, "chat_info");
+        jw_obj(&w);
+        jw_kstr_opt(&w, "name", r->chat_name);
+        jw_kstr_opt(&w, "type", r->chat_type);
+        jw_end_obj(&w);
+    }
     jw_end_obj(&w);
     jw_end_obj(&w);
     buf_add_c(out, '\n');

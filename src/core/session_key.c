@@ -8,7 +8,7 @@
  * Parts in brackets are left out when they are empty.  Only keys of newer gateways have the scope,
  * and only for Slack.  Participants of a thread share one session unless both options are set.
  *
- * WhatsApp ids are stripped first: id_whatsapp().  The client then also applies its alias files,
+ * WhatsApp ids are stripped first: id_of().  The client then also applies its alias files,
  * which bellhop does not have; without such files the stripped id is the result. */
 #include "core/session_key.h"
 #include "base/mem.h"
@@ -60,109 +60,97 @@ struct str session_key_platform(struct str name)
 }
 
 /* An id in two pieces, so that a "+" in its middle is removed without a copy. */
-struct id {
+struct key_id {
     struct str head, tail;
 };
 
-static bool id_is_set(struct id id)
+/* @raw, or on WhatsApp the stripped id: without surrounding space, the first "+", and everything
+ * from the first ":" or "@" on. */
+static struct key_id id_of(struct str raw, bool whatsapp)
 {
-    return id.head.n + id.tail.n > 0;
-}
-
-static struct id id_plain(struct str s)
-{
-    return (struct id){.head = s};
-}
-
-/* Strips surrounding space, the first "+", and everything from the first ":" or "@" on. */
-static struct id id_whatsapp(struct str s)
-{
-    s = str_trim(s);
+    if (!whatsapp)
+        return (struct key_id){.head = raw};
+    struct str s = str_trim(raw);
     for (size_t i = 0; i < s.n; i++)
         if (s.p[i] == ':' || s.p[i] == '@')
             s.n = i;
     ptrdiff_t plus = str_find(s, '+');
     if (plus < 0)
-        return id_plain(s);
-    return (struct id){str_make(s.p, (size_t)plus), str_skip(s, (size_t)plus + 1)};
+        return (struct key_id){.head = s};
+    return (struct key_id){str_make(s.p, (size_t)plus), str_skip(s, (size_t)plus + 1)};
 }
 
-static struct id participant_of(const struct session_key_source *src, bool whatsapp)
+static void add(struct buf *out, struct str s)
 {
-    struct str raw = !str_is_empty(src->user_id_alt) ? src->user_id_alt : src->user_id;
-    struct id stripped = whatsapp ? id_whatsapp(raw) : id_plain(raw);
-    return id_is_set(stripped) ? stripped : id_plain(raw);
-}
-
-static void add_part(struct buf *out, struct str s)
-{
+    if (str_is_empty(s))
+        return;
     buf_add_c(out, ':');
     buf_add_str(out, s);
 }
-static void add_set(struct buf *out, struct str s)
+
+static void add_id(struct buf *out, struct key_id id)
 {
-    if (!str_is_empty(s))
-        add_part(out, s);
-}
-static void add_id(struct buf *out, struct id id)
-{
-    if (!id_is_set(id))
+    if (id.head.n + id.tail.n == 0)
         return;
-    add_part(out, id.head);
+    buf_add_c(out, ':');
+    buf_add_str(out, id.head);
     buf_add_str(out, id.tail);
 }
 
-static void write_dm(struct buf *out, const struct session_key_source *src, bool whatsapp,
-                     struct str scope, struct str thread)
-{
-    struct id chat = whatsapp ? id_whatsapp(src->chat_id) : id_plain(src->chat_id);
-
-    add_part(out, STR("dm"));
-    add_set(out, scope);
-    add_id(out, id_is_set(chat) ? chat : participant_of(src, whatsapp));
-    add_set(out, thread);
-}
-
-static void write_group(struct buf *out, const struct session_key_source *src,
-                        const struct session_key_options *opt, bool whatsapp, struct str scope,
-                        struct str thread)
-{
-    struct str type = src->chat_type;
-
-    if (opt->august && str_is_empty(thread) && !str_is_empty(src->prospective_thread_id)) {
-        thread = src->prospective_thread_id; /* the thread that the answer opens */
-        type = STR("thread");
-    }
-    add_part(out, type);
-    add_set(out, scope);
-    add_set(out, src->chat_id);
-    add_set(out, thread);
-    if (opt->group_sessions_per_user && (str_is_empty(thread) || opt->thread_sessions_per_user))
-        add_id(out, participant_of(src, whatsapp));
-}
-
-void session_key_write(struct buf *out, const struct session_key_source *src,
+void session_key_write(struct buf *out, const struct event *ev,
                        const struct session_key_options *opt)
 {
-    struct str platform = session_key_platform(src->platform);
-    struct str scope = STR_NULL, thread = src->thread_id;
+    struct str platform =
+        session_key_platform(ev->filed_as.p != NULL ? ev->filed_as : ev->platform);
+    struct str scope = STR_NULL, thread = ev->thread_id, type = ev->chat_type;
     bool whatsapp = str_eq(platform, STR("whatsapp"));
+    struct str user = !str_is_empty(ev->user_id_alt) ? ev->user_id_alt : ev->user_id;
+    struct key_id participant = id_of(user, whatsapp);
 
+    if (participant.head.n + participant.tail.n == 0)
+        participant = id_of(user, false);
     if (opt->august && str_eq(platform, STR("slack"))) {
-        scope = src->scope_id;
+        scope = ev->scope_id;
         if (str_is_empty(thread))
-            thread = src->message_id; /* on Slack every top-level message starts a thread */
+            thread = ev->message_id; /* on Slack every top-level message starts a thread */
     }
     buf_add_str(out, STR("agent:"));
     if (str_is_empty(opt->profile) || str_eq(opt->profile, STR("default")))
         buf_add_str(out, STR("main"));
     else
         buf_add_str(out, opt->profile);
-    add_part(out, platform);
-    if (src->chat_type.p == NULL || str_eq(src->chat_type, STR("dm")))
-        write_dm(out, src, whatsapp, scope, thread);
-    else
-        write_group(out, src, opt, whatsapp, scope, thread);
+    add(out, platform);
+    if (type.p == NULL || str_eq(type, STR("dm"))) {
+        struct key_id chat = id_of(ev->chat_id, whatsapp);
+        add(out, STR("dm"));
+        add(out, scope);
+        add_id(out, chat.head.n + chat.tail.n > 0 ? chat : participant);
+        add(out, thread);
+        return;
+    }
+    if (opt->august && str_is_empty(thread) && !str_is_empty(ev->prospective_thread_id)) {
+        thread = ev->prospective_thread_id; /* the thread that the answer opens */
+        type = STR("thread");
+    }
+    buf_add_c(out, ':');
+    buf_add_str(out, type);
+    add(out, scope);
+    add(out, ev->chat_id);
+    add(out, thread);
+    if (opt->group_sessions_per_user && (str_is_empty(thread) || opt->thread_sessions_per_user))
+        add_id(out, participant);
+}
+
+void session_key_of_event_as(struct buf *out, const struct event *ev,
+                             const struct session_key_options *opt)
+{
+    if (ev->chat_type.n > 0) {
+        session_key_write(out, ev, opt);
+        return;
+    }
+    struct event dm = *ev; /* event_write() writes an empty chat_type as "dm" */
+    dm.chat_type = STR("dm");
+    session_key_write(out, &dm, opt);
 }
 
 void session_key_of_event(struct buf *out, const struct event *ev)
@@ -171,22 +159,4 @@ void session_key_of_event(struct buf *out, const struct event *ev)
 
     opt.august = !str_is_empty(ev->prospective_thread_id);
     session_key_of_event_as(out, ev, &opt);
-}
-
-void session_key_of_event_as(struct buf *out, const struct event *ev,
-                             const struct session_key_options *opt)
-{
-    /* event_write() writes an empty chat_type as "dm", so it gets the key of a dm. */
-    struct session_key_source src = {
-        .platform = ev->filed_as.p != NULL ? ev->filed_as : ev->platform,
-        .chat_id = ev->chat_id,
-        .chat_type = str_is_empty(ev->chat_type) ? STR_NULL : ev->chat_type,
-        .user_id = ev->user_id,
-        .user_id_alt = ev->user_id_alt,
-        .thread_id = ev->thread_id,
-        .scope_id = ev->scope_id,
-        .prospective_thread_id = ev->prospective_thread_id,
-        .message_id = ev->message_id,
-    };
-    session_key_write(out, &src, opt);
 }

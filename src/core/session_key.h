@@ -6,10 +6,6 @@
 #pragma once
 #include "core/event.h"
 
-struct session_key_source { /* "set" means present and not empty */
-    struct str platform, chat_id, chat_type, user_id, user_id_alt, thread_id;
-    struct str scope_id, prospective_thread_id, message_id;
-};
 struct session_key_options {
     bool group_sessions_per_user;  /* the client's default: true */
     bool thread_sessions_per_user; /* false */
@@ -18,13 +14,15 @@ struct session_key_options {
 };
 #define SESSION_KEY_DEFAULTS ((struct session_key_options){.group_sessions_per_user = true})
 
-/* Appends to @out.  Unknown platform names become "relay", as the client maps them. */
-void session_key_write(struct buf *out, const struct session_key_source *src,
+/* Appends the key of the source of @ev, as the client computes it.  Unknown platform names become
+ * "relay", as the client maps them. */
+void session_key_write(struct buf *out, const struct event *ev,
                        const struct session_key_options *opt);
+/* The key of an event as event_write() sends it. */
+void session_key_of_event_as(struct buf *out, const struct event *ev,
+                             const struct session_key_options *opt);
 /* Uses SESSION_KEY_DEFAULTS.  For an event with a prospective thread it uses the newer generation's
  * rules, because only a newer gateway finds that session again. */
 void session_key_of_event(struct buf *out, const struct event *ev);
-void session_key_of_event_as(struct buf *out, const struct event *ev,
-                             const struct session_key_options *opt);
 /* The client's name of a platform: trimmed and in lower case; "relay" for an unknown one. */
 struct str session_key_platform(struct str name);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include "base/log.h"
 #include "base/mem.h"
-#include "core/delivery_id.h"
+#include "core/event.h"
 #include "core/frame.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"

@@ -66,7 +66,7 @@ struct platform_ops {
      * that holds the bot's route and names a chat has had an event from that chat, and the relay
      * need not remember every chat. */
     bool secret_chats;
-    bool ids_per_chat; /* a message's id is unique in its chat only: core/delivery_id.h */
+    bool ids_per_chat; /* a message's id is unique in its chat only: core/event.h */
     /* For platforms where verifying a webhook costs more than a few microseconds: do the headers
      * look genuine?  If so, the door (edge/door.h) decides whether the webhook is verified.  NULL:
      * every webhook is verified. */

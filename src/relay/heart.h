@@ -17,19 +17,15 @@
 #include "relay/sleep/sleep.h"
 
 struct accepts;
-struct acking;
 struct acks;
 struct activity;
 struct chats;
-struct participants;
+struct commands;
 struct deliveries;
 struct edits;
-struct fetches;
 struct instances;
-struct interrupts;
 struct json_parser;
 struct judge;
-struct linkings;
 struct lives;
 struct pump;
 struct requests;
@@ -66,15 +62,11 @@ struct relay {
     struct edits *edits;
     struct acks *acks;
     struct activity *activity;
-    struct acking *acking;
     struct pump *pump;
-    struct fetches *fetches;
     struct chats *chats;
-    struct participants *participants;
     struct requests *requests;
     struct judge *judge;
-    struct interrupts *interrupts;
-    struct linkings *linkings;
+    struct commands *commands;
     struct shows *shows;
     struct spoken *spoken;
     struct stage *stage;

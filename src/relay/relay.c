@@ -11,14 +11,12 @@
 #include "relay/heart.h"
 #include "relay/in/accept.h"
 #include "relay/in/edits.h"
-#include "relay/in/interrupt.h"
+#include "relay/in/commands.h"
 #include "relay/in/judge.h"
-#include "relay/in/linking.h"
 #include "relay/in/staged.h"
 #include "relay/mailbox/admin.h"
 #include "relay/mailbox/delivery.h"
-#include "relay/out/byline.h"
-#include "relay/out/chats.h"
+#include "relay/out/chat_records.h"
 #include "relay/out/requests.h"
 #include "relay/out/spoken.h"
 #include "relay/session/pump.h"
@@ -244,7 +242,7 @@ static enum bh_err load(struct relay *r)
 
     if (err == BH_OK)
         err = chats_load(r);
-    interrupts_load(r);
+    commands_load(r);
     if (err == BH_OK)
         err = activity_load(r);
     if (err == BH_OK)
@@ -271,15 +269,11 @@ static void build(struct relay *r)
     r->edits = edits_new();
     r->acks = acks_new();
     r->activity = activity_new(r);
-    r->acking = acking_new();
     r->pump = pump_new();
-    r->fetches = fetches_new();
-    r->chats = chats_new();
-    r->participants = participants_new();
+    r->chats = chats_new(r);
     r->requests = requests_new(r);
     r->judge = judge_new();
-    r->interrupts = interrupts_new(r);
-    r->linkings = linkings_new();
+    r->commands = commands_new(r);
     r->shows = shows_new();
     r->spoken = spoken_new();
     r->stage = stage_new(r);
@@ -345,25 +339,21 @@ void relay_free(struct relay *r)
     upkeep_free(r->upkeep);
     requests_free(r->requests);
     sessions_free(r);
-    fetches_free(r);
+    pump_free(r);
     shows_free(r->shows);
     deliveries_free(r);
     edits_free(r);
     stage_free(r->stage);
     acks_free(r->acks);
     activity_free(r->activity);
-    acking_free(r->acking);
     accepts_free(r->accepts);
     chats_free(r->chats);
-    pump_free(r->pump);
+    spoken_free(r->spoken);
     instances_free(r->instances);
     wakes_done(&r->wakes);
     lives_free(r->lives);
-    interrupts_free(r->interrupts);
-    linkings_free(r->linkings);
+    commands_free(r->commands);
     judge_free(r->judge);
-    spoken_free(r->spoken);
-    participants_free(r->participants);
     dedup_done(&r->dedup);
     json_parser_free(r->json);
     free(r);

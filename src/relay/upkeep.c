@@ -5,7 +5,7 @@
 #include "relay/heart.h"
 #include "relay/in/dedup.h"
 #include "relay/mailbox/delivery.h"
-#include "relay/out/chats.h"
+#include "relay/out/chat_records.h"
 #include "relay/out/spoken.h"
 #include "relay/sleep/instance.h"
 #include "store/store.h"

@@ -52,7 +52,7 @@ struct gateway {
     int64_t created_ms, rotated_ms, revoked_ms; /* wall clock; revoked_ms != 0: a tombstone */
     uint8_t n_secrets;
     bool shares_id; /* @id is borrowed from the instance; else owned */
-    bool newer;     /* of the newer generation, as its frames show: relay/session/frames.c */
+    bool newer;     /* of the newer generation, as its frames show: relay/session/session.c */
     bool ackless;   /* never acks, so its deliveries are settled on write; the relay sets it */
 };
 

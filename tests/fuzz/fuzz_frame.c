@@ -1,7 +1,6 @@
 /* One line of the relay wire from a hostile gateway: must be judged without a crash, and whatever
  * is taken from it must be UTF-8 and fit into an answer. */
 #include <stdlib.h>
-#include "core/delivery_id.h"
 #include "core/event.h"
 #include "core/frame.h"
 

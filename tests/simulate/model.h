@@ -19,7 +19,7 @@
  */
 #pragma once
 #include "base/str.h"
-#include "core/delivery_id.h"
+#include "core/event.h"
 #include "simulate/sim_store.h"
 
 #define MODEL_INSTANCES 3

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "core/delivery_id.h"
+#include "core/event.h"
 #include "store/memory/disk.h"
 #include "simulate/op_copy.h"
 #include "simulate/truth.h"

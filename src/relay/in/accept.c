@@ -6,15 +6,14 @@
 #include "relay/in/accept.h"
 #include <assert.h>
 #include <stdlib.h>
-#include "core/delivery_id.h"
+#include "core/event.h"
 #include "core/frame.h"
 #include "core/session_key.h"
 #include "relay/heart.h"
 #include "relay/in/edits.h"
 #include "relay/in/inside.h"
-#include "relay/in/interrupt.h"
+#include "relay/in/commands.h"
 #include "relay/in/judge.h"
-#include "relay/in/linking.h"
 #include "relay/in/staged.h"
 #include "relay/log_limit.h"
 #include "relay/mailbox/delivery.h"
@@ -417,7 +416,7 @@ static struct accept_id take_in(struct relay *r, const struct event *ev, struct 
         r->n.refused_busy++;
         err = BH_BUSY;
     } else if (forward.p != NULL || ev->press.prompt_id.n > 0 || ev->edit.silent ||
-               (!interrupt_on_stop(r, &routed, &in.stops) && !linking_take(r, &routed, in.a))) {
+               !command_take(r, &routed, in.a, &in.stops)) {
         err = distribute(&in);
     }
     accept_release(r, in.a, err); /* @done runs at the end of the turn, never in here */

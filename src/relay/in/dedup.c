@@ -10,7 +10,7 @@
 #include "relay/in/dedup.h"
 #include <stdlib.h>
 #include "base/mem.h"
-#include "core/delivery_id.h"
+#include "core/event.h"
 
 /* 96 bits of the key, enough to avoid collisions within a ring.  Both fields 0: removed. */
 struct dedup_record {

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include "base/arena.h"
 #include "base/json.h"
-#include "core/delivery_id.h"
-#include "core/event_copy.h"
+#include "core/event.h"
 #include "relay/heart.h"
 #include "relay/in/accept.h"
 #include "relay/in/judge.h"

@@ -8,7 +8,7 @@
  * An edit of a staged event (staged.h) changes that event for all recipients.
  *
  * A waiting delivery is found by its name, which is derived from the message's ids
- * (core/delivery_id.h).  The search covers deliveries in memory, then rows in the store whose age
+ * (core/event.h).  The search covers deliveries in memory, then rows in the store whose age
  * matches the deduplication key of that name.  accept.c calls this module. */
 #pragma once
 #include "core/event.h"

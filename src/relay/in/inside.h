@@ -2,7 +2,7 @@
  *
  * A parcel is mail for one named instance.  The caller has authorized the sender, so the gate is
  * not asked.  A parcel is as durable as other mail, and sending it is idempotent: its name is the
- * deduplication key (core/delivery_id.h).
+ * deduplication key (core/event.h).
  *
  * An agent inside has no socket.  Its courier (dispatch/courier.h) opens a session over a wire of
  * its own, says hello, and acks deliveries.  Such a session has no pings and no ack timeout, and

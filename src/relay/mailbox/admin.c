@@ -10,7 +10,7 @@
 #include "relay/heart.h"
 #include "relay/in/staged.h"
 #include "relay/mailbox/delivery.h"
-#include "relay/out/chats.h"
+#include "relay/out/chat_records.h"
 #include "relay/session/pump.h"
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"

@@ -10,7 +10,6 @@
 #include "base/handles.h"
 #include "base/jw.h"
 #include "relay/sleep/instance.h"
-#include "relay/out/byline.h"
 #include "relay/out/chats.h"
 #include "relay/out/guard.h"
 #include "relay/heart.h"
@@ -228,7 +227,7 @@ void relay_result(struct relay *r, struct action_id id, const struct action_resu
     if (req == NULL || is_decided(req))
         return;
     if (req->speaks && result->success && result->message_id.n > 0)
-        spoken_note(r, req->where, result->message_id);
+        spoken_note(req->inst, req->where, result->message_id);
     tell(q, req, result);
 }
 

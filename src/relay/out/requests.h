@@ -1,6 +1,6 @@
 /* requests.h - the pending actions of gateways, with exactly one result each.
  *
- *      outbound frame -> rate limit -> guard.h -> byline.h -> said before? -> outside->act()
+ *      outbound frame -> rate limit -> guard.h -> spoken.h -> said before? -> outside->act()
  *      relay_result() -> the socket that asked, else the instance's receiver, else its next socket
  *
  * The result comes through relay_result(), at once when the action is refused, or after action_ms

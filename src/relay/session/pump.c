@@ -1,22 +1,46 @@
 /* pump.c - design.  (pump.h has the contract.)
  *
+ * An unplanned end of a receiver counts as an attempt of each delivery on it, once per socket.
+ * Either the socket is lost, or a newer socket replaces it: a client whose reader died reconnects
+ * and leaves its old socket open.
+ *
  * Pumps run when the turn ends, so events of one turn share a message.  Bytes in flight on a socket
  * are bounded by window * pack_bytes, read-ahead by FETCH_TOTAL_BYTES. */
 #include "relay/session/pump.h"
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
-#include "core/delivery_id.h"
 #include "core/event.h"
 #include "relay/heart.h"
 #include "relay/in/inside.h"
+#include "relay/log_limit.h"
 #include "relay/mailbox/delivery.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
+
+struct pump {
+    struct list wanting; /* instances, by pump_link */
+    struct list fetches; /* every read of bodies, owned */
+    struct list hungry;  /* instances that found no room for a read, by hungry_link */
+    uint64_t fetched;    /* bytes of finished and pending reads */
+    struct buf placed;   /* scratch: a frame with the addresses of its files */
+    struct log_limit log_parked;
+};
+
+struct pump *pump_new(void)
+{
+    struct pump *p = xcalloc(1, sizeof *p);
+
+    list_init(&p->wanting);
+    list_init(&p->fetches);
+    list_init(&p->hungry);
+    return p;
+}
 
 /* ---- flight ----
  *
@@ -166,38 +190,23 @@ enum { FETCH_ROWS = 4096 };
 
 struct fetch {
     struct store_fetch op;
-    struct list link;      /* fetches->all */
+    struct list link;      /* pump->fetches */
     struct relay *relay;   /* borrowed */
     struct instance *inst; /* borrowed; NULL: disowned */
-    size_t bytes;          /* counted in fetches->bytes */
+    size_t bytes;          /* counted in pump->fetched */
     size_t next;           /* row to be used next */
     bool ready;
     uint64_t ids[];
 };
 
-struct fetches {
-    struct list all;    /* every read, for fetches_free() */
-    struct list hungry; /* instances that found no room, by hungry_link */
-    uint64_t bytes;     /* of finished and pending reads */
-};
-
-struct fetches *fetches_new(void)
-{
-    struct fetches *t = xcalloc(1, sizeof *t);
-
-    list_init(&t->all);
-    list_init(&t->hungry);
-    return t;
-}
-
 static void fetch_free(struct fetch *f)
 {
     struct relay *r = f->relay;
-    struct fetches *t = r->fetches;
+    struct pump *t = r->pump;
 
     if (f->ready)
         r->store_ops->fetch_free(&f->op);
-    t->bytes -= f->bytes;
+    t->fetched -= f->bytes;
     list_remove(&f->link);
     free(f);
     if (!list_is_empty(&t->hungry)) {
@@ -250,13 +259,13 @@ static size_t fetch_plan(struct instance *i, uint64_t id, uint64_t *ids, size_t 
 static struct fetch *fetch_start(struct instance *i, uint64_t id)
 {
     struct relay *r = i->relay;
-    struct fetches *t = r->fetches;
+    struct pump *t = r->pump;
     uint64_t ids[FETCH_ROWS];
     size_t bytes, n = fetch_plan(i, id, ids, &bytes);
 
     if (n == 0)
         return NULL;
-    if (t->bytes != 0 && t->bytes + bytes > FETCH_TOTAL_BYTES) {
+    if (t->fetched != 0 && t->fetched + bytes > FETCH_TOTAL_BYTES) {
         list_move(&i->hungry_link, &t->hungry);
         return NULL;
     }
@@ -265,8 +274,8 @@ static struct fetch *fetch_start(struct instance *i, uint64_t id)
     memcpy(f->ids, ids, n * sizeof ids[0]);
     f->op = (struct store_fetch){
         .op = {.done = on_fetched}, .ids = f->ids, .n = n, .expected_bytes = bytes, .loose = true};
-    list_append(&t->all, &f->link);
-    t->bytes += bytes;
+    list_append(&t->fetches, &f->link);
+    t->fetched += bytes;
     store_fetch(r->env.store, &f->op);
     return f;
 }
@@ -355,38 +364,21 @@ void fetch_drop(struct instance *i)
     }
 }
 
-void fetches_free(struct relay *r)
+void pump_free(struct relay *r)
 {
-    list_each (&r->fetches->all, it, nxt) {
+    if (r->pump == NULL)
+        return;
+    list_each (&r->pump->fetches, it, nxt) {
         struct fetch *f = list_entry(it, struct fetch, link);
         if (f->ready)
             r->store_ops->fetch_free(&f->op);
         free(f);
     }
-    free(r->fetches);
+    buf_done(&r->pump->placed);
+    free(r->pump);
 }
 
 /* ---- the pump ---- */
-
-struct pump {
-    struct list wanting; /* instances, by pump_link */
-    struct buf placed;   /* scratch: a frame with the addresses of its files */
-};
-
-struct pump *pump_new(void)
-{
-    struct pump *p = xcalloc(1, sizeof *p);
-
-    list_init(&p->wanting);
-    return p;
-}
-
-void pump_free(struct pump *p)
-{
-    if (p != NULL)
-        buf_done(&p->placed);
-    free(p);
-}
 
 void pump_want(struct instance *i)
 {
@@ -407,10 +399,145 @@ void pump_again(struct instance *i, uint64_t id)
     s->again[s->n_again++] = id;
 }
 
+/* ---- soft deliveries ---- */
+
+static bool is_soft(const struct session *s, const struct slot *slot)
+{
+    return !s->inside && (s->acking.never || (slot->flags & SLOT_PASSTHROUGH) != 0 ||
+                          !s->inst->relay->lim.live_acks);
+}
+
+void pump_soften(struct session *s, uint64_t last)
+{
+    struct flight *f = s->flight;
+
+    session_ping(s);
+    if (!f->soft || last > f->ping_upto)
+        f->ping_upto = last;
+    f->soft = true;
+    f->ping_no = s->ping_no;
+}
+
+/* Settles the soft deliveries of this socket up to @id. */
+static void settle_soft(struct session *s, uint64_t id)
+{
+    struct instance *i = s->inst;
+
+    for (uint32_t at = 0; at < i->mb.n; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if (slot->id > id)
+            break;
+        if (slot_waits(slot) && is_soft(s, slot) && session_has_sent(s, slot->id))
+            delivery_settle(i, slot);
+    }
+    mailbox_tidy(&i->mb);
+}
+
+void pump_ponged(struct session *s, uint32_t number)
+{
+    struct flight *f = s->flight;
+
+    if (f == NULL || !f->soft || number < f->ping_no)
+        return;
+    f->soft = false;
+    settle_soft(s, f->ping_upto);
+    s->ack_since_ms = clock_now_ms(s->inst->relay->env.clock);
+}
+
+void pump_acked(struct session *s, struct str buffer_id)
+{
+    struct instance *i = s->inst;
+    uint64_t id = 0, tag = hash64(&i->relay->env.store->dedup_key, buffer_id);
+    struct slot *slot = NULL;
+
+    /* An earlier copy that the store refused may have been sent under the same bufferId. */
+    while (slot == NULL && (id = sent_ids_take(&i->sent, tag)) != 0)
+        slot = mailbox_find(&i->mb, id);
+    if (s->flight != NULL && s->flight->soft && id > 0) {
+        settle_soft(s, id - 1); /* gateways read in order: earlier deliveries were read too */
+        slot = mailbox_find(&i->mb, id);
+    }
+    if (slot == NULL)
+        return; /* already settled, or a bufferId that was never sent */
+    i->relay->n.acked++;
+    delivery_settle(i, slot);
+    mailbox_tidy(&i->mb);
+}
+
+/* ---- attempts ---- */
+
+/* Parks a delivery for the reason @why: no socket gets it until it is redriven. */
+static void park_slot(struct session *s, struct slot *slot, struct str why)
+{
+    struct instance *i = s->inst;
+    struct relay *r = i->relay;
+    uint64_t skipped;
+
+    mailbox_park(&i->mb, slot, true);
+    i->park_mark = session_newest(r);
+    r->n.parked++;
+    if (log_limit_passes(&r->pump->log_parked, clock_now_ms(r->env.clock), &skipped))
+        log_warn(&s->log, "delivery parked: id=%llx attempts=%u more=%llu",
+                 (unsigned long long)slot->id, (unsigned)slot->attempts,
+                 (unsigned long long)skipped);
+    delivery_mark(i, slot, why);
+    session_forget_all(i, slot->id);
+}
+
+void pump_lost(struct session *s)
+{
+    struct instance *i = s->inst;
+    struct mailbox *mb = &i->mb;
+    char why[160];
+
+    for (uint32_t at = mailbox_seek(mb, s->counted_id); at < mb->n; at++) {
+        struct slot *slot = mailbox_at(mb, at);
+        if (slot->id > s->sent_id)
+            break;
+        if (!slot_waits(slot) || !session_has_sent(s, slot->id))
+            continue;
+        if (slot->attempts < SLOT_MAX_ATTEMPTS)
+            slot->attempts++;
+        if (slot->attempts < i->relay->lim.max_attempts) {
+            delivery_mark(i, slot, STR_NULL);
+            continue;
+        }
+        snprintf(why, sizeof why, "%u sockets were lost with it, the last one session %u of %s",
+                 (unsigned)slot->attempts, s->number, s->gw->id);
+        park_slot(s, slot, str_of(why));
+    }
+    s->counted_id = s->sent_id;
+}
+
+bool session_failed(struct session *s, struct str buffer_id, struct str why, bool park)
+{
+    struct instance *i = s->inst;
+    struct relay *r = i->relay;
+    uint64_t tag = hash64(&r->env.store->dedup_key, buffer_id);
+    uint64_t id = sent_ids_take(&i->sent, tag);
+    struct slot *slot = id != 0 ? mailbox_find(&i->mb, id) : NULL;
+
+    if (slot == NULL)
+        return true; /* purged meanwhile: nothing to retry */
+    if (slot->attempts < SLOT_MAX_ATTEMPTS)
+        slot->attempts++;
+    if (!park && slot->attempts < r->lim.max_attempts) {
+        sent_ids_add(&i->sent, &i->mb, tag, id);
+        delivery_mark(i, slot, STR_NULL);
+        return false;
+    }
+    park_slot(s, slot, why);
+    pump_want(i);
+    return true;
+}
+
+/* ---- messages ---- */
+
 struct pack { /* one message being put together; on the stack */
     struct session *s;
     struct buf *out; /* borrowed from the wire; NULL: not begun */
     size_t start;    /* bytes in @out before us */
+    size_t max;      /* bytes of a message with several deliveries */
     uint64_t first, last;
     uint32_t n;
     bool soft, solo;
@@ -429,26 +556,6 @@ static void send_pieces(struct session *s, struct str frame)
     }
 }
 
-static bool pack_has_room(const struct pack *p, size_t bytes)
-{
-    size_t max = p->s->inside ? INSIDE_PACK_BYTES : p->s->inst->relay->lim.pack_bytes;
-
-    if (p->n == 0)
-        return true;
-    if (max > PUMP_MESSAGE_MAX)
-        max = PUMP_MESSAGE_MAX;
-    return !p->solo && p->out != NULL && p->out->n - p->start + bytes <= max;
-}
-
-/* Records the bufferId in @body, by which the ack will name this delivery. */
-static void note_name(struct instance *i, const struct slot *slot, struct str body)
-{
-    struct str name = delivery_id_in(body);
-
-    if (name.p != NULL)
-        sent_ids_add(&i->sent, &i->mb, hash64(&i->relay->env.store->dedup_key, name), slot->id);
-}
-
 static void pack_add(struct pack *p, struct slot *slot, struct str body)
 {
     struct instance *i = p->s->inst;
@@ -465,11 +572,13 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
         }
         buf_add_str(p->out, body);
     }
-    note_name(i, slot, body);
+    struct str name = delivery_id_in(body); /* by which the ack names this delivery */
+    if (name.p != NULL)
+        sent_ids_add(&i->sent, &i->mb, hash64(&r->env.store->dedup_key, name), slot->id);
     if (p->n++ == 0)
         p->first = slot->id;
     p->last = slot->id;
-    p->soft |= acking_is_soft(p->s, slot);
+    p->soft |= is_soft(p->s, slot);
     p->solo |= slot->attempts >= PUMP_SOLO_ATTEMPTS;
     r->n.delivered++;
     r->n.redelivered += again;
@@ -490,7 +599,7 @@ static void pack_end(struct pack *p)
     if (p->last > s->sent_id)
         s->sent_id = p->last;
     if (p->soft)
-        acking_sent_soft(s, p->last);
+        pump_soften(s, p->last);
     activity_inbound(s->inst);
     session_arm(s);
 }
@@ -544,8 +653,8 @@ static bool try_add(struct pack *p, struct slot *slot)
     }
     if ((slot->flags & SLOT_MEDIA) != 0)
         body = place_media(p->s, body);
-    if (!pack_has_room(p, body.n))
-        return false;
+    if (p->n > 0 && (p->solo || p->out == NULL || p->out->n - p->start + body.n > p->max))
+        return false; /* it begins the next message */
     pack_add(p, slot, body);
     return true;
 }
@@ -580,14 +689,17 @@ static bool send_next(struct pack *p)
 static bool send_message(struct instance *i)
 {
     struct session *s = i->receiver;
-    struct pack p = {.s = s};
+    size_t most = i->relay->lim.pack_bytes;
+    struct pack p = {.s = s, .max = most < PUMP_MESSAGE_MAX ? most : PUMP_MESSAGE_MAX};
 
     if (s == NULL || s->state != SESSION_RECEIVING || i->relay->draining ||
         clock_now_ms(i->relay->env.clock) < i->hold_until_ms ||
         flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window) ||
         (s->flight != NULL && s->flight->solo))
         return false;
-    bool any = send_again(&p) || (s->n_again == 0 && send_next(&p));
+    if (s->inside)
+        p.max = INSIDE_PACK_BYTES;
+    bool any = (s->n_again > 0 && send_again(&p)) || (s->n_again == 0 && send_next(&p));
     if (any)
         pack_end(&p);
     return any;

@@ -1,4 +1,4 @@
-/* pump.h - sends the deliveries of a mailbox down the receiver's socket.
+/* pump.h - the deliveries on a socket: sent to the receiver, acked, or lost with the socket.
  *
  *      mailbox slot --body: in memory, or read ahead--> message --> flight (the window)
  *                                                          '-----> sent_ids (bufferId -> slot id)
@@ -8,33 +8,50 @@
  * newest id it sent.  Deliveries up to that id are settled by acks, or sent on the next socket.
  *
  * A delivery that was on PUMP_SOLO_ATTEMPTS lost sockets is sent alone: if it crashes its reader,
- * its neighbours are not affected.  A soft delivery is followed by a ping: see acking in session.h.
+ * its neighbours are not affected.
+ *
+ * A delivery is soft when no ack is expected for it.  The pong to a ping sent behind a soft
+ * delivery proves that the gateway has read the delivery, and settles it.  Soft are: all deliveries
+ * to a gateway that never acks (session.h); passthroughs, which released gateways never ack; and
+ * everything while live_acks is off.
  *
  * Modules that change a mailbox or a session call pump_want(); relay.c calls pump_all() at the end
- * of the turn.  The pump never settles a delivery, except one whose row the store has lost.
+ * of the turn.  Acks and pongs settle deliveries; so does a row that the store has lost.
  */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/str.h"
 
-struct fetches;
 struct instance;
 struct mailbox;
 struct pump;
 struct relay;
+struct session;
+struct slot;
 
 #define PUMP_MESSAGE_MAX 1000000u /* the real client refuses messages above 1 MiB */
 #define PUMP_SOLO_ATTEMPTS 2
 
 struct pump *pump_new(void);
-void pump_free(struct pump *p); /* NULL is fine */
+void pump_free(struct relay *r); /* the store must be closed */
 
 void pump_want(struct instance *i); /* schedules @i for pump_all(); idempotent */
 /* The parked delivery @id was redriven.  If the receiver has already passed @id and certainly never
  * sent it, the receiver sends it next. */
 void pump_again(struct instance *i, uint64_t id);
 void pump_all(struct relay *r); /* at the end of a turn */
+
+/* An ack came: settles its delivery, and soft deliveries before it. */
+void pump_acked(struct session *s, struct str buffer_id);
+/* A pong came: settles the soft deliveries that were sent before its ping. */
+void pump_ponged(struct session *s, uint32_t number);
+/* Deliveries up to @last on this socket are soft from now on.  Sends the ping. */
+void pump_soften(struct session *s, uint64_t last);
+/* The socket is lost: counts an attempt for each unsettled delivery on it, and parks a delivery
+ * after max_attempts. */
+void pump_lost(struct session *s);
 
 /* ---- flight: the messages on one socket that are not settled yet ----
  *
@@ -93,6 +110,4 @@ void sent_ids_done(struct sent_ids *t);
 #define FETCH_BYTES (128u << 10)
 #define FETCH_TOTAL_BYTES (64u << 20)
 
-struct fetches *fetches_new(void);
-void fetches_free(struct relay *r);  /* the store must be closed */
 void fetch_drop(struct instance *i); /* discards the reads: the pump stops or changes position */

@@ -1,23 +1,24 @@
 /* session.c - design.  (session.h has the contract and the picture.)
  *
  * One timer per session serves every deadline: it is armed for the nearest and checks all of them
- * when it fires.  An unplanned end of a receiver counts as an attempt of each delivery on it, once
- * per socket.  Either the socket is lost, or a newer socket replaces it: a client whose reader died
- * reconnects and leaves its old socket open. */
+ * when it fires.
+ *
+ * One handler per frame type.  The WebSocket upgrade has authenticated the gateway; no frame
+ * changes its identity.  A closing session still processes acks: each ack saves a duplicate. */
 #include "relay/session/session.h"
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/observers.h"
 #include "relay/heart.h"
 #include "relay/in/inside.h"
-#include "relay/in/interrupt.h"
+#include "relay/in/commands.h"
 #include "relay/log_limit.h"
 #include "relay/mailbox/delivery.h"
 #include "relay/out/requests.h"
-#include "relay/session/frames.h"
 #include "relay/session/pump.h"
 #include "relay/sleep/instance.h"
+#include "relay/sleep/sleep.h"
+#include "store/store.h"
 #include "tenancy/facts.h"
 
 #define B(state) (1u << SESSION_##state)
@@ -36,8 +37,9 @@ static const struct {
 
 struct sessions {
     struct list by_age;
-    uint32_t newest; /* number of the newest session */
-    struct log_limit log_malformed, log_parked;
+    uint32_t newest;  /* number of the newest session */
+    struct map acked; /* ids of gateways that have acked; keys and values owned */
+    struct log_limit log_malformed;
 };
 
 struct sessions *sessions_new(void)
@@ -53,9 +55,9 @@ struct list *sessions_by_age(struct relay *r)
     return &r->sessions->by_age;
 }
 
-bool session_may_log(struct relay *r, uint64_t *ret_skipped)
+uint32_t session_newest(const struct relay *r)
 {
-    return log_limit_passes(&r->sessions->log_malformed, clock_now_ms(r->env.clock), ret_skipped);
+    return r->sessions->newest;
 }
 
 static void log_prefix(const struct log *log, struct buf *out)
@@ -90,75 +92,9 @@ enum {
     ANSWERS_PROVE = 2,
 };
 
-struct acking {
-    struct map seen; /* ids of gateways that have acked; keys and values owned */
-};
-
-struct acking *acking_new(void)
+static bool has_acked(const struct session *s)
 {
-    return xcalloc(1, sizeof(struct acking));
-}
-
-void acking_free(struct acking *t)
-{
-    void *id;
-
-    if (t == NULL)
-        return;
-    for (size_t pos = 0; map_next(&t->seen, &pos, &id);)
-        free(id);
-    map_done(&t->seen);
-    free(t);
-}
-
-static bool was_seen(const struct session *s)
-{
-    return map_get(&s->inst->relay->acking->seen, str_of(s->gw->id)) != NULL;
-}
-
-bool acking_is_soft(const struct session *s, const struct slot *slot)
-{
-    if (s->inside)
-        return false;
-    return s->acking.never || (slot->flags & SLOT_PASSTHROUGH) != 0 ||
-           !s->inst->relay->lim.live_acks;
-}
-
-void acking_sent_soft(struct session *s, uint64_t last)
-{
-    struct flight *f = s->flight;
-
-    session_ping(s);
-    if (!f->soft || last > f->ping_upto)
-        f->ping_upto = last;
-    f->soft = true;
-    f->ping_no = s->ping_no;
-}
-
-/* Settles the soft deliveries of this socket up to @id. */
-static void settle_soft(struct session *s, uint64_t id)
-{
-    struct instance *i = s->inst;
-
-    for (uint32_t at = 0; at < i->mb.n; at++) {
-        struct slot *slot = mailbox_at(&i->mb, at);
-        if (slot->id > id)
-            break;
-        if (slot_waits(slot) && acking_is_soft(s, slot) && session_has_sent(s, slot->id))
-            delivery_settle(i, slot);
-    }
-    mailbox_tidy(&i->mb);
-}
-
-static void acking_on_pong(struct session *s, uint32_t number)
-{
-    struct flight *f = s->flight;
-
-    if (f == NULL || !f->soft || number < f->ping_no)
-        return;
-    f->soft = false;
-    settle_soft(s, f->ping_upto);
-    s->ack_since_ms = now_ms(s);
+    return s->acking.acked || map_get(&s->inst->relay->sessions->acked, str_of(s->gw->id)) != NULL;
 }
 
 static void first_ack(struct session *s)
@@ -169,18 +105,10 @@ static void first_ack(struct session *s)
     if (s->acking.never || s->gw->ackless)
         facts_gateway_set_ackless(r->env.facts, str_of(s->gw->id), false);
     s->acking.never = false;
-    if (!was_seen(s)) {
+    if (map_get(&r->sessions->acked, str_of(s->gw->id)) == NULL) {
         char *id = xstrdup(s->gw->id);
-        map_put(&r->acking->seen, str_of(id), id);
+        map_put(&r->sessions->acked, str_of(id), id);
     }
-}
-
-void acking_on_ack(struct session *s, uint64_t id)
-{
-    if (!s->acking.acked)
-        first_ack(s);
-    if (s->flight != NULL && s->flight->soft && id > 0)
-        settle_soft(s, id - 1); /* gateways read in order: earlier deliveries were read too */
 }
 
 static void stop_waiting(struct session *s)
@@ -190,7 +118,7 @@ static void stop_waiting(struct session *s)
     facts_gateway_set_ackless(s->inst->relay->env.facts, str_of(s->gw->id), true);
     if (s->flight == NULL)
         return;
-    acking_sent_soft(s, s->sent_id);
+    pump_soften(s, s->sent_id);
     s->ack_since_ms = now_ms(s);
 }
 
@@ -198,17 +126,10 @@ static void stop_waiting(struct session *s)
  * deliveries are soft from now on. */
 static bool acking_explain_silence(struct session *s)
 {
-    if (!s->acking.spoke || s->acking.never || s->acking.acked || was_seen(s))
+    if (!s->acking.spoke || s->acking.never || has_acked(s))
         return false;
     stop_waiting(s);
     return true;
-}
-
-/* True when a DEAF session whose gateway has never acked sends an answer after all: the gateway was
- * slow, not dead. */
-static bool answers_late(const struct session *s)
-{
-    return s->state == SESSION_DEAF && !s->acking.acked && !s->acking.never && !was_seen(s);
 }
 
 /* True when this answer completes the proof that the gateway never acks (see above). */
@@ -216,24 +137,25 @@ static bool proves(struct session *s, struct str reply_to)
 {
     struct acking_signs *a = &s->acking;
 
-    if (a->acked || a->never || flight_rows(s->flight) < ANSWERS_PROVE ||
+    if (a->never || has_acked(s) || flight_rows(s->flight) < ANSWERS_PROVE ||
         now_ms(s) - s->ack_since_ms < ANSWER_AGE_MS)
         return false;
     uint32_t hash = (uint32_t)hash64(&s->inst->relay->env.store->dedup_key, reply_to);
     if (a->answers > 0 && hash == a->answer_hash)
         return false;
     a->answer_hash = hash;
-    return ++a->answers >= ANSWERS_PROVE && !was_seen(s);
+    return ++a->answers >= ANSWERS_PROVE;
 }
 
-void acking_on_action(struct session *s, const struct action *a)
+/* Detects a gateway that answers deliveries without acking them. */
+static void look_for_acks(struct session *s, const struct action *a)
 {
     if (flight_count(s->flight) == 0)
         return;
     s->acking.spoke = true;
     if (a->op != ACTION_SEND || a->reply_to.n == 0)
         return;
-    if (answers_late(s)) {
+    if (s->state == SESSION_DEAF && !s->acking.never && !has_acked(s)) { /* slow, not dead */
         stop_waiting(s);
         session_alive(s, true);
     } else if (proves(s, a->reply_to)) {
@@ -243,48 +165,34 @@ void acking_on_action(struct session *s, const struct action *a)
 
 /* ---- pings, pongs and deadlines ---- */
 
-static bool pings_unanswered(const struct session *s)
-{
-    return s->ping_no != s->pong_no;
-}
-
 void session_ping(struct session *s)
 {
-    if (!pings_unanswered(s))
+    if (s->ping_no == s->pong_no)
         s->quiet_since_ms = now_ms(s);
     s->wire->ops->ping(s->wire, ++s->ping_no);
 }
 
-static int64_t min64(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
-static int64_t next_deadline(const struct session *s)
-{
-    const struct relay_limits *lim = &s->inst->relay->lim;
-    int64_t due = s->next_ping_ms, far = 3 * lim->ack_patience_ms;
-
-    if (pings_unanswered(s))
-        due = min64(due, s->quiet_since_ms +
-                             (s->state == SESSION_RECEIVING ? lim->pong_patience_ms : far));
-    if (flight_count(s->flight) > 0 && s->state != SESSION_OLD && s->state != SESSION_ASLEEP)
-        due = min64(due, s->ack_since_ms + (s->state == SESSION_DEAF ? far : lim->ack_patience_ms));
-    if (s->state == SESSION_OLD || s->state == SESSION_NEW)
-        due = min64(due, s->since_ms + lim->old_socket_ms);
-    if (s == s->inst->receiver && s->inst->hold_until_ms > now_ms(s))
-        due = min64(due, s->inst->hold_until_ms);
-    return due;
-}
-
 void session_arm(struct session *s)
 {
-    int64_t due = next_deadline(s);
+    const struct relay_limits *lim = &s->inst->relay->lim;
+    int64_t now = now_ms(s), due = s->next_ping_ms, far = 3 * lim->ack_patience_ms;
+    int64_t deadlines[] = {due, due, due, due};
 
-    if (s->inside)
-        return; /* no socket to ping, and no ack deadline */
-    if (s->state != SESSION_CLOSING && (!timer_is_set(&s->tick) || due < s->tick.due_ms))
-        timer_set(s->inst->relay->env.clock, &s->tick, due - now_ms(s));
+    if (s->inside || s->state == SESSION_CLOSING)
+        return; /* inside there is no socket to ping, and no ack deadline */
+    if (s->ping_no != s->pong_no)
+        deadlines[0] =
+            s->quiet_since_ms + (s->state == SESSION_RECEIVING ? lim->pong_patience_ms : far);
+    if (flight_count(s->flight) > 0 && s->state != SESSION_OLD && s->state != SESSION_ASLEEP)
+        deadlines[1] = s->ack_since_ms + (s->state == SESSION_DEAF ? far : lim->ack_patience_ms);
+    if (s->state == SESSION_OLD || s->state == SESSION_NEW)
+        deadlines[2] = s->since_ms + lim->old_socket_ms;
+    if (s == s->inst->receiver && s->inst->hold_until_ms > now)
+        deadlines[3] = s->inst->hold_until_ms;
+    for (size_t k = 0; k < ARRAY_LEN(deadlines); k++)
+        due = deadlines[k] < due ? deadlines[k] : due;
+    if (!timer_is_set(&s->tick) || due < s->tick.due_ms)
+        timer_set(s->inst->relay->env.clock, &s->tick, due - now);
 }
 
 static void become_away(struct session *s, enum session_state next, const char *why)
@@ -317,7 +225,7 @@ static void check_pongs(struct session *s, int64_t now)
     const struct relay_limits *lim = &s->inst->relay->lim;
     int64_t quiet_ms = now - s->quiet_since_ms;
 
-    if (!pings_unanswered(s))
+    if (s->ping_no == s->pong_no)
         return;
     if (quiet_ms >= 3 * lim->ack_patience_ms)
         session_close(s, CLOSE_NO_PONGS);
@@ -364,7 +272,7 @@ static void on_tick(struct timer *t)
 
 void session_alive(struct session *s, bool acked)
 {
-    if (s == s->inst->receiver)
+    if (s == s->inst->receiver && s->inst->unread != NULL)
         interrupt_read(s->inst);
     if (acked)
         s->ack_since_ms = now_ms(s);
@@ -382,7 +290,7 @@ void session_pong(struct session *s, uint32_t number)
         return; /* not one of ours, or an old one */
     s->pong_no = number;
     s->quiet_since_ms = now_ms(s);
-    acking_on_pong(s, number);
+    pump_ponged(s, number);
     session_alive(s, false);
 }
 
@@ -419,57 +327,6 @@ void session_forget_all(struct instance *i, uint64_t id)
 
 /* ---- receiving ---- */
 
-void session_park(struct session *s, struct slot *slot, struct str why)
-{
-    struct instance *i = s->inst;
-    struct relay *r = i->relay;
-    uint64_t skipped;
-
-    mailbox_park(&i->mb, slot, true);
-    i->park_mark = r->sessions->newest;
-    r->n.parked++;
-    if (log_limit_passes(&r->sessions->log_parked, clock_now_ms(r->env.clock), &skipped))
-        log_warn(&s->log, "delivery parked: id=%llx attempts=%u more=%llu",
-                 (unsigned long long)slot->id, (unsigned)slot->attempts,
-                 (unsigned long long)skipped);
-    delivery_mark(i, slot, why);
-    session_forget_all(i, slot->id);
-}
-
-static void park_lost(struct session *s, struct slot *slot)
-{
-    char reason[160];
-    int n = snprintf(reason, sizeof reason,
-                     "%u sockets were lost with it, the last one session %u of %s",
-                     (unsigned)slot->attempts, s->number, s->gw->id);
-
-    if (n < 0 || (size_t)n >= sizeof reason)
-        n = (int)sizeof reason - 1;
-    session_park(s, slot, str_make(reason, (size_t)n));
-}
-
-/* The socket is lost: counts an attempt for each unsettled delivery on it. */
-static void count_attempts(struct session *s)
-{
-    struct instance *i = s->inst;
-    struct mailbox *mb = &i->mb;
-
-    for (uint32_t at = mailbox_seek(mb, s->counted_id); at < mb->n; at++) {
-        struct slot *slot = mailbox_at(mb, at);
-        if (slot->id > s->sent_id)
-            break;
-        if (!slot_waits(slot) || !session_has_sent(s, slot->id))
-            continue;
-        if (slot->attempts < SLOT_MAX_ATTEMPTS)
-            slot->attempts++;
-        if (slot->attempts >= i->relay->lim.max_attempts)
-            park_lost(s, slot);
-        else
-            delivery_mark(i, slot, STR_NULL);
-    }
-    s->counted_id = s->sent_id;
-}
-
 static void take_over(struct session *s)
 {
     struct instance *i = s->inst;
@@ -493,7 +350,7 @@ void session_receive(struct session *s)
     assert(was != s);
     fetch_drop(i);
     if (was != NULL) {
-        count_attempts(was);
+        pump_lost(was);
         session_enter(was, SESSION_OLD);
         was->since_ms = now_ms(s);
         session_arm(was);
@@ -542,7 +399,7 @@ static void leave(struct session *s, bool planned)
     timer_stop(r->env.clock, &s->tick);
     sleep_leave(s);
     if (!planned && !s->sleep_acked && !s->inside && !r->draining)
-        count_attempts(s);
+        pump_lost(s);
     session_enter(s, SESSION_CLOSING);
     requests_orphan(s);
     if (i->receiver == s) {
@@ -628,6 +485,10 @@ void sessions_free(struct relay *r)
         timer_stop(r->env.clock, &s->tick);
         session_free(s);
     }
+    void *id;
+    for (size_t pos = 0; map_next(&r->sessions->acked, &pos, &id);)
+        free(id);
+    map_done(&r->sessions->acked);
     free(r->sessions);
 }
 
@@ -676,24 +537,284 @@ struct session *session_open_inside(struct relay *r, const struct gateway *gw, s
     return s;
 }
 
-bool session_failed(struct session *s, struct str buffer_id, struct str why, bool park)
-{
-    struct instance *i = s->inst;
-    struct relay *r = i->relay;
-    uint64_t tag = hash64(&r->env.store->dedup_key, buffer_id);
-    uint64_t id = sent_ids_take(&i->sent, tag);
-    struct slot *slot = id != 0 ? mailbox_find(&i->mb, id) : NULL;
+/* ---- line_reader ---- */
 
-    if (slot == NULL)
-        return true; /* purged meanwhile: nothing to retry */
-    if (slot->attempts < SLOT_MAX_ATTEMPTS)
-        slot->attempts++;
-    if (!park && slot->attempts < r->lim.max_attempts) {
-        sent_ids_add(&i->sent, &i->mb, tag, id);
-        delivery_mark(i, slot, STR_NULL);
+struct line_reader {
+    struct buf part;
+    bool too_long; /* bytes are discarded until the line ends */
+};
+
+void line_reader_free(struct line_reader *l)
+{
+    if (l == NULL)
+        return;
+    buf_done(&l->part);
+    free(l);
+}
+
+/* Appends @rest to the unfinished line.  Reports a line that becomes too long, once. */
+static void keep(struct line_reader **ret_l, struct str rest, size_t max, line_cb *cb, void *ctx)
+{
+    if (*ret_l == NULL)
+        *ret_l = xcalloc(1, sizeof **ret_l);
+    struct line_reader *l = *ret_l;
+    if (l->too_long)
+        return;
+    if (l->part.n + rest.n <= max) {
+        buf_add_str(&l->part, rest);
+        return;
+    }
+    l->too_long = true;
+    buf_done(&l->part);
+    cb(ctx, STR_NULL, false); /* the last line of the piece, so the result does not matter */
+}
+
+/* @line completes the buffered part of the line. */
+static bool finish(struct line_reader **ret_l, struct str line, size_t max, line_cb *cb, void *ctx)
+{
+    struct line_reader *l = *ret_l;
+    bool fits = l->part.n + line.n <= max, go_on = true;
+
+    *ret_l = NULL;
+    if (!l->too_long) {
+        if (fits)
+            buf_add_str(&l->part, line);
+        go_on = cb(ctx, fits ? buf_str(&l->part) : STR_NULL, fits);
+    }
+    line_reader_free(l);
+    return go_on;
+}
+
+void line_reader_feed(struct line_reader **l, struct str bytes, size_t max, line_cb *cb, void *ctx)
+{
+    const char *end;
+
+    while (bytes.n != 0 && (end = memchr(bytes.p, '\n', bytes.n)) != NULL) {
+        struct str line = str_make(bytes.p, (size_t)(end - bytes.p));
+        bytes = str_skip(bytes, line.n + 1);
+        bool go_on = *l != NULL ? finish(l, line, max, cb, ctx) : cb(ctx, line, line.n <= max);
+        if (!go_on)
+            return;
+    }
+    if (bytes.n != 0)
+        keep(l, bytes, max, cb, ctx);
+}
+
+/* ---- personas ----
+ *
+ * One string per session, "platform \x1f bot \x1e" per identity: most sockets have one or two. */
+
+enum { NAME_MAX_BYTES = 128 };
+
+static bool name_ok(struct str s)
+{
+    return s.n <= NAME_MAX_BYTES && str_find(s, '\x1e') < 0 && str_find(s, '\x1f') < 0 &&
+           (s.n == 0 || memchr(s.p, '\0', s.n) == NULL);
+}
+
+static bool next_persona(struct str *rest, struct str *ret_platform, struct str *ret_bot)
+{
+    struct str pair;
+
+    if (!str_split(rest, '\x1e', &pair) || pair.n == 0)
+        return false;
+    str_split(&pair, '\x1f', ret_platform);
+    *ret_bot = pair;
+    return true;
+}
+
+bool persona_find(const struct session *s, struct str platform, struct str bot, struct str *ret_bot)
+{
+    struct str rest = str_of(s->personas), p, b;
+
+    while (next_persona(&rest, &p, &b)) {
+        if (str_eq(p, platform) && (bot.n == 0 || str_eq(b, bot))) {
+            *ret_bot = b;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool persona_default(const struct session *s, struct str *ret_platform, struct str *ret_bot)
+{
+    struct str rest = str_of(s->personas);
+
+    return next_persona(&rest, ret_platform, ret_bot);
+}
+
+void persona_add(struct session *s, struct str platform, struct str bot)
+{
+    struct str rest = str_of(s->personas), p, b;
+    struct buf out = BUF_INIT;
+    size_t n = 0;
+
+    if (platform.n == 0 || !name_ok(platform) || !name_ok(bot))
+        return;
+    for (; next_persona(&rest, &p, &b); n++)
+        if (str_eq(p, platform) && str_eq(b, bot))
+            return;
+    if (n >= PERSONA_MAX)
+        return;
+    buf_add_str(&out, str_of(s->personas));
+    buf_add_str(&out, platform);
+    buf_add_c(&out, '\x1f');
+    buf_add_str(&out, bot);
+    buf_add_c(&out, '\x1e');
+    free(s->personas);
+    s->personas = buf_take(&out);
+}
+
+/* ---- frames ---- */
+
+enum {
+    MALFORMED_MAX = 10,
+    MALFORMED_WINDOW_MS = 60000,
+};
+
+typedef void frame_f(struct session *s, const struct frame *f);
+
+static void on_unknown(struct session *s, const struct frame *f)
+{
+    (void)f;
+    s->inst->relay->n.frames_unknown++;
+}
+
+static void on_malformed(struct session *s, const struct frame *f)
+{
+    struct relay *r = s->inst->relay;
+    int64_t now = now_ms(s);
+    uint64_t skipped;
+
+    r->n.frames_malformed++;
+    if (s->malformed == 0 || now - s->malformed_since_ms > MALFORMED_WINDOW_MS) {
+        s->malformed = 0;
+        s->malformed_since_ms = now;
+    }
+    s->malformed++;
+    if (log_limit_passes(&r->sessions->log_malformed, now, &skipped))
+        log_warn(&s->log, "malformed frame: %s more=%llu", f->why, (unsigned long long)skipped);
+    if (s->malformed >= MALFORMED_MAX)
+        session_close(s, CLOSE_MALFORMED);
+}
+
+/* ---- hello ---- */
+
+/* An unconfigured client names the platform "relay": it means the platform it was added for. */
+static void claimed_identity(const struct session *s, const struct frame *f,
+                             struct str *ret_platform, struct str *ret_bot)
+{
+    *ret_platform = f->platform;
+    *ret_bot = f->bot;
+    if (f->bot.n != 0 || s->gw->platform == NULL || !str_eq(f->platform, STR("relay")))
+        return;
+    *ret_platform = str_of(s->gw->platform);
+    *ret_bot = str_of(s->gw->bot);
+}
+
+static const struct descriptor *descriptor_for(struct outside *o, struct str platform,
+                                               struct str bot)
+{
+    const struct outlet *at = o->find(o, platform, bot);
+
+    if (at == NULL && bot.n != 0)
+        at = o->find(o, platform, STR_NULL);
+    return at != NULL ? at->descriptor : &descriptor_relay;
+}
+
+/* Records that the gateway is of the newer generation.  Older gateways send one hello without a
+ * manifest, and only sends that name neither an identity nor a person. */
+static void is_newer(struct session *s)
+{
+    if (!s->gw->newer)
+        facts_gateway_is_newer(s->inst->relay->env.facts, str_of(s->gw->id));
+}
+
+static void on_hello(struct session *s, const struct frame *f)
+{
+    struct outside *outside = s->inst->relay->env.outside;
+    struct str platform, bot, known;
+
+    claimed_identity(s, f, &platform, &bot);
+    if (f->manifest.doc != NULL || (s->personas != NULL && !persona_find(s, platform, bot, &known)))
+        is_newer(s);
+    persona_add(s, platform, bot);
+    if (f->manifest.doc != NULL && outside->announced != NULL && !s->inside)
+        outside->announced(outside, str_of(s->gw->id), f->manifest);
+    descriptor_write_frame(s->wire->ops->send_begin(s->wire),
+                           descriptor_for(outside, platform, bot));
+    s->wire->ops->send_end(s->wire);
+    if (s->state == SESSION_NEW || s->state == SESSION_ASLEEP)
+        session_receive(s);
+}
+
+/* ---- acks ---- */
+
+static void on_ack(struct session *s, const struct frame *f)
+{
+    if (f->buffer_id.n == 0) {
+        on_unknown(s, f);
+        return;
+    }
+    if (!s->acking.acked)
+        first_ack(s);
+    session_alive(s, true);
+    pump_acked(s, f->buffer_id);
+}
+
+/* ---- the rest ---- */
+
+static void on_outbound(struct session *s, const struct frame *f)
+{
+    const struct action *a = &f->action;
+
+    if (a->platform.n != 0 || a->user_id.n != 0 || a->op == ACTION_TYPING || a->op == ACTION_EDIT)
+        is_newer(s);
+    look_for_acks(s, a);
+    requests_start(s, f);
+}
+
+static void on_interrupt(struct session *s, const struct frame *f)
+{
+    interrupt_from_gateway(s, f->session_key);
+}
+
+static void on_going_idle(struct session *s, const struct frame *f)
+{
+    (void)f;
+    sleep_begin(s);
+}
+
+static frame_f *const handlers[] = {
+    [FRAME_HELLO] = on_hello,         [FRAME_OUTBOUND] = on_outbound,
+    [FRAME_INTERRUPT] = on_interrupt, [FRAME_GOING_IDLE] = on_going_idle,
+    [FRAME_INBOUND_ACK] = on_ack,     [FRAME_UNKNOWN] = on_unknown,
+    [FRAME_MALFORMED] = on_malformed,
+};
+
+static bool on_line(void *ctx, struct str line, bool whole)
+{
+    struct session *s = ctx;
+    struct frame f;
+
+    if (!whole) {
+        session_close(s, CLOSE_TOO_LARGE);
         return false;
     }
-    session_park(s, slot, why);
-    pump_want(i);
+    if (str_trim(line).n == 0)
+        return true;
+    frame_read(s->inst->relay->json, line, &f);
+    if (s->state != SESSION_CLOSING || f.type == FRAME_INBOUND_ACK)
+        handlers[f.type](s, &f);
     return true;
+}
+
+size_t session_unfinished(const struct session *s)
+{
+    return s->reader != NULL ? s->reader->part.cap : 0;
+}
+
+void session_data(struct session *s, struct str bytes)
+{
+    line_reader_feed(&s->reader, bytes, s->inst->relay->lim.max_frame, on_line, s);
 }

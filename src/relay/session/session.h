@@ -1,4 +1,6 @@
-/* session.h - one WebSocket of a gateway: its state, its liveness, and whether the gateway acks.
+/* session.h - one WebSocket of a gateway: its state, its liveness, and the frames that it sends.
+ *
+ *      bytes --line_reader--> lines --frame_read()--> frames --one handler per type--> relay
  *
  *      NEW --hello--> RECEIVING <--pong-- MUTE      no pong for pong_patience_ms
  *                       ^    ^----ack---- DEAF      no ack for ack_patience_ms
@@ -27,7 +29,6 @@
 #include "relay/relay.h"
 #include "relay/session/pump.h"
 
-struct acking;
 struct action;
 struct instance;
 struct line_reader;
@@ -64,7 +65,7 @@ struct session {
     struct flight *flight;      /* owned; NULL: nothing unacked */
     struct line_reader *reader; /* owned; NULL: no unfinished line */
     uint64_t *again;     /* owned; redriven ids below sent_id that never went down this socket */
-    char *personas;      /* owned; the identities of its hellos: frames.h */
+    char *personas;      /* owned; the identities of its hellos */
     uint64_t sent_id;    /* newest id sent on this socket */
     uint64_t counted_id; /* attempts are counted up to this id */
     int64_t next_ping_ms;
@@ -87,8 +88,7 @@ struct sessions *sessions_new(void);
 void sessions_listen(struct relay *r); /* subscribes to revocations: observers.h */
 void sessions_free(struct relay *r);
 struct list *sessions_by_age(struct relay *r);
-/* Rate limit for log lines about bad frames.  True: log now. */
-bool session_may_log(struct relay *r, uint64_t *ret_skipped);
+uint32_t session_newest(const struct relay *r); /* number of the session opened last */
 
 void session_enter(struct session *s, enum session_state next);
 void session_close(struct session *s, enum close_reason why); /* idempotent */
@@ -100,8 +100,6 @@ void session_receive(struct session *s);
 bool session_has_sent(const struct session *s, uint64_t id);
 /* True when @id went down a socket of @i that is still open, so an ack may follow. */
 bool session_anyone_has(const struct instance *i, uint64_t id);
-/* Parks a delivery for the reason @why: no socket gets it until it is redriven. */
-void session_park(struct session *s, struct slot *slot, struct str why);
 /* @id is settled: removes it from the flights of all sockets of @i. */
 void session_forget_all(struct instance *i, uint64_t id);
 
@@ -115,21 +113,27 @@ void session_alive(struct session *s, bool acked); /* a pong came, or (@acked) a
  *         |                  ^
  *         | answers people,  | an ack
  *         v and never acks   |
- *      NEVER ACKS, remembered on the gateway's record
- *
- * A delivery is soft when no ack is expected for it.  The pong to a ping sent behind a soft
- * delivery proves that the gateway has read the delivery, and settles it.  Soft are: all deliveries
- * to a gateway that never acks; passthroughs, which released gateways never ack; and everything
- * while live_acks is off.
+ *      NEVER ACKS, remembered on the gateway's record: all its deliveries are soft (pump.h)
  */
-struct acking *acking_new(void);
-void acking_free(struct acking *t); /* NULL is fine */
 
-/* True when only a pong, or a later ack, settles @slot on this socket. */
-bool acking_is_soft(const struct session *s, const struct slot *slot);
-/* A message with a soft delivery was sent; @last is its newest id.  Sends the ping. */
-void acking_sent_soft(struct session *s, uint64_t last);
+/* ---- lines ---- */
 
-void acking_on_ack(struct session *s, uint64_t id); /* settles soft deliveries before @id */
-/* Detects a gateway that answers deliveries without acking them. */
-void acking_on_action(struct session *s, const struct action *a);
+/* @whole is false for a line above the limit; its bytes are dropped.  Returns false to skip the
+ * rest of the piece. */
+typedef bool line_cb(void *ctx, struct str line, bool whole);
+
+/* Calls @cb for each line.  Whole lines in @bytes are not copied; only an unfinished line is.  A
+ * line longer than @max is reported once and never buffers more than @max bytes. */
+void line_reader_feed(struct line_reader **l, struct str bytes, size_t max, line_cb *cb, void *ctx);
+void line_reader_free(struct line_reader *l); /* NULL is fine */
+
+/* ---- personas: the (platform, bot) pairs a socket may speak as ---- */
+
+#define PERSONA_MAX 16 /* per socket; further hellos are answered but not remembered */
+
+/* The first pair is the default. */
+void persona_add(struct session *s, struct str platform, struct str bot);
+/* True when the socket announced this pair.  An empty @bot matches any; @ret_bot receives it. */
+bool persona_find(const struct session *s, struct str platform, struct str bot,
+                  struct str *ret_bot);
+bool persona_default(const struct session *s, struct str *ret_platform, struct str *ret_bot);

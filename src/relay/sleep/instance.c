@@ -14,7 +14,7 @@
 #include "relay/heart.h"
 #include "relay/in/staged.h"
 #include "relay/mailbox/delivery.h"
-#include "relay/out/chats.h"
+#include "relay/out/chat_records.h"
 #include "relay/out/spoken.h"
 #include "relay/out/requests.h"
 #include "relay/session/pump.h"
@@ -64,6 +64,11 @@ void instances_free(struct instances *t)
 struct list *instances_by_age(struct relay *r)
 {
     return &r->instances->by_age;
+}
+
+struct instance *instance_at(const struct relay *r, uint32_t box)
+{
+    return box < r->instances->n_boxes ? r->instances->by_box[box] : NULL;
 }
 
 struct instance *instance_after(const struct relay *r, uint32_t box)
@@ -142,6 +147,7 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     list_init(&i->change_link);
     list_init(&i->active_link);
     list_init(&i->revisions);
+    list_init(&i->spoken);
     mailbox_init(&i->mb);
     wake_init(&i->wake);
     set_box(r->instances, i, box);
@@ -708,8 +714,7 @@ struct slot *instance_push_row(struct instance *i, const struct store_row *row)
 static void on_row(void *ctx, const struct store_row *row)
 {
     struct instance_loading *l = ctx;
-    const struct instances *t = l->relay->instances;
-    struct instance *i = row->box < t->n_boxes ? t->by_box[row->box] : NULL;
+    struct instance *i = instance_at(l->relay, row->box);
 
     if (row->box == STAGED_BOX)
         stage_load(l->relay, row);

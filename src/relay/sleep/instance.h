@@ -14,7 +14,7 @@
 #include "base/bucket.h"
 #include "base/list.h"
 #include "relay/mailbox/mailbox.h"
-#include "relay/out/chat_table.h"
+#include "relay/out/chats.h"
 #include "relay/relay.h"
 #include "relay/session/pump.h"
 #include "relay/sleep/sleep.h"
@@ -38,25 +38,26 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct bucket_level actions; /* rate limit of its actions: requests.c */
     struct list orphans;         /* requests whose session has closed: requests.h */
     struct list pump_link;       /* pump->wanting */
-    struct list hungry_link;     /* fetches->hungry */
+    struct list hungry_link;     /* pump->hungry */
     struct list retry_link;      /* relay->troubled */
     struct list change_link;     /* instances->changed */
     struct list active_link;     /* activity->news */
     struct list revisions;       /* changed bytes that the store does not have yet: delivery.h */
-    struct unread *unread;       /* owned; interrupts its receiver may not have read: interrupt.h */
+    struct unread *unread;       /* owned; interrupts its receiver may not have read: commands.h */
     struct fetch *fetch[2];      /* owned; [0] is being consumed, [1] is the read-ahead: pump.h */
     struct chat_row chats;       /* its chats, the one with the newest event last */
-    int64_t hold_until_ms;       /* no delivery is sent before this time: interrupt.h */
+    struct list spoken;          /* the chats it spoke in, newest last: spoken.c */
+    int64_t hold_until_ms;       /* no delivery is sent before this time: commands.h */
     int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never */
     uint32_t box;                              /* its mailbox number */
     uint32_t retiring_box; /* the previous number, until "retired" is on disk; 0: none */
     uint32_t life;         /* of its name: see lives below */
     uint32_t record_want, record_writing, record_done; /* versions of its record: see above */
     uint32_t box_version;                              /* the first version that has @box */
-    uint32_t n_chats;                                  /* length of @chats */
+    uint32_t n_chats, n_spoken;                        /* lengths of @chats and @spoken */
     uint32_t park_mark; /* newest session number when a delivery was last parked */
     uint16_t tenant_n, name_n;
-    uint16_t chat_era;   /* below CHAT_ERAS: chat_table.h */
+    uint16_t chat_era;   /* below CHAT_ERAS: chats.h */
     uint8_t shown_state; /* enum relay_state last reported to outside->changed() */
     bool seen;           /* it has said hello at least once */
     bool forgot_chats;   /* some of its chats were forgotten: chats.h */
@@ -88,7 +89,8 @@ struct instances *instances_new(void);
 enum bh_err instances_load(struct relay *r); /* at start: loads the records, then the rows */
 void instances_free(struct instances *t);    /* NULL is fine */
 struct list *instances_by_age(struct relay *r);
-/* The instance with the next larger mailbox number after @box; NULL: none. */
+/* The instance with the mailbox number @box, or with the next larger one; NULL: none. */
+struct instance *instance_at(const struct relay *r, uint32_t box);
 struct instance *instance_after(const struct relay *r, uint32_t box);
 
 /* Finds or creates an instance.  NULL: a name is invalid, or no mailbox number is left. */

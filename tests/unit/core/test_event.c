@@ -1,9 +1,7 @@
 /* The wire form of events, buffer ids and deduplication keys. */
 #include "core/vectors.h"
 #include "base/rand.h"
-#include "core/delivery_id.h"
 #include "core/event.h"
-#include "core/event_copy.h"
 
 struct fixture {
     struct json_parser *p;
@@ -374,7 +372,7 @@ static void the_written_source_has_the_key_of_the_event(void **state)
                            .thread_id = json_str(src, "thread_id"),
                            .scope_id = json_str(src, "scope_id")};
         struct json doc = written(f, &ev);
-        struct session_key_source parsed = source_of(&f->arena, json_get(doc, "source"));
+        struct event parsed = source_of(&f->arena, json_get(doc, "source"));
 
         buf_reset(&ours);
         buf_reset(&theirs);

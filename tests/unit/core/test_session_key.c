@@ -26,8 +26,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct str key_of(struct fixture *f, struct session_key_source src,
-                         struct session_key_options opt)
+static struct str key_of(struct fixture *f, struct event src, struct session_key_options opt)
 {
     buf_reset(&f->key);
     session_key_write(&f->key, &src, &opt);
@@ -44,7 +43,7 @@ static struct session_key_options options_of(struct json o, bool august)
     };
 }
 
-static void check(struct fixture *f, struct str name, struct session_key_source src,
+static void check(struct fixture *f, struct str name, struct event src,
                   struct session_key_options opt, struct str want)
 {
     struct str got = key_of(f, src, opt);
@@ -64,7 +63,7 @@ static void every_vector_gives_the_key_of_both_generations(void **state)
     for (struct json_iter it = {0}; json_next(cases, &it); n++) {
         struct str name = json_str(it.value, "name");
         struct json source = json_get(it.value, "source"), o = json_get(it.value, "options");
-        struct session_key_source src = source_of(&f->arena, source);
+        struct event src = source_of(&f->arena, source);
         struct str june = json_str(it.value, "key"), august = json_str(it.value, "key_august");
 
         if (json_type(json_get(source, "chat_type")) == JSON_NULL)
@@ -93,7 +92,7 @@ static void parsed_events_give_the_key_of_both_generations(void **state)
     for (struct json_iter it = {0}; json_next(cases, &it);) {
         struct str name = json_str(it.value, "name"), want;
         struct json event = json_get(it.value, "event");
-        struct session_key_source src = source_of(&f->arena, json_get(event, "source"));
+        struct event src = source_of(&f->arena, json_get(event, "source"));
         struct str id = json_str(event, "message_id");
 
         if (!str_is_empty(id))
@@ -191,9 +190,9 @@ static void whatsapp_ids_lose_their_decoration(void **state)
     struct fixture *f = *state;
 
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
-        struct session_key_source src = {.platform = STR("whatsapp"),
-                                         .chat_id = table[i].raw,
-                                         .user_id = STR("@u")};
+        struct event src = {.platform = STR("whatsapp"),
+                            .chat_id = table[i].raw,
+                            .user_id = STR("@u")};
         check(f, table[i].raw, src, SESSION_KEY_DEFAULTS, table[i].want);
     }
 }
@@ -211,16 +210,16 @@ static void hostile_sources_never_crash_the_writer(void **state)
             parts[i] = rand_below(&r, 4) == 0 ? STR_NULL : str_make(bytes[i], rand_below(&r, 8));
         }
         static const char *const names[] = {"whatsapp", "slack", "discord", "dm", "group"};
-        struct session_key_source src = {str_of(names[rand_below(&r, 3)]),
-                                         parts[1],
-                                         rand_below(&r, 2) ? str_of(names[3 + rand_below(&r, 2)])
-                                                           : parts[2],
-                                         parts[3],
-                                         parts[4],
-                                         parts[5],
-                                         parts[6],
-                                         parts[7],
-                                         parts[8]};
+        struct event src = {.platform = str_of(names[rand_below(&r, 3)]),
+                            .chat_id = parts[1],
+                            .chat_type =
+                                rand_below(&r, 2) ? str_of(names[3 + rand_below(&r, 2)]) : parts[2],
+                            .user_id = parts[3],
+                            .user_id_alt = parts[4],
+                            .thread_id = parts[5],
+                            .scope_id = parts[6],
+                            .prospective_thread_id = parts[7],
+                            .message_id = parts[8]};
         struct session_key_options opt = {rand_below(&r, 2) != 0, rand_below(&r, 2) != 0, parts[0],
                                           rand_below(&r, 2) != 0};
         struct str key = key_of(f, src, opt);

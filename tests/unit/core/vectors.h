@@ -49,9 +49,9 @@ static inline struct str text_of(struct arena *a, struct json v)
 }
 
 /* A SessionSource object of the wire as input for the key. */
-static inline struct session_key_source source_of(struct arena *a, struct json src)
+static inline struct event source_of(struct arena *a, struct json src)
 {
-    return (struct session_key_source){
+    return (struct event){
         .platform = json_str(src, "platform"),
         .chat_id = text_of(a, json_get(src, "chat_id")),
         .chat_type = json_str(src, "chat_type"),

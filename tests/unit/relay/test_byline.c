@@ -1,6 +1,6 @@
-/* Promises of relay/out/byline.h: a name where several agents share a chat. */
+/* Promises of relay/out/spoken.h: a name where several agents share a chat. */
 #include "relay/asking.h"
-#include "relay/out/byline.h"
+#include "relay/out/spoken.h"
 #include "relay/heart.h"
 #include "tenancy/enroll.h"
 #include "tenancy/grants.h"

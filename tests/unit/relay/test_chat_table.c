@@ -1,7 +1,7 @@
-/* Promises of relay/out/chat_table.h. */
+/* Promises of relay/out/chats.h. */
 #include "unit.h"
 #include "base/mem.h"
-#include "relay/out/chat_table.h"
+#include "relay/out/chats.h"
 #include "relay/sleep/instance.h"
 
 static struct chat_table t;

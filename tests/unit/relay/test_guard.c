@@ -1,4 +1,4 @@
-/* Promises of relay/out/guard.h, chats.h and frames.h: who may speak where. */
+/* Promises of relay/out/guard.h, chats.h and session.h: who may speak where. */
 #include "relay/asking.h"
 
 static void a_chat_that_was_delivered_from_may_be_answered(void **state)

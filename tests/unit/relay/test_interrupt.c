@@ -1,5 +1,5 @@
-/* Promises of relay/in/interrupt.h: stopping a turn from either side. */
-#include "relay/in/interrupt.h"
+/* Promises of relay/in/commands.h: stopping a turn from either side. */
+#include "relay/in/commands.h"
 #include "relay/rig.h"
 #include "tenancy/grants.h"
 

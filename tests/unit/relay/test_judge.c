@@ -1,4 +1,4 @@
-/* Promises of relay/in/judge.h and linking.h: who receives, why, and how a person is linked; and
+/* Promises of relay/in/judge.h and commands.h: who receives, why, and how a person is linked; and
  * what the egress guard makes of the same facts. */
 #include "relay/rig.h"
 #include "relay/in/judge.h"

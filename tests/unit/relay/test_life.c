@@ -1,7 +1,7 @@
 /* Promises of relay/sleep/instance.h: a name that was given up takes nothing of its old holder
  * along. */
 #include "relay/asking.h"
-#include "relay/out/chats.h"
+#include "relay/out/chat_records.h"
 #include "relay/sleep/instance.h"
 #include "relay/upkeep.h"
 #include "tenancy/grants.h"

@@ -1,10 +1,10 @@
 /* Promises of relay/mailbox/mailbox.h, relay/session/pump.h, relay/in/dedup.h and
- * relay/session/frames.h: the small parts. */
+ * relay/session/session.h: the small parts. */
 #include "unit.h"
 #include "base/buf.h"
 #include "relay/in/dedup.h"
 #include "relay/session/pump.h"
-#include "relay/session/frames.h"
+#include "relay/session/session.h"
 #include "relay/mailbox/mailbox.h"
 
 static void a_slot_costs_24_bytes(void **state)

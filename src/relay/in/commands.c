@@ -1,26 +1,32 @@
-/* interrupt.c - design.  (interrupt.h has the contract.)
+/* commands.c - design.  (commands.h has the contract.)
  *
- * The keys are in a set-associative table, WAYS per set, newest first.  It holds keyed hashes and
- * no text: half a megabyte, or more if more keys are loaded at start, and one cache line per event.
- * The hash is keyed with the database's secret.  So an attacker cannot aim at one set, a simulation
- * is repeatable, and the records of chats can store the hash.
+ *      /link CODE -> link_code_redeem() -> on disk -> accepted, and told to the person
+ *                                       -> store error -> the platform sends the message again
+ *
+ * The session keys are in a set-associative table, WAYS per set, newest first.  It holds keyed
+ * hashes and no text: half a megabyte, or more if more keys are loaded at start, and one cache line
+ * per event.  The hash is keyed with the database's secret.  So an attacker cannot aim at one set,
+ * a simulation is repeatable, and the records of chats can store the hash.
  *
  * Every key in the table is also in its chat's own list.  The table has half of the hash; a lookup
  * compares the whole hash with the chat's list, so entries of forgotten chats never match.  A key
  * that moves to another chat is removed from the earlier chat's record, unless the event has
  * several recipients: then all of them keep it. */
-#include "relay/in/interrupt.h"
+#include "relay/in/commands.h"
 #include <stdlib.h>
-#include "core/delivery_id.h"
+#include "base/arena.h"
+#include "core/event.h"
 #include "core/frame.h"
 #include "core/session_key.h"
 #include "relay/heart.h"
+#include "relay/in/accept.h"
 #include "relay/in/judge.h"
 #include "relay/out/chats.h"
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
+#include "tenancy/grants.h"
 
 #define BETWEEN_HOLDS_MS 100
 enum { WAYS = 8, FEWEST_SETS = 1 << 13, MOST_SETS = 1 << 18, KEY_MAX_BYTES = 2048, LOOK_AT = 16 };
@@ -30,62 +36,49 @@ struct way {
     uint32_t chat; /* chats_number() of the chat, which implies the instance; 0: free */
 };
 
-struct interrupts {
+struct commands {
     struct relay *relay;      /* borrowed */
+    struct list linkings;     /* struct linking, owned: pending */
     struct way (*sets)[WAYS]; /* owned; NULL until the first key */
     size_t n_sets;
     struct buf scratch;
     struct buf stopped; /* the session key of a /stop */
 };
 
-static uint64_t key_hash(struct interrupts *t, struct str tenant, struct str session_key)
-{
-    buf_reset(&t->scratch);
-    buf_add_str(&t->scratch, tenant);
-    buf_add_c(&t->scratch, '\x1f');
-    buf_add_str(&t->scratch, session_key);
-    return hash64(&t->relay->env.store->dedup_key, buf_str(&t->scratch)) | 1;
-}
-
 uint64_t interrupt_key(const struct instance *i, struct str session_key)
 {
-    return key_hash(i->relay->interrupts, instance_tenant(i), session_key);
+    struct buf *b = &i->relay->commands->scratch;
+
+    buf_reset(b);
+    buf_add_str(b, instance_tenant(i));
+    buf_add_c(b, '\x1f');
+    buf_add_str(b, session_key);
+    return hash64(&i->relay->env.store->dedup_key, buf_str(b)) | 1;
 }
 
-static struct way *set_of(struct interrupts *t, uint64_t hash)
+static struct way *set_of(struct commands *t, uint64_t hash)
 {
     if (t->sets == NULL)
         t->sets = xcalloc(t->n_sets, sizeof *t->sets);
     return t->sets[((hash & UINT32_MAX) * t->n_sets) >> 32];
 }
 
-static uint32_t tag_of(uint64_t hash)
-{
-    return (uint32_t)(hash >> 32);
-}
-
-static bool is_way(const struct relay *r, const struct way *w, uint64_t hash)
-{
-    if (w->chat == 0 || w->tag != tag_of(hash))
-        return false;
-    const struct known_chat *c = chats_at(r, w->chat);
-    return !chat_is_over(c) && chat_has_key(c, hash);
-}
-
 /* The index of @hash in @set; WAYS: not found. */
 static size_t way_of(const struct relay *r, const struct way *set, uint64_t hash)
 {
-    size_t way = 0;
-
-    while (way < WAYS && !is_way(r, &set[way], hash))
-        way++;
-    return way;
+    for (size_t way = 0; way < WAYS; way++) {
+        const struct known_chat *c =
+            set[way].tag == (uint32_t)(hash >> 32) ? chats_at(r, set[way].chat) : NULL;
+        if (c != NULL && !chat_is_over(c) && chat_has_key(c, hash))
+            return way;
+    }
+    return WAYS;
 }
 
 void interrupt_note(struct known_chat *chat, uint64_t key, bool alone)
 {
     struct relay *r = chat->inst->relay;
-    struct way *set = set_of(r->interrupts, key);
+    struct way *set = set_of(r->commands, key);
     size_t way = way_of(r, set, key);
     struct known_chat *before = way < WAYS ? chats_at(r, set[way].chat) : NULL;
 
@@ -94,25 +87,17 @@ void interrupt_note(struct known_chat *chat, uint64_t key, bool alone)
     if (way == WAYS)
         way--; /* evicts the oldest of the set */
     memmove(&set[1], &set[0], way * sizeof set[0]);
-    set[0] = (struct way){tag_of(key), chats_number(chat)};
+    set[0] = (struct way){(uint32_t)(key >> 32), chats_number(chat)};
 }
 
 void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t key)
 {
-    struct interrupts *t = r->interrupts;
+    struct commands *t = r->commands;
     struct way *set = t->sets != NULL ? set_of(t, key) : NULL;
 
     for (size_t way = 0; set != NULL && way < WAYS; way++)
-        if (set[way].tag == tag_of(key) && set[way].chat == chats_number(chat))
+        if (set[way].tag == (uint32_t)(key >> 32) && set[way].chat == chats_number(chat))
             set[way] = (struct way){0};
-}
-
-static struct known_chat *recall(struct interrupts *t, struct str tenant, struct str session_key)
-{
-    uint64_t hash = key_hash(t, tenant, session_key);
-    size_t way = t->sets != NULL ? way_of(t->relay, set_of(t, hash), hash) : WAYS;
-
-    return way < WAYS ? chats_at(t->relay, set_of(t, hash)[way].chat) : NULL;
 }
 
 /* ---- after a start ---- */
@@ -130,7 +115,7 @@ static size_t count_keys(struct relay *r)
 }
 
 /* Fills free ways only: loaded keys have no order of age. */
-static void load_chat(struct interrupts *t, struct known_chat *c)
+static void load_chat(struct commands *t, struct known_chat *c)
 {
     for (size_t k = 0; k < c->n_keys; k++) {
         uint64_t key = chat_keys(c)[k];
@@ -139,13 +124,13 @@ static void load_chat(struct interrupts *t, struct known_chat *c)
         while (way < WAYS && set[way].chat != 0)
             way++;
         if (way < WAYS && way_of(t->relay, set, key) == WAYS)
-            set[way] = (struct way){tag_of(key), chats_number(c)};
+            set[way] = (struct way){(uint32_t)(key >> 32), chats_number(c)};
     }
 }
 
-void interrupts_load(struct relay *r)
+void commands_load(struct relay *r)
 {
-    struct interrupts *t = r->interrupts;
+    struct commands *t = r->commands;
     size_t n = count_keys(r);
 
     size_t wanted = n * 4 / 3 / WAYS; /* three quarters full */
@@ -233,7 +218,10 @@ void interrupt_from_gateway(struct session *s, struct str session_key)
         r->n.interrupts_dropped++;
         return;
     }
-    struct known_chat *chat = recall(r->interrupts, tenant, session_key);
+    uint64_t key = interrupt_key(s->inst, session_key);
+    const struct way *set = set_of(r->commands, key);
+    size_t way = way_of(r, set, key);
+    struct known_chat *chat = way < WAYS ? chats_at(r, set[way].chat) : NULL;
     struct instance *i = chat != NULL ? chat->inst : only_instance(r, tenant);
     if (i == NULL ||
         !send_interrupt(i, session_key, chat != NULL ? chat_id(chat, id) : STR(""), false))
@@ -241,25 +229,6 @@ void interrupt_from_gateway(struct session *s, struct str session_key)
 }
 
 /* ---- a person's /stop ---- */
-
-enum stop { STOP_NO, STOP_OURS, STOP_ANOTHERS };
-
-static enum stop read_stop(const struct event *ev)
-{
-    struct str text = str_trim(ev->text), head = str_make(text.p, text.n < 5 ? text.n : 5);
-
-    if (ev->author_is_bot || !str_eq_ci(head, STR("/stop")))
-        return STOP_NO;
-    if (text.n == 5)
-        return STOP_OURS;
-    struct str who = str_skip(text, 6);
-    for (size_t k = 0; k < who.n; k++)
-        if (who.p[k] == ' ' || who.p[k] == '\n' || who.p[k] == '\t' || who.p[k] == '\r')
-            return STOP_NO; /* more than the command alone */
-    if (text.p[5] != '@' || who.n == 0)
-        return STOP_NO;
-    return str_eq_ci(who, ev->bot) ? STOP_OURS : STOP_ANOTHERS;
-}
 
 /* True when the platform repeats a /stop: the turn that runs now may be another one. */
 static bool is_repeat(struct instance *i, const struct event *ev)
@@ -294,7 +263,7 @@ static void stop_turn(struct instance *i, const struct event *ev)
         {.group_sessions_per_user = true, .thread_sessions_per_user = true},
         {.group_sessions_per_user = true, .august = true},
     };
-    struct buf *key = &i->relay->interrupts->stopped;
+    struct buf *key = &i->relay->commands->stopped;
     bool any = false;
 
     for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
@@ -308,20 +277,11 @@ static void stop_turn(struct instance *i, const struct event *ev)
         hold_text(i);
 }
 
-bool interrupt_on_stop(struct relay *r, const struct event *ev, bool *ret_is_stop)
+static void stop_recipients(struct relay *r, const struct event *ev)
 {
-    enum stop stop = read_stop(ev);
     struct gate_verdict verdicts[GATE_CANDIDATES];
-
-    *ret_is_stop = stop != STOP_NO;
-    if (stop == STOP_NO)
-        return false;
-    r->n.stopped++;
-    if (stop == STOP_ANOTHERS) {
-        judge_consumed(r, ev, "/stop");
-        return true;
-    }
     size_t n = judge_ask(r, ev, verdicts);
+
     for (size_t k = 0; k < n; k++) {
         const struct gate_instance *to = verdicts[k].to;
         struct instance *i = instance_find(r, to->tenant, to->instance);
@@ -329,22 +289,189 @@ bool interrupt_on_stop(struct relay *r, const struct event *ev, bool *ret_is_sto
             !is_repeat(i, ev))
             stop_turn(i, ev);
     }
-    return ev->only_stops;
 }
 
-struct interrupts *interrupts_new(struct relay *r)
+/* ---- a person's /link ---- */
+
+struct linking {
+    struct list link;    /* commands->linkings */
+    struct relay *relay; /* borrowed */
+    struct accept *a;    /* held */
+    struct arena arena;
+    struct event ev; /* in the arena; routed */
+};
+
+static void linking_free(struct linking *l)
 {
-    struct interrupts *t = xcalloc(1, sizeof *t);
+    list_remove(&l->link);
+    arena_done(&l->arena);
+    free(l);
+}
+
+static void tell_person(const struct linking *l, const char *text)
+{
+    struct outside *outside = l->relay->env.outside;
+    const struct event *ev = &l->ev;
+    const struct outlet *at = outside->find(outside, ev->platform, ev->bot);
+    struct action act = {.op = ACTION_SEND,
+                         .op_name = STR("send"),
+                         .chat_id = ev->chat_id,
+                         .content = str_of(text),
+                         .reply_to = ev->message_id,
+                         .thread_id = ev->thread_id,
+                         .platform = ev->platform,
+                         .bot = ev->bot,
+                         .deadline_ms =
+                             clock_now_ms(l->relay->env.clock) + l->relay->lim.action_ms};
+    const struct action_from us = {STR(""), STR(""), STR_NULL, 0};
+
+    if (at != NULL && !str_is_empty(act.chat_id))
+        outside->act(outside, at, ACTION_NOBODY, &us, &act);
+}
+
+/* After a /link in a direct chat the instance may write in that chat, through that bot. */
+static void note_chat(const struct linking *l)
+{
+    struct relay *r = l->relay;
+    struct event ev = {.platform = l->ev.platform,
+                       .bot = l->ev.bot,
+                       .route_key = l->ev.own_key.p != NULL ? l->ev.own_key : l->ev.route_key,
+                       .chat_id = l->ev.chat_id,
+                       .chat_type = STR("dm"),
+                       .user_id = l->ev.user_id};
+    const struct gate_instance *to = grant_newest_link(r->env.facts, ev.platform, ev.user_id);
+    struct instance *i = to != NULL ? instance_get(r, to->tenant, to->instance) : NULL;
+    struct buf key = BUF_INIT;
+
+    if (!str_eq(l->ev.chat_type, STR("dm")) || i == NULL || i->life != to->life)
+        return;
+    session_key_of_event(&key, &ev);
+    chats_note(i, &ev, interrupt_key(i, buf_str(&key)), true);
+    buf_done(&key);
+}
+
+static const char *answer_to(enum bh_err err)
+{
+    switch (err) {
+    case BH_OK:
+        return "Linked. What you write here now goes to your agent.";
+    case BH_BUSY:
+        return "Too many wrong codes. Try again in an hour.";
+    case BH_MALFORMED:
+        return "Send /link followed by the code you were given.";
+    case BH_NOT_FOUND:
+    case BH_CONFLICT:
+        return "That code is not valid. A code works once and for ten minutes; ask for a new one.";
+    default:
+        return NULL; /* ours to repeat, not theirs */
+    }
+}
+
+static void on_redeemed(void *ctx, enum bh_err err, const char *why)
+{
+    struct linking *l = ctx;
+    struct relay *r = l->relay;
+    const char *answer = answer_to(err);
+
+    (void)why;
+    if (err == BH_OK) {
+        r->n.linked++;
+        note_chat(l);
+        log_info(NULL, "a person was linked: platform=%.*s", STR_FMT(l->ev.platform));
+    }
+    if (answer != NULL)
+        tell_person(l, answer);
+    accept_release(r, l->a, answer != NULL ? BH_OK : BH_UNAVAILABLE);
+    linking_free(l);
+}
+
+static void link_person(struct relay *r, const struct event *ev, struct str code, struct accept *a)
+{
+    struct linking *l = xcalloc(1, sizeof *l);
+
+    l->relay = r;
+    l->a = a;
+    event_copy(ev, &l->arena, &l->ev);
+    list_init(&l->link);
+    list_append(&r->commands->linkings, &l->link);
+    accept_hold(a);
+    judge_consumed(r, ev, "/link");
+    link_code_redeem(r->env.facts, ev->platform, ev->user_id, code, on_redeemed, l);
+}
+
+/* ---- reading a command ---- */
+
+enum spoken_command { COMMAND_NONE, COMMAND_STOP, COMMAND_LINK };
+
+/* The text up to the first blank. */
+static struct str first_word(struct str s)
+{
+    size_t n = 0;
+
+    while (n < s.n && memchr(" \t\n\r", s.p[n], 4) == NULL)
+        n++;
+    return str_make(s.p, n);
+}
+
+/* "/stop", "/stop@bot", "/link", "/link CODE", "/link@bot CODE".  @ret_ours: it names this bot, or
+ * none. */
+static enum spoken_command read_command(const struct event *ev, struct str *ret_code,
+                                        bool *ret_ours)
+{
+    struct str text = str_trim(ev->text);
+
+    *ret_ours = true;
+    if (text.n < 5 || text.p[0] != '/' || ev->author_is_bot)
+        return COMMAND_NONE;
+    struct str head = str_make(text.p, 5), rest = str_skip(text, 5), bot = first_word(rest);
+    bool stop = str_eq_ci(head, STR("/stop"));
+    if ((!stop && !str_eq_ci(head, STR("/link"))) || (bot.n > 0 && (bot.p[0] != '@' || bot.n == 1)))
+        return COMMAND_NONE; /* another command, such as /links */
+    *ret_code = str_trim(str_skip(rest, bot.n));
+    *ret_ours = bot.n == 0 || str_eq_ci(str_skip(bot, 1), ev->bot);
+    if (stop)
+        return ret_code->n == 0 ? COMMAND_STOP : COMMAND_NONE; /* else more than the command */
+    bool one_word = first_word(*ret_code).n == ret_code->n;
+    return *ret_ours && one_word ? COMMAND_LINK : COMMAND_NONE;
+}
+
+bool command_take(struct relay *r, const struct event *ev, struct accept *a, bool *ret_is_stop)
+{
+    struct str code;
+    bool ours;
+    enum spoken_command what = read_command(ev, &code, &ours);
+
+    *ret_is_stop = what == COMMAND_STOP;
+    if (what == COMMAND_NONE)
+        return false;
+    if (what == COMMAND_LINK) {
+        link_person(r, ev, code, a);
+        return true;
+    }
+    r->n.stopped++;
+    if (ours)
+        stop_recipients(r, ev);
+    else
+        judge_consumed(r, ev, "/stop");
+    return !ours || ev->only_stops;
+}
+
+struct commands *commands_new(struct relay *r)
+{
+    struct commands *t = xcalloc(1, sizeof *t);
 
     t->relay = r;
     t->n_sets = FEWEST_SETS;
+    list_init(&t->linkings);
     return t;
 }
 
-void interrupts_free(struct interrupts *t)
+void commands_free(struct commands *t)
 {
     if (t == NULL)
         return;
+    list_each (&t->linkings, it, nxt)
+        linking_free(list_entry(it, struct linking, link));
     free(t->sets);
     buf_done(&t->scratch);
     buf_done(&t->stopped);

@@ -1,4 +1,8 @@
-/* interrupt.h - stops an agent's running turn, on a gateway's `interrupt` or a person's /stop.
+/* commands.h - commands to bellhop itself: a person's /stop and /link, a gateway's `interrupt`.
+ *
+ * /link CODE, sent to a bot, links a person's account to an instance.  The message is always
+ * consumed, so that a code never reaches an agent.  The platform's event identifies the person; the
+ * answer goes to the chat of the message.
  *
  * A gateway's `interrupt` names a session key.  The relay forwards it as `interrupt_inbound` to the
  * instance of the same tenant that last received an event of that key.
@@ -19,9 +23,10 @@
 #include "core/contract.h"
 #include "core/event.h"
 
-struct known_chat;
+struct accept;
+struct commands;
 struct instance;
-struct interrupts;
+struct known_chat;
 struct relay;
 struct session;
 
@@ -29,9 +34,14 @@ struct session;
 #define INTERRUPTS_UNREAD_MS 2000
 #define INTERRUPT_HOLD_MS CONTRACT_STOP_HOLD_MS
 
-struct interrupts *interrupts_new(struct relay *r);
-void interrupts_load(struct relay *r);      /* at start, after the chats */
-void interrupts_free(struct interrupts *t); /* NULL is fine */
+struct commands *commands_new(struct relay *r);
+void commands_load(struct relay *r);    /* at start, after the chats */
+void commands_free(struct commands *t); /* NULL is fine */
+
+/* Carries out @ev if it is a command.  A /stop that is no duplicate interrupts its live recipients;
+ * for a /link @a is held until the link is on disk or refused.  True: @ev is consumed, not
+ * delivered as a message.  @ret_is_stop: @ev is a /stop, and must not be staged. */
+bool command_take(struct relay *r, const struct event *ev, struct accept *a, bool *ret_is_stop);
 
 /* A keyed hash of tenant and session key; the same for all instances of a tenant, and after a
  * restart. */
@@ -40,7 +50,4 @@ uint64_t interrupt_key(const struct instance *i, struct str session_key);
 void interrupt_note(struct known_chat *chat, uint64_t key, bool alone);
 void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t key);
 void interrupt_read(struct instance *i); /* the receiver has read its interrupts */
-/* If @ev is a person's /stop and no duplicate, interrupts its live recipients.  True: the event is
- * consumed, not delivered as a message.  @ret_is_stop: @ev is a /stop, and must not be staged. */
-bool interrupt_on_stop(struct relay *r, const struct event *ev, bool *ret_is_stop);
 void interrupt_from_gateway(struct session *s, struct str session_key);
