@@ -110,15 +110,16 @@ static enum bh_err open_seal(struct server *s, char *why)
     return err;
 }
 
-static bool key_of_trunk(void *ctx, uint8_t *ret_key, char *ret_why)
+/* Refuses another master key before this node may wait for the lease: with it no node could serve.
+ * The first node of a new database writes the check value, so this is asked once more when the
+ * lease has been asked for, which is after that write. */
+static enum bh_err check_seal(struct server *s, char *why)
 {
-    struct server *s = ctx;
-    bool ok = open_seal(s, ret_why) == BH_OK;
+    enum bh_err err = open_seal(s, why);
 
     seal_free(s->seal); /* opened again with the store, once this node serves */
     s->seal = NULL;
-    memcpy(ret_key, s->trunk_key, sizeof s->trunk_key);
-    return ok;
+    return err;
 }
 
 /* ---- agents on this machine ---- */
@@ -161,7 +162,7 @@ static void begin_to_carry(struct server *s)
                                                  .store = s->store,
                                                  .node = s->node,
                                                  .settings = cluster_of(s),
-                                                 .key = key_of_trunk,
+                                                 .key = s->trunk_key,
                                                  .on_ask = on_ask,
                                                  .on_unask = on_unask,
                                                  .on_lost = on_trunk_lost,
@@ -187,8 +188,10 @@ static void leave(struct server *s)
 
 static enum bh_err stand_by(struct server *s, char *why)
 {
-    enum bh_err err;
+    enum bh_err err = check_seal(s, why);
 
+    if (err != BH_OK)
+        return err;
     s->front = (struct front){.loop = s->loop,
                               .server = s->http_server,
                               .settings = config_get(s->cfg, &front_config),
@@ -229,6 +232,8 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
 {
     enum bh_err err = store_postgres_open(s->loop, c->url, 0, &s->store, why);
 
+    if (err == BH_OK)
+        err = check_seal(s, why);
     if (err == BH_OK)
         err = shared_check(s->loop, s->store, &s->rand, s->cfg, why);
     if (err != BH_OK)

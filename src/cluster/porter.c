@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
-#include "base/crypto.h"
 #include "base/json.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -36,8 +35,7 @@ struct porter {
     char to[STORE_OWNER_BYTES]; /* the lease holder that the trunk, or the ask, is for */
     char host[256];             /* of the lease holder; empty: not known yet */
     uint16_t port;
-    bool tls, has_key;
-    uint8_t key[TRUNK_KEY_BYTES];
+    bool tls;
     char why[160];              /* why the last trunk was lost, as logged */
     struct json_parser *parser; /* owned */
 };
@@ -127,17 +125,11 @@ static void dial(struct porter *p)
                            .port = p->port,
                            .tls = p->tls,
                            .ca_path = p->env.settings->ca,
-                           .key = p->key,
+                           .key = p->env.key,
                            .name = node_owner(p->env.node),
                            .keeper = p->to};
-    char why[256];
 
-    if (!p->has_key && !p->env.key(p->env.ctx, p->key, why)) {
-        on_lost(p, why);
-    } else {
-        p->has_key = true;
-        p->trunk = trunk_open(p->env.loop, p->env.server, &d, &handlers, p);
-    }
+    p->trunk = trunk_open(p->env.loop, p->env.server, &d, &handlers, p);
     p->host[0] = '\0'; /* the next try reads the record again */
 }
 
@@ -254,6 +246,5 @@ void porter_free(struct porter *p)
     if (p->ask != NULL)
         p->ask->porter = NULL;
     json_parser_free(p->parser);
-    secret_wipe(p->key, sizeof p->key);
     free(p);
 }

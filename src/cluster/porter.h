@@ -30,9 +30,7 @@ struct porter_env { /* borrowed for the life of the porter */
     struct store *store;
     struct node *node; /* in WAITING; the porter calls node_set_carrying() */
     const struct cluster_settings *settings;
-    /* Fills the TRUNK_KEY_BYTES that all nodes of the cluster share.  Called before the first dial,
-     * until it succeeds; may block.  False: no key, @ret_why (256 bytes) says why. */
-    bool (*key)(void *ctx, uint8_t *ret_key, char *ret_why);
+    const uint8_t *key; /* TRUNK_KEY_BYTES that all nodes of the cluster share */
     /* The lease holder asks this node something, as in trunk.h; porter_tell() answers. */
     void (*on_ask)(void *ctx, uint32_t number, struct str question);
     void (*on_unask)(void *ctx, uint32_t number);

@@ -252,7 +252,10 @@ static bool check_with(const struct seal *s, struct store *st, const struct seal
 {
     if (r->check.n > 0 && !seal_fits(s, buf_str(&r->check))) {
         snprintf(ret_why, 256,
-                 "the master key does not fit the database: it was sealed with another one");
+                 "the master key does not fit the database: it was sealed with another one%s",
+                 st->shared ? "; every node needs the same one (master_key, or a copy of the file "
+                              "master.key)"
+                            : "");
         return false;
     }
     if (r->check.n == 0)

@@ -103,6 +103,29 @@ def test_a_node_with_another_master_key_is_refused(node, dial):
     dial(server, credential).hear("kept")
 
 
+def test_a_node_with_another_master_key_is_refused_while_the_others_serve(node, dial):
+    server = node().start()
+    gateway = dial(server, server.add())
+    says = refuses(node("south", key=KEY[::-1]))
+    assert "the master key does not fit the database" in says and "every node needs the same one" in says, says
+    assert "stands by" not in says, says
+    assert server.write("kept") == 200
+    gateway.hear("kept")
+
+
+def test_of_two_nodes_with_different_keys_that_begin_a_database_together_one_is_refused(node):
+    two = [node(), node("south", key=KEY[::-1])]
+    for server in two:
+        server.begin()
+    ended = wait_for(lambda: [s for s in two if s.process.poll() is not None], timeout=60)
+    assert len(ended) == 1 and ended[0].wait(10) == 1
+    assert "the master key does not fit the database" in ended[0].log(), ended[0].log()
+    other = next(s for s in two if s is not ended[0])
+    wait_for(lambda: (other.state / "port").exists(), timeout=60)
+    other.find_port()
+    wait_for(lambda: other.get("/readyz").status == 200, timeout=30)
+
+
 def test_a_full_database_refuses_what_is_new_and_loses_nothing(node, postgres, dial):
     server = node().start()
     credential = server.add()

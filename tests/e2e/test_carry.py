@@ -199,15 +199,6 @@ def test_files_are_carried_whole(nodes, tmp_path):
     assert download(two, kept(two, credential, data), credential.token()).content == data
 
 
-def test_a_node_with_another_key_carries_nothing(nodes):
-    nodes.serve()
-    other = nodes.make("other", key="1" + KEY[1:])
-    other.begin()
-    assert "stands by" in other.process.stdout.readline()
-    wait_for(lambda: "master key" in other.log(), 20)
-    assert other.get("/readyz").status == 503
-
-
 def test_trunks_are_tls_where_the_nodes_are(nodes, tmp_path):
     papers = Papers(tmp_path)
     cert, key = papers.sign("nodes")
