@@ -445,7 +445,7 @@ struct accept_id host_passthrough(struct host *h, struct platform *p, const stru
 {
     assert(h->relay != NULL);
     p->last_event_ms = clock_wall_ms(h->env->clock);
-    return relay_passthrough(h->relay, ev, forward_json, done, ctx);
+    return relay_take_in(h->relay, ev, forward_json, done, ctx);
 }
 
 void host_accept_cancel(struct host *h, struct accept_id id)

@@ -17,7 +17,6 @@
 #include "relay/sleep/sleep.h"
 
 struct accepts;
-struct acks;
 struct activity;
 struct chats;
 struct commands;
@@ -42,6 +41,7 @@ struct relay {
     struct relay_counters n;
 
     struct timer turn_end; /* armed while work waits for the end of this turn */
+    unsigned turn;         /* that work: of enum turn_step */
     struct timer retry;    /* armed while a store operation waits for its retry */
     struct list troubled;  /* instances with a failed store operation, by retry_link */
     struct timer farewell; /* armed while a drain waits for acks and results */
@@ -60,7 +60,6 @@ struct relay {
     struct accepts *accepts;
     struct deliveries *deliveries;
     struct edits *edits;
-    struct acks *acks;
     struct activity *activity;
     struct pump *pump;
     struct chats *chats;
@@ -73,8 +72,16 @@ struct relay {
     struct wakes wakes;
 };
 
-/* Schedules the end-of-turn work for the current turn of the loop.  Idempotent. */
-void turn_want(struct relay *r);
+enum turn_step { /* the work at the end of a turn, in this order */
+                 TURN_RESULTS = 1,
+                 TURN_PUMP = 2,
+                 TURN_ACKS = 4,
+                 TURN_ANSWERS = 8,
+                 TURN_STATES = 16,
+};
+/* Schedules @steps for the end of this turn of the loop; 0: only the drain, if there is one.
+ * Idempotent. */
+void turn_want(struct relay *r, unsigned steps);
 
 /* ---- retries of failed store operations ---- */
 #define RETRY_MS 1000

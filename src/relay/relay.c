@@ -15,7 +15,7 @@
 #include "relay/in/judge.h"
 #include "relay/in/staged.h"
 #include "relay/mailbox/admin.h"
-#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/mailbox.h"
 #include "relay/out/chat_records.h"
 #include "relay/out/requests.h"
 #include "relay/out/spoken.h"
@@ -161,7 +161,7 @@ static void on_farewell(struct timer *t)
     struct relay *r = container_of(t, struct relay, farewell);
 
     say_farewell(r); /* the timer is no longer set, so say_farewell() closes the sockets now */
-    turn_want(r);
+    turn_want(r, 0);
 }
 
 static bool is_all_on_disk(struct relay *r)
@@ -172,8 +172,6 @@ static bool is_all_on_disk(struct relay *r)
 
 static void drain_go_on(struct relay *r)
 {
-    if (r->drained == NULL)
-        return;
     say_farewell(r);
     if (!r->said_farewell)
         return;
@@ -193,7 +191,7 @@ void relay_drain(struct relay *r, defer_cb *done, void *ctx)
     r->drained_ctx = ctx;
     timer_set(r->env.clock, &r->farewell, FAREWELL_MS);
     retry_now(r); /* the last retry of failed store operations */
-    turn_want(r);
+    turn_want(r, 0);
 }
 
 void relay_stop(struct relay *r)
@@ -210,18 +208,31 @@ void relay_stop(struct relay *r)
 
 static void on_turn_end(struct timer *t)
 {
+    static const struct {
+        unsigned step;
+        void (*run)(struct relay *r);
+    } steps[] = {
+        {TURN_RESULTS, requests_answer_all},
+        {TURN_PUMP, pump_all},
+        {TURN_ACKS, acks_submit},
+        {TURN_ANSWERS, accept_answer_all},
+        {TURN_STATES, instance_tell_changes},
+    };
     struct relay *r = container_of(t, struct relay, turn_end);
 
-    requests_answer_all(r);
-    pump_all(r);
-    acks_submit(r);
-    accept_answer_all(r);
-    instance_tell_changes(r);
-    drain_go_on(r);
+    for (size_t k = 0; k < ARRAY_LEN(steps); k++) {
+        if ((r->turn & steps[k].step) == 0)
+            continue;
+        r->turn &= ~steps[k].step; /* what wants it again from here on waits for the next turn */
+        steps[k].run(r);
+    }
+    if (r->drained != NULL)
+        drain_go_on(r);
 }
 
-void turn_want(struct relay *r)
+void turn_want(struct relay *r, unsigned steps)
 {
+    r->turn |= steps;
     if (!timer_is_set(&r->turn_end))
         timer_set(r->env.clock, &r->turn_end, 0);
 }
@@ -264,10 +275,9 @@ static void build(struct relay *r)
     r->instances = instances_new();
     r->lives = lives_new();
     r->sessions = sessions_new();
-    r->accepts = accepts_new();
+    r->accepts = accepts_new(r);
     r->deliveries = deliveries_new(r);
     r->edits = edits_new();
-    r->acks = acks_new();
     r->activity = activity_new(r);
     r->pump = pump_new();
     r->chats = chats_new(r);
@@ -344,7 +354,6 @@ void relay_free(struct relay *r)
     deliveries_free(r);
     edits_free(r);
     stage_free(r->stage);
-    acks_free(r->acks);
     activity_free(r->activity);
     accepts_free(r->accepts);
     chats_free(r->chats);

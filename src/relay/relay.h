@@ -88,13 +88,16 @@ void relay_stop(struct relay *r);
 void relay_set_limits(struct relay *r, const struct relay_limits *limits); /* reload */
 
 /* Accepts an event (contract: core/accept.h).  The relay chooses the route.  An event whose files
- * or context must be fetched first is stored and waits: in/staged.h. */
-struct accept_id relay_accept(struct relay *r, const struct event *ev, accepted_cb *done,
-                              void *ctx);
-/* Accepts a sanitized webhook for the instances behind @ev's route.  @forward_json is the forward
- * object; @ev names platform, bot, route_key, event_id and the chat.  Contract: relay_accept(). */
-struct accept_id relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
-                                   accepted_cb *done, void *ctx);
+ * or context must be fetched first is stored and waits: in/staged.h.  With @forward, the forward
+ * object of a sanitized webhook, the instances behind the route get that instead of a message; @ev
+ * then names platform, bot, route_key, event_id and the chat. */
+struct accept_id relay_take_in(struct relay *r, const struct event *ev, struct str forward,
+                               accepted_cb *done, void *ctx);
+static inline struct accept_id relay_accept(struct relay *r, const struct event *ev,
+                                            accepted_cb *done, void *ctx)
+{
+    return relay_take_in(r, ev, STR_NULL, done, ctx);
+}
 /* Cancels the callback of an accept.  The event itself is still delivered. */
 void relay_accept_cancel(struct relay *r, struct accept_id id);
 /* Calls @cb once for each instance that @ev would be delivered to.  Records nothing. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include "relay/heart.h"
 #include "relay/in/dedup.h"
-#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/mailbox.h"
 #include "relay/out/chat_records.h"
 #include "relay/out/spoken.h"
 #include "relay/sleep/instance.h"

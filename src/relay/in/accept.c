@@ -6,6 +6,7 @@
 #include "relay/in/accept.h"
 #include <assert.h>
 #include <stdlib.h>
+#include "base/handles.h"
 #include "core/event.h"
 #include "core/frame.h"
 #include "core/session_key.h"
@@ -16,7 +17,7 @@
 #include "relay/in/judge.h"
 #include "relay/in/staged.h"
 #include "relay/log_limit.h"
-#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/mailbox.h"
 #include "relay/out/chats.h"
 #include "relay/relay.h"
 #include "relay/session/pump.h"
@@ -27,25 +28,24 @@ struct accept {
     accepted_cb *done;
     void *ctx;        /* borrowed */
     uint32_t pending; /* holds that are not released yet */
-    uint32_t index;   /* in accepts->slots; never changes */
-    uint32_t generation;
+    struct handle handle;
     uint8_t err; /* enum bh_err */
 };
 
 struct accepts {
-    struct list waiting;   /* accepts with holds */
-    struct list answers;   /* to be answered at the end of the turn */
-    struct list spare;     /* the freelist */
-    struct accept **slots; /* owned, with the accepts: all of them */
-    size_t n_slots, cap_slots;
-    struct buf frame, key; /* scratch: the frame being written, the session key of its event */
+    struct handles handles; /* struct accept, until its answer */
+    struct list waiting;    /* accepts with holds; owned, as those in the other lists */
+    struct list answers;    /* to be answered at the end of the turn */
+    struct list spare;      /* the freelist */
+    struct buf frame, key;  /* scratch: the frame being written, the session key of its event */
     struct log_limit log_busy, log_unrouted;
 };
 
-struct accepts *accepts_new(void)
+struct accepts *accepts_new(struct relay *r)
 {
     struct accepts *t = xcalloc(1, sizeof *t);
 
+    handles_init(&t->handles, r->env.rand);
     list_init(&t->waiting);
     list_init(&t->answers);
     list_init(&t->spare);
@@ -56,36 +56,29 @@ void accepts_free(struct accepts *t)
 {
     if (t == NULL)
         return;
-    for (size_t i = 0; i < t->n_slots; i++)
-        free(t->slots[i]);
-    free(t->slots);
+    struct list *const all[] = {&t->waiting, &t->answers, &t->spare};
+    for (size_t k = 0; k < ARRAY_LEN(all); k++)
+        list_each (all[k], it, nxt)
+            free(list_entry(it, struct accept, link));
+    handles_done(&t->handles);
     buf_done(&t->frame);
     buf_done(&t->key);
     free(t);
 }
 
-static struct accept *accept_make(struct accepts *t)
-{
-    struct accept *a = xcalloc(1, sizeof *a);
-
-    if (t->n_slots == t->cap_slots) {
-        t->cap_slots = t->cap_slots != 0 ? t->cap_slots * 2 : 64;
-        t->slots = xrealloc(t->slots, t->cap_slots * sizeof(struct accept *));
-    }
-    a->index = (uint32_t)t->n_slots;
-    a->generation = 1;
-    t->slots[t->n_slots++] = a;
-    list_init(&a->link);
-    return a;
-}
-
 struct accept *accept_new(struct relay *r, accepted_cb *done, void *ctx)
 {
     struct accepts *t = r->accepts;
-    struct accept *a =
-        list_is_empty(&t->spare) ? accept_make(t) : list_first(&t->spare, struct accept, link);
+    struct accept *a;
 
+    if (list_is_empty(&t->spare)) {
+        a = xcalloc(1, sizeof *a);
+        list_init(&a->link);
+    } else {
+        a = list_first(&t->spare, struct accept, link);
+    }
     list_move(&a->link, &t->waiting);
+    a->handle = handles_add(&t->handles, a);
     a->done = done;
     a->ctx = ctx;
     a->pending = 1;
@@ -106,7 +99,7 @@ void accept_release(struct relay *r, struct accept *a, enum bh_err err)
     if (--a->pending != 0)
         return;
     list_move(&a->link, &r->accepts->answers);
-    turn_want(r);
+    turn_want(r, TURN_ANSWERS);
 }
 
 void accept_answer_all(struct relay *r)
@@ -114,8 +107,7 @@ void accept_answer_all(struct relay *r)
     struct accepts *t = r->accepts;
     struct list now; /* answers that the callbacks add wait for the next turn */
 
-    if (list_is_empty(&t->answers))
-        return;
+    assert(!list_is_empty(&t->answers));
     now = t->answers;
     now.next->prev = now.prev->next = &now;
     list_init(&t->answers);
@@ -125,7 +117,7 @@ void accept_answer_all(struct relay *r)
         void *ctx = a->ctx;
         enum bh_err err = a->err;
         list_move(&a->link, &t->spare);
-        a->generation++;
+        handles_remove(&t->handles, a->handle);
         if (done != NULL)
             done(ctx, err);
     }
@@ -136,12 +128,17 @@ bool accept_any_answer(const struct relay *r)
     return !list_is_empty(&r->accepts->answers);
 }
 
+static struct accept_id id_of(const struct accept *a)
+{
+    return (struct accept_id){a->handle.index, a->handle.generation};
+}
+
 void relay_accept_cancel(struct relay *r, struct accept_id id)
 {
-    struct accepts *t = r->accepts;
+    struct accept *a = handles_find(&r->accepts->handles, (struct handle){id.index, id.generation});
 
-    if (id.index < t->n_slots && t->slots[id.index]->generation == id.generation)
-        t->slots[id.index]->done = NULL;
+    if (a != NULL)
+        a->done = NULL;
 }
 
 /* ---- the context of each copy ----
@@ -210,13 +207,6 @@ static enum bh_err refuse_busy(struct instance *i, const char *what)
     return BH_BUSY;
 }
 
-static void write_inbound(const struct intake *in, struct buf *frame, const struct hash128 *name)
-{
-    struct context_room room;
-
-    event_write_frame(frame, context_shown(in->relay, in->verdict, in->ev, &room), name);
-}
-
 /* Writes the frame into accepts->frame and checks that there is room for it. */
 static enum bh_err write_frame(const struct intake *in, struct instance *i,
                                const struct hash128 *name)
@@ -224,6 +214,7 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     struct relay *r = in->relay;
     struct buf *frame = &r->accepts->frame;
     const struct hash128 *shown = r->lim.live_acks ? name : NULL;
+    struct context_room room;
 
     buf_reset(frame);
     if (in->forward.p != NULL)
@@ -231,7 +222,7 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     else if (in->body.p != NULL)
         frame_write_dispatch(frame, in->body, *name);
     else
-        write_inbound(in, frame, shown);
+        event_write_frame(frame, context_shown(r, in->verdict, in->ev, &room), shown);
     if (buf_failed(frame) || frame->n > SLOT_MAX_BYTES)
         return BH_REFUSED;
     if (mailbox_bytes(&i->mb) + frame->n > r->lim.max_mailbox_bytes)
@@ -253,7 +244,7 @@ static void hold_media(struct instance *i, const struct event *ev, uint64_t row)
 static enum bh_err take_copy(struct intake *in, struct instance *i)
 {
     struct relay *r = in->relay;
-    struct delivery_spec spec = {.id = delivery_next_id(r), .quiet = in->quiet, .group = in->group};
+    struct delivery_spec spec = {.quiet = in->quiet, .group = in->group};
     int64_t wall_ms = clock_wall_ms(r->env.clock);
 
     spec.kind = in->forward.p != NULL ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
@@ -280,9 +271,9 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
         interrupt_note(chat, session, in->alone);
     if (in->forward.p == NULL && event_has_place(in->ev))
         spec.flags |= STORE_ROW_HAS_MEDIA;
-    delivery_add(i, &spec, in->a);
+    uint64_t row = delivery_add(i, &spec, in->a);
     if (spec.flags != 0)
-        hold_media(i, in->ev, spec.id);
+        hold_media(i, in->ev, row);
     r->n.accepted++;
     return BH_OK;
 }
@@ -402,8 +393,8 @@ void accept_resume(struct relay *r, const struct event *ev, const struct staged_
     accept_release(r, a, r->draining ? BH_BUSY : distribute(&in));
 }
 
-static struct accept_id take_in(struct relay *r, const struct event *ev, struct str forward,
-                                accepted_cb *done, void *ctx)
+struct accept_id relay_take_in(struct relay *r, const struct event *ev, struct str forward,
+                               accepted_cb *done, void *ctx)
 {
     struct event routed = judge_route(r, ev);
     struct intake in = {.relay = r,
@@ -420,19 +411,7 @@ static struct accept_id take_in(struct relay *r, const struct event *ev, struct 
         err = distribute(&in);
     }
     accept_release(r, in.a, err); /* @done runs at the end of the turn, never in here */
-    return (struct accept_id){in.a->index, in.a->generation};
-}
-
-struct accept_id relay_accept(struct relay *r, const struct event *ev, accepted_cb *done, void *ctx)
-{
-    return take_in(r, ev, STR_NULL, done, ctx);
-}
-
-struct accept_id relay_passthrough(struct relay *r, const struct event *ev, struct str forward_json,
-                                   accepted_cb *done, void *ctx)
-{
-    assert(forward_json.p != NULL);
-    return take_in(r, ev, forward_json, done, ctx);
+    return id_of(in.a);
 }
 
 _Static_assert(PARCEL_TICK_MS == DEDUP_TICK_MS, "relay_deliver() tells what dedup_at() knows");
@@ -459,5 +438,5 @@ struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t 
     }
     *ret_known_ms = err == BH_OK ? in.known_ms : -1;
     accept_release(r, in.a, err);
-    return (struct accept_id){in.a->index, in.a->generation};
+    return id_of(in.a);
 }

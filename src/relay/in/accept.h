@@ -19,7 +19,7 @@ struct gate_verdict;
 struct relay;
 struct staged_to;
 
-struct accepts *accepts_new(void);
+struct accepts *accepts_new(struct relay *r);
 void accepts_free(struct accepts *t); /* NULL is fine; pending answers are dropped */
 
 struct accept *accept_new(struct relay *r, accepted_cb *done, void *ctx);

@@ -11,7 +11,7 @@
 #include "relay/heart.h"
 #include "relay/in/accept.h"
 #include "relay/in/judge.h"
-#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/mailbox.h"
 #include "relay/session/pump.h"
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"

@@ -22,7 +22,7 @@
 #include "relay/in/accept.h"
 #include "relay/in/edits.h"
 #include "relay/in/judge.h"
-#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/mailbox.h"
 #include "relay/sleep/instance.h"
 
 enum stage_state { STAGED_WRITING, STAGED_WAITING, STAGED_READY, STAGED_ENTERING };
@@ -81,16 +81,7 @@ struct staged {
     enum bh_err err;             /* valid once @entered: the result */
 };
 
-struct restaging { /* a rewrite of a row after an edit, queued behind its append */
-    struct store_mark op;
-    struct list link; /* stage->restagings */
-    struct relay *relay;
-    struct accept *accept; /* held */
-    struct buf body;
-};
-
 struct stage {
-    struct list restagings;     /* struct restaging, owned */
     struct list all;            /* struct staged, by age */
     struct map chats, by_event; /* struct staged_chat, struct staged */
     struct staged **slots;      /* owned; not what they point at */
@@ -106,7 +97,6 @@ struct stage *stage_new(struct relay *r)
 
     (void)r;
     list_init(&t->all);
-    list_init(&t->restagings);
     t->json = json_parser_new();
     return t;
 }
@@ -304,11 +294,6 @@ void stage_free(struct stage *t)
         return;
     list_each (&t->all, it, nxt)
         staged_free(list_entry(it, struct staged, link));
-    list_each (&t->restagings, at, after) {
-        struct restaging *x = list_entry(at, struct restaging, link);
-        buf_done(&x->body);
-        free(x);
-    }
     map_done(&t->chats);
     map_done(&t->by_event);
     free(t->slots);
@@ -599,7 +584,7 @@ static void on_written(struct store_op *op, enum bh_err err)
 
     r->stage->n_writing--;
     if (r->draining)
-        turn_want(r);
+        turn_want(r, 0);
     e->in_doubt |= err == BH_UNKNOWN;
     if (err != BH_OK && e->in_doubt && !r->draining) { /* the row may be there: once more */
         timer_set(r->env.clock, &e->timer, RETRY_MS);
@@ -907,21 +892,6 @@ static void drop(struct staged *e)
         timer_set(e->relay->env.clock, &e->timer, 0);
 }
 
-static void restaging_free(struct restaging *x)
-{
-    list_remove(&x->link);
-    buf_done(&x->body);
-    free(x);
-}
-
-static void on_restaged(struct store_op *op, enum bh_err err)
-{
-    struct restaging *x = container_of(op, struct restaging, op.op);
-
-    accept_release(x->relay, x->accept, err);
-    restaging_free(x);
-}
-
 bool stage_edit(struct relay *r, const struct event *ev, struct accept *a)
 {
     struct stage *t = r->stage;
@@ -937,17 +907,10 @@ bool stage_edit(struct relay *r, const struct event *ev, struct accept *a)
     }
     r->n.revised++;
     e->ev.text = arena_str(&e->arena, ev->edit.text);
-    struct restaging *x = xcalloc(1, sizeof *x);
-    x->relay = r;
-    x->accept = a;
-    list_init(&x->link);
-    list_append(&t->restagings, &x->link);
-    save_body(&x->body, &e->ev, e->to, e->n_to);
-    x->op = (struct store_mark){.op = {.done = on_restaged},
-                                .id = e->append.id,
-                                .frame = buf_str(&x->body)};
-    accept_hold(a);
-    store_mark(r->env.store, &x->op);
+    struct buf body = BUF_INIT;
+    save_body(&body, &e->ev, e->to, e->n_to);
+    row_rewrite(r, e->append.id, buf_str(&body), a); /* the store has the append before it */
+    buf_done(&body);
     return true;
 }
 

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "relay/heart.h"
 #include "relay/in/staged.h"
-#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/mailbox.h"
 #include "relay/out/chat_records.h"
 #include "relay/session/pump.h"
 #include "relay/session/session.h"

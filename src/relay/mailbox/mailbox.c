@@ -2,13 +2,40 @@
  *
  * Acks come in order, so the settled slot is nearly always the head, and the ring behaves like a
  * queue.  Gaps arise behind a parked or slow head.  A ring with more gaps than slots is rebuilt, so
- * a delivery that stays parked for weeks does not make the ring grow with the traffic behind it. */
+ * a delivery that stays parked for weeks does not make the ring grow with the traffic behind it.
+ *
+ * With a file store, an append for a live socket is not urgent: the store waits a few milliseconds
+ * to batch writes, and an early ack shrinks the write to its deduplication key.  Every other append
+ * is urgent: a platform waits for the answer, or a shared store must commit before the delivery is
+ * sent.
+ *
+ * When the store refuses a delivery, the relay reports "unavailable" and forgets the key, so that
+ * the platform's replay counts as new.  Two kinds of delivery are retried instead: one that is on a
+ * socket, because its ack may come any moment, and one in doubt, because its row may exist. */
 #include "relay/mailbox/mailbox.h"
 #include <assert.h>
 #include <stdlib.h>
-#include "base/mem.h"
+#include "relay/heart.h"
+#include "relay/in/accept.h"
+#include "relay/log_limit.h"
+#include "relay/session/pump.h"
+#include "relay/session/session.h"
+#include "relay/sleep/instance.h"
+#include "relay/sleep/sleep.h"
+#include "store/store.h"
 
-enum { FIRST_CAP = 4, SMALL_CAP = 64 };
+#define MAX_VOLATILE_BYTES (256ull << 20) /* bodies waiting for the disk, all instances together */
+#define MAX_KEPT_BYTES (16u << 20)        /* all instances together */
+enum {
+    BOOT_SHIFT = 40,
+    FIRST_CAP = 4,
+    SMALL_CAP = 64,
+    FIRST_ACKS = 64,
+    RING_ACKS = 4096,
+    MOST_BATCHES = 4,
+};
+
+/* ---- slots ---- */
 
 void mailbox_init(struct mailbox *mb)
 {
@@ -55,6 +82,26 @@ struct slot *mailbox_push(struct mailbox *mb, uint64_t id, size_t bytes, uint32_
     return slot;
 }
 
+struct slot *mailbox_push_row(struct mailbox *mb, const struct store_row *row)
+{
+    size_t bytes = row->frame_bytes <= SLOT_MAX_BYTES ? row->frame_bytes : SLOT_MAX_BYTES;
+    struct slot *slot = mailbox_push(mb, row->id, bytes, (uint32_t)(row->at_ms / 1000));
+
+    slot->flags |= SLOT_DURABLE;
+    if (row->row_kind == STORE_ROW_PASSTHROUGH)
+        slot->flags |= SLOT_PASSTHROUGH;
+    if ((row->flags & STORE_ROW_QUIET) != 0) {
+        slot->flags |= SLOT_QUIET;
+        mb->quiet++;
+    }
+    if ((row->flags & STORE_ROW_HAS_MEDIA) != 0)
+        slot->flags |= SLOT_MEDIA;
+    slot->attempts = (row->attempts < SLOT_MAX_ATTEMPTS ? row->attempts : SLOT_MAX_ATTEMPTS) & 63u;
+    if (row->parked.p != NULL)
+        mailbox_park(mb, slot, true);
+    return slot;
+}
+
 uint32_t mailbox_seek(const struct mailbox *mb, uint64_t id)
 {
     uint32_t lo = 0, hi = mb->n;
@@ -84,7 +131,8 @@ struct slot *mailbox_find(struct mailbox *mb, uint64_t id)
 void mailbox_drop(struct mailbox *mb, struct slot *slot)
 {
     assert((slot->flags & SLOT_GONE) == 0);
-    mailbox_park(mb, slot, false);
+    if ((slot->flags & SLOT_PARKED) != 0)
+        mailbox_park(mb, slot, false);
     if ((slot->flags & SLOT_QUIET) != 0)
         mb->quiet--;
     slot->flags |= SLOT_GONE;
@@ -111,13 +159,6 @@ void mailbox_park(struct mailbox *mb, struct slot *slot, bool parked)
     mb->parked = parked ? mb->parked + 1 : mb->parked - 1;
     if ((slot->flags & SLOT_QUIET) != 0)
         mb->quiet = parked ? mb->quiet - 1 : mb->quiet + 1;
-}
-
-void mailbox_quiet(struct mailbox *mb, struct slot *slot)
-{
-    assert((slot->flags & (SLOT_GONE | SLOT_PARKED | SLOT_QUIET)) == 0);
-    slot->flags |= SLOT_QUIET;
-    mb->quiet++;
 }
 
 void mailbox_tidy(struct mailbox *mb)
@@ -168,4 +209,685 @@ void mailbox_sort(struct mailbox *mb)
         return;
     rebuild(mb, mb->cap); /* straightens the ring: the slots lie from 0 on */
     qsort(mb->ring, mb->n, sizeof *mb->ring, by_id);
+}
+
+/* ---- deliveries ---- */
+
+struct joined {
+    struct joined *next; /* owned */
+    struct accept *a;    /* shared */
+};
+
+struct deliveries {
+    struct list settling;      /* SETTLED deliveries whose append is still pending */
+    struct list marks;         /* pending store_mark operations */
+    uint64_t next_id;          /* id of the next delivery */
+    uint64_t volatile_bytes;   /* bodies not on disk yet */
+    uint64_t kept_bytes;       /* bodies on disk that are kept for the pump */
+    struct ack_batch *filling; /* owned; the acks of this turn; NULL: none yet */
+    struct list batches;       /* owned; struct ack_batch, submitted or waiting for a retry */
+    size_t n_batches;
+    struct list doomed; /* owned; struct doomed */
+    struct log_limit log_store;
+};
+
+struct deliveries *deliveries_new(struct relay *r)
+{
+    struct deliveries *t = xcalloc(1, sizeof *t);
+
+    t->next_id = r->env.store->boot << BOOT_SHIFT | 1;
+    list_init(&t->settling);
+    list_init(&t->marks);
+    list_init(&t->batches);
+    list_init(&t->doomed);
+    return t;
+}
+
+uint64_t delivery_next_id(const struct relay *r)
+{
+    return r->deliveries->next_id;
+}
+
+uint64_t delivery_take_id(struct relay *r)
+{
+    return r->deliveries->next_id++;
+}
+
+bool delivery_has_room(const struct relay *r, size_t bytes)
+{
+    return r->deliveries->volatile_bytes + bytes <= MAX_VOLATILE_BYTES;
+}
+
+bool delivery_any_volatile(const struct relay *r)
+{
+    return r->deliveries->volatile_bytes != 0;
+}
+
+static struct delivery *delivery_of(struct list *link)
+{
+    return list_entry(link, struct delivery, link);
+}
+
+static void answer(struct delivery *d, enum bh_err err)
+{
+    struct relay *r = d->inst->relay;
+
+    if (d->accept != NULL)
+        accept_release(r, d->accept, err);
+    d->accept = NULL;
+    while (d->joined != NULL) {
+        struct joined *j = d->joined;
+        d->joined = j->next;
+        accept_release(r, j->a, err);
+        free(j);
+    }
+}
+
+/* @d's append has ended, or will never begin. */
+static void group_end(struct delivery *d, bool written)
+{
+    struct delivery_group *g = d->group;
+
+    d->append.replaces = 0;
+    d->append.tied = false;
+    if (g == NULL)
+        return;
+    d->group = NULL;
+    list_remove(&d->group_link);
+    g->replaced &= written;
+    if (--g->left == 0)
+        g->over(g);
+}
+
+static void delivery_free(struct delivery *d)
+{
+    struct relay *r = d->inst->relay;
+    struct deliveries *t = r->deliveries;
+    uint64_t *bytes = d->state == DELIVERY_KEPT ? &t->kept_bytes : &t->volatile_bytes;
+
+    assert(d->accept == NULL && d->joined == NULL);
+    *bytes -= d->append.frame.n;
+    group_end(d, false);
+    list_remove(&d->link);
+    free(d);
+    if (r->draining)
+        turn_want(r, 0);
+}
+
+/* ---- to the disk ---- */
+
+static store_done_cb on_appended;
+static void submit_revisions(struct instance *i);
+
+/* New mail can be sent.  With a shared store this is called once the commit is known. */
+static void announce(struct instance *i)
+{
+    pump_want(i);
+    wake_for_mail(i);
+}
+
+static void submit(struct delivery *d)
+{
+    struct instance *i = d->inst;
+    assert(i != NULL);
+    struct store *st = i->relay->env.store;
+    bool live = i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
+
+    d->state = DELIVERY_QUEUED;
+    d->append.op = (struct store_op){.done = on_appended};
+    store_append(st, &d->append, !live || st->shared);
+}
+
+uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a)
+{
+    struct relay *r = i->relay;
+    struct delivery *d = xmalloc(sizeof *d + spec->frame.n);
+    struct store_row row = {.id = delivery_take_id(r),
+                            .row_kind = (uint8_t)spec->kind,
+                            .flags = (uint8_t)(spec->flags | (spec->quiet ? STORE_ROW_QUIET : 0)),
+                            .at_ms = clock_wall_ms(r->env.clock),
+                            .frame_bytes = spec->frame.n};
+
+    *d = (struct delivery){.inst = i, .accept = a, .state = DELIVERY_WAITING};
+    memcpy(d->bytes, spec->frame.p, spec->frame.n);
+    list_init(&d->link);
+    list_init(&d->group_link);
+    d->append = (struct store_append){.id = row.id,
+                                      .box = i->box,
+                                      .row_kind = row.row_kind,
+                                      .flags = row.flags,
+                                      .has_key = spec->has_key,
+                                      .key = spec->key,
+                                      .at_ms = row.at_ms,
+                                      .frame = str_make(d->bytes, spec->frame.n)};
+    struct slot *slot = mailbox_push_row(&i->mb, &row);
+    slot->d = d;
+    slot->flags = (slot->flags & ~(unsigned)SLOT_DURABLE) & 127u;
+    list_append(&i->mb.held, &d->link);
+    accept_hold(a);
+    r->deliveries->volatile_bytes += spec->frame.n;
+    if (spec->group != NULL) {
+        d->group = spec->group;
+        d->group->left++;
+        list_append(&d->group->members, &d->group_link);
+    } else if (instance_is_recorded(i)) {
+        submit(d);
+    }
+    if (!r->env.store->shared)
+        announce(i);
+    return row.id;
+}
+
+void delivery_group_init(struct delivery_group *g, void (*over)(struct delivery_group *g))
+{
+    *g = (struct delivery_group){.over = over};
+    list_init(&g->members);
+}
+
+void delivery_group_submit(struct delivery_group *g, bool whole)
+{
+    bool first = true;
+
+    list_each (&g->members, it, nxt)
+        whole &= instance_is_recorded(list_entry(it, struct delivery, group_link)->inst);
+    g->replaced = whole && !list_is_empty(&g->members);
+    list_each (&g->members, at, after) {
+        struct delivery *d = list_entry(at, struct delivery, group_link);
+        list_remove(&d->group_link);
+        if (whole) {
+            d->append.replaces = g->replaces;
+            d->append.tied = !first;
+            first = false;
+        }
+        if (instance_is_recorded(d->inst))
+            submit(d);
+    }
+}
+
+bool delivery_join(struct instance *i, struct hash128 key, struct accept *a)
+{
+    list_each (&i->mb.held, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        if (d->state > DELIVERY_FAILED || !d->append.has_key || d->append.key.lo != key.lo ||
+            d->append.key.hi != key.hi)
+            continue;
+        struct joined *j = xmalloc(sizeof *j);
+        *j = (struct joined){.next = d->joined, .a = a};
+        d->joined = j;
+        accept_hold(a);
+        return true;
+    }
+    return false;
+}
+
+/* Removes a delivery that the store refused; the platform must send the event again. */
+static void give_up(struct delivery *d)
+{
+    struct instance *i = d->inst;
+    struct relay *r = i->relay;
+    struct slot *slot = mailbox_find(&i->mb, d->append.id);
+
+    assert(slot != NULL && slot->d == d);
+    session_forget_all(i, slot->id);
+    mailbox_drop(&i->mb, slot);
+    if (d->append.has_key)
+        dedup_remove(&r->dedup, d->append.key);
+    r->n.refused_store++;
+    answer(d, BH_UNAVAILABLE);
+    delivery_free(d);
+}
+
+/* True when giving up @d could lose it or deliver it twice. */
+static bool must_stay(const struct delivery *d)
+{
+    return d->in_doubt || session_anyone_has(d->inst, d->append.id);
+}
+
+/* Once a commit is in doubt, only a successful retry ends the doubt: a refused retry says nothing
+ * about the earlier attempt. */
+static void append_failed(struct delivery *d, enum bh_err err)
+{
+    struct instance *i = d->inst;
+    struct relay *r = i->relay;
+    uint64_t skipped;
+
+    if (log_limit_passes(&r->deliveries->log_store, clock_now_ms(r->env.clock), &skipped))
+        log_warn(NULL, "the store refuses deliveries: instance=%.*s more=%llu",
+                 STR_FMT(instance_id(i)), (unsigned long long)skipped);
+    d->in_doubt |= err == BH_UNKNOWN;
+    bool doubt_ends = r->draining && !session_anyone_has(i, d->append.id);
+    if (!must_stay(d) || doubt_ends) { /* the next process learns whether the row exists */
+        give_up(d);
+        mailbox_tidy(&i->mb);
+        sleep_check(i);
+        return;
+    }
+    d->state = DELIVERY_FAILED;
+    retry_want(i);
+}
+
+static void became_durable(struct delivery *d)
+{
+    struct instance *i = d->inst;
+    struct deliveries *t = i->relay->deliveries;
+    struct slot *slot = mailbox_find(&i->mb, d->append.id);
+    const struct session *s = i->receiver;
+
+    assert(slot != NULL && slot->d == d);
+    slot->flags |= SLOT_DURABLE;
+    d->in_doubt = false;
+    answer(d, BH_OK);
+    if (i->relay->env.store->shared)
+        announce(i);
+    if (s != NULL && s->state == SESSION_RECEIVING && !session_has_sent(s, slot->id) &&
+        t->kept_bytes + d->append.frame.n <= MAX_KEPT_BYTES) {
+        d->state = DELIVERY_KEPT;
+        t->volatile_bytes -= d->append.frame.n;
+        t->kept_bytes += d->append.frame.n;
+    } else {
+        slot->d = NULL;
+        delivery_free(d);
+    }
+    sleep_check(i);
+}
+
+static void on_appended(struct store_op *op, enum bh_err err)
+{
+    struct delivery *d = container_of(op, struct delivery, append.op);
+
+    assert(d->state == DELIVERY_QUEUED || d->state == DELIVERY_SETTLED);
+    group_end(d, err == BH_OK);
+    if (d->state == DELIVERY_SETTLED)
+        delivery_free(d);
+    else if (err == BH_OK)
+        became_durable(d);
+    else
+        append_failed(d, err);
+}
+
+void delivery_record_done(struct instance *i, enum bh_err err)
+{
+    list_each (&i->mb.held, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        if (d->state != DELIVERY_WAITING)
+            continue;
+        if (err == BH_OK)
+            submit(d);
+        else if (!must_stay(d))
+            give_up(d); /* a delivery on a socket stays until the record's retry succeeds */
+    }
+    mailbox_tidy(&i->mb);
+}
+
+void delivery_retry(struct instance *i)
+{
+    submit_revisions(i);
+    list_each (&i->mb.held, it, nxt)
+        if (delivery_of(it)->state == DELIVERY_FAILED)
+            submit(delivery_of(it));
+}
+
+/* ---- settled and sent ---- */
+
+void delivery_settle(struct instance *i, struct slot *slot)
+{
+    struct relay *r = i->relay;
+    struct delivery *d = slot->d;
+    uint64_t id = slot->id;
+
+    session_forget_all(i, id);
+    mailbox_drop(&i->mb, slot);
+    r->n.settled++;
+    if (d == NULL || d->state == DELIVERY_KEPT || d->in_doubt)
+        acks_add(r, id);
+    if (d == NULL)
+        return;
+    answer(d, BH_OK);
+    if (d->state == DELIVERY_QUEUED) {
+        if (!store_append_shrink(r->env.store, &d->append) && !d->in_doubt)
+            acks_add(r, id); /* too late to shrink: the row is written, then deleted */
+        d->state = DELIVERY_SETTLED;
+        list_move(&d->link, &r->deliveries->settling);
+    } else {
+        delivery_free(d);
+    }
+    sleep_check(i);
+}
+
+void delivery_sent(struct instance *i, struct slot *slot)
+{
+    struct delivery *d = slot->d;
+
+    slot->flags |= SLOT_SENT;
+    if (d == NULL || d->state != DELIVERY_KEPT)
+        return;
+    slot->d = NULL;
+    delivery_free(d);
+}
+
+void delivery_drop_kept(struct instance *i)
+{
+    list_each (&i->mb.held, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        if (d->state != DELIVERY_KEPT)
+            continue;
+        mailbox_find(&i->mb, d->append.id)->d = NULL;
+        delivery_free(d);
+    }
+}
+
+void delivery_socket_lost(struct instance *i)
+{
+    list_each (&i->mb.held, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        bool refused =
+            d->state == DELIVERY_FAILED || (d->state == DELIVERY_WAITING && i->record_writing == 0);
+        if (refused && !must_stay(d))
+            give_up(d);
+    }
+    mailbox_tidy(&i->mb);
+}
+
+bool delivery_safe_up_to(const struct instance *i, uint64_t id)
+{
+    for (const struct list *it = i->mb.held.next; it != &i->mb.held; it = it->next) {
+        const struct delivery *d = list_entry(it, struct delivery, link);
+        if (d->state <= DELIVERY_FAILED) /* only in memory */
+            return d->append.id > id;
+    }
+    return true;
+}
+
+/* ---- attempts ---- */
+
+struct mark {
+    struct store_mark op;
+    struct list link;      /* deliveries->marks */
+    struct relay *relay;   /* borrowed */
+    struct accept *accept; /* held; NULL: none */
+    char bytes[];
+};
+
+/* Errors are told to the accept only: a lost count of attempts allows one more after a restart. */
+static void on_marked(struct store_op *op, enum bh_err err)
+{
+    struct mark *m = container_of(op, struct mark, op.op);
+
+    if (m->accept != NULL)
+        accept_release(m->relay, m->accept, err);
+    list_remove(&m->link);
+    free(m);
+}
+
+static struct mark *mark_new(struct relay *r, uint64_t id, struct str bytes, struct accept *a)
+{
+    struct mark *m = xmalloc(sizeof *m + bytes.n);
+
+    *m = (struct mark){.op = {.op = {.done = on_marked}, .id = id}, .relay = r, .accept = a};
+    memcpy(m->bytes, bytes.n != 0 ? bytes.p : "", bytes.n);
+    list_append(&r->deliveries->marks, &m->link);
+    return m;
+}
+
+void delivery_mark(struct instance *i, const struct slot *slot, struct str parked)
+{
+    struct mark *m = mark_new(i->relay, slot->id, parked, NULL);
+
+    m->op.attempts = slot->attempts;
+    if (parked.p != NULL)
+        m->op.parked = str_make(m->bytes, parked.n);
+    store_mark(i->relay->env.store, &m->op);
+}
+
+void row_rewrite(struct relay *r, uint64_t id, struct str frame, struct accept *a)
+{
+    struct mark *m = mark_new(r, id, frame, a);
+
+    m->op.frame = str_make(m->bytes, frame.n);
+    accept_hold(a);
+    store_mark(r->env.store, &m->op);
+}
+
+/* ---- revisions ---- */
+
+struct revision {
+    struct store_mark op;  /* with the store while @submitted */
+    struct list link;      /* instance->revisions; the newest last */
+    struct instance *inst; /* borrowed */
+    struct accept *accept; /* shared; NULL: none */
+    bool submitted;
+    char bytes[];
+};
+
+static void revision_end(struct revision *v, enum bh_err err)
+{
+    if (v->accept != NULL)
+        accept_release(v->inst->relay, v->accept, err);
+    list_remove(&v->link);
+    free(v);
+}
+
+static void on_revised(struct store_op *op, enum bh_err err)
+{
+    struct revision *v = container_of(op, struct revision, op.op);
+
+    v->submitted = false;
+    if (err == BH_OK || v->inst->relay->draining)
+        revision_end(v, err);
+    else
+        retry_want(v->inst);
+}
+
+/* A revision is submitted after the append of its row: the store cannot change a missing row. */
+static void submit_revisions(struct instance *i)
+{
+    list_each (&i->revisions, it, nxt) {
+        struct revision *v = list_entry(it, struct revision, link);
+        const struct slot *slot = mailbox_find(&i->mb, v->op.id);
+        if (slot == NULL && !v->submitted)
+            revision_end(v, BH_OK); /* settled meanwhile */
+        if (slot == NULL || v->submitted)
+            continue;
+        if (slot->d != NULL &&
+            (slot->d->state == DELIVERY_WAITING || slot->d->state == DELIVERY_FAILED)) {
+            retry_want(i);
+            continue;
+        }
+        v->submitted = true;
+        v->op.op = (struct store_op){.done = on_revised};
+        store_mark(i->relay->env.store, &v->op);
+    }
+}
+
+void delivery_revise(struct instance *i, struct slot *slot, struct str frame, struct accept *a)
+{
+    struct revision *v = xmalloc(sizeof *v + frame.n);
+
+    *v = (struct revision){.inst = i, .accept = a};
+    memcpy(v->bytes, frame.p, frame.n);
+    v->op.id = slot->id;
+    v->op.attempts = slot->attempts;
+    v->op.frame = str_make(v->bytes, frame.n);
+    list_init(&v->link);
+    list_append(&i->revisions, &v->link);
+    if (a != NULL)
+        accept_hold(a);
+    mailbox_resize(&i->mb, slot, frame.n);
+    submit_revisions(i);
+}
+
+struct str delivery_revised(const struct instance *i, uint64_t id)
+{
+    struct str newest = STR_NULL;
+
+    for (const struct list *it = i->revisions.next; it != &i->revisions; it = it->next) {
+        const struct revision *v = list_entry(it, struct revision, link);
+        if (v->op.id == id)
+            newest = v->op.frame;
+    }
+    return newest;
+}
+
+/* ---- acks ----
+ *
+ * A batch grows until the end of the turn.  A failed batch is retried unchanged.  A purged mailbox
+ * adds RING_ACKS ids per turn, while fewer than MOST_BATCHES batches are pending. */
+
+struct doomed {       /* the slots of a purged mailbox, whose rows are to be deleted */
+    struct list link; /* deliveries->doomed */
+    struct slot_ring all;
+    uint32_t at;
+};
+
+struct ack_batch {
+    struct store_ack op;
+    struct relay *relay; /* borrowed */
+    struct list link;    /* deliveries->batches once submitted */
+    uint32_t n, cap;
+    bool failed;
+    uint64_t ids[];
+};
+
+static void doomed_free(struct doomed *d)
+{
+    list_remove(&d->link);
+    free(d->all.slots);
+    free(d);
+}
+
+void acks_add(struct relay *r, uint64_t id)
+{
+    struct ack_batch *b = r->deliveries->filling;
+
+    if (b == NULL || b->n == b->cap) {
+        uint32_t cap = b != NULL ? b->cap * 2 : FIRST_ACKS;
+        b = xrealloc(b, sizeof *b + cap * sizeof b->ids[0]);
+        if (r->deliveries->filling == NULL)
+            *b = (struct ack_batch){.relay = r};
+        b->cap = cap;
+        r->deliveries->filling = b;
+    }
+    b->ids[b->n++] = id;
+    turn_want(r, TURN_ACKS);
+}
+
+void acks_add_ring(struct relay *r, struct slot_ring all)
+{
+    struct doomed *d = xcalloc(1, sizeof *d);
+
+    d->all = all;
+    list_init(&d->link);
+    list_append(&r->deliveries->doomed, &d->link);
+    turn_want(r, TURN_ACKS);
+}
+
+/* Adds up to RING_ACKS ids of purged mailboxes to this turn's acks. */
+static void add_doomed(struct relay *r)
+{
+    struct deliveries *t = r->deliveries;
+
+    for (int k = 0; k < RING_ACKS && !list_is_empty(&t->doomed); k++) {
+        struct doomed *d = list_first(&t->doomed, struct doomed, link);
+        if (d->at == d->all.n) {
+            doomed_free(d);
+            continue;
+        }
+        const struct slot *slot = &d->all.slots[(d->all.head + d->at++) & (d->all.cap - 1)];
+        if ((slot->flags & SLOT_GONE) == 0)
+            acks_add(r, slot->id);
+    }
+}
+
+static void on_acked(struct store_op *op, enum bh_err err)
+{
+    struct ack_batch *b = container_of(op, struct ack_batch, op.op);
+    struct relay *r = b->relay;
+
+    if (err != BH_OK && !r->draining) { /* a drain does not wait for a store that is down */
+        b->failed = true;
+        retry_want_acks(r);
+        return;
+    }
+    list_remove(&b->link);
+    r->deliveries->n_batches--;
+    free(b);
+    if (r->draining || !list_is_empty(&r->deliveries->doomed))
+        turn_want(r, TURN_ACKS);
+}
+
+static void submit_batch(struct relay *r, struct ack_batch *b)
+{
+    b->failed = false;
+    b->op = (struct store_ack){.op = {.done = on_acked}, .ids = b->ids, .n = b->n};
+    store_ack(r->env.store, &b->op);
+}
+
+void acks_submit(struct relay *r)
+{
+    struct ack_batch *b;
+
+    if (r->deliveries->n_batches < MOST_BATCHES)
+        add_doomed(r);
+    b = r->deliveries->filling;
+    if (b == NULL)
+        return;
+    r->deliveries->n_batches++;
+    r->deliveries->filling = NULL;
+    list_init(&b->link);
+    list_append(&r->deliveries->batches, &b->link);
+    submit_batch(r, b);
+}
+
+void acks_retry(struct relay *r)
+{
+    list_each (&r->deliveries->batches, it, nxt) {
+        struct ack_batch *b = list_entry(it, struct ack_batch, link);
+        if (b->failed)
+            submit_batch(r, b);
+    }
+}
+
+bool acks_pending(const struct relay *r)
+{
+    return r->deliveries->filling != NULL || !list_is_empty(&r->deliveries->batches) ||
+           !list_is_empty(&r->deliveries->doomed);
+}
+
+/* ---- the end ---- */
+
+static void free_list(struct list *head)
+{
+    list_each (head, it, nxt) {
+        struct delivery *d = delivery_of(it);
+        while (d->joined != NULL) {
+            struct joined *j = d->joined;
+            d->joined = j->next;
+            free(j);
+        }
+        list_remove(&d->link);
+        free(d);
+    }
+}
+
+void deliveries_free(struct relay *r)
+{
+    struct deliveries *t = r->deliveries;
+
+    if (t == NULL)
+        return;
+    list_each (instances_by_age(r), it, nxt) {
+        struct instance *i = list_entry(it, struct instance, link);
+        free_list(&i->mb.held);
+        list_each (&i->revisions, at, after)
+            free(list_entry(at, struct revision, link));
+    }
+    free_list(&t->settling);
+    list_each (&t->marks, m, next_m)
+        free(list_entry(m, struct mark, link));
+    list_each (&t->batches, b, next_b)
+        free(list_entry(b, struct ack_batch, link));
+    list_each (&t->doomed, o, next_o)
+        doomed_free(list_entry(o, struct doomed, link));
+    free(t->filling);
+    free(t);
 }

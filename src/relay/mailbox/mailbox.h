@@ -1,18 +1,24 @@
-/* mailbox.h - the queue of one instance's unsettled deliveries, in order.
+/* mailbox.h - the durable queue of one instance's deliveries, in order.
  *
  * A mailbox is a ring of small slots, ascending by id, one per delivery that is not settled.  The
- * bytes are in the store, and for a while in a struct delivery (delivery.h).  So the backlog of a
- * sleeping instance costs 24 bytes of memory per delivery.
+ * bytes are in the store, and for a while in a struct delivery.  So the backlog of a sleeping
+ * instance costs 24 bytes of memory per delivery.
  *
  * A slot that is settled out of order stays as a gap until mailbox_tidy().  Slot pointers and
  * indexes are valid until mailbox_tidy() or the next push.
  */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/list.h"
+#include "store/store.h"
 
+struct accept;
+struct deliveries;
 struct delivery;
+struct instance;
+struct relay;
 
 enum slot_flag {
     SLOT_GONE = 1,        /* settled: a gap until mailbox_tidy() */
@@ -50,6 +56,8 @@ void mailbox_done(struct mailbox *mb); /* frees the ring; the held list must be 
 
 /* Appends a slot.  @id is larger than all ids in the mailbox (else call mailbox_sort() later). */
 struct slot *mailbox_push(struct mailbox *mb, uint64_t id, size_t bytes, uint32_t at_s);
+/* The same for @row, which is on disk. */
+struct slot *mailbox_push_row(struct mailbox *mb, const struct store_row *row);
 struct slot *mailbox_find(struct mailbox *mb, uint64_t id); /* NULL: unknown or settled */
 /* Index of the first slot with an id above @id; mb->n when there is none. */
 uint32_t mailbox_seek(const struct mailbox *mb, uint64_t id);
@@ -71,8 +79,6 @@ struct slot_ring {      /* the ring of a mailbox, detached from it */
 /* Moves all slots to the caller, who settles them.  No slot may have bytes in memory. */
 struct slot_ring mailbox_detach(struct mailbox *mb);
 
-void mailbox_quiet(struct mailbox *mb, struct slot *slot); /* sets SLOT_QUIET on a new slot */
-
 static inline bool slot_waits(const struct slot *slot) /* to be delivered: not settled or parked */
 {
     return (slot->flags & (SLOT_GONE | SLOT_PARKED)) == 0;
@@ -93,3 +99,142 @@ static inline uint64_t mailbox_bytes(const struct mailbox *mb)
 {
     return mb->units * SLOT_UNIT;
 }
+
+/* ---- deliveries: written to the store, and deleted when they are settled ----
+ *
+ *      WAITING --record on disk--> QUEUED --done--> durable: freed, or KEPT until sent
+ *                                   |  ^
+ *        failed, on a socket; or in  v  | RETRY_MS, with the same id
+ *        doubt                      FAILED         failed otherwise: removed, "unavailable"
+ *
+ *      every state --acked--> freed; a QUEUED one becomes SETTLED and is freed by done()
+ *
+ * A struct delivery exists while the bytes are in memory: from the accept until they are on disk,
+ * and a little longer (KEPT) when a live socket will send them soon.  The delivery's slot in the
+ * mailbox exists from the accept until the delivery is settled.
+ *
+ * With a file store a delivery may be sent while its write is queued.  With a shared store the
+ * answer to a commit can be lost.  There the pump stops at a slot until its commit is known
+ * (delivery_may_leave()), and sends nothing behind it either.
+ *
+ * A delivery is in doubt after BH_UNKNOWN: the row may exist.  It is retried until the store
+ * confirms the row, or until a drain leaves the question to the next process.  If it is settled
+ * meanwhile, an ack deletes the row in any case.
+ *
+ * WAITING: the instance's record, which has the mailbox number, is not on disk yet.  A row without
+ * that record would be lost after a crash, so the record is written first.
+ *
+ * accept.c adds deliveries and the pump reports them sent.  Acks, pongs, edits, the retention and
+ * operators settle them.  This module never writes to a socket.
+ */
+
+enum delivery_state {
+    DELIVERY_WAITING,
+    DELIVERY_QUEUED,
+    DELIVERY_FAILED,
+    DELIVERY_KEPT,
+    DELIVERY_SETTLED,
+};
+
+/* The deliveries of one staged event (staged.h).  One transaction appends all of them and deletes
+ * the event's own row, unless a member has to wait for its record or another copy is pending or
+ * refused; then each is written by itself. */
+struct delivery_group {
+    uint64_t replaces;                      /* the row of the staged event */
+    struct list members;                    /* not submitted yet: deliveries by group_link */
+    uint32_t left;                          /* members whose append has not ended */
+    bool replaced;                          /* valid at @left 0: the transaction deleted the row */
+    void (*over)(struct delivery_group *g); /* runs when @left becomes 0 */
+};
+
+struct delivery {
+    struct store_append append;   /* belongs to the store while QUEUED or SETTLED */
+    struct list link;             /* mailbox.held by id; SETTLED: deliveries->settling */
+    struct instance *inst;        /* borrowed */
+    struct accept *accept;        /* shared; NULL: answered */
+    struct joined *joined;        /* owned; accepts of duplicates that wait for the same append */
+    struct delivery_group *group; /* borrowed until the append has ended; NULL: none */
+    struct list group_link;
+    uint8_t state;
+    bool in_doubt; /* an append ended with BH_UNKNOWN: the row may exist, or appear later */
+    char bytes[];
+};
+
+struct delivery_spec {
+    struct str frame; /* copied */
+    enum store_row_kind kind;
+    bool quiet;    /* does not wake a sleeping instance */
+    uint8_t flags; /* of enum store_row_flag */
+    bool has_key;
+    struct hash128 key;
+    struct delivery_group *group; /* NULL: written at once */
+};
+
+struct deliveries *deliveries_new(struct relay *r);
+/* Called before instances_free(), with the store closed.  Drops pending acks too. */
+void deliveries_free(struct relay *r);
+
+/* The id of the next row.  Ids ascend in order of acceptance and are never reused. */
+uint64_t delivery_next_id(const struct relay *r);
+uint64_t delivery_take_id(struct relay *r); /* consumes it */
+/* False: too many bytes wait for the disk already. */
+bool delivery_has_room(const struct relay *r, size_t bytes);
+bool delivery_any_volatile(const struct relay *r); /* some delivery is not on disk yet */
+
+/* Appends a delivery to the mailbox and starts its write.  Holds @a until the delivery is durable,
+ * settled or given up.  Returns its id. */
+uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a);
+void delivery_group_init(struct delivery_group *g, void (*over)(struct delivery_group *g));
+/* Submits the members, all of which have been added.  @whole: the event has no other copies, so the
+ * same transaction may delete its row. */
+void delivery_group_submit(struct delivery_group *g, bool whole);
+/* Makes @a, an accept of a duplicate, wait for the delivery with this key that is not on disk yet.
+ * False: there is none. */
+bool delivery_join(struct instance *i, struct hash128 key, struct accept *a);
+
+/* Settles a delivery: it is never sent again and its row is deleted.  The caller calls
+ * mailbox_tidy() afterwards. */
+void delivery_settle(struct instance *i, struct slot *slot);
+/* The delivery was sent to the receiver: frees its bytes if they are on disk. */
+void delivery_sent(struct instance *i, struct slot *slot);
+
+/* False: the commit is not known yet, so the pump stops before this slot. */
+static inline bool delivery_may_leave(const struct store *st, const struct slot *slot)
+{
+    return !st->shared || (slot->flags & SLOT_DURABLE) != 0;
+}
+void delivery_drop_kept(struct instance *i); /* frees KEPT bytes: no live socket needs them soon */
+/* A socket has closed: gives up deliveries that the store refused and that no other open socket has
+ * sent. */
+void delivery_socket_lost(struct instance *i);
+/* The write of the instance's record has ended: submits WAITING deliveries, or gives them up. */
+void delivery_record_done(struct instance *i, enum bh_err err);
+void delivery_retry(struct instance *i); /* resubmits failed appends and revisions */
+/* True when every delivery up to @id is on disk or settled. */
+bool delivery_safe_up_to(const struct instance *i, uint64_t id);
+
+/* Writes the slot's attempts, and the reason @parked if it is parked, to the store. */
+void delivery_mark(struct instance *i, const struct slot *slot, struct str parked);
+
+/* ---- revisions: replace the bytes of a waiting delivery ----
+ *
+ * The new bytes stay in memory until the store has them. */
+/* @a, which may be NULL, is held until the store has the new bytes. */
+void delivery_revise(struct instance *i, struct slot *slot, struct str frame, struct accept *a);
+/* The newest bytes that the store does not have yet; absent: no revision is pending. */
+struct str delivery_revised(const struct instance *i, uint64_t id);
+
+/* Replaces the bytes of a row that is in no mailbox; @a is held until the store has them. */
+void row_rewrite(struct relay *r, uint64_t id, struct str frame, struct accept *a);
+
+/* ---- acks: delete the rows of settled deliveries ----
+ *
+ * The ids of one turn are one store operation, which is retried until it succeeds; a drain does not
+ * retry. */
+void acks_add(struct relay *r, uint64_t id);
+/* Deletes all rows of @all, which the acks own from now on: a batch per turn, as fast as the store
+ * deletes. */
+void acks_add_ring(struct relay *r, struct slot_ring all);
+void acks_submit(struct relay *r); /* at the end of a turn */
+void acks_retry(struct relay *r);  /* resubmits failed batches */
+bool acks_pending(const struct relay *r);

@@ -216,7 +216,7 @@ static void tell(struct requests *q, struct request *req, const struct action_re
     frame_write_result(&q->results, request_id(req), &r);
     req->result_n = q->results.n - req->result_at;
     list_append(&q->told, &req->told);
-    turn_want(q->relay);
+    turn_want(q->relay, TURN_RESULTS);
 }
 
 void relay_result(struct relay *r, struct action_id id, const struct action_result *result)

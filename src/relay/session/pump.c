@@ -16,7 +16,6 @@
 #include "relay/heart.h"
 #include "relay/in/inside.h"
 #include "relay/log_limit.h"
-#include "relay/mailbox/delivery.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"
@@ -385,7 +384,7 @@ void pump_want(struct instance *i)
     if (list_is_linked(&i->pump_link) || i->receiver == NULL)
         return;
     list_append(&i->relay->pump->wanting, &i->pump_link);
-    turn_want(i->relay);
+    turn_want(i->relay, TURN_PUMP);
 }
 
 void pump_again(struct instance *i, uint64_t id)

@@ -13,7 +13,7 @@
 #include "relay/in/inside.h"
 #include "relay/in/commands.h"
 #include "relay/log_limit.h"
-#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/mailbox.h"
 #include "relay/out/requests.h"
 #include "relay/session/pump.h"
 #include "relay/sleep/instance.h"

@@ -13,7 +13,7 @@
 #include "base/observers.h"
 #include "relay/heart.h"
 #include "relay/in/staged.h"
-#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/mailbox.h"
 #include "relay/out/chat_records.h"
 #include "relay/out/spoken.h"
 #include "relay/out/requests.h"
@@ -194,7 +194,7 @@ static void on_recorded(void *ctx, enum bh_err err)
         instance_record_retry(i);
     sleep_check(i);
     if (i->relay->draining)
-        turn_want(i->relay);
+        turn_want(i->relay, 0);
 }
 
 struct instance_record {
@@ -333,7 +333,7 @@ enum relay_state instance_state(const struct instance *i)
 void instance_touch(struct instance *i)
 {
     list_move(&i->change_link, &i->relay->instances->changed);
-    turn_want(i->relay);
+    turn_want(i->relay, TURN_STATES);
 }
 
 void instance_tell_changes(struct relay *r)
@@ -374,7 +374,7 @@ static void on_written(void *ctx, enum bh_err err)
     (void)err;
     t->writing--;
     if (t->relay->draining)
-        turn_want(t->relay);
+        turn_want(t->relay, 0);
 }
 
 struct active_record {
@@ -693,24 +693,6 @@ struct instance_loading {
     uint64_t strangers;
 };
 
-struct slot *instance_push_row(struct instance *i, const struct store_row *row)
-{
-    size_t bytes = row->frame_bytes <= SLOT_MAX_BYTES ? row->frame_bytes : SLOT_MAX_BYTES;
-    struct slot *slot = mailbox_push(&i->mb, row->id, bytes, (uint32_t)(row->at_ms / 1000));
-
-    slot->flags |= SLOT_DURABLE;
-    if (row->row_kind == STORE_ROW_PASSTHROUGH)
-        slot->flags |= SLOT_PASSTHROUGH;
-    if ((row->flags & STORE_ROW_QUIET) != 0)
-        mailbox_quiet(&i->mb, slot);
-    if ((row->flags & STORE_ROW_HAS_MEDIA) != 0)
-        slot->flags |= SLOT_MEDIA;
-    slot->attempts = (row->attempts < SLOT_MAX_ATTEMPTS ? row->attempts : SLOT_MAX_ATTEMPTS) & 63u;
-    if (row->parked.p != NULL)
-        mailbox_park(&i->mb, slot, true);
-    return slot;
-}
-
 static void on_row(void *ctx, const struct store_row *row)
 {
     struct instance_loading *l = ctx;
@@ -719,7 +701,7 @@ static void on_row(void *ctx, const struct store_row *row)
     if (row->box == STAGED_BOX)
         stage_load(l->relay, row);
     else if (i != NULL)
-        instance_push_row(i, row);
+        mailbox_push_row(&i->mb, row);
     else if (!life_take_row(l->relay, row->box, row->id))
         l->strangers++;
 }

@@ -23,7 +23,6 @@ struct activity;
 struct fetch;
 struct instances;
 struct lives;
-struct store_row;
 struct unread;
 
 struct instance {             /* one agent of one tenant; lives as long as the relay */
@@ -42,7 +41,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list retry_link;      /* relay->troubled */
     struct list change_link;     /* instances->changed */
     struct list active_link;     /* activity->news */
-    struct list revisions;       /* changed bytes that the store does not have yet: delivery.h */
+    struct list revisions;       /* changed bytes that the store does not have yet: mailbox.h */
     struct unread *unread;       /* owned; interrupts its receiver may not have read: commands.h */
     struct fetch *fetch[2];      /* owned; [0] is being consumed, [1] is the read-ahead: pump.h */
     struct chat_row chats;       /* its chats, the one with the newest event last */
@@ -98,9 +97,7 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
 struct instance *instance_find(struct relay *r, struct str tenant,
                                struct str name); /* NULL: none */
 
-void instance_seen(struct instance *i); /* the instance said hello */
-/* Appends a slot for @row to the mailbox and marks it durable. */
-struct slot *instance_push_row(struct instance *i, const struct store_row *row);
+void instance_seen(struct instance *i);           /* the instance said hello */
 void instance_record(struct instance *i);         /* a field of the record changed: writes it */
 void instance_record_retry(struct instance *i);   /* writes a version that is not on disk yet */
 bool instance_any_writing(const struct relay *r); /* some record is being written */

@@ -4,7 +4,7 @@
 #include "base/observers.h"
 #include "core/frame.h"
 #include "relay/heart.h"
-#include "relay/mailbox/delivery.h"
+#include "relay/mailbox/mailbox.h"
 #include "relay/session/pump.h"
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"

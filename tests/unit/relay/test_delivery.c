@@ -1,4 +1,4 @@
-/* Promises of relay/in/accept.h and relay/mailbox/delivery.h: taking events in and keeping them. */
+/* Promises of relay/in/accept.h and relay/mailbox/mailbox.h: taking events in and keeping them. */
 #include "relay/rig.h"
 
 static void an_event_for_a_live_gateway_goes_out_at_once_with_a_buffer_id(void **state)

@@ -187,7 +187,7 @@ static void a_passthrough_is_settled_by_the_pong_behind_it(void **state)
 {
     struct fake *f = connect_as("gw-a");
     struct event ev = make_event("a", "p1");
-    relay_passthrough(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
+    relay_take_in(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
     turn();
     assert_int_equal(count_with(f, "passthrough_forward"), 1);
     assert_int_equal(look("ann").entries, 1);
@@ -199,12 +199,12 @@ static void a_passthrough_is_settled_by_its_own_ack_and_by_a_later_one(void **st
 {
     struct fake *f = connect_as("gw-a");
     struct event ev = make_event("a", "p1");
-    relay_passthrough(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
+    relay_take_in(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
     turn();
     ack_line(f, line_with(f, "passthrough_forward", 0));
     assert_int_equal(look("ann").entries, 0);
     ev = make_event("a", "p2");
-    relay_passthrough(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
+    relay_take_in(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
     publish_many("a", 0, 1);
     ack(f, 0);
     assert_int_equal(look("ann").entries, 0);
@@ -216,7 +216,7 @@ static void a_passthrough_is_not_settled_by_an_older_pong(void **state)
     advance(10000);
     uint32_t older = f->pings;
     struct event ev = make_event("a", "p1");
-    relay_passthrough(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
+    relay_take_in(rig.relay, &ev, STR("{\"platform\":\"web\"}"), on_accepted, NULL);
     turn();
     session_pong(f->s, older);
     assert_int_equal(look("ann").entries, 1);

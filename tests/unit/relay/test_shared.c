@@ -1,4 +1,4 @@
-/* Promises of relay/mailbox/delivery.h on a shared store. */
+/* Promises of relay/mailbox/mailbox.h on a shared store. */
 #include "relay/rig.h"
 
 static int setup_shared(void **state)
