@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/config.h"
 #include "base/jw.h"
 #include "base/mem.h"
 
@@ -162,3 +163,22 @@ void log_write(enum log_level level, const struct log *ctx, const char *fmt, ...
     buf_done(&prefix);
     errno = saved_errno; /* logging never disturbs what it reports on */
 }
+
+/* ---- `log:` in the configuration ---- */
+
+#define AT(member) offsetof(struct log_settings, member)
+
+static const struct config_key keys[] = {
+    {"log.level", CFG_ENUM, CFG_RELOAD, AT(level), "info", "error|warn|info|debug",
+     .what = "The least important line that is written."},
+    {"log.format", CFG_ENUM, CFG_RELOAD, AT(format), "text", "text|json",
+     .what = "`json` writes one object per line."},
+    {0},
+};
+
+void log_apply(const struct log_settings *s)
+{
+    log_setup((enum log_level)s->level, s->format == LOG_JSON);
+}
+
+const struct config_section log_config = {.keys = keys, .size = sizeof(struct log_settings)};

@@ -2,6 +2,7 @@
 #include "cli/forms.h"
 #include <assert.h>
 #include "base/mem.h"
+#include "cluster/node.h"
 #include "dispatch/dispatch.h"
 #include "edge/vault.h"
 #include "media/media.h"
@@ -22,8 +23,9 @@ static size_t add(const struct record_form *ret[FORMS_MAX], size_t n,
 
 void forms_list(const struct record_form *ret[FORMS_MAX])
 {
-    const struct record_form *const *const own[] = {facts_records,    keys_records,  vault_records,
-                                                    dispatch_records, media_records, relay_records};
+    const struct record_form *const *const own[] = {facts_records,   keys_records,  vault_records,
+                                                    node_records,    media_records, relay_records,
+                                                    dispatch_records};
     size_t n = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(own); i++)

@@ -116,7 +116,7 @@ static bool look(struct check *c, const char *key)
 {
     c->key = str_of(key);
     buf_reset(&c->found);
-    if (c->store->ops->load_records(c->store, SHARED_NS, on_record, c) == BH_OK)
+    if (c->store->ops->load_records(c->store, SHARED_NS, STR(""), on_record, c) == BH_OK)
         return true;
     snprintf(c->why, 256, "cannot read the database");
     return false;

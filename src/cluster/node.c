@@ -9,12 +9,55 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/buf.h"
-#include "base/jw.h"
+#include "base/config.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "store/store.h"
+
+/* ---- `cluster:` in the configuration ---- */
+
+#define AT(member) offsetof(struct cluster_settings, member)
+
+static const struct config_key keys[] = {
+    {"cluster.node", CFG_TEXT, CFG_RESTART, AT(node),
+     .what = "What this process is called among those on one PostgreSQL; without it, the name of "
+             "the machine."},
+    {"cluster.lease", CFG_DURATION, CFG_RESTART, AT(lease_ms), "5s", .min = 1000, .max = 60000,
+     .what = "How long the process that serves may be out of reach of the database before another "
+             "one takes over; the same on all of them."},
+    {"cluster.serve", CFG_CHOICE, CFG_RESTART, AT(serve), "all", .choices = "all|one",
+     .what = "`all`: processes that do not hold the lease take connections all the same and carry "
+             "them to the one that does; `one`: they refuse until it is their turn."},
+    {"cluster.address", CFG_TEXT, CFG_RESTART, AT(address),
+     .what = "`host:port` by which the other nodes reach this one; without it, `listen`, unless "
+             "that is a wildcard."},
+    {"cluster.ca", CFG_TEXT, CFG_RESTART, AT(ca),
+     .what = "File with the authorities (PEM) that may vouch for the other nodes where `tls` is "
+             "configured; without it the system's."},
+    {0},
+};
+
+static bool check_settings(void *settings, char *ret_why)
+{
+    struct str name = str_of(((const struct cluster_settings *)settings)->node);
+    bool ok = name.n <= NODE_NAME_BYTES;
+
+    for (size_t i = 0; i < name.n; i++)
+        ok &= (unsigned char)name.p[i] > ' ' && (unsigned char)name.p[i] < 0x7f;
+    if (ok)
+        return true;
+    snprintf(ret_why, 256, "cluster.node: expected up to %d printable characters without blanks",
+             NODE_NAME_BYTES);
+    return false;
+}
+
+const struct config_section cluster_config = {.keys = keys,
+                                              .size = sizeof(struct cluster_settings),
+                                              .check = check_settings};
+
+/* ---- the state ---- */
 
 enum {
     TRY_MS = 250,     /* between two requests for a lease that another node holds */
@@ -103,33 +146,40 @@ uint64_t node_epoch(const struct node *n)
 
 /* ---- the node's record: a heartbeat, and the address that porters read ---- */
 
-static const char *state_word(const struct node *n)
-{
-    if (n->state == NODE_SERVING)
-        return "serving";
-    return n->carrying ? "carrying" : "standby";
-}
+const char *const node_words[] = {
+    [NODE_IS_STANDBY] = "standby",
+    [NODE_IS_CARRYING] = "carrying",
+    [NODE_IS_SERVING] = "serving",
+    NULL,
+};
+
+static const struct record_field node_fields[] = {
+    RECORD_FIELD(struct node_record, name, "name", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct node_record, state, "state", RECORD_NEEDED, .words = node_words),
+    RECORD_FIELD(struct node_record, at_ms, "at", 0),
+    RECORD_FIELD(struct node_record, since_ms, "since", 0),
+    RECORD_FIELD(struct node_record, version, "version", 0),
+    RECORD_FIELD(struct node_record, url, "url", 0),
+    RECORD_FIELD(struct node_record, address, "address", 0),
+    RECORD_FIELD(struct node_record, tls, "tls", 0),
+};
+const struct record_form node_form = RECORD_FORM("node", struct node_record, node_fields);
+const struct record_form *const node_records[] = {&node_form, NULL};
 
 static void write_record(struct node *n)
 {
-    struct buf value = BUF_INIT;
-    struct jw w = jw_begin(&value);
+    struct node_record rec = {.name = str_of(n->name),
+                              .state = n->state == NODE_SERVING ? NODE_IS_SERVING
+                                       : n->carrying            ? NODE_IS_CARRYING
+                                                                : NODE_IS_STANDBY,
+                              .at_ms = clock_wall_ms(n->env.clock),
+                              .since_ms = n->since_ms,
+                              .version = STR(BELLHOP_VERSION),
+                              .url = str_of(n->url),
+                              .address = str_of(n->address),
+                              .tls = n->address != NULL && n->tls};
 
-    jw_obj(&w);
-    jw_kstr(&w, "state", str_of(state_word(n)));
-    jw_ki64(&w, "at", clock_wall_ms(n->env.clock));
-    jw_ki64(&w, "since", n->since_ms);
-    jw_kstr(&w, "version", STR(BELLHOP_VERSION));
-    if (n->url != NULL)
-        jw_kstr(&w, "url", str_of(n->url));
-    if (n->address != NULL) {
-        jw_kstr(&w, "address", str_of(n->address));
-        jw_kbool(&w, "tls", n->tls);
-    }
-    jw_end_obj(&w);
-    struct store_kv item = {KV_PUT, NODE_NS, str_of(n->name), buf_str(&value)};
-    store_put(n->env.store, &item, 1, false, NULL, NULL);
-    buf_done(&value);
+    record_put(n->env.store, &node_form, NULL, &rec, false, NULL, NULL);
 }
 
 static void on_record(struct timer *t)

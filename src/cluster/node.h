@@ -28,13 +28,13 @@
 struct config_section;
 struct node;
 struct rand;
+struct record_form;
 struct store;
 
 #define NODE_NAME_BYTES 40
 #define NODE_START_MS 30000
 #define NODE_SILENT_MS 10000 /* a node whose record is older is down or cut off from the store */
 #define NODE_LEASE "serve"   /* the name of the lease */
-#define NODE_NS "node" /* records: name -> {"state", "at", "since", "version", "url", "address"} */
 
 struct cluster_settings { /* `cluster:` in the configuration, owned by it */
     char *node;           /* the name of this node; NULL: the host name */
@@ -44,6 +44,20 @@ struct cluster_settings { /* `cluster:` in the configuration, owned by it */
     char *ca;      /* PEM file of the CAs for the TLS of other nodes; NULL: the system's CAs */
 };
 extern const struct config_section cluster_config;
+
+/* The node's record: a heartbeat, and the address that porters read. */
+enum node_word { NODE_IS_STANDBY, NODE_IS_CARRYING, NODE_IS_SERVING };
+struct node_record {
+    struct str name;
+    enum node_word state;
+    int64_t at_ms, since_ms; /* wall clock: of the heartbeat, and when the state began */
+    struct str version;
+    struct str url, address; /* absent: unknown */
+    bool tls;                /* of @address */
+};
+extern const char *const node_words[]; /* of enum node_word */
+extern const struct record_form node_form;
+extern const struct record_form *const node_records[]; /* ends with NULL */
 
 enum node_state { NODE_WAITING, NODE_SERVING, NODE_OVER };
 

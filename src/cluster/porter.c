@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -23,7 +22,6 @@ struct porter_ask { /* for the record of the one that serves */
     struct store_scan scan;
     struct store_left left;
     struct porter *porter; /* borrowed; NULL: the porter was freed */
-    struct store *store;   /* borrowed */
     char key[STORE_OWNER_BYTES];
 };
 
@@ -36,8 +34,8 @@ struct porter {
     char host[256];             /* of the lease holder; empty: not known yet */
     uint16_t port;
     bool tls;
-    char why[160];              /* why the last trunk was lost, as logged */
-    struct json_parser *parser; /* owned */
+    char why[160];                /* why the last trunk was lost, as logged */
+    struct record_reader *reader; /* owned */
 };
 
 /* ---- the trunk ---- */
@@ -135,24 +133,25 @@ static void dial(struct porter *p)
 
 /* ---- the lease holder's address ---- */
 
-static void ask_release(struct store_left *l, const struct store_ops *ops)
+static void ask_release(struct store_left *l)
 {
     struct porter_ask *a = container_of(l, struct porter_ask, left);
 
-    ops->scan_free(&a->scan);
+    store_scan_free(&a->scan);
     if (a->porter != NULL)
         a->porter->ask = NULL;
     free(a);
 }
 
-static void take_record(struct porter *p, struct str value)
+static void take_record(struct porter *p, const struct store_record *rec)
 {
-    struct json doc;
+    struct node_record node;
 
-    if (!json_parse(p->parser, value, &doc) || !str_eq(json_str(doc, "state"), STR("serving")))
+    if (!record_read(p->reader, &node_form, rec->key, rec->value, &node) ||
+        node.state != NODE_IS_SERVING)
         return; /* the holder has not updated its record since it took the lease */
-    p->tls = json_as_bool(json_get(doc, "tls"), false);
-    if (json_str(doc, "address").p != NULL && !take_address(p, json_str(doc, "address")))
+    p->tls = node.tls;
+    if (node.address.p != NULL && !take_address(p, node.address))
         on_lost(p, "where it says that it is reached is no host:port (cluster.address)");
 }
 
@@ -164,13 +163,13 @@ static void on_read(struct store_op *op, enum bh_err err)
     store_take_back(&a->left);
     for (size_t i = 0; p != NULL && err == BH_OK && i < a->scan.n_records; i++)
         if (str_eq(a->scan.records[i].key, str_of(a->key)))
-            take_record(p, a->scan.records[i].value);
+            take_record(p, &a->scan.records[i]);
     if (p != NULL) {
         p->ask = NULL;
         if (p->host[0] != '\0')
             timer_set(loop_clock(p->env.loop), &p->look, 0);
     }
-    store_scan_free(a->store, &a->scan);
+    store_scan_free(&a->scan);
     free(a);
 }
 
@@ -180,11 +179,10 @@ static void ask(struct porter *p)
     struct str name, rest = str_of(p->to);
 
     a->porter = p;
-    a->store = p->env.store;
     if (str_split(&rest, '/', &name))
         memcpy(a->key, name.p, name.n);
     a->scan = (struct store_scan){.op = {.done = on_read},
-                                  .ns = NODE_NS,
+                                  .ns = node_form.ns,
                                   .prefix = str_of(a->key),
                                   .loose = true};
     p->ask = a;
@@ -220,7 +218,7 @@ struct porter *porter_open(const struct porter_env *env)
     struct porter *p = xcalloc(1, sizeof *p);
 
     p->env = *env;
-    p->parser = json_parser_new();
+    p->reader = record_reader_new(NULL);
     timer_init(&p->look, on_look);
     timer_set(loop_clock(env->loop), &p->look, 0);
     return p;
@@ -245,6 +243,6 @@ void porter_free(struct porter *p)
     hang_up(p);
     if (p->ask != NULL)
         p->ask->porter = NULL;
-    json_parser_free(p->parser);
+    record_reader_free(p->reader);
     free(p);
 }

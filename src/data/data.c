@@ -537,25 +537,6 @@ void data_manifest(struct jw *w)
     jw_end_obj(w);
 }
 
-void data_capabilities(struct jw *w)
-{
-    jw_obj(w);
-    jw_kstr(w, "connector_type", STR("data_store"));
-    jw_kstr(w, "implementation", STR("BellhopDataStore"));
-    jw_kstr(w, "contract_version", STR("1.0.0"));
-    jw_key(w, "features");
-    jw_obj(w);
-    jw_kbool(w, "supports_writes", true);
-    jw_kbool(w, "supports_tag_filter", true);
-    jw_kbool(w, "supports_semantic", false);
-    jw_kbool(w, "supports_rerank", false);
-    jw_kbool(w, "supports_thread_status_filter", false);
-    jw_kbool(w, "supports_pinning", false);
-    jw_kbool(w, "supports_decay_model", false);
-    jw_end_obj(w);
-    jw_end_obj(w);
-}
-
 void data_stats(const struct data *ds, struct data_stats *ret)
 {
     struct lanes_stats s;

@@ -93,9 +93,6 @@ void data_namespaces(const struct data *ds, struct str tenant, data_ns_cb *cb, v
  * ["fts"], "supported_filters": ["domain_tags"], "score_range": "unbounded",
  * "regexp_fallback_active": false}} */
 void data_manifest(struct jw *w);
-/* {"connector_type": "data_store", "implementation": ..., "contract_version": ...,
- * "features": {}}. */
-void data_capabilities(struct jw *w);
 
 struct data_stats {
     uint64_t calls, failed; /* @failed: answered busy or unavailable */

@@ -22,7 +22,7 @@ static void on_scanned(struct store_op *op, enum bh_err err)
     store_take_back(&s->left);
     if (s->done != NULL)
         s->done(s->ctx, err, &s->op);
-    store_scan_free(s->st, &s->op);
+    store_scan_free(&s->op);
     free(s);
 }
 
@@ -48,11 +48,11 @@ struct record_scan *records_scan(struct store *st, const char *ns, struct str pr
     return s;
 }
 
-static void scan_release(struct store_left *l, const struct store_ops *ops)
+static void scan_release(struct store_left *l)
 {
     struct record_scan *s = container_of(l, struct record_scan, left);
 
-    ops->scan_free(&s->op);
+    store_scan_free(&s->op);
     free(s);
 }
 
@@ -86,9 +86,8 @@ static void on_cleared(struct store_op *op, enum bh_err err)
     free(c);
 }
 
-static void clearing_release(struct store_left *l, const struct store_ops *ops)
+static void clearing_release(struct store_left *l)
 {
-    (void)ops;
     free(container_of(l, struct clearing, left));
 }
 

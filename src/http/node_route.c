@@ -20,33 +20,29 @@ struct ask { /* a scan of the nodes' records, in flight */
     struct op_call *c; /* borrowed */
 };
 
-static void ask_release(struct store_left *l, const struct store_ops *ops)
+static void ask_release(struct store_left *l)
 {
     struct ask *a = container_of(l, struct ask, left);
 
-    ops->scan_free(&a->scan);
+    store_scan_free(&a->scan);
     free(a);
 }
 
-static void write_node(struct jw *w, struct json_parser *parser, const struct store_record *rec,
+static void write_node(struct jw *w, struct record_reader *reader, const struct store_record *rec,
                        int64_t now_ms)
 {
-    struct json doc;
-    int64_t at_ms = 0, since_ms = 0;
+    struct node_record node;
 
-    if (!json_parse(parser, rec->value, &doc))
+    if (!record_read(reader, &node_form, rec->key, rec->value, &node))
         return;
-    json_as_i64(json_get(doc, "at"), &at_ms);
-    json_as_i64(json_get(doc, "since"), &since_ms);
-    bool silent = now_ms - at_ms > NODE_SILENT_MS;
+    bool silent = now_ms - node.at_ms > NODE_SILENT_MS;
     jw_obj(w);
-    jw_kstr(w, "node", rec->key);
-    jw_kstr(w, "state", silent ? STR("silent") : json_str(doc, "state"));
-    jw_ki64(w, "lastSeenAt", at_ms);
-    jw_ki64(w, "since", since_ms);
-    jw_kstr(w, "version", json_str(doc, "version"));
-    if (json_str(doc, "url").p != NULL)
-        jw_kstr(w, "url", json_str(doc, "url"));
+    jw_kstr(w, "node", node.name);
+    jw_kstr(w, "state", str_of(silent ? "silent" : node_words[node.state]));
+    jw_ki64(w, "lastSeenAt", node.at_ms);
+    jw_ki64(w, "since", node.since_ms);
+    jw_kstr(w, "version", node.version);
+    jw_kstr_opt(w, "url", node.url);
     jw_end_obj(w);
 }
 
@@ -54,7 +50,7 @@ static void on_read(struct store_op *op, enum bh_err err)
 {
     struct ask *a = container_of(op, struct ask, scan.op);
     struct front *f = a->c->f;
-    struct json_parser *parser = json_parser_new();
+    struct record_reader *reader = record_reader_new(NULL);
     struct jw w = op_begin(a->c);
     int64_t now_ms = clock_wall_ms(loop_clock(f->loop));
 
@@ -64,12 +60,12 @@ static void on_read(struct store_op *op, enum bh_err err)
     jw_key(&w, "nodes");
     jw_arr(&w);
     for (size_t k = 0; err == BH_OK && k < a->scan.n_records; k++)
-        write_node(&w, parser, &a->scan.records[k], now_ms);
+        write_node(&w, reader, &a->scan.records[k], now_ms);
     jw_end_arr(&w);
     jw_end_obj(&w);
     op_done(a->c, err, "The database cannot be read just now.");
-    store_scan_free(f->store, &a->scan);
-    json_parser_free(parser);
+    store_scan_free(&a->scan);
+    record_reader_free(reader);
     free(a);
 }
 
@@ -78,7 +74,7 @@ static void list_nodes(struct op_call *c)
     struct ask *a = xcalloc(1, sizeof *a);
 
     a->c = c;
-    a->scan = (struct store_scan){.op = {.done = on_read}, .ns = NODE_NS, .loose = true};
+    a->scan = (struct store_scan){.op = {.done = on_read}, .ns = node_form.ns, .loose = true};
     store_leave(c->f->store, &a->left, ask_release);
     store_scan(c->f->store, &a->scan);
 }

@@ -261,7 +261,7 @@ struct manifests *manifests_open(struct host *h)
     list_init(&ms->all);
     ms->parser = json_parser_new();
     timer_init(&ms->soon, on_soon);
-    if (ms->store->ops->load_records(ms->store, NS, on_record, ms) != BH_OK)
+    if (ms->store->ops->load_records(ms->store, NS, STR(""), on_record, ms) != BH_OK)
         log_warn(NULL, "the commands that gateways announced before cannot be read");
     put_in_order(ms);
     manifests_look(ms);

@@ -773,7 +773,7 @@ enum bh_err records_open(struct sender *s, char *ret_why)
     timer_init(&s->sweep, on_sweep);
     s->parser = json_parser_new();
     buf_printf(&own, "%s\x1f%s\x1f", s->p->ops->name, s->p->bot);
-    enum bh_err err = store->ops->load_under(store, NS, buf_str(&own), on_record, s);
+    enum bh_err err = store->ops->load_records(store, NS, buf_str(&own), on_record, s);
     buf_done(&own);
     if (err != BH_OK)
         snprintf(ret_why, 256, "the store cannot be read");

@@ -785,7 +785,7 @@ enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompt
     struct buf own = BUF_INIT;
     buf_printf(&own, "%s\x1f%s\x1f", p->ops->name, p->bot);
     enum bh_err err =
-        ps->env->store->ops->load_under(ps->env->store, NS, buf_str(&own), on_record, ps);
+        ps->env->store->ops->load_records(ps->env->store, NS, buf_str(&own), on_record, ps);
     buf_done(&own);
     json_parser_free(ps->parser);
     if (err != BH_OK) {

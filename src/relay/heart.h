@@ -36,7 +36,6 @@ struct upkeep;
 
 struct relay {
     struct relay_env env;
-    const struct store_ops *store_ops; /* static: valid even after the store is closed */
     struct relay_limits lim;
     struct relay_counters n;
 

@@ -295,7 +295,6 @@ enum bh_err relay_load(const struct relay_env *env, const struct relay_limits *l
     struct relay *r = xcalloc(1, sizeof *r);
 
     r->env = *env;
-    r->store_ops = env->store->ops;
     relay_set_limits(r, limits);
     build(r);
     enum bh_err err = load(r);

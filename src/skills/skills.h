@@ -119,11 +119,6 @@ struct skills_filter { /* a zeroed one asks for everything */
     uint64_t limit, offset;   /* applied after all filters */
     struct str if_none_match; /* a change token; if it is current, the answer is not_modified */
 };
-/* {status?: word | [word], type?, tag?: text | [text], author?, since?, name_pattern?, limit?,
- * offset?, if_none_match?}; other keys are ignored.  Texts are borrowed from @filter, lists are
- * allocated in @arena.  False: @ret_fault is a QueryError. */
-bool skills_filter_from_json(struct json filter, struct arena *arena, struct skills_filter *ret_f,
-                             struct fault *ret_fault);
 /* [SkillMeta] in byte order of the names.  QueryError: the pattern is not valid RE2. */
 struct skills_call *skills_query(struct skills *sk, const struct caller *who,
                                  const struct skills_filter *f, skills_cb *done,
@@ -172,9 +167,6 @@ struct skills_call *skills_erase(struct skills *sk, const struct caller *who, bo
 
 /* {"capabilities_version": ..., "manifest": {"kind": ...}}; immediate, no I/O. */
 void skills_manifest(const struct skills *sk, struct jw *w);
-/* {"connector_type": "skill_store", "implementation": ..., "contract_version": ...,
- * "features": {}}. */
-void skills_capabilities(struct jw *w);
 
 struct skills_stats {
     uint64_t calls, failed; /* @failed: answered busy or unavailable */

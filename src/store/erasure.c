@@ -60,11 +60,11 @@ static void erasure_free(struct erasure *e)
     free(e);
 }
 
-static void on_store_closed(struct store_left *l, const struct store_ops *ops)
+static void on_store_closed(struct store_left *l)
 {
     struct erasure *e = container_of(l, struct erasure, left);
 
-    ops->scan_free(&e->scan);
+    store_scan_free(&e->scan);
     l->prev = NULL; /* the store freed its list already */
     erasure_free(e);
 }
@@ -251,7 +251,7 @@ static void step_over(struct erasure *e, enum bh_err err)
     buf_reset(&e->after);
     if (more && err == BH_OK)
         buf_add_str(&e->after, e->scan.records[e->scan.n_records - 1].key);
-    store_scan_free(e->store, &e->scan);
+    store_scan_free(&e->scan);
     if (err != BH_OK) {
         erasure_fail(e, "The store failed in the middle: ask again.");
     } else if (more) {

@@ -626,37 +626,6 @@ void record_done(const struct record_form *form, void *thing)
             scalar_done(&form->fields[i], thing);
 }
 
-static void scalar_copy(const struct record_field *f, const void *from, void *to)
-{
-    if (f->type == RECORD_STRING)
-        *(char **)member(f, to) = xstrdup(*(char *const *)member_const(f, from));
-    else
-        memcpy(member(f, to), member_const(f, from), f->size);
-}
-
-static void list_copy(const struct record_field *f, const void *from, void *to)
-{
-    size_t n;
-    const char *all = entries(f, (void *)from, &n);
-    char *copy = member(f, to);
-
-    if (f->type == RECORD_HEAPED)
-        copy = *(char **)member(f, to) = n > 0 ? xcalloc(n, f->of->size) : NULL;
-    *counter(f, to) = n;
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < f->of->n_fields; k++)
-            scalar_copy(&f->of->fields[k], all + i * f->of->size, copy + i * f->of->size);
-}
-
-void record_copy(const struct record_form *form, const void *from, void *ret_to)
-{
-    for (size_t i = 0; i < form->n_fields; i++)
-        if (is_list(&form->fields[i]))
-            list_copy(&form->fields[i], from, ret_to);
-        else
-            scalar_copy(&form->fields[i], from, ret_to);
-}
-
 /* ---- the store ---- */
 
 struct store_put *record_put(struct store *st, const struct record_form *form,
@@ -718,8 +687,8 @@ enum bh_err record_load(struct store *st, const struct record_form *form,
                                .ctx = ctx,
                                .thing = xcalloc(1, form->size),
                                .why = ret_why};
-    enum bh_err err = prefix.p != NULL ? st->ops->load_under(st, form->ns, prefix, on_record, &l)
-                                       : st->ops->load_records(st, form->ns, on_record, &l);
+    enum bh_err err =
+        st->ops->load_records(st, form->ns, prefix.p != NULL ? prefix : STR(""), on_record, &l);
 
     if (err != BH_OK)
         snprintf(ret_why, 256, "the %s records cannot be read from the store", form->ns);

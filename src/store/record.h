@@ -158,8 +158,6 @@ const char *record_why(const struct record_reader *r); /* a sentence; until the 
 
 /* Frees what the struct owns and zeroes those members; secrets are wiped first. */
 void record_done(const struct record_form *form, void *thing);
-/* Copies the members that the form names; owned texts are duplicated. */
-void record_copy(const struct record_form *form, const void *from, void *ret_to);
 
 /* ---- the store ---- */
 

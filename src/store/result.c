@@ -26,7 +26,7 @@ static size_t next_cap(const struct result *r)
     return r->cap != 0 ? r->cap * 2 : first;
 }
 
-void result_add_row(struct result *r, const struct store_row *row, bool body)
+void result_add_row(struct result *r, const struct store_row *row)
 {
     if (r->n == r->cap) {
         r->cap = next_cap(r);
@@ -34,10 +34,9 @@ void result_add_row(struct result *r, const struct store_row *row, bool body)
     }
     struct store_row *to = &r->rows[r->n++];
     *to = *row;
-    to->frame = body ? arena_str(r->arena, row->frame) : STR_NULL;
+    to->frame = arena_str(r->arena, row->frame);
     to->parked = arena_str(r->arena, row->parked);
-    if (body)
-        r->bytes += row->frame.n;
+    r->bytes += row->frame.n;
 }
 
 void result_add_record(struct result *r, struct str key, struct str value)
@@ -86,14 +85,6 @@ void result_end_fetch(struct result *r, struct store_fetch *f)
     f->memory = r->arena;
 }
 
-void result_end_list(struct result *r, struct store_list *l, bool more)
-{
-    l->rows = r->rows;
-    l->n_rows = r->n;
-    l->memory = r->arena;
-    l->more = more;
-}
-
 void result_end_scan(struct result *r, struct store_scan *s, bool more)
 {
     s->records = r->records;
@@ -105,32 +96,22 @@ void result_end_scan(struct result *r, struct store_scan *s, bool more)
 void result_clear(struct store_op *op)
 {
     struct store_fetch *f = container_of(op, struct store_fetch, op);
-    struct store_list *l = container_of(op, struct store_list, op);
     struct store_scan *s = container_of(op, struct store_scan, op);
 
     if (op->kind == STORE_FETCH)
         f->rows = NULL, f->n_rows = 0, f->n_used = 0, f->memory = NULL;
-    else if (op->kind == STORE_LIST)
-        l->rows = NULL, l->n_rows = 0, l->more = false, l->memory = NULL;
     else if (op->kind == STORE_SCAN)
         s->records = NULL, s->n_records = 0, s->more = false, s->memory = NULL;
 }
 
-void result_free_fetch(struct store_fetch *f)
+void store_fetch_free(struct store_fetch *f)
 {
     free(f->rows);
     memory_free(f->memory);
     result_clear(&f->op);
 }
 
-void result_free_list(struct store_list *l)
-{
-    free(l->rows);
-    memory_free(l->memory);
-    result_clear(&l->op);
-}
-
-void result_free_scan(struct store_scan *s)
+void store_scan_free(struct store_scan *s)
 {
     free(s->records);
     memory_free(s->memory);
@@ -140,33 +121,19 @@ void result_free_scan(struct store_scan *s)
 void result_free(struct store_op *op)
 {
     if (op->kind == STORE_FETCH)
-        result_free_fetch(container_of(op, struct store_fetch, op));
-    else if (op->kind == STORE_LIST)
-        result_free_list(container_of(op, struct store_list, op));
+        store_fetch_free(container_of(op, struct store_fetch, op));
     else if (op->kind == STORE_SCAN)
-        result_free_scan(container_of(op, struct store_scan, op));
-}
-
-static size_t rows_bytes(const struct store_row *rows, size_t n)
-{
-    size_t bytes = n * sizeof *rows;
-
-    for (size_t i = 0; i < n; i++)
-        bytes += rows[i].frame.n + rows[i].parked.n;
-    return bytes;
+        store_scan_free(container_of(op, struct store_scan, op));
 }
 
 size_t result_bytes(const struct store_op *op)
 {
     const struct store_fetch *f = container_of(op, const struct store_fetch, op);
-    const struct store_list *l = container_of(op, const struct store_list, op);
     const struct store_scan *s = container_of(op, const struct store_scan, op);
     size_t bytes = 0;
 
-    if (op->kind == STORE_FETCH)
-        return rows_bytes(f->rows, f->n_rows);
-    if (op->kind == STORE_LIST)
-        return rows_bytes(l->rows, l->n_rows);
+    for (size_t i = 0; op->kind == STORE_FETCH && i < f->n_rows; i++)
+        bytes += sizeof f->rows[i] + f->rows[i].frame.n + f->rows[i].parked.n;
     for (size_t i = 0; op->kind == STORE_SCAN && i < s->n_records; i++)
         bytes += sizeof s->records[i] + s->records[i].key.n + s->records[i].value.n;
     return bytes;

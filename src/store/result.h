@@ -14,8 +14,7 @@ struct result {             /* one read being answered; on the stack of whoever 
 struct result result_begin(size_t max_bytes, size_t limit); /* 0: the bound, no limit */
 /* Is there room for one more of @bytes?  The first always fits. */
 bool result_has_room(const struct result *r, size_t bytes);
-/* Copies what @row points at; its frame only with @body. */
-void result_add_row(struct result *r, const struct store_row *row, bool body);
+void result_add_row(struct result *r, const struct store_row *row); /* copies what it points at */
 void result_add_record(struct result *r, struct str key, struct str value);
 void result_drop(struct result *r); /* the read failed */
 
@@ -25,14 +24,9 @@ bool scan_prefix_end(struct buf *out, struct str prefix);
 
 /* The op's answer from now on. */
 void result_end_fetch(struct result *r, struct store_fetch *f);
-void result_end_list(struct result *r, struct store_list *l, bool more);
 void result_end_scan(struct result *r, struct store_scan *s, bool more);
 
 /* A read without an answer: at submit, and before it is tried again. */
 void result_clear(struct store_op *op);
 void result_free(struct store_op *op); /* any kind of op; twice is fine */
 size_t result_bytes(const struct store_op *op);
-
-void result_free_fetch(struct store_fetch *f);
-void result_free_list(struct store_list *l);
-void result_free_scan(struct store_scan *s);

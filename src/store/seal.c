@@ -1,7 +1,7 @@
 /* seal.c - opens the master key, and encrypts secrets in the database.  (seal.h has the contract.)
  *
  * A passphrase is stretched with scrypt.  The key must come out the same on every start and every
- * machine, so its salt is in the database; one without a salt uses a fixed one. */
+ * machine, so its salt is in the database. */
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
@@ -58,8 +58,10 @@ static enum bh_err key_from_text(struct str text, struct str salt, uint8_t key[S
                  MIN_PASSPHRASE_BYTES);
         return BH_REFUSED;
     }
-    if (salt.n == 0)
-        salt = STR("bellhop master key");
+    if (salt.n == 0) {
+        snprintf(ret_why, 256, "the database has no salt for a passphrase: it is damaged");
+        return BH_REFUSED;
+    }
     if (EVP_PBE_scrypt(text.p, text.n, (const unsigned char *)salt.p, salt.n, SCRYPT_N, SCRYPT_R,
                        SCRYPT_P, 64u << 20, key, SEAL_KEY_BYTES) != 1) {
         snprintf(ret_why, 256, "cannot stretch the master key: out of memory");
@@ -135,8 +137,8 @@ static enum bh_err key_from_file(const char *path, uint8_t key[SEAL_KEY_BYTES], 
     return err;
 }
 
-static enum bh_err seal_key(struct str text, struct str salt, const char *path,
-                            struct seal **ret_seal, char *ret_why)
+enum bh_err seal_open_master(struct str text, struct str salt, const char *path,
+                             struct seal **ret_seal, char *ret_why)
 {
     struct seal *s = xcalloc(1, sizeof *s);
 
@@ -149,12 +151,6 @@ static enum bh_err seal_key(struct str text, struct str salt, const char *path,
     else
         seal_free(s);
     return err;
-}
-
-enum bh_err seal_open_master(struct str text, const char *path, struct seal **ret_seal,
-                             char *ret_why)
-{
-    return seal_key(text, STR(""), path, ret_seal, ret_why);
 }
 
 void seal_free(struct seal *s)
@@ -213,7 +209,7 @@ static void on_record(void *ctx, struct str key, struct str value)
 static bool seal_records_load(struct store *st, struct seal_records *ret)
 {
     *ret = (struct seal_records){0};
-    return st->ops->load_records(st, SEAL_NS, on_record, ret) == BH_OK;
+    return st->ops->load_records(st, SEAL_NS, STR(""), on_record, ret) == BH_OK;
 }
 
 static void seal_records_done(struct seal_records *r)
@@ -263,18 +259,6 @@ static bool check_with(const struct seal *s, struct store *st, const struct seal
     return true;
 }
 
-bool seal_check(const struct seal *s, struct store *st, char *ret_why)
-{
-    struct seal_records r;
-    bool ok = seal_records_load(st, &r);
-
-    if (!ok)
-        snprintf(ret_why, 256, "cannot read the database");
-    ok = ok && check_with(s, st, &r, ret_why);
-    seal_records_done(&r);
-    return ok;
-}
-
 /* ---- the key of a database ---- */
 
 static void seal_next_path(struct buf *out, const char *path)
@@ -316,7 +300,7 @@ static bool finish_change(struct seal **s, const struct seal_records *r, const c
 
     seal_next_path(&next, path);
     bool ok = access(buf_z(&next), F_OK) == 0 &&
-              seal_key(STR_NULL, STR(""), buf_z(&next), &other, why) == BH_OK &&
+              seal_open_master(STR_NULL, STR(""), buf_z(&next), &other, why) == BH_OK &&
               seal_fits(other, buf_str(&r->check)) && seal_keep_old(path, NULL) &&
               rename(buf_z(&next), path) == 0 && file_sync_folder_of(path);
     if (ok) {
@@ -352,7 +336,7 @@ static enum bh_err open_with(struct store *st, const struct seal_records *r, str
                  "a change of the master key was interrupted: go on with: bellhop key rotate");
         return BH_REFUSED;
     }
-    enum bh_err err = seal_key(text, buf_str(&r->salt), path, s, ret_why);
+    enum bh_err err = seal_open_master(text, buf_str(&r->salt), path, s, ret_why);
     if (err != BH_OK)
         return err;
     bool from_file = str_is_empty(str_trim(text));
@@ -443,7 +427,7 @@ static enum bh_err open_keys(struct turning *ch)
     struct buf file = BUF_INIT, plain = BUF_INIT;
 
     seal_next_path(&file, c->path != NULL ? c->path : "");
-    enum bh_err err = seal_key(c->from, buf_str(&ch->r.salt), c->path, &ch->old, ch->why);
+    enum bh_err err = seal_open_master(c->from, buf_str(&ch->r.salt), c->path, &ch->old, ch->why);
     if (err == BH_OK && !seal_fits(ch->old, buf_str(&ch->r.check))) {
         snprintf(ch->why, 256, "the master key does not fit the database");
         err = BH_REFUSED;
@@ -453,7 +437,7 @@ static enum bh_err open_keys(struct turning *ch)
         plain.n == sizeof ch->old->mac_key)
         memcpy(ch->old->mac_key, plain.p, plain.n);
     if (err == BH_OK)
-        err = seal_key(c->to, buf_str(&ch->r.next_salt), buf_z(&file), &ch->next, ch->why);
+        err = seal_open_master(c->to, buf_str(&ch->r.next_salt), buf_z(&file), &ch->next, ch->why);
     buf_wipe(&plain);
     buf_done(&file);
     return err;
@@ -486,9 +470,9 @@ static bool is_done(struct turning *ch)
 
     seal_next_path(&file, c->path != NULL ? c->path : "");
     bool made = is_text(c->to) || access(buf_z(&file), F_OK) == 0; /* else it would be made */
-    bool done = made && seal_key(c->from, salt, c->path, &old, ch->why) == BH_OK &&
+    bool done = made && seal_open_master(c->from, salt, c->path, &old, ch->why) == BH_OK &&
                 !seal_fits(old, check) &&
-                seal_key(c->to, salt, buf_z(&file), &next, ch->why) == BH_OK &&
+                seal_open_master(c->to, salt, buf_z(&file), &next, ch->why) == BH_OK &&
                 seal_fits(next, check);
     seal_free(old);
     seal_free(next);
@@ -602,7 +586,7 @@ static enum bh_err turn_form(struct turning *ch, const struct record_form *form,
             buf_reset(&after);
             buf_add_str(&after, w.scan.records[w.scan.n_records - 1].key);
         }
-        store_scan_free(ch->c->store, &w.scan);
+        store_scan_free(&w.scan);
         if (ch->c->each != NULL)
             ch->c->each(ch->c->ctx, ch->c->records);
     } while (err == BH_OK && more);

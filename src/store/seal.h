@@ -1,8 +1,7 @@
 /* seal.h - encrypts secrets inside record values with the master key.
  *
  * The master key is 64 hex digits or a passphrase (BELLHOP_MASTER_KEY), or a file that is made when
- * it is missing.  A passphrase is stretched with the salt of its database, or with a fixed one
- * where the database has none.
+ * it is missing.  A passphrase is stretched with the salt of its database.
  *
  * Fingerprints (seal_mac) have a root key of their own.  At first it is the master key.  A change
  * of the master key seals the old root into the database, so that tokens made before stay valid.
@@ -16,13 +15,13 @@ struct seal; /* the master key; wiped when freed */
 struct store;
 
 /* Opens the key of the database in @st: from @text, or, when absent, from the file @path, which is
- * created with mode 0600 when missing.  BH_REFUSED: the database was sealed with another key, or a
- * change of the key was interrupted.  Blocks: for start-up.  @ret_why has 256 bytes. */
+ * created with mode 0600 when missing.  The first start stores a check value.  BH_REFUSED: the
+ * database was sealed with another key, or a change of the key was interrupted.  Blocks: for start-up.  @ret_why has 256 bytes. */
 enum bh_err seal_open_for(struct store *st, struct str text, const char *path,
                           struct seal **ret_seal, char *ret_why) BH_MUST_USE;
-/* The key alone, without a database: a passphrase's salt is the fixed one. */
-enum bh_err seal_open_master(struct str text, const char *path, struct seal **ret_seal,
-                             char *ret_why);
+/* The key alone, without a database; only a passphrase needs the @salt. */
+enum bh_err seal_open_master(struct str text, struct str salt, const char *path,
+                             struct seal **ret_seal, char *ret_why);
 void seal_free(struct seal *s);
 
 /* Appends base64 of the sealed text.  @name binds it to its place, e.g. "gateway/gw-1/secret".  The
@@ -31,8 +30,6 @@ void seal_secret(const struct seal *s, struct str name, struct str plain, struct
 bool unseal_secret(const struct seal *s, struct str name, struct str sealed, struct buf *out);
 /* A keyed fingerprint (a MAC): only the key can make or check one.  @name separates the uses. */
 void seal_mac(const struct seal *s, struct str name, struct str text, uint8_t ret_mac[32]);
-/* Checks that the key matches the database.  The first start stores the check value. */
-bool seal_check(const struct seal *s, struct store *st, char *ret_why);
 
 /* ---- changing the key ---- */
 

@@ -1,10 +1,51 @@
-/* store.c - shared by all stores: store_put(), store_leave() and store_close().
+/* store.c - shared by all stores: `store:` in the configuration, store_put(), store_leave() and
+ * store_close().
  *
  * ops->close() runs no done().  So a store keeps a list of store_put()s and a list of objects of
  * store_leave(), and store_close() frees the rest of both. */
 #include "store/store.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include "base/config.h"
 #include "base/mem.h"
+
+/* ---- `store:` in the configuration ---- */
+
+#define AT(member) offsetof(struct store_settings, member)
+
+static const struct config_key keys[] = {
+    {"store.kind", CFG_CHOICE, CFG_RESTART, AT(kind), "sqlite", "sqlite|postgres",
+     .what = "Where state is kept: `sqlite` is one file in `state_dir`, `postgres` a server that "
+             "several processes share."},
+    {"store.url", CFG_SECRET, CFG_RESTART, AT(url),
+     .what =
+         "The PostgreSQL database, as libpq has it: `postgresql://user@host/database` and so on."},
+    {"store.reserve", CFG_BYTES, CFG_RESTART, AT(reserve), "64MiB",
+     .what =
+         "Room on the disk that new messages never get (on a small disk an eighth of it): acks, "
+         "deletes and `mailbox purge` work when the rest is full."},
+    {"store.max_size", CFG_BYTES, CFG_RESTART, AT(max_bytes), "0",
+     .what = "How large the database may become, its reserve included; 0: as the disk allows."},
+    {0},
+};
+
+static bool check_settings(void *settings, char *ret_why)
+{
+    const struct store_settings *s = settings;
+
+    if (strcmp(s->kind, "postgres") != 0 || s->url != NULL)
+        return true;
+    snprintf(ret_why, 256,
+             "store.url: a store of kind postgres needs one, like "
+             "postgresql://bellhop@127.0.0.1/bellhop");
+    return false;
+}
+
+const struct config_section store_config = {.keys = keys,
+                                            .size = sizeof(struct store_settings),
+                                            .check = check_settings};
+
+/* ---- writes that own their memory ---- */
 
 struct store_put { /* one allocation: this, the items, then the bytes they point at */
     struct store_tx tx;
@@ -69,8 +110,7 @@ void store_put_cancel(struct store_put **put)
     *put = NULL;
 }
 
-void store_leave(struct store *st, struct store_left *l,
-                 void (*release)(struct store_left *l, const struct store_ops *ops))
+void store_leave(struct store *st, struct store_left *l, void (*release)(struct store_left *l))
 {
     *l = (struct store_left){.next = st->left, .prev = &st->left, .release = release};
     if (l->next != NULL)
@@ -92,10 +132,9 @@ void store_close(struct store *st)
 {
     if (st == NULL)
         return;
-    const struct store_ops *ops = st->ops;
     struct store_put *p = st->puts;
     struct store_left *l = st->left;
-    ops->close(st);
+    st->ops->close(st);
     while (p != NULL) {
         struct store_put *next = p->next;
         free(p);
@@ -103,7 +142,7 @@ void store_close(struct store *st)
     }
     while (l != NULL) {
         struct store_left *next = l->next;
-        l->release(l, ops);
+        l->release(l);
         l = next;
     }
 }

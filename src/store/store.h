@@ -15,7 +15,7 @@
  * transaction.  This makes a live delivery cheap: its ack arrives while the append still waits, and
  * store_append_shrink() reduces the append to its deduplication key.
  *
- * Reads (fetch, list, scan) are bounded by bytes, return a cursor, and can be cancelled.  They run
+ * Reads (fetch, scan) are bounded by bytes, return a cursor, and can be cancelled.  They run
  * beside the writes, which never wait for them, and finish in any order.  What a read sees:
  *      always            every write whose done() ran before the read was submitted
  *      unless .loose     also every write submitted before it: the read waits until those are done
@@ -61,7 +61,6 @@ enum store_kind {
     STORE_ERASE,
     STORE_LEASE,
     STORE_FETCH, /* from here on: reads */
-    STORE_LIST,
     STORE_SCAN,
 };
 
@@ -137,20 +136,6 @@ struct store_fetch { /* read rows by id; missing ones are left out */
     size_t n_rows;
     size_t n_used; /* ids that were read; the rest did not fit */
     void *memory;  /* private */
-};
-
-struct store_list { /* the rows of one mailbox, ascending */
-    struct store_op op;
-    uint32_t box;
-    uint64_t after; /* cursor: begins behind the row with this id; 0: with the first row */
-    bool bodies;    /* read the frames too */
-    bool loose;
-    size_t limit;           /* rows; 0: as many as fit */
-    size_t max_bytes;       /* as in a fetch */
-    struct store_row *rows; /* owned by the op from done() on: store_list_free() */
-    size_t n_rows;
-    bool more;    /* there are rows behind the last one */
-    void *memory; /* private */
 };
 
 /* True when @op must commit in the transaction of the op before it.  NULL: false. */
@@ -265,15 +250,11 @@ struct store_ops {
      * late, the append is being written. */
     bool (*shrink)(struct store *st, struct store_append *a);
     void (*cancel)(struct store *st, struct store_op *read);
-    void (*fetch_free)(struct store_fetch *f);
-    void (*list_free)(struct store_list *l);
-    void (*scan_free)(struct store_scan *s);
     void (*forget_keys)(struct store *st, int64_t before_ms); /* drop older deduplication keys */
     enum bh_err (*load_rows)(struct store *st, store_row_cb *cb, void *ctx);
-    enum bh_err (*load_records)(struct store *st, const char *ns, store_record_cb *cb, void *ctx);
-    /* Only the records whose key starts with @prefix. */
-    enum bh_err (*load_under)(struct store *st, const char *ns, struct str prefix,
-                              store_record_cb *cb, void *ctx);
+    /* The records whose key starts with @prefix. */
+    enum bh_err (*load_records)(struct store *st, const char *ns, struct str prefix,
+                                store_record_cb *cb, void *ctx);
     enum bh_err (*load_keys)(struct store *st, int64_t since_ms, store_key_cb *cb, void *ctx);
     void (*stats)(struct store *st, struct store_stats *ret); /* cheap: reads memory only */
     void (*close)(struct store *st); /* commits queued writes, runs no done(), frees @st */
@@ -334,11 +315,6 @@ static inline void store_fetch(struct store *st, struct store_fetch *f)
     f->op.kind = STORE_FETCH;
     st->ops->submit(st, &f->op, true);
 }
-static inline void store_list(struct store *st, struct store_list *l)
-{
-    l->op.kind = STORE_LIST;
-    st->ops->submit(st, &l->op, true);
-}
 static inline void store_scan(struct store *st, struct store_scan *s)
 {
     s->op.kind = STORE_SCAN;
@@ -362,18 +338,8 @@ static inline void store_cancel(struct store *st, struct store_op *read)
 }
 
 /* Free the result of a read.  Freeing twice, or after a failed read, is fine. */
-static inline void store_fetch_free(struct store *st, struct store_fetch *f)
-{
-    st->ops->fetch_free(f);
-}
-static inline void store_list_free(struct store *st, struct store_list *l)
-{
-    st->ops->list_free(l);
-}
-static inline void store_scan_free(struct store *st, struct store_scan *s)
-{
-    st->ops->scan_free(s);
-}
+void store_fetch_free(struct store_fetch *f);
+void store_scan_free(struct store_scan *s);
 
 /* How owners close a store: calls ops->close(), then frees the objects of store_put() and
  * store_leave(). */
@@ -384,10 +350,9 @@ void store_close(struct store *st); /* NULL is fine */
  * never runs, and store_close() calls @release to free it. */
 struct store_left { /* embedded beside the op */
     struct store_left *next, **prev;
-    void (*release)(struct store_left *l, const struct store_ops *ops);
+    void (*release)(struct store_left *l);
 };
-void store_leave(struct store *st, struct store_left *l,
-                 void (*release)(struct store_left *l, const struct store_ops *ops));
+void store_leave(struct store *st, struct store_left *l, void (*release)(struct store_left *l));
 void store_take_back(struct store_left *l); /* does nothing when @l is zeroed */
 
 /* Submits a record transaction that owns its memory: copies the items, runs @done (may be NULL)

@@ -11,7 +11,6 @@
 
 #define STEP_BYTES ((size_t)128 << 10)
 #define STEP_MS 10
-#define SOON_MS 2000
 
 struct sweep {
     struct store *store; /* borrowed */
@@ -26,8 +25,7 @@ struct sweep {
     struct store_kv *items; /* owned; of @tx */
     struct buf after;       /* cursor: the last key of the previous step; empty: a pass begins */
     struct timer timer;
-    bool busy;  /* an operation is in flight */
-    bool again; /* sweep_soon() was called during a pass */
+    bool busy; /* an operation is in flight */
 };
 
 static void sweep_free(struct sweep *s)
@@ -42,9 +40,8 @@ static void pass_over(struct sweep *s, bool whole)
     buf_reset(&s->after);
     if (whole && s->ops->end != NULL)
         s->ops->end(s->ctx);
-    if (s->again || s->rest_ms != 0)
-        timer_set(s->clock, &s->timer, s->again ? SOON_MS : s->rest_ms);
-    s->again = false;
+    if (s->rest_ms != 0)
+        timer_set(s->clock, &s->timer, s->rest_ms);
 }
 
 static void step_over(struct sweep *s, enum bh_err err)
@@ -52,7 +49,7 @@ static void step_over(struct sweep *s, enum bh_err err)
     bool more = s->scan.more;
 
     store_take_back(&s->left);
-    store_scan_free(s->store, &s->scan);
+    store_scan_free(&s->scan);
     free(s->items);
     s->items = NULL;
     s->busy = false;
@@ -95,11 +92,11 @@ static void on_read(struct store_op *op, enum bh_err err)
     store_tx(s->store, &s->tx, false);
 }
 
-static void on_store_closed(struct store_left *l, const struct store_ops *ops)
+static void on_store_closed(struct store_left *l)
 {
     struct sweep *s = container_of(l, struct sweep, left);
 
-    ops->scan_free(&s->scan);
+    store_scan_free(&s->scan);
     s->busy = false; /* no done() runs any more */
     if (s->ops == NULL)
         sweep_free(s);
@@ -138,16 +135,6 @@ struct sweep *sweep_start(struct store *st, struct clock *clock, const char *ns,
     timer_init(&s->timer, on_timer);
     timer_set(clock, &s->timer, STEP_MS);
     return s;
-}
-
-void sweep_soon(struct sweep *s)
-{
-    int64_t at_ms = clock_now_ms(s->clock) + SOON_MS;
-
-    if (s->busy || s->after.n > 0)
-        s->again = true;
-    else if (!timer_is_set(&s->timer) || s->timer.due_ms > at_ms)
-        timer_set(s->clock, &s->timer, SOON_MS);
 }
 
 void sweep_stop(struct sweep **handle)

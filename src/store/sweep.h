@@ -28,6 +28,5 @@ struct sweep_ops {
  * @st, @clock, @ops and @ctx are borrowed until sweep_stop(). */
 struct sweep *sweep_start(struct store *st, struct clock *clock, const char *ns, int64_t rest_ms,
                           const struct sweep_ops *ops, void *ctx) BH_MUST_USE;
-void sweep_soon(struct sweep *s); /* do not wait for the end of the rest */
 /* Nothing is called any more, also after the store was closed.  NULL inside is fine; sets it. */
 void sweep_stop(struct sweep **s);

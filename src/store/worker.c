@@ -143,8 +143,6 @@ static bool is_loose(const struct store_op *op)
 {
     if (op->kind == STORE_FETCH)
         return container_of(op, const struct store_fetch, op)->loose;
-    if (op->kind == STORE_LIST)
-        return container_of(op, const struct store_list, op)->loose;
     return container_of(op, const struct store_scan, op)->loose;
 }
 

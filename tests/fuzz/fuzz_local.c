@@ -28,7 +28,7 @@ static void set_up(void)
     rnd = rand_seeded(1);
     parser = json_parser_new();
     if (seal_open_master(STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
-                         NULL, &seal, why) != BH_OK)
+                         STR("salt"), NULL, &seal, why) != BH_OK)
         abort();
     struct facts_env env = {.clock = clk,
                             .store = store_memory_new(clk),

@@ -156,8 +156,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         clock_set(clk, 1000, 1782000000000);
         rnd = rand_seeded(1);
         if (seal_open_master(
-                STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"), NULL,
-                &seal, why) != BH_OK)
+                STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
+                STR("salt"), NULL, &seal, why) != BH_OK)
             abort();
     }
     if (!str_split(&rest, '\0', &ns) || !str_split(&rest, '\0', &key) || ns.n == 0 || ns.n > 64)

@@ -405,17 +405,10 @@ static enum bh_err sim_load_rows(struct store *st, store_row_cb *cb, void *ctx)
     return BH_OK;
 }
 
-static enum bh_err sim_load_records(struct store *st, const char *ns, store_record_cb *cb,
-                                    void *ctx)
+static enum bh_err sim_load_records(struct store *st, const char *ns, struct str prefix,
+                                    store_record_cb *cb, void *ctx)
 {
-    mem_disk_load_under(&sim_of(st)->disk->mem, ns, STR(""), cb, ctx);
-    return BH_OK;
-}
-
-static enum bh_err sim_load_under(struct store *st, const char *ns, struct str prefix,
-                                  store_record_cb *cb, void *ctx)
-{
-    mem_disk_load_under(&sim_of(st)->disk->mem, ns, prefix, cb, ctx);
+    mem_disk_load_records(&sim_of(st)->disk->mem, ns, prefix, cb, ctx);
     return BH_OK;
 }
 
@@ -452,13 +445,9 @@ static const struct store_ops sim_ops = {
     .submit = sim_submit,
     .shrink = sim_shrink,
     .cancel = sim_cancel,
-    .fetch_free = result_free_fetch,
-    .list_free = result_free_list,
-    .scan_free = result_free_scan,
     .forget_keys = sim_forget_keys,
     .load_rows = sim_load_rows,
     .load_records = sim_load_records,
-    .load_under = sim_load_under,
     .load_keys = sim_load_keys,
     .stats = sim_stats,
     .close = sim_store_crash,

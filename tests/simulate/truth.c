@@ -57,7 +57,7 @@ static bool is_sign_of_life(const struct store_op *op)
         return false;
     const struct store_tx *tx = container_of(op, const struct store_tx, op);
     for (size_t i = 0; i < tx->n; i++)
-        if (strcmp(tx->items[i].ns, NODE_NS) != 0)
+        if (strcmp(tx->items[i].ns, node_form.ns) != 0)
             return false;
     return true;
 }

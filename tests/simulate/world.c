@@ -530,7 +530,7 @@ static void open_world(struct world *w, const struct world_plan *p)
     w->model.shared = shared;
     w->model.per_chat = w->waits = seed % 2 == 1;
     if (seal_open_master(STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
-                         NULL, &w->seal, why) != BH_OK)
+                         STR("salt"), NULL, &w->seal, why) != BH_OK)
         model_break(&w->model, "no seal: %s", why);
     peers_init(w);
     set_limits(w);

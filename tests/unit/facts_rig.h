@@ -69,7 +69,8 @@ static inline void facts_rig_open(struct facts_rig *f)
     f->store = store_memory_new(f->clock);
     f->observers = observers_new(f->clock);
     f->rand = rand_seeded(7);
-    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &f->seal, why),
+    assert_int_equal(seal_open_master(STR("a passphrase of some length"), STR("salt"), NULL,
+                                      &f->seal, why),
                      BH_OK);
     facts_rig_reopen(f);
 }

@@ -125,7 +125,7 @@ static void job_next_page(struct web_job *j)
     j->next_page = false;
     buf_reset(&j->text);
     buf_add_str(&j->text, was.records[was.n_records - 1].key);
-    store_scan_free(j->store, &j->scan);
+    store_scan_free(&j->scan);
     j->scan.after = buf_str(&j->text);
     store_scan(j->store, &j->scan);
 }
@@ -161,7 +161,7 @@ static void on_store_done(struct store_op *op, enum bh_err err)
         return;
     }
     if (is_scan)
-        store_scan_free(j->store, &j->scan);
+        store_scan_free(&j->scan);
     if (j->web != NULL && j->chat->reading == j) {
         j->chat->reading = NULL;
         read_next(j->chat);
@@ -210,12 +210,12 @@ static void job_cancel(struct web_job *j)
         store_cancel(j->store, &j->op);
 }
 
-static void on_store_closed(struct store_left *l, const struct store_ops *ops)
+static void on_store_closed(struct store_left *l)
 {
     struct web_job *j = container_of(l, struct web_job, left);
 
     if (j->op.kind == STORE_SCAN)
-        ops->scan_free(&j->scan);
+        store_scan_free(&j->scan);
     l->prev = NULL; /* the store freed the list */
     job_free(j);
 }

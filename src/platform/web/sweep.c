@@ -167,7 +167,7 @@ static void go_on(struct web_sweep *s)
 {
     bool more = s->scan.more;
 
-    store_scan_free(s->store, &s->scan);
+    store_scan_free(&s->scan);
     free(s->items);
     s->items = NULL;
     s->busy = false;
@@ -287,11 +287,11 @@ void web_sweep_start(struct web *w)
     timer_set(w->env->clock, &s->timer, STEP_MS);
 }
 
-static void on_store_closed(struct store_left *l, const struct store_ops *ops)
+static void on_store_closed(struct store_left *l)
 {
     struct web_sweep *s = container_of(l, struct web_sweep, left);
 
-    ops->scan_free(&s->scan);
+    store_scan_free(&s->scan);
     l->prev = NULL; /* the store freed the list */
     sweep_free(s);
 }

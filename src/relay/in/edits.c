@@ -125,7 +125,7 @@ static void on_rows(struct store_op *op, enum bh_err err)
                          l->accept);
     }
     if (err == BH_OK)
-        store_fetch_free(r->env.store, &l->op);
+        store_fetch_free(&l->op);
     if (err != BH_OK) {
         accept_release(r, l->accept, BH_UNAVAILABLE);
     } else if (done || l->ev.edit.silent) {

@@ -229,7 +229,7 @@ static void on_page(struct store_op *op, enum bh_err err)
     }
     w->after = w->op.n_used != 0 ? w->ids[w->op.n_used - 1] : UINT64_MAX;
     mailbox_tidy(&w->inst->mb);
-    store_fetch_free(w->relay->env.store, &w->op);
+    store_fetch_free(&w->op);
     read_on(w);
 }
 
@@ -367,12 +367,11 @@ static void show_row(struct show *w, const struct store_row *row)
 static void on_shown(struct store_op *op, enum bh_err err)
 {
     struct show *w = container_of(op, struct show, op.op);
-    struct store *st = w->inst->relay->env.store;
 
     for (size_t k = 0; err == BH_OK && k < w->op.n_rows; k++)
         show_row(w, &w->op.rows[k]);
     if (err == BH_OK)
-        st->ops->fetch_free(&w->op);
+        store_fetch_free(&w->op);
     list_remove(&w->link);
     w->done(w->ctx, err);
     free(w);
@@ -443,7 +442,7 @@ static void on_roster(struct store_op *op, enum bh_err err)
 
     for (size_t k = 0; err == BH_OK && k < o->op.n_records; k++)
         show_chat(o, &o->op.records[k]);
-    store_scan_free(o->relay->env.store, &o->op);
+    store_scan_free(&o->op);
     o->done(o->ctx, err);
     roster_free(o);
 }

@@ -204,7 +204,7 @@ static void fetch_free(struct fetch *f)
     struct pump *t = r->pump;
 
     if (f->ready)
-        r->store_ops->fetch_free(&f->op);
+        store_fetch_free(&f->op);
     t->fetched -= f->bytes;
     list_remove(&f->link);
     free(f);
@@ -370,7 +370,7 @@ void pump_free(struct relay *r)
     list_each (&r->pump->fetches, it, nxt) {
         struct fetch *f = list_entry(it, struct fetch, link);
         if (f->ready)
-            r->store_ops->fetch_free(&f->op);
+            store_fetch_free(&f->op);
         free(f);
     }
     buf_done(&r->pump->placed);

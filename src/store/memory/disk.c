@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "store/result.h"
 
-char *mem_copy(struct str s)
+static char *mem_copy(struct str s)
 {
     char *p = xmalloc(s.n + 1);
     if (s.n > 0)
@@ -13,7 +13,7 @@ char *mem_copy(struct str s)
     return p;
 }
 
-void *mem_make_room(void *array, size_t *n, size_t *cap, size_t size, size_t pos)
+static void *mem_make_room(void *array, size_t *n, size_t *cap, size_t size, size_t pos)
 {
     if (*n == *cap) {
         *cap = *cap == 0 ? 16 : *cap * 2;
@@ -25,42 +25,10 @@ void *mem_make_room(void *array, size_t *n, size_t *cap, size_t size, size_t pos
     return array;
 }
 
-void mem_take_out(void *array, size_t *n, size_t size, size_t pos)
+static void mem_take_out(void *array, size_t *n, size_t size, size_t pos)
 {
     char *at = (char *)array + pos * size;
     memmove(at, at + size, (--*n - pos) * size);
-}
-
-enum bh_err mem_disk_run(struct mem_disk *d, struct store_op *op, int64_t now_ms)
-{
-    switch ((enum store_kind)op->kind) {
-    case STORE_APPEND:
-        mem_append(d, container_of(op, struct store_append, op));
-        return BH_OK;
-    case STORE_ACK:
-        mem_ack(d, container_of(op, struct store_ack, op));
-        return BH_OK;
-    case STORE_MARK:
-        mem_mark(d, container_of(op, struct store_mark, op));
-        return BH_OK;
-    case STORE_TX:
-        return mem_tx(d, container_of(op, struct store_tx, op));
-    case STORE_ERASE:
-        mem_erase_records(d, container_of(op, struct store_erase, op));
-        return BH_OK;
-    case STORE_LEASE:
-        return leases_run(&d->leases, container_of(op, struct store_lease, op), now_ms);
-    case STORE_FETCH:
-        mem_fetch(d, container_of(op, struct store_fetch, op));
-        return BH_OK;
-    case STORE_LIST:
-        mem_list(d, container_of(op, struct store_list, op));
-        return BH_OK;
-    case STORE_SCAN:
-        mem_scan(d, container_of(op, struct store_scan, op));
-        return BH_OK;
-    }
-    return BH_REFUSED;
 }
 
 void mem_disk_done(struct mem_disk *d)
@@ -175,7 +143,7 @@ static bool run_kv(struct mem_disk *d, const struct store_kv *kv, bool existed)
     return true;
 }
 
-enum bh_err mem_tx(struct mem_disk *d, struct store_tx *t)
+static enum bh_err mem_tx(struct mem_disk *d, struct store_tx *t)
 {
     struct undo *undo = xcalloc(t->n + 1, sizeof *undo);
     size_t ran = 0;
@@ -200,7 +168,7 @@ enum bh_err mem_tx(struct mem_disk *d, struct store_tx *t)
     return ok ? BH_OK : BH_CONFLICT;
 }
 
-void mem_erase_records(struct mem_disk *d, struct store_erase *e)
+static void mem_erase_records(struct mem_disk *d, struct store_erase *e)
 {
     size_t pos = record_pos(d, e->ns, e->prefix);
 
@@ -240,7 +208,7 @@ static size_t scan_start(const struct mem_disk *d, const struct store_scan *s)
     return pos; /* the first one behind the end: the walk goes down from here */
 }
 
-void mem_scan(struct mem_disk *d, struct store_scan *s)
+static void mem_scan(struct mem_disk *d, struct store_scan *s)
 {
     struct result r = result_begin(s->max_bytes, s->limit);
     size_t pos = scan_start(d, s);
@@ -261,8 +229,8 @@ void mem_scan(struct mem_disk *d, struct store_scan *s)
     result_end_scan(&r, s, more);
 }
 
-void mem_disk_load_under(const struct mem_disk *d, const char *ns, struct str prefix,
-                         store_record_cb *cb, void *ctx)
+void mem_disk_load_records(const struct mem_disk *d, const char *ns, struct str prefix,
+                           store_record_cb *cb, void *ctx)
 {
     for (size_t i = record_pos(d, ns, prefix); i < d->n_records; i++) {
         const struct mem_record *r = d->records[i];
@@ -328,7 +296,7 @@ static void row_insert(struct mem_disk *d, const struct store_append *a)
                                       .frame_bytes = a->frame.n};
 }
 
-void mem_append(struct mem_disk *d, const struct store_append *a)
+static void mem_append(struct mem_disk *d, const struct store_append *a)
 {
     if (!a->shrunk)
         row_insert(d, a);
@@ -352,13 +320,13 @@ void mem_disk_forget_keys(struct mem_disk *d, int64_t before_ms)
 
 /* ---- the owner's writes ---- */
 
-void mem_ack(struct mem_disk *d, const struct store_ack *a)
+static void mem_ack(struct mem_disk *d, const struct store_ack *a)
 {
     for (size_t i = 0; i < a->n; i++)
         row_remove(d, row_find(d, a->ids[i]));
 }
 
-void mem_mark(struct mem_disk *d, const struct store_mark *m)
+static void mem_mark(struct mem_disk *d, const struct store_mark *m)
 {
     struct store_row *row = row_find(d, m->id);
 
@@ -376,7 +344,7 @@ void mem_mark(struct mem_disk *d, const struct store_mark *m)
 
 /* ---- reads ---- */
 
-void mem_fetch(struct mem_disk *d, struct store_fetch *f)
+static void mem_fetch(struct mem_disk *d, struct store_fetch *f)
 {
     struct result r = result_begin(f->max_bytes, 0);
 
@@ -386,25 +354,9 @@ void mem_fetch(struct mem_disk *d, struct store_fetch *f)
             continue;
         if (!result_has_room(&r, row->frame.n))
             break;
-        result_add_row(&r, row, true);
+        result_add_row(&r, row);
     }
     result_end_fetch(&r, f);
-}
-
-void mem_list(struct mem_disk *d, struct store_list *l)
-{
-    struct result r = result_begin(l->max_bytes, l->limit);
-    bool more = false;
-
-    for (size_t i = row_pos(d, l->after + 1); i < d->n_rows && !more; i++) {
-        const struct store_row *row = &d->rows[i];
-        if (row->box != l->box)
-            continue;
-        more = !result_has_room(&r, l->bodies ? row->frame.n : 0);
-        if (!more)
-            result_add_row(&r, row, l->bodies);
-    }
-    result_end_list(&r, l, more);
 }
 
 void mem_disk_load_rows(const struct mem_disk *d, store_row_cb *cb, void *ctx)
@@ -422,4 +374,35 @@ void mem_disk_load_keys(const struct mem_disk *d, int64_t since_ms, store_key_cb
     for (size_t i = 0; i < d->n_keys; i++)
         if (d->keys[i].at_ms >= since_ms)
             cb(ctx, d->keys[i].key, d->keys[i].at_ms);
+}
+
+/* ---- any of them ---- */
+
+enum bh_err mem_disk_run(struct mem_disk *d, struct store_op *op, int64_t now_ms)
+{
+    switch ((enum store_kind)op->kind) {
+    case STORE_APPEND:
+        mem_append(d, container_of(op, struct store_append, op));
+        return BH_OK;
+    case STORE_ACK:
+        mem_ack(d, container_of(op, struct store_ack, op));
+        return BH_OK;
+    case STORE_MARK:
+        mem_mark(d, container_of(op, struct store_mark, op));
+        return BH_OK;
+    case STORE_TX:
+        return mem_tx(d, container_of(op, struct store_tx, op));
+    case STORE_ERASE:
+        mem_erase_records(d, container_of(op, struct store_erase, op));
+        return BH_OK;
+    case STORE_LEASE:
+        return leases_run(&d->leases, container_of(op, struct store_lease, op), now_ms);
+    case STORE_FETCH:
+        mem_fetch(d, container_of(op, struct store_fetch, op));
+        return BH_OK;
+    case STORE_SCAN:
+        mem_scan(d, container_of(op, struct store_scan, op));
+        return BH_OK;
+    }
+    return BH_REFUSED;
 }

@@ -33,25 +33,8 @@ void mem_disk_done(struct mem_disk *d);
 enum bh_err mem_disk_run(struct mem_disk *d, struct store_op *op, int64_t now_ms);
 void mem_disk_forget_keys(struct mem_disk *d, int64_t before_ms);
 void mem_disk_load_rows(const struct mem_disk *d, store_row_cb *cb, void *ctx);
-void mem_disk_load_under(const struct mem_disk *d, const char *ns, struct str prefix,
-                         store_record_cb *cb, void *ctx);
+void mem_disk_load_records(const struct mem_disk *d, const char *ns, struct str prefix,
+                           store_record_cb *cb, void *ctx);
 void mem_disk_load_keys(const struct mem_disk *d, int64_t since_ms, store_key_cb *cb, void *ctx);
 
 const struct store_row *mem_disk_row(const struct mem_disk *d, uint64_t id); /* NULL: none */
-
-/* ---- between the files of this folder ---- */
-
-char *mem_copy(struct str s); /* any bytes, never NULL */
-/* Room for one more element of @size at @pos; what follows moves up. */
-void *mem_make_room(void *array, size_t *n, size_t *cap, size_t size, size_t pos);
-void mem_take_out(void *array, size_t *n, size_t size, size_t pos);
-
-void mem_append(struct mem_disk *d, const struct store_append *a);
-void mem_ack(struct mem_disk *d, const struct store_ack *a);
-void mem_mark(struct mem_disk *d, const struct store_mark *m);
-void mem_fetch(struct mem_disk *d, struct store_fetch *f);
-void mem_list(struct mem_disk *d, struct store_list *l);
-
-enum bh_err mem_tx(struct mem_disk *d, struct store_tx *t);
-void mem_erase_records(struct mem_disk *d, struct store_erase *e);
-void mem_scan(struct mem_disk *d, struct store_scan *s);

@@ -133,17 +133,11 @@ static enum bh_err memory_load_rows(struct store *base, store_row_cb *cb, void *
     return BH_OK;
 }
 
-static enum bh_err memory_load_under(struct store *base, const char *ns, struct str prefix,
-                                     store_record_cb *cb, void *ctx)
+static enum bh_err memory_load_records(struct store *base, const char *ns, struct str prefix,
+                                       store_record_cb *cb, void *ctx)
 {
-    mem_disk_load_under(&memory_of(base)->disk, ns, prefix, cb, ctx);
+    mem_disk_load_records(&memory_of(base)->disk, ns, prefix, cb, ctx);
     return BH_OK;
-}
-
-static enum bh_err memory_load_records(struct store *base, const char *ns, store_record_cb *cb,
-                                       void *ctx)
-{
-    return memory_load_under(base, ns, STR(""), cb, ctx);
 }
 
 static enum bh_err memory_load_keys(struct store *base, int64_t since_ms, store_key_cb *cb,
@@ -173,13 +167,9 @@ static const struct store_ops memory_ops = {
     .submit = memory_submit,
     .shrink = memory_shrink,
     .cancel = memory_cancel,
-    .fetch_free = result_free_fetch,
-    .list_free = result_free_list,
-    .scan_free = result_free_scan,
     .forget_keys = memory_forget_keys,
     .load_rows = memory_load_rows,
     .load_records = memory_load_records,
-    .load_under = memory_load_under,
     .load_keys = memory_load_keys,
     .stats = memory_stats,
     .close = memory_close,

@@ -42,7 +42,6 @@ enum pg_statement {
     PG_FORGET,
     PG_SIZE,
     PG_FETCH,
-    PG_LIST,
     PG_SCAN_UP,
     PG_SCAN_DOWN,
     PG_LOAD_ROWS,
@@ -149,7 +148,6 @@ enum param_type {
 void array_begin(struct params *p, enum param_type type);
 void array_i32(struct params *p, int32_t v);
 void array_i64(struct params *p, int64_t v);
-void array_bool(struct params *p, bool v);
 void array_bytes(struct params *p, struct str s);
 void array_null(struct params *p);
 void array_end(struct params *p);
@@ -219,7 +217,6 @@ enum line_end pg_write_read(struct store_postgres *st);
 /* read.c */
 void pg_read_run(struct store *base, struct store_op *op);
 enum bh_err pg_load_rows(struct store *base, store_row_cb *cb, void *ctx);
-enum bh_err pg_load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx);
-enum bh_err pg_load_under(struct store *base, const char *ns, struct str prefix,
-                          store_record_cb *cb, void *ctx);
+enum bh_err pg_load_records(struct store *base, const char *ns, struct str prefix,
+                            store_record_cb *cb, void *ctx);
 enum bh_err pg_load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx);

@@ -446,13 +446,6 @@ void array_i64(struct params *p, int64_t v)
     count(p);
 }
 
-void array_bool(struct params *p, bool v)
-{
-    add_i32(p, 1);
-    buf_add_c(&p->bytes, v ? 1 : 0);
-    count(p);
-}
-
 void array_bytes(struct params *p, struct str s)
 {
     add_i32(p, (int32_t)s.n);

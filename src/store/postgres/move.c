@@ -159,8 +159,8 @@ static bool is_empty(struct pg_side *s)
     char word[8];
 
     if (!ask(s,
-             "SELECT EXISTS (SELECT FROM kv) OR EXISTS (SELECT FROM mail) OR EXISTS (SELECT FROM "
-             "seen)",
+             "SELECT EXISTS (SELECT FROM kv WHERE ns <> 'seal' OR key <> 'salt') OR EXISTS (SELECT "
+             "FROM mail) OR EXISTS (SELECT FROM seen)",
              word, sizeof word))
         return false;
     if (word[0] == 'f')
@@ -193,7 +193,8 @@ static bool side_begin(struct move_side *base, const struct move_identity *from,
         return false;
     }
     memset(s->done, 0, sizeof s->done);
-    return is_empty(s) && write_mark(s);
+    return is_empty(s) && exec(s, "BEGIN", "beginning") && write_mark(s) &&
+           exec(s, "DELETE FROM kv; COMMIT", "beginning"); /* the source has a salt of its own */
 }
 
 /* ---- writing ---- */

@@ -57,7 +57,7 @@ static enum line_end fetch(struct store_postgres *st, struct store_fetch *f)
             full = true;
             f->n_used = (size_t)column_int(r, 0, 9) - 1;
         } else if (!full) {
-            result_add_row(&res, &row, true);
+            result_add_row(&res, &row);
         }
         PQclear(r);
     }
@@ -68,45 +68,12 @@ static enum line_end fetch(struct store_postgres *st, struct store_fetch *f)
     return e;
 }
 
-/* ---- list ---- */
+/* ---- scan ---- */
 
 static size_t look_limit(size_t limit)
 {
     return limit != 0 && limit < LOOK_ROWS ? limit : LOOK_ROWS;
 }
-
-static enum line_end list(struct store_postgres *st, struct store_list *l)
-{
-    struct params *p = &st->reader_params;
-    struct result res = result_begin(l->max_bytes, look_limit(l->limit));
-    bool more = false;
-    enum line_end e;
-    PGresult *r;
-
-    params_reset(p);
-    param_i32(p, (int32_t)l->box);
-    param_i64(p, (int64_t)l->after);
-    param_i64(p, (int64_t)res.limit + 1);
-    param_bool(p, l->bodies);
-    param_i64(p, (int64_t)res.max_bytes);
-    ask(st, &st->reader, PG_LIST, p);
-    while ((e = line_row(&st->reader, &r)) == LINE_OK && r != NULL) {
-        struct store_row row = row_of(r);
-        if (l->bodies)
-            row.frame = frame_of(r);
-        more = more || !result_has_room(&res, l->bodies ? row.frame.n : 0);
-        if (!more)
-            result_add_row(&res, &row, l->bodies);
-        PQclear(r);
-    }
-    if (e == LINE_OK)
-        result_end_list(&res, l, more);
-    else
-        result_drop(&res);
-    return e;
-}
-
-/* ---- scan ---- */
 
 /* From @from up to below @to, or to the end of the namespace unless @ret_ends. */
 static void scan_bounds(const struct store_scan *s, struct buf *from, struct buf *to,
@@ -193,8 +160,6 @@ static enum line_end run(struct store_postgres *st, struct store_op *op)
 {
     if (op->kind == STORE_FETCH)
         return fetch(st, container_of(op, struct store_fetch, op));
-    if (op->kind == STORE_LIST)
-        return list(st, container_of(op, struct store_list, op));
     return scan(st, container_of(op, struct store_scan, op));
 }
 
@@ -282,8 +247,8 @@ static void each_record(const PGresult *r, void *to)
     call->cb(call->ctx, column_bytes(r, 0, 0), column_bytes(r, 0, 1));
 }
 
-enum bh_err pg_load_under(struct store *base, const char *ns, struct str prefix,
-                          store_record_cb *cb, void *ctx)
+enum bh_err pg_load_records(struct store *base, const char *ns, struct str prefix,
+                            store_record_cb *cb, void *ctx)
 {
     struct store_postgres *st = postgres_of(base);
     struct record_call call = {cb, ctx};
@@ -298,11 +263,6 @@ enum bh_err pg_load_under(struct store *base, const char *ns, struct str prefix,
     enum bh_err err = load(st, PG_LOAD_RECORDS, p, each_record, &call);
     buf_done(&end);
     return err;
-}
-
-enum bh_err pg_load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx)
-{
-    return pg_load_under(base, ns, STR(""), cb, ctx);
 }
 
 struct key_call {

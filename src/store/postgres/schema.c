@@ -26,12 +26,13 @@ static const char first[] =
     "CREATE TABLE mail (id bigint PRIMARY KEY, box int NOT NULL, kind int NOT NULL, flags int NOT "
     "NULL, at_ms bigint NOT NULL, attempts int NOT NULL DEFAULT 0, parked bytea, frame bytea NOT "
     "NULL) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);"
-    "CREATE INDEX mail_box ON mail (box, id);"
     "ALTER TABLE mail ALTER COLUMN frame SET STORAGE EXTERNAL;"
     "CREATE TABLE seen (at_ms bigint NOT NULL, keys bytea NOT NULL);"
     "CREATE INDEX seen_at ON seen (at_ms);" PG_FATE_TABLE
     "CREATE TABLE kv (ns bytea NOT NULL, key bytea NOT NULL, value bytea NOT NULL, PRIMARY KEY "
     "(ns, key));"
+    /* of the passphrase that the master key is made from (seal.h) */
+    "INSERT INTO kv VALUES ('seal', 'salt', uuid_send(gen_random_uuid()));"
     "CREATE TABLE lease (name bytea PRIMARY KEY, owner bytea NOT NULL DEFAULT '', epoch bigint NOT "
     "NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity') WITH (fillfactor = 50);"
 
@@ -301,10 +302,6 @@ static const struct {
     [PG_FETCH] = {"fetch", BOUNDED("SELECT " ROW " AS bytes, frame, w.n FROM unnest($1::bigint[]) "
                                    "WITH ORDINALITY AS w(id, n) JOIN mail USING (id)",
                                    "$2")},
-    [PG_LIST] = {"list", BOUNDED("SELECT " ROW " AS whole, CASE WHEN $4 THEN frame END AS frame, "
-                                 "id AS n, CASE WHEN $4 THEN octet_length(frame) ELSE 0 END AS "
-                                 "bytes FROM mail WHERE box = $1 AND id > $2 ORDER BY id LIMIT $3",
-                                 "$5")},
     [PG_SCAN_UP] = {"scan_up",
                     BOUNDED("SELECT key, CASE WHEN $5 THEN value END AS value, key AS n, "
                             "octet_length(key) + CASE WHEN $5 THEN octet_length(value) ELSE 0 END "

@@ -203,7 +203,6 @@ static int run_op(struct store_sqlite *st, struct store_op *op, struct store_sta
         op->err = BH_REFUSED; /* one process has the file: there is nothing to lease */
         return SQLITE_OK;
     case STORE_FETCH:
-    case STORE_LIST:
     case STORE_SCAN:
         break; /* never here: they have a thread of their own */
     }

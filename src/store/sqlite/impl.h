@@ -50,7 +50,6 @@ enum statement {
     SQL_KV_ERASE,
     SQL_FORGET,
     SQL_FETCH,
-    SQL_LIST,
     SQL_SCAN_UP,
     SQL_SCAN_DOWN,
     SQL_SCAN_DOWN_ALL,
@@ -188,7 +187,6 @@ struct fetch_wish {     /* of one row; fetches are answered together */
     uint32_t op, place; /* whose, and where among its ids */
 };
 enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx);
-enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx);
-enum bh_err load_under(struct store *base, const char *ns, struct str prefix, store_record_cb *cb,
-                       void *ctx);
+enum bh_err load_records(struct store *base, const char *ns, struct str prefix, store_record_cb *cb,
+                         void *ctx);
 enum bh_err load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx);

@@ -18,36 +18,6 @@ static struct store_row read_row(sqlite3_stmt *q)
     };
 }
 
-/* ---- list ---- */
-
-static int list(struct store_sqlite *st, struct store_list *l)
-{
-    sqlite3_stmt *q = st->reader.sql[SQL_LIST];
-    struct result r = result_begin(l->max_bytes, l->limit);
-    bool more = false;
-    int rc = SQLITE_DONE;
-
-    sqlite3_bind_int64(q, 1, (int64_t)l->after);
-    while (!more && (rc = sqlite3_step(q)) == SQLITE_ROW) {
-        struct store_row row = read_row(q);
-        if (row.box != l->box || acked_hides(&st->acked, row.id, st->log_end))
-            continue;
-        row.frame_bytes = (size_t)sqlite3_column_bytes(q, 7);
-        more = !result_has_room(&r, l->bodies ? row.frame_bytes : 0);
-        if (l->bodies)
-            row.frame = sql_bytes(q, 7);
-        if (!more)
-            result_add_row(&r, &row, l->bodies);
-    }
-    sqlite3_reset(q);
-    if (rc != SQLITE_ROW && rc != SQLITE_DONE) {
-        result_drop(&r);
-        return rc;
-    }
-    result_end_list(&r, l, more);
-    return SQLITE_OK;
-}
-
 /* ---- scan ---- */
 
 /* Bind the bound where the scan begins; it ends at the first key without the prefix. */
@@ -157,7 +127,7 @@ static void add_row(struct cursor *c, struct fetch_answer *a, const struct fetch
     if (a->full)
         a->op->n_used = w->place;
     else
-        result_add_row(&a->r, &row, true);
+        result_add_row(&a->r, &row);
 }
 
 static int walk(struct store_sqlite *st, struct fetch_answer *answers,
@@ -270,8 +240,6 @@ static int run(struct store_sqlite *st, struct store_op *op)
 {
     if (op->kind == STORE_FETCH)
         return fetch_run(st, op);
-    if (op->kind == STORE_LIST)
-        return list(st, container_of(op, struct store_list, op));
     return scan(st, container_of(op, struct store_scan, op));
 }
 
@@ -356,8 +324,8 @@ enum bh_err load_rows(struct store *base, store_row_cb *cb, void *ctx)
     return load_end(st, c, rc, "mailbox rows");
 }
 
-enum bh_err load_under(struct store *base, const char *ns, struct str prefix, store_record_cb *cb,
-                       void *ctx)
+enum bh_err load_records(struct store *base, const char *ns, struct str prefix, store_record_cb *cb,
+                         void *ctx)
 {
     struct store_sqlite *st = sqlite_of(base);
     struct sql_conn *c = load_begin(st);
@@ -370,11 +338,6 @@ enum bh_err load_under(struct store *base, const char *ns, struct str prefix, st
         cb(ctx, sql_bytes(q, 0), sql_bytes(q, 1));
     sqlite3_reset(q);
     return load_end(st, c, rc == SQLITE_ROW ? SQLITE_DONE : rc, "records");
-}
-
-enum bh_err load_records(struct store *base, const char *ns, store_record_cb *cb, void *ctx)
-{
-    return load_under(base, ns, STR(""), cb, ctx);
 }
 
 static void each_key(struct str bytes, int64_t at_ms, store_key_cb *cb, void *ctx)

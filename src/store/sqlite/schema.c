@@ -199,8 +199,6 @@ static const char *const sql_text[N_STATEMENTS] = {
                    " id IN (SELECT id FROM seen ORDER BY id LIMIT ?2)",
     [SQL_FETCH] = "SELECT id, box, kind, flags, at_ms, attempts, parked, frame FROM mailbox"
                   " WHERE id >= ?1 ORDER BY id",
-    [SQL_LIST] = "SELECT id, box, kind, flags, at_ms, attempts, parked, frame FROM mailbox"
-                 " WHERE id > ?1 ORDER BY id",
     [SQL_SCAN_UP] = "SELECT k, v FROM kv WHERE ns = ?1 AND k >= ?2 ORDER BY k",
     [SQL_SCAN_DOWN] = "SELECT k, v FROM kv WHERE ns = ?1 AND k < ?2 ORDER BY k DESC",
     [SQL_SCAN_DOWN_ALL] = "SELECT k, v FROM kv WHERE ns = ?1 ORDER BY k DESC",
@@ -214,8 +212,8 @@ static const char *const sql_text[N_STATEMENTS] = {
 static bool is_for_reader(int s)
 {
     return s == SQL_BEGIN_READ || s == SQL_COMMIT || s == SQL_LOG_END || s == SQL_FETCH ||
-           s == SQL_LIST || s == SQL_SCAN_UP || s == SQL_SCAN_DOWN || s == SQL_SCAN_DOWN_ALL ||
-           s == SQL_LOAD_ROWS || s == SQL_LOAD_KEYS;
+           s == SQL_SCAN_UP || s == SQL_SCAN_DOWN || s == SQL_SCAN_DOWN_ALL || s == SQL_LOAD_ROWS ||
+           s == SQL_LOAD_KEYS;
 }
 
 bool statements_prepare(struct sql_conn *c, bool reader)

@@ -450,21 +450,12 @@ static void an_answer_too_long_is_an_error_not_a_torn_list(void **state)
     assert_int_equal(query(r, "{\"limit\":2}"), FAULT_NONE);
 }
 
-static void the_capabilities_are_truthful(void **state)
+static void the_manifest_is_truthful(void **state)
 {
     struct rig *r = *state;
     struct jw w = jw_begin(&r->json);
-    size_t n = 0, on = 0;
 
     buf_reset(&r->json);
-    data_capabilities(&w);
-    assert_str(json_str(rig_json(r), "connector_type"), "data_store");
-    for (struct json_iter it = {0}; json_next(json_get(rig_json(r), "features"), &it); n++)
-        on += json_as_bool(it.value, false);
-    assert_int_equal(n, 7);
-    assert_int_equal(on, 2); /* writes and tags */
-    buf_reset(&r->json);
-    w = jw_begin(&r->json);
     data_manifest(&w);
     struct json m = json_get(rig_json(r), "manifest");
     assert_str(json_str(m, "kind"), "sqlite-fts");
@@ -499,7 +490,7 @@ UNIT(data_test_data)
         T(closing_answers_nobody),
         T(a_query_that_takes_too_long_is_given_up),
         T(an_answer_too_long_is_an_error_not_a_torn_list),
-        T(the_capabilities_are_truthful),
+        T(the_manifest_is_truthful),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -260,7 +260,9 @@ static void the_store_never_holds_the_value(void **state)
     struct buf all = BUF_INIT;
 
     bind(r, "a", "1");
-    assert_int_equal(r->f.store->ops->load_records(r->f.store, "vault", count_record, &all), BH_OK);
+    assert_int_equal(r->f.store->ops->load_records(r->f.store, "vault", STR(""), count_record,
+                                                   &all),
+                     BH_OK);
     assert_true(all.n > 0);
     assert_false(str_contains(buf_str(&all), STR(TOKEN)));
     assert_false(str_contains(buf_str(&all), STR("planted")));
@@ -281,7 +283,9 @@ static void a_revocation_wipes_the_tenant_and_nobody_else(void **state)
     assert_false(take(r, "a", "relay-key", &ref, &first));
     assert_true(take(r, "b", "relay-key", &ref, &first));
     facts_rig_turn(&r->f);
-    assert_int_equal(r->f.store->ops->load_records(r->f.store, "vault", count_record, &all), BH_OK);
+    assert_int_equal(r->f.store->ops->load_records(r->f.store, "vault", STR(""), count_record,
+                                                   &all),
+                     BH_OK);
     assert_true(str_contains(buf_str(&all), STR("\"tenant\":\"b\"")));
     assert_false(str_contains(buf_str(&all), STR("\"tenant\":\"a\"")));
     buf_done(&all);
@@ -311,7 +315,9 @@ static void a_record_under_another_tenants_name_does_not_open(void **state)
     bool first;
 
     bind(r, "a", "1");
-    assert_int_equal(r->f.store->ops->load_records(r->f.store, "vault", count_record, &all), BH_OK);
+    assert_int_equal(r->f.store->ops->load_records(r->f.store, "vault", STR(""), count_record,
+                                                   &all),
+                     BH_OK);
     struct str value = str_skip(buf_str(&all), (size_t)str_find(buf_str(&all), '{'));
     buf_add_str(&key, STR("b\x1f"
                           "discord.interaction_token\x1f"

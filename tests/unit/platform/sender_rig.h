@@ -132,7 +132,7 @@ static RIG_UNUSED int n_records(const char *ns)
 {
     int n = 0;
 
-    assert_int_equal(w.store->ops->load_records(w.store, ns, count_record, &n), BH_OK);
+    assert_int_equal(w.store->ops->load_records(w.store, ns, STR(""), count_record, &n), BH_OK);
     return n;
 }
 

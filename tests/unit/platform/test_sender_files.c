@@ -175,7 +175,8 @@ static int records(struct rig *r)
 {
     int n = 0;
 
-    assert_int_equal(r->m.store->ops->load_records(r->m.store, "outgoing", count_record, &n),
+    assert_int_equal(r->m.store->ops->load_records(r->m.store, "outgoing", STR(""), count_record,
+                                                   &n),
                      BH_OK);
     return n;
 }

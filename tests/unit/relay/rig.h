@@ -28,7 +28,6 @@ struct tap { /* in front of the memory store */
     struct store_op *refused, **refused_end;
     struct timer timer;
     int ripening;
-    const struct store_ops *inner_ops;
     size_t appends, urgent, shrunk, acks, acked_ids, fetches, marks, transactions;
 };
 
@@ -161,18 +160,6 @@ static bool tap_shrink(struct store *st, struct store_append *a)
     return ok;
 }
 
-static void tap_fetch_free(struct store_fetch *f)
-{
-    rig.tap.inner_ops->fetch_free(f);
-}
-static void tap_scan_free(struct store_scan *s)
-{
-    rig.tap.inner->ops->scan_free(s);
-}
-static void tap_list_free(struct store_list *l)
-{
-    rig.tap.inner_ops->list_free(l);
-}
 static void tap_forget_keys(struct store *st, int64_t before_ms)
 {
     rig.tap.inner->ops->forget_keys(rig.tap.inner, before_ms);
@@ -181,15 +168,10 @@ static enum bh_err tap_load_rows(struct store *st, store_row_cb *cb, void *ctx)
 {
     return rig.tap.inner->ops->load_rows(rig.tap.inner, cb, ctx);
 }
-static enum bh_err tap_load_records(struct store *st, const char *ns, store_record_cb *cb,
-                                    void *ctx)
+static enum bh_err tap_load_records(struct store *st, const char *ns, struct str prefix,
+                                    store_record_cb *cb, void *ctx)
 {
-    return rig.tap.inner->ops->load_records(rig.tap.inner, ns, cb, ctx);
-}
-static enum bh_err tap_load_under(struct store *st, const char *ns, struct str prefix,
-                                  store_record_cb *cb, void *ctx)
-{
-    return rig.tap.inner->ops->load_under(rig.tap.inner, ns, prefix, cb, ctx);
+    return rig.tap.inner->ops->load_records(rig.tap.inner, ns, prefix, cb, ctx);
 }
 static enum bh_err tap_load_keys(struct store *st, int64_t since_ms, store_key_cb *cb, void *ctx)
 {
@@ -202,13 +184,9 @@ static void tap_close(struct store *st)
 static const struct store_ops tap_ops = {.name = "tap",
                                          .submit = tap_submit,
                                          .shrink = tap_shrink,
-                                         .fetch_free = tap_fetch_free,
-                                         .scan_free = tap_scan_free,
-                                         .list_free = tap_list_free,
                                          .forget_keys = tap_forget_keys,
                                          .load_rows = tap_load_rows,
                                          .load_records = tap_load_records,
-                                         .load_under = tap_load_under,
                                          .load_keys = tap_load_keys,
                                          .close = tap_close};
 
@@ -606,14 +584,13 @@ static int setup_with(const struct relay_limits *lim)
     rig.tap = (struct tap){.clock = rig.clock,
                            .inner = rig_shared ? store_memory_new_shared(rig.clock)
                                                : store_memory_new(rig.clock)};
-    rig.tap.inner_ops = rig.tap.inner->ops;
     rig.tap.base = *rig.tap.inner;
     rig.tap.base.ops = &tap_ops;
     rig.tap.end = &rig.tap.first;
     rig.tap.refused_end = &rig.tap.refused;
     timer_init(&rig.tap.timer, tap_on_timer);
     rig.observers = observers_new(rig.clock);
-    assert_int_equal(seal_open_master(STR(RIG_KEY), NULL, &rig.seal, why), BH_OK);
+    assert_int_equal(seal_open_master(STR(RIG_KEY), STR("salt"), NULL, &rig.seal, why), BH_OK);
     rig_open_facts();
     rig.waker.poke = rig_poke;
     rig.outside = (struct outside){rig_find, rig_act, rig_sees, rig_changed};

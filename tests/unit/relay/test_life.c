@@ -26,7 +26,8 @@ static void count_record(void *ctx, struct str key, struct str value)
 static size_t records(const char *ns)
 {
     size_t n = 0;
-    assert_int_equal(rig.tap.inner->ops->load_records(rig.tap.inner, ns, count_record, &n), BH_OK);
+    assert_int_equal(rig.tap.inner->ops->load_records(rig.tap.inner, ns, STR(""), count_record, &n),
+                     BH_OK);
     return n;
 }
 

@@ -268,7 +268,8 @@ static void count_record(void *ctx, struct str key, struct str value)
 static size_t records(void)
 {
     size_t n = 0;
-    assert_int_equal(rig.tap.inner->ops->load_records(rig.tap.inner, "outgoing", count_record, &n),
+    assert_int_equal(rig.tap.inner->ops->load_records(rig.tap.inner, "outgoing", STR(""),
+                                                      count_record, &n),
                      BH_OK);
     return n;
 }

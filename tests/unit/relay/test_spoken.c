@@ -128,7 +128,7 @@ static void count(void *ctx, struct str key, struct str value)
 static size_t n_said(void)
 {
     size_t n = 0;
-    rig.tap.inner->ops->load_records(rig.tap.inner, "said", count, &n);
+    rig.tap.inner->ops->load_records(rig.tap.inner, "said", STR(""), count, &n);
     return n;
 }
 

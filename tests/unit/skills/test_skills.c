@@ -361,35 +361,6 @@ static void a_pattern_that_is_none_is_a_query_error(void **state)
     assert_int_equal(query_as(r, &tester, "{\"name_pattern\":\"\"}"), FAULT_NONE);
 }
 
-static void filters_of_the_wrong_kind_are_refused(void **state)
-{
-    static const char *bad[] = {"[]",
-                                "{\"status\":\"draft\"}",
-                                "{\"status\":[3]}",
-                                "{\"tag\":3}",
-                                "{\"tag\":[null]}",
-                                "{\"type\":\"x\"}",
-                                "{\"limit\":-1}",
-                                "{\"limit\":1.5}",
-                                "{\"offset\":\"1\"}",
-                                "{\"since\":\"x\"}",
-                                "{\"name_pattern\":3}"};
-    struct json_parser *p = json_parser_new();
-    struct arena arena = ARENA_INIT;
-
-    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
-        struct skills_filter f;
-        struct fault fault = {0};
-        struct json doc;
-        assert_true(json_parse(p, str_of(bad[i]), &doc));
-        assert_false(skills_filter_from_json(doc, &arena, &f, &fault));
-        assert_int_equal(fault.cls, FAULT_QUERY);
-        fault_done(&fault);
-    }
-    arena_done(&arena);
-    json_parser_free(p);
-}
-
 static void the_metadata_says_what_the_body_says(void **state)
 {
     struct rig *r = *state;
@@ -689,21 +660,12 @@ static void an_answer_too_long_is_an_error_not_a_torn_list(void **state)
     assert_int_equal(r->got.count, 3);
 }
 
-static void the_capabilities_and_the_manifest_are_the_contracts(void **state)
+static void the_manifest_is_the_contracts(void **state)
 {
     struct rig *r = *state;
     struct jw w = jw_begin(&r->json);
-    size_t n = 0;
 
     buf_reset(&r->json);
-    skills_capabilities(&w);
-    assert_str(json_str(rig_json(r), "connector_type"), "skill_store");
-    assert_str(json_str(rig_json(r), "contract_version"), "1.0.0");
-    for (struct json_iter it = {0}; json_next(json_get(rig_json(r), "features"), &it); n++)
-        assert_true(json_as_bool(it.value, false));
-    assert_int_equal(n, 5);
-    buf_reset(&r->json);
-    w = jw_begin(&r->json);
     skills_manifest(r->sk, &w);
     assert_str(json_str(json_get(rig_json(r), "manifest"), "kind"), backend);
     assert_non_null(json_str(rig_json(r), "capabilities_version").p);
@@ -734,7 +696,6 @@ UNIT(skills_test_skills)
         T(metadata_of_the_wrong_kind_is_refused),
         T(filters_are_all_honoured),
         T(a_pattern_that_is_none_is_a_query_error),
-        T(filters_of_the_wrong_kind_are_refused),
         T(the_metadata_says_what_the_body_says),
         T(the_token_moves_with_every_change_and_only_then),
         T(an_unchanged_catalog_is_not_sent_again),
@@ -748,7 +709,7 @@ UNIT(skills_test_skills)
         T(closing_writes_what_was_asked_for_and_answers_nobody),
         T(too_many_calls_are_told_so),
         T(an_answer_too_long_is_an_error_not_a_torn_list),
-        T(the_capabilities_and_the_manifest_are_the_contracts),
+        T(the_manifest_is_the_contracts),
     };
     int failed = 0;
 

@@ -23,7 +23,6 @@ struct probe { /* one op and how it ended */
         struct store_mark mark;
         struct store_tx tx;
         struct store_fetch fetch;
-        struct store_list list;
         struct store_scan scan;
         struct store_erase erase;
         struct store_lease lease;
@@ -123,7 +122,7 @@ static const char *records(const char *ns)
 {
     static char text[256];
     text[0] = '\0';
-    assert_int_equal(st->ops->load_records(st, ns, on_record_text, text), BH_OK);
+    assert_int_equal(st->ops->load_records(st, ns, STR(""), on_record_text, text), BH_OK);
     return text;
 }
 
@@ -131,7 +130,7 @@ static const char *load_now(const char *ns, const char *prefix)
 {
     static char text[256];
     text[0] = '\0';
-    assert_int_equal(st->ops->load_under(st, ns, str_of(prefix), on_record_text, text), BH_OK);
+    assert_int_equal(st->ops->load_records(st, ns, str_of(prefix), on_record_text, text), BH_OK);
     return text;
 }
 
@@ -152,17 +151,8 @@ static const char *scan_now(const char *ns, const char *prefix, const char *afte
     text[0] = '\0';
     for (size_t i = 0; i < p.scan.n_records; i++)
         on_record_text(text, p.scan.records[i].key, p.scan.records[i].value);
-    store_scan_free(st, &p.scan);
+    store_scan_free(&p.scan);
     return text;
-}
-
-static void list_now(struct probe *p, uint32_t box, uint64_t after, size_t max_bytes, bool bodies)
-{
-    p->list = (struct store_list){.box = box, .after = after, .bodies = bodies};
-    p->list.max_bytes = max_bytes;
-    store_list(st, &expect(p)->list);
-    settle();
-    assert_int_equal(p->err, BH_OK);
 }
 
 static void on_count_row(void *ctx, const struct store_row *row)
@@ -221,7 +211,7 @@ static void an_appended_row_comes_back_byte_for_byte(void **state)
     assert_null(r->parked.p);
     assert_int_equal(r->frame_bytes, sizeof frame);
     assert_memory_equal(r->frame.p, frame, sizeof frame);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
 }
 
 static void completions_run_in_order_of_submission_and_never_inside_the_call(void **state)
@@ -254,7 +244,7 @@ static void an_append_tried_again_finds_its_row_and_changes_nothing(void **state
     fetch_now(&f, ids, 2, 0);
     assert_int_equal(f.fetch.n_rows, 2);
     assert_true(str_eq(f.fetch.rows[0].frame, STR("first\n")));
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
     assert_int_equal(count_rows(), 2);
 }
 
@@ -273,7 +263,8 @@ static void a_shrunk_append_leaves_its_key_but_no_row(void **state)
     struct store_stats s;
 
     put_now("one", "record", "");
-    assert_int_equal(st->ops->load_records(st, "one", on_record_append_and_shrink, &p), BH_OK);
+    assert_int_equal(st->ops->load_records(st, "one", STR(""), on_record_append_and_shrink, &p),
+                     BH_OK);
     assert_int_equal(p.calls, 0);
     settle();
     assert_int_equal(p.calls, 1);
@@ -314,7 +305,7 @@ static void acked_rows_are_gone_and_unknown_ids_are_fine(void **state)
     assert_int_equal(f.fetch.rows[1].id, row(6));
     assert_int_equal(f.fetch.rows[2].id, row(7));
     assert_int_equal(f.fetch.rows[3].id, row(9));
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
 }
 
 static void a_mark_sets_attempts_and_parks(void **state)
@@ -329,14 +320,14 @@ static void a_mark_sets_attempts_and_parks(void **state)
     assert_int_equal(m.err, BH_OK);
     assert_int_equal(f.fetch.rows[0].attempts, 3);
     assert_true(str_eq(f.fetch.rows[0].parked, STR("no answer")));
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
 
     m.mark = (struct store_mark){.id = id, .attempts = 4};
     store_mark(st, &expect(&m)->mark);
     fetch_now(&f, &id, 1, 0);
     assert_int_equal(f.fetch.rows[0].attempts, 4);
     assert_null(f.fetch.rows[0].parked.p);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
 }
 
 static void marking_a_row_that_is_gone_is_fine(void **state)
@@ -370,7 +361,7 @@ static void a_fetch_finds_scattered_ids_among_many_rows(void **state)
             assert_int_equal(f.fetch.rows[at++].id, ids[i]);
     assert_int_equal(at, f.fetch.n_rows);
     assert_int_equal(f.fetch.n_used, n);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
 }
 
 static void a_fetch_stops_at_its_byte_bound_but_gives_one_row(void **state)
@@ -383,14 +374,14 @@ static void a_fetch_stops_at_its_byte_bound_but_gives_one_row(void **state)
     fetch_now(&f, ids, 3, 20);
     assert_int_equal(f.fetch.n_rows, 2);
     assert_int_equal(f.fetch.n_used, 2);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
     fetch_now(&f, ids, 3, 5);
     assert_int_equal(f.fetch.n_rows, 1);
-    store_fetch_free(st, &f.fetch);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
+    store_fetch_free(&f.fetch);
     fetch_now(&f, ids, 0, 5);
     assert_int_equal(f.fetch.n_rows, 0);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
 }
 
 /* As many agents wake up: their rows lie one beside the other, and one of them has gone again. */
@@ -423,14 +414,14 @@ static void fetches_that_wait_together_get_their_own_rows(void **state)
         assert_int_equal(f[b].fetch.n_used, b == 1 ? 10 : b == 2 ? 0 : EACH);
         for (size_t i = 0; i < n; i++)
             assert_int_equal(f[b].fetch.rows[i].id, ids[b % BOXES][b == 3 && i >= 7 ? i + 1 : i]);
-        store_fetch_free(st, &f[b].fetch);
+        store_fetch_free(&f[b].fetch);
     }
 }
 
 static void reads_see_every_write_submitted_before_them(void **state)
 {
-    struct probe p = {0}, f = {0}, l = {0}, t = {0};
-    uint64_t id = row(3);
+    struct probe p = {0}, f = {0}, t = {0};
+    uint64_t ids[] = {row(1), row(2), row(3)};
     struct store_kv kv = {KV_PUT, "t", STR("k"), STR("v")};
 
     append_start(&p, 1, 1, "just now\n", false); /* not settled */
@@ -438,13 +429,13 @@ static void reads_see_every_write_submitted_before_them(void **state)
     store_tx(st, &expect(&t)->tx, false);
     assert_string_equal(scan_now("t", "", NULL, 0, false), "k=v ");
     append_start(&p, 2, 1, "just now\n", false);
-    list_now(&l, 1, 0, 0, true);
-    assert_int_equal(l.list.n_rows, 2);
-    store_list_free(st, &l.list);
+    fetch_now(&f, ids, 3, 0);
+    assert_int_equal(f.fetch.n_rows, 2);
+    store_fetch_free(&f.fetch);
     append_start(&p, 3, 1, "just now\n", false);
-    fetch_now(&f, &id, 1, 0);
-    assert_int_equal(f.fetch.n_rows, 1);
-    store_fetch_free(st, &f.fetch);
+    fetch_now(&f, ids, 3, 0);
+    assert_int_equal(f.fetch.n_rows, 3);
+    store_fetch_free(&f.fetch);
 }
 
 static void a_loose_read_sees_what_was_done_before_it(void **state)
@@ -464,8 +455,8 @@ static void a_loose_read_sees_what_was_done_before_it(void **state)
         settle();
         assert_int_equal(f.fetch.n_rows, 1);
         assert_int_equal(s.scan.n_records, 1);
-        store_fetch_free(st, &f.fetch);
-        store_scan_free(st, &s.scan);
+        store_fetch_free(&f.fetch);
+        store_scan_free(&s.scan);
     }
 }
 
@@ -625,7 +616,7 @@ static void a_row_brings_its_flags_and_takes_the_place_of_another(void **state)
                                      .frame = STR("accepted\n")};
     fetch_now(&f, ids, 1, 0);
     assert_int_equal(f.fetch.rows[0].flags, STORE_ROW_STAGED | STORE_ROW_HAS_MEDIA);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
     assert_int_equal(st->ops->load_rows(st, on_staged_row, &loaded), BH_OK);
     assert_int_equal(loaded, 1);
     store_append(st, &expect(&p)->append, true);
@@ -638,7 +629,7 @@ static void a_row_brings_its_flags_and_takes_the_place_of_another(void **state)
     assert_int_equal(f.fetch.rows[0].id, ids[1]);
     assert_int_equal(f.fetch.rows[0].row_kind, STORE_ROW_INBOUND);
     assert_int_equal(f.fetch.rows[0].flags, STORE_ROW_QUIET | STORE_ROW_HAS_MEDIA);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
     assert_int_equal(count_rows(), 1);
 }
 

@@ -2,59 +2,6 @@
  * Included by contract.h only. */
 #pragma once
 
-static void a_list_shows_one_mailbox_in_order(void **state)
-{
-    struct probe l = {0};
-    uint64_t mine[3] = {0};
-
-    for (uint64_t i = 1; i <= 6; i++)
-        append_now(i, i % 2 == 0 ? 8 : 6, "0123456789");
-    for (uint64_t i = 0; i < 3; i++)
-        mine[i] = row(2 + i * 2);
-    list_now(&l, 8, 0, 0, false);
-    assert_int_equal(l.list.n_rows, 3);
-    assert_false(l.list.more);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(l.list.rows[i].id, mine[i]);
-        assert_int_equal(l.list.rows[i].box, 8);
-        assert_null(l.list.rows[i].frame.p);
-        assert_int_equal(l.list.rows[i].frame_bytes, 10);
-    }
-    store_list_free(st, &l.list);
-    list_now(&l, 7, 0, 0, false);
-    assert_int_equal(l.list.n_rows, 0);
-    store_list_free(st, &l.list);
-    store_list_free(st, &l.list);
-}
-
-static void a_list_goes_on_where_it_stopped(void **state)
-{
-    struct probe l = {0};
-    uint64_t at = 0, n = 0;
-
-    for (uint64_t i = 1; i <= 5; i++)
-        append_now(i, 8, "0123456789");
-    append_now(6, 9, "0123456789");
-    ack_now(&(uint64_t){row(3)}, 1);
-    for (bool more = true; more; store_list_free(st, &l.list)) {
-        list_now(&l, 8, at, 25, true);
-        assert_in_range(l.list.n_rows, 1, 2);
-        for (size_t i = 0; i < l.list.n_rows; i++, n++) {
-            assert_true(l.list.rows[i].id > at);
-            assert_true(str_eq(l.list.rows[i].frame, STR("0123456789")));
-            at = l.list.rows[i].id;
-        }
-        more = l.list.more;
-    }
-    assert_int_equal(n, 4);
-    l.list = (struct store_list){.box = 8, .limit = 1};
-    store_list(st, &expect(&l)->list);
-    settle();
-    assert_int_equal(l.list.n_rows, 1);
-    assert_true(l.list.more);
-    store_list_free(st, &l.list);
-}
-
 static void scan_bounded(struct probe *p, bool reverse, struct str after, size_t max_bytes)
 {
     p->scan = (struct store_scan){.ns = "s", .prefix = STR("k"), .after = after};
@@ -87,13 +34,13 @@ static void a_scan_stops_at_its_byte_bound_and_goes_on(void **state)
             }
             more = s.scan.more;
             assert_in_range(s.scan.n_records, 1, 2);
-            store_scan_free(st, &s.scan);
+            store_scan_free(&s.scan);
         }
         assert_string_equal(seen, reverse ? "43210" : "01234");
     }
     scan_bounded(&s, false, STR_NULL, 3); /* one is given even if it does not fit */
     assert_int_equal(s.scan.n_records, 1);
-    store_scan_free(st, &s.scan);
+    store_scan_free(&s.scan);
 }
 
 static void a_scan_of_keys_leaves_the_values_where_they_are(void **state)
@@ -109,7 +56,7 @@ static void a_scan_of_keys_leaves_the_values_where_they_are(void **state)
     assert_false(s.scan.more);
     assert_true(str_eq(s.scan.records[1].key, STR("k1")));
     assert_null(s.scan.records[1].value.p);
-    store_scan_free(st, &s.scan);
+    store_scan_free(&s.scan);
 }
 
 static void a_read_that_is_called_off_in_time_brings_nothing(void **state)
@@ -124,8 +71,8 @@ static void a_read_that_is_called_off_in_time_brings_nothing(void **state)
     store_fetch(st, &expect(&f)->fetch);
     s.scan = (struct store_scan){.ns = "s"};
     store_scan(st, &expect(&s)->scan);
-    l.list = (struct store_list){.box = 1};
-    store_list(st, &expect(&l)->list);
+    l.fetch = (struct store_fetch){.ids = &id, .n = 1};
+    store_fetch(st, &expect(&l)->fetch);
     kept.scan = (struct store_scan){.ns = "s"};
     store_scan(st, &expect(&kept)->scan);
     store_cancel(st, &f.op);
@@ -141,8 +88,8 @@ static void a_read_that_is_called_off_in_time_brings_nothing(void **state)
     assert_int_equal(kept.err, BH_OK);
     assert_int_equal(kept.scan.n_records, 1);
     store_cancel(st, &kept.op); /* too late is harmless too */
-    store_scan_free(st, &kept.scan);
-    store_scan_free(st, &s.scan);
+    store_scan_free(&kept.scan);
+    store_scan_free(&s.scan);
     st->ops->stats(st, &stats);
     assert_int_equal(stats.cancelled, 3);
     assert_int_equal(stats.reads, 1);
@@ -250,8 +197,6 @@ static void ops_that_are_mixed_end_as_if_one_came_after_the_other(void **state)
 
 #define CONTRACT_BOUNDS(setup, teardown) \
     T(ops_that_are_mixed_end_as_if_one_came_after_the_other, setup, teardown), \
-        T(a_list_shows_one_mailbox_in_order, setup, teardown), \
-        T(a_list_goes_on_where_it_stopped, setup, teardown), \
         T(a_scan_stops_at_its_byte_bound_and_goes_on, setup, teardown), \
         T(a_scan_of_keys_leaves_the_values_where_they_are, setup, teardown), \
         T(a_read_that_is_called_off_in_time_brings_nothing, setup, teardown), \

@@ -83,7 +83,7 @@ static void assert_guarded_writes(uint64_t epoch, enum bh_err want)
     settle();
     fetch_now(&f, &id, 1, 0);
     assert_int_equal(f.fetch.rows[0].attempts, want == BH_OK ? 5 : 0);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
     a.ack = (struct store_ack){.ids = &id, .n = 1};
     store_ack(st, &expect(&a)->ack);
     settle();
@@ -95,7 +95,7 @@ static void assert_guarded_writes(uint64_t epoch, enum bh_err want)
     assert_int_equal(count_rows(), 1);
     fetch_now(&f, &id, 1, 0);
     assert_int_equal(f.fetch.n_rows, want == BH_OK ? 0 : 1);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
     assert_string_equal(records("t"), want == BH_OK ? "k=holder " : "k=first ");
     assert_string_equal(records("old"), want == BH_OK ? "" : "a=1 ");
 }

@@ -254,7 +254,7 @@ static void on_fetched(struct store_op *op, enum bh_err err)
     }
     f->ids += f->n_used;
     f->n -= f->n_used;
-    store_fetch_free(st, f);
+    store_fetch_free(f);
     if (f->n > 0)
         store_fetch(st, f);
     else

@@ -313,7 +313,7 @@ static void large_frames_come_back_whole(void **state)
     fetch_now(&f, &id, 1, 0);
     assert_int_equal(f.fetch.rows[0].frame.n, SIZE);
     assert_memory_equal(f.fetch.rows[0].frame.p, frame, SIZE);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
     free(frame);
 }
 

@@ -90,7 +90,7 @@ static void on_scanned(struct store_op *op, enum bh_err err)
     struct reading *r = container_of(op, struct reading, scan.op);
 
     r->err = err;
-    store_scan_free(st, &r->scan);
+    store_scan_free(&r->scan);
     note('r');
 }
 
@@ -182,9 +182,9 @@ static void an_undelivered_answer_is_freed_with_the_store(void **state)
 
 /* ---- what a read sees ---- */
 
-struct step { /* a row that takes the place of the one before it, and a look at the mailbox */
+struct step { /* a row that takes the place of the one before it, and a look at what there is */
     struct store_append append;
-    struct store_list list;
+    struct store_fetch fetch;
 };
 
 static void on_replaced(struct store_op *op, enum bh_err err)
@@ -193,23 +193,26 @@ static void on_replaced(struct store_op *op, enum bh_err err)
     note('a');
 }
 
-static void on_listed_one(struct store_op *op, enum bh_err err)
+static void on_fetched_one(struct store_op *op, enum bh_err err)
 {
-    struct store_list *l = container_of(op, struct store_list, op);
+    struct store_fetch *f = container_of(op, struct store_fetch, op);
 
     assert_int_equal(err, BH_OK);
-    assert_int_equal(l->n_rows, 1); /* the old one or the new one, never both, never neither */
-    store_list_free(st, l);
-    note('l');
+    assert_int_equal(f->n_rows, 1); /* the old one or the new one, never both, never neither */
+    store_fetch_free(f);
+    note('f');
 }
 
 static void a_read_sees_a_row_replaced_whole(void **state)
 {
     enum { ROUNDS = 60, N = 20 };
     static struct step s[N];
+    static uint64_t ids[N + 1]; /* of this round, and the one before it */
     uint64_t last = 0;
 
     for (int round = 0; round < ROUNDS; round++) {
+        for (uint64_t i = 0; i <= N; i++)
+            ids[i] = st->boot << 40 | (last + i);
         for (int i = 0; i < N; i++, last++) {
             s[i].append = (struct store_append){.op.done = on_replaced,
                                                 .id = st->boot << 40 | (last + 1),
@@ -220,9 +223,12 @@ static void a_read_sees_a_row_replaced_whole(void **state)
             store_append(st, &s[i].append, true);
             if (round == 0)
                 continue; /* there may be none yet */
-            s[i].list = (struct store_list){.op.done = on_listed_one, .box = 1, .loose = true};
+            s[i].fetch = (struct store_fetch){.op.done = on_fetched_one,
+                                              .ids = ids,
+                                              .n = N + 1,
+                                              .loose = true};
             pending++;
-            store_list(st, &s[i].list);
+            store_fetch(st, &s[i].fetch);
             if (i % 4 == 0)
                 loop_turn(loop, 0);
         }
@@ -248,33 +254,35 @@ static void append_rows(void)
     free(a);
 }
 
-static void on_listed_half(struct store_op *op, enum bh_err err)
+static void on_fetched_half(struct store_op *op, enum bh_err err)
 {
-    struct store_list *l = container_of(op, struct store_list, op);
+    struct store_fetch *f = container_of(op, struct store_fetch, op);
 
     assert_int_equal(err, BH_OK);
-    assert_int_equal(l->n_rows, ROWS / 2);
-    store_list_free(st, l);
-    note('l');
+    assert_int_equal(f->n_rows, ROWS / 2);
+    store_fetch_free(f);
+    note('f');
 }
 
 /* The rows are deleted while we look, slice by slice; none of them ever shows itself. */
 static void a_settled_row_stays_hidden_while_it_is_deleted(void **state)
 {
-    static uint64_t ids[ROWS / 2];
+    static uint64_t ids[ROWS / 2], all[ROWS];
     struct store_ack ack = {.op.done = on_replaced, .ids = ids, .n = ROWS / 2};
-    struct store_list l = {.op.done = on_listed_half, .box = 1, .loose = true};
+    struct store_fetch f = {.op.done = on_fetched_half, .ids = all, .n = ROWS, .loose = true};
     int64_t size = -1;
 
     append_rows();
     for (uint64_t i = 0; i < ROWS / 2; i++)
         ids[i] = st->boot << 40 | (i * 2 + 1);
+    for (uint64_t i = 0; i < ROWS; i++)
+        all[i] = st->boot << 40 | (i + 1);
     pending++;
     store_ack(st, &ack);
     settle();
     for (int i = 0; i < 400; i++) {
         pending++;
-        store_list(st, &l);
+        store_fetch(st, &f);
         settle();
         size = stats_now().bytes_on_disk;
         if (i > 50)

@@ -72,7 +72,7 @@ static int setup(void **state)
 {
     char why[256];
 
-    assert_int_equal(seal_open_master(STR(MASTER), NULL, &seal, why), BH_OK);
+    assert_int_equal(seal_open_master(STR(MASTER), STR("salt"), NULL, &seal, why), BH_OK);
     reader = record_reader_new(seal);
     return 0;
 }
@@ -120,7 +120,7 @@ static void everything_that_is_written_is_read(void **state)
                        .toys = toys,
                        .n_toys = 2,
                        .not_ours = 9},
-                 out, copy = {0};
+                 out;
 
     write(&in);
     assert_null(memmem(value.p, value.n, "hush", 4));
@@ -142,14 +142,9 @@ static void everything_that_is_written_is_read(void **state)
     assert_int_equal(out.n_toys, 2);
     assert_true(str_eq(out.toys[1].name, toys[1].name));
     assert_int_equal(out.not_ours, 0);
-    record_copy(&guest_form, &out, &copy);
     record_done(&guest_form, &out);
     assert_null(out.title);
     assert_null(out.toys);
-    assert_string_equal(copy.secret, "hush");
-    assert_string_equal(copy.pets[1].name, "Tom");
-    assert_int_equal(copy.n_toys, 2);
-    record_done(&guest_form, &copy);
 }
 
 static void what_is_absent_is_not_written(void **state)

@@ -101,7 +101,7 @@ static void what_was_written_is_there_after_reopening(void **state)
     assert_true(str_eq(f.fetch.rows[0].frame, STR("hello\n")));
     assert_true(str_eq(f.fetch.rows[0].parked, STR("why")));
     assert_int_equal(f.fetch.rows[0].attempts, 2);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
 }
 
 static void the_database_is_private_to_its_owner(void **state)
@@ -244,7 +244,7 @@ static void large_frames_come_back_whole(void **state)
     assert_int_equal(f.fetch.n_rows, STORE_READ_BYTES / BIG);
     assert_int_equal(f.fetch.rows[1].frame.n, BIG - 1);
     assert_memory_equal(f.fetch.rows[1].frame.p, frame, BIG);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
     free(frame);
 }
 
@@ -344,7 +344,7 @@ static void *load_on_thread(void *arg)
 {
     struct other *o = arg;
 
-    if (st->ops->load_records(st, "b", on_record_text, o->records) != BH_OK ||
+    if (st->ops->load_records(st, "b", STR(""), on_record_text, o->records) != BH_OK ||
         st->ops->load_rows(st, count_row, &o->rows) != BH_OK)
         o->rows = 0;
     return NULL;
@@ -375,7 +375,7 @@ static void two_may_load_at_the_same_time(void **state)
     append_many_and_ack_a_third();
     put_now("a", "1", "x");
     put_now("b", "2", "y");
-    assert_int_equal(st->ops->load_records(st, "a", on_record_of_ours, &o), BH_OK);
+    assert_int_equal(st->ops->load_records(st, "a", STR(""), on_record_of_ours, &o), BH_OK);
     assert_int_equal(o.times, 1);
     assert_string_equal(o.records, "2=y ");
     assert_int_equal(o.rows, MANY - MANY / 3);
@@ -425,7 +425,7 @@ static void a_full_disk_fails_the_writes_leaves_nothing_and_heals(void **state)
     assert_int_equal(t.err, BH_UNAVAILABLE);
     assert_int_equal(f.err, BH_OK); /* reading still works, and does not show what was undone */
     assert_int_equal(f.fetch.n_rows, 1);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
     st->ops->stats(st, &s);
     assert_false(s.healthy);
     assert_true(s.problem[0] != '\0');
@@ -467,7 +467,7 @@ static void a_store_that_fell_ill_notices_by_itself_that_it_can_write_again(void
     store_fetch(st, &expect(&f)->fetch);
     settle();
     assert_int_equal(f.err, BH_OK);
-    store_fetch_free(st, &f.fetch);
+    store_fetch_free(&f.fetch);
     assert_false(is_healthy()); /* that it can read proves nothing */
     set_file_limit(RLIM_INFINITY);
     for (int i = 0; i < 1000 && !is_healthy(); i++)

@@ -82,18 +82,6 @@ static void a_pass_sees_each_once_and_what_goes_is_gone_in_the_next(void **state
     assert_int_equal(w.seen, RECORDS / 2);
 }
 
-static void it_can_be_asked_to_hurry(void **state)
-{
-    w.sweep = sweep_start(w.store, w.clock, "things", 3600000, &ops, &w);
-    pass_time(20);
-    sweep_soon(w.sweep); /* in the middle of a pass: one more behind it */
-    pass_time(6000);
-    assert_int_equal(w.ended, 2);
-    sweep_soon(w.sweep);
-    pass_time(6000);
-    assert_int_equal(w.ended, 3);
-}
-
 static void one_pass_may_be_enough(void **state)
 {
     w.sweep = sweep_start(w.store, w.clock, "things", 0, &ops, &w);
@@ -132,7 +120,6 @@ UNIT(store_test_sweep)
 {
     const struct CMUnitTest tests[] = {
         T(a_pass_sees_each_once_and_what_goes_is_gone_in_the_next),
-        T(it_can_be_asked_to_hurry),
         T(one_pass_may_be_enough),
         T(stopped_anywhere_it_calls_nobody),
         T(the_store_may_be_closed_first),

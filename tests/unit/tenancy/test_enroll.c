@@ -192,7 +192,7 @@ static void count_record(void *ctx, struct str key, struct str value)
 static size_t used_on_disk(struct rig *r)
 {
     size_t n = 0;
-    r->f.store->ops->load_records(r->f.store, "enrolled", count_record, &n);
+    r->f.store->ops->load_records(r->f.store, "enrolled", STR(""), count_record, &n);
     return n;
 }
 

@@ -60,7 +60,8 @@ static int setup(void **state)
     r->rand = rand_seeded(7);
     observers_add(r->observers, "facts", on_changed, r);
     observers_add(r->observers, "revoked", on_revoked, r);
-    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &r->seal, why),
+    assert_int_equal(seal_open_master(STR("a passphrase of some length"), STR("salt"), NULL,
+                                      &r->seal, why),
                      BH_OK);
     struct facts_env env = env_of(r);
     assert_int_equal(facts_open(&env, &r->facts, why), BH_OK);
@@ -149,7 +150,8 @@ static void what_a_thread_cannot_open_is_told(void **state)
     char why[256] = "";
 
     assert_int_equal(add(r, "gw-1", "acme", "ann", NULL), BH_OK);
-    assert_int_equal(seal_open_master(STR("another passphrase, not that"), NULL, &other, why),
+    assert_int_equal(seal_open_master(STR("another passphrase, not that"), STR("salt"), NULL,
+                                      &other, why),
                      BH_OK);
     struct facts_env env = env_of(r);
     env.seal = other;
@@ -327,7 +329,8 @@ static void secrets_are_not_readable_in_the_store(void **state)
     char why[256] = "";
 
     assert_int_equal(add(r, "g", "t", NULL, NULL), BH_OK);
-    assert_int_equal(seal_open_master(STR("another passphrase of some length"), NULL, &other, why),
+    assert_int_equal(seal_open_master(STR("another passphrase of some length"), STR("salt"), NULL,
+                                      &other, why),
                      BH_OK);
     struct facts_env env = env_of(r);
     env.seal = other;

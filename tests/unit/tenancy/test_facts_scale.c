@@ -304,7 +304,9 @@ static void four_times_as_much_takes_no_more_than_about_four_times_as_long(void 
     char why[256];
 
     (void)state;
-    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &seal, why), BH_OK);
+    assert_int_equal(seal_open_master(STR("a passphrase of some length"), STR("salt"), NULL, &seal,
+                                      why),
+                     BH_OK);
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         double small = best_s(all[i].prepare, all[i].work, SMALL);
         double large = best_s(all[i].prepare, all[i].work, LARGE);

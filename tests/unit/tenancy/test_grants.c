@@ -601,7 +601,7 @@ static void a_code_survives_a_restart_and_lies_in_the_store_as_a_fingerprint(voi
     assert_int_equal(scan.n_records, 1);
     assert_false(str_contains(scan.records[0].key, str_of(code)) ||
                  str_contains(scan.records[0].value, str_of(code)));
-    store_scan_free(r->f.store, &scan);
+    store_scan_free(&scan);
     facts_rig_reopen(&r->f);
     assert_int_equal(redeem(r, "ann", code), BH_OK);
     facts_rig_reopen(&r->f);

@@ -244,7 +244,9 @@ static void a_hook_keeps_a_secret_that_only_the_master_key_opens(void **state)
 
     struct seal *mine = r->f.seal, *other;
     char why[256] = "";
-    assert_int_equal(seal_open_master(STR("another passphrase, longer"), NULL, &other, why), BH_OK);
+    assert_int_equal(seal_open_master(STR("another passphrase, longer"), STR("salt"), NULL, &other,
+                                      why),
+                     BH_OK);
     struct keys_env env = {.clock = r->f.clock,
                            .store = r->f.store,
                            .rand = &r->f.rand,
@@ -276,13 +278,13 @@ static void the_store_never_has_the_secret_part(void **state)
     facts_rig_turn(&r->f);
     struct dump d = {.needle = str_skip(buf_str(&made.text), 5 + KEY_ID_CHARS)};
     assert_int_equal(d.needle.n, 43);
-    r->f.store->ops->load_records(r->f.store, "key", look, &d);
+    r->f.store->ops->load_records(r->f.store, "key", STR(""), look, &d);
     assert_false(d.found);
     d.needle = buf_str(&made.secret);
-    r->f.store->ops->load_records(r->f.store, "key", look, &d);
+    r->f.store->ops->load_records(r->f.store, "key", STR(""), look, &d);
     assert_false(d.found);
     d.needle = STR("acme");
-    r->f.store->ops->load_records(r->f.store, "key", look, &d);
+    r->f.store->ops->load_records(r->f.store, "key", STR(""), look, &d);
     assert_true(d.found);
     key_made_done(&made);
 }

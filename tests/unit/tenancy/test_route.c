@@ -24,7 +24,9 @@ static int setup(void **state)
     store = store_memory_new(clk);
     observers = observers_new(clk);
     chance = rand_seeded(7);
-    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &seal, why), BH_OK);
+    assert_int_equal(seal_open_master(STR("a passphrase of some length"), STR("salt"), NULL, &seal,
+                                      why),
+                     BH_OK);
     struct facts_env env = {
         .clock = clk, .store = store, .observers = observers, .rand = &chance, .seal = seal};
     assert_int_equal(facts_open(&env, &facts, why), BH_OK);

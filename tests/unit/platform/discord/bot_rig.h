@@ -231,7 +231,8 @@ static RIG_UNUSED int setup(void **state)
     clock_set(w.env.clock, w.now_ms, w.wall_ms);
     w.env.store = store_memory_new(w.env.clock);
     w.env.rand = &w.rand;
-    assert_int_equal(seal_open_master(STR("a passphrase of some length"), NULL, &w.seal, why),
+    assert_int_equal(seal_open_master(STR("a passphrase of some length"), STR("salt"), NULL,
+                                      &w.seal, why),
                      BH_OK);
     assert_int_equal(
         vault_open(&(struct vault_env){.clock = w.env.clock, .store = w.env.store, .seal = w.seal},

@@ -254,9 +254,9 @@ static void without_history_nothing_is_written_but_open_pages_are_served(void **
     assert_has(stream_of(tab), "\"hello\"");
     assert_has(stream_of(tab), "\"hi\"");
     assert_has(body_of(get(ADA, "history", NULL)), "\"messages\":[]");
-    store->ops->load_records(store, "web", count_record, &records);
-    store->ops->load_records(store, "web_once", count_record, &records);
-    store->ops->load_records(store, "web_name", count_record, &records);
+    store->ops->load_records(store, "web", STR(""), count_record, &records);
+    store->ops->load_records(store, "web_once", STR(""), count_record, &records);
+    store->ops->load_records(store, "web_name", STR(""), count_record, &records);
     assert_int_equal(records, 0);
 }
 
@@ -276,8 +276,8 @@ static int count_records(void)
 {
     int n = 0;
 
-    store->ops->load_records(store, "web", count_record, &n);
-    store->ops->load_records(store, "web_once", count_record, &n);
+    store->ops->load_records(store, "web", STR(""), count_record, &n);
+    store->ops->load_records(store, "web_once", STR(""), count_record, &n);
     return n;
 }
 

@@ -30,7 +30,7 @@ static int n_records(void)
 {
     int n = 0;
 
-    store->ops->load_records(store, "web_name", count_record, &n);
+    store->ops->load_records(store, "web_name", STR(""), count_record, &n);
     return n;
 }
 

@@ -63,7 +63,8 @@ static RIG_UNUSED int setup(void **state)
     clk = clock_new();
     clock_set(clk, 1000, 1700000000000);
     store = store_memory_new(clk);
-    assert_int_equal(seal_open_master(STR("correct horse battery"), NULL, &seal, why), BH_OK);
+    assert_int_equal(seal_open_master(STR("correct horse battery"), STR("salt"), NULL, &seal, why),
+                     BH_OK);
     fake.rand = rand_seeded(7);
     fake.env = (struct host_env){.clock = clk,
                                  .store = store,
