@@ -16,7 +16,8 @@ struct store;
 
 /* Opens the key of the database in @st: from @text, or, when absent, from the file @path, which is
  * created with mode 0600 when missing.  The first start stores a check value.  BH_REFUSED: the
- * database was sealed with another key, or a change of the key was interrupted.  Blocks: for start-up.  @ret_why has 256 bytes. */
+ * database was sealed with another key, or a change of the key was interrupted.  Blocks: for
+ * start-up.  @ret_why has 256 bytes. */
 enum bh_err seal_open_for(struct store *st, struct str text, const char *path,
                           struct seal **ret_seal, char *ret_why) BH_MUST_USE;
 /* The key alone, without a database; only a passphrase needs the @salt. */

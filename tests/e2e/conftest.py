@@ -73,6 +73,8 @@ class Bellhop:
         self.ready = self.process.stdout.readline()
         while "stands by" in self.ready:  # another process on the same database serves, or has just died
             self.ready = self.process.stdout.readline()
+        if "ready" not in self.ready:
+            self.reader.join(5)  # it ended: its last lines tell why
         assert "ready" in self.ready, self.log()
         self.find_port()
         return self
