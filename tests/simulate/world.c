@@ -485,6 +485,10 @@ static void make_peace(struct world *w)
         world_answer(w);
         world_settle(w);
         model_check(&w->model);
+        if (i > 5 && w->store == NULL) {
+            model_break(&w->model, "nobody serves, and nothing keeps the nodes from it");
+            return;
+        }
         if (i > 5 && sim_store_queued(w->store) == 0 && sim_store_finished(w->store) == 0) {
             bool waiting = false;
             struct instance_view v;
