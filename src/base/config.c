@@ -48,53 +48,29 @@ static void *at(const void *base, const struct config_key *k)
     return (char *)(uintptr_t)base + k->offset;
 }
 
-static size_t width(const struct config_key *k)
-{
-    switch (k->type) {
-    case CFG_TEXT:
-    case CFG_SECRET:
-    case CFG_CHOICE:
-        return sizeof(char *);
-    case CFG_TEXTS:
-        return sizeof(char **);
-    case CFG_ENUM:
-        return sizeof(int);
-    case CFG_BOOL:
-        return sizeof(bool);
-    case CFG_NUMBER:
-        return sizeof(uint32_t);
-    case CFG_DURATION:
-        return sizeof(int64_t);
-    case CFG_BYTES:
-    case CFG_COUNT:
-        return sizeof(uint64_t);
-    }
-    abort();
-}
+static const size_t widths[] = {
+    [CFG_TEXT] = sizeof(char *),     [CFG_SECRET] = sizeof(char *),
+    [CFG_CHOICE] = sizeof(char *),   [CFG_TEXTS] = sizeof(char **),
+    [CFG_ENUM] = sizeof(int),        [CFG_BOOL] = sizeof(bool),
+    [CFG_NUMBER] = sizeof(uint32_t), [CFG_DURATION] = sizeof(int64_t),
+    [CFG_BYTES] = sizeof(uint64_t),  [CFG_COUNT] = sizeof(uint64_t),
+};
 
 /* ---- parsing ---- */
 
-static bool read_number(const struct config_key *k, struct str text, uint64_t *ret,
-                        struct buf *expected)
-{
-    bool endless = k->type == CFG_COUNT && k->max == 0;
-
-    if (str_to_u64(text, ret) && *ret >= k->min && (endless || *ret <= k->max))
-        return true;
-    if (endless)
-        buf_printf(expected, "a whole number of at least %llu", (unsigned long long)k->min);
-    else
-        buf_printf(expected, "a whole number from %llu to %llu", (unsigned long long)k->min,
-                   (unsigned long long)k->max);
-    return false;
-}
-
 static bool set_number(void *ret, const struct config_key *k, struct str text, struct buf *expected)
 {
+    bool endless = k->type == CFG_COUNT && k->max == 0;
     uint64_t v;
 
-    if (!read_number(k, text, &v, expected))
+    if (!str_to_u64(text, &v) || v < k->min || (!endless && v > k->max)) {
+        if (endless)
+            buf_printf(expected, "a whole number of at least %llu", (unsigned long long)k->min);
+        else
+            buf_printf(expected, "a whole number from %llu to %llu", (unsigned long long)k->min,
+                       (unsigned long long)k->max);
         return false;
+    }
     if (k->type == CFG_COUNT)
         *(uint64_t *)ret = v;
     else
@@ -156,11 +132,7 @@ static bool find_word(const struct config_key *k, struct str text, int *ret_plac
             *ret_place = i;
             return true;
         }
-    if (k->planned != NULL && config_word_in(text, k->planned, '|'))
-        buf_printf(expected, "%s (this build of bellhop does not have \"%.*s\" yet)", k->choices,
-                   STR_FMT(text));
-    else
-        buf_printf(expected, "one of %s", k->choices);
+    buf_printf(expected, "one of %s", k->choices);
     return false;
 }
 
@@ -326,15 +298,15 @@ bool config_same(const void *a, const void *b, const struct config_key *k)
     if (k->type == CFG_TEXTS)
         return same_texts(*(char ***)at(a, k), *(char ***)at(b, k));
     if (!is_text(k))
-        return memcmp(at(a, k), at(b, k), width(k)) == 0;
+        return memcmp(at(a, k), at(b, k), widths[k->type]) == 0;
     const char *x = config_text(a, k), *y = config_text(b, k);
     return (x == NULL) == (y == NULL) && str_eq(str_of(x), str_of(y));
 }
 
-void config_exchange(void *a, void *b, const struct config_key *k)
+static void exchange(void *a, void *b, const struct config_key *k)
 {
     char tmp[sizeof(uint64_t)];
-    size_t n = width(k);
+    size_t n = widths[k->type];
 
     memcpy(tmp, at(a, k), n);
     memcpy(at(a, k), at(b, k), n);
@@ -363,7 +335,7 @@ static void show_duration(int64_t ms, struct buf *out)
         buf_printf(out, "%lldms", (long long)ms);
 }
 
-void config_show(const void *base, const struct config_key *k, struct buf *out)
+static void show(const void *base, const struct config_key *k, struct buf *out)
 {
     switch (k->type) {
     case CFG_NUMBER:
@@ -381,12 +353,8 @@ void config_show(const void *base, const struct config_key *k, struct buf *out)
     case CFG_BOOL:
         buf_add_z(out, *(bool *)at(base, k) ? "true" : "false");
         break;
-    case CFG_ENUM:
-    case CFG_TEXT:
-    case CFG_SECRET:
-    case CFG_CHOICE:
-    case CFG_TEXTS:
-        break; /* a default of these is written in the table */
+    default:
+        break; /* a default of the others is written in the table */
     }
 }
 
@@ -715,7 +683,7 @@ void config_take_reloadable(struct config *was, struct config *now)
     for (size_t i = 0; i < was->n_settings; i++)
         for (const struct config_key *k = was->schema->sections[i]->keys; k->path != NULL; k++)
             if (k->when == CFG_RELOAD)
-                config_exchange(config_settings(was, i), config_settings(now, i), k);
+                exchange(config_settings(was, i), config_settings(now, i), k);
     for (size_t i = 0; i < was->n_lists; i++) {
         if (was->schema->lists[i]->when != CFG_RELOAD)
             continue;
@@ -734,15 +702,12 @@ static void describe_key(struct buf *out, const struct config_key *k, const void
     if (k->value != NULL)
         buf_add_z(&value, k->value);
     else if (defaults != NULL)
-        config_show(defaults, k, &value);
+        show(defaults, k, &value);
     buf_printf(out, "| `%s` | ", k->path);
     if (value.n > 0)
         buf_printf(out, "`%s`", buf_z(&value));
     buf_done(&value);
-    buf_printf(out, " | %s | %s", k->when == CFG_RELOAD ? "reload" : "restart", k->what);
-    if (k->planned != NULL)
-        buf_printf(out, " (Not in this build yet: %s.)", k->planned);
-    buf_add_z(out, " |\n");
+    buf_printf(out, " | %s | %s |\n", k->when == CFG_RELOAD ? "reload" : "restart", k->what);
 }
 
 static void describe_entry_key(struct buf *out, const struct config_key *k, const char *kinds)

@@ -52,7 +52,6 @@ struct config_key {
     size_t offset;       /* in the section's struct */
     const char *value;   /* the default as the operator would write it; NULL: as in .defaults */
     const char *choices; /* CFG_CHOICE, CFG_ENUM: "a|b" */
-    const char *planned; /* valid words that this build does not support yet, "c|d" */
     uint64_t min, max;
     const char *what; /* the sentence of the reference */
     bool required;    /* in a list: an entry without it is refused */

@@ -33,11 +33,8 @@ bool config_set(void *base, const struct config_key *k, struct str text, struct 
 void config_add_text(void *base, const struct config_key *k, struct str text); /* CFG_TEXTS */
 void config_clear(void *base, const struct config_key *k); /* frees texts, wipes secrets */
 bool config_same(const void *a, const void *b, const struct config_key *k);
-void config_exchange(void *a, void *b, const struct config_key *k);
 bool config_is_given(const void *base, const struct config_key *k); /* texts: not NULL */
-/* A number, size, duration or bool as an operator would write it. */
-void config_show(const void *base, const struct config_key *k, struct buf *out);
-char *config_text(const void *base, const struct config_key *k); /* of a text key */
+char *config_text(const void *base, const struct config_key *k);    /* of a text key */
 const struct config_key *config_find(const struct config_key *keys, struct str path);
 
 /* Allocates the struct of @s with its defaults.  Ignores @s->into. */

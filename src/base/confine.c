@@ -196,191 +196,76 @@ void confine_describe(const struct confined *c, char *ret_text, size_t size)
 
 enum { NEWEST_KNOWN = 450, X32_BIT = 0x40000000, CAPACITY = 1024 };
 
-static const int fine[] = {
-/* files */
-#ifdef SYS_open
-    SYS_open,
-    SYS_stat,
-    SYS_lstat,
-    SYS_access,
-    SYS_rename,
-    SYS_mkdir,
-    SYS_rmdir,
-    SYS_link,
-    SYS_unlink,
-    SYS_readlink,
-    SYS_chmod,
-    SYS_symlink,
-    SYS_utimes,
-    SYS_getdents,
+/* What is allowed, by topic. */
+static const int contents[] = {
+    SYS_openat,     SYS_close,           SYS_close_range,    SYS_read,       SYS_pread64,
+    SYS_readv,      SYS_preadv,          SYS_preadv2,        SYS_write,      SYS_pwrite64,
+    SYS_writev,     SYS_pwritev,         SYS_pwritev2,       SYS_lseek,      SYS_fstat,
+    SYS_newfstatat, SYS_statx,           SYS_faccessat,      SYS_faccessat2, SYS_fsync,
+    SYS_fdatasync,  SYS_sync_file_range, SYS_ftruncate,      SYS_truncate,   SYS_fallocate,
+    SYS_fadvise64,  SYS_fcntl,           SYS_flock,          SYS_dup,        SYS_dup3,
+    SYS_sendfile,   SYS_splice,          SYS_copy_file_range};
+static const int names[] = {
+    SYS_renameat,  SYS_renameat2,  SYS_unlinkat,      SYS_mkdirat,           SYS_linkat,
+    SYS_symlinkat, SYS_readlinkat, SYS_fchmod,        SYS_fchmodat,          SYS_fchown,
+    SYS_fchownat,  SYS_utimensat,  SYS_umask,         SYS_getdents64,        SYS_getcwd,
+    SYS_statfs,    SYS_fstatfs,    SYS_inotify_init1, SYS_inotify_add_watch, SYS_inotify_rm_watch};
+static const int waiting[] = {SYS_epoll_create1,   SYS_epoll_ctl,       SYS_epoll_pwait,
+                              SYS_epoll_pwait2,    SYS_ppoll,           SYS_pselect6,
+                              SYS_eventfd2,        SYS_signalfd4,       SYS_timerfd_create,
+                              SYS_timerfd_settime, SYS_timerfd_gettime, SYS_pipe2};
+static const int sockets[] = {SYS_socketpair, SYS_bind,       SYS_listen,      SYS_accept,
+                              SYS_accept4,    SYS_connect,    SYS_getsockname, SYS_getpeername,
+                              SYS_setsockopt, SYS_getsockopt, SYS_sendto,      SYS_sendmsg,
+                              SYS_sendmmsg,   SYS_recvfrom,   SYS_recvmsg,     SYS_recvmmsg,
+                              SYS_shutdown}; /* socket() itself has a check */
+static const int memory[] = {SYS_munmap,  SYS_mremap,     SYS_madvise,      SYS_brk,
+                             SYS_mincore, SYS_mlock,      SYS_mlock2,       SYS_munlock,
+                             SYS_msync,   SYS_membarrier, SYS_get_mempolicy};
+static const int threads[] = {SYS_futex,
+                              SYS_set_robust_list,
+                              SYS_get_robust_list,
+                              SYS_rseq,
+                              SYS_set_tid_address,
+                              SYS_exit,
+                              SYS_exit_group,
+                              SYS_sched_yield,
+                              SYS_sched_getaffinity,
+                              SYS_sched_getparam,
+                              SYS_sched_getscheduler,
+                              SYS_gettid,
+                              SYS_getpid,
+                              SYS_getppid,
+                              SYS_wait4,
+                              SYS_waitid};
+static const int signals[] = {SYS_rt_sigaction,    SYS_rt_sigprocmask, SYS_rt_sigpending,
+                              SYS_rt_sigtimedwait, SYS_rt_sigsuspend,  SYS_rt_sigreturn,
+                              SYS_sigaltstack,     SYS_restart_syscall};
+static const int times[] = {SYS_nanosleep,    SYS_clock_nanosleep, SYS_clock_gettime,
+                            SYS_clock_getres, SYS_gettimeofday,    SYS_getitimer};
+static const int ourselves[] = {SYS_uname,     SYS_sysinfo,   SYS_getrandom, SYS_getuid,
+                                SYS_geteuid,   SYS_getgid,    SYS_getegid,   SYS_getresuid,
+                                SYS_getresgid, SYS_getgroups, SYS_getpgid,   SYS_getsid,
+                                SYS_getrlimit, SYS_getrusage, SYS_times,     SYS_getcpu,
+                                SYS_capget};
+static const int older[] = {
+#ifdef SYS_open /* machines younger than x86-64 lack them */
+    SYS_open,   SYS_stat,         SYS_lstat,      SYS_access,       SYS_rename,    SYS_mkdir,
+    SYS_rmdir,  SYS_link,         SYS_unlink,     SYS_readlink,     SYS_chmod,     SYS_symlink,
+    SYS_utimes, SYS_getdents,     SYS_dup2,       SYS_inotify_init, SYS_futimesat, SYS_chown,
+    SYS_lchown, SYS_epoll_create, SYS_epoll_wait, SYS_poll,         SYS_select,    SYS_eventfd,
+    SYS_pipe,   SYS_time,         SYS_getpgrp,
 #endif
-    SYS_openat,
-    SYS_close,
-    SYS_close_range,
-    SYS_read,
-    SYS_pread64,
-    SYS_readv,
-    SYS_preadv,
-    SYS_preadv2,
-    SYS_write,
-    SYS_pwrite64,
-    SYS_writev,
-    SYS_pwritev,
-    SYS_pwritev2,
-    SYS_lseek,
-    SYS_fstat,
-    SYS_newfstatat,
-    SYS_statx,
-    SYS_faccessat,
-    SYS_faccessat2,
-    SYS_fsync,
-    SYS_fdatasync,
-    SYS_sync_file_range,
-    SYS_ftruncate,
-    SYS_truncate,
-    SYS_fallocate,
-    SYS_fadvise64,
-    SYS_renameat,
-    SYS_renameat2,
-    SYS_unlinkat,
-    SYS_mkdirat,
-    SYS_linkat,
-    SYS_symlinkat,
-    SYS_readlinkat,
-    SYS_fchmod,
-    SYS_fchmodat,
-    SYS_fchown,
-    SYS_fchownat,
-    SYS_utimensat,
-    SYS_umask,
-    SYS_getdents64,
-    SYS_getcwd,
-    SYS_fcntl,
-    SYS_flock,
-    SYS_dup,
-    SYS_dup3,
-    SYS_statfs,
-    SYS_fstatfs,
-    SYS_sendfile,
-    SYS_splice,
-    SYS_copy_file_range,
-    SYS_inotify_init1,
-    SYS_inotify_add_watch,
-    SYS_inotify_rm_watch,
-#ifdef SYS_dup2
-    SYS_dup2,
-    SYS_inotify_init,
-    SYS_futimesat,
-    SYS_chown,
-    SYS_lchown,
-#endif
-    /* waiting */
-    SYS_epoll_create1,
-    SYS_epoll_ctl,
-    SYS_epoll_pwait,
-    SYS_epoll_pwait2,
-    SYS_ppoll,
-    SYS_pselect6,
-    SYS_eventfd2,
-    SYS_signalfd4,
-    SYS_timerfd_create,
-    SYS_timerfd_settime,
-    SYS_timerfd_gettime,
-    SYS_pipe2,
-#ifdef SYS_poll
-    SYS_epoll_create,
-    SYS_epoll_wait,
-    SYS_poll,
-    SYS_select,
-    SYS_eventfd,
-    SYS_pipe,
-#endif
-    /* sockets; socket() itself has a check */
-    SYS_socketpair,
-    SYS_bind,
-    SYS_listen,
-    SYS_accept,
-    SYS_accept4,
-    SYS_connect,
-    SYS_getsockname,
-    SYS_getpeername,
-    SYS_setsockopt,
-    SYS_getsockopt,
-    SYS_sendto,
-    SYS_sendmsg,
-    SYS_sendmmsg,
-    SYS_recvfrom,
-    SYS_recvmsg,
-    SYS_recvmmsg,
-    SYS_shutdown,
-    /* memory */
-    SYS_munmap,
-    SYS_mremap,
-    SYS_madvise,
-    SYS_brk,
-    SYS_mincore,
-    SYS_mlock,
-    SYS_mlock2,
-    SYS_munlock,
-    SYS_msync,
-    SYS_membarrier,
-    SYS_get_mempolicy,
-    /* threads and signals */
-    SYS_futex,
-    SYS_set_robust_list,
-    SYS_get_robust_list,
-    SYS_rseq,
-    SYS_set_tid_address,
-    SYS_exit,
-    SYS_exit_group,
-    SYS_sched_yield,
-    SYS_sched_getaffinity,
-    SYS_sched_getparam,
-    SYS_sched_getscheduler,
-    SYS_gettid,
-    SYS_getpid,
-    SYS_getppid,
-    SYS_rt_sigaction,
-    SYS_rt_sigprocmask,
-    SYS_rt_sigpending,
-    SYS_rt_sigtimedwait,
-    SYS_rt_sigsuspend,
-    SYS_rt_sigreturn,
-    SYS_sigaltstack,
-    SYS_restart_syscall,
-    SYS_wait4,
-    SYS_waitid,
-    /* time */
-    SYS_nanosleep,
-    SYS_clock_nanosleep,
-    SYS_clock_gettime,
-    SYS_clock_getres,
-    SYS_gettimeofday,
-    SYS_getitimer,
-#ifdef SYS_time
-    SYS_time,
-#endif
-    /* who and where we are */
-    SYS_uname,
-    SYS_sysinfo,
-    SYS_getrandom,
-    SYS_getuid,
-    SYS_geteuid,
-    SYS_getgid,
-    SYS_getegid,
-    SYS_getresuid,
-    SYS_getresgid,
-    SYS_getgroups,
-    SYS_getpgid,
-    SYS_getsid,
-    SYS_getrlimit,
-    SYS_getrusage,
-    SYS_times,
-    SYS_getcpu,
-    SYS_capget,
-#ifdef SYS_getpgrp
-    SYS_getpgrp,
-#endif
+};
+
+static const struct {
+    const int *calls;
+    size_t n;
+} fine[] = {
+    {contents, ARRAY_LEN(contents)}, {names, ARRAY_LEN(names)},   {waiting, ARRAY_LEN(waiting)},
+    {sockets, ARRAY_LEN(sockets)},   {memory, ARRAY_LEN(memory)}, {threads, ARRAY_LEN(threads)},
+    {signals, ARRAY_LEN(signals)},   {times, ARRAY_LEN(times)},   {ourselves, ARRAY_LEN(ourselves)},
+    {older, ARRAY_LEN(older)},
 };
 
 /* What AddressSanitizer and its like do at the end, or when they have something to report. */
@@ -503,27 +388,14 @@ static void check_socket(struct filter *p)
     end_check(p, b, REFUSE);
 }
 
-static void check_ioctl(struct filter *p)
+/* Allows call @nr only when its argument @arg is one of @values. */
+static void check_one_of(struct filter *p, int nr, unsigned arg, const unsigned *values, size_t n)
 {
-    static const unsigned requests[] = {FIONREAD,   FIONBIO,      FIOCLEX,    TCGETS,
-                                        TIOCGWINSZ, SIOCGIFINDEX, SIOCGIFNAME};
-    unsigned b = begin_check(p, SYS_ioctl);
+    unsigned b = begin_check(p, nr);
 
-    emit_load_arg(p, 1);
-    for (size_t i = 0; i < ARRAY_LEN(requests); i++)
-        emit_if_is(p, requests[i], SECCOMP_RET_ALLOW);
-    end_check(p, b, REFUSE);
-}
-
-/* Names of threads and of mappings, for whoever looks at the process. */
-static void check_prctl(struct filter *p)
-{
-    static const unsigned options[] = {PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, 0x53564d41};
-    unsigned b = begin_check(p, SYS_prctl);
-
-    emit_load_arg(p, 0);
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        emit_if_is(p, options[i], SECCOMP_RET_ALLOW);
+    emit_load_arg(p, arg);
+    for (size_t i = 0; i < n; i++)
+        emit_if_is(p, values[i], SECCOMP_RET_ALLOW);
     end_check(p, b, REFUSE);
 }
 
@@ -551,6 +423,11 @@ static void emit_all(struct filter *p, const int *calls, size_t n)
 
 static void write_program(struct filter *p, unsigned flags)
 {
+    static const unsigned requests[] = {FIONREAD,   FIONBIO,      FIOCLEX,    TCGETS,
+                                        TIOCGWINSZ, SIOCGIFINDEX, SIOCGIFNAME};
+    /* Names of threads and of mappings, for whoever looks at the process. */
+    static const unsigned options[] = {PR_SET_NAME, PR_GET_NAME, PR_GET_DUMPABLE, 0x53564d41};
+
     emit_load(p, offsetof(struct seccomp_data, arch));
     emit(p, BPF_JMP | BPF_JEQ | BPF_K, OUR_ARCH, 1, 0);
     emit_result(p, SECCOMP_RET_KILL_PROCESS);
@@ -559,11 +436,12 @@ static void write_program(struct filter *p, unsigned flags)
         emit_all(p, of_sanitizers, ARRAY_LEN(of_sanitizers));
     check_memory(p);
     check_socket(p);
-    check_ioctl(p);
+    check_one_of(p, SYS_ioctl, 1, requests, ARRAY_LEN(requests));
     check_clone(p);
-    check_prctl(p);
+    check_one_of(p, SYS_prctl, 0, options, ARRAY_LEN(options));
     check_process(p);
-    emit_all(p, fine, ARRAY_LEN(fine));
+    for (size_t i = 0; i < ARRAY_LEN(fine); i++)
+        emit_all(p, fine[i].calls, fine[i].n);
     emit(p, BPF_JMP | BPF_JGT | BPF_K, NEWEST_KNOWN, 0, 2);
     emit(p, BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 1, 0);
     emit_result(p, UNKNOWN);

@@ -333,61 +333,71 @@ bool seal_open(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str sea
     return ok;
 }
 
-/* ---- Ed25519 ---- */
+/* ---- keys and signatures ---- */
 
-#define PEM_MAX 16384
-
-struct ed25519_key {
-    EVP_PKEY *pkey; /* owned */
-};
+#define PEM_MAX 65536
 
 static int no_password(char *buf, int size, int rwflag, void *u)
 {
     return 0; /* never ask at a terminal */
 }
 
-static struct ed25519_key *key_of(EVP_PKEY *pkey)
+/* NULL: not a PEM of a key of that kind. */
+static EVP_PKEY *read_pem(struct str pem, bool private)
 {
+    BIO *bio = pem.n > 0 && pem.n < PEM_MAX ? BIO_new_mem_buf(pem.p, (int)pem.n) : NULL;
+    EVP_PKEY *pkey = NULL;
+
+    if (bio != NULL)
+        pkey = private ? PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL)
+                       : PEM_read_bio_PUBKEY(bio, NULL, no_password, NULL);
+    BIO_free(bio);
     ERR_clear_error(); /* a refusal leaves one, and nobody else should stumble over it */
-    if (pkey != NULL && EVP_PKEY_get_id(pkey) != EVP_PKEY_ED25519) {
+    return pkey;
+}
+
+static bool verify(EVP_PKEY *pkey, const EVP_MD *md, struct str msg, struct str sig)
+{
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    bool ok = ctx != NULL && EVP_DigestVerifyInit(ctx, NULL, md, NULL, pkey) == 1 &&
+              EVP_DigestVerify(ctx, bytes_of(sig), sig.n, bytes_of(msg), msg.n) == 1;
+
+    EVP_MD_CTX_free(ctx);
+    ERR_clear_error();
+    return ok;
+}
+
+struct ed25519_key {
+    EVP_PKEY *pkey; /* owned */
+};
+
+static struct ed25519_key *ed25519_of(EVP_PKEY *pkey)
+{
+    struct ed25519_key *k;
+
+    if (pkey == NULL || EVP_PKEY_get_id(pkey) != EVP_PKEY_ED25519) {
         EVP_PKEY_free(pkey);
-        pkey = NULL;
-    }
-    if (pkey == NULL)
         return NULL;
-    struct ed25519_key *k = xcalloc(1, sizeof *k);
+    }
+    k = xcalloc(1, sizeof *k);
     k->pkey = pkey;
     return k;
 }
 
-static BIO *bio_of(struct str pem)
-{
-    return pem.n > 0 && pem.n <= PEM_MAX ? BIO_new_mem_buf(pem.p, (int)pem.n) : NULL;
-}
-
 struct ed25519_key *ed25519_public(struct str pem)
 {
-    BIO *bio = bio_of(pem);
-    struct ed25519_key *k =
-        bio != NULL ? key_of(PEM_read_bio_PUBKEY(bio, NULL, no_password, NULL)) : NULL;
-
-    BIO_free(bio);
-    return k;
-}
-
-struct ed25519_key *ed25519_public_raw(const uint8_t bytes[ED25519_RAW_BYTES])
-{
-    return key_of(EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, bytes, ED25519_RAW_BYTES));
+    return ed25519_of(read_pem(pem, false));
 }
 
 struct ed25519_key *ed25519_private(struct str pem)
 {
-    BIO *bio = bio_of(pem);
-    struct ed25519_key *k =
-        bio != NULL ? key_of(PEM_read_bio_PrivateKey(bio, NULL, no_password, NULL)) : NULL;
+    return ed25519_of(read_pem(pem, true));
+}
 
-    BIO_free(bio);
-    return k;
+struct ed25519_key *ed25519_public_raw(const uint8_t bytes[ED25519_RAW_BYTES])
+{
+    return ed25519_of(
+        EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, bytes, ED25519_RAW_BYTES));
 }
 
 void ed25519_free(struct ed25519_key *k)
@@ -412,41 +422,7 @@ bool ed25519_sign(const struct ed25519_key *k, struct str msg, uint8_t ret_sig[E
 
 bool ed25519_verify(const struct ed25519_key *k, struct str msg, struct str sig)
 {
-    if (sig.n != ED25519_BYTES)
-        return false;
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    bool ok = ctx != NULL && EVP_DigestVerifyInit(ctx, NULL, NULL, NULL, k->pkey) == 1 &&
-              EVP_DigestVerify(ctx, bytes_of(sig), sig.n, bytes_of(msg), msg.n) == 1;
-
-    EVP_MD_CTX_free(ctx);
-    ERR_clear_error();
-    return ok;
-}
-
-static bool take_pem(BIO *bio, struct buf *out)
-{
-    char *p;
-    long n = BIO_get_mem_data(bio, &p);
-
-    if (n > 0)
-        buf_add(out, p, (size_t)n);
-    return n > 0;
-}
-
-bool ed25519_generate(struct buf *private_pem, struct buf *public_pem)
-{
-    EVP_PKEY *pkey = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
-    BIO *private_bio = BIO_new(BIO_s_secmem()), *public_bio = BIO_new(BIO_s_mem());
-    bool ok = pkey != NULL && private_bio != NULL && public_bio != NULL &&
-              PEM_write_bio_PKCS8PrivateKey(private_bio, pkey, NULL, NULL, 0, NULL, NULL) == 1 &&
-              PEM_write_bio_PUBKEY(public_bio, pkey) == 1 && take_pem(private_bio, private_pem) &&
-              take_pem(public_bio, public_pem);
-
-    BIO_free(private_bio);
-    BIO_free(public_bio);
-    EVP_PKEY_free(pkey);
-    ERR_clear_error();
-    return ok;
+    return sig.n == ED25519_BYTES && verify(k->pkey, NULL, msg, sig);
 }
 
 /* ---- RSA: RSASSA-PKCS1-v1_5 with SHA-256, as JSON Web Tokens use ---- */
@@ -458,7 +434,7 @@ struct rsa_key {
     EVP_PKEY *pkey; /* owned */
 };
 
-static struct rsa_key *wrap(EVP_PKEY *pkey)
+static struct rsa_key *rsa_of(EVP_PKEY *pkey)
 {
     if (pkey == NULL || EVP_PKEY_get_base_id(pkey) != EVP_PKEY_RSA ||
         EVP_PKEY_get_bits(pkey) < MIN_BITS || EVP_PKEY_get_bits(pkey) > MAX_BITS) {
@@ -472,11 +448,7 @@ static struct rsa_key *wrap(EVP_PKEY *pkey)
 
 struct rsa_key *rsa_key_from_pem(struct str pem)
 {
-    BIO *bio = pem.n > 0 && pem.n < 65536 ? BIO_new_mem_buf(pem.p, (int)pem.n) : NULL;
-    EVP_PKEY *pkey = bio != NULL ? PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL) : NULL;
-
-    BIO_free(bio);
-    return wrap(pkey);
+    return rsa_of(read_pem(pem, false));
 }
 
 struct rsa_key *rsa_key_from_numbers(struct str n, struct str e)
@@ -505,7 +477,7 @@ out:
     OSSL_PARAM_BLD_free(bld);
     BN_free(bn_n);
     BN_free(bn_e);
-    return wrap(pkey);
+    return rsa_of(pkey);
 }
 
 void rsa_key_free(struct rsa_key *k)
@@ -517,13 +489,5 @@ void rsa_key_free(struct rsa_key *k)
 
 bool rsa_sha256_verify(const struct rsa_key *k, struct str msg, struct str signature)
 {
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    EVP_PKEY_CTX *how = NULL;
-    bool ok = ctx != NULL && EVP_DigestVerifyInit(ctx, &how, EVP_sha256(), NULL, k->pkey) == 1 &&
-              EVP_PKEY_CTX_set_rsa_padding(how, RSA_PKCS1_PADDING) == 1 &&
-              EVP_DigestVerify(ctx, (const unsigned char *)signature.p, signature.n,
-                               (const unsigned char *)msg.p, msg.n) == 1;
-
-    EVP_MD_CTX_free(ctx);
-    return ok;
+    return verify(k->pkey, EVP_sha256(), msg, signature); /* PKCS#1 v1.5 is the default padding */
 }

@@ -55,6 +55,3 @@ void ed25519_free(struct ed25519_key *k); /* NULL is fine */
 
 bool ed25519_sign(const struct ed25519_key *k, struct str msg, uint8_t ret_sig[ED25519_BYTES]);
 bool ed25519_verify(const struct ed25519_key *k, struct str msg, struct str sig);
-
-/* Generates a key pair as PEM; free @private_pem with buf_wipe(). */
-bool ed25519_generate(struct buf *private_pem, struct buf *public_pem);

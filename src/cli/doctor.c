@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "base/jw.h"
 #include "base/rand.h"
+#include "base/url.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/shared.h"
@@ -82,25 +83,13 @@ enum url_answer {
 };
 static bool split_url(const char *url, char host[256], char port[8])
 {
-    struct str rest = str_of(url);
-    bool tls = str_starts(rest, STR("https://"));
-    struct str hostport;
+    struct url u;
 
-    rest = str_skip(rest, tls ? 8 : 7);
-    str_split(&rest, '/', &hostport);
-    size_t colon = hostport.n;
-    while (colon > 0 && hostport.p[colon - 1] != ':' && hostport.p[colon - 1] != ']')
-        colon--;
-    bool has_port = colon > 0 && hostport.p[colon - 1] == ':';
-    struct str h = has_port ? str_make(hostport.p, colon - 1) : hostport;
-    if (h.n > 1 && *h.p == '[')
-        h = str_make(h.p + 1, h.n - 2);
-    snprintf(host, 256, "%.*s", STR_FMT(h));
-    if (has_port)
-        snprintf(port, 8, "%.*s", STR_FMT(str_skip(hostport, colon)));
-    else
-        snprintf(port, 8, "%s", tls ? "443" : "80");
-    return *host != '\0';
+    if (url_split(str_of(url), &u) != NULL)
+        return false;
+    snprintf(host, 256, "%.*s", STR_FMT(u.host));
+    snprintf(port, 8, "%u", u.port != 0 ? u.port : str_eq(u.scheme, STR("https")) ? 443u : 80u);
+    return true;
 }
 
 static bool connects(const struct addrinfo *ai, int64_t timeout_ms)

@@ -1,7 +1,7 @@
 /* vault.c - design.  (vault.h has the contract.)
  *
- * An entry has up to four names: two session keys and a place, each prefixed with tenant and kind,
- * and its tenant.  The entries of one name form a chain, oldest first.  One map finds all chains.
+ * An entry has up to three names: two session keys and a place, each prefixed with tenant and kind.
+ * The entries of one name form a chain, oldest first.  One map finds all chains.
  *
  * The encryption is bound to tenant, kind and id, so a record copied to another tenant's key cannot
  * be decrypted.  Entries expire by the wall clock, because tokens also age while bellhop is not
@@ -14,13 +14,14 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/observers.h"
+#include "base/rand.h"
 #include "store/store.h"
 
 #define VAULT_SWEEP_MS 5000
 
 static const struct record_form vault_form;
 
-enum vault_name { VAULT_BY_KEY = 'k', VAULT_BY_PLACE = 'p', VAULT_BY_TENANT = 't' };
+enum vault_name { VAULT_BY_KEY = 'k', VAULT_BY_PLACE = 'p' };
 
 struct vault_chain { /* all entries with one name, oldest first */
     struct list handles;
@@ -35,8 +36,8 @@ struct vault_handle {          /* one name of an entry */
 
 struct vault_entry {
     struct list link; /* vault->entries, by age */
-    uint64_t number;
-    struct vault_handle names[VAULT_KEYS + 2]; /* its keys, its place, its tenant */
+    struct handle id;
+    struct vault_handle names[VAULT_KEYS + 1]; /* its keys, its place */
     char *record;           /* owned: tenant, kind and id; the key in the store */
     char *tenant, *kind;    /* owned */
     char *keys[VAULT_KEYS]; /* owned; NULL: none */
@@ -52,15 +53,9 @@ struct vault {
     struct list entries;
     struct map by_name;   /* struct vault_chain, owned */
     struct map by_record; /* struct vault_entry */
-    struct map by_number; /* struct vault_entry */
+    struct handles ids;   /* struct vault_entry */
     struct timer sweep;
-    uint64_t next;
 };
-
-static struct str number_key(const uint64_t *number) /* in by_number */
-{
-    return str_make(number, sizeof *number);
-}
 
 /* ---- names ---- */
 
@@ -75,12 +70,14 @@ static void write_name(struct buf *out, enum vault_name what, struct str tenant,
     buf_add_str(out, name);
 }
 
-/* NULL: no entry has that name.  VAULT_BY_TENANT takes neither @kind nor @name. */
+/* NULL: no entry has that name. */
 static struct vault_chain *find_chain(const struct vault *v, enum vault_name what,
                                       struct str tenant, struct str kind, struct str name)
 {
     struct buf b = BUF_INIT;
 
+    if (map_count(&v->by_name) == 0)
+        return NULL;
     write_name(&b, what, tenant, kind, name);
     struct vault_chain *c = map_get(&v->by_name, buf_str(&b));
     buf_done(&b);
@@ -94,10 +91,7 @@ static void add_name(struct vault *v, struct vault_entry *e, struct vault_handle
 
     if (name == NULL)
         return;
-    if (what == VAULT_BY_TENANT)
-        write_name(&b, what, str_of(e->tenant), STR_NULL, STR_NULL);
-    else
-        write_name(&b, what, str_of(e->tenant), str_of(e->kind), str_of(name));
+    write_name(&b, what, str_of(e->tenant), str_of(e->kind), str_of(name));
     struct vault_chain *c = map_get(&v->by_name, buf_str(&b));
     if (c == NULL) {
         c = xcalloc(1, sizeof *c + b.n);
@@ -133,7 +127,7 @@ static void entry_free(struct vault *v, struct vault_entry *e)
     for (size_t i = 0; i < ARRAY_LEN(e->names); i++)
         remove_name(v, &e->names[i]);
     map_del(&v->by_record, str_of(e->record));
-    map_del(&v->by_number, number_key(&e->number));
+    handles_remove(&v->ids, e->id);
     list_remove(&e->link);
     record_done(&vault_form, e);
     free(e);
@@ -141,13 +135,11 @@ static void entry_free(struct vault *v, struct vault_entry *e)
 
 static void entry_add(struct vault *v, struct vault_entry *e)
 {
-    e->number = ++v->next;
+    e->id = handles_add(&v->ids, e);
     list_init(&e->link);
     list_append(&v->entries, &e->link);
     map_put(&v->by_record, str_of(e->record), e);
-    map_put(&v->by_number, number_key(&e->number), e);
     add_name(v, e, &e->names[VAULT_KEYS], VAULT_BY_PLACE, e->place);
-    add_name(v, e, &e->names[VAULT_KEYS + 1], VAULT_BY_TENANT, e->tenant);
     for (size_t i = 0; i < VAULT_KEYS; i++)
         if (i == 0 || e->keys[0] == NULL || e->keys[i] == NULL ||
             strcmp(e->keys[i], e->keys[0]) != 0)
@@ -251,8 +243,10 @@ static bool is_orphan(const struct vault *v, const struct vault_entry *e)
 enum bh_err vault_open(const struct vault_env *env, struct vault **ret_v, char *ret_why)
 {
     struct vault *v = xcalloc(1, sizeof *v);
+    struct rand r = RAND_SYSTEM;
 
     v->env = *env;
+    handles_init(&v->ids, &r);
     list_init(&v->entries);
     timer_init(&v->sweep, on_sweep);
     enum bh_err err = load(v, ret_why);
@@ -280,7 +274,7 @@ void vault_free(struct vault *v)
         entry_free(v, list_entry(it, struct vault_entry, link));
     map_done(&v->by_name);
     map_done(&v->by_record);
-    map_done(&v->by_number);
+    handles_done(&v->ids);
     free(v);
 }
 
@@ -387,7 +381,7 @@ bool vault_take(struct vault *v, struct str tenant, struct str session_key, stru
         struct vault_entry *e = list_entry(it, struct vault_handle, link)->entry;
         if (is_fresh(v, e)) {
             e->taken = true;
-            *ret_ref = (struct vault_ref){e->number};
+            *ret_ref = (struct vault_ref){e->id};
             *ret_first = true;
             return true;
         }
@@ -396,7 +390,7 @@ bool vault_take(struct vault *v, struct str tenant, struct str session_key, stru
     }
     if (found == NULL)
         return false;
-    *ret_ref = (struct vault_ref){found->number};
+    *ret_ref = (struct vault_ref){found->id};
     *ret_first = false;
     return true;
 }
@@ -422,13 +416,13 @@ bool vault_take_place(struct vault *v, struct str tenant, struct str instance, s
     if (found == NULL)
         return false;
     found->taken = true;
-    *ret_ref = (struct vault_ref){found->number};
+    *ret_ref = (struct vault_ref){found->id};
     return true;
 }
 
 static struct vault_entry *entry_of(const struct vault *v, struct vault_ref ref)
 {
-    return map_get(&v->by_number, number_key(&ref.number));
+    return handles_find(&v->ids, ref.id);
 }
 
 bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_plain)
@@ -467,11 +461,15 @@ void vault_give_back(struct vault *v, struct vault_ref ref)
 
 size_t vault_wipe(struct vault *v, struct str tenant)
 {
-    struct vault_chain *c;
     size_t n = 0;
 
-    for (; (c = find_chain(v, VAULT_BY_TENANT, tenant, STR_NULL, STR_NULL)) != NULL; n++)
-        entry_drop(v, list_first(&c->handles, struct vault_handle, link)->entry);
+    list_each (&v->entries, it, nxt) {
+        struct vault_entry *e = list_entry(it, struct vault_entry, link);
+        if (!str_eq(str_of(e->tenant), tenant))
+            continue;
+        entry_drop(v, e);
+        n++;
+    }
     return n;
 }
 

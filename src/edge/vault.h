@@ -19,6 +19,7 @@
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/handles.h"
 
 struct observers;
 struct clock;
@@ -67,8 +68,8 @@ struct vault_spec { /* everything is copied */
 };
 void vault_bind(struct vault *v, const struct vault_spec *spec);
 
-struct vault_ref { /* an entry by number; may outlive the entry */
-    uint64_t number;
+struct vault_ref { /* an entry; may outlive it */
+    struct handle id;
 };
 /* Takes the oldest fresh entry of a session (@ret_first is true), else finds the newest other one.
  * A fresh entry belongs to the caller until vault_used() or vault_give_back(). */

@@ -44,35 +44,22 @@ static void on_io(struct ev_loop *ev, ev_io *w, int events);
 
 static int watched(const struct conn *c)
 {
-    if (c->no_socket)
-        return c->carried != NULL ? c->carried->events : 0;
-    return ev_is_active(&c->io) ? c->io.events & (EV_READ | EV_WRITE) : 0;
+    return c->io.events & (EV_READ | EV_WRITE);
 }
 
-static void watch(struct conn *c, int events)
+/* Waits for @more from now on, and no longer for @less. */
+static void watch(struct conn *c, int more, int less)
 {
-    if (c->no_socket) {
-        if (c->carried != NULL)
-            carried_watch(c->carried, events);
-        return;
-    }
-    if (ev_is_active(&c->io) && (c->io.events & (EV_READ | EV_WRITE)) == events)
+    int events = (watched(c) | more) & ~less;
+
+    if (events == watched(c))
         return;
     ev_io_stop(c->server->ev, &c->io);
     ev_io_set(&c->io, c->io.fd, events);
-    if (events != 0)
+    if (c->carried != NULL && c->no_socket)
+        carried_settle(c->carried);
+    else if (events != 0 && !c->no_socket)
         ev_io_start(c->server->ev, &c->io);
-}
-
-static void watch_more(struct conn *c, int events)
-{
-    watch(c, watched(c) | events);
-}
-
-static void watch_less(struct conn *c, int events)
-{
-    if (watched(c) != 0)
-        watch(c, watched(c) & ~events);
 }
 
 /* ---- counting for a party ---- */
@@ -215,12 +202,6 @@ static size_t share_of(struct conn *c)
     if (s->turn_bytes >= TURN_BYTES)
         left = used == 0 ? OVER_BYTES : 0;
     return left < most ? left : most;
-}
-
-static void was_read(struct conn *c, size_t n)
-{
-    (void)party_used(sharer(c), c->server->turn, n);
-    c->server->turn_bytes += n;
 }
 
 /* ---- its life ---- */
@@ -448,7 +429,7 @@ static ssize_t read_tls(struct conn *c, char *p, size_t n)
         return -1;
     case SSL_ERROR_WANT_WRITE:
         c->tls_stuck = true;
-        watch_more(c, EV_WRITE);
+        watch(c, EV_WRITE, 0);
         return -1;
     case SSL_ERROR_ZERO_RETURN:
         return 0;
@@ -476,7 +457,7 @@ static ssize_t read_some(struct conn *c, char *p, size_t n)
 static void on_eof(struct conn *c)
 {
     if (c->state == CONN_CARRIED) {
-        watch_less(c, EV_READ);
+        watch(c, 0, EV_READ);
         carried_ended(c->carried);
         return;
     }
@@ -485,7 +466,7 @@ static void on_eof(struct conn *c)
         return;
     }
     conn_enter(c, CONN_LAST);
-    watch_less(c, EV_READ);
+    watch(c, 0, EV_READ);
 }
 
 /* The header comes before TLS, so no byte beyond it may be read here.  True: it is complete. */
@@ -530,7 +511,7 @@ static void conn_read(struct conn *c, size_t most)
     do {
         if (!may_read(c)) {
             c->read_off = true;
-            watch_less(c, EV_READ);
+            watch(c, 0, EV_READ);
             return;
         }
         if (c->state == CONN_CARRIED && carried_may_take(c->carried) < most)
@@ -539,7 +520,8 @@ static void conn_read(struct conn *c, size_t most)
         if (n == 0) {
             on_eof(c);
         } else if (n > 0) {
-            was_read(c, (size_t)n);
+            (void)party_used(sharer(c), c->server->turn, (uint64_t)n);
+            c->server->turn_bytes += (size_t)n;
             take_input(c, p, (size_t)n);
         }
         if (!count_request(c))
@@ -645,7 +627,7 @@ void conn_finish(struct conn *c)
     buf_done(&c->in);
     conn_enter(c, CONN_LINGER);
     c->read_off = false;
-    watch(c, EV_READ);
+    watch(c, EV_READ, EV_WRITE);
 }
 
 static void after_flush(struct conn *c, bool progress)
@@ -686,7 +668,7 @@ void conn_flush(struct conn *c)
     }
     if (blocked) {
         out_compact(c);
-        watch_more(c, EV_WRITE);
+        watch(c, EV_WRITE, 0);
         if (!count_answer(c, c->out.cap)) {
             conn_close(c); /* over the limit of unsent bytes */
             return;
@@ -695,7 +677,7 @@ void conn_flush(struct conn *c)
         (void)count_answer(c, 0);
         out_release(c);
         if (!c->tls_stuck)
-            watch_less(c, EV_WRITE);
+            watch(c, 0, EV_WRITE);
     }
     after_flush(c, progress && blocked);
 }
@@ -703,7 +685,7 @@ void conn_flush(struct conn *c)
 void conn_want_write(struct conn *c)
 {
     if (c->state != CONN_CLOSED)
-        watch_more(c, EV_WRITE);
+        watch(c, EV_WRITE, 0);
 }
 
 /* ---- the end of a turn ---- */
@@ -716,7 +698,7 @@ static void go_on(struct conn *c)
     if (c->state == CONN_CLOSED || !c->read_off || !may_read(c))
         return;
     c->read_off = false;
-    watch_more(c, EV_READ);
+    watch(c, EV_READ, 0);
     if (c->ssl != NULL && SSL_pending(c->ssl) > 0)
         conn_read(c, LITTLE_BYTES); /* the socket may say nothing of these */
 }

@@ -1,18 +1,92 @@
-/* curl_loop.c - watches the sockets and the timeout that libcurl asks for, and reports them to
- * libcurl.  Names are resolved in threads of libcurl, so nothing here blocks. */
+/* curl_loop.c - libcurl on our loop: loaded late, its transfers, and connections that it opens.
+ *
+ * Loading: the same list declares the members of the table and names the functions, so a function
+ * that is used but not listed does not build.
+ *
+ * Transfers: we watch the sockets and the timeout that libcurl asks for, and report to libcurl.
+ * Names are resolved in threads of libcurl, so nothing here blocks.
+ *
+ * Connections (tcp_client.h):
+ *
+ *      CONNECTING --libcurl connected--> OPEN
+ *      both --failure, the peer's close, time-out--> ENDED: on_closed() is owed
+ *
+ * A failure or close only sets the state and arms the timer.  The timer calls on_closed() and frees
+ * the client, outside of libcurl and of our callers.  The same timer sends all output of a turn
+ * together. */
 #include "net/curl_loop.h"
 
 #include <assert.h>
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "base/mem.h"
+#include "net/tcp_client.h"
 
-struct curl_sock {
-    struct curl_loop *cl; /* borrowed */
-    curl_socket_t fd;
-    struct loop_fd *watch; /* owned */
-};
+/* ---- loading ---- */
+
+static CURLcode load_then_init(long flags);
+
+struct curl_late curl_late = {.curl_global_init_f = load_then_init};
+
+static bool fill(void *lib, const char *name, void *slot)
+{
+    void *at = dlsym(lib, name);
+
+    if (at == NULL) {
+        log_error(NULL, "libcurl.so.4 lacks %s: install libcurl4 7.85 or newer", name);
+        return false;
+    }
+    memcpy(slot, &at, sizeof at); /* from an object pointer to a function pointer */
+    return true;
+}
+
+/* The list again, as strings: # does not expand the macros of curl_late.h. */
+#define FILL(name) &&fill(lib, #name, &late.name##_f)
+
+static bool load(void)
+{
+    void *lib = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+    struct curl_late late;
+
+    if (lib == NULL) {
+        log_error(
+            NULL,
+            "libcurl cannot be loaded: %s (install libcurl4, or raise the limit of open files)",
+            dlerror());
+        return false;
+    }
+    if (!(true CURL_LATE_EACH(FILL))) {
+        dlclose(lib);
+        return false;
+    }
+    curl_late = late;
+    return true;
+}
+
+/* Fills the table, once, from any thread.  False, with a sentence in the log, when libcurl cannot
+ * be loaded now: not installed, or no descriptor left; the next call tries again. */
+static bool load_once(void)
+{
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    static bool loaded;
+    bool ok;
+
+    pthread_mutex_lock(&mutex);
+    if (!loaded)
+        loaded = load();
+    ok = loaded;
+    pthread_mutex_unlock(&mutex);
+    return ok;
+}
+
+static CURLcode load_then_init(long flags)
+{
+    return load_once() ? curl_global_init(flags) : CURLE_FAILED_INIT;
+}
 
 bool curl_loop_global_init(void)
 {
@@ -27,6 +101,14 @@ bool curl_loop_global_init(void)
     pthread_mutex_unlock(&mutex);
     return ok;
 }
+
+/* ---- transfers ---- */
+
+struct curl_sock {
+    struct curl_loop *cl; /* borrowed */
+    curl_socket_t fd;
+    struct loop_fd *watch; /* owned */
+};
 
 static void deliver(struct curl_loop *cl)
 {
@@ -123,4 +205,241 @@ void curl_loop_done(struct curl_loop *cl)
     curl_multi_cleanup(cl->multi);
     cl->multi = NULL;
     timer_stop(loop_clock(cl->loop), &cl->timer);
+}
+
+/* ---- connections of bytes ---- */
+
+enum {
+    READ_CHUNK = 64 * 1024,
+    DEFAULT_CONNECT_MS = 10000,
+    DEFAULT_UNSENT = 16 << 20,
+};
+
+enum state { CONNECTING, OPEN, ENDED };
+
+struct tcp_client {
+    struct loop *loop; /* borrowed */
+    struct curl_loop cl;
+    CURL *easy;            /* owned; in cl.multi */
+    curl_socket_t fd;      /* libcurl's */
+    struct loop_fd *watch; /* owned; NULL: on_open() is still to be called */
+    struct timer timer;    /* connect; in OPEN "write now", in ENDED "say so now" */
+    struct tcp_client_handlers handlers;
+    void *ctx;
+    enum state state;
+    struct buf out; /* owned; unsent bytes */
+    size_t max_unsent;
+    int depth; /* callbacks running: free later */
+    bool dead; /* tcp_client_free() was called meanwhile */
+    char why[CURL_ERROR_SIZE];
+    char error[CURL_ERROR_SIZE]; /* libcurl's */
+};
+
+/* ---- the end ---- */
+
+static void destroy(struct tcp_client *c)
+{
+    timer_stop(loop_clock(c->loop), &c->timer);
+    loop_fd_free(c->watch);
+    if (c->easy != NULL) {
+        curl_multi_remove_handle(c->cl.multi, c->easy);
+        curl_easy_cleanup(c->easy);
+    }
+    curl_loop_done(&c->cl);
+    buf_wipe(&c->out);
+    free(c);
+}
+
+static void enter_ended(struct tcp_client *c, const char *why)
+{
+    if (c->state == ENDED)
+        return;
+    snprintf(c->why, sizeof c->why, "%s", why);
+    c->state = ENDED;
+    loop_fd_free(c->watch);
+    c->watch = NULL;
+    timer_set(loop_clock(c->loop), &c->timer, 0);
+}
+
+void tcp_client_free(struct tcp_client *c)
+{
+    if (c == NULL)
+        return;
+    c->dead = true;
+    if (c->depth == 0)
+        destroy(c);
+}
+
+/* Ends what `c->depth++` began: handlers run in between, and afterwards @c may be freed. */
+static void end_call(struct tcp_client *c)
+{
+    assert(c->depth > 0);
+    if (--c->depth == 0 && c->dead)
+        destroy(c);
+}
+
+/* ---- bytes ---- */
+
+static void flush(struct tcp_client *c)
+{
+    size_t sent = 0, n = 0;
+    CURLcode code = CURLE_OK;
+
+    while (sent < c->out.n && code == CURLE_OK) {
+        code = curl_easy_send(c->easy, c->out.p + sent, c->out.n - sent, &n);
+        sent += code == CURLE_OK ? n : 0;
+    }
+    buf_consume(&c->out, sent);
+    if (code != CURLE_OK && code != CURLE_AGAIN) {
+        enter_ended(c, curl_easy_strerror(code));
+        return;
+    }
+    loop_fd_set(c->watch, LOOP_READ | (c->out.n > 0 ? LOOP_WRITE : 0));
+}
+
+void tcp_client_send(struct tcp_client *c, struct str bytes)
+{
+    if (c->state != OPEN || c->watch == NULL)
+        return;
+    if (c->out.n + bytes.n > c->max_unsent) {
+        enter_ended(c, "too much is waiting to be sent");
+        return;
+    }
+    buf_add_str(&c->out, bytes);
+    if (!timer_is_set(&c->timer))
+        timer_set(loop_clock(c->loop), &c->timer, 0);
+}
+
+size_t tcp_client_unsent(const struct tcp_client *c)
+{
+    return c->out.n;
+}
+
+static void read_all(struct tcp_client *c)
+{
+    static char bytes[READ_CHUNK]; /* one loop thread, and handlers never read */
+    CURLcode code = CURLE_OK;
+    size_t n;
+
+    while (code == CURLE_OK && c->state == OPEN && !c->dead) {
+        n = 0;
+        code = curl_easy_recv(c->easy, bytes, sizeof bytes, &n);
+        if (code == CURLE_OK && n == 0)
+            enter_ended(c, "the other side closed the connection");
+        else if (code == CURLE_OK)
+            c->handlers.on_data(c->ctx, str_make(bytes, n));
+    }
+    if (code != CURLE_OK && code != CURLE_AGAIN)
+        enter_ended(c, curl_easy_strerror(code));
+}
+
+static void on_socket(void *ctx, int events)
+{
+    struct tcp_client *c = ctx;
+
+    c->depth++;
+    if ((events & LOOP_WRITE) != 0)
+        flush(c);
+    if ((events & LOOP_READ) != 0)
+        read_all(c);
+    end_call(c);
+}
+
+/* ---- connecting ---- */
+
+static void on_connected(void *ctx, CURL *easy, CURLcode code)
+{
+    struct tcp_client *c = ctx;
+    curl_socket_t fd = CURL_SOCKET_BAD;
+
+    if (c->state != CONNECTING)
+        return;
+    if (code != CURLE_OK) {
+        enter_ended(c, c->error[0] != '\0' ? c->error : curl_easy_strerror(code));
+        return;
+    }
+    curl_easy_getinfo(easy, CURLINFO_ACTIVESOCKET, &fd);
+    if (fd == CURL_SOCKET_BAD) {
+        enter_ended(c, "the connection was lost");
+        return;
+    }
+    c->state = OPEN;
+    c->fd = fd;
+    timer_set(loop_clock(c->loop), &c->timer, 0);
+}
+
+static void on_client_timer(struct timer *t)
+{
+    struct tcp_client *c = container_of(t, struct tcp_client, timer);
+
+    c->depth++;
+    if (c->state == CONNECTING) {
+        enter_ended(c, "the server took too long");
+    } else if (c->state == ENDED) {
+        c->handlers.on_closed(c->ctx, c->why);
+        c->dead = true;
+    } else if (c->watch == NULL) {
+        /* Told only now: a handler may free us, and our multi was not done with the call. */
+        c->watch = loop_fd_add(c->loop, c->fd, LOOP_READ, on_socket, c);
+        c->handlers.on_open(c->ctx);
+    } else {
+        flush(c);
+    }
+    end_call(c);
+}
+
+/* libcurl is told of a web server: that is how it is asked for a socket and for TLS. */
+static void set_address(CURL *easy, const struct tcp_client_options *opt)
+{
+    struct buf url = BUF_INIT;
+    bool v6 = opt->host != NULL && strchr(opt->host, ':') != NULL;
+
+    if (opt->url != NULL) {
+        curl_easy_setopt(easy, CURLOPT_URL, opt->url);
+        curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1); /* for ALPN */
+        curl_easy_setopt(easy, CURLOPT_HTTPPROXYTUNNEL, 1L);
+        return;
+    }
+    buf_printf(&url, "%s://%s%s%s:%d", opt->tls ? "https" : "http", v6 ? "[" : "",
+               opt->host != NULL ? opt->host : "localhost", v6 ? "]" : "",
+               opt->host != NULL ? opt->port : 1);
+    curl_easy_setopt(easy, CURLOPT_URL, buf_z(&url));
+    buf_done(&url);
+    if (opt->unix_path != NULL)
+        curl_easy_setopt(easy, CURLOPT_UNIX_SOCKET_PATH, opt->unix_path);
+    curl_easy_setopt(easy, CURLOPT_PROXY, ""); /* a web proxy carries no such bytes */
+    curl_easy_setopt(easy, CURLOPT_SSL_ENABLE_ALPN, 0L);
+}
+
+/* False: libcurl has no descriptor or memory left. */
+static bool set_up_curl(struct tcp_client *c, const struct tcp_client_options *opt, long timeout_ms)
+{
+    if (!curl_loop_init(&c->cl, c->loop, on_connected, c) || (c->easy = curl_easy_init()) == NULL)
+        return false;
+    set_address(c->easy, opt);
+    curl_easy_setopt(c->easy, CURLOPT_CONNECT_ONLY, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_TCP_NODELAY, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_QUICK_EXIT, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_CONNECTTIMEOUT_MS, timeout_ms);
+    curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, c->error);
+    if (opt->ca_path != NULL)
+        curl_easy_setopt(c->easy, CURLOPT_CAINFO, opt->ca_path);
+    return curl_multi_add_handle(c->cl.multi, c->easy) == CURLM_OK;
+}
+
+struct tcp_client *tcp_client_open(struct loop *loop, const struct tcp_client_options *opt,
+                                   const struct tcp_client_handlers *h, void *ctx)
+{
+    struct tcp_client *c = xcalloc(1, sizeof *c);
+    int64_t timeout = opt->connect_timeout_ms > 0 ? opt->connect_timeout_ms : DEFAULT_CONNECT_MS;
+
+    *c = (struct tcp_client){.loop = loop, .handlers = *h, .ctx = ctx};
+    c->max_unsent = opt->max_unsent != 0 ? opt->max_unsent : DEFAULT_UNSENT;
+    timer_init(&c->timer, on_client_timer);
+    timer_set(loop_clock(loop), &c->timer, timeout);
+    if (!set_up_curl(c, opt, (long)timeout))
+        enter_ended(c, "libcurl cannot be used now: no descriptor or memory left");
+    return c;
 }

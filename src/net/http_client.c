@@ -26,8 +26,7 @@
 enum { MAX_SPARE = 16, DEFAULT_MS = 30000, DEFAULT_BODY = 8 << 20, ONCE_IDLE_S = 15 };
 
 struct http_client {
-    struct loop *loop; /* borrowed */
-    bool started;      /* by the first call: libcurl is large, and may never be needed */
+    struct loop *loop;               /* borrowed */
     struct curl_loop own, strangers; /* see above */
     struct list calls;
     CURL *spare[MAX_SPARE]; /* owned */
@@ -88,8 +87,6 @@ static struct file_body *file_body_new(struct work_pool *readers, const struct h
 
 static void file_body_free(struct file_body *b)
 {
-    if (b == NULL)
-        return;
     file_reader_free(b->file);
     buf_wipe(&b->before); /* may carry a token */
     buf_wipe(&b->after);
@@ -134,8 +131,6 @@ static enum bh_err judge(const struct http_call *call, CURLcode code)
 {
     long sent = 0;
 
-    if (code == CURLE_OK)
-        return BH_OK;
     if (call->too_long)
         return BH_MALFORMED;
     curl_easy_getinfo(call->easy, CURLINFO_REQUEST_SIZE, &sent);
@@ -153,15 +148,6 @@ static enum bh_err judge(const struct http_call *call, CURLcode code)
     default:
         return BH_UNKNOWN;
     }
-}
-
-static const char *explain(struct http_call *call, CURLcode code)
-{
-    if (call->too_long)
-        return "the answer is longer than allowed";
-    if (call->refused)
-        return "the address is not a public one";
-    return call->error[0] != '\0' ? call->error : curl_easy_strerror(code);
 }
 
 struct str http_result_header(const struct http_result *r, const char *name)
@@ -199,15 +185,19 @@ static struct http_result call_result(struct http_call *call, CURLcode code)
 {
     struct http_result r = call_head(call);
 
-    r.err = judge(call, code);
-    if (r.err != BH_OK) {
-        r.status = 0;
-        r.why = explain(call, code);
-        r.body = STR("");
+    if (code == CURLE_OK) {
+        r.body = buf_str(&call->body);
+        r.retry_after_ms = retry_after_ms(&r);
         return r;
     }
-    r.body = buf_str(&call->body);
-    r.retry_after_ms = retry_after_ms(&r);
+    r.err = judge(call, code);
+    r.status = 0;
+    if (call->too_long)
+        r.why = "the answer is longer than allowed";
+    else if (call->refused)
+        r.why = "the address is not a public one";
+    else
+        r.why = call->error[0] != '\0' ? call->error : curl_easy_strerror(code);
     return r;
 }
 
@@ -290,17 +280,6 @@ static size_t on_read(char *p, size_t size, size_t n, void *ctx)
 
 /* ---- making a call ---- */
 
-static bool has_header(const char *const *headers, const char *name)
-{
-    size_t n = strlen(name);
-
-    for (; headers != NULL && *headers != NULL; headers++) {
-        if (strncasecmp(*headers, name, n) == 0 && (*headers)[n] == ':')
-            return true;
-    }
-    return false;
-}
-
 static void add_header(struct http_call *call, const char *line)
 {
     struct curl_slist *l = curl_slist_append(call->headers, line);
@@ -311,10 +290,14 @@ static void add_header(struct http_call *call, const char *line)
 
 static void set_headers(struct http_call *call, const struct http_fetch *f)
 {
-    for (const char *const *h = f->headers; h != NULL && *h != NULL; h++)
+    bool typed = false;
+
+    for (const char *const *h = f->headers; h != NULL && *h != NULL; h++) {
+        typed |= strncasecmp(*h, "Content-Type:", 13) == 0;
         add_header(call, *h);
+    }
     add_header(call, "Expect:"); /* a round trip saved; servers that mind are rare */
-    if (!has_header(f->headers, "Content-Type"))
+    if (!typed)
         add_header(call, "Content-Type:"); /* rather none than libcurl's guess */
     curl_easy_setopt(call->easy, CURLOPT_HTTPHEADER, call->headers);
 }
@@ -428,7 +411,8 @@ static void call_free(struct http_call *call)
         curl_easy_cleanup(call->easy);
     }
     curl_slist_free_all(call->headers);
-    file_body_free(call->file);
+    if (call->file != NULL)
+        file_body_free(call->file);
     buf_wipe(&call->sent); /* may carry a token */
     buf_done(&call->head);
     buf_done(&call->body);
@@ -460,19 +444,6 @@ struct http_client *http_client_new(struct loop *loop)
     return c;
 }
 
-static bool start(struct http_client *c)
-{
-    if (c->started)
-        return true;
-    c->started = curl_loop_init(&c->own, c->loop, on_done, c) &&
-                 curl_loop_init(&c->strangers, c->loop, on_done, c);
-    if (!c->started) {
-        curl_loop_done(&c->own);
-        curl_loop_done(&c->strangers);
-    }
-    return c->started;
-}
-
 void http_client_free(struct http_client *c)
 {
     if (c == NULL)
@@ -481,10 +452,8 @@ void http_client_free(struct http_client *c)
         call_free(list_entry(it, struct http_call, link));
     while (c->n_spare > 0)
         curl_easy_cleanup(c->spare[--c->n_spare]);
-    if (c->started) {
-        curl_loop_done(&c->own);
-        curl_loop_done(&c->strangers);
-    }
+    curl_loop_done(&c->own);
+    curl_loop_done(&c->strangers);
     work_pool_free(c->readers);
     free(c);
 }
@@ -521,8 +490,13 @@ static struct http_call *begin(struct http_client *c, const struct http_fetch *f
     struct http_call *call;
     CURL *easy;
 
-    if (!start(c))
-        return NULL;
+    if (c->strangers.multi ==
+        NULL) { /* the first call: libcurl is large, and may never be needed */
+        curl_loop_done(&c->own);
+        if (!curl_loop_init(&c->own, c->loop, on_done, c) ||
+            !curl_loop_init(&c->strangers, c->loop, on_done, c))
+            return NULL;
+    }
     easy = c->n_spare > 0 ? c->spare[--c->n_spare] : curl_easy_init();
     if (easy == NULL)
         return NULL;

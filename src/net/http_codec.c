@@ -16,7 +16,8 @@
 
 #include "base/str.h"
 
-enum { TOKEN = 1, TARGET = 2, HOST = 4 }; /* what a character may be part of */
+/* What a character may be part of; TOKEN is RFC 9110's tchar. */
+enum { TOKEN = 1, TARGET = 2, HOST = 4 };
 enum { LONGEST_VERB = 32 };
 
 static const uint8_t kinds[256] = {
@@ -73,12 +74,6 @@ static enum line malformed(struct http_head *h, const char *text)
 static bool is(char c, unsigned kind)
 {
     return (kinds[(unsigned char)c] & kind) != 0;
-}
-
-/* RFC 9110's tchar. */
-static bool http_is_token(char c)
-{
-    return is(c, TOKEN);
 }
 
 static size_t run_of(const char *p, size_t at, size_t end, unsigned kind)
@@ -151,11 +146,6 @@ static enum line read_target(struct http_head *h, const char *p, size_t at, size
     return LINE_READ;
 }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* "HTTP/1.1" CR LF at @at. */
 static enum line read_version(struct http_head *h, const char *p, size_t at, size_t end)
 {
@@ -166,7 +156,7 @@ static enum line read_version(struct http_head *h, const char *p, size_t at, siz
         char c = p[at + i];
         if (i == 7 ? c == '0' || c == '1' : c == want[i])
             continue;
-        if (i == 5 && is_digit(c))
+        if (i == 5 && c >= '0' && c <= '9')
             return bad(h, 505, "bad_version", "only HTTP/1.0 and HTTP/1.1 are spoken here");
         return malformed(h, "the request line does not end in HTTP/1.0 or HTTP/1.1");
     }
@@ -502,7 +492,7 @@ static bool extension_byte(struct http_chunks *k, char ch)
             k->state = EXT_END;
         return prints(ch) && ch != '\\';
     }
-    if (k->state != EXT_END && http_is_token(ch)) {
+    if (k->state != EXT_END && is(ch, TOKEN)) {
         k->line_n++;
         return true;
     }
@@ -563,7 +553,7 @@ static enum http_chunk_end trailer_byte(struct http_chunks *k, char ch, size_t l
 
     switch (k->state) {
     case TRAILER:
-        fine = http_is_token(ch) || (k->line_n == 0 ? ch == '\r' : ch == ':');
+        fine = is(ch, TOKEN) || (k->line_n == 0 ? ch == '\r' : ch == ':');
         if (ch == '\r' || ch == ':')
             k->state = ch == ':' ? TRAILER_VALUE : LAST_LF;
         k->line_n++;

@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "base/url.h"
 #include "base/addr.h"
 #include "net/conn.h"
 #include "net/trunk_priv.h"
@@ -544,39 +545,26 @@ const struct config_section http_config = {.keys = keys,
                                            .size = sizeof(struct http_settings),
                                            .check = check};
 
-/* The host of "https://host:1/path" or "host:1". */
-static char *host_of(const char *url)
-{
-    struct str s = str_of(url);
-    size_t n = 0;
-
-    for (size_t i = 0; i + 2 < s.n; i++) {
-        if (memcmp(s.p + i, "://", 3) == 0) {
-            s = str_skip(s, i + 3);
-            break;
-        }
-    }
-    while (n < s.n && s.p[n] != '/' && s.p[n] != ':' && s.p[n] != '?')
-        n++;
-    return str_dup(str_make(s.p, n));
-}
-
 static void apply_names(struct http_server *s, const struct http_settings *hs, const char *listen,
                         const char *public_url)
 {
-    size_t n = 0, given = 0;
+    struct str where = str_of(listen), host;
+    size_t n = 0;
     const char **names;
     char *own[2] = {NULL, NULL};
+    struct url u;
 
-    while (hs->hosts != NULL && hs->hosts[given] != NULL)
-        given++;
-    names = xcalloc(given + 3, sizeof *names);
-    for (; n < given; n++)
-        names[n] = hs->hosts[n];
-    if (public_url != NULL)
-        names[n++] = own[0] = host_of(public_url);
-    if (!str_starts(str_of(listen), STR("unix:")) && listen[0] != '[')
-        names[n++] = own[1] = host_of(listen);
+    while (hs->hosts != NULL && hs->hosts[n] != NULL)
+        n++;
+    names = xcalloc(n + 3, sizeof *names);
+    for (size_t i = 0; i < n; i++)
+        names[i] = hs->hosts[i];
+    if (public_url != NULL && url_split(str_of(public_url), &u) == NULL)
+        names[n++] = own[0] = str_dup(u.host);
+    if (!str_starts(where, STR("unix:")) && listen[0] != '[') {
+        str_split(&where, ':', &host);
+        names[n++] = own[1] = str_dup(host);
+    }
     http_server_answer_to(s, names);
     free(names);
     free(own[0]);

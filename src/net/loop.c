@@ -238,14 +238,6 @@ void *loop_ev(struct loop *l)
     return l->ev;
 }
 
-static void run_hooks(struct loop *l)
-{
-    for (size_t i = 0; i < l->hooks.n; i++) {
-        if (l->hooks.v[i].fn != NULL)
-            l->hooks.v[i].fn(l->hooks.v[i].ctx);
-    }
-}
-
 void loop_turn(struct loop *l, int64_t max_wait_ms)
 {
     int64_t wait = clock_next_ms(l->clock);
@@ -260,7 +252,9 @@ void loop_turn(struct loop *l, int64_t max_wait_ms)
     ev_run(l->ev, wait > 0 ? EVRUN_ONCE : EVRUN_NOWAIT);
     ev_timer_stop(l->ev, &l->alarm);
     clock_turn(l->clock);
-    run_hooks(l);
+    for (size_t i = 0; i < l->hooks.n; i++)
+        if (l->hooks.v[i].fn != NULL)
+            l->hooks.v[i].fn(l->hooks.v[i].ctx);
     count_turn(l);
 }
 

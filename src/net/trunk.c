@@ -230,9 +230,15 @@ void carried_cut_all(struct trunk *t)
 
 /* ---- connections that can continue ---- */
 
-static void settle(struct carried *k)
+/* What it waits for and can do now. */
+static int ready_events(const struct carried *k)
 {
-    if ((k->events & k->can) == 0) {
+    return k->conn->io.events & k->can & (EV_READ | EV_WRITE);
+}
+
+void carried_settle(struct carried *k)
+{
+    if (ready_events(k) == 0) {
         list_remove(&k->ready);
         return;
     }
@@ -244,13 +250,7 @@ static void settle(struct carried *k)
 static void set_can(struct carried *k, int what, bool yes)
 {
     k->can = (uint8_t)(yes ? k->can | what : k->can & ~what);
-    settle(k);
-}
-
-void carried_watch(struct carried *k, int events)
-{
-    k->events = (uint8_t)events;
-    settle(k);
+    carried_settle(k);
 }
 
 bool carried_take_credit(struct carried *k, struct str payload)
@@ -302,7 +302,7 @@ static void serve_ready(struct trunk *t)
     while (!list_is_empty(&now)) {
         struct carried *k = list_first(&now, struct carried, ready);
         list_move(&k->ready, &t->ready);
-        conn_ready(k->conn, k->events & k->can); /* it may be gone afterwards */
+        conn_ready(k->conn, ready_events(k)); /* it may be gone afterwards */
     }
 }
 

@@ -61,7 +61,7 @@ static void take_data(struct trunk *t, struct carried *k, struct str bytes)
     if (keeper) {
         buf_add_str(&k->in, bytes);
         k->can |= EV_READ;
-        carried_watch(k, k->events);
+        carried_settle(k);
     } else {
         k->owed += (uint32_t)bytes.n;
         buf_add_str(conn_out(k->conn), bytes);
@@ -94,7 +94,7 @@ static void take_for_one(struct trunk *t, struct carried *k, const struct trunk_
     } else if (f->what == TRUNK_END && keeper) {
         k->ended = true;
         k->can |= EV_READ;
-        carried_watch(k, k->events);
+        carried_settle(k);
     } else if (f->what == TRUNK_LET_IN && !keeper) {
         conn_uncount(k->conn);
     } else if (f->what != TRUNK_CREDIT || !carried_take_credit(k, f->payload)) {
@@ -200,7 +200,7 @@ static void take_connect(struct trunk *t, const struct trunk_frame *f)
     k->conn->is_tls = (flags & TRUNK_TLS) != 0;
     k->conn->no_cert = (flags & TRUNK_NO_CERT) != 0;
     t->server->n_carried += !k->conn->reserved;
-    carried_watch(k, EV_READ);
+    carried_settle(k);
 }
 
 /* The porter goes: its WebSockets are told to come back elsewhere. */

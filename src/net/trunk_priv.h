@@ -8,7 +8,7 @@
  * There is one struct carried at each end of a connection.  At the porter its conn is a real socket
  * in CONN_CARRIED.  At the keeper its conn has no socket, and reads and writes here instead:
  *
- *      events   the events that conn.c waits for      can   the events that are possible now
+ *      conn->io.events   the events that conn.c waits for      can   those that are possible now
  *      if both share a bit, the connection is in trunk->ready, and conn_ready() is called soon
  */
 #pragma once
@@ -66,7 +66,7 @@ struct carried {
     uint32_t number;
     uint32_t credit; /* bytes we may send */
     uint32_t owed;   /* bytes received (keeper: read) and not credited to the other side yet */
-    uint8_t events, can;
+    uint8_t can;
     bool ended; /* no more bytes will arrive */
 };
 
@@ -125,7 +125,7 @@ void trunk_take_question(struct trunk *t, const struct trunk_frame *f); /* porte
 void trunk_drop_questions(struct trunk *t);                             /* porter: @t ends */
 
 /* ---- for conn.c ---- */
-void carried_watch(struct carried *k, int events);                 /* keeper */
+void carried_settle(struct carried *k); /* keeper: what it can or waits for has changed */
 ssize_t carried_read(struct carried *k, char *p, size_t n);        /* as read_some() */
 ssize_t carried_write(struct carried *k, const char *p, size_t n); /* as write_some() */
 void carried_let_go(struct conn *c);                               /* @c is being closed */

@@ -1,18 +1,32 @@
-/* ws.c - one accepted WebSocket on top of a connection.
+/* ws.c - WebSockets: accepted ones (ws.h) and dialled ones (ws_client.h).
+ *
+ * An accepted one lives on top of a connection:
  *
  *      OPEN --ws_close()--> CLOSING --peer's close, or 5 s--> gone
  *        '--peer's close, violation, slow reader--> CLOSING (our frame queued) -> flushed -> gone
  *
  * The size of a frame's header depends on the length of its payload.  ws_send_begin() reserves four
  * bytes, exact for 126 to 65535 bytes.  Otherwise ws_send_end() moves the payload by two or six
- * bytes; short payloads are cheap to move, and long ones are rare. */
+ * bytes; short payloads are cheap to move, and long ones are rare.
+ *
+ * A dialled one lives on top of a tcp_client:
+ *
+ *      CONNECTING --on_connected()--> UPGRADING --101--> OPEN --ws_client_close()--> CLOSING
+ *      every state --failure, peer's close, time-out--> ENDED: on_closed() is owed
+ *
+ * A failure or close only sets the state and arms the timer.  The timer calls on_closed() and frees
+ * the client, outside of our callers; what was queued before leaves first. */
 #include "net/conn.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/crypto.h"
+#include "base/url.h"
 #include "core/contract.h"
+#include "net/tcp_client.h"
+#include "net/ws_client.h"
 
 enum { HEAD_ROOM = 4, PING_BYTES = 8 };
 
@@ -251,55 +265,30 @@ static void on_pong(struct ws *ws, struct str bytes)
         ws->handlers->on_pong(ws->ctx, number);
 }
 
-/* The peer closes, or answers our close. */
-static void on_peer_close(struct ws *ws, int code)
-{
-    if (ws->conn->state == CONN_WS)
-        ws_close(ws, code, NULL); /* the echo */
-    ws->peer_closed = true;
-    conn_mark(ws->conn);
-}
-
-static void take_item(struct ws *ws, const struct ws_decoded *it)
-{
-    bool open = ws->conn->state == CONN_WS;
-
-    switch (it->item) {
-    case WS_ITEM_DATA:
-        if (open)
-            ws->handlers->on_data(ws->ctx, it->bytes, it->end);
-        break;
-    case WS_ITEM_PING:
-        if (open) {
-            send_control(ws, WS_PONG, it->bytes);
-            check_queue(ws);
-        }
-        break;
-    case WS_ITEM_PONG:
-        if (open)
-            on_pong(ws, it->bytes);
-        break;
-    case WS_ITEM_CLOSE:
-        on_peer_close(ws, it->code);
-        break;
-    case WS_ITEM_BAD:
-        ws_close(ws, it->code, "protocol violation");
-        ws->peer_closed = true; /* nothing it says from here on can be understood */
-        ws->conn->linger = true;
-        break;
-    case WS_ITEM_MORE:
-        break;
-    }
-}
-
 void ws_input(struct conn *c, char *p, size_t n)
 {
     struct ws *ws = c->ws;
     struct ws_decoded it;
 
     do {
+        bool open = c->state == CONN_WS;
         it = ws_decode(&ws->decoder, &p, &n);
-        take_item(ws, &it);
+        if (it.item == WS_ITEM_DATA && open) {
+            ws->handlers->on_data(ws->ctx, it.bytes, it.end);
+        } else if (it.item == WS_ITEM_PING && open) {
+            send_control(ws, WS_PONG, it.bytes);
+            check_queue(ws);
+        } else if (it.item == WS_ITEM_PONG && open) {
+            on_pong(ws, it.bytes);
+        } else if (it.item == WS_ITEM_CLOSE) {
+            ws_close(ws, it.code, NULL); /* the echo, unless it answers our close */
+            ws->peer_closed = true;
+            conn_mark(c);
+        } else if (it.item == WS_ITEM_BAD) {
+            ws_close(ws, it.code, "protocol violation");
+            ws->peer_closed = true; /* nothing it says from here on can be understood */
+            c->linger = true;
+        }
     } while (it.item != WS_ITEM_MORE && c->state != CONN_CLOSED && !ws->peer_closed);
 }
 
@@ -329,4 +318,301 @@ void ws_gone(struct conn *c)
     ws_decoder_done(&ws->decoder);
     c->ws = NULL;
     free(ws);
+}
+
+/* ---- dialled ones ---- */
+
+enum {
+    CLOSE_MS = 5000,
+    DEFAULT_CONNECT_MS = 10000,
+    DEFAULT_MESSAGE = 16 << 20,
+};
+
+enum ws_state { CONNECTING, UPGRADING, OPEN, CLOSING, ENDED };
+
+struct ws_client {
+    struct loop *loop;      /* borrowed */
+    struct tcp_client *tcp; /* owned; NULL: it has ended */
+    struct timer timer;     /* connect, close, or "now" in ENDED */
+    struct ws_client_handlers handlers;
+    void *ctx;
+    enum ws_state state;
+    struct buf request; /* owned; the upgrade request */
+    struct buf in;      /* owned; the answer's head, then the message being collected */
+    struct ws_decoder decoder;
+    char key[WS_DIAL_KEY_BYTES];
+    int code;  /* for on_closed */
+    bool busy; /* a handler may be running: free later */
+    bool dead; /* ws_client_free() was called meanwhile */
+    char why[256];
+};
+
+/* ---- the end ---- */
+
+void ws_client_free(struct ws_client *c)
+{
+    if (c == NULL)
+        return;
+    c->dead = true;
+    if (c->busy)
+        return;
+    timer_stop(loop_clock(c->loop), &c->timer);
+    tcp_client_free(c->tcp);
+    ws_decoder_done(&c->decoder);
+    buf_wipe(&c->request);
+    buf_done(&c->in);
+    free(c);
+}
+
+static void enter_ended(struct ws_client *c, int code, const char *why)
+{
+    if (c->state == ENDED)
+        return;
+    c->code = c->state < OPEN ? 0 : code;
+    snprintf(c->why, sizeof c->why, "%s", why);
+    c->state = ENDED;
+    timer_set(loop_clock(c->loop), &c->timer, 0);
+}
+
+static void on_lost(void *ctx, const char *why)
+{
+    struct ws_client *c = ctx;
+
+    c->tcp = NULL; /* it frees itself */
+    enter_ended(c, c->state == CLOSING ? c->code : CLOSE_CODE_LOST, why);
+}
+
+/* ---- writing ---- */
+
+static void send_frame(struct ws_client *c, enum ws_op op, struct str payload)
+{
+    struct buf out = BUF_INIT;
+
+    ws_dial_frame(&out, op, payload);
+    if (c->tcp != NULL)
+        tcp_client_send(c->tcp, buf_str(&out));
+    buf_done(&out);
+}
+
+static void send_close(struct ws_client *c, int code)
+{
+    char payload[2] = {(char)(code >> 8), (char)code};
+
+    send_frame(c, WS_CLOSE, str_make(payload, code == CLOSE_CODE_NONE ? 0 : sizeof payload));
+}
+
+void ws_client_send(struct ws_client *c, struct str text)
+{
+    if (c->state == OPEN)
+        send_frame(c, WS_TEXT, text);
+}
+
+void ws_client_close(struct ws_client *c, int code)
+{
+    if (c->state == CLOSING || c->state == ENDED)
+        return;
+    if (c->state != OPEN) {
+        enter_ended(c, 0, "closed before it was open");
+        return;
+    }
+    c->state = CLOSING;
+    c->code = code;
+    timer_set(loop_clock(c->loop), &c->timer, CLOSE_MS);
+    send_close(c, code);
+}
+
+/* ---- reading ---- */
+
+static void on_peer_close(struct ws_client *c, const struct ws_decoded *it)
+{
+    char why[sizeof c->why];
+    int code = c->state == CLOSING ? c->code : it->code;
+
+    snprintf(why, sizeof why, "closed by the peer: %.*s", STR_FMT(it->bytes));
+    if (c->state == OPEN)
+        send_close(c, it->code);
+    enter_ended(c, code, why);
+}
+
+static void hand_on(struct ws_client *c, struct str message, bool text)
+{
+    if (!text || utf8_valid(message)) {
+        c->handlers.on_message(c->ctx, message, text);
+        return;
+    }
+    ws_client_close(c, CLOSE_CODE_NOT_UTF8);
+    enter_ended(c, CLOSE_CODE_NOT_UTF8, "the peer's text is not UTF-8");
+}
+
+/* A piece of a message: hand it on if it is whole, else collect. */
+static void on_piece(struct ws_client *c, const struct ws_decoded *it)
+{
+    if (c->in.n == 0 && it->end) {
+        hand_on(c, it->bytes, it->text);
+        return;
+    }
+    buf_add_str(&c->in, it->bytes);
+    if (!it->end)
+        return;
+    struct buf whole = c->in;
+    c->in = BUF_INIT;
+    hand_on(c, buf_str(&whole), it->text);
+    buf_done(&whole);
+}
+
+static void take_frames(struct ws_client *c, char *p, size_t n)
+{
+    struct ws_decoded it;
+
+    do {
+        bool open = c->state == OPEN;
+        it = ws_decode(&c->decoder, &p, &n);
+        if (it.item == WS_ITEM_DATA && open) {
+            on_piece(c, &it);
+        } else if (it.item == WS_ITEM_PING && open) {
+            send_frame(c, WS_PONG, it.bytes);
+        } else if (it.item == WS_ITEM_CLOSE) {
+            on_peer_close(c, &it);
+        } else if (it.item == WS_ITEM_BAD) {
+            ws_client_close(c, it.code);
+            enter_ended(c, it.code, "the peer violates the WebSocket protocol");
+        }
+    } while (it.item != WS_ITEM_MORE && c->state != ENDED && !c->dead);
+}
+
+/* NULL when the server agrees. */
+static const char *upgrade_fault(const struct ws_client *c, struct str head, char *text,
+                                 size_t text_n)
+{
+    struct str line = STR_NULL;
+    int status;
+
+    if (ws_dial_accepted(head, str_of(c->key), &status))
+        return NULL;
+    str_split(&head, '\n', &line);
+    line = str_trim(line);
+    if (status == 0)
+        return "the server's answer to the upgrade is not a WebSocket's";
+    snprintf(text, text_n, "the server answered \"%.*s\"", line.n < 100 ? (int)line.n : 100,
+             line.p);
+    return text;
+}
+
+static void take_head(struct ws_client *c, struct str bytes)
+{
+    char text[160];
+    struct buf all;
+    const char *fault;
+
+    buf_add_str(&c->in, bytes);
+    size_t head_n = ws_dial_head_bytes(buf_str(&c->in));
+    if (head_n == 0) {
+        if (c->in.n > WS_DIAL_HEAD_MAX)
+            enter_ended(c, 0, "the server's answer to the upgrade is too long");
+        return;
+    }
+    all = c->in;
+    c->in = BUF_INIT;
+    fault = upgrade_fault(c, str_make(all.p, head_n), text, sizeof text);
+    if (fault != NULL) {
+        enter_ended(c, 0, fault);
+    } else {
+        c->state = OPEN;
+        timer_stop(loop_clock(c->loop), &c->timer);
+        c->handlers.on_open(c->ctx);
+        if (all.n > head_n && c->state != ENDED && !c->dead)
+            take_frames(c, all.p + head_n, all.n - head_n);
+    }
+    buf_done(&all);
+}
+
+/* The bytes are unmasked in place: they are the tcp_client's, which needs them no more. */
+static void on_bytes(void *ctx, struct str bytes)
+{
+    struct ws_client *c = ctx;
+
+    if (c->state == ENDED)
+        return;
+    c->busy = true;
+    if (c->state == UPGRADING)
+        take_head(c, bytes);
+    else
+        take_frames(c, (char *)(uintptr_t)bytes.p, bytes.n);
+    c->busy = false;
+    if (c->dead)
+        ws_client_free(c);
+}
+
+/* ---- connecting ---- */
+
+static void on_connected(void *ctx)
+{
+    struct ws_client *c = ctx;
+
+    if (c->state != CONNECTING)
+        return;
+    c->state = UPGRADING;
+    tcp_client_send(c->tcp, buf_str(&c->request));
+    buf_wipe(&c->request);
+}
+
+static void on_timer(struct timer *t)
+{
+    struct ws_client *c = container_of(t, struct ws_client, timer);
+
+    if (c->state == CLOSING) {
+        enter_ended(c, c->code, "the peer did not answer our close");
+        return;
+    }
+    if (c->state != ENDED) {
+        enter_ended(c, 0, "the server took too long");
+        return;
+    }
+    c->busy = true;
+    c->handlers.on_closed(c->ctx, c->code, c->why);
+    c->busy = false;
+    ws_client_free(c);
+}
+
+/* "wss://..." -> "https://...", as libcurl is asked for it.  False: not a URL of ours. */
+static bool read_url(struct str text, struct url *ret, struct buf *ret_http)
+{
+    if (url_split(text, ret) != NULL ||
+        (!str_eq(ret->scheme, STR("ws")) && !str_eq(ret->scheme, STR("wss"))))
+        return false;
+    buf_add_z(ret_http, ret->scheme.n == 3 ? "https" : "http");
+    buf_add_str(ret_http, str_skip(text, ret->scheme.n));
+    return true;
+}
+
+struct ws_client *ws_client_open(struct loop *loop, const struct ws_client_options *opt,
+                                 const struct ws_client_handlers *h, void *ctx)
+{
+    static const struct tcp_client_handlers bytes = {on_connected, on_bytes, on_lost};
+    struct ws_client *c = xcalloc(1, sizeof *c);
+    int64_t timeout = opt->connect_timeout_ms > 0 ? opt->connect_timeout_ms : DEFAULT_CONNECT_MS;
+    struct url to;
+    struct buf url = BUF_INIT;
+
+    *c = (struct ws_client){.loop = loop, .handlers = *h, .ctx = ctx};
+    timer_init(&c->timer, on_timer);
+    ws_decoder_init(&c->decoder, false, opt->max_message != 0 ? opt->max_message : DEFAULT_MESSAGE);
+    timer_set(loop_clock(loop), &c->timer, timeout);
+    if (read_url(str_of(opt->url), &to, &url)) {
+        ws_dial_request(&c->request,
+                        &(struct ws_dial){.target = to.target,
+                                          .host = to.authority,
+                                          .user_agent = STR("bellhop/" BELLHOP_VERSION),
+                                          .headers = opt->headers},
+                        c->key);
+        c->tcp = tcp_client_open(loop,
+                                 &(struct tcp_client_options){.url = buf_z(&url),
+                                                              .ca_path = opt->ca_path,
+                                                              .connect_timeout_ms = timeout},
+                                 &bytes, c);
+    } else {
+        enter_ended(c, 0, "the address is not a ws:// or wss:// URL");
+    }
+    buf_done(&url);
+    return c;
 }

@@ -3,10 +3,10 @@
  *      HEAD --header complete--> DATA    --payload complete--> HEAD
  *                           '--> CONTROL --payload complete--> HEAD       any --violation--> broken
  *
- * The common case is a whole frame inside one read: the decoder parses the header in place and
- * unmasks the payload in place, eight bytes at a time.  Only what a read cut in two is copied: up
- * to 14 header bytes into the struct, and control payloads into a block that exists only while the
- * frame is incomplete, so that ten thousand silent sockets pay for none of it. */
+ * The header of a frame, up to 14 bytes, is copied into the struct.  The payload is unmasked in
+ * place, eight bytes at a time.  Only a control payload that a read cut in two is copied, into a
+ * block that exists while the frame is incomplete, so that ten thousand silent sockets pay for none
+ * of it. */
 #include "net/ws_codec.h"
 
 #include <assert.h>
@@ -61,17 +61,6 @@ static struct ws_decoded bad(struct ws_decoder *d, int code)
     return (struct ws_decoded){.item = WS_ITEM_BAD, .code = code};
 }
 
-/* How long the header is that starts with these two bytes. */
-static uint8_t head_size(const uint8_t *h)
-{
-    uint8_t n = 2, len = h[1] & 0x7f;
-    if (len == 126)
-        n += 2;
-    else if (len == 127)
-        n += 8;
-    return n + (h[1] & 0x80 ? 4 : 0);
-}
-
 /* The first two bytes: 0 when they may stand here, else the close code. */
 static int check_start(const struct ws_decoder *d, const uint8_t *h)
 {
@@ -87,24 +76,14 @@ static int check_start(const struct ws_decoder *d, const uint8_t *h)
     return (op == WS_CONT) == d->in_message ? 0 : CLOSE_CODE_PROTOCOL;
 }
 
-static uint64_t head_length(const uint8_t *h)
-{
-    uint8_t len = h[1] & 0x7f;
-    uint64_t v = 0;
-
-    if (len < 126)
-        return len;
-    for (int i = 0; i < (len == 126 ? 2 : 8); i++)
-        v = v << 8 | h[2 + i];
-    return v;
-}
-
 /* A whole header has been seen: 0, or the close code. */
 static int take_head(struct ws_decoder *d, const uint8_t *h, uint8_t size)
 {
-    uint64_t n = head_length(h);
-    uint8_t len = h[1] & 0x7f;
+    uint8_t len = h[1] & 0x7f, more = size - 2 - (d->server ? 4 : 0);
+    uint64_t n = more == 0 ? len : 0;
 
+    for (int i = 0; i < more; i++)
+        n = n << 8 | h[2 + i];
     if ((len == 126 && n < 126) || (len == 127 && (n < 65536 || n >> 63 != 0)))
         return CLOSE_CODE_PROTOCOL; /* the shortest form is required, the top bit clear */
     d->op = h[0] & 0x0f;
@@ -131,42 +110,26 @@ static int take_head(struct ws_decoder *d, const uint8_t *h, uint8_t size)
     return 0;
 }
 
-/* Collect a header that may come in pieces.  True when it is complete; *@ret_code as above. */
+/* Collects a header, which may come in pieces.  True when it is complete; *@ret_code as above. */
 static bool read_head(struct ws_decoder *d, char **p, size_t *n, int *ret_code)
 {
     while (d->head_n < d->head_need) {
-        if (*n == 0)
+        size_t missing = (size_t)d->head_need - d->head_n, part = *n < missing ? *n : missing;
+        if (part == 0)
             return false;
-        d->head[d->head_n++] = (uint8_t) * *p;
-        ++*p;
-        --*n;
+        memcpy(d->head + d->head_n, *p, part);
+        d->head_n += (uint8_t)part;
+        *p += part;
+        *n -= part;
         if (d->head_n != 2)
             continue;
+        uint8_t len = d->head[1] & 0x7f;
         *ret_code = check_start(d, d->head);
         if (*ret_code != 0)
             return true;
-        d->head_need = head_size(d->head);
+        d->head_need = (uint8_t)(2 + (len == 126 ? 2 : len == 127 ? 8 : 0) + (d->server ? 4 : 0));
     }
     *ret_code = take_head(d, d->head, d->head_need);
-    return true;
-}
-
-/* The same for a header that lies there whole. */
-static bool read_head_fast(struct ws_decoder *d, char **p, size_t *n, int *ret_code)
-{
-    const uint8_t *h = (const uint8_t *)*p;
-    uint8_t size;
-
-    if (d->head_n != 0 || *n < 2)
-        return false;
-    size = head_size(h);
-    if (*n < size)
-        return false;
-    *ret_code = check_start(d, h);
-    if (*ret_code == 0)
-        *ret_code = take_head(d, h, size);
-    *p += size;
-    *n -= size;
     return true;
 }
 
@@ -223,25 +186,21 @@ static struct ws_decoded finish_control(struct ws_decoder *d, struct str bytes)
     return utf8_valid(it.bytes) ? it : bad(d, CLOSE_CODE_NOT_UTF8);
 }
 
-/* True when the control frame is complete and *@ret_it is filled. */
-static bool read_control(struct ws_decoder *d, char **p, size_t *n, struct ws_decoded *ret_it)
+static struct ws_decoded read_control(struct ws_decoder *d, char **p, size_t *n)
 {
     size_t want = *n < d->left ? *n : (size_t)d->left;
     bool whole = d->control == NULL && want == d->left;
     char *at = take_payload(d, p, n, want);
 
-    if (whole) {
-        *ret_it = finish_control(d, str_make(at, want));
-        return true;
-    }
+    if (whole)
+        return finish_control(d, str_make(at, want));
     if (d->control == NULL)
         d->control = xcalloc(1, sizeof *d->control);
     memcpy(d->control->bytes + d->control->n, at, want);
     d->control->n += (uint8_t)want;
     if (d->left > 0)
-        return false;
-    *ret_it = finish_control(d, str_make(d->control->bytes, d->control->n));
-    return true;
+        return (struct ws_decoded){.item = WS_ITEM_MORE};
+    return finish_control(d, str_make(d->control->bytes, d->control->n));
 }
 
 struct ws_decoded ws_decode(struct ws_decoder *d, char **p, size_t *n)
@@ -257,15 +216,14 @@ struct ws_decoded ws_decode(struct ws_decoder *d, char **p, size_t *n)
         return it;
     }
     if (d->state == HEAD) {
-        if (!read_head_fast(d, p, n, &code) && !read_head(d, p, n, &code))
+        if (!read_head(d, p, n, &code))
             return it;
         if (code != 0)
             return bad(d, code);
     }
     if (d->state == DATA)
         return *n > 0 || d->left == 0 ? read_data(d, p, n) : it;
-    (void)read_control(d, p, n, &it);
-    return it;
+    return read_control(d, p, n);
 }
 
 size_t ws_frame_head_bytes(uint8_t h[14], enum ws_op op, bool fin, uint64_t n,

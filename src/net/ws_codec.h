@@ -64,7 +64,7 @@ void ws_accept_key(struct str key, char ret_accept[29]);
 
 /* ---- dialling: the upgrade and the frames of a client, as bytes ----
  *
- * Called by ws_client.c and by the gateway library (sdk/).  Opens no socket and reads no clock;
+ * Called by ws.c and by the gateway library (sdk/).  Opens no socket and reads no clock;
  * keys and masks are random. */
 
 #define WS_DIAL_KEY_BYTES 25   /* Sec-WebSocket-Key and a NUL */

@@ -183,7 +183,7 @@ static void a_place_answers_the_oldest_first_and_the_named_person_before(void **
     assert_true(take_place(r, "i1", "43", &second));
     assert_true(take_place(r, "i1", "77", &first));
     assert_true(take_place(r, "i1", "42", &third));
-    assert_true(first.number < second.number && second.number < third.number);
+    assert_true(first.id.index < second.id.index && second.id.index < third.id.index);
 }
 
 static void only_an_instance_that_received_it_may_use_it_by_place(void **state)

@@ -1,6 +1,7 @@
 /* Header lines: the cases that bite, and thousands of random bodies against the naive reader. */
 #include "skills/naive.h"
 #include "unit.h"
+#include "ed25519_pair.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "skills/approval.h"
@@ -165,14 +166,13 @@ static void projections(void **state)
 
 static void what_is_signed_is_accepted_and_nothing_else(void **state)
 {
-    struct buf private_pem = BUF_INIT, public_pem = BUF_INIT, body = BUF_INIT, out = BUF_INIT;
+    struct buf body = BUF_INIT, out = BUF_INIT;
     struct rand r = rand_seeded(3);
     char why[256];
     int ok = 0;
 
-    assert_true(ed25519_generate(&private_pem, &public_pem));
-    struct ed25519_key *sign = ed25519_private(buf_str(&private_pem)),
-                       *check = ed25519_public(buf_str(&public_pem));
+    struct ed25519_key *sign = ed25519_private(STR(ED25519_PAIR_PRIVATE)),
+                       *check = ed25519_public(STR(ED25519_PAIR_PUBLIC));
     for (int i = 0; i < 300; i++) {
         random_body(&r, &body);
         buf_reset(&out);
@@ -192,8 +192,6 @@ static void what_is_signed_is_accepted_and_nothing_else(void **state)
     assert_true(ok > 100);
     ed25519_free(sign);
     ed25519_free(check);
-    buf_wipe(&private_pem);
-    buf_done(&public_pem);
     buf_done(&body);
     buf_done(&out);
 }
@@ -209,18 +207,15 @@ static void the_canonical_text_leaves_out_status_and_tags(void **state)
 
 static void a_body_that_nobody_would_accept_is_not_signed(void **state)
 {
-    struct buf private_pem = BUF_INIT, public_pem = BUF_INIT, out = BUF_INIT;
+    struct buf out = BUF_INIT;
     char why[256] = "";
 
-    assert_true(ed25519_generate(&private_pem, &public_pem));
-    struct ed25519_key *sign = ed25519_private(buf_str(&private_pem));
+    struct ed25519_key *sign = ed25519_private(STR(ED25519_PAIR_PRIVATE));
     assert_false(skill_sign(STR("\n  # Status: Draft\n\n# Skill: a\n"), sign, &out, why));
     assert_non_null(strstr(why, "Status"));
     assert_int_equal(out.n, 0);
-    assert_null(ed25519_private(buf_str(&public_pem)));
+    assert_null(ed25519_private(STR(ED25519_PAIR_PUBLIC)));
     ed25519_free(sign);
-    buf_wipe(&private_pem);
-    buf_done(&public_pem);
 }
 
 UNIT(skills_test_text)
