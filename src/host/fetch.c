@@ -1,6 +1,6 @@
 /* fetch.c - design.  (fetch.h has the contract.)
  *
- * The media_ask of a request encodes the event's wait_id and the file's index.  So no state is
+ * The media_ask of a request encodes the event's handle and the file's index.  So no state is
  * needed until the download starts. */
 #include "host/fetch.h"
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 struct fetch_in { /* a pending download */
     struct list link;
     struct relay *relay; /* borrowed */
-    struct wait_id id;
+    struct handle id;
     size_t file;
     struct media_fetch *fetch; /* owned */
 };
@@ -47,7 +47,7 @@ void fetches_in_free(struct fetches_in *f)
     free(f);
 }
 
-void fetch_in_drop(struct fetches_in *f, struct wait_id id)
+void fetch_in_drop(struct fetches_in *f, struct handle id)
 {
     list_each (&f->under_way, it, nxt) {
         struct fetch_in *x = list_entry(it, struct fetch_in, link);
@@ -56,12 +56,12 @@ void fetch_in_drop(struct fetches_in *f, struct wait_id id)
     }
 }
 
-static struct wait_id id_of(struct media_ask ask)
+static struct handle id_of(struct media_ask ask)
 {
-    return (struct wait_id){ask.index / EVENT_MAX_MEDIA, ask.generation};
+    return (struct handle){ask.index / EVENT_MAX_MEDIA, ask.generation};
 }
 
-void fetch_in_ask(struct platform *p, struct wait_id id, size_t file, const struct event *ev)
+void fetch_in_ask(struct platform *p, struct handle id, size_t file, const struct event *ev)
 {
     const struct media_ask ask = {(uint32_t)(id.index * EVENT_MAX_MEDIA + file), id.generation};
 

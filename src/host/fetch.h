@@ -15,10 +15,10 @@ struct fetches_in *fetches_in_new(struct media *media); /* borrowed */
 void fetches_in_free(struct fetches_in *f);             /* NULL is fine; cancels the downloads */
 
 /* Asks the adapter for the URL of a file. */
-void fetch_in_ask(struct platform *p, struct wait_id id, size_t file, const struct event *ev);
+void fetch_in_ask(struct platform *p, struct handle id, size_t file, const struct event *ev);
 /* The adapter's answer: starts the download from @at. */
 void fetch_in_at(struct fetches_in *f, struct relay *r, struct media_ask ask,
                  const struct media_at *at);
 /* The adapter's answer: the file is not available. */
 void fetch_in_gone(struct relay *r, struct media_ask ask, const char *why);
-void fetch_in_drop(struct fetches_in *f, struct wait_id id); /* cancels the downloads of @id */
+void fetch_in_drop(struct fetches_in *f, struct handle id); /* cancels the downloads of @id */

@@ -229,7 +229,7 @@ static void outside_announced(struct outside *o, struct str gateway, struct json
 
 /* ---- files and context of waiting events ---- */
 
-static void outside_fetch(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
+static void outside_fetch(struct outside *o, struct handle id, size_t file, const struct event *ev,
                           struct str tenant)
 {
     struct platform *p = host_platform(host_of(o), ev->platform, ev->bot);
@@ -240,7 +240,7 @@ static void outside_fetch(struct outside *o, struct wait_id id, size_t file, con
         relay_file_lost(host_of(o)->relay, id, file, "its platform cannot be asked for it");
 }
 
-static void outside_context(struct outside *o, struct wait_id id, const struct event *ev)
+static void outside_context(struct outside *o, struct handle id, const struct event *ev)
 {
     struct platform *p = host_platform(host_of(o), ev->platform, ev->bot);
 
@@ -250,7 +250,7 @@ static void outside_context(struct outside *o, struct wait_id id, const struct e
         relay_context(host_of(o)->relay, id, NULL, 0, true);
 }
 
-static void outside_drop(struct outside *o, struct wait_id id)
+static void outside_drop(struct outside *o, struct handle id)
 {
     struct host *h = host_of(o);
 
@@ -323,7 +323,7 @@ void host_context(struct host *h, struct context_ask ask, const struct event_sai
                   bool failed)
 {
     if (h->relay != NULL)
-        relay_context(h->relay, (struct wait_id){ask.index, ask.generation}, said, n, failed);
+        relay_context(h->relay, (struct handle){ask.index, ask.generation}, said, n, failed);
 }
 
 /* ---- opening and closing ---- */

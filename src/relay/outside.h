@@ -7,6 +7,7 @@
  * the unit tests and the simulator have small implementations of their own.
  */
 #pragma once
+#include "base/handles.h"
 #include "core/action.h"
 #include "core/descriptor.h"
 #include "core/event.h"
@@ -22,10 +23,6 @@ struct outlet { /* valid while the outlet is open */
     bool answers; /* not a platform: an instance may answer in every chat it has a delivery from */
     bool alone;   /* the only bot on this platform */
     bool ids_per_chat; /* a message's id is unique in its chat only: core/event.h */
-};
-
-struct wait_id { /* handle of a staged event: in/staged.h */
-    uint32_t index, generation;
 };
 
 struct outside {
@@ -50,13 +47,12 @@ struct outside {
                   uint64_t row);
     /* Fetches the file @ev->media[@file] for the staged event @id; it counts against the quota of
      * @tenant.  Answered by relay_file_here() or relay_file_lost().  NULL: no files. */
-    void (*fetch)(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
+    void (*fetch)(struct outside *o, struct handle id, size_t file, const struct event *ev,
                   struct str tenant);
     /* Requests the messages before @ev.  Answered by relay_context().  NULL: no context. */
-    void (*context)(struct outside *o, struct wait_id id, const struct event *ev);
-    void (*drop)(struct outside *o,
-                 struct wait_id id);       /* cancels the fetches of @id; may be NULL */
-    int64_t (*wait_ms)(struct outside *o); /* timeout for files and context; NULL: 0 */
+    void (*context)(struct outside *o, struct handle id, const struct event *ev);
+    void (*drop)(struct outside *o, struct handle id); /* cancels the fetches of @id; may be NULL */
+    int64_t (*wait_ms)(struct outside *o);             /* timeout for files and context; NULL: 0 */
     /* If @chat_id is a thread whose events name its parent chat, returns that chat, written into
      * @room; else absent.  An absent @platform matches any.  NULL: no such threads. */
     struct str (*home)(struct outside *o, struct str platform, struct str bot, struct str chat_id,

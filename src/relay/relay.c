@@ -62,7 +62,10 @@ static const struct config_key delivery_keys[] = {
     {"delivery.max_mailbox_bytes", CFG_BYTES, CFG_RELOAD, AT(max_mailbox_bytes), "1GiB",
      .min = 1 << 16, .what = "Waiting bytes per instance; past it events are refused as busy."},
     {"delivery.max_attempts", CFG_NUMBER, CFG_RELOAD, AT(max_attempts), "10", .min = 1,
-     .max = 1000000, .what = "Times a delivery is sent before it is parked with its reason."},
+     .max = SLOT_MAX_ATTEMPTS,
+     .what =
+         "Failed attempts (a socket lost with the delivery on it) after which it is parked with "
+         "its reason; at most 63."},
     {"delivery.ack_patience", CFG_DURATION, CFG_RELOAD, AT(ack_patience_ms), "90s", .min = 1000,
      .max = 3600000,
      .what = "A gateway that acknowledges nothing for this long is treated as away."},

@@ -109,12 +109,12 @@ struct relay_file {      /* a fetched file; borrowed for the call */
 };
 /* The file as the event describes it; @ret_tenant is the tenant whose quota it counts against.
  * NULL: no event waits for this file any more. */
-const struct event_media *relay_wanted_file(struct relay *r, struct wait_id id, size_t file,
+const struct event_media *relay_wanted_file(struct relay *r, struct handle id, size_t file,
                                             struct str *ret_tenant);
-void relay_file_here(struct relay *r, struct wait_id id, size_t file, const struct relay_file *f);
-void relay_file_lost(struct relay *r, struct wait_id id, size_t file, const char *why);
+void relay_file_here(struct relay *r, struct handle id, size_t file, const struct relay_file *f);
+void relay_file_lost(struct relay *r, struct handle id, size_t file, const char *why);
 /* @said, oldest first, is copied.  @failed: the platform could not provide the context. */
-void relay_context(struct relay *r, struct wait_id id, const struct event_said *said, size_t n,
+void relay_context(struct relay *r, struct handle id, const struct event_said *said, size_t n,
                    bool failed);
 /* A bot was opened: waiting events of that bot request their files and context.  A bot was closed:
  * its unanswered requests are repeated when it opens again. */

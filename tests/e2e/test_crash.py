@@ -49,7 +49,7 @@ ALLOWANCE_S = 0.05  # ack_linger_ms, the way through two processes, and two tran
 CONFIG = """\
 listen: 127.0.0.1:{port}
 state_dir: {{state}}
-delivery: {{{{max_attempts: 1000000}}}}
+delivery: {{{{max_attempts: 63}}}}
 log: {{{{level: info}}}}
 platforms:
   - {{{{platform: web, bot: one}}}}

@@ -290,20 +290,20 @@ static void on_changed(struct outside *o, struct str tenant, struct str instance
 }
 
 /* Files and words of before: they come, are lost, or never come. */
-static void want(struct world *w, struct wait_id id, size_t file, bool context)
+static void want(struct world *w, struct handle id, size_t file, bool context)
 {
     nodes_judge(w, "a question to a platform");
     if (w->n_wants < ARRAY_LEN(w->wants) && !world_chance(w, 10))
         w->wants[w->n_wants++] = (struct pending_want){id, file, context, w->at};
 }
-static void on_fetch(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
+static void on_fetch(struct outside *o, struct handle id, size_t file, const struct event *ev,
                      struct str tenant)
 {
     (void)ev;
     (void)tenant;
     want(container_of(o, struct world, outside), id, file, false);
 }
-static void on_context(struct outside *o, struct wait_id id, const struct event *ev)
+static void on_context(struct outside *o, struct handle id, const struct event *ev)
 {
     (void)ev;
     want(container_of(o, struct world, outside), id, 0, true);

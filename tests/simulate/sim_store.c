@@ -134,10 +134,11 @@ uint64_t sim_disk_named(const struct sim_disk *d, struct str buffer_id, size_t *
 bool sim_disk_is_staged(const struct sim_disk *d, const char *message_id, const char *tenant,
                         const char *instance, uint32_t life)
 {
-    char mark[48], to[96];
+    char mark[48], of_life[24] = "", to[96];
     snprintf(mark, sizeof mark, "\"message_id\":\"%s\"", message_id);
-    snprintf(to, sizeof to, "{\"tenant\":\"%s\",\"instance\":\"%s\",\"life\":%u}", tenant, instance,
-             life);
+    if (life != 0) /* a zero is not written */
+        snprintf(of_life, sizeof of_life, ",\"life\":%u", life);
+    snprintf(to, sizeof to, "{\"tenant\":\"%s\",\"instance\":\"%s\"%s}", tenant, instance, of_life);
     for (size_t i = 0; i < d->mem.n_rows; i++)
         if ((d->mem.rows[i].flags & STORE_ROW_STAGED) != 0 &&
             str_contains(d->mem.rows[i].frame, str_of(mark)) &&

@@ -59,7 +59,7 @@ struct pending_poke {
 };
 
 struct pending_want { /* what an event waits for */
-    struct wait_id id;
+    struct handle id;
     size_t file;
     bool context;
     struct sim_node *of; /* borrowed; NULL: there is one process */

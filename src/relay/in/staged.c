@@ -6,17 +6,15 @@
  * An event that arrives while its only predecessor is entering is not written.  It is parked in
  * memory for some milliseconds, unanswered.  So a busy chat returns to one write per event.
  *
- * Requests for files carry the wait_id of the event and the file's index.  The generation in the
- * wait_id makes late and repeated answers harmless.
- *
- * Long because the way of an event from its row to its deliveries is one state machine. */
+ * Requests for files carry the handle of the event and the file's index, so late and repeated
+ * answers are harmless. */
 #include "relay/in/staged.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/arena.h"
+#include "base/handles.h"
 #include "base/json.h"
-#include "base/jw.h"
 #include "core/event.h"
 #include "relay/heart.h"
 #include "relay/in/accept.h"
@@ -24,6 +22,7 @@
 #include "relay/in/judge.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/sleep/instance.h"
+#include "store/record.h"
 
 enum stage_state { STAGED_WRITING, STAGED_WAITING, STAGED_READY, STAGED_ENTERING };
 enum { OUTLET_MS = 60000 }; /* how long an event waits for its platform to open */
@@ -55,14 +54,14 @@ struct staged {
     struct relay *relay; /* borrowed */
     struct list link;    /* stage->all */
     struct list in_chat;
-    struct staged_chat *chat;   /* shared */
-    char *tenant;               /* owned; its quota pays for the files; NULL: no recipient */
-    uint8_t state;              /* enum stage_state */
-    uint8_t context;            /* enum want_state */
-    bool judged;                /* begin() has decided which files and context it waits for */
-    bool dropped;               /* deleted by its author or an erasure: it never enters */
-    bool in_doubt;              /* an append ended with BH_UNKNOWN: the row may exist */
-    uint32_t index, generation; /* in stage->slots */
+    struct staged_chat *chat; /* shared */
+    char *tenant;             /* owned; its quota pays for the files; NULL: no recipient */
+    uint8_t state;            /* enum stage_state */
+    uint8_t context;          /* enum want_state */
+    bool judged;              /* begin() has decided which files and context it waits for */
+    bool dropped;             /* deleted by its author or an erasure: it never enters */
+    bool in_doubt;            /* an append ended with BH_UNKNOWN: the row may exist */
+    struct handle handle;
     struct arena arena;
     struct event ev;      /* in the arena; not routed */
     struct staged_to *to; /* in the arena; who passed the gate when it came */
@@ -84,20 +83,48 @@ struct staged {
 struct stage {
     struct list all;            /* struct staged, by age */
     struct map chats, by_event; /* struct staged_chat, struct staged */
-    struct staged **slots;      /* owned; not what they point at */
-    uint32_t *generations;      /* owned */
-    size_t n_slots, n, n_writing, n_parked;
+    struct handles handles;     /* struct staged */
+    size_t n, n_writing, n_parked;
     struct buf scratch;
-    struct json_parser *json;
+    struct record_reader *rows; /* owned */
 };
+
+/* ---- the body of a row ---- */
+
+struct staged_row {
+    struct record_json event; /* as event_save() writes it */
+    struct staged_to *to;     /* owned */
+    size_t n_to;
+};
+static const struct record_field to_fields[] = {
+    RECORD_FIELD(struct staged_to, tenant, "tenant", RECORD_NEEDED),
+    RECORD_FIELD(struct staged_to, instance, "instance", RECORD_NEEDED),
+    RECORD_FIELD(struct staged_to, life, "life", 0),
+};
+static const struct record_form to_form = RECORD_FORM(NULL, struct staged_to, to_fields);
+static const struct record_field row_fields[] = {
+    RECORD_ARRAY(struct staged_row, to, n_to, "to", &to_form, GATE_CANDIDATES),
+    RECORD_FIELD(struct staged_row, event, "event", RECORD_NEEDED),
+};
+static const struct record_form row_form = RECORD_FORM("staged", struct staged_row, row_fields);
+
+static void save_body(struct buf *out, const struct event *ev, struct staged_to *to, size_t n)
+{
+    struct buf event = BUF_INIT;
+
+    event_save(&event, ev);
+    struct staged_row row = {.event.text = buf_str(&event), .to = to, .n_to = n};
+    record_write(&row_form, NULL, &row, NULL, out);
+    buf_done(&event);
+}
 
 struct stage *stage_new(struct relay *r)
 {
     struct stage *t = xcalloc(1, sizeof *t);
 
-    (void)r;
+    handles_init(&t->handles, r->env.rand);
     list_init(&t->all);
-    t->json = json_parser_new();
+    t->rows = record_reader_new(NULL);
     return t;
 }
 
@@ -168,91 +195,41 @@ static void leave_chat(struct stage *t, struct staged *e)
     free(c);
 }
 
-static void take_slot(struct stage *t, struct staged *e)
+static struct staged *find(struct relay *r, struct handle id)
 {
-    size_t i = 0;
-
-    while (i < t->n_slots && t->slots[i] != NULL)
-        i++;
-    if (i == t->n_slots) {
-        t->slots = xrealloc(t->slots, (i + 1) * sizeof(struct staged *));
-        t->generations = xrealloc(t->generations, (i + 1) * sizeof(uint32_t));
-        t->generations[i] = 0;
-        t->n_slots++;
-    }
-    t->slots[i] = e;
-    e->index = (uint32_t)i;
-    e->generation = ++t->generations[i];
-}
-
-static struct staged *find(struct relay *r, struct wait_id id)
-{
-    struct stage *t = r->stage;
-
-    if (id.index >= t->n_slots || t->slots[id.index] == NULL ||
-        t->generations[id.index] != id.generation)
-        return NULL;
-    return t->slots[id.index];
+    return handles_find(&r->stage->handles, id);
 }
 
 static timer_cb on_timer;
 static void group_over(struct delivery_group *g);
 
-static void load_recipients(struct staged *e, struct json list)
+static struct staged_to *keep_recipients(struct arena *arena, const struct staged_to *to, size_t n)
 {
-    size_t n = json_count(list);
+    struct staged_to *kept = arena_alloc(arena, (n + 1) * sizeof *kept);
 
-    e->to = arena_alloc(&e->arena, (n + 1) * sizeof *e->to);
-    for (struct json_iter it = {0}; e->n_to < n && json_next(list, &it); e->n_to++) {
-        struct staged_to *to = &e->to[e->n_to];
-        int64_t life = 0;
-        json_as_i64(json_get(it.value, "life"), &life);
-        *to = (struct staged_to){arena_str(&e->arena, json_str(it.value, "tenant")),
-                                 arena_str(&e->arena, json_str(it.value, "instance")),
-                                 (uint32_t)life};
-    }
+    for (size_t i = 0; i < n; i++)
+        kept[i] = (struct staged_to){arena_str(arena, to[i].tenant),
+                                     arena_str(arena, to[i].instance), to[i].life};
+    return kept;
 }
 
-static void save_body(struct buf *out, const struct event *ev, const struct staged_to *to, size_t n)
-{
-    buf_add_z(out, "{\"to\":");
-    struct jw w = jw_begin(out);
-    jw_arr(&w);
-    for (size_t i = 0; i < n; i++) {
-        jw_obj(&w);
-        jw_kstr(&w, "tenant", to[i].tenant);
-        jw_kstr(&w, "instance", to[i].instance);
-        jw_ki64(&w, "life", to[i].life);
-        jw_end_obj(&w);
-    }
-    jw_end_arr(&w);
-    buf_add_z(out, ",\"event\":");
-    event_save(out, ev);
-    buf_add_c(out, '}');
-}
-
-/* @saved is what save_body() wrote.  NULL: it cannot be read. */
-static struct staged *staged_new(struct relay *r, struct str saved)
+static struct staged *staged_new(struct relay *r, const struct event *ev,
+                                 const struct staged_to *to, size_t n_to)
 {
     struct stage *t = r->stage;
     struct staged *e = xcalloc(1, sizeof *e);
-    struct json doc;
 
-    if (!json_parse(t->json, saved, &doc) ||
-        !event_load(json_get(doc, "event"), &e->arena, &e->ev)) {
-        arena_done(&e->arena);
-        free(e);
-        return NULL;
-    }
-    load_recipients(e, json_get(doc, "to"));
     e->relay = r;
+    event_copy(ev, &e->arena, &e->ev);
+    e->to = keep_recipients(&e->arena, to, n_to);
+    e->n_to = n_to;
     list_init(&e->link);
     list_init(&e->in_chat);
     timer_init(&e->timer, on_timer);
     delivery_group_init(&e->group, group_over);
     list_append(&t->all, &e->link);
     t->n++;
-    take_slot(t, e);
+    e->handle = handles_add(&t->handles, e);
     join_chat(t, e);
     if (e->ev.event_id.n > 0) {
         e->event_key = xstrdup((key_of(t, &e->ev, e->ev.event_id), buf_z(&t->scratch)));
@@ -266,7 +243,7 @@ static void drop_wants(struct staged *e)
     struct outside *o = e->relay->env.outside;
 
     if (o->drop != NULL)
-        o->drop(o, (struct wait_id){e->index, e->generation});
+        o->drop(o, e->handle);
 }
 
 static void staged_free(struct staged *e)
@@ -276,7 +253,7 @@ static void staged_free(struct staged *e)
     timer_stop(e->relay->env.clock, &e->timer);
     list_remove(&e->link);
     leave_chat(t, e);
-    t->slots[e->index] = NULL;
+    handles_remove(&t->handles, e->handle);
     t->n--;
     if (e->event_key != NULL && map_get(&t->by_event, str_of(e->event_key)) == e)
         map_del(&t->by_event, str_of(e->event_key));
@@ -296,9 +273,8 @@ void stage_free(struct stage *t)
         staged_free(list_entry(it, struct staged, link));
     map_done(&t->chats);
     map_done(&t->by_event);
-    free(t->slots);
-    free(t->generations);
-    json_parser_free(t->json);
+    handles_done(&t->handles);
+    record_reader_free(t->rows);
     buf_done(&t->scratch);
     free(t);
 }
@@ -456,18 +432,17 @@ static bool has_outlet(const struct staged *e)
 static void ask(struct staged *e)
 {
     struct outside *o = e->relay->env.outside;
-    const struct wait_id id = {e->index, e->generation};
 
     if (e->state != STAGED_WAITING || !has_outlet(e) || e->relay->draining)
         return;
     for (size_t i = 0; i < e->ev.n_media; i++)
         if (e->files[i].state == WANT_ASK) {
             e->files[i].state = WANT_ASKED;
-            o->fetch(o, id, i, &e->ev, str_of(e->tenant));
+            o->fetch(o, e->handle, i, &e->ev, str_of(e->tenant));
         }
     if (e->context == WANT_ASK) {
         e->context = WANT_ASKED;
-        o->context(o, id, &e->ev);
+        o->context(o, e->handle, &e->ev);
     }
 }
 
@@ -623,12 +598,14 @@ static void wait_for_row(struct staged *e, struct accept *a)
     accept_hold(a);
 }
 
+/* When the whole is full, a tenant that has few of them is still taken, so that some busy tenants
+ * do not keep all others out. */
 static bool has_room(struct stage *t, const struct event *ev, struct str tenant)
 {
     const struct staged_chat *c = chat_of(t, ev);
     size_t of_tenant = 0;
 
-    if (t->n >= STAGED_MAX || (c != NULL && c->n >= STAGED_CHAT_MAX))
+    if (t->n >= STAGED_MAX + STAGED_RESERVED || (c != NULL && c->n >= STAGED_CHAT_MAX))
         return false;
     if (t->n < STAGED_TENANT_MAX)
         return true;
@@ -636,7 +613,7 @@ static bool has_room(struct stage *t, const struct event *ev, struct str tenant)
         const struct staged *e = list_entry(it, struct staged, link);
         of_tenant += e->tenant != NULL && str_eq(str_of(e->tenant), tenant);
     }
-    return of_tenant < STAGED_TENANT_MAX;
+    return of_tenant < (t->n < STAGED_MAX ? STAGED_TENANT_MAX : STAGED_TENANT_SURE);
 }
 
 static bool has_recipients(const struct staged *e, const struct gate_verdict *verdicts, size_t n)
@@ -667,8 +644,6 @@ bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdi
     struct staged_chat *c = t->n > 0 ? chat_of(t, ev) : NULL;
     struct staged_to to[GATE_CANDIDATES];
     size_t n_to = c != NULL ? recipients_of(verdicts, n, to) : 0;
-    struct buf saved = BUF_INIT;
-    struct json doc;
 
     if (n_to == 0 ||
         (list_is_empty(&c->parked) &&
@@ -678,15 +653,9 @@ bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdi
     if (*ret_err != BH_OK)
         return true;
     struct parked *p = xcalloc(1, sizeof *p);
-    event_save(&saved, ev);
-    if (json_parse(t->json, buf_str(&saved), &doc))
-        event_load(doc, &p->arena, &p->ev);
-    buf_done(&saved);
-    p->to = arena_alloc(&p->arena, n_to * sizeof *p->to);
-    for (p->n_to = 0; p->n_to < n_to; p->n_to++)
-        p->to[p->n_to] =
-            (struct staged_to){arena_str(&p->arena, to[p->n_to].tenant),
-                               arena_str(&p->arena, to[p->n_to].instance), to[p->n_to].life};
+    event_copy(ev, &p->arena, &p->ev);
+    p->to = keep_recipients(&p->arena, to, n_to);
+    p->n_to = n_to;
     p->accept = a;
     accept_hold(a);
     list_init(&p->link);
@@ -729,12 +698,9 @@ bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdi
     struct event plain = *ev; /* it is routed again when it enters */
     plain.route_key = ev->own_key;
     plain.own_key = STR_NULL;
-    struct buf saved = BUF_INIT;
-    save_body(&saved, &plain, to, n_to);
-    e = staged_new(r, buf_str(&saved));
-    assert(e != NULL);
+    e = staged_new(r, &plain, to, n_to);
     e->tenant = str_dup(w.tenant);
-    e->body = saved;
+    save_body(&e->body, &e->ev, e->to, e->n_to);
     e->append = (struct store_append){.id = delivery_take_id(r),
                                       .box = STAGED_BOX,
                                       .row_kind = STORE_ROW_INBOUND,
@@ -748,14 +714,14 @@ bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdi
 
 /* ---- answers ---- */
 
-static struct staged *asked(struct relay *r, struct wait_id id, size_t file)
+static struct staged *asked(struct relay *r, struct handle id, size_t file)
 {
     struct staged *e = find(r, id);
 
     return e != NULL && file < e->ev.n_media && e->files[file].state == WANT_ASKED ? e : NULL;
 }
 
-const struct event_media *relay_wanted_file(struct relay *r, struct wait_id id, size_t file,
+const struct event_media *relay_wanted_file(struct relay *r, struct handle id, size_t file,
                                             struct str *ret_tenant)
 {
     struct staged *e = asked(r, id, file);
@@ -766,7 +732,7 @@ const struct event_media *relay_wanted_file(struct relay *r, struct wait_id id, 
     return &e->ev.media[file];
 }
 
-void relay_file_here(struct relay *r, struct wait_id id, size_t file, const struct relay_file *f)
+void relay_file_here(struct relay *r, struct handle id, size_t file, const struct relay_file *f)
 {
     struct staged *e = asked(r, id, file);
 
@@ -779,7 +745,7 @@ void relay_file_here(struct relay *r, struct wait_id id, size_t file, const stru
     settle(e);
 }
 
-void relay_file_lost(struct relay *r, struct wait_id id, size_t file, const char *why)
+void relay_file_lost(struct relay *r, struct handle id, size_t file, const char *why)
 {
     struct staged *e = asked(r, id, file);
 
@@ -790,7 +756,7 @@ void relay_file_lost(struct relay *r, struct wait_id id, size_t file, const char
     settle(e);
 }
 
-void relay_context(struct relay *r, struct wait_id id, const struct event_said *said, size_t n,
+void relay_context(struct relay *r, struct handle id, const struct event_said *said, size_t n,
                    bool failed)
 {
     struct staged *e = find(r, id);
@@ -849,16 +815,22 @@ void relay_bot_closed(struct relay *r, struct str platform, struct str bot)
 
 void stage_load(struct relay *r, const struct store_row *row)
 {
-    struct staged *e = staged_new(r, row->frame);
+    struct arena arena = ARENA_INIT;
+    struct staged_row body;
+    struct event ev;
 
-    if (e == NULL) {
+    if (record_read(r->stage->rows, &row_form, STR(""), row->frame, &body) &&
+        event_load(body.event.value, &arena, &ev)) {
+        struct staged *e = staged_new(r, &ev, body.to, body.n_to);
+        e->append.id = row->id;
+        e->state = STAGED_WAITING;
+    } else {
         log_error(NULL, "a waiting event cannot be read and is dropped: row=%llx",
                   (unsigned long long)row->id);
         acks_add(r, row->id);
-        return;
     }
-    e->append.id = row->id;
-    e->state = STAGED_WAITING;
+    record_done(&row_form, &body);
+    arena_done(&arena);
 }
 
 void stage_begin(struct relay *r)
@@ -868,21 +840,6 @@ void stage_begin(struct relay *r)
 }
 
 /* ---- people ---- */
-
-static bool is_by(const struct staged *e, struct str platform, struct str user)
-{
-    return str_eq(e->ev.platform, platform) &&
-           (str_eq(e->ev.user_id, user) || str_eq(e->ev.chat_id, user));
-}
-
-static bool quotes(const struct staged *e, struct str platform, struct str user)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < e->ev.n_context && str_eq(e->ev.platform, platform); i++)
-        any |= str_eq(e->ev.context[i].user_id, user);
-    return any;
-}
 
 /* It goes when the turn ends, or when its row is on disk. */
 static void drop(struct staged *e)
@@ -921,10 +878,13 @@ uint64_t stage_forget(struct relay *r, struct str platform, struct str user, boo
 
     list_each (&r->stage->all, it, nxt) {
         struct staged *e = list_entry(it, struct staged, link);
-        if (e->state == STAGED_ENTERING || e->dropped)
+        bool is_quoted = false;
+        if (e->state == STAGED_ENTERING || e->dropped || !str_eq(e->ev.platform, platform))
             continue;
-        if (!is_by(e, platform, user)) {
-            *quoted += quotes(e, platform, user);
+        if (!str_eq(e->ev.user_id, user) && !str_eq(e->ev.chat_id, user)) {
+            for (size_t i = 0; i < e->ev.n_context; i++)
+                is_quoted |= str_eq(e->ev.context[i].user_id, user);
+            *quoted += is_quoted;
             continue;
         }
         n++;

@@ -20,11 +20,11 @@
  * timeout the event enters with a note about what is missing.
  *
  * Later events of the same chat wait behind it, as rows of their own; a /stop does not wait.
- * Staged events are bounded per chat, per tenant and in all.  At a bound the answer is BH_BUSY, and
- * the platform sends the event again later.
+ * Staged events are bounded per chat, per tenant and in all; a reserve is kept for tenants that
+ * have few.  At a bound the answer is BH_BUSY, and the platform sends the event again later.
  *
- * A row has the mailbox number STAGED_BOX and the flag STORE_ROW_STAGED; its body is
- * {"to":[{tenant, instance, life}...],"event":...}, the event as event_save() writes it.
+ * A row has the mailbox number STAGED_BOX and the flag STORE_ROW_STAGED.  Its body is the event
+ * with its recipients.
  *
  * Rows found at start wait again.  If such an event had entered already, deduplication drops its
  * deliveries.
@@ -46,6 +46,8 @@ struct stage;
 #define STAGED_MAX 4096 /* in all */
 #define STAGED_TENANT_MAX 1024
 #define STAGED_CHAT_MAX 256
+#define STAGED_RESERVED 1024  /* beyond STAGED_MAX, for tenants that have fewer than ... */
+#define STAGED_TENANT_SURE 16 /* ... this */
 
 struct staged_to { /* a recipient at the event's arrival */
     struct str tenant, instance;

@@ -2,9 +2,9 @@
 #include "relay/rig.h"
 #include "relay/in/staged.h"
 
-static struct wait_id waits;
+static struct handle waits;
 
-static void on_fetch(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
+static void on_fetch(struct outside *o, struct handle id, size_t file, const struct event *ev,
                      struct str tenant)
 {
     waits = id;

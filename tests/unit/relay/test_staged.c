@@ -4,29 +4,30 @@
 #include "relay/in/staged.h"
 
 struct ask {
-    struct wait_id id;
+    struct handle id;
     size_t file;
     bool context;
 };
 static struct ask asks[8192];
 static size_t n_asks, n_drops;
 static int64_t wait_ms;
+static bool of_several; /* tenants; else every file is acme's */
 
-static void on_fetch(struct outside *o, struct wait_id id, size_t file, const struct event *ev,
+static void on_fetch(struct outside *o, struct handle id, size_t file, const struct event *ev,
                      struct str tenant)
 {
-    assert_true(str_eq(tenant, STR("acme")));
+    assert_true(of_several || str_eq(tenant, STR("acme")));
     assert_true(ev->media[file].ref.n > 0);
     asks[n_asks++] = (struct ask){id, file, false};
 }
 
-static void on_context(struct outside *o, struct wait_id id, const struct event *ev)
+static void on_context(struct outside *o, struct handle id, const struct event *ev)
 {
     assert_true(ev->wants_context);
     asks[n_asks++] = (struct ask){id, 0, true};
 }
 
-static void on_drop(struct outside *o, struct wait_id id)
+static void on_drop(struct outside *o, struct handle id)
 {
     n_drops++;
 }
@@ -41,6 +42,7 @@ static int setup_staged(void **state)
     setup(state);
     n_asks = n_drops = 0;
     wait_ms = 60000;
+    of_several = false;
     rig.outside.fetch = on_fetch;
     rig.outside.context = on_context;
     rig.outside.drop = on_drop;
@@ -466,6 +468,52 @@ static void too_many_are_sent_back(void **state)
     assert_int_equal(rig.answers[BH_BUSY], 2);
 }
 
+/* A tenant with one agent and a route, all three of this name. */
+static void add_tenant(const char *name)
+{
+    struct buf id = BUF_INIT, secret = BUF_INIT;
+    const struct gateway_spec gw = {.id = str_of(name),
+                                    .tenant = str_of(name),
+                                    .instance = str_of(name)};
+    const struct route_spec open = {.platform = STR("web"),
+                                    .key = str_of(name),
+                                    .tenant = str_of(name),
+                                    .instance = str_of(name),
+                                    .open = true};
+
+    facts_gateway_add(rig.facts, &gw, &id, &secret, rig_changed_fact, NULL);
+    facts_route_add(rig.facts, &open, rig_changed_fact, NULL);
+    turn();
+    buf_done(&id);
+    buf_done(&secret);
+}
+
+static void busy_tenants_do_not_keep_the_others_out(void **state)
+{
+    static const char *const busy[] = {"t1", "t2", "t3", "t4"};
+    char id[32];
+
+    of_several = true;
+    for (size_t k = 0; k < ARRAY_LEN(busy); k++) {
+        add_tenant(busy[k]);
+        for (int n = 0; n < STAGED_TENANT_MAX; n++) {
+            snprintf(id, sizeof id, "%s-%d", busy[k], n);
+            offer_files(busy[k], id, id, "f");
+        }
+    }
+    add_tenant("quiet");
+    assert_int_equal(accepted_ok(), STAGED_MAX);
+    take("t1", "one more", "x", "f");
+    assert_int_equal(rig.answers[BH_BUSY], 1);
+    for (int n = 0; n <= STAGED_TENANT_SURE; n++) {
+        snprintf(id, sizeof id, "quiet-%d", n);
+        take("quiet", id, id, "f");
+    }
+    assert_int_equal(accepted_ok(), STAGED_MAX + STAGED_TENANT_SURE);
+    assert_int_equal(rig.answers[BH_BUSY], 2);
+    assert_int_equal(relay_waiting(rig.relay), STAGED_MAX + STAGED_TENANT_SURE);
+}
+
 static void on_forgot(void *ctx, enum bh_err err, const struct relay_forgot *got)
 {
     *(struct relay_forgot *)ctx = *got;
@@ -513,6 +561,7 @@ UNIT(relay_test_staged)
         T(who_is_awake_gets_the_address_also_behind_another),
         T(its_context_is_waited_for_where_somebody_reads_it),
         T(too_many_are_sent_back),
+        T(busy_tenants_do_not_keep_the_others_out),
         T(what_an_erased_person_wrote_does_not_enter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
