@@ -33,7 +33,6 @@
 #define DRAIN_MS 10000
 #define GOODBYE_MS 2000 /* time to send close frames, once everything is on disk */
 #define LOOK_MS 10
-#define SETTLE_MS 5
 #define PARTING_MS 300 /* time to send close frames after the lease is lost */
 #define EXIT_STAND_BY 75
 #define REPEAT_MS \
@@ -45,7 +44,6 @@ struct serving {
     bool draining, drained;
     int64_t asked_ms, deadline_ms; /* when the drain began, when it must end */
     struct timer look;             /* during the drain: polls whether it is complete */
-    struct timer ready;            /* polls until the server may report READY */
     struct watchdog watchdog;
 };
 
@@ -180,18 +178,6 @@ static void say_ready(const struct serving *s)
     service_tell("READY=1");
 }
 
-/* Reports READY no earlier than /readyz does: a node must have renewed its lease first. */
-static void on_ready(struct timer *t)
-{
-    struct serving *s = container_of(t, struct serving, ready);
-    const struct node *n = s->server.node;
-
-    if (n != NULL && node_state(n) == NODE_SERVING && !node_is_settled(n))
-        timer_set(loop_clock(s->server.loop), t, SETTLE_MS);
-    else
-        say_ready(s);
-}
-
 static int serve(const struct cli_args *a)
 {
     struct serving s = {.config_path = a->config};
@@ -225,13 +211,11 @@ static int serve(const struct cli_args *a)
     if (s.server.node != NULL && node_state(s.server.node) == NODE_OVER)
         on_lost_lease(&s, "its lease ended while it started");
     mem_trim();
-    timer_init(&s.ready, on_ready);
-    on_ready(&s.ready);
+    say_ready(&s);
     watchdog_start(&s.watchdog, loop_clock(s.server.loop), s.server.store);
     loop_run(s.server.loop);
     watchdog_stop(&s.watchdog);
     timer_stop(loop_clock(s.server.loop), &s.look);
-    timer_stop(loop_clock(s.server.loop), &s.ready);
     server_close(&s.server);
     log_info(NULL, "stopped");
     return CLI_DONE;

@@ -47,6 +47,7 @@
 #include "relay/relay.h"
 #include "relay/upkeep.h"
 #include "skills/skills.h"
+#include "store/postgres/postgres.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
@@ -232,7 +233,7 @@ static bool tenant_has_gateway(void *ctx, struct str tenant)
 
 static int64_t alone_ms(void *ctx)
 {
-    return node_alone_ms(((const struct server *)ctx)->node);
+    return node_left_ms(((const struct server *)ctx)->node);
 }
 
 static enum bh_err open_heart(struct server *s, char *why)
@@ -488,6 +489,8 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
         list_init(&s->front.chat_asks);
         list_init(&s->front.chat_sends);
         server_meet_nodes(s);
+        if (s->node != NULL)
+            node_kept(s->node, store_postgres_kept(&s->keeper));
         return BH_OK;
     }
     server_close(s);
@@ -518,6 +521,7 @@ void server_close(struct server *s)
     media_close(s->media);
     if (s->http != NULL)
         http_client_free(s->http);
+    store_postgres_kept(&s->keeper);
     if (s->node != NULL) {
         loop_on_wake(s->loop, NULL, NULL);
         node_release(s->node);

@@ -35,7 +35,8 @@ struct server { /* all owned */
     struct loop *loop;
     struct ledger *ledger;
     struct store *store;
-    struct node *node;     /* NULL: the store is not shared */
+    struct node *node;           /* NULL: the store is not shared */
+    struct store_keeper *keeper; /* renews the lease while the server starts; else NULL */
     struct porter *porter; /* while another node serves and cluster.serve is "all"; else NULL */
     struct runner *runner; /* runs agents of this machine while another node serves; NULL: none */
     uint8_t trunk_key[32]; /* the secret that nodes prove to each other; wiped */

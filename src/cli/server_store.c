@@ -248,6 +248,12 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
                                            .ctx = s});
     if ((err = wait_until_served(s, why)) != BH_OK)
         return err;
+    s->keeper = store_postgres_keep(c->url,
+                                    &(struct store_lease){.name = STR(NODE_LEASE),
+                                                          .owner = str_of(node_owner(s->node)),
+                                                          .ttl_ms = cluster_of(s)->lease_ms,
+                                                          .epoch = node_epoch(s->node)},
+                                    NODE_START_MS);
     porter_free(s->porter); /* its connections ended with the previous lease holder */
     s->porter = NULL;
     server_stop_runner(s);
@@ -258,6 +264,7 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
         node_move(s->node, s->store);
         loop_on_wake(s->loop, on_wake, s);
     } else { /* the lease expires by itself */
+        store_postgres_kept(&s->keeper);
         node_free(s->node);
         s->node = NULL;
     }

@@ -81,7 +81,6 @@ struct node {
     char *url;     /* owned; NULL: unknown */
     char *address; /* owned; NULL: unknown */
     bool tls, carrying;
-    bool settled; /* the lease was renewed after the long first grant */
     bool told;    /* the log has a line about the lease holder */
     bool resting; /* node_rests() was called: no new requests */
 };
@@ -104,11 +103,6 @@ enum node_state node_state(const struct node *n)
     return n->state;
 }
 
-bool node_is_settled(const struct node *n)
-{
-    return n->state == NODE_SERVING && n->settled;
-}
-
 const char *node_name(const struct node *n)
 {
     return n->name;
@@ -129,14 +123,6 @@ int64_t node_left_ms(const struct node *n)
     int64_t left = n->until_ms - clock_now_ms(n->env.clock);
 
     return n->state == NODE_SERVING && left > 0 ? left : 0;
-}
-
-/* The first renewal shortens the long first grant to cluster.lease, so no more than that counts. */
-int64_t node_alone_ms(const struct node *n)
-{
-    int64_t left = node_left_ms(n), lease = n->env.settings->lease_ms;
-
-    return left < lease ? left : lease;
 }
 
 uint64_t node_epoch(const struct node *n)
@@ -217,38 +203,16 @@ void node_set_carrying(struct node *n, bool carrying)
 
 static store_done_cb on_done;
 
-static int64_t ttl_ms(const struct node *n, enum store_lease_verb verb)
-{
-    int64_t ms = n->env.settings->lease_ms;
-
-    return verb == LEASE_TAKE && ms < NODE_START_MS ? NODE_START_MS : ms;
-}
-
-/* A renewal of the long first grant shortens the lease.  The store may apply the renewal although
- * its answer is lost, so the shorter deadline holds from the request on. */
-static void expect_less(struct node *n)
-{
-    struct clock *clock = n->env.clock;
-    int64_t until_ms = n->asked_ms + n->op.ttl_ms;
-
-    if (until_ms >= n->until_ms)
-        return;
-    n->until_ms = until_ms;
-    timer_set(clock, &n->end, until_ms - clock_now_ms(clock));
-}
-
 static void submit(struct node *n, enum store_lease_verb verb)
 {
     n->op = (struct store_lease){.op = {.done = on_done},
                                  .verb = verb,
                                  .name = STR(NODE_LEASE),
                                  .owner = str_of(n->owner),
-                                 .ttl_ms = ttl_ms(n, verb),
+                                 .ttl_ms = n->env.settings->lease_ms,
                                  .epoch = n->op.epoch};
     n->busy = true;
     n->asked_ms = clock_now_ms(n->env.clock); /* when this turn began: earlier than the request */
-    if (verb == LEASE_RENEW)
-        expect_less(n);
     store_lease(n->env.store, &n->op);
 }
 
@@ -278,7 +242,6 @@ static void granted(struct node *n)
     }
     timer_set(clock, &n->end, n->until_ms - clock_now_ms(clock));
     if (n->state != NODE_WAITING) {
-        n->settled = true;
         timer_set(clock, &n->ask,
                   n->asked_ms + n->env.settings->lease_ms / RENEWALS - clock_now_ms(clock));
         return;
@@ -353,6 +316,16 @@ void node_move(struct node *n, struct store *store)
     n->env.store = store;
     store_guard(store, STR(NODE_LEASE), n->op.epoch);
     timer_set(n->env.clock, &n->ask, 0); /* renew in the first turn of the loop */
+}
+
+void node_kept(struct node *n, int64_t asked_ms)
+{
+    int64_t until_ms = asked_ms + n->env.settings->lease_ms;
+
+    if (n->state != NODE_SERVING || asked_ms == 0 || until_ms <= n->until_ms)
+        return;
+    n->until_ms = until_ms;
+    timer_set(n->env.clock, &n->end, until_ms - clock_now_ms(n->env.clock));
 }
 
 bool node_rests(struct node *n)

@@ -12,8 +12,10 @@
  * store_guard() makes the database check the epoch inside each transaction.  So a process that was
  * suspended past the end of its lease cannot change anything.
  *
- * The first grant lasts at least NODE_START_MS.  During it the server loads its state from the
- * database, and the loop does not run to renew.
+ * A server that has got the lease first loads its state from the database, and the loop does not
+ * run to renew.  Meanwhile a thread of the store renews (store_postgres_keep()), for NODE_START_MS
+ * at most; node_kept() takes over from it.  So a process that dies while it starts leaves the lease
+ * for no longer than one that dies later.
  *
  * The node counts the lease on its monotonic clock from before it sends the request; the store
  * counts from the grant.  So the node's own deadline always passes first.  After it the process may
@@ -32,7 +34,7 @@ struct record_form;
 struct store;
 
 #define NODE_NAME_BYTES 40
-#define NODE_START_MS 30000
+#define NODE_START_MS 30000  /* a start takes no longer */
 #define NODE_SILENT_MS 10000 /* a node whose record is older is down or cut off from the store */
 #define NODE_LEASE "serve"   /* the name of the lease */
 
@@ -78,9 +80,6 @@ struct node *node_open(const struct node_env *env);
 void node_free(struct node *n);
 
 enum node_state node_state(const struct node *n);
-/* True in SERVING once the lease was renewed: the long first grant is over, and a failover takes no
- * longer than cluster.lease. */
-bool node_is_settled(const struct node *n);
 const char *node_name(const struct node *n);
 const char *node_owner(const struct node *n); /* the name and a random part, unique per process */
 /* The lease holder that was seen last; "": none yet.  In WAITING: its node_owner(); in SERVING: our
@@ -88,14 +87,16 @@ const char *node_owner(const struct node *n); /* the name and a random part, uni
 const char *node_holder(const struct node *n);
 /* The name of a node with these settings. */
 void node_name_of(const struct cluster_settings *s, char ret_name[NODE_NAME_BYTES + 1]);
-int64_t node_left_ms(const struct node *n); /* until the lease expires; 0 outside SERVING */
-/* How long no other node can take the lease, even if this process is suspended now.  0 outside
- * SERVING. */
-int64_t node_alone_ms(const struct node *n);
+/* Until the lease expires: for so long no other node can take it, even if this process is suspended
+ * now.  0 outside SERVING. */
+int64_t node_left_ms(const struct node *n);
 uint64_t node_epoch(const struct node *n); /* of the lease; 0 outside SERVING */
 /* Switches to @store, the same database opened again, right after SERVING began.  Sets the store's
  * guard and starts the renewals. */
 void node_move(struct node *n, struct store *store);
+/* Somebody else renewed the lease until now: a renewal that succeeded was asked for at @asked_ms,
+ * monotonic; 0: none. */
+void node_kept(struct node *n, int64_t asked_ms);
 /* Ends SERVING when the lease has expired.  Each turn of the loop begins with this call, before any
  * input is read, so that a process that was suspended answers nothing after its lease. */
 void node_look(struct node *n);
@@ -106,7 +107,7 @@ void node_set_address(struct node *n, const char *address, bool tls);
 void node_set_carrying(struct node *n, bool carrying); /* by porter.c, for the node's record */
 /* Stops requesting the lease.  Returns true once no request is in flight; a node that is SERVING
  * then releases the lease with node_release().  On false, turn the loop and call again: a grant
- * that arrives unnoticed would block every other node for NODE_START_MS. */
+ * that arrives unnoticed would block every other node for as long as the lease lasts. */
 bool node_rests(struct node *n);
 /* Releases the lease, so that another node takes it at once.  The release is the last write of this
  * process, queued behind all others.  Its result is not reported; store_close() waits for it. */

@@ -467,8 +467,6 @@ static const char *sentence(const struct front *f, const struct store_stats *st)
 {
     if (f->draining)
         return "This server is going down.";
-    if (f->node != NULL && !node_is_settled(f->node))
-        return "This server has just begun to serve.";
     return st->healthy ? "Writes have waited for seconds." : st->problem;
 }
 
@@ -481,8 +479,6 @@ void health_ready(struct front *f, struct http_req *req)
     f->store->ops->stats(f->store, &st);
     if (f->draining)
         not_ready = "draining";
-    else if (f->node != NULL && !node_is_settled(f->node))
-        not_ready = "starting";
     else if (!st.healthy)
         not_ready = "store_unavailable";
     else if (st.queue_age_us > SLOW_US)

@@ -1,10 +1,12 @@
 """Bad input and bad days on PostgreSQL: a clear sentence, and nothing that was accepted is lost."""
+import asyncio
 import os
 import pathlib
 import pwd
 import re
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -228,6 +230,60 @@ def test_an_address_that_nobody_reaches_is_told_and_the_others_take_over_all_the
     north.kill()
     wait_for(lambda: south.get("/readyz").status == 200)
     dial(south, credential).hear("kept")
+
+
+def serves(server):
+    return "serves: epoch" in server.log()
+
+
+def test_who_is_killed_while_it_starts_keeps_the_others_no_longer_than_a_lease(node):
+    north, south, east = (node(name, lease="3s") for name in ("north", "south", "east"))
+    north.start()
+    for server in (south, east):
+        server.begin()
+        wait_for(lambda: "stands by" in server.log())
+    north.kill()
+    first = wait_for(lambda: next((s for s in (south, east) if serves(s)), None), every=0.001)
+    first.kill()  # it has the lease, and reads
+    began = time.monotonic()
+    assert "store: open: PostgreSQL" not in first.log().split("serves: epoch")[1], "it had started already"
+    other = south if first is east else east
+    wait_for(lambda: serves(other))
+    assert time.monotonic() - began < 3 + 2
+
+
+class SlowToRead(DatabaseLine):
+    """On it the messages that wait are read seconds later."""
+
+    async def _pass(self, reader, writer):
+        class Slow:
+            async def read(self, n):
+                data = await reader.read(n)
+                if b"load_rows\0" in data and b"SELECT" not in data:
+                    await asyncio.sleep(4.5)
+                return data
+        await super()._pass(Slow(), writer)
+
+
+def test_a_start_that_takes_longer_than_the_lease_keeps_it(node, postgres, dial):
+    slow = SlowToRead(postgres)
+    north, south = node(lease="2s"), node("south", url=slow.url, lease="2s")
+    try:
+        north.start()
+        credential = north.add()
+        assert north.write("kept") == 200
+        north.stop()
+        south.begin()
+        wait_for(lambda: serves(south))
+        began = time.monotonic()
+        north.begin()
+        assert "ready" in south.process.stdout.readline(), south.log()
+        assert time.monotonic() - began > 3 and not serves(north), north.log()
+        south.find_port()
+        dial(south, credential).hear("kept")
+    finally:
+        south.stop()
+        slow.close()
 
 
 @pytest.fixture

@@ -391,7 +391,7 @@ static void poll_platform(struct world *w)
     for (size_t i = 0; i < w->n_nodes; i++)
         if (&w->nodes[i] != n && w->nodes[i].poll_ms > w->now_ms)
             model_break(&w->model, "%s polls while %s does", n->name, w->nodes[i].name);
-    n->poll_ms = w->now_ms + node_alone_ms(n->node);
+    n->poll_ms = w->now_ms + node_left_ms(n->node);
 }
 
 static void harm(struct world *w)
@@ -470,7 +470,7 @@ void nodes_calm(struct world *w)
     for (int i = 0; i < CALM_STEPS; i++) {
         serve_all(w, 100);
         turn_all(w, STEP_MS);
-        bool all = nodes_reach(w) && node_is_settled(w->current->node) &&
+        bool all = nodes_reach(w) && node_state(w->current->node) == NODE_SERVING &&
                    node_left_ms(w->current->node) > w->current->settings.lease_ms / 2;
         for (size_t k = 0; k < w->n_nodes; k++)
             all &= w->nodes[k].alive && !w->nodes[k].frozen && !w->nodes[k].over;

@@ -278,9 +278,9 @@ static void settle_lease(struct store_lease *l, const PGresult *r)
 
 /* The database has the only clock that all nodes agree on.  A lease granted in an answer that never
  * came runs out by itself, and a second request gets a larger epoch. */
-static enum line_end ask_lease(struct store_postgres *st, struct store_lease *l)
+enum line_end pg_lease_ask(struct pg_line *line, struct params *p, int64_t answer_ms,
+                           struct store_lease *l)
 {
-    struct params *p = &st->params;
     PGresult *r;
 
     params_reset(p);
@@ -289,15 +289,15 @@ static enum line_end ask_lease(struct store_postgres *st, struct store_lease *l)
     param_bytes(p, l->owner);
     param_i64(p, l->ttl_ms);
     param_i64(p, (int64_t)l->epoch);
-    line_begin(&st->main, st->answer_ms);
-    line_ask(&st->main, PG_LEASE, p);
-    line_send(&st->main);
-    enum line_end e = line_answer(&st->main, &r);
+    line_begin(line, answer_ms);
+    line_ask(line, PG_LEASE, p);
+    line_send(line);
+    enum line_end e = line_answer(line, &r);
     if (r != NULL) {
         settle_lease(l, r);
         PQclear(r);
     }
-    if (e != LINE_LOST && line_done(&st->main) == LINE_LOST)
+    if (e != LINE_LOST && line_done(line) == LINE_LOST)
         return LINE_LOST;
     return e;
 }
@@ -312,7 +312,7 @@ static void run_lease(struct store_postgres *st, struct store_op *op, struct sto
         return;
     }
     for (int i = 0; i < 2 && e != LINE_OK && line_open(&st->main, st->url, LINE_WRITES); i++)
-        e = ask_lease(st, l);
+        e = pg_lease_ask(&st->main, &st->params, st->answer_ms, l);
     if (e == LINE_OK) {
         counts->commits++;
         return;

@@ -209,6 +209,9 @@ void pg_batch_run(struct store *base, struct store_op *first, struct store_stats
 bool pg_batch_forget(struct store *base, int64_t before_ms);
 void pg_batch_tend(struct store *base, bool quiet);
 int64_t pg_batch_tend_due_us(struct store *base);
+/* One request on a line of LINE_WRITES.  LINE_OK: the answer is in @l. */
+enum line_end pg_lease_ask(struct pg_line *line, struct params *p, int64_t answer_ms,
+                           struct store_lease *l);
 
 /* write.c: the ops of one transaction, from @first up to @end, which is not part of it */
 void pg_write_ask(struct store_postgres *st, struct store_op *first, struct store_op *end);

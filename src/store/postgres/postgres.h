@@ -24,3 +24,14 @@ struct loop;
 enum bh_err store_postgres_open(struct loop *loop, const char *url, int64_t answer_ms,
                                 struct store **ret_st, char *ret_why) BH_MUST_USE;
 #define STORE_POSTGRES_ANSWER_MS 8000 /* how long an answer may take, unless told otherwise */
+
+/* Renews a lease that was granted, from a thread and on a line of its own: for whoever has to block
+ * the loop, as a server that reads everything at its start.  The name and the owner in @lease
+ * outlive the keeper; it renews for @lease->ttl_ms, and for @most_ms at most.  NULL: there is no
+ * thread, and nobody renews. */
+struct store_keeper;
+struct store_keeper *store_postgres_keep(const char *url, const struct store_lease *lease,
+                                         int64_t most_ms);
+/* Ends it, and sets *@k to NULL; a NULL inside is fine.  Returns when the newest renewal that
+ * succeeded was asked for (monotonic ms); 0: none was. */
+int64_t store_postgres_kept(struct store_keeper **k);

@@ -77,7 +77,7 @@ static void start(int n)
                                            .ctx = &overs[n]});
 }
 
-/* The first grant is long: this is what the program does when everything is read. */
+/* What the program does when everything is read. */
 static void begin(int n)
 {
     node_move(node[n], &doors[n].base);
@@ -126,16 +126,33 @@ static void the_first_one_serves_and_the_second_stands_by(void **state)
     assert_true(node_left_ms(node[0]) > LEASE_MS / 2);
 }
 
-/* Whoever reads everything has long; one that serves must be replaced as fast as the lease says. */
-static void who_has_just_begun_is_settled_when_its_long_grant_has_ended(void **state)
+/* Whoever reads everything is kept by somebody else; when it dies, the lease ends as always. */
+static void who_has_just_begun_has_no_longer_than_the_others(void **state)
 {
     assert_int_equal(node_state(node[0]), NODE_SERVING);
-    assert_false(node_is_settled(node[0]));
-    assert_true(node_left_ms(node[0]) > LEASE_MS);
-    begin(0);
-    assert_true(node_is_settled(node[0]));
     assert_true(node_left_ms(node[0]) <= LEASE_MS);
-    assert_true(node_alone_ms(node[0]) <= LEASE_MS);
+    start(1);
+    turn(LEASE_MS + 300);
+    assert_int_equal(node_state(node[1]), NODE_SERVING);
+    assert_int_equal(node_state(node[0]), NODE_OVER);
+}
+
+static void who_was_kept_while_it_started_counts_from_the_newest_renewal(void **state)
+{
+    int64_t asked_ms = now_ms + 2 * LEASE_MS;
+    node_move(node[0], &doors[0].base);
+    node_kept(node[0], 0); /* none succeeded */
+    assert_true(node_left_ms(node[0]) <= LEASE_MS);
+    now_ms += 2 * LEASE_MS + LEASE_MS / 2; /* so long it read, and did not turn */
+    node_kept(node[0], asked_ms);
+    clock_set(c, now_ms, 1700000000000 + now_ms);
+    node_look(node[0]);
+    assert_int_equal(node_state(node[0]), NODE_SERVING);
+    assert_int_equal(node_left_ms(node[0]), LEASE_MS / 2);
+    now_ms += LEASE_MS / 2;
+    clock_set(c, now_ms, 1700000000000 + now_ms);
+    node_look(node[0]);
+    assert_int_equal(node_state(node[0]), NODE_OVER);
 }
 
 static void who_goes_while_it_is_granted_leaves_no_lease_behind(void **state)
@@ -235,19 +252,6 @@ static void a_process_that_was_stopped_learns_so_before_its_turn(void **state)
     assert_int_equal(overs[0], 1);
 }
 
-/* Its renewal shortens the lease in the store, whether the answer comes or not. */
-static void who_asks_for_less_than_it_has_counts_with_that(void **state)
-{
-    start(1);
-    turn(100);
-    node_move(node[0], &doors[0].base);
-    doors[0].shut = true;
-    turn(10);
-    assert_true(node_left_ms(node[0]) <= LEASE_MS);
-    turn(LEASE_MS);
-    assert_int_equal(node_state(node[0]), NODE_OVER);
-}
-
 static void what_is_given_up_is_taken_at_once(void **state)
 {
     begin(0);
@@ -278,7 +282,7 @@ static void an_answer_that_took_longer_than_its_grant_is_none(void **state)
     doors[1].shut = true;
     turn(1000);
     node_release(node[0]);
-    turn(NODE_START_MS + 100);
+    turn(LEASE_MS + 100);
     open_door(&doors[1]); /* the old request is granted only now, the store says */
     clock_turn(c);
     clock_turn(c);
@@ -320,7 +324,8 @@ UNIT(cluster_test_node)
 {
     const struct CMUnitTest tests[] = {
         T(the_first_one_serves_and_the_second_stands_by),
-        T(who_has_just_begun_is_settled_when_its_long_grant_has_ended),
+        T(who_has_just_begun_has_no_longer_than_the_others),
+        T(who_was_kept_while_it_started_counts_from_the_newest_renewal),
         T(who_goes_while_it_is_granted_leaves_no_lease_behind),
         T(who_rests_asks_no_more),
         T(who_stands_by_takes_over_when_the_lease_ends),
@@ -328,7 +333,6 @@ UNIT(cluster_test_node)
         T(its_time_counts_from_before_the_request),
         T(a_process_that_was_stopped_is_over_in_its_first_turn),
         T(a_process_that_was_stopped_learns_so_before_its_turn),
-        T(who_asks_for_less_than_it_has_counts_with_that),
         T(what_is_given_up_is_taken_at_once),
         T(every_term_has_a_larger_epoch),
         T(an_answer_that_took_longer_than_its_grant_is_none),
