@@ -175,39 +175,25 @@ bool hex_decode(struct str hex, void *ret_bytes, size_t n)
     return true;
 }
 
-static void base64_any(struct buf *out, const uint8_t *p, size_t n, const char *last2, bool pad)
-{
-    static const char common[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-#define DIGIT(v) ((v) < 62 ? common[v] : last2[(v)-62])
-    char *to = buf_room(out, (n + 2) / 3 * 4), *start = to;
-
-    if (to == NULL)
-        return;
-    for (; n > 0; p += 3) {
-        size_t part = n < 3 ? n : 3;
-        unsigned v = (unsigned)p[0] << 16 | (part > 1 ? (unsigned)p[1] << 8 : 0) |
-                     (part > 2 ? (unsigned)p[2] : 0);
-        for (size_t i = 0; i < 4; i++) {
-            unsigned digit = v >> (18 - 6 * i) & 63;
-            if (i <= part)
-                *to++ = DIGIT(digit);
-            else if (pad)
-                *to++ = '=';
-        }
-        n -= part;
-    }
-    out->n += (size_t)(to - start);
-#undef DIGIT
-}
-
 void base64_add(struct buf *out, const void *p, size_t n)
 {
-    base64_any(out, p, n, "+/", true);
+    char *to = buf_room(out, (n + 2) / 3 * 4); /* and a NUL, which buf_room() leaves space for */
+
+    assert(n < INT32_MAX);
+    if (to != NULL)
+        out->n += (size_t)EVP_EncodeBlock((unsigned char *)to, p, (int)n);
 }
 
 void base64url_add(struct buf *out, const void *p, size_t n)
 {
-    base64_any(out, p, n, "-_", false);
+    size_t from = out->n;
+
+    base64_add(out, p, n);
+    while (out->n > from && out->p[out->n - 1] == '=')
+        out->n--;
+    for (size_t i = from; i < out->n; i++)
+        if (out->p[i] == '+' || out->p[i] == '/')
+            out->p[i] = out->p[i] == '+' ? '-' : '_';
 }
 
 static int base64_value(char c, const char *last2)

@@ -42,17 +42,12 @@
 
 static void on_io(struct ev_loop *ev, ev_io *w, int events);
 
-static int watched(const struct conn *c)
-{
-    return c->io.events & (EV_READ | EV_WRITE);
-}
-
 /* Waits for @more from now on, and no longer for @less. */
 static void watch(struct conn *c, int more, int less)
 {
-    int events = (watched(c) | more) & ~less;
+    int before = c->io.events & (EV_READ | EV_WRITE), events = (before | more) & ~less;
 
-    if (events == watched(c))
+    if (events == before)
         return;
     ev_io_stop(c->server->ev, &c->io);
     ev_io_set(&c->io, c->io.fd, events);
@@ -282,31 +277,6 @@ struct buf *conn_out(struct conn *c)
     if (c->out.p == NULL && s->n_spare_out > 0)
         c->out = s->spare_out[--s->n_spare_out];
     return &c->out;
-}
-
-static void out_release(struct conn *c)
-{
-    struct http_server *s = c->server;
-
-    c->out_sent = 0;
-    if (c->out.p == NULL)
-        return;
-    if (c->out.cap <= 8192 && s->n_spare_out < ARRAY_LEN(s->spare_out)) {
-        buf_reset(&c->out);
-        s->spare_out[s->n_spare_out++] = c->out;
-        c->out = BUF_INIT;
-    } else {
-        buf_done(&c->out);
-    }
-}
-
-/* Drops sent bytes from the buffer, so that it does not grow for a peer that is always behind. */
-static void out_compact(struct conn *c)
-{
-    if (c->out_sent < 65536 || c->out_sent < c->out.n / 2)
-        return;
-    buf_consume(&c->out, c->out_sent);
-    c->out_sent = 0;
 }
 
 void conn_close(struct conn *c)
@@ -565,7 +535,7 @@ static void feed_hungry(struct http_server *s)
     while (!list_is_empty(&all)) {
         struct conn *c = list_first(&all, struct conn, hungry);
         list_remove(&c->hungry);
-        if (watched(c) & EV_READ)
+        if (c->io.events & EV_READ)
             conn_ready(c, EV_READ);
     }
 }
@@ -646,8 +616,23 @@ static void after_flush(struct conn *c, bool progress)
         conn_enter(c, (enum conn_state)c->state); /* progress: restart the timeout */
 }
 
+/* The socket is full.  False: over the limit of unsent bytes, and closed. */
+static bool keep_unsent(struct conn *c)
+{
+    if (c->out_sent >= 65536 && c->out_sent >= c->out.n / 2) {
+        buf_consume(&c->out, c->out_sent); /* or it would grow for a peer that is always behind */
+        c->out_sent = 0;
+    }
+    watch(c, EV_WRITE, 0);
+    if (count_answer(c, c->out.cap))
+        return true;
+    conn_close(c);
+    return false;
+}
+
 void conn_flush(struct conn *c)
 {
+    struct http_server *s = c->server;
     bool blocked = false, progress = false;
 
     if (c->state == CONN_CLOSED || c->state == CONN_LINGER)
@@ -667,15 +652,18 @@ void conn_flush(struct conn *c)
         blocked = n == 0;
     }
     if (blocked) {
-        out_compact(c);
-        watch(c, EV_WRITE, 0);
-        if (!count_answer(c, c->out.cap)) {
-            conn_close(c); /* over the limit of unsent bytes */
+        if (!keep_unsent(c))
             return;
-        }
     } else {
         (void)count_answer(c, 0);
-        out_release(c);
+        c->out_sent = 0;
+        if (c->out.cap > 8192 || s->n_spare_out == ARRAY_LEN(s->spare_out)) {
+            buf_done(&c->out);
+        } else if (c->out.p != NULL) {
+            buf_reset(&c->out);
+            s->spare_out[s->n_spare_out++] = c->out;
+            c->out = BUF_INIT;
+        }
         if (!c->tls_stuck)
             watch(c, 0, EV_WRITE);
     }

@@ -168,7 +168,6 @@ struct http_req {
     char *base;    /* borrowed: the first byte of the request; moves between reads */
     size_t kept;   /* parsed bytes at @base: head, then decoded body */
     size_t body_n; /* bytes of the body so far */
-    size_t body_limit;
     uint64_t left; /* of a body whose length is known */
     struct http_chunks chunks;
     char peer[48];

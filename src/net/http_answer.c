@@ -44,16 +44,11 @@ static const char *reason_of(int status)
         const char *text;
     } reasons[] = {
         {200, "OK"},
-        {201, "Created"},
         {202, "Accepted"},
         {204, "No Content"},
         {206, "Partial Content"},
-        {301, "Moved Permanently"},
         {302, "Found"},
-        {303, "See Other"},
         {304, "Not Modified"},
-        {307, "Temporary Redirect"},
-        {308, "Permanent Redirect"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
@@ -63,15 +58,12 @@ static const char *reason_of(int status)
         {408, "Request Timeout"},
         {409, "Conflict"},
         {410, "Gone"},
-        {411, "Length Required"},
-        {412, "Precondition Failed"},
         {413, "Content Too Large"},
         {415, "Unsupported Media Type"},
         {416, "Range Not Satisfiable"},
         {421, "Misdirected Request"},
         {422, "Unprocessable Content"},
         {426, "Upgrade Required"},
-        {428, "Precondition Required"},
         {429, "Too Many Requests"},
         {431, "Request Header Fields Too Large"},
         {500, "Internal Server Error"},
@@ -236,34 +228,26 @@ void http_refuse(struct conn *c, int status, const char *code, const char *text)
 /* Nobody waits for a stream's bytes with a full window: the kernel doubles this. */
 enum { STREAM_KERNEL_BYTES = 16 * 1024 };
 
-struct stillborn {
-    http_stream_closed_cb *closed;
-    void *ctx;
-    struct http_id id;
-};
-
-static void on_stillborn(void *ctx)
+static void tell_closed(void *stream)
 {
-    struct stillborn *b = ctx;
-    b->closed(b->ctx, b->id);
-    free(b);
+    struct http_stream *st = stream;
+
+    st->closed(st->ctx, st->id);
+    free(st);
 }
 
 void http_stream_begin(struct http_server *s, struct http_id id, const struct http_answer *head,
                        size_t max_queued, http_stream_closed_cb *closed, void *ctx)
 {
     struct conn *c = find_in(s, id, CONN_HANDLING);
-    struct http_stream *st;
+    struct http_stream *st = xcalloc(1, sizeof *st);
     int kernel = STREAM_KERNEL_BYTES;
 
+    *st = (struct http_stream){.max_queued = max_queued, .closed = closed, .ctx = ctx, .id = id};
     if (c == NULL) {
-        struct stillborn *b = xmalloc(sizeof *b);
-        *b = (struct stillborn){closed, ctx, id};
-        clock_defer(s->clock, on_stillborn, b);
+        clock_defer(s->clock, tell_closed, st);
         return;
     }
-    st = xcalloc(1, sizeof *st);
-    *st = (struct http_stream){.max_queued = max_queued, .closed = closed, .ctx = ctx, .id = id};
     st->chunked = !c->http_1_0;
     st->mute = c->is_head;
     c->stream = st;
@@ -342,8 +326,7 @@ void http_stream_gone(struct conn *c)
     struct http_stream *st = c->stream;
 
     c->stream = NULL;
-    st->closed(st->ctx, st->id);
-    free(st);
+    tell_closed(st);
 }
 
 /* ---- answers from a file ---- */

@@ -38,7 +38,7 @@ struct http_call {
     struct list link;
     struct http_client *client; /* borrowed; NULL for http_fetch_now() */
     struct curl_loop *cl;       /* borrowed */
-    CURL *easy;                 /* owned */
+    CURL *easy;                 /* owned; NULL: the call could not be begun */
     struct curl_slist *headers; /* owned */
     struct buf sent;            /* owned; the request's body */
     size_t read;                /* of it, by on_read() */
@@ -48,10 +48,9 @@ struct http_call {
     http_data_cb *on_data;  /* NULL: the body is gathered */
     struct file_body *file; /* owned; NULL: the body is @sent */
     bool public_only, not_local, refused, too_long, delivering;
-    struct timer resume; /* armed: it goes on when the turn ends */
+    struct timer soon; /* armed: it goes on when the turn ends, or it could not even be begun */
     http_done_cb *done;
     void *ctx;
-    struct timer stillborn; /* armed when the call could not even be begun; @easy is NULL then */
     char error[CURL_ERROR_SIZE];
 };
 
@@ -356,7 +355,7 @@ static void set_limits(struct http_call *call, const struct http_fetch *f)
 
 static void on_resume(struct timer *t)
 {
-    curl_easy_pause(container_of(t, struct http_call, resume)->easy, CURLPAUSE_CONT);
+    curl_easy_pause(container_of(t, struct http_call, soon)->easy, CURLPAUSE_CONT);
 }
 
 static struct http_call *call_new(struct http_client *c, CURL *easy, const struct http_fetch *f)
@@ -364,7 +363,7 @@ static struct http_call *call_new(struct http_client *c, CURL *easy, const struc
     struct http_call *call = xcalloc(1, sizeof *call);
 
     list_init(&call->link);
-    timer_init(&call->resume, on_resume);
+    timer_init(&call->soon, on_resume);
     call->client = c;
     call->easy = easy;
     call->on_data = f->on_data;
@@ -395,13 +394,12 @@ static void call_free(struct http_call *call)
     struct http_client *c = call->client;
 
     list_remove(&call->link);
-    if (call->easy == NULL) {
-        timer_stop(loop_clock(c->loop), &call->stillborn);
+    if (c != NULL)
+        timer_stop(loop_clock(c->loop), &call->soon);
+    if (call->easy == NULL) { /* never begun: libcurl may not even be loaded */
         free(call);
         return;
     }
-    if (c != NULL)
-        timer_stop(loop_clock(c->loop), &call->resume);
     if (call->cl != NULL)
         curl_multi_remove_handle(call->cl->multi, call->easy);
     if (c != NULL && c->n_spare < MAX_SPARE) {
@@ -462,7 +460,7 @@ static const char unavailable[] = "libcurl cannot be used now: no descriptor or 
 
 static void on_stillborn(struct timer *t)
 {
-    struct http_call *call = container_of(t, struct http_call, stillborn);
+    struct http_call *call = container_of(t, struct http_call, soon);
     struct http_result r = {.err = BH_UNAVAILABLE,
                             .body = STR(""),
                             .why = unavailable,
@@ -479,8 +477,8 @@ static struct http_call *stillborn_new(struct http_client *c)
     struct http_call *call = xcalloc(1, sizeof *call);
 
     list_init(&call->link);
-    timer_init(&call->stillborn, on_stillborn);
-    timer_set(loop_clock(c->loop), &call->stillborn, 0);
+    timer_init(&call->soon, on_stillborn);
+    timer_set(loop_clock(c->loop), &call->soon, 0);
     return call;
 }
 
@@ -529,8 +527,8 @@ struct http_call *http_fetch(struct http_client *c, const struct http_fetch *f, 
 
 void http_call_resume(struct http_call *call)
 {
-    if (call->easy != NULL && !timer_is_set(&call->resume))
-        timer_set(loop_clock(call->client->loop), &call->resume, 0);
+    if (call->easy != NULL && !timer_is_set(&call->soon))
+        timer_set(loop_clock(call->client->loop), &call->soon, 0);
 }
 
 void http_cancel(struct http_call **call)

@@ -79,7 +79,6 @@ struct http_upload {
     struct http_sink sink;
     void *ctx;
     struct http_id id;
-    struct clock *clock; /* borrowed; for being told late */
     bool chunked, paused;
     uint64_t taken, left; /* bytes so far; still to come when not chunked */
     struct http_chunks chunks;
@@ -96,7 +95,6 @@ void http_take_body(struct http_req *r, const struct http_sink *sink, void *ctx)
         return; /* answered already */
     u = xcalloc(1, sizeof *u);
     *u = (struct http_upload){.sink = *sink, .ctx = ctx, .id = http_req_id(r)};
-    u->clock = c->server->clock;
     u->chunked = r->head.chunked;
     u->left = r->left;
     c->upload = u;
@@ -112,21 +110,20 @@ void http_upload_end_early(struct conn *c)
     c->body_waits = true; /* the rest of it will not be read */
 }
 
+static void tell_gone(void *upload)
+{
+    struct http_upload *u = upload;
+
+    u->sink.on_gone(u->ctx, u->id);
+    free(u);
+}
+
 void http_upload_gone(struct conn *c)
 {
     struct http_upload *u = c->upload;
 
     c->upload = NULL;
-    u->sink.on_gone(u->ctx, u->id);
-    free(u);
-}
-
-static void on_refused(void *ctx)
-{
-    struct http_upload *u = ctx;
-
-    u->sink.on_gone(u->ctx, u->id);
-    free(u);
+    tell_gone(u);
 }
 
 static void refuse_rest(struct conn *c, int status, const char *code, const char *text)
@@ -134,7 +131,7 @@ static void refuse_rest(struct conn *c, int status, const char *code, const char
     struct http_upload *u = c->upload;
 
     c->upload = NULL;
-    clock_defer(u->clock, on_refused, u);
+    clock_defer(c->server->clock, tell_gone, u);
     http_refuse(c, status, code, text);
 }
 
@@ -362,13 +359,12 @@ static enum parsed accept_head(struct conn *c, bool body_waits)
     if (!host_is_ours(c, host))
         return refuse_name(c, host);
     r->left = h->has_length ? h->length : 0;
-    r->body_limit = c->server->limits.body_bytes;
     c->keep_alive = h->keep_alive && !c->server->draining;
     c->is_head = h->verb == VERB_HEAD;
     c->http_1_0 = h->minor == 0;
     if (c->server->on_head != NULL && (h->chunked || r->left > 0) && !ask_for_body(c))
         return PARSED_REFUSED;
-    if (c->upload == NULL && r->left > r->body_limit)
+    if (c->upload == NULL && r->left > c->server->limits.body_bytes)
         return refuse(c, 413, "body_too_large", "the body is larger than this server takes");
     if (h->expects_continue && !c->http_1_0 && !body_waits && (h->chunked || r->left > 0)) {
         buf_add_str(conn_out(c), STR("HTTP/1.1 100 Continue\r\n\r\n"));
@@ -424,7 +420,7 @@ static enum parsed parse_chunks(struct conn *c, size_t n, size_t *at)
         case CHUNK_BAD_TRAILER:
             return refuse(c, 400, "bad_request", "the trailers are malformed");
         case CHUNK_DATA:
-            if (r->chunks.left > r->body_limit - r->body_n)
+            if (r->chunks.left > c->server->limits.body_bytes - r->body_n)
                 return refuse(c, 413, "body_too_large",
                               "the body is larger than this server takes");
             *at += take_body(r, *at, n - *at, &r->chunks.left);
@@ -625,11 +621,6 @@ bool http_cookie(const struct http_req *r, const char *name, struct str *ret_val
         return true;
     }
     return false;
-}
-
-void http_set_body_limit(struct http_req *r, size_t n)
-{
-    r->body_limit = n;
 }
 
 bool http_is_upgrade(const struct http_req *r)

@@ -113,11 +113,8 @@ void *http_listener_tag(const struct http_req *r); /* struct http_listener's */
  *
  * It runs for requests that announce a body, before any of it is read and before the client is told
  * "100 Continue".  It may look at the request as a handler does; answer it, which refuses the body;
- * take the body; set another limit for it; or do nothing, and the handler gets the request. */
+ * take the body; or do nothing, and the handler gets the request. */
 void http_server_on_head(struct http_server *s, http_handler *on_head); /* with the handler's ctx */
-
-/* A body of more than @n bytes is answered 413.  It is in memory until the handler returns. */
-void http_set_body_limit(struct http_req *r, size_t n);
 
 struct http_sink {
     uint64_t max_bytes; /* a longer body is answered 413, and on_gone() runs */

@@ -157,14 +157,29 @@ static void run(struct helper *h, struct read_order *o, size_t n)
     answer(h, SPAWNER_FAILED, o->head.id, rc);
 }
 
-static void signal_one(struct helper *h, uint32_t id, int signo)
+/* Signals the program with this @id, or all (NULL).  Returns how many there are. */
+static size_t signal_programs(const struct helper *h, const uint32_t *id, int signo)
 {
-    for (size_t i = 0; i < SPAWN_MAX_RUNNING; i++)
-        if (h->children[i].pid > 0 && h->children[i].id == id)
-            kill(-h->children[i].pid, signo);
+    size_t n = 0;
+
+    for (size_t i = 0; i < SPAWN_MAX_RUNNING; i++) {
+        const struct helped *child = &h->children[i];
+        if (child->pid <= 0 || (id != NULL && child->id != *id))
+            continue;
+        kill(-child->pid, signo);
+        n++;
+    }
+    return n;
 }
 
 /* ---- its life ---- */
+
+static void close_all(const int fds[3])
+{
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
 
 /* The descriptors that came along; -1 for those that did not. */
 static void take_fds(struct msghdr *m, int fds[3])
@@ -201,11 +216,9 @@ static bool on_packet(struct helper *h)
         if (o.head.word == SPAWNER_RUN)
             run(h, &o, (size_t)n);
         else if (o.head.word == SPAWNER_SIGNAL)
-            signal_one(h, o.head.id, o.head.value);
+            signal_programs(h, &o.head.id, o.head.value);
     }
-    for (int i = 0; i < 3; i++)
-        if (o.fds[i] >= 0)
-            close(o.fds[i]);
+    close_all(o.fds);
     return true;
 }
 
@@ -224,21 +237,6 @@ static void on_child(struct helper *h)
             answer(h, SPAWNER_ENDED, h->children[i].id, status);
         }
     }
-}
-
-static void end_all(const struct helper *h, int signo)
-{
-    for (size_t i = 0; i < SPAWN_MAX_RUNNING; i++)
-        if (h->children[i].pid > 0)
-            kill(-h->children[i].pid, signo);
-}
-
-static bool has_children(const struct helper *h)
-{
-    for (size_t i = 0; i < SPAWN_MAX_RUNNING; i++)
-        if (h->children[i].pid > 0)
-            return true;
-    return false;
 }
 
 /* The terminal's and the service manager's signals are for the server: the helper ends when its
@@ -274,11 +272,11 @@ _Noreturn static void spawner_help(int fd, const struct spawner_commands *c)
         if (watched[0].revents != 0)
             server = on_packet(&h);
     }
-    end_all(&h, SIGTERM);
+    signal_programs(&h, NULL, SIGTERM);
     watched[0].fd = -1;
-    while (has_children(&h) && poll(watched, ARRAY_LEN(watched), ENDING_MS) > 0)
+    while (signal_programs(&h, NULL, 0) > 0 && poll(watched, ARRAY_LEN(watched), ENDING_MS) > 0)
         on_child(&h);
-    end_all(&h, SIGKILL);
+    signal_programs(&h, NULL, SIGKILL);
     _exit(0);
 }
 
@@ -640,13 +638,6 @@ static bool make_pipes(int ours[3], int theirs[3])
         fcntl(ours[i], F_SETFL, O_NONBLOCK);
     }
     return true;
-}
-
-static void close_all(const int fds[3])
-{
-    for (int i = 0; i < 3; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
 }
 
 static void open_output(struct loop *loop, struct stream *t, int fd, size_t limit)

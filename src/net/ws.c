@@ -434,29 +434,27 @@ static void on_peer_close(struct ws_client *c, const struct ws_decoded *it)
     enter_ended(c, code, why);
 }
 
-static void hand_on(struct ws_client *c, struct str message, bool text)
-{
-    if (!text || utf8_valid(message)) {
-        c->handlers.on_message(c->ctx, message, text);
-        return;
-    }
-    ws_client_close(c, CLOSE_CODE_NOT_UTF8);
-    enter_ended(c, CLOSE_CODE_NOT_UTF8, "the peer's text is not UTF-8");
-}
-
-/* A piece of a message: hand it on if it is whole, else collect. */
+/* A piece of a message: handed on if it is whole, else collected. */
 static void on_piece(struct ws_client *c, const struct ws_decoded *it)
 {
-    if (c->in.n == 0 && it->end) {
-        hand_on(c, it->bytes, it->text);
-        return;
-    }
-    buf_add_str(&c->in, it->bytes);
+    struct buf whole = BUF_INIT;
+    struct str message = it->bytes;
+
+    if (c->in.n > 0 || !it->end)
+        buf_add_str(&c->in, it->bytes);
     if (!it->end)
         return;
-    struct buf whole = c->in;
-    c->in = BUF_INIT;
-    hand_on(c, buf_str(&whole), it->text);
+    if (c->in.n > 0) {
+        whole = c->in;
+        c->in = BUF_INIT;
+        message = buf_str(&whole);
+    }
+    if (!it->text || utf8_valid(message)) {
+        c->handlers.on_message(c->ctx, message, it->text);
+    } else {
+        ws_client_close(c, CLOSE_CODE_NOT_UTF8);
+        enter_ended(c, CLOSE_CODE_NOT_UTF8, "the peer's text is not UTF-8");
+    }
     buf_done(&whole);
 }
 
