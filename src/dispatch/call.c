@@ -23,7 +23,6 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "dispatch/courier.h"
-#include "dispatch/receipts.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
 #include "dispatch/schedule.h"
@@ -47,6 +46,15 @@ static void drop(struct dispatch_call *c)
         c->free(c);
     if (c->claim.n > 0)
         map_del(&c->d->claims, buf_str(&c->claim));
+    if (c->accepting)
+        relay_accept_cancel(c->d->env.relay, c->accept);
+    receipt_cancel(&c->look);
+    store_put_cancel(&c->put);
+    job_cancel(&c->job);
+    free(c->tenant);
+    free(c->agent);
+    free(c->session);
+    buf_done(&c->key);
     buf_done(&c->claim);
     fault_done(&c->fault);
     buf_done(&c->json);
@@ -101,7 +109,7 @@ struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who 
 {
     struct recipient *a = agents_resolve(c->d->agents, who->caller.tenant, address, ret_session);
 
-    if (a != NULL && (who->agent.p == NULL || str_eq(who->agent, str_of(a->id)))) {
+    if (a != NULL && (who->caller.agent.p == NULL || str_eq(who->caller.agent, str_of(a->id)))) {
         if (ret_session->n <= DISPATCH_ID_MAX && str_find(*ret_session, '\0') < 0)
             return a;
         fault_set(&c->fault, FAULT_INVALID,
@@ -112,14 +120,30 @@ struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who 
     return NULL;
 }
 
-bool call_claim(struct dispatch_call *c, const struct receipt_name *name)
+void call_begin(struct dispatch_call *c, const struct recipient *a, struct str session,
+                const char *word, struct str key)
 {
-    const struct str parts[] = {name->tenant, name->agent, name->word, name->id};
+    c->tenant = xstrdup(a->tenant);
+    c->agent = xstrdup(a->id);
+    c->session = session.p != NULL ? str_dup(session) : NULL;
+    c->word = word;
+    buf_add_str(&c->key, key);
+    c->at_ms = clock_wall_ms(c->d->env.clock);
+}
 
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        buf_printf(&c->claim, "%zu:", parts[i].n);
-        buf_add_str(&c->claim, parts[i]);
-    }
+struct receipt_name call_receipt(const struct dispatch_call *c)
+{
+    return (struct receipt_name){.tenant = str_of(c->tenant),
+                                 .agent = str_of(c->agent),
+                                 .word = str_of(c->word),
+                                 .id = buf_str(&c->key)};
+}
+
+bool call_claim(struct dispatch_call *c)
+{
+    struct receipt_name name = call_receipt(c);
+
+    receipt_name_add(&c->claim, &name);
     if (map_get(&c->d->claims, buf_str(&c->claim)) == NULL) {
         map_put(&c->d->claims, buf_str(&c->claim), c);
         return true;
@@ -158,7 +182,7 @@ void call_fail_unknown(struct dispatch_call *c, struct str agent_id)
     fields(&c->fault, agent_id, "client_validation", 0);
 }
 
-void call_fail_errand(struct dispatch_call *c, struct str agent_id, const struct errand_end *e)
+void call_fail_errand(struct dispatch_call *c, const struct errand_end *e)
 {
     static const char *const causes[] = {
         [CAUSE_NETWORK] = "network",
@@ -170,7 +194,7 @@ void call_fail_errand(struct dispatch_call *c, struct str agent_id, const struct
 
     fault_set(&c->fault, e->cause == CAUSE_TIMEOUT ? FAULT_DELIVERY_TIMEOUT : FAULT_DELIVERY_FAILED,
               "%.*s", STR_FMT(e->text));
-    fields(&c->fault, agent_id, causes[e->cause],
+    fields(&c->fault, str_of(c->agent), causes[e->cause],
            e->cause == CAUSE_HTTP_STATUS ? e->http_status : 0);
 }
 
@@ -186,8 +210,8 @@ void call_fail_store(struct dispatch_call *c, enum bh_err err)
 
 /* ---- into an agent's mailbox ---- */
 
-struct accept_id post_payload(struct recipient *a, const struct payload *p, bool may_wake,
-                              int64_t *ret_known_ms, accepted_cb *done, void *ctx)
+void call_post(struct dispatch_call *c, struct recipient *a, const struct payload *p, bool may_wake,
+               accepted_cb *done)
 {
     struct payload_event e = {0};
     struct buf body = BUF_INIT;
@@ -201,12 +225,12 @@ struct accept_id post_payload(struct recipient *a, const struct payload *p, bool
         payload_write_body(&body, p, str_of(a->id));
         parcel.body = buf_str(&body);
     }
-    struct accept_id id = relay_deliver(a->d->env.relay, &parcel, ret_known_ms, done, ctx);
+    c->accepting = true;
+    c->accept = relay_deliver(c->d->env.relay, &parcel, &c->known_ms, done, c);
     payload_event_done(&e);
     buf_done(&body);
     if (a->courier != NULL)
         courier_look(a->courier);
-    return id;
 }
 
 static const char *post_waits(struct recipient *a)
@@ -233,23 +257,21 @@ static const char *post_waits(struct recipient *a)
     return "the agent has never been here: it waits in the mailbox";
 }
 
+static void write_warning(struct jw *j, const char *what)
+{
+    jw_key(j, "warnings");
+    jw_arr(j);
+    jw_str(j, str_of(what));
+    jw_end_arr(j);
+}
+
 /* ---- status() ---- */
 
 #define TURN_MS (2 * 60 * 1000) /* the longest turn of an agent; later it counts as idle */
 
-struct looking {
-    struct dispatch_call call;
-    struct errand_job *job;
-};
-
-static void looking_free(struct dispatch_call *c)
+static void write_status(struct dispatch_call *c, const char *status, struct str detail)
 {
-    job_cancel(&container_of(c, struct looking, call)->job);
-}
-
-static void write_status(struct looking *w, const char *status, struct str detail)
-{
-    struct jw j = jw_begin(&w->call.json);
+    struct jw j = jw_begin(&c->json);
 
     jw_obj(&j);
     jw_kstr(&j, "status", str_of(status));
@@ -282,94 +304,56 @@ static const char *relay_word(const struct recipient *a)
 
 static void on_looked(void *ctx, const struct errand_end *e)
 {
-    struct looking *w = ctx;
+    struct dispatch_call *c = ctx;
 
-    w->job = NULL;
+    c->job = NULL;
     if (e->result == ERRAND_DONE)
-        write_status(w, "idle", STR_NULL);
+        write_status(c, "idle", STR_NULL);
     else
-        write_status(w, "unknown", e->text);
-    call_end(&w->call);
+        write_status(c, "unknown", e->text);
+    call_end(c);
 }
 
 struct dispatch_call *dispatch_status(struct dispatch *d, const struct dispatch_who *who,
                                       struct str address, dispatch_cb *done, void *ctx)
 {
-    struct looking *w = call_new(d, sizeof *w, looking_free, done, ctx);
+    struct dispatch_call *c = call_new(d, sizeof *c, NULL, done, ctx);
     struct str session;
-    struct recipient *a = call_agent(&w->call, who, address, &session);
+    struct recipient *a = call_agent(c, who, address, &session);
     struct errand e = {.kind = ERRAND_LOOK, .session = session};
 
     if (a != NULL && a->cfg->ops->run != NULL) {
-        w->job = errand_run(a, &e, on_looked, w);
-        return &w->call;
+        c->job = errand_run(a, &e, on_looked, c);
+        return c;
     }
     if (a != NULL)
-        write_status(w, a->cfg->ops == &substrate_relay ? relay_word(a) : "unknown",
+        write_status(c, a->cfg->ops == &substrate_relay ? relay_word(a) : "unknown",
                      str_of(post_waits(a)));
-    call_end_later(&w->call);
-    return &w->call;
+    call_end_later(c);
+    return c;
 }
 
 /* ---- deliver() ---- */
 
 struct delivering {
     struct dispatch_call call;
-    struct accept_id accept;
-    bool accepting, keeping; /* the row or the receipt is not on disk yet */
+    bool keeping; /* the receipt is not on disk yet */
     struct delivered_look *look;
     struct delivered_entry entry;
-    char *tenant, *agent, *session; /* owned; session NULL: none */
-    struct buf id;                  /* the dispatch_id: any bytes */
-    const char *word;
-    int64_t known_ms, at_ms;
 };
 
 static void delivering_free(struct dispatch_call *c)
 {
     struct delivering *w = container_of(c, struct delivering, call);
 
-    if (w->accepting)
-        relay_accept_cancel(c->d->env.relay, w->accept);
     delivered_cancel(&w->look);
     delivered_forget(&w->entry);
-    free(w->tenant);
-    free(w->agent);
-    buf_done(&w->id);
-    free(w->session);
-}
-
-static struct receipt_name delivery_name(const struct delivering *w)
-{
-    return (struct receipt_name){.tenant = str_of(w->tenant),
-                                 .agent = str_of(w->agent),
-                                 .word = str_of(w->word),
-                                 .id = buf_str(&w->id)};
-}
-
-/* {"delivered_at", "delivery_id", "session_id"?, "delivery_skipped"?, "warnings"?}. */
-static void write_delivery(struct delivering *w, const char *waits)
-{
-    struct jw j = jw_begin(&w->call.json);
-
-    jw_obj(&j);
-    jw_ki64(&j, "delivered_at", w->at_ms);
-    jw_kstr(&j, "delivery_id", buf_str(&w->id));
-    jw_kstr_opt(&j, "session_id", str_of(w->session));
-    if (waits != NULL) {
-        jw_kbool(&j, "delivery_skipped", true);
-        jw_key(&j, "warnings");
-        jw_arr(&j);
-        jw_str(&j, str_of(waits));
-        jw_end_arr(&j);
-    }
-    jw_end_obj(&j);
 }
 
 /* Ends the call once both the row and the receipt are on disk or have failed. */
 static void delivery_finish(struct delivering *w)
 {
-    if (w->accepting || w->keeping)
+    if (w->call.accepting || w->keeping)
         return;
     if (w->call.fault.cls == FAULT_NONE)
         w->call.d->n.delivered++;
@@ -387,11 +371,23 @@ static void on_kept(void *ctx, enum bh_err err)
     delivery_finish(w);
 }
 
+/* {"delivered_at", "delivery_id", "session_id"?, "delivery_skipped"?, "warnings"?}.  @a NULL: the
+ * agent is gone. */
 static void keep_receipt(struct delivering *w, struct recipient *a)
 {
-    struct receipt_name name = delivery_name(w);
+    struct receipt_name name = call_receipt(&w->call);
+    struct jw j = jw_begin(&w->call.json);
+    const char *waits = a != NULL ? post_waits(a) : NULL;
 
-    write_delivery(w, a != NULL ? post_waits(a) : NULL);
+    jw_obj(&j);
+    jw_ki64(&j, "delivered_at", w->call.at_ms);
+    jw_kstr(&j, "delivery_id", name.id);
+    jw_kstr_opt(&j, "session_id", str_of(w->call.session));
+    if (waits != NULL) {
+        jw_kbool(&j, "delivery_skipped", true);
+        write_warning(&j, waits);
+    }
+    jw_end_obj(&j);
     w->keeping = true;
     delivered_keep(w->call.d->delivered, &name, buf_str(&w->call.json), &w->entry, on_kept, w);
 }
@@ -403,7 +399,7 @@ static void on_delivery_found(void *ctx, struct str json)
 
     w->look = NULL;
     if (json.p == NULL) {
-        keep_receipt(w, agents_find(d->agents, str_of(w->tenant), str_of(w->agent)));
+        keep_receipt(w, agents_find(d->agents, str_of(w->call.tenant), str_of(w->call.agent)));
         return;
     }
     d->n.repeated++;
@@ -416,31 +412,17 @@ static void on_delivery_found(void *ctx, struct str json)
 static void on_delivery_accepted(void *ctx, enum bh_err err)
 {
     struct delivering *w = ctx;
-    struct receipt_name name = delivery_name(w);
+    struct receipt_name name = call_receipt(&w->call);
 
-    w->accepting = false;
-    if (err == BH_OK && w->known_ms > 0) {
-        w->look = delivered_find(w->call.d->delivered, &name, w->known_ms, on_delivery_found, w);
+    w->call.accepting = false;
+    if (err == BH_OK && w->call.known_ms > 0) {
+        w->look =
+            delivered_find(w->call.d->delivered, &name, w->call.known_ms, on_delivery_found, w);
         return;
     }
     if (err != BH_OK && w->call.fault.cls == FAULT_NONE)
         call_fail_store(&w->call, err);
     delivery_finish(w);
-}
-
-static void delivery_begin(struct delivering *w, struct recipient *a, const struct payload *p)
-{
-    w->tenant = xstrdup(a->tenant);
-    w->agent = xstrdup(a->id);
-    buf_add_str(&w->id, p->dispatch_id);
-    w->session = p->session.p != NULL ? str_dup(p->session) : NULL;
-    w->word = payload_kind(p);
-    w->at_ms = clock_wall_ms(w->call.d->env.clock);
-    w->accepting = true;
-    w->accept =
-        post_payload(a, p, a->cfg->s.wake_on_deliver, &w->known_ms, on_delivery_accepted, w);
-    if (w->known_ms == 0)
-        keep_receipt(w, a);
 }
 
 struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch_who *who,
@@ -461,7 +443,10 @@ struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch
         call_has_room(&w->call, str_of(a->tenant))) {
         if (p.session.p == NULL)
             p.session = session;
-        delivery_begin(w, a, &p);
+        call_begin(&w->call, a, p.session, payload_kind(&p), p.dispatch_id);
+        call_post(&w->call, a, &p, a->cfg->s.wake_on_deliver, on_delivery_accepted);
+        if (w->call.known_ms == 0)
+            keep_receipt(w, a);
     } else {
         call_end_later(&w->call);
     }
@@ -470,43 +455,24 @@ struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch
 
 /* ---- wake() ---- */
 
-#define KEY_MAX 190 /* bytes of an Idempotency-Key, which becomes part of a dispatch_id */
 #define RING "[wake] Somebody asks you to look at what waits for you."
 
 struct waking {
     struct dispatch_call call;
-    struct accept_id accept;
-    bool accepting, woken;
-    struct receipt_read *look;
-    struct store_put *put;
-    struct errand_job *job;
-    char *tenant, *agent, *session, *context, *key; /* owned; NULL: none */
-    int64_t at_ms, known_ms, due_ms;
+    bool woken;
+    char *context; /* owned; NULL: none */
+    int64_t due_ms;
     char warning[256];
 };
 
 static void waking_free(struct dispatch_call *c)
 {
-    struct waking *w = container_of(c, struct waking, call);
-
-    if (w->accepting)
-        relay_accept_cancel(c->d->env.relay, w->accept);
-    receipt_cancel(&w->look);
-    store_put_cancel(&w->put);
-    job_cancel(&w->job);
-    free(w->tenant);
-    free(w->agent);
-    free(w->session);
-    free(w->context);
-    free(w->key);
+    free(container_of(c, struct waking, call)->context);
 }
 
-static struct receipt_name wake_name(const struct waking *w)
+static struct recipient *waking_agent(const struct waking *w)
 {
-    return (struct receipt_name){.tenant = str_of(w->tenant),
-                                 .agent = str_of(w->agent),
-                                 .word = STR("wake"),
-                                 .id = str_of(w->key)};
+    return agents_find(w->call.d->agents, str_of(w->call.tenant), str_of(w->call.agent));
 }
 
 /* ---- the receipt ---- */
@@ -516,15 +482,11 @@ static void write_wake(struct waking *w)
     struct jw j = jw_begin(&w->call.json);
 
     jw_obj(&j);
-    jw_ki64(&j, "woken_at", w->at_ms);
+    jw_ki64(&j, "woken_at", w->call.at_ms);
     jw_kbool(&j, "woken", w->woken);
-    jw_kstr_opt(&j, "session_id", str_of(w->session));
-    if (*w->warning != '\0') {
-        jw_key(&j, "warnings");
-        jw_arr(&j);
-        jw_str(&j, str_of(w->warning));
-        jw_end_arr(&j);
-    }
+    jw_kstr_opt(&j, "session_id", str_of(w->call.session));
+    if (*w->warning != '\0')
+        write_warning(&j, w->warning);
     jw_end_obj(&j);
 }
 
@@ -532,7 +494,7 @@ static void on_wake_written(void *ctx, enum bh_err err)
 {
     struct waking *w = ctx;
 
-    w->put = NULL;
+    w->call.put = NULL;
     if (err != BH_OK)
         call_fail_store(&w->call, BH_UNAVAILABLE);
     call_end(&w->call);
@@ -541,20 +503,20 @@ static void on_wake_written(void *ctx, enum bh_err err)
 /* Writes the receipt and ends the call; only from callbacks. */
 static void wake_finish(struct waking *w)
 {
-    struct receipt_name name = wake_name(w);
+    struct receipt_name name = call_receipt(&w->call);
 
     write_wake(w);
     w->call.d->n.woken += w->woken;
-    if (w->key == NULL)
+    if (w->call.key.n == 0)
         call_end(&w->call);
     else
-        w->put =
-            receipt_write(w->call.d, &name, w->at_ms, buf_str(&w->call.json), on_wake_written, w);
+        w->call.put = receipt_write(w->call.d, &name, w->call.at_ms, buf_str(&w->call.json),
+                                    on_wake_written, w);
 }
 
-static void warn(struct waking *w, const char *what)
+static void warn(struct waking *w, struct str what)
 {
-    snprintf(w->warning, sizeof w->warning, "%s", what);
+    snprintf(w->warning, sizeof w->warning, "%.*s", (int)(what.n < 200 ? what.n : 200), what.p);
 }
 
 /* ---- into the mailbox ---- */
@@ -565,18 +527,18 @@ static void on_wake_accepted(void *ctx, enum bh_err err)
     struct recipient *a;
     const char *waits;
 
-    w->accepting = false;
+    w->call.accepting = false;
     if (err != BH_OK) {
         call_fail_store(&w->call, err);
         call_end(&w->call);
         return;
     }
-    a = agents_find(w->call.d->agents, str_of(w->tenant), str_of(w->agent));
+    a = waking_agent(w);
     if (a != NULL && a->cfg->ops == &substrate_relay) {
         waits = post_waits(a);
         w->woken = waits == NULL;
         if (waits != NULL)
-            warn(w, waits);
+            warn(w, str_of(waits));
     }
     wake_finish(w);
 }
@@ -586,18 +548,17 @@ static void mail(struct waking *w, struct recipient *a, const char *text)
     struct buf id = BUF_INIT;
     struct payload p = {.text = str_of(text),
                         .skill = STR("wake"),
-                        .session = str_of(w->session),
-                        .sent_at = w->at_ms,
+                        .session = str_of(w->call.session),
+                        .sent_at = w->call.at_ms,
                         .wake = true};
 
     buf_add_z(&id, PAYLOAD_WAKE_ID);
-    if (w->key != NULL)
-        buf_add_z(&id, w->key);
+    if (w->call.key.n > 0)
+        buf_add_str(&id, buf_str(&w->call.key));
     else
         buf_printf(&id, "%016llx", (unsigned long long)dispatch_number(w->call.d));
     p.dispatch_id = buf_str(&id);
-    w->accepting = true;
-    w->accept = post_payload(a, &p, true, &w->known_ms, on_wake_accepted, w);
+    call_post(&w->call, a, &p, true, on_wake_accepted);
     buf_done(&id);
 }
 
@@ -606,38 +567,22 @@ static void mail(struct waking *w, struct recipient *a, const char *text)
 static void on_rung(void *ctx, const struct errand_end *e)
 {
     struct waking *w = ctx;
-    struct recipient *a;
+    struct recipient *a = waking_agent(w);
 
-    w->job = NULL;
+    w->call.job = NULL;
     if (e->result == ERRAND_DONE) {
         w->woken = true;
         wake_finish(w);
-        return;
-    }
-    if (e->result != ERRAND_AWAY) {
-        call_fail_errand(&w->call, str_of(w->agent), e);
+    } else if (e->result != ERRAND_AWAY) {
+        call_fail_errand(&w->call, e);
         call_end(&w->call);
-        return;
+    } else {
+        warn(w, e->text);
+        if (a != NULL && w->context != NULL)
+            mail(w, a, w->context);
+        else
+            wake_finish(w);
     }
-    snprintf(w->warning, sizeof w->warning, "%.*s", (int)(e->text.n < 200 ? e->text.n : 200),
-             e->text.p);
-    a = agents_find(w->call.d->agents, str_of(w->tenant), str_of(w->agent));
-    if (a != NULL && w->context != NULL)
-        mail(w, a, w->context);
-    else
-        wake_finish(w);
-}
-
-static void ring(struct waking *w, struct recipient *a)
-{
-    bool types = a->cfg->ops == &substrate_tmux;
-    struct errand e = {.kind = ERRAND_WAKE,
-                       .session = str_of(w->session),
-                       .text = str_of(w->context)};
-
-    if (types && w->context == NULL)
-        e.text = STR(RING);
-    w->job = errand_run(a, &e, on_rung, w);
 }
 
 /* ---- choosing the way ---- */
@@ -648,38 +593,38 @@ static bool wake_go(struct waking *w, struct recipient *a)
     if (a->cfg->ops == &substrate_relay) {
         mail(w, a, w->context != NULL ? w->context : RING);
     } else if (agent_rings(a->cfg)) {
-        ring(w, a);
+        struct errand e = {.kind = ERRAND_WAKE,
+                           .session = str_of(w->call.session),
+                           .text = str_of(w->context)};
+        if (a->cfg->ops == &substrate_tmux && w->context == NULL)
+            e.text = STR(RING);
+        w->call.job = errand_run(a, &e, on_rung, w);
     } else if (w->context != NULL) {
-        warn(w, "this agent has no bell: the context was delivered to its mailbox");
+        warn(w, STR("this agent has no bell: the context was delivered to its mailbox"));
         mail(w, a, w->context);
     } else {
-        warn(w, "this agent has no bell, and there was nothing to deliver");
+        warn(w, STR("this agent has no bell, and there was nothing to deliver"));
         return false;
     }
     return true;
 }
 
-static void wake_go_later(struct waking *w)
-{
-    struct recipient *a = agents_find(w->call.d->agents, str_of(w->tenant), str_of(w->agent));
-
-    if (a == NULL) {
-        call_fail_unknown(&w->call, str_of(w->agent));
-        call_end(&w->call);
-    } else if (!wake_go(w, a)) {
-        wake_finish(w);
-    }
-}
-
 /* ---- later ---- */
+
+static struct scheduled scheduled_of(const struct waking *w)
+{
+    return (struct scheduled){.tenant = str_of(w->call.tenant),
+                              .agent = str_of(w->call.agent),
+                              .session = str_of(w->call.session),
+                              .context = str_of(w->context)};
+}
 
 static void on_scheduled(void *ctx, enum bh_err err)
 {
     struct waking *w = ctx;
+    struct scheduled s = scheduled_of(w);
 
-    struct scheduled s = {.tenant = str_of(w->tenant), .context = str_of(w->context)};
-
-    w->put = NULL;
+    w->call.put = NULL;
     if (err != BH_OK) {
         schedule_not_kept(w->call.d, &s);
         call_fail_store(&w->call, BH_UNAVAILABLE);
@@ -690,12 +635,9 @@ static void on_scheduled(void *ctx, enum bh_err err)
 }
 
 /* False: the fault is set. */
-static bool plan(struct waking *w, int64_t due_ms)
+static bool plan(struct waking *w)
 {
-    struct scheduled s = {.tenant = str_of(w->tenant),
-                          .agent = str_of(w->agent),
-                          .session = str_of(w->session),
-                          .context = str_of(w->context)};
+    struct scheduled s = scheduled_of(w);
     char when[40];
 
     if (!schedule_has_room(w->call.d, &s)) {
@@ -703,9 +645,9 @@ static bool plan(struct waking *w, int64_t due_ms)
                   "There is no room for more wakes for later (limits.wake_bytes).");
         return false;
     }
-    schedule_format(due_ms, when, sizeof when);
-    snprintf(w->warning, sizeof w->warning, "scheduled for %s (%lld)", when, (long long)due_ms);
-    w->put = schedule_add(w->call.d, due_ms, &s, on_scheduled, w);
+    schedule_format(w->due_ms, when, sizeof when);
+    snprintf(w->warning, sizeof w->warning, "scheduled for %s (%lld)", when, (long long)w->due_ms);
+    w->call.put = schedule_add(w->call.d, w->due_ms, &s, on_scheduled, w);
     return true;
 }
 
@@ -714,22 +656,26 @@ static bool plan(struct waking *w, int64_t due_ms)
 static void on_wake_found(void *ctx, struct str json)
 {
     struct waking *w = ctx;
+    struct dispatch *d = w->call.d;
+    struct recipient *a = waking_agent(w);
 
-    w->look = NULL;
-    if (json.p == NULL && w->due_ms > w->at_ms) {
-        if (!plan(w, w->due_ms))
+    w->call.look = NULL;
+    if (json.p != NULL) {
+        d->n.repeated++;
+        receipt_add_warning(
+            d->json, json,
+            STR("this Idempotency-Key was used before: the first receipt is repeated"),
+            &w->call.json);
+        call_end(&w->call);
+    } else if (w->due_ms > w->call.at_ms) {
+        if (!plan(w))
             call_end(&w->call);
-        return;
+    } else if (a == NULL) {
+        call_fail_unknown(&w->call, str_of(w->call.agent));
+        call_end(&w->call);
+    } else if (!wake_go(w, a)) {
+        wake_finish(w);
     }
-    if (json.p == NULL) {
-        wake_go_later(w);
-        return;
-    }
-    w->call.d->n.repeated++;
-    receipt_add_warning(w->call.d->json, json,
-                        STR("this Idempotency-Key was used before: the first receipt is repeated"),
-                        &w->call.json);
-    call_end(&w->call);
 }
 
 /* ---- the call ---- */
@@ -740,9 +686,8 @@ static bool wake_fail(struct waking *w, const char *why)
     return false;
 }
 
-/* False: the fault is set. */
-static bool read_opts(struct waking *w, struct json opts, struct str session, struct str key,
-                      int64_t *ret_due_ms)
+/* Reads the options; an empty *@session is replaced by theirs.  False: the fault is set. */
+static bool read_opts(struct waking *w, struct json opts, struct str *session)
 {
     struct json nested = json_get(opts, "opts"), o = json_is_object(nested) ? nested : opts;
     struct json context = json_get(o, "context"), when = json_get(o, "when");
@@ -763,32 +708,27 @@ static bool read_opts(struct waking *w, struct json opts, struct str session, st
             ? !json_as_f64(when, &due) || due > 4e12
             : json_type(when) > JSON_NULL && !str_eq(json_as_str(when), STR("immediate")))
         return wake_fail(w, "when must be \"immediate\" or a time in unix milliseconds.");
-    if (named.n > DISPATCH_ID_MAX || str_find(named, '\0') >= 0 || key.n > KEY_MAX)
-        return wake_fail(
-            w, "session_id has at most 200 bytes, none of them NUL, an Idempotency-Key at "
-               "most 190.");
+    if (named.n > DISPATCH_ID_MAX || str_find(named, '\0') >= 0)
+        return wake_fail(w, "session_id has at most 200 bytes, and none of them is NUL.");
     if (!str_is_empty(named))
-        session = named;
-    w->session = session.p != NULL ? str_dup(session) : NULL;
-    w->key = !str_is_empty(key) ? str_dup(key) : NULL;
-    *ret_due_ms = (int64_t)due;
+        *session = named;
+    w->due_ms = (int64_t)due;
     return true;
 }
 
-static void wake_begin(struct waking *w, struct recipient *a, int64_t due_ms)
+static void wake_begin(struct waking *w, struct recipient *a, struct str session, struct str key)
 {
     struct receipt_name name;
 
-    w->tenant = xstrdup(a->tenant);
-    w->agent = xstrdup(a->id);
-    name = wake_name(w);
-    if (w->key != NULL && !call_claim(&w->call, &name)) {
-        call_end_later(&w->call);
-    } else if (w->key != NULL) {
-        w->look = receipt_find(w->call.d, &name, on_wake_found, w);
-        w->due_ms = due_ms;
-    } else if (due_ms > w->at_ms) {
-        if (!plan(w, due_ms))
+    call_begin(&w->call, a, session, "wake", key);
+    name = call_receipt(&w->call);
+    if (key.n > 0) {
+        if (call_claim(&w->call))
+            w->call.look = receipt_find(w->call.d, &name, on_wake_found, w);
+        else
+            call_end_later(&w->call);
+    } else if (w->due_ms > w->call.at_ms) {
+        if (!plan(w))
             call_end_later(&w->call);
     } else if (!wake_go(w, a)) {
         write_wake(w);
@@ -801,11 +741,8 @@ struct dispatch_call *wake_agent(struct dispatch *d, struct recipient *a, struct
 {
     struct waking *w = call_new(d, sizeof *w, waking_free, done, ctx);
 
-    w->at_ms = clock_wall_ms(d->env.clock);
-    w->session = session.p != NULL ? str_dup(session) : NULL;
     w->context = context.p != NULL ? str_dup(context) : NULL;
-    w->key = str_dup(key);
-    wake_begin(w, a, 0);
+    wake_begin(w, a, session, key);
     return &w->call;
 }
 
@@ -816,12 +753,10 @@ struct dispatch_call *dispatch_wake(struct dispatch *d, const struct dispatch_wh
     struct waking *w = call_new(d, sizeof *w, waking_free, done, ctx);
     struct str session;
     struct recipient *a = call_agent(&w->call, who, address, &session);
-    int64_t due_ms;
 
-    w->at_ms = clock_wall_ms(d->env.clock);
-    if (a != NULL && read_opts(w, opts, session, key, &due_ms) &&
-        (w->key == NULL || call_has_room(&w->call, str_of(a->tenant))))
-        wake_begin(w, a, due_ms);
+    if (a != NULL && read_opts(w, opts, &session) &&
+        (key.n == 0 || call_has_room(&w->call, str_of(a->tenant))))
+        wake_begin(w, a, session, key);
     else
         call_end_later(&w->call);
     return &w->call;

@@ -7,14 +7,16 @@
  *
  * struct dispatch_call is the first member of the struct of each kind of call.  The dispatch owns
  * the calls.  A cancelled call goes on without its callback.  dispatch_close() frees every pending
- * call, so its free function also cancels its pending operations.
+ * call and cancels its pending operations.
  */
 #pragma once
 #include "base/list.h"
 #include "core/accept.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/receipts.h"
 
 struct errand_end;
+struct errand_job;
 struct payload;
 struct recipient;
 
@@ -23,10 +25,21 @@ struct dispatch_call {
     struct list link;   /* dispatch->calls, or ->ending */
     dispatch_cb *done;  /* NULL: cancelled, or already answered */
     void *ctx;
-    void (*free)(struct dispatch_call *c); /* frees the members, not the struct itself */
+    void (*free)(struct dispatch_call *c); /* of what its kind has besides; NULL: nothing */
     struct fault fault;
     struct buf json;
     struct buf claim; /* key in dispatch->claims; empty: none */
+    /* What several kinds have; zero: not yet, or not this kind. */
+    char *tenant, *agent, *session; /* owned; session NULL: none */
+    const char *word;               /* of its receipt: struct receipt_name */
+    struct buf key;                 /* of its receipt; empty: none is kept */
+    int64_t at_ms;                  /* when it came, by the wall clock */
+    int64_t known_ms; /* when the mailbox got its payload for the first time; 0: now */
+    struct accept_id accept;
+    bool accepting; /* the mailbox's row is not on disk yet */
+    struct receipt_read *look;
+    struct store_put *put;
+    struct errand_job *job;
 };
 
 void *call_new(struct dispatch *d, size_t size, void (*free)(struct dispatch_call *c),
@@ -42,25 +55,28 @@ void calls_free(struct dispatch *d);
  * set.  An agent the caller may not use is reported as unknown. */
 struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who *who,
                              struct str address, struct str *ret_session);
+/* Names the agent, the session and the receipt, and notes the time. */
+void call_begin(struct dispatch_call *c, const struct recipient *a, struct str session,
+                const char *word, struct str key);
+struct receipt_name call_receipt(const struct dispatch_call *c);
 
-/* Locks @name until the call ends, so that two calls with one Idempotency-Key never run at once.
- * False: another call holds it, and the fault is FAULT_BUSY. */
-struct receipt_name;
-bool call_claim(struct dispatch_call *c, const struct receipt_name *name);
+/* Locks the receipt's name until the call ends, so that two calls with one Idempotency-Key never
+ * run at once.  False: another call holds it, and the fault is FAULT_BUSY. */
+bool call_claim(struct dispatch_call *c);
 
 /* False: limits.receipt_bytes leaves no room for a receipt of the tenant; the fault is set. */
 bool call_has_room(struct dispatch_call *c, struct str tenant);
 
 /* These set a DeliveryFailedError with its three fields. */
 void call_fail_unknown(struct dispatch_call *c, struct str agent_id);
-void call_fail_errand(struct dispatch_call *c, struct str agent_id, const struct errand_end *e);
+void call_fail_errand(struct dispatch_call *c, const struct errand_end *e);
 /* Sets the fault for an error of the relay or the store. */
 void call_fail_store(struct dispatch_call *c, enum bh_err err);
 
-/* Enqueues @p in the agent's mailbox with relay_deliver(); @done runs when it is on disk.
+/* Enqueues @p in the agent's mailbox with relay_deliver(); @done gets @c when it is on disk.
  * @may_wake: wakes a sleeping gateway. */
-struct accept_id post_payload(struct recipient *a, const struct payload *p, bool may_wake,
-                              int64_t *ret_known_ms, accepted_cb *done, void *ctx);
+void call_post(struct dispatch_call *c, struct recipient *a, const struct payload *p, bool may_wake,
+               accepted_cb *done);
 /* dispatch_wake() for schedule.c: wakes now; @key is the Idempotency-Key. */
 struct dispatch_call *wake_agent(struct dispatch *d, struct recipient *a, struct str session,
                                  struct str context, struct str key, dispatch_cb *done,

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "dispatch/call.h"
 #include "dispatch/courier.h"
-#include "dispatch/receipts.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/replies.h"
 #include "dispatch/request.h"
@@ -146,7 +145,7 @@ void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, str
     list_each (agents_configs(d->agents), it, nxt) {
         const struct agent_config *c = list_entry(it, struct agent_config, link);
         if (!agent_config_is_for(d->agents, c, who->caller.tenant) ||
-            (who->agent.p != NULL && !str_eq(who->agent, str_of(c->s.id))))
+            (who->caller.agent.p != NULL && !str_eq(who->caller.agent, str_of(c->s.id))))
             continue;
         jw_obj(w);
         jw_kstr(w, "agent_id", str_of(c->s.id));

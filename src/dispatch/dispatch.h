@@ -45,6 +45,7 @@ struct store;
 
 #define DISPATCH_CONTENT_MAX ((size_t)512 << 10) /* bytes; longer content is FAULT_TOO_LARGE */
 #define DISPATCH_ID_MAX 200                      /* bytes of a dispatch_id, session or key */
+#define DISPATCH_WAKE_KEY_MAX 190                /* of a wake's key, part of a dispatch_id */
 
 struct dispatch_settings { /* `dispatch:` in the configuration, owned by it */
     bool allow_private;    /* webhooks may reach private and loopback addresses */
@@ -100,10 +101,9 @@ bool dispatch_names_node(const struct config *cfg, const char *node);
 
 /* ---- the contract ---- */
 
-struct dispatch_who { /* the caller, from its key; borrowed for the call */
-    struct caller caller;
-    struct str agent; /* the only agent the key may use; absent: any */
-    bool any_name;    /* agent_id in a body is ignored: a webhook's sender has its own names */
+struct dispatch_who {     /* the caller, from its key; borrowed for the call */
+    struct caller caller; /* its agent: the only one the key may use; absent: any */
+    bool any_name;        /* agent_id in a body is ignored: a webhook's sender has its own names */
 };
 struct dispatch_answer { /* valid during the callback only */
     struct fault fault;  /* cls FAULT_NONE: success */

@@ -213,16 +213,21 @@ static void write_hour(struct buf *out, int64_t hour)
     buf_printf(out, "%08llx", (unsigned long long)(hour > 0 ? hour : 0));
 }
 
-/* Each part is preceded by its length, so different names never give the same bytes. */
-static struct hash128 receipt_hash(const struct dispatch *d, const struct receipt_name *name)
+void receipt_name_add(struct buf *out, const struct receipt_name *name)
 {
     const struct str parts[] = {name->tenant, name->agent, name->word, name->id};
-    struct buf bytes = BUF_INIT;
 
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        buf_printf(&bytes, "%zu:", parts[i].n);
-        buf_add_str(&bytes, parts[i]);
+        buf_printf(out, "%zu:", parts[i].n);
+        buf_add_str(out, parts[i]);
     }
+}
+
+static struct hash128 receipt_hash(const struct dispatch *d, const struct receipt_name *name)
+{
+    struct buf bytes = BUF_INIT;
+
+    receipt_name_add(&bytes, name);
     struct hash128 h = hash128(&d->env.store->dedup_key, buf_str(&bytes));
     buf_done(&bytes);
     return h;

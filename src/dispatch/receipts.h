@@ -32,6 +32,10 @@ struct receipt_name { /* borrowed */
     struct str id;   /* the dispatch_id, or the caller's Idempotency-Key */
 };
 
+/* Appends the name.  Each part is preceded by its length, so different names never give the same
+ * bytes. */
+void receipt_name_add(struct buf *out, const struct receipt_name *name);
+
 /* ---- wakes and requests ---- */
 /* @at_ms: when the call came, by the wall clock.  @done runs when the receipt is on disk. */
 struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,

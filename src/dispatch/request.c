@@ -45,16 +45,11 @@ struct asking {
     struct dispatch_call call;
     struct list in_chat; /* chat_asked->waiting, oldest first */
     struct chat_asked *chat;
-    struct accept_id accept;
-    bool accepting, late, counted;
-    struct receipt_read *look;
-    struct store_put *put;
-    struct errand_job *job;
+    bool late, counted;
     struct timer patience;
-    struct buf payload;                   /* a copy of the body, during the search for a receipt */
-    struct buf id, correlation;           /* from the caller: any bytes */
-    char *tenant, *agent, *session, *key; /* owned; NULL: none */
-    int64_t timeout_ms, at_ms, known_ms;
+    struct buf payload;         /* a copy of the body, during the search for a receipt */
+    struct buf id, correlation; /* from the caller: any bytes */
+    int64_t timeout_ms;
 };
 
 /* ---- the table of waiting requests ---- */
@@ -89,7 +84,7 @@ static bool has_room(const struct asked *t, struct str tenant)
 static void count(struct asking *w)
 {
     struct asked *t = w->call.d->asked;
-    struct str tenant = str_of(w->tenant);
+    struct str tenant = str_of(w->call.tenant);
     struct tenant_asked *of = map_get(&t->tenants, tenant);
 
     if (of == NULL) {
@@ -105,7 +100,7 @@ static void count(struct asking *w)
 static void count_no_more(struct asking *w)
 {
     struct asked *t = w->call.d->asked;
-    struct tenant_asked *of = w->counted ? map_get(&t->tenants, str_of(w->tenant)) : NULL;
+    struct tenant_asked *of = w->counted ? map_get(&t->tenants, str_of(w->call.tenant)) : NULL;
 
     if (of == NULL)
         return;
@@ -128,7 +123,7 @@ static void wait_in(struct asking *w, struct str chat_id)
     struct asked *t = w->call.d->asked;
     struct buf key = BUF_INIT;
 
-    chat_key(&key, str_of(w->tenant), chat_id);
+    chat_key(&key, str_of(w->call.tenant), chat_id);
     struct chat_asked *c = map_get(&t->chats, buf_str(&key));
     if (c == NULL) {
         c = xcalloc(1, sizeof *c + key.n + 1);
@@ -162,26 +157,9 @@ static void asking_free(struct dispatch_call *base)
     wait_no_more(w);
     count_no_more(w);
     timer_stop(base->d->env.clock, &w->patience);
-    if (w->accepting)
-        relay_accept_cancel(base->d->env.relay, w->accept);
-    receipt_cancel(&w->look);
-    store_put_cancel(&w->put);
-    job_cancel(&w->job);
     buf_done(&w->payload);
-    free(w->tenant);
-    free(w->agent);
-    free(w->session);
     buf_done(&w->correlation);
     buf_done(&w->id);
-    free(w->key);
-}
-
-static struct receipt_name name_of(const struct asking *w)
-{
-    return (struct receipt_name){.tenant = str_of(w->tenant),
-                                 .agent = str_of(w->agent),
-                                 .word = STR("request"),
-                                 .id = str_of(w->key)};
 }
 
 /* ---- the answer ---- */
@@ -191,14 +169,14 @@ static void on_written(void *ctx, enum bh_err err)
     struct asking *w = ctx;
 
     (void)err; /* the answer is valid; without a receipt a repeated call asks the agent again */
-    w->put = NULL;
+    w->call.put = NULL;
     call_end(&w->call);
 }
 
 /* Ends the call when its receipt is on disk; without an Idempotency-Key, when the turn ends. */
 static void answer(struct asking *w, struct str content)
 {
-    struct receipt_name name = name_of(w);
+    struct receipt_name name = call_receipt(&w->call);
     struct jw j = jw_begin(&w->call.json);
 
     wait_no_more(w);
@@ -207,10 +185,11 @@ static void answer(struct asking *w, struct str content)
     jw_kstr(&j, "correlation_id", buf_str(&w->correlation));
     jw_kstr(&j, "content", content);
     jw_ki64(&j, "sent_at", clock_wall_ms(w->call.d->env.clock));
-    jw_kstr(&j, "agent_id", str_of(w->agent));
+    jw_kstr(&j, "agent_id", str_of(w->call.agent));
     jw_end_obj(&j);
-    if (w->key != NULL)
-        w->put = receipt_write(w->call.d, &name, w->at_ms, buf_str(&w->call.json), on_written, w);
+    if (w->call.key.n > 0)
+        w->call.put =
+            receipt_write(w->call.d, &name, w->call.at_ms, buf_str(&w->call.json), on_written, w);
     else
         call_end_later(&w->call);
 }
@@ -281,10 +260,10 @@ static void on_patience(struct timer *t)
 static void keep_late(struct asking *w, struct str content)
 {
     char cursor[REPLY_CURSOR_CHARS + 1];
-    struct reply r = {.tenant = str_of(w->tenant),
-                      .agent = str_of(w->agent),
+    struct reply r = {.tenant = str_of(w->call.tenant),
+                      .agent = str_of(w->call.agent),
                       .content = content,
-                      .session = str_of(w->session),
+                      .session = str_of(w->call.session),
                       .correlation_id = buf_str(&w->correlation),
                       .in_reply_to = buf_str(&w->id),
                       .dispatch_id = buf_str(&w->id)};
@@ -298,7 +277,7 @@ static void on_brought(void *ctx, const struct errand_end *e)
 {
     struct asking *w = ctx;
 
-    w->job = NULL;
+    w->call.job = NULL;
     if (e->result == ERRAND_DONE && !w->late) {
         answer(w, e->text);
         return;
@@ -306,7 +285,7 @@ static void on_brought(void *ctx, const struct errand_end *e)
     if (e->result == ERRAND_DONE)
         keep_late(w, e->text);
     else if (!w->late)
-        call_fail_errand(&w->call, str_of(w->agent), e);
+        call_fail_errand(&w->call, e);
     call_end(&w->call);
 }
 
@@ -314,7 +293,7 @@ static void on_accepted(void *ctx, enum bh_err err)
 {
     struct asking *w = ctx;
 
-    w->accepting = false;
+    w->call.accepting = false;
     if (err == BH_OK || w->call.json.n > 0)
         return; /* the answer or the timeout ends the call */
     if (!w->late)
@@ -332,8 +311,7 @@ static void ask(struct asking *w, struct recipient *a, const struct payload *p)
     if (a->cfg->ops == &substrate_relay) {
         payload_chat_id(&text, p, str_of(a->id));
         wait_in(w, buf_str(&text));
-        w->accepting = true;
-        w->accept = post_payload(a, p, true, &w->known_ms, on_accepted, w);
+        call_post(&w->call, a, p, true, on_accepted);
     } else {
         payload_write_body(&text, p, str_of(a->id));
         struct errand e = {.kind = ERRAND_REQUEST,
@@ -342,7 +320,7 @@ static void ask(struct asking *w, struct recipient *a, const struct payload *p)
                            .text = p->text,
                            .session = p->session,
                            .timeout_ms = w->timeout_ms + LATE_JOB_MS};
-        w->job = errand_run(a, &e, on_brought, w);
+        w->call.job = errand_run(a, &e, on_brought, w);
     }
     buf_done(&text);
 }
@@ -370,14 +348,11 @@ static bool read_request(struct asking *w, struct recipient *a, struct json body
         return fail(w, FAULT_INVALID, "A request needs meta.correlation_id.");
     if (json_type(timeout) > JSON_NULL && (!json_as_f64(timeout, &ms) || ms < 1))
         return fail(w, FAULT_INVALID, "timeout_ms must be a number above 0.");
-    if (key.n > DISPATCH_ID_MAX)
-        return fail(w, FAULT_INVALID, "An Idempotency-Key has at most 200 bytes.");
     if (!str_is_empty(key) && !call_has_room(&w->call, str_of(a->tenant)))
         return false;
     if (!has_room(w->call.d->asked, str_of(a->tenant)))
         return fail(w, FAULT_BUSY, "Too many requests wait for an answer.");
     w->timeout_ms = ms > TIMEOUT_MAX_MS ? TIMEOUT_MAX_MS : (int64_t)ms;
-    w->key = !str_is_empty(key) ? str_dup(key) : NULL;
     return true;
 }
 
@@ -385,44 +360,41 @@ static void on_found(void *ctx, struct str json)
 {
     struct asking *w = ctx;
     struct dispatch *d = w->call.d;
-    struct recipient *a = agents_find(d->agents, str_of(w->tenant), str_of(w->agent));
+    struct recipient *a = agents_find(d->agents, str_of(w->call.tenant), str_of(w->call.agent));
     struct json doc;
     struct payload p;
 
-    w->look = NULL;
+    w->call.look = NULL;
     if (json.p != NULL) {
         d->n.repeated++;
         buf_add_str(&w->call.json, json);
         call_end(&w->call);
     } else if (a != NULL && json_parse(d->json, buf_str(&w->payload), &doc) &&
-               payload_read(doc, str_of(w->agent), &p, &w->call.fault)) {
+               payload_read(doc, str_of(w->call.agent), &p, &w->call.fault)) {
         ask(w, a, &p);
     } else {
-        call_fail_unknown(&w->call, str_of(w->agent));
+        call_fail_unknown(&w->call, str_of(w->call.agent));
         call_end(&w->call);
     }
 }
 
-static void begin(struct asking *w, struct recipient *a, const struct payload *p)
+static void begin(struct asking *w, struct recipient *a, const struct payload *p, struct str key)
 {
     struct receipt_name name;
 
     w->call.d->n.requested++;
-    w->at_ms = clock_wall_ms(w->call.d->env.clock);
-    w->tenant = xstrdup(a->tenant);
+    call_begin(&w->call, a, p->session, "request", key);
     count(w);
-    w->agent = xstrdup(a->id);
-    w->session = p->session.p != NULL ? str_dup(p->session) : NULL;
     buf_add_str(&w->correlation, p->correlation_id);
     buf_add_str(&w->id, p->dispatch_id);
-    if (w->key == NULL) {
+    if (key.n == 0) {
         ask(w, a, p);
         return;
     }
     payload_write_body(&w->payload, p, str_of(a->id));
-    name = name_of(w);
-    if (call_claim(&w->call, &name))
-        w->look = receipt_find(w->call.d, &name, on_found, w);
+    name = call_receipt(&w->call);
+    if (call_claim(&w->call))
+        w->call.look = receipt_find(w->call.d, &name, on_found, w);
     else
         call_end_later(&w->call);
 }
@@ -441,7 +413,7 @@ struct dispatch_call *dispatch_request(struct dispatch *d, const struct dispatch
     if (a != NULL && read_request(w, a, body, key, &p)) {
         if (p.session.p == NULL)
             p.session = session;
-        begin(w, a, &p);
+        begin(w, a, &p, key);
     } else {
         call_end_later(&w->call);
     }

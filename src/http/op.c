@@ -142,6 +142,8 @@ static bool check_text(const struct op *op, const struct op_arg *a, const char *
 
     if ((a->flags & OP_FILLED) && str_is_empty(s))
         return misused(op, f, "%s must be a text that is not empty", name);
+    if (a->type == OP_TEXT && a->max > 0 && s.n > (size_t)a->max)
+        return misused(op, f, "%s must have at most %lld bytes.", name, (long long)a->max);
     if (a->one_of == NULL || is_one_of(a->one_of, s))
         return true;
     words_in_english(a->one_of, words, sizeof words);

@@ -59,7 +59,7 @@ struct op_arg {
     enum op_in in; /* over HTTP; IN_TOOL: only tools have it */
     enum op_type type;
     unsigned flags;
-    int64_t min, max;    /* of a number; max 0: no limit */
+    int64_t min, max;    /* of a number; bytes of a text; 0: no limit */
     const char *one_of;  /* the words a text may be: "Draft|Approved" */
     const char *schema;  /* OP_OTHER, OP_OBJECT: the type, written as op.answer; NULL: any */
     const char *what;    /* the description, for people and models */

@@ -198,7 +198,7 @@ static void write_arg(struct jw *w, const struct op_arg *a, bool describe)
     write_members(w, buf_str(&type));
     if (a->type == OP_WHOLE)
         jw_ki64(w, "minimum", a->min);
-    if (a->max > 0)
+    if (a->type == OP_WHOLE && a->max > 0)
         jw_ki64(w, "maximum", a->max);
     if (describe)
         jw_kstr_opt(w, "description", str_of(a->what));
@@ -496,8 +496,8 @@ static void describe_arg(struct buf *out, const struct op *op, const struct op_a
     buf_printf(out, " | %s | ", places[a->in]);
     for (bool first = true; str_split(&rest, '|', &part); first = false)
         buf_printf(out, "%s%.*s", first ? "" : "\\|", STR_FMT(part));
-    if (a->type == OP_LIST)
-        buf_printf(out, ", at most %lld", (long long)a->max);
+    if (a->max > 0 && (a->type == OP_TEXT || a->type == OP_LIST))
+        buf_printf(out, ", at most %lld%s", (long long)a->max, a->type == OP_TEXT ? " bytes" : "");
     else if (a->max > 0)
         buf_printf(out, ", %lld to %lld", (long long)a->min, (long long)a->max);
     else if (a->min > 0)

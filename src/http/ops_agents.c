@@ -11,9 +11,7 @@
 
 static struct dispatch_who who_of(const struct op_call *c)
 {
-    return (struct dispatch_who){.caller = c->caller,
-                                 .agent = c->caller.agent,
-                                 .any_name = c->op->may == MAY_HOOK};
+    return (struct dispatch_who){.caller = c->caller, .any_name = c->op->may == MAY_HOOK};
 }
 
 static struct str agent_of(const struct op_call *c)
@@ -178,11 +176,10 @@ static void show_agents(struct op_call *c)
         "capability", IN_PATH, OP_TEXT, .flags = OP_REQUIRED, \
                                         .what = "Of a URL that `bellhop dispatch hook` printed." \
     }
-#define IDEMPOTENCY_KEY \
+#define IDEMPOTENCY_KEY(bytes) \
     { \
         "Idempotency-Key", IN_HEADER, OP_TEXT, \
-            .flags = OP_UNCHECKED, \
-            .what = "A call with the same key within a day is done once; at most 200 bytes." \
+            .max = (bytes), .what = "A call with the same key within a day is done once." \
     }
 #define PAYLOAD \
     {"kind", \
@@ -236,7 +233,8 @@ const struct op ops_agents[] = {
                   "agent takes it; nobody is woken."},
     {"wake", "POST", "/v1/agents/{id}/wake", MAY_KEY, wake,
      "Ring the agent; where that cannot be done, leave it the context.", .body_may_be_empty = true,
-     .args = (const struct op_arg[]){AGENT, WAKE_OPTIONS, IDEMPOTENCY_KEY, {0}},
+     .args =
+         (const struct op_arg[]){AGENT, WAKE_OPTIONS, IDEMPOTENCY_KEY(DISPATCH_WAKE_KEY_MAX), {0}},
      .answer = "WakeReceipt", .answer_what = "woken says whether somebody was rung.",
      .faults = DELIVERY_FAULTS | REACH_FAULTS, .tool = "agent_wake", .title = "Wake an agent",
      .tool_what = "Ring an agent, with a context it should see first. woken says whether "
@@ -247,7 +245,7 @@ const struct op ops_agents[] = {
                                      PAYLOAD,
                                      {"timeout_ms", IN_BODY, OP_WHOLE, .flags = OP_UNCHECKED,
                                       .min = 1, .what = "How long to wait."},
-                                     IDEMPOTENCY_KEY,
+                                     IDEMPOTENCY_KEY(DISPATCH_ID_MAX),
                                      {0}},
      .answer = "Response", .answer_what = "The answer.",
      .faults = DELIVERY_FAULTS | REACH_FAULTS | OP_FAULT(TIMEOUT) | OP_FAULT(NOT_IMPLEMENTED)},

@@ -29,8 +29,6 @@
 
 /* ---- chat_send ---- */
 
-#define CONTENT_MAX ((size_t)256 << 10)
-
 struct send {
     struct wire wire;  /* first: what the session sees */
     struct list link;  /* front->chat_sends */
@@ -227,10 +225,6 @@ static void chat_send(struct op_call *c)
     const struct caller *who = &c->caller;
     const struct gateway *gw = facts_newest_gateway(f->facts, who->tenant, who->instance);
 
-    if (op_text(c, "content").n > CONTENT_MAX) {
-        op_refuse(c, FAULT_INVALID, "content is longer than 256 KiB");
-        return;
-    }
     if (gw == NULL) {
         op_refuse(c, FAULT_REFUSED,
                   "this instance has no gateway; its operator makes one: bellhop gateway add");
@@ -598,8 +592,8 @@ const struct op ops_chat[] = {
      .args =
          (const struct op_arg[]){
              {"chat_id", IN_TOOL, OP_TEXT, .flags = OP_REQUIRED | OP_FILLED, .what = "Which chat."},
-             {"content", IN_TOOL, OP_TEXT, .flags = OP_REQUIRED | OP_FILLED,
-              .what = "The text, at most 256 KiB."},
+             {"content", IN_TOOL, OP_TEXT, .flags = OP_REQUIRED | OP_FILLED, .max = 256 << 10,
+              .what = "The text."},
              {"platform", IN_TOOL, OP_TEXT, .what = "Where two platforms have a chat of that id"},
              {"reply_to", IN_TOOL, OP_TEXT, .what = "The message_id to answer"},
              {"thread_id", IN_TOOL, OP_TEXT, .what = "The thread to answer in."},
