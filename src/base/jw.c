@@ -419,3 +419,27 @@ void jw_ki64(struct jw *w, const char *key, int64_t v)
     jw_key(w, key);
     jw_i64(w, v);
 }
+
+void jw_kobj(struct jw *w, const char *key)
+{
+    jw_key(w, key);
+    jw_obj(w);
+}
+
+void jw_karr(struct jw *w, const char *key)
+{
+    jw_key(w, key);
+    jw_arr(w);
+}
+
+void jw_kraw(struct jw *w, const char *key, struct str json)
+{
+    jw_key(w, key);
+    jw_raw(w, json);
+}
+
+void jw_kvalue(struct jw *w, const char *key, struct json v)
+{
+    jw_key(w, key);
+    jw_value(w, v);
+}

@@ -43,3 +43,7 @@ void jw_kstr(struct jw *w, const char *key, struct str s);
 void jw_kstr_opt(struct jw *w, const char *key, struct str s);
 void jw_kbool(struct jw *w, const char *key, bool b);
 void jw_ki64(struct jw *w, const char *key, int64_t v);
+void jw_kobj(struct jw *w, const char *key); /* begins an object: jw_end_obj() */
+void jw_karr(struct jw *w, const char *key); /* begins an array: jw_end_arr() */
+void jw_kraw(struct jw *w, const char *key, struct str json);
+void jw_kvalue(struct jw *w, const char *key, struct json v);

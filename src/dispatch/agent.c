@@ -77,12 +77,6 @@ const struct config_list agents_config = {.name = "agents",
 
 /* ---- checks across keys ---- */
 
-static bool capability_ok(struct str word)
-{
-    return str_eq(word, STR("deliver")) || str_eq(word, STR("wake")) ||
-           str_eq(word, STR("augment")) || str_eq(word, STR("template"));
-}
-
 static bool check_entry(const struct agent_settings *s, char *why)
 {
     if (!facts_name_ok(str_of(s->id)) || strlen(s->id) > 120) {
@@ -99,7 +93,9 @@ static bool check_entry(const struct agent_settings *s, char *why)
         return false;
     }
     for (size_t i = 0; s->capabilities != NULL && s->capabilities[i] != NULL; i++)
-        if (!capability_ok(str_of(s->capabilities[i]))) {
+        if (strcmp(s->capabilities[i], "deliver") != 0 && strcmp(s->capabilities[i], "wake") != 0 &&
+            strcmp(s->capabilities[i], "augment") != 0 &&
+            strcmp(s->capabilities[i], "template") != 0) {
             snprintf(why, 256,
                      "capabilities: \"%.60s\" is none of deliver, wake, augment, template",
                      s->capabilities[i]);
@@ -197,16 +193,6 @@ enum bh_err dispatch_spawner(const struct config *cfg, const char *node, struct 
 
 /* ---- entries ---- */
 
-struct agents {
-    struct dispatch *d;  /* borrowed */
-    struct list configs; /* struct agent_config, owned */
-    struct list made;    /* struct recipient, owned */
-    struct map by_key;   /* tenant \x1f id -> agent_config; without a tenant: \x1f id */
-    struct map agents;   /* tenant \x1f id -> recipient */
-};
-
-/* ---- entries ---- */
-
 static char **const *texts_of(const struct agent_settings *s, size_t i)
 {
     char **const *const all[] = {&s->capabilities, &s->sessions, &s->command};
@@ -301,31 +287,25 @@ static struct str key_of(struct buf *room, struct str tenant, struct str id)
     return buf_str(room);
 }
 
-/* An entry with its key in agents->by_key; the map borrows the key. */
-struct keyed_config {
-    struct agent_config c;
-    char *key; /* owned */
-};
-
 static void config_drop(struct agent_config *c)
 {
     list_remove(&c->link);
     settings_done(&c->s);
-    free(container_of(c, struct keyed_config, c)->key);
-    free(container_of(c, struct keyed_config, c));
+    free(c->key);
+    free(c);
 }
 
 static void config_take(struct agents *t, const struct agent_settings *s)
 {
-    struct keyed_config *k = xcalloc(1, sizeof *k);
+    struct agent_config *c = xcalloc(1, sizeof *c);
     struct buf room = BUF_INIT;
 
-    settings_copy(&k->c.s, s);
-    k->c.ops = substrate_find(str_of(s->substrate));
+    settings_copy(&c->s, s);
+    c->ops = substrate_find(str_of(s->substrate));
     key_of(&room, str_of(s->tenant), str_of(s->id));
-    k->key = buf_take(&room);
-    list_append(&t->configs, &k->c.link);
-    map_put(&t->by_key, str_of(k->key), &k->c);
+    c->key = buf_take(&room);
+    list_append(&t->configs, &c->link);
+    map_put(&t->by_key, str_of(c->key), c);
 }
 
 /* The tenant's own entry of this id, else the entry without a tenant; NULL: none. */
@@ -343,16 +323,6 @@ static struct agent_config *entry_for(const struct agents *t, struct str tenant,
 bool agent_config_is_for(const struct agents *t, const struct agent_config *c, struct str tenant)
 {
     return entry_for(t, tenant, str_of(c->s.id)) == c;
-}
-
-struct list *agents_configs(struct agents *t)
-{
-    return &t->configs;
-}
-
-struct list *agents_made(struct agents *t)
-{
-    return &t->made;
 }
 
 const char *agent_session_target(const struct agent_config *c, struct str session)
@@ -387,16 +357,13 @@ static void agent_free(struct agents *t, struct recipient *a)
     free(a);
 }
 
-static void name_inside(struct recipient *a)
+/* The name of its instance, unless it is on the relay; the caller frees it. */
+static char *agent_instance(const char *id)
 {
     struct buf name = BUF_INIT;
 
-    buf_add_z(&name, AGENT_INSTANCE);
-    buf_add_z(&name, a->id);
-    a->gw.id = xstrdup(buf_z(&name));
-    a->gw.instance = buf_take(&name);
-    a->gw.tenant = xstrdup(a->tenant);
-    a->instance = a->gw.instance;
+    buf_printf(&name, AGENT_INSTANCE "%s", id);
+    return buf_take(&name);
 }
 
 static struct recipient *agent_make(struct agents *t, struct agent_config *c, struct str tenant)
@@ -416,7 +383,11 @@ static struct recipient *agent_make(struct agents *t, struct agent_config *c, st
     if (c->ops == &substrate_relay)
         a->instance = c->s.instance != NULL ? c->s.instance : c->s.id;
     else
-        name_inside(a);
+        a->instance = a->gw.instance = agent_instance(a->id);
+    if (a->gw.instance != NULL) {
+        a->gw.id = xstrdup(a->gw.instance);
+        a->gw.tenant = xstrdup(a->tenant);
+    }
     list_append(&t->made, &a->link);
     map_put(&t->agents, str_of(a->key), a);
     if (c->ops->run != NULL && t->d->env.relay != NULL) /* a runner has no relay: remote.h */
@@ -466,13 +437,13 @@ static size_t entries_called(const struct agents *t, struct str id, struct str *
     return n;
 }
 
-struct str agents_tenant_of(const struct agents *t, struct str address)
+struct str dispatch_tenant_of(const struct dispatch *d, struct str address)
 {
     struct str tenant = STR_NULL, name;
-    size_t n = entries_called(t, address, &tenant);
+    size_t n = entries_called(d->agents, address, &tenant);
 
     if (n == 0 && str_split(&address, '@', &name))
-        n = entries_called(t, name, &tenant);
+        n = entries_called(d->agents, name, &tenant);
     return n == 1 ? tenant : STR_NULL;
 }
 
@@ -501,18 +472,22 @@ void agents_free(struct agents *t)
     free(t);
 }
 
-/* After a reload: points the recipient at its new entry, or frees it when the entry changed. */
-static void agent_follow(struct agents *t, struct recipient *a)
+/* Makes the recipients, and with them the couriers, of agents that have mail in the relay.  Collects
+ * the names first: making an agent calls the relay, which would invalidate the views. */
+static void wake_mail(struct agents *t)
 {
-    struct agent_config *c = entry_for(t, str_of(a->tenant), str_of(a->id));
-    bool same = c != NULL && settings_same(&c->s, &a->cfg->s);
+    struct buf names = BUF_INIT;
+    struct instance_view v;
 
-    if (!same) {
-        agent_free(t, a);
-        return;
-    }
-    a->cfg = c;
-    c->spoken = true;
+    for (uint32_t at = 0; t->d->env.relay != NULL && relay_next_instance(t->d->env.relay, &at, &v);)
+        if (v.entries > 0 && str_starts(v.instance, STR(AGENT_INSTANCE)))
+            buf_printf(&names, "%.*s\x1f%.*s\n", STR_FMT(v.tenant),
+                       STR_FMT(str_skip(v.instance, sizeof AGENT_INSTANCE - 1)));
+    struct str rest = buf_str(&names), line, tenant;
+    while (str_split(&rest, '\n', &line))
+        if (str_split(&line, '\x1f', &tenant) && line.p != NULL)
+            agents_find(t, tenant, line);
+    buf_done(&names);
 }
 
 void agents_set(struct agents *t, const struct config *cfg)
@@ -528,34 +503,17 @@ void agents_set(struct agents *t, const struct config *cfg)
     t->by_key = MAP_INIT;
     for (size_t i = 0; i < config_count(cfg, &agents_config); i++)
         config_take(t, config_entry(cfg, &agents_config, i));
-    list_each (&t->made, it, nxt)
-        agent_follow(t, list_entry(it, struct recipient, link));
+    list_each (&t->made, it, nxt) { /* points each at its new entry, or ends it */
+        struct recipient *a = list_entry(it, struct recipient, link);
+        struct agent_config *c = entry_for(t, str_of(a->tenant), str_of(a->id));
+        if (c != NULL && settings_same(&c->s, &a->cfg->s)) {
+            a->cfg = c;
+            c->spoken = true;
+        } else {
+            agent_free(t, a);
+        }
+    }
     list_each (&old, it, nxt)
         config_drop(list_entry(it, struct agent_config, link));
-    agents_wake_mail(t);
-}
-
-static void note_mail(struct buf *names, const struct instance_view *v)
-{
-    if (v->entries == 0 || !str_starts(v->instance, STR(AGENT_INSTANCE)))
-        return;
-    buf_add_str(names, v->tenant);
-    buf_add_c(names, '\x1f');
-    buf_add_str(names, str_skip(v->instance, sizeof AGENT_INSTANCE - 1));
-    buf_add_c(names, '\n');
-}
-
-/* Collects the names first: making an agent calls the relay, which would invalidate the views. */
-void agents_wake_mail(struct agents *t)
-{
-    struct buf names = BUF_INIT;
-    struct instance_view v;
-
-    for (uint32_t at = 0; t->d->env.relay != NULL && relay_next_instance(t->d->env.relay, &at, &v);)
-        note_mail(&names, &v);
-    struct str rest = buf_str(&names), line, tenant;
-    while (str_split(&rest, '\n', &line))
-        if (str_split(&line, '\x1f', &tenant) && line.p != NULL)
-            agents_find(t, tenant, line);
-    buf_done(&names);
+    wake_mail(t);
 }

@@ -14,7 +14,6 @@
 #include "base/map.h"
 #include "tenancy/facts.h"
 
-struct agents;
 struct courier;
 struct dispatch;
 struct substrate_ops;
@@ -41,6 +40,7 @@ struct agent_config {        /* one entry; shared by the recipients made from it
     const struct substrate_ops *ops;
     bool spoken;      /* a recipient was made from it */
     struct list link; /* agents->configs, in the order of the file */
+    char *key;        /* owned; in agents->by_key */
 };
 
 struct recipient {                  /* lives until a reload removes or changes its entry */
@@ -55,14 +55,18 @@ struct recipient {                  /* lives until a reload removes or changes i
     char key[];              /* tenant \x1f id, then the tenant again */
 };
 
+struct agents {
+    struct dispatch *d;  /* borrowed */
+    struct list configs; /* struct agent_config, owned */
+    struct list made;    /* struct recipient, owned */
+    struct map by_key;   /* tenant \x1f id -> agent_config; without a tenant: \x1f id */
+    struct map agents;   /* tenant \x1f id -> recipient */
+};
+
 struct agents *agents_new(struct dispatch *d);
 void agents_free(struct agents *t); /* NULL is fine */
 /* Copies the entries of @cfg.  Frees recipients whose entry changed or was removed. */
 void agents_set(struct agents *t, const struct config *cfg);
-/* Makes the recipients, and with them the couriers, of agents that have mail in the relay. */
-void agents_wake_mail(struct agents *t);
-struct list *agents_configs(struct agents *t);
-struct list *agents_made(struct agents *t);
 
 /* NULL: the tenant has no such agent. */
 struct recipient *agents_find(struct agents *t, struct str tenant, struct str id);
@@ -70,9 +74,6 @@ struct recipient *agents_find(struct agents *t, struct str tenant, struct str id
  * at the first "@".  @ret_session may be absent.  NULL: unknown. */
 struct recipient *agents_resolve(struct agents *t, struct str tenant, struct str address,
                                  struct str *ret_session);
-/* The tenant of the only entry that an address names.  Absent: no entry, several, or one without a
- * tenant. */
-struct str agents_tenant_of(const struct agents *t, struct str address);
 /* True when @c is the entry that @tenant sees under its id. */
 bool agent_config_is_for(const struct agents *t, const struct agent_config *c, struct str tenant);
 /* Fills @argv with the first words of every tmux command, NULL-terminated, borrowed from @s.

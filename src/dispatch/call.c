@@ -165,7 +165,7 @@ bool call_has_room(struct dispatch_call *c, struct str tenant)
 
 /* ---- failures ---- */
 
-static void fields(struct fault *f, struct str agent_id, const char *cause, int http_status)
+static void fields(struct fault *f, struct str agent_id, const char *cause, unsigned http_status)
 {
     fault_field(f, "agent_id", agent_id);
     fault_field(f, "cause_kind", str_of(cause));
@@ -259,8 +259,7 @@ static const char *post_waits(struct recipient *a)
 
 static void write_warning(struct jw *j, const char *what)
 {
-    jw_key(j, "warnings");
-    jw_arr(j);
+    jw_karr(j, "warnings");
     jw_str(j, str_of(what));
     jw_end_arr(j);
 }

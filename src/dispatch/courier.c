@@ -165,23 +165,19 @@ static void forget_line(struct courier *c)
     buf_consume(&c->in, first_line(c).n + 1);
 }
 
-static void ack(struct courier *c, struct str id)
-{
-    struct buf line = BUF_INIT;
-
-    buf_printf(&line, "{\"type\":\"inbound_ack\",\"bufferId\":\"%.*s\"}\n", STR_FMT(id));
-    forget_line(c); /* @id points into it; @line has a copy */
-    session_data(c->session, buf_str(&line));
-    buf_done(&line);
-}
-
 static void arrived(struct courier *c)
 {
+    struct buf ack = BUF_INIT;
+
     c->failures = 0;
     if (*c->problem != '\0')
         log_info(NULL, "agent reached again: tenant=%s agent=%s", c->a->tenant, c->a->id);
     *c->problem = '\0';
-    ack(c, delivery_id_in(first_line(c)));
+    buf_printf(&ack, "{\"type\":\"inbound_ack\",\"bufferId\":\"%.*s\"}\n",
+               STR_FMT(delivery_id_in(first_line(c))));
+    forget_line(c);
+    session_data(c->session, buf_str(&ack));
+    buf_done(&ack);
 }
 
 static void give_up(struct courier *c, struct str why, bool park)

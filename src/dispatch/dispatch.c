@@ -117,32 +117,12 @@ bool agent_rings(const struct agent_config *c)
     return (c->ops->can & SUBSTRATE_RINGS) != 0 && (c->ops->rings == NULL || c->ops->rings(c));
 }
 
-static void write_capabilities(struct jw *w, const struct agent_config *c)
-{
-    jw_key(w, "capabilities");
-    jw_arr(w);
-    if (c->s.capabilities != NULL) {
-        for (size_t i = 0; c->s.capabilities[i] != NULL; i++)
-            jw_str(w, str_of(c->s.capabilities[i]));
-    } else {
-        jw_str(w, STR("deliver"));
-        if (agent_rings(c))
-            jw_str(w, STR("wake"));
-        jw_str(w, STR("augment"));
-        jw_str(w, STR("template"));
-    }
-    jw_end_arr(w);
-}
-
-struct str dispatch_tenant_of(const struct dispatch *d, struct str address)
-{
-    return agents_tenant_of(d->agents, address);
-}
-
 void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, struct jw *w)
 {
+    static const struct str all[] = {STR("deliver"), STR("wake"), STR("augment"), STR("template")};
+
     jw_arr(w);
-    list_each (agents_configs(d->agents), it, nxt) {
+    list_each (&d->agents->configs, it, nxt) {
         const struct agent_config *c = list_entry(it, struct agent_config, link);
         if (!agent_config_is_for(d->agents, c, who->caller.tenant) ||
             (who->caller.agent.p != NULL && !str_eq(who->caller.agent, str_of(c->s.id))))
@@ -150,7 +130,13 @@ void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, str
         jw_obj(w);
         jw_kstr(w, "agent_id", str_of(c->s.id));
         jw_kstr_opt(w, "agent_name", str_of(c->s.name));
-        write_capabilities(w, c);
+        jw_karr(w, "capabilities");
+        for (size_t i = 0; c->s.capabilities != NULL && c->s.capabilities[i] != NULL; i++)
+            jw_str(w, str_of(c->s.capabilities[i]));
+        for (size_t i = 0; c->s.capabilities == NULL && i < ARRAY_LEN(all); i++)
+            if (!str_eq(all[i], STR("wake")) || agent_rings(c))
+                jw_str(w, all[i]);
+        jw_end_arr(w);
         jw_end_obj(w);
     }
     jw_end_arr(w);
@@ -179,7 +165,7 @@ static void show(const struct dispatch *d, const struct agent_config *c, const s
 
 void dispatch_each(const struct dispatch *d, dispatch_agent_cb *cb, void *ctx)
 {
-    list_each (agents_configs(d->agents), it, nxt) {
+    list_each (&d->agents->configs, it, nxt) {
         const struct agent_config *c = list_entry(it, struct agent_config, link);
         struct recipient *a = NULL;
         if (c->s.tenant != NULL)
@@ -187,7 +173,7 @@ void dispatch_each(const struct dispatch *d, dispatch_agent_cb *cb, void *ctx)
         if (a != NULL || !c->spoken)
             show(d, c, a, cb, ctx);
     }
-    list_each (agents_made(d->agents), at, after) {
+    list_each (&d->agents->made, at, after) {
         const struct recipient *a = list_entry(at, struct recipient, link);
         if (a->cfg->s.tenant == NULL)
             show(d, a->cfg, a, cb, ctx);

@@ -91,19 +91,6 @@ void payload_recall_wake(struct payload *p)
 
 /* ---- writing ---- */
 
-static void write_meta(struct jw *w, const struct payload *p)
-{
-    jw_key(w, "meta");
-    if (json_is_object(p->meta)) {
-        jw_value(w, p->meta);
-        return;
-    }
-    jw_obj(w);
-    jw_kstr(w, "dispatch_id", p->dispatch_id);
-    jw_ki64(w, "sent_at", p->sent_at);
-    jw_end_obj(w);
-}
-
 void payload_write_body(struct buf *out, const struct payload *p, struct str agent_id)
 {
     struct jw w = jw_begin(out);
@@ -112,7 +99,14 @@ void payload_write_body(struct buf *out, const struct payload *p, struct str age
     jw_kstr(&w, "agent_id", agent_id);
     jw_kstr(&w, "kind", str_of(payload_kind(p)));
     jw_kstr(&w, p->template ? "prompt" : "content", p->text);
-    write_meta(&w, p);
+    if (json_is_object(p->meta)) {
+        jw_kvalue(&w, "meta", p->meta);
+    } else {
+        jw_kobj(&w, "meta");
+        jw_kstr(&w, "dispatch_id", p->dispatch_id);
+        jw_ki64(&w, "sent_at", p->sent_at);
+        jw_end_obj(&w);
+    }
     jw_kstr_opt(&w, "session_id", p->session);
     jw_end_obj(&w);
 }

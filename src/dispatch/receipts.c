@@ -61,7 +61,7 @@ const struct record_form delivered_form =
 /* ---- counting bytes ---- */
 
 #define HOUR_MS 3600000
-enum { HOURS = 26, HOUR_CHARS = 8, MS_CHARS = 12 };
+enum { HOURS = 26, HOUR_CHARS = 8, TIME_CHARS = 12, HASH_CHARS = 32 };
 
 struct share {
     uint64_t bytes;
@@ -144,15 +144,6 @@ void receipt_room_expire(struct receipt_room *t)
 
 /* ---- receipts from before this start ---- */
 
-static int64_t number_of(struct str hex, size_t chars)
-{
-    int64_t n = 0;
-
-    for (size_t i = 0; i < hex.n && i < chars; i++)
-        n = n << 4 | (hex_value(hex.p[i]) & 15);
-    return n;
-}
-
 static void count(struct receipt_room *t, int64_t hour, struct str key, struct str value)
 {
     int64_t now = hour_now(t);
@@ -163,13 +154,13 @@ static void count(struct receipt_room *t, int64_t hour, struct str key, struct s
 
 static bool on_receipt(void *ctx, struct str key, struct str value)
 {
-    count(ctx, number_of(key, HOUR_CHARS), key, value);
+    count(ctx, (int64_t)records_number(key, HOUR_CHARS), key, value);
     return false;
 }
 
 static bool on_delivered(void *ctx, struct str key, struct str value)
 {
-    count(ctx, number_of(key, MS_CHARS) / HOUR_MS, key, value);
+    count(ctx, (int64_t)records_number(key, TIME_CHARS) / HOUR_MS, key, value);
     return false;
 }
 
@@ -206,7 +197,6 @@ void receipt_room_free(struct receipt_room *t)
 /* ---- receipts of wakes and requests ---- */
 
 #define KEPT_HOURS 25 /* a day, and the hour that has begun */
-#define KEY_CHARS (8 + 32)
 
 static void write_hour(struct buf *out, int64_t hour)
 {
@@ -223,20 +213,14 @@ void receipt_name_add(struct buf *out, const struct receipt_name *name)
     }
 }
 
-static struct hash128 receipt_hash(const struct dispatch *d, const struct receipt_name *name)
+static void write_hash(struct buf *out, const struct dispatch *d, const struct receipt_name *name)
 {
     struct buf bytes = BUF_INIT;
 
     receipt_name_add(&bytes, name);
     struct hash128 h = hash128(&d->env.store->dedup_key, buf_str(&bytes));
-    buf_done(&bytes);
-    return h;
-}
-
-static void write_receipt_key(struct buf *out, int64_t hour, struct hash128 h)
-{
-    write_hour(out, hour);
     buf_printf(out, "%016llx%016llx", (unsigned long long)h.hi, (unsigned long long)h.lo);
+    buf_done(&bytes);
 }
 
 struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,
@@ -244,8 +228,9 @@ struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *n
 {
     struct buf key = BUF_INIT;
 
-    receipt_room_wrote(d->receipt_room, name->tenant, KEY_CHARS + json.n);
-    write_receipt_key(&key, at_ms / HOUR_MS, receipt_hash(d, name));
+    receipt_room_wrote(d->receipt_room, name->tenant, HOUR_CHARS + HASH_CHARS + json.n);
+    write_hour(&key, at_ms / HOUR_MS);
+    write_hash(&key, d, name);
     struct receipt_record r = {buf_str(&key), {.text = json}};
     struct store_put *put = record_put(d->env.store, &receipt_form, NULL, &r, true, done, ctx);
     buf_done(&key);
@@ -257,7 +242,7 @@ struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *n
 struct receipt_read {
     struct dispatch *d; /* borrowed */
     struct record_scan *scan;
-    struct hash128 hash;
+    struct buf hash;
     int64_t hour, last; /* the hour being searched; the last one to search */
     receipt_cb *done;
     void *ctx;
@@ -277,26 +262,24 @@ static void on_looked(void *ctx, enum bh_err err, const struct store_scan *s)
     }
     struct receipt_record found;
     struct buf json = BUF_INIT;
-    struct dispatch *d = r->d;
-    receipt_cb *done = r->done;
-    void *to = r->ctx;
-    free(r);
     bool known =
         err == BH_OK && s->n_records > 0 &&
-        record_read(d->records, &receipt_form, s->records[0].key, s->records[0].value, &found);
+        record_read(r->d->records, &receipt_form, s->records[0].key, s->records[0].value, &found);
     if (known) {
         struct jw w = jw_begin(&json);
         jw_value(&w, found.answer.value);
     }
-    done(to, known ? buf_str(&json) : STR_NULL);
+    r->done(r->ctx, known ? buf_str(&json) : STR_NULL);
     buf_done(&json);
+    receipt_cancel(&r);
 }
 
 static void look_in_hour(struct receipt_read *r)
 {
     struct buf key = BUF_INIT;
 
-    write_receipt_key(&key, r->hour, r->hash);
+    write_hour(&key, r->hour);
+    buf_add_str(&key, buf_str(&r->hash));
     r->scan = records_scan(r->d->env.store, receipt_form.ns, buf_str(&key), STR_NULL, 1, false,
                            on_looked, r);
     buf_done(&key);
@@ -308,9 +291,9 @@ struct receipt_read *receipt_find(struct dispatch *d, const struct receipt_name 
     struct receipt_read *r = xcalloc(1, sizeof *r);
     int64_t now = clock_wall_ms(d->env.clock) / HOUR_MS;
 
-    *r = (struct receipt_read){.d = d, .hash = receipt_hash(d, name), .done = done, .ctx = ctx};
-    r->hour = now;
-    r->last = now - KEPT_HOURS;
+    *r = (struct receipt_read){
+        .d = d, .hour = now, .last = now - KEPT_HOURS, .done = done, .ctx = ctx};
+    write_hash(&r->hash, d, name);
     look_in_hour(r);
     return r;
 }
@@ -319,6 +302,7 @@ void receipt_cancel(struct receipt_read **r)
 {
     if (*r != NULL) {
         records_cancel(&(*r)->scan);
+        buf_done(&(*r)->hash);
         free(*r);
     }
     *r = NULL;
@@ -339,8 +323,7 @@ void receipt_add_warning(struct json_parser *parser, struct str json, struct str
                 jw_key_str(&w, it.key);
                 jw_value(&w, it.value);
             }
-    jw_key(&w, "warnings");
-    jw_arr(&w);
+    jw_karr(&w, "warnings");
     for (struct json_iter it = {0}; json_next(json_get(doc, "warnings"), &it);)
         jw_value(&w, it.value);
     jw_str(&w, warning);
@@ -361,8 +344,6 @@ void receipts_expire(struct dispatch *d)
 
 #define KEPT_MS (25 * INT64_C(3600000))
 #define BACK_MS 10000 /* a receipt's key may be this much older than its delivery's time */
-#define TIME_CHARS 12
-#define HASH_CHARS 32
 #define LINE_BYTES 20 /* of a receipt in its record, besides hash and answer */
 
 enum { LOOK_RECORDS = 16 };
@@ -391,13 +372,6 @@ static void write_batch_key(struct buf *out, int64_t at_ms, uint64_t number)
 {
     buf_printf(out, "%0*llx%016llx", TIME_CHARS, (unsigned long long)(at_ms > 0 ? at_ms : 0),
                (unsigned long long)number);
-}
-
-static void write_hash(struct buf *out, const struct dispatch *d, const struct receipt_name *name)
-{
-    struct hash128 h = receipt_hash(d, name);
-
-    buf_printf(out, "%016llx%016llx", (unsigned long long)h.hi, (unsigned long long)h.lo);
 }
 
 /* ---- keeping ---- */
@@ -509,41 +483,6 @@ struct delivered_look {
     void *ctx;
 };
 
-static void look_free(struct delivered_look *l)
-{
-    records_cancel(&l->scan);
-    buf_done(&l->hash);
-    free(l);
-}
-
-/* Appends the receipt to @ret if the record contains it; false: it does not. */
-static bool find_line(struct delivered_look *l, const struct store_record *rec, struct buf *ret)
-{
-    struct delivered_record r;
-    bool found = false;
-
-    if (!record_read(l->t->d->records, &delivered_form, rec->key, rec->value, &r))
-        return false;
-    for (size_t i = 0; i < r.n && !found; i++)
-        if (str_eq(r.lines[i].of, buf_str(&l->hash))) {
-            struct jw w = jw_begin(ret);
-            jw_value(&w, r.lines[i].answer.value);
-            found = true;
-        }
-    record_done(&delivered_form, &r);
-    return found;
-}
-
-static bool is_too_old(const struct delivered_look *l, struct str key)
-{
-    struct buf first = BUF_INIT;
-
-    write_batch_key(&first, l->first_ms, 0);
-    bool old = str_cmp(key, buf_str(&first)) < 0;
-    buf_done(&first);
-    return old;
-}
-
 static record_scan_cb on_scanned;
 
 static void look_back(struct delivered_look *l, struct str below)
@@ -557,17 +496,26 @@ static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
     struct delivered_look *l = ctx;
     size_t n = err == BH_OK ? s->n_records : 0;
     struct buf json = BUF_INIT;
-    bool found = false;
+    struct jw w = jw_begin(&json);
+    struct delivered_record r;
 
     l->scan = NULL;
-    for (size_t i = 0; i < n && !found; i++)
-        found = find_line(l, &s->records[i], &json);
-    if (!found && n > 0 && !is_too_old(l, s->records[n - 1].key)) {
+    for (size_t i = 0; i < n && json.n == 0; i++) {
+        if (!record_read(l->t->d->records, &delivered_form, s->records[i].key, s->records[i].value,
+                         &r))
+            continue;
+        for (size_t k = 0; k < r.n && json.n == 0; k++)
+            if (str_eq(r.lines[k].of, buf_str(&l->hash)))
+                jw_value(&w, r.lines[k].answer.value);
+        record_done(&delivered_form, &r);
+    }
+    bool more = n > 0 && (int64_t)records_number(s->records[n - 1].key, TIME_CHARS) >= l->first_ms;
+    if (json.n == 0 && more) {
         look_back(l, s->records[n - 1].key);
         return;
     }
-    l->done(l->ctx, found ? buf_str(&json) : STR_NULL);
-    look_free(l);
+    l->done(l->ctx, json.n > 0 ? buf_str(&json) : STR_NULL);
+    delivered_cancel(&l);
     buf_done(&json);
 }
 
@@ -587,8 +535,11 @@ struct delivered_look *delivered_find(struct delivered *t, const struct receipt_
 
 void delivered_cancel(struct delivered_look **l)
 {
-    if (*l != NULL)
-        look_free(*l);
+    if (*l != NULL) {
+        records_cancel(&(*l)->scan);
+        buf_done(&(*l)->hash);
+        free(*l);
+    }
     *l = NULL;
 }
 

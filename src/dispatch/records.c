@@ -106,3 +106,12 @@ void records_clear(struct store *st, const char *ns, struct str prefix, struct s
     store_leave(st, &c->left, clearing_release);
     store_erase(st, &c->op);
 }
+
+uint64_t records_number(struct str key, size_t chars)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < key.n && i < chars; i++)
+        n = n << 4 | ((unsigned)hex_value(key.p[i]) & 15);
+    return n;
+}

@@ -19,3 +19,6 @@ void records_cancel(struct record_scan **s); /* @done does not run; sets it to N
 /* Deletes all records whose key starts with @prefix and is below @end (absent: no bound).  There is
  * no callback.  A crash may leave some records, which the next call deletes. */
 void records_clear(struct store *st, const char *ns, struct str prefix, struct str end);
+
+/* The number that the first @chars hex digits of a key spell. */
+uint64_t records_number(struct str key, size_t chars);

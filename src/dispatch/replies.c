@@ -54,12 +54,13 @@ struct tally { /* the replies of one agent */
     size_t written_bytes, written_n; /* since the pass began */
     uint64_t goal;                   /* trim down to this many bytes; 0: no goal */
     struct record_scan *scan;        /* the trim under way */
-    struct reply_room *t;
+    struct replies *t;
     char prefix[]; /* tenant \x1f agent \x1f */
 };
 
-struct reply_room {
+struct replies {
     struct dispatch *d;  /* borrowed */
+    struct list acts;    /* sends whose reply is being written */
     struct map tallies;  /* prefix -> tally; owned */
     struct sweep *sweep; /* owned */
     bool known, passing; /* the first pass has ended; a pass is under way */
@@ -68,7 +69,7 @@ struct reply_room {
     int64_t squeezed_ms; /* time of the last squeeze() */
 };
 
-static struct tally *tally_of(struct reply_room *t, struct str prefix)
+static struct tally *tally_of(struct replies *t, struct str prefix)
 {
     struct tally *y = map_get(&t->tallies, prefix);
 
@@ -88,7 +89,7 @@ static void set_bytes(struct tally *y, size_t now)
     ledger_correct(y->t->d->env.ledger, LIMIT_REPLY_BYTES, &y->bytes, now);
 }
 
-static struct limit_bounds bounds_of(const struct reply_room *t)
+static struct limit_bounds bounds_of(const struct replies *t)
 {
     const struct ledger *l = t->d->env.ledger;
 
@@ -137,7 +138,7 @@ static void trim(struct tally *y)
 }
 
 /* The total is nearly used up: trims every agent to a fair share. */
-static void squeeze(struct reply_room *t)
+static void squeeze(struct replies *t)
 {
     int64_t now_ms = clock_now_ms(t->d->env.clock);
     uint64_t fair = bounds_of(t).all / 4 * 3 / (map_count(&t->tallies) + 1);
@@ -153,7 +154,7 @@ static void squeeze(struct reply_room *t)
     }
 }
 
-static bool reply_room_take(struct reply_room *t, struct str prefix, size_t bytes)
+static bool reply_room_take(struct replies *t, struct str prefix, size_t bytes)
 {
     struct ledger *l = t->d->env.ledger;
     struct limit_bounds b = bounds_of(t);
@@ -180,7 +181,7 @@ static bool reply_room_take(struct reply_room *t, struct str prefix, size_t byte
 
 static void on_pass_begin(void *ctx)
 {
-    struct reply_room *t = ctx;
+    struct replies *t = ctx;
     void *y;
 
     t->passing = true;
@@ -191,34 +192,19 @@ static void on_pass_begin(void *ctx)
     }
 }
 
-static uint64_t number_of(struct str hex)
-{
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < hex.n; i++)
-        n = n << 4 | ((unsigned)hex_value(hex.p[i]) & 15);
-    return n;
-}
-
-static bool is_too_old(const struct reply_room *t, struct str key, struct str value)
-{
-    int64_t keep_ms = t->d->env.retention_ms != NULL ? *t->d->env.retention_ms : 0;
-    struct reply_record r;
-
-    return keep_ms > 0 && record_read(t->d->records, &reply_form, key, value, &r) &&
-           r.sent_at_ms < clock_wall_ms(t->d->env.clock) - keep_ms;
-}
-
 static bool on_pass_record(void *ctx, struct str key, struct str value)
 {
-    struct reply_room *t = ctx;
+    struct replies *t = ctx;
 
     if (key.n <= REPLY_CURSOR_CHARS)
         return true;
     struct str cursor = str_skip(key, key.n - REPLY_CURSOR_CHARS);
-    if (number_of(cursor) > t->mark)
+    if (records_number(cursor, REPLY_CURSOR_CHARS) > t->mark)
         return false;
-    if (is_too_old(t, key, value))
+    int64_t keep_ms = t->d->env.retention_ms != NULL ? *t->d->env.retention_ms : 0;
+    struct reply_record r;
+    if (keep_ms > 0 && record_read(t->d->records, &reply_form, key, value, &r) &&
+        r.sent_at_ms < clock_wall_ms(t->d->env.clock) - keep_ms)
         return true;
     struct tally *y = tally_of(t, str_make(key.p, key.n - REPLY_CURSOR_CHARS));
     y->found_bytes += key.n + value.n;
@@ -228,7 +214,7 @@ static bool on_pass_record(void *ctx, struct str key, struct str value)
 
 static void on_pass_end(void *ctx)
 {
-    struct reply_room *t = ctx;
+    struct replies *t = ctx;
     uint64_t each = bounds_of(t).each;
     void *y;
 
@@ -247,42 +233,7 @@ static const struct sweep_ops pass_ops = {.begin = on_pass_begin,
                                           .goes = on_pass_record,
                                           .end = on_pass_end};
 
-/* ---- life ---- */
-
-static struct reply_room *reply_room_new(struct dispatch *d)
-{
-    struct reply_room *t = xcalloc(1, sizeof *t);
-
-    t->d = d;
-    t->sweep = sweep_start(d->env.store, d->env.clock, reply_form.ns, REST_MS, &pass_ops, t);
-    return t;
-}
-
-static void reply_room_free(struct reply_room *t)
-{
-    void *y;
-
-    if (t == NULL)
-        return;
-    sweep_stop(&t->sweep);
-    for (size_t pos = 0; map_next(&t->tallies, &pos, &y);) {
-        records_cancel(&((struct tally *)y)->scan);
-        set_bytes(y, 0);
-        free(y);
-    }
-    map_done(&t->tallies);
-    free(t);
-}
-
-/* ---- the replies ---- */
-
 #define MAX_ANSWER 1000 /* replies in one answer */
-
-struct replies {
-    struct dispatch *d;      /* borrowed */
-    struct reply_room *room; /* owned */
-    struct list acts;        /* sends whose reply is being written */
-};
 
 /* ---- keeping ---- */
 
@@ -305,7 +256,7 @@ struct store_put *reply_keep(struct dispatch *d, const struct reply *r,
     record_write(&reply_form, NULL, &rec, &key, &value);
     record_write_prefix(&reply_form, &rec, 2, &prefix);
     struct store_put *put = NULL;
-    if (reply_room_take(d->replies->room, buf_str(&prefix), key.n + value.n)) {
+    if (reply_room_take(d->replies, buf_str(&prefix), key.n + value.n)) {
         struct store_kv item = {KV_PUT, reply_form.ns, buf_str(&key), buf_str(&value)};
         put = store_put(d->env.store, &item, 1, true, done, ctx);
         d->n.replied++;
@@ -355,24 +306,15 @@ static void on_kept(void *ctx, enum bh_err err)
     free(x);
 }
 
-static void keep_sent(struct dispatch *d, struct action_id id, const struct reply *r)
-{
-    struct act *x = xcalloc(1, sizeof *x);
-
-    x->d = d;
-    x->id = id;
-    list_append(&d->replies->acts, &x->link);
-    x->put = reply_keep(d, r, x->cursor, on_kept, x);
-    if (x->put == NULL)
-        on_kept(x, BH_BUSY);
-}
-
 /* Stores a message of the agent, and answers the request it belongs to. */
 static void take_reply(struct dispatch *d, struct action_id id, const struct action_from *from,
                        const struct action *a, struct reply *r)
 {
     struct buf correlation = BUF_INIT, dispatch_id = BUF_INIT;
+    struct act *x = xcalloc(1, sizeof *x);
 
+    *x = (struct act){.d = d, .id = id};
+    list_append(&d->replies->acts, &x->link);
     r->tenant = from->tenant;
     r->content = a->content;
     r->in_reply_to = r->dispatch_id = a->reply_to;
@@ -381,7 +323,9 @@ static void take_reply(struct dispatch *d, struct action_id id, const struct act
         r->correlation_id = buf_str(&correlation);
         r->dispatch_id = buf_str(&dispatch_id);
     }
-    keep_sent(d, id, r);
+    x->put = reply_keep(d, r, x->cursor, on_kept, x);
+    if (x->put == NULL)
+        on_kept(x, BH_BUSY);
     buf_done(&correlation);
     buf_done(&dispatch_id);
 }
@@ -440,8 +384,7 @@ static void on_read(void *ctx, enum bh_err err, const struct store_scan *s)
         return;
     }
     jw_obj(&j);
-    jw_key(&j, "replies");
-    jw_arr(&j);
+    jw_karr(&j, "replies");
     for (size_t i = 0; i < s->n_records; i++) {
         struct str key = s->records[i].key;
         jw_raw(&j, s->records[i].value);
@@ -453,14 +396,6 @@ static void on_read(void *ctx, enum bh_err err, const struct store_scan *s)
     call_end(&w->call);
 }
 
-static bool cursor_ok(struct str cursor)
-{
-    for (size_t i = 0; i < cursor.n; i++)
-        if (hex_value(cursor.p[i]) < 0)
-            return false;
-    return cursor.n == REPLY_CURSOR_CHARS;
-}
-
 struct dispatch_call *dispatch_replies(struct dispatch *d, const struct dispatch_who *who,
                                        struct str address, struct str after, size_t limit,
                                        dispatch_cb *done, void *ctx)
@@ -470,7 +405,10 @@ struct dispatch_call *dispatch_replies(struct dispatch *d, const struct dispatch
     struct str session;
     struct recipient *a = call_agent(&w->call, who, address, &session);
 
-    if (a != NULL && !str_is_empty(after) && !cursor_ok(after)) {
+    bool ok = after.n == 0 || after.n == REPLY_CURSOR_CHARS;
+    for (size_t i = 0; i < after.n; i++)
+        ok = ok && hex_value(after.p[i]) >= 0;
+    if (a != NULL && !ok) {
         fault_set(&w->call.fault, FAULT_INVALID, "after is no cursor of a reply.");
         a = NULL;
     }
@@ -501,13 +439,15 @@ struct replies *replies_new(struct dispatch *d)
     struct replies *t = xcalloc(1, sizeof *t);
 
     t->d = d;
-    t->room = reply_room_new(d);
     list_init(&t->acts);
+    t->sweep = sweep_start(d->env.store, d->env.clock, reply_form.ns, REST_MS, &pass_ops, t);
     return t;
 }
 
 void replies_free(struct replies *t)
 {
+    void *y;
+
     if (t == NULL)
         return;
     list_each (&t->acts, it, nxt) {
@@ -515,6 +455,12 @@ void replies_free(struct replies *t)
         store_put_cancel(&x->put);
         free(x);
     }
-    reply_room_free(t->room);
+    sweep_stop(&t->sweep);
+    for (size_t pos = 0; map_next(&t->tallies, &pos, &y);) {
+        records_cancel(&((struct tally *)y)->scan);
+        set_bytes(y, 0);
+        free(y);
+    }
+    map_done(&t->tallies);
     free(t);
 }

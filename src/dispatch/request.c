@@ -74,13 +74,6 @@ void asked_free(struct asked *t)
     free(t);
 }
 
-static bool has_room(const struct asked *t, struct str tenant)
-{
-    const struct tenant_asked *of = map_get(&t->tenants, tenant);
-
-    return t->n < OPEN_MAX && (of == NULL || of->n < OPEN_TENANT_MAX);
-}
-
 static void count(struct asking *w)
 {
     struct asked *t = w->call.d->asked;
@@ -194,26 +187,24 @@ static void answer(struct asking *w, struct str content)
         call_end_later(&w->call);
 }
 
-static struct asking *find_asked(struct chat_asked *c, struct str reply_to)
-{
-    list_each (&c->waiting, it, nxt) {
-        struct asking *w = list_entry(it, struct asking, in_chat);
-        if (str_eq(buf_str(&w->id), reply_to))
-            return w;
-    }
-    return str_is_empty(reply_to) ? list_first(&c->waiting, struct asking, in_chat) : NULL;
-}
-
 bool asked_answer(struct dispatch *d, struct str tenant, struct str chat_id, struct str reply_to,
                   struct str content, struct buf *ret_correlation, struct buf *ret_dispatch)
 {
     struct buf key = BUF_INIT;
-    struct asking *w;
+    struct asking *w = NULL;
 
     chat_key(&key, tenant, chat_id);
     struct chat_asked *c = map_get(&d->asked->chats, buf_str(&key));
     buf_done(&key);
-    if (c == NULL || (w = find_asked(c, reply_to)) == NULL)
+    if (c != NULL && str_is_empty(reply_to))
+        w = list_first(&c->waiting, struct asking, in_chat);
+    else if (c != NULL)
+        list_each (&c->waiting, it, nxt) {
+            struct asking *of = list_entry(it, struct asking, in_chat);
+            if (w == NULL && str_eq(buf_str(&of->id), reply_to))
+                w = of;
+        }
+    if (w == NULL)
         return false;
     buf_add_str(ret_correlation, buf_str(&w->correlation));
     buf_add_str(ret_dispatch, buf_str(&w->id));
@@ -228,11 +219,16 @@ bool asked_answer(struct dispatch *d, struct str tenant, struct str chat_id, str
 
 /* ---- too late ---- */
 
-/* Answers the caller with a timeout; the request itself goes on. */
-static void become_late(struct asking *w)
+static void on_patience(struct timer *t)
 {
+    struct asking *w = container_of(t, struct asking, patience);
     struct dispatch_call *c = &w->call;
 
+    if (w->late) {
+        call_end(c);
+        return;
+    }
+    /* The caller is answered with a timeout; the request itself goes on. */
     c->d->n.timed_out++;
     fault_set(&c->fault, FAULT_TIMEOUT, "No answer within %lld ms.", (long long)w->timeout_ms);
     fault_field_i64(&c->fault, "timeout_ms", w->timeout_ms);
@@ -243,18 +239,7 @@ static void become_late(struct asking *w)
     c->done = NULL;
     fault_done(&c->fault);
     w->late = true;
-}
-
-static void on_patience(struct timer *t)
-{
-    struct asking *w = container_of(t, struct asking, patience);
-
-    if (w->late) {
-        call_end(&w->call);
-        return;
-    }
-    become_late(w);
-    timer_set(w->call.d->env.clock, &w->patience, LATE_MS);
+    timer_set(c->d->env.clock, &w->patience, LATE_MS);
 }
 
 static void keep_late(struct asking *w, struct str content)
@@ -350,7 +335,8 @@ static bool read_request(struct asking *w, struct recipient *a, struct json body
         return fail(w, FAULT_INVALID, "timeout_ms must be a number above 0.");
     if (!str_is_empty(key) && !call_has_room(&w->call, str_of(a->tenant)))
         return false;
-    if (!has_room(w->call.d->asked, str_of(a->tenant)))
+    const struct tenant_asked *of = map_get(&w->call.d->asked->tenants, str_of(a->tenant));
+    if (w->call.d->asked->n >= OPEN_MAX || (of != NULL && of->n >= OPEN_TENANT_MAX))
         return fail(w, FAULT_BUSY, "Too many requests wait for an answer.");
     w->timeout_ms = ms > TIMEOUT_MAX_MS ? TIMEOUT_MAX_MS : (int64_t)ms;
     return true;

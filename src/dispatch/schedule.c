@@ -82,27 +82,12 @@ static void count(struct dispatch *d, struct str tenant, size_t more, size_t les
     party_drop(p);
 }
 
-static size_t bytes_of(const struct wakeup_record *r)
-{
-    return RECORD_BYTES + r->context.n;
-}
-
 static bool on_counted(void *ctx, struct str key, void *thing)
 {
     const struct wakeup_record *r = thing;
 
-    (void)key;
-    count(ctx, r->tenant, bytes_of(r), 0);
+    count(ctx, r->tenant, RECORD_BYTES + r->context.n, 0);
     return true;
-}
-
-/* The record is being deleted: gives its bytes back. */
-static void count_off(struct dispatch *d, struct str key, struct str value)
-{
-    struct wakeup_record r;
-
-    if (record_read(d->records, &wakeup_form, key, value, &r))
-        count(d, r.tenant, 0, bytes_of(&r));
 }
 
 bool schedule_has_room(struct dispatch *d, const struct scheduled *s)
@@ -196,12 +181,15 @@ static void put_off(struct firing *f)
     buf_done(&value);
 }
 
-static void done_with(struct firing *f)
+/* Deletes a record and gives its bytes back. */
+static void done_with(struct dispatch *d, struct str key, struct str value)
 {
-    struct store_kv item = {.verb = KV_DELETE, .ns = wakeup_form.ns, .key = buf_str(&f->key)};
+    struct store_kv item = {.verb = KV_DELETE, .ns = wakeup_form.ns, .key = key};
+    struct wakeup_record r;
 
-    count_off(f->s->d, buf_str(&f->key), buf_str(&f->value));
-    store_put(f->s->d->env.store, &item, 1, true, NULL, NULL);
+    if (record_read(d->records, &wakeup_form, key, value, &r))
+        count(d, r.tenant, 0, RECORD_BYTES + r.context.n);
+    store_put(d->env.store, &item, 1, true, NULL, NULL);
 }
 
 static void on_woken(void *ctx, const struct dispatch_answer *a)
@@ -210,14 +198,13 @@ static void on_woken(void *ctx, const struct dispatch_answer *a)
     struct schedule *s = f->s;
 
     f->call = NULL;
-    if (a->fault.cls == FAULT_NONE) {
-        done_with(f);
-    } else if (a->fault.cls == FAULT_DELIVERY_UNKNOWN || f->tries >= TRIES) {
+    bool given_up = a->fault.cls == FAULT_DELIVERY_UNKNOWN || f->tries >= TRIES;
+    if (a->fault.cls != FAULT_NONE && given_up)
         log_warn(NULL, "a scheduled wake is given up: %.*s", STR_FMT(buf_str(&a->fault.message)));
-        done_with(f);
-    } else {
+    if (a->fault.cls == FAULT_NONE || given_up)
+        done_with(s->d, buf_str(&f->key), buf_str(&f->value));
+    else
         put_off(f);
-    }
     firing_free(f);
     if (list_is_empty(&s->firing))
         look(s);
@@ -245,24 +232,6 @@ static bool fire(struct schedule *s, const struct store_record *r)
     return true;
 }
 
-static int64_t due_of(struct str key)
-{
-    int64_t due = 0;
-
-    for (size_t i = 0; i < key.n && i < DUE_CHARS; i++)
-        due = due << 4 | (hex_value(key.p[i]) & 15);
-    return due;
-}
-
-static void drop(struct schedule *s, const struct store_record *r)
-{
-    struct store_kv item = {.verb = KV_DELETE, .ns = wakeup_form.ns, .key = r->key};
-
-    count_off(s->d, r->key, r->value);
-    log_warn(NULL, "a scheduled wake is for an agent that is not there any more: dropped");
-    store_put(s->d->env.store, &item, 1, true, NULL, NULL);
-}
-
 static void on_read(void *ctx, enum bh_err err, const struct store_scan *scan)
 {
     struct schedule *s = ctx;
@@ -275,12 +244,15 @@ static void on_read(void *ctx, enum bh_err err, const struct store_scan *scan)
     }
     for (size_t i = 0; i < scan->n_records; i++) {
         const struct store_record *r = &scan->records[i];
-        if (due_of(r->key) > now) {
-            arm(s, due_of(r->key));
+        int64_t due_ms = (int64_t)records_number(r->key, DUE_CHARS);
+        if (due_ms > now) {
+            arm(s, due_ms);
             return;
         }
-        if (!fire(s, r))
-            drop(s, r);
+        if (!fire(s, r)) {
+            log_warn(NULL, "a scheduled wake is for an agent that is not there any more: dropped");
+            done_with(s->d, r->key, r->value);
+        }
     }
     if (scan->n_records > 0 && list_is_empty(&s->firing))
         arm(s, now);

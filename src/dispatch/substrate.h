@@ -9,8 +9,10 @@
 #pragma once
 #include <stdint.h>
 #include "base/buf.h"
+#include "base/err.h"
 #include "base/str.h"
 
+struct dispatch;
 struct recipient;
 struct agent_config;
 struct config_section;
@@ -53,9 +55,8 @@ enum errand_cause {
 struct errand_end { /* borrowed for the callback */
     enum errand_result result;
     enum errand_cause cause;
-    int http_status;        /* with CAUSE_HTTP_STATUS */
-    int64_t retry_after_ms; /* as the agent's Retry-After says; 0: not given */
-    struct str text;        /* the reason, a sentence; of a successful request: the answer */
+    unsigned http_status; /* with CAUSE_HTTP_STATUS */
+    struct str text;      /* the reason, a sentence; of a successful request: the answer */
 };
 typedef void errand_cb(void *ctx, const struct errand_end *e);
 
@@ -92,6 +93,10 @@ struct substrate_ops {
 /* Calls run() of the agent's substrate, on the agent's node (remote.c). */
 struct errand_job *errand_run(struct recipient *a, const struct errand *e, errand_cb *done,
                               void *ctx);
+/* A job that is not run: it ends with @result when the turn ends.  At most 159 bytes of text. */
+struct errand_job *errand_end_soon(struct dispatch *d, enum errand_result result,
+                                   enum errand_cause cause, errand_cb *done, void *ctx,
+                                   const char *fmt, ...) BH_PRINTF(6, 7);
 /* Calls away(); for an agent on another node, checks that the node's trunk is connected. */
 const char *errand_away(struct recipient *a);
 

@@ -381,8 +381,7 @@ static void show_outbox(struct op_call *c)
 
     jw_obj(&w);
     jw_ki64(&w, "now", clock_wall_ms(loop_clock(c->f->loop)));
-    jw_key(&w, "entries");
-    jw_arr(&w);
+    jw_karr(&w, "entries");
     bool reads = !id->given || read_id(id->text, &number);
     for (size_t i = 0; reads && i < host_n_platforms(c->f->host); i++) {
         l.p = host_nth_platform(c->f->host, i);

@@ -188,8 +188,7 @@ static void write_store(struct front *f, struct jw *w)
     struct store_stats s;
 
     f->store->ops->stats(f->store, &s);
-    jw_key(w, "store");
-    jw_obj(w);
+    jw_kobj(w, "store");
     jw_kstr(w, "kind", str_of(f->store->ops->name));
     jw_kbool(w, "healthy", s.healthy);
     jw_kstr(w, "problem", s.healthy ? STR_NULL : str_of(s.problem));
@@ -202,8 +201,7 @@ static void write_store(struct front *f, struct jw *w)
 
 static void write_platforms(struct front *f, struct jw *w)
 {
-    jw_key(w, "platforms");
-    jw_arr(w);
+    jw_karr(w, "platforms");
     for (size_t i = 0; i < host_n_platforms(f->host); i++) {
         struct platform *p = host_nth_platform(f->host, i);
         jw_obj(w);
@@ -230,13 +228,11 @@ static void write_carrier(void *ctx, struct str node, size_t connections)
 
 static void write_own_node(struct front *f, struct jw *w)
 {
-    jw_key(w, "node");
-    jw_obj(w);
+    jw_kobj(w, "node");
     jw_kstr(w, "name", str_of(node_name(f->node)));
     jw_ki64(w, "epoch", (int64_t)node_epoch(f->node));
     jw_ki64(w, "leaseLeftMs", node_left_ms(f->node));
-    jw_key(w, "carriers");
-    jw_arr(w);
+    jw_karr(w, "carriers");
     trunk_each(f->server, write_carrier, w);
     jw_end_arr(w);
     jw_end_obj(w);
@@ -266,8 +262,7 @@ static void write_server(struct front *f, struct jw *w)
     if (f->node != NULL)
         write_own_node(f, w);
     jw_kbool(w, "fullyConfined", f->confined->landlock > 0 && f->confined->seccomp > 0);
-    jw_key(w, "wake");
-    jw_obj(w);
+    jw_kobj(w, "wake");
     jw_kbool(w, "allowPrivate", f->wake->allow_private);
     jw_ki64(w, "timeoutMs", f->wake->timeout_ms);
     jw_end_obj(w);
@@ -303,8 +298,7 @@ static void status(struct op_call *c)
         write_store(c->f, &p.w);
         write_platforms(c->f, &p.w);
     }
-    jw_key(&p.w, "instances");
-    jw_arr(&p.w);
+    jw_karr(&p.w, "instances");
     write_instances(&p);
     jw_end_arr(&p.w);
     page_end(&p);
@@ -345,8 +339,7 @@ static void list_gateways(struct op_call *c)
     struct list *head, *it;
 
     facts_gateways(c->f->facts, &head);
-    jw_key(&p.w, "gateways");
-    jw_arr(&p.w);
+    jw_karr(&p.w, "gateways");
     for (it = g != NULL ? g->link.next : head->next; it != head && page_has_room(&p);
          it = it->next) {
         g = list_entry(it, struct gateway, link);
@@ -399,8 +392,7 @@ static void list_routes(struct op_call *c)
     }
     struct admin_list_page p = page_begin(c);
     facts_routes(c->f->facts, &head);
-    jw_key(&p.w, "routes");
-    jw_arr(&p.w);
+    jw_karr(&p.w, "routes");
     for (it = r != NULL ? r->link.next : head->next; it != head && page_has_room(&p);
          it = it->next) {
         r = list_entry(it, struct route, link);
@@ -482,8 +474,7 @@ static void on_line(void *ctx, const struct mailbox_line *line)
     if (s->bodies && frame.n > 0) {
         struct buf placed = BUF_INIT;
         media_place(s->c->f, frame, &placed);
-        jw_key(&s->w, "frame");
-        jw_raw(&s->w, buf_str(&placed));
+        jw_kraw(&s->w, "frame", buf_str(&placed));
         buf_done(&placed);
     }
     jw_end_obj(&s->w);
@@ -516,8 +507,7 @@ static void show_mailbox(struct op_call *c)
     jw_obj(&s->w);
     jw_kstr(&s->w, "tenant", tenant);
     jw_kstr(&s->w, "instance", instance);
-    jw_key(&s->w, "entries");
-    jw_arr(&s->w);
+    jw_karr(&s->w, "entries");
     relay_mailbox_show(c->f->relay, tenant, instance, (size_t)op_number(c, "limit", 100), on_line,
                        on_shown, s);
 }

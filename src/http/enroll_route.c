@@ -58,8 +58,7 @@ static void answer(struct joining *j)
     jw_kstr(&w, "deliveryKey", buf_str(&j->result.delivery_key));
     jw_kstr(&w, "tenant", str_of(j->tenant));
     jw_kstr(&w, "gatewayId", str_of(j->gateway));
-    jw_key(&w, "routeKeys");
-    jw_raw(&w, buf_str(&j->result.route_keys));
+    jw_kraw(&w, "routeKeys", buf_str(&j->result.route_keys));
     jw_end_obj(&w);
     front_json(j->f, j->id, 200, &body);
     buf_wipe(&body);

@@ -143,8 +143,7 @@ static void show_instance(struct op_call *c)
     admin_time(&w, "lastInboundAt", v.last_inbound_ms);
     admin_time(&w, "lastOutboundAt", v.last_outbound_ms);
     jw_ki64(&w, "unacked", (int64_t)v.unacked);
-    jw_key(&w, "mailbox");
-    jw_obj(&w);
+    jw_kobj(&w, "mailbox");
     jw_ki64(&w, "entries", (int64_t)v.entries);
     jw_ki64(&w, "bytes", (int64_t)v.bytes);
     admin_time(&w, "oldestAt", v.oldest_ms);
@@ -285,8 +284,7 @@ static void on_decision(void *ctx, const struct decision_view *d)
     jw_kstr(w, "userId", str_of(d->user_id));
     jw_kstr(w, "consumed", str_of(d->consumed));
     jw_ki64(w, "candidates", (int64_t)d->n_candidates);
-    jw_key(w, "verdicts");
-    jw_arr(w);
+    jw_karr(w, "verdicts");
     for (size_t i = 0; i < d->n_verdicts; i++) {
         const struct gate_verdict *v = &d->verdicts[i];
         jw_obj(w);
@@ -308,13 +306,11 @@ static void why(struct op_call *c)
 
     jw_obj(&w);
     jw_ki64(&w, "now", clock_wall_ms(loop_clock(c->f->loop)));
-    jw_key(&w, "decisions");
-    jw_arr(&w);
+    jw_karr(&w, "decisions");
     if (!of_actions)
         relay_why(c->f->relay, op_text(c, "platform"), op_text(c, "message"), 20, on_decision, &w);
     jw_end_arr(&w);
-    jw_key(&w, "actions");
-    jw_arr(&w);
+    jw_karr(&w, "actions");
     if (of_actions)
         outcomes_write(host_env(c->f->host)->outcomes, op_text(c, "action"), 20, &w);
     jw_end_arr(&w);

@@ -57,8 +57,7 @@ static void on_read(struct store_op *op, enum bh_err err)
     store_take_back(&a->left);
     jw_obj(&w);
     jw_ki64(&w, "now", now_ms);
-    jw_key(&w, "nodes");
-    jw_arr(&w);
+    jw_karr(&w, "nodes");
     for (size_t k = 0; err == BH_OK && k < a->scan.n_records; k++)
         write_node(&w, reader, &a->scan.records[k], now_ms);
     jw_end_arr(&w);

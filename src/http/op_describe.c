@@ -99,8 +99,7 @@ static void write_object(struct jw *w, struct str fields)
     struct str rest = fields, field;
 
     jw_kstr(w, "type", STR("object"));
-    jw_key(w, "properties");
-    jw_obj(w);
+    jw_kobj(w, "properties");
     while (split_outside(&rest, ',', &field)) {
         size_t colon = (size_t)str_find(field, ':');
         bool optional = field.p[colon - 1] == '?';
@@ -108,8 +107,7 @@ static void write_object(struct jw *w, struct str fields)
         write_type(w, str_skip(field, colon + 2));
     }
     jw_end_obj(w);
-    jw_key(w, "required");
-    jw_arr(w);
+    jw_karr(w, "required");
     for (rest = fields; split_outside(&rest, ',', &field);) {
         size_t colon = (size_t)str_find(field, ':');
         if (field.p[colon - 1] != '?')
@@ -125,8 +123,7 @@ static void write_choice(struct jw *w, struct str type)
 
     while (split_outside(&rest, '|', &part))
         words = words && plain_type(part) == NULL && part.p[0] != '[' && !is_schema(part);
-    jw_key(w, words ? "enum" : "anyOf");
-    jw_arr(w);
+    jw_karr(w, words ? "enum" : "anyOf");
     for (rest = type; split_outside(&rest, '|', &part);)
         if (words)
             jw_str(w, part);
@@ -203,8 +200,7 @@ static void write_arg(struct jw *w, const struct op_arg *a, bool describe)
     if (describe)
         jw_kstr_opt(w, "description", str_of(a->what));
     if (a->initial != NULL) {
-        jw_key(w, "default");
-        jw_raw(w, str_of(a->initial));
+        jw_kraw(w, "default", str_of(a->initial));
     }
     jw_end_obj(w);
     buf_done(&type);
@@ -235,23 +231,19 @@ static void write_args_object(struct jw *w, const struct op *op, arg_name *name,
 {
     jw_obj(w);
     jw_kstr(w, "type", STR("object"));
-    jw_key(w, "properties");
-    jw_obj(w);
+    jw_kobj(w, "properties");
     write_properties(w, op, name);
     if (nest != NULL) {
-        jw_key(w, nest);
-        jw_obj(w);
+        jw_kobj(w, nest);
         jw_kstr(w, "type", STR("object"));
         jw_kstr(w, "description", STR("The same filters in one object"));
-        jw_key(w, "properties");
-        jw_obj(w);
+        jw_kobj(w, "properties");
         write_properties(w, op, nested_arg);
         jw_end_obj(w);
         jw_end_obj(w);
     }
     jw_end_obj(w);
-    jw_key(w, "required");
-    jw_arr(w);
+    jw_karr(w, "required");
     for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)
         if (name(a) != NULL && (a->flags & OP_REQUIRED))
             jw_str(w, str_of(name(a)));
@@ -301,10 +293,8 @@ static bool add_faults(struct buf *out, unsigned faults, int status)
 
 static void write_json_content(struct jw *w, struct str type)
 {
-    jw_key(w, "content");
-    jw_obj(w);
-    jw_key(w, "application/json");
-    jw_obj(w);
+    jw_kobj(w, "content");
+    jw_kobj(w, "application/json");
     jw_key(w, "schema");
     write_type(w, type);
     jw_end_obj(w);
@@ -328,8 +318,7 @@ static void write_responses(struct jw *w, const struct op *op)
 {
     struct buf what = BUF_INIT;
 
-    jw_key(w, "responses");
-    jw_obj(w);
+    jw_kobj(w, "responses");
     write_response(w, op->answer != NULL ? 200 : 204, str_of(op->answer_what), str_of(op->answer));
     if (needs_key(op) || op->may == MAY_ANYBODY_WITH_KEY)
         write_response(w, 401, STR("No key, or one that is not good."), STR("Error"));
@@ -368,8 +357,7 @@ static void write_parameters(struct jw *w, const struct op *op)
     static const struct op_arg ns = {"X-Bellhop-Namespace", IN_HEADER, OP_TEXT,
                                      .what = "A store of its own inside the tenant."};
 
-    jw_key(w, "parameters");
-    jw_arr(w);
+    jw_karr(w, "parameters");
     for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)
         if (a->in <= IN_HEADER)
             write_parameter(w, a);
@@ -395,24 +383,19 @@ static void write_operation(struct jw *w, const struct op_family *family, const 
     jw_key_str(w, str_of(method));
     jw_obj(w);
     jw_kstr(w, "operationId", str_of(op->name));
-    jw_key(w, "tags");
-    jw_arr(w);
+    jw_karr(w, "tags");
     jw_str(w, str_of(family->name));
     jw_end_arr(w);
     jw_kstr(w, "summary", str_of(op->summary));
     if (!needs_key(op)) {
-        jw_key(w, "security");
-        jw_raw(w, STR("[]"));
+        jw_kraw(w, "security", STR("[]"));
     }
     write_parameters(w, op);
     if (has_body(op)) {
-        jw_key(w, "requestBody");
-        jw_obj(w);
+        jw_kobj(w, "requestBody");
         jw_kbool(w, "required", !op->body_may_be_empty);
-        jw_key(w, "content");
-        jw_obj(w);
-        jw_key(w, "application/json");
-        jw_obj(w);
+        jw_kobj(w, "content");
+        jw_kobj(w, "application/json");
         jw_key(w, "schema");
         write_args_object(w, op, body_arg, NULL);
         jw_end_obj(w);
@@ -443,28 +426,24 @@ void op_openapi(struct buf *out)
 
     jw_obj(&w);
     jw_kstr(&w, "openapi", STR("3.1.0"));
-    jw_key(&w, "info");
-    jw_raw(&w, STR("{\"title\":\"bellhop\",\"version\":\"1.0.0\",\"description\":\"Agents and "
-                   "their stores, by key. Every error is an object with `error` (a sentence), "
-                   "`code` (a stable word), `class` (the contract's error class, or null) and the "
-                   "fields of that class. Times are unix seconds; those of agents are unix "
-                   "milliseconds.\"}"));
-    jw_key(&w, "security");
-    jw_raw(&w, STR("[{\"key\":[]}]"));
-    jw_key(&w, "paths");
-    jw_obj(&w);
+    jw_kraw(&w, "info",
+            STR("{\"title\":\"bellhop\",\"version\":\"1.0.0\",\"description\":\"Agents and "
+                "their stores, by key. Every error is an object with `error` (a sentence), "
+                "`code` (a stable word), `class` (the contract's error class, or null) and the "
+                "fields of that class. Times are unix seconds; those of agents are unix "
+                "milliseconds.\"}"));
+    jw_kraw(&w, "security", STR("[{\"key\":[]}]"));
+    jw_kobj(&w, "paths");
     for (const struct op_family *f = op_families; f->name != NULL; f++)
         for (const struct op *op = f->ops; op->name != NULL; op++)
             if (op->path != NULL && str_starts(str_of(op->path), STR("/v1/")))
                 write_path(&w, f, op);
     jw_end_obj(&w);
-    jw_key(&w, "components");
-    jw_obj(&w);
-    jw_key(&w, "securitySchemes");
-    jw_raw(&w, STR("{\"key\":{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"What "
-                   "`bellhop token agent` printed.\"}}"));
-    jw_key(&w, "schemas");
-    jw_obj(&w);
+    jw_kobj(&w, "components");
+    jw_kraw(&w, "securitySchemes",
+            STR("{\"key\":{\"type\":\"http\",\"scheme\":\"bearer\",\"description\":\"What "
+                "`bellhop token agent` printed.\"}}"));
+    jw_kobj(&w, "schemas");
     for (size_t i = 0; i < N_SCHEMAS; i++) {
         jw_key(&w, schemas[i].name);
         write_type(&w, str_of(schemas[i].type));

@@ -53,12 +53,10 @@ static void write_payload(struct op_call *c, struct jw *w)
     jw_kstr(w, "kind", op_text(c, "kind"));
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         jw_kstr_opt(w, texts[i], op_text(c, texts[i]));
-    jw_key(w, "meta");
-    jw_obj(w);
+    jw_kobj(w, "meta");
     jw_kstr(w, "dispatch_id", str_of(id));
     jw_ki64(w, "sent_at", clock_wall_ms(loop_clock(c->f->loop)));
-    jw_key(w, "origin");
-    jw_obj(w);
+    jw_kobj(w, "origin");
     jw_kstr(w, "skill_name", c->caller.identity);
     jw_kstr(w, "trigger_kind", STR("agent"));
     jw_kstr(w, "caller_agent_id", c->caller.identity);

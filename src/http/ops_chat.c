@@ -187,15 +187,13 @@ static void write_outbound(struct buf *out, const struct op_call *c, struct str 
     jw_kstr(&w, "type", STR("outbound"));
     jw_kstr(&w, "requestId", request_id);
     jw_kstr_opt(&w, "platform", op_text(c, "platform"));
-    jw_key(&w, "action");
-    jw_obj(&w);
+    jw_kobj(&w, "action");
     jw_kstr(&w, "op", STR("send"));
     jw_kstr(&w, "chat_id", op_text(c, "chat_id"));
     jw_kstr(&w, "content", op_text(c, "content"));
     jw_kstr_opt(&w, "reply_to", op_text(c, "reply_to"));
     if (thread_id.p != NULL) {
-        jw_key(&w, "metadata");
-        jw_obj(&w);
+        jw_kobj(&w, "metadata");
         jw_kstr(&w, "thread_id", thread_id);
         jw_end_obj(&w);
     }
@@ -372,8 +370,7 @@ static void write_message(struct chat_ask *k, const struct mailbox_line *line, s
     copy_fields(&k->w, event, of_event);
     jw_kstr_opt(&k->w, "reply_to", json_str(event, "reply_to_message_id"));
     if (json_count(json_get(event, "media_urls")) > 0) {
-        jw_key(&k->w, "media_urls");
-        jw_value(&k->w, json_get(event, "media_urls"));
+        jw_kvalue(&k->w, "media_urls", json_get(event, "media_urls"));
     }
     if (!json_is_object(event)) /* a button or a slash command: the platform's own form */
         copy_fields(&k->w, json_get(frame, "forward"), of_source);
@@ -443,8 +440,7 @@ static void chat_read(struct op_call *c)
     k->last = up_to;
     k->total = v.entries - (taken < v.entries ? taken : v.entries);
     jw_obj(&k->w);
-    jw_key(&k->w, "messages");
-    jw_arr(&k->w);
+    jw_karr(&k->w, "messages");
     relay_mailbox_show(f->relay, str_of(k->tenant), str_of(k->instance), k->limit, on_read_line,
                        on_read_done, k);
 }
@@ -519,8 +515,7 @@ static void on_list_mail_done(void *ctx, enum bh_err err)
     struct chat_ask *k = ctx;
 
     jw_obj(&k->w);
-    jw_key(&k->w, "chats");
-    jw_arr(&k->w);
+    jw_karr(&k->w, "chats");
     for (size_t i = 0; i < k->n_order; i++)
         write_chat(&k->w, k->order[i]);
     jw_end_arr(&k->w);

@@ -37,8 +37,7 @@ static void on_catalog(void *ctx, const struct skills_answer *a)
         if (a->not_modified) {
             jw_kbool(&w, "not_modified", true);
         } else {
-            jw_key(&w, "skills");
-            jw_raw(&w, a->json);
+            jw_kraw(&w, "skills", a->json);
         }
         jw_kstr(&w, "catalog_version", a->token);
         jw_end_obj(&w);

@@ -62,13 +62,11 @@ void rpc_reply_begin(struct jw *w, struct str id_json)
 void rpc_error(struct jw *w, struct str id_json, int code, struct str message, struct str data_json)
 {
     rpc_reply_begin(w, id_json);
-    jw_key(w, "error");
-    jw_obj(w);
+    jw_kobj(w, "error");
     jw_ki64(w, "code", code);
     jw_kstr(w, "message", message);
     if (data_json.p != NULL) {
-        jw_key(w, "data");
-        jw_raw(w, data_json);
+        jw_kraw(w, "data", data_json);
     }
     jw_end_obj(w);
     jw_end_obj(w);

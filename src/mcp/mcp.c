@@ -183,10 +183,8 @@ void mcp_answer(struct mcp_call *c, struct str json)
     struct jw w = next_reply(c->x);
 
     rpc_reply_begin(&w, buf_str(&c->id));
-    jw_key(&w, "result");
-    jw_obj(&w);
-    jw_key(&w, "content");
-    jw_arr(&w);
+    jw_kobj(&w, "result");
+    jw_karr(&w, "content");
     jw_obj(&w);
     jw_kstr(&w, "type", STR("text"));
     jw_kstr(&w, "text", json);
@@ -234,8 +232,7 @@ static struct jw reply_begin(struct mcp_exchange *x, struct json id)
     jw_value(&iw, id);
     w = next_reply(x);
     rpc_reply_begin(&w, buf_str(&text));
-    jw_key(&w, "result");
-    jw_obj(&w);
+    jw_kobj(&w, "result");
     buf_done(&text);
     return w;
 }
@@ -253,10 +250,8 @@ static void do_initialize(struct mcp_exchange *x, const struct rpc *rpc)
     struct jw w = reply_begin(x, rpc->id);
 
     jw_kstr(&w, "protocolVersion", mcp_version_ok(asked) ? asked : STR(MCP_LATEST));
-    jw_key(&w, "capabilities");
-    jw_raw(&w, STR("{\"tools\":{\"listChanged\":false}}"));
-    jw_key(&w, "serverInfo");
-    jw_obj(&w);
+    jw_kraw(&w, "capabilities", STR("{\"tools\":{\"listChanged\":false}}"));
+    jw_kobj(&w, "serverInfo");
     jw_kstr(&w, "name", STR("bellhop"));
     jw_kstr(&w, "version", str_of(m->env.version));
     jw_end_obj(&w);
@@ -284,10 +279,8 @@ static void write_tool(struct jw *w, const struct mcp_tool *t)
     jw_kstr(w, "name", str_of(t->name));
     jw_kstr_opt(w, "title", str_of(t->title));
     jw_kstr(w, "description", str_of(t->description));
-    jw_key(w, "inputSchema");
-    jw_raw(w, str_of(t->input_schema));
-    jw_key(w, "annotations");
-    jw_obj(w);
+    jw_kraw(w, "inputSchema", str_of(t->input_schema));
+    jw_kobj(w, "annotations");
     jw_kbool(w, "readOnlyHint", t->reads_only);
     jw_kbool(w, "openWorldHint", false);
     jw_end_obj(w);
@@ -298,8 +291,7 @@ static void do_tools_list(struct mcp_exchange *x, const struct rpc *rpc)
 {
     struct jw w = reply_begin(x, rpc->id);
 
-    jw_key(&w, "tools");
-    jw_arr(&w);
+    jw_karr(&w, "tools");
     for (size_t i = 0; i < x->m->n_tools; i++)
         if (is_for(&x->m->tools[i].tool, &x->who))
             write_tool(&w, &x->m->tools[i].tool);

@@ -242,13 +242,6 @@ static void on_dropped(struct work *w)
     drop_free(j);
 }
 
-static void on_busy(void *ctx)
-{
-    struct drop *j = ctx;
-
-    on_dropped(&j->work);
-}
-
 static void cancel(struct errand_job *base)
 {
     container_of(base, struct drop, job)->cancelled = true; /* freed by on_dropped() */
@@ -266,13 +259,11 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
     buf_add_str(&j->body, e->body);
     name_tenant(j, str_of(a->tenant));
     choose_names(j, e->dispatch_id, e->word);
-    if (work_start(a->d->files, &j->work) != BH_OK) { /* the pool's queue is full */
-        j->work.run = NULL;
-        j->result = ERRAND_AWAY;
-        snprintf(j->why, sizeof j->why, "too many files are being written");
-        clock_defer(a->d->env.clock, on_busy, j);
-    }
-    return &j->job;
+    if (work_start(a->d->files, &j->work) == BH_OK)
+        return &j->job;
+    drop_free(j); /* the pool's queue is full */
+    return errand_end_soon(a->d, ERRAND_AWAY, CAUSE_NETWORK, done, ctx,
+                           "too many files are being written");
 }
 
 const struct substrate_ops substrate_file = {.name = "file",

@@ -43,24 +43,17 @@ struct spawned_order {
 
 struct spawned {
     struct errand_job job;
-    struct clock *clock; /* borrowed */
-    struct spawn *spawn; /* NULL: @soon ends the job */
-    struct timer soon;
+    struct spawn *spawn;
     bool (*is_away)(struct str errors);
     bool answer;
-    struct errand_end end; /* for @soon; the text is a literal */
 };
-
-static void spawned_free(struct spawned *j)
-{
-    timer_stop(j->clock, &j->soon);
-    spawn_cancel(&j->spawn);
-    free(j);
-}
 
 static void cancel(struct errand_job *base)
 {
-    spawned_free(container_of(base, struct spawned, job));
+    struct spawned *j = container_of(base, struct spawned, job);
+
+    spawn_cancel(&j->spawn);
+    free(j);
 }
 
 static struct str last_line(struct str s)
@@ -100,21 +93,7 @@ static void on_end(void *ctx, const struct spawn_end *end)
         e = bad_answer(STR("the answer is no text"));
     }
     j->job.done(j->job.ctx, &e);
-    spawned_free(j);
-}
-
-static void on_soon(struct timer *t)
-{
-    struct spawned *j = container_of(t, struct spawned, soon);
-
-    j->job.done(j->job.ctx, &j->end);
-    spawned_free(j);
-}
-
-static void end_soon(struct spawned *j, enum errand_result result, struct str text)
-{
-    j->end = (struct errand_end){.result = result, .cause = CAUSE_VALIDATION, .text = text};
-    timer_set(j->clock, &j->soon, 0);
+    free(j);
 }
 
 /* Starts the program.  On ERRAND_DONE the text is its output if @answer is set. */
@@ -123,30 +102,30 @@ static struct errand_job *spawned_run(struct recipient *a, const struct spawned_
 {
     struct spawner *spawner = a->d->env.spawner;
     int number = spawner != NULL ? spawner_find(spawner, o->argv) : -1;
-    struct spawned *j = xcalloc(1, sizeof *j);
 
+    if (number < 0)
+        return errand_end_soon(a->d, ERRAND_FAILED, CAUSE_VALIDATION, done, ctx,
+                               "this program came with a reload: restart the server");
+    if (o->look && strchr(o->argv[0], '/') != NULL && access(o->argv[0], X_OK) != 0)
+        return errand_end_soon(a->d, ERRAND_FAILED, CAUSE_VALIDATION, done, ctx,
+                               "the program is not there, or may not be run");
+    if (o->look)
+        return errand_end_soon(a->d, ERRAND_DONE, CAUSE_VALIDATION, done, ctx, "%s", "");
+    struct spawn_order order = {.command = (unsigned)number,
+                                .more = o->more,
+                                .input = o->input,
+                                .timeout_ms = o->timeout_ms,
+                                .max_output = OUTPUT_MAX};
+    struct spawned *j = xcalloc(1, sizeof *j);
     *j = (struct spawned){.job = {.done = done, .ctx = ctx, .cancel = cancel},
-                          .clock = a->d->env.clock,
                           .is_away = o->is_away,
                           .answer = o->answer};
-    timer_init(&j->soon, on_soon);
-    if (number < 0) {
-        end_soon(j, ERRAND_FAILED, STR("this program came with a reload: restart the server"));
-    } else if (o->look && strchr(o->argv[0], '/') != NULL && access(o->argv[0], X_OK) != 0) {
-        end_soon(j, ERRAND_FAILED, STR("the program is not there, or may not be run"));
-    } else if (o->look) {
-        end_soon(j, ERRAND_DONE, STR(""));
-    } else {
-        struct spawn_order order = {.command = (unsigned)number,
-                                    .more = o->more,
-                                    .input = o->input,
-                                    .timeout_ms = o->timeout_ms,
-                                    .max_output = OUTPUT_MAX};
-        j->spawn = spawner_run(spawner, &order, on_end, j);
-        if (j->spawn == NULL)
-            end_soon(j, ERRAND_AWAY, STR("too many programs run already"));
-    }
-    return &j->job;
+    j->spawn = spawner_run(spawner, &order, on_end, j);
+    if (j->spawn != NULL)
+        return &j->job;
+    free(j);
+    return errand_end_soon(a->d, ERRAND_AWAY, CAUSE_VALIDATION, done, ctx,
+                           "too many programs run already");
 }
 
 /* ---- exec ---- */

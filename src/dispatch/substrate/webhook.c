@@ -74,15 +74,12 @@ static bool rings(const struct agent_config *c)
 
 /* ---- the answer ---- */
 
-static void post_free(struct post *j)
-{
-    http_cancel(&j->call);
-    free(j);
-}
-
 static void cancel(struct errand_job *base)
 {
-    post_free(container_of(base, struct post, job));
+    struct post *j = container_of(base, struct post, job);
+
+    http_cancel(&j->call);
+    free(j);
 }
 
 static struct errand_end no_answer(const struct http_result *r)
@@ -110,7 +107,7 @@ static struct str answer_of(struct post *j, const struct http_result *r)
 static void on_answer(void *ctx, const struct http_result *r)
 {
     struct post *j = ctx;
-    struct errand_end e = {.result = ERRAND_DONE, .retry_after_ms = r->retry_after_ms};
+    struct errand_end e = {.result = ERRAND_DONE};
     char why[64];
     bool good = r->status < 400 && (!j->by_status || r->status / 100 == 2);
 
@@ -121,7 +118,7 @@ static void on_answer(void *ctx, const struct http_result *r)
         snprintf(why, sizeof why, "the webhook answered HTTP %d", r->status);
         e.result = ERRAND_FAILED;
         e.cause = CAUSE_HTTP_STATUS;
-        e.http_status = r->status;
+        e.http_status = (unsigned)r->status;
         e.text = str_of(why);
     } else if (j->kind == ERRAND_REQUEST) {
         e.text = answer_of(j, r);
@@ -131,29 +128,16 @@ static void on_answer(void *ctx, const struct http_result *r)
                                     .text = STR("the answer is no text")};
     }
     j->job.done(j->job.ctx, &e);
-    post_free(j);
+    free(j);
 }
 
 /* ---- the request ---- */
 
-static void write_wake(struct buf *out, const struct recipient *a, const struct errand *e)
+static void fetch(struct post *j, const struct recipient *a, struct http_fetch *what)
 {
-    struct jw w = jw_begin(out);
-
-    jw_obj(&w);
-    jw_kstr(&w, "agent_id", str_of(a->id));
-    jw_kstr_opt(&w, "session_id", e->session);
-    jw_kstr_opt(&w, "context", e->text);
-    jw_end_obj(&w);
-}
-
-static void sign(struct buf *out, const char *secret, struct str body)
-{
-    uint8_t mac[SHA256_BYTES];
-
-    hmac_sha256(str_of(secret), body, mac);
-    buf_add_z(out, "X-Signature: sha256=");
-    hex_add(out, mac, sizeof mac);
+    what->max_body = ANSWER_MAX;
+    what->public_only = !a->d->env.settings->allow_private && !*a->d->env.wake_allow_private;
+    j->call = http_fetch(a->d->env.http, what, on_answer, j);
 }
 
 static void send_body(struct post *j, const struct recipient *a, const char *url, struct str body,
@@ -162,6 +146,7 @@ static void send_body(struct post *j, const struct recipient *a, const char *url
     const struct agent_settings *s = &a->cfg->s;
     struct buf auth = BUF_INIT, signature = BUF_INIT;
     const char *headers[4] = {"Content-Type: application/json"};
+    uint8_t mac[SHA256_BYTES];
     size_t n = 1;
 
     if (s->authorization != NULL) {
@@ -169,34 +154,19 @@ static void send_body(struct post *j, const struct recipient *a, const char *url
         headers[n++] = buf_z(&auth);
     }
     if (s->secret != NULL) {
-        sign(&signature, s->secret, body);
+        hmac_sha256(str_of(s->secret), body, mac);
+        buf_add_z(&signature, "X-Signature: sha256=");
+        hex_add(&signature, mac, sizeof mac);
         headers[n++] = buf_z(&signature);
     }
-    struct http_fetch f = {.method = "POST",
-                           .url = url,
-                           .headers = headers,
-                           .body = body,
-                           .timeout_ms = timeout_ms,
-                           .max_body = ANSWER_MAX,
-                           .public_only = !a->d->env.settings->allow_private &&
-                                          !*a->d->env.wake_allow_private};
-    j->call = http_fetch(a->d->env.http, &f, on_answer, j);
+    fetch(j, a,
+          &(struct http_fetch){.method = "POST",
+                               .url = url,
+                               .headers = headers,
+                               .body = body,
+                               .timeout_ms = timeout_ms});
     buf_wipe(&auth);
     buf_done(&signature);
-}
-
-static void look(struct post *j, const struct recipient *a)
-{
-    const struct agent_settings *s = &a->cfg->s;
-    struct http_fetch f = {.method = s->status_url != NULL ? "GET" : "HEAD",
-                           .url = s->status_url != NULL ? s->status_url : s->url,
-                           .timeout_ms = s->timeout_ms,
-                           .max_body = ANSWER_MAX,
-                           .public_only = !a->d->env.settings->allow_private &&
-                                          !*a->d->env.wake_allow_private};
-
-    j->by_status = s->status_url != NULL;
-    j->call = http_fetch(a->d->env.http, &f, on_answer, j);
 }
 
 static struct errand_job *run(struct recipient *a, const struct errand *e, errand_cb *done,
@@ -205,14 +175,23 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
     const struct agent_settings *s = &a->cfg->s;
     struct post *j = xcalloc(1, sizeof *j);
     struct buf body = BUF_INIT;
+    struct jw w = jw_begin(&body);
 
     *j = (struct post){.job = {.done = done, .ctx = ctx, .cancel = cancel},
                        .d = a->d,
                        .kind = e->kind};
     if (e->kind == ERRAND_LOOK) {
-        look(j, a);
+        j->by_status = s->status_url != NULL;
+        fetch(j, a,
+              &(struct http_fetch){.method = j->by_status ? "GET" : "HEAD",
+                                   .url = j->by_status ? s->status_url : s->url,
+                                   .timeout_ms = s->timeout_ms});
     } else if (e->kind == ERRAND_WAKE && str_is_empty(e->body)) {
-        write_wake(&body, a, e);
+        jw_obj(&w);
+        jw_kstr(&w, "agent_id", str_of(a->id));
+        jw_kstr_opt(&w, "session_id", e->session);
+        jw_kstr_opt(&w, "context", e->text);
+        jw_end_obj(&w);
         send_body(j, a, s->wake_url, buf_str(&body), s->timeout_ms);
     } else {
         send_body(j, a, s->url, e->body, e->timeout_ms != 0 ? e->timeout_ms : s->timeout_ms);
