@@ -108,17 +108,6 @@ static bool read_routes(struct json doc, struct str **ret_keys, size_t *ret_n)
     return true;
 }
 
-/* Drops the keys that name a bot: a caller may not claim all chats of a bot. */
-static size_t without_bots(const struct front *f, struct str platform, struct str *keys, size_t n)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < n; i++)
-        if (host_platform(f->host, platform, keys[i]) == NULL)
-            keys[kept++] = keys[i];
-    return kept;
-}
-
 /* NULL: the change is in flight.  Else the reason for a 403. */
 static const char *enroll(struct joining *j, struct json doc, struct provision_spec *spec)
 {
@@ -164,7 +153,9 @@ static void join(struct joining *j, struct json doc)
         return;
     }
     spec.route_keys = keys;
-    spec.n_route_keys = without_bots(j->f, spec.platform, keys, n);
+    for (size_t i = 0; i < n; i++) /* a caller may not claim all chats of a bot */
+        if (host_platform(j->f->host, spec.platform, keys[i]) == NULL)
+            keys[spec.n_route_keys++] = keys[i];
     if (!j->enroll)
         facts_provision(j->f->facts, &spec, &j->result, on_joined, j);
     else if ((wrong = enroll(j, doc, &spec)) != NULL)
@@ -220,10 +211,8 @@ static void enter(struct front *f, struct http_req *req, bool enroll_it)
                           "Too many callers that nobody knows; try again in a moment.");
         return;
     }
-    if (f->draining) {
-        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
+    if (front_is_draining(f, req))
         return;
-    }
     j = xcalloc(1, sizeof *j);
     *j = (struct joining){.f = f, .id = http_req_id(req), .from = from, .enroll = enroll_it};
     j->body = xstrndup(body.p != NULL ? body.p : "", body.n);

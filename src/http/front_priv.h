@@ -21,6 +21,8 @@ void front_json(struct front *f, struct http_id id, int status, const struct buf
 /* Answer 503: the failure is temporary, and the caller should retry. */
 void front_retry(struct front *f, struct http_req *req, const char *code, const char *what);
 void front_retry_id(struct front *f, struct http_id id, const char *code, const char *what);
+/* True while the server is going down: the request has been answered with 503. */
+bool front_is_draining(struct front *f, struct http_req *req);
 /* Rate limit of log lines about refused requests.  On true, @ret_untold is the number of refusals
  * that were not logged since the last line. */
 bool front_may_log(struct front *f, unsigned long long *ret_untold);

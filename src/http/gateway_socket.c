@@ -194,10 +194,8 @@ static bool can_serve(struct front *f, struct http_req *req)
                           "Gateways must show a client certificate here.");
         return false;
     }
-    if (f->draining) {
-        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
+    if (front_is_draining(f, req))
         return false;
-    }
     f->store->ops->stats(f->store, &stats);
     if (!stats.healthy) {
         front_retry(f, req, "store_unavailable", "The store does not answer; come back later.");

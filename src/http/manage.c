@@ -232,10 +232,8 @@ void manage_enter(struct front *f, struct http_req *req, const struct op *op)
     const struct gateway *gw = NULL;
     const char *why;
 
-    if (f->draining && http_listener_tag(req) != front_admin_tag) {
-        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
+    if (http_listener_tag(req) != front_admin_tag && front_is_draining(f, req))
         return;
-    }
     struct op_call *c = op_call_new(f, op);
     c->id = http_req_id(req);
     if (http_listener_tag(req) == front_admin_tag) {

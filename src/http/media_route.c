@@ -45,6 +45,15 @@ static void refuse_stranger(struct front *f, struct http_req *req)
 
 /* ---- uploads ---- */
 
+struct media_upload {   /* borrowed for the call, which copies it */
+    const char *tenant; /* the tenant whose quota the file counts against */
+    struct str name;
+    const char *chat, *bot; /* of the chat page; NULL: a gateway uploads */
+    /* The file is stored: answer the request. */
+    void (*answer)(struct front *f, struct http_id id, const struct media_upload *u,
+                   const struct media_file *file);
+};
+
 struct upload {
     struct media_upload what; /* first; its strings are owned, except the name */
     struct front *front;      /* borrowed */
@@ -59,7 +68,7 @@ static void on_room(void *ctx)
     http_body_resume(u->front->server, u->id);
 }
 
-void media_refuse(struct http_server *server, struct http_id id, enum bh_err err)
+static void media_refuse(struct http_server *server, struct http_id id, enum bh_err err)
 {
     if (err == BH_BUSY)
         http_answer_error(
@@ -124,7 +133,8 @@ static void on_gone(void *ctx, struct http_id id)
     upload_free(u);
 }
 
-void media_take_upload(struct front *f, struct http_req *req, const struct media_upload *what)
+static void media_take_upload(struct front *f, struct http_req *req,
+                              const struct media_upload *what)
 {
     static const struct media_write_ops ops = {.room = on_room, .done = on_written};
     static const struct http_sink sink = {.max_bytes = MEDIA_MAX_BYTES,
@@ -154,6 +164,8 @@ void media_take_upload(struct front *f, struct http_req *req, const struct media
     http_body_pause(f->server, u->id);
 }
 
+static bool page_upload(struct front *f, struct http_req *req);
+
 void front_on_head(void *ctx, struct http_req *req)
 {
     struct front *f = ctx;
@@ -166,9 +178,7 @@ void front_on_head(void *ctx, struct http_req *req)
     const struct gateway *gw = authenticate(f, req);
     if (gw == NULL)
         refuse_stranger(f, req);
-    else if (f->draining)
-        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
-    else
+    else if (!front_is_draining(f, req))
         media_take_upload(f, req,
                           &(struct media_upload){.tenant = gw->tenant,
                                                  .name = http_header(req, "X-Media-Filename"),
@@ -240,7 +250,8 @@ static void on_opened(void *ctx, const struct media_file *file, int fd)
     download_free(d);
 }
 
-void media_answer(struct front *f, struct http_req *req, const struct media_file *file, bool shown)
+static void media_answer(struct front *f, struct http_req *req, const struct media_file *file,
+                         bool shown)
 {
     struct download *d = xcalloc(1, sizeof *d);
 
@@ -260,24 +271,17 @@ void media_downloads_drop(struct front *f)
         download_free(list_entry(it, struct download, link));
 }
 
-static bool is_signed(struct front *f, struct http_req *req, struct str id)
-{
-    struct buf expires = BUF_INIT, signature = BUF_INIT;
-    bool good = http_query(req, "exp", &expires) && http_query(req, "sig", &signature) &&
-                media_signature_is_good(f->media, id, buf_str(&expires), buf_str(&signature));
-
-    buf_done(&expires);
-    buf_done(&signature);
-    return good;
-}
-
 void media_download(struct front *f, struct http_req *req)
 {
     struct str id = media_id_in(http_path(req));
     const struct media_file *file = media_find(f->media, id);
     const struct gateway *gw = NULL;
-    bool trusted = is_signed(f, req, id);
+    struct buf expires = BUF_INIT, signature = BUF_INIT;
+    bool trusted = http_query(req, "exp", &expires) && http_query(req, "sig", &signature) &&
+                   media_signature_is_good(f->media, id, buf_str(&expires), buf_str(&signature));
 
+    buf_done(&expires);
+    buf_done(&signature);
     if (!trusted && (gw = authenticate(f, req)) == NULL) {
         refuse_stranger(f, req);
         return;
@@ -340,18 +344,6 @@ static void first_target(void *ctx, struct str tenant, struct str instance)
         buf_add_str(first, tenant);
 }
 
-static void find_payer(struct front *f, struct platform *p, struct str chat, struct buf *ret)
-{
-    const struct event ev = {.platform = str_of(p->ops->name),
-                             .bot = str_of(p->bot),
-                             .route_key = str_of(p->bot),
-                             .chat_id = chat,
-                             .chat_type = STR("dm"),
-                             .user_id = chat};
-
-    host_each_target(f->host, &ev, first_target, ret);
-}
-
 static struct event_media media_of(const struct media_file *file)
 {
     return (struct event_media){.id = str_of(file->id),
@@ -387,18 +379,23 @@ static void answer_upload(struct front *f, struct http_id id, const struct media
     buf_done(&body);
 }
 
-bool page_upload(struct front *f, struct http_req *req)
+static bool page_upload(struct front *f, struct http_req *req)
 {
     struct buf chat = BUF_INIT, payer = BUF_INIT, name = BUF_INIT;
     struct platform *p;
+    struct event ev;
     struct str id;
 
     if (!read_path(f, http_path(req), &p, &id) || id.p != NULL)
         return false;
-    if (f->draining) {
-        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
-    } else if (p->ops->page_visitor(p, req, true, &chat)) {
-        find_payer(f, p, buf_str(&chat), &payer);
+    if (!front_is_draining(f, req) && p->ops->page_visitor(p, req, true, &chat)) {
+        ev = (struct event){.platform = str_of(p->ops->name),
+                            .bot = str_of(p->bot),
+                            .route_key = str_of(p->bot),
+                            .chat_id = buf_str(&chat),
+                            .chat_type = STR("dm"),
+                            .user_id = buf_str(&chat)};
+        host_each_target(f->host, &ev, first_target, &payer);
         percent_decode(&name, http_header(req, "X-File-Name"));
         if (payer.n == 0)
             http_answer_error(f->server, http_req_id(req), 409, "nobody_here",

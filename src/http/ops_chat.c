@@ -13,6 +13,8 @@
  *
  * The relay's reads cannot be cancelled, so an ask outlives its call and is freed when it ends.
  * A timer reads the wire's bytes when the turn ends, never inside a call of the relay. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/crypto.h"
@@ -102,14 +104,6 @@ static void send_free(struct send *d)
     free(d);
 }
 
-static void drop_sends(struct front *f)
-{
-    if (f->chat_sends.next == NULL)
-        return; /* it never opened */
-    list_each (&f->chat_sends, it, nxt)
-        send_free(list_entry(it, struct send, link));
-}
-
 static size_t sends_open(const struct front *f, struct str tenant, struct str instance)
 {
     size_t n = 0;
@@ -123,8 +117,7 @@ static size_t sends_open(const struct front *f, struct str tenant, struct str in
 
 static void tell(struct send *d, struct json result)
 {
-    struct buf out = BUF_INIT;
-    struct jw w = jw_begin(&out);
+    struct jw w = op_begin(d->c);
     struct str error = json_str(result, "error");
 
     if (json_as_bool(json_get(result, "success"), false)) {
@@ -132,12 +125,11 @@ static void tell(struct send *d, struct json result)
         jw_kbool(&w, "success", true);
         jw_kstr_opt(&w, "message_id", json_str(result, "message_id"));
         jw_end_obj(&w);
-        op_answer(d->c, buf_str(&out));
+        op_end(d->c);
     } else {
         op_refuse(d->c, FAULT_REFUSED, "not sent: %.*s",
                   STR_FMT(error.p != NULL ? error : STR("no reason given")));
     }
-    buf_done(&out);
 }
 
 /* True when the result of the action was among the lines. */
@@ -202,26 +194,14 @@ static void write_outbound(struct buf *out, const struct op_call *c, struct str 
     buf_add_c(out, '\n');
 }
 
-static void start(struct send *d)
-{
-    struct buf frame = BUF_INIT, id = BUF_INIT;
-    struct rand rand = RAND_SYSTEM;
-    uint8_t raw[8];
-
-    rand_bytes(&rand, raw, sizeof raw);
-    buf_add_z(&id, "mcp-");
-    hex_add(&id, raw, sizeof raw);
-    write_outbound(&frame, d->c, buf_str(&id));
-    session_data(d->session, buf_str(&frame));
-    buf_done(&frame);
-    buf_done(&id);
-}
-
 static void chat_send(struct op_call *c)
 {
     struct front *f = c->f;
     const struct caller *who = &c->caller;
     const struct gateway *gw = facts_newest_gateway(f->facts, who->tenant, who->instance);
+    struct buf frame = BUF_INIT, id = BUF_INIT;
+    struct rand rand = RAND_SYSTEM;
+    uint8_t raw[8];
 
     if (gw == NULL) {
         op_refuse(c, FAULT_REFUSED,
@@ -235,10 +215,17 @@ static void chat_send(struct op_call *c)
     list_append(&f->chat_sends, &d->link);
     op_keep(c, d, on_dropped);
     d->session = session_open(f->relay, gw, &d->wire);
-    if (d->session != NULL)
-        start(d);
-    else
+    if (d->session == NULL) {
         wire_close(&d->wire, CLOSE_TRY_LATER);
+        return;
+    }
+    rand_bytes(&rand, raw, sizeof raw);
+    buf_add_z(&id, "mcp-");
+    hex_add(&id, raw, sizeof raw);
+    write_outbound(&frame, c, buf_str(&id));
+    session_data(d->session, buf_str(&frame));
+    buf_done(&frame);
+    buf_done(&id);
 }
 
 /* ---- chat_list, chat_read ---- */
@@ -314,14 +301,6 @@ static struct chat_ask *ask_new(struct op_call *c)
     return k;
 }
 
-static void drop_asks(struct front *f)
-{
-    if (f->chat_asks.next == NULL)
-        return; /* it never opened */
-    list_each (&f->chat_asks, it, nxt)
-        ask_free(list_entry(it, struct chat_ask, link));
-}
-
 /* Answers the call, if it still waits, and frees the ask. */
 static void finish(struct chat_ask *k, enum bh_err err)
 {
@@ -334,17 +313,10 @@ static void finish(struct chat_ask *k, enum bh_err err)
 
 /* ---- messages ---- */
 
-static void cursor_text(uint64_t id, char ret[24])
+static struct str cursor_text(uint64_t id, char room[24])
 {
-    char digits[24];
-    size_t n = 0, at = 0;
-
-    do
-        digits[n++] = (char)('0' + id % 10);
-    while ((id /= 10) != 0);
-    while (n > 0)
-        ret[at++] = digits[--n];
-    ret[at] = '\0';
+    snprintf(room, 24, "%" PRIu64, id);
+    return str_of(room);
 }
 
 static void copy_fields(struct jw *w, struct json from, const char *const *names)
@@ -361,9 +333,8 @@ static void write_message(struct chat_ask *k, const struct mailbox_line *line, s
     struct json event = json_get(frame, "event"), source = json_get(event, "source");
     char cursor[24];
 
-    cursor_text(line->id, cursor);
     jw_obj(&k->w);
-    jw_kstr(&k->w, "cursor", str_of(cursor));
+    jw_kstr(&k->w, "cursor", cursor_text(line->id, cursor));
     jw_kstr(&k->w, "kind", json_is_object(event) ? STR("message") : STR("webhook"));
     jw_ki64(&k->w, "at", line->at_ms / 1000);
     copy_fields(&k->w, source, of_source);
@@ -399,8 +370,7 @@ static void on_read_done(void *ctx, enum bh_err err)
     if (err == BH_NOT_FOUND)
         err = BH_OK; /* no mailbox yet, so it is empty */
     jw_end_arr(&k->w);
-    cursor_text(k->last, cursor);
-    jw_kstr(&k->w, "next", k->last != 0 ? str_of(cursor) : STR_NULL);
+    jw_kstr(&k->w, "next", k->last != 0 ? cursor_text(k->last, cursor) : STR_NULL);
     jw_ki64(&k->w, "more", (int64_t)(k->total > k->n ? k->total - k->n : 0));
     jw_end_obj(&k->w);
     finish(k, err);
@@ -558,8 +528,12 @@ static void chat_list(struct op_call *c)
 
 void chat_ops_drop(struct front *f)
 {
-    drop_asks(f);
-    drop_sends(f);
+    if (f->chat_asks.next == NULL)
+        return; /* it never opened */
+    list_each (&f->chat_asks, it, nxt)
+        ask_free(list_entry(it, struct chat_ask, link));
+    list_each (&f->chat_sends, it, nxt)
+        send_free(list_entry(it, struct send, link));
 }
 
 /* ---- the table ---- */

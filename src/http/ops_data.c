@@ -18,8 +18,7 @@ static void on_answer(void *ctx, const struct data_answer *a)
 static void on_written(void *ctx, const struct data_answer *a)
 {
     struct op_call *c = ctx;
-    struct buf out = BUF_INIT;
-    struct jw w = jw_begin(&out);
+    struct jw w = op_begin(c);
 
     if (a->fault.cls != FAULT_NONE || !op_is_tool(c)) {
         on_answer(c, a);
@@ -30,8 +29,7 @@ static void on_written(void *ctx, const struct data_answer *a)
     jw_kstr(&w, "id", a->id);
     jw_ki64(&w, "created_at", a->created_at);
     jw_end_obj(&w);
-    op_answer(c, buf_str(&out));
-    buf_done(&out);
+    op_end(c);
 }
 
 static void write_entry(struct op_call *c)
@@ -63,12 +61,10 @@ static void get(struct op_call *c)
 
 static void manifest(struct op_call *c)
 {
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
+    struct jw w = op_begin(c);
 
     data_manifest(&w);
-    op_answer(c, buf_str(&body));
-    buf_done(&body);
+    op_end(c);
 }
 
 const struct op ops_data[] = {

@@ -26,8 +26,7 @@ static void on_answer(void *ctx, const struct skills_answer *a)
 static void on_catalog(void *ctx, const struct skills_answer *a)
 {
     struct op_call *c = ctx;
-    struct buf out = BUF_INIT;
-    struct jw w = jw_begin(&out);
+    struct jw w = op_begin(c);
 
     c->skills = NULL;
     if (a->fault.cls != FAULT_NONE) {
@@ -41,13 +40,12 @@ static void on_catalog(void *ctx, const struct skills_answer *a)
         }
         jw_kstr(&w, "catalog_version", a->token);
         jw_end_obj(&w);
-        op_answer(c, buf_str(&out));
+        op_end(c);
     } else if (a->not_modified) {
         op_answer_status(c, 304, STR_NULL, a->token);
     } else {
         op_answer_long(c, a->json, a->file, a->token);
     }
-    buf_done(&out);
 }
 
 /* The first etag in If-None-Match, without quotes and weak mark. */
@@ -91,12 +89,10 @@ static void query(struct op_call *c)
 
 static void manifest(struct op_call *c)
 {
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
+    struct jw w = op_begin(c);
 
     skills_manifest(c->f->skills, &w);
-    op_answer(c, buf_str(&body));
-    buf_done(&body);
+    op_end(c);
 }
 
 static void version(struct op_call *c)
@@ -110,17 +106,15 @@ static void version(struct op_call *c)
 static void on_loaded(void *ctx, const struct skills_answer *a)
 {
     struct op_call *c = ctx;
-    struct buf out = BUF_INIT;
 
     if (a->fault.cls != FAULT_NONE || !op_is_tool(c)) {
         on_answer(c, a);
         return;
     }
     c->skills = NULL;
-    buf_printf(&out, "{\"status\":\"%s\",", skill_status_name(a->status));
-    buf_add_str(&out, str_skip(a->json, 1));
-    op_answer(c, buf_str(&out));
-    buf_done(&out);
+    buf_printf(&c->out, "{\"status\":\"%s\",", skill_status_name(a->status));
+    buf_add_str(&c->out, str_skip(a->json, 1));
+    op_end(c);
 }
 
 static void load(struct op_call *c)

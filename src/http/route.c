@@ -17,12 +17,11 @@
 /* False: the request does not prove that it is meant for @p. */
 static bool hand_over(struct front *f, struct http_req *req, struct platform *p)
 {
-    if (f->draining) /* 503: a sender would take the 404 of a closed platform as final */
-        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
-    else if (p != NULL && p->ops->http != NULL)
+    if (front_is_draining(f, req)) /* a sender would take the 404 of a closed platform as final */
+        return true;
+    if (p != NULL && p->ops->http != NULL)
         return p->ops->http(p, req);
-    else
-        http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
+    http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
     return true;
 }
 
@@ -32,34 +31,9 @@ void site_chat(struct front *f, struct http_req *req)
         hand_over(f, req, host_platform(f->host, STR("web"), STR_NULL));
 }
 
-/* The platform of that name, if it takes webhooks. */
-static const struct platform_ops *takes_webhooks(struct str name)
-{
-    const struct platform_ops *ops = platform_find(name);
-
-    return ops != NULL && ops->http != NULL && !str_eq(name, STR("web")) ? ops : NULL;
-}
-
 static int64_t now_ms(struct front *f)
 {
     return clock_now_ms(loop_clock(f->loop));
-}
-
-static void turn_away(struct front *f, struct http_req *req)
-{
-    http_answer(f->server, http_req_id(req),
-                &(struct http_answer){.status = 429,
-                                      .headers = "Retry-After: 1\r\n",
-                                      .body = STR("{\"error\":\"Too many requests: come back in a "
-                                                  "moment.\",\"code\":\"too_many_requests\"}")});
-}
-
-/* Answers every webhook that fails its proof, whatever the reason.  The answer is always the same,
- * so that a stranger does not learn which bots exist. */
-static void refuse(struct front *f, struct http_req *req)
-{
-    http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
-                      "This request is not signed for a bot here.");
 }
 
 static void knock(struct front *f, struct http_req *req, const struct platform_ops *ops,
@@ -70,12 +44,15 @@ static void knock(struct front *f, struct http_req *req, const struct platform_o
     bool looks_right =
         ops->plausible == NULL || ops->plausible(req, clock_wall_ms(loop_clock(f->loop)));
 
-    if (f->draining) { /* the platform may be closed already, and it would believe a 401 */
-        hand_over(f, req, NULL);
+    if (front_is_draining(f, req)) /* its platform may be closed, and it would believe a 401 */
         return;
-    }
     if (ops->plausible != NULL && looks_right && !door_admit(f->door, from, now_ms(f))) {
-        turn_away(f, req); /* also when there is no such bot */
+        http_answer(f->server, http_req_id(req), /* also when there is no such bot */
+                    &(struct http_answer){
+                        .status = 429,
+                        .headers = "Retry-After: 1\r\n",
+                        .body = STR("{\"error\":\"Too many requests: come back in a moment.\","
+                                    "\"code\":\"too_many_requests\"}")});
         return;
     }
     if (bot.n > 0 && looks_right)
@@ -83,8 +60,10 @@ static void knock(struct front *f, struct http_req *req, const struct platform_o
     if (p != NULL && hand_over(f, req, p)) {
         door_proved(f->door, from, now_ms(f));
     } else {
+        /* Always the same answer, so that a stranger does not learn which bots exist. */
         door_refused(f->door, from, now_ms(f));
-        refuse(f, req);
+        http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
+                          "This request is not signed for a bot here.");
     }
 }
 
@@ -98,8 +77,8 @@ void site_webhook(struct front *f, struct http_req *req)
     for (size_t i = 0; i < 4 && str_split(&rest, '/', &part[i]); i++)
         ;
     percent_decode(&bot, part[3]);
-    ops = takes_webhooks(part[2]);
-    if (ops == NULL)
+    ops = platform_find(part[2]);
+    if (ops == NULL || ops->http == NULL || str_eq(part[2], STR("web")))
         hand_over(f, req, NULL);
     else
         knock(f, req, ops, buf_str(&bot));
@@ -161,21 +140,6 @@ static const struct {
     {NULL, "/mcp", false, ADMIN, front_mcp},
 };
 
-static bool path_matches(size_t i, struct str path)
-{
-    struct str want = str_of(routes[i].path);
-
-    return str_eq(path, want) ||
-           (routes[i].below && str_starts(path, want) && path.p[want.n] == '/');
-}
-
-static bool method_matches(size_t i, struct str method)
-{
-    if (routes[i].method == NULL || str_eq(method, str_of(routes[i].method)))
-        return true;
-    return str_eq(method, STR("HEAD")) && str_eq(str_of(routes[i].method), STR("GET"));
-}
-
 void front_handle(void *ctx, struct http_req *req)
 {
     struct front *f = ctx;
@@ -193,9 +157,12 @@ void front_handle(void *ctx, struct http_req *req)
         return;
     }
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
-        if (routes[i].listener != listener || !path_matches(i, path))
+        struct str want = str_of(routes[i].path), takes = str_of(routes[i].method);
+        bool below = routes[i].below && str_starts(path, want) && path.p[want.n] == '/';
+        if (routes[i].listener != listener || (!str_eq(path, want) && !below))
             continue;
-        if (method_matches(i, method)) {
+        if (takes.p == NULL || str_eq(method, takes) ||
+            (str_eq(method, STR("HEAD")) && str_eq(takes, STR("GET")))) {
             routes[i].handler(f, req);
             return;
         }
@@ -216,6 +183,13 @@ void front_json(struct front *f, struct http_id id, int status, const struct buf
 void front_retry(struct front *f, struct http_req *req, const char *code, const char *what)
 {
     front_retry_id(f, http_req_id(req), code, what);
+}
+
+bool front_is_draining(struct front *f, struct http_req *req)
+{
+    if (f->draining)
+        front_retry(f, req, "draining", "This server is going down; come back in a moment.");
+    return f->draining;
 }
 
 void front_retry_id(struct front *f, struct http_id id, const char *code, const char *what)

@@ -116,17 +116,6 @@ static bool refuse(struct front *f, struct http_req *req, int status, const char
 
 /* ---- callers ---- */
 
-static bool refuse_stranger(struct front *f, struct http_req *req)
-{
-    unsigned long long untold;
-
-    if (front_may_log(f, &untold))
-        log_warn(NULL, "%.*s refused: no key, or one that is not good: from=%.*s more=%llu",
-                 STR_FMT(http_path(req)), STR_FMT(http_peer(req)), untold);
-    return refuse(f, req, 401, "WWW-Authenticate: Bearer\r\n", "unauthorized",
-                  "Show a key: Authorization: Bearer <what bellhop token agent printed>.");
-}
-
 /* The only tenant of this server; STR_NULL: there are several, or none. */
 static struct str only_tenant(const struct front *f)
 {
@@ -176,9 +165,15 @@ static bool admit_key(struct front *f, struct http_req *req, struct caller *ret)
 {
     const struct key *k =
         keys_check(f->keys, KEY_AGENT, token_of_header(http_header(req, "Authorization")));
+    unsigned long long untold;
 
-    if (k == NULL)
-        return refuse_stranger(f, req);
+    if (k == NULL) {
+        if (front_may_log(f, &untold))
+            log_warn(NULL, "%.*s refused: no key, or one that is not good: from=%.*s more=%llu",
+                     STR_FMT(http_path(req)), STR_FMT(http_peer(req)), untold);
+        return refuse(f, req, 401, "WWW-Authenticate: Bearer\r\n", "unauthorized",
+                      "Show a key: Authorization: Bearer <what bellhop token agent printed>.");
+    }
     if (!keys_may_act(f->keys, k, f->v1->key_requests, f->v1->tenant_requests))
         return refuse(f, req, 429, "Retry-After: 1\r\n", "rate_limited",
                       "Too many requests of this key or its tenant; try again in a second.");
@@ -222,23 +217,14 @@ static bool admit_namespace(struct front *f, struct http_req *req, struct caller
 
     if (str_is_empty(ns))
         return true;
-    if (!caller_ns_valid(ns)) {
-        refuse(f, req, 400, NULL, "invalid",
-               "X-Bellhop-Namespace must be 1 to 64 letters, digits, dots, dashes or underscores.");
-        return false;
-    }
-    if (who->ns.p != NULL && !str_eq(who->ns, ns)) {
-        refuse(f, req, 403, NULL, "refused", "This key is for another namespace.");
-        return false;
-    }
+    if (!caller_ns_valid(ns))
+        return refuse(
+            f, req, 400, NULL, "invalid",
+            "X-Bellhop-Namespace must be 1 to 64 letters, digits, dots, dashes or underscores.");
+    if (who->ns.p != NULL && !str_eq(who->ns, ns))
+        return refuse(f, req, 403, NULL, "refused", "This key is for another namespace.");
     who->ns = ns;
     return true;
-}
-
-static bool refuse_draining(struct front *f, struct http_req *req)
-{
-    front_retry(f, req, "draining", "This server is going down; come back in a moment.");
-    return false;
 }
 
 bool v1_admit(struct front *f, struct http_req *req, struct str agent, struct caller *ret_caller)
@@ -246,8 +232,8 @@ bool v1_admit(struct front *f, struct http_req *req, struct str agent, struct ca
     bool keyless =
         http_listener_tag(req) == front_admin_tag && http_header(req, "Authorization").p == NULL;
 
-    if (f->draining)
-        return refuse_draining(f, req);
+    if (front_is_draining(f, req))
+        return false;
     return (keyless ? admit_operator(f, req, agent, ret_caller) : admit_key(f, req, ret_caller)) &&
            admit_namespace(f, req, ret_caller) && take_work(f, req, ret_caller->tenant);
 }
@@ -271,8 +257,8 @@ static bool admit_hook(struct front *f, struct http_req *req, const struct op *o
 {
     const struct key *k = keys_check(f->keys, KEY_HOOK, capability);
 
-    if (f->draining)
-        return refuse_draining(f, req);
+    if (front_is_draining(f, req))
+        return false;
     if (k == NULL || k->agent == NULL)
         return refuse(f, req, 404, NULL, "not_found", "There is nothing here.");
     if (!keys_may_act(f->keys, k, f->v1->key_requests, f->v1->tenant_requests))
@@ -519,11 +505,8 @@ static void health(struct op_call *c)
 
 static void openapi(struct op_call *c)
 {
-    struct buf document = BUF_INIT;
-
-    op_openapi(&document);
-    op_answer(c, buf_str(&document));
-    buf_done(&document);
+    op_openapi(&c->out);
+    op_end(c);
 }
 
 const struct op ops_server[] = {
