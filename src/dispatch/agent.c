@@ -472,8 +472,8 @@ void agents_free(struct agents *t)
     free(t);
 }
 
-/* Makes the recipients, and with them the couriers, of agents that have mail in the relay.  Collects
- * the names first: making an agent calls the relay, which would invalidate the views. */
+/* Makes the recipients, and with them the couriers, of agents that have mail in the relay.
+ * Collects the names first: making an agent calls the relay, which would invalidate the views. */
 static void wake_mail(struct agents *t)
 {
     struct buf names = BUF_INIT;
