@@ -104,65 +104,53 @@ static bool make(struct backup *b, const char *file, const char *part)
     return ok;
 }
 
-static int backup(const struct cli_args *a, const char *state)
+static int backup(struct cli_job *j)
 {
-    const char *file = a->rest[0];
+    const char *file = j->args[0];
+    char *state = cli_state_dir(j);
     struct backup b = {.state = state};
     struct buf part = BUF_INIT;
     struct stat st;
     int rc = CLI_FAILED;
-    char *db = state_dir_path(state, "bellhop.db");
 
+    if (state == NULL)
+        return CLI_FAILED;
+    char *db = state_dir_path(state, "bellhop.db");
     buf_printf(&part, "%s.part", file);
     buf_printf(&b.copy, "%s.copy", file);
     if (access(db, F_OK) != 0)
         cli_failed("there is no database in %s", state);
     else if (access(file, F_OK) == 0)
-        cli_failed("%s exists already: give another name", file);
+        cli_failed("%s exists already. Choose another name", file);
     else if ((unlink(buf_z(&part)), !make(&b, file, buf_z(&part))))
         cli_failed("no backup was made: %s", b.why);
     else {
         rc = CLI_DONE;
         if (stat(file, &st) == 0)
             fprintf(stderr,
-                    "%s: %u files, %.1f MiB, read back.  The master key is not in it: keep it "
-                    "elsewhere.\n",
+                    "%s: %u files, %.1f MiB, verified. It does not contain the master key: keep "
+                    "that in another place.\n",
                     file, b.files, (double)st.st_size / (1 << 20));
     }
     buf_done(&part);
     buf_done(&b.copy);
     free(db);
-    return rc;
-}
-
-static int run_backup(const struct command *c, int argc, char **argv)
-{
-    struct cli_args a;
-
-    if (!cli_parse(c, argc, argv, NULL, 0, &a))
-        return cli_exit(&a);
-    if (a.n_rest != 1)
-        return cli_misused(c, "which FILE?");
-    char *state = cli_state_dir(&a);
-    if (state == NULL)
-        return CLI_FAILED;
-    int rc = backup(&a, state);
     free(state);
     return rc;
 }
 
 const struct command cmd_backup = {
-    "backup",
-    "copy everything to one file, while the server runs",
-    "Usage: bellhop backup FILE [-c FILE | --state-dir DIR]\n\n"
-    "Copies the databases and the other files of the state directory into one new FILE (a tar).\n"
-    "The server may run and be busy: each database is copied as it is at one moment, and each "
-    "copy\n"
-    "is read back before it goes into the archive.  The master key is left out: without it the\n"
-    "secrets in a backup are closed, so keep the two apart.  For a moment the largest database is\n"
-    "there twice, beside FILE.\n\n"
-    "Back again: bellhop restore FILE\n",
-    run_backup,
+    .name = "backup",
+    .summary = "copy the state to one file, while the server runs",
+    .help =
+        "Usage: bellhop backup FILE [-c FILE | --state-dir DIR]\n\n"
+        "Copies the databases and the other files of the state directory into one new FILE (a\n"
+        "tar archive).  The server may run and be busy: each database is copied as of one\n"
+        "moment, and each copy is verified before it goes into the archive.  The master key is\n"
+        "left out: the secrets in a backup cannot be read without it, so keep the two apart.\n"
+        "The command needs room beside FILE for a second copy of the largest database.\n\n"
+        "To get the state back: bellhop restore FILE\n",
+    .verbs = (const struct cli_verb[]){{"", .args = "file", .run = backup}, {0}},
 };
 
 /* ---- restore ---- */
@@ -348,33 +336,36 @@ static int restore(struct restore *r, const char *file, const struct settings *s
     if (!ok)
         cli_failed("nothing was changed: %s", r->why);
     else if (!(ok = replace(r)))
-        cli_failed("stopped in the middle: %s; restore again", r->why);
+        cli_failed("the restore stopped half-way: %s. Run it again", r->why);
     else
-        fprintf(stderr, "restored %zu files from %s; what they replaced ends in %s\n", r->n, file,
-                KEPT);
+        fprintf(stderr, "restored %zu files from %s; the replaced files have the suffix %s\n", r->n,
+                file, KEPT);
     if (ok && settings->master_key == NULL && access(key, F_OK) != 0)
-        fprintf(stderr, "before the server is started, put the master key of that time into %s\n",
+        fprintf(stderr, "before starting the server, put the master key of that backup into %s\n",
                 key);
     remove_tree(r->staging);
     free(key);
     return ok ? CLI_DONE : CLI_FAILED;
 }
 
-static int with_lock(const struct cli_args *a, bool yes, const struct settings *settings)
+static int run_restore(struct cli_job *j)
 {
-    struct restore r = {.state = settings->state_dir};
-    char *db = state_dir_path(r.state, "bellhop.db");
+    struct config *cfg = cli_settings(j);
     int rc = CLI_FAILED, lock = -1;
 
+    if (cfg == NULL)
+        return CLI_FAILED;
+    struct restore r = {.state = settings_of(cfg)->state_dir};
+    char *db = state_dir_path(r.state, "bellhop.db");
     r.staging = state_dir_path(r.state, STAGING);
     if (state_dir_open(r.state, r.why) != BH_OK)
         cli_failed("%s", r.why);
-    else if (access(db, F_OK) == 0 && !yes)
-        cli_failed("%s exists: add --yes to put the backup in its place", db);
+    else if (access(db, F_OK) == 0 && !cli_flag(j, "--yes"))
+        cli_failed("%s exists. Add --yes to replace it with the backup", db);
     else if ((lock = store_sqlite_lock(db, r.why)) < 0)
-        cli_failed("%s: stop the server first", r.why);
+        cli_failed("%s. Stop the server first", r.why);
     else
-        rc = restore(&r, a->rest[0], settings);
+        rc = restore(&r, j->args[0], settings_of(cfg));
     if (lock >= 0)
         close(lock);
     for (size_t i = 0; i < r.n; i++)
@@ -382,42 +373,20 @@ static int with_lock(const struct cli_args *a, bool yes, const struct settings *
     free(r.names);
     free(r.staging);
     free(db);
-    return rc;
-}
-
-static int run_restore(const struct command *c, int argc, char **argv)
-{
-    bool yes = false;
-    const struct cli_option options[] = {{"--yes", NULL, &yes}};
-    struct cli_args a;
-    struct config *cfg = NULL;
-    struct buf why = BUF_INIT;
-    int rc = CLI_FAILED;
-
-    if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
-        return cli_exit(&a);
-    if (a.n_rest != 1)
-        return cli_misused(c, "which FILE?");
-    if (a.state_dir != NULL)
-        setenv("BELLHOP_STATE_DIR", a.state_dir, 1);
-    if (settings_load(a.config, &cfg, &why) != BH_OK)
-        cli_failed("%s", buf_z(&why));
-    else
-        rc = with_lock(&a, yes, settings_of(cfg));
     config_free(cfg);
-    buf_done(&why);
     return rc;
 }
 
 const struct command cmd_restore = {
-    "restore",
-    "put a backup in the place of what is there",
-    "Usage: bellhop restore FILE [--yes] [-c FILE | --state-dir DIR]\n\n"
-    "Unpacks a backup beside the state, reads every page of its databases, tries the master key,\n"
-    "and only then lets it take the place of what is there, which keeps its name with\n"
-    "\".before-restore\" behind it.  Refuses while a server runs; --yes is needed where a "
-    "database\n"
-    "exists.  What was acked since the backup is delivered again; gateways it does not know get a\n"
-    "401 that they retry.\n",
-    run_restore,
+    .name = "restore",
+    .summary = "replace the state with a backup",
+    .help =
+        "Usage: bellhop restore FILE [--yes] [-c FILE | --state-dir DIR]\n\n"
+        "Unpacks a backup beside the state, reads every page of its databases, and tries the\n"
+        "master key.  Only then does the backup replace the current files, which stay with the\n"
+        "suffix \".before-restore\".  Refuses while a server runs.  --yes is needed where a\n"
+        "database exists.  Messages that were acknowledged since the backup are delivered\n"
+        "again.  Gateways that the backup does not know get a 401, which they retry.\n",
+    .verbs = (const struct cli_verb[]){{"", .args = "file", .run = run_restore}, {0}},
+    .options = (const struct cli_option[]){{"--yes", .kind = CLI_FLAG}, {0}},
 };

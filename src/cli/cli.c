@@ -1,15 +1,17 @@
 /* cli.c - options, verbs, errors, tables, and `bellhop help`.  (cli.h has the contract.) */
 #include "cli/cli.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/jw.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cli/settings.h"
-#include "http/op.h"
+#include "cli/v1.h"
 
 const struct command *const cli_commands[] = {
     &cmd_serve,  &cmd_status,    &cmd_gateway, &cmd_token,      &cmd_route,   &cmd_link,
@@ -38,15 +40,15 @@ static void BH_PRINTF(1, 0) tell(const char *fmt, va_list ap)
     buf_done(&out);
 }
 
-int cli_misused(const struct command *c, const char *fmt, ...)
+int cli_misused(const struct cli_job *j, const char *fmt, ...)
 {
     va_list ap;
 
-    fprintf(stderr, "bellhop %s: ", c->name);
+    fprintf(stderr, "bellhop %s: ", j->c->name);
     va_start(ap, fmt);
     tell(fmt, ap);
     va_end(ap);
-    fprintf(stderr, "\nTry: bellhop help %s\n", c->name);
+    fprintf(stderr, "\nTry: bellhop help %s\n", j->c->name);
     return CLI_MISUSED;
 }
 
@@ -64,142 +66,299 @@ int cli_failed(const char *fmt, ...)
 
 /* ---- options ---- */
 
-static const struct cli_option *find_option(const struct cli_option *options, size_t n,
-                                            struct str name)
+static const struct cli_option common_options[] = {
+    {"-c"},
+    {"--config"},
+    {"--state-dir"},
+    {"--json", .kind = CLI_FLAG},
+    {"--help", .kind = CLI_FLAG},
+    {"-h", .kind = CLI_FLAG},
+    {0},
+};
+
+static const struct cli_option *find_option(const struct cli_option *options, struct str name)
 {
-    for (size_t i = 0; i < n; i++)
-        if (str_eq(str_of(options[i].name), name))
-            return &options[i];
+    for (const struct cli_option *o = options; o != NULL && o->name != NULL; o++)
+        if (str_eq(str_of(o->name), name))
+            return o;
     return NULL;
 }
 
-/* Apply argv[*i]; advances past its value. */
-static bool take_option(const struct command *c, int argc, char **argv, int *i,
-                        const struct cli_option *o, const char *inline_value)
+static const struct cli_option *option_of(const struct command *c, struct str name)
 {
-    if (o->flag != NULL) {
-        if (inline_value != NULL) {
-            cli_misused(c, "%s takes no value", o->name);
-            return false;
-        }
-        *o->flag = true;
-        return true;
-    }
-    if (inline_value == NULL && *i + 1 >= argc) {
-        cli_misused(c, "%s needs a value", o->name);
-        return false;
-    }
-    *o->value = inline_value != NULL ? inline_value : argv[++*i];
-    return true;
+    const struct cli_option *o = find_option(c->options, name);
+
+    if (o == NULL && c->v1)
+        o = find_option(v1_options, name);
+    return o != NULL ? o : find_option(common_options, name);
 }
 
-bool cli_parse(const struct command *c, int argc, char **argv, const struct cli_option *options,
-               size_t n_options, struct cli_args *a)
+const char *cli_value(const struct cli_job *j, const char *option)
 {
-    const struct cli_option common[] = {{"-c", &a->config, NULL},
-                                        {"--config", &a->config, NULL},
-                                        {"--state-dir", &a->state_dir, NULL},
-                                        {"--json", NULL, &a->json},
-                                        {"--help", NULL, &a->help},
-                                        {"-h", NULL, &a->help}};
-    bool only_rest = false;
+    const struct cli_option *o = option_of(j->c, str_of(option));
 
-    *a = (struct cli_args){0};
-    for (int i = 1; i < argc; i++) {
-        const char *equals = strchr(argv[i], '=');
-        struct str name =
-            equals != NULL ? str_make(argv[i], (size_t)(equals - argv[i])) : str_of(argv[i]);
-        if (only_rest || argv[i][0] != '-' || argv[i][1] == '\0') {
-            if (a->n_rest == CLI_MAX_ARGS) {
-                cli_misused(c, "too many arguments");
-                return false;
-            }
-            a->rest[a->n_rest++] = argv[i];
-            continue;
-        }
-        if (strcmp(argv[i], "--") == 0) {
-            only_rest = true;
-            continue;
-        }
-        const struct cli_option *o = find_option(options, n_options, name);
-        if (o == NULL)
-            o = find_option(common, ARRAY_LEN(common), name);
-        if (o == NULL) {
-            cli_misused(c, "unknown option \"%s\"", argv[i]);
-            return false;
-        }
-        if (!take_option(c, argc, argv, &i, o, equals != NULL ? equals + 1 : NULL))
-            return false;
-    }
-    if (a->help)
-        fputs(c->help, stdout);
-    return !a->help;
+    assert(o != NULL);
+    for (size_t i = j->n_given; i-- > 0;)
+        if (j->given[i].option == o)
+            return j->given[i].value;
+    return NULL;
 }
 
-int cli_exit(const struct cli_args *a)
+bool cli_flag(const struct cli_job *j, const char *option)
 {
-    return a->help ? CLI_DONE : CLI_MISUSED;
+    return cli_value(j, option) != NULL;
+}
+
+int64_t cli_number(const struct cli_job *j, const char *option, int64_t otherwise)
+{
+    const char *text = cli_value(j, option);
+    int64_t v = otherwise;
+
+    if (text != NULL && !str_to_i64(str_of(text), &v))
+        str_to_duration_ms(str_of(text), &v);
+    return v;
+}
+
+static bool is_word_of(const char *words, char separator, struct str word)
+{
+    struct str rest = str_of(words), one;
+
+    while (words != NULL && str_split(&rest, separator, &one))
+        if (str_eq(one, word))
+            return true;
+    return false;
+}
+
+/* CLI_DONE: the value is of the option's kind. */
+static int check_value(const struct cli_job *j, const struct cli_option *o, const char *value)
+{
+    struct str text = str_of(value);
+    int64_t n;
+
+    if (o->kind == CLI_DURATION && !str_to_duration_ms(text, &n))
+        return cli_misused(j, "%s takes a duration such as 30s, 5m or 1h, not \"%s\"", o->name,
+                           value);
+    if (o->kind == CLI_NUMBER && (!str_to_i64(text, &n) || n < 1))
+        return cli_misused(j, "%s takes a whole number from 1, not \"%s\"", o->name, value);
+    if (o->one_of != NULL && !is_word_of(o->one_of, '|', text))
+        return cli_misused(j, "%s is one of %s, not \"%s\"", o->name, o->one_of, value);
+    return CLI_DONE;
+}
+
+/* Takes the option argv[*i], and advances past its value. */
+static int take_option(struct cli_job *j, int argc, char **argv, int *i)
+{
+    const char *equals = strchr(argv[*i], '='), *value = equals != NULL ? equals + 1 : NULL;
+    struct str name =
+        equals != NULL ? str_make(argv[*i], (size_t)(equals - argv[*i])) : str_of(argv[*i]);
+    const struct cli_option *o = option_of(j->c, name);
+
+    if (o == NULL)
+        return cli_misused(j, "unknown option \"%s\"", argv[*i]);
+    if (o->kind == CLI_FLAG && value != NULL)
+        return cli_misused(j, "%s takes no value", o->name);
+    if (o->kind != CLI_FLAG && value == NULL && *i + 1 >= argc)
+        return cli_misused(j, "%s needs a value", o->name);
+    if (j->n_given == CLI_MAX_OPTIONS)
+        return cli_misused(j, "too many options");
+    if (o->kind == CLI_FLAG)
+        value = "";
+    else if (value == NULL)
+        value = argv[++*i];
+    j->given[j->n_given].option = o;
+    j->given[j->n_given++].value = value;
+    return check_value(j, o, value);
+}
+
+/* Reads "--name value", "--name=value", and "--", after which everything is an argument. */
+static int parse(struct cli_job *j, int argc, char **argv)
+{
+    bool only_args = false;
+    int rc = CLI_DONE;
+
+    for (int i = 1; i < argc && rc == CLI_DONE; i++) {
+        bool ends = strcmp(argv[i], "--") == 0 && !only_args;
+        if (ends && j->c->program) {
+            j->program = argv + i + 1;
+            break;
+        }
+        if (ends)
+            only_args = true;
+        else if (!only_args && argv[i][0] == '-' && argv[i][1] != '\0')
+            rc = take_option(j, argc, argv, &i);
+        else if (j->n_args == CLI_MAX_ARGS)
+            rc = cli_misused(j, "too many arguments");
+        else
+            j->args[j->n_args++] = argv[i];
+    }
+    const char *config = cli_value(j, "--config");
+    j->config = config != NULL ? config : cli_value(j, "-c");
+    j->state_dir = cli_value(j, "--state-dir");
+    j->json = cli_flag(j, "--json");
+    j->help = cli_flag(j, "--help") || cli_flag(j, "-h");
+    return rc;
 }
 
 /* ---- verbs ---- */
 
-static int unknown_verb(const struct command *c, const struct cli_verb *verbs, const char *name)
+static int unknown_verb(const struct cli_job *j)
 {
     struct buf known = BUF_INIT;
+    const char *name = j->args[0];
 
-    for (const struct cli_verb *v = verbs; v->name != NULL; v++)
+    for (const struct cli_verb *v = j->c->verbs; v->name != NULL; v++)
         if (*v->name != '\0')
             buf_printf(&known, "%s%s", known.n > 0 ? ", " : "", v->name);
-    int rc = *name == '\0' ? cli_misused(c, "which of %s?", buf_z(&known))
-                           : cli_misused(c, "there is no \"%s %s\"; which of %s?", c->name, name,
-                                         buf_z(&known));
+    int rc = name == NULL ? cli_misused(j, "what to do? One of: %s", buf_z(&known))
+                          : cli_misused(j, "there is no \"%s %s\". There are: %s", j->c->name, name,
+                                        buf_z(&known));
     buf_done(&known);
     return rc;
 }
 
-int cli_run_verb(struct cli_job *j, const struct cli_verb *verbs)
+/* Finds the verb that the first argument names, and removes that argument. */
+static bool find_verb(struct cli_job *j)
 {
-    const char *name = j->a.n_rest > 0 ? j->a.rest[0] : "";
-    const struct cli_verb *v = verbs;
-    int n = j->a.n_rest > 0 ? j->a.n_rest - 1 : 0;
+    const struct cli_verb *verbs = j->c->verbs, *plain = NULL;
+    bool only = verbs[1].name == NULL;
 
-    while (v->name != NULL && strcmp(v->name, name) != 0)
-        v++;
-    if (v->name == NULL)
-        return unknown_verb(j->c, verbs, name);
-    if (n < v->least)
-        return cli_misused(j->c, "%s %s", name, v->whom);
-    if (n > v->most)
-        return cli_misused(j->c, "unexpected \"%s\"", j->a.rest[v->most + 1]);
-    return v->run(j);
+    for (const struct cli_verb *v = verbs; v->name != NULL; v++) {
+        if (*v->name == '\0')
+            plain = v;
+        else if (j->n_args > 0 && strcmp(v->name, j->args[0]) == 0)
+            j->verb = v;
+    }
+    if (j->verb != NULL) {
+        memmove(j->args, j->args + 1, (CLI_MAX_ARGS - 1) * sizeof j->args[0]);
+        j->args[--j->n_args] = NULL;
+    } else if (plain != NULL && (j->n_args == 0 || only)) {
+        j->verb = plain;
+    }
+    return j->verb != NULL;
 }
 
-int cli_run(const struct command *c, int argc, char **argv, const struct cli_option *options,
-            size_t n_options, const struct cli_verb *verbs, void *o)
+static int check_args(const struct cli_job *j)
 {
-    struct cli_job j = {.c = c, .o = o};
+    struct str rest = str_of(j->verb->args), word;
+    const char *blank = *j->verb->name != '\0' ? " " : "";
+    int n = 0;
 
-    if (!cli_parse(c, argc, argv, options, n_options, &j.a))
-        return cli_exit(&j.a);
-    j.parser = json_parser_new();
-    int rc = cli_run_verb(&j, verbs);
-    json_parser_free(j.parser);
+    for (; j->verb->args != NULL && str_split(&rest, ' ', &word); n++)
+        if (n >= j->n_args && word.p[0] != '[')
+            return cli_misused(j, "%s%sneeds an argument: %.*s", j->verb->name, blank,
+                               STR_FMT(word));
+    if (j->n_args > n)
+        return cli_misused(j, "unexpected \"%s\"%s", j->args[n],
+                           j->c->program ? "; put -- before the program" : "");
+    return CLI_DONE;
+}
+
+static int check_options(const struct cli_job *j)
+{
+    struct str rest = str_of(j->verb->needs), word;
+    struct buf missing = BUF_INIT;
+    int rc = CLI_DONE;
+
+    while (j->verb->needs != NULL && str_split(&rest, ' ', &word)) {
+        char *name = str_dup(word);
+        if (cli_value(j, name) == NULL)
+            buf_printf(&missing, "%s%s", missing.n > 0 ? ", " : "", name);
+        free(name);
+    }
+    if (missing.n > 0)
+        rc = cli_misused(j, "%s%sneeds %s", j->verb->name, *j->verb->name != '\0' ? " " : "",
+                         buf_z(&missing));
+    for (size_t i = 0; rc == CLI_DONE && j->verb->takes != NULL && i < j->n_given; i++)
+        if (find_option(common_options, str_of(j->given[i].option->name)) == NULL &&
+            !is_word_of(j->verb->takes, ' ', str_of(j->given[i].option->name)))
+            rc = cli_misused(j, "%s does not take %s", j->verb->name, j->given[i].option->name);
+    buf_done(&missing);
     return rc;
 }
 
-int cli_run_one(const struct command *c, int argc, char **argv, const struct cli_option *options,
-                size_t n_options, int (*run)(struct cli_job *j), void *o)
+int cli_run(const struct command *c, int argc, char **argv)
 {
-    struct cli_job j = {.c = c, .o = o};
+    struct cli_job j = {.c = c};
+    struct v1_door door;
+    int rc = parse(&j, argc, argv);
 
-    if (!cli_parse(c, argc, argv, options, n_options, &j.a))
-        return cli_exit(&j.a);
-    if (j.a.n_rest > 0)
-        return cli_misused(c, "unexpected \"%s\"", j.a.rest[0]);
+    if (j.help) {
+        fputs(c->help, stdout);
+        return CLI_DONE;
+    }
+    if (rc == CLI_DONE && !find_verb(&j))
+        rc = unknown_verb(&j);
+    if (rc != CLI_DONE || (rc = check_args(&j)) != CLI_DONE || (rc = check_options(&j)) != CLI_DONE)
+        return rc;
+    if (c->v1 && !v1_door_open(&j, &door, &rc))
+        return rc;
+    j.door = c->v1 ? &door : NULL;
     j.parser = json_parser_new();
-    int rc = run(&j);
+    rc = j.verb->run != NULL ? j.verb->run(&j) : cli_do(&j);
     json_parser_free(j.parser);
+    arena_done(&j.arena);
+    if (c->v1)
+        v1_door_done(&door);
     return rc;
+}
+
+/* ---- answers ---- */
+
+int64_t cli_i64(struct json object, const char *key)
+{
+    int64_t v = 0;
+
+    json_as_i64(json_get(object, key), &v);
+    return v;
+}
+
+bool cli_bool(struct json object, const char *key)
+{
+    return json_as_bool(json_get(object, key), false);
+}
+
+void cli_print_json(struct json v)
+{
+    struct buf out = BUF_INIT;
+    struct jw w = jw_begin(&out);
+
+    jw_value(&w, v);
+    fwrite(out.p, 1, out.n, stdout);
+    fputc('\n', stdout);
+    buf_done(&out);
+}
+
+int cli_show(struct cli_job *j, int rc)
+{
+    const struct cli_verb *v = j->verb;
+    struct json doc = j->doc;
+
+    if (rc != CLI_DONE)
+        return rc;
+    if (v->member != NULL)
+        doc = json_get(doc, v->member);
+    if (j->json)
+        cli_print_json(doc);
+    else if (v->none != NULL && json_count(doc) == 0)
+        fprintf(stderr, "%s\n", v->none);
+    else if (v->columns != NULL)
+        cli_print_rows(j, doc, v->columns);
+    else if (v->print != NULL)
+        v->print(j);
+    if (v->member != NULL && cli_i64(j->doc, "more") > 0)
+        fprintf(stderr, "... and %" PRId64 " more\n", cli_i64(j->doc, "more"));
+    if (v->done != NULL && !j->json) {
+        struct str rest = str_of(v->done), head;
+        str_split(&rest, '%', &head);
+        fprintf(stderr, "%.*s%s%s\n", STR_FMT(head), rest.n > 0 ? j->args[0] : "",
+                rest.n > 0 ? rest.p + 1 : "");
+    }
+    return rc;
+}
+
+int cli_do(struct cli_job *j)
+{
+    return cli_show(j, cli_request(j));
 }
 
 /* ---- tables ---- */
@@ -226,7 +385,8 @@ void cli_cell_str(struct cli_table *t, struct str s)
     add_cell(t, str_is_empty(s) ? xstrdup("-") : str_dup(s));
 }
 
-void cli_cell_ago(struct cli_table *t, int64_t now, struct json then)
+/* "12s", "3m", "5h", "2d"; "-" when the row has no such time. */
+static void cell_ago(struct cli_table *t, int64_t now_s, struct json then, int64_t unit)
 {
     int64_t at, s;
 
@@ -234,7 +394,7 @@ void cli_cell_ago(struct cli_table *t, int64_t now, struct json then)
         cli_cell(t, "-");
         return;
     }
-    s = (now - at) / 1000;
+    s = now_s - at / unit;
     if (s < 0)
         s = 0;
     if (s < 120)
@@ -245,29 +405,6 @@ void cli_cell_ago(struct cli_table *t, int64_t now, struct json then)
         cli_cell(t, "%" PRId64 "h", s / 3600);
     else
         cli_cell(t, "%" PRId64 "d", s / 86400);
-}
-
-void cli_table_print(struct cli_table *t)
-{
-    size_t width[CLI_COLUMNS] = {0};
-
-    for (size_t i = 0; i < t->n; i++) {
-        size_t n = utf8_chars(str_of(t->cells[i]));
-        if (n > width[i % t->columns])
-            width[i % t->columns] = n;
-    }
-    for (size_t i = 0; i < t->n; i++) {
-        size_t column = i % t->columns, n = utf8_chars(str_of(t->cells[i]));
-        fputs(t->cells[i], stdout);
-        if (column + 1 == t->columns)
-            fputc('\n', stdout);
-        else
-            printf("%*s", (int)(width[column] - n + 2), "");
-    }
-    for (size_t i = 0; i < t->n; i++)
-        free(t->cells[i]);
-    free(t->cells);
-    *t = (struct cli_table){0};
 }
 
 static void cell_of(struct cli_table *t, struct json v)
@@ -293,80 +430,58 @@ static void cell_of(struct cli_table *t, struct json v)
     buf_done(&text);
 }
 
-void cli_print_rows(struct cli_job *j, struct json rows, const struct cli_column *columns, size_t n)
+/* Prints the cells with aligned columns, and frees them. */
+static void print_table(struct cli_table *t)
 {
-    struct cli_table t = {.columns = n};
+    size_t width[CLI_COLUMNS] = {0};
 
-    for (size_t i = 0; i < n; i++)
-        cli_cell(&t, "%s", columns[i].head);
+    for (size_t i = 0; i < t->n; i++) {
+        size_t n = utf8_chars(str_of(t->cells[i]));
+        if (n > width[i % t->columns])
+            width[i % t->columns] = n;
+    }
+    for (size_t i = 0; i < t->n; i++) {
+        size_t column = i % t->columns, n = utf8_chars(str_of(t->cells[i]));
+        fputs(t->cells[i], stdout);
+        if (column + 1 == t->columns)
+            fputc('\n', stdout);
+        else
+            printf("%*s", (int)(width[column] - n + 2), "");
+        free(t->cells[i]);
+    }
+    free(t->cells);
+}
+
+void cli_print_rows(struct cli_job *j, struct json rows, const struct cli_column *columns)
+{
+    struct cli_table t = {0};
+    int64_t now_s = cli_i64(j->doc, "now") / 1000;
+
+    if (now_s == 0)
+        now_s = (int64_t)time(NULL);
+    for (const struct cli_column *c = columns; c->head != NULL; c++, t.columns++)
+        cli_cell(&t, "%s", c->head);
     for (struct json_iter it = {0}; json_next(rows, &it);)
-        for (size_t i = 0; i < n; i++) {
-            if (columns[i].cell != NULL)
-                columns[i].cell(&t, it.value);
-            else if (columns[i].ago)
-                cli_cell_ago(&t, cli_i64(j->doc, "now"), json_get(it.value, columns[i].key));
+        for (const struct cli_column *c = columns; c->head != NULL; c++) {
+            if (c->cell != NULL)
+                c->cell(&t, it.value);
+            else if (c->ago != 0)
+                cell_ago(&t, now_s, json_get(it.value, c->key), c->ago == CLI_AGO_S ? 1 : 1000);
             else
-                cell_of(&t, json_get(it.value, columns[i].key));
+                cell_of(&t, json_get(it.value, c->key));
         }
-    cli_table_print(&t);
+    print_table(&t);
 }
 
-int64_t cli_i64(struct json object, const char *key)
-{
-    int64_t v = 0;
-
-    json_as_i64(json_get(object, key), &v);
-    return v;
-}
-
-bool cli_bool(struct json object, const char *key)
-{
-    return json_as_bool(json_get(object, key), false);
-}
-
-void cli_print_json(struct json v)
-{
-    struct buf out = BUF_INIT;
-    struct jw w = jw_begin(&out);
-
-    jw_value(&w, v);
-    fwrite(out.p, 1, out.n, stdout);
-    fputc('\n', stdout);
-    buf_done(&out);
-}
-
-int cli_show(struct cli_job *j, int rc, void (*print)(struct cli_job *j))
-{
-    if (rc == CLI_DONE && j->a.json)
-        cli_print_json(j->doc);
-    else if (rc == CLI_DONE && print != NULL)
-        print(j);
-    return rc;
-}
-
-int cli_show_rows(struct cli_job *j, int rc, const char *member, const struct cli_column *columns,
-                  size_t n, const char *none)
-{
-    struct json rows = rc == CLI_DONE ? json_get(j->doc, member) : (struct json){0};
-
-    if (rc == CLI_DONE && j->a.json)
-        cli_print_json(rows);
-    else if (rc == CLI_DONE && json_count(rows) == 0)
-        fprintf(stderr, "%s\n", none);
-    else if (rc == CLI_DONE)
-        cli_print_rows(j, rows, columns, n);
-    return rc;
-}
-
-bool cli_confirm(bool yes, const char *what, const char *fmt, ...)
+bool cli_confirm(const struct cli_job *j, const char *what, const char *fmt, ...)
 {
     char line[16] = "";
     va_list ap;
 
-    if (yes)
+    if (cli_flag(j, "--yes"))
         return true;
     if (!isatty(STDIN_FILENO)) {
-        cli_failed("%s; add --yes if that is meant", what);
+        cli_failed("%s. Add --yes to confirm", what);
         return false;
     }
     va_start(ap, fmt);
@@ -377,71 +492,58 @@ bool cli_confirm(bool yes, const char *what, const char *fmt, ...)
 
 /* ---- help, version ---- */
 
-static void overview(void)
+static int overview(void)
 {
     puts("bellhop - a connector between chat platforms and AI agents\n\nUsage: bellhop COMMAND "
          "...\n");
     for (size_t i = 0; cli_commands[i] != NULL; i++)
-        printf("  %-9s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
+        printf("  %-10s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
     puts("\nMore: bellhop help COMMAND, bellhop help config (every setting), bellhop help limits,\n"
          "bellhop help api (/v1 and the tools of /mcp)\n"
          "First steps: bellhop serve, then in another terminal\n"
          "  bellhop gateway add --tenant me --platform web --bot lobby");
+    return CLI_DONE;
 }
 
-static int run_help(const struct command *c, int argc, char **argv)
+static int help(struct cli_job *j)
 {
-    struct cli_args a;
-
-    if (!cli_parse(c, argc, argv, NULL, 0, &a))
-        return cli_exit(&a);
-    if (a.n_rest == 0) {
-        overview();
-        return CLI_DONE;
-    }
+    const char *topic = j->args[0];
     struct buf out = BUF_INIT;
-    if (strcmp(a.rest[0], "config") == 0)
+
+    if (topic == NULL)
+        return overview();
+    if (strcmp(topic, "config") == 0)
         config_describe(&settings_schema, &out);
-    else if (strcmp(a.rest[0], "limits") == 0)
+    else if (strcmp(topic, "limits") == 0)
         limits_describe(&out);
-    else if (strcmp(a.rest[0], "api") == 0)
+    else if (strcmp(topic, "api") == 0)
         op_reference(&out);
-    if (out.n > 0) {
-        fputs(buf_z(&out), stdout);
-        buf_done(&out);
-        return CLI_DONE;
-    }
     for (size_t i = 0; cli_commands[i] != NULL; i++)
-        if (strcmp(cli_commands[i]->name, a.rest[0]) == 0) {
-            fputs(cli_commands[i]->help, stdout);
-            return CLI_DONE;
-        }
-    return cli_misused(c, "there is no command \"%s\"", a.rest[0]);
+        if (strcmp(cli_commands[i]->name, topic) == 0)
+            buf_add_z(&out, cli_commands[i]->help);
+    if (out.n == 0)
+        return cli_misused(j, "there is no command \"%s\"", topic);
+    fputs(buf_z(&out), stdout);
+    buf_done(&out);
+    return CLI_DONE;
 }
 
-static int run_version(const struct command *c, int argc, char **argv)
+static int version(struct cli_job *j)
 {
-    struct cli_args a;
-
-    if (!cli_parse(c, argc, argv, NULL, 0, &a))
-        return cli_exit(&a);
-    if (a.json)
-        printf("{\"version\":\"%s\"}\n", BELLHOP_VERSION);
-    else
-        printf("bellhop %s\n", BELLHOP_VERSION);
+    printf(j->json ? "{\"version\":\"%s\"}\n" : "bellhop %s\n", BELLHOP_VERSION);
     return CLI_DONE;
 }
 
 const struct command cmd_help = {
-    "help",
-    "this, or one command in full",
-    "Usage: bellhop help [COMMAND | config | limits | api]\n",
-    run_help,
+    .name = "help",
+    .summary = "list the commands, or explain one of them",
+    .help = "Usage: bellhop help [COMMAND | config | limits | api]\n",
+    .verbs = (const struct cli_verb[]){{"", .args = "[topic]", .run = help}, {0}},
 };
 
 const struct command cmd_version = {
-    "version",
-    "which bellhop this is",
-    "Usage: bellhop version [--json]\n",
-    run_version,
+    .name = "version",
+    .summary = "print the version of this program",
+    .help = "Usage: bellhop version [--json]\n",
+    .verbs = (const struct cli_verb[]){{"", .run = version}, {0}},
 };

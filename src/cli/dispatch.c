@@ -8,36 +8,26 @@
 #include "base/rand.h"
 #include "cli/v1.h"
 
-enum { ASK_FOR_MS = 10000 }; /* time for all status requests; the remaining agents have none */
-
-struct dispatch_options {
-    struct v1_options v1;
-    const char *kind, *id, *session, *skill, *event_type, *correlation, *timeout, *when, *after,
-        *limit, *agent;
-    bool no_signature, revoke;
+enum {
+    ASK_FOR_MS = 10000,       /* time for all status requests; the remaining agents have none */
+    REQUEST_MS = 3600 * 1000, /* the server ends a request sooner, at its own timeout */
 };
 
 /* ---- list ---- */
 
 static void add_status(const struct cli_job *j, struct json agent, struct jw *w)
 {
-    struct v1_options o = {0};
     struct v1_door door;
-    struct cli_job ask = {.c = j->c, .a = j->a, .door = &door, .parser = json_parser_new()};
-    char *tenant = str_dup(json_str(agent, "tenant"));
-    int rc;
+    struct cli_job ask = *j;
 
-    o.tenant = tenant;
-    o.keyless = true;
-    if (v1_door_open(j->c, &o, &door, &rc)) {
-        rc = v1_op(&ask, "agentStatus", V1_GIVEN({"id", json_str(agent, "agent_id")}));
-        if (rc == CLI_DONE) {
-            jw_kstr_opt(w, "status", json_str(ask.doc, "status"));
-            jw_kstr_opt(w, "detail", json_str(ask.doc, "detail"));
-        }
-        v1_door_done(&door);
+    ask.door = &door;
+    ask.parser = json_parser_new();
+    v1_door_open_tenant(json_str(agent, "tenant"), &door);
+    if (v1_op(&ask, "agentStatus", V1_GIVEN({"id", json_str(agent, "agent_id")})) == CLI_DONE) {
+        jw_kstr_opt(w, "status", json_str(ask.doc, "status"));
+        jw_kstr_opt(w, "detail", json_str(ask.doc, "detail"));
     }
-    free(tenant);
+    v1_door_done(&door);
     json_parser_free(ask.parser);
 }
 
@@ -87,80 +77,70 @@ static void cell_state(struct cli_table *t, struct json agent)
     cli_cell_str(t, problem.p != NULL ? problem : json_str(agent, "state"));
 }
 
-static void print_agents(struct cli_job *j)
-{
-    static const struct cli_column columns[] = {
-        {"TENANT", "tenant"},       {"AGENT", "agent_id"}, {"NAME", "agent_name"},
-        {"SUBSTRATE", "substrate"}, {"TARGET", "target"},  {"STATE", .cell = cell_state},
-        {"WAITING", "waiting"},     {"PARKED", "parked"},
-    };
-
-    cli_print_rows(j, j->doc, columns, ARRAY_LEN(columns));
-}
+static const struct cli_column agent_columns[] = {
+    {"TENANT", "tenant"},       {"AGENT", "agent_id"}, {"NAME", "agent_name"},
+    {"SUBSTRATE", "substrate"}, {"TARGET", "target"},  {"STATE", .cell = cell_state},
+    {"WAITING", "waiting"},     {"PARKED", "parked"},  {0},
+};
 
 /* Without a key the operator sees all agents and their status; with a key, the key's agents. */
 static int list(struct cli_job *j)
 {
-    const struct dispatch_options *o = j->o;
-    bool keyed = o->v1.key_file != NULL || o->v1.url != NULL || getenv("BELLHOP_KEY") != NULL;
+    bool keyed = cli_value(j, "--key-file") != NULL || cli_value(j, "--url") != NULL ||
+                 getenv("BELLHOP_KEY") != NULL;
 
-    return cli_show(j, keyed ? v1_op(j, "listAgents", NULL, 0) : agent_states(j), print_agents);
+    return cli_show(j, keyed ? cli_request(j) : agent_states(j));
 }
 
 /* ---- deliver, request ---- */
 
-static void write_meta(struct buf *out, const struct dispatch_options *o, const char *correlation)
+static void write_meta(struct cli_job *j, struct buf *out)
 {
+    const char *id = cli_value(j, "--id"), *skill = cli_value(j, "--skill"),
+               *correlation = cli_value(j, "--correlation");
+    bool asks = strcmp(j->verb->name, "request") == 0;
     struct rand system = RAND_SYSTEM;
     struct clock *clock = clock_new();
     struct jw w = jw_begin(out);
-    char id[40];
+    char made[40];
 
-    snprintf(id, sizeof id, "cli-%016llx%016llx", (unsigned long long)rand_u64(&system),
+    snprintf(made, sizeof made, "cli-%016llx%016llx", (unsigned long long)rand_u64(&system),
              (unsigned long long)rand_u64(&system));
     jw_obj(&w);
-    jw_kstr(&w, "dispatch_id", str_of(o->id != NULL ? o->id : id));
+    jw_kstr(&w, "dispatch_id", str_of(id != NULL ? id : made));
     jw_ki64(&w, "sent_at", clock_wall_ms(clock));
     jw_key(&w, "origin");
     jw_obj(&w);
-    jw_kstr(&w, "skill_name", str_of(o->skill != NULL ? o->skill : "cli"));
+    jw_kstr(&w, "skill_name", str_of(skill != NULL ? skill : "cli"));
     jw_kstr(&w, "trigger_kind", STR("cli"));
     jw_end_obj(&w);
-    jw_kstr_opt(&w, "event_type", str_of(o->event_type));
-    jw_kstr_opt(&w, "correlation_id", str_of(correlation));
+    jw_kstr_opt(&w, "event_type", str_of(cli_value(j, "--event-type")));
+    jw_kstr_opt(&w, "correlation_id",
+                str_of(correlation != NULL ? correlation
+                       : asks              ? "cli"
+                                           : NULL));
     jw_end_obj(&w);
     clock_free(clock);
 }
 
-/* The text is the last argument, or standard input.  False: the error has been printed. */
-static bool read_text(const struct cli_args *a, struct buf *out)
+/* deliver and request.  The text is the last argument, or standard input. */
+static int send_payload(struct cli_job *j)
 {
-    if (a->n_rest > 2)
-        buf_add_z(out, a->rest[2]);
-    else if (!v1_read_file(NULL, out))
-        return false;
-    if (utf8_valid(buf_str(out)))
-        return true;
-    cli_failed("the text is not UTF-8");
-    return false;
-}
-
-static int send_payload(struct cli_job *j, const char *op, const char *correlation,
-                        struct str timeout_ms)
-{
-    const struct dispatch_options *o = j->o;
-    bool template = o->kind != NULL && strcmp(o->kind, "template") == 0;
+    const char *kind = cli_value(j, "--kind");
+    bool template = kind != NULL && strcmp(kind, "template") == 0;
     struct buf text = BUF_INIT, meta = BUF_INIT;
     int rc = CLI_FAILED;
 
-    if (read_text(&j->a, &text)) {
-        write_meta(&meta, o, correlation);
-        rc = v1_op(j, op,
-                   V1_GIVEN({"id", str_of(j->a.rest[1])},
-                            {"kind", str_of(o->kind != NULL ? o->kind : "augment")},
-                            {template ? "prompt" : "content", buf_str(&text)},
-                            {"session_id", str_of(o->session)}, {"timeout_ms", timeout_ms},
-                            {"meta", buf_str(&meta)}));
+    if (j->args[1] != NULL)
+        buf_add_z(&text, j->args[1]);
+    if (j->args[1] != NULL || v1_read_text(NULL, &text)) {
+        write_meta(j, &meta);
+        j->extra[j->n_extra++] =
+            (struct cli_field){template ? "prompt" : "content", buf_str(&text), NULL};
+        j->extra[j->n_extra++] = (struct cli_field){"meta", buf_str(&meta), NULL};
+        if (kind == NULL)
+            j->extra[j->n_extra++] = (struct cli_field){"kind", STR("augment"), NULL};
+        rc = cli_do(j);
     }
     buf_done(&text);
     buf_done(&meta);
@@ -180,30 +160,9 @@ static void print_receipt(struct cli_job *j)
            STR_FMT(json_str(j->doc, "delivery_id")));
 }
 
-static int deliver(struct cli_job *j)
-{
-    const struct dispatch_options *o = j->o;
-
-    return cli_show(j, send_payload(j, "deliver", o->correlation, STR_NULL), print_receipt);
-}
-
 static void print_response(struct cli_job *j)
 {
     printf("%.*s\n", STR_FMT(json_str(j->doc, "content")));
-}
-
-static int request(struct cli_job *j)
-{
-    const struct dispatch_options *o = j->o;
-    char timeout[24] = "";
-    int64_t ms;
-
-    if (o->timeout != NULL && str_to_duration_ms(str_of(o->timeout), &ms))
-        snprintf(timeout, sizeof timeout, "%lld", (long long)ms);
-    return cli_show(j,
-                    send_payload(j, "request", o->correlation != NULL ? o->correlation : "cli",
-                                 timeout[0] != '\0' ? str_of(timeout) : STR_NULL),
-                    print_response);
 }
 
 /* ---- wake, replies ---- */
@@ -214,37 +173,11 @@ static void print_woken(struct cli_job *j)
     printf("%s\n", cli_bool(j->doc, "woken") ? "woken" : "not woken");
 }
 
-static int wake(struct cli_job *j)
-{
-    const struct dispatch_options *o = j->o;
-    int64_t when;
-
-    if (o->when != NULL && !str_to_i64(str_of(o->when), &when))
-        return cli_misused(j->c, "--when takes a time in unix milliseconds, not \"%s\"", o->when);
-    return cli_show(j,
-                    v1_op(j, "wake",
-                          V1_GIVEN({"id", str_of(j->a.rest[1])},
-                                   {"context", str_of(j->a.n_rest > 2 ? j->a.rest[2] : NULL)},
-                                   {"session_id", str_of(o->session)}, {"when", str_of(o->when)})),
-                    print_woken);
-}
-
 static void print_replies(struct cli_job *j)
 {
     for (struct json_iter it = {0}; json_next(json_get(j->doc, "replies"), &it);)
         printf("%.*s  %.*s\n", STR_FMT(json_str(it.value, "cursor")),
                STR_FMT(json_str(it.value, "content")));
-}
-
-static int replies(struct cli_job *j)
-{
-    const struct dispatch_options *o = j->o;
-
-    return cli_show(j,
-                    v1_op(j, "agentReplies",
-                          V1_GIVEN({"id", str_of(j->a.rest[1])}, {"after", str_of(o->after)},
-                                   {"limit", str_of(o->limit)})),
-                    print_replies);
 }
 
 /* ---- hook ---- */
@@ -267,12 +200,12 @@ static void print_hook(struct cli_job *j)
         buf_printf(&url, "%.*s/v1/hooks/%.*s/%s", STR_FMT(base.p != NULL ? base : STR("")),
                    STR_FMT(token), urls[i].end);
         jw_kstr(&w, urls[i].key, buf_str(&url));
-        if (!j->a.json)
+        if (!j->json)
             printf("%s=%s\n", urls[i].env, buf_z(&url));
     }
     jw_kstr_opt(&w, "secret", json_str(j->doc, "secret"));
     jw_end_obj(&w);
-    if (j->a.json)
+    if (j->json)
         printf("%s\n", buf_z(&out));
     else if (json_str(j->doc, "secret").p != NULL)
         printf("SECRET=%.*s\n", STR_FMT(json_str(j->doc, "secret")));
@@ -280,132 +213,120 @@ static void print_hook(struct cli_job *j)
     buf_wipe(&url);
 }
 
-static int make_hook(struct cli_job *j, const struct dispatch_options *o)
-{
-    int rc = cli_post(j, "/admin/token",
-                      CLI_FIELDS({"kind", STR("hook")}, {"tenant", str_of(o->v1.tenant)},
-                                 {"agent", str_of(o->agent)},
-                                 {"signature", .raw = o->no_signature ? "false" : "true"}));
-
-    if (rc == CLI_DONE)
-        print_hook(j);
-    return rc;
-}
-
-static bool is_hook_of(struct json key, const struct dispatch_options *o)
+static bool is_hook_of(struct json key, const char *agent, const char *tenant)
 {
     return str_eq(json_str(key, "kind"), STR("hook")) &&
-           str_eq(json_str(key, "agent"), str_of(o->agent)) &&
-           json_type(json_get(key, "revokedAt")) != JSON_NUMBER &&
-           (o->v1.tenant == NULL || str_eq(json_str(key, "tenant"), str_of(o->v1.tenant)));
+           str_eq(json_str(key, "agent"), str_of(agent)) && cli_i64(key, "revokedAt") == 0 &&
+           (tenant == NULL || str_eq(json_str(key, "tenant"), str_of(tenant)));
 }
 
-static bool are_of_several_tenants(struct json keys, const struct dispatch_options *o)
+/* Appends the ids of the agent's hooks, each followed by a blank.  False: they belong to several
+ * tenants. */
+static bool find_hooks(struct cli_job *j, const char *agent, const char *tenant, struct buf *ids)
 {
-    struct str tenant = STR_NULL;
+    struct str first = STR_NULL;
 
-    for (struct json_iter it = {0}; json_next(keys, &it);) {
-        if (!is_hook_of(it.value, o))
+    for (struct json_iter it = {0}; json_next(j->doc, &it);) {
+        struct str whose = json_str(it.value, "tenant");
+        if (!is_hook_of(it.value, agent, tenant))
             continue;
-        if (tenant.p != NULL && !str_eq(tenant, json_str(it.value, "tenant")))
-            return true;
-        tenant = json_str(it.value, "tenant");
+        if (first.p != NULL && !str_eq(first, whose))
+            return false;
+        first = whose;
+        buf_printf(ids, "%.*s ", STR_FMT(json_str(it.value, "id")));
     }
-    return false;
+    return true;
 }
 
-/* All hooks of the agent. */
-static int revoke_hooks(struct cli_job *j, const struct dispatch_options *o)
+static int revoke_hooks(struct cli_job *j, const char *agent, const char *tenant)
 {
     struct buf ids = BUF_INIT;
     int rc = cli_get(j, "/admin/tokens", NULL, 0), n = 0;
 
-    if (rc == CLI_DONE && are_of_several_tenants(j->doc, o)) {
-        fprintf(stderr, "bellhop: several tenants have hooks of \"%s\"; say whose with --tenant\n",
-                o->agent);
-        rc = CLI_FAILED;
-    }
-    for (struct json_iter it = {0}; rc == CLI_DONE && json_next(j->doc, &it);)
-        if (is_hook_of(it.value, o))
-            buf_printf(&ids, "%.*s ", STR_FMT(json_str(it.value, "id")));
+    if (rc == CLI_DONE && !find_hooks(j, agent, tenant, &ids))
+        rc = cli_failed("several tenants have hooks of \"%s\". Choose one with --tenant", agent);
     struct str rest = str_trim(buf_str(&ids)), id;
     while (rc == CLI_DONE && rest.n > 0 && str_split(&rest, ' ', &id)) {
         rc = cli_post(j, "/admin/tokens/revoke", CLI_FIELDS({"id", id}));
         n += rc == CLI_DONE;
     }
     if (rc == CLI_DONE && n == 0)
-        fputs("There was no hook to revoke.\n", stderr);
+        fputs("There is no hook to revoke.\n", stderr);
     else if (n > 0)
-        fprintf(stderr, "%d %s void now.\n", n, n == 1 ? "hook is" : "hooks are");
+        fprintf(stderr, "%d %s revoked.\n", n, n == 1 ? "hook is" : "hooks are");
     buf_done(&ids);
     return rc;
 }
 
 static int hook(struct cli_job *j)
 {
-    const struct dispatch_options *o = j->o;
+    const char *agent = cli_value(j, "--agent"), *tenant = cli_value(j, "--tenant");
 
-    if (o->agent == NULL)
-        return cli_misused(j->c, "a hook for which --agent?");
-    if (o->v1.tenant == NULL && !o->revoke)
-        return cli_misused(j->c, "which --tenant?");
-    return o->revoke ? revoke_hooks(j, o) : make_hook(j, o);
+    if (cli_flag(j, "--revoke"))
+        return revoke_hooks(j, agent, tenant);
+    if (tenant == NULL)
+        return cli_misused(j, "hook needs --tenant");
+    int rc = cli_post(
+        j, "/admin/token",
+        CLI_FIELDS({"kind", STR("hook")}, {"tenant", str_of(tenant)}, {"agent", str_of(agent)},
+                   {"signature", .raw = cli_flag(j, "--no-signature") ? "false" : "true"}));
+    if (rc == CLI_DONE)
+        print_hook(j);
+    return rc;
 }
 
 /* ---- the command ---- */
 
 static const struct cli_verb verbs[] = {
-    {"list", 0, 7, NULL, list},
-    {"deliver", 1, 7, "whom? Give an agent", deliver},
-    {"wake", 1, 7, "whom? Give an agent", wake},
-    {"request", 1, 7, "whom? Give an agent", request},
-    {"replies", 1, 7, "whom? Give an agent", replies},
-    {"hook", 0, 7, NULL, hook},
+    {"list", .op = "listAgents", .columns = agent_columns, .run = list},
+    {"deliver", .args = "id [text]", .op = "deliver", .print = print_receipt, .run = send_payload},
+    {"wake", .args = "id [context]", .op = "wake", .print = print_woken},
+    {"request", .args = "id [text]", .op = "request", .timeout_ms = REQUEST_MS,
+     .print = print_response, .run = send_payload},
+    {"replies", .args = "id", .op = "agentReplies", .print = print_replies},
+    {"hook", .needs = "--agent", .run = hook},
+    {0},
+};
+static const struct cli_option options[] = {
+    {"--kind", "kind", .one_of = "augment|template"},
+    {"--id"},
+    {"--session", "session_id"},
+    {"--skill"},
+    {"--event-type"},
+    {"--correlation"},
+    {"--timeout", "timeout_ms", CLI_DURATION},
+    {"--when", "when", CLI_NUMBER},
+    {"--after", "after"},
+    {"--limit", "limit", CLI_NUMBER},
+    {"--agent"},
+    {"--no-signature", .kind = CLI_FLAG},
+    {"--revoke", .kind = CLI_FLAG},
     {0},
 };
 
-static int run(const struct command *c, int argc, char **argv)
-{
-    struct dispatch_options o = {0};
-    const struct cli_option options[] = {
-        V1_OPTIONS(o.v1),
-        {"--kind", &o.kind, NULL},
-        {"--id", &o.id, NULL},
-        {"--session", &o.session, NULL},
-        {"--skill", &o.skill, NULL},
-        {"--event-type", &o.event_type, NULL},
-        {"--correlation", &o.correlation, NULL},
-        {"--timeout", &o.timeout, NULL},
-        {"--when", &o.when, NULL},
-        {"--after", &o.after, NULL},
-        {"--limit", &o.limit, NULL},
-        {"--agent", &o.agent, NULL},
-        {"--no-signature", NULL, &o.no_signature},
-        {"--revoke", NULL, &o.revoke},
-    };
-
-    return v1_run(c, argc, argv, options, ARRAY_LEN(options), verbs, &o.v1, &o);
-}
-
 const struct command cmd_dispatch = {
-    "dispatch",
-    "deliver to agents and ring them",
-    "Usage: bellhop dispatch list\n"
-    "       bellhop dispatch deliver AGENT [TEXT] [--kind augment|template] [--session S] [--id "
-    "ID]\n"
-    "       bellhop dispatch wake AGENT [TEXT] [--when MS] [--session S]\n"
-    "       bellhop dispatch request AGENT [TEXT] [--timeout 30s]\n"
-    "       bellhop dispatch replies AGENT [--after CURSOR] [--limit N]\n"
-    "       bellhop dispatch hook --agent A --tenant T [--no-signature]\n"
-    "       bellhop dispatch hook --agent A [--tenant T] --revoke\n\n"
-    "list     the agents of the configuration, how they are and what waits for them\n"
-    "deliver  puts TEXT (or standard input) into the agent's inbox; the same --id is done once;\n"
-    "         --skill, --event-type and --correlation go along\n"
-    "wake     rings the agent, with a context it should see\n"
-    "request  delivers and prints the answer\n"
-    "replies  what the agent said, oldest first\n"
-    "hook     URLs for clients that send no key, and a secret that signs what they send;\n"
-    "         --revoke: all of the agent's hooks are void\n\n"
-    "AGENT is an id, or agent@session.\n\n" V1_OPTIONS_HELP,
-    run,
+    .name = "dispatch",
+    .summary = "deliver to agents and wake them",
+    .help =
+        "Usage: bellhop dispatch list\n"
+        "       bellhop dispatch deliver AGENT [TEXT] [--kind augment|template] [--session S]\n"
+        "                                [--id ID] [--skill NAME] [--event-type T]\n"
+        "                                [--correlation ID]\n"
+        "       bellhop dispatch wake AGENT [TEXT] [--when MS] [--session S]\n"
+        "       bellhop dispatch request AGENT [TEXT] [--timeout 30s]\n"
+        "       bellhop dispatch replies AGENT [--after CURSOR] [--limit N]\n"
+        "       bellhop dispatch hook --agent A --tenant T [--no-signature]\n"
+        "       bellhop dispatch hook --agent A [--tenant T] --revoke\n\n"
+        "list     the agents of the configuration, their state, and their waiting messages\n"
+        "deliver  puts TEXT (or standard input) into the agent's inbox.  A second delivery with\n"
+        "         the same --id does nothing\n"
+        "wake     wakes the agent, now or at --when (unix time in ms), with TEXT as its context\n"
+        "request  delivers TEXT and prints the agent's answer\n"
+        "replies  what the agent said, oldest first\n"
+        "hook     prints URLs for clients that send no key, and a secret that signs their\n"
+        "         requests; --revoke revokes all hooks of the agent\n\n"
+        "AGENT is an id, or agent@session.\n\n" V1_OPTIONS_HELP,
+    .verbs = verbs,
+    .options = options,
+    .v1 = true,
 };

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <errno.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -71,8 +70,6 @@ static void found(struct doctor *d, enum finding f, const char *what, const char
 }
 
 /* ---- wake URLs ---- */
-
-/* ---- can a URL be reached from here? ---- */
 
 enum url_answer {
     URL_MALFORMED,
@@ -143,7 +140,7 @@ static void check_wake_url(struct doctor *d, struct str gateway, const char *url
 
     switch (url_probe(url, !d->wake.allow_private, d->wake.timeout_ms, place, why)) {
     case URL_MALFORMED:
-        found(d, BAD, "wake", "%.*s: \"%s\" is not a URL; set it with: bellhop gateway set",
+        found(d, BAD, "wake", "%.*s: \"%s\" is not a URL. Set it with: bellhop gateway set",
               STR_FMT(gateway), url);
         break;
     case URL_UNKNOWN_NAME:
@@ -152,13 +149,13 @@ static void check_wake_url(struct doctor *d, struct str gateway, const char *url
         break;
     case URL_PRIVATE:
         found(d, BAD, "wake",
-              "%.*s: %s is a private address and is never rung; use a public one or set "
-              "wake.allow_private: true",
+              "%.*s: %s is a private address, which bellhop does not call. Use a public address, "
+              "or set wake.allow_private: true",
               STR_FMT(gateway), place);
         break;
     case URL_SILENT:
         found(d, WARN, "wake",
-              "%.*s: nothing answers at %s now; a sleeping gateway cannot be woken there",
+              "%.*s: nothing answers at %s now, so a sleeping gateway cannot be woken there",
               STR_FMT(gateway), place);
         break;
     case URL_REACHED:
@@ -188,16 +185,19 @@ static void check_instances(struct doctor *d, struct json doc)
     for (struct json_iter it = {0}; json_next(json_get(doc, "instances"), &it);) {
         struct str name = json_str(it.value, "instance"), state = json_str(it.value, "state");
         long long waiting = cli_i64(it.value, "entries"), parked = cli_i64(it.value, "parked");
-        bool wakes = json_as_bool(json_get(it.value, "wakeUrlRegistered"), false);
         if (parked > 0)
             found(d, WARN, "mailbox",
-                  "%.*s: %lld parked; see: bellhop mailbox show %.*s, then redrive", STR_FMT(name),
-                  parked, STR_FMT(name));
-        if (waiting > 0 && !str_eq(state, STR("live")) && !wakes)
+                  "%.*s: %lld messages are parked. Look at them with: bellhop mailbox show %.*s. "
+                  "Send them again with: bellhop mailbox redrive %.*s",
+                  STR_FMT(name), parked, STR_FMT(name), STR_FMT(name));
+        if (waiting > 0 && !str_eq(state, STR("live")) && !cli_bool(it.value, "wakeUrlRegistered"))
             found(d, WARN, "mailbox",
-                  "%.*s is %.*s, %lld wait for it and it has no wake URL; start its "
-                  "gateway, or: bellhop gateway set",
-                  STR_FMT(name), STR_FMT(state), waiting);
+                  "%.*s: %lld %s, its gateway %s, and no wake URL is set. Start the gateway, or "
+                  "set a wake URL with: bellhop gateway set",
+                  STR_FMT(name), waiting, waiting == 1 ? "message waits" : "messages wait",
+                  str_eq(state, STR("never"))    ? "has never connected"
+                  : str_eq(state, STR("asleep")) ? "sleeps"
+                                                 : "is disconnected");
     }
 }
 
@@ -230,8 +230,9 @@ static void check_agents(struct doctor *d, struct cli_job *j)
 
 static void check_running(struct doctor *d, struct cli_job *j)
 {
-    if (cli_get_pages(j, "/admin/status", NULL, 0) != CLI_DONE) {
-        found(d, BAD, "server", "it holds the database but does not answer on its admin socket");
+    if (cli_get(j, "/admin/status", NULL, 0) != CLI_DONE) {
+        found(d, BAD, "server",
+              "a server holds the database but does not answer on its admin socket");
         return;
     }
     struct str url = json_str(j->doc, "url"), how = json_str(j->doc, "confined");
@@ -246,9 +247,11 @@ static void check_running(struct doctor *d, struct cli_job *j)
     take_wake_settings(d, json_get(j->doc, "wake"));
     check_platform_problems(d, j->doc);
     check_instances(d, j->doc);
-    if (cli_i64(j->doc, "routes") == 0)
-        found(d, WARN, "routes", "there is none, so events go to nobody; see: bellhop help route");
-    if (cli_get_pages(j, "/admin/gateways", NULL, 0) != CLI_DONE)
+    if (cli_i64(j->doc, "routes") == 0 && cli_i64(j->doc, "links") == 0)
+        found(d, WARN, "routes",
+              "no route and no linked person, so no agent receives anything. Link a person with: "
+              "bellhop link. Or open a place with: bellhop route add --open");
+    if (cli_get(j, "/admin/gateways", NULL, 0) != CLI_DONE)
         return;
     for (struct json_iter it = {0}; json_next(json_get(j->doc, "gateways"), &it);) {
         struct str wake_url = json_str(it.value, "wakeUrl");
@@ -293,8 +296,8 @@ static void check_key(struct doctor *d, struct loop *loop, struct store *store)
 
     if (d->settings->master_key == NULL && access(path, F_OK) != 0)
         found(d, BAD, "key",
-              "%s is gone but the database exists: restore it, the gateways' secrets "
-              "are sealed with it",
+              "%s is missing, and the gateways' secrets in the database are encrypted with it: "
+              "restore it",
               path);
     else if (seal_open_for(store, str_of(d->settings->master_key), path, &seal, why) != BH_OK)
         found(d, BAD, "key", "%s", why);
@@ -311,15 +314,15 @@ static void check_stopped(struct doctor *d)
     char *db = state_dir_path(d->settings->state_dir, "bellhop.db"), why[256] = "";
     struct store *store = NULL;
 
-    found(d, OK, "server", "not running; start it with: bellhop serve");
+    found(d, OK, "server", "not running. Start it with: bellhop serve");
     if (access(db, F_OK) != 0) {
-        found(d, OK, "store", "no database yet; the first start makes it");
+        found(d, OK, "store", "no database yet; the first start creates it");
         free(db);
         return;
     }
     struct loop *loop = loop_new();
     if (loop == NULL) {
-        found(d, BAD, "store", "no descriptor is left to open it");
+        found(d, BAD, "store", "the process has no file descriptor left to open it");
     } else if (store_sqlite_open(loop, db, &store, why) != BH_OK) {
         found(d, BAD, "store", "%s", why);
     } else {
@@ -338,15 +341,15 @@ static void check_config(struct doctor *d)
     const struct settings *c = d->settings;
     const char *path = config_path(d->cfg);
 
-    found(d, OK, "config", "%s", path != NULL ? path : "no file, every default holds");
+    found(d, OK, "config", "%s",
+          path != NULL ? path : "no configuration file; all settings have their defaults");
     if (config_count(d->cfg, &platforms_config) == 0)
-        found(d, WARN, "config", "platforms is empty: nobody can write to an agent");
+        found(d, WARN, "config", "platforms is empty, so nobody can write to an agent");
     if (c->public_url == NULL && !str_starts(str_of(c->listen), STR("127.")) &&
         !str_starts(str_of(c->listen), STR("[::1]")) &&
         !str_starts(str_of(c->listen), STR("localhost")))
         found(d, WARN, "config",
-              "public_url is not set: gateways on other machines are told a local "
-              "address");
+              "public_url is not set, so gateways on other machines are told a local address");
 }
 
 /* For platforms whose open() does not verify the credentials. */
@@ -361,10 +364,12 @@ static void check_credentials(struct doctor *d)
             continue;
         enum bh_err err = ops->check(p, why);
         if (err == BH_OK)
-            found(d, OK, "platform", "%s %s: its credentials are good", p->platform, p->bot);
+            found(d, OK, "platform", "%s %s: its credentials are valid", p->platform, p->bot);
         else
             found(d, err == BH_REFUSED ? BAD : WARN, "platform", "%s %s: %s", p->platform, p->bot,
-                  err == BH_REFUSED ? why : "its credentials could not be checked, nobody answers");
+                  err == BH_REFUSED
+                      ? why
+                      : "its credentials could not be checked: the platform does not answer");
     }
 }
 
@@ -382,9 +387,9 @@ static void check_tls(struct doctor *d)
     }
     long long days = (until - (int64_t)time(NULL)) / 86400;
     if (until <= (int64_t)time(NULL))
-        found(d, BAD, "tls", "%s has expired: renew it, then reload", tls->cert);
+        found(d, BAD, "tls", "%s has expired. Renew it, then reload the server", tls->cert);
     else
-        found(d, days < 14 ? WARN : OK, "tls", "%s is good for %lld days", tls->cert, days);
+        found(d, days < 14 ? WARN : OK, "tls", "%s is valid for %lld more days", tls->cert, days);
 }
 
 static bool is_public_key(const char *setting, struct buf *pem)
@@ -407,11 +412,11 @@ static void check_skills(struct doctor *d)
         found(d, BAD, "skills", "%s: %s", c->dir, strerror(errno));
     if (strcmp(c->approval_mode, "secured") == 0) {
         if (is_public_key(c->approval_key, &pem))
-            found(d, OK, "skills", "secured: only signed skills are Approved");
+            found(d, OK, "skills", "secured: a skill is Approved only with a signature");
         else
             found(d, BAD, "skills",
-                  "skills.approval.public_key is no PEM with an Ed25519 public key: "
-                  "openssl pkey -in KEY -pubout");
+                  "skills.approval.public_key is not an Ed25519 public key in PEM form. Make one "
+                  "with: openssl pkey -in KEY -pubout");
     }
     buf_done(&pem);
 }
@@ -427,9 +432,9 @@ static void check_agent_path(void *ctx, const char *path, bool is_directory)
     else if (is_directory && !S_ISDIR(st.st_mode))
         found(d, BAD, "agents", "%s is not a real directory", path);
     else if (!is_directory && !S_ISFIFO(st.st_mode))
-        found(d, BAD, "agents", "%s is no FIFO: mkfifo %s", path, path);
+        found(d, BAD, "agents", "%s is not a FIFO. Make one with: mkfifo %s", path, path);
     else if (access(path, is_directory ? W_OK | X_OK : W_OK) != 0)
-        found(d, BAD, "agents", "%s cannot be written by this user", path);
+        found(d, BAD, "agents", "this user cannot write to %s", path);
     else
         found(d, OK, "agents", "%s can be written", path);
 }
@@ -441,9 +446,9 @@ static void check_database(struct doctor *d)
     bool exists = access(db, F_OK) == 0;
 
     if (exists && store_sqlite_check(db, why) == BH_OK)
-        found(d, OK, "database", "%s is whole", db);
+        found(d, OK, "database", "%s is undamaged", db);
     else if (exists)
-        found(d, BAD, "database", "%s; restore a backup with: bellhop restore FILE", why);
+        found(d, BAD, "database", "%s. Restore a backup with: bellhop restore FILE", why);
     free(db);
 }
 
@@ -454,7 +459,7 @@ static bool check_state_dir(struct doctor *d)
     struct stat st;
 
     if (stat(dir, &st) != 0 && errno == ENOENT) {
-        found(d, OK, "state_dir", "%s does not exist yet; the first start makes it", dir);
+        found(d, OK, "state_dir", "%s does not exist yet; the first start creates it", dir);
         return false;
     }
     if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode)) {
@@ -464,15 +469,15 @@ static bool check_state_dir(struct doctor *d)
     }
     if (access(dir, R_OK | W_OK | X_OK) != 0) {
         found(d, BAD, "state_dir",
-              "%s cannot be written by this user: chown it to the user that runs "
-              "bellhop",
+              "this user cannot write to %s. Give it to the user that runs bellhop with chown",
               dir);
         return false;
     }
     if ((st.st_mode & 077) != 0)
-        found(d, BAD, "state_dir", "other users may look into %s: chmod 700 %s", dir, dir);
+        found(d, BAD, "state_dir", "other users can read %s. Close it with: chmod 700 %s", dir,
+              dir);
     else
-        found(d, OK, "state_dir", "%s belongs to this user alone", dir);
+        found(d, OK, "state_dir", "only this user can read %s", dir);
     return true;
 }
 
@@ -495,14 +500,14 @@ static bool server_answers(const char *dir)
 
 static int run_checks(struct cli_job *j)
 {
-    struct doctor d = {.worst = OK, .json = j->a.json};
+    struct doctor d = {.worst = OK, .json = j->json};
     struct buf why = BUF_INIT;
 
     d.w = jw_begin(&d.out);
     jw_arr(&d.w);
-    if (j->a.state_dir != NULL)
-        setenv("BELLHOP_STATE_DIR", j->a.state_dir, 1);
-    if (settings_load(j->a.config, &d.cfg, &why) != BH_OK) {
+    if (j->state_dir != NULL)
+        setenv("BELLHOP_STATE_DIR", j->state_dir, 1);
+    if (settings_load(j->config, &d.cfg, &why) != BH_OK) {
         found(&d, BAD, "config", "%s", buf_z(&why));
     } else {
         d.settings = settings_of(d.cfg);
@@ -526,29 +531,23 @@ static int run_checks(struct cli_job *j)
         puts(buf_z(&d.out));
     else
         puts(d.worst == OK     ? "\nAll is well."
-             : d.worst == WARN ? "\nIt works, with the warnings above."
-                               : "\nSomething must be fixed.");
+             : d.worst == WARN ? "\nThe server can work; see the warnings above."
+                               : "\nFix the lines marked FIX.");
     config_free(d.cfg);
     buf_done(&d.out);
     buf_done(&why);
     return d.worst == BAD ? CLI_FAILED : CLI_DONE;
 }
 
-static int run(const struct command *c, int argc, char **argv)
-{
-    return cli_run_one(c, argc, argv, NULL, 0, run_checks, NULL);
-}
-
 const struct command cmd_doctor = {
-    "doctor",
-    "look for what is wrong and say what to fix",
-    "Usage: bellhop doctor [-c FILE | --state-dir DIR] [--json]\n\n"
-    "Checks the configuration, the state directory, the database and its master key, the "
-    "platforms'\n"
-    "own problems and credentials, waiting mailboxes and whether wake URLs can be reached (they "
-    "are connected to, "
-    "not\n"
-    "rung).  Works with and without a running server and changes nothing.  Exit status 1 when\n"
-    "something must be fixed.\n",
-    run,
+    .name = "doctor",
+    .summary = "check the installation and say what to fix",
+    .help =
+        "Usage: bellhop doctor [-c FILE | --state-dir DIR] [--json]\n\n"
+        "Checks the configuration, the state directory, the database and its master key, the\n"
+        "platforms and their credentials, waiting mailboxes, and whether wake URLs can be\n"
+        "reached (it connects to them but sends no request, so no agent wakes).  Works with and\n"
+        "without a running server, and changes nothing.  Exit status 1: something must be\n"
+        "fixed.\n",
+    .verbs = (const struct cli_verb[]){{"", .run = run_checks}, {0}},
 };

@@ -1,288 +1,177 @@
 /* grants.c - bellhop link, scope, principal, policy, dm-default: the management plane from the
  * terminal.
  *
- * The five commands share their options.  A verb becomes a POST below /admin/manage; `list` reads
- * /admin/grants. */
+ * The five commands share their options.  A verb becomes a POST below /admin/manage, where the
+ * server reads the options that the operation needs; `list` reads /admin/grants. */
 #include <stdio.h>
-#include "base/jw.h"
-#include "base/mem.h"
 #include "cli/cli.h"
 
-struct options {
-    const char *tenant, *instance, *platform, *user, *guild, *channel, *mode, *allow, *free_places;
-    bool require_address, allow_bots, off;
+static const struct cli_option options[] = {
+    {"--tenant", "tenant"},
+    {"--instance", "instance"},
+    {"--platform", "platform"},
+    {"--user", "userId"},
+    {"--guild", "guildId"},
+    {"--channel", "channelId"},
+    {"--mode", "mode"},
+    {"--allow", "allow", CLI_WORDS},
+    {"--free", "freeResponseScopes", CLI_WORDS},
+    {"--require-address", "requireAddress", CLI_FLAG},
+    {"--allow-bots", "allowOtherBots", CLI_FLAG},
+    {"--off", .kind = CLI_FLAG},
+    {0},
 };
 
-static void add_list(struct jw *w, const char *key, const char *commas)
-{
-    struct str rest = str_of(commas), one;
-
-    jw_key(w, key);
-    jw_arr(w);
-    while (str_split(&rest, ',', &one))
-        if (one.n > 0)
-            jw_str(w, str_trim(one));
-    jw_end_arr(w);
-}
-
-/* Every option that was given; the server reads what the operation needs. */
-static void write_body(struct buf *body, const struct options *o, bool remove)
-{
-    struct jw w = jw_begin(body);
-
-    jw_obj(&w);
-    jw_kstr_opt(&w, "tenant", str_of(o->tenant));
-    jw_kstr_opt(&w, "instance", str_of(o->instance));
-    jw_kstr_opt(&w, "platform", str_of(o->platform));
-    jw_kstr_opt(&w, "userId", str_of(o->user));
-    jw_kstr_opt(&w, "guildId", str_of(o->guild));
-    jw_kstr_opt(&w, "channelId", str_of(o->channel));
-    jw_kstr_opt(&w, "mode", str_of(o->mode));
-    if (o->allow != NULL)
-        add_list(&w, "allow", o->allow);
-    if (o->free_places != NULL)
-        add_list(&w, "freeResponseScopes", o->free_places);
-    jw_kbool(&w, "requireAddress", o->require_address);
-    jw_kbool(&w, "allowOtherBots", o->allow_bots);
-    if (remove)
-        jw_kbool(&w, "remove", true);
-    jw_end_obj(&w);
-}
-
-static int post(struct cli_job *j, const char *path, bool remove)
-{
-    const char *const headers[] = {"Content-Type: application/json", NULL};
-    struct buf body = BUF_INIT;
-
-    write_body(&body, j->o, remove);
-    const struct cli_request rq = {.method = "POST",
-                                   .path = path,
-                                   .body = buf_str(&body),
-                                   .headers = headers};
-    int rc = cli_show(j, cli_ask(&j->a, &rq, j->parser, &j->doc), NULL);
-    struct str code = rc == CLI_DONE ? json_str(j->doc, "code") : STR_NULL;
-    if (code.p != NULL && !j->a.json) {
-        printf("%.*s\n", STR_FMT(code));
-        fprintf(stderr, "Good for ten minutes, once. The person sends the bot: /link %.*s\n",
-                STR_FMT(code));
-    }
-    buf_done(&body);
-    return rc;
-}
-
-/* ---- list ---- */
-
-#define MAX_COLUMNS 6
-struct columns { /* the table of one @kind of /admin/grants */
-    const char *kind;
-    struct cli_column columns[MAX_COLUMNS];
-};
 #define WHOSE \
     {"TENANT", "tenant"}, {"INSTANCE", "instance"}, \
     { \
         "PLATFORM", "platform" \
     }
-static const struct columns bindings = {"bindings", {WHOSE, {"USER", "userId"}}},
-                            scopes = {"scopes",
-                                      {WHOSE, {"GUILD", "guildId"}, {"CHANNEL", "channelId"}}},
-                            principals = {"principals",
-                                          {WHOSE, {"MODE", "mode"}, {"ALLOW", "allow"}}},
-                            policies = {"policies",
-                                        {WHOSE,
-                                         {"MUST ADDRESS", "requireAddress"},
-                                         {"FREE", "freeResponseScopes"},
-                                         {"OTHER BOTS", "allowOtherBots"}}},
-                            dm_defaults = {"dmDefaults", {WHOSE, {"USER", "userId"}}},
-                            tenants = {"tenants",
-                                       {{"TENANT", "tenant"}, {"MUST ADDRESS", "requireAddress"}}};
-
-static int list(struct cli_job *j, const struct columns *k)
-{
-    const struct options *o = j->o;
-    size_t n = 0;
-
-    while (n < MAX_COLUMNS && k->columns[n].head != NULL)
-        n++;
-    return cli_show_rows(j,
-                         cli_get_pages(j, "/admin/grants",
-                                       CLI_FIELDS({"tenant", str_of(o->tenant)},
-                                                  {"instance", str_of(o->instance)})),
-                         k->kind, k->columns, n, "None yet.");
-}
-
-/* ---- the commands ---- */
-
-enum { INSTANCE = 1, PLATFORM = 2, USER = 4, GUILD = 8, CHANNEL = 16, MODE = 32, DEFAULT = 64 };
-
-static const struct {
-    unsigned bit;
-    const char *name;
-    size_t at; /* in struct options */
-} options_needed[] = {
-    {INSTANCE, "--instance", offsetof(struct options, instance)},
-    {PLATFORM, "--platform", offsetof(struct options, platform)},
-    {USER, "--user", offsetof(struct options, user)},
-    {GUILD, "--guild", offsetof(struct options, guild)},
-    {CHANNEL, "--channel", offsetof(struct options, channel)},
-    {MODE, "--mode", offsetof(struct options, mode)},
-};
-
-/* The verbs of each command: each lists something, or posts the options that were given. */
-static const struct verb {
-    const char *command, *name;  /* "": no verb */
-    unsigned needs;              /* bits */
-    const char *path;            /* below /admin/manage/; NULL: the verb lists */
-    const struct columns *lists; /* if @path is NULL */
-    bool remove;
-} verbs[] = {
-    {"link", "", INSTANCE, "link", NULL, false},
-    {"link", "add", INSTANCE | PLATFORM | USER, "person", NULL, false},
-    {"link", "remove", INSTANCE | PLATFORM | USER, "person", NULL, true},
-    {"link", "list", 0, NULL, &bindings, false},
-    {"scope", "claim", INSTANCE | PLATFORM | GUILD | CHANNEL, "scope", NULL, false},
-    {"scope", "release", INSTANCE | PLATFORM | GUILD | CHANNEL, "scope/release", NULL, false},
-    {"scope", "list", 0, NULL, &scopes, false},
-    {"principal", "set", INSTANCE | MODE, "principal", NULL, false},
-    {"principal", "list", 0, NULL, &principals, false},
-    {"policy", "set", INSTANCE | PLATFORM, "policy", NULL, false},
-    {"policy", "list", 0, NULL, &policies, false},
-    {"policy", "default", DEFAULT, "tenant", NULL, false},
-    {"policy", "defaults", 0, NULL, &tenants, false},
-    {"dm-default", "set", INSTANCE | PLATFORM | USER, "dm-default", NULL, false},
-    {"dm-default", "list", 0, NULL, &dm_defaults, false},
-};
-
-static const struct verb *find_verb(const struct command *c, const char *name)
-{
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        if (strcmp(verbs[i].command, c->name) == 0 && strcmp(verbs[i].name, name) == 0)
-            return &verbs[i];
-    return NULL;
-}
-
-static int unknown_verb(const struct command *c, const char *name)
-{
-    struct buf known = BUF_INIT;
-
-    for (size_t i = 0; i < ARRAY_LEN(verbs); i++)
-        if (strcmp(verbs[i].command, c->name) == 0 && *verbs[i].name != '\0')
-            buf_printf(&known, "%s%s", known.n > 0 ? ", " : "", verbs[i].name);
-    int rc = *name == '\0' ? cli_misused(c, "which of %s?", buf_z(&known))
-                           : cli_misused(c, "there is no \"%s %s\"; which of %s?", c->name, name,
-                                         buf_z(&known));
-    buf_done(&known);
-    return rc;
-}
-
-/* Appends the options that @v needs and @o lacks, separated by commas. */
-static void find_missing(struct buf *out, const struct verb *v, const struct options *o)
-{
-    for (size_t i = 0; i < ARRAY_LEN(options_needed); i++) {
-        const char *const *given = (const void *)((const char *)o + options_needed[i].at);
-        if ((v->needs & options_needed[i].bit) != 0 && *given == NULL)
-            buf_printf(out, "%s%s", out->n > 0 ? ", " : "", options_needed[i].name);
+#define LISTS(name_, member_, columns_) \
+    { \
+        name_, .request = "GET /admin/grants", .member = member_, .columns = columns_, \
+               .none = "None yet." \
     }
-    if ((v->needs & DEFAULT) != 0 && (o->tenant == NULL || o->require_address == o->off))
-        buf_add_z(out, "--tenant, and --require-address or --off");
-}
 
-static int run(const struct command *c, int argc, char **argv)
+/* ---- link, dm-default ---- */
+
+static void print_code(struct cli_job *j)
 {
-    struct options o = {0};
-    const struct cli_option options[] = {
-        {"--tenant", &o.tenant, NULL},     {"--instance", &o.instance, NULL},
-        {"--platform", &o.platform, NULL}, {"--user", &o.user, NULL},
-        {"--guild", &o.guild, NULL},       {"--channel", &o.channel, NULL},
-        {"--mode", &o.mode, NULL},         {"--allow", &o.allow, NULL},
-        {"--free", &o.free_places, NULL},  {"--require-address", NULL, &o.require_address},
-        {"--off", NULL, &o.off},           {"--allow-bots", NULL, &o.allow_bots},
-    };
-    struct cli_job j = {.c = c, .o = &o};
-    struct buf text = BUF_INIT;
-    int rc;
+    struct str code = json_str(j->doc, "code");
 
-    if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &j.a))
-        return cli_exit(&j.a);
-    const char *name = j.a.n_rest > 0 ? j.a.rest[0] : "";
-    const struct verb *v = find_verb(c, name);
-    if (v == NULL)
-        return unknown_verb(c, name);
-    find_missing(&text, v, &o);
-    j.parser = json_parser_new();
-    if (text.n > 0) {
-        rc = cli_misused(c, "%s%sit needs %s", name, *name != '\0' ? ": " : "", buf_z(&text));
-    } else if (v->lists != NULL) {
-        rc = list(&j, v->lists);
-    } else {
-        buf_printf(&text, "/admin/manage/%s", v->path);
-        rc = post(&j, buf_z(&text), v->remove);
-    }
-    json_parser_free(j.parser);
-    buf_done(&text);
-    return rc;
+    printf("%.*s\n", STR_FMT(code));
+    fprintf(stderr,
+            "The code works once, within ten minutes. The person sends the bot: /link %.*s\n",
+            STR_FMT(code));
 }
 
+static const struct cli_column of_people[] = {WHOSE, {"USER", "userId"}, {0}};
+static const struct cli_verb link_verbs[] = {
+    {"", .needs = "--instance", .request = "POST /admin/manage/link", .print = print_code},
+    {"add", .needs = "--instance --platform --user", .request = "POST /admin/manage/person"},
+    {"remove", .needs = "--instance --platform --user", .request = "POST /admin/manage/person",
+     .fixed = {"remove", .raw = "true"}},
+    LISTS("list", "bindings", of_people),
+    {0},
+};
 const struct command cmd_link = {
-    "link",
-    "link a person's account to an instance",
-    "Usage: bellhop link --instance I [--tenant T] [--platform P]\n"
-    "       bellhop link add|remove --instance I [--tenant T] --platform P --user U\n"
-    "       bellhop link list [--tenant T] [--instance I] [--json]\n\n"
-    "Without a verb prints a code, good for ten minutes and once.  Whoever sends \"/link CODE\" to "
-    "the\n"
-    "bot is linked: what they write goes to their instance, wherever they write it.  add and "
-    "remove do\n"
-    "the same by the operator's word.\n",
-    run,
+    .name = "link",
+    .summary = "link a person's account to an instance",
+    .help = "Usage: bellhop link --instance I [--tenant T] [--platform P]\n"
+            "       bellhop link add|remove --instance I [--tenant T] --platform P --user U\n"
+            "       bellhop link list [--tenant T] [--instance I] [--json]\n\n"
+            "Without a verb, prints a code that works once, within ten minutes.  The person who\n"
+            "sends \"/link CODE\" to the bot is linked: the instance receives what this person\n"
+            "writes, in every chat.  add and remove change a link directly, without a code.\n",
+    .verbs = link_verbs,
+    .options = options,
 };
-const struct command cmd_scope = {
-    "scope",
-    "give a channel or a whole guild to an instance",
-    "Usage: bellhop scope claim|release --instance I [--tenant T] --platform P --guild G --channel "
-    "C\n"
-    "       bellhop scope list [--tenant T] [--instance I] [--json]\n\n"
-    "A place belongs to one instance.  --channel \"*\" is the whole guild; a channel of its own "
-    "comes\n"
-    "before it.  Where a platform has no guilds the group chat is the guild.  Who is heard there "
-    "is for\n"
-    "`bellhop principal` to say; nothing is delivered from a place that nobody linked to the "
-    "instance\n"
-    "can see.\n",
-    run,
-};
-const struct command cmd_principal = {
-    "principal",
-    "say whom an instance listens to",
-    "Usage: bellhop principal set --instance I [--tenant T] [--platform P] --mode M [--allow "
-    "U1,U2]\n"
-    "       bellhop principal list [--tenant T] [--instance I] [--json]\n\n"
-    "--mode owner-only  people linked to the instance (what a scope starts with)\n"
-    "       allow-list  them, and the people in --allow\n"
-    "       any         everybody in its places (what an open route starts with)\n"
-    "Without --platform it holds on every platform that has none of its own.\n",
-    run,
-};
-const struct command cmd_policy = {
-    "policy",
-    "say what is relevant to an instance",
-    "Usage: bellhop policy set --instance I [--tenant T] --platform P [--require-address]\n"
-    "                          [--free C1,C2] [--allow-bots]\n"
-    "       bellhop policy list [--tenant T] [--instance I] [--json]\n"
-    "       bellhop policy default --tenant T --require-address | --off\n"
-    "       bellhop policy defaults [--json]\n\n"
-    "set replaces the whole policy of a platform; gateways declare theirs at every start.\n"
-    "--require-address  only messages that mention the bot or answer it, except in direct chats\n"
-    "--free             channels where that is not needed\n"
-    "--allow-bots       other bots are heard too\n"
-    "default says whether instances of a tenant that declared nothing must be addressed.\n"
-    "People linked to an instance are always heard by it.\n",
-    run,
+
+static const struct cli_verb dm_verbs[] = {
+    {"set", .needs = "--instance --platform --user", .request = "POST /admin/manage/dm-default"},
+    LISTS("list", "dmDefaults", of_people),
+    {0},
 };
 const struct command cmd_dm_default = {
-    "dm-default",
-    "choose the instance a person with several talks to",
-    "Usage: bellhop dm-default set --instance I [--tenant T] --platform P --user U\n"
-    "       bellhop dm-default list [--tenant T] [--instance I] [--json]\n\n"
-    "The person must be linked to the instance.  Without a choice the oldest link counts.\n",
-    run,
+    .name = "dm-default",
+    .summary = "choose the instance that a person with several talks to",
+    .help =
+        "Usage: bellhop dm-default set --instance I [--tenant T] --platform P --user U\n"
+        "       bellhop dm-default list [--tenant T] [--instance I] [--json]\n\n"
+        "The person must be linked to the instance.  Without a choice the oldest link counts.\n",
+    .verbs = dm_verbs,
+    .options = options,
+};
+
+/* ---- scope ---- */
+
+static const struct cli_column of_scopes[] = {WHOSE,
+                                              {"GUILD", "guildId"},
+                                              {"CHANNEL", "channelId"},
+                                              {0}};
+static const struct cli_verb scope_verbs[] = {
+    {"claim", .needs = "--instance --platform --guild --channel",
+     .request = "POST /admin/manage/scope"},
+    {"release", .needs = "--instance --platform --guild --channel",
+     .request = "POST /admin/manage/scope/release"},
+    LISTS("list", "scopes", of_scopes),
+    {0},
+};
+const struct command cmd_scope = {
+    .name = "scope",
+    .summary = "give a channel or a whole guild to an instance",
+    .help =
+        "Usage: bellhop scope claim|release --instance I [--tenant T] --platform P --guild G\n"
+        "                                   --channel C\n"
+        "       bellhop scope list [--tenant T] [--instance I] [--json]\n\n"
+        "A channel belongs to one instance.  --channel \"*\" is the whole guild; the scope of a\n"
+        "single channel takes precedence over it.  On platforms without guilds the group chat\n"
+        "is the guild.  `bellhop principal` decides which people are heard there.  The instance\n"
+        "receives nothing from a channel that none of its linked people can see.\n",
+    .verbs = scope_verbs,
+    .options = options,
+};
+
+/* ---- principal, policy ---- */
+
+static const struct cli_column of_principals[] = {WHOSE, {"MODE", "mode"}, {"ALLOW", "allow"}, {0}};
+static const struct cli_verb principal_verbs[] = {
+    {"set", .needs = "--instance --mode", .request = "POST /admin/manage/principal"},
+    LISTS("list", "principals", of_principals),
+    {0},
+};
+const struct command cmd_principal = {
+    .name = "principal",
+    .summary = "choose the people that an instance listens to",
+    .help = "Usage: bellhop principal set --instance I [--tenant T] [--platform P] --mode M\n"
+            "                             [--allow U1,U2]\n"
+            "       bellhop principal list [--tenant T] [--instance I] [--json]\n\n"
+            "--mode owner-only  people linked to the instance (the initial mode of a scope)\n"
+            "       allow-list  people linked to the instance, and those in --allow\n"
+            "       any         everybody in its channels (the initial mode of an open route)\n"
+            "Without --platform the mode holds on every platform that has no mode of its own.\n",
+    .verbs = principal_verbs,
+    .options = options,
+};
+
+static int set_default(struct cli_job *j)
+{
+    if (cli_flag(j, "--require-address") == cli_flag(j, "--off"))
+        return cli_misused(j, "default needs either --require-address or --off");
+    return cli_do(j);
+}
+
+static const struct cli_column of_policies[] = {WHOSE,
+                                                {"MUST ADDRESS", "requireAddress"},
+                                                {"FREE", "freeResponseScopes"},
+                                                {"OTHER BOTS", "allowOtherBots"},
+                                                {0}},
+                               of_tenants[] = {{"TENANT", "tenant"},
+                                               {"MUST ADDRESS", "requireAddress"},
+                                               {0}};
+static const struct cli_verb policy_verbs[] = {
+    {"set", .needs = "--instance --platform", .request = "POST /admin/manage/policy"},
+    LISTS("list", "policies", of_policies),
+    {"default", .needs = "--tenant", .request = "POST /admin/manage/tenant", .run = set_default},
+    LISTS("defaults", "tenants", of_tenants),
+    {0},
+};
+const struct command cmd_policy = {
+    .name = "policy",
+    .summary = "choose the messages that an instance receives",
+    .help =
+        "Usage: bellhop policy set --instance I [--tenant T] --platform P [--require-address]\n"
+        "                          [--free C1,C2] [--allow-bots]\n"
+        "       bellhop policy list [--tenant T] [--instance I] [--json]\n"
+        "       bellhop policy default --tenant T --require-address | --off\n"
+        "       bellhop policy defaults [--json]\n\n"
+        "set replaces the instance's policy on one platform.  A gateway declares its own policy\n"
+        "whenever it connects.\n"
+        "--require-address  in shared chats, only messages that mention the bot or reply to it\n"
+        "--free             channels where --require-address does not apply\n"
+        "--allow-bots       also messages of other bots\n"
+        "default sets --require-address for instances of the tenant that declared no policy.\n"
+        "An instance always hears the people linked to it.\n",
+    .verbs = policy_verbs,
+    .options = options,
 };

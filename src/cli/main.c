@@ -18,8 +18,7 @@ int main(int argc, char **argv)
 
     for (size_t i = 0; cli_commands[i] != NULL; i++)
         if (strcmp(cli_commands[i]->name, name) == 0) {
-            int rc = cli_commands[i]->run(cli_commands[i], argc > 1 ? argc - 1 : argc,
-                                          argc > 1 ? argv + 1 : argv);
+            int rc = cli_run(cli_commands[i], argc - 1, argv + 1);
             if (fflush(stdout) != 0)
                 return cli_failed("stdout cannot be written");
             return argc > 1 ? rc : CLI_MISUSED;

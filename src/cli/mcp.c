@@ -204,7 +204,7 @@ static void read_on(struct bridge *b)
     take_lines(b);
     bool too_long = buf_failed(&b->line) || b->line.n > LINE_MAX_BYTES + 65536;
     if (too_long && b->n_calls < UNDER_WAY_MAX) {
-        b->rc = cli_failed("a line of more than 1 MiB: this is not a client");
+        b->rc = cli_failed("a line of the client is longer than 1 MiB");
         loop_stop(b->loop);
     }
     bool wants = !b->ended && b->n_calls < UNDER_WAY_MAX && !too_long;
@@ -216,16 +216,16 @@ static void read_on(struct bridge *b)
     }
 }
 
-static int serve(const struct cli_args *a, struct v1_door *door)
+static int serve(struct cli_job *j)
 {
-    struct bridge b = {.door = door, .loop = loop_new(), .rc = CLI_DONE};
+    struct bridge b = {.door = j->door, .loop = loop_new(), .rc = CLI_DONE};
     char *dir = NULL;
 
     list_init(&b.calls);
     b.http = http_client_new(b.loop);
-    if (door->url.p != NULL) {
-        buf_printf(&b.url, "%.*s/mcp", STR_FMT(door->url));
-    } else if ((dir = cli_state_dir(a)) != NULL) {
+    if (j->door->url.p != NULL) {
+        buf_printf(&b.url, "%.*s/mcp", STR_FMT(j->door->url));
+    } else if ((dir = cli_state_dir(j)) != NULL) {
         buf_add_z(&b.url, "http://bellhop/mcp");
         buf_printf(&b.sock, "%s/admin.sock", dir);
     }
@@ -252,36 +252,23 @@ static int serve(const struct cli_args *a, struct v1_door *door)
     return b.rc;
 }
 
-static int run(const struct command *c, int argc, char **argv)
+static int run(struct cli_job *j)
 {
-    struct cli_args a;
-    struct v1_options o = {0};
-    const struct cli_option options[] = {V1_OPTIONS(o)};
-    struct v1_door door;
-    int rc;
-
-    if (!cli_parse(c, argc, argv, options, ARRAY_LEN(options), &a))
-        return cli_exit(&a);
-    if (a.n_rest > 0)
-        return cli_misused(c, "too many arguments");
-    if (o.key_file == NULL && getenv("BELLHOP_KEY") == NULL)
-        return cli_misused(c, "whose tools? Give a key: BELLHOP_KEY or --key-file");
-    if (!v1_door_open(c, &o, &door, &rc))
-        return rc;
-    rc = serve(&a, &door);
-    v1_door_done(&door);
-    return rc;
+    if (cli_value(j, "--key-file") == NULL && getenv("BELLHOP_KEY") == NULL)
+        return cli_misused(j, "a key is missing: set BELLHOP_KEY or give --key-file");
+    return serve(j);
 }
 
 const struct command cmd_mcp = {
-    "mcp",
-    "tools for an MCP client, over standard input and output",
-    "Usage: bellhop mcp [--key-file F] [--url URL] [--namespace N]\n\n"
-    "For clients that start their servers as programs.  Each line in is a message, each line out "
-    "a\n"
-    "reply.  The key (BELLHOP_KEY, or --key-file F) comes from bellhop token agent and says whose\n"
-    "tools these are; the server is the one of this machine (--state-dir, -c) or the one at "
-    "--url.\n"
-    "Clients that speak HTTP need no program: give them URL/mcp and the key as a bearer.\n",
-    run,
+    .name = "mcp",
+    .summary = "offer tools to an MCP client over standard input and output",
+    .help =
+        "Usage: bellhop mcp [--key-file F] [--url URL] [--namespace N]\n\n"
+        "For clients that start their servers as programs.  Each input line is a message, each\n"
+        "output line a reply.  The key (BELLHOP_KEY, or --key-file F) comes from bellhop token\n"
+        "agent and decides which tools there are.  The server is the one on this machine\n"
+        "(--state-dir, -c) or the one at --url.  A client that speaks HTTP needs no program:\n"
+        "give it URL/mcp and the key as a bearer.\n",
+    .verbs = (const struct cli_verb[]){{"", .run = run}, {0}},
+    .v1 = true,
 };

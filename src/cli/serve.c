@@ -76,7 +76,8 @@ static void on_look(struct timer *t)
     if (clock_now_ms(clock) >= s->deadline_ms ||
         (s->drained && http_server_connections(s->server.http_server) == 0)) {
         if (!s->drained)
-            log_warn(NULL, "not everything was on disk after %d s; writing the rest now",
+            log_warn(NULL,
+                     "some messages were not on disk after %d s; writing them now, then exiting",
                      DRAIN_MS / 1000);
         loop_stop(s->server.loop);
         return;
@@ -103,11 +104,11 @@ static void on_terminate(void *ctx)
     if (s->draining && clock_now_ms(clock) < s->asked_ms + REPEAT_MS)
         return;
     if (s->draining) {
-        log_warn(NULL, "second signal: leaving at once");
+        log_warn(NULL, "second signal: exiting at once");
         loop_stop(s->server.loop);
         return;
     }
-    log_info(NULL, "going down: closing sockets, writing what was accepted");
+    log_info(NULL, "shutting down: closing sockets, writing accepted messages to disk");
     service_tell("STOPPING=1");
     s->draining = s->server.front.draining = true;
     s->asked_ms = clock_now_ms(clock);
@@ -129,7 +130,9 @@ static void on_lost_lease(void *ctx, const char *why)
 {
     struct serving *s = ctx;
 
-    log_error(NULL, "cluster: another process may serve by now: %s; leaving", why);
+    log_error(NULL,
+              "cluster: this node lost its lease (%s), so another node may serve by now; exiting",
+              why);
     s->server.front.draining = true;
     relay_stop(s->server.relay);
     http_server_drain(s->server.http_server);
@@ -178,20 +181,14 @@ static void say_ready(const struct serving *s)
     service_tell("READY=1");
 }
 
-static int serve(const struct cli_args *a)
+static int serve(struct cli_job *j)
 {
-    struct serving s = {.config_path = a->config};
-    struct config *cfg = NULL;
-    struct buf why = BUF_INIT;
+    struct serving s = {.config_path = j->config};
+    struct config *cfg = cli_settings(j);
     char said[512];
 
-    if (a->state_dir != NULL)
-        setenv("BELLHOP_STATE_DIR", a->state_dir, 1);
-    if (settings_load(a->config, &cfg, &why) != BH_OK) {
-        int rc = cli_failed("%s", buf_z(&why));
-        buf_done(&why);
-        return rc;
-    }
+    if (cfg == NULL)
+        return CLI_FAILED;
     log_apply(config_get(cfg, &log_config));
     close_the_shutters();
     enum bh_err err = server_open(&s.server, cfg, said);
@@ -209,7 +206,7 @@ static int serve(const struct cli_args *a)
     loop_on_signal(s.server.loop, SIGINT, on_terminate, &s);
     loop_on_signal(s.server.loop, SIGHUP, on_hangup, &s);
     if (s.server.node != NULL && node_state(s.server.node) == NODE_OVER)
-        on_lost_lease(&s, "its lease ended while it started");
+        on_lost_lease(&s, "it expired during start-up");
     mem_trim();
     say_ready(&s);
     watchdog_start(&s.watchdog, loop_clock(s.server.loop), s.server.store);
@@ -221,31 +218,19 @@ static int serve(const struct cli_args *a)
     return CLI_DONE;
 }
 
-static int run(const struct command *c, int argc, char **argv)
-{
-    struct cli_args a;
-
-    if (!cli_parse(c, argc, argv, NULL, 0, &a))
-        return cli_exit(&a);
-    if (a.n_rest > 0)
-        return cli_misused(c, "unexpected \"%s\"", a.rest[0]);
-    return serve(&a);
-}
-
 const struct command cmd_serve = {
-    "serve",
-    "run the connector in the foreground",
-    "Usage: bellhop serve [-c FILE] [--state-dir DIR]\n\n"
-    "Runs until SIGTERM or SIGINT, then closes its sockets in good order, writes everything it\n"
-    "accepted and exits 0.  SIGHUP reads the configuration again and logs what was taken and what\n"
-    "needs a restart.\n\n"
-    "Without -c, ./bellhop.yaml is read when it exists; otherwise every default holds: the chat "
-    "page\n"
-    "on http://127.0.0.1:7077/chat, state in ./bellhop-data.  BELLHOP_LISTEN, BELLHOP_STATE_DIR "
-    "and\n"
-    "so on override single settings; see: bellhop help config\n\n"
-    "When it is ready it prints one line with its addresses.  With `listen: 127.0.0.1:0` the port "
-    "it\n"
-    "got is in that line and in <state_dir>/port.\n",
-    run,
+    .name = "serve",
+    .summary = "run the connector in the foreground",
+    .help =
+        "Usage: bellhop serve [-c FILE] [--state-dir DIR]\n\n"
+        "Runs until SIGTERM or SIGINT.  Then it closes its sockets cleanly, writes everything\n"
+        "it accepted to disk, and exits with 0.  SIGHUP reads the configuration again; the log\n"
+        "says which settings changed and which ones need a restart.\n\n"
+        "Without -c the server reads ./bellhop.yaml if that file exists.  Without a file it\n"
+        "uses the defaults: the chat page on http://127.0.0.1:7077/chat, the state in\n"
+        "./bellhop-data. Environment variables such as BELLHOP_LISTEN override single settings;\n"
+        "see: bellhop help config\n\n"
+        "Once ready, it prints one line with its addresses.  With `listen: 127.0.0.1:0` that\n"
+        "line and the file <state_dir>/port tell the port.\n",
+    .verbs = (const struct cli_verb[]){{"", .run = serve}, {0}},
 };

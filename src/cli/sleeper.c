@@ -18,11 +18,9 @@
 
 #define ASK_TIMEOUT_MS 5000
 
-struct sleeper_wish {
-    const char *idle, *listen, *mode, *schedule, *drain, *wake_url, *url, *id, *secret, *ask;
-    int64_t idle_ms, every_ms, drain_ms;
-    int at_minute;
-    bool freeze;
+struct sleeper_times {
+    int64_t every_ms;
+    int at_minute; /* of the day; -1: none */
 };
 
 /* ---- questions ---- */
@@ -33,19 +31,11 @@ static int problem(const char *what, const char *detail)
     return CLI_FAILED;
 }
 
-static int64_t time_of(struct json doc, const char *key)
-{
-    int64_t v = 0;
-
-    json_as_i64(json_get(doc, key), &v);
-    return v;
-}
-
 static void tell_instance(struct json doc)
 {
     struct json mailbox = json_get(doc, "mailbox");
-    int64_t in = time_of(doc, "lastInboundAt"), out = time_of(doc, "lastOutboundAt");
-    int64_t last = in > out ? in : out, now = time_of(doc, "now");
+    int64_t in = cli_i64(doc, "lastInboundAt"), out = cli_i64(doc, "lastOutboundAt");
+    int64_t last = in > out ? in : out, now = cli_i64(doc, "now");
 
     if (now == 0)
         now = (int64_t)time(NULL) * 1000; /* the connector sends no time: use our clock */
@@ -53,8 +43,8 @@ static void tell_instance(struct json doc)
     printf("state %.*s\n", STR_FMT(json_str(doc, "state")));
     if (last > 0)
         printf("idle_ms %lld\n", (long long)(now > last ? now - last : 0));
-    printf("unacked %lld\nentries %lld\n", (long long)time_of(doc, "unacked"),
-           (long long)time_of(mailbox, "entries"));
+    printf("unacked %lld\nentries %lld\n", (long long)cli_i64(doc, "unacked"),
+           (long long)cli_i64(mailbox, "entries"));
     if (!str_is_empty(json_str(doc, "wakeUrl")))
         printf("wake_url %.*s\n", STR_FMT(json_str(doc, "wakeUrl")));
 }
@@ -82,9 +72,9 @@ static int ask_instance(void)
                                             .timeout_ms = ASK_TIMEOUT_MS,
                                             .max_body = 65536},
                        &status, &body, why) != BH_OK)
-        rc = problem("the connector cannot be asked", why);
+        rc = problem("the connector cannot be reached", why);
     else if (status != 200 || !json_parse(parser, buf_str(&body), &doc))
-        rc = problem("the connector does not tell about the instance",
+        rc = problem("the connector does not tell the state of the instance",
                      status == 401 ? "the credential is refused" : "unexpected answer");
     else
         rc = (tell_instance(doc), CLI_DONE);
@@ -189,32 +179,33 @@ static char *find_sleeper(char self[4096])
     return buf_take(&path);
 }
 
-static int become(const struct sleeper_wish *w, int listener, char **program)
+static int become(struct cli_job *j, const struct sleeper_times *t, int listener)
 {
+    const char *mode = cli_value(j, "--mode"), *wake_url = cli_value(j, "--wake-url");
     char self[4096], fd[16], idle[24], every[24], minute[16], drain[24];
     char *path = find_sleeper(self);
     size_t n = 0;
 
-    while (program[n] != NULL)
+    while (j->program[n] != NULL)
         n++;
     snprintf(fd, sizeof fd, "%d", listener);
-    snprintf(idle, sizeof idle, "%lld", (long long)w->idle_ms);
-    snprintf(every, sizeof every, "%lld", (long long)w->every_ms);
-    snprintf(minute, sizeof minute, "%d", w->at_minute);
-    snprintf(drain, sizeof drain, "%lld", (long long)w->drain_ms);
+    snprintf(idle, sizeof idle, "%lld", (long long)cli_number(j, "--idle", 0));
+    snprintf(every, sizeof every, "%lld", (long long)t->every_ms);
+    snprintf(minute, sizeof minute, "%d", t->at_minute);
+    snprintf(drain, sizeof drain, "%lld", (long long)cli_number(j, "--drain-timeout", 60000));
     const char *head[] = {"bellhop-sleeper",
                           fd,
                           idle,
                           every,
                           minute,
                           drain,
-                          w->freeze ? "1" : "0",
-                          w->wake_url != NULL ? w->wake_url : "",
+                          mode != NULL && strcmp(mode, "freeze") == 0 ? "1" : "0",
+                          wake_url != NULL ? wake_url : "",
                           self,
                           "--"};
     const char **argv = xcalloc(ARRAY_LEN(head) + n + 1, sizeof *argv);
     memcpy(argv, head, sizeof head);
-    memcpy(argv + ARRAY_LEN(head), program, n * sizeof *program);
+    memcpy(argv + ARRAY_LEN(head), j->program, n * sizeof *j->program);
     execv(path, (char *const *)(uintptr_t)argv);
     int rc = cli_failed("%s cannot be run: %s", path, strerror(errno));
     free(argv);
@@ -225,7 +216,7 @@ static int become(const struct sleeper_wish *w, int listener, char **program)
 /* ---- options ---- */
 
 /* "6h", "every 6h", "07:30", "at 07:30" */
-static bool read_schedule(const char *text, struct sleeper_wish *w)
+static bool read_schedule(const char *text, struct sleeper_times *t)
 {
     struct str s = str_of(text);
     unsigned hour, minute;
@@ -236,99 +227,99 @@ static bool read_schedule(const char *text, struct sleeper_wish *w)
     else if (str_starts(s, STR("at ")))
         s = str_skip(s, 3);
     if (sscanf(s.p, "%2u:%2u%c", &hour, &minute, &rest) == 2 && hour < 24 && minute < 60) {
-        w->at_minute = (int)(hour * 60 + minute);
+        t->at_minute = (int)(hour * 60 + minute);
         return true;
     }
-    return str_to_duration_ms(s, &w->every_ms) && w->every_ms >= 1000;
+    return str_to_duration_ms(s, &t->every_ms) && t->every_ms >= 1000;
 }
 
-static int read_wish(const struct command *c, struct sleeper_wish *w)
+/* Options of the credential become environment, which the program and the questions read. */
+static bool has_credential(struct cli_job *j)
 {
-    if (w->idle == NULL || !str_to_duration_ms(str_of(w->idle), &w->idle_ms) || w->idle_ms < 100)
-        return cli_misused(c, "--idle needs a duration such as 5m");
-    if (w->listen == NULL)
-        return cli_misused(c, "--wake-listen needs HOST:PORT, where the connector's poke arrives");
-    if (w->mode != NULL && strcmp(w->mode, "exit") != 0 && strcmp(w->mode, "freeze") != 0)
-        return cli_misused(c, "--mode is exit or freeze");
-    w->freeze = w->mode != NULL && strcmp(w->mode, "freeze") == 0;
-    if (w->schedule != NULL && !read_schedule(w->schedule, w))
-        return cli_misused(c, "--schedule is a duration (6h) or a time of day (07:30)");
-    if (w->drain != NULL && !str_to_duration_ms(str_of(w->drain), &w->drain_ms))
-        return cli_misused(c, "--drain-timeout needs a duration such as 60s");
-    if (w->url != NULL)
-        setenv("GATEWAY_RELAY_URL", w->url, 1);
-    if (w->id != NULL)
-        setenv("GATEWAY_RELAY_ID", w->id, 1);
-    if (w->secret != NULL)
-        setenv("GATEWAY_RELAY_SECRET", w->secret, 1);
-    if (getenv("GATEWAY_RELAY_URL") == NULL || getenv("GATEWAY_RELAY_ID") == NULL ||
-        getenv("GATEWAY_RELAY_SECRET") == NULL)
-        return cli_misused(c,
-                           "GATEWAY_RELAY_URL, GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET must be "
-                           "set; `bellhop gateway add` prints them");
-    return CLI_DONE;
+    static const char *const names[][2] = {{"--url", "GATEWAY_RELAY_URL"},
+                                           {"--id", "GATEWAY_RELAY_ID"},
+                                           {"--secret", "GATEWAY_RELAY_SECRET"}};
+    bool all = true;
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        const char *given = cli_value(j, names[i][0]);
+        if (given != NULL)
+            setenv(names[i][1], given, 1);
+        all = all && getenv(names[i][1]) != NULL;
+    }
+    return all;
 }
 
-static int run(const struct command *c, int argc, char **argv)
+static int run(struct cli_job *j)
 {
-    struct sleeper_wish w = {.at_minute = -1, .drain_ms = 60000};
-    const struct cli_option options[] = {{"--idle", &w.idle, NULL},
-                                         {"--wake-listen", &w.listen, NULL},
-                                         {"--mode", &w.mode, NULL},
-                                         {"--schedule", &w.schedule, NULL},
-                                         {"--drain-timeout", &w.drain, NULL},
-                                         {"--wake-url", &w.wake_url, NULL},
-                                         {"--url", &w.url, NULL},
-                                         {"--id", &w.id, NULL},
-                                         {"--secret", &w.secret, NULL},
-                                         {"--ask", &w.ask, NULL}};
-    struct cli_args a;
-    int mine = 1;
+    const char *ask = cli_value(j, "--ask"), *schedule = cli_value(j, "--schedule"),
+               *where = cli_value(j, "--wake-listen");
+    struct sleeper_times t = {.at_minute = -1};
 
-    while (mine < argc && strcmp(argv[mine], "--") != 0)
-        mine++;
-    if (!cli_parse(c, mine, argv, options, ARRAY_LEN(options), &a))
-        return cli_exit(&a);
-    if (w.ask != NULL && strcmp(w.ask, "instance") == 0)
+    if (ask != NULL && strcmp(ask, "instance") == 0)
         return ask_instance();
-    if (w.ask != NULL && strcmp(w.ask, "probe") == 0 && a.n_rest == 2)
-        return ask_probe(a.rest[0], a.rest[1]);
-    if (w.ask != NULL || a.n_rest > 0 || mine + 1 >= argc)
-        return cli_misused(
-            c, "name the process after --: bellhop sleeper ... -- bellhop agent -- ./mine");
-    int rc = read_wish(c, &w);
-    if (rc != CLI_DONE)
-        return rc;
-    if (!program_exists(argv[mine + 1]))
-        return cli_failed("there is no program \"%s\"", argv[mine + 1]);
-    int listener = open_listener(w.listen);
+    if (ask != NULL && j->n_args == 2)
+        return ask_probe(j->args[0], j->args[1]);
+    if (ask != NULL || j->n_args > 0 || j->program == NULL || j->program[0] == NULL)
+        return cli_misused(j, "name the process after --: bellhop sleeper ... -- bellhop agent -- "
+                              "./mine");
+    if (cli_number(j, "--idle", 0) < 100)
+        return cli_misused(j, "--idle needs a duration such as 5m");
+    if (where == NULL)
+        return cli_misused(j, "--wake-listen needs HOST:PORT, where the connector's wake request "
+                              "arrives");
+    if (schedule != NULL && !read_schedule(schedule, &t))
+        return cli_misused(j, "--schedule is a duration (6h) or a time of day (07:30)");
+    if (!has_credential(j))
+        return cli_misused(j, "GATEWAY_RELAY_URL, GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET must "
+                              "be set; `bellhop gateway add` prints them");
+    if (!program_exists(j->program[0]))
+        return cli_failed("there is no program \"%s\"", j->program[0]);
+    int listener = open_listener(where);
     if (listener < 0)
         return CLI_FAILED;
     say_where(listener);
-    return become(&w, listener, argv + mine + 1);
+    return become(j, &t, listener);
 }
 
+static const struct cli_option options[] = {
+    {"--idle", .kind = CLI_DURATION},
+    {"--wake-listen"},
+    {"--mode", .one_of = "exit|freeze"},
+    {"--schedule"},
+    {"--drain-timeout", .kind = CLI_DURATION},
+    {"--wake-url"},
+    {"--url"},
+    {"--id"},
+    {"--secret"},
+    {"--ask", .one_of = "instance|probe"}, /* called by bellhop-sleeper */
+    {0},
+};
+
 const struct command cmd_sleeper = {
-    "sleeper",
-    "let a gateway process sleep while nobody writes",
-    "Usage: bellhop sleeper --idle D --wake-listen HOST:PORT [OPTIONS] -- PROCESS [ARGUMENTS]\n\n"
-    "Runs PROCESS (a Hermes gateway, `bellhop agent -- ./mine`, anything that dials the relay) "
-    "and\n"
-    "lets it go when the connector has seen nothing of it for D and nothing is in flight; starts "
-    "it\n"
-    "again when the connector pokes, when the schedule says so, or on SIGUSR1.\n\n"
-    "  --idle D              how long nothing may have gone in or out (5m)\n"
-    "  --wake-listen ADDR    where the poke arrives; GET /healthz there says how it is\n"
-    "  --mode exit|freeze    end the process with SIGTERM (the default), or have it go dormant "
-    "with\n"
-    "                        SIGUSR1 and stop it with SIGSTOP: faster to wake, keeps its memory\n"
-    "  --schedule WHEN       wake it every 6h, or at 07:30, poke or no poke\n"
-    "  --drain-timeout D     for the process to leave (60s); then it is killed\n"
-    "  --wake-url URL        the registered wake URL, where the connector does not tell it\n"
-    "  --url, --id, --secret   as GATEWAY_RELAY_URL, GATEWAY_RELAY_ID, GATEWAY_RELAY_SECRET\n\n"
-    "It refuses to sleep while no wake URL is registered, while that URL does not lead to this\n"
-    "listener (it pokes itself through it), and while the process does not connect by itself.\n"
-    "SIGUSR1 wakes, SIGUSR2 lets it sleep as soon as nothing is in flight, SIGTERM ends both.\n"
-    "Exit status: 0 left in good order (asleep included), 1 failed, 2 misused.\n",
-    run,
+    .name = "sleeper",
+    .summary = "let a gateway process sleep while nobody writes",
+    .help =
+        "Usage: bellhop sleeper --idle D --wake-listen HOST:PORT [OPTIONS] -- PROCESS [ARG...]\n\n"
+        "Runs PROCESS (a Hermes gateway, `bellhop agent -- ./mine`, any program that dials the\n"
+        "relay).  Stops the process once its instance was idle for D and nothing is in flight.\n"
+        "Starts it again when the connector sends its wake request (the poke), at the scheduled\n"
+        "time, or on SIGUSR1.\n\n"
+        "  --idle D              time without any message in or out (for example 5m)\n"
+        "  --wake-listen ADDR    address for the poke; GET /healthz there tells the state\n"
+        "  --mode exit|freeze    end the process with SIGTERM (the default), or tell it to go\n"
+        "                        dormant with SIGUSR1 and stop it with SIGSTOP: it wakes faster\n"
+        "                        and keeps its memory\n"
+        "  --schedule WHEN       also wake it every 6h, or at 07:30\n"
+        "  --drain-timeout D     time for the process to exit (60s); then it is killed\n"
+        "  --wake-url URL        the registered wake URL, if the connector does not tell it\n"
+        "  --url, --id, --secret   as GATEWAY_RELAY_URL, GATEWAY_RELAY_ID, GATEWAY_RELAY_SECRET\n\n"
+        "The sleeper keeps the process running while no wake URL is registered, while that URL\n"
+        "does not lead to this listener (it tests the URL itself), and while the process is not\n"
+        "connected.  SIGUSR1 wakes the process, SIGUSR2 stops it as soon as nothing is in\n"
+        "flight, SIGTERM ends both.  Exit status: 0 clean exit (also while asleep), 1 failed,\n"
+        "2 misused.\n",
+    .verbs = (const struct cli_verb[]){{"", .args = "[url] [nonce]", .run = run}, {0}},
+    .options = options,
+    .program = true,
 };

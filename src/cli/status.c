@@ -1,8 +1,6 @@
 /* status.c - bellhop status, bellhop node: the running server, and the processes beside it. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include "base/mem.h"
 #include "base/percent.h"
 #include "cli/cli.h"
 
@@ -12,8 +10,7 @@ static void print_server(struct json doc)
     struct str url = json_str(doc, "url"), config = json_str(doc, "config");
 
     printf("bellhop %.*s, pid %" PRId64 ", up %" PRId64 "s%s\n", STR_FMT(json_str(doc, "version")),
-           cli_i64(doc, "pid"), up,
-           json_as_bool(json_get(doc, "draining"), false) ? ", going down" : "");
+           cli_i64(doc, "pid"), up, cli_bool(doc, "draining") ? ", shutting down" : "");
     printf("address %.*s\n", STR_FMT(url));
     printf("state   %.*s\n", STR_FMT(json_str(doc, "stateDir")));
     if (config.p != NULL)
@@ -21,34 +18,19 @@ static void print_server(struct json doc)
     struct json store = json_get(doc, "store");
     struct str problem = json_str(store, "problem");
     printf("store   %.*s, ", STR_FMT(json_str(store, "kind")));
-    if (json_as_bool(json_get(store, "healthy"), false))
-        printf("healthy, %" PRId64 " KiB on disk, %" PRId64 " waiting\n",
+    if (cli_bool(store, "healthy"))
+        printf("healthy, %" PRId64 " KiB on disk, %" PRId64 " writes queued\n",
                cli_i64(store, "bytesOnDisk") / 1024, cli_i64(store, "queued"));
     else
         printf("IN TROUBLE: %.*s\n", STR_FMT(problem));
     printf("confined %.*s\n", STR_FMT(json_str(doc, "confined")));
     struct json node = json_get(doc, "node");
     if (json_str(node, "name").p != NULL)
-        printf("node    %.*s serves, lease for %" PRId64 " ms more (see: bellhop node list)\n",
+        printf("node    %.*s serves; its lease ends in %" PRId64 " ms (see: bellhop node list)\n",
                STR_FMT(json_str(node, "name")), cli_i64(node, "leaseLeftMs"));
     for (struct json_iter it = {0}; json_next(json_get(node, "carriers"), &it);)
-        printf("node    %.*s carries %" PRId64 " connections\n",
+        printf("node    %.*s forwards %" PRId64 " connections\n",
                STR_FMT(json_str(it.value, "node")), cli_i64(it.value, "connections"));
-}
-
-static void print_platforms(struct cli_job *j)
-{
-    static const struct cli_column columns[] = {{"PLATFORM", "platform"},
-                                                {"BOT", "bot"},
-                                                {"LAST EVENT", "lastEventAt", .ago = true},
-                                                {"PROBLEM", "problem"}};
-    struct json rows = json_get(j->doc, "platforms");
-
-    putchar('\n');
-    if (json_count(rows) == 0)
-        puts("No platform is open.");
-    else
-        cli_print_rows(j, rows, columns, ARRAY_LEN(columns));
 }
 
 static void cell_wake(struct cli_table *t, struct json instance)
@@ -61,118 +43,78 @@ static void cell_wake(struct cli_table *t, struct json instance)
         cli_cell(t, "%s", cli_bool(instance, "wakeUrlRegistered") ? "yes" : "-");
 }
 
-static void print_instances(struct cli_job *j)
-{
-    static const struct cli_column columns[] = {
-        {"TENANT", "tenant"},       {"INSTANCE", "instance"},
-        {"STATE", "state"},         {"SOCKETS", "sessions"},
-        {"WAITING", "entries"},     {"UNACKED", "unacked"},
-        {"PARKED", "parked"},       {"OLDEST", "oldestAt", .ago = true},
-        {"WAKE", .cell = cell_wake}};
-    struct json rows = json_get(j->doc, "instances");
-
-    putchar('\n');
-    if (json_count(rows) == 0 && cli_i64(j->doc, "gateways") > 0)
-        puts("No such instance.");
-    else if (json_count(rows) == 0)
-        puts("No gateway yet. Add one with: bellhop gateway add --tenant NAME --platform web --bot "
-             "lobby");
-    else
-        cli_print_rows(j, rows, columns, ARRAY_LEN(columns));
-}
-
 static void print_status(struct cli_job *j)
 {
+    static const struct cli_column of_platforms[] = {{"PLATFORM", "platform"},
+                                                     {"BOT", "bot"},
+                                                     {"LAST EVENT", "lastEventAt", CLI_AGO_MS},
+                                                     {"PROBLEM", "problem"},
+                                                     {0}},
+                                   of_instances[] = {{"TENANT", "tenant"},
+                                                     {"INSTANCE", "instance"},
+                                                     {"STATE", "state"},
+                                                     {"SOCKETS", "sessions"},
+                                                     {"WAITING", "entries"},
+                                                     {"UNACKED", "unacked"},
+                                                     {"PARKED", "parked"},
+                                                     {"OLDEST", "oldestAt", CLI_AGO_MS},
+                                                     {"WAKE", .cell = cell_wake},
+                                                     {0}};
+    struct json platforms = json_get(j->doc, "platforms"), rows = json_get(j->doc, "instances");
+
     print_server(j->doc);
-    print_platforms(j);
-    print_instances(j);
+    putchar('\n');
+    if (json_count(platforms) == 0)
+        puts("No platform is open.");
+    else
+        cli_print_rows(j, platforms, of_platforms);
+    putchar('\n');
+    if (json_count(rows) > 0)
+        cli_print_rows(j, rows, of_instances);
+    else if (cli_i64(j->doc, "gateways") > 0)
+        puts("No instance matches.");
+    else
+        puts("No gateway yet. Add one with: bellhop gateway add --tenant NAME --platform web --bot "
+             "lobby");
 }
 
-struct status_options {
-    const char *tenant, *instance, *state;
-    bool waiting;
+static const struct cli_verb status_verbs[] = {
+    {"", .request = "GET /admin/status", .print = print_status},
+    {0},
+};
+static const struct cli_option status_options[] = {
+    {"--tenant", "tenant"},
+    {"--instance", "instance"},
+    {"--state", "state", .one_of = "live|away|asleep|never"},
+    {"--waiting", "waiting", CLI_FLAG},
+    {0},
 };
 
-static bool is_state(const char *s)
-{
-    static const char *const states[] = {"live", "away", "asleep", "never"};
-
-    for (size_t i = 0; i < ARRAY_LEN(states); i++)
-        if (strcmp(s, states[i]) == 0)
-            return true;
-    return false;
-}
-
-static int status(struct cli_job *j)
-{
-    const struct status_options *o = j->o;
-
-    if (o->state != NULL && !is_state(o->state))
-        return cli_misused(j->c, "--state is live, away, asleep or never, not \"%s\"", o->state);
-    return cli_show(j,
-                    cli_get_pages(j, "/admin/status",
-                                  CLI_FIELDS({"tenant", str_of(o->tenant)},
-                                             {"instance", str_of(o->instance)},
-                                             {"state", str_of(o->state)},
-                                             {"waiting", o->waiting ? STR("1") : STR_NULL})),
-                    print_status);
-}
-
-static int run_status(const struct command *c, int argc, char **argv)
-{
-    struct status_options o = {0};
-    const struct cli_option options[] = {
-        {"--tenant", &o.tenant, NULL},
-        {"--instance", &o.instance, NULL},
-        {"--state", &o.state, NULL},
-        {"--waiting", NULL, &o.waiting},
-    };
-
-    return cli_run_one(c, argc, argv, options, ARRAY_LEN(options), status, &o);
-}
-
 const struct command cmd_status = {
-    "status",
-    "what is connected, asleep and waiting",
-    "Usage: bellhop status [--tenant T] [--instance I] [--state S] [--waiting] [--json]\n"
-    "                      [-c FILE | --state-dir DIR]\n\n"
-    "Shows the running server: its platforms, every instance with its state and mailbox, and the\n"
-    "store.  With --tenant, --instance or --state only such instances are shown, with --waiting\n"
-    "only those with something in their mailbox.  States of an instance:\n\n"
-    "  live    its gateway is connected and reading\n"
-    "  away    its gateway was here but does not answer; deliveries wait, it is rung awake\n"
-    "  asleep  its gateway went idle in good order; deliveries wait, it is rung awake\n"
-    "  never   no gateway has connected yet\n",
-    run_status,
+    .name = "status",
+    .summary = "show what is connected, asleep and waiting",
+    .help =
+        "Usage: bellhop status [--tenant T] [--instance I] [--state S] [--waiting] [--json]\n"
+        "                      [-c FILE | --state-dir DIR]\n\n"
+        "Shows the running server: its store, its platforms, and every instance with its state\n"
+        "and mailbox.  --tenant, --instance and --state select instances; --waiting selects\n"
+        "those with messages in their mailbox.  States of an instance:\n\n"
+        "  live    its gateway is connected and reads\n"
+        "  away    its gateway was connected but does not answer; messages wait, it is woken\n"
+        "  asleep  its gateway went idle cleanly; messages wait, it is woken\n"
+        "  never   no gateway has connected yet\n",
+    .verbs = status_verbs,
+    .options = status_options,
 };
 
 /* ---- node ---- */
 
-static void print_nodes(struct json doc)
-{
-    int64_t now = cli_i64(doc, "now");
-
-    printf("%-24s %-9s %10s %10s  %s\n", "NODE", "STATE", "SINCE", "LAST SEEN", "VERSION");
-    for (struct json_iter it = {0}; json_next(json_get(doc, "nodes"), &it);)
-        printf("%-24.*s %-9.*s %8" PRId64 " s %8" PRId64 " s  %.*s\n",
-               STR_FMT(json_str(it.value, "node")), STR_FMT(json_str(it.value, "state")),
-               (now - cli_i64(it.value, "since")) / 1000,
-               (now - cli_i64(it.value, "lastSeenAt")) / 1000,
-               STR_FMT(json_str(it.value, "version")));
-}
-
-static int list_nodes(struct cli_job *j)
-{
-    int rc = cli_get(j, "/admin/nodes", NULL, 0);
-
-    if (rc == CLI_DONE && j->a.json)
-        cli_print_json(json_get(j->doc, "nodes"));
-    else if (rc == CLI_DONE && json_count(json_get(j->doc, "nodes")) == 0)
-        puts("This server keeps its state in a file of its own: it has no other nodes.");
-    else if (rc == CLI_DONE)
-        print_nodes(j->doc);
-    return rc;
-}
+static const struct cli_column node_columns[] = {{"NODE", "node"},
+                                                 {"STATE", "state"},
+                                                 {"SINCE", "since", CLI_AGO_MS},
+                                                 {"LAST SEEN", "lastSeenAt", CLI_AGO_MS},
+                                                 {"VERSION", "version"},
+                                                 {0}};
 
 /* Without a name: the process on this machine. */
 static int drain_node(struct cli_job *j)
@@ -180,37 +122,34 @@ static int drain_node(struct cli_job *j)
     struct buf path = BUF_INIT;
 
     buf_add_z(&path, "/admin/drain");
-    if (j->a.n_rest == 2) {
+    if (j->args[0] != NULL) {
         buf_add_z(&path, "?node=");
-        percent_encode(&path, str_of(j->a.rest[1]));
+        percent_encode(&path, str_of(j->args[0]));
     }
     int rc = cli_post(j, buf_z(&path), NULL, 0);
     buf_done(&path);
     if (rc == CLI_DONE)
-        puts("It is going down: its sockets close with 1012 and whoever stands by takes over.");
+        puts("The node shuts down: its sockets close with 1012, and a standby node takes over.");
     return rc;
 }
 
-static int run_node(const struct command *c, int argc, char **argv)
-{
-    static const struct cli_verb verbs[] = {{"list", 0, 0, NULL, list_nodes},
-                                            {"drain", 0, 1, NULL, drain_node},
-                                            {0}};
-
-    return cli_run(c, argc, argv, NULL, 0, verbs, NULL);
-}
+static const struct cli_verb node_verbs[] = {
+    {"list", .request = "GET /admin/nodes", .member = "nodes", .columns = node_columns,
+     .none = "This server keeps its state in a file of its own: it has no other nodes."},
+    {"drain", .args = "[node]", .run = drain_node},
+    {0},
+};
 
 const struct command cmd_node = {
-    "node",
-    "the processes that share a PostgreSQL: list, drain",
-    "Usage: bellhop node list [--json]\n"
-    "       bellhop node drain [NODE]\n\n"
-    "list tells which process serves, which stand by, and when each was last heard of; one that "
-    "is\n"
-    "silent has ended or does not reach the database.\n\n"
-    "drain takes a node down in good order, as SIGTERM does: what it accepted is on disk, its "
-    "sockets\n"
-    "close with 1012, and another one serves within a second.  Without a name it is this "
-    "machine's.\n",
-    run_node,
+    .name = "node",
+    .summary = "list and drain the processes that share a PostgreSQL",
+    .help =
+        "Usage: bellhop node list [--json]\n"
+        "       bellhop node drain [NODE]\n\n"
+        "list shows which process serves, which ones stand by, and when each was last seen.  A\n"
+        "process that was not seen for long has ended or cannot reach the database.\n\n"
+        "drain shuts a node down cleanly, as SIGTERM does: everything it accepted is on disk,\n"
+        "its sockets close with 1012, and another node serves within a second.  Without a name\n"
+        "it is the node on this machine.\n",
+    .verbs = node_verbs,
 };

@@ -52,7 +52,7 @@ static int move_skills(const char *from, const char *to, const char *db, struct 
         skills_move(in ? &file : &server, in ? &server : &file, on_rows, &bar, ret, why);
     progress_end(&bar);
     if (err == BH_CANCELLED)
-        return cli_failed("stopped; run it again to go on.");
+        return cli_failed("stopped. Run it again to continue.");
     return err == BH_OK ? CLI_DONE : cli_failed("%s", why);
 }
 
@@ -68,14 +68,14 @@ static void print_moved(const struct store_moved *m, const struct skills_moved *
                (unsigned long long)s->versions);
         return;
     }
-    fprintf(stderr, "moved and compared, row by row:\n");
+    fprintf(stderr, "moved, and compared row by row:\n");
     for (int t = 0; t < N_MOVE_TABLES; t++)
         fprintf(stderr, "  %12llu %s\n", (unsigned long long)m->n[t],
                 store_table_name((enum store_table)t));
     fprintf(stderr, "  %12llu skills, %llu versions\n", (unsigned long long)s->skills,
             (unsigned long long)s->versions);
     if (m->resumed > 0)
-        fprintf(stderr, "  (%llu of these were there from an earlier try)\n",
+        fprintf(stderr, "  (%llu of these rows come from an earlier, interrupted run)\n",
                 (unsigned long long)m->resumed);
 }
 
@@ -92,90 +92,72 @@ static int move(const char *from, const char *to, const char *db, const struct s
                          : store_move_out(from, db, on_rows, &bar, &moved, why);
     progress_end(&bar);
     if (err == BH_CANCELLED)
-        return cli_failed("stopped; nothing was changed where it came from.  %s",
-                          in ? "Run it again to go on." : "Run it again to begin anew.");
+        return cli_failed("stopped; the source is unchanged. Run it again to %s.",
+                          in ? "continue" : "begin from the start");
     if (err != BH_OK)
         return cli_failed("%s", why);
     print_moved(&moved, skills, json);
     if (in)
         fprintf(stderr,
-                "now set `store: {kind: postgres, url: ...}` and keep %s as it is until "
-                "you trust it\n",
+                "Now set `store: {kind: postgres, url: ...}`. Keep %s until the new store has "
+                "proved itself.\n",
                 db);
     else
-        fprintf(stderr, "%s is complete: set `store: {kind: sqlite}`\n", db);
+        fprintf(stderr, "%s is complete. Now set `store: {kind: sqlite}`.\n", db);
     return CLI_DONE;
 }
 
-static int migrate(const struct command *c, const struct cli_args *a, const char *from,
-                   const char *to)
+static int migrate(struct cli_job *j)
 {
-    struct config *cfg = NULL;
-    struct buf why = BUF_INIT;
-    int rc = CLI_FAILED;
+    const char *from = cli_value(j, "--from"), *to = cli_value(j, "--to");
+    struct config *cfg = cli_settings(j);
+    struct sigaction stop = {.sa_handler = on_signal};
+    struct skills_moved moved = {0};
+    int rc;
 
-    if (settings_load(a->config, &cfg, &why) != BH_OK) {
-        cli_failed("%s", buf_z(&why));
-    } else {
-        const struct store_settings *store = config_get(cfg, &store_config);
-        const struct skills_settings *skills = config_get(cfg, &skills_section);
-        bool files = strcmp(skills->kind, "filesystem") == 0;
-        char *db = state_dir_path(settings_of(cfg)->state_dir, "bellhop.db");
-        char *skills_db = state_dir_path(settings_of(cfg)->state_dir, "skills.db");
-        struct skills_moved moved = {0};
-        struct sigaction stop = {.sa_handler = on_signal};
-        sigaction(SIGINT, &stop, NULL);
-        sigaction(SIGTERM, &stop, NULL);
-        if (from == NULL)
-            from = store->url;
-        if (strcmp(to, "sqlite") == 0 && from == NULL)
-            rc = cli_misused(c, "from where?  --from postgresql://..., or store.url in the "
-                                "configuration");
-        else if (files || (rc = move_skills(from, to, skills_db, &moved)) == CLI_DONE)
-            rc = move(from, to, db, &moved, a->json);
-        free(skills_db);
-        free(db);
-    }
+    if (cfg == NULL)
+        return CLI_FAILED;
+    const struct store_settings *store = config_get(cfg, &store_config);
+    const struct skills_settings *skills = config_get(cfg, &skills_section);
+    char *db = state_dir_path(settings_of(cfg)->state_dir, "bellhop.db");
+    char *skills_db = state_dir_path(settings_of(cfg)->state_dir, "skills.db");
+    sigaction(SIGINT, &stop, NULL);
+    sigaction(SIGTERM, &stop, NULL);
+    if (from == NULL)
+        from = store->url;
+    if (strcmp(to, "sqlite") == 0 && from == NULL)
+        rc = cli_misused(j, "--to sqlite needs --from postgresql://..., or store.url in the "
+                            "configuration");
+    else if (strcmp(skills->kind, "filesystem") == 0 ||
+             (rc = move_skills(from, to, skills_db, &moved)) == CLI_DONE)
+        rc = move(from, to, db, &moved, j->json);
+    free(skills_db);
+    free(db);
     config_free(cfg);
-    buf_done(&why);
     return rc;
 }
 
-static int run_store(const struct command *c, int argc, char **argv)
-{
-    struct cli_args a;
-    const char *to = NULL, *from = NULL;
-    const struct cli_option options[] = {{"--to", &to, NULL}, {"--from", &from, NULL}};
-
-    if (!cli_parse(c, argc, argv, options, 2, &a))
-        return cli_exit(&a);
-    if (a.n_rest != 1 || strcmp(a.rest[0], "migrate") != 0)
-        return cli_misused(c, "what about the store?  There is: migrate");
-    if (to == NULL)
-        return cli_misused(c, "where to?  --to postgresql://..., or --to sqlite");
-    if (a.state_dir != NULL)
-        setenv("BELLHOP_STATE_DIR", a.state_dir, 1);
-    return migrate(c, &a, from, to);
-}
-
 const struct command cmd_store = {
-    "store",
-    "move everything to PostgreSQL, and back",
-    "Usage: bellhop store migrate --to postgresql://USER@HOST/DATABASE [-c FILE | --state-dir "
-    "DIR]\n"
-    "       bellhop store migrate --to sqlite [--from postgresql://...]\n\n"
-    "Moves gateways, routes, links, chats, waiting messages and deduplication keys from\n"
-    "<state_dir>/bellhop.db into an empty PostgreSQL database, or from there into a new\n"
-    "bellhop.db, then reads both and compares every row.  No server may run.  The source is not\n"
-    "changed.  Skills are moved with their history (skills.db); data and media stay in the state\n"
-    "directory.\n\n"
-    "When a move into PostgreSQL is interrupted, run it again: it goes on where it was.  Until it\n"
-    "has ended no server starts there.  Rather than into the address, put a password into\n"
-    "PGPASSWORD or ~/.pgpass: other users of the machine can see a command's words.\n\n"
-    "  --to      postgresql://... (or libpq's words: \"host=... dbname=...\"), or: sqlite\n"
-    "  --from    with --to sqlite; without it store.url of the configuration\n"
-    "  --json    what was moved, as JSON\n",
-    run_store,
+    .name = "store",
+    .summary = "move the state to PostgreSQL, and back",
+    .help =
+        "Usage: bellhop store migrate --to postgresql://USER@HOST/DATABASE\n"
+        "                             [-c FILE | --state-dir DIR]\n"
+        "       bellhop store migrate --to sqlite [--from postgresql://...]\n\n"
+        "Moves gateways, routes, links, chats, waiting messages and deduplication keys from\n"
+        "<state_dir>/bellhop.db into an empty PostgreSQL database, or from there into a new\n"
+        "bellhop.db.  Then it reads both and compares every row.  No server may run.  The\n"
+        "source is not changed.  Skills move with their history (skills.db); data and media\n"
+        "stay in the state directory.\n\n"
+        "If a move into PostgreSQL is interrupted, run it again: it continues.  Until the move\n"
+        "is complete, no server starts on that database.  Put a password into PGPASSWORD or\n"
+        "~/.pgpass, not into the URL: other users of the machine can see the words of a\n"
+        "command.\n\n"
+        "  --to      postgresql://... (or \"host=... dbname=...\", as libpq reads), or sqlite\n"
+        "  --from    with --to sqlite; the default is store.url of the configuration\n"
+        "  --json    print what was moved as JSON\n",
+    .verbs = (const struct cli_verb[]){{"migrate", .needs = "--to", .run = migrate}, {0}},
+    .options = (const struct cli_option[]){{"--to"}, {"--from"}, {0}},
 };
 
 /* ---- key ---- */
@@ -232,8 +214,8 @@ static bool hold_take(struct hold *h)
     enum bh_err err = h->st->shared ? hold_ask(h, LEASE_TAKE) : BH_OK;
 
     if (err == BH_CONFLICT)
-        cli_failed("%s serves: stop all nodes first (one that was killed counts until its lease "
-                   "has run out)",
+        cli_failed("the node %s serves. Stop all nodes first (the lease of a killed node ends by "
+                   "itself after some seconds)",
                    h->lease.holder);
     else if (err != BH_OK)
         cli_failed("the database does not answer: %s", bh_err_word(err));
@@ -283,22 +265,24 @@ static int rotate(struct hold *h, const struct settings *s, const char *path)
     char why[256] = "";
 
     forms_list(forms);
-    progress_begin(&r.bar, "sealing anew");
+    progress_begin(&r.bar, "encrypting");
     enum bh_err err = seal_change(&c, why);
     progress_end(&r.bar);
     if (err != BH_OK) {
         buf_done(&c.old);
         return cli_failed("%s", why);
     }
-    fprintf(stderr, "the master key is changed: %llu records looked at, %llu sealed anew\n",
+    fprintf(stderr, "the master key is changed: %llu records read, %llu encrypted again\n",
             (unsigned long long)c.records, (unsigned long long)c.sealed);
     if (c.old.n > 0)
-        fprintf(stderr, "the old key is in %s: it opens backups made before now\n", buf_z(&c.old));
+        fprintf(stderr, "the old key is in %s: keep it for backups made before now\n",
+                buf_z(&c.old));
     buf_done(&c.old);
     if (c.to.p != NULL)
-        fprintf(stderr, "start the server with the new text as its master key\n");
+        fprintf(stderr,
+                "start the server with the new text as its master key (BELLHOP_MASTER_KEY)\n");
     else if (h->st->shared)
-        fprintf(stderr, "copy %s to every node before it is started\n", path);
+        fprintf(stderr, "copy %s to every node before starting it\n", path);
     return CLI_DONE;
 }
 
@@ -313,64 +297,49 @@ static bool open_store(struct hold *h, const struct settings *s, const struct st
     else if (shared && (err = store_postgres_open(h->loop, in->url, 0, &h->st, why)) != BH_OK)
         cli_failed("%s", why);
     else if (!shared && (err = store_sqlite_open(h->loop, db, &h->st, why)) != BH_OK)
-        cli_failed("%s (a running server must be stopped first)", why);
+        cli_failed("%s. If a server runs, stop it first", why);
     free(db);
     return err == BH_OK;
 }
 
-static int open_and_rotate(const struct settings *s, const struct store_settings *in)
+static int rotate_key(struct cli_job *j)
 {
-    char *path = state_dir_path(s->state_dir, "master.key");
-    struct hold h = {.loop = loop_new()};
+    struct config *cfg = cli_settings(j);
     int rc = CLI_FAILED;
 
+    if (cfg == NULL)
+        return CLI_FAILED;
+    const struct settings *s = settings_of(cfg);
+    char *path = state_dir_path(s->state_dir, "master.key");
+    struct hold h = {.loop = loop_new()};
     if (s->master_key == NULL && access(path, F_OK) != 0) {
-        cli_failed("%s is gone: it is needed to open what is sealed", path);
+        cli_failed("%s is missing: without it the secrets in the database cannot be read", path);
     } else if (s->master_key != NULL && getenv(NEW_KEY) == NULL) {
-        cli_failed("the master key is given as text: put the next one into %s", NEW_KEY);
-    } else if (open_store(&h, s, in) && hold_take(&h)) {
+        cli_failed("the configuration gives the master key as text. Put the new one into %s",
+                   NEW_KEY);
+    } else if (open_store(&h, s, config_get(cfg, &store_config)) && hold_take(&h)) {
         rc = rotate(&h, s, path);
         hold_end(&h);
     }
     store_close(h.st);
     loop_free(h.loop);
     free(path);
-    return rc;
-}
-
-static int run_key(const struct command *c, int argc, char **argv)
-{
-    struct cli_args a;
-    struct config *cfg = NULL;
-    struct buf why = BUF_INIT;
-    int rc = CLI_FAILED;
-
-    if (!cli_parse(c, argc, argv, NULL, 0, &a))
-        return cli_exit(&a);
-    if (a.n_rest != 1 || strcmp(a.rest[0], "rotate") != 0)
-        return cli_misused(c, "what about the key?  There is: rotate");
-    if (a.state_dir != NULL)
-        setenv("BELLHOP_STATE_DIR", a.state_dir, 1);
-    if (settings_load(a.config, &cfg, &why) != BH_OK)
-        cli_failed("%s", buf_z(&why));
-    else
-        rc = open_and_rotate(settings_of(cfg), config_get(cfg, &store_config));
     config_free(cfg);
-    buf_done(&why);
     return rc;
 }
 
 const struct command cmd_key = {
-    "key",
-    "change the master key",
-    "Usage: bellhop key rotate [-c FILE | --state-dir DIR]\n\n"
-    "Seals every secret in the database with a new master key; the server must not run.  The new\n"
-    "key is a new <state_dir>/master.key, and the old one stays beside it as master.key.old\n"
-    "(.old.2 and so on when there is one already); or it is the text in BELLHOP_NEW_MASTER_KEY\n"
-    "(64 hex digits or a passphrase), which becomes the server's BELLHOP_MASTER_KEY.  Tokens that\n"
-    "were given out stay good.  With PostgreSQL all nodes must be stopped.\n\n"
-    "When it is interrupted, run it again: it goes on where it was.  Until then the server "
-    "refuses\n"
-    "to start.\n",
-    run_key,
+    .name = "key",
+    .summary = "change the master key",
+    .help =
+        "Usage: bellhop key rotate [-c FILE | --state-dir DIR]\n\n"
+        "Encrypts every secret in the database with a new master key.  The server must not run;\n"
+        "with PostgreSQL, no node may run.  The new key is a new <state_dir>/master.key, and\n"
+        "the old key stays beside it as master.key.old (.old.2 and so on if that exists).  If\n"
+        "BELLHOP_NEW_MASTER_KEY is set, its text is the new key instead (64 hex digits or a\n"
+        "passphrase); start the server with that text as BELLHOP_MASTER_KEY.  Tokens that were\n"
+        "given out stay valid.\n\n"
+        "If the command is interrupted, run it again: it continues.  Until it is complete, the\n"
+        "server refuses to start.\n",
+    .verbs = (const struct cli_verb[]){{"rotate", .run = rotate_key}, {0}},
 };
