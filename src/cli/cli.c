@@ -11,7 +11,6 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "cli/settings.h"
-#include "cli/v1.h"
 
 const struct command *const cli_commands[] = {
     &cmd_serve,  &cmd_status,    &cmd_gateway, &cmd_token,      &cmd_route,   &cmd_link,
@@ -74,6 +73,11 @@ static const struct cli_option common_options[] = {
     {"--help", .kind = CLI_FLAG},
     {"-h", .kind = CLI_FLAG},
     {0},
+};
+
+static const struct cli_option v1_options[] = {
+    /* V1_OPTIONS_HELP explains them */
+    {"--tenant"}, {"--namespace"}, {"--url"}, {"--key-file"}, {0},
 };
 
 static const struct cli_option *find_option(const struct cli_option *options, struct str name)
@@ -279,7 +283,7 @@ static int check_options(const struct cli_job *j)
 int cli_run(const struct command *c, int argc, char **argv)
 {
     struct cli_job j = {.c = c};
-    struct v1_door door;
+    struct cli_door door;
     int rc = parse(&j, argc, argv);
 
     if (j.help) {
@@ -290,7 +294,7 @@ int cli_run(const struct command *c, int argc, char **argv)
         rc = unknown_verb(&j);
     if (rc != CLI_DONE || (rc = check_args(&j)) != CLI_DONE || (rc = check_options(&j)) != CLI_DONE)
         return rc;
-    if (c->v1 && !v1_door_open(&j, &door, &rc))
+    if (c->v1 && !cli_door_open(&j, &door, &rc))
         return rc;
     j.door = c->v1 ? &door : NULL;
     j.parser = json_parser_new();
@@ -298,7 +302,7 @@ int cli_run(const struct command *c, int argc, char **argv)
     json_parser_free(j.parser);
     arena_done(&j.arena);
     if (c->v1)
-        v1_door_done(&door);
+        cli_door_done(&door);
     return rc;
 }
 
@@ -345,6 +349,8 @@ int cli_show(struct cli_job *j, int rc)
         cli_print_rows(j, doc, v->columns);
     else if (v->print != NULL)
         v->print(j);
+    for (struct json_iter it = {0}; !j->json && json_next(json_get(j->doc, "warnings"), &it);)
+        fprintf(stderr, "Warning: %.*s\n", STR_FMT(json_as_str(it.value)));
     if (v->member != NULL && cli_i64(j->doc, "more") > 0)
         fprintf(stderr, "... and %" PRId64 " more\n", cli_i64(j->doc, "more"));
     if (v->done != NULL && !j->json) {

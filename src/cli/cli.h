@@ -4,9 +4,9 @@
  * verbs are one line of a table: the options they need, the request they make, and the columns of
  * the answer.
  *
- *      {"list", .request = "GET /admin/routes", .member = "routes", .columns = columns,
+ *      {"list", .op = "listRoutes", .member = "routes", .columns = columns,
  *       .none = "No route yet."},
- *      {"revoke", .args = "id", .request = "POST /admin/gateways/revoke"},
+ *      {"revoke", .args = "id", .op = "revokeGateway"},
  *
  * A verb with steps of its own has a run(), which calls cli_do() or the parts of it.  Exit status:
  * 0 done, 1 failed, 2 misused.  stdout carries only the result; hints and errors go to stderr.
@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "http/op.h"
 
 struct cli_job;
 struct cli_table;
@@ -30,18 +31,13 @@ enum cli_kind {
     CLI_FLAG,     /* takes no value */
     CLI_DURATION, /* "5m"; requests carry milliseconds */
     CLI_NUMBER,   /* a whole number from 1 */
-    CLI_WORDS,    /* "a,b"; requests carry a list */
+    CLI_WORDS,    /* "a,b"; requests carry a JSON list */
 };
 struct cli_option {
     const char *name; /* "--tenant" */
     const char *key;  /* its name in requests; NULL: requests do not carry it */
     enum cli_kind kind;
     const char *one_of; /* the words it may be: "exit|freeze"; NULL: any */
-};
-struct cli_field { /* a parameter of a query, or a member of a body */
-    const char *key;
-    struct str text; /* absent: the field is left out, unless @raw is set */
-    const char *raw; /* a JSON value, copied as it is */
 };
 struct cli_column {
     const char *head, *key;
@@ -53,10 +49,10 @@ struct cli_verb {
     const char *args;  /* the keys of its arguments in requests: "name [version]" */
     const char *needs; /* required options: "--tenant --key" */
     const char *takes; /* the only options it takes; NULL: all of the command */
-    /* The request: the given options, the arguments, and @fixed. */
-    const char *request; /* "GET /admin/routes": all pages; "POST /admin/token" */
-    const char *op;      /* an operation of /v1; takes those options that are its arguments */
-    struct cli_field fixed;
+    /* Its operation.  The arguments are those of the verb, @fixed, and the options that are
+     * arguments of the operation. */
+    const char *op;
+    struct op_given fixed;
     int64_t timeout_ms; /* of a request over the admin socket; 0: 15 s */
     /* The answer, or its @member: with --json as JSON, else by @columns or @print. */
     const char *member;
@@ -98,9 +94,9 @@ struct cli_job {
         const char *value; /* "": a flag */
     } given[CLI_MAX_OPTIONS];
     size_t n_given;
-    struct cli_field extra[CLI_MAX_EXTRA]; /* fields that run() adds to the request */
+    struct op_given extra[CLI_MAX_EXTRA]; /* arguments that run() adds to the request */
     size_t n_extra;
-    struct v1_door *door; /* server and credential for /v1: v1.h; NULL: not used */
+    struct cli_door *door; /* of a command with @v1; else NULL */
     struct arena arena;
     struct json_parser *parser;
     struct json doc; /* the last answer, borrowed from the parser */
@@ -119,26 +115,45 @@ int cli_failed(const char *fmt, ...) BH_PRINTF(1, 2);
 
 /* ---- the running server: client.c ----
  *
- * Requests return CLI_DONE with the answer in j->doc, or print the error and return CLI_FAILED. */
+ * Operations of the operator go to the admin socket.  Those of /v1 go through the door: to the
+ * admin socket as the operator of a tenant, or with a key (BELLHOP_KEY, --key-file) to this machine
+ * or to --url.  Calls return CLI_DONE with the answer in j->doc, or print the error and return
+ * another status. */
 
 int cli_do(struct cli_job *j);           /* cli_request(), then cli_show() */
-int cli_request(struct cli_job *j);      /* the request of the verb */
+int cli_request(struct cli_job *j);      /* the operation of the verb */
 int cli_show(struct cli_job *j, int rc); /* after a request that ended with @rc */
-#define CLI_FIELDS(...) \
-    (const struct cli_field[]){__VA_ARGS__}, \
-        sizeof((const struct cli_field[]){__VA_ARGS__}) / sizeof(struct cli_field)
-/* Reads all pages and merges them: the members of the first page, its lists with the elements of
- * all pages. */
-int cli_get(struct cli_job *j, const char *path, const struct cli_field *query, size_t n);
-int cli_post(struct cli_job *j, const char *path, const struct cli_field *body, size_t n);
-/* One request with headers, a timeout, or to a server on another machine. */
-struct cli_http {
-    const char *method, *path;
-    struct str body;            /* absent: none */
-    const char *const *headers; /* NULL-terminated; NULL: none */
-    struct str url;             /* http(s)://host without a path; absent: the admin socket */
+/* Calls one operation.  Values are texts, which op_request() converts to the declared types.  Reads
+ * all pages of an operator's list and merges them: the members of the first page, its lists with
+ * the elements of all pages. */
+int cli_op(struct cli_job *j, const char *op, const struct op_given *given, size_t n);
+#define CLI_GIVEN(...) \
+    (const struct op_given[]){__VA_ARGS__}, \
+        sizeof((const struct op_given[]){__VA_ARGS__}) / sizeof(struct op_given)
+
+#define CLI_HEADERS 4
+struct cli_door {                         /* the server, and the headers that authenticate us */
+    struct str url;                       /* absent: the admin socket */
+    struct buf lines[CLI_HEADERS];        /* owned: the headers, one with the key; wiped */
+    const char *headers[CLI_HEADERS + 1]; /* NULL-terminated */
 };
-int cli_ask(struct cli_job *j, const struct cli_http *rq);
+#define V1_OPTIONS_HELP \
+    "Without a key the command talks to the server of this machine as its operator; --tenant T\n" \
+    "chooses the store when there are several tenants.  With a key (BELLHOP_KEY or --key-file " \
+    "F)\n" \
+    "it acts as the owner of that key, on this machine or at --url URL.  --namespace N selects " \
+    "a\n" \
+    "separate store inside the tenant.\n"
+/* By the options of @j.  False: the error has been printed; return @ret_rc. */
+bool cli_door_open(const struct cli_job *j, struct cli_door *ret_d, int *ret_rc);
+/* As the operator, for one tenant. */
+void cli_door_open_tenant(struct str tenant, struct cli_door *ret_d);
+void cli_door_done(struct cli_door *d);
+
+/* Reads a whole file ("-" or NULL: standard input), 64 MiB at most.  False: the error has been
+ * printed. */
+bool cli_read_file(const char *path, struct buf *out);
+bool cli_read_text(const char *path, struct buf *out); /* refuses bytes that are not UTF-8 */
 /* The state directory, from the arguments or the configuration; the caller frees it.  NULL: the
  * error has been printed. */
 char *cli_state_dir(const struct cli_job *j);
@@ -164,3 +179,11 @@ void cli_print_rows(struct cli_job *j, struct json rows, const struct cli_column
 /* Asks for confirmation on the terminal, unless --yes is given.  False: the person declined, or
  * there is no terminal; then the error names @what. */
 bool cli_confirm(const struct cli_job *j, const char *what, const char *fmt, ...) BH_PRINTF(3, 4);
+
+/* ---- dispatch.c, for `dispatch list` and `doctor` ---- */
+/* j->doc: [{tenant, agent_id, substrate, target, state, waiting, parked, ..., status?, detail?}].
+ * status and detail come from the operation agentStatus, called for one agent after the other.
+ * Agents that were not reached within ten seconds have neither. */
+int agent_states(struct cli_job *j);
+/* The problem of an agent of that list, for people; absent: no known problem. */
+struct str agent_problem(struct json agent);

@@ -1,5 +1,5 @@
-/* client.c - the command line as a client: of the admin socket <state_dir>/admin.sock (cli.h), and
- * of /v1 (v1.h). */
+/* client.c - the command line as a client: of the admin socket <state_dir>/admin.sock, and
+ * of /v1.  (cli.h has the contract.) */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/percent.h"
 #include "cli/settings.h"
-#include "cli/v1.h"
+#include "cli/cli.h"
 #include "net/http_client.h"
 
 struct config *cli_settings(const struct cli_job *j)
@@ -72,7 +72,14 @@ static int understand(struct cli_job *j, struct str answer, int status)
     return cli_failed("%.*s", STR_FMT(error));
 }
 
-int cli_ask(struct cli_job *j, const struct cli_http *rq)
+struct cli_http {
+    const char *method, *path;
+    struct str body;            /* absent: none */
+    const char *const *headers; /* NULL-terminated */
+    struct str url;             /* http(s)://host without a path; absent: the admin socket */
+};
+
+static int ask(struct cli_job *j, const struct cli_http *rq)
 {
     bool local = rq->url.p == NULL;
     char *dir = local ? cli_state_dir(j) : NULL, why[256] = "";
@@ -84,16 +91,14 @@ int cli_ask(struct cli_job *j, const struct cli_http *rq)
         return CLI_FAILED;
     buf_printf(&sock, "%s/admin.sock", local ? dir : "");
     buf_printf(&url, "%.*s%s", STR_FMT(local ? STR("http://bellhop") : rq->url), rq->path);
-    enum bh_err err =
-        http_fetch_now(&(struct http_fetch){.method = rq->method,
-                                            .url = buf_z(&url),
-                                            .headers = rq->headers,
-                                            .body = rq->body,
-                                            .timeout_ms = local ? timeout_ms : 0,
-                                            .max_body = (size_t)256 << 20,
-                                            .unix_socket = local ? buf_z(&sock) : NULL},
-                       &status, &answer, why);
-    if (err == BH_OK)
+    struct http_fetch fetch = {.method = rq->method,
+                               .url = buf_z(&url),
+                               .headers = rq->headers,
+                               .body = rq->body,
+                               .timeout_ms = local ? timeout_ms : 0,
+                               .max_body = (size_t)256 << 20,
+                               .unix_socket = local ? buf_z(&sock) : NULL};
+    if (http_fetch_now(&fetch, &status, &answer, why) == BH_OK)
         rc = understand(j, buf_str(&answer), status);
     else if (local)
         rc = no_server(dir, buf_z(&sock), why);
@@ -103,29 +108,6 @@ int cli_ask(struct cli_job *j, const struct cli_http *rq)
     buf_done(&sock);
     buf_done(&url);
     buf_wipe(&answer);
-    return rc;
-}
-
-int cli_post(struct cli_job *j, const char *path, const struct cli_field *body, size_t n)
-{
-    const char *const headers[] = {"Content-Type: application/json", NULL};
-    struct buf text = BUF_INIT;
-    struct jw w = jw_begin(&text);
-
-    jw_obj(&w);
-    for (size_t i = 0; i < n; i++) {
-        jw_kstr_opt(&w, body[i].key, body[i].text);
-        if (body[i].raw != NULL) {
-            jw_key(&w, body[i].key);
-            jw_raw(&w, str_of(body[i].raw));
-        }
-    }
-    jw_end_obj(&w);
-    int rc = cli_ask(j, &(struct cli_http){.method = "POST",
-                                           .path = path,
-                                           .body = buf_str(&text),
-                                           .headers = headers});
-    buf_done(&text);
     return rc;
 }
 
@@ -199,30 +181,72 @@ static void join_pages(const struct pages *p, struct buf *out)
     buf_add_c(out, '}');
 }
 
-static void add_query(struct buf *path, const char *name, struct str value)
+/* ---- operations ---- */
+
+/* The headers of the door, and those that are arguments of the operation. */
+static void add_headers(struct cli_job *j, const struct op *op, const struct op_given *given,
+                        size_t n, const char **ret)
 {
-    buf_printf(path, "%c%s=", memchr(path->p, '?', path->n) != NULL ? '&' : '?', name);
-    percent_encode(path, value);
+    size_t at = 0;
+
+    for (; j->door != NULL && j->door->headers[at] != NULL; at++)
+        ret[at] = j->door->headers[at];
+    if (j->door == NULL)
+        ret[at++] = "Content-Type: application/json";
+    for (size_t i = 0; i < n; i++)
+        for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)
+            if (a->in == IN_HEADER && given[i].value.p != NULL &&
+                strcmp(a->name, given[i].name) == 0) {
+                size_t size = strlen(a->name) + given[i].value.n + 3;
+                char *line = arena_alloc(&j->arena, size);
+                snprintf(line, size, "%s: %.*s", a->name, STR_FMT(given[i].value));
+                ret[at++] = line;
+            }
 }
 
-int cli_get(struct cli_job *j, const char *path, const struct cli_field *query, size_t n)
+/* One request.  @after: the cursor of a page; empty: the first. */
+static int call(struct cli_job *j, const struct op *op, const struct op_given *given, size_t n,
+                const struct buf *after)
 {
-    struct pages p = {0};
-    struct buf at = BUF_INIT, all = BUF_INIT;
-    bool several = false;
+    const char *headers[CLI_HEADERS + OP_ARGS_MAX + 1] = {NULL};
+    struct buf path = BUF_INIT, body = BUF_INIT;
+    char why[256];
     int rc;
 
+    if (op_request(op, given, n, &path, &body, why)) {
+        if (after->n > 0) {
+            buf_printf(&path, "%cafter=", memchr(path.p, '?', path.n) != NULL ? '&' : '?');
+            percent_encode(&path, buf_str(after));
+        }
+        add_headers(j, op, given, n, headers);
+        rc = ask(j, &(struct cli_http){.method = op->operator_path != NULL ? "POST" : op->method,
+                                       .path = buf_z(&path),
+                                       .body = body.n > 0 ? buf_str(&body) : STR_NULL,
+                                       .headers = headers,
+                                       .url = j->door != NULL ? j->door->url : STR_NULL});
+    } else {
+        rc = cli_misused(j, "%s", why);
+    }
+    buf_done(&path);
+    buf_done(&body);
+    return rc;
+}
+
+int cli_op(struct cli_job *j, const char *name, const struct op_given *given, size_t n)
+{
+    const struct op *op = op_find(name);
+    struct cli_door *door = j->door;
+    struct pages p = {0};
+    struct buf all = BUF_INIT;
+    bool operators = op->may == MAY_OPERATOR || op->operator_path != NULL, several = false;
+    int rc;
+
+    assert(op->path != NULL);
+    if (operators)
+        j->door = NULL;
     do {
-        buf_reset(&at);
-        buf_add_z(&at, path);
-        for (size_t i = 0; i < n; i++)
-            if (query[i].text.p != NULL || query[i].raw != NULL)
-                add_query(&at, query[i].key,
-                          query[i].raw != NULL ? str_of(query[i].raw) : query[i].text);
-        if (p.next.n > 0)
-            add_query(&at, "after", buf_str(&p.next));
-        rc = cli_ask(j, &(struct cli_http){.method = "GET", .path = buf_z(&at)});
-        if (rc == CLI_DONE && (several || json_str(j->doc, "next").p != NULL)) {
+        rc = call(j, op, given, n, &p.next);
+        if (rc == CLI_DONE && operators && (several || json_str(j->doc, "next").p != NULL)) {
             add_page(&p, j->doc, !several);
             several = true;
         }
@@ -232,26 +256,28 @@ int cli_get(struct cli_job *j, const char *path, const struct cli_field *query, 
         if (!json_parse(j->parser, buf_str(&all), &j->doc))
             rc = cli_failed("the server's pages do not fit together: %s", json_error(j->parser));
     }
+    j->door = door;
     pages_done(&p);
-    buf_done(&at);
     buf_done(&all);
     return rc;
 }
 
-/* ---- the request of a verb ---- */
+/* ---- the operation of a verb ---- */
 
-#define FIELDS_MAX (CLI_MAX_ARGS + CLI_MAX_OPTIONS + CLI_MAX_EXTRA + 1)
-
-static bool has_key(const struct cli_field *f, size_t n, const char *key)
+static const struct op_arg *arg_of(const struct op *op, const char *name)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(f[i].key, key) == 0)
-            return true;
-    return false;
+    static const struct op_arg whose = {.type = OP_TEXT}; /* of an operation for an instance */
+
+    for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)
+        if (strcmp(a->name, name) == 0)
+            return a;
+    return op->operator_path != NULL && (!strcmp(name, "tenant") || !strcmp(name, "instance"))
+               ? &whose
+               : NULL;
 }
 
 /* "a, b" as ["a","b"]. */
-static const char *list_text(struct cli_job *j, const char *words)
+static struct str list_text(struct cli_job *j, const char *words)
 {
     struct str rest = str_of(words), word;
     struct buf out = BUF_INIT;
@@ -259,97 +285,63 @@ static const char *list_text(struct cli_job *j, const char *words)
 
     jw_arr(&w);
     while (str_split(&rest, ',', &word))
-        if (word.n > 0)
-            jw_str(&w, str_trim(word));
+        jw_str(&w, str_trim(word));
     jw_end_arr(&w);
-    const char *text = arena_str(&j->arena, buf_str(&out)).p;
+    struct str text = arena_str(&j->arena, buf_str(&out));
     buf_done(&out);
     return text;
 }
 
-static struct cli_field field_of(struct cli_job *j, const struct cli_option *o, bool body)
+/* The value of an option as op_request() reads it; absent: not given. */
+static struct str option_text(struct cli_job *j, const struct cli_option *o,
+                              const struct op_arg *arg)
 {
     const char *value = cli_value(j, o->name);
-    struct cli_field f = {.key = o->key};
     char number[24];
 
-    if (o->kind == CLI_FLAG && body)
-        f.raw = value != NULL ? "true" : "false";
-    else if (value == NULL)
-        return f;
-    else if (o->kind == CLI_FLAG)
-        f.raw = "1";
-    else if (o->kind == CLI_WORDS)
-        f.raw = list_text(j, value);
-    else if (o->kind == CLI_DURATION || o->kind == CLI_NUMBER) {
+    if (value == NULL)
+        return STR_NULL;
+    switch (o->kind) {
+    case CLI_FLAG:
+        return arg->type == OP_BOOL ? STR("true") : STR("1");
+    case CLI_WORDS:
+        return list_text(j, value);
+    case CLI_DURATION:
         snprintf(number, sizeof number, "%lld", (long long)cli_number(j, o->name, 0));
-        f.raw = arena_str(&j->arena, str_of(number)).p;
-    } else
-        f.text = str_of(value);
-    return f;
+        return arena_str(&j->arena, str_of(number));
+    default:
+        return str_of(value);
+    }
 }
 
-/* The arguments, the extra and fixed fields, then the options.  The first of a key counts. */
-static size_t collect(struct cli_job *j, bool body, struct cli_field ret[FIELDS_MAX])
+int cli_request(struct cli_job *j)
 {
+    struct op_given given[CLI_MAX_ARGS + CLI_MAX_EXTRA + 1 + OP_ARGS_MAX + 2];
+    const struct op *op = op_find(j->verb->op);
     struct str rest = str_of(j->verb->args), word;
     size_t n = 0;
 
     for (int i = 0; i < j->n_args && str_split(&rest, ' ', &word); i++) {
         word = word.p[0] == '[' ? str_make(word.p + 1, word.n - 2) : word;
-        ret[n++] = (struct cli_field){arena_str(&j->arena, word).p, str_of(j->args[i]), NULL};
+        given[n++] = (struct op_given){arena_str(&j->arena, word).p, str_of(j->args[i])};
     }
     for (size_t i = 0; i < j->n_extra; i++)
-        ret[n++] = j->extra[i];
-    if (j->verb->fixed.key != NULL)
-        ret[n++] = j->verb->fixed;
-    for (const struct cli_option *o = j->c->options; o != NULL && o->name != NULL; o++)
-        if (o->key != NULL && !has_key(ret, n, o->key))
-            ret[n++] = field_of(j, o, body);
-    return n;
+        given[n++] = j->extra[i];
+    if (j->verb->fixed.name != NULL)
+        given[n++] = j->verb->fixed;
+    for (const struct cli_option *o = j->c->options; o != NULL && o->name != NULL; o++) {
+        const struct op_arg *arg = o->key != NULL ? arg_of(op, o->key) : NULL;
+        if (arg != NULL && n < ARRAY_LEN(given))
+            given[n++] = (struct op_given){o->key, option_text(j, o, arg)};
+    }
+    return cli_op(j, j->verb->op, given, n); /* the first of a name counts */
 }
 
-static bool op_takes(const struct op *op, const char *name)
-{
-    for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)
-        if (strcmp(a->name, name) == 0)
-            return true;
-    return false;
-}
-
-static int request_op(struct cli_job *j)
-{
-    struct cli_field fields[FIELDS_MAX];
-    struct op_given given[FIELDS_MAX];
-    size_t n = collect(j, false, fields), n_given = 0;
-
-    for (size_t i = 0; i < n; i++)
-        if (op_takes(op_find(j->verb->op), fields[i].key))
-            given[n_given++] =
-                (struct op_given){fields[i].key,
-                                  fields[i].raw != NULL ? str_of(fields[i].raw) : fields[i].text};
-    return v1_op(j, j->verb->op, given, n_given);
-}
-
-int cli_request(struct cli_job *j)
-{
-    struct cli_field fields[FIELDS_MAX];
-
-    if (j->verb->op != NULL)
-        return request_op(j);
-    if (strncmp(j->verb->request, "GET ", 4) == 0)
-        return cli_get(j, j->verb->request + 4, fields, collect(j, false, fields));
-    return cli_post(j, j->verb->request + strlen("POST "), fields, collect(j, true, fields));
-}
-
-/* ---- /v1 ---- */
+/* ---- the door to /v1 ---- */
 
 #define FILE_MAX_BYTES ((size_t)64 << 20)
 
-const struct cli_option v1_options[] = {
-    {"--tenant"}, {"--namespace"}, {"--url"}, {"--key-file"}, {0}};
-
-bool v1_read_file(const char *path, struct buf *out)
+bool cli_read_file(const char *path, struct buf *out)
 {
     bool is_stdin = path == NULL || strcmp(path, "-") == 0;
     FILE *f = is_stdin ? stdin : fopen(path, "rbe");
@@ -373,9 +365,9 @@ bool v1_read_file(const char *path, struct buf *out)
     return !failed && !buf_failed(out);
 }
 
-bool v1_read_text(const char *path, struct buf *out)
+bool cli_read_text(const char *path, struct buf *out)
 {
-    if (!v1_read_file(path, out))
+    if (!cli_read_file(path, out))
         return false;
     if (!utf8_valid(buf_str(out)))
         cli_failed("the text is not UTF-8");
@@ -390,19 +382,19 @@ static bool is_header_text(struct str s)
     return true;
 }
 
-static void set_headers(struct v1_door *d, struct str key, struct str tenant, struct str ns)
+static void set_headers(struct cli_door *d, struct str key, struct str tenant, struct str ns)
 {
     const struct {
         const char *name;
         struct str value;
-    } all[V1_HEADERS] = {{"Content-Type: ", STR("application/json")},
-                         {"Authorization: Bearer ", key.n > 0 ? key : STR_NULL},
-                         {"X-Bellhop-Tenant: ", tenant},
-                         {"X-Bellhop-Namespace: ", ns}};
+    } all[CLI_HEADERS] = {{"Content-Type: ", STR("application/json")},
+                          {"Authorization: Bearer ", key.n > 0 ? key : STR_NULL},
+                          {"X-Bellhop-Tenant: ", tenant},
+                          {"X-Bellhop-Namespace: ", ns}};
     size_t n = 0;
 
-    *d = (struct v1_door){0};
-    for (size_t i = 0; i < V1_HEADERS; i++)
+    *d = (struct cli_door){0};
+    for (size_t i = 0; i < CLI_HEADERS; i++)
         if (all[i].value.p != NULL) {
             buf_printf(&d->lines[n], "%s%.*s", all[i].name, STR_FMT(all[i].value));
             d->headers[n] = buf_z(&d->lines[n]);
@@ -410,7 +402,7 @@ static void set_headers(struct v1_door *d, struct str key, struct str tenant, st
         }
 }
 
-bool v1_door_open(const struct cli_job *j, struct v1_door *ret_d, int *ret_rc)
+bool cli_door_open(const struct cli_job *j, struct cli_door *ret_d, int *ret_rc)
 {
     const char *file = cli_value(j, "--key-file"), *env = getenv("BELLHOP_KEY"),
                *url = cli_value(j, "--url");
@@ -420,7 +412,7 @@ bool v1_door_open(const struct cli_job *j, struct v1_door *ret_d, int *ret_rc)
 
     *ret_rc = CLI_FAILED;
     if (file != NULL)
-        ok = v1_read_file(file, &key);
+        ok = cli_read_file(file, &key);
     else if (env != NULL)
         buf_add_z(&key, env);
     struct str text = str_trim(buf_str(&key));
@@ -444,58 +436,13 @@ bool v1_door_open(const struct cli_job *j, struct v1_door *ret_d, int *ret_rc)
     return ok;
 }
 
-void v1_door_open_tenant(struct str tenant, struct v1_door *ret_d)
+void cli_door_open_tenant(struct str tenant, struct cli_door *ret_d)
 {
     set_headers(ret_d, STR_NULL, tenant, STR_NULL);
 }
 
-void v1_door_done(struct v1_door *d)
+void cli_door_done(struct cli_door *d)
 {
     for (size_t i = 0; i < sizeof d->lines / sizeof d->lines[0]; i++)
         buf_wipe(&d->lines[i]);
-}
-
-/* The headers of the door, and those that are arguments of the operation. */
-static void add_headers(const struct op *op, const struct op_given *given, size_t n,
-                        const struct v1_door *d, struct arena *arena, const char **ret)
-{
-    size_t at = 0;
-
-    for (; d->headers[at] != NULL; at++)
-        ret[at] = d->headers[at];
-    for (size_t i = 0; i < n; i++)
-        for (const struct op_arg *a = op->args; a->name != NULL; a++)
-            if (a->in == IN_HEADER && given[i].value.p != NULL &&
-                strcmp(a->name, given[i].name) == 0) {
-                size_t size = strlen(a->name) + given[i].value.n + 3;
-                char *line = arena_alloc(arena, size);
-                snprintf(line, size, "%s: %.*s", a->name, STR_FMT(given[i].value));
-                ret[at++] = line;
-            }
-}
-
-int v1_op(struct cli_job *j, const char *name, const struct op_given *given, size_t n)
-{
-    const struct op *op = op_find(name);
-    struct buf path = BUF_INIT, body = BUF_INIT;
-    char why[256];
-    int rc;
-
-    assert(op != NULL && op->path != NULL);
-    if (!op_request(op, given, n, &path, &body, why)) {
-        rc = cli_misused(j, "%s", why);
-    } else {
-        const char *headers[V1_HEADERS + OP_ARGS_MAX + 1] = {NULL};
-        struct arena arena = ARENA_INIT;
-        add_headers(op, given, n, j->door, &arena, headers);
-        rc = cli_ask(j, &(struct cli_http){.method = op->method,
-                                           .path = buf_z(&path),
-                                           .body = body.n > 0 ? buf_str(&body) : STR_NULL,
-                                           .headers = headers,
-                                           .url = j->door->url});
-        arena_done(&arena);
-    }
-    buf_done(&path);
-    buf_done(&body);
-    return rc;
 }

@@ -6,7 +6,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/rand.h"
-#include "cli/v1.h"
+#include "cli/cli.h"
 
 enum {
     ASK_FOR_MS = 10000,       /* time for all status requests; the remaining agents have none */
@@ -17,17 +17,17 @@ enum {
 
 static void add_status(const struct cli_job *j, struct json agent, struct jw *w)
 {
-    struct v1_door door;
+    struct cli_door door;
     struct cli_job ask = *j;
 
     ask.door = &door;
     ask.parser = json_parser_new();
-    v1_door_open_tenant(json_str(agent, "tenant"), &door);
-    if (v1_op(&ask, "agentStatus", V1_GIVEN({"id", json_str(agent, "agent_id")})) == CLI_DONE) {
+    cli_door_open_tenant(json_str(agent, "tenant"), &door);
+    if (cli_op(&ask, "agentStatus", CLI_GIVEN({"id", json_str(agent, "agent_id")})) == CLI_DONE) {
         jw_kstr_opt(w, "status", json_str(ask.doc, "status"));
         jw_kstr_opt(w, "detail", json_str(ask.doc, "detail"));
     }
-    v1_door_done(&door);
+    cli_door_done(&door);
     json_parser_free(ask.parser);
 }
 
@@ -37,7 +37,7 @@ int agent_states(struct cli_job *j)
     int64_t until_ms = clock_now_ms(clock) + ASK_FOR_MS;
     struct buf out = BUF_INIT;
     struct jw w = jw_begin(&out);
-    int rc = cli_get(j, "/admin/agents", NULL, 0);
+    int rc = cli_op(j, "showAgents", NULL, 0);
 
     jw_arr(&w);
     for (struct json_iter it = {0}; rc == CLI_DONE && json_next(j->doc, &it);) {
@@ -133,13 +133,12 @@ static int send_payload(struct cli_job *j)
 
     if (j->args[1] != NULL)
         buf_add_z(&text, j->args[1]);
-    if (j->args[1] != NULL || v1_read_text(NULL, &text)) {
+    if (j->args[1] != NULL || cli_read_text(NULL, &text)) {
         write_meta(j, &meta);
-        j->extra[j->n_extra++] =
-            (struct cli_field){template ? "prompt" : "content", buf_str(&text), NULL};
-        j->extra[j->n_extra++] = (struct cli_field){"meta", buf_str(&meta), NULL};
+        j->extra[j->n_extra++] = (struct op_given){template ? "prompt" : "content", buf_str(&text)};
+        j->extra[j->n_extra++] = (struct op_given){"meta", buf_str(&meta)};
         if (kind == NULL)
-            j->extra[j->n_extra++] = (struct cli_field){"kind", STR("augment"), NULL};
+            j->extra[j->n_extra++] = (struct op_given){"kind", STR("augment")};
         rc = cli_do(j);
     }
     buf_done(&text);
@@ -147,15 +146,8 @@ static int send_payload(struct cli_job *j)
     return rc;
 }
 
-static void print_warnings(struct json doc)
-{
-    for (struct json_iter it = {0}; json_next(json_get(doc, "warnings"), &it);)
-        fprintf(stderr, "bellhop: %.*s\n", STR_FMT(json_as_str(it.value)));
-}
-
 static void print_receipt(struct cli_job *j)
 {
-    print_warnings(j->doc);
     printf("%s %.*s\n", cli_bool(j->doc, "delivery_skipped") ? "waits" : "delivered",
            STR_FMT(json_str(j->doc, "delivery_id")));
 }
@@ -169,7 +161,6 @@ static void print_response(struct cli_job *j)
 
 static void print_woken(struct cli_job *j)
 {
-    print_warnings(j->doc);
     printf("%s\n", cli_bool(j->doc, "woken") ? "woken" : "not woken");
 }
 
@@ -241,13 +232,13 @@ static bool find_hooks(struct cli_job *j, const char *agent, const char *tenant,
 static int revoke_hooks(struct cli_job *j, const char *agent, const char *tenant)
 {
     struct buf ids = BUF_INIT;
-    int rc = cli_get(j, "/admin/tokens", NULL, 0), n = 0;
+    int rc = cli_op(j, "listTokens", NULL, 0), n = 0;
 
     if (rc == CLI_DONE && !find_hooks(j, agent, tenant, &ids))
         rc = cli_failed("several tenants have hooks of \"%s\". Choose one with --tenant", agent);
     struct str rest = str_trim(buf_str(&ids)), id;
     while (rc == CLI_DONE && rest.n > 0 && str_split(&rest, ' ', &id)) {
-        rc = cli_post(j, "/admin/tokens/revoke", CLI_FIELDS({"id", id}));
+        rc = cli_op(j, "revokeToken", CLI_GIVEN({"id", id}));
         n += rc == CLI_DONE;
     }
     if (rc == CLI_DONE && n == 0)
@@ -266,10 +257,10 @@ static int hook(struct cli_job *j)
         return revoke_hooks(j, agent, tenant);
     if (tenant == NULL)
         return cli_misused(j, "hook needs --tenant");
-    int rc = cli_post(
-        j, "/admin/token",
-        CLI_FIELDS({"kind", STR("hook")}, {"tenant", str_of(tenant)}, {"agent", str_of(agent)},
-                   {"signature", .raw = cli_flag(j, "--no-signature") ? "false" : "true"}));
+    int rc = cli_op(
+        j, "makeToken",
+        CLI_GIVEN({"kind", STR("hook")}, {"tenant", str_of(tenant)}, {"agent", str_of(agent)},
+                  {"signature", cli_flag(j, "--no-signature") ? STR("false") : STR("true")}));
     if (rc == CLI_DONE)
         print_hook(j);
     return rc;

@@ -21,7 +21,7 @@
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/shared.h"
-#include "cli/v1.h"
+#include "cli/cli.h"
 #include "dispatch/dispatch.h"
 #include "http/waker.h"
 #include "net/http_client.h"
@@ -230,7 +230,7 @@ static void check_agents(struct doctor *d, struct cli_job *j)
 
 static void check_running(struct doctor *d, struct cli_job *j)
 {
-    if (cli_get(j, "/admin/status", NULL, 0) != CLI_DONE) {
+    if (cli_op(j, "status", NULL, 0) != CLI_DONE) {
         found(d, BAD, "server",
               "a server holds the database but does not answer on its admin socket");
         return;
@@ -251,7 +251,7 @@ static void check_running(struct doctor *d, struct cli_job *j)
         found(d, WARN, "routes",
               "no route and no linked person, so no agent receives anything. Link a person with: "
               "bellhop link. Or open a place with: bellhop route add --open");
-    if (cli_get(j, "/admin/gateways", NULL, 0) != CLI_DONE)
+    if (cli_op(j, "listGateways", NULL, 0) != CLI_DONE)
         return;
     for (struct json_iter it = {0}; json_next(json_get(j->doc, "gateways"), &it);) {
         struct str wake_url = json_str(it.value, "wakeUrl");

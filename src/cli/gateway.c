@@ -20,7 +20,6 @@ static void print_who_is_heard(struct cli_job *j)
     const char *tenant = cli_value(j, "--tenant"), *platform = cli_value(j, "--platform"),
                *bot = cli_value(j, "--bot"), *given = cli_value(j, "--instance");
     bool linkable = cli_bool(j->doc, "linkable"), open = cli_bool(j->doc, "open");
-    struct str others = json_str(j->doc, "alsoOpenTo");
     char instance[256];
 
     snprintf(instance, sizeof instance, "%.*s",
@@ -38,15 +37,10 @@ static void print_who_is_heard(struct cli_job *j)
     else if (open)
         fprintf(stderr, "It is open: everybody who %s can write to it.\n",
                 linkable ? "writes to the bot" : "can open the page");
-    if (others.p != NULL)
-        fprintf(stderr,
-                "Warning: this bot is open for the tenant %.*s too, so both tenants receive what "
-                "people write to it. See: bellhop route list\n",
-                STR_FMT(others));
     if (linkable && !open &&
-        cli_post(j, "/admin/manage/link",
-                 CLI_FIELDS({"tenant", str_of(tenant)}, {"instance", str_of(instance)},
-                            {"platform", str_of(platform)})) == CLI_DONE)
+        cli_op(j, "link",
+               CLI_GIVEN({"tenant", str_of(tenant)}, {"instance", str_of(instance)},
+                         {"platform", str_of(platform)})) == CLI_DONE)
         fprintf(stderr,
                 "To link yourself, send the bot this message within ten minutes: /link %.*s\n",
                 STR_FMT(json_str(j->doc, "code")));
@@ -109,15 +103,14 @@ static const struct cli_column gateway_columns[] = {
     {0},
 };
 static const struct cli_verb gateway_verbs[] = {
-    {"add", .needs = "--tenant", .request = "POST /admin/gateways/add", .print = print_credentials,
+    {"add", .needs = "--tenant", .op = "addGateway", .print = print_credentials,
      .run = add_gateway},
-    {"list", .request = "GET /admin/gateways", .member = "gateways", .columns = gateway_columns,
+    {"list", .op = "listGateways", .member = "gateways", .columns = gateway_columns,
      .none = "No gateway yet. Add one with: bellhop gateway add --tenant NAME"},
-    {"rotate", .args = "id", .request = "POST /admin/gateways/rotate", .print = print_credentials,
-     .run = rotate},
-    {"revoke", .args = "id", .request = "POST /admin/gateways/revoke",
+    {"rotate", .args = "id", .op = "rotateGateway", .print = print_credentials, .run = rotate},
+    {"revoke", .args = "id", .op = "revokeGateway",
      .done = "%s is revoked; its sockets are closed."},
-    {"set", .args = "id", .needs = "--wake-url", .request = "POST /admin/gateways/set",
+    {"set", .args = "id", .needs = "--wake-url", .op = "setGateway",
      .done = "The wake URL of %s is changed."},
     {0},
 };
@@ -199,16 +192,15 @@ static const struct cli_column token_columns[] = {
     {0},
 };
 #define MAKES(kind_) \
-    .needs = "--tenant", .request = "POST /admin/token", .print = print_token, \
-    .fixed = {"kind", {kind_, sizeof kind_ - 1}, NULL}
+    .needs = "--tenant", .op = "makeToken", .print = print_token, \
+    .fixed = {"kind", {kind_, sizeof kind_ - 1}}
 static const struct cli_verb token_verbs[] = {
     {"enroll", .takes = "--tenant --ttl --instance --wake-url", MAKES("enroll")},
     {"provision", .takes = "--tenant --ttl", MAKES("provision")},
     {"agent", .takes = "--tenant --ttl --instance --agent --identity --namespace --attest",
      MAKES("agent")},
-    {"list", .request = "GET /admin/tokens", .columns = token_columns},
-    {"revoke", .args = "id", .request = "POST /admin/tokens/revoke",
-     .done = "The token %s is revoked."},
+    {"list", .op = "listTokens", .columns = token_columns},
+    {"revoke", .args = "id", .op = "revokeToken", .done = "The token %s is revoked."},
     {0},
 };
 static const struct cli_option token_options[] = {
@@ -252,19 +244,6 @@ const struct command cmd_token = {
 
 /* ---- route ---- */
 
-static int add_route(struct cli_job *j)
-{
-    int rc = cli_do(j);
-    struct str others = rc == CLI_DONE ? json_str(j->doc, "alsoOpenTo") : STR_NULL;
-
-    if (others.p != NULL)
-        fprintf(stderr,
-                "Warning: this place is open for the tenant %.*s too, so both tenants receive what "
-                "people write there. See: bellhop route list\n",
-                STR_FMT(others));
-    return rc;
-}
-
 static void cell_heard(struct cli_table *t, struct json route)
 {
     bool by_operator = str_eq(json_str(route, "origin"), STR("operator"));
@@ -289,11 +268,10 @@ static const struct cli_column route_columns[] = {{"PLATFORM", "platform"},
                                                   {"WHO IS HEARD", .cell = cell_heard},
                                                   {0}};
 static const struct cli_verb route_verbs[] = {
-    {"add", .needs = "--platform --key --tenant", .request = "POST /admin/routes/add",
-     .run = add_route},
-    {"list", .request = "GET /admin/routes", .member = "routes", .columns = route_columns,
+    {"add", .needs = "--platform --key --tenant", .op = "addRoute"},
+    {"list", .op = "listRoutes", .member = "routes", .columns = route_columns,
      .none = "No route yet: only linked people are heard. See: bellhop help route"},
-    {"remove", .needs = "--platform --key --tenant", .request = "POST /admin/routes/remove"},
+    {"remove", .needs = "--platform --key --tenant", .op = "removeRoute"},
     {0},
 };
 static const struct cli_option route_options[] = {

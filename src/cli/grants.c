@@ -1,8 +1,7 @@
 /* grants.c - bellhop link, scope, principal, policy, dm-default: the management plane from the
  * terminal.
  *
- * The five commands share their options.  A verb becomes a POST below /admin/manage, where the
- * server reads the options that the operation needs; `list` reads /admin/grants. */
+ * The five commands share their options.  */
 #include <stdio.h>
 #include "cli/cli.h"
 
@@ -14,8 +13,8 @@ static const struct cli_option options[] = {
     {"--guild", "guildId"},
     {"--channel", "channelId"},
     {"--mode", "mode"},
-    {"--allow", "allow", CLI_WORDS},
-    {"--free", "freeResponseScopes", CLI_WORDS},
+    {"--allow", "allow"},
+    {"--free", "freeResponseScopes"},
     {"--require-address", "requireAddress", CLI_FLAG},
     {"--allow-bots", "allowOtherBots", CLI_FLAG},
     {"--off", .kind = CLI_FLAG},
@@ -29,8 +28,7 @@ static const struct cli_option options[] = {
     }
 #define LISTS(name_, member_, columns_) \
     { \
-        name_, .request = "GET /admin/grants", .member = member_, .columns = columns_, \
-               .none = "None yet." \
+        name_, .op = "listGrants", .member = member_, .columns = columns_, .none = "None yet." \
     }
 
 /* ---- link, dm-default ---- */
@@ -47,10 +45,10 @@ static void print_code(struct cli_job *j)
 
 static const struct cli_column of_people[] = {WHOSE, {"USER", "userId"}, {0}};
 static const struct cli_verb link_verbs[] = {
-    {"", .needs = "--instance", .request = "POST /admin/manage/link", .print = print_code},
-    {"add", .needs = "--instance --platform --user", .request = "POST /admin/manage/person"},
-    {"remove", .needs = "--instance --platform --user", .request = "POST /admin/manage/person",
-     .fixed = {"remove", .raw = "true"}},
+    {"", .needs = "--instance", .op = "link", .print = print_code},
+    {"add", .needs = "--instance --platform --user", .op = "linkPerson"},
+    {"remove", .needs = "--instance --platform --user", .op = "linkPerson",
+     .fixed = {"remove", {"true", 4}}},
     LISTS("list", "bindings", of_people),
     {0},
 };
@@ -68,7 +66,7 @@ const struct command cmd_link = {
 };
 
 static const struct cli_verb dm_verbs[] = {
-    {"set", .needs = "--instance --platform --user", .request = "POST /admin/manage/dm-default"},
+    {"set", .needs = "--instance --platform --user", .op = "setDmDefault"},
     LISTS("list", "dmDefaults", of_people),
     {0},
 };
@@ -90,10 +88,8 @@ static const struct cli_column of_scopes[] = {WHOSE,
                                               {"CHANNEL", "channelId"},
                                               {0}};
 static const struct cli_verb scope_verbs[] = {
-    {"claim", .needs = "--instance --platform --guild --channel",
-     .request = "POST /admin/manage/scope"},
-    {"release", .needs = "--instance --platform --guild --channel",
-     .request = "POST /admin/manage/scope/release"},
+    {"claim", .needs = "--instance --platform --guild --channel", .op = "claimScope"},
+    {"release", .needs = "--instance --platform --guild --channel", .op = "releaseScope"},
     LISTS("list", "scopes", of_scopes),
     {0},
 };
@@ -116,7 +112,7 @@ const struct command cmd_scope = {
 
 static const struct cli_column of_principals[] = {WHOSE, {"MODE", "mode"}, {"ALLOW", "allow"}, {0}};
 static const struct cli_verb principal_verbs[] = {
-    {"set", .needs = "--instance --mode", .request = "POST /admin/manage/principal"},
+    {"set", .needs = "--instance --mode", .op = "setPrincipal"},
     LISTS("list", "principals", of_principals),
     {0},
 };
@@ -150,9 +146,9 @@ static const struct cli_column of_policies[] = {WHOSE,
                                                {"MUST ADDRESS", "requireAddress"},
                                                {0}};
 static const struct cli_verb policy_verbs[] = {
-    {"set", .needs = "--instance --platform", .request = "POST /admin/manage/policy"},
+    {"set", .needs = "--instance --platform", .op = "setPolicy"},
     LISTS("list", "policies", of_policies),
-    {"default", .needs = "--tenant", .request = "POST /admin/manage/tenant", .run = set_default},
+    {"default", .needs = "--tenant", .op = "setTenantDefault", .run = set_default},
     LISTS("defaults", "tenants", of_tenants),
     {0},
 };

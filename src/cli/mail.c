@@ -46,14 +46,12 @@ static const struct cli_column mailbox_columns[] = {{"TENANT", "tenant"},
                                                     {"OLDEST", "oldestAt", CLI_AGO_MS},
                                                     {0}};
 static const struct cli_verb mailbox_verbs[] = {
-    {"list", .request = "GET /admin/status", .fixed = {"waiting", .raw = "1"},
-     .member = "instances", .columns = mailbox_columns, .none = "No mailbox holds a message."},
-    {"show", .args = "instance", .request = "GET /admin/mailbox", .member = "entries",
-     .print = print_entries, .none = "The mailbox is empty."},
-    {"purge", .args = "instance", .request = "POST /admin/mailbox/purge", .print = print_changed,
-     .run = purge},
-    {"redrive", .args = "instance", .request = "POST /admin/mailbox/redrive",
-     .print = print_changed},
+    {"list", .op = "status", .fixed = {"waiting", {"1", 1}}, .member = "instances",
+     .columns = mailbox_columns, .none = "No mailbox holds a message."},
+    {"show", .args = "instance", .op = "showMailbox", .member = "entries", .print = print_entries,
+     .none = "The mailbox is empty."},
+    {"purge", .args = "instance", .op = "purgeMailbox", .print = print_changed, .run = purge},
+    {"redrive", .args = "instance", .op = "redriveMailbox", .print = print_changed},
     {0},
 };
 static const struct cli_option mailbox_options[] = {
@@ -134,11 +132,11 @@ static const struct cli_column outbox_columns[] = {{"ID", "id"},
                                                    {"LAST ERROR", "last_error"},
                                                    {0}};
 static const struct cli_verb outbox_verbs[] = {
-    {"list", .request = "GET /admin/outbox", .member = "entries", .columns = outbox_columns,
+    {"list", .op = "showOutbox", .member = "entries", .columns = outbox_columns,
      .none = "No message waits to be sent."},
-    {"show", .args = "id", .request = "GET /admin/outbox", .run = show_outgoing},
-    {"retry", .args = "id", .request = "POST /admin/outbox/retry", .done = "%s is tried again."},
-    {"drop", .args = "id", .request = "POST /admin/outbox/drop", .done = "%s is dropped."},
+    {"show", .args = "id", .op = "showOutbox", .run = show_outgoing},
+    {"retry", .args = "id", .op = "retryOutgoing", .done = "%s is tried again."},
+    {"drop", .args = "id", .op = "dropOutgoing", .done = "%s is dropped."},
     {0},
 };
 
@@ -228,7 +226,7 @@ static int why(struct cli_job *j)
     return rc;
 }
 
-static const struct cli_verb why_verbs[] = {{"", .request = "GET /admin/why", .run = why}, {0}};
+static const struct cli_verb why_verbs[] = {{"", .op = "why", .run = why}, {0}};
 static const struct cli_option why_options[] = {
     {"--platform", "platform"},
     {"--message", "message"},
@@ -298,7 +296,7 @@ static void print_erased(struct cli_job *j)
 
 static int ask_to_erase(struct cli_job *j, const char *dry)
 {
-    j->extra[0] = (struct cli_field){"dryRun", .raw = dry};
+    j->extra[0] = (struct op_given){"dryRun", str_of(dry)};
     if (j->n_extra == 0)
         j->n_extra = 1;
     return cli_request(j);
@@ -314,8 +312,8 @@ static int erase(struct cli_job *j)
 
     if (person != NULL) {
         str_split(&user, ':', &platform);
-        j->extra[1] = (struct cli_field){"platform", platform, NULL};
-        j->extra[2] = (struct cli_field){"user", user, NULL};
+        j->extra[1] = (struct op_given){"platform", platform};
+        j->extra[2] = (struct op_given){"user", user};
         j->n_extra = 3;
     }
     if ((tenant == NULL) == (person == NULL) || (person != NULL && user.n == 0))
@@ -344,8 +342,7 @@ static int erase(struct cli_job *j)
 }
 
 static const struct cli_verb erase_verbs[] = {
-    {"", .request = "POST /admin/erase", .timeout_ms = PATIENCE_MS, .print = print_erased,
-     .run = erase},
+    {"", .op = "erase", .timeout_ms = PATIENCE_MS, .print = print_erased, .run = erase},
     {0},
 };
 static const struct cli_option erase_options[] = {

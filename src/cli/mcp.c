@@ -11,7 +11,7 @@
 #include "base/jw.h"
 #include "base/list.h"
 #include "base/mem.h"
-#include "cli/v1.h"
+#include "cli/cli.h"
 #include "net/http_client.h"
 #include "net/loop.h"
 
@@ -22,11 +22,11 @@
 struct bridge {
     struct loop *loop;
     struct http_client *http;
-    struct v1_door *door; /* borrowed */
-    struct loop_fd *in;   /* NULL: not reading now */
-    struct buf line;      /* what has arrived of the next one */
-    struct buf url, sock; /* where to */
-    struct list calls;    /* struct mcp_post; owned */
+    struct cli_door *door; /* borrowed */
+    struct loop_fd *in;    /* NULL: not reading now */
+    struct buf line;       /* what has arrived of the next one */
+    struct buf url, sock;  /* where to */
+    struct list calls;     /* struct mcp_post; owned */
     size_t n_calls;
     char *session; /* owned; NULL: none yet */
     bool ended;    /* no more input */

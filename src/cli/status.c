@@ -1,7 +1,6 @@
 /* status.c - bellhop status, bellhop node: the running server, and the processes beside it. */
 #include <inttypes.h>
 #include <stdio.h>
-#include "base/percent.h"
 #include "cli/cli.h"
 
 static void print_server(struct json doc)
@@ -79,7 +78,7 @@ static void print_status(struct cli_job *j)
 }
 
 static const struct cli_verb status_verbs[] = {
-    {"", .request = "GET /admin/status", .print = print_status},
+    {"", .op = "status", .print = print_status},
     {0},
 };
 static const struct cli_option status_options[] = {
@@ -116,27 +115,11 @@ static const struct cli_column node_columns[] = {{"NODE", "node"},
                                                  {"VERSION", "version"},
                                                  {0}};
 
-/* Without a name: the process on this machine. */
-static int drain_node(struct cli_job *j)
-{
-    struct buf path = BUF_INIT;
-
-    buf_add_z(&path, "/admin/drain");
-    if (j->args[0] != NULL) {
-        buf_add_z(&path, "?node=");
-        percent_encode(&path, str_of(j->args[0]));
-    }
-    int rc = cli_post(j, buf_z(&path), NULL, 0);
-    buf_done(&path);
-    if (rc == CLI_DONE)
-        puts("The node shuts down: its sockets close with 1012, and a standby node takes over.");
-    return rc;
-}
-
 static const struct cli_verb node_verbs[] = {
-    {"list", .request = "GET /admin/nodes", .member = "nodes", .columns = node_columns,
+    {"list", .op = "listNodes", .member = "nodes", .columns = node_columns,
      .none = "This server keeps its state in a file of its own: it has no other nodes."},
-    {"drain", .args = "[node]", .run = drain_node},
+    {"drain", .args = "[node]", .op = "drain",
+     .done = "The node shuts down: its sockets close with 1012, and a standby node takes over."},
     {0},
 };
 

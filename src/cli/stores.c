@@ -8,20 +8,20 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "cli/diff.h"
-#include "cli/v1.h"
+#include "cli/cli.h"
 #include "skills/approval.h"
 
 /* One operation on the skill that the first argument names. */
 static int on_skill(struct cli_job *j, const char *op)
 {
-    return v1_op(j, op, V1_GIVEN({"name", str_of(j->args[0])}));
+    return cli_op(j, op, CLI_GIVEN({"name", str_of(j->args[0])}));
 }
 
 /* The text of a skill; @version NULL: the current one. */
 static int load(struct cli_job *j, const char *version, struct buf *ret_source)
 {
-    int rc =
-        v1_op(j, "loadSkill", V1_GIVEN({"name", str_of(j->args[0])}, {"version", str_of(version)}));
+    int rc = cli_op(j, "loadSkill",
+                    CLI_GIVEN({"name", str_of(j->args[0])}, {"version", str_of(version)}));
 
     if (rc == CLI_DONE)
         buf_add_str(ret_source, json_str(j->doc, "source"));
@@ -116,10 +116,10 @@ static int store(struct cli_job *j, struct str source, const char *author, const
     jw_kstr_opt(&w, "author", str_of(author));
     jw_kstr_opt(&w, "status", str_of(status));
     jw_end_obj(&w);
-    int rc = v1_op(j, "storeSkill",
-                   V1_GIVEN({"name", str_of(j->args[0])}, {"source", source},
-                            {"metadata", buf_str(&metadata)},
-                            {"If-None-Match", cli_flag(j, "--new") ? STR("*") : STR_NULL}));
+    int rc = cli_op(j, "storeSkill",
+                    CLI_GIVEN({"name", str_of(j->args[0])}, {"source", source},
+                              {"metadata", buf_str(&metadata)},
+                              {"If-None-Match", cli_flag(j, "--new") ? STR("*") : STR_NULL}));
     buf_done(&metadata);
     return cli_show(j, rc);
 }
@@ -129,7 +129,7 @@ static int write_skill(struct cli_job *j)
     struct buf source = BUF_INIT;
     int rc = CLI_FAILED;
 
-    if (v1_read_text(j->args[1], &source))
+    if (cli_read_text(j->args[1], &source))
         rc = store(j, buf_str(&source), cli_value(j, "--author"), cli_value(j, "--status"));
     buf_done(&source);
     return rc;
@@ -165,7 +165,7 @@ static int approve(struct cli_job *j)
     char why[256] = "";
     int rc = CLI_FAILED;
 
-    if (v1_read_file(file, &pem)) {
+    if (cli_read_file(file, &pem)) {
         struct ed25519_key *key = ed25519_private(buf_str(&pem));
         if (key == NULL)
             rc = cli_failed("%s holds no Ed25519 private key. Make one with: openssl genpkey "
@@ -243,8 +243,8 @@ static int write_entry(struct cli_job *j)
     struct buf content = BUF_INIT;
     int rc = CLI_FAILED;
 
-    if (v1_read_text(j->args[0], &content)) {
-        j->extra[j->n_extra++] = (struct cli_field){"content", buf_str(&content), NULL};
+    if (cli_read_text(j->args[0], &content)) {
+        j->extra[j->n_extra++] = (struct op_given){"content", buf_str(&content)};
         rc = cli_do(j);
     }
     buf_done(&content);
@@ -263,7 +263,7 @@ static int query(struct cli_job *j)
     if (j->n_args == 0)
         j->args[j->n_args++] = "";
     if (cli_value(j, "--limit") == NULL)
-        j->extra[j->n_extra++] = (struct cli_field){"limit", STR("10"), NULL};
+        j->extra[j->n_extra++] = (struct op_given){"limit", STR("10")};
     return cli_do(j);
 }
 
@@ -277,7 +277,7 @@ static void print_entry(struct cli_job *j)
 
 static const struct cli_verb data_verbs[] = {
     {"write", .args = "[file]", .op = "writeData", .print = print_id, .run = write_entry},
-    {"query", .args = "[query]", .op = "queryData", .fixed = {"mode", {"fts", 3}, NULL},
+    {"query", .args = "[query]", .op = "queryData", .fixed = {"mode", {"fts", 3}},
      .print = print_found, .run = query},
     {"get", .args = "id", .op = "getData", .print = print_entry},
     {0},

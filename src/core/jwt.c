@@ -165,7 +165,9 @@ enum jwt_verdict jwt_verify(const struct jwt *t, const struct jwt_keys *k, int64
         return JWT_UNKNOWN_KEY;
     if (!rsa_sha256_verify(key, t->signed_part, t->signature))
         return JWT_BAD_SIGNATURE;
-    if (!read_time(t->claims, "exp", &s) || !(s + JWT_SKEW_S > (double)now_s))
+    if (!read_time(t->claims, "exp", &s))
+        return JWT_NO_EXPIRY;
+    if (!(s + JWT_SKEW_S > (double)now_s))
         return JWT_EXPIRED;
     if (json_type(json_get(t->claims, "nbf")) != JSON_ABSENT &&
         (!read_time(t->claims, "nbf", &s) || !(s - JWT_SKEW_S <= (double)now_s)))
@@ -176,12 +178,13 @@ enum jwt_verdict jwt_verify(const struct jwt *t, const struct jwt_keys *k, int64
 const char *jwt_verdict_text(enum jwt_verdict v)
 {
     static const char *const texts[] = {
-        [JWT_OK] = "fine",
-        [JWT_BAD_ALG] = "not signed with RS256",
-        [JWT_UNKNOWN_KEY] = "signed with a key we do not know",
-        [JWT_BAD_SIGNATURE] = "wrong signature",
-        [JWT_EXPIRED] = "expired",
-        [JWT_EARLY] = "not valid yet",
+        [JWT_OK] = "valid",
+        [JWT_BAD_ALG] = "the token is not signed with RS256, or requires an extension (crit)",
+        [JWT_UNKNOWN_KEY] = "the token is signed with an unknown key (kid)",
+        [JWT_BAD_SIGNATURE] = "the token's signature is wrong",
+        [JWT_NO_EXPIRY] = "the token has no expiry (exp)",
+        [JWT_EXPIRED] = "the token has expired (exp)",
+        [JWT_EARLY] = "the token is not valid yet (nbf)",
     };
     return texts[v];
 }

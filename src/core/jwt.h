@@ -40,8 +40,9 @@ enum jwt_verdict {
     JWT_BAD_ALG,     /* not RS256, or the header requires an unsupported extension */
     JWT_UNKNOWN_KEY, /* no key with this id: the keys may have been rotated */
     JWT_BAD_SIGNATURE,
-    JWT_EXPIRED, /* or without an expiry */
-    JWT_EARLY,   /* not valid yet */
+    JWT_NO_EXPIRY,
+    JWT_EXPIRED,
+    JWT_EARLY, /* not valid yet */
 };
 enum jwt_verdict jwt_verify(const struct jwt *t, const struct jwt_keys *k, int64_t now_s);
 const char *jwt_verdict_text(enum jwt_verdict v);

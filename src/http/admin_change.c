@@ -3,6 +3,7 @@
  * A change answers when it is on disk.  A new secret or token is shown in that one answer and kept
  * nowhere. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/log.h"
@@ -32,6 +33,45 @@ static bool is_asked_open(const struct op_call *c)
     return op_flag(c, "open") || is_open_by_nature(op_text(c, "platform"));
 }
 
+struct opening {       /* of a place to everybody, for a tenant */
+    struct str tenant; /* borrowed */
+    struct jw *w;
+    bool told;
+};
+
+static void BH_PRINTF(2, 3) warn(struct jw *w, const char *fmt, ...)
+{
+    char text[640];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    jw_str(w, str_of(text));
+}
+
+static void on_target(void *ctx, struct str tenant, struct str instance)
+{
+    struct opening *o = ctx;
+
+    (void)instance;
+    if (!o->told && !str_eq(tenant, o->tenant))
+        warn(o->w,
+             "the tenant \"%.*s\" has an open route there too, so both tenants receive what people "
+             "write. See: bellhop route list",
+             STR_FMT(tenant));
+    o->told |= !str_eq(tenant, o->tenant);
+}
+
+static void warn_of_others(struct op_call *c, struct jw *w, struct str key)
+{
+    struct str platform = op_text(c, "platform");
+    struct opening o = {.tenant = op_text(c, "tenant"), .w = w};
+
+    if (facts_has_route(c->f->facts, platform, key))
+        facts_each_target(c->f->facts, platform, key, on_target, &o);
+}
+
 struct reach {     /* who is heard by a gateway, for the answer that shows its secret */
     bool open;     /* anybody */
     bool linkable; /* people who link themselves */
@@ -50,6 +90,11 @@ static void tell_secret(struct op_call *c, struct str id, struct str secret, str
     jw_kbool(&w, "open", r.open);
     jw_kbool(&w, "linkable", r.linkable);
     jw_kbool(&w, "configured", r.configured);
+    jw_key(&w, "warnings");
+    jw_arr(&w);
+    if (r.open)
+        warn_of_others(c, &w, op_text(c, "bot"));
+    jw_end_arr(&w);
     jw_end_obj(&w);
 }
 
@@ -71,7 +116,10 @@ static void add_gateway(struct op_call *c)
                                              .bot = bot,
                                              .open = r.open},
                       &id, &secret, op_done, c);
-    buf_printf(&c->note, "gateway added: gateway=%.*s", STR_FMT(buf_str(&id)));
+    buf_printf(&c->note, "gateway added: gateway=%.*s tenant=%.*s%s%.*s%s%.*s%s",
+               STR_FMT(buf_str(&id)), STR_FMT(op_text(c, "tenant")),
+               platform.p != NULL ? " platform=" : "", STR_FMT(platform),
+               bot.p != NULL ? " bot=" : "", STR_FMT(bot), r.open ? " open" : "");
     tell_secret(c, buf_str(&id), buf_str(&secret), r);
     buf_done(&id);
     buf_wipe(&secret);
@@ -125,18 +173,63 @@ static struct route_spec route_of(const struct op_call *c)
                                .open = is_asked_open(c)};
 }
 
+static void note_route(struct op_call *c, const char *what, const struct route_spec *r)
+{
+    bool one = r->instance.p != NULL;
+
+    buf_printf(&c->note, "%s: platform=%.*s key=%.*s tenant=%.*s%s%.*s%s", what,
+               STR_FMT(r->platform), STR_FMT(r->key), STR_FMT(r->tenant), one ? " instance=" : "",
+               STR_FMT(r->instance), r->open ? " open" : "");
+}
+
+/* Writes the answer, with warnings about names that may be mistyped. */
+static void tell_route(struct op_call *c, const struct route_spec *r)
+{
+    struct jw w = op_begin(c);
+
+    jw_obj(&w);
+    jw_kbool(&w, "ok", true);
+    jw_key(&w, "warnings");
+    jw_arr(&w);
+    if (!facts_tenant_is_live(c->f->facts, r->tenant))
+        warn(&w,
+             "the tenant \"%.*s\" has no gateway yet, so the route leads nowhere until one is "
+             "added: bellhop gateway add --tenant %.*s",
+             STR_FMT(r->tenant), STR_FMT(r->tenant));
+    else if (r->instance.p != NULL &&
+             facts_newest_gateway(c->f->facts, r->tenant, r->instance) == NULL)
+        warn(&w,
+             "the tenant \"%.*s\" has no gateway of an instance \"%.*s\", so the route leads "
+             "nowhere until one is added. See: bellhop gateway list",
+             STR_FMT(r->tenant), STR_FMT(r->instance));
+    if (r->open)
+        warn_of_others(c, &w, r->key);
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+}
+
 static void add_route(struct op_call *c)
 {
     struct route_spec spec = route_of(c);
 
+    if (platform_find(spec.platform) == NULL) {
+        struct buf known = BUF_INIT;
+        for (size_t i = 0; platforms[i] != NULL; i++)
+            buf_printf(&known, "%s%s", i > 0 ? ", " : "", platforms[i]->name);
+        op_error(c, 400, "malformed", "there is no platform \"%.*s\". There are: %s",
+                 STR_FMT(spec.platform), buf_z(&known));
+        buf_done(&known);
+        return;
+    }
     if (!spec.open && host_platform(c->f->host, spec.platform, spec.key) != NULL) {
         op_error(c, 400, "malformed",
-                 "\"%.*s\" is a bot: whose its chats are is not for the bot to say. Open it to "
-                 "everybody with --open, or route its places one by one",
+                 "\"%.*s\" is a bot, and its chats may belong to several tenants. Open the bot to "
+                 "everybody with --open, or add a route for each of its places",
                  STR_FMT(spec.key));
         return;
     }
-    buf_add_z(&c->note, "route added");
+    note_route(c, "route added", &spec);
+    tell_route(c, &spec);
     facts_route_add(c->f->facts, &spec, op_done, c);
 }
 
@@ -144,7 +237,7 @@ static void remove_route(struct op_call *c)
 {
     struct route_spec spec = route_of(c);
 
-    buf_add_z(&c->note, "route removed");
+    note_route(c, "route removed", &spec);
     facts_route_remove(c->f->facts, &spec, op_done, c);
 }
 
@@ -465,8 +558,8 @@ const struct op ops_changes[] = {
              {"open", IN_BODY, OP_BOOL, .what = "Anybody who writes to the bot is heard."},
              {0}},
      .answer = "{ok: bool, id: text, secret: text, url: text|null, open: bool, linkable: bool, "
-               "configured: bool}",
-     .answer_what = "The secret is shown this once.", .errors = "malformed (400), conflict (409)"},
+               "configured: bool, warnings: [text]}",
+     .answer_what = "The secret is shown only once.", .errors = "malformed (400), conflict (409)"},
     {"rotateGateway", "POST", "/admin/gateways/rotate", MAY_OPERATOR, rotate_gateway,
      "Make a new secret.",
      .args = (const struct op_arg[]){GATEWAY_ID,
@@ -474,8 +567,8 @@ const struct op ops_changes[] = {
                                       .what = "How long the old secrets stay good."},
                                      {0}},
      .answer = "{ok: bool, id: text, secret: text, url: text|null, open: bool, linkable: bool, "
-               "configured: bool}",
-     .answer_what = "The secret is shown this once.",
+               "configured: bool, warnings: [text]}",
+     .answer_what = "The secret is shown only once.",
      .errors = "malformed (400), refused (403), not_found (404)"},
     {"revokeGateway", "POST", "/admin/gateways/revoke", MAY_OPERATOR, revoke_gateway,
      "Refuse a gateway from now on.", .args = (const struct op_arg[]){GATEWAY_ID, {0}},
@@ -489,7 +582,8 @@ const struct op ops_changes[] = {
      .answer = "{ok: bool, id: text}", .answer_what = "The change is on disk.",
      .errors = "malformed (400), refused (403), not_found (404)"},
     {"addRoute", "POST", "/admin/routes/add", MAY_OPERATOR, add_route,
-     "Say whose the chats of a place are.", .args = ROUTE_ARGS, OK,
+     "Assign the chats of a place to a tenant.", .args = ROUTE_ARGS,
+     .answer = "{ok: bool, warnings: [text]}", .answer_what = "The change is on disk.",
      .errors = "malformed (400), conflict (409)"},
     {"removeRoute", "POST", "/admin/routes/remove", MAY_OPERATOR, remove_route, "Remove a route.",
      .args = ROUTE_ARGS, OK, .errors = "malformed (400), not_found (404)"},

@@ -257,6 +257,7 @@ static void write_server(struct front *f, struct jw *w)
     jw_ki64(w, "connections", (int64_t)http_server_connections(f->server));
     jw_ki64(w, "gateways", (int64_t)facts_gateways(f->facts, &unused));
     jw_ki64(w, "routes", (int64_t)facts_routes(f->facts, &unused));
+    jw_ki64(w, "links", (int64_t)map_count(&facts_gate(f->facts)->authors));
     confine_describe(f->confined, confined, sizeof confined);
     jw_kstr(w, "confined", str_of(confined));
     if (f->node != NULL)

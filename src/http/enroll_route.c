@@ -185,7 +185,10 @@ static void on_identified(void *ctx, enum bh_err err, const struct idp_claims *c
         if (err == BH_UNAVAILABLE)
             refuse(j, 503, "identity_unavailable", why);
         else
-            refuse(j, 401, "unauthorized", "The caller's identity could not be verified.");
+            refuse(j, 401, "unauthorized",
+                   "The caller's identity could not be verified. Send Authorization: Bearer with a "
+                   "token "
+                   "of the identity provider, or of `bellhop token provision`.");
     } else {
         door_proved(j->f->door, j->from, now_ms(j->f));
         j->tenant = str_dup(claims->tenant);

@@ -252,8 +252,11 @@ static void refuse_for_good(struct front *f, struct str peer, const struct ws_of
 static void refuse_for_now(struct front *f, struct str peer, struct http_id id, const char *why)
 {
     log_refusal(f, peer, " for now", why);
-    http_answer_error(f->server, id, 401, "unauthorized", "This credential is not valid here: %s.",
-                      why);
+    http_answer_error(
+        f->server, id, 401, "unauthorized",
+        "This credential is not valid here: %s. `bellhop gateway rotate ID` prints a new "
+        "secret, `bellhop gateway add` adds a gateway.",
+        why);
 }
 
 /* ---- a token signed for an instance ---- */
@@ -274,7 +277,7 @@ static void on_verified(void *ctx, enum bh_err err, const struct idp_claims *cla
         front_retry_id(u->f, u->offer.id, "identity_unavailable", why);
     else if (gw == NULL)
         refuse_for_now(u->f, str_of(u->peer), u->offer.id,
-                       err == BH_OK ? "no gateway has the instance it is for" : "not believed");
+                       err == BH_OK ? "no gateway has the instance that the token is for" : why);
     else
         open_session(u->f, &u->offer, gw);
     free(u->peer);
@@ -299,7 +302,8 @@ static void say_what_this_is(struct front *f, const struct http_req *req)
                     .status = 426,
                     .headers = "Upgrade: websocket\r\n",
                     .body = STR("{\"error\":\"This is the relay's WebSocket: a gateway dials it "
-                                "with Upgrade: websocket.\",\"code\":\"upgrade_required\"}")});
+                                "with Upgrade: websocket. `bellhop gateway add` prints the "
+                                "credential.\",\"code\":\"upgrade_required\"}")});
 }
 
 void gateway_upgrade(struct front *f, struct http_req *req)

@@ -200,15 +200,16 @@ static const char *read_claims(const struct question *q, struct json claims, str
     const struct identity_settings *c = q->i->env.cfg;
 
     if (c->issuer != NULL && !str_eq(json_str(claims, "iss"), str_of(c->issuer)))
-        return "another issuer";
+        return "the token has another issuer (iss) than identity.issuer";
     ret->tenant = claim_at(claims, c->tenant_claim);
     if (q->purpose == IDP_AGENT) {
         ret->instance = agent_of(claims);
-        return str_is_empty(ret->instance) ? "another audience" : NULL;
+        return str_is_empty(ret->instance) ? "the token's audience (aud) names no agent, or several"
+                                           : NULL;
     }
     if (c->audience == NULL || !jwt_has_audience(claims, str_of(c->audience)))
-        return "another audience";
-    return str_is_empty(ret->tenant) ? "it names no tenant" : NULL;
+        return "the token has another audience (aud) than identity.audience";
+    return str_is_empty(ret->tenant) ? "the token lacks the claim of identity.tenant_claim" : NULL;
 }
 
 static void fetch_jwks(struct idp *i);
@@ -232,7 +233,7 @@ static void answer_jwt(struct question *q, bool last)
     struct idp *i = q->i;
     struct idp_claims claims = {0};
     struct jwt t;
-    const char *why = "not a token";
+    const char *why = "the bearer is not a JWT";
 
     if (!last && !are_fresh(i) && (i->fetching != NULL || may_fetch(i))) {
         if (wait_for_answer(q))

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "core/token.h"
 #include "host/host.h"
@@ -111,9 +112,11 @@ static void link_person(struct op_call *c)
 {
     if (!admin_name_instance(c, op_text(c, "tenant"), op_text(c, "instance")))
         return;
-    buf_printf(&c->note, "%s: tenant=%s instance=%s", c->op->name, c->tenant, c->instance);
-    (op_flag(c, "remove") ? grant_unlink : grant_link)(c->f->facts, who_of(c),
-                                                       op_text(c, "platform"), op_text(c, "userId"),
+    struct str platform = op_text(c, "platform"), user = op_text(c, "userId");
+    buf_printf(&c->note, "%s: tenant=%s instance=%s platform=%.*s user=%.*s",
+               op_flag(c, "remove") ? "person unlinked" : "person linked", c->tenant, c->instance,
+               STR_FMT(platform), STR_FMT(user));
+    (op_flag(c, "remove") ? grant_unlink : grant_link)(c->f->facts, who_of(c), platform, user,
                                                        op_done, c);
 }
 
@@ -121,7 +124,8 @@ static void set_tenant_default(struct op_call *c)
 {
     struct str tenant = op_text(c, "tenant");
 
-    buf_printf(&c->note, "%s: tenant=%.*s", c->op->name, STR_FMT(tenant));
+    buf_printf(&c->note, "default policy set: tenant=%.*s requireAddress=%s", STR_FMT(tenant),
+               op_flag(c, "requireAddress") ? "true" : "false");
     grant_tenant_default(c->f->facts, tenant, op_flag(c, "requireAddress"), op_done, c);
 }
 
@@ -159,10 +163,15 @@ static void show_instance(struct op_call *c)
 
 /* ---- who asks: an instance by its own credential, or the operator, who names the instance ---- */
 
-static void refuse_stranger(struct op_call *c)
+static void refuse_stranger(struct op_call *c, const char *why)
 {
+    unsigned long long untold;
+
+    if (front_may_log(c->f, &untold))
+        log_warn(NULL, "management refused: op=%s reason=%s more=%llu", c->op->name, why, untold);
     op_error(c, 401, "unauthorized",
-             "Show the gateway's own bearer, or a token signed for its instance.");
+             "Send the bearer of a gateway (made from the id and secret that `bellhop gateway add` "
+             "prints), or a token signed for its instance.");
 }
 
 /* A signed token may leave out its tenant, if only one tenant has such an instance. */
@@ -187,7 +196,7 @@ bool bearer_looks_signed(struct str bearer)
 
 static void perform(struct op_call *c, struct str body)
 {
-    buf_printf(&c->note, "%s: tenant=%s instance=%s", c->op->name, c->tenant, c->instance);
+    buf_printf(&c->note, "%s: tenant=%s instance=%s", c->op->log, c->tenant, c->instance);
     v1_run_body(c, body);
 }
 
@@ -207,7 +216,8 @@ static void on_verified(void *ctx, enum bh_err err, const struct idp_claims *cla
     if (err == BH_UNAVAILABLE)
         op_error(c, 503, "identity_unavailable", "%s", why);
     else if (gw == NULL)
-        refuse_stranger(c);
+        refuse_stranger(c,
+                        err == BH_OK ? "no gateway has the instance that the token is for" : why);
     else
         perform_as(c, gw, str_of(c->mine));
 }
@@ -242,7 +252,7 @@ void manage_enter(struct front *f, struct http_req *req, const struct op *op)
         op_keep(c, xstrndup(body.p != NULL ? body.p : "", body.n), free);
         idp_ask(f->idp, IDP_AGENT, bearer, on_verified, c);
     } else if (facts_authenticate(f->facts, header, &gw, &why) != AUTH_OK) {
-        refuse_stranger(c);
+        refuse_stranger(c, why);
     } else {
         c->caller.key_id = str_of(gw->id);
         perform_as(c, gw, body);
@@ -329,21 +339,23 @@ static void why(struct op_call *c)
 
 const struct op ops_manage[] = {
     {"link", "POST", "/manage/link", MAY_GATEWAY, make_link_code,
-     "Make a code; whoever sends it to the bot is linked to the instance.",
+     "Make a code; whoever sends it to the bot is linked to the instance.", .log = "link code made",
      .operator_path = "/admin/manage/link", .body_may_be_empty = true,
      .args = (const struct op_arg[]){{"platform", IN_BODY, OP_TEXT, .what = "Only there."}, {0}},
      .answer = "{code: text, platform?: text, expiresAt: whole}",
      .answer_what = "Good once, within ten minutes.",
      .errors = "malformed (400), rate_limited (429)"},
     {"claimScope", "POST", "/manage/scope", MAY_GATEWAY, claim_scope,
-     "Give a place to the instance.", .operator_path = "/admin/manage/scope", CHANGE,
-     .args = (const struct op_arg[]){PLACE, {0}},
+     "Give a place to the instance.", .log = "scope claimed",
+     .operator_path = "/admin/manage/scope", CHANGE, .args = (const struct op_arg[]){PLACE, {0}},
      .errors = "malformed (400), scope_taken (409), rate_limited (429)"},
     {"releaseScope", "POST", "/manage/scope/release", MAY_GATEWAY, release_scope,
-     "Give a place back.", .operator_path = "/admin/manage/scope/release", CHANGE,
-     .args = (const struct op_arg[]){PLACE, {0}}, .errors = "malformed (400), not_found (404)"},
+     "Give a place back.", .log = "scope released", .operator_path = "/admin/manage/scope/release",
+     CHANGE, .args = (const struct op_arg[]){PLACE, {0}},
+     .errors = "malformed (400), not_found (404)"},
     {"setPrincipal", "POST", "/manage/principal", MAY_GATEWAY, set_principal,
-     "Say whom the instance listens to.", .operator_path = "/admin/manage/principal", CHANGE,
+     "Say whom the instance listens to.", .log = "principal set",
+     .operator_path = "/admin/manage/principal", CHANGE,
      .args =
          (const struct op_arg[]){
              {"platform", IN_BODY, OP_TEXT, .what = "There; else where nothing else is set."},
@@ -354,7 +366,7 @@ const struct op ops_manage[] = {
      .errors = "malformed (400)"},
     {"setPolicy", "POST", "/relay/policy", MAY_GATEWAY, set_policy,
      "Say which messages of a place are for the instance; replaces the policy of the platform.",
-     .operator_path = "/admin/manage/policy", CHANGE,
+     .log = "policy set", .operator_path = "/admin/manage/policy", CHANGE,
      .args = (const struct op_arg[]){{"platform", IN_BODY, OP_TEXT, .what = "Where."},
                                      {"requireAddress", IN_BODY, OP_BOOL,
                                       .what = "Only what addresses the bot."},
@@ -366,16 +378,18 @@ const struct op ops_manage[] = {
      .errors = "malformed (400)"},
     {"setDmDefault", "POST", "/manage/dm-default", MAY_GATEWAY, set_dm_default,
      "Make this instance the one that gets a person's direct messages.",
-     .operator_path = "/admin/manage/dm-default", CHANGE,
+     .log = "default instance for direct messages set", .operator_path = "/admin/manage/dm-default",
+     CHANGE,
      .args = (const struct op_arg[]){{"platform", IN_BODY, OP_TEXT, .what = "Of the person."},
                                      {"userId", IN_BODY, OP_TEXT, .what = "A linked person."},
                                      {0}},
      .errors = "malformed (400), not_found (404)"},
     {"deprovision", "POST", "/manage/deprovision", MAY_GATEWAY, deprovision,
      "End the instance: its gateways are revoked and its grants deleted.",
-     .operator_path = "/admin/manage/deprovision", CHANGE},
+     .log = "instance deprovisioned", .operator_path = "/admin/manage/deprovision", CHANGE},
     {"showInstance", "GET", "/manage/instance", MAY_GATEWAY, show_instance,
-     "The state of the instance and of its mailbox.", .operator_path = "/admin/manage/instance",
+     "The state of the instance and of its mailbox.", .log = "instance shown",
+     .operator_path = "/admin/manage/instance",
      .answer = "{tenant: text, instanceId: text, gatewayId: text|null, state: "
                "live|away|asleep|never, lastInboundAt: whole|null, lastOutboundAt: whole|null, "
                "unacked: whole, mailbox: {entries: whole, bytes: whole, oldestAt: whole|null}, "

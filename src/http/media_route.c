@@ -39,8 +39,10 @@ static const struct gateway *authenticate(struct front *f, struct http_req *req)
 
 static void refuse_stranger(struct front *f, struct http_req *req)
 {
-    http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
-                      "Show the gateway's token: Authorization: Bearer <token>.");
+    http_answer_error(
+        f->server, http_req_id(req), 401, "unauthorized",
+        "Send Authorization: Bearer with the gateway's token, made from the id and secret "
+        "that `bellhop gateway add` prints.");
 }
 
 /* ---- uploads ---- */

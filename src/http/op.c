@@ -377,9 +377,11 @@ static bool write_argument(const struct op_arg *a, struct str value, struct buf 
 bool op_request(const struct op *op, const struct op_given *given, size_t n, struct buf *ret_path,
                 struct buf *ret_body, char *ret_why)
 {
-    struct str rest = str_of(op->path + 1), part;
+    bool by_operator = op->operator_path != NULL;
+    struct str rest = str_of((by_operator ? op->operator_path : op->path) + 1), part;
     struct jw w = jw_begin(ret_body);
-    bool has_body = strcmp(op->method, "GET") != 0 && strcmp(op->method, "DELETE") != 0;
+    bool has_body =
+        by_operator || (strcmp(op->method, "GET") != 0 && strcmp(op->method, "DELETE") != 0);
 
     while (str_split(&rest, '/', &part)) {
         buf_add_c(ret_path, '/');
@@ -393,6 +395,10 @@ bool op_request(const struct op *op, const struct op_given *given, size_t n, str
     }
     if (has_body)
         jw_obj(&w);
+    if (by_operator) {
+        jw_kstr_opt(&w, "tenant", value_of(given, n, "tenant"));
+        jw_kstr_opt(&w, "instance", value_of(given, n, "instance"));
+    }
     for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++) {
         struct str value = value_of(given, n, a->name);
         if (value.p != NULL && !write_argument(a, value, ret_path, &w)) {

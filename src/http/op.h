@@ -92,6 +92,7 @@ struct op {
     const char *summary; /* a sentence */
     /* MAY_GATEWAY: the operator POSTs here, with tenant and instance in the body; NULL: may not. */
     const char *operator_path;
+    const char *log; /* MAY_GATEWAY: what the log says of the change: "scope claimed" */
     enum op_signature signature;
     bool body_may_be_empty;
     const struct op_arg *args; /* ends with a NULL name */
@@ -211,7 +212,8 @@ bool op_args_complete(const struct op *op, const struct op_args *args, struct fa
 /* The name of an argument in the tool; NULL: the tool lacks it. */
 const char *op_tool_arg(const struct op_arg *a);
 
-/* Builds a client's request: the path with its query, and the body (empty: none).  Each text is
+/* Builds a client's request: the path with its query, and the body (empty: none).  An operation
+ * with an operator_path is requested there, by a POST with tenant and instance.  Each text is
  * converted to the declared type: a list is split at commas, an object is JSON.  Absent values are
  * left out.  False: @ret_why (256 bytes) says which value is wrong. */
 struct op_given {

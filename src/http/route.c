@@ -239,9 +239,10 @@ bool front_is_operator(struct front *f, struct http_req *req)
     sha256(token, b);
     if (!str_is_empty(token) && ct_equal(a, b, sizeof a))
         return true;
-    http_answer_error(f->server, http_req_id(req), str_is_empty(token) ? 403 : 401, "unauthorized",
-                      str_is_empty(token)
-                          ? "Only from this machine, unless admin.token is configured."
-                          : "Show the admin token: Authorization: Bearer <admin.token>.");
+    http_answer_error(
+        f->server, http_req_id(req), str_is_empty(token) ? 403 : 401, "unauthorized",
+        str_is_empty(token)
+            ? "This page answers only on this machine, unless admin.token is configured."
+            : "Send the admin token: Authorization: Bearer <admin.token>.");
     return false;
 }

@@ -169,10 +169,13 @@ static bool admit_key(struct front *f, struct http_req *req, struct caller *ret)
 
     if (k == NULL) {
         if (front_may_log(f, &untold))
-            log_warn(NULL, "%.*s refused: no key, or one that is not good: from=%.*s more=%llu",
+            log_warn(NULL,
+                     "%.*s refused: the key is missing, unknown, expired or revoked: from=%.*s "
+                     "more=%llu",
                      STR_FMT(http_path(req)), STR_FMT(http_peer(req)), untold);
-        return refuse(f, req, 401, "WWW-Authenticate: Bearer\r\n", "unauthorized",
-                      "Show a key: Authorization: Bearer <what bellhop token agent printed>.");
+        return refuse(
+            f, req, 401, "WWW-Authenticate: Bearer\r\n", "unauthorized",
+            "Send a key: Authorization: Bearer KEY. `bellhop token agent --tenant T` makes one.");
     }
     if (!keys_may_act(f->keys, k, f->v1->key_requests, f->v1->tenant_requests))
         return refuse(f, req, 429, "Retry-After: 1\r\n", "rate_limited",
@@ -421,9 +424,12 @@ static void refuse_path(struct front *f, struct http_req *req, const char *allow
 
     buf_printf(&header, "Allow: %s\r\n", allowed);
     if (*allowed == '\0' && v1)
-        refuse(f, req, 404, NULL, "not_found", "There is nothing here.");
+        refuse(f, req, 404, NULL, "not_found",
+               "There is no such operation. GET /v1/openapi.json lists them.");
     else if (*allowed == '\0')
-        http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
+        http_answer_error(f->server, http_req_id(req), 404, "not_found",
+                          "There is nothing at this path. People open /chat, gateways dial /relay, "
+                          "programs use /v1 and /mcp.");
     else if (v1)
         refuse(f, req, 405, buf_z(&header), "method_not_allowed",
                "This path does not answer to that method.");

@@ -529,7 +529,7 @@ def test_agent_says_how_it_is_used(bellhop):
     assert gone.returncode == 1 and "there is no program" in gone.stderr
     assert run("--window", "0", "--", "cat", **where).returncode == 2
     assert "put -- before" in run("cat", **where).stderr
-    assert "name it with --platform" in run("--free", "c", "--", "cat", **where).stderr
+    assert "need --platform" in run("--free", "c", "--", "cat", **where).stderr
     assert "--state" in run("--state", "/dev/null/x", "--", "cat", **where).stderr
 
 

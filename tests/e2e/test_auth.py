@@ -122,7 +122,7 @@ def test_while_draining_an_upgrade_gets_503_with_retry_after(bellhop, dial):
     early.sendall(b"GET /relay HTTP/1.1\r\nHost: localhost\r\n")  # accepted before the drain, asked during it
     wait_for(lambda: bellhop.metric("http_connections") >= 2)
     bellhop.signal(signal.SIGTERM)
-    wait_for(lambda: "going down" in bellhop.log())
+    wait_for(lambda: "shutting down" in bellhop.log())
     early.sendall(b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
                   b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
                   b"Authorization: Bearer " + c.token().encode() + b"\r\n\r\n")

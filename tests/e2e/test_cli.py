@@ -11,6 +11,9 @@ import pytest
 from conftest import CONFIG, PROGRAM, wait_for
 
 
+TELEGRAM = '  - {{platform: telegram, bot: desk, token: "1:t", api_base: "http://127.0.0.1:9", mode: polling}}\n'
+
+
 def run(*args, cwd="/tmp", **env):
     return subprocess.run([PROGRAM, *args], text=True, capture_output=True, timeout=30, cwd=cwd,
                           env={**os.environ, **env})
@@ -145,6 +148,52 @@ def test_routes_come_and_go(bellhop):
     assert done.returncode == 1 and "route list" in done.stderr
 
 
+def test_a_route_for_a_mistyped_name_is_refused_or_warned_about(bellhop):
+    bellhop.cli("gateway", "add", "--tenant", "t", "--id", "g")
+    done = bellhop.cli("route", "add", "--platform", "telegraph", "--key", "k", "--tenant", "t", check=False)
+    assert done.returncode == 1 and "telegraph" in done.stderr and "telegram" in done.stderr
+    place = ["--platform", "discord", "--key", "1"]
+    done = bellhop.cli("route", "add", *place, "--tenant", "u")
+    assert "Warning" in done.stderr and 'tenant "u" has no gateway' in done.stderr
+    done = bellhop.cli("route", "add", *place, "--tenant", "t", "--instance", "h")
+    assert "Warning" in done.stderr and 'instance "h"' in done.stderr
+    assert bellhop.cli("route", "add", *place, "--tenant", "t", "--instance", "g").stderr == ""
+    assert "route added: platform=discord key=1 tenant=t instance=g" in bellhop.log()
+
+
+def test_a_route_is_listed_with_each_key_once(bellhop):
+    bellhop.cli("gateway", "add", "--tenant", "t", "--platform", "web", "--bot", "lobby")
+    pairs = json.loads(bellhop.cli("route", "list", "--json").stdout, object_pairs_hook=list)
+    names = [name for name, _ in pairs[0]]
+    assert len(names) == len(set(names))
+
+
+def test_a_gateway_that_is_open_needs_no_link_code(make_bellhop):
+    server = make_bellhop(CONFIG + TELEGRAM)
+    done = server.cli("gateway", "add", "--tenant", "t", "--platform", "telegram", "--bot", "desk", "--open")
+    assert "It is open" in done.stderr and "/link" not in done.stderr
+    done = server.cli("gateway", "add", "--tenant", "t", "--platform", "telegram", "--bot", "desk")
+    assert "/link " in done.stderr
+    assert "link code made: tenant=t" in server.log() and "linked" not in server.log()
+
+
+def test_a_bot_that_is_open_to_two_tenants_is_warned_about(bellhop):
+    open_for = ["--platform", "web", "--bot", "lobby"]
+    assert "Warning" not in bellhop.cli("gateway", "add", "--tenant", "a", *open_for).stderr
+    assert "Warning" not in bellhop.cli("gateway", "add", "--tenant", "a", *open_for).stderr
+    done = bellhop.cli("gateway", "add", "--tenant", "b", *open_for)
+    assert 'Warning: the tenant "a" has an open route there too' in done.stderr
+    done = bellhop.cli("route", "add", "--platform", "web", "--key", "lobby", "--tenant", "b")
+    assert 'Warning: the tenant "a" has an open route there too' in done.stderr
+
+
+def test_why_has_nothing_to_tell_on_a_fresh_server(bellhop):
+    done = bellhop.cli("why")
+    assert done.stdout == "" and "No message has arrived" in done.stderr
+    done = bellhop.cli("why", "--platform", "web", "--message", "1", check=False)
+    assert done.returncode == 1 and "no message with this id" in done.stderr
+
+
 # ---- mailboxes ----
 
 
@@ -224,6 +273,21 @@ def test_doctor_is_content_with_a_healthy_server(bellhop):
     bellhop.add()
     done = bellhop.cli("doctor")
     assert "All is well" in done.stdout and "running" in done.stdout
+
+
+def test_doctor_knows_that_linked_people_need_no_route(bellhop):
+    bellhop.cli("gateway", "add", "--tenant", "t", "--id", "g")
+    assert "no route and no linked person" in bellhop.cli("doctor").stdout
+    bellhop.cli("link", "add", "--instance", "g", "--platform", "telegram", "--user", "7")
+    assert "no route" not in bellhop.cli("doctor").stdout
+
+
+def test_doctor_says_for_whom_messages_wait_and_why(bellhop):
+    bellhop.cli("gateway", "add", "--tenant", "t", "--id", "i4", "--platform", "web", "--bot", "lobby")
+    bellhop.write("hello")
+    found = wait_for(lambda: [f["detail"] for f in json.loads(bellhop.cli("doctor", "--json").stdout)
+                              if f["check"] == "mailbox"])
+    assert found[0].startswith("i4: 1 message waits, its gateway has never connected, and no wake URL is set.")
 
 
 def test_doctor_works_without_a_server(bellhop):

@@ -235,7 +235,7 @@ def test_each_line_is_a_message_and_nothing_else_is_said(bellhop):
 def test_a_server_that_is_gone_or_refuses_is_told_to_whoever_asked(bellhop):
     ping = '{"jsonrpc":"2.0","id":7,"method":"ping"}\n{"jsonrpc":"2.0","method":"notifications/x"}\n'
     refused = bridge(bellhop, "bhk_nonsense", ping)
-    assert "Show a key" in json.loads(refused.stdout)["error"]["message"] and json.loads(refused.stdout)["id"] == 7
+    assert "Send a key" in json.loads(refused.stdout)["error"]["message"] and json.loads(refused.stdout)["id"] == 7
     key = make_key(bellhop)
     bellhop.stop()
     gone = bridge(bellhop, key, ping)

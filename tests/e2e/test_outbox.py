@@ -143,7 +143,7 @@ def test_operators_see_what_waits_and_decide(rig):
     table = rig.server.cli("outbox", "list").stdout
     assert f"telegram/{ANN}" in table and "one" not in table.split("LAST ERROR")[1].split()
     assert "part 1 of 1" in rig.server.cli("outbox", "show", one["id"]).stdout
-    assert rig.server.cli("outbox", "drop", two["id"]).stdout == "dropped\n"
+    assert rig.server.cli("outbox", "drop", two["id"]).stderr == f"{two['id']} is dropped.\n"
     result = rig.result(second)
     assert not result["success"] and "operator" in result["error"] and "network" not in result["error"]
     assert [e["id"] for e in rig.list()] == [one["id"]]
@@ -163,7 +163,7 @@ def test_what_nobody_knows_is_kept_for_operators(rig):
     rig.server.restart()
     assert [e["id"] for e in rig.list()] == [entry["id"]]
     rig.gateway = rig.dial()
-    assert rig.server.cli("outbox", "retry", entry["id"]).stdout == "tried again\n"
+    assert rig.server.cli("outbox", "retry", entry["id"]).stderr == f"{entry['id']} is tried again.\n"
     wait_for(lambda: rig.sim.texts(ANN) == ["maybe", "maybe"])  # the operator's word
     wait_for(lambda: rig.list() == [] and rig.records() == [])
 

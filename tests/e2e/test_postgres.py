@@ -171,7 +171,7 @@ def test_nodes_are_listed_by_whoever_is_asked_and_drained(served, database, make
     assert [n["node"] for n in nodes if n["state"] == "standby"] == ["two"]
     assert nodes == json.loads(served.cli("node", "list", "--json").stdout) or both()
     assert "standby" in served.cli("node", "list").stdout
-    assert "going down" in served.cli("node", "drain").stdout
+    assert "shuts down" in served.cli("node", "drain").stderr
     assert "ready" in other.process.stdout.readline(), other.log()
     assert served.wait() == 0
     assert json.loads(other.cli("status", "--json").stdout)["node"]["name"] == "two"

@@ -174,10 +174,10 @@ def test_a_signal_that_comes_twice_still_drains(bellhop, dial):
 def test_a_later_second_signal_leaves_at_once(bellhop):
     mute = mute_gateway(bellhop)
     bellhop.signal(signal.SIGTERM)
-    wait_for(lambda: "going down" in bellhop.log())
+    wait_for(lambda: "shutting down" in bellhop.log())
     time.sleep(1.2)
     bellhop.signal(signal.SIGTERM)
-    assert bellhop.wait(8) == 0 and "at once" in bellhop.log()
+    assert bellhop.wait(8) == 0 and "exiting at once" in bellhop.log()
     mute.close()
     bellhop.start()
 

@@ -212,7 +212,7 @@ def test_the_command_line_can_act_as_a_key(bellhop, tmp_path):
     shown = json.loads(bellhop.cli("skill", "show", "hello", "--json", "--key-file", tmp_path / "key").stdout)
     assert shown["metadata"]["author"] == "ann"
     (tmp_path / "key").write_text(key + "x")
-    assert "Show a key" in bellhop.cli("skill", "list", "--key-file", tmp_path / "key", check=False).stderr
+    assert "Send a key" in bellhop.cli("skill", "list", "--key-file", tmp_path / "key", check=False).stderr
     assert bellhop.cli("skill", "list", "--url", bellhop.url, check=False).returncode == 2
     make_key(bellhop, "zorg")  # now there are two tenants
     assert "--tenant" in bellhop.cli("skill", "list", check=False).stderr
@@ -241,7 +241,7 @@ def test_only_the_operators_signature_approves(secured, tmp_path):
     signed = me.get("/v1/skills/hello").json
     assert signed["metadata"]["status"] == "Approved" and "# Status: Approved v3:" in signed["source"]
     assert signed["metadata"]["author"] == "ann"
-    assert "only signed skills" in secured.cli("doctor").stdout
+    assert "only with a signature" in secured.cli("doctor").stdout
     # Whoever edits it loses the approval; a status that comes and goes does not.
     me.ask("PATCH", "/v1/skills/hello", {"status": "Disabled"})
     assert me.write("hello", signed["source"] + "# one line more\n").json["status"] != "Approved"

@@ -72,8 +72,8 @@ static void a_well_signed_token_is_believed_until_it_expires(void **state)
     assert_int_equal(verdict(RS256, "{\"exp\":1799999950}"), JWT_OK); /* skew */
     assert_int_equal(verdict(RS256, "{\"exp\":1799999940}"), JWT_EXPIRED);
     assert_int_equal(verdict(RS256, "{\"exp\":1800000000.5}"), JWT_OK);
-    assert_int_equal(verdict(RS256, "{}"), JWT_EXPIRED);
-    assert_int_equal(verdict(RS256, "{\"exp\":\"1900000000\"}"), JWT_EXPIRED);
+    assert_int_equal(verdict(RS256, "{}"), JWT_NO_EXPIRY);
+    assert_int_equal(verdict(RS256, "{\"exp\":\"1900000000\"}"), JWT_NO_EXPIRY);
     assert_int_equal(verdict(RS256, "{\"exp\":1900000000,\"nbf\":1800000061}"), JWT_EARLY);
     assert_int_equal(verdict(RS256, "{\"exp\":1900000000,\"nbf\":1800000060}"), JWT_OK);
     assert_int_equal(verdict(RS256, "{\"exp\":1900000000,\"nbf\":\"now\"}"), JWT_EARLY);
