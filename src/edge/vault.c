@@ -194,16 +194,6 @@ static bool on_record(void *ctx, struct str key, void *thing)
     return true;
 }
 
-static enum bh_err load(struct vault *v, char *ret_why)
-{
-    struct record_reader *reader = record_reader_new(NULL);
-    enum bh_err err =
-        record_load(v->env.store, &vault_form, reader, STR_NULL, on_record, v, ret_why);
-
-    record_reader_free(reader);
-    return err;
-}
-
 /* ---- the vault ---- */
 
 #define MAX_ENTRIES 100000 /* above this, binding deletes the oldest */
@@ -232,34 +222,30 @@ static void on_revoked(void *ctx, struct str id)
         log_info(NULL, "capabilities wiped: tenant=%.*s entries=%zu", STR_FMT(tenant), n);
 }
 
-/* True when the tenant lost its gateways while the vault was not running. */
-static bool is_orphan(const struct vault *v, const struct vault_entry *e)
-{
-    const struct vault_tenants *t = v->env.tenants;
-
-    return t != NULL && !t->has_gateway(t->ctx, str_of(e->tenant));
-}
-
 enum bh_err vault_open(const struct vault_env *env, struct vault **ret_v, char *ret_why)
 {
     struct vault *v = xcalloc(1, sizeof *v);
+    const struct vault_tenants *tenants = env->tenants;
+    struct record_reader *reader = record_reader_new(NULL);
     struct rand r = RAND_SYSTEM;
 
     v->env = *env;
     handles_init(&v->ids, &r);
     list_init(&v->entries);
     timer_init(&v->sweep, on_sweep);
-    enum bh_err err = load(v, ret_why);
+    enum bh_err err = record_load(env->store, &vault_form, reader, STR_NULL, on_record, v, ret_why);
+    record_reader_free(reader);
     if (err != BH_OK) {
         vault_free(v);
         return err;
     }
     list_each (&v->entries, it, nxt) {
         struct vault_entry *e = list_entry(it, struct vault_entry, link);
-        if (entry_is_over(v, e) || is_orphan(v, e))
+        bool orphan = tenants != NULL && !tenants->has_gateway(tenants->ctx, str_of(e->tenant));
+        if (entry_is_over(v, e) || orphan) /* its tenant may have lost its gateways meanwhile */
             entry_drop(v, e);
     }
-    if (env->observers != NULL && env->tenants != NULL)
+    if (env->observers != NULL && tenants != NULL)
         observers_add(env->observers, "revoked", on_revoked, v);
     *ret_v = v;
     return BH_OK;
@@ -313,11 +299,6 @@ static void sealed_name(const struct vault_entry *e, struct buf *out)
     record_seal_name(&vault_form, str_of(e->record), "sealed", out);
 }
 
-static char *dup_opt(struct str s)
-{
-    return s.p != NULL ? str_dup(s) : NULL;
-}
-
 static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s, char *record)
 {
     struct vault_entry *e = xcalloc(1, sizeof *e);
@@ -330,8 +311,8 @@ static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s
     for (size_t i = 0; i < VAULT_KEYS; i++)
         if (s->session_keys[i].p != NULL)
             e->keys[n++] = str_dup(s->session_keys[i]);
-    e->place = dup_opt(s->place);
-    e->user = dup_opt(s->user);
+    e->place = s->place.p != NULL ? str_dup(s->place) : NULL;
+    e->user = s->user.p != NULL ? str_dup(s->user) : NULL;
     sealed_name(e, &name);
     seal_secret(v->env.seal, buf_str(&name), s->value, &sealed);
     e->sealed = buf_take(&sealed);
@@ -374,24 +355,22 @@ bool vault_take(struct vault *v, struct str tenant, struct str session_key, stru
 {
     struct vault_chain *c = find_chain(v, VAULT_BY_KEY, tenant, kind, session_key);
     struct vault_entry *found = NULL;
+    bool fresh = false;
 
     if (c == NULL)
         return false;
     list_each (&c->handles, it, nxt) {
         struct vault_entry *e = list_entry(it, struct vault_handle, link)->entry;
-        if (is_fresh(v, e)) {
-            e->taken = true;
-            *ret_ref = (struct vault_ref){e->id};
-            *ret_first = true;
-            return true;
-        }
         if (!entry_is_over(v, e))
             found = e;
+        if ((fresh = is_fresh(v, e)))
+            break;
     }
     if (found == NULL)
         return false;
+    found->taken |= fresh;
     *ret_ref = (struct vault_ref){found->id};
-    *ret_first = false;
+    *ret_first = fresh;
     return true;
 }
 

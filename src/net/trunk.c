@@ -64,6 +64,7 @@ void trunk_done(struct trunk *t)
     timer_stop(t->server->clock, &t->beat);
     secret_wipe(t->key, sizeof t->key);
     buf_done(&t->in);
+    buf_done(&t->parts);
     map_done(&t->carried);
 }
 
@@ -413,18 +414,34 @@ struct trunk_ask {    /* at the keeper */
     bool lost;
 };
 
-struct trunk_question { /* at the porter, until it is whole */
-    struct list link;   /* trunk->asks */
-    uint32_t number;
-    struct buf text;
-};
-
+/* One after the other, with nothing in between: the other side collects one text at a time. */
 static void send_parts(struct trunk *t, uint32_t number, enum trunk_what part, enum trunk_what last,
                        struct str text)
 {
     for (; text.n > TRUNK_MAX_PAYLOAD; text = str_skip(text, TRUNK_MAX_PAYLOAD))
         trunk_send(t, number, part, str_make(text.p, TRUNK_MAX_PAYLOAD));
     trunk_send(t, number, last, text);
+}
+
+/* The next part of a text.  True: it is whole, and *@ret_text is the caller's. */
+static bool take_part(struct trunk *t, const struct trunk_frame *f, enum trunk_what last,
+                      struct buf *ret_text)
+{
+    if (t->parts.n > 0 && t->parts_of != f->number) {
+        trunk_fail(t, "a text inside another");
+        return false;
+    }
+    if (t->parts.n + f->payload.n > TRUNK_MAX_QUESTION) {
+        trunk_fail(t, "a question or an answer is too long");
+        return false;
+    }
+    t->parts_of = f->number;
+    buf_add_str(&t->parts, f->payload);
+    if (f->what != last)
+        return false;
+    *ret_text = t->parts;
+    t->parts = BUF_INIT;
+    return true;
 }
 
 /* ---- the keeper ---- */
@@ -525,17 +542,19 @@ void trunk_ask_cancel(struct trunk_ask **a)
 
 void trunk_take_answer(struct trunk *t, const struct trunk_frame *f)
 {
+    struct buf text;
+
+    if (!take_part(t, f, TRUNK_TOLD, &text))
+        return;
     list_each (&t->asks, it, nxt) {
         struct trunk_ask *a = list_entry(it, struct trunk_ask, link);
         if (a->number != f->number)
             continue;
-        buf_add_str(&a->answer, f->payload);
-        if (a->answer.n > TRUNK_MAX_QUESTION)
-            trunk_fail(t, "an answer is too long");
-        else if (f->what == TRUNK_TOLD)
-            end_ask(a, false);
+        a->answer = text;
+        end_ask(a, false);
         return;
-    } /* else nobody waits for it any more */
+    }
+    buf_done(&text); /* nobody waits for it any more */
 }
 
 void trunk_lose_asks(struct trunk *t)
@@ -546,59 +565,17 @@ void trunk_lose_asks(struct trunk *t)
 
 /* ---- the porter ---- */
 
-static void question_free(struct trunk_question *q)
-{
-    list_remove(&q->link);
-    buf_done(&q->text);
-    free(q);
-}
-
-void trunk_drop_questions(struct trunk *t)
-{
-    list_each (&t->asks, it, nxt)
-        question_free(list_entry(it, struct trunk_question, link));
-}
-
-static struct trunk_question *question_of(struct trunk *t, uint32_t number)
-{
-    struct trunk_question *q;
-    size_t n = 0;
-
-    list_each (&t->asks, it, nxt) {
-        if (list_entry(it, struct trunk_question, link)->number == number)
-            return list_entry(it, struct trunk_question, link);
-        n++;
-    }
-    if (n >= MAX_ASKS)
-        return NULL;
-    q = xcalloc(1, sizeof *q);
-    q->number = number;
-    list_append(&t->asks, &q->link);
-    return q;
-}
-
-static void take_part(struct trunk *t, const struct trunk_frame *f)
-{
-    struct trunk_question *q = question_of(t, f->number);
-
-    if (q == NULL || q->text.n + f->payload.n > TRUNK_MAX_QUESTION) {
-        trunk_fail(t, "a question is too long");
-        return;
-    }
-    buf_add_str(&q->text, f->payload);
-    if (f->what != TRUNK_ASK)
-        return;
-    if (t->handlers.on_ask != NULL)
-        t->handlers.on_ask(t->ctx, f->number, buf_str(&q->text));
-    question_free(q);
-}
-
 void trunk_take_question(struct trunk *t, const struct trunk_frame *f)
 {
-    if (f->what == TRUNK_QUESTION || f->what == TRUNK_ASK)
-        take_part(t, f);
-    else if (f->what == TRUNK_UNASK && t->handlers.on_unask != NULL)
+    struct buf text;
+
+    if (f->what == TRUNK_UNASK && t->handlers.on_unask != NULL)
         t->handlers.on_unask(t->ctx, f->number);
+    if ((f->what != TRUNK_QUESTION && f->what != TRUNK_ASK) || !take_part(t, f, TRUNK_ASK, &text))
+        return;
+    if (t->handlers.on_ask != NULL)
+        t->handlers.on_ask(t->ctx, f->number, buf_str(&text));
+    buf_done(&text);
 }
 
 void trunk_tell(struct trunk *t, uint32_t number, struct str answer)

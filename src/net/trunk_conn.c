@@ -457,7 +457,6 @@ static void finish(struct trunk *t)
     if (t->server->carrier == t)
         t->server->carrier = NULL;
     carried_cut_all(t);
-    trunk_drop_questions(t);
     tcp_client_free(t->tcp);
     trunk_done(t);
 }

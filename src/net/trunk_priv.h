@@ -79,9 +79,11 @@ struct trunk {
     struct map carried;         /* by number: struct carried, owned */
     uint32_t last_number;       /* porter: of a connection */
     struct list ready, stalled; /* carried.ready, .stalled */
-    struct list asks;           /* keeper: struct trunk_ask; porter: struct question */
+    struct list asks;           /* keeper: struct trunk_ask */
     uint32_t last_ask, n_asks;  /* keeper */
     struct buf in;              /* an incomplete frame */
+    struct buf parts;           /* the parts so far of the text that is coming in */
+    uint32_t parts_of;          /* its number */
     struct timer go_on;         /* for @ready and @stalled */
     struct timer beat;
     int64_t heard_ms;
@@ -122,7 +124,6 @@ void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t
 void trunk_take_answer(struct trunk *t, const struct trunk_frame *f);   /* keeper */
 void trunk_lose_asks(struct trunk *t);                                  /* keeper: @t ends */
 void trunk_take_question(struct trunk *t, const struct trunk_frame *f); /* porter */
-void trunk_drop_questions(struct trunk *t);                             /* porter: @t ends */
 
 /* ---- for conn.c ---- */
 void carried_settle(struct carried *k); /* keeper: what it can or waits for has changed */
