@@ -95,6 +95,17 @@ char *str_dup(struct str s)
     return copy;
 }
 
+struct str str_pack(char **at, struct str s)
+{
+    struct str copy = str_make(*at, s.n);
+
+    if (s.p == NULL)
+        return s;
+    memcpy(*at, s.p, s.n);
+    *at += s.n;
+    return copy;
+}
+
 bool str_to_u64(struct str s, uint64_t *ret_v)
 {
     uint64_t v = 0;

@@ -53,6 +53,8 @@ bool str_contains(struct str s, struct str needle);
 bool str_split(struct str *rest, char sep, struct str *ret_part);
 
 char *str_dup(struct str s); /* heap, NUL-terminated; caller frees */
+/* Copies @s to *@at, moves *@at behind it, and returns the copy.  An absent @s stays absent. */
+struct str str_pack(char **at, struct str s);
 
 /* Parses the whole of @s as a decimal number.  False: anything else, or overflow. */
 bool str_to_u64(struct str s, uint64_t *ret_v);

@@ -42,7 +42,7 @@
 #include "net/http_tls.h"
 #include "net/loop.h"
 #include "net/spawner.h"
-#include "platform/outcomes.h"
+#include "platform/outgoing.h"
 #include "platform/sender.h"
 #include "relay/relay.h"
 #include "relay/upkeep.h"

@@ -68,17 +68,14 @@ static void texts_read(struct json a, const struct action_text *table, size_t n,
         *(struct str *)(void *)((char *)ret + table[i].at) = json_str(a, table[i].name);
 }
 
-void frame_read_action(struct json doc, struct action *ret)
+void frame_read_action(struct json a, struct action *ret)
 {
-    struct json a = json_get(doc, "action"), meta = json_get(a, "metadata");
-    struct json content = json_get(a, "content");
+    struct json meta = json_get(a, "metadata"), content = json_get(a, "content");
 
     ret->op_name = json_str(a, "op");
     ret->op = action_op_parse(ret->op_name);
     ret->content = json_as_str(content);
     ret->content_set = json_type(content) == JSON_STRING;
-    ret->platform = json_str(doc, "platform");
-    ret->bot = json_str(doc, "botId");
     texts_read(a, texts, ARRAY_LEN(texts), ret);
     if (ret->op >= ACTION_SEND_MEDIA) {
         texts_read(a, rich_texts, ARRAY_LEN(rich_texts), ret);
@@ -173,7 +170,9 @@ static bool fields_read(struct json doc, struct frame *f)
         return true;
     case FRAME_OUTBOUND:
         f->request_id = json_str(doc, "requestId");
-        frame_read_action(doc, &f->action);
+        frame_read_action(json_get(doc, "action"), &f->action);
+        f->action.platform = json_str(doc, "platform");
+        f->action.bot = json_str(doc, "botId");
         return f->request_id.p != NULL && f->request_id.n <= FRAME_REQUEST_ID_MAX;
     case FRAME_INTERRUPT:
         f->session_key = json_str(doc, "session_key");

@@ -33,11 +33,11 @@ struct frame {
 
 void frame_read(struct json_parser *p, struct str line, struct frame *ret);
 
-/* An action in the form of a frame: the "action" object, with "platform" and "botId" beside it.
- * Stored actions survive a restart in this form.  Strs are borrowed from @doc. */
+/* An action in the form of a frame: its "action" object.
+ * Stored actions survive a restart in this form.  Strs are borrowed from @a. */
 struct jw;
 void frame_write_action(struct jw *w, const struct action *a); /* the object */
-void frame_read_action(struct json doc, struct action *ret);   /* @ret is zeroed */
+void frame_read_action(struct json a, struct action *ret);     /* @ret is zeroed */
 
 /* Mail for an agent without a gateway (relay/in/inside.h).  @body is one JSON value without a line
  * break.  It is the last member of the object, where frame_dispatch_body() finds it. */

@@ -416,15 +416,6 @@ struct listing {
     bool whole;
 };
 
-static void write_action(struct jw *w, const struct outgoing_entry *e)
-{
-    jw_key(w, "action");
-    if (e->action.n > 0)
-        jw_raw(w, e->action);
-    else
-        jw_value(w, json_get(e->doc, "action"));
-}
-
 static void on_view(void *ctx, const struct outgoing_view *v)
 {
     struct listing *l = ctx;
@@ -451,7 +442,11 @@ static void on_view(void *ctx, const struct outgoing_view *v)
     if (l->whole) {
         jw_ki64(w, "part", e->part);
         jw_ki64(w, "parts", e->n_parts);
-        write_action(w, e);
+        jw_key(w, "action");
+        if (e->action.text.n > 0)
+            jw_raw(w, e->action.text);
+        else
+            jw_value(w, e->action.value);
     }
     jw_end_obj(w);
 }

@@ -16,7 +16,7 @@
 #include "http/idp.h"
 #include "http/v1.h"
 #include "net/loop.h"
-#include "platform/outcomes.h"
+#include "platform/outgoing.h"
 #include "relay/relay.h"
 #include "tenancy/grants.h"
 

@@ -11,13 +11,10 @@ struct await {
     struct accept_id accept;
     struct http_id http;
     struct http_answer good;
-    struct buf body; /* owned; the copied body of @good (await_press()) */
+    struct buf body; /* owned; the body of @good */
     struct timer late;
     bool answered;
 };
-
-static accepted_cb on_accepted;
-static timer_cb on_late;
 
 void awaits_init(struct awaits *a, struct platform *p)
 {
@@ -79,42 +76,26 @@ static void on_accepted(void *ctx, enum bh_err err)
     await_free(w);
 }
 
-static struct await *await_new(struct awaits *a, struct http_id id, const struct http_answer *good,
-                               int64_t deadline_ms)
+struct accept_id webhook_delivery_accept(struct platform *p, const struct webhook_delivery *x,
+                                         accepted_cb *done, void *ctx)
+{
+    if (x->prompt != NULL)
+        return prompts_accept(x->prompt, x->option, x->ev, done, ctx);
+    if (x->forward.p != NULL)
+        return host_passthrough(p->host, p, x->ev, x->forward, done, ctx);
+    return host_accept(p->host, p, x->ev, done, ctx);
+}
+
+void await_accept(struct awaits *a, const struct webhook_delivery *x, struct http_id id,
+                  const struct http_answer *good, int64_t deadline_ms)
 {
     struct await *w = xcalloc(1, sizeof *w);
 
     *w = (struct await){.all = a, .http = id, .good = *good};
-    list_init(&w->link);
+    buf_add_str(&w->body, good->body);
+    w->good.body = buf_str(&w->body);
     list_append(&a->all, &w->link);
     timer_init(&w->late, on_late);
     timer_set(env_of(a)->clock, &w->late, deadline_ms);
-    return w;
-}
-
-void await_accept(struct awaits *a, const struct event *ev, struct http_id id,
-                  const struct http_answer *good, int64_t deadline_ms)
-{
-    struct await *w = await_new(a, id, good, deadline_ms);
-
-    w->accept = host_accept(a->p->host, a->p, ev, on_accepted, w);
-}
-
-void await_passthrough(struct awaits *a, const struct event *ev, struct str forward_json,
-                       struct http_id id, const struct http_answer *good, int64_t deadline_ms)
-{
-    struct await *w = await_new(a, id, good, deadline_ms);
-
-    w->accept = host_passthrough(a->p->host, a->p, ev, forward_json, on_accepted, w);
-}
-
-void await_press(struct awaits *a, struct prompt *q, const struct prompt_option *o,
-                 const struct event *ev, struct http_id id, const struct http_answer *good,
-                 int64_t deadline_ms)
-{
-    struct await *w = await_new(a, id, good, deadline_ms);
-
-    buf_add_str(&w->body, good->body);
-    w->good.body = buf_str(&w->body);
-    w->accept = prompts_accept(q, o, ev, on_accepted, w);
+    w->accept = webhook_delivery_accept(a->p, x, on_accepted, w);
 }

@@ -1,6 +1,5 @@
 /* manifest.c - the commands that gateways announce.  (manifest.h has the contract.) */
 #include "platform/manifest.h"
-#include <inttypes.h>
 #include <stdlib.h>
 #include "base/buf.h"
 #include "base/clock.h"
@@ -12,7 +11,6 @@
 #include "platform/platform.h"
 #include "store/store.h"
 
-#define NS "manifest"
 enum { NAME_MAX_CHARS = 32, DESCRIPTION_CHARS = 100 };
 
 struct announced { /* the commands of one gateway */
@@ -69,20 +67,6 @@ static void write_entry(struct jw *w, struct json entry)
     jw_end_obj(w);
 }
 
-static void write_good(struct buf *out, struct json manifest)
-{
-    struct jw w = jw_begin(out);
-    size_t n = 0;
-
-    jw_arr(&w);
-    for (struct json_iter it = {0}; n < MANIFEST_COMMANDS && json_next(manifest, &it);)
-        if (is_good(it.value)) {
-            write_entry(&w, it.value);
-            n++;
-        }
-    jw_end_arr(&w);
-}
-
 /* ---- the commands of each gateway ---- */
 
 static void announced_free(struct manifests *ms, struct announced *a)
@@ -110,24 +94,23 @@ static struct announced *announced_get(struct manifests *ms, struct str gateway)
     a = xcalloc(1, sizeof *a);
     a->gateway = str_dup(gateway);
     a->since_ms = clock_wall_ms(ms->clock);
-    list_init(&a->link);
     list_append(&ms->all, &a->link);
     map_put(&ms->by_id, str_of(a->gateway), a);
     return a;
 }
 
-static void save(struct manifests *ms, const struct announced *a, bool gone)
-{
-    struct buf value = BUF_INIT;
-
-    buf_printf(&value, "%" PRId64 " %.*s", a->since_ms, STR_FMT(buf_str(&a->commands)));
-    struct store_kv item = {.verb = gone ? KV_DELETE : KV_PUT,
-                            .ns = NS,
-                            .key = str_of(a->gateway),
-                            .value = buf_str(&value)};
-    store_put(ms->store, &item, 1, false, NULL, NULL);
-    buf_done(&value);
-}
+struct manifest_record {
+    struct str gateway;
+    int64_t since_ms;
+    struct record_json commands;
+};
+static const struct record_field manifest_fields[] = {
+    RECORD_FIELD(struct manifest_record, gateway, "gateway", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct manifest_record, since_ms, "since", 0),
+    RECORD_FIELD(struct manifest_record, commands, "commands", RECORD_NEEDED),
+};
+const struct record_form manifest_form =
+    RECORD_FORM("manifest", struct manifest_record, manifest_fields, .lossy = true);
 
 void manifests_look(struct manifests *ms)
 {
@@ -139,12 +122,21 @@ void manifests_hear(struct manifests *ms, struct str gateway, struct json manife
 {
     struct buf good = BUF_INIT;
 
-    write_good(&good, manifest);
+    struct jw w = jw_begin(&good);
+    size_t n = 0;
+    jw_arr(&w);
+    for (struct json_iter it = {0}; n < MANIFEST_COMMANDS && json_next(manifest, &it);)
+        if (is_good(it.value)) {
+            write_entry(&w, it.value);
+            n++;
+        }
+    jw_end_arr(&w);
     struct announced *a = good.n <= MANIFEST_BYTES ? announced_get(ms, gateway) : NULL;
     if (a != NULL && !str_eq(buf_str(&a->commands), buf_str(&good))) {
         buf_reset(&a->commands);
         buf_add_str(&a->commands, buf_str(&good));
-        save(ms, a, false);
+        struct manifest_record r = {str_of(a->gateway), a->since_ms, {.text = buf_str(&good)}};
+        record_put(ms->store, &manifest_form, NULL, &r, false, NULL, NULL);
         timer_set(ms->clock, &ms->soon, MANIFEST_DEBOUNCE_MS);
     }
     buf_done(&good);
@@ -186,23 +178,18 @@ static void merge(struct manifests *ms, struct platform *p, struct buf *out)
     map_done(&names);
 }
 
-static void drop_revoked(struct manifests *ms)
-{
-    list_each (&ms->all, it, nxt) {
-        struct announced *a = list_entry(it, struct announced, link);
-        if (host_announcer(ms->host, str_of(a->gateway), NULL) != ANNOUNCER_GONE)
-            continue;
-        save(ms, a, true);
-        announced_free(ms, a);
-    }
-}
-
 static void on_soon(struct timer *t)
 {
     struct manifests *ms = container_of(t, struct manifests, soon);
     struct buf merged = BUF_INIT;
 
-    drop_revoked(ms);
+    list_each (&ms->all, it, nxt) {
+        struct announced *a = list_entry(it, struct announced, link);
+        if (host_announcer(ms->host, str_of(a->gateway), NULL) != ANNOUNCER_GONE)
+            continue;
+        record_delete(ms->store, &manifest_form, str_of(a->gateway));
+        announced_free(ms, a);
+    }
     for (size_t i = 0; i < host_n_platforms(ms->host); i++) {
         struct platform *p = host_nth_platform(ms->host, i);
         if (p->ops->set_commands == NULL)
@@ -216,18 +203,17 @@ static void on_soon(struct timer *t)
 
 /* ---- life ---- */
 
-static void on_record(void *ctx, struct str key, struct str value)
+static bool on_loaded(void *ctx, struct str key, void *thing)
 {
+    const struct manifest_record *r = thing;
     struct announced *a = announced_get(ctx, key);
-    struct str since;
-    uint64_t ms = 0;
 
     if (a == NULL)
-        return;
-    if (str_split(&value, ' ', &since))
-        str_to_u64(since, &ms);
-    a->since_ms = (int64_t)ms;
-    buf_add_str(&a->commands, value);
+        return true;
+    struct jw w = jw_begin(&a->commands);
+    a->since_ms = r->since_ms;
+    jw_value(&w, r->commands.value);
+    return true;
 }
 
 static int by_age(const void *x, const void *y)
@@ -238,32 +224,27 @@ static int by_age(const void *x, const void *y)
                                       : strcmp(a->gateway, b->gateway);
 }
 
-/* The store lists records by key; the merge needs them by their first announcement. */
-static void put_in_order(struct manifests *ms)
+struct manifests *manifests_open(struct host *h)
 {
+    const struct host_env *env = host_env(h);
+    struct manifests *ms = xcalloc(1, sizeof *ms);
+    char why[256];
+
+    *ms = (struct manifests){.host = h, .clock = env->clock, .store = env->store};
+    list_init(&ms->all);
+    ms->parser = json_parser_new();
+    timer_init(&ms->soon, on_soon);
+    if (record_load(ms->store, &manifest_form, NULL, STR_NULL, on_loaded, ms, why) != BH_OK)
+        log_warn(NULL, "%s: the commands that gateways announced before are not known", why);
+    /* The store lists records by key; the merge needs them by their first announcement. */
     size_t n = 0;
     struct announced **all = xcalloc(map_count(&ms->by_id) + 1, sizeof(struct announced *));
-
     list_each (&ms->all, it, nxt)
         all[n++] = list_entry(it, struct announced, link);
     qsort(all, n, sizeof *all, by_age);
     for (size_t i = 0; i < n; i++)
         list_move(&all[i]->link, &ms->all);
     free(all);
-}
-
-struct manifests *manifests_open(struct host *h)
-{
-    const struct host_env *env = host_env(h);
-    struct manifests *ms = xcalloc(1, sizeof *ms);
-
-    *ms = (struct manifests){.host = h, .clock = env->clock, .store = env->store};
-    list_init(&ms->all);
-    ms->parser = json_parser_new();
-    timer_init(&ms->soon, on_soon);
-    if (ms->store->ops->load_records(ms->store, NS, STR(""), on_record, ms) != BH_OK)
-        log_warn(NULL, "the commands that gateways announced before cannot be read");
-    put_in_order(ms);
     manifests_look(ms);
     return ms;
 }

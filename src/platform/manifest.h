@@ -8,8 +8,7 @@
  * Commands that a gateway no longer announces are unregistered, and so are all commands of a
  * revoked gateway.
  *
- * Namespace "manifest", key the gateway's id, value the time of its first announcement, a blank,
- * the commands.  The host owns one struct manifests for all bots.
+ * The host owns one struct manifests for all bots.
  */
 #pragma once
 #include "base/json.h"
@@ -22,6 +21,7 @@
 
 struct host;
 struct manifests;
+extern const struct record_form manifest_form;
 
 /* Reads the stored commands: blocks.  @h is borrowed. */
 struct manifests *manifests_open(struct host *h);

@@ -100,16 +100,6 @@ static struct outbox_payer *payer_get(struct outbox *box, struct str name)
     return p;
 }
 
-static void payer_drop(struct outbox *box, struct outbox_payer *p)
-{
-    if (p->waiting > 0 || p->running > 0)
-        return;
-    list_remove(&p->link);
-    map_del(&box->payers, str_of(p->name));
-    free(p->name);
-    free(p);
-}
-
 static size_t most_running(const struct outbox *box)
 {
     size_t n = box->limits.max_running - box->limits.max_running / 4;
@@ -141,7 +131,13 @@ static void payer_release(struct outbox *box, struct outbox_item *it)
 {
     it->payer->bytes -= it->bytes;
     box->bytes -= it->bytes;
-    payer_drop(box, it->payer);
+    struct outbox_payer *p = it->payer;
+    if (p->waiting > 0 || p->running > 0)
+        return;
+    list_remove(&p->link);
+    map_del(&box->payers, str_of(p->name));
+    free(p->name);
+    free(p);
 }
 
 /* ---- lanes ---- */
@@ -238,21 +234,6 @@ static void on_late(struct timer *t)
     box->h->drop(box->ctx, it, OUTBOX_LATE);
 }
 
-static void lane_start(struct outbox_lane *lane)
-{
-    struct outbox *box = lane->box;
-    struct outbox_item *it = list_first(&lane->items, struct outbox_item, link);
-
-    item_unlink(it);
-    box->running++;
-    it->payer->running++;
-    lane_unready(lane);
-    lane->state = LANE_RUNNING;
-    lane->running = it;
-    it->starts++;
-    box->h->start(box->ctx, it);
-}
-
 static void on_pump(struct timer *t)
 {
     struct outbox *box = container_of(t, struct outbox, pump);
@@ -266,7 +247,16 @@ static void on_pump(struct timer *t)
         }
         struct outbox_payer *p = list_first(&box->ready, struct outbox_payer, link);
         list_move(&p->link, &box->ready); /* to the end: payers take turns */
-        lane_start(list_first(&p->ready, struct outbox_lane, link));
+        struct outbox_lane *lane = list_first(&p->ready, struct outbox_lane, link);
+        struct outbox_item *it = list_first(&lane->items, struct outbox_item, link);
+        item_unlink(it);
+        box->running++;
+        it->payer->running++;
+        lane_unready(lane);
+        lane->state = LANE_RUNNING;
+        lane->running = it;
+        it->starts++;
+        box->h->start(box->ctx, it);
     }
 }
 
@@ -302,7 +292,6 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str pa
     box->bytes += it->bytes;
     it->deadline_ms = clock_now_ms(box->clock) + patience_ms;
     it->starts = 0;
-    list_init(&it->link);
     list_append(&lane->items, &it->link);
     timer_init(&it->late, on_late);
     timer_set(box->clock, &it->late, patience_ms);
@@ -423,7 +412,6 @@ void outbox_blame(struct outbox *box, struct str who)
         t = xcalloc(1, sizeof *t + who.n + 1);
         memcpy(t->name, who.n > 0 ? who.p : "", who.n);
         t->since_ms = now_ms;
-        list_init(&t->link);
         list_append(&box->blamed_by_age, &t->link);
         map_put(&box->blamed, str_of(t->name), t);
     }
@@ -457,40 +445,35 @@ size_t outbox_n_blamed(const struct outbox *box)
 
 /* ---- life ---- */
 
-static void lane_close(struct outbox_lane *lane)
-{
-    struct outbox *box = lane->box;
-    struct outbox_item *running = lane->running;
-
-    if (running != NULL) {
-        lane->running = NULL;
-        running->lane = NULL;
-        running->payer->running--;
-        box->h->drop(box->ctx, running, OUTBOX_CLOSED);
-    }
-    while (lane->n > 0) {
-        struct outbox_item *it = list_first(&lane->items, struct outbox_item, link);
-
-        item_unlink(it);
-        it->lane = NULL;
-        box->h->drop(box->ctx, it, OUTBOX_CLOSED);
-    }
-    lane_free(lane);
-}
-
 void outbox_free(struct outbox *box)
 {
     if (box == NULL)
         return;
     timer_stop(box->clock, &box->pump);
-    void *lane;
-    for (size_t at = 0; map_next(&box->lanes, &at, &lane);)
-        lane_close(lane);
+    void *v;
+    for (size_t at = 0; map_next(&box->lanes, &at, &v);) {
+        struct outbox_lane *lane = v;
+        struct outbox_item *running = lane->running;
+
+        if (running != NULL) {
+            lane->running = NULL;
+            running->lane = NULL;
+            running->payer->running--;
+            box->h->drop(box->ctx, running, OUTBOX_CLOSED);
+        }
+        while (lane->n > 0) {
+            struct outbox_item *it = list_first(&lane->items, struct outbox_item, link);
+
+            item_unlink(it);
+            it->lane = NULL;
+            box->h->drop(box->ctx, it, OUTBOX_CLOSED);
+        }
+        lane_free(lane);
+    }
     map_done(&box->lanes);
-    void *payer;
-    for (size_t at = 0; map_next(&box->payers, &at, &payer);) {
-        free(((struct outbox_payer *)payer)->name);
-        free(payer);
+    for (size_t at = 0; map_next(&box->payers, &at, &v);) {
+        free(((struct outbox_payer *)v)->name);
+        free(v);
     }
     map_done(&box->payers);
     list_each (&box->blamed_by_age, it, nxt)

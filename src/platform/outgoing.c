@@ -13,26 +13,24 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/json.h"
 #include "base/jw.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/frame.h"
-#include "platform/outcomes.h"
 #include "platform/sender_priv.h"
 #include "store/store.h"
 
-#define NS "outgoing"
-enum { KEPT_MAX = 4096, SWEEP_MS = 600000, SAID_DIGITS = 32 };
+enum { KEPT_MAX = 4096, SWEEP_MS = 600000 };
 #define KEPT_MS (24 * 3600 * 1000ll)
 
+/* The words of records, and what operators read. */
 static const char *const names[] = {
     [OUTGOING_NEW] = "waiting",        [OUTGOING_FETCHING] = "fetching",
     [OUTGOING_WAITING] = "waiting",    [OUTGOING_RECORDING] = "waiting",
     [OUTGOING_HELD] = "waiting",       [OUTGOING_TRYING] = "trying",
     [OUTGOING_TRYING_ONCE] = "trying", [OUTGOING_LOOKING] = "trying",
     [OUTGOING_ENDING] = "waiting",     [OUTGOING_UNKNOWN] = "unknown",
-    [OUTGOING_SENT] = "sent",
+    [OUTGOING_SENT] = "sent",          NULL,
 };
 
 const char *outgoing_state_name(enum outgoing_state s)
@@ -40,7 +38,37 @@ const char *outgoing_state_name(enum outgoing_state s)
     return names[s];
 }
 
-/* ---- writing a record ---- */
+/* ---- the record ---- */
+
+#define FIELD(member, called, ...) RECORD_FIELD(struct outgoing_entry, member, called, __VA_ARGS__)
+static const struct record_field outgoing_fields[] = {
+    FIELD(platform, "platform", RECORD_KEY | RECORD_NEEDED),
+    FIELD(bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    FIELD(name, "number", RECORD_KEY | RECORD_NEEDED),
+    FIELD(from.tenant, "tenant", 0),
+    FIELD(from.instance, "instance", 0),
+    FIELD(from.request_id, "request", 0),
+    FIELD(from.life, "life", 0),
+    RECORD_FIELD_(struct outgoing_entry, from.said, "said", RECORD_BYTES, 0),
+    FIELD(op_name, "op", RECORD_NEEDED),
+    FIELD(chat, "chat", 0),
+    FIELD(lane, "lane", 0),
+    FIELD(asked_ms, "at", 0),
+    FIELD(state, "state", RECORD_NEEDED, .words = names),
+    FIELD(tried_ms, "tried", 0),
+    FIELD(twice, "twice", 0, .max = TWICE_IS_SEEN),
+    FIELD(attempts, "attempts", 0),
+    FIELD(part, "part", 0),
+    FIELD(n_parts, "parts", 0),
+    FIELD(first_id, "first", 0, .max = sizeof((struct outgoing *)0)->first_id - 1),
+    FIELD(why, "why", 0),
+    FIELD(edit, "edit", 0),
+    FIELD(told, "told", 0),
+    FIELD(action, "action", 0),
+    FIELD(file, "file", 0),
+};
+const struct record_form outgoing_form =
+    RECORD_FORM("outgoing", struct outgoing_entry, outgoing_fields, .lossy = true);
 
 void outgoing_write_action(const struct action *a, struct buf *ret_action, struct buf *ret_file)
 {
@@ -58,200 +86,81 @@ void outgoing_write_action(const struct action *a, struct buf *ret_action, struc
     jw_end_obj(&f);
 }
 
-static void write_number(struct jw *w, const char *key, int64_t v)
+static struct outgoing_entry entry_named(const struct sender *s, uint64_t number)
 {
-    if (v != 0)
-        jw_ki64(w, key, v);
-}
+    struct outgoing_entry e = {.platform = str_of(s->p->ops->name),
+                               .bot = str_of(s->p->bot),
+                               .number = number};
 
-static void write_text(struct jw *w, const char *key, struct str s)
-{
-    if (s.n > 0)
-        jw_kstr(w, key, s);
-}
-
-/* Writes @json or, if it is empty, the member @key of @doc. */
-static void write_raw(struct jw *w, const char *key, struct str json, struct json doc)
-{
-    struct json read = json_get(doc, key);
-
-    if (json.n == 0 && json_type(read) == JSON_ABSENT)
-        return;
-    jw_key(w, key);
-    if (json.n > 0)
-        jw_raw(w, json);
-    else
-        jw_value(w, read);
-}
-
-static void write_entry(struct buf *out, const struct outgoing_entry *e)
-{
-    struct jw w = jw_begin(out);
-    char said[SAID_DIGITS + 1] = "";
-
-    if (action_is_said(&e->from))
-        snprintf(said, sizeof said, "%016" PRIx64 "%016" PRIx64, e->from.said.hi, e->from.said.lo);
-    jw_obj(&w);
-    jw_kstr_opt(&w, "tenant", e->from.tenant);
-    jw_kstr_opt(&w, "instance", e->from.instance);
-    jw_kstr_opt(&w, "request", e->from.request_id);
-    jw_ki64(&w, "life", e->from.life);
-    write_text(&w, "said", str_of(said));
-    jw_kstr(&w, "op", str_of(action_op_name(e->op)));
-    jw_kstr_opt(&w, "chat", e->chat);
-    write_text(&w, "lane", e->lane);
-    jw_ki64(&w, "at", e->asked_ms);
-    jw_kstr(&w, "state", str_of(names[e->state]));
-    write_number(&w, "tried", e->tried_ms);
-    write_number(&w, "twice", e->twice);
-    write_number(&w, "attempts", e->attempts);
-    write_number(&w, "part", e->part);
-    write_number(&w, "parts", e->n_parts);
-    write_text(&w, "first", e->first_id);
-    write_text(&w, "why", e->why);
-    jw_kstr_opt(&w, "edit", e->edit);
-    if (e->told)
-        jw_kbool(&w, "told", true);
-    write_raw(&w, "action", e->action, e->doc);
-    write_raw(&w, "file", e->file, e->doc);
-    jw_end_obj(&w);
+    snprintf(e.name, sizeof e.name, "%016" PRIx64, number);
+    return e;
 }
 
 static void entry_of(const struct outgoing *o, struct outgoing_entry *ret)
 {
-    *ret = (struct outgoing_entry){.number = o->record.number,
-                                   .from = o->from,
-                                   .op = o->op,
-                                   .state = o->record.state,
-                                   .twice = o->twice,
-                                   .asked_ms = o->asked_ms,
-                                   .tried_ms = o->tried_ms,
-                                   .attempts = o->attempts,
-                                   .part = (uint32_t)o->at,
-                                   .n_parts = (uint32_t)o->n_parts,
-                                   .chat = o->chat,
-                                   .lane = o->lane,
-                                   .first_id = str_of(o->first_id),
-                                   .why = str_of(o->why),
-                                   .edit = str_of(o->edit),
-                                   .action = o->action,
-                                   .file = o->file};
-}
-
-/* ---- reading a record ---- */
-
-static int64_t read_number(struct json doc, const char *key)
-{
-    int64_t v = 0;
-
-    return json_as_i64(json_get(doc, key), &v) && v > 0 ? v : 0;
-}
-
-static uint32_t read_small(struct json doc, const char *key)
-{
-    int64_t v = read_number(doc, key);
-
-    return v <= UINT32_MAX ? (uint32_t)v : 0;
-}
-
-static uint64_t read_hex(const char *p)
-{
-    uint64_t v = 0;
-
-    for (int i = 0; i < SAID_DIGITS / 2; i++)
-        v = v << 4 | (unsigned)(hex_value(p[i]) & 15);
-    return v;
+    *ret = entry_named(o->sender, o->record.number);
+    ret->from = o->from;
+    ret->op = o->op;
+    ret->op_name = str_of(action_op_name(o->op));
+    ret->state = o->record.state;
+    ret->twice = o->twice;
+    ret->asked_ms = o->asked_ms;
+    ret->tried_ms = o->tried_ms;
+    ret->attempts = o->attempts;
+    ret->part = (uint32_t)o->at;
+    ret->n_parts = (uint32_t)o->n_parts;
+    ret->chat = o->chat;
+    ret->lane = o->lane;
+    ret->first_id = o->first_id[0] != '\0' ? str_of(o->first_id) : STR_NULL;
+    ret->why = o->why[0] != '\0' ? str_of(o->why) : STR_NULL;
+    ret->edit = str_of(o->edit);
+    ret->action.text = o->action;
+    ret->file.text = o->file;
 }
 
 bool outgoing_left_read(struct sender *s, struct outgoing_left *l)
 {
-    struct json doc;
+    struct outgoing_entry e = entry_named(s, l->number);
+    struct buf key = BUF_INIT;
 
-    if (!json_parse(s->parser, str_make(l->value, l->n), &doc) || !json_is_object(doc))
-        return false;
-    struct str state = json_str(doc, "state"), said = json_str(doc, "said");
-    uint32_t twice = read_small(doc, "twice");
-    l->e = (struct outgoing_entry){.number = l->number,
-                                   .from = {.tenant = json_str(doc, "tenant"),
-                                            .instance = json_str(doc, "instance"),
-                                            .request_id = json_str(doc, "request"),
-                                            .life = read_small(doc, "life")},
-                                   .op = action_op_parse(json_str(doc, "op")),
-                                   .state = str_eq(state, STR("waiting"))   ? OUTGOING_WAITING
-                                            : str_eq(state, STR("unknown")) ? OUTGOING_UNKNOWN
-                                            : str_eq(state, STR("sent"))    ? OUTGOING_SENT
-                                                                            : OUTGOING_TRYING,
-                                   .twice = twice <= TWICE_IS_SEEN ? (enum outgoing_twice)twice
-                                                                   : TWICE_IS_TWO,
-                                   .asked_ms = read_number(doc, "at"),
-                                   .tried_ms = read_number(doc, "tried"),
-                                   .attempts = read_small(doc, "attempts"),
-                                   .part = read_small(doc, "part"),
-                                   .n_parts = read_small(doc, "parts"),
-                                   .told = json_as_bool(json_get(doc, "told"), false),
-                                   .chat = json_str(doc, "chat"),
-                                   .lane = json_str(doc, "lane"),
-                                   .first_id = json_str(doc, "first"),
-                                   .why = json_str(doc, "why"),
-                                   .edit = json_str(doc, "edit"),
-                                   .doc = doc};
-    if (said.n == SAID_DIGITS)
-        l->e.from.said =
-            (struct hash128){.hi = read_hex(said.p), .lo = read_hex(said.p + SAID_DIGITS / 2)};
-    return true;
+    record_write(&outgoing_form, NULL, &e, &key, NULL);
+    bool ok =
+        record_read(s->reader, &outgoing_form, buf_str(&key), str_make(l->value, l->n), &l->e);
+    buf_done(&key);
+    l->e.platform = e.platform; /* not of the freed key */
+    l->e.bot = e.bot;
+    l->e.number = l->number;
+    l->e.op = action_op_parse(l->e.op_name);
+    if (l->e.state == OUTGOING_NEW) /* the first state of that name */
+        l->e.state = OUTGOING_WAITING;
+    return ok;
 }
 
 void outgoing_left_action(const struct outgoing_left *l, struct action *ret,
                           struct action_file *file, struct buf *path)
 {
-    struct json f = json_get(l->e.doc, "file");
+    struct json f = l->e.file.value;
 
     *ret = (struct action){.deadline_ms = l->deadline_ms, .left = l};
-    frame_read_action(l->e.doc, ret);
+    frame_read_action(l->e.action.value, ret);
     if (!json_is_object(f))
         return;
     buf_add_str(path, json_str(f, "path"));
     *file = (struct action_file){.path = buf_z(path),
                                  .type = json_str(f, "type"),
                                  .name = json_str(f, "name"),
-                                 .url = json_str(f, "url"),
-                                 .size = (uint64_t)read_number(f, "size")};
+                                 .url = json_str(f, "url")};
+    json_as_u64(json_get(f, "size"), &file->size);
     ret->file = file;
 }
 
 /* ---- the row in the store ---- */
 
-static void write_key(const struct sender *s, uint64_t number, struct buf *out)
-{
-    buf_printf(out, "%s\x1f%s\x1f%016" PRIx64, s->p->ops->name, s->p->bot, number);
-}
-
-/* @done NULL: no callback; the callback of an earlier write still runs. */
-static struct store_put *put_entry(struct sender *s, const struct outgoing_entry *e,
-                                   store_put_cb *done, void *ctx)
-{
-    struct buf key = BUF_INIT, value = BUF_INIT;
-
-    write_key(s, e->number, &key);
-    write_entry(&value, e);
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = NS,
-                            .key = buf_str(&key),
-                            .value = buf_str(&value)};
-    struct store_put *put = store_put(s->env->store, &item, 1, done != NULL, done, ctx);
-    buf_done(&key);
-    buf_done(&value);
-    return put;
-}
-
 void outgoing_delete(struct sender *s, uint64_t number)
 {
-    struct buf key = BUF_INIT;
+    struct outgoing_entry e = entry_named(s, number);
 
-    write_key(s, number, &key);
-    struct store_kv item = {.verb = KV_DELETE, .ns = NS, .key = buf_str(&key)};
-    store_put(s->env->store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
+    record_delete_like(s->env->store, &outgoing_form, &e);
 }
 
 static void on_written(void *ctx, enum bh_err err)
@@ -264,6 +173,7 @@ static void on_written(void *ctx, enum bh_err err)
 
 void outgoing_note(struct outgoing *o, enum outgoing_state state, bool wait)
 {
+    struct store *store = o->sender->env->store;
     struct outgoing_entry e;
 
     if (state == OUTGOING_TRYING && o->maybe_ms == 0)
@@ -271,12 +181,12 @@ void outgoing_note(struct outgoing *o, enum outgoing_state state, bool wait)
     o->record.state = state;
     o->record.part = (uint32_t)o->at;
     entry_of(o, &e);
-    if (wait) {
-        store_put_cancel(&o->record.put); /* writes are ordered: the later one covers the earlier */
-        o->record.put = put_entry(o->sender, &e, on_written, o);
-    } else {
-        put_entry(o->sender, &e, NULL, NULL);
+    if (!wait) { /* the callback of an earlier write still runs */
+        record_put(store, &outgoing_form, NULL, &e, false, NULL, NULL);
+        return;
     }
+    store_put_cancel(&o->record.put); /* writes are ordered: the later one covers the earlier */
+    o->record.put = record_put(store, &outgoing_form, NULL, &e, true, on_written, o);
 }
 
 bool outgoing_needs_note(const struct outgoing *o)
@@ -312,7 +222,7 @@ struct outgoing_left *outgoing_to_left(struct outgoing *o)
     struct outgoing_entry e;
 
     entry_of(o, &e);
-    write_entry(&value, &e);
+    record_write(&outgoing_form, NULL, &e, NULL, &value);
     struct outgoing_left *l = left_new(e.number, buf_str(&value));
     l->durable = o->record.durable;
     l->deadline_ms = o->deadline_ms;
@@ -374,11 +284,11 @@ static void keep(struct sender *s, const struct outgoing_entry *e)
 {
     struct buf value = BUF_INIT;
 
-    write_entry(&value, e);
+    record_write(&outgoing_form, NULL, e, NULL, &value);
     struct outgoing_left *l = left_new(e->number, buf_str(&value));
     l->since_ms = sender_wall_ms(s);
     kept_add(s, l, e->state);
-    put_entry(s, e, NULL, NULL);
+    record_put(s->env->store, &outgoing_form, NULL, e, false, NULL, NULL);
     buf_done(&value);
 }
 
@@ -399,7 +309,8 @@ void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why)
     e.told = true;
     e.why = str_of(why);
     if (sent) { /* only its name is looked up later: drop the text */
-        e.action = e.file = e.edit = STR_NULL;
+        e.action = e.file = (struct record_json){0};
+        e.edit = STR_NULL;
         e.from.said = (struct hash128){0};
     }
     keep(o->sender, &e);
@@ -412,7 +323,7 @@ void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why)
 static bool was_in_the_middle(const struct sender *s, const struct outgoing_entry *e)
 {
     return e->state == OUTGOING_TRYING &&
-           (e->twice == TWICE_IS_TWO || json_type(json_get(e->doc, "action")) == JSON_ABSENT ||
+           (e->twice == TWICE_IS_TWO || json_type(e->action.value) == JSON_ABSENT ||
             (e->twice == TWICE_IS_KEYED && sender_wall_ms(s) - e->tried_ms >= s->ops->key_ms));
 }
 
@@ -467,19 +378,17 @@ static void found_unknown(struct sender *s, struct outgoing_left *l, bool fresh)
 static void on_record(void *ctx, struct str key, struct str value)
 {
     struct sender *s = ctx;
-    struct str rest = key, platform, bot;
     char hex[17] = "", *end;
 
-    if (!str_split(&rest, '\x1f', &platform) || !str_split(&rest, '\x1f', &bot) ||
-        !str_eq(platform, str_of(s->p->ops->name)) || !str_eq(bot, str_of(s->p->bot)) ||
-        rest.n != 16)
+    if (key.n < 16)
         return;
-    memcpy(hex, rest.p, 16);
+    memcpy(hex, key.p + key.n - 16, 16);
     uint64_t number = strtoull(hex, &end, 16);
     if (*end != '\0')
         return;
     struct outgoing_left *l = left_new(number, value);
     if (!outgoing_left_read(s, l)) {
+        log_warn(&s->p->log, "%s, and is deleted", record_why(s->reader));
         outgoing_delete(s, number);
         free(l);
     } else if (l->e.state == OUTGOING_UNKNOWN) {
@@ -552,8 +461,7 @@ void records_revive(struct sender *s)
         n += revive_one(s, l);
     }
     if (n > 0)
-        log_info(NULL, "platform=%s bot=%s going on with what was waiting: messages=%zu",
-                 s->p->ops->name, s->p->bot, n);
+        log_info(&s->p->log, "going on with what was waiting: messages=%zu", n);
 }
 
 static void on_revive(struct timer *t)
@@ -765,21 +673,22 @@ void sender_forget_chat(struct sender *s, struct str chat)
 enum bh_err records_open(struct sender *s, char *ret_why)
 {
     struct store *store = s->env->store;
+    struct outgoing_entry like = entry_named(s, 0);
     struct buf own = BUF_INIT;
 
     list_init(&s->left);
     list_init(&s->kept);
     timer_init(&s->revive, on_revive);
     timer_init(&s->sweep, on_sweep);
-    s->parser = json_parser_new();
-    buf_printf(&own, "%s\x1f%s\x1f", s->p->ops->name, s->p->bot);
-    enum bh_err err = store->ops->load_records(store, NS, buf_str(&own), on_record, s);
+    s->reader = record_reader_new(NULL);
+    record_write_prefix(&outgoing_form, &like, 2, &own);
+    enum bh_err err =
+        store->ops->load_records(store, outgoing_form.ns, buf_str(&own), on_record, s);
     buf_done(&own);
     if (err != BH_OK)
         snprintf(ret_why, 256, "the store cannot be read");
     else if (s->n.cut_off > 0)
-        log_warn(NULL, "platform=%s bot=%s this was being sent when bellhop stopped: unknown=%zu",
-                 s->p->ops->name, s->p->bot, s->n.cut_off);
+        log_warn(&s->p->log, "this was being sent when bellhop stopped: unknown=%zu", s->n.cut_off);
     return err;
 }
 
@@ -793,5 +702,106 @@ void records_close(struct sender *s)
         free(list_entry(it, struct outgoing_left, link));
     map_done(&s->by_number);
     map_done(&s->kept_by_number);
-    json_parser_free(s->parser);
+    record_reader_free(s->reader);
+}
+
+/* ---- how the last actions ended ----
+ *
+ * A lookup walks the whole ring: only people look up outcomes, so lookups are rare. */
+
+struct kept_outcome {
+    const char *platform, *how;                                    /* literals */
+    struct str bot, tenant, instance, request, chat, message, why; /* into @block */
+    char *block; /* owned; NULL: this slot is free */
+    int64_t asked_ms, ended_ms;
+    uint64_t number;
+    uint32_t attempts;
+    enum action_op op;
+    bool queued;
+};
+
+struct outcomes {
+    size_t max, next;
+    struct kept_outcome at[];
+};
+
+struct outcomes *outcomes_new(size_t max)
+{
+    struct outcomes *e = xcalloc(1, sizeof *e + max * sizeof e->at[0]);
+
+    e->max = max;
+    return e;
+}
+
+void outcomes_free(struct outcomes *e)
+{
+    for (size_t i = 0; e != NULL && i < e->max; i++)
+        free(e->at[i].block);
+    free(e);
+}
+
+void outcomes_note(struct outcomes *e, const struct outcome *x)
+{
+    if (e == NULL)
+        return;
+    struct kept_outcome *to = &e->at[e->next];
+    struct str bot = str_of(x->bot), why = str_of(x->why);
+    const struct action_from *f = x->from;
+
+    e->next = (e->next + 1) % e->max;
+    free(to->block);
+    char *at = to->block = xmalloc(bot.n + f->tenant.n + f->instance.n + f->request_id.n +
+                                   x->chat.n + x->message_id.n + why.n + 1);
+    *to = (struct kept_outcome){.block = to->block,
+                                .platform = x->platform,
+                                .how = x->how,
+                                .bot = str_pack(&at, bot),
+                                .tenant = str_pack(&at, f->tenant),
+                                .instance = str_pack(&at, f->instance),
+                                .request = str_pack(&at, f->request_id),
+                                .chat = str_pack(&at, x->chat),
+                                .message = str_pack(&at, x->message_id),
+                                .why = str_pack(&at, why),
+                                .asked_ms = x->asked_ms,
+                                .ended_ms = x->ended_ms,
+                                .number = x->number,
+                                .attempts = x->attempts,
+                                .op = x->op,
+                                .queued = x->queued};
+}
+
+void outcomes_write(const struct outcomes *e, struct str id, size_t limit, struct jw *w)
+{
+    struct str head = STR(SENDER_QUEUED_PREFIX);
+    uint64_t number = 0;
+
+    if (!str_to_u64(str_starts(id, head) ? str_skip(id, head.n) : id, &number))
+        number = 0;
+    for (size_t i = 1; e != NULL && i <= e->max && limit > 0; i++) {
+        const struct kept_outcome *x = &e->at[(e->next + e->max - i) % e->max];
+        if (x->block == NULL)
+            break;
+        if (id.n > 0 && !str_eq(id, x->request) && (number == 0 || number != x->number))
+            continue;
+        char shown[24];
+        snprintf(shown, sizeof shown, "%" PRIu64, x->number);
+        jw_obj(w);
+        jw_kstr(w, "id", str_of(shown));
+        jw_kstr(w, "request", x->request);
+        jw_kstr(w, "tenant", x->tenant);
+        jw_kstr(w, "instance", x->instance);
+        jw_kstr(w, "platform", str_of(x->platform));
+        jw_kstr(w, "bot", x->bot);
+        jw_kstr(w, "chat_id", x->chat);
+        jw_kstr(w, "op", str_of(action_op_name(x->op)));
+        jw_kstr(w, "ended", str_of(x->how));
+        jw_kstr(w, "reason", x->why);
+        jw_kstr(w, "message_id", x->message);
+        jw_kbool(w, "queued", x->queued);
+        jw_ki64(w, "attempts", x->attempts);
+        jw_ki64(w, "asked", x->asked_ms);
+        jw_ki64(w, "at", x->ended_ms);
+        jw_end_obj(w);
+        limit--;
+    }
 }

@@ -14,21 +14,18 @@
  *      WAITING --leaves--> TRYING --answered--> no record; SENT if the gateway was told "queued"
  *         ^--not acted upon----'    '--no answer--> UNKNOWN
  *
- * Namespace "outgoing", key platform US bot US number (16 hex digits that grow across restarts, so
- * keys sort in the order of the requests), value an object:
- *
- *      {"tenant", "instance", "life", "request", "said", "op", "chat", "lane", "at", "tried",
- *       "state", "twice", "attempts", "part", "parts", "first", "why", "edit", "told",
- *       "action": {as the frame had it}, "file": {"path", "type", "name", "url", "size"}}
- *
- * sender.c moves an outgoing through its states; outgoing.c reads and writes the records.
+ * sender.c moves an outgoing through its states; outgoing.c reads and writes the records
+ * (outgoing_form), and remembers how the last actions ended, for `bellhop why --action`.
  */
 #pragma once
 #include "base/buf.h"
 #include "core/action.h"
 #include "platform/outbox.h"
+#include "store/record.h"
 
 struct http_call;
+struct jw;
+struct outcomes;
 struct sender;
 struct store_put;
 
@@ -103,22 +100,27 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     char why[256];      /* reason of the last failure */
 };
 
-struct outgoing_entry { /* a record in memory; strs borrowed */
-    uint64_t number;
+struct outgoing_entry {       /* a record in memory; strs borrowed */
+    struct str platform, bot; /* with @name the key of the record */
+    /* 16 hex digits that grow across restarts, so keys sort in the order of the requests. */
+    char name[17];
+    uint64_t number; /* as @name */
     struct action_from from;
-    enum action_op op;
+    struct str op_name;
+    enum action_op op; /* as @op_name */
     enum outgoing_state state;
     enum outgoing_twice twice;
     int64_t asked_ms, tried_ms; /* wall clock; 0: never */
     uint32_t attempts, part, n_parts;
-    bool told;               /* the gateway knows how it ended */
-    struct str chat, lane;   /* lane empty: the adapter has not seen the action yet */
-    struct str first_id;     /* message id of the first part, once delivered */
-    struct str why;          /* reason of the last failure */
-    struct str edit;         /* a text to edit the message to once sent; absent: none */
-    struct str action, file; /* JSON; empty: as in @doc */
-    struct json doc;         /* the record that the entry was read from; absent: none */
+    bool told;                 /* the gateway knows how it ended */
+    struct str chat, lane;     /* lane empty: the adapter has not seen the action yet */
+    struct str first_id;       /* message id of the first part, once delivered */
+    struct str why;            /* reason of the last failure */
+    struct str edit;           /* a text to edit the message to once sent; absent: none */
+    struct record_json action; /* as the frame had it */
+    struct record_json file;   /* struct action_file, as an object */
 };
+extern const struct record_form outgoing_form;
 
 struct outgoing_left {       /* a record without a struct outgoing: to be resumed, or ended */
     struct list link;        /* all but @e is private */
@@ -130,3 +132,30 @@ struct outgoing_left {       /* a record without a struct outgoing: to be resume
     size_t n;
     char value[]; /* the record */
 };
+
+/* ---- how the last actions ended ----
+ *
+ * The senders of all bots write into one ring in memory.  It never holds the text of a message. */
+
+#define OUTCOMES_MAX 4096
+
+struct outcome { /* borrowed for the call */
+    const char *platform, *bot;
+    const struct action_from *from;
+    enum action_op op;
+    struct str chat, message_id;
+    uint64_t number; /* of its record (outgoing.h); 0: none */
+    const char *how; /* "done", "refused", "failed" or "unknown": a literal */
+    const char *why;
+    int64_t asked_ms, ended_ms; /* wall clock */
+    uint32_t attempts;
+    bool queued; /* the gateway was told "queued" */
+};
+
+struct outcomes *outcomes_new(size_t max);
+void outcomes_free(struct outcomes *o); /* NULL is fine */
+/* Copies @x into the ring.  @o NULL: does nothing. */
+void outcomes_note(struct outcomes *o, const struct outcome *x);
+/* Writes at most @limit outcomes, newest first, an object each.  @id: a gateway's requestId or the
+ * number of a record; absent or empty: all outcomes. */
+void outcomes_write(const struct outcomes *o, struct str id, size_t limit, struct jw *w);

@@ -1,7 +1,13 @@
-/* platform.c - the list of platforms in this build, and the settings that all of them share. */
+/* platform.c - the list of platforms in this build, and what all of them share: settings, the log,
+ * the problem that operators read. */
 #include "platform/platform.h"
+#include <stdio.h>
 #include "base/config.h"
+#include "base/mem.h"
 #include "platform/discord/discord.h"
+#include "platform/manifest.h"
+#include "platform/outgoing.h"
+#include "platform/prompts.h"
 #include "platform/telegram/telegram.h"
 #include "platform/twilio/twilio.h"
 #include "platform/web/web.h"
@@ -10,6 +16,9 @@
 const struct platform_ops *const platforms[] = {
     &web_ops, &telegram_ops, &discord_ops, &twilio_ops, &wecom_ops, NULL,
 };
+
+const struct record_form *const platform_records[] = {&outgoing_form, &prompt_form, &manifest_form,
+                                                      NULL};
 
 #define AT(member) offsetof(struct platform_settings, member)
 
@@ -52,4 +61,44 @@ const struct platform_ops *platform_find(struct str name)
         if (str_eq(str_of(platforms[i]->name), name))
             return platforms[i];
     return NULL;
+}
+
+static void log_prefix(const struct log *log, struct buf *out)
+{
+    const struct platform *p = container_of(log, struct platform, log);
+
+    buf_printf(out, "platform=%s bot=%s ", p->ops->name, p->bot);
+}
+
+void platform_init(struct platform *p, const struct platform_ops *ops, struct host *host,
+                   const struct platform_settings *settings)
+{
+    p->ops = ops;
+    p->host = host;
+    p->bot = settings->bot;
+    p->log.prefix = log_prefix;
+}
+
+void platform_set_problem(struct platform *p, const char *sentence)
+{
+    if (sentence == NULL) {
+        if (p->problem != NULL)
+            log_info(&p->log, "works again");
+        p->problem = NULL;
+        return;
+    }
+    if (p->problem != NULL && strcmp(p->problem_text, sentence) == 0)
+        return;
+    snprintf(p->problem_text, sizeof p->problem_text, "%s", sentence);
+    p->problem = p->problem_text;
+    log_error(&p->log, "%s", sentence);
+}
+
+char *platform_api_base(const char *configured, const char *otherwise)
+{
+    struct str base = str_of(configured != NULL ? configured : otherwise);
+
+    while (str_ends(base, STR("/")))
+        base.n--;
+    return str_dup(base);
 }

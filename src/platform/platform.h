@@ -9,6 +9,7 @@
  */
 #pragma once
 #include "base/err.h"
+#include "base/log.h"
 #include "core/accept.h"
 #include "core/action.h"
 #include "core/descriptor.h"
@@ -139,14 +140,25 @@ struct platform { /* first member of every adapter */
     const struct descriptor *descriptor; /* what this bot can do; NULL: ops->descriptor */
     struct host *host;                   /* borrowed */
     const char *bot;                     /* borrowed from the config */
+    struct log log;                      /* its lines name the platform and the bot */
     const char *problem;     /* a sentence an operator can act on, or NULL; adapters set it */
     struct sender *sender;   /* borrowed; NULL: act() gets actions directly from the host */
     struct prompts *prompts; /* borrowed; its open questions: prompts.h; NULL: it asks none */
     int64_t last_event_ms;   /* wall clock of the last event from the platform; 0: never */
+    char problem_text[256];  /* private: platform_set_problem() */
 };
 
-extern const struct platform_ops *const platforms[]; /* ends with NULL */
+extern const struct platform_ops *const platforms[];       /* ends with NULL */
+extern const struct record_form *const platform_records[]; /* of all platforms; ends with NULL */
 const struct platform_ops *platform_find(struct str name);
+
+/* Sets ops, host, bot and log of the zeroed @p. */
+void platform_init(struct platform *p, const struct platform_ops *ops, struct host *host,
+                   const struct platform_settings *settings);
+/* Copies @sentence into p->problem and logs it if it is new; NULL: there is no problem any more. */
+void platform_set_problem(struct platform *p, const char *sentence);
+/* The API's address without a slash at its end; caller frees.  @configured NULL: @otherwise. */
+char *platform_api_base(const char *configured, const char *otherwise);
 
 /* ---- what the host offers ---- */
 
@@ -161,7 +173,7 @@ struct host_env { /* borrowed, for the life of the platform */
     struct http_server *server;
     struct ledger *ledger;     /* base/limits.h; NULL: limits are not counted */
     struct media *media;       /* files: media/media.h; NULL: no files */
-    struct outcomes *outcomes; /* how actions ended: outcomes.h; NULL: not kept */
+    struct outcomes *outcomes; /* how actions ended: outgoing.h; NULL: not kept */
     const char *public_url;    /* without trailing slash; NULL: unknown */
     int64_t retention_ms;      /* how long people's messages are kept; 0: no limit; may change */
     int64_t outbox_max_age_ms; /* how long a message is retried; 0: 10 minutes; may change */

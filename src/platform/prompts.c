@@ -22,7 +22,6 @@
 #include "base/mem.h"
 #include "store/store.h"
 
-#define NS "prompt"
 enum { DEFAULT_S = 3600, LEAST_S = 10, MOST_S = 24 * 3600 };
 enum { WAIT_PRESS_MS = 1000, WAIT_SHOWN_MS = 3600 * 1000 };
 enum { ID_MAX = 32 };
@@ -62,8 +61,7 @@ struct prompts {
     size_t n;
     struct list due, resting, busy; /* struct prompt that are over; owned */
     size_t n_over, n_busy;
-    struct timer tidy;          /* armed: start updates of due questions */
-    struct json_parser *parser; /* owned; set while opening */
+    struct timer tidy; /* armed: start updates of due questions */
 };
 
 static void prompt_over(struct prompt *q);
@@ -141,21 +139,36 @@ void prompt_write_numbered(struct buf *out, struct str question, const struct pr
 
 /* ---- one question ---- */
 
-static enum prompt_style style_of(struct str name)
-{
-    if (str_eq(name, STR("primary")))
-        return PROMPT_PRIMARY;
-    if (str_eq(name, STR("success")))
-        return PROMPT_SUCCESS;
-    return str_eq(name, STR("danger")) ? PROMPT_DANGER : PROMPT_PLAIN;
-}
-
-static const char *const styles[] = {
+const char *const prompt_styles[] = {
     [PROMPT_PLAIN] = "secondary",
     [PROMPT_PRIMARY] = "primary",
     [PROMPT_SUCCESS] = "success",
     [PROMPT_DANGER] = "danger",
+    NULL,
 };
+
+static const struct record_field option_fields[] = {
+    RECORD_FIELD(struct prompt_option, id, "id", RECORD_NEEDED),
+    RECORD_FIELD(struct prompt_option, label, "label", RECORD_NEEDED),
+    RECORD_FIELD(struct prompt_option, style, "style", 0, .words = prompt_styles),
+};
+static const struct record_form option_form =
+    RECORD_FORM(NULL, struct prompt_option, option_fields);
+static const struct record_field prompt_fields[] = {
+    RECORD_FIELD(struct prompt, platform, "platform", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct prompt, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct prompt, chat, "chat", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct prompt, id, "prompt", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct prompt, tenant, "tenant", RECORD_NEEDED),
+    RECORD_FIELD(struct prompt, instance, "instance", RECORD_NEEDED),
+    RECORD_FIELD(struct prompt, message_id, "message", 0),
+    RECORD_FIELD(struct prompt, until_ms, "until", 0),
+    RECORD_FIELD(struct prompt, over, "over", 0),
+    RECORD_FIELD(struct prompt, chosen_id, "chosen", 0),
+    RECORD_ARRAY(struct prompt, options, n_options, "options", &option_form, PROMPT_MAX_OPTIONS),
+};
+const struct record_form prompt_form =
+    RECORD_FORM("prompt", struct prompt, prompt_fields, .lossy = true);
 
 static char *cut_label(struct str label)
 {
@@ -174,65 +187,23 @@ static char *cut_label(struct str label)
 
 static void take_options(struct prompt *q, struct json options)
 {
-    size_t n = json_count(options);
+    q->options = xcalloc(json_count(options), sizeof *q->options);
+    for (struct json_iter it = {0}; json_next(options, &it);) {
+        struct prompt_option *o = &q->options[q->n_options++];
+        struct str style = json_str(it.value, "style");
 
-    if (n > PROMPT_MAX_OPTIONS)
-        n = PROMPT_MAX_OPTIONS;
-    q->options = xcalloc(n > 0 ? n : 1, sizeof *q->options);
-    for (struct json_iter it = {0}; q->n_options < n && json_next(options, &it);)
-        q->options[q->n_options++] =
-            (struct prompt_option){.id = str_dup(json_str(it.value, "id")),
-                                   .label = cut_label(json_str(it.value, "label")),
-                                   .style = style_of(json_str(it.value, "style"))};
-}
-
-static void write_key(const struct prompt *q, struct buf *out)
-{
-    const struct platform *p = q->of->p;
-
-    buf_printf(out, "%s\x1f%s\x1f%s\x1f%s", p->ops->name, p->bot, q->chat, q->id);
-}
-
-static void prompt_save(const struct prompt *q)
-{
-    struct buf key = BUF_INIT, value = BUF_INIT;
-    struct jw w = jw_begin(&value);
-
-    write_key(q, &key);
-    jw_obj(&w);
-    jw_kstr(&w, "tenant", str_of(q->tenant));
-    jw_kstr(&w, "instance", str_of(q->instance));
-    jw_kstr_opt(&w, "message", str_of(q->message_id));
-    jw_ki64(&w, "until", q->until_ms);
-    if (q->over)
-        jw_kbool(&w, "over", true);
-    if (q->chosen != NULL)
-        jw_kstr(&w, "chosen", str_of(q->chosen->id));
-    jw_key(&w, "options");
-    jw_arr(&w);
-    for (size_t i = 0; i < q->n_options; i++) {
-        jw_obj(&w);
-        jw_kstr(&w, "id", str_of(q->options[i].id));
-        jw_kstr(&w, "label", str_of(q->options[i].label));
-        jw_kstr(&w, "style", str_of(styles[q->options[i].style]));
-        jw_end_obj(&w);
+        o->id = str_dup(json_str(it.value, "id"));
+        o->label = cut_label(json_str(it.value, "label"));
+        for (unsigned i = 0; prompt_styles[i] != NULL; i++)
+            if (str_eq(style, str_of(prompt_styles[i])))
+                o->style = (enum prompt_style)i;
     }
-    jw_end_arr(&w);
-    jw_end_obj(&w);
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = NS,
-                            .key = buf_str(&key),
-                            .value = buf_str(&value)};
-    store_put(q->of->env->store, &item, 1, true, NULL, NULL);
-    buf_done(&key);
-    buf_done(&value);
 }
 
-static void delete_record(struct store *st, struct str key)
+static void prompt_save(struct prompt *q)
 {
-    struct store_kv item = {.verb = KV_DELETE, .ns = NS, .key = key};
-
-    store_put(st, &item, 1, false, NULL, NULL);
+    q->chosen_id = q->chosen != NULL ? str_of(q->chosen->id) : STR_NULL;
+    record_put(q->of->env->store, &prompt_form, NULL, q, true, NULL, NULL);
 }
 
 /* ---- the limit of a tenant ---- */
@@ -249,14 +220,6 @@ static struct prompt_tenant *asker_get(struct prompts *ps, const char *tenant)
     list_init(&t->prompts);
     map_put(&ps->tenants, str_of(t->name), t);
     return t;
-}
-
-static void join_asker(struct prompts *ps, struct prompt *q)
-{
-    q->asker = asker_get(ps, q->tenant);
-    list_init(&q->of_tenant);
-    list_append(&q->asker->prompts, &q->of_tenant);
-    q->counted = ledger_take(ps->env->ledger, q->asker->party, LIMIT_PROMPTS, 1) == LIMIT_TAKEN;
 }
 
 static void leave_asker(struct prompts *ps, struct prompt *q)
@@ -299,27 +262,14 @@ static void prompt_leave(struct prompt *q)
 static void prompt_free(struct prompt *q)
 {
     prompt_leave(q);
-    for (size_t i = 0; i < q->n_options; i++) {
-        free(q->options[i].id);
-        free(q->options[i].label);
-    }
-    free(q->options);
-    free(q->tenant);
-    free(q->instance);
-    free(q->chat);
-    free(q->id);
-    free(q->message_id);
+    record_done(&prompt_form, q);
     free(q);
 }
 
 static void prompt_remove(struct prompt *q)
 {
-    struct buf key = BUF_INIT;
-
-    write_key(q, &key);
     if (!q->over || prompt_find(q->of, str_of(q->chat), str_of(q->id)) == NULL) /* not asked anew */
-        delete_record(q->of->env->store, buf_str(&key));
-    buf_done(&key);
+        record_delete_like(q->of->env->store, &prompt_form, q);
     prompt_free(q);
 }
 
@@ -333,11 +283,6 @@ static void prompt_end(struct prompt *q)
     q->over = true;
     prompt_save(q);
     prompt_over(q);
-}
-
-static bool is_late(const struct prompt *q)
-{
-    return clock_wall_ms(q->of->env->clock) >= q->until_ms;
 }
 
 /* The timeout waits for a press that is being accepted.  A question without a message id may still
@@ -384,38 +329,21 @@ static struct prompt_chat *chat_get(struct prompts *ps, struct str chat)
 }
 
 /* Links @q into the lists and starts its timeout. */
-static void enter(struct prompts *ps, struct prompt *q)
+static void enter(struct prompt *q)
 {
+    struct prompts *ps = q->of;
     int64_t left_ms = q->until_ms - clock_wall_ms(ps->env->clock);
 
-    q->of = ps;
     q->where = chat_get(ps, str_of(q->chat));
     q->where->n++;
     ps->n++;
-    list_init(&q->link);
     list_append(&ps->all, &q->link);
-    list_init(&q->in_chat);
     list_append(&q->where->prompts, &q->in_chat);
-    join_asker(ps, q);
+    q->asker = asker_get(ps, q->tenant);
+    list_append(&q->asker->prompts, &q->of_tenant);
+    q->counted = ledger_take(ps->env->ledger, q->asker->party, LIMIT_PROMPTS, 1) == LIMIT_TAKEN;
     timer_init(&q->late, on_late);
     timer_set(ps->env->clock, &q->late, left_ms > 0 ? left_ms : 0);
-}
-
-/* Ends the oldest question of the chat, the bot or the tenant where there are too many; the new @q
- * stays. */
-static void make_room(struct prompts *ps, struct prompt *q)
-{
-    if (q->where->n > PROMPTS_PER_CHAT)
-        prompt_end(list_first(&q->where->prompts, struct prompt, in_chat));
-    if (ps->n > PROMPTS_MAX)
-        prompt_end(list_first(&ps->all, struct prompt, link));
-    struct prompt *first = list_first(&q->asker->prompts, struct prompt, of_tenant);
-    if (!q->counted && first != q)
-        prompt_end(first);
-    else if (!q->counted && list_first(&ps->all, struct prompt, link) != q)
-        prompt_end(list_first(&ps->all, struct prompt, link));
-    if (!q->counted)
-        q->counted = ledger_take(ps->env->ledger, q->asker->party, LIMIT_PROMPTS, 1) == LIMIT_TAKEN;
 }
 
 const struct prompt *prompts_add(struct prompts *ps, const struct action_from *from,
@@ -434,8 +362,22 @@ const struct prompt *prompts_add(struct prompts *ps, const struct action_from *f
     take_options(q, a->options);
     s = s < LEAST_S ? LEAST_S : s > MOST_S ? MOST_S : s;
     q->until_ms = clock_wall_ms(ps->env->clock) + s * 1000;
-    enter(ps, q);
-    make_room(ps, q);
+    q->of = ps;
+    q->platform = str_of(ps->p->ops->name);
+    q->bot = str_of(ps->p->bot);
+    enter(q);
+    /* The oldest question of the chat, the bot or the tenant ends where there are too many. */
+    if (q->where->n > PROMPTS_PER_CHAT)
+        prompt_end(list_first(&q->where->prompts, struct prompt, in_chat));
+    if (ps->n > PROMPTS_MAX)
+        prompt_end(list_first(&ps->all, struct prompt, link));
+    struct prompt *first = list_first(&q->asker->prompts, struct prompt, of_tenant);
+    if (!q->counted && first != q)
+        prompt_end(first);
+    else if (!q->counted && list_first(&ps->all, struct prompt, link) != q)
+        prompt_end(list_first(&ps->all, struct prompt, link));
+    if (!q->counted)
+        q->counted = ledger_take(ps->env->ledger, q->asker->party, LIMIT_PROMPTS, 1) == LIMIT_TAKEN;
     prompt_save(q);
     return q;
 }
@@ -449,7 +391,7 @@ void prompts_shown(struct prompts *ps, struct str chat, struct str id, struct st
     q->shown = true;
     free(q->message_id);
     q->message_id = message_id.n > 0 ? str_dup(message_id) : NULL;
-    if (is_late(q) && q->press == NULL)
+    if (clock_wall_ms(q->of->env->clock) >= q->until_ms && q->press == NULL)
         prompt_end(q);
     else
         prompt_save(q);
@@ -584,7 +526,6 @@ struct accept_id prompts_accept(struct prompt *q, const struct prompt_option *o,
     struct event answer = *ev;
 
     *x = (struct prompt_press){.of = ps, .done = done, .ctx = ctx};
-    list_init(&x->link);
     list_append(&ps->presses, &x->link);
     assert(q->press == NULL);
     x->q = q;
@@ -720,50 +661,30 @@ size_t prompts_count(const struct prompts *ps)
 
 /* ---- life ---- */
 
-static void load_over(struct prompts *ps, struct prompt *q, struct str chosen)
+static bool on_loaded(void *ctx, struct str key, void *thing)
 {
-    q->of = ps;
-    q->over = true;
+    struct prompts *ps = ctx;
+    struct prompt *q = xmalloc(sizeof *q);
+
+    (void)key;
+    *q = *(struct prompt *)thing;
     for (size_t i = 0; i < q->n_options; i++)
-        if (str_eq(str_of(q->options[i].id), chosen))
+        if (str_eq(str_of(q->options[i].id), q->chosen_id))
             q->chosen = &q->options[i];
+    q->shown = true; /* the record does not say; assume it was */
+    q->of = ps;
+    q->platform = str_of(ps->p->ops->name);
+    q->bot = str_of(ps->p->bot);
+    if (!q->over || q->message_id == NULL) {
+        q->over = false;
+        enter(q);
+        return true;
+    }
     list_init(&q->link);
     list_init(&q->in_chat);
     timer_init(&q->late, on_late);
     prompt_over(q);
-}
-
-static void load_one(struct prompts *ps, struct str chat, struct str id, struct str value)
-{
-    struct json doc;
-    struct prompt *q = xcalloc(1, sizeof *q);
-
-    if (!json_parse(ps->parser, value, &doc))
-        doc = (struct json){0};
-    q->tenant = str_dup(json_str(doc, "tenant"));
-    q->instance = str_dup(json_str(doc, "instance"));
-    q->chat = str_dup(chat);
-    q->id = str_dup(id);
-    if (json_str(doc, "message").n > 0)
-        q->message_id = str_dup(json_str(doc, "message"));
-    json_as_i64(json_get(doc, "until"), &q->until_ms);
-    take_options(q, json_get(doc, "options"));
-    q->shown = true; /* the record does not say; assume it was */
-    if (json_as_bool(json_get(doc, "over"), false) && q->message_id != NULL)
-        load_over(ps, q, json_str(doc, "chosen"));
-    else
-        enter(ps, q);
-}
-
-static void on_record(void *ctx, struct str key, struct str value)
-{
-    struct prompts *ps = ctx;
-    struct str platform, bot, chat;
-
-    if (str_split(&key, '\x1f', &platform) && str_split(&key, '\x1f', &bot) &&
-        str_split(&key, '\x1f', &chat) && str_eq(platform, str_of(ps->p->ops->name)) &&
-        str_eq(bot, str_of(ps->p->bot)))
-        load_one(ps, chat, key, value);
+    return true;
 }
 
 enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompts **ret_ps,
@@ -781,15 +702,10 @@ enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompt
     list_init(&ps->resting);
     list_init(&ps->busy);
     timer_init(&ps->tidy, on_tidy);
-    ps->parser = json_parser_new();
-    struct buf own = BUF_INIT;
-    buf_printf(&own, "%s\x1f%s\x1f", p->ops->name, p->bot);
+    struct prompt own = {.platform = str_of(p->ops->name), .bot = str_of(p->bot)};
     enum bh_err err =
-        ps->env->store->ops->load_records(ps->env->store, NS, buf_str(&own), on_record, ps);
-    buf_done(&own);
-    json_parser_free(ps->parser);
+        record_load_like(ps->env->store, &prompt_form, &own, 2, on_loaded, ps, ret_why);
     if (err != BH_OK) {
-        snprintf(ret_why, 256, "the store cannot be read");
         prompts_close(ps);
         return err;
     }

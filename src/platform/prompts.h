@@ -32,11 +32,13 @@ struct prompt_option {
     enum prompt_style style;
 };
 struct prompt {
+    struct str platform, bot;      /* of the key of its record; borrowed */
     char *tenant, *instance;       /* owned; the instance that asked */
     char *chat, *id, *message_id;  /* owned */
     struct prompt_option *options; /* owned */
     size_t n_options;
     const struct prompt_option *chosen; /* one of @options; NULL: not answered */
+    struct str chosen_id;               /* in its record; borrowed */
     int64_t until_ms;                   /* wall clock */
     struct prompts *of;                 /* private from here on; borrowed */
     struct list link, in_chat, of_tenant;
@@ -48,6 +50,8 @@ struct prompt {
     unsigned tries; /* attempts to remove the buttons */
 };
 struct prompts;
+extern const struct record_form prompt_form;
+extern const char *const prompt_styles[]; /* names of enum prompt_style, as gateways write them */
 
 /* The question was answered (q->chosen) or timed out.  The platform removes the buttons of its
  * message, q->message_id in q->chat, or shows the choice.  Then it calls prompts_tidied(), now or

@@ -105,17 +105,6 @@ static struct recent_chat *chat_of(struct recent *r, struct str key)
     return c;
 }
 
-static struct str keep(char **at, struct str s)
-{
-    char *p = *at;
-
-    if (s.p == NULL)
-        return STR_NULL;
-    memcpy(p, s.p, s.n);
-    *at += s.n;
-    return str_make(p, s.n);
-}
-
 static struct words *words_new(const struct event_said *said, bool addressed, int64_t at_ms)
 {
     size_t n = said->text.n + said->message_id.n + said->user_id.n + said->user_name.n;
@@ -125,10 +114,10 @@ static struct words *words_new(const struct event_said *said, bool addressed, in
     w->at_ms = at_ms;
     w->addressed = addressed;
     w->bytes = sizeof *w + n;
-    w->said = (struct event_said){.text = keep(&at, said->text),
-                                  .message_id = keep(&at, said->message_id),
-                                  .user_id = keep(&at, said->user_id),
-                                  .user_name = keep(&at, said->user_name)};
+    w->said = (struct event_said){.text = str_pack(&at, said->text),
+                                  .message_id = str_pack(&at, said->message_id),
+                                  .user_id = str_pack(&at, said->user_id),
+                                  .user_name = str_pack(&at, said->user_name)};
     list_init(&w->link);
     return w;
 }
@@ -167,22 +156,6 @@ static void add(struct recent *r, struct recent_chat *c, struct words *w, struct
     r->bytes += w->bytes;
 }
 
-/* Inserts @w in order and drops the oldest messages beyond the bounds. */
-static void place(struct recent *r, struct recent_chat *c, struct words *w)
-{
-    struct list *before = &c->words;
-
-    while (before->prev != &c->words &&
-           !is_older(list_entry(before->prev, struct words, link)->said.message_id,
-                     w->said.message_id))
-        before = before->prev;
-    add(r, c, w, before);
-    c->reaches_back |= ++c->since_gap >= r->per_chat; /* recent_before() gives no more than that */
-    while (c->n > r->per_chat + LATER ||
-           (c->n > 1 && c->bytes > 2 * EVENT_CONTEXT_BYTES + c->n * sizeof *w))
-        words_drop(r, c, list_first(&c->words, struct words, link));
-}
-
 /* Drops expired chats, and the least recently used ones beyond RECENT_TOTAL_BYTES. */
 static void tidy(struct recent *r)
 {
@@ -214,8 +187,21 @@ void recent_note(struct recent *r, struct str chat, const struct event *ev)
     bool addressed = ev->mentions_bot || ev->replies_to_bot;
     if (old != NULL)
         change(r, c, old, &said, addressed);
-    else
-        place(r, c, words_new(&said, addressed, clock_now_ms(r->clock)));
+    else {
+        /* Inserts it in order and drops the oldest messages beyond the bounds. */
+        struct words *w = words_new(&said, addressed, clock_now_ms(r->clock));
+        struct list *before = &c->words;
+        while (before->prev != &c->words &&
+               !is_older(list_entry(before->prev, struct words, link)->said.message_id,
+                         w->said.message_id))
+            before = before->prev;
+        add(r, c, w, before);
+        /* recent_before() gives no more than per_chat. */
+        c->reaches_back |= ++c->since_gap >= r->per_chat;
+        while (c->n > r->per_chat + LATER ||
+               (c->n > 1 && c->bytes > 2 * EVENT_CONTEXT_BYTES + c->n * sizeof *w))
+            words_drop(r, c, list_first(&c->words, struct words, link));
+    }
     tidy(r);
 }
 

@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -21,7 +22,6 @@
 #include "base/rand.h"
 #include "media/media.h"
 #include "net/http_client.h"
-#include "platform/outcomes.h"
 #include "platform/sender_priv.h"
 #include "store/store.h"
 
@@ -127,6 +127,23 @@ void outgoing_release(struct outgoing *o)
         s->ops->free(o);
 }
 
+void sender_say(struct sender_verdict *v, enum sender_end end, const char *fmt, ...)
+{
+    va_list args;
+
+    v->end = end;
+    va_start(args, fmt);
+    vsnprintf(v->why, sizeof v->why, fmt, args);
+    va_end(args);
+}
+
+const char *sender_refusal(const struct sender_refusal *all, int64_t code)
+{
+    while (all->sentence != NULL && all->code != code)
+        all++;
+    return all->sentence;
+}
+
 bool sender_is_loaded(const char *text)
 {
     static const char *const words[] = {"network",     "connect",      "timed out", "timeout",
@@ -171,11 +188,11 @@ static void tell(struct outgoing *o, const struct sender_verdict *v)
         break;
     case WAITER_QUEUED: /* operators can read how it ended */
         if (v->end != SENDER_DONE)
-            log_warn(NULL,
-                     "platform=%s bot=%s a queued message was not delivered: id=%" PRIu64
+            log_warn(&p->log,
+                     "a queued message was not delivered: id=%" PRIu64
                      " op=%s unknown=%d reason=%s",
-                     p->ops->name, p->bot, o->record.number, action_op_name(o->op),
-                     outgoing_is_unsure(o, v->end), v->why);
+                     o->record.number, action_op_name(o->op), outgoing_is_unsure(o, v->end),
+                     v->why);
         break;
     case WAITER_GATEWAY:
         if (v->end == SENDER_DONE)
@@ -217,23 +234,6 @@ static void note_outcome(const struct outgoing *o, const struct sender_verdict *
                                     .queued = o->waiter == WAITER_QUEUED});
 }
 
-/* Sends the edit that sender_edit_later() noted for a message that is delivered now. */
-static void edit_sent(const struct outgoing *o)
-{
-    struct platform *p = o->sender->p;
-    struct action_from from = o->from;
-    struct action a = {.op = ACTION_EDIT,
-                       .op_name = STR("edit"),
-                       .chat_id = o->chat,
-                       .message_id = str_of(o->first_id),
-                       .content = str_of(o->edit),
-                       .content_set = true};
-
-    from.request_id = STR_NULL;
-    from.said = (struct hash128){0};
-    p->ops->act(p, ACTION_NOBODY, &from, &a);
-}
-
 static void end(struct outgoing *o, const struct sender_verdict *v)
 {
     struct sender *s = o->sender;
@@ -247,8 +247,20 @@ static void end(struct outgoing *o, const struct sender_verdict *v)
             note_outcome(o, v);
     }
     tell(o, v);
-    if (v->end == SENDER_DONE && o->edit != NULL && o->first_id[0] != '\0' && wanted)
-        edit_sent(o);
+    if (v->end == SENDER_DONE && o->edit != NULL && o->first_id[0] != '\0' && wanted) {
+        /* Sends the edit that sender_edit_later() noted for a message that is delivered now. */
+        struct platform *p = o->sender->p;
+        struct action_from from = o->from;
+        struct action a = {.op = ACTION_EDIT,
+                           .op_name = STR("edit"),
+                           .chat_id = o->chat,
+                           .message_id = str_of(o->first_id),
+                           .content = str_of(o->edit),
+                           .content_set = true};
+        from.request_id = STR_NULL;
+        from.said = (struct hash128){0};
+        p->ops->act(p, ACTION_NOBODY, &from, &a);
+    }
     outgoing_settle(o, v->end, v->why);
     if (o->item.lane != NULL)
         outbox_done(s->box, &o->item);
@@ -257,9 +269,9 @@ static void end(struct outgoing *o, const struct sender_verdict *v)
 
 void outgoing_end_with(struct outgoing *o, enum sender_end how, const char *why)
 {
-    struct sender_verdict v = {.end = how};
+    struct sender_verdict v = {0};
 
-    snprintf(v.why, sizeof v.why, "%s", why);
+    sender_say(&v, how, "%s", why);
     end(o, &v);
 }
 
@@ -458,10 +470,8 @@ static void go(struct outgoing *o)
                                        : OUTGOING_TRYING);
             more = false;
         } else {
-            if (v.end == SENDER_GO) {
-                v.end = SENDER_REFUSED;
-                snprintf(v.why, sizeof v.why, "the file is not there any more");
-            }
+            if (v.end == SENDER_GO)
+                sender_say(&v, SENDER_REFUSED, "the file is not there any more");
             more = decide(o, &v);
         }
         buf_wipe(&q.url);
@@ -480,24 +490,19 @@ static void on_answer(void *ctx, const struct http_result *res)
     o->call = NULL;
     if (res->err != BH_OK) { /* no answer means the same on every platform */
         bool reached = res->err != BH_UNAVAILABLE && res->err != BH_REFUSED;
-        v.end = reached ? SENDER_UNKNOWN : SENDER_AGAIN;
-        snprintf(v.why, sizeof v.why,
-                 reached ? "%s did not answer; it may have been delivered" : "%s cannot be reached",
-                 s->label);
-        log_debug(NULL, "platform=%s bot=%s %s: %s", s->p->ops->name, s->p->bot, v.why,
-                  res->why != NULL ? res->why : "");
+        sender_say(&v, reached ? SENDER_UNKNOWN : SENDER_AGAIN, "%s %s", s->label,
+                   reached ? "did not answer; it may have been delivered" : "cannot be reached");
+        log_debug(&s->p->log, "%s: %s", v.why, res->why != NULL ? res->why : "");
     } else if (o->state == OUTGOING_LOOKING) {
         /* The platform's list may lag, so the lookup is retried.  A list without the message does
          * not prove that the message was lost, so the message is not sent again. */
         s->ops->looked(s->p, o, res, &v);
         missing = v.end == SENDER_REFUSED && ++o->looks >= SENDER_LOOKS;
-        if (v.end == SENDER_REFUSED) {
-            v.end = missing ? SENDER_UNKNOWN : SENDER_AGAIN;
-            snprintf(v.why, sizeof v.why,
-                     "no answer came, and the list of messages of %s does not show it; it may have "
-                     "been delivered",
-                     s->label);
-        }
+        if (v.end == SENDER_REFUSED)
+            sender_say(&v, missing ? SENDER_UNKNOWN : SENDER_AGAIN,
+                       "no answer came, and the list of messages of %s does not show it; it may "
+                       "have been delivered",
+                       s->label);
     } else {
         s->ops->read(s->p, o, res, &v);
     }
@@ -588,17 +593,6 @@ static void fail_early(struct outgoing *o, enum sender_end how, const char *why)
     timer_set(o->sender->env->clock, &o->timer, 0);
 }
 
-static struct str copy_to(char **at, struct str s)
-{
-    char *p = *at;
-
-    if (s.p == NULL)
-        return s;
-    memcpy(p, s.p, s.n);
-    *at += s.n;
-    return str_make(p, s.n);
-}
-
 /* Copies the order into @o. */
 void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
 {
@@ -620,13 +614,13 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
     free(o->block);
     o->block = at;
     o->from = *f;
-    o->from.tenant = copy_to(&at, f->tenant);
-    o->from.instance = copy_to(&at, f->instance);
-    o->from.request_id = copy_to(&at, f->request_id);
-    o->chat = copy_to(&at, a->chat_id);
-    o->lane = copy_to(&at, lane);
-    o->action = copy_to(&at, buf_str(&action));
-    o->file = copy_to(&at, buf_str(&file));
+    o->from.tenant = str_pack(&at, f->tenant);
+    o->from.instance = str_pack(&at, f->instance);
+    o->from.request_id = str_pack(&at, f->request_id);
+    o->chat = str_pack(&at, a->chat_id);
+    o->lane = str_pack(&at, lane);
+    o->action = str_pack(&at, buf_str(&action));
+    o->file = str_pack(&at, buf_str(&file));
     o->blame = o->from.tenant;
     o->twice = q->twice;
     o->item.bytes = n + 3 * a->content.n; /* an estimate that includes the adapter's copies */
@@ -638,7 +632,6 @@ void outgoing_start(struct sender *s, struct outgoing *o)
 {
     o->sender = s;
     o->state = OUTGOING_NEW;
-    list_init(&o->link);
     list_append(&s->all, &o->link);
     timer_init(&o->timer, on_ending);
 }
@@ -723,12 +716,12 @@ void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct 
     o->op = ACTION_UNKNOWN;
     o->waiter = WAITER_ADAPTER;
     o->block = at;
-    o->from.tenant = copy_to(&at, tenant.p != NULL ? tenant : STR(""));
+    o->from.tenant = str_pack(&at, tenant.p != NULL ? tenant : STR(""));
     o->blame = o->from.tenant;
     if (str_is_empty(tenant)) { /* "?" and the lane: no tenant has such a name */
         o->blame = str_make(at, lane.n + 1);
         *at++ = '?';
-        copy_to(&at, lane);
+        str_pack(&at, lane);
     }
     join_lane(o, lane, patience);
 }
@@ -792,6 +785,47 @@ void sender_resume(struct sender *s, const char *why)
         else
             go(o);
     }
+}
+
+/* ---- actions from the host ---- */
+
+void sender_pass_on(struct sender *s, struct action_id id, const struct action_from *from,
+                    const struct action *a)
+{
+    bool needs_file = a->op == ACTION_SEND_MEDIA && a->file == NULL;
+
+    if ((!needs_file && map_count(&s->file_queues) == 0) || !sender_files_take(s, id, from, a))
+        s->p->ops->act(s->p, id, from, a);
+}
+
+void sender_submit(struct sender *s, struct action_id id, const struct action_from *from,
+                   const struct action *a)
+{
+    struct str queued = STR(SENDER_QUEUED_PREFIX);
+    char message[128], reply[128];
+    struct action with = *a;
+
+    if (!list_is_empty(&s->left))
+        records_revive(s); /* older actions go first */
+    if (str_starts(a->message_id, queued)) {
+        enum sender_named named = sender_named(s, a->message_id, message);
+        if (named == SENDER_NAMED_WAITS && a->op == ACTION_EDIT && sender_edit_later(s, a))
+            host_result(s->p->host, id, &(struct action_result){.success = true, .queued = true});
+        else if (named == SENDER_NAMED_WAITS)
+            host_fail(s->p->host, id,
+                      a->op == ACTION_EDIT ? "there is no such message to edit"
+                                           : "the message is still waiting in bellhop's outbox");
+        else if (named == SENDER_NAMED_NONE)
+            host_fail(s->p->host, id,
+                      "there is no such message: what was queued under this name failed");
+        if (named != SENDER_NAMED_SENT)
+            return;
+        with.message_id = str_of(message);
+    }
+    if (str_starts(a->reply_to, queued)) /* a reply to an undelivered message quotes nothing */
+        with.reply_to =
+            sender_named(s, a->reply_to, reply) == SENDER_NAMED_SENT ? str_of(reply) : STR_NULL;
+    sender_pass_on(s, id, from, &with);
 }
 
 /* ---- life ---- */

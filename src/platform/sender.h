@@ -86,6 +86,16 @@ struct sender_verdict { /* starts zeroed */
     char why[256];
 };
 
+void sender_say(struct sender_verdict *v, enum sender_end end, const char *fmt, ...)
+    BH_PRINTF(3, 4);
+
+/* Sentences for the error codes of a platform; the last entry has none. */
+struct sender_refusal {
+    int64_t code;
+    const char *sentence;
+};
+const char *sender_refusal(const struct sender_refusal *all, int64_t code); /* NULL: not listed */
+
 struct sender_ops { /* @p is the platform the sender was made for */
     /* Writes the request for part o->at.  @v says SENDER_GO, or why no request is written now. */
     void (*write)(struct platform *p, struct outgoing *o, struct sender_request *q,

@@ -98,8 +98,6 @@ static struct file_queue *queue_of(struct sender *s, const struct action_from *f
 {
     struct buf key = BUF_INIT;
 
-    if (!make && map_count(&s->file_queues) == 0)
-        return NULL;
     buf_printf(&key, "%.*s\x1f%.*s\x1f%.*s\x1f%.*s", STR_FMT(from->tenant), STR_FMT(from->instance),
                STR_FMT(a->chat_id), STR_FMT(a->thread_id));
     struct file_queue *q = map_get(&s->file_queues, buf_str(&key));
@@ -130,7 +128,6 @@ static struct draft *draft_new(struct sender *s, struct action_id id,
     struct outgoing *o = &d->out;
     d->party = party;
     d->queue = queue_of(s, from, a, true);
-    list_init(&d->in_queue);
     list_append(&d->queue->drafts, &d->in_queue);
     s->n_fetching++;
     outgoing_start(s, o);
@@ -222,20 +219,25 @@ static void fetch_file(struct sender *s, struct action_id id, const struct actio
     d->fetch = media_fetch(s->env->media, &source, on_fetched, d);
 }
 
-/* `source_url` names a file of bellhop's that the tenant may read, or a public address.  A foreign
- * address that looks like a file of bellhop's is never fetched: newer gateways send their
- * credential to such addresses. */
-static void submit_media(struct sender *s, struct action_id id, const struct action_from *from,
-                         const struct action *a)
+bool sender_files_take(struct sender *s, struct action_id id, const struct action_from *from,
+                       const struct action *a)
 {
+    bool seen = a->left != NULL && a->left->e.lane.n > 0; /* in the adapter's lane before */
+    bool behind = queue_of(s, from, a, false) != NULL;
+
+    if (a->op != ACTION_SEND_MEDIA || a->file != NULL)
+        return behind && a->op == ACTION_SEND && a->content.n <= BEHIND_BYTES && !seen &&
+               draft_new(s, id, from, a) != NULL;
+    /* `source_url` names a file of bellhop's that the tenant may read, or a public address.  A
+     * foreign address that looks like a file of bellhop's is never fetched: newer gateways send
+     * their credential to such addresses. */
     struct media *media = s->env->media;
     struct str url = a->source_url;
     const struct media_file *f = media != NULL ? media_find(media, media_id_in(url)) : NULL;
-
     if (media == NULL) {
         host_fail(s->p->host, id, "unsupported op: send_media");
     } else if (f != NULL && media_may_read(f, from->tenant)) {
-        struct draft *d = queue_of(s, from, a, false) != NULL ? draft_new(s, id, from, a) : NULL;
+        struct draft *d = behind ? draft_new(s, id, from, a) : NULL;
         if (d != NULL)
             memcpy(d->file, f->id, sizeof d->file);
         else
@@ -248,21 +250,7 @@ static void submit_media(struct sender *s, struct action_id id, const struct act
                   "the file cannot be sent: source_url names no file of yours here "
                   "and no public http(s) address");
     }
-}
-
-/* ---- actions from the host, and from the records of an earlier process ---- */
-
-static void submit(struct sender *s, struct action_id id, const struct action_from *from,
-                   const struct action *a)
-{
-    bool seen = a->left != NULL && a->left->e.lane.n > 0; /* in the adapter's lane before */
-    bool behind = a->op == ACTION_SEND && a->content.n <= BEHIND_BYTES && !seen &&
-                  queue_of(s, from, a, false) != NULL;
-
-    if (a->op == ACTION_SEND_MEDIA && a->file == NULL)
-        submit_media(s, id, from, a);
-    else if (!behind || draft_new(s, id, from, a) == NULL)
-        s->p->ops->act(s->p, id, from, a);
+    return true;
 }
 
 bool sender_take_left(struct sender *s, struct outgoing_left *l, struct action_id id, bool ready,
@@ -280,7 +268,7 @@ bool sender_take_left(struct sender *s, struct outgoing_left *l, struct action_i
         else if (ready)
             s->p->ops->act(s->p, id, &l->e.from, &a);
         else
-            submit(s, id, &l->e.from, &a);
+            sender_pass_on(s, id, &l->e.from, &a);
     }
     s->taking = NULL;
     bool taken = l->taken;
@@ -289,34 +277,4 @@ bool sender_take_left(struct sender *s, struct outgoing_left *l, struct action_i
     buf_done(&path);
     free(l);
     return taken;
-}
-
-void sender_submit(struct sender *s, struct action_id id, const struct action_from *from,
-                   const struct action *a)
-{
-    struct str queued = STR(SENDER_QUEUED_PREFIX);
-    char message[128], reply[128];
-    struct action with = *a;
-
-    if (!list_is_empty(&s->left))
-        records_revive(s); /* older actions go first */
-    if (str_starts(a->message_id, queued)) {
-        enum sender_named named = sender_named(s, a->message_id, message);
-        if (named == SENDER_NAMED_WAITS && a->op == ACTION_EDIT && sender_edit_later(s, a))
-            host_result(s->p->host, id, &(struct action_result){.success = true, .queued = true});
-        else if (named == SENDER_NAMED_WAITS)
-            host_fail(s->p->host, id,
-                      a->op == ACTION_EDIT ? "there is no such message to edit"
-                                           : "the message is still waiting in bellhop's outbox");
-        else if (named == SENDER_NAMED_NONE)
-            host_fail(s->p->host, id,
-                      "there is no such message: what was queued under this name failed");
-        if (named != SENDER_NAMED_SENT)
-            return;
-        with.message_id = str_of(message);
-    }
-    if (str_starts(a->reply_to, queued)) /* a reply to an undelivered message quotes nothing */
-        with.reply_to =
-            sender_named(s, a->reply_to, reply) == SENDER_NAMED_SENT ? str_of(reply) : STR_NULL;
-    submit(s, id, from, &with);
 }

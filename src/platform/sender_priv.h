@@ -25,7 +25,7 @@ struct sender {
     struct timer revive;          /* armed while @left is not empty */
     struct timer sweep;           /* armed while @kept is not empty */
     struct outgoing_left *taking; /* borrowed; the record that act() is being called with */
-    struct json_parser *parser;   /* owned */
+    struct record_reader *reader; /* owned */
     struct sender_stats n;
 };
 
@@ -58,6 +58,9 @@ static inline bool outgoing_is_unsure(const struct outgoing *o, enum sender_end 
 
 /* ---- sender.c ---- */
 
+/* Gives the action to the platform's act(), once it has its file. */
+void sender_pass_on(struct sender *s, struct action_id id, const struct action_from *from,
+                    const struct action *a);
 void outgoing_start(struct sender *s, struct outgoing *o); /* gives @o to @s, in state NEW */
 void outgoing_enter(struct outgoing *o, enum outgoing_state next);
 void outgoing_set_order(struct outgoing *o, const struct sender_order *q);
@@ -76,6 +79,10 @@ void outgoing_release(struct outgoing *o); /* frees @o and tells nobody */
 bool sender_take_left(struct sender *s, struct outgoing_left *l, struct action_id id, bool ready,
                       const struct media_file *f, struct str url);
 
+/* Takes an action that has to wait for its file, or behind another one that does.  False: it need
+ * not wait. */
+bool sender_files_take(struct sender *s, struct action_id id, const struct action_from *from,
+                       const struct action *a);
 void sender_draft_free(struct outgoing *o); /* an outgoing in state FETCHING */
 
 /* ---- outgoing.c ---- */
@@ -93,7 +100,7 @@ void outgoing_leave_record(struct outgoing *o);
 void outgoing_delete(struct sender *s, uint64_t number);
 /* Detaches the record from @o and returns it. */
 struct outgoing_left *outgoing_to_left(struct outgoing *o);
-/* Parses l->value into l->e, which borrows from the sender's parser.  False: not a record. */
+/* Parses l->value into l->e, which borrows from the sender's reader.  False: not a record. */
 bool outgoing_left_read(struct sender *s, struct outgoing_left *l);
 /* Reads the action of l->e; @path holds the path of its file. */
 void outgoing_left_action(const struct outgoing_left *l, struct action *ret,

@@ -98,11 +98,6 @@ static size_t closing_units(const struct fence *f)
     return f->n > 0 ? f->n + 1 : 0; /* a line break and the marker */
 }
 
-static size_t opening_units(const struct fence *f)
-{
-    return f->n > 0 ? f->n + f->lang.n + 1 : 0;
-}
-
 static void offer(struct walk *w, enum kind kind, size_t end, size_t next, size_t used,
                   const struct fence *f)
 {
@@ -237,7 +232,7 @@ void split_text(struct split *s, struct str text, size_t limit, enum split_unit 
     }
     while (w.start < text.n) {
         memset(w.best, 0, sizeof w.best);
-        w.room = limit - opening_units(&was);
+        w.room = limit - (was.n > 0 ? was.n + was.lang.n + 1 : 0);
         if (walk_part(&w, was, &open)) {
             add_part(s, str_skip(text, w.start), &was, &open);
             return;

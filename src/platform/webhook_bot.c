@@ -6,25 +6,6 @@
 #include "base/jw.h"
 #include "base/mem.h"
 
-static void log_prefix(const struct log *log, struct buf *out)
-{
-    const struct webhook_bot *b = container_of(log, struct webhook_bot, log);
-
-    buf_printf(out, "platform=%s bot=%s ", b->base.ops->name, b->base.bot);
-}
-
-void webhook_bot_set_problem(struct webhook_bot *b, const char *sentence)
-{
-    if (sentence == NULL) {
-        b->base.problem = NULL;
-        return;
-    }
-    if (b->base.problem == NULL || strcmp(b->problem, sentence) != 0)
-        log_error(&b->log, "%s", sentence);
-    snprintf(b->problem, sizeof b->problem, "%s", sentence);
-    b->base.problem = b->problem;
-}
-
 /* ---- texts ---- */
 
 void text_outgoing_free(struct outgoing *o)
@@ -48,17 +29,16 @@ void text_outgoing_read(struct webhook_bot *b, struct outgoing *o, const struct 
         prompts_drop(b->prompts, str_of(t->chat), str_of(t->prompt));
 }
 
-bool webhook_bot_answers(struct webhook_bot *b, const struct event *ev, struct http_id id,
-                         const struct http_answer *good, int64_t deadline_ms)
+void webhook_bot_take(struct webhook_bot *b, const struct event *ev, struct http_id id,
+                      const struct http_answer *good, int64_t deadline_ms)
 {
-    const struct prompt_option *o;
+    struct webhook_delivery x = {.ev = ev};
     struct prompt *q =
-        ev->n_media == 0 ? prompts_numbered(b->prompts, ev->chat_id, ev->text, &o) : NULL;
+        ev->n_media == 0 ? prompts_numbered(b->prompts, ev->chat_id, ev->text, &x.option) : NULL;
 
-    if (q == NULL || !prompt_may_answer(q, ev))
-        return false;
-    await_press(&b->awaits, q, o, ev, id, good, deadline_ms);
-    return true;
+    if (q != NULL && prompt_may_answer(q, ev))
+        x.prompt = q;
+    await_accept(&b->awaits, &x, id, good, deadline_ms);
 }
 
 static void send_text(struct webhook_bot *b, struct action_id id, const struct action_from *from,
@@ -89,27 +69,6 @@ static void send_text(struct webhook_bot *b, struct action_id id, const struct a
                                                                              : TWICE_IS_TWO});
 }
 
-/* Asks a question with numbered options: these platforms have no buttons. */
-static void ask(struct webhook_bot *b, struct action_id id, const struct action_from *from,
-                const struct action *a)
-{
-    const char *wrong = prompt_wrong(a);
-    struct action numbered = *a;
-    struct buf text = BUF_INIT;
-
-    if (wrong != NULL) {
-        host_fail(b->base.host, id, "%s", wrong);
-        return;
-    }
-    const struct prompt *q = prompts_add(b->prompts, from, a, a->chat_id);
-    if (a->left == NULL) { /* the text of a resumed action has the numbers already */
-        prompt_write_numbered(&text, a->content, q);
-        numbered.content = buf_str(&text);
-    }
-    send_text(b, id, from, &numbered);
-    buf_done(&text);
-}
-
 void webhook_bot_act(struct platform *p, struct action_id id, const struct action_from *from,
                      const struct action *a)
 {
@@ -119,9 +78,23 @@ void webhook_bot_act(struct platform *p, struct action_id id, const struct actio
         host_fail(p->host, id, "%s", b->kind->no_chat);
     else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA)
         send_text(b, id, from, a);
-    else if (a->op == ACTION_PROMPT)
-        ask(b, id, from, a);
-    else if (a->op == ACTION_GET_CHAT_INFO)
+    else if (a->op == ACTION_PROMPT) {
+        /* Asks a question with numbered options: these platforms have no buttons. */
+        const char *wrong = prompt_wrong(a);
+        struct action numbered = *a;
+        struct buf text = BUF_INIT;
+        if (wrong != NULL) {
+            host_fail(b->base.host, id, "%s", wrong);
+            return;
+        }
+        const struct prompt *q = prompts_add(b->prompts, from, a, a->chat_id);
+        if (a->left == NULL) { /* the text of a resumed action has the numbers already */
+            prompt_write_numbered(&text, a->content, q);
+            numbered.content = buf_str(&text);
+        }
+        send_text(b, id, from, &numbered);
+        buf_done(&text);
+    } else if (a->op == ACTION_GET_CHAT_INFO)
         host_result(p->host, id,
                     &(struct action_result){.success = true,
                                             .chat_name = a->chat_id,
@@ -132,24 +105,14 @@ void webhook_bot_act(struct platform *p, struct action_id id, const struct actio
 
 /* ---- life ---- */
 
-char *webhook_bot_api(const struct webhook_bot_kind *kind, const char *api_base)
-{
-    struct str api = str_of(api_base != NULL ? api_base : kind->api_base);
-
-    while (str_ends(api, STR("/")))
-        api.n--;
-    return str_dup(api);
-}
-
 enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kind *kind,
                              const struct platform_settings *settings, const char *api_base,
                              struct host *host, char *ret_why)
 {
-    b->base = (struct platform){.ops = kind->ops, .host = host, .bot = settings->bot};
-    b->log.prefix = log_prefix;
+    platform_init(&b->base, kind->ops, host, settings);
     b->kind = kind;
     b->env = host_env(host);
-    b->api_base = webhook_bot_api(kind, api_base);
+    b->api_base = platform_api_base(api_base, kind->api_base);
     b->parser = json_parser_new();
     awaits_init(&b->awaits, &b->base);
     enum bh_err err = prompts_open(&b->base, NULL, &b->prompts, ret_why);

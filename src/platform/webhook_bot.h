@@ -34,7 +34,6 @@ struct webhook_bot_kind { /* const, one per platform */
 
 struct webhook_bot {
     struct platform base; /* first */
-    struct log log;
     const struct webhook_bot_kind *kind;
     const struct host_env *env; /* borrowed */
     char *api_base;             /* owned; without a slash at its end */
@@ -42,14 +41,11 @@ struct webhook_bot {
     struct json_parser *parser; /* owned */
     struct sender *sender;      /* owned */
     struct prompts *prompts;    /* owned */
-    char problem[256];          /* base.problem points here, or is NULL */
     struct {
         uint64_t events, ignored, refused;
     } n;
 };
 
-/* The API's address without a slash at its end.  Caller frees. */
-char *webhook_bot_api(const struct webhook_bot_kind *kind, const char *api_base);
 /* @b is zeroed.  @api_base: the configured address, or NULL.  On failure only
  * webhook_bot_done() may follow. */
 enum bh_err webhook_bot_open(struct webhook_bot *b, const struct webhook_bot_kind *kind,
@@ -63,16 +59,12 @@ static inline struct webhook_bot *webhook_bot_of(struct platform *p)
     return container_of(p, struct webhook_bot, base);
 }
 
-/* Sets the sentence that `status` shows; NULL: no problem.  Logs a new sentence. */
-void webhook_bot_set_problem(struct webhook_bot *b, const char *sentence);
-
 void webhook_bot_act(struct platform *p, struct action_id id, const struct action_from *from,
                      const struct action *a);
 void webhook_bot_status(struct platform *p, struct jw *w);
-/* True: @ev is a number that answers an open question; the webhook is answered as by
- * await_accept(). */
-bool webhook_bot_answers(struct webhook_bot *b, const struct event *ev, struct http_id id,
-                         const struct http_answer *good, int64_t deadline_ms);
+/* await_accept() of a message, which answers an open question if it is the number of an option. */
+void webhook_bot_take(struct webhook_bot *b, const struct event *ev, struct http_id id,
+                      const struct http_answer *good, int64_t deadline_ms);
 
 struct text_outgoing {      /* the outgoing that write() and read() get */
     struct outgoing out;    /* first */

@@ -95,12 +95,15 @@ static bool has_role(const struct perm_question *q, uint64_t id)
     return false;
 }
 
-/* Overwrites for everyone apply first, then those of all roles together, then the member's own.
- * Each step denies before it allows, so of two roles of a member the one that allows wins. */
-static uint64_t apply_overwrites(const struct perm_question *q, uint64_t may)
+uint64_t discord_permissions_of(const struct perm_question *q)
 {
-    struct perm_overwrite everyone = {0}, roles = {0}, member = {0};
+    uint64_t may = base_permissions(q);
 
+    if (may == PERM_ALL)
+        return may;
+    /* Overwrites for everyone apply first, then those of all roles together, then the member's own.
+     * Each step denies before it allows, so of two roles of a member the one that allows wins. */
+    struct perm_overwrite everyone = {0}, roles = {0}, member = {0};
     for (size_t i = 0; i < q->n_overwrites; i++) {
         const struct perm_overwrite *o = &q->overwrites[i];
         struct perm_overwrite *to = NULL;
@@ -118,16 +121,7 @@ static uint64_t apply_overwrites(const struct perm_question *q, uint64_t may)
     }
     may = (may & ~everyone.deny) | everyone.allow;
     may = (may & ~roles.deny) | roles.allow;
-    return (may & ~member.deny) | member.allow;
-}
-
-uint64_t discord_permissions_of(const struct perm_question *q)
-{
-    uint64_t may = base_permissions(q);
-
-    if (may == PERM_ALL)
-        return may;
-    may = apply_overwrites(q, may);
+    may = (may & ~member.deny) | member.allow;
     if (q->timed_out)
         may &= PERM_VIEW_CHANNEL | PERM_READ_MESSAGE_HISTORY;
     /* Without View Channel a member can do nothing in a channel. */
@@ -494,7 +488,6 @@ static void set_thread_member(struct dcache *c, uint64_t thread_id, uint64_t use
     t = xcalloc(1, sizeof *t);
     t->key.thread_id = thread_id;
     t->key.user_id = user_id;
-    list_init(&t->lru);
     list_append(&c->thread_member_lru, &t->lru);
     map_put(&c->thread_members, KEY_OF(t->key), t);
 }
@@ -773,7 +766,6 @@ static void keep_fresh(struct discord *d, uint64_t guild_id, uint64_t user_id)
         s->key.guild_id = guild_id;
         s->key.user_id = user_id;
         s->d = d;
-        list_init(&s->lru);
         map_put(&d->watched, KEY_OF(s->key), s);
         list_append(&d->watched_lru, &s->lru);
         refresh(s);

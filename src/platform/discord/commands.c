@@ -78,14 +78,6 @@ static void known_set(struct discord_commands *c, const struct known *k)
         c->known[c->n_known++] = *k;
 }
 
-static void known_drop(struct discord_commands *c, const char *name)
-{
-    struct known *k = known_find(c, str_of(name));
-
-    if (k != NULL)
-        *k = c->known[--c->n_known];
-}
-
 static void save(struct discord_commands *c)
 {
     struct commands_record r = {str_of(c->d->base.bot), c->known, c->n_known};
@@ -202,8 +194,11 @@ static void step_done(struct discord_commands *c, const struct step *s)
 {
     if (s->body != NULL)
         known_set(c, &s->what);
-    else
-        known_drop(c, s->what.name);
+    else {
+        struct known *k = known_find(c, str_of(s->what.name));
+        if (k != NULL)
+            *k = c->known[--c->n_known];
+    }
 }
 
 static void on_step(void *ctx, const struct discord_told *t)
@@ -218,8 +213,8 @@ static void on_step(void *ctx, const struct discord_told *t)
         return;
     }
     if (t->end == SENDER_REFUSED)
-        log_warn(&c->d->log, "Discord refuses the command /%s, it is left out: %s", s->what.name,
-                 t->why);
+        log_warn(&c->d->base.log, "Discord refuses the command /%s, it is left out: %s",
+                 s->what.name, t->why);
     if (t->end == SENDER_DONE || s->body == NULL)
         step_done(c, s);
     c->at++;
@@ -232,7 +227,7 @@ static void next(struct discord_commands *c)
         step_done(c, &c->steps[c->at++]);
     if (c->at == c->n_steps) {
         if (c->n_steps > 0) {
-            log_info(&c->d->log, "commands registered: changes=%zu", c->n_steps);
+            log_info(&c->d->base.log, "commands registered: changes=%zu", c->n_steps);
             save(c);
         }
         end(c, true);
@@ -255,7 +250,7 @@ static void on_list(void *ctx, const struct discord_told *t)
 
     c->call = NULL;
     if (t->end != SENDER_DONE || !json_parse(c->parser, buf_str(&c->wanted), &wanted)) {
-        log_warn(&c->d->log, "the application's commands cannot be read: %s", t->why);
+        log_warn(&c->d->base.log, "the application's commands cannot be read: %s", t->why);
         end(c, t->end == SENDER_REFUSED);
         return;
     }
@@ -296,7 +291,7 @@ static struct discord_commands *commands_new(struct discord *d)
     timer_init(&c->retry, on_retry);
     if (record_load(d->env->store, &discord_commands_form, NULL, str_of(d->base.bot), on_record, c,
                     why) != BH_OK)
-        log_warn(&d->log, "%s: all commands are set again", why);
+        log_warn(&d->base.log, "%s: all commands are set again", why);
     return c;
 }
 

@@ -7,8 +7,6 @@
 #pragma once
 #include "platform/platform.h"
 
-struct dcache;
-
 struct discord_settings {
     struct platform_settings base; /* first */
     char *token, *public_key;
@@ -23,6 +21,3 @@ extern const struct config_section discord_config;
 /* Reads `intents`: Discord's number, or names separated by commas. */
 bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, char *ret_why);
 extern const struct platform_ops discord_ops;
-
-/* The bot's cache of guilds, channels, roles and members.  @p must be a Discord platform. */
-struct dcache *discord_cache(struct platform *p);

@@ -1,14 +1,15 @@
 /* discord_priv.h - the state of a Discord bot, and the functions that the adapter's files share.
  *
  *      in   socket.c -> inbound.c -> normalize.c        out  outbound.c -> rest.c -> the sender
- *             ^            |  ^                                 ^    ^
- *           shards.c   cache.c backfill.c, context.c      threads.c  interactions.c (tokens)
- *           (sessions) (permissions)
+ *             ^            |  ^                                 ^
+ *          discord.c   cache.c history.c                    threads.c
+ *          (sessions)  (permissions) (over REST)
  *      webhook -> interactions.c     commands.c registers commands     discord.c opens and closes
  *
  * The socket, the normalizer, the rate limits of rest.h, voice, the cache, and the signatures and
  * parsing of interactions have headers of their own and do not use struct discord. */
 #pragma once
+#include <inttypes.h>
 #include "base/list.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -60,8 +61,7 @@ struct discord_pending {
 
 struct discord {
     struct platform base;
-    struct descriptor descriptor; /* of this bot */
-    struct log log;
+    struct descriptor descriptor;       /* of this bot */
     const struct host_env *env;         /* borrowed */
     const struct discord_settings *cfg; /* borrowed */
     char *api_base;                     /* owned */
@@ -81,7 +81,6 @@ struct discord {
         uint64_t limited;
     } rest;
 
-    /* shards.c */
     struct discord_shard *shards; /* owned */
     unsigned n_shards;
     char *gateway_url;          /* owned */
@@ -103,7 +102,7 @@ struct discord {
     uint64_t reacted[256]; /* a ring: the bot's messages that got a reaction */
     size_t n_reacted;
 
-    /* backfill.c */
+    /* history.c */
     struct map cursors; /* channel id -> struct discord_cursor, owned */
     struct list cursors_lru;
     struct timer tick, backfill_timer;
@@ -139,7 +138,6 @@ struct discord {
 
     struct discord_commands *commands; /* owned; NULL: no gateway has announced any */
 
-    /* context.c */
     struct recent *recent;                     /* owned; NULL: `context` is 0 */
     struct list looking;                       /* struct look_back, owned */
     struct event_said said[EVENT_MAX_CONTEXT]; /* scratch */
@@ -149,14 +147,9 @@ struct discord {
     } count;
 };
 
-/* ---- shards.c ---- */
-enum bh_err discord_shards_load(struct discord *d,
-                                char *ret_why); /* the sessions of an earlier process */
-void discord_shards_init(struct discord *d);
-void discord_shards_save(struct discord *d);
+/* ---- discord.c ---- */
 void discord_shards_reshard(struct discord *d); /* Discord wants another number of shards */
 void discord_shards_want_session(struct discord *d, struct discord_shard *s);
-void discord_shards_done(struct discord *d);
 
 /* ---- inbound.c ---- */
 extern const struct dsocket_handlers discord_socket_handlers;
@@ -172,30 +165,31 @@ struct discord_taker {
 };
 enum discord_verdict discord_accept_message(struct discord *d, struct json message,
                                             struct str guild_id, struct discord_taker *taker);
+/* discord_normalize() into d->norm, for this bot. */
+enum discord_verdict discord_normalize_for(struct discord *d, struct json message,
+                                           struct str guild_id, bool lenient);
 /* New messages of the channel wait until discord_undefer_channel(). */
 void discord_defer_channel(struct discord *d, uint64_t channel_id);
 void discord_undefer_channel(struct discord *d, uint64_t channel_id);
 void discord_inbound_done(struct discord *d);
 
-/* ---- backfill.c ---- */
+/* ---- history.c: missed messages ---- */
 struct discord_cursor { /* the newest stored message of a channel */
     uint64_t channel_id, guild_id, last;
     uint64_t gap;               /* messages after this id may have been missed; 0: none */
     bool dirty, filling, again; /* again: another session was lost during the backfill */
     struct list lru;
 };
-enum bh_err discord_cursors_load(struct discord *d, char *ret_why);
+enum bh_err discord_history_open(struct discord *d, char *ret_why);
+void discord_history_close(struct discord *d);
 void discord_cursors_save(struct discord *d);
-void discord_cursors_done(struct discord *d);
 void discord_cursor_advance(struct discord *d, uint64_t guild_id, uint64_t channel_id,
                             uint64_t message_id);
-void discord_backfill_init(struct discord *d);
 void discord_backfill_mark(struct discord *d,
                            const struct discord_shard *s); /* the session of @s is lost */
 void discord_backfill_soon(struct discord *d, int64_t after_ms);
 void discord_backfill_guild_known(struct discord *d, uint64_t guild_id);
 void discord_backfill_channel(struct discord *d, struct discord_cursor *s); /* now */
-void discord_backfill_done(struct discord *d);
 bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id);
 
 /* ---- cache.c: permissions of people ---- */
@@ -205,11 +199,14 @@ struct str discord_home(struct platform *p, struct str chat, char room[32]);
 void discord_watched_done(struct discord *d);
 
 /* ---- threads.c ---- */
-enum bh_err discord_names_load(struct discord *d, char *ret_why);
-void discord_names_done(struct discord *d);
-void discord_name_given(struct discord *d, uint64_t thread_id, const char *name);
-/* discord_name_given() for a thread that an answer opened; a later rename keeps this name. */
-void discord_name_opened(struct discord *d, uint64_t thread_id, const char *name);
+enum {
+    DISCORD_ARCHIVE_MINUTES = 1440, /* a thread without messages for this long is archived */
+    DISCORD_HAS_THREAD = 160004,    /* Discord's error code: the message has a thread already */
+};
+enum bh_err discord_threads_open(struct discord *d, char *ret_why);
+void discord_threads_close(struct discord *d);
+/* @opened: by an answer; a later rename keeps this name. */
+void discord_name_given(struct discord *d, uint64_t thread_id, const char *name, bool opened);
 /* The newest thread in @channel_id that an answer opened and whose id is below @id; 0: none. */
 uint64_t discord_opened_before(const struct discord *d, uint64_t channel_id, uint64_t id);
 /* The name that the thread was opened with; absent: no answer opened this thread. */
@@ -217,8 +214,6 @@ struct str discord_name_opened_as(const struct discord *d, uint64_t thread_id);
 /* Is @name, the thread's current name, the name that bellhop gave it? */
 bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name);
 
-void discord_auto_init(struct discord *d);
-void discord_auto_done(struct discord *d);
 /* The functions below are for `auto_thread: true` only. */
 /* Notes the message of @ev, and sets its thread fields.  Called before the host gets @ev. */
 void discord_auto_note(struct discord *d, struct event *ev);
@@ -232,7 +227,12 @@ void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text)
 /* The name for the thread under this message. */
 const char *discord_auto_name(const struct discord *d, uint64_t message_id);
 
-/* ---- context.c ---- */
+/* The actions react, thread_create and thread_rename. */
+struct sender_order;
+void discord_start_thread_or_reaction(struct discord *d, uint64_t channel_id,
+                                      const struct sender_order *q);
+
+/* ---- history.c: context ---- */
 /* Sets the context of d->norm, or its wants_context.  Called before the host gets the event. */
 void discord_context_add(struct discord *d);
 void discord_context_note(struct discord *d,
@@ -245,13 +245,13 @@ void discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t chan
                              struct str message_id);
 void discord_context_gap(struct discord *d, struct discord_shard *s); /* the session is lost */
 void discord_context(struct platform *p, struct context_ask ask, const struct event *ev);
-void discord_context_done(struct discord *d);
 
 /* ---- commands.c ---- */
 void discord_set_commands(struct platform *p, struct str commands);
 void discord_commands_free(struct discord *d);
 
 /* ---- interactions.c ---- */
+/* The vault keeps an interaction's token for its channel, as application US channel US token. */
 #define DISCORD_TOKEN_KIND "discord.interaction_token"
 void discord_interactions_init(struct discord *d);
 void discord_interactions_done(struct discord *d);
@@ -273,19 +273,6 @@ void discord_write_buttons(struct buf *out, const struct prompt *q,
                            const struct prompt_option *chosen);
 void discord_prompt_over(struct platform *p, struct prompt *q);
 
-/* The token of the interaction that a send answers; NULL: none. */
-struct discord_reply *discord_reply_for_send(struct discord *d, const struct action_from *from,
-                                             uint64_t channel_id, struct str user);
-/* The token that a follow-up names; NULL: not available. */
-struct discord_reply *discord_reply_for_follow_up(struct discord *d, const struct action_from *from,
-                                                  const struct action *a, uint64_t *ret_channel);
-/* True: this part edits the original answer.  False: it is a new message. */
-bool discord_reply_edits(const struct discord_reply *h, size_t part);
-/* Adds the path of the request, which is secret.  False: the token has expired. */
-bool discord_reply_path(const struct discord_reply *h, size_t part, struct buf *out);
-void discord_reply_used(struct discord_reply *h); /* the original answer has been edited */
-void discord_reply_free(struct discord_reply *h); /* NULL is fine */
-
 /* ---- outbound.c ---- */
 void discord_act(struct platform *p, struct action_id id, const struct action_from *from,
                  const struct action *a);
@@ -293,6 +280,11 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
 static inline struct discord *discord_of(struct platform *p)
 {
     return container_of(p, struct discord, base);
+}
+static inline void discord_token_place(const struct discord *d, uint64_t channel_id,
+                                       struct buf *out)
+{
+    buf_printf(out, "%s\x1f%" PRIu64, d->base.bot, channel_id);
 }
 static inline struct str id_key(const uint64_t *id)
 {

@@ -14,7 +14,7 @@
  * After a resume Discord does not list the channels again, so a message may come from a channel
  * that is not in the cache and could be a thread.  The messages of that channel are deferred, in
  * order, while the guild or the channel is read over REST; other channels go on.  A channel whose
- * missed messages are being fetched (backfill.c) defers its new messages the same way.  If Discord
+ * missed messages are being fetched (history.c) defers its new messages the same way.  If Discord
  * does not answer, the message is delivered with the channel's id alone. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,21 +34,6 @@ enum {
 
 /* ---- pending events ---- */
 
-static void confirm_front(struct discord_shard *s)
-{
-    while (!list_is_empty(&s->pendings)) {
-        struct discord_pending *p = list_first(&s->pendings, struct discord_pending, link);
-
-        if (!p->done)
-            return;
-        list_remove(&p->link);
-        if (p->message_id != 0)
-            discord_cursor_advance(s->d, p->guild_id, p->channel_id, p->message_id);
-        dsocket_confirm(s->socket, p->seq);
-        free(p);
-    }
-}
-
 static struct discord_pending *pending_new(struct discord_shard *s, uint64_t seq)
 {
     struct discord_pending *p = xcalloc(1, sizeof *p);
@@ -56,15 +41,27 @@ static struct discord_pending *pending_new(struct discord_shard *s, uint64_t seq
     p->d = s->d;
     p->shard = s;
     p->seq = seq;
-    list_init(&p->link);
     list_append(&s->pendings, &p->link);
     return p;
 }
 
+/* Confirms the events at the front that are done. */
 static void pending_done(struct discord_pending *p)
 {
+    struct discord_shard *s = p->shard;
+
     p->done = true;
-    confirm_front(p->shard);
+    while (!list_is_empty(&s->pendings)) {
+        struct discord_pending *front = list_first(&s->pendings, struct discord_pending, link);
+
+        if (!front->done)
+            return;
+        list_remove(&front->link);
+        if (front->message_id != 0)
+            discord_cursor_advance(s->d, front->guild_id, front->channel_id, front->message_id);
+        dsocket_confirm(s->socket, front->seq);
+        free(front);
+    }
 }
 
 /* An event that needs no storing is confirmed once those before it are. */
@@ -103,7 +100,7 @@ static void pending_failed(struct discord_pending *p)
     if (s->failing_since_ms == 0)
         s->failing_since_ms = now_ms;
     if (now_ms - s->failing_since_ms >= GIVE_UP_MS) {
-        log_error(&d->log,
+        log_error(&d->base.log,
                   "a message of channel %" PRIu64 " is lost: it could not be stored for %d minutes",
                   p->channel_id, GIVE_UP_MS / 60000);
         d->count.lost++;
@@ -117,7 +114,8 @@ static void pending_failed(struct discord_pending *p)
     s->replay_ms = s->replay_ms == 0 ? FIRST_REPLAY_MS : s->replay_ms * 2;
     if (s->replay_ms > MAX_REPLAY_MS)
         s->replay_ms = MAX_REPLAY_MS;
-    log_warn(&d->log, "an event could not be stored: asking Discord for it again in %" PRId64 " ms",
+    log_warn(&d->base.log,
+             "an event could not be stored: asking Discord for it again in %" PRId64 " ms",
              s->replay_ms);
     timer_set(d->env->clock, &s->replay, s->replay_ms);
 }
@@ -135,8 +133,8 @@ static void on_accepted(void *ctx, enum bh_err err)
 
 /* ---- normalize and accept ---- */
 
-static enum discord_verdict normalize_message(struct discord *d, struct json message,
-                                              struct str guild_id, bool lenient)
+enum discord_verdict discord_normalize_for(struct discord *d, struct json message,
+                                           struct str guild_id, bool lenient)
 {
     struct discord_normalize_in in = {.message = message,
                                       .guild_id = guild_id,
@@ -145,14 +143,21 @@ static enum discord_verdict normalize_message(struct discord *d, struct json mes
                                       .bot_user = str_of(d->bot_user),
                                       .in_parent = d->cfg->auto_thread,
                                       .lenient = lenient};
-    enum discord_verdict v = discord_normalize(&in, &d->norm);
+
+    return discord_normalize(&in, &d->norm);
+}
+
+static enum discord_verdict normalize_message(struct discord *d, struct json message,
+                                              struct str guild_id, bool lenient)
+{
+    enum discord_verdict v = discord_normalize_for(d, message, guild_id, lenient);
 
     if (v == DISCORD_IGNORED) {
         d->count.ignored++;
         d->count.empty += strcmp(d->norm.why, "empty") == 0;
     } else if (v == DISCORD_MALFORMED) {
         d->count.malformed++;
-        log_warn(&d->log, "Discord sent a message without an id, a channel or an author");
+        log_warn(&d->base.log, "Discord sent a message without an id, a channel or an author");
     }
     return v;
 }
@@ -252,24 +257,6 @@ static bool is_deferred(const struct discord *d, uint64_t channel_id)
     return map_count(&d->deferred) > 0 && map_get(&d->deferred, id_key(&channel_id)) != NULL;
 }
 
-static void defer_message(struct discord *d, struct json message, struct discord_pending *p)
-{
-    struct deferred_channel *c = deferred_get(d, p->channel_id);
-    struct deferred_message *m = xcalloc(1, sizeof *m);
-    struct jw w = jw_begin(&m->text);
-
-    list_init(&m->link);
-    jw_value(&w, message);
-    d->deferred_bytes += m->text.n;
-    if (d->deferred_bytes > MAX_DEFERRED_BYTES) {
-        message_free(d, m);
-        pending_failed(p);
-        return;
-    }
-    m->p = p;
-    list_append(&c->messages, &m->link);
-}
-
 static uint64_t first_seq(const struct deferred_channel *c)
 {
     return list_is_empty(&c->messages)
@@ -334,7 +321,7 @@ static void on_loaded(void *ctx, const struct discord_told *t)
 
     l->call = NULL;
     if (t->end != SENDER_DONE) {
-        log_warn(&l->d->log,
+        log_warn(&l->d->base.log,
                  "guild %" PRIu64
                  " could not be read, its messages go on without channel names: %s",
                  l->guild_id, t->why);
@@ -541,16 +528,10 @@ void discord_inbound_shard_done(struct discord_shard *s)
 /* Ignores updates that Discord makes itself (link previews): they are not edits by the author. */
 static void on_edited(struct discord *d, struct json message, struct discord_pending *p)
 {
-    struct discord_normalize_in in = {.message = message,
-                                      .cache = d->cache,
-                                      .bot = str_of(d->base.bot),
-                                      .bot_user = str_of(d->bot_user),
-                                      .in_parent = d->cfg->auto_thread,
-                                      .lenient = true};
     struct event *ev = &d->norm.ev;
 
     if (json_str(message, "content").p == NULL || json_str(message, "edited_timestamp").n == 0 ||
-        discord_normalize(&in, &d->norm) != DISCORD_EVENT) {
+        discord_normalize_for(d, message, STR_NULL, true) != DISCORD_EVENT) {
         pending_done(p);
         return;
     }
@@ -618,7 +599,19 @@ static void on_message(struct discord *d, struct json message, struct discord_pe
     if (needs && !is_deferred(d, p->channel_id))
         defer_until_known(d, p->channel_id, p->guild_id, v);
     if (is_deferred(d, p->channel_id)) {
-        defer_message(d, message, p);
+        struct deferred_channel *c = deferred_get(d, p->channel_id);
+        struct deferred_message *m = xcalloc(1, sizeof *m);
+        struct jw w = jw_begin(&m->text);
+        list_init(&m->link);
+        jw_value(&w, message);
+        d->deferred_bytes += m->text.n;
+        if (d->deferred_bytes > MAX_DEFERRED_BYTES) {
+            message_free(d, m);
+            pending_failed(p);
+            return;
+        }
+        m->p = p;
+        list_append(&c->messages, &m->link);
     } else if (v == DISCORD_EVENT) {
         pending_accept(p);
     } else {
@@ -692,12 +685,7 @@ static void on_reaction(struct discord *d, struct json reaction, bool added,
     }
     write_reaction_as_message(&message, reaction, added);
     if (json_parse(d->parser, buf_str(&message), &doc) &&
-        discord_normalize(&(struct discord_normalize_in){.message = doc,
-                                                         .cache = d->cache,
-                                                         .bot = str_of(d->base.bot),
-                                                         .bot_user = str_of(d->bot_user),
-                                                         .in_parent = d->cfg->auto_thread},
-                          &d->norm) == DISCORD_EVENT) {
+        discord_normalize_for(d, doc, STR_NULL, false) == DISCORD_EVENT) {
         struct event *ev = &d->norm.ev;
         snprintf(id, sizeof id, "%" PRIu64 ":r%" PRIu64 ":%.*s", message_id, p->seq,
                  (int)(ev->user_id.n < 24 ? ev->user_id.n : 24), ev->user_id.p);
@@ -800,7 +788,7 @@ static void on_wants_shards(void *ctx, struct dsocket *socket)
 {
     struct discord *d = ctx;
 
-    log_warn(&d->log,
+    log_warn(&d->base.log,
              "Discord asks for more shards than %u: starting again with as many as it wants",
              d->n_shards);
     discord_shards_reshard(d);

@@ -9,9 +9,7 @@
  * An interaction comes as a webhook or, where the application has no address for webhooks, through
  * the socket.  Discord asks once and waits three seconds.  The answer goes out once the event is
  * stored: as the answer to the webhook, or as a request to the interaction's callback.  The agent's
- * next message goes out through the interaction's token (discord_reply_*, called by outbound.c).
- * The token is read from the vault when a request is written, and exists only in the path of that
- * request.
+ * next message goes out through the interaction's token, which the vault keeps (outbound.c).
  */
 #include "platform/discord/interactions.h"
 #include <inttypes.h>
@@ -133,23 +131,6 @@ static struct str id_of(struct json v, char room[24])
     return str_make(room, (size_t)snprintf(room, 24, "%" PRIu64, number));
 }
 
-static void read_user(struct discord_interaction *x, struct json body)
-{
-    struct json member = json_get(body, "member"), user = json_get(member, "user");
-
-    if (!json_is_object(user))
-        user = json_get(body, "user");
-    x->user_id = id_of(json_get(user, "id"), x->numbers[3]);
-    x->user_handle = json_str(user, "username");
-    x->user_display_name = json_str(member, "nick");
-    if (str_is_empty(x->user_display_name))
-        x->user_display_name = json_str(user, "global_name");
-    if (str_is_empty(x->user_display_name))
-        x->user_display_name = x->user_handle;
-    x->user_name = x->user_display_name;
-    x->by_bot = json_as_bool(json_get(user, "bot"), false);
-}
-
 bool discord_interaction_read(struct json body, struct discord_interaction *ret)
 {
     struct json channel = json_get(body, "channel");
@@ -164,7 +145,18 @@ bool discord_interaction_read(struct json body, struct discord_interaction *ret)
     ret->application_id = id_of(json_get(body, "application_id"), ret->numbers[4]);
     ret->token = json_str(body, "token");
     ret->name = json_str(json_get(body, "data"), "name");
-    read_user(ret, body);
+    struct json member = json_get(body, "member"), user = json_get(member, "user");
+    if (!json_is_object(user))
+        user = json_get(body, "user");
+    ret->user_id = id_of(json_get(user, "id"), ret->numbers[3]);
+    ret->user_handle = json_str(user, "username");
+    ret->user_display_name = json_str(member, "nick");
+    if (str_is_empty(ret->user_display_name))
+        ret->user_display_name = json_str(user, "global_name");
+    if (str_is_empty(ret->user_display_name))
+        ret->user_display_name = ret->user_handle;
+    ret->user_name = ret->user_display_name;
+    ret->by_bot = json_as_bool(json_get(user, "bot"), false);
     json_as_i64(json_get(channel, "type"), &type);
     ret->in_thread = discord_channel_is_thread((int)type);
     ret->parent_id = id_of(json_get(channel, "parent_id"), ret->numbers[5]);
@@ -180,22 +172,6 @@ static void add_word(struct buf *out, struct str word)
     buf_add_str(out, word);
 }
 
-static void add_value(struct buf *out, struct json v)
-{
-    struct buf text = BUF_INIT;
-    struct jw w = jw_begin(&text);
-
-    if (json_type(v) == JSON_STRING) {
-        add_word(out, json_as_str(v));
-    } else if (json_type(v) == JSON_BOOL) {
-        add_word(out, json_as_bool(v, false) ? STR("True") : STR("False"));
-    } else if (json_type(v) == JSON_NUMBER) {
-        jw_value(&w, v);
-        add_word(out, buf_str(&text));
-    }
-    buf_done(&text);
-}
-
 static void add_options(struct buf *out, struct json options, int depth)
 {
     if (json_type(options) != JSON_ARRAY || depth > OPTION_MAX_DEPTH)
@@ -207,7 +183,18 @@ static void add_options(struct buf *out, struct json options, int depth)
             add_word(out, json_str(it.value, "name"));
             add_options(out, json_get(it.value, "options"), depth + 1);
         } else {
-            add_value(out, json_get(it.value, "value"));
+            struct json v = json_get(it.value, "value");
+            struct buf text = BUF_INIT;
+            struct jw w = jw_begin(&text);
+            if (json_type(v) == JSON_STRING) {
+                add_word(out, json_as_str(v));
+            } else if (json_type(v) == JSON_BOOL) {
+                add_word(out, json_as_bool(v, false) ? STR("True") : STR("False"));
+            } else if (json_type(v) == JSON_NUMBER) {
+                jw_value(&w, v);
+                add_word(out, buf_str(&text));
+            }
+            buf_done(&text);
         }
     }
 }
@@ -313,8 +300,8 @@ static void on_called_back(void *ctx, const struct discord_told *t)
     struct discord *d = ctx;
 
     if (t->end != SENDER_DONE)
-        log_warn(&d->log, "an interaction was not answered, the person sees that it failed: %s",
-                 t->why);
+        log_warn(&d->base.log,
+                 "an interaction was not answered, the person sees that it failed: %s", t->why);
 }
 
 static void call_back(struct discord *d, struct str path, struct str body)
@@ -370,57 +357,21 @@ static void on_stored(void *ctx, enum bh_err err)
     socket_interaction_free(w);
 }
 
-static struct socket_interaction *
-socket_interaction_new(struct discord *d, const struct discord_asker *to, struct str good)
+/* Gives @x to the host, and answers with @good once it is stored. */
+static void accept_and_answer(struct discord *d, const struct discord_asker *to,
+                              const struct webhook_delivery *x, struct str good)
 {
+    if (!to->by_socket) {
+        await_accept(&d->awaits, x, to->http, &(struct http_answer){.status = 200, .body = good},
+                     DEADLINE_MS);
+        return;
+    }
     struct socket_interaction *w = xcalloc(1, sizeof *w);
-
     w->d = d;
     write_callback_path(to, &w->path);
     buf_add_str(&w->good, good);
-    list_init(&w->link);
     list_append(&d->answering, &w->link);
-    return w;
-}
-
-static void accept_and_answer(struct discord *d, const struct discord_asker *to,
-                              const struct event *ev, struct str good)
-{
-    const struct http_answer answer = {.status = 200, .body = good};
-
-    if (!to->by_socket) {
-        await_accept(&d->awaits, ev, to->http, &answer, DEADLINE_MS);
-        return;
-    }
-    struct socket_interaction *w = socket_interaction_new(d, to, good);
-    w->accept = host_accept(d->base.host, &d->base, ev, on_stored, w);
-}
-
-static void forward_and_answer(struct discord *d, const struct discord_asker *to,
-                               const struct event *ev, struct str forward_json, struct str good)
-{
-    const struct http_answer answer = {.status = 200, .body = good};
-
-    if (!to->by_socket) {
-        await_passthrough(&d->awaits, ev, forward_json, to->http, &answer, DEADLINE_MS);
-        return;
-    }
-    struct socket_interaction *w = socket_interaction_new(d, to, good);
-    w->accept = host_passthrough(d->base.host, &d->base, ev, forward_json, on_stored, w);
-}
-
-static void press_and_answer(struct discord *d, const struct discord_asker *to,
-                             const struct event *ev, struct prompt *q,
-                             const struct prompt_option *option, struct str good)
-{
-    const struct http_answer answer = {.status = 200, .body = good};
-
-    if (!to->by_socket) {
-        await_press(&d->awaits, q, option, ev, to->http, &answer, DEADLINE_MS);
-        return;
-    }
-    struct socket_interaction *w = socket_interaction_new(d, to, good);
-    w->accept = prompts_accept(q, option, ev, on_stored, w);
+    w->accept = webhook_delivery_accept(&d->base, x, on_stored, w);
 }
 
 /* ---- questions with buttons ----
@@ -439,25 +390,6 @@ static int style_of(enum prompt_style style)
     return numbers[style];
 }
 
-static void write_button(struct jw *w, const struct prompt *q, const struct prompt_option *o,
-                         const struct prompt_option *chosen)
-{
-    char token[PROMPT_TOKEN_MAX + 1];
-    int style = o == chosen && o->style != PROMPT_DANGER ? style_of(PROMPT_SUCCESS)
-                : chosen != NULL && o != chosen          ? style_of(PROMPT_PLAIN)
-                                                         : style_of(o->style);
-
-    prompt_token(token, q, o);
-    jw_obj(w);
-    jw_ki64(w, "type", BUTTON);
-    jw_ki64(w, "style", style);
-    jw_kstr(w, "label", str_of(o->label));
-    jw_kstr(w, "custom_id", str_of(token));
-    if (chosen != NULL)
-        jw_kbool(w, "disabled", true);
-    jw_end_obj(w);
-}
-
 void discord_write_buttons(struct buf *out, const struct prompt *q,
                            const struct prompt_option *chosen)
 {
@@ -471,7 +403,20 @@ void discord_write_buttons(struct buf *out, const struct prompt *q,
             jw_key(&w, "components");
             jw_arr(&w);
         }
-        write_button(&w, q, &q->options[i], chosen);
+        const struct prompt_option *o = &q->options[i];
+        char token[PROMPT_TOKEN_MAX + 1];
+        int style = o == chosen && o->style != PROMPT_DANGER ? style_of(PROMPT_SUCCESS)
+                    : chosen != NULL && o != chosen          ? style_of(PROMPT_PLAIN)
+                                                             : style_of(o->style);
+        prompt_token(token, q, o);
+        jw_obj(&w);
+        jw_ki64(&w, "type", BUTTON);
+        jw_ki64(&w, "style", style);
+        jw_kstr(&w, "label", str_of(o->label));
+        jw_kstr(&w, "custom_id", str_of(token));
+        if (chosen != NULL)
+            jw_kbool(&w, "disabled", true);
+        jw_end_obj(&w);
         if (i % IN_A_ROW == IN_A_ROW - 1 || i + 1 == q->n_options) {
             jw_end_arr(&w);
             jw_end_obj(&w);
@@ -534,7 +479,8 @@ bool discord_press(struct discord *d, struct discord_interaction *x, const struc
         buf_add_z(&good, "{\"type\":7,\"data\":{\"components\":");
         discord_write_buttons(&good, q, o);
         buf_add_z(&good, "}}");
-        press_and_answer(d, to, &ev, q, o, buf_str(&good));
+        accept_and_answer(d, to, &(struct webhook_delivery){.ev = &ev, .prompt = q, .option = o},
+                          buf_str(&good));
     }
     buf_done(&good);
     return true;
@@ -552,12 +498,6 @@ static bool is_path_safe(struct str s)
             return false;
     }
     return s.n > 0 && s.n <= TOKEN_MAX;
-}
-
-/* The key of a channel in the vault. */
-static void write_place(const struct discord *d, uint64_t channel_id, struct buf *out)
-{
-    buf_printf(out, "%s\x1f%" PRIu64, d->base.bot, channel_id);
 }
 
 struct token_binding {
@@ -590,7 +530,7 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
     session_key_of_event(&relay_key, &other);
     discord_interaction_as_message(x, bot, STR(""), &other);
     session_key_of_event(&key, &other);
-    write_place(d, snowflake(x->channel_id), &place);
+    discord_token_place(d, snowflake(x->channel_id), &place);
     buf_printf(&value, "%.*s\x1f%.*s\x1f%.*s", STR_FMT(app), STR_FMT(x->channel_id),
                STR_FMT(x->token));
     b.spec = (struct vault_spec){.session_keys = {buf_str(&relay_key), buf_str(&key)},
@@ -610,98 +550,6 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
     buf_done(&key);
     buf_done(&relay_key);
     return b.n;
-}
-
-struct discord_reply {
-    struct discord *d; /* borrowed */
-    struct vault_ref ref;
-    bool first; /* this reply edits the original answer, which was not edited before */
-};
-
-static struct discord_reply *reply_new(struct discord *d, struct vault_ref ref, bool first)
-{
-    struct discord_reply *h = xcalloc(1, sizeof *h);
-
-    *h = (struct discord_reply){.d = d, .ref = ref, .first = first};
-    return h;
-}
-
-struct discord_reply *discord_reply_for_send(struct discord *d, const struct action_from *from,
-                                             uint64_t channel_id, struct str user)
-{
-    struct buf place = BUF_INIT;
-    struct vault_ref ref;
-
-    write_place(d, channel_id, &place);
-    bool found = vault_take_place(d->env->vault, from->tenant, from->instance,
-                                  STR(DISCORD_TOKEN_KIND), buf_str(&place), user, &ref);
-    buf_done(&place);
-    return found ? reply_new(d, ref, true) : NULL;
-}
-
-/* Splits a vault value into application, channel and token, as bind_token() wrote it. */
-static bool open_value(const struct discord_reply *h, struct buf *plain, struct str ret[3])
-{
-    if (!vault_open_value(h->d->env->vault, h->ref, plain))
-        return false;
-    struct str rest = buf_str(plain);
-    return str_split(&rest, '\x1f', &ret[0]) && str_split(&rest, '\x1f', &ret[1]) &&
-           (ret[2] = rest).n > 0;
-}
-
-struct discord_reply *discord_reply_for_follow_up(struct discord *d, const struct action_from *from,
-                                                  const struct action *a, uint64_t *ret_channel)
-{
-    struct vault_ref ref;
-    struct buf plain = BUF_INIT;
-    struct str parts[3];
-    bool first;
-
-    if (!str_eq(a->kind, STR(DISCORD_TOKEN_KIND)) ||
-        !vault_take(d->env->vault, from->tenant, a->session_key, a->kind, &ref, &first))
-        return NULL;
-    struct discord_reply *h = reply_new(d, ref, first);
-    *ret_channel = open_value(h, &plain, parts) ? snowflake(parts[1]) : 0;
-    buf_wipe(&plain);
-    if (*ret_channel != 0)
-        return h;
-    discord_reply_free(h);
-    return NULL;
-}
-
-bool discord_reply_edits(const struct discord_reply *h, size_t part)
-{
-    return h->first && part == 0;
-}
-
-bool discord_reply_path(const struct discord_reply *h, size_t part, struct buf *out)
-{
-    struct buf plain = BUF_INIT;
-    struct str parts[3];
-    bool ok = open_value(h, &plain, parts);
-
-    if (ok)
-        buf_printf(out, "/webhooks/%.*s/%.*s%s", STR_FMT(parts[0]), STR_FMT(parts[2]),
-                   discord_reply_edits(h, part) ? "/messages/@original" : "?wait=true");
-    buf_wipe(&plain);
-    return ok;
-}
-
-void discord_reply_used(struct discord_reply *h)
-{
-    if (!h->first)
-        return;
-    vault_used(h->d->env->vault, h->ref);
-    h->first = false;
-}
-
-void discord_reply_free(struct discord_reply *h)
-{
-    if (h == NULL)
-        return;
-    if (h->first)
-        vault_give_back(h->d->env->vault, h->ref);
-    free(h);
 }
 
 /* ---- delivering ---- */
@@ -735,7 +583,8 @@ static void forward(struct discord *d, struct discord_interaction *x,
     else if (bind_token(d, x, &ev) == 0)
         answer(d, to, x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
     else
-        forward_and_answer(d, to, &ev, buf_str(&json), answered);
+        accept_and_answer(d, to, &(struct webhook_delivery){.ev = &ev, .forward = buf_str(&json)},
+                          answered);
     buf_done(&json);
 }
 
@@ -750,32 +599,16 @@ static void deliver(struct discord *d, struct discord_interaction *x,
     discord_interaction_text(x, &text);
     discord_interaction_as_message(x, str_of(d->base.bot), buf_str(&text), &ev);
     if (link)
-        accept_and_answer(d, to, &ev, CHECKING);
+        accept_and_answer(d, to, &(struct webhook_delivery){.ev = &ev}, CHECKING);
     else if (text.n == 0 || bind_token(d, x, &ev) == 0)
         answer(d, to, x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
     else
-        accept_and_answer(d, to, &ev, answered);
+        accept_and_answer(d, to, &(struct webhook_delivery){.ev = &ev}, answered);
     buf_done(&text);
 }
 
 static void on_stopped(void *ctx, enum bh_err err)
 {
-}
-
-/* The turn may have begun with a command or with a message, which have different session keys. */
-static void stop_turn(struct discord *d, struct discord_interaction *x,
-                      const struct discord_asker *to)
-{
-    struct event ev;
-
-    discord_interaction_as_message(x, str_of(d->base.bot), STR("/stop"), &ev);
-    host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
-    discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
-    ev.event_id = STR_NULL;
-    ev.text = STR("/stop");
-    ev.only_stops = true;
-    host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
-    answer(d, to, STOPPING);
 }
 
 static void take_interaction(struct discord *d, struct discord_interaction *x,
@@ -787,9 +620,18 @@ static void take_interaction(struct discord *d, struct discord_interaction *x,
     d->count.interactions++;
     if (discord_press(d, x, to))
         return;
-    if (x->type == INTERACTION_COMMAND && str_eq_ci(x->name, STR("stop")))
-        stop_turn(d, x, to);
-    else if (link || d->inbound_interactions)
+    if (x->type == INTERACTION_COMMAND && str_eq_ci(x->name, STR("stop"))) {
+        /* The turn may have begun with a command or a message: their session keys differ. */
+        struct event ev;
+        discord_interaction_as_message(x, str_of(d->base.bot), STR("/stop"), &ev);
+        host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
+        discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
+        ev.event_id = STR_NULL;
+        ev.text = STR("/stop");
+        ev.only_stops = true;
+        host_accept(d->base.host, &d->base, &ev, on_stopped, NULL);
+        answer(d, to, STOPPING);
+    } else if (link || d->inbound_interactions)
         deliver(d, x, to, answered, link);
     else
         forward(d, x, to, answered);

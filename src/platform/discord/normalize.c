@@ -197,31 +197,6 @@ static void add_embeds(struct buf *b, struct json embeds)
     }
 }
 
-static void add_poll(struct buf *b, struct json poll)
-{
-    add_note(b, "poll", json_str(json_get(poll, "question"), "text"));
-    for (struct json_iter it = {0}; json_next(json_get(poll, "answers"), &it);) {
-        struct str answer = json_str(json_get(it.value, "poll_media"), "text");
-
-        if (str_is_empty(answer))
-            continue;
-        buf_add_z(b, "\n- ");
-        buf_add_str(b, answer);
-    }
-}
-
-/* Adds the forwarded messages under a note; Discord does not name their author. */
-static void add_snapshots(struct buf *b, struct json snapshots)
-{
-    for (struct json_iter it = {0}; json_next(snapshots, &it);) {
-        struct json message = json_get(it.value, "message");
-
-        add_note(b, "forwarded", STR_NULL);
-        add_line(b, json_str(message, "content"));
-        add_embeds(b, json_get(message, "embeds"));
-    }
-}
-
 static void set_text(const struct discord_parsed *m, const struct discord_normalize_in *in,
                      struct discord_normalize_out *out)
 {
@@ -240,10 +215,26 @@ static void set_text(const struct discord_parsed *m, const struct discord_normal
         return;
     buf_reset(b);
     add_line(b, out->ev.text);
-    if (forward)
-        add_snapshots(b, m->snapshots);
-    if (json_is_object(m->poll))
-        add_poll(b, m->poll);
+    if (forward) {
+        /* Adds the forwarded messages under a note; Discord does not name their author. */
+        for (struct json_iter it = {0}; json_next(m->snapshots, &it);) {
+            struct json message = json_get(it.value, "message");
+            add_note(b, "forwarded", STR_NULL);
+            add_line(b, json_str(message, "content"));
+            add_embeds(b, json_get(message, "embeds"));
+        }
+    }
+    if (json_is_object(m->poll)) {
+        struct json poll = m->poll;
+        add_note(b, "poll", json_str(json_get(poll, "question"), "text"));
+        for (struct json_iter it = {0}; json_next(json_get(poll, "answers"), &it);) {
+            struct str answer = json_str(json_get(it.value, "poll_media"), "text");
+            if (str_is_empty(answer))
+                continue;
+            buf_add_z(b, "\n- ");
+            buf_add_str(b, answer);
+        }
+    }
     if (empty && sticker.doc != NULL)
         add_note(b, "sticker", json_str(sticker, "name"));
     if (empty && !forward)
@@ -315,19 +306,6 @@ static void add_sticker(struct discord_normalize_out *out, struct json list)
                                      format == STICKER_GIF ? STR("image/gif") : STR("image/png")};
         return; /* a message has one in practice; the note names it */
     }
-}
-
-static void set_media(const struct discord_parsed *m, struct discord_normalize_out *out)
-{
-    bool voice = (m->flags & FLAG_VOICE) != 0;
-
-    if (m->attachments.doc != NULL)
-        add_attachments(out, m->attachments, voice);
-    if (m->snapshots.doc != NULL)
-        for (struct json_iter it = {0}; json_next(m->snapshots, &it);)
-            add_attachments(out, json_get(json_get(it.value, "message"), "attachments"), false);
-    if (m->stickers.doc != NULL)
-        add_sticker(out, m->stickers);
 }
 
 /* ---- mentions and replies ---- */
@@ -407,22 +385,6 @@ static enum discord_verdict set_guild_place(const struct discord_parsed *m,
     return DISCORD_EVENT;
 }
 
-static void set_author(const struct discord_parsed *m, const struct discord_normalize_in *in,
-                       const struct discord_person *author, struct discord_normalize_out *out)
-{
-    struct str nick = out->nick;
-
-    if (m->member.doc == NULL && out->guild_id != 0) {
-        const struct dcache_member *known = dcache_member(in->cache, out->guild_id, out->user_id);
-        nick = known != NULL ? str_of(known->nick) : STR_NULL;
-    }
-    out->ev.user_id = author->id;
-    out->ev.user_name = str_is_empty(nick) ? author->name : nick;
-    out->ev.user_display_name = out->ev.user_name;
-    out->ev.user_handle = author->handle;
-    out->ev.author_is_bot = author->bot || !str_is_empty(m->webhook_id);
-}
-
 /* Reads the ids as numbers, and the author's nick and roles.  False: not a message. */
 static bool read_ids(const struct discord_parsed *m, struct str guild_id,
                      const struct discord_person *author, struct discord_normalize_out *out)
@@ -476,9 +438,25 @@ enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
         snprintf(out->route_key, sizeof out->route_key, "dm:%.*s", STR_FMT(author.id));
         ev->route_key = str_of(out->route_key);
     }
-    set_author(&m, in, &author, out);
+    struct str nick = out->nick;
+    if (m.member.doc == NULL && out->guild_id != 0) {
+        const struct dcache_member *known = dcache_member(in->cache, out->guild_id, out->user_id);
+        nick = known != NULL ? str_of(known->nick) : STR_NULL;
+    }
+    out->ev.user_id = author.id;
+    out->ev.user_name = str_is_empty(nick) ? author.name : nick;
+    out->ev.user_display_name = out->ev.user_name;
+    out->ev.user_handle = author.handle;
+    out->ev.author_is_bot = author.bot || !str_is_empty(m.webhook_id);
     set_text(&m, in, out);
-    set_media(&m, out);
+    bool voice = (m.flags & FLAG_VOICE) != 0;
+    if (m.attachments.doc != NULL)
+        add_attachments(out, m.attachments, voice);
+    if (m.snapshots.doc != NULL)
+        for (struct json_iter it = {0}; json_next(m.snapshots, &it);)
+            add_attachments(out, json_get(json_get(it.value, "message"), "attachments"), false);
+    if (m.stickers.doc != NULL)
+        add_sticker(out, m.stickers);
     set_reply(&m, in, ev);
     ev->mentions_bot = names_bot(&m, in, g);
     if (!str_is_empty(ev->text) || ev->n_media > 0)

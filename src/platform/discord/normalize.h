@@ -5,7 +5,7 @@
  *      thread, forum post  thread   thread     thread     its channel     guild     guild
  *      direct message      channel  dm         -          -               -         dm:<user>
  *
- * inbound.c and context.c call it.  Pure: the message, the cache and the bot's id go in; an event
+ * inbound.c and history.c call it.  Pure: the message, the cache and the bot's id go in; an event
  * comes out, or the reason why there is none.
  *
  * Messages of type 0 (default), 19 (reply), 20 and 23 (an application's answer to a command) become

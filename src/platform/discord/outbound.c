@@ -1,5 +1,5 @@
-/* outbound.c - the actions of gateways on Discord: messages, edits, typing, lookups, reactions,
- * threads.  (discord_priv.h has the calls; the sender does the rest: sender.h.)
+/* outbound.c - the actions of gateways on Discord: messages, edits, typing, lookups.  (threads.c
+ * has reactions and threads, discord_priv.h the calls; the sender does the rest: sender.h.)
  *
  *      discord_act --> target channel --> a discord_kind's write() --> rest.c --> read()
  *
@@ -21,7 +21,6 @@
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
-#include "base/percent.h"
 #include "edge/vault.h"
 #include "platform/attachment.h"
 #include "platform/discord/discord_priv.h"
@@ -32,14 +31,95 @@
 enum {
     MAX_CONTENT = 2000,
     TYPING_SHOWS_MS = 8000,
-    ARCHIVE_MINUTES = 1440,
     FLAG_VOICE = 1 << 13,
     UNKNOWN_CHANNEL = 10003, /* Discord's error codes */
     UNKNOWN_MESSAGE = 10008,
-    UNKNOWN_EMOJI = 10014,
     NO_HISTORY = 160002,
-    HAS_THREAD = 160004,
 };
+
+/* ---- the token of an interaction that waits for its answer ----
+ *
+ * The token is read from the vault when a request is written, and exists only in the path of that
+ * request. */
+
+struct discord_reply {
+    struct discord *d; /* borrowed */
+    struct vault_ref ref;
+    bool first; /* this reply edits the original answer, which was not edited before */
+};
+
+static struct discord_reply *reply_new(struct discord *d, struct vault_ref ref, bool first)
+{
+    struct discord_reply *h = xcalloc(1, sizeof *h);
+
+    *h = (struct discord_reply){.d = d, .ref = ref, .first = first};
+    return h;
+}
+
+static void reply_free(struct discord_reply *h)
+{
+    if (h == NULL)
+        return;
+    if (h->first)
+        vault_give_back(h->d->env->vault, h->ref);
+    free(h);
+}
+
+/* Splits a vault value into application, channel and token, as bind_token() wrote it. */
+static bool open_value(const struct discord_reply *h, struct buf *plain, struct str ret[3])
+{
+    if (!vault_open_value(h->d->env->vault, h->ref, plain))
+        return false;
+    struct str rest = buf_str(plain);
+    return str_split(&rest, '\x1f', &ret[0]) && str_split(&rest, '\x1f', &ret[1]) &&
+           (ret[2] = rest).n > 0;
+}
+
+static struct discord_reply *reply_for_follow_up(struct discord *d, const struct action_from *from,
+                                                 const struct action *a, uint64_t *ret_channel)
+{
+    struct vault_ref ref;
+    struct buf plain = BUF_INIT;
+    struct str parts[3];
+    bool first;
+
+    if (!str_eq(a->kind, STR(DISCORD_TOKEN_KIND)) ||
+        !vault_take(d->env->vault, from->tenant, a->session_key, a->kind, &ref, &first))
+        return NULL;
+    struct discord_reply *h = reply_new(d, ref, first);
+    *ret_channel = open_value(h, &plain, parts) ? snowflake(parts[1]) : 0;
+    buf_wipe(&plain);
+    if (*ret_channel != 0)
+        return h;
+    reply_free(h);
+    return NULL;
+}
+
+static bool reply_edits(const struct discord_reply *h, size_t part)
+{
+    return h->first && part == 0;
+}
+
+static bool reply_path(const struct discord_reply *h, size_t part, struct buf *out)
+{
+    struct buf plain = BUF_INIT;
+    struct str parts[3];
+    bool ok = open_value(h, &plain, parts);
+
+    if (ok)
+        buf_printf(out, "/webhooks/%.*s/%.*s%s", STR_FMT(parts[0]), STR_FMT(parts[2]),
+                   reply_edits(h, part) ? "/messages/@original" : "?wait=true");
+    buf_wipe(&plain);
+    return ok;
+}
+
+static void reply_used(struct discord_reply *h)
+{
+    if (!h->first)
+        return;
+    vault_used(h->d->env->vault, h->ref);
+    h->first = false;
+}
 
 /* ---- messages: the request ---- */
 
@@ -80,23 +160,6 @@ static bool carries_file(const struct outgoing_message *m)
     return m->file.path != NULL && m->base.out.at == 0;
 }
 
-static void write_attachment(struct jw *w, const struct outgoing_message *m)
-{
-    struct buf name = BUF_INIT;
-
-    attachment_name_add(&name, &m->file);
-    jw_key(w, "attachments");
-    jw_arr(w);
-    jw_obj(w);
-    jw_ki64(w, "id", 0);
-    jw_kstr(w, "filename", buf_str(&name));
-    if (m->is_voice && !m->as_file)
-        voice_write(w, &m->voice);
-    jw_end_obj(w);
-    jw_end_arr(w);
-    buf_done(&name);
-}
-
 static void write_body(const struct outgoing_message *m, bool edit, struct buf *out)
 {
     struct jw w = jw_begin(out);
@@ -106,8 +169,20 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
     jw_obj(&w);
     if (text_of(m) < m->parts.n)
         jw_kstr(&w, "content", split_part(&m->parts, text_of(m)));
-    if (carries_file(m))
-        write_attachment(&w, m);
+    if (carries_file(m)) {
+        struct buf name = BUF_INIT;
+        attachment_name_add(&name, &m->file);
+        jw_key(&w, "attachments");
+        jw_arr(&w);
+        jw_obj(&w);
+        jw_ki64(&w, "id", 0);
+        jw_kstr(&w, "filename", buf_str(&name));
+        if (m->is_voice && !m->as_file)
+            voice_write(&w, &m->voice);
+        jw_end_obj(&w);
+        jw_end_arr(&w);
+        buf_done(&name);
+    }
     if (carries_file(m) && m->is_voice && !m->as_file)
         jw_ki64(&w, "flags", FLAG_VOICE);
     if (m->buttons.n > 0 && m->base.out.at + 1 == m->base.out.n_parts) {
@@ -136,16 +211,16 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
 
 static bool is_edit(const struct outgoing_message *m)
 {
-    return m->reply != NULL ? discord_reply_edits(m->reply, m->base.out.at)
+    return m->reply != NULL ? reply_edits(m->reply, m->base.out.at)
                             : m->message_id != 0 && m->base.out.at == 0;
 }
 
 /* If the token has expired, a send goes to the channel.  False: a follow-up, which cannot. */
 static bool write_message_path(struct outgoing_message *m, struct buf *out)
 {
-    if (m->reply != NULL && discord_reply_path(m->reply, m->base.out.at, out))
+    if (m->reply != NULL && reply_path(m->reply, m->base.out.at, out))
         return true;
-    discord_reply_free(m->reply);
+    reply_free(m->reply);
     m->reply = NULL;
     buf_printf(out, "/channels/%" PRIu64 "/messages", m->channel_id);
     if (is_edit(m))
@@ -155,23 +230,7 @@ static bool write_message_path(struct outgoing_message *m, struct buf *out)
 
 static void refuse_follow_up(struct sender_verdict *v)
 {
-    v->end = SENDER_REFUSED;
-    snprintf(v->why, sizeof v->why, "%s", VAULT_REFUSED);
-}
-
-static void write_opening(const struct outgoing_message *m, struct discord_request *r)
-{
-    struct jw w = jw_begin(&r->body);
-
-    r->method = "POST";
-    r->route = action_op_name(ACTION_THREAD_CREATE);
-    r->major = m->parent_id;
-    buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64 "/threads", m->parent_id,
-               m->channel_id);
-    jw_obj(&w);
-    jw_kstr(&w, "name", str_of(discord_auto_name(m->base.d, m->channel_id)));
-    jw_ki64(&w, "auto_archive_duration", ARCHIVE_MINUTES);
-    jw_end_obj(&w);
+    sender_say(v, SENDER_REFUSED, "%s", VAULT_REFUSED);
 }
 
 static void on_voice(void *ctx, const struct voice *v)
@@ -193,8 +252,7 @@ static bool voice_is_known(struct outgoing_message *m, struct sender_verdict *v)
         return true;
     if (m->loading == NULL)
         m->loading = voice_load(m->base.d->threads, m->file.path, on_voice, m);
-    v->end = m->loading != NULL ? SENDER_HOLD : SENDER_AGAIN;
-    snprintf(v->why, sizeof v->why, "the voice note is being read");
+    sender_say(v, m->loading != NULL ? SENDER_HOLD : SENDER_AGAIN, "the voice note is being read");
     return false;
 }
 
@@ -214,7 +272,16 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
         return true;
     }
     if (m->opens) {
-        write_opening(m, r);
+        struct jw w = jw_begin(&r->body);
+        r->method = "POST";
+        r->route = action_op_name(ACTION_THREAD_CREATE);
+        r->major = m->parent_id;
+        buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64 "/threads", m->parent_id,
+                   m->channel_id);
+        jw_obj(&w);
+        jw_kstr(&w, "name", str_of(discord_auto_name(m->base.d, m->channel_id)));
+        jw_ki64(&w, "auto_archive_duration", DISCORD_ARCHIVE_MINUTES);
+        jw_end_obj(&w);
         return true;
     }
     if (!voice_is_known(m, v))
@@ -235,18 +302,6 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
 }
 
 /* ---- messages: the answer ---- */
-
-/* Discord refused the token: a send goes to the channel, a follow-up is refused. */
-static void without_reply(struct outgoing_message *m, struct sender_verdict *v)
-{
-    discord_reply_used(m->reply);
-    discord_reply_free(m->reply);
-    m->reply = NULL;
-    if (m->follow_up)
-        refuse_follow_up(v);
-    else
-        v->end = SENDER_REWRITE;
-}
 
 static const char *channel_name(const struct outgoing_message *m, char ret[24])
 {
@@ -277,12 +332,12 @@ static void read_opening(struct outgoing_message *m, const struct discord_answer
     struct discord *d = m->base.d;
 
     if (v->end == SENDER_DONE)
-        discord_name_opened(d, m->channel_id, discord_auto_name(d, m->channel_id));
-    if (v->end == SENDER_DONE || a->code == HAS_THREAD) {
+        discord_name_given(d, m->channel_id, discord_auto_name(d, m->channel_id), true);
+    if (v->end == SENDER_DONE || a->code == DISCORD_HAS_THREAD) {
         m->opens = false;
         v->end = SENDER_REWRITE; /* the next request is the message */
     } else if (v->end == SENDER_REFUSED) {
-        log_warn(&d->log, "an answer opens no thread: %s", v->why);
+        log_warn(&d->base.log, "an answer opens no thread: %s", v->why);
         without_thread(m, v);
     }
 }
@@ -332,7 +387,7 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
     } else if (v->end == SENDER_DONE) {
         note_thread(m, snowflake(id), v);
         if (m->reply != NULL)
-            discord_reply_used(m->reply);
+            reply_used(m->reply);
         if (id.n < sizeof v->message_id && snowflake(id) != 0)
             memcpy(v->message_id, id.p, id.n);
         if (m->prompt != NULL && m->base.out.at + 1 == m->base.out.n_parts)
@@ -349,7 +404,14 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
     } else if (a->code == UNKNOWN_CHANNEL && m->parent_id != 0 && m->looked == 0) {
         without_thread(m, v);
     } else if (m->reply != NULL && m->base.out.at == 0 && (a->status == 401 || a->status == 404)) {
-        without_reply(m, v);
+        /* Discord refused the token: a send goes to the channel, a follow-up is refused. */
+        reply_used(m->reply);
+        reply_free(m->reply);
+        m->reply = NULL;
+        if (m->follow_up)
+            refuse_follow_up(v);
+        else
+            v->end = SENDER_REWRITE;
     } else if (m->prompt != NULL && v->end == SENDER_REFUSED) {
         prompts_drop(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt));
     }
@@ -359,10 +421,12 @@ static void message_free(struct discord_outgoing *x)
 {
     struct outgoing_message *m = message_of(x);
 
-    voice_load_cancel(&m->loading);
-    discord_reply_free(m->reply);
+    if (m->file.path != NULL) {
+        voice_load_cancel(&m->loading);
+        attachment_done(&m->file);
+    }
+    reply_free(m->reply);
     split_done(&m->parts);
-    attachment_done(&m->file);
     buf_done(&m->buttons);
     free(m->prompt);
     free(m);
@@ -572,163 +636,6 @@ static void start_chat_info(struct discord *d, uint64_t channel_id, const struct
         start_channel_request(d, channel_id, &info_kind, STR("channels"), q);
 }
 
-/* ---- reactions and threads ----
- *
- * All of these are idempotent except a thread without a message.  A message has one thread, whose
- * id is the message's. */
-
-struct thread_or_reaction {       /* react, thread_create, thread_rename */
-    struct discord_outgoing base; /* first */
-    enum action_op op;
-    uint64_t channel_id, message_id; /* message_id 0: none */
-    char *word;                      /* owned; an emoji or a name */
-    bool remove;
-    bool forum; /* the thread is a post in a forum */
-};
-
-static struct thread_or_reaction *thread_or_reaction_of(struct discord_outgoing *x)
-{
-    return container_of(x, struct thread_or_reaction, base);
-}
-
-static void write_thread_name(struct buf *out, const struct thread_or_reaction *e)
-{
-    struct jw w = jw_begin(out);
-
-    jw_obj(&w);
-    jw_kstr(&w, "name", str_of(e->word));
-    if (e->op == ACTION_THREAD_CREATE)
-        jw_ki64(&w, "auto_archive_duration", ARCHIVE_MINUTES);
-    if (e->op == ACTION_THREAD_CREATE && e->message_id == 0 && !e->forum)
-        jw_ki64(&w, "type", CHANNEL_PUBLIC_THREAD);
-    if (e->forum) { /* a post begins with a message */
-        jw_key(&w, "message");
-        jw_obj(&w);
-        jw_kstr(&w, "content", str_of(e->word));
-        jw_key(&w, "allowed_mentions");
-        jw_raw(&w, STR("{\"parse\":[]}"));
-        jw_end_obj(&w);
-    }
-    jw_end_obj(&w);
-}
-
-static bool tr_write(struct discord_outgoing *x, struct discord_request *r,
-                     struct sender_verdict *v)
-{
-    struct thread_or_reaction *e = thread_or_reaction_of(x);
-
-    r->major = e->channel_id;
-    r->route = action_op_name(e->op);
-    buf_printf(&r->path, "/channels/%" PRIu64, e->channel_id);
-    if (e->op == ACTION_REACT) {
-        r->method = e->remove ? "DELETE" : "PUT";
-        buf_printf(&r->path, "/messages/%" PRIu64 "/reactions/", e->message_id);
-        percent_encode(&r->path, str_of(e->word));
-        buf_add_z(&r->path, "/@me");
-        return true;
-    }
-    if (e->op == ACTION_THREAD_CREATE && e->message_id != 0)
-        buf_printf(&r->path, "/messages/%" PRIu64, e->message_id);
-    if (e->op == ACTION_THREAD_CREATE)
-        buf_add_z(&r->path, "/threads");
-    r->method = e->op == ACTION_THREAD_CREATE ? "POST" : "PATCH";
-    r->once = e->op == ACTION_THREAD_CREATE && e->message_id == 0;
-    write_thread_name(&r->body, e);
-    return true;
-}
-
-static void tr_read(struct discord_outgoing *x, const struct discord_answer *a,
-                    struct sender_verdict *v)
-{
-    struct thread_or_reaction *e = thread_or_reaction_of(x);
-
-    if (v->end == SENDER_REFUSED && e->op == ACTION_REACT && e->remove && a->code == UNKNOWN_EMOJI)
-        v->end = SENDER_DONE; /* the reaction to remove is gone already */
-    if (e->op == ACTION_THREAD_RENAME && v->end == SENDER_DONE)
-        discord_name_given(x->d, e->channel_id, e->word);
-    if (e->op != ACTION_THREAD_CREATE)
-        return;
-    uint64_t id = v->end == SENDER_DONE ? snowflake(json_str(a->body, "id")) : 0;
-    if (id != 0)
-        discord_name_given(x->d, id, e->word);
-    if (v->end == SENDER_REFUSED && a->code == HAS_THREAD && e->message_id != 0) {
-        v->end = SENDER_DONE;
-        id = e->message_id;
-    }
-    if (id != 0)
-        snprintf(v->thread_id, sizeof v->thread_id, "%" PRIu64, id);
-}
-
-static void tr_free(struct discord_outgoing *x)
-{
-    free(thread_or_reaction_of(x)->word);
-    free(thread_or_reaction_of(x));
-}
-
-static const struct discord_kind tr_kind = {
-    .write = tr_write,
-    .read = tr_read,
-    .free = tr_free,
-};
-
-/* Why the action cannot be done, or NULL. */
-static const char *why_not(struct discord *d, const struct thread_or_reaction *e,
-                           const struct action *a)
-{
-    if (e->op == ACTION_REACT)
-        return e->message_id == 0 || a->emoji.n == 0 || a->emoji.n > 64
-                   ? "message_id or emoji is not one of Discord's"
-                   : NULL;
-    if (a->thread_name.n == 0 || utf8_chars(a->thread_name) > 100)
-        return "a thread's name has 1 to 100 characters";
-    if (e->op == ACTION_THREAD_CREATE)
-        return NULL;
-    const struct dcache_channel *ch = dcache_channel(d->cache, e->channel_id);
-    uint64_t chat = snowflake(a->chat_id);
-    if (ch == NULL || !discord_channel_is_thread(ch->type) ||
-        (ch->parent_id != chat && e->channel_id != chat))
-        return "message_id is no thread of this chat";
-    if (a->only_if_current_name.p != NULL &&
-        (ch->name == NULL || !str_eq(a->only_if_current_name, str_of(ch->name))))
-        return "the thread has another name by now";
-    return a->only_if_connector_created && !discord_name_is_ours(d, e->channel_id, ch->name)
-               ? "the name of this thread is not the one bellhop gave it"
-               : NULL;
-}
-
-static void start_thread_or_reaction(struct discord *d, uint64_t channel_id,
-                                     const struct sender_order *q)
-{
-    const struct action *a = q->action;
-    struct thread_or_reaction *e = xcalloc(1, sizeof *e);
-    struct sender_order order = *q;
-    char lane[48];
-
-    *e = (struct thread_or_reaction){.base = {.d = d, .kind = &tr_kind, .out.n_parts = 1},
-                                     .op = a->op,
-                                     .channel_id = channel_id,
-                                     .message_id = snowflake(a->message_id),
-                                     .remove = a->remove};
-    const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
-    e->forum = a->op == ACTION_THREAD_CREATE && ch != NULL &&
-               (ch->type == CHANNEL_FORUM || ch->type == CHANNEL_MEDIA);
-    if (e->forum)
-        e->message_id = 0;
-    if (a->op == ACTION_THREAD_RENAME)
-        e->channel_id = e->message_id;                             /* message_id names the thread */
-    const char *wrong = a->left != NULL ? NULL : why_not(d, e, a); /* checked before the restart */
-    if (wrong != NULL) {
-        host_fail(d->base.host, q->id, "%s", wrong);
-        free(e);
-        return;
-    }
-    e->word = str_dup(a->op == ACTION_REACT ? a->emoji : a->thread_name);
-    snprintf(lane, sizeof lane, "%s %" PRIu64, action_op_name(a->op), e->channel_id);
-    order.lane = str_of(lane);
-    order.twice = a->op == ACTION_THREAD_CREATE && e->message_id == 0 ? TWICE_IS_TWO : TWICE_IS_ONE;
-    sender_act(d->sender, &e->base.out, &order);
-}
-
 /* ---- discord_act(): finds the channel and the kind ---- */
 
 /* metadata.thread_id is a claim of the gateway: it counts only for a thread of the action's chat,
@@ -757,8 +664,16 @@ static void start_send(struct discord *d, uint64_t channel_id, const struct send
     uint64_t made = d->cfg->auto_thread && thread == channel_id ? thread : chat;
     struct discord_reply *reply = NULL;
 
-    if (a->left == NULL || a->left->e.twice != TWICE_IS_KEYED)
-        reply = discord_reply_for_send(d, q->from, made, a->user_id);
+    if (a->left == NULL || a->left->e.twice != TWICE_IS_KEYED) {
+        const struct action_from *from = q->from;
+        struct buf place = BUF_INIT;
+        struct vault_ref ref;
+        discord_token_place(d, made, &place);
+        bool found = vault_take_place(d->env->vault, from->tenant, from->instance,
+                                      STR(DISCORD_TOKEN_KIND), buf_str(&place), a->user_id, &ref);
+        buf_done(&place);
+        reply = found ? reply_new(d, ref, true) : NULL;
+    }
     start_message(d, reply != NULL && d->cfg->auto_thread ? made : channel_id, reply, q);
 }
 
@@ -776,7 +691,7 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
     }
     switch (a->op) {
     case ACTION_FOLLOW_UP:
-        reply = discord_reply_for_follow_up(d, from, a, &channel_id);
+        reply = reply_for_follow_up(d, from, a, &channel_id);
         if (reply != NULL)
             start_message(d, channel_id, reply, &q);
         else
@@ -801,7 +716,7 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
     case ACTION_REACT:
     case ACTION_THREAD_CREATE:
     case ACTION_THREAD_RENAME:
-        start_thread_or_reaction(d, channel_id, &q);
+        discord_start_thread_or_reaction(d, channel_id, &q);
         break;
     case ACTION_TYPING:
         start_typing(d, channel_id, &q);

@@ -220,10 +220,7 @@ unsigned discord_limits_refused_count(struct discord_limits *l, int64_t now_ms)
  *
  * Discord's own message is passed on only when it has no words that a gateway would act on. */
 
-static const struct {
-    int64_t code;
-    const char *sentence;
-} refusals[] = {
+static const struct sender_refusal refusals[] = {
     {10003, "Discord does not know this channel: it was deleted, or the bot was removed from it"},
     {10004, "the bot is not in this Discord server any more: invite it again"},
     {10008, "this message does not exist any more on Discord"},
@@ -246,23 +243,16 @@ static const struct {
     {160005, "this Discord thread is locked"},
     {200000, "the server's AutoMod blocked this message"},
     {240000, "Discord blocked this message because of a link in it"},
+    {0},
 };
-
-static const char *sentence_of(int64_t code)
-{
-    for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
-        if (refusals[i].code == code)
-            return refusals[i].sentence;
-    return NULL;
-}
 
 void discord_refusal(const struct discord_answer *a, char ret_why[256])
 {
-    const char *sentence = sentence_of(a->code);
+    const char *sentence = sender_refusal(refusals, a->code);
     char message[121];
 
     if (sentence == NULL && a->status == 401)
-        sentence = sentence_of(40001);
+        sentence = sender_refusal(refusals, 40001);
     if (sentence != NULL) {
         snprintf(ret_why, 256, "%s", sentence);
         return;
@@ -297,10 +287,9 @@ static bool may_send(struct discord *d, struct sender_verdict *v)
 
 static void say_wait(struct sender_verdict *v, int64_t wait_ms)
 {
-    v->end = SENDER_AGAIN;
     v->wait_ms = wait_ms;
-    snprintf(v->why, sizeof v->why, "Discord's rate limit asks to wait %" PRId64 " s",
-             (wait_ms + 999) / 1000);
+    sender_say(v, SENDER_AGAIN, "Discord's rate limit asks to wait %" PRId64 " s",
+               (wait_ms + 999) / 1000);
 }
 
 static void write_request(struct discord *d, struct discord_request *r, struct sender_request *q)
@@ -365,22 +354,6 @@ static int64_t header_ms(const struct http_result *res, const char *name)
     return v >= 0 && v < 1e7 ? (int64_t)(v * 1000 + 0.999) : -1;
 }
 
-static void note_limits(const struct discord_outgoing *x, const struct http_result *res)
-{
-    uint64_t remaining;
-    struct discord_limits_headers h = {
-        .bucket = http_result_header(res, "X-RateLimit-Bucket"),
-        .remaining = -1,
-        .reset_after_ms = header_ms(res, "X-RateLimit-Reset-After"),
-    };
-
-    if (str_to_u64(http_result_header(res, "X-RateLimit-Remaining"), &remaining))
-        h.remaining = (int64_t)remaining;
-    if (h.reset_after_ms >= 0)
-        h.reset_after_ms += MARGIN_MS;
-    discord_limits_note(x->d->rest.limits, str_of(x->route), str_of(x->major), now_ms(x->d), &h);
-}
-
 static void read_limited(const struct discord_outgoing *x, const struct http_result *res,
                          struct json body, struct sender_verdict *v)
 {
@@ -403,7 +376,8 @@ static void read_limited(const struct discord_outgoing *x, const struct http_res
     discord_limits_hit(d->rest.limits, str_of(x->route), str_of(x->major), now_ms(d), wait, global);
     if (global)
         sender_pause(d->sender, wait);
-    log_info(&d->log, "rate limited: route=%s global=%d wait_ms=%" PRId64, x->route, global, wait);
+    log_info(&d->base.log, "rate limited: route=%s global=%d wait_ms=%" PRId64, x->route, global,
+             wait);
     say_wait(v, wait);
 }
 
@@ -419,7 +393,7 @@ static void note_refusal(const struct discord_outgoing *x, int status)
     sender_blame(&x->out);
     if (status == 401 && !d->rest.token_refused) {
         d->rest.token_refused = true;
-        log_error(&d->log, "%s", discord_rest_problem(d));
+        log_error(&d->base.log, "%s", discord_rest_problem(d));
     }
 }
 
@@ -429,15 +403,25 @@ static void rest_read(struct platform *p, struct outgoing *o, const struct http_
     struct discord_outgoing *x = discord_outgoing_of(o);
     struct discord_answer a = {.status = res->status};
 
-    note_limits(x, res);
+    uint64_t remaining;
+    struct discord_limits_headers h = {
+        .bucket = http_result_header(res, "X-RateLimit-Bucket"),
+        .remaining = -1,
+        .reset_after_ms = header_ms(res, "X-RateLimit-Reset-After"),
+    };
+    if (str_to_u64(http_result_header(res, "X-RateLimit-Remaining"), &remaining))
+        h.remaining = (int64_t)remaining;
+    if (h.reset_after_ms >= 0)
+        h.reset_after_ms += MARGIN_MS;
+    discord_limits_note(x->d->rest.limits, str_of(x->route), str_of(x->major), now_ms(x->d), &h);
     if (res->body.n > 0 && !json_parse(x->d->rest.parser, res->body, &a.body))
         a.body = (struct json){0};
     if (res->status == 429) {
         read_limited(x, res, a.body, v);
     } else if (res->status >= 500) {
-        v->end = res->status == 503 ? SENDER_AGAIN : SENDER_UNKNOWN;
-        snprintf(v->why, sizeof v->why, "Discord answers with HTTP %d%s", res->status,
-                 v->end == SENDER_AGAIN ? "" : "; it may have been delivered");
+        bool acted = res->status != 503;
+        sender_say(v, acted ? SENDER_UNKNOWN : SENDER_AGAIN, "Discord answers with HTTP %d%s",
+                   res->status, acted ? "; it may have been delivered" : "");
     } else if (res->status >= 200 && res->status < 300 && res->status != 204 &&
                json_type(a.body) == JSON_ABSENT) {
         snprintf(v->why, sizeof v->why,

@@ -142,19 +142,6 @@ static void enter(struct dsocket *s, enum dsocket_state next)
         timer_set(s->opt.clock, &s->patience, states[next].timeout_ms);
 }
 
-/* Exponential backoff from a second to a minute.  Up to half of it on top as jitter, so that many
- * shards that lost Discord together do not reconnect together. */
-static int64_t backoff_ms(struct dsocket *s)
-{
-    int64_t ms = FIRST_RETRY_MS;
-
-    for (unsigned i = 1; i < s->failures && ms < MAX_RETRY_MS; i++)
-        ms *= 2;
-    if (ms > MAX_RETRY_MS)
-        ms = MAX_RETRY_MS;
-    return ms + (int64_t)rand_below(s->opt.rand, (uint64_t)ms / 2);
-}
-
 static void wait_to_connect(struct dsocket *s, int64_t ms)
 {
     drop_socket(s);
@@ -162,11 +149,19 @@ static void wait_to_connect(struct dsocket *s, int64_t ms)
     timer_set(s->opt.clock, &s->patience, ms);
 }
 
-/* Reconnects after a backoff, with the session if there is one. */
+/* Reconnects, with the session if there is one, after a backoff from a second to a minute.  Up to
+ * half of it comes on top as jitter, so that many shards that lost Discord together do not
+ * reconnect together. */
 static void retry(struct dsocket *s, const char *why)
 {
+    int64_t ms = FIRST_RETRY_MS;
+
+    for (unsigned i = 0; i < s->failures && ms < MAX_RETRY_MS; i++)
+        ms *= 2;
     s->failures++;
-    int64_t ms = backoff_ms(s);
+    if (ms > MAX_RETRY_MS)
+        ms = MAX_RETRY_MS;
+    ms += (int64_t)rand_below(s->opt.rand, (uint64_t)ms / 2);
     log_info(&s->log, "connection lost: %s; reconnecting in %lld ms", why, (long long)ms);
     wait_to_connect(s, ms);
 }

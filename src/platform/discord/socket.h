@@ -11,7 +11,7 @@
  * received but not stored when the connection or the process died.
  *
  * Discord limits new sessions.  The socket calls wants_identify() and waits for dsocket_identify();
- * shards.c decides when. */
+ * discord.c decides when. */
 #pragma once
 #include "base/buf.h"
 #include "base/clock.h"

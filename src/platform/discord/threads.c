@@ -1,5 +1,5 @@
-/* threads.c - the names that bellhop gave to threads, and answers that open threads
- * (`auto_thread: true`).  (discord_priv.h has the calls.)
+/* threads.c - the names that bellhop gave to threads, answers that open threads
+ * (`auto_thread: true`), and the actions on threads and reactions.  (discord_priv.h has the calls.)
  *
  * With auto_thread the answer to a message of a channel goes into a thread under that message.
  * Such a thread has the message's own id.  So the event can name the thread before it exists, and
@@ -17,7 +17,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/jw.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "platform/discord/discord_priv.h"
 #include "store/store.h"
 
@@ -27,6 +29,7 @@ enum {
     CURRENT_MS = 900000,
     TYPING_MS = 30000,
     NAME_CHARS = 50,
+    UNKNOWN_EMOJI = 10014, /* Discord's error code */
 };
 #define NO_NAME "A conversation"
 
@@ -78,16 +81,18 @@ static struct thread_name *remember_name(struct discord *d, uint64_t id, struct 
     t->id = id;
     t->opened = opened;
     t->name = str_dup(name);
-    list_init(&t->link);
     list_append(&d->thread_names_by_age, &t->link);
     map_put(&d->thread_names, id_key(&t->id), t);
     return t;
 }
 
-static void set_name(struct discord *d, uint64_t thread_id, const char *name, bool opened)
+void discord_name_given(struct discord *d, uint64_t thread_id, const char *name, bool opened)
 {
-    struct thread_record r = thread_record(d, remember_name(d, thread_id, str_of(name), opened));
+    const struct thread_name *was = map_get(&d->thread_names, id_key(&thread_id));
 
+    if (was != NULL && was->opened && !opened)
+        return;
+    struct thread_record r = thread_record(d, remember_name(d, thread_id, str_of(name), opened));
     record_put(d->env->store, &discord_thread_form, NULL, &r, false, NULL, NULL);
     if (map_count(&d->thread_names) <= MAX_NAMES)
         return;
@@ -95,19 +100,6 @@ static void set_name(struct discord *d, uint64_t thread_id, const char *name, bo
     r = thread_record(d, oldest);
     record_delete_like(d->env->store, &discord_thread_form, &r);
     name_free(d, oldest);
-}
-
-void discord_name_given(struct discord *d, uint64_t thread_id, const char *name)
-{
-    const struct thread_name *t = map_get(&d->thread_names, id_key(&thread_id));
-
-    if (t == NULL || !t->opened)
-        set_name(d, thread_id, name, false);
-}
-
-void discord_name_opened(struct discord *d, uint64_t thread_id, const char *name)
-{
-    set_name(d, thread_id, name, true);
 }
 
 struct str discord_name_opened_as(const struct discord *d, uint64_t thread_id)
@@ -149,21 +141,13 @@ static bool on_name(void *ctx, struct str key, void *thing)
     return true;
 }
 
-enum bh_err discord_names_load(struct discord *d, char *ret_why)
+enum bh_err discord_threads_open(struct discord *d, char *ret_why)
 {
     struct thread_record own = {.bot = str_of(d->base.bot)};
 
+    list_init(&d->marks_by_age);
     list_init(&d->thread_names_by_age);
     return record_load_like(d->env->store, &discord_thread_form, &own, 1, on_name, d, ret_why);
-}
-
-void discord_names_done(struct discord *d)
-{
-    if (d->thread_names_by_age.next == NULL)
-        return;
-    list_each (&d->thread_names_by_age, it, nxt)
-        name_free(d, list_entry(it, struct thread_name, link));
-    map_done(&d->thread_names);
 }
 
 /* ---- answers that open threads ---- */
@@ -179,11 +163,6 @@ struct current {
     int64_t at_ms;
 };
 
-void discord_auto_init(struct discord *d)
-{
-    list_init(&d->marks_by_age);
-}
-
 static void mark_free(struct discord *d, struct thread_mark *m)
 {
     map_del(&d->marks, id_key(&m->id));
@@ -192,10 +171,15 @@ static void mark_free(struct discord *d, struct thread_mark *m)
     free(m);
 }
 
-void discord_auto_done(struct discord *d)
+void discord_threads_close(struct discord *d)
 {
     void *v;
 
+    if (d->marks_by_age.next == NULL)
+        return; /* not opened */
+    list_each (&d->thread_names_by_age, it, nxt)
+        name_free(d, list_entry(it, struct thread_name, link));
+    map_done(&d->thread_names);
     list_each (&d->marks_by_age, it, nxt)
         mark_free(d, list_entry(it, struct thread_mark, link));
     for (size_t at = 0; map_next(&d->current, &at, &v);)
@@ -216,17 +200,9 @@ static struct thread_mark *mark(struct discord *d, uint64_t id)
         mark_free(d, list_first(&d->marks_by_age, struct thread_mark, link));
     m = xcalloc(1, sizeof *m);
     m->id = id;
-    list_init(&m->link);
     list_append(&d->marks_by_age, &m->link);
     map_put(&d->marks, id_key(&m->id), m);
     return m;
-}
-
-/* A mention of a person, a role or a channel would show as a number in a thread's name. */
-static bool is_mention(struct str word)
-{
-    return word.n > 2 && word.p[0] == '<' && (word.p[1] == '@' || word.p[1] == '#') &&
-           str_find(word, '>') > 0;
 }
 
 /* The first words of the message that fit into a name, without mentions. */
@@ -243,7 +219,9 @@ static char *name_of(struct str text)
         while (n < rest.n && rest.p[n] != ' ' && rest.p[n] != '\n' && rest.p[n] != '\t')
             n++;
         struct str word = str_make(rest.p, n);
-        if (is_mention(word))
+        /* A mention of a person, a role or a channel would show as a number in a thread's name. */
+        if (word.n > 2 && word.p[0] == '<' && (word.p[1] == '@' || word.p[1] == '#') &&
+            str_find(word, '>') > 0)
             continue;
         chars += utf8_chars(word) + 1;
         if (chars > NAME_CHARS)
@@ -285,20 +263,6 @@ void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_i
         mark(d, message_id)->thread_id = thread_id;
 }
 
-static void set_current(struct discord *d, uint64_t channel_id, uint64_t thread_id, struct str user)
-{
-    struct current *c = map_get(&d->current, id_key(&channel_id));
-
-    if (c == NULL) {
-        c = xcalloc(1, sizeof *c);
-        c->channel_id = channel_id;
-        map_put(&d->current, id_key(&c->channel_id), c);
-    }
-    c->thread_id = thread_id;
-    c->user_id = snowflake(user);
-    c->at_ms = clock_now_ms(d->env->clock);
-}
-
 static uint64_t current_of(struct discord *d, uint64_t channel_id, struct str user,
                            int64_t patience_ms)
 {
@@ -330,7 +294,15 @@ uint64_t discord_auto_target(struct discord *d, const struct action *a)
         return 0;
     if (about == 0)
         return current_of(d, chat, a->user_id, speaks ? CURRENT_MS : TYPING_MS);
-    set_current(d, chat, about, a->user_id);
+    struct current *c = map_get(&d->current, id_key(&chat));
+    if (c == NULL) {
+        c = xcalloc(1, sizeof *c);
+        c->channel_id = chat;
+        map_put(&d->current, id_key(&c->channel_id), c);
+    }
+    c->thread_id = about;
+    c->user_id = snowflake(a->user_id);
+    c->at_ms = clock_now_ms(d->env->clock);
     return about;
 }
 
@@ -354,4 +326,155 @@ const char *discord_auto_name(const struct discord *d, uint64_t message_id)
     const struct thread_mark *m = map_get(&d->marks, id_key(&message_id));
 
     return m != NULL && m->name != NULL ? m->name : NO_NAME;
+}
+
+/* ---- reactions and threads ----
+ *
+ * All of these are idempotent except a thread without a message.  A message has one thread, whose
+ * id is the message's. */
+
+struct thread_or_reaction {       /* react, thread_create, thread_rename */
+    struct discord_outgoing base; /* first */
+    enum action_op op;
+    uint64_t channel_id, message_id; /* message_id 0: none */
+    char *word;                      /* owned; an emoji or a name */
+    bool remove;
+    bool forum; /* the thread is a post in a forum */
+};
+
+static struct thread_or_reaction *thread_or_reaction_of(struct discord_outgoing *x)
+{
+    return container_of(x, struct thread_or_reaction, base);
+}
+
+static bool tr_write(struct discord_outgoing *x, struct discord_request *r,
+                     struct sender_verdict *v)
+{
+    struct thread_or_reaction *e = thread_or_reaction_of(x);
+
+    r->major = e->channel_id;
+    r->route = action_op_name(e->op);
+    buf_printf(&r->path, "/channels/%" PRIu64, e->channel_id);
+    if (e->op == ACTION_REACT) {
+        r->method = e->remove ? "DELETE" : "PUT";
+        buf_printf(&r->path, "/messages/%" PRIu64 "/reactions/", e->message_id);
+        percent_encode(&r->path, str_of(e->word));
+        buf_add_z(&r->path, "/@me");
+        return true;
+    }
+    if (e->op == ACTION_THREAD_CREATE && e->message_id != 0)
+        buf_printf(&r->path, "/messages/%" PRIu64, e->message_id);
+    if (e->op == ACTION_THREAD_CREATE)
+        buf_add_z(&r->path, "/threads");
+    r->method = e->op == ACTION_THREAD_CREATE ? "POST" : "PATCH";
+    r->once = e->op == ACTION_THREAD_CREATE && e->message_id == 0;
+    struct jw w = jw_begin(&r->body);
+    jw_obj(&w);
+    jw_kstr(&w, "name", str_of(e->word));
+    if (e->op == ACTION_THREAD_CREATE)
+        jw_ki64(&w, "auto_archive_duration", DISCORD_ARCHIVE_MINUTES);
+    if (e->op == ACTION_THREAD_CREATE && e->message_id == 0 && !e->forum)
+        jw_ki64(&w, "type", CHANNEL_PUBLIC_THREAD);
+    if (e->forum) { /* a post begins with a message */
+        jw_key(&w, "message");
+        jw_obj(&w);
+        jw_kstr(&w, "content", str_of(e->word));
+        jw_key(&w, "allowed_mentions");
+        jw_raw(&w, STR("{\"parse\":[]}"));
+        jw_end_obj(&w);
+    }
+    jw_end_obj(&w);
+    return true;
+}
+
+static void tr_read(struct discord_outgoing *x, const struct discord_answer *a,
+                    struct sender_verdict *v)
+{
+    struct thread_or_reaction *e = thread_or_reaction_of(x);
+
+    if (v->end == SENDER_REFUSED && e->op == ACTION_REACT && e->remove && a->code == UNKNOWN_EMOJI)
+        v->end = SENDER_DONE; /* the reaction to remove is gone already */
+    if (e->op == ACTION_THREAD_RENAME && v->end == SENDER_DONE)
+        discord_name_given(x->d, e->channel_id, e->word, false);
+    if (e->op != ACTION_THREAD_CREATE)
+        return;
+    uint64_t id = v->end == SENDER_DONE ? snowflake(json_str(a->body, "id")) : 0;
+    if (id != 0)
+        discord_name_given(x->d, id, e->word, false);
+    if (v->end == SENDER_REFUSED && a->code == DISCORD_HAS_THREAD && e->message_id != 0) {
+        v->end = SENDER_DONE;
+        id = e->message_id;
+    }
+    if (id != 0)
+        snprintf(v->thread_id, sizeof v->thread_id, "%" PRIu64, id);
+}
+
+static void tr_free(struct discord_outgoing *x)
+{
+    free(thread_or_reaction_of(x)->word);
+    free(thread_or_reaction_of(x));
+}
+
+static const struct discord_kind tr_kind = {
+    .write = tr_write,
+    .read = tr_read,
+    .free = tr_free,
+};
+
+/* Why the action cannot be done, or NULL. */
+static const char *why_not(struct discord *d, const struct thread_or_reaction *e,
+                           const struct action *a)
+{
+    if (e->op == ACTION_REACT)
+        return e->message_id == 0 || a->emoji.n == 0 || a->emoji.n > 64
+                   ? "message_id or emoji is not one of Discord's"
+                   : NULL;
+    if (a->thread_name.n == 0 || utf8_chars(a->thread_name) > 100)
+        return "a thread's name has 1 to 100 characters";
+    if (e->op == ACTION_THREAD_CREATE)
+        return NULL;
+    const struct dcache_channel *ch = dcache_channel(d->cache, e->channel_id);
+    uint64_t chat = snowflake(a->chat_id);
+    if (ch == NULL || !discord_channel_is_thread(ch->type) ||
+        (ch->parent_id != chat && e->channel_id != chat))
+        return "message_id is no thread of this chat";
+    if (a->only_if_current_name.p != NULL &&
+        (ch->name == NULL || !str_eq(a->only_if_current_name, str_of(ch->name))))
+        return "the thread has another name by now";
+    return a->only_if_connector_created && !discord_name_is_ours(d, e->channel_id, ch->name)
+               ? "the name of this thread is not the one bellhop gave it"
+               : NULL;
+}
+
+void discord_start_thread_or_reaction(struct discord *d, uint64_t channel_id,
+                                      const struct sender_order *q)
+{
+    const struct action *a = q->action;
+    struct thread_or_reaction *e = xcalloc(1, sizeof *e);
+    struct sender_order order = *q;
+    char lane[48];
+
+    *e = (struct thread_or_reaction){.base = {.d = d, .kind = &tr_kind, .out.n_parts = 1},
+                                     .op = a->op,
+                                     .channel_id = channel_id,
+                                     .message_id = snowflake(a->message_id),
+                                     .remove = a->remove};
+    const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
+    e->forum = a->op == ACTION_THREAD_CREATE && ch != NULL &&
+               (ch->type == CHANNEL_FORUM || ch->type == CHANNEL_MEDIA);
+    if (e->forum)
+        e->message_id = 0;
+    if (a->op == ACTION_THREAD_RENAME)
+        e->channel_id = e->message_id;                             /* message_id names the thread */
+    const char *wrong = a->left != NULL ? NULL : why_not(d, e, a); /* checked before the restart */
+    if (wrong != NULL) {
+        host_fail(d->base.host, q->id, "%s", wrong);
+        free(e);
+        return;
+    }
+    e->word = str_dup(a->op == ACTION_REACT ? a->emoji : a->thread_name);
+    snprintf(lane, sizeof lane, "%s %" PRIu64, action_op_name(a->op), e->channel_id);
+    order.lane = str_of(lane);
+    order.twice = a->op == ACTION_THREAD_CREATE && e->message_id == 0 ? TWICE_IS_TWO : TWICE_IS_ONE;
+    sender_act(d->sender, &e->base.out, &order);
 }

@@ -48,14 +48,6 @@ static bool next_page(struct str *rest, struct ogg_page *ret)
     return true;
 }
 
-/* Adds the bytes of a page to the bar of its position in time. */
-static void add_bytes(uint64_t bars[VOICE_WAVE], const struct ogg_page *p, uint64_t end)
-{
-    size_t bar = end > 0 ? (size_t)(p->samples * VOICE_WAVE / end) : 0;
-
-    bars[bar < VOICE_WAVE ? bar : VOICE_WAVE - 1] += p->body.n;
-}
-
 static void draw(struct str pages, uint64_t end, struct voice *ret)
 {
     uint64_t bars[VOICE_WAVE] = {0}, most = 1;
@@ -63,8 +55,11 @@ static void draw(struct str pages, uint64_t end, struct voice *ret)
     size_t last = 0;
 
     while (next_page(&pages, &p))
-        if (p.samples != 0 && p.samples <= end) /* skips headers and pages where no packet ends */
-            add_bytes(bars, &p, end);
+        if (p.samples != 0 && p.samples <= end) { /* skips headers, pages where no packet ends */
+            /* The bytes of a page count for the bar of its position in time. */
+            size_t bar = end > 0 ? (size_t)(p.samples * VOICE_WAVE / end) : 0;
+            bars[bar < VOICE_WAVE ? bar : VOICE_WAVE - 1] += p.body.n;
+        }
     for (size_t i = 0; i < VOICE_WAVE; i++) { /* a page may cover several bars */
         if (bars[i] == 0)
             continue;

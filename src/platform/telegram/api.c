@@ -63,17 +63,6 @@ static void keep_words(const struct telegram *t, struct str s, char ret[256])
     ret[n] = '\0';
 }
 
-static void read_parameters(struct json doc, const struct http_result *r, struct tg_answer *ret)
-{
-    struct json p = json_get(doc, "parameters");
-    int64_t seconds;
-
-    json_as_i64(json_get(p, "migrate_to_chat_id"), &ret->migrate_to);
-    ret->retry_after_ms = r->retry_after_ms > 0 ? r->retry_after_ms : 1000;
-    if (json_as_i64(json_get(p, "retry_after"), &seconds) && seconds >= 0 && seconds < 1000000)
-        ret->retry_after_ms = seconds > 0 ? seconds * 1000 : 1000;
-}
-
 static enum tg_outcome outcome_of(int code)
 {
     if (code == 429)
@@ -105,7 +94,12 @@ void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct
         json_as_i64(json_get(doc, "error_code"), &code);
     ret->code = code > 0 && code < 1000 ? (int)code : r->status;
     ret->outcome = outcome_of(ret->code);
-    read_parameters(doc, r, ret);
+    struct json p = json_get(doc, "parameters");
+    int64_t seconds;
+    json_as_i64(json_get(p, "migrate_to_chat_id"), &ret->migrate_to);
+    ret->retry_after_ms = r->retry_after_ms > 0 ? r->retry_after_ms : 1000;
+    if (json_as_i64(json_get(p, "retry_after"), &seconds) && seconds >= 0 && seconds < 1000000)
+        ret->retry_after_ms = seconds > 0 ? seconds * 1000 : 1000;
     keep_words(t, json_str(doc, "description"), ret->why);
     if (ret->why[0] == '\0')
         snprintf(ret->why, sizeof ret->why, "HTTP status %d", r->status);
@@ -263,7 +257,8 @@ void tg_chat_moved(struct telegram *t, struct str from, struct str to)
 
     if (!remember_move(t, from, to))
         return;
-    log_info(&t->log, "a group became a supergroup: from=%.*s to=%.*s", STR_FMT(from), STR_FMT(to));
+    log_info(&t->base.log, "a group became a supergroup: from=%.*s to=%.*s", STR_FMT(from),
+             STR_FMT(to));
     record_put(t->env->store, &tg_moved_form, NULL, &r, false, NULL, NULL);
 }
 

@@ -50,13 +50,6 @@ static bool on_record(void *ctx, struct str key, void *thing)
     return true;
 }
 
-static void save(struct tg_commands *c)
-{
-    struct tg_commands_record r = {str_of(c->t->base.bot), c->set};
-
-    record_put(c->t->env->store, &tg_commands_form, NULL, &r, false, NULL, NULL);
-}
-
 /* ---- registering ---- */
 
 static uint64_t hash_of(const struct tg_commands *c)
@@ -73,10 +66,11 @@ static void on_set(void *ctx, const struct http_result *r)
     tg_answer_read(c->t, c->parser, r, &a);
     if (a.outcome == TG_OK) {
         c->set = c->sending;
-        save(c);
-        log_info(&c->t->log, "commands registered");
+        struct tg_commands_record kept = {str_of(c->t->base.bot), c->set};
+        record_put(c->t->env->store, &tg_commands_form, NULL, &kept, false, NULL, NULL);
+        log_info(&c->t->base.log, "commands registered");
     } else {
-        log_warn(&c->t->log, "the commands could not be registered: %s", a.why);
+        log_warn(&c->t->base.log, "the commands could not be registered: %s", a.why);
     }
     if (a.outcome != TG_OK && a.outcome != TG_REFUSED)
         timer_set(c->t->env->clock, &c->retry, RETRY_MS);
@@ -177,7 +171,7 @@ void tg_set_commands(struct platform *p, struct str commands)
         timer_init(&c->retry, on_retry);
         if (record_load(t->env->store, &tg_commands_form, NULL, str_of(t->base.bot), on_record, c,
                         why) != BH_OK)
-            log_warn(&t->log, "%s: the commands are set again", why);
+            log_warn(&t->base.log, "%s: the commands are set again", why);
     }
     if (!json_parse(c->parser, commands, &doc))
         return;

@@ -56,16 +56,6 @@ struct tg_accept {
     uint64_t tag;
 };
 
-static void accepts_cancel(struct telegram *t)
-{
-    list_each (&t->accepts, it, nxt) {
-        struct tg_accept *a = list_entry(it, struct tg_accept, link);
-        host_accept_cancel(t->base.host, a->id);
-        list_remove(&a->link);
-        free(a);
-    }
-}
-
 static void on_accepted(void *ctx, enum bh_err err)
 {
     struct tg_accept *a = ctx;
@@ -128,7 +118,6 @@ static void accept_event(struct telegram *t, const struct event *ev, tg_accepted
     struct tg_accept *a = xcalloc(1, sizeof *a);
 
     *a = (struct tg_accept){.t = t, .done = done, .tag = tag};
-    list_init(&a->link);
     list_append(&t->accepts, &a->link);
     t->n.events++;
     a->id = host_accept(t->base.host, &t->base, ev, on_accepted, a);
@@ -205,7 +194,7 @@ static bool accept_update(struct telegram *t, struct json update, tg_accepted_fn
         return accept_reaction(t, update, done, tag);
     if (!tg_normalize(update, &t->me, str_of(t->base.bot), &t->arena, &ev, &why)) {
         t->n.ignored++;
-        log_debug(&t->log, "update ignored: %s", why);
+        log_debug(&t->base.log, "update ignored: %s", why);
         return false;
     }
     restore_name(t, &ev);
@@ -239,7 +228,7 @@ static void fetch(struct telegram *t);
 static void enter(struct telegram *t, enum tg_state next)
 {
     assert(states[t->poll.state].next & 1u << next);
-    log_debug(&t->log, "%s -> %s", states[t->poll.state].name, states[next].name);
+    log_debug(&t->base.log, "%s -> %s", states[t->poll.state].name, states[next].name);
     t->poll.state = next;
 }
 
@@ -278,21 +267,6 @@ static int by_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static void batch_fill(struct telegram *t, struct json updates)
-{
-    struct tg_poll *p = &t->poll;
-
-    p->n_batch = 0;
-    p->generation++;
-    for (struct json_iter it = {0}; p->n_batch < TG_BATCH && json_next(updates, &it);) {
-        struct tg_update u = {.update = it.value, .chat = chat_of(it.value)};
-        if (json_as_i64(json_get(it.value, "update_id"), &u.id))
-            p->batch[p->n_batch++] = u;
-    }
-    if (p->n_batch > 1)
-        qsort(p->batch, p->n_batch, sizeof p->batch[0], by_id);
-}
-
 /* True while an earlier update of the same chat is not done. */
 static bool must_wait(const struct tg_poll *p, size_t i)
 {
@@ -302,8 +276,20 @@ static bool must_wait(const struct tg_poll *p, size_t i)
     return false;
 }
 
+struct offset_record {
+    struct str bot, token;
+    int64_t offset, heard_ms;
+};
+static const struct record_field offset_fields[] = {
+    RECORD_FIELD(struct offset_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct offset_record, token, "token", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct offset_record, offset, "offset", 0),
+    RECORD_FIELD(struct offset_record, heard_ms, "heard", 0),
+};
+const struct record_form tg_offset_form =
+    RECORD_FORM("telegram_offset", struct offset_record, offset_fields, .lossy = true);
+
 static void batch_deliver(struct telegram *t);
-static void batch_done(struct telegram *t);
 
 static void on_batch_accepted(struct telegram *t, uint64_t tag, enum bh_err err)
 {
@@ -317,16 +303,17 @@ static void on_batch_accepted(struct telegram *t, uint64_t tag, enum bh_err err)
         if (timer_is_set(&p->timer))
             return;
         if (++p->failures == RETRIES_ARE_A_PROBLEM)
-            tg_set_problem(t, err == BH_BUSY ? "Messages wait at Telegram because a mailbox is "
-                                               "full: start its "
-                                               "agent, or purge it (bellhop mailbox list)."
-                                             : "Messages wait at Telegram because the store "
-                                               "cannot take them.");
+            platform_set_problem(&t->base, err == BH_BUSY
+                                               ? "Messages wait at Telegram because a mailbox is "
+                                                 "full: start its "
+                                                 "agent, or purge it (bellhop mailbox list)."
+                                               : "Messages wait at Telegram because the store "
+                                                 "cannot take them.");
         timer_set(t->env->clock, &p->timer, backoff_ms(t, MAX_RETRY_MS));
         return;
     }
     if (err != BH_OK)
-        log_warn(&t->log, "an update is dropped, the host refused it: %s", bh_err_word(err));
+        log_warn(&t->base.log, "an update is dropped, the host refused it: %s", bh_err_word(err));
     p->batch[i].mark = TG_DONE;
     batch_deliver(t);
 }
@@ -343,40 +330,17 @@ static void batch_deliver(struct telegram *t)
             u->mark = accept_update(t, u->update, on_batch_accepted, tag) ? TG_ACCEPTING : TG_DONE;
         done += u->mark == TG_DONE;
     }
-    if (done == p->n_batch)
-        batch_done(t);
-}
-
-struct offset_record {
-    struct str bot, token;
-    int64_t offset, heard_ms;
-};
-static const struct record_field offset_fields[] = {
-    RECORD_FIELD(struct offset_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct offset_record, token, "token", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct offset_record, offset, "offset", 0),
-    RECORD_FIELD(struct offset_record, heard_ms, "heard", 0),
-};
-const struct record_form tg_offset_form =
-    RECORD_FORM("telegram_offset", struct offset_record, offset_fields, .lossy = true);
-
-static void store_offset(struct telegram *t)
-{
-    struct offset_record r = {str_of(t->base.bot), str_of(t->token_id), t->poll.offset,
-                              clock_wall_ms(t->env->clock)};
-
-    record_put(t->env->store, &tg_offset_form, NULL, &r, false, NULL, NULL);
-}
-
-static void batch_done(struct telegram *t)
-{
-    t->poll.offset = t->poll.batch[t->poll.n_batch - 1].id + 1;
-    t->poll.failures = 0;
-    t->poll.n_batch = 0;
-    tg_set_problem(t, NULL);
-    store_offset(t);
-    enter(t, TG_FETCH);
-    fetch(t);
+    if (done == p->n_batch) {
+        t->poll.offset = t->poll.batch[t->poll.n_batch - 1].id + 1;
+        t->poll.failures = 0;
+        t->poll.n_batch = 0;
+        platform_set_problem(&t->base, NULL);
+        struct offset_record r = {str_of(t->base.bot), str_of(t->token_id), t->poll.offset,
+                                  clock_wall_ms(t->env->clock)};
+        record_put(t->env->store, &tg_offset_form, NULL, &r, false, NULL, NULL);
+        enter(t, TG_FETCH);
+        fetch(t);
+    }
 }
 
 /* ---- failures ---- */
@@ -386,19 +350,6 @@ static void rest(struct telegram *t, int64_t ms, enum tg_state back_to)
     t->poll.back_to = back_to;
     enter(t, TG_REST);
     timer_set(t->env->clock, &t->poll.timer, ms);
-}
-
-static void on_conflict(struct telegram *t, const struct tg_answer *a)
-{
-    bool webhook = strstr(a->why, "webhook") != NULL;
-
-    tg_set_problem(t, webhook ? "A webhook was set for this bot by somebody else, so Telegram "
-                                "refuses to "
-                                "be polled: set mode: webhook, or stop whoever sets it (409)."
-                              : "Another program polls Telegram with this bot's token, and only "
-                                "one may: "
-                                "stop it, or give bellhop a bot of its own (409).");
-    rest(t, backoff_ms(t, MAX_REST_MS), webhook ? TG_HOOK : TG_FETCH);
 }
 
 /* Decides how long to rest after a failed request, and which state follows. */
@@ -411,21 +362,30 @@ static void failed(struct telegram *t, const struct tg_answer *a)
     if (a->outcome == TG_LATER) {
         rest(t, a->retry_after_ms, from);
     } else if (a->code == 401 || a->code == 404) {
-        tg_set_problem(t, "Telegram does not know this token (revoked, or "
-                          "mistyped): ask @BotFather "
-                          "for it and put it into the configuration.");
+        platform_set_problem(&t->base, "Telegram does not know this token (revoked, or "
+                                       "mistyped): ask @BotFather "
+                                       "for it and put it into the configuration.");
         rest(t, REVOKED_REST_MS, TG_WHO);
     } else if (a->code == 409) {
-        on_conflict(t, a);
+        bool webhook = strstr(a->why, "webhook") != NULL;
+        platform_set_problem(&t->base,
+                             webhook
+                                 ? "A webhook was set for this bot by somebody else, so Telegram "
+                                   "refuses to "
+                                   "be polled: set mode: webhook, or stop whoever sets it (409)."
+                                 : "Another program polls Telegram with this bot's token, and only "
+                                   "one may: "
+                                   "stop it, or give bellhop a bot of its own (409).");
+        rest(t, backoff_ms(t, MAX_REST_MS), webhook ? TG_HOOK : TG_FETCH);
     } else {
         const char *what = from == TG_HOOK && t->secret != NULL ? "setWebhook: " : "";
         snprintf(text, sizeof text, "Telegram %s: %s%.120s",
                  a->outcome == TG_REFUSED ? "refuses" : "cannot be reached", what, a->why);
         if (a->outcome == TG_REFUSED || t->poll.failures >= 2)
-            tg_set_problem(t, text);
+            platform_set_problem(&t->base, text);
         rest(t, backoff_ms(t, MAX_REST_MS), from);
     }
-    log_debug(&t->log, "%s failed: code=%d %s", states[from].name, a->code, a->why);
+    log_debug(&t->base.log, "%s failed: code=%d %s", states[from].name, a->code, a->why);
 }
 
 /* Reads the answer to poll.call.  False: the call failed, and the state is REST. */
@@ -441,24 +401,10 @@ static bool answered(struct telegram *t, const struct http_result *r, struct tg_
 static void recovered(struct telegram *t)
 {
     t->poll.failures = 0;
-    tg_set_problem(t, NULL);
+    platform_set_problem(&t->base, NULL);
 }
 
 /* ---- getMe ---- */
-
-static void read_me(struct telegram *t, struct json me)
-{
-    struct str name = json_str(me, "username");
-
-    json_as_i64(json_get(me, "id"), &t->me.id);
-    t->reads_all = json_as_bool(json_get(me, "can_read_all_group_messages"), false);
-    if (name.n < sizeof t->me.username) {
-        memcpy(t->me.username, name.p != NULL ? name.p : "", name.n);
-        t->me.username[name.n] = '\0';
-    }
-    log_info(&t->log, "the bot is @%s: id=%" PRId64 " reads_all_group_messages=%d", t->me.username,
-             t->me.id, t->reads_all);
-}
 
 static void on_me(void *ctx, const struct http_result *r)
 {
@@ -467,7 +413,16 @@ static void on_me(void *ctx, const struct http_result *r)
 
     if (!answered(t, r, &a))
         return;
-    read_me(t, a.result);
+    struct json me = a.result;
+    struct str name = json_str(me, "username");
+    json_as_i64(json_get(me, "id"), &t->me.id);
+    t->reads_all = json_as_bool(json_get(me, "can_read_all_group_messages"), false);
+    if (name.n < sizeof t->me.username) {
+        memcpy(t->me.username, name.p != NULL ? name.p : "", name.n);
+        t->me.username[name.n] = '\0';
+    }
+    log_info(&t->base.log, "the bot is @%s: id=%" PRId64 " reads_all_group_messages=%d",
+             t->me.username, t->me.id, t->reads_all);
     enter(t, TG_HOOK);
     set_up(t);
 }
@@ -500,7 +455,7 @@ static void on_set_up(void *ctx, const struct http_result *r)
         recovered(t);
         enter(t, TG_LISTEN);
         timer_set(t->env->clock, &t->poll.timer, FIRST_CHECK_MS);
-        log_info(&t->log, "webhook registered: %s/webhooks/telegram/%s", t->env->public_url,
+        log_info(&t->base.log, "webhook registered: %s/webhooks/telegram/%s", t->env->public_url,
                  t->base.bot);
     } else {
         enter(t, TG_FETCH);
@@ -526,7 +481,7 @@ static void set_up(struct telegram *t)
     if (t->env->public_url == NULL) { /* the operator registers it */
         recovered(t);
         enter(t, TG_LISTEN);
-        log_info(&t->log, "public_url is not set: register the webhook with Telegram by hand");
+        log_info(&t->base.log, "public_url is not set: register the webhook with Telegram by hand");
         return;
     }
     add_webhook_url(t, &url);
@@ -542,23 +497,6 @@ static void set_up(struct telegram *t)
 
 /* ---- checking the webhook ---- */
 
-static void judge_webhook(struct telegram *t, struct json info)
-{
-    struct str why = json_str(info, "last_error_message");
-    int64_t at_s = 0, pending = 0;
-    char text[200];
-
-    json_as_i64(json_get(info, "last_error_date"), &at_s);
-    json_as_i64(json_get(info, "pending_update_count"), &pending);
-    if (pending > 0 && at_s * 1000 > clock_wall_ms(t->env->clock) - CHECK_MS) {
-        snprintf(text, sizeof text, "Telegram cannot deliver to the webhook: %.*s",
-                 (int)(why.n < 120 ? why.n : 120), why.p != NULL ? why.p : "");
-        tg_set_problem(t, text);
-    } else {
-        tg_set_problem(t, NULL);
-    }
-}
-
 static void on_webhook_info(void *ctx, const struct http_result *r)
 {
     struct telegram *t = ctx;
@@ -572,13 +510,25 @@ static void on_webhook_info(void *ctx, const struct http_result *r)
     buf_done(&ours);
     t->poll.failures = 0;
     if (!still) {
-        log_warn(&t->log, "the webhook of this bot was changed by another program; "
-                          "registering it again");
+        log_warn(&t->base.log, "the webhook of this bot was changed by another program; "
+                               "registering it again");
         enter(t, TG_HOOK);
         set_up(t);
         return;
     }
-    judge_webhook(t, a.result);
+    struct json info = a.result;
+    struct str why = json_str(info, "last_error_message");
+    int64_t at_s = 0, pending = 0;
+    char text[200];
+    json_as_i64(json_get(info, "last_error_date"), &at_s);
+    json_as_i64(json_get(info, "pending_update_count"), &pending);
+    if (pending > 0 && at_s * 1000 > clock_wall_ms(t->env->clock) - CHECK_MS) {
+        snprintf(text, sizeof text, "Telegram cannot deliver to the webhook: %.*s",
+                 (int)(why.n < 120 ? why.n : 120), why.p != NULL ? why.p : "");
+        platform_set_problem(&t->base, text);
+    } else {
+        platform_set_problem(&t->base, NULL);
+    }
     enter(t, TG_LISTEN);
     timer_set(t->env->clock, &t->poll.timer, CHECK_MS);
 }
@@ -594,7 +544,16 @@ static void on_updates(void *ctx, const struct http_result *r)
         return;
     recovered(t);
     t->base.last_event_ms = clock_wall_ms(t->env->clock);
-    batch_fill(t, a.result);
+    struct tg_poll *p = &t->poll;
+    p->n_batch = 0;
+    p->generation++;
+    for (struct json_iter it = {0}; p->n_batch < TG_BATCH && json_next(a.result, &it);) {
+        struct tg_update u = {.update = it.value, .chat = chat_of(it.value)};
+        if (json_as_i64(json_get(it.value, "update_id"), &u.id))
+            p->batch[p->n_batch++] = u;
+    }
+    if (p->n_batch > 1)
+        qsort(p->batch, p->n_batch, sizeof p->batch[0], by_id);
     if (t->poll.n_batch == 0 && json_count(a.result) > 0) { /* no element is an update */
         a = (struct tg_answer){.outcome = TG_REFUSED,
                                .why = "getUpdates answers with something other than updates"};
@@ -681,13 +640,18 @@ void tg_inbound_start(struct telegram *t)
     timer_init(&t->poll.timer, on_timer);
     if (record_load_like(t->env->store, &tg_offset_form, &own, 1, on_offset, t, why) != BH_OK ||
         tg_chats_load(t, why) != BH_OK)
-        log_warn(&t->log, "%s; repeated updates are dropped by their ids", why);
+        log_warn(&t->base.log, "%s; repeated updates are dropped by their ids", why);
     ask_who(t);
 }
 
 void tg_inbound_stop(struct telegram *t)
 {
-    accepts_cancel(t);
+    list_each (&t->accepts, it, nxt) {
+        struct tg_accept *a = list_entry(it, struct tg_accept, link);
+        host_accept_cancel(t->base.host, a->id);
+        list_remove(&a->link);
+        free(a);
+    }
     http_cancel(&t->poll.call);
     timer_stop(t->env->clock, &t->poll.timer);
     json_parser_free(t->poll.parser);

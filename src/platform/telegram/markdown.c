@@ -315,22 +315,6 @@ static bool is_before(const struct md_entity *x, const struct md_entity *y)
     return x->kind > y->kind; /* quotes around links around styles */
 }
 
-/* An insertion sort.  Entities were added in the order of their ends, so each moves only past the
- * ones inside it.  The cost is the number of entities times the nesting depth. */
-static void sort_entities(struct md *m)
-{
-    for (size_t i = 1; i < m->n; i++) {
-        struct md_entity e = m->entities[i];
-        size_t at = i;
-        while (at > 0 && is_before(&e, &m->entities[at - 1]))
-            at--;
-        if (at == i)
-            continue;
-        memmove(&m->entities[at + 1], &m->entities[at], (i - at) * sizeof e);
-        m->entities[at] = e;
-    }
-}
-
 void md_parse(struct md *m, struct str markdown)
 {
     struct buf clean = BUF_INIT;
@@ -347,5 +331,16 @@ void md_parse(struct md *m, struct str markdown)
     read_blocks(&b);
     buf_done(&clean);
     md_scratch_done(&scratch);
-    sort_entities(m);
+    /* An insertion sort.  Entities were added in the order of their ends, so each moves only past
+     * the ones inside it.  The cost is the number of entities times the nesting depth. */
+    for (size_t i = 1; i < m->n; i++) {
+        struct md_entity e = m->entities[i];
+        size_t at = i;
+        while (at > 0 && is_before(&e, &m->entities[at - 1]))
+            at--;
+        if (at == i)
+            continue;
+        memmove(&m->entities[at + 1], &m->entities[at], (i - at) * sizeof e);
+        m->entities[at] = e;
+    }
 }

@@ -123,15 +123,6 @@ static void close_styles(struct scan *sc, struct tok *closer)
     }
 }
 
-static void push_opener(struct scan *sc, size_t tok)
-{
-    if (sc->n_stack == sc->of->cap_stack) {
-        sc->of->cap_stack = sc->of->cap_stack != 0 ? sc->of->cap_stack * 2 : 256;
-        sc->stack = sc->of->stack = xrealloc(sc->stack, sc->of->cap_stack * sizeof *sc->stack);
-    }
-    sc->stack[sc->n_stack++] = tok;
-}
-
 /* Decides whether the run of @n marks at @at may open or close a style, then pairs it. */
 static void take_marks(struct scan *sc, size_t at, size_t n)
 {
@@ -154,8 +145,13 @@ static void take_marks(struct scan *sc, size_t at, size_t n)
     t->n = t->left = (uint8_t)n;
     if (closes)
         close_styles(sc, t);
-    if (opens && t->left > 0)
-        push_opener(sc, sc->n - 1);
+    if (opens && t->left > 0) {
+        if (sc->n_stack == sc->of->cap_stack) {
+            sc->of->cap_stack = sc->of->cap_stack != 0 ? sc->of->cap_stack * 2 : 256;
+            sc->stack = sc->of->stack = xrealloc(sc->stack, sc->of->cap_stack * sizeof *sc->stack);
+        }
+        sc->stack[sc->n_stack++] = sc->n - 1;
+    }
 }
 
 /* ---- code ---- */
@@ -311,22 +307,6 @@ static bool take_link(struct scan *sc, size_t open, size_t to, size_t *ret_end)
     return true;
 }
 
-/* Reads "<https://...>" as the address without brackets. */
-static bool take_autolink(struct scan *sc, size_t at, size_t to, size_t *ret_end)
-{
-    size_t end = at + 1;
-
-    while (end < to && end - at < MAX_URL && (unsigned char)sc->s.p[end] > ' ' &&
-           sc->s.p[end] != '>' && sc->s.p[end] != '<')
-        end++;
-    *sc->work += (end - at) / SEARCHED;
-    if (end >= to || sc->s.p[end] != '>' || !is_target(str_make(sc->s.p + at + 1, end - at - 1)))
-        return false;
-    add_text(sc, at + 1, end);
-    *ret_end = end + 1;
-    return true;
-}
-
 /* ---- the first pass ---- */
 
 /* Adds the tokens of the element at @at, which ends at *@ret_end.  False: it is text. */
@@ -346,8 +326,19 @@ static bool take(struct scan *sc, size_t at, size_t to, size_t *ret_end)
         return *ret_end > at && *ret_end <= to;
     case '!':
         return at + 1 < to && sc->s.p[at + 1] == '[' && take_link(sc, at + 1, to, ret_end);
-    case '<':
-        return take_autolink(sc, at, to, ret_end);
+    case '<': { /* "<https://...>" is the address without brackets */
+        size_t end = at + 1;
+        while (end < to && end - at < MAX_URL && (unsigned char)sc->s.p[end] > ' ' &&
+               sc->s.p[end] != '>' && sc->s.p[end] != '<')
+            end++;
+        *sc->work += (end - at) / SEARCHED;
+        if (end >= to || sc->s.p[end] != '>' ||
+            !is_target(str_make(sc->s.p + at + 1, end - at - 1)))
+            return false;
+        add_text(sc, at + 1, end);
+        *ret_end = end + 1;
+        return true;
+    }
     case '*':
     case '_':
     case '~':
@@ -422,21 +413,16 @@ static void pair_brackets(struct scan *sc)
 
 /* ---- the second pass ---- */
 
-static struct str unescape(struct buf *out, struct str url)
-{
-    buf_reset(out);
-    for (size_t i = 0; i < url.n; i++) {
-        if (url.p[i] == '\\' && i + 1 < url.n && is_punct(url.p[i + 1]))
-            i++;
-        buf_add_c(out, url.p[i]);
-    }
-    return buf_str(out);
-}
-
 static void end_link(struct md *m, struct str url, size_t off, size_t text_from)
 {
     struct buf plain = BUF_INIT;
-    struct str to = unescape(&plain, url);
+
+    for (size_t i = 0; i < url.n; i++) {
+        if (url.p[i] == '\\' && i + 1 < url.n && is_punct(url.p[i + 1]))
+            i++;
+        buf_add_c(&plain, url.p[i]);
+    }
+    struct str to = buf_str(&plain);
 
     if (m->units == off) /* a link without text shows its address */
         md_add(m, to);
@@ -449,16 +435,6 @@ static void end_link(struct md *m, struct str url, size_t off, size_t text_from)
         md_add(m, STR(")"));
     }
     buf_done(&plain);
-}
-
-static void write_marks(struct md_run *r, const struct tok *t)
-{
-    for (unsigned i = 0; i < t->n_closes; i++)
-        md_style_close(r, (enum md_kind)t->closes[i]);
-    for (unsigned i = 0; i < t->left; i++)
-        md_add(r->md, str_make(&t->mark, 1));
-    for (unsigned i = t->n_opens; i > 0; i--)
-        md_style_open(r, (enum md_kind)t->opens[i - 1]);
 }
 
 static void write_toks(struct md_run *r, const struct scan *sc)
@@ -479,7 +455,12 @@ static void write_toks(struct md_run *r, const struct scan *sc)
                 md_add_code(r, t->s);
             break;
         case TOK_MARK:
-            write_marks(r, t);
+            for (unsigned k = 0; k < t->n_closes; k++)
+                md_style_close(r, (enum md_kind)t->closes[k]);
+            for (unsigned k = 0; k < t->left; k++)
+                md_add(r->md, str_make(&t->mark, 1));
+            for (unsigned k = t->n_opens; k > 0; k--)
+                md_style_open(r, (enum md_kind)t->opens[k - 1]);
             break;
         case TOK_LINK:
             in_link = true;

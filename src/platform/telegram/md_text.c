@@ -158,22 +158,6 @@ bool md_next(const struct md *m, size_t limit, struct md_part *part)
     return false;
 }
 
-static void write_entity(struct jw *w, const struct md *m, const struct md_entity *e, size_t off,
-                         size_t len)
-{
-    struct str arg = str_make(m->args.p + e->arg, e->n_arg);
-
-    jw_obj(w);
-    jw_kstr(w, "type", str_of(kind_names[e->kind]));
-    jw_ki64(w, "offset", (int64_t)off);
-    jw_ki64(w, "length", (int64_t)len);
-    if (e->kind == MD_LINK)
-        jw_kstr(w, "url", arg);
-    if (e->kind == MD_PRE && arg.n > 0)
-        jw_kstr(w, "language", arg);
-    jw_end_obj(w);
-}
-
 static void write_as(struct jw *w, const struct md *m, const struct md_part *part, bool styled,
                      const char *text, const char *entities)
 {
@@ -205,7 +189,16 @@ void md_write_entities(struct jw *w, const struct md *m, const struct md_part *p
         size_t to = e->off + e->len < end ? e->off + e->len : end;
         if (from >= to)
             continue;
-        write_entity(w, m, e, from - part->off, to - from);
+        struct str arg = str_make(m->args.p + e->arg, e->n_arg);
+        jw_obj(w);
+        jw_kstr(w, "type", str_of(kind_names[e->kind]));
+        jw_ki64(w, "offset", (int64_t)from - part->off);
+        jw_ki64(w, "length", (int64_t)to - from);
+        if (e->kind == MD_LINK)
+            jw_kstr(w, "url", arg);
+        if (e->kind == MD_PRE && arg.n > 0)
+            jw_kstr(w, "language", arg);
+        jw_end_obj(w);
         written++;
     }
     jw_end_arr(w);

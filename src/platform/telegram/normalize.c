@@ -515,18 +515,6 @@ static const char *take_words(struct normal *n)
 
 /* ---- the whole update ---- */
 
-/* The event id is made of chat and message number, so a repeated update has the same id. */
-static void take_ids(struct normal *n)
-{
-    struct event *ev = n->ev;
-    struct str edit = n->edited ? id_of(n->arena, n->message, "edit_date") : STR_NULL;
-
-    ev->message_id = id_of(n->arena, n->message, "message_id");
-    ev->event_id = join(n->arena, ev->chat_id, ":", ev->message_id);
-    if (n->edited)
-        ev->event_id = join(n->arena, ev->event_id, ":e", edit.p != NULL ? edit : STR("0"));
-}
-
 bool tg_normalize(struct json update, const struct tg_me *me, struct str bot, struct arena *arena,
                   struct event *ev, const char **ret_why)
 {
@@ -554,7 +542,12 @@ bool tg_normalize(struct json update, const struct tg_me *me, struct str bot, st
     *ret_why = take_words(&n);
     if (*ret_why != NULL)
         return false;
-    take_ids(&n);
+    /* The event id is made of chat and message number, so a repeated update has the same id. */
+    struct str edit = n.edited ? id_of(n.arena, n.message, "edit_date") : STR_NULL;
+    ev->message_id = id_of(n.arena, n.message, "message_id");
+    ev->event_id = join(n.arena, ev->chat_id, ":", ev->message_id);
+    if (n.edited)
+        ev->event_id = join(n.arena, ev->event_id, ":e", edit.p != NULL ? edit : STR("0"));
     take_author(&n);
     take_reply(&n);
     return true;

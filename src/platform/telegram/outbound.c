@@ -257,10 +257,9 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
 
 static void wait_for(struct sender_verdict *v, int64_t ms)
 {
-    v->end = SENDER_AGAIN;
     v->wait_ms = ms;
-    snprintf(v->why, sizeof v->why, "Telegram asks to wait %" PRId64 " s in this chat",
-             (ms + 999) / 1000);
+    sender_say(v, SENDER_AGAIN, "Telegram asks to wait %" PRId64 " s in this chat",
+               (ms + 999) / 1000);
 }
 
 static void tg_write(struct platform *p, struct outgoing *o, struct sender_request *q,
@@ -301,22 +300,6 @@ static void tg_write(struct platform *p, struct outgoing *o, struct sender_reque
 
 /* ---- the answer ---- */
 
-static void on_limit(struct tg_outgoing *x, const struct tg_answer *a, struct sender_verdict *v)
-{
-    struct telegram *t = x->t;
-
-    t->n.limited++;
-    tg_chat_limit(t, tg_outgoing_chat(x), a->retry_after_ms);
-    int64_t all_ms = tg_limit_of_all(t);
-    if (all_ms > 0)
-        sender_pause(t->sender, all_ms);
-    log_warn(&t->log, "limited: retry_after_ms=%" PRId64 " whole_bot=%d", a->retry_after_ms,
-             all_ms > 0);
-    wait_for(v, a->retry_after_ms);
-    if (x->op == ACTION_TYPING)
-        v->end = SENDER_FAILED; /* late typing is useless */
-}
-
 static void set_id(struct sender_verdict *v, int64_t id)
 {
     v->end = SENDER_DONE;
@@ -331,9 +314,7 @@ static void on_refusal(struct tg_outgoing *x, const struct tg_answer *a, struct 
         set_id(v, x->message_id);
         return;
     }
-    v->end = SENDER_REFUSED;
-    snprintf(v->why, sizeof v->why, "Telegram refused: %.230s",
-             sentence != NULL ? sentence : a->why);
+    sender_say(v, SENDER_REFUSED, "Telegram refused: %.230s", sentence != NULL ? sentence : a->why);
     if (x->op == ACTION_EDIT && !x->captioned && strstr(a->why, "no text in the message") != NULL) {
         x->captioned = true; /* the message is a file: edit its caption */
         v->end = SENDER_REWRITE;
@@ -341,44 +322,10 @@ static void on_refusal(struct tg_outgoing *x, const struct tg_answer *a, struct 
         v->end = SENDER_REWRITE;
     } else if (!x->plain && tg_refuses_entities(a)) {
         x->t->n.plain++;
-        log_warn(&x->t->log, "Telegram refused entities, sending plain text: %s", a->why);
+        log_warn(&x->t->base.log, "Telegram refused entities, sending plain text: %s", a->why);
         x->plain = true;
         v->end = SENDER_REWRITE;
     }
-}
-
-static void follow_move(struct tg_outgoing *x, int64_t to, struct sender_verdict *v)
-{
-    char id[24];
-
-    snprintf(id, sizeof id, "%" PRId64, to);
-    tg_chat_moved(x->t, tg_outgoing_chat(x), str_of(id));
-    x->moves++;
-    x->thread = x->reply_to = 0; /* ids of the old group are not valid in the new one */
-    v->end = SENDER_REWRITE;
-    snprintf(v->why, sizeof v->why, "the group became a supergroup");
-}
-
-static void read_info(struct tg_outgoing *x, struct json chat, struct sender_verdict *v)
-{
-    struct str type = json_str(chat, "type"), last = json_str(chat, "last_name");
-    struct buf *person = &x->t->scratch;
-
-    v->chat_name = json_str(chat, "title");
-    v->chat_type = STR("group");
-    if (str_eq(type, STR("private"))) {
-        buf_reset(person);
-        buf_add_str(person, json_str(chat, "first_name"));
-        buf_printf(person, "%s%.*s", last.n > 0 ? " " : "", STR_FMT(last));
-        v->chat_name = buf_str(person);
-        v->chat_type = STR("dm");
-    } else if (str_eq(type, STR("channel"))) {
-        v->chat_type = STR("channel");
-    } else if (json_as_bool(json_get(chat, "is_forum"), false)) {
-        v->chat_type = STR("forum");
-    }
-    if (v->chat_name.n == 0)
-        v->chat_name = str_of(x->chat);
 }
 
 static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdict *v)
@@ -387,7 +334,23 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
 
     v->end = SENDER_DONE;
     if (x->op == ACTION_GET_CHAT_INFO) {
-        read_info(x, result, v);
+        struct str type = json_str(result, "type"), last = json_str(result, "last_name");
+        struct buf *person = &x->t->scratch;
+        v->chat_name = json_str(result, "title");
+        v->chat_type = STR("group");
+        if (str_eq(type, STR("private"))) {
+            buf_reset(person);
+            buf_add_str(person, json_str(result, "first_name"));
+            buf_printf(person, "%s%.*s", last.n > 0 ? " " : "", STR_FMT(last));
+            v->chat_name = buf_str(person);
+            v->chat_type = STR("dm");
+        } else if (str_eq(type, STR("channel"))) {
+            v->chat_type = STR("channel");
+        } else if (json_as_bool(json_get(result, "is_forum"), false)) {
+            v->chat_type = STR("forum");
+        }
+        if (v->chat_name.n == 0)
+            v->chat_name = str_of(x->chat);
     } else if (x->op == ACTION_THREAD_CREATE) {
         json_as_i64(json_get(result, "message_thread_id"), &id);
         snprintf(v->thread_id, sizeof v->thread_id, "%" PRId64, id);
@@ -411,21 +374,37 @@ static bool says(const struct tg_outgoing *x)
 static void read_answer(struct tg_outgoing *x, const struct http_result *r,
                         struct sender_verdict *v)
 {
+    struct telegram *t = x->t;
     struct tg_answer a;
+    int64_t all_ms;
 
-    tg_answer_read(x->t, x->t->answers, r, &a);
+    tg_answer_read(t, t->answers, r, &a);
     snprintf(v->why, sizeof v->why, "%.150s", a.why);
     switch (a.outcome) {
     case TG_OK:
         on_ok(x, a.result, v);
         return;
     case TG_LATER:
-        on_limit(x, &a, v);
+        t->n.limited++;
+        tg_chat_limit(t, tg_outgoing_chat(x), a.retry_after_ms);
+        all_ms = tg_limit_of_all(t);
+        if (all_ms > 0)
+            sender_pause(t->sender, all_ms);
+        log_warn(&t->base.log, "limited: retry_after_ms=%" PRId64 " whole_bot=%d", a.retry_after_ms,
+                 all_ms > 0);
+        wait_for(v, a.retry_after_ms);
+        if (x->op == ACTION_TYPING)
+            v->end = SENDER_FAILED; /* late typing is useless */
         return;
     case TG_REFUSED:
-        if (a.migrate_to != 0 && x->moves < MAX_FOLLOWED)
-            follow_move(x, a.migrate_to, v);
-        else
+        if (a.migrate_to != 0 && x->moves < MAX_FOLLOWED) {
+            char id[24];
+            snprintf(id, sizeof id, "%" PRId64, a.migrate_to);
+            tg_chat_moved(x->t, tg_outgoing_chat(x), str_of(id));
+            x->moves++;
+            x->thread = x->reply_to = 0; /* ids of the old group are not valid in the new one */
+            sender_say(v, SENDER_REWRITE, "the group became a supergroup");
+        } else
             on_refusal(x, &a, v);
         return;
     case TG_BROKEN:
@@ -555,18 +534,6 @@ static bool replace_edit(struct tg_outgoing *x, const struct sender_order *q)
     return true;
 }
 
-/* Typing, lookups, reactions and topics have lanes of their own: no message waits behind them. */
-static void start_beside(struct tg_outgoing *x, struct sender_order *q)
-{
-    char lane[TG_CHAT_CHARS + 16];
-
-    snprintf(lane, sizeof lane, "%s %s", action_op_name(x->op), x->chat);
-    x->out.n_parts = 1;
-    q->lane = str_of(lane);
-    sender_act(x->t->sender, &x->out, q);
-    q->lane = STR_NULL;
-}
-
 static bool typing_needs_nothing(struct telegram *t, const struct action *a)
 {
     struct str chat = tg_chat_now(t, a->chat_id);
@@ -629,9 +596,15 @@ static void start(struct telegram *t, struct sender_order *q)
     }
     if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT)
         sender_act(x->t->sender, &x->out, q);
-    else if (x->op != ACTION_EDIT)
-        start_beside(x, q);
-    else if (!replace_edit(x, q))
+    else if (x->op != ACTION_EDIT) {
+        /* Typing, lookups, reactions and topics have lanes of their own: messages do not wait. */
+        char lane[TG_CHAT_CHARS + 16];
+        snprintf(lane, sizeof lane, "%s %s", action_op_name(x->op), x->chat);
+        x->out.n_parts = 1;
+        q->lane = str_of(lane);
+        sender_act(x->t->sender, &x->out, q);
+        q->lane = STR_NULL;
+    } else if (!replace_edit(x, q))
         sender_act(t->sender, &x->out, q);
 }
 

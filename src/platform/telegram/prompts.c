@@ -94,7 +94,6 @@ static void tell_telegram(struct telegram *t, const char *method, struct str bod
 
     x->t = t;
     x->q = q;
-    list_init(&x->link);
     list_append(&t->answering, &x->link);
     t->n_answering++;
     x->call = tg_call(t, method, body, ANSWER_MS, on_answered, x);
@@ -116,19 +115,6 @@ static void answer_press(struct telegram *t, struct str callback, struct str wor
     buf_done(&body);
 }
 
-static void write_choice(struct jw *w, const struct prompt *q)
-{
-    char token[PROMPT_TOKEN_MAX + 1];
-    struct buf label = BUF_INIT;
-
-    buf_printf(&label, "\xe2\x9c\x94 %s", q->chosen->label);
-    prompt_token(token, q, q->chosen);
-    jw_arr(w);
-    write_button(w, buf_str(&label), token);
-    jw_end_arr(w);
-    buf_done(&label);
-}
-
 void tg_prompt_over(struct platform *p, struct prompt *q)
 {
     struct telegram *t = container_of(p, struct telegram, base);
@@ -145,8 +131,16 @@ void tg_prompt_over(struct platform *p, struct prompt *q)
     jw_obj(&w);
     jw_key(&w, "inline_keyboard");
     jw_arr(&w);
-    if (q->chosen != NULL)
-        write_choice(&w, q);
+    if (q->chosen != NULL) {
+        char token[PROMPT_TOKEN_MAX + 1];
+        struct buf label = BUF_INIT;
+        buf_printf(&label, "\xe2\x9c\x94 %s", q->chosen->label);
+        prompt_token(token, q, q->chosen);
+        jw_arr(&w);
+        write_button(&w, buf_str(&label), token);
+        jw_end_arr(&w);
+        buf_done(&label);
+    }
     jw_end_arr(&w);
     jw_end_obj(&w);
     jw_end_obj(&w);
@@ -188,20 +182,6 @@ static void on_press_accepted(void *ctx, enum bh_err err)
     copy.done(copy.t, copy.tag, err);
 }
 
-static void accept_press(struct telegram *t, struct tg_press *p, struct prompt *q,
-                         const struct prompt_option *o, tg_accepted_fn *done, uint64_t tag)
-{
-    struct tg_pressing *x = xcalloc(1, sizeof *x);
-
-    *x = (struct tg_pressing){.t = t, .done = done, .tag = tag};
-    memcpy(x->callback, p->callback.p, p->callback.n);
-    x->label = xstrdup(o->label);
-    list_init(&x->link);
-    list_append(&t->pressing, &x->link);
-    t->n.events++;
-    prompts_accept(q, o, &p->ev, on_press_accepted, x);
-}
-
 bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *done, uint64_t tag)
 {
     const struct prompt_option *o = NULL;
@@ -216,7 +196,13 @@ bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *don
     p.ev.former_key = tg_chat_before(t, p.ev.chat_id);
     struct prompt *q = prompts_pressed(t->prompts, p.ev.chat_id, p.data, &o);
     if (q != NULL && prompt_may_answer(q, &p.ev)) {
-        accept_press(t, &p, q, o, done, tag);
+        struct tg_pressing *x = xcalloc(1, sizeof *x);
+        *x = (struct tg_pressing){.t = t, .done = done, .tag = tag};
+        memcpy(x->callback, p.callback.p, p.callback.n);
+        x->label = xstrdup(o->label);
+        list_append(&t->pressing, &x->link);
+        t->n.events++;
+        prompts_accept(q, o, &p.ev, on_press_accepted, x);
         return true;
     }
     if (q != NULL)

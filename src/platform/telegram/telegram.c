@@ -80,46 +80,11 @@ const struct config_section telegram_config = {.name = "telegram",
                                                .size = sizeof(struct telegram_settings),
                                                .check = check};
 
-/* ---- problems ---- */
-
-static void log_prefix(const struct log *log, struct buf *out)
-{
-    const struct telegram *t = container_of(log, struct telegram, log);
-
-    buf_printf(out, "platform=telegram bot=%s ", t->base.bot);
-}
-
-void tg_set_problem(struct telegram *t, const char *sentence)
-{
-    if (sentence == NULL) {
-        if (t->base.problem != NULL)
-            log_info(&t->log, "works again");
-        t->base.problem = NULL;
-        return;
-    }
-    if (t->base.problem != NULL && strcmp(t->problem, sentence) == 0)
-        return;
-    snprintf(t->problem, sizeof t->problem, "%s", sentence);
-    t->base.problem = t->problem;
-    log_error(&t->log, "%s", t->problem);
-}
-
 static void free_secret(char *s)
 {
     if (s != NULL)
         secret_wipe(s, strlen(s));
     free(s);
-}
-
-static char *make_url(const struct telegram_settings *cfg)
-{
-    struct str base = str_of(cfg->api_base != NULL ? cfg->api_base : "https://api.telegram.org");
-    struct buf url = BUF_INIT;
-
-    while (str_ends(base, STR("/")))
-        base.n--;
-    buf_printf(&url, "%.*s/bot%s/", STR_FMT(base), cfg->token);
-    return buf_take(&url);
 }
 
 /* ---- addresses of people's files: from getFile; they contain the token ---- */
@@ -138,29 +103,12 @@ static void lookup_free(struct file_lookup *x)
     free(x);
 }
 
-static void lookups_cancel(struct telegram *t)
-{
-    list_each (&t->lookups, it, nxt)
-        lookup_free(list_entry(it, struct file_lookup, link));
-}
-
 static bool is_path(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
         if (s.p[i] <= ' ' || s.p[i] > '~' || strchr("?#%\\", s.p[i]) != NULL)
             return false;
     return s.n > 0 && s.n < 512 && s.p[0] != '/' && !str_contains(s, STR(".."));
-}
-
-static void tell_address(struct telegram *t, struct media_ask ask, struct str path)
-{
-    struct str base = str_of(t->url), token = str_of(t->token);
-    struct buf url = BUF_INIT;
-
-    base.n -= token.n + 5; /* .../bot<token>/ */
-    buf_printf(&url, "%.*s/file/bot%s/%.*s", (int)base.n, base.p, t->token, STR_FMT(path));
-    host_media_at(t->base.host, ask, &(struct media_at){.url = buf_z(&url)});
-    buf_wipe(&url);
 }
 
 static void on_file(void *ctx, const struct http_result *r)
@@ -174,9 +122,14 @@ static void on_file(void *ctx, const struct http_result *r)
     tg_answer_read(t, t->answers, r, &a);
     lookup_free(x);
     struct str path = a.outcome == TG_OK ? json_str(a.result, "file_path") : STR_NULL;
-    if (is_path(path))
-        tell_address(t, ask, path);
-    else if (strstr(a.why, "too big") != NULL)
+    if (is_path(path)) {
+        struct str base = str_of(t->url), token = str_of(t->token);
+        struct buf url = BUF_INIT;
+        base.n -= token.n + 5; /* .../bot<token>/ */
+        buf_printf(&url, "%.*s/file/bot%s/%.*s", (int)base.n, base.p, t->token, STR_FMT(path));
+        host_media_at(t->base.host, ask, &(struct media_at){.url = buf_z(&url)});
+        buf_wipe(&url);
+    } else if (strstr(a.why, "too big") != NULL)
         host_media_gone(t->base.host, ask,
                         "the file is larger than Telegram gives to bots (20 MB)");
     else
@@ -191,7 +144,6 @@ static void tg_media_where(struct platform *p, struct media_ask ask, struct str 
     struct jw w = jw_begin(&body);
 
     *x = (struct file_lookup){.t = t, .ask = ask};
-    list_init(&x->link);
     list_append(&t->lookups, &x->link);
     jw_obj(&w);
     jw_kstr(&w, "file_id", ref);
@@ -207,7 +159,8 @@ static void tg_close(struct platform *p)
     struct telegram *t = container_of(p, struct telegram, base);
 
     tg_inbound_stop(t);
-    lookups_cancel(t);
+    list_each (&t->lookups, it, nxt)
+        lookup_free(list_entry(it, struct file_lookup, link));
     tg_prompts_cancel(t);
     tg_commands_free(t);
     prompts_close(t->prompts);
@@ -232,18 +185,21 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
         container_of(settings, const struct telegram_settings, base);
     struct telegram *t = xcalloc(1, sizeof *t);
 
-    t->base = (struct platform){.ops = &telegram_ops, .host = host, .bot = settings->bot};
+    platform_init(&t->base, &telegram_ops, host, settings);
     t->descriptor = *telegram_ops.descriptor;
     t->descriptor.supports_context = cfg->context > 0;
     t->base.descriptor = &t->descriptor;
     t->reactions = cfg->reactions;
-    t->log.prefix = log_prefix;
     t->env = host_env(host);
     t->token = xstrdup(cfg->token);
     t->token_id = xstrndup(cfg->token, strcspn(cfg->token, ":"));
     if (cfg->token[strlen(t->token_id)] == '\0')
         t->token_id[0] = '\0'; /* a token without a public part is all secret */
-    t->url = make_url(cfg);
+    struct buf url = BUF_INIT;
+    char *base = platform_api_base(cfg->api_base, "https://api.telegram.org");
+    buf_printf(&url, "%s/bot%s/", base, cfg->token);
+    t->url = buf_take(&url);
+    free(base);
     if (str_eq(str_of(cfg->mode), STR("webhook")))
         t->secret = xstrdup(cfg->webhook_secret);
     t->recent = cfg->context > 0 ? recent_new(t->env->clock, cfg->context) : NULL;
@@ -260,7 +216,7 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
         return err;
     }
     tg_inbound_start(t);
-    log_info(&t->log, "open: mode=%s", t->secret != NULL ? "webhook" : "polling");
+    log_info(&t->base.log, "open: mode=%s", t->secret != NULL ? "webhook" : "polling");
     *ret_p = &t->base;
     return BH_OK;
 }

@@ -64,15 +64,13 @@ struct telegram {
     struct descriptor descriptor; /* of this bot */
     struct recent *recent;        /* owned; earlier messages of groups; NULL: none kept */
     bool reactions;               /* deliver people's reactions as events */
-    struct log log;
-    const struct host_env *env; /* borrowed */
-    char *url;                  /* owned, secret: "https://api.telegram.org/bot<token>/" */
-    char *token;                /* owned, secret */
-    char *token_id;             /* owned: the public part of the token */
-    char *secret;               /* owned, secret: the header of webhooks; NULL: polling */
+    const struct host_env *env;   /* borrowed */
+    char *url;                    /* owned, secret: "https://api.telegram.org/bot<token>/" */
+    char *token;                  /* owned, secret */
+    char *token_id;               /* owned: the public part of the token */
+    char *secret;                 /* owned, secret: the header of webhooks; NULL: polling */
     struct tg_me me;
-    bool reads_all;    /* Telegram sends every group message, not only those for the bot */
-    char problem[256]; /* base.problem points here, or is NULL */
+    bool reads_all; /* Telegram sends every group message, not only those for the bot */
     struct json_parser *answers; /* owned; one document at a time */
     struct arena arena;          /* of the update being read */
     struct tg_poll poll;
@@ -95,9 +93,6 @@ struct telegram {
         uint64_t updates, events, ignored, again, sent, edits, plain, limited;
     } n;
 };
-
-/* Sets the sentence that status and doctor show; NULL: no problem.  Logs a change. */
-void tg_set_problem(struct telegram *t, const char *sentence);
 
 /* ---- api.c ---- */
 

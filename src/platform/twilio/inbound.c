@@ -268,25 +268,19 @@ static const struct http_answer empty_twiml = {
     .body = {"<?xml version=\"1.0\" encoding=\"UTF-8\"?><Response></Response>", 59},
 };
 
-static void write_url(const struct twilio *t, struct http_req *req, struct buf *out)
-{
-    struct str query = http_raw_query(req);
-
-    if (t->bot.env->public_url != NULL)
-        buf_add_z(out, t->bot.env->public_url);
-    else
-        buf_printf(out, "%s://%.*s", http_is_tls(req) ? "https" : "http",
-                   STR_FMT(http_header(req, "Host")));
-    buf_add_str(out, http_path(req));
-    if (query.p != NULL)
-        buf_printf(out, "?%.*s", STR_FMT(query));
-}
-
 static bool is_signed(struct twilio *t, struct http_req *req, bool form)
 {
     struct buf url = BUF_INIT;
 
-    write_url(t, req, &url);
+    struct str query = http_raw_query(req);
+    if (t->bot.env->public_url != NULL)
+        buf_add_z(&url, t->bot.env->public_url);
+    else
+        buf_printf(&url, "%s://%.*s", http_is_tls(req) ? "https" : "http",
+                   STR_FMT(http_header(req, "Host")));
+    buf_add_str(&url, http_path(req));
+    if (query.p != NULL)
+        buf_printf(&url, "?%.*s", STR_FMT(query));
     bool ok =
         twilio_signature_ok(str_of(t->cfg->auth_token),
                             &(struct twilio_request){.url = buf_str(&url),
@@ -325,8 +319,9 @@ static void forward(struct twilio *t, struct http_req *req, bool form, const str
                                                      form ? FORM_TYPE : STR("application/json"),
                                                  .body = buf_str(&body)});
     if (ok)
-        await_passthrough(&t->bot.awaits, ev, buf_str(&json), http_req_id(req), &empty_twiml,
-                          DEADLINE_MS);
+        await_accept(&t->bot.awaits,
+                     &(struct webhook_delivery){.ev = ev, .forward = buf_str(&json)},
+                     http_req_id(req), &empty_twiml, DEADLINE_MS);
     else
         await_refuse(&t->bot.awaits, http_req_id(req), BH_MALFORMED);
     buf_done(&json);
@@ -369,8 +364,8 @@ static void accept_message(struct twilio *t, struct http_req *req)
     ev->route_key = ev->chat_id;
     if (t->passthrough)
         forward(t, req, true, ev);
-    else if (!webhook_bot_answers(&t->bot, ev, http_req_id(req), &empty_twiml, DEADLINE_MS))
-        await_accept(&t->bot.awaits, ev, http_req_id(req), &empty_twiml, DEADLINE_MS);
+    else
+        webhook_bot_take(&t->bot, ev, http_req_id(req), &empty_twiml, DEADLINE_MS);
 }
 
 bool twilio_http(struct platform *p, struct http_req *req)

@@ -86,10 +86,7 @@ struct str twilio_find(struct json list, const struct twilio_sought *q)
 
 /* ---- sending ---- */
 
-static const struct {
-    int64_t code;
-    const char *sentence;
-} refusals[] = {
+static const struct sender_refusal refusals[] = {
     {20003, "Twilio refuses the credentials: put the current `account_sid` and `auth_token` into "
             "bellhop's config"},
     {21211, "Twilio does not know this number"},
@@ -104,15 +101,8 @@ static const struct {
     {21660, "the bot's number does not belong to this Twilio account"},
     {63007, "the bot's number is not a WhatsApp sender of this Twilio account"},
     {63016, "WhatsApp allows free text only within 24 hours of the person's last message"},
+    {0},
 };
-
-static const char *sentence_of(int64_t code)
-{
-    for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
-        if (refusals[i].code == code)
-            return refusals[i].sentence;
-    return NULL;
-}
 
 static bool is_service(const struct twilio *t)
 {
@@ -168,22 +158,6 @@ static void twilio_write(struct platform *p, struct outgoing *o, struct sender_r
     v->end = SENDER_GO;
 }
 
-static void read_refusal(struct twilio *t, int status, int64_t code, struct sender_verdict *v)
-{
-    const char *sentence = sentence_of(code);
-
-    v->end = SENDER_REFUSED;
-    if (status == 401) {
-        sentence = sentence_of(20003);
-        webhook_bot_set_problem(&t->bot, sentence);
-    }
-    if (sentence != NULL)
-        snprintf(v->why, sizeof v->why, "%s", sentence);
-    else
-        snprintf(v->why, sizeof v->why, "Twilio refused this (HTTP %d, code %" PRId64 ")", status,
-                 code);
-}
-
 static void twilio_read(struct platform *p, struct outgoing *o, const struct http_result *res,
                         struct sender_verdict *v)
 {
@@ -201,19 +175,26 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
         v->end = SENDER_DONE;
         snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(json_str(doc, "sid")));
         twilio_sids_add(&t->known, json_str(doc, "sid"));
-        webhook_bot_set_problem(&t->bot, NULL);
+        platform_set_problem(p, NULL);
     } else if (res->status == 429 || code == 20429) {
-        v->end = SENDER_AGAIN;
         v->wait_ms = res->retry_after_ms;
-        snprintf(v->why, sizeof v->why, "Twilio's rate limit asks to wait");
+        sender_say(v, SENDER_AGAIN, "Twilio's rate limit asks to wait");
     } else if (res->status == 503) {
-        v->end = SENDER_AGAIN;
-        snprintf(v->why, sizeof v->why, "Twilio is not available");
+        sender_say(v, SENDER_AGAIN, "Twilio is not available");
     } else if (res->status >= 500) {
         snprintf(v->why, sizeof v->why, "Twilio answered with HTTP %d; it may have been sent",
                  res->status);
     } else {
-        read_refusal(t, res->status, code, v);
+        const char *sentence = sender_refusal(refusals, code);
+        if (res->status == 401) {
+            sentence = sender_refusal(refusals, 20003);
+            platform_set_problem(p, sentence);
+        }
+        if (sentence != NULL)
+            sender_say(v, SENDER_REFUSED, "%s", sentence);
+        else
+            sender_say(v, SENDER_REFUSED, "Twilio refused this (HTTP %d, code %" PRId64 ")",
+                       res->status, code);
     }
     text_outgoing_read(&t->bot, o, v);
 }
@@ -261,9 +242,8 @@ static void twilio_looked(struct platform *p, struct outgoing *o, const struct h
 
     if (res->status != 200 || !json_parse(t->bot.parser, res->body, &list)) {
         v->wait_ms = res->retry_after_ms;
-        v->end = SENDER_AGAIN;
-        snprintf(v->why, sizeof v->why,
-                 "it may have been sent, and Twilio's list answers with HTTP %d", res->status);
+        sender_say(v, SENDER_AGAIN, "it may have been sent, and Twilio's list answers with HTTP %d",
+                   res->status);
         return;
     }
     add_from(t, str_of(x->chat), &from);

@@ -114,7 +114,7 @@ static enum bh_err twilio_open(const struct platform_settings *settings, struct 
         return err;
     }
     if (t->bot.env->public_url == NULL)
-        log_warn(&t->bot.log,
+        log_warn(&t->bot.base.log,
                  "`public_url` is not set, so the signed address is taken from the Host "
                  "header: set `public_url` if a proxy stands before bellhop");
     *ret_p = &t->bot.base;
@@ -150,7 +150,7 @@ static enum bh_err twilio_check(const struct platform_settings *settings, char *
 {
     const struct twilio_settings *cfg = container_of(settings, const struct twilio_settings, base);
     struct buf url = BUF_INIT, auth = BUF_INIT, body = BUF_INIT;
-    char *api = webhook_bot_api(&kind, cfg->api_base);
+    char *api = platform_api_base(cfg->api_base, kind.api_base);
     int status = 0;
 
     write_auth(cfg, &auth);

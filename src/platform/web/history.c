@@ -1,7 +1,7 @@
 /* history.c - stores the messages of chats, and reads them back for pages.
  *
  * Records, all under "<bot> 1f <chat> 1f ...":
- *      web       <id, 16 hex>  -> the message as JSON, exactly as pages get it
+ *      web       <id, 16 hex>  -> web_message_form: the message exactly as pages get it
  *      web_once  <client_id>   -> the message's id; it makes a repeated POST idempotent
  *
  * A change is published to pages once its write is committed, in the order of the writes.  A chat
@@ -72,7 +72,6 @@ static struct web_job *job_new(struct web *w, struct web_chat *c, web_job_f *don
     j->chat = c;
     j->done = done;
     c->n_jobs++;
-    list_init(&j->link);
     list_init(&j->wait_link);
     list_append(&w->jobs, &j->link);
     return j;
@@ -118,18 +117,6 @@ static void key_write_id(struct buf *out, const struct web_chat *c, uint64_t id)
     key_write(out, c, str_make(text, WEB_ID_CHARS));
 }
 
-static void job_next_page(struct web_job *j)
-{
-    struct store_scan was = j->scan;
-
-    j->next_page = false;
-    buf_reset(&j->text);
-    buf_add_str(&j->text, was.records[was.n_records - 1].key);
-    store_scan_free(&j->scan);
-    j->scan.after = buf_str(&j->text);
-    store_scan(j->store, &j->scan);
-}
-
 static void job_scan(struct web_job *j, const char *ns);
 
 /* Starts the next waiting read of the chat. */
@@ -151,13 +138,19 @@ static void on_store_done(struct store_op *op, enum bh_err err)
 
     if (j->web != NULL && (err == BH_UNAVAILABLE || err == BH_UNKNOWN)) {
         j->web->counters.store_failures++;
-        log_warn(&j->web->log, "the store failed: %s of chat history, %s",
+        log_warn(&j->web->base.log, "the store failed: %s of chat history, %s",
                  is_scan ? "read" : "write", bh_err_word(err));
     }
     if (j->web != NULL)
         j->done(j, err);
     if (j->web != NULL && j->next_page && j->scan.n_records > 0) {
-        job_next_page(j);
+        struct store_scan was = j->scan;
+        j->next_page = false;
+        buf_reset(&j->text);
+        buf_add_str(&j->text, was.records[was.n_records - 1].key);
+        store_scan_free(&j->scan);
+        j->scan.after = buf_str(&j->text);
+        store_scan(j->store, &j->scan);
         return;
     }
     if (is_scan)
@@ -202,14 +195,6 @@ static bool job_read(struct web_job *j)
     return true;
 }
 
-static void job_cancel(struct web_job *j)
-{
-    if (list_is_linked(&j->wait_link))
-        job_free(j);
-    else
-        store_cancel(j->store, &j->op);
-}
-
 static void on_store_closed(struct store_left *l)
 {
     struct web_job *j = container_of(l, struct web_job, left);
@@ -242,6 +227,19 @@ void web_jobs_leave(struct web *w)
 
 /* ---- writing ---- */
 
+struct web_once {
+    struct str bot, chat, client_id;
+    char id[WEB_ID_CHARS + 1]; /* of the message */
+};
+static const struct record_field once_fields[] = {
+    RECORD_FIELD(struct web_once, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct web_once, chat, "chat", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct web_once, client_id, "client_id", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct web_once, id, "id", RECORD_NEEDED),
+};
+const struct record_form web_once_form =
+    RECORD_FORM("web_once", struct web_once, once_fields, .lossy = true);
+
 /* Writes @m under its id.  The write fails with BH_CONFLICT if its client_id exists already. */
 static void submit_message(struct web_job *j, const struct web_message *m)
 {
@@ -253,10 +251,12 @@ static void submit_message(struct web_job *j, const struct web_message *m)
     web_message_write(&j->value, m);
     j->items = xcalloc(2, sizeof *j->items);
     j->items[0] = (struct store_kv){KV_PUT, "web", buf_str(&j->key), buf_str(&j->value)};
-    if (m->client_id.n > 0 && !m->from_agent) {
-        key_write(&j->once, j->chat, m->client_id);
-        j->items[1] = (struct store_kv){KV_INSERT, "web_once", buf_str(&j->once),
-                                        str_make(j->key.p + j->key.n - WEB_ID_CHARS, WEB_ID_CHARS)};
+    if (m->client_id.n > 0 && m->from == WEB_VISITOR) {
+        struct web_once r = {web_bot(j->web), str_of(j->chat->id), m->client_id, {0}};
+        web_id_format(m->id, r.id);
+        record_write(&web_once_form, NULL, &r, &j->once, &j->text);
+        j->items[1] =
+            (struct store_kv){KV_INSERT, web_once_form.ns, buf_str(&j->once), buf_str(&j->text)};
         n = 2;
     }
     j->tx.bulk = true;
@@ -358,29 +358,25 @@ static void trim_sometimes(struct web_chat *c, size_t bytes)
 
 static void on_once_read(struct web_job *j, enum bh_err err)
 {
+    const struct store_record *r = err == BH_OK && j->scan.n_records > 0 ? j->scan.records : NULL;
+    struct web_once once;
     uint64_t id = j->id;
 
-    if (err == BH_OK && j->scan.n_records > 0)
-        web_id_parse(j->scan.records[0].value, &id);
+    if (r != NULL && record_read(j->web->reader, &web_once_form, r->key, r->value, &once))
+        web_id_parse(str_of(once.id), &id);
     web_post_answer(j->web, j->http, id);
-}
-
-/* An earlier POST with this client_id was stored: answers with the id of its message. */
-static void answer_repeated(struct web_job *was)
-{
-    struct web_job *j = job_new(was->web, was->chat, on_once_read);
-
-    j->http = was->http;
-    j->id = was->id;
-    buf_add_str(&j->key, buf_str(&was->once));
-    j->scan = (struct store_scan){.limit = 1};
-    job_scan(j, "web_once");
 }
 
 static void on_post_kept(struct web_job *j, enum bh_err err)
 {
     if (err == BH_CONFLICT) {
-        answer_repeated(j);
+        /* An earlier POST with this client_id was stored: answers with the id of its message. */
+        struct web_job *again = job_new(j->web, j->chat, on_once_read);
+        again->http = j->http;
+        again->id = j->id;
+        buf_add_str(&again->key, buf_str(&j->once));
+        again->scan = (struct store_scan){.limit = 1};
+        job_scan(again, "web_once");
         return;
     }
     /* Even if the write failed, the agent's mailbox has the message, so the POST succeeded. */
@@ -393,10 +389,10 @@ void web_keep_post(struct web *w, struct str chat_id, const struct web_message *
                    struct http_id http)
 {
     struct web_message kept = *m;
-    const char *event = m->is_stop ? "interrupt" : "message";
+    const char *event = m->kind == WEB_STOP ? "interrupt" : "message";
 
     kept.rev = web_next(w);
-    if (!web_may_keep(w, KEPT_BYTES + m->text.n + m->files.n + m->prompt.n)) {
+    if (!web_may_keep(w, KEPT_BYTES + m->text.n + m->files.text.n + m->prompt.text.n)) {
         struct web_chat *c = web_chat_find(w, chat_id);
         if (c != NULL) {
             buf_reset(&w->scratch);
@@ -453,7 +449,7 @@ void web_keep_send(struct web *w, struct str chat_id, const struct web_message *
 {
     struct web_job *j;
 
-    if (!web_may_keep(w, KEPT_BYTES + m->text.n + m->files.n + m->prompt.n)) {
+    if (!web_may_keep(w, KEPT_BYTES + m->text.n + m->files.text.n + m->prompt.text.n)) {
         pass_on(w, chat_id, m, id);
         return;
     }
@@ -504,12 +500,23 @@ static void on_choice_read(struct web_job *j, enum bh_err err)
         prompts_tidied(j->prompt, 0);
         return;
     }
-    m.chosen = buf_str(&j->text);
+    struct buf prompt = BUF_INIT;
+    struct jw out = jw_begin(&prompt);
+    jw_obj(&out);
+    for (struct json_iter it = {0}; json_next(m.prompt.value, &it);)
+        if (!str_eq(it.key, STR("chosen"))) {
+            jw_key_str(&out, it.key);
+            jw_value(&out, it.value);
+        }
+    jw_kstr(&out, "chosen", buf_str(&j->text));
+    jw_end_obj(&out);
+    m.prompt.text = buf_str(&prompt);
     m.rev = web_next(w);
     struct web_job *put = job_new(w, j->chat, on_choice_kept);
     put->prompt = j->prompt;
     put->event = "edit";
     submit_message(put, &m);
+    buf_done(&prompt);
 }
 
 void web_keep_choice(struct web *w, struct prompt *q)
@@ -544,7 +551,7 @@ static void on_edit_read(struct web_job *j, enum bh_err err)
         return;
     }
     if (j->scan.n_records == 0 || !web_message_read(w, j->scan.records[0].value, &m) ||
-        !m.from_agent) {
+        m.from != WEB_AGENT) {
         host_fail(w->base.host, j->action, "no such message of the agent in this chat");
         return;
     }
@@ -660,23 +667,6 @@ static bool keep_missed(struct web_job *j)
     return true;
 }
 
-/* Writes the collected records to the stream, last line first: oldest first. */
-static void tell_missed(struct web_job *j)
-{
-    struct str lines = buf_str(&j->value);
-    struct web_message m;
-
-    while (lines.n > 0 && j->stream != NULL) {
-        size_t start = lines.n - 1;
-        while (start > 0 && lines.p[start - 1] != '\n')
-            start--;
-        struct str record = str_make(lines.p + start, lines.n - 1 - start);
-        if (web_message_read(j->web, record, &m))
-            web_stream_message(j->stream, &m, record);
-        lines.n = start;
-    }
-}
-
 static void on_catch_up_read(struct web_job *j, enum bh_err err)
 {
     if (j->stream == NULL)
@@ -690,9 +680,20 @@ static void on_catch_up_read(struct web_job *j, enum bh_err err)
         j->next_page = true;
         return;
     }
-    if (fits)
-        tell_missed(j);
-    else
+    if (fits) {
+        /* Writes the collected records to the stream, last line first: oldest first. */
+        struct str lines = buf_str(&j->value);
+        struct web_message m;
+        while (lines.n > 0 && j->stream != NULL) {
+            size_t start = lines.n - 1;
+            while (start > 0 && lines.p[start - 1] != '\n')
+                start--;
+            struct str record = str_make(lines.p + start, lines.n - 1 - start);
+            if (web_message_read(j->web, record, &m))
+                web_stream_message(j->stream, &m, record);
+            lines.n = start;
+        }
+    } else
         web_stream_reset(j->stream);
     if (j->stream == NULL)
         return; /* the stream ended during the write */
@@ -731,5 +732,8 @@ void web_catch_up_cancel(struct web_stream *s)
     if (j == NULL)
         return;
     j->stream = NULL;
-    job_cancel(j);
+    if (list_is_linked(&j->wait_link))
+        job_free(j);
+    else
+        store_cancel(j->store, &j->op);
 }

@@ -307,28 +307,24 @@ static const struct {
     {{"POST", 4}, {"press", 5}, web_post_press},
 };
 
-static void serve_call(struct web *w, struct http_req *req, size_t i)
-{
-    struct web_visitor v;
-    bool is_post = calls[i].method.n == 4;
-
-    if (!str_eq(http_method(req), calls[i].method))
-        refuse(w, req, 405, "method_not_allowed", is_post ? "Use POST here." : "Use GET here.");
-    else if (is_post && !is_json(req))
-        refuse(w, req, 415, "json_only", "Send it with Content-Type: application/json.");
-    else if (is_post && !origin_is_ok(w, req))
-        refuse(w, req, 403, "foreign_origin", "This page does not take messages from other sites.");
-    else if (!find_visitor(w, req, &v))
-        refuse_stranger(w, req);
-    else
-        calls[i].serve(w, req, &v);
-}
-
 static void serve_api(struct web *w, struct http_req *req, struct str name)
 {
     for (size_t i = 0; i < ARRAY_LEN(calls); i++)
         if (str_eq(calls[i].name, name)) {
-            serve_call(w, req, i);
+            struct web_visitor v;
+            bool is_post = calls[i].method.n == 4;
+            if (!str_eq(http_method(req), calls[i].method))
+                refuse(w, req, 405, "method_not_allowed",
+                       is_post ? "Use POST here." : "Use GET here.");
+            else if (is_post && !is_json(req))
+                refuse(w, req, 415, "json_only", "Send it with Content-Type: application/json.");
+            else if (is_post && !origin_is_ok(w, req))
+                refuse(w, req, 403, "foreign_origin",
+                       "This page does not take messages from other sites.");
+            else if (!find_visitor(w, req, &v))
+                refuse_stranger(w, req);
+            else
+                calls[i].serve(w, req, &v);
             return;
         }
     refuse(w, req, 404, "not_found",

@@ -33,7 +33,7 @@ struct web_post {     /* a message until host_accept() calls back */
     char chat_id[VISITOR_CHAT_CHARS + 1];
     char client_id[WEB_MAX_CLIENT_ID];
     uint8_t client_n;
-    bool is_stop;
+    enum web_kind kind;
     bool wanted;            /* the history or an open page needs @text */
     struct buf text, files; /* as pages get them */
 };
@@ -61,20 +61,6 @@ static void post_free(struct web_post *p)
     buf_done(&p->text);
     buf_done(&p->files);
     free(p);
-}
-
-static void post_release(struct web_post *p)
-{
-    if (p->text.cap > KEEP_TEXT_BYTES)
-        buf_done(&p->text);
-    if (p->files.cap > KEEP_TEXT_BYTES)
-        buf_done(&p->files);
-    list_remove(&p->link);
-    p->link.next =
-        p->web->free_posts.next; /* at the front: the most recent is in the CPU's cache */
-    p->link.prev = &p->web->free_posts;
-    p->link.next->prev = &p->link;
-    p->web->free_posts.next = &p->link;
 }
 
 void web_post_answer(struct web *w, struct http_id id, uint64_t message_id)
@@ -112,13 +98,23 @@ static void on_post_accepted(void *ctx, enum bh_err err)
     } else {
         m = (struct web_message){.id = p->id,
                                  .text = buf_str(&p->text),
-                                 .files = buf_str(&p->files),
-                                 .is_stop = p->is_stop,
-                                 .client_id = str_make(p->client_id, p->client_n),
+                                 .files.text = buf_str(&p->files),
+                                 .kind = p->kind,
+                                 .client_id = p->client_n > 0 ? str_make(p->client_id, p->client_n)
+                                                              : STR_NULL,
                                  .at_ms = p->at_ms};
         web_keep_post(w, str_make(p->chat_id, VISITOR_CHAT_CHARS), &m, p->http);
     }
-    post_release(p);
+    if (p->text.cap > KEEP_TEXT_BYTES)
+        buf_done(&p->text);
+    if (p->files.cap > KEEP_TEXT_BYTES)
+        buf_done(&p->files);
+    list_remove(&p->link);
+    p->link.next =
+        p->web->free_posts.next; /* at the front: the most recent is in the CPU's cache */
+    p->link.prev = &p->web->free_posts;
+    p->link.next->prev = &p->link;
+    p->web->free_posts.next = &p->link;
 }
 
 /* ---- checking bodies ---- */
@@ -247,7 +243,7 @@ static void accept_post(struct web *w, struct http_req *req, const struct web_vi
     p->client_n = (uint8_t)b->client_id.n;
     if (b->client_id.n > 0)
         memcpy(p->client_id, b->client_id.p, b->client_id.n);
-    p->is_stop = str_eq(str_trim(b->text), STR("/stop"));
+    p->kind = str_eq(str_trim(b->text), STR("/stop")) ? WEB_STOP : WEB_WORDS;
     c = web_chat_find(w, chat);
     p->wanted = w->history > 0 || (c != NULL && c->n_streams > 0);
     if (p->wanted)
@@ -344,40 +340,10 @@ static void press_free(struct web_press *x)
     free(x);
 }
 
-static const char *style_name(enum prompt_style s)
-{
-    static const char *const names[] = {[PROMPT_PLAIN] = "secondary",
-                                        [PROMPT_PRIMARY] = "primary",
-                                        [PROMPT_SUCCESS] = "success",
-                                        [PROMPT_DANGER] = "danger"};
-
-    return names[s];
-}
-
-static void write_prompt(struct buf *out, const struct prompt *q)
-{
-    struct jw j = jw_begin(out);
-
-    jw_obj(&j);
-    jw_kstr(&j, "id", str_of(q->id));
-    jw_ki64(&j, "until", q->until_ms);
-    jw_key(&j, "options");
-    jw_arr(&j);
-    for (size_t i = 0; i < q->n_options; i++) {
-        jw_obj(&j);
-        jw_kstr(&j, "id", str_of(q->options[i].id));
-        jw_kstr(&j, "label", str_of(q->options[i].label));
-        jw_kstr(&j, "style", str_of(style_name(q->options[i].style)));
-        jw_end_obj(&j);
-    }
-    jw_end_arr(&j);
-    jw_end_obj(&j);
-}
-
 void web_act_prompt(struct web *w, struct action_id id, const struct action_from *from,
                     const struct action *a)
 {
-    struct web_message m = {.from_agent = true, .text = a->content};
+    struct web_message m = {.from = WEB_AGENT, .text = a->content};
     struct buf prompt = BUF_INIT;
     char name[WEB_ID_CHARS + 1];
 
@@ -387,8 +353,23 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
     }
     m.id = m.rev = web_next(w);
     m.at_ms = clock_wall_ms(w->env->clock);
-    write_prompt(&prompt, prompts_add(w->prompts, from, a, a->chat_id));
-    m.prompt = buf_str(&prompt);
+    const struct prompt *q = prompts_add(w->prompts, from, a, a->chat_id);
+    struct jw j = jw_begin(&prompt);
+    jw_obj(&j);
+    jw_kstr(&j, "id", str_of(q->id));
+    jw_ki64(&j, "until", q->until_ms);
+    jw_key(&j, "options");
+    jw_arr(&j);
+    for (size_t i = 0; i < q->n_options; i++) {
+        jw_obj(&j);
+        jw_kstr(&j, "id", str_of(q->options[i].id));
+        jw_kstr(&j, "label", str_of(q->options[i].label));
+        jw_kstr(&j, "style", str_of(prompt_styles[q->options[i].style]));
+        jw_end_obj(&j);
+    }
+    jw_end_arr(&j);
+    jw_end_obj(&j);
+    m.prompt.text = buf_str(&prompt);
     web_id_format(m.id, name);
     prompts_shown(w->prompts, a->chat_id, a->prompt_id, str_make(name, WEB_ID_CHARS));
     w->counters.sent++;
@@ -431,7 +412,6 @@ static void accept_press(struct web *w, struct http_id http, const struct web_vi
                        .message_id = str_of(q->message_id)};
 
     *x = (struct web_press){.web = w, .http = http};
-    list_init(&x->link);
     list_append(&w->presses, &x->link);
     ev.user_name = ev.chat_name = web_name_of(w, chat, made);
     w->base.last_event_ms = clock_wall_ms(w->env->clock);

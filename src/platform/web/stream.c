@@ -9,8 +9,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/json.h"
-#include "base/jw.h"
 #include "base/limits.h"
 #include "base/mem.h"
 #include "platform/web/web_priv.h"
@@ -47,87 +45,38 @@ bool web_id_parse(struct str text, uint64_t *ret_id)
     return true;
 }
 
-static void write_id(struct jw *w, const char *key, uint64_t id)
-{
-    char text[WEB_ID_CHARS + 1];
-
-    web_id_format(id, text);
-    jw_kstr(w, key, str_make(text, WEB_ID_CHARS));
-}
-
-static void write_kept_prompt(struct jw *w, const struct web_message *m)
-{
-    if (m->prompt.n > 0) {
-        jw_key(w, "prompt");
-        jw_raw(w, m->prompt);
-        return;
-    }
-    if (!json_is_object(m->kept_prompt))
-        return;
-    jw_key(w, "prompt");
-    jw_obj(w);
-    for (struct json_iter it = {0}; json_next(m->kept_prompt, &it);) {
-        if (str_eq(it.key, STR("chosen")) && m->chosen.p != NULL)
-            continue;
-        jw_key_str(w, it.key);
-        jw_value(w, it.value);
-    }
-    jw_kstr_opt(w, "chosen", m->chosen);
-    jw_end_obj(w);
-}
-
-static void write_files(struct jw *w, const struct web_message *m)
-{
-    if (m->files.n == 0 && json_type(m->kept_files) != JSON_ARRAY)
-        return;
-    jw_key(w, "files");
-    if (m->files.n > 0)
-        jw_raw(w, m->files);
-    else
-        jw_value(w, m->kept_files);
-}
+static const char *const authors[] = {[WEB_VISITOR] = "visitor", [WEB_AGENT] = "agent", NULL};
+static const char *const kinds[] = {[WEB_WORDS] = "words", [WEB_STOP] = "stop", NULL};
+static const struct record_field message_fields[] = {
+    RECORD_FIELD(struct web_message, id_text, "id", RECORD_NEEDED),
+    RECORD_FIELD(struct web_message, rev_text, "rev", RECORD_NEEDED),
+    RECORD_FIELD(struct web_message, from, "from", RECORD_NEEDED, .words = authors),
+    RECORD_FIELD(struct web_message, kind, "kind", 0, .words = kinds),
+    RECORD_FIELD(struct web_message, text, "text", 0),
+    RECORD_FIELD(struct web_message, at_ms, "at", 0),
+    RECORD_FIELD(struct web_message, client_id, "client_id", 0),
+    RECORD_FIELD(struct web_message, reply_to, "reply_to", 0),
+    RECORD_FIELD(struct web_message, edited_ms, "edited", 0),
+    RECORD_FIELD(struct web_message, files, "files", 0),
+    RECORD_FIELD(struct web_message, prompt, "prompt", 0),
+};
+const struct record_form web_message_form =
+    RECORD_FORM("web", struct web_message, message_fields, .lossy = true);
 
 void web_message_write(struct buf *out, const struct web_message *m)
 {
-    struct jw w = jw_begin(out);
+    struct web_message written = *m;
 
-    jw_obj(&w);
-    write_id(&w, "id", m->id);
-    write_id(&w, "rev", m->rev);
-    jw_kstr(&w, "from", m->from_agent ? STR("agent") : STR("visitor"));
-    if (m->is_stop)
-        jw_kstr(&w, "kind", STR("stop"));
-    jw_kstr(&w, "text", m->text);
-    jw_ki64(&w, "at", m->at_ms);
-    if (m->client_id.n > 0)
-        jw_kstr(&w, "client_id", m->client_id);
-    jw_kstr_opt(&w, "reply_to", m->reply_to);
-    if (m->edited_ms != 0)
-        jw_ki64(&w, "edited", m->edited_ms);
-    write_files(&w, m);
-    write_kept_prompt(&w, m);
-    jw_end_obj(&w);
+    web_id_format(m->id, written.id_text);
+    web_id_format(m->rev, written.rev_text);
+    record_write(&web_message_form, NULL, &written, NULL, out);
 }
 
 bool web_message_read(struct web *w, struct str record, struct web_message *ret)
 {
-    struct json doc;
-    struct web_message m = {0};
-
-    if (!json_parse(w->json, record, &doc) || !web_id_parse(json_str(doc, "id"), &m.id) ||
-        !web_id_parse(json_str(doc, "rev"), &m.rev))
-        return false;
-    m.from_agent = str_eq(json_str(doc, "from"), STR("agent"));
-    m.is_stop = str_eq(json_str(doc, "kind"), STR("stop"));
-    m.text = json_str(doc, "text");
-    m.client_id = json_str(doc, "client_id");
-    m.reply_to = json_str(doc, "reply_to");
-    json_as_i64(json_get(doc, "at"), &m.at_ms);
-    json_as_i64(json_get(doc, "edited"), &m.edited_ms);
-    m.kept_files = json_get(doc, "files");
-    m.kept_prompt = json_get(doc, "prompt");
-    *ret = m;
-    return true;
+    return record_read(w->reader, &web_message_form, STR_NULL, record, ret) &&
+           web_id_parse(str_of(ret->id_text), &ret->id) &&
+           web_id_parse(str_of(ret->rev_text), &ret->rev);
 }
 
 /* ---- chats ---- */
@@ -267,7 +216,7 @@ void web_publish(struct web_chat *c, const char *event, uint64_t rev, struct str
 
 void web_stream_message(struct web_stream *s, const struct web_message *m, struct str json)
 {
-    const char *event = m->is_stop ? "interrupt" : m->edited_ms != 0 ? "edit" : "message";
+    const char *event = m->kind == WEB_STOP ? "interrupt" : m->edited_ms != 0 ? "edit" : "message";
 
     stream_write(s, frame(s->chat->web, event, m->rev, json));
 }
@@ -357,7 +306,6 @@ void web_stream_open(struct web *w, struct http_req *req, const struct web_visit
         web_stream_end(oldest);
     }
     *s = (struct web_stream){.chat = c, .http = http_req_id(req), .party = party};
-    list_init(&s->link);
     list_append(&c->streams, &s->link);
     c->n_streams++;
     w->n_streams++;

@@ -50,12 +50,6 @@ static unsigned age_of(int64_t now_ms, int64_t at_ms)
     return doubled * 4 + (doubled >= 2 ? (unsigned)(s >> (doubled - 2)) & 3 : 0);
 }
 
-/* The smallest age, in ms, in the slot @age. */
-static int64_t age_begins_ms(unsigned age)
-{
-    return (int64_t)(((uint64_t)(4 + age % 4) << (age / 4) >> 2) - 1) * 1000;
-}
-
 /* The time of the cut that leaves about the youngest @goal bytes. */
 static int64_t cut_for(const struct web_sweep *s, int64_t now_ms, uint64_t goal)
 {
@@ -64,7 +58,7 @@ static int64_t cut_for(const struct web_sweep *s, int64_t now_ms, uint64_t goal)
     for (unsigned i = 0; i < AGES; i++) {
         sum += s->of_age[i];
         if (sum > goal)
-            return now_ms - age_begins_ms(i);
+            return now_ms - ((int64_t)(((uint64_t)(4 + i % 4) << (i / 4) >> 2) - 1) * 1000);
     }
     return 0;
 }
@@ -115,20 +109,6 @@ void web_kept_less(struct web *w, size_t bytes)
 /* ---- a pass ---- */
 
 static void step(struct web_sweep *s);
-
-static void begin(struct web_sweep *s)
-{
-    struct web *w = s->web;
-    int64_t now = clock_wall_ms(w->env->clock);
-
-    s->hurries = false;
-    if (w->env->retention_ms > 0 && now - w->env->retention_ms > s->cut_ms)
-        s->cut_ms = now - w->env->retention_ms;
-    s->found = s->written = 0;
-    memset(s->of_age, 0, sizeof s->of_age);
-    buf_reset(&s->after);
-    step(s);
-}
 
 static void end(struct web_sweep *s)
 {
@@ -185,13 +165,6 @@ static void on_deleted(struct store_op *op, enum bh_err err)
     go_on(container_of(op, struct web_sweep, tx.op));
 }
 
-/* Appends the key of a client_id's record: the bot and chat of @key, then the client_id. */
-static void add_once(struct web_sweep *s, struct str key, struct str client_id)
-{
-    buf_add(&s->once, key.p, key.n - WEB_ID_CHARS);
-    buf_add_str(&s->once, client_id);
-}
-
 /* Lists the records older than the cut for deletion, and counts the others. */
 static size_t sort_out(struct web_sweep *s, size_t *once_ends)
 {
@@ -211,7 +184,10 @@ static size_t sort_out(struct web_sweep *s, size_t *once_ends)
         s->items[n] = (struct store_kv){.verb = KV_DELETE, .ns = "web", .key = r->key};
         once_ends[n++] = 0;
         if (ours && m.client_id.n > 0) {
-            add_once(s, r->key, m.client_id);
+            /* The key of its client_id's record: the same bot and chat, then the client_id. */
+            struct str key = r->key;
+            buf_add(&s->once, key.p, key.n - WEB_ID_CHARS);
+            buf_add_str(&s->once, m.client_id);
             s->items[n] = (struct store_kv){.verb = KV_DELETE, .ns = "web_once"};
             once_ends[n++] = s->once.n;
         }
@@ -269,8 +245,17 @@ static void on_timer(struct timer *t)
 
     if (s->after.n > 0)
         step(s);
-    else
-        begin(s);
+    else {
+        struct web *w = s->web;
+        int64_t now = clock_wall_ms(w->env->clock);
+        s->hurries = false;
+        if (w->env->retention_ms > 0 && now - w->env->retention_ms > s->cut_ms)
+            s->cut_ms = now - w->env->retention_ms;
+        s->found = s->written = 0;
+        memset(s->of_age, 0, sizeof s->of_age);
+        buf_reset(&s->after);
+        step(s);
+    }
 }
 
 /* ---- life ---- */

@@ -144,7 +144,6 @@ static struct web_name *remember_name(struct web *w, struct str chat_id, struct 
     n->text[name.n] = '\0';
     web_name_drop(w, chat_id); /* first: the map borrows its key from the value */
     map_put(&w->names, str_of(n->chat_id), n);
-    list_init(&n->age);
     list_append(&w->names_by_age, &n->age);
     return n;
 }
@@ -242,21 +241,6 @@ static int by_day(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sorts names_by_age after loading, because the store returns names in the order of keys. */
-static void sort_names(struct web *w)
-{
-    struct web_name **all = xcalloc(map_count(&w->names) + 1, sizeof *all);
-    void *name;
-    size_t n = 0;
-
-    for (size_t i = 0; map_next(&w->names, &i, &name);)
-        all[n++] = name;
-    qsort(all, n, sizeof *all, by_day);
-    for (size_t i = 0; i < n; i++)
-        list_move(&all[i]->age, &w->names_by_age);
-    free(all);
-}
-
 enum bh_err web_names_open(struct web *w, char *ret_why)
 {
     struct name_record own = {.bot = web_bot(w)};
@@ -264,7 +248,16 @@ enum bh_err web_names_open(struct web *w, char *ret_why)
     if (w->history == 0)
         return BH_OK;
     enum bh_err err = record_load_like(w->env->store, &web_name_form, &own, 1, on_name, w, ret_why);
-    sort_names(w);
+    /* Sorts names_by_age after loading, because the store returns names in the order of keys. */
+    struct web_name **all = xcalloc(map_count(&w->names) + 1, sizeof *all);
+    void *name;
+    size_t n = 0;
+    for (size_t i = 0; map_next(&w->names, &i, &name);)
+        all[n++] = name;
+    qsort(all, n, sizeof *all, by_day);
+    for (size_t i = 0; i < n; i++)
+        list_move(&all[i]->age, &w->names_by_age);
+    free(all);
     web_names_age(w);
     return err;
 }

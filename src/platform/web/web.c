@@ -87,7 +87,8 @@ static const struct record_field key_fields[] = {
     RECORD_FIELD(struct visitor_key, key, "key", RECORD_NEEDED | RECORD_SEALED),
 };
 static const struct record_form key_form = RECORD_FORM("web_key", struct visitor_key, key_fields);
-static const struct record_form *const web_records[] = {&key_form, &web_name_form, NULL};
+static const struct record_form *const web_records[] = {&key_form, &web_name_form,
+                                                        &web_message_form, &web_once_form, NULL};
 
 struct key_load {
     struct web *w;
@@ -128,24 +129,17 @@ static enum bh_err load_visitor_key(struct web *w, char *ret_why)
 
 /* ---- life ---- */
 
-static void log_prefix(const struct log *log, struct buf *out)
-{
-    const struct web *w = container_of(log, struct web, log);
-
-    buf_printf(out, "platform=web bot=%s ", w->base.bot);
-}
-
 static struct web *web_new(const struct web_settings *cfg, struct host *host)
 {
     struct web *w = xcalloc(1, sizeof *w);
 
-    w->base = (struct platform){.ops = &web_ops, .host = host, .bot = cfg->base.bot};
-    w->log.prefix = log_prefix;
+    platform_init(&w->base, &web_ops, host, &cfg->base);
     w->env = host_env(host);
     w->title = xstrdup(cfg->title != NULL ? cfg->title : cfg->base.bot);
     w->history = cfg->history;
     w->secure_cookies = str_starts(str_of(w->env->public_url), STR("https:"));
     w->json = json_parser_new();
+    w->reader = record_reader_new(NULL);
     w->counter = w->env->store->boot << 40;
     list_init(&w->link);
     list_init(&w->idle);
@@ -176,6 +170,7 @@ static void web_close(struct platform *p)
     if (list_is_empty(&open_bots))
         map_done(&open_by_name);
     json_parser_free(w->json);
+    record_reader_free(w->reader);
     free(w->buckets);
     buf_done(&w->page);
     buf_done(&w->frame);
@@ -216,7 +211,7 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     timer_set(w->env->clock, &w->heartbeat, WEB_HEARTBEAT_MS);
     if (w->history > 0)
         web_sweep_start(w);
-    log_info(&w->log, "open: history=%" PRIu32 " path=/chat/%s", w->history, w->base.bot);
+    log_info(&w->base.log, "open: history=%" PRIu32 " path=/chat/%s", w->history, w->base.bot);
     *ret_p = &w->base;
     return BH_OK;
 }
@@ -245,7 +240,7 @@ static bool content_is_ok(struct web *w, struct action_id id, struct str content
 
 static void act_send(struct web *w, struct action_id id, const struct action *a)
 {
-    struct web_message m = {.from_agent = true, .text = a->content, .reply_to = a->reply_to};
+    struct web_message m = {.from = WEB_AGENT, .text = a->content, .reply_to = a->reply_to};
     uint64_t replied;
 
     if (!content_is_ok(w, id, a->content))
@@ -260,7 +255,7 @@ static void act_send(struct web *w, struct action_id id, const struct action *a)
 
 static void act_edit(struct web *w, struct action_id id, const struct action *a)
 {
-    struct web_message m = {.from_agent = true, .text = a->content};
+    struct web_message m = {.from = WEB_AGENT, .text = a->content};
 
     if (!web_id_parse(a->message_id, &m.id)) {
         host_fail(w->base.host, id, "no such message in this chat");
@@ -286,8 +281,7 @@ static void act_edit(struct web *w, struct action_id id, const struct action *a)
 
 static void act_send_media(struct web *w, struct action_id id, const struct action *a)
 {
-    struct web_message m = {.from_agent = true,
-                            .text = a->content.p != NULL ? a->content : STR("")};
+    struct web_message m = {.from = WEB_AGENT, .text = a->content.p != NULL ? a->content : STR("")};
     struct event_media file = {.id = a->file->id,
                                .kind = a->media_kind.n > 0 ? a->media_kind : STR("document"),
                                .type = a->file->type,
@@ -298,7 +292,7 @@ static void act_send_media(struct web *w, struct action_id id, const struct acti
     if (m.text.n > 0 && !content_is_ok(w, id, m.text))
         return;
     web_files_write(w, a->chat_id, &file, 1, &files);
-    m.files = buf_str(&files);
+    m.files.text = buf_str(&files);
     w->counters.sent++;
     m.id = m.rev = web_next(w);
     m.at_ms = clock_wall_ms(w->env->clock);

@@ -23,6 +23,7 @@
 #include "net/http_server.h"
 #include "platform/platform.h"
 #include "platform/web/visitor.h"
+#include "store/record.h"
 
 #define WEB_MAX_TEXT_BYTES (16u * 1024)
 #define WEB_MAX_CLIENT_ID 64
@@ -52,18 +53,18 @@ struct web_counters {
 };
 
 struct web {
-    struct platform base; /* first */
-    struct log log;
-    struct list link;            /* the list of open web bots; see web_sibling() */
-    const struct host_env *env;  /* borrowed */
-    char *title;                 /* owned */
-    uint32_t history;            /* messages kept per chat */
-    bool secure_cookies;         /* public_url is https */
-    struct hash_key visitor_key; /* secret, kept sealed in the store */
-    struct json_parser *json;    /* owned; for request bodies and records */
-    uint64_t counter;            /* the last id or rev that was used */
-    struct map chats;            /* chat id -> struct web_chat, owned */
-    struct list idle;            /* chats without streams and jobs, oldest first */
+    struct platform base;         /* first */
+    struct list link;             /* the list of open web bots; see web_sibling() */
+    const struct host_env *env;   /* borrowed */
+    char *title;                  /* owned */
+    uint32_t history;             /* messages kept per chat */
+    bool secure_cookies;          /* public_url is https */
+    struct hash_key visitor_key;  /* secret, kept sealed in the store */
+    struct json_parser *json;     /* owned; for request bodies */
+    struct record_reader *reader; /* owned */
+    uint64_t counter;             /* the last id or rev that was used */
+    struct map chats;             /* chat id -> struct web_chat, owned */
+    struct list idle;             /* chats without streams and jobs, oldest first */
     size_t n_idle;
     struct map names;         /* chat id -> struct web_name, owned; at most WEB_MAX_NAMES */
     struct list names_by_age; /* struct web_name, longest silent first */
@@ -97,16 +98,19 @@ struct web_chat { /* exists while it has streams or jobs, then on the idle list 
     struct list idle_link;
 };
 
+enum web_author { WEB_VISITOR, WEB_AGENT };
+enum web_kind { WEB_WORDS, WEB_STOP };
 struct web_message { /* strs borrowed */
     uint64_t id, rev;
-    bool from_agent, is_stop;
+    enum web_author from;
+    enum web_kind kind;
     struct str text, client_id, reply_to;
-    int64_t at_ms, edited_ms; /* 0: never edited */
-    /* Its files and its question: JSON text if the message is new, parsed JSON if it was read. */
-    struct str files, prompt;
-    struct json kept_files, kept_prompt;
-    struct str chosen; /* option of its question to record; absent: no change */
+    int64_t at_ms, edited_ms;                                   /* 0: never edited */
+    struct record_json files, prompt;                           /* its files and its question */
+    char id_text[WEB_ID_CHARS + 1], rev_text[WEB_ID_CHARS + 1]; /* of its record; private */
 };
+/* The record of a message is what pages get.  Its key is "<bot> 1f <chat> 1f <id>": history.c. */
+extern const struct record_form web_message_form, web_once_form;
 
 static inline uint64_t web_next(struct web *w)
 {
@@ -119,7 +123,7 @@ static inline struct str web_bot(const struct web *w)
 void web_id_format(uint64_t id, char ret[WEB_ID_CHARS + 1]);
 bool web_id_parse(struct str text, uint64_t *ret_id);
 void web_message_write(struct buf *out, const struct web_message *m);
-/* Reads a record; strs are borrowed from w->json.  False: not a message. */
+/* Reads a record; strs are borrowed from w->reader.  False: not a message. */
 bool web_message_read(struct web *w, struct str record, struct web_message *ret);
 
 /* ---- web.c ---- */

@@ -269,23 +269,6 @@ struct str wecom_xml_get(const struct wecom_xml *x, const char *name)
 
 /* ---- normalizing ---- */
 
-static void set_location(const struct wecom_xml *x, struct wecom_out *out)
-{
-    struct str label = wecom_xml_get(x, "Label");
-
-    buf_printf(&out->text, "[location: %.*s, %.*s%s%.*s]", STR_FMT(wecom_xml_get(x, "Location_X")),
-               STR_FMT(wecom_xml_get(x, "Location_Y")), label.n > 0 ? "; " : "", (int)label.n,
-               label.n > 0 ? label.p : "");
-}
-
-static void set_link(const struct wecom_xml *x, struct wecom_out *out)
-{
-    struct str title = wecom_xml_get(x, "Title"), url = wecom_xml_get(x, "Url");
-
-    buf_printf(&out->text, "%.*s%s%.*s", STR_FMT(title), title.n > 0 && url.n > 0 ? "\n" : "",
-               STR_FMT(url));
-}
-
 /* WeCom keeps a file for three days under its MediaId. */
 static bool set_file(const struct wecom_xml *x, struct wecom_out *out, const char *kind,
                      const char *type)
@@ -322,16 +305,6 @@ static void set_other(const struct wecom_xml *x, struct wecom_out *out, const ch
     set_file(x, out, kind, video ? "video/mp4" : "application/octet-stream");
 }
 
-static void set_voice(const struct wecom_xml *x, struct wecom_out *out)
-{
-    struct str words = wecom_xml_get(x, "Recognition");
-
-    out->ev.message_type = STR("voice");
-    set_file(x, out, "voice", "audio/amr");
-    buf_printf(&out->text, "[voice message]%s%.*s", words.n > 0 ? " " : "", (int)words.n,
-               words.n > 0 ? words.p : "");
-}
-
 static bool set_content(const struct wecom_xml *x, struct wecom_out *out)
 {
     struct str type = wecom_xml_get(x, "MsgType"), picture = wecom_xml_get(x, "PicUrl");
@@ -340,16 +313,26 @@ static bool set_content(const struct wecom_xml *x, struct wecom_out *out)
         buf_add_str(&out->text, wecom_xml_get(x, "Content"));
     else if (str_eq(type, STR("image")))
         set_picture(x, out, picture);
-    else if (str_eq(type, STR("voice")))
-        set_voice(x, out);
-    else if (str_eq(type, STR("video")))
+    else if (str_eq(type, STR("voice"))) {
+        struct str words = wecom_xml_get(x, "Recognition");
+        out->ev.message_type = STR("voice");
+        set_file(x, out, "voice", "audio/amr");
+        buf_printf(&out->text, "[voice message]%s%.*s", words.n > 0 ? " " : "", (int)words.n,
+                   words.n > 0 ? words.p : "");
+    } else if (str_eq(type, STR("video")))
         set_other(x, out, "video");
     else if (str_eq(type, STR("file")))
         set_other(x, out, "document");
-    else if (str_eq(type, STR("location")))
-        set_location(x, out);
-    else if (str_eq(type, STR("link")))
-        set_link(x, out);
+    else if (str_eq(type, STR("location"))) {
+        struct str label = wecom_xml_get(x, "Label");
+        buf_printf(&out->text, "[location: %.*s, %.*s%s%.*s]",
+                   STR_FMT(wecom_xml_get(x, "Location_X")), STR_FMT(wecom_xml_get(x, "Location_Y")),
+                   label.n > 0 ? "; " : "", (int)label.n, label.n > 0 ? label.p : "");
+    } else if (str_eq(type, STR("link"))) {
+        struct str title = wecom_xml_get(x, "Title"), url = wecom_xml_get(x, "Url");
+        buf_printf(&out->text, "%.*s%s%.*s", STR_FMT(title), title.n > 0 && url.n > 0 ? "\n" : "",
+                   STR_FMT(url));
+    }
     return out->text.n > 0 || out->ev.n_media > 0;
 }
 
@@ -440,34 +423,28 @@ static bool echo(struct wecom *c, struct http_req *req)
     return ok;
 }
 
-static void accept_message(struct wecom *c, struct http_req *req, struct str message)
-{
-    struct event *ev = &c->out.ev;
-    enum wecom_verdict v = wecom_xml_parse(c->inner, message)
-                               ? wecom_normalize(c->inner, str_of(c->bot.base.bot), &c->out)
-                               : WECOM_MALFORMED;
-
-    if (v == WECOM_MALFORMED) {
-        await_refuse(&c->bot.awaits, http_req_id(req), BH_MALFORMED);
-    } else if (v == WECOM_IGNORED) {
-        c->bot.n.ignored++;
-        http_answer(c->bot.env->server, http_req_id(req), &empty);
-    } else {
-        c->bot.n.events++;
-        ev->route_key = ev->chat_id;
-        if (!webhook_bot_answers(&c->bot, ev, http_req_id(req), &empty, DEADLINE_MS))
-            await_accept(&c->bot.awaits, ev, http_req_id(req), &empty, DEADLINE_MS);
-    }
-}
-
 static bool message(struct wecom *c, struct http_req *req)
 {
     struct buf text = BUF_INIT;
     bool ok = wecom_xml_parse(c->xml, http_body(req)) &&
               open_envelope(c, req, wecom_xml_get(c->xml, "Encrypt"), &text);
 
-    if (ok)
-        accept_message(c, req, buf_str(&text));
+    if (ok) {
+        struct event *ev = &c->out.ev;
+        enum wecom_verdict v = wecom_xml_parse(c->inner, buf_str(&text))
+                                   ? wecom_normalize(c->inner, str_of(c->bot.base.bot), &c->out)
+                                   : WECOM_MALFORMED;
+        if (v == WECOM_MALFORMED) {
+            await_refuse(&c->bot.awaits, http_req_id(req), BH_MALFORMED);
+        } else if (v == WECOM_IGNORED) {
+            c->bot.n.ignored++;
+            http_answer(c->bot.env->server, http_req_id(req), &empty);
+        } else {
+            c->bot.n.events++;
+            ev->route_key = ev->chat_id;
+            webhook_bot_take(&c->bot, ev, http_req_id(req), &empty, DEADLINE_MS);
+        }
+    }
     buf_done(&text);
     return ok;
 }

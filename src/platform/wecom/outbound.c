@@ -45,7 +45,7 @@ static bool read_token(struct wecom *c, const struct http_result *res, char ret_
     struct str text = json_str(doc, "access_token");
     json_as_i64(json_get(doc, "expires_in"), &seconds);
     if (!is_token(doc, ret_why) || seconds <= 0) {
-        webhook_bot_set_problem(&c->bot, ret_why);
+        platform_set_problem(&c->bot.base, ret_why);
         return false;
     }
     int64_t now = clock_now_ms(c->bot.env->clock), life = seconds * 1000;
@@ -69,7 +69,7 @@ static void on_fetched(void *ctx, const struct http_result *res)
 
     c->token.call = NULL;
     if (read_token(c, res, why))
-        webhook_bot_set_problem(&c->bot, NULL);
+        platform_set_problem(&c->bot.base, NULL);
     sender_resume(c->bot.sender, is_good(c) ? NULL : why);
 }
 
@@ -107,23 +107,19 @@ enum bh_err wecom_token_check(const struct wecom_settings *cfg, const char *api_
     return err;
 }
 
-static void fetch_token(struct wecom *c)
-{
-    struct buf url = BUF_INIT;
-
-    write_token_url(c->cfg, c->bot.api_base, &url);
-    c->token.call =
-        http_fetch(c->bot.env->http,
-                   &(struct http_fetch){.url = buf_z(&url), .timeout_ms = FETCH_MS}, on_fetched, c);
-    buf_wipe(&url);
-}
-
 static struct str token_of(struct wecom *c)
 {
     bool good = is_good(c);
 
-    if (c->token.call == NULL && (!good || clock_now_ms(c->bot.env->clock) >= c->token.refresh_ms))
-        fetch_token(c);
+    if (c->token.call == NULL &&
+        (!good || clock_now_ms(c->bot.env->clock) >= c->token.refresh_ms)) {
+        struct buf url = BUF_INIT;
+        write_token_url(c->cfg, c->bot.api_base, &url);
+        c->token.call = http_fetch(c->bot.env->http,
+                                   &(struct http_fetch){.url = buf_z(&url), .timeout_ms = FETCH_MS},
+                                   on_fetched, c);
+        buf_wipe(&url);
+    }
     return good ? buf_str(&c->token.text) : STR_NULL;
 }
 
@@ -168,24 +164,6 @@ static bool uploads(struct outgoing *o)
     return t->file.path != NULL && o->at == 0 && t->handle == NULL;
 }
 
-static void write_upload(struct wecom *c, struct outgoing *o, struct str token,
-                         struct sender_request *q)
-{
-    const struct attachment *a = &text_outgoing_of(o)->file;
-    struct buf query = BUF_INIT;
-    struct multipart m;
-
-    form_add(&query, "access_token", token);
-    form_add(&query, "type", str_of(carrier_of(a)));
-    buf_printf(&q->url, "%s/cgi-bin/media/upload?", c->bot.api_base);
-    buf_add_str(&q->url, buf_str(&query));
-    buf_wipe(&query);
-    multipart_begin(&m, c->bot.env->rand);
-    multipart_file(&m, "media", a);
-    multipart_end(&m, a, q);
-    q->timeout_ms = UPLOAD_MS;
-}
-
 void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref)
 {
     struct wecom *c = wecom_of(p);
@@ -207,10 +185,7 @@ void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref)
 
 /* ---- messages ---- */
 
-static const struct {
-    int64_t code;
-    const char *sentence;
-} refusals[] = {
+static const struct sender_refusal refusals[] = {
     {40056, "WeCom does not know the agent: check `bot` in bellhop's config"},
     {44004, "there is nothing to send: the text is empty"},
     {40004, "WeCom does not take this kind of file"},
@@ -223,6 +198,7 @@ static const struct {
     {60111, "WeCom does not know this person"},
     {81013, "WeCom knows none of these people, or the agent may not see them"},
     {82001, "WeCom knows none of these people, or the agent may not see them"},
+    {0},
 };
 
 static void wecom_write(struct platform *p, struct outgoing *o, struct sender_request *q,
@@ -241,7 +217,18 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
         return;
     }
     if (uploads(o)) {
-        write_upload(c, o, token, q);
+        const struct attachment *a = &text_outgoing_of(o)->file;
+        struct buf upload = BUF_INIT;
+        struct multipart m;
+        form_add(&upload, "access_token", token);
+        form_add(&upload, "type", str_of(carrier_of(a)));
+        buf_printf(&q->url, "%s/cgi-bin/media/upload?", c->bot.api_base);
+        buf_add_str(&q->url, buf_str(&upload));
+        buf_wipe(&upload);
+        multipart_begin(&m, c->bot.env->rand);
+        multipart_file(&m, "media", a);
+        multipart_end(&m, a, q);
+        q->timeout_ms = UPLOAD_MS;
         v->end = SENDER_GO;
         return;
     }
@@ -273,31 +260,28 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
 
 static void read_code(struct wecom *c, int64_t code, struct sender_verdict *v)
 {
-    v->end = SENDER_REFUSED;
-    snprintf(v->why, sizeof v->why, "WeCom refused this (errcode %" PRId64 ")", code);
+    sender_say(v, SENDER_REFUSED, "WeCom refused this (errcode %" PRId64 ")", code);
     switch (code) {
     case 40001:
     case 40014:
     case 42001: /* the token is invalid or expired: fetch another one */
         buf_wipe(&c->token.text);
-        v->end = SENDER_AGAIN;
-        snprintf(v->why, sizeof v->why, "WeCom does not take its access tokens");
+        sender_say(v, SENDER_AGAIN, "WeCom does not take its access tokens");
         return;
     case -1:
     case 45009: /* busy, or rate limited */
     case 45033:
-        v->end = SENDER_AGAIN;
         v->wait_ms = code == -1 ? 0 : 5000;
-        snprintf(v->why, sizeof v->why, "WeCom asks to wait");
+        sender_say(v, SENDER_AGAIN, "WeCom asks to wait");
         return;
     default:
         break;
     }
-    for (size_t i = 0; i < ARRAY_LEN(refusals); i++)
-        if (refusals[i].code == code)
-            snprintf(v->why, sizeof v->why, "%s", refusals[i].sentence);
+    const char *sentence = sender_refusal(refusals, code);
+    if (sentence != NULL)
+        sender_say(v, SENDER_REFUSED, "%s", sentence);
     if (code == 60020 || code == 40056)
-        webhook_bot_set_problem(&c->bot, v->why);
+        platform_set_problem(&c->bot.base, v->why);
 }
 
 static void read_answer(struct wecom *c, struct outgoing *o, const struct http_result *res,
@@ -307,9 +291,8 @@ static void read_answer(struct wecom *c, struct outgoing *o, const struct http_r
     int64_t code = 0;
 
     if (res->status == 429 || res->status == 503) {
-        v->end = SENDER_AGAIN;
         v->wait_ms = res->retry_after_ms;
-        snprintf(v->why, sizeof v->why, "WeCom asks to wait");
+        sender_say(v, SENDER_AGAIN, "WeCom asks to wait");
         return;
     }
     if (res->status != 200 || !json_parse(c->bot.parser, res->body, &doc) ||
@@ -338,7 +321,7 @@ static void read_answer(struct wecom *c, struct outgoing *o, const struct http_r
     }
     v->end = SENDER_DONE;
     snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(json_str(doc, "msgid")));
-    webhook_bot_set_problem(&c->bot, NULL);
+    platform_set_problem(&c->bot.base, NULL);
 }
 
 static void wecom_read(struct platform *p, struct outgoing *o, const struct http_result *res,

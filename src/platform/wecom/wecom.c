@@ -104,7 +104,7 @@ static enum bh_err wecom_open(const struct platform_settings *settings, struct h
 static enum bh_err wecom_check(const struct platform_settings *settings, char *ret_why)
 {
     const struct wecom_settings *cfg = container_of(settings, const struct wecom_settings, base);
-    char *api = webhook_bot_api(&kind, cfg->api_base);
+    char *api = platform_api_base(cfg->api_base, kind.api_base);
     enum bh_err err = wecom_token_check(cfg, api, ret_why);
 
     free(api);

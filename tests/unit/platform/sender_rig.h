@@ -10,7 +10,7 @@
 #include "base/rand.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
-#include "platform/outcomes.h"
+#include "platform/outgoing.h"
 #include "platform/sender.h"
 #include "store/memory/memory.h"
 #include "store/sqlite/sqlite.h"

@@ -2,7 +2,7 @@
  * not; and only what the same instance says in the same chat and thread waits for that. */
 #include "host/media_rig.h"
 #include "base/limits.h"
-#include "platform/outcomes.h"
+#include "platform/outgoing.h"
 #include "platform/sender.h"
 
 struct rig {

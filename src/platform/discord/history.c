@@ -1,22 +1,32 @@
-/* backfill.c - reads the messages that a lost session missed, from each channel's cursor on: its
- * newest stored message.  (discord_priv.h has the calls.)
+/* history.c - reads earlier messages of a channel over REST: those that a lost session missed, and
+ * those before a message, as context for agents.  (discord_priv.h has the calls.)
  *
  *      session lost --> every cursor gets a gap --> channel read over REST --> gap closed
  *
- * Discord does not replay the events of a session that it ended.  Messages after the cursor may
- * then be missing: the gap.  They are read over REST, oldest first, and stored one after the other.
- * New messages of the channel are deferred meanwhile (inbound.c), so the channel's order is kept.
- * The host drops a message that comes both ways by its id.
+ * Discord does not replay the events of a session that it ended.  Messages after the channel's
+ * cursor, its newest stored message, may then be missing: the gap.  They are read oldest first, and
+ * stored one after the other.  New messages of the channel are deferred meanwhile (inbound.c), so
+ * the channel's order is kept.  The host drops a message that comes both ways by its id.
  *
  * Cursors and gaps are kept in the store.  A gap is closed once the channel has been read, or
  * Discord's last_message_id shows nothing new.  A channel that cannot be read any more loses its
- * cursor. */
+ * cursor.
+ *
+ * Every message of a guild is noted in platform/recent.h, so the context is nearly always in
+ * memory.  After a start, or when a lost session missed messages, the channel is read once:
+ *
+ *      ops->context() --recent does not reach back--> one page of history --> recent --> answers
+ *
+ * The context leaves out the bot's own messages, and those that the same person addressed to the
+ * bot: the agent has seen both.  Where the bot may not read the history, or the request fails, the
+ * event is delivered without a context and with context_error. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"
+#include "platform/recent.h"
 #include "store/store.h"
 
 enum { MAX_CURSORS = 10000, MAX_BATCH = 500 };
@@ -133,23 +143,6 @@ static bool on_cursor(void *ctx, struct str key, void *thing)
     return true;
 }
 
-enum bh_err discord_cursors_load(struct discord *d, char *ret_why)
-{
-    struct cursor_record own = {.bot = str_of(d->base.bot)};
-
-    list_init(&d->cursors_lru);
-    return record_load_like(d->env->store, &discord_cursor_form, &own, 1, on_cursor, d, ret_why);
-}
-
-void discord_cursors_done(struct discord *d)
-{
-    void *v;
-
-    for (size_t at = 0; map_next(&d->cursors, &at, &v);)
-        cursor_free(d, v);
-    map_done(&d->cursors);
-}
-
 bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id)
 {
     unsigned id = dsocket_shard(s->socket);
@@ -180,7 +173,7 @@ static void close_gap(struct discord_cursor *s)
     s->filling = s->again = false;
 }
 
-/* ---- one channel ---- */
+/* ---- the missed messages of one channel ---- */
 
 static void ask_page(struct backfill *b);
 static void hand_over(struct backfill *b);
@@ -201,7 +194,7 @@ static void backfill_end(struct backfill *b, bool readable)
     uint64_t channel_id = b->channel_id;
     struct discord_cursor *s = map_get(&d->cursors, id_key(&channel_id));
 
-    log_info(&d->log, "channel %" PRIu64 ": read %u missed messages", channel_id, b->total);
+    log_info(&d->base.log, "channel %" PRIu64 ": read %u missed messages", channel_id, b->total);
     d->backfills--;
     backfill_free(b);
     if (s != NULL && readable)
@@ -271,7 +264,7 @@ static void hand_over(struct backfill *b)
     buf_reset(&b->page);
     if (n < PAGE || b->total >= MAX_MESSAGES) {
         if (b->total >= MAX_MESSAGES)
-            log_warn(&d->log,
+            log_warn(&d->base.log,
                      "channel %" PRIu64 ": more than %d messages were missed, the rest "
                      "stays unread",
                      b->channel_id, MAX_MESSAGES);
@@ -299,7 +292,7 @@ static void on_page(void *ctx, const struct discord_told *t)
         backfill_end(b, false);
         return;
     }
-    log_warn(&b->d->log,
+    log_warn(&b->d->base.log,
              "channel %" PRIu64 ": its missed messages cannot be read, trying again: %s",
              b->channel_id, t->why);
     timer_set(b->d->env->clock, &b->retry, AGAIN_MS);
@@ -330,7 +323,6 @@ void discord_backfill_channel(struct discord *d, struct discord_cursor *s)
     b->guild_id = s->guild_id;
     b->after = s->gap;
     b->parser = json_parser_new();
-    list_init(&b->link);
     list_append(&d->filling, &b->link);
     timer_init(&b->retry, on_retry);
     d->backfills++;
@@ -338,7 +330,7 @@ void discord_backfill_channel(struct discord *d, struct discord_cursor *s)
     ask_page(b);
 }
 
-/* ---- all channels ---- */
+/* ---- the missed messages of all channels ---- */
 
 /* A backfill waits until the new session is live: a message between its last page and the start of
  * the session would be missed. */
@@ -362,12 +354,6 @@ static void on_backfill_timer(struct timer *t)
     }
 }
 
-void discord_backfill_init(struct discord *d)
-{
-    timer_init(&d->backfill_timer, on_backfill_timer);
-    list_init(&d->filling);
-}
-
 void discord_backfill_soon(struct discord *d, int64_t after_ms)
 {
     if (!timer_is_set(&d->backfill_timer) || after_ms > 0)
@@ -388,8 +374,253 @@ void discord_backfill_guild_known(struct discord *d, uint64_t guild_id)
     }
 }
 
-void discord_backfill_done(struct discord *d)
+/* ---- context ---- */
+
+enum { CONTEXT_MS = 3000, PLACE_CHARS = 48 };
+
+struct look_back {     /* one channel that is being read */
+    struct list link;  /* d->looking */
+    struct discord *d; /* borrowed */
+    struct list asks;  /* struct look_ask, owned */
+    struct outgoing *call;
+    struct timer known; /* armed: the context is in memory, no request needed */
+    uint64_t guild_id, channel_id;
+    char before[24];
+    bool stale; /* a session was lost since the request: the page may miss messages */
+};
+
+struct look_ask { /* an event that waits for the page */
+    struct list link;
+    struct context_ask ask;
+    char message[24], user[24];
+};
+
+static struct str place_of(char room[PLACE_CHARS], uint64_t guild_id, uint64_t channel_id)
 {
+    snprintf(room, PLACE_CHARS, "%" PRIu64 " %" PRIu64, guild_id, channel_id);
+    return str_of(room);
+}
+
+/* Lacks the bot the permission to read the history?  Discord then answers with an empty list. */
+static bool is_blind(struct discord *d, uint64_t guild_id, uint64_t channel_id)
+{
+    const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
+    uint64_t bot = snowflake(str_of(d->bot_user));
+
+    if (ch == NULL || dcache_member(d->cache, guild_id, bot) == NULL)
+        return false;
+    uint64_t place = discord_channel_is_thread(ch->type) ? ch->parent_id : ch->id;
+    return (dcache_permissions(d->cache, guild_id, place, bot) & PERM_READ_MESSAGE_HISTORY) == 0;
+}
+
+void discord_context_add(struct discord *d)
+{
+    struct event *ev = &d->norm.ev;
+    char room[PLACE_CHARS];
+
+    if (d->recent == NULL || d->norm.guild_id == 0 || str_starts(ev->text, STR("/")))
+        return;
+    struct str place = place_of(room, d->norm.guild_id, d->norm.channel_id);
+    recent_retain(d->recent, d->env->retention_ms);
+    if (is_blind(d, d->norm.guild_id, d->norm.channel_id)) {
+        ev->context_error = true;
+    } else if (recent_reaches_back(d->recent, place)) {
+        ev->context = d->said;
+        ev->n_context = recent_before(d->recent, place, ev, d->said);
+    } else {
+        ev->wants_context = true;
+    }
+}
+
+void discord_context_note(struct discord *d, const struct discord_normalize_out *n)
+{
+    char room[PLACE_CHARS];
+
+    if (d->recent != NULL && n->guild_id != 0)
+        recent_note(d->recent, place_of(room, n->guild_id, n->channel_id), &n->ev);
+}
+
+void discord_context_edited(struct discord *d)
+{
+    const struct discord_normalize_out *n = &d->norm;
+    char room[PLACE_CHARS];
+
+    if (d->recent != NULL && n->guild_id != 0)
+        recent_edit(d->recent, place_of(room, n->guild_id, n->channel_id), n->ev.message_id,
+                    n->ev.text);
+}
+
+struct str discord_context_author(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                                  struct str message_id, char room[24])
+{
+    char at[PLACE_CHARS];
+    struct str user = STR_NULL;
+
+    if (d->recent != NULL && guild_id != 0)
+        user = recent_author(d->recent, place_of(at, guild_id, channel_id), message_id);
+    if (user.n == 0 || user.n >= 24)
+        return STR_NULL;
+    memcpy(room, user.p, user.n);
+    return str_make(room, user.n);
+}
+
+void discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                             struct str message_id)
+{
+    char room[PLACE_CHARS];
+
+    if (d->recent != NULL && guild_id != 0)
+        recent_delete(d->recent, place_of(room, guild_id, channel_id), message_id);
+}
+
+static bool is_of_shard(void *ctx, struct str place)
+{
+    struct str guild;
+
+    str_split(&place, ' ', &guild);
+    return discord_shard_has(ctx, snowflake(guild));
+}
+
+void discord_context_gap(struct discord *d, struct discord_shard *s)
+{
+    if (d->recent != NULL)
+        recent_gap(d->recent, is_of_shard, s);
+    list_each (&d->looking, it, nxt) {
+        struct look_back *l = list_entry(it, struct look_back, link);
+        l->stale |= discord_shard_has(s, l->guild_id);
+    }
+}
+
+static void look_free(struct look_back *l)
+{
+    timer_stop(l->d->env->clock, &l->known);
+    sender_cancel(&l->call);
+    list_each (&l->asks, it, nxt)
+        free(list_entry(it, struct look_ask, link));
+    list_remove(&l->link);
+    free(l);
+}
+
+static void answer_all(struct look_back *l, bool known)
+{
+    struct discord *d = l->d;
+    char room[PLACE_CHARS];
+    struct str place = place_of(room, l->guild_id, l->channel_id);
+
+    list_remove(&l->link); /* a later ops->context() starts a new lookup */
+    list_each (&l->asks, it, nxt) {
+        const struct look_ask *a = list_entry(it, struct look_ask, link);
+        struct event ev = {.message_id = str_of(a->message), .user_id = str_of(a->user)};
+        size_t n = known ? recent_before(d->recent, place, &ev, d->said) : 0;
+        host_context(d->base.host, a->ask, d->said, n, !known);
+    }
+    look_free(l);
+}
+
+static void on_known(struct timer *t)
+{
+    answer_all(container_of(t, struct look_back, known), true);
+}
+
+static bool is_this(void *ctx, struct str place)
+{
+    return str_eq(place, *(struct str *)ctx);
+}
+
+static void on_context_page(void *ctx, const struct discord_told *t)
+{
+    struct look_back *l = ctx;
+    struct discord *d = l->d;
+    bool good = t->end == SENDER_DONE && json_type(t->answer.body) == JSON_ARRAY;
+
+    l->call = NULL;
+    if (good && json_count(t->answer.body) == 0 && is_blind(d, l->guild_id, l->channel_id))
+        good = false;
+    if (good) {
+        char room[PLACE_CHARS], guild[24];
+        struct str place = place_of(room, l->guild_id, l->channel_id);
+        snprintf(guild, sizeof guild, "%" PRIu64, l->guild_id);
+        recent_refill(d->recent, place, str_of(l->before));
+        for (struct json_iter it = {0}; json_next(t->answer.body, &it);)
+            if (discord_normalize_for(d, it.value, str_of(guild), true) == DISCORD_EVENT)
+                recent_note(d->recent, place, &d->norm.ev);
+        if (l->stale)
+            recent_gap(d->recent, is_this, &place);
+    } else
+        log_debug(&d->base.log, "what was said before cannot be read: %s",
+                  t->why != NULL ? t->why : "");
+    answer_all(l, good);
+}
+
+static struct look_back *look_at(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                                 struct str before)
+{
+    struct look_back *l = xcalloc(1, sizeof *l);
+    char path[128], lane[48], room[PLACE_CHARS];
+
+    *l = (struct look_back){.d = d, .guild_id = guild_id, .channel_id = channel_id};
+    snprintf(l->before, sizeof l->before, "%.*s", STR_FMT(before));
+    list_init(&l->asks);
+    timer_init(&l->known, on_known);
+    list_append(&d->looking, &l->link);
+    if (recent_reaches_back(d->recent, place_of(room, guild_id, channel_id))) {
+        timer_set(d->env->clock, &l->known, 0); /* another lookup has read it meanwhile */
+        return l;
+    }
+    snprintf(path, sizeof path, "/channels/%" PRIu64 "/messages?limit=%u&before=%s", channel_id,
+             d->cfg->context, l->before);
+    snprintf(lane, sizeof lane, "context %" PRIu64, channel_id);
+    l->call = discord_ask(d,
+                          &(struct discord_question){.route = "read",
+                                                     .major = channel_id,
+                                                     .path = str_of(path),
+                                                     .lane = str_of(lane),
+                                                     .patience_ms = CONTEXT_MS},
+                          on_context_page, l);
+    return l;
+}
+
+void discord_context(struct platform *p, struct context_ask ask, const struct event *ev)
+{
+    struct discord *d = discord_of(p);
+    uint64_t channel_id = snowflake(str_is_empty(ev->thread_id) ? ev->chat_id : ev->thread_id);
+    struct look_ask *a = xcalloc(1, sizeof *a);
+    struct look_back *at = NULL;
+
+    a->ask = ask;
+    snprintf(a->message, sizeof a->message, "%.*s", STR_FMT(ev->message_id));
+    snprintf(a->user, sizeof a->user, "%.*s", STR_FMT(ev->user_id));
+    list_init(&a->link);
+    list_each (&d->looking, it, nxt) {
+        struct look_back *l = list_entry(it, struct look_back, link);
+        if (l->channel_id == channel_id)
+            at = l;
+    }
+    if (at == NULL)
+        at = look_at(d, snowflake(ev->scope_id), channel_id, ev->message_id);
+    list_append(&at->asks, &a->link);
+}
+
+/* ---- life ---- */
+
+enum bh_err discord_history_open(struct discord *d, char *ret_why)
+{
+    struct cursor_record own = {.bot = str_of(d->base.bot)};
+
+    timer_init(&d->backfill_timer, on_backfill_timer);
+    list_init(&d->filling);
+    list_init(&d->cursors_lru);
+    list_init(&d->looking);
+    d->recent = d->cfg->context > 0 ? recent_new(d->env->clock, d->cfg->context) : NULL;
+    return record_load_like(d->env->store, &discord_cursor_form, &own, 1, on_cursor, d, ret_why);
+}
+
+void discord_history_close(struct discord *d)
+{
+    void *v;
+
+    if (d->looking.next == NULL)
+        return; /* not opened */
     timer_stop(d->env->clock, &d->backfill_timer);
     list_each (&d->filling, it, nxt) {
         struct backfill *b = list_entry(it, struct backfill, link);
@@ -397,4 +628,10 @@ void discord_backfill_done(struct discord *d)
             host_accept_cancel(d->base.host, b->accept);
         backfill_free(b);
     }
+    for (size_t at = 0; map_next(&d->cursors, &at, &v);)
+        cursor_free(d, v);
+    map_done(&d->cursors);
+    list_each (&d->looking, it, nxt)
+        look_free(list_entry(it, struct look_back, link));
+    recent_free(d->recent);
 }
