@@ -20,7 +20,7 @@
 #include "net/loop.h"
 #include "store/erasure.h"
 #include "base/config.h"
-#include "store/threads.h"
+#include "store/engine.h"
 
 static const struct config_key settings_keys[] = {
     {"data.node", CFG_TEXT, CFG_RESTART, offsetof(struct data_settings, node),

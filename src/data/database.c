@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
-#include "store/threads.h"
+#include "store/engine.h"
 #include "store/sqlite/side.h"
 
 enum {

@@ -1,27 +1,24 @@
-/* lanes.h - threads that run jobs on connections, for stores that live beside the main one.
+/* lanes.h - jobs on connections, for stores that live beside the main one (skills, data).
  *
- * A lane is a queue and the threads that serve it.  Writes go to the lane their database belongs
- * to, in order, several in one transaction (a group commit); reads go to a lane of their own, so
- * they never wait behind writes.  Connections are opened by key when they are first needed, one per
- * thread, and the least recently used are closed beyond a bound.
+ *      loop:   lanes_submit(l, &c->job)  -->  engine.h  -->  thread: work->run(job, conn)
+ *                                                                |   (again, alone, when the
+ *      loop:   work->done(job)  <-------------------------------'    group failed)
  *
- *      loop:   lanes_submit(l, &c->job)  -->  queue  -->  thread: work->run(job, conn)
- *                                                             |   (again, alone, when the
- *      loop:   work->done(job)  <---------  handback  <-------'    group failed)
+ * Writes go to the thread their database belongs to, in order, several in one transaction (a group
+ * commit); reads go to other threads, so they never wait behind writes.  Connections are opened by
+ * key when they are first needed, one per thread, and the least recently used are closed beyond a
+ * bound.
  *
  * A job is embedded in the caller's object and belongs to the lanes from lanes_submit() until
  * done() or drop(), one of which runs exactly once, on the loop: drop() when the job was cancelled
  * or the lanes were closed.  Either one frees the object.
  *
- * Those who pay for jobs (tenants) take turns, one job each, so that what one of them piles up
- * costs the others a turn; of what may wait, one of them may have a quarter.  Jobs of one payer
- * keep their order.
+ * Those who pay for jobs (tenants) take turns, one job each; of what may wait, one of them may have
+ * a quarter.  Jobs of one payer keep their order.
  *
  * Knows nothing of SQL: the ops say what a connection is. */
 #pragma once
-#include <stddef.h>
-#include "base/err.h"
-#include "base/str.h"
+#include "store/store.h"
 
 struct lane_job;
 struct lanes;
@@ -44,13 +41,12 @@ struct lane_work {
 };
 
 struct lane_job {
+    struct store_op op; /* private */
     const struct lane_work *work;
-    struct str key;        /* of the connection; borrowed until done() or drop() */
-    bool write;            /* in a transaction of the writer */
-    uint8_t payer;         /* lane_payer(); 0: the house */
-    int64_t deadline_us;   /* lane_job_must_stop() from then on; 0: none.  See thread_now_us() */
-    struct lane_job *next; /* private, and all below */
-    bool cancelled;
+    struct str key;      /* of the connection; borrowed until done() or drop() */
+    bool write;          /* in a transaction of the writer */
+    uint8_t payer;       /* lane_payer(); 0: the house */
+    int64_t deadline_us; /* lane_job_must_stop() from then on; 0: none.  See thread_now_us() */
 };
 
 /* What a connection is; all on a thread.  @ret_why: 256 bytes. */

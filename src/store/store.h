@@ -71,6 +71,7 @@ struct store_op {
     uint8_t kind;    /* enum store_kind, set by the call */
     uint8_t state;   /* private */
     uint8_t err;     /* private */
+    uint8_t turn;    /* private */
 };
 
 /* ---- mailbox rows, kept in order of arrival ---- */

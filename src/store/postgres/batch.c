@@ -57,12 +57,12 @@ static enum line_end read_fate(struct store_postgres *st)
 /* False: the store is not guarded. */
 static bool ask_guard(struct store_postgres *st)
 {
-    uint64_t epoch = __atomic_load_n(&st->base.guard.epoch, __ATOMIC_ACQUIRE);
+    uint64_t epoch = __atomic_load_n(&st->worker.base.guard.epoch, __ATOMIC_ACQUIRE);
 
     if (epoch == 0)
         return false;
     params_reset(&st->params);
-    param_bytes(&st->params, st->base.guard.name);
+    param_bytes(&st->params, st->worker.base.guard.name);
     param_i64(&st->params, (int64_t)epoch);
     line_ask(&st->main, PG_GUARD, &st->params);
     return true;
@@ -386,7 +386,7 @@ int64_t pg_batch_tend_due_us(struct store *base)
 {
     struct store_postgres *st = postgres_of(base);
 
-    if (!worker_is_healthy(&st->worker))
+    if (!engine_is_healthy(st->worker.engine))
         return thread_now_us() + LINE_RETRY_MS * 1000;
     return st->look_us;
 }
@@ -397,7 +397,7 @@ void pg_batch_tend(struct store *base, bool quiet)
 {
     struct store_postgres *st = postgres_of(base);
     struct store_stats counts = {0};
-    bool ill = !worker_is_healthy(&st->worker);
+    bool ill = !engine_is_healthy(st->worker.engine);
 
     if (!quiet || (!ill && thread_now_us() < st->look_us))
         return;

@@ -164,7 +164,6 @@ struct kv_last { /* write.c: of several changes of a record the last */
 };
 
 struct store_postgres {
-    struct store base;
     struct store_worker worker;
     struct log log;
     char *url;         /* owned; secret */
@@ -194,7 +193,7 @@ struct store_postgres {
 
 static inline struct store_postgres *postgres_of(struct store *st)
 {
-    return container_of(st, struct store_postgres, base);
+    return container_of(st, struct store_postgres, worker.base);
 }
 
 /* schema.c: statements */

@@ -120,8 +120,8 @@ static bool side_identity(struct move_side *base, struct move_identity *ret)
 {
     struct pg_side *s = side_of(base);
 
-    memcpy(ret->dedup_key, &s->st.base.dedup_key, sizeof ret->dedup_key);
-    ret->boot = s->st.base.boot;
+    memcpy(ret->dedup_key, &s->st.worker.base.dedup_key, sizeof ret->dedup_key);
+    ret->boot = s->st.worker.base.boot;
     return true;
 }
 

@@ -37,41 +37,21 @@ static void postgres_close(struct store *base)
 
 /* ---- the ops ---- */
 
-static void postgres_submit(struct store *base, struct store_op *op, bool urgent)
-{
-    worker_submit(&postgres_of(base)->worker, op, urgent);
-}
-
-static bool postgres_shrink(struct store *base, struct store_append *a)
-{
-    return worker_shrink(a);
-}
-
-static void postgres_cancel(struct store *base, struct store_op *read)
-{
-    worker_cancel(read);
-}
-
-static void postgres_forget_keys(struct store *base, int64_t before_ms)
-{
-    worker_forget_keys(&postgres_of(base)->worker, before_ms);
-}
-
 static void postgres_stats(struct store *base, struct store_stats *ret)
 {
     struct store_postgres *st = postgres_of(base);
 
-    worker_stats(&st->worker, ret);
+    worker_stats(base, ret);
     ret->bytes_on_disk = __atomic_load_n(&st->told_bytes, __ATOMIC_RELAXED);
     ret->free_bytes = -1;
 }
 
 static const struct store_ops postgres_ops = {
     .name = "postgres",
-    .submit = postgres_submit,
-    .shrink = postgres_shrink,
-    .cancel = postgres_cancel,
-    .forget_keys = postgres_forget_keys,
+    .submit = worker_submit,
+    .shrink = worker_shrink,
+    .cancel = worker_cancel,
+    .forget_keys = worker_forget_keys,
     .load_rows = pg_load_rows,
     .load_records = pg_load_records,
     .load_keys = pg_load_keys,
@@ -113,21 +93,20 @@ enum bh_err store_postgres_open(struct loop *loop, const char *url, int64_t answ
     struct store_postgres *st = xcalloc(1, sizeof *st);
 
     *st =
-        (struct store_postgres){.base = {.ops = &postgres_ops, .shared = true},
+        (struct store_postgres){.worker.base = {.ops = &postgres_ops, .shared = true},
                                 .log.prefix = log_prefix,
                                 .url = xstrdup(url),
                                 .answer_ms = answer_ms > 0 ? answer_ms : STORE_POSTGRES_ANSWER_MS};
     pthread_mutex_init(&st->db_lock, NULL);
     if (!prepare(st, ret_why))
         goto fail;
-    worker_init(&st->worker, &thread_ops, &st->base, loop, &st->log);
-    if (!worker_start(&st->worker)) {
+    if (!worker_start(&st->worker, &thread_ops, loop, &st->log)) {
         snprintf(ret_why, 256, "cannot start the threads of the store");
         worker_stop(&st->worker);
         goto fail;
     }
-    log_info(&st->log, "open: PostgreSQL boot=%" PRIu64, st->base.boot);
-    *ret_st = &st->base;
+    log_info(&st->log, "open: PostgreSQL boot=%" PRIu64, st->worker.base.boot);
+    *ret_st = &st->worker.base;
     return BH_OK;
 fail:
     store_free(st);

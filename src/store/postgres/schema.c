@@ -191,11 +191,11 @@ static bool is_finished(struct store_postgres *st, char *ret_why)
 
 static bool read_dedup_key(struct store_postgres *st, const char *hex)
 {
-    uint8_t *to = (uint8_t *)&st->base.dedup_key;
+    uint8_t *to = (uint8_t *)&st->worker.base.dedup_key;
 
-    if (strlen(hex) < 2 * sizeof st->base.dedup_key)
+    if (strlen(hex) < 2 * sizeof st->worker.base.dedup_key)
         return false;
-    for (size_t i = 0; i < sizeof st->base.dedup_key; i++)
+    for (size_t i = 0; i < sizeof st->worker.base.dedup_key; i++)
         to[i] = (uint8_t)(hex_value(hex[2 * i]) << 4 | hex_value(hex[2 * i + 1]));
     return true;
 }
@@ -233,7 +233,7 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
         return false;
     if (!ask(st, "SELECT nextval('boot')", word, sizeof word))
         return failed(st, ret_why, "counting this start");
-    st->base.boot = (uint64_t)strtoull(word, NULL, 10);
+    st->worker.base.boot = (uint64_t)strtoull(word, NULL, 10);
     if (!ask(st, "SELECT value FROM meta WHERE name = 'dedup_key'", word, sizeof word) ||
         !read_dedup_key(st, word))
         return failed(st, ret_why, "reading the key of deduplication");

@@ -217,7 +217,7 @@ static int begin(struct store_sqlite *st)
 
     if (rc != SQLITE_OK || !st->boot_pending)
         return rc;
-    sqlite3_bind_int64(st->main.sql[SQL_BOOT], 1, (int64_t)st->base.boot);
+    sqlite3_bind_int64(st->main.sql[SQL_BOOT], 1, (int64_t)st->worker.base.boot);
     return sql_run(&st->main, SQL_BOOT);
 }
 
@@ -342,7 +342,7 @@ int64_t tend_due_us(struct store *base)
         due = now + PURGE_QUIET_MS * 1000;
     if (due != 0 && due < st->acked.retry_us)
         due = st->acked.retry_us;
-    bool look = !worker_is_healthy(&st->worker) || st->space.state != SPACE_ROOMY;
+    bool look = !engine_is_healthy(st->worker.engine) || st->space.state != SPACE_ROOMY;
     if (look && (due == 0 || due > now + PROBE_MS * 1000))
         due = now + PROBE_MS * 1000;
     return due;
@@ -371,7 +371,7 @@ static void tend_acked(struct store_sqlite *st, bool quiet)
         return;
     if (quiet) {
         size_t before = SIZE_MAX;
-        while (a->n > 0 && a->n < before && !worker_has_work(&st->worker)) {
+        while (a->n > 0 && a->n < before && !engine_has_work(st->worker.engine)) {
             before = a->n;
             if (!purge_some(st, PURGE_ROWS))
                 break;
@@ -389,7 +389,7 @@ static void probe(struct store_sqlite *st)
 {
     struct store_stats counts = {0};
 
-    if (worker_is_healthy(&st->worker))
+    if (engine_is_healthy(st->worker.engine))
         return;
     pthread_mutex_lock(&st->db_lock);
     counts.commits = batch_probe(st);
@@ -416,7 +416,7 @@ static void tend_space(struct store_sqlite *st, bool quiet)
 {
     bool more = quiet, any = false;
 
-    while (more && !worker_has_work(&st->worker)) {
+    while (more && !engine_has_work(st->worker.engine)) {
         pthread_mutex_lock(&st->db_lock);
         more = vacuum_some(st);
         pthread_mutex_unlock(&st->db_lock);

@@ -106,7 +106,6 @@ struct space {
 };
 
 struct store_sqlite {
-    struct store base;
     struct store_worker worker;
     struct log log;
     char *path;  /* owned */
@@ -128,7 +127,7 @@ struct store_sqlite {
 
 static inline struct store_sqlite *sqlite_of(struct store *st)
 {
-    return container_of(st, struct store_sqlite, base);
+    return container_of(st, struct store_sqlite, worker.base);
 }
 
 /* schema.c: statements, and what a result code means */

@@ -99,31 +99,11 @@ static void sqlite_close(struct store *base)
 
 /* ---- the ops ---- */
 
-static void sqlite_submit(struct store *base, struct store_op *op, bool urgent)
-{
-    worker_submit(&sqlite_of(base)->worker, op, urgent);
-}
-
-static bool sqlite_shrink(struct store *base, struct store_append *a)
-{
-    return worker_shrink(a);
-}
-
-static void sqlite_cancel(struct store *base, struct store_op *read)
-{
-    worker_cancel(read);
-}
-
-static void sqlite_forget_keys(struct store *base, int64_t before_ms)
-{
-    worker_forget_keys(&sqlite_of(base)->worker, before_ms);
-}
-
 static void sqlite_stats(struct store *base, struct store_stats *ret)
 {
     struct store_sqlite *st = sqlite_of(base);
 
-    worker_stats(&st->worker, ret);
+    worker_stats(base, ret);
     ret->bytes_on_disk = __atomic_load_n(&st->space.told_bytes, __ATOMIC_RELAXED);
     ret->free_bytes = __atomic_load_n(&st->space.told_room, __ATOMIC_RELAXED);
     ret->full = __atomic_load_n(&st->space.told_full, __ATOMIC_RELAXED);
@@ -131,10 +111,10 @@ static void sqlite_stats(struct store *base, struct store_stats *ret)
 
 static const struct store_ops sqlite_ops = {
     .name = "sqlite",
-    .submit = sqlite_submit,
-    .shrink = sqlite_shrink,
-    .cancel = sqlite_cancel,
-    .forget_keys = sqlite_forget_keys,
+    .submit = worker_submit,
+    .shrink = worker_shrink,
+    .cancel = worker_cancel,
+    .forget_keys = worker_forget_keys,
     .load_rows = load_rows,
     .load_records = load_records,
     .load_keys = load_keys,
@@ -193,7 +173,7 @@ enum bh_err store_sqlite_open_with(struct loop *loop, const char *path,
 {
     struct store_sqlite *st = xcalloc(1, sizeof *st);
 
-    *st = (struct store_sqlite){.base.ops = &sqlite_ops,
+    *st = (struct store_sqlite){.worker.base.ops = &sqlite_ops,
                                 .log.prefix = log_prefix,
                                 .path = xstrdup(path),
                                 .lock_fd = -1};
@@ -207,14 +187,13 @@ enum bh_err store_sqlite_open_with(struct loop *loop, const char *path,
         goto fail;
     space_look(st, true);
     space_tell(st);
-    worker_init(&st->worker, &thread_ops, &st->base, loop, &st->log);
-    if (!worker_start(&st->worker)) {
+    if (!worker_start(&st->worker, &thread_ops, loop, &st->log)) {
         snprintf(ret_why, 256, "cannot start the threads of the store");
         worker_stop(&st->worker);
         goto fail;
     }
-    log_info(&st->log, "open: path=%s boot=%" PRIu64, path, st->base.boot);
-    *ret_st = &st->base;
+    log_info(&st->log, "open: path=%s boot=%" PRIu64, path, st->worker.base.boot);
+    *ret_st = &st->worker.base;
     return BH_OK;
 fail:
     store_free(st);

@@ -111,7 +111,7 @@ static bool count_boot(struct store_sqlite *st, char *ret_why)
                  boot);
         return false;
     }
-    st->base.boot = (uint64_t)boot;
+    st->worker.base.boot = (uint64_t)boot;
     st->boot_pending = true;
     if (batch_probe(st) || st->space.state != SPACE_ROOMY)
         return true;
@@ -124,9 +124,10 @@ static bool read_dedup_key(struct store_sqlite *st, char *ret_why)
     const char *sql = "SELECT value FROM meta WHERE name = 'dedup_key'";
     bool ok = sqlite3_prepare_v2(st->main.db, sql, -1, &q, NULL) == SQLITE_OK &&
               sqlite3_step(q) == SQLITE_ROW &&
-              sqlite3_column_bytes(q, 0) == (int)sizeof st->base.dedup_key;
+              sqlite3_column_bytes(q, 0) == (int)sizeof st->worker.base.dedup_key;
     if (ok)
-        memcpy(&st->base.dedup_key, sqlite3_column_blob(q, 0), sizeof st->base.dedup_key);
+        memcpy(&st->worker.base.dedup_key, sqlite3_column_blob(q, 0),
+               sizeof st->worker.base.dedup_key);
     else
         sql_failed(st, "cannot read its deduplication key", ret_why);
     sqlite3_finalize(q);

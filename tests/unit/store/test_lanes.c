@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "net/loop.h"
 #include "store/lanes.h"
-#include "store/threads.h"
+#include "store/engine.h"
 
 struct conn {
     char key[16];
