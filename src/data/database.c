@@ -122,7 +122,7 @@ static bool open_file(struct database *b, char *ret_why)
         return true;
     if (b->writer && !make_dirs(b->path, ret_why))
         return false;
-    b->db = side_open(b->path, &schema, b->writer ? SIDE_WRITE : SIDE_READ, ret_why);
+    b->db = side_db_open(b->path, &schema, b->writer ? SIDE_WRITE : SIDE_READ, ret_why);
     return b->db != NULL;
 }
 
@@ -130,7 +130,8 @@ static void base_close(void *conn)
 {
     struct database *b = conn;
 
-    side_close(b->db);
+    if (b->db != NULL)
+        side_close(&b->db->base);
     free(b->path);
     free(b);
 }
@@ -151,7 +152,7 @@ static void *base_open(void *ctx, struct str key, bool writer, char *ret_why)
 static bool told(struct database *b, bool ok, char *ret_why)
 {
     if (!ok)
-        snprintf(ret_why, 256, "%s", b->db->why);
+        snprintf(ret_why, 256, "%s", b->db->base.why);
     return ok;
 }
 
@@ -161,13 +162,13 @@ static bool base_begin(void *conn, bool write, char *ret_why)
 
     if (!open_file(b, ret_why))
         return false;
-    return b->db == NULL || told(b, side_begin(b->db, write ? SIDE_WRITE : SIDE_READ), ret_why);
+    return b->db == NULL || told(b, side_begin(&b->db->base, write), ret_why);
 }
 
 static bool base_commit(void *conn, char *ret_why)
 {
     struct database *b = conn;
-    return b->db == NULL || told(b, side_commit(b->db), ret_why);
+    return b->db == NULL || told(b, side_commit(&b->db->base), ret_why);
 }
 
 static void base_rollback(void *conn)
@@ -175,13 +176,13 @@ static void base_rollback(void *conn)
     struct database *b = conn;
 
     if (b->db != NULL)
-        side_rollback(b->db);
+        side_rollback(&b->db->base);
 }
 
 static const char *base_problem(void *conn)
 {
     const struct database *b = conn;
-    return b->db != NULL ? b->db->why : b->why;
+    return b->db != NULL ? b->db->base.why : b->why;
 }
 
 const struct lanes_ops database_ops = {.open = base_open,
@@ -194,7 +195,7 @@ const struct lanes_ops database_ops = {.open = base_open,
 void database_for_job(struct database *b, const struct lane_job *job)
 {
     if (b->db != NULL)
-        b->db->job = job;
+        b->db->base.job = job;
 }
 
 const char *database_problem(const struct database *b)
@@ -348,7 +349,7 @@ static bool tell(sqlite3_stmt *q, const double *score, data_found_cb *cb, void *
 
 static enum data_end failed(struct database *b)
 {
-    snprintf(b->why, sizeof b->why, "%s", b->db->why);
+    snprintf(b->why, sizeof b->why, "%s", b->db->base.why);
     return DATA_FAILED;
 }
 

@@ -382,12 +382,12 @@ static int lock_take(const char *root, char *ret_why)
     return fd;
 }
 
-static struct skill_index *index_open(const struct skill_files *f, bool writer, char *ret_why)
+static struct side *index_open(const struct skill_files *f, bool writer, char *ret_why)
 {
     struct buf path = BUF_INIT;
 
     buf_printf(&path, "%s/.index.db", f->root);
-    struct skill_index *x = skill_index_open(buf_z(&path), writer, ret_why);
+    struct side *x = skill_index_open(buf_z(&path), writer, ret_why);
     buf_done(&path);
     return x;
 }
@@ -397,7 +397,7 @@ static bool index_check(const struct skill_files *f, const struct skill_backend_
                         char *ret_why)
 {
     static const char *const parts[] = {"", "-wal", "-shm"};
-    struct skill_index *x = index_open(f, true, ret_why);
+    struct side *x = index_open(f, true, ret_why);
 
     if (x == NULL) {
         log_warn(NULL, "skills: %s; the index is made anew", ret_why);
@@ -412,8 +412,8 @@ static bool index_check(const struct skill_files *f, const struct skill_backend_
     if (x == NULL)
         return false;
     if (cfg->on_size != NULL)
-        skill_index_sizes(x, cfg->on_size, cfg->on_size_ctx);
-    skill_index_close(x);
+        catalog_sizes(x, cfg->on_size, cfg->on_size_ctx);
+    side_close(x);
     return true;
 }
 
@@ -460,14 +460,14 @@ static void conn_close(void *conn)
     struct files_conn *c = conn;
 
     skill_dir_close(&c->dir);
-    skill_index_close(c->index);
+    side_close(c->index);
     buf_done(&c->path);
     free(c);
 }
 
 static void *conn_open(void *ctx, struct str key, bool writer, char *ret_why)
 {
-    struct skill_index *index = index_open(ctx, writer, ret_why);
+    struct side *index = index_open(ctx, writer, ret_why);
 
     if (index == NULL)
         return NULL;
@@ -482,20 +482,20 @@ static bool conn_begin(void *conn, bool write, char *ret_why)
     struct files_conn *c = conn;
 
     c->dir.why[0] = '\0';
-    c->index_ok = skill_index_begin(c->index, write);
+    c->index_ok = side_begin(c->index, write);
     if (c->index_ok || c->writer)
         return true;
-    snprintf(ret_why, 256, "%s", skill_index_problem(c->index));
+    snprintf(ret_why, 256, "%s", c->index->why);
     return false;
 }
 
 static bool conn_commit(void *conn, char *ret_why)
 {
     struct files_conn *c = conn;
-    bool ok = c->index_ok && skill_index_commit(c->index);
+    bool ok = c->index_ok && side_commit(c->index);
 
     if (!ok && c->writer) { /* the files are written; the index catches up later */
-        skill_index_rollback(c->index);
+        side_rollback(c->index);
         skill_watch_spoil(c->files->watch, buf_str(&c->path));
         ok = true;
     }
@@ -507,7 +507,7 @@ static void conn_rollback(void *conn)
 {
     struct files_conn *c = conn;
 
-    skill_index_rollback(c->index);
+    side_rollback(c->index);
     if (c->writer && c->path.n > 0)
         skill_watch_spoil(c->files->watch, buf_str(&c->path));
     skill_dir_close(&c->dir);
@@ -516,12 +516,12 @@ static void conn_rollback(void *conn)
 static const char *problem(void *conn)
 {
     struct files_conn *c = conn;
-    return c->dir.why[0] != '\0' ? c->dir.why : skill_index_problem(c->index);
+    return c->dir.why[0] != '\0' ? c->dir.why : c->index->why;
 }
 
 static void for_job(void *conn, const struct lane_job *job)
 {
-    skill_index_for_job(((struct files_conn *)conn)->index, job);
+    ((struct files_conn *)conn)->index->job = job;
 }
 
 /* ---- writing ---- */
@@ -604,7 +604,7 @@ static enum skill_found may_read(struct files_conn *c, const struct skill_where 
         return files_sync(c, at) && c->index_ok ? SKILL_FOUND : SKILL_FAILED;
     if (c->dir.fd >= 0)
         return skill_watch_is_clean(c->files->watch, buf_str(&c->path)) ? SKILL_FOUND : SKILL_LATER;
-    enum skill_found found = skill_index_token(c->index, at, token);
+    enum skill_found found = catalog_token(c->index, at, token);
     return found == SKILL_FOUND && strcmp(token, "empty") != 0 ? SKILL_LATER : found;
 }
 
@@ -751,7 +751,7 @@ static enum skill_found list(void *conn, const struct skill_where *at, const str
     struct files_conn *c = conn;
     enum skill_found found = may_read(c, at);
 
-    return found == SKILL_FOUND ? skill_index_list(c->index, at, q, cb, ctx) : found;
+    return found == SKILL_FOUND ? catalog_list(c->index, at, q, cb, ctx) : found;
 }
 
 struct files_reading {
@@ -791,7 +791,7 @@ static enum skill_found token(void *conn, const struct skill_where *at,
     struct files_conn *c = conn;
     enum skill_found found = may_read(c, at);
 
-    return found == SKILL_FOUND ? skill_index_token(c->index, at, ret_token) : found;
+    return found == SKILL_FOUND ? catalog_token(c->index, at, ret_token) : found;
 }
 
 /* Counts by the index: files that are not indexed yet do not count. */
@@ -800,14 +800,14 @@ static bool size_of(void *conn, struct str tenant, uint64_t *ret_bytes)
     struct files_conn *c = conn;
 
     *ret_bytes = 0;
-    return !c->index_ok || skill_index_size(c->index, tenant, ret_bytes);
+    return !c->index_ok || catalog_size(c->index, tenant, ret_bytes);
 }
 
 static bool namespaces(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx)
 {
     struct files_conn *c = conn;
 
-    return c->index_ok && skill_index_namespaces(c->index, tenant, cb, ctx);
+    return c->index_ok && catalog_namespaces(c->index, tenant, cb, ctx);
 }
 
 const struct skill_backend_ops skill_files_ops = {

@@ -106,7 +106,7 @@ struct skill_files {                 /* shared by the connections */
 
 struct files_conn {
     struct skill_files *files; /* borrowed */
-    struct skill_index *index; /* owned */
+    struct side *index;        /* owned */
     bool writer;
     bool
         index_ok; /* in this transaction; the files are authoritative, so a write goes on without */

@@ -505,7 +505,7 @@ static void index_broke(struct files_conn *c)
 {
     if (c->index_ok)
         log_warn(NULL, "skills: the index of %s: %s; it is made anew", buf_z(&c->path),
-                 skill_index_problem(c->index));
+                 c->index->why);
     c->index_ok = false;
     skill_watch_spoil(c->files->watch, buf_str(&c->path));
 }
@@ -519,7 +519,7 @@ void files_index_put(struct files_conn *c, const struct skill_where *at, const s
 
 void files_index_drop(struct files_conn *c, const struct skill_where *at, struct str name)
 {
-    if (c->index_ok && !skill_index_drop(c->index, at, name))
+    if (c->index_ok && !catalog_drop(c->index, at, name))
         index_broke(c);
 }
 
@@ -811,7 +811,7 @@ static void drop_gone(struct files_conn *c, const struct skill_where *at)
     const struct skill_query q = {&everything, NULL};
     struct gone g = {.c = c};
 
-    if (c->index_ok && skill_index_list(c->index, at, &q, on_indexed, &g) == SKILL_FAILED)
+    if (c->index_ok && catalog_list(c->index, at, &q, on_indexed, &g) == SKILL_FAILED)
         index_broke(c);
     for (struct str rest = buf_str(&g.names); rest.n > 0;) {
         struct str name = str_of(rest.p);

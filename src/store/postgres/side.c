@@ -17,18 +17,24 @@
 
 #define SCHEMA_MS 60000
 
-struct pg_desk {
+struct pg_conn {
+    struct side base;
     struct pg_line line;
     struct params params;
     char *url; /* owned; secret */
-    const struct pg_desk_schema *schema;
+    const struct pg_side_schema *schema;
     PGresult *answer;  /* owned; of the last question */
     unsigned owed;     /* answers of this transaction's begin that were not read yet */
     bool in_it, write; /* a transaction is under way; it writes */
     bool read_ends;    /* the end of a read was sent, and its answer not read */
     struct pg_mark mark;
-    char problem[160];
+    int row; /* of @answer */
 };
+
+static struct pg_conn *conn_of(const struct side *s)
+{
+    return container_of((struct side *)(uintptr_t)s, struct pg_conn, base);
+}
 
 /* ---- tables ---- */
 
@@ -46,7 +52,7 @@ static bool fill_word(struct pg_line *l, const char *sql, char *ret, size_t size
     return true;
 }
 
-static bool is_newer(struct pg_line *l, const struct pg_desk_schema *s, int *ret_version,
+static bool is_newer(struct pg_line *l, const struct pg_side_schema *s, int *ret_version,
                      char *ret_why)
 {
     char sql[160], version[32], oldest[32];
@@ -66,7 +72,7 @@ static bool is_newer(struct pg_line *l, const struct pg_desk_schema *s, int *ret
     return atoi(oldest) <= s->n_migrations;
 }
 
-static bool migrate(struct pg_line *l, const struct pg_desk_schema *s, char *ret_why)
+static bool migrate(struct pg_line *l, const struct pg_side_schema *s, char *ret_why)
 {
     char sql[256];
     int version = 0;
@@ -90,7 +96,7 @@ static bool migrate(struct pg_line *l, const struct pg_desk_schema *s, char *ret
            line_text(l, "COMMIT", NULL) == LINE_OK;
 }
 
-bool pg_desk_prepare(const char *url, const struct pg_desk_schema *schema, char *ret_why)
+bool pg_side_prepare(const char *url, const struct pg_side_schema *schema, char *ret_why)
 {
     struct pg_line l = {0};
 
@@ -111,26 +117,17 @@ bool pg_desk_prepare(const char *url, const struct pg_desk_schema *schema, char 
 
 /* ---- the line ---- */
 
-struct pg_desk *pg_desk_new(const char *url, const struct pg_desk_schema *schema)
-{
-    struct pg_desk *d = xcalloc(1, sizeof *d);
-
-    d->url = xstrdup(url);
-    d->schema = schema;
-    return d;
-}
-
-static void forget_answer(struct pg_desk *d)
+static void forget_answer(struct pg_conn *d)
 {
     if (d->answer != NULL)
         PQclear(d->answer);
     d->answer = NULL;
 }
 
-void pg_desk_free(struct pg_desk *d)
+static void conn_close(struct side *s)
 {
-    if (d == NULL)
-        return;
+    struct pg_conn *d = conn_of(s);
+
     forget_answer(d);
     line_close(&d->line);
     params_done(&d->params);
@@ -138,20 +135,15 @@ void pg_desk_free(struct pg_desk *d)
     free(d);
 }
 
-const char *pg_desk_why(const struct pg_desk *d)
+static bool failed(struct pg_conn *d)
 {
-    return d->problem;
-}
-
-static bool failed(struct pg_desk *d)
-{
-    snprintf(d->problem, sizeof d->problem, "%.150s",
+    snprintf(d->base.why, sizeof d->base.why, "%.150s",
              d->line.problem[0] != '\0' ? d->line.problem : "the database server was lost");
     return false;
 }
 
 /* An answer without rows that matter, or that of the mark. */
-static bool read_plain(struct pg_desk *d, struct pg_mark *mark)
+static bool read_plain(struct pg_conn *d, struct pg_mark *mark)
 {
     PGresult *r = NULL;
     enum line_end e = line_answer(&d->line, &r);
@@ -169,7 +161,7 @@ static const char *statement_name(char room[16], unsigned n)
     return room;
 }
 
-static bool prepare_statements(struct pg_desk *d)
+static bool prepare_statements(struct pg_conn *d)
 {
     char name[16];
     bool ok = PQenterPipelineMode(d->line.pg) == 1;
@@ -186,7 +178,7 @@ static bool prepare_statements(struct pg_desk *d)
     return d->line.pg != NULL && line_done(&d->line) == LINE_OK && ok;
 }
 
-static bool connected(struct pg_desk *d)
+static bool connected(struct pg_conn *d)
 {
     if (d->line.pg != NULL)
         return true;
@@ -204,12 +196,12 @@ static bool connected(struct pg_desk *d)
 /* ---- transactions ---- */
 
 /* The answer to the end of the read before. */
-static bool settle_read(struct pg_desk *d)
+static bool settle_read(struct pg_conn *d)
 {
     if (!d->read_ends)
         return true;
     d->read_ends = false;
-    line_begin(&d->line, DESK_ANSWER_MS);
+    line_begin(&d->line, PG_SIDE_ANSWER_MS);
     if (read_plain(d, NULL) && line_done(&d->line) == LINE_OK)
         return true;
     failed(d);
@@ -217,13 +209,13 @@ static bool settle_read(struct pg_desk *d)
     return false;
 }
 
-bool pg_desk_begin(struct pg_desk *d, bool write)
+static bool conn_begin(struct side *s, bool write)
 {
+    struct pg_conn *d = conn_of(s);
     char lock[64], mark[320];
 
     assert(!d->in_it);
     forget_answer(d);
-    params_reset(&d->params);
     if (d->line.pg != NULL && settle_read(d) && !line_is_quiet(&d->line))
         line_close(&d->line); /* lost meanwhile: a new line will do */
     if (!connected(d))
@@ -247,7 +239,7 @@ bool pg_desk_begin(struct pg_desk *d, bool write)
 }
 
 /* The answers of BEGIN; the last one of a write is its mark's. */
-static bool read_owed(struct pg_desk *d)
+static bool read_owed(struct pg_conn *d)
 {
     bool ok = true;
 
@@ -256,33 +248,79 @@ static bool read_owed(struct pg_desk *d)
     return ok;
 }
 
-int pg_desk_ask(struct pg_desk *d, unsigned statement)
+static void add_arg(struct params *p, const struct side_arg *a)
 {
+    switch (a->type) {
+    case SIDE_NULL:
+        param_null(p);
+        return;
+    case SIDE_INT:
+        param_i64(p, a->i);
+        return;
+    case SIDE_TEXT:
+    case SIDE_BLOB:
+        param_bytes(p, a->s);
+        return;
+    case SIDE_TEXTS:
+        array_begin(p, PARAM_BYTES);
+        for (size_t i = 0; i < a->n; i++)
+            array_bytes(p, ((const struct str *)a->list)[i]);
+        array_end(p);
+        return;
+    case SIDE_INTS:
+        array_begin(p, PARAM_I64);
+        for (size_t i = 0; i < a->n; i++)
+            array_i64(p, ((const int64_t *)a->list)[i]);
+        array_end(p);
+    }
+}
+
+static bool conn_ask(struct side *s, unsigned statement)
+{
+    struct pg_conn *d = conn_of(s);
     char name[16];
     PGresult *r = NULL;
 
     assert(statement < d->schema->n_statements);
-    forget_answer(d);
-    line_begin(&d->line, DESK_ANSWER_MS);
-    line_ask_named(&d->line, statement_name(name, statement), &d->params);
     params_reset(&d->params);
+    for (unsigned i = 0; i < s->n_args; i++)
+        add_arg(&d->params, &s->args[i]);
+    line_begin(&d->line, PG_SIDE_ANSWER_MS);
+    line_ask_named(&d->line, statement_name(name, statement), &d->params);
     line_send(&d->line);
+    forget_answer(d); /* parameters may have been taken from it */
     bool ok = read_owed(d);
     ok = d->line.pg != NULL && line_answer(&d->line, &r) == LINE_OK && ok;
     ok = d->line.pg != NULL && line_done(&d->line) == LINE_OK && ok;
     if (!ok && r != NULL)
         PQclear(r);
-    if (!ok) {
-        failed(d);
-        return -1;
-    }
+    if (!ok)
+        return failed(d);
     d->answer = r;
-    return PQntuples(r);
+    d->row = -1;
+    return true;
 }
 
-static bool end_with(struct pg_desk *d, const char *sql)
+static bool conn_next(struct side *s)
 {
-    line_begin(&d->line, DESK_ANSWER_MS);
+    struct pg_conn *d = conn_of(s);
+
+    return ++d->row < PQntuples(d->answer);
+}
+
+static int64_t conn_get_int(const struct side *s, int column)
+{
+    return column_int(conn_of(s)->answer, conn_of(s)->row, column);
+}
+
+static struct str conn_get_str(const struct side *s, int column)
+{
+    return column_bytes(conn_of(s)->answer, conn_of(s)->row, column);
+}
+
+static bool end_with(struct pg_conn *d, const char *sql)
+{
+    line_begin(&d->line, PG_SIDE_ANSWER_MS);
     line_ask_sql(&d->line, sql, NULL);
     line_send(&d->line);
     bool ok = read_owed(d) && read_plain(d, NULL);
@@ -290,93 +328,58 @@ static bool end_with(struct pg_desk *d, const char *sql)
     return d->line.pg != NULL && line_done(&d->line) == LINE_OK && ok;
 }
 
-enum desk_end pg_desk_commit(struct pg_desk *d)
+static enum side_end conn_commit(struct side *s)
 {
+    struct pg_conn *d = conn_of(s);
     bool nothing_asked = d->owed > 0;
 
     d->in_it = false;
     if (!d->write && !nothing_asked) {
-        line_begin(&d->line, DESK_ANSWER_MS);
+        line_begin(&d->line, PG_SIDE_ANSWER_MS);
         line_ask_sql(&d->line, "COMMIT", NULL);
         line_send(&d->line);
         d->read_ends = d->line.pg != NULL;
-        return DESK_DONE;
+        return SIDE_DONE;
     }
     if (end_with(d, "COMMIT"))
-        return DESK_DONE;
+        return SIDE_DONE;
     failed(d);
     if (d->line.pg != NULL || nothing_asked || d->mark.xact[0] == '\0')
-        return DESK_UNDONE;
+        return SIDE_UNDONE;
     switch (pg_find_fate(d->url, &d->mark, COMMIT_LOOKUP_MS)) {
     case FATE_DONE:
-        return DESK_DONE;
+        return SIDE_DONE;
     case FATE_UNDONE:
-        return DESK_UNDONE;
+        return SIDE_UNDONE;
     default:
-        return DESK_UNKNOWN;
+        return SIDE_UNKNOWN;
     }
 }
 
-void pg_desk_rollback(struct pg_desk *d)
+static void conn_rollback(struct side *s)
 {
+    struct pg_conn *d = conn_of(s);
+
     d->in_it = false;
     if (d->line.pg != NULL && !end_with(d, "ROLLBACK"))
         line_close(&d->line); /* the server rolls back by itself */
     d->owed = 0;
 }
 
-/* ---- parameters and answers ---- */
-
-void pg_arg_int(struct pg_desk *d, int64_t v)
+struct side *pg_side_new(const char *url, const struct pg_side_schema *schema)
 {
-    param_i64(&d->params, v);
-}
+    static const struct side_ops ops = {.begin = conn_begin,
+                                        .commit = conn_commit,
+                                        .rollback = conn_rollback,
+                                        .ask = conn_ask,
+                                        .next = conn_next,
+                                        .get_int = conn_get_int,
+                                        .get_str = conn_get_str,
+                                        .close = conn_close};
+    struct pg_conn *d = xcalloc(1, sizeof *d);
 
-void pg_arg_bool(struct pg_desk *d, bool v)
-{
-    param_bool(&d->params, v);
-}
-
-void pg_arg_null(struct pg_desk *d)
-{
-    param_null(&d->params);
-}
-
-void pg_arg_bytes(struct pg_desk *d, struct str s)
-{
-    if (s.p == NULL)
-        param_null(&d->params);
-    else
-        param_bytes(&d->params, s);
-}
-
-void pg_arg_list(struct pg_desk *d, const struct str *items, size_t n)
-{
-    array_begin(&d->params, PARAM_BYTES);
-    for (size_t i = 0; i < n; i++)
-        array_bytes(&d->params, items[i]);
-    array_end(&d->params);
-}
-
-void pg_arg_ints(struct pg_desk *d, const int64_t *items, size_t n)
-{
-    array_begin(&d->params, PARAM_I64);
-    for (size_t i = 0; i < n; i++)
-        array_i64(&d->params, items[i]);
-    array_end(&d->params);
-}
-
-bool pg_get_is_null(const struct pg_desk *d, int row, int column)
-{
-    return column_bytes(d->answer, row, column).p == NULL;
-}
-
-int64_t pg_get_int(const struct pg_desk *d, int row, int column)
-{
-    return column_int(d->answer, row, column);
-}
-
-struct str pg_get_bytes(const struct pg_desk *d, int row, int column)
-{
-    return column_bytes(d->answer, row, column);
+    d->base.ops = &ops;
+    d->url = xstrdup(url);
+    d->schema = schema;
+    return &d->base;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "base/jw.h"
 #include "base/mem.h"
 #include "store/lanes.h"
 
@@ -19,12 +20,12 @@
 static int on_progress(void *ctx)
 {
     const struct side_db *db = ctx;
-    return db->job != NULL && lane_job_must_stop(db->job);
+    return db->base.job != NULL && lane_job_must_stop(db->base.job);
 }
 
 bool side_failed(struct side_db *db, const char *doing)
 {
-    snprintf(db->why, sizeof db->why, "%s: %s", doing, sqlite3_errmsg(db->db));
+    snprintf(db->base.why, sizeof db->base.why, "%s: %s", doing, sqlite3_errmsg(db->db));
     return false;
 }
 
@@ -54,7 +55,8 @@ static bool is_ours(struct side_db *db)
         return side_failed(db, "cannot read it");
     if (id == db->schema->application_id || (id == 0 && tables == 0))
         return true;
-    snprintf(db->why, sizeof db->why, "it is a database, but not the one that belongs here");
+    snprintf(db->base.why, sizeof db->base.why,
+             "it is a database, but not the one that belongs here");
     return false;
 }
 
@@ -66,7 +68,7 @@ static bool migrate(struct side_db *db)
     if (!one_int(db, "PRAGMA user_version", &version))
         return side_failed(db, "cannot read its version");
     if (version > known) {
-        snprintf(db->why, sizeof db->why,
+        snprintf(db->base.why, sizeof db->base.why,
                  "it was written by a newer bellhop (version %" PRId64 " of the tables, this one "
                  "knows %" PRId64 ")",
                  version, known);
@@ -114,6 +116,8 @@ static bool use_wal(struct side_db *db)
     return ok;
 }
 
+static const struct side_ops db_ops;
+
 /* Several threads open one file at once; only the first makes the tables. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
@@ -130,8 +134,8 @@ static bool file_create(const char *path, char *ret_why)
     return true;
 }
 
-struct side_db *side_open(const char *path, const struct side_schema *schema, enum side_mode mode,
-                          char *ret_why)
+struct side_db *side_db_open(const char *path, const struct side_schema *schema,
+                             enum side_mode mode, char *ret_why)
 {
     /* NOMUTEX: a connection belongs to one thread.  A reader opens for writing too, for it may have
      * to recover the log; query_only keeps it from changing anything. */
@@ -139,6 +143,7 @@ struct side_db *side_open(const char *path, const struct side_schema *schema, en
     struct side_db *db = xcalloc(1, sizeof *db);
 
     assert(schema->n_statements <= SIDE_MAX_STATEMENTS);
+    db->base.ops = &db_ops;
     db->schema = schema;
     if (!file_create(path, ret_why)) {
         free(db);
@@ -152,53 +157,36 @@ struct side_db *side_open(const char *path, const struct side_schema *schema, en
     ok = ok && is_ours(db) && use_wal(db) && migrate(db) && configure(db, mode);
     pthread_mutex_unlock(&opening);
     if (!ok) {
-        snprintf(ret_why, 256, "%.90s: %s", path, db->why);
-        side_close(db);
+        snprintf(ret_why, 256, "%.90s: %s", path, db->base.why);
+        side_close(&db->base);
         return NULL;
     }
     sqlite3_progress_handler(db->db, PROGRESS_STEPS, on_progress, db);
     return db;
 }
 
-void side_close(struct side_db *db)
+/* Prepares all commands of statement @n. */
+static bool prepare(struct side_db *db, unsigned n)
 {
-    if (db == NULL)
-        return;
-    for (size_t i = 0; i < SIDE_MAX_STATEMENTS; i++)
-        sqlite3_finalize(db->sql[i]);
-    sqlite3_close(db->db);
-    free(db);
-}
+    const char *text = db->schema->statements[n];
 
-bool side_begin(struct side_db *db, enum side_mode mode)
-{
-    return run_text(db, mode == SIDE_WRITE ? "BEGIN IMMEDIATE" : "BEGIN") ||
-           side_failed(db, "cannot begin");
-}
-
-bool side_commit(struct side_db *db)
-{
-    return run_text(db, "COMMIT") || side_failed(db, "cannot commit");
-}
-
-void side_rollback(struct side_db *db)
-{
-    if (!sqlite3_get_autocommit(db->db)) /* some failures have rolled back by themselves */
-        run_text(db, "ROLLBACK");
+    assert(n < db->schema->n_statements);
+    for (size_t i = 0; db->sql[n][0] == NULL || *text != '\0'; i++) {
+        assert(i < SIDE_MAX_COMMANDS);
+        if (sqlite3_prepare_v3(db->db, text, -1, SQLITE_PREPARE_PERSISTENT, &db->sql[n][i],
+                               &text) != SQLITE_OK)
+            return side_failed(db, "cannot prepare");
+    }
+    return true;
 }
 
 sqlite3_stmt *side_sql(struct side_db *db, unsigned n)
 {
-    assert(n < db->schema->n_statements);
-    if (db->sql[n] == NULL &&
-        sqlite3_prepare_v3(db->db, db->schema->statements[n], -1, SQLITE_PREPARE_PERSISTENT,
-                           &db->sql[n], NULL) != SQLITE_OK) {
-        side_failed(db, "cannot prepare");
+    if (db->sql[n][0] == NULL && !prepare(db, n))
         return NULL;
-    }
-    sqlite3_reset(db->sql[n]);
-    sqlite3_clear_bindings(db->sql[n]);
-    return db->sql[n];
+    sqlite3_reset(db->sql[n][0]);
+    sqlite3_clear_bindings(db->sql[n][0]);
+    return db->sql[n][0];
 }
 
 void side_bind_str(sqlite3_stmt *q, int at, struct str s)
@@ -246,3 +234,136 @@ bool side_run(struct side_db *db, sqlite3_stmt *q)
         ;
     return ok;
 }
+
+/* ---- store/side.h ---- */
+
+static struct side_db *db_of(const struct side *s)
+{
+    return container_of((struct side *)(uintptr_t)s, struct side_db, base);
+}
+
+static bool db_begin(struct side *s, bool write)
+{
+    return run_text(db_of(s), write ? "BEGIN IMMEDIATE" : "BEGIN") ||
+           side_failed(db_of(s), "cannot begin");
+}
+
+/* The rows of the question before are not wanted any more. */
+static void forget_asked(struct side_db *db)
+{
+    sqlite3_reset(db->asked);
+    db->asked = NULL;
+}
+
+static enum side_end db_commit(struct side *s)
+{
+    forget_asked(db_of(s));
+    if (run_text(db_of(s), "COMMIT"))
+        return SIDE_DONE;
+    side_failed(db_of(s), "cannot commit");
+    return SIDE_UNDONE;
+}
+
+static void db_rollback(struct side *s)
+{
+    forget_asked(db_of(s));
+    if (!sqlite3_get_autocommit(db_of(s)->db)) /* some failures have rolled back by themselves */
+        run_text(db_of(s), "ROLLBACK");
+}
+
+static void db_close(struct side *s)
+{
+    struct side_db *db = db_of(s);
+
+    for (size_t i = 0; i < SIDE_MAX_STATEMENTS; i++)
+        for (size_t k = 0; k < SIDE_MAX_COMMANDS; k++)
+            sqlite3_finalize(db->sql[i][k]);
+    sqlite3_close(db->db);
+    buf_done(&db->list);
+    free(db);
+}
+
+/* A list as the text of a JSON array. */
+static struct str list_text(struct side_db *db, const struct side_arg *a)
+{
+    struct jw w = jw_begin(&db->list);
+
+    buf_reset(&db->list);
+    jw_arr(&w);
+    for (size_t i = 0; i < a->n; i++)
+        if (a->type == SIDE_INTS)
+            jw_i64(&w, ((const int64_t *)a->list)[i]);
+        else
+            jw_str(&w, ((const struct str *)a->list)[i]);
+    jw_end_arr(&w);
+    return buf_str(&db->list);
+}
+
+static void bind_args(struct side_db *db, sqlite3_stmt *q)
+{
+    int n = sqlite3_bind_parameter_count(q);
+
+    sqlite3_clear_bindings(q);
+    for (int i = 0; i < n && i < (int)db->base.n_args; i++) {
+        const struct side_arg *a = &db->base.args[i];
+        if (a->type == SIDE_INT)
+            sqlite3_bind_int64(q, i + 1, a->i);
+        else if (a->type == SIDE_BLOB)
+            side_bind_blob(q, i + 1, a->s);
+        else if (a->type == SIDE_TEXT)
+            side_bind_str(q, i + 1, a->s);
+        else if (a->type != SIDE_NULL)
+            side_bind_str(q, i + 1, list_text(db, a));
+    }
+}
+
+static bool db_ask(struct side *s, unsigned n)
+{
+    struct side_db *db = db_of(s);
+    bool ok = true;
+
+    forget_asked(db);
+    if (db->sql[n][0] == NULL && !prepare(db, n))
+        return false;
+    for (size_t i = 0; ok && i < SIDE_MAX_COMMANDS && db->sql[n][i] != NULL; i++) {
+        bool last = i + 1 == SIDE_MAX_COMMANDS || db->sql[n][i + 1] == NULL;
+        bind_args(db, db->sql[n][i]);
+        if (last) {
+            db->asked = db->sql[n][i];
+            db->fresh = true;
+            db->has_row = side_step(db, db->asked, &ok);
+        } else {
+            ok = side_run(db, db->sql[n][i]);
+        }
+    }
+    return ok;
+}
+
+static bool db_next(struct side *s)
+{
+    struct side_db *db = db_of(s);
+
+    if (!db->fresh && db->has_row)
+        db->has_row = side_step(db, db->asked, &s->ok);
+    db->fresh = false;
+    return db->has_row;
+}
+
+static int64_t db_get_int(const struct side *s, int column)
+{
+    return sqlite3_column_int64(db_of(s)->asked, column);
+}
+
+static struct str db_get_str(const struct side *s, int column)
+{
+    return side_str(db_of(s)->asked, column);
+}
+
+static const struct side_ops db_ops = {.begin = db_begin,
+                                       .commit = db_commit,
+                                       .rollback = db_rollback,
+                                       .ask = db_ask,
+                                       .next = db_next,
+                                       .get_int = db_get_int,
+                                       .get_str = db_get_str,
+                                       .close = db_close};

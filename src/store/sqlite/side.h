@@ -1,21 +1,24 @@
-/* side.h - a SQLite database beside the main one, as its owner's threads use it.
+/* side.h - a SQLite database beside the main one, as its owner's threads use it: store/side.h, and
+ * what needs more of SQLite than that has.
  *
  * Opened once per thread: a connection that writes and, beside it, connections that only read, so
  * that reads see the last commit and never wait for the next.  Every commit is on disk.
  *
- *      struct side_db *db = side_open(path, &schema, SIDE_WRITE, why);
+ *      struct side_db *db = side_db_open(path, &schema, SIDE_WRITE, why);
  *      sqlite3_stmt *q = side_sql(db, n);               // prepared when first used, kept
  *      sqlite3_bind_...(q, ...);
  *      while (side_step(db, q, &rc)) ...              // one row after the other
+ *
+ * In a statement of store/side.h a list is the text of a JSON array: json_each(?1).
  *
  * Includes sqlite3.h: only src/store/sqlite, src/skills/sqlite*, src/data include this. */
 #pragma once
 #include <sqlite3.h>
 #include "base/buf.h"
+#include "store/side.h"
 
+#define SIDE_MAX_COMMANDS 6 /* of one statement */
 #define SIDE_MAX_STATEMENTS 48
-
-struct lane_job;
 
 enum side_mode { SIDE_READ, SIDE_WRITE };
 
@@ -30,24 +33,21 @@ struct side_schema {
 };
 
 struct side_db {
+    struct side base;
     sqlite3 *db; /* owned */
     const struct side_schema *schema;
-    sqlite3_stmt *sql[SIDE_MAX_STATEMENTS]; /* owned; NULL until used */
-    const struct lane_job *job;             /* borrowed; long runs stop when it must */
-    char why[160];                          /* of the last failure */
+    sqlite3_stmt *sql[SIDE_MAX_STATEMENTS][SIDE_MAX_COMMANDS]; /* owned; NULL until used */
+    sqlite3_stmt *asked;                                       /* whose rows are read; or NULL */
+    bool fresh, has_row; /* of @asked: nobody looked at its first row yet; it stands on a row */
+    struct buf list;     /* a parameter of @asked */
 };
 
 /* NULL: @ret_why, 256 bytes, says why.  SIDE_READ waits for nobody and needs the writer to have
  * opened the file once. */
-struct side_db *side_open(const char *path, const struct side_schema *schema, enum side_mode mode,
-                          char *ret_why);
-void side_close(struct side_db *db); /* NULL is fine */
+struct side_db *side_db_open(const char *path, const struct side_schema *schema,
+                             enum side_mode mode, char *ret_why);
 
-bool side_begin(struct side_db *db, enum side_mode mode);
-bool side_commit(struct side_db *db);
-void side_rollback(struct side_db *db);
-
-/* Reset, with nothing bound; NULL: it could not be prepared (db->why). */
+/* Reset, with nothing bound; NULL: it could not be prepared (why). */
 sqlite3_stmt *side_sql(struct side_db *db, unsigned n);
 void side_bind_str(sqlite3_stmt *q, int at, struct str s);  /* text; absent: NULL.  Borrowed. */
 void side_bind_blob(sqlite3_stmt *q, int at, struct str s); /* the same as a blob */

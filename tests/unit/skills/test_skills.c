@@ -1,5 +1,4 @@
 /* The promises of skills/skills.h, one test each, on every backend. */
-#include <sqlite3.h>
 #include "skills/rig.h"
 
 static const char *backend;
@@ -505,50 +504,6 @@ static void everything_survives_a_restart(void **state)
     assert_string_equal(buf_z(&r->source), "# Status: Approved\ntwo");
 }
 
-/* As version 2 of the tables had it: an index over the versions instead of a chain. */
-static void make_old(const char *path)
-{
-    sqlite3 *db = NULL;
-
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    const char *sql = "DROP INDEX skills_scan; CREATE UNIQUE INDEX skills_scan ON"
-                      " skills(store, name, status, type, author, updated_at);"
-                      "ALTER TABLE skills DROP COLUMN latest;"
-                      "ALTER TABLE versions DROP COLUMN before;"
-                      "CREATE INDEX versions_skill ON versions(skill); PRAGMA user_version=2";
-    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
-    sqlite3_close(db);
-}
-
-static void a_store_of_an_older_program_keeps_its_histories(void **state)
-{
-    struct rig *r = *state;
-    char first[32];
-
-    if (strcmp(backend, "sqlite") != 0)
-        skip();
-    for (int i = 0; i < 3; i++) { /* their versions lie one between the other */
-        char text[8];
-        snprintf(text, sizeof text, "v%d", i);
-        assert_int_equal(store(r, "x", text, NULL), FAULT_NONE);
-        if (i == 0)
-            strcpy(first, r->version);
-        assert_int_equal(store(r, "y", text, NULL), FAULT_NONE);
-    }
-    skills_close(r->sk);
-    make_old(r->path);
-    rig_open(r);
-    assert_int_equal(versions(r, "x"), FAULT_NONE);
-    assert_int_equal(r->got.count, 3);
-    assert_int_equal(load_as(r, &tester, "x", first), FAULT_NONE);
-    assert_string_equal(buf_z(&r->source), "v0");
-    assert_int_equal(store(r, "x", "v3", NULL), FAULT_NONE);
-    assert_int_equal(versions(r, "x"), FAULT_NONE);
-    assert_int_equal(r->got.count, 4);
-    assert_int_equal(load(r, "y"), FAULT_NONE);
-    assert_string_equal(buf_z(&r->source), "v2");
-}
-
 /* ---- calls ---- */
 
 static int calls;
@@ -702,7 +657,6 @@ UNIT(skills_test_skills)
         T(tenants_and_namespaces_never_meet),
         T(dependents_are_found),
         T(everything_survives_a_restart),
-        T(a_store_of_an_older_program_keeps_its_histories),
         T(a_cancelled_call_is_never_answered),
         T(an_answer_never_comes_inside_the_call),
         T(writes_take_effect_in_the_order_of_the_calls),

@@ -1,7 +1,6 @@
 /* The promises of store/lanes.h, with connections that only count. */
 #include "unit.h"
 #include <pthread.h>
-#include <sched.h>
 #include "base/list.h"
 #include "base/mem.h"
 #include "net/loop.h"
@@ -249,7 +248,7 @@ static void hold_the_writer(struct rig *r)
     *j = (struct job){.job = {.work = &work, .key = STR("a"), .write = true}, .blocks = true};
     lanes_submit(r->lanes, &j->job);
     while (!__atomic_load_n(&at_gate, __ATOMIC_ACQUIRE))
-        sched_yield();
+        loop_turn(r->loop, 0);
 }
 
 static void submit_for(struct rig *r, uint8_t payer, bool write, bool blocks, int n)
@@ -268,7 +267,7 @@ static void hold_for(struct rig *r, uint8_t payer, bool write)
     pthread_mutex_lock(&gate);
     submit_for(r, payer, write, true, 0);
     while (!__atomic_load_n(&at_gate, __ATOMIC_ACQUIRE))
-        sched_yield();
+        loop_turn(r->loop, 0);
 }
 
 static void what_one_payer_piles_up_costs_the_others_a_turn(void **state)
