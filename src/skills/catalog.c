@@ -249,7 +249,7 @@ bool catalog_sizes(struct side *s, skill_size_cb *cb, void *ctx)
 
 enum { PAGE = 256, NAMES = 16 * PAGE }; /* rows, and names that are matched, at a time */
 
-struct walk {
+struct catalog_walk {
     struct side *s;
     int64_t store;
     const struct skill_query *q;
@@ -260,7 +260,7 @@ struct walk {
     bool done;
 };
 
-static void filter_args(struct walk *w, int64_t limit)
+static void filter_args(struct catalog_walk *w, int64_t limit)
 {
     const struct skills_filter *f = w->q->f;
 
@@ -274,14 +274,14 @@ static void filter_args(struct walk *w, int64_t limit)
     side_int(w->s, limit);
 }
 
-static void go_on_behind(struct walk *w, struct str name)
+static void go_on_behind(struct catalog_walk *w, struct str name)
 {
     buf_reset(&w->last);
     buf_add_str(&w->last, name);
 }
 
 /* The rows of the question; how many there were. */
-static int64_t give_rows(struct walk *w)
+static int64_t give_rows(struct catalog_walk *w)
 {
     int64_t n = 0;
 
@@ -294,7 +294,7 @@ static int64_t give_rows(struct walk *w)
     return n;
 }
 
-static void page_plain(struct walk *w)
+static void page_plain(struct catalog_walk *w)
 {
     int64_t limit = w->left < PAGE ? (int64_t)w->left : PAGE;
 
@@ -305,7 +305,7 @@ static void page_plain(struct walk *w)
     w->done |= give_rows(w) < limit;
 }
 
-static void page_pattern(struct walk *w)
+static void page_pattern(struct catalog_walk *w)
 {
     int64_t ids[PAGE], rows = 0;
     size_t n = 0;
@@ -340,13 +340,13 @@ enum skill_found catalog_list(struct side *s, const struct skill_where *at,
 {
     struct catalog_store store;
     enum skill_found found = store_get(s, at, &store);
-    struct walk w = {.s = s,
-                     .store = store.id,
-                     .q = q,
-                     .cb = cb,
-                     .ctx = ctx,
-                     .skip = q->f->offset,
-                     .left = q->f->by_limit ? q->f->limit : UINT64_MAX};
+    struct catalog_walk w = {.s = s,
+                             .store = store.id,
+                             .q = q,
+                             .cb = cb,
+                             .ctx = ctx,
+                             .skip = q->f->offset,
+                             .left = q->f->by_limit ? q->f->limit : UINT64_MAX};
 
     while (found == SKILL_FOUND && !w.done && w.left > 0) {
         if (q->pattern != NULL)

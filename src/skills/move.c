@@ -10,7 +10,7 @@
 
 enum { BATCH_SKILLS = 32 };
 
-struct side {
+struct move_end {
     const struct skill_backend_ops *ops;
     void *ctx, *conn; /* owned */
 };
@@ -21,7 +21,7 @@ struct one_skill { /* one skill; borrowed from the arena of the move */
 };
 
 struct skills_move {
-    struct side from, to;
+    struct move_end from, to;
     struct arena arena, one; /* of the whole, of one skill */
     struct str *tenants;     /* owned, and the next */
     struct one_skill *items;
@@ -36,7 +36,7 @@ struct skills_move {
     char *why;
 };
 
-static bool failed(struct skills_move *m, const char *doing, const struct side *s)
+static bool failed(struct skills_move *m, const char *doing, const struct move_end *s)
 {
     if (m->why[0] == '\0')
         snprintf(m->why, 256, "skills, %s: %.160s", doing, s->ops->lanes.problem(s->conn));
@@ -57,8 +57,8 @@ static void on_nobody(void *ctx, struct str tenant, uint64_t bytes)
 {
 }
 
-static bool side_open(struct skills_move *m, struct side *s, const struct skills_place *p,
-                      bool writes)
+static bool end_open(struct skills_move *m, struct move_end *s, const struct skills_place *p,
+                     bool writes)
 {
     bool pg = strcmp(p->kind, "postgres") == 0;
     struct skill_backend_config cfg = {.path = p->path,
@@ -74,7 +74,7 @@ static bool side_open(struct skills_move *m, struct side *s, const struct skills
     return s->conn != NULL;
 }
 
-static void side_close(struct side *s)
+static void end_close(struct move_end *s)
 {
     if (s->conn != NULL)
         s->ops->lanes.close(s->conn);
@@ -82,12 +82,12 @@ static void side_close(struct side *s)
         s->ops->free(s->ctx);
 }
 
-static bool begin(struct skills_move *m, struct side *s, bool write)
+static bool begin(struct skills_move *m, struct move_end *s, bool write)
 {
     return s->ops->lanes.begin(s->conn, write, m->why);
 }
 
-static bool end(struct skills_move *m, struct side *s)
+static bool end(struct skills_move *m, struct move_end *s)
 {
     if (s->ops->lanes.commit(s->conn, m->why))
         return true;
@@ -191,9 +191,9 @@ static void put_text(struct buf *out, struct str s)
 }
 
 /* Hashes everything that the backend stores of a skill; SKILL_MISSING: no such skill. */
-static enum skill_found print_of(struct skills_move *m, struct side *s, const struct one_skill *i,
-                                 struct history *h, struct skill_head *ret_head,
-                                 uint8_t ret[SHA256_BYTES])
+static enum skill_found print_of(struct skills_move *m, struct move_end *s,
+                                 const struct one_skill *i, struct history *h,
+                                 struct skill_head *ret_head, uint8_t ret[SHA256_BYTES])
 {
     struct buf text = BUF_INIT;
     struct skill_row row = {0};
@@ -370,13 +370,13 @@ enum bh_err skills_move(const struct skills_place *from, const struct skills_pla
 
     ret_why[0] = '\0';
     *ret = (struct skills_moved){0};
-    bool ok = side_open(&m, &m.from, from, false) && collect(&m);
+    bool ok = end_open(&m, &m.from, from, false) && collect(&m);
     if (ok && m.items != NULL)
-        ok = side_open(&m, &m.to, to, true) && begin(&m, &m.to, true) && copy_all(&m, &h) &&
+        ok = end_open(&m, &m.to, to, true) && begin(&m, &m.to, true) && copy_all(&m, &h) &&
              compare_all(&m, &h);
     free(h.all);
-    side_close(&m.to);
-    side_close(&m.from);
+    end_close(&m.to);
+    end_close(&m.from);
     free(m.tenants);
     free(m.items);
     arena_done(&m.arena);

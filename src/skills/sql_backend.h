@@ -1,16 +1,17 @@
-/* sql_backend.h - the two databases of sql_backend.c: their statements, and how to connect.  Private
- * to this folder. */
+/* sql_backend.h - the two databases of sql_backend.c: their statements, and how to connect.
+ * Private to this folder. */
 #pragma once
 #include "skills/catalog.h"
 
-enum { /* the statements behind those of the catalog */
-       /* skill, version, content hash, status, previous, changed_at, changed_by, body, source, then id,
-     * sum and n of the store, tenant, bytes */
-       SQL_VERSION_NEW = N_CAT_STATEMENTS,
-       SQL_OLD,      /* tenant, ns, name, version -> content hash, source */
-       SQL_VERSIONS, /* skill, after this id -> id, content hash, status, previous, changed_at, by */
-       SQL_BODIES,   /* tenant, ns, after this name -> name, source; some of them */
-       N_SQL_STATEMENTS
+/* The statements behind those of the catalog.  SQL_VERSION_NEW takes: skill, version, content
+ * hash, status, previous, changed_at, changed_by, body, source, id, sum and n of the store, tenant,
+ * bytes. */
+enum {
+    SQL_VERSION_NEW = N_CAT_STATEMENTS,
+    SQL_OLD,      /* tenant, ns, name, version -> content hash, source */
+    SQL_VERSIONS, /* skill, after this id -> id, content hash, status, previous, changed_at, by */
+    SQL_BODIES,   /* tenant, ns, after this name -> name, source; some of them */
+    N_SQL_STATEMENTS
 };
 
 /* open() of struct lanes_ops; @ctx is the path or the URL, made by skill_sqlite_new() or

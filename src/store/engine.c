@@ -26,6 +26,19 @@ int64_t thread_now_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+bool thread_start(pthread_t *ret, void *(*main)(void *arg), void *arg, const char *name)
+{
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool ok = pthread_create(ret, NULL, main, arg) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (ok)
+        pthread_setname_np(*ret, name);
+    return ok;
+}
+
 bool op_enter(struct store_op *op, enum op_state to)
 {
     uint8_t found = OP_QUEUED;
@@ -664,30 +677,10 @@ void engine_look(struct engine *e, struct engine_state *ret)
 
 /* ---- start, end ---- */
 
-/* Signals stay with the loop thread. */
-static bool thread_start(struct engine_thread *t)
-{
-    pthread_condattr_t attr;
-    sigset_t all, before;
-    char name[16];
-
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->wake, &attr);
-    pthread_condattr_destroy(&attr);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    t->started = pthread_create(&t->id, NULL, t->writes ? writer_main : reader_main, t) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    snprintf(name, sizeof name, "%.9s-%s", t->engine->cfg.name, t->writes ? "write" : "read");
-    if (t->started)
-        pthread_setname_np(t->id, name);
-    return t->started;
-}
-
 struct engine *engine_new(struct loop *loop, const struct engine_config *cfg)
 {
     struct engine *e = xcalloc(1, sizeof *e);
+    pthread_condattr_t attr;
 
     assert(cfg->writers > 0 && cfg->readers > 0);
     *e = (struct engine){.cfg = *cfg, .loop = loop, .healthy = true};
@@ -702,11 +695,16 @@ struct engine *engine_new(struct loop *loop, const struct engine_config *cfg)
     pthread_mutex_init(&e->lock, NULL);
     for (unsigned i = 0; i <= cfg->writers; i++)
         queue_init(&e->queues[i]);
-    for (unsigned i = 0; i < e->n_threads; i++)
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    for (unsigned i = 0; i < e->n_threads; i++) {
         e->threads[i] = (struct engine_thread){.engine = e,
                                                .queue = queue_at(e, i),
                                                .number = i,
                                                .writes = i < cfg->writers};
+        pthread_cond_init(&e->threads[i].wake, &attr);
+    }
+    pthread_condattr_destroy(&attr);
     return e;
 }
 
@@ -714,8 +712,12 @@ bool engine_start(struct engine *e)
 {
     bool ok = true;
 
-    for (unsigned i = 0; ok && i < e->n_threads; i++)
-        ok = thread_start(&e->threads[i]);
+    for (unsigned i = 0; ok && i < e->n_threads; i++) {
+        struct engine_thread *t = &e->threads[i];
+        char name[16];
+        snprintf(name, sizeof name, "%.9s-%s", e->cfg.name, t->writes ? "write" : "read");
+        ok = t->started = thread_start(&t->id, t->writes ? writer_main : reader_main, t, name);
+    }
     return ok;
 }
 
@@ -756,8 +758,7 @@ void engine_close(struct engine *e)
         pthread_mutex_destroy(&e->queues[i].lock);
     }
     for (size_t i = 0; i < e->n_threads; i++)
-        if (e->threads[i].started)
-            pthread_cond_destroy(&e->threads[i].wake);
+        pthread_cond_destroy(&e->threads[i].wake);
     pthread_mutex_destroy(&e->lock);
     free(e->threads);
     free(e->queues);

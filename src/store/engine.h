@@ -18,6 +18,7 @@
  * A read that must see the writes before it carries their number and waits until as many are done.
  */
 #pragma once
+#include <pthread.h>
 #include "store/store.h"
 
 struct engine;
@@ -27,6 +28,8 @@ struct loop;
 #define ENGINE_TURNS 256
 
 int64_t thread_now_us(void); /* monotonic */
+/* Signals stay with the loop thread.  @name: at most 15 characters.  False: none to be had. */
+bool thread_start(pthread_t *ret, void *(*main)(void *arg), void *arg, const char *name);
 
 /* Where an op is.  The loop and the threads race for QUEUED with a compare-and-swap, so an append
  * can be shrunk up to the moment it is executed, and no lock is taken per op.

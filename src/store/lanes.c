@@ -40,7 +40,7 @@ struct lanes {
     struct lanes_config cfg;
     struct log log;
     struct engine *engine;           /* owned */
-    struct lane_thread *threads;     /* owned; by engine_number() */
+    struct lane_thread *threads;     /* owned; by their number */
     size_t waiting;                  /* of the loop thread: jobs submitted and not finished */
     size_t waiting_of[ENGINE_TURNS]; /* the same, by who pays for them */
     uint64_t open;                   /* connections, of all threads; atomic */

@@ -74,6 +74,15 @@ class Postgres:
                               cwd=self.dir, check=True, text=True, capture_output=True)
         return done.stdout.strip()
 
+    def dump(self):
+        """Everything of bellhop, as SQL."""
+        return subprocess.run([self.bin / "pg_dump", "-h", self.dir, "-U", "bellhop", "-d", "postgres", "-n", "bellhop", "-O"],
+                              cwd=self.dir, check=True, text=True, capture_output=True).stdout
+
+    def load(self, text):
+        subprocess.run([self.bin / "psql", "-h", self.dir, "-U", "bellhop", "-d", "postgres", "-q", "-v", "ON_ERROR_STOP=1"],
+                       cwd=self.dir, check=True, text=True, input=text, stdout=subprocess.DEVNULL)
+
     def clean(self):
         if self.process is not None:
             self.stop(SIGQUIT)

@@ -1,8 +1,8 @@
 """Databases that earlier versions of the tables made, and what an older program says to newer ones.
 
 kept/v1.sql is a database of version 1 as text, with what belongs to it: one gateway, a message that waits for it and the
-history of a page. Every later program must open it. `python3 test_kept.py` in this folder makes it anew; a version that
-was released is never made anew.
+history of a page; kept/v1.postgres.sql is the same of PostgreSQL, by pg_dump, with a skill. Every later program must open
+them. `python3 test_kept.py` in this folder makes them anew; a version that was released is never made anew.
 """
 import pathlib
 import sqlite3
@@ -10,6 +10,9 @@ import subprocess
 import sys
 
 import pytest
+
+from servers import Postgres
+from v1 import Program
 
 KEPT = pathlib.Path(__file__).resolve().parent / "kept"
 KEY = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -21,6 +24,25 @@ platforms:
   - {{{{platform: web, bot: lobby}}}}
 """.format(key=KEY)
 VERSION = 1
+SKILL = "# Skill: kept\n# Status: Draft\nsay hello\n"
+
+
+def shared(database):
+    return CONFIG + f'store: {{{{kind: postgres, url: "{database.url}"}}}}\n'
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    server = Postgres().start()
+    yield server
+    server.clean()
+
+
+@pytest.fixture
+def database(postgres):
+    """The server, empty."""
+    postgres.sql("DROP SCHEMA IF EXISTS bellhop CASCADE")
+    return postgres
 
 
 def lay(server, name):
@@ -54,6 +76,29 @@ def test_a_database_of_every_version_is_opened_with_all_that_is_in_it(make_bellh
     assert tables(server) == VERSION
 
 
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_a_postgres_of_every_version_is_opened_with_all_that_is_in_it(database, make_bellhop, dial, version):
+    from conftest import Credential
+    database.load((KEPT / f"v{version}.postgres.sql").read_text())
+    server = make_bellhop(shared(database))
+    credential = Credential((KEPT / f"v{version}.postgres.credential").read_text())
+    assert credential.id in server.cli("gateway", "list").stdout
+    gateway = dial(server, credential)
+    gateway.hear("kept for you")
+    assert server.write("and now") == 200
+    gateway.hear("and now")
+    assert Program(server, tenant="t").get("/v1/skills/kept").json["source"] == SKILL
+    assert server.restart()
+    assert database.sql("SELECT value FROM bellhop.meta WHERE name = 'schema'") == str(VERSION)
+
+
+def test_a_postgres_of_a_newer_program_is_refused(database, make_bellhop):
+    server = make_bellhop(shared(database))
+    server.stop()
+    database.sql(f"UPDATE bellhop.meta SET value = '{VERSION + 1}' WHERE name IN ('schema', 'oldest')")
+    assert "of a newer bellhop" in refusal(server)
+
+
 def refusal(server):
     server.begin()
     assert server.wait() != 0
@@ -81,11 +126,17 @@ def test_a_database_from_before_version_1_is_refused_with_one_sentence(make_bell
     assert "from before version 1 of its tables" in refusal(server)
 
 
-def make():
+def fill(config):
+    """A server with what is kept, stopped again; and the gateway's credential."""
     from conftest import Bellhop
-    server = Bellhop(CONFIG).start()
+    server = Bellhop(config).start()
     credential = server.cli("gateway", "add", "--tenant", "t", "--id", "keeper", "--platform", "web", "--bot", "lobby").stdout
     assert server.write("kept for you") == 200
+    return server, credential
+
+
+def make():
+    server, credential = fill(CONFIG)
     server.stop()
     (KEPT / f"v{VERSION}.credential").write_text(credential)
     done = subprocess.run(["sqlite3", server.state / "bellhop.db", ".dump"], capture_output=True, text=True, check=True)
@@ -93,6 +144,17 @@ def make():
         identity = db.execute("PRAGMA application_id").fetchone()[0]
     head = f"PRAGMA auto_vacuum=INCREMENTAL;\nPRAGMA application_id={identity};\nPRAGMA user_version={VERSION};\n"
     (KEPT / f"v{VERSION}.sql").write_text(head + done.stdout)
+    make_postgres()
+
+
+def make_postgres():
+    database = Postgres().start()
+    server, credential = fill(shared(database))
+    assert Program(server, tenant="t").write("kept", SKILL).status == 200
+    server.stop()
+    (KEPT / f"v{VERSION}.postgres.credential").write_text(credential)
+    (KEPT / f"v{VERSION}.postgres.sql").write_text(database.dump())
+    database.clean()
 
 
 if __name__ == "__main__":
