@@ -1,8 +1,9 @@
 /* host.c - design.  (host.h has the contract.)
  *
- * The relay may report a changed instance state in the middle of its own work, so the host reports
- * it to adapters when the turn ends.  Adapters get the state of the whole route, because several
- * instances may serve one chat. */
+ * Adapters get the state of the whole route, because several instances may serve one chat.
+ *
+ * The media_ask of a file encodes the handle of the waiting event and the file's index.  So no
+ * state is needed until the download starts. */
 #include "host/host.h"
 #include <assert.h>
 #include <stdarg.h>
@@ -12,17 +13,20 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "host/fetch.h"
 #include "media/media.h"
+#include "media/media_fetch.h"
 #include "platform/manifest.h"
 #include "platform/sender.h"
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 
-struct news { /* an instance whose state changed */
-    struct list link;
-    char *tenant, *instance; /* owned */
+struct fetch_in {        /* a pending download of a waiting event's file */
+    struct list link;    /* host->fetches */
+    struct relay *relay; /* borrowed */
+    struct handle id;
+    size_t file;
+    struct media_fetch *fetch; /* owned */
 };
 
 struct open_bot {
@@ -36,7 +40,7 @@ struct host {
     const struct host_env *env; /* borrowed */
     struct facts *facts;        /* borrowed */
     struct relay *relay;        /* borrowed */
-    struct fetches_in *fetches; /* owned; NULL: no media */
+    struct list fetches;        /* struct fetch_in, owned */
     struct media *media;        /* borrowed; NULL: none */
     struct open_bot **open;     /* owned, with the bots; in order of opening */
     size_t n_open;
@@ -49,8 +53,6 @@ struct host {
     void *mail_ctx;
     uint64_t numbers;            /* the last number of host_number() */
     struct manifests *manifests; /* owned; NULL until platforms are opened */
-    struct list news;
-    struct timer tell; /* runs tell_news() when the turn ends */
 };
 
 static struct host *host_of(struct outside *o)
@@ -183,25 +185,6 @@ static void tell_route(void *ctx, const struct route *r)
             tell_bot(h, h->open[i]);
 }
 
-static void news_free(struct news *n)
-{
-    list_remove(&n->link);
-    free(n->tenant);
-    free(n->instance);
-    free(n);
-}
-
-static void tell_news(struct timer *t)
-{
-    struct host *h = container_of(t, struct host, tell);
-
-    list_each (&h->news, it, nxt) {
-        struct news *n = list_entry(it, struct news, link);
-        facts_each_route_to(h->facts, str_of(n->tenant), str_of(n->instance), tell_route, h);
-        news_free(n);
-    }
-}
-
 static void outside_changed(struct outside *o, struct str tenant, struct str instance,
                             const char *state)
 {
@@ -209,14 +192,8 @@ static void outside_changed(struct outside *o, struct str tenant, struct str ins
 
     if (h->manifests != NULL)
         manifests_look(h->manifests); /* a gateway may have been revoked */
-    if (!h->wants_news)
-        return;
-    struct news *n = xcalloc(1, sizeof *n);
-    n->tenant = str_dup(tenant);
-    n->instance = str_dup(instance);
-    list_append(&h->news, &n->link);
-    if (!timer_is_set(&h->tell))
-        timer_set(h->env->clock, &h->tell, 0);
+    if (h->wants_news)
+        facts_each_route_to(h->facts, tenant, instance, tell_route, h);
 }
 
 static void outside_announced(struct outside *o, struct str gateway, struct json manifest)
@@ -229,15 +206,73 @@ static void outside_announced(struct outside *o, struct str gateway, struct json
 
 /* ---- files and context of waiting events ---- */
 
+static struct handle waiting_of(struct media_ask ask)
+{
+    return (struct handle){ask.index / EVENT_MAX_MEDIA, ask.generation};
+}
+
+static void fetch_free(struct fetch_in *x)
+{
+    media_fetch_cancel(&x->fetch);
+    list_remove(&x->link);
+    free(x);
+}
+
 static void outside_fetch(struct outside *o, struct handle id, size_t file, const struct event *ev,
                           struct str tenant)
 {
     struct platform *p = host_platform(host_of(o), ev->platform, ev->bot);
+    const struct media_ask ask = {(uint32_t)(id.index * EVENT_MAX_MEDIA + file), id.generation};
 
     if (p != NULL && p->ops->media_where != NULL)
-        fetch_in_ask(p, id, file, ev);
+        p->ops->media_where(p, ask, ev->media[file].ref);
     else
         relay_file_lost(host_of(o)->relay, id, file, "its platform cannot be asked for it");
+}
+
+static void on_fetched(void *ctx, const struct media_file *f, const char *why)
+{
+    struct fetch_in *x = ctx;
+    struct fetch_in told = *x;
+
+    x->fetch = NULL;
+    fetch_free(x);
+    if (f == NULL)
+        relay_file_lost(told.relay, told.id, told.file, why);
+    else
+        relay_file_here(told.relay, told.id, told.file,
+                        &(struct relay_file){str_of(f->id), str_of(f->type), f->size});
+}
+
+void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at)
+{
+    struct handle id = waiting_of(ask);
+    size_t file = ask.index % EVENT_MAX_MEDIA;
+    struct str tenant;
+    const struct event_media *m = h->media != NULL && h->relay != NULL
+                                      ? relay_wanted_file(h->relay, id, file, &tenant)
+                                      : NULL;
+
+    if (m == NULL)
+        return;
+    struct media_source src = {.url = at->url,
+                               .headers = at->headers,
+                               .trusted = !at->foreign,
+                               .redirects = at->redirects,
+                               .tenant = tenant,
+                               .type = m->type,
+                               .name = m->name};
+    struct fetch_in *x = xcalloc(1, sizeof *x);
+    *x = (struct fetch_in){.relay = h->relay, .id = id, .file = file};
+    list_init(&x->link);
+    list_append(&h->fetches, &x->link);
+    x->fetch = media_fetch(h->media, &src, on_fetched, x);
+}
+
+void host_media_gone(struct host *h, struct media_ask ask, const char *why)
+{
+    if (h->relay != NULL)
+        relay_file_lost(h->relay, waiting_of(ask), ask.index % EVENT_MAX_MEDIA, why);
 }
 
 static void outside_context(struct outside *o, struct handle id, const struct event *ev)
@@ -252,10 +287,11 @@ static void outside_context(struct outside *o, struct handle id, const struct ev
 
 static void outside_drop(struct outside *o, struct handle id)
 {
-    struct host *h = host_of(o);
-
-    if (h->fetches != NULL)
-        fetch_in_drop(h->fetches, id);
+    list_each (&host_of(o)->fetches, it, nxt) {
+        struct fetch_in *x = list_entry(it, struct fetch_in, link);
+        if (x->id.index == id.index && x->id.generation == id.generation)
+            fetch_free(x);
+    }
 }
 
 static int64_t outside_wait_ms(struct outside *o)
@@ -283,8 +319,7 @@ struct host *host_new(const struct host_env *env, struct facts *facts)
                                   .changed = outside_changed};
     h->env = env;
     h->facts = facts;
-    list_init(&h->news);
-    timer_init(&h->tell, tell_news);
+    list_init(&h->fetches);
     return h;
 }
 
@@ -297,26 +332,11 @@ void host_set_relay(struct host *h, struct relay *r)
 
 void host_set_media(struct host *h, struct media *m)
 {
-    fetches_in_free(h->fetches);
-    h->fetches = NULL;
+    list_each (&h->fetches, it, nxt)
+        fetch_free(list_entry(it, struct fetch_in, link));
     h->media = m;
     h->outside.fetch = m != NULL ? outside_fetch : NULL;
     h->outside.context = m != NULL ? outside_context : NULL;
-    if (m == NULL)
-        return;
-    h->fetches = fetches_in_new(m);
-}
-
-void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at)
-{
-    if (h->fetches != NULL && h->relay != NULL)
-        fetch_in_at(h->fetches, h->relay, ask, at);
-}
-
-void host_media_gone(struct host *h, struct media_ask ask, const char *why)
-{
-    if (h->relay != NULL)
-        fetch_in_gone(h->relay, ask, why);
 }
 
 void host_context(struct host *h, struct context_ask ask, const struct event_said *said, size_t n,
@@ -405,10 +425,7 @@ void host_free(struct host *h)
     if (h == NULL)
         return;
     host_close_platforms(h);
-    assert(h->fetches == NULL); /* the caller has called host_set_media() with NULL */
-    timer_stop(h->env->clock, &h->tell);
-    list_each (&h->news, it, nxt)
-        news_free(list_entry(it, struct news, link));
+    assert(list_is_empty(&h->fetches)); /* the caller has called host_set_media() with NULL */
     map_done(&h->bots);
     map_done(&h->firsts);
     free(h->open);

@@ -1,6 +1,6 @@
 /* media_fetch.h - downloads a file from a platform or a public address into the media folder.
  *
- * host/fetch.c downloads the files of people's messages, platform/sender_files.c those of agents.
+ * host/host.c downloads the files of people's messages, platform/sender_files.c those of agents.
  *
  * The answer is streamed to disk.  Only a 2xx answer counts, and at most one redirect is followed.
  * A web page or a JSON error in place of the expected type is a failure.

@@ -17,19 +17,15 @@
 #include "relay/sleep/sleep.h"
 
 struct accepts;
-struct activity;
 struct chats;
 struct commands;
 struct deliveries;
-struct edits;
 struct instances;
 struct json_parser;
 struct judge;
-struct lives;
 struct pump;
 struct requests;
 struct sessions;
-struct shows;
 struct spoken;
 struct stage;
 struct upkeep;
@@ -42,6 +38,7 @@ struct relay {
     struct timer turn_end; /* armed while work waits for the end of this turn */
     unsigned turn;         /* that work: of enum turn_step */
     struct timer retry;    /* armed while a store operation waits for its retry */
+    struct list pending;   /* struct pending, owned */
     struct list troubled;  /* instances with a failed store operation, by retry_link */
     struct timer farewell; /* armed while a drain waits for acks and results */
     bool draining;         /* written by relay_drain() and relay_stop() only */
@@ -54,18 +51,14 @@ struct relay {
     struct json_parser *json; /* one frame, or one record, at a time */
     struct dedup dedup;
     struct instances *instances;
-    struct lives *lives;
     struct sessions *sessions;
     struct accepts *accepts;
     struct deliveries *deliveries;
-    struct edits *edits;
-    struct activity *activity;
     struct pump *pump;
     struct chats *chats;
     struct requests *requests;
     struct judge *judge;
     struct commands *commands;
-    struct shows *shows;
     struct spoken *spoken;
     struct stage *stage;
     struct wakes wakes;
@@ -81,6 +74,14 @@ enum turn_step { /* the work at the end of a turn, in this order */
 /* Schedules @steps for the end of this turn of the loop; 0: only the drain, if there is one.
  * Idempotent. */
 void turn_want(struct relay *r, unsigned steps);
+
+/* Work that waits for an answer, and is freed with the relay if no answer comes. */
+struct pending {
+    struct list link;                /* relay->pending */
+    void (*free)(struct pending *p); /* frees what @p is part of */
+};
+void pending_add(struct relay *r, struct pending *p, void (*free)(struct pending *p));
+void pending_end(struct pending *p); /* the answer came: unlinks and frees it */
 
 /* ---- retries of failed store operations ---- */
 #define RETRY_MS 1000

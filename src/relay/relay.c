@@ -10,11 +10,9 @@
 #include "base/json.h"
 #include "relay/heart.h"
 #include "relay/in/accept.h"
-#include "relay/in/edits.h"
 #include "relay/in/commands.h"
 #include "relay/in/judge.h"
 #include "relay/in/staged.h"
-#include "relay/mailbox/admin.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/out/chat_records.h"
 #include "relay/out/requests.h"
@@ -170,7 +168,7 @@ static void on_farewell(struct timer *t)
 static bool is_all_on_disk(struct relay *r)
 {
     return !delivery_any_volatile(r) && !acks_pending(r) && !instance_any_writing(r) &&
-           !activity_any_writing(r) && !stage_any_writing(r) && !accept_any_answer(r);
+           !stage_any_writing(r) && !accept_any_answer(r);
 }
 
 static void drain_go_on(struct relay *r)
@@ -240,6 +238,19 @@ void turn_want(struct relay *r, unsigned steps)
         timer_set(r->env.clock, &r->turn_end, 0);
 }
 
+void pending_add(struct relay *r, struct pending *p, void (*free)(struct pending *p))
+{
+    p->free = free;
+    list_init(&p->link);
+    list_append(&r->pending, &p->link);
+}
+
+void pending_end(struct pending *p)
+{
+    list_remove(&p->link);
+    p->free(p);
+}
+
 /* ---- building and taking down ---- */
 
 static void on_key(void *ctx, struct hash128 key, int64_t at_ms)
@@ -271,23 +282,20 @@ static void build(struct relay *r)
     timer_init(&r->turn_end, on_turn_end);
     timer_init(&r->retry, on_retry);
     timer_init(&r->farewell, on_farewell);
+    list_init(&r->pending);
     list_init(&r->troubled);
     r->upkeep = upkeep_new(r);
     r->json = json_parser_new();
     dedup_init(&r->dedup);
-    r->instances = instances_new();
-    r->lives = lives_new();
+    r->instances = instances_new(r);
     r->sessions = sessions_new();
     r->accepts = accepts_new(r);
     r->deliveries = deliveries_new(r);
-    r->edits = edits_new();
-    r->activity = activity_new(r);
     r->pump = pump_new();
     r->chats = chats_new(r);
     r->requests = requests_new(r);
     r->judge = judge_new();
     r->commands = commands_new(r);
-    r->shows = shows_new();
     r->spoken = spoken_new();
     r->stage = stage_new(r);
 }
@@ -352,17 +360,15 @@ void relay_free(struct relay *r)
     requests_free(r->requests);
     sessions_free(r);
     pump_free(r);
-    shows_free(r->shows);
+    list_each (&r->pending, it, nxt)
+        pending_end(list_entry(it, struct pending, link));
     deliveries_free(r);
-    edits_free(r);
     stage_free(r->stage);
-    activity_free(r->activity);
     accepts_free(r->accepts);
     chats_free(r->chats);
     spoken_free(r->spoken);
     instances_free(r->instances);
     wakes_done(&r->wakes);
-    lives_free(r->lives);
     commands_free(r->commands);
     judge_free(r->judge);
     dedup_done(&r->dedup);

@@ -11,21 +11,27 @@
 #include "store/store.h"
 #include "store/sweep.h"
 
-/* ---- retention ----
- *
- * RESTING --tick--> STEPPING: STEP_INSTANCES, STEP_MAIL per turn --last instance--> RESTING */
-
 #define CHATS_MS (6 * INT64_C(3600000))
-enum { STEP_INSTANCES = 4096, STEP_MAIL = 512 };
+enum {
+    EVERY_MS = 600000,
+    STEP_INSTANCES = 4096,
+    STEP_MAIL = 512,
+    TRIM_CHATS = 100000, /* chats visited per run: some milliseconds */
+    TRIM_SPOKEN = 1000,
+};
 
-struct retain {
+struct upkeep {
     struct relay *relay; /* borrowed */
+    struct timer timer;
+    /* RESTING --tick--> STEPPING: STEP_INSTANCES, STEP_MAIL per turn --last instance--> RESTING */
     int64_t retention_ms;
     struct sweep *chats; /* owned; NULL: no retention is set */
     struct timer step;
     struct instance *at; /* borrowed: instances live as long as the relay; NULL: resting */
     uint64_t dropped;    /* in this round */
 };
+
+/* ---- retention ---- */
 
 static struct instance *next_of(struct relay *r, const struct instance *i)
 {
@@ -55,7 +61,7 @@ static size_t drop_mail(struct instance *i, uint32_t before_s, size_t most)
 
 static void on_step(struct timer *timer)
 {
-    struct retain *t = container_of(timer, struct retain, step);
+    struct upkeep *t = container_of(timer, struct upkeep, step);
     struct relay *r = t->relay;
     int64_t before_s = (clock_wall_ms(r->env.clock) - t->retention_ms) / 1000;
     size_t mail = 0;
@@ -79,59 +85,29 @@ static void on_step(struct timer *timer)
     t->dropped = 0;
 }
 
-static void retain_tick(struct retain *t)
+static void begin_round(struct upkeep *u)
 {
-    if (t->retention_ms <= 0 || t->at != NULL)
+    if (u->retention_ms <= 0 || u->at != NULL)
         return;
-    t->at = next_of(t->relay, NULL);
-    timer_set(t->relay->env.clock, &t->step, 0);
+    u->at = next_of(u->relay, NULL);
+    timer_set(u->relay->env.clock, &u->step, 0);
 }
 
-static void retain_set(struct retain *t, int64_t retention_ms)
+void relay_retain(struct relay *r, int64_t retention_ms)
 {
-    struct relay *r = t->relay;
+    struct upkeep *u = r->upkeep;
 
-    t->retention_ms = retention_ms;
+    u->retention_ms = retention_ms;
     chats_retain(r, retention_ms);
     if (retention_ms <= 0)
-        sweep_stop(&t->chats);
-    else if (t->chats == NULL)
-        t->chats =
+        sweep_stop(&u->chats);
+    else if (u->chats == NULL)
+        u->chats =
             sweep_start(r->env.store, r->env.clock, chat_form.ns, CHATS_MS, &chats_age_ops, r);
-    retain_tick(t);
-}
-
-static struct retain *retain_new(struct relay *r)
-{
-    struct retain *t = xcalloc(1, sizeof *t);
-
-    t->relay = r;
-    timer_init(&t->step, on_step);
-    return t;
-}
-
-static void retain_free(struct retain *t)
-{
-    if (t == NULL)
-        return;
-    sweep_stop(&t->chats);
-    timer_stop(t->relay->env.clock, &t->step);
-    free(t);
+    begin_round(u);
 }
 
 /* ---- every ten minutes ---- */
-
-enum {
-    EVERY_MS = 600000,
-    TRIM_CHATS = 100000, /* chats visited per run: some milliseconds */
-    TRIM_SPOKEN = 1000,
-};
-
-struct upkeep {
-    struct relay *relay; /* borrowed */
-    struct timer timer;
-    struct retain *retain; /* owned */
-};
 
 static void on_due(struct timer *t)
 {
@@ -142,7 +118,7 @@ static void on_due(struct timer *t)
     dedup_expire(&r->dedup, before_ms);
     chats_trim(r, TRIM_CHATS);
     spoken_expire(r, TRIM_SPOKEN);
-    retain_tick(u->retain);
+    begin_round(u);
     r->env.store->ops->forget_keys(r->env.store, before_ms);
     timer_set(r->env.clock, t, EVERY_MS);
 }
@@ -152,7 +128,7 @@ struct upkeep *upkeep_new(struct relay *r)
     struct upkeep *u = xcalloc(1, sizeof *u);
 
     u->relay = r;
-    u->retain = retain_new(r);
+    timer_init(&u->step, on_step);
     timer_init(&u->timer, on_due);
     timer_set(r->env.clock, &u->timer, EVERY_MS);
     return u;
@@ -162,12 +138,8 @@ void upkeep_free(struct upkeep *u)
 {
     if (u == NULL)
         return;
+    sweep_stop(&u->chats);
+    timer_stop(u->relay->env.clock, &u->step);
     timer_stop(u->relay->env.clock, &u->timer);
-    retain_free(u->retain);
     free(u);
-}
-
-void relay_retain(struct relay *r, int64_t retention_ms)
-{
-    retain_set(r->upkeep->retain, retention_ms);
 }

@@ -38,7 +38,6 @@ struct way {
 
 struct commands {
     struct relay *relay;      /* borrowed */
-    struct list linkings;     /* struct linking, owned: pending */
     struct way (*sets)[WAYS]; /* owned; NULL until the first key */
     size_t n_sets;
     struct buf scratch;
@@ -294,16 +293,17 @@ static void stop_recipients(struct relay *r, const struct event *ev)
 /* ---- a person's /link ---- */
 
 struct linking {
-    struct list link;    /* commands->linkings */
+    struct pending pending;
     struct relay *relay; /* borrowed */
     struct accept *a;    /* held */
     struct arena arena;
     struct event ev; /* in the arena; routed */
 };
 
-static void linking_free(struct linking *l)
+static void linking_free(struct pending *p)
 {
-    list_remove(&l->link);
+    struct linking *l = container_of(p, struct linking, pending);
+
     arena_done(&l->arena);
     free(l);
 }
@@ -382,7 +382,7 @@ static void on_redeemed(void *ctx, enum bh_err err, const char *why)
     if (answer != NULL)
         tell_person(l, answer);
     accept_release(r, l->a, answer != NULL ? BH_OK : BH_UNAVAILABLE);
-    linking_free(l);
+    pending_end(&l->pending);
 }
 
 static void link_person(struct relay *r, const struct event *ev, struct str code, struct accept *a)
@@ -392,8 +392,7 @@ static void link_person(struct relay *r, const struct event *ev, struct str code
     l->relay = r;
     l->a = a;
     event_copy(ev, &l->arena, &l->ev);
-    list_init(&l->link);
-    list_append(&r->commands->linkings, &l->link);
+    pending_add(r, &l->pending, linking_free);
     accept_hold(a);
     judge_consumed(r, ev, "/link");
     link_code_redeem(r->env.facts, ev->platform, ev->user_id, code, on_redeemed, l);
@@ -462,7 +461,6 @@ struct commands *commands_new(struct relay *r)
 
     t->relay = r;
     t->n_sets = FEWEST_SETS;
-    list_init(&t->linkings);
     return t;
 }
 
@@ -470,8 +468,6 @@ void commands_free(struct commands *t)
 {
     if (t == NULL)
         return;
-    list_each (&t->linkings, it, nxt)
-        linking_free(list_entry(it, struct linking, link));
     free(t->sets);
     buf_done(&t->scratch);
     buf_done(&t->stopped);

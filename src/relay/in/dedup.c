@@ -21,8 +21,9 @@ struct dedup_record {
 
 struct dedup_ring {
     struct dedup_record *ring; /* owned; cap is a power of two */
-    uint32_t *index;           /* owned; 2 * cap; position in the ring + 1, 0: free */
+    uint32_t *index;           /* owned; mask + 1; position in the ring + 1, 0: free */
     uint32_t cap, head, n;
+    uint32_t mask; /* 2 * cap - 1 */
 };
 
 enum { FIRST_CAP = 64, BOT_SHIFT = 64 - DELIVERY_BOT_BITS, BOTS = 1 << DELIVERY_BOT_BITS };
@@ -34,11 +35,6 @@ static struct dedup_record record_of(struct hash128 key, int64_t at_ms)
     return (struct dedup_record){.lo = key.lo,
                                  .hi = key.lo != 0 || hi != 0 ? hi : 1,
                                  .at = (uint32_t)(at_ms / DEDUP_TICK_MS)};
-}
-
-static bool same_key(const struct dedup_record *a, const struct dedup_record *b)
-{
-    return a->lo == b->lo && a->hi == b->hi;
 }
 
 static bool is_removed(const struct dedup_record *rec)
@@ -54,33 +50,24 @@ static int64_t at_of(const struct dedup *d, const struct dedup_record *rec)
     return (newest + (int32_t)(rec->at - (uint32_t)newest)) * DEDUP_TICK_MS;
 }
 
-static uint32_t mask(const struct dedup_ring *d)
+/* The index slot that holds the key of @rec, or the free one where it belongs. */
+static uint32_t probe(const struct dedup_ring *d, const struct dedup_record *rec)
 {
-    return d->cap * 2 - 1;
-}
+    uint32_t i = (uint32_t)rec->lo & d->mask;
 
-/* The index slot that holds the key, or the free one where it belongs. */
-static uint32_t probe_record(const struct dedup_ring *d, const struct dedup_record *wanted)
-{
-    uint32_t i = (uint32_t)wanted->lo & mask(d);
-
-    while (d->index[i] != 0 && !same_key(&d->ring[d->index[i] - 1], wanted))
-        i = (i + 1) & mask(d);
+    for (; d->index[i] != 0; i = (i + 1) & d->mask) {
+        const struct dedup_record *at = &d->ring[d->index[i] - 1];
+        if (at->lo == rec->lo && at->hi == rec->hi)
+            break;
+    }
     return i;
-}
-
-static uint32_t probe(const struct dedup_ring *d, struct hash128 key)
-{
-    struct dedup_record wanted = record_of(key, 0);
-
-    return probe_record(d, &wanted);
 }
 
 static void unindex(struct dedup_ring *d, uint32_t hole)
 {
-    for (uint32_t i = (hole + 1) & mask(d); d->index[i] != 0; i = (i + 1) & mask(d)) {
-        uint32_t home = (uint32_t)d->ring[d->index[i] - 1].lo & mask(d);
-        if (((i - home) & mask(d)) < ((i - hole) & mask(d)))
+    for (uint32_t i = (hole + 1) & d->mask; d->index[i] != 0; i = (i + 1) & d->mask) {
+        uint32_t home = (uint32_t)d->ring[d->index[i] - 1].lo & d->mask;
+        if (((i - home) & d->mask) < ((i - hole) & d->mask))
             continue; /* it would leave its own run */
         d->index[hole] = d->index[i];
         hole = i;
@@ -93,7 +80,7 @@ static void drop_oldest(struct dedup_ring *d)
     const struct dedup_record *rec = &d->ring[d->head];
 
     if (!is_removed(rec))
-        unindex(d, probe_record(d, rec));
+        unindex(d, probe(d, rec));
     d->head = (d->head + 1) & (d->cap - 1);
     d->n--;
 }
@@ -104,31 +91,18 @@ static void grow(struct dedup_ring *d)
 
     d->cap = old.cap != 0 ? old.cap * 2 : FIRST_CAP;
     d->ring = xmalloc(d->cap * sizeof *d->ring);
-    d->index = xcalloc((size_t)d->cap * 2, sizeof *d->index);
+    d->mask = d->cap * 2 - 1;
+    d->index = xcalloc((size_t)d->mask + 1, sizeof *d->index);
     d->head = d->n = 0;
     for (uint32_t i = 0; i < old.n; i++) {
         const struct dedup_record *rec = &old.ring[(old.head + i) & (old.cap - 1)];
         if (is_removed(rec))
             continue;
         d->ring[d->n] = *rec;
-        d->index[probe_record(d, rec)] = ++d->n;
+        d->index[probe(d, rec)] = ++d->n;
     }
     free(old.ring);
     free(old.index);
-}
-
-static bool ring_has(const struct dedup_ring *d, struct hash128 key)
-{
-    return d->n != 0 && d->index[probe(d, key)] != 0;
-}
-
-static void ring_add(struct dedup_ring *d, struct hash128 key, int64_t at_ms)
-{
-    if (d->n == d->cap)
-        grow(d);
-    uint32_t at = (d->head + d->n++) & (d->cap - 1);
-    d->ring[at] = record_of(key, at_ms);
-    d->index[probe(d, key)] = at + 1;
 }
 
 /* ---- the rings of all bots ---- */
@@ -154,19 +128,16 @@ void dedup_done(struct dedup *d)
     dedup_init(d);
 }
 
-static struct dedup_ring *find(const struct dedup *d, struct hash128 key)
+/* The ring of the key's bot, and the record with this key; NULL: none. */
+static struct dedup_record *find(const struct dedup *d, struct hash128 key,
+                                 struct dedup_ring **ret_ring)
 {
-    return d->rings != NULL ? d->rings[key.hi >> BOT_SHIFT] : NULL;
-}
+    struct dedup_ring *r = d->rings != NULL ? d->rings[key.hi >> BOT_SHIFT] : NULL;
+    struct dedup_record wanted = record_of(key, 0);
+    uint32_t at = r != NULL && r->n != 0 ? r->index[probe(r, &wanted)] : 0;
 
-static struct dedup_ring *get(struct dedup *d, struct hash128 key)
-{
-    if (d->rings == NULL)
-        d->rings = xcalloc(BOTS, sizeof(struct dedup_ring *));
-    struct dedup_ring **at = &d->rings[key.hi >> BOT_SHIFT];
-    if (*at == NULL)
-        *at = xcalloc(1, sizeof **at);
-    return *at;
+    *ret_ring = r;
+    return at != 0 ? &r->ring[at - 1] : NULL;
 }
 
 static struct dedup_ring *largest(const struct dedup *d)
@@ -181,28 +152,38 @@ static struct dedup_ring *largest(const struct dedup *d)
 
 bool dedup_has(const struct dedup *d, struct hash128 key)
 {
-    const struct dedup_ring *r = find(d, key);
+    struct dedup_ring *r;
 
-    return r != NULL && ring_has(r, key);
+    return find(d, key, &r) != NULL;
 }
 
 int64_t dedup_at(const struct dedup *d, struct hash128 key)
 {
-    const struct dedup_ring *r = find(d, key);
-    uint32_t at = r != NULL && r->n != 0 ? r->index[probe(r, key)] : 0;
+    struct dedup_ring *r;
+    const struct dedup_record *rec = find(d, key, &r);
 
-    return at != 0 ? at_of(d, &r->ring[at - 1]) : 0;
+    return rec != NULL ? at_of(d, rec) : 0;
 }
 
 void dedup_add(struct dedup *d, struct hash128 key, int64_t at_ms, size_t max)
 {
-    if (max == 0 || dedup_has(d, key))
+    struct dedup_record rec = record_of(key, at_ms);
+    struct dedup_ring *r;
+
+    if (max == 0 || find(d, key, &r) != NULL)
         return;
     for (; d->n >= max; d->n--)
         drop_oldest(largest(d));
-    struct dedup_ring *r = get(d, key);
+    if (d->rings == NULL)
+        d->rings = xcalloc(BOTS, sizeof(struct dedup_ring *));
+    if (r == NULL)
+        r = d->rings[key.hi >> BOT_SHIFT] = xcalloc(1, sizeof *r);
     uint32_t before = r->n;
-    ring_add(r, key, at_ms);
+    if (r->n == r->cap)
+        grow(r);
+    uint32_t at = (r->head + r->n++) & (r->cap - 1);
+    r->ring[at] = rec;
+    r->index[probe(r, &rec)] = at + 1;
     if (at_ms > d->newest_ms)
         d->newest_ms = at_ms;
     d->n += (size_t)r->n - before; /* one more, and less what was removed before it grew */
@@ -210,13 +191,12 @@ void dedup_add(struct dedup *d, struct hash128 key, int64_t at_ms, size_t max)
 
 void dedup_remove(struct dedup *d, struct hash128 key)
 {
-    struct dedup_ring *r = find(d, key);
-    uint32_t i = r != NULL && r->n != 0 ? probe(r, key) : 0;
+    struct dedup_ring *r;
+    struct dedup_record *rec = find(d, key, &r);
 
-    if (r == NULL || r->n == 0 || r->index[i] == 0)
+    if (rec == NULL)
         return;
-    struct dedup_record *rec = &r->ring[r->index[i] - 1];
-    unindex(r, i);
+    unindex(r, probe(r, rec));
     rec->lo = rec->hi = 0;
 }
 

@@ -24,7 +24,7 @@ enum {
 
 struct edit_look { /* a pending read of rows that may be the delivery */
     struct store_fetch op;
-    struct list link;      /* edits->looking */
+    struct pending pending;
     struct instance *inst; /* borrowed */
     struct accept *accept; /* held */
     struct arena arena;
@@ -33,47 +33,23 @@ struct edit_look { /* a pending read of rows that may be the delivery */
     uint64_t ids[];
 };
 
-struct edits {
-    struct list looking;
-    struct buf scratch; /* the event id of the original message */
-};
-
-struct edits *edits_new(void)
+static void look_free(struct pending *p)
 {
-    struct edits *t = xcalloc(1, sizeof *t);
+    struct edit_look *l = container_of(p, struct edit_look, pending);
 
-    list_init(&t->looking);
-    return t;
-}
-
-static void look_free(struct edit_look *l)
-{
-    list_remove(&l->link);
     arena_done(&l->arena);
     free(l);
 }
 
-void edits_free(struct relay *r)
-{
-    if (r->edits == NULL)
-        return;
-    list_each (&r->edits->looking, it, nxt)
-        look_free(list_entry(it, struct edit_look, link));
-    buf_done(&r->edits->scratch);
-    free(r->edits);
-}
-
-struct event edit_original(struct relay *r, const struct event *ev)
+struct event edit_original(struct relay *r, const struct event *ev, struct buf *room)
 {
     const struct outlet *at = r->env.outside->find(r->env.outside, ev->platform, ev->bot);
 
-    buf_reset(&r->edits->scratch);
     return (struct event){.platform = ev->platform,
                           .bot = ev->bot,
                           .chat_id = ev->chat_id,
-                          .event_id =
-                              delivery_event_id(&r->edits->scratch, at != NULL && at->ids_per_chat,
-                                                ev->chat_id, ev->message_id)};
+                          .event_id = delivery_event_id(room, at != NULL && at->ids_per_chat,
+                                                        ev->chat_id, ev->message_id)};
 }
 
 /* True when no gateway can have read the delivery. */
@@ -135,23 +111,7 @@ static void on_rows(struct store_op *op, enum bh_err err)
         routed.edit.set = false;
         accept_resume(r, &routed, NULL, 0, l->accept);
     }
-    look_free(l);
-}
-
-/* Copies @ev into @l, restricted to this instance, for delivery if the search finds nothing. */
-static void keep_event(struct edit_look *l, const struct event *ev, struct relay *r)
-{
-    struct buf saved = BUF_INIT;
-    struct json doc;
-
-    event_save(&saved, ev);
-    if (json_parse(r->json, buf_str(&saved), &doc))
-        event_load(doc, &l->arena, &l->ev);
-    buf_done(&saved);
-    l->ev.route_key = l->ev.own_key.p != NULL ? l->ev.own_key : l->ev.route_key;
-    l->ev.own_key = STR_NULL;
-    l->ev.only_tenant = arena_str(&l->arena, instance_tenant(l->inst));
-    l->ev.only_instance = arena_str(&l->arena, instance_id(l->inst));
+    pending_end(&l->pending);
 }
 
 static bool look_for(struct instance *i, struct hash128 key, int64_t at_ms, const struct event *ev,
@@ -176,9 +136,14 @@ static bool look_for(struct instance *i, struct hash128 key, int64_t at_ms, cons
     l->accept = a;
     memcpy(l->ids, ids, n * sizeof ids[0]);
     delivery_id_format(key, l->name);
-    keep_event(l, ev, i->relay);
-    list_init(&l->link);
-    list_append(&i->relay->edits->looking, &l->link);
+    /* The event is delivered to this instance only, if the search finds nothing. */
+    struct event own = *ev;
+    own.route_key = ev->own_key.p != NULL ? ev->own_key : ev->route_key;
+    own.own_key = STR_NULL;
+    own.only_tenant = instance_tenant(i);
+    own.only_instance = instance_id(i);
+    event_copy(&own, &l->arena, &l->ev);
+    pending_add(i->relay, &l->pending, look_free);
     accept_hold(a);
     l->op = (struct store_fetch){.op = {.done = on_rows}, .ids = l->ids, .n = n, .loose = true};
     store_fetch(i->relay->env.store, &l->op);
@@ -195,9 +160,13 @@ bool edit_take(struct relay *r, const struct gate_instance *to, const struct eve
 
     if (i == NULL || i->life != to->life || mailbox_waiting(&i->mb) == 0)
         return false;
-    struct event original = edit_original(r, ev);
-    if (!delivery_id_of(&original, &r->env.store->dedup_key, to->tenant, to->instance, &key) ||
-        !dedup_has(&r->dedup, key))
+    struct buf room = BUF_INIT;
+    struct event original = edit_original(r, ev, &room);
+    bool known =
+        delivery_id_of(&original, &r->env.store->dedup_key, to->tenant, to->instance, &key) &&
+        dedup_has(&r->dedup, key);
+    buf_done(&room);
+    if (!known)
         return false;
     list_each (&i->mb.held, it, nxt) {
         const struct delivery *d = list_entry(it, struct delivery, link);

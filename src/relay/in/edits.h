@@ -14,16 +14,12 @@
 #include "core/event.h"
 
 struct accept;
-struct edits;
 struct gate_instance;
 struct relay;
 
-struct edits *edits_new(void);
-void edits_free(struct relay *r); /* the store must be closed */
-
-/* The message that @ev changes, with only the fields of its name set; borrowed until the next
- * call. */
-struct event edit_original(struct relay *r, const struct event *ev);
+/* The message that @ev changes, with only the fields of its name set; borrowed from @ev and
+ * @room. */
+struct event edit_original(struct relay *r, const struct event *ev, struct buf *room);
 /* Applies the edit @ev to the waiting delivery of @to, or starts a search for that delivery.  The
  * search holds @a; if it finds nothing, @ev is delivered as an event of its own, unless silent.
  * False: no such delivery waits. */

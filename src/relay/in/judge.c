@@ -64,41 +64,23 @@ static struct str joined(struct judge *j, struct str a, struct str b)
 
 /* ---- bots in a row ---- */
 
-static struct streak *streak_of(struct relay *r, const struct event *ev, uint64_t *ret_chat)
+/* The number of bots in a row, @ev included; 0: the author is no bot.  @count remembers it. */
+static unsigned streak_with(struct relay *r, const struct event *ev, bool count)
 {
     struct judge *j = r->judge;
 
-    *ret_chat = hash64(&r->env.store->dedup_key, joined(j, ev->platform, ev->chat_id)) | 1;
-    return &j->streaks[(*ret_chat >> 16) % STREAKS];
-}
-
-/* The number of bots in a row, @ev included; 0: the author is no bot. */
-static unsigned streak_with(struct relay *r, const struct event *ev)
-{
-    uint64_t chat;
-
-    if (!ev->author_is_bot)
-        return 0;
-    if (r->judge->streaks == NULL)
-        return 1;
-    const struct streak *s = streak_of(r, ev, &chat);
-    return s->chat == chat ? s->n + 1 : 1;
-}
-
-static void streak_count(struct relay *r, const struct event *ev)
-{
-    struct judge *j = r->judge;
-    uint64_t chat;
-
-    if (j->streaks == NULL && !ev->author_is_bot)
-        return;
+    if (j->streaks == NULL && (!ev->author_is_bot || !count))
+        return ev->author_is_bot;
     if (j->streaks == NULL)
         j->streaks = xcalloc(STREAKS, sizeof *j->streaks);
-    struct streak *s = streak_of(r, ev, &chat);
-    if (ev->author_is_bot)
-        *s = (struct streak){chat, s->chat == chat ? s->n + 1 : 1};
-    else if (s->chat == chat)
+    uint64_t chat = hash64(&r->env.store->dedup_key, joined(j, ev->platform, ev->chat_id)) | 1;
+    struct streak *s = &j->streaks[(chat >> 16) % STREAKS];
+    unsigned n = ev->author_is_bot ? (s->chat == chat ? s->n + 1 : 1) : 0;
+    if (count && ev->author_is_bot)
+        *s = (struct streak){chat, n};
+    else if (count && s->chat == chat)
         *s = (struct streak){0};
+    return n;
 }
 
 /* ---- who can see ---- */
@@ -168,15 +150,10 @@ static void show(char *to, size_t room, struct str s)
     snprintf(to, room, "%.*s", (int)s.n, s.p != NULL ? s.p : "");
 }
 
-static struct str message_of(const struct event *ev)
-{
-    return str_is_empty(ev->message_id) ? ev->event_id : ev->message_id;
-}
-
 static struct judged *remember(struct relay *r, const struct event *ev)
 {
     struct judge *j = r->judge;
-    struct str id = message_of(ev);
+    struct str id = str_is_empty(ev->message_id) ? ev->event_id : ev->message_id;
 
     if (j->ring == NULL)
         j->ring = xcalloc(JUDGED_MAX, sizeof *j->ring);
@@ -205,7 +182,7 @@ struct event judge_route(struct relay *r, const struct event *ev)
 
 size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *out)
 {
-    struct gate_world world = {.sees = sees, .ctx = r, .bot_streak = streak_with(r, ev)};
+    struct gate_world world = {.sees = sees, .ctx = r, .bot_streak = streak_with(r, ev, false)};
 
     r->n.judgements++;
     return gate_decide(facts_gate(r->env.facts), &world, ev, out);
@@ -217,7 +194,7 @@ void judge_note(struct relay *r, const struct event *ev, const struct gate_verdi
     struct judged *d = remember(r, ev);
     size_t kept = 0;
 
-    streak_count(r, ev);
+    streak_with(r, ev, true);
     d->n = (uint32_t)n;
     for (int yes = 1; yes >= 0; yes--)
         for (size_t i = 0; i < n && kept < JUDGED_VERDICTS; i++)
@@ -243,23 +220,6 @@ void judge_consumed(struct relay *r, const struct event *ev, const char *what)
 
 /* ---- looking back ---- */
 
-static void tell(const struct judged *d, decision_cb *cb, void *ctx)
-{
-    size_t kept = d->n < JUDGED_VERDICTS ? d->n : JUDGED_VERDICTS;
-    struct decision_view v = {.at_ms = d->at_ms,
-                              .platform = d->platform,
-                              .message_id = d->message_id,
-                              .chat_id = d->chat_id,
-                              .chat_type = d->chat_type,
-                              .user_id = d->user_id,
-                              .consumed = d->consumed,
-                              .verdicts = d->verdicts,
-                              .n_verdicts = kept,
-                              .n_candidates = d->n};
-
-    cb(ctx, &v);
-}
-
 size_t relay_why(struct relay *r, struct str platform, struct str message_id, size_t limit,
                  decision_cb *cb, void *ctx)
 {
@@ -276,7 +236,17 @@ size_t relay_why(struct relay *r, struct str platform, struct str message_id, si
             continue;
         if (!str_is_empty(platform) && !str_eq(str_of(d->platform), platform))
             continue;
-        tell(d, cb, ctx);
+        struct decision_view v = {.at_ms = d->at_ms,
+                                  .platform = d->platform,
+                                  .message_id = d->message_id,
+                                  .chat_id = d->chat_id,
+                                  .chat_type = d->chat_type,
+                                  .user_id = d->user_id,
+                                  .consumed = d->consumed,
+                                  .verdicts = d->verdicts,
+                                  .n_verdicts = d->n < JUDGED_VERDICTS ? d->n : JUDGED_VERDICTS,
+                                  .n_candidates = d->n};
+        cb(ctx, &v);
         found++;
     }
     return found;

@@ -852,8 +852,11 @@ static void drop(struct staged *e)
 bool stage_edit(struct relay *r, const struct event *ev, struct accept *a)
 {
     struct stage *t = r->stage;
-    struct event original = edit_original(r, ev);
+    struct buf room = BUF_INIT;
+    struct event original = edit_original(r, ev, &room);
     struct staged *e = t->n > 0 ? by_event(t, &original) : NULL;
+
+    buf_done(&room);
 
     if (e == NULL || e->state == STAGED_ENTERING || e->dropped)
         return false;

@@ -1,8 +1,7 @@
-/* admin.c - design.  (relay.h and admin.h have the contract.)
+/* admin.c - design.  (relay.h has the contract.)
  *
  * Status comes from memory.  `show` and the search for a person's mail read rows from the store,
  * because mailboxes hold no bytes. */
-#include "relay/mailbox/admin.h"
 #include <stdlib.h>
 #include "base/buf.h"
 #include "base/json.h"
@@ -16,10 +15,6 @@
 #include "relay/sleep/instance.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
-
-struct shows { /* pending reads */
-    struct list under_way, rosters, forgettings;
-};
 
 /* ---- status ---- */
 
@@ -141,7 +136,7 @@ enum { PAGE_ROWS = 256, PAGE_BYTES = 512 << 10, TURN_INSTANCES = 4096 };
 
 struct forgetting {
     struct store_fetch op;
-    struct list link;      /* shows->forgettings */
+    struct pending pending;
     struct timer turn;     /* continues in the next turn, or reports the end */
     struct relay *relay;   /* borrowed */
     struct instance *inst; /* borrowed: instances live as long as the relay; NULL: all are done */
@@ -155,20 +150,15 @@ struct forgetting {
     uint64_t ids[PAGE_ROWS];
 };
 
-static void forgetting_free(struct forgetting *w)
+static void forgetting_free(struct pending *p)
 {
+    struct forgetting *w = container_of(p, struct forgetting, pending);
+
     timer_stop(w->relay->env.clock, &w->turn);
-    list_remove(&w->link);
     json_parser_free(w->parser);
     buf_done(&w->platform);
     buf_done(&w->user);
     free(w);
-}
-
-static void forgettings_free(struct list *all)
-{
-    list_each (all, it, nxt)
-        forgetting_free(list_entry(it, struct forgetting, link));
 }
 
 static bool quotes(const struct forgetting *w, struct json event)
@@ -207,7 +197,7 @@ static void on_turn(struct timer *t)
         return;
     }
     w->done(w->ctx, BH_OK, &w->got);
-    forgetting_free(w);
+    pending_end(&w->pending);
 }
 
 static void on_page(struct store_op *op, enum bh_err err)
@@ -224,7 +214,7 @@ static void on_page(struct store_op *op, enum bh_err err)
     }
     if (err != BH_OK) {
         w->done(w->ctx, err, &w->got);
-        forgetting_free(w);
+        pending_end(&w->pending);
         return;
     }
     w->after = w->op.n_used != 0 ? w->ids[w->op.n_used - 1] : UINT64_MAX;
@@ -287,8 +277,7 @@ void relay_forget_mail(struct relay *r, struct str platform, struct str user, bo
     buf_add_str(&w->user, user);
     w->inst = list_is_empty(all) ? NULL : list_first(all, struct instance, link);
     w->got.n = stage_forget(r, platform, user, only_count, &w->got.quoted);
-    list_init(&w->link);
-    list_append(&r->shows->forgettings, &w->link);
+    pending_add(r, &w->pending, forgetting_free);
     read_on(w);
 }
 
@@ -298,8 +287,9 @@ enum { SHOW_MAX_ROWS = 10000, SHOW_MAX_BYTES = 8 << 20 };
 
 struct show {
     struct store_fetch op;
-    struct list link; /* shows->under_way */
-    struct instance *inst;
+    struct pending pending;
+    struct relay *relay;   /* borrowed */
+    struct instance *inst; /* borrowed; NULL: unknown instance */
     mailbox_line_cb *each;
     accepted_cb *done;
     void *ctx;
@@ -308,7 +298,7 @@ struct show {
 
 struct roster { /* a pending read of one instance's chats */
     struct store_scan op;
-    struct list link;      /* shows->rosters */
+    struct pending pending;
     struct relay *relay;   /* borrowed */
     struct instance *inst; /* borrowed; NULL: unknown instance */
     struct buf prefix;     /* owned; the key prefix that @op reads */
@@ -317,33 +307,17 @@ struct roster { /* a pending read of one instance's chats */
     void *ctx;
 };
 
-struct shows *shows_new(void)
+static void show_free(struct pending *p)
 {
-    struct shows *t = xcalloc(1, sizeof *t);
-
-    list_init(&t->under_way);
-    list_init(&t->rosters);
-    list_init(&t->forgettings);
-    return t;
+    free(container_of(p, struct show, pending));
 }
 
-static void roster_free(struct roster *o)
+static void roster_free(struct pending *p)
 {
-    list_remove(&o->link);
+    struct roster *o = container_of(p, struct roster, pending);
+
     buf_done(&o->prefix);
     free(o);
-}
-
-void shows_free(struct shows *t)
-{
-    if (t == NULL)
-        return;
-    list_each (&t->under_way, it, nxt)
-        free(list_entry(it, struct show, link));
-    list_each (&t->rosters, it, nxt)
-        roster_free(list_entry(it, struct roster, link));
-    forgettings_free(&t->forgettings);
-    free(t);
 }
 
 static void show_row(struct show *w, const struct store_row *row)
@@ -372,44 +346,23 @@ static void on_shown(struct store_op *op, enum bh_err err)
         show_row(w, &w->op.rows[k]);
     if (err == BH_OK)
         store_fetch_free(&w->op);
-    list_remove(&w->link);
-    w->done(w->ctx, err);
-    free(w);
-}
-
-struct nobody { /* the deferred answer for an unknown instance */
-    accepted_cb *done;
-    void *ctx;
-};
-
-static void on_nobody(void *ctx)
-{
-    struct nobody *n = ctx;
-
-    n->done(n->ctx, BH_NOT_FOUND);
-    free(n);
+    w->done(w->ctx, err == BH_OK && w->inst == NULL ? BH_NOT_FOUND : err);
+    pending_end(&w->pending);
 }
 
 void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
                         mailbox_line_cb *each, accepted_cb *done, void *ctx)
 {
     struct instance *i = instance_find(r, tenant, instance);
+    size_t entries = i != NULL ? mailbox_entries(&i->mb) : 0, n = 0;
 
-    if (i == NULL) {
-        struct nobody *n = xmalloc(sizeof *n);
-        *n = (struct nobody){done, ctx};
-        clock_defer(r->env.clock, on_nobody, n);
-        return;
-    }
     if (limit == 0 || limit > SHOW_MAX_ROWS)
         limit = SHOW_MAX_ROWS;
-    if (limit > mailbox_entries(&i->mb))
-        limit = mailbox_entries(&i->mb);
-    struct show *w = xcalloc(1, sizeof *w + limit * sizeof w->ids[0]);
-    size_t n = 0;
-    for (uint32_t at = 0; at < i->mb.n && n < limit; at++)
+    struct show *w = xcalloc(1, sizeof *w + (limit < entries ? limit : entries) * sizeof w->ids[0]);
+    for (uint32_t at = 0; i != NULL && at < i->mb.n && n < limit; at++)
         if ((mailbox_at(&i->mb, at)->flags & SLOT_GONE) == 0)
             w->ids[n++] = mailbox_at(&i->mb, at)->id;
+    w->relay = r;
     w->inst = i;
     w->each = each;
     w->done = done;
@@ -418,8 +371,7 @@ void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance,
                                  .ids = w->ids,
                                  .n = n,
                                  .max_bytes = SHOW_MAX_BYTES};
-    list_init(&w->link);
-    list_append(&r->shows->under_way, &w->link);
+    pending_add(r, &w->pending, show_free);
     store_fetch(r->env.store, &w->op);
 }
 
@@ -444,7 +396,7 @@ static void on_roster(struct store_op *op, enum bh_err err)
         show_chat(o, &o->op.records[k]);
     store_scan_free(&o->op);
     o->done(o->ctx, err);
-    roster_free(o);
+    pending_end(&o->pending);
 }
 
 void relay_chats_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
@@ -455,8 +407,7 @@ void relay_chats_show(struct relay *r, struct str tenant, struct str instance, s
     *o = (struct roster){.relay = r, .each = each, .done = done, .ctx = ctx};
     o->inst = instance_find(r, tenant, instance);
     buf_printf(&o->prefix, "%.*s\x1f%.*s\x1f", STR_FMT(tenant), STR_FMT(instance));
-    list_init(&o->link);
-    list_append(&r->shows->rosters, &o->link);
+    pending_add(r, &o->pending, roster_free);
     o->op = (struct store_scan){.op = {.done = on_roster},
                                 .ns = chat_form.ns,
                                 .prefix = buf_str(&o->prefix),

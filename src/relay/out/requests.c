@@ -147,16 +147,6 @@ static struct request *request_new(struct requests *q, struct instance *inst, st
     return req;
 }
 
-static struct action_id action_id_of(const struct request *req)
-{
-    return (struct action_id){req->handle.index, req->handle.generation};
-}
-
-static struct str request_id(const struct request *req)
-{
-    return str_make(req->id, req->id_n);
-}
-
 static void hold(struct request *req, struct str frame)
 {
     req->held = xmalloc(frame.n);
@@ -180,21 +170,6 @@ static void refuse(struct session *s, struct str id, const char *error)
     reply(s, id, &result);
 }
 
-/* Sends the result to the session that asked, else to the receiver.  False: no socket is open, and
- * the request holds the result. */
-static bool finish(struct requests *q, struct request *req, struct str frame)
-{
-    struct session *s = req->s != NULL ? req->s : req->inst->receiver;
-
-    if (s != NULL) {
-        s->wire->ops->send(s->wire, frame);
-        request_free(q, req);
-        return true;
-    }
-    hold(req, frame);
-    return false;
-}
-
 static bool is_decided(const struct request *req)
 {
     return req->held != NULL || list_is_linked(&req->told);
@@ -213,7 +188,7 @@ static void tell(struct requests *q, struct request *req, const struct action_re
             r.chat_type = STR("dm");
     }
     req->result_at = q->results.n;
-    frame_write_result(&q->results, request_id(req), &r);
+    frame_write_result(&q->results, str_make(req->id, req->id_n), &r);
     req->result_n = q->results.n - req->result_at;
     list_append(&q->told, &req->told);
     turn_want(q->relay, TURN_RESULTS);
@@ -237,10 +212,15 @@ void requests_answer_all(struct relay *r)
 
     while (!list_is_empty(&q->told)) {
         struct request *req = list_first(&q->told, struct request, told);
+        struct session *s = req->s != NULL ? req->s : req->inst->receiver;
+        struct str frame = str_make(q->results.p + req->result_at, req->result_n);
         list_remove(&req->told);
-        if (!finish(q, req, str_make(q->results.p + req->result_at, req->result_n)) &&
-            !list_is_linked(&req->by_due))
-            request_free(q, req); /* past its deadline: the client has stopped waiting */
+        if (s != NULL)
+            s->wire->ops->send(s->wire, frame);
+        else if (list_is_linked(&req->by_due)) /* else the client has stopped waiting */
+            hold(req, frame);
+        if (req->held == NULL)
+            request_free(q, req);
     }
     buf_reset(&q->results);
 }
@@ -358,7 +338,7 @@ bool relay_revive(struct relay *r, const struct action_from *from, struct str pl
     req->speaks = speaks(op);
     req->said = from->said;
     req->where = spoken_chat(i, platform, bot, chat_id);
-    *ret_id = action_id_of(req);
+    *ret_id = (struct action_id){req->handle.index, req->handle.generation};
     return true;
 }
 
@@ -392,7 +372,7 @@ static bool is_under_way(const struct session *s, struct str id)
 {
     for (const struct list *it = s->requests.next; it != &s->requests; it = it->next) {
         const struct request *req = list_entry(it, struct request, owner);
-        if (str_eq(request_id(req), id))
+        if (str_eq(str_make(req->id, req->id_n), id))
             return true;
     }
     return false;
@@ -536,7 +516,7 @@ static void start(struct session *s, struct str id, const struct action *asked)
     req->speaks = speaks(a->op);
     req->said = from.said;
     req->where = spoken_chat(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
-    struct action_id aid = action_id_of(req);
+    struct action_id aid = {req->handle.index, req->handle.generation};
     said.deadline_ms = req->due_ms;
     r->env.outside->act(r->env.outside, to.outlet, aid, &from,
                         &said); /* may answer at once: @req may be gone */

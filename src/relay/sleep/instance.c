@@ -30,24 +30,52 @@ struct instances {
     struct map by_name;       /* instance_key() -> instance */
     struct instance **by_box; /* owned array; NULL where no instance has the number */
     size_t n_boxes;
-    uint32_t next_box; /* from 1 */
-    uint32_t writing;  /* number of records being written */
+    uint32_t next_box;        /* from 1 */
+    uint32_t writing;         /* records being written, those of activity included */
+    struct relay *relay;      /* borrowed */
+    struct timer active;      /* armed while @news is not empty */
+    struct list news;         /* instances with unwritten times of activity, by active_link */
+    struct list retired;      /* struct retired, owned; at start only */
+    struct map retired_boxes; /* box -> struct retired */
 };
 
-struct instances *instances_new(void)
+static timer_cb on_activity_due;
+
+struct instances *instances_new(struct relay *r)
 {
     struct instances *t = xcalloc(1, sizeof *t);
 
+    t->relay = r;
+    timer_init(&t->active, on_activity_due);
+    list_init(&t->news);
+    list_init(&t->retired);
     list_init(&t->by_age);
     list_init(&t->changed);
     t->next_box = 1;
     return t;
 }
 
+struct retired { /* a retired mailbox number */
+    struct list link;
+    uint32_t box;
+    uint64_t rows; /* rows found with this number */
+};
+
+static void forget_retired(struct instances *t)
+{
+    list_each (&t->retired, it, nxt) {
+        list_remove(it);
+        free(list_entry(it, struct retired, link));
+    }
+    map_done(&t->retired_boxes);
+}
+
 void instances_free(struct instances *t)
 {
     if (t == NULL)
         return;
+    timer_stop(t->relay->env.clock, &t->active);
+    forget_retired(t);
     list_each (&t->by_age, it, nxt) {
         struct instance *i = list_entry(it, struct instance, link);
         wake_done(i);
@@ -88,11 +116,6 @@ bool instance_any_writing(const struct relay *r)
 
 /* ---- finding and making ---- */
 
-static struct instance *find_key(struct relay *r, struct str key)
-{
-    return map_get(&r->instances->by_name, key);
-}
-
 static bool join_names(char ret[2 * NAME_MAX_BYTES + 1], struct str tenant, struct str name,
                        struct str *ret_key)
 {
@@ -111,7 +134,7 @@ struct instance *instance_find(struct relay *r, struct str tenant, struct str na
     char bytes[2 * NAME_MAX_BYTES + 1];
     struct str key;
 
-    return join_names(bytes, tenant, name, &key) ? find_key(r, key) : NULL;
+    return join_names(bytes, tenant, name, &key) ? map_get(&r->instances->by_name, key) : NULL;
 }
 
 static void set_box(struct instances *t, struct instance *i, uint32_t box)
@@ -163,7 +186,7 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
 
     if (!join_names(bytes, tenant, name, &key))
         return NULL;
-    struct instance *i = find_key(r, key);
+    struct instance *i = map_get(&r->instances->by_name, key);
     if (i != NULL || r->instances->next_box > MAX_BOX)
         return i;
     i = make(r, key, tenant.n, r->instances->next_box);
@@ -230,8 +253,9 @@ static const struct record_field retired_fields[] = {
 static const struct record_form retired_form =
     RECORD_FORM("retired", struct retired_record, retired_fields, .lossy = true);
 
-static void write_record(const struct instance *i, struct buf *out)
+void instance_record_retry(struct instance *i)
 {
+    struct buf value = BUF_INIT, old_key = BUF_INIT, old_value = BUF_INIT;
     struct instance_record r = {.box = i->box,
                                 .life = i->life,
                                 .asleep = i->sleep.asleep,
@@ -240,27 +264,22 @@ static void write_record(const struct instance *i, struct buf *out)
                                 .asleep_since_ms = i->sleep.since_ms,
                                 .poked_ms = i->wake.last_wall_ms,
                                 .in_vain = i->wake.in_vain};
-
-    record_write(&instance_form, NULL, &r, NULL, out);
-}
-
-void instance_record_retry(struct instance *i)
-{
-    struct buf value = BUF_INIT, retired = BUF_INIT;
+    struct retired_record old = {i->retiring_box};
 
     if (i->record_writing != 0 || i->record_want == i->record_done)
         return;
     i->record_writing = i->record_want;
     i->relay->instances->writing++;
-    write_record(i, &value);
-    buf_add_u64(&retired, i->retiring_box);
+    record_write(&instance_form, NULL, &r, NULL, &value);
+    record_write(&retired_form, NULL, &old, &old_key, &old_value);
     const struct store_kv items[] = {
         {KV_PUT, instance_form.ns, instance_key(i), buf_str(&value)},
-        {KV_PUT, retired_form.ns, buf_str(&retired), STR("{}")},
+        {KV_PUT, retired_form.ns, buf_str(&old_key), buf_str(&old_value)},
     };
     store_put(i->relay->env.store, items, i->retiring_box != 0 ? 2 : 1, true, on_recorded, i);
     buf_done(&value);
-    buf_done(&retired);
+    buf_done(&old_key);
+    buf_done(&old_value);
 }
 
 void instance_record(struct instance *i)
@@ -275,13 +294,6 @@ void instance_seen(struct instance *i)
         return;
     i->seen = true;
     instance_record(i);
-}
-
-/* Called at start: @box is not assigned again. */
-static void instance_reserve_box(struct relay *r, uint32_t box)
-{
-    if (box >= r->instances->next_box && box <= MAX_BOX)
-        r->instances->next_box = box + 1;
 }
 
 static void new_box(struct instance *i)
@@ -360,16 +372,9 @@ void instance_tell_changes(struct relay *r)
 
 enum { AT_ONCE = 256 }; /* records in one write */
 
-struct activity {
-    struct relay *relay; /* borrowed */
-    struct timer timer;  /* armed while @news is not empty */
-    struct list news;    /* instances with unwritten times, by active_link */
-    uint32_t writing;    /* pending writes */
-};
-
 static void on_written(void *ctx, enum bh_err err)
 {
-    struct activity *t = ctx;
+    struct instances *t = ctx;
 
     (void)err;
     t->writing--;
@@ -392,52 +397,47 @@ static const struct record_field active_fields[] = {
 static const struct record_form active_form =
     RECORD_FORM("active", struct active_record, active_fields, .lossy = true);
 
-/* Writes the times of the first AT_ONCE instances in the list. */
-static void write_some(struct activity *t)
-{
-    struct store_kv items[AT_ONCE];
-    struct buf values[AT_ONCE];
-    size_t n = 0;
-
-    for (; n < AT_ONCE && !list_is_empty(&t->news); n++) {
-        struct instance *i = list_first(&t->news, struct instance, active_link);
-        list_remove(&i->active_link);
-        values[n] = BUF_INIT;
-        struct active_record r = {.in_ms = i->last_inbound_ms,
-                                  .out_ms = i->last_outbound_ms,
-                                  .box = i->box};
-        record_write(&active_form, NULL, &r, NULL, &values[n]);
-        items[n] = (struct store_kv){KV_PUT, active_form.ns, instance_key(i), buf_str(&values[n])};
-    }
-    t->writing++;
-    store_put(t->relay->env.store, items, n, false, on_written, t);
-    for (size_t k = 0; k < n; k++)
-        buf_done(&values[k]);
-}
-
 void activity_write(struct relay *r)
 {
-    struct activity *t = r->activity;
+    struct instances *t = r->instances;
+    struct store_kv items[AT_ONCE];
+    struct buf values[AT_ONCE];
 
-    timer_stop(r->env.clock, &t->timer);
-    while (!list_is_empty(&t->news))
-        write_some(t);
+    timer_stop(r->env.clock, &t->active);
+    while (!list_is_empty(&t->news)) {
+        size_t n = 0;
+        for (; n < AT_ONCE && !list_is_empty(&t->news); n++) {
+            struct instance *i = list_first(&t->news, struct instance, active_link);
+            struct active_record rec = {.in_ms = i->last_inbound_ms,
+                                        .out_ms = i->last_outbound_ms,
+                                        .box = i->box};
+            list_remove(&i->active_link);
+            values[n] = BUF_INIT;
+            record_write(&active_form, NULL, &rec, NULL, &values[n]);
+            items[n] =
+                (struct store_kv){KV_PUT, active_form.ns, instance_key(i), buf_str(&values[n])};
+        }
+        t->writing++;
+        store_put(r->env.store, items, n, false, on_written, t);
+        for (size_t k = 0; k < n; k++)
+            buf_done(&values[k]);
+    }
 }
 
 static void on_activity_due(struct timer *timer)
 {
-    activity_write(container_of(timer, struct activity, timer)->relay);
+    activity_write(container_of(timer, struct instances, active)->relay);
 }
 
 static void has_news(struct instance *i)
 {
-    struct activity *t = i->relay->activity;
+    struct instances *t = i->relay->instances;
 
     if (list_is_linked(&i->active_link))
         return;
     list_append(&t->news, &i->active_link);
-    if (!timer_is_set(&t->timer))
-        timer_set(i->relay->env.clock, &t->timer, ACTIVITY_MS);
+    if (!timer_is_set(&t->active))
+        timer_set(i->relay->env.clock, &t->active, ACTIVITY_MS);
 }
 
 void activity_inbound(struct instance *i)
@@ -459,29 +459,6 @@ static void activity_end(struct instance *i)
     i->last_inbound_ms = i->last_outbound_ms = 0;
     list_remove(&i->active_link);
     record_delete(i->relay->env.store, &active_form, instance_key(i));
-}
-
-bool activity_any_writing(const struct relay *r)
-{
-    return r->activity->writing != 0;
-}
-
-struct activity *activity_new(struct relay *r)
-{
-    struct activity *t = xcalloc(1, sizeof *t);
-
-    t->relay = r;
-    timer_init(&t->timer, on_activity_due);
-    list_init(&t->news);
-    return t;
-}
-
-void activity_free(struct activity *t)
-{
-    if (t == NULL)
-        return;
-    timer_stop(t->relay->env.clock, &t->timer);
-    free(t);
 }
 
 static bool on_active(void *ctx, struct str key, void *thing)
@@ -511,30 +488,6 @@ enum bh_err activity_load(struct relay *r)
  * The relay always reads the current life from the facts.  So the result is the same when the
  * "ended" message is lost, repeated, or comes after the first event of the next holder. */
 
-struct retired { /* a retired mailbox number; exists at start only */
-    uint32_t box;
-    uint64_t rows; /* rows found with this number */
-};
-
-struct lives {
-    struct retired
-        *retired; /* owned; sorted by box after loading the records; freed by life_loaded() */
-    size_t n, cap;
-};
-
-struct lives *lives_new(void)
-{
-    return xcalloc(1, sizeof(struct lives));
-}
-
-void lives_free(struct lives *t)
-{
-    if (t == NULL)
-        return;
-    free(t->retired);
-    free(t);
-}
-
 uint32_t life_now(const struct relay *r, struct str tenant, struct str name)
 {
     const struct gate_instance *in = grant_instance(r->env.facts, (struct grant_who){tenant, name});
@@ -544,12 +497,6 @@ uint32_t life_now(const struct relay *r, struct str tenant, struct str name)
 
 /* ---- the end of a life ---- */
 
-static void close_sockets(struct instance *i)
-{
-    list_each (&i->sessions, it, nxt)
-        session_close(list_entry(it, struct session, by_inst), CLOSE_REVOKED);
-}
-
 void life_follow(struct instance *i, uint32_t life)
 {
     struct relay *r = i->relay;
@@ -558,7 +505,8 @@ void life_follow(struct instance *i, uint32_t life)
         return;
     log_info(NULL, "deprovisioned: tenant=%.*s instance=%.*s", STR_FMT(instance_tenant(i)),
              STR_FMT(instance_id(i)));
-    close_sockets(i);
+    list_each (&i->sessions, it, nxt)
+        session_close(list_entry(it, struct session, by_inst), CLOSE_REVOKED);
     requests_forget(i);
     if (r->env.outside->gone != NULL)
         r->env.outside->gone(r->env.outside, instance_tenant(i), instance_id(i));
@@ -587,80 +535,41 @@ void lives_listen(struct relay *r)
 
 /* ---- at start ---- */
 
-static int by_box(const void *a, const void *b)
-{
-    const struct retired *x = a, *y = b;
-
-    return x->box < y->box ? -1 : x->box > y->box;
-}
-
-static struct retired *find(const struct lives *t, uint32_t box)
-{
-    const struct retired wanted = {.box = box};
-
-    return t->n != 0 ? bsearch(&wanted, t->retired, t->n, sizeof wanted, by_box) : NULL;
-}
-
-static void add(struct lives *t, uint32_t box)
-{
-    if (t->n == t->cap) {
-        t->cap = t->cap != 0 ? t->cap * 2 : 16;
-        t->retired = xrealloc(t->retired, t->cap * sizeof t->retired[0]);
-    }
-    t->retired[t->n++] = (struct retired){.box = box};
-}
-
 static bool on_retired(void *ctx, struct str key, void *thing)
 {
-    struct relay *r = ctx;
-    const struct retired_record *old = thing;
+    struct instances *t = ((struct relay *)ctx)->instances;
+    const struct retired_record *rec = thing;
+    struct retired *old = xcalloc(1, sizeof *old);
 
     (void)key;
-    add(r->lives, old->box);
-    instance_reserve_box(r, old->box);
+    old->box = rec->box;
+    list_append(&t->retired, &old->link);
+    map_put(&t->retired_boxes, str_make(&old->box, sizeof old->box), old);
+    if (old->box >= t->next_box && old->box <= MAX_BOX)
+        t->next_box = old->box + 1; /* no number is assigned again */
     return true;
 }
 
 const struct record_form *const relay_records[] = {&instance_form, &retired_form, &active_form,
                                                    &chat_form,     &said_form,    NULL};
 
-static enum bh_err life_load(struct relay *r)
+/* Deletes the rows of retired numbers, and the records of numbers without rows. */
+static void lives_loaded(struct relay *r)
 {
-    char why[256];
-    enum bh_err err = record_load(r->env.store, &retired_form, NULL, STR_NULL, on_retired, r, why);
-
-    if (r->lives->n != 0)
-        qsort(r->lives->retired, r->lives->n, sizeof(struct retired), by_box);
-    return err;
-}
-
-static bool life_take_row(struct relay *r, uint32_t box, uint64_t id)
-{
-    struct retired *old = find(r->lives, box);
-
-    if (old == NULL)
-        return false;
-    old->rows++;
-    acks_add(r, id);
-    return true;
-}
-
-static void life_loaded(struct relay *r)
-{
-    struct lives *t = r->lives;
+    struct instances *t = r->instances;
     uint64_t rows = 0;
 
-    for (size_t i = 0; i < t->n; i++) {
-        struct retired_record old = {t->retired[i].box};
-        rows += t->retired[i].rows;
-        if (t->retired[i].rows == 0)
-            record_delete_like(r->env.store, &retired_form, &old);
+    list_each (&t->retired, it, nxt) {
+        const struct retired *old = list_entry(it, struct retired, link);
+        struct retired_record rec = {old->box};
+        rows += old->rows;
+        if (old->rows == 0)
+            record_delete_like(r->env.store, &retired_form, &rec);
     }
     if (rows != 0)
         log_info(NULL, "rows of deprovisioned instances are deleted: rows=%" PRIu64, rows);
     r->n.purged += rows;
-    free(t->retired);
-    *t = (struct lives){0};
+    forget_retired(t);
 }
 
 void lives_follow(struct relay *r)
@@ -696,14 +605,21 @@ struct instance_loading {
 static void on_row(void *ctx, const struct store_row *row)
 {
     struct instance_loading *l = ctx;
-    struct instance *i = instance_at(l->relay, row->box);
+    struct relay *r = l->relay;
+    struct instance *i = instance_at(r, row->box);
+    struct retired *old =
+        map_get(&r->instances->retired_boxes, str_make(&row->box, sizeof row->box));
 
-    if (row->box == STAGED_BOX)
-        stage_load(l->relay, row);
-    else if (i != NULL)
+    if (row->box == STAGED_BOX) {
+        stage_load(r, row);
+    } else if (i != NULL) {
         mailbox_push_row(&i->mb, row);
-    else if (!life_take_row(l->relay, row->box, row->id))
+    } else if (old != NULL) {
+        old->rows++;
+        acks_add(r, row->id);
+    } else {
         l->strangers++;
+    }
 }
 
 enum bh_err instances_load(struct relay *r)
@@ -714,11 +630,11 @@ enum bh_err instances_load(struct relay *r)
     enum bh_err err = record_load(st, &instance_form, NULL, STR_NULL, on_instance, r, why);
 
     if (err == BH_OK)
-        err = life_load(r);
+        err = record_load(st, &retired_form, NULL, STR_NULL, on_retired, r, why);
     if (err == BH_OK)
         err = st->ops->load_rows(st, on_row, &l);
     if (err == BH_OK)
-        life_loaded(r);
+        lives_loaded(r);
     if (l.strangers != 0)
         log_error(NULL, "rows of no known mailbox are left alone: rows=%llu",
                   (unsigned long long)l.strangers);

@@ -19,10 +19,8 @@
 #include "relay/session/pump.h"
 #include "relay/sleep/sleep.h"
 
-struct activity;
 struct fetch;
 struct instances;
-struct lives;
 struct unread;
 
 struct instance {             /* one agent of one tenant; lives as long as the relay */
@@ -40,7 +38,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list hungry_link;     /* pump->hungry */
     struct list retry_link;      /* relay->troubled */
     struct list change_link;     /* instances->changed */
-    struct list active_link;     /* activity->news */
+    struct list active_link;     /* instances->news */
     struct list revisions;       /* changed bytes that the store does not have yet: mailbox.h */
     struct unread *unread;       /* owned; interrupts its receiver may not have read: commands.h */
     struct fetch *fetch[2];      /* owned; [0] is being consumed, [1] is the read-ahead: pump.h */
@@ -84,7 +82,7 @@ static inline bool instance_is_recorded(const struct instance *i)
     return i->record_done >= i->box_version;
 }
 
-struct instances *instances_new(void);
+struct instances *instances_new(struct relay *r);
 enum bh_err instances_load(struct relay *r); /* at start: loads the records, then the rows */
 void instances_free(struct instances *t);    /* NULL is fine */
 struct list *instances_by_age(struct relay *r);
@@ -126,9 +124,7 @@ void instance_tell_changes(struct relay *r);
  * number is never reused.  The first start that finds no row of a "retired" number (the key, in
  * decimal) deletes its record.
  */
-struct lives *lives_new(void);
 void lives_listen(struct relay *r); /* subscribes to "ended": observers.h */
-void lives_free(struct lives *t);   /* NULL is fine */
 
 /* The current life of the name, from the facts; 0: the name has had no earlier holder. */
 uint32_t life_now(const struct relay *r, struct str tenant, struct str name);
@@ -143,12 +139,9 @@ void lives_follow(struct relay *r); /* at start, after loading: life_follow() fo
  * "box":...}, wall times).  A failed write is not retried. */
 #define ACTIVITY_MS 150
 
-struct activity *activity_new(struct relay *r);
 enum bh_err activity_load(struct relay *r); /* at start, after the instances */
-void activity_free(struct activity *t);     /* NULL is fine */
 
 void activity_inbound(struct instance *i);  /* a delivery was sent to the instance */
 void activity_outbound(struct instance *i); /* the instance requested an action */
 
 void activity_write(struct relay *r); /* writes at once, for a drain */
-bool activity_any_writing(const struct relay *r);
