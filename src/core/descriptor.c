@@ -16,16 +16,6 @@ const struct descriptor descriptor_relay = {
     .ops = 1u << ACTION_SEND,
 };
 
-static void write_ops(struct jw *w, unsigned ops)
-{
-    jw_key(w, "supported_ops");
-    jw_arr(w);
-    for (enum action_op op = 0; op < ACTION_UNKNOWN; op++)
-        if (ops & 1u << op)
-            jw_str(w, str_of(action_op_name(op)));
-    jw_end_arr(w);
-}
-
 void descriptor_write(struct buf *out, const struct descriptor *d)
 {
     struct jw w = jw_begin(out);
@@ -46,7 +36,12 @@ void descriptor_write(struct buf *out, const struct descriptor *d)
     jw_kstr_opt(&w, "platform_hint", str_of(d->platform_hint));
     jw_kbool(&w, "pii_safe", d->pii_safe);
     jw_kbool(&w, "supports_context", d->supports_context);
-    write_ops(&w, d->ops);
+    jw_key(&w, "supported_ops");
+    jw_arr(&w);
+    for (enum action_op op = 0; op < ACTION_UNKNOWN; op++)
+        if (d->ops & 1u << op)
+            jw_str(&w, str_of(action_op_name(op)));
+    jw_end_arr(&w);
     jw_end_obj(&w);
 }
 

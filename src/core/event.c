@@ -129,16 +129,6 @@ bool event_has_place(const struct event *ev)
     return false;
 }
 
-/* The frame behind the opening bracket of media_urls.  A search by bytes is safe: quotes inside of
- * strings are escaped, so no user's text can contain the key. */
-static struct str urls_in(struct str frame)
-{
-    static const struct str list = STR(",\"media_urls\":[");
-    const char *at = frame.n > 0 ? memmem(frame.p, frame.n, list.p, list.n) : NULL;
-
-    return at != NULL ? str_skip(frame, (size_t)(at - frame.p) + list.n) : str_make(frame.p, 0);
-}
-
 /* Cuts the JSON string and its comma off the front of @rest.  False: there is no string. */
 static bool next_string(struct str *rest, struct str *ret)
 {
@@ -157,10 +147,15 @@ static bool next_string(struct str *rest, struct str *ret)
 
 void event_place_media(struct buf *out, struct str frame, event_url_cb *url, void *ctx)
 {
-    static const struct str place = STR(EVENT_MEDIA_PLACE);
-    struct str urls = urls_in(frame), one;
+    static const struct str place = STR(EVENT_MEDIA_PLACE), list = STR(",\"media_urls\":[");
+    /* A search by bytes is safe: quotes inside of strings are escaped, so no user's text can
+     * contain the key. */
+    const char *at = frame.n > 0 ? memmem(frame.p, frame.n, list.p, list.n) : NULL;
+    struct str urls = STR_NULL, one;
     const char *from = frame.p;
 
+    if (at != NULL)
+        urls = str_skip(frame, (size_t)(at - frame.p) + list.n);
     while (next_string(&urls, &one)) {
         if (!str_starts(one, place))
             continue;
@@ -171,52 +166,20 @@ void event_place_media(struct buf *out, struct str frame, event_url_cb *url, voi
     buf_add(out, from, (size_t)(frame.p + frame.n - from));
 }
 
-static void put_reply_to(struct jw *w, const struct event *ev)
-{
-    if (!ev->reply_to.set)
-        return;
-    buf_add_str(w->out, ev->reply_to.is_own ? STR(",\"reply_to\":{\"is_own\":true")
-                                            : STR(",\"reply_to\":{\"is_own\":false"));
-    if (ev->reply_to.text.p != NULL)
-        put(w, STR(",\"text\":"), ev->reply_to.text);
-    if (ev->reply_to.author.p != NULL)
-        put(w, STR(",\"author\":"), ev->reply_to.author);
-    buf_add_c(w->out, '}');
-}
-
-static void put_press(struct jw *w, const struct event *ev)
-{
-    if (str_is_empty(ev->press.prompt_id))
-        return;
-    put(w, STR(",\"prompt_response\":{\"prompt_id\":"), ev->press.prompt_id);
-    put(w, STR(",\"option_id\":"), ev->press.option_id);
-    put_set(w, STR(",\"label\":"), ev->press.label);
-    put_set(w, STR(",\"prompt_message_id\":"), ev->press.message_id);
-    buf_add_c(w->out, '}');
-}
-
-static void put_said(struct jw *w, const struct event *ev, const struct event_said *s)
-{
-    put(w, STR("{\"text\":"), or_else(s->text, STR("")));
-    put(w, STR(",\"message_id\":"), s->message_id);
-    put(w, STR(",\"source\":{\"platform\":"), or_else(ev->platform, STR("relay")));
-    put(w, STR(",\"chat_id\":"), or_else(ev->chat_id, STR("")));
-    put(w, STR(",\"chat_type\":"), or_else(ev->chat_type, STR("dm")));
-    put(w, STR(",\"user_id\":"), s->user_id);
-    put(w, STR(",\"user_name\":"), s->user_name);
-    buf_add_str(w->out, STR("}}"));
-}
-
 static void put_context(struct jw *w, const struct event *ev)
 {
-    if (ev->n_context == 0 && !ev->context_error)
-        return;
     assert(ev->n_context <= EVENT_MAX_CONTEXT);
     buf_add_str(w->out, STR(",\"context\":["));
     for (size_t i = 0; i < ev->n_context; i++) {
-        if (i > 0)
-            buf_add_c(w->out, ',');
-        put_said(w, ev, &ev->context[i]);
+        const struct event_said *s = &ev->context[i];
+        put(w, i > 0 ? STR(",{\"text\":") : STR("{\"text\":"), or_else(s->text, STR("")));
+        put(w, STR(",\"message_id\":"), s->message_id);
+        put(w, STR(",\"source\":{\"platform\":"), or_else(ev->platform, STR("relay")));
+        put(w, STR(",\"chat_id\":"), or_else(ev->chat_id, STR("")));
+        put(w, STR(",\"chat_type\":"), or_else(ev->chat_type, STR("dm")));
+        put(w, STR(",\"user_id\":"), s->user_id);
+        put(w, STR(",\"user_name\":"), s->user_name);
+        buf_add_str(w->out, STR("}}"));
     }
     buf_add_str(w->out, ev->context_error ? STR("],\"context_error\":true") : STR("]"));
 }
@@ -255,9 +218,24 @@ void event_write(struct buf *out, const struct event *ev)
     put(&w, STR(",\"message_id\":"), ev->message_id);
     put(&w, STR(",\"reply_to_message_id\":"), ev->reply_to_message_id);
     put_media(&w, ev);
-    put_reply_to(&w, ev);
-    put_press(&w, ev);
-    put_context(&w, ev);
+    if (ev->reply_to.set) {
+        buf_add_str(out, ev->reply_to.is_own ? STR(",\"reply_to\":{\"is_own\":true")
+                                             : STR(",\"reply_to\":{\"is_own\":false"));
+        if (ev->reply_to.text.p != NULL)
+            put(&w, STR(",\"text\":"), ev->reply_to.text);
+        if (ev->reply_to.author.p != NULL)
+            put(&w, STR(",\"author\":"), ev->reply_to.author);
+        buf_add_c(out, '}');
+    }
+    if (ev->press.prompt_id.n > 0) {
+        put(&w, STR(",\"prompt_response\":{\"prompt_id\":"), ev->press.prompt_id);
+        put(&w, STR(",\"option_id\":"), ev->press.option_id);
+        put_set(&w, STR(",\"label\":"), ev->press.label);
+        put_set(&w, STR(",\"prompt_message_id\":"), ev->press.message_id);
+        buf_add_c(out, '}');
+    }
+    if (ev->n_context > 0 || ev->context_error)
+        put_context(&w, ev);
     put_set(&w, STR(",\"bot_id\":"), ev->bot);
     put_source(&w, ev);
     buf_add_c(out, '}');

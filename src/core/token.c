@@ -6,24 +6,16 @@
 #include "core/token.h"
 #include "base/crypto.h"
 
-/* The last colon of @s, or -1. */
-static ptrdiff_t last_colon(struct str s)
-{
-    for (size_t i = s.n; i > 0; i--)
-        if (s.p[i - 1] == ':')
-            return (ptrdiff_t)i - 1;
-    return -1;
-}
-
 /* Cuts the part after the last colon off *@rest. */
 static bool take_last(struct str *rest, struct str *ret_part)
 {
-    ptrdiff_t colon = last_colon(*rest);
-    if (colon < 0)
-        return false;
-    *ret_part = str_skip(*rest, (size_t)colon + 1);
-    rest->n = (size_t)colon;
-    return true;
+    for (size_t i = rest->n; i > 0; i--)
+        if (rest->p[i - 1] == ':') {
+            *ret_part = str_skip(*rest, i);
+            rest->n = i - 1;
+            return true;
+        }
+    return false;
 }
 
 /* Decimal digits with an optional "-" and any number of leading zeros. */

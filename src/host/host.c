@@ -353,17 +353,6 @@ struct outside *host_outside(struct host *h)
     return &h->outside;
 }
 
-static void note_bot(struct host *h, struct open_bot *b)
-{
-    struct str platform = str_of(b->outlet.platform);
-
-    buf_printf(&b->key, "%s\x1f%s", b->outlet.platform, b->outlet.bot);
-    map_put(&h->bots, buf_str(&b->key), b);
-    if (map_get(&h->firsts, platform) == NULL)
-        map_put(&h->firsts, platform, b);
-    h->wants_news |= b->p->ops->instance_changed != NULL;
-}
-
 void host_set_mail(struct host *h, const struct outlet *outlet, host_act_cb *act, void *ctx)
 {
     h->mail = outlet;
@@ -395,7 +384,11 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
         first->outlet.alone = false;
     h->open = xrealloc(h->open, (h->n_open + 1) * sizeof(struct open_bot *));
     h->open[h->n_open++] = b;
-    note_bot(h, b);
+    buf_printf(&b->key, "%s\x1f%s", ops->name, p->bot);
+    map_put(&h->bots, buf_str(&b->key), b);
+    if (first == NULL)
+        map_put(&h->firsts, str_of(ops->name), b);
+    h->wants_news |= ops->instance_changed != NULL;
     if (h->manifests == NULL)
         h->manifests = manifests_open(h);
     if (h->relay != NULL)

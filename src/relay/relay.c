@@ -165,20 +165,15 @@ static void on_farewell(struct timer *t)
     turn_want(r, 0);
 }
 
-static bool is_all_on_disk(struct relay *r)
-{
-    return !delivery_any_volatile(r) && !acks_pending(r) && !instance_any_writing(r) &&
-           !stage_any_writing(r) && !accept_any_answer(r);
-}
-
 static void drain_go_on(struct relay *r)
 {
     say_farewell(r);
     if (!r->said_farewell)
         return;
     activity_write(r);
-    if (!is_all_on_disk(r))
-        return;
+    if (delivery_any_volatile(r) || acks_pending(r) || instance_any_writing(r) ||
+        stage_any_writing(r) || accept_any_answer(r))
+        return; /* not all is on disk */
     defer_cb *done = r->drained;
     r->drained = NULL;
     done(r->drained_ctx);

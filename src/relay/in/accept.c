@@ -232,20 +232,12 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     return BH_OK;
 }
 
-static void hold_media(struct instance *i, const struct event *ev, uint64_t row)
-{
-    struct outside *o = i->relay->env.outside;
-
-    for (size_t n = 0; n < ev->n_media && o->holds != NULL; n++)
-        if (ev->media[n].id.n > 0)
-            o->holds(o, ev->media[n].id, instance_tenant(i), instance_id(i), row);
-}
-
 static enum bh_err take_copy(struct intake *in, struct instance *i)
 {
     struct relay *r = in->relay;
     struct delivery_spec spec = {.quiet = in->quiet, .group = in->group};
     int64_t wall_ms = clock_wall_ms(r->env.clock);
+    struct outside *o = r->env.outside;
 
     spec.kind = in->forward.p != NULL ? STORE_ROW_PASSTHROUGH : STORE_ROW_INBOUND;
     spec.has_key = delivery_id_of(in->ev, &r->env.store->dedup_key, instance_tenant(i),
@@ -272,8 +264,9 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     if (in->forward.p == NULL && event_has_place(in->ev))
         spec.flags |= STORE_ROW_HAS_MEDIA;
     uint64_t row = delivery_add(i, &spec, in->a);
-    if (spec.flags != 0)
-        hold_media(i, in->ev, row);
+    for (size_t n = 0; spec.flags != 0 && n < in->ev->n_media && o->holds != NULL; n++)
+        if (in->ev->media[n].id.n > 0)
+            o->holds(o, in->ev->media[n].id, instance_tenant(i), instance_id(i), row);
     r->n.accepted++;
     return BH_OK;
 }

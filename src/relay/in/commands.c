@@ -101,18 +101,6 @@ void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t k
 
 /* ---- after a start ---- */
 
-static size_t count_keys(struct relay *r)
-{
-    size_t n = 0;
-
-    list_each (instances_by_age(r), it, nxt) {
-        const struct instance *i = list_entry(it, struct instance, link);
-        for (struct known_chat *c = chats_next_of(i, NULL); c != NULL; c = chats_next_of(i, c))
-            n += c->n_keys;
-    }
-    return n;
-}
-
 /* Fills free ways only: loaded keys have no order of age. */
 static void load_chat(struct commands *t, struct known_chat *c)
 {
@@ -130,8 +118,13 @@ static void load_chat(struct commands *t, struct known_chat *c)
 void commands_load(struct relay *r)
 {
     struct commands *t = r->commands;
-    size_t n = count_keys(r);
+    size_t n = 0;
 
+    list_each (instances_by_age(r), at, after) {
+        const struct instance *i = list_entry(at, struct instance, link);
+        for (struct known_chat *c = chats_next_of(i, NULL); c != NULL; c = chats_next_of(i, c))
+            n += c->n_keys;
+    }
     size_t wanted = n * 4 / 3 / WAYS; /* three quarters full */
     if (wanted > t->n_sets)
         t->n_sets = wanted < MOST_SETS ? wanted : MOST_SETS;
@@ -229,17 +222,6 @@ void interrupt_from_gateway(struct session *s, struct str session_key)
 
 /* ---- a person's /stop ---- */
 
-/* True when the platform repeats a /stop: the turn that runs now may be another one. */
-static bool is_repeat(struct instance *i, const struct event *ev)
-{
-    struct relay *r = i->relay;
-    struct hash128 name;
-
-    return delivery_id_of(ev, &r->env.store->dedup_key, instance_tenant(i), instance_id(i),
-                          &name) &&
-           dedup_has(&r->dedup, name);
-}
-
 /* Holds deliveries back for INTERRUPT_HOLD_MS.  A new hold starts BETWEEN_HOLDS_MS after the last
  * one at the earliest, so that repeated /stops cannot block the mailbox for ever. */
 static void hold_text(struct instance *i)
@@ -284,8 +266,12 @@ static void stop_recipients(struct relay *r, const struct event *ev)
     for (size_t k = 0; k < n; k++) {
         const struct gate_instance *to = verdicts[k].to;
         struct instance *i = instance_find(r, to->tenant, to->instance);
-        if (i != NULL && gate_is_yes(verdicts[k].reason) && instance_is_live(i) &&
-            !is_repeat(i, ev))
+        struct hash128 name;
+        if (i == NULL || !gate_is_yes(verdicts[k].reason) || !instance_is_live(i))
+            continue;
+        /* If the platform repeats a /stop, the turn that runs now may be another one. */
+        if (!delivery_id_of(ev, &r->env.store->dedup_key, to->tenant, to->instance, &name) ||
+            !dedup_has(&r->dedup, name))
             stop_turn(i, ev);
     }
 }

@@ -616,14 +616,6 @@ static bool has_room(struct stage *t, const struct event *ev, struct str tenant)
     return of_tenant < (t->n < STAGED_MAX ? STAGED_TENANT_MAX : STAGED_TENANT_SURE);
 }
 
-static bool has_recipients(const struct staged *e, const struct gate_verdict *verdicts, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (gate_is_yes(verdicts[i].reason) && !staged_has(e->to, e->n_to, verdicts[i].to))
-            return false;
-    return true;
-}
-
 /* Those who pass the gate; @ret has room for GATE_CANDIDATES. */
 static size_t recipients_of(const struct gate_verdict *verdicts, size_t n, struct staged_to *ret)
 {
@@ -674,10 +666,11 @@ bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdi
         return false;
     *ret_err = BH_OK;
     struct staged *e = by_event(t, ev);
-    if (e != NULL && !has_recipients(e, verdicts, n)) {
-        *ret_err = BH_BUSY; /* once it has entered, who came since gets it too */
-        return true;
-    }
+    for (size_t i = 0; e != NULL && i < n; i++)
+        if (gate_is_yes(verdicts[i].reason) && !staged_has(e->to, e->n_to, verdicts[i].to)) {
+            *ret_err = BH_BUSY; /* once it has entered, who came since gets it too */
+            return true;
+        }
     if (e != NULL) { /* its platform sends it again */
         r->n.duplicates++;
         if (e->state == STAGED_WRITING)

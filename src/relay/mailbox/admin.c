@@ -377,23 +377,18 @@ void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance,
 
 /* ---- chats ---- */
 
-static void show_chat(struct roster *o, const struct store_record *record)
-{
-    struct chat_record rec;
-
-    if (o->inst == NULL || !chats_read(o->relay, record->key, record->value, &rec) ||
-        rec.box != o->inst->box)
-        return;
-    struct chat_line line = {rec.platform, rec.id, rec.bot, rec.scope};
-    o->each(o->ctx, &line);
-}
-
 static void on_roster(struct store_op *op, enum bh_err err)
 {
     struct roster *o = container_of(op, struct roster, op.op);
 
-    for (size_t k = 0; err == BH_OK && k < o->op.n_records; k++)
-        show_chat(o, &o->op.records[k]);
+    for (size_t k = 0; err == BH_OK && o->inst != NULL && k < o->op.n_records; k++) {
+        const struct store_record *at = &o->op.records[k];
+        struct chat_record rec;
+        if (!chats_read(o->relay, at->key, at->value, &rec) || rec.box != o->inst->box)
+            continue;
+        struct chat_line line = {rec.platform, rec.id, rec.bot, rec.scope};
+        o->each(o->ctx, &line);
+    }
     store_scan_free(&o->op);
     o->done(o->ctx, err);
     pending_end(&o->pending);

@@ -781,23 +781,6 @@ void acks_add_ring(struct relay *r, struct slot_ring all)
     turn_want(r, TURN_ACKS);
 }
 
-/* Adds up to RING_ACKS ids of purged mailboxes to this turn's acks. */
-static void add_doomed(struct relay *r)
-{
-    struct deliveries *t = r->deliveries;
-
-    for (int k = 0; k < RING_ACKS && !list_is_empty(&t->doomed); k++) {
-        struct doomed *d = list_first(&t->doomed, struct doomed, link);
-        if (d->at == d->all.n) {
-            doomed_free(d);
-            continue;
-        }
-        const struct slot *slot = &d->all.slots[(d->all.head + d->at++) & (d->all.cap - 1)];
-        if ((slot->flags & SLOT_GONE) == 0)
-            acks_add(r, slot->id);
-    }
-}
-
 static void on_acked(struct store_op *op, enum bh_err err)
 {
     struct ack_batch *b = container_of(op, struct ack_batch, op.op);
@@ -824,17 +807,27 @@ static void submit_batch(struct relay *r, struct ack_batch *b)
 
 void acks_submit(struct relay *r)
 {
-    struct ack_batch *b;
+    struct deliveries *t = r->deliveries;
+    bool busy = t->n_batches >= MOST_BATCHES;
 
-    if (r->deliveries->n_batches < MOST_BATCHES)
-        add_doomed(r);
-    b = r->deliveries->filling;
+    /* Up to RING_ACKS ids of purged mailboxes. */
+    for (int k = 0; k < RING_ACKS && !busy && !list_is_empty(&t->doomed); k++) {
+        struct doomed *d = list_first(&t->doomed, struct doomed, link);
+        if (d->at == d->all.n) {
+            doomed_free(d);
+            continue;
+        }
+        const struct slot *slot = &d->all.slots[(d->all.head + d->at++) & (d->all.cap - 1)];
+        if ((slot->flags & SLOT_GONE) == 0)
+            acks_add(r, slot->id);
+    }
+    struct ack_batch *b = t->filling;
     if (b == NULL)
         return;
-    r->deliveries->n_batches++;
-    r->deliveries->filling = NULL;
+    t->n_batches++;
+    t->filling = NULL;
     list_init(&b->link);
-    list_append(&r->deliveries->batches, &b->link);
+    list_append(&t->batches, &b->link);
     submit_batch(r, b);
 }
 

@@ -294,18 +294,6 @@ static void join_participants(struct loading *l)
     l->n_joining = 0;
 }
 
-static void load_address(struct loading *l, struct known_chat *c, const struct chat_record *rec)
-{
-    uint64_t key = participants_key(l->relay, rec->platform, rec->bot, rec->id);
-
-    chat_set_address(&l->relay->chats->table, c, rec->platform, rec->bot, rec->scope);
-    participants_prefetch(l->relay, key);
-    l->joining[l->n_joining++] = key;
-    if (l->n_joining == JOIN_AT_ONCE)
-        join_participants(l);
-    c->counted = true;
-}
-
 static bool on_record(void *ctx, struct str key, void *thing)
 {
     struct loading *l = ctx;
@@ -323,7 +311,13 @@ static bool on_record(void *ctx, struct str key, void *thing)
         return true;
     }
     struct known_chat *c = chat_add_unindexed(&t->table, i, rec->id);
-    load_address(l, c, rec);
+    uint64_t of_chat = participants_key(l->relay, rec->platform, rec->bot, rec->id);
+    chat_set_address(&t->table, c, rec->platform, rec->bot, rec->scope);
+    participants_prefetch(l->relay, of_chat);
+    l->joining[l->n_joining++] = of_chat;
+    if (l->n_joining == JOIN_AT_ONCE)
+        join_participants(l);
+    c->counted = true;
     if (basis_read(rec->basis.value, &t->basis))
         chat_set_basis(&t->table, c, buf_str(&t->basis));
     load_keys(c, rec->keys);
@@ -351,26 +345,18 @@ void chats_retain(struct relay *r, int64_t retention_ms)
     r->chats->retention_ms = retention_ms;
 }
 
-static struct known_chat *chat_of(struct relay *r, struct str key)
-{
-    struct str tenant, name, platform;
-
-    if (!str_split(&key, '\x1f', &tenant) || !str_split(&key, '\x1f', &name) ||
-        !str_split(&key, '\x1f', &platform) || key.p == NULL)
-        return NULL;
-    struct instance *i = instance_find(r, tenant, name);
-    return i != NULL ? chats_find_on(i, platform, key) : NULL;
-}
-
 static bool goes(void *ctx, struct str key, struct str value)
 {
     struct relay *r = ctx;
     int64_t keep_days = (r->chats->retention_ms + DAY_MS - 1) / DAY_MS;
-    struct known_chat *c = chat_of(r, key);
     struct chat_record rec;
 
-    if (r->chats->retention_ms <= 0 || c == NULL || !chats_read(r, key, value, &rec))
-        return false; /* no such chat in this life, or a damaged record */
+    if (r->chats->retention_ms <= 0 || !chats_read(r, key, value, &rec))
+        return false;
+    struct instance *i = instance_find(r, rec.tenant, rec.instance);
+    struct known_chat *c = i != NULL ? chats_find_on(i, rec.platform, rec.id) : NULL;
+    if (c == NULL)
+        return false; /* no such chat in this life */
     if (rec.day == 0) {
         if (chat_day(c) == 0)
             chat_store(c);

@@ -315,15 +315,6 @@ static enum fetch_verdict from_reads(struct instance *i, uint64_t id, struct str
     return FETCH_LOST;
 }
 
-/* True when a finished read requested @id and the store had no such row. */
-static bool was_missing(const struct instance *i, uint64_t id)
-{
-    const struct fetch *f = i->fetch[0];
-
-    return f != NULL && f->ready && f->ids[0] == id &&
-           (f->op.n_rows == 0 || f->op.rows[0].id != id);
-}
-
 /* Gets the bytes of @slot from memory or from a read.  Must be called in the order of sending. */
 static enum fetch_verdict fetch_body(struct instance *i, struct slot *slot, struct str *ret_bytes)
 {
@@ -336,9 +327,11 @@ static enum fetch_verdict fetch_body(struct instance *i, struct slot *slot, stru
         *ret_bytes = slot->d->append.frame;
         return FETCH_HERE;
     }
-    if (was_missing(i, slot->id)) {
+    const struct fetch *f = i->fetch[0];
+    if (f != NULL && f->ready && f->ids[0] == slot->id &&
+        (f->op.n_rows == 0 || f->op.rows[0].id != slot->id)) {
         fetch_drop(i);
-        return FETCH_LOST;
+        return FETCH_LOST; /* it was asked for, and the store had no such row */
     }
     enum fetch_verdict v = from_reads(i, slot->id, ret_bytes);
     if (v == FETCH_LOST) {
@@ -603,32 +596,11 @@ static void pack_end(struct pack *p)
     session_arm(s);
 }
 
-/* The store lost the row.  The delivery is settled, because waiting would block those behind it. */
-static void row_lost(struct instance *i, struct slot *slot)
-{
-    log_error(NULL, "a delivery is missing from the store: tenant=%.*s instance=%.*s id=%llx",
-              STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)), (unsigned long long)slot->id);
-    delivery_settle(i, slot);
-}
-
 static void place_url(void *ctx, struct str id, struct buf *out)
 {
     struct session *s = ctx;
 
     s->wire->ops->media_url(s->wire, id, !s->gw->newer, out);
-}
-
-/* Inserts file URLs into the frame.  They depend on the gateway and the time, so this happens when
- * the frame is sent. */
-static struct str place_media(struct session *s, struct str body)
-{
-    struct buf *placed = &s->inst->relay->pump->placed;
-
-    if (s->wire->ops->media_url == NULL)
-        return body;
-    buf_reset(placed);
-    event_place_media(placed, body, place_url, s);
-    return buf_str(placed);
 }
 
 /* Adds @slot to the message if it can be sent now.  False: the message ends before @slot. */
@@ -644,14 +616,22 @@ static bool try_add(struct pack *p, struct slot *slot)
     switch (fetch_body(i, slot, &body)) {
     case FETCH_WAIT:
         return false;
-    case FETCH_LOST:
-        row_lost(i, slot);
+    case FETCH_LOST: /* settled, because waiting would block those behind it */
+        log_error(NULL, "a delivery is missing from the store: tenant=%.*s instance=%.*s id=%llx",
+                  STR_FMT(instance_tenant(i)), STR_FMT(instance_id(i)),
+                  (unsigned long long)slot->id);
+        delivery_settle(i, slot);
         return true;
     case FETCH_HERE:
         break;
     }
-    if ((slot->flags & SLOT_MEDIA) != 0)
-        body = place_media(p->s, body);
+    if ((slot->flags & SLOT_MEDIA) != 0 && p->s->wire->ops->media_url != NULL) {
+        /* The URLs of files depend on the gateway and the time, so they are inserted now. */
+        struct buf *placed = &i->relay->pump->placed;
+        buf_reset(placed);
+        event_place_media(placed, body, place_url, p->s);
+        body = buf_str(placed);
+    }
     if (p->n > 0 && (p->solo || p->out == NULL || p->out->n - p->start + body.n > p->max))
         return false; /* it begins the next message */
     pack_add(p, slot, body);

@@ -122,16 +122,6 @@ static void stop_waiting(struct session *s)
     s->ack_since_ms = now_ms(s);
 }
 
-/* Called when no ack came for ack_patience_ms.  True: the gateway turns out never to ack, and its
- * deliveries are soft from now on. */
-static bool acking_explain_silence(struct session *s)
-{
-    if (!s->acking.spoke || s->acking.never || has_acked(s))
-        return false;
-    stop_waiting(s);
-    return true;
-}
-
 /* True when this answer completes the proof that the gateway never acks (see above). */
 static bool proves(struct session *s, struct str reply_to)
 {
@@ -214,8 +204,8 @@ static void check_acks(struct session *s, int64_t now)
         return;
     if (s->state == SESSION_DEAF && silent_ms >= 3 * lim->ack_patience_ms)
         session_close(s, CLOSE_NO_ACKS);
-    else if (s->state == SESSION_RECEIVING && acking_explain_silence(s))
-        return;
+    else if (s->state == SESSION_RECEIVING && s->acking.spoke && !s->acking.never && !has_acked(s))
+        stop_waiting(s); /* the gateway turns out never to ack */
     else if (s->state == SESSION_RECEIVING || s->state == SESSION_MUTE)
         become_away(s, SESSION_DEAF, "acknowledges nothing");
 }
@@ -231,18 +221,6 @@ static void check_pongs(struct session *s, int64_t now)
         session_close(s, CLOSE_NO_PONGS);
     else if (s->state == SESSION_RECEIVING && quiet_ms >= lim->pong_patience_ms)
         become_away(s, SESSION_MUTE, "answers no ping");
-}
-
-/* Frees the memory that only a busy session needs. */
-static void slim_down(struct session *s)
-{
-    if (flight_count(s->flight) == 0) {
-        free(s->flight);
-        s->flight = NULL;
-    }
-    mailbox_trim(&s->inst->mb);
-    if (mailbox_entries(&s->inst->mb) == 0)
-        sent_ids_done(&s->inst->sent);
 }
 
 static void on_tick(struct timer *t)
@@ -265,7 +243,13 @@ static void on_tick(struct timer *t)
     if (now >= s->next_ping_ms) {
         session_ping(s);
         s->next_ping_ms = now + lim->ping_ms;
-        slim_down(s);
+        if (flight_count(s->flight) == 0) { /* only a busy session needs this memory */
+            free(s->flight);
+            s->flight = NULL;
+        }
+        mailbox_trim(&s->inst->mb);
+        if (mailbox_entries(&s->inst->mb) == 0)
+            sent_ids_done(&s->inst->sent);
     }
     session_arm(s);
 }
@@ -700,28 +684,6 @@ static void on_malformed(struct session *s, const struct frame *f)
 
 /* ---- hello ---- */
 
-/* An unconfigured client names the platform "relay": it means the platform it was added for. */
-static void claimed_identity(const struct session *s, const struct frame *f,
-                             struct str *ret_platform, struct str *ret_bot)
-{
-    *ret_platform = f->platform;
-    *ret_bot = f->bot;
-    if (f->bot.n != 0 || s->gw->platform == NULL || !str_eq(f->platform, STR("relay")))
-        return;
-    *ret_platform = str_of(s->gw->platform);
-    *ret_bot = str_of(s->gw->bot);
-}
-
-static const struct descriptor *descriptor_for(struct outside *o, struct str platform,
-                                               struct str bot)
-{
-    const struct outlet *at = o->find(o, platform, bot);
-
-    if (at == NULL && bot.n != 0)
-        at = o->find(o, platform, STR_NULL);
-    return at != NULL ? at->descriptor : &descriptor_relay;
-}
-
 /* Records that the gateway is of the newer generation.  Older gateways send one hello without a
  * manifest, and only sends that name neither an identity nor a person. */
 static void is_newer(struct session *s)
@@ -733,16 +695,23 @@ static void is_newer(struct session *s)
 static void on_hello(struct session *s, const struct frame *f)
 {
     struct outside *outside = s->inst->relay->env.outside;
-    struct str platform, bot, known;
+    struct str platform = f->platform, bot = f->bot, known;
 
-    claimed_identity(s, f, &platform, &bot);
+    /* An unconfigured client names the platform "relay": it means the one it was added for. */
+    if (bot.n == 0 && s->gw->platform != NULL && str_eq(platform, STR("relay"))) {
+        platform = str_of(s->gw->platform);
+        bot = str_of(s->gw->bot);
+    }
     if (f->manifest.doc != NULL || (s->personas != NULL && !persona_find(s, platform, bot, &known)))
         is_newer(s);
     persona_add(s, platform, bot);
     if (f->manifest.doc != NULL && outside->announced != NULL && !s->inside)
         outside->announced(outside, str_of(s->gw->id), f->manifest);
+    const struct outlet *at = outside->find(outside, platform, bot);
+    if (at == NULL && bot.n != 0)
+        at = outside->find(outside, platform, STR_NULL);
     descriptor_write_frame(s->wire->ops->send_begin(s->wire),
-                           descriptor_for(outside, platform, bot));
+                           at != NULL ? at->descriptor : &descriptor_relay);
     s->wire->ops->send_end(s->wire);
     if (s->state == SESSION_NEW || s->state == SESSION_ASLEEP)
         session_receive(s);

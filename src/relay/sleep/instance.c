@@ -452,15 +452,6 @@ void activity_outbound(struct instance *i)
     has_news(i);
 }
 
-static void activity_end(struct instance *i)
-{
-    if (i->last_inbound_ms == 0 && i->last_outbound_ms == 0)
-        return;
-    i->last_inbound_ms = i->last_outbound_ms = 0;
-    list_remove(&i->active_link);
-    record_delete(i->relay->env.store, &active_form, instance_key(i));
-}
-
 static bool on_active(void *ctx, struct str key, void *thing)
 {
     struct relay *r = ctx;
@@ -512,7 +503,10 @@ void life_follow(struct instance *i, uint32_t life)
         r->env.outside->gone(r->env.outside, instance_tenant(i), instance_id(i));
     relay_mailbox_purge(r, instance_tenant(i), instance_id(i));
     chats_end(i);
-    activity_end(i);
+    if (i->last_inbound_ms != 0 || i->last_outbound_ms != 0)
+        record_delete(r->env.store, &active_form, instance_key(i));
+    i->last_inbound_ms = i->last_outbound_ms = 0;
+    list_remove(&i->active_link);
     instance_begin_life(i, life);
 }
 
