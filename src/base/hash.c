@@ -1,5 +1,5 @@
-/* hash.c - SipHash-2-4 with 64 and 128 bits of output, after the paper of Aumasson and Bernstein.
- */
+/* hash.c - SipHash-2-4 with 64 and 128 bits of output, and SipHash-1-3, after the paper of Aumasson
+ * and Bernstein. */
 #include "base/hash.h"
 #include <endian.h>
 #include <pthread.h>
@@ -30,15 +30,16 @@ static inline void sip_rounds(struct sip *s, int rounds)
     }
 }
 
-static inline void sip_word(struct sip *s, uint64_t word)
+static inline void sip_word(struct sip *s, uint64_t word, int rounds)
 {
     s->v3 ^= word;
-    sip_rounds(s, 2);
+    sip_rounds(s, rounds);
     s->v0 ^= word;
 }
 
 /* Everything up to the finalisation, which is where the two output sizes part. */
-static inline struct sip sip_absorb(const struct hash_key *key, struct str s, uint64_t wide)
+static inline struct sip sip_absorb(const struct hash_key *key, struct str s, uint64_t wide,
+                                    int rounds)
 {
     struct sip st = {
         .v0 = key->k0 ^ 0x736f6d6570736575ULL,
@@ -51,38 +52,46 @@ static inline struct sip sip_absorb(const struct hash_key *key, struct str s, ui
 
     for (; s.n - at >= 8; at += 8) {
         memcpy(&word, s.p + at, 8);
-        sip_word(&st, le64toh(word));
+        sip_word(&st, le64toh(word), rounds);
     }
     word = 0;
     if (at < s.n)
         memcpy(&word, s.p + at, s.n - at);
-    sip_word(&st, le64toh(word) | (uint64_t)s.n << 56);
+    sip_word(&st, le64toh(word) | (uint64_t)s.n << 56, rounds);
     return st;
 }
 
-static inline uint64_t sip_squeeze(struct sip *s)
+static inline uint64_t sip_squeeze(struct sip *s, int rounds)
 {
-    sip_rounds(s, 4);
+    sip_rounds(s, rounds);
     return s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
 }
 
 uint64_t hash64(const struct hash_key *key, struct str s)
 {
-    struct sip st = sip_absorb(key, s, 0);
+    struct sip st = sip_absorb(key, s, 0, 2);
 
     st.v2 ^= 0xff;
-    return sip_squeeze(&st);
+    return sip_squeeze(&st, 4);
+}
+
+uint64_t hash64_brief(const struct hash_key *key, struct str s)
+{
+    struct sip st = sip_absorb(key, s, 0, 1);
+
+    st.v2 ^= 0xff;
+    return sip_squeeze(&st, 3);
 }
 
 struct hash128 hash128(const struct hash_key *key, struct str s)
 {
-    struct sip st = sip_absorb(key, s, 0xee);
+    struct sip st = sip_absorb(key, s, 0xee, 2);
     struct hash128 out;
 
     st.v2 ^= 0xee;
-    out.lo = sip_squeeze(&st);
+    out.lo = sip_squeeze(&st, 4);
     st.v1 ^= 0xdd;
-    out.hi = sip_squeeze(&st);
+    out.hi = sip_squeeze(&st, 4);
     return out;
 }
 

@@ -32,7 +32,7 @@ static struct table *table_of(const struct map_slot *slots)
 
 uint32_t map_hash(struct str key)
 {
-    uint32_t h = (uint32_t)hash64(hash_process_key(), key);
+    uint32_t h = (uint32_t)hash64_brief(hash_process_key(), key);
 
     return h > SLOT_DELETED ? h : h + 2;
 }
