@@ -126,28 +126,33 @@ static void submit_locked(struct bhgw *gw, struct gwc_request *req, struct str a
         send_request(gw, req, action, platform, bot_id);
 }
 
-static void submit(struct bhgw *gw, struct gwc_request *req, struct str action,
-                   const char *platform, const char *bot_id)
-{
-    assert(gw->magic == GWC_MAGIC);
-    pthread_mutex_lock(&gw->lock);
-    submit_locked(gw, req, action, platform, bot_id);
-    pthread_mutex_unlock(&gw->lock);
-}
+/* How the caller gets the result: by a callback, or by waiting for it. */
+struct reply_to {
+    bhgw_done_cb *done; /* NULL: nobody is told */
+    void *done_ctx;
+    bool wait;
+};
 
-static struct bhgw_result *submit_wait(struct bhgw *gw, struct gwc_request *req, struct str action,
-                                       const char *platform, const char *bot_id)
+/* Submits @req.  An empty @action is malformed.  Frees @action.  Returns the result if the caller
+ * waits for it, else NULL. */
+static struct bhgw_result *submit(struct bhgw *gw, struct gwc_request *req, struct buf *action,
+                                  const char *platform, const char *bot_id, struct reply_to to)
 {
     struct gwc_waiter waiter = {.cond = PTHREAD_COND_INITIALIZER};
 
     assert(gw->magic == GWC_MAGIC);
-    req->waiter = &waiter; /* cppcheck-suppress autoVariables ; answered before we return */
+    req->done = to.done;
+    req->done_ctx = to.done_ctx;
+    if (to.wait)
+        req->waiter = &waiter; /* cppcheck-suppress autoVariables ; answered before we return */
     pthread_mutex_lock(&gw->lock);
-    submit_locked(gw, req, action, platform, bot_id); /* may free @req */
-    while (waiter.result == NULL)
+    submit_locked(gw, req, action->n > 0 ? buf_str(action) : STR_NULL, platform,
+                  bot_id); /* may free @req */
+    while (to.wait && waiter.result == NULL)
         pthread_cond_wait(&waiter.cond, &gw->lock);
     pthread_mutex_unlock(&gw->lock);
     pthread_cond_destroy(&waiter.cond);
+    buf_done(action);
     return waiter.result;
 }
 
@@ -211,52 +216,38 @@ static struct bhgw_action action_of(const struct bhgw_action *a)
     return copy;
 }
 
-static struct gwc_request *prepare(struct bhgw *gw, const struct bhgw_action *a, struct buf *action)
+static struct bhgw_result *perform(struct bhgw *gw, const struct bhgw_action *given,
+                                   struct reply_to to)
 {
+    struct bhgw_action a = action_of(given);
     struct gwc_request *req = request_new(gw);
-
-    req->chat_id = xstrdup(a->chat_id);
-    req->message_id = strcmp(a->op, "edit") == 0 ? xstrdup(a->message_id) : NULL;
-    if (!write_action(action, a))
-        buf_done(action);
-    return req;
-}
-
-static struct str str_or_null(const struct buf *b)
-{
-    return b->n > 0 ? buf_str(b) : STR_NULL;
-}
-
-void bhgw_request(struct bhgw *gw, const struct bhgw_action *given, bhgw_done_cb *done,
-                  void *done_ctx)
-{
-    struct bhgw_action a = action_of(given);
     struct buf action = BUF_INIT;
-    struct gwc_request *req = prepare(gw, &a, &action);
 
-    req->done = done;
-    req->done_ctx = done_ctx;
-    submit(gw, req, str_or_null(&action), a.platform, a.bot_id);
-    buf_done(&action);
+    req->chat_id = xstrdup(a.chat_id);
+    req->message_id = strcmp(a.op, "edit") == 0 ? xstrdup(a.message_id) : NULL;
+    if (!write_action(&action, &a))
+        buf_done(&action);
+    return submit(gw, req, &action, a.platform, a.bot_id, to);
 }
 
-struct bhgw_result *bhgw_request_wait(struct bhgw *gw, const struct bhgw_action *given)
+void bhgw_request(struct bhgw *gw, const struct bhgw_action *a, bhgw_done_cb *done, void *done_ctx)
 {
-    struct bhgw_action a = action_of(given);
-    struct buf action = BUF_INIT;
-    struct gwc_request *req = prepare(gw, &a, &action);
-    struct bhgw_result *result = submit_wait(gw, req, str_or_null(&action), a.platform, a.bot_id);
+    perform(gw, a, (struct reply_to){done, done_ctx, false});
+}
 
-    buf_done(&action);
-    return result;
+struct bhgw_result *bhgw_request_wait(struct bhgw *gw, const struct bhgw_action *a)
+{
+    return perform(gw, a, (struct reply_to){.wait = true});
 }
 
 /* Parses and rewrites the JSON, so that it is valid and on one line. */
-static struct gwc_request *prepare_json(struct bhgw *gw, const char *json, struct buf *action)
+static struct bhgw_result *perform_json(struct bhgw *gw, const char *json, const char *platform,
+                                        const char *bot_id, struct reply_to to)
 {
     struct gwc_request *req = request_new(gw);
     struct json_parser *p = json_parser_new();
-    struct jw w = jw_begin(action);
+    struct buf action = BUF_INIT;
+    struct jw w = jw_begin(&action);
     struct json doc;
 
     if (json_parse(p, str_of(json), &doc) && json_is_object(doc)) {
@@ -267,30 +258,19 @@ static struct gwc_request *prepare_json(struct bhgw *gw, const char *json, struc
         jw_value(&w, doc);
     }
     json_parser_free(p);
-    return req;
+    return submit(gw, req, &action, platform, bot_id, to);
 }
 
 void bhgw_request_json(struct bhgw *gw, const char *action_json, const char *platform,
                        const char *bot_id, bhgw_done_cb *done, void *done_ctx)
 {
-    struct buf action = BUF_INIT;
-    struct gwc_request *req = prepare_json(gw, action_json, &action);
-
-    req->done = done;
-    req->done_ctx = done_ctx;
-    submit(gw, req, str_or_null(&action), platform, bot_id);
-    buf_done(&action);
+    perform_json(gw, action_json, platform, bot_id, (struct reply_to){done, done_ctx, false});
 }
 
 struct bhgw_result *bhgw_request_json_wait(struct bhgw *gw, const char *action_json,
                                            const char *platform, const char *bot_id)
 {
-    struct buf action = BUF_INIT;
-    struct gwc_request *req = prepare_json(gw, action_json, &action);
-    struct bhgw_result *result = submit_wait(gw, req, str_or_null(&action), platform, bot_id);
-
-    buf_done(&action);
-    return result;
+    return perform_json(gw, action_json, platform, bot_id, (struct reply_to){.wait = true});
 }
 
 /* ---- the common requests in one call each ---- */

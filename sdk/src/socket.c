@@ -277,7 +277,7 @@ static void obey(struct bhgw *gw)
         break;
     case GWC_DRAINING:
         if (gw->idle_acked && is_quiet(gw))
-            close_politely(gw, "the connector keeps what arrives");
+            close_politely(gw, "the connector keeps new messages");
         break;
     case GWC_CLOSING:
         break;

@@ -128,7 +128,8 @@ static void on_grace(struct timer *t)
     struct agent *a = container_of(t, struct agent, grace);
 
     if (a->state == AGENT_FINISHING) {
-        log_warn(NULL, "turns were still under way: leaving their messages");
+        log_warn(NULL,
+                 "turns are unfinished after the grace time; the connector keeps their messages");
         end_programs(a);
     } else {
         leave(a);
@@ -140,7 +141,7 @@ static void on_terminate(void *ctx)
     struct agent *a = ctx;
 
     if (a->state != AGENT_RUNNING && a->state != AGENT_RESTING) {
-        log_warn(NULL, "second signal: leaving at once");
+        log_warn(NULL, "second signal: exiting at once");
         leave(a);
         return;
     }
@@ -327,8 +328,8 @@ static struct bhgw *make_gateway(struct agent *a, char error[256])
 
 /* ---- start-up and the main loop ---- */
 
-/* Ours, without what lets one be this gateway: a program that is talked into printing its
- * environment has nothing to give away. */
+/* Our environment without the gateway's secret, so that a program that prints its environment
+ * reveals no credential. */
 static char **bare_environment(void)
 {
     size_t n = 0, kept = 0;
@@ -346,10 +347,10 @@ static void goodbye(struct agent *a)
 {
     switch (bhgw_go_idle_wait(a->gw)) {
     case BHGW_OK:
-        say(a, "left", "the connector keeps what arrives");
+        say(a, "left", "the connector keeps new messages");
         break;
     case BHGW_TIMEOUT:
-        log_warn(NULL, "the connector did not confirm that it keeps what arrives");
+        log_warn(NULL, "the connector did not confirm that it keeps new messages");
         if (a->status == DONE)
             a->status = FAILED;
         break;
@@ -413,7 +414,7 @@ int agent_run(const struct agent_options *opt)
     if (bhgw_open(a.gw) == BHGW_OK) {
         loop_run(a.loop);
     } else {
-        log_error(NULL, "the system has no room for another thread");
+        log_error(NULL, "cannot start a thread: the limit of the system is reached");
         a.status = FAILED;
     }
     a.state = AGENT_GONE;

@@ -84,7 +84,7 @@ static void take_line(struct program *p, struct str piece)
     if (!p->cut)
         buf_add_str(&p->line, piece);
     if (p->cut)
-        log_warn(NULL, "the program printed a line of more than %zu bytes: dropped",
+        log_warn(NULL, "dropped a line of the program: it is longer than %zu bytes",
                  PROGRAM_MAX_LINE);
     else
         p->ops->line(p->ctx, buf_str(&p->line));

@@ -67,8 +67,9 @@ static struct agent_turn *worker_obey(struct worker *w, const struct order *o)
     if ((o->plain && str_is_empty(o->text)) || str_eq(o->op, STR("done")))
         return t;
     if (c == NULL) {
-        log_warn(NULL, "a line was dropped: it does not say which chat it means "
-                       "(\"session_key\" or \"chat_id\")");
+        log_warn(NULL,
+                 "dropped a line of the program: it does not name its chat (\"session_key\" or "
+                 "\"chat_id\")");
         return t;
     }
     if (t != NULL && order_is_answer(o))
@@ -206,7 +207,7 @@ static bool start(struct worker *w)
     w->prog = program_start(a->loop, a->opt->argv, a->envp, &ops, w, why);
     if (w->prog == NULL) {
         w->failures++;
-        log_error(NULL, "cannot start %s; trying again in %" PRId64 " ms", why,
+        log_error(NULL, "cannot start %s; next try in %" PRId64 " ms", why,
                   backoff_ms(w->failures));
         timer_set(a->clock, &w->restart, backoff_ms(w->failures));
         return false;
@@ -386,7 +387,7 @@ static void on_turn_limit(struct timer *t)
 {
     struct worker *w = container_of(t, struct worker, turn_limit);
 
-    log_warn(NULL, "no answer in %" PRId64 " ms: giving the message up, starting the program anew",
+    log_warn(NULL, "no answer in %" PRId64 " ms: dropping the message, restarting the program",
              w->agent->opt->turn_ms);
     list_each (&w->in_hand, it, next)
         list_entry(it, struct agent_turn, link)->interrupted = true;
@@ -460,7 +461,7 @@ static void bereave(struct worker *w, struct agent_turn *t, bool well)
         return;
     } else if (t->attempts >= MAX_ATTEMPTS) {
         log_error(NULL,
-                  "the program died %u times over one message: it is given up; "
+                  "the program died %u times over one message, which is dropped: "
                   "session_key=%s message_id=%s",
                   t->attempts, t->ev->session_key,
                   t->ev->message_id != NULL ? t->ev->message_id : "-");
@@ -500,7 +501,8 @@ static void on_ended(void *ctx, bool well, const char *how)
         w->failures = 0;
     w->failures = well || w->interrupted ? 0 : w->failures + 1;
     if (w->failures > 0 && agent_may_hand_over(a))
-        log_warn(NULL, "the program ended: %s; %zu in hand; starting it again in %" PRId64 " ms",
+        log_warn(NULL,
+                 "the program ended: %s; unfinished messages: %zu; restarting it in %" PRId64 " ms",
                  how, w->n_in_hand, backoff_ms(w->failures));
     w->interrupted = false;
     timer_stop(a->clock, &w->turn_limit);

@@ -205,8 +205,8 @@ static void add_headers(struct cli_job *j, const struct op *op, const struct op_
 }
 
 /* One request.  @after: the cursor of a page; empty: the first. */
-static int call(struct cli_job *j, const struct op *op, const struct op_given *given, size_t n,
-                const struct buf *after)
+static int request_page(struct cli_job *j, const struct op *op, const struct op_given *given,
+                        size_t n, const struct buf *after)
 {
     const char *headers[CLI_HEADERS + OP_ARGS_MAX + 1] = {NULL};
     struct buf path = BUF_INIT, body = BUF_INIT;
@@ -245,7 +245,7 @@ int cli_op(struct cli_job *j, const char *name, const struct op_given *given, si
     if (operators)
         j->door = NULL;
     do {
-        rc = call(j, op, given, n, &p.next);
+        rc = request_page(j, op, given, n, &p.next);
         if (rc == CLI_DONE && operators && (several || json_str(j->doc, "next").p != NULL)) {
             add_page(&p, j->doc, !several);
             several = true;

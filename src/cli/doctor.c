@@ -18,6 +18,7 @@
 #include "base/jw.h"
 #include "base/rand.h"
 #include "base/url.h"
+#include "base/url.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/shared.h"
@@ -71,24 +72,6 @@ static void found(struct doctor *d, enum finding f, const char *what, const char
 
 /* ---- wake URLs ---- */
 
-enum url_answer {
-    URL_MALFORMED,
-    URL_UNKNOWN_NAME, /* @ret_why says why */
-    URL_PRIVATE,      /* only with @public_only */
-    URL_SILENT,
-    URL_REACHED,
-};
-static bool split_url(const char *url, char host[256], char port[8])
-{
-    struct url u;
-
-    if (url_split(str_of(url), &u) != NULL)
-        return false;
-    snprintf(host, 256, "%.*s", STR_FMT(u.host));
-    snprintf(port, 8, "%u", u.port != 0 ? u.port : str_eq(u.scheme, STR("https")) ? 443u : 80u);
-    return true;
-}
-
 static bool connects(const struct addrinfo *ai, int64_t timeout_ms)
 {
     int fd = socket(ai->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), e = 0;
@@ -106,62 +89,40 @@ static bool connects(const struct addrinfo *ai, int64_t timeout_ms)
     return ok;
 }
 
-/* Blocks for @timeout_ms and a name lookup at most.  @ret_place (272 bytes) is "host:port", or the
- * host alone when its name is the problem; @ret_why has 128 bytes. */
-static enum url_answer url_probe(const char *url, bool public_only, int64_t timeout_ms,
-                                 char *ret_place, char *ret_why)
+/* Connects and sends nothing: a request would wake the agent.  Blocks for the wake timeout and a
+ * name lookup at most. */
+static void check_wake_url(struct doctor *d, struct str gateway, const char *text)
 {
-    char host[256], port[8];
     struct addrinfo *list = NULL, hints = {.ai_socktype = SOCK_STREAM};
-    enum url_answer answer = URL_SILENT;
+    struct url url;
+    char host[256], port[8];
 
-    if (!split_url(url, host, port))
-        return URL_MALFORMED;
-    snprintf(ret_place, 272, "%s", host);
-    int rc = getaddrinfo(host, port, &hints, &list);
-    if (rc != 0) {
-        snprintf(ret_why, 128, "%s", gai_strerror(rc));
-        return URL_UNKNOWN_NAME;
-    }
-    struct addr to = addr_of(list->ai_addr);
-    if (public_only && addr_is_private(&to)) {
-        answer = URL_PRIVATE;
-    } else {
-        snprintf(ret_place, 272, "%s:%s", host, port);
-        answer = connects(list, timeout_ms) ? URL_REACHED : URL_SILENT;
-    }
-    freeaddrinfo(list);
-    return answer;
-}
-
-static void check_wake_url(struct doctor *d, struct str gateway, const char *url)
-{
-    char place[272], why[128] = "";
-
-    switch (url_probe(url, !d->wake.allow_private, d->wake.timeout_ms, place, why)) {
-    case URL_MALFORMED:
+    if (url_split(str_of(text), &url) != NULL) {
         found(d, BAD, "wake", "%.*s: \"%s\" is not a URL. Set it with: bellhop gateway set",
-              STR_FMT(gateway), url);
-        break;
-    case URL_UNKNOWN_NAME:
-        found(d, BAD, "wake", "%.*s: the name %s does not resolve: %s", STR_FMT(gateway), place,
-              why);
-        break;
-    case URL_PRIVATE:
+              STR_FMT(gateway), text);
+        return;
+    }
+    bool tls = str_eq(url.scheme, STR("https"));
+    snprintf(host, sizeof host, "%.*s", STR_FMT(url.host));
+    snprintf(port, sizeof port, "%d", url.port != 0 ? url.port : tls ? 443 : 80);
+    int rc = getaddrinfo(host, port, &hints, &list);
+    struct addr at = rc == 0 ? addr_of(list->ai_addr) : (struct addr){0};
+    if (rc != 0)
+        found(d, BAD, "wake", "%.*s: the name %s does not resolve: %s", STR_FMT(gateway), host,
+              gai_strerror(rc));
+    else if (!d->wake.allow_private && addr_is_private(&at))
         found(d, BAD, "wake",
               "%.*s: %s is a private address, which bellhop does not call. Use a public address, "
               "or set wake.allow_private: true",
-              STR_FMT(gateway), place);
-        break;
-    case URL_SILENT:
+              STR_FMT(gateway), host);
+    else if (connects(list, d->wake.timeout_ms))
+        found(d, OK, "wake", "%.*s: %s:%s can be reached", STR_FMT(gateway), host, port);
+    else
         found(d, WARN, "wake",
-              "%.*s: nothing answers at %s now, so a sleeping gateway cannot be woken there",
-              STR_FMT(gateway), place);
-        break;
-    case URL_REACHED:
-        found(d, OK, "wake", "%.*s: %s can be reached", STR_FMT(gateway), place);
-        break;
-    }
+              "%.*s: nothing answers at %s:%s now, so a sleeping gateway cannot be woken there",
+              STR_FMT(gateway), host, port);
+    if (rc == 0)
+        freeaddrinfo(list);
 }
 
 /* ---- while a server runs ---- */

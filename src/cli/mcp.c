@@ -1,7 +1,7 @@
 /* mcp.c - bellhop mcp: the Model Context Protocol over standard input and output.
  *
  * A bridge: each input line is posted to the server's /mcp, and each reply becomes an output line.
- * Several requests may be in flight, so a slow call does not delay others.  Replies come in the
+ * Several requests may be in flight, so a slow one does not delay others.  Replies come in the
  * order they are ready, as the protocol allows.  Standard output carries only replies. */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include "net/loop.h"
 
 #define LINE_MAX_BYTES ((size_t)1 << 20)
-#define UNDER_WAY_MAX 64 /* requests in flight; at the limit the bridge stops reading */
-#define CALL_MS 600000
+#define IN_FLIGHT_MAX 64 /* requests in flight; at the limit the bridge stops reading */
+#define POST_MS 600000
 
 struct bridge {
     struct loop *loop;
@@ -26,8 +26,8 @@ struct bridge {
     struct loop_fd *in;    /* NULL: not reading now */
     struct buf line;       /* what has arrived of the next one */
     struct buf url, sock;  /* where to */
-    struct list calls;     /* struct mcp_post; owned */
-    size_t n_calls;
+    struct list posts;     /* struct mcp_post; owned */
+    size_t n_posts;
     char *session; /* owned; NULL: none yet */
     bool ended;    /* no more input */
     int rc;
@@ -41,7 +41,7 @@ struct mcp_post {
 
 static void finish_if_done(struct bridge *b)
 {
-    if (b->ended && b->n_calls == 0)
+    if (b->ended && b->n_posts == 0)
         loop_stop(b->loop);
 }
 
@@ -111,7 +111,7 @@ static void on_answer(void *ctx, const struct http_result *r)
     list_remove(&p->link);
     buf_done(&p->id);
     free(p);
-    b->n_calls--;
+    b->n_posts--;
     read_on(b);
     finish_if_done(b);
 }
@@ -148,15 +148,15 @@ static void post(struct bridge *b, struct str line)
     headers[n] = NULL;
     p->b = b;
     read_id(line, &p->id);
-    list_append(&b->calls, &p->link);
-    b->n_calls++;
+    list_append(&b->posts, &p->link);
+    b->n_posts++;
     p->call =
         http_fetch(b->http,
                    &(struct http_fetch){.method = "POST",
                                         .url = buf_z(&b->url),
                                         .headers = headers,
                                         .body = line,
-                                        .timeout_ms = CALL_MS,
+                                        .timeout_ms = POST_MS,
                                         .max_body = (size_t)256 << 20,
                                         .unix_socket = b->sock.n > 0 ? buf_z(&b->sock) : NULL},
                    on_answer, p);
@@ -168,7 +168,7 @@ static void take_lines(struct bridge *b)
 {
     for (;;) {
         const char *end = b->line.n > 0 ? memchr(b->line.p, '\n', b->line.n) : NULL;
-        if (end == NULL || b->n_calls >= UNDER_WAY_MAX)
+        if (end == NULL || b->n_posts >= IN_FLIGHT_MAX)
             return;
         size_t n = (size_t)(end - b->line.p);
         struct str line = str_trim(str_make(b->line.p, n));
@@ -198,16 +198,16 @@ static void on_input(void *ctx, int events)
     finish_if_done(b);
 }
 
-/* Reads the available input; watches for more, unless UNDER_WAY_MAX requests are in flight. */
+/* Reads the available input; watches for more, unless IN_FLIGHT_MAX requests are in flight. */
 static void read_on(struct bridge *b)
 {
     take_lines(b);
     bool too_long = buf_failed(&b->line) || b->line.n > LINE_MAX_BYTES + 65536;
-    if (too_long && b->n_calls < UNDER_WAY_MAX) {
+    if (too_long && b->n_posts < IN_FLIGHT_MAX) {
         b->rc = cli_failed("a line of the client is longer than 1 MiB");
         loop_stop(b->loop);
     }
-    bool wants = !b->ended && b->n_calls < UNDER_WAY_MAX && !too_long;
+    bool wants = !b->ended && b->n_posts < IN_FLIGHT_MAX && !too_long;
     if (wants && b->in == NULL) {
         b->in = loop_fd_add(b->loop, STDIN_FILENO, LOOP_READ, on_input, b);
     } else if (!wants && b->in != NULL) {
@@ -221,7 +221,7 @@ static int serve(struct cli_job *j)
     struct bridge b = {.door = j->door, .loop = loop_new(), .rc = CLI_DONE};
     char *dir = NULL;
 
-    list_init(&b.calls);
+    list_init(&b.posts);
     b.http = http_client_new(b.loop);
     if (j->door->url.p != NULL) {
         buf_printf(&b.url, "%.*s/mcp", STR_FMT(j->door->url));
@@ -238,7 +238,7 @@ static int serve(struct cli_job *j)
     if (b.in != NULL)
         loop_fd_free(b.in);
     http_client_free(b.http); /* cancels the requests in flight */
-    list_each (&b.calls, it, nxt) {
+    list_each (&b.posts, it, nxt) {
         struct mcp_post *p = list_entry(it, struct mcp_post, link);
         buf_done(&p->id);
         free(p);

@@ -27,20 +27,30 @@
 #include "media/media.h"
 #include "net/loop.h"
 #include "skills/skills.h"
+#include "store/record.h"
 #include "store/store.h"
 
-#define SHARED_NS \
-    "shared" /* records: "media", "skills", "data" -> the word; "data.node" -> a name */
 #define MARK ".bellhop-shared"
 enum { WORD_BYTES = 16, TURN_MS = 1000, WRITE_TURNS = 15 };
+
+struct shared_record { /* "media", "skills", "data": a mark; "data.node": the name of a node */
+    struct str name, mark;
+};
+static const struct record_field shared_fields[] = {
+    RECORD_FIELD(struct shared_record, name, "name", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct shared_record, mark, "mark", RECORD_NEEDED),
+};
+static const struct record_form shared_form =
+    RECORD_FORM("shared", struct shared_record, shared_fields);
+const struct record_form *const shared_records[] = {&shared_form, NULL};
 
 struct check {
     struct loop *loop;
     struct store *store;
     struct rand *rand;
     char *why;
-    struct str key;    /* of the record that is read */
-    struct buf found;  /* the record's value; empty: no such record */
+    struct str name;   /* of the record that is read */
+    struct buf found;  /* its mark; empty: no such record */
     enum bh_err wrote; /* result of the write; BH_CANCELLED: in flight */
 };
 
@@ -67,17 +77,17 @@ bool shared_settings_fit(const struct config *cfg, char *ret_why)
     const char *no = NULL;
 
     if (shared && strcmp(skills->kind, "sqlite") == 0)
-        no = "skills.kind: sqlite is a file of one machine, and store.kind: postgres is for "
-             "several: leave skills.kind out, or use filesystem with a skills.dir that they share";
+        no = "skills.kind: sqlite is a file on one machine, but store.kind: postgres serves "
+             "several. Leave skills.kind out, or use filesystem with a shared skills.dir";
     else if (!shared && strcmp(skills->kind, "postgres") == 0)
-        no = "skills.kind: postgres goes with store.kind: postgres";
+        no = "skills.kind: postgres needs store.kind: postgres";
     else if (shared && strcmp(skills->kind, "filesystem") == 0 && skills->dir == NULL)
-        no = "skills.dir: with store.kind: postgres it must be named, and be a directory that all "
-             "nodes share";
+        no = "skills.kind: filesystem with store.kind: postgres needs skills.dir, a directory that "
+             "all nodes share";
     else if (!shared && data->node != NULL)
-        no = "data.node goes with store.kind: postgres";
+        no = "data.node needs store.kind: postgres";
     else if (!shared && dispatch_names_node(cfg, NULL))
-        no = "agents: node goes with store.kind: postgres";
+        no = "agents: node needs store.kind: postgres";
     if (no != NULL)
         snprintf(ret_why, 256, "%s", no);
     return no == NULL;
@@ -93,33 +103,32 @@ bool shared_data_is_off(const struct config *cfg, char *ret_why)
         return false;
     if (data->node == NULL)
         snprintf(ret_why, 256,
-                 "several nodes share the database, and full text is on one of them: its name "
-                 "belongs into data.node");
+                 "several nodes share the database, and one of them keeps the data store: set "
+                 "data.node to its name");
     else
-        snprintf(ret_why, 256, "it is on node %.60s (data.node), and this is %s", data->node, name);
+        snprintf(ret_why, 256, "it is on node %.60s (data.node), and this is %s",
+                 data->node, name);
     return true;
 }
 
 /* ---- records ---- */
 
-static void on_record(void *ctx, struct str key, struct str value)
+static bool on_record(void *ctx, struct str key, void *thing)
 {
+    const struct shared_record *r = thing;
     struct check *c = ctx;
 
-    if (str_eq(key, c->key)) {
-        buf_reset(&c->found);
-        buf_add_str(&c->found, value);
-    }
+    (void)key;
+    if (str_eq(r->name, c->name))
+        buf_add_str(&c->found, r->mark);
+    return true;
 }
 
-static bool look(struct check *c, const char *key)
+static bool look(struct check *c, const char *name)
 {
-    c->key = str_of(key);
+    c->name = str_of(name);
     buf_reset(&c->found);
-    if (c->store->ops->load_records(c->store, SHARED_NS, STR(""), on_record, c) == BH_OK)
-        return true;
-    snprintf(c->why, 256, "cannot read the database");
-    return false;
+    return record_load(c->store, &shared_form, NULL, STR_NULL, on_record, c, c->why) == BH_OK;
 }
 
 static void on_written(void *ctx, enum bh_err err)
@@ -128,10 +137,12 @@ static void on_written(void *ctx, enum bh_err err)
 }
 
 /* BH_CONFLICT: another node was first.  A retry is safe with both verbs. */
-static enum bh_err note(struct check *c, enum store_kv_verb verb, const char *key, struct str value)
+static enum bh_err note(struct check *c, enum store_kv_verb verb, const char *name, struct str mark)
 {
-    struct store_kv item = {verb, SHARED_NS, str_of(key), value};
+    struct buf key = BUF_INIT, value = BUF_INIT;
 
+    record_write(&shared_form, NULL, &(struct shared_record){str_of(name), mark}, &key, &value);
+    struct store_kv item = {verb, shared_form.ns, buf_str(&key), buf_str(&value)};
     c->wrote = BH_CANCELLED;
     struct store_put *put = store_put(c->store, &item, 1, true, on_written, c);
     for (int i = 0; i < WRITE_TURNS && c->wrote == BH_CANCELLED; i++)
@@ -140,6 +151,8 @@ static enum bh_err note(struct check *c, enum store_kv_verb verb, const char *ke
         store_put_cancel(&put);
     if (c->wrote != BH_OK && c->wrote != BH_CONFLICT)
         snprintf(c->why, 256, "cannot write to the database");
+    buf_done(&key);
+    buf_done(&value);
     return c->wrote;
 }
 
@@ -193,8 +206,8 @@ static bool is_ours(struct check *c, const char *setting, const char *dir, const
     buf_done(&us);
     if (!ours)
         snprintf(c->why, 256,
-                 "%s: %.100s is the directory of another installation (its " MARK
-                 " says so): use another one",
+                 "%s: %.100s belongs to another installation (says its file " MARK
+                 "). Use another directory",
                  setting, dir);
     return ours;
 }
@@ -207,8 +220,8 @@ static bool mark_fits(struct check *c, const char *name, const char *setting, co
 
     if (ok && !file_read(path, 256, &mark) && c->found.n > 0) {
         snprintf(c->why, 256,
-                 "%s: %.100s is not the directory that the nodes on this database share (it has no "
-                 "file " MARK " of theirs): mount it, or copy it with that file",
+                 "%s: %.100s is not the directory that the other nodes use (it has no file " MARK
+                 "). Mount their directory, or copy it with that file",
                  setting, dir);
         ok = false;
     }
@@ -223,8 +236,7 @@ static bool mark_fits(struct check *c, const char *name, const char *setting, co
     }
     if (ok && !str_eq(buf_str(&c->found), buf_str(&mark))) {
         snprintf(c->why, 256,
-                 "%s: %.100s is not the directory that the nodes on this database share: mount "
-                 "that one",
+                 "%s: %.100s is not the directory that the other nodes use. Mount their directory",
                  setting, dir);
         ok = false;
     }
@@ -262,10 +274,11 @@ static bool data_fits(struct check *c, const struct config *cfg)
     } else if (data->node != NULL) {
         ok = look(c, "data.node");
         if (ok && c->found.n > 0 && !str_eq(buf_str(&c->found), str_of(data->node))) {
-            snprintf(c->why, 256,
-                     "data.node: %.60s here, but the data of this database is on node %.60s: the "
-                     "same name belongs into the configuration of every node",
-                     data->node, buf_z(&c->found));
+            snprintf(
+                c->why, 256,
+                "data.node is %.60s here, but the data store is on node %.60s. Use the same name "
+                "on every node",
+                data->node, buf_z(&c->found));
             ok = false;
         }
     }

@@ -13,7 +13,10 @@
 struct config;
 struct loop;
 struct rand;
+struct record_form;
 struct store;
+
+extern const struct record_form *const shared_records[]; /* ends with NULL */
 
 /* False: settings contradict each other.  @ret_why: 256 bytes. */
 bool shared_settings_fit(const struct config *cfg, char *ret_why);

@@ -37,7 +37,8 @@ static bool on_rows(void *ctx, uint64_t done, uint64_t all)
 
 /* Runs before the main store is moved: until that move is complete no server starts on the target,
  * so no server sees half of the skills. */
-static int move_skills(const char *from, const char *to, const char *db, struct skills_moved *ret)
+static int migrate_skills(const char *from, const char *to, const char *db,
+                          struct skills_moved *ret)
 {
     bool in = strcmp(to, "sqlite") != 0;
     const struct skills_place file = {.kind = "sqlite", .path = db};
@@ -56,7 +57,7 @@ static int move_skills(const char *from, const char *to, const char *db, struct 
     return err == BH_OK ? CLI_DONE : cli_failed("%s", why);
 }
 
-static void print_moved(const struct store_moved *m, const struct skills_moved *s, bool json)
+static void print_migrated(const struct store_moved *m, const struct skills_moved *s, bool json)
 {
     static const char *const keys[] = {"records", "messages", "seen", "once"};
 
@@ -79,8 +80,8 @@ static void print_moved(const struct store_moved *m, const struct skills_moved *
                 (unsigned long long)m->resumed);
 }
 
-static int move(const char *from, const char *to, const char *db, const struct skills_moved *skills,
-                bool json)
+static int migrate_store(const char *from, const char *to, const char *db,
+                         const struct skills_moved *skills, bool json)
 {
     bool in = strcmp(to, "sqlite") != 0;
     struct progress bar;
@@ -96,7 +97,7 @@ static int move(const char *from, const char *to, const char *db, const struct s
                           in ? "continue" : "begin from the start");
     if (err != BH_OK)
         return cli_failed("%s", why);
-    print_moved(&moved, skills, json);
+    print_migrated(&moved, skills, json);
     if (in)
         fprintf(stderr,
                 "Now set `store: {kind: postgres, url: ...}`. Keep %s until the new store has "
@@ -129,8 +130,8 @@ static int migrate(struct cli_job *j)
         rc = cli_misused(j, "--to sqlite needs --from postgresql://..., or store.url in the "
                             "configuration");
     else if (strcmp(skills->kind, "filesystem") == 0 ||
-             (rc = move_skills(from, to, skills_db, &moved)) == CLI_DONE)
-        rc = move(from, to, db, &moved, j->json);
+             (rc = migrate_skills(from, to, skills_db, &moved)) == CLI_DONE)
+        rc = migrate_store(from, to, db, &moved, j->json);
     free(skills_db);
     free(db);
     config_free(cfg);

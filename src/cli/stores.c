@@ -1,13 +1,17 @@
 /* stores.c - bellhop skill, bellhop data: the stores of /v1 from the terminal.
  *
  * Each verb is one operation of http/op.h, or a few. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 #include "base/crypto.h"
 #include "base/jw.h"
+#include "base/launch.h"
 #include "base/mem.h"
-#include "cli/diff.h"
 #include "cli/cli.h"
 #include "skills/approval.h"
 
@@ -74,6 +78,40 @@ static char *version_before(struct json history)
     return before.p != NULL ? str_dup(before) : NULL;
 }
 
+/* A text as a file without a name, which a child process inherits.  -1: errno says why. */
+static int file_of(struct str text)
+{
+    int fd = memfd_create("skill", 0);
+
+    if (fd >= 0 && write(fd, text.p, text.n) != (ssize_t)text.n) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* Prints two texts as a unified diff, by the program diff. */
+static int print_diff(const char *from, struct str was, const char *to, struct str is)
+{
+    int old = file_of(was), new = file_of(is), status = -1;
+    char old_path[32], new_path[32];
+    pid_t pid;
+
+    snprintf(old_path, sizeof old_path, "/dev/fd/%d", old);
+    snprintf(new_path, sizeof new_path, "/dev/fd/%d", new);
+    const char *argv[] = {"diff", "-u", "--label", from, "--label", to, old_path, new_path, NULL};
+    int rc = old < 0 || new < 0
+                 ? errno
+                 : launch((char *const *)(uintptr_t)argv, environ, (int[]){-1, -1, -1}, &pid);
+    if (rc == 0)
+        waitpid(pid, &status, 0);
+    close(old);
+    close(new);
+    if (rc != 0)
+        return cli_failed("the program diff cannot be run: %s", strerror(rc));
+    return WIFEXITED(status) && WEXITSTATUS(status) < 2 ? CLI_DONE : CLI_FAILED;
+}
+
 static int diff(struct cli_job *j)
 {
     const char *name = j->args[0], *to = j->args[2];
@@ -91,7 +129,7 @@ static int diff(struct cli_job *j)
     if (rc == CLI_DONE)
         rc = load(j, to, &is);
     if (rc == CLI_DONE)
-        diff_print(stdout, from, buf_str(&was), to != NULL ? to : "now", buf_str(&is));
+        rc = print_diff(from, buf_str(&was), to != NULL ? to : "now", buf_str(&is));
     free(from);
     buf_done(&was);
     buf_done(&is);

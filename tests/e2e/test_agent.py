@@ -113,7 +113,7 @@ def test_a_line_of_text_is_an_answer(bellhop, start_agent, script):
     answered(bellhop, "one", "echo one", "two", "echo two")
     wait_for(lambda: bellhop.metric("deliveries_acked_total") == 2)
     assert agent.end() == 0
-    assert "agent: left: the connector keeps what arrives" in agent.lines
+    assert "agent: left: the connector keeps new messages" in agent.lines
 
 
 def test_a_message_arrives_with_who_and_where(bellhop, start_agent, script, tmp_path):

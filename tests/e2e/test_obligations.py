@@ -13,7 +13,7 @@ from test_sleeper import ECHO, agent, children, rig, start_sleeper  # noqa: F401
 
 
 def stays_awake(sleeper, reason):
-    sleeper.warned("may not sleep: " + reason)
+    sleeper.warned("stays awake: " + reason)
     time.sleep(0.6)
     assert sleeper.count("asleep") == 0 and sleeper.count("draining") == 0
     assert sleeper.health()["maySleep"] is False
@@ -41,8 +41,8 @@ def test_2_it_drains_through_going_idle_and_its_ack_before_it_sleeps(rig, start_
     s.asleep()
     s.said("asleep")  # the line comes behind the state
     order = [line for line in s.lines if re.search(r"draining|settling|asleep|agent: left", line)]
-    assert order == ["sleeper: draining: nobody wrote for a while", "agent: left: the connector keeps what arrives",
-                     "sleeper: settling: exit status 0", "sleeper: asleep: a poke wakes it"]
+    assert order == ["sleeper: draining: idle", "agent: left: the connector keeps new messages",
+                     "sleeper: settling: exit status 0", "sleeper: asleep: until a poke arrives"]
     assert server.instance(c.id)["state"] == "asleep" and server.metric("flips_total") >= 1
     # A process that leaves without going_idle is not let go: the connector did not confirm, so it is started again.
     port = free_port()
@@ -61,7 +61,7 @@ def test_2_it_drains_through_going_idle_and_its_ack_before_it_sleeps(rig, start_
         """, "rude.py"))
     rude.poke()
     rude.said("settling")
-    rude.warned("may not sleep: the process left without telling the connector")
+    rude.warned("stays awake: the process exited without telling the connector")
     assert rude.count("asleep") == 0
     rude.said("starting: the connector did not confirm")
     assert rude.end() in (0, 1)

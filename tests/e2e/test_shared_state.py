@@ -69,16 +69,16 @@ def test_skills_move_with_the_node_that_serves(node, postgres):
 
 
 @pytest.mark.parametrize("more, says", [
-    ("skills: {kind: sqlite}\n", "skills.kind: sqlite is a file of one machine"),
-    ("skills: {kind: filesystem}\n", "skills.dir: with store.kind: postgres it must be named"),
+    ("skills: {kind: sqlite}\n", "skills.kind: sqlite is a file on one machine"),
+    ("skills: {kind: filesystem}\n", "skills.kind: filesystem with store.kind: postgres needs skills.dir"),
 ])
 def test_skills_on_one_machine_are_refused(node, more, says):
     assert says in refuses(node("north", braces(more)))
 
 
 @pytest.mark.parametrize("more, says", [
-    ("skills: {kind: postgres}\n", "skills.kind: postgres goes with store.kind: postgres"),
-    ("data: {node: north}\n", "data.node goes with store.kind: postgres"),
+    ("skills: {kind: postgres}\n", "skills.kind: postgres needs store.kind: postgres"),
+    ("data: {node: north}\n", "data.node needs store.kind: postgres"),
 ])
 def test_what_needs_postgresql_is_refused_without(make_bellhop, more, says):
     config = "listen: 127.0.0.1:0\nstate_dir: {state}\n" + braces(more)
@@ -91,7 +91,7 @@ def test_a_directory_that_is_not_the_others_is_refused(node, tmp_path, setting):
     north = node("north", braces(setting.replace("DIR", str(shared))) + "\n").start()
     assert (shared / ".bellhop-shared").exists()
     says = refuses(node("south", braces(setting.replace("DIR", str(own))) + "\n"))
-    assert f"dir: {own} is not the directory that the nodes on this database share" in says
+    assert f"dir: {own} is not the directory that the other nodes use" in says
     north.stop()
     node_of_another_word = tmp_path / "own" / ".bellhop-shared"
     node_of_another_word.write_text((shared / ".bellhop-shared").read_text()[:-4] + "0000")
@@ -103,7 +103,7 @@ def test_the_directory_of_another_installation_is_refused(node, postgres, tmp_pa
     more = braces(f"media: {{dir: {tmp_path}}}\n")
     node("north", more).start().stop()
     postgres.sql("DROP SCHEMA bellhop CASCADE")
-    assert f"media.dir: {tmp_path} is the directory of another installation" in refuses(node("north", more))
+    assert f"media.dir: {tmp_path} belongs to another installation" in refuses(node("north", more))
 
 
 def upload(server, credential):
@@ -148,9 +148,9 @@ def test_a_data_store_that_would_be_split_is_refused(node, postgres):
     north = node("north", more).start()
     north.stop()
     says = refuses(node("south", braces("data: {node: south}\n")))
-    assert "data.node" in says and "is not the directory that the nodes on this database share" in says
+    assert "data.node" in says and "is not the directory that the other nodes use" in says
     says = refuses(node("west", braces("data: {node: east}\n")))
-    assert "data.node: east here, but the data of this database is on node north" in says
+    assert "data.node is east here, but the data store is on node north" in says
     assert "is not the directory" in refuses(node("north", more))  # another machine of the same name
     # moved on purpose, with its directory: the new node says so, and the old name is refused from then on
     south = node("south", braces("data: {node: south}\n"))

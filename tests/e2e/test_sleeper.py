@@ -187,8 +187,8 @@ def test_a_process_that_ignores_sigterm_is_killed_and_what_it_held_is_kept(bellh
     s.said("awake")
     pid = int(children(s.process.pid)[0])
     os.kill(pid, SIGSTOP)
-    s.warned("did not leave in time", 60)
-    s.warned("may not sleep", 60)
+    s.warned("did not exit in time", 60)
+    s.warned("stays awake", 60)
     bellhop.write("hello")
     wait_for(lambda: history(bellhop) == ["hello", "echo hello"], 30)
 

@@ -191,7 +191,10 @@ def test_the_command_line_does_the_same(bellhop, tmp_path):
     bellhop.cli("skill", "write", "hello", source)
     assert bellhop.cli("skill", "status", "hello", "Approved").stdout.endswith("Approved\n")
     assert len(bellhop.cli("skill", "versions", "hello").stdout.splitlines()) == 3
-    assert "+# Status: Approved" in bellhop.cli("skill", "diff", "hello").stdout
+    shown = bellhop.cli("skill", "diff", "hello").stdout.splitlines()
+    assert shown[0].startswith("--- ") and shown[1] == "+++ now" and shown[2].startswith("@@ -")
+    assert "+# Status: Approved" in shown and "-# Status: Draft" in shown
+    assert bellhop.cli("skill", "diff", "hello", shown[0].split()[1], shown[0].split()[1]).stdout == ""
     assert "hello" in bellhop.cli("skill", "list", "--status", "Approved,Disabled").stdout
     assert json.loads(bellhop.cli("skill", "list", "--status", "Draft", "--json").stdout) == []
     refused = bellhop.cli("skill", "show", "nope", check=False)

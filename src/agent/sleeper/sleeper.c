@@ -99,7 +99,7 @@ static void fall_asleep(struct sleeper *s)
     s->wake_at_ms = scheduled_ms(s);
     s->knocked = false;
     enter(s, ASLEEP,
-          s->freeze && s->child.pid > 0 ? "stopped, a poke wakes it" : "a poke wakes it");
+          s->freeze && s->child.pid > 0 ? "stopped until a poke arrives" : "until a poke arrives");
 }
 
 /* ---- falling asleep ---- */
@@ -107,7 +107,7 @@ static void fall_asleep(struct sleeper *s)
 static void refuse(struct sleeper *s, const char *why)
 {
     if (strcmp(s->refusal, why) != 0)
-        warn("it may not sleep: %s", why);
+        warn("the process stays awake: %s", why);
     snprintf(s->refusal, sizeof s->refusal, "%s", why);
     s->hurry = false;
     if (s->child.pid == 0) {
@@ -135,14 +135,14 @@ static void check_wake_url(struct sleeper *s, const struct answer *r)
     s->reached = false;
     s->probing = ask_start(&s->ask, "probe", s->url, s->nonce);
     if (s->state != CHECKING)
-        enter(s, CHECKING, "does the wake URL lead here?");
+        enter(s, CHECKING, "testing the wake URL");
     ask_in(s, PROBE_PATIENCE_MS);
 }
 
 static void drain(struct sleeper *s)
 {
     s->refusal[0] = '\0';
-    enter(s, DRAINING, s->hurry ? "asked to" : "nobody wrote for a while");
+    enter(s, DRAINING, s->hurry ? "on SIGUSR2" : "idle");
     child_signal(&s->child, s->drain_signal);
     ask_in(s, s->freeze ? s->look_ms : INT64_C(86400000));
 }
@@ -175,14 +175,14 @@ static void heard_starting(struct sleeper *s, const struct answer *r)
     int64_t now = now_ms();
 
     if (r->ok && strcmp(r->state, "live") == 0) {
-        enter(s, AWAKE, "the connector sees it");
+        enter(s, AWAKE, "connected");
         ask_in(s, s->look_ms);
         return;
     }
     if (now - s->started_ms > LIVE_PATIENCE_MS && s->refusal[0] == '\0') {
-        snprintf(s->refusal, sizeof s->refusal, "the process does not connect by itself%s%s",
+        snprintf(s->refusal, sizeof s->refusal, "the process does not connect%s%s",
                  r->ok ? "" : ": ", r->ok ? "" : r->problem);
-        warn("it may not sleep: %s", s->refusal);
+        warn("the process stays awake: %s", s->refusal);
     }
     ask_in(s, now - s->started_ms > 5000 ? 2000 : s->look_ms);
 }
@@ -194,7 +194,7 @@ static void heard_awake(struct sleeper *s, const struct answer *r)
     if (!r->ok) {
         refuse(s, r->problem);
     } else if (strcmp(r->state, "live") != 0) {
-        refuse(s, "the connector does not see the process");
+        refuse(s, "the process is not connected");
     } else if (is_idle(s, r)) {
         check_wake_url(s, r);
     } else {
@@ -214,11 +214,11 @@ static void heard_checking(struct sleeper *s, const struct answer *r)
     else if (s->child.pid == 0 && there && is_still(r))
         fall_asleep(s);
     else if (s->child.pid == 0)
-        start(s, "something waits");
+        start(s, "messages wait");
     else if (there && is_idle(s, r))
         drain(s);
     else {
-        enter(s, AWAKE, "not idle any more");
+        enter(s, AWAKE, "a message arrived");
         ask_in(s, s->look_ms);
     }
 }
@@ -232,7 +232,7 @@ static void heard_draining(struct sleeper *s, const struct answer *r)
         ask_in(s, 0); /* a message may have arrived between the answer and the stop */
     } else if (r->ok && strcmp(r->state, "asleep") == 0) {
         child_thaw(&s->child); /* SIGCONT makes it reconnect */
-        start(s, "something waits");
+        start(s, "messages wait");
     } else {
         ask_in(s, s->look_ms);
     }
@@ -243,13 +243,13 @@ static void heard_settling(struct sleeper *s, const struct answer *r)
     bool asleep = r->ok && strcmp(r->state, "asleep") == 0;
 
     if (s->knocked || (asleep && r->entries > 0)) {
-        start(s, s->knocked ? "poked on the way" : "something waits");
+        start(s, s->knocked ? "poked meanwhile" : "messages wait");
     } else if (asleep && is_still(r)) {
         fall_asleep(s);
     } else if (now_ms() - s->since_ms > (r->ok ? SETTLE_PATIENCE_MS : ANSWER_PATIENCE_MS)) {
         snprintf(s->refusal, sizeof s->refusal, "%s",
-                 r->ok ? "the process left without telling the connector" : r->problem);
-        warn("it may not sleep: %s", s->refusal);
+                 r->ok ? "the process exited without telling the connector" : r->problem);
+        warn("the process stays awake: %s", s->refusal);
         start(s, "the connector did not confirm");
     } else {
         ask_in(s, s->look_ms);
@@ -324,7 +324,7 @@ int sleeper_ended(struct sleeper *s, bool well, const char *how)
         return well ? 0 : 1;
     case DRAINING:
         if (!well)
-            warn("the process drained badly: %s", how);
+            warn("the process failed while shutting down: %s", how);
         enter(s, SETTLING, how);
         ask_cancel(&s->ask);
         ask_in(s, 0);
@@ -345,7 +345,7 @@ int sleeper_ended(struct sleeper *s, bool well, const char *how)
     warn("the process ended: %s; starting it again in %" PRId64 " ms", how,
          backoff_ms(s->failures));
     if (s->state != STARTING)
-        enter(s, STARTING, "it ended by itself");
+        enter(s, STARTING, "it ended");
     s->started_ms = s->start_at_ms;
     return -1;
 }
@@ -394,7 +394,8 @@ void sleeper_tick(struct sleeper *s)
     if (now >= s->start_at_ms)
         start(s, "again");
     if (s->state == DRAINING && now - s->since_ms > s->drain_ms && s->child.pid > 0) {
-        warn("the process did not leave in time: killed; what it had not acknowledged is kept");
+        warn("the process did not exit in time and was killed; the connector keeps unacknowledged "
+             "messages");
         child_signal(&s->child, SIGKILL);
         s->since_ms = now;
     }
