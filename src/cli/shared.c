@@ -106,8 +106,7 @@ bool shared_data_is_off(const struct config *cfg, char *ret_why)
                  "several nodes share the database, and one of them keeps the data store: set "
                  "data.node to its name");
     else
-        snprintf(ret_why, 256, "it is on node %.60s (data.node), and this is %s",
-                 data->node, name);
+        snprintf(ret_why, 256, "it is on node %.60s (data.node), and this is %s", data->node, name);
     return true;
 }
 
