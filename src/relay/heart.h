@@ -42,6 +42,7 @@ struct relay {
     struct list troubled;  /* instances with a failed store operation, by retry_link */
     struct timer farewell; /* armed while a drain waits for acks and results */
     bool draining;         /* written by relay_drain() and relay_stop() only */
+    size_t unsafe;         /* things that must be on disk or answered before a drain ends */
     bool said_farewell;    /* a drain has closed the sockets */
     defer_cb *drained;     /* callback of relay_drain(); NULL: no drain, or it is finished */
     void *drained_ctx;
@@ -74,6 +75,17 @@ enum turn_step { /* the work at the end of a turn, in this order */
 /* Schedules @steps for the end of this turn of the loop; 0: only the drain, if there is one.
  * Idempotent. */
 void turn_want(struct relay *r, unsigned steps);
+
+/* Something waits for the disk, or for its answer; and is done.  A drain waits for all of them. */
+static inline void drain_hold(struct relay *r)
+{
+    r->unsafe++;
+}
+static inline void drain_release(struct relay *r)
+{
+    if (--r->unsafe == 0 && r->draining)
+        turn_want(r, 0);
+}
 
 /* Work that waits for an answer, and is freed with the relay if no answer comes. */
 struct pending {

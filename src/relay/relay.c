@@ -171,9 +171,8 @@ static void drain_go_on(struct relay *r)
     if (!r->said_farewell)
         return;
     activity_write(r);
-    if (delivery_any_volatile(r) || acks_pending(r) || instance_any_writing(r) ||
-        stage_any_writing(r) || accept_any_answer(r))
-        return; /* not all is on disk */
+    if (r->unsafe != 0)
+        return;
     defer_cb *done = r->drained;
     r->drained = NULL;
     done(r->drained_ctx);
@@ -255,23 +254,6 @@ static void on_key(void *ctx, struct hash128 key, int64_t at_ms)
     dedup_add(&r->dedup, key, at_ms, r->lim.dedup_max);
 }
 
-static enum bh_err load(struct relay *r)
-{
-    struct store *st = r->env.store;
-    enum bh_err err = instances_load(r);
-
-    if (err == BH_OK)
-        err = chats_load(r);
-    commands_load(r);
-    if (err == BH_OK)
-        err = activity_load(r);
-    if (err == BH_OK)
-        err = spoken_load(r);
-    if (err == BH_OK)
-        err = st->ops->load_keys(st, clock_wall_ms(r->env.clock) - r->lim.dedup_ms, on_key, r);
-    return err;
-}
-
 static void build(struct relay *r)
 {
     timer_init(&r->turn_end, on_turn_end);
@@ -303,7 +285,17 @@ enum bh_err relay_load(const struct relay_env *env, const struct relay_limits *l
     r->env = *env;
     relay_set_limits(r, limits);
     build(r);
-    enum bh_err err = load(r);
+    enum bh_err err = instances_load(r);
+    if (err == BH_OK)
+        err = chats_load(r);
+    commands_load(r);
+    if (err == BH_OK)
+        err = activity_load(r);
+    if (err == BH_OK)
+        err = spoken_load(r);
+    int64_t since_ms = clock_wall_ms(env->clock) - r->lim.dedup_ms;
+    if (err == BH_OK)
+        err = env->store->ops->load_keys(env->store, since_ms, on_key, r);
     if (err != BH_OK) {
         snprintf(ret_why, 256, "the store cannot be read: %s", bh_err_word(err));
         relay_free(r);

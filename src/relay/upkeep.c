@@ -40,34 +40,15 @@ static struct instance *next_of(struct relay *r, const struct instance *i)
     return next != all ? list_entry(next, struct instance, link) : NULL;
 }
 
-/* Settles at most @most deliveries of @i that are older than @before_s; returns how many. */
-static size_t drop_mail(struct instance *i, uint32_t before_s, size_t most)
-{
-    size_t n = 0;
-
-    for (uint32_t at = 0; at < i->mb.n && n < most; at++) {
-        struct slot *slot = mailbox_at(&i->mb, at);
-        if ((slot->flags & SLOT_GONE) != 0)
-            continue;
-        if (slot->at_s >= before_s)
-            break;
-        delivery_settle(i, slot);
-        n++;
-    }
-    if (n != 0)
-        mailbox_tidy(&i->mb);
-    return n;
-}
-
 static void on_step(struct timer *timer)
 {
     struct upkeep *t = container_of(timer, struct upkeep, step);
     struct relay *r = t->relay;
     int64_t before_s = (clock_wall_ms(r->env.clock) - t->retention_ms) / 1000;
-    size_t mail = 0;
+    uint64_t mail = 0;
 
     for (int k = 0; k < STEP_INSTANCES && t->at != NULL && before_s > 0; k++) {
-        mail += drop_mail(t->at, (uint32_t)before_s, STEP_MAIL - mail);
+        mail += delivery_settle_until(t->at, UINT64_MAX, before_s, STEP_MAIL - mail);
         if (mail == STEP_MAIL)
             break; /* this instance may have more */
         t->at = next_of(r, t->at);

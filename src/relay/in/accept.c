@@ -99,6 +99,7 @@ void accept_release(struct relay *r, struct accept *a, enum bh_err err)
     if (--a->pending != 0)
         return;
     list_move(&a->link, &r->accepts->answers);
+    drain_hold(r);
     turn_want(r, TURN_ANSWERS);
 }
 
@@ -120,12 +121,8 @@ void accept_answer_all(struct relay *r)
         handles_remove(&t->handles, a->handle);
         if (done != NULL)
             done(ctx, err);
+        drain_release(r);
     }
-}
-
-bool accept_any_answer(const struct relay *r)
-{
-    return !list_is_empty(&r->accepts->answers);
 }
 
 static struct accept_id id_of(const struct accept *a)

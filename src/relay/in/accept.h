@@ -39,4 +39,3 @@ bool accept_is_known(struct relay *r, const struct event *ev, const struct gate_
                      size_t n);
 
 void accept_answer_all(struct relay *r); /* at the end of a turn */
-bool accept_any_answer(const struct relay *r);

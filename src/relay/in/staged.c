@@ -84,7 +84,7 @@ struct stage {
     struct list all;            /* struct staged, by age */
     struct map chats, by_event; /* struct staged_chat, struct staged */
     struct handles handles;     /* struct staged */
-    size_t n, n_writing, n_parked;
+    size_t n, n_parked;
     struct buf scratch;
     struct record_reader *rows; /* owned */
 };
@@ -126,11 +126,6 @@ struct stage *stage_new(struct relay *r)
     list_init(&t->all);
     t->rows = record_reader_new(NULL);
     return t;
-}
-
-bool stage_any_writing(const struct relay *r)
-{
-    return r->stage->n_writing != 0;
 }
 
 size_t relay_waiting(const struct relay *r)
@@ -557,9 +552,7 @@ static void on_written(struct store_op *op, enum bh_err err)
     struct staged *e = container_of(op, struct staged, append.op);
     struct relay *r = e->relay;
 
-    r->stage->n_writing--;
-    if (r->draining)
-        turn_want(r, 0);
+    drain_release(r);
     e->in_doubt |= err == BH_UNKNOWN;
     if (err != BH_OK && e->in_doubt && !r->draining) { /* the row may be there: once more */
         timer_set(r->env.clock, &e->timer, RETRY_MS);
@@ -587,7 +580,7 @@ static void submit(struct staged *e)
     struct relay *r = e->relay;
 
     e->append.op = (struct store_op){.done = on_written};
-    r->stage->n_writing++;
+    drain_hold(r);
     store_append(r->env.store, &e->append, true);
 }
 

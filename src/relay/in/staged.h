@@ -77,8 +77,6 @@ bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdi
  * not staged. */
 bool stage_edit(struct relay *r, const struct event *ev, struct accept *a);
 
-bool stage_any_writing(const struct relay *r); /* some row is being written */
-
 /* Drops the staged events that @user wrote, or of the direct chat whose id is @user; returns how
  * many.  @only_count drops nothing. */
 uint64_t stage_forget(struct relay *r, struct str platform, struct str user, bool only_count,

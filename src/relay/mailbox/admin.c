@@ -412,22 +412,6 @@ void relay_chats_show(struct relay *r, struct str tenant, struct str instance, s
 
 /* ---- purge, take and redrive ---- */
 
-/* Settles deliveries up to @up_to, parked ones included; returns how many. */
-static uint64_t settle(struct instance *i, uint64_t up_to)
-{
-    uint64_t n = 0;
-
-    for (uint32_t at = 0; at < i->mb.n && mailbox_at(&i->mb, at)->id <= up_to; at++) {
-        struct slot *slot = mailbox_at(&i->mb, at);
-        if ((slot->flags & SLOT_GONE) != 0)
-            continue;
-        delivery_settle(i, slot);
-        n++;
-    }
-    mailbox_tidy(&i->mb);
-    return n;
-}
-
 /* Settles the whole mailbox.  Deliveries in memory or on a socket are settled one by one; the rest
  * is detached as one ring, so that the cost per turn is bounded. */
 static uint64_t settle_all(struct instance *i)
@@ -462,7 +446,7 @@ uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str inst
 uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance, uint64_t up_to)
 {
     struct instance *i = instance_find(r, tenant, instance);
-    uint64_t n = i != NULL ? settle(i, up_to) : 0;
+    uint64_t n = i != NULL ? delivery_settle_until(i, up_to, INT64_MAX, UINT64_MAX) : 0;
 
     r->n.acked += n;
     return n;

@@ -258,11 +258,6 @@ bool delivery_has_room(const struct relay *r, size_t bytes)
     return r->deliveries->volatile_bytes + bytes <= MAX_VOLATILE_BYTES;
 }
 
-bool delivery_any_volatile(const struct relay *r)
-{
-    return r->deliveries->volatile_bytes != 0;
-}
-
 static struct delivery *delivery_of(struct list *link)
 {
     return list_entry(link, struct delivery, link);
@@ -308,10 +303,10 @@ static void delivery_free(struct delivery *d)
     assert(d->accept == NULL && d->joined == NULL);
     *bytes -= d->append.frame.n;
     group_end(d, false);
+    if (d->state != DELIVERY_KEPT)
+        drain_release(r);
     list_remove(&d->link);
     free(d);
-    if (r->draining)
-        turn_want(r, 0);
 }
 
 /* ---- to the disk ---- */
@@ -365,6 +360,7 @@ uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, stru
     slot->flags = (slot->flags & ~(unsigned)SLOT_DURABLE) & 127u;
     list_append(&i->mb.held, &d->link);
     accept_hold(a);
+    drain_hold(r);
     r->deliveries->volatile_bytes += spec->frame.n;
     if (spec->group != NULL) {
         d->group = spec->group;
@@ -484,6 +480,7 @@ static void became_durable(struct delivery *d)
         d->state = DELIVERY_KEPT;
         t->volatile_bytes -= d->append.frame.n;
         t->kept_bytes += d->append.frame.n;
+        drain_release(i->relay);
     } else {
         slot->d = NULL;
         delivery_free(d);
@@ -552,6 +549,23 @@ void delivery_settle(struct instance *i, struct slot *slot)
         delivery_free(d);
     }
     sleep_check(i);
+}
+
+uint64_t delivery_settle_until(struct instance *i, uint64_t up_to, int64_t before_s, uint64_t most)
+{
+    uint64_t n = 0;
+
+    for (uint32_t at = 0; at < i->mb.n && n < most; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if ((slot->flags & SLOT_GONE) != 0)
+            continue;
+        if (slot->id > up_to || slot->at_s >= before_s)
+            break;
+        delivery_settle(i, slot);
+        n++;
+    }
+    mailbox_tidy(&i->mb);
+    return n;
 }
 
 void delivery_sent(struct instance *i, struct slot *slot)
@@ -762,8 +776,10 @@ void acks_add(struct relay *r, uint64_t id)
     if (b == NULL || b->n == b->cap) {
         uint32_t cap = b != NULL ? b->cap * 2 : FIRST_ACKS;
         b = xrealloc(b, sizeof *b + cap * sizeof b->ids[0]);
-        if (r->deliveries->filling == NULL)
+        if (r->deliveries->filling == NULL) {
             *b = (struct ack_batch){.relay = r};
+            drain_hold(r);
+        }
         b->cap = cap;
         r->deliveries->filling = b;
     }
@@ -778,6 +794,7 @@ void acks_add_ring(struct relay *r, struct slot_ring all)
     d->all = all;
     list_init(&d->link);
     list_append(&r->deliveries->doomed, &d->link);
+    drain_hold(r);
     turn_want(r, TURN_ACKS);
 }
 
@@ -794,7 +811,8 @@ static void on_acked(struct store_op *op, enum bh_err err)
     list_remove(&b->link);
     r->deliveries->n_batches--;
     free(b);
-    if (r->draining || !list_is_empty(&r->deliveries->doomed))
+    drain_release(r);
+    if (!list_is_empty(&r->deliveries->doomed))
         turn_want(r, TURN_ACKS);
 }
 
@@ -815,6 +833,7 @@ void acks_submit(struct relay *r)
         struct doomed *d = list_first(&t->doomed, struct doomed, link);
         if (d->at == d->all.n) {
             doomed_free(d);
+            drain_release(r);
             continue;
         }
         const struct slot *slot = &d->all.slots[(d->all.head + d->at++) & (d->all.cap - 1)];
@@ -838,12 +857,6 @@ void acks_retry(struct relay *r)
         if (b->failed)
             submit_batch(r, b);
     }
-}
-
-bool acks_pending(const struct relay *r)
-{
-    return r->deliveries->filling != NULL || !list_is_empty(&r->deliveries->batches) ||
-           !list_is_empty(&r->deliveries->doomed);
 }
 
 /* ---- the end ---- */

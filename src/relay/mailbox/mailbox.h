@@ -179,7 +179,6 @@ uint64_t delivery_next_id(const struct relay *r);
 uint64_t delivery_take_id(struct relay *r); /* consumes it */
 /* False: too many bytes wait for the disk already. */
 bool delivery_has_room(const struct relay *r, size_t bytes);
-bool delivery_any_volatile(const struct relay *r); /* some delivery is not on disk yet */
 
 /* Appends a delivery to the mailbox and starts its write.  Holds @a until the delivery is durable,
  * settled or given up.  Returns its id. */
@@ -195,6 +194,9 @@ bool delivery_join(struct instance *i, struct hash128 key, struct accept *a);
 /* Settles a delivery: it is never sent again and its row is deleted.  The caller calls
  * mailbox_tidy() afterwards. */
 void delivery_settle(struct instance *i, struct slot *slot);
+/* Settles at most @most deliveries up to the id @up_to that were accepted before @before_s (wall
+ * seconds), parked ones included, and tidies.  Returns how many. */
+uint64_t delivery_settle_until(struct instance *i, uint64_t up_to, int64_t before_s, uint64_t most);
 /* The delivery was sent to the receiver: frees its bytes if they are on disk. */
 void delivery_sent(struct instance *i, struct slot *slot);
 
@@ -237,4 +239,3 @@ void acks_add(struct relay *r, uint64_t id);
 void acks_add_ring(struct relay *r, struct slot_ring all);
 void acks_submit(struct relay *r); /* at the end of a turn */
 void acks_retry(struct relay *r);  /* resubmits failed batches */
-bool acks_pending(const struct relay *r);

@@ -185,28 +185,8 @@ void chat_store(struct known_chat *c)
 
 /* ---- forgetting ---- */
 
-struct deletes { /* records to be deleted together */
-    struct buf keys[DELETE_AT_ONCE];
-    size_t n;
-};
-
-static struct store_put *delete_now(struct relay *r, struct deletes *d, store_put_cb *done)
-{
-    struct store_kv items[DELETE_AT_ONCE];
-    struct store_put *put = NULL;
-
-    for (size_t k = 0; k < d->n; k++)
-        items[k] = (struct store_kv){KV_DELETE, chat_form.ns, buf_str(&d->keys[k]), STR_NULL};
-    if (d->n != 0)
-        put = store_put(r->env.store, items, d->n, false, done, done != NULL ? r->chats : NULL);
-    for (size_t k = 0; k < d->n; k++)
-        buf_done(&d->keys[k]);
-    d->n = 0;
-    return put;
-}
-
-/* From memory; its record is left to the caller in @d. */
-static void forget(struct known_chat *c, struct deletes *d)
+/* From memory; the key of the record to be deleted is appended to @ret_key. */
+static void forget(struct known_chat *c, struct buf *ret_key)
 {
     struct chats *t = c->inst->relay->chats;
     struct chat_put *p = chat_put_of(c);
@@ -228,10 +208,8 @@ static void forget(struct known_chat *c, struct deletes *d)
         chat_put_over(p);
     }
     /* The next holder of the name may have the same chat. */
-    if (!over || chats_find_on(c->inst, chat_platform(c), chat_id(c, id)) == NULL) {
-        d->keys[d->n] = BUF_INIT;
-        chat_record_key(c, &d->keys[d->n++]);
-    }
+    if (!over || chats_find_on(c->inst, chat_platform(c), chat_id(c, id)) == NULL)
+        chat_record_key(c, ret_key);
     chat_set_day(c, 0);
     chat_remove(&t->table, c);
 }
@@ -240,11 +218,12 @@ void chat_forget(struct known_chat *c)
 {
     struct instance *i = c->inst;
     bool over = chat_is_over(c);
-    struct deletes d;
+    struct buf key = BUF_INIT;
 
-    d.n = 0;
-    forget(c, &d);
-    delete_now(i->relay, &d, NULL);
+    forget(c, &key);
+    if (key.n > 0)
+        record_delete(i->relay->env.store, &chat_form, buf_str(&key));
+    buf_done(&key);
     if (!over && !i->forgot_chats) {
         i->forgot_chats = true;
         instance_record(i);
@@ -384,12 +363,24 @@ static void on_records_gone(void *ctx, enum bh_err err)
 
 static struct store_put *end_some(struct chats *t, store_put_cb *done)
 {
-    struct deletes d;
+    struct store_kv items[DELETE_AT_ONCE];
+    struct buf keys[DELETE_AT_ONCE];
+    struct store_put *put = NULL;
+    size_t n = 0;
 
-    d.n = 0;
-    for (int k = 0; k < DELETE_AT_ONCE && t->n_ending != 0; k++)
-        forget(chats_at(t->relay, t->ending.first), &d);
-    return delete_now(t->relay, &d, done);
+    for (int k = 0; k < DELETE_AT_ONCE && t->n_ending != 0; k++) {
+        keys[n] = BUF_INIT;
+        forget(chats_at(t->relay, t->ending.first), &keys[n]);
+        if (keys[n].n > 0) {
+            items[n] = (struct store_kv){KV_DELETE, chat_form.ns, buf_str(&keys[n]), STR_NULL};
+            n++;
+        }
+    }
+    if (n != 0)
+        put = store_put(t->relay->env.store, items, n, false, done, done != NULL ? t : NULL);
+    for (size_t k = 0; k < n; k++)
+        buf_done(&keys[k]);
+    return put;
 }
 
 static void on_end_some(struct timer *timer)

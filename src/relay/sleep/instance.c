@@ -31,7 +31,6 @@ struct instances {
     struct instance **by_box; /* owned array; NULL where no instance has the number */
     size_t n_boxes;
     uint32_t next_box;        /* from 1 */
-    uint32_t writing;         /* records being written, those of activity included */
     struct relay *relay;      /* borrowed */
     struct timer active;      /* armed while @news is not empty */
     struct list news;         /* instances with unwritten times of activity, by active_link */
@@ -107,11 +106,6 @@ struct instance *instance_after(const struct relay *r, uint32_t box)
         if (t->by_box[i] != NULL)
             return t->by_box[i];
     return NULL;
-}
-
-bool instance_any_writing(const struct relay *r)
-{
-    return r->instances->writing != 0;
 }
 
 /* ---- finding and making ---- */
@@ -204,7 +198,6 @@ static void on_recorded(void *ctx, enum bh_err err)
     uint32_t version = i->record_writing;
 
     i->record_writing = 0;
-    i->relay->instances->writing--;
     if (err == BH_OK)
         i->record_done = version;
     if (instance_is_recorded(i))
@@ -216,8 +209,7 @@ static void on_recorded(void *ctx, enum bh_err err)
     else if (i->record_want != i->record_done)
         instance_record_retry(i);
     sleep_check(i);
-    if (i->relay->draining)
-        turn_want(i->relay, 0);
+    drain_release(i->relay);
 }
 
 struct instance_record {
@@ -269,7 +261,7 @@ void instance_record_retry(struct instance *i)
     if (i->record_writing != 0 || i->record_want == i->record_done)
         return;
     i->record_writing = i->record_want;
-    i->relay->instances->writing++;
+    drain_hold(i->relay);
     record_write(&instance_form, NULL, &r, NULL, &value);
     record_write(&retired_form, NULL, &old, &old_key, &old_value);
     const struct store_kv items[] = {
@@ -374,12 +366,8 @@ enum { AT_ONCE = 256 }; /* records in one write */
 
 static void on_written(void *ctx, enum bh_err err)
 {
-    struct instances *t = ctx;
-
     (void)err;
-    t->writing--;
-    if (t->relay->draining)
-        turn_want(t->relay, 0);
+    drain_release(ctx);
 }
 
 struct active_record {
@@ -417,8 +405,8 @@ void activity_write(struct relay *r)
             items[n] =
                 (struct store_kv){KV_PUT, active_form.ns, instance_key(i), buf_str(&values[n])};
         }
-        t->writing++;
-        store_put(r->env.store, items, n, false, on_written, t);
+        drain_hold(r);
+        store_put(r->env.store, items, n, false, on_written, r);
         for (size_t k = 0; k < n; k++)
             buf_done(&values[k]);
     }

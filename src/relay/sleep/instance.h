@@ -95,10 +95,9 @@ struct instance *instance_get(struct relay *r, struct str tenant, struct str nam
 struct instance *instance_find(struct relay *r, struct str tenant,
                                struct str name); /* NULL: none */
 
-void instance_seen(struct instance *i);           /* the instance said hello */
-void instance_record(struct instance *i);         /* a field of the record changed: writes it */
-void instance_record_retry(struct instance *i);   /* writes a version that is not on disk yet */
-bool instance_any_writing(const struct relay *r); /* some record is being written */
+void instance_seen(struct instance *i);         /* the instance said hello */
+void instance_record(struct instance *i);       /* a field of the record changed: writes it */
+void instance_record_retry(struct instance *i); /* writes a version that is not on disk yet */
 
 enum relay_state instance_state(const struct instance *i);
 bool instance_is_live(const struct instance *i);
