@@ -21,21 +21,16 @@
 #include "store/sqlite/side.h"
 
 enum {
-    SQL_ADD,
-    SQL_ADD_WORDS,
-    SQL_ADD_TAG,
-    SQL_GET,
-    SQL_BY_ID,
-    SQL_NEWEST,
-    SQL_TAGGED,
-    SQL_FIND,
-    SQL_EXPIRED,
-    SQL_EXPIRED_COUNT,
-    SQL_DROP,
-    SQL_DROP_WORDS,
-    SQL_DROP_TAGS,
-    SQL_FREE_PAGES,
-    SQL_PAGE_BYTES, /* behind it */
+    SQL_ADD,           /* uuid, created_at, expires_at, extra, content, summary, tags */
+    SQL_GET,           /* uuid -> ENTRY_COLUMNS */
+    SQL_BY_ID,         /* id -> ENTRY_COLUMNS */
+    SQL_NEWEST,        /* now, limit -> ENTRY_COLUMNS */
+    SQL_TAGGED,        /* tag, below this id -> id */
+    SQL_FIND,          /* match, limit -> id, score */
+    SQL_EXPIRED,       /* now, limit -> ENTRY_COLUMNS */
+    SQL_EXPIRED_COUNT, /* now -> number */
+    SQL_DROP,          /* id, summary, content */
+    SQL_UNUSED,        /* -> pages, bytes of a page */
     N_STATEMENTS
 };
 
@@ -54,23 +49,22 @@ static const char *const migrations[] = {
 
 static const char *const statements[N_STATEMENTS] = {
     [SQL_ADD] = "INSERT INTO entries(uuid, created_at, expires_at, extra, content)"
-                " VALUES(?, ?, ?, ?, ?)",
-    [SQL_ADD_WORDS] = "INSERT INTO words(rowid, summary, detail) VALUES(?, ?, ?)",
-    [SQL_ADD_TAG] = "INSERT OR IGNORE INTO tags(tag, entry) VALUES(?, ?)",
-    [SQL_GET] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE uuid = ?",
-    [SQL_BY_ID] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE id = ?",
+                " VALUES(?1, ?2, ?3, ?4, ?5);"
+                "INSERT OR IGNORE INTO tags SELECT value, last_insert_rowid() FROM json_each(?7);"
+                "INSERT INTO words(rowid, summary, detail) VALUES(last_insert_rowid(), ?6, ?5)",
+    [SQL_GET] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE uuid = ?1",
+    [SQL_BY_ID] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE id = ?1",
     [SQL_NEWEST] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE expires_at IS NULL OR"
-                   " expires_at > ? ORDER BY id DESC",
-    [SQL_TAGGED] = "SELECT entry FROM tags WHERE tag = ? AND entry < ? ORDER BY entry DESC LIMIT 1",
-    [SQL_FIND] = "SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ?"
-                 " ORDER BY score LIMIT ?",
-    [SQL_EXPIRED] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE expires_at <= ? LIMIT ?",
-    [SQL_EXPIRED_COUNT] = "SELECT count(*) FROM entries WHERE expires_at <= ?",
-    [SQL_DROP] = "DELETE FROM entries WHERE id = ?",
-    [SQL_DROP_WORDS] = "INSERT INTO words(words, rowid, summary, detail) VALUES('delete', ?, ?, ?)",
-    [SQL_DROP_TAGS] = "DELETE FROM tags WHERE entry = ?",
-    [SQL_FREE_PAGES] = "PRAGMA freelist_count",
-    [SQL_PAGE_BYTES] = "PRAGMA page_size",
+                   " expires_at > ?1 ORDER BY id DESC LIMIT ?2",
+    [SQL_TAGGED] = "SELECT entry FROM tags WHERE tag = ?1 AND entry < ?2 ORDER BY entry DESC"
+                   " LIMIT 1",
+    [SQL_FIND] = "SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ?1"
+                 " ORDER BY score LIMIT ?2",
+    [SQL_EXPIRED] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE expires_at <= ?1 LIMIT ?2",
+    [SQL_EXPIRED_COUNT] = "SELECT count(*) FROM entries WHERE expires_at <= ?1",
+    [SQL_DROP] = "INSERT INTO words(words, rowid, summary, detail) VALUES('delete', ?1, ?2, ?3);"
+                 "DELETE FROM tags WHERE entry = ?1; DELETE FROM entries WHERE id = ?1",
+    [SQL_UNUSED] = "SELECT * FROM pragma_freelist_count, pragma_page_size",
 };
 
 static const struct side_schema schema = {
@@ -203,20 +197,18 @@ const char *database_problem(const struct database *b)
     return b->why;
 }
 
+/* Asks, and moves to the first row; false: there is none, or it failed. */
+static bool ask_row(struct database *b, unsigned statement)
+{
+    return side_ask(&b->db->base, statement) && side_next(&b->db->base);
+}
+
 /* Bytes of free pages: deleted entries make room, although the file does not shrink. */
 static uint64_t unused_bytes(struct database *b)
 {
-    uint64_t n[2] = {0, 0};
-
-    for (unsigned i = 0; b->db != NULL && i < 2; i++) {
-        sqlite3_stmt *q = side_sql(b->db, SQL_FREE_PAGES + i);
-        bool ok = true;
-        if (q != NULL && side_step(b->db, q, &ok)) {
-            n[i] = (uint64_t)sqlite3_column_int64(q, 0);
-            sqlite3_reset(q);
-        }
-    }
-    return n[0] * n[1];
+    if (b->db == NULL || !ask_row(b, SQL_UNUSED))
+        return 0;
+    return (uint64_t)side_get_int(&b->db->base, 0) * (uint64_t)side_get_int(&b->db->base, 1);
 }
 
 uint64_t database_tenant_bytes(struct database *b)
@@ -233,82 +225,55 @@ uint64_t database_tenant_bytes(struct database *b)
 
 /* ---- writing ---- */
 
-static bool put_words(struct database *b, unsigned statement, int64_t id, struct str content)
+bool database_write(struct database *b, const struct data_entry *e)
 {
-    sqlite3_stmt *q = side_sql(b->db, statement);
+    struct side *s = &b->db->base;
     struct buf summary = BUF_INIT;
 
-    if (q == NULL)
-        return false;
-    data_summary(content, &summary);
-    sqlite3_bind_int64(q, 1, id);
-    side_bind_str(q, 2, buf_str(&summary));
-    side_bind_str(q, 3, content);
-    bool ok = side_run(b->db, q);
-    sqlite3_clear_bindings(q);
+    data_summary(e->content, &summary);
+    side_blob(s, str_make(e->uuid, sizeof e->uuid));
+    side_int(s, e->created_at);
+    side_int_if(s, e->expires_at != DATA_FOREVER, e->expires_at);
+    side_text(s, e->extra);
+    side_text(s, e->content);
+    side_text(s, buf_str(&summary));
+    side_texts(s, e->tags, e->n_tags);
+    bool ok = side_ask(s, SQL_ADD);
     buf_done(&summary);
     return ok;
 }
 
-bool database_write(struct database *b, const struct data_entry *e)
+static bool drop_entry(struct side *s, int64_t id, struct str content)
 {
-    sqlite3_stmt *q = side_sql(b->db, SQL_ADD);
+    struct buf summary = BUF_INIT;
 
-    if (q == NULL)
-        return false;
-    side_bind_blob(q, 1, str_make(e->uuid, sizeof e->uuid));
-    sqlite3_bind_int64(q, 2, e->created_at);
-    if (e->expires_at != DATA_FOREVER)
-        sqlite3_bind_int64(q, 3, e->expires_at);
-    side_bind_str(q, 4, e->extra);
-    side_bind_str(q, 5, e->content);
-    if (!side_run(b->db, q))
-        return false;
-    int64_t id = sqlite3_last_insert_rowid(b->db->db);
-    for (size_t i = 0; i < e->n_tags; i++) {
-        q = side_sql(b->db, SQL_ADD_TAG);
-        if (q == NULL)
-            return false;
-        side_bind_str(q, 1, e->tags[i]);
-        sqlite3_bind_int64(q, 2, id);
-        if (!side_run(b->db, q))
-            return false;
-    }
-    return put_words(b, SQL_ADD_WORDS, id, e->content);
-}
-
-static bool drop_row(struct database *b, unsigned statement, int64_t id)
-{
-    sqlite3_stmt *q = side_sql(b->db, statement);
-
-    if (q == NULL)
-        return false;
-    sqlite3_bind_int64(q, 1, id);
-    return side_run(b->db, q);
+    data_summary(content, &summary);
+    side_int(s, id);
+    side_text(s, buf_str(&summary));
+    side_text(s, content);
+    bool ok = side_ask(s, SQL_DROP);
+    buf_done(&summary);
+    return ok;
 }
 
 bool database_purge(struct database *b, int64_t now, size_t max, bool *ret_more)
 {
+    struct side *s = &b->db->base;
     struct arena arena = ARENA_INIT;
     int64_t *ids = xcalloc(max, sizeof *ids);
     struct str *contents = xcalloc(max, sizeof *contents);
-    sqlite3_stmt *q = side_sql(b->db, SQL_EXPIRED);
     size_t n = 0;
-    bool ok = q != NULL;
 
-    if (ok) {
-        sqlite3_bind_int64(q, 1, now);
-        sqlite3_bind_int64(q, 2, (int64_t)max);
+    side_int(s, now);
+    side_int(s, (int64_t)max);
+    side_ask(s, SQL_EXPIRED);
+    for (; n < max && side_next(s); n++) {
+        ids[n] = side_get_int(s, 0);
+        contents[n] = arena_str(&arena, side_get_str(s, 5));
     }
-    while (ok && n < max && side_step(b->db, q, &ok)) {
-        ids[n] = sqlite3_column_int64(q, 0);
-        contents[n++] = arena_str(&arena, side_str(q, 5));
-    }
-    if (q != NULL)
-        sqlite3_reset(q);
+    bool ok = s->ok;
     for (size_t i = 0; i < n && ok; i++)
-        ok = put_words(b, SQL_DROP_WORDS, ids[i], contents[i]) &&
-             drop_row(b, SQL_DROP_TAGS, ids[i]) && drop_row(b, SQL_DROP, ids[i]);
+        ok = drop_entry(s, ids[i], contents[i]);
     *ret_more = n == max;
     free(ids);
     free(contents);
@@ -330,18 +295,19 @@ bool database_clear(struct database *b)
 
 /* ---- reading ---- */
 
-static bool is_expired(sqlite3_stmt *q, int64_t now)
+static bool is_expired(const struct side *s, int64_t now)
 {
-    return sqlite3_column_type(q, 3) != SQLITE_NULL && sqlite3_column_int64(q, 3) <= now;
+    return side_get_str(s, 3).p != NULL && side_get_int(s, 3) <= now;
 }
 
-static bool tell(sqlite3_stmt *q, const double *score, data_found_cb *cb, void *ctx)
+/* The row of ENTRY_COLUMNS. */
+static bool tell(const struct side *s, const double *score, data_found_cb *cb, void *ctx)
 {
-    struct str uuid = side_str(q, 1);
+    struct str uuid = side_get_str(s, 1);
     struct data_found f = {.uuid = (const uint8_t *)uuid.p,
-                           .created_at = sqlite3_column_int64(q, 2),
-                           .extra = side_str(q, 4),
-                           .content = side_str(q, 5),
+                           .created_at = side_get_int(s, 2),
+                           .extra = side_get_str(s, 4),
+                           .content = side_get_str(s, 5),
                            .score = score};
 
     return uuid.n != DATA_UUID_BYTES || cb(ctx, &f);
@@ -356,74 +322,45 @@ static enum data_end failed(struct database *b)
 enum data_end database_get(struct database *b, const uint8_t uuid[DATA_UUID_BYTES], int64_t now,
                            data_found_cb *cb, void *ctx)
 {
-    sqlite3_stmt *q = b->db != NULL ? side_sql(b->db, SQL_GET) : NULL;
-    bool ok = true;
-
     if (b->db == NULL)
         return DATA_OK;
-    if (q == NULL)
-        return failed(b);
-    side_bind_blob(q, 1, str_make(uuid, DATA_UUID_BYTES));
-    if (side_step(b->db, q, &ok)) {
-        if (!is_expired(q, now))
-            tell(q, NULL, cb, ctx);
-        sqlite3_reset(q);
-    }
-    return ok ? DATA_OK : failed(b);
+    side_blob(&b->db->base, str_make(uuid, DATA_UUID_BYTES));
+    if (ask_row(b, SQL_GET) && !is_expired(&b->db->base, now))
+        tell(&b->db->base, NULL, cb, ctx);
+    return b->db->base.ok ? DATA_OK : failed(b);
 }
 
 /* Reads the entry @id.  *@ret_told: it exists and has not expired.  False: failed. */
 static bool tell_by_id(struct database *b, int64_t id, const double *score, int64_t now,
                        data_found_cb *cb, void *ctx, bool *ret_told, bool *ret_enough)
 {
-    sqlite3_stmt *q = side_sql(b->db, SQL_BY_ID);
-    bool ok = q != NULL;
-
-    *ret_told = false;
-    if (!ok)
-        return false;
-    sqlite3_bind_int64(q, 1, id);
-    if (side_step(b->db, q, &ok)) {
-        *ret_told = !is_expired(q, now);
-        if (*ret_told)
-            *ret_enough = !tell(q, score, cb, ctx);
-        sqlite3_reset(q);
-    }
-    return ok;
+    side_int(&b->db->base, id);
+    *ret_told = ask_row(b, SQL_BY_ID) && !is_expired(&b->db->base, now);
+    if (*ret_told)
+        *ret_enough = !tell(&b->db->base, score, cb, ctx);
+    return b->db->base.ok;
 }
 
 static enum data_end newest(struct database *b, uint64_t limit, int64_t now, data_found_cb *cb,
                             void *ctx)
 {
-    sqlite3_stmt *q = side_sql(b->db, SQL_NEWEST);
-    bool ok = q != NULL;
+    struct side *s = &b->db->base;
 
-    if (!ok)
-        return failed(b);
-    sqlite3_bind_int64(q, 1, now);
-    for (uint64_t n = 0; n < limit && side_step(b->db, q, &ok); n++)
-        if (!tell(q, NULL, cb, ctx))
-            break;
-    sqlite3_reset(q);
-    return ok ? DATA_OK : failed(b);
+    side_int(s, now);
+    side_int(s, (int64_t)limit);
+    side_ask(s, SQL_NEWEST);
+    while (side_next(s) && tell(s, NULL, cb, ctx))
+        ;
+    return s->ok ? DATA_OK : failed(b);
 }
 
 /* The newest entry below @before that has the tag; 0: none. */
 static bool newest_tagged(struct database *b, struct str tag, int64_t before, int64_t *ret_id)
 {
-    sqlite3_stmt *q = side_sql(b->db, SQL_TAGGED);
-    bool ok = q != NULL;
-
-    *ret_id = 0;
-    if (!ok)
-        return false;
-    side_bind_str(q, 1, tag);
-    sqlite3_bind_int64(q, 2, before);
-    if (side_step(b->db, q, &ok)) {
-        *ret_id = sqlite3_column_int64(q, 0);
-        sqlite3_reset(q);
-    }
-    return ok;
+    side_text(&b->db->base, tag);
+    side_int(&b->db->base, before);
+    *ret_id = ask_row(b, SQL_TAGGED) ? side_get_int(&b->db->base, 0) : 0;
+    return b->db->base.ok;
 }
 
 /* Merges one list per tag, newest first, without collecting the lists in memory. */
@@ -453,17 +390,9 @@ static enum data_end newest_of_tags(struct database *b, const struct data_ask *a
 
 static bool count_expired(struct database *b, int64_t now, uint64_t *ret_n)
 {
-    sqlite3_stmt *q = side_sql(b->db, SQL_EXPIRED_COUNT);
-    bool ok = q != NULL;
-
-    if (!ok)
-        return false;
-    sqlite3_bind_int64(q, 1, now);
-    if (side_step(b->db, q, &ok)) {
-        *ret_n = (uint64_t)sqlite3_column_int64(q, 0);
-        sqlite3_reset(q);
-    }
-    return ok;
+    side_int(&b->db->base, now);
+    *ret_n = ask_row(b, SQL_EXPIRED_COUNT) ? (uint64_t)side_get_int(&b->db->base, 0) : 0;
+    return b->db->base.ok;
 }
 
 static sqlite3_stmt *prepare_tagged(struct database *b, const struct data_ask *a)

@@ -56,22 +56,6 @@ void skill_dir_path(const char *root, const struct skill_where *at, struct buf *
     file_name_add(out, at->ns);
 }
 
-static void sync_parent(const char *path)
-{
-    char *copy = xstrdup(path), *slash = strrchr(copy, '/');
-    int fd = -1;
-
-    if (slash != NULL && slash != copy) {
-        *slash = '\0';
-        fd = open(copy, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    }
-    if (fd >= 0) {
-        fsync(fd); /* the new name must survive a crash */
-        close(fd);
-    }
-    free(copy);
-}
-
 /* Creates the directory and its parent; ROOT exists. */
 static bool make_dirs(const char *path)
 {
@@ -82,11 +66,11 @@ static bool make_dirs(const char *path)
         *slash = '\0';
         ok = mkdir(copy, DIR_MODE) == 0 || errno == EEXIST;
         if (ok)
-            sync_parent(copy);
+            file_sync_folder_of(copy);
         ok = ok && (mkdir(path, DIR_MODE) == 0 || errno == EEXIST);
     }
     if (ok)
-        sync_parent(path);
+        file_sync_folder_of(path);
     free(copy);
     return ok;
 }
@@ -360,9 +344,7 @@ bool skill_file_recover(struct skill_dir *d, struct str name)
     return ok;
 }
 
-/* ---- the backend ---- */
-
-/* ---- opening ---- */
+/* ---- the backend: opening ---- */
 
 /* Takes the lock: two processes would interleave bodies and histories. */
 static int lock_take(const char *root, char *ret_why)

@@ -20,20 +20,12 @@ void pg_mark_read(struct pg_mark *m, const PGresult *r)
     snprintf(m->xact, sizeof m->xact, "%.*s", STR_FMT(column_bytes(r, 0, 0)));
 }
 
-/* The first column of the first row as text; false: the line was lost.  No row, or a question that
- * the server refuses, is an empty word. */
+/* False: the line was lost.  No row, or a question that the server refuses, is an empty word. */
 static bool ask_word(struct pg_line *l, const char *sql, char ret[32])
 {
-    PGresult *r = NULL;
-
-    ret[0] = '\0';
     line_begin(l, LINE_OPEN_MS);
-    enum line_end e = line_text(l, sql, &r);
-    if (e == LINE_OK && r != NULL && PQntuples(r) > 0)
-        snprintf(ret, 32, "%.*s", STR_FMT(column_bytes(r, 0, 0)));
-    if (r != NULL)
-        PQclear(r);
-    return e != LINE_LOST;
+    line_word(l, sql, ret, 32);
+    return l->pg != NULL;
 }
 
 /* Two questions: the second sees everything that had ended when the first was answered.  A number

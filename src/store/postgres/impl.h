@@ -95,6 +95,8 @@ static inline void line_fold(enum line_end *into, enum line_end e)
 enum line_end line_row(struct pg_line *l, PGresult **ret);
 /* No pipeline: several commands as text; the last answer, as text, where @ret is not NULL. */
 enum line_end line_text(struct pg_line *l, const char *sql, PGresult **ret);
+/* The same for one word that @sql answers with; no row is an empty one.  False: it failed. */
+bool line_word(struct pg_line *l, const char *sql, char *ret, size_t size);
 
 /* ---- fate.c: a commit whose answer was lost ----
  *

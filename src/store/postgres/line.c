@@ -327,6 +327,19 @@ enum line_end line_text(struct pg_line *l, const char *sql, PGresult **ret)
     return e;
 }
 
+bool line_word(struct pg_line *l, const char *sql, char *ret, size_t size)
+{
+    PGresult *r = NULL;
+    bool ok = line_text(l, sql, &r) == LINE_OK;
+
+    ret[0] = '\0';
+    if (ok && r != NULL && PQntuples(r) > 0)
+        snprintf(ret, size, "%s", PQgetvalue(r, 0, 0));
+    if (r != NULL)
+        PQclear(r);
+    return ok;
+}
+
 /* ---- parameters and columns in the binary form of the server ---- */
 /* Numbers go most significant byte first; an array is its dimensions, its type, and each item
  * behind its length. */

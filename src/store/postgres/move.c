@@ -36,20 +36,10 @@ static bool exec(struct pg_side *s, const char *sql, const char *doing)
     return line_text(&s->st.loader, sql, NULL) == LINE_OK || failed(s, doing);
 }
 
-/* One word that @sql answers with; no row is an empty one. */
 static bool ask(struct pg_side *s, const char *sql, char *ret, size_t size)
 {
-    PGresult *r = NULL;
-
-    ret[0] = '\0';
     line_begin(&s->st.loader, MOVE_ANSWER_MS);
-    if (line_text(&s->st.loader, sql, &r) != LINE_OK)
-        return failed(s, "asking");
-    if (r != NULL && PQntuples(r) > 0)
-        snprintf(ret, size, "%s", PQgetvalue(r, 0, 0));
-    if (r != NULL)
-        PQclear(r);
-    return true;
+    return line_word(&s->st.loader, sql, ret, size) || failed(s, "asking");
 }
 
 /* ---- reading ---- */
@@ -208,70 +198,38 @@ static const char *const into[N_MOVE_TABLES] = {
     [MOVE_SEEN] = "INSERT INTO seen (keys, at_ms) SELECT * FROM unnest($1::bytea[], $2::bigint[])",
 };
 
-typedef void column_f(struct params *p, const struct move_item *i);
-static void put_ns(struct params *p, const struct move_item *i)
+static const struct column {
+    enum param_type type; /* 0: that was the last */
+    size_t at;            /* of struct move_item */
+} columns[N_MOVE_TABLES][MAX_PARAMS + 1] = {
+#define AT(member) offsetof(struct move_item, member)
+    [MOVE_RECORDS] = {{PARAM_BYTES, AT(ns)}, {PARAM_BYTES, AT(key)}, {PARAM_BYTES, AT(value)}},
+    [MOVE_ROWS] = {{PARAM_I64, AT(id)},
+                   {PARAM_I32, AT(box)},
+                   {PARAM_I32, AT(kind)},
+                   {PARAM_I32, AT(flags)},
+                   {PARAM_I64, AT(at_ms)},
+                   {PARAM_I32, AT(attempts)},
+                   {PARAM_BYTES, AT(parked)},
+                   {PARAM_BYTES, AT(frame)}},
+    [MOVE_SEEN] = {{PARAM_BYTES, AT(key)}, {PARAM_I64, AT(at_ms)}},
+#undef AT
+};
+
+static void put_column(struct params *p, const struct column *c, const struct move_item *item)
 {
-    array_bytes(p, i->ns);
-}
-static void put_key(struct params *p, const struct move_item *i)
-{
-    array_bytes(p, i->key);
-}
-static void put_value(struct params *p, const struct move_item *i)
-{
-    array_bytes(p, i->value);
-}
-static void put_frame(struct params *p, const struct move_item *i)
-{
-    array_bytes(p, i->frame);
-}
-static void put_id(struct params *p, const struct move_item *i)
-{
-    array_i64(p, (int64_t)i->id);
-}
-static void put_at(struct params *p, const struct move_item *i)
-{
-    array_i64(p, i->at_ms);
-}
-static void put_box(struct params *p, const struct move_item *i)
-{
-    array_i32(p, (int32_t)i->box);
-}
-static void put_kind(struct params *p, const struct move_item *i)
-{
-    array_i32(p, (int32_t)i->kind);
-}
-static void put_flags(struct params *p, const struct move_item *i)
-{
-    array_i32(p, (int32_t)i->flags);
-}
-static void put_attempts(struct params *p, const struct move_item *i)
-{
-    array_i32(p, (int32_t)i->attempts);
-}
-static void put_parked(struct params *p, const struct move_item *i)
-{
-    if (i->parked.p != NULL)
-        array_bytes(p, i->parked);
+    const void *at = (const char *)item + c->at;
+    const struct str *text = at;
+
+    if (c->type == PARAM_I64)
+        array_i64(p, *(const int64_t *)at);
+    else if (c->type == PARAM_I32)
+        array_i32(p, *(const int32_t *)at);
+    else if (text->p != NULL)
+        array_bytes(p, *text);
     else
         array_null(p);
 }
-
-static const struct column {
-    enum param_type type; /* 0: that was the last */
-    column_f *put;
-} columns[N_MOVE_TABLES][MAX_PARAMS + 1] = {
-    [MOVE_RECORDS] = {{PARAM_BYTES, put_ns}, {PARAM_BYTES, put_key}, {PARAM_BYTES, put_value}},
-    [MOVE_ROWS] = {{PARAM_I64, put_id},
-                   {PARAM_I32, put_box},
-                   {PARAM_I32, put_kind},
-                   {PARAM_I32, put_flags},
-                   {PARAM_I64, put_at},
-                   {PARAM_I32, put_attempts},
-                   {PARAM_BYTES, put_parked},
-                   {PARAM_BYTES, put_frame}},
-    [MOVE_SEEN] = {{PARAM_BYTES, put_key}, {PARAM_I64, put_at}},
-};
 
 static bool insert(struct pg_side *s, enum store_table t, const struct move_item *items, size_t n)
 {
@@ -279,10 +237,10 @@ static bool insert(struct pg_side *s, enum store_table t, const struct move_item
     PGresult *r = NULL;
 
     params_reset(p);
-    for (const struct column *c = columns[t]; c->put != NULL; c++) {
+    for (const struct column *c = columns[t]; c->type != 0; c++) {
         array_begin(p, c->type);
         for (size_t i = 0; i < n; i++)
-            c->put(p, &items[i]);
+            put_column(p, c, &items[i]);
         array_end(p);
     }
     line_begin(&s->st.loader, MOVE_ANSWER_MS);

@@ -97,26 +97,11 @@ static bool failed(struct store_postgres *st, char *ret_why, const char *doing)
     return false;
 }
 
-/* One number or word that @sql answers with; false: it failed.  No row is an empty word. */
-static bool ask(struct store_postgres *st, const char *sql, char *ret, size_t size)
-{
-    PGresult *r = NULL;
-
-    ret[0] = '\0';
-    if (line_text(&st->loader, sql, &r) != LINE_OK)
-        return false;
-    if (r != NULL && PQntuples(r) > 0)
-        snprintf(ret, size, "%s", PQgetvalue(r, 0, 0));
-    if (r != NULL)
-        PQclear(r);
-    return true;
-}
-
 static bool is_ours(struct store_postgres *st, char *ret_why, int *ret_version)
 {
     char word[64], oldest[64] = "0";
 
-    if (!ask(st, "SELECT to_regclass('bellhop.once')::text", word, sizeof word))
+    if (!line_word(&st->loader, "SELECT to_regclass('bellhop.once')::text", word, sizeof word))
         return failed(st, ret_why, "looking for our tables");
     if (word[0] != '\0') {
         snprintf(ret_why, 256,
@@ -125,13 +110,14 @@ static bool is_ours(struct store_postgres *st, char *ret_why, int *ret_version)
                  "another database");
         return false;
     }
-    if (!ask(st, "SELECT to_regclass('bellhop.meta')::text", word, sizeof word))
+    if (!line_word(&st->loader, "SELECT to_regclass('bellhop.meta')::text", word, sizeof word))
         return failed(st, ret_why, "looking for our tables");
     *ret_version = 0;
     if (word[0] == '\0')
         return true;
-    if (!ask(st, "SELECT value FROM meta WHERE name = 'oldest'", oldest, sizeof oldest) ||
-        !ask(st, "SELECT value FROM meta WHERE name = 'schema'", word, sizeof word))
+    if (!line_word(&st->loader, "SELECT value FROM meta WHERE name = 'oldest'", oldest,
+                   sizeof oldest) ||
+        !line_word(&st->loader, "SELECT value FROM meta WHERE name = 'schema'", word, sizeof word))
         return failed(st, ret_why, "reading the version");
     *ret_version = atoi(word);
     if (atoi(oldest) <= SCHEMA_VERSION)
@@ -179,7 +165,7 @@ static bool is_finished(struct store_postgres *st, char *ret_why)
 {
     char word[256];
 
-    if (!ask(st, "SELECT value FROM meta WHERE name = 'moving'", word, sizeof word))
+    if (!line_word(&st->loader, "SELECT value FROM meta WHERE name = 'moving'", word, sizeof word))
         return failed(st, ret_why, "looking whether it is whole");
     if (word[0] == '\0')
         return true;
@@ -206,7 +192,8 @@ static void compare_clocks(struct store_postgres *st)
     char word[32];
     int64_t theirs, off;
 
-    if (!ask(st, "SELECT extract(epoch FROM clock_timestamp())::bigint", word, sizeof word) ||
+    if (!line_word(&st->loader, "SELECT extract(epoch FROM clock_timestamp())::bigint", word,
+                   sizeof word) ||
         !str_to_i64(str_of(word), &theirs))
         return;
     off = (int64_t)time(NULL) - theirs;
@@ -231,17 +218,18 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
         return false;
     if (!st->moving && !is_finished(st, ret_why))
         return false;
-    if (!ask(st, "SELECT nextval('boot')", word, sizeof word))
+    if (!line_word(&st->loader, "SELECT nextval('boot')", word, sizeof word))
         return failed(st, ret_why, "counting this start");
     st->worker.base.boot = (uint64_t)strtoull(word, NULL, 10);
-    if (!ask(st, "SELECT value FROM meta WHERE name = 'dedup_key'", word, sizeof word) ||
+    if (!line_word(&st->loader, "SELECT value FROM meta WHERE name = 'dedup_key'", word,
+                   sizeof word) ||
         !read_dedup_key(st, word))
         return failed(st, ret_why, "reading the key of deduplication");
     /* of who wrote nothing for a day, and is gone or writes it anew */
     if (line_text(&st->loader, "DELETE FROM fate WHERE at < now() - interval '1 day'", NULL) !=
         LINE_OK)
         return failed(st, ret_why, "tidying up");
-    if (ask(st, "SHOW fsync", word, sizeof word) && strcmp(word, "off") == 0)
+    if (line_word(&st->loader, "SHOW fsync", word, sizeof word) && strcmp(word, "off") == 0)
         log_warn(&st->log, "the server runs with fsync=off: what it confirms may be lost when its "
                            "machine fails");
     compare_clocks(st);

@@ -38,30 +38,16 @@ static struct pg_conn *conn_of(const struct side *s)
 
 /* ---- tables ---- */
 
-static bool fill_word(struct pg_line *l, const char *sql, char *ret, size_t size)
-{
-    PGresult *r = NULL;
-
-    ret[0] = '\0';
-    if (line_text(l, sql, &r) != LINE_OK)
-        return false;
-    if (r != NULL && PQntuples(r) > 0)
-        snprintf(ret, size, "%s", PQgetvalue(r, 0, 0));
-    if (r != NULL)
-        PQclear(r);
-    return true;
-}
-
 static bool is_newer(struct pg_line *l, const struct pg_side_schema *s, int *ret_version,
                      char *ret_why)
 {
     char sql[160], version[32], oldest[32];
 
     snprintf(sql, sizeof sql, "SELECT version FROM part WHERE name = '%s'", s->name);
-    if (!fill_word(l, sql, version, sizeof version))
+    if (!line_word(l, sql, version, sizeof version))
         return false;
     snprintf(sql, sizeof sql, "SELECT oldest FROM part WHERE name = '%s'", s->name);
-    if (!fill_word(l, sql, oldest, sizeof oldest))
+    if (!line_word(l, sql, oldest, sizeof oldest))
         return false;
     *ret_version = atoi(version);
     if (atoi(oldest) > s->n_migrations)

@@ -404,12 +404,12 @@ static bool vacuum_some(struct store_sqlite *st)
 {
     int64_t pages = 0, before = 0, after = 0;
 
-    if (!sql_one_int(&st->main, "PRAGMA freelist_count", &before) || before == 0 ||
-        !sql_one_int(&st->main, "PRAGMA page_count", &pages) ||
+    if (!sql_number(st->main.db, "PRAGMA freelist_count", &before) || before == 0 ||
+        !sql_number(st->main.db, "PRAGMA page_count", &pages) ||
         (st->space.state == SPACE_ROOMY && (before < VACUUM_PAGES || before < pages / 2)))
         return false;
     sqlite3_exec(st->main.db, "PRAGMA incremental_vacuum(512)", NULL, NULL, NULL);
-    return sql_one_int(&st->main, "PRAGMA freelist_count", &after) && after < before;
+    return sql_number(st->main.db, "PRAGMA freelist_count", &after) && after < before;
 }
 
 static void tend_space(struct store_sqlite *st, bool quiet)

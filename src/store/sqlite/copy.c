@@ -85,7 +85,7 @@ static bool version_is_known(const char *path, char *ret_why)
     struct sql_conn c = {0};
     int64_t version = 0;
     bool ok = sqlite3_open_v2(path, &c.db, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK &&
-              sql_one_int(&c, "PRAGMA user_version", &version) && version <= schema_version();
+              sql_number(c.db, "PRAGMA user_version", &version) && version <= schema_version();
 
     if (!ok)
         snprintf(ret_why, 256, "%.160s was written by a newer bellhop", path);
@@ -146,7 +146,7 @@ static enum bh_err check(const char *path, bool ours, char *ret_why)
         goto out;
     }
     sqlite3_busy_timeout(c.db, 5000);
-    if (!sql_one_int(&c, "PRAGMA application_id", &id))
+    if (!sql_number(c.db, "PRAGMA application_id", &id))
         snprintf(ret_why, 256, "cannot read %.160s: %s", path, sqlite3_errmsg(c.db));
     else if ((!ours || schema_id_is_ours(path, id, ret_why)) && is_whole(c.db, path, ret_why))
         err = BH_OK;

@@ -13,6 +13,7 @@
 #include <sqlite3.h>
 #include "base/buf.h"
 #include "store/result.h"
+#include "store/sqlite/side.h"
 #include "store/sqlite/sqlite.h"
 #include "store/worker.h"
 
@@ -133,8 +134,7 @@ static inline struct store_sqlite *sqlite_of(struct store *st)
 /* schema.c: statements, and what a result code means */
 bool statements_prepare(struct sql_conn *c, bool reader);
 void statements_finalize(struct sql_conn *c);
-int sql_run(struct sql_conn *c, enum statement s); /* step to the end and reset */
-bool sql_one_int(struct sql_conn *c, const char *sql, int64_t *ret_v);
+int sql_run(struct sql_conn *c, enum statement s);          /* step to the end and reset */
 void sql_bind_bytes(sqlite3_stmt *q, int at, struct str s); /* absent becomes empty, never NULL */
 struct str sql_bytes(sqlite3_stmt *q, int column);          /* borrowed until the next step */
 void note_problem(struct store_sqlite *st, const char *doing, int rc);

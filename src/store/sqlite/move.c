@@ -77,7 +77,7 @@ static struct move_item item_of(enum store_table t, sqlite3_stmt *q)
     }
 }
 
-static bool side_read(struct move_side *base, enum store_table t, move_item_cb *cb, void *ctx)
+static bool file_read(struct move_side *base, enum store_table t, move_item_cb *cb, void *ctx)
 {
     struct sqlite_side *s = side_of(base);
     sqlite3_stmt *q = prepare(s, all_of[t]);
@@ -94,20 +94,20 @@ static bool side_read(struct move_side *base, enum store_table t, move_item_cb *
     return go_on;
 }
 
-static bool side_count(struct move_side *base, enum store_table t, uint64_t *ret_n)
+static bool file_count(struct move_side *base, enum store_table t, uint64_t *ret_n)
 {
     struct sqlite_side *s = side_of(base);
     char sql[400];
     int64_t n;
 
     snprintf(sql, sizeof sql, "SELECT count(*) FROM (%s)", all_of[t]);
-    if (!sql_one_int(&s->c, sql, &n))
+    if (!sql_number(s->c.db, sql, &n))
         return failed(s, "counting");
     *ret_n = (uint64_t)n;
     return true;
 }
 
-static bool side_identity(struct move_side *base, struct move_identity *ret)
+static bool file_identity(struct move_side *base, struct move_identity *ret)
 {
     struct sqlite_side *s = side_of(base);
     sqlite3_stmt *q = prepare(s, "SELECT (SELECT value FROM meta WHERE name = 'dedup_key'), "
@@ -127,7 +127,7 @@ static bool side_identity(struct move_side *base, struct move_identity *ret)
 
 /* ---- writing ---- */
 
-static bool side_begin(struct move_side *base, const struct move_identity *from,
+static bool file_begin(struct move_side *base, const struct move_identity *from,
                        uint64_t ret_done[N_MOVE_TABLES])
 {
     struct sqlite_side *s = side_of(base);
@@ -171,7 +171,7 @@ static bool put_one(struct sqlite_side *s, enum store_table t, const struct move
     return run(s, q);
 }
 
-static bool side_write(struct move_side *base, enum store_table t, const struct move_item *items,
+static bool file_write(struct move_side *base, enum store_table t, const struct move_item *items,
                        size_t n, uint64_t done)
 {
     static const char *const into[N_MOVE_TABLES] = {
@@ -195,7 +195,7 @@ static bool side_write(struct move_side *base, enum store_table t, const struct 
     return true;
 }
 
-static bool side_finish(struct move_side *base, const struct move_identity *from)
+static bool file_finish(struct move_side *base, const struct move_identity *from)
 {
     struct sqlite_side *s = side_of(base);
     sqlite3_stmt *q = prepare(s, "UPDATE meta SET value = CASE name WHEN 'boot' THEN ?1 ELSE ?2 END"
@@ -216,7 +216,7 @@ static bool side_finish(struct move_side *base, const struct move_identity *from
 
 /* ---- opening and closing ---- */
 
-static void side_close(struct move_side *base)
+static void file_close(struct move_side *base)
 {
     struct sqlite_side *s = side_of(base);
 
@@ -227,13 +227,13 @@ static void side_close(struct move_side *base)
     free(s);
 }
 
-static const struct move_side_ops side_ops = {.identity = side_identity,
-                                              .count = side_count,
-                                              .read = side_read,
-                                              .begin = side_begin,
-                                              .write = side_write,
-                                              .finish = side_finish,
-                                              .close = side_close};
+static const struct move_side_ops file_ops = {.identity = file_identity,
+                                              .count = file_count,
+                                              .read = file_read,
+                                              .begin = file_begin,
+                                              .write = file_write,
+                                              .finish = file_finish,
+                                              .close = file_close};
 
 /* Whatever an earlier try left goes. */
 static bool make_file(const char *path, char *ret_why)
@@ -277,8 +277,8 @@ static bool is_current(struct sqlite_side *s, const char *path)
 {
     int64_t version = 0, id = 0;
 
-    if (!sql_one_int(&s->c, "PRAGMA user_version", &version) ||
-        !sql_one_int(&s->c, "PRAGMA application_id", &id))
+    if (!sql_number(s->c.db, "PRAGMA user_version", &version) ||
+        !sql_number(s->c.db, "PRAGMA application_id", &id))
         return failed(s, "reading its version");
     if (id == SCHEMA_APPLICATION_ID && version == schema_version())
         return true;
@@ -299,7 +299,7 @@ struct move_side *move_side_sqlite(const char *path, bool fresh, char *ret_why)
     if (fresh && !make_file(path, ret_why))
         return NULL;
     s = xcalloc(1, sizeof *s);
-    s->base.ops = &side_ops;
+    s->base.ops = &file_ops;
     s->lock_fd = store_sqlite_lock(path, ret_why);
     if (s->lock_fd >= 0 &&
         (sqlite3_open_v2(path, &s->c.db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK ||
@@ -312,6 +312,6 @@ struct move_side *move_side_sqlite(const char *path, bool fresh, char *ret_why)
     } else if (s->lock_fd >= 0) {
         return &s->base;
     }
-    side_close(&s->base);
+    file_close(&s->base);
     return NULL;
 }

@@ -46,20 +46,6 @@ int store_sqlite_lock(const char *path, char *ret_why)
     return fd;
 }
 
-/* SQLite would create it readable by everybody; the log beside it inherits the mode. */
-static bool file_create(const char *path, char *ret_why)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        snprintf(ret_why, 256, "cannot open %.160s: %s", path, strerror(errno));
-        return false;
-    }
-    close(fd);
-    file_sync_folder_of(path); /* the name must survive a crash too; where it cannot, SQLite cannot
-                                * either */
-    return true;
-}
-
 static void conn_close(struct store_sqlite *st, struct sql_conn *c)
 {
     statements_finalize(c);
@@ -182,9 +168,11 @@ enum bh_err store_sqlite_open_with(struct loop *loop, const char *path,
     acked_init(&st->acked);
     space_init(st, settings);
     st->lock_fd = store_sqlite_lock(path, ret_why);
-    if (st->lock_fd < 0 || !file_create(path, ret_why) || !conn_open(st, &st->main, ret_why) ||
+    if (st->lock_fd < 0 || !sql_file_create(path, ret_why) || !conn_open(st, &st->main, ret_why) ||
         !schema_prepare(st, ret_why) || !reader_open(st, ret_why))
         goto fail;
+    file_sync_folder_of(path); /* the name must survive a crash too; where it cannot, SQLite cannot
+                                * either */
     space_look(st, true);
     space_tell(st);
     if (!worker_start(&st->worker, &thread_ops, loop, &st->log)) {

@@ -65,37 +65,22 @@ bool schema_id_is_ours(const char *path, int64_t application_id, char *ret_why)
 static bool is_ours(struct store_sqlite *st, char *ret_why)
 {
     int64_t id, tables;
-    if (!sql_one_int(&st->main, "PRAGMA application_id", &id) ||
-        !sql_one_int(&st->main, "SELECT count(*) FROM sqlite_schema", &tables))
+    if (!sql_number(st->main.db, "PRAGMA application_id", &id) ||
+        !sql_number(st->main.db, "SELECT count(*) FROM sqlite_schema", &tables))
         return sql_failed(st, "cannot read it", ret_why);
     return (id == 0 && tables == 0) || schema_id_is_ours(st->path, id, ret_why);
 }
 
 static bool migrate(struct store_sqlite *st, char *ret_why)
 {
-    int64_t version;
-    const int64_t known = schema_version();
+    char why[160];
 
-    if (!sql_one_int(&st->main, "PRAGMA user_version", &version))
-        return sql_failed(st, "cannot read its version", ret_why);
-    if (version > known) {
-        snprintf(ret_why, 256,
-                 "%s was written by a newer bellhop (version %" PRId64 " of the tables, this one "
-                 "knows %" PRId64 "): start the newer program, or restore a backup",
-                 st->path, version, known);
-        return false;
-    }
-    for (; version < known; version++) {
-        char stamp[96];
-        snprintf(stamp, sizeof stamp, "PRAGMA application_id=%d; PRAGMA user_version=%" PRId64,
-                 SCHEMA_APPLICATION_ID, version + 1);
-        if (sqlite3_exec(st->main.db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK ||
-            sqlite3_exec(st->main.db, migrations[version], NULL, NULL, NULL) != SQLITE_OK ||
-            sqlite3_exec(st->main.db, stamp, NULL, NULL, NULL) != SQLITE_OK ||
-            sqlite3_exec(st->main.db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
-            return sql_failed(st, "cannot migrate", ret_why);
-    }
-    return true;
+    if (sql_migrate(st->main.db, SCHEMA_APPLICATION_ID, migrations, schema_version(), why))
+        return true;
+    if (why[0] == '\0')
+        return sql_failed(st, "cannot migrate", ret_why);
+    snprintf(ret_why, 256, "%.90s: %s", st->path, why);
+    return false;
 }
 
 /* On a disk that is full the number is written with the first transaction that succeeds: before
@@ -104,7 +89,7 @@ static bool count_boot(struct store_sqlite *st, char *ret_why)
 {
     int64_t boot;
 
-    if (!sql_one_int(&st->main, "SELECT value + 1 FROM meta WHERE name = 'boot'", &boot))
+    if (!sql_number(st->main.db, "SELECT value + 1 FROM meta WHERE name = 'boot'", &boot))
         return sql_failed(st, "cannot count this start", ret_why);
     if (boot < 1 || boot > MAX_BOOT) {
         snprintf(ret_why, 256, "%s: the number of starts, %" PRId64 ", is out of range", st->path,
@@ -136,15 +121,8 @@ static bool read_dedup_key(struct store_sqlite *st, char *ret_why)
 
 static bool use_wal(struct store_sqlite *st, char *ret_why)
 {
-    sqlite3_stmt *q = NULL;
-    bool ok =
-        sqlite3_prepare_v2(st->main.db, "PRAGMA journal_mode=WAL", -1, &q, NULL) == SQLITE_OK &&
-        sqlite3_step(q) == SQLITE_ROW &&
-        sqlite3_stricmp((const char *)sqlite3_column_text(q, 0), "wal") == 0;
-    if (!ok)
-        sql_failed(st, "cannot use a write-ahead log here (a network file system?)", ret_why);
-    sqlite3_finalize(q);
-    return ok;
+    return sql_use_wal(st->main.db) ||
+           sql_failed(st, "cannot use a write-ahead log here (a network file system?)", ret_why);
 }
 
 /* Before the first table: pages that were freed can then be given back to the disk. */
@@ -152,7 +130,7 @@ static bool use_vacuum(struct store_sqlite *st, char *ret_why)
 {
     int64_t pages = 0;
 
-    if (!sql_one_int(&st->main, "PRAGMA page_count", &pages))
+    if (!sql_number(st->main.db, "PRAGMA page_count", &pages))
         return sql_failed(st, "cannot read it", ret_why);
     return pages > 0 || sqlite3_exec(st->main.db, "PRAGMA auto_vacuum=INCREMENTAL", NULL, NULL,
                                      NULL) == SQLITE_OK;
@@ -240,17 +218,6 @@ int sql_run(struct sql_conn *c, enum statement s)
         ;
     sqlite3_reset(c->sql[s]);
     return rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
-bool sql_one_int(struct sql_conn *c, const char *sql, int64_t *ret_v)
-{
-    sqlite3_stmt *q = NULL;
-    bool ok =
-        sqlite3_prepare_v2(c->db, sql, -1, &q, NULL) == SQLITE_OK && sqlite3_step(q) == SQLITE_ROW;
-    if (ok)
-        *ret_v = sqlite3_column_int64(q, 0);
-    sqlite3_finalize(q);
-    return ok;
 }
 
 void sql_bind_bytes(sqlite3_stmt *q, int at, struct str s)

@@ -34,11 +34,11 @@ static bool run_text(struct side_db *db, const char *sql)
     return sqlite3_exec(db->db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-static bool one_int(struct side_db *db, const char *sql, int64_t *ret_v)
+bool sql_number(sqlite3 *db, const char *sql, int64_t *ret_v)
 {
     sqlite3_stmt *q = NULL;
     bool ok =
-        sqlite3_prepare_v2(db->db, sql, -1, &q, NULL) == SQLITE_OK && sqlite3_step(q) == SQLITE_ROW;
+        sqlite3_prepare_v2(db, sql, -1, &q, NULL) == SQLITE_OK && sqlite3_step(q) == SQLITE_ROW;
 
     if (ok)
         *ret_v = sqlite3_column_int64(q, 0);
@@ -46,12 +46,62 @@ static bool one_int(struct side_db *db, const char *sql, int64_t *ret_v)
     return ok;
 }
 
+bool sql_use_wal(sqlite3 *db)
+{
+    sqlite3_stmt *q = NULL;
+    bool ok = sqlite3_prepare_v2(db, "PRAGMA journal_mode=WAL", -1, &q, NULL) == SQLITE_OK &&
+              sqlite3_step(q) == SQLITE_ROW &&
+              sqlite3_stricmp((const char *)sqlite3_column_text(q, 0), "wal") == 0;
+
+    sqlite3_finalize(q);
+    return ok;
+}
+
+bool sql_file_create(const char *path, char *ret_why)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd < 0) {
+        snprintf(ret_why, 256, "cannot open %.160s: %s", path, strerror(errno));
+        return false;
+    }
+    close(fd);
+    return true;
+}
+
+bool sql_migrate(sqlite3 *db, int application_id, const char *const *migrations, int64_t n,
+                 char *ret_why)
+{
+    int64_t version;
+
+    ret_why[0] = '\0';
+    if (!sql_number(db, "PRAGMA user_version", &version))
+        return false;
+    if (version > n) {
+        snprintf(ret_why, 160,
+                 "it was written by a newer bellhop (version %" PRId64 " of the tables, this one "
+                 "knows %" PRId64 "): start the newer program, or restore a backup",
+                 version, n);
+        return false;
+    }
+    for (; version < n; version++) {
+        char stamp[96];
+        snprintf(stamp, sizeof stamp, "PRAGMA application_id=%d; PRAGMA user_version=%" PRId64,
+                 application_id, version + 1);
+        const char *const steps[] = {"BEGIN IMMEDIATE", migrations[version], stamp, "COMMIT"};
+        for (size_t i = 0; i < ARRAY_LEN(steps); i++)
+            if (sqlite3_exec(db, steps[i], NULL, NULL, NULL) != SQLITE_OK)
+                return false;
+    }
+    return true;
+}
+
 static bool is_ours(struct side_db *db)
 {
     int64_t id, tables;
 
-    if (!one_int(db, "PRAGMA application_id", &id) ||
-        !one_int(db, "SELECT count(*) FROM sqlite_schema", &tables))
+    if (!sql_number(db->db, "PRAGMA application_id", &id) ||
+        !sql_number(db->db, "SELECT count(*) FROM sqlite_schema", &tables))
         return side_failed(db, "cannot read it");
     if (id == db->schema->application_id || (id == 0 && tables == 0))
         return true;
@@ -62,27 +112,10 @@ static bool is_ours(struct side_db *db)
 
 static bool migrate(struct side_db *db)
 {
-    int64_t version;
-    const int64_t known = db->schema->n_migrations;
+    const struct side_schema *s = db->schema;
 
-    if (!one_int(db, "PRAGMA user_version", &version))
-        return side_failed(db, "cannot read its version");
-    if (version > known) {
-        snprintf(db->base.why, sizeof db->base.why,
-                 "it was written by a newer bellhop (version %" PRId64 " of the tables, this one "
-                 "knows %" PRId64 ")",
-                 version, known);
-        return false;
-    }
-    for (; version < known; version++) {
-        char stamp[96];
-        snprintf(stamp, sizeof stamp, "PRAGMA application_id=%d; PRAGMA user_version=%" PRId64,
-                 db->schema->application_id, version + 1);
-        if (!run_text(db, "BEGIN IMMEDIATE") || !run_text(db, db->schema->migrations[version]) ||
-            !run_text(db, stamp) || !run_text(db, "COMMIT"))
-            return side_failed(db, "cannot migrate");
-    }
-    return true;
+    return sql_migrate(db->db, s->application_id, s->migrations, s->n_migrations, db->base.why) ||
+           (db->base.why[0] == '\0' && side_failed(db, "cannot migrate"));
 }
 
 static bool configure(struct side_db *db, enum side_mode mode)
@@ -105,34 +138,14 @@ static bool configure(struct side_db *db, enum side_mode mode)
 
 static bool use_wal(struct side_db *db)
 {
-    sqlite3_stmt *q = NULL;
-    bool ok = sqlite3_prepare_v2(db->db, "PRAGMA journal_mode=WAL", -1, &q, NULL) == SQLITE_OK &&
-              sqlite3_step(q) == SQLITE_ROW &&
-              sqlite3_stricmp((const char *)sqlite3_column_text(q, 0), "wal") == 0;
-
-    if (!ok)
-        side_failed(db, "cannot use a write-ahead log here (a network file system?)");
-    sqlite3_finalize(q);
-    return ok;
+    return sql_use_wal(db->db) ||
+           side_failed(db, "cannot use a write-ahead log here (a network file system?)");
 }
 
 static const struct side_ops db_ops;
 
 /* Several threads open one file at once; only the first makes the tables. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-
-/* SQLite would create it readable by everybody; the log beside it inherits the mode. */
-static bool file_create(const char *path, char *ret_why)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-
-    if (fd < 0) {
-        snprintf(ret_why, 256, "cannot open %.160s: %s", path, strerror(errno));
-        return false;
-    }
-    close(fd);
-    return true;
-}
 
 struct side_db *side_db_open(const char *path, const struct side_schema *schema,
                              enum side_mode mode, char *ret_why)
@@ -145,7 +158,7 @@ struct side_db *side_db_open(const char *path, const struct side_schema *schema,
     assert(schema->n_statements <= SIDE_MAX_STATEMENTS);
     db->base.ops = &db_ops;
     db->schema = schema;
-    if (!file_create(path, ret_why)) {
+    if (!sql_file_create(path, ret_why)) {
         free(db);
         return NULL;
     }

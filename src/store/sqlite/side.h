@@ -42,6 +42,16 @@ struct side_db {
     struct buf list;     /* a parameter of @asked */
 };
 
+/* ---- for any database in SQLite, the main one too ---- */
+
+bool sql_number(sqlite3 *db, const char *sql, int64_t *ret_v); /* false: no row, or it failed */
+bool sql_use_wal(sqlite3 *db);
+/* SQLite would create it readable by everybody; the log beside it inherits the mode. */
+bool sql_file_create(const char *path, char *ret_why);
+/* From its version to @n.  False: @ret_why, 160 bytes, or else sqlite3_errmsg(). */
+bool sql_migrate(sqlite3 *db, int application_id, const char *const *migrations, int64_t n,
+                 char *ret_why);
+
 /* NULL: @ret_why, 256 bytes, says why.  SIDE_READ waits for nobody and needs the writer to have
  * opened the file once. */
 struct side_db *side_db_open(const char *path, const struct side_schema *schema,

@@ -52,9 +52,9 @@ static void file_look(struct store_sqlite *st, uint64_t *ret_used, uint64_t *ret
 {
     int64_t page = 4096, pages = 0, unused = 0;
 
-    sql_one_int(&st->main, "PRAGMA page_size", &page);
-    sql_one_int(&st->main, "PRAGMA page_count", &pages);
-    sql_one_int(&st->main, "PRAGMA freelist_count", &unused);
+    sql_number(st->main.db, "PRAGMA page_size", &page);
+    sql_number(st->main.db, "PRAGMA page_count", &pages);
+    sql_number(st->main.db, "PRAGMA freelist_count", &unused);
     *ret_used = (uint64_t)((pages - unused) * page);
     *ret_free = (uint64_t)(unused * page);
 }
