@@ -98,7 +98,7 @@ struct http_server {
     bool draining;
     struct http_req *spare_reqs; /* owned */
     size_t n_spare_reqs;
-    struct buf spare_out[64]; /* owned; small buffers to write into */
+    struct buf spare_out[128]; /* owned; small buffers to write into */
     size_t n_spare_out;
     struct buf void_out;       /* owned; discards what is sent to a closed WebSocket */
     struct work_pool *readers; /* owned; reads files; created at first use */

@@ -34,8 +34,8 @@ struct ws {
     struct conn *conn;                  /* borrowed; owns us */
     const struct ws_handlers *handlers; /* borrowed for good */
     void *ctx;
-    size_t max_queued;
     struct ws_decoder decoder;
+    uint32_t max_queued;
     uint32_t frame_at; /* where the frame begun by ws_send_begin() starts in the output */
     uint16_t code;     /* what on_closed will be told */
     bool writing;      /* between ws_send_begin() and ws_send_end() */

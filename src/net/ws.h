@@ -23,8 +23,8 @@ struct ws_handlers { /* borrowed until on_closed(): a constant */
 };
 
 struct ws_options {
-    size_t max_message; /* larger incoming messages: close "too large" */
-    size_t max_queued;  /* unsent bytes beyond this: close "too slow" */
+    uint32_t max_message; /* larger incoming messages: close "too large" */
+    uint32_t max_queued;  /* unsent bytes beyond this: close "too slow" */
 };
 
 /* An upgrade that is answered later: what survives the handler.  With ws_accept_offer(), or like

@@ -19,7 +19,7 @@ struct ws_client_options {
     const char *url;            /* ws:// or wss:// */
     const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
     int64_t connect_timeout_ms; /* 0: 10 s */
-    size_t max_message;         /* 0: 16 MiB */
+    uint32_t max_message;       /* 0: 16 MiB */
     const char *ca_path;        /* PEM file of the authorities to trust; NULL: the system's */
 };
 

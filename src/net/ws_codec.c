@@ -26,7 +26,7 @@ struct ws_control {
     char bytes[CONTROL_MAX];
 };
 
-void ws_decoder_init(struct ws_decoder *d, bool server, uint64_t max_message)
+void ws_decoder_init(struct ws_decoder *d, bool server, uint32_t max_message)
 {
     *d = (struct ws_decoder){.server = server, .max_message = max_message, .head_need = 2};
 }
@@ -88,7 +88,6 @@ static int take_head(struct ws_decoder *d, const uint8_t *h, uint8_t size)
         return CLOSE_CODE_PROTOCOL; /* the shortest form is required, the top bit clear */
     d->op = h[0] & 0x0f;
     d->fin = (h[0] & 0x80) != 0;
-    d->left = n;
     d->mask_at = 0;
     d->head_n = 0;
     d->head_need = 2;
@@ -96,6 +95,7 @@ static int take_head(struct ws_decoder *d, const uint8_t *h, uint8_t size)
         memcpy(d->mask, h + size - 4, 4);
     if (d->op >= WS_CLOSE) {
         d->state = CONTROL;
+        d->left = (uint32_t)n; /* at most CONTROL_MAX: check_start() */
         return 0;
     }
     d->state = DATA;
@@ -105,7 +105,8 @@ static int take_head(struct ws_decoder *d, const uint8_t *h, uint8_t size)
     }
     if (n > d->max_message - d->message_n)
         return CLOSE_CODE_TOO_LARGE;
-    d->message_n += n;
+    d->left = (uint32_t)n;
+    d->message_n += d->left;
     d->in_message = !d->fin;
     return 0;
 }
@@ -139,7 +140,7 @@ static char *take_payload(struct ws_decoder *d, char **p, size_t *n, size_t want
     if (d->server && want > 0)
         ws_mask(at, want, d->mask, d->mask_at);
     d->mask_at = (uint8_t)((d->mask_at + want) & 3);
-    d->left -= want;
+    d->left -= (uint32_t)want;
     *p += want;
     *n -= want;
     return at;
@@ -147,7 +148,7 @@ static char *take_payload(struct ws_decoder *d, char **p, size_t *n, size_t want
 
 static struct ws_decoded read_data(struct ws_decoder *d, char **p, size_t *n)
 {
-    size_t want = *n < d->left ? *n : (size_t)d->left;
+    size_t want = *n < d->left ? *n : d->left;
     char *at = take_payload(d, p, n, want);
     bool end = d->left == 0 && d->fin;
 
@@ -188,7 +189,7 @@ static struct ws_decoded finish_control(struct ws_decoder *d, struct str bytes)
 
 static struct ws_decoded read_control(struct ws_decoder *d, char **p, size_t *n)
 {
-    size_t want = *n < d->left ? *n : (size_t)d->left;
+    size_t want = *n < d->left ? *n : d->left;
     bool whole = d->control == NULL && want == d->left;
     char *at = take_payload(d, p, n, want);
 

@@ -4,7 +4,7 @@
  * The decoder is fed whatever arrived and answers one item at a time.  It checks masking (a server
  * requires it, a client refuses it), reserved bits, opcodes, control frame sizes and fragmentation
  * order; the UTF-8 of text is left to the JSON parser behind it, which checks every byte anyway.
- * State is 64 bytes; payload is unmasked in place and handed out without being collected, except
+ * State is 48 bytes; payload is unmasked in place and handed out without being collected, except
  * for control frames that arrive in pieces.
  */
 #pragma once
@@ -32,9 +32,9 @@ struct ws_decoder {
     uint8_t mask[4];
     uint8_t head_n, head_need;
     uint8_t head[14];   /* header bytes so far, when a header arrives in pieces */
-    uint64_t left;      /* payload bytes still to come of this frame */
-    uint64_t message_n; /* bytes of the message so far */
-    uint64_t max_message;
+    uint32_t left;      /* payload bytes still to come of this frame */
+    uint32_t message_n; /* bytes of the message so far */
+    uint32_t max_message;
     struct ws_control *control; /* owned; a control frame that arrives in pieces, else NULL */
 };
 
@@ -45,7 +45,7 @@ struct ws_decoded {
     int code;
 };
 
-void ws_decoder_init(struct ws_decoder *d, bool server, uint64_t max_message);
+void ws_decoder_init(struct ws_decoder *d, bool server, uint32_t max_message);
 void ws_decoder_done(struct ws_decoder *d);
 /* Take the next item from *@p..@p+*@n, advancing both.  @p is written to (unmasking).  An empty
  * message gives one WS_ITEM_DATA of no bytes. */

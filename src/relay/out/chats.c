@@ -89,7 +89,7 @@ static uint64_t hash_of(const struct instance *i, const struct id_of *id)
 
     memcpy(key, &i, sizeof i);
     memcpy(key + sizeof i, tail.p, tail.n);
-    return hash64(hash_process_key(), str_make(key, sizeof i + tail.n));
+    return hash64_brief(hash_process_key(), str_make(key, sizeof i + tail.n));
 }
 
 static uint32_t *bucket_of(const struct chat_table *t, uint64_t hash)
