@@ -292,9 +292,9 @@ size_t ledger_parties(const struct ledger *l)
 static const struct config_key keys[] = {
 #define KEYS(NAME, name, scope, unit, most_each, most_all, words, then, threat) \
     {"limits." name "_per_" WORD_##scope, TYPE(unit), CFG_RELOAD, AT(NAME, each), \
-     .what = words " At it: " then ". 0 is no limit."}, \
+     .what = words " At the limit: " then ". 0: no limit."}, \
         {"limits." name, TYPE(unit), CFG_RELOAD, AT(NAME, all), \
-         .what = "The same, all together; 0 is no limit."},
+         .what = "The same for all together; 0: no limit."},
     LIMITS(KEYS)
 #undef KEYS
         {0},

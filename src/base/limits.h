@@ -37,72 +37,73 @@ enum limit_scope {
 };
 enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
 
-/* X(NAME, name, scope, unit, each, all, what, then, threat): 0 is no limit.  The defaults are for a
+/* X(NAME, name, scope, unit, each, all, what, then, threat): 0: no limit.  The defaults are for a
  * machine with 512 MB. */
 #define LIMITS(X) \
     X(CONNECTIONS, "connections", PER_ADDRESS, LIMIT_COUNT, 1024, 65536, \
-      "Connections open at once. A gateway's socket counts for its address only until it is let " \
-      "in; whoever comes through one of `trusted_proxies` counts for all only.", \
-      "503, and closed", "one address takes every descriptor") \
+      "Open connections. A gateway's socket counts for its address only until it is " \
+      "authenticated. Clients behind `trusted_proxies` count only for all together.", \
+      "503, and the connection is closed", "one address takes every descriptor") \
     X(REQUEST_BYTES, "request_bytes", PER_ADDRESS, LIMIT_BYTES, 8 << 20, 48 << 20, \
-      "Memory of requests that have not arrived whole.", "503, and closed", \
+      "Memory of incomplete requests.", "503, and the connection is closed", \
       "thousands of requests that never end") \
     X(ANSWER_BYTES, "answer_bytes", PER_ADDRESS, LIMIT_BYTES, 8 << 20, 48 << 20, \
-      "Memory of answers and event streams that are not being fetched.", \
+      "Memory of answers and event streams that the client does not read.", \
       "the connection that does not read is closed", "thousands of answers that nobody reads") \
     X(STREAMS, "streams", PER_ADDRESS, LIMIT_COUNT, 128, 4096, \
-      "Event streams of chat pages open at once; 32 KiB of the kernel's memory each.", \
-      "429, the page tries again", "made-up visitors who open pages and read nothing") \
+      "Open event streams of chat pages; each takes 32 KiB of kernel memory.", \
+      "429, and the page retries", "made-up visitors who open pages and read nothing") \
     X(SOCKETS, "sockets", PER_CREDENTIAL, LIMIT_COUNT, 32, 0, \
-      "Sockets that one gateway's secret has open.", "503, the gateway tries again", \
+      "Open sockets of one gateway credential.", "503, and the gateway retries", \
       "a stolen or broken credential dials without end") \
     X(FRAME_BYTES, "frame_bytes", PER_CREDENTIAL, LIMIT_BYTES, 8 << 20, 48 << 20, \
-      "Memory of lines from a gateway that have not ended.", \
-      "the socket is closed, the gateway comes back", "many sockets, each with half a line") \
+      "Memory of incomplete lines from a gateway.", \
+      "the socket is closed, and the gateway reconnects", "many sockets, each with half a line") \
     X(GATEWAYS, "gateways", PER_TENANT, LIMIT_COUNT, 10000, 100000, \
-      "Gateways that provisioned themselves, those that were revoked included; 1,200 bytes of " \
-      "memory each.", \
-      "503, and no new one; those that are there go on", "a tenant provisions without end") \
+      "Gateways that provisioned themselves, including revoked ones; each takes 1,200 bytes of " \
+      "memory.", \
+      "503 for a new gateway; existing ones keep working", "a tenant provisions without end") \
     X(WORK_BYTES, "work_bytes", PER_TENANT, LIMIT_BYTES, 16 << 20, 64 << 20, \
-      "Memory of what programs asked for at /v1 and /mcp and is not answered: the bodies, and 1 " \
-      "KiB each.", \
-      "429, the program tries again", "a program that writes large things faster than the disk") \
+      "Memory of unanswered requests at /v1 and /mcp: their bodies, and 1 KiB each.", \
+      "429, and the program retries", "a program that writes large things faster than the disk") \
     X(SKILL_BYTES, "skill_bytes", PER_TENANT, LIMIT_BYTES, 128 << 20, 1 << 30, \
-      "Skills of a tenant on disk with their history, all its namespaces; 256 bytes a version " \
-      "beside its text.", \
-      "429, nothing new is written; what is there can be read and deleted", \
+      "A tenant's skills on disk with their history, in all namespaces; a version counts as its " \
+      "text and 256 bytes.", \
+      "429 for writes; existing skills can be read and deleted", \
       "a program that stores versions without end") \
     X(DATA_BYTES, "data_bytes", PER_TENANT, LIMIT_BYTES, 256 << 20, UINT64_C(2) << 30, \
-      "The data store of a tenant on disk, all its namespaces.", \
-      "429, nothing new is written; what is there can be read and expires", \
+      "A tenant's data store on disk, in all namespaces.", \
+      "429 for writes; existing entries can be read, and expire", \
       "a program that writes without end") \
     X(WAKE_BYTES, "wake_bytes", PER_TENANT, LIMIT_BYTES, 8 << 20, 64 << 20, \
-      "Wakes for later on disk: what they bring along, and 256 bytes each.", \
-      "429, and no new one; those that are there ring", "a program that schedules without end") \
+      "Scheduled wakes on disk: their context, and 256 bytes each.", \
+      "429 for a new wake; existing ones still ring", "a program that schedules without end") \
     X(RECEIPT_BYTES, "receipt_bytes", PER_TENANT, LIMIT_BYTES, 256 << 20, 1 << 30, \
-      "Receipts of deliveries, wakes and requests on disk, kept for a day; each: since the " \
-      "start.", \
-      "429, and nothing is delivered that would need one; the oldest go by the hour", \
+      "Receipts of deliveries, wakes and requests on disk, kept for a day; per tenant they count " \
+      "from the start of the server.", \
+      "429 for deliveries; the oldest receipts expire every hour", \
       "a program that delivers without end") \
     X(REPLY_BYTES, "reply_bytes", PER_INSTANCE, LIMIT_BYTES, 16 << 20, 256 << 20, \
-      "What agents said to programs, on disk.", \
-      "an agent's oldest replies go; of all, the oldest of those who have most", \
+      "Replies of agents to programs, on disk.", \
+      "the agent's oldest replies are deleted; for all together, the oldest of the agents with " \
+      "the most", \
       "an agent that talks without end") \
     X(PROMPTS, "prompts", PER_TENANT, LIMIT_COUNT, 4096, 65536, \
-      "Questions with buttons that nobody has answered; 500 bytes of memory each.", \
-      "the tenant's oldest is over; of all, the oldest of the bot", \
+      "Unanswered questions with buttons; each takes 500 bytes of memory.", \
+      "the tenant's oldest question expires; for all together, the bot's oldest", \
       "an agent that asks without end on a bot of many") \
     X(FETCHES, "fetches", PER_TENANT, LIMIT_COUNT, 64, 512, \
-      "Files at addresses that agents named, being fetched, and what waits behind them.", \
-      "the action is refused as passing trouble, the agent tries again", \
+      "Files of agents that are being fetched, and the messages that wait for them.", \
+      "the action fails with a temporary error, and the agent retries", \
       "addresses that never answer take every descriptor") \
     X(HISTORY_BYTES, "history_bytes", PER_VISITOR, LIMIT_BYTES, 1 << 20, 256 << 20, \
       "Messages of chat pages on disk.", \
-      "a visitor's oldest messages go; of all, the oldest; until they are gone none is kept", \
+      "the visitor's oldest messages are deleted; for all together, the oldest of all; no " \
+      "message is stored until there is room", \
       "made-up visitors who fill the disk") \
     X(UNSENT_BYTES, "unsent_bytes", PER_CREDENTIAL, LIMIT_BYTES, 16 << 20, 64 << 20, \
-      "Memory of what a gateway does not read.", "the socket is closed, the gateway comes back", \
-      "gateways that ask and never read")
+      "Memory of messages that a gateway does not read.", \
+      "the socket is closed, and the gateway reconnects", "gateways that ask and never read")
 
 enum limit {
 #define LIMIT_ENUM(NAME, name, scope, unit, each, all, what, then, threat) LIMIT_##NAME,

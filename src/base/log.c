@@ -170,7 +170,7 @@ void log_write(enum log_level level, const struct log *ctx, const char *fmt, ...
 
 static const struct config_key keys[] = {
     {"log.level", CFG_ENUM, CFG_RELOAD, AT(level), "info", "error|warn|info|debug",
-     .what = "The least important line that is written."},
+     .what = "The least severe level that is logged."},
     {"log.format", CFG_ENUM, CFG_RELOAD, AT(format), "text", "text|json",
      .what = "`json` writes one object per line."},
     {0},

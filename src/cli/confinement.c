@@ -25,8 +25,9 @@
 
 static const struct config_key keys[] = {
     {"confine", CFG_CHOICE, CFG_RESTART, AT(confine), "on", "on|off",
-     .what = "Give up files (Landlock) and system calls (seccomp) that a running server does not "
-             "need, where the kernel can; new directories in this file need a restart then."},
+     .what =
+         "Restrict the server to the files (Landlock) and system calls (seccomp) that it needs, "
+         "where the kernel supports it. New directories in this file then need a restart."},
     {0},
 };
 const struct config_section confine_config = {.keys = keys,

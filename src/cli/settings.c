@@ -39,20 +39,19 @@ static const struct config_key keys[] = {
      .what =
          "Where to listen: `address:port`, `[v6]:port` or `unix:/path`. Port 0 takes a free one."},
     {"public_url", CFG_TEXT, CFG_RESTART, AT(public_url),
-     .what =
-         "The URL by which gateways and platforms reach this listener, when a proxy is before it."},
+     .what = "The URL under which gateways and platforms reach this listener, when it stands "
+             "behind a proxy."},
     {"state_dir", CFG_TEXT, CFG_RESTART, AT(state_dir), "./bellhop-data",
-     .what = "Database, admin socket and master key live here; created with mode 0700."},
+     .what = "The directory of the database, the admin socket and the master key; created with "
+             "mode 0700."},
     {"master_key", CFG_SECRET, CFG_RESTART, AT(master_key),
      .what =
          "Encrypts secrets at rest: 64 hex digits, or a passphrase of at least 16 bytes. Without "
          "it `state_dir/master.key` is created, mode 0600."},
     {"retention", CFG_DURATION, CFG_RELOAD, AT(retention_ms), "0s", .max = INT64_MAX,
-     .what =
-         "How long anything of people is kept; `90d` and so on: messages of the chat page and "
-         "names "
-         "given there, mail that no agent took, chats that nothing is heard from (by whole days), "
-         "replies of agents, sends that may have arrived. 0 keeps it as long as the limits allow."},
+     .what = "How long personal data is kept, for example `90d`: messages and names on the chat "
+             "page, mail that no agent took, silent chats (in whole days), replies of agents, and "
+             "sends with an unknown outcome. 0: as long as the limits allow."},
     {0},
 };
 

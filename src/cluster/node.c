@@ -22,20 +22,20 @@
 
 static const struct config_key keys[] = {
     {"cluster.node", CFG_TEXT, CFG_RESTART, AT(node),
-     .what = "What this process is called among those on one PostgreSQL; without it, the name of "
-             "the machine."},
+     .what = "The name of this process among the nodes on one PostgreSQL; the default is the "
+             "machine's name."},
     {"cluster.lease", CFG_DURATION, CFG_RESTART, AT(lease_ms), "5s", .min = 1000, .max = 60000,
-     .what = "How long the process that serves may be out of reach of the database before another "
-             "one takes over; the same on all of them."},
+     .what = "How long the serving node may be unable to reach the database before another node "
+             "takes over; the same on all nodes."},
     {"cluster.serve", CFG_CHOICE, CFG_RESTART, AT(serve), "all", .choices = "all|one",
-     .what = "`all`: processes that do not hold the lease take connections all the same and carry "
-             "them to the one that does; `one`: they refuse until it is their turn."},
+     .what = "`all`: nodes without the lease accept connections and forward them to the node that "
+             "serves; `one`: they refuse connections until they serve."},
     {"cluster.address", CFG_TEXT, CFG_RESTART, AT(address),
-     .what = "`host:port` by which the other nodes reach this one; without it, `listen`, unless "
-             "that is a wildcard."},
+     .what = "`host:port` under which the other nodes reach this one; the default is `listen`, "
+             "unless that is a wildcard."},
     {"cluster.ca", CFG_TEXT, CFG_RESTART, AT(ca),
-     .what = "File with the authorities (PEM) that may vouch for the other nodes where `tls` is "
-             "configured; without it the system's."},
+     .what = "PEM file with the certificate authorities of the other nodes, where `tls` is "
+             "configured; the default is the system's."},
     {0},
 };
 

@@ -44,7 +44,7 @@ static void on_up(void *ctx)
 {
     struct porter *p = ctx;
 
-    log_info(NULL, "cluster: carries connections to %s", p->to);
+    log_info(NULL, "cluster: forwarding connections to %s", p->to);
     p->why[0] = '\0';
     node_set_carrying(p->env.node, true);
     /* A failover takes at most the rest of the lease and the start of the next holder. */
@@ -61,7 +61,7 @@ static void on_lost(void *ctx, const char *why)
     if (strcmp(why, p->why) == 0)
         return; /* logged already */
     snprintf(p->why, sizeof p->why, "%s", why);
-    log_warn(NULL, "cluster: carries nothing to %s: %s", p->to, why);
+    log_warn(NULL, "cluster: cannot forward connections to %s: %s", p->to, why);
 }
 
 static void hang_up(struct porter *p)

@@ -24,8 +24,8 @@
 
 static const struct config_key settings_keys[] = {
     {"data.node", CFG_TEXT, CFG_RESTART, offsetof(struct data_settings, node),
-     .what = "With `store.kind: postgres`: the node (`cluster.node`) that has the data store, the "
-             "same on all of them. Without it there is none."},
+     .what = "With `store.kind: postgres`: the node (`cluster.node`) that keeps the data store, "
+             "the same on all nodes. Without it there is no data store."},
     {0},
 };
 

@@ -22,13 +22,13 @@
 static const struct config_key settings_keys[] = {
     {"dispatch.allow_private", CFG_BOOL, CFG_RELOAD, AT(allow_private), "false",
      .what = "Let webhooks of agents reach private, loopback and link-local addresses "
-             "(`wake.allow_private` does too)."},
+             "(`wake.allow_private` allows it too)."},
     {"dispatch.retry", CFG_DURATION, CFG_RELOAD, AT(retry_ms), "1s", .min = 10, .max = 3600000,
-     .what = "The pause after a delivery failed; it doubles each time."},
+     .what = "The pause after a failed delivery; it doubles with each failure."},
     {"dispatch.retry_max", CFG_DURATION, CFG_RELOAD, AT(retry_max_ms), "5m", .min = 10,
      .max = 86400000, .what = "The longest pause between two attempts."},
     {"dispatch.replies", CFG_NUMBER, CFG_RELOAD, AT(replies), "1000", .min = 1, .max = 1000000,
-     .what = "Replies kept for each agent; the oldest go first."},
+     .what = "Replies kept per agent; the oldest are deleted first."},
     {0},
 };
 const struct config_section dispatch_config = {.keys = settings_keys,
@@ -41,23 +41,21 @@ static const struct config_key entry_keys[] = {
     {"substrate", CFG_TEXT, CFG_RELOAD, AT(substrate), .required = true,
      .what = "How the agent is reached; required."},
     {"id", CFG_TEXT, CFG_RELOAD, AT(id), .required = true,
-     .what = "What programs call the agent; required, and unique in its tenant."},
+     .what = "The agent's id for programs; required, and unique in its tenant."},
     {"tenant", CFG_TEXT, CFG_RELOAD, AT(tenant),
-     .what =
-         "Whose agent it is; without it every tenant has one of its own, reached the same way."},
+     .what = "The agent's tenant; without it every tenant has an agent of this id, reached the "
+             "same way."},
     {"name", CFG_TEXT, CFG_RELOAD, AT(name), .what = "A name for people."},
     {"node", CFG_TEXT, CFG_RELOAD, AT(node),
-     .what =
-         "With `store.kind: postgres`: the node (`cluster.node`) on whose machine the agent is; "
-         "without it, wherever bellhop serves."},
+     .what = "With `store.kind: postgres`: the node (`cluster.node`) on whose machine the agent "
+             "runs; without it, the node that serves."},
     {"capabilities", CFG_TEXTS, CFG_RELOAD, AT(capabilities),
-     .what =
-         "What programs are told it can do, of `deliver`, `wake`, `augment`, `template`; without "
-         "it, all that its substrate can."},
+     .what = "The capabilities that programs are told, of `deliver`, `wake`, `augment`, "
+             "`template`; the default is all that the substrate supports."},
     {"sessions", CFG_TEXTS, CFG_RELOAD, AT(sessions),
      .what = "Sessions of the agent, `name` or `name=target`, for addresses like `agent@name`."},
     {"wake_on_deliver", CFG_BOOL, CFG_RELOAD, AT(wake_on_deliver), "false",
-     .what = "A delivery rings too, as a wake would."},
+     .what = "A delivery also wakes the agent."},
     {0},
 };
 static const struct config_section entry = {.keys = entry_keys,

@@ -200,7 +200,7 @@ static void on_woken(void *ctx, const struct dispatch_answer *a)
     f->call = NULL;
     bool given_up = a->fault.cls == FAULT_DELIVERY_UNKNOWN || f->tries >= TRIES;
     if (a->fault.cls != FAULT_NONE && given_up)
-        log_warn(NULL, "a scheduled wake is given up: %.*s", STR_FMT(buf_str(&a->fault.message)));
+        log_warn(NULL, "dropped a scheduled wake: %.*s", STR_FMT(buf_str(&a->fault.message)));
     if (a->fault.cls == FAULT_NONE || given_up)
         done_with(s->d, buf_str(&f->key), buf_str(&f->value));
     else
@@ -250,7 +250,7 @@ static void on_read(void *ctx, enum bh_err err, const struct store_scan *scan)
             return;
         }
         if (!fire(s, r)) {
-            log_warn(NULL, "a scheduled wake is for an agent that is not there any more: dropped");
+            log_warn(NULL, "dropped a scheduled wake: its agent does not exist any more");
             done_with(s->d, r->key, r->value);
         }
     }
@@ -279,7 +279,7 @@ struct schedule *schedule_new(struct dispatch *d)
 
     s->d = d;
     if (record_load(d->env.store, &wakeup_form, d->records, STR_NULL, on_counted, d, why) != BH_OK)
-        log_warn(NULL, "scheduled wakes are not counted: %s", why);
+        log_warn(NULL, "cannot count the scheduled wakes: %s", why);
     list_init(&s->firing);
     timer_init(&s->timer, on_timer);
     timer_set(d->env.clock, &s->timer, 0);

@@ -15,12 +15,13 @@
 
 static const struct config_key keys[] = {
     {"webhooks.refused_per_source", CFG_NUMBER, CFG_RELOAD, AT(refusals), "50", .max = 1000000,
-     .what = "Where checking a signature is expensive (Discord) or others are asked about a caller "
-             "(`identity.kind`): webhooks and calls with a wrong one that an address may send per "
-             "second (ten times that at once) before it is told to wait; 0 is no limit."},
+     .what = "Where checking a signature is expensive (Discord), or an identity provider is asked "
+             "(`identity.kind`): wrongly signed requests per second that one address may send (ten "
+             "times that at once) before it gets 429; 0: no limit."},
     {"webhooks.strangers", CFG_NUMBER, CFG_RELOAD, AT(strangers), "1000", .max = 1000000,
-     .what = "There too: so many per second (twice that at once) are looked at from all "
-             "addresses together that have not sent a right one for ten minutes; 0 is no limit."},
+     .what =
+         "In the same places: requests per second that are checked for all addresses together that "
+         "sent no valid request in the last ten minutes (twice that at once); 0: no limit."},
     {0},
 };
 const struct config_section door_config = {.keys = keys, .size = sizeof(struct door_limits)};

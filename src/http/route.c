@@ -105,7 +105,7 @@ void site_root(struct front *f, struct http_req *req)
 
 static const struct config_key keys[] = {
     {"admin.token", CFG_SECRET, CFG_RELOAD, offsetof(struct front_settings, admin_token),
-     .what = "Bearer for `/metrics` from other machines; without it they are refused."},
+     .what = "Bearer token for `/metrics` from other machines; without it they are refused."},
     {0},
 };
 const struct config_section front_config = {.keys = keys, .size = sizeof(struct front_settings)};

@@ -31,8 +31,8 @@ static const struct config_key limit_keys[] = {
     {"limits.tenant_requests", CFG_NUMBER, CFG_RELOAD, AT(tenant_requests), "5000", .max = 1000000,
      .what = "The same for all keys of a tenant together."},
     {"limits.tenant_provisions", CFG_NUMBER, CFG_RELOAD, AT(tenant_provisions), "50", .max = 100000,
-     .what = "Gateways of a tenant that ask for their secret at `/relay/provision` or "
-             "`/relay/enroll`, per second, twenty times that at once; past it 429. 0 is no limit."},
+     .what = "Requests of a tenant's gateways for their secret at `/relay/provision` or "
+             "`/relay/enroll`, per second, twenty times that at once; more get 429. 0: no limit."},
     {0},
 };
 const struct config_section v1_config = {.keys = limit_keys, .size = sizeof(struct v1_settings)};

@@ -33,21 +33,21 @@ enum { THREADS = 2, LOOKS = 4, SHARED_AGE_MS = 3600 * 1000 };
 static const struct config_key keys[] = {
     {"media.dir", CFG_TEXT, CFG_RESTART, AT(dir),
      .what =
-         "Where files are; `state_dir/media` otherwise. With `store.kind: postgres` a directory "
-         "that all nodes share: without it no files are taken."},
+         "The directory of files; the default is `state_dir/media`. With `store.kind: postgres` it "
+         "must be a directory that all nodes share; without one no files are accepted."},
     {"media.per_tenant", CFG_BYTES, CFG_RELOAD, AT(tenant_bytes), "1GiB",
-     .what = "Bytes of files one tenant may have here at once; a file counts as 64 KiB at least."},
+     .what = "Bytes of files that one tenant may store at once; a file counts as at least 64 KiB."},
     {"media.total", CFG_BYTES, CFG_RELOAD, AT(all_bytes), "10GiB",
      .what = "The same for all tenants together."},
     {"media.ttl", CFG_DURATION, CFG_RELOAD, AT(ttl_ms), "1h", .min = 1000, .max = 2592000000,
-     .what = "How long a file is kept: from its upload, or from when the message it came with was "
-             "taken by its gateway."},
+     .what = "How long a file is kept, counted from its upload, or from the moment the gateway "
+             "took the message it came with."},
     {"media.wait", CFG_DURATION, CFG_RELOAD, AT(wait_ms), "20s", .min = 100, .max = 600000,
-     .what = "A message waits no longer for the files that came with it; then it is delivered with "
-             "a note instead."},
+     .what = "How long a message waits for its files; after that it is delivered with a note in "
+             "their place."},
     {"media.allow_private", CFG_BOOL, CFG_RELOAD, AT(allow_private), "false",
-     .what = "Let agents send files from addresses in the own network. Link-local and metadata "
-             "addresses are never asked."},
+     .what = "Let agents send files from private addresses. Link-local and metadata addresses are "
+             "always refused."},
     {0},
 };
 const struct config_section media_config = {.keys = keys, .size = sizeof(struct media_settings)};
@@ -587,7 +587,7 @@ static enum bh_err tidy_folder(struct media *m, char *ret_why)
     closedir(d);
     buf_done(&path);
     if (removed > 0)
-        log_info(NULL, "media: removed files nobody refers to: %zu", removed);
+        log_info(NULL, "media: removed unused files: %zu", removed);
     return BH_OK;
 }
 

@@ -353,7 +353,7 @@ void http_file_pump(struct conn *c)
         http_finish(c, !c->keep_alive);
     } else if (n == FILE_READER_BROKEN) {
         /* The head promised so many bytes; the end of the connection tells the client. */
-        log_warn(NULL, "a file could not be read to its end, %llu bytes are missing",
+        log_warn(NULL, "cannot read a file to its end: %llu bytes are missing",
                  (unsigned long long)file_reader_left(c->file));
         conn_close(c);
     }

@@ -694,8 +694,8 @@ static void tell_of_proxy(struct http_server *s, const struct addr *peer)
     s->told_of_proxy = true;
     addr_text(peer, text);
     log_warn(NULL,
-             "%s sends X-Forwarded-For and is not believed: if it is your proxy, add it to "
-             "trusted_proxies, or all its clients count as one",
+             "ignoring X-Forwarded-For of %s: if this is your proxy, add it to trusted_proxies, "
+             "else all its clients count as one",
              text);
 }
 

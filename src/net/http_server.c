@@ -136,7 +136,8 @@ static void pause_accept(struct listener *l)
 {
     struct http_server *s = l->server;
 
-    log_warn(NULL, "accept: %s; not accepting for a moment (raise the limit of open files)",
+    log_warn(NULL,
+             "cannot accept connections: %s; pausing for a moment (raise the limit of open files)",
              strerror(errno));
     ev_io_stop(s->ev, &l->io);
     timer_set(s->clock, &l->again, s->sweep_ms);
@@ -506,13 +507,13 @@ struct party *http_party(const struct http_req *r)
 
 static const struct config_key keys[] = {
     {"hosts", CFG_TEXTS, CFG_RELOAD, AT(hosts),
-     .what =
-         "Names to answer to, beside the one in `public_url`, `localhost` and addresses: "
-         "`[bellhop, \"*.example.org\"]`. Requests by another name are 421, so that no web page "
-         "can point its own name here; `\"*\"` answers to any."},
+     .what = "Host names to accept besides that of `public_url`, `localhost` and IP addresses: "
+             "`[bellhop, \"*.example.org\"]`. Requests for another name get 421, which stops web "
+             "pages that point their own name here; `\"*\"` accepts any name."},
     {"trusted_proxies", CFG_TEXTS, CFG_RELOAD, AT(trusted_proxies),
-     .what = "Addresses and networks of proxies in front, `[127.0.0.1, 10.0.0.0/8, unix]`: their "
-             "`X-Forwarded-For` says who a client is. Nobody else's is believed."},
+     .what =
+         "Addresses and networks of your proxies, `[127.0.0.1, 10.0.0.0/8, unix]`: their "
+         "`X-Forwarded-For` tells the client's address. Other senders of that header are ignored."},
     {"proxy_protocol", CFG_BOOL, CFG_RESTART, AT(proxy_protocol), "false",
      .what =
          "Expect the PROXY protocol, version 2, on `listen`; only `trusted_proxies` may connect "

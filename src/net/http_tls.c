@@ -15,19 +15,20 @@
 static const struct config_key keys[] = {
     {"tls.cert", CFG_TEXT, CFG_RELOAD, AT(cert),
      .what = "PEM file with the certificate chain; with `tls.key` the listener speaks TLS. A "
-             "reload reads the files again, whatever their names; on or off needs a restart."},
+             "reload reads the files again. Turning TLS on or off needs a restart."},
     {"tls.key", CFG_TEXT, CFG_RELOAD, AT(key), .what = "PEM file with the private key."},
     {"tls.min_version", CFG_CHOICE, CFG_RELOAD, AT(min_version), "1.2", "1.2|1.3",
-     .what = "The oldest TLS that is spoken."},
+     .what = "The oldest TLS version that is accepted."},
     {"tls.ciphers", CFG_TEXT, CFG_RELOAD, AT(ciphers),
      .what = "Cipher suites by OpenSSL's names, `:` between them; those that begin with `TLS_` are "
              "of TLS 1.3. A version of which none is named keeps its default: `" CIPHERS
              "` and all of 1.3."},
     {"tls.client_ca", CFG_TEXT, CFG_RELOAD, AT(client_ca),
-     .what = "PEM file with the authorities whose certificates clients must show."},
+     .what = "PEM file with the certificate authorities that must have signed the certificates of "
+             "clients."},
     {"tls.client_certs", CFG_ENUM, CFG_RELOAD, AT(client_certs), "all", "all|gateways",
-     .what = "Who must: `all`, or only `gateways` (`/relay`), where platforms and browsers come to "
-             "the same listener."},
+     .what = "Which clients need a certificate: `all`, or only `gateways` (`/relay`), when "
+             "platforms and browsers use the same listener."},
     {0},
 };
 

@@ -249,7 +249,7 @@ static bool became_up(struct redis_client *c)
 {
     enter(c, REDIS_UP);
     if (c->told)
-        log_info(NULL, "redis: %s: well again", c->options.name);
+        log_info(NULL, "redis: %s: connected again", c->options.name);
     c->told = false;
     c->pause_ms = FIRST_PAUSE_MS;
     timer_set(loop_clock(c->loop), &c->timer, LOOK_MS);

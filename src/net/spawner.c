@@ -546,7 +546,7 @@ static struct spawn *find_run(struct spawner *s, uint32_t id)
 
 static void helper_gone(struct spawner *s)
 {
-    log_error(NULL, "the helper that runs programs has ended: restart bellhop");
+    log_error(NULL, "the helper process that runs programs has ended: restart bellhop");
     loop_fd_free(s->watch);
     close(s->fd);
     s->watch = NULL;

@@ -127,7 +127,7 @@ static void welcome(struct trunk *t, struct str name)
     conn_uncount(t->conn);
     conn_enter(t->conn, CONN_TRUNK);
     timer_set(t->server->clock, &t->beat, TRUNK_BEAT_MS);
-    log_info(NULL, "cluster: %s carries connections here", t->other);
+    log_info(NULL, "cluster: %s forwards connections to this node", t->other);
 }
 
 static bool name_is_plain(struct str name)
@@ -147,7 +147,7 @@ static void warn_of_stranger(struct http_server *s)
     if (s->stranger_ms != 0 && now_ms - s->stranger_ms < WARN_MS)
         return;
     s->stranger_ms = now_ms;
-    log_warn(NULL, "cluster: somebody who does not know the master key asked for a trunk");
+    log_warn(NULL, "cluster: refused a trunk: the other node has another master key");
 }
 
 static void take_proof(struct trunk *t, const struct trunk_frame *f)
@@ -315,7 +315,7 @@ void trunk_gone(struct conn *c)
     struct trunk *t = c->trunk;
 
     if (t->up)
-        log_info(NULL, "cluster: %s carries nothing here any more%s%s", t->other,
+        log_info(NULL, "cluster: %s forwards no connections any more%s%s", t->other,
                  t->lost ? ": " : "", t->why);
     t->lost = true;
     carried_cut_all(t);

@@ -138,7 +138,7 @@ static bool add_thread(struct work_pool *p)
     ok = pthread_create(&p->threads[p->n_threads], NULL, thread_main, p) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!ok) {
-        log_warn(NULL, "no thread can be made for work on files now (%u there are)", p->n_threads);
+        log_warn(NULL, "cannot start another thread for file work (%u are running)", p->n_threads);
         return false;
     }
     pthread_setname_np(p->threads[p->n_threads++], "bellhop-work");

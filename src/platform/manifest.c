@@ -86,7 +86,7 @@ static struct announced *announced_get(struct manifests *ms, struct str gateway)
         return a;
     if (map_count(&ms->by_id) >= MANIFEST_GATEWAYS) {
         if (!ms->full_told)
-            log_warn(NULL, "the commands of more than %d gateways are not registered",
+            log_warn(NULL, "more than %d gateways announced commands; the rest are not registered",
                      MANIFEST_GATEWAYS);
         ms->full_told = true;
         return NULL;

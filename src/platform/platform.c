@@ -24,9 +24,9 @@ const struct record_form *const platform_records[] = {&outgoing_form, &prompt_fo
 
 static const struct config_key entry_keys[] = {
     {"platform", CFG_TEXT, CFG_RESTART, AT(platform), .required = true,
-     .what = "Which platform; required."},
+     .what = "The platform; required."},
     {"bot", CFG_TEXT, CFG_RESTART, AT(bot), .required = true,
-     .what = "Which of our identities there; required."},
+     .what = "A name for this bot; required."},
     {0},
 };
 static const struct config_section entry = {.keys = entry_keys,
@@ -48,8 +48,8 @@ const struct config_list platforms_config = {.name = "platforms",
 static const struct config_key outbox_keys[] = {
     {"outbox.max_age", CFG_DURATION, CFG_RELOAD, offsetof(struct outbox_settings, max_age_ms),
      "10m", .min = 30000, .max = 86400000,
-     .what = "How long what an agent says is tried while its platform cannot be reached or asks to "
-             "wait. Older than that it is given up."},
+     .what = "How long a message of an agent is retried while its platform cannot be reached or "
+             "asks to wait. After that it is dropped."},
     {0},
 };
 const struct config_section outbox_config = {.keys = outbox_keys,
@@ -83,7 +83,7 @@ void platform_set_problem(struct platform *p, const char *sentence)
 {
     if (sentence == NULL) {
         if (p->problem != NULL)
-            log_info(&p->log, "works again");
+            log_info(&p->log, "working again");
         p->problem = NULL;
         return;
     }

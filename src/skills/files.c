@@ -382,7 +382,7 @@ static bool index_check(const struct skill_files *f, const struct skill_backend_
     struct side *x = index_open(f, true, ret_why);
 
     if (x == NULL) {
-        log_warn(NULL, "skills: %s; the index is made anew", ret_why);
+        log_warn(NULL, "skills: %s; rebuilding the index", ret_why);
         for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
             struct buf path = BUF_INIT;
             buf_printf(&path, "%s/.index.db%s", f->root, parts[i]);

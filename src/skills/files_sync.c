@@ -504,7 +504,7 @@ bool files_enter(struct files_conn *c, const struct skill_where *at, bool make)
 static void index_broke(struct files_conn *c)
 {
     if (c->index_ok)
-        log_warn(NULL, "skills: the index of %s: %s; it is made anew", buf_z(&c->path),
+        log_warn(NULL, "skills: the index of %s: %s; rebuilding it", buf_z(&c->path),
                  c->index->why);
     c->index_ok = false;
     skill_watch_spoil(c->files->watch, buf_str(&c->path));

@@ -31,11 +31,11 @@
 
 static const struct config_key keys[] = {
     {"skills.kind", CFG_CHOICE, CFG_RESTART, AT(kind), "auto", "auto|sqlite|postgres|filesystem",
-     .what =
-         "Where skills are kept: `auto` where the store is, in `sqlite` (one file in `state_dir`) "
-         "or `postgres`; `filesystem` is one readable file per skill."},
+     .what = "Where skills are stored: `auto` follows `store.kind`, `sqlite` is one file in "
+             "`state_dir`, `postgres` is the shared database, `filesystem` is one readable file "
+             "per skill."},
     {"skills.dir", CFG_TEXT, CFG_RESTART, AT(dir),
-     .what = "Where those files are; `state_dir/skills` otherwise."},
+     .what = "The directory of these files; the default is `state_dir/skills`."},
     {"skills.approval.mode", CFG_CHOICE, CFG_RESTART, AT(approval_mode), "open", "open|secured",
      .what = "`secured`: a skill is Approved only with the operator's signature (`bellhop skill "
              "approve`)."},

@@ -643,8 +643,7 @@ void engine_health(struct engine *e, bool ok, const char *why)
     if (changed && ok)
         log_info(e->cfg.log, "writing again");
     else if (changed)
-        log_error(e->cfg.log, "cannot write: %s; what is submitted fails until this is mended",
-                  why);
+        log_error(e->cfg.log, "cannot write: %s; writes fail until this is fixed", why);
 }
 
 bool engine_is_healthy(struct engine *e)

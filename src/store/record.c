@@ -670,7 +670,7 @@ static void on_record(void *ctx, struct str key, struct str value)
     if (ok)
         refuse(r, NULL, "is damaged: it contradicts itself");
     if (l->form->lossy)
-        log_warn(NULL, "a record is left out: %s", r->why);
+        log_warn(NULL, "skipped a record: %s", r->why);
     else if (!l->damaged)
         memcpy(l->why, r->why, sizeof r->why);
     l->damaged = !l->form->lossy;

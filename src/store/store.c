@@ -21,11 +21,10 @@ static const struct config_key keys[] = {
      .what =
          "The PostgreSQL database, as libpq has it: `postgresql://user@host/database` and so on."},
     {"store.reserve", CFG_BYTES, CFG_RESTART, AT(reserve), "64MiB",
-     .what =
-         "Room on the disk that new messages never get (on a small disk an eighth of it): acks, "
-         "deletes and `mailbox purge` work when the rest is full."},
+     .what = "Disk space that new messages may not use (on a small disk, an eighth of it), so that "
+             "acks, deletes and `mailbox purge` work when the disk is full."},
     {"store.max_size", CFG_BYTES, CFG_RESTART, AT(max_bytes), "0",
-     .what = "How large the database may become, its reserve included; 0: as the disk allows."},
+     .what = "The largest size of the database, including its reserve; 0: as the disk allows."},
     {0},
 };
 

@@ -223,7 +223,7 @@ def test_an_address_that_nobody_reaches_is_told_and_the_others_take_over_all_the
     north.start()
     credential = north.add()
     south.begin()
-    wait_for(lambda: "carries nothing to north/" in south.log())
+    wait_for(lambda: "cannot forward connections to north/" in south.log())
     south.find_port()
     assert south.get("/readyz").status == 503
     assert north.write("kept") == 200

@@ -54,7 +54,7 @@ class Nodes:
         server = self.make(node, **more)
         server.begin()
         assert "stands by" in server.process.stdout.readline(), server.log()
-        wait_for(lambda: "carries connections to" in server.log(), 20)
+        wait_for(lambda: "forwarding connections to" in server.log(), 20)
         return server
 
 
@@ -211,7 +211,7 @@ def test_trunks_are_tls_where_the_nodes_are(nodes, tmp_path):
     stranger = nodes.make("stranger", tail=tail)  # it does not know who vouches for the others
     stranger.begin()
     assert "stands by" in stranger.process.stdout.readline()
-    wait_for(lambda: "carries nothing to" in stranger.log(), 20)
+    wait_for(lambda: "cannot forward connections to" in stranger.log(), 20)
 
 
 def test_a_node_that_cannot_be_found_is_not_carried_to(nodes, dial):

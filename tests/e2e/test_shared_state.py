@@ -157,7 +157,7 @@ def test_a_data_store_that_would_be_split_is_refused(node, postgres):
     south.state.mkdir(parents=True)
     shutil.copytree(north.state / "data", south.state / "data")
     south.start()
-    assert postgres.sql("SELECT encode(value, 'escape') FROM bellhop.kv WHERE key = 'data.node'") == "south"
+    assert postgres.sql("SELECT encode(value, 'escape') FROM bellhop.kv WHERE key = 'data.node'") == '{"mark":"south"}'
     south.stop()
     assert "is on node south" in refuses(node("west", more))
 

@@ -37,7 +37,7 @@ struct drop {
 
 static const struct config_key keys[] = {
     {"dir", CFG_TEXT, CFG_RELOAD, offsetof(struct agent_settings, dir), .required = true,
-     .what = "The directory that gets a file per delivery; it must exist."},
+     .what = "The directory that gets one file per delivery; it must exist."},
     {0},
 };
 static const struct config_section config = {.keys = keys,

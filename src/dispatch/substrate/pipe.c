@@ -35,8 +35,7 @@ struct pipe_line {
 };
 
 static const struct config_key keys[] = {
-    {"path", CFG_TEXT, CFG_RELOAD, AT(path), .required = true,
-     .what = "The FIFO; it must exist, and is not made."},
+    {"path", CFG_TEXT, CFG_RELOAD, AT(path), .required = true, .what = "The FIFO; it must exist."},
     {"timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "60s", .min = 100, .max = 3600000,
      .what = "How long a reader may take for one line."},
     {0},

@@ -133,10 +133,10 @@ static struct errand_job *spawned_run(struct recipient *a, const struct spawned_
 static const struct config_key exec_keys[] = {
     {"command", CFG_TEXTS, CFG_RELOAD, offsetof(struct agent_settings, command), .required = true,
      .words = true,
-     .what = "The program and its arguments, `[program, argument]` or one text that is split as a "
-             "shell would; no shell is run. A new one needs a restart."},
+     .what = "The program and its arguments, `[program, argument]`, or one text that is split like "
+             "a shell command; no shell runs. A change needs a restart."},
     {"timeout", CFG_DURATION, CFG_RELOAD, offsetof(struct agent_settings, timeout_ms), "60s",
-     .min = 100, .max = 3600000, .what = "How long it may run; then it is ended."},
+     .min = 100, .max = 3600000, .what = "How long the program may run; then it is killed."},
     {0},
 };
 static const struct config_section exec_config = {.keys = exec_keys,

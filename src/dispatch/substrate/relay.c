@@ -5,7 +5,7 @@
 
 static const struct config_key keys[] = {
     {"instance", CFG_TEXT, CFG_RELOAD, offsetof(struct agent_settings, instance),
-     .what = "The instance whose gateway gets it; the agent's id when not given."},
+     .what = "The instance whose gateway gets the deliveries; the default is the agent's id."},
     {0},
 };
 static const struct config_section config = {.keys = keys,

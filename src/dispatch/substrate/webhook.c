@@ -27,11 +27,12 @@ struct post {
 };
 
 static const struct config_key keys[] = {
-    {"url", CFG_TEXT, CFG_RELOAD, AT(url), .required = true, .what = "Where deliveries are sent."},
+    {"url", CFG_TEXT, CFG_RELOAD, AT(url), .required = true,
+     .what = "The URL that gets deliveries."},
     {"wake_url", CFG_TEXT, CFG_RELOAD, AT(wake_url),
-     .what = "Where a wake is sent; without it a wake is a delivery."},
+     .what = "The URL that gets wakes; without it a wake is a delivery."},
     {"status_url", CFG_TEXT, CFG_RELOAD, AT(status_url),
-     .what = "Answers 2xx when the agent is well."},
+     .what = "A URL that answers 2xx while the agent is healthy."},
     {"authorization", CFG_SECRET, CFG_RELOAD, AT(authorization),
      .what = "The whole value of the `Authorization` header."},
     {"secret", CFG_SECRET, CFG_RELOAD, AT(secret),

@@ -213,7 +213,7 @@ static void on_step(void *ctx, const struct discord_told *t)
         return;
     }
     if (t->end == SENDER_REFUSED)
-        log_warn(&c->d->base.log, "Discord refuses the command /%s, it is left out: %s",
+        log_warn(&c->d->base.log, "Discord refused the command /%s, so it is left out: %s",
                  s->what.name, t->why);
     if (t->end == SENDER_DONE || s->body == NULL)
         step_done(c, s);
@@ -291,7 +291,7 @@ static struct discord_commands *commands_new(struct discord *d)
     timer_init(&c->retry, on_retry);
     if (record_load(d->env->store, &discord_commands_form, NULL, str_of(d->base.bot), on_record, c,
                     why) != BH_OK)
-        log_warn(&d->base.log, "%s: all commands are set again", why);
+        log_warn(&d->base.log, "%s: registering all commands again", why);
     return c;
 }
 

@@ -37,7 +37,7 @@ enum {
 static const struct config_key keys[] = {
     {"token", CFG_SECRET, CFG_RESTART, AT(token), .what = "The bot's token."},
     {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
-     .what = "Another API server than the platform's own."},
+     .what = "The URL of another API server than the platform's own."},
     {"gateway_url", CFG_TEXT, CFG_RESTART, AT(gateway_url),
      .what = "Another gateway than the one Discord names."},
     {"intents", CFG_TEXT, CFG_RESTART, AT(intents),
@@ -47,11 +47,11 @@ static const struct config_key keys[] = {
     {"interactions", CFG_CHOICE, CFG_RESTART, AT(interactions), NULL, "passthrough|inbound",
      .what = "`passthrough` or `inbound`."},
     {"context", CFG_NUMBER, CFG_RESTART, AT(context), "20", .max = EVENT_MAX_CONTEXT,
-     .what = "How many of the messages before one in a shared channel are told with it."},
+     .what = "How many earlier messages of a shared channel are delivered as context."},
     {"auto_thread", CFG_BOOL, CFG_RESTART, AT(auto_thread), "false",
-     .what = "Answers to messages of a channel open threads."},
+     .what = "Answer messages of a channel in a new thread."},
     {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
-     .what = "People's reactions to what the bot said reach the agent."},
+     .what = "Deliver people's reactions to the bot's messages to the agent."},
     {0},
 };
 

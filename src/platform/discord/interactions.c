@@ -301,7 +301,7 @@ static void on_called_back(void *ctx, const struct discord_told *t)
 
     if (t->end != SENDER_DONE)
         log_warn(&d->base.log,
-                 "an interaction was not answered, the person sees that it failed: %s", t->why);
+                 "cannot answer an interaction, so the person sees that it failed: %s", t->why);
 }
 
 static void call_back(struct discord *d, struct str path, struct str body)

@@ -337,7 +337,7 @@ static void read_opening(struct outgoing_message *m, const struct discord_answer
         m->opens = false;
         v->end = SENDER_REWRITE; /* the next request is the message */
     } else if (v->end == SENDER_REFUSED) {
-        log_warn(&d->base.log, "an answer opens no thread: %s", v->why);
+        log_warn(&d->base.log, "cannot open a thread for an answer: %s", v->why);
         without_thread(m, v);
     }
 }

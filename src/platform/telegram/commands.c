@@ -171,7 +171,7 @@ void tg_set_commands(struct platform *p, struct str commands)
         timer_init(&c->retry, on_retry);
         if (record_load(t->env->store, &tg_commands_form, NULL, str_of(t->base.bot), on_record, c,
                         why) != BH_OK)
-            log_warn(&t->base.log, "%s: the commands are set again", why);
+            log_warn(&t->base.log, "%s: registering the commands again", why);
     }
     if (!json_parse(c->parser, commands, &doc))
         return;

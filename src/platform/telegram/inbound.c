@@ -313,7 +313,7 @@ static void on_batch_accepted(struct telegram *t, uint64_t tag, enum bh_err err)
         return;
     }
     if (err != BH_OK)
-        log_warn(&t->base.log, "an update is dropped, the host refused it: %s", bh_err_word(err));
+        log_warn(&t->base.log, "dropped an update: %s", bh_err_word(err));
     p->batch[i].mark = TG_DONE;
     batch_deliver(t);
 }

@@ -23,14 +23,13 @@ static const struct config_key keys[] = {
     {"mode", CFG_CHOICE, CFG_RESTART, AT(mode), NULL, "polling|webhook",
      .what = "`polling` or `webhook`."},
     {"webhook_secret", CFG_SECRET, CFG_RESTART, AT(webhook_secret),
-     .what = "What Telegram shows on every webhook."},
+     .what = "The secret that Telegram sends with every webhook."},
     {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
-     .what = "Another API server than the platform's own."},
+     .what = "The URL of another API server than the platform's own."},
     {"context", CFG_NUMBER, CFG_RESTART, AT(context), "0", .max = EVENT_MAX_CONTEXT,
-     .what = "How many of the messages before one in a group are remembered, "
-             "and told with it."},
+     .what = "How many earlier messages of a group are remembered and delivered as context."},
     {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
-     .what = "People's reactions to what the bot said reach the agent."},
+     .what = "Deliver people's reactions to the bot's messages to the agent."},
     {0},
 };
 

@@ -23,7 +23,7 @@ static const struct config_key keys[] = {
     {"plane", CFG_CHOICE, CFG_RESTART, AT(plane), NULL, "inbound|passthrough",
      .what = "`inbound` or `passthrough`."},
     {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
-     .what = "Another API server than the platform's own."},
+     .what = "The URL of another API server than the platform's own."},
     {0},
 };
 

@@ -20,7 +20,7 @@ static const struct config_key keys[] = {
     {"encoding_aes_key", CFG_SECRET, CFG_RESTART, AT(encoding_aes_key),
      .what = "The callback's EncodingAESKey."},
     {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
-     .what = "Another API server than the platform's own."},
+     .what = "The URL of another API server than the platform's own."},
     {0},
 };
 

@@ -290,8 +290,8 @@ static void log_unrouted(struct relay *r, const struct event *ev)
 
     r->n.unrouted++;
     if (log_limit_passes(&r->accepts->log_unrouted, clock_now_ms(r->env.clock), &skipped))
-        log_info(NULL, "nobody is routed: platform=%.*s key=%.*s more=%llu", STR_FMT(ev->platform),
-                 STR_FMT(ev->route_key), (unsigned long long)skipped);
+        log_info(NULL, "no route and no link: platform=%.*s key=%.*s more=%llu",
+                 STR_FMT(ev->platform), STR_FMT(ev->route_key), (unsigned long long)skipped);
 }
 
 /* Removes recipients that did not pass the gate when the event arrived. */

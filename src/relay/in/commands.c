@@ -363,7 +363,7 @@ static void on_redeemed(void *ctx, enum bh_err err, const char *why)
     if (err == BH_OK) {
         r->n.linked++;
         note_chat(l);
-        log_info(NULL, "a person was linked: platform=%.*s", STR_FMT(l->ev.platform));
+        log_info(NULL, "person linked: platform=%.*s", STR_FMT(l->ev.platform));
     }
     if (answer != NULL)
         tell_person(l, answer);

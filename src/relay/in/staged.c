@@ -332,7 +332,7 @@ static void finish(struct staged *e)
         return;
     }
     if (e->err != BH_OK)
-        log_warn(NULL, "an event that was received cannot be delivered: platform=%.*s: %s",
+        log_warn(NULL, "cannot deliver a received event: platform=%.*s: %s",
                  STR_FMT(e->ev.platform), bh_err_word(e->err));
     if (!e->group.replaced)
         acks_add(r, e->append.id);
@@ -811,7 +811,7 @@ void stage_load(struct relay *r, const struct store_row *row)
         e->append.id = row->id;
         e->state = STAGED_WAITING;
     } else {
-        log_error(NULL, "a waiting event cannot be read and is dropped: row=%llx",
+        log_error(NULL, "dropped a waiting event that cannot be read: row=%llx",
                   (unsigned long long)row->id);
         acks_add(r, row->id);
     }

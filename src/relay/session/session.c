@@ -113,7 +113,8 @@ static void first_ack(struct session *s)
 
 static void stop_waiting(struct session *s)
 {
-    log_info(&s->log, "never acknowledges: deliveries are settled when it has read them");
+    log_info(&s->log,
+             "this gateway never acknowledges: deliveries are settled once it has read them");
     s->acking.never = true;
     facts_gateway_set_ackless(s->inst->relay->env.facts, str_of(s->gw->id), true);
     if (s->flight == NULL)
@@ -345,7 +346,7 @@ void session_receive(struct session *s)
     wake_stop(i);
     sleep_end(s);
     take_over(s);
-    log_info(&s->log, "receives: waiting=%u parked=%u", mailbox_waiting(&i->mb), i->mb.parked);
+    log_info(&s->log, "connected: waiting=%u parked=%u", mailbox_waiting(&i->mb), i->mb.parked);
 }
 
 static struct session *successor(struct instance *i)

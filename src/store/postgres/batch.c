@@ -377,7 +377,7 @@ bool pg_batch_forget(struct store *base, int64_t before_ms)
     int64_t n = ask_number(st, PG_FORGET, &st->params);
     pthread_mutex_unlock(&st->db_lock);
     if (n < 0)
-        log_warn(&st->log, "forgetting old deduplication keys: %s; tried again later",
+        log_warn(&st->log, "cannot delete old deduplication keys: %s; retrying later",
                  st->main.problem);
     return n < FORGET_ROWS;
 }

@@ -230,8 +230,8 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
         LINE_OK)
         return failed(st, ret_why, "tidying up");
     if (line_word(&st->loader, "SHOW fsync", word, sizeof word) && strcmp(word, "off") == 0)
-        log_warn(&st->log, "the server runs with fsync=off: what it confirms may be lost when its "
-                           "machine fails");
+        log_warn(&st->log, "the database server runs with fsync=off: confirmed writes may be lost "
+                           "when its machine fails");
     compare_clocks(st);
     return true;
 }

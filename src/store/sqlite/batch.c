@@ -308,7 +308,7 @@ bool batch_forget(struct store *base, int64_t before_ms)
     pthread_mutex_unlock(&st->db_lock);
 
     if (n < 0)
-        log_warn(&st->log, "forgetting old deduplication keys: %s; tried again later",
+        log_warn(&st->log, "cannot delete old deduplication keys: %s; retrying later",
                  sqlite3_errmsg(st->main.db));
     return n < FORGET_ROWS;
 }

@@ -78,7 +78,7 @@ static void sqlite_close(struct store *base)
         acked_purge(st, SIZE_MAX); /* the rest of what is being purged, then what came since */
     acked_purge(st, SIZE_MAX);
     if (sqlite3_exec(st->main.db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL) != SQLITE_OK)
-        log_warn(&st->log, "final checkpoint: %s; the next start reads the log instead",
+        log_warn(&st->log, "final checkpoint failed: %s; the next start replays the log",
                  sqlite3_errmsg(st->main.db));
     store_free(st);
 }
