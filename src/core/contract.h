@@ -1,48 +1,9 @@
-/* contract.h - the fields, frames, errors, close codes and limits of the relay's wire as data.
+/* contract.h - the close codes and the limits of the relay's wire, on which both sides rely.
  *
- * Tests compare docs/contract.md and the hand-written writers (event.c, frame.c, descriptor.c) with
- * these lists.  The lists do not drive the writers, which are faster by hand.
- *
- * Every list ends with an entry whose name is NULL (whose code is 0). */
+ * docs/contract.md has them in tables, which tests compare with this header. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
-
-struct contract_field {
-    const char *name;
-    bool required;    /* written: always present; read: without it the object is invalid */
-    const char *type; /* "string", "string or null", "int", "bool", "string[]", "object", ... */
-};
-
-/* written by bellhop */
-extern const struct contract_field contract_descriptor_fields[];
-extern const struct contract_field contract_event_fields[];
-extern const struct contract_field contract_source_fields[];
-extern const struct contract_field contract_context_fields[];
-extern const struct contract_field contract_said_source_fields[];
-extern const struct contract_field contract_reply_to_fields[];
-extern const struct contract_field contract_prompt_response_fields[];
-extern const struct contract_field contract_forward_fields[];
-extern const struct contract_field contract_result_fields[];
-extern const struct contract_field contract_chat_info_fields[];
-/* read by bellhop */
-extern const struct contract_field contract_action_fields[];
-extern const struct contract_field contract_metadata_fields[];
-
-struct contract_frame {
-    const char *type;
-    bool to_gateway;                     /* else: from the gateway */
-    const struct contract_field *fields; /* beside `type` */
-};
-extern const struct contract_frame contract_frames[];
-
-extern const char *const contract_ops[];
-
-struct contract_error {
-    const char *prefix; /* of the text in result.error */
-    const char *effect; /* one word: the gateway's reaction */
-};
-extern const struct contract_error contract_errors[];
 
 /* WebSocket close codes. */
 enum close_code {
@@ -99,9 +60,3 @@ extern const struct contract_close contract_closes[CLOSE_REASONS + 1];
 #define CONTRACT_ACTION_MS 28000         /* timeout of an outbound: answered "timed out" */
 #define CONTRACT_WAKE_COOLDOWN_MS 30000  /* shortest interval between two wakes of an instance */
 #define CONTRACT_STOP_HOLD_MS 2000       /* delay between the interrupt and text of a /stop */
-
-struct contract_limit {
-    const char *name; /* "window", "pack_bytes", ... */
-    int64_t value;
-};
-extern const struct contract_limit contract_limits[];

@@ -184,31 +184,6 @@ static void put_context(struct jw *w, const struct event *ev)
     buf_add_str(w->out, ev->context_error ? STR("],\"context_error\":true") : STR("]"));
 }
 
-static void put_source(struct jw *w, const struct event *ev)
-{
-    put(w, STR(",\"source\":{\"platform\":"), or_else(ev->platform, STR("relay")));
-    put(w, STR(",\"chat_id\":"), or_else(ev->chat_id, STR("")));
-    put(w, STR(",\"chat_type\":"), or_else(ev->chat_type, STR("dm")));
-    put(w, STR(",\"chat_name\":"), ev->chat_name);
-    put(w, STR(",\"user_id\":"), ev->user_id);
-    put(w, STR(",\"user_name\":"), ev->user_name);
-    put(w, STR(",\"thread_id\":"), ev->thread_id);
-    put(w, STR(",\"chat_topic\":"), ev->chat_topic);
-    put_set(w, STR(",\"user_id_alt\":"), ev->user_id_alt);
-    put_set(w, STR(",\"chat_id_alt\":"), ev->chat_id_alt);
-    /* Older gateways read only guild_id, newer ones only scope_id. */
-    put_set(w, STR(",\"guild_id\":"), ev->scope_id);
-    put_set(w, STR(",\"scope_id\":"), ev->scope_id);
-    put_set(w, STR(",\"parent_chat_id\":"), ev->parent_chat_id);
-    put_set(w, STR(",\"message_id\":"), ev->message_id);
-    put_set(w, STR(",\"user_display_name\":"), ev->user_display_name);
-    put_set(w, STR(",\"user_handle\":"), ev->user_handle);
-    put_set(w, STR(",\"prospective_thread_id\":"), ev->prospective_thread_id);
-    put_set(w, STR(",\"auto_thread_created\":true,\"auto_thread_initial_name\":"),
-            ev->auto_thread_name);
-    buf_add_c(w->out, '}');
-}
-
 void event_write(struct buf *out, const struct event *ev)
 {
     struct jw w = jw_begin(out);
@@ -237,7 +212,27 @@ void event_write(struct buf *out, const struct event *ev)
     if (ev->n_context > 0 || ev->context_error)
         put_context(&w, ev);
     put_set(&w, STR(",\"bot_id\":"), ev->bot);
-    put_source(&w, ev);
+    put(&w, STR(",\"source\":{\"platform\":"), or_else(ev->platform, STR("relay")));
+    put(&w, STR(",\"chat_id\":"), or_else(ev->chat_id, STR("")));
+    put(&w, STR(",\"chat_type\":"), or_else(ev->chat_type, STR("dm")));
+    put(&w, STR(",\"chat_name\":"), ev->chat_name);
+    put(&w, STR(",\"user_id\":"), ev->user_id);
+    put(&w, STR(",\"user_name\":"), ev->user_name);
+    put(&w, STR(",\"thread_id\":"), ev->thread_id);
+    put(&w, STR(",\"chat_topic\":"), ev->chat_topic);
+    put_set(&w, STR(",\"user_id_alt\":"), ev->user_id_alt);
+    put_set(&w, STR(",\"chat_id_alt\":"), ev->chat_id_alt);
+    /* Older gateways read only guild_id, newer ones only scope_id. */
+    put_set(&w, STR(",\"guild_id\":"), ev->scope_id);
+    put_set(&w, STR(",\"scope_id\":"), ev->scope_id);
+    put_set(&w, STR(",\"parent_chat_id\":"), ev->parent_chat_id);
+    put_set(&w, STR(",\"message_id\":"), ev->message_id);
+    put_set(&w, STR(",\"user_display_name\":"), ev->user_display_name);
+    put_set(&w, STR(",\"user_handle\":"), ev->user_handle);
+    put_set(&w, STR(",\"prospective_thread_id\":"), ev->prospective_thread_id);
+    put_set(&w, STR(",\"auto_thread_created\":true,\"auto_thread_initial_name\":"),
+            ev->auto_thread_name);
+    buf_add_c(out, '}');
     buf_add_c(out, '}');
 }
 

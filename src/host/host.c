@@ -301,7 +301,7 @@ static int64_t outside_wait_ms(struct outside *o)
     return h->media != NULL ? media_wait_ms(h->media) : 0;
 }
 
-/* ---- life ---- */
+/* ---- making it ---- */
 
 struct host *host_new(const struct host_env *env, struct facts *facts)
 {

@@ -125,11 +125,6 @@ void accept_answer_all(struct relay *r)
     }
 }
 
-static struct accept_id id_of(const struct accept *a)
-{
-    return (struct accept_id){a->handle.index, a->handle.generation};
-}
-
 void relay_accept_cancel(struct relay *r, struct accept_id id)
 {
     struct accept *a = handles_find(&r->accepts->handles, (struct handle){id.index, id.generation});
@@ -401,7 +396,7 @@ struct accept_id relay_take_in(struct relay *r, const struct event *ev, struct s
         err = distribute(&in);
     }
     accept_release(r, in.a, err); /* @done runs at the end of the turn, never in here */
-    return id_of(in.a);
+    return (struct accept_id){in.a->handle.index, in.a->handle.generation};
 }
 
 _Static_assert(PARCEL_TICK_MS == DEDUP_TICK_MS, "relay_deliver() tells what dedup_at() knows");
@@ -428,5 +423,5 @@ struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t 
     }
     *ret_known_ms = err == BH_OK ? in.known_ms : -1;
     accept_release(r, in.a, err);
-    return id_of(in.a);
+    return (struct accept_id){in.a->handle.index, in.a->handle.generation};
 }

@@ -337,7 +337,7 @@ uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, stru
 {
     struct relay *r = i->relay;
     struct delivery *d = xmalloc(sizeof *d + spec->frame.n);
-    struct store_row row = {.id = delivery_take_id(r),
+    struct store_row row = {.id = r->deliveries->next_id++,
                             .row_kind = (uint8_t)spec->kind,
                             .flags = (uint8_t)(spec->flags | (spec->quiet ? STORE_ROW_QUIET : 0)),
                             .at_ms = clock_wall_ms(r->env.clock),

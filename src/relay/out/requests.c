@@ -368,16 +368,6 @@ static bool rate_take(struct instance *i, uint32_t n)
     return true;
 }
 
-static bool is_under_way(const struct session *s, struct str id)
-{
-    for (const struct list *it = s->requests.next; it != &s->requests; it = it->next) {
-        const struct request *req = list_entry(it, struct request, owner);
-        if (str_eq(str_make(req->id, req->id_n), id))
-            return true;
-    }
-    return false;
-}
-
 static void refuse_op(struct session *s, struct str id, struct str op_name)
 {
     char error[96];
@@ -460,18 +450,18 @@ static bool is_said_again(struct session *s, struct str id, struct hash128 said)
 static struct action at_home(struct session *s, const struct action *a, char room[32])
 {
     struct outside *o = s->inst->relay->env.outside;
-    struct action moved = *a;
+    struct action there = *a;
     struct str platform = str_eq(a->platform, STR("relay")) ? STR_NULL : a->platform;
 
     if (o->home == NULL || a->chat_id.n == 0 || chats_find(s->inst, a->chat_id) != NULL)
-        return moved;
+        return there;
     struct str home = o->home(o, platform, a->bot, a->chat_id, room);
     if (home.n == 0)
-        return moved;
-    moved.chat_id = home;
-    if (moved.thread_id.n == 0)
-        moved.thread_id = a->chat_id;
-    return moved;
+        return there;
+    there.chat_id = home;
+    if (there.thread_id.n == 0)
+        there.thread_id = a->chat_id;
+    return there;
 }
 
 static void start(struct session *s, struct str id, const struct action *asked)
@@ -526,11 +516,17 @@ void requests_start(struct session *s, const struct frame *f)
 {
     struct relay *r = s->inst->relay;
 
+    bool repeated = false;
+
+    for (const struct list *it = s->requests.next; it != &s->requests; it = it->next) {
+        const struct request *req = list_entry(it, struct request, owner);
+        repeated |= str_eq(str_make(req->id, req->id_n), f->request_id);
+    }
     r->n.actions++;
     activity_outbound(s->inst);
     if (f->request_id.n == 0 || f->request_id.n > REQUEST_ID_MAX)
         refuse(s, f->request_id, "unusable requestId");
-    else if (is_under_way(s, f->request_id))
+    else if (repeated)
         return; /* a repeated frame: the result of the first follows */
     else if (f->action.op == ACTION_UNKNOWN)
         refuse_op(s, f->request_id, f->action.op_name);

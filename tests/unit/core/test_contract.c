@@ -1,7 +1,7 @@
-/* contract.h lists the names of the wire; here they are held against what is really written and
+/* wire_lists.h lists the names of the wire; here they are held against what is really written and
  * read.  test_contract_doc.c holds the page for people against the same lists. */
 #include "core/vectors.h"
-#include "core/contract.h"
+#include "core/wire_lists.h"
 #include "core/descriptor.h"
 #include "core/event.h"
 #include "core/frame.h"

@@ -1,8 +1,8 @@
-/* docs/contract.md says what contract.h lists; test_contract.c proves that the lists are what the
+/* docs/contract.md says what wire_lists.h lists; test_contract.c proves that the lists are what the
  * program writes and reads.  Every table is checked, and then proven to be checked: see page.h. */
 #include "page.h"
 #include "base/mem.h"
-#include "core/contract.h"
+#include "core/wire_lists.h"
 #include "core/descriptor.h"
 #include "core/event.h"
 #include "core/frame.h"
