@@ -22,12 +22,6 @@ static struct addr from_v6(const void *bytes)
     return a;
 }
 
-/* IPv4 inside IPv6 taken out. */
-static struct addr addr_plain(const struct addr *a)
-{
-    return a->n == 16 ? from_v6(a->bytes) : *a;
-}
-
 struct addr addr_of(const struct sockaddr *sa)
 {
     struct addr a = {.n = 0};
@@ -239,6 +233,7 @@ enum proxy_end proxy_read(const char *p, size_t n, struct addr *peer, size_t *re
         return PROXY_BAD;
     *peer = (struct addr){.n = family == V4 ? 4 : 16};
     memcpy(peer->bytes, b + PROXY_START_BYTES, peer->n);
-    *peer = addr_plain(peer);
+    if (peer->n == 16)
+        *peer = from_v6(peer->bytes);
     return PROXY_DONE;
 }

@@ -597,15 +597,6 @@ static bool read_variable(void *base, const struct config_key *k, struct buf *wh
     return ok;
 }
 
-static bool read_environment(struct config *c, struct buf *why)
-{
-    for (size_t i = 0; i < c->n_settings; i++)
-        for (const struct config_key *k = c->schema->sections[i]->keys; k->path != NULL; k++)
-            if (!read_variable(config_settings(c, i), k, why))
-                return false;
-    return true;
-}
-
 static bool check_sections(struct config *c, struct buf *why)
 {
     char said[256] = "";
@@ -628,8 +619,11 @@ enum bh_err config_load(const char *path, const struct config_schema *schema,
     if (path == NULL && access(DEFAULT_PATH, F_OK) == 0)
         path = DEFAULT_PATH;
     c->path = xstrdup(path);
-    if ((path != NULL && !config_read_file(c, path, ret_why)) || !read_environment(c, ret_why) ||
-        !check_sections(c, ret_why)) {
+    bool ok = path == NULL || config_read_file(c, path, ret_why);
+    for (size_t i = 0; ok && i < c->n_settings; i++)
+        for (const struct config_key *k = schema->sections[i]->keys; ok && k->path != NULL; k++)
+            ok = read_variable(config_settings(c, i), k, ret_why);
+    if (!ok || !check_sections(c, ret_why)) {
         config_free(c);
         return BH_MALFORMED;
     }

@@ -11,9 +11,16 @@
 #include "base/map.h"
 #include "base/mem.h"
 
+#define WORD_PER_ADDRESS "address"
+#define WORD_PER_VISITOR "visitor"
+#define WORD_PER_CREDENTIAL "credential"
+#define WORD_PER_INSTANCE "instance"
+#define WORD_PER_TENANT "tenant"
+#define WORD_PER_BOT "bot"
+
 const struct limit_row limit_rows[LIMIT_N] = {
 #define ROW(NAME, name, scope, unit, each, all, what, then, threat) \
-    {name, scope, unit, what, then, threat},
+    {name, WORD_##scope, scope, unit, what, then, threat},
     LIMITS(ROW)
 #undef ROW
 };
@@ -42,13 +49,6 @@ struct ledger {
     uint8_t rows[PER_N]; /* how many counters a party of this scope has */
     struct map parties;  /* of struct party *, owned by their holders together */
 };
-
-const char *limit_scope_word(enum limit_scope scope)
-{
-    static const char *const words[PER_N] = {"address",  "visitor", "credential",
-                                             "instance", "tenant",  "bot"};
-    return words[scope];
-}
 
 struct ledger *ledger_new(const struct limit_settings *s)
 {
@@ -279,13 +279,6 @@ size_t ledger_parties(const struct ledger *l)
 
 /* ---- settings, and a table for people ---- */
 
-#define WORD_PER_ADDRESS "address"
-#define WORD_PER_VISITOR "visitor"
-#define WORD_PER_CREDENTIAL "credential"
-#define WORD_PER_INSTANCE "instance"
-#define WORD_PER_TENANT "tenant"
-#define WORD_PER_BOT "bot"
-
 #define AT(NAME, member) offsetof(struct limit_settings, of[LIMIT_##NAME].member)
 #define TYPE(unit) ((unit) == LIMIT_BYTES ? CFG_BYTES : CFG_COUNT)
 
@@ -324,7 +317,7 @@ void limits_describe(struct buf *out)
         const struct limit_row *r = &limit_rows[i];
         buf_printf(out, "| `%s` | ", r->name);
         describe_bound(out, r->unit, limit_defaults.of[i].each);
-        buf_printf(out, " per %s | ", limit_scope_word(r->scope));
+        buf_printf(out, " per %s | ", r->per);
         describe_bound(out, r->unit, limit_defaults.of[i].all);
         buf_printf(out, " | %s | %s | %s |\n", r->what, r->then, r->threat);
     }

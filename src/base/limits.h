@@ -114,12 +114,12 @@ enum limit {
 
 struct limit_row {
     const char *name;
+    const char *per; /* the word of @scope: "address" */
     enum limit_scope scope;
     enum limit_unit unit;
     const char *what, *then, *threat;
 };
 extern const struct limit_row limit_rows[LIMIT_N];
-const char *limit_scope_word(enum limit_scope scope); /* "address" */
 
 struct limit_bounds { /* as configured; 0: no limit */
     uint64_t each, all;

@@ -17,14 +17,6 @@ static uint64_t mix(uint64_t z)
     return z ^ (z >> 31);
 }
 
-static uint64_t seeded_next(struct rand *r)
-{
-    r->state += STEP;
-    if (r->state == 0) /* zero means the system's generator: step over it */
-        r->state += STEP;
-    return mix(r->state);
-}
-
 static void system_bytes(char *p, size_t n)
 {
     while (n > 0) {
@@ -52,7 +44,10 @@ void rand_bytes(struct rand *r, void *p, size_t n)
         return;
     }
     for (char *to = p; n > 0;) {
-        uint64_t v = seeded_next(r);
+        r->state += STEP;
+        if (r->state == 0) /* zero means the system's generator: step over it */
+            r->state += STEP;
+        uint64_t v = mix(r->state);
         size_t part = n < sizeof v ? n : sizeof v;
         memcpy(to, &v, part);
         to += part;

@@ -1,11 +1,6 @@
 /* space.c - the table behind \s.  (space.h has the contract.) */
 #include "base/space.h"
 
-static bool is_ascii_space(unsigned char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 size_t space_bytes(struct str s)
 {
     const unsigned char *p = (const unsigned char *)s.p;
@@ -13,7 +8,7 @@ size_t space_bytes(struct str s)
     if (s.n == 0)
         return 0;
     if (p[0] < 0x80)
-        return is_ascii_space(p[0]);
+        return p[0] == ' ' || (p[0] >= '\t' && p[0] <= '\r');
     if (p[0] == 0xc2)
         return s.n >= 2 && p[1] == 0xa0 ? 2 : 0;
     if (s.n < 3)

@@ -130,11 +130,6 @@ static bool move_to(struct conn *c, struct party *to)
     return false;
 }
 
-static bool count_peer(struct conn *c)
-{
-    return c->reserved || move_to(c, party_of(c->server, &c->peer));
-}
-
 void conn_let_in(struct conn *c, struct party *credential, struct party *tenant)
 {
     if (c->reserved || c->let_in || credential == NULL)
@@ -144,7 +139,7 @@ void conn_let_in(struct conn *c, struct party *credential, struct party *tenant)
     c->party = party_hold(credential);
     c->tenant = party_hold(tenant);
     if (c->carried != NULL)
-        carried_told_in(c->carried);
+        trunk_send(c->carried->trunk, c->carried->number, TRUNK_LET_IN, STR_NULL);
 }
 
 void conn_uncount(struct conn *c)
@@ -428,7 +423,9 @@ static void on_eof(struct conn *c)
 {
     if (c->state == CONN_CARRIED) {
         watch(c, 0, EV_READ);
-        carried_ended(c->carried);
+        if (!c->carried->ended)
+            trunk_send(c->carried->trunk, c->carried->number, TRUNK_END, STR_NULL);
+        c->carried->ended = true;
         return;
     }
     if (conn_queued(c) == 0 || (c->state != CONN_IDLE && c->state != CONN_HEAD)) {
@@ -459,7 +456,7 @@ static bool read_proxy(struct conn *c)
     if (end == PROXY_DONE) {
         buf_done(&c->in);
         conn_enter(c, CONN_HEAD);
-        if (count_peer(c))
+        if (c->reserved || move_to(c, party_of(c->server, &c->peer)))
             return true;
         conn_close(c);
         return false;

@@ -239,11 +239,6 @@ void http_file_gone(struct conn *c);
 
 /* ---- http_answer.c ---- */
 struct conn *http_find(struct http_server *s, struct http_id id); /* NULL: not to be answered */
-enum framing { FRAME_LENGTH, FRAME_CHUNKED, FRAME_CLOSE };
-/* @n: Content-Length, of FRAME_LENGTH. */
-void http_put_head(struct conn *c, const struct http_answer *a, enum framing framing, uint64_t n,
-                   bool last);
-void http_finish(struct conn *c, bool last); /* the answer is queued */
 /* Answer a request that never reaches the handler, and close. */
 void http_refuse(struct conn *c, int status, const char *code, const char *text);
 void http_stream_gone(struct conn *c);

@@ -22,6 +22,8 @@
 #include "net/conn.h"
 #include "net/file_reader.h"
 
+enum framing { FRAME_LENGTH, FRAME_CHUNKED, FRAME_CLOSE };
+
 static const char default_type[] = "application/json; charset=utf-8";
 
 struct conn *http_find(struct http_server *s, struct http_id id)
@@ -116,8 +118,9 @@ static char *put_date(struct http_server *s, char *at)
     return put(at, s->date, s->date_n);
 }
 
-void http_put_head(struct conn *c, const struct http_answer *a, enum framing framing, uint64_t n,
-                   bool last)
+/* @n: Content-Length, of FRAME_LENGTH. */
+static void put_head(struct conn *c, const struct http_answer *a, enum framing framing, uint64_t n,
+                     bool last)
 {
     const char *type = a->content_type != NULL ? a->content_type : default_type;
     const char *reason = reason_of(a->status);
@@ -156,7 +159,8 @@ void http_put_head(struct conn *c, const struct http_answer *a, enum framing fra
     out->n += (size_t)(at - start);
 }
 
-void http_finish(struct conn *c, bool last)
+/* The answer is queued. */
+static void finish(struct conn *c, bool last)
 {
     conn_answered(c);
     c->linger = c->linger || c->in.n > 0;
@@ -170,10 +174,10 @@ static void answer(struct conn *c, const struct http_answer *a)
 
     assert(a->status >= 100 && a->status <= 999);
     c->linger = c->linger || c->body_waits;
-    http_put_head(c, a, FRAME_LENGTH, a->body.n, last);
+    put_head(c, a, FRAME_LENGTH, a->body.n, last);
     if (!c->is_head && a->status != 204 && a->status != 304)
         buf_add_str(&c->out, a->body);
-    http_finish(c, last);
+    finish(c, last);
 }
 
 void http_answer(struct http_server *s, struct http_id id, const struct http_answer *a)
@@ -252,7 +256,7 @@ void http_stream_begin(struct http_server *s, struct http_id id, const struct ht
     st->mute = c->is_head;
     c->stream = st;
     c->keep_alive = c->keep_alive && st->chunked && !head->close && !c->body_waits;
-    http_put_head(c, head, st->chunked ? FRAME_CHUNKED : FRAME_CLOSE, 0, !c->keep_alive);
+    put_head(c, head, st->chunked ? FRAME_CHUNKED : FRAME_CLOSE, 0, !c->keep_alive);
     setsockopt(c->io.fd, SOL_SOCKET, SO_SNDBUF, &kernel, sizeof kernel);
     conn_enter(c, CONN_STREAM);
     conn_mark(c);
@@ -318,7 +322,7 @@ void http_stream_end(struct http_server *s, struct http_id id)
         buf_add_str(conn_out(c), STR("0\r\n\r\n"));
     free(c->stream);
     c->stream = NULL;
-    http_finish(c, !c->keep_alive || s->draining);
+    finish(c, !c->keep_alive || s->draining);
 }
 
 void http_stream_gone(struct conn *c)
@@ -350,7 +354,7 @@ void http_file_pump(struct conn *c)
         conn_want_write(c);       /* not now: others first */
     } else if (n == 0) {
         http_file_gone(c);
-        http_finish(c, !c->keep_alive);
+        finish(c, !c->keep_alive);
     } else if (n == FILE_READER_BROKEN) {
         /* The head promised so many bytes; the end of the connection tells the client. */
         log_warn(NULL, "cannot read a file to its end: %llu bytes are missing",
@@ -414,7 +418,7 @@ void http_answer_file(struct http_server *s, struct http_id id, const struct htt
     a.status = choose(file, &lines, &at, &n);
     buf_add_z(&lines, head->headers);
     a.headers = buf_z(&lines);
-    http_put_head(c, &a, FRAME_LENGTH, n, !c->keep_alive);
+    put_head(c, &a, FRAME_LENGTH, n, !c->keep_alive);
     buf_done(&lines);
     if (s->readers == NULL)
         s->readers = work_pool_new(s->loop, READER_THREADS);

@@ -472,16 +472,6 @@ static void on_stillborn(struct timer *t)
     call_free(call);
 }
 
-static struct http_call *stillborn_new(struct http_client *c)
-{
-    struct http_call *call = xcalloc(1, sizeof *call);
-
-    list_init(&call->link);
-    timer_init(&call->soon, on_stillborn);
-    timer_set(loop_clock(c->loop), &call->soon, 0);
-    return call;
-}
-
 /* NULL: what libcurl needs is not there now. */
 static struct http_call *begin(struct http_client *c, const struct http_fetch *f)
 {
@@ -516,8 +506,12 @@ struct http_call *http_fetch(struct http_client *c, const struct http_fetch *f, 
 {
     struct http_call *call = begin(c, f);
 
-    if (call == NULL)
-        call = stillborn_new(c);
+    if (call == NULL) {
+        call = xcalloc(1, sizeof *call);
+        list_init(&call->link);
+        timer_init(&call->soon, on_stillborn);
+        timer_set(loop_clock(c->loop), &call->soon, 0);
+    }
     call->client = c;
     call->done = done;
     call->ctx = ctx;

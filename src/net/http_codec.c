@@ -255,24 +255,14 @@ static enum line note_encoding(struct http_head *h, struct str v)
     return LINE_READ;
 }
 
-static enum line note_expect(struct http_head *h, struct str v)
-{
-    h->expects_continue = str_eq_ci(v, STR("100-continue"));
-    return h->expects_continue ? LINE_READ : malformed(h, "only Expect: 100-continue is known");
-}
-
-static bool is_word(struct str s)
-{
-    return s.n > 0 && run_of(s.p, 0, s.n, TOKEN) == s.n;
-}
-
 static enum line note_connection(struct http_head *h, struct str v)
 {
     struct str word;
 
     while (v.n > 0 && str_split(&v, ',', &word)) {
         word = str_trim(word);
-        if (!is_word(word)) /* others stop reading there */
+        if (word.n == 0 ||
+            run_of(word.p, 0, word.n, TOKEN) < word.n) /* others stop reading there */
             return malformed(h, "Connection is a list of words");
         h->asks_close |= str_eq_ci(word, STR("close"));
         h->asks_keep |= str_eq_ci(word, STR("keep-alive"));
@@ -326,7 +316,10 @@ static enum line note_field(struct http_head *h, const char *p, const struct htt
     case 4:
         return str_eq_ci(name, STR("host")) ? note_host(h, value, f->value) : LINE_READ;
     case 6:
-        return str_eq_ci(name, STR("expect")) ? note_expect(h, value) : LINE_READ;
+        if (!str_eq_ci(name, STR("expect")))
+            return LINE_READ;
+        h->expects_continue = str_eq_ci(value, STR("100-continue"));
+        return h->expects_continue ? LINE_READ : malformed(h, "only Expect: 100-continue is known");
     case 7:
         if (str_eq_ci(name, STR("upgrade")))
             h->upgrade = str_eq_ci(value, STR("websocket"));

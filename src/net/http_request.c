@@ -465,15 +465,6 @@ static void wait_for_more(struct conn *c)
         conn_enter(c, CONN_HEAD);
 }
 
-static void handle(struct conn *c)
-{
-    struct http_server *s = c->server;
-
-    conn_enter(c, CONN_HANDLING);
-    s->handler(s->ctx, c->req);
-    http_req_free(c);
-}
-
 static bool may_parse(const struct conn *c)
 {
     return c->state <= CONN_BODY || (c->state == CONN_IDLE && conn_queued(c) < OUT_HIGH_BYTES);
@@ -490,7 +481,9 @@ static void consume(struct conn *c, char *p, size_t n, bool is_in)
     while (end == PARSED_WHOLE && done < n && may_parse(c)) {
         end = parse(c, p + done, n - done, &used);
         if (end == PARSED_WHOLE) {
-            handle(c);
+            conn_enter(c, CONN_HANDLING);
+            c->server->handler(c->server->ctx, c->req);
+            http_req_free(c);
             done += used;
         } else if (end == PARSED_SINK) {
             http_req_free(c);

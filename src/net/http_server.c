@@ -355,14 +355,6 @@ out:
     return err;
 }
 
-/* As http_server_listen() describes it. */
-static enum bh_err open_listener(struct str where, int mode, int *ret_fd, char *ret_why)
-{
-    if (str_starts(where, STR("unix:")))
-        return open_unix(str_skip(where, 5), mode, ret_fd, ret_why);
-    return open_tcp(where, ret_fd, ret_why);
-}
-
 enum bh_err http_server_listen(struct http_server *s, struct str where, const struct http_tls *tls,
                                int mode, char *ret_why)
 {
@@ -375,7 +367,8 @@ enum bh_err http_server_listen(struct http_server *s, struct str where, const st
     if (tls != NULL && tls->cert != NULL)
         err = http_tls_context(tls, &ctx, ret_why);
     if (err == BH_OK)
-        err = open_listener(where, mode, &fd, ret_why);
+        err = is_unix ? open_unix(str_skip(where, 5), mode, &fd, ret_why)
+                      : open_tcp(where, &fd, ret_why);
     if (err != BH_OK) {
         SSL_CTX_free(ctx);
         return err;
@@ -437,10 +430,12 @@ static void close_listeners(struct http_server *s)
     }
 }
 
+/* A porter asks for a connection when its client has said something, so a carried one that was
+ * never heard is about to be. */
 static bool is_between_requests(const struct conn *c)
 {
     return c->req == NULL && c->in.n == 0 && conn_queued(c) == 0 &&
-           (!c->no_socket || carried_is_silent(c->carried));
+           (!c->no_socket || (c->carried->in.n == 0 && c->state == CONN_IDLE));
 }
 
 void http_server_drain(struct http_server *s)

@@ -349,15 +349,6 @@ static void free_commands(struct spawner *s)
     free(s->commands.argv);
 }
 
-/* In the helper. */
-static void hide(struct str names)
-{
-    while (names.n > 0) {
-        unsetenv(names.p);
-        names = str_skip(names, strlen(names.p) + 1);
-    }
-}
-
 struct spawner *spawner_new(const char *const *const *commands, unsigned n, struct str hidden,
                             char *ret_why)
 {
@@ -369,7 +360,8 @@ struct spawner *spawner_new(const char *const *const *commands, unsigned n, stru
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0 &&
         (s->pid = fork()) == 0) {
         close(pair[0]);
-        hide(hidden);
+        for (; hidden.n > 0; hidden = str_skip(hidden, strlen(hidden.p) + 1))
+            unsetenv(hidden.p);
         spawner_help(pair[1], &s->commands);
     }
     if (pair[1] >= 0)
@@ -492,18 +484,14 @@ static void fail(struct spawn *r, const char *how)
     tell(r, &(struct spawn_end){.status = -1, .how = how});
 }
 
-static void send_word(struct spawner *s, uint32_t id, enum spawner_word word, int value)
-{
-    struct spawner_packet p = {.word = word, .id = id, .value = value};
-
-    (void)!send(s->fd, &p, sizeof p, MSG_NOSIGNAL);
-}
-
 static void on_patience(struct timer *t)
 {
     struct spawn *r = container_of(t, struct spawn, patience);
+    struct spawner_packet p = {.word = SPAWNER_SIGNAL,
+                               .id = r->id,
+                               .value = r->told_to_end ? SIGKILL : SIGTERM};
 
-    send_word(r->spawner, r->id, SPAWNER_SIGNAL, r->told_to_end ? SIGKILL : SIGTERM);
+    (void)!send(r->spawner->fd, &p, sizeof p, MSG_NOSIGNAL);
     r->timed_out = true;
     r->told_to_end = true;
     timer_set(loop_clock(r->spawner->loop), t, KILL_MS); /* and again, should the word be lost */

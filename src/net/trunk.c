@@ -97,7 +97,7 @@ static size_t unsent(const struct trunk *t)
     return t->tcp != NULL ? tcp_client_unsent(t->tcp) : 0;
 }
 
-bool trunk_is_full(const struct trunk *t)
+static bool is_full(const struct trunk *t)
 {
     return unsent(t) > TRUNK_HIGH_BYTES;
 }
@@ -122,7 +122,7 @@ void trunk_send(struct trunk *t, uint32_t number, enum trunk_what what, struct s
     }
 }
 
-void trunk_send_u32(struct trunk *t, uint32_t number, enum trunk_what what, uint32_t value)
+static void send_u32(struct trunk *t, uint32_t number, enum trunk_what what, uint32_t value)
 {
     char bytes[4];
 
@@ -337,7 +337,7 @@ ssize_t carried_read(struct carried *k, char *p, size_t n)
     }
     k->owed += (uint32_t)got;
     if (k->owed >= TRUNK_WINDOW / 2) {
-        trunk_send_u32(k->trunk, k->number, TRUNK_CREDIT, k->owed);
+        send_u32(k->trunk, k->number, TRUNK_CREDIT, k->owed);
         k->owed = 0;
     }
     return (ssize_t)got;
@@ -345,7 +345,7 @@ ssize_t carried_read(struct carried *k, char *p, size_t n)
 
 ssize_t carried_write(struct carried *k, const char *p, size_t n)
 {
-    bool full = trunk_is_full(k->trunk);
+    bool full = is_full(k->trunk);
 
     if (full || k->credit == 0) {
         if (full)
@@ -366,7 +366,7 @@ size_t carried_may_take(const struct carried *k)
 {
     size_t most = k->credit < TRUNK_MAX_PAYLOAD ? k->credit : TRUNK_MAX_PAYLOAD;
 
-    if (!trunk_is_full(k->trunk))
+    if (!is_full(k->trunk))
         return most;
     stall((struct carried *)(uintptr_t)k);
     return 0;
@@ -379,13 +379,6 @@ void carried_forward(struct carried *k, struct str bytes)
     k->credit -= (uint32_t)bytes.n;
 }
 
-void carried_ended(struct carried *k)
-{
-    if (!k->ended)
-        trunk_send(k->trunk, k->number, TRUNK_END, STR_NULL);
-    k->ended = true;
-}
-
 /* @owed counts what came from the keeper; what is not in the output any more was taken. */
 void carried_flushed(struct carried *k)
 {
@@ -394,7 +387,7 @@ void carried_flushed(struct carried *k)
 
     if (taken < TRUNK_WINDOW / 2)
         return;
-    trunk_send_u32(k->trunk, k->number, TRUNK_CREDIT, taken);
+    send_u32(k->trunk, k->number, TRUNK_CREDIT, taken);
     k->owed -= taken;
 }
 
@@ -502,7 +495,7 @@ struct trunk_ask *trunk_ask(struct http_server *s, struct str node, struct str q
     struct trunk *t = trunk_of(s, node);
     struct trunk_ask *a;
 
-    if (t == NULL || trunk_is_full(t) || t->n_asks >= MAX_ASKS || question.n > TRUNK_MAX_QUESTION)
+    if (t == NULL || is_full(t) || t->n_asks >= MAX_ASKS || question.n > TRUNK_MAX_QUESTION)
         return NULL;
     a = xcalloc(1, sizeof *a);
     *a = (struct trunk_ask){

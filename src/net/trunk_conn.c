@@ -242,11 +242,6 @@ static void keep_take(struct trunk *t, const struct trunk_frame *f)
     }
 }
 
-void carried_told_in(struct carried *k)
-{
-    trunk_send(k->trunk, k->number, TRUNK_LET_IN, STR_NULL);
-}
-
 /* ---- its life ---- */
 
 void trunk_tell_going(struct http_server *s)
@@ -266,26 +261,14 @@ size_t trunk_count_idle(const struct http_server *s)
     return n;
 }
 
-/* A porter asks for a connection when its client has said something, so one that was never heard
- * is about to be. */
-bool carried_is_silent(const struct carried *k)
-{
-    return k->in.n == 0 && k->conn->state == CONN_IDLE;
-}
-
-static bool is_asked_for(const struct http_req *req)
-{
-    return req->conn->carried == NULL && req->conn->state == CONN_HANDLING &&
-           req->head.minor != 0 && str_eq_ci(http_header(req, "Upgrade"), STR(TRUNK_PROTOCOL));
-}
-
 void trunk_accept(struct http_server *s, struct http_req *req, const struct trunk_keeper *keeper)
 {
     struct conn *c = req->conn;
     struct trunk *t;
     struct rand r = RAND_SYSTEM;
 
-    if (!is_asked_for(req) || s->draining) {
+    if (c->carried != NULL || c->state != CONN_HANDLING || req->head.minor == 0 || s->draining ||
+        !str_eq_ci(http_header(req, "Upgrade"), STR(TRUNK_PROTOCOL))) {
         http_answer_error(s, http_req_id(req), 404, "not_found", "There is nothing here.");
         return;
     }
@@ -375,31 +358,26 @@ static void take_welcome(struct trunk *t, struct str payload)
     }
 }
 
-/* New connections wait for the next trunk. */
-static void stop_carrying(struct trunk *t)
-{
-    if (t->server->carrier == t)
-        t->server->carrier = NULL;
-    trunk_send(t, 0, TRUNK_GOING, STR_NULL);
-}
-
 static void carry_take(struct trunk *t, const struct trunk_frame *f)
 {
     bool asked = f->what >= TRUNK_QUESTION; /* its number is none of a connection */
     struct carried *k = t->up && !asked ? carried_find(t, f->number) : NULL;
 
-    if (t->up && asked)
+    if (t->up && asked) {
         trunk_take_question(t, f);
-    else if (k != NULL)
+    } else if (k != NULL) {
         take_for_one(t, k, f);
-    else if (!t->up && f->what == TRUNK_CHALLENGE)
+    } else if (!t->up && f->what == TRUNK_CHALLENGE) {
         prove(t, f->payload);
-    else if (!t->up && f->what == TRUNK_WELCOME)
+    } else if (!t->up && f->what == TRUNK_WELCOME) {
         take_welcome(t, f->payload);
-    else if (!t->up)
+    } else if (!t->up) {
         trunk_fail(t, "the other side speaks another protocol");
-    else if (f->what == TRUNK_GOING)
-        stop_carrying(t);
+    } else if (f->what == TRUNK_GOING) {
+        if (t->server->carrier == t)
+            t->server->carrier = NULL; /* new connections wait for the next trunk */
+        trunk_send(t, 0, TRUNK_GOING, STR_NULL);
+    }
 }
 
 /* ---- the connection to the keeper ---- */

@@ -103,11 +103,9 @@ struct trunk {
 void trunk_init(struct trunk *t, struct http_server *s);
 void trunk_done(struct trunk *t); /* it carries no connection any more */
 void trunk_send(struct trunk *t, uint32_t number, enum trunk_what what, struct str payload);
-void trunk_send_u32(struct trunk *t, uint32_t number, enum trunk_what what, uint32_t value);
 void trunk_input(struct trunk *t, struct str bytes); /* calls take() for each whole frame */
 /* Marks the trunk as lost.  It is freed later, never inside this call. */
 void trunk_fail(struct trunk *t, const char *why);
-bool trunk_is_full(const struct trunk *t);
 void trunk_unstall(struct trunk *t); /* some of its output was sent */
 
 /* NULL: keeper: @number is taken; porter: there are too many. */
@@ -132,14 +130,11 @@ ssize_t carried_write(struct carried *k, const char *p, size_t n); /* as write_s
 void carried_let_go(struct conn *c);                               /* @c is being closed */
 size_t carried_may_take(const struct carried *k); /* porter: bytes that may be read for it */
 void carried_forward(struct carried *k, struct str bytes); /* porter: bytes of the client */
-void carried_ended(struct carried *k);                     /* porter: the client sends no more */
 void carried_flushed(struct carried *k);                   /* porter: some output was sent */
-void carried_told_in(struct carried *k);                   /* keeper: conn_let_in() */
 bool trunk_wants(struct conn *c, struct str head);         /* porter: true: @c is carried now */
 bool trunk_waits(struct conn *c, struct str head);    /* true: @c waits for a trunk, CONN_HELD */
 void trunk_release(struct conn *c);                   /* no trunk came: handle @c in this process */
 void trunk_tell_going(struct http_server *s);         /* keeper: sends TRUNK_GOING to all porters */
 size_t trunk_count_idle(const struct http_server *s); /* draining: trunks that are @quiet; else
                                                        * all trunks */
-bool carried_is_silent(const struct carried *k);      /* keeper: idle, all its input was read */
 void trunk_gone(struct conn *c);                      /* keeper: the trunk's own connection ended */

@@ -149,7 +149,7 @@ static void every_row_has_a_name_of_its_own_and_words(void **state)
 {
     for (int i = 0; i < LIMIT_N; i++) {
         assert_true(strlen(limit_rows[i].what) > 10);
-        assert_true(strlen(limit_scope_word(limit_rows[i].scope)) > 2);
+        assert_true(strlen(limit_rows[i].per) > 2);
         for (int k = 0; k < i; k++)
             assert_string_not_equal(limit_rows[i].name, limit_rows[k].name);
     }
