@@ -537,18 +537,9 @@ void data_manifest(struct jw *w)
     jw_end_obj(w);
 }
 
-void data_stats(const struct data *ds, struct data_stats *ret)
+void data_stats(const struct data *ds, struct lanes_stats *ret)
 {
-    struct lanes_stats s;
-
-    lanes_stats(ds->lanes, &s);
-    *ret = (struct data_stats){.calls = s.jobs,
-                               .failed = s.failed,
-                               .commits = s.commits,
-                               .waiting = s.waiting,
-                               .open = s.open,
-                               .healthy = s.healthy};
-    snprintf(ret->problem, sizeof ret->problem, "%s", s.problem);
+    lanes_stats(ds->lanes, ret);
 }
 
 /* ---- erasing ---- */

@@ -21,6 +21,7 @@ struct config_section;
 struct loop;
 struct data;
 struct data_call;
+struct lanes_stats;
 struct ledger;
 
 struct data_settings { /* `data:` in the configuration, owned by it */
@@ -94,13 +95,7 @@ void data_namespaces(const struct data *ds, struct str tenant, data_ns_cb *cb, v
  * "regexp_fallback_active": false}} */
 void data_manifest(struct jw *w);
 
-struct data_stats {
-    uint64_t calls, failed; /* @failed: answered busy or unavailable */
-    uint64_t commits, waiting, open;
-    bool healthy;      /* the last write reached the disk */
-    char problem[160]; /* why not */
-};
-void data_stats(const struct data *ds, struct data_stats *ret);
+void data_stats(const struct data *ds, struct lanes_stats *ret);
 
 /* A tenant's databases, as store/erasure.h runs it; ctx is the store. */
 extern const struct eraser data_eraser;

@@ -151,20 +151,6 @@ static bool read_expiry(struct json v, int64_t *ret, struct fault *f)
     return true;
 }
 
-static bool write_text(struct jw *w, struct json metadata, const char *key, struct fault *f)
-{
-    struct json v = json_get(metadata, key);
-    char name[48];
-
-    if (!given(v))
-        return true;
-    snprintf(name, sizeof name, "`metadata.%s`", key);
-    if (json_type(v) != JSON_STRING)
-        return bad(f, name, "is a text");
-    jw_kstr(w, key, json_as_str(v));
-    return true;
-}
-
 static bool write_value(struct jw *w, struct json metadata, const char *key, enum json_type type,
                         const char *what, struct fault *f)
 {
@@ -239,17 +225,18 @@ static bool write_agent(struct jw *w, struct json metadata, const struct caller 
 static bool write_extra(struct jw *w, struct json m, const struct lists *l, int64_t expires_at,
                         const struct caller *who, struct fault *f)
 {
-    if (!write_text(w, m, "thread_status", f) ||
+    if (!write_value(w, m, "thread_status", JSON_STRING, "is a text", f) ||
         !write_value(w, m, "pinned", JSON_BOOL, "is true or false", f) ||
         !write_value(w, m, "confidence", JSON_NUMBER, "is a number", f))
         return false;
     write_list(w, "domain_tags", l->tags);
-    if (!write_text(w, m, "payload_type", f) || !write_text(w, m, "knowledge_type", f))
+    if (!write_value(w, m, "payload_type", JSON_STRING, "is a text", f) ||
+        !write_value(w, m, "knowledge_type", JSON_STRING, "is a text", f))
         return false;
     write_list(w, "recipients", l->recipients);
     if (expires_at != DATA_FOREVER)
         jw_ki64(w, "expires_at", expires_at);
-    if (!write_agent(w, m, who, f) || !write_text(w, m, "vault", f))
+    if (!write_agent(w, m, who, f) || !write_value(w, m, "vault", JSON_STRING, "is a text", f))
         return false;
     write_rest(w, m);
     return true;

@@ -24,6 +24,7 @@
 #include "platform/sender.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
+#include "store/lanes.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
@@ -266,8 +267,7 @@ static void dispatch_part(struct front *f, struct buf *out)
 /* The skill store and the data store, by name. */
 static void program_part(struct front *f, struct buf *out)
 {
-    struct skills_stats s;
-    struct data_stats d;
+    struct lanes_stats s, d;
     const struct list *unused;
 
     skills_stats(f->skills, &s);

@@ -17,6 +17,7 @@
 #include "edge/form.h"
 #include "http/manage.h"
 #include "skills/skills.h"
+#include "store/lanes.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
@@ -497,8 +498,7 @@ void front_ops(struct front *f, struct http_req *req)
 static void health(struct op_call *c)
 {
     struct store_stats st;
-    struct skills_stats ss;
-    struct data_stats ds;
+    struct lanes_stats ss, ds;
 
     c->f->store->ops->stats(c->f->store, &st);
     skills_stats(c->f->skills, &ss);

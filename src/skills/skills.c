@@ -217,6 +217,15 @@ static struct skills_call *call_new(struct skills *sk, const struct caller *who,
     return c;
 }
 
+static struct skills_call *call_named(struct skills *sk, const struct caller *who, call_run_f *run,
+                                      struct str name, skills_cb *done, void *ctx)
+{
+    struct skills_call *c = call_new(sk, who, run, done, ctx);
+
+    c->name = arena_str(&c->arena, name);
+    return c;
+}
+
 static struct skills_call *call_start(struct skills *sk, struct skills_call *c)
 {
     lanes_submit(sk->lanes, &c->job);
@@ -328,9 +337,8 @@ void skills_cancel(struct skills_call **call)
 struct skills_call *skills_load(struct skills *sk, const struct caller *who, struct str name,
                                 struct str version, skills_cb *done, void *ctx)
 {
-    struct skills_call *c = call_new(sk, who, call_load, done, ctx);
+    struct skills_call *c = call_named(sk, who, call_load, name, done, ctx);
 
-    c->name = arena_str(&c->arena, name);
     c->version = arena_str(&c->arena, version);
     return call_start(sk, c);
 }
@@ -338,19 +346,13 @@ struct skills_call *skills_load(struct skills *sk, const struct caller *who, str
 struct skills_call *skills_metadata(struct skills *sk, const struct caller *who, struct str name,
                                     skills_cb *done, void *ctx)
 {
-    struct skills_call *c = call_new(sk, who, call_metadata, done, ctx);
-
-    c->name = arena_str(&c->arena, name);
-    return call_start(sk, c);
+    return call_start(sk, call_named(sk, who, call_metadata, name, done, ctx));
 }
 
 struct skills_call *skills_versions(struct skills *sk, const struct caller *who, struct str name,
                                     skills_cb *done, void *ctx)
 {
-    struct skills_call *c = call_new(sk, who, call_versions, done, ctx);
-
-    c->name = arena_str(&c->arena, name);
-    return call_start(sk, c);
+    return call_start(sk, call_named(sk, who, call_versions, name, done, ctx));
 }
 
 static void copy_filter(struct skills_call *c, const struct skills_filter *f)
@@ -410,9 +412,8 @@ static struct regex *dependents_pattern(struct str name)
 struct skills_call *skills_dependents(struct skills *sk, const struct caller *who, struct str name,
                                       skills_cb *done, void *ctx)
 {
-    struct skills_call *c = call_new(sk, who, call_dependents, done, ctx);
+    struct skills_call *c = call_named(sk, who, call_dependents, name, done, ctx);
 
-    c->name = arena_str(&c->arena, name);
     if (skill_name_valid(name))
         c->pattern = dependents_pattern(name);
     return call_start(sk, c);
@@ -510,12 +511,11 @@ struct skills_call *skills_update_status(struct skills *sk, const struct caller 
                                          struct str name, struct str status, skills_cb *done,
                                          void *ctx)
 {
-    struct skills_call *c = call_new(sk, who, call_update_status, done, ctx);
+    struct skills_call *c = call_named(sk, who, call_update_status, name, done, ctx);
 
     c->job.write = true;
     if (sk->ledger != NULL)
         c->max_bytes = ledger_bounds(sk->ledger, LIMIT_SKILL_BYTES).each;
-    c->name = arena_str(&c->arena, name);
     if (!skill_status_parse(status, &c->ask.status))
         call_bad_status(&c->refusal, status);
     return call_start(sk, c);
@@ -534,11 +534,10 @@ struct skills_call *skills_erase(struct skills *sk, const struct caller *who, bo
 struct skills_call *skills_delete(struct skills *sk, const struct caller *who, struct str name,
                                   bool may_delete, skills_cb *done, void *ctx)
 {
-    struct skills_call *c = call_new(sk, who, call_delete, done, ctx);
+    struct skills_call *c = call_named(sk, who, call_delete, name, done, ctx);
 
     c->job.write = true;
     c->may_delete = may_delete;
-    c->name = arena_str(&c->arena, name);
     return call_start(sk, c);
 }
 
@@ -558,17 +557,9 @@ void skills_manifest(const struct skills *sk, struct jw *w)
     jw_end_obj(w);
 }
 
-void skills_stats(const struct skills *sk, struct skills_stats *ret)
+void skills_stats(const struct skills *sk, struct lanes_stats *ret)
 {
-    struct lanes_stats s;
-
-    lanes_stats(sk->lanes, &s);
-    *ret = (struct skills_stats){.calls = s.jobs,
-                                 .failed = s.failed,
-                                 .commits = s.commits,
-                                 .waiting = s.waiting,
-                                 .healthy = s.healthy};
-    snprintf(ret->problem, sizeof ret->problem, "%s", s.problem);
+    lanes_stats(sk->lanes, ret);
 }
 
 /* ---- erasing ---- */

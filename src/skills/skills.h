@@ -31,6 +31,7 @@
 
 struct arena;
 struct config_section;
+struct lanes_stats;
 struct ledger;
 struct loop;
 struct skills;
@@ -168,13 +169,7 @@ struct skills_call *skills_erase(struct skills *sk, const struct caller *who, bo
 /* {"capabilities_version": ..., "manifest": {"kind": ...}}; immediate, no I/O. */
 void skills_manifest(const struct skills *sk, struct jw *w);
 
-struct skills_stats {
-    uint64_t calls, failed; /* @failed: answered busy or unavailable */
-    uint64_t commits, waiting;
-    bool healthy;      /* the last write reached the disk */
-    char problem[160]; /* why not */
-};
-void skills_stats(const struct skills *sk, struct skills_stats *ret);
+void skills_stats(const struct skills *sk, struct lanes_stats *ret);
 
 /* A tenant's skills, as store/erasure.h runs it; ctx is the store. */
 extern const struct eraser skills_eraser;

@@ -357,7 +357,7 @@ void lanes_stats(struct lanes *l, struct lanes_stats *ret)
     struct engine_state s;
 
     engine_look(l->engine, &s);
-    *ret = (struct lanes_stats){.jobs = l->jobs,
+    *ret = (struct lanes_stats){.calls = l->jobs,
                                 .failed = __atomic_load_n(&l->failed, __ATOMIC_RELAXED),
                                 .commits = __atomic_load_n(&l->commits, __ATOMIC_RELAXED),
                                 .waiting = l->waiting,

@@ -73,9 +73,10 @@ struct lanes_config {
 };
 
 struct lanes_stats {
-    uint64_t jobs, failed, commits, waiting, open;
-    bool healthy; /* the last transaction succeeded */
-    char problem[160];
+    uint64_t calls, failed; /* jobs; @failed: ended busy or unavailable */
+    uint64_t commits, waiting, open;
+    bool healthy;      /* the last write reached the disk */
+    char problem[160]; /* why not */
 };
 
 /* NULL: a thread could not be started. */

@@ -1,18 +1,17 @@
 /* postgres.h - the store on a PostgreSQL server, which several nodes share.
  *
  *      loop thread            write thread                              PostgreSQL
- *      submit ─> queue ──swap──> BEGIN, fences, every op  ──pipeline──>
+ *      submit ─> queue ────────> BEGIN, lease check, ops  ──pipeline──>
  *                                answers, each op's own   <───────────
  *                                COMMIT                   ───────────>  on disk (synchronous)
- *      done() <── loop_post <─── results                  <───────────
+ *      done() <── handback <──── results                  <───────────
  *
- * It promises what store.h does, for many nodes at once: rows of one mailbox are numbered by the
- * database in the order in which their transactions commit, a key that may come once comes once on
- * all nodes, and a fence that does not hold any more lets nothing be written.
+ * The store may be open in several nodes, and one of them writes.  Each of its transactions checks
+ * the lease (store_guard()); once the lease is another node's, nothing is written.
  *
- * Every question has a deadline of its own, since a line that went deaf tells nobody.  While the
- * server is away writes fail at once with BH_UNAVAILABLE; a commit whose answer was lost is looked
- * up on a new line, and is BH_UNKNOWN only if none is to be had in time. */
+ * Every question has a deadline of its own: a connection can go silent without an error.  While
+ * the server is away, writes fail at once with BH_UNAVAILABLE.  The store looks up a commit whose
+ * answer was lost on a new connection, and reports BH_UNKNOWN only if it gets none in time. */
 #pragma once
 #include "store/store.h"
 

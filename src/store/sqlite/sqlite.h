@@ -2,8 +2,8 @@
  * groups.
  *
  *      loop thread            store thread
- *      submit ─> queue ──swap──> BEGIN; every op; COMMIT (one fsync)
- *      done() <── loop_post <──── results
+ *      submit ─> queue ────────> BEGIN; every op; COMMIT (one fsync)
+ *      done() <── handback <──── results
  */
 #pragma once
 #include "store/store.h"

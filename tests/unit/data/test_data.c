@@ -1,6 +1,7 @@
 /* The promises of data/data.h, one test each. */
 #include "data/rig.h"
 #include "base/limits.h"
+#include "store/lanes.h"
 #include <dirent.h>
 
 static int setup(void **state)
@@ -279,7 +280,7 @@ static void write_many(struct rig *r, const char *entry, int n)
 static void what_has_expired_is_forgotten_in_time(void **state)
 {
     struct rig *r = *state;
-    struct data_stats before, after;
+    struct lanes_stats before, after;
 
     write_many(r, "{\"content\":\"gone\",\"expires_at\":5,\"tags\":[\"t\"]}", 1200);
     write_entry(r, "{\"content\":\"gone but here\"}");
@@ -364,7 +365,7 @@ static void asking_a_store_that_is_not_there_makes_no_file(void **state)
 static void many_stores_need_few_open_files(void **state)
 {
     struct rig *r = *state;
-    struct data_stats stats;
+    struct lanes_stats stats;
 
     r->cfg.max_open = 4;
     rig_reopen(r);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include "base/crypto.h"
 #include "base/rand.h"
+#include "store/lanes.h"
 
 enum { NAMES = 4, IN_FLIGHT = 8, ROUNDS = 12 };
 
@@ -226,7 +227,7 @@ static void a_full_disk_is_told_and_loses_nothing(void **state)
     }
     assert_true(refused > 1);
     assert_true(str_contains(json_str(rig_fault(r), "error"), STR("skill store")));
-    struct skills_stats stats;
+    struct lanes_stats stats;
     skills_stats(r->sk, &stats);
     assert_false(stats.healthy);
     assert_int_equal(load(r, "x"), FAULT_NONE); /* reading goes on */

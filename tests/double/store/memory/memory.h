@@ -11,4 +11,4 @@ struct clock;
 
 /* @clock is borrowed and outlives the store.  The boot number is 1. */
 struct store *store_memory_new(struct clock *clock);
-struct store *store_memory_new_shared(struct clock *clock); /* it numbers the rows */
+struct store *store_memory_new_shared(struct clock *clock); /* has leases */
