@@ -32,6 +32,7 @@ enum cli_kind {
     CLI_DURATION, /* "5m"; requests carry milliseconds */
     CLI_NUMBER,   /* a whole number from 1 */
     CLI_WORDS,    /* "a,b"; requests carry a JSON list */
+    CLI_REPEATED, /* may be given several times; requests carry all values */
 };
 struct cli_option {
     const char *name; /* "--tenant" */

@@ -292,6 +292,19 @@ static struct str list_text(struct cli_job *j, const char *words)
     return text;
 }
 
+/* All values of an option, separated by commas. */
+static struct str all_values(struct cli_job *j, const struct cli_option *o)
+{
+    struct buf out = BUF_INIT;
+
+    for (size_t i = 0; i < j->n_given; i++)
+        if (j->given[i].option == o)
+            buf_printf(&out, "%s%s", out.n > 0 ? "," : "", j->given[i].value);
+    struct str text = arena_str(&j->arena, buf_str(&out));
+    buf_done(&out);
+    return text;
+}
+
 /* The value of an option as op_request() reads it; absent: not given. */
 static struct str option_text(struct cli_job *j, const struct cli_option *o,
                               const struct op_arg *arg)
@@ -306,6 +319,8 @@ static struct str option_text(struct cli_job *j, const struct cli_option *o,
         return arg->type == OP_BOOL ? STR("true") : STR("1");
     case CLI_WORDS:
         return list_text(j, value);
+    case CLI_REPEATED:
+        return all_values(j, o);
     case CLI_DURATION:
         snprintf(number, sizeof number, "%lld", (long long)cli_number(j, o->name, 0));
         return arena_str(&j->arena, str_of(number));

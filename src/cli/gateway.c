@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include "base/jw.h"
 #include "cli/cli.h"
 
 /* ---- gateway ---- */
@@ -14,53 +15,103 @@ static void print_credentials(struct cli_job *j)
     printf("GATEWAY_RELAY_SECRET=%.*s\n", STR_FMT(json_str(j->doc, "secret")));
 }
 
-/* Prints who can reach the new gateway, and the code that the first person sends to the bot. */
-static void print_who_is_heard(struct cli_job *j)
+/* Prints who can reach the new gateway through one of its bots, and the code that the first person
+ * sends to this bot.  @several: the gateway has other bots too. */
+static void print_bot(struct cli_job *j, const char *instance, struct json b, bool several)
 {
-    const char *tenant = cli_value(j, "--tenant"), *platform = cli_value(j, "--platform"),
-               *bot = cli_value(j, "--bot"), *given = cli_value(j, "--instance");
-    bool linkable = cli_bool(j->doc, "linkable"), open = cli_bool(j->doc, "open");
-    char instance[256];
+    struct str platform = json_str(b, "platform"), bot = json_str(b, "bot");
+    bool linkable = cli_bool(b, "linkable"), open = cli_bool(b, "open");
 
-    snprintf(instance, sizeof instance, "%.*s",
-             STR_FMT(given != NULL ? str_of(given) : json_str(j->doc, "id")));
-    if (platform == NULL)
-        fprintf(stderr,
-                "Nobody can write to it yet. Link a person: bellhop link --tenant %s "
-                "--instance %s\n",
-                tenant, instance);
-    else if (!json_as_bool(json_get(j->doc, "configured"), true))
+    if (!cli_bool(b, "configured"))
         fprintf(stderr,
                 "The server has no such bot yet, so nobody can write to it. Add the bot under "
-                "platforms: in the configuration: {platform: %s, bot: %s}\n",
-                platform, bot);
+                "platforms: in the configuration: {platform: %.*s, bot: %.*s}\n",
+                STR_FMT(platform), STR_FMT(bot));
     else if (open)
         fprintf(stderr, "It is open: everybody who %s can write to it.\n",
                 linkable ? "writes to the bot" : "can open the page");
     if (linkable && !open &&
         cli_op(j, "link",
-               CLI_GIVEN({"tenant", str_of(tenant)}, {"instance", str_of(instance)},
-                         {"platform", str_of(platform)})) == CLI_DONE)
+               CLI_GIVEN({"tenant", str_of(cli_value(j, "--tenant"))},
+                         {"instance", str_of(instance)}, {"platform", platform}, {"bots", bot})) ==
+            CLI_DONE)
         fprintf(stderr,
-                "To link yourself, send the bot this message within ten minutes: /link %.*s\n",
+                "To link yourself, send the bot%s%.*s this message within ten minutes: /link "
+                "%.*s\n",
+                several ? " " : "", STR_FMT(several ? bot : STR("")),
                 STR_FMT(json_str(j->doc, "code")));
+}
+
+static void print_who_is_heard(struct cli_job *j)
+{
+    struct json_parser *parser = j->parser; /* holds the bots; print_bot() makes requests */
+    struct json bots = json_get(j->doc, "bots");
+    const char *given = cli_value(j, "--instance");
+    char instance[256];
+
+    snprintf(instance, sizeof instance, "%.*s",
+             STR_FMT(given != NULL ? str_of(given) : json_str(j->doc, "id")));
+    if (json_count(bots) == 0)
+        fprintf(stderr,
+                "Nobody can write to it yet. Link a person: bellhop link --tenant %s "
+                "--instance %s\n",
+                cli_value(j, "--tenant"), instance);
+    j->parser = json_parser_new();
+    for (struct json_iter it = {0}; json_next(bots, &it);)
+        print_bot(j, instance, it.value, json_count(bots) > 1);
+    json_parser_free(j->parser);
+    j->parser = parser;
+}
+
+/* Writes --platform P --bot B --bot C ... as a JSON array of pairs: each bot belongs to the platform
+ * before it.  False: a bot has no platform, or a platform has no bot. */
+static bool write_bots(const struct cli_job *j, struct buf *out)
+{
+    struct jw w = jw_begin(out);
+    const char *platform = NULL;
+    bool used = true;
+
+    jw_arr(&w);
+    for (size_t i = 0; i < j->n_given; i++) {
+        bool is_platform = strcmp(j->given[i].option->name, "--platform") == 0;
+        if (!is_platform && strcmp(j->given[i].option->name, "--bot") != 0)
+            continue;
+        if (is_platform ? !used : platform == NULL)
+            return false;
+        used = !is_platform;
+        if (is_platform) {
+            platform = j->given[i].value;
+            continue;
+        }
+        jw_obj(&w);
+        jw_kstr(&w, "platform", str_of(platform));
+        jw_kstr(&w, "bot", str_of(j->given[i].value));
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
+    return used;
 }
 
 static int add_gateway(struct cli_job *j)
 {
-    const char *platform = cli_value(j, "--platform"), *bot = cli_value(j, "--bot");
+    struct buf bots = BUF_INIT;
+    int rc;
 
-    if ((platform == NULL) != (bot == NULL))
-        return cli_misused(j, "--platform and --bot go together");
-    if (cli_flag(j, "--open") && platform == NULL)
-        return cli_misused(j, "--open needs --platform and --bot: which bot is open to everybody?");
-    int rc = cli_do(j);
-    if (rc == CLI_DONE) {
-        fputs("The secret is shown only once. Put the three lines into the gateway's "
-              "environment.\n",
-              stderr);
-        print_who_is_heard(j);
+    if (!write_bots(j, &bots)) {
+        rc = cli_misused(j, "--platform and --bot go together, the platform first");
+    } else if (cli_flag(j, "--open") && cli_value(j, "--bot") == NULL) {
+        rc = cli_misused(j, "--open needs --platform and --bot: which bot is open to everybody?");
+    } else {
+        j->extra[j->n_extra++] = (struct op_given){"bots", buf_str(&bots)};
+        rc = cli_do(j);
+        if (rc == CLI_DONE) {
+            fputs("The secret is shown only once. Put the three lines into the gateway's "
+                  "environment.\n",
+                  stderr);
+            print_who_is_heard(j);
+        }
     }
+    buf_done(&bots);
     return rc;
 }
 
@@ -77,12 +128,16 @@ static int rotate(struct cli_job *j)
 
 static void cell_bot(struct cli_table *t, struct json gateway)
 {
-    struct str platform = json_str(gateway, "platform");
+    struct json bots = json_get(gateway, "bots");
+    struct buf text = BUF_INIT;
 
-    if (platform.p != NULL)
-        cli_cell(t, "%.*s/%.*s", STR_FMT(platform), STR_FMT(json_str(gateway, "bot")));
-    else
-        cli_cell(t, "-");
+    if (json_count(bots) == 0) /* the bots that it named by itself */
+        bots = json_get(gateway, "identities");
+    for (struct json_iter it = {0}; json_next(bots, &it);)
+        buf_printf(&text, "%s%.*s/%.*s", text.n > 0 ? ", " : "",
+                   STR_FMT(json_str(it.value, "platform")), STR_FMT(json_str(it.value, "bot")));
+    cli_cell_str(t, buf_str(&text));
+    buf_done(&text);
 }
 
 static void cell_gateway_state(struct cli_table *t, struct json gateway)
@@ -119,8 +174,8 @@ static const struct cli_option gateway_options[] = {
     {"--id", "id"},
     {"--instance", "instance"},
     {"--wake-url", "wakeUrl"},
-    {"--platform", "platform"},
-    {"--bot", "bot"},
+    {"--platform", .kind = CLI_REPEATED},
+    {"--bot", .kind = CLI_REPEATED},
     {"--keep", "keepMs", CLI_DURATION},
     {"--open", "open", CLI_FLAG},
     {0},
@@ -130,7 +185,7 @@ const struct command cmd_gateway = {
     .name = "gateway",
     .summary = "add, list, rotate and revoke the gateways of agents",
     .help = "Usage: bellhop gateway add --tenant T [--id G] [--instance I] [--wake-url U]\n"
-            "                           [--platform P --bot B [--open]] [--json]\n"
+            "                           [--platform P --bot B]... [--open] [--json]\n"
             "       bellhop gateway list [--tenant T] [--instance I] [--json]\n"
             "       bellhop gateway rotate ID [--keep 1h]\n"
             "       bellhop gateway revoke ID\n"
@@ -139,10 +194,11 @@ const struct command cmd_gateway = {
             "secret.\n\n"
             "add     creates a gateway and prints GATEWAY_RELAY_URL, GATEWAY_RELAY_ID and\n"
             "        GATEWAY_RELAY_SECRET, one per line, ready for a .env file.  The secret is\n"
-            "        shown only once.  --platform and --bot name the bot that the agent speaks\n"
-            "        through; then add also prints a link code to send to that bot.  --open lets\n"
-            "        everybody who writes to the bot reach the agent; a web chat page is always\n"
-            "        open.  The instance is the gateway's id, unless --instance names another.\n"
+            "        shown only once.  --platform and --bot name the bots that the agent speaks\n"
+            "        through and whose menus show its commands; both may be repeated.  Then add\n"
+            "        also prints a link code to send to each bot.  --open lets everybody who\n"
+            "        writes to the bots reach the agent; a web chat page is always open.  The\n"
+            "        instance is the gateway's id, unless --instance names another.\n"
             "rotate  prints a new secret.  Older secrets stay valid for --keep (default 1h).\n"
             "revoke  closes the gateway's sockets at once and refuses it from then on.\n"
             "set     changes the URL that wakes a sleeping gateway; an empty URL removes it.\n\n"

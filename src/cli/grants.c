@@ -17,6 +17,7 @@ static const struct cli_option options[] = {
     {"--free", "freeResponseScopes"},
     {"--require-address", "requireAddress", CLI_FLAG},
     {"--allow-bots", "allowOtherBots", CLI_FLAG},
+    {"--bot", "bots", CLI_REPEATED},
     {"--off", .kind = CLI_FLAG},
     {0},
 };
@@ -43,24 +44,31 @@ static void print_code(struct cli_job *j)
             STR_FMT(code));
 }
 
-static const struct cli_column of_people[] = {WHOSE, {"USER", "userId"}, {0}};
+static const struct cli_column of_people[] = {WHOSE, {"USER", "userId"}, {0}},
+                               of_links[] = {WHOSE, {"USER", "userId"}, {"BOTS", "bots"}, {0}};
 static const struct cli_verb link_verbs[] = {
     {"", .needs = "--instance", .op = "link", .print = print_code},
     {"add", .needs = "--instance --platform --user", .op = "linkPerson"},
     {"remove", .needs = "--instance --platform --user", .op = "linkPerson",
      .fixed = {"remove", {"true", 4}}},
-    LISTS("list", "bindings", of_people),
+    LISTS("list", "bindings", of_links),
     {0},
 };
 const struct command cmd_link = {
     .name = "link",
     .summary = "link a person's account to an instance",
-    .help = "Usage: bellhop link --instance I [--tenant T] [--platform P]\n"
+    .help = "Usage: bellhop link --instance I [--tenant T] [--platform P [--bot B]...]\n"
             "       bellhop link add|remove --instance I [--tenant T] --platform P --user U\n"
+            "                               [--bot B]...\n"
             "       bellhop link list [--tenant T] [--instance I] [--json]\n\n"
             "Without a verb, prints a code that works once, within ten minutes.  The person who\n"
-            "sends \"/link CODE\" to the bot is linked: the instance receives what this person\n"
-            "writes, in every chat.  add and remove change a link directly, without a code.\n",
+            "sends \"/link CODE\" to a bot is linked on that bot: the instance receives what this\n"
+            "person writes there, in every chat.  A link counts on no other bot.\n\n"
+            "--bot   the code works on this bot only.  With several --bot the link counts on all\n"
+            "        of them; --bot '*' means every bot.\n"
+            "add     links a person directly, without a code; without --bot on the platform's\n"
+            "        only bot.\n"
+            "remove  ends a link; with --bot on these bots only.\n",
     .verbs = link_verbs,
     .options = options,
 };

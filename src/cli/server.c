@@ -231,6 +231,13 @@ static bool tenant_has_gateway(void *ctx, struct str tenant)
     return facts_tenant_is_live(ctx, tenant);
 }
 
+/* Grants change often and give no menu. */
+static void on_fact(void *ctx, struct str about)
+{
+    if (!str_starts(about, STR("grant")))
+        host_facts_changed(((struct server *)ctx)->host);
+}
+
 static int64_t alone_ms(void *ctx)
 {
     return node_left_ms(((const struct server *)ctx)->node);
@@ -291,6 +298,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .alone_ms = s->node != NULL ? alone_ms : NULL,
                                     .alone_ctx = s};
     s->host = host_new(&s->host_env, s->facts);
+    observers_add(s->observers, "facts", on_fact, s);
     s->door = door_new(&s->rand);
     set_door(s);
     re.facts = s->facts;

@@ -6,7 +6,9 @@
  * weigh().  One claim that passes is enough; otherwise the first "no" of the strongest claim is the
  * reason.  winner() breaks ties among several instances of one author.
  *
- * Nothing adds a candidate after gather(), so a restriction can only narrow.
+ * Nothing adds a candidate after gather(), so a restriction can only narrow.  Instances that a
+ * record names, but that the bot of the event excludes, are no candidates: they are set aside, a few
+ * at most, so that `bellhop why` can name the reason.
  *
  * With large tables a lookup is a cache miss, so announce_all() prefetches all lookups first. */
 #include "core/gate.h"
@@ -35,6 +37,7 @@ enum { /* the lookups of one event */
        GUILD,
        ROUTE,
        ROUTE_ALL,
+       BOT,
        LOOKUPS
 };
 
@@ -45,12 +48,16 @@ struct lookup {
     char room[GATE_KEY_MAX];
 };
 
+enum { ASIDE = 8 };
+
 struct gathering {
-    size_t n;
+    size_t n, n_aside;
+    const struct gate_bot *bot; /* NULL: the event's bot serves every tenant */
     bool author_is_linked;
     bool channel_taken; /* a scope grants exactly this channel or thread */
     struct lookup l[LOOKUPS];
     struct candidate c[GATE_CANDIDATES];
+    struct gate_verdict aside[ASIDE];
 };
 
 struct str gate_key(char room[GATE_KEY_MAX], struct str a, struct str b, struct str c)
@@ -80,6 +87,51 @@ static void *find(const struct map *m, struct str a, struct str b, struct str c)
     return key.p != NULL ? map_get(m, key) : NULL;
 }
 
+/* ---- which bots a record counts on ---- */
+
+bool gate_counts_on(const struct gate_link *l, struct str bot)
+{
+    struct str rest = str_of(l->bots), one;
+
+    if (str_eq(rest, STR("*")))
+        return true;
+    while (rest.n > 0 && bot.n > 0 && str_split(&rest, '\x1f', &one))
+        if (str_eq(one, bot))
+            return true;
+    return false;
+}
+
+static bool bars(const struct gate_bot *bot, struct str tenant)
+{
+    return bot != NULL && !str_eq(bot->tenant, tenant);
+}
+
+bool gate_is_barred(const struct gate_facts *f, struct str platform, struct str bot,
+                    struct str tenant)
+{
+    return bars(find(&f->bots, platform, bot, STR_NULL), tenant);
+}
+
+struct gate_eyes gate_eyes_of(const struct gate_instance *to, struct str platform, struct str bot)
+{
+    return (struct gate_eyes){&to->people, to->people.prev, platform, bot, 16 * GATE_EYES};
+}
+
+const struct gate_link *gate_next_eye(struct gate_eyes *e)
+{
+    while (e->next != e->head && e->left >= 16) {
+        const struct gate_link *l = list_entry(e->next, const struct gate_link, of_instance);
+        bool here = str_eq(l->platform, e->platform) && gate_counts_on(l, e->bot);
+        e->next = e->next->prev;
+        e->left -= here ? 16 : 1;
+        if (here)
+            return l;
+    }
+    return NULL;
+}
+
+/* ---- candidates ---- */
+
 static struct candidate *candidate_of(struct gathering *g, const struct gate_instance *to)
 {
     for (size_t i = 0; i < g->n; i++)
@@ -88,10 +140,22 @@ static struct candidate *candidate_of(struct gathering *g, const struct gate_ins
     return NULL;
 }
 
+static void set_aside(struct gathering *g, const struct gate_instance *to, enum gate_reason why)
+{
+    for (size_t i = 0; i < g->n_aside; i++)
+        if (g->aside[i].to == to)
+            return;
+    if (g->n_aside < ASIDE && !to->gone)
+        g->aside[g->n_aside++] = (struct gate_verdict){.to = to, .reason = why};
+}
+
 static bool claim(struct gathering *g, const struct gate_instance *to, unsigned what)
 {
+    if (bars(g->bot, to->tenant)) {
+        set_aside(g, to, GATE_NO_FOREIGN_BOT);
+        return false;
+    }
     struct candidate *c = to->gone ? NULL : candidate_of(g, to);
-
     if (to->gone || (c == NULL && g->n == GATE_CANDIDATES))
         return false;
     if (c == NULL) {
@@ -147,6 +211,7 @@ static void announce_all(const struct gate_facts *f, const struct event *ev, str
     announce(g, GUILD, &f->scopes, ev->platform, guild, STR("*"));
     announce(g, ROUTE, &f->routes, ev->platform, ev->route_key, none);
     announce(g, ROUTE_ALL, &f->routes, ev->platform, STR("*"), none);
+    announce(g, BOT, &f->bots, ev->platform, ev->bot, none);
 }
 
 /* Stops at GATE_CANDIDATES: a route may lead to a tenant with more instances. */
@@ -159,8 +224,12 @@ static void claim_routed(struct gathering *g, const struct gate_place *p)
         return;
     }
     const struct list *head = &p->all->live;
-    for (const struct list *it = head->next; it != head && g->n < GATE_CANDIDATES; it = it->next)
+    bool barred = bars(g->bot, p->all->name); /* then one instance is enough, to be set aside */
+    for (const struct list *it = head->next; it != head && g->n < GATE_CANDIDATES; it = it->next) {
         claim(g, list_entry(it, const struct gate_instance, of_tenant), what);
+        if (barred)
+            break;
+    }
 }
 
 static void gather_routed(struct gathering *g)
@@ -198,10 +267,15 @@ static bool is_elsewhere(const struct gathering *g, const struct event *ev,
 static void gather(struct gathering *g, const struct event *ev)
 {
     const struct gate_place *p = NULL;
+    size_t looked = 0;
 
-    for (const struct gate_link *l = ask(g, AUTHOR); l != NULL && g->n < GATE_CANDIDATES;
-         l = l->next)
-        g->author_is_linked |= claim(g, l->to, CLAIM_LINK);
+    g->bot = ask(g, BOT);
+    for (const struct gate_link *l = ask(g, AUTHOR);
+         l != NULL && g->n < GATE_CANDIDATES && looked < GATE_LINKS; l = l->next, looked++)
+        if (gate_counts_on(l, ev->bot))
+            g->author_is_linked |= claim(g, l->to, CLAIM_LINK);
+        else
+            set_aside(g, l->to, GATE_NO_LINK_ELSEWHERE);
     for (int which = THREAD; which <= PARENT && p == NULL; which++)
         p = ask(g, which);
     if (p != NULL && is_elsewhere(g, ev, p))
@@ -241,18 +315,18 @@ static enum gate_reason authorize(const struct gathering *g, const struct candid
 static enum gate_reason look(const struct gate_world *w, const struct candidate *c,
                              const struct event *ev)
 {
-    struct gate_eyes e = gate_eyes_of(c->to);
+    struct gate_eyes e = gate_eyes_of(c->to, ev->platform, ev->bot);
     bool unknown = true;
 
     if (w->sees == NULL)
         return GATE_NO_SIGHT_UNKNOWN;
-    for (const struct gate_owner *o; (o = gate_next_eye(&e, ev->platform)) != NULL;) {
-        enum gate_sight sight = w->sees(w->ctx, ev, c->to, o->user);
+    for (const struct gate_link *l; (l = gate_next_eye(&e)) != NULL;) {
+        enum gate_sight sight = w->sees(w->ctx, ev, c->to, l->user);
         if (sight == GATE_SEEN)
             return GATE_YES_SCOPE;
         unknown &= sight == GATE_SIGHT_UNKNOWN;
     }
-    return unknown || e.next != NULL ? GATE_NO_SIGHT_UNKNOWN : GATE_NO_UNSEEN;
+    return unknown || e.next != e.head ? GATE_NO_SIGHT_UNKNOWN : GATE_NO_UNSEEN;
 }
 
 static bool is_free_place(const struct gate_policy *p, const struct event *ev)
@@ -345,7 +419,7 @@ size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const
                    struct gate_verdict *out)
 {
     struct gathering g; /* candidates and lookups need no clearing */
-    g.n = 0;
+    g.n = g.n_aside = 0;
     g.author_is_linked = g.channel_taken = false;
     announce_all(f, ev, &g);
     gather(&g, ev);
@@ -359,7 +433,11 @@ size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const
             r = GATE_NO_TIE;
         out[i] = (struct gate_verdict){.to = c->to, .reason = r};
     }
-    return g.n;
+    size_t n = g.n;
+    for (size_t i = 0; i < g.n_aside && n < GATE_CANDIDATES; i++)
+        if (candidate_of(&g, g.aside[i].to) == NULL)
+            out[n++] = g.aside[i];
+    return n;
 }
 
 static const struct {
@@ -390,6 +468,11 @@ static const struct {
                            "the author is a bot, and the instance does not listen to bots"},
     [GATE_NO_BOT_LOOP] = {"bot_loop", "bots have been answering each other in this chat"},
     [GATE_NO_NOT_ASKED] = {"not_asked", "it answers a question that another instance asked"},
+    [GATE_NO_LINK_ELSEWHERE] = {"link_elsewhere",
+                                "the author is linked to the instance on another bot, not on this "
+                                "one (see link --bot)"},
+    [GATE_NO_FOREIGN_BOT] = {"foreign_bot",
+                             "this bot belongs to another tenant (platforms: tenant)"},
 };
 
 const char *gate_reason_word(enum gate_reason r)

@@ -11,6 +11,10 @@
  *   relevant    the instance's policy for the platform: whether it must be addressed, except in a
  *               free place, and whether it hears other bots.  Owners skip this check
  *
+ * A link counts on the bots that it was made for, and nowhere else: for the author of an event, and
+ * for the people who must see a place.  A bot may belong to one tenant (gate_facts.bots); then no
+ * instance of another tenant is a candidate on that bot, whatever the other records say.
+ *
  * A linked author reaches only one of their own instances.  With several, the instance that was
  * granted the place wins, except in direct messages.  Next comes the author's choice (dm-default),
  * then the oldest link.
@@ -33,18 +37,13 @@
 
 #define GATE_CANDIDATES 128 /* per event; further instances are not considered */
 #define GATE_BOT_STREAK 12  /* bot messages in a row in one chat that are still delivered */
+#define GATE_LINKS 4096     /* links of one author that are looked at */
 
 enum gate_principal { GATE_OWNER_ONLY, GATE_ALLOW_LIST, GATE_ANY };
 
 struct gate_policy { /* of one instance on one platform */
     bool require_address, allow_other_bots;
     struct map free_places; /* chat ids; values are non-NULL */
-};
-
-struct gate_owner { /* a person linked to an instance */
-    struct gate_owner *next;
-    struct str platform, user; /* borrowed from the binding that owns this */
-    struct gate_owner **at;    /* the pointer that points here, for unlinking */
 };
 
 struct gate_tenant {
@@ -57,7 +56,7 @@ struct gate_instance {            /* an instance as the gate sees it */
     struct str tenant, instance;  /* borrowed */
     struct map principals;        /* platform, or "*" -> struct gate_admission */
     struct map policies;          /* platform -> struct gate_policy */
-    struct gate_owner *owners;    /* all people linked to it */
+    struct list people;           /* gate_link.of_instance: the people linked to it, by age */
     uint32_t life;                /* how often an instance of this name ended: tenancy/grants.h */
     bool default_require_address; /* the tenant's default, used without a policy */
     bool newer;                   /* newer gateway: without a policy it must be addressed */
@@ -69,10 +68,16 @@ struct gate_admission {
     struct map allow; /* user ids; values are non-NULL */
 };
 
-struct gate_link { /* author -> instance; a list per author, oldest first */
-    struct gate_link *next;
+struct gate_link {           /* a person is linked to an instance */
+    struct gate_link *next;  /* links of the same person, oldest first */
+    struct gate_link *prev;  /* of the first: the last */
+    struct list of_instance; /* gate_instance.people */
     struct gate_instance *to;
-    struct gate_link *prev; /* of the first: the last */
+    struct str platform, user; /* borrowed */
+    const char *bots; /* the bots it counts on, divided by 0x1f; "*": every bot.  Borrowed */
+};
+struct gate_bot {      /* a bot that belongs to one tenant */
+    struct str tenant; /* borrowed */
 };
 struct gate_place {                /* where a scope or a route leads */
     struct list link;              /* of a route: gate_routes.places */
@@ -91,7 +96,14 @@ struct gate_facts {     /* keys are joined by gate_key() */
         scopes; /* (platform, guild, channel) -> struct gate_place; channel "*": the whole guild */
     struct map routes; /* (platform, route key)      -> struct gate_routes; key "*": everything */
     struct map dm_defaults; /* (platform, user)           -> struct gate_instance */
+    struct map bots;        /* (platform, bot)            -> struct gate_bot */
 };
+
+/* True when the link counts on @bot. */
+bool gate_counts_on(const struct gate_link *l, struct str bot);
+/* True when the bot belongs to a tenant other than @tenant. */
+bool gate_is_barred(const struct gate_facts *f, struct str platform, struct str bot,
+                    struct str tenant);
 
 enum gate_sight { GATE_UNSEEN, GATE_SEEN, GATE_SIGHT_UNKNOWN };
 /* Whether @user, who is linked to @to, can see the place of @ev. */
@@ -110,19 +122,21 @@ enum gate_reason {
     GATE_YES_SCOPE, /* a scope grants the place, and the author is admitted */
     GATE_YES_OPEN,  /* an operator's open route leads to this instance */
     /* not delivered */
-    GATE_NO_AUTHOR_FIRST,  /* the author is linked to another instance */
-    GATE_NO_TIE,           /* another instance of the same author receives it */
-    GATE_NO_OWNER_ONLY,    /* the instance admits only people linked to it */
-    GATE_NO_CLOSED,        /* a route gives the place to the instance, but is not open */
-    GATE_NO_ELSEWHERE,     /* the instance claimed a place that is routed to another tenant */
-    GATE_NO_NOT_LISTED,    /* the author is not on the allow list */
-    GATE_NO_CHANNEL_OWNER, /* has the guild, but another instance has this channel */
-    GATE_NO_UNSEEN,        /* no person linked to the instance can see this place */
-    GATE_NO_SIGHT_UNKNOWN, /* the visibility of the place is not known */
-    GATE_NO_NOT_ADDRESSED, /* the instance must be mentioned or replied to */
-    GATE_NO_OTHER_BOT,     /* the author is a bot, and the instance ignores bots */
-    GATE_NO_BOT_LOOP,      /* more than GATE_BOT_STREAK bot messages in a row */
-    GATE_NO_NOT_ASKED,     /* the event answers a question of another instance */
+    GATE_NO_AUTHOR_FIRST,   /* the author is linked to another instance */
+    GATE_NO_TIE,            /* another instance of the same author receives it */
+    GATE_NO_OWNER_ONLY,     /* the instance admits only people linked to it */
+    GATE_NO_CLOSED,         /* a route gives the place to the instance, but is not open */
+    GATE_NO_ELSEWHERE,      /* the instance claimed a place that is routed to another tenant */
+    GATE_NO_NOT_LISTED,     /* the author is not on the allow list */
+    GATE_NO_CHANNEL_OWNER,  /* has the guild, but another instance has this channel */
+    GATE_NO_UNSEEN,         /* no person linked to the instance can see this place */
+    GATE_NO_SIGHT_UNKNOWN,  /* the visibility of the place is not known */
+    GATE_NO_NOT_ADDRESSED,  /* the instance must be mentioned or replied to */
+    GATE_NO_OTHER_BOT,      /* the author is a bot, and the instance ignores bots */
+    GATE_NO_BOT_LOOP,       /* more than GATE_BOT_STREAK bot messages in a row */
+    GATE_NO_NOT_ASKED,      /* the event answers a question of another instance */
+    GATE_NO_LINK_ELSEWHERE, /* the author is linked to the instance, but on other bots */
+    GATE_NO_FOREIGN_BOT,    /* the bot belongs to another tenant */
 };
 
 struct gate_verdict {
@@ -138,33 +152,20 @@ const char *
 gate_reason_word(enum gate_reason r); /* "owner", "not_addressed": stable, for JSON and metrics */
 const char *gate_reason_sentence(enum gate_reason r); /* for people */
 
-/* Iterates over the people linked to an instance on one platform, newest links first.  The walk is
+/* Iterates over the people linked to an instance on one bot, newest links first.  The walk is
  * bounded: at most GATE_EYES people are asked, and at most 16 * GATE_EYES links are visited.  Past
  * the bound the visibility counts as unknown.
  *
- *      struct gate_eyes e = gate_eyes_of(to);
- *      for (const struct gate_owner *o; (o = gate_next_eye(&e, platform)) != NULL;) ... */
+ *      struct gate_eyes e = gate_eyes_of(to, platform, bot);
+ *      for (const struct gate_link *l; (l = gate_next_eye(&e)) != NULL;) ... */
 struct gate_eyes {
-    const struct gate_owner *next;
-    unsigned left; /* steps; a person on the platform costs 16, any other costs 1 */
+    const struct list *head, *next;
+    struct str platform, bot; /* borrowed */
+    unsigned left;            /* steps; a person on the bot costs 16, any other costs 1 */
 };
 #define GATE_EYES 1024
-static inline struct gate_eyes gate_eyes_of(const struct gate_instance *to)
-{
-    return (struct gate_eyes){to->owners, 16 * GATE_EYES};
-}
-static inline const struct gate_owner *gate_next_eye(struct gate_eyes *e, struct str platform)
-{
-    while (e->next != NULL && e->left >= 16) {
-        const struct gate_owner *o = e->next;
-        bool here = str_eq(o->platform, platform);
-        e->next = o->next;
-        e->left -= here ? 16 : 1;
-        if (here)
-            return o;
-    }
-    return NULL;
-}
+struct gate_eyes gate_eyes_of(const struct gate_instance *to, struct str platform, struct str bot);
+const struct gate_link *gate_next_eye(struct gate_eyes *e); /* NULL: no more, or out of steps */
 
 /* Writes a verdict per candidate to @out, which has room for GATE_CANDIDATES.  Returns how many
  * candidates there are.  0: no link, scope or route matches the event. */

@@ -19,7 +19,7 @@
 #include "platform/sender.h"
 #include "relay/relay.h"
 #include "store/store.h"
-#include "tenancy/facts.h"
+#include "tenancy/grounds.h"
 
 struct fetch_in {        /* a pending download of a waiting event's file */
     struct list link;    /* host->fetches */
@@ -79,16 +79,29 @@ struct platform *host_platform(const struct host *h, struct str platform, struct
     return b != NULL ? b->p : NULL;
 }
 
-bool host_manages(const struct host *h, struct str platform, struct str guild, struct str channel,
-                  struct str user)
+bool host_manages(const struct host *h, struct grant_who who, struct grant_place at)
 {
-    for (size_t i = 0; i < h->n_open; i++) {
+    const struct gate_instance *me = grant_instance(h->facts, who);
+
+    for (size_t i = 0; me != NULL && i < h->n_open; i++) {
         struct platform *p = h->open[i]->p;
-        if (p->ops->manages != NULL && str_eq(str_of(p->ops->name), platform) &&
-            p->ops->manages(p, guild, channel, user))
-            return true;
+        struct gate_eyes e = gate_eyes_of(me, at.platform, str_of(p->bot));
+        const struct ground_at on = {who, at.platform, str_of(p->bot)};
+        if (p->ops->manages == NULL || !str_eq(str_of(p->ops->name), at.platform) ||
+            !grounds_may_use(h->facts, &on))
+            continue;
+        for (const struct gate_link *l; (l = gate_next_eye(&e)) != NULL;)
+            if (p->ops->manages(p, at.guild, at.channel, l->user))
+                return true;
     }
     return false;
+}
+
+struct str host_only_bot(const struct host *h, struct str platform)
+{
+    const struct open_bot *first = map_get(&h->firsts, platform);
+
+    return first != NULL && first->outlet.alone ? str_of(first->outlet.bot) : STR_NULL;
 }
 
 static struct platform *platform_of(const struct outlet *at)
@@ -185,13 +198,18 @@ static void tell_route(void *ctx, const struct route *r)
             tell_bot(h, h->open[i]);
 }
 
+void host_facts_changed(struct host *h)
+{
+    if (h->manifests != NULL)
+        manifests_look(h->manifests);
+}
+
 static void outside_changed(struct outside *o, struct str tenant, struct str instance,
                             const char *state)
 {
     struct host *h = host_of(o);
 
-    if (h->manifests != NULL)
-        manifests_look(h->manifests); /* a gateway may have been revoked */
+    host_facts_changed(h); /* a gateway may have been revoked */
     if (h->wants_news)
         facts_each_route_to(h->facts, tenant, instance, tell_route, h);
 }
@@ -366,6 +384,7 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
     struct platform *p = NULL;
 
     assert(ops != NULL); /* the configuration accepts only platforms of this build */
+    grounds_bot_belongs(h->facts, str_of(cfg->platform), str_of(cfg->bot), str_of(cfg->tenant));
     enum bh_err err = ops->open(cfg, h, &p, ret_why);
     if (err != BH_OK)
         return err;
@@ -522,27 +541,31 @@ enum host_announcer host_announcer(struct host *h, struct str gateway, const str
 
     if (gw == NULL || gw->revoked_ms != 0)
         return ANNOUNCER_GONE;
-    return p != NULL && identity_has(gw, str_of(p->ops->name), str_of(p->bot)) ? ANNOUNCER_OWN
-                                                                               : ANNOUNCER_OTHER;
+    return p != NULL && ground_menu(h->facts, gw, str_of(p->ops->name), str_of(p->bot))
+               ? ANNOUNCER_OWN
+               : ANNOUNCER_OTHER;
 }
 
 struct best_state {
-    struct relay *relay;
+    const struct host *host;
+    const struct platform *p;
     enum relay_state best;
 };
 
 static void on_target(void *ctx, struct str tenant, struct str instance)
 {
     struct best_state *b = ctx;
-    enum relay_state s = b->relay != NULL ? relay_state(b->relay, tenant, instance) : RELAY_NEVER;
+    struct relay *relay = b->host->relay;
+    const struct ground_at at = {{tenant, instance}, str_of(b->p->ops->name), str_of(b->p->bot)};
+    enum relay_state s = relay != NULL ? relay_state(relay, tenant, instance) : RELAY_NEVER;
 
-    if (s > b->best)
+    if (s > b->best && grounds_may_use(b->host->facts, &at))
         b->best = s;
 }
 
 const char *host_route_state(struct host *h, struct platform *p, struct str route_key)
 {
-    struct best_state b = {.relay = h->relay};
+    struct best_state b = {.host = h, .p = p};
 
     facts_each_target(h->facts, str_of(p->ops->name), route_key, on_target, &b);
     return relay_state_name(b.best);

@@ -9,6 +9,7 @@
  */
 #pragma once
 #include "platform/platform.h"
+#include "tenancy/grants.h"
 
 struct facts;
 struct outlet;
@@ -37,10 +38,15 @@ typedef void host_act_cb(void *ctx, struct action_id id, const struct action_fro
                          const struct action *a);
 void host_set_mail(struct host *h, const struct outlet *outlet, host_act_cb *act, void *ctx);
 
+/* A route or a gateway changed: the menus of the bots are merged again soon. */
+void host_facts_changed(struct host *h);
+
 /* True while the outbox of an open bot needs the file it holds under @row (SENDER_FILE_ROW). */
 bool host_outbox_holds(const struct host *h, uint64_t row);
 
-/* True when some open bot of the platform knows that @user may manage this channel. */
-bool host_manages(const struct host *h, struct str platform, struct str guild, struct str channel,
-                  struct str user);
+/* True when an open bot knows that a person who is linked to the instance on that bot may manage the
+ * place. */
+bool host_manages(const struct host *h, struct grant_who who, struct grant_place at);
+/* The only open bot of a platform; absent: there is none, or there are several. */
+struct str host_only_bot(const struct host *h, struct str platform);
 struct platform *host_platform(const struct host *h, struct str platform, struct str bot);

@@ -28,9 +28,9 @@ static bool is_open_by_nature(struct str platform)
     return ops != NULL && ops->open_by_nature;
 }
 
-static bool is_asked_open(const struct op_call *c)
+static bool is_asked_open(const struct op_call *c, struct str platform)
 {
-    return op_flag(c, "open") || is_open_by_nature(op_text(c, "platform"));
+    return op_flag(c, "open") || is_open_by_nature(platform);
 }
 
 struct opening {       /* of a place to everybody, for a tenant */
@@ -63,22 +63,47 @@ static void on_target(void *ctx, struct str tenant, struct str instance)
     o->told |= !str_eq(tenant, o->tenant);
 }
 
-static void warn_of_others(struct op_call *c, struct jw *w, struct str key)
+static void warn_of_others(struct op_call *c, struct jw *w, struct str platform, struct str key)
 {
-    struct str platform = op_text(c, "platform");
     struct opening o = {.tenant = op_text(c, "tenant"), .w = w};
 
     if (facts_has_route(c->f->facts, platform, key))
         facts_each_target(c->f->facts, platform, key, on_target, &o);
 }
 
-struct reach {     /* who is heard by a gateway, for the answer that shows its secret */
-    bool open;     /* anybody */
-    bool linkable; /* people who link themselves */
-    bool configured;
-};
+/* The bots that a gateway is added for: `platform` and `bot` name one, `bots` names several.  One
+ * more than the limit is read, so that the facts refuse it. */
+static size_t read_bots(const struct op_call *c, struct gateway_for ret_bots[IDENTITIES_MAX + 1])
+{
+    struct str platform = op_text(c, "platform");
+    struct json list = op_value(c, "bots")->json;
+    size_t n = 0;
 
-static void tell_secret(struct op_call *c, struct str id, struct str secret, struct reach r)
+    if (platform.p != NULL)
+        ret_bots[n++] =
+            (struct gateway_for){platform, op_text(c, "bot"), is_asked_open(c, platform)};
+    for (struct json_iter it = {0}; n <= IDENTITIES_MAX && json_next(list, &it);) {
+        platform = json_str(it.value, "platform");
+        ret_bots[n++] =
+            (struct gateway_for){platform, json_str(it.value, "bot"), is_asked_open(c, platform)};
+    }
+    return n;
+}
+
+/* Writes whether a bot is open to anybody, lets people link themselves, and is configured here. */
+static void tell_bot(const struct op_call *c, struct jw *w, const struct gateway_for *b)
+{
+    jw_obj(w);
+    jw_kstr(w, "platform", b->platform);
+    jw_kstr(w, "bot", b->bot);
+    jw_kbool(w, "open", b->open);
+    jw_kbool(w, "linkable", platform_find(b->platform) != NULL && !is_open_by_nature(b->platform));
+    jw_kbool(w, "configured", host_platform(c->f->host, b->platform, b->bot) != NULL);
+    jw_end_obj(w);
+}
+
+static void tell_secret(struct op_call *c, struct str id, struct str secret,
+                        const struct gateway_for *bots, size_t n_bots)
 {
     struct jw w = op_begin(c);
 
@@ -87,24 +112,22 @@ static void tell_secret(struct op_call *c, struct str id, struct str secret, str
     jw_kstr(&w, "id", id);
     jw_kstr(&w, "secret", secret);
     jw_kstr(&w, "url", str_of(c->f->base_url));
-    jw_kbool(&w, "open", r.open);
-    jw_kbool(&w, "linkable", r.linkable);
-    jw_kbool(&w, "configured", r.configured);
-    jw_key(&w, "warnings");
-    jw_arr(&w);
-    if (r.open)
-        warn_of_others(c, &w, op_text(c, "bot"));
+    jw_karr(&w, "bots");
+    for (size_t i = 0; i < n_bots; i++)
+        tell_bot(c, &w, &bots[i]);
+    jw_end_arr(&w);
+    jw_karr(&w, "warnings");
+    for (size_t i = 0; i < n_bots; i++)
+        if (bots[i].open)
+            warn_of_others(c, &w, bots[i].platform, bots[i].bot);
     jw_end_arr(&w);
     jw_end_obj(&w);
 }
 
 static void add_gateway(struct op_call *c)
 {
-    struct str platform = op_text(c, "platform"), bot = op_text(c, "bot");
-    struct reach r = {.open = platform.p != NULL && is_asked_open(c),
-                      .linkable = platform_find(platform) != NULL && !is_open_by_nature(platform),
-                      .configured =
-                          platform.p == NULL || host_platform(c->f->host, platform, bot) != NULL};
+    struct gateway_for bots[IDENTITIES_MAX + 1];
+    size_t n = read_bots(c, bots);
     struct buf id = BUF_INIT, secret = BUF_INIT;
 
     facts_gateway_add(c->f->facts,
@@ -112,15 +135,15 @@ static void add_gateway(struct op_call *c)
                                              .tenant = op_text(c, "tenant"),
                                              .instance = op_text(c, "instance"),
                                              .wake_url = op_text(c, "wakeUrl"),
-                                             .platform = platform,
-                                             .bot = bot,
-                                             .open = r.open},
+                                             .bots = bots,
+                                             .n_bots = n},
                       &id, &secret, op_done, c);
-    buf_printf(&c->note, "gateway added: gateway=%.*s tenant=%.*s%s%.*s%s%.*s%s",
-               STR_FMT(buf_str(&id)), STR_FMT(op_text(c, "tenant")),
-               platform.p != NULL ? " platform=" : "", STR_FMT(platform),
-               bot.p != NULL ? " bot=" : "", STR_FMT(bot), r.open ? " open" : "");
-    tell_secret(c, buf_str(&id), buf_str(&secret), r);
+    buf_printf(&c->note, "gateway added: gateway=%.*s tenant=%.*s", STR_FMT(buf_str(&id)),
+               STR_FMT(op_text(c, "tenant")));
+    for (size_t i = 0; i < n; i++)
+        buf_printf(&c->note, " platform=%.*s bot=%.*s%s", STR_FMT(bots[i].platform),
+                   STR_FMT(bots[i].bot), bots[i].open ? " open" : "");
+    tell_secret(c, buf_str(&id), buf_str(&secret), bots, n);
     buf_done(&id);
     buf_wipe(&secret);
 }
@@ -133,7 +156,7 @@ static void rotate_gateway(struct op_call *c)
     facts_gateway_rotate(c->f->facts, id, op_number(c, "keepMs", ROTATION_KEEP_MS), &secret,
                          op_done, c);
     buf_printf(&c->note, "gateway secret rotated: gateway=%.*s", STR_FMT(id));
-    tell_secret(c, id, buf_str(&secret), (struct reach){.configured = true});
+    tell_secret(c, id, buf_str(&secret), NULL, 0);
     buf_wipe(&secret);
 }
 
@@ -170,7 +193,7 @@ static struct route_spec route_of(const struct op_call *c)
                                .key = op_text(c, "key"),
                                .tenant = op_text(c, "tenant"),
                                .instance = op_text(c, "instance"),
-                               .open = is_asked_open(c)};
+                               .open = is_asked_open(c, op_text(c, "platform"))};
 }
 
 static void note_route(struct op_call *c, const char *what, const struct route_spec *r)
@@ -203,7 +226,7 @@ static void tell_route(struct op_call *c, const struct route_spec *r)
              "nowhere until one is added. See: bellhop gateway list",
              STR_FMT(r->tenant), STR_FMT(r->instance));
     if (r->open)
-        warn_of_others(c, &w, r->key);
+        warn_of_others(c, &w, r->platform, r->key);
     jw_end_arr(&w);
     jw_end_obj(&w);
 }
@@ -550,19 +573,22 @@ const struct op ops_changes[] = {
              {"wakeUrl", IN_BODY, OP_TEXT, .what = "A GET there wakes it."},
              {"platform", IN_BODY, OP_TEXT, .what = "It is reached by the chats of a bot there."},
              {"bot", IN_BODY, OP_TEXT, .what = "That bot."},
+             {"bots", IN_BODY, OP_OTHER, .flags = OP_UNCHECKED,
+              .schema = "[{platform: text, bot: text}]", .what = "Several bots, 16 at most."},
              {"open", IN_BODY, OP_BOOL, .what = "Anybody who writes to the bot is heard."},
              {0}},
-     .answer = "{ok: bool, id: text, secret: text, url: text|null, open: bool, linkable: bool, "
-               "configured: bool, warnings: [text]}",
-     .answer_what = "The secret is shown only once.", .errors = "malformed (400), conflict (409)"},
+     .answer = "{ok: bool, id: text, secret: text, url: text|null, bots: [{platform: text, bot: "
+               "text, open: bool, linkable: bool, configured: bool}], warnings: [text]}",
+     .answer_what = "The secret is shown only once.",
+     .errors = "malformed (400), refused (403), conflict (409)"},
     {"rotateGateway", "POST", "/admin/gateways/rotate", MAY_OPERATOR, rotate_gateway,
      "Make a new secret.",
      .args = (const struct op_arg[]){GATEWAY_ID,
                                      {"keepMs", IN_BODY, OP_WHOLE, .initial = "3600000",
                                       .what = "How long the old secrets stay good."},
                                      {0}},
-     .answer = "{ok: bool, id: text, secret: text, url: text|null, open: bool, linkable: bool, "
-               "configured: bool, warnings: [text]}",
+     .answer = "{ok: bool, id: text, secret: text, url: text|null, bots: [object], warnings: "
+               "[text]}",
      .answer_what = "The secret is shown only once.",
      .errors = "malformed (400), refused (403), not_found (404)"},
     {"revokeGateway", "POST", "/admin/gateways/revoke", MAY_OPERATOR, revoke_gateway,

@@ -21,7 +21,7 @@
 #include "net/trunk.h"
 #include "relay/relay.h"
 #include "store/store.h"
-#include "tenancy/facts.h"
+#include "tenancy/grounds.h"
 
 enum { PAGE_ROWS = 500, PAGE_LOOKS = 4000 };
 
@@ -207,6 +207,7 @@ static void write_platforms(struct front *f, struct jw *w)
         jw_obj(w);
         jw_kstr(w, "platform", str_of(p->ops->name));
         jw_kstr(w, "bot", str_of(p->bot));
+        jw_kstr_opt(w, "tenant", grounds_tenant_of(f->facts, str_of(p->ops->name), str_of(p->bot)));
         jw_kstr(w, "problem", str_of(p->problem));
         admin_time(w, "lastEventAt", p->last_event_ms);
         if (p->ops->status != NULL)
@@ -321,7 +322,6 @@ static void write_gateway(struct front *f, struct jw *w, const struct gateway *g
     jw_kstr(w, "wakeUrl", str_of(g->wake_url));
     jw_kstr(w, "platform", str_of(g->platform));
     jw_kstr(w, "bot", str_of(g->bot));
-    jw_key(w, "identities");
     identity_write(w, g);
     jw_ki64(w, "secrets", live);
     jw_kbool(w, "acks", !g->ackless);

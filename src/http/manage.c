@@ -27,16 +27,31 @@ static struct grant_who who_of(const struct op_call *c)
 
 /* ---- the operations ---- */
 
+/* An instance names one bot; only the operator's code may count on several bots, or on all. */
 static void make_link_code(struct op_call *c)
 {
+    const struct op_value *bots = op_value(c, "bots");
+    struct str bot = op_text(c, "bot");
+    struct link_for on = {.platform = op_text(c, "platform"), .bots = &bot, .n_bots = bot.n > 0};
     struct buf code = BUF_INIT;
-    struct jw w = op_begin(c);
     int64_t expires_ms;
 
-    link_code_new(c->f->facts, who_of(c), op_text(c, "platform"), &code, &expires_ms, op_done, c);
+    if (!c->by_operator && (bots->given || str_eq(bot, STR("*")))) {
+        op_error(c, 400, "malformed",
+                 "Name one bot. A code for several bots is made by the operator: bellhop link "
+                 "--bot B.");
+        return;
+    }
+    if (bots->given) {
+        on.bots = bots->texts;
+        on.n_bots = bots->n_texts;
+    }
+    struct jw w = op_begin(c);
+    link_code_new(c->f->facts, who_of(c), &on, &code, &expires_ms, op_done, c);
     jw_obj(&w);
     jw_kstr(&w, "code", buf_str(&code));
-    jw_kstr_opt(&w, "platform", op_text(c, "platform"));
+    jw_kstr_opt(&w, "platform", on.platform);
+    jw_kstr_opt(&w, "bot", bot);
     jw_ki64(&w, "expiresAt", expires_ms);
     jw_end_obj(&w);
     buf_wipe(&code);
@@ -51,15 +66,9 @@ static struct grant_place place_of(const struct op_call *c)
 /* Claiming a place needs a person who is linked to the instance and may manage that place. */
 static enum grant_word word_of(const struct op_call *c, struct grant_place at)
 {
-    const struct gate_instance *me = grant_instance(c->f->facts, who_of(c));
-
     if (c->by_operator)
         return GRANT_OPERATOR;
-    for (const struct gate_owner *o = me != NULL ? me->owners : NULL; o != NULL; o = o->next)
-        if (str_eq(o->platform, at.platform) &&
-            host_manages(c->f->host, at.platform, at.guild, at.channel, o->user))
-            return GRANT_MANAGED;
-    return GRANT_CLAIMED;
+    return host_manages(c->f->host, who_of(c), at) ? GRANT_MANAGED : GRANT_CLAIMED;
 }
 
 static void claim_scope(struct op_call *c)
@@ -107,17 +116,35 @@ static void deprovision(struct op_call *c)
     grant_deprovision(c->f->facts, who_of(c), op_done, c);
 }
 
-/* The operator needs no further proof. */
+/* The operator needs no further proof.  Without bots a link counts on the platform's only bot. */
 static void link_person(struct op_call *c)
 {
+    const struct op_value *bots = op_value(c, "bots");
+    struct grant_person p = {op_text(c, "platform"), op_text(c, "userId"), bots->texts,
+                             bots->n_texts};
+    struct str only = host_only_bot(c->f->host, p.platform);
+    bool remove = op_flag(c, "remove");
+
     if (!admin_name_instance(c, op_text(c, "tenant"), op_text(c, "instance")))
         return;
-    struct str platform = op_text(c, "platform"), user = op_text(c, "userId");
-    buf_printf(&c->note, "%s: tenant=%s instance=%s platform=%.*s user=%.*s",
-               op_flag(c, "remove") ? "person unlinked" : "person linked", c->tenant, c->instance,
-               STR_FMT(platform), STR_FMT(user));
-    (op_flag(c, "remove") ? grant_unlink : grant_link)(c->f->facts, who_of(c), platform, user,
-                                                       op_done, c);
+    if (p.n_bots == 0 && !remove) {
+        p.bots = &only;
+        p.n_bots = only.n > 0;
+    }
+    if (p.n_bots == 0 && !remove) {
+        op_error(c, 400, "malformed",
+                 "On which bot does the link count? Name it with --bot; --bot '*' means every bot "
+                 "of the platform.");
+        return;
+    }
+    buf_printf(&c->note, "%s: tenant=%s instance=%s platform=%.*s user=%.*s bots=",
+               remove ? "person unlinked" : "person linked", c->tenant, c->instance,
+               STR_FMT(p.platform), STR_FMT(p.user));
+    for (size_t i = 0; i < p.n_bots; i++)
+        buf_printf(&c->note, "%s%.*s", i > 0 ? "," : "", STR_FMT(p.bots[i]));
+    if (p.n_bots == 0)
+        buf_add_z(&c->note, "*");
+    (remove ? grant_unlink : grant_link)(c->f->facts, who_of(c), &p, op_done, c);
 }
 
 static void set_tenant_default(struct op_call *c)
@@ -341,10 +368,17 @@ const struct op ops_manage[] = {
     {"link", "POST", "/manage/link", MAY_GATEWAY, make_link_code,
      "Make a code; whoever sends it to the bot is linked to the instance.", .log = "link code made",
      .operator_path = "/admin/manage/link", .body_may_be_empty = true,
-     .args = (const struct op_arg[]){{"platform", IN_BODY, OP_TEXT, .what = "Only there."}, {0}},
-     .answer = "{code: text, platform?: text, expiresAt: whole}",
+     .args = (const struct op_arg[]){{"platform", IN_BODY, OP_TEXT, .what = "Only there."},
+                                     {"bot", IN_BODY, OP_TEXT,
+                                      .what = "Only on this bot of the platform; else the link "
+                                              "counts on the bot that the code is sent to."},
+                                     {"bots", IN_BODY, OP_LIST, .max = LINK_BOTS_MAX,
+                                      .what = "The operator only: the link counts on all of "
+                                              "them; `*`: on every bot."},
+                                     {0}},
+     .answer = "{code: text, platform?: text, bot?: text, expiresAt: whole}",
      .answer_what = "Good once, within ten minutes.",
-     .errors = "malformed (400), rate_limited (429)"},
+     .errors = "malformed (400), refused (403), rate_limited (429)"},
     {"claimScope", "POST", "/manage/scope", MAY_GATEWAY, claim_scope,
      "Give a place to the instance.", .log = "scope claimed",
      .operator_path = "/admin/manage/scope", CHANGE, .args = (const struct op_arg[]){PLACE, {0}},
@@ -400,9 +434,13 @@ const struct op ops_manage[] = {
      .args = (const struct op_arg[]){INSTANCE_ARGS(IN_BODY),
                                      {"platform", IN_BODY, OP_TEXT, .what = "Of the person."},
                                      {"userId", IN_BODY, OP_TEXT, .what = "The person."},
-                                     {"remove", IN_BODY, OP_BOOL, .what = "Unlink them."},
+                                     {"bots", IN_BODY, OP_LIST, .max = LINK_BOTS_MAX,
+                                      .what = "The link counts on these bots; `*`: on every "
+                                              "bot. Else on the platform's only bot."},
+                                     {"remove", IN_BODY, OP_BOOL,
+                                      .what = "Unlink them: from the bots, else from all."},
                                      {0}},
-     .errors = "malformed (400), not_found (404), ambiguous (409)"},
+     .errors = "malformed (400), refused (403), not_found (404), ambiguous (409)"},
     {"setTenantDefault", "POST", "/admin/manage/tenant", MAY_OPERATOR, set_tenant_default,
      "Say whether instances of a tenant that have no policy must be addressed.", CHANGE,
      .args = (const struct op_arg[]){{"tenant", IN_BODY, OP_TEXT, .what = "Whose."},

@@ -27,6 +27,9 @@ static const struct config_key entry_keys[] = {
      .what = "The platform; required."},
     {"bot", CFG_TEXT, CFG_RESTART, AT(bot), .required = true,
      .what = "A name for this bot; required."},
+    {"tenant", CFG_TEXT, CFG_RESTART, AT(tenant),
+     .what = "Makes the bot this tenant's own: no instance of another tenant is reached or speaks "
+             "through it, whatever links, scopes, routes and provisioning say."},
     {0},
 };
 static const struct config_section entry = {.keys = entry_keys,

@@ -38,6 +38,7 @@ struct jw;
 struct record_form;
 struct platform_settings { /* first member of each adapter's settings; filled from `platforms:` */
     char *platform, *bot;  /* owned by the config */
+    char *tenant;          /* owned by the config; the bot belongs to this tenant; NULL: to all */
 };
 struct outbox_settings { /* `outbox:` in the configuration */
     int64_t max_age_ms;
@@ -221,8 +222,8 @@ struct platform *host_nth_platform(const struct host *h, size_t n); /* in the or
 /* Does @p register the commands that @gateway announced? */
 enum host_announcer {
     ANNOUNCER_GONE,  /* no bot does: the gateway is unknown or revoked */
-    ANNOUNCER_OTHER, /* no: the gateway belongs to other bots */
-    ANNOUNCER_OWN,   /* yes: the gateway was added or provisioned for @p */
+    ANNOUNCER_OTHER, /* no: nobody gave @p to the gateway */
+    ANNOUNCER_OWN,   /* yes: an operator gave @p to the gateway: tenancy/grounds.h */
 };
 enum host_announcer host_announcer(struct host *h, struct str gateway, const struct platform *p);
 /* The state of the best instance behind a route: "live", "away", "asleep", "never", or "none" if

@@ -83,7 +83,9 @@ static void change_free(struct change *c)
     free(c->id);
     free(c->wake_url);
     gateway_free(c->gateway);
-    route_free(c->route);
+    for (size_t i = 0; i < c->n_routes; i++)
+        route_free(c->routes[i]);
+    free(c->routes);
     if (c->thing != NULL)
         c->thing_free(c->thing);
     for (size_t i = 0; i < c->n; i++) {

@@ -47,7 +47,8 @@ struct change {
     int64_t keep_ms;
     bool ackless;
     struct gateway *gateway; /* owned: the record as it will be */
-    struct route *route;     /* owned: the route to add, or a copy of the route to remove */
+    struct route **routes;   /* owned: the routes to add, or copies of those to remove */
+    size_t n_routes;
     /* grants.c, links.c */
     struct instance_facts *to; /* borrowed: the instance the grant belongs to */
     void *thing;               /* owned: data of the caller */
@@ -89,7 +90,7 @@ char *gateway_new_secret(struct facts *f, struct buf *ret_secret);
 /* Writes the record as it is in memory, after a field changed there first.  Fire and forget. */
 void gateway_note(struct facts *f, struct str id);
 bool gateway_wake_url_ok(struct str url);
-apply_f gateway_apply; /* c->gateway becomes the record, c->route is linked */
+apply_f gateway_apply; /* c->gateway becomes the record, c->routes are linked */
 
 /* Fails the change and returns true unless the name is valid, or absent and not required. */
 bool change_name_bad(struct change *c, const char *what, struct str name, bool required);

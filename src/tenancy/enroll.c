@@ -323,8 +323,11 @@ static bool is_given(const struct facts *f, const struct route *r, const char *k
 /* True when another tenant has this key, or an operator gave the bot or "*" to another tenant. */
 static bool is_taken(const struct facts *f, const struct route *r, const char *bot)
 {
-    return facts_is_others(f, str_of(r->platform), str_of(r->key), str_of(r->tenant)) ||
-           is_given(f, r, bot) || is_given(f, r, "*");
+    struct str platform = str_of(r->platform), tenant = str_of(r->tenant);
+
+    return facts_is_others(f, platform, str_of(r->key), tenant) ||
+           gate_is_barred(&f->gate, platform, str_of(bot), tenant) || is_given(f, r, bot) ||
+           is_given(f, r, "*");
 }
 
 /* How many more keys the instance may claim: PROVISION_CLAIMS_MAX over all its calls. */

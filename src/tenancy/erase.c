@@ -61,7 +61,8 @@ static bool unlink_person(void *ctx, struct erasure *e, struct str key, struct j
     if (!str_eq(platform, s->platform) || !str_eq(user, s->user))
         return false;
     if (!s->dry)
-        grant_unlink(ctx, (struct grant_who){tenant, key}, s->platform, s->user, NULL, NULL);
+        grant_unlink(ctx, (struct grant_who){tenant, key},
+                     &(struct grant_person){.platform = s->platform, .user = s->user}, NULL, NULL);
     return true;
 }
 

@@ -41,6 +41,7 @@ struct gateway {
     char *wake_url;       /* NULL: none */
     char *platform, *bot; /* the pair it named last; NULL: anything routed to it */
     char *also;           /* its other pairs: identity_nth(); NULL: none */
+    char *bots;           /* the pairs an operator added it for: gateway_has_bot(); NULL: none */
     char *display_name;   /* as the gateway gave it; NULL: none */
     char *words;          /* owned; NULL: the gateway is not in the facts */
     struct gateway_secret {
@@ -131,13 +132,23 @@ bool facts_name_ok(struct str name);
  *
  * These are the (platform, bot) pairs it was added or provisioned for.  A gateway that serves
  * several platforms provisions once for each, under one id.  The identity "relay" without a bot
- * means the pair that the gateway named last.  The other pairs are kept, one per platform. */
+ * means the pair that the gateway named last.  The other pairs are kept, one per platform.
+ *
+ * An identity names the bot that a frame speaks of; it gives no right to use that bot.  The bots
+ * that an operator added the gateway for are kept apart, and provisioning never changes them:
+ * grounds.h asks for these. */
 #define IDENTITIES_MAX 16 /* pairs of one gateway; the pair named longest ago is dropped first */
+struct gateway_pair {
+    struct str platform, bot;
+};
 struct jw;
 /* The @n-th pair, most recently named first.  False: there are no more. */
 bool identity_nth(const struct gateway *g, size_t n, struct str *ret_platform, struct str *ret_bot);
 bool identity_has(const struct gateway *g, struct str platform, struct str bot);
-void identity_write(struct jw *w, const struct gateway *g); /* an array of objects */
+/* True when an operator added the gateway for this bot. */
+bool gateway_has_bot(const struct gateway *g, struct str platform, struct str bot);
+/* Writes "identities" and "bots", each an array of objects. */
+void identity_write(struct jw *w, const struct gateway *g);
 
 enum auth_verdict {
     AUTH_OK,
@@ -154,12 +165,17 @@ enum auth_verdict facts_authenticate(struct facts *f, struct str header,
 typedef void facts_done_cb(void *ctx, enum bh_err err, const char *why);
 
 struct gateway_spec { /* absent members take their defaults */
-    struct str id, tenant, instance, wake_url, platform, bot;
-    bool open; /* with platform and bot: also adds an open route (platform, bot) */
+    struct str id, tenant, instance, wake_url;
+    const struct gateway_for { /* a bot it is added for */
+        struct str platform, bot;
+        bool open; /* also adds an open route (platform, bot) */
+    } * bots;
+    size_t n_bots; /* IDENTITIES_MAX at most */
 };
-/* Adds a gateway, and its open route when @spec asks for one.  @ret_id and @ret_secret (64 hex
+/* Adds a gateway, and its open routes when @spec asks for them.  @ret_id and @ret_secret (64 hex
  * digits: show it once) are filled before the call returns and are valid once @done gets BH_OK.
- * BH_CONFLICT: the id exists.  A revoked id may be added again. */
+ * BH_CONFLICT: the id exists.  BH_REFUSED: a bot belongs to another tenant.  A revoked id may be
+ * added again. */
 void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct buf *ret_id,
                        struct buf *ret_secret, facts_done_cb *done, void *ctx);
 /* Makes a new secret; the old ones stay valid for @keep_ms at most. */

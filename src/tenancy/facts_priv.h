@@ -22,17 +22,17 @@ struct tenant_facts {
 
 /* An instance: its gateways, routes and grants.  Lives as long as the facts. */
 struct instance_facts {
-    struct gate_instance gate;           /* first; its names are borrowed from key */
-    struct tenant_facts *tenant;         /* borrowed */
-    struct list link;                    /* tenant->instances */
-    struct instance_facts *namesake;     /* next of the same name, of another tenant: by_name */
-    struct list gateways;                /* gateway.by_inst: not revoked, by age */
-    const struct gateway *waker;         /* the newest of @gateways with a wake URL */
-    size_t n_gateways;                   /* the revoked ones too */
-    struct list routes;                  /* route.by_target: routes that name this instance */
-    struct list bindings, scopes, codes; /* own their members: grants.c, links.c */
-    size_t n_claimed;                    /* scopes that no operator granted */
-    struct str key;                      /* tenant \x1f instance; in bytes, NUL-terminated */
+    struct gate_instance gate;       /* first; its names are borrowed from key */
+    struct tenant_facts *tenant;     /* borrowed */
+    struct list link;                /* tenant->instances */
+    struct instance_facts *namesake; /* next of the same name, of another tenant: by_name */
+    struct list gateways;            /* gateway.by_inst: not revoked, by age */
+    const struct gateway *waker;     /* the newest of @gateways with a wake URL */
+    size_t n_gateways;               /* the revoked ones too */
+    struct list routes;              /* route.by_target: routes that name this instance */
+    struct list scopes, codes;       /* own their members: grants.c, links.c */
+    size_t n_claimed;                /* scopes that no operator granted */
+    struct str key;                  /* tenant \x1f instance; in bytes, NUL-terminated */
     char bytes[];
 };
 
@@ -64,7 +64,8 @@ struct facts {
     struct map tenants;     /* name -> struct tenant_facts */
     struct list strict;     /* tenant_facts.strict: grants.c */
     struct map routes_by;   /* route.id -> struct route */
-    struct gate_facts gate; /* kept by grants.c; its routes by routes.c (struct bucket) */
+    struct gate_facts gate; /* kept by grants.c, links.c, grounds.c; its routes by routes.c */
+    struct map bot_sets;    /* text -> the same text, owned: gate_link.bots of links.c */
     struct map codes;       /* hash -> struct code: links.c */
     struct map tries;       /* platform \x1f user -> struct tries: links.c */
     struct list tries_by_age;
@@ -87,10 +88,8 @@ struct instance_facts *facts_find_instance(const struct facts *f, struct str ten
 struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, struct str name);
 struct gateway_record { /* the stored form; texts are borrowed */
     struct str id, tenant, instance, wake_url, platform, bot, display_name;
-    struct gateway_pair {
-        struct str platform, bot;
-    } also[IDENTITIES_MAX - 1];
-    size_t n_also;
+    struct gateway_pair also[IDENTITIES_MAX - 1], bots[IDENTITIES_MAX];
+    size_t n_also, n_bots;
     int64_t created_ms, rotated_ms, revoked_ms;
     bool ackless, newer;
     struct gateway_secret_record {
@@ -174,5 +173,6 @@ enum bh_err grants_load(struct facts *f, struct record_reader *reader, char *ret
 void grants_free(struct facts *f);
 enum bh_err links_load(struct facts *f, struct record_reader *reader, char *ret_why);
 void links_free(struct facts *f);
+void grounds_free(struct facts *f);
 enum bh_err enroll_load(struct facts *f, char *ret_why);
 void enroll_free(struct facts *f);

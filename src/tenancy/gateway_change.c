@@ -29,9 +29,8 @@ void route_put(struct change *c, enum store_kv_verb verb, const struct route *r)
 }
 
 /* Writes an operator's route and deletes the claims of other tenants to its key. */
-static void put_operators_route(struct facts *f, struct change *c)
+static void put_operators_route(struct facts *f, struct change *c, struct route *r)
 {
-    struct route *r = c->route;
     const struct route *known = facts_find_like(f, r);
 
     r->created_ms = known != NULL ? known->created_ms : clock_wall_ms(f->env.clock);
@@ -40,18 +39,19 @@ static void put_operators_route(struct facts *f, struct change *c)
         route_put(c, KV_DELETE, it);
 }
 
-static void apply_operators_route(struct facts *f, struct change *c)
+/* The facts own @r afterwards, or it is freed. */
+static void apply_operators_route(struct facts *f, struct route *r)
 {
-    struct route *known = facts_find_like(f, c->route), *claim;
+    struct route *known = facts_find_like(f, r), *claim;
 
-    while ((claim = facts_foreign_claim(f, c->route, NULL)) != NULL)
+    while ((claim = facts_foreign_claim(f, r, NULL)) != NULL)
         facts_unlink_route(f, claim);
-    if (known != NULL) {
-        facts_set_route(f, known, ROUTE_OPERATOR, c->route->open);
+    if (known == NULL) {
+        facts_link_route(f, r);
         return;
     }
-    facts_link_route(f, c->route);
-    c->route = NULL;
+    facts_set_route(f, known, ROUTE_OPERATOR, r->open);
+    route_free(r);
 }
 
 /* ---- gateways ---- */
@@ -90,8 +90,9 @@ void gateway_apply(struct facts *f, struct change *c)
     else
         facts_link_gateway(f, c->gateway);
     c->gateway = NULL;
-    if (c->route != NULL)
-        apply_operators_route(f, c);
+    for (size_t i = 0; i < c->n_routes; i++)
+        apply_operators_route(f, c->routes[i]);
+    c->n_routes = 0;
     change_announce(f, "gateway", id);
     free(id);
 }
@@ -107,18 +108,33 @@ static bool prepare_add(struct facts *f, struct change *c)
                            known->id, known->id);
     c->gateway->created_ms = clock_wall_ms(f->env.clock);
     gateway_put(c, known != NULL ? KV_PUT : KV_INSERT, c->gateway);
-    if (c->route != NULL)
-        put_operators_route(f, c);
+    for (size_t i = 0; i < c->n_routes; i++)
+        put_operators_route(f, c, c->routes[i]);
     return true;
+}
+
+/* An operator may give a bot only to the tenant that it belongs to. */
+static bool is_foreign(struct change *c, struct str platform, struct str bot, struct str tenant)
+{
+    if (!gate_is_barred(&c->facts->gate, platform, bot, tenant))
+        return false;
+    return !change_fail(c, BH_REFUSED, "the %.*s bot \"%.*s\" belongs to another tenant",
+                        STR_FMT(platform), STR_FMT(bot));
 }
 
 static bool spec_ok(struct change *c, const struct gateway_spec *s)
 {
     if (change_name_bad(c, "id", s->id, false) || change_name_bad(c, "tenant", s->tenant, true) ||
-        change_name_bad(c, "instance", s->instance, false) ||
-        change_name_bad(c, "platform", s->platform, false) ||
-        change_name_bad(c, "bot", s->bot, false))
+        change_name_bad(c, "instance", s->instance, false))
         return false;
+    for (size_t i = 0; i < s->n_bots; i++)
+        if (change_name_bad(c, "platform", s->bots[i].platform, true) ||
+            change_name_bad(c, "bot", s->bots[i].bot, true) ||
+            is_foreign(c, s->bots[i].platform, s->bots[i].bot, s->tenant))
+            return false;
+    if (s->n_bots > IDENTITIES_MAX)
+        return change_fail(c, BH_MALFORMED, "a gateway is added for %d bots at most",
+                           IDENTITIES_MAX);
     if (!str_is_empty(s->wake_url) && !gateway_wake_url_ok(s->wake_url))
         return change_fail(c, BH_MALFORMED, "the wake URL must start with http:// or https://");
     return true;
@@ -133,6 +149,34 @@ static void random_id(struct facts *f, struct buf *out)
         buf_add_c(out, letters[rand_below(f->env.rand, sizeof letters - 1)]);
 }
 
+/* The bots of @spec are its identities too, the first one first. */
+static struct gateway *new_record(const struct gateway_spec *spec, struct str id)
+{
+    struct gateway_record r = {.id = id,
+                               .tenant = spec->tenant,
+                               .instance = spec->instance,
+                               .wake_url = spec->wake_url,
+                               .n_bots = spec->n_bots};
+
+    for (size_t i = 0; i < spec->n_bots; i++) {
+        r.bots[i] = (struct gateway_pair){spec->bots[i].platform, spec->bots[i].bot};
+        if (i > 0)
+            r.also[r.n_also++] = r.bots[i];
+    }
+    if (spec->n_bots > 0) {
+        r.platform = spec->bots[0].platform;
+        r.bot = spec->bots[0].bot;
+    }
+    return gateway_new(&r);
+}
+
+/* Adds @r to the routes of the change, and returns it. */
+static struct route *change_route(struct change *c, struct route *r)
+{
+    c->routes = xrealloc(c->routes, (c->n_routes + 1) * sizeof(struct route *));
+    return c->routes[c->n_routes++] = r;
+}
+
 void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct buf *ret_id,
                        struct buf *ret_secret, facts_done_cb *done, void *ctx)
 {
@@ -143,20 +187,14 @@ void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct 
             random_id(f, ret_id);
         else
             buf_add_str(ret_id, spec->id);
-        struct gateway *g = c->gateway = gateway_new(&(struct gateway_record){
-            .id = buf_str(ret_id),
-            .tenant = spec->tenant,
-            .instance = spec->instance,
-            .wake_url = spec->wake_url,
-            .platform = spec->platform,
-            .bot = spec->bot,
-        });
-        g->secrets[0].text = gateway_new_secret(f, ret_secret);
-        g->n_secrets = 1;
-        if (spec->open && g->platform != NULL && g->bot != NULL) {
-            c->route = route_new(spec->platform, spec->bot, spec->tenant, str_of(g->instance));
-            c->route->open = true;
-        }
+        c->gateway = new_record(spec, buf_str(ret_id));
+        c->gateway->secrets[0].text = gateway_new_secret(f, ret_secret);
+        c->gateway->n_secrets = 1;
+        for (size_t i = 0; i < spec->n_bots; i++)
+            if (spec->bots[i].open)
+                change_route(c, route_new(spec->bots[i].platform, spec->bots[i].bot, spec->tenant,
+                                          str_of(c->gateway->instance)))
+                    ->open = true;
     }
     submit(c);
 }
@@ -326,8 +364,10 @@ static bool has_several(const struct facts *f, const char *tenant)
 
 static bool prepare_route_add(struct facts *f, struct change *c)
 {
-    const struct route *r = c->route;
+    struct route *r = c->routes[0];
 
+    if (is_foreign(c, str_of(r->platform), str_of(r->key), str_of(r->tenant)))
+        return false;
     if (!r->open && strcmp(r->key, "*") == 0)
         return change_fail(c, BH_MALFORMED,
                            "\"*\" is everything there is, and can only be opened to everybody: "
@@ -337,54 +377,53 @@ static bool prepare_route_add(struct facts *f, struct change *c)
                            "the tenant \"%s\" has several instances: say which one everybody "
                            "reaches with --instance",
                            r->tenant);
-    put_operators_route(f, c);
+    put_operators_route(f, c, r);
     return true;
 }
 
 static void apply_route_add(struct facts *f, struct change *c)
 {
-    apply_operators_route(f, c);
+    apply_operators_route(f, c->routes[0]);
+    c->n_routes = 0;
     change_announce(f, "route", NULL);
 }
 
 static bool prepare_route_remove(struct facts *f, struct change *c)
 {
-    if (facts_find_like(f, c->route) == NULL)
+    if (facts_find_like(f, c->routes[0]) == NULL)
         return change_fail(c, BH_NOT_FOUND, "there is no such route; see: bellhop route list");
-    route_put(c, KV_DELETE, c->route);
+    route_put(c, KV_DELETE, c->routes[0]);
     return true;
 }
 
 static void apply_route_remove(struct facts *f, struct change *c)
 {
-    struct route *r = facts_find_like(f, c->route);
+    struct route *r = facts_find_like(f, c->routes[0]);
 
     if (r != NULL)
         facts_unlink_route(f, r);
     change_announce(f, "route", NULL);
 }
 
-static void route_change(struct change *c, const struct route_spec *s)
+static void submit_route(struct change *c, const struct route_spec *s)
 {
     if (!change_name_bad(c, "platform", s->platform, true) &&
         !change_name_bad(c, "key", s->key, true) &&
         !change_name_bad(c, "tenant", s->tenant, true) &&
-        !change_name_bad(c, "instance", s->instance, false)) {
-        c->route = route_new(s->platform, s->key, s->tenant, s->instance);
-        c->route->open = s->open;
-    }
+        !change_name_bad(c, "instance", s->instance, false))
+        change_route(c, route_new(s->platform, s->key, s->tenant, s->instance))->open = s->open;
     submit(c);
 }
 
 void facts_route_add(struct facts *f, const struct route_spec *spec, facts_done_cb *done, void *ctx)
 {
-    route_change(change_new(f, prepare_route_add, apply_route_add, done, ctx), spec);
+    submit_route(change_new(f, prepare_route_add, apply_route_add, done, ctx), spec);
 }
 
 void facts_route_remove(struct facts *f, const struct route_spec *spec, facts_done_cb *done,
                         void *ctx)
 {
-    route_change(change_new(f, prepare_route_remove, apply_route_remove, done, ctx), spec);
+    submit_route(change_new(f, prepare_route_remove, apply_route_remove, done, ctx), spec);
 }
 
 /* ---- the end of an instance ----
@@ -464,8 +503,8 @@ static void put_grants_away(struct facts *f, struct change *c)
     struct instance_facts *in = c->to;
     void *v;
 
-    list_each (&in->bindings, it, nxt)
-        binding_forget(f, c, list_entry(it, struct binding, link));
+    list_each (&in->gate.people, it, nxt)
+        binding_forget(f, c, binding_of(it));
     list_each (&in->scopes, it, nxt)
         scope_put(c, KV_DELETE, in, list_entry(it, struct scope, link));
     for (size_t i = 0; map_next(&in->gate.principals, &i, &v);) {
@@ -519,8 +558,8 @@ static void apply_end(struct facts *f, struct change *c)
     struct instance_facts *in = c->to;
 
     apply_revoked(f, c->thing);
-    list_each (&in->bindings, it, nxt)
-        binding_drop(f, list_entry(it, struct binding, link));
+    list_each (&in->gate.people, it, nxt)
+        binding_drop(f, binding_of(it));
     list_each (&in->scopes, it, nxt)
         scope_drop(f, list_entry(it, struct scope, link));
     policies_drop(in);

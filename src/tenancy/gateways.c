@@ -14,7 +14,8 @@
  *                           uses the new secret did not get the answer
  *
  * The (platform, bot) pair that a gateway named last is in its own fields; the other pairs are one
- * string, "platform \x1f bot \x1e" each, the pair named last first. */
+ * string, "platform \x1f bot \x1e" each, the pair named last first.  The bots that an operator
+ * added the gateway for are another such string. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -108,7 +109,7 @@ struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, s
     list_init(&in->gate.of_tenant);
     list_init(&in->gateways);
     list_init(&in->routes);
-    list_init(&in->bindings);
+    list_init(&in->gate.people);
     list_init(&in->scopes);
     list_init(&in->codes);
     list_append(&in->tenant->instances, &in->link);
@@ -283,17 +284,37 @@ bool identity_has(const struct gateway *g, struct str platform, struct str bot)
     return false;
 }
 
+bool gateway_has_bot(const struct gateway *g, struct str platform, struct str bot)
+{
+    struct str rest = str_of(g->bots), p, b;
+
+    while (next_pair(&rest, &p, &b))
+        if (str_eq(p, platform) && str_eq(b, bot))
+            return true;
+    return false;
+}
+
+static void write_pair(struct jw *w, struct str platform, struct str bot)
+{
+    jw_obj(w);
+    jw_kstr(w, "platform", platform);
+    jw_kstr(w, "bot", bot);
+    jw_end_obj(w);
+}
+
 void identity_write(struct jw *w, const struct gateway *g)
 {
-    struct str p, b;
+    struct str rest = str_of(g->bots), p, b;
 
+    jw_key(w, "identities");
     jw_arr(w);
-    for (size_t n = 0; identity_nth(g, n, &p, &b); n++) {
-        jw_obj(w);
-        jw_kstr(w, "platform", p);
-        jw_kstr(w, "bot", b);
-        jw_end_obj(w);
-    }
+    for (size_t n = 0; identity_nth(g, n, &p, &b); n++)
+        write_pair(w, p, b);
+    jw_end_arr(w);
+    jw_key(w, "bots");
+    jw_arr(w);
+    while (next_pair(&rest, &p, &b))
+        write_pair(w, p, b);
     jw_end_arr(w);
 }
 
@@ -322,6 +343,7 @@ static const struct record_field fields[] = {
     RECORD_FIELD(struct gateway_record, platform, "platform", 0, .max = NAME_BYTES),
     RECORD_FIELD(struct gateway_record, bot, "bot", 0, .max = NAME_BYTES),
     RECORD_LIST(struct gateway_record, also, n_also, "also", &pair_form, IDENTITIES_MAX - 1),
+    RECORD_LIST(struct gateway_record, bots, n_bots, "bots", &pair_form, IDENTITIES_MAX),
     RECORD_FIELD(struct gateway_record, created_ms, "created", 0),
     RECORD_FIELD(struct gateway_record, rotated_ms, "rotated", 0),
     RECORD_FIELD(struct gateway_record, revoked_ms, "revoked", 0),
@@ -335,6 +357,8 @@ const struct record_form gateway_form = RECORD_FORM("gateway", struct gateway_re
 
 void gateway_view(const struct gateway *g, struct gateway_record *ret)
 {
+    struct str bots = str_of(g->bots);
+
     *ret = (struct gateway_record){.id = str_of(g->id),
                                    .tenant = str_of(g->tenant),
                                    .instance = str_of(g->instance),
@@ -352,6 +376,9 @@ void gateway_view(const struct gateway *g, struct gateway_record *ret)
            identity_nth(g, ret->n_also + 1, &ret->also[ret->n_also].platform,
                         &ret->also[ret->n_also].bot))
         ret->n_also++;
+    while (ret->n_bots < IDENTITIES_MAX &&
+           next_pair(&bots, &ret->bots[ret->n_bots].platform, &ret->bots[ret->n_bots].bot))
+        ret->n_bots++;
     for (size_t i = 0; i < g->n_secrets; i++)
         ret->secrets[i] = (struct gateway_secret_record){
             .text = str_of(g->secrets[i].text),
@@ -366,10 +393,18 @@ static char *dup_opt(struct str s)
     return str_is_empty(s) ? NULL : str_dup(s);
 }
 
+static char *pack_pairs(const struct gateway_pair *pairs, size_t n)
+{
+    struct buf out = BUF_INIT;
+
+    for (size_t i = 0; i < n; i++)
+        add_pair(&out, pairs[i].platform, pairs[i].bot);
+    return n > 0 ? buf_take(&out) : NULL;
+}
+
 struct gateway *gateway_new(const struct gateway_record *r)
 {
     struct gateway *g = xcalloc(1, sizeof *g);
-    struct buf also = BUF_INIT;
 
     list_init(&g->link);
     list_init(&g->by_inst);
@@ -380,10 +415,8 @@ struct gateway *gateway_new(const struct gateway_record *r)
     g->platform = dup_opt(r->platform);
     g->bot = dup_opt(r->bot);
     g->display_name = dup_opt(r->display_name);
-    for (size_t i = 0; i < r->n_also; i++)
-        add_pair(&also, r->also[i].platform, r->also[i].bot);
-    g->also = also.n != 0 ? buf_take(&also) : NULL;
-    buf_done(&also);
+    g->also = pack_pairs(r->also, r->n_also);
+    g->bots = pack_pairs(r->bots, r->n_bots);
     g->created_ms = r->created_ms;
     g->rotated_ms = r->rotated_ms;
     g->revoked_ms = r->revoked_ms;
@@ -408,13 +441,13 @@ struct gateway *gateway_copy(const struct gateway *g)
 
 /* ---- a gateway's texts ---- */
 
-enum { TEXTS = 7, OWN_TEXTS = 5 };
+enum { TEXTS = 8, OWN_TEXTS = 6 };
 
 /* All texts but the id; the two that the instance has too come last. */
 static void texts_of(struct gateway *g, char **ret_at[TEXTS])
 {
-    char **const at[TEXTS] = {&g->wake_url,     &g->platform, &g->bot,     &g->also,
-                              &g->display_name, &g->tenant,   &g->instance};
+    char **const at[TEXTS] = {&g->wake_url, &g->platform,     &g->bot,    &g->also,
+                              &g->bots,     &g->display_name, &g->tenant, &g->instance};
 
     memcpy(ret_at, at, sizeof at);
 }

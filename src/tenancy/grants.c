@@ -29,25 +29,6 @@ bool grant_id_ok(struct str id)
 #define ID_FIELD(T, member, flags_) \
     RECORD_FIELD(T, member, #member, (flags_) | RECORD_NEEDED, .max = GRANT_ID_MAX)
 
-static const struct record_field binding_fields[] = {
-    NAME_FIELD(struct binding_record, platform, RECORD_KEY),
-    ID_FIELD(struct binding_record, user, RECORD_KEY),
-    NAME_FIELD(struct binding_record, tenant, RECORD_KEY),
-    NAME_FIELD(struct binding_record, instance, RECORD_KEY),
-    RECORD_FIELD(struct binding_record, created_ms, "created", 0),
-};
-const struct record_form binding_form =
-    RECORD_FORM("binding", struct binding_record, binding_fields);
-
-static const struct record_field dm_default_fields[] = {
-    NAME_FIELD(struct binding_record, platform, RECORD_KEY),
-    ID_FIELD(struct binding_record, user, RECORD_KEY),
-    NAME_FIELD(struct binding_record, tenant, 0),
-    NAME_FIELD(struct binding_record, instance, 0),
-};
-const struct record_form dm_default_form =
-    RECORD_FORM("dm_default", struct binding_record, dm_default_fields);
-
 static const char *const grant_words[] = {
     [GRANT_CLAIMED] = "claim", [GRANT_MANAGED] = "manager", [GRANT_OPERATOR] = "operator", NULL};
 
@@ -131,225 +112,6 @@ bool grant_id_bad(struct change *c, const char *what, struct str id)
     change_fail(c, BH_MALFORMED, "%s must be 1 to %d bytes of text without control characters",
                 what, GRANT_ID_MAX);
     return true;
-}
-
-/* ---- bindings ---- */
-
-struct binding *binding_new(struct str platform, struct str user, int64_t created_ms)
-{
-    struct binding *b = xcalloc(1, sizeof *b + platform.n + user.n + 2);
-
-    list_init(&b->link);
-    b->created_ms = created_ms;
-    memcpy(b->bytes, platform.p, platform.n);
-    b->bytes[platform.n] = '\x1f';
-    memcpy(b->bytes + platform.n + 1, user.p, user.n);
-    b->key = str_make(b->bytes, platform.n + 1 + user.n);
-    b->owner.platform = str_make(b->bytes, platform.n);
-    b->owner.user = str_make(b->bytes + platform.n + 1, user.n);
-    return b;
-}
-
-static struct binding *binding_of(struct gate_link *l)
-{
-    return container_of(l, struct binding, author);
-}
-
-/* Walks the person's links and the instance's people in parallel and stops at the end of the
- * shorter list, because either list may be long. */
-struct binding *binding_find(const struct facts *f, const struct instance_facts *in,
-                             struct str platform, struct str user)
-{
-    char room[GATE_KEY_MAX];
-    struct str key = gate_key(room, platform, user, STR_NULL);
-    struct gate_link *l = key.p != NULL ? map_get(&f->gate.authors, key) : NULL;
-
-    for (struct list *it = in->bindings.next; l != NULL && it != &in->bindings;
-         l = l->next, it = it->next) {
-        struct binding *b = list_entry(it, struct binding, link);
-        if (l->to == &in->gate)
-            return binding_of(l);
-        if (str_eq(b->key, key))
-            return b;
-    }
-    return NULL;
-}
-
-void binding_attach(struct facts *f, struct instance_facts *in, struct binding *b)
-{
-    struct gate_link *first = map_get(&f->gate.authors, b->key);
-
-    b->author.to = &in->gate;
-    if (first == NULL) {
-        b->author.prev = &b->author;
-        map_put(&f->gate.authors, b->key, &b->author);
-    } else { /* oldest first: bindings are attached in order of age */
-        b->author.prev = first->prev;
-        first->prev->next = &b->author;
-        first->prev = &b->author;
-    }
-    b->owner.next = in->gate.owners;
-    b->owner.at = &in->gate.owners;
-    if (b->owner.next != NULL)
-        b->owner.next->at = &b->owner.next;
-    in->gate.owners = &b->owner;
-    list_append(&in->bindings, &b->link);
-}
-
-static void leave_author(struct facts *f, struct binding *b)
-{
-    struct gate_link *first = map_get(&f->gate.authors, b->key), *next = b->author.next;
-
-    if (first != &b->author) {
-        b->author.prev->next = next;
-        (next != NULL ? next : first)->prev = b->author.prev;
-    } else if (next == NULL) {
-        map_del(&f->gate.authors, b->key);
-    } else {
-        next->prev = b->author.prev;
-        map_put(&f->gate.authors, binding_of(next)->key, next);
-    }
-}
-
-void binding_drop(struct facts *f, struct binding *b)
-{
-    struct instance_facts *in = grant_instance_of(b->author.to);
-
-    if (map_get(&f->gate.dm_defaults, b->key) == &in->gate)
-        map_del(&f->gate.dm_defaults, b->key);
-    leave_author(f, b);
-    *b->owner.at = b->owner.next;
-    if (b->owner.next != NULL)
-        b->owner.next->at = b->owner.at;
-    list_remove(&b->link);
-    free(b);
-}
-
-static void put_binding(struct change *c, enum store_kv_verb verb, const struct record_form *form,
-                        const struct instance_facts *in, const struct binding *b)
-{
-    struct binding_record r = {b->owner.platform, b->owner.user, in->gate.tenant, in->gate.instance,
-                               b->created_ms};
-
-    change_put(c, verb, form, &r);
-}
-
-void binding_put(struct change *c, const struct instance_facts *in, const struct binding *b)
-{
-    put_binding(c, KV_PUT, &binding_form, in, b);
-}
-
-static bool prepare_link(struct facts *f, struct change *c)
-{
-    struct binding *b = c->thing;
-
-    if (binding_find(f, c->to, b->owner.platform, b->owner.user) == NULL)
-        binding_put(c, c->to, b);
-    return true;
-}
-
-static void apply_link(struct facts *f, struct change *c)
-{
-    binding_attach(f, c->to, c->thing);
-    c->thing = NULL;
-    change_announce(f, "grant", NULL);
-}
-
-/* Fills in a change of the link between a person and an instance. */
-static void person_change(struct change *c, struct grant_who who, struct str platform,
-                          struct str user)
-{
-    if (!change_name_bad(c, "platform", platform, true) && !grant_id_bad(c, "the user", user) &&
-        grant_target(c->facts, c, who) != NULL) {
-        c->thing = binding_new(platform, user, clock_wall_ms(c->facts->env.clock));
-        c->thing_free = free;
-    }
-    grant_submit(c, c->to);
-}
-
-void grant_link(struct facts *f, struct grant_who who, struct str platform, struct str user,
-                facts_done_cb *done, void *ctx)
-{
-    person_change(change_new(f, prepare_link, apply_link, done, ctx), who, platform, user);
-}
-
-void binding_forget(struct facts *f, struct change *c, const struct binding *b)
-{
-    put_binding(c, KV_DELETE, &binding_form, c->to, b);
-    if (map_get(&f->gate.dm_defaults, b->key) == &c->to->gate)
-        put_binding(c, KV_DELETE, &dm_default_form, c->to, b);
-}
-
-static bool prepare_unlink(struct facts *f, struct change *c)
-{
-    const struct binding *like = c->thing;
-    const struct binding *b = binding_find(f, c->to, like->owner.platform, like->owner.user);
-
-    if (b == NULL)
-        return change_fail(c, BH_NOT_FOUND, "this person is not linked to the instance");
-    binding_forget(f, c, b);
-    return true;
-}
-
-static void apply_unlink(struct facts *f, struct change *c)
-{
-    const struct binding *like = c->thing;
-
-    binding_drop(f, binding_find(f, c->to, like->owner.platform, like->owner.user));
-    change_announce(f, "grant", NULL);
-}
-
-void grant_unlink(struct facts *f, struct grant_who who, struct str platform, struct str user,
-                  facts_done_cb *done, void *ctx)
-{
-    person_change(change_new(f, prepare_unlink, apply_unlink, done, ctx), who, platform, user);
-}
-
-bool grant_is_linked(const struct facts *f, const struct gate_instance *to, struct str platform,
-                     struct str user)
-{
-    return binding_find(f, grant_instance_of(to), platform, user) != NULL;
-}
-
-const struct gate_instance *grant_newest_link(const struct facts *f, struct str platform,
-                                              struct str user)
-{
-    char room[GATE_KEY_MAX];
-    struct str key = gate_key(room, platform, user, STR_NULL);
-    const struct gate_link *l = key.p != NULL ? map_get(&f->gate.authors, key) : NULL;
-
-    while (l != NULL && l->next != NULL)
-        l = l->next;
-    return l != NULL ? l->to : NULL;
-}
-
-/* ---- dm defaults ---- */
-
-static bool prepare_dm_default(struct facts *f, struct change *c)
-{
-    const struct binding *like = c->thing;
-
-    if (binding_find(f, c->to, like->owner.platform, like->owner.user) == NULL)
-        return change_fail(c, BH_NOT_FOUND, "this person is not linked to the instance");
-    put_binding(c, KV_PUT, &dm_default_form, c->to, like);
-    return true;
-}
-
-static void apply_dm_default(struct facts *f, struct change *c)
-{
-    const struct binding *like = c->thing;
-    struct binding *b = binding_find(f, c->to, like->owner.platform, like->owner.user);
-
-    if (b != NULL) /* the table borrows the binding's own key */
-        map_put(&f->gate.dm_defaults, b->key, &c->to->gate);
-    change_announce(f, "grant", NULL);
-}
-
-void grant_dm_default(struct facts *f, struct grant_who who, struct str platform, struct str user,
-                      facts_done_cb *done, void *ctx)
-{
-    person_change(change_new(f, prepare_dm_default, apply_dm_default, done, ctx), who, platform,
-                  user);
 }
 
 const struct gate_instance *grant_instance(const struct facts *f, struct grant_who who)
@@ -735,48 +497,6 @@ void policies_drop(struct instance_facts *in)
 
 /* ---- start and end ---- */
 
-enum { LOOK_AHEAD = 8 };
-
-struct found { /* bindings are attached in order of age */
-    struct facts *f;
-    struct found_binding {
-        int64_t created_ms;
-        struct binding *b;
-        struct instance_facts *in;
-    } * all;
-    size_t n, cap;
-    size_t n_authors; /* records are sorted by author */
-};
-
-static bool on_binding(void *ctx, struct str key, void *thing)
-{
-    struct found *found = ctx;
-    const struct binding_record *r = thing;
-
-    (void)key;
-    if (!facts_name_ok(r->platform) || !grant_id_ok(r->user))
-        return false;
-    if (found->n == found->cap) {
-        found->cap = found->cap != 0 ? found->cap * 2 : 64;
-        found->all = xrealloc(found->all, found->cap * sizeof *found->all);
-    }
-    struct binding *b = binding_new(r->platform, r->user, r->created_ms);
-    found->n_authors += found->n == 0 || !str_eq(found->all[found->n - 1].b->key, b->key);
-    found->all[found->n++] =
-        (struct found_binding){b->created_ms, b,
-                               facts_make_instance(found->f, r->tenant, r->instance)};
-    return true;
-}
-
-static int by_age(const void *a, const void *b)
-{
-    const struct found_binding *x = a, *y = b;
-
-    if (x->created_ms != y->created_ms)
-        return x->created_ms < y->created_ms ? -1 : 1;
-    return str_cmp(x->in->key, y->in->key);
-}
-
 static bool on_scope(void *ctx, struct str key, void *thing)
 {
     struct facts *f = ctx;
@@ -826,19 +546,6 @@ static bool on_policy(void *ctx, struct str key, void *thing)
     return ok;
 }
 
-static bool on_dm_default(void *ctx, struct str key, void *thing)
-{
-    struct facts *f = ctx;
-    const struct binding_record *r = thing;
-    struct instance_facts *in = facts_make_instance(f, r->tenant, r->instance);
-    struct binding *b = binding_find(f, in, r->platform, r->user);
-
-    (void)key;
-    if (b != NULL)
-        map_put(&f->gate.dm_defaults, b->key, &in->gate);
-    return true;
-}
-
 static bool on_tenant(void *ctx, struct str key, void *thing)
 {
     const struct tenant_record *r = thing;
@@ -853,24 +560,15 @@ enum bh_err grants_load(struct facts *f, struct record_reader *reader, char *ret
     static const struct {
         const struct record_form *form;
         record_cb *each;
-    } others[] = {{&scope_form, on_scope},   {&principal_form, on_principal},
-                  {&policy_form, on_policy}, {&dm_default_form, on_dm_default},
-                  {&tenant_form, on_tenant}, {&life_form, grant_life_load}};
-    struct store *st = f->env.store;
-    struct found found = {.f = f};
-    enum bh_err err = record_load(st, &binding_form, reader, STR_NULL, on_binding, &found, ret_why);
+    } all[] = {{&scope_form, on_scope},
+               {&principal_form, on_principal},
+               {&policy_form, on_policy},
+               {&tenant_form, on_tenant},
+               {&life_form, grant_life_load}};
+    enum bh_err err = BH_OK;
 
-    if (found.n > 0)
-        qsort(found.all, found.n, sizeof *found.all, by_age);
-    map_reserve(&f->gate.authors, found.n_authors);
-    for (size_t i = 0; i < found.n; i++) {
-        if (i + LOOK_AHEAD < found.n)
-            map_prefetch(&f->gate.authors, map_hash(found.all[i + LOOK_AHEAD].b->key));
-        binding_attach(f, found.all[i].in, found.all[i].b);
-    }
-    free(found.all);
-    for (size_t i = 0; i < ARRAY_LEN(others) && err == BH_OK; i++)
-        err = record_load(st, others[i].form, reader, STR_NULL, others[i].each, f, ret_why);
+    for (size_t i = 0; i < ARRAY_LEN(all) && err == BH_OK; i++)
+        err = record_load(f->env.store, all[i].form, reader, STR_NULL, all[i].each, f, ret_why);
     return err;
 }
 
@@ -880,13 +578,9 @@ void grants_free(struct facts *f)
 
     for (size_t i = 0; map_next(&f->instances, &i, &v);) {
         struct instance_facts *in = v;
-        list_each (&in->bindings, it, nxt)
-            free(list_entry(it, struct binding, link));
         list_each (&in->scopes, it, nxt)
             free(list_entry(it, struct scope, link));
         policies_drop(in);
     }
-    map_done(&f->gate.authors);
     map_done(&f->gate.scopes);
-    map_done(&f->gate.dm_defaults);
 }

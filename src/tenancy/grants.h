@@ -1,6 +1,6 @@
 /* grants.h - changes and reads the records that core/gate.h decides by.
  *
- *      binding     platform, user, instance   a person is linked to an instance
+ *      binding     platform, user, instance   a person is linked to an instance, on some bots
  *      scope       platform, guild, channel   a place belongs to one instance; "*": a whole guild
  *      principal   instance, platform or "*"  which authors the instance admits in its places
  *      policy      instance, platform         which messages are relevant to the instance
@@ -26,6 +26,7 @@ struct jw;
 #define LINK_CODE_LEN 8
 #define LINK_CODE_MS 600000   /* a code expires after ten minutes */
 #define LINK_CODES_MAX 8      /* valid codes of one instance at a time */
+#define LINK_BOTS_MAX 16      /* bots that one link names */
 #define LINK_TRIES 5          /* wrong codes of one person ... */
 #define LINK_TRIES_MS 3600000 /* ... per hour */
 
@@ -79,21 +80,38 @@ void grant_tenant_default(struct facts *f, struct str tenant, bool require_addre
 void grant_dm_default(struct facts *f, struct grant_who who, struct str platform, struct str user,
                       facts_done_cb *done, void *ctx);
 
-/* Link or unlink a person for an operator, without a code. */
-void grant_link(struct facts *f, struct grant_who who, struct str platform, struct str user,
+struct grant_person {
+    struct str platform, user;
+    const struct str *bots; /* the link counts on these bots of the platform; "*": on every bot */
+    size_t n_bots;
+};
+/* Link or unlink a person for an operator, without a code.  A second link to the same instance adds
+ * its bots to the first.  Unlinking with bots removes these bots from the link, without bots the
+ * whole link.  BH_REFUSED: the bot belongs to another tenant (grounds.h). */
+void grant_link(struct facts *f, struct grant_who who, const struct grant_person *p,
                 facts_done_cb *done, void *ctx);
-void grant_unlink(struct facts *f, struct grant_who who, struct str platform, struct str user,
+void grant_unlink(struct facts *f, struct grant_who who, const struct grant_person *p,
                   facts_done_cb *done, void *ctx);
 
-/* Makes a code; the person who sends it to the bot is linked to the instance.  @platform absent: on
- * any platform.  @ret_code is filled before the call returns and is valid once done() gets BH_OK.
- * BH_BUSY: the instance has LINK_CODES_MAX codes. */
-void link_code_new(struct facts *f, struct grant_who who, struct str platform, struct buf *ret_code,
-                   int64_t *ret_expires_ms, facts_done_cb *done, void *ctx);
-/* Redeems a @code that @user sent.  BH_OK: linked.  BH_NOT_FOUND: no such code, expired, used, or
- * for another platform.  BH_BUSY: this person sent LINK_TRIES wrong codes within the hour. */
-void link_code_redeem(struct facts *f, struct str platform, struct str user, struct str code,
-                      facts_done_cb *done, void *ctx);
+struct link_for {        /* what a code is good for */
+    struct str platform; /* absent: any platform */
+    const struct str *bots;
+    size_t n_bots; /* 0: the code counts for the bot that it is sent to */
+};
+/* Makes a code; the person who sends it to the bot is linked to the instance.  A code that names
+ * bots works on these bots only, and the link counts on all of them.  @ret_code is filled before the
+ * call returns and is valid once done() gets BH_OK.  BH_BUSY: the instance has LINK_CODES_MAX codes.
+ * BH_REFUSED: the bot belongs to another tenant. */
+void link_code_new(struct facts *f, struct grant_who who, const struct link_for *on,
+                   struct buf *ret_code, int64_t *ret_expires_ms, facts_done_cb *done, void *ctx);
+struct link_sent { /* a code that a person sent to a bot */
+    struct str platform, bot, user, code;
+};
+/* Redeems a code.  BH_OK: linked.  BH_NOT_FOUND: no such code, expired, used, or not for this bot.
+ * BH_BUSY: this person sent LINK_TRIES wrong codes within the hour.  Returns the instance that the
+ * person is linked to once done() gets BH_OK; NULL: the code is wrong. */
+const struct gate_instance *link_code_redeem(struct facts *f, const struct link_sent *at,
+                                             facts_done_cb *done, void *ctx);
 
 /* Ends an instance in one transaction: revokes its gateways, deletes its grants and increments its
  * life.  The observers get "ended" with tenant \x1f instance.  The next instance of the same name
@@ -102,11 +120,10 @@ void grant_deprovision(struct facts *f, struct grant_who who, facts_done_cb *don
 
 /* ---- read by the relay ---- */
 const struct gate_instance *grant_instance(const struct facts *f, struct grant_who who);
-bool grant_is_linked(const struct facts *f, const struct gate_instance *to, struct str platform,
-                     struct str user);
-/* The instance the person was linked to most recently; NULL: none. */
-const struct gate_instance *grant_newest_link(const struct facts *f, struct str platform,
-                                              struct str user);
+/* The link between the person and the instance; NULL: none.  gate_counts_on() says where it
+ * counts. */
+const struct gate_link *grant_link_of(const struct facts *f, const struct gate_instance *to,
+                                      struct str platform, struct str user);
 /* True when a scope gives the instance this channel, or its guild while no other instance has the
  * channel.  A scope that no operator granted does not count where an operator routed the place to
  * another tenant. */

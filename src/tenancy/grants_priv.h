@@ -8,6 +8,8 @@
 /* ---- the stored form; texts are borrowed ---- */
 struct binding_record { /* used for dm_default_form too */
     struct str platform, user, tenant, instance;
+    struct str bots[LINK_BOTS_MAX];
+    size_t n_bots;
     int64_t created_ms;
 };
 struct scope_record {
@@ -33,13 +35,10 @@ struct tenant_record {
 };
 
 /* ---- in memory ---- */
-struct binding {             /* links a person to an instance */
-    struct list link;        /* instance->bindings */
-    struct gate_link author; /* the author's list in gate.authors, oldest first */
-    struct gate_owner owner; /* the instance's list: gate.owners */
+struct binding {           /* links a person to an instance */
+    struct gate_link gate; /* first: gate.authors points here */
     int64_t created_ms;
-    struct str key; /* platform \x1f user: the key in gate.authors; bytes follow */
-    char bytes[];
+    char bytes[]; /* platform \x1f user: the key in gate.authors */
 };
 
 struct scope {               /* gives a place to an instance */
@@ -62,16 +61,11 @@ struct policy {
 };
 
 struct instance_facts *grant_instance_of(const struct gate_instance *to);
-struct binding *binding_find(const struct facts *f, const struct instance_facts *in,
-                             struct str platform, struct str user);
-struct binding *binding_new(struct str platform, struct str user, int64_t created_ms);
-void binding_attach(struct facts *f, struct instance_facts *in,
-                    struct binding *b); /* owns @b from now on */
+struct binding *binding_of(const struct list *of_instance); /* in gate_instance.people */
+struct str binding_key(const struct binding *b);
 /* Removes the binding from memory and frees it, with the dm default that depends on it. */
 void binding_drop(struct facts *f, struct binding *b);
 void binding_forget(struct facts *f, struct change *c, const struct binding *b); /* on disk */
-/* Adds the record of a new binding to the change; apply() attaches the binding. */
-void binding_put(struct change *c, const struct instance_facts *in, const struct binding *b);
 void scope_put(struct change *c, enum store_kv_verb verb, const struct instance_facts *in,
                const struct scope *s);
 

@@ -44,6 +44,17 @@ static void write_set(struct jw *w, const char *key, const struct map *set)
     jw_end_arr(w);
 }
 
+static void write_bots(struct jw *w, const char *bots)
+{
+    struct str rest = str_of(bots), one;
+
+    jw_key(w, "bots");
+    jw_arr(w);
+    while (rest.n > 0 && str_split(&rest, '\x1f', &one))
+        jw_str(w, one);
+    jw_end_arr(w);
+}
+
 static struct jw *open_record(struct grants_listing *p, enum grants_kind kind,
                               const struct instance_facts *in)
 {
@@ -55,11 +66,11 @@ static struct jw *open_record(struct grants_listing *p, enum grants_kind kind,
 static void write_choice(struct grants_listing *p, const struct instance_facts *in,
                          const struct binding *b)
 {
-    if (map_get(&p->f->gate.dm_defaults, b->key) != &in->gate)
+    if (map_get(&p->f->gate.dm_defaults, binding_key(b)) != &in->gate)
         return;
     struct jw *w = open_record(p, DM_DEFAULTS, in);
-    jw_kstr(w, "platform", b->owner.platform);
-    jw_kstr(w, "userId", b->owner.user);
+    jw_kstr(w, "platform", b->gate.platform);
+    jw_kstr(w, "userId", b->gate.user);
     jw_end_obj(w);
 }
 
@@ -69,8 +80,9 @@ static bool write_bindings(struct grants_listing *p, const struct instance_facts
 {
     uint64_t n = 0;
 
-    for (const struct list *it = in->bindings.next; it != &in->bindings; it = it->next) {
-        const struct binding *b = list_entry(it, struct binding, link);
+    const struct list *head = &in->gate.people;
+    for (const struct list *it = head->next; it != head; it = it->next) {
+        const struct binding *b = binding_of(it);
         if (n++ < *skip)
             continue;
         if (p->n >= PAGE_RECORDS) {
@@ -78,8 +90,9 @@ static bool write_bindings(struct grants_listing *p, const struct instance_facts
             return false;
         }
         struct jw *w = open_record(p, BINDINGS, in);
-        jw_kstr(w, "platform", b->owner.platform);
-        jw_kstr(w, "userId", b->owner.user);
+        jw_kstr(w, "platform", b->gate.platform);
+        jw_kstr(w, "userId", b->gate.user);
+        write_bots(w, b->gate.bots);
         jw_ki64(w, "createdAt", b->created_ms);
         jw_end_obj(w);
         write_choice(p, in, b);

@@ -26,7 +26,6 @@ void *malloc(size_t n)
 
 static struct gate_instance instances[INSTANCES];
 static struct gate_link links[PEOPLE];
-static struct gate_owner owners[PEOPLE];
 static struct gate_place places[PLACES];
 static struct gate_admission open_to_all = {.mode = GATE_ANY};
 static struct gate_policy quiet = {.require_address = true};
@@ -55,6 +54,7 @@ static void fill(struct gate_facts *f)
     for (unsigned i = 0; i < INSTANCES; i++) {
         instances[i].tenant = text("tenant-", i / 5);
         instances[i].instance = text("agent-", i);
+        list_init(&instances[i].people);
         if (i % 2 == 0)
             map_put(&instances[i].principals, STR("discord"), &open_to_all);
         if (i % 4 == 0)
@@ -63,10 +63,9 @@ static void fill(struct gate_facts *f)
     for (unsigned i = 0; i < PEOPLE; i++) {
         struct gate_instance *to = &instances[i % INSTANCES];
         struct str user = text("10000000000", 1000000 + i);
-        links[i] = (struct gate_link){.to = to};
+        links[i] = (struct gate_link){.to = to, .platform = platform, .user = user, .bots = "*"};
         map_put(&f->authors, key(platform, user, STR_NULL), &links[i]);
-        owners[i] = (struct gate_owner){to->owners, platform, user};
-        to->owners = &owners[i];
+        list_append(&to->people, &links[i].of_instance);
     }
     for (unsigned i = 0; i < PLACES; i++) {
         places[i] = (struct gate_place){.to = &instances[i % INSTANCES]};

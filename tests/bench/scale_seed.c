@@ -80,9 +80,8 @@ static void add_gateways(size_t n)
         struct names at = names_of(i);
         struct gateway_spec spec = {.id = str_of(at.gateway),
                                     .tenant = str_of(at.tenant),
-                                    .platform = STR("web"),
-                                    .bot = STR("lobby"),
-                                    .open = true};
+                                    .bots = &(struct gateway_for){STR("web"), STR("lobby"), true},
+                                    .n_bots = 1};
         begin_one();
         buf_reset(&id);
         buf_reset(&secret);
@@ -117,7 +116,9 @@ static void add_links(size_t n, size_t gateways)
         char user[24];
         snprintf(user, sizeof user, "7%017zu", i);
         begin_one();
-        grant_link(facts, who, STR("discord"), str_of(user), on_done, NULL);
+        grant_link(facts, who,
+                   &(struct grant_person){STR("discord"), str_of(user), &STR("app1"), 1}, on_done,
+                   NULL);
     }
     wait_for(0);
 }

@@ -283,7 +283,8 @@ struct linking {
     struct relay *relay; /* borrowed */
     struct accept *a;    /* held */
     struct arena arena;
-    struct event ev; /* in the arena; routed */
+    struct event ev;                /* in the arena; routed */
+    const struct gate_instance *to; /* the code's instance; NULL: the code is wrong */
 };
 
 static void linking_free(struct pending *p)
@@ -325,11 +326,11 @@ static void note_chat(const struct linking *l)
                        .chat_id = l->ev.chat_id,
                        .chat_type = STR("dm"),
                        .user_id = l->ev.user_id};
-    const struct gate_instance *to = grant_newest_link(r->env.facts, ev.platform, ev.user_id);
-    struct instance *i = to != NULL ? instance_get(r, to->tenant, to->instance) : NULL;
+    bool direct = str_eq(l->ev.chat_type, STR("dm"));
+    struct instance *i = direct ? instance_get(r, l->to->tenant, l->to->instance) : NULL;
     struct buf key = BUF_INIT;
 
-    if (!str_eq(l->ev.chat_type, STR("dm")) || i == NULL || i->life != to->life)
+    if (i == NULL || i->life != l->to->life)
         return;
     session_key_of_event(&key, &ev);
     chats_note(i, &ev, interrupt_key(i, buf_str(&key)), true);
@@ -381,7 +382,8 @@ static void link_person(struct relay *r, const struct event *ev, struct str code
     pending_add(r, &l->pending, linking_free);
     accept_hold(a);
     judge_consumed(r, ev, "/link");
-    link_code_redeem(r->env.facts, ev->platform, ev->user_id, code, on_redeemed, l);
+    const struct link_sent sent = {ev->platform, ev->bot, ev->user_id, code};
+    l->to = link_code_redeem(r->env.facts, &sent, on_redeemed, l);
 }
 
 /* ---- reading a command ---- */

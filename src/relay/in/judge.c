@@ -105,10 +105,10 @@ static enum gate_sight sees(void *ctx, const struct event *ev, const struct gate
 static bool somebody_sees(struct relay *r, const struct gate_instance *to,
                           const struct event *place)
 {
-    struct gate_eyes e = gate_eyes_of(to);
+    struct gate_eyes e = gate_eyes_of(to, place->platform, place->bot);
 
-    for (const struct gate_owner *o; (o = gate_next_eye(&e, place->platform)) != NULL;)
-        if (sees(r, place, to, o->user) == GATE_SEEN)
+    for (const struct gate_link *l; (l = gate_next_eye(&e)) != NULL;)
+        if (sees(r, place, to, l->user) == GATE_SEEN)
             return true;
     return false;
 }

@@ -37,6 +37,6 @@ bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struc
 /* judge_looks_back(), and the gateway is of the newer generation, which understands context. */
 bool judge_reads_context(struct relay *r, const struct gate_verdict *v, const struct event *ev);
 
-/* For the guard: can a person linked to @to see this chat? */
+/* For the guard: can a person who is linked to @to on this bot see this chat? */
 bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,
                 struct str bot, struct str guild, struct str chat_id);

@@ -1,6 +1,6 @@
 /* guard.c - design.  (guard.h has the contract.)
  *
- * The guard remembers no verdicts: it asks chats, facts and personas at every action, so a right
+ * The guard remembers no verdicts: it asks chats, grounds and personas at every action, so a right
  * ends with the change that ends it.  Only the basis of a chat is stored, with the chat: five texts
  * in one string, divided by 0x1f, because few chats need more than one of them.  The key is left
  * out where it equals the guild or the chat itself. */
@@ -17,8 +17,7 @@
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"
 #include "store/store.h"
-#include "tenancy/facts.h"
-#include "tenancy/grants.h"
+#include "tenancy/grounds.h"
 
 #define ERROR_IDENTITY "identity not announced on this socket"
 #define ERROR_NO_BOT "no such bot is served here"
@@ -163,65 +162,33 @@ bool basis_read(struct json at, struct buf *out)
 
 /* ---- does the basis still hold? ---- */
 
-static bool has_person(const struct gate_instance *me, struct str platform)
+static struct ground_at ground_of(const struct instance *i, struct str platform, struct str bot)
 {
-    for (const struct gate_owner *o = me->owners; o != NULL; o = o->next)
-        if (str_eq(o->platform, platform))
-            return true;
-    return false;
+    return (struct ground_at){{instance_tenant(i), instance_id(i)}, platform, bot};
 }
 
-static bool by_person(const struct known_chat *c, const struct gate_instance *me,
-                      const struct basis *g)
+/* True when a scope of the instance covers the place, and its people can see the place. */
+static bool by_scope(const struct instance *i, const struct ground_at *at, struct str guild,
+                     struct str chat, struct str parent)
 {
-    struct facts *facts = c->inst->relay->env.facts;
+    struct facts *facts = i->relay->env.facts;
 
-    if (c->basis == NULL) /* of an older database, which does not say who it was */
-        return has_person(me, chat_platform(c));
-    return g->person.n > 0 && grant_is_linked(facts, me, chat_platform(c), g->person);
+    return (ground_scope(facts, at, guild, chat) ||
+            (parent.n > 0 && ground_scope(facts, at, guild, parent))) &&
+           judge_sees(i->relay, grant_instance(facts, at->who), at->platform, at->bot, guild, chat);
 }
 
-/* The guild, or the chat itself where it lies in none. */
-static struct str guild_of(const struct known_chat *c, struct str id)
+static bool basis_holds(const struct known_chat *c, struct str bot)
 {
-    return chat_scope(c).n != 0 ? chat_scope(c) : id;
-}
-
-static bool by_scope(const struct known_chat *c, const struct gate_instance *me,
-                     const struct basis *g)
-{
-    struct facts *facts = c->inst->relay->env.facts;
-    char scratch[CHAT_ID_CHARS];
-    struct str id = chat_id(c, scratch), guild = guild_of(c, id), platform = chat_platform(c);
-
-    if (!grant_holds(facts, me, (struct grant_place){platform, guild, id}) &&
-        (g->parent.n == 0 ||
-         !grant_holds(facts, me, (struct grant_place){platform, guild, g->parent})))
-        return false;
-    return judge_sees(c->inst->relay, me, platform, chat_bot(c), guild, id);
-}
-
-static bool by_route(const struct known_chat *c, const struct basis *g)
-{
-    char scratch[CHAT_ID_CHARS];
-    struct str own = guild_of(c, chat_id(c, scratch));
-    struct event place = {.platform = chat_platform(c),
-                          .bot = chat_bot(c),
-                          .route_key = g->key.n > 0 ? g->key : own,
-                          .former_key = g->former};
-
-    return facts_owns_place(c->inst->relay->env.facts, &place, instance_tenant(c->inst),
-                            instance_id(c->inst));
-}
-
-static bool basis_holds(const struct known_chat *c)
-{
-    struct grant_who who = {instance_tenant(c->inst), instance_id(c->inst)};
-    const struct gate_instance *me = grant_instance(c->inst->relay->env.facts, who);
+    const struct facts *facts = c->inst->relay->env.facts;
+    struct ground_at at = ground_of(c->inst, chat_platform(c), bot);
     struct basis g = unpack(name_text(c->basis));
+    char scratch[CHAT_ID_CHARS];
+    struct str id = chat_id(c, scratch), guild = chat_scope(c).n != 0 ? chat_scope(c) : id;
 
-    return me != NULL && !me->gone &&
-           (by_person(c, me, &g) || by_route(c, &g) || by_scope(c, me, &g));
+    return ground_person(facts, &at, g.person) ||
+           ground_route(facts, &at, g.key.n > 0 ? g.key : guild, g.former) ||
+           by_scope(c->inst, &at, guild, id, g.parent);
 }
 
 /* ---- one action ---- */
@@ -257,49 +224,23 @@ static const char *choose_persona(const struct session *s, const struct action *
     return persona_find(s, a->platform, a->bot, &ret->bot) ? NULL : ERROR_IDENTITY;
 }
 
-/* True when the gateway was added or provisioned for the bot, the bot's route leads to the
- * instance, or the platform has no other bot. */
-static bool is_own_bot(const struct instance *i, const struct destination *t)
-{
-    const struct facts *facts = i->relay->env.facts;
-    const struct gateway *g = facts_newest_gateway(facts, instance_tenant(i), instance_id(i));
-    struct str bot = str_of(t->outlet->bot);
-
-    return t->outlet->alone || (g != NULL && identity_has(g, t->platform, bot)) ||
-           facts_owns(facts, t->platform, bot, instance_tenant(i), instance_id(i));
-}
-
-/* True when the instance may use an unknown chat id because the ids cannot be guessed.  This
- * applies only after chats of the instance were forgotten. */
-static bool was_told(const struct instance *i, const struct destination *t)
-{
-    return i->forgot_chats && t->outlet->secret_chats &&
-           facts_owns(i->relay->env.facts, t->platform, str_of(t->outlet->bot), instance_tenant(i),
-                      instance_id(i));
-}
-
 bool may_speak(struct instance *i, const struct action *a, const struct destination *to)
 {
-    struct facts *facts = i->relay->env.facts;
-    struct grant_who who = {instance_tenant(i), instance_id(i)};
+    const struct facts *facts = i->relay->env.facts;
     const struct known_chat *chat = chats_find_on(i, to->platform, a->chat_id);
-    const struct gate_instance *me = grant_instance(facts, who);
+    struct ground_at at = ground_of(i, to->platform, str_of(to->outlet->bot));
 
     if (chat != NULL) /* a scope that contradicts the record is a mistake or an attack */
         return (a->scope_id.n == 0 || chat_scope(chat).n == 0 ||
                 str_eq(a->scope_id, chat_scope(chat))) &&
-               (to->outlet->answers || basis_holds(chat));
-    if (was_told(i, to))
+               (to->outlet->answers || basis_holds(chat, at.bot));
+    if (i->forgot_chats && to->outlet->secret_chats && ground_key(facts, &at, at.bot))
+        return true; /* nobody can guess the id: the chat was delivered, and forgotten since */
+    if (ground_key(facts, &at, a->chat_id) && (to->outlet->alone || ground_bot(facts, &at)))
         return true;
-    if (facts_owns(facts, to->platform, a->chat_id, who.tenant, who.instance) && is_own_bot(i, to))
-        return true;
-    if (me == NULL || me->gone)
-        return false;
-    if (grant_is_linked(facts, me, to->platform, a->chat_id) && is_own_bot(i, to))
+    if (ground_person(facts, &at, a->chat_id))
         return true; /* where a direct chat has the person's own id */
-    return a->scope_id.n != 0 &&
-           grant_holds(facts, me, (struct grant_place){to->platform, a->scope_id, a->chat_id}) &&
-           judge_sees(i->relay, me, to->platform, to->bot, a->scope_id, a->chat_id);
+    return a->scope_id.n != 0 && by_scope(i, &at, a->scope_id, a->chat_id, STR_NULL);
 }
 
 /* A delivered message is known by its deduplication key: for delivery.dedup, across restarts. */
@@ -367,7 +308,8 @@ static const char *admit_follow_up(const struct session *s, const struct action 
     t->outlet = outside->find(outside, t->platform, t->bot);
     if (t->outlet == NULL || (t->outlet->descriptor->ops & (1u << ACTION_FOLLOW_UP)) == 0)
         return ERROR_CAPABILITY;
-    return NULL;
+    struct ground_at at = ground_of(s->inst, t->platform, str_of(t->outlet->bot));
+    return grounds_may_use(s->inst->relay->env.facts, &at) ? NULL : ERROR_CAPABILITY;
 }
 
 const char *guard_admit(const struct session *s, const struct action *a, struct destination *ret)

@@ -3,16 +3,17 @@
  *      outbound frame -> guard_admit() -> persona -> may_speak() -> may_touch() -> outlet
  *
  * An instance may act in a chat that it received an event from, through the bot that delivered the
- * event, while the basis of that chat holds:
+ * event, while the basis of that chat holds on that bot:
  *
- *      the person   who wrote there is still linked to the instance
+ *      the person   who wrote there is still linked to the instance on this bot
  *      the scope    of the chat is still granted to the instance, and its people can see the chat
  *      the route    an operator's route of the chat, or of its bot, still leads to the instance
  *
- * Without an earlier event an instance may act in a chat whose id an operator routed to it, in the
- * direct chat of a person linked to it (both through a bot of its own), and in a chat that lies in
- * a granted scope and that its people can see.  Scopes in a frame and bots in a hello are compared
- * with the records: they can refuse an action, never allow one.
+ * Without an earlier event an instance may act in the direct chat of a person who is linked to it on
+ * this bot, in a chat that lies in a granted scope and that its people can see, and, through a bot
+ * that an operator gave it, in a chat whose id an operator routed to it.  Scopes in a frame and bots
+ * in a hello or a provision are compared with the records: they can refuse an action, never allow
+ * one.  tenancy/grounds.h answers each of these questions.
  *
  * Editing needs more than speaking: an instance edits only messages that it sent, and reacts to, or
  * opens a thread under, messages that it sent or received.

@@ -26,10 +26,10 @@ struct world {
     struct gate_admission admission;
     struct gate_policy policy;
     struct gate_link links[8];
-    struct gate_owner owners[8];
     struct gate_place places[8];
     struct gate_routes routes[8];
-    size_t n_links, n_owners, n_places, n_routes;
+    size_t n_links, n_places, n_routes;
+    struct gate_bot bot;
     struct thing *things;
     enum gate_sight sight;
 };
@@ -57,14 +57,19 @@ static void world_init(struct world *w)
     w->y.instance = STR("y");
     w->z.tenant = STR("zorg");
     w->z.instance = STR("z");
+    list_init(&w->x.people);
+    list_init(&w->y.people);
+    list_init(&w->z.people);
 }
 
 static void world_done(struct world *w)
 {
-    struct map *maps[] = {&w->f.authors,       &w->f.scopes,           &w->f.routes,
-                          &w->f.dm_defaults,   &w->x.principals,       &w->x.policies,
-                          &w->admission.allow, &w->policy.free_places, &w->y.principals,
-                          &w->y.policies};
+    struct map *maps[] = {&w->f.authors,       &w->f.scopes,
+                          &w->f.routes,        &w->f.dm_defaults,
+                          &w->x.principals,    &w->x.policies,
+                          &w->admission.allow, &w->policy.free_places,
+                          &w->y.principals,    &w->y.policies,
+                          &w->f.bots};
     for (size_t i = 0; i < ARRAY_LEN(maps); i++)
         map_done(maps[i]);
     for (struct thing *t = w->things, *next; t != NULL; t = next) {
@@ -73,13 +78,15 @@ static void world_done(struct world *w)
     }
 }
 
-static void link_person(struct world *w, const char *user, struct gate_instance *to)
+static void link_on(struct world *w, const char *user, struct gate_instance *to, const char *bots)
 {
     struct gate_link *l = &w->links[w->n_links++], *first;
-    struct gate_owner *o = &w->owners[w->n_owners++];
     struct str k = key(w, "discord", user, NULL);
 
-    *l = (struct gate_link){.to = to};
+    *l = (struct gate_link){.to = to,
+                            .platform = STR("discord"),
+                            .user = str_of(user),
+                            .bots = bots};
     first = map_get(&w->f.authors, k);
     if (first == NULL) {
         map_put(&w->f.authors, k, l);
@@ -88,8 +95,19 @@ static void link_person(struct world *w, const char *user, struct gate_instance 
             first = first->next;
         first->next = l;
     }
-    *o = (struct gate_owner){to->owners, STR("discord"), str_of(user)};
-    to->owners = o;
+    list_append(&to->people, &l->of_instance);
+}
+
+static void link_person(struct world *w, const char *user, struct gate_instance *to)
+{
+    link_on(w, user, to, "b"); /* the bot of event_in_channel() */
+}
+
+/* From now on the bot of event_in_channel() belongs to one tenant. */
+static void give_bot(struct world *w, const char *tenant)
+{
+    w->bot.tenant = str_of(tenant);
+    map_put(&w->f.bots, key(w, "discord", "b", NULL), &w->bot);
 }
 
 static void grant(struct world *w, const char *channel, struct gate_instance *to)
@@ -173,11 +191,20 @@ static bool received(struct world *w, const struct event *ev, const struct gate_
 
 /* ---- the specification ---- */
 
-enum author { UNBOUND, BOUND_TO_X, BOUND_TO_Y, A_BOT, AUTHORS };
+enum author { /* "elsewhere": the link was made through another bot */
+              UNBOUND,
+              BOUND_TO_X,
+              BOUND_TO_Y,
+              BOUND_TO_X_ELSEWHERE,
+              BOUND_TO_Y_ELSEWHERE,
+              A_BOT,
+              AUTHORS
+};
 enum scope { NO_SCOPE, X_HAS_CHANNEL, X_HAS_GUILD, X_HAS_GUILD_Y_CHANNEL, SCOPES };
 enum routed { NO_ROUTE, ROUTED, ROUTED_OPEN, ROUTED_ELSEWHERE, ROUTES }; /* by an operator */
 enum principals { P_UNSET, P_OWNER_ONLY, P_LISTED, P_NOT_LISTED, P_ANY, PRINCIPALS };
-enum sight { SEES, SEES_NOT, SIGHT_UNKNOWN, NOBODY_LINKED, SIGHTS };
+enum sight { SEES, SEES_NOT, SIGHT_UNKNOWN, NOBODY_LINKED, SEES_LINKED_ELSEWHERE, SIGHTS };
+enum whose { EVERYBODYS, OF_X, OF_ANOTHER_TENANT }; /* the bot */
 enum place { IN_DM, IN_CHANNEL, IN_THREAD, PLACES };
 enum relevance {
     NO_ROW,
@@ -201,6 +228,7 @@ struct row {
     enum place place;
     enum relevance relevance;
     enum address address;
+    enum whose bot;
 };
 
 /* "per-instance (guild, channel) scope grants"; "a channel is owned by at most one instance"; a
@@ -251,7 +279,9 @@ static bool relevant(const struct row *r)
  * nobody", unless an operator said otherwise: a route that is not open delivers to nobody. */
 static bool spec_delivers_to_x(const struct row *r)
 {
-    if (r->author == BOUND_TO_X)
+    if (r->bot == OF_ANOTHER_TENANT) /* "nobody else's instance is reached", whatever else holds */
+        return false;
+    if (r->author == BOUND_TO_X) /* "a link counts on the bot it was made through" */
         return true;
     if (r->author == BOUND_TO_Y)
         return false;
@@ -285,15 +315,21 @@ static void set_relevance(struct world *w, const struct row *r)
 
 static void set_facts(struct world *w, const struct row *r)
 {
+    bool seen = r->sight == SEES || r->sight == SEES_LINKED_ELSEWHERE;
+
     if (r->sight != NOBODY_LINKED)
-        link_person(w, OLGA, &w->x);
-    w->sight = r->sight == SEES       ? GATE_SEEN
-               : r->sight == SEES_NOT ? GATE_UNSEEN
-                                      : GATE_SIGHT_UNKNOWN;
-    if (r->author == BOUND_TO_X)
-        link_person(w, ANN, &w->x);
-    if (r->author == BOUND_TO_Y)
-        link_person(w, ANN, &w->y);
+        link_on(w, OLGA, &w->x,
+                r->sight == SEES_LINKED_ELSEWHERE ? "bb\x1f"
+                                                    "a"
+                                                  : "a\x1f"
+                                                    "b");
+    w->sight = seen ? GATE_SEEN : r->sight == SEES_NOT ? GATE_UNSEEN : GATE_SIGHT_UNKNOWN;
+    if (r->author == BOUND_TO_X || r->author == BOUND_TO_X_ELSEWHERE)
+        link_on(w, ANN, &w->x, r->author == BOUND_TO_X ? "b" : "other");
+    if (r->author == BOUND_TO_Y || r->author == BOUND_TO_Y_ELSEWHERE)
+        link_on(w, ANN, &w->y, r->author == BOUND_TO_Y ? "*" : "other");
+    if (r->bot != EVERYBODYS)
+        give_bot(w, r->bot == OF_X ? "acme" : "zorg");
     if (r->scope == X_HAS_CHANNEL)
         grant(w, CHANNEL, &w->x);
     if (r->scope == X_HAS_GUILD || r->scope == X_HAS_GUILD_Y_CHANNEL)
@@ -349,7 +385,7 @@ typedef void row_fn(const struct row *r, void *ctx);
 
 static size_t each_row(row_fn *fn, void *ctx)
 {
-    struct row r;
+    struct row r = {.bot = EVERYBODYS};
     size_t n = 0;
 
     for (r.author = 0; r.author < AUTHORS; r.author++)
@@ -364,17 +400,31 @@ static size_t each_row(row_fn *fn, void *ctx)
     return n;
 }
 
-static void check_row(const struct row *r, void *ctx)
+static bool check(const struct row *r)
 {
-    size_t *delivered = ctx;
     bool want = spec_delivers_to_x(r), got = gate_delivers_to_x(r, NULL);
 
     if (want != got)
         fail_msg("author %d scope %d route %d principal %d sight %d place %d relevance %d "
-                 "address %d: the contract says %s",
+                 "address %d bot %d: the contract says %s",
                  r->author, r->scope, r->route, r->principal, r->sight, r->place, r->relevance,
-                 r->address, want ? "deliver" : "do not");
-    *delivered += got;
+                 r->address, r->bot, want ? "deliver" : "do not");
+    return got;
+}
+
+static void check_row(const struct row *r, void *ctx)
+{
+    size_t *delivered = ctx;
+    struct row theirs = *r, ours = *r;
+
+    theirs.bot = OF_ANOTHER_TENANT;
+    ours.bot = OF_X;
+    if (check(r)) {
+        ++*delivered;
+        check(&theirs);
+    }
+    if (r->address == NOT_ADDRESSED)
+        check(&ours);
 }
 
 static void every_row_of_the_truth_table_is_decided_as_the_contract_says(void **state)
@@ -382,7 +432,7 @@ static void every_row_of_the_truth_table_is_decided_as_the_contract_says(void **
     size_t delivered = 0, n = each_row(check_row, &delivered);
 
     assert_true(n >= 400);
-    assert_true(delivered > n / 10 && delivered < n / 2); /* it tells yes from no */
+    assert_true(delivered > n / 12 && delivered < n / 2); /* it tells yes from no */
     print_message("%zu rows, %zu delivered\n", n, delivered);
 }
 
@@ -416,6 +466,7 @@ static void check_restrictions(const struct row *r, void *ctx)
     RESTRICT(with.sight = SEES_NOT);
     RESTRICT(with.sight = SIGHT_UNKNOWN);
     RESTRICT(with.sight = NOBODY_LINKED);
+    RESTRICT(with.sight = SEES_LINKED_ELSEWHERE);
     if (r->relevance == OPEN || r->relevance == NO_ROW || r->relevance == MUST_ADDRESS_FREE_HERE)
         RESTRICT(with.relevance = MUST_ADDRESS);
     if (r->relevance == BOTS_TOO)
@@ -468,6 +519,18 @@ static void every_no_has_its_reason(void **state)
         {{UNBOUND, X_HAS_CHANNEL, NO_ROUTE, P_ANY, SEES, IN_CHANNEL, MUST_ADDRESS, 0},
          GATE_NO_NOT_ADDRESSED},
         {{A_BOT, X_HAS_CHANNEL, NO_ROUTE, P_ANY, SEES, IN_CHANNEL, OPEN, 0}, GATE_NO_OTHER_BOT},
+        {{BOUND_TO_X_ELSEWHERE, NO_SCOPE, NO_ROUTE, P_UNSET, SEES, IN_DM, NO_ROW, 0},
+         GATE_NO_LINK_ELSEWHERE},
+        {{BOUND_TO_X_ELSEWHERE, NO_SCOPE, ROUTED, P_UNSET, SEES, IN_DM, NO_ROW, 0}, GATE_NO_CLOSED},
+        {{BOUND_TO_Y_ELSEWHERE, NO_SCOPE, ROUTED_OPEN, P_UNSET, SEES, IN_DM, NO_ROW, 0},
+         GATE_YES_OPEN},
+        {{UNBOUND, X_HAS_CHANNEL, NO_ROUTE, P_ANY, SEES_LINKED_ELSEWHERE, IN_CHANNEL, NO_ROW, 0},
+         GATE_NO_SIGHT_UNKNOWN},
+        {{BOUND_TO_X, X_HAS_CHANNEL, ROUTED_OPEN, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0,
+          OF_ANOTHER_TENANT},
+         GATE_NO_FOREIGN_BOT},
+        {{BOUND_TO_X, X_HAS_CHANNEL, ROUTED_OPEN, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0, OF_X},
+         GATE_YES_OWNER},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -478,7 +541,7 @@ static void every_no_has_its_reason(void **state)
                      verdict < 0 ? "no candidate" : gate_reason_word(verdict),
                      gate_reason_word(rows[i].reason));
     }
-    for (int r = 0; r <= GATE_NO_NOT_ASKED; r++) {
+    for (int r = 0; r <= GATE_NO_FOREIGN_BOT; r++) {
         assert_true(strlen(gate_reason_word(r)) > 0);
         assert_true(strlen(gate_reason_sentence(r)) > 10);
     }
@@ -596,7 +659,7 @@ static enum gate_sight count_sees(void *ctx, const struct event *ev, const struc
 static void of_a_crowd_so_many_are_asked_what_they_see(void **state)
 {
     enum { CROWD = 100000 };
-    struct gate_owner *crowd = xcalloc(CROWD, sizeof *crowd);
+    struct gate_link *crowd = xcalloc(CROWD, sizeof *crowd);
     struct counted c = {.sight = GATE_UNSEEN};
     struct gate_world world = {.sees = count_sees, .ctx = &c};
     struct gate_verdict v[GATE_CANDIDATES];
@@ -608,16 +671,19 @@ static void of_a_crowd_so_many_are_asked_what_they_see(void **state)
     whole = (struct gate_place){.to = &w.x};
     principal(&w, GATE_ANY, NULL);
     map_put(&w.f.scopes, key(&w, "discord", GUILD, "*"), &whole);
-    for (size_t i = 0; i < CROWD; i++)
-        crowd[i] = (struct gate_owner){.next = i + 1 < CROWD ? &crowd[i + 1] : NULL,
-                                       .platform = STR("discord"),
-                                       .user = STR("somebody")};
-    w.x.owners = crowd;
+    for (size_t i = 0; i < CROWD; i++) { /* the newest is asked first: it is crowd[0] */
+        crowd[i] =
+            (struct gate_link){.platform = STR("discord"), .user = STR("somebody"), .bots = "b"};
+        list_add_before(w.x.people.next, &crowd[i].of_instance);
+    }
     assert_int_equal(gate_decide(&w.f, &world, &ev, v), 1);
     assert_int_equal(v[0].reason, GATE_NO_SIGHT_UNKNOWN);
     assert_int_equal(c.asked, GATE_EYES);
     for (size_t i = 0; i < 10000; i++) /* those elsewhere cost little */
-        crowd[i].platform = STR("telegram");
+        if (i % 2 == 0)
+            crowd[i].platform = STR("telegram");
+        else
+            crowd[i].bots = "another";
     c = (struct counted){.sight = GATE_SEEN};
     gate_decide(&w.f, &world, &ev, v);
     assert_int_equal(v[0].reason, GATE_YES_SCOPE);
@@ -629,6 +695,59 @@ static void of_a_crowd_so_many_are_asked_what_they_see(void **state)
     assert_int_equal(v[0].reason, GATE_NO_SIGHT_UNKNOWN);
     world_done(&w);
     free(crowd);
+}
+
+/* An attack: somebody linked to evil writes to the bank's own open bot. */
+static void who_is_linked_elsewhere_reaches_the_owner_of_this_bot(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    link_on(&w, ANN, &w.z, "evils"); /* zorg is evil, acme the bank */
+    route(&w, GUILD, &w.x, true);
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_OPEN);
+    assert_int_equal(verdict_on(&w, &ev, &w.z), GATE_NO_LINK_ELSEWHERE);
+    ev.bot = STR("evils");
+    assert_int_equal(verdict_on(&w, &ev, &w.z), GATE_YES_OWNER);
+    world_done(&w);
+}
+
+static void a_tenants_own_bot_is_closed_to_links_scopes_and_routes_of_others(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    give_bot(&w, "acme");
+    link_on(&w, ANN, &w.z, "*");
+    grant(&w, CHANNEL, &w.z);
+    route(&w, GUILD, &w.z, true);
+    route(&w, GUILD, &w.x, true);
+    assert_int_equal(verdict_on(&w, &ev, &w.z), GATE_NO_FOREIGN_BOT);
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_OPEN); /* and they are not in its way */
+    world_done(&w);
+}
+
+static void links_on_other_bots_take_no_room_from_those_that_count(void **state)
+{
+    enum { MANY = 3 * GATE_CANDIDATES };
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    struct gate_instance *many = xcalloc(MANY, sizeof *many);
+    struct gate_link *links = xcalloc(MANY, sizeof *links);
+    for (size_t i = 0; i < MANY; i++) {
+        many[i] = (struct gate_instance){.tenant = STR("zorg"), .instance = STR("m")};
+        links[i] = (struct gate_link){.to = &many[i], .bots = "other", .next = &links[i + 1]};
+    }
+    links[MANY - 1].next = NULL;
+    links[MANY - 1].to = &w.x;
+    links[MANY - 1].bots = "other\x1f"
+                           "b";
+    map_put(&w.f.authors, key(&w, "discord", ANN, NULL), links);
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_OWNER);
+    world_done(&w);
+    free(links);
+    free(many);
 }
 
 static void a_group_chat_of_a_platform_without_guilds_is_its_own_guild(void **state)
@@ -688,6 +807,7 @@ static void what_an_operator_granted_stands_where_a_claim_does_not(void **state)
     assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_SCOPE);
     w.places[0].firm = false;
     ev.bot = ev.route_key; /* the tenant never comes from the bot */
+    w.links[0].bots = "*";
     assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_SCOPE);
     world_done(&w);
 }
@@ -776,6 +896,9 @@ UNIT(core_test_gate)
         cmocka_unit_test(bots_that_answer_each_other_are_stopped_and_a_person_starts_them_again),
         cmocka_unit_test(a_group_chat_of_a_platform_without_guilds_is_its_own_guild),
         cmocka_unit_test(of_a_crowd_so_many_are_asked_what_they_see),
+        cmocka_unit_test(who_is_linked_elsewhere_reaches_the_owner_of_this_bot),
+        cmocka_unit_test(a_tenants_own_bot_is_closed_to_links_scopes_and_routes_of_others),
+        cmocka_unit_test(links_on_other_bots_take_no_room_from_those_that_count),
         cmocka_unit_test(a_route_of_its_own_comes_before_the_route_of_everything),
         cmocka_unit_test(a_place_that_is_routed_is_not_part_of_everything_even_when_it_is_closed),
         cmocka_unit_test(what_an_operator_granted_stands_where_a_claim_does_not),

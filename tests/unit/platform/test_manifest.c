@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "platform/manifest.h"
 #include "platform/platform.h"
+#include "tenancy/enroll.h"
+#include "tenancy/grounds.h"
 
 struct bot {
     struct platform p;
@@ -41,8 +43,9 @@ enum host_announcer host_announcer(struct host *h, struct str gateway, const str
 
     if (gw == NULL || gw->revoked_ms != 0)
         return ANNOUNCER_GONE;
-    return p != NULL && identity_has(gw, STR("discord"), str_of(p->bot)) ? ANNOUNCER_OWN
-                                                                         : ANNOUNCER_OTHER;
+    return p != NULL && ground_menu(w.f.facts, gw, STR("discord"), str_of(p->bot))
+               ? ANNOUNCER_OWN
+               : ANNOUNCER_OTHER;
 }
 
 static void set_commands(struct platform *p, struct str commands)
@@ -64,8 +67,9 @@ static void add_gateway(const char *id, const char *bot)
                       &(struct gateway_spec){.id = str_of(id),
                                              .tenant = STR("acme"),
                                              .instance = str_of(id),
-                                             .platform = STR("discord"),
-                                             .bot = str_of(bot)},
+                                             .bots = &(struct gateway_for){STR("discord"),
+                                                                           str_of(bot), false},
+                                             .n_bots = 1},
                       &ret_id, &secret, NULL, NULL);
     facts_rig_turn(&w.f);
     buf_done(&ret_id);
@@ -213,6 +217,43 @@ static void nobody_has_more_than_a_platform_takes(void **state)
     buf_done(&many);
 }
 
+/* An attack: a gateway that came by itself names somebody's bot and fills the bot's menu. */
+static void a_bot_that_was_only_asserted_shows_no_commands(void **state)
+{
+    struct provision_result result = {0};
+    const struct provision_spec spec = {.tenant = STR("evil"),
+                                        .gateway = STR("evil"),
+                                        .platform = STR("discord"),
+                                        .bot = STR("one")};
+
+    facts_provision(w.f.facts, &spec, &result, NULL, NULL);
+    facts_rig_turn(&w.f);
+    provision_result_done(&result);
+    hear("evil", "[" C("pay", "to evil") "]");
+    hear("zz", "[" C("ask", "of zz") "]");
+    settle();
+    assert_has(0, "[" C("ask", "of zz") "]");
+    assert_has(1, "[]");
+}
+
+static void a_gateway_of_two_bots_shows_its_commands_on_both(void **state)
+{
+    const struct gateway_for bots[] = {{STR("discord"), STR("one")}, {STR("discord"), STR("two")}};
+    struct buf id = BUF_INIT, secret = BUF_INIT;
+
+    facts_gateway_add(
+        w.f.facts,
+        &(struct gateway_spec){.id = STR("both"), .tenant = STR("acme"), .bots = bots, .n_bots = 2},
+        &id, &secret, NULL, NULL);
+    facts_rig_turn(&w.f);
+    hear("both", "[" C("ask", "both") "]");
+    settle();
+    assert_has(0, "[" C("ask", "both") "]");
+    assert_has(1, "[" C("ask", "both") "]");
+    buf_done(&id);
+    buf_done(&secret);
+}
+
 UNIT(platform_test_manifest)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +263,8 @@ UNIT(platform_test_manifest)
         T(what_is_left_out_or_revoked_goes),
         T(bad_entries_are_left_out_one_by_one),
         T(nobody_has_more_than_a_platform_takes),
+        T(a_bot_that_was_only_asserted_shows_no_commands),
+        T(a_gateway_of_two_bots_shows_its_commands_on_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include "relay/relay.h"
 #include "store/memory/memory.h"
 #include "store/store.h"
-#include "tenancy/facts.h"
+#include "tenancy/grants.h"
 
 #define RIG_UNUSED __attribute__((unused))
 #define RIG_SOCKETS 12
@@ -545,13 +545,29 @@ RIG_UNUSED static void add_gateway(const char *id, const char *instance, const c
                                 .tenant = STR("acme"),
                                 .instance = str_of(instance),
                                 .wake_url = str_of(wake_url),
-                                .platform = str_of(platform),
-                                .bot = str_of(bot),
-                                .open = platform != NULL};
+                                .bots = &(struct gateway_for){str_of(platform), str_of(bot), true},
+                                .n_bots = platform != NULL};
     facts_gateway_add(rig.facts, &spec, &ret_id, &secret, rig_changed_fact, NULL);
     turn();
     buf_done(&ret_id);
     buf_done(&secret);
+}
+/* @bot NULL: on every bot of the platform. */
+RIG_UNUSED static void link_user(struct grant_who who, const char *platform, const char *user,
+                                 const char *bot)
+{
+    struct str on = bot != NULL ? str_of(bot) : STR("*");
+    const struct grant_person p = {str_of(platform), str_of(user), &on, 1};
+
+    grant_link(rig.facts, who, &p, rig_changed_fact, NULL);
+    turn();
+}
+RIG_UNUSED static void unlink_user(struct grant_who who, const char *platform, const char *user)
+{
+    const struct grant_person p = {str_of(platform), str_of(user), NULL, 0};
+
+    grant_unlink(rig.facts, who, &p, rig_changed_fact, NULL);
+    turn();
 }
 RIG_UNUSED static void add_route(const char *key, const char *instance)
 {

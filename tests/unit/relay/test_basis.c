@@ -1,7 +1,8 @@
 /* Promises of relay/out/guard.h: the right to speak ends with what gave it, and a
  * hello grants nothing. */
 #include "relay/asking.h"
-#include "tenancy/grants.h"
+#include "tenancy/enroll.h"
+#include "tenancy/grounds.h"
 
 static const struct grant_who ANN = {{"acme", 4}, {"ann", 3}}, BOB = {{"acme", 4}, {"bob", 3}};
 
@@ -49,9 +50,10 @@ static struct fake *restarted(const char *gateway)
 
 static void link_them(struct grant_who who, const char *user, bool linked)
 {
-    (linked ? grant_link : grant_unlink)(rig.facts, who, STR("web"), str_of(user), rig_changed_fact,
-                                         NULL);
-    turn();
+    if (linked)
+        link_user(who, "web", user, "lobby");
+    else
+        unlink_user(who, "web", user);
 }
 
 static void unroute(const char *key, const char *instance)
@@ -156,19 +158,15 @@ static void a_hello_grants_nothing(void **state)
     add_gateway("gw-t", "tim", NULL, NULL, NULL);
     struct fake *tim = dial("gw-t");
     say(tim, "{\"type\":\"hello\",\"platform\":\"telegram\",\"botId\":\"tg\"}");
-    grant_link(rig.facts, (struct grant_who){STR("acme"), STR("tim")}, STR("telegram"), STR("u7"),
-               rig_changed_fact, NULL);
-    turn();
+    link_user((struct grant_who){STR("acme"), STR("tim")}, "telegram", "u7", "another");
     const char *as_tg = ",\"platform\":\"telegram\",\"botId\":\"tg\"";
-    assert_false(speaks_in(tim, "u7", "", as_tg)); /* not its bot, whoever is linked */
+    assert_false(speaks_in(tim, "u7", "", as_tg)); /* the link counts on another bot */
     assert_false(speaks_in(tim, "u7", "", ""));
     add_gateway("gw-own", "owen", NULL, "telegram", "tg");
     struct fake *owen = dial("gw-own");
     say(owen, "{\"type\":\"hello\",\"platform\":\"telegram\",\"botId\":\"tg\"}");
     assert_false(speaks_in(owen, "u7", "", as_tg)); /* its bot, but nobody of its own */
-    grant_link(rig.facts, (struct grant_who){STR("acme"), STR("owen")}, STR("telegram"), STR("u7"),
-               rig_changed_fact, NULL);
-    turn();
+    link_user((struct grant_who){STR("acme"), STR("owen")}, "telegram", "u7", "tg");
     assert_true(speaks_in(owen, "u7", "", as_tg));
 }
 
@@ -206,7 +204,8 @@ static void who_links_in_a_direct_chat_can_be_written_to_through_that_bot(void *
     rig.has_attic = true;
     rig.web.alone = false;
     struct fake *f = connect_as("gw-b");
-    link_code_new(rig.facts, BOB, STR("web"), &code, &expires, rig_changed_fact, NULL);
+    link_code_new(rig.facts, BOB, &(struct link_for){.platform = STR("web")}, &code, &expires,
+                  rig_changed_fact, NULL);
     turn();
     struct event ev = from("u7");
     struct buf text = BUF_INIT;
@@ -224,6 +223,89 @@ static void who_links_in_a_direct_chat_can_be_written_to_through_that_bot(void *
     buf_done(&text);
 }
 
+/* ---- attacks: whose bot ---- */
+
+/* A gateway of tenant evil comes by itself, and says that it is for acme's bot "tg". */
+static struct fake *evil_arrives(void)
+{
+    struct provision_result result = {0};
+    const struct provision_spec spec = {.tenant = STR("evil"),
+                                        .gateway = STR("gw-e"),
+                                        .platform = STR("telegram"),
+                                        .bot = STR("tg")};
+
+    rig.telegram.alone = false;
+    facts_provision(rig.facts, &spec, &result, rig_changed_fact, NULL);
+    turn();
+    provision_result_done(&result);
+    struct fake *f = dial("gw-e");
+    say(f, "{\"type\":\"hello\",\"platform\":\"telegram\",\"botId\":\"tg\"}");
+    return f;
+}
+static const struct grant_who EVIL = {{"evil", 4}, {"gw-e", 4}};
+
+static void an_asserted_bot_does_not_reach_who_linked_through_another(void **state)
+{
+    const char *as_tg = ",\"platform\":\"telegram\",\"botId\":\"tg\"";
+    struct fake *evil = evil_arrives();
+    const struct route_spec chat = {.platform = STR("telegram"),
+                                    .key = STR("c9"),
+                                    .tenant = STR("evil")};
+
+    link_user(EVIL, "telegram", "u7", "evilbot");
+    assert_false(speaks_in(evil, "u7", "", as_tg));
+    assert_false(speaks_in(evil, "u7", "", ""));
+    facts_route_add(rig.facts, &chat, rig_changed_fact, NULL);
+    turn();
+    assert_false(speaks_in(evil, "c9", "", as_tg)); /* its chat, but nobody gave it the bot */
+    link_user(EVIL, "telegram", "u7", "tg");
+    assert_true(speaks_in(evil, "u7", "", as_tg)); /* the person did, for this person's chat */
+    assert_false(speaks_in(evil, "c9", "", as_tg));
+}
+
+static void a_ground_on_one_bot_is_none_on_another_that_delivered_too(void **state)
+{
+    const char *as_attic = ",\"platform\":\"web\",\"botId\":\"attic\"";
+    const char *as_lobby = ",\"platform\":\"web\",\"botId\":\"lobby\"";
+    struct fake *f = connect_as("gw-a");
+    struct event ev = from("u7");
+
+    rig.has_attic = true;
+    link_user(ANN, "web", "u7", NULL);
+    hear(ev);
+    ev.bot = STR("attic");
+    hear(ev);
+    assert_int_equal(inbound(f), 2);
+    assert_true(speaks_in(f, "c1", "", as_attic) && speaks_in(f, "c1", "", as_lobby));
+    unlink_user(ANN, "web", "u7");
+    link_user(ANN, "web", "u7", "lobby");
+    assert_false(speaks_in(f, "c1", "", as_attic));
+    assert_false(speaks_in(f, "c1", "", "")); /* by default through the bot it came by last */
+    assert_true(speaks_in(f, "c1", "", as_lobby));
+    ev.bot = STR("attic");
+    hear(ev);
+    assert_int_equal(inbound(f), 2); /* nor is it delivered */
+}
+
+static void through_the_own_bot_of_another_tenant_nothing_is_said_or_heard(void **state)
+{
+    const char *as_tg = ",\"platform\":\"telegram\",\"botId\":\"tg\"";
+    struct fake *evil = evil_arrives();
+    struct event ev = from("u7");
+
+    ev.platform = STR("telegram");
+    ev.bot = STR("tg");
+    link_user(EVIL, "telegram", "u7", NULL);
+    hear(ev);
+    assert_int_equal(inbound(evil), 1);
+    assert_true(speaks_in(evil, "c1", "", as_tg) && speaks_in(evil, "u7", "", as_tg));
+    grounds_bot_belongs(rig.facts, STR("telegram"), STR("tg"), STR("acme"));
+    assert_false(speaks_in(evil, "c1", "", as_tg)); /* delivered before: no longer */
+    assert_false(speaks_in(evil, "u7", "", as_tg));
+    hear(ev);
+    assert_int_equal(inbound(evil), 1);
+}
+
 UNIT(relay_test_basis)
 {
     const struct CMUnitTest tests[] = {
@@ -234,6 +316,9 @@ UNIT(relay_test_basis)
         PROMISE(a_hello_grants_nothing),
         PROMISE(a_chat_that_came_through_a_bot_is_answered_through_that_bot),
         PROMISE(who_links_in_a_direct_chat_can_be_written_to_through_that_bot),
+        PROMISE(an_asserted_bot_does_not_reach_who_linked_through_another),
+        PROMISE(a_ground_on_one_bot_is_none_on_another_that_delivered_too),
+        PROMISE(through_the_own_bot_of_another_tenant_nothing_is_said_or_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,7 @@ static const struct grant_who ANN = {{"acme", 4}, {"ann", 3}}, BOB = {{"acme", 4
 
 static void link_person(struct grant_who who, const char *user)
 {
-    grant_link(rig.facts, who, STR("web"), str_of(user), rig_changed_fact, NULL);
-    turn();
+    link_user(who, "web", user, NULL);
 }
 
 static void take(const struct event *ev)
@@ -128,7 +127,7 @@ static void two_bots_do_not_answer_each_other_forever(void **state)
 static void new_code(struct grant_who who, struct buf *code)
 {
     int64_t until_ms;
-    link_code_new(rig.facts, who, STR_NULL, code, &until_ms, rig_changed_fact, NULL);
+    link_code_new(rig.facts, who, &(struct link_for){0}, code, &until_ms, rig_changed_fact, NULL);
     turn();
 }
 

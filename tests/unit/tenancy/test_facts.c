@@ -530,17 +530,15 @@ static void everything_there_is_can_only_be_opened(void **state)
 static void a_gateway_that_is_added_is_reached_by_nobody_unless_it_is_open(void **state)
 {
     struct rig *r = *state;
-    struct gateway_spec spec = {.id = STR("g"),
-                                .tenant = STR("t"),
-                                .platform = STR("web"),
-                                .bot = STR("b")};
+    struct gateway_for bot = {STR("web"), STR("b"), false};
+    struct gateway_spec spec = {.id = STR("g"), .tenant = STR("t"), .bots = &bot, .n_bots = 1};
 
     facts_gateway_add(r->facts, &spec, &r->id, &r->secret, on_done, r);
     turn(r);
     assert_targets(r, "web", "b", "");
     assert_false(facts_has_route(r->facts, STR("web"), STR("b")));
     spec.id = STR("h");
-    spec.open = true;
+    bot.open = true;
     buf_reset(&r->id);
     facts_gateway_add(r->facts, &spec, &r->id, &r->secret, on_done, r);
     turn(r);

@@ -94,9 +94,8 @@ static void add(struct rig *r, const char *id, const char *tenant, const char *i
     struct gateway_spec spec = {.id = str_of(id),
                                 .tenant = str_of(tenant),
                                 .instance = str_of(instance),
-                                .platform = bot != NULL ? STR("web") : STR_NULL,
-                                .bot = str_of(bot),
-                                .open = bot != NULL};
+                                .bots = &(struct gateway_for){STR("web"), str_of(bot), true},
+                                .n_bots = bot != NULL};
 
     buf_reset(&r->unused);
     facts_gateway_add(r->facts, &spec, &r->unused, &r->unused, on_done, r);
@@ -187,7 +186,9 @@ static void link_many_people(struct rig *r, size_t n)
     struct grant_who who = {STR("t"), STR("i")};
 
     for (size_t i = 0; i < n; i++)
-        grant_link(r->facts, who, STR("web"), str_of(name("u", i)), on_done, r);
+        grant_link(r->facts, who,
+                   &(struct grant_person){STR("web"), str_of(name("u", i)), &STR("*"), 1}, on_done,
+                   r);
     turn_until(r, n);
 }
 
@@ -208,7 +209,8 @@ static void link_one_person(struct rig *r, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         struct grant_who who = {str_of(name("t", i / 3)), str_of(name("g", i))};
-        grant_link(r->facts, who, STR("web"), STR("ann"), on_done, r);
+        grant_link(r->facts, who, &(struct grant_person){STR("web"), STR("ann"), &STR("*"), 1},
+                   on_done, r);
         turn_until(r, 1);
     }
 }

@@ -82,10 +82,13 @@ static enum bh_err release(struct rig *r, struct grant_who who, struct grant_pla
     return a.err;
 }
 
+static const struct str EVERY = {"*", 1};
+
 static enum bh_err link_person(struct rig *r, struct grant_who who, const char *user)
 {
     struct answer a = {0};
-    grant_link(r->f.facts, who, STR("discord"), str_of(user), on_done, &a);
+    grant_link(r->f.facts, who, &(struct grant_person){STR("discord"), str_of(user), &EVERY, 1},
+               on_done, &a);
     facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
     return a.err;
@@ -107,6 +110,7 @@ static const char *receiver(struct rig *r, const char *user, bool direct)
     struct gate_verdict v[GATE_CANDIDATES];
     struct gate_world w = {0};
     struct event ev = {.platform = STR("discord"),
+                       .bot = STR("b"),
                        .route_key = direct ? STR("dm:u") : STR("g1"),
                        .scope_id = direct ? STR_NULL : STR("g1"),
                        .chat_id = STR("c1"),
@@ -312,10 +316,10 @@ static void a_linked_person_reaches_their_own_instance(void **state)
     assert_string_equal(receiver(r, "ann", false), "acme/x");
     assert_string_equal(receiver(r, "Ann", false), "");
     struct answer a = {0};
-    grant_unlink(r->f.facts, Y, STR("discord"), STR("ann"), on_done, &a);
+    grant_unlink(r->f.facts, Y, &(struct grant_person){STR("discord"), STR("ann")}, on_done, &a);
     facts_rig_turn(&r->f);
     assert_int_equal(a.err, BH_NOT_FOUND);
-    grant_unlink(r->f.facts, X, STR("discord"), STR("ann"), on_done, &a);
+    grant_unlink(r->f.facts, X, &(struct grant_person){STR("discord"), STR("ann")}, on_done, &a);
     facts_rig_turn(&r->f);
     assert_int_equal(a.err, BH_OK);
     assert_string_equal(receiver(r, "ann", false), "");
@@ -335,7 +339,7 @@ static void a_person_with_several_instances_chooses_and_only_among_their_own(voi
     facts_rig_reopen(&r->f);
     assert_string_equal(receiver(r, "ann", true), "acme/y");
     struct answer a = {0}; /* unlinking takes the choice with it */
-    grant_unlink(r->f.facts, Y, STR("discord"), STR("ann"), on_done, &a);
+    grant_unlink(r->f.facts, Y, &(struct grant_person){STR("discord"), STR("ann")}, on_done, &a);
     facts_rig_turn(&r->f);
     assert_string_equal(receiver(r, "ann", true), "acme/x");
     link_person(r, Y, "ann");
@@ -408,7 +412,8 @@ static void many_people_are_shown_in_pages_each_once(void **state)
     for (int i = 0; i < PEOPLE; i++) {
         char user[16];
         snprintf(user, sizeof user, "u%d", i);
-        grant_link(r->f.facts, i % 3 == 0 ? Y : X, STR("discord"), str_of(user), NULL, NULL);
+        grant_link(r->f.facts, i % 3 == 0 ? Y : X,
+                   &(struct grant_person){STR("discord"), str_of(user), &EVERY, 1}, NULL, NULL);
     }
     for (int i = 0; i < PEOPLE; i++)
         facts_rig_turn(&r->f);
@@ -522,7 +527,8 @@ static enum bh_err new_code(struct rig *r, struct grant_who who, const char *pla
     struct buf code = BUF_INIT;
     struct answer a = {0};
     int64_t until_ms;
-    link_code_new(r->f.facts, who, str_of(platform), &code, &until_ms, on_done, &a);
+    link_code_new(r->f.facts, who, &(struct link_for){.platform = str_of(platform)}, &code,
+                  &until_ms, on_done, &a);
     facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
     if (a.err == BH_OK)
@@ -534,7 +540,9 @@ static enum bh_err new_code(struct rig *r, struct grant_who who, const char *pla
 static enum bh_err redeem(struct rig *r, const char *user, const char *code)
 {
     struct answer a = {0};
-    link_code_redeem(r->f.facts, STR("discord"), str_of(user), str_of(code), on_done, &a);
+    link_code_redeem(r->f.facts,
+                     &(struct link_sent){STR("discord"), STR("b"), str_of(user), str_of(code)},
+                     on_done, &a);
     assert_int_equal(a.calls, 0);
     facts_rig_turn(&r->f);
     assert_int_equal(a.calls, 1);
@@ -571,8 +579,12 @@ static void of_two_who_send_a_code_at_once_one_is_linked(void **state)
     char code[LINK_CODE_LEN + 1];
     struct answer a = {0}, b = {0};
     new_code(r, X, NULL, code);
-    link_code_redeem(r->f.facts, STR("discord"), STR("ann"), str_of(code), on_done, &a);
-    link_code_redeem(r->f.facts, STR("discord"), STR("bob"), str_of(code), on_done, &b);
+    link_code_redeem(r->f.facts,
+                     &(struct link_sent){STR("discord"), STR("b"), STR("ann"), str_of(code)},
+                     on_done, &a);
+    link_code_redeem(r->f.facts,
+                     &(struct link_sent){STR("discord"), STR("b"), STR("bob"), str_of(code)},
+                     on_done, &b);
     facts_rig_turn(&r->f);
     assert_int_equal(a.calls + b.calls, 2);
     assert_int_equal((a.err == BH_OK) + (b.err == BH_OK), 1);

@@ -1,0 +1,123 @@
+/* grounds.c - why an instance may use a bot.  (grounds.h has the contract.)
+ *
+ * Nothing is remembered: each question reads the records in memory, so a right ends with the change
+ * that ends its ground.  Every lookup is one or two probes of a table. */
+#include "tenancy/grounds.h"
+#include <stdlib.h>
+#include "base/mem.h"
+#include "core/event.h"
+#include "tenancy/facts_priv.h"
+
+/* ---- bots that belong to a tenant ---- */
+
+struct own_bot {
+    struct gate_bot gate; /* first: gate.bots points here */
+    struct str key;       /* platform \x1f bot; in bytes */
+    char bytes[];
+};
+
+void grounds_bot_belongs(struct facts *f, struct str platform, struct str bot, struct str tenant)
+{
+    char room[GATE_KEY_MAX];
+    struct str key = gate_key(room, platform, bot, STR_NULL);
+    struct own_bot *old = key.p != NULL ? map_get(&f->gate.bots, key) : NULL;
+
+    if (old != NULL) {
+        map_del(&f->gate.bots, old->key);
+        free(old);
+    }
+    if (key.p == NULL || str_is_empty(tenant))
+        return;
+    struct own_bot *b = xcalloc(1, sizeof *b + key.n + tenant.n);
+    memcpy(b->bytes, key.p, key.n);
+    memcpy(b->bytes + key.n, tenant.p, tenant.n);
+    b->key = str_make(b->bytes, key.n);
+    b->gate.tenant = str_make(b->bytes + key.n, tenant.n);
+    map_put(&f->gate.bots, b->key, b);
+}
+
+void grounds_free(struct facts *f)
+{
+    void *v;
+
+    for (size_t i = 0; map_next(&f->gate.bots, &i, &v);)
+        free(v);
+    map_done(&f->gate.bots);
+}
+
+bool grounds_may_use(const struct facts *f, const struct ground_at *at)
+{
+    return !gate_is_barred(&f->gate, at->platform, at->bot, at->who.tenant);
+}
+
+struct str grounds_tenant_of(const struct facts *f, struct str platform, struct str bot)
+{
+    char room[GATE_KEY_MAX];
+    struct str key = gate_key(room, platform, bot, STR_NULL);
+    const struct gate_bot *b = key.p != NULL ? map_get(&f->gate.bots, key) : NULL;
+
+    return b != NULL ? b->tenant : STR_NULL;
+}
+
+/* ---- grounds ---- */
+
+/* The instance while it may use the bot; NULL: it has no gateway, or the bot is not for it. */
+static const struct gate_instance *user_of(const struct facts *f, const struct ground_at *at)
+{
+    const struct gate_instance *me = grant_instance(f, at->who);
+
+    return me != NULL && !me->gone && grounds_may_use(f, at) ? me : NULL;
+}
+
+bool ground_person(const struct facts *f, const struct ground_at *at, struct str user)
+{
+    const struct gate_instance *me = user_of(f, at);
+    const struct gate_link *l =
+        me != NULL && user.n > 0 ? grant_link_of(f, me, at->platform, user) : NULL;
+
+    return l != NULL && gate_counts_on(l, at->bot);
+}
+
+bool ground_scope(const struct facts *f, const struct ground_at *at, struct str guild,
+                  struct str channel)
+{
+    const struct gate_instance *me = user_of(f, at);
+
+    return me != NULL && grant_holds(f, me, (struct grant_place){at->platform, guild, channel});
+}
+
+bool ground_route(const struct facts *f, const struct ground_at *at, struct str key,
+                  struct str former)
+{
+    struct event place = {.platform = at->platform,
+                          .bot = at->bot,
+                          .route_key = key,
+                          .former_key = former};
+
+    return user_of(f, at) != NULL && facts_owns_place(f, &place, at->who.tenant, at->who.instance);
+}
+
+bool ground_key(const struct facts *f, const struct ground_at *at, struct str key)
+{
+    return user_of(f, at) != NULL &&
+           facts_owns(f, at->platform, key, at->who.tenant, at->who.instance);
+}
+
+bool ground_bot(const struct facts *f, const struct ground_at *at)
+{
+    const struct gateway *g = facts_newest_gateway(f, at->who.tenant, at->who.instance);
+
+    return (g != NULL && grounds_may_use(f, at) && gateway_has_bot(g, at->platform, at->bot)) ||
+           ground_key(f, at, at->bot) ||
+           str_eq(grounds_tenant_of(f, at->platform, at->bot), at->who.tenant);
+}
+
+bool ground_menu(const struct facts *f, const struct gateway *g, struct str platform,
+                 struct str bot)
+{
+    struct ground_at at = {{str_of(g->tenant), str_of(g->instance)}, platform, bot};
+
+    if (g->bots != NULL)
+        return grounds_may_use(f, &at) && gateway_has_bot(g, platform, bot);
+    return identity_has(g, platform, bot) && ground_bot(f, &at);
+}
