@@ -6,9 +6,9 @@
  * weigh().  One claim that passes is enough; otherwise the first "no" of the strongest claim is the
  * reason.  winner() breaks ties among several instances of one author.
  *
- * Nothing adds a candidate after gather(), so a restriction can only narrow.  Instances that a
- * record names, but that the bot of the event excludes, are no candidates: they are set aside, a few
- * at most, so that `bellhop why` can name the reason.
+ * Nothing adds a candidate after gather(), so a restriction can only narrow.  An instance that a
+ * record names, but that the bot of the event excludes, is no candidate.  A few of these are set
+ * aside, so that `bellhop why` can name the reason.
  *
  * With large tables a lookup is a cache miss, so announce_all() prefetches all lookups first. */
 #include "core/gate.h"

@@ -44,7 +44,7 @@ void host_facts_changed(struct host *h);
 /* True while the outbox of an open bot needs the file it holds under @row (SENDER_FILE_ROW). */
 bool host_outbox_holds(const struct host *h, uint64_t row);
 
-/* True when an open bot knows that a person who is linked to the instance on that bot may manage the
+/* True when an open bot knows that a person, linked to the instance on that bot, may manage the
  * place. */
 bool host_manages(const struct host *h, struct grant_who who, struct grant_place at);
 /* The only open bot of a platform; absent: there is none, or there are several. */

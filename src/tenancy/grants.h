@@ -99,9 +99,9 @@ struct link_for {        /* what a code is good for */
     size_t n_bots; /* 0: the code counts for the bot that it is sent to */
 };
 /* Makes a code; the person who sends it to the bot is linked to the instance.  A code that names
- * bots works on these bots only, and the link counts on all of them.  @ret_code is filled before the
- * call returns and is valid once done() gets BH_OK.  BH_BUSY: the instance has LINK_CODES_MAX codes.
- * BH_REFUSED: the bot belongs to another tenant. */
+ * bots works on these bots only, and the link counts on all of them.  @ret_code is filled before
+ * the call returns and is valid once done() gets BH_OK.  BH_BUSY: the instance has LINK_CODES_MAX
+ * codes.  BH_REFUSED: the bot belongs to another tenant. */
 void link_code_new(struct facts *f, struct grant_who who, const struct link_for *on,
                    struct buf *ret_code, int64_t *ret_expires_ms, facts_done_cb *done, void *ctx);
 struct link_sent { /* a code that a person sent to a bot */

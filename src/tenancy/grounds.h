@@ -33,17 +33,17 @@ bool ground_person(const struct facts *f, const struct ground_at *at, struct str
 /* A scope gives the channel, or its guild, to the instance: grant_holds(). */
 bool ground_scope(const struct facts *f, const struct ground_at *at, struct str guild,
                   struct str channel);
-/* The operator's route that applies to a place of this bot leads to the instance.  @key is the route
- * key of the place, @former its previous one. */
+/* The operator's route that applies to a place of this bot leads to the instance.  @key is the
+ * route key of the place, @former its previous one. */
 bool ground_route(const struct facts *f, const struct ground_at *at, struct str key,
                   struct str former);
 /* An operator routed exactly this key to the instance or its tenant. */
 bool ground_key(const struct facts *f, const struct ground_at *at, struct str key);
-/* An operator gave the bot to the instance: its newest gateway was added for the bot, a route of the
- * whole bot leads to the instance, or the bot belongs to its tenant. */
+/* An operator gave the bot to the instance: its newest gateway was added for the bot, a route of
+ * the whole bot leads to the instance, or the bot belongs to its tenant. */
 bool ground_bot(const struct facts *f, const struct ground_at *at);
 /* The commands of @g appear in the menu of this bot, which every user of the bot sees.  Only an
- * operator gives this right.  A gateway that was added for bots has exactly these; any other has the
- * bots that it named, while an operator's route or the bot's tenant gives the bot to it. */
+ * operator gives this right.  A gateway that was added for bots has exactly these; any other has
+ * the bots that it named, while an operator's route or the bot's tenant gives the bot to it. */
 bool ground_menu(const struct facts *f, const struct gateway *g, struct str platform,
                  struct str bot);

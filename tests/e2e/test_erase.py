@@ -34,7 +34,7 @@ def test_a_person_is_erased_and_nobody_else(bellhop, dial):
             event = g.next("inbound")["event"]
         chats.append(event["source"]["chat_id"])
     ada, bob = chats
-    bellhop.cli("link", "add", "--tenant", "acme", "--instance", "agent", "--platform", "web", "--user", ada)
+    bellhop.cli("link", "add", "--tenant", "acme", "--instance", "agent", "--platform", "web", "--user", ada, "--bot", "lobby")
 
     counted = json.loads(bellhop.cli("erase", "--person", f"web:{ada}", "--dry-run", "--json").stdout)
     assert counted == {"dryRun": True, "messages": 3, "names": 1, "media": 0, "chats": 1, "outgoing": 0, "questions": 0,

@@ -279,7 +279,7 @@ def test_the_terminal_does_what_the_routes_do(bellhop):
     assert ambiguous.returncode == 1 and "--tenant" in ambiguous.stderr
     who = ["--instance", "a", "--tenant", "acme"]
     assert len(bellhop.cli("link", *who).stdout.strip()) == 8
-    bellhop.cli("link", "add", *who, "--platform", "discord", "--user", "u1")
+    bellhop.cli("link", "add", *who, "--platform", "discord", "--user", "u1", "--bot", "app1")
     bellhop.cli("scope", "claim", *who, "--platform", "discord", "--guild", "g", "--channel", "*")
     bellhop.cli("principal", "set", *who, "--mode", "allow-list", "--allow", "u1,u2")
     bellhop.cli("policy", "set", *who, "--platform", "discord", "--require-address", "--free", "c1")

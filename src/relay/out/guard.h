@@ -9,10 +9,10 @@
  *      the scope    of the chat is still granted to the instance, and its people can see the chat
  *      the route    an operator's route of the chat, or of its bot, still leads to the instance
  *
- * Without an earlier event an instance may act in the direct chat of a person who is linked to it on
- * this bot, in a chat that lies in a granted scope and that its people can see, and, through a bot
- * that an operator gave it, in a chat whose id an operator routed to it.  Scopes in a frame and bots
- * in a hello or a provision are compared with the records: they can refuse an action, never allow
+ * Without an earlier event an instance may act in the direct chat of a person linked to it on this
+ * bot, in a chat that lies in a granted scope and that its people can see, and, through a bot that
+ * an operator gave it, in a chat whose id an operator routed to it.  Scopes in a frame, and bots in
+ * a hello or a provision, are compared with the records: they can refuse an action, never allow
  * one.  tenancy/grounds.h answers each of these questions.
  *
  * Editing needs more than speaking: an instance edits only messages that it sent, and reacts to, or

@@ -1,4 +1,4 @@
-/* Promises of tenancy/grounds.h: what gives an instance a bot, a person, a menu, and what does not. */
+/* Promises of tenancy/grounds.h: what gives an instance a bot, a person or a menu, and what not. */
 #include "unit.h"
 #include "facts_rig.h"
 #include "base/mem.h"
