@@ -63,8 +63,8 @@ static void print_who_is_heard(struct cli_job *j)
     j->parser = parser;
 }
 
-/* Writes --platform P --bot B --bot C ... as a JSON array of pairs: each bot belongs to the platform
- * before it.  False: a bot has no platform, or a platform has no bot. */
+/* Writes --platform P --bot B --bot C ... as a JSON array of pairs: each bot belongs to the
+ * platform before it.  False: a bot has no platform, or a platform has no bot. */
 static bool write_bots(const struct cli_job *j, struct buf *out)
 {
     struct jw w = jw_begin(out);
