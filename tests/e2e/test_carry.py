@@ -151,7 +151,7 @@ def test_the_next_to_serve_is_found_by_the_others(nodes, dial):
 def test_any_node_is_drained_by_its_name_on_any_other(nodes):
     one, two, three = nodes.serve(), nodes.carry("two"), nodes.carry("three")
     assert {c["node"] for c in json.loads(three.cli("status", "--json").stdout)["node"]["carriers"]} == {"two", "three"}
-    assert "two carries" in one.cli("status").stdout
+    assert "two forwards" in one.cli("status").stdout
     nobody = two.cli("node", "drain", "four", check=False)
     assert nobody.returncode == 1 and "No node of that name" in nobody.stderr
     two.cli("node", "drain", "three")

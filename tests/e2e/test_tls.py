@@ -189,8 +189,8 @@ def test_doctor_knows_how_long_the_certificate_is_good(tls, papers):
         said = json.loads(server.cli("doctor", "--json", check=False).stdout)
         return next((f["result"], f["detail"]) for f in said if f["check"] == "tls")
 
-    assert finding()[0] == "ok" and re.search("(29|30) days", finding()[1])
+    assert finding()[0] == "ok" and re.search("(29|30) more days", finding()[1])
     show(server, papers.sign("soon", days=3))
-    assert finding()[0] == "warn" and re.search("[23] days", finding()[1])
+    assert finding()[0] == "warn" and re.search("[23] more days", finding()[1])
     server.key.write_text("nothing")
     assert finding()[0] == "bad" and str(server.key) in finding()[1]

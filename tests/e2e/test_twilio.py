@@ -109,7 +109,7 @@ def test_a_person_writes_and_gets_the_answer(rig):
 def test_doctor_checks_the_credentials(rig):
     sent = len(rig.sim.sent)
     done = rig.server.cli("doctor", check=False)
-    assert f"ok    platform   twilio {BOT}: its credentials are good" in done.stdout and done.returncode == 0, done.stdout
+    assert f"ok    platform   twilio {BOT}: its credentials are valid" in done.stdout and done.returncode == 0, done.stdout
     rig.sim.state = "suspended"
     assert "the Twilio account is suspended" in rig.server.cli("doctor", check=False).stdout
     rig.sim.state, rig.sim.auth = "active", "another"
@@ -120,7 +120,7 @@ def test_doctor_checks_the_credentials(rig):
     assert "`auth_token`" in rig.server.cli("doctor", check=False).stdout
     rig.sim.close()
     done = rig.server.cli("doctor", check=False)
-    assert done.returncode == 0 and "nobody answers" in done.stdout
+    assert done.returncode == 0 and "the platform does not answer" in done.stdout
     assert len(rig.sim.sent) == sent
     rig.server.start()
 

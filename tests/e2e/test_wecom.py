@@ -84,7 +84,7 @@ def test_the_address_is_proven_with_an_echo(rig):
 
 def test_doctor_checks_the_credentials(rig):
     done = rig.server.cli("doctor", check=False)
-    assert f"ok    platform   wecom {AGENT}: its credentials are good" in done.stdout and done.returncode == 0, done.stdout
+    assert f"ok    platform   wecom {AGENT}: its credentials are valid" in done.stdout and done.returncode == 0, done.stdout
     rig.sim.secret = "another"
     rig.server.stop()
     done = rig.server.cli("doctor", check=False)
@@ -92,7 +92,7 @@ def test_doctor_checks_the_credentials(rig):
     assert SECRET not in done.stdout + done.stderr and "access-token-" not in done.stdout + done.stderr
     rig.sim.close()
     done = rig.server.cli("doctor", check=False)
-    assert done.returncode == 0 and "nobody answers" in done.stdout
+    assert done.returncode == 0 and "the platform does not answer" in done.stdout
     rig.server.start()
 
 

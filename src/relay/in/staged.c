@@ -106,7 +106,7 @@ static const struct record_field row_fields[] = {
     RECORD_ARRAY(struct staged_row, to, n_to, "to", &to_form, GATE_CANDIDATES),
     RECORD_FIELD(struct staged_row, event, "event", RECORD_NEEDED),
 };
-static const struct record_form row_form = RECORD_FORM("staged", struct staged_row, row_fields);
+const struct record_form staged_form = RECORD_FORM("staged", struct staged_row, row_fields);
 
 static void save_body(struct buf *out, const struct event *ev, struct staged_to *to, size_t n)
 {
@@ -114,7 +114,7 @@ static void save_body(struct buf *out, const struct event *ev, struct staged_to 
 
     event_save(&event, ev);
     struct staged_row row = {.event.text = buf_str(&event), .to = to, .n_to = n};
-    record_write(&row_form, NULL, &row, NULL, out);
+    record_write(&staged_form, NULL, &row, NULL, out);
     buf_done(&event);
 }
 
@@ -805,7 +805,7 @@ void stage_load(struct relay *r, const struct store_row *row)
     struct staged_row body;
     struct event ev;
 
-    if (record_read(r->stage->rows, &row_form, STR(""), row->frame, &body) &&
+    if (record_read(r->stage->rows, &staged_form, STR(""), row->frame, &body) &&
         event_load(body.event.value, &arena, &ev)) {
         struct staged *e = staged_new(r, &ev, body.to, body.n_to);
         e->append.id = row->id;
@@ -815,7 +815,7 @@ void stage_load(struct relay *r, const struct store_row *row)
                   (unsigned long long)row->id);
         acks_add(r, row->id);
     }
-    record_done(&row_form, &body);
+    record_done(&staged_form, &body);
     arena_done(&arena);
 }
 

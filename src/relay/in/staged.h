@@ -61,6 +61,8 @@ void stage_free(struct stage *t); /* NULL is fine; the store must be closed */
 
 /* Called at start for each row of STAGED_BOX, with its body. */
 void stage_load(struct relay *r, const struct store_row *row);
+extern const struct record_form staged_form; /* the body of a staged row */
+
 void stage_begin(struct relay *r); /* called by relay_begin(): loaded events wait again */
 
 /* Parks @ev in memory if the only staged event of its chat is entering just now; accept_resume()

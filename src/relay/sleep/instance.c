@@ -532,8 +532,8 @@ static bool on_retired(void *ctx, struct str key, void *thing)
     return true;
 }
 
-const struct record_form *const relay_records[] = {&instance_form, &retired_form, &active_form,
-                                                   &chat_form,     &said_form,    NULL};
+const struct record_form *const relay_records[] = {
+    &instance_form, &retired_form, &active_form, &chat_form, &said_form, &staged_form, NULL};
 
 /* Deletes the rows of retired numbers, and the records of numbers without rows. */
 static void lives_loaded(struct relay *r)
