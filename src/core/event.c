@@ -103,9 +103,10 @@ static void put_media(struct jw *w, const struct event *ev)
     assert(ev->n_media <= EVENT_MAX_MEDIA);
     buf_add_str(w->out, STR(",\"media_urls\":["));
     w->comma = false;
-    put_urls(w, ev);
+    if (ev->n_media > 0)
+        put_urls(w, ev);
     buf_add_c(w->out, ']');
-    if (ev->n_media == 0 || !w->comma)
+    if (!w->comma)
         return;
     buf_add_str(w->out, STR(",\"media_types\":["));
     w->comma = false;

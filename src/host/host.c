@@ -30,9 +30,9 @@ struct fetch_in {        /* a pending download of a waiting event's file */
 };
 
 struct open_bot {
-    struct outlet outlet; /* first: platform_of() casts it back */
-    struct platform *p;   /* owned until host_close_platforms() */
-    struct buf key;       /* platform \x1f bot */
+    struct outlet outlet;
+    struct platform *p; /* owned until host_close_platforms() */
+    struct buf key;     /* platform \x1f bot */
 };
 
 struct host {
@@ -104,11 +104,6 @@ struct str host_only_bot(const struct host *h, struct str platform)
     return first != NULL && first->outlet.alone ? str_of(first->outlet.bot) : STR_NULL;
 }
 
-static struct platform *platform_of(const struct outlet *at)
-{
-    return ((const struct open_bot *)(const void *)at)->p;
-}
-
 static const struct outlet *outside_find(struct outside *o, struct str platform, struct str bot)
 {
     struct host *h = host_of(o);
@@ -130,7 +125,7 @@ static void outside_act(struct outside *o, const struct outlet *to, struct actio
         h->mail_act(h->mail_ctx, id, from, a);
         return;
     }
-    p = platform_of(to);
+    p = container_of(to, const struct open_bot, outlet)->p;
     if (p->sender != NULL)
         sender_submit(p->sender, id, from, a);
     else
@@ -149,7 +144,7 @@ static void outside_gone(struct outside *o, struct str tenant, struct str instan
 static enum gate_sight outside_sees(struct outside *o, const struct outlet *at,
                                     const struct event *ev, struct str user)
 {
-    struct platform *p = platform_of(at);
+    struct platform *p = container_of(at, const struct open_bot, outlet)->p;
 
     return p->ops->sees(p, ev, user);
 }

@@ -144,13 +144,10 @@ struct context_room { /* for context_shown(); must outlive its result */
     struct event_said said[EVENT_MAX_CONTEXT];
 };
 
-/* @ev with the context that the instance of @v gets (@v NULL: none): @ev itself, or a copy in
- * @room. */
+/* A copy of @ev in @room, with the context that the instance of @v gets (@v NULL: none). */
 static const struct event *context_shown(struct relay *r, const struct gate_verdict *v,
                                          const struct event *ev, struct context_room *room)
 {
-    if (ev->n_context == 0 && !ev->context_error)
-        return ev;
     bool may = v != NULL && judge_reads_context(r, v, ev);
     room->ev = *ev;
     room->ev.context = room->said;
@@ -208,13 +205,16 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     const struct hash128 *shown = r->lim.live_acks ? name : NULL;
     struct context_room room;
 
+    const struct event *told = in->ev;
+    if (in->ev->n_context > 0 || in->ev->context_error)
+        told = context_shown(r, in->verdict, in->ev, &room);
     buf_reset(frame);
     if (in->forward.p != NULL)
         frame_write_passthrough(frame, in->forward, shown);
     else if (in->body.p != NULL)
         frame_write_dispatch(frame, in->body, *name);
     else
-        event_write_frame(frame, context_shown(r, in->verdict, in->ev, &room), shown);
+        event_write_frame(frame, told, shown);
     if (buf_failed(frame) || frame->n > SLOT_MAX_BYTES)
         return BH_REFUSED;
     if (mailbox_bytes(&i->mb) + frame->n > r->lim.max_mailbox_bytes)
@@ -253,7 +253,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     struct known_chat *chat = in->body.p == NULL ? chats_note(i, in->ev, session, owner) : NULL;
     if (chat != NULL)
         interrupt_note(chat, session, in->alone);
-    if (in->forward.p == NULL && event_has_place(in->ev))
+    if (in->forward.p == NULL && in->ev->n_media > 0 && event_has_place(in->ev))
         spec.flags |= STORE_ROW_HAS_MEDIA;
     uint64_t row = delivery_add(i, &spec, in->a);
     for (size_t n = 0; spec.flags != 0 && n < in->ev->n_media && o->holds != NULL; n++)

@@ -491,7 +491,7 @@ static struct wants wants_of(struct relay *r, const struct event *ev,
             continue;
         const struct gate_instance *to = verdicts[i].to;
         const struct instance *in = instance_find(r, to->tenant, to->instance);
-        w.sleeps |= in == NULL || instance_state(in) != RELAY_LIVE;
+        w.sleeps |= in == NULL || !instance_is_live(in);
         w.context |=
             ev->wants_context && o->context != NULL && judge_reads_context(r, &verdicts[i], ev);
         if (w.tenant.p == NULL)

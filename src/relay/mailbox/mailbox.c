@@ -285,8 +285,6 @@ static void group_end(struct delivery *d, bool written)
 
     d->append.replaces = 0;
     d->append.tied = false;
-    if (g == NULL)
-        return;
     d->group = NULL;
     list_remove(&d->group_link);
     g->replaced &= written;
@@ -302,7 +300,8 @@ static void delivery_free(struct delivery *d)
 
     assert(d->accept == NULL && d->joined == NULL);
     *bytes -= d->append.frame.n;
-    group_end(d, false);
+    if (d->group != NULL)
+        group_end(d, false);
     if (d->state != DELIVERY_KEPT)
         drain_release(r);
     list_remove(&d->link);
@@ -493,7 +492,8 @@ static void on_appended(struct store_op *op, enum bh_err err)
     struct delivery *d = container_of(op, struct delivery, append.op);
 
     assert(d->state == DELIVERY_QUEUED || d->state == DELIVERY_SETTLED);
-    group_end(d, err == BH_OK);
+    if (d->group != NULL)
+        group_end(d, err == BH_OK);
     if (d->state == DELIVERY_SETTLED)
         delivery_free(d);
     else if (err == BH_OK)

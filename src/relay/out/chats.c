@@ -82,21 +82,17 @@ bool chat_is_over(const struct known_chat *c)
 
 /* ---- buckets ---- */
 
-static uint64_t hash_of(const struct instance *i, const struct id_of *id)
+static uint32_t *bucket_of(const struct chat_table *t, const struct instance *i,
+                           const struct id_of *id)
 {
     char key[sizeof i + CHAT_ID_MAX];
     struct str tail = id->text.n != 0 ? id->text : str_make(&id->number, sizeof id->number);
 
     memcpy(key, &i, sizeof i);
     memcpy(key + sizeof i, tail.p, tail.n);
-    return hash64_brief(hash_process_key(), str_make(key, sizeof i + tail.n));
-}
-
-static uint32_t *bucket_of(const struct chat_table *t, uint64_t hash)
-{
+    uint64_t hash = hash64(hash_process_key(), str_make(key, sizeof i + tail.n));
     uint32_t half = UINT32_C(1) << (31 - __builtin_clz(t->n_buckets));
     uint32_t b = (uint32_t)hash & (2 * half - 1);
-
     return &t->buckets[b < t->n_buckets ? b : b & (half - 1)];
 }
 
@@ -104,7 +100,7 @@ static uint32_t *bucket_of_chat(const struct chat_table *t, const struct known_c
 {
     struct id_of id = id_of(c);
 
-    return bucket_of(t, hash_of(c->inst, &id));
+    return bucket_of(t, c->inst, &id);
 }
 
 /* Splits a bucket.  Chats with the same id stay together, in their order. */
@@ -228,10 +224,10 @@ void chat_table_done(struct chat_table *t)
 static struct known_chat *search(const struct chat_table *t, uint32_t from,
                                  const struct instance *i, const struct id_of *id)
 {
-    struct known_chat *c = at(t, from);
+    struct known_chat *c = pool_at(&t->pool, from);
 
-    for (; c != NULL; c = at(t, c->bucket_next))
-        if (c->inst == i && !chat_is_over(c) && c->id_n == id->text.n &&
+    for (; c != NULL; c = pool_at(&t->pool, c->bucket_next))
+        if (c->inst == i && c->era == i->chat_era && c->id_n == id->text.n &&
             (c->id_n == 0 ? c->id.number == id->number
                           : memcmp(c->id.text, id->text.p, c->id_n) == 0))
             break;
@@ -243,7 +239,7 @@ struct known_chat *chat_first(const struct chat_table *t, const struct instance 
     if (id.n == 0 || id.n > CHAT_ID_MAX)
         return NULL;
     struct id_of kept = read_id(id);
-    return search(t, *bucket_of(t, hash_of(i, &kept)), i, &kept);
+    return search(t, *bucket_of(t, i, &kept), i, &kept);
 }
 
 struct known_chat *chat_next(const struct chat_table *t, const struct known_chat *c)
@@ -547,7 +543,8 @@ struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64
 
     if (ev->chat_id.n == 0 || ev->chat_id.n > CHAT_ID_MAX)
         return NULL;
-    chats_trim(i->relay, TRIM_STEPS);
+    if (t->n_old > i->relay->lim.max_chats)
+        chats_trim(i->relay, TRIM_STEPS);
     struct known_chat *c = chats_find_on(i, ev->platform, ev->chat_id);
     if (c == NULL) {
         c = chat_add(&t->table, i, ev->chat_id);

@@ -490,7 +490,8 @@ static void start(struct session *s, struct str id, const struct action *asked)
     struct action said = *a;
     buf_reset(&r->requests->named);
     said.content = byline_add(s->inst, &to, a, &r->requests->named);
-    uint32_t more = extra_parts(&said, to.outlet->descriptor);
+    const struct descriptor *d = to.outlet->descriptor;
+    uint32_t more = said.content.n > (size_t)d->max_message_length ? extra_parts(&said, d) : 0;
     if (more > 0 && !rate_take(s->inst, more)) {
         r->n.actions_limited++;
         refuse(s, id, ACTION_ERROR_TRANSIENT "too many messages per second");
@@ -517,7 +518,6 @@ static void start(struct session *s, struct str id, const struct action *asked)
 void requests_start(struct session *s, const struct frame *f)
 {
     struct relay *r = s->inst->relay;
-
     bool repeated = false;
 
     for (const struct list *it = s->requests.next; it != &s->requests; it = it->next) {
@@ -525,7 +525,7 @@ void requests_start(struct session *s, const struct frame *f)
         repeated |= str_eq(str_make(req->id, req->id_n), f->request_id);
     }
     r->n.actions++;
-    activity_outbound(s->inst);
+    activity_note(s->inst, &s->inst->last_outbound_ms);
     if (f->request_id.n == 0 || f->request_id.n > REQUEST_ID_MAX)
         refuse(s, f->request_id, "unusable requestId");
     else if (repeated)

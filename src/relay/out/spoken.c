@@ -217,13 +217,6 @@ struct spoken_chat spoken_chat(const struct instance *i, struct str platform, st
     return (struct spoken_chat){hash128(&r->env.store->dedup_key, name), i->box};
 }
 
-static uint64_t name_of(const struct relay *r, struct str message_id)
-{
-    uint64_t h = hash64(&r->env.store->dedup_key, message_id);
-
-    return h != 0 ? h : 1;
-}
-
 static struct said_ring *ring_of(struct instance *i, const struct spoken_chat *at)
 {
     struct spoken *t = i->relay->spoken;
@@ -326,9 +319,10 @@ void spoken_note(struct instance *i, struct spoken_chat at, struct str message_i
     char key[KEY_BYTES + 1];
 
     r->next = r->n < SPOKEN_PER_CHAT ? 0 : (uint16_t)((slot + 1) % SPOKEN_PER_CHAT);
-    grow_ring(r, r->n);
-    r->said[slot] =
-        (struct said_message){name_of(relay, message_id), clock_wall_ms(relay->env.clock)};
+    if (r->n > r->cap)
+        grow_ring(r, r->n);
+    uint64_t name = hash64(&relay->env.store->dedup_key, message_id);
+    r->said[slot] = (struct said_message){name != 0 ? name : 1, clock_wall_ms(relay->env.clock)};
     record_key(r, slot, key);
     struct said_record rec = {str_of(key), r->said[slot].message, r->said[slot].at_ms};
     record_put(relay->env.store, &said_form, NULL, &rec, false, NULL, NULL);
@@ -338,11 +332,11 @@ void spoken_note(struct instance *i, struct spoken_chat at, struct str message_i
 bool spoken_has(struct relay *relay, struct spoken_chat at, struct str message_id)
 {
     const struct said_ring *r = map_get(&relay->spoken->rings, str_make(&at, sizeof at));
-    uint64_t name = name_of(relay, message_id);
+    uint64_t name = hash64(&relay->env.store->dedup_key, message_id);
     int64_t oldest_ms = clock_wall_ms(relay->env.clock) - SPOKEN_MS;
 
     for (unsigned i = 0; r != NULL && i < r->n; i++)
-        if (r->said[i].message == name && r->said[i].at_ms >= oldest_ms)
+        if (r->said[i].message == (name != 0 ? name : 1) && r->said[i].at_ms >= oldest_ms)
             return true;
     return false;
 }
@@ -451,26 +445,6 @@ enum bh_err spoken_load(struct relay *r)
  *
  * The name is bold in the platform's own Markdown; Markdown inside the name is escaped. */
 
-/* Counts @i as a participant of the chat.  True when the chat has other participants. */
-static bool is_shared(struct instance *i, const struct destination *to, const struct action *a)
-{
-    struct relay *r = i->relay;
-    struct str bot = str_of(to->outlet->bot);
-    const struct known_chat *chat = chats_find_on(i, to->platform, a->chat_id);
-    uint64_t key = participants_key(r, to->platform, bot, a->chat_id);
-
-    if (chat == NULL || !str_eq(chat_bot(chat), bot)) {
-        struct spoken_chat at = spoken_chat(i, to->platform, bot, a->chat_id);
-        struct said_ring *ring = ring_of(i, &at);
-        if (ring->shared == 0) {
-            ring->shared = key;
-            participants_join(r, key);
-        }
-        touch(ring);
-    }
-    return participants_count(r, key) > 1;
-}
-
 struct str byline_add(struct instance *i, const struct destination *to, const struct action *a,
                       struct buf *room)
 {
@@ -479,7 +453,21 @@ struct str byline_add(struct instance *i, const struct destination *to, const st
     bool says = a->op == ACTION_SEND || a->op == ACTION_EDIT || a->op == ACTION_SEND_MEDIA ||
                 a->op == ACTION_PROMPT;
 
-    if (!says || a->content.n == 0 || to->outlet->answers || !is_shared(i, to, a))
+    if (!says || a->content.n == 0 || to->outlet->answers)
+        return a->content;
+    struct str bot = str_of(to->outlet->bot);
+    const struct known_chat *chat = chats_find_on(i, to->platform, a->chat_id);
+    uint64_t key = participants_key(i->relay, to->platform, bot, a->chat_id);
+    if (chat == NULL || !str_eq(chat_bot(chat), bot)) { /* else chats.h counts it */
+        struct spoken_chat at = spoken_chat(i, to->platform, bot, a->chat_id);
+        struct said_ring *ring = ring_of(i, &at);
+        if (ring->shared == 0) {
+            ring->shared = key;
+            participants_join(i->relay, key);
+        }
+        touch(ring);
+    }
+    if (participants_count(i->relay, key) < 2)
         return a->content;
     g = facts_newest_gateway(i->relay->env.facts, instance_tenant(i), instance_id(i));
     if (g == NULL || g->display_name == NULL)

@@ -592,7 +592,7 @@ static void pack_end(struct pack *p)
         s->sent_id = p->last;
     if (p->soft)
         pump_soften(s, p->last);
-    activity_inbound(s->inst);
+    activity_note(s->inst, &s->inst->last_inbound_ms);
     session_arm(s);
 }
 

@@ -141,8 +141,6 @@ static bool proves(struct session *s, struct str reply_to)
 /* Detects a gateway that answers deliveries without acking them. */
 static void look_for_acks(struct session *s, const struct action *a)
 {
-    if (flight_count(s->flight) == 0)
-        return;
     s->acking.spoke = true;
     if (a->op != ACTION_SEND || a->reply_to.n == 0)
         return;
@@ -740,7 +738,8 @@ static void on_outbound(struct session *s, const struct frame *f)
 
     if (a->platform.n != 0 || a->user_id.n != 0 || a->op == ACTION_TYPING || a->op == ACTION_EDIT)
         is_newer(s);
-    look_for_acks(s, a);
+    if (flight_count(s->flight) > 0)
+        look_for_acks(s, a);
     requests_start(s, f);
 }
 

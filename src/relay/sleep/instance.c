@@ -417,27 +417,16 @@ static void on_activity_due(struct timer *timer)
     activity_write(container_of(timer, struct instances, active)->relay);
 }
 
-static void has_news(struct instance *i)
+void activity_note(struct instance *i, int64_t *at_ms)
 {
     struct instances *t = i->relay->instances;
 
+    *at_ms = clock_wall_ms(i->relay->env.clock);
     if (list_is_linked(&i->active_link))
         return;
     list_append(&t->news, &i->active_link);
     if (!timer_is_set(&t->active))
         timer_set(i->relay->env.clock, &t->active, ACTIVITY_MS);
-}
-
-void activity_inbound(struct instance *i)
-{
-    i->last_inbound_ms = clock_wall_ms(i->relay->env.clock);
-    has_news(i);
-}
-
-void activity_outbound(struct instance *i)
-{
-    i->last_outbound_ms = clock_wall_ms(i->relay->env.clock);
-    has_news(i);
 }
 
 static bool on_active(void *ctx, struct str key, void *thing)

@@ -140,7 +140,8 @@ void lives_follow(struct relay *r); /* at start, after loading: life_follow() fo
 
 enum bh_err activity_load(struct relay *r); /* at start, after the instances */
 
-void activity_inbound(struct instance *i);  /* a delivery was sent to the instance */
-void activity_outbound(struct instance *i); /* the instance requested an action */
+/* A delivery was sent to the instance, or it requested an action: @at_ms is its last_inbound_ms or
+ * last_outbound_ms, and becomes now. */
+void activity_note(struct instance *i, int64_t *at_ms);
 
 void activity_write(struct relay *r); /* writes at once, for a drain */
