@@ -113,16 +113,6 @@ static enum gwc_io outcome(ssize_t n, size_t *ret_n)
     return n < 0 && (errno == EAGAIN || errno == EINTR) ? GWC_IO_AGAIN : GWC_IO_FAILED;
 }
 
-static enum gwc_io near_write(int fd, struct str bytes, size_t *ret_n)
-{
-    return outcome(send(fd, bytes.p, bytes.n, MSG_NOSIGNAL), ret_n);
-}
-
-static enum gwc_io near_read(int fd, char *p, size_t n, size_t *ret_n)
-{
-    return outcome(recv(fd, p, n, 0), ret_n);
-}
-
 /* ---- a connection ---- */
 
 /* A program that starts others must not hand them our socket. */
@@ -226,7 +216,7 @@ size_t gwc_conn_unsent(const struct gwc_conn *c)
 static enum gwc_io write_some(struct gwc_conn *c, struct str bytes, size_t *ret_n)
 {
     if (c->near)
-        return near_write(c->fd, bytes, ret_n);
+        return outcome(send(c->fd, bytes.p, bytes.n, MSG_NOSIGNAL), ret_n);
     CURLcode rc = curl_easy_send(c->easy, bytes.p, bytes.n, ret_n);
     return rc == CURLE_AGAIN ? GWC_IO_AGAIN : rc == CURLE_OK ? GWC_IO_DONE : GWC_IO_FAILED;
 }
@@ -261,7 +251,7 @@ enum gwc_io gwc_conn_flush(struct gwc_conn *c)
 enum gwc_io gwc_conn_read(struct gwc_conn *c, char *p, size_t n, size_t *ret_n)
 {
     if (c->near)
-        return near_read(c->fd, p, n, ret_n);
+        return outcome(recv(c->fd, p, n, 0), ret_n);
     CURLcode rc = curl_easy_recv(c->easy, p, n, ret_n);
     if (rc == CURLE_AGAIN)
         return GWC_IO_AGAIN;

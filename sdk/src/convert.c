@@ -478,13 +478,6 @@ static void write_source(struct jw *w, struct json body)
     jw_kstr_opt(w, "message_id", json_str(body, "id"));
 }
 
-static void write_nobody(struct jw *w)
-{
-    jw_kstr(w, "platform", STR("relay"));
-    jw_kstr(w, "chat_id", STR(""));
-    jw_kstr(w, "chat_type", STR("channel"));
-}
-
 /* The frame an event is read from, here and by bhgw_event_copy(). */
 static void write_frame(struct buf *out, const struct bhgw_passthrough *fwd, struct json body)
 {
@@ -500,10 +493,13 @@ static void write_frame(struct buf *out, const struct bhgw_passthrough *fwd, str
     jw_kstr(&w, "bot_id", str_of(fwd->bot_id));
     jw_key(&w, "source");
     jw_obj(&w);
-    if (strcmp(fwd->platform, "discord") == 0 && json_is_object(body))
+    if (strcmp(fwd->platform, "discord") == 0 && json_is_object(body)) {
         write_source(&w, body);
-    else
-        write_nobody(&w);
+    } else {
+        jw_kstr(&w, "platform", STR("relay"));
+        jw_kstr(&w, "chat_id", STR(""));
+        jw_kstr(&w, "chat_type", STR("channel"));
+    }
     jw_end_obj(&w);
     jw_end_obj(&w);
     jw_end_obj(&w);

@@ -316,14 +316,10 @@ void bhgw_free(struct bhgw *gw)
 
 /* ---- state and statistics ---- */
 
-static struct timespec moment(int64_t ms)
-{
-    return (struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-}
-
 enum bhgw_status bhgw_wait_ready(struct bhgw *gw, int timeout_ms)
 {
-    struct timespec until = moment(gwc_now_ms() + timeout_ms);
+    int64_t ms = gwc_now_ms() + timeout_ms;
+    struct timespec until = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
     int rc = 0;
 
     lock(gw);

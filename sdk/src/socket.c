@@ -155,15 +155,6 @@ void gwc_send_line(struct bhgw *gw, struct str line)
     gwc_conn_add_frame(&gw->conn, WS_TEXT, line);
 }
 
-static void send_type(struct bhgw *gw, const char *type)
-{
-    struct buf line = BUF_INIT;
-
-    buf_printf(&line, "{\"type\":\"%s\"}\n", type);
-    gwc_send_line(gw, buf_str(&line));
-    buf_done(&line);
-}
-
 static void send_acks(struct bhgw *gw, int64_t now_ms)
 {
     if (gw->n_acks == 0)
@@ -215,7 +206,7 @@ void gwc_idle_acked(struct bhgw *gw)
 static void go_quiet(struct bhgw *gw)
 {
     gw->idle_acked = false;
-    send_type(gw, "going_idle");
+    gwc_send_line(gw, STR("{\"type\":\"going_idle\"}\n"));
     gwc_enter(gw, GWC_DRAINING, gw->opt.idle_ack_timeout_ms, "going idle");
 }
 

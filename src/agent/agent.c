@@ -204,15 +204,10 @@ static void on_arrival(void *ctx)
     conversation_trim(a);
 }
 
-/* A bare /stop has also arrived as an interrupt, and programs get the interrupt only. */
-static bool is_stop(const struct bhgw_event *ev)
-{
-    return ev->text != NULL && str_eq_ci(str_trim(str_of(ev->text)), STR("/stop"));
-}
-
 static enum bhgw_verdict on_event(void *ctx, struct bhgw *gw, const struct bhgw_event *ev)
 {
-    if (is_stop(ev))
+    /* A bare /stop has also arrived as an interrupt, and programs get the interrupt only. */
+    if (ev->text != NULL && str_eq_ci(str_trim(str_of(ev->text)), STR("/stop")))
         return BHGW_ACK;
 
     struct arrival *arrived = xcalloc(1, sizeof *arrived);

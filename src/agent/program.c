@@ -166,14 +166,6 @@ uint64_t program_write(struct program *p, struct str line)
 
 /* ---- exit ---- */
 
-static void describe(int status, char how[64])
-{
-    if (WIFEXITED(status))
-        snprintf(how, 64, "exit status %d", WEXITSTATUS(status));
-    else
-        snprintf(how, 64, "signal %d", WTERMSIG(status));
-}
-
 static void on_exit_seen(void *ctx, int events)
 {
     struct program *p = ctx;
@@ -190,8 +182,10 @@ static void on_exit_seen(void *ctx, int events)
         ;
     if (p->line.n > 0) /* a last line without its newline is a line */
         take_line(p, STR(""));
-    describe(status, how);
-    p->ops->ended(p->ctx, WIFEXITED(status) && WEXITSTATUS(status) == 0, how);
+    bool exited = WIFEXITED(status);
+    snprintf(how, sizeof how, "%s %d", exited ? "exit status" : "signal",
+             exited ? WEXITSTATUS(status) : WTERMSIG(status));
+    p->ops->ended(p->ctx, exited && WEXITSTATUS(status) == 0, how);
 }
 
 void program_signal(struct program *p, int signo)

@@ -173,23 +173,6 @@ static bool no(struct restore *r, const char *path)
     return false;
 }
 
-/* Creates the folders between @top and @path. */
-static bool make_folders(const char *top, const char *name)
-{
-    char *path = state_dir_path(top, name);
-    bool ok = true;
-
-    for (char *p = path + strlen(top) + 1; ok && *p != '\0'; p++) {
-        if (*p != '/')
-            continue;
-        *p = '\0';
-        ok = mkdir(path, 0700) == 0 || errno == EEXIST;
-        *p = '/';
-    }
-    free(path);
-    return ok;
-}
-
 static void remove_tree(const char *path)
 {
     char *top = xstrdup(path), *const tops[] = {top, NULL};
@@ -210,7 +193,7 @@ static void remove_tree(const char *path)
 static bool unpack_one(struct restore *r, struct archive *in, const char *name)
 {
     char *to = state_dir_path(r->staging, name);
-    bool ok = make_folders(r->staging, name) || no(r, to);
+    bool ok = state_dir_make_parents(to, strlen(r->staging) + 1, 0700) || no(r, to);
 
     ok = ok && archive_extract(in, to, r->why) == BH_OK;
     r->names = xrealloc(r->names, (r->n + 1) * sizeof *r->names);
@@ -316,8 +299,9 @@ static bool replace(struct restore *r)
     for (size_t i = 0; ok && i < r->n; i++) {
         char *from = state_dir_path(r->staging, r->names[i]);
         char *to = state_dir_path(r->state, r->names[i]);
-        ok = (make_folders(r->state, r->names[i]) || no(r, to)) && put_aside(r, to) &&
-             (rename(from, to) == 0 || no(r, to)) && (file_sync_folder_of(to) || no(r, to));
+        ok = (state_dir_make_parents(to, strlen(r->state) + 1, 0700) || no(r, to)) &&
+             put_aside(r, to) && (rename(from, to) == 0 || no(r, to)) &&
+             (file_sync_folder_of(to) || no(r, to));
         free(from);
         free(to);
     }

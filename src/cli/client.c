@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/arena.h"
+#include "base/file.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "base/percent.h"
@@ -359,25 +360,15 @@ int cli_request(struct cli_job *j)
 bool cli_read_file(const char *path, struct buf *out)
 {
     bool is_stdin = path == NULL || strcmp(path, "-") == 0;
-    FILE *f = is_stdin ? stdin : fopen(path, "rbe");
-    char piece[65536];
-    size_t n;
+    const char *name = is_stdin ? "standard input" : path;
 
-    if (f == NULL) {
-        cli_failed("%s: %s", path, strerror(errno));
-        return false;
-    }
-    out->limit = FILE_MAX_BYTES;
-    while ((n = fread(piece, 1, sizeof piece, f)) > 0)
-        buf_add(out, piece, n);
-    bool failed = ferror(f) != 0;
-    if (!is_stdin)
-        fclose(f);
-    if (failed)
-        cli_failed("%s: %s", is_stdin ? "standard input" : path, strerror(errno));
-    else if (buf_failed(out))
-        cli_failed("%s is longer than 64 MiB", is_stdin ? "standard input" : path);
-    return !failed && !buf_failed(out);
+    if (file_read(is_stdin ? "/dev/stdin" : path, FILE_MAX_BYTES, out))
+        return true;
+    if (errno == EFBIG)
+        cli_failed("%s is longer than 64 MiB", name);
+    else
+        cli_failed("%s: %s", name, strerror(errno));
+    return false;
 }
 
 bool cli_read_text(const char *path, struct buf *out)

@@ -45,26 +45,15 @@ static void finish_if_done(struct bridge *b)
         loop_stop(b->loop);
 }
 
-/* Writes whole lines; stops the bridge when the reader is gone. */
+/* Writes a whole line; stops the bridge when the reader is gone. */
 static void say(struct bridge *b, struct str line)
 {
-    struct buf out = BUF_INIT;
-    size_t at = 0;
-
-    buf_add_str(&out, line);
-    buf_add_c(&out, '\n');
-    while (at < out.n) {
-        ssize_t n = write(STDOUT_FILENO, out.p + at, out.n - at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            b->rc = CLI_FAILED;
-            loop_stop(b->loop);
-            break;
-        }
-        at += (size_t)n;
+    fwrite(line.p, 1, line.n, stdout);
+    fputc('\n', stdout);
+    if (fflush(stdout) != 0) {
+        b->rc = CLI_FAILED;
+        loop_stop(b->loop);
     }
-    buf_done(&out);
 }
 
 static void say_error(struct bridge *b, const struct buf *id, const char *what, struct str why)

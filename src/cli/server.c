@@ -60,26 +60,34 @@ static void act_on_mail(void *ctx, struct action_id id, const struct action_from
     dispatch_act(ctx, id, from, a);
 }
 
-static enum bh_err open_dispatch(struct server *s, char *why)
+/* On a node that does not serve, the members of the heart are NULL. */
+static struct dispatch_env dispatch_env_of(struct server *s)
 {
     const struct wake_settings *wake = config_get(s->cfg, &wake_config);
-    struct dispatch_env de = {.loop = s->loop,
-                              .clock = loop_clock(s->loop),
-                              .store = s->store,
-                              .rand = &s->rand,
-                              .facts = s->facts,
-                              .relay = s->relay,
-                              .http = s->http,
-                              .spawner = s->spawner,
-                              .ledger = s->ledger,
-                              .retention_ms = &s->host_env.retention_ms,
-                              .settings = config_get(s->cfg, &dispatch_config),
-                              .wake_allow_private = &wake->allow_private,
-                              .node = s->node != NULL ? node_name(s->node) : NULL,
-                              .server = s->http_server};
-    relay_retain(s->relay, s->settings->retention_ms);
+
     if (s->spawner != NULL)
         spawner_watch(s->spawner, s->loop);
+    return (struct dispatch_env){.loop = s->loop,
+                                 .clock = loop_clock(s->loop),
+                                 .store = s->store,
+                                 .rand = &s->rand,
+                                 .facts = s->facts,
+                                 .relay = s->relay,
+                                 .http = s->http,
+                                 .spawner = s->spawner,
+                                 .ledger = s->ledger,
+                                 .retention_ms = &s->host_env.retention_ms,
+                                 .settings = config_get(s->cfg, &dispatch_config),
+                                 .wake_allow_private = &wake->allow_private,
+                                 .node = s->node != NULL ? node_name(s->node) : NULL,
+                                 .server = s->http_server};
+}
+
+static enum bh_err open_dispatch(struct server *s, char *why)
+{
+    struct dispatch_env de = dispatch_env_of(s);
+
+    relay_retain(s->relay, s->settings->retention_ms);
     enum bh_err err = dispatch_open(&de, s->cfg, &s->dispatch, why);
 
     if (err == BH_OK)
@@ -98,20 +106,10 @@ static void on_told(void *ctx, uint32_t number, struct str answer)
 
 void server_start_runner(struct server *s)
 {
-    const struct wake_settings *wake = config_get(s->cfg, &wake_config);
-    struct dispatch_env de = {.loop = s->loop,
-                              .clock = loop_clock(s->loop),
-                              .rand = &s->rand,
-                              .spawner = s->spawner,
-                              .settings = config_get(s->cfg, &dispatch_config),
-                              .wake_allow_private = &wake->allow_private,
-                              .node = node_name(s->node)};
-
-    if (!dispatch_names_node(s->cfg, de.node))
+    if (!dispatch_names_node(s->cfg, node_name(s->node)))
         return;
-    if (s->spawner != NULL)
-        spawner_watch(s->spawner, s->loop);
-    de.http = s->http = http_client_new(s->loop);
+    s->http = http_client_new(s->loop);
+    struct dispatch_env de = dispatch_env_of(s);
     s->runner = runner_new(&de, s->cfg, on_told, s);
 }
 

@@ -119,34 +119,29 @@ int64_t settings_max_age_ms(const struct config *c)
 
 /* ---- the state directory ---- */
 
-static int make_parents(const char *dir)
+bool state_dir_make_parents(const char *file, size_t from, unsigned mode)
 {
-    char *path = xstrdup(dir);
-    int rc = 0;
+    char *path = xstrdup(file);
+    bool ok = true;
 
-    for (char *p = path + 1; rc == 0 && *p != '\0'; p++) {
+    for (char *p = path + from; ok && *p != '\0'; p++) {
         if (*p != '/')
             continue;
         *p = '\0';
-        if (mkdir(path, 0755) != 0 && errno != EEXIST)
-            rc = errno;
+        ok = mkdir(path, mode) == 0 || errno == EEXIST;
         *p = '/';
     }
     free(path);
-    return rc;
+    return ok;
 }
 
 enum bh_err state_dir_open(const char *dir, char *ret_why)
 {
     struct stat st;
-    int e = make_parents(dir);
 
-    if (e == 0 && mkdir(dir, 0700) != 0 && errno != EEXIST)
-        e = errno;
-    if (e == 0 && stat(dir, &st) != 0)
-        e = errno;
-    if (e != 0) {
-        snprintf(ret_why, 256, "state_dir %.160s: %s", dir, strerror(e));
+    if (!state_dir_make_parents(dir, 1, 0755) || (mkdir(dir, 0700) != 0 && errno != EEXIST) ||
+        stat(dir, &st) != 0) {
+        snprintf(ret_why, 256, "state_dir %.160s: %s", dir, strerror(errno));
         return BH_REFUSED;
     }
     if (!S_ISDIR(st.st_mode)) {

@@ -23,6 +23,8 @@ int64_t settings_max_age_ms(const struct config *c); /* outbox.max_age */
 /* Creates the directory (and its parents) with mode 0700 when missing.  BH_REFUSED: it cannot
  * be created or written.  @ret_why has 256 bytes. */
 enum bh_err state_dir_open(const char *dir, char *ret_why) BH_MUST_USE;
+/* Creates the missing folders of @file that lie behind its first @from bytes.  False: errno. */
+bool state_dir_make_parents(const char *file, size_t from, unsigned mode);
 char *state_dir_path(const char *dir, const char *name); /* caller frees */
 /* Writes the TCP port in decimal to <dir>/port, for scripts that configured port 0.  @port 0 (a
  * Unix socket): writes nothing. */

@@ -49,29 +49,36 @@ static void tell_instance(struct json doc)
         printf("wake_url %.*s\n", STR_FMT(json_str(doc, "wakeUrl")));
 }
 
+/* False: @ret_why (256 bytes) says why there is no answer. */
+static bool fetch(const char *url, const char *header, int *ret_status, struct buf *ret_body,
+                  char *ret_why)
+{
+    const char *const headers[] = {header, NULL};
+
+    return http_fetch_now(&(struct http_fetch){.url = url,
+                                               .headers = headers,
+                                               .timeout_ms = ASK_TIMEOUT_MS,
+                                               .max_body = 65536},
+                          ret_status, ret_body, ret_why) == BH_OK;
+}
+
 static int ask_instance(void)
 {
     const char *where = getenv("GATEWAY_RELAY_URL"), *id = getenv("GATEWAY_RELAY_ID"),
                *secret = getenv("GATEWAY_RELAY_SECRET");
-    char *base = where != NULL ? bhgw_http_url(where) : NULL;
+    char *base = where != NULL ? bhgw_http_url(where) : NULL, why[256] = "";
     struct json_parser *parser = json_parser_new();
     struct buf url = BUF_INIT, bearer = BUF_INIT, body = BUF_INIT;
     struct json doc;
-    char why[256] = "";
     int status = 0, rc;
 
     if (base == NULL || id == NULL || secret == NULL)
-        return problem("%s",
-                       "GATEWAY_RELAY_URL, GATEWAY_RELAY_ID or GATEWAY_RELAY_SECRET is missing");
+        return problem("GATEWAY_RELAY_URL, GATEWAY_RELAY_ID or GATEWAY_RELAY_SECRET is missing",
+                       "");
     char *token = bhgw_token(id, secret, 300);
     buf_printf(&url, "%s/manage/instance", base);
     buf_printf(&bearer, "Authorization: Bearer %s", token);
-    const char *const headers[] = {buf_z(&bearer), NULL};
-    if (http_fetch_now(&(struct http_fetch){.url = buf_z(&url),
-                                            .headers = headers,
-                                            .timeout_ms = ASK_TIMEOUT_MS,
-                                            .max_body = 65536},
-                       &status, &body, why) != BH_OK)
+    if (!fetch(buf_z(&url), buf_z(&bearer), &status, &body, why))
         rc = problem("the connector cannot be reached", why);
     else if (status != 200 || !json_parse(parser, buf_str(&body), &doc))
         rc = problem("the connector does not tell the state of the instance",
@@ -94,15 +101,10 @@ static int ask_probe(const char *url, const char *nonce)
     int status = 0, rc = CLI_DONE;
 
     buf_printf(&header, "X-Bellhop-Probe: %s", nonce);
-    const char *const headers[] = {buf_z(&header), NULL};
-    if (http_fetch_now(&(struct http_fetch){.url = url,
-                                            .headers = headers,
-                                            .timeout_ms = ASK_TIMEOUT_MS,
-                                            .max_body = 65536},
-                       &status, &body, why) != BH_OK)
-        rc = problem("the wake URL cannot be reached", why);
-    else
+    if (fetch(url, buf_z(&header), &status, &body, why))
         printf("reached %d\n", status);
+    else
+        rc = problem("the wake URL cannot be reached", why);
     buf_done(&header);
     buf_done(&body);
     return rc;

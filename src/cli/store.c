@@ -225,19 +225,6 @@ static bool hold_take(struct hold *h)
     return err == BH_OK;
 }
 
-/* Renews the lease.  If a renewal is late, the fence refuses our writes. */
-static void hold_keep(struct hold *h)
-{
-    if (h->st->shared && clock_now_ms(loop_clock(h->loop)) >= h->renew_at_ms)
-        hold_ask(h, LEASE_RENEW);
-}
-
-static void hold_end(struct hold *h)
-{
-    if (h->st->shared)
-        hold_ask(h, LEASE_RELEASE);
-}
-
 struct rotation {
     struct hold *hold;
     struct progress bar;
@@ -247,7 +234,11 @@ static void on_records(void *ctx, uint64_t records)
 {
     struct rotation *r = ctx;
 
-    hold_keep(r->hold);
+    struct hold *h = r->hold;
+
+    /* If a renewal is late, the fence refuses our writes. */
+    if (h->st->shared && clock_now_ms(loop_clock(h->loop)) >= h->renew_at_ms)
+        hold_ask(h, LEASE_RENEW);
     progress_show(&r->bar, records % 1000, 1000); /* the total is unknown */
 }
 
@@ -320,7 +311,8 @@ static int rotate_key(struct cli_job *j)
                    NEW_KEY);
     } else if (open_store(&h, s, config_get(cfg, &store_config)) && hold_take(&h)) {
         rc = rotate(&h, s, path);
-        hold_end(&h);
+        if (h.st->shared)
+            hold_ask(&h, LEASE_RELEASE);
     }
     store_close(h.st);
     loop_free(h.loop);
