@@ -1,8 +1,12 @@
 /* serve.c - bellhop serve: start, signals, shutdown.
  *
- *      SIGTERM, SIGINT  DRAINING: no new sockets, relay_drain (sockets close with 1012, accepted
- *                       messages go to disk) -> pages closed -> close frames sent -> exit 0
- *      again, or 10 s   stop at once; queued writes are still committed
+ *      SIGTERM, SIGINT  LEAVING, where other nodes carry connections here: /readyz is 503 and all
+ *                       else goes on for cluster.drain, so that a proxy sends nothing more
+ *                    -> CLOSING: no new sockets; requests that are on their way here are served
+ *                    -> DRAINING: relay_drain (sockets close with 1012, accepted messages go to
+ *                       disk) -> pages closed -> the lease is released -> close frames sent -> exit
+ *      again            LEAVING: goes on; else stop at once, as after 10 s of DRAINING; queued
+ *                       writes are still committed
  *      SIGHUP           reload the configuration
  *      lease lost       another process may serve by now: close sockets with 1012, write nothing,
  *                       exit with EXIT_STAND_BY; the service manager restarts us as a standby
@@ -17,6 +21,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/config.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/service.h"
@@ -27,10 +32,12 @@
 #include "cluster/node.h"
 #include "net/http_server.h"
 #include "net/loop.h"
+#include "net/trunk.h"
 #include "host/host.h"
 #include "relay/relay.h"
 
 #define DRAIN_MS 10000
+#define CLOSING_MS 500  /* time for requests that were on their way when the doors closed */
 #define GOODBYE_MS 2000 /* time to send close frames, once everything is on disk */
 #define LOOK_MS 10
 #define PARTING_MS 300 /* time to send close frames after the lease is lost */
@@ -41,9 +48,10 @@
 struct serving {
     struct server server;
     const char *config_path; /* borrowed; as given */
-    bool draining, drained;
-    int64_t asked_ms, deadline_ms; /* when the drain began, when it must end */
-    struct timer look;             /* during the drain: polls whether it is complete */
+    enum { UP, LEAVING, CLOSING, DRAINING, DRAINED, PARTED } phase;
+    int64_t asked_ms;    /* when the newest signal came */
+    int64_t deadline_ms; /* when the phase must end */
+    struct timer look;   /* polls whether the phase is over */
     struct watchdog watchdog;
 };
 
@@ -68,55 +76,107 @@ static void close_the_shutters(void)
 #endif
 }
 
-static void on_look(struct timer *t)
-{
-    struct serving *s = container_of(t, struct serving, look);
-    struct clock *clock = loop_clock(s->server.loop);
-
-    if (clock_now_ms(clock) >= s->deadline_ms ||
-        (s->drained && http_server_connections(s->server.http_server) == 0)) {
-        if (!s->drained)
-            log_warn(NULL,
-                     "some messages were not on disk after %d s; writing them now, then exiting",
-                     DRAIN_MS / 1000);
-        loop_stop(s->server.loop);
-        return;
-    }
-    timer_set(clock, &s->look, LOOK_MS);
-}
+/* ---- going down ---- */
 
 static void on_drained(void *ctx)
 {
     struct serving *s = ctx;
-    int64_t soon = clock_now_ms(loop_clock(s->server.loop)) + GOODBYE_MS;
 
-    s->drained = true;
-    if (soon < s->deadline_ms)
-        s->deadline_ms = soon;
     host_close_platforms(s->server.host);
+    s->phase = DRAINED;
+    s->deadline_ms = clock_now_ms(loop_clock(s->server.loop)) + GOODBYE_MS;
+}
+
+static void close_doors(struct serving *s)
+{
+    log_info(NULL, "shutting down: closing sockets, writing accepted messages to disk");
+    s->phase = CLOSING;
+    s->deadline_ms = clock_now_ms(loop_clock(s->server.loop)) + CLOSING_MS;
+    http_server_drain(s->server.http_server);
+}
+
+static void drain(struct serving *s)
+{
+    s->phase = DRAINING;
+    s->deadline_ms = clock_now_ms(loop_clock(s->server.loop)) + DRAIN_MS;
+    s->server.front.draining = true;
+    relay_drain(s->server.relay, on_drained, s);
+}
+
+/* True: this process may end. */
+static bool may_end(struct serving *s)
+{
+    struct http_server *http = s->server.http_server;
+    bool late = clock_now_ms(loop_clock(s->server.loop)) >= s->deadline_ms;
+
+    switch (s->phase) {
+    case LEAVING:
+        if (late)
+            close_doors(s);
+        return false;
+    case CLOSING:
+        if (late || !http_server_hears(http))
+            drain(s);
+        return false;
+    case DRAINING:
+        if (late)
+            log_warn(NULL,
+                     "some messages were not on disk after %d s; writing them now, then exiting",
+                     DRAIN_MS / 1000);
+        return late;
+    case DRAINED: /* another node may serve while the last sockets of this one close */
+        if (http_server_handles(http))
+            return late;
+        server_part(&s->server);
+        s->phase = PARTED;
+        return false;
+    default:
+        return late || http_server_connections(http) == 0;
+    }
+}
+
+static void on_look(struct timer *t)
+{
+    struct serving *s = container_of(t, struct serving, look);
+
+    if (may_end(s))
+        loop_stop(s->server.loop);
+    else
+        timer_set(loop_clock(s->server.loop), &s->look, LOOK_MS);
 }
 
 static void on_terminate(void *ctx)
 {
     struct serving *s = ctx;
     struct clock *clock = loop_clock(s->server.loop);
+    const struct cluster_settings *cluster = config_get(s->server.cfg, &cluster_config);
 
-    if (s->draining && clock_now_ms(clock) < s->asked_ms + REPEAT_MS)
+    if (s->phase != UP && clock_now_ms(clock) < s->asked_ms + REPEAT_MS)
         return;
-    if (s->draining) {
+    s->asked_ms = clock_now_ms(clock);
+    if (s->phase == LEAVING) {
+        s->deadline_ms = s->asked_ms;
+        return;
+    }
+    if (s->phase != UP) {
         log_warn(NULL, "second signal: exiting at once");
         loop_stop(s->server.loop);
         return;
     }
-    log_info(NULL, "shutting down: closing sockets, writing accepted messages to disk");
     service_tell("STOPPING=1");
-    s->draining = s->server.front.draining = true;
-    s->asked_ms = clock_now_ms(clock);
-    s->deadline_ms = s->asked_ms + DRAIN_MS;
     timer_init(&s->look, on_look);
-    timer_set(clock, &s->look, LOOK_MS);
-    http_server_drain(s->server.http_server);
-    relay_drain(s->server.relay, on_drained, s);
+    timer_set(clock, &s->look, 0);
+    if (trunk_tally(s->server.http_server).trunks == 0 || cluster->drain_ms == 0) {
+        close_doors(s);
+        return;
+    }
+    log_info(NULL,
+             "shutting down in %d ms: /readyz is 503 until then, so that proxies use other nodes",
+             (int)cluster->drain_ms);
+    s->phase = LEAVING;
+    s->deadline_ms = s->asked_ms + cluster->drain_ms;
+    s->server.front.leaving = true;
+    http_server_leave(s->server.http_server);
 }
 
 /* Exits without closing the store: our memory may be out of date, so nothing may be written. */
@@ -161,7 +221,8 @@ static void on_hangup(void *ctx)
 {
     struct buf said = BUF_INIT;
 
-    reload(ctx, &said);
+    if (((struct serving *)ctx)->phase <= LEAVING)
+        reload(ctx, &said);
     buf_done(&said);
 }
 

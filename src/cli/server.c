@@ -503,6 +503,17 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     return err;
 }
 
+void server_part(struct server *s)
+{
+    if (s->node == NULL)
+        return; /* nobody waits for the database */
+    s->front.standing_by = true;
+    host_set_mail(s->host, NULL, NULL, NULL);
+    dispatch_close(s->dispatch);
+    s->dispatch = s->front.dispatch = NULL;
+    node_release(s->node);
+}
+
 void server_close(struct server *s)
 {
     if (s->host != NULL)

@@ -82,6 +82,9 @@ void server_meet_nodes(struct server *s);
 /* Runs the agents of this machine, if any, while another node serves. */
 void server_start_runner(struct server *s);
 void server_stop_runner(struct server *s);
+/* Everything is on disk and nobody waits for an answer: ends what acts by itself, and releases the
+ * lease behind all writes.  Until server_close() sockets are left, and requests are refused. */
+void server_part(struct server *s);
 void server_close(struct server *s); /* commits queued writes; the loop must not run any more */
 /* Applies the settings that may change at run time, all or nothing.  Takes ownership of @now.
  * Appends sentences that say what changed. */

@@ -169,18 +169,26 @@ static void begin_to_carry(struct server *s)
                                                  .ctx = s});
 }
 
-/* Shuts a waiting node down: closes the forwarded connections cleanly, and waits for a lease
- * request in flight, so that no grant stays unnoticed. */
+/* Shuts a waiting node down: gives its proxy time to notice, closes the forwarded connections
+ * cleanly, and waits for a lease request in flight, so that no grant stays unnoticed. */
 static void leave(struct server *s)
 {
-    int64_t until = clock_now_ms(loop_clock(s->loop)) + LEAVE_MS;
+    struct clock *clock = loop_clock(s->loop);
+    int64_t until = clock_now_ms(clock) + cluster_of(s)->drain_ms;
 
+    s->asked_to_stop = false; /* asked again: at once */
+    http_server_leave(s->http_server);
+    node_rests(s->node);
+    while (porter_is_up(s->porter) && node_state(s->node) == NODE_WAITING && !s->asked_to_stop &&
+           clock_now_ms(clock) < until)
+        loop_turn(s->loop, LOOK_MS);
+    until = clock_now_ms(clock) + LEAVE_MS;
     if (s->porter != NULL) {
         http_server_drain(s->http_server);
         porter_leave(s->porter);
     }
     while ((!node_rests(s->node) || porter_connections(s->porter) > 0) &&
-           clock_now_ms(loop_clock(s->loop)) < until)
+           clock_now_ms(clock) < until)
         loop_turn(s->loop, LOOK_MS);
 }
 

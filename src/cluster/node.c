@@ -27,6 +27,9 @@ static const struct config_key keys[] = {
     {"cluster.lease", CFG_DURATION, CFG_RESTART, AT(lease_ms), "5s", .min = 1000, .max = 60000,
      .what = "How long the serving node may be unable to reach the database before another node "
              "takes over; the same on all nodes."},
+    {"cluster.drain", CFG_DURATION, CFG_RESTART, AT(drain_ms), "5s", .min = 0, .max = 60000,
+     .what = "How long a node that is told to end keeps serving while `/readyz` is 503, so that "
+             "proxies stop using it; only where another node can take the connections."},
     {"cluster.serve", CFG_CHOICE, CFG_RESTART, AT(serve), "all", .choices = "all|one",
      .what = "`all`: nodes without the lease accept connections and forward them to the node that "
              "serves; `one`: they refuse connections until they serve."},

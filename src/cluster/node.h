@@ -41,7 +41,8 @@ struct store;
 struct cluster_settings { /* `cluster:` in the configuration, owned by it */
     char *node;           /* the name of this node; NULL: the host name */
     int64_t lease_ms;
-    char *serve;   /* "all": waiting nodes forward connections (porter.h); "one": they refuse */
+    int64_t drain_ms; /* a node that goes takes requests for so long: its proxy is to notice */
+    char *serve;      /* "all": waiting nodes forward connections (porter.h); "one": they refuse */
     char *address; /* "host:port" where other nodes reach this node; NULL: the `listen` address */
     char *ca;      /* PEM file of the CAs for the TLS of other nodes; NULL: the system's CAs */
 };

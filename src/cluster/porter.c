@@ -224,6 +224,11 @@ struct porter *porter_open(const struct porter_env *env)
     return p;
 }
 
+bool porter_is_up(const struct porter *p)
+{
+    return p != NULL && trunk_is_up(p->trunk);
+}
+
 size_t porter_connections(const struct porter *p)
 {
     return p != NULL ? trunk_connections(p->trunk) : 0;

@@ -39,6 +39,7 @@ struct porter_env { /* borrowed for the life of the porter */
 };
 
 struct porter *porter_open(const struct porter_env *env);
+bool porter_is_up(const struct porter *p); /* connections are forwarded; NULL: false */
 /* The number of connections that are forwarded now; 0 for NULL. */
 size_t porter_connections(const struct porter *p);
 void porter_tell(struct porter *p, uint32_t number, struct str answer);

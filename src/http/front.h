@@ -75,6 +75,7 @@ struct front { /* all borrowed, unless it says owned; filled by cli/server.c */
     const struct confined *confined; /* the sandbox of this process, for `status` */
     const char *base_url;            /* the URL that gateways dial; NULL: unknown */
     int64_t started_ms;              /* wall clock */
+    bool leaving; /* it will drain, once its proxy knows: nothing but /readyz says so */
     bool draining;
     bool standing_by; /* another node holds the lease: only server, store and node are set */
     struct bucket_level refusals;      /* rate limit of log lines about refused requests */

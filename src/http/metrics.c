@@ -459,13 +459,16 @@ void health_standby(struct front *f, struct http_req *req)
     else if (str_eq(http_path(req), STR("/healthz")))
         http_answer(f->server, http_req_id(req),
                     &(struct http_answer){.status = 200, .body = STR("{\"status\":\"standby\"}")});
+    else if (str_eq(http_path(req), STR("/readyz")) && trunk_is_awaited(f->server))
+        http_answer(f->server, http_req_id(req),
+                    &(struct http_answer){.status = 200, .body = STR("{\"status\":\"ready\"}")});
     else
         front_retry(f, req, "standby", "This process stands by: another one serves.");
 }
 
 static const char *sentence(const struct front *f, const struct store_stats *st)
 {
-    if (f->draining)
+    if (f->draining || f->leaving)
         return "This server is going down.";
     return st->healthy ? "Writes have waited for seconds." : st->problem;
 }
@@ -477,7 +480,7 @@ void health_ready(struct front *f, struct http_req *req)
     const char *not_ready = NULL;
 
     f->store->ops->stats(f->store, &st);
-    if (f->draining)
+    if (f->draining || (f->leaving && !http_is_carried(req))) /* carried: that node goes on */
         not_ready = "draining";
     else if (!st.healthy)
         not_ready = "store_unavailable";

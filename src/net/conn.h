@@ -93,9 +93,11 @@ struct http_server {
     size_t n_conns, n_reserved; /* all connections, and those of reserved listeners */
     size_t n_carried;           /* connections without a socket that are not reserved */
     struct list trunks;         /* keeper: trunk.link */
-    int64_t stranger_ms;   /* keeper: when the log last reported a stranger asking for a trunk */
-    struct trunk *carrier; /* borrowed; porter: the trunk that is up; NULL: none */
+    int64_t stranger_ms;     /* keeper: when the log last reported a stranger asking for a trunk */
+    struct trunk *carrier;   /* borrowed; porter: the trunk that is up; NULL: none */
+    int64_t carrier_lost_ms; /* porter: when it was lost; 0: there was none yet */
     bool draining;
+    bool leaving;                /* http_server_leave() */
     struct http_req *spare_reqs; /* owned */
     size_t n_spare_reqs;
     struct buf spare_out[128]; /* owned; small buffers to write into */

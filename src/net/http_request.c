@@ -359,7 +359,7 @@ static enum parsed accept_head(struct conn *c, bool body_waits)
     if (!host_is_ours(c, host))
         return refuse_name(c, host);
     r->left = h->has_length ? h->length : 0;
-    c->keep_alive = h->keep_alive && !c->server->draining;
+    c->keep_alive = h->keep_alive && !c->server->draining && !c->server->leaving;
     c->is_head = h->verb == VERB_HEAD;
     c->http_1_0 = h->minor == 0;
     if (c->server->on_head != NULL && (h->chunked || r->left > 0) && !ask_for_body(c))
@@ -619,6 +619,11 @@ bool http_cookie(const struct http_req *r, const char *name, struct str *ret_val
 bool http_is_upgrade(const struct http_req *r)
 {
     return r->head.upgrade;
+}
+
+bool http_is_carried(const struct http_req *r)
+{
+    return r->conn->no_socket;
 }
 
 bool http_is_tls(const struct http_req *r)

@@ -454,6 +454,30 @@ void http_server_drain(struct http_server *s)
     }
 }
 
+void http_server_leave(struct http_server *s)
+{
+    s->leaving = true;
+}
+
+bool http_server_hears(const struct http_server *s)
+{
+    static const enum conn_state between[] = {CONN_IDLE, CONN_HEAD};
+
+    if (!list_is_empty(&s->by_state[CONN_BODY]) || !trunk_all_quiet(s))
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(between); i++) {
+        list_each (&s->by_state[between[i]], it, next)
+            if (list_entry(it, struct conn, link)->no_socket)
+                return true; /* the drain has closed those that say nothing */
+    }
+    return false;
+}
+
+bool http_server_handles(const struct http_server *s)
+{
+    return !list_is_empty(&s->by_state[CONN_HANDLING]);
+}
+
 void http_server_free(struct http_server *s)
 {
     struct conn *c;

@@ -79,6 +79,13 @@ int http_server_port(const struct http_server *s);
 /* Stop accepting, finish answers in progress, close idle connections.  WebSockets are left to
  * their owners. */
 void http_server_drain(struct http_server *s);
+/* The process will go, and its proxy is to notice first: every answer closes its connection, and a
+ * node that carries connections answers /readyz itself.  Everything else goes on. */
+void http_server_leave(struct http_server *s);
+/* During a drain: requests may still come, over a trunk whose porter has not stopped, or their
+ * bodies do. */
+bool http_server_hears(const struct http_server *s);
+bool http_server_handles(const struct http_server *s); /* requests wait for their answer */
 size_t http_server_connections(const struct http_server *s);
 void http_server_free(struct http_server *s); /* closes everything; ws owners get on_closed; not
                                                * from inside a handler */
@@ -96,6 +103,7 @@ struct str http_peer(const struct http_req *r);
 /* The party of that address: one hold, for the caller to drop; NULL: a Unix socket. */
 struct party *http_party(const struct http_req *r);
 bool http_is_upgrade(const struct http_req *r); /* asks for a WebSocket */
+bool http_is_carried(const struct http_req *r); /* came over a trunk: net/trunk.h */
 bool http_is_tls(const struct http_req *r);
 bool http_lacks_client_cert(const struct http_req *r); /* asked for a certificate, showed none */
 struct http_id http_req_id(const struct http_req *r);

@@ -100,6 +100,9 @@ void trunk_free(struct trunk *t); /* cuts its connections; no handler runs; NULL
  * not wait; those that wait already are handled now. */
 void trunk_hold(struct http_server *s, int64_t ms);
 
+/* True: there was a trunk, and connections that come now wait for the next one. */
+bool trunk_is_awaited(const struct http_server *s);
+
 /* True: a request with this head is answered by the process it reached, whichever node holds the
  * lease. */
 bool trunk_is_ours(struct str head);

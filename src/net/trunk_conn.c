@@ -261,6 +261,14 @@ size_t trunk_count_idle(const struct http_server *s)
     return n;
 }
 
+bool trunk_all_quiet(const struct http_server *s)
+{
+    list_each (&s->trunks, it, nxt)
+        if (!list_entry(it, struct trunk, link)->quiet)
+            return false;
+    return true;
+}
+
 void trunk_accept(struct http_server *s, struct http_req *req, const struct trunk_keeper *keeper)
 {
     struct conn *c = req->conn;
@@ -358,6 +366,15 @@ static void take_welcome(struct trunk *t, struct str payload)
     }
 }
 
+/* New connections wait for the next trunk. */
+static void lose_carrier(struct trunk *t)
+{
+    if (t->server->carrier != t)
+        return;
+    t->server->carrier = NULL;
+    t->server->carrier_lost_ms = clock_now_ms(t->server->clock);
+}
+
 static void carry_take(struct trunk *t, const struct trunk_frame *f)
 {
     bool asked = f->what >= TRUNK_QUESTION; /* its number is none of a connection */
@@ -374,8 +391,7 @@ static void carry_take(struct trunk *t, const struct trunk_frame *f)
     } else if (!t->up) {
         trunk_fail(t, "the other side speaks another protocol");
     } else if (f->what == TRUNK_GOING) {
-        if (t->server->carrier == t)
-            t->server->carrier = NULL; /* new connections wait for the next trunk */
+        lose_carrier(t);
         trunk_send(t, 0, TRUNK_GOING, STR_NULL);
     }
 }
@@ -432,8 +448,7 @@ static void on_closed(void *ctx, const char *why)
 static void finish(struct trunk *t)
 {
     t->lost = true; /* nothing is sent any more */
-    if (t->server->carrier == t)
-        t->server->carrier = NULL;
+    lose_carrier(t);
     carried_cut_all(t);
     tcp_client_free(t->tcp);
     trunk_done(t);
@@ -529,6 +544,8 @@ bool trunk_is_ours(struct str head)
 /* Is it between requests, and the next one not for this process? */
 static bool is_for_others(const struct conn *c, struct str head)
 {
+    if (c->server->leaving && str_starts(head, STR("GET /readyz")))
+        return false;
     return (c->state == CONN_HEAD || c->state == CONN_IDLE) && c->req == NULL && c->in.n == 0 &&
            conn_queued(c) == 0 && !trunk_is_ours(head);
 }
@@ -581,6 +598,12 @@ static void carry_held(struct http_server *s)
         buf_done(&c->in);
         conn_mark(c);
     }
+}
+
+bool trunk_is_awaited(const struct http_server *s)
+{
+    return s->carrier == NULL && s->carrier_lost_ms != 0 && !s->leaving &&
+           clock_now_ms(s->clock) - s->carrier_lost_ms < s->timeout_ms[CONN_HELD];
 }
 
 void trunk_hold(struct http_server *s, int64_t ms)

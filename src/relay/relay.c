@@ -133,12 +133,15 @@ void retry_want(struct instance *i)
  *                    -> every accepted event is on disk: call back
  *
  * An ack that is lost with its socket causes a second delivery.  Therefore the drain waits for
- * gateways that have something to ack or a result to receive. */
+ * gateways that have something to ack or a result to receive, but not for one that has owed its ack
+ * for longer than that. */
 
-static bool is_worth_waiting_for(const struct session *s)
+static bool is_worth_waiting_for(const struct session *s, int64_t now_ms)
 {
-    return (s->state == SESSION_RECEIVING && flight_count(s->flight) > 0) ||
-           !list_is_empty(&s->requests);
+    bool acks = s->state == SESSION_RECEIVING && flight_count(s->flight) > 0 &&
+                now_ms - s->ack_since_ms < FAREWELL_MS;
+
+    return acks || !list_is_empty(&s->requests);
 }
 
 static void say_farewell(struct relay *r)
@@ -149,7 +152,8 @@ static void say_farewell(struct relay *r)
         return;
     list_each (sessions, it, nxt)
         if (timer_is_set(&r->farewell) &&
-            is_worth_waiting_for(list_entry(it, struct session, by_age)))
+            is_worth_waiting_for(list_entry(it, struct session, by_age),
+                                 clock_now_ms(r->env.clock)))
             return;
     r->said_farewell = true;
     timer_stop(r->env.clock, &r->farewell);

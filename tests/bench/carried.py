@@ -25,7 +25,7 @@ class Node(peers.Bellhop):
 
     def more(self):
         return [f'master_key: "{self.key}"', f'store: {{kind: postgres, url: "{self.database.url}"}}',
-                f"cluster: {{node: {self.name}, lease: {LEASE}, serve: all}}"]
+                f"cluster: {{node: {self.name}, lease: {LEASE}, serve: all, drain: 0s}}"]
 
     def healthz_us(self):
         took = []

@@ -34,7 +34,7 @@ public_url: {public}
 state_dir: {{state}}
 master_key: "{key}"
 store: {{{{kind: postgres, url: "{url}"}}}}
-cluster: {{{{node: node-{n}, lease: {lease}s, serve: {serve}, address: "127.0.0.1:{trunk}"}}}}
+cluster: {{{{node: node-{n}, lease: {lease}s, serve: {serve}, drain: 300ms, address: "127.0.0.1:{trunk}"}}}}
 platforms:
 {bots}"""
 

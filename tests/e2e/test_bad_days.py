@@ -22,7 +22,7 @@ listen: 127.0.0.1:0
 state_dir: {{state}}
 master_key: "{key}"
 store: {{{{kind: postgres, url: "{url}"}}}}
-cluster: {{{{node: {node}, lease: {lease}}}}}
+cluster: {{{{node: {node}, lease: {lease}, drain: 0s}}}}
 platforms:
   - {{{{platform: web, bot: lobby}}}}
 """
@@ -219,7 +219,7 @@ def test_an_address_that_nobody_reaches_is_told_and_the_others_take_over_all_the
     north, south = node(lease="4s"), node("south", lease="4s")
     for server in (north, south):
         text = server.config.read_text()
-        server.config.write_text(text.replace("lease: 4s}", f'lease: 4s, address: "127.0.0.1:{free_port()}"}}'))
+        server.config.write_text(text.replace("lease: 4s,", f'lease: 4s, address: "127.0.0.1:{free_port()}",'))
     north.start()
     credential = north.add()
     south.begin()

@@ -1,4 +1,5 @@
 """examples/cluster: what it says can be started can be, and it goes on when a node dies."""
+import http.client
 import json
 import os
 import random
@@ -6,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -95,3 +97,77 @@ def test_when_the_node_that_serves_dies_another_one_does(cluster):
     time.sleep(1)
     wait_ready(front, 30)
     assert ready(front)
+
+
+class People:
+    """Write through the proxy, one after the other each; some keep their connection, some make a new one each time."""
+
+    def __init__(self, front, n):
+        self.front, self.taken, self.failed, self.over = front, 0, [], threading.Event()
+        self.threads = [threading.Thread(target=self.live, args=(k,)) for k in range(n)]
+        for thread in self.threads:
+            thread.start()
+
+    def ask(self, line, k, n):
+        line.request("POST", "/chat/lobby/api/message", json.dumps({"text": f"{k}:{n}", "client_id": f"c-{k}-{n}"}),
+                     {"Content-Type": "application/json", "X-Bellhop-Visitor": f"visitor-{k:08}-0000"})
+        answer = line.getresponse()
+        return answer.status, answer.read()
+
+    def live(self, k):
+        line, n = None, 0
+        while not self.over.is_set():
+            line = line or http.client.HTTPConnection("127.0.0.1", self.front, timeout=30)
+            began = time.monotonic()
+            try:
+                status, text = self.ask(line, k, n)
+            except (OSError, http.client.HTTPException) as e:
+                status, text = None, repr(e)
+            self.taken += status == 200
+            if status != 200:
+                self.failed.append((time.strftime("%X"), k, n, status, text, f"{time.monotonic() - began:.2f} s"))
+            if k % 2 == 0 or status is None:
+                line.close()
+                line = None
+            n += 1
+            time.sleep(0.1)
+
+    def end(self):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
+
+
+def pid_of(folder, n):
+    with open(f"{folder}/node{n}.pid") as f:
+        return int(f.read() or 0)
+
+
+def restart(front, folder, n):
+    before = pid_of(folder, n)
+    os.kill(before, signal.SIGTERM)
+    begun = time.monotonic()
+    while pid_of(folder, n) in (0, before):
+        assert time.monotonic() - begun < 30, "it does not end"
+        time.sleep(0.1)
+    wait_ready(front + n, 30)
+    time.sleep(1.5)  # the proxy sees it
+
+
+def test_nobody_behind_the_proxy_notices_that_the_nodes_are_restarted_one_after_the_other(cluster):
+    """Twelve restarts under more than 5,000 requests with BELLHOP_LONG (./dev cluster), else three."""
+    front, folder = cluster
+    for port in range(front, front + 4):
+        wait_ready(port, 60)
+    subprocess.run([PROGRAM, "gateway", "add", "--id", "bot", "--tenant", "demo", "--platform", "web", "--bot", "lobby",
+                    "--state-dir", f"{folder}/node1"], check=True, capture_output=True)
+    rounds, people = (4, 12) if "BELLHOP_LONG" in os.environ else (1, 6)
+    people = People(front, people)
+    try:
+        for _ in range(rounds):
+            for n in (1, 2, 3):
+                restart(front, folder, n)
+    finally:
+        people.end()
+    print(f"{people.taken} requests over {3 * rounds} restarts, failed: {people.failed}")
+    assert people.failed == [] and people.taken > (5000 if rounds == 4 else 200)

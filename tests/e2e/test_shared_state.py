@@ -13,7 +13,7 @@ listen: 127.0.0.1:0
 state_dir: {{state}}
 master_key: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 store: {{{{kind: postgres, url: "{url}"}}}}
-cluster: {{{{node: {node}, lease: 2s}}}}
+cluster: {{{{node: {node}, lease: 2s, drain: 0s}}}}
 platforms:
   - {{{{platform: web, bot: lobby}}}}
 """
