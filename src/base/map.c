@@ -149,6 +149,15 @@ void map_done(struct map *m)
     *m = MAP_INIT;
 }
 
+void map_done_all(struct map *m)
+{
+    void *value;
+
+    for (size_t i = 0; map_next(m, &i, &value);)
+        free(value);
+    map_done(m);
+}
+
 void *map_get(const struct map *m, struct str key)
 {
     return m->live != 0 ? map_get_hashed(m, key, map_hash(key)) : NULL;

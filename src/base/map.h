@@ -24,7 +24,8 @@ struct map {
 };
 #define MAP_INIT ((struct map){0})
 
-void map_done(struct map *m); /* frees the table, not the values */
+void map_done(struct map *m);     /* frees the table, not the values */
+void map_done_all(struct map *m); /* frees the values too, each with free() */
 /* Reserves room for @n more entries, so that the map does not grow while they are added. */
 void map_reserve(struct map *m, size_t n);
 void *map_get(const struct map *m, struct str key);        /* NULL: absent */

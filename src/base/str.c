@@ -83,6 +83,17 @@ bool str_split(struct str *rest, char sep, struct str *ret_part)
     return true;
 }
 
+bool str_has_only(struct str s, const char *more)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        if (!((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z')) &&
+            (c == '\0' || strchr(more, c) == NULL))
+            return false;
+    }
+    return true;
+}
+
 char *str_dup(struct str s)
 {
     char *copy = xmalloc(s.n + 1);

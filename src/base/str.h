@@ -52,6 +52,9 @@ bool str_contains(struct str s, struct str needle);
  * part *@rest is absent. */
 bool str_split(struct str *rest, char sep, struct str *ret_part);
 
+/* Has @s only ASCII letters, digits and characters of @more?  True for an empty @s. */
+bool str_has_only(struct str s, const char *more);
+
 char *str_dup(struct str s); /* heap, NUL-terminated; caller frees */
 /* Copies @s to *@at, moves *@at behind it, and returns the copy.  An absent @s stays absent. */
 struct str str_pack(char **at, struct str s);

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "platform/prompts.h"
 
+enum { TIMESTAMP_CHARS = 12 };
+
 struct await {
     struct list link;
     struct awaits *all; /* borrowed */
@@ -44,6 +46,16 @@ void awaits_done(struct awaits *a)
         host_accept_cancel(a->p->host, w->accept);
         await_free(w);
     }
+}
+
+bool webhook_is_now(struct str timestamp, int64_t wall_ms, int64_t window_ms)
+{
+    uint64_t seconds;
+
+    if (timestamp.n > TIMESTAMP_CHARS || !str_to_u64(timestamp, &seconds))
+        return false;
+    int64_t off_ms = (int64_t)seconds * 1000 - wall_ms;
+    return off_ms <= window_ms && off_ms >= -window_ms;
 }
 
 void await_refuse(struct awaits *a, struct http_id id, enum bh_err err)

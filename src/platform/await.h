@@ -36,5 +36,7 @@ struct accept_id webhook_delivery_accept(struct platform *p, const struct webhoo
 void await_accept(struct awaits *a, const struct webhook_delivery *x, struct http_id id,
                   const struct http_answer *good, int64_t deadline_ms);
 
+/* Is @timestamp, in seconds, at most @window_ms from the clock? */
+bool webhook_is_now(struct str timestamp, int64_t wall_ms, int64_t window_ms);
 /* Answers 503, or 400 for an event that would be refused again. */
 void await_refuse(struct awaits *a, struct http_id id, enum bh_err err);

@@ -162,7 +162,6 @@ static void merge(struct manifests *ms, struct platform *p, struct buf *out)
     struct map names = MAP_INIT;
     struct jw w = jw_begin(out);
     size_t n = 0;
-    void *name;
 
     jw_arr(&w);
     list_each (&ms->all, it, nxt) {
@@ -173,9 +172,7 @@ static void merge(struct manifests *ms, struct platform *p, struct buf *out)
             merge_one(&w, doc, &names, &n);
     }
     jw_end_arr(&w);
-    for (size_t at = 0; map_next(&names, &at, &name);)
-        free(name);
-    map_done(&names);
+    map_done_all(&names);
 }
 
 static void on_soon(struct timer *t)

@@ -53,6 +53,7 @@ struct outbox {
     struct map payers; /* name -> payer, owned */
     struct list ready; /* payers */
     struct timer pump;
+    size_t most_of_payer; /* items of one payer that may run */
     int64_t paused_until_ms;
     size_t waiting, running, bytes;
     struct map blamed; /* name -> struct blamed, owned */
@@ -76,6 +77,7 @@ struct outbox *outbox_new(struct clock *clock, const struct outbox_limits *limit
         box->limits.max_bytes = (size_t)64 << 20;
     if (box->limits.max_running == 0)
         box->limits.max_running = 64;
+    box->most_of_payer = box->limits.max_running - box->limits.max_running / 4;
     box->h = h;
     box->ctx = ctx;
     list_init(&box->ready);
@@ -86,31 +88,10 @@ struct outbox *outbox_new(struct clock *clock, const struct outbox_limits *limit
 
 /* ---- payers ---- */
 
-static struct outbox_payer *payer_get(struct outbox *box, struct str name)
-{
-    struct outbox_payer *p = map_get(&box->payers, name);
-
-    if (p != NULL)
-        return p;
-    p = xcalloc(1, sizeof *p);
-    p->name = str_dup(name);
-    list_init(&p->link);
-    list_init(&p->ready);
-    map_put(&box->payers, str_of(p->name), p);
-    return p;
-}
-
-static size_t most_running(const struct outbox *box)
-{
-    size_t n = box->limits.max_running - box->limits.max_running / 4;
-
-    return n > 0 ? n : 1;
-}
-
 /* Links @p into box->ready, or unlinks it: does it take turns? */
 static void payer_settle(struct outbox *box, struct outbox_payer *p)
 {
-    if (list_is_empty(&p->ready) || p->running >= most_running(box))
+    if (list_is_empty(&p->ready) || p->running >= box->most_of_payer)
         list_remove(&p->link);
     else if (!list_is_linked(&p->link))
         list_append(&box->ready, &p->link);
@@ -157,22 +138,6 @@ static void lane_free(struct outbox_lane *lane)
     timer_stop(lane->box->clock, &lane->wake);
     free(lane->key);
     free(lane);
-}
-
-static struct outbox_lane *lane_get(struct outbox *box, struct str key)
-{
-    struct outbox_lane *lane = map_get(&box->lanes, key);
-
-    if (lane != NULL)
-        return lane;
-    lane = xcalloc(1, sizeof *lane);
-    lane->box = box;
-    lane->key = str_dup(key);
-    list_init(&lane->items);
-    list_init(&lane->link);
-    timer_init(&lane->wake, on_wake);
-    map_put(&box->lanes, str_of(lane->key), lane);
-    return lane;
 }
 
 static void lane_set_ready(struct outbox_lane *lane)
@@ -276,19 +241,34 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str pa
                        int64_t patience_ms)
 {
     struct outbox_lane *lane = map_get(&box->lanes, key);
-    const struct outbox_payer *known = map_get(&box->payers, payer);
+    struct outbox_payer *p = map_get(&box->payers, payer);
+    bool fresh = lane == NULL;
 
-    if (payer_is_full(box, known, it->bytes) || lane_is_full(box, lane, known))
+    if (payer_is_full(box, p, it->bytes) || lane_is_full(box, lane, p))
         return BH_BUSY;
     if (lane != NULL && lane->state == LANE_RESTING &&
         lane->wake.due_ms > clock_now_ms(box->clock) + patience_ms)
         return BH_UNAVAILABLE; /* the item would only miss its deadline */
-    bool fresh = lane == NULL;
-    lane = lane_get(box, key);
+    if (lane == NULL) {
+        lane = xcalloc(1, sizeof *lane);
+        lane->box = box;
+        lane->key = str_dup(key);
+        list_init(&lane->items);
+        list_init(&lane->link);
+        timer_init(&lane->wake, on_wake);
+        map_put(&box->lanes, str_of(lane->key), lane);
+    }
+    if (p == NULL) {
+        p = xcalloc(1, sizeof *p);
+        p->name = str_dup(payer);
+        list_init(&p->link);
+        list_init(&p->ready);
+        map_put(&box->payers, str_of(p->name), p);
+    }
+    p->waiting++;
+    p->bytes += it->bytes;
+    it->payer = p;
     it->lane = lane;
-    it->payer = payer_get(box, payer);
-    it->payer->waiting++;
-    it->payer->bytes += it->bytes;
     box->bytes += it->bytes;
     it->deadline_ms = clock_now_ms(box->clock) + patience_ms;
     it->starts = 0;
@@ -338,7 +318,7 @@ bool outbox_starts_at_once(const struct outbox *box, const struct outbox_item *i
 {
     return it->lane->state == LANE_READY && it->lane->items.next == &it->link &&
            box->paused_until_ms <= clock_now_ms(box->clock) &&
-           box->waiting + box->running <= most_running(box);
+           box->waiting + box->running <= box->most_of_payer;
 }
 
 void outbox_hurry(struct outbox *box, struct outbox_item *it)

@@ -163,14 +163,6 @@ void outgoing_delete(struct sender *s, uint64_t number)
     record_delete_like(s->env->store, &outgoing_form, &e);
 }
 
-static void on_written(void *ctx, enum bh_err err)
-{
-    struct outgoing *o = ctx;
-
-    o->record.put = NULL;
-    outgoing_recorded(o, err);
-}
-
 void outgoing_note(struct outgoing *o, enum outgoing_state state, bool wait)
 {
     struct store *store = o->sender->env->store;
@@ -186,7 +178,7 @@ void outgoing_note(struct outgoing *o, enum outgoing_state state, bool wait)
         return;
     }
     store_put_cancel(&o->record.put); /* writes are ordered: the later one covers the earlier */
-    o->record.put = record_put(store, &outgoing_form, NULL, &e, true, on_written, o);
+    o->record.put = record_put(store, &outgoing_form, NULL, &e, true, outgoing_recorded, o);
 }
 
 bool outgoing_needs_note(const struct outgoing *o)

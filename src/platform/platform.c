@@ -105,3 +105,14 @@ char *platform_api_base(const char *configured, const char *otherwise)
         base.n--;
     return str_dup(base);
 }
+
+struct str platform_message_type(struct str mime, bool voice)
+{
+    if (str_starts(mime, STR("image/")))
+        return STR("photo");
+    if (str_starts(mime, STR("video/")))
+        return STR("video");
+    if (str_starts(mime, STR("audio/")))
+        return voice ? STR("voice") : STR("audio");
+    return STR("document");
+}

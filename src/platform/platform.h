@@ -156,6 +156,8 @@ const struct platform_ops *platform_find(struct str name);
 /* Sets ops, host, bot and log of the zeroed @p. */
 void platform_init(struct platform *p, const struct platform_ops *ops, struct host *host,
                    const struct platform_settings *settings);
+/* The message_type of an event with a file of this MIME type: "photo", "voice", "document", ... */
+struct str platform_message_type(struct str mime, bool voice);
 /* Copies @sentence into p->problem and logs it if it is new; NULL: there is no problem any more. */
 void platform_set_problem(struct platform *p, const char *sentence);
 /* The API's address without a slash at its end; caller frees.  @configured NULL: @otherwise. */

@@ -71,13 +71,7 @@ static struct prompt *prompt_find(const struct prompts *ps, struct str chat, str
 
 static bool is_id(struct str s)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        if (!((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_' ||
-              c == '.' || c == '-'))
-            return false;
-    }
-    return s.n > 0 && s.n <= ID_MAX;
+    return s.n > 0 && s.n <= ID_MAX && str_has_only(s, "_.-");
 }
 
 static bool is_twice(struct json options, size_t before, struct str id)
@@ -208,20 +202,6 @@ static void prompt_save(struct prompt *q)
 
 /* ---- the limit of a tenant ---- */
 
-static struct prompt_tenant *asker_get(struct prompts *ps, const char *tenant)
-{
-    struct prompt_tenant *t = map_get(&ps->tenants, str_of(tenant));
-
-    if (t != NULL)
-        return t;
-    t = xcalloc(1, sizeof *t);
-    t->name = xstrdup(tenant);
-    t->party = ledger_party(ps->env->ledger, PER_TENANT, str_of(tenant));
-    list_init(&t->prompts);
-    map_put(&ps->tenants, str_of(t->name), t);
-    return t;
-}
-
 static void leave_asker(struct prompts *ps, struct prompt *q)
 {
     struct prompt_tenant *t = q->asker;
@@ -315,31 +295,31 @@ static struct prompt *prompt_find(const struct prompts *ps, struct str chat, str
     return NULL;
 }
 
-static struct prompt_chat *chat_get(struct prompts *ps, struct str chat)
-{
-    struct prompt_chat *c = map_get(&ps->chats, chat);
-
-    if (c != NULL)
-        return c;
-    c = xcalloc(1, sizeof *c);
-    c->id = str_dup(chat);
-    list_init(&c->prompts);
-    map_put(&ps->chats, str_of(c->id), c);
-    return c;
-}
-
 /* Links @q into the lists and starts its timeout. */
 static void enter(struct prompt *q)
 {
     struct prompts *ps = q->of;
     int64_t left_ms = q->until_ms - clock_wall_ms(ps->env->clock);
 
-    q->where = chat_get(ps, str_of(q->chat));
+    q->where = map_get(&ps->chats, str_of(q->chat));
+    if (q->where == NULL) {
+        q->where = xcalloc(1, sizeof *q->where);
+        q->where->id = xstrdup(q->chat);
+        list_init(&q->where->prompts);
+        map_put(&ps->chats, str_of(q->where->id), q->where);
+    }
+    q->asker = map_get(&ps->tenants, str_of(q->tenant));
+    if (q->asker == NULL) {
+        q->asker = xcalloc(1, sizeof *q->asker);
+        q->asker->name = xstrdup(q->tenant);
+        q->asker->party = ledger_party(ps->env->ledger, PER_TENANT, str_of(q->tenant));
+        list_init(&q->asker->prompts);
+        map_put(&ps->tenants, str_of(q->asker->name), q->asker);
+    }
     q->where->n++;
     ps->n++;
     list_append(&ps->all, &q->link);
     list_append(&q->where->prompts, &q->in_chat);
-    q->asker = asker_get(ps, q->tenant);
     list_append(&q->asker->prompts, &q->of_tenant);
     q->counted = ledger_take(ps->env->ledger, q->asker->party, LIMIT_PROMPTS, 1) == LIMIT_TAKEN;
     timer_init(&q->late, on_late);

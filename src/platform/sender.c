@@ -211,29 +211,6 @@ static void tell(struct outgoing *o, const struct sender_verdict *v)
     }
 }
 
-static void note_outcome(const struct outgoing *o, const struct sender_verdict *v)
-{
-    const struct sender *s = o->sender;
-
-    outcomes_note(s->env->outcomes,
-                  &(struct outcome){.platform = s->p->ops->name,
-                                    .bot = s->p->bot,
-                                    .from = &o->from,
-                                    .op = o->op,
-                                    .chat = o->chat,
-                                    .number = o->record.number,
-                                    .message_id = str_of(o->first_id),
-                                    .why = v->end == SENDER_DONE ? "" : v->why,
-                                    .how = v->end == SENDER_DONE           ? "done"
-                                           : outgoing_is_unsure(o, v->end) ? "unknown"
-                                           : v->end == SENDER_REFUSED      ? "refused"
-                                                                           : "failed",
-                                    .asked_ms = o->asked_ms,
-                                    .ended_ms = sender_wall_ms(s),
-                                    .attempts = o->attempts,
-                                    .queued = o->waiter == WAITER_QUEUED});
-}
-
 static void end(struct outgoing *o, const struct sender_verdict *v)
 {
     struct sender *s = o->sender;
@@ -244,7 +221,23 @@ static void end(struct outgoing *o, const struct sender_verdict *v)
         s->n.refused += v->end == SENDER_REFUSED;
         s->n.unknown += v->end == SENDER_UNKNOWN;
         if (wanted)
-            note_outcome(o, v);
+            outcomes_note(s->env->outcomes,
+                          &(struct outcome){.platform = s->p->ops->name,
+                                            .bot = s->p->bot,
+                                            .from = &o->from,
+                                            .op = o->op,
+                                            .chat = o->chat,
+                                            .number = o->record.number,
+                                            .message_id = str_of(o->first_id),
+                                            .why = v->end == SENDER_DONE ? "" : v->why,
+                                            .how = v->end == SENDER_DONE           ? "done"
+                                                   : outgoing_is_unsure(o, v->end) ? "unknown"
+                                                   : v->end == SENDER_REFUSED      ? "refused"
+                                                                                   : "failed",
+                                            .asked_ms = o->asked_ms,
+                                            .ended_ms = sender_wall_ms(s),
+                                            .attempts = o->attempts,
+                                            .queued = o->waiter == WAITER_QUEUED});
     }
     tell(o, v);
     if (v->end == SENDER_DONE && o->edit != NULL && o->first_id[0] != '\0' && wanted) {
@@ -545,8 +538,11 @@ static void on_drop(void *ctx, struct outbox_item *it, enum outbox_drop why)
     }
 }
 
-void outgoing_recorded(struct outgoing *o, enum bh_err err)
+void outgoing_recorded(void *ctx, enum bh_err err)
 {
+    struct outgoing *o = ctx;
+
+    o->record.put = NULL;
     if (err == BH_OK) {
         o->record.durable = true;
         if (o->state == OUTGOING_RECORDING)

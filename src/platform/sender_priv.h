@@ -64,7 +64,7 @@ void sender_pass_on(struct sender *s, struct action_id id, const struct action_f
 void outgoing_start(struct sender *s, struct outgoing *o); /* gives @o to @s, in state NEW */
 void outgoing_enter(struct outgoing *o, enum outgoing_state next);
 void outgoing_set_order(struct outgoing *o, const struct sender_order *q);
-void outgoing_recorded(struct outgoing *o, enum bh_err err); /* a write of the record has ended */
+void outgoing_recorded(void *o, enum bh_err err); /* a write of the record has ended */
 /* Tells the result, settles the record, releases the lane and frees @o. */
 void outgoing_end_with(struct outgoing *o, enum sender_end how, const char *why);
 /* Ends an @o that waits in its lane or for a file, as refused. */

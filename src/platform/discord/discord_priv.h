@@ -238,11 +238,9 @@ void discord_context_add(struct discord *d);
 void discord_context_note(struct discord *d,
                           const struct discord_normalize_out *n); /* a new message */
 void discord_context_edited(struct discord *d);                   /* d->norm is the edited one */
-/* The author of a remembered message, written into @room; absent: unknown. */
-struct str discord_context_author(struct discord *d, uint64_t guild_id, uint64_t channel_id,
-                                  struct str message_id, char room[24]);
-void discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
-                             struct str message_id);
+/* Forgets a message; returns its author, written into @ret_user; absent: unknown. */
+struct str discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                                   struct str message_id, char ret_user[24]);
 void discord_context_gap(struct discord *d, struct discord_shard *s); /* the session is lost */
 void discord_context(struct platform *p, struct context_ask ask, const struct event *ev);
 

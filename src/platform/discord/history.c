@@ -450,27 +450,23 @@ void discord_context_edited(struct discord *d)
                     n->ev.text);
 }
 
-struct str discord_context_author(struct discord *d, uint64_t guild_id, uint64_t channel_id,
-                                  struct str message_id, char room[24])
-{
-    char at[PLACE_CHARS];
-    struct str user = STR_NULL;
-
-    if (d->recent != NULL && guild_id != 0)
-        user = recent_author(d->recent, place_of(at, guild_id, channel_id), message_id);
-    if (user.n == 0 || user.n >= 24)
-        return STR_NULL;
-    memcpy(room, user.p, user.n);
-    return str_make(room, user.n);
-}
-
-void discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
-                             struct str message_id)
+struct str discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                                   struct str message_id, char ret_user[24])
 {
     char room[PLACE_CHARS];
 
-    if (d->recent != NULL && guild_id != 0)
-        recent_delete(d->recent, place_of(room, guild_id, channel_id), message_id);
+    if (d->recent == NULL || guild_id == 0)
+        return STR_NULL;
+    struct str place = place_of(room, guild_id, channel_id);
+    struct str user = recent_author(d->recent, place, message_id);
+    if (user.n > 0 && user.n < 24) {
+        memcpy(ret_user, user.p, user.n);
+        user.p = ret_user;
+    } else {
+        user = STR_NULL;
+    }
+    recent_delete(d->recent, place, message_id);
+    return user;
 }
 
 static bool is_of_shard(void *ctx, struct str place)

@@ -559,8 +559,7 @@ static void on_deleted(struct discord *d, struct json where, struct str message_
                        .chat_type = STR("group"),
                        .edit = {.set = true, .silent = true, .deletes = true}};
 
-    ev.user_id = discord_context_author(d, snowflake(guild), channel_id, message_id, user);
-    discord_context_deleted(d, snowflake(guild), channel_id, message_id);
+    ev.user_id = discord_context_deleted(d, snowflake(guild), channel_id, message_id, user);
     if (guild.n == 0) {
         pending_done(p); /* a direct message: its author and route are unknown */
         return;

@@ -26,7 +26,6 @@
 #include "platform/prompts.h"
 
 enum {
-    TIMESTAMP_MAX = 12,
     KEEP_BYTES = 64 * 1024,
     DEADLINE_MS = 2500, /* of a webhook's answer */
     CALLBACK_MS = 3000,
@@ -86,21 +85,12 @@ void discord_sig_free(struct discord_sig *s)
     free(s);
 }
 
-static bool is_now(struct str timestamp, int64_t wall_ms)
-{
-    uint64_t seconds;
-
-    if (timestamp.n == 0 || timestamp.n > TIMESTAMP_MAX || !str_to_u64(timestamp, &seconds))
-        return false;
-    int64_t off_ms = (int64_t)seconds * 1000 - wall_ms;
-    return off_ms <= DISCORD_SIG_WINDOW_MS && off_ms >= -DISCORD_SIG_WINDOW_MS;
-}
-
 bool discord_sig_is_plausible(struct str timestamp, struct str signature, int64_t wall_ms)
 {
     uint8_t bytes[ED25519_BYTES];
 
-    return is_now(timestamp, wall_ms) && hex_decode(signature, bytes, sizeof bytes);
+    return webhook_is_now(timestamp, wall_ms, DISCORD_SIG_WINDOW_MS) &&
+           hex_decode(signature, bytes, sizeof bytes);
 }
 
 bool discord_sig_ok(struct discord_sig *s, struct str timestamp, struct str signature,
@@ -108,7 +98,8 @@ bool discord_sig_ok(struct discord_sig *s, struct str timestamp, struct str sign
 {
     uint8_t bytes[ED25519_BYTES];
 
-    if (!is_now(timestamp, wall_ms) || !hex_decode(signature, bytes, sizeof bytes))
+    if (!webhook_is_now(timestamp, wall_ms, DISCORD_SIG_WINDOW_MS) ||
+        !hex_decode(signature, bytes, sizeof bytes))
         return false;
     buf_reset(&s->message);
     buf_add_str(&s->message, timestamp);
@@ -490,14 +481,7 @@ bool discord_press(struct discord *d, struct discord_interaction *x, const struc
 
 static bool is_path_safe(struct str s)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        bool ok = (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' ||
-                  c == '_' || (c == '.' && i > 0);
-        if (!ok)
-            return false;
-    }
-    return s.n > 0 && s.n <= TOKEN_MAX;
+    return s.n > 0 && s.n <= TOKEN_MAX && s.p[0] != '.' && str_has_only(s, "-_.");
 }
 
 struct token_binding {

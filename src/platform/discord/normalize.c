@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include "base/mem.h"
 #include "platform/discord/cache.h"
+#include "platform/platform.h"
 
 enum {
     FLAG_LOADING = 1 << 7, /* the "thinking ..." of a bot */
@@ -126,26 +127,6 @@ static struct discord_person parse_person(struct json user)
     return p;
 }
 
-static const char *why_ignored(const struct discord_parsed *m,
-                               const struct discord_normalize_in *in,
-                               const struct discord_person *author)
-{
-    switch (m->type) {
-    case 0:
-    case 19:
-    case 20:
-    case 23:
-        break;
-    default:
-        return "not speech";
-    }
-    if (str_eq(author->id, in->bot_user))
-        return "our own";
-    if (m->flags & FLAG_LOADING)
-        return "a placeholder";
-    return NULL;
-}
-
 /* ---- text ---- */
 
 /* "@bot do this" becomes "do this"; mentions_bot keeps that the bot was mentioned. */
@@ -244,17 +225,6 @@ static void set_text(const struct discord_parsed *m, const struct discord_normal
 
 /* ---- media ---- */
 
-static struct str kind_of(struct str mime, bool voice)
-{
-    if (str_starts(mime, STR("image/")))
-        return STR("photo");
-    if (str_starts(mime, STR("video/")))
-        return STR("video");
-    if (str_starts(mime, STR("audio/")))
-        return voice ? STR("voice") : STR("audio");
-    return STR("document");
-}
-
 /* The first attachment names the kind. */
 static void add_attachments(struct discord_normalize_out *out, struct json list, bool voice)
 {
@@ -265,7 +235,8 @@ static void add_attachments(struct discord_normalize_out *out, struct json list,
 
         if (str_is_empty(url))
             continue;
-        struct str type = json_str(it.value, "content_type"), kind = kind_of(type, voice);
+        struct str type = json_str(it.value, "content_type");
+        struct str kind = platform_message_type(type, voice);
         uint64_t size = 0;
         json_as_u64(json_get(it.value, "size"), &size);
         if (ev->n_media == 0)
@@ -420,7 +391,10 @@ enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
     out->ev.bot = in->bot;
     if (!read_ids(&m, guild_id, &author, out))
         return DISCORD_MALFORMED;
-    out->why = why_ignored(&m, in, &author);
+    out->why = m.type != 0 && m.type != 19 && m.type != 20 && m.type != 23 ? "not speech"
+               : str_eq(author.id, in->bot_user)                           ? "our own"
+               : m.flags & FLAG_LOADING                                    ? "a placeholder"
+                                                                           : NULL;
     if (out->why != NULL)
         return DISCORD_IGNORED;
 

@@ -360,16 +360,6 @@ static bool looks_elsewhere(struct outgoing_message *m, const struct discord_ans
     return true;
 }
 
-/* Notes the thread of a sent message, for the gateway and for later actions on the message. */
-static void note_thread(struct outgoing_message *m, uint64_t id, struct sender_verdict *v)
-{
-    if (m->parent_id == 0)
-        return;
-    discord_auto_sent(m->base.d, id, m->channel_id);
-    snprintf(v->thread_id, sizeof v->thread_id, "%" PRIu64, m->channel_id);
-    v->auto_thread_name = discord_name_opened_as(m->base.d, m->channel_id);
-}
-
 static void message_read(struct discord_outgoing *x, const struct discord_answer *a,
                          struct sender_verdict *v)
 {
@@ -385,7 +375,11 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
     } else if (m->opening) {
         read_opening(m, a, v);
     } else if (v->end == SENDER_DONE) {
-        note_thread(m, snowflake(id), v);
+        if (m->parent_id != 0) { /* for the gateway, and for later actions on the message */
+            discord_auto_sent(x->d, snowflake(id), m->channel_id);
+            snprintf(v->thread_id, sizeof v->thread_id, "%s", channel_name(m, name));
+            v->auto_thread_name = discord_name_opened_as(x->d, m->channel_id);
+        }
         if (m->reply != NULL)
             reply_used(m->reply);
         if (id.n < sizeof v->message_id && snowflake(id) != 0)
@@ -449,27 +443,13 @@ static bool claims_voice(const struct outgoing_message *m)
            (strstr(m->file.type, "/ogg") != NULL || strstr(m->file.type, "/opus") != NULL);
 }
 
-/* Sets up a send into an auto-thread that its gateway did not name. */
-static void set_thread(struct outgoing_message *m, const struct action *a)
-{
-    struct discord *d = m->base.d;
-    uint64_t chat = snowflake(a->chat_id);
-
-    if (!d->cfg->auto_thread || m->channel_id == chat || snowflake(a->thread_id) == m->channel_id ||
-        a->op == ACTION_FOLLOW_UP || a->op == ACTION_EDIT)
-        return;
-    m->parent_id = chat;
-    m->opens = m->reply_to == m->channel_id && dcache_channel(d->cache, m->channel_id) == NULL;
-    if (m->reply_to == m->channel_id)
-        m->reply_to = 0; /* the thread hangs under that message: no quote needed */
-}
-
 static void start_message(struct discord *d, uint64_t channel_id, struct discord_reply *reply,
                           const struct sender_order *q)
 {
     const struct action *a = q->action;
     struct outgoing_message *m = xcalloc(1, sizeof *m);
     struct sender_order order = *q;
+    uint64_t chat = snowflake(a->chat_id);
     char lane[24];
 
     *m = (struct outgoing_message){.base = {.d = d, .kind = &message_kind},
@@ -480,7 +460,14 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
         m->message_id = snowflake(a->message_id);
     else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT)
         m->reply_to = snowflake(a->reply_to);
-    set_thread(m, a);
+    if (d->cfg->auto_thread && channel_id != chat && snowflake(a->thread_id) != channel_id &&
+        a->op != ACTION_FOLLOW_UP && a->op != ACTION_EDIT) {
+        /* An auto-thread that the gateway did not name. */
+        m->parent_id = chat;
+        m->opens = m->reply_to == channel_id && dcache_channel(d->cache, channel_id) == NULL;
+        if (m->reply_to == channel_id)
+            m->reply_to = 0; /* the thread hangs under that message: no quote needed */
+    }
     if (a->file != NULL)
         attachment_copy(&m->file, a);
     split_text(&m->parts, a->content, MAX_CONTENT, SPLIT_CHARS);
@@ -502,9 +489,10 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
 
 /* ---- typing and lookups ---- */
 
-struct channel_request {          /* typing or a lookup */
+struct channel_request {
     struct discord_outgoing base; /* first */
     uint64_t channel_id;
+    bool typing; /* else a lookup */
 };
 
 static struct channel_request *channel_request_of(struct discord_outgoing *x)
@@ -517,42 +505,17 @@ static void channel_request_free(struct discord_outgoing *x)
     free(channel_request_of(x));
 }
 
-static bool typing_shows(const struct discord *d, uint64_t channel_id)
+static bool channel_request_write(struct discord_outgoing *x, struct discord_request *r,
+                                  struct sender_verdict *v)
 {
-    for (size_t i = 0; i < ARRAY_LEN(d->typing); i++)
-        if (d->typing[i].channel_id == channel_id &&
-            d->typing[i].until_ms > clock_now_ms(d->env->clock))
-            return true;
-    return false;
-}
+    bool typing = channel_request_of(x)->typing;
 
-static bool typing_write(struct discord_outgoing *x, struct discord_request *r,
-                         struct sender_verdict *v)
-{
-    r->method = "POST";
-    r->route = "typing";
+    r->method = typing ? "POST" : "GET";
+    r->route = typing ? "typing" : "channel";
     r->major = channel_request_of(x)->channel_id;
-    buf_printf(&r->path, "/channels/%" PRIu64 "/typing", r->major);
+    buf_printf(&r->path, "/channels/%" PRIu64 "%s", r->major, typing ? "/typing" : "");
     return true;
 }
-
-static void typing_read(struct discord_outgoing *x, const struct discord_answer *a,
-                        struct sender_verdict *v)
-{
-    struct discord *d = x->d;
-
-    if (v->end != SENDER_DONE)
-        return;
-    size_t at = d->typing_at++ % ARRAY_LEN(d->typing);
-    d->typing[at].channel_id = channel_request_of(x)->channel_id;
-    d->typing[at].until_ms = clock_now_ms(d->env->clock) + TYPING_SHOWS_MS;
-}
-
-static const struct discord_kind typing_kind = {
-    .write = typing_write,
-    .read = typing_read,
-    .free = channel_request_free,
-};
 
 static const char *chat_type_of(int64_t type)
 {
@@ -561,24 +524,21 @@ static const char *chat_type_of(int64_t type)
     return type == CHANNEL_DM || type == CHANNEL_GROUP_DM ? "dm" : "group";
 }
 
-static bool info_write(struct discord_outgoing *x, struct discord_request *r,
-                       struct sender_verdict *v)
+static void channel_request_read(struct discord_outgoing *x, const struct discord_answer *a,
+                                 struct sender_verdict *v)
 {
-    r->method = "GET";
-    r->route = "channel";
-    r->major = channel_request_of(x)->channel_id;
-    buf_printf(&r->path, "/channels/%" PRIu64, r->major);
-    return true;
-}
-
-static void info_read(struct discord_outgoing *x, const struct discord_answer *a,
-                      struct sender_verdict *v)
-{
+    struct discord *d = x->d;
     struct json person = {0};
     int64_t type = 0;
 
     if (v->end != SENDER_DONE)
         return;
+    if (channel_request_of(x)->typing) {
+        size_t at = d->typing_at++ % ARRAY_LEN(d->typing);
+        d->typing[at].channel_id = channel_request_of(x)->channel_id;
+        d->typing[at].until_ms = clock_now_ms(d->env->clock) + TYPING_SHOWS_MS;
+        return;
+    }
     json_as_i64(json_get(a->body, "type"), &type);
     for (struct json_iter it = {0};
          person.doc == NULL && json_next(json_get(a->body, "recipients"), &it);)
@@ -591,49 +551,51 @@ static void info_read(struct discord_outgoing *x, const struct discord_answer *a
         v->chat_name = json_str(person, "username");
 }
 
-static const struct discord_kind info_kind = {
-    .write = info_write,
-    .read = info_read,
+static const struct discord_kind channel_request_kind = {
+    .write = channel_request_write,
+    .read = channel_request_read,
     .free = channel_request_free,
 };
 
-static void start_channel_request(struct discord *d, uint64_t channel_id,
-                                  const struct discord_kind *kind, struct str lane,
-                                  const struct sender_order *q)
-{
-    struct channel_request *x = xcalloc(1, sizeof *x);
-    struct sender_order order = *q;
-
-    *x = (struct channel_request){.base = {.d = d, .kind = kind, .out.n_parts = 1},
-                                  .channel_id = channel_id};
-    order.lane = lane;
-    sender_act(d->sender, &x->base.out, &order);
-}
-
 /* Gateways repeat "typing" every two seconds and Discord shows it for ten, so most need no request.
  * Typing has its own lane, so that an answer never waits behind it. */
-static void start_typing(struct discord *d, uint64_t channel_id, const struct sender_order *q)
+static bool typing_shows(const struct discord *d, uint64_t channel_id)
 {
-    char lane[32];
-
-    snprintf(lane, sizeof lane, "typing %" PRIu64, channel_id);
-    if ((q->action->content_set && str_is_empty(q->action->content)) || typing_shows(d, channel_id))
-        host_result(d->base.host, q->id, &(struct action_result){.success = true});
-    else
-        start_channel_request(d, channel_id, &typing_kind, str_of(lane), q);
+    for (size_t i = 0; i < ARRAY_LEN(d->typing); i++)
+        if (d->typing[i].channel_id == channel_id &&
+            d->typing[i].until_ms > clock_now_ms(d->env->clock))
+            return true;
+    return false;
 }
 
-static void start_chat_info(struct discord *d, uint64_t channel_id, const struct sender_order *q)
+static void start_channel_request(struct discord *d, uint64_t channel_id,
+                                  const struct sender_order *q)
 {
     const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
+    const struct action *a = q->action;
+    bool typing = a->op == ACTION_TYPING;
+    struct sender_order order = *q;
+    char lane[32] = "channels";
 
-    if (ch != NULL && ch->name != NULL)
+    if (typing && ((a->content_set && str_is_empty(a->content)) || typing_shows(d, channel_id))) {
+        host_result(d->base.host, q->id, &(struct action_result){.success = true});
+        return;
+    }
+    if (!typing && ch != NULL && ch->name != NULL) {
         host_result(d->base.host, q->id,
                     &(struct action_result){.success = true,
                                             .chat_name = str_of(ch->name),
                                             .chat_type = str_of(chat_type_of(ch->type))});
-    else
-        start_channel_request(d, channel_id, &info_kind, STR("channels"), q);
+        return;
+    }
+    struct channel_request *x = xcalloc(1, sizeof *x);
+    x->base = (struct discord_outgoing){.d = d, .kind = &channel_request_kind, .out.n_parts = 1};
+    x->channel_id = channel_id;
+    x->typing = typing;
+    if (typing)
+        snprintf(lane, sizeof lane, "typing %" PRIu64, channel_id);
+    order.lane = str_of(lane);
+    sender_act(d->sender, &x->base.out, &order);
 }
 
 /* ---- discord_act(): finds the channel and the kind ---- */
@@ -719,10 +681,8 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
         discord_start_thread_or_reaction(d, channel_id, &q);
         break;
     case ACTION_TYPING:
-        start_typing(d, channel_id, &q);
-        break;
     case ACTION_GET_CHAT_INFO:
-        start_chat_info(d, channel_id, &q);
+        start_channel_request(d, channel_id, &q);
         break;
     default:
         host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));

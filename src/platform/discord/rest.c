@@ -271,20 +271,6 @@ static int64_t now_ms(const struct discord *d)
     return clock_now_ms(d->env->clock);
 }
 
-static bool may_send(struct discord *d, struct sender_verdict *v)
-{
-    const char *problem = discord_rest_problem(d);
-
-    if (problem == NULL)
-        return true;
-    v->end = d->rest.token_refused ? SENDER_REFUSED : SENDER_FAILED;
-    if (d->rest.token_refused)
-        discord_refusal(&(struct discord_answer){.status = 401}, v->why);
-    else
-        snprintf(v->why, sizeof v->why, "%s", problem);
-    return false;
-}
-
 static void say_wait(struct sender_verdict *v, int64_t wait_ms)
 {
     v->wait_ms = wait_ms;
@@ -320,9 +306,18 @@ static void rest_write(struct platform *p, struct outgoing *o, struct sender_req
 {
     struct discord *d = discord_of(p);
     struct discord_outgoing *x = discord_outgoing_of(o);
+    const char *problem = discord_rest_problem(d);
     struct discord_request r = {0};
 
-    if (may_send(d, v) && x->kind->write(x, &r, v)) {
+    if (problem != NULL) {
+        v->end = d->rest.token_refused ? SENDER_REFUSED : SENDER_FAILED;
+        if (d->rest.token_refused)
+            discord_refusal(&(struct discord_answer){.status = 401}, v->why);
+        else
+            snprintf(v->why, sizeof v->why, "%s", problem);
+        return;
+    }
+    if (x->kind->write(x, &r, v)) {
         x->route = r.route;
         x->by_token = r.by_token;
         snprintf(x->major, sizeof x->major, "%" PRIu64, r.major);

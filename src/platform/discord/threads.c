@@ -173,8 +173,6 @@ static void mark_free(struct discord *d, struct thread_mark *m)
 
 void discord_threads_close(struct discord *d)
 {
-    void *v;
-
     if (d->marks_by_age.next == NULL)
         return; /* not opened */
     list_each (&d->thread_names_by_age, it, nxt)
@@ -182,10 +180,8 @@ void discord_threads_close(struct discord *d)
     map_done(&d->thread_names);
     list_each (&d->marks_by_age, it, nxt)
         mark_free(d, list_entry(it, struct thread_mark, link));
-    for (size_t at = 0; map_next(&d->current, &at, &v);)
-        free(v);
     map_done(&d->marks);
-    map_done(&d->current);
+    map_done_all(&d->current);
 }
 
 static struct thread_mark *mark(struct discord *d, uint64_t id)

@@ -205,11 +205,7 @@ static struct tg_chat *chat_get(struct telegram *t, struct str id)
 
 void tg_chats_free(struct telegram *t)
 {
-    void *c;
-
-    for (size_t i = 0; map_next(&t->chats, &i, &c);)
-        free(c);
-    map_done(&t->chats);
+    map_done_all(&t->chats);
 }
 
 static bool remember_move(struct telegram *t, struct str from, struct str to)

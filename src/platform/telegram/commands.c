@@ -123,7 +123,6 @@ static void write_commands(struct tg_commands *c, struct json commands)
     struct map names = MAP_INIT;
     struct jw w = jw_begin(&c->body);
     char name[NAME_BYTES];
-    void *kept;
 
     c->n_dashed = 0;
     buf_reset(&c->body);
@@ -140,9 +139,7 @@ static void write_commands(struct tg_commands *c, struct json commands)
     }
     jw_end_arr(&w);
     jw_end_obj(&w);
-    for (size_t at = 0; map_next(&names, &at, &kept);)
-        free(kept);
-    map_done(&names);
+    map_done_all(&names);
 }
 
 struct str tg_command_name(const struct telegram *t, struct str name)

@@ -48,24 +48,34 @@
 
 /* ---- one update ---- */
 
-struct tg_accept {
-    struct list link;
-    struct telegram *t; /* borrowed */
-    struct accept_id id;
-    tg_accepted_fn *done;
-    uint64_t tag;
-};
-
-static void on_accepted(void *ctx, enum bh_err err)
+static void accept_free(struct tg_accept *a)
 {
-    struct tg_accept *a = ctx;
-    struct tg_accept copy = *a;
-
     list_remove(&a->link);
+    free(a->callback);
+    free(a->label);
     free(a);
+}
+
+void tg_on_accepted(void *ctx, enum bh_err err)
+{
+    struct tg_accept *a = ctx, copy = *a;
+
     if (err != BH_OK)
-        copy.t->n.again++;
+        a->t->n.again++;
+    else if (a->callback != NULL)
+        tg_answer_press(a->t, str_of(a->callback), str_of(a->label));
+    accept_free(a);
     copy.done(copy.t, copy.tag, err);
+}
+
+struct tg_accept *tg_accept_new(struct telegram *t, tg_accepted_fn *done, uint64_t tag)
+{
+    struct tg_accept *a = xcalloc(1, sizeof *a);
+
+    *a = (struct tg_accept){.t = t, .done = done, .tag = tag};
+    list_append(&t->accepts, &a->link);
+    t->n.events++;
+    return a;
 }
 
 /* "/new_chat now" becomes "/new-chat now": Telegram's command names have no dashes. */
@@ -115,12 +125,9 @@ static void add_context(struct telegram *t, struct event *ev)
 static void accept_event(struct telegram *t, const struct event *ev, tg_accepted_fn *done,
                          uint64_t tag)
 {
-    struct tg_accept *a = xcalloc(1, sizeof *a);
+    struct tg_accept *a = tg_accept_new(t, done, tag);
 
-    *a = (struct tg_accept){.t = t, .done = done, .tag = tag};
-    list_append(&t->accepts, &a->link);
-    t->n.events++;
-    a->id = host_accept(t->base.host, &t->base, ev, on_accepted, a);
+    a->id = host_accept(t->base.host, &t->base, ev, tg_on_accepted, a);
 }
 
 /* ---- people's reactions to the bot's messages ----
@@ -649,8 +656,7 @@ void tg_inbound_stop(struct telegram *t)
     list_each (&t->accepts, it, nxt) {
         struct tg_accept *a = list_entry(it, struct tg_accept, link);
         host_accept_cancel(t->base.host, a->id);
-        list_remove(&a->link);
-        free(a);
+        accept_free(a);
     }
     http_cancel(&t->poll.call);
     timer_stop(t->env->clock, &t->poll.timer);

@@ -12,22 +12,13 @@
 #include "platform/prompts.h"
 #include "platform/telegram/telegram_priv.h"
 
-enum { ANSWER_MS = 10000, MAX_ANSWERS = 64, SHORT_LABEL = 16 };
+enum { ANSWER_MS = 10000, MAX_ANSWERS = 64, SHORT_LABEL = 16, CALLBACK_CHARS = 128 };
 
 struct tg_answering { /* a request that answers a press, or ends a question */
     struct list link;
     struct telegram *t;     /* borrowed */
     struct prompt *q;       /* borrowed; NULL: a press */
     struct http_call *call; /* owned; NULL: ended */
-};
-
-struct tg_pressing { /* a press until prompts_accept() calls back */
-    struct list link;
-    struct telegram *t; /* borrowed */
-    tg_accepted_fn *done;
-    uint64_t tag;
-    char callback[128];
-    char *label; /* owned */
 };
 
 /* ---- the keyboard ---- */
@@ -99,7 +90,7 @@ static void tell_telegram(struct telegram *t, const char *method, struct str bod
     x->call = tg_call(t, method, body, ANSWER_MS, on_answered, x);
 }
 
-static void answer_press(struct telegram *t, struct str callback, struct str words)
+void tg_answer_press(struct telegram *t, struct str callback, struct str words)
 {
     struct buf body = BUF_INIT;
     struct jw w = jw_begin(&body);
@@ -150,36 +141,14 @@ void tg_prompt_over(struct platform *p, struct prompt *q)
 
 /* ---- a press ---- */
 
-static void pressing_free(struct tg_pressing *x)
-{
-    list_remove(&x->link);
-    free(x->label);
-    free(x);
-}
-
 void tg_prompts_cancel(struct telegram *t)
 {
-    list_each (&t->pressing, it, nxt)
-        pressing_free(list_entry(it, struct tg_pressing, link));
     list_each (&t->answering, it, nxt) {
         struct tg_answering *x = list_entry(it, struct tg_answering, link);
         http_cancel(&x->call);
         list_remove(&x->link);
         free(x);
     }
-}
-
-static void on_press_accepted(void *ctx, enum bh_err err)
-{
-    struct tg_pressing *x = ctx;
-    struct tg_pressing copy = *x;
-
-    if (err == BH_OK)
-        answer_press(x->t, str_of(x->callback), str_of(x->label));
-    else
-        x->t->n.again++;
-    pressing_free(x);
-    copy.done(copy.t, copy.tag, err);
 }
 
 bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *done, uint64_t tag)
@@ -189,27 +158,25 @@ bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *don
 
     arena_reset(&t->arena);
     if (!tg_normalize_press(update, str_of(t->base.bot), &t->arena, &p) || p.callback.n == 0 ||
-        p.callback.n >= sizeof((struct tg_pressing *)0)->callback) {
+        p.callback.n >= CALLBACK_CHARS) {
         t->n.ignored++;
         return false;
     }
     p.ev.former_key = tg_chat_before(t, p.ev.chat_id);
     struct prompt *q = prompts_pressed(t->prompts, p.ev.chat_id, p.data, &o);
     if (q != NULL && prompt_may_answer(q, &p.ev)) {
-        struct tg_pressing *x = xcalloc(1, sizeof *x);
-        *x = (struct tg_pressing){.t = t, .done = done, .tag = tag};
-        memcpy(x->callback, p.callback.p, p.callback.n);
-        x->label = xstrdup(o->label);
-        list_append(&t->pressing, &x->link);
-        t->n.events++;
-        prompts_accept(q, o, &p.ev, on_press_accepted, x);
+        struct tg_accept *a = tg_accept_new(t, done, tag);
+        a->callback = str_dup(p.callback);
+        a->label = xstrdup(o->label);
+        a->id = prompts_accept(q, o, &p.ev, tg_on_accepted, a);
         return true;
     }
     if (q != NULL)
-        answer_press(t, p.callback, STR("This question is not for you."));
+        tg_answer_press(t, p.callback, STR("This question is not for you."));
     else
-        answer_press(t, p.callback,
-                     prompt_is_token(p.data) ? STR("This was answered already, or its time is up.")
-                                             : STR_NULL);
+        tg_answer_press(t, p.callback,
+                        prompt_is_token(p.data)
+                            ? STR("This was answered already, or its time is up.")
+                            : STR_NULL);
     return false;
 }

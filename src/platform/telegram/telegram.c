@@ -33,17 +33,6 @@ static const struct config_key keys[] = {
     {0},
 };
 
-static bool has_only(const char *s, const char *extra)
-{
-    for (; *s != '\0'; s++) {
-        bool word = (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') ||
-                    (*s >= '0' && *s <= '9') || strchr(extra, *s) != NULL;
-        if (!word)
-            return false;
-    }
-    return true;
-}
-
 static const char *find_mistake(const struct telegram_settings *s)
 {
     struct str base = str_of(s->api_base);
@@ -51,7 +40,7 @@ static const char *find_mistake(const struct telegram_settings *s)
 
     if (s->token == NULL)
         return "\"token\" is missing: @BotFather gives it to you";
-    if (!has_only(s->token, ":-_"))
+    if (!str_has_only(str_of(s->token), ":-_"))
         return "the token does not look like one from @BotFather "
                "(123456:ABC-def...)";
     if (base.p != NULL && !str_starts(base, STR("https://")) && !str_starts(base, STR("http://")))
@@ -59,7 +48,8 @@ static const char *find_mistake(const struct telegram_settings *s)
     if (webhook && s->webhook_secret == NULL)
         return "mode: webhook needs a webhook_secret: up to 256 letters, digits, - "
                "and _";
-    if (webhook && (!has_only(s->webhook_secret, "-_") || strlen(s->webhook_secret) > 256))
+    if (webhook &&
+        (!str_has_only(str_of(s->webhook_secret), "-_") || strlen(s->webhook_secret) > 256))
         return "webhook_secret may have up to 256 letters, digits, - and _ "
                "(Telegram's rule)";
     return NULL;
@@ -205,7 +195,6 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     t->answers = json_parser_new();
     list_init(&t->accepts);
     list_init(&t->lookups);
-    list_init(&t->pressing);
     list_init(&t->answering);
     enum bh_err err = prompts_open(&t->base, tg_prompt_over, &t->prompts, ret_why);
     if (err == BH_OK)

@@ -76,7 +76,6 @@ struct telegram {
     struct tg_poll poll;
     struct list lookups;   /* telegram.c: struct file_lookup, owned */
     struct list accepts;   /* inbound.c: struct tg_accept, owned */
-    struct list pressing;  /* prompts.c: struct tg_pressing, owned */
     struct list answering; /* prompts.c: struct tg_answering, owned */
     size_t n_answering;
     struct prompts *prompts;      /* owned */
@@ -144,10 +143,22 @@ bool tg_webhook(struct platform *p, struct http_req *req);
 void tg_reactions_sent(struct telegram *t, struct str chat, int64_t message, int64_t thread);
 /* The result of accepting an update; never runs after tg_inbound_stop(). */
 typedef void tg_accepted_fn(struct telegram *t, uint64_t tag, enum bh_err err);
+struct tg_accept { /* an update until the host calls tg_on_accepted() */
+    struct list link;
+    struct telegram *t; /* borrowed */
+    struct accept_id id;
+    tg_accepted_fn *done;
+    uint64_t tag;
+    char *callback,
+        *label; /* owned; of a press, which is answered with the label; NULL: no press */
+};
+struct tg_accept *tg_accept_new(struct telegram *t, tg_accepted_fn *done, uint64_t tag);
+void tg_on_accepted(void *ctx, enum bh_err err); /* ctx is a struct tg_accept */
 
 /* ---- prompts.c ---- */
 /* Passes a press to the host.  False: there is nothing to pass on, and @done does not run. */
 bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *done, uint64_t tag);
+void tg_answer_press(struct telegram *t, struct str callback, struct str words);
 void tg_write_keyboard(struct buf *out, const struct prompt *q);
 void tg_prompts_cancel(struct telegram *t);
 void tg_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */

@@ -118,26 +118,16 @@ bool twilio_signature_ok(struct str auth_token, const struct twilio_request *q)
 
 /* ---- normalizing ---- */
 
-static bool all_of(struct str s, const char *more)
-{
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        if (!((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z')) &&
-            strchr(more, c) == NULL)
-            return false;
-    }
-    return s.n > 0;
-}
-
 bool twilio_address_ok(struct str a)
 {
     ptrdiff_t colon = str_find(a, ':');
     struct str rest = colon < 0 ? a : str_skip(a, (size_t)colon + 1);
 
-    if (a.n > 128 || (colon >= 0 && !all_of(str_make(a.p, (size_t)colon), "")))
+    if (a.n > 128 ||
+        (colon >= 0 && (colon == 0 || !str_has_only(str_make(a.p, (size_t)colon), ""))))
         return false;
     if (colon >= 0)
-        return all_of(rest, "+_.-@");
+        return rest.n > 0 && str_has_only(rest, "+_.-@");
     for (size_t i = 0; i < rest.n; i++)
         if (!(rest.p[i] >= '0' && rest.p[i] <= '9') && !(rest.p[i] == '+' && i == 0))
             return false;
@@ -147,18 +137,7 @@ bool twilio_address_ok(struct str a)
 static bool is_sid(struct str s)
 {
     return s.n >= 4 && s.n <= 64 && (str_starts(s, STR("SM")) || str_starts(s, STR("MM"))) &&
-           all_of(s, "");
-}
-
-static struct str type_of(struct str content_type)
-{
-    if (str_starts(content_type, STR("image/")))
-        return STR("photo");
-    if (str_starts(content_type, STR("video/")))
-        return STR("video");
-    if (str_starts(content_type, STR("audio/")))
-        return STR("audio");
-    return STR("document");
+           str_has_only(s, "");
 }
 
 static void set_media(const struct form *f, struct twilio_out *out)
@@ -174,7 +153,7 @@ static void set_media(const struct form *f, struct twilio_out *out)
         if (!event_media_is_safe(url))
             continue;
         snprintf(name, sizeof name, "MediaContentType%u", (unsigned)i);
-        struct str type = form_get(f, name), kind = type_of(type);
+        struct str type = form_get(f, name), kind = platform_message_type(type, false);
         if (ev->n_media == 0)
             ev->message_type = kind;
         out->media[ev->n_media++] =

@@ -35,12 +35,10 @@ static bool check(void *settings, char *ret_why)
         snprintf(ret_why, 256, "a twilio platform needs `account_sid` and `auth_token`");
         return false;
     }
-    for (const char *p = s->account_sid; *p != '\0'; p++)
-        if (!((*p >= '0' && *p <= '9') || ((*p | 32) >= 'a' && (*p | 32) <= 'z'))) {
-            snprintf(ret_why, 256, "`account_sid` is not a SID: it has letters and digits only");
-            return false;
-        }
-    return true;
+    bool ok = str_has_only(str_of(s->account_sid), "");
+    if (!ok)
+        snprintf(ret_why, 256, "`account_sid` is not a SID: it has letters and digits only");
+    return ok;
 }
 
 const struct config_section twilio_config = {.name = "twilio",

@@ -393,12 +393,7 @@ void web_keep_post(struct web *w, struct str chat_id, const struct web_message *
 
     kept.rev = web_next(w);
     if (!web_may_keep(w, KEPT_BYTES + m->text.n + m->files.text.n + m->prompt.text.n)) {
-        struct web_chat *c = web_chat_find(w, chat_id);
-        if (c != NULL) {
-            buf_reset(&w->scratch);
-            web_message_write(&w->scratch, &kept);
-            web_publish(c, event, kept.rev, buf_str(&w->scratch));
-        }
+        web_publish_unkept(w, chat_id, event, &kept);
         web_post_answer(w, http, m->id);
         return;
     }
@@ -421,27 +416,8 @@ static void on_action_kept(struct web_job *j, enum bh_err err)
     }
     web_publish(j->chat, j->event, j->rev, buf_str(&j->value));
     web_id_format(j->id, id);
-    host_result(w->base.host, j->action,
-                &(struct action_result){.success = true, .message_id = str_make(id, WEB_ID_CHARS)});
+    web_succeed(w, j->action, str_of(id));
     trim_sometimes(j->chat, j->value.n);
-}
-
-/* Without history: only open pages get the message. */
-static void pass_on(struct web *w, struct str chat_id, const struct web_message *m,
-                    struct action_id id)
-{
-    struct web_chat *c = web_chat_find(w, chat_id);
-    char text[WEB_ID_CHARS + 1];
-
-    if (c != NULL) {
-        buf_reset(&w->scratch);
-        web_message_write(&w->scratch, m);
-        web_publish(c, "message", m->rev, buf_str(&w->scratch));
-    }
-    web_id_format(m->id, text);
-    host_result(w->base.host, id,
-                &(struct action_result){.success = true,
-                                        .message_id = str_make(text, WEB_ID_CHARS)});
 }
 
 void web_keep_send(struct web *w, struct str chat_id, const struct web_message *m,
@@ -450,7 +426,10 @@ void web_keep_send(struct web *w, struct str chat_id, const struct web_message *
     struct web_job *j;
 
     if (!web_may_keep(w, KEPT_BYTES + m->text.n + m->files.text.n + m->prompt.text.n)) {
-        pass_on(w, chat_id, m, id);
+        char text[WEB_ID_CHARS + 1];
+        web_publish_unkept(w, chat_id, "message", m);
+        web_id_format(m->id, text);
+        web_succeed(w, id, str_of(text));
         return;
     }
     j = job_new(w, web_chat_get(w, chat_id), on_action_kept);

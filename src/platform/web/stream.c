@@ -214,6 +214,18 @@ void web_publish(struct web_chat *c, const char *event, uint64_t rev, struct str
     }
 }
 
+void web_publish_unkept(struct web *w, struct str chat_id, const char *event,
+                        const struct web_message *m)
+{
+    struct web_chat *c = web_chat_find(w, chat_id);
+
+    if (c == NULL)
+        return;
+    buf_reset(&w->scratch);
+    web_message_write(&w->scratch, m);
+    web_publish(c, event, m->rev, buf_str(&w->scratch));
+}
+
 void web_stream_message(struct web_stream *s, const struct web_message *m, struct str json)
 {
     const char *event = m->kind == WEB_STOP ? "interrupt" : m->edited_ms != 0 ? "edit" : "message";

@@ -41,15 +41,7 @@ void visitor_mint(struct rand *r, char ret_token[VISITOR_TOKEN_CHARS + 1])
 
 bool visitor_token_is_ok(struct str token)
 {
-    if (token.n < 16 || token.n > 64)
-        return false;
-    for (size_t i = 0; i < token.n; i++) {
-        char c = token.p[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-              c == '-' || c == '_'))
-            return false;
-    }
-    return true;
+    return token.n >= 16 && token.n <= 64 && str_has_only(token, "-_");
 }
 
 static void put_check(const struct hash_key *key, char *chat_id)
@@ -264,9 +256,5 @@ enum bh_err web_names_open(struct web *w, char *ret_why)
 
 void web_names_close(struct web *w)
 {
-    void *name;
-
-    for (size_t i = 0; map_next(&w->names, &i, &name);)
-        free(name);
-    map_done(&w->names);
+    map_done_all(&w->names);
 }

@@ -37,14 +37,9 @@ static bool check(void *settings, char *ret_why)
 {
     const struct web_settings *s = settings;
     struct str bot = str_of(s->base.bot);
-    bool ok = bot.n > 0 && bot.n <= 64;
 
-    for (size_t i = 0; ok && i < bot.n; i++) {
-        char c = bot.p[i];
-        ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-             (c != '\0' && strchr("-_.", c) != NULL);
-    }
-    if (ok && !str_eq(bot, STR("assets")) && !str_eq(bot, STR("api")))
+    if (bot.n > 0 && bot.n <= 64 && str_has_only(bot, "-_.") && !str_eq(bot, STR("assets")) &&
+        !str_eq(bot, STR("api")))
         return true;
     snprintf(ret_why, 256,
              "the bot of a web platform is part of its address: use letters, digits, '-', '_' "
@@ -218,7 +213,7 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
 
 /* ---- actions ---- */
 
-static void succeed(struct web *w, struct action_id id, struct str message_id)
+void web_succeed(struct web *w, struct action_id id, struct str message_id)
 {
     host_result(w->base.host, id,
                 &(struct action_result){.success = true, .message_id = message_id});
@@ -268,15 +263,10 @@ static void act_edit(struct web *w, struct action_id id, const struct action *a)
         web_keep_edit(w, a->chat_id, m.id, a->content, id);
         return;
     }
-    struct web_chat *c = web_chat_find(w, a->chat_id);
-    if (c != NULL) {
-        m.rev = web_next(w);
-        m.at_ms = m.edited_ms = clock_wall_ms(w->env->clock);
-        buf_reset(&w->scratch);
-        web_message_write(&w->scratch, &m);
-        web_publish(c, "edit", m.rev, buf_str(&w->scratch));
-    }
-    succeed(w, id, a->message_id);
+    m.rev = web_next(w);
+    m.at_ms = m.edited_ms = clock_wall_ms(w->env->clock);
+    web_publish_unkept(w, a->chat_id, "edit", &m);
+    web_succeed(w, id, a->message_id);
 }
 
 static void act_send_media(struct web *w, struct action_id id, const struct action *a)
@@ -315,7 +305,7 @@ static void act_typing(struct web *w, struct action_id id, const struct action *
     jw_end_obj(&j);
     if (c != NULL)
         web_publish(c, "typing", 0, buf_str(&w->scratch));
-    succeed(w, id, STR_NULL);
+    web_succeed(w, id, STR_NULL);
 }
 
 static void web_act(struct platform *p, struct action_id id, const struct action_from *from,

@@ -129,6 +129,7 @@ bool web_message_read(struct web *w, struct str record, struct web_message *ret)
 /* ---- web.c ---- */
 /* The open web bot called @bot; absent: the first one.  NULL: none. */
 struct web *web_sibling(struct str bot);
+void web_succeed(struct web *w, struct action_id id, struct str message_id);
 
 /* ---- visitor.c: names ---- */
 /* Reads the stored names.  Blocks: for start-up. */
@@ -199,7 +200,10 @@ void web_stream_reset(
     struct web_stream *s); /* too much was missed: the page reads its history again */
 void web_stream_message(struct web_stream *s, const struct web_message *m, struct str json);
 void web_publish(struct web_chat *c, const char *event, uint64_t rev,
-                 struct str json);                        /* rev 0: none */
+                 struct str json); /* rev 0: none */
+/* Publishes a message that is not stored. */
+void web_publish_unkept(struct web *w, struct str chat_id, const char *event,
+                        const struct web_message *m);
 void web_publish_state(struct web *w, const char *state); /* to every page */
 void web_heartbeat(struct timer *t);
 

@@ -380,16 +380,6 @@ struct envelope { /* owned */
     struct buf signature, timestamp, nonce;
 };
 
-static bool is_now(const struct wecom *c, struct str timestamp)
-{
-    uint64_t seconds;
-
-    if (timestamp.n > 12 || !str_to_u64(timestamp, &seconds))
-        return false;
-    int64_t off_ms = (int64_t)seconds * 1000 - clock_wall_ms(c->bot.env->clock);
-    return off_ms <= WINDOW_MS && off_ms >= -WINDOW_MS;
-}
-
 /* Verifies and decrypts @encrypted; appends the message to @out.  False: not from WeCom. */
 static bool open_envelope(struct wecom *c, struct http_req *req, struct str encrypted,
                           struct buf *out)
@@ -397,7 +387,7 @@ static bool open_envelope(struct wecom *c, struct http_req *req, struct str encr
     struct envelope e = {BUF_INIT, BUF_INIT, BUF_INIT};
     bool ok = http_query(req, "msg_signature", &e.signature) &&
               http_query(req, "timestamp", &e.timestamp) && http_query(req, "nonce", &e.nonce) &&
-              is_now(c, buf_str(&e.timestamp)) &&
+              webhook_is_now(buf_str(&e.timestamp), clock_wall_ms(c->bot.env->clock), WINDOW_MS) &&
               wecom_signature_ok(str_of(c->cfg->token), buf_str(&e.timestamp), buf_str(&e.nonce),
                                  encrypted, buf_str(&e.signature)) &&
               wecom_decrypt(c->key, str_of(c->cfg->corp_id), encrypted, out);
