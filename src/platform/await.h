@@ -21,6 +21,12 @@ void awaits_init(struct awaits *a, struct platform *p);
 /* Cancels all of them; their webhooks get no answer from here.  Harmless for a zeroed @a. */
 void awaits_done(struct awaits *a);
 
+enum webhook_verdict { /* on what a webhook says */
+                       WEBHOOK_EVENT,
+                       WEBHOOK_IGNORED, /* not for an agent: a delivery status, an empty message */
+                       WEBHOOK_MALFORMED, /* not a message */
+};
+
 struct prompt;
 struct prompt_option;
 /* What a webhook or an interaction gives to the host; borrowed for the call. */

@@ -553,38 +553,38 @@ void sender_each(struct sender *s, uint64_t number, sender_view_cb *cb, void *ct
             view_live(list_entry(it, struct outgoing, link), cb, ctx);
 }
 
-enum bh_err sender_retry(struct sender *s, uint64_t number)
+/* Retries or drops the record @number. */
+static enum bh_err change(struct sender *s, uint64_t number, bool retry)
 {
     struct outgoing *o = find(s, number);
     struct outgoing_left *l = find_kept(s, number);
 
     if (o != NULL && outbox_is_running(&o->item))
         return BH_BUSY;
-    if (o != NULL) {
+    if (o != NULL && retry)
         outbox_hurry(s->box, &o->item);
+    else if (o != NULL)
+        outgoing_take_out(o, "an operator took it out of the outbox");
+    if (o != NULL)
         return BH_OK;
-    }
     if (l == NULL || l->e.state != OUTGOING_UNKNOWN)
         return BH_REFUSED;
+    if (!retry) {
+        kept_delete(s, l);
+        return BH_OK;
+    }
     kept_remove(s, l);
     return revive_one(s, l) ? BH_OK : BH_REFUSED;
 }
 
+enum bh_err sender_retry(struct sender *s, uint64_t number)
+{
+    return change(s, number, true);
+}
+
 enum bh_err sender_drop(struct sender *s, uint64_t number)
 {
-    struct outgoing *o = find(s, number);
-    struct outgoing_left *l = find_kept(s, number);
-
-    if (o != NULL && outbox_is_running(&o->item))
-        return BH_BUSY;
-    if (o != NULL) {
-        outgoing_take_out(o, "an operator took it out of the outbox");
-        return BH_OK;
-    }
-    if (l == NULL || l->e.state != OUTGOING_UNKNOWN)
-        return BH_REFUSED;
-    kept_delete(s, l);
-    return BH_OK;
+    return change(s, number, false);
 }
 
 bool sender_holds(const struct sender *s, uint64_t number)

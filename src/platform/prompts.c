@@ -179,21 +179,6 @@ static char *cut_label(struct str label)
     return buf_take(&cut);
 }
 
-static void take_options(struct prompt *q, struct json options)
-{
-    q->options = xcalloc(json_count(options), sizeof *q->options);
-    for (struct json_iter it = {0}; json_next(options, &it);) {
-        struct prompt_option *o = &q->options[q->n_options++];
-        struct str style = json_str(it.value, "style");
-
-        o->id = str_dup(json_str(it.value, "id"));
-        o->label = cut_label(json_str(it.value, "label"));
-        for (unsigned i = 0; prompt_styles[i] != NULL; i++)
-            if (str_eq(style, str_of(prompt_styles[i])))
-                o->style = (enum prompt_style)i;
-    }
-}
-
 static void prompt_save(struct prompt *q)
 {
     q->chosen_id = q->chosen != NULL ? str_of(q->chosen->id) : STR_NULL;
@@ -339,7 +324,17 @@ const struct prompt *prompts_add(struct prompts *ps, const struct action_from *f
     q->instance = str_dup(from->instance);
     q->chat = str_dup(chat);
     q->id = str_dup(a->prompt_id);
-    take_options(q, a->options);
+    struct json options = a->options;
+    q->options = xcalloc(json_count(options), sizeof *q->options);
+    for (struct json_iter it = {0}; json_next(options, &it);) {
+        struct prompt_option *o = &q->options[q->n_options++];
+        struct str style = json_str(it.value, "style");
+        o->id = str_dup(json_str(it.value, "id"));
+        o->label = cut_label(json_str(it.value, "label"));
+        for (unsigned i = 0; prompt_styles[i] != NULL; i++)
+            if (str_eq(style, str_of(prompt_styles[i])))
+                o->style = (enum prompt_style)i;
+    }
     s = s < LEAST_S ? LEAST_S : s > MOST_S ? MOST_S : s;
     q->until_ms = clock_wall_ms(ps->env->clock) + s * 1000;
     q->of = ps;
@@ -555,16 +550,6 @@ static void give_up(struct prompt *q)
     prompt_remove(q);
 }
 
-static void bound_over(struct prompts *ps)
-{
-    if (ps->n_over <= PROMPTS_MAX)
-        return;
-    if (!list_is_empty(&ps->resting))
-        give_up(list_first(&ps->resting, struct prompt, link));
-    else if (!list_is_empty(&ps->due))
-        give_up(list_first(&ps->due, struct prompt, link));
-}
-
 static void prompt_over(struct prompt *q)
 {
     struct prompts *ps = q->of;
@@ -572,7 +557,9 @@ static void prompt_over(struct prompt *q)
     timer_init(&q->late, on_rested);
     list_append(&ps->due, &q->link);
     ps->n_over++;
-    bound_over(ps);
+    struct list *most = !list_is_empty(&ps->resting) ? &ps->resting : &ps->due;
+    if (ps->n_over > PROMPTS_MAX)
+        give_up(list_first(most, struct prompt, link));
     wake(ps);
 }
 

@@ -29,13 +29,24 @@ void text_outgoing_read(struct webhook_bot *b, struct outgoing *o, const struct 
         prompts_drop(b->prompts, str_of(t->chat), str_of(t->prompt));
 }
 
-void webhook_bot_take(struct webhook_bot *b, const struct event *ev, struct http_id id,
-                      const struct http_answer *good, int64_t deadline_ms)
+void webhook_bot_take(struct webhook_bot *b, enum webhook_verdict v, struct event *ev,
+                      struct http_id id, const struct http_answer *good, int64_t deadline_ms)
 {
     struct webhook_delivery x = {.ev = ev};
+
+    if (v == WEBHOOK_MALFORMED) {
+        await_refuse(&b->awaits, id, BH_MALFORMED);
+        return;
+    }
+    if (v == WEBHOOK_IGNORED) {
+        b->n.ignored++;
+        http_answer(b->env->server, id, good);
+        return;
+    }
+    b->n.events++;
+    ev->route_key = ev->chat_id;
     struct prompt *q =
         ev->n_media == 0 ? prompts_numbered(b->prompts, ev->chat_id, ev->text, &x.option) : NULL;
-
     if (q != NULL && prompt_may_answer(q, ev))
         x.prompt = q;
     await_accept(&b->awaits, &x, id, good, deadline_ms);

@@ -62,9 +62,10 @@ static inline struct webhook_bot *webhook_bot_of(struct platform *p)
 void webhook_bot_act(struct platform *p, struct action_id id, const struct action_from *from,
                      const struct action *a);
 void webhook_bot_status(struct platform *p, struct jw *w);
-/* await_accept() of a message, which answers an open question if it is the number of an option. */
-void webhook_bot_take(struct webhook_bot *b, const struct event *ev, struct http_id id,
-                      const struct http_answer *good, int64_t deadline_ms);
+/* Counts a webhook and answers it: @good at once if it is ignored, after await_accept() if it is a
+ * message.  A message answers an open question if it is the number of an option. */
+void webhook_bot_take(struct webhook_bot *b, enum webhook_verdict v, struct event *ev,
+                      struct http_id id, const struct http_answer *good, int64_t deadline_ms);
 
 struct text_outgoing {      /* the outgoing that write() and read() get */
     struct outgoing out;    /* first */

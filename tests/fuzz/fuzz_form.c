@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                                          .form = &f,
                                                          .signature = form_get(&f, "s")}))
             abort(); /* nobody guesses an HMAC */
-        if (twilio_normalize(&f, STR("bot"), STR("AC1"), &out) == TWILIO_EVENT &&
+        if (twilio_normalize(&f, STR("bot"), STR("AC1"), &out) == WEBHOOK_EVENT &&
             (out.ev.event_id.n == 0 || !twilio_address_ok(out.ev.chat_id)))
             abort();
     }

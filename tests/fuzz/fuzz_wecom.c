@@ -13,7 +13,7 @@ static void check_message(struct wecom_xml *x, struct str text)
 
     if (!wecom_xml_parse(x, text))
         return;
-    if (wecom_normalize(x, STR("7"), &out) == WECOM_EVENT) {
+    if (wecom_normalize(x, STR("7"), &out) == WEBHOOK_EVENT) {
         event_write(&frame, &out.ev);
         if (out.ev.event_id.n == 0 || out.ev.chat_id.n == 0 || frame.n == 0)
             abort();

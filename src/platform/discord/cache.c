@@ -322,30 +322,23 @@ static void drop_channel(struct dcache *c, uint64_t id)
         channel_free(ch);
 }
 
-static struct dcache_channel *get_or_add_channel(struct dcache *c, uint64_t id)
-{
-    struct dcache_channel *ch = map_get(&c->channels, KEY_OF(id));
-
-    if (ch != NULL)
-        return ch;
-    if (map_count(&c->channels) >= c->limits.max_channels) {
-        drop_channel(c, list_first(&c->channel_lru, struct dcache_channel, lru)->id);
-        c->evicted++;
-    }
-    ch = xcalloc(1, sizeof *ch);
-    ch->id = id;
-    list_init(&ch->lru);
-    map_put(&c->channels, KEY_OF(ch->id), ch);
-    return ch;
-}
-
 void dcache_put_channel(struct dcache *c, struct json d, uint64_t guild_id)
 {
     uint64_t id = json_snowflake(d, "id"), last = json_snowflake(d, "last_message_id");
 
     if (id == 0)
         return;
-    struct dcache_channel *ch = get_or_add_channel(c, id);
+    struct dcache_channel *ch = map_get(&c->channels, KEY_OF(id));
+    if (ch == NULL) {
+        if (map_count(&c->channels) >= c->limits.max_channels) {
+            drop_channel(c, list_first(&c->channel_lru, struct dcache_channel, lru)->id);
+            c->evicted++;
+        }
+        ch = xcalloc(1, sizeof *ch);
+        ch->id = id;
+        list_init(&ch->lru);
+        map_put(&c->channels, KEY_OF(ch->id), ch);
+    }
     ch->guild_id = guild_id != 0 ? guild_id : json_snowflake(d, "guild_id");
     ch->parent_id = json_snowflake(d, "parent_id");
     ch->type = json_int(d, "type", CHANNEL_TEXT);

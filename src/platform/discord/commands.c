@@ -131,42 +131,6 @@ static char *path_of(const struct discord_commands *c, struct str id)
     return buf_take(&path);
 }
 
-static void plan_wanted(struct discord_commands *c, struct json wanted, struct json there)
-{
-    for (struct json_iter it = {0}; json_next(wanted, &it);) {
-        struct str name = json_str(it.value, "name");
-        struct json is = find_command(there, name);
-        const struct known *k = known_find(c, name);
-        struct buf body = BUF_INIT;
-        struct jw w = jw_begin(&body);
-
-        jw_value(&w, it.value);
-        uint64_t hash = hash64(&c->d->env->store->dedup_key, buf_str(&body));
-        bool same = is.doc != NULL && k != NULL && k->hash == hash &&
-                    str_eq(json_str(is, "description"), json_str(it.value, "description"));
-        struct step *s = same ? NULL : step_add(c, "POST", name);
-        if (s != NULL) {
-            s->path = path_of(c, STR_NULL);
-            s->body = buf_take(&body);
-            s->what.hash = hash;
-        }
-        buf_done(&body);
-    }
-}
-
-static void plan_unwanted(struct discord_commands *c, struct json wanted, struct json there)
-{
-    for (size_t i = 0; i < c->n_known; i++) {
-        struct str name = str_of(c->known[i].name);
-        struct str id = json_str(find_command(there, name), "id");
-        if (find_command(wanted, name).doc != NULL)
-            continue;
-        struct step *s = step_add(c, "DELETE", name);
-        if (s != NULL && snowflake(id) != 0)
-            s->path = path_of(c, id); /* no path: the command is gone already */
-    }
-}
-
 static void steps_clear(struct discord_commands *c)
 {
     for (size_t i = 0; i < c->n_steps; i++) {
@@ -254,8 +218,33 @@ static void on_list(void *ctx, const struct discord_told *t)
         end(c, t->end == SENDER_REFUSED);
         return;
     }
-    plan_wanted(c, wanted, t->answer.body);
-    plan_unwanted(c, wanted, t->answer.body);
+    for (struct json_iter it = {0}; json_next(wanted, &it);) {
+        struct str name = json_str(it.value, "name");
+        struct json is = find_command(t->answer.body, name);
+        const struct known *k = known_find(c, name);
+        struct buf body = BUF_INIT;
+        struct jw w = jw_begin(&body);
+        jw_value(&w, it.value);
+        uint64_t hash = hash64(&c->d->env->store->dedup_key, buf_str(&body));
+        bool same = is.doc != NULL && k != NULL && k->hash == hash &&
+                    str_eq(json_str(is, "description"), json_str(it.value, "description"));
+        struct step *s = same ? NULL : step_add(c, "POST", name);
+        if (s != NULL) {
+            s->path = path_of(c, STR_NULL);
+            s->body = buf_take(&body);
+            s->what.hash = hash;
+        }
+        buf_done(&body);
+    }
+    for (size_t i = 0; i < c->n_known; i++) {
+        struct str ours = str_of(c->known[i].name);
+        struct str id = json_str(find_command(t->answer.body, ours), "id");
+        if (find_command(wanted, ours).doc != NULL)
+            continue;
+        struct step *gone = step_add(c, "DELETE", ours);
+        if (gone != NULL && snowflake(id) != 0)
+            gone->path = path_of(c, id); /* no path: the command is gone already */
+    }
     next(c);
 }
 
@@ -281,27 +270,21 @@ static void on_retry(struct timer *t)
 
 /* ---- ops->set_commands() ---- */
 
-static struct discord_commands *commands_new(struct discord *d)
-{
-    struct discord_commands *c = xcalloc(1, sizeof *c);
-    char why[256];
-
-    c->d = d;
-    c->parser = json_parser_new();
-    timer_init(&c->retry, on_retry);
-    if (record_load(d->env->store, &discord_commands_form, NULL, str_of(d->base.bot), on_record, c,
-                    why) != BH_OK)
-        log_warn(&d->base.log, "%s: registering all commands again", why);
-    return c;
-}
-
 void discord_set_commands(struct platform *p, struct str commands)
 {
     struct discord *d = discord_of(p);
-
-    if (d->commands == NULL)
-        d->commands = commands_new(d);
     struct discord_commands *c = d->commands;
+    char why[256];
+
+    if (c == NULL) {
+        c = d->commands = xcalloc(1, sizeof *c);
+        c->d = d;
+        c->parser = json_parser_new();
+        timer_init(&c->retry, on_retry);
+        if (record_load(d->env->store, &discord_commands_form, NULL, str_of(d->base.bot), on_record,
+                        c, why) != BH_OK)
+            log_warn(&d->base.log, "%s: registering all commands again", why);
+    }
     if (str_eq(buf_str(&c->wanted), commands))
         return;
     buf_reset(&c->wanted);

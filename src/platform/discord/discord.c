@@ -175,16 +175,14 @@ static void wire_open(void *ctx, struct dsocket *socket, const char *url)
     static const struct ws_client_handlers handlers = {.on_open = on_ws_open,
                                                        .on_message = on_ws_message,
                                                        .on_closed = on_ws_closed};
-    struct discord *d = ctx;
-    struct discord_shard *s = &d->shards[dsocket_shard(socket)];
+    struct discord_shard *s = ctx;
 
-    s->ws = ws_client_open(d->env->loop, &(struct ws_client_options){.url = url}, &handlers, s);
+    s->ws = ws_client_open(s->d->env->loop, &(struct ws_client_options){.url = url}, &handlers, s);
 }
 
 static void wire_send(void *ctx, struct dsocket *socket, struct str text)
 {
-    struct discord *d = ctx;
-    struct discord_shard *s = &d->shards[dsocket_shard(socket)];
+    struct discord_shard *s = ctx;
 
     if (s->ws != NULL)
         ws_client_send(s->ws, text);
@@ -192,8 +190,7 @@ static void wire_send(void *ctx, struct dsocket *socket, struct str text)
 
 static void wire_drop(void *ctx, struct dsocket *socket)
 {
-    struct discord *d = ctx;
-    struct discord_shard *s = &d->shards[dsocket_shard(socket)];
+    struct discord_shard *s = ctx;
 
     ws_client_free(s->ws);
     s->ws = NULL;
@@ -321,7 +318,7 @@ static void make_shards(struct discord *d, unsigned n)
                                       .rand = d->env->rand,
                                       .wire = &wire,
                                       .handlers = &discord_socket_handlers,
-                                      .ctx = d,
+                                      .ctx = s,
                                       .token = d->cfg->token,
                                       .url = d->gateway_url,
                                       .intents = d->intent_bits,
@@ -467,18 +464,13 @@ static void on_start_timer(struct timer *t)
     }
 }
 
-void discord_shards_want_session(struct discord *d, struct discord_shard *s)
+void discord_shards_want_session(struct discord_shard *s)
 {
+    struct discord *d = s->d;
+
     s->queued = true;
     if (!timer_is_set(&d->start_timer))
         timer_set(d->env->clock, &d->start_timer, 0);
-}
-
-static void shards_init(struct discord *d)
-{
-    d->remaining = -1;
-    timer_init(&d->start_timer, on_start_timer);
-    start_ask(d);
 }
 
 /* ---- life ---- */
@@ -571,7 +563,9 @@ static enum bh_err discord_open(const struct platform_settings *settings, struct
         discord_free(d);
         return err;
     }
-    shards_init(d);
+    d->remaining = -1;
+    timer_init(&d->start_timer, on_start_timer);
+    start_ask(d);
     timer_set(d->env->clock, &d->tick, TICK_MS);
     *ret_p = &d->base;
     return BH_OK;

@@ -149,7 +149,7 @@ struct discord {
 
 /* ---- discord.c ---- */
 void discord_shards_reshard(struct discord *d); /* Discord wants another number of shards */
-void discord_shards_want_session(struct discord *d, struct discord_shard *s);
+void discord_shards_want_session(struct discord_shard *s);
 
 /* ---- inbound.c ---- */
 extern const struct dsocket_handlers discord_socket_handlers;

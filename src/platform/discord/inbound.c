@@ -704,8 +704,8 @@ static void on_reaction(struct discord *d, struct json reaction, bool added,
 static void on_dispatch(void *ctx, struct dsocket *socket, struct str type, struct json d,
                         uint64_t seq)
 {
-    struct discord *dc = ctx;
-    struct discord_shard *s = &dc->shards[dsocket_shard(socket)];
+    struct discord_shard *s = ctx;
+    struct discord *dc = s->d;
 
     if (str_eq(type, STR("MESSAGE_CREATE"))) {
         on_message(dc, d, pending_new(s, seq));
@@ -741,7 +741,7 @@ static void on_dispatch(void *ctx, struct dsocket *socket, struct str type, stru
 
 static void on_live(void *ctx, struct dsocket *socket, struct json ready)
 {
-    struct discord *d = ctx;
+    struct discord *d = ((struct discord_shard *)ctx)->d;
     struct str id = json_str(json_get(ready, "user"), "id");
 
     if (id.n > 0 && id.n < sizeof d->bot_user && snowflake(id) != 0) {
@@ -758,8 +758,8 @@ static void on_live(void *ctx, struct dsocket *socket, struct json ready)
 
 static void on_session_lost(void *ctx, struct dsocket *socket)
 {
-    struct discord *d = ctx;
-    struct discord_shard *s = &d->shards[dsocket_shard(socket)];
+    struct discord_shard *s = ctx;
+    struct discord *d = s->d;
 
     timer_stop(d->env->clock, &s->replay);
     s->n_failed_channels = 0;
@@ -771,21 +771,19 @@ static void on_session_lost(void *ctx, struct dsocket *socket)
 
 static void on_stopped(void *ctx, struct dsocket *socket, int code, const char *problem)
 {
-    struct discord *d = ctx;
+    struct discord *d = ((struct discord_shard *)ctx)->d;
 
     d->gateway_problem = d->base.problem = problem;
 }
 
 static void on_wants_identify(void *ctx, struct dsocket *socket)
 {
-    struct discord *d = ctx;
-
-    discord_shards_want_session(d, &d->shards[dsocket_shard(socket)]);
+    discord_shards_want_session(ctx);
 }
 
 static void on_wants_shards(void *ctx, struct dsocket *socket)
 {
-    struct discord *d = ctx;
+    struct discord *d = ((struct discord_shard *)ctx)->d;
 
     log_warn(&d->base.log,
              "Discord asks for more shards than %u: starting again with as many as it wants",

@@ -354,13 +354,26 @@ static void on_beat(struct timer *t)
     arm_beat(s, s->beat_ms);
 }
 
-/* Asks for the old session if there is one, else for a new one. */
-static void answer_hello(struct dsocket *s)
+/* ---- receiving ---- */
+
+static void on_hello(struct dsocket *s, struct json d)
 {
+    int64_t ms = 0;
+
+    if (s->state != DSOCKET_GREETING)
+        return;
+    if (!json_as_i64(json_get(d, "heartbeat_interval"), &ms) || ms < MIN_BEAT_MS ||
+        ms > MAX_BEAT_MS) {
+        retry(s, "Discord sent a hello without a usable heartbeat interval");
+        return;
+    }
+    s->beat_ms = ms;
+    s->beat_acked = true;
+    arm_beat(s, (int64_t)rand_below(s->opt.rand, (uint64_t)ms));
+    /* Asks for the old session if there is one, else for a new one. */
     bool resume = s->session_id[0] != '\0';
     struct buf b = BUF_INIT;
     struct jw w = jw_begin(&b);
-
     enter(s, resume ? DSOCKET_RESUMING : DSOCKET_IDENTIFYING);
     jw_obj(&w);
     jw_ki64(&w, "op", resume ? OP_RESUME : OP_IDENTIFY);
@@ -385,25 +398,6 @@ static void answer_hello(struct dsocket *s)
     may_send(s);
     s->opt.wire->send(s->opt.ctx, s, buf_str(&b));
     buf_wipe(&b);
-}
-
-/* ---- receiving ---- */
-
-static void on_hello(struct dsocket *s, struct json d)
-{
-    int64_t ms = 0;
-
-    if (s->state != DSOCKET_GREETING)
-        return;
-    if (!json_as_i64(json_get(d, "heartbeat_interval"), &ms) || ms < MIN_BEAT_MS ||
-        ms > MAX_BEAT_MS) {
-        retry(s, "Discord sent a hello without a usable heartbeat interval");
-        return;
-    }
-    s->beat_ms = ms;
-    s->beat_acked = true;
-    arm_beat(s, (int64_t)rand_below(s->opt.rand, (uint64_t)ms));
-    answer_hello(s);
 }
 
 static void on_ready(struct dsocket *s, struct json d)

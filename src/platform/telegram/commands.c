@@ -118,30 +118,6 @@ static bool add_name(struct tg_commands *c, struct map *names, struct str name,
     return true;
 }
 
-static void write_commands(struct tg_commands *c, struct json commands)
-{
-    struct map names = MAP_INIT;
-    struct jw w = jw_begin(&c->body);
-    char name[NAME_BYTES];
-
-    c->n_dashed = 0;
-    buf_reset(&c->body);
-    jw_obj(&w);
-    jw_key(&w, "commands");
-    jw_arr(&w);
-    for (struct json_iter it = {0}; json_next(commands, &it);) {
-        if (!add_name(c, &names, json_str(it.value, "name"), name))
-            continue;
-        jw_obj(&w);
-        jw_kstr(&w, "command", str_of(name));
-        jw_kstr(&w, "description", json_str(it.value, "description"));
-        jw_end_obj(&w);
-    }
-    jw_end_arr(&w);
-    jw_end_obj(&w);
-    map_done_all(&names);
-}
-
 struct str tg_command_name(const struct telegram *t, struct str name)
 {
     const struct tg_commands *c = t->commands;
@@ -172,7 +148,25 @@ void tg_set_commands(struct platform *p, struct str commands)
     }
     if (!json_parse(c->parser, commands, &doc))
         return;
-    write_commands(c, doc);
+    struct map names = MAP_INIT;
+    struct jw w = jw_begin(&c->body);
+    char name[NAME_BYTES];
+    c->n_dashed = 0;
+    buf_reset(&c->body);
+    jw_obj(&w);
+    jw_key(&w, "commands");
+    jw_arr(&w);
+    for (struct json_iter it = {0}; json_next(doc, &it);) {
+        if (!add_name(c, &names, json_str(it.value, "name"), name))
+            continue;
+        jw_obj(&w);
+        jw_kstr(&w, "command", str_of(name));
+        jw_kstr(&w, "description", json_str(it.value, "description"));
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+    map_done_all(&names);
     bool none =
         c->set == 0 && json_count(doc) == 0; /* keeps commands that were registered by hand */
     if (c->call == NULL && hash_of(c) != c->set && !none)

@@ -104,50 +104,38 @@ static const struct tg_carrier *carrier_of(const struct tg_outgoing *x)
     return &document;
 }
 
-static void write_media_numbers(struct multipart *m, const struct tg_outgoing *x)
-{
-    char number[24];
-
-    multipart_field(m, "chat_id", tg_outgoing_chat(x));
-    snprintf(number, sizeof number, "%" PRId64, x->thread);
-    if (x->thread != 0)
-        multipart_field(m, "message_thread_id", str_of(number));
-    if (x->reply_to == 0)
-        return;
-    char reply[96];
-    snprintf(reply, sizeof reply,
-             "{\"message_id\":%" PRId64 ",\"allow_sending_without_reply\":true}", x->reply_to);
-    multipart_field(m, "reply_parameters", str_of(reply));
-}
-
-static void write_caption(struct multipart *m, const struct tg_outgoing *x)
-{
-    struct buf entities = BUF_INIT;
-    struct jw w = jw_begin(&entities);
-
-    if (!x->captioned)
-        return;
-    multipart_field(m, "caption", str_make(x->md.text.p + x->part.from, x->part.to - x->part.from));
-    if (!x->plain && x->md.n > 0) {
-        md_write_entities(&w, &x->md, &x->part);
-        multipart_field(m, "caption_entities", buf_str(&entities));
-    }
-    buf_done(&entities);
-}
-
 static void write_media(struct tg_outgoing *x, struct sender_request *q)
 {
     const struct tg_carrier *c = carrier_of(x);
+    struct buf entities = BUF_INIT;
     struct multipart m;
+    char text[96];
 
     buf_printf(&q->url, "%s%s", x->t->url, c->method);
     multipart_begin(&m, x->t->env->rand);
-    write_media_numbers(&m, x);
-    write_caption(&m, x);
+    multipart_field(&m, "chat_id", tg_outgoing_chat(x));
+    if (x->thread != 0) {
+        snprintf(text, sizeof text, "%" PRId64, x->thread);
+        multipart_field(&m, "message_thread_id", str_of(text));
+    }
+    if (x->reply_to != 0) {
+        snprintf(text, sizeof text,
+                 "{\"message_id\":%" PRId64 ",\"allow_sending_without_reply\":true}", x->reply_to);
+        multipart_field(&m, "reply_parameters", str_of(text));
+    }
+    if (x->captioned)
+        multipart_field(&m, "caption",
+                        str_make(x->md.text.p + x->part.from, x->part.to - x->part.from));
+    if (x->captioned && !x->plain && x->md.n > 0) {
+        struct jw w = jw_begin(&entities);
+        md_write_entities(&w, &x->md, &x->part);
+        multipart_field(&m, "caption_entities", buf_str(&entities));
+    }
     multipart_file(&m, c->field, &x->file);
     multipart_end(&m, &x->file, q);
     q->timeout_ms = TG_UPLOAD_MS;
     q->once = true;
+    buf_done(&entities);
 }
 
 static bool retry_as_document(struct tg_outgoing *x, const struct tg_answer *a)

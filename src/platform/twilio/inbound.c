@@ -202,8 +202,8 @@ static bool is_status(const struct form *f)
            (status.p != NULL && !str_eq(status, STR("received")));
 }
 
-enum twilio_verdict twilio_normalize(const struct form *f, struct str bot, struct str account_sid,
-                                     struct twilio_out *out)
+enum webhook_verdict twilio_normalize(const struct form *f, struct str bot, struct str account_sid,
+                                      struct twilio_out *out)
 {
     struct event *ev = &out->ev;
     struct str sid = form_get(f, "MessageSid"), from = form_get(f, "From");
@@ -216,11 +216,11 @@ enum twilio_verdict twilio_normalize(const struct form *f, struct str bot, struc
     if (sid.p == NULL)
         sid = form_get(f, "SmsMessageSid");
     if (!is_sid(sid) || (account.p != NULL && !str_eq(account, account_sid)))
-        return TWILIO_MALFORMED;
+        return WEBHOOK_MALFORMED;
     if (is_status(f))
-        return TWILIO_IGNORED;
+        return WEBHOOK_IGNORED;
     if (!twilio_address_ok(from))
-        return TWILIO_MALFORMED;
+        return WEBHOOK_MALFORMED;
     ev->event_id = ev->message_id = sid;
     ev->chat_id = ev->user_id = from;
     ev->chat_type = STR("dm");
@@ -231,7 +231,7 @@ enum twilio_verdict twilio_normalize(const struct form *f, struct str bot, struc
     set_text(f, out);
     set_media(f, out);
     set_reply(f, bot, ev);
-    return ev->text.n > 0 || ev->n_media > 0 ? TWILIO_EVENT : TWILIO_IGNORED;
+    return ev->text.n > 0 || ev->n_media > 0 ? WEBHOOK_EVENT : WEBHOOK_IGNORED;
 }
 
 void twilio_out_done(struct twilio_out *out)
@@ -324,27 +324,19 @@ static void forward_other(struct twilio *t, struct http_req *req, bool form)
 static void accept_message(struct twilio *t, struct http_req *req)
 {
     struct event *ev = &t->out.ev;
-    enum twilio_verdict v =
+    enum webhook_verdict v =
         twilio_normalize(&t->form, str_of(t->bot.base.bot), str_of(t->cfg->account_sid), &t->out);
 
-    if (v == TWILIO_MALFORMED) {
-        await_refuse(&t->bot.awaits, http_req_id(req), BH_MALFORMED);
-        return;
-    }
-    if (v == TWILIO_IGNORED) {
+    if (!t->passthrough || v == WEBHOOK_MALFORMED) {
+        webhook_bot_take(&t->bot, v, ev, http_req_id(req), &empty_twiml, DEADLINE_MS);
+    } else if (v == WEBHOOK_IGNORED) {
         t->bot.n.ignored++;
-        if (t->passthrough)
-            forward_other(t, req, true);
-        else
-            http_answer(t->bot.env->server, http_req_id(req), &empty_twiml);
-        return;
-    }
-    t->bot.n.events++;
-    ev->route_key = ev->chat_id;
-    if (t->passthrough)
+        forward_other(t, req, true);
+    } else {
+        t->bot.n.events++;
+        ev->route_key = ev->chat_id;
         forward(t, req, true, ev);
-    else
-        webhook_bot_take(&t->bot, ev, http_req_id(req), &empty_twiml, DEADLINE_MS);
+    }
 }
 
 bool twilio_http(struct platform *p, struct http_req *req)

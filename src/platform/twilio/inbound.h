@@ -11,6 +11,7 @@
 #pragma once
 #include "core/event.h"
 #include "edge/form.h"
+#include "platform/await.h"
 
 /* ---- signatures ---- */
 
@@ -36,15 +37,10 @@ struct twilio_out { /* an event and the memory of its text and files */
     struct event_media media[EVENT_MAX_MEDIA];
 };
 
-enum twilio_verdict {
-    TWILIO_EVENT,
-    TWILIO_IGNORED,   /* not for an agent: a delivery status, an empty message */
-    TWILIO_MALFORMED, /* not a message */
-};
 /* Messages of an account other than @account_sid are malformed.  strs of the event are borrowed
  * from the form, the arguments and @out.  @out starts zeroed and may be reused. */
-enum twilio_verdict twilio_normalize(const struct form *f, struct str bot, struct str account_sid,
-                                     struct twilio_out *out);
+enum webhook_verdict twilio_normalize(const struct form *f, struct str bot, struct str account_sid,
+                                      struct twilio_out *out);
 void twilio_out_done(struct twilio_out *out);
 
 /* True for a number or a short code, also after "whatsapp:" or another channel. */

@@ -397,32 +397,6 @@ static void on_press_accepted(void *ctx, enum bh_err err)
     press_free(x);
 }
 
-static void accept_press(struct web *w, struct http_id http, const struct web_visitor *v,
-                         struct prompt *q, const struct prompt_option *o)
-{
-    struct str chat = str_make(v->chat_id, VISITOR_CHAT_CHARS);
-    struct web_press *x = xcalloc(1, sizeof *x);
-    char made[16];
-    struct event ev = {.platform = STR("web"),
-                       .bot = web_bot(w),
-                       .route_key = web_bot(w),
-                       .chat_id = chat,
-                       .chat_type = STR("dm"),
-                       .user_id = chat,
-                       .message_id = str_of(q->message_id)};
-
-    *x = (struct web_press){.web = w, .http = http};
-    list_append(&w->presses, &x->link);
-    ev.user_name = ev.chat_name = web_name_of(w, chat, made);
-    w->base.last_event_ms = clock_wall_ms(w->env->clock);
-    if (prompt_may_answer(q, &ev)) {
-        prompts_accept(q, o, &ev, on_press_accepted, x);
-        return;
-    }
-    http_answer_error(w->env->server, http, 403, "not_yours", "This question is not for you.");
-    press_free(x);
-}
-
 void web_post_press(struct web *w, struct http_req *req, const struct web_visitor *v)
 {
     struct http_id id = http_req_id(req);
@@ -446,9 +420,28 @@ void web_post_press(struct web *w, struct http_req *req, const struct web_visito
                STR_FMT(json_str(doc, "option")));
     q = prompts_pressed(w->prompts, str_of(v->chat_id), buf_str(&token), &o);
     buf_done(&token);
-    if (q != NULL)
-        accept_press(w, id, v, q, o);
-    else
+    if (q != NULL) {
+        struct str chat = str_make(v->chat_id, VISITOR_CHAT_CHARS);
+        struct web_press *x = xcalloc(1, sizeof *x);
+        char made[16];
+        struct event ev = {.platform = STR("web"),
+                           .bot = web_bot(w),
+                           .route_key = web_bot(w),
+                           .chat_id = chat,
+                           .chat_type = STR("dm"),
+                           .user_id = chat,
+                           .message_id = str_of(q->message_id)};
+        *x = (struct web_press){.web = w, .http = id};
+        list_append(&w->presses, &x->link);
+        ev.user_name = ev.chat_name = web_name_of(w, chat, made);
+        w->base.last_event_ms = clock_wall_ms(w->env->clock);
+        if (prompt_may_answer(q, &ev)) {
+            prompts_accept(q, o, &ev, on_press_accepted, x);
+            return;
+        }
+        http_answer_error(w->env->server, id, 403, "not_yours", "This question is not for you.");
+        press_free(x);
+    } else
         http_answer_error(w->env->server, id, 409, "answered",
                           "This was answered already, or its time is up.");
 }

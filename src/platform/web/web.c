@@ -124,29 +124,6 @@ static enum bh_err load_visitor_key(struct web *w, char *ret_why)
 
 /* ---- life ---- */
 
-static struct web *web_new(const struct web_settings *cfg, struct host *host)
-{
-    struct web *w = xcalloc(1, sizeof *w);
-
-    platform_init(&w->base, &web_ops, host, &cfg->base);
-    w->env = host_env(host);
-    w->title = xstrdup(cfg->title != NULL ? cfg->title : cfg->base.bot);
-    w->history = cfg->history;
-    w->secure_cookies = str_starts(str_of(w->env->public_url), STR("https:"));
-    w->json = json_parser_new();
-    w->reader = record_reader_new(NULL);
-    w->counter = w->env->store->boot << 40;
-    list_init(&w->link);
-    list_init(&w->idle);
-    list_init(&w->names_by_age);
-    list_init(&w->posts);
-    list_init(&w->free_posts);
-    list_init(&w->presses);
-    list_init(&w->jobs);
-    timer_init(&w->heartbeat, web_heartbeat);
-    return w;
-}
-
 static void web_close(struct platform *p)
 {
     struct web *w = web_of(p);
@@ -180,6 +157,7 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
                             struct platform **ret_p, char *ret_why)
 {
     static const struct sender_ops no_requests = {0}; /* the sender only downloads files here */
+    const struct web_settings *cfg = container_of(settings, const struct web_settings, base);
     struct sender *sender;
     struct web *w;
     enum bh_err err;
@@ -188,7 +166,23 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
         snprintf(ret_why, 256, "there are two web bots called '%.80s'", settings->bot);
         return BH_REFUSED;
     }
-    w = web_new(container_of(settings, const struct web_settings, base), host);
+    w = xcalloc(1, sizeof *w);
+    platform_init(&w->base, &web_ops, host, settings);
+    w->env = host_env(host);
+    w->title = xstrdup(cfg->title != NULL ? cfg->title : settings->bot);
+    w->history = cfg->history;
+    w->secure_cookies = str_starts(str_of(w->env->public_url), STR("https:"));
+    w->json = json_parser_new();
+    w->reader = record_reader_new(NULL);
+    w->counter = w->env->store->boot << 40;
+    list_init(&w->link);
+    list_init(&w->idle);
+    list_init(&w->names_by_age);
+    list_init(&w->posts);
+    list_init(&w->free_posts);
+    list_init(&w->presses);
+    list_init(&w->jobs);
+    timer_init(&w->heartbeat, web_heartbeat);
     err = load_visitor_key(w, ret_why);
     if (err == BH_OK)
         err = prompts_open(&w->base, web_prompt_over, &w->prompts, ret_why);

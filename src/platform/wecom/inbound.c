@@ -336,7 +336,8 @@ static bool set_content(const struct wecom_xml *x, struct wecom_out *out)
     return out->text.n > 0 || out->ev.n_media > 0;
 }
 
-enum wecom_verdict wecom_normalize(const struct wecom_xml *x, struct str bot, struct wecom_out *out)
+enum webhook_verdict wecom_normalize(const struct wecom_xml *x, struct str bot,
+                                     struct wecom_out *out)
 {
     struct event *ev = &out->ev;
     struct str from = wecom_xml_get(x, "FromUserName"), id = wecom_xml_get(x, "MsgId");
@@ -347,22 +348,22 @@ enum wecom_verdict wecom_normalize(const struct wecom_xml *x, struct str bot, st
     *ev =
         (struct event){.platform = STR("wecom"), .bot = bot, .route_key = bot, .media = out->media};
     if (from.n == 0 || from.n > 128 || wecom_xml_get(x, "MsgType").n == 0)
-        return WECOM_MALFORMED;
+        return WEBHOOK_MALFORMED;
     if (id.n == 0) { /* WeCom's events have no MsgId */
         buf_printf(&out->id, "%.*s-%.*s", STR_FMT(from), STR_FMT(wecom_xml_get(x, "CreateTime")));
         id = buf_str(&out->id);
     }
     if (str_to_u64(wecom_xml_get(x, "AgentID"), &agent) && str_to_u64(bot, &ours) && agent != ours)
-        return WECOM_IGNORED; /* a message for another agent */
+        return WEBHOOK_IGNORED; /* a message for another agent */
     if (!set_content(x, out))
-        return WECOM_IGNORED;
+        return WEBHOOK_IGNORED;
     ev->event_id = ev->message_id = id;
     ev->text = buf_str(&out->text);
     ev->chat_id = ev->user_id = from;
     ev->chat_type = STR("dm");
     ev->user_name = ev->chat_name = ev->user_display_name = ev->user_handle = from;
     ev->mentions_bot = true;
-    return WECOM_EVENT;
+    return WEBHOOK_EVENT;
 }
 
 void wecom_out_done(struct wecom_out *out)
@@ -420,20 +421,10 @@ static bool message(struct wecom *c, struct http_req *req)
               open_envelope(c, req, wecom_xml_get(c->xml, "Encrypt"), &text);
 
     if (ok) {
-        struct event *ev = &c->out.ev;
-        enum wecom_verdict v = wecom_xml_parse(c->inner, buf_str(&text))
-                                   ? wecom_normalize(c->inner, str_of(c->bot.base.bot), &c->out)
-                                   : WECOM_MALFORMED;
-        if (v == WECOM_MALFORMED) {
-            await_refuse(&c->bot.awaits, http_req_id(req), BH_MALFORMED);
-        } else if (v == WECOM_IGNORED) {
-            c->bot.n.ignored++;
-            http_answer(c->bot.env->server, http_req_id(req), &empty);
-        } else {
-            c->bot.n.events++;
-            ev->route_key = ev->chat_id;
-            webhook_bot_take(&c->bot, ev, http_req_id(req), &empty, DEADLINE_MS);
-        }
+        enum webhook_verdict v = wecom_xml_parse(c->inner, buf_str(&text))
+                                     ? wecom_normalize(c->inner, str_of(c->bot.base.bot), &c->out)
+                                     : WEBHOOK_MALFORMED;
+        webhook_bot_take(&c->bot, v, &c->out.ev, http_req_id(req), &empty, DEADLINE_MS);
     }
     buf_done(&text);
     return ok;

@@ -11,6 +11,7 @@
 #pragma once
 #include "base/buf.h"
 #include "core/event.h"
+#include "platform/await.h"
 
 /* ---- BizMsgCrypt: signature and encryption of callbacks ----
  *
@@ -55,13 +56,8 @@ struct wecom_out { /* an event and the memory of its text, id and file */
     struct event_media media[1];
 };
 
-enum wecom_verdict {
-    WECOM_EVENT,
-    WECOM_IGNORED, /* not for this agent: a WeCom event, an unknown type, another agent's message */
-    WECOM_MALFORMED, /* not a message */
-};
 /* strs of the event are borrowed from @x, @bot and @out.  @out is zeroed before the first call and
  * may be reused. */
-enum wecom_verdict wecom_normalize(const struct wecom_xml *x, struct str bot,
-                                   struct wecom_out *out);
+enum webhook_verdict wecom_normalize(const struct wecom_xml *x, struct str bot,
+                                     struct wecom_out *out);
 void wecom_out_done(struct wecom_out *out);

@@ -75,14 +75,14 @@ static void read_twilio(const struct sample *s, struct event *ret)
 {
     assert_true(form_parse(&form, str_of(s->text)));
     assert_int_equal(twilio_normalize(&form, STR("+15550100"), STR("AC1"), &twilio_out),
-                     TWILIO_EVENT);
+                     WEBHOOK_EVENT);
     *ret = twilio_out.ev;
 }
 
 static void read_wecom(const struct sample *s, struct event *ret)
 {
     assert_true(wecom_xml_parse(xml, str_of(s->text)));
-    assert_int_equal(wecom_normalize(xml, STR("7"), &wecom_out), WECOM_EVENT);
+    assert_int_equal(wecom_normalize(xml, STR("7"), &wecom_out), WEBHOOK_EVENT);
     *ret = wecom_out.ev;
 }
 

@@ -23,7 +23,7 @@ static bool parse(const char *text)
     return wecom_xml_parse(x, str_of(text));
 }
 
-static enum wecom_verdict read(const char *inner)
+static enum webhook_verdict read(const char *inner)
 {
     struct buf text = BUF_INIT;
 
@@ -94,7 +94,7 @@ static void what_is_not_well_formed_is_refused(void **state)
 static void a_text_becomes_an_event(void **state)
 {
     assert_int_equal(read("<MsgType>text</MsgType><Content>hi</Content><MsgId>99</MsgId>"),
-                     WECOM_EVENT);
+                     WEBHOOK_EVENT);
     assert_str(out.ev.text, "hi");
     assert_str(out.ev.chat_id, "ann");
     assert_str(out.ev.event_id, "99");
@@ -105,32 +105,32 @@ static void a_text_becomes_an_event(void **state)
 static void other_kinds_become_media_or_words(void **state)
 {
     assert_int_equal(read("<MsgType>image</MsgType><PicUrl>https://p/x</PicUrl><MsgId>1</MsgId>"),
-                     WECOM_EVENT);
+                     WEBHOOK_EVENT);
     assert_int_equal(out.ev.n_media, 1);
     assert_str(out.ev.message_type, "photo");
     assert_int_equal(read("<MsgType>voice</MsgType><MediaId>m</MediaId><MsgId>1</MsgId>"),
-                     WECOM_EVENT);
+                     WEBHOOK_EVENT);
     assert_str(out.ev.text, "[voice message]");
     assert_int_equal(read("<MsgType>location</MsgType><Location_X>23</Location_X>"
                           "<Location_Y>113</Location_Y><Label>here</Label>"),
-                     WECOM_EVENT);
+                     WEBHOOK_EVENT);
     assert_str(out.ev.text, "[location: 23, 113; here]");
     assert_str(out.ev.event_id, "ann-1348831860");
     assert_int_equal(read("<MsgType>link</MsgType><Title>T</Title><Url>https://u</Url>"),
-                     WECOM_EVENT);
+                     WEBHOOK_EVENT);
     assert_str(out.ev.text, "T\nhttps://u");
 }
 
 static void events_and_other_agents_are_ignored(void **state)
 {
-    assert_int_equal(read("<MsgType>event</MsgType><Event>enter_agent</Event>"), WECOM_IGNORED);
-    assert_int_equal(read("<MsgType>text</MsgType><Content></Content>"), WECOM_IGNORED);
-    assert_int_equal(read("<MsgType>sticker</MsgType>"), WECOM_IGNORED);
+    assert_int_equal(read("<MsgType>event</MsgType><Event>enter_agent</Event>"), WEBHOOK_IGNORED);
+    assert_int_equal(read("<MsgType>text</MsgType><Content></Content>"), WEBHOOK_IGNORED);
+    assert_int_equal(read("<MsgType>sticker</MsgType>"), WEBHOOK_IGNORED);
     assert_true(parse("<xml><FromUserName>ann</FromUserName><MsgType>text</MsgType>"
                       "<Content>x</Content><AgentID>8</AgentID></xml>"));
-    assert_int_equal(wecom_normalize(x, STR("7"), &out), WECOM_IGNORED);
+    assert_int_equal(wecom_normalize(x, STR("7"), &out), WEBHOOK_IGNORED);
     assert_true(parse("<xml><MsgType>text</MsgType><Content>x</Content></xml>"));
-    assert_int_equal(wecom_normalize(x, STR("7"), &out), WECOM_MALFORMED);
+    assert_int_equal(wecom_normalize(x, STR("7"), &out), WEBHOOK_MALFORMED);
 }
 
 UNIT(platform_wecom_test_normalize)
