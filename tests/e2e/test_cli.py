@@ -278,7 +278,7 @@ def test_doctor_is_content_with_a_healthy_server(bellhop):
 def test_doctor_knows_that_linked_people_need_no_route(bellhop):
     bellhop.cli("gateway", "add", "--tenant", "t", "--id", "g")
     assert "no route and no linked person" in bellhop.cli("doctor").stdout
-    bellhop.cli("link", "add", "--instance", "g", "--platform", "telegram", "--user", "7")
+    bellhop.cli("link", "add", "--instance", "g", "--platform", "telegram", "--user", "7", "--bot", "*")
     assert "no route" not in bellhop.cli("doctor").stdout
 
 
@@ -335,6 +335,17 @@ def test_doctor_judges_wake_urls_by_the_settings_of_the_running_server(make_bell
     del server.env["BELLHOP_WAKE_ALLOW_PRIVATE"]
     done = server.cli("doctor", check=False)
     assert done.returncode == 0 and "can be reached" in done.stdout, done.stdout
+
+
+# ---- answers to strangers ----
+
+
+@pytest.mark.parametrize("path, says", [("/v1/skills", "bellhop token agent"), ("/manage/instance", "bellhop gateway add"),
+                                        ("/relay/media/x", "bellhop gateway add"), ("/relay", "bellhop gateway add"),
+                                        ("/v1/nothing", "/v1/openapi.json"), ("/nothing", "/chat")])
+def test_an_answer_to_a_stranger_names_what_to_do_next(bellhop, path, says):
+    answer = bellhop.get(path)
+    assert answer.status in (401, 404, 426) and says in answer.json["error"], answer.text
 
 
 # ---- the state directory ----
