@@ -14,10 +14,6 @@
 #include "base/map.h"
 #include "tenancy/facts.h"
 
-struct courier;
-struct dispatch;
-struct substrate_ops;
-
 #define AGENT_INSTANCE "agent:" /* prefix of the instance of an agent that is not on the relay */
 
 struct agent_settings { /* an entry; each substrate uses the keys marked with its name */

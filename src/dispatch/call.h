@@ -16,9 +16,7 @@
 #include "dispatch/receipts.h"
 
 struct errand_end;
-struct errand_job;
 struct payload;
-struct recipient;
 
 struct dispatch_call {
     struct dispatch *d; /* borrowed */

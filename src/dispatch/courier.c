@@ -70,13 +70,11 @@ static void wire_send_end(struct wire *w)
 
 static void wire_ping(struct wire *w, uint32_t number)
 {
-    (void)w; /* the relay does not ping sessions of couriers */
-    (void)number;
+    /* the relay does not ping sessions of couriers */
 }
 
 static void wire_close(struct wire *w, enum close_reason why)
 {
-    (void)why;
     courier_of(w)->closing = true;
     wake_up(courier_of(w));
 }

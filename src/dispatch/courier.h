@@ -15,7 +15,6 @@
 #pragma once
 
 struct recipient;
-struct courier;
 
 struct courier *courier_new(struct recipient *a); /* opens its session when the turn ends */
 void courier_free(struct courier *c);             /* cancels the delivery under way; NULL is fine */

@@ -29,19 +29,8 @@
 #include "core/fault.h"
 
 struct config;
-struct config_list;
-struct config_section;
-struct clock;
 struct dispatch;
 struct dispatch_call;
-struct facts;
-struct http_client;
-struct ledger;
-struct loop;
-struct outlet;
-struct rand;
-struct relay;
-struct store;
 
 #define DISPATCH_CONTENT_MAX ((size_t)512 << 10) /* bytes; longer content is FAULT_TOO_LARGE */
 #define DISPATCH_ID_MAX 200                      /* bytes of a dispatch_id, session or key */
@@ -93,7 +82,6 @@ void dispatch_each_path(const struct config *cfg, const char *node, dispatch_pat
 /* Starts the helper process that runs the agents' programs.  Call it before the first thread starts
  * and before privileges are dropped.  @ret_s gets NULL when no agent on @node needs a program.
  * @ret_why has 256 bytes. */
-struct spawner;
 enum bh_err dispatch_spawner(const struct config *cfg, const char *node, struct spawner **ret_s,
                              char *ret_why) BH_MUST_USE;
 /* True when an agent of @cfg names @node; NULL: any node. */
@@ -169,7 +157,6 @@ struct dispatch_counters {
 };
 const struct dispatch_counters *dispatch_counters(const struct dispatch *d);
 
-struct record_form;
 extern const struct record_form *const dispatch_records[]; /* ends with NULL */
 
 /* A tenant's replies and wakes for later, as store/erasure.h runs it. */

@@ -6,14 +6,6 @@
 #include "dispatch/dispatch.h"
 #include "relay/relay.h"
 
-struct asked;
-struct delivered;
-struct receipt_room;
-struct record_reader;
-struct replies;
-struct schedule;
-struct work_pool;
-
 struct dispatch {
     struct dispatch_env env;
     struct dispatch_counters n;

@@ -17,14 +17,7 @@
 #include "base/list.h"
 #include "store/store.h"
 
-struct buf;
-struct delivered;       /* the receipts of deliveries */
-struct delivered_batch; /* the receipts of one turn of the loop */
-struct delivered_look;  /* a search under way: a cancel handle */
 struct dispatch;
-struct json_parser;
-struct receipt_read; /* a search under way: a cancel handle */
-struct receipt_room; /* counts the bytes of each tenant */
 
 struct receipt_name { /* borrowed */
     struct str tenant, agent;

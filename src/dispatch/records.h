@@ -4,8 +4,6 @@
 #pragma once
 #include "store/store.h"
 
-struct record_scan; /* a scan under way: a cancel handle */
-
 /* @s is valid during the callback; its records are valid when @err is BH_OK. */
 typedef void record_scan_cb(void *ctx, enum bh_err err, const struct store_scan *s);
 

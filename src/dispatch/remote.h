@@ -10,7 +10,6 @@
 
 struct config;
 struct dispatch_env;
-struct runner;
 
 typedef void runner_told_cb(void *ctx, uint32_t number, struct str answer);
 

@@ -14,7 +14,6 @@
 #define REPLY_CURSOR_CHARS 16
 
 struct dispatch;
-struct replies;
 
 struct reply { /* borrowed for the call; absent members are unknown */
     struct str tenant, agent;

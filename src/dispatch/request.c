@@ -157,11 +157,11 @@ static void asking_free(struct dispatch_call *base)
 
 /* ---- the answer ---- */
 
+/* With any @err the answer is valid; without a receipt a repeated call asks the agent again. */
 static void on_written(void *ctx, enum bh_err err)
 {
     struct asking *w = ctx;
 
-    (void)err; /* the answer is valid; without a receipt a repeated call asks the agent again */
     w->call.put = NULL;
     call_end(&w->call);
 }

@@ -5,7 +5,6 @@
 #include "base/buf.h"
 #include "base/str.h"
 
-struct asked;
 struct dispatch;
 
 struct asked *asked_new(void);

@@ -11,7 +11,6 @@
 #include "store/store.h"
 
 struct dispatch;
-struct schedule;
 
 struct scheduled { /* borrowed for the call; session and context may be absent */
     struct str tenant, agent, session, context;

@@ -15,8 +15,6 @@
 struct dispatch;
 struct recipient;
 struct agent_config;
-struct config_section;
-struct errand_job;
 
 enum errand_kind {
     ERRAND_DELIVER, /* deliver without waking the agent */

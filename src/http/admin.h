@@ -2,8 +2,6 @@
 #pragma once
 #include "http/op.h"
 
-struct jw;
-
 /* Sets c->tenant and c->instance.  An empty @tenant: the only one that has the instance.  False:
  * the instance is unknown or ambiguous, and the error has been sent. */
 bool admin_name_instance(struct op_call *c, struct str tenant, struct str instance);

@@ -9,7 +9,6 @@
  *
  * Each module erases its own records (store/erasure.h); this file decides the order.  A tenant's
  * instances end and its keys are revoked first, so that nothing new arrives during the erasure. */
-#include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
 #include "data/data.h"

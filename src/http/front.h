@@ -20,28 +20,7 @@
 #include "base/err.h"
 #include "base/list.h"
 
-struct config_section;
-struct data;
-struct dispatch;
-struct door;
-struct facts;
-struct confined;
-struct host;
 struct http_req;
-struct http_server;
-struct idp;
-struct keys;
-struct dialled;
-struct ledger;
-struct loop;
-struct mcp;
-struct node;
-struct media;
-struct relay;
-struct skills;
-struct store;
-struct v1_settings;
-struct wake_settings;
 
 struct front_settings { /* `admin:` in the configuration, owned by it */
     char *admin_token;  /* lets other machines read /metrics; NULL: only this machine may */

@@ -290,7 +290,7 @@ static void ask_idp(struct front *f, const struct http_req *req, const struct ws
     struct signed_upgrade *u = xcalloc(1, sizeof *u);
 
     *u = (struct signed_upgrade){.f = f, .offer = *offer, .peer = str_dup(http_peer(req))};
-    idp_ask(f->idp, IDP_AGENT, bearer, on_verified, u);
+    idp_ask(f->idp, IDP_INSTANCE, bearer, on_verified, u);
 }
 
 /* ---- the upgrade ---- */

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/crypto.h"
@@ -42,23 +41,18 @@ static const struct config_key identity_keys[] = {
     {0},
 };
 
-static const char *find_mistake(const struct identity_settings *s)
-{
-    if (strcmp(s->kind, "introspect") == 0 && s->url == NULL)
-        return "identity.kind introspect needs identity.url, the account endpoint";
-    if (strcmp(s->kind, "jwt") != 0)
-        return NULL;
-    if (s->public_key == NULL && s->jwks_url == NULL)
-        return "identity.kind jwt needs identity.jwks_url or identity.public_key";
-    if (s->issuer == NULL || s->audience == NULL)
-        return "identity.kind jwt needs identity.issuer and identity.audience";
-    return NULL;
-}
-
 static bool check_settings(void *settings, char *ret_why)
 {
-    const char *mistake = find_mistake(settings);
+    const struct identity_settings *s = settings;
+    bool jwt = strcmp(s->kind, "jwt") == 0;
+    const char *mistake = NULL;
 
+    if (strcmp(s->kind, "introspect") == 0 && s->url == NULL)
+        mistake = "identity.kind introspect needs identity.url, the account endpoint";
+    else if (jwt && s->public_key == NULL && s->jwks_url == NULL)
+        mistake = "identity.kind jwt needs identity.jwks_url or identity.public_key";
+    else if (jwt && (s->issuer == NULL || s->audience == NULL))
+        mistake = "identity.kind jwt needs identity.issuer and identity.audience";
     if (mistake != NULL)
         snprintf(ret_why, 256, "%s", mistake);
     return mistake == NULL;
@@ -176,22 +170,22 @@ static struct str claim_at(struct json claims, const char *path)
     return json_as_str(claims);
 }
 
-#define AGENT "agent:"
+#define AUDIENCE "agent:" /* then the instance */
 
-static struct str agent_of(struct json claims)
+static struct str instance_of(struct json claims)
 {
     struct json aud = json_get(claims, "aud");
     struct str found = STR_NULL;
 
-    if (json_type(aud) == JSON_STRING && str_starts(json_as_str(aud), STR(AGENT)))
+    if (json_type(aud) == JSON_STRING && str_starts(json_as_str(aud), STR(AUDIENCE)))
         found = json_as_str(aud);
     for (struct json_iter it = {0}; json_type(aud) == JSON_ARRAY && json_next(aud, &it);)
-        if (str_starts(json_as_str(it.value), STR(AGENT))) {
+        if (str_starts(json_as_str(it.value), STR(AUDIENCE))) {
             if (found.p != NULL)
-                return STR_NULL; /* a token for two agents is accepted for neither */
+                return STR_NULL; /* a token for two instances is accepted for neither */
             found = json_as_str(it.value);
         }
-    return found.p != NULL ? str_skip(found, sizeof AGENT - 1) : found;
+    return found.p != NULL ? str_skip(found, sizeof AUDIENCE - 1) : found;
 }
 
 /* Checks the claims of a token whose signature is good.  NULL: @ret is filled; else the reason. */
@@ -202,8 +196,8 @@ static const char *read_claims(const struct question *q, struct json claims, str
     if (c->issuer != NULL && !str_eq(json_str(claims, "iss"), str_of(c->issuer)))
         return "the token has another issuer (iss) than identity.issuer";
     ret->tenant = claim_at(claims, c->tenant_claim);
-    if (q->purpose == IDP_AGENT) {
-        ret->instance = agent_of(claims);
+    if (q->purpose == IDP_INSTANCE) {
+        ret->instance = instance_of(claims);
         return str_is_empty(ret->instance) ? "the token's audience (aud) names no agent, or several"
                                            : NULL;
     }
@@ -221,12 +215,6 @@ static bool may_fetch(const struct idp *i)
            (i->tried_ms < 0 || clock_now_ms(i->env.clock) - i->tried_ms >= JWKS_AGAIN_MS);
 }
 
-static bool are_fresh(const struct idp *i)
-{
-    return !i->by_jwks ||
-           (i->fetched_ms >= 0 && clock_now_ms(i->env.clock) - i->fetched_ms < JWKS_FRESH_MS);
-}
-
 /* @last: the JWKS was fetched for this question already. */
 static void answer_jwt(struct question *q, bool last)
 {
@@ -235,7 +223,9 @@ static void answer_jwt(struct question *q, bool last)
     struct jwt t;
     const char *why = "the bearer is not a JWT";
 
-    if (!last && !are_fresh(i) && (i->fetching != NULL || may_fetch(i))) {
+    bool stale = i->by_jwks && (i->fetched_ms < 0 || clock_now_ms(i->env.clock) - i->fetched_ms >=
+                                                         JWKS_FRESH_MS);
+    if (!last && stale && (i->fetching != NULL || may_fetch(i))) {
         if (wait_for_answer(q))
             fetch_jwks(i);
         return;
@@ -259,6 +249,29 @@ static void answer_jwt(struct question *q, bool last)
     jwt_done(&t);
 }
 
+static void answer_with_jwks(struct question *q)
+{
+    answer_jwt(q, true);
+}
+
+/* Calls @answer_it for the questions that wait for the JWKS, or for the new ones. */
+static void each_question(struct idp *i, bool waiting, void (*answer_it)(struct question *q))
+{
+    struct list taken; /* a copy: callbacks may ask new questions */
+
+    list_init(&taken);
+    list_each (&i->questions, it, nxt) {
+        struct question *q = list_entry(it, struct question, link);
+        if (q->waits == waiting && q->call == NULL)
+            list_move(&q->link, &taken);
+    }
+    while (!list_is_empty(&taken)) {
+        struct question *q = list_first(&taken, struct question, link);
+        list_move(&q->link, &i->questions);
+        answer_it(q);
+    }
+}
+
 static void on_jwks(void *ctx, const struct http_result *r)
 {
     struct idp *i = ctx;
@@ -275,18 +288,7 @@ static void on_jwks(void *ctx, const struct http_result *r)
                  r->status, r->why != NULL ? r->why : "");
     }
     json_parser_free(parser);
-    struct list waiting; /* a copy: callbacks may ask new questions */
-    list_init(&waiting);
-    list_each (&i->questions, it, nxt) {
-        struct question *q = list_entry(it, struct question, link);
-        if (q->waits && q->call == NULL)
-            list_move(&q->link, &waiting);
-    }
-    while (!list_is_empty(&waiting)) {
-        struct question *q = list_first(&waiting, struct question, link);
-        list_move(&q->link, &i->questions);
-        answer_jwt(q, true);
-    }
+    each_question(i, true, answer_with_jwks);
 }
 
 static void fetch_jwks(struct idp *i)
@@ -383,7 +385,7 @@ static void consider(struct question *q)
 {
     const char *kind = q->i->env.cfg->kind;
 
-    if (q->purpose == IDP_AGENT || strcmp(kind, "jwt") == 0) {
+    if (q->purpose == IDP_INSTANCE || strcmp(kind, "jwt") == 0) {
         if (q->i->keys != NULL)
             answer_jwt(q, false);
         else
@@ -397,28 +399,7 @@ static void consider(struct question *q)
 
 static void on_turn(struct timer *t)
 {
-    struct idp *i = container_of(t, struct idp, answer);
-    struct list fresh; /* a copy: callbacks may ask new questions */
-
-    list_init(&fresh);
-    list_each (&i->questions, it, nxt) {
-        struct question *q = list_entry(it, struct question, link);
-        if (!q->waits)
-            list_move(&q->link, &fresh);
-    }
-    while (!list_is_empty(&fresh)) {
-        struct question *q = list_first(&fresh, struct question, link);
-        list_move(&q->link, &i->questions);
-        consider(q);
-    }
-}
-
-static bool is_plain(struct str bearer)
-{
-    for (size_t k = 0; k < bearer.n; k++)
-        if (bearer.p[k] <= ' ' || bearer.p[k] >= 0x7f)
-            return false;
-    return bearer.n > 0 && bearer.n <= JWT_MAX_BYTES;
+    each_question(container_of(t, struct idp, answer), false, consider);
 }
 
 bool idp_asks_others(const struct idp *i)
@@ -433,7 +414,10 @@ void idp_ask(struct idp *i, enum idp_purpose purpose, struct str bearer, idp_don
 
     *q = (struct question){.i = i, .purpose = purpose, .done = done, .ctx = ctx};
     list_init(&q->link);
-    q->bearer = is_plain(bearer) ? str_dup(bearer) : xstrdup("");
+    bool plain = bearer.n > 0 && bearer.n <= JWT_MAX_BYTES;
+    for (size_t k = 0; k < bearer.n && plain; k++)
+        plain = bearer.p[k] > ' ' && bearer.p[k] < 0x7f;
+    q->bearer = plain ? str_dup(bearer) : xstrdup("");
     list_append(&i->questions, &q->link);
     timer_set(i->env.clock, &i->answer, 0);
 }

@@ -16,12 +16,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
-struct clock;
-struct config_section;
-struct facts;
-struct http_client;
 struct idp;
-struct keys;
 
 struct identity_settings {    /* `identity:` in the configuration, owned by it */
     char *kind;               /* "local", "jwt" or "introspect" */
@@ -46,11 +41,11 @@ void idp_free(struct idp *i); /* NULL is fine; drops open questions without call
 
 enum idp_purpose {
     IDP_CALLER, /* which tenant does the bearer belong to? */
-    IDP_AGENT,  /* which instance is the token for? */
+    IDP_INSTANCE, /* which instance is the token for? */
 };
 struct idp_claims {      /* borrowed for the callback */
-    struct str tenant;   /* absent when an agent's token names none */
-    struct str instance; /* IDP_AGENT: from the token's audience */
+    struct str tenant;   /* absent when an instance's token names none */
+    struct str instance; /* IDP_INSTANCE: from the token's audience */
 };
 /* BH_REFUSED: the bearer is not valid.  BH_UNAVAILABLE: the identity provider does not answer. */
 typedef void idp_done_cb(void *ctx, enum bh_err err, const struct idp_claims *claims,

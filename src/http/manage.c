@@ -277,7 +277,7 @@ void manage_enter(struct front *f, struct http_req *req, const struct op *op)
         enter_operator(c, body);
     } else if (bearer_looks_signed(bearer)) {
         op_keep(c, xstrndup(body.p != NULL ? body.p : "", body.n), free);
-        idp_ask(f->idp, IDP_AGENT, bearer, on_verified, c);
+        idp_ask(f->idp, IDP_INSTANCE, bearer, on_verified, c);
     } else if (facts_authenticate(f->facts, header, &gw, &why) != AUTH_OK) {
         refuse_stranger(c, why);
     } else {

@@ -7,9 +7,7 @@
  *
  * An event stream has exactly one event, because every reply is complete when it is sent.  Pages of
  * other sites are refused by their Origin, as a defence against DNS rebinding. */
-#include <stdlib.h>
 #include "base/arena.h"
-#include "base/mem.h"
 #include "data/data.h"
 #include "dispatch/dispatch.h"
 #include "http/v1.h"
@@ -125,8 +123,7 @@ static void post(struct front *f, struct http_req *req, const struct caller *who
     c->work = f->v1_work;
     f->v1_work = (struct v1_work){0};
     c->stream = stream; /* if the client disconnects, its calls still run */
-    struct mcp_exchange *x = mcp_handle(f->mcp, who, http_body(req), on_reply, c);
-    (void)x;
+    mcp_handle(f->mcp, who, http_body(req), on_reply, c);
 }
 
 static void handle(struct front *f, struct http_req *req)

@@ -29,95 +29,12 @@
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
 
-/* ---- the outbox, and files ---- */
-
-enum of { OF_U64, OF_SIZE, OF_I64 };
-#define AT(member) offsetof(struct sender_stats, member)
-
-static const struct {
-    const char *name, *type, *help;
-    size_t at;
-    enum of of;
-} outbox[] = {
-    {"outbox_waiting", "gauge", "What agents said that waits for its turn.", AT(waiting), OF_SIZE},
-    {"outbox_trying", "gauge", "What is being sent now.", AT(running), OF_SIZE},
-    {"outbox_unknown", "gauge", "What may or may not have been delivered, kept for operators.",
-     AT(kept_unknown), OF_SIZE},
-    {"outbox_oldest_ms", "gauge", "The age of what has waited longest.", AT(oldest_ms), OF_I64},
-    {"outbox_done_total", "counter", "Delivered.", AT(done), OF_U64},
-    {"outbox_refused_total", "counter", "Refused by the platform for good.", AT(refused), OF_U64},
-    {"outbox_unknown_total", "counter", "Ended without a known end.", AT(unknown), OF_U64},
-    {"outbox_queued_total", "counter", "Took longer than their gateway waits.", AT(queued), OF_U64},
-    {"outbox_expired_total", "counter", "Given up because of their age.", AT(expired), OF_U64},
-    {"outbox_revived_total", "counter", "Gone on with after a restart.", AT(revived), OF_U64},
-    {"outbox_requests_total", "counter", "Requests to the platform.", AT(requests), OF_U64},
-};
-
 static void head(struct buf *out, const char *name, const char *type, const char *help)
 {
     buf_printf(out, "# HELP bellhop_%s %s\n# TYPE bellhop_%s %s\n", name, help, name, type);
 }
 
-static int64_t value_of(const struct sender_stats *s, size_t i)
-{
-    const char *at = (const char *)s + outbox[i].at;
-
-    switch (outbox[i].of) {
-    case OF_SIZE:
-        return (int64_t) * (const size_t *)(const void *)at;
-    case OF_I64:
-        return *(const int64_t *)(const void *)at;
-    default:
-        return (int64_t) * (const uint64_t *)(const void *)at;
-    }
-}
-
-static void write_outbox(struct front *f, struct buf *out, size_t i)
-{
-    struct sender_stats s;
-
-    head(out, outbox[i].name, outbox[i].type, outbox[i].help);
-    for (size_t k = 0; k < host_n_platforms(f->host); k++) {
-        const struct platform *p = host_nth_platform(f->host, k);
-        if (p->sender == NULL)
-            continue;
-        sender_stats(p->sender, &s);
-        buf_printf(out, "bellhop_%s{platform=\"%s\",bot=\"%s\"} %" PRId64 "\n", outbox[i].name,
-                   p->ops->name, p->bot, value_of(&s, i));
-    }
-}
-
-static void write_one(struct buf *out, const char *name, const char *type, const char *help,
-                      uint64_t v)
-{
-    head(out, name, type, help);
-    buf_printf(out, "bellhop_%s %" PRIu64 "\n", name, v);
-}
-
-static void write_media(struct front *f, struct buf *out)
-{
-    struct media_stats s;
-
-    if (f->media == NULL)
-        return;
-    media_stats(f->media, &s);
-    write_one(out, "media_files", "gauge", "Files kept.", s.files);
-    write_one(out, "media_bytes", "gauge", "Bytes of them, and of those under way.", s.bytes);
-    write_one(out, "media_writing", "gauge", "Files being written.", s.writing);
-    write_one(out, "media_written_total", "counter", "Files taken.", s.written);
-    write_one(out, "media_expired_total", "counter", "Files gone because of their age.", s.expired);
-    write_one(out, "media_refused_total", "counter", "Files refused for want of quota.",
-              s.refused_quota);
-}
-
-static void metrics_outbox(struct front *f, struct buf *out)
-{
-    for (size_t i = 0; i < ARRAY_LEN(outbox); i++)
-        write_outbox(f, out, i);
-    write_media(f, out);
-}
-
-/* ---- everything else ---- */
+/* ---- rows ---- */
 
 static const struct {
     const char *name, *label, *what; /* rows of one name are adjacent; the first has @what */
@@ -174,6 +91,77 @@ static void counter(struct buf *out, const char *name, const char *what, uint64_
     head(out, name, "counter", what);
     buf_printf(out, "bellhop_%s %" PRIu64 "\n", name, v);
 }
+
+/* ---- the outbox, and files ---- */
+
+#define AT(member) offsetof(struct sender_stats, member)
+
+static const struct {
+    const char *name, *type, *help;
+    size_t at;
+    enum { OF_U64, OF_SIZE, OF_I64 } of;
+} outbox[] = {
+    {"outbox_waiting", "gauge", "What agents said that waits for its turn.", AT(waiting), OF_SIZE},
+    {"outbox_trying", "gauge", "What is being sent now.", AT(running), OF_SIZE},
+    {"outbox_unknown", "gauge", "What may or may not have been delivered, kept for operators.",
+     AT(kept_unknown), OF_SIZE},
+    {"outbox_oldest_ms", "gauge", "The age of what has waited longest.", AT(oldest_ms), OF_I64},
+    {"outbox_done_total", "counter", "Delivered.", AT(done), OF_U64},
+    {"outbox_refused_total", "counter", "Refused by the platform for good.", AT(refused), OF_U64},
+    {"outbox_unknown_total", "counter", "Ended without a known end.", AT(unknown), OF_U64},
+    {"outbox_queued_total", "counter", "Took longer than their gateway waits.", AT(queued), OF_U64},
+    {"outbox_expired_total", "counter", "Given up because of their age.", AT(expired), OF_U64},
+    {"outbox_revived_total", "counter", "Gone on with after a restart.", AT(revived), OF_U64},
+    {"outbox_requests_total", "counter", "Requests to the platform.", AT(requests), OF_U64},
+};
+
+static int64_t value_of(const struct sender_stats *s, size_t i)
+{
+    const char *at = (const char *)s + outbox[i].at;
+
+    switch (outbox[i].of) {
+    case OF_SIZE:
+        return (int64_t) * (const size_t *)(const void *)at;
+    case OF_I64:
+        return *(const int64_t *)(const void *)at;
+    default:
+        return (int64_t) * (const uint64_t *)(const void *)at;
+    }
+}
+
+static void outbox_part(struct front *f, struct buf *out)
+{
+    struct sender_stats s;
+
+    for (size_t i = 0; i < ARRAY_LEN(outbox); i++) {
+        head(out, outbox[i].name, outbox[i].type, outbox[i].help);
+        for (size_t k = 0; k < host_n_platforms(f->host); k++) {
+            const struct platform *p = host_nth_platform(f->host, k);
+            if (p->sender == NULL)
+                continue;
+            sender_stats(p->sender, &s);
+            buf_printf(out, "bellhop_%s{platform=\"%s\",bot=\"%s\"} %" PRId64 "\n", outbox[i].name,
+                       p->ops->name, p->bot, value_of(&s, i));
+        }
+    }
+}
+
+static void media_part(struct front *f, struct buf *out)
+{
+    struct media_stats s;
+
+    if (f->media == NULL)
+        return;
+    media_stats(f->media, &s);
+    gauge(out, "media_files", "Files kept.", (int64_t)s.files);
+    gauge(out, "media_bytes", "Bytes of them, and of those under way.", (int64_t)s.bytes);
+    gauge(out, "media_writing", "Files being written.", (int64_t)s.writing);
+    counter(out, "media_written_total", "Files taken.", s.written);
+    counter(out, "media_expired_total", "Files gone because of their age.", s.expired);
+    counter(out, "media_refused_total", "Files refused for want of quota.", s.refused_quota);
+}
+
+/* ---- everything else ---- */
 
 static void relay_part(struct front *f, struct buf *out)
 {
@@ -382,25 +370,13 @@ static void heart_part(struct front *f, struct buf *out)
     gauge(out, "routes", "Routes.", (int64_t)facts_routes(f->facts, &unused));
 }
 
-static void answer(struct front *f, struct http_req *req, struct buf *out)
-{
-    http_answer(f->server, http_req_id(req),
-                &(struct http_answer){.status = 200,
-                                      .content_type = "text/plain; version=0.0.4; charset=utf-8",
-                                      .body = buf_str(out)});
-    buf_done(out);
-}
-
-static void metrics_standby(struct front *f, struct http_req *req)
-{
-    struct buf out = BUF_INIT;
-
-    if (!front_is_operator(f, req))
-        return;
-    loop_part(f, &out);
-    process_part(f, &out);
-    answer(f, req, &out);
-}
+/* A process that stands by has only the last ones. */
+static void (*const parts[])(struct front *f,
+                             struct buf *out) = {relay_part,    instance_part, store_part,
+                                                 limits_part,   dispatch_part, program_part,
+                                                 platform_part, outbox_part,   media_part,
+                                                 heart_part,    loop_part,     process_part};
+enum { SERVING_PARTS = 10 };
 
 void metrics_show(struct front *f, struct http_req *req)
 {
@@ -408,18 +384,13 @@ void metrics_show(struct front *f, struct http_req *req)
 
     if (!front_is_operator(f, req))
         return;
-    relay_part(f, &out);
-    instance_part(f, &out);
-    store_part(f, &out);
-    limits_part(f, &out);
-    dispatch_part(f, &out);
-    program_part(f, &out);
-    platform_part(f, &out);
-    metrics_outbox(f, &out);
-    loop_part(f, &out);
-    process_part(f, &out);
-    heart_part(f, &out);
-    answer(f, req, &out);
+    for (size_t i = f->standing_by ? SERVING_PARTS : 0; i < ARRAY_LEN(parts); i++)
+        parts[i](f, &out);
+    http_answer(f->server, http_req_id(req),
+                &(struct http_answer){.status = 200,
+                                      .content_type = "text/plain; version=0.0.4; charset=utf-8",
+                                      .body = buf_str(&out)});
+    buf_done(&out);
 }
 
 /* ---- /healthz, /readyz ---- */
@@ -455,7 +426,7 @@ void health_standby(struct front *f, struct http_req *req)
                   str_eq(http_path(req), STR("/admin/drain"))))
         front_ops(f, req);
     else if (str_eq(http_path(req), STR("/metrics")))
-        metrics_standby(f, req);
+        metrics_show(f, req);
     else if (str_eq(http_path(req), STR("/healthz")))
         http_answer(f->server, http_req_id(req),
                     &(struct http_answer){.status = 200, .body = STR("{\"status\":\"standby\"}")});
@@ -466,31 +437,28 @@ void health_standby(struct front *f, struct http_req *req)
         front_retry(f, req, "standby", "This process stands by: another one serves.");
 }
 
-static const char *sentence(const struct front *f, const struct store_stats *st)
-{
-    if (f->draining || f->leaving)
-        return "This server is going down.";
-    return st->healthy ? "Writes have waited for seconds." : st->problem;
-}
-
 void health_ready(struct front *f, struct http_req *req)
 {
     struct store_stats st;
     struct buf body = BUF_INIT;
-    const char *not_ready = NULL;
+    const char *not_ready = NULL, *why = NULL;
 
     f->store->ops->stats(f->store, &st);
-    if (f->draining || (f->leaving && !http_is_carried(req))) /* carried: that node goes on */
+    if (f->draining || (f->leaving && !http_is_carried(req))) { /* carried: that node goes on */
         not_ready = "draining";
-    else if (!st.healthy)
+        why = "This server is going down.";
+    } else if (!st.healthy) {
         not_ready = "store_unavailable";
-    else if (st.queue_age_us > SLOW_US)
+        why = st.problem;
+    } else if (st.queue_age_us > SLOW_US) {
         not_ready = "store_slow";
+        why = "Writes have waited for seconds.";
+    }
     struct jw w = jw_begin(&body);
     jw_obj(&w);
     jw_kstr(&w, "status", str_of(not_ready == NULL ? "ready" : "not ready"));
     if (not_ready != NULL) {
-        jw_kstr(&w, "error", str_of(sentence(f, &st)));
+        jw_kstr(&w, "error", str_of(why));
         jw_kstr(&w, "code", str_of(not_ready));
     }
     jw_end_obj(&w);

@@ -27,12 +27,7 @@
 #include "http/front.h"
 #include "net/http_server.h"
 
-struct arena;
-struct data_call;
-struct dispatch_call;
-struct mcp_call;
 struct op_call;
-struct skills_call;
 struct spill;
 
 /* ---- the declaration ---- */

@@ -73,15 +73,13 @@ static void wire_send_end(struct wire *w)
 
 static void wire_ping(struct wire *w, uint32_t number)
 {
-    (void)w; /* the session ends long before a pong is due */
-    (void)number;
+    /* the session ends long before a pong is due */
 }
 
 static void wire_close(struct wire *w, enum close_reason why)
 {
     struct send *d = send_of(w);
 
-    (void)why;
     d->closed = true;
     look_soon(d);
 }

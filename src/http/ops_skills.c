@@ -3,7 +3,6 @@
  * The store answers with ready JSON, so a handler only names the call.  No tool deletes a skill.
  * skill_list has plain SkillMeta: what a runtime computes from the bodies (category, gate,
  * footprint) stays with the runtime. */
-#include "base/arena.h"
 #include "base/jw.h"
 #include "http/op.h"
 #include "skills/skills.h"

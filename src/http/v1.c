@@ -2,9 +2,7 @@
  * (v1.h has the contract.) */
 #include "http/v1.h"
 #include <fcntl.h>
-#include <stdlib.h>
 #include "base/arena.h"
-#include "base/clock.h"
 #include "base/config.h"
 #include "base/crypto.h"
 #include "base/limits.h"

@@ -38,6 +38,5 @@ void v1_fault(struct front *f, struct http_id id, const struct op *op, const str
 void v1_run_body(struct op_call *c, struct str body);
 
 /* ---- the MCP face: mcp_route.c ---- */
-struct mcp;
 void tools_add(struct mcp *m, struct front *f); /* every operation that is a tool */
 void tool_answer(struct op_call *c, struct str json);

@@ -4,9 +4,6 @@
 #include "base/list.h"
 #include "relay/waker.h"
 
-struct config_section;
-struct http_client;
-
 struct wake_settings {  /* in `wake:` of the configuration; a reload changes them in place */
     int64_t timeout_ms; /* of one request */
     bool allow_private; /* wake URLs may be private and loopback addresses */

@@ -10,11 +10,42 @@
 #include <assert.h>
 #include <stdlib.h>
 #include "base/clock.h"
+#include "base/crypto.h"
 #include "base/jw.h"
 #include "base/list.h"
+#include "base/map.h"
 #include "base/mem.h"
-#include "mcp/envelope.h"
-#include "mcp/session.h"
+#include "base/rand.h"
+
+enum { /* JSON-RPC error codes */
+       RPC_PARSE = -32700,
+       RPC_INVALID = -32600,
+       RPC_NO_METHOD = -32601,
+       RPC_BAD_PARAMS = -32602,
+       RPC_INTERNAL = -32603,
+};
+
+enum rpc_kind {
+    RPC_REQUEST,
+    RPC_NOTIFICATION, /* no id: the sender expects no reply */
+    RPC_RESPONSE,     /* ignored: this server sends no requests */
+    RPC_BROKEN,       /* malformed, see @why; @id is set if it is usable */
+};
+struct rpc {
+    enum rpc_kind kind;
+    struct json id; /* a text or a whole number; absent otherwise */
+    struct str method;
+    struct json params; /* an object, or absent */
+    const char *why;
+};
+#define SESSIONS_ENDED_MAX 4096 /* remembered deleted ids; beyond this the oldest are dropped */
+enum { RANDOM_BYTES = 16, MAC_BYTES = 17, ID_CHARS = 44 };
+
+struct ended { /* a deleted session id */
+    struct list link; /* oldest first */
+    size_t n;
+    char id[];
+};
 
 static const char *const versions[] = {"2024-11-05", "2025-03-26", MCP_LATEST};
 
@@ -26,7 +57,8 @@ struct registered {
 
 struct mcp {
     struct mcp_env env;
-    struct mcp_sessions sessions;
+    struct map ended; /* id -> struct ended, owned */
+    struct list ended_by_age;
     struct registered *tools; /* owned, in order of registration */
     size_t n_tools;
     struct list exchanges; /* owned */
@@ -58,6 +90,142 @@ struct mcp_call {
     void (*drop)(void *mine);
 };
 
+/* ---- JSON-RPC 2.0 ---- */
+
+static bool is_id(struct json v)
+{
+    int64_t i;
+    uint64_t u;
+
+    return json_type(v) == JSON_STRING || json_as_i64(v, &i) || json_as_u64(v, &u);
+}
+
+static struct rpc broken(struct rpc r, const char *why)
+{
+    r.kind = RPC_BROKEN;
+    r.why = why;
+    return r;
+}
+
+/* Classifies one message; @v may be any JSON value. */
+static struct rpc rpc_read(struct json v)
+{
+    struct rpc r = {.kind = RPC_REQUEST};
+    struct json id = json_get(v, "id"), method = json_get(v, "method"),
+                params = json_get(v, "params");
+    enum json_type t = json_type(params);
+
+    if (!json_is_object(v))
+        return broken(r, "a message is an object");
+    if (is_id(id))
+        r.id = id;
+    if (!str_eq(json_str(v, "jsonrpc"), STR("2.0")))
+        return broken(r, "jsonrpc must be \"2.0\"");
+    if (json_type(method) == JSON_ABSENT && (json_type(json_get(v, "result")) != JSON_ABSENT ||
+                                             json_type(json_get(v, "error")) != JSON_ABSENT)) {
+        r.kind = RPC_RESPONSE;
+        return r;
+    }
+    if (json_type(method) != JSON_STRING)
+        return broken(r, "method must be a text");
+    if (json_type(id) != JSON_ABSENT && !is_id(id))
+        return broken(r, "id must be a text or a whole number");
+    if (t != JSON_ABSENT && t != JSON_OBJECT)
+        return broken(r, "params must be an object");
+    r.method = json_as_str(method);
+    if (t == JSON_OBJECT)
+        r.params = params;
+    if (json_type(id) == JSON_ABSENT)
+        r.kind = RPC_NOTIFICATION;
+    return r;
+}
+
+/* Writes {"jsonrpc":"2.0","id":...; the caller writes "result" and ends the object. */
+static void rpc_reply_begin(struct jw *w, struct str id_json)
+{
+    jw_obj(w);
+    jw_kstr(w, "jsonrpc", STR("2.0"));
+    jw_key(w, "id");
+    if (id_json.p != NULL)
+        jw_raw(w, id_json);
+    else
+        jw_null(w);
+}
+
+static void rpc_error(struct jw *w, struct str id_json, int code, struct str message, struct str data_json)
+{
+    rpc_reply_begin(w, id_json);
+    jw_kobj(w, "error");
+    jw_ki64(w, "code", code);
+    jw_kstr(w, "message", message);
+    if (data_json.p != NULL) {
+        jw_kraw(w, "data", data_json);
+    }
+    jw_end_obj(w);
+    jw_end_obj(w);
+}
+
+/* ---- sessions ----
+ *
+ *      id = base64url(16 random bytes, 17 bytes of HMAC(session key, random, key id))
+ *
+ * The length is 33 bytes, a multiple of 3, so base64url has no spare bits and each id has exactly
+ * one spelling. */
+
+static void forget(struct mcp *m, struct ended *e)
+{
+    map_del(&m->ended, str_make(e->id, e->n));
+    list_remove(&e->link);
+    free(e);
+}
+
+static void sign(const struct mcp *m, const void *random, struct str key_id,
+                 uint8_t ret_mac[SHA256_BYTES])
+{
+    struct buf text = BUF_INIT;
+
+    buf_add(&text, random, RANDOM_BYTES);
+    buf_add_str(&text, key_id);
+    hmac_sha256(str_make(m->env.session_key, sizeof m->env.session_key), buf_str(&text), ret_mac);
+    buf_done(&text);
+}
+
+static void session_open(const struct mcp *m, struct str key_id, struct buf *out)
+{
+    uint8_t raw[RANDOM_BYTES + SHA256_BYTES];
+
+    rand_bytes(m->env.rand, raw, RANDOM_BYTES);
+    sign(m, raw, key_id, raw + RANDOM_BYTES);
+    base64url_add(out, raw, RANDOM_BYTES + MAC_BYTES);
+}
+
+bool mcp_session_ok(const struct mcp *m, const struct caller *who, struct str id)
+{
+    struct buf raw = BUF_INIT;
+    uint8_t mac[SHA256_BYTES];
+    bool ok = false;
+
+    if (id.n == ID_CHARS && base64url_decode(id, &raw) && raw.n == RANDOM_BYTES + MAC_BYTES) {
+        sign(m, raw.p, who->key_id, mac);
+        ok = ct_equal(mac, raw.p + RANDOM_BYTES, MAC_BYTES) && map_get(&m->ended, id) == NULL;
+    }
+    buf_done(&raw);
+    return ok;
+}
+
+void mcp_session_end(struct mcp *m, struct str id)
+{
+    if (map_get(&m->ended, id) != NULL)
+        return;
+    struct ended *e = xcalloc(1, sizeof *e + id.n);
+    e->n = id.n;
+    memcpy(e->id, id.p, id.n);
+    map_put(&m->ended, str_make(e->id, e->n), e);
+    list_append(&m->ended_by_age, &e->link);
+    if (map_count(&m->ended) > SESSIONS_ENDED_MAX)
+        forget(m, list_first(&m->ended_by_age, struct ended, link));
+}
+
 /* ---- exchanges ---- */
 
 static void call_free(struct mcp_call *c)
@@ -81,13 +249,6 @@ static void exchange_free(struct mcp_exchange *x)
     buf_done(&x->session);
     free(x->texts);
     free(x);
-}
-
-void mcp_cancel(struct mcp_exchange **x)
-{
-    if (*x != NULL)
-        exchange_free(*x);
-    *x = NULL;
 }
 
 static void on_tell(struct timer *t)
@@ -258,7 +419,7 @@ static void do_initialize(struct mcp_exchange *x, const struct rpc *rpc)
     jw_kstr_opt(&w, "instructions", str_of(m->env.instructions));
     reply_end(&w);
     buf_reset(&x->session);
-    sessions_open(&m->sessions, m->env.rand, x->who.key_id, &x->session);
+    session_open(m, x->who.key_id, &x->session);
 }
 
 static void do_ping(struct mcp_exchange *x, const struct rpc *rpc)
@@ -345,13 +506,6 @@ static const struct {
     {"tools/call", do_tools_call},
 };
 
-static bool may_go_on(struct mcp_exchange *x)
-{
-    const struct mcp_env *env = &x->m->env;
-
-    return x->n_requests++ == 0 || env->may == NULL || env->may(env->may_ctx, &x->who);
-}
-
 static void handle_one(struct mcp_exchange *x, struct json message)
 {
     struct rpc rpc = rpc_read(message);
@@ -363,7 +517,8 @@ static void handle_one(struct mcp_exchange *x, struct json message)
     }
     if (rpc.kind != RPC_REQUEST)
         return; /* a notification gets no reply */
-    if (!may_go_on(x)) {
+    const struct mcp_env *env = &x->m->env;
+    if (x->n_requests++ > 0 && env->may != NULL && !env->may(env->may_ctx, &x->who)) {
         reply_error(x, rpc.id, RPC_INTERNAL,
                     "too many requests of this key or its tenant; try again in a second");
         return;
@@ -396,14 +551,13 @@ static void read_message(struct mcp_exchange *x, struct str message)
     }
 }
 
-struct mcp_exchange *mcp_handle(struct mcp *m, const struct caller *who, struct str message,
-                                mcp_reply_cb *done, void *ctx)
+void mcp_handle(struct mcp *m, const struct caller *who, struct str message, mcp_reply_cb *done,
+                void *ctx)
 {
     struct mcp_exchange *x = exchange_new(m, who, done, ctx);
 
     read_message(x, message);
     settle(x);
-    return x;
 }
 
 /* ---- the server ---- */
@@ -416,22 +570,12 @@ bool mcp_version_ok(struct str version)
     return false;
 }
 
-bool mcp_session_ok(const struct mcp *m, const struct caller *who, struct str id)
-{
-    return sessions_ok(&m->sessions, who->key_id, id);
-}
-
-void mcp_session_end(struct mcp *m, struct str id)
-{
-    sessions_end(&m->sessions, id);
-}
-
 struct mcp *mcp_new(const struct mcp_env *env)
 {
     struct mcp *m = xcalloc(1, sizeof *m);
 
     m->env = *env;
-    sessions_init(&m->sessions, env->session_key);
+    list_init(&m->ended_by_age);
     list_init(&m->exchanges);
     m->parser = json_parser_new();
     return m;
@@ -443,7 +587,10 @@ void mcp_free(struct mcp *m)
         return;
     list_each (&m->exchanges, it, nxt)
         exchange_free(list_entry(it, struct mcp_exchange, link));
-    sessions_done(&m->sessions);
+    list_each (&m->ended_by_age, it, nxt)
+        forget(m, list_entry(it, struct ended, link));
+    map_done(&m->ended);
+    secret_wipe(m->env.session_key, sizeof m->env.session_key);
     json_parser_free(m->parser);
     for (size_t i = 0; i < m->n_tools; i++)
         free(m->tools[i].schema);

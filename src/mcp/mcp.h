@@ -22,11 +22,7 @@
 #include "core/caller.h"
 #include "core/fault.h"
 
-struct clock;
-struct mcp;
 struct mcp_call;
-struct mcp_exchange;
-struct rand;
 
 #define MCP_BATCH_MAX 32
 #define MCP_LATEST "2025-06-18"
@@ -50,7 +46,7 @@ struct mcp_tool { /* the texts are borrowed, except input_schema */
 
 /* The caller; owned by the call, valid until the call is answered. */
 const struct caller *mcp_call_who(const struct mcp_call *c);
-/* Attaches the tool's own state to the call.  If the exchange is cancelled before the answer, @drop
+/* Attaches the tool's own state to the call.  If mcp_free() drops the call before its answer, @drop
  * cancels the tool's work and frees @mine. */
 void mcp_call_keep(struct mcp_call *c, void *mine, void (*drop)(void *mine));
 /* Answers with one JSON value, as text.  The call ends here. */
@@ -86,10 +82,9 @@ struct mcp_reply { /* borrowed for the callback */
     struct str session; /* the id of a newly opened session; absent: none */
 };
 typedef void mcp_reply_cb(void *ctx, const struct mcp_reply *r);
-/* @done runs exactly once, never inside this call, unless mcp_cancel() comes first. */
-struct mcp_exchange *mcp_handle(struct mcp *m, const struct caller *who, struct str message,
-                                mcp_reply_cb *done, void *ctx) BH_MUST_USE;
-void mcp_cancel(struct mcp_exchange **x); /* sets it to NULL; NULL is fine */
+/* @done runs exactly once, never inside this call, unless mcp_free() comes first. */
+void mcp_handle(struct mcp *m, const struct caller *who, struct str message, mcp_reply_cb *done,
+                void *ctx);
 
 /* ---- for transports ---- */
 bool mcp_version_ok(struct str version); /* a protocol version listed above */

@@ -175,22 +175,17 @@ static void removal_done(struct work *w)
     free(r);
 }
 
-static void remove_path(struct media *m, const char *path)
+static void expire(struct media *m, struct media_file *f)
 {
     struct removal *r = xcalloc(1, sizeof *r);
 
-    r->path = xstrdup(path);
-    r->work = (struct work){.run = remove_on_thread, .done = removal_done};
-    if (work_start(m->threads, &r->work) == BH_OK)
-        return;
-    free(r->path); /* the queue is full: the next start deletes the file */
-    free(r);
-}
-
-static void expire(struct media *m, struct media_file *f)
-{
     record_delete(m->env.store, &media_form, str_of(f->id));
-    remove_path(m, media_path(m, f));
+    r->path = xstrdup(media_path(m, f));
+    r->work = (struct work){.run = remove_on_thread, .done = removal_done};
+    if (work_start(m->threads, &r->work) != BH_OK) {
+        free(r->path); /* the queue is full: the next start deletes the file */
+        free(r);
+    }
     list_remove(&f->link);
     map_del(&m->files, str_of(f->id));
     media_discharge(m, str_of(f->tenant), f->charged);
@@ -207,21 +202,6 @@ static bool is_held(const struct media *m, const struct media_file *f)
                               f->holds[i].row))
             return true;
     return false;
-}
-
-size_t media_erase(struct media *m, struct str tenant, bool only_count)
-{
-    size_t n = 0;
-
-    list_each (&m->by_look, it, nxt) {
-        struct media_file *f = list_entry(it, struct media_file, link);
-        if (!str_eq(str_of(f->tenant), tenant))
-            continue;
-        n++;
-        if (!only_count)
-            expire(m, f);
-    }
-    return n;
 }
 
 bool media_forget(struct media *m, struct str id)
@@ -452,18 +432,11 @@ struct media_loading {
     struct buf lost; /* ids of missing files, MEDIA_ID_CHARS each */
 };
 
-static bool is_there(struct media *m, const struct media_file *f)
-{
-    struct stat st;
-
-    return stat(media_path(m, f), &st) == 0 && S_ISREG(st.st_mode) &&
-           (uint64_t)st.st_size == f->size;
-}
-
 static bool on_record(void *ctx, struct str key, void *thing)
 {
     struct media_loading *l = ctx;
     struct media_file *f = xmalloc(sizeof *f);
+    struct stat st;
 
     *f = *(struct media_file *)thing;
     list_init(&f->link);
@@ -473,7 +446,8 @@ static bool on_record(void *ctx, struct str key, void *thing)
     }
     if (f->name == NULL)
         f->name = xstrdup("");
-    if (!is_there(l->m, f)) {
+    if (stat(media_path(l->m, f), &st) != 0 || !S_ISREG(st.st_mode) ||
+        (uint64_t)st.st_size != f->size) {
         buf_add_str(&l->lost, key);
         media_file_free(f);
         return true;
@@ -517,20 +491,10 @@ static enum bh_err load(struct media *m, char *ret_why)
 
 /* ---- life ---- */
 
-static void free_tenants(struct media *m)
-{
-    struct media_tenant *t;
-
-    for (size_t i = 0; map_next(&m->tenants, &i, (void **)&t);) {
-        free(t->name);
-        free(t);
-    }
-    map_done(&m->tenants);
-}
-
 void media_close(struct media *m)
 {
     struct media_file *f;
+    struct media_tenant *t;
 
     if (m == NULL)
         return;
@@ -550,19 +514,14 @@ void media_close(struct media *m)
     for (size_t i = 0; map_next(&m->files, &i, (void **)&f);)
         media_file_free(f);
     map_done(&m->files);
-    free_tenants(m);
+    for (size_t i = 0; map_next(&m->tenants, &i, (void **)&t);) {
+        free(t->name);
+        free(t);
+    }
+    map_done(&m->tenants);
     buf_done(&m->path);
     free(m->dir);
     free(m);
-}
-
-/* With a shared store, another node may still be writing the file or its record. */
-static bool is_young(const struct media *m, const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) != 0 ||
-           st.st_mtim.tv_sec * 1000 > clock_wall_ms(m->clock) - SHARED_AGE_MS;
 }
 
 static enum bh_err tidy_folder(struct media *m, char *ret_why)
@@ -570,6 +529,7 @@ static enum bh_err tidy_folder(struct media *m, char *ret_why)
     DIR *d = opendir(m->env.dir);
     struct buf path = BUF_INIT;
     size_t removed = 0;
+    struct stat st;
 
     if (d == NULL) {
         snprintf(ret_why, 256, "%.150s: %s", m->env.dir, strerror(errno));
@@ -580,7 +540,10 @@ static enum bh_err tidy_folder(struct media *m, char *ret_why)
             continue;
         buf_reset(&path);
         media_path_add(&path, m, e->d_name, "");
-        if (m->env.store->shared && is_young(m, buf_z(&path)))
+        /* With a shared store, another node may still be writing the file or its record. */
+        bool young = stat(buf_z(&path), &st) != 0 ||
+                     st.st_mtim.tv_sec * 1000 > clock_wall_ms(m->clock) - SHARED_AGE_MS;
+        if (m->env.store->shared && young)
             continue;
         removed += unlink(buf_z(&path)) == 0;
     }
@@ -626,9 +589,19 @@ enum bh_err media_open(const struct media_env *env, struct media **ret_m, char *
 
 static void erase_tenant(void *ctx, struct erasure *e)
 {
+    struct media *m = ctx;
     const struct erase_subject *s = erasure_subject(e);
+    size_t n = 0;
 
-    erasure_count(e, "media", media_erase(ctx, s->tenant, s->dry));
+    list_each (&m->by_look, it, nxt) {
+        struct media_file *f = list_entry(it, struct media_file, link);
+        if (!str_eq(str_of(f->tenant), s->tenant))
+            continue;
+        n++;
+        if (!s->dry)
+            expire(m, f);
+    }
+    erasure_count(e, "media", n);
     erasure_next(e);
 }
 

@@ -23,14 +23,7 @@
 #include "base/err.h"
 #include "base/list.h"
 
-struct clock;
-struct config_section;
-struct http_client;
-struct loop;
 struct media;
-struct rand;
-struct seal;
-struct store;
 
 #define MEDIA_MAX_BYTES ((uint64_t)25 << 20) /* of one file; docs/media.md promises it */
 #define MEDIA_ID_CHARS 32
@@ -99,7 +92,6 @@ const char *media_path(struct media *m, const struct media_file *f);
 
 /* ---- reading ---- */
 
-struct media_read; /* a cancel handle */
 /* The callback owns @fd.  -1: the file could not be opened, and @f is NULL. */
 typedef void media_opened_cb(void *ctx, const struct media_file *f, int fd);
 /* Opens a file on a thread; @done runs later, once, unless cancelled. */
@@ -119,9 +111,6 @@ bool media_signature_is_good(const struct media *m, struct str id, struct str ex
 struct str media_id_in(struct str url);
 
 int64_t media_wait_ms(const struct media *m); /* media.wait */
-
-/* Deletes the files that a tenant uploaded; returns how many.  @only_count: deletes nothing. */
-size_t media_erase(struct media *m, struct str tenant, bool only_count);
 
 bool media_forget(struct media *m, struct str id); /* deletes one file; false: no such file */
 
@@ -147,7 +136,6 @@ const char *media_kind_of_type(struct str type);
 /* Appends the value of Content-Disposition, with the name as filename* (UTF-8) and filename. */
 void media_disposition_add(struct buf *out, bool inline_, struct str name);
 
-struct record_form;
 extern const struct record_form *const media_records[]; /* ends with NULL */
 
 /* A tenant's files, as store/erasure.h runs it; ctx is the media. */

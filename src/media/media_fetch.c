@@ -121,18 +121,6 @@ static enum http_take on_data(void *ctx, const struct http_result *head, struct 
     return HTTP_TOOK;
 }
 
-static void explain(const struct http_result *r, char *why, size_t n)
-{
-    if (r->err == BH_REFUSED)
-        snprintf(why, n, "its address is not a public one");
-    else if (r->err != BH_OK)
-        snprintf(why, n, "it could not be fetched");
-    else if (r->status >= 300 && r->status < 400)
-        snprintf(why, n, "it is elsewhere by now, and redirects are not followed");
-    else
-        snprintf(why, n, "its address answered with status %d", r->status);
-}
-
 static void start(struct media_fetch *f, const char *url, const char *const *headers, bool trusted)
 {
     struct media *m = f->m;
@@ -169,14 +157,23 @@ static void on_done(void *ctx, const struct http_result *r)
     f->call = NULL;
     if (follow(f, r))
         return;
-    if (r->err == BH_OK && r->status >= 200 && r->status < 300 && f->writer != NULL) {
+    bool good = r->err == BH_OK && r->status >= 200 && r->status < 300;
+    if (good && f->writer != NULL) {
         media_end(f->writer);
         return;
     }
-    if (r->err == BH_OK && r->status >= 200 && r->status < 300)
+    if (good)
         snprintf(f->why, sizeof f->why, "it is empty");
-    if (f->why[0] == '\0')
-        explain(r, f->why, sizeof f->why);
+    else if (f->why[0] != '\0')
+        ; /* begin() has said why */
+    else if (r->err == BH_REFUSED)
+        snprintf(f->why, sizeof f->why, "its address is not a public one");
+    else if (r->err != BH_OK)
+        snprintf(f->why, sizeof f->why, "it could not be fetched");
+    else if (r->status >= 300 && r->status < 400)
+        snprintf(f->why, sizeof f->why, "it is elsewhere by now, and redirects are not followed");
+    else
+        snprintf(f->why, sizeof f->why, "its address answered with status %d", r->status);
     end(f, NULL, f->why);
 }
 

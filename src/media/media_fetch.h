@@ -8,8 +8,6 @@
 #pragma once
 #include "media/media.h"
 
-struct media_fetch; /* a cancel handle */
-
 struct media_source { /* borrowed for the call */
     const char *url;
     const char *const *headers;    /* "Name: value", NULL-terminated; NULL: none */

@@ -9,12 +9,6 @@
 
 enum { MAX_TYPE = 100, MAX_NAME = 255 };
 
-static bool is_token(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-           (c != '\0' && strchr("!#$&^_.+-", c) != NULL);
-}
-
 static bool is_type(struct str t)
 {
     ptrdiff_t slash = str_find(t, '/');
@@ -22,7 +16,9 @@ static bool is_type(struct str t)
     if (slash <= 0 || t.n > MAX_TYPE || (size_t)slash + 1 == t.n)
         return false;
     for (size_t i = 0; i < t.n; i++)
-        if (i != (size_t)slash && !is_token(t.p[i]))
+        if (i != (size_t)slash && !(t.p[i] >= 'a' && t.p[i] <= 'z') &&
+            !(t.p[i] >= '0' && t.p[i] <= '9') &&
+            (t.p[i] == '\0' || strchr("!#$&^_.+-", t.p[i]) == NULL))
             return false;
     return true;
 }
@@ -157,14 +153,6 @@ const char *media_kind_of_type(struct str type)
     return str_starts(type, STR("video/")) ? "video" : "document";
 }
 
-static void add_quoted(struct buf *out, struct str name)
-{
-    for (size_t i = 0; i < name.n; i++) {
-        unsigned char c = (unsigned char)name.p[i];
-        buf_add_c(out, c < ' ' || c > '~' || c == '"' || c == '\\' || c == '%' ? '_' : (char)c);
-    }
-}
-
 void media_disposition_add(struct buf *out, bool inline_, struct str name)
 {
     buf_add_z(out, inline_ ? "inline" : "attachment");
@@ -174,6 +162,9 @@ void media_disposition_add(struct buf *out, bool inline_, struct str name)
     percent_encode(out, name);
     /* The plain name is last: the released gateway reads up to the end of the line. */
     buf_add_z(out, "; filename=\"");
-    add_quoted(out, name);
+    for (size_t i = 0; i < name.n; i++) {
+        unsigned char c = (unsigned char)name.p[i];
+        buf_add_c(out, c < ' ' || c > '~' || c == '"' || c == '\\' || c == '%' ? '_' : (char)c);
+    }
     buf_add_c(out, '"');
 }

@@ -86,40 +86,29 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
-/* spare_bytes of the disk are reserved for the store: files must never stop messages. */
-static bool has_room(const struct media_write *w)
-{
-    struct statvfs disk;
-
-    return fstatvfs(w->fd, &disk) != 0 ||
-           (uint64_t)disk.f_bavail * disk.f_frsize >= w->m->env.spare_bytes + w->n_piece;
-}
-
-/* Syncs the file slice by slice.  A commit of the store waits for everything queued on the disk
- * before it, so the page cache must not collect whole files.  The uploader waits instead. */
-static void write_back(struct media_write *w)
-{
-    if (w->written - w->on_disk < SLICE_BYTES)
-        return;
-    sync_file_range(w->fd, (off64_t)w->on_disk, (off64_t)(w->written - w->on_disk),
-                    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
-                        SYNC_FILE_RANGE_WAIT_AFTER); /* may fail: not every file system has it */
-    w->on_disk = w->written;
-}
-
 static void piece_on_thread(struct work *work)
 {
     struct media_write *w = container_of(work, struct media_write, work);
 
+    struct statvfs disk;
+
     if (w->fd < 0)
         w->fd = open(w->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (w->fd >= 0 && !has_room(w))
+    /* spare_bytes of the disk are reserved for the store: files must never stop messages. */
+    if (w->fd >= 0 && fstatvfs(w->fd, &disk) == 0 &&
+        (uint64_t)disk.f_bavail * disk.f_frsize < w->m->env.spare_bytes + w->n_piece)
         w->error = ENOSPC;
     else if (w->fd < 0 || !write_all(w->fd, w->piece, w->n_piece))
         w->error = errno;
     w->written += w->n_piece;
-    if (w->error == 0)
-        write_back(w);
+    if (w->error != 0 || w->written - w->on_disk < SLICE_BYTES)
+        return;
+    /* Syncs the file slice by slice.  A commit of the store waits for everything queued on the disk
+     * before it, so the page cache must not collect whole files.  The uploader waits instead. */
+    sync_file_range(w->fd, (off64_t)w->on_disk, (off64_t)(w->written - w->on_disk),
+                    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                        SYNC_FILE_RANGE_WAIT_AFTER); /* may fail: not every file system has it */
+    w->on_disk = w->written;
 }
 
 static void finish_on_thread(struct work *work)
@@ -313,18 +302,6 @@ struct media_write *media_begin(struct media *m, const struct media_spec *spec,
     return w;
 }
 
-/* Charges what exceeds the announced size. */
-static enum bh_err charge_more(struct media_write *w)
-{
-    if (w->file->size <= w->charged)
-        return BH_OK;
-    uint64_t more = w->file->size - w->charged;
-    enum bh_err err = media_charge(w->m, str_of(w->file->tenant), more);
-    if (err == BH_OK)
-        w->charged += more;
-    return err;
-}
-
 void media_add(struct media_write *w, struct str bytes)
 {
     size_t head = HEAD_BYTES - w->n_head < bytes.n ? HEAD_BYTES - w->n_head : bytes.n;
@@ -337,10 +314,13 @@ void media_add(struct media_write *w, struct str bytes)
     memcpy(w->head + w->n_head, bytes.p, head);
     w->n_head += head;
     w->file->size += bytes.n;
+    uint64_t more = w->file->size > w->charged ? w->file->size - w->charged : 0;
     if (w->file->size > w->max_bytes)
         fail(w, BH_MALFORMED);
-    else
-        fail(w, charge_more(w));
+    else if (more > 0) /* than was announced */
+        fail(w, media_charge(w->m, str_of(w->file->tenant), more));
+    if (w->failed == BH_OK)
+        w->charged += more;
     if (w->failed != BH_OK) {
         timer_set(w->m->clock, &w->soon, 0);
         return;

@@ -12,8 +12,6 @@
 #pragma once
 #include "media/media.h"
 
-struct media_write;
-
 struct media_spec {    /* borrowed for the call */
     struct str tenant; /* its quota is charged; it may read the file */
     struct str type, name;
