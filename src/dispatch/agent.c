@@ -217,62 +217,19 @@ static size_t count(char *const *texts)
     return n;
 }
 
-static char **copy_texts(char *const *from)
-{
-    if (from == NULL)
-        return NULL;
-    size_t n = count(from);
-    char **to = xcalloc(n + 1, sizeof(char *));
-
-    for (size_t i = 0; i < n; i++)
-        to[i] = xstrdup(from[i]);
-    return to;
-}
-
-static void settings_copy(struct agent_settings *to, const struct agent_settings *from)
-{
-    *to = *from;
-    for (size_t i = 0; text_of(to, i) != NULL; i++)
-        *(char **)(uintptr_t)text_of(to, i) = xstrdup(*text_of(from, i));
-    for (size_t i = 0; texts_of(to, i) != NULL; i++)
-        *(char ***)(uintptr_t)texts_of(to, i) = copy_texts(*texts_of(from, i));
-}
-
-static void settings_done(struct agent_settings *s)
-{
-    if (s->secret != NULL)
-        secret_wipe(s->secret, strlen(s->secret));
-    if (s->authorization != NULL)
-        secret_wipe(s->authorization, strlen(s->authorization));
-    for (size_t i = 0; text_of(s, i) != NULL; i++)
-        free(*text_of(s, i));
-    for (size_t i = 0; texts_of(s, i) != NULL; i++) {
-        for (size_t k = 0; k < count(*texts_of(s, i)); k++)
-            free((*texts_of(s, i))[k]);
-        free(*texts_of(s, i));
-    }
-}
-
-static bool same_texts(char *const *a, char *const *b)
-{
-    size_t n = count(a);
-
-    if (n != count(b))
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(a[i], b[i]) != 0)
-            return false;
-    return true;
-}
-
 static bool settings_same(const struct agent_settings *a, const struct agent_settings *b)
 {
     for (size_t i = 0; text_of(a, i) != NULL; i++)
         if (!str_eq(str_of(*text_of(a, i)), str_of(*text_of(b, i))))
             return false;
-    for (size_t i = 0; texts_of(a, i) != NULL; i++)
-        if (!same_texts(*texts_of(a, i), *texts_of(b, i)))
+    for (size_t i = 0; texts_of(a, i) != NULL; i++) {
+        char *const *x = *texts_of(a, i), *const *y = *texts_of(b, i);
+        if (count(x) != count(y))
             return false;
+        for (size_t k = 0; k < count(x); k++)
+            if (strcmp(x[k], y[k]) != 0)
+                return false;
+    }
     return a->timeout_ms == b->timeout_ms && a->wake_on_deliver == b->wake_on_deliver;
 }
 
@@ -287,8 +244,20 @@ static struct str key_of(struct buf *room, struct str tenant, struct str id)
 
 static void config_drop(struct agent_config *c)
 {
+    struct agent_settings *s = &c->s;
+
     list_remove(&c->link);
-    settings_done(&c->s);
+    if (s->secret != NULL)
+        secret_wipe(s->secret, strlen(s->secret));
+    if (s->authorization != NULL)
+        secret_wipe(s->authorization, strlen(s->authorization));
+    for (size_t i = 0; text_of(s, i) != NULL; i++)
+        free(*text_of(s, i));
+    for (size_t i = 0; texts_of(s, i) != NULL; i++) {
+        for (size_t k = 0; k < count(*texts_of(s, i)); k++)
+            free((*texts_of(s, i))[k]);
+        free(*texts_of(s, i));
+    }
     free(c->key);
     free(c);
 }
@@ -298,7 +267,16 @@ static void config_take(struct agents *t, const struct agent_settings *s)
     struct agent_config *c = xcalloc(1, sizeof *c);
     struct buf room = BUF_INIT;
 
-    settings_copy(&c->s, s);
+    c->s = *s;
+    for (size_t i = 0; text_of(s, i) != NULL; i++)
+        *(char **)(uintptr_t)text_of(&c->s, i) = xstrdup(*text_of(s, i));
+    for (size_t i = 0; texts_of(s, i) != NULL; i++) {
+        size_t n = count(*texts_of(s, i));
+        char **texts = *texts_of(s, i) != NULL ? xcalloc(n + 1, sizeof *texts) : NULL;
+        for (size_t k = 0; k < n; k++)
+            texts[k] = xstrdup((*texts_of(s, i))[k]);
+        *(char ***)(uintptr_t)texts_of(&c->s, i) = texts;
+    }
     c->ops = substrate_find(str_of(s->substrate));
     key_of(&room, str_of(s->tenant), str_of(s->id));
     c->key = buf_take(&room);
@@ -355,18 +333,10 @@ static void agent_free(struct agents *t, struct recipient *a)
     free(a);
 }
 
-/* The name of its instance, unless it is on the relay; the caller frees it. */
-static char *agent_instance(const char *id)
-{
-    struct buf name = BUF_INIT;
-
-    buf_printf(&name, AGENT_INSTANCE "%s", id);
-    return buf_take(&name);
-}
-
 static struct recipient *agent_make(struct agents *t, struct agent_config *c, struct str tenant)
 {
     size_t id_n = strlen(c->s.id);
+    struct buf name = BUF_INIT; /* of its instance, unless it is on the relay */
     struct recipient *a = xcalloc(1, sizeof *a + 2 * tenant.n + id_n + 3);
 
     a->d = t->d;
@@ -381,9 +351,10 @@ static struct recipient *agent_make(struct agents *t, struct agent_config *c, st
     if (c->ops == &substrate_relay)
         a->instance = c->s.instance != NULL ? c->s.instance : c->s.id;
     else
-        a->instance = a->gw.instance = agent_instance(a->id);
-    if (a->gw.instance != NULL) {
-        a->gw.id = xstrdup(a->gw.instance);
+        buf_printf(&name, AGENT_INSTANCE "%s", a->id);
+    if (name.n > 0) {
+        a->gw.id = xstrdup(buf_z(&name));
+        a->instance = a->gw.instance = buf_take(&name);
         a->gw.tenant = xstrdup(a->tenant);
     }
     list_append(&t->made, &a->link);

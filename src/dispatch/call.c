@@ -155,7 +155,7 @@ bool call_claim(struct dispatch_call *c)
 
 bool call_has_room(struct dispatch_call *c, struct str tenant)
 {
-    if (receipt_room_has(c->d->receipt_room, tenant))
+    if (receipts_have_room(c->d->receipts, tenant))
         return true;
     fault_set(&c->fault, FAULT_BUSY,
               "There is no room for more receipts (limits.receipt_bytes): the oldest go within "
@@ -388,7 +388,7 @@ static void keep_receipt(struct delivering *w, struct recipient *a)
     }
     jw_end_obj(&j);
     w->keeping = true;
-    delivered_keep(w->call.d->delivered, &name, buf_str(&w->call.json), &w->entry, on_kept, w);
+    delivered_keep(w->call.d->receipts, &name, buf_str(&w->call.json), &w->entry, on_kept, w);
 }
 
 static void on_delivery_found(void *ctx, struct str json)
@@ -416,7 +416,7 @@ static void on_delivery_accepted(void *ctx, enum bh_err err)
     w->call.accepting = false;
     if (err == BH_OK && w->call.known_ms > 0) {
         w->look =
-            delivered_find(w->call.d->delivered, &name, w->call.known_ms, on_delivery_found, w);
+            delivered_find(w->call.d->receipts, &name, w->call.known_ms, on_delivery_found, w);
         return;
     }
     if (err != BH_OK && w->call.fault.cls == FAULT_NONE)

@@ -45,9 +45,7 @@ static void on_tidy(struct timer *t)
 {
     struct dispatch *d = container_of(t, struct dispatch, tidy);
 
-    receipts_expire(d);
-    receipt_room_expire(d->receipt_room);
-    delivered_expire(d->delivered);
+    receipts_expire(d->receipts);
     timer_set(d->env.clock, &d->tidy, TIDY_MS);
 }
 
@@ -69,8 +67,7 @@ enum bh_err dispatch_open(const struct dispatch_env *env, const struct config *c
     d->files = work_pool_new(env->loop, FILE_THREADS);
     d->next_number = env->store->boot << 40;
     d->replies = replies_new(d);
-    d->receipt_room = receipt_room_new(d);
-    d->delivered = delivered_new(d);
+    d->receipts = receipts_new(d);
     d->agents = agents_new(d);
     agents_set(d->agents, cfg);
     d->asked = asked_new();
@@ -89,11 +86,10 @@ void dispatch_close(struct dispatch *d)
     schedule_free(d->schedule);
     calls_free(d);
     asked_free(d->asked);
-    delivered_free(d->delivered);
+    receipts_free(d->receipts);
     map_done(&d->claims);
     agents_free(d->agents);
     replies_free(d->replies);
-    receipt_room_free(d->receipt_room);
     work_pool_free(d->files);
     json_parser_free(d->json);
     record_reader_free(d->records);

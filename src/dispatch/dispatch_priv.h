@@ -14,16 +14,15 @@ struct dispatch {
     struct list ending;    /* struct dispatch_call, owned: answered when the turn ends */
     struct map claims;     /* dispatch_call.claim -> call: call_claim() */
     struct timer endings;
-    struct timer tidy;                 /* deletes expired receipts every ten minutes */
-    struct delivered *delivered;       /* owned */
-    struct replies *replies;           /* owned */
-    struct receipt_room *receipt_room; /* owned */
-    struct schedule *schedule;         /* owned */
-    struct asked *asked;               /* owned */
-    struct work_pool *files;           /* owned; threads that write files */
-    struct json_parser *json;          /* owned; one document at a time */
-    struct record_reader *records;     /* owned; one record at a time */
-    uint64_t next_number;              /* store's boot number << 40, plus a count: only grows */
+    struct timer tidy;             /* deletes expired receipts every ten minutes */
+    struct replies *replies;       /* owned */
+    struct receipts *receipts;     /* owned */
+    struct schedule *schedule;     /* owned */
+    struct asked *asked;           /* owned */
+    struct work_pool *files;       /* owned; threads that write files */
+    struct json_parser *json;      /* owned; one document at a time */
+    struct record_reader *records; /* owned; one record at a time */
+    uint64_t next_number;          /* store's boot number << 40, plus a count: only grows */
 };
 
 timer_cb calls_on_timer;

@@ -72,23 +72,39 @@ struct share {
     char tenant[]; /* "": receipts from before this start */
 };
 
-struct receipt_room {
+struct delivered_batch {
+    struct list link; /* receipts->batches */
+    struct list entries;
+    struct store_put *put;
+};
+
+struct receipts {
     struct dispatch *d; /* borrowed */
     struct map shares;  /* tenant -> share; owned */
     struct sweep *sweeps[2];
+    struct list filling; /* entries of this turn's deliveries */
+    struct buf texts;    /* their receipts, concatenated; @lines has the offsets */
+    struct {
+        char of[HASH_CHARS + 1];
+        size_t at, n;
+    } * lines; /* owned */
+    size_t n_lines, cap_lines;
+    int64_t at_ms;       /* when the first entry came */
+    struct list batches; /* owned; being written */
+    struct timer turn;
 };
 
-static int64_t hour_now(const struct receipt_room *t)
+static int64_t hour_now(const struct receipts *t)
 {
     return clock_wall_ms(t->d->env.clock) / HOUR_MS;
 }
 
-static void tell(struct receipt_room *t, const struct share *s)
+static void tell(struct receipts *t, const struct share *s)
 {
     ledger_note(t->d->env.ledger, LIMIT_RECEIPT_BYTES, str_of(s->tenant), s->bytes);
 }
 
-static void add(struct receipt_room *t, struct str tenant, int64_t hour, size_t bytes)
+static void add(struct receipts *t, struct str tenant, int64_t hour, size_t bytes)
 {
     struct share *s = map_get(&t->shares, tenant);
 
@@ -108,12 +124,12 @@ static void add(struct receipt_room *t, struct str tenant, int64_t hour, size_t 
     tell(t, s);
 }
 
-void receipt_room_wrote(struct receipt_room *t, struct str tenant, size_t bytes)
+static void wrote(struct receipts *t, struct str tenant, size_t bytes)
 {
     add(t, tenant, hour_now(t), bytes);
 }
 
-bool receipt_room_has(struct receipt_room *t, struct str tenant)
+bool receipts_have_room(struct receipts *t, struct str tenant)
 {
     struct ledger *l = t->d->env.ledger;
     const struct share *s = map_get(&t->shares, tenant);
@@ -125,26 +141,9 @@ bool receipt_room_has(struct receipt_room *t, struct str tenant)
     return false;
 }
 
-void receipt_room_expire(struct receipt_room *t)
-{
-    int64_t first = hour_now(t) - HOURS + 1;
-    void *at;
-
-    for (size_t pos = 0; map_next(&t->shares, &pos, &at);) {
-        struct share *s = at;
-        for (size_t i = 0; i < HOURS; i++) {
-            if (s->of[i].hour >= first)
-                continue;
-            s->bytes -= s->of[i].bytes;
-            s->of[i].bytes = 0;
-        }
-        tell(t, s);
-    }
-}
-
 /* ---- receipts from before this start ---- */
 
-static void count(struct receipt_room *t, int64_t hour, struct str key, struct str value)
+static void count(struct receipts *t, int64_t hour, struct str key, struct str value)
 {
     int64_t now = hour_now(t);
 
@@ -166,33 +165,6 @@ static bool on_delivered(void *ctx, struct str key, struct str value)
 
 static const struct sweep_ops receipt_pass = {.goes = on_receipt};
 static const struct sweep_ops delivered_pass = {.goes = on_delivered};
-
-/* ---- life ---- */
-
-struct receipt_room *receipt_room_new(struct dispatch *d)
-{
-    struct receipt_room *t = xcalloc(1, sizeof *t);
-
-    t->d = d;
-    t->sweeps[0] = sweep_start(d->env.store, d->env.clock, receipt_form.ns, 0, &receipt_pass, t);
-    t->sweeps[1] =
-        sweep_start(d->env.store, d->env.clock, delivered_form.ns, 0, &delivered_pass, t);
-    return t;
-}
-
-void receipt_room_free(struct receipt_room *t)
-{
-    void *s;
-
-    if (t == NULL)
-        return;
-    for (int i = 0; i < 2; i++)
-        sweep_stop(&t->sweeps[i]);
-    for (size_t pos = 0; map_next(&t->shares, &pos, &s);)
-        free(s);
-    map_done(&t->shares);
-    free(t);
-}
 
 /* ---- receipts of wakes and requests ---- */
 
@@ -228,7 +200,7 @@ struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *n
 {
     struct buf key = BUF_INIT;
 
-    receipt_room_wrote(d->receipt_room, name->tenant, HOUR_CHARS + HASH_CHARS + json.n);
+    wrote(d->receipts, name->tenant, HOUR_CHARS + HASH_CHARS + json.n);
     write_hour(&key, at_ms / HOUR_MS);
     write_hash(&key, d, name);
     struct receipt_record r = {buf_str(&key), {.text = json}};
@@ -331,42 +303,12 @@ void receipt_add_warning(struct json_parser *parser, struct str json, struct str
     jw_end_obj(&w);
 }
 
-void receipts_expire(struct dispatch *d)
-{
-    struct buf end = BUF_INIT;
-
-    write_hour(&end, clock_wall_ms(d->env.clock) / HOUR_MS - KEPT_HOURS);
-    records_clear(d->env.store, receipt_form.ns, STR(""), buf_str(&end));
-    buf_done(&end);
-}
-
 /* ---- receipts of deliveries ---- */
 
-#define KEPT_MS (25 * INT64_C(3600000))
 #define BACK_MS 10000 /* a receipt's key may be this much older than its delivery's time */
 #define LINE_BYTES 20 /* of a receipt in its record, besides hash and answer */
 
 enum { LOOK_RECORDS = 16 };
-
-struct delivered_batch {
-    struct list link; /* delivered->batches */
-    struct list entries;
-    struct store_put *put;
-};
-
-struct delivered {
-    struct dispatch *d;  /* borrowed */
-    struct list filling; /* entries of this turn */
-    struct buf texts;    /* their receipts, concatenated; @lines has the offsets */
-    struct {
-        char of[HASH_CHARS + 1];
-        size_t at, n;
-    } * lines; /* owned */
-    size_t n_lines, cap_lines;
-    int64_t at_ms;       /* when the first entry came */
-    struct list batches; /* owned; being written */
-    struct timer turn;
-};
 
 static void write_batch_key(struct buf *out, int64_t at_ms, uint64_t number)
 {
@@ -391,7 +333,7 @@ static void on_written(void *ctx, enum bh_err err)
 
 static void on_turn(struct timer *timer)
 {
-    struct delivered *t = container_of(timer, struct delivered, turn);
+    struct receipts *t = container_of(timer, struct receipts, turn);
     struct delivered_batch *b = xcalloc(1, sizeof *b);
     struct buf key = BUF_INIT;
 
@@ -413,40 +355,14 @@ static void on_turn(struct timer *timer)
     buf_done(&key);
 }
 
-struct delivered *delivered_new(struct dispatch *d)
-{
-    struct delivered *t = xcalloc(1, sizeof *t);
-
-    t->d = d;
-    list_init(&t->filling);
-    list_init(&t->batches);
-    timer_init(&t->turn, on_turn);
-    return t;
-}
-
-void delivered_free(struct delivered *t)
-{
-    if (t == NULL)
-        return;
-    timer_stop(t->d->env.clock, &t->turn);
-    list_each (&t->batches, it, nxt) {
-        struct delivered_batch *b = list_entry(it, struct delivered_batch, link);
-        store_put_cancel(&b->put);
-        free(b);
-    }
-    buf_done(&t->texts);
-    free(t->lines);
-    free(t);
-}
-
-void delivered_keep(struct delivered *t, const struct receipt_name *name, struct str json,
+void delivered_keep(struct receipts *t, const struct receipt_name *name, struct str json,
                     struct delivered_entry *e, store_put_cb *done, void *ctx)
 {
     struct buf of = BUF_INIT;
 
     if (t->n_lines == 0)
         t->at_ms = clock_wall_ms(t->d->env.clock);
-    receipt_room_wrote(t->d->receipt_room, name->tenant, HASH_CHARS + LINE_BYTES + json.n);
+    wrote(t, name->tenant, HASH_CHARS + LINE_BYTES + json.n);
     if (t->n_lines == t->cap_lines) {
         t->cap_lines = t->cap_lines != 0 ? 2 * t->cap_lines : 64;
         t->lines = xrealloc(t->lines, t->cap_lines * sizeof *t->lines);
@@ -475,7 +391,7 @@ void delivered_forget(struct delivered_entry *e)
 /* ---- finding ---- */
 
 struct delivered_look {
-    struct delivered *t; /* borrowed */
+    struct receipts *t; /* borrowed */
     struct record_scan *scan;
     struct buf hash;
     int64_t first_ms; /* the search ends here */
@@ -519,7 +435,7 @@ static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
     buf_done(&json);
 }
 
-struct delivered_look *delivered_find(struct delivered *t, const struct receipt_name *name,
+struct delivered_look *delivered_find(struct receipts *t, const struct receipt_name *name,
                                       int64_t at_ms, receipt_cb *done, void *ctx)
 {
     struct delivered_look *l = xcalloc(1, sizeof *l);
@@ -543,11 +459,65 @@ void delivered_cancel(struct delivered_look **l)
     *l = NULL;
 }
 
-void delivered_expire(struct delivered *t)
-{
-    struct buf end = BUF_INIT;
+/* ---- life ---- */
 
-    write_batch_key(&end, clock_wall_ms(t->d->env.clock) - KEPT_MS, 0);
-    records_clear(t->d->env.store, delivered_form.ns, STR(""), buf_str(&end));
+void receipts_expire(struct receipts *t)
+{
+    struct store *store = t->d->env.store;
+    int64_t now_ms = clock_wall_ms(t->d->env.clock), first = now_ms / HOUR_MS - HOURS + 1;
+    struct buf end = BUF_INIT;
+    void *at;
+
+    write_hour(&end, now_ms / HOUR_MS - KEPT_HOURS);
+    records_clear(store, receipt_form.ns, STR(""), buf_str(&end));
+    buf_reset(&end);
+    write_batch_key(&end, now_ms - KEPT_HOURS * (int64_t)HOUR_MS, 0);
+    records_clear(store, delivered_form.ns, STR(""), buf_str(&end));
     buf_done(&end);
+    for (size_t pos = 0; map_next(&t->shares, &pos, &at);) {
+        struct share *s = at;
+        for (size_t i = 0; i < HOURS; i++) {
+            if (s->of[i].hour >= first)
+                continue;
+            s->bytes -= s->of[i].bytes;
+            s->of[i].bytes = 0;
+        }
+        tell(t, s);
+    }
+}
+
+struct receipts *receipts_new(struct dispatch *d)
+{
+    struct receipts *t = xcalloc(1, sizeof *t);
+
+    t->d = d;
+    t->sweeps[0] = sweep_start(d->env.store, d->env.clock, receipt_form.ns, 0, &receipt_pass, t);
+    t->sweeps[1] =
+        sweep_start(d->env.store, d->env.clock, delivered_form.ns, 0, &delivered_pass, t);
+    list_init(&t->filling);
+    list_init(&t->batches);
+    timer_init(&t->turn, on_turn);
+    return t;
+}
+
+void receipts_free(struct receipts *t)
+{
+    void *s;
+
+    if (t == NULL)
+        return;
+    for (int i = 0; i < 2; i++)
+        sweep_stop(&t->sweeps[i]);
+    for (size_t pos = 0; map_next(&t->shares, &pos, &s);)
+        free(s);
+    map_done(&t->shares);
+    timer_stop(t->d->env.clock, &t->turn);
+    list_each (&t->batches, it, nxt) {
+        struct delivered_batch *b = list_entry(it, struct delivered_batch, link);
+        store_put_cancel(&b->put);
+        free(b);
+    }
+    buf_done(&t->texts);
+    free(t->lines);
+    free(t);
 }

@@ -17,6 +17,8 @@
 #include "base/list.h"
 #include "store/store.h"
 
+struct receipts; /* of one dispatch */
+
 struct dispatch;
 
 struct receipt_name { /* borrowed */
@@ -43,8 +45,6 @@ void receipt_cancel(struct receipt_read **r); /* @done does not run; sets it to 
 void receipt_add_warning(struct json_parser *parser, struct str json, struct str warning,
                          struct buf *out);
 
-void receipts_expire(struct dispatch *d); /* deletes the old ones; call it from a timer */
-
 /* ---- deliveries ---- */
 struct delivered_entry { /* embedded in the waiting call; zeroed at first */
     struct list link;
@@ -52,29 +52,22 @@ struct delivered_entry { /* embedded in the waiting call; zeroed at first */
     void *ctx;
 };
 
-struct delivered *delivered_new(struct dispatch *d);
-void delivered_free(struct delivered *t); /* all entries were forgotten before; NULL is fine */
-
 /* Adds @json to this turn's record; @done runs when the record is on disk. */
-void delivered_keep(struct delivered *t, const struct receipt_name *name, struct str json,
+void delivered_keep(struct receipts *t, const struct receipt_name *name, struct str json,
                     struct delivered_entry *e, store_put_cb *done, void *ctx);
 void delivered_forget(struct delivered_entry *e); /* its callback does not run; still written */
 
 /* Finds the receipt of a delivery; @at_ms is the time that relay_deliver() returned. */
-struct delivered_look *delivered_find(struct delivered *t, const struct receipt_name *name,
+struct delivered_look *delivered_find(struct receipts *t, const struct receipt_name *name,
                                       int64_t at_ms, receipt_cb *done, void *ctx) BH_MUST_USE;
 void delivered_cancel(struct delivered_look **l); /* @done does not run; sets it to NULL */
 
-void delivered_expire(struct delivered *t); /* deletes the old ones; call it from a timer */
-
-/* ---- room ----
+/* ---- all of them ----
  *
  * limits.receipt_bytes bounds the receipts of a tenant on disk.  Receipts from before this start
  * count against the total only, because a receipt does not name its tenant. */
-struct receipt_room *receipt_room_new(struct dispatch *d);
-void receipt_room_free(struct receipt_room *t);   /* NULL is fine */
-void receipt_room_expire(struct receipt_room *t); /* uncounts the old ones; call it from a timer */
-
+struct receipts *receipts_new(struct dispatch *d);
+void receipts_free(struct receipts *t);   /* all entries were forgotten before; NULL is fine */
+void receipts_expire(struct receipts *t); /* deletes the old ones; call it from a timer */
 /* False: over limits.receipt_bytes, so no call may start that ends with a receipt. */
-bool receipt_room_has(struct receipt_room *t, struct str tenant);
-void receipt_room_wrote(struct receipt_room *t, struct str tenant, size_t bytes);
+bool receipts_have_room(struct receipts *t, struct str tenant);

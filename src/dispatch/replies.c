@@ -25,24 +25,19 @@
 /* ---- counting ---- */
 
 /* The stored value is sent to readers of replies as it is. */
-struct reply_record {
-    struct str tenant, agent, cursor, of; /* @cursor is in the key, @of is the same in the value */
-    struct str content, session, correlation_id, in_reply_to, dispatch_id;
-    int64_t sent_at_ms;
-};
 static const struct record_field reply_fields[] = {
-    RECORD_FIELD(struct reply_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct reply_record, agent, "agent", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct reply_record, cursor, "key", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct reply_record, of, "cursor", RECORD_NEEDED),
-    RECORD_FIELD(struct reply_record, content, "content", 0),
-    RECORD_FIELD(struct reply_record, sent_at_ms, "sent_at", 0),
-    RECORD_FIELD(struct reply_record, session, "session_id", 0),
-    RECORD_FIELD(struct reply_record, correlation_id, "correlation_id", 0),
-    RECORD_FIELD(struct reply_record, in_reply_to, "in_reply_to", 0),
-    RECORD_FIELD(struct reply_record, dispatch_id, "dispatch_id", 0),
+    RECORD_FIELD(struct reply, tenant, "tenant", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct reply, agent, "agent", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct reply, cursor, "key", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct reply, of, "cursor", RECORD_NEEDED),
+    RECORD_FIELD(struct reply, content, "content", 0),
+    RECORD_FIELD(struct reply, sent_at_ms, "sent_at", 0),
+    RECORD_FIELD(struct reply, session, "session_id", 0),
+    RECORD_FIELD(struct reply, correlation_id, "correlation_id", 0),
+    RECORD_FIELD(struct reply, in_reply_to, "in_reply_to", 0),
+    RECORD_FIELD(struct reply, dispatch_id, "dispatch_id", 0),
 };
-const struct record_form reply_form = RECORD_FORM("reply", struct reply_record, reply_fields);
+const struct record_form reply_form = RECORD_FORM("reply", struct reply, reply_fields);
 
 #define REST_MS 3600000
 #define SQUEEZE_MS 1000
@@ -202,7 +197,7 @@ static bool on_pass_record(void *ctx, struct str key, struct str value)
     if (records_number(cursor, REPLY_CURSOR_CHARS) > t->mark)
         return false;
     int64_t keep_ms = t->d->env.retention_ms != NULL ? *t->d->env.retention_ms : 0;
-    struct reply_record r;
+    struct reply r;
     if (keep_ms > 0 && record_read(t->d->records, &reply_form, key, value, &r) &&
         r.sent_at_ms < clock_wall_ms(t->d->env.clock) - keep_ms)
         return true;
@@ -237,24 +232,18 @@ static const struct sweep_ops pass_ops = {.begin = on_pass_begin,
 
 /* ---- keeping ---- */
 
-struct store_put *reply_keep(struct dispatch *d, const struct reply *r,
+struct store_put *reply_keep(struct dispatch *d, struct reply *r,
                              char ret_cursor[REPLY_CURSOR_CHARS + 1], store_put_cb *done, void *ctx)
 {
     struct buf key = BUF_INIT, value = BUF_INIT, prefix = BUF_INIT;
 
     snprintf(ret_cursor, REPLY_CURSOR_CHARS + 1, "%016llx", (unsigned long long)dispatch_number(d));
-    struct reply_record rec = {.tenant = r->tenant,
-                               .agent = r->agent,
-                               .cursor = str_of(ret_cursor),
-                               .of = str_of(ret_cursor),
-                               .content = r->content.p != NULL ? r->content : STR(""),
-                               .session = r->session,
-                               .correlation_id = r->correlation_id,
-                               .in_reply_to = r->in_reply_to,
-                               .dispatch_id = r->dispatch_id,
-                               .sent_at_ms = clock_wall_ms(d->env.clock)};
-    record_write(&reply_form, NULL, &rec, &key, &value);
-    record_write_prefix(&reply_form, &rec, 2, &prefix);
+    r->cursor = r->of = str_of(ret_cursor);
+    r->sent_at_ms = clock_wall_ms(d->env.clock);
+    if (r->content.p == NULL)
+        r->content = STR("");
+    record_write(&reply_form, NULL, r, &key, &value);
+    record_write_prefix(&reply_form, r, 2, &prefix);
     struct store_put *put = NULL;
     if (reply_room_take(d->replies, buf_str(&prefix), key.n + value.n)) {
         struct store_kv item = {KV_PUT, reply_form.ns, buf_str(&key), buf_str(&value)};
@@ -416,7 +405,7 @@ struct dispatch_call *dispatch_replies(struct dispatch *d, const struct dispatch
         call_end_later(&w->call);
         return &w->call;
     }
-    struct reply_record of = {.tenant = str_of(a->tenant), .agent = str_of(a->id)};
+    struct reply of = {.tenant = str_of(a->tenant), .agent = str_of(a->id)};
     record_write_prefix(&reply_form, &of, 2, &prefix);
     if (!str_is_empty(after)) {
         w->after = str_dup(after);

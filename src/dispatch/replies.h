@@ -15,10 +15,10 @@
 
 struct dispatch;
 
-struct reply { /* borrowed for the call; absent members are unknown */
-    struct str tenant, agent;
-    struct str content;
-    struct str session, correlation_id, in_reply_to, dispatch_id;
+struct reply { /* a record; borrowed for the call; absent members are unknown */
+    struct str tenant, agent, content, session, correlation_id, in_reply_to, dispatch_id;
+    struct str cursor, of; /* reply_keep() sets them: in the key, and the same in the value */
+    int64_t sent_at_ms;    /* and this */
 };
 
 struct replies *replies_new(struct dispatch *d);
@@ -26,6 +26,6 @@ void replies_free(struct replies *t); /* NULL is fine */
 
 /* Stores a reply; @done runs when it is on disk.  @ret_cursor is filled before the call returns,
  * NUL-terminated.  Returns NULL when there is no room; then @done does not run. */
-struct store_put *reply_keep(struct dispatch *d, const struct reply *r,
+struct store_put *reply_keep(struct dispatch *d, struct reply *r,
                              char ret_cursor[REPLY_CURSOR_CHARS + 1], store_put_cb *done,
                              void *ctx);

@@ -74,36 +74,6 @@ void asked_free(struct asked *t)
     free(t);
 }
 
-static void count(struct asking *w)
-{
-    struct asked *t = w->call.d->asked;
-    struct str tenant = str_of(w->call.tenant);
-    struct tenant_asked *of = map_get(&t->tenants, tenant);
-
-    if (of == NULL) {
-        of = xcalloc(1, sizeof *of + tenant.n + 1);
-        memcpy(of->name, tenant.p, tenant.n);
-        map_put(&t->tenants, str_of(of->name), of);
-    }
-    of->n++;
-    t->n++;
-    w->counted = true;
-}
-
-static void count_no_more(struct asking *w)
-{
-    struct asked *t = w->call.d->asked;
-    struct tenant_asked *of = w->counted ? map_get(&t->tenants, str_of(w->call.tenant)) : NULL;
-
-    if (of == NULL)
-        return;
-    t->n--;
-    if (--of->n > 0)
-        return;
-    map_del(&t->tenants, str_of(of->name));
-    free(of);
-}
-
 static void chat_key(struct buf *out, struct str tenant, struct str chat_id)
 {
     buf_add_str(out, tenant);
@@ -146,9 +116,15 @@ static void wait_no_more(struct asking *w)
 static void asking_free(struct dispatch_call *base)
 {
     struct asking *w = container_of(base, struct asking, call);
+    struct asked *t = base->d->asked;
+    struct tenant_asked *of = w->counted ? map_get(&t->tenants, str_of(base->tenant)) : NULL;
 
     wait_no_more(w);
-    count_no_more(w);
+    t->n -= w->counted;
+    if (of != NULL && --of->n == 0) {
+        map_del(&t->tenants, str_of(of->name));
+        free(of);
+    }
     timer_stop(base->d->env.clock, &w->patience);
     buf_done(&w->payload);
     buf_done(&w->correlation);
@@ -242,33 +218,27 @@ static void on_patience(struct timer *t)
     timer_set(c->d->env.clock, &w->patience, LATE_MS);
 }
 
-static void keep_late(struct asking *w, struct str content)
-{
-    char cursor[REPLY_CURSOR_CHARS + 1];
-    struct reply r = {.tenant = str_of(w->call.tenant),
-                      .agent = str_of(w->call.agent),
-                      .content = content,
-                      .session = str_of(w->call.session),
-                      .correlation_id = buf_str(&w->correlation),
-                      .in_reply_to = buf_str(&w->id),
-                      .dispatch_id = buf_str(&w->id)};
-
-    (void)reply_keep(w->call.d, &r, cursor, NULL, NULL);
-}
-
 /* ---- asking ---- */
 
 static void on_brought(void *ctx, const struct errand_end *e)
 {
     struct asking *w = ctx;
+    char cursor[REPLY_CURSOR_CHARS + 1];
 
     w->call.job = NULL;
     if (e->result == ERRAND_DONE && !w->late) {
         answer(w, e->text);
         return;
     }
+    struct reply late = {.tenant = str_of(w->call.tenant),
+                         .agent = str_of(w->call.agent),
+                         .content = e->text,
+                         .session = str_of(w->call.session),
+                         .correlation_id = buf_str(&w->correlation),
+                         .in_reply_to = buf_str(&w->id),
+                         .dispatch_id = buf_str(&w->id)};
     if (e->result == ERRAND_DONE)
-        keep_late(w, e->text);
+        reply_keep(w->call.d, &late, cursor, NULL, NULL);
     else if (!w->late)
         call_fail_errand(&w->call, e);
     call_end(&w->call);
@@ -366,11 +336,21 @@ static void on_found(void *ctx, struct str json)
 
 static void begin(struct asking *w, struct recipient *a, const struct payload *p, struct str key)
 {
+    struct asked *t = w->call.d->asked;
+    struct str tenant = str_of(a->tenant);
+    struct tenant_asked *of = map_get(&t->tenants, tenant);
     struct receipt_name name;
 
     w->call.d->n.requested++;
     call_begin(&w->call, a, p->session, "request", key);
-    count(w);
+    if (of == NULL) {
+        of = xcalloc(1, sizeof *of + tenant.n + 1);
+        memcpy(of->name, tenant.p, tenant.n);
+        map_put(&t->tenants, str_of(of->name), of);
+    }
+    of->n++;
+    t->n++;
+    w->counted = true;
     buf_add_str(&w->correlation, p->correlation_id);
     buf_add_str(&w->id, p->dispatch_id);
     if (key.n == 0) {

@@ -24,23 +24,17 @@
 #define TRIES 8
 #define DUE_CHARS 16
 
-struct wakeup_record {
-    struct str key; /* <due in ms><number> */
-    struct str id;  /* its first key; stays the same when the wake is put off */
-    struct str tenant, agent, session, context;
-    int64_t tries;
-};
 static const struct record_field wakeup_fields[] = {
-    RECORD_FIELD(struct wakeup_record, key, "key", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct wakeup_record, id, "id", RECORD_NEEDED),
-    RECORD_FIELD(struct wakeup_record, tenant, "tenant", RECORD_NEEDED),
-    RECORD_FIELD(struct wakeup_record, agent, "agent", RECORD_NEEDED),
-    RECORD_FIELD(struct wakeup_record, session, "session", 0),
-    RECORD_FIELD(struct wakeup_record, context, "context", 0),
-    RECORD_FIELD(struct wakeup_record, tries, "tries", 0, .max = 1000),
+    RECORD_FIELD(struct scheduled, key, "key", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct scheduled, id, "id", RECORD_NEEDED),
+    RECORD_FIELD(struct scheduled, tenant, "tenant", RECORD_NEEDED),
+    RECORD_FIELD(struct scheduled, agent, "agent", RECORD_NEEDED),
+    RECORD_FIELD(struct scheduled, session, "session", 0),
+    RECORD_FIELD(struct scheduled, context, "context", 0),
+    RECORD_FIELD(struct scheduled, tries, "tries", 0, .max = 1000),
 };
 const struct record_form wakeup_form =
-    RECORD_FORM("wakeup", struct wakeup_record, wakeup_fields, .lossy = true);
+    RECORD_FORM("wakeup", struct scheduled, wakeup_fields, .lossy = true);
 
 struct firing { /* one wake under way */
     struct list link;
@@ -84,7 +78,7 @@ static void count(struct dispatch *d, struct str tenant, size_t more, size_t les
 
 static bool on_counted(void *ctx, struct str key, void *thing)
 {
-    const struct wakeup_record *r = thing;
+    const struct scheduled *r = thing;
 
     count(ctx, r->tenant, RECORD_BYTES + r->context.n, 0);
     return true;
@@ -129,19 +123,14 @@ static void arm(struct schedule *s, int64_t due_ms)
         timer_set(s->d->env.clock, &s->timer, wait_ms);
 }
 
-struct store_put *schedule_add(struct dispatch *d, int64_t due_ms, const struct scheduled *what,
+struct store_put *schedule_add(struct dispatch *d, int64_t due_ms, struct scheduled *what,
                                store_put_cb *done, void *ctx)
 {
     struct buf key = BUF_INIT;
 
     write_key(d, due_ms, &key);
-    struct wakeup_record r = {.key = buf_str(&key),
-                              .id = buf_str(&key),
-                              .tenant = what->tenant,
-                              .agent = what->agent,
-                              .session = what->session,
-                              .context = what->context};
-    struct store_put *put = record_put(d->env.store, &wakeup_form, NULL, &r, true, done, ctx);
+    what->key = what->id = buf_str(&key);
+    struct store_put *put = record_put(d->env.store, &wakeup_form, NULL, what, true, done, ctx);
     buf_done(&key);
     count(d, what->tenant, RECORD_BYTES + what->context.n, 0);
     arm(d->schedule, due_ms);
@@ -165,7 +154,7 @@ static void put_off(struct firing *f)
     struct dispatch *d = f->s->d;
     int64_t due_ms = clock_wall_ms(d->env.clock) + (RETRY_MS << f->tries);
     struct buf key = BUF_INIT, value = BUF_INIT;
-    struct wakeup_record r;
+    struct scheduled r;
 
     if (!record_read(d->records, &wakeup_form, buf_str(&f->key), buf_str(&f->value), &r))
         return; /* cannot happen: fire() has read it */
@@ -185,7 +174,7 @@ static void put_off(struct firing *f)
 static void done_with(struct dispatch *d, struct str key, struct str value)
 {
     struct store_kv item = {.verb = KV_DELETE, .ns = wakeup_form.ns, .key = key};
-    struct wakeup_record r;
+    struct scheduled r;
 
     if (record_read(d->records, &wakeup_form, key, value, &r))
         count(d, r.tenant, 0, RECORD_BYTES + r.context.n);
@@ -214,7 +203,7 @@ static void on_woken(void *ctx, const struct dispatch_answer *a)
 static bool fire(struct schedule *s, const struct store_record *r)
 {
     struct dispatch *d = s->d;
-    struct wakeup_record w;
+    struct scheduled w;
     struct recipient *a;
 
     if (!record_read(d->records, &wakeup_form, r->key, r->value, &w))

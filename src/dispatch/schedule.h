@@ -12,8 +12,11 @@
 
 struct dispatch;
 
-struct scheduled { /* borrowed for the call; session and context may be absent */
+struct scheduled { /* a record; borrowed for the call; session and context may be absent */
     struct str tenant, agent, session, context;
+    struct str key; /* schedule_add() sets it: <due in ms><number> */
+    struct str id;  /* and this: its first key; stays the same when the wake is put off */
+    int64_t tries;
 };
 
 struct schedule *schedule_new(struct dispatch *d); /* blocks while it counts the records */
@@ -22,7 +25,7 @@ void schedule_free(struct schedule *s);            /* NULL is fine */
 /* False: limits.wake_bytes of the tenant or of all leaves no room for this wake. */
 bool schedule_has_room(struct dispatch *d, const struct scheduled *s);
 void schedule_not_kept(struct dispatch *d, const struct scheduled *s); /* schedule_add() failed */
-struct store_put *schedule_add(struct dispatch *d, int64_t due_ms, const struct scheduled *s,
+struct store_put *schedule_add(struct dispatch *d, int64_t due_ms, struct scheduled *s,
                                store_put_cb *done, void *ctx) BH_MUST_USE;
 /* Writes a time such as "2026-11-15T12:00:00.000Z". */
 void schedule_format(int64_t ms, char *out, size_t size);

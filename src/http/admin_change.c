@@ -465,11 +465,10 @@ static void on_view(void *ctx, const struct outgoing_view *v)
     if (l->whole) {
         jw_ki64(w, "part", e->part);
         jw_ki64(w, "parts", e->n_parts);
-        jw_key(w, "action");
         if (e->action.text.n > 0)
-            jw_raw(w, e->action.text);
+            jw_kraw(w, "action", e->action.text);
         else
-            jw_value(w, e->action.value);
+            jw_kvalue(w, "action", e->action.value);
     }
     jw_end_obj(w);
 }

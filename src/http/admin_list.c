@@ -170,19 +170,6 @@ static void write_unmet(struct admin_list_page *p, struct list *it)
     }
 }
 
-/* Writes the one instance that the request names, without a walk. */
-static void write_one(struct admin_list_page *p)
-{
-    struct instance_view v;
-
-    if (!relay_instance(p->f->relay, p->tenant, p->instance, &v)) {
-        if (facts_newest_gateway(p->f->facts, p->tenant, p->instance) == NULL)
-            return;
-        v = view_unmet(p->f, p->tenant, p->instance);
-    }
-    offer_instance(p, &v);
-}
-
 static void write_store(struct front *f, struct jw *w)
 {
     struct store_stats s;
@@ -275,15 +262,21 @@ static void write_instances(struct admin_list_page *p)
     char kind = p->after.n > 0 ? p->after.p[0] : '\0';
     struct str cursor = kind != '\0' ? str_skip(p->after, 1) : STR_NULL;
     const struct gateway *g = kind == 'u' ? facts_gateway(p->f->facts, cursor) : NULL;
+    struct instance_view v;
     struct list *head;
     uint64_t pos = 0;
 
     facts_gateways(p->f->facts, &head);
     if (kind == 'm' && !str_to_u64(cursor, &pos))
         pos = 0;
-    if (p->tenant.n > 0 && p->instance.n > 0)
-        write_one(p);
-    else if (kind == 'u')
+    if (p->tenant.n > 0 && p->instance.n > 0) { /* one instance, without a walk */
+        if (relay_instance(p->f->relay, p->tenant, p->instance, &v)) {
+            offer_instance(p, &v);
+        } else if (facts_newest_gateway(p->f->facts, p->tenant, p->instance) != NULL) {
+            v = view_unmet(p->f, p->tenant, p->instance);
+            offer_instance(p, &v);
+        }
+    } else if (kind == 'u')
         write_unmet(p, g != NULL ? g->link.next : head->next);
     else if (write_met(p, (uint32_t)pos))
         write_unmet(p, head->next);
@@ -366,12 +359,6 @@ static void write_route(struct jw *w, const struct route *r)
 }
 
 /* The cursor of a route: its four names, each followed by a newline, which no name contains. */
-static void route_to_text(const struct route *r, struct buf *out)
-{
-    buf_printf(out, "%s\n%s\n%s\n%s\n", r->platform, r->key, r->tenant,
-               r->instance != NULL ? r->instance : "");
-}
-
 static const struct route *route_of_text(const struct front *f, struct str text)
 {
     struct str name[4];
@@ -401,8 +388,11 @@ static void list_routes(struct op_call *c)
             write_route(&p.w, r);
     }
     jw_end_arr(&p.w);
-    if (it != head)
-        route_to_text(list_entry(it->prev, struct route, link), &p.next);
+    if (it != head) {
+        r = list_entry(it->prev, struct route, link);
+        buf_printf(&p.next, "%s\n%s\n%s\n%s\n", r->platform, r->key, r->tenant,
+                   r->instance != NULL ? r->instance : "");
+    }
     page_end(&p);
 }
 

@@ -240,15 +240,6 @@ static void log_refusal(struct front *f, struct str peer, const char *how, const
                  untold);
 }
 
-static void refuse_for_good(struct front *f, struct str peer, const struct ws_offer *offer,
-                            const char *why)
-{
-    log_refusal(f, peer, "", why);
-    struct gateway_socket *s = accept_socket(f, offer);
-    if (s != NULL)
-        wire_close(&s->wire, CLOSE_UNAUTHORIZED);
-}
-
 static void refuse_for_now(struct front *f, struct str peer, struct http_id id, const char *why)
 {
     log_refusal(f, peer, " for now", why);
@@ -284,43 +275,33 @@ static void on_verified(void *ctx, enum bh_err err, const struct idp_claims *cla
     free(u);
 }
 
-static void ask_idp(struct front *f, const struct http_req *req, const struct ws_offer *offer,
-                    struct str bearer)
-{
-    struct signed_upgrade *u = xcalloc(1, sizeof *u);
-
-    *u = (struct signed_upgrade){.f = f, .offer = *offer, .peer = str_dup(http_peer(req))};
-    idp_ask(f->idp, IDP_INSTANCE, bearer, on_verified, u);
-}
-
 /* ---- the upgrade ---- */
-
-static void say_what_this_is(struct front *f, const struct http_req *req)
-{
-    http_answer(f->server, http_req_id(req),
-                &(struct http_answer){
-                    .status = 426,
-                    .headers = "Upgrade: websocket\r\n",
-                    .body = STR("{\"error\":\"This is the relay's WebSocket: a gateway dials it "
-                                "with Upgrade: websocket. `bellhop gateway add` prints the "
-                                "credential.\",\"code\":\"upgrade_required\"}")});
-}
 
 void gateway_upgrade(struct front *f, struct http_req *req)
 {
     struct str header = http_header(req, "Authorization"), bearer = token_of_header(header);
     const struct gateway *gw = NULL;
     const char *why = "";
+    struct gateway_socket *s;
     struct ws_offer offer;
 
     if (!http_is_upgrade(req)) {
-        say_what_this_is(f, req);
+        http_answer(f->server, http_req_id(req),
+                    &(struct http_answer){
+                        .status = 426,
+                        .headers = "Upgrade: websocket\r\n",
+                        .body =
+                            STR("{\"error\":\"This is the relay's WebSocket: a gateway dials it "
+                                "with Upgrade: websocket. `bellhop gateway add` prints the "
+                                    "credential.\",\"code\":\"upgrade_required\"}")});
         return;
     }
     if (!can_serve(f, req) || !ws_offer(f->server, req, &offer))
         return;
     if (bearer_looks_signed(bearer)) {
-        ask_idp(f, req, &offer, bearer);
+        struct signed_upgrade *u = xcalloc(1, sizeof *u);
+        *u = (struct signed_upgrade){.f = f, .offer = offer, .peer = str_dup(http_peer(req))};
+        idp_ask(f->idp, IDP_INSTANCE, bearer, on_verified, u);
         return;
     }
     switch (facts_authenticate(f->facts, header, &gw, &why)) {
@@ -328,7 +309,10 @@ void gateway_upgrade(struct front *f, struct http_req *req)
         open_session(f, &offer, gw);
         break;
     case AUTH_UNAUTHORIZED:
-        refuse_for_good(f, http_peer(req), &offer, why);
+        log_refusal(f, http_peer(req), "", why);
+        s = accept_socket(f, &offer);
+        if (s != NULL)
+            wire_close(&s->wire, CLOSE_UNAUTHORIZED);
         break;
     case AUTH_RETRY:
         refuse_for_now(f, http_peer(req), offer.id, why);

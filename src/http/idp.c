@@ -223,8 +223,8 @@ static void answer_jwt(struct question *q, bool last)
     struct jwt t;
     const char *why = "the bearer is not a JWT";
 
-    bool stale = i->by_jwks && (i->fetched_ms < 0 || clock_now_ms(i->env.clock) - i->fetched_ms >=
-                                                         JWKS_FRESH_MS);
+    bool stale = i->by_jwks &&
+                 (i->fetched_ms < 0 || clock_now_ms(i->env.clock) - i->fetched_ms >= JWKS_FRESH_MS);
     if (!last && stale && (i->fetching != NULL || may_fetch(i))) {
         if (wait_for_answer(q))
             fetch_jwks(i);

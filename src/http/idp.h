@@ -40,7 +40,7 @@ enum bh_err idp_open(const struct idp_env *env, struct idp **ret_i, char *ret_wh
 void idp_free(struct idp *i); /* NULL is fine; drops open questions without calling back */
 
 enum idp_purpose {
-    IDP_CALLER, /* which tenant does the bearer belong to? */
+    IDP_CALLER,   /* which tenant does the bearer belong to? */
     IDP_INSTANCE, /* which instance is the token for? */
 };
 struct idp_claims {      /* borrowed for the callback */

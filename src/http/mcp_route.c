@@ -16,12 +16,6 @@
 
 /* ---- origins ---- */
 
-static bool is_loopback(struct str host)
-{
-    return str_eq_ci(host, STR("localhost")) || str_eq(host, STR("127.0.0.1")) ||
-           str_eq(host, STR("[::1]"));
-}
-
 /* The "host:port" of an origin or a URL; STR_NULL: none. */
 static struct str authority_of(struct str url)
 {
@@ -34,14 +28,6 @@ static struct str authority_of(struct str url)
     return str_split(&rest, '/', &authority) ? authority : STR_NULL;
 }
 
-static struct str without_port(struct str authority)
-{
-    for (size_t i = authority.n; i > 0 && authority.p[i - 1] != ']'; i--)
-        if (authority.p[i - 1] == ':')
-            return str_make(authority.p, i - 1);
-    return authority;
-}
-
 /* Pages of this server and of this machine are allowed, and programs, which send no Origin. */
 static bool origin_ok(struct front *f, struct http_req *req)
 {
@@ -51,18 +37,18 @@ static bool origin_ok(struct front *f, struct http_req *req)
         return true;
     if (str_is_empty(authority))
         return false; /* "null", or no URL */
-    return is_loopback(without_port(authority)) ||
+    struct str host = authority;
+    for (size_t i = authority.n; i > 0 && authority.p[i - 1] != ']'; i--)
+        if (authority.p[i - 1] == ':') {
+            host.n = i - 1;
+            break;
+        }
+    return str_eq_ci(host, STR("localhost")) || str_eq(host, STR("127.0.0.1")) ||
+           str_eq(host, STR("[::1]")) ||
            (f->public_url != NULL && str_eq_ci(authority, authority_of(str_of(f->public_url))));
 }
 
 /* ---- POST ---- */
-
-static void write_event(struct buf *out, struct str json)
-{
-    buf_add_z(out, "event: message\ndata: ");
-    buf_add_str(out, json); /* our JSON is one line */
-    buf_add_z(out, "\n\n");
-}
 
 static void on_reply(void *ctx, const struct mcp_reply *r)
 {
@@ -75,7 +61,7 @@ static void on_reply(void *ctx, const struct mcp_reply *r)
     if (r->session.p != NULL)
         buf_printf(&headers, "Mcp-Session-Id: %.*s\r\n", STR_FMT(r->session));
     if (c->stream && r->kind == MCP_REPLY) {
-        write_event(&body, r->json);
+        buf_printf(&body, "event: message\ndata: %.*s\n\n", STR_FMT(r->json)); /* one line */
         a.content_type = "text/event-stream";
         buf_add_z(&headers, "Cache-Control: no-store\r\n");
     } else if (r->json.p != NULL) {
@@ -190,11 +176,6 @@ void tool_answer(struct op_call *c, struct str json)
     buf_done(&out);
 }
 
-static bool is_nested(const struct op_arg *a)
-{
-    return a->in == IN_QUERY;
-}
-
 /* Refuses unknown arguments: an ignored filter would look as if everything matched it. */
 static bool knows_args(const struct op *op, struct json args, struct fault *f)
 {
@@ -208,11 +189,11 @@ static bool knows_args(const struct op *op, struct json args, struct fault *f)
                 unknown = STR_NULL;
     }
     for (const struct op_arg *a = op->args; a->name != NULL; a++)
-        if (is_nested(a))
+        if (a->in == IN_QUERY)
             buf_printf(&names, "%s%s",
-                       names.n == 0                            ? ""
-                       : is_nested(a + 1) && a[1].name != NULL ? ", "
-                                                               : " and ",
+                       names.n == 0                               ? ""
+                       : a[1].name != NULL && a[1].in == IN_QUERY ? ", "
+                                                                  : " and ",
                        a->name);
     if (unknown.p != NULL)
         fault_set(f, FAULT_QUERY, "%s has no %s \"%.*s\"; there are %s", op->tool, op->tool_nest,
@@ -232,7 +213,7 @@ static bool read_args(const struct op *op, struct json given, struct op_args *ar
         return false;
     for (size_t i = 0; op->args != NULL && op->args[i].name != NULL; i++) {
         const char *name = op_tool_arg(&op->args[i]);
-        struct json in = is_nested(&op->args[i]) ? from : given;
+        struct json in = op->args[i].in == IN_QUERY ? from : given;
         if (name != NULL && !op_read_json(op, i, json_get(in, name), args, f))
             return false;
     }

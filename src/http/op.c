@@ -111,42 +111,26 @@ static const char *name_of(const struct op_args *args, const struct op_arg *a)
     return args->tool && a->tool != NULL ? a->tool : a->name;
 }
 
-static bool is_one_of(const char *words, struct str s)
-{
-    struct str rest = str_of(words), word;
-
-    while (str_split(&rest, '|', &word))
-        if (str_eq(word, s))
-            return true;
-    return false;
-}
-
-/* "Draft|Approved|Disabled" as "Draft, Approved or Disabled". */
-static void words_in_english(const char *words, char *ret, size_t size)
-{
-    struct str rest = str_of(words), word;
-    size_t n = 0;
-
-    while (str_split(&rest, '|', &word) && n < size)
-        n += (size_t)snprintf(ret + n, size - n, "%s%.*s",
-                              n == 0           ? ""
-                              : rest.p == NULL ? " or "
-                                               : ", ",
-                              STR_FMT(word));
-}
-
 static bool check_text(const struct op *op, const struct op_arg *a, const char *name, struct str s,
                        struct fault *f)
 {
     char words[128];
+    size_t n = 0;
 
     if ((a->flags & OP_FILLED) && str_is_empty(s))
         return misused(op, f, "%s must be a text that is not empty", name);
     if (a->type == OP_TEXT && a->max > 0 && s.n > (size_t)a->max)
         return misused(op, f, "%s must have at most %lld bytes.", name, (long long)a->max);
-    if (a->one_of == NULL || is_one_of(a->one_of, s))
+    struct str rest = str_of(a->one_of), word;
+    if (a->one_of == NULL)
         return true;
-    words_in_english(a->one_of, words, sizeof words);
+    while (str_split(&rest, '|', &word) && n < sizeof words) {
+        if (str_eq(word, s))
+            return true;
+        /* "Draft|Approved|Disabled" is told as "Draft, Approved or Disabled". */
+        const char *between = n == 0 ? "" : rest.p == NULL ? " or " : ", ";
+        n += (size_t)snprintf(words + n, sizeof words - n, "%s%.*s", between, STR_FMT(word));
+    }
     return misused(op, f, "%s must be %s, not \"%.*s\"", name, words, (int)(s.n < 200 ? s.n : 200),
                    s.p);
 }
@@ -211,17 +195,6 @@ bool op_read_text(const struct op *op, size_t i, struct str value, struct op_arg
     }
 }
 
-static bool read_texts(const struct op *op, const struct op_arg *a, struct json value,
-                       struct op_args *args, struct op_value *v, struct fault *f)
-{
-    if (json_type(value) != JSON_ARRAY)
-        return add_text(op, a, a->type == OP_TEXTS ? json_as_str(value) : STR_NULL, args, v, f);
-    for (struct json_iter it = {0}; json_next(value, &it);)
-        if (!add_text(op, a, json_as_str(it.value), args, v, f))
-            return false;
-    return true;
-}
-
 static bool read_number(const struct op_arg *a, struct json value, int64_t *ret)
 {
     double d;
@@ -249,7 +222,12 @@ bool op_read_json(const struct op *op, size_t i, struct json value, struct op_ar
     switch (a->type) {
     case OP_TEXTS:
     case OP_LIST:
-        return read_texts(op, a, value, args, v, ret_fault);
+        if (t != JSON_ARRAY)
+            return add_text(op, a, a->type == OP_TEXTS ? v->text : STR_NULL, args, v, ret_fault);
+        for (struct json_iter it = {0}; json_next(value, &it);)
+            if (!add_text(op, a, json_as_str(it.value), args, v, ret_fault))
+                return false;
+        return true;
     case OP_WHOLE:
     case OP_SECONDS:
         return read_number(a, value, &v->number) || bad_number(op, a, STR_NULL, ret_fault);

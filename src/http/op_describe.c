@@ -260,14 +260,6 @@ void op_tool_schema(const struct op *op, struct buf *out)
 
 /* ---- errors ---- */
 
-/* The errors that every operation can answer, by who may call it. */
-static unsigned faults_of(const struct op *op)
-{
-    bool open = op->may == MAY_ANYBODY || op->may == MAY_ANYBODY_WITH_KEY;
-
-    return op->faults | (open ? 0 : OP_FAULT(BUSY) | OP_FAULT(UNAVAILABLE));
-}
-
 static bool needs_key(const struct op *op)
 {
     return op->may == MAY_KEY || op->may == MAY_INSTANCE;
@@ -291,14 +283,12 @@ static bool add_faults(struct buf *out, unsigned faults, int status)
 
 /* ---- openapi.json ---- */
 
-static void write_json_content(struct jw *w, struct str type)
+/* The content of a body; the caller writes the schema and ends both objects. */
+static void begin_content(struct jw *w)
 {
     jw_kobj(w, "content");
     jw_kobj(w, "application/json");
     jw_key(w, "schema");
-    write_type(w, type);
-    jw_end_obj(w);
-    jw_end_obj(w);
 }
 
 static void write_response(struct jw *w, int status, struct str what, struct str type)
@@ -309,14 +299,21 @@ static void write_response(struct jw *w, int status, struct str what, struct str
     jw_key_str(w, str_of(code));
     jw_obj(w);
     jw_kstr(w, "description", what);
-    if (type.p != NULL)
-        write_json_content(w, type);
+    if (type.p != NULL) {
+        begin_content(w);
+        write_type(w, type);
+        jw_end_obj(w);
+        jw_end_obj(w);
+    }
     jw_end_obj(w);
 }
 
 static void write_responses(struct jw *w, const struct op *op)
 {
     struct buf what = BUF_INIT;
+    bool open = op->may == MAY_ANYBODY || op->may == MAY_ANYBODY_WITH_KEY;
+    /* Every operation that is not for anybody can answer these. */
+    unsigned faults = op->faults | (open ? 0 : OP_FAULT(BUSY) | OP_FAULT(UNAVAILABLE));
 
     jw_kobj(w, "responses");
     write_response(w, op->answer != NULL ? 200 : 204, str_of(op->answer_what), str_of(op->answer));
@@ -324,7 +321,7 @@ static void write_responses(struct jw *w, const struct op *op)
         write_response(w, 401, STR("No key, or one that is not good."), STR("Error"));
     for (int status = 400; status < 600; status++) {
         buf_reset(&what);
-        if (add_faults(&what, faults_of(op), status))
+        if (add_faults(&what, faults, status))
             write_response(w, status, buf_str(&what), STR("Error"));
     }
     jw_end_obj(w);
@@ -346,12 +343,6 @@ static void write_parameter(struct jw *w, const struct op_arg *a)
     jw_end_obj(w);
 }
 
-static bool is_of_a_store(const struct op *op)
-{
-    return str_starts(str_of(op->path), STR("/v1/skills")) ||
-           str_starts(str_of(op->path), STR("/v1/data"));
-}
-
 static void write_parameters(struct jw *w, const struct op *op)
 {
     static const struct op_arg ns = {"X-Bellhop-Namespace", IN_HEADER, OP_TEXT,
@@ -361,22 +352,16 @@ static void write_parameters(struct jw *w, const struct op *op)
     for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)
         if (a->in <= IN_HEADER)
             write_parameter(w, a);
-    if (is_of_a_store(op))
+    if (str_starts(str_of(op->path), STR("/v1/skills")) ||
+        str_starts(str_of(op->path), STR("/v1/data")))
         write_parameter(w, &ns);
     jw_end_arr(w);
-}
-
-static bool has_body(const struct op *op)
-{
-    for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)
-        if (a->in == IN_BODY)
-            return true;
-    return false;
 }
 
 static void write_operation(struct jw *w, const struct op_family *family, const struct op *op)
 {
     char method[8] = "";
+    bool has_body = false;
 
     for (size_t i = 0; op->method[i] != '\0'; i++)
         method[i] = (char)(op->method[i] | 32);
@@ -391,12 +376,12 @@ static void write_operation(struct jw *w, const struct op_family *family, const 
         jw_kraw(w, "security", STR("[]"));
     }
     write_parameters(w, op);
-    if (has_body(op)) {
+    for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)
+        has_body = has_body || a->in == IN_BODY;
+    if (has_body) {
         jw_kobj(w, "requestBody");
         jw_kbool(w, "required", !op->body_may_be_empty);
-        jw_kobj(w, "content");
-        jw_kobj(w, "application/json");
-        jw_key(w, "schema");
+        begin_content(w);
         write_args_object(w, op, body_arg, NULL);
         jw_end_obj(w);
         jw_end_obj(w);

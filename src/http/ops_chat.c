@@ -102,17 +102,6 @@ static void send_free(struct send *d)
     free(d);
 }
 
-static size_t sends_open(const struct front *f, struct str tenant, struct str instance)
-{
-    size_t n = 0;
-
-    for (const struct list *it = f->chat_sends.next; it != &f->chat_sends; it = it->next) {
-        const struct send *d = list_entry(it, const struct send, link);
-        n += str_eq(str_of(d->gw->tenant), tenant) && str_eq(str_of(d->gw->instance), instance);
-    }
-    return n;
-}
-
 static void tell(struct send *d, struct json result)
 {
     struct jw w = op_begin(d->c);
@@ -378,11 +367,17 @@ static void on_read_done(void *ctx, enum bh_err err)
 static bool may_read(struct op_call *c, struct instance_view *ret)
 {
     const struct caller *who = &c->caller;
+    size_t sends = 0; /* sessions of our own */
 
     *ret = (struct instance_view){0};
     if (!relay_instance(c->f->relay, who->tenant, who->instance, ret))
         return true; /* the instance has no mailbox yet */
-    if (ret->sessions <= sends_open(c->f, who->tenant, who->instance))
+    list_each (&c->f->chat_sends, it, nxt) {
+        const struct gateway *gw = list_entry(it, struct send, link)->gw;
+        sends +=
+            str_eq(str_of(gw->tenant), who->tenant) && str_eq(str_of(gw->instance), who->instance);
+    }
+    if (ret->sessions <= sends)
         return true;
     op_refuse(c, FAULT_REFUSED, "a gateway of this instance is connected and reads its own mail");
     return false;

@@ -313,15 +313,6 @@ static bool misread(struct reading *r, const char *what)
     return false;
 }
 
-static bool read_query(struct reading *r, size_t i)
-{
-    for (size_t k = 0; k < r->form.n; k++)
-        if (str_eq(r->form.pairs[k].name, str_of(r->op->args[i].name)) &&
-            !op_read_text(r->op, i, r->form.pairs[k].value, &r->args, &r->fault))
-            return false;
-    return true;
-}
-
 static bool read_body(struct reading *r)
 {
     bool lenient = r->op->signature == SIGN_OR_BARE;
@@ -350,9 +341,10 @@ static bool read_args(struct reading *r)
         bool ok = true;
         if (a->in == IN_PATH)
             ok = op_read_text(r->op, i, r->in_path[n_path++], &r->args, &r->fault);
-        else if (a->in == IN_QUERY)
-            ok = read_query(r, i);
-        else if (a->in == IN_HEADER && (header = http_header(r->req, a->name)).p != NULL)
+        for (size_t k = 0; a->in == IN_QUERY && ok && k < r->form.n; k++)
+            if (str_eq(r->form.pairs[k].name, str_of(a->name)))
+                ok = op_read_text(r->op, i, r->form.pairs[k].value, &r->args, &r->fault);
+        if (a->in == IN_HEADER && (header = http_header(r->req, a->name)).p != NULL)
             ok = op_read_text(r->op, i, header, &r->args, &r->fault);
         else if (a->in == IN_BODY)
             ok = op_read_json(r->op, i, json_get(r->args.body, a->name), &r->args, &r->fault);

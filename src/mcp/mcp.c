@@ -41,7 +41,7 @@ struct rpc {
 #define SESSIONS_ENDED_MAX 4096 /* remembered deleted ids; beyond this the oldest are dropped */
 enum { RANDOM_BYTES = 16, MAC_BYTES = 17, ID_CHARS = 44 };
 
-struct ended { /* a deleted session id */
+struct ended {        /* a deleted session id */
     struct list link; /* oldest first */
     size_t n;
     char id[];
@@ -152,7 +152,8 @@ static void rpc_reply_begin(struct jw *w, struct str id_json)
         jw_null(w);
 }
 
-static void rpc_error(struct jw *w, struct str id_json, int code, struct str message, struct str data_json)
+static void rpc_error(struct jw *w, struct str id_json, int code, struct str message,
+                      struct str data_json)
 {
     rpc_reply_begin(w, id_json);
     jw_kobj(w, "error");
@@ -287,17 +288,6 @@ static struct jw next_reply(struct mcp_exchange *x)
     return jw_begin(&x->replies);
 }
 
-static struct str copy(char **at, struct str s)
-{
-    char *here = *at;
-
-    if (s.p == NULL)
-        return STR_NULL;
-    memcpy(here, s.p, s.n);
-    *at += s.n;
-    return str_make(here, s.n);
-}
-
 static struct mcp_exchange *exchange_new(struct mcp *m, const struct caller *who,
                                          mcp_reply_cb *done, void *ctx)
 {
@@ -311,7 +301,11 @@ static struct mcp_exchange *exchange_new(struct mcp *m, const struct caller *who
         n += texts[i]->n;
     char *at = x->texts = xmalloc(n);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        *texts[i] = copy(&at, *texts[i]);
+        if (texts[i]->p != NULL) {
+            memcpy(at, texts[i]->p, texts[i]->n);
+            texts[i]->p = at;
+            at += texts[i]->n;
+        }
     list_init(&x->calls);
     timer_init(&x->tell, on_tell);
     list_append(&m->exchanges, &x->link);

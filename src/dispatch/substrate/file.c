@@ -64,34 +64,6 @@ static bool name_is_safe(struct str id)
     return true;
 }
 
-static void choose_names(struct drop *j, struct str id, struct str word)
-{
-    struct buf stem = BUF_INIT;
-    uint8_t hash[SHA256_BYTES];
-
-    if (name_is_safe(id)) {
-        buf_add_str(&stem, id);
-    } else {
-        sha256(id, hash);
-        buf_add_z(&stem, "sha256-");
-        hex_add(&stem, hash, sizeof hash);
-    }
-    snprintf(j->word, sizeof j->word, "%.*s", STR_FMT(word));
-    snprintf(j->stem, sizeof j->stem, "%s", buf_z(&stem));
-    buf_done(&stem);
-}
-
-static void name_tenant(struct drop *j, struct str tenant)
-{
-    uint8_t hash[SHA256_BYTES];
-    struct buf hex = BUF_INIT;
-
-    sha256(tenant, hash);
-    hex_add(&hex, hash, 4);
-    snprintf(j->from, sizeof j->from, "%s", buf_z(&hex));
-    buf_done(&hex);
-}
-
 /* ---- on a thread ---- */
 
 static void failed(struct drop *j, const char *what)
@@ -113,45 +85,26 @@ static bool write_all(int fd, struct str s)
     return fsync(fd) == 0;
 }
 
-static bool holds(int fd, struct str body)
+/* True when the file has exactly these bytes. */
+static bool holds(int dir, const char *name, struct str body)
 {
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     char part[4096];
     ssize_t n;
 
+    if (fd < 0)
+        return false;
     while ((n = read(fd, part, sizeof part)) > 0) {
         if ((size_t)n > body.n || memcmp(part, body.p, (size_t)n) != 0)
-            return false;
+            break;
         body = str_skip(body, (size_t)n);
     }
+    close(fd);
     return n == 0 && body.n == 0;
-}
-
-static bool is_ours(int dir, const char *name, struct str body)
-{
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    bool same = fd >= 0 && holds(fd, body);
-
-    if (fd >= 0)
-        close(fd);
-    return same;
 }
 
 enum { NAMES = 3 };
 typedef char file_name[192];
-
-/* The names in the order they are tried; the last one has the hash of the content. */
-static void name_all(const struct drop *j, file_name ret[NAMES])
-{
-    uint8_t hash[SHA256_BYTES];
-    struct buf hex = BUF_INIT;
-
-    sha256(buf_str(&j->body), hash);
-    hex_add(&hex, hash, 16);
-    snprintf(ret[0], sizeof(file_name), "%s.json", j->stem);
-    snprintf(ret[1], sizeof(file_name), "%s.%s.json", j->stem, j->word);
-    snprintf(ret[2], sizeof(file_name), "%s.%s.%s.json", j->stem, j->word, buf_z(&hex));
-    buf_done(&hex);
-}
 
 /* Renames @temp unless a file with other content has the name.  False: errno is EEXIST for such a
  * file. */
@@ -163,39 +116,40 @@ static bool place(int dir, const char *temp, const char *name, struct str body)
         errno = faccessat(dir, name, F_OK, 0) == 0 ? EEXIST : ENOENT;
     else if (errno != EEXIST)
         return false;
-    if (errno == EEXIST && !is_ours(dir, name, body)) {
+    if (errno == EEXIST && !holds(dir, name, body)) {
         errno = EEXIST;
         return false;
     }
     return renameat(dir, temp, dir, name) == 0;
 }
 
-static bool place_under_any(int dir, const char *temp, file_name names[NAMES], struct str body)
-{
-    for (int n = 0; n < NAMES; n++)
-        if (place(dir, temp, names[n], body))
-            return true;
-        else if (errno != EEXIST)
-            return false;
-    return false;
-}
-
 static void write_file(struct drop *j, int dir)
 {
+    struct str body = buf_str(&j->body);
     char temp[224];
-    file_name names[NAMES];
+    file_name names[NAMES]; /* in the order they are tried */
+    uint8_t hash[SHA256_BYTES];
+    struct buf hex = BUF_INIT;
     int fd;
 
-    name_all(j, names);
+    sha256(body, hash);
+    hex_add(&hex, hash, 16);
+    snprintf(names[0], sizeof(file_name), "%s.json", j->stem);
+    snprintf(names[1], sizeof(file_name), "%s.%s.json", j->stem, j->word);
+    snprintf(names[2], sizeof(file_name), "%s.%s.%s.json", j->stem, j->word, buf_z(&hex));
+    buf_done(&hex);
     snprintf(temp, sizeof temp, ".%s.%s.part", names[NAMES - 1], j->from);
     fd = openat(dir, temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (fd < 0) {
         failed(j, "cannot write to");
         return;
     }
-    bool ok = fchmod(fd, 0640) == 0 && write_all(fd, buf_str(&j->body)) &&
-              place_under_any(dir, temp, names, buf_str(&j->body)) && fsync(dir) == 0;
-    if (!ok) {
+    bool ok = fchmod(fd, 0640) == 0 && write_all(fd, body), placed = false;
+    for (int n = 0; ok && n < NAMES && !placed; n++) {
+        placed = place(dir, temp, names[n], body);
+        ok = placed || errno == EEXIST;
+    }
+    if (!ok || !placed || fsync(dir) != 0) {
         failed(j, "cannot write to");
         unlinkat(dir, temp, 0);
     }
@@ -251,14 +205,26 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
                               void *ctx)
 {
     struct drop *j = xcalloc(1, sizeof *j);
+    uint8_t hash[SHA256_BYTES];
+    struct buf hex = BUF_INIT;
 
     j->job = (struct errand_job){.done = done, .ctx = ctx, .cancel = cancel};
     j->work = (struct work){.run = run_drop, .done = on_dropped};
     j->look = e->kind == ERRAND_LOOK;
     j->dir = xstrdup(a->cfg->s.dir);
     buf_add_str(&j->body, e->body);
-    name_tenant(j, str_of(a->tenant));
-    choose_names(j, e->dispatch_id, e->word);
+    sha256(str_of(a->tenant), hash);
+    hex_add(&hex, hash, 4);
+    snprintf(j->from, sizeof j->from, "%s", buf_z(&hex));
+    buf_reset(&hex);
+    sha256(e->dispatch_id, hash);
+    hex_add(&hex, hash, sizeof hash);
+    if (name_is_safe(e->dispatch_id))
+        snprintf(j->stem, sizeof j->stem, "%.*s", STR_FMT(e->dispatch_id));
+    else
+        snprintf(j->stem, sizeof j->stem, "sha256-%s", buf_z(&hex));
+    buf_done(&hex);
+    snprintf(j->word, sizeof j->word, "%.*s", STR_FMT(e->word));
     if (work_start(a->d->files, &j->work) == BH_OK)
         return &j->job;
     drop_free(j); /* the pool's queue is full */

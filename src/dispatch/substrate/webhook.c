@@ -83,18 +83,6 @@ static void cancel(struct errand_job *base)
     free(j);
 }
 
-static struct errand_end no_answer(const struct http_result *r)
-{
-    struct str why = str_of(r->why != NULL ? r->why : bh_err_word(r->err));
-    struct errand_end e = {.result = ERRAND_FAILED, .cause = CAUSE_NETWORK, .text = why};
-
-    if (r->err == BH_MALFORMED)
-        e.cause = CAUSE_MALFORMED;
-    else if (str_contains(why, STR("timed out")) || str_contains(why, STR("Timeout")))
-        e.cause = CAUSE_TIMEOUT;
-    return e;
-}
-
 /* The answer of a request: `content` of a JSON object, else the body itself. */
 static struct str answer_of(struct post *j, const struct http_result *r)
 {
@@ -114,7 +102,13 @@ static void on_answer(void *ctx, const struct http_result *r)
 
     j->call = NULL;
     if (r->err != BH_OK) {
-        e = no_answer(r);
+        e.text = str_of(r->why != NULL ? r->why : bh_err_word(r->err));
+        e.result = ERRAND_FAILED;
+        e.cause = CAUSE_NETWORK;
+        if (r->err == BH_MALFORMED)
+            e.cause = CAUSE_MALFORMED;
+        else if (str_contains(e.text, STR("timed out")) || str_contains(e.text, STR("Timeout")))
+            e.cause = CAUSE_TIMEOUT;
     } else if (!good && !(j->kind == ERRAND_LOOK && !j->by_status && r->status < 500)) {
         snprintf(why, sizeof why, "the webhook answered HTTP %d", r->status);
         e.result = ERRAND_FAILED;
