@@ -5,6 +5,7 @@
 #include "dispatch/agent.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include "base/buf.h"
 #include "base/crypto.h"
 #include "base/mem.h"
@@ -325,8 +326,8 @@ static void agent_free(struct agents *t, struct recipient *a)
     map_del(&t->agents, str_of(a->key));
     list_remove(&a->link);
     courier_free(a->courier);
-    if (a->cfg->ops->forget != NULL)
-        a->cfg->ops->forget(a);
+    if (a->fd >= 0)
+        close(a->fd);
     free(a->gw.id);
     free(a->gw.tenant);
     free(a->gw.instance);
@@ -341,6 +342,7 @@ static struct recipient *agent_make(struct agents *t, struct agent_config *c, st
 
     a->d = t->d;
     a->cfg = c;
+    a->fd = -1;
     c->spoken = true;
     memcpy(a->key, tenant.p, tenant.n);
     a->key[tenant.n] = '\x1f';

@@ -44,7 +44,7 @@ struct recipient {                  /* lives until a reload removes or changes i
     const struct agent_config *cfg; /* borrowed */
     struct list link;               /* agents->made */
     struct courier *courier;        /* owned; NULL: substrate relay or none, or a runner's */
-    void *state;                    /* owned by the substrate: ops->forget() */
+    int fd;                         /* of its pipe, while that has a reader; else -1 */
     struct gateway gw;       /* its gateway for the relay, unless on the relay; texts owned */
     const char *tenant, *id; /* in @key */
     const char *instance;    /* names its mailbox: owned by @gw, or in @cfg */

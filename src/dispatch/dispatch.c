@@ -110,7 +110,8 @@ const struct dispatch_counters *dispatch_counters(const struct dispatch *d)
 
 bool agent_rings(const struct agent_config *c)
 {
-    return (c->ops->can & SUBSTRATE_RINGS) != 0 && (c->ops->rings == NULL || c->ops->rings(c));
+    return (c->ops->can & SUBSTRATE_RINGS) != 0 &&
+           (c->ops != &substrate_webhook || c->s.wake_url != NULL);
 }
 
 void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, struct jw *w)

@@ -76,8 +76,6 @@ struct substrate_ops {
     const char *name;                    /* "file" */
     const struct config_section *config; /* its keys, stored in struct agent_settings */
     unsigned can;                        /* SUBSTRATE_RINGS: wakes; SUBSTRATE_ANSWERS: requests */
-    /* True when this agent can be woken; NULL: as @can says. */
-    bool (*rings)(const struct agent_config *c);
     /* The destination for lists: a path, a URL, a pane. */
     const char *(*target)(const struct agent_config *c);
     /* Starts an errand.  NULL: dispatch does not reach these agents (relay, none). */
@@ -86,7 +84,6 @@ struct substrate_ops {
     /* Returns a phrase when the agent is away, else NULL.  Called for every delivery, so it must be
      * cheap.  The pointer is NULL where only an attempt can tell. */
     const char *(*away)(struct recipient *a);
-    void (*forget)(struct recipient *a); /* frees recipient->state; NULL: there is none */
 };
 /* Calls run() of the agent's substrate, on the agent's node (remote.c). */
 struct errand_job *errand_run(struct recipient *a, const struct errand *e, errand_cb *done,

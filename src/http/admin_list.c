@@ -122,20 +122,6 @@ static void offer_instance(struct admin_list_page *p, const struct instance_view
         write_instance(&p->w, v);
 }
 
-/* Writes the instances that the relay knows, from mailbox number @pos on.  True: no more. */
-static bool write_met(struct admin_list_page *p, uint32_t pos)
-{
-    struct instance_view v;
-
-    while (page_has_room(p)) {
-        if (!relay_next_instance(p->f->relay, &pos, &v))
-            return true;
-        offer_instance(p, &v);
-    }
-    buf_printf(&p->next, "m%" PRIu32, pos);
-    return false;
-}
-
 static struct instance_view view_unmet(const struct front *f, struct str tenant,
                                        struct str instance)
 {
@@ -276,10 +262,19 @@ static void write_instances(struct admin_list_page *p)
             v = view_unmet(p->f, p->tenant, p->instance);
             offer_instance(p, &v);
         }
-    } else if (kind == 'u')
+    } else if (kind == 'u') {
         write_unmet(p, g != NULL ? g->link.next : head->next);
-    else if (write_met(p, (uint32_t)pos))
-        write_unmet(p, head->next);
+    } else { /* those that the relay knows come first */
+        uint32_t at = (uint32_t)pos;
+        bool more = true;
+        while (more && page_has_room(p))
+            if ((more = relay_next_instance(p->f->relay, &at, &v)))
+                offer_instance(p, &v);
+        if (more)
+            buf_printf(&p->next, "m%" PRIu32, at);
+        else
+            write_unmet(p, head->next);
+    }
 }
 
 static void status(struct op_call *c)
@@ -398,20 +393,6 @@ static void list_routes(struct op_call *c)
 
 /* ---- mailboxes ---- */
 
-/* How many tenants have the instance, and the first of them. */
-static size_t find_tenant(struct front *f, struct str instance, struct str *ret_tenant)
-{
-    size_t n = facts_tenants_with(f->facts, instance, true, ret_tenant);
-    struct instance_view v; /* an instance without gateway and route may still have a mailbox */
-
-    if (n > 0)
-        return n;
-    for (uint32_t pos = 0; n < 2 && relay_next_instance(f->relay, &pos, &v);)
-        if (str_eq(v.instance, instance) && n++ == 0)
-            *ret_tenant = v.tenant;
-    return n;
-}
-
 bool admin_name_instance(struct op_call *c, struct str tenant, struct str instance)
 {
     struct instance_view v;
@@ -421,11 +402,16 @@ bool admin_name_instance(struct op_call *c, struct str tenant, struct str instan
         op_error(c, 400, "malformed", "Which instance?");
         return false;
     }
-    if (!str_is_empty(tenant))
+    if (!str_is_empty(tenant)) {
         n = facts_knows(c->f->facts, tenant, instance) ||
             relay_instance(c->f->relay, tenant, instance, &v);
-    else
-        n = find_tenant(c->f, instance, &tenant);
+    } else {
+        n = facts_tenants_with(c->f->facts, instance, true, &tenant);
+        bool unknown = n == 0; /* without gateway and route it may still have a mailbox */
+        for (uint32_t pos = 0; unknown && n < 2 && relay_next_instance(c->f->relay, &pos, &v);)
+            if (str_eq(v.instance, instance) && n++ == 0)
+                tenant = v.tenant;
+    }
     if (n == 1) {
         c->tenant = str_dup(tenant);
         c->instance = str_dup(instance);

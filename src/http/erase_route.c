@@ -60,8 +60,21 @@ static void on_erased(void *ctx, struct erasure *e, const char *failed)
     op_done(a->c, failed != NULL ? BH_UNAVAILABLE : BH_OK, failed);
 }
 
-static void start(struct op_call *c, const struct erase_subject *s)
+static void erase(struct op_call *c)
 {
+    struct erase_subject s = {.tenant = op_text(c, "tenant"),
+                              .platform = op_text(c, "platform"),
+                              .user = op_text(c, "user"),
+                              .dry = op_flag(c, "dryRun")};
+
+    if (!facts_name_ok(s.tenant))
+        s.tenant = STR_NULL;
+    if (s.tenant.p == NULL && (!grant_id_ok(s.user) || platform_find(s.platform) == NULL)) {
+        op_error(c, 400, "malformed",
+                 "Whom? A tenant, or platform and user, and the platform must be one that this "
+                 "server knows.");
+        return;
+    }
     struct front *f = c->f;
     struct erase_request *a = xcalloc(1, sizeof *a);
     const struct erase_with with[] = {{&relay_eraser, f->relay},
@@ -74,26 +87,8 @@ static void start(struct op_call *c, const struct erase_subject *s)
                                       {&skills_eraser, f->skills},
                                       {&data_eraser, f->data},
                                       {&media_eraser, f->media}};
-
     *a = (struct erase_request){c, {nth_platform, forget_file, f}};
-    erasure_start(f->store, s, with, ARRAY_LEN(with) - (f->media == NULL), on_erased, a);
-}
-
-static void erase(struct op_call *c)
-{
-    struct erase_subject s = {.tenant = op_text(c, "tenant"),
-                              .platform = op_text(c, "platform"),
-                              .user = op_text(c, "user"),
-                              .dry = op_flag(c, "dryRun")};
-
-    if (!facts_name_ok(s.tenant))
-        s.tenant = STR_NULL;
-    if (s.tenant.p != NULL || (grant_id_ok(s.user) && platform_find(s.platform) != NULL))
-        start(c, &s);
-    else
-        op_error(c, 400, "malformed",
-                 "Whom? A tenant, or platform and user, and the platform must be one that this "
-                 "server knows.");
+    erasure_start(f->store, &s, with, ARRAY_LEN(with) - (f->media == NULL), on_erased, a);
 }
 
 const struct op ops_erase[] = {

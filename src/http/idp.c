@@ -312,29 +312,12 @@ static void forget(struct idp *i, struct believed *b)
     free(b);
 }
 
-static void believe(struct idp *i, const uint8_t hash[SHA256_BYTES], struct str tenant)
-{
-    if (map_count(&i->believed) >= BELIEVED_MAX)
-        forget(i, list_first(&i->believed_by_age, struct believed, link));
-    struct believed *b = xcalloc(1, sizeof *b + tenant.n + 1);
-    list_init(&b->link);
-    b->until_ms = clock_now_ms(i->env.clock) + BELIEVED_MS;
-    memcpy(b->hash, hash, SHA256_BYTES);
-    memcpy(b->tenant, tenant.p, tenant.n);
-    struct believed *old = map_get(&i->believed, str_make(hash, SHA256_BYTES));
-    if (old != NULL)
-        forget(i, old);
-    map_put(&i->believed, str_make(b->hash, sizeof b->hash), b);
-    list_append(&i->believed_by_age, &b->link);
-}
-
 static void on_account(void *ctx, const struct http_result *r)
 {
     struct question *q = ctx;
     struct idp *i = q->i;
     struct json_parser *parser = json_parser_new();
     struct json doc;
-    uint8_t hash[SHA256_BYTES];
 
     q->call = NULL;
     if (r->err != BH_OK || r->status >= 500) {
@@ -343,9 +326,17 @@ static void on_account(void *ctx, const struct http_result *r)
         answer(q, BH_REFUSED, NULL, "the account server does not know the caller");
     } else {
         struct str tenant = claim_at(doc, i->env.cfg->tenant_field);
-        sha256(str_of(q->bearer), hash);
         if (facts_name_ok(tenant)) {
-            believe(i, hash, tenant);
+            struct believed *b = xcalloc(1, sizeof *b + tenant.n + 1), *old;
+            if (map_count(&i->believed) >= BELIEVED_MAX)
+                forget(i, list_first(&i->believed_by_age, struct believed, link));
+            b->until_ms = clock_now_ms(i->env.clock) + BELIEVED_MS;
+            sha256(str_of(q->bearer), b->hash);
+            memcpy(b->tenant, tenant.p, tenant.n);
+            if ((old = map_get(&i->believed, str_make(b->hash, sizeof b->hash))) != NULL)
+                forget(i, old);
+            map_put(&i->believed, str_make(b->hash, sizeof b->hash), b);
+            list_append(&i->believed_by_age, &b->link);
             answer(q, BH_OK, &(struct idp_claims){.tenant = tenant}, NULL);
         } else {
             answer(q, BH_REFUSED, NULL, "the account server names no tenant");

@@ -418,22 +418,9 @@ static bool page_upload(struct front *f, struct http_req *req)
 
 /* ---- downloads ---- */
 
-static bool may_see(struct platform *p, struct http_req *req, struct str chat,
-                    const struct media_file *file)
-{
-    struct buf key = BUF_INIT, shown = BUF_INIT;
-    struct event_media m = media_of(file);
-
-    p->ops->page_file_key(p, chat, &m, &key);
-    bool good = http_query(req, "k", &shown) && shown.n == key.n && ct_equal(shown.p, key.p, key.n);
-    buf_done(&key);
-    buf_done(&shown);
-    return good;
-}
-
 bool page_download(struct front *f, struct http_req *req)
 {
-    struct buf chat = BUF_INIT;
+    struct buf chat = BUF_INIT, key = BUF_INIT, shown = BUF_INIT;
     struct platform *p;
     struct str id;
 
@@ -442,12 +429,22 @@ bool page_download(struct front *f, struct http_req *req)
         return false;
     if (p->ops->page_visitor(p, req, false, &chat)) {
         const struct media_file *file = f->media != NULL ? media_find(f->media, id) : NULL;
-        if (file != NULL && may_see(p, req, buf_str(&chat), file))
+        struct event_media m;
+        bool good = false; /* the key is the one of this visitor and file */
+        if (file != NULL) {
+            m = media_of(file);
+            p->ops->page_file_key(p, buf_str(&chat), &m, &key);
+            good =
+                http_query(req, "k", &shown) && shown.n == key.n && ct_equal(shown.p, key.p, key.n);
+        }
+        if (good)
             media_answer(f, req, file, true);
         else
             http_answer_error(f->server, http_req_id(req), 404, "not_found",
                               "There is no such file any more.");
     }
+    buf_done(&key);
+    buf_done(&shown);
     buf_done(&chat);
     return true;
 }

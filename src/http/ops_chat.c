@@ -119,30 +119,21 @@ static void tell(struct send *d, struct json result)
     }
 }
 
-/* True when the result of the action was among the lines. */
-static bool find_result(struct send *d)
-{
-    struct json_parser *parser = json_parser_new();
-    struct str rest = buf_str(&d->got), line;
-    struct json doc;
-    bool found = false;
-
-    while (!found && rest.n > 0 && str_split(&rest, '\n', &line))
-        if (json_parse(parser, line, &doc) &&
-            str_eq(json_str(doc, "type"), STR("outbound_result"))) {
-            found = true;
-            if (d->c != NULL)
-                tell(d, json_get(doc, "result"));
-        }
-    json_parser_free(parser);
-    return found;
-}
-
 static void on_over(struct timer *t)
 {
     struct send *d = container_of(t, struct send, over);
-    bool found = find_result(d);
+    struct json_parser *parser = json_parser_new();
+    struct str rest = buf_str(&d->got), line;
+    struct json doc;
+    bool found = false; /* the result of the action was among the lines */
 
+    while (!found && rest.n > 0 && str_split(&rest, '\n', &line)) {
+        found =
+            json_parse(parser, line, &doc) && str_eq(json_str(doc, "type"), STR("outbound_result"));
+        if (found && d->c != NULL)
+            tell(d, json_get(doc, "result"));
+    }
+    json_parser_free(parser);
     if (!found && d->closed && d->c != NULL)
         op_refuse(d->c, FAULT_UNAVAILABLE, "not sent: this server is going down");
     buf_reset(&d->got);

@@ -191,15 +191,6 @@ static void sign(const struct mcp *m, const void *random, struct str key_id,
     buf_done(&text);
 }
 
-static void session_open(const struct mcp *m, struct str key_id, struct buf *out)
-{
-    uint8_t raw[RANDOM_BYTES + SHA256_BYTES];
-
-    rand_bytes(m->env.rand, raw, RANDOM_BYTES);
-    sign(m, raw, key_id, raw + RANDOM_BYTES);
-    base64url_add(out, raw, RANDOM_BYTES + MAC_BYTES);
-}
-
 bool mcp_session_ok(const struct mcp *m, const struct caller *who, struct str id)
 {
     struct buf raw = BUF_INIT;
@@ -401,6 +392,7 @@ static void reply_end(struct jw *w)
 static void do_initialize(struct mcp_exchange *x, const struct rpc *rpc)
 {
     struct mcp *m = x->m;
+    uint8_t raw[RANDOM_BYTES + SHA256_BYTES];
     struct str asked = json_str(rpc->params, "protocolVersion");
     struct jw w = reply_begin(x, rpc->id);
 
@@ -413,7 +405,9 @@ static void do_initialize(struct mcp_exchange *x, const struct rpc *rpc)
     jw_kstr_opt(&w, "instructions", str_of(m->env.instructions));
     reply_end(&w);
     buf_reset(&x->session);
-    session_open(m, x->who.key_id, &x->session);
+    rand_bytes(m->env.rand, raw, RANDOM_BYTES);
+    sign(m, raw, x->who.key_id, raw + RANDOM_BYTES);
+    base64url_add(&x->session, raw, RANDOM_BYTES + MAC_BYTES);
 }
 
 static void do_ping(struct mcp_exchange *x, const struct rpc *rpc)
@@ -428,28 +422,26 @@ static bool is_for(const struct mcp_tool *t, const struct caller *who)
     return !t->for_instance || who->instance.p != NULL;
 }
 
-static void write_tool(struct jw *w, const struct mcp_tool *t)
-{
-    jw_obj(w);
-    jw_kstr(w, "name", str_of(t->name));
-    jw_kstr_opt(w, "title", str_of(t->title));
-    jw_kstr(w, "description", str_of(t->description));
-    jw_kraw(w, "inputSchema", str_of(t->input_schema));
-    jw_kobj(w, "annotations");
-    jw_kbool(w, "readOnlyHint", t->reads_only);
-    jw_kbool(w, "openWorldHint", false);
-    jw_end_obj(w);
-    jw_end_obj(w);
-}
-
 static void do_tools_list(struct mcp_exchange *x, const struct rpc *rpc)
 {
     struct jw w = reply_begin(x, rpc->id);
 
     jw_karr(&w, "tools");
-    for (size_t i = 0; i < x->m->n_tools; i++)
-        if (is_for(&x->m->tools[i].tool, &x->who))
-            write_tool(&w, &x->m->tools[i].tool);
+    for (size_t i = 0; i < x->m->n_tools; i++) {
+        const struct mcp_tool *t = &x->m->tools[i].tool;
+        if (!is_for(t, &x->who))
+            continue;
+        jw_obj(&w);
+        jw_kstr(&w, "name", str_of(t->name));
+        jw_kstr_opt(&w, "title", str_of(t->title));
+        jw_kstr(&w, "description", str_of(t->description));
+        jw_kraw(&w, "inputSchema", str_of(t->input_schema));
+        jw_kobj(&w, "annotations");
+        jw_kbool(&w, "readOnlyHint", t->reads_only);
+        jw_kbool(&w, "openWorldHint", false);
+        jw_end_obj(&w);
+        jw_end_obj(&w);
+    }
     jw_end_arr(&w);
     reply_end(&w);
 }

@@ -135,28 +135,20 @@ static void start(struct media_fetch *f, const char *url, const char *const *hea
     f->call = http_fetch(m->env.http, &what, on_done, f);
 }
 
-/* Follows a redirect.  True: a new request has started. */
-static bool follow(struct media_fetch *f, const struct http_result *r)
-{
-    struct str to = http_result_header(r, "Location");
-
-    if (!f->redirects || r->err != BH_OK || r->status < 300 || r->status > 399 || to.n > 8192 ||
-        (!str_starts(to, STR("https://")) && !str_starts(to, STR("http://"))))
-        return false;
-    char *url = str_dup(to);
-    f->redirects = false;
-    start(f, url, NULL, false);
-    free(url);
-    return true;
-}
-
 static void on_done(void *ctx, const struct http_result *r)
 {
     struct media_fetch *f = ctx;
+    struct str to = http_result_header(r, "Location");
 
     f->call = NULL;
-    if (follow(f, r))
+    if (f->redirects && r->err == BH_OK && r->status >= 300 && r->status <= 399 && to.n <= 8192 &&
+        (str_starts(to, STR("https://")) || str_starts(to, STR("http://")))) {
+        char *url = str_dup(to);
+        f->redirects = false;
+        start(f, url, NULL, false);
+        free(url);
         return;
+    }
     bool good = r->err == BH_OK && r->status >= 200 && r->status < 300;
     if (good && f->writer != NULL) {
         media_end(f->writer);

@@ -113,19 +113,6 @@ static const struct {
     {STR("\x1f\x8b"), 0, STR("application/gzip")},
 };
 
-static bool is_page(struct str head)
-{
-    static const char *const starts[] = {"<!doctype", "<html", "<head", "<script", "<?xml", "<svg"};
-
-    head = str_trim(head);
-    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
-        struct str s = str_of(starts[i]);
-        if (head.n >= s.n && str_eq_ci(str_make(head.p, s.n), s))
-            return true;
-    }
-    return false;
-}
-
 bool media_sniffs(struct str type)
 {
     for (size_t i = 0; i < ARRAY_LEN(magics); i++)
@@ -136,12 +123,20 @@ bool media_sniffs(struct str type)
 
 struct str media_sniff(struct str head)
 {
+    static const char *const pages[] = {"<!doctype", "<html", "<head", "<script", "<?xml", "<svg"};
+
     for (size_t i = 0; i < ARRAY_LEN(magics); i++) {
         struct str want = magics[i].head;
         if (head.n >= magics[i].at + want.n && memcmp(head.p + magics[i].at, want.p, want.n) == 0)
             return magics[i].type;
     }
-    return is_page(head) ? STR("text/html") : STR_NULL;
+    head = str_trim(head);
+    for (size_t i = 0; i < ARRAY_LEN(pages); i++) {
+        struct str want = str_of(pages[i]);
+        if (head.n >= want.n && str_eq_ci(str_make(head.p, want.n), want))
+            return STR("text/html");
+    }
+    return STR_NULL;
 }
 
 const char *media_kind_of_type(struct str type)

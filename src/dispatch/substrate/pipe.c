@@ -20,10 +20,6 @@
 #define LOOK_FIRST_MS 1 /* interval of checks whether the line was read; it doubles */
 #define LOOK_LONGEST_MS 50
 
-struct reader { /* recipient->state */
-    int fd;     /* -1: no reader */
-};
-
 struct pipe_line {
     struct errand_job job;
     struct recipient *a; /* borrowed */
@@ -51,52 +47,34 @@ static const char *target(const struct agent_config *c)
 
 /* ---- the FIFO ---- */
 
-static struct reader *reader_of(struct recipient *a)
+static void hang_up(struct recipient *a)
 {
-    if (a->state == NULL) {
-        struct reader *r = xcalloc(1, sizeof *r);
-        r->fd = -1;
-        a->state = r;
-    }
-    return a->state;
+    if (a->fd >= 0)
+        close(a->fd);
+    a->fd = -1;
 }
 
-static void hang_up(struct reader *r)
+static bool has_reader(const struct recipient *a)
 {
-    if (r->fd >= 0)
-        close(r->fd);
-    r->fd = -1;
-}
+    struct pollfd p = {.fd = a->fd, .events = POLLOUT};
 
-static void forget(struct recipient *a)
-{
-    if (a->state != NULL)
-        hang_up(a->state);
-    free(a->state);
-    a->state = NULL;
-}
-
-static bool has_reader(const struct reader *r)
-{
-    struct pollfd p = {.fd = r->fd, .events = POLLOUT};
-
-    return r->fd >= 0 && poll(&p, 1, 0) >= 0 && (p.revents & (POLLERR | POLLNVAL)) == 0;
+    return a->fd >= 0 && poll(&p, 1, 0) >= 0 && (p.revents & (POLLERR | POLLNVAL)) == 0;
 }
 
 /* Returns 0 or errno; ENXIO: no reader. */
-static int open_fifo(struct reader *r, const char *path)
+static int open_fifo(struct recipient *a)
 {
     struct stat st;
 
-    if (has_reader(r))
+    if (has_reader(a))
         return 0;
-    hang_up(r);
-    r->fd = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-    if (r->fd < 0)
+    hang_up(a);
+    a->fd = open(a->cfg->s.path, O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+    if (a->fd < 0)
         return errno;
-    if (fstat(r->fd, &st) == 0 && S_ISFIFO(st.st_mode))
+    if (fstat(a->fd, &st) == 0 && S_ISFIFO(st.st_mode))
         return 0;
-    hang_up(r);
+    hang_up(a);
     return ESPIPE;
 }
 
@@ -105,8 +83,7 @@ static int open_fifo(struct reader *r, const char *path)
 /* Never reopens an open FIFO: half a line may be in it. */
 static const char *away(struct recipient *a)
 {
-    struct reader *r = reader_of(a);
-    bool there = r->fd >= 0 ? has_reader(r) : open_fifo(r, a->cfg->s.path) != ENXIO;
+    bool there = a->fd >= 0 ? has_reader(a) : open_fifo(a) != ENXIO;
 
     return there ? NULL : NOBODY;
 }
@@ -125,7 +102,7 @@ static void cancel(struct errand_job *base)
     struct pipe_line *j = container_of(base, struct pipe_line, job);
 
     if (j->written > 0 && j->written < j->bytes.n)
-        hang_up(reader_of(j->a)); /* half a line: the reader sees the end of file */
+        hang_up(j->a); /* half a line: the reader sees the end of file */
     line_free(j);
 }
 
@@ -134,7 +111,7 @@ static void finish(struct pipe_line *j, enum errand_result result, const char *w
     struct errand_end e = {.result = result, .cause = CAUSE_NETWORK, .text = str_of(why)};
 
     if (result != ERRAND_DONE && j->written > 0)
-        hang_up(reader_of(j->a));
+        hang_up(j->a);
     j->job.done(j->job.ctx, &e);
     line_free(j);
 }
@@ -161,8 +138,8 @@ static void write_more(struct pipe_line *j, int fd)
 static void on_look(struct timer *t)
 {
     struct pipe_line *j = container_of(t, struct pipe_line, look);
-    struct reader *r = reader_of(j->a);
-    int failed = j->written > 0 ? (has_reader(r) ? 0 : EPIPE) : open_fifo(r, j->a->cfg->s.path);
+    struct recipient *a = j->a;
+    int failed = j->written > 0 ? (has_reader(a) ? 0 : EPIPE) : open_fifo(a);
     int unread = 0;
     char why[256];
 
@@ -177,9 +154,9 @@ static void on_look(struct timer *t)
         return;
     }
     if (!j->only_look)
-        write_more(j, r->fd);
-    if (j->only_look || (j->written == j->bytes.n && ioctl(r->fd, FIONREAD, &unread) == 0 &&
-                         unread == 0 && has_reader(r)))
+        write_more(j, a->fd);
+    if (j->only_look || (j->written == j->bytes.n && ioctl(a->fd, FIONREAD, &unread) == 0 &&
+                         unread == 0 && has_reader(a)))
         finish(j, ERRAND_DONE, "");
     else if (clock_now_ms(j->a->d->env.clock) >= j->deadline_ms)
         finish(j, ERRAND_FAILED, "the reader of the pipe does not read");
@@ -210,5 +187,4 @@ const struct substrate_ops substrate_pipe = {
     .target = target,
     .run = run,
     .away = away,
-    .forget = forget,
 };

@@ -56,15 +56,6 @@ static void cancel(struct errand_job *base)
     free(j);
 }
 
-static struct str last_line(struct str s)
-{
-    s = str_trim(s);
-    for (size_t i = s.n; i > 0; i--)
-        if (s.p[i - 1] == '\n')
-            return str_skip(s, i);
-    return s;
-}
-
 static struct errand_end bad_answer(struct str why)
 {
     return (struct errand_end){.result = ERRAND_FAILED, .cause = CAUSE_MALFORMED, .text = why};
@@ -74,10 +65,15 @@ static void on_end(void *ctx, const struct spawn_end *end)
 {
     struct spawned *j = ctx;
     struct errand_end e = {.result = ERRAND_DONE, .text = j->answer ? end->output : STR("")};
-    struct str said = last_line(end->errors);
+    struct str said = str_trim(end->errors); /* its last line */
     char why[256];
 
     j->spawn = NULL;
+    for (size_t i = said.n; i > 0; i--)
+        if (said.p[i - 1] == '\n') {
+            said = str_skip(said, i);
+            break;
+        }
     if (!end->well) {
         snprintf(why, sizeof why, "the program failed: %.100s%s%.*s",
                  end->timed_out ? "it took too long" : end->how, said.n > 0 ? ": " : "",
@@ -246,17 +242,6 @@ static bool is_away(struct str errors)
            str_contains(errors, STR("server exited")) || str_contains(errors, STR("lost server"));
 }
 
-static void write_text(struct buf *out, const struct errand *e)
-{
-    if (!str_is_empty(e->header)) {
-        clean(out, e->header);
-        buf_add_c(out, '\n');
-    }
-    clean(out, e->text);
-    if (e->kind != ERRAND_WAKE)
-        buf_add_c(out, '\n');
-}
-
 /* The tmux words that paste the buffer.  A wake adds Enter and the bell, which it writes to the
  * pane's terminal as the program in the pane would. */
 #define PASTE(pane, buffer) \
@@ -281,7 +266,13 @@ static struct errand_job *tmux_run(struct recipient *a, const struct errand *e, 
     const char *const ring[] = {PASTE(pane, buffer), RING(pane), NULL};
     const char *const look[] = {"has-session", "-t", pane, NULL};
     tmux_command(s, base);
-    write_text(&text, e);
+    if (!str_is_empty(e->header)) {
+        clean(&text, e->header);
+        buf_add_c(&text, '\n');
+    }
+    clean(&text, e->text);
+    if (e->kind != ERRAND_WAKE)
+        buf_add_c(&text, '\n');
     struct spawned_order o = {.argv = base,
                               .more = e->kind == ERRAND_LOOK   ? look
                                       : e->kind == ERRAND_WAKE ? ring

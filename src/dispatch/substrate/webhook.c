@@ -68,11 +68,6 @@ static const char *target(const struct agent_config *c)
     return c->s.url;
 }
 
-static bool rings(const struct agent_config *c)
-{
-    return c->s.wake_url != NULL;
-}
-
 /* ---- the answer ---- */
 
 static void cancel(struct errand_job *base)
@@ -83,20 +78,11 @@ static void cancel(struct errand_job *base)
     free(j);
 }
 
-/* The answer of a request: `content` of a JSON object, else the body itself. */
-static struct str answer_of(struct post *j, const struct http_result *r)
-{
-    struct json doc;
-
-    if (!json_parse(j->d->json, r->body, &doc) || !json_is_object(doc))
-        return r->body;
-    return json_type(json_get(doc, "content")) == JSON_STRING ? json_str(doc, "content") : r->body;
-}
-
 static void on_answer(void *ctx, const struct http_result *r)
 {
     struct post *j = ctx;
     struct errand_end e = {.result = ERRAND_DONE};
+    struct json doc;
     char why[64];
     bool good = r->status < 400 && (!j->by_status || r->status / 100 == 2);
 
@@ -116,7 +102,10 @@ static void on_answer(void *ctx, const struct http_result *r)
         e.http_status = (unsigned)r->status;
         e.text = str_of(why);
     } else if (j->kind == ERRAND_REQUEST) {
-        e.text = answer_of(j, r);
+        e.text = r->body; /* or `content` of a JSON object */
+        if (json_parse(j->d->json, r->body, &doc) && json_is_object(doc) &&
+            json_type(json_get(doc, "content")) == JSON_STRING)
+            e.text = json_str(doc, "content");
         if (!utf8_valid(e.text))
             e = (struct errand_end){.result = ERRAND_FAILED,
                                     .cause = CAUSE_MALFORMED,
@@ -198,6 +187,5 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
 const struct substrate_ops substrate_webhook = {.name = "webhook",
                                                 .config = &config,
                                                 .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS,
-                                                .rings = rings,
                                                 .target = target,
                                                 .run = run};
