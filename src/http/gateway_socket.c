@@ -293,7 +293,7 @@ void gateway_upgrade(struct front *f, struct http_req *req)
                         .body =
                             STR("{\"error\":\"This is the relay's WebSocket: a gateway dials it "
                                 "with Upgrade: websocket. `bellhop gateway add` prints the "
-                                    "credential.\",\"code\":\"upgrade_required\"}")});
+                                "credential.\",\"code\":\"upgrade_required\"}")});
         return;
     }
     if (!can_serve(f, req) || !ws_offer(f->server, req, &offer))
