@@ -121,11 +121,6 @@ static void *off_open(void *ctx, struct str key, bool writer, char *ret_why)
 
 static const struct lanes_ops off_ops = {.open = off_open};
 
-bool data_is_off(const struct data *ds)
-{
-    return ds->off != NULL;
-}
-
 enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct data **ret_ds,
                       char *ret_why)
 {
@@ -396,46 +391,6 @@ struct data_call *data_write(struct data *ds, const struct caller *who, struct j
     return call_start(c);
 }
 
-/* ---- everything of a tenant ---- */
-
-static enum lane_end run_clear(struct data_call *c, struct database *b)
-{
-    return database_clear(b) ? LANE_OK : LANE_IO;
-}
-
-struct data_call *data_clear(struct data *ds, const struct caller *who, data_cb *done, void *ctx)
-{
-    struct data_call *c = call_new(ds, who, run_clear, done, ctx);
-
-    c->job.write = true;
-    return call_start(c);
-}
-
-void data_namespaces(const struct data *ds, struct str tenant, data_ns_cb *cb, void *ctx)
-{
-    struct buf path = BUF_INIT;
-
-    if (ds->off != NULL && ds->elsewhere)
-        cb(ctx, STR(""));
-    if (ds->off != NULL)
-        return;
-    buf_printf(&path, "%s/", ds->dir);
-    file_name_add(&path, tenant);
-    DIR *d = opendir(buf_z(&path));
-    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
-        struct str name = str_of(e->d_name);
-        if (!str_ends(name, STR(".db")))
-            continue;
-        name.n -= 3;
-        buf_reset(&path);
-        percent_decode(&path, name.p[0] == '@' ? str_skip(name, 1) : STR(""));
-        cb(ctx, buf_str(&path));
-    }
-    if (d != NULL)
-        closedir(d);
-    buf_done(&path);
-}
-
 /* ---- query and get ---- */
 
 static bool on_found(void *ctx, const struct data_found *f)
@@ -544,6 +499,53 @@ void data_stats(const struct data *ds, struct lanes_stats *ret)
 
 /* ---- erasing ---- */
 
+static void note_namespace(struct erasure *e, struct str ns)
+{
+    erasure_put(e, ns);
+    erasure_count(e, "data", 1);
+}
+
+static enum lane_end run_clear(struct data_call *c, struct database *b)
+{
+    return database_clear(b) ? LANE_OK : LANE_IO;
+}
+
+/* Deletes every entry of the caller's store; the empty file stays.  No JSON. */
+static struct data_call *clear(struct data *ds, const struct caller *who, data_cb *done, void *ctx)
+{
+    struct data_call *c = call_new(ds, who, run_clear, done, ctx);
+
+    c->job.write = true;
+    return call_start(c);
+}
+
+/* Notes the namespaces in which the tenant has a store; "" is the unnamed one, and stands for all
+ * when the data store is on another node. */
+static void note_namespaces(const struct data *ds, struct str tenant, struct erasure *e)
+{
+    struct buf path = BUF_INIT;
+
+    if (ds->off != NULL && ds->elsewhere)
+        note_namespace(e, STR(""));
+    if (ds->off != NULL)
+        return;
+    buf_printf(&path, "%s/", ds->dir);
+    file_name_add(&path, tenant);
+    DIR *d = opendir(buf_z(&path));
+    for (struct dirent *file; d != NULL && (file = readdir(d)) != NULL;) {
+        struct str name = str_of(file->d_name);
+        if (!str_ends(name, STR(".db")))
+            continue;
+        name.n -= 3;
+        buf_reset(&path);
+        percent_decode(&path, name.p[0] == '@' ? str_skip(name, 1) : STR(""));
+        note_namespace(e, buf_str(&path));
+    }
+    if (d != NULL)
+        closedir(d);
+    buf_done(&path);
+}
+
 static void clear_next(struct erasure *e);
 
 static void on_tenant_cleared(void *ctx, const struct data_answer *a)
@@ -554,7 +556,7 @@ static void on_tenant_cleared(void *ctx, const struct data_answer *a)
         clear_next(e);
     else
         erasure_fail(
-            e, data_is_off(erasure_ctx(e))
+            e, ((const struct data *)erasure_ctx(e))->off != NULL
                    ? "All but its data is gone: that is on the node of data.node, ask there again."
                    : "The data store failed in the middle: ask again.");
 }
@@ -567,20 +569,14 @@ static void clear_next(struct erasure *e)
         erasure_next(e);
         return;
     }
-    struct data_call *c = data_clear(erasure_ctx(e), &who, on_tenant_cleared, e);
+    struct data_call *c = clear(erasure_ctx(e), &who, on_tenant_cleared, e);
     (void)c; /* void once the store is closed */
-}
-
-static void on_namespace(void *ctx, struct str ns)
-{
-    erasure_put(ctx, ns);
-    erasure_count(ctx, "data", 1);
 }
 
 static void erase_tenant(void *ctx, struct erasure *e)
 {
     erasure_count(e, "data", 0);
-    data_namespaces(ctx, erasure_subject(e)->tenant, on_namespace, e);
+    note_namespaces(ctx, erasure_subject(e)->tenant, e);
     clear_next(e);
 }
 

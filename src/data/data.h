@@ -80,16 +80,6 @@ struct data_call *data_query(struct data *ds, const struct caller *who, struct j
 struct data_call *data_get(struct data *ds, const struct caller *who, struct str id, data_cb *done,
                            void *ctx) BH_MUST_USE;
 
-/* Deletes every entry of the caller's store; the empty file stays.  No @json. */
-struct data_call *data_clear(struct data *ds, const struct caller *who, data_cb *done,
-                             void *ctx) BH_MUST_USE;
-/* data_namespaces() lists the namespaces in which a tenant has a store; "" is the unnamed one.  It
- * reads a directory, so do not call it for every request.  If another node has the data store, it
- * reports only "". */
-typedef void data_ns_cb(void *ctx, struct str ns);
-bool data_is_off(const struct data *ds); /* this node has no data store */
-void data_namespaces(const struct data *ds, struct str tenant, data_ns_cb *cb, void *ctx);
-
 /* {"capabilities_version": ..., "manifest": {"kind": "sqlite-fts", "supported_modes":
  * ["fts"], "supported_filters": ["domain_tags"], "score_range": "unbounded",
  * "regexp_fallback_active": false}} */

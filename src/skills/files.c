@@ -276,7 +276,7 @@ static bool remove_both(struct skill_dir *d, struct str name)
     return sync_dir(d);
 }
 
-bool skill_file_delete(struct skill_dir *d, struct str name, struct str line)
+static bool skill_file_delete(struct skill_dir *d, struct str name, struct str line)
 {
     struct buf last = BUF_INIT;
     int64_t end;

@@ -47,7 +47,6 @@ enum skill_found skill_file_read(struct skill_dir *d, struct str name, struct bu
  * only the line.  @fresh: starts a new history instead of continuing the existing one. */
 bool skill_file_write(struct skill_dir *d, struct str name, const struct buf *body, struct str line,
                       bool fresh, struct skill_stamp *ret_stamp);
-bool skill_file_delete(struct skill_dir *d, struct str name, struct str line);
 bool skill_file_stamp(struct skill_dir *d, struct str name, struct skill_stamp *ret_stamp);
 /* After a crash: settle .NAME.tmp and histories that end with a delete. */
 bool skill_file_recover(struct skill_dir *d, struct str name);
@@ -56,7 +55,7 @@ bool skill_file_recover(struct skill_dir *d, struct str name);
 
 struct skill_line { /* borrowed from the parser */
     bool deleted;
-    bool is_whole;          /* has author and created_at; otherwise call skill_history_origin() */
+    bool is_whole; /* has author and created_at; otherwise the first line of the history has them */
     struct skill_head head; /* without its bag; with the body if the line has one */
     struct json bag;
     struct skill_version version;
@@ -68,10 +67,6 @@ bool skill_line_read(struct json_parser *p, struct str line, struct skill_line *
 /* Reads the last complete line; SKILL_MISSING: there is none.  *@ret_end: the offset of its end. */
 enum skill_found skill_history_last(struct skill_dir *d, struct str name, struct buf *out,
                                     int64_t *ret_end);
-/* Reads author and created_at from the first line, for histories that the Skillscript runtime
- * wrote. */
-enum skill_found skill_history_origin(struct skill_dir *d, struct str name, int64_t *ret_created_at,
-                                      struct buf *ret_author);
 /* Every complete line, oldest first.  @cb returns false to stop. */
 typedef bool skill_line_cb(void *ctx, const struct skill_line *l);
 enum skill_found skill_history_each(struct skill_dir *d, struct str name, skill_line_cb *cb,

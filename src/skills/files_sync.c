@@ -248,8 +248,9 @@ static bool on_first(void *ctx, const struct skill_line *l)
     return false;
 }
 
-enum skill_found skill_history_origin(struct skill_dir *d, struct str name, int64_t *ret_created_at,
-                                      struct buf *ret_author)
+/* Author and created_at, for histories that the Skillscript runtime wrote. */
+static enum skill_found history_origin(struct skill_dir *d, struct str name,
+                                       int64_t *ret_created_at, struct buf *ret_author)
 {
     struct origin o = {ret_created_at, ret_author};
     return skill_history_each(d, name, on_first, &o);
@@ -553,7 +554,7 @@ static enum skill_found read_history(struct files_conn *c, struct str name, stru
     if (!k->any || k->last.deleted)
         return SKILL_FOUND;
     if (!k->last.is_whole) {
-        found = skill_history_origin(&c->dir, name, &k->last.head.created_at, &k->author);
+        found = history_origin(&c->dir, name, &k->last.head.created_at, &k->author);
         k->last.head.author = k->author.n > 0 ? buf_str(&k->author) : STR_NULL;
     }
     if (json_is_object(k->last.bag)) {

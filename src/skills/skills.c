@@ -521,16 +521,6 @@ struct skills_call *skills_update_status(struct skills *sk, const struct caller 
     return call_start(sk, c);
 }
 
-struct skills_call *skills_erase(struct skills *sk, const struct caller *who, bool only_count,
-                                 skills_cb *done, void *ctx)
-{
-    struct skills_call *c = call_new(sk, who, call_erase, done, ctx);
-
-    c->may_delete = !only_count;
-    c->job.write = true;
-    return call_start(sk, c);
-}
-
 struct skills_call *skills_delete(struct skills *sk, const struct caller *who, struct str name,
                                   bool may_delete, skills_cb *done, void *ctx)
 {
@@ -575,13 +565,16 @@ static void on_tenant_erased(void *ctx, const struct skills_answer *a)
         erasure_next(e);
 }
 
+/* Deletes, or counts, every skill of the tenant in all namespaces, with its history. */
 static void erase_tenant(void *ctx, struct erasure *e)
 {
     const struct erase_subject *s = erasure_subject(e);
     const struct caller who = {.tenant = s->tenant};
-    struct skills_call *c = skills_erase(ctx, &who, s->dry, on_tenant_erased, e);
+    struct skills_call *c = call_new(ctx, &who, call_erase, on_tenant_erased, e);
 
-    (void)c; /* void once the store is closed */
+    c->may_delete = !s->dry;
+    c->job.write = true;
+    call_start(ctx, c); /* the handle is void once the store is closed */
 }
 
 const struct eraser skills_eraser = {.tenant = erase_tenant};

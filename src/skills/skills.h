@@ -161,11 +161,6 @@ struct skills_call *skills_update_status(struct skills *sk, const struct caller 
 struct skills_call *skills_delete(struct skills *sk, const struct caller *who, struct str name,
                                   bool may_delete, skills_cb *done, void *ctx) BH_MUST_USE;
 
-/* Deletes every skill of the caller's tenant, in all namespaces, with its history.  The answer's
- * @count is the number of skills; no @json.  @only_count: counts and deletes nothing. */
-struct skills_call *skills_erase(struct skills *sk, const struct caller *who, bool only_count,
-                                 skills_cb *done, void *ctx) BH_MUST_USE;
-
 /* {"capabilities_version": ..., "manifest": {"kind": ...}}; immediate, no I/O. */
 void skills_manifest(const struct skills *sk, struct jw *w);
 

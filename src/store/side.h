@@ -84,10 +84,6 @@ static inline void side_arg(struct side *s, struct side_arg a)
 {
     s->args[s->n_args++] = a;
 }
-static inline void side_null(struct side *s)
-{
-    side_arg(s, (struct side_arg){.type = SIDE_NULL});
-}
 static inline void side_int(struct side *s, int64_t v)
 {
     side_arg(s, (struct side_arg){.type = SIDE_INT, .i = v});

@@ -210,23 +210,8 @@ void side_bind_str(sqlite3_stmt *q, int at, struct str s)
         sqlite3_bind_text64(q, at, s.p, s.n, SQLITE_STATIC, SQLITE_UTF8);
 }
 
-void side_bind_blob(sqlite3_stmt *q, int at, struct str s)
-{
-    if (s.p == NULL)
-        sqlite3_bind_null(q, at);
-    else
-        sqlite3_bind_blob64(q, at, s.p, s.n, SQLITE_STATIC);
-}
-
-struct str side_str(sqlite3_stmt *q, int column)
-{
-    if (sqlite3_column_type(q, column) == SQLITE_NULL)
-        return STR_NULL;
-    const void *p = sqlite3_column_blob(q, column); /* NULL for an empty one */
-    return str_make(p != NULL ? p : "", (size_t)sqlite3_column_bytes(q, column));
-}
-
-bool side_step(struct side_db *db, sqlite3_stmt *q, bool *ret_ok)
+/* True: a row.  False: no more, and *@ret_ok tells whether that is all; the statement is reset. */
+static bool step(struct side_db *db, sqlite3_stmt *q, bool *ret_ok)
 {
     int rc = sqlite3_step(q);
 
@@ -239,11 +224,11 @@ bool side_step(struct side_db *db, sqlite3_stmt *q, bool *ret_ok)
     return false;
 }
 
-bool side_run(struct side_db *db, sqlite3_stmt *q)
+static bool run(struct side_db *db, sqlite3_stmt *q)
 {
     bool ok;
 
-    while (side_step(db, q, &ok))
+    while (step(db, q, &ok))
         ;
     return ok;
 }
@@ -322,7 +307,7 @@ static void bind_args(struct side_db *db, sqlite3_stmt *q)
         if (a->type == SIDE_INT)
             sqlite3_bind_int64(q, i + 1, a->i);
         else if (a->type == SIDE_BLOB)
-            side_bind_blob(q, i + 1, a->s);
+            sqlite3_bind_blob64(q, i + 1, a->s.p, a->s.n, SQLITE_STATIC);
         else if (a->type == SIDE_TEXT)
             side_bind_str(q, i + 1, a->s);
         else if (a->type != SIDE_NULL)
@@ -344,9 +329,9 @@ static bool db_ask(struct side *s, unsigned n)
         if (last) {
             db->asked = db->sql[n][i];
             db->fresh = true;
-            db->has_row = side_step(db, db->asked, &ok);
+            db->has_row = step(db, db->asked, &ok);
         } else {
-            ok = side_run(db, db->sql[n][i]);
+            ok = run(db, db->sql[n][i]);
         }
     }
     return ok;
@@ -357,7 +342,7 @@ static bool db_next(struct side *s)
     struct side_db *db = db_of(s);
 
     if (!db->fresh && db->has_row)
-        db->has_row = side_step(db, db->asked, &s->ok);
+        db->has_row = step(db, db->asked, &s->ok);
     db->fresh = false;
     return db->has_row;
 }
@@ -369,7 +354,12 @@ static int64_t db_get_int(const struct side *s, int column)
 
 static struct str db_get_str(const struct side *s, int column)
 {
-    return side_str(db_of(s)->asked, column);
+    sqlite3_stmt *q = db_of(s)->asked;
+
+    if (sqlite3_column_type(q, column) == SQLITE_NULL)
+        return STR_NULL;
+    const void *p = sqlite3_column_blob(q, column); /* NULL for an empty one */
+    return str_make(p != NULL ? p : "", (size_t)sqlite3_column_bytes(q, column));
 }
 
 static const struct side_ops db_ops = {.begin = db_begin,

@@ -6,8 +6,6 @@
  *
  *      struct side_db *db = side_db_open(path, &schema, SIDE_WRITE, why);
  *      sqlite3_stmt *q = side_sql(db, n);               // prepared when first used, kept
- *      sqlite3_bind_...(q, ...);
- *      while (side_step(db, q, &rc)) ...              // one row after the other
  *
  * In a statement of store/side.h a list is the text of a JSON array: json_each(?1).
  *
@@ -59,10 +57,5 @@ struct side_db *side_db_open(const char *path, const struct side_schema *schema,
 
 /* Reset, with nothing bound; NULL: it could not be prepared (why). */
 sqlite3_stmt *side_sql(struct side_db *db, unsigned n);
-void side_bind_str(sqlite3_stmt *q, int at, struct str s);  /* text; absent: NULL.  Borrowed. */
-void side_bind_blob(sqlite3_stmt *q, int at, struct str s); /* the same as a blob */
-struct str side_str(sqlite3_stmt *q, int column); /* borrowed until the next step; NULL: absent */
-/* True: a row.  False: no more, and *@ret_ok tells whether that is all; the statement is reset. */
-bool side_step(struct side_db *db, sqlite3_stmt *q, bool *ret_ok);
-bool side_run(struct side_db *db, sqlite3_stmt *q);      /* a statement without rows */
-bool side_failed(struct side_db *db, const char *doing); /* notes why; always false */
+void side_bind_str(sqlite3_stmt *q, int at, struct str s); /* text; absent: NULL.  Borrowed. */
+bool side_failed(struct side_db *db, const char *doing);   /* notes why; always false */
