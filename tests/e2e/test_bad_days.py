@@ -1,16 +1,23 @@
 """Bad input and bad days on PostgreSQL: a clear sentence, and nothing that was accepted is lost."""
 import asyncio
+import base64
+import hashlib
+import hmac
+import json
 import os
 import pathlib
 import pwd
 import re
+import socket
 import subprocess
 import threading
 import time
+import urllib.parse
+from signal import SIGCONT, SIGSTOP, SIGTERM
 
 import pytest
 
-from cluster_rig import DatabaseLine
+from cluster_rig import AUTH, PUBLIC, DatabaseLine
 from conftest import wait_for
 from relay import mint
 from servers import Postgres, free_port
@@ -322,3 +329,85 @@ def test_a_node_whose_line_is_deaf_ends_and_its_late_bytes_change_nothing(node, 
     assert south.write("late", client_id="late-1") == 200
     again.hear("late")
     assert postgres.sql("SELECT count(*) FROM bellhop.mail") in ("0", "1")
+
+
+# ---- webhooks while a node goes ----
+
+HOOKS = f"""\
+  - {{{{platform: twilio, bot: "+15550001", account_sid: AC01, auth_token: "{AUTH}", api_base: "http://127.0.0.1:1"}}}}
+  - {{{{platform: telegram, bot: my_bot, token: "1:x", mode: webhook, webhook_secret: s3cret, api_base: "http://127.0.0.1:1"}}}}
+public_url: {PUBLIC}
+"""
+
+
+def twilio_hook():
+    path = "/webhooks/twilio/+15550001"
+    form = {"AccountSid": "AC01", "Body": "hello", "From": "+16660001", "MessageSid": f"SM{1:032x}", "NumMedia": "0",
+            "To": "+15550001"}
+    signed = PUBLIC + path + "".join(k + v for k, v in sorted(form.items()))
+    mac = base64.b64encode(hmac.new(AUTH.encode(), signed.encode(), hashlib.sha1).digest()).decode()
+    return path, f"X-Twilio-Signature: {mac}\r\nContent-Type: application/x-www-form-urlencoded", urllib.parse.urlencode(form)
+
+
+def telegram_hook():
+    person = {"id": 5, "is_bot": False, "first_name": "A"}
+    update = {"update_id": 1, "message": {"message_id": 1, "date": int(time.time()), "text": "hello", "from": person,
+                                          "chat": {"id": 5, "type": "private", "first_name": "A"}}}
+    return ("/webhooks/telegram/my_bot", "X-Telegram-Bot-Api-Secret-Token: s3cret\r\nContent-Type: application/json",
+            json.dumps(update))
+
+
+class Hook:
+    """A good webhook of which only a part has come."""
+
+    def __init__(self, server, path, headers, body):
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        self.rest = body.encode()
+        self.socket.sendall(f"POST {path} HTTP/1.1\r\nHost: relay.example.org\r\n{headers}\r\n"
+                            f"Content-Length: {len(self.rest)}\r\n\r\n".encode())
+
+    def finish(self):
+        self.socket.sendall(self.rest)
+
+    def answer(self):
+        with self.socket, self.socket.makefile("rb") as f:
+            return f.read().decode()
+
+
+def hooks(server):
+    return [Hook(server, *hook()) for hook in (twilio_hook, telegram_hook)]
+
+
+def comes_again(answer):
+    assert answer.startswith("HTTP/1.1 503") and "\r\nRetry-After: " in answer, answer
+
+
+def test_good_webhooks_are_told_to_come_again_while_a_node_goes(node):
+    server = node(tail=HOOKS).start()
+    now, late = hooks(server), hooks(server)
+    time.sleep(0.3)
+    for hook in now:
+        hook.finish()
+    server.signal(SIGTERM)
+    for hook in now:
+        assert hook.answer().startswith("HTTP/1.1 200")
+    time.sleep(1)  # its platforms are closed
+    for hook in late:
+        hook.finish()
+    for hook in late:
+        comes_again(hook.answer())
+    assert server.wait() == 0
+
+
+def test_good_webhooks_are_told_to_come_again_when_a_node_has_lost_its_lease(node):
+    server = node(tail=HOOKS, lease="1s").start()
+    late = hooks(server)
+    time.sleep(0.5)
+    server.signal(SIGSTOP)
+    time.sleep(1.5)
+    for hook in late:
+        hook.finish()
+    server.signal(SIGCONT)
+    for hook in late:
+        comes_again(hook.answer())
+    assert server.wait() == 75
