@@ -163,21 +163,6 @@ static void forget_line(struct courier *c)
     buf_consume(&c->in, first_line(c).n + 1);
 }
 
-static void arrived(struct courier *c)
-{
-    struct buf ack = BUF_INIT;
-
-    c->failures = 0;
-    if (*c->problem != '\0')
-        log_info(NULL, "agent reached again: tenant=%s agent=%s", c->a->tenant, c->a->id);
-    *c->problem = '\0';
-    buf_printf(&ack, "{\"type\":\"inbound_ack\",\"bufferId\":\"%.*s\"}\n",
-               STR_FMT(delivery_id_in(first_line(c))));
-    forget_line(c);
-    session_data(c->session, buf_str(&ack));
-    buf_done(&ack);
-}
-
 static void give_up(struct courier *c, struct str why, bool park)
 {
     const struct dispatch_settings *s = c->a->d->env.settings;
@@ -196,12 +181,21 @@ static void give_up(struct courier *c, struct str why, bool park)
 static void on_brought(void *ctx, const struct errand_end *e)
 {
     struct courier *c = ctx;
+    struct buf ack = BUF_INIT;
 
     c->job = NULL;
     c->state = OPEN;
     switch (e->result) {
     case ERRAND_DONE:
-        arrived(c);
+        c->failures = 0;
+        if (*c->problem != '\0')
+            log_info(NULL, "agent reached again: tenant=%s agent=%s", c->a->tenant, c->a->id);
+        *c->problem = '\0';
+        buf_printf(&ack, "{\"type\":\"inbound_ack\",\"bufferId\":\"%.*s\"}\n",
+                   STR_FMT(delivery_id_in(first_line(c))));
+        forget_line(c);
+        session_data(c->session, buf_str(&ack));
+        buf_done(&ack);
         wake_up(c);
         return;
     case ERRAND_AWAY:

@@ -29,22 +29,6 @@ static bool refuse(struct fault *f, struct str agent_id, const char *why)
     return false;
 }
 
-static bool read_meta(struct json meta, struct str agent_id, struct payload *ret, struct fault *f)
-{
-    ret->meta = meta;
-    ret->dispatch_id = json_str(meta, "dispatch_id");
-    ret->correlation_id = json_str(meta, "correlation_id");
-    ret->event_type = json_str(meta, "event_type");
-    ret->skill = json_str(json_get(meta, "origin"), "skill_name");
-    if (str_is_empty(ret->skill))
-        ret->skill = STR("(unnamed)");
-    if (ret->dispatch_id.n == 0 || ret->dispatch_id.n > DISPATCH_ID_MAX)
-        return refuse(f, agent_id, "meta.dispatch_id must be a string of 1 to 200 bytes.");
-    if (ret->correlation_id.n > DISPATCH_ID_MAX)
-        return refuse(f, agent_id, "meta.correlation_id must not be longer than 200 bytes.");
-    return true;
-}
-
 static bool read_session(struct json v, struct str agent_id, struct payload *ret, struct fault *f)
 {
     struct str s = json_str(v, "session_id");
@@ -79,8 +63,18 @@ bool payload_read(struct json body, struct str agent_id, struct payload *ret, st
         meta = json_get(body, "meta");
     if (!json_is_object(meta))
         return refuse(f, agent_id, "meta must be an object with a dispatch_id.");
-    return read_meta(meta, agent_id, ret, f) && read_session(body, agent_id, ret, f) &&
-           read_session(p, agent_id, ret, f);
+    ret->meta = meta;
+    ret->dispatch_id = json_str(meta, "dispatch_id");
+    ret->correlation_id = json_str(meta, "correlation_id");
+    ret->event_type = json_str(meta, "event_type");
+    ret->skill = json_str(json_get(meta, "origin"), "skill_name");
+    if (str_is_empty(ret->skill))
+        ret->skill = STR("(unnamed)");
+    if (ret->dispatch_id.n == 0 || ret->dispatch_id.n > DISPATCH_ID_MAX)
+        return refuse(f, agent_id, "meta.dispatch_id must be a string of 1 to 200 bytes.");
+    if (ret->correlation_id.n > DISPATCH_ID_MAX)
+        return refuse(f, agent_id, "meta.correlation_id must not be longer than 200 bytes.");
+    return read_session(body, agent_id, ret, f) && read_session(p, agent_id, ret, f);
 }
 
 void payload_recall_wake(struct payload *p)

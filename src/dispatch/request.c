@@ -81,24 +81,6 @@ static void chat_key(struct buf *out, struct str tenant, struct str chat_id)
     buf_add_str(out, chat_id);
 }
 
-static void wait_in(struct asking *w, struct str chat_id)
-{
-    struct asked *t = w->call.d->asked;
-    struct buf key = BUF_INIT;
-
-    chat_key(&key, str_of(w->call.tenant), chat_id);
-    struct chat_asked *c = map_get(&t->chats, buf_str(&key));
-    if (c == NULL) {
-        c = xcalloc(1, sizeof *c + key.n + 1);
-        memcpy(c->key, key.p, key.n);
-        list_init(&c->waiting);
-        map_put(&t->chats, str_of(c->key), c);
-    }
-    w->chat = c;
-    list_append(&c->waiting, &w->in_chat);
-    buf_done(&key);
-}
-
 static void wait_no_more(struct asking *w)
 {
     struct chat_asked *c = w->chat;
@@ -260,12 +242,21 @@ static void on_accepted(void *ctx, enum bh_err err)
 static void ask(struct asking *w, struct recipient *a, const struct payload *p)
 {
     struct dispatch *d = w->call.d;
-    struct buf text = BUF_INIT;
+    struct buf text = BUF_INIT, key = BUF_INIT;
 
     timer_set(d->env.clock, &w->patience, w->timeout_ms);
     if (a->cfg->ops == &substrate_relay) {
         payload_chat_id(&text, p, str_of(a->id));
-        wait_in(w, buf_str(&text));
+        chat_key(&key, str_of(a->tenant), buf_str(&text));
+        w->chat = map_get(&d->asked->chats, buf_str(&key));
+        if (w->chat == NULL) {
+            w->chat = xcalloc(1, sizeof *w->chat + key.n + 1);
+            memcpy(w->chat->key, key.p, key.n);
+            list_init(&w->chat->waiting);
+            map_put(&d->asked->chats, str_of(w->chat->key), w->chat);
+        }
+        list_append(&w->chat->waiting, &w->in_chat);
+        buf_done(&key);
         call_post(&w->call, a, p, true, on_accepted);
     } else {
         payload_write_body(&text, p, str_of(a->id));

@@ -117,22 +117,6 @@ static void on_pong(void *ctx, uint32_t number)
         session_pong(s->session, number);
 }
 
-/* ---- the host name the gateway dialled, for the URLs of files it fetches ---- */
-
-static struct dialled *dialled_get(struct front *f, const struct ws_offer *offer)
-{
-    char base[sizeof offer->host + 16];
-    int n = snprintf(base, sizeof base, "%s://%s", offer->tls ? "https" : "http", offer->host);
-
-    if (f->dialled == NULL || strcmp(f->dialled->base, base) != 0) {
-        f->dialled = xmalloc(sizeof *f->dialled + (size_t)n + 1);
-        f->dialled->refs = 0;
-        memcpy(f->dialled->base, base, (size_t)n + 1);
-    }
-    f->dialled->refs++;
-    return f->dialled;
-}
-
 static void socket_free(struct gateway_socket *s)
 {
     struct dialled *d = s->dialled;
@@ -172,8 +156,17 @@ static struct gateway_socket *accept_socket(struct front *f, const struct ws_off
 
     s->wire.ops = &wire_ops;
     s->front = f;
-    if (f->public_url == NULL && offer->host[0] != '\0')
-        s->dialled = dialled_get(f, offer);
+    if (f->public_url == NULL && offer->host[0] != '\0') {
+        char base[sizeof offer->host + 16];
+        int n = snprintf(base, sizeof base, "%s://%s", offer->tls ? "https" : "http", offer->host);
+        if (f->dialled == NULL || strcmp(f->dialled->base, base) != 0) {
+            f->dialled = xmalloc(sizeof *f->dialled + (size_t)n + 1);
+            f->dialled->refs = 0;
+            memcpy(f->dialled->base, base, (size_t)n + 1);
+        }
+        f->dialled->refs++;
+        s->dialled = f->dialled;
+    }
     s->ws = ws_accept_offer(f->server, offer,
                             &(struct ws_options){.max_message = CONTRACT_MAX_FRAME,
                                                  .max_queued = MAX_QUEUED},

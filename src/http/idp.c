@@ -136,23 +136,6 @@ static bool wait_for_answer(struct question *q)
     return true;
 }
 
-/* ---- local ---- */
-
-static void answer_local(struct question *q)
-{
-    struct json_parser *parser = json_parser_new();
-    struct local_token t;
-    const char *why;
-
-    if (!local_token_read(q->i->env.facts, str_of(q->bearer), TOKEN_PROVISION, parser, &t, &why))
-        answer(q, BH_REFUSED, NULL, why);
-    else if (!keys_admit(q->i->env.keys, &t))
-        answer(q, BH_REFUSED, NULL, "it was revoked");
-    else
-        answer(q, BH_OK, &(struct idp_claims){.tenant = t.tenant}, NULL);
-    json_parser_free(parser);
-}
-
 /* ---- signed tokens ---- */
 
 /* The claim at @path; a dot leads into an object: "org.id". */
@@ -383,8 +366,18 @@ static void consider(struct question *q)
             answer(q, BH_REFUSED, NULL, "signed tokens are not accepted here");
     } else if (strcmp(kind, "introspect") == 0) {
         answer_introspect(q);
-    } else {
-        answer_local(q);
+    } else { /* local */
+        struct json_parser *parser = json_parser_new();
+        struct local_token t;
+        const char *why;
+        if (!local_token_read(q->i->env.facts, str_of(q->bearer), TOKEN_PROVISION, parser, &t,
+                              &why))
+            answer(q, BH_REFUSED, NULL, why);
+        else if (!keys_admit(q->i->env.keys, &t))
+            answer(q, BH_REFUSED, NULL, "it was revoked");
+        else
+            answer(q, BH_OK, &(struct idp_claims){.tenant = t.tenant}, NULL);
+        json_parser_free(parser);
     }
 }
 

@@ -336,22 +336,6 @@ static bool write_value(struct jw *w, const struct op_arg *a, struct str value)
     }
 }
 
-static bool write_argument(const struct op_arg *a, struct str value, struct buf *path, struct jw *w)
-{
-    struct str rest = value, word;
-
-    if (a->in == IN_BODY) {
-        jw_key(w, a->name);
-        return write_value(w, a, value);
-    }
-    if (a->in == IN_QUERY && a->type == OP_TEXTS)
-        while (str_split(&rest, ',', &word))
-            add_query(path, a->name, str_trim(word));
-    else if (a->in == IN_QUERY)
-        add_query(path, a->name, value);
-    return true;
-}
-
 bool op_request(const struct op *op, const struct op_given *given, size_t n, struct buf *ret_path,
                 struct buf *ret_body, char *ret_why)
 {
@@ -378,8 +362,18 @@ bool op_request(const struct op *op, const struct op_given *given, size_t n, str
         jw_kstr_opt(&w, "instance", value_of(given, n, "instance"));
     }
     for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++) {
-        struct str value = value_of(given, n, a->name);
-        if (value.p != NULL && !write_argument(a, value, ret_path, &w)) {
+        struct str value = value_of(given, n, a->name), values = value, word;
+        bool ok = true;
+        if (value.p != NULL && a->in == IN_BODY) {
+            jw_key(&w, a->name);
+            ok = write_value(&w, a, value);
+        } else if (a->in == IN_QUERY && a->type == OP_TEXTS) {
+            while (str_split(&values, ',', &word))
+                add_query(ret_path, a->name, str_trim(word));
+        } else if (value.p != NULL && a->in == IN_QUERY) {
+            add_query(ret_path, a->name, value);
+        }
+        if (!ok) {
             snprintf(ret_why, 256, a->type == OP_TEXT ? "%s is not UTF-8" : "%s is not a number",
                      a->name);
             return false;
@@ -435,27 +429,6 @@ struct jw op_begin(struct op_call *c)
     return jw_begin(&c->out);
 }
 
-void op_answer(struct op_call *c, struct str json)
-{
-    op_answer_long(c, json, NULL, STR_NULL);
-}
-
-void op_end(struct op_call *c)
-{
-    op_answer(c, buf_str(&c->out));
-}
-
-void op_answer_long(struct op_call *c, struct str json, const struct spill *file, struct str etag)
-{
-    if (c->mcp != NULL)
-        tool_answer(c, json);
-    else if (file != NULL)
-        v1_answer_file(c, file, etag);
-    else
-        v1_answer(c, 200, json, etag);
-    op_call_free(c);
-}
-
 void op_answer_status(struct op_call *c, int status, struct str json, struct str etag)
 {
     if (c->mcp != NULL)
@@ -465,18 +438,31 @@ void op_answer_status(struct op_call *c, int status, struct str json, struct str
     op_call_free(c);
 }
 
+void op_answer(struct op_call *c, struct str json)
+{
+    op_answer_status(c, 200, json, STR_NULL);
+}
+
+void op_end(struct op_call *c)
+{
+    op_answer(c, buf_str(&c->out));
+}
+
+void op_answer_long(struct op_call *c, struct str json, const struct spill *file, struct str etag)
+{
+    if (c->mcp != NULL || file == NULL) {
+        op_answer_status(c, 200, json, etag);
+        return;
+    }
+    v1_answer_file(c, file, etag);
+    op_call_free(c);
+}
+
 void op_answer_missing(struct op_call *c, const char *what)
 {
-    struct buf body = BUF_INIT;
-
     /* Without a class: a missing value is none of the contract's errors. */
-    buf_printf(&body, "{\"error\":\"%s\",\"code\":\"not_found\",\"class\":null}", what);
-    if (c->mcp != NULL)
-        tool_answer(c, STR("null"));
-    else
-        v1_answer(c, 404, buf_str(&body), STR_NULL);
-    buf_done(&body);
-    op_call_free(c);
+    buf_printf(&c->out, "{\"error\":\"%s\",\"code\":\"not_found\",\"class\":null}", what);
+    op_answer_status(c, 404, c->mcp != NULL ? STR("null") : buf_str(&c->out), STR_NULL);
 }
 
 void op_fail(struct op_call *c, const struct fault *fault)

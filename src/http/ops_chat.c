@@ -448,30 +448,27 @@ static void on_list_mail(void *ctx, const struct mailbox_line *line)
     learn(&s->from, json_str(source, "user_name"));
 }
 
-static void write_chat(struct jw *w, const struct chat_seen *s)
-{
-    jw_obj(w);
-    jw_kstr(w, "platform", str_make(s->key.p, s->platform_n));
-    jw_kstr(w, "chat_id", str_skip(s->key, s->platform_n + 1));
-    jw_kstr_opt(w, "chat_name", str_of(s->name));
-    jw_kstr_opt(w, "chat_type", str_of(s->type));
-    jw_kstr_opt(w, "bot_id", str_of(s->bot));
-    jw_ki64(w, "waiting", (int64_t)s->waiting);
-    if (s->waiting > 0) {
-        jw_ki64(w, "last_at", s->at_ms / 1000);
-        jw_kstr_opt(w, "last_from", str_of(s->from));
-    }
-    jw_end_obj(w);
-}
-
 static void on_list_mail_done(void *ctx, enum bh_err err)
 {
     struct chat_ask *k = ctx;
 
     jw_obj(&k->w);
     jw_karr(&k->w, "chats");
-    for (size_t i = 0; i < k->n_order; i++)
-        write_chat(&k->w, k->order[i]);
+    for (size_t i = 0; i < k->n_order; i++) {
+        const struct chat_seen *s = k->order[i];
+        jw_obj(&k->w);
+        jw_kstr(&k->w, "platform", str_make(s->key.p, s->platform_n));
+        jw_kstr(&k->w, "chat_id", str_skip(s->key, s->platform_n + 1));
+        jw_kstr_opt(&k->w, "chat_name", str_of(s->name));
+        jw_kstr_opt(&k->w, "chat_type", str_of(s->type));
+        jw_kstr_opt(&k->w, "bot_id", str_of(s->bot));
+        jw_ki64(&k->w, "waiting", (int64_t)s->waiting);
+        if (s->waiting > 0) {
+            jw_ki64(&k->w, "last_at", s->at_ms / 1000);
+            jw_kstr_opt(&k->w, "last_from", str_of(s->from));
+        }
+        jw_end_obj(&k->w);
+    }
     jw_end_arr(&k->w);
     jw_ki64(&k->w, "waiting", (int64_t)k->total);
     jw_end_obj(&k->w);

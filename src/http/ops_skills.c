@@ -47,21 +47,6 @@ static void on_catalog(void *ctx, const struct skills_answer *a)
     }
 }
 
-/* The first etag in If-None-Match, without quotes and weak mark. */
-static struct str token_of(struct str header)
-{
-    struct str rest = header, first;
-
-    if (!str_split(&rest, ',', &first))
-        return STR_NULL;
-    first = str_trim(first);
-    if (str_starts(first, STR("W/")))
-        first = str_skip(first, 2);
-    if (first.n >= 2 && first.p[0] == '"' && first.p[first.n - 1] == '"')
-        first = str_make(first.p + 1, first.n - 2);
-    return first;
-}
-
 static void query(struct op_call *c)
 {
     const struct op_value *status = op_value(c, "status"), *tags = op_value(c, "tag");
@@ -76,10 +61,18 @@ static void query(struct op_call *c)
                               .name_pattern = op_text(c, "name_pattern"),
                               .by_limit = limit->given,
                               .limit = (uint64_t)limit->number,
-                              .offset = (uint64_t)op_value(c, "offset")->number,
-                              .if_none_match = token_of(op_text(c, "If-None-Match"))};
+                              .offset = (uint64_t)op_value(c, "offset")->number};
     enum skill_status s;
+    struct str etags = op_text(c, "If-None-Match"), etag;
 
+    if (str_split(&etags, ',', &etag)) { /* the first, without quotes and weak mark */
+        etag = str_trim(etag);
+        if (str_starts(etag, STR("W/")))
+            etag = str_skip(etag, 2);
+        if (etag.n >= 2 && etag.p[0] == '"' && etag.p[etag.n - 1] == '"')
+            etag = str_make(etag.p + 1, etag.n - 2);
+        f.if_none_match = etag;
+    }
     for (size_t i = 0; i < status->n_texts; i++)
         if (skill_status_parse(status->texts[i], &s))
             f.statuses |= 1u << s;

@@ -195,15 +195,6 @@ static void expire(struct media *m, struct media_file *f)
     media_file_free(f);
 }
 
-static bool is_held(const struct media *m, const struct media_file *f)
-{
-    for (size_t i = 0; i < f->n_holds && m->env.is_waiting != NULL; i++)
-        if (m->env.is_waiting(m->env.ctx, str_of(f->holds[i].tenant), str_of(f->holds[i].instance),
-                              f->holds[i].row))
-            return true;
-    return false;
-}
-
 bool media_forget(struct media *m, struct str id)
 {
     struct media_file *f = map_get(&m->files, id);
@@ -222,7 +213,11 @@ static void on_sweep(struct timer *t)
         struct media_file *f = list_entry(it, struct media_file, link);
         if (f->look_ms > now && f->look_ms <= now + step) /* further: the clock was set back */
             break;
-        if (is_held(m, f))
+        bool held = false;
+        for (size_t i = 0; i < f->n_holds && m->env.is_waiting != NULL && !held; i++)
+            held = m->env.is_waiting(m->env.ctx, str_of(f->holds[i].tenant),
+                                     str_of(f->holds[i].instance), f->holds[i].row);
+        if (held)
             f->until_ms = now + m->env.settings->ttl_ms + step;
         if (f->until_ms <= now) {
             expire(m, f);

@@ -253,22 +253,6 @@ static void on_soon(struct timer *t)
 
 /* ---- the interface ---- */
 
-static struct media_file *file_new(struct media *m, const struct media_spec *spec)
-{
-    struct media_file *f = xcalloc(1, sizeof *f);
-    struct buf text = BUF_INIT;
-
-    list_init(&f->link);
-    media_id_make(m, f->id);
-    f->tenant = str_dup(spec->tenant);
-    media_type_add(&text, spec->type);
-    f->type = buf_take(&text);
-    media_name_add(&text, spec->name);
-    f->name = text.n > 0 ? buf_take(&text) : xstrdup("");
-    buf_done(&text);
-    return f;
-}
-
 static char *path_of(const struct media *m, const char *id, const char *suffix)
 {
     struct buf path = BUF_INIT;
@@ -291,7 +275,16 @@ struct media_write *media_begin(struct media *m, const struct media_spec *spec,
     struct media_write *w = xcalloc(1, sizeof *w);
     *w = (struct media_write){.m = m, .ops = *ops, .ctx = ctx, .fd = -1, .max_bytes = max};
     w->charged = charge;
-    w->file = file_new(m, spec);
+    struct media_file *f = w->file = xcalloc(1, sizeof *f);
+    struct buf text = BUF_INIT;
+    list_init(&f->link);
+    media_id_make(m, f->id);
+    f->tenant = str_dup(spec->tenant);
+    media_type_add(&text, spec->type);
+    f->type = buf_take(&text);
+    media_name_add(&text, spec->name);
+    f->name = text.n > 0 ? buf_take(&text) : xstrdup("");
+    buf_done(&text);
     w->part = path_of(m, w->file->id, ".part");
     w->whole = path_of(m, w->file->id, "");
     list_init(&w->link);
