@@ -316,7 +316,7 @@ static enum gate_reason look(const struct gate_world *w, const struct candidate 
                              const struct event *ev)
 {
     struct gate_eyes e = gate_eyes_of(c->to, ev->platform, ev->bot);
-    bool unknown = true;
+    bool unknown = true, asked = false;
 
     if (w->sees == NULL)
         return GATE_NO_SIGHT_UNKNOWN;
@@ -324,8 +324,11 @@ static enum gate_reason look(const struct gate_world *w, const struct candidate 
         enum gate_sight sight = w->sees(w->ctx, ev, c->to, l->user);
         if (sight == GATE_SEEN)
             return GATE_YES_SCOPE;
+        asked |= sight == GATE_SIGHT_ASKED;
         unknown &= sight == GATE_SIGHT_UNKNOWN;
     }
+    if (asked)
+        return GATE_NO_SIGHT_ASKED;
     return unknown || e.next != e.head ? GATE_NO_SIGHT_UNKNOWN : GATE_NO_UNSEEN;
 }
 
@@ -361,7 +364,7 @@ static enum gate_reason judge_claim(const struct gate_world *w, const struct gat
 
     if (r == GATE_YES_SCOPE)
         r = look(w, c, ev);
-    return gate_is_yes(r) ? weigh(w, c, ev, r) : r;
+    return gate_may_yet(r) ? weigh(w, c, ev, r) : r;
 }
 
 static enum gate_reason judge(const struct gate_world *w, const struct gathering *g,
@@ -462,6 +465,10 @@ static const struct {
     [GATE_NO_SIGHT_UNKNOWN] =
         {"sight_unknown",
          "whether anybody linked to the instance can see this channel is not known"},
+    [GATE_NO_SIGHT_ASKED] =
+        {"sight_asked",
+         "the platform did not say in time whether anybody linked to the instance can see this "
+         "channel"},
     [GATE_NO_NOT_ADDRESSED] = {"not_addressed",
                                "the instance wants to be mentioned or replied to here"},
     [GATE_NO_OTHER_BOT] = {"other_bot",

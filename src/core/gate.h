@@ -105,7 +105,12 @@ bool gate_counts_on(const struct gate_link *l, struct str bot);
 bool gate_is_barred(const struct gate_facts *f, struct str platform, struct str bot,
                     struct str tenant);
 
-enum gate_sight { GATE_UNSEEN, GATE_SEEN, GATE_SIGHT_UNKNOWN };
+enum gate_sight {
+    GATE_UNSEEN,
+    GATE_SEEN,
+    GATE_SIGHT_UNKNOWN,
+    GATE_SIGHT_ASKED, /* unknown, and the platform is being asked */
+};
 /* Whether @user, who is linked to @to, can see the place of @ev. */
 typedef enum gate_sight gate_sees_fn(void *ctx, const struct event *ev,
                                      const struct gate_instance *to, struct str user);
@@ -131,6 +136,7 @@ enum gate_reason {
     GATE_NO_CHANNEL_OWNER,  /* has the guild, but another instance has this channel */
     GATE_NO_UNSEEN,         /* no person linked to the instance can see this place */
     GATE_NO_SIGHT_UNKNOWN,  /* the visibility of the place is not known */
+    GATE_NO_SIGHT_ASKED,    /* not known yet: the platform has not answered; all else is fine */
     GATE_NO_NOT_ADDRESSED,  /* the instance must be mentioned or replied to */
     GATE_NO_OTHER_BOT,      /* the author is a bot, and the instance ignores bots */
     GATE_NO_BOT_LOOP,       /* more than GATE_BOT_STREAK bot messages in a row */
@@ -147,6 +153,11 @@ struct gate_verdict {
 static inline bool gate_is_yes(enum gate_reason r)
 {
     return r <= GATE_YES_OPEN;
+}
+/* True when the instance receives the event, or will once the platform answers. */
+static inline bool gate_may_yet(enum gate_reason r)
+{
+    return gate_is_yes(r) || r == GATE_NO_SIGHT_ASKED;
 }
 const char *
 gate_reason_word(enum gate_reason r); /* "owner", "not_addressed": stable, for JSON and metrics */

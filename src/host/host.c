@@ -352,6 +352,12 @@ void host_set_media(struct host *h, struct media *m)
     h->outside.context = m != NULL ? outside_context : NULL;
 }
 
+void host_sight(struct host *h, struct platform *p, struct str guild)
+{
+    if (h->relay != NULL)
+        relay_sight(h->relay, str_of(p->ops->name), str_of(p->bot), guild);
+}
+
 void host_context(struct host *h, struct context_ask ask, const struct event_said *said, size_t n,
                   bool failed)
 {

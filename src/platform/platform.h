@@ -203,6 +203,9 @@ void host_each_target(struct host *h, const struct event *ev, target_cb *cb, voi
 void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at);
 void host_media_gone(struct host *h, struct media_ask ask, const char *why);
 /* Answers ops->context().  @said is copied, oldest first; @failed: the messages are unknown. */
+/* An answer that sees() returned GATE_SIGHT_ASKED for has come, or will not come: of somebody in
+ * @guild. */
+void host_sight(struct host *h, struct platform *p, struct str guild);
 void host_context(struct host *h, struct context_ask ask, const struct event_said *said, size_t n,
                   bool failed);
 

@@ -114,6 +114,9 @@ const struct event_media *relay_wanted_file(struct relay *r, struct handle id, s
 void relay_file_here(struct relay *r, struct handle id, size_t file, const struct relay_file *f);
 void relay_file_lost(struct relay *r, struct handle id, size_t file, const char *why);
 /* @said, oldest first, is copied.  @failed: the platform could not provide the context. */
+/* The platform learnt who can see what in @guild, or could not: events that wait for this are
+ * judged again. */
+void relay_sight(struct relay *r, struct str platform, struct str bot, struct str guild);
 void relay_context(struct relay *r, struct handle id, const struct event_said *said, size_t n,
                    bool failed);
 /* A bot was opened: waiting events of that bot request their files and context.  A bot was closed:

@@ -56,8 +56,8 @@ class House:
         self.post(who, "/manage/principal", {"platform": "discord", "mode": mode})
 
     def why(self):
-        newest = json.loads(self.server.cli("why", "--platform", "discord", "--json").stdout)[0]
-        return {v["instance"]: v["reason"] for v in newest["verdicts"]}
+        decisions = json.loads(self.server.cli("why", "--platform", "discord", "--json").stdout)
+        return {v["instance"]: v["reason"] for d in decisions[:1] for v in d["verdicts"]}
 
 
 @pytest.fixture
@@ -135,6 +135,32 @@ def test_a_scope_hears_others_only_where_its_person_can_see(house):
     said = house.ga.act(op="send", chat_id=STAFF, content="never heard from", reply_to=None,
                         metadata={"scope_id": GUILD})
     assert not said["success"]
+
+
+def test_the_first_message_after_a_start_waits_for_what_discord_says_and_is_not_lost(house, dial):
+    """Cat is nobody's person, and bellhop has forgotten what Ann may see."""
+    house.link(house.a, ANN)
+    house.claim(house.a, GENERAL)
+    house.server.restart()
+    ga = dial(house.server, house.a, hello=("discord", "app1"))
+    wait_for(lambda: status(house.server)["state"] == "live")
+    house.sim.trouble("GET", "/members/", None, delay=1.5)
+    house.sim.say(GENERAL, "first", user=CAT)
+    house.sim.say(GENERAL, "second", user=ANN)
+    ga.hear("first")
+    ga.hear("second")
+
+
+def test_without_discords_answer_nothing_is_delivered_and_why_says_so(house, dial):
+    house.link(house.a, ANN)
+    house.claim(house.a, GENERAL)
+    house.server.restart()
+    ga = dial(house.server, house.a, hello=("discord", "app1"))
+    wait_for(lambda: status(house.server)["state"] == "live")
+    house.sim.trouble("GET", "/members/", None, delay=12)
+    house.sim.say(GENERAL, "first", user=CAT)
+    wait_for(lambda: house.why() == {"a": "sight_asked"}, 20)
+    assert ga.quiet()
 
 
 def test_a_thread_is_seen_through_its_channel(house):

@@ -723,12 +723,15 @@ void discord_watched_done(struct discord *d)
 static void on_member(void *ctx, const struct discord_told *t)
 {
     struct watched_member *s = ctx;
+    char guild[24];
 
     s->call = NULL;
     if (t->end == SENDER_DONE)
         dcache_put_member(s->d->cache, t->answer.body, s->key.guild_id, s->key.user_id);
     else if (t->end == SENDER_REFUSED && t->answer.status == 404)
         drop_member(s->d->cache, s->key.guild_id, s->key.user_id); /* left the guild */
+    snprintf(guild, sizeof guild, "%" PRIu64, s->key.guild_id);
+    host_sight(s->d->base.host, &s->d->base, str_of(guild)); /* may evict @s */
 }
 
 static void refresh(struct watched_member *s)
@@ -747,7 +750,8 @@ static void refresh(struct watched_member *s)
                           on_member, s);
 }
 
-static void keep_fresh(struct discord *d, uint64_t guild_id, uint64_t user_id)
+/* Returns true while a request about the member is in flight. */
+static bool keep_fresh(struct discord *d, uint64_t guild_id, uint64_t user_id)
 {
     uint64_t key[2] = {guild_id, user_id};
     struct watched_member *s = map_get(&d->watched, KEY_OF(key));
@@ -762,11 +766,12 @@ static void keep_fresh(struct discord *d, uint64_t guild_id, uint64_t user_id)
         map_put(&d->watched, KEY_OF(s->key), s);
         list_append(&d->watched_lru, &s->lru);
         refresh(s);
-        return;
+        return s->call != NULL;
     }
     list_move(&s->lru, &d->watched_lru);
     if (s->call == NULL && clock_now_ms(d->env->clock) - s->asked_ms >= REFRESH_MS)
         refresh(s);
+    return s->call != NULL;
 }
 
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user)
@@ -780,14 +785,16 @@ enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct 
         return GATE_SIGHT_UNKNOWN;
     if (!str_is_empty(ev->scope_id) && snowflake(ev->scope_id) != ch->guild_id)
         return GATE_UNSEEN; /* the channel is in another guild than the event says */
-    keep_fresh(d, ch->guild_id, user_id);
+    bool asked = keep_fresh(d, ch->guild_id, user_id);
     enum dcache_answer view = dcache_can_view(d->cache, channel_id, user_id);
     if (view == DCACHE_YES && ev->looks_back) {
         uint64_t place = discord_channel_is_thread(ch->type) ? ch->parent_id : ch->id;
         uint64_t may = dcache_permissions(d->cache, ch->guild_id, place, user_id);
         view = may & PERM_READ_MESSAGE_HISTORY ? DCACHE_YES : DCACHE_NO;
     }
-    return view == DCACHE_YES ? GATE_SEEN : view == DCACHE_NO ? GATE_UNSEEN : GATE_SIGHT_UNKNOWN;
+    if (view == DCACHE_UNKNOWN)
+        return asked ? GATE_SIGHT_ASKED : GATE_SIGHT_UNKNOWN;
+    return view == DCACHE_YES ? GATE_SEEN : GATE_UNSEEN;
 }
 
 bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user)

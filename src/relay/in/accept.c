@@ -346,7 +346,7 @@ bool accept_is_known(struct relay *r, const struct event *ev, const struct gate_
     struct hash128 key;
 
     for (size_t i = 0; i < n; i++)
-        if (gate_is_yes(verdicts[i].reason) &&
+        if (gate_may_yet(verdicts[i].reason) &&
             (!delivery_id_of(ev, &r->env.store->dedup_key, verdicts[i].to->tenant,
                              verdicts[i].to->instance, &key) ||
              !dedup_has(&r->dedup, key)))

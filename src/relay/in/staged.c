@@ -58,6 +58,7 @@ struct staged {
     char *tenant;             /* owned; its quota pays for the files; NULL: no recipient */
     uint8_t state;            /* enum stage_state */
     uint8_t context;          /* enum want_state */
+    uint8_t sight;            /* enum want_state: the platform's answer about who sees the chat */
     bool judged;              /* begin() has decided which files and context it waits for */
     bool dropped;             /* deleted by its author or an erasure: it never enters */
     bool in_doubt;            /* an append ended with BH_UNKNOWN: the row may exist */
@@ -458,6 +459,8 @@ static void on_timer(struct timer *timer)
     } else if (e->state == STAGED_READY) {
         advance(e->relay, str_of(e->chat->key));
     } else if (e->state == STAGED_WAITING && !e->judged && has_outlet(e)) {
+        if (e->sight == WANT_ASKED)
+            e->sight = WANT_LOST;
         begin(e);
     } else if (e->state == STAGED_WAITING) { /* timeout */
         drop_wants(e);
@@ -476,6 +479,7 @@ static void on_timer(struct timer *timer)
 
 struct wants {
     bool files, context, sleeps;
+    bool sight;        /* a recipient depends on what the platform was asked */
     struct str tenant; /* of the first recipient; absent: no recipient */
 };
 
@@ -487,15 +491,16 @@ static struct wants wants_of(struct relay *r, const struct event *ev,
     bool fades = false;
 
     for (size_t i = 0; i < n; i++) {
+        const struct gate_instance *to = verdicts[i].to;
+        w.sight |= verdicts[i].reason == GATE_NO_SIGHT_ASKED;
+        if (w.tenant.p == NULL && gate_may_yet(verdicts[i].reason))
+            w.tenant = to->tenant;
         if (!gate_is_yes(verdicts[i].reason))
             continue;
-        const struct gate_instance *to = verdicts[i].to;
         const struct instance *in = instance_find(r, to->tenant, to->instance);
         w.sleeps |= in == NULL || !instance_is_live(in);
         w.context |=
             ev->wants_context && o->context != NULL && judge_reads_context(r, &verdicts[i], ev);
-        if (w.tenant.p == NULL)
-            w.tenant = to->tenant;
     }
     for (size_t i = 0; i < ev->n_media && w.tenant.p != NULL && o->fetch != NULL; i++) {
         w.files |= ev->media[i].ref.n > 0 && ev->media[i].url.n == 0;
@@ -505,7 +510,8 @@ static struct wants wants_of(struct relay *r, const struct event *ev,
     return w;
 }
 
-/* Decides which files and context the event waits for, and requests them. */
+/* Decides which files and context the event waits for, and requests them.  While the platform is
+ * asked who sees the chat, this is undecided: relay_sight() or the timer begins again. */
 static void begin(struct staged *e)
 {
     struct relay *r = e->relay;
@@ -515,6 +521,12 @@ static void begin(struct staged *e)
     size_t n = judge_ask(r, &routed, verdicts);
     struct wants w = wants_of(r, &routed, verdicts, n);
 
+    if (w.sight && e->sight != WANT_LOST) {
+        if (e->sight != WANT_ASKED)
+            timer_set(r->env.clock, &e->timer, STAGED_SIGHT_MS);
+        e->sight = WANT_ASKED;
+        return;
+    }
     e->judged = true;
     e->context = w.context ? WANT_ASK : WANT_NOTHING;
     for (size_t i = 0; i < e->ev.n_media; i++) {
@@ -593,30 +605,30 @@ static void wait_for_row(struct staged *e, struct accept *a)
 
 /* When the whole is full, a tenant that has few of them is still taken, so that some busy tenants
  * do not keep all others out. */
-static bool has_room(struct stage *t, const struct event *ev, struct str tenant)
+static bool has_room(struct stage *t, const struct event *ev, const struct wants *w)
 {
     const struct staged_chat *c = chat_of(t, ev);
-    size_t of_tenant = 0;
+    size_t most = w->sight ? STAGED_SIGHT_MAX : STAGED_CHAT_MAX, of_tenant = 0;
 
-    if (t->n >= STAGED_MAX + STAGED_RESERVED || (c != NULL && c->n >= STAGED_CHAT_MAX))
+    if (t->n >= STAGED_MAX + STAGED_RESERVED || (c != NULL && c->n >= most))
         return false;
     if (t->n < STAGED_TENANT_MAX)
         return true;
     list_each (&t->all, it, nxt) {
         const struct staged *e = list_entry(it, struct staged, link);
-        of_tenant += e->tenant != NULL && str_eq(str_of(e->tenant), tenant);
+        of_tenant += e->tenant != NULL && str_eq(str_of(e->tenant), w->tenant);
     }
     return of_tenant < (t->n < STAGED_MAX ? STAGED_TENANT_MAX : STAGED_TENANT_SURE);
 }
 
-/* Those who pass the gate; @ret has room for GATE_CANDIDATES. */
+/* Those who pass the gate, or may yet; @ret has room for GATE_CANDIDATES. */
 static size_t recipients_of(const struct gate_verdict *verdicts, size_t n, struct staged_to *ret)
 {
     size_t n_to = 0;
 
     for (size_t i = 0; i < n; i++) {
         const struct gate_instance *to = verdicts[i].to;
-        if (gate_is_yes(verdicts[i].reason))
+        if (gate_may_yet(verdicts[i].reason))
             ret[n_to++] = (struct staged_to){to->tenant, to->instance, to->life};
     }
     return n_to;
@@ -655,12 +667,13 @@ bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdi
     struct stage *t = r->stage;
     struct wants w = wants_of(r, ev, verdicts, n);
 
-    if (w.tenant.p == NULL || (!w.files && !w.context && (t->n == 0 || chat_of(t, ev) == NULL)))
+    if (w.tenant.p == NULL ||
+        (!w.files && !w.context && !w.sight && (t->n == 0 || chat_of(t, ev) == NULL)))
         return false;
     *ret_err = BH_OK;
     struct staged *e = by_event(t, ev);
     for (size_t i = 0; e != NULL && i < n; i++)
-        if (gate_is_yes(verdicts[i].reason) && !staged_has(e->to, e->n_to, verdicts[i].to)) {
+        if (gate_may_yet(verdicts[i].reason) && !staged_has(e->to, e->n_to, verdicts[i].to)) {
             *ret_err = BH_BUSY; /* once it has entered, who came since gets it too */
             return true;
         }
@@ -672,7 +685,7 @@ bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdi
     }
     if (accept_is_known(r, ev, verdicts, n))
         return false; /* it has entered before: a duplicate waits for nothing */
-    if (!has_room(t, ev, w.tenant)) {
+    if (!has_room(t, ev, &w)) {
         r->n.refused_busy++;
         *ret_err = BH_BUSY;
         return true;
@@ -778,6 +791,16 @@ void relay_bot_opened(struct relay *r, struct str platform, struct str bot)
         if (e->judged)
             ask(e);
         else
+            begin(e);
+    }
+}
+
+void relay_sight(struct relay *r, struct str platform, struct str bot, struct str guild)
+{
+    list_each (&r->stage->all, it, nxt) {
+        struct staged *e = list_entry(it, struct staged, link);
+        if (e->state == STAGED_WAITING && e->sight == WANT_ASKED && !e->judged && !e->dropped &&
+            is_of(e, platform, bot) && str_eq(e->ev.scope_id, guild))
             begin(e);
     }
 }

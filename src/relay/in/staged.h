@@ -1,4 +1,4 @@
-/* staged.h - stores events that must wait for files or context before they enter mailboxes.
+/* staged.h - stores events that must wait for files, context or an answer about their readers.
  *
  *      WRITING --row on disk--> WAITING --all here, or late--> READY --front of chat--> ENTERING
  *         |                                                      ^                         |
@@ -6,7 +6,9 @@
  *         v                                                        or the store is down    v
  *      gone, the platform sends it again                 gone: its deliveries are on disk or acked
  *
- * Three things make an event wait:
+ * Four things make an event wait:
+ *   - nobody knows yet whether people of a recipient can see the chat, and the platform is being
+ *     asked (GATE_NO_SIGHT_ASKED), STAGED_SIGHT_MS at most;
  *   - a file that only bellhop can fetch, with the bot's credential;
  *   - a file with a public URL that expires (Discord's after a day), if a recipient is not live;
  *   - context, the messages before the event, that the adapter has to request.
@@ -16,8 +18,10 @@
  *
  * The gate judges the event on arrival, so that nothing is fetched without a recipient, and again
  * when the event enters, so that a revocation counts.  A recipient must pass both times, in the
- * same life of its name.  One transaction appends the deliveries and deletes the row.  After a
- * timeout the event enters with a note about what is missing.
+ * same life of its name.  A recipient whose sight is asked for counts as passing on arrival; if the
+ * platform does not answer, the recipient does not get the event.  One transaction appends the
+ * deliveries and deletes the row.  After a timeout the event enters with a note about what is
+ * missing.
  *
  * Later events of the same chat wait behind it, as rows of their own; a /stop does not wait.
  * Staged events are bounded per chat, per tenant and in all; a reserve is kept for tenants that
@@ -46,6 +50,8 @@ struct stage;
 #define STAGED_MAX 4096 /* in all */
 #define STAGED_TENANT_MAX 1024
 #define STAGED_CHAT_MAX 256
+#define STAGED_SIGHT_MAX 64   /* of a chat, while they wait for an answer about sight */
+#define STAGED_SIGHT_MS 5000  /* the longest wait for that answer */
 #define STAGED_RESERVED 1024  /* beyond STAGED_MAX, for tenants that have fewer than ... */
 #define STAGED_TENANT_SURE 16 /* ... this */
 

@@ -750,6 +750,25 @@ static void links_on_other_bots_take_no_room_from_those_that_count(void **state)
     free(many);
 }
 
+static void an_asked_sight_is_no_yes_and_only_counts_where_all_else_is_fine(void **state)
+{
+    struct row r = {UNBOUND, X_HAS_CHANNEL, NO_ROUTE, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0};
+    struct world w;
+
+    world_init(&w);
+    set_facts(&w, &r);
+    w.sight = GATE_SIGHT_ASKED;
+    struct event ev = event_of(&r);
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_NO_SIGHT_ASKED);
+    assert_false(received(&w, &ev, &w.x));
+    assert_true(gate_may_yet(GATE_NO_SIGHT_ASKED) && !gate_may_yet(GATE_NO_SIGHT_UNKNOWN));
+    w.x.default_require_address = true;
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_NO_NOT_ADDRESSED);
+    w.admission.mode = GATE_OWNER_ONLY;
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_NO_OWNER_ONLY);
+    world_done(&w);
+}
+
 static void a_group_chat_of_a_platform_without_guilds_is_its_own_guild(void **state)
 {
     struct world w;
@@ -896,6 +915,7 @@ UNIT(core_test_gate)
         cmocka_unit_test(bots_that_answer_each_other_are_stopped_and_a_person_starts_them_again),
         cmocka_unit_test(a_group_chat_of_a_platform_without_guilds_is_its_own_guild),
         cmocka_unit_test(of_a_crowd_so_many_are_asked_what_they_see),
+        cmocka_unit_test(an_asked_sight_is_no_yes_and_only_counts_where_all_else_is_fine),
         cmocka_unit_test(who_is_linked_elsewhere_reaches_the_owner_of_this_bot),
         cmocka_unit_test(a_tenants_own_bot_is_closed_to_links_scopes_and_routes_of_others),
         cmocka_unit_test(links_on_other_bots_take_no_room_from_those_that_count),

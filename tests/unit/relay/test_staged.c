@@ -442,6 +442,135 @@ static void its_context_is_waited_for_where_somebody_reads_it(void **state)
     assert_int_equal(n_asks, 2);
 }
 
+/* ---- who can see the chat ---- */
+
+static enum gate_sight sight;
+static enum gate_sight sees(const struct event *ev, struct str user)
+{
+    return sight;
+}
+
+/* Ann's instance has the guild g1 and listens to everybody; the platform knows nobody there yet. */
+static struct fake *cold_cache(void)
+{
+    const struct grant_who ann = {STR("acme"), STR("ann")};
+
+    rig.sees = sees;
+    rig.web.knows_sight = true;
+    sight = GATE_SIGHT_ASKED;
+    link_user(ann, "web", "owner", NULL);
+    grant_scope_claim(rig.facts, ann, (struct grant_place){STR("web"), STR("g1"), STR("*")},
+                      GRANT_CLAIMED, rig_changed_fact, NULL);
+    grant_principal(rig.facts, ann, STR("web"), GATE_ANY, NULL, 0, rig_changed_fact, NULL);
+    turn();
+    return connect_as("gw-a");
+}
+
+static void say_in_guild(const char *id, const char *user)
+{
+    struct event ev = make_event("nowhere", id);
+
+    ev.scope_id = STR("g1");
+    ev.chat_type = STR("group");
+    ev.user_id = str_of(user);
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+}
+
+static void answer_sight(enum gate_sight now, const char *guild)
+{
+    sight = now;
+    relay_sight(rig.relay, STR("web"), STR("lobby"), str_of(guild));
+    turn();
+}
+
+static int last_reason;
+static void on_decision(void *ctx, const struct decision_view *d)
+{
+    last_reason = d->n_verdicts > 0 ? (int)d->verdicts[0].reason : -1;
+}
+static int why_last(void)
+{
+    last_reason = -1;
+    relay_why(rig.relay, STR("web"), STR_NULL, 1, on_decision, NULL);
+    return last_reason;
+}
+
+static void a_message_waits_on_disk_until_the_platform_says_who_can_see_it(void **state)
+{
+    struct fake *f = cold_cache();
+
+    say_in_guild("one", "stranger");
+    assert_int_equal(accepted_ok(), 1); /* received: a restart does not lose it */
+    say_in_guild("two", "owner");       /* in order, behind it */
+    assert_int_equal(inbound(f), 0);
+    answer_sight(GATE_SIGHT_ASKED, "g1"); /* about somebody else */
+    answer_sight(GATE_SIGHT_ASKED, "g2");
+    assert_int_equal(inbound(f), 0);
+    answer_sight(GATE_SEEN, "g1");
+    assert_int_equal(inbound(f), 2);
+    assert_true(is_event(f, 0, "one") && is_event(f, 1, "two"));
+    assert_int_equal(relay_waiting(rig.relay), 0);
+}
+
+static void a_message_that_waited_through_a_restart_is_judged_after_it(void **state)
+{
+    cold_cache();
+    say_in_guild("one", "stranger");
+    sight = GATE_SEEN;
+    restart();
+    struct fake *f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 1);
+}
+
+static void without_an_answer_the_message_is_not_delivered_and_why_says_so(void **state)
+{
+    struct fake *f = cold_cache();
+
+    say_in_guild("one", "stranger");
+    advance(STAGED_SIGHT_MS - 1);
+    assert_int_equal(relay_waiting(rig.relay), 1);
+    advance(1);
+    assert_int_equal(relay_waiting(rig.relay), 0);
+    assert_int_equal(why_last(), GATE_NO_SIGHT_ASKED);
+    say_in_guild("two", "stranger");
+    answer_sight(GATE_UNSEEN, "g1");
+    assert_int_equal(why_last(), GATE_NO_UNSEEN);
+    say_in_guild("three", "stranger"); /* nobody is asked: nothing waits */
+    assert_int_equal(relay_waiting(rig.relay), 0);
+    assert_int_equal(inbound(f), 0);
+}
+
+static void so_many_of_a_chat_wait_for_sight(void **state)
+{
+    struct fake *f = cold_cache();
+    char id[16];
+
+    for (int i = 0; i < STAGED_SIGHT_MAX; i++) {
+        snprintf(id, sizeof id, "m%d", i);
+        say_in_guild(id, "stranger");
+    }
+    assert_int_equal(rig.answers[BH_BUSY], 0);
+    say_in_guild("more", "stranger");
+    assert_int_equal(rig.answers[BH_BUSY], 1); /* the platform sends it again */
+    answer_sight(GATE_SEEN, "g1");
+    assert_true(inbound(f) > 0);
+}
+
+static void what_is_not_relevant_does_not_wait_for_sight(void **state)
+{
+    const struct grant_who ann = {STR("acme"), STR("ann")};
+    cold_cache();
+
+    grant_policy(rig.facts, ann,
+                 &(struct grant_policy){.platform = STR("web"), .require_address = true},
+                 rig_changed_fact, NULL);
+    turn();
+    say_in_guild("one", "stranger");
+    assert_int_equal(relay_waiting(rig.relay), 0);
+    assert_int_equal(why_last(), GATE_NO_NOT_ADDRESSED);
+}
+
 static void too_many_are_sent_back(void **state)
 {
     char id[32];
@@ -560,6 +689,11 @@ UNIT(relay_test_staged)
         T(an_address_that_fades_is_kept_for_who_sleeps),
         T(who_is_awake_gets_the_address_also_behind_another),
         T(its_context_is_waited_for_where_somebody_reads_it),
+        T(a_message_waits_on_disk_until_the_platform_says_who_can_see_it),
+        T(a_message_that_waited_through_a_restart_is_judged_after_it),
+        T(without_an_answer_the_message_is_not_delivered_and_why_says_so),
+        T(so_many_of_a_chat_wait_for_sight),
+        T(what_is_not_relevant_does_not_wait_for_sight),
         T(too_many_are_sent_back),
         T(busy_tenants_do_not_keep_the_others_out),
         T(what_an_erased_person_wrote_does_not_enter),
