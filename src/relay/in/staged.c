@@ -7,7 +7,9 @@
  * memory for some milliseconds, unanswered.  So a busy chat returns to one write per event.
  *
  * Requests for files carry the handle of the event and the file's index, so late and repeated
- * answers are harmless. */
+ * answers are harmless.
+ *
+ * Long because writing, waiting and entering are the states of one event. */
 #include "relay/in/staged.h"
 #include <assert.h>
 #include <stdio.h>
