@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/config.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "cli/archive.h"
@@ -13,6 +14,19 @@
 #include "cli/settings.h"
 #include "net/loop.h"
 #include "store/sqlite/sqlite.h"
+
+/* True: the state is not in this directory, and the command has said what to do instead. */
+static bool is_in_postgres(const struct config *cfg, const char *instead)
+{
+    const struct store_settings *store = config_get(cfg, &store_config);
+
+    if (strcmp(store->kind, "postgres") != 0)
+        return false;
+    cli_failed("the state is in PostgreSQL (store.kind). %s\n"
+               "Files are in media.dir, and the master key is in no backup: keep copies of both.",
+               instead);
+    return true;
+}
 
 /* ---- backup ---- */
 
@@ -107,14 +121,19 @@ static bool make(struct backup *b, const char *file, const char *part)
 static int backup(struct cli_job *j)
 {
     const char *file = j->args[0];
-    char *state = cli_state_dir(j);
-    struct backup b = {.state = state};
+    struct config *cfg = cli_settings(j);
     struct buf part = BUF_INIT;
     struct stat st;
     int rc = CLI_FAILED;
 
-    if (state == NULL)
+    if (cfg == NULL || is_in_postgres(cfg, "Back it up, while the nodes run, with:\n"
+                                           "  pg_dump --format=custom --schema=bellhop "
+                                           "--file=FILE \"$URL\"    (URL: store.url)")) {
+        config_free(cfg);
         return CLI_FAILED;
+    }
+    const char *state = settings_of(cfg)->state_dir;
+    struct backup b = {.state = state};
     char *db = state_dir_path(state, "bellhop.db");
     buf_printf(&part, "%s.part", file);
     buf_printf(&b.copy, "%s.copy", file);
@@ -135,7 +154,7 @@ static int backup(struct cli_job *j)
     buf_done(&part);
     buf_done(&b.copy);
     free(db);
-    free(state);
+    config_free(cfg);
     return rc;
 }
 
@@ -149,7 +168,8 @@ const struct command cmd_backup = {
         "moment, and each copy is verified before it goes into the archive.  The master key is\n"
         "left out: the secrets in a backup cannot be read without it, so keep the two apart.\n"
         "The command needs room beside FILE for a second copy of the largest database.\n\n"
-        "To get the state back: bellhop restore FILE\n",
+        "To get the state back: bellhop restore FILE\n\n"
+        "With store.kind: postgres use pg_dump; the command says how.\n",
     .verbs = (const struct cli_verb[]){{"", .args = "file", .run = backup}, {0}},
 };
 
@@ -337,8 +357,12 @@ static int run_restore(struct cli_job *j)
     struct config *cfg = cli_settings(j);
     int rc = CLI_FAILED, lock = -1;
 
-    if (cfg == NULL)
+    if (cfg == NULL || is_in_postgres(cfg, "Stop all nodes, then restore a dump with:\n"
+                                           "  pg_restore --clean --if-exists --dbname=\"$URL\" "
+                                           "FILE    (URL: store.url)")) {
+        config_free(cfg);
         return CLI_FAILED;
+    }
     struct restore r = {.state = settings_of(cfg)->state_dir};
     char *db = state_dir_path(r.state, "bellhop.db");
     r.staging = state_dir_path(r.state, STAGING);

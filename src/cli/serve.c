@@ -7,6 +7,7 @@
  *                       disk) -> pages closed -> the lease is released -> close frames sent -> exit
  *      again            LEAVING: goes on; else stop at once, as after 10 s of DRAINING; queued
  *                       writes are still committed
+ *      node drain       as SIGTERM, but exit with EXIT_DRAINED
  *      SIGHUP           reload the configuration
  *      lease lost       another process may serve by now: close sockets with 1012, write nothing,
  *                       exit with EXIT_STAND_BY; the service manager restarts us as a standby
@@ -42,6 +43,7 @@
 #define LOOK_MS 10
 #define PARTING_MS 300 /* time to send close frames after the lease is lost */
 #define EXIT_STAND_BY 75
+#define EXIT_DRAINED 76 /* service managers do not start the process again */
 #define REPEAT_MS \
     1000 /* Ctrl-C often arrives twice: from the terminal and from a script around us */
 
@@ -179,6 +181,14 @@ static void on_terminate(void *ctx)
     http_server_leave(s->server.http_server);
 }
 
+static void on_drain(void *ctx)
+{
+    struct serving *s = ctx;
+
+    s->server.told_down = true;
+    on_terminate(s);
+}
+
 /* Exits without closing the store: our memory may be out of date, so nothing may be written. */
 static void on_parted(struct timer *t)
 {
@@ -253,15 +263,15 @@ static int serve(struct cli_job *j)
     log_apply(config_get(cfg, &log_config));
     close_the_shutters();
     enum bh_err err = server_open(&s.server, cfg, said);
-    if (err == BH_CANCELLED)
-        return CLI_DONE; /* a signal stopped the process while it stood by */
+    if (err == BH_CANCELLED) /* the process was stopped while it stood by */
+        return s.server.told_down ? EXIT_DRAINED : CLI_DONE;
     if (err != BH_OK)
         return cli_failed("cannot start: %s", said);
     s.server.lost_lease = on_lost_lease;
     s.server.lost_ctx = &s;
     s.server.front.reload = reload;
     s.server.front.reload_ctx = &s;
-    s.server.front.drain = on_terminate;
+    s.server.front.drain = on_drain;
     s.server.front.drain_ctx = &s;
     loop_on_signal(s.server.loop, SIGTERM, on_terminate, &s);
     loop_on_signal(s.server.loop, SIGINT, on_terminate, &s);
@@ -276,7 +286,7 @@ static int serve(struct cli_job *j)
     timer_stop(loop_clock(s.server.loop), &s.look);
     server_close(&s.server);
     log_info(NULL, "stopped");
-    return CLI_DONE;
+    return s.server.told_down ? EXIT_DRAINED : CLI_DONE;
 }
 
 const struct command cmd_serve = {

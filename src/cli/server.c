@@ -563,7 +563,7 @@ void server_close(struct server *s)
         state_dir_forget(s->settings->state_dir);
     free(s->base_url);
     config_free(s->cfg);
-    *s = (struct server){0};
+    *s = (struct server){.told_down = s->told_down};
 }
 
 /* ---- reload ---- */

@@ -64,6 +64,7 @@ struct server { /* all owned */
     struct front front;
     struct confined confined;
     bool listening, asked_to_stop;
+    bool told_down; /* by `node drain`: it stays down; kept by server_close() */
     void (*lost_lease)(void *ctx, const char *why); /* set by serve.c before the loop runs */
     void *lost_ctx;
     /* http(s)://... without a trailing slash; NULL: a Unix socket without a public_url. */

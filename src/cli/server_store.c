@@ -40,6 +40,13 @@ static void on_stop(void *ctx)
     s->asked_to_stop = true;
 }
 
+static void on_drain(void *ctx)
+{
+    struct server *s = ctx;
+
+    s->told_down = s->asked_to_stop = true;
+}
+
 /* A lease lost before start-up finished has no handler yet: there is nothing to shut down. */
 void server_lost_lease(void *ctx, const char *why)
 {
@@ -129,7 +136,7 @@ static void on_ask(void *ctx, uint32_t number, struct str question)
     struct server *s = ctx;
 
     if (str_eq(question, STR(NODE_DRAIN)))
-        s->asked_to_stop = true;
+        on_drain(s);
     else if (s->runner != NULL)
         runner_take(s->runner, number, question);
     else
@@ -205,7 +212,7 @@ static enum bh_err stand_by(struct server *s, char *why)
                               .settings = config_get(s->cfg, &front_config),
                               .store = s->store,
                               .node = s->node,
-                              .drain = on_stop,
+                              .drain = on_drain,
                               .drain_ctx = s,
                               .started_ms = clock_wall_ms(loop_clock(s->loop)),
                               .standing_by = true};

@@ -119,7 +119,10 @@ static const struct cli_verb node_verbs[] = {
     {"list", .op = "listNodes", .member = "nodes", .columns = node_columns,
      .none = "This server keeps its state in a file of its own: it has no other nodes."},
     {"drain", .args = "[node]", .op = "drain",
-     .done = "The node shuts down: its sockets close with 1012, and a standby node takes over."},
+     .done =
+         "The node shuts down: its sockets close with 1012, and a standby node takes over.\n"
+         "It stays down until you start it again: systemctl start bellhop.  Compose and\n"
+         "Kubernetes would start it at once: stop it there (docker compose stop, kubectl scale)."},
     {0},
 };
 
@@ -133,6 +136,7 @@ const struct command cmd_node = {
         "process that was not seen for long has ended or cannot reach the database.\n\n"
         "drain shuts a node down cleanly, as SIGTERM does: everything it accepted is on disk,\n"
         "its sockets close with 1012, and another node serves within a second.  Without a name\n"
-        "it is the node on this machine.\n",
+        "it is the node on this machine.  A drained process ends with status 76, and the unit in\n"
+        "packaging/ leaves it down until: systemctl start bellhop.\n",
     .verbs = node_verbs,
 };

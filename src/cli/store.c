@@ -80,6 +80,22 @@ static void print_migrated(const struct store_moved *m, const struct skills_move
                 (unsigned long long)m->resumed);
 }
 
+/* The secrets moved as they are: sealed with the master key of this installation. */
+static void say_key(const struct settings *s)
+{
+    char *key = state_dir_path(s->state_dir, "master.key");
+
+    if (s->master_key != NULL)
+        fprintf(stderr, "Every node needs the master key that this machine has now: the same "
+                        "master_key (BELLHOP_MASTER_KEY).\n");
+    else
+        fprintf(stderr,
+                "Every node needs the master key that this machine has now: copy %s into the "
+                "state_dir of each, or set master_key to its 64 hex digits on all.\n",
+                key);
+    free(key);
+}
+
 static int migrate_store(const char *from, const char *to, const char *db,
                          const struct skills_moved *skills, bool json)
 {
@@ -132,6 +148,8 @@ static int migrate(struct cli_job *j)
     else if (strcmp(skills->kind, "filesystem") == 0 ||
              (rc = migrate_skills(from, to, skills_db, &moved)) == CLI_DONE)
         rc = migrate_store(from, to, db, &moved, j->json);
+    if (rc == CLI_DONE && strcmp(to, "sqlite") != 0)
+        say_key(settings_of(cfg));
     free(skills_db);
     free(db);
     config_free(cfg);
@@ -149,7 +167,8 @@ const struct command cmd_store = {
         "<state_dir>/bellhop.db into an empty PostgreSQL database, or from there into a new\n"
         "bellhop.db.  Then it reads both and compares every row.  No server may run.  The\n"
         "source is not changed.  Skills move with their history (skills.db); data and media\n"
-        "stay in the state directory.\n\n"
+        "stay in the state directory.  Secrets stay sealed with the same master key, which every\n"
+        "node needs; the command says where it is.\n\n"
         "If a move into PostgreSQL is interrupted, run it again: it continues.  Until the move\n"
         "is complete, no server starts on that database.  Put a password into PGPASSWORD or\n"
         "~/.pgpass, not into the URL: other users of the machine can see the words of a\n"

@@ -331,6 +331,49 @@ def test_a_node_whose_line_is_deaf_ends_and_its_late_bytes_change_nothing(node, 
     assert postgres.sql("SELECT count(*) FROM bellhop.mail") in ("0", "1")
 
 
+def test_only_the_node_that_serves_ends_while_the_database_is_away(node, postgres, dial):
+    north, south = node(lease="2s"), node("south", lease="2s")
+    north.start()
+    credential = north.add()
+    assert north.write("kept") == 200
+    south.begin()
+    wait_for(lambda: "forwarding connections to" in south.log())
+    postgres.crash()
+    try:
+        assert north.wait(30) == 75
+        says = refuses(north)
+        assert "PostgreSQL cannot be reached" in says, says
+        assert south.process.poll() is None
+    finally:
+        postgres.start()
+    wait_for(lambda: serves(south))
+    south.find_port()
+    dial(south, credential).hear("kept")
+
+
+def test_backup_says_what_to_do_instead_and_that_works(node, postgres, dial, tmp_path):
+    server = node().start()
+    credential = server.add()
+    assert server.write("kept") == 200
+    (server.state / "bellhop.db").write_bytes(b"of an earlier life")
+    commands = []
+    for verb in ("backup", "restore"):
+        done = server.cli(verb, tmp_path / "no.tar", check=False)
+        assert done.returncode == 1 and "the state is in PostgreSQL" in done.stderr, done.stderr
+        line = next(line for line in done.stderr.splitlines() if line.startswith("  pg_"))
+        commands.append(line.split("    (")[0].strip().replace("FILE", str(tmp_path / "dump")))
+    assert not (tmp_path / "no.tar").exists()
+
+    def run(command):
+        subprocess.run(f"{postgres.bin}/{command}", shell=True, check=True, env={**os.environ, "URL": postgres.url})
+    run(commands[0])
+    server.stop()
+    postgres.sql("DELETE FROM bellhop.mail; DELETE FROM bellhop.kv")
+    run(commands[1])
+    server.start()
+    dial(server, credential).hear("kept")
+
+
 # ---- webhooks while a node goes ----
 
 HOOKS = f"""\

@@ -171,3 +171,16 @@ def test_nobody_behind_the_proxy_notices_that_the_nodes_are_restarted_one_after_
         people.end()
     print(f"{people.taken} requests over {3 * rounds} restarts, failed: {people.failed}")
     assert people.failed == [] and people.taken > (5000 if rounds == 4 else 200)
+
+
+def test_a_node_that_was_drained_stays_down(cluster):
+    front, folder = cluster
+    for port in range(front, front + 4):
+        wait_ready(port, 60)
+    subprocess.run([PROGRAM, "node", "drain", "node3", "--state-dir", f"{folder}/node1"], check=True, capture_output=True)
+    begun = time.monotonic()
+    while not is_free(front + 3):
+        assert time.monotonic() - begun < 20, "it does not end"
+        time.sleep(0.1)
+    time.sleep(3)
+    assert is_free(front + 3) and ready(front)

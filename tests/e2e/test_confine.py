@@ -113,3 +113,11 @@ def test_the_units_leave_little_open(unit):
     assert exposure and float(exposure.group(1)) <= 1.5, said.stdout + said.stderr
     checked = subprocess.run(["systemd-analyze", "verify", ROOT / "packaging" / unit], capture_output=True, text=True, timeout=60)
     assert "Unknown" not in checked.stderr and "Failed to parse" not in checked.stderr, checked.stderr
+
+
+@pytest.mark.parametrize("unit", sorted(p.name for p in (ROOT / "packaging").glob("*.service")))
+def test_the_units_start_again_however_often_it_takes(unit):
+    lines = (ROOT / "packaging" / unit).read_text().splitlines()
+    assert "StartLimitIntervalSec=0" in lines[:lines.index("[Service]")] and "Restart=always" in lines
+    if unit == "bellhop.service":  # what `node drain` ends with: test_carry.py
+        assert "RestartPreventExitStatus=2 76" in lines and "SuccessExitStatus=76" in lines

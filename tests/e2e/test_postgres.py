@@ -173,7 +173,7 @@ def test_nodes_are_listed_by_whoever_is_asked_and_drained(served, database, make
     assert "standby" in served.cli("node", "list").stdout
     assert "shuts down" in served.cli("node", "drain").stderr
     assert "ready" in other.process.stdout.readline(), other.log()
-    assert served.wait() == 0
+    assert served.wait() == 76
     assert json.loads(other.cli("status", "--json").stdout)["node"]["name"] == "two"
 
 

@@ -174,13 +174,14 @@ def test_skills_are_moved_with_the_rest(node, make_bellhop, postgres):
     server.stop()
     moved = server.cli("store", "migrate", "--to", postgres.url, "--json")
     assert '"skills": 1, "skill_versions": 2' in moved.stdout, moved.stdout
+    assert "Every node needs the master key that this machine has now: the same master_key" in moved.stderr, moved.stderr
     server.config.write_text(config)
     server.start()
     assert ask(server, key, "GET", "/v1/skills:version").json == before
     server.stop()
     for name in ("bellhop.db", "skills.db"):
         (server.state / name).rename(server.state / f"old-{name}")
-    server.cli("store", "migrate", "--to", "sqlite")
+    assert "Every node needs" not in server.cli("store", "migrate", "--to", "sqlite").stderr
     server.config.write_text("\n".join(l for l in config.splitlines() if not l.startswith(("store:", "cluster:"))))
     server.start()
     assert ask(server, key, "GET", "/v1/skills:version").json == before
