@@ -1,6 +1,7 @@
 """Messages in, messages out: order, acks, sleep, wake, several sockets."""
 import http.server
 import json
+import sqlite3
 import threading
 import time
 
@@ -203,6 +204,30 @@ def test_going_idle_keeps_messages_and_the_next_handshake_drains_them(bellhop, d
     bellhop.write("live again")
     again.hear("live again")
     assert bellhop.instance(c.id)["state"] == "live"
+
+
+def test_what_lands_between_going_idle_and_its_ack_comes_live(bellhop, dial, wake):
+    c = bellhop.add(wake_url=wake.url)
+    gateway = dial(bellhop, c)
+    bellhop.write("before")
+    gateway.hear("before")
+    other = sqlite3.connect(bellhop.state / "bellhop.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")  # a slow disk: the sleep is not written yet
+    gateway.send({"type": "going_idle"})
+    assert bellhop.write("just before you go") == 200
+    gateway.hear("just before you go")
+    assert gateway.quiet("going_idle_ack")
+    other.execute("ROLLBACK")
+    other.close()
+    gateway.next("going_idle_ack")
+    wait_for(lambda: bellhop.instance(c.id)["entries"] == 0)
+    gateway.close()
+    wait_for(lambda: bellhop.instance(c.id)["sessions"] == 0)
+    time.sleep(2.5)  # longer than a lost client is given to come back
+    assert wake.rings == [] and bellhop.instance(c.id)["state"] == "asleep"
+    bellhop.write("wake up")
+    wait_for(lambda: wake.rings)
+    dial(bellhop, c).hear("wake up")
 
 
 def test_sleep_survives_a_restart(bellhop, dial, wake):

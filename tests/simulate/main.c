@@ -45,6 +45,7 @@ static void add(struct world_result *sum, const struct world_result *r)
     sum->pokes += r->pokes;
     sum->sleeps += r->sleeps;
     sum->repeats += r->repeats;
+    sum->last_calls += r->last_calls;
     sum->endings += r->endings;
     sum->vigils += r->vigils;
     sum->jumps += r->jumps;
@@ -57,10 +58,10 @@ static void print(const struct world_result *sum, uint64_t seeds, time_t took_s)
 {
     printf("%" PRIu64 " seeds kept every promise in %ld s: %" PRIu64 " steps, %" PRIu64
            " checks, %" PRIu64 " frames, %" PRIu64 " crashes, %" PRIu64 " pokes, %" PRIu64
-           " sleeps, %" PRIu64 " repeats, %" PRIu64 " names given up, %" PRIu64
-           " sleepers poked after a restart, %" PRIu64 " clock jumps",
+           " sleeps, %" PRIu64 " frames before their acks, %" PRIu64 " repeats, %" PRIu64
+           " names given up, %" PRIu64 " sleepers poked after a restart, %" PRIu64 " clock jumps",
            seeds, (long)took_s, sum->steps, sum->checks, sum->sends, sum->crashes, sum->pokes,
-           sum->sleeps, sum->repeats, sum->endings, sum->vigils, sum->jumps);
+           sum->sleeps, sum->last_calls, sum->repeats, sum->endings, sum->vigils, sum->jumps);
     if (sum->grants > 0)
         printf(", %" PRIu64 " leases, %" PRIu64 " processes frozen, %" PRIu64
                " of them for longer than a lease",

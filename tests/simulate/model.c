@@ -274,8 +274,8 @@ void model_idle_acked(struct model *m, const struct model_socket *s)
     for (size_t i = 0; i < m->n; i++) {
         const struct copy *c = &m->events[i].copies[s->instance];
         m->checks++;
-        if (c->sent_on == s->number && c->acked_boot == 0 && !c->settled && !c->ended &&
-            !is_kept(m, &m->events[i], s->instance))
+        if (c->sent_on == s->number && c->order <= s->idle_order && c->acked_boot == 0 &&
+            !c->settled && !c->ended && !is_kept(m, &m->events[i], s->instance))
             model_break(m, "socket %u: going_idle_ack, but %s is neither acked nor on disk",
                         s->number, m->events[i].name);
     }

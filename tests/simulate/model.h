@@ -7,7 +7,8 @@
  *   3. on one socket, order only grows: nothing twice; and nothing older that is still owed is
  *      skipped
  *   4. nobody receives what was not routed to them
- *   5. a going_idle_ack means: the sleep is on disk, and so is all that was sent and not acked
+ *   5. a going_idle_ack means: the sleep is on disk, and so is all that was accepted before
+ *      going_idle, sent and not acked; nothing is sent after it
  *   6. what was accepted for one holder of a name is never sent to the next, and at the end is not
  *      on disk either
  *   7. an event has the same bufferId whenever it is sent, and never two rows: a client that
@@ -77,6 +78,7 @@ struct model_socket { /* what the model knows of one socket */
     uint32_t number;
     unsigned instance;
     uint64_t last_order[MODEL_CHATS]; /* by chat; all the same one if nothing waits */
+    uint64_t idle_order; /* the newest event offered when the relay heard its going_idle */
     bool idle_acked;
     uint32_t holder; /* who opened it */
 };
@@ -103,7 +105,8 @@ struct model_event *model_called(struct model *m, unsigned instance, struct str 
 void model_received(struct model *m, unsigned instance, struct str name, struct str buffer_id);
 /* The oldest event whose answer died with a process; NULL: none. */
 struct model_event *model_unanswered(struct model *m);
-/* going_idle_ack goes out: what this socket was sent must be acked or on disk by now. */
+/* going_idle_ack goes out: what was accepted before going_idle and went down this socket must be
+ * acked or on disk by now. */
 void model_idle_acked(struct model *m, const struct model_socket *s);
 void model_acked(struct model *m, unsigned instance, struct model_event *ev); /* it was told */
 void model_crashed(struct model *m);   /* after the disk settled */

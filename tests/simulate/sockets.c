@@ -29,6 +29,7 @@ static void on_line(struct sim_socket *s, struct str line)
             model_break(&w->model, "socket %u: inbound before its hello", s->seen.number);
         model_sent(&w->model, &s->seen, name, json_str(doc, "bufferId"));
         w->result.sends++;
+        w->result.last_calls += s->seen.idle_order != 0;
     } else if (str_eq(type, STR("going_idle_ack"))) {
         nodes_judge(w, "going_idle_ack");
         if (!s->idle_sent)
@@ -116,6 +117,8 @@ static void on_heard(struct sim_socket *s, struct str line)
         s->heard_hello = true;
         p->asleep = false;
         p->receiver = s->seen.number;
+    } else if (str_eq(type, STR("going_idle"))) {
+        s->seen.idle_order = w->model.order;
     } else if (str_eq(type, STR("inbound_ack")) && w->at == w->current) {
         struct model_event *ev =
             model_called(&w->model, s->seen.instance, json_str(doc, "bufferId"));

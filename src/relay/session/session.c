@@ -334,7 +334,7 @@ void session_receive(struct session *s)
     fetch_drop(i);
     if (was != NULL) {
         pump_lost(was);
-        session_enter(was, SESSION_OLD);
+        session_enter(was, was->sleep_owed ? SESSION_ASLEEP : SESSION_OLD);
         was->since_ms = now_ms(s);
         session_arm(was);
         i->receiver = NULL;
@@ -714,6 +714,8 @@ static void on_hello(struct session *s, const struct frame *f)
     s->wire->ops->send_end(s->wire);
     if (s->state == SESSION_NEW || s->state == SESSION_ASLEEP)
         session_receive(s);
+    else if (s->sleep_owed)
+        sleep_end(s); /* the gateway stays after all */
 }
 
 /* ---- acks ---- */

@@ -9,6 +9,7 @@
  *                      OLD <----------- RECEIVING, MUTE, DEAF
  *
  *      every state but CLOSING --going_idle--> ASLEEP --hello--> RECEIVING
+ *                          (the receiver remains the receiver until its going_idle_ack)
  *      every state --close--> CLOSING, freed by session_closed()
  *
  * The instance's receiver is the session in RECEIVING, MUTE or DEAF.  An instance has at most one,

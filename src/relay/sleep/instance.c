@@ -322,7 +322,7 @@ static void instance_begin_life(struct instance *i, uint32_t life)
 
 bool instance_is_live(const struct instance *i)
 {
-    return !i->sleep.asleep && i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
+    return i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
 }
 
 enum relay_state instance_state(const struct instance *i)

@@ -46,15 +46,12 @@ static void fall_asleep(struct session *s)
 {
     struct instance *i = s->inst;
 
-    if (i->receiver == s || i->receiver == NULL) {
-        i->receiver = NULL;
-        fetch_drop(i);
-        delivery_drop_kept(i);
+    if (i->receiver == s || i->receiver == NULL)
         set_asleep(i, true);
-    }
     /* Also for an OLD socket: its deliveries must be on disk before its going_idle_ack. */
     i->sleep.mark = delivery_next_id(i->relay) - 1;
-    session_enter(s, SESSION_ASLEEP);
+    if (i->receiver != s)
+        session_enter(s, SESSION_ASLEEP);
     s->sleep_version = i->record_want;
     log_info(&s->log, "going idle: asleep=%d unacked=%llu", i->sleep.asleep,
              (unsigned long long)flight_rows(s->flight));
@@ -64,7 +61,7 @@ void sleep_begin(struct session *s)
 {
     int64_t now_ms = clock_now_ms(s->inst->relay->env.clock);
 
-    if (s->state != SESSION_ASLEEP) {
+    if (s->state != SESSION_ASLEEP && !s->sleep_owed) {
         if (!bucket_take(&s->inst->sleep.often, now_ms, PER_S, AT_ONCE)) {
             session_close(s, CLOSE_SLEEPS_TOO_OFTEN);
             return;
@@ -97,6 +94,12 @@ void sleep_check(struct instance *i)
             continue;
         owe_ack(s, false);
         s->sleep_acked = true;
+        if (i->receiver == s) {
+            i->receiver = NULL;
+            fetch_drop(i);
+            delivery_drop_kept(i);
+            session_enter(s, SESSION_ASLEEP);
+        }
         frame_write_going_idle_ack(s->wire->ops->send_begin(s->wire));
         s->wire->ops->send_end(s->wire);
     }

@@ -152,7 +152,84 @@ static void going_idle_is_acked_only_when_all_that_was_sent_is_acked_or_on_disk(
     assert_int_equal(rows(), 1);
 }
 
-static void after_going_idle_deliveries_are_only_kept(void **state)
+static void what_lands_between_going_idle_and_its_ack_is_sent_live(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    rig.tap.hold = true;
+    sleep_now(f);
+    offer("a", "e1");
+    turn();
+    assert_int_equal(inbound(f), 1);
+    assert_int_equal(count_with(f, IDLE_ACK), 0);
+    offer("a", "e2");
+    ack(f, 0); /* and it goes on: its acks make room for more */
+    turn();
+    assert_int_equal(inbound(f), 2);
+    rig_release();
+    assert_int_equal(count_with(f, IDLE_ACK), 1);
+    assert_state("ann", "asleep");
+    assert_int_equal(rig.pokes, 0);
+    publish("a", "e3");
+    assert_int_equal(inbound(f), 2);
+    assert_int_equal(rig.pokes, 1); /* what comes after the ack is for a sleeper */
+}
+
+static void only_what_is_unacked_when_a_sleeper_closes_pokes(void **state)
+{
+    for (int acked = 1; acked >= 0; acked--) {
+        struct fake *f = connect_as("gw-a");
+        rig.tap.hold = true;
+        sleep_now(f);
+        offer("a", acked ? "e1" : "e2");
+        turn();
+        rig_release();
+        assert_int_equal(inbound(f), 1);
+        assert_int_equal(count_with(f, IDLE_ACK), 1);
+        advance(15000);
+        pong(f);
+        if (acked)
+            ack(f, 0);
+        assert_int_equal(rig.pokes, 0);
+        hang_up(f, 1000);
+        advance(5000);
+        assert_int_equal(rig.pokes, !acked);
+    }
+    assert_true(is_event(connect_as("gw-a"), 0, "e2"));
+}
+
+static void an_unwritten_flip_keeps_an_agent_live_that_says_hello_again(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    rig.tap.hold = true;
+    sleep_now(f);
+    hello(f);
+    rig_release();
+    assert_int_equal(count_with(f, IDLE_ACK), 0);
+    assert_state("ann", "live");
+    publish("a", "e1");
+    assert_int_equal(inbound(f), 1);
+    restart();
+    assert_state("ann", "away"); /* the record says so too */
+}
+
+static void a_newer_socket_takes_over_from_one_that_waits_for_its_idle_ack(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    rig.tap.hold = true;
+    sleep_now(f);
+    offer("a", "e1");
+    turn();
+    struct fake *g = connect_as("gw-a");
+    rig_release();
+    assert_state("ann", "live");
+    assert_int_equal(count_with(f, IDLE_ACK), 1);
+    assert_true(is_event(g, 0, "e1"));
+    publish("a", "e2");
+    assert_int_equal(inbound(f), 1);
+    assert_int_equal(inbound(g), 2);
+}
+
+static void after_its_ack_deliveries_are_only_kept(void **state)
 {
     struct fake *f = connect_as("gw-a");
     sleep_now(f);
@@ -605,7 +682,11 @@ UNIT(relay_test_session)
         PROMISE(a_second_hello_on_an_older_socket_only_gets_its_descriptor),
         PROMISE(going_idle_is_acked_only_when_the_flip_is_on_disk),
         PROMISE(going_idle_is_acked_only_when_all_that_was_sent_is_acked_or_on_disk),
-        PROMISE(after_going_idle_deliveries_are_only_kept),
+        PROMISE(what_lands_between_going_idle_and_its_ack_is_sent_live),
+        PROMISE(only_what_is_unacked_when_a_sleeper_closes_pokes),
+        PROMISE(an_unwritten_flip_keeps_an_agent_live_that_says_hello_again),
+        PROMISE(a_newer_socket_takes_over_from_one_that_waits_for_its_idle_ack),
+        PROMISE(after_its_ack_deliveries_are_only_kept),
         PROMISE(a_stream_of_events_does_not_hold_the_idle_ack_back),
         PROMISE(going_idle_twice_is_acked_twice_and_flips_once),
         PROMISE(going_idle_before_hello_is_legal),
