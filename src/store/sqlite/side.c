@@ -79,8 +79,8 @@ bool sql_migrate(sqlite3 *db, int application_id, const char *const *migrations,
         return false;
     if (version > n) {
         snprintf(ret_why, 160,
-                 "it was written by a newer bellhop (its tables: %" PRId64 ", this program's: %" PRId64
-                 "): start the newer program, or restore a backup",
+                 "it was written by a newer bellhop (its tables: %" PRId64
+                 ", this program's: %" PRId64 "): start the newer program, or restore a backup",
                  version, n);
         return false;
     }
