@@ -453,8 +453,8 @@ def test_a_thread_in_the_metadata_must_lie_in_the_chat(talk):
     s, g = talk.sim, talk.gateway
     assert send(g, GENERAL, "into the thread", thread_id=THREAD)["success"]
     assert s.texts(THREAD) == ["into the thread"]
-    assert send(g, GENERAL, "not into a stranger's", thread_id=POST)["success"]
-    assert s.texts(POST) == [] and s.texts(GENERAL) == ["not into a stranger's"]
+    assert "no thread of this chat" in send(g, GENERAL, "not into a stranger's", thread_id=POST)["error"]
+    assert s.texts(POST) == [] and s.texts(GENERAL) == []
 
 
 def test_a_reply_to_something_deleted_is_sent_all_the_same(talk):

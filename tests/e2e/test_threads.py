@@ -95,6 +95,7 @@ def test_several_conversations_of_a_channel_keep_apart(rig):
     _, event = ask(rig, "psst", DM)
     assert "prospective_thread_id" not in event["source"]
     assert "thread_id" not in send(rig.gateway, DM, "yes?", reply_to=event["message_id"])
+    assert send(rig.gateway, DM, "late", reply_to="12345")["success"]  # the question was deleted
 
 
 def test_where_no_thread_can_be_opened_the_channel_gets_the_answer(rig):
@@ -104,6 +105,50 @@ def test_where_no_thread_can_be_opened_the_channel_gets_the_answer(rig):
     assert result["success"] and "thread_id" not in result
     assert send(rig.gateway, GENERAL, "and more", user_id=ANN)["success"]
     assert rig.sim.texts(GENERAL) == ["hi", "and more"]
+
+
+def test_an_answer_for_a_private_thread_never_appears_in_public(rig):
+    s, private = rig.sim, "230000000000000230"
+    s.private_thread(private, GENERAL)
+    said, event = ask(rig, "between us", private)
+    assert (event["source"]["chat_id"], event["source"]["thread_id"]) == (GENERAL, private)
+    s.archive(private)
+    s.archive(POST)
+    rig.server.restart()  # forgets them
+    rig.gateway = g = rig.dial()
+    rig.live()
+    # Nothing that names the thread, or a message in it, is for the channel.
+    forgotten = s.say(private, "what now?", unseen=True)["id"]
+    assert "name its thread" in send(g, GENERAL, "a secret", reply_to=forgotten)["error"]
+    assert not g.act(op="typing", chat_id=GENERAL, metadata={"thread_id": private})["success"] and s.typed == []
+    options = [{"id": "yes", "label": "Yes"}]
+    result = send(g, GENERAL, "a secret", thread_id=private)
+    assert result["success"] and s.texts(private) == ["a secret"], result
+    assert send(g, GENERAL, "and more", reply_to=said, thread_id=private)["success"]
+    assert len(s.called("GET", f"/channels/{private}")) == 1  # known from then on
+    for wrong in (POST, "240000000000000240", GENERAL + "0", "my thread"):  # another chat's, none, no id
+        for op in ("send", "prompt"):
+            result = g.act(op=op, chat_id=GENERAL, content="a secret", prompt_id="0a1b2c3d", prompt_kind="choice", options=options,
+                           metadata={"thread_id": wrong})
+            assert not result["success"] and "network" not in result["error"], (wrong, result)
+    del s.channels[private]
+    assert not send(g, GENERAL, "a secret", thread_id=private)["success"]
+    assert not send(g, GENERAL, "a secret", reply_to=said)["success"]
+    assert not send(g, GENERAL, "a secret", reply_to=forgotten)["success"]
+    assert s.texts(GENERAL) == [] and s.texts(POST) == []
+
+
+def test_a_thread_bellhop_made_is_known_at_once(rig):
+    s, g = rig.sim, rig.gateway
+    s.untold.add("THREAD_CREATE")
+    said, _ = ask(rig, "hello")
+    made = g.act(op="thread_create", chat_id=GENERAL, thread_name="a secret", metadata={})["thread_id"]
+    assert send(g, GENERAL, "by its channel", thread_id=made)["success"]
+    assert send(g, made, "by its id")["success"]
+    assert s.texts(made) == ["by its channel", "by its id"]
+    opened = send(g, GENERAL, "hi", reply_to=said)["thread_id"]  # and one that an answer opened
+    assert send(g, GENERAL, "there", thread_id=opened)["success"] and send(g, opened, "too")["success"]
+    assert s.texts(opened) == ["hi", "there", "too"] and s.texts(GENERAL) == []
 
 
 def test_a_crash_between_thread_and_answer_doubles_neither(rig):

@@ -71,6 +71,7 @@ class DiscordSim:
         self.hooks = {}  # interaction token -> what was done with it
         self.voiceless = set()  # channels where the bot may send no voice messages
         self.threadless = set()  # channels where the bot may open no threads
+        self.untold = set()  # kinds of events that the bot is not told of
         self.people = {ANN: {"id": ANN, "username": "ann", "global_name": "Ann"}}
         self.guilds = {GUILD: self._guild()}
         self.channels = {c["id"]: {**c, "guild_id": GUILD} for c in
@@ -295,7 +296,7 @@ class DiscordSim:
 
     async def _tell(self, kind, d, need=0):
         session = self._session_for(d.get("guild_id"))
-        if session is None or (need and not session.intents & need):
+        if session is None or (need and not session.intents & need) or kind in self.untold:
             return
         if kind == "MESSAGE_CREATE" and d.get("guild_id") and not session.intents & MESSAGE_CONTENT and \
                 not any(m["id"] == BOT for m in d["mentions"]):
@@ -452,6 +453,11 @@ class DiscordSim:
             return 204, None
         if what == "messages" and method == "GET" and message is None:
             return 200, self._history(channel, query)
+        if what == "messages" and method == "GET":
+            for found in self.messages.get(channel, []):
+                if found["id"] == message:
+                    return 200, found
+            raise Refusal(404, 10008, "Unknown Message")
         if what == "messages" and method == "POST" and message is None:
             return 200, await self._create(channel, data)
         if what == "messages" and method == "PATCH" and message is not None:
@@ -710,6 +716,17 @@ class DiscordSim:
             self._now(self._tell("MESSAGE_CREATE", message,
                                  GUILD_MESSAGES if "guild_id" in message else DIRECT_MESSAGES))
         return message
+
+    def private_thread(self, id, parent, name="private"):
+        thread = {"id": id, "type": 12, "guild_id": self.channels[parent]["guild_id"], "parent_id": parent, "name": name}
+        self.channels[id] = thread
+        self.guilds[thread["guild_id"]]["threads"].append(thread)
+        self.tell("THREAD_CREATE", thread)
+
+    def archive(self, id):
+        """Later sessions are not told of it; Discord still shows it to those who ask."""
+        for guild in self.guilds.values():
+            guild["threads"] = [t for t in guild["threads"] if t["id"] != id]
 
     def react(self, channel, message, emoji, user=ANN, removed=False):
         """A person reacts, as Discord tells it: the author of the message only when it is added."""

@@ -15,6 +15,10 @@
  * Opening a thread that exists does no harm.  If Discord does not open the thread, the message goes
  * to the channel.
  *
+ * A message for a thread that its gateway names goes to that thread or is refused, because the
+ * thread may be private and its channel public.  If the cache lacks the thread (it is archived),
+ * the first request reads the thread from Discord.
+ *
  * An agent can ping the people it names and the person it answers, never a role or everyone. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,12 +32,15 @@
 #include "platform/prompts.h"
 #include "platform/split.h"
 
+#define NOT_ITS_THREAD "metadata.thread_id is no thread of this chat"
+
 enum {
     MAX_CONTENT = 2000,
     TYPING_SHOWS_MS = 8000,
     FLAG_VOICE = 1 << 13,
     UNKNOWN_CHANNEL = 10003, /* Discord's error codes */
     UNKNOWN_MESSAGE = 10008,
+    INVALID_FORM = 50035,
     NO_HISTORY = 160002,
 };
 
@@ -123,6 +130,14 @@ static void reply_used(struct discord_reply *h)
 
 /* ---- messages: the request ---- */
 
+enum step {               /* what the current request of a message does */
+            STEP_CHECK,   /* reads a thread that the cache lacks */
+            STEP_DIRECT,  /* reads whether the chat is a direct one */
+            STEP_NAME,    /* reads the message that the new thread is named after */
+            STEP_OPEN,    /* opens the thread */
+            STEP_MESSAGE, /* sends or edits the message */
+};
+
 struct outgoing_message {         /* one send, edit or follow-up */
     struct discord_outgoing base; /* first */
     struct discord_reply *reply;  /* owned; the interaction's token; NULL: sent as the bot */
@@ -135,8 +150,12 @@ struct outgoing_message {         /* one send, edit or follow-up */
     char *prompt;           /* owned; the question's id */
     bool follow_up;         /* may go out through its token only */
     uint64_t parent_id;     /* channel of the auto-thread that the message is in; 0: none */
-    bool opens, opening;    /* the thread must be opened first; the current request opens it */
-    bool asked, asking;     /* the thread's name has been requested; the current request does so */
+    uint64_t claimed_of;    /* channel that the thread must belong to; 0: known to be its parent */
+    bool opens;             /* the thread must be opened first */
+    bool asked;             /* the thread's name has been requested */
+    bool must_quote;        /* the message to answer may be in a thread of an unknown chat */
+    bool not_here;          /* Discord says that it is not in the chat */
+    enum step step;         /* of the current request */
     uint64_t looked;        /* edit: the last thread in which the message was looked for */
     struct voice voice;     /* of the file, which then goes without a text */
     struct voice_load *loading; /* the file is being read; NULL: it is not */
@@ -203,7 +222,7 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
         jw_key(&w, "message_reference");
         jw_obj(&w);
         jw_kstr(&w, "message_id", str_of(text));
-        jw_kbool(&w, "fail_if_not_exists", false);
+        jw_kbool(&w, "fail_if_not_exists", m->must_quote);
         jw_end_obj(&w);
     }
     jw_end_obj(&w);
@@ -256,32 +275,51 @@ static bool voice_is_known(struct outgoing_message *m, struct sender_verdict *v)
     return false;
 }
 
+static enum step next_step(const struct outgoing_message *m)
+{
+    if (m->claimed_of != 0)
+        return STEP_CHECK;
+    if (m->not_here)
+        return STEP_DIRECT;
+    if (!m->opens)
+        return STEP_MESSAGE;
+    /* Only a restart forgets the name. */
+    return m->asked || discord_auto_knows(m->base.d, m->channel_id) ? STEP_OPEN : STEP_NAME;
+}
+
+/* The request of a step before the message itself. */
+static void write_step(const struct outgoing_message *m, struct discord_request *r)
+{
+    r->method = "GET";
+    r->major = m->parent_id;
+    if (m->step == STEP_CHECK || m->step == STEP_DIRECT) {
+        r->route = "channel";
+        r->major = m->channel_id;
+        buf_printf(&r->path, "/channels/%" PRIu64, m->channel_id);
+        return;
+    }
+    r->route = "message";
+    buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64, m->parent_id, m->channel_id);
+    if (m->step == STEP_NAME)
+        return;
+    struct jw w = jw_begin(&r->body);
+    r->method = "POST";
+    r->route = action_op_name(ACTION_THREAD_CREATE);
+    buf_add_z(&r->path, "/threads");
+    jw_obj(&w);
+    jw_kstr(&w, "name", str_of(discord_auto_name(m->base.d, m->channel_id)));
+    jw_ki64(&w, "auto_archive_duration", DISCORD_ARCHIVE_MINUTES);
+    jw_end_obj(&w);
+}
+
 static bool message_write(struct discord_outgoing *x, struct discord_request *r,
                           struct sender_verdict *v)
 {
     struct outgoing_message *m = message_of(x);
 
-    m->asking = m->opens && !m->asked && !discord_auto_knows(x->d, m->channel_id);
-    m->opening = m->opens;
-    if (m->asking) { /* after a restart: read the message that the thread is named after */
-        r->method = "GET";
-        r->route = "message";
-        r->major = m->parent_id;
-        buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64, m->parent_id,
-                   m->channel_id);
-        return true;
-    }
-    if (m->opens) {
-        struct jw w = jw_begin(&r->body);
-        r->method = "POST";
-        r->route = action_op_name(ACTION_THREAD_CREATE);
-        r->major = m->parent_id;
-        buf_printf(&r->path, "/channels/%" PRIu64 "/messages/%" PRIu64 "/threads", m->parent_id,
-                   m->channel_id);
-        jw_obj(&w);
-        jw_kstr(&w, "name", str_of(discord_auto_name(m->base.d, m->channel_id)));
-        jw_ki64(&w, "auto_archive_duration", DISCORD_ARCHIVE_MINUTES);
-        jw_end_obj(&w);
+    m->step = next_step(m);
+    if (m->step != STEP_MESSAGE) {
+        write_step(m, r);
         return true;
     }
     if (!voice_is_known(m, v))
@@ -309,14 +347,20 @@ static const char *channel_name(const struct outgoing_message *m, char ret[24])
     return ret;
 }
 
+static void drop_prompt(const struct outgoing_message *m)
+{
+    char name[24];
+
+    if (m->prompt != NULL)
+        prompts_drop(m->base.d->prompts, str_of(channel_name(m, name)), str_of(m->prompt));
+}
+
 /* The thread cannot be opened: the message goes to the channel.  A question is refused, because its
  * answer would be looked up in the thread. */
 static void without_thread(struct outgoing_message *m, struct sender_verdict *v)
 {
-    char name[24];
-
     if (m->prompt != NULL) {
-        prompts_drop(m->base.d->prompts, str_of(channel_name(m, name)), str_of(m->prompt));
+        drop_prompt(m);
         v->end = SENDER_REFUSED;
         return;
     }
@@ -326,17 +370,93 @@ static void without_thread(struct outgoing_message *m, struct sender_verdict *v)
     v->end = SENDER_REWRITE;
 }
 
+/* The thread is gone, and hung under a message of the channel, where everybody could read it. */
+static bool thread_was_public(const struct outgoing_message *m, const struct discord_answer *a)
+{
+    return a->code == UNKNOWN_CHANNEL && m->parent_id != 0 &&
+           discord_auto_knows(m->base.d, m->channel_id);
+}
+
+static void read_check(struct outgoing_message *m, const struct discord_answer *a,
+                       struct sender_verdict *v)
+{
+    int64_t type = 0;
+
+    if (v->end == SENDER_DONE && json_as_i64(json_get(a->body, "type"), &type) &&
+        discord_channel_is_thread((int)type) &&
+        json_snowflake(a->body, "parent_id") == m->claimed_of) {
+        dcache_put_channel(m->base.d->cache, a->body, 0);
+        m->claimed_of = 0;
+        v->end = SENDER_REWRITE;
+        return;
+    }
+    if (thread_was_public(m, a)) {
+        m->claimed_of = 0;
+        without_thread(m, v);
+        return;
+    }
+    if (v->end == SENDER_DONE)
+        sender_say(v, SENDER_REFUSED, "%s", NOT_ITS_THREAD);
+    drop_prompt(m);
+}
+
+static void refuse_elsewhere(const struct outgoing_message *m, struct sender_verdict *v)
+{
+    sender_say(v, SENDER_REFUSED,
+               "reply_to is no message of this channel; name its thread in metadata.thread_id");
+    drop_prompt(m);
+}
+
+/* True: the message that the thread shall hang under is not in the channel, and @v is a refusal.
+ * That message may be in a private thread, which a restart has forgotten. */
+static bool is_elsewhere(const struct outgoing_message *m, const struct discord_answer *a,
+                         struct sender_verdict *v)
+{
+    if (a->code != UNKNOWN_MESSAGE || discord_auto_knows(m->base.d, m->channel_id))
+        return false;
+    refuse_elsewhere(m, v);
+    return true;
+}
+
+/* The chat has no message to quote.  A direct chat has no threads: the message was deleted. */
+static void read_direct(struct outgoing_message *m, const struct discord_answer *a,
+                        struct sender_verdict *v)
+{
+    int64_t type = CHANNEL_TEXT;
+
+    if (v->end == SENDER_DONE)
+        json_as_i64(json_get(a->body, "type"), &type);
+    m->not_here = false;
+    if (type == CHANNEL_DM || type == CHANNEL_GROUP_DM)
+        v->end = SENDER_REWRITE;
+    else
+        refuse_elsewhere(m, v);
+}
+
+static void read_name(struct outgoing_message *m, const struct discord_answer *a,
+                      struct sender_verdict *v)
+{
+    if (is_elsewhere(m, a, v))
+        return;
+    m->asked = true;
+    if (v->end == SENDER_DONE)
+        discord_auto_learn(m->base.d, m->channel_id, json_str(a->body, "content"));
+    v->end = SENDER_REWRITE;
+}
+
 static void read_opening(struct outgoing_message *m, const struct discord_answer *a,
                          struct sender_verdict *v)
 {
     struct discord *d = m->base.d;
 
-    if (v->end == SENDER_DONE)
+    if (v->end == SENDER_DONE) {
+        dcache_put_channel(d->cache, a->body, 0);
         discord_name_given(d, m->channel_id, discord_auto_name(d, m->channel_id), true);
+    }
     if (v->end == SENDER_DONE || a->code == DISCORD_HAS_THREAD) {
         m->opens = false;
         v->end = SENDER_REWRITE; /* the next request is the message */
-    } else if (v->end == SENDER_REFUSED) {
+    } else if (v->end == SENDER_REFUSED && !is_elsewhere(m, a, v)) {
         log_warn(&d->base.log, "cannot open a thread for an answer: %s", v->why);
         without_thread(m, v);
     }
@@ -367,12 +487,13 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
     struct str id = json_str(a->body, "id");
     char name[24];
 
-    if (m->asking) {
-        m->asked = true;
-        if (v->end == SENDER_DONE)
-            discord_auto_learn(x->d, m->channel_id, json_str(a->body, "content"));
-        v->end = SENDER_REWRITE;
-    } else if (m->opening) {
+    if (m->step == STEP_CHECK) {
+        read_check(m, a, v);
+    } else if (m->step == STEP_DIRECT) {
+        read_direct(m, a, v);
+    } else if (m->step == STEP_NAME) {
+        read_name(m, a, v);
+    } else if (m->step == STEP_OPEN) {
         read_opening(m, a, v);
     } else if (v->end == SENDER_DONE) {
         if (m->parent_id != 0) { /* for the gateway, and for later actions on the message */
@@ -387,6 +508,10 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
         if (m->prompt != NULL && m->base.out.at + 1 == m->base.out.n_parts)
             prompts_shown(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt),
                           str_of(v->message_id));
+    } else if ((a->code == INVALID_FORM || a->code == NO_HISTORY) && m->must_quote) {
+        m->must_quote = false;
+        m->not_here = true;
+        v->end = SENDER_REWRITE;
     } else if (a->code == NO_HISTORY && m->reply_to != 0) {
         m->reply_to = 0; /* the bot may not read the history: send without a quote */
         v->end = SENDER_REWRITE;
@@ -395,7 +520,7 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
         v->end = SENDER_REWRITE;
     } else if (looks_elsewhere(m, a, v)) {
         return;
-    } else if (a->code == UNKNOWN_CHANNEL && m->parent_id != 0 && m->looked == 0) {
+    } else if (m->looked == 0 && thread_was_public(m, a)) {
         without_thread(m, v);
     } else if (m->reply != NULL && m->base.out.at == 0 && (a->status == 401 || a->status == 404)) {
         /* Discord refused the token: a send goes to the channel, a follow-up is refused. */
@@ -407,7 +532,7 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
         else
             v->end = SENDER_REWRITE;
     } else if (m->prompt != NULL && v->end == SENDER_REFUSED) {
-        prompts_drop(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt));
+        drop_prompt(m);
     }
 }
 
@@ -443,6 +568,13 @@ static bool claims_voice(const struct outgoing_message *m)
            (strstr(m->file.type, "/ogg") != NULL || strstr(m->file.type, "/opus") != NULL);
 }
 
+/* A thread that hangs under the answered message may not exist yet: it counts as not named. */
+static bool names_thread(const struct action *a)
+{
+    return a->thread_id.n > 0 && !str_eq(a->thread_id, a->chat_id) &&
+           !str_eq(a->thread_id, a->reply_to);
+}
+
 static void start_message(struct discord *d, uint64_t channel_id, struct discord_reply *reply,
                           const struct sender_order *q)
 {
@@ -460,13 +592,16 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
         m->message_id = snowflake(a->message_id);
     else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT)
         m->reply_to = snowflake(a->reply_to);
-    if (d->cfg->auto_thread && channel_id != chat && snowflake(a->thread_id) != channel_id &&
-        a->op != ACTION_FOLLOW_UP && a->op != ACTION_EDIT) {
-        /* An auto-thread that the gateway did not name. */
-        m->parent_id = chat;
-        m->opens = m->reply_to == channel_id && dcache_channel(d->cache, channel_id) == NULL;
-        if (m->reply_to == channel_id)
+    if (a->op != ACTION_FOLLOW_UP && channel_id != chat) {
+        bool known = dcache_channel(d->cache, channel_id) != NULL;
+        bool under = !names_thread(a) && a->op != ACTION_EDIT; /* an auto-thread */
+        m->parent_id = under ? chat : 0;
+        m->opens = under && !known && m->reply_to == channel_id;
+        m->claimed_of = known || m->opens ? 0 : chat;
+        if (under && m->reply_to == channel_id)
             m->reply_to = 0; /* the thread hangs under that message: no quote needed */
+    } else if (d->cfg->auto_thread && m->reply_to != 0 && !names_thread(a)) {
+        m->must_quote = dcache_channel(d->cache, chat) == NULL;
     }
     if (a->file != NULL)
         attachment_copy(&m->file, a);
@@ -601,17 +736,25 @@ static void start_channel_request(struct discord *d, uint64_t channel_id,
 /* ---- discord_act(): finds the channel and the kind ---- */
 
 /* metadata.thread_id is a claim of the gateway: it counts only for a thread of the action's chat,
- * which the relay has checked. */
-static uint64_t target_of(struct discord *d, const struct action *a)
+ * which the relay has checked.  A thread that the cache lacks is returned unchecked, for
+ * start_message().  0: @ret_why says why the action is refused. */
+static uint64_t target_of(struct discord *d, const struct action *a, const char **ret_why)
 {
     uint64_t chat = snowflake(a->chat_id), thread = snowflake(a->thread_id);
-    const struct dcache_channel *ch = thread != 0 ? dcache_channel(d->cache, thread) : NULL;
 
+    *ret_why = "chat_id is not the id of a Discord channel";
     if (a->left != NULL && snowflake(a->left->e.lane) != 0)
-        return snowflake(
-            a->left->e.lane); /* checked before the restart; the cache is still empty */
-    if (ch != NULL && discord_channel_is_thread(ch->type) && ch->parent_id == chat)
-        return thread;
+        return snowflake(a->left->e.lane); /* chosen before the restart */
+    if (chat != 0 && names_thread(a)) {
+        const struct dcache_channel *ch = dcache_channel(d->cache, thread);
+        *ret_why = NOT_ITS_THREAD;
+        if (ch != NULL)
+            return discord_channel_is_thread(ch->type) && ch->parent_id == chat ? thread : 0;
+        return a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT ||
+                       a->op == ACTION_EDIT
+                   ? thread
+                   : 0;
+    }
     uint64_t opened = d->cfg->auto_thread ? discord_auto_target(d, a) : 0;
     return opened != 0 ? opened : chat;
 }
@@ -622,8 +765,7 @@ static uint64_t target_of(struct discord *d, const struct action *a)
 static void start_send(struct discord *d, uint64_t channel_id, const struct sender_order *q)
 {
     const struct action *a = q->action;
-    uint64_t chat = snowflake(a->chat_id), thread = snowflake(a->thread_id);
-    uint64_t made = d->cfg->auto_thread && thread == channel_id ? thread : chat;
+    uint64_t made = names_thread(a) ? channel_id : snowflake(a->chat_id);
     struct discord_reply *reply = NULL;
 
     if (a->left == NULL || a->left->e.twice != TWICE_IS_KEYED) {
@@ -636,7 +778,7 @@ static void start_send(struct discord *d, uint64_t channel_id, const struct send
         buf_done(&place);
         reply = found ? reply_new(d, ref, true) : NULL;
     }
-    start_message(d, reply != NULL && d->cfg->auto_thread ? made : channel_id, reply, q);
+    start_message(d, reply != NULL ? made : channel_id, reply, q);
 }
 
 void discord_act(struct platform *p, struct action_id id, const struct action_from *from,
@@ -644,11 +786,12 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
 {
     struct discord *d = discord_of(p);
     struct sender_order q = {.id = id, .from = from, .action = a};
-    uint64_t channel_id = target_of(d, a);
+    const char *why;
+    uint64_t channel_id = target_of(d, a, &why);
     struct discord_reply *reply;
 
     if (a->op != ACTION_FOLLOW_UP && channel_id == 0) {
-        host_fail(p->host, id, "chat_id is not the id of a Discord channel");
+        host_fail(p->host, id, "%s", why);
         return;
     }
     switch (a->op) {

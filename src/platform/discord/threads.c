@@ -395,8 +395,10 @@ static void tr_read(struct discord_outgoing *x, const struct discord_answer *a,
     if (e->op != ACTION_THREAD_CREATE)
         return;
     uint64_t id = v->end == SENDER_DONE ? snowflake(json_str(a->body, "id")) : 0;
-    if (id != 0)
+    if (id != 0) { /* the gateway may speak there before Discord's own event arrives */
+        dcache_put_channel(x->d->cache, a->body, 0);
         discord_name_given(x->d, id, e->word, false);
+    }
     if (v->end == SENDER_REFUSED && a->code == DISCORD_HAS_THREAD && e->message_id != 0) {
         v->end = SENDER_DONE;
         id = e->message_id;
