@@ -28,8 +28,10 @@
 #include "net/http_client.h"
 #include "net/http_tls.h"
 #include "net/loop.h"
+#include "media/media.h"
 #include "platform/platform.h"
 #include "skills/skills.h"
+#include "store/postgres/postgres.h"
 #include "store/sqlite/sqlite.h"
 #include "tenancy/facts.h"
 
@@ -125,6 +127,101 @@ static void check_wake_url(struct doctor *d, struct str gateway, const char *tex
         freeaddrinfo(list);
 }
 
+/* ---- the nodes on one PostgreSQL ---- */
+
+struct nodes_seen {
+    const char *here; /* the name of this node */
+    size_t live, others;
+    bool serves, stands_by; /* some node serves; this one stands by and forwards nothing */
+};
+
+static bool is_shared(const struct doctor *d)
+{
+    const struct store_settings *store = config_get(d->cfg, &store_config);
+
+    return strcmp(store->kind, "postgres") == 0;
+}
+
+static bool all_serve(const struct doctor *d)
+{
+    const struct cluster_settings *c = config_get(d->cfg, &cluster_config);
+
+    return strcmp(c->serve, "all") == 0;
+}
+
+static void check_node(struct doctor *d, struct nodes_seen *seen, struct str name, struct str state,
+                       int64_t age_ms, struct str version)
+{
+    bool here = str_eq(name, str_of(seen->here)), stands_by = str_eq(state, STR("standby"));
+
+    if (age_ms > NODE_SILENT_MS) {
+        found(d, here ? OK : WARN, "cluster",
+              "node %.*s was last seen %lld s ago: it ended or cannot reach the database",
+              STR_FMT(name), (long long)age_ms / 1000);
+        return;
+    }
+    seen->live++;
+    seen->others += !here;
+    seen->serves |= str_eq(state, STR("serving"));
+    seen->stands_by |= here && stands_by;
+    if (stands_by && all_serve(d))
+        found(d, WARN, "cluster",
+              "node %.*s stands by and forwards no connections: it cannot reach the node that "
+              "serves. Check cluster.address of that node, and the log of this one",
+              STR_FMT(name));
+    else
+        found(d, OK, "cluster", "node %.*s is %.*s", STR_FMT(name), STR_FMT(state));
+    if (!str_eq(version, STR(BELLHOP_VERSION)))
+        found(d, WARN, "cluster", "node %.*s runs version %.*s, this program is %s", STR_FMT(name),
+              STR_FMT(version), BELLHOP_VERSION);
+}
+
+static void judge_nodes(struct doctor *d, const struct nodes_seen *seen, bool here_runs)
+{
+    if (seen->live > 0 && !seen->serves)
+        found(d, BAD, "cluster", "no node serves. See the logs of the nodes");
+    if (here_runs && seen->others == 0)
+        found(d, WARN, "cluster",
+              "this is the only node: when it ends, no other takes over. Start a second one");
+}
+
+/* True: some node serves, and this one is it or reaches it. */
+static bool check_nodes(struct doctor *d, struct cli_job *j)
+{
+    char room[NODE_NAME_BYTES + 1];
+    struct nodes_seen seen = {.here = shared_node(d->cfg, room)};
+
+    if (cli_op(j, "listNodes", NULL, 0) != CLI_DONE) {
+        found(d, BAD, "cluster", "this node cannot read the list of nodes from the database");
+        return false;
+    }
+    int64_t now = cli_i64(j->doc, "now");
+    for (struct json_iter it = {0}; json_next(json_get(j->doc, "nodes"), &it);)
+        check_node(d, &seen, json_str(it.value, "node"), json_str(it.value, "state"),
+                   now - cli_i64(it.value, "lastSeenAt"), json_str(it.value, "version"));
+    judge_nodes(d, &seen, true);
+    return seen.serves && !seen.stands_by;
+}
+
+/* What the nodes share, and each has to be told. */
+static void check_cluster_config(struct doctor *d)
+{
+    const struct cluster_settings *c = config_get(d->cfg, &cluster_config);
+    const struct media_settings *media = config_get(d->cfg, &media_config);
+    struct str listen = str_of(d->settings->listen);
+
+    if (all_serve(d) && c->address == NULL &&
+        (str_starts(listen, STR("0.0.0.0:")) || str_starts(listen, STR("[::]:")) ||
+         str_starts(listen, STR("*:")) || str_starts(listen, STR("unix:"))))
+        found(d, WARN, "cluster",
+              "listen names no address of this machine, so other nodes cannot forward connections "
+              "here. Set cluster.address");
+    if (media->dir == NULL)
+        found(d, WARN, "cluster",
+              "media.dir is not set, so no files are accepted. Set it to a directory that all "
+              "nodes share");
+}
+
 /* ---- while a server runs ---- */
 
 static void check_platform_problems(struct doctor *d, struct json doc)
@@ -191,6 +288,8 @@ static void check_agents(struct doctor *d, struct cli_job *j)
 
 static void check_running(struct doctor *d, struct cli_job *j)
 {
+    if (is_shared(d) && !check_nodes(d, j))
+        return;
     if (cli_op(j, "status", NULL, 0) != CLI_DONE) {
         found(d, BAD, "server",
               "a server holds the database but does not answer on its admin socket");
@@ -257,9 +356,8 @@ static void check_key(struct doctor *d, struct loop *loop, struct store *store)
 
     if (d->settings->master_key == NULL && access(path, F_OK) != 0)
         found(d, BAD, "key",
-              "%s is missing, and the gateways' secrets in the database are encrypted with it: "
-              "restore it",
-              path);
+              "%s is missing, and the gateways' secrets in the database are encrypted with it: %s",
+              path, is_shared(d) ? "copy it from another node, or set master_key" : "restore it");
     else if (seal_open_for(store, str_of(d->settings->master_key), path, &seal, why) != BH_OK)
         found(d, BAD, "key", "%s", why);
     else {
@@ -268,6 +366,50 @@ static void check_key(struct doctor *d, struct loop *loop, struct store *store)
     }
     seal_free(seal);
     free(path);
+}
+
+struct nodes_read {
+    struct doctor *d;
+    struct nodes_seen seen;
+    struct record_reader *reader;
+};
+
+static void on_node(void *ctx, struct str key, struct str value)
+{
+    struct nodes_read *r = ctx;
+    struct node_record node;
+
+    if (record_read(r->reader, &node_form, key, value, &node))
+        check_node(r->d, &r->seen, node.name, str_of(node_words[node.state]),
+                   (int64_t)time(NULL) * 1000 - node.at_ms, node.version);
+}
+
+static void check_stopped_node(struct doctor *d)
+{
+    const struct store_settings *settings = config_get(d->cfg, &store_config);
+    char room[NODE_NAME_BYTES + 1], why[256] = "";
+    struct nodes_read r = {.d = d, .seen.here = shared_node(d->cfg, room)};
+    struct loop *loop = loop_new();
+    struct store *store = NULL;
+    enum bh_err err = BH_UNAVAILABLE;
+
+    found(d, OK, "server", "not running on this machine. Start it with: bellhop serve");
+    if (loop != NULL)
+        err = store_postgres_look(loop, settings->url, &store, why);
+    if (err == BH_NOT_FOUND) {
+        found(d, OK, "store", "PostgreSQL answers; the first start creates the tables");
+    } else if (err != BH_OK) {
+        found(d, BAD, "store", "%s", why);
+    } else {
+        found(d, OK, "store", "PostgreSQL answers");
+        r.reader = record_reader_new(NULL);
+        store->ops->load_records(store, node_form.ns, STR(""), on_node, &r);
+        record_reader_free(r.reader);
+        judge_nodes(d, &r.seen, false);
+        check_key(d, loop, store);
+    }
+    store_close(store);
+    loop_free(loop);
 }
 
 static void check_stopped(struct doctor *d)
@@ -404,7 +546,7 @@ static void check_agent_path(void *ctx, const char *path, bool is_directory)
 static void check_database(struct doctor *d)
 {
     char *db = state_dir_path(d->settings->state_dir, "bellhop.db"), why[256] = "";
-    bool exists = access(db, F_OK) == 0;
+    bool exists = !is_shared(d) && access(db, F_OK) == 0;
 
     if (exists && store_sqlite_check(db, why) == BH_OK)
         found(d, OK, "database", "%s is undamaged", db);
@@ -479,13 +621,17 @@ static int run_checks(struct cli_job *j)
         check_skills(&d);
         char node[NODE_NAME_BYTES + 1];
         dispatch_each_path(d.cfg, shared_node(d.cfg, node), check_agent_path, &d);
-        if (check_state_dir(&d)) {
+        if (is_shared(&d))
+            check_cluster_config(&d);
+        bool there = check_state_dir(&d);
+        if (there)
             check_database(&d);
-            if (server_answers(d.settings->state_dir))
-                check_running(&d, j);
-            else
-                check_stopped(&d);
-        }
+        if (there && server_answers(d.settings->state_dir))
+            check_running(&d, j);
+        else if (is_shared(&d))
+            check_stopped_node(&d);
+        else if (there)
+            check_stopped(&d);
     }
     jw_end_arr(&d.w);
     if (d.json)
@@ -508,7 +654,8 @@ const struct command cmd_doctor = {
         "Checks the configuration, the state directory, the database and its master key, the\n"
         "platforms and their credentials, waiting mailboxes, and whether wake URLs can be\n"
         "reached (it connects to them but sends no request, so no agent wakes).  Works with and\n"
-        "without a running server, and changes nothing.  Exit status 1: something must be\n"
-        "fixed.\n",
+        "without a running server, and changes nothing.  On PostgreSQL it also checks the nodes:\n"
+        "who serves, who was not seen for long, who cannot reach the others.  Exit status 1:\n"
+        "something must be fixed.\n",
     .verbs = (const struct cli_verb[]){{"", .run = run_checks}, {0}},
 };

@@ -374,6 +374,46 @@ def test_backup_says_what_to_do_instead_and_that_works(node, postgres, dial, tmp
     dial(server, credential).hear("kept")
 
 
+def findings(server):
+    done = server.cli("doctor", "--json", check=False)
+    return done.returncode, {(f["check"], f["result"]): f["detail"] for f in json.loads(done.stdout)}
+
+
+def test_doctor_knows_the_cluster(node, postgres):
+    north, south, strange = node(lease="4s"), node("south", lease="4s"), node("strange", key=KEY[::-1])
+    code, found = findings(north)
+    assert code == 0 and "creates the tables" in found["store", "ok"], found
+    assert postgres.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'bellhop'") == "0"  # doctor changes nothing
+    north.start()
+    code, found = findings(north)
+    assert code == 0 and found["cluster", "ok"] == "node north is serving", found
+    assert "this is the only node" in found["cluster", "warn"], found
+    south.begin()
+    wait_for(lambda: "forwarding connections to" in south.log())
+
+    def both():
+        done = south.cli("doctor").stdout
+        return "node north is serving" in done and "node south is carrying" in done and "only node" not in done
+    wait_for(both)
+    code, found = findings(strange)
+    assert code == 1 and "every node needs the same one" in found["key", "bad"], found
+    boot = postgres.sql("SELECT last_value FROM bellhop.boot")
+    south.stop()
+    code, found = findings(south)
+    assert code == 0 and found["store", "ok"] == "PostgreSQL answers" and found["key", "ok"], found
+    assert postgres.sql("SELECT last_value FROM bellhop.boot") == boot
+    north.kill()
+    wait_for(lambda: any("was last seen" in text for text in findings(south)[1].values()))
+    (south.state / "bellhop.db").write_bytes(b"of an earlier life")
+    assert not any(check == "database" for check, _ in findings(south)[1])
+    postgres.crash()
+    try:
+        code, found = findings(south)
+        assert code == 1 and "PostgreSQL cannot be reached" in found["store", "bad"], found
+    finally:
+        postgres.start()
+
+
 # ---- webhooks while a node goes ----
 
 HOOKS = f"""\

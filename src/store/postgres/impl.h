@@ -179,6 +179,8 @@ struct store_postgres {
     struct params params;
     bool read_ill; /* of the read thread: the last read failed */
     bool moving;   /* not a server: tables that are being filled are welcome (move.c) */
+    bool looking;  /* not a server: nothing is made or changed */
+    bool empty;    /* @looking found no tables */
 
     /* of the write thread */
     struct pg_mark mark;     /* of the newest transaction */

@@ -87,28 +87,47 @@ static bool prepare(struct store_postgres *st, char *ret_why)
            reach(st, &st->reader, LINE_READS, ret_why);
 }
 
-enum bh_err store_postgres_open(struct loop *loop, const char *url, int64_t answer_ms,
-                                struct store **ret_st, char *ret_why)
+static enum bh_err open_it(struct loop *loop, const char *url, int64_t answer_ms, bool looking,
+                           struct store **ret_st, char *ret_why)
 {
     struct store_postgres *st = xcalloc(1, sizeof *st);
+    enum bh_err err = BH_UNAVAILABLE;
 
     *st =
         (struct store_postgres){.worker.base = {.ops = &postgres_ops, .shared = true},
                                 .log.prefix = log_prefix,
                                 .url = xstrdup(url),
+                                .looking = looking,
                                 .answer_ms = answer_ms > 0 ? answer_ms : STORE_POSTGRES_ANSWER_MS};
     pthread_mutex_init(&st->db_lock, NULL);
-    if (!prepare(st, ret_why))
+    if (!prepare(st, ret_why)) {
+        err = st->empty ? BH_NOT_FOUND : err;
         goto fail;
+    }
+    if (looking) /* a lease that nobody ever holds */
+        store_guard(&st->worker.base, STR("nobody"), UINT64_MAX);
     if (!worker_start(&st->worker, &thread_ops, loop, &st->log)) {
         snprintf(ret_why, 256, "cannot start the threads of the store");
         worker_stop(&st->worker);
         goto fail;
     }
-    log_info(&st->log, "open: PostgreSQL boot=%" PRIu64, st->worker.base.boot);
+    if (!looking)
+        log_info(&st->log, "open: PostgreSQL boot=%" PRIu64, st->worker.base.boot);
     *ret_st = &st->worker.base;
     return BH_OK;
 fail:
     store_free(st);
-    return BH_UNAVAILABLE;
+    return err;
+}
+
+enum bh_err store_postgres_open(struct loop *loop, const char *url, int64_t answer_ms,
+                                struct store **ret_st, char *ret_why)
+{
+    return open_it(loop, url, answer_ms, false, ret_st, ret_why);
+}
+
+enum bh_err store_postgres_look(struct loop *loop, const char *url, struct store **ret_st,
+                                char *ret_why)
+{
+    return open_it(loop, url, 0, true, ret_st, ret_why);
 }

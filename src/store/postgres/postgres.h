@@ -22,6 +22,10 @@ struct loop;
  * refuses those of a newer bellhop.  @answer_ms: see below; 0 is that.  @ret_why has 256 bytes. */
 enum bh_err store_postgres_open(struct loop *loop, const char *url, int64_t answer_ms,
                                 struct store **ret_st, char *ret_why) BH_MUST_USE;
+/* To look at a database that others use: makes and changes nothing, and its writes are refused.
+ * BH_NOT_FOUND: there are no tables yet. */
+enum bh_err store_postgres_look(struct loop *loop, const char *url, struct store **ret_st,
+                                char *ret_why) BH_MUST_USE;
 #define STORE_POSTGRES_ANSWER_MS 8000 /* how long an answer may take, unless told otherwise */
 
 /* Renews a lease that was granted, from a thread and on a line of its own: for whoever has to block

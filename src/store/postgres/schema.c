@@ -207,6 +207,7 @@ static void compare_clocks(struct store_postgres *st)
 bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
 {
     char word[128] = "";
+    int version;
 
     if (PQserverVersion(st->loader.pg) < 140000) {
         snprintf(ret_why, 256, "PostgreSQL %d is too old: 14 or newer is needed",
@@ -214,6 +215,12 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
         return false;
     }
     line_begin(&st->loader, SCHEMA_MS);
+    if (st->looking) {
+        if (!is_ours(st, ret_why, &version))
+            return false;
+        st->empty = version == 0;
+        return !st->empty && is_finished(st, ret_why);
+    }
     if (!migrate(st, ret_why))
         return false;
     if (!st->moving && !is_finished(st, ret_why))
