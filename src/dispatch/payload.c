@@ -116,7 +116,7 @@ void payload_write_header(struct buf *out, const struct payload *p)
 {
     if (p->wake)
         return;
-    buf_add_z(out, p->template ? "[task from the skill " : "[context from the skill ");
+    buf_printf(out, "[%s from the skill ", p->template ? "task" : p->asks ? "question" : "context");
     add_line(out, p->skill);
     if (!str_is_empty(p->event_type)) {
         buf_add_z(out, ", event ");
@@ -175,7 +175,9 @@ void payload_event(const struct payload *p, const struct recipient *a, struct pa
     if (!p->template && !p->wake) {
         payload_write_header(&ret->text, p);
         buf_add_z(&ret->text,
-                  "\nThis is context for you to know; it asks for nothing by itself.\n\n");
+                  p->asks
+                      ? "\nThe skill waits for your answer to this.\n\n"
+                      : "\nThis is context for you to know; it asks for nothing by itself.\n\n");
     }
     buf_add_str(&ret->text, p->text);
     buf_printf(&ret->id, "%s\x1f%s\x1f", a->id, p->wake ? "wake" : payload_kind(p));

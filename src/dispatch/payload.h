@@ -20,6 +20,7 @@ struct payload {     /* texts are borrowed from the document it was read from */
     struct json meta; /* an object; absent: a wake, which has only an id and a time */
     int64_t sent_at;  /* used when meta is absent */
     bool wake;        /* made by dispatch_wake() */
+    bool asks;        /* made by dispatch_request(): the caller waits for an answer */
 };
 
 /* @body: {kind, content | prompt, meta}, or the same under "payload".  False: @ret_fault is set. */
@@ -33,7 +34,8 @@ void payload_recall_wake(struct payload *p);
 void payload_write_body(struct buf *out, const struct payload *p, struct str agent_id);
 const char *payload_kind(const struct payload *p); /* "augment" */
 
-/* Writes one line for people: "[context from the skill x, event y]".  Nothing for a wake. */
+/* Writes one line for people: "[context from the skill x, event y]", or "[question from ...".
+ * Nothing for a wake. */
 void payload_write_header(struct buf *out, const struct payload *p);
 
 /* The relay's chat id of a dispatch: one chat per (agent, session, skill). */

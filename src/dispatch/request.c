@@ -239,11 +239,12 @@ static void on_accepted(void *ctx, enum bh_err err)
     call_end_later(&w->call); /* it may have been answered in this turn */
 }
 
-static void ask(struct asking *w, struct recipient *a, const struct payload *p)
+static void ask(struct asking *w, struct recipient *a, struct payload *p)
 {
     struct dispatch *d = w->call.d;
     struct buf text = BUF_INIT, key = BUF_INIT;
 
+    p->asks = true;
     timer_set(d->env.clock, &w->patience, w->timeout_ms);
     if (a->cfg->ops == &substrate_relay) {
         payload_chat_id(&text, p, str_of(a->id));
@@ -325,7 +326,7 @@ static void on_found(void *ctx, struct str json)
     }
 }
 
-static void begin(struct asking *w, struct recipient *a, const struct payload *p, struct str key)
+static void begin(struct asking *w, struct recipient *a, struct payload *p, struct str key)
 {
     struct asked *t = w->call.d->asked;
     struct str tenant = str_of(a->tenant);

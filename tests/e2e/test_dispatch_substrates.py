@@ -443,7 +443,9 @@ def test_a_request_on_the_relay_is_answered_by_what_the_agent_sends(make_bellhop
     asking = [threading.Thread(target=ask, args=(f"q{i}", f"c{i}")) for i in range(2)]
     for thread in asking:
         thread.start()
-        chat = gateway.next("inbound")["event"]["source"]["chat_id"]
+        ev = gateway.next("inbound")["event"]
+        assert ev["text"] == "[question from the skill morning-status]\nThe skill waits for your answer to this.\n\nq"
+        chat = ev["source"]["chat_id"]
     for said in ({"content": "second", "reply_to": "q1"}, {"content": "first"}):
         result = gateway.act(op="send", chat_id=chat, **said)
         assert result["success"], result

@@ -130,6 +130,23 @@ static void an_augment_says_that_it_is_context_and_a_template_is_the_prompt_as_i
     free(r);
 }
 
+static void a_request_is_worded_as_one(void **state)
+{
+    struct recipient *r = calloc(1, sizeof *r + 1);
+    struct payload p = {.text = STR("T"),
+                        .skill = STR("watch"),
+                        .dispatch_id = STR("d"),
+                        .asks = true};
+    struct payload_event e = {0};
+
+    r->id = "a";
+    payload_event(&p, r, &e);
+    assert_str(e.ev.text,
+               "[question from the skill watch]\nThe skill waits for your answer to this.\n\nT");
+    payload_event_done(&e);
+    free(r);
+}
+
 UNIT(dispatch_test_payload)
 {
     const struct CMUnitTest tests[] = {
@@ -139,6 +156,7 @@ UNIT(dispatch_test_payload)
         cmocka_unit_test(other_chats_are_not_ours),
         cmocka_unit_test(a_long_skill_name_does_not_make_a_long_chat),
         cmocka_unit_test(an_augment_says_that_it_is_context_and_a_template_is_the_prompt_as_it_is),
+        cmocka_unit_test(a_request_is_worded_as_one),
     };
     parser = json_parser_new();
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
