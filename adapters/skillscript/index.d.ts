@@ -177,6 +177,7 @@ export interface Response {
   content: string;
   sent_at: number;
   agent_id: string;
+  warnings?: string[];
 }
 
 export declare class BellhopAgentConnector {

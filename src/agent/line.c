@@ -168,8 +168,9 @@ static bool is_ours(struct str key, bool follow_up)
            (str_eq(key, STR("session_key")) && !follow_up);
 }
 
-/* The metadata that the chat requires, merged with the program's; the program's take precedence. */
-static void add_metadata(struct jw *w, struct json given, const struct bhgw_event *ev)
+/* The metadata that the chat requires, merged with the program's; the program's take precedence.
+ * `notify` marks the last message of a turn. */
+static void add_metadata(struct jw *w, struct json given, const struct bhgw_event *ev, bool last)
 {
     struct json_parser *p = json_parser_new();
     struct json theirs;
@@ -184,7 +185,8 @@ static void add_metadata(struct jw *w, struct json given, const struct bhgw_even
         json_parse(p, str_of(ev->answer_metadata), &theirs)) {
         for (struct json_iter it = {0}; json_next(theirs, &it);) {
             char *key = str_dup(it.key);
-            if (json_type(json_get(given, key)) == JSON_ABSENT) {
+            bool fits = last || !str_eq(it.key, STR("notify"));
+            if (fits && json_type(json_get(given, key)) == JSON_ABSENT) {
                 jw_key_str(w, it.key);
                 jw_value(w, it.value);
             }
@@ -222,6 +224,6 @@ void order_action(struct buf *out, const struct order *o, const struct bhgw_even
         jw_kstr(&w, "session_key", str_of(ev->session_key));
     if (send && !says(o, "reply_to"))
         jw_kstr(&w, "reply_to", reply_to);
-    add_metadata(&w, json_get(o->doc, "metadata"), ev);
+    add_metadata(&w, json_get(o->doc, "metadata"), ev, o->done);
     jw_end_obj(&w);
 }

@@ -33,7 +33,7 @@ void line_result(struct buf *out, const char *ref, const struct said *r);
 struct order {       /* one output line; borrowed from the line and from the parser that read it */
     struct str op;   /* "send" for a line of text */
     bool plain;      /* a line of text; an empty line sends nothing and ends the turn */
-    bool done;       /* "op":"done" or "done":true */
+    bool done;       /* the turn ends with it: "op":"done", "done":true, or a line of text */
     struct str text; /* if plain */
     struct str id;   /* of the message it answers; absent: not given */
     struct str session_key; /* absent: not given; so are the next two */

@@ -411,8 +411,9 @@ static void on_line(void *ctx, struct str line)
     struct order o;
 
     order_read(w->agent->parser, line, &o);
+    o.done = o.done || (o.plain && !w->agent->opt->until_done);
     struct agent_turn *t = worker_obey(w, &o);
-    if (t != NULL && (o.done || (o.plain && !w->agent->opt->until_done))) {
+    if (t != NULL && o.done) {
         look(w); /* notes what the program has read, before the turn ends */
         finish_turn(w, t);
     }

@@ -264,7 +264,8 @@ const struct descriptor dispatch_descriptor = {
     .max_message_length = 4096,
     .markdown_dialect = "plain",
     .len_unit = "chars",
-    .ops = 1u << ACTION_SEND | 1u << ACTION_TYPING | 1u << ACTION_GET_CHAT_INFO,
+    .supports_edit = true,
+    .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING | 1u << ACTION_GET_CHAT_INFO,
 };
 const struct outlet dispatch_outlet = {.platform = "relay",
                                        .answers = true,
@@ -276,47 +277,119 @@ struct act {
     struct dispatch *d;
     struct action_id id;
     struct store_put *put;
+    struct record_scan *scan; /* of an edit: looks for the reply */
+    struct buf content;       /* of an edit */
     char cursor[REPLY_CURSOR_CHARS + 1];
 };
+
+static struct act *act_new(struct dispatch *d, struct action_id id)
+{
+    struct act *x = xcalloc(1, sizeof *x);
+
+    *x = (struct act){.d = d, .id = id};
+    list_append(&d->replies->acts, &x->link);
+    return x;
+}
+
+static void act_free(struct act *x)
+{
+    list_remove(&x->link);
+    store_put_cancel(&x->put);
+    records_cancel(&x->scan);
+    buf_done(&x->content);
+    free(x);
+}
+
+static void act_end(struct act *x, const struct action_result *result)
+{
+    relay_result(x->d->env.relay, x->id, result);
+    act_free(x);
+}
 
 static void on_kept(void *ctx, enum bh_err err)
 {
     struct act *x = ctx;
     struct action_result result = {.success = err == BH_OK};
 
+    x->put = NULL;
     if (err == BH_OK)
         result.message_id = str_of(x->cursor);
     else
         result.error = err == BH_BUSY
                            ? STR(ACTION_ERROR_TRANSIENT "there is no room for replies now")
                            : STR(ACTION_ERROR_TRANSIENT "the reply could not be kept");
-    relay_result(x->d->env.relay, x->id, &result);
-    list_remove(&x->link);
-    free(x);
+    act_end(x, &result);
 }
 
-/* Stores a message of the agent, and answers the request it belongs to. */
+static bool is_final(const struct action *a)
+{
+    return json_as_bool(json_get(a->metadata, "notify"), false);
+}
+
+/* Stores a message of the agent, and adds it to the answer of the request it belongs to. */
 static void take_reply(struct dispatch *d, struct action_id id, const struct action_from *from,
                        const struct action *a, struct reply *r)
 {
-    struct buf correlation = BUF_INIT, dispatch_id = BUF_INIT;
-    struct act *x = xcalloc(1, sizeof *x);
+    struct act *x = act_new(d, id);
 
-    *x = (struct act){.d = d, .id = id};
-    list_append(&d->replies->acts, &x->link);
     r->tenant = from->tenant;
     r->content = a->content;
     r->in_reply_to = r->dispatch_id = a->reply_to;
-    if (asked_answer(d, from->tenant, a->chat_id, a->reply_to, a->content, &correlation,
-                     &dispatch_id)) {
-        r->correlation_id = buf_str(&correlation);
-        r->dispatch_id = buf_str(&dispatch_id);
-    }
+    struct asking *w = asked_find(d, from->tenant, a->chat_id, a->reply_to, r);
     x->put = reply_keep(d, r, x->cursor, on_kept, x);
     if (x->put == NULL)
         on_kept(x, BH_BUSY);
-    buf_done(&correlation);
-    buf_done(&dispatch_id);
+    else if (w != NULL)
+        asked_say(w, str_of(x->cursor), a->content, is_final(a));
+}
+
+/* ---- edits ---- */
+
+static void on_reply_found(void *ctx, enum bh_err err, const struct store_scan *s)
+{
+    struct act *x = ctx;
+    struct replies *t = x->d->replies;
+    struct action_result gone = {.error = STR("the message is not kept any more")};
+    struct buf key = BUF_INIT, value = BUF_INIT;
+    struct reply r;
+
+    x->scan = NULL;
+    if (err != BH_OK) {
+        on_kept(x, err);
+        return;
+    }
+    if (s->n_records == 0 ||
+        !record_read(x->d->records, &reply_form, s->records[0].key, s->records[0].value, &r)) {
+        act_end(x, &gone);
+        return;
+    }
+    r.content = buf_str(&x->content);
+    record_write(&reply_form, NULL, &r, &key, &value);
+    struct tally *y = tally_of(t, str_make(key.p, key.n - REPLY_CURSOR_CHARS));
+    if (y->bytes + value.n > s->records[0].value.n)
+        set_bytes(y, y->bytes + value.n - s->records[0].value.n);
+    struct store_kv item = {KV_PUT, reply_form.ns, buf_str(&key), buf_str(&value)};
+    x->put = store_put(x->d->env.store, &item, 1, true, on_kept, x);
+    buf_done(&key);
+    buf_done(&value);
+}
+
+/* Replaces the text of a kept reply, and of the answer it is part of. */
+static void edit_reply(struct dispatch *d, struct action_id id, const struct action_from *from,
+                       const struct action *a, struct str agent)
+{
+    struct reply of = {.tenant = from->tenant, .agent = agent};
+    struct buf key = BUF_INIT;
+    struct act *x = act_new(d, id);
+
+    asked_edit(d, from->tenant, a->chat_id, a->message_id, a->content, is_final(a));
+    buf_add_str(&x->content, a->content);
+    snprintf(x->cursor, sizeof x->cursor, "%.*s", STR_FMT(a->message_id));
+    record_write_prefix(&reply_form, &of, 2, &key);
+    buf_add_str(&key, str_of(x->cursor));
+    x->scan = records_scan(d->env.store, reply_form.ns, buf_str(&key), STR_NULL, 1, false,
+                           on_reply_found, x);
+    buf_done(&key);
 }
 
 void dispatch_act(struct dispatch *d, struct action_id id, const struct action_from *from,
@@ -324,16 +397,21 @@ void dispatch_act(struct dispatch *d, struct action_id id, const struct action_f
 {
     struct action_result result = {.success = true};
     struct buf agent = BUF_INIT, session = BUF_INIT;
+    struct reply r = {0};
 
     if (!payload_chat_read(a->chat_id, &agent, &session)) {
         result = (struct action_result){.error = STR(ACTION_ERROR_NOT_ROUTED)};
         relay_result(d->env.relay, id, &result);
     } else if (a->op == ACTION_SEND) {
-        struct reply r = {.agent = buf_str(&agent)};
+        r.agent = buf_str(&agent);
         if (session.n > 0)
             r.session = buf_str(&session);
         take_reply(d, id, from, a, &r);
+    } else if (a->op == ACTION_EDIT) {
+        edit_reply(d, id, from, a, buf_str(&agent));
     } else {
+        if (a->op == ACTION_TYPING)
+            asked_typing(d, from->tenant, a->chat_id);
         if (a->op == ACTION_GET_CHAT_INFO)
             result = (struct action_result){.success = true,
                                             .chat_name = STR("dispatch"),
@@ -439,11 +517,8 @@ void replies_free(struct replies *t)
 
     if (t == NULL)
         return;
-    list_each (&t->acts, it, nxt) {
-        struct act *x = list_entry(it, struct act, link);
-        store_put_cancel(&x->put);
-        free(x);
-    }
+    list_each (&t->acts, it, nxt)
+        act_free(list_entry(it, struct act, link));
     sweep_stop(&t->sweep);
     for (size_t pos = 0; map_next(&t->tallies, &pos, &y);) {
         records_cancel(&((struct tally *)y)->scan);

@@ -1,12 +1,12 @@
 /* request.c - dispatch_request(): delivers a payload and waits for the agent's answer.
  *
- *      ASKED --answer in time--> answered
- *        '--timeout_ms--> TimeoutError; LATE --answer--> kept as a reply
- *                                         '--LATE_MS--> forgotten
+ *      ASKED --end of the turn in time--> answered
+ *        '--timeout_ms--> answered with the texts so far, or TimeoutError; LATE
+ *                                         LATE --end of the turn, or LATE_MS--> forgotten
  *
- * On the relay the answer is the message that the agent sends to the request's chat.  Other
- * substrates return the answer as the result of the job.  A late request goes on without its
- * caller. */
+ * On the relay the answer is what the agent sends to the request's chat until its turn ends
+ * (turn.h).  Other substrates return the answer as the result of the job.  A late request goes on
+ * without its caller: the agent's messages still get its correlation_id as replies. */
 #include "dispatch/request.h"
 #include <stdlib.h>
 #include "base/jw.h"
@@ -17,6 +17,7 @@
 #include "dispatch/receipts.h"
 #include "dispatch/replies.h"
 #include "dispatch/substrate.h"
+#include "dispatch/turn.h"
 
 #define TIMEOUT_DEFAULT_MS 30000
 #define TIMEOUT_MAX_MS (10 * 60 * 1000)
@@ -46,6 +47,8 @@ struct asking {
     struct list in_chat; /* chat_asked->waiting, oldest first */
     struct chat_asked *chat;
     bool late, counted;
+    bool unfinished; /* the time was over before the agent's turn */
+    struct turn turn;
     struct timer patience;
     struct buf payload;         /* a copy of the body, during the search for a receipt */
     struct buf id, correlation; /* from the caller: any bytes */
@@ -108,6 +111,7 @@ static void asking_free(struct dispatch_call *base)
         free(of);
     }
     timer_stop(base->d->env.clock, &w->patience);
+    turn_done(&w->turn);
     buf_done(&w->payload);
     buf_done(&w->correlation);
     buf_done(&w->id);
@@ -115,67 +119,85 @@ static void asking_free(struct dispatch_call *base)
 
 /* ---- the answer ---- */
 
+/* Tells the caller.  A request whose agent has not finished goes on without the caller. */
+static void tell(struct asking *w)
+{
+    struct dispatch_call *c = &w->call;
+    struct dispatch_answer a = {.fault = c->fault, .json = buf_str(&c->json)};
+
+    if (!w->unfinished) {
+        call_end(c);
+        return;
+    }
+    if (c->done != NULL)
+        c->done(c->ctx, &a);
+    c->done = NULL;
+    fault_done(&c->fault);
+    w->late = true;
+    timer_set(c->d->env.clock, &w->patience, LATE_MS);
+}
+
 /* With any @err the answer is valid; without a receipt a repeated call asks the agent again. */
 static void on_written(void *ctx, enum bh_err err)
 {
     struct asking *w = ctx;
 
     w->call.put = NULL;
-    call_end(&w->call);
+    tell(w);
 }
 
-/* Ends the call when its receipt is on disk; without an Idempotency-Key, when the turn ends. */
-static void answer(struct asking *w, struct str content)
+/* Tells the caller when the receipt is on disk; without an Idempotency-Key, now.  Only from
+ * callbacks.  @warning NULL: none. */
+static void answer(struct asking *w, struct str content, const char *warning)
 {
     struct receipt_name name = call_receipt(&w->call);
     struct jw j = jw_begin(&w->call.json);
 
-    wait_no_more(w);
     timer_stop(w->call.d->env.clock, &w->patience);
     jw_obj(&j);
     jw_kstr(&j, "correlation_id", buf_str(&w->correlation));
     jw_kstr(&j, "content", content);
     jw_ki64(&j, "sent_at", clock_wall_ms(w->call.d->env.clock));
     jw_kstr(&j, "agent_id", str_of(w->call.agent));
+    if (warning != NULL) {
+        jw_karr(&j, "warnings");
+        jw_str(&j, str_of(warning));
+        jw_end_arr(&j);
+    }
     jw_end_obj(&j);
     if (w->call.key.n > 0)
         w->call.put =
             receipt_write(w->call.d, &name, w->call.at_ms, buf_str(&w->call.json), on_written, w);
     else
-        call_end_later(&w->call);
+        tell(w);
 }
 
-bool asked_answer(struct dispatch *d, struct str tenant, struct str chat_id, struct str reply_to,
-                  struct str content, struct buf *ret_correlation, struct buf *ret_dispatch)
+static void answer_with_turn(struct asking *w)
 {
-    struct buf key = BUF_INIT;
-    struct asking *w = NULL;
+    struct buf text = BUF_INIT;
+    const char *warning = NULL;
 
-    chat_key(&key, tenant, chat_id);
-    struct chat_asked *c = map_get(&d->asked->chats, buf_str(&key));
-    buf_done(&key);
-    if (c != NULL && str_is_empty(reply_to))
-        w = list_first(&c->waiting, struct asking, in_chat);
-    else if (c != NULL)
-        list_each (&c->waiting, it, nxt) {
-            struct asking *of = list_entry(it, struct asking, in_chat);
-            if (w == NULL && str_eq(buf_str(&of->id), reply_to))
-                w = of;
-        }
-    if (w == NULL)
-        return false;
-    buf_add_str(ret_correlation, buf_str(&w->correlation));
-    buf_add_str(ret_dispatch, buf_str(&w->id));
-    if (w->late) {
-        wait_no_more(w);
-        call_end_later(&w->call); /* the caller has got its timeout */
-    } else {
-        answer(w, content);
-    }
-    return true;
+    if (w->turn.cut)
+        warning = "the answer is longer than 512 KiB: some of its messages are left out";
+    else if (w->unfinished)
+        warning = "timeout_ms was over before the agent had finished: more may follow as replies";
+    turn_write(&w->turn, &text);
+    answer(w, buf_str(&text), warning);
+    buf_done(&text);
 }
 
-/* ---- too late ---- */
+static void on_turn_end(struct turn *t)
+{
+    struct asking *w = container_of(t, struct asking, turn);
+
+    wait_no_more(w);
+    if (w->late)
+        call_end(&w->call);
+    else if (w->call.put != NULL)
+        w->unfinished = false; /* the timeout's answer is being written: nothing follows it */
+    else
+        answer_with_turn(w);
+}
 
 static void on_patience(struct timer *t)
 {
@@ -186,18 +208,77 @@ static void on_patience(struct timer *t)
         call_end(c);
         return;
     }
-    /* The caller is answered with a timeout; the request itself goes on. */
+    w->unfinished = true;
+    if (turn_has_text(&w->turn)) {
+        answer_with_turn(w);
+        return;
+    }
     c->d->n.timed_out++;
     fault_set(&c->fault, FAULT_TIMEOUT, "No answer within %lld ms.", (long long)w->timeout_ms);
     fault_field_i64(&c->fault, "timeout_ms", w->timeout_ms);
-    if (c->done != NULL) {
-        struct dispatch_answer a = {.fault = c->fault};
-        c->done(c->ctx, &a);
+    tell(w);
+}
+
+/* ---- what agents do in chats ---- */
+
+static struct chat_asked *asked_in(const struct dispatch *d, struct str tenant, struct str chat_id)
+{
+    struct buf key = BUF_INIT;
+
+    chat_key(&key, tenant, chat_id);
+    struct chat_asked *c = map_get(&d->asked->chats, buf_str(&key));
+    buf_done(&key);
+    return c;
+}
+
+struct asking *asked_find(struct dispatch *d, struct str tenant, struct str chat_id,
+                          struct str reply_to, struct reply *ret)
+{
+    struct chat_asked *c = asked_in(d, tenant, chat_id);
+    struct asking *found = NULL;
+
+    if (c == NULL)
+        return NULL;
+    list_each (&c->waiting, it, nxt) {
+        struct asking *w = list_entry(it, struct asking, in_chat);
+        bool fits = str_is_empty(reply_to)
+                        ? found == NULL || (found->turn.marked && !w->turn.marked)
+                        : found == NULL && str_eq(buf_str(&w->id), reply_to);
+        if (fits)
+            found = w;
     }
-    c->done = NULL;
-    fault_done(&c->fault);
-    w->late = true;
-    timer_set(c->d->env.clock, &w->patience, LATE_MS);
+    if (found != NULL) {
+        ret->correlation_id = buf_str(&found->correlation);
+        ret->dispatch_id = buf_str(&found->id);
+    }
+    return found;
+}
+
+void asked_say(struct asking *w, struct str message_id, struct str content, bool final)
+{
+    turn_say(&w->turn, message_id, content, final);
+}
+
+void asked_edit(struct dispatch *d, struct str tenant, struct str chat_id, struct str message_id,
+                struct str content, bool final)
+{
+    struct chat_asked *c = asked_in(d, tenant, chat_id);
+
+    if (c == NULL)
+        return;
+    list_each (&c->waiting, it, nxt)
+        if (turn_edit(&list_entry(it, struct asking, in_chat)->turn, message_id, content, final))
+            return;
+}
+
+void asked_typing(struct dispatch *d, struct str tenant, struct str chat_id)
+{
+    struct chat_asked *c = asked_in(d, tenant, chat_id);
+
+    if (c == NULL)
+        return;
+    list_each (&c->waiting, it, nxt)
+        turn_busy(&list_entry(it, struct asking, in_chat)->turn);
 }
 
 /* ---- asking ---- */
@@ -209,7 +290,7 @@ static void on_brought(void *ctx, const struct errand_end *e)
 
     w->call.job = NULL;
     if (e->result == ERRAND_DONE && !w->late) {
-        answer(w, e->text);
+        answer(w, e->text, NULL);
         return;
     }
     struct reply late = {.tenant = str_of(w->call.tenant),
@@ -231,8 +312,8 @@ static void on_accepted(void *ctx, enum bh_err err)
     struct asking *w = ctx;
 
     w->call.accepting = false;
-    if (err == BH_OK || w->call.json.n > 0)
-        return; /* the answer or the timeout ends the call */
+    if (err == BH_OK || turn_has_text(&w->turn))
+        return; /* the end of the turn or the timeout ends the call */
     if (!w->late)
         call_fail_store(&w->call, err);
     wait_no_more(w);
@@ -266,7 +347,8 @@ static void ask(struct asking *w, struct recipient *a, struct payload *p)
                            .dispatch_id = p->dispatch_id,
                            .text = p->text,
                            .session = p->session,
-                           .timeout_ms = w->timeout_ms + LATE_JOB_MS};
+                           .timeout_ms = w->timeout_ms + LATE_JOB_MS,
+                           .correlation = p->correlation_id};
         w->call.job = errand_run(a, &e, on_brought, w);
     }
     buf_done(&text);
@@ -367,6 +449,7 @@ struct dispatch_call *dispatch_request(struct dispatch *d, const struct dispatch
     struct payload p;
 
     timer_init(&w->patience, on_patience);
+    turn_init(&w->turn, d->env.clock, on_turn_end);
     list_init(&w->in_chat);
     if (a != NULL && read_request(w, a, body, key, &p)) {
         if (p.session.p == NULL)

@@ -32,6 +32,7 @@ struct errand { /* borrowed for the call */
     struct str text;        /* content, prompt or context; absent: only wake */
     struct str session;     /* absent: none */
     int64_t timeout_ms;     /* of a request; 0: the agent's own setting */
+    struct str correlation; /* of a request: its answer must name no other */
 };
 
 enum errand_result {

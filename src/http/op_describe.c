@@ -16,7 +16,8 @@ static const struct {
     {"DeliveryReceipt", "{delivered_at: whole, delivery_id?: text, session_id?: text, "
                         "delivery_skipped?: bool, warnings?: [text]}"},
     {"WakeReceipt", "{woken_at: whole, woken: bool, session_id?: text, warnings?: [text]}"},
-    {"Response", "{correlation_id: text, content: text, sent_at: whole, agent_id: text}"},
+    {"Response", "{correlation_id: text, content: text, sent_at: whole, agent_id: text, "
+                 "warnings?: [text]}"},
     {"Reply", "{cursor: text, content: text, sent_at: whole, session_id?: text, "
               "correlation_id?: text, in_reply_to?: text, dispatch_id?: text}"},
     {"Manifest", "{capabilities_version: text, manifest: {kind: text}}"},

@@ -55,7 +55,7 @@ async def echo(url, headers, ready):
                 await ws.send(json.dumps({"type": "inbound_ack", "bufferId": frame["bufferId"]}) + "\n" + json.dumps(
                     {"type": "outbound", "requestId": event["message_id"],
                      "action": {"op": "send", "chat_id": event["source"]["chat_id"], "content": event["text"],
-                                "reply_to": event["message_id"]}}) + "\n")
+                                "reply_to": event["message_id"], "metadata": {"notify": True}}}) + "\n")
 
 
 async def bare_echo(n):

@@ -182,6 +182,10 @@ def test_a_request_to_a_webhook_is_answered_by_its_answer(make_bellhop, receiver
         "correlation_id": "c1", "content": "42", "agent_id": "hook"}
     receiver.body = b"plain words"
     assert sender.request("hook", augment("?", correlation_id="c2")).json["content"] == "plain words"
+    receiver.body = b'{"content": "same", "correlation_id": "c5"}'
+    assert sender.request("hook", augment("?", correlation_id="c5")).json["content"] == "same"
+    mixed = sender.request("hook", augment("?", correlation_id="c6"))
+    assert (mixed.status, mixed.json["cause_kind"]) == (502, "malformed_response") and "another" in mixed.json["error"]
     receiver.status = [404]
     failed = sender.request("hook", augment("?", correlation_id="c3"))
     assert (failed.status, failed.json["cause_kind"], failed.json["http_status"]) == (502, "http_status", 404)
@@ -458,6 +462,82 @@ def test_a_request_on_the_relay_is_answered_by_what_the_agent_sends(make_bellhop
     replies = sender.replies("bot").json["replies"]
     assert [(r["content"], r.get("correlation_id")) for r in replies] == [
         ("second", "c1"), ("first", "c0"), ("late", "c9")]
+
+
+class Ask(threading.Thread):
+    """A request in a thread of its own."""
+
+    def __init__(self, sender, name, timeout_ms=20000, **headers):
+        super().__init__()
+        self.run_it = lambda: sender.request("bot", augment("q", name, correlation_id="c-" + name), timeout_ms, **headers)
+        self.start()
+
+    def run(self):
+        begun = time.monotonic()
+        self.answer = self.run_it()
+        self.took = time.monotonic() - begun
+
+    def end(self):
+        self.join()
+        return self.answer.json
+
+
+def test_the_answer_of_a_request_is_what_is_said_until_the_end_of_the_turn(make_bellhop, dial):
+    server = make_bellhop(config("id: bot, substrate: relay, tenant: t"))
+    gateway = dial(server, server.add("--instance", "bot"))
+    sender = Sender(server)
+
+    def say(content, **more):
+        done = gateway.act(op="send", chat_id=chat, content=content, **more)
+        assert done["success"], done
+        return done["message_id"]
+
+    def edit(message_id, content):
+        done = gateway.act(op="edit", chat_id=chat, message_id=message_id, content=content)
+        assert done["success"] and done["message_id"] == message_id, done
+
+    final = {"metadata": {"notify": True}}
+    # a marked final message ends the turn at once, however long the agent took before it
+    asked = Ask(sender, "q1")
+    chat = gateway.next("inbound")["event"]["source"]["chat_id"]
+    say("let me look that up", reply_to="q1")
+    for _ in range(4):
+        time.sleep(1)
+        assert gateway.act(op="typing", chat_id=chat)["success"]
+    assert asked.is_alive()
+    say("it is 42", **final)
+    answer = asked.end()
+    assert (answer["content"], answer["correlation_id"]) == ("let me look that up\nit is 42", "c-q1")
+    assert "warnings" not in answer and asked.took < 6
+    # a streamed answer: one message and its edits, without a mark; then silence
+    asked = Ask(sender, "q2")
+    gateway.next("inbound")
+    first = say("It", metadata={"expect_edits": True})
+    edit(first, "It is 4")
+    second = say("and")
+    edit(first, "It is 42.")
+    edit(second, "and odd? No.")
+    answer = asked.end()
+    assert answer["content"] == "It is 42.\nand odd? No." and 2.8 < asked.took < 6
+    # a long final text in several marked messages is one answer
+    asked = Ask(sender, "q3")
+    gateway.next("inbound")
+    parts = ["a" * 900, "b" * 900, "c"]
+    for part in parts:
+        say(part, **final)
+    assert asked.end()["content"] == "\n".join(parts)
+    # timeout_ms is the longest a turn may take: the texts so far, and a warning
+    asked = Ask(sender, "q4", 1200, **{"Idempotency-Key": "k4"})
+    gateway.next("inbound")
+    say("working on it")
+    answer = asked.end()
+    assert answer["content"] == "working on it" and "before the agent had finished" in answer["warnings"][0]
+    say("now it is done", reply_to="q4", **final)
+    assert Ask(sender, "q4", 1200, **{"Idempotency-Key": "k4"}).end() == answer
+    replies = sender.replies("bot").json["replies"]
+    assert [(r["content"], r["correlation_id"]) for r in replies] == [
+        ("let me look that up", "c-q1"), ("it is 42", "c-q1"), ("It is 42.", "c-q2"), ("and odd? No.", "c-q2"),
+        *((part, "c-q3") for part in parts), ("working on it", "c-q4"), ("now it is done", "c-q4")]
 
 
 # ---- later ----

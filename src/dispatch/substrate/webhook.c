@@ -23,7 +23,8 @@ struct post {
     struct dispatch *d; /* borrowed */
     struct http_call *call;
     enum errand_kind kind;
-    bool by_status; /* the status must be 2xx */
+    bool by_status;                        /* the status must be 2xx */
+    char correlation[DISPATCH_ID_MAX + 1]; /* of a request */
 };
 
 static const struct config_key keys[] = {
@@ -78,11 +79,31 @@ static void cancel(struct errand_job *base)
     free(j);
 }
 
+static struct errand_end bad_answer(struct str why)
+{
+    return (struct errand_end){.result = ERRAND_FAILED, .cause = CAUSE_MALFORMED, .text = why};
+}
+
+/* The answer of a request: the body, or `content` of a JSON object. */
+static struct errand_end read_answer(struct post *j, struct str body)
+{
+    struct errand_end e = {.result = ERRAND_DONE, .text = body};
+    struct json doc, named;
+
+    if (json_parse(j->d->json, body, &doc) && json_is_object(doc)) {
+        named = json_get(doc, "correlation_id");
+        if (json_type(named) > JSON_NULL && !str_eq(json_as_str(named), str_of(j->correlation)))
+            return bad_answer(STR("the answer names the correlation_id of another request"));
+        if (json_type(json_get(doc, "content")) == JSON_STRING)
+            e.text = json_str(doc, "content");
+    }
+    return utf8_valid(e.text) ? e : bad_answer(STR("the answer is no text"));
+}
+
 static void on_answer(void *ctx, const struct http_result *r)
 {
     struct post *j = ctx;
     struct errand_end e = {.result = ERRAND_DONE};
-    struct json doc;
     char why[64];
     bool good = r->status < 400 && (!j->by_status || r->status / 100 == 2);
 
@@ -102,14 +123,7 @@ static void on_answer(void *ctx, const struct http_result *r)
         e.http_status = (unsigned)r->status;
         e.text = str_of(why);
     } else if (j->kind == ERRAND_REQUEST) {
-        e.text = r->body; /* or `content` of a JSON object */
-        if (json_parse(j->d->json, r->body, &doc) && json_is_object(doc) &&
-            json_type(json_get(doc, "content")) == JSON_STRING)
-            e.text = json_str(doc, "content");
-        if (!utf8_valid(e.text))
-            e = (struct errand_end){.result = ERRAND_FAILED,
-                                    .cause = CAUSE_MALFORMED,
-                                    .text = STR("the answer is no text")};
+        e = read_answer(j, r->body);
     }
     j->job.done(j->job.ctx, &e);
     free(j);
@@ -164,6 +178,7 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
     *j = (struct post){.job = {.done = done, .ctx = ctx, .cancel = cancel},
                        .d = a->d,
                        .kind = e->kind};
+    snprintf(j->correlation, sizeof j->correlation, "%.*s", STR_FMT(e->correlation));
     if (e->kind == ERRAND_LOOK) {
         j->by_status = s->status_url != NULL;
         fetch(j, a,

@@ -135,6 +135,18 @@ static void an_action_knows_its_chat_and_what_it_answers(void **state)
                   "\"metadata\":{\"thread_id\":\"t\",\"user_id\":\"u\"}}");
 }
 
+static void only_the_last_message_of_a_turn_is_marked(void **state)
+{
+    struct bhgw_event ev = {.chat_id = "c", .answer_metadata = "{\"notify\":true}"};
+
+    (void)state;
+    expect_action("{\"op\":\"edit\",\"content\":\"x\"}", &ev, NULL,
+                  "{\"op\":\"edit\",\"content\":\"x\",\"chat_id\":\"c\",\"metadata\":{}}");
+    expect_action(
+        "{\"op\":\"edit\",\"content\":\"x\",\"done\":true}", &ev, NULL,
+        "{\"op\":\"edit\",\"content\":\"x\",\"chat_id\":\"c\",\"metadata\":{\"notify\":true}}");
+}
+
 static void an_op_we_do_not_know_travels_as_it_is(void **state)
 {
     (void)state;
@@ -172,6 +184,7 @@ UNIT(agent_test_line)
         cmocka_unit_test(an_empty_line_says_nothing),
         cmocka_unit_test(typing_and_done_are_no_answers),
         cmocka_unit_test(an_action_knows_its_chat_and_what_it_answers),
+        cmocka_unit_test(only_the_last_message_of_a_turn_is_marked),
         cmocka_unit_test(an_op_we_do_not_know_travels_as_it_is),
         cmocka_unit_test(a_message_is_one_line),
     };

@@ -1,0 +1,49 @@
+/* turn.h - joins the messages of one turn of an agent into one answer, and finds the turn's end.
+ *
+ *      turn_say, turn_edit, turn_busy --> texts in order --final mark, or silence--> ended()
+ *
+ * Gateways mark the last message of a turn (metadata.notify).  A streamed answer has no mark: its
+ * last frame is an edit.  So a turn without a mark ends TURN_QUIET_MS after the last message, edit
+ * or typing.  Silence before the first message ends nothing: the agent may still be thinking.
+ *
+ * A final text that is too long for one message comes as several marked ones.  After a marked text
+ * of TURN_PART_BYTES or more the turn therefore waits TURN_PART_MS for the next part.
+ *
+ * request.c has a turn in each request that waits on the relay. */
+#pragma once
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/list.h"
+
+#define TURN_QUIET_MS 3000
+#define TURN_PART_MS 300
+#define TURN_PART_BYTES 500
+#define TURN_BYTES ((size_t)512 << 10) /* of all texts; what does not fit is left out */
+
+struct turn;
+typedef void turn_cb(struct turn *t);
+
+struct turn { /* embedded; container_of() finds the owner */
+    struct clock *clock;
+    struct timer end;
+    struct list texts; /* struct turn_text, owned, in the order they were said */
+    size_t bytes;
+    bool marked; /* the gateway said that the turn is over */
+    bool cut;    /* some text did not fit */
+    turn_cb *ended;
+};
+
+/* @ended runs from a timer, at most once after each message or edit. */
+void turn_init(struct turn *t, struct clock *clock, turn_cb *ended);
+void turn_done(struct turn *t);
+
+/* The agent sent a message; @id names it for edits.  @final: the gateway's mark. */
+void turn_say(struct turn *t, struct str id, struct str text, bool final);
+/* The agent replaced the text of a message.  False: not a message of this turn. */
+bool turn_edit(struct turn *t, struct str id, struct str text, bool final);
+/* The agent is typing. */
+void turn_busy(struct turn *t);
+
+bool turn_has_text(const struct turn *t);
+/* Appends all texts, each on a new line. */
+void turn_write(const struct turn *t, struct buf *out);

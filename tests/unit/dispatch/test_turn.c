@@ -1,0 +1,134 @@
+/* Promises of dispatch/turn.h: when a turn ends, and what its answer is. */
+#include "unit.h"
+#include "dispatch/turn.h"
+
+static int ends;
+static int64_t now_ms;
+static struct clock *clock;
+
+static void on_ended(struct turn *t)
+{
+    ends++;
+}
+
+static void pass(int64_t ms)
+{
+    now_ms += ms;
+    clock_set(clock, now_ms, now_ms);
+    clock_turn(clock);
+}
+
+static int begin(void **state)
+{
+    static struct turn t;
+
+    clock = clock_new();
+    now_ms = 1000000;
+    clock_set(clock, now_ms, now_ms);
+    ends = 0;
+    turn_init(&t, clock, on_ended);
+    *state = &t;
+    return 0;
+}
+
+static int end(void **state)
+{
+    turn_done(*state);
+    clock_free(clock);
+    return 0;
+}
+
+static void expect_text(const struct turn *t, const char *want)
+{
+    struct buf text = BUF_INIT;
+
+    turn_write(t, &text);
+    assert_str(buf_str(&text), want);
+    buf_done(&text);
+}
+
+static void a_marked_message_ends_the_turn_at_once(void **state)
+{
+    struct turn *t = *state;
+
+    turn_say(t, STR("1"), STR("hm"), false);
+    pass(100);
+    assert_int_equal(ends, 0);
+    turn_say(t, STR("2"), STR("42"), true);
+    pass(1);
+    assert_int_equal(ends, 1);
+    expect_text(t, "hm\n42");
+}
+
+static void without_a_mark_it_ends_when_nothing_is_said_edited_or_typed(void **state)
+{
+    struct turn *t = *state;
+
+    turn_busy(t);
+    pass(60000); /* thinking before the first word is no silence */
+    turn_say(t, STR("1"), STR("a"), false);
+    pass(TURN_QUIET_MS - 1);
+    turn_busy(t);
+    pass(TURN_QUIET_MS - 1);
+    assert_true(turn_edit(t, STR("1"), STR("ab"), false));
+    pass(TURN_QUIET_MS - 1);
+    turn_say(t, STR("2"), STR("c"), false);
+    pass(TURN_QUIET_MS - 1);
+    assert_int_equal(ends, 0);
+    pass(1);
+    assert_int_equal(ends, 1);
+    expect_text(t, "ab\nc");
+}
+
+static void an_edit_changes_its_own_message_only(void **state)
+{
+    struct turn *t = *state;
+
+    turn_say(t, STR("1"), STR("a"), false);
+    turn_say(t, STR("10"), STR("b"), false);
+    assert_true(turn_edit(t, STR("1"), STR("A"), false));
+    assert_false(turn_edit(t, STR("0"), STR("?"), false));
+    assert_true(turn_edit(t, STR("10"), STR(""), false));
+    expect_text(t, "A");
+}
+
+static void parts_of_a_long_final_text_are_one_answer(void **state)
+{
+    struct turn *t = *state;
+    char part[TURN_PART_BYTES];
+
+    memset(part, 'x', sizeof part);
+    turn_say(t, STR("1"), str_make(part, sizeof part), true);
+    pass(TURN_PART_MS - 1);
+    assert_int_equal(ends, 0);
+    turn_say(t, STR("2"), STR("end"), true);
+    pass(1);
+    assert_int_equal(ends, 1);
+}
+
+static void what_does_not_fit_is_left_out_and_noted(void **state)
+{
+    struct turn *t = *state;
+    char *much = calloc(1, TURN_BYTES);
+
+    memset(much, 'x', TURN_BYTES);
+    turn_say(t, STR("1"), STR("a"), false);
+    turn_say(t, STR("2"), str_make(much, TURN_BYTES), false);
+    assert_true(t->cut);
+    assert_true(turn_edit(t, STR("1"), str_make(much, TURN_BYTES), false));
+    expect_text(t, "a");
+    free(much);
+}
+
+UNIT(dispatch_test_turn)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_marked_message_ends_the_turn_at_once, begin, end),
+        cmocka_unit_test_setup_teardown(without_a_mark_it_ends_when_nothing_is_said_edited_or_typed,
+                                        begin, end),
+        cmocka_unit_test_setup_teardown(an_edit_changes_its_own_message_only, begin, end),
+        cmocka_unit_test_setup_teardown(parts_of_a_long_final_text_are_one_answer, begin, end),
+        cmocka_unit_test_setup_teardown(what_does_not_fit_is_left_out_and_noted, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
