@@ -48,7 +48,7 @@ struct asking {
     struct chat_asked *chat;
     bool late, counted;
     bool unfinished; /* the time was over before the agent's turn */
-    struct turn turn;
+    struct said_turn turn;
     struct timer patience;
     struct buf payload;         /* a copy of the body, during the search for a receipt */
     struct buf id, correlation; /* from the caller: any bytes */
@@ -186,7 +186,7 @@ static void answer_with_turn(struct asking *w)
     buf_done(&text);
 }
 
-static void on_turn_end(struct turn *t)
+static void on_turn_end(struct said_turn *t)
 {
     struct asking *w = container_of(t, struct asking, turn);
 

@@ -14,19 +14,19 @@ struct turn_text {
 
 static void on_end(struct timer *timer)
 {
-    struct turn *t = container_of(timer, struct turn, end);
+    struct said_turn *t = container_of(timer, struct said_turn, end);
 
     t->ended(t);
 }
 
-void turn_init(struct turn *t, struct clock *clock, turn_cb *ended)
+void turn_init(struct said_turn *t, struct clock *clock, turn_cb *ended)
 {
-    *t = (struct turn){.clock = clock, .ended = ended};
+    *t = (struct said_turn){.clock = clock, .ended = ended};
     timer_init(&t->end, on_end);
     list_init(&t->texts);
 }
 
-void turn_done(struct turn *t)
+void turn_done(struct said_turn *t)
 {
     timer_stop(t->clock, &t->end);
     list_each (&t->texts, it, nxt) {
@@ -38,7 +38,7 @@ void turn_done(struct turn *t)
 }
 
 /* Sets the end of the turn after a text of @n bytes. */
-static void wait_for_more(struct turn *t, size_t n, bool final)
+static void wait_for_more(struct said_turn *t, size_t n, bool final)
 {
     t->marked = t->marked || final;
     if (!t->marked)
@@ -48,7 +48,7 @@ static void wait_for_more(struct turn *t, size_t n, bool final)
 }
 
 /* Replaces the text of @x if there is room for the new one. */
-static void put_text(struct turn *t, struct turn_text *x, struct str text)
+static void put_text(struct said_turn *t, struct turn_text *x, struct str text)
 {
     if (t->bytes - x->text.n + text.n > TURN_BYTES) {
         t->cut = true;
@@ -59,7 +59,7 @@ static void put_text(struct turn *t, struct turn_text *x, struct str text)
     buf_add_str(&x->text, text);
 }
 
-void turn_say(struct turn *t, struct str id, struct str text, bool final)
+void turn_say(struct said_turn *t, struct str id, struct str text, bool final)
 {
     size_t overhead = sizeof(struct turn_text) + id.n;
 
@@ -76,7 +76,7 @@ void turn_say(struct turn *t, struct str id, struct str text, bool final)
     wait_for_more(t, text.n, final);
 }
 
-bool turn_edit(struct turn *t, struct str id, struct str text, bool final)
+bool turn_edit(struct said_turn *t, struct str id, struct str text, bool final)
 {
     for (struct list *it = t->texts.prev; it != &t->texts; it = it->prev) {
         struct turn_text *x = list_entry(it, struct turn_text, link);
@@ -89,18 +89,18 @@ bool turn_edit(struct turn *t, struct str id, struct str text, bool final)
     return false;
 }
 
-void turn_busy(struct turn *t)
+void turn_busy(struct said_turn *t)
 {
     if (timer_is_set(&t->end) && !t->marked)
         timer_set(t->clock, &t->end, TURN_QUIET_MS);
 }
 
-bool turn_has_text(const struct turn *t)
+bool turn_has_text(const struct said_turn *t)
 {
     return !list_is_empty(&t->texts);
 }
 
-void turn_write(const struct turn *t, struct buf *out)
+void turn_write(const struct said_turn *t, struct buf *out)
 {
     bool first = true;
 

@@ -20,10 +20,10 @@
 #define TURN_PART_BYTES 500
 #define TURN_BYTES ((size_t)512 << 10) /* of all texts; what does not fit is left out */
 
-struct turn;
-typedef void turn_cb(struct turn *t);
+struct said_turn;
+typedef void turn_cb(struct said_turn *t);
 
-struct turn { /* embedded; container_of() finds the owner */
+struct said_turn { /* embedded; container_of() finds the owner */
     struct clock *clock;
     struct timer end;
     struct list texts; /* struct turn_text, owned, in the order they were said */
@@ -34,16 +34,16 @@ struct turn { /* embedded; container_of() finds the owner */
 };
 
 /* @ended runs from a timer, at most once after each message or edit. */
-void turn_init(struct turn *t, struct clock *clock, turn_cb *ended);
-void turn_done(struct turn *t);
+void turn_init(struct said_turn *t, struct clock *clock, turn_cb *ended);
+void turn_done(struct said_turn *t);
 
 /* The agent sent a message; @id names it for edits.  @final: the gateway's mark. */
-void turn_say(struct turn *t, struct str id, struct str text, bool final);
+void turn_say(struct said_turn *t, struct str id, struct str text, bool final);
 /* The agent replaced the text of a message.  False: not a message of this turn. */
-bool turn_edit(struct turn *t, struct str id, struct str text, bool final);
+bool turn_edit(struct said_turn *t, struct str id, struct str text, bool final);
 /* The agent is typing. */
-void turn_busy(struct turn *t);
+void turn_busy(struct said_turn *t);
 
-bool turn_has_text(const struct turn *t);
+bool turn_has_text(const struct said_turn *t);
 /* Appends all texts, each on a new line. */
-void turn_write(const struct turn *t, struct buf *out);
+void turn_write(const struct said_turn *t, struct buf *out);

@@ -6,7 +6,7 @@ static int ends;
 static int64_t now_ms;
 static struct clock *clock;
 
-static void on_ended(struct turn *t)
+static void on_ended(struct said_turn *t)
 {
     ends++;
 }
@@ -20,7 +20,7 @@ static void pass(int64_t ms)
 
 static int begin(void **state)
 {
-    static struct turn t;
+    static struct said_turn t;
 
     clock = clock_new();
     now_ms = 1000000;
@@ -38,7 +38,7 @@ static int end(void **state)
     return 0;
 }
 
-static void expect_text(const struct turn *t, const char *want)
+static void expect_text(const struct said_turn *t, const char *want)
 {
     struct buf text = BUF_INIT;
 
@@ -49,7 +49,7 @@ static void expect_text(const struct turn *t, const char *want)
 
 static void a_marked_message_ends_the_turn_at_once(void **state)
 {
-    struct turn *t = *state;
+    struct said_turn *t = *state;
 
     turn_say(t, STR("1"), STR("hm"), false);
     pass(100);
@@ -62,7 +62,7 @@ static void a_marked_message_ends_the_turn_at_once(void **state)
 
 static void without_a_mark_it_ends_when_nothing_is_said_edited_or_typed(void **state)
 {
-    struct turn *t = *state;
+    struct said_turn *t = *state;
 
     turn_busy(t);
     pass(60000); /* thinking before the first word is no silence */
@@ -82,7 +82,7 @@ static void without_a_mark_it_ends_when_nothing_is_said_edited_or_typed(void **s
 
 static void an_edit_changes_its_own_message_only(void **state)
 {
-    struct turn *t = *state;
+    struct said_turn *t = *state;
 
     turn_say(t, STR("1"), STR("a"), false);
     turn_say(t, STR("10"), STR("b"), false);
@@ -94,7 +94,7 @@ static void an_edit_changes_its_own_message_only(void **state)
 
 static void parts_of_a_long_final_text_are_one_answer(void **state)
 {
-    struct turn *t = *state;
+    struct said_turn *t = *state;
     char part[TURN_PART_BYTES];
 
     memset(part, 'x', sizeof part);
@@ -108,7 +108,7 @@ static void parts_of_a_long_final_text_are_one_answer(void **state)
 
 static void what_does_not_fit_is_left_out_and_noted(void **state)
 {
-    struct turn *t = *state;
+    struct said_turn *t = *state;
     char *much = calloc(1, TURN_BYTES);
 
     memset(much, 'x', TURN_BYTES);
