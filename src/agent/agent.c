@@ -12,7 +12,6 @@
  * the connector keeps them.  The last frame, going_idle, lets the connector buffer for this
  * instance and wake it later. */
 #include "agent/agent.h"
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

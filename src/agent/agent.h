@@ -22,9 +22,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct bhgw_identity;
-struct bhgw_policy;
-
 struct agent_options { /* borrowed while agent_run() runs */
     const char *url, *gateway_id, *secret, *ca_file;
     const struct bhgw_identity *identities;

@@ -12,13 +12,6 @@
 #include "base/list.h"
 #include "base/map.h"
 
-struct agent;
-struct bhgw;
-struct bhgw_event;
-struct bhgw_result;
-struct loop;
-struct program;
-
 struct agent_turn {        /* one message inside the agent (agent.h draws its life) */
     struct list link;      /* in waiting, in_hand or told of its worker; unlinked once over */
     struct bhgw_event *ev; /* owned */

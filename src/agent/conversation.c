@@ -11,8 +11,6 @@
  *                 ^                  |
  *                 '--- @again -------'   not connected, or network trouble
  */
-#include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include "agent/agent_priv.h"
 #include "base/jw.h"

@@ -11,7 +11,6 @@
 #include "base/str.h"
 
 struct loop;
-struct program;
 
 struct program_ops {
     void (*line)(void *ctx, struct str line); /* without its newline; may end in '\r' */

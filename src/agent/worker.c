@@ -10,7 +10,6 @@
  *
  * An output line may name a message, a conversation or a chat; otherwise it belongs to the message
  * in hand.  An ambiguous line is dropped, so that it cannot reach the wrong chat. */
-#include <assert.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include <stddef.h>
 #include "base/str.h"
 
-struct arena_block;
 struct arena {
     struct arena_block *head; /* owned */
     size_t used;              /* in the head block */

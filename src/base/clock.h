@@ -13,7 +13,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct clock;
 struct timer;
 typedef void timer_cb(struct timer *t); /* container_of() finds the owner */
 typedef void defer_cb(void *ctx);

@@ -11,7 +11,6 @@ void hmac_sha256(struct str key, struct str msg, uint8_t ret_mac[SHA256_BYTES]);
 void hmac_sha1(struct str key, struct str msg, uint8_t ret_mac[20]);
 void sha256(struct str msg, uint8_t ret_hash[SHA256_BYTES]);
 /* SHA-256 of a message that arrives in pieces. */
-struct digest;
 struct digest *digest_new(void);
 void digest_add(struct digest *d, struct str piece);
 /* The hash of the pieces so far; more may follow. */
@@ -28,7 +27,6 @@ bool base64_decode(struct str text, struct buf *out);         /* strict, padding
 bool base64url_decode(struct str text, struct buf *out);      /* padding optional */
 
 /* RSA public keys of 2048 to 8192 bits, for RS256.  NULL: not such a key. */
-struct rsa_key;
 struct rsa_key *rsa_key_from_pem(struct str pem);
 struct rsa_key *rsa_key_from_numbers(struct str n, struct str e); /* big-endian bytes */
 void rsa_key_free(struct rsa_key *k);                             /* NULL is fine */
@@ -44,8 +42,6 @@ bool seal_open(const uint8_t key[SEAL_KEY_BYTES], struct str aad, struct str sea
 
 #define ED25519_BYTES 64     /* of a signature */
 #define ED25519_RAW_BYTES 32 /* of a public key without wrapping */
-
-struct ed25519_key;
 
 /* NULL: not a PEM of an Ed25519 key of that kind. */
 struct ed25519_key *ed25519_public(struct str pem);

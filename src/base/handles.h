@@ -22,7 +22,6 @@ struct handle {
     uint32_t index, generation; /* generation 0: refers to nothing */
 };
 
-struct handle_slot;
 struct handles {
     struct handle_slot *slots; /* owned */
     uint32_t n;                /* slots */

@@ -19,7 +19,6 @@ extern "C" {
 
 #define JSON_MAX_DEPTH 64
 
-struct json_parser;
 struct json { /* one value; pass by value; a zeroed one is JSON_ABSENT */
     const void *doc;
     size_t at;

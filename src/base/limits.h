@@ -24,7 +24,6 @@
 #include "base/str.h"
 
 struct buf;
-struct config_section;
 
 enum limit_scope {
     PER_ADDRESS,
@@ -130,9 +129,6 @@ struct limit_settings {
 extern const struct limit_settings limit_defaults;
 extern const struct config_section limits_config; /* fills a limit_settings */
 void limits_describe(struct buf *out);            /* the defaults, as a table in Markdown */
-
-struct ledger;
-struct party;
 
 struct ledger *ledger_new(const struct limit_settings *s); /* NULL: the defaults */
 void ledger_free(struct ledger *l);                        /* every party was dropped before */

@@ -11,8 +11,6 @@
 #pragma once
 #include "base/buf.h"
 
-struct config_section;
-
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 struct log_settings { /* `log:` in the configuration */

@@ -10,7 +10,6 @@
 #include "base/str.h"
 
 struct clock;
-struct observers;
 typedef void observer_cb(void *ctx, struct str about);
 
 struct observers *observers_new(struct clock *clock); /* @clock is borrowed */

@@ -16,7 +16,6 @@
 
 #define POOL_BLOCK ((size_t)32 << 10)
 
-struct pool_block;
 struct pool {
     struct pool_block **blocks; /* owned */
     uint32_t size;              /* of a record */

@@ -12,8 +12,6 @@ extern "C" {
 #define REGEX_MAX_BYTES ((size_t)1 << 20)
 #define REGEX_MAX_PATTERN 1000
 
-struct regex;
-
 /* NULL: @ret_why, 256 bytes, says what is wrong with the pattern. */
 struct regex *regex_new(struct str pattern, char *ret_why);
 void regex_free(struct regex *re); /* NULL is fine */

@@ -1,5 +1,4 @@
 /* agent.c - bellhop agent: any program as a gateway.  Options only; src/agent/ does the work. */
-#include <stdio.h>
 #include <stdlib.h>
 #include "agent/agent.h"
 #include "base/file.h"

@@ -12,8 +12,6 @@
 #define ARCHIVE_NAME 1024
 #define ARCHIVE_SUM "SHA256"
 
-struct digest;
-
 struct archive {
     int fd;             /* of the archive; owned */
     uint64_t left;      /* reading: bytes of the member not read yet */

@@ -20,7 +20,6 @@
 
 struct cli_job;
 struct cli_table;
-struct config;
 
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSED = 2 };
 

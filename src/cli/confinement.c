@@ -1,8 +1,6 @@
 /* confinement.c - see confinement.h. */
 #include "cli/confinement.h"
 #include "cluster/node.h"
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

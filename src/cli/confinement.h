@@ -9,7 +9,6 @@
 #include "base/confine.h"
 
 struct config;
-struct config_section;
 
 struct confine_settings { /* `confine`, owned by the config */
     char *confine;        /* "on", "off" */

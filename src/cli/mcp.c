@@ -4,7 +4,6 @@
  * Several requests may be in flight, so a slow one does not delay others.  Replies come in the
  * order they are ready, as the protocol allows.  Standard output carries only replies. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

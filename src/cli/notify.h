@@ -7,8 +7,6 @@
 #pragma once
 #include "base/clock.h"
 
-struct store;
-
 struct watchdog {        /* embedded */
     struct clock *clock; /* borrowed */
     struct store *store; /* borrowed */

@@ -13,7 +13,6 @@
  *                       exit with EXIT_STAND_BY; the service manager restarts us as a standby
  *
  */
-#include <errno.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>

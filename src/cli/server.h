@@ -12,23 +12,6 @@
 #include "http/waker.h"
 #include "platform/platform.h"
 
-struct observers;
-struct config;
-struct door;
-struct facts;
-struct data;
-struct dispatch;
-struct spawner;
-struct idp;
-struct keys;
-struct ledger;
-struct mcp;
-struct node;
-struct porter;
-struct media;
-struct skills;
-struct seal;
-
 struct server { /* all owned */
     struct config *cfg;
     const struct settings *settings; /* in cfg */

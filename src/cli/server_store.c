@@ -10,9 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/crypto.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/service.h"
 #include "cli/server.h"
 #include "cli/settings.h"

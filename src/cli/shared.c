@@ -19,7 +19,6 @@
 #include "base/config.h"
 #include "base/crypto.h"
 #include "base/file.h"
-#include "base/mem.h"
 #include "base/rand.h"
 #include "cli/settings.h"
 #include "data/data.h"

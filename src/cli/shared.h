@@ -12,9 +12,6 @@
 
 struct config;
 struct loop;
-struct rand;
-struct record_form;
-struct store;
 
 extern const struct record_form *const shared_records[]; /* ends with NULL */
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "base/crypto.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "cli/cli.h"

@@ -27,12 +27,6 @@
 #include "base/clock.h"
 #include "base/str.h"
 
-struct config_section;
-struct node;
-struct rand;
-struct record_form;
-struct store;
-
 #define NODE_NAME_BYTES 40
 #define NODE_START_MS 30000  /* a start takes no longer */
 #define NODE_SILENT_MS 10000 /* a node whose record is older is down or cut off from the store */

@@ -15,13 +15,6 @@
 #include <stdint.h>
 #include "base/str.h"
 
-struct cluster_settings;
-struct http_server;
-struct loop;
-struct node;
-struct porter;
-struct store;
-
 #define NODE_DRAIN "drain" /* the question by which the lease holder tells a node to shut down */
 
 struct porter_env { /* borrowed for the life of the porter */

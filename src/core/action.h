@@ -27,7 +27,6 @@ enum action_op {
 enum action_op action_op_parse(struct str name); /* both in frame.c */
 const char *action_op_name(enum action_op op);
 
-struct outgoing_left;
 struct action_file { /* the file of an action; borrowed for the call */
     const char *path;
     struct str id;         /* its id in media/media.h */

@@ -1,7 +1,6 @@
 /* ask.c - parses a query.  (ask.h has the contract.) */
 #include "data/ask.h"
 #include <math.h>
-#include <stdio.h>
 
 #define DEFAULT_LIMIT 10
 #define MAX_KEYS 32 /* named in an UnsupportedFilterError */

@@ -47,7 +47,6 @@ struct data {
     bool purging;          /* one at a time */
 };
 
-struct data_call;
 typedef enum lane_end call_run_f(struct data_call *c, struct database *b);
 
 struct data_call {

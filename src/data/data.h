@@ -17,12 +17,10 @@
 #include "core/caller.h"
 #include "core/fault.h"
 
-struct config_section;
 struct loop;
 struct data;
 struct data_call;
 struct lanes_stats;
-struct ledger;
 
 struct data_settings { /* `data:` in the configuration, owned by it */
     char *node;        /* the node that has the data store, when nodes share a database; or NULL */

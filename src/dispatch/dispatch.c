@@ -1,7 +1,6 @@
 /* dispatch.c - opens and closes the dispatch, and lists its agents.  (dispatch.h has the
  * contract.) */
 #include "dispatch/dispatch.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"

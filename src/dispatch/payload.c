@@ -5,7 +5,6 @@
 #include "dispatch/payload.h"
 #include "base/crypto.h"
 #include "base/jw.h"
-#include "base/mem.h"
 #include "base/percent.h"
 #include "dispatch/agent.h"
 #include "dispatch/dispatch.h"

@@ -17,8 +17,6 @@
 #pragma once
 #include "base/str.h"
 
-struct config_section;
-struct door;
 struct rand;
 
 struct door_limits {    /* per second; 0: no limit */

@@ -21,11 +21,6 @@
 #include "base/err.h"
 #include "base/handles.h"
 
-struct observers;
-struct clock;
-struct seal;
-struct record_form;
-struct store;
 struct vault;
 
 #define VAULT_REFUSED "capability not available" /* the one text for absent, expired, foreign */

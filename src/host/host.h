@@ -11,9 +11,7 @@
 #include "platform/platform.h"
 #include "tenancy/grants.h"
 
-struct facts;
 struct outlet;
-struct outside;
 struct relay;
 
 /* @env and @facts are borrowed for the life of the host. */
@@ -21,7 +19,6 @@ struct host *host_new(const struct host_env *env, struct facts *facts);
 void host_set_relay(struct host *h, struct relay *r); /* NULL: before the relay is freed */
 /* Enables files and context for waiting events.  Call after host_set_relay() and before opening
  * platforms; call with NULL before freeing the media and the host. */
-struct media;
 void host_set_media(struct host *h, struct media *m);
 struct outside *host_outside(struct host *h); /* borrowed */
 

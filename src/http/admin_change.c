@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "host/host.h"
 #include "http/admin.h"
 #include "net/loop.h"

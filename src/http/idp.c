@@ -1,6 +1,5 @@
 /* idp.c - verifying bearers with the identity provider.  (idp.h has the contract.) */
 #include "http/idp.h"
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"

@@ -16,7 +16,6 @@
 #include "data/data.h"
 #include "dispatch/dispatch.h"
 #include "edge/door.h"
-#include "host/host.h"
 #include "http/front_priv.h"
 #include "media/media.h"
 #include "net/loop.h"

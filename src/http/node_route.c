@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/jw.h"
-#include "base/list.h"
 #include "base/mem.h"
 #include "cluster/node.h"
 #include "cluster/porter.h"

@@ -7,7 +7,6 @@
 #include "base/crypto.h"
 #include "base/limits.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/spill.h"
 #include "core/token.h"
 #include "data/data.h"

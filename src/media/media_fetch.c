@@ -5,7 +5,6 @@
 #include "media/media_fetch.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/mem.h"
 #include "media/media_priv.h"
 #include "net/http_client.h"
 

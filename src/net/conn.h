@@ -63,7 +63,6 @@ enum {
 };
 
 struct carried; /* trunk_priv.h */
-struct trunk;
 
 struct listener {
     ev_io io;

@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct file_reader;
 struct work_pool;
 
 enum { FILE_BLOCK_BYTES = 64 * 1024 };

@@ -8,7 +8,6 @@
  * A file body is read as libcurl asks for it; until a block is there the upload pauses. */
 #include "net/http_client.h"
 
-#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

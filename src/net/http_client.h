@@ -11,7 +11,6 @@
 #include "base/err.h"
 
 struct http_call; /* one request under way: a cancel handle */
-struct http_client;
 struct loop;
 
 struct http_result;

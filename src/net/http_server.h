@@ -20,7 +20,6 @@
 #include "base/err.h"
 
 struct http_req; /* valid only while the handler runs */
-struct http_server;
 struct loop;
 
 struct http_id { /* a request that awaits its answer */
@@ -182,7 +181,6 @@ bool http_stream_write(struct http_server *s, struct http_id id,
 void http_stream_end(struct http_server *s, struct http_id id); /* @closed does not run */
 
 /* ---- settings: the keys of the HTTP server in the configuration ---- */
-struct config_section;
 
 struct http_settings {      /* owned by the config */
     char **hosts;           /* accepted host names, besides those of listen and public_url */

@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include "base/err.h"
 
-struct config_section;
-
 enum http_client_certs { /* which clients must show a certificate signed by client_ca */
                          CLIENT_CERTS_ALL,
                          CLIENT_CERTS_GATEWAYS, /* others may; see http_lacks_client_cert() */

@@ -8,7 +8,6 @@
  * Turn-end hooks and signals are registered in ones and twos, so plain lists do. */
 #include "net/loop.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <ev.h>
 #include <fcntl.h>

@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include "base/clock.h"
 
-struct loop;
 typedef void loop_fn(void *ctx);
 
 /* NULL, with a sentence in the log: no descriptor is left. */
@@ -48,7 +47,6 @@ struct loop_stalls {
 void loop_stalls(const struct loop *l, struct loop_stalls *ret);
 
 /* A watched descriptor, for code in src/net/. */
-struct loop_fd;
 enum { LOOP_READ = 1, LOOP_WRITE = 2 };
 typedef void loop_fd_cb(void *ctx, int events);
 struct loop_fd *loop_fd_add(struct loop *l, int fd, int events, loop_fd_cb *cb, void *ctx);

@@ -16,7 +16,6 @@
 #include "net/resp.h"
 
 struct loop;
-struct redis_client;
 
 struct redis_client_options {
     const char *url; /* redis://[user:password@]host[:6379][/0], rediss://..., unix:/path; copied */

@@ -18,7 +18,6 @@
 
 struct loop;
 struct spawn; /* a running program */
-struct spawner;
 
 enum {
     SPAWN_MAX_MORE = 64,           /* arguments, and variables, of one order */

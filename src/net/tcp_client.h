@@ -9,7 +9,6 @@
 #include "base/buf.h"
 
 struct loop;
-struct tcp_client;
 
 struct tcp_client_handlers {
     void (*on_open)(void *ctx);

@@ -16,7 +16,6 @@
 #include "net/trunk.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 

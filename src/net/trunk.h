@@ -26,7 +26,6 @@
 struct http_req;
 struct http_server;
 struct loop;
-struct trunk;
 
 #define TRUNK_PROTOCOL "bellhop-trunk-1" /* in the Upgrade header */
 #define TRUNK_KEY_BYTES 32
@@ -54,7 +53,6 @@ struct trunk_tally trunk_tally(const struct http_server *s);
  * once, later, with the answer; an absent answer means that the trunk was lost and the outcome is
  * unknown.  NULL: no porter of that name is connected, or its trunk is full. */
 #define TRUNK_MAX_QUESTION (4u << 20)
-struct trunk_ask;
 typedef void trunk_told_cb(void *ctx, struct str answer);
 struct trunk_ask *trunk_ask(struct http_server *s, struct str node, struct str question,
                             trunk_told_cb *done, void *ctx);

@@ -6,7 +6,6 @@
  *      DIALLING --101--> CHALLENGED --WELCOME from the expected keeper--> UP
  *         every state --anything else, or silence--> lost: on_lost(), and freed
  */
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -14,7 +14,6 @@
 
 struct loop;
 struct work;
-struct work_pool;
 typedef void work_fn(struct work *w); /* container_of() finds the owner */
 
 struct work {

@@ -7,7 +7,6 @@
 #include "base/buf.h"
 
 struct loop;
-struct ws_client;
 
 struct ws_client_handlers {
     void (*on_open)(void *ctx);

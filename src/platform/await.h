@@ -27,8 +27,6 @@ enum webhook_verdict { /* on what a webhook says */
                        WEBHOOK_MALFORMED, /* not a message */
 };
 
-struct prompt;
-struct prompt_option;
 /* What a webhook or an interaction gives to the host; borrowed for the call. */
 struct webhook_delivery {
     const struct event *ev;

@@ -21,7 +21,6 @@
 #define MANIFEST_GATEWAYS 1024      /* the commands of more gateways are not registered */
 
 struct host;
-struct manifests;
 extern const struct record_form manifest_form;
 
 /* Reads the stored commands: blocks.  @h is borrowed. */

@@ -27,10 +27,6 @@
 #include "base/list.h"
 #include "base/str.h"
 
-struct outbox;
-struct outbox_lane;
-struct outbox_payer;
-
 struct outbox_item {
     struct list link;           /* private */
     struct outbox_lane *lane;   /* private; NULL: not queued */

@@ -23,11 +23,7 @@
 #include "platform/outbox.h"
 #include "store/record.h"
 
-struct http_call;
 struct jw;
-struct outcomes;
-struct sender;
-struct store_put;
 
 enum outgoing_state {
     OUTGOING_NEW,

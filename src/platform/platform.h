@@ -16,26 +16,11 @@
 #include "core/event.h"
 #include "core/gate.h"
 
-struct clock;
-struct config_list;
-struct config_section;
 struct host;
-struct http_client;
 struct http_req;
-struct http_server;
-struct ledger;
-struct loop;
-struct media;
-struct outcomes;
 struct platform;
-struct rand;
-struct seal;
-struct sender;
-struct store;
-struct vault;
 struct jw;
 
-struct record_form;
 struct platform_settings { /* first member of each adapter's settings; filled from `platforms:` */
     char *platform, *bot;  /* owned by the config */
     char *tenant;          /* owned by the config; the bot belongs to this tenant; NULL: to all */

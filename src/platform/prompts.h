@@ -49,7 +49,6 @@ struct prompt {
     bool shown, over, counted;
     unsigned tries; /* attempts to remove the buttons */
 };
-struct prompts;
 extern const struct record_form prompt_form;
 extern const char *const prompt_styles[]; /* names of enum prompt_style, as gateways write them */
 

@@ -19,7 +19,6 @@
 #include "core/event.h"
 
 struct clock;
-struct recent;
 
 #define RECENT_MS ((int64_t)24 * 3600 * 1000)
 #define RECENT_TOTAL_BYTES ((size_t)32 << 20)

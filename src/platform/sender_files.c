@@ -10,7 +10,6 @@
  * The platform's act() takes over the record of the draft.  Drafts count against limits.fetches.
  * Beyond that limit a fetch is refused, and a text or a local file is sent without waiting.  Other
  * instances in the chat never wait, and a draft takes no running slot of the outbox. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/limits.h"

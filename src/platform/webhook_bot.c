@@ -1,6 +1,5 @@
 /* webhook_bot.c - the common part of webhook bots.  (webhook_bot.h has the contract.) */
 #include "platform/webhook_bot.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"

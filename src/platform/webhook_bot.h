@@ -16,7 +16,6 @@
 #include "platform/sender.h"
 #include "platform/split.h"
 
-struct json_parser;
 struct webhook_bot;
 
 struct webhook_bot_kind { /* const, one per platform */

@@ -16,20 +16,6 @@
 #include "relay/relay.h"
 #include "relay/sleep/sleep.h"
 
-struct accepts;
-struct chats;
-struct commands;
-struct deliveries;
-struct instances;
-struct json_parser;
-struct judge;
-struct pump;
-struct requests;
-struct sessions;
-struct spoken;
-struct stage;
-struct upkeep;
-
 struct relay {
     struct relay_env env;
     struct relay_limits lim;
@@ -97,8 +83,6 @@ void pending_end(struct pending *p); /* the answer came: unlinks and frees it */
 
 /* ---- retries of failed store operations ---- */
 #define RETRY_MS 1000
-
-struct instance;
 
 void retry_want(struct instance *i);   /* a write or read of @i failed: retry within RETRY_MS */
 void retry_want_acks(struct relay *r); /* a batch of acks failed: retry within RETRY_MS */

@@ -23,14 +23,8 @@
 #include "relay/waker.h"
 #include "relay/wire.h"
 
-struct observers;
-struct config_section;
-struct facts;
-struct gate_verdict;
 struct gateway;
 struct relay;
-struct session;
-struct store;
 
 struct relay_limits {            /* from the config; see docs/configuration.md */
     uint32_t window;             /* unacked WebSocket messages per socket; 8 */
@@ -251,5 +245,4 @@ typedef void chat_line_cb(void *ctx, const struct chat_line *line);
 void relay_chats_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
                       chat_line_cb *each, accepted_cb *done, void *ctx);
 
-struct record_form;
 extern const struct record_form *const relay_records[]; /* ends with NULL */

@@ -8,7 +8,6 @@
 #include <stdint.h>
 
 struct relay;
-struct upkeep;
 
 struct upkeep *upkeep_new(struct relay *r); /* first runs ten minutes from now */
 void upkeep_free(struct upkeep *u);         /* NULL is fine; the store may be closed */

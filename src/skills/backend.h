@@ -9,8 +9,6 @@
 #include "skills/rules.h"
 #include "store/lanes.h"
 
-struct regex;
-
 enum skill_found {
     SKILL_FOUND,
     SKILL_MISSING,

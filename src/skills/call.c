@@ -1,6 +1,5 @@
 /* call.c - the calls of the skill store, as they run on a thread.  (skills.h has the contract.) */
 #include "skills/call.h"
-#include <stdio.h>
 #include "base/regex.h"
 
 void call_bad_status(struct fault *f, struct str word)

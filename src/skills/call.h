@@ -4,8 +4,6 @@
 #pragma once
 #include "skills/backend.h"
 
-struct ledger;
-struct skills_call;
 typedef enum lane_end call_run_f(struct skills_call *c, void *conn);
 
 struct skills_call {

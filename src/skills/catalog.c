@@ -5,7 +5,6 @@
  * pattern.  With a pattern, the names are fetched first and matched here; then only the matching
  * rows are fetched. */
 #include "skills/catalog.h"
-#include "base/mem.h"
 #include "base/regex.h"
 
 enum skill_found catalog_ask(struct side *s, unsigned statement)

@@ -74,7 +74,6 @@ enum skill_found skill_history_each(struct skill_dir *d, struct str name, skill_
 
 /* ---- files_sync.c: inotify watches, to notice edits by other programs ---- */
 
-struct skill_watch;
 struct skill_watch *skill_watch_new(void);
 void skill_watch_free(struct skill_watch *w);
 /* Nothing changed in @dir since its last scan.  Any thread. */

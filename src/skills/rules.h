@@ -12,8 +12,6 @@
 #define SKILL_VERSION_HEX 12
 #define SKILL_NAME_MAX 200
 
-struct ed25519_key;
-
 struct skill_head { /* the current version; everything borrowed from the backend's arena */
     enum skill_status status;
     struct str content_hash;

@@ -17,7 +17,6 @@
 #include "base/config.h"
 #include "base/crypto.h"
 #include "base/limits.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/regex.h"
 #include "net/loop.h"

@@ -29,10 +29,7 @@
 #include "core/caller.h"
 #include "core/fault.h"
 
-struct arena;
-struct config_section;
 struct lanes_stats;
-struct ledger;
 struct loop;
 struct skills;
 struct skills_call;

@@ -6,7 +6,6 @@
 #include "skills/sql_backend.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include "base/mem.h"
 
 /* ---- connections ---- */
 

@@ -21,10 +21,6 @@
 #include <pthread.h>
 #include "store/store.h"
 
-struct engine;
-struct log;
-struct loop;
-
 #define ENGINE_TURNS 256
 
 int64_t thread_now_us(void); /* monotonic */

@@ -6,7 +6,6 @@
  * in order of submission. */
 #include "store/lanes.h"
 #include <assert.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/hash.h"

@@ -21,8 +21,6 @@
 #include "store/store.h"
 
 struct lane_job;
-struct lanes;
-struct loop;
 
 enum lane_end {
     LANE_OK,

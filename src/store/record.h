@@ -71,7 +71,6 @@ struct record_json {
     struct json value; /* set by the reader; borrowed until its next record */
 };
 
-struct record_form;
 struct record_field {
     const char *name;         /* NULL in the only field of a list's form: bare values */
     uint8_t type;             /* enum record_type */
@@ -146,7 +145,6 @@ void record_write_prefix(const struct record_form *form, const void *thing, size
 
 /* ---- reading ---- */
 
-struct record_reader;
 /* @seal is borrowed; NULL: sealed fields stay sealed. */
 struct record_reader *record_reader_new(const struct seal *seal);
 void record_reader_free(struct record_reader *r); /* NULL is fine */
@@ -160,9 +158,6 @@ const char *record_why(const struct record_reader *r); /* a sentence; until the 
 void record_done(const struct record_form *form, void *thing);
 
 /* ---- the store ---- */
-
-struct store;
-struct store_put;
 
 /* Write one record.  @seal as in record_write(); @done may be NULL. */
 struct store_put *record_put(struct store *st, const struct record_form *form,

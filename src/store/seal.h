@@ -43,8 +43,6 @@ void seal_mac(const struct seal *s, struct str name, struct str text, uint8_t re
  * The old file stays as @path with ".old" appended (".old.2" and so on): older backups need it.
  * If only the renames are missing, a resumed change does just those.  Runs @loop while it waits.
  * @each reports the number of records read. */
-struct loop;
-struct record_form;
 struct seal_change {
     struct store *store;
     struct loop *loop;

@@ -17,7 +17,6 @@
 
 #define SIDE_MAX_ARGS 16
 
-struct lane_job;
 struct side;
 
 enum side_type { SIDE_NULL, SIDE_INT, SIDE_TEXT, SIDE_BLOB, SIDE_TEXTS, SIDE_INTS };

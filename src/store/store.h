@@ -45,11 +45,7 @@
 #define STORE_LINGER_MS CONTRACT_ACK_LINGER_MS
 #define STORE_READ_BYTES ((size_t)8 << 20) /* limit of one read; a single larger row still fits */
 
-struct config_section;
-struct buf;
 struct store;
-struct store_left;
-struct store_put;
 struct store_op;
 typedef void store_done_cb(struct store_op *op, enum bh_err err);
 

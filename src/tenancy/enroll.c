@@ -5,7 +5,6 @@
  * replaced, so of two callers that redeem one token at once, one fails. */
 #include "tenancy/enroll.h"
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
 #include "base/limits.h"

@@ -26,8 +26,6 @@
 #define PROVISION_CLAIMS_MAX 1024 /* ... and of one instance over all calls */
 #define DISPLAY_NAME_MAX 256      /* bytes; the client sends 64 characters at most */
 
-struct json_parser;
-
 enum local_token_kind { TOKEN_ENROLL, TOKEN_PROVISION };
 
 struct local_token { /* absent strs are not in the token */

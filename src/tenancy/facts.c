@@ -14,11 +14,8 @@
 #include "tenancy/facts.h"
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/config.h"
-#include "base/crypto.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "store/store.h"
 #include "tenancy/change.h"

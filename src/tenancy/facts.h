@@ -17,16 +17,7 @@
 #include "core/gate.h"
 #include "core/token.h"
 
-struct bucket;
-struct observers;
-struct clock;
-struct config_section;
-struct event;
 struct facts;
-struct ledger;
-struct rand;
-struct seal;
-struct store;
 
 #define GATEWAY_SECRETS 4
 
@@ -230,7 +221,6 @@ struct str route_choose(const struct event *ev, route_leads_fn *leads, void *ctx
 /* The indexes that the gate reads; kept current for the life of @f. */
 const struct gate_facts *facts_gate(const struct facts *f);
 /* The forms of all records of facts.h, grants.h and enroll.h; ends with NULL. */
-struct record_form;
 extern const struct record_form *const facts_records[];
 /* True when an operator's route gives exactly this key to the instance or its whole tenant. */
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,

@@ -1,6 +1,5 @@
 /* gateway_change.c - adds, rotates and revokes gateways, adds and removes routes, ends instances.
  * (facts.h and grants.h have the contracts.) */
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
 #include "base/mem.h"

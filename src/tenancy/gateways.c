@@ -16,7 +16,6 @@
  * The (platform, bot) pair that a gateway named last is in its own fields; the other pairs are one
  * string, "platform \x1f bot \x1e" each, the pair named last first.  The bots that an operator
  * added the gateway for are another such string. */
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
 #include "base/jw.h"

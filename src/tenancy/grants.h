@@ -19,8 +19,6 @@
 #include "core/gate.h"
 #include "tenancy/facts.h"
 
-struct jw;
-
 #define GRANT_ID_MAX 256    /* bytes of a user, guild or channel id */
 #define GRANT_LIST_MAX 2000 /* ids in an allow list or a list of free places */
 #define LINK_CODE_LEN 8

@@ -3,8 +3,6 @@
  * The number of records and of visited instances on a page is bounded, so writing a page never
  * blocks the loop for long.  The bindings of an instance may span several pages; its other records
  * are on the first of them. */
-#include <stdlib.h>
-#include "base/mem.h"
 #include "tenancy/grants_priv.h"
 
 enum { PAGE_RECORDS = 500, PAGE_INSTANCES = 4000 };

@@ -20,11 +20,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 
-struct clock;
 struct keys;
-struct rand;
-struct seal;
-struct store;
 
 #define KEY_ID_CHARS 16
 #define KEY_TEXT_MAX 128 /* bytes of the longest key */
@@ -105,7 +101,6 @@ void keys_note_minted(struct keys *k, const struct local_token *t, keys_done_cb 
 /* The caller has checked the token's signature and expiry.  False: the token was revoked.  Adds a
  * token that is unknown because the database was restored from an older backup. */
 bool keys_admit(struct keys *k, const struct local_token *t);
-struct record_form;
 extern const struct record_form *const keys_records[]; /* ends with NULL */
 
 /* A tenant's keys, as store/erasure.h runs it; ctx is the table. */

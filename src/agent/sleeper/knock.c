@@ -5,10 +5,8 @@
  * client that is silent for two seconds is dropped, so it cannot block the listener for long. */
 #include "agent/sleeper/knock.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "agent/sleeper/tell.h"

@@ -15,7 +15,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/crypto.h"
-#include "base/file.h"
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/substrate.h"

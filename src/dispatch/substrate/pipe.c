@@ -14,7 +14,6 @@
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/substrate.h"
-#include "net/loop.h"
 
 #define AT(member) offsetof(struct agent_settings, member)
 #define LOOK_FIRST_MS 1 /* interval of checks whether the line was read; it doubles */

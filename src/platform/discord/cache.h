@@ -111,7 +111,6 @@ struct dcache_limits {         /* 0: the default */
     size_t max_thread_members; /* 100,000 pairs of a private thread and a member */
 };
 
-struct dcache;
 struct dcache *dcache_new(const struct dcache_limits *limits);
 void dcache_free(struct dcache *c);
 void dcache_set_bot(struct dcache *c,

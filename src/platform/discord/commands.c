@@ -5,8 +5,6 @@
  * Commands are global.  The store has each registered command with a hash of its definition
  * (namespace "commands", one line for each).  So only changes are sent, and commands that were
  * registered by hand are never removed.  A command that Discord refuses is skipped. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"

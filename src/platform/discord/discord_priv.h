@@ -23,16 +23,6 @@
 
 #define DISCORD_INTENTS_DEFAULT 37377 /* guilds, guild messages, direct messages, content */
 
-struct discord;
-struct discord_commands;
-struct discord_reply;
-struct prompt;
-struct prompt_option;
-struct prompts;
-struct recent;
-struct discord_sig;
-struct ws_client;
-
 struct discord_shard {
     struct discord *d;                   /* borrowed */
     struct dsocket *socket;              /* owned */
@@ -228,7 +218,6 @@ void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text)
 const char *discord_auto_name(const struct discord *d, uint64_t message_id);
 
 /* The actions react, thread_create and thread_rename. */
-struct sender_order;
 void discord_start_thread_or_reaction(struct discord *d, uint64_t channel_id,
                                       const struct sender_order *q);
 

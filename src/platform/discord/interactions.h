@@ -47,8 +47,6 @@ void discord_interaction_as_message(struct discord_interaction *x, struct str bo
 
 #define DISCORD_SIG_WINDOW_MS 300000 /* how far the timestamp may be from the clock */
 
-struct discord_sig;
-
 /* @public_key: 64 hex digits.  NULL: not a key. */
 struct discord_sig *discord_sig_new(struct str public_key);
 void discord_sig_free(struct discord_sig *s); /* NULL is fine */

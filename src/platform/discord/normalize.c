@@ -4,7 +4,6 @@
  * polls) go into the scratch buffer. */
 #include "platform/discord/normalize.h"
 #include <stdio.h>
-#include "base/mem.h"
 #include "platform/discord/cache.h"
 #include "platform/platform.h"
 

@@ -15,8 +15,6 @@
 #include "base/json.h"
 #include "core/event.h"
 
-struct dcache;
-
 struct discord_normalize_in {
     struct json message;  /* of a gateway event or a REST answer */
     struct str guild_id;  /* for REST answers, which lack it; absent: as in the message */

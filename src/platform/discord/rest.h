@@ -11,8 +11,6 @@
 #include "base/json.h"
 #include "platform/sender.h"
 
-struct discord;
-struct discord_limits;
 struct discord_outgoing;
 
 struct discord_request { /* filled by a kind's write() */

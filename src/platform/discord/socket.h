@@ -18,7 +18,6 @@
 #include "base/json.h"
 
 struct dsocket;
-struct rand;
 
 enum dsocket_state {
     DSOCKET_IDLE,        /* not started */

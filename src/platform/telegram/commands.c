@@ -3,8 +3,6 @@
  * Telegram does not allow dashes in names.  Dashes become underscores, and tg_command_name()
  * restores them.  One request registers the whole list when it has changed.  The store keeps a
  * hash of the last list, so a restart sends nothing. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"

@@ -5,7 +5,6 @@
  * their marks and are read as blocks once more.  Nested quotes become one, because Telegram has no
  * nested quotes. */
 #include "platform/telegram/markdown.h"
-#include <stdlib.h>
 
 enum { LINE_WORK = 3 };
 

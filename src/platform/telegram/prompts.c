@@ -4,8 +4,6 @@
  * the press is stored.  An inline keyboard cannot be disabled, so an answered question keeps one
  * button with the choice, and an expired question keeps none.  A press whose payload is not
  * bellhop's is answered and dropped. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"

@@ -27,12 +27,6 @@
 #define TG_CHAT_CHARS 64
 
 struct prompt;
-struct prompts;
-struct recent;
-struct sender;
-struct sender_ops;
-struct telegram;
-struct tg_commands;
 
 /* The states of the connection and of one update; inbound.c has the pictures. */
 enum tg_state { TG_WHO, TG_HOOK, TG_FETCH, TG_DELIVER, TG_LISTEN, TG_CHECK, TG_REST };

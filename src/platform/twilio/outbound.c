@@ -10,7 +10,6 @@
 #include <string.h>
 #include <time.h>
 #include "base/json.h"
-#include "base/mem.h"
 #include "net/http_client.h"
 #include "platform/twilio/twilio_priv.h"
 

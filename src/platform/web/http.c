@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include "base/crypto.h"
 #include "base/jw.h"
-#include "base/mem.h"
 #include "platform/web/assets.h"
 #include "platform/web/web_priv.h"
 

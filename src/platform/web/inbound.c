@@ -11,7 +11,6 @@
  * For a bot without history this is the hot path.  It allocates nothing: the event is on the stack
  * and the struct web_post comes from a free list.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/jw.h"

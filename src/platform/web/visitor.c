@@ -5,7 +5,6 @@
  * twentieth of an HMAC, and runs for every posted message. */
 #include "platform/web/visitor.h"
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
 #include "base/rand.h"

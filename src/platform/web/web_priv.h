@@ -35,13 +35,7 @@
 #define WEB_MAX_FILES 8 /* of one message */
 #define WEB_KEY_CHARS 32
 
-struct json_parser;
-struct prompts;
-struct web;
-struct web_chat;
 struct prompt;
-struct web_job;
-struct web_sweep;
 
 struct web_bucket { /* the rate limit of a visitor; several visitors may share a bucket */
     int64_t at_ms;

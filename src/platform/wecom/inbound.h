@@ -38,8 +38,6 @@ bool wecom_decrypt(const uint8_t key[WECOM_KEY_BYTES], struct str receive_id, st
 
 #define WECOM_XML_FIELDS 64
 
-struct wecom_xml;
-
 struct wecom_xml *wecom_xml_new(void);
 void wecom_xml_free(struct wecom_xml *x); /* NULL is fine */
 

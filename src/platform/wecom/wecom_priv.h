@@ -8,8 +8,6 @@
 #include "platform/wecom/inbound.h"
 #include "platform/wecom/wecom.h"
 
-struct http_call;
-
 struct wecom {
     struct webhook_bot bot;           /* first */
     const struct wecom_settings *cfg; /* borrowed; holds the secrets */

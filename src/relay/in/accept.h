@@ -11,8 +11,6 @@
 #pragma once
 #include "core/accept.h"
 
-struct accept;
-struct accepts;
 struct delivery_group;
 struct event;
 struct gate_verdict;

@@ -24,7 +24,6 @@
 #include "core/event.h"
 
 struct accept;
-struct commands;
 struct instance;
 struct known_chat;
 struct relay;

@@ -10,7 +10,6 @@
 #include <stdint.h>
 #include "base/hash.h"
 
-struct dedup_ring;
 struct dedup {
     struct dedup_ring **rings; /* owned, with the rings; one for each bot; NULL: no key */
     size_t n;                  /* keys in all */

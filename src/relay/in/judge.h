@@ -10,8 +10,6 @@
 #include "base/clock.h"
 #include "core/gate.h"
 
-struct instance;
-struct judge;
 struct relay;
 
 #define JUDGED_MAX 4096

@@ -11,7 +11,6 @@
  *
  * Long because writing, waiting and entering are the states of one event. */
 #include "relay/in/staged.h"
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/arena.h"

@@ -42,9 +42,6 @@
 #include "store/store.h"
 
 struct accept;
-struct gate_instance;
-struct gate_verdict;
-struct stage;
 
 #define STAGED_BOX (1u << 24)
 #define STAGED_MAX 4096 /* in all */

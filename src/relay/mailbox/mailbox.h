@@ -14,10 +14,6 @@
 #include "base/list.h"
 #include "store/store.h"
 
-struct accept;
-struct deliveries;
-struct delivery;
-struct instance;
 struct relay;
 
 enum slot_flag {

@@ -62,5 +62,4 @@ size_t chats_ending(const struct relay *r);
 
 /* Sets the retention: chats without events for so long are dropped, by whole days; 0: no limit. */
 void chats_retain(struct relay *r, int64_t retention_ms);
-struct sweep_ops;
 extern const struct sweep_ops chats_age_ops; /* a sweep of the records; ctx: the relay */

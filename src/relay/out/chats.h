@@ -17,9 +17,7 @@
 #include "base/pool.h"
 #include "base/str.h"
 
-struct chats;
 struct event;
-struct instance;
 struct relay;
 
 #define CHAT_KEYS 16     /* session keys remembered of one chat */

@@ -5,10 +5,8 @@
  * in one string, divided by 0x1f, because few chats need more than one of them.  The key is left
  * out where it equals the guild or the chat itself. */
 #include "relay/out/guard.h"
-#include <stdlib.h>
 #include "base/buf.h"
 #include "base/jw.h"
-#include "base/mem.h"
 #include "core/event.h"
 #include "relay/heart.h"
 #include "relay/in/judge.h"

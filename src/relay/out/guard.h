@@ -28,9 +28,6 @@
 struct buf;
 struct event;
 struct instance;
-struct jw;
-struct known_chat;
-struct outlet;
 struct session;
 
 /* Where an action goes; borrowed from the session, the chats and the outside. */

@@ -4,11 +4,9 @@
  * same timeout, so the list in order of start is also in order of deadline, and one timer serves
  * it. */
 #include "relay/out/requests.h"
-#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/handles.h"
-#include "base/jw.h"
 #include "relay/sleep/instance.h"
 #include "relay/out/chats.h"
 #include "relay/out/guard.h"

@@ -17,7 +17,6 @@
 
 struct instance;
 struct relay;
-struct requests;
 struct session;
 
 #define REQUESTS_PER_SESSION 256

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
-#include "base/jw.h"
 #include "relay/heart.h"
 #include "relay/out/chats.h"
 #include "relay/out/guard.h"

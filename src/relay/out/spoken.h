@@ -23,9 +23,7 @@
 struct buf;
 struct destination;
 struct instance;
-struct record_form;
 struct relay;
-struct spoken;
 
 struct spoken_chat { /* an instance in a chat, as one of our bots sees it */
     struct hash128 chat;

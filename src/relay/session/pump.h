@@ -26,10 +26,8 @@
 
 struct instance;
 struct mailbox;
-struct pump;
 struct relay;
 struct session;
-struct slot;
 
 #define PUMP_MESSAGE_MAX 1000000u /* the real client refuses messages above 1 MiB */
 #define PUMP_SOLO_ATTEMPTS 2

@@ -30,12 +30,6 @@
 #include "relay/relay.h"
 #include "relay/session/pump.h"
 
-struct action;
-struct instance;
-struct line_reader;
-struct sessions;
-struct slot;
-
 enum session_state {
     SESSION_NEW,
     SESSION_RECEIVING,

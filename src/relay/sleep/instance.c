@@ -6,10 +6,8 @@
  * tampered with, are left alone. */
 #include "relay/sleep/instance.h"
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/json.h"
-#include "base/jw.h"
 #include "base/observers.h"
 #include "relay/heart.h"
 #include "relay/in/staged.h"

@@ -19,10 +19,6 @@
 #include "relay/session/pump.h"
 #include "relay/sleep/sleep.h"
 
-struct fetch;
-struct instances;
-struct unread;
-
 struct instance {             /* one agent of one tenant; lives as long as the relay */
     struct relay *relay;      /* borrowed */
     struct list link;         /* instances->by_age */

@@ -15,8 +15,6 @@
 #pragma once
 #include "store/store.h"
 
-struct loop;
-
 /* @url is what libpq understands (postgresql://user@host/db?sslmode=verify-full, or key=value
  * words).  Creates the tables it lacks under a lock, so that many nodes may start at once, and
  * refuses those of a newer bellhop.  @answer_ms: see below; 0 is that.  @ret_why has 256 bytes. */
@@ -32,7 +30,6 @@ enum bh_err store_postgres_look(struct loop *loop, const char *url, struct store
  * the loop, as a server that reads everything at its start.  The name and the owner in @lease
  * outlive the keeper; it renews for @lease->ttl_ms, and for @most_ms at most.  NULL: there is no
  * thread, and nobody renews. */
-struct store_keeper;
 struct store_keeper *store_postgres_keep(const char *url, const struct store_lease *lease,
                                          int64_t most_ms);
 /* Ends it, and sets *@k to NULL; a NULL inside is fine.  Returns when the newest renewal that

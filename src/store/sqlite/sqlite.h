@@ -8,8 +8,6 @@
 #pragma once
 #include "store/store.h"
 
-struct loop;
-
 /* Open or create @path, run the migrations it lacks (refusing a database of a newer bellhop), take
  * the lock that keeps a second bellhop out, start the thread.  @ret_why has 256 bytes. */
 enum bh_err store_sqlite_open(struct loop *loop, const char *path, struct store **ret_st,
