@@ -6,8 +6,7 @@
  *
  * With a file store, an append for a live socket is not urgent: the store waits a few milliseconds
  * to batch writes, and an early ack shrinks the write to its deduplication key.  Every other append
- * is urgent: a platform waits for the answer, or a shared store must commit before the delivery is
- * sent.
+ * is urgent: a platform waits for the answer, or a shared store must commit before the pump sends.
  *
  * When the store refuses a delivery, the relay reports "unavailable" and forgets the key, so that
  * the platform's replay counts as new.  Two kinds of delivery are retried instead: one that is on a
@@ -540,6 +539,8 @@ void delivery_settle(struct instance *i, struct slot *slot)
     if (d == NULL)
         return;
     answer(d, BH_OK);
+    if ((d->state == DELIVERY_WAITING || d->state == DELIVERY_FAILED) && d->append.has_key)
+        submit(d); /* for its key: the platform may send the event again after a start */
     if (d->state == DELIVERY_QUEUED) {
         if (!store_append_shrink(r->env.store, &d->append) && !d->in_doubt)
             acks_add(r, id); /* too late to shrink: the row is written, then deleted */

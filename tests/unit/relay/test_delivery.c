@@ -374,10 +374,26 @@ static void a_drain_waits_a_moment_for_acks_under_way_and_sends_nothing_more(voi
     assert_int_equal(inbound(f), 0); /* acked in time: not sent again */
 }
 
+static void an_ack_that_comes_before_the_instances_first_record_keeps_the_key(void **state)
+{
+    rig.tap.hold = true; /* the record of the instance is not on disk yet */
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    ack(f, 0);
+    rig_release();
+    turn();
+    restart();
+    f = connect_as("gw-a");
+    publish("a", "e1"); /* its platform sends it again */
+    assert_int_equal(inbound(f), 0);
+    assert_int_equal(relay_counters(rig.relay)->duplicates, 1);
+}
+
 UNIT(relay_test_delivery)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_drain_waits_a_moment_for_acks_under_way_and_sends_nothing_more),
+        PROMISE(an_ack_that_comes_before_the_instances_first_record_keeps_the_key),
         PROMISE(an_event_for_a_live_gateway_goes_out_at_once_with_a_buffer_id),
         PROMISE(an_ack_before_the_write_shrinks_it_to_its_key),
         PROMISE(an_ack_after_the_write_deletes_the_row),
