@@ -1,5 +1,6 @@
 """Frames as strangers send them: split, merged, unknown, broken; interrupts; actions that are refused."""
 import json
+import time
 
 import pytest
 import websockets
@@ -152,6 +153,20 @@ def test_stop_from_a_person_is_an_interrupt_and_then_a_message(bellhop, gateway)
     gateway.hear("/stop")
     bellhop.write("/stop it")
     gateway.hear("/stop it")
+
+
+def test_a_stop_holds_back_its_own_chat_only(bellhop, gateway):
+    chat_of(bellhop, gateway)
+    begin = time.monotonic()
+    bellhop.write("/stop")
+    gateway.next("interrupt_inbound")
+    bellhop.write("somebody else", visitor="e2e-visitor-000001")
+    gateway.hear("somebody else")
+    assert time.monotonic() - begin < 1.0
+    bellhop.write("after it")
+    gateway.hear("/stop")
+    assert time.monotonic() - begin > 1.9
+    gateway.hear("after it")
 
 
 def test_an_interrupt_reaches_the_instance_that_runs_the_session(bellhop, dial):

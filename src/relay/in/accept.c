@@ -173,7 +173,7 @@ struct intake { /* one event being accepted; on the stack */
     bool alone;                   /* the event has one recipient only */
     int64_t known_ms;             /* a duplicate: when the first one was accepted; 0: new */
     bool quiet;                   /* does not wake a sleeping instance */
-    bool stops;                   /* a /stop: it is never staged */
+    enum stop_text stop;          /* a /stop waits for nothing in its chat */
     bool joined;                  /* a duplicate whose first copy is not on disk yet */
     struct delivery_group *group; /* of a staged event; NULL: not staged */
     const struct staged_to *to;   /* its recipients when it arrived; NULL: no restriction */
@@ -308,7 +308,7 @@ static enum bh_err distribute(struct intake *in)
     enum bh_err err = BH_OK;
 
     size_t n = judge_ask(r, in->ev, verdicts), n_yes = 0;
-    bool may_wait = in->group == NULL && in->forward.p == NULL && !in->stops;
+    bool may_wait = in->group == NULL && in->forward.p == NULL && in->stop == STOP_NONE;
     if (in->to != NULL)
         n = only_recipients(in, verdicts, n);
     if (may_wait && stage_park(r, in->ev, verdicts, n, in->a, &err))
@@ -320,7 +320,8 @@ static enum bh_err distribute(struct intake *in)
             edit_take(r, verdicts[i].to, in->ev, in->a);
         return BH_OK;
     }
-    if (may_wait && stage_take(r, in->ev, verdicts, n, in->a, &err))
+    if ((may_wait || in->stop == STOP_HELD) &&
+        stage_take(r, in->ev, verdicts, n, in->stop == STOP_HELD, in->a, &err))
         return err;
     judge_note(r, in->ev, verdicts, n);
     buf_reset(&r->accepts->key);
@@ -392,7 +393,7 @@ struct accept_id relay_take_in(struct relay *r, const struct event *ev, struct s
         r->n.refused_busy++;
         err = BH_BUSY;
     } else if (forward.p != NULL || ev->press.prompt_id.n > 0 || ev->edit.silent ||
-               !command_take(r, &routed, in.a, &in.stops)) {
+               !command_take(r, &routed, in.a, &in.stop)) {
         err = distribute(&in);
     }
     accept_release(r, in.a, err); /* @done runs at the end of the turn, never in here */

@@ -21,6 +21,7 @@
 #include "relay/heart.h"
 #include "relay/in/accept.h"
 #include "relay/in/judge.h"
+#include "relay/in/staged.h"
 #include "relay/out/chats.h"
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"
@@ -28,7 +29,6 @@
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
 
-#define BETWEEN_HOLDS_MS 100
 enum { WAYS = 8, FEWEST_SETS = 1 << 13, MOST_SETS = 1 << 18, KEY_MAX_BYTES = 2048, LOOK_AT = 16 };
 
 struct way {
@@ -222,18 +222,6 @@ void interrupt_from_gateway(struct session *s, struct str session_key)
 
 /* ---- a person's /stop ---- */
 
-/* Holds deliveries back for INTERRUPT_HOLD_MS.  A new hold starts BETWEEN_HOLDS_MS after the last
- * one at the earliest, so that repeated /stops cannot block the mailbox for ever. */
-static void hold_text(struct instance *i)
-{
-    int64_t now_ms = clock_now_ms(i->relay->env.clock);
-
-    if (i->hold_until_ms != 0 && now_ms - i->hold_until_ms < BETWEEN_HOLDS_MS)
-        return;
-    i->hold_until_ms = now_ms + INTERRUPT_HOLD_MS;
-    session_arm(i->receiver);
-}
-
 /* Sends an interrupt under every key that the gateway may use for the session; a gateway ignores
  * unknown keys. */
 static void stop_turn(struct instance *i, const struct event *ev)
@@ -254,14 +242,14 @@ static void stop_turn(struct instance *i, const struct event *ev)
     }
     if (!any)
         i->relay->n.interrupts_dropped++;
-    else if (!ev->only_stops)
-        hold_text(i);
 }
 
-static void stop_recipients(struct relay *r, const struct event *ev)
+/* True: a recipient is live. */
+static bool stop_recipients(struct relay *r, const struct event *ev)
 {
     struct gate_verdict verdicts[GATE_CANDIDATES];
     size_t n = judge_ask(r, ev, verdicts);
+    bool repeated = stage_has(r, ev), live = false;
 
     for (size_t k = 0; k < n; k++) {
         const struct gate_instance *to = verdicts[k].to;
@@ -269,11 +257,14 @@ static void stop_recipients(struct relay *r, const struct event *ev)
         struct hash128 name;
         if (i == NULL || !gate_is_yes(verdicts[k].reason) || !instance_is_live(i))
             continue;
+        live = true;
         /* If the platform repeats a /stop, the turn that runs now may be another one. */
-        if (!delivery_id_of(ev, &r->env.store->dedup_key, to->tenant, to->instance, &name) ||
-            !dedup_has(&r->dedup, name))
+        if (!repeated &&
+            (!delivery_id_of(ev, &r->env.store->dedup_key, to->tenant, to->instance, &name) ||
+             !dedup_has(&r->dedup, name)))
             stop_turn(i, ev);
     }
+    return live;
 }
 
 /* ---- a person's /link ---- */
@@ -422,13 +413,13 @@ static enum spoken_command read_command(const struct event *ev, struct str *ret_
     return *ret_ours && one_word ? COMMAND_LINK : COMMAND_NONE;
 }
 
-bool command_take(struct relay *r, const struct event *ev, struct accept *a, bool *ret_is_stop)
+bool command_take(struct relay *r, const struct event *ev, struct accept *a,
+                  enum stop_text *ret_stop)
 {
     struct str code;
     bool ours;
     enum spoken_command what = read_command(ev, &code, &ours);
 
-    *ret_is_stop = what == COMMAND_STOP;
     if (what == COMMAND_NONE)
         return false;
     if (what == COMMAND_LINK) {
@@ -437,7 +428,7 @@ bool command_take(struct relay *r, const struct event *ev, struct accept *a, boo
     }
     r->n.stopped++;
     if (ours)
-        stop_recipients(r, ev);
+        *ret_stop = stop_recipients(r, ev) ? STOP_HELD : STOP_AT_ONCE;
     else
         judge_consumed(r, ev, "/stop");
     return !ours || ev->only_stops;

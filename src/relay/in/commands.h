@@ -9,8 +9,9 @@
  *
  * A person's /stop sends `interrupt_inbound` at once, ahead of the window, to every live recipient.
  * The text follows as a normal message, for gateways that use other session keys than bellhop
- * guesses.  The text and everything behind it wait INTERRUPT_HOLD_MS: a released gateway that reads
- * a command while the turn still runs reads nothing more for half a minute.
+ * guesses.  The text waits INTERRUPT_HOLD_MS as a staged event, and its chat waits behind it
+ * (staged.h): a released gateway that reads a command while the turn still runs reads nothing more
+ * for half a minute.
  *
  * A table maps recent session keys to chats; at start it is rebuilt from the chats' records
  * (chats.h).  For an unknown key the interrupt goes to the tenant's only instance, if it has just
@@ -39,8 +40,14 @@ void commands_free(struct commands *t); /* NULL is fine */
 
 /* Carries out @ev if it is a command.  A /stop that is no duplicate interrupts its live recipients;
  * for a /link @a is held until the link is on disk or refused.  True: @ev is consumed, not
- * delivered as a message.  @ret_is_stop: @ev is a /stop, and must not be staged. */
-bool command_take(struct relay *r, const struct event *ev, struct accept *a, bool *ret_is_stop);
+ * delivered as a message.  *@ret_stop: whether @ev is a /stop, and how its text is delivered. */
+enum stop_text {
+    STOP_NONE,    /* no /stop */
+    STOP_AT_ONCE, /* no recipient is live: the text waits for nothing */
+    STOP_HELD,    /* a turn may run: the text waits INTERRUPT_HOLD_MS */
+};
+bool command_take(struct relay *r, const struct event *ev, struct accept *a,
+                  enum stop_text *ret_stop);
 
 /* A keyed hash of tenant and session key; the same for all instances of a tenant, and after a
  * restart. */

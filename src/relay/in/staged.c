@@ -19,6 +19,7 @@
 #include "core/event.h"
 #include "relay/heart.h"
 #include "relay/in/accept.h"
+#include "relay/in/commands.h"
 #include "relay/in/edits.h"
 #include "relay/in/judge.h"
 #include "relay/mailbox/mailbox.h"
@@ -60,6 +61,7 @@ struct staged {
     uint8_t state;            /* enum stage_state */
     uint8_t context;          /* enum want_state */
     uint8_t sight;            /* enum want_state: the platform's answer about who sees the chat */
+    bool stops;               /* a /stop: it waits for time to pass, and goes before the others */
     bool judged;              /* begin() has decided which files and context it waits for */
     bool dropped;             /* deleted by its author or an erasure: it never enters */
     bool in_doubt;            /* an append ended with BH_UNKNOWN: the row may exist */
@@ -155,6 +157,11 @@ static struct staged *by_event(struct stage *t, const struct event *ev)
     return ev->event_id.n > 0 ? map_get(&t->by_event, key_of(t, ev, ev->event_id)) : NULL;
 }
 
+bool stage_has(struct relay *r, const struct event *ev)
+{
+    return r->stage->n > 0 && by_event(r->stage, ev) != NULL;
+}
+
 static void join_chat(struct stage *t, struct staged *e)
 {
     struct staged_chat *c = chat_of(t, &e->ev);
@@ -168,7 +175,12 @@ static void join_chat(struct stage *t, struct staged *e)
     }
     e->chat = c;
     c->n++;
-    list_append(&c->events, &e->in_chat);
+    struct list *at = &c->events; /* its place is before @at: a /stop passes who waits */
+    while (e->stops && at->prev != &c->events &&
+           !list_entry(at->prev, struct staged, in_chat)->stops &&
+           list_entry(at->prev, struct staged, in_chat)->state != STAGED_ENTERING)
+        at = at->prev;
+    list_add_before(at, &e->in_chat);
 }
 
 static void parked_free(struct parked *p)
@@ -211,12 +223,13 @@ static struct staged_to *keep_recipients(struct arena *arena, const struct stage
 }
 
 static struct staged *staged_new(struct relay *r, const struct event *ev,
-                                 const struct staged_to *to, size_t n_to)
+                                 const struct staged_to *to, size_t n_to, bool stops)
 {
     struct stage *t = r->stage;
     struct staged *e = xcalloc(1, sizeof *e);
 
     e->relay = r;
+    e->stops = e->judged = stops;
     event_copy(ev, &e->arena, &e->ev);
     e->to = keep_recipients(&e->arena, to, n_to);
     e->n_to = n_to;
@@ -548,7 +561,10 @@ static void begin(struct staged *e)
 static void wait(struct staged *e)
 {
     e->state = STAGED_WAITING;
-    timer_set(e->relay->env.clock, &e->timer, has_outlet(e) ? 0 : OUTLET_MS);
+    timer_set(e->relay->env.clock, &e->timer,
+              e->stops        ? INTERRUPT_HOLD_MS
+              : has_outlet(e) ? 0
+                              : OUTLET_MS);
 }
 
 /* ---- staging an event ---- */
@@ -663,13 +679,13 @@ bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdi
 }
 
 bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
-                size_t n, struct accept *a, enum bh_err *ret_err)
+                size_t n, bool stops, struct accept *a, enum bh_err *ret_err)
 {
     struct stage *t = r->stage;
     struct wants w = wants_of(r, ev, verdicts, n);
 
     if (w.tenant.p == NULL ||
-        (!w.files && !w.context && !w.sight && (t->n == 0 || chat_of(t, ev) == NULL)))
+        (!stops && !w.files && !w.context && !w.sight && (t->n == 0 || chat_of(t, ev) == NULL)))
         return false;
     *ret_err = BH_OK;
     struct staged *e = by_event(t, ev);
@@ -687,6 +703,8 @@ bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdi
     if (accept_is_known(r, ev, verdicts, n))
         return false; /* it has entered before: a duplicate waits for nothing */
     if (!has_room(t, ev, &w)) {
+        if (stops)
+            return false; /* the interrupt was sent; its text is not worth a refusal */
         r->n.refused_busy++;
         *ret_err = BH_BUSY;
         return true;
@@ -698,7 +716,7 @@ bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdi
     struct event plain = *ev; /* it is routed again when it enters */
     plain.route_key = ev->own_key;
     plain.own_key = STR_NULL;
-    e = staged_new(r, &plain, to, n_to);
+    e = staged_new(r, &plain, to, n_to, stops);
     e->tenant = str_dup(w.tenant);
     save_body(&e->body, &e->ev, e->to, e->n_to);
     e->append = (struct store_append){.id = delivery_take_id(r),
@@ -831,7 +849,7 @@ void stage_load(struct relay *r, const struct store_row *row)
 
     if (record_read(r->stage->rows, &staged_form, STR(""), row->frame, &body) &&
         event_load(body.event.value, &arena, &ev)) {
-        struct staged *e = staged_new(r, &ev, body.to, body.n_to);
+        struct staged *e = staged_new(r, &ev, body.to, body.n_to, false);
         e->append.id = row->id;
         e->state = STAGED_WAITING;
     } else {

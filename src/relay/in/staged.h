@@ -6,12 +6,13 @@
  *         v                                                        or the store is down    v
  *      gone, the platform sends it again                 gone: its deliveries are on disk or acked
  *
- * Four things make an event wait:
+ * Five things make an event wait:
  *   - nobody knows yet whether people of a recipient can see the chat, and the platform is being
  *     asked (GATE_NO_SIGHT_ASKED), STAGED_SIGHT_MS at most;
  *   - a file that only bellhop can fetch, with the bot's credential;
  *   - a file with a public URL that expires (Discord's after a day), if a recipient is not live;
- *   - context, the messages before the event, that the adapter has to request.
+ *   - context, the messages before the event, that the adapter has to request;
+ *   - the text of a /stop: the turn that it interrupts gets INTERRUPT_HOLD_MS to end.
  *
  * A staged event is one row in the store, whatever the number of recipients.  The platform gets its
  * answer once that row is on disk.
@@ -23,7 +24,8 @@
  * deliveries and deletes the row.  After a timeout the event enters with a note about what is
  * missing.
  *
- * Later events of the same chat wait behind it, as rows of their own; a /stop does not wait.
+ * Later events of the same chat wait behind it, as rows of their own.  A /stop goes before
+ * them.
  * Staged events are bounded per chat, per tenant and in all; a reserve is kept for tenants that
  * have few.  At a bound the answer is BH_BUSY, and the platform sends the event again later.
  *
@@ -74,9 +76,11 @@ void stage_begin(struct relay *r); /* called by relay_begin(): loaded events wai
 bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                 size_t n, struct accept *a, enum bh_err *ret_err);
 /* Stages @ev if it must wait.  *@ret_err is BH_OK, with @a held until the row is on disk; or it is
- * BH_BUSY: no room.  False: the event need not wait, and nothing happened. */
+ * BH_BUSY: no room.  @stops: the text of a /stop, which waits INTERRUPT_HOLD_MS if there is room.
+ * False: the event need not wait, and nothing happened. */
 bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
-                size_t n, struct accept *a, enum bh_err *ret_err);
+                size_t n, bool stops, struct accept *a, enum bh_err *ret_err);
+bool stage_has(struct relay *r, const struct event *ev); /* @ev is staged: it is a duplicate */
 
 /* Applies the edit @ev to a staged message: replaces its text, or drops it.  False: the message is
  * not staged. */

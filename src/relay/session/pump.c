@@ -672,7 +672,6 @@ static bool send_message(struct instance *i)
     struct pack p = {.s = s, .max = most < PUMP_MESSAGE_MAX ? most : PUMP_MESSAGE_MAX};
 
     if (s == NULL || s->state != SESSION_RECEIVING || i->relay->draining ||
-        clock_now_ms(i->relay->env.clock) < i->hold_until_ms ||
         flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window) ||
         (s->flight != NULL && s->flight->solo))
         return false;

@@ -165,7 +165,7 @@ void session_arm(struct session *s)
 {
     const struct relay_limits *lim = &s->inst->relay->lim;
     int64_t now = now_ms(s), due = s->next_ping_ms, far = 3 * lim->ack_patience_ms;
-    int64_t deadlines[] = {due, due, due, due};
+    int64_t deadlines[] = {due, due, due};
 
     if (s->inside || s->state == SESSION_CLOSING)
         return; /* inside there is no socket to ping, and no ack deadline */
@@ -176,8 +176,6 @@ void session_arm(struct session *s)
         deadlines[1] = s->ack_since_ms + (s->state == SESSION_DEAF ? far : lim->ack_patience_ms);
     if (s->state == SESSION_OLD || s->state == SESSION_NEW)
         deadlines[2] = s->since_ms + lim->old_socket_ms;
-    if (s == s->inst->receiver && s->inst->hold_until_ms > now)
-        deadlines[3] = s->inst->hold_until_ms;
     for (size_t k = 0; k < ARRAY_LEN(deadlines); k++)
         due = deadlines[k] < due ? deadlines[k] : due;
     if (!timer_is_set(&s->tick) || due < s->tick.due_ms)
@@ -237,8 +235,6 @@ static void on_tick(struct timer *t)
         session_close(s, CLOSE_NO_HELLO);
     if (s->state == SESSION_CLOSING)
         return;
-    if (s == s->inst->receiver && s->inst->hold_until_ms != 0 && now >= s->inst->hold_until_ms)
-        pump_want(s->inst);
     if (now >= s->next_ping_ms) {
         session_ping(s);
         s->next_ping_ms = now + lim->ping_ms;

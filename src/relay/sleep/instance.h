@@ -40,7 +40,6 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct fetch *fetch[2];      /* owned; [0] is being consumed, [1] is the read-ahead: pump.h */
     struct chat_row chats;       /* its chats, the one with the newest event last */
     struct list spoken;          /* the chats it spoke in, newest last: spoken.c */
-    int64_t hold_until_ms;       /* no delivery is sent before this time: commands.h */
     int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never */
     uint32_t box;                              /* its mailbox number */
     uint32_t retiring_box; /* the previous number, until "retired" is on disk; 0: none */

@@ -206,16 +206,52 @@ static void the_text_follows_when_the_turn_had_time_to_end(void **state)
     advance(100);
     assert_int_equal(inbound(f), 2);
     assert_true(is_event(f, 0, "e1") && is_event(f, 1, "e2"));
-    ack(f, 0);
-    publish_text("a", "e3", "/stop"); /* so soon after: the others are not kept waiting again */
-    assert_int_equal(count_with(f, STOPPED), 2);
-    assert_int_equal(inbound(f), 3);
-    ack(f, 1);
+}
+
+static void a_stop_holds_back_no_other_chat(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    struct event ev = make_event("a", "e2");
+    publish_text("a", "e1", "/stop");
+    publish_text("a", "e1", "/stop"); /* the platform repeats itself */
+    ev.chat_id = STR("c2");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    assert_int_equal(inbound(f), 1);
+    assert_true(is_event(f, 0, "e2"));
+    assert_int_equal(count_with(f, STOPPED), 1);
+    publish("a", "e3"); /* the chat of the /stop */
+    advance(INTERRUPT_HOLD_MS - 100);
+    assert_int_equal(inbound(f), 1);
     advance(100);
-    publish_text("a", "e4", "/stop");
     assert_int_equal(inbound(f), 3);
+    assert_true(is_event(f, 1, "e1") && is_event(f, 2, "e3"));
+    assert_int_equal(accepted_ok(), 4);
+}
+
+static void stops_in_a_row_hold_their_chat_back_once(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish_text("a", "e1", "/stop");
+    advance(INTERRUPT_HOLD_MS / 2);
+    publish_text("a", "e2", "/stop");
+    publish("a", "e3");
+    advance(INTERRUPT_HOLD_MS / 2);
+    assert_int_equal(inbound(f), 1);
+    advance(INTERRUPT_HOLD_MS / 2);
+    assert_int_equal(inbound(f), 3);
+    assert_true(is_event(f, 0, "e1") && is_event(f, 1, "e2") && is_event(f, 2, "e3"));
+}
+
+static void a_held_stop_is_there_after_a_restart(void **state)
+{
+    connect_as("gw-a");
+    publish_text("a", "e1", "/stop");
+    assert_int_equal(accepted_ok(), 1);
+    restart();
+    struct fake *f = connect_as("gw-a");
     advance(INTERRUPT_HOLD_MS);
-    assert_int_equal(inbound(f), 4);
+    assert_int_equal(inbound(f), 1);
 }
 
 static void a_text_that_is_held_reaches_the_next_socket_too(void **state)
@@ -293,6 +329,9 @@ UNIT(relay_test_interrupt)
         PROMISE(a_known_session_is_not_written_again),
         PROMISE(a_chat_that_is_forgotten_takes_its_sessions_along),
         PROMISE(the_text_follows_when_the_turn_had_time_to_end),
+        PROMISE(a_stop_holds_back_no_other_chat),
+        PROMISE(stops_in_a_row_hold_their_chat_back_once),
+        PROMISE(a_held_stop_is_there_after_a_restart),
         PROMISE(a_text_that_is_held_reaches_the_next_socket_too),
         PROMISE(a_stop_in_a_group_names_both_sessions_it_may_mean),
         PROMISE(a_flood_of_stops_is_one_interrupt_until_it_was_read),
