@@ -257,13 +257,17 @@ static int64_t backoff_ms(struct telegram *t, int64_t max_ms)
 
 /* ---- a batch: the updates of one getUpdates ---- */
 
+/* The chat that the update belongs to; a press names the message with the button.  0: no chat. */
 static int64_t chat_of(struct json update)
 {
     int64_t id = 0;
 
-    for (struct json_iter it = {0}; json_next(update, &it);)
-        if (json_as_i64(json_get(json_get(it.value, "chat"), "id"), &id))
+    for (struct json_iter it = {0}; json_next(update, &it);) {
+        struct json pressed = json_get(it.value, "message");
+        struct json chat = json_get(json_is_object(pressed) ? pressed : it.value, "chat");
+        if (json_as_i64(json_get(chat, "id"), &id))
             break;
+    }
     return id;
 }
 

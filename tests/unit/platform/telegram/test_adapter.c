@@ -797,6 +797,34 @@ static void a_press_is_answered_when_it_is_safe_and_shown(void **state)
     assert_int_equal(count_calls("editMessageReplyMarkup"), 1);
 }
 
+static void a_press_keeps_its_place_in_its_chat(void **state)
+{
+    reach_polling();
+    w.lets_in = true;
+    ask("q", 0);
+    answer_call(open_call("getUpdates"), BH_OK, 200,
+                UPDATES(UPDATE("20", "5", "before") "," PRESS("21", "hp1:q:no") "," UPDATE(
+                    "22", "5", "after") "," UPDATE("23", "6", "elsewhere")));
+    assert_int_equal(w.n_events, 2); /* the press stands behind "before" */
+    assert_str(buf_str(&w.events[1].text), "elsewhere");
+    accepted(0, BH_BUSY);
+    accepted(1, BH_OK);
+    pass(5000);
+    assert_str(buf_str(&w.events[2].text), "before");
+    assert_int_equal(w.n_events, 3);
+    accepted(2, BH_OK);
+    assert_str(buf_str(&w.events[3].text), "/no");
+    assert_int_equal(w.n_events, 4);
+    accepted(3, BH_UNAVAILABLE);
+    pass(5000);
+    assert_str(buf_str(&w.events[4].text), "/no");
+    assert_int_equal(w.n_events, 5);
+    accepted(4, BH_OK);
+    assert_str(buf_str(&w.events[5].text), "after");
+    accepted(5, BH_OK);
+    assert_true(said(open_call("getUpdates"), "\"offset\":24"));
+}
+
 static void buttons_go_when_the_time_is_up_as_soon_as_telegram_lets_them(void **state)
 {
     reach_polling();
@@ -928,6 +956,7 @@ UNIT(platform_telegram_test_adapter)
         T(what_was_under_way_when_we_stopped_is_unknown_once),
         T(typing_is_not_repeated_every_moment),
         T(a_press_is_answered_when_it_is_safe_and_shown),
+        T(a_press_keeps_its_place_in_its_chat),
         T(buttons_go_when_the_time_is_up_as_soon_as_telegram_lets_them),
         T(presses_that_do_not_count_are_answered_too),
         T(commands_are_set_when_they_changed),
