@@ -76,7 +76,9 @@ export class BellhopSkillStore {
   }
 
   async delete(name) {
-    await this.#client.call("DELETE", this.#path(name));
+    // The contract's delete asks nothing back and knows no dependents.
+    const path = this.#path(name);
+    await this.#client.call("DELETE", `${path}?confirm=${encodeURIComponent(name)}&force=true`);
   }
 
   async manifest() {

@@ -191,7 +191,9 @@ static int delete_skill(struct cli_job *j)
         fprintf(stderr, "    %.*s\n", STR_FMT(json_as_str(it.value)));
     snprintf(what, sizeof what, "delete removes %s and its history for good", name);
     return cli_confirm(j, what, "Delete %s and its history? [y/N] ", name)
-               ? on_skill(j, "deleteSkill")
+               ? cli_op(j, "deleteSkill",
+                        CLI_GIVEN({"name", str_of(name)}, {"confirm", str_of(name)},
+                                  {"force", STR("true")}))
                : CLI_FAILED;
 }
 

@@ -13,6 +13,8 @@ static const struct {
     [FAULT_VERSION_NOT_FOUND] = {"VersionNotFoundError", "version_not_found", 404},
     [FAULT_STORAGE_CONFLICT] = {"StorageConflictError", "storage_conflict", 409},
     [FAULT_APPROVAL_REJECTED] = {"ApprovalRejectedError", "approval_rejected", 403},
+    [FAULT_CONFIRM_REQUIRED] = {NULL, "confirm_required", 400},
+    [FAULT_HAS_DEPENDENTS] = {NULL, "has_dependents", 409},
     [FAULT_LINT_FAILURE] = {"LintFailureError", "lint_failure", 422},
     [FAULT_QUERY] = {"QueryError", "query_error", 400},
     [FAULT_UNSUPPORTED_FILTER] = {"UnsupportedFilterError", "unsupported_filter", 400},

@@ -13,11 +13,13 @@
 #include "base/jw.h"
 
 enum fault_class {
-    FAULT_NONE,               /* no error */
-    FAULT_SKILL_NOT_FOUND,    /* skill_name */
-    FAULT_VERSION_NOT_FOUND,  /* skill_name, version */
-    FAULT_STORAGE_CONFLICT,   /* skill_name, reason */
-    FAULT_APPROVAL_REJECTED,  /* skill_name, reason */
+    FAULT_NONE,              /* no error */
+    FAULT_SKILL_NOT_FOUND,   /* skill_name */
+    FAULT_VERSION_NOT_FOUND, /* skill_name, version */
+    FAULT_STORAGE_CONFLICT,  /* skill_name, reason */
+    FAULT_APPROVAL_REJECTED, /* skill_name, reason */
+    FAULT_CONFIRM_REQUIRED,
+    FAULT_HAS_DEPENDENTS,     /* skill_name, dependents */
     FAULT_LINT_FAILURE,       /* diagnostics */
     FAULT_QUERY,              /* mode? */
     FAULT_UNSUPPORTED_FILTER, /* unsupportedKeys, supportedKeys, substrate, opKind, remediation */

@@ -176,41 +176,16 @@ void tool_answer(struct op_call *c, struct str json)
     buf_done(&out);
 }
 
-/* Refuses unknown arguments: an ignored filter would look as if everything matched it. */
-static bool knows_args(const struct op *op, struct json args, struct fault *f)
-{
-    struct buf names = BUF_INIT;
-    struct str unknown = STR_NULL;
-
-    for (struct json_iter it = {0}; unknown.p == NULL && json_next(args, &it);) {
-        unknown = it.key;
-        for (const struct op_arg *a = op->args; a->name != NULL; a++)
-            if (op_tool_arg(a) != NULL && str_eq(it.key, str_of(op_tool_arg(a))))
-                unknown = STR_NULL;
-    }
-    for (const struct op_arg *a = op->args; a->name != NULL; a++)
-        if (a->in == IN_QUERY)
-            buf_printf(&names, "%s%s",
-                       names.n == 0                               ? ""
-                       : a[1].name != NULL && a[1].in == IN_QUERY ? ", "
-                                                                  : " and ",
-                       a->name);
-    if (unknown.p != NULL)
-        fault_set(f, FAULT_QUERY, "%s has no %s \"%.*s\"; there are %s", op->tool, op->tool_nest,
-                  (int)(unknown.n < 60 ? unknown.n : 60), unknown.p, buf_z(&names));
-    buf_done(&names);
-    return unknown.p == NULL;
-}
-
 static bool read_args(const struct op *op, struct json given, struct op_args *args, struct fault *f)
 {
-    struct json nest = op->tool_nest != NULL ? json_get(given, op->tool_nest) : (struct json){0};
+    struct json nest = op->filters != NULL ? json_get(given, op->filters) : (struct json){0};
     struct json from = json_is_object(nest) ? nest : given;
 
     args->tool = true;
     args->body = given;
-    if (op->tool_nest != NULL && !knows_args(op, from, f))
-        return false;
+    for (struct json_iter it = {0}; op->filters != NULL && json_next(from, &it);)
+        if (!op_knows(op, it.key, args, f))
+            return false;
     for (size_t i = 0; op->args != NULL && op->args[i].name != NULL; i++) {
         const char *name = op_tool_arg(&op->args[i]);
         struct json in = op->args[i].in == IN_QUERY ? from : given;

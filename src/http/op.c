@@ -251,6 +251,25 @@ const char *op_tool_arg(const struct op_arg *a)
     return name[0] != '\0' && (a->in != IN_HEADER || a->tool != NULL) ? name : NULL;
 }
 
+bool op_knows(const struct op *op, struct str name, const struct op_args *args,
+              struct fault *ret_fault)
+{
+    struct buf names = BUF_INIT;
+    bool known = false;
+
+    for (const struct op_arg *a = op->args; a->name != NULL; a++) {
+        const char *is = args->tool ? op_tool_arg(a) : a->in == IN_QUERY ? a->name : NULL;
+        known = known || (is != NULL && str_eq(name, str_of(is)));
+        if (a->in == IN_QUERY)
+            buf_printf(&names, "%s%s", names.n > 0 ? ", " : "", a->name);
+    }
+    if (!known)
+        misused(op, ret_fault, "there is no %s \"%.*s\"; there are %s", op->filters,
+                (int)(name.n < 60 ? name.n : 60), name.p, buf_z(&names));
+    buf_done(&names);
+    return known;
+}
+
 bool op_args_complete(const struct op *op, const struct op_args *args, struct fault *ret_fault)
 {
     for (size_t i = 0; op->args != NULL && op->args[i].name != NULL; i++) {

@@ -98,10 +98,11 @@ struct op {
     unsigned faults;         /* OP_FAULT() of its own errors, besides those every op can answer */
     const char *errors;      /* those of MAY_GATEWAY and MAY_OPERATOR: "not_found (404)" */
     enum fault_class misuse; /* the class of a wrong argument; 0: FAULT_INVALID */
+    const char *filters; /* what its query arguments are: unknown ones are refused, and a tool may
+                            take them in an object of this name; NULL: unknown ones are ignored */
     /* As a tool: */
     const char *tool, *title, *tool_what; /* NULL: no tool */
     const char *tool_wraps;               /* the member around the answer; NULL: no wrapper */
-    const char *tool_nest; /* arguments may come in this object; unknown ones are refused */
     bool reads_only;
 };
 #define OP_FAULT(cls) (1u << FAULT_##cls)
@@ -202,6 +203,9 @@ bool op_read_text(const struct op *op, size_t i, struct str value, struct op_arg
                   struct fault *ret_fault);
 bool op_read_json(const struct op *op, size_t i, struct json value, struct op_args *args,
                   struct fault *ret_fault);
+/* False: op->filters has no such argument, and ignoring it would look as if everything matched. */
+bool op_knows(const struct op *op, struct str name, const struct op_args *args,
+              struct fault *ret_fault);
 /* Called after all arguments are read.  False: a required one is missing. */
 bool op_args_complete(const struct op *op, const struct op_args *args, struct fault *ret_fault);
 /* The name of an argument in the tool; NULL: the tool lacks it. */

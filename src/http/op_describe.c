@@ -256,7 +256,7 @@ void op_tool_schema(const struct op *op, struct buf *out)
 {
     struct jw w = jw_begin(out);
 
-    write_args_object(&w, op, op_tool_arg, op->tool_nest);
+    write_args_object(&w, op, op_tool_arg, op->filters);
 }
 
 /* ---- errors ---- */

@@ -163,11 +163,10 @@ static void on_deleted(void *ctx, const struct skills_answer *a)
         op_answer_status(c, 204, STR_NULL, STR_NULL);
 }
 
-/* Refuses a key that is bound to one agent. */
 static void delete_skill(struct op_call *c)
 {
-    c->skills = skills_delete(c->f->skills, &c->caller, op_text(c, "name"),
-                              c->caller.agent.p == NULL, on_deleted, c);
+    c->skills = skills_delete(c->f->skills, &c->caller, op_text(c, "name"), op_text(c, "confirm"),
+                              op_flag(c, "force"), on_deleted, c);
 }
 
 /* ---- the table ---- */
@@ -202,7 +201,7 @@ const struct op ops_skills[] = {
          "The skills there are: name, status, version, author, description, tags. Pass the "
          "catalog_version of an earlier answer to the same question as if_none_match to learn "
          "cheaply that nothing has changed.",
-     .tool_nest = "filter", .reads_only = true},
+     .filters = "filter", .reads_only = true},
     {"skillsManifest", "GET", "/v1/skills:manifest", MAY_KEY, manifest, "What this store is.",
      .answer = "Manifest", .answer_what = "The manifest."},
     {"skillsVersion", "GET", "/v1/skills:version", MAY_KEY, version, "The change token.",
@@ -236,7 +235,8 @@ const struct op ops_skills[] = {
      .tool = "skill_write", .title = "Write a skill",
      .tool_what =
          "Store a skill under a name. An existing one is replaced only with overwrite: true; it "
-         "keeps its status and its author, and its older versions can still be read."},
+         "keeps its author, and its older versions can still be read. The text's own status line "
+         "is its status; without one it keeps the status it had."},
     {"setSkillStatus", "PATCH", "/v1/skills/{name}", MAY_KEY, set_status,
      "Change the status; the text follows.",
      .args = (const struct op_arg[]){NAME,
@@ -250,9 +250,16 @@ const struct op ops_skills[] = {
      .tool_what = "Draft, Approved or Disabled. The status line in the text follows."},
     {"deleteSkill", "DELETE", "/v1/skills/{name}", MAY_KEY, delete_skill,
      "Delete a skill and its history. A key that is bound to one agent may not.",
-     .args = (const struct op_arg[]){NAME, {0}},
+     .args = (const struct op_arg[]){NAME,
+                                     {"confirm", IN_QUERY, OP_TEXT,
+                                      .what = "The skill's name once more; required."},
+                                     {"force", IN_QUERY, OP_BOOL,
+                                      .what = "Delete it although other skills refer to it.",
+                                      .initial = "false"},
+                                     {0}},
      .answer_what = "The skill is gone, the name is free.",
-     .faults = OP_FAULT(SKILL_NOT_FOUND) | OP_FAULT(REFUSED)},
+     .faults = OP_FAULT(SKILL_NOT_FOUND) | OP_FAULT(REFUSED) | OP_FAULT(CONFIRM_REQUIRED) |
+               OP_FAULT(HAS_DEPENDENTS)},
     {"skillMetadata", "GET", "/v1/skills/{name}/metadata", MAY_KEY, metadata,
      "A skill without its text.", .args = (const struct op_arg[]){NAME, {0}}, .answer = "SkillMeta",
      .answer_what = "The metadata.", .faults = OP_FAULT(SKILL_NOT_FOUND)},

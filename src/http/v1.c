@@ -333,6 +333,9 @@ static bool read_args(struct reading *r)
 
     if (has_args_in(r->op, IN_QUERY) && query.p != NULL && !form_parse(&r->form, query))
         return misread(r, "The query string cannot be read.");
+    for (size_t i = 0; r->op->filters != NULL && i < r->form.n; i++)
+        if (!op_knows(r->op, r->form.pairs[i].name, &r->args, &r->fault))
+            return false;
     if (!read_body(r))
         return false;
     for (size_t i = 0; r->op->args != NULL && r->op->args[i].name != NULL; i++) {

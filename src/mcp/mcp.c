@@ -348,7 +348,8 @@ void mcp_fail(struct mcp_call *c, const struct fault *fault)
     struct jw dw = jw_begin(&data), w = next_reply(c->x);
 
     fault_json(fault, &dw);
-    rpc_error(&w, buf_str(&c->id), fault->cls == FAULT_INVALID ? RPC_BAD_PARAMS : RPC_INTERNAL,
+    rpc_error(&w, buf_str(&c->id),
+              fault_http_status(fault->cls) == 400 ? RPC_BAD_PARAMS : RPC_INTERNAL,
               buf_str(&fault->message), buf_str(&data));
     buf_done(&data);
     call_over(c);

@@ -11,7 +11,7 @@
  * Protocol versions: 2024-11-05, 2025-03-26 and 2025-06-18.  Batches are accepted in all of them.
  * A failed tool is answered by a JSON-RPC error, with the class and fields of the contract
  * (core/fault.h) in `data`.  So a client that checks only `error` never takes a failure for a
- * result.
+ * result.  Wrong arguments have the code -32602, whatever their class.
  *
  * Session ids are signed, bound to an API key, and need no server state, so they stay valid across
  * a restart.  Deleted ids are remembered in memory, up to a bound, until the process exits.

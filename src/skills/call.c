@@ -285,28 +285,24 @@ static bool is_theirs(const struct caller *who, const struct skill_head *head)
     return who->attest || head->author.p == NULL || str_eq(head->author, who->identity);
 }
 
-enum lane_end call_delete(struct skills_call *c, void *conn)
+/* False: @c is answered. */
+static bool may_delete(struct skills_call *c, const struct skill_head *head)
 {
-    struct skill_head head = {0};
-    enum skill_found found = c->ops->head(conn, &c->at, c->name, false, &c->found, &head);
+    struct fault *f = &c->answer.fault;
 
-    if (found != SKILL_FOUND)
-        return give_up(c, found);
-    if (!c->may_delete) {
-        fault_set(&c->answer.fault, FAULT_REFUSED, "this key may not delete skills");
-        return LANE_OK;
-    }
-    if (!is_theirs(&c->who, &head)) {
-        fault_set(&c->answer.fault, FAULT_REFUSED,
+    if (c->who.agent.p != NULL)
+        fault_set(f, FAULT_REFUSED, "this key may not delete skills");
+    else if (!is_theirs(&c->who, head))
+        fault_set(f, FAULT_REFUSED,
                   "the skill is another author's: only they, the operator, or a key made with "
                   "--attest may delete it");
-        return LANE_OK;
-    }
-    c->answer.name = c->name;
-    return c->ops->drop(conn, &c->at, c->name) && weigh(c, conn) ? LANE_OK : LANE_IO;
+    else if (!c->confirmed)
+        fault_set(f, FAULT_CONFIRM_REQUIRED,
+                  "deleting erases the skill and its history; confirm it by its name: "
+                  "?confirm=%.*s",
+                  STR_FMT(c->name));
+    return f->cls == FAULT_NONE;
 }
-
-/* ---- everything of a tenant ---- */
 
 struct found_names { /* in the call's arena */
     struct skills_call *c;
@@ -325,6 +321,52 @@ static void add_name(struct found_names *t, struct str name)
     }
     t->all[t->n++] = arena_str(&t->c->found, name);
 }
+
+static bool on_dependent(void *ctx, const struct skill_row *row)
+{
+    struct found_names *t = ctx;
+
+    if (!str_eq(row->name, t->c->name) && regex_found(t->c->pattern, row->source))
+        add_name(t, row->name);
+    return true;
+}
+
+/* In the transaction that deletes, so that a skill written meanwhile counts. */
+static enum skill_found look_for_dependents(struct skills_call *c, void *conn)
+{
+    struct found_names names = {.c = c};
+    enum skill_found found = SKILL_FOUND;
+
+    if (c->pattern != NULL)
+        found = c->ops->bodies(conn, &c->at, on_dependent, &names);
+    if (names.n > 0) {
+        fault_set(&c->answer.fault, FAULT_HAS_DEPENDENTS,
+                  "%zu skills refer to '%.*s' and would break; force=true deletes it nevertheless",
+                  names.n, STR_FMT(c->name));
+        fault_field(&c->answer.fault, "skill_name", c->name);
+        fault_field_list(&c->answer.fault, "dependents", names.all, names.n);
+    }
+    return found;
+}
+
+enum lane_end call_delete(struct skills_call *c, void *conn)
+{
+    struct skill_head head = {0};
+    enum skill_found found = c->ops->head(conn, &c->at, c->name, false, &c->found, &head);
+
+    if (found != SKILL_FOUND)
+        return give_up(c, found);
+    if (!may_delete(c, &head))
+        return LANE_OK;
+    if (look_for_dependents(c, conn) == SKILL_FAILED)
+        return LANE_IO;
+    if (c->answer.fault.cls != FAULT_NONE)
+        return LANE_OK;
+    c->answer.name = c->name;
+    return c->ops->drop(conn, &c->at, c->name) && weigh(c, conn) ? LANE_OK : LANE_IO;
+}
+
+/* ---- everything of a tenant ---- */
 
 static void on_ns(void *ctx, struct str ns)
 {
@@ -349,7 +391,7 @@ enum lane_end call_erase(struct skills_call *c, void *conn)
         struct skill_where at = {c->at.tenant, spaces.all[i]};
         struct found_names skills = {.c = c};
         enum skill_found found = c->ops->list(conn, &at, &q, on_name, &skills);
-        for (size_t k = 0; c->may_delete && found == SKILL_FOUND && k < skills.n; k++)
+        for (size_t k = 0; !c->dry && found == SKILL_FOUND && k < skills.n; k++)
             if (!c->ops->drop(conn, &at, skills.all[k]))
                 return LANE_IO;
         if (found != SKILL_FOUND && found != SKILL_MISSING)

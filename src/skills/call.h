@@ -22,11 +22,12 @@ struct skills_call {
     struct str name, version;
     struct skills_filter filter;
     struct skill_store_ask ask;
-    struct regex *pattern; /* owned; NULL: none */
-    bool may_delete;
-    uint64_t max_bytes;   /* the tenant's limits.skill_bytes; 0: no limit */
-    int64_t now;          /* seconds */
-    struct fault refusal; /* set: the arguments are wrong, and the backend is not called */
+    struct regex *pattern; /* of the names, or of the bodies that depend on @name; owned; or NULL */
+    bool confirmed;        /* delete: the name was repeated */
+    bool dry;              /* erase: count only */
+    uint64_t max_bytes;    /* the tenant's limits.skill_bytes; 0: no limit */
+    int64_t now;           /* seconds */
+    struct fault refusal;  /* set: the arguments are wrong, and the backend is not called */
 
     /* the result; reset when the job runs again */
     struct skills_answer answer;

@@ -1,8 +1,9 @@
 /* rules.c - design.  (rules.h has the contract.)
  *
- * A write is checked in the order of the contract: name, author, status, approval.  Then the status
- * line of the body is rewritten to match the record, because a runtime trusts the body.  A body
- * that matches already is stored byte for byte.
+ * A write is checked in the order of the contract: name, author, status, approval.  The body's own
+ * status line is the status, and the body is stored byte for byte.  The status line is rewritten
+ * only where the body lacks one, metadata.status names another, or the caller may not approve,
+ * because a runtime trusts the body.
  *
  * The change token sums the SHA-256 of every skill's metadata (without times) modulo 2^256.  Two
  * stores with the same skills have the same sum, whatever was written and deleted before. */
@@ -245,19 +246,49 @@ static bool is_signed(const struct skill_rules *r, struct str body)
     return r->approval_key != NULL && skill_is_approved(body, r->approval_key, NULL);
 }
 
-/* The status after the write.  In secured mode a valid signature alone approves a Draft.  A
- * Disabled skill changes only by an explicit status or by force_draft. */
-static enum skill_status decide_status(const struct skill_rules *r,
+/* A key that is bound to one agent approves nothing: what the agent is told to write must not
+ * become a skill that runs unread. */
+static bool may_approve(const struct caller *who)
+{
+    return who->agent.p == NULL;
+}
+
+/* True: @body, as an Approved one, is byte for byte the version that was approved. */
+static bool is_approved_already(struct str body, const struct skill_head *head)
+{
+    struct buf approved = BUF_INIT;
+    uint8_t hash[SHA256_BYTES];
+    char hex[SKILL_HASH_HEX + 1];
+
+    if (head == NULL || head->status != SKILL_APPROVED)
+        return false;
+    if (skill_status_of(body) == SKILL_APPROVED)
+        buf_add_str(&approved, body);
+    else
+        skill_status_rewrite(body, SKILL_APPROVED, &approved);
+    sha256(buf_str(&approved), hash);
+    skill_hex(hash, sizeof hash, hex);
+    buf_done(&approved);
+    return str_eq(str_of(hex), head->content_hash);
+}
+
+/* The status after the write: metadata.status, else the body's own, else the one it had. */
+static enum skill_status decide_status(const struct skill_rules *r, const struct caller *who,
                                        const struct skill_store_ask *ask, struct str body,
                                        const struct skill_head *head)
 {
+    enum skill_status s = head != NULL ? head->status : SKILL_DRAFT;
+
     if (ask->force_draft)
         return SKILL_DRAFT;
     if (ask->has_status)
-        return ask->status;
-    if (head == NULL || (head->status == SKILL_DRAFT && is_signed(r, body)))
-        return skill_status_of(body);
-    return head->status;
+        s = ask->status;
+    else
+        skill_status_read(body, &s, NULL);
+    if (s == SKILL_APPROVED && !may_approve(who) && !is_signed(r, body) &&
+        !is_approved_already(body, head))
+        return SKILL_DRAFT;
+    return s;
 }
 
 /* @body rewritten to carry status @s.  In secured mode a body without a valid signature is never
@@ -301,7 +332,7 @@ bool skill_decide_store(const struct skill_rules *r, const struct caller *who,
     ret_n->name = ask->name;
     ret_n->kept = head != NULL ? head->kept : NULL;
     ret_n->has_previous = false;
-    settle_body(r, ret_n, body, decide_status(r, ask, body, head));
+    settle_body(r, ret_n, body, decide_status(r, who, ask, body, head));
     settle_times(ret_n, head, ask->now);
     set(&ret_n->author, author);
     set(&ret_n->changed_by, author);
@@ -317,9 +348,13 @@ static void reject(struct fault *f, struct str name, const char *why)
 {
     char reason[200];
 
-    snprintf(reason, sizeof reason,
-             "cannot promote to Approved in secured mode: %s; sign it with `bellhop skill approve`",
-             why);
+    if (why == NULL)
+        snprintf(reason, sizeof reason, "a key that is bound to one agent may not approve skills");
+    else
+        snprintf(
+            reason, sizeof reason,
+            "cannot promote to Approved in secured mode: %s; sign it with `bellhop skill approve`",
+            why);
     fault_set(f, FAULT_APPROVAL_REJECTED, "Approval rejected for skill '%.*s': %s", STR_FMT(name),
               reason);
     fault_field(f, "connector_type", STR("skill_store"));
@@ -335,8 +370,9 @@ bool skill_decide_status(const struct skill_rules *r, const struct caller *who, 
     const char *why = NULL;
     bool declares = skill_status_read(head->source, &declared, NULL);
 
-    if (status == SKILL_APPROVED && r->approval_key != NULL &&
-        !skill_is_approved(head->source, r->approval_key, &why)) {
+    if (status == SKILL_APPROVED &&
+        (!may_approve(who) ||
+         (r->approval_key != NULL && !skill_is_approved(head->source, r->approval_key, &why)))) {
         reject(ret_fault, name, why);
         return false;
     }

@@ -205,6 +205,7 @@ static struct skills_call *call_new(struct skills *sk, const struct caller *who,
     c->who = (struct caller){.tenant = arena_str(&c->arena, who->tenant),
                              .ns = arena_str(&c->arena, who->ns.p != NULL ? who->ns : STR("")),
                              .identity = arena_str(&c->arena, who->identity),
+                             .agent = arena_str(&c->arena, who->agent),
                              .attest = who->attest};
     c->at = (struct skill_where){c->who.tenant, c->who.ns};
     c->json.limit = sk->max_answer_bytes;
@@ -521,12 +522,14 @@ struct skills_call *skills_update_status(struct skills *sk, const struct caller 
 }
 
 struct skills_call *skills_delete(struct skills *sk, const struct caller *who, struct str name,
-                                  bool may_delete, skills_cb *done, void *ctx)
+                                  struct str confirm, bool force, skills_cb *done, void *ctx)
 {
     struct skills_call *c = call_named(sk, who, call_delete, name, done, ctx);
 
     c->job.write = true;
-    c->may_delete = may_delete;
+    c->confirmed = str_eq(confirm, name);
+    if (!force && skill_name_valid(name))
+        c->pattern = dependents_pattern(name);
     return call_start(sk, c);
 }
 
@@ -571,7 +574,7 @@ static void erase_tenant(void *ctx, struct erasure *e)
     const struct caller who = {.tenant = s->tenant};
     struct skills_call *c = call_new(ctx, &who, call_erase, on_tenant_erased, e);
 
-    c->may_delete = !s->dry;
+    c->dry = s->dry;
     c->job.write = true;
     call_start(ctx, c); /* the handle is void once the store is closed */
 }

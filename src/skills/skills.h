@@ -139,24 +139,29 @@ struct skills_write {
     bool force_draft; /* the body becomes a Draft, even if it was approved before */
 };
 /* VersionInfo.  The first write sets the author: the caller's identity, or with `attest`
- * metadata.author.  Later writes keep the author.  An existing skill keeps its status unless
- * metadata.status is given; the status line of the body is rewritten to match.
+ * metadata.author.  Later writes keep the author.  The body is stored byte for byte and its status
+ * line is the skill's status.  metadata.status overrides the line, a body without one keeps the
+ * status that the skill had, and a key bound to one agent makes nothing Approved that was not; in
+ * these cases the status line is rewritten.
  * StorageConflictError, and nothing is written: a bad name, a body that is too long, a different
  * author named, or a skill of another author written without `attest`. */
 struct skills_call *skills_store(struct skills *sk, const struct caller *who,
                                  const struct skills_write *w, skills_cb *done,
                                  void *ctx) BH_MUST_USE;
 /* VersionInfo with previous_status.  An unknown status word is a plain error and writes nothing.
- * ApprovalRejectedError: secured mode, and the body carries no valid signature. */
+ * ApprovalRejectedError: the key is bound to one agent, or secured mode is on and the body carries
+ * no valid signature. */
 struct skills_call *skills_update_status(struct skills *sk, const struct caller *who,
                                          struct str name, struct str status, skills_cb *done,
                                          void *ctx) BH_MUST_USE;
-/* Deletes the body and its history; the name is free again.  No @json.  Existence is checked before
- * permission: an unknown name is a SkillNotFoundError for every caller.  FAULT_REFUSED, and nothing
- * is deleted: @may_delete is false, or the skill has another author and the caller lacks
- * `attest`. */
+/* Deletes the body and its history; the name is free again.  No @json.  In this order, and nothing
+ * is deleted: an unknown name is a SkillNotFoundError for every caller.  FAULT_REFUSED: the key is
+ * bound to one agent, or the skill has another author and the caller lacks `attest`.
+ * FAULT_CONFIRM_REQUIRED: @confirm is not @name.  FAULT_HAS_DEPENDENTS: other skills refer to
+ * @name, and @force is false. */
 struct skills_call *skills_delete(struct skills *sk, const struct caller *who, struct str name,
-                                  bool may_delete, skills_cb *done, void *ctx) BH_MUST_USE;
+                                  struct str confirm, bool force, skills_cb *done,
+                                  void *ctx) BH_MUST_USE;
 
 /* {"capabilities_version": ..., "manifest": {"kind": ...}}; immediate, no I/O. */
 void skills_manifest(const struct skills *sk, struct jw *w);

@@ -79,6 +79,7 @@ test("return-type", "a skill makes the round trip byte for byte", async () => {
   assert.equal(got.source, source);
   assert.deepEqual(await s.metadata("x"), got.metadata);
   assert.deepEqual(await s.query({}), [got.metadata]);
+  await s.store("needs-x", 'execute_skill(skill_name="x")\n');
   assert.equal(await s.delete("x"), undefined);
 });
 
@@ -155,8 +156,11 @@ test("feature-behavior", "writes, versions, audit trail, atomic status", async (
   assert.match((await s.load("x")).source, /^# Status: Approved$/m);
   assert.equal((await s.load("x", first.version)).source, body("x"));
   assert.deepEqual((await s.versions("x")).map((v) => v.status), ["Draft", "Approved"]);
-  await s.store("x", "# Skill: x\n# Status: Draft\n\nnew\n");
+  await s.store("x", "# Skill: x\nnew\n");
   assert.equal((await s.metadata("x")).status, "Approved");
+  await s.store("x", "# Skill: x\n# Status: Draft\n\nnew\n");
+  assert.equal((await s.load("x")).source, "# Skill: x\n# Status: Draft\n\nnew\n");
+  assert.equal((await s.metadata("x")).status, "Draft");
 });
 
 test("feature-behavior", "filters narrow, all of them", async () => {

@@ -281,7 +281,7 @@ def test_skills_of_a_tenant_have_so_many_bytes_with_their_history(make_bellhop, 
     assert "limits.skill_bytes" in other.write("more").json["error"]
     server.restart()
     assert limits(server)["held", "skill_bytes"] > MIB  # known again
-    assert greedy.ask("DELETE", "/v1/skills/s").status in (200, 204)
+    assert greedy.ask("DELETE", "/v1/skills/s?confirm=s").status in (200, 204)
     wait_for(lambda: greedy.write("s", source=bodies[0]).status in (200, 201))
     assert limits(server)["held", "skill_bytes"] <= 1.5 * MIB
 

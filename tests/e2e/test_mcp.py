@@ -78,6 +78,7 @@ def test_an_unchanged_catalog_is_told_as_such(bellhop, to):
     assert [s["name"] for s in other["result"]["skills"]] == ["hello"] and other["result"]["catalog_version"] == token
     assert filtered["result"]["skills"] == [] and len(nested["result"]["skills"]) == 1
     assert "audience" in unknown["error"]["message"] and unknown["error"]["data"]["class"] == "QueryError"
+    assert unknown["error"]["code"] == -32602
 
 
 def test_failures_are_errors_with_the_contracts_class(bellhop, to):
@@ -109,7 +110,8 @@ def test_entries_are_written_searched_and_read(bellhop, to):
     assert set(written["result"]) == {"id", "created_at"}
     assert [i["id"] for i in found["result"]["items"]] == [written["result"]["id"]] and newest["result"]["items"]
     assert filtered["error"]["data"]["class"] == "UnsupportedFilterError"
-    assert mode["error"]["data"]["class"] == "QueryError" and empty["error"]["code"] == -32602
+    assert mode["error"]["data"]["class"] == "QueryError"
+    assert [s["error"]["code"] for s in (filtered, mode, empty)] == [-32602, -32602, -32602]
     assert missing["result"] is None
     entry = official(to(bellhop, key), ["data_read", {"id": written["result"]["id"]}])["steps"][0]["result"]
     assert entry["detail"] == "apple pie\nwith cream" and entry["agent_id"] == "ann"

@@ -38,7 +38,7 @@ def test_a_skill_is_written_read_listed_and_deleted(me):
     assert me.get(f"/v1/skills/hello?version={hash_[:12]}").json["source"] == body()
     me.write("other", '# Skill: other\nt:\n    execute_skill(skill_name="hello")\n')
     assert me.get("/v1/skills/hello/dependents").json == ["other"]
-    gone = me.ask("DELETE", "/v1/skills/hello")
+    gone = me.ask("DELETE", "/v1/skills/hello?confirm=hello&force=true")
     assert gone.status == 204 and gone.text == ""
     assert me.get("/v1/skills/hello").status == 404 and me.names() == ["other"]
 
@@ -65,6 +65,8 @@ def test_errors_carry_their_class_and_its_fields(me):
         (me.ask("PUT", "/v1/skills/x", [1]), 400, {"class": None}),
         (me.get("/v1/skills?status=Great"), 400, {"class": "QueryError"}),
         (me.get("/v1/skills?limit=-1"), 400, {"class": "QueryError"}),
+        (me.get("/v1/skills?statuses=Draft"), 400, {"class": "QueryError"}),
+        (me.get("/v1/skills?status=Draft&if_none_match=x"), 400, {"class": "QueryError"}),
         (me.get("/v1/skills?name_pattern=%28"), 400, {"class": "QueryError"}),
         (me.get("/v1/skills?tag=%zz"), 400, {"class": "QueryError"}),
         (me.ask("POST", "/v1/skills/hello"), 405, {"class": None, "code": "method_not_allowed"}),
@@ -152,7 +154,43 @@ def test_a_key_for_one_agent_deletes_nothing(bellhop):
     ann.write("hello")
     refused, missing = bound.ask("DELETE", "/v1/skills/hello"), bound.ask("DELETE", "/v1/skills/nope")
     assert refused.status == 403 and missing.status == 404 and missing.json["class"] == "SkillNotFoundError"
-    assert ann.names() == ["hello"] and ann.ask("DELETE", "/v1/skills/hello").status == 204
+    assert ann.names() == ["hello"] and ann.ask("DELETE", "/v1/skills/hello?confirm=hello").status == 204
+
+
+def test_a_delete_is_confirmed_by_name_and_refused_while_others_depend_on_it(me):
+    me.write("hello")
+    me.write("a-user", '# Skill: a-user\nt:\n    execute_skill(skill_name="hello")\n')
+    me.write("b-user", '# Skill: b-user\nt:\n    inline(skill="hello")\n')
+    for query in ("", "?confirm=", "?confirm=hell", "?force=true", "?confirm=a-user&force=true"):
+        refused = me.ask("DELETE", "/v1/skills/hello" + query)
+        assert (refused.status, refused.json["code"], refused.json["class"]) == (400, "confirm_required", None), query
+    for query in ("?confirm=hello", "?confirm=hello&force=false"):
+        needed = me.ask("DELETE", "/v1/skills/hello" + query)
+        assert (needed.status, needed.json["code"], needed.json["class"]) == (409, "has_dependents", None)
+        assert sorted(needed.json["dependents"]) == ["a-user", "b-user"]
+    assert me.ask("DELETE", "/v1/skills/hello?confirm=hello&force=yes").status == 400
+    assert me.get("/v1/skills/hello").json["source"] == body()
+    assert me.ask("DELETE", "/v1/skills/hello?confirm=hello&force=true").status == 204
+    assert me.ask("DELETE", "/v1/skills/a-user?confirm=a-user").status == 204
+    assert me.names() == ["b-user"]
+
+
+def test_a_body_is_kept_as_it_was_handed_over_and_its_status_line_counts(bellhop):
+    me, bound = Program(bellhop, identity="ann"), Program(bellhop, identity="ann", agent="helper")
+    texts = ["# Skill: x\n# Status:  approved \r\n\n\nt: 1\n", "# Status: Draft\n\n\nt: 2", "# Status: Disabled\n",
+             "# Skill: x\n# Status: Approved\nt: 3\n"]
+    for text, status in zip(texts, ("Approved", "Draft", "Disabled", "Approved")):
+        assert me.write("x", text).json["status"] == status
+        kept = me.get("/v1/skills/x").json
+        assert (kept["source"], kept["metadata"]["status"]) == (text, status)
+    # A key for one agent approves nothing: text it changes is a Draft, however often it is written.
+    assert bound.write("x", texts[3]).json["status"] == "Approved"
+    for _ in range(2):
+        assert bound.write("x", texts[3] + "more\n").json["status"] == "Draft"
+        assert me.get("/v1/skills/x").json["source"] == texts[3].replace("Approved", "Draft") + "more\n"
+    refused = bound.ask("PATCH", "/v1/skills/x", {"status": "Approved"})
+    assert refused.status == 403 and refused.json["class"] == "ApprovalRejectedError"
+    assert me.ask("PATCH", "/v1/skills/x", {"status": "Approved"}).status == 200
 
 
 def test_strangers_are_told_to_show_a_key(bellhop):

@@ -78,9 +78,10 @@ static inline enum fault_class model_store(struct model_skill *s, const struct m
         return FAULT_STORAGE_CONFLICT;
     if (!s->exists)
         snprintf(s->author, sizeof s->author, "%s", named != NULL ? named : w->identity);
-    enum skill_status want = w->status >= 0 ? (enum skill_status)w->status
-                             : s->exists    ? s->status
-                                            : naive_status_of(str_of(w->body));
+    enum skill_status want = s->exists ? s->status : SKILL_DRAFT;
+    naive_status(str_of(w->body), &want);
+    if (w->status >= 0)
+        want = (enum skill_status)w->status;
     if (naive_status_of(str_of(w->body)) != want)
         naive_rewrite(str_of(w->body), want, &out);
     else

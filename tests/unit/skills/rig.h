@@ -196,7 +196,8 @@ static inline enum fault_class set_status(struct rig *r, const char *name, const
 }
 
 static inline enum fault_class delete (struct rig *r, const char *name) {
-    return rig_wait(r, skills_delete(r->sk, &tester, str_of(name), true, on_answer, r));
+    return rig_wait(r,
+                    skills_delete(r->sk, &tester, str_of(name), str_of(name), true, on_answer, r));
 }
 
 static inline struct str *texts_of(struct json v, struct arena *arena, size_t *ret_n)

@@ -252,7 +252,7 @@ static void step(struct duel *d)
         break;
     }
     case 1:
-        ALL(d, skills_delete(r->sk, &tester, name, true, on_answer, r));
+        ALL(d, skills_delete(r->sk, &tester, name, name, true, on_answer, r));
         assert_int_equal(d->a->got.fault.cls, s->exists ? FAULT_NONE : FAULT_SKILL_NOT_FOUND);
         if (s->exists)
             model_forget(s);

@@ -1,5 +1,6 @@
 /* The promises of skills/skills.h, one test each, on every backend. */
 #include "skills/rig.h"
+#include "skills/text.h"
 
 static const char *backend;
 
@@ -140,7 +141,25 @@ static void a_status_moves_with_its_body(void **state)
     assert_int_equal(r->got.count, 2);
 }
 
-static void an_overwrite_keeps_the_status_unless_told(void **state)
+static void a_body_is_kept_as_it_is_handed_over(void **state)
+{
+    struct rig *r = *state;
+
+    assert_int_equal(store(r, "x", "# Skill: x\n# Status: Approved\nv1\n", NULL), FAULT_NONE);
+    assert_int_equal(store(r, "x", "# Skill: x\n# Status:  approved \r\n\nv2\n", NULL), FAULT_NONE);
+    assert_int_equal(r->got.status, SKILL_APPROVED);
+    assert_int_equal(load(r, "x"), FAULT_NONE);
+    assert_string_equal(buf_z(&r->source), "# Skill: x\n# Status:  approved \r\n\nv2\n");
+    assert_int_equal(store(r, "x", "# Status: Draft\n\n\nv3\n", NULL), FAULT_NONE);
+    assert_int_equal(r->got.status, SKILL_DRAFT);
+    assert_int_equal(load(r, "x"), FAULT_NONE);
+    assert_string_equal(buf_z(&r->source), "# Status: Draft\n\n\nv3\n");
+    assert_int_equal(store(r, "x", "# Status: Disabled\n", NULL), FAULT_NONE);
+    assert_int_equal(store(r, "x", "# Status: Approved\nv5\n", NULL), FAULT_NONE);
+    assert_int_equal(r->got.status, SKILL_APPROVED);
+}
+
+static void a_body_without_a_status_keeps_the_status_unless_told(void **state)
 {
     struct rig *r = *state;
 
@@ -154,8 +173,38 @@ static void an_overwrite_keeps_the_status_unless_told(void **state)
     assert_string_equal(buf_z(&r->source), "# Skill: x\n# Status: Disabled\nv3\n");
     assert_int_equal(store(r, "x", "# Skill: x\nv4\n", "{\"status\":\"Published\"}"),
                      FAULT_INVALID);
-    assert_int_equal(store(r, "x", "# Status: Approved\nv5\n", NULL), FAULT_NONE);
-    assert_int_equal(r->got.status, SKILL_DISABLED);
+}
+
+static void a_key_for_one_agent_approves_nothing(void **state)
+{
+    struct rig *r = *state;
+    struct caller bound = tester;
+    static const char *changed[] = {"# Skill: x\n# Status: Approved\nv2\n", "# Skill: x\nv2\n"};
+
+    bound.agent = STR("helper");
+    for (size_t i = 0; i < ARRAY_LEN(changed); i++) {
+        assert_int_equal(store(r, "x", "# Skill: x\n# Status: Approved\nv1\n", NULL), FAULT_NONE);
+        assert_int_equal(store_as(r, &bound, "x", STR("# Skill: x\n# Status: Approved\nv1\n"),
+                                  NULL),
+                         FAULT_NONE);
+        assert_int_equal(r->got.status, SKILL_APPROVED); /* nothing has changed */
+        for (int times = 0; times < 2; times++) {
+            assert_int_equal(store_as(r, &bound, "x", str_of(changed[i]), NULL), FAULT_NONE);
+            assert_int_equal(r->got.status, SKILL_DRAFT);
+            assert_int_equal(load(r, "x"), FAULT_NONE);
+            assert_int_equal(skill_status_of(buf_str(&r->source)), SKILL_DRAFT);
+        }
+    }
+    assert_int_equal(store_as(r, &bound, "x", STR("v3"), "{\"status\":\"Approved\"}"), FAULT_NONE);
+    assert_int_equal(r->got.status, SKILL_DRAFT);
+    assert_int_equal(store_as(r, &bound, "new", STR("# Status: Approved\n"), NULL), FAULT_NONE);
+    assert_int_equal(r->got.status, SKILL_DRAFT);
+    assert_int_equal(rig_wait(r, skills_update_status(r->sk, &bound, STR("x"), STR("Approved"),
+                                                      on_answer, r)),
+                     FAULT_APPROVAL_REJECTED);
+    assert_int_equal(rig_wait(r, skills_update_status(r->sk, &bound, STR("x"), STR("Disabled"),
+                                                      on_answer, r)),
+                     FAULT_NONE);
 }
 
 static void the_body_is_believed_wherever_its_status_stands(void **state)
@@ -245,26 +294,57 @@ static void only_its_author_and_who_may_name_others_delete_a_skill(void **state)
     operator.identity = STR("operator");
     operator.attest = true;
     assert_int_equal(store(r, "x", "one", NULL), FAULT_NONE);
-    assert_int_equal(rig_wait(r, skills_delete(r->sk, &other, STR("no"), true, on_answer, r)),
+    assert_int_equal(rig_wait(r, skills_delete(r->sk, &other, STR("no"), STR("no"), false,
+                                               on_answer, r)),
                      FAULT_SKILL_NOT_FOUND);
-    assert_int_equal(rig_wait(r, skills_delete(r->sk, &other, STR("x"), true, on_answer, r)),
+    assert_int_equal(rig_wait(r, skills_delete(r->sk, &other, STR("x"), STR("x"), false, on_answer,
+                                               r)),
                      FAULT_REFUSED);
     assert_int_equal(load(r, "x"), FAULT_NONE);
-    assert_int_equal(rig_wait(r, skills_delete(r->sk, &operator, STR("x"), true, on_answer, r)),
+    assert_int_equal(rig_wait(r, skills_delete(r->sk, &operator, STR("x"), STR("x"), false,
+                                               on_answer, r)),
                      FAULT_NONE);
     assert_int_equal(load(r, "x"), FAULT_SKILL_NOT_FOUND);
+}
+
+static enum fault_class delete_as(struct rig *r, const struct caller *who, const char *name,
+                                  const char *confirm, bool force)
+{
+    return rig_wait(r,
+                    skills_delete(r->sk, who, str_of(name), str_of(confirm), force, on_answer, r));
 }
 
 static void existence_is_asked_before_permission(void **state)
 {
     struct rig *r = *state;
+    struct caller bound = tester;
+
+    bound.agent = STR("helper");
+    assert_int_equal(store(r, "x", "one", NULL), FAULT_NONE);
+    assert_int_equal(delete_as(r, &bound, "no", NULL, false), FAULT_SKILL_NOT_FOUND);
+    assert_int_equal(delete_as(r, &bound, "x", "x", true), FAULT_REFUSED);
+    assert_int_equal(load(r, "x"), FAULT_NONE);
+}
+
+static void a_delete_wants_the_name_repeated_and_nobody_who_depends_on_it(void **state)
+{
+    struct rig *r = *state;
 
     assert_int_equal(store(r, "x", "one", NULL), FAULT_NONE);
-    assert_int_equal(rig_wait(r, skills_delete(r->sk, &tester, STR("no"), false, on_answer, r)),
-                     FAULT_SKILL_NOT_FOUND);
-    assert_int_equal(rig_wait(r, skills_delete(r->sk, &tester, STR("x"), false, on_answer, r)),
-                     FAULT_REFUSED);
+    assert_int_equal(store(r, "y", "execute_skill(skill_name=\"x\")\n", NULL), FAULT_NONE);
+    assert_int_equal(store(r, "z", "inline(skill=\"x\")\n", NULL), FAULT_NONE);
+    assert_int_equal(delete_as(r, &tester, "x", NULL, true), FAULT_CONFIRM_REQUIRED);
+    assert_int_equal(delete_as(r, &tester, "x", "y", true), FAULT_CONFIRM_REQUIRED);
+    assert_int_equal(delete_as(r, &tester, "x", "x", false), FAULT_HAS_DEPENDENTS);
+    struct json names = json_get(rig_fault(r), "dependents");
+    assert_int_equal(json_count(names), 2);
+    for (struct json_iter it = {0}; json_next(names, &it);)
+        assert_true(str_eq(json_as_str(it.value), STR("y")) ||
+                    str_eq(json_as_str(it.value), STR("z")));
     assert_int_equal(load(r, "x"), FAULT_NONE);
+    assert_int_equal(delete_as(r, &tester, "x", "x", true), FAULT_NONE);
+    assert_int_equal(delete_as(r, &tester, "y", "y", false), FAULT_NONE);
+    assert_int_equal(load(r, "x"), FAULT_SKILL_NOT_FOUND);
 }
 
 static void a_new_skill_can_be_insisted_on(void **state)
@@ -638,7 +718,9 @@ UNIT(skills_test_skills)
         T(old_versions_keep_their_bytes),
         T(every_write_is_in_the_history),
         T(a_status_moves_with_its_body),
-        T(an_overwrite_keeps_the_status_unless_told),
+        T(a_body_is_kept_as_it_is_handed_over),
+        T(a_body_without_a_status_keeps_the_status_unless_told),
+        T(a_key_for_one_agent_approves_nothing),
         T(the_body_is_believed_wherever_its_status_stands),
         T(the_first_author_stays),
         T(without_attest_the_author_is_the_key),
@@ -646,6 +728,7 @@ UNIT(skills_test_skills)
         T(a_delete_leaves_nothing),
         T(only_its_author_and_who_may_name_others_delete_a_skill),
         T(existence_is_asked_before_permission),
+        T(a_delete_wants_the_name_repeated_and_nobody_who_depends_on_it),
         T(a_new_skill_can_be_insisted_on),
         T(a_body_too_long_or_no_text_is_refused),
         T(metadata_of_the_wrong_kind_is_refused),
