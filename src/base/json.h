@@ -68,6 +68,11 @@ static inline struct str json_str(struct json object, const char *key)
 {
     return json_as_str(json_get(object, key));
 }
+static inline int64_t json_i64(struct json object, const char *key, int64_t otherwise)
+{
+    json_as_i64(json_get(object, key), &otherwise);
+    return otherwise;
+}
 
 #ifdef __cplusplus
 }

@@ -40,6 +40,14 @@ void *xrealloc(void *p, size_t n)
     return must(realloc(p, n > 0 ? n : 1), n);
 }
 
+void *xgrow(void *p, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap)
+        return p;
+    *cap = *cap != 0 ? 2 * *cap : 16;
+    return xrealloc(p, *cap * size);
+}
+
 char *xstrdup(const char *s)
 {
     return s != NULL ? must(strdup(s), strlen(s)) : NULL;

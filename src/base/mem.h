@@ -7,6 +7,8 @@
 void *xmalloc(size_t n);
 void *xcalloc(size_t count, size_t size); /* zeroed; aborts on overflow of the product */
 void *xrealloc(void *p, size_t n);
+/* Makes room for one more element behind the @n that @p has: doubles *@cap when it is full. */
+void *xgrow(void *p, size_t n, size_t *cap, size_t size);
 char *xstrdup(const char *s);            /* NULL stays NULL */
 char *xstrndup(const char *s, size_t n); /* always NUL-terminated */
 

@@ -94,6 +94,11 @@ bool str_has_only(struct str s, const char *more)
     return true;
 }
 
+char *str_dup_opt(struct str s)
+{
+    return s.n > 0 ? str_dup(s) : NULL;
+}
+
 char *str_dup(struct str s)
 {
     char *copy = xmalloc(s.n + 1);

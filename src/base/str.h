@@ -55,7 +55,8 @@ bool str_split(struct str *rest, char sep, struct str *ret_part);
 /* Has @s only ASCII letters, digits and characters of @more?  True for an empty @s. */
 bool str_has_only(struct str s, const char *more);
 
-char *str_dup(struct str s); /* heap, NUL-terminated; caller frees */
+char *str_dup(struct str s);     /* heap, NUL-terminated; caller frees */
+char *str_dup_opt(struct str s); /* NULL for an absent or empty one */
 /* Copies @s to *@at, moves *@at behind it, and returns the copy.  An absent @s stays absent. */
 struct str str_pack(char **at, struct str s);
 

@@ -188,7 +188,6 @@ static bool on_record(void *ctx, struct str key, void *thing)
 {
     struct vault_entry *e = xmalloc(sizeof *e);
 
-    (void)key;
     *e = *(struct vault_entry *)thing;
     entry_add(ctx, e);
     return true;
@@ -311,8 +310,8 @@ static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s
     for (size_t i = 0; i < VAULT_KEYS; i++)
         if (s->session_keys[i].p != NULL)
             e->keys[n++] = str_dup(s->session_keys[i]);
-    e->place = s->place.p != NULL ? str_dup(s->place) : NULL;
-    e->user = s->user.p != NULL ? str_dup(s->user) : NULL;
+    e->place = str_dup_opt(s->place);
+    e->user = str_dup_opt(s->user);
     sealed_name(e, &name);
     seal_secret(v->env.seal, buf_str(&name), s->value, &sealed);
     e->sealed = buf_take(&sealed);

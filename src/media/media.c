@@ -447,10 +447,7 @@ static bool on_record(void *ctx, struct str key, void *thing)
         media_file_free(f);
         return true;
     }
-    if (l->n == l->cap) {
-        l->cap = l->cap != 0 ? l->cap * 2 : 64;
-        l->all = xrealloc(l->all, l->cap * sizeof(struct media_file *));
-    }
+    l->all = xgrow(l->all, l->n, &l->cap, sizeof(struct media_file *));
     l->all[l->n++] = f;
     return true;
 }

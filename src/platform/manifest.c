@@ -61,8 +61,7 @@ static void write_entry(struct jw *w, struct json entry)
     jw_kstr(w, "name", json_str(entry, "name"));
     jw_kstr(w, "description", json_str(entry, "description"));
     if (json_type(options) == JSON_ARRAY && json_count(options) > 0) {
-        jw_key(w, "options");
-        jw_value(w, options);
+        jw_kvalue(w, "options", options);
     }
     jw_end_obj(w);
 }

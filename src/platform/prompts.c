@@ -633,7 +633,6 @@ static bool on_loaded(void *ctx, struct str key, void *thing)
     struct prompts *ps = ctx;
     struct prompt *q = xmalloc(sizeof *q);
 
-    (void)key;
     *q = *(struct prompt *)thing;
     for (size_t i = 0; i < q->n_options; i++)
         if (str_eq(str_of(q->options[i].id), q->chosen_id))

@@ -99,8 +99,6 @@ static void change_free(struct change *c)
 
 void facts_drop_changes(struct facts *f)
 {
-    void *v;
-
     timer_stop(f->env.clock, &f->start);
     list_each (&f->ready, it, nxt)
         list_remove(it);
@@ -111,9 +109,7 @@ void facts_drop_changes(struct facts *f)
         change_free(c);
     }
     list_init(&f->changes);
-    for (size_t i = 0; map_next(&f->subjects, &i, &v);)
-        free(v);
-    map_done(&f->subjects);
+    map_done_all(&f->subjects);
 }
 
 bool change_fail(struct change *c, enum bh_err err, const char *fmt, ...)
@@ -243,10 +239,7 @@ void change_put(struct change *c, enum store_kv_verb verb, const struct record_f
 {
     bool writes = verb == KV_PUT || verb == KV_INSERT;
 
-    if (c->n == c->cap) {
-        c->cap = c->cap != 0 ? 2 * c->cap : 4;
-        c->items = xrealloc(c->items, c->cap * sizeof *c->items);
-    }
+    c->items = xgrow(c->items, c->n, &c->cap, sizeof *c->items);
     struct change_item *item = &c->items[c->n++];
     *item = (struct change_item){.verb = verb, .ns = form->ns};
     record_write(form, c->facts->env.seal, thing, &item->key, writes ? &item->value : NULL);

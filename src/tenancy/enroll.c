@@ -79,8 +79,8 @@ bool local_token_read(const struct facts *f, struct str text, enum local_token_k
                                 .tenant = json_str(doc, "tenant"),
                                 .instance = json_str(doc, "instance"),
                                 .wake_url = json_str(doc, "wakeUrl"),
-                                .nonce = json_str(doc, "nonce")};
-    json_as_i64(json_get(doc, "exp"), &ret->exp_ms);
+                                .nonce = json_str(doc, "nonce"),
+                                .exp_ms = json_i64(doc, "exp", 0)};
     if (!str_eq(json_str(doc, "kind"), str_of(kind_words[kind])) || str_is_empty(ret->tenant)) {
         *ret_why = "it is for something else";
         return false;
@@ -123,7 +123,6 @@ static bool on_delivery_key(void *ctx, struct str key, void *thing)
 {
     const struct delivery_key_record *r = thing;
 
-    (void)key;
     key_attach(ctx, r->tenant, r->secret);
     return true;
 }
@@ -196,7 +195,6 @@ static bool on_used(void *ctx, struct str key, void *thing)
 {
     const struct used_record *r = thing;
 
-    (void)key;
     used_add(ctx, r->nonce, r->until_ms);
     return true;
 }
@@ -446,11 +444,6 @@ static void apply(struct facts *f, struct change *c)
         key_attach(f, str_of(a->tenant), buf_str(&a->r->delivery_key));
 }
 
-static char *dup_opt(struct str s)
-{
-    return str_is_empty(s) ? NULL : str_dup(s);
-}
-
 static bool spec_bad(struct change *c, const struct provision_spec *s)
 {
     if (change_name_bad(c, "gatewayId", s->gateway, true) ||
@@ -495,10 +488,10 @@ static void submit(struct facts *f, const struct provision_spec *s, const struct
         c->id = str_dup(s->gateway);
         *a = (struct enroll_asked){.r = r, .enroll = t != NULL};
         a->tenant = str_dup(s->tenant);
-        a->instance = dup_opt(s->instance);
-        a->wake_url = dup_opt(s->wake_url);
+        a->instance = str_dup_opt(s->instance);
+        a->wake_url = str_dup_opt(s->wake_url);
         a->platform = is_real_platform(s->platform) ? str_dup(s->platform) : NULL;
-        a->bot = a->platform != NULL ? dup_opt(s->bot) : NULL;
+        a->bot = a->platform != NULL ? str_dup_opt(s->bot) : NULL;
         a->display_name = is_display_name(s->display_name) ? str_dup(s->display_name) : NULL;
         a->nonce = t != NULL ? str_dup(t->nonce) : NULL;
         a->nonce_until_ms = t != NULL ? t->exp_ms : 0;

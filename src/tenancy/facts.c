@@ -75,13 +75,9 @@ struct facts_loading {
     const struct route *last; /* borrowed; the previous route */
 };
 
-/* Doubles the array when it is full, so loading stays linear. */
 static void add(struct all_aged *all, int64_t created_ms, void *thing)
 {
-    if (all->n == all->cap) {
-        all->cap = all->cap != 0 ? all->cap * 2 : 64;
-        all->at = xrealloc(all->at, all->cap * sizeof all->at[0]);
-    }
+    all->at = xgrow(all->at, all->n, &all->cap, sizeof all->at[0]);
     all->at[all->n++] = (struct aged){created_ms, thing};
 }
 
@@ -90,7 +86,6 @@ static bool on_gateway(void *ctx, struct str key, void *thing)
     struct facts_loading *l = ctx;
     const struct gateway_record *r = thing;
 
-    (void)key;
     for (size_t i = 0; i < r->n_also; i++)
         if (!facts_name_ok(r->also[i].platform) ||
             (r->also[i].bot.n > 0 && !facts_name_ok(r->also[i].bot)))
@@ -104,7 +99,6 @@ static bool on_route(void *ctx, struct str key, void *thing)
     struct facts_loading *l = ctx;
     struct route *r = route_of_record(thing);
 
-    (void)key;
     if (l->last == NULL || strcmp(l->last->key, r->key) != 0 ||
         strcmp(l->last->platform, r->platform) != 0)
         l->n_keys++;
@@ -199,12 +193,11 @@ enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *
 
     if (err == BH_OK)
         err = enroll_load(f, ret_why);
-    if (err != BH_OK) {
+    if (err != BH_OK)
         facts_free(f);
-        return err;
-    }
-    *ret_f = f;
-    return BH_OK;
+    else
+        *ret_f = f;
+    return err;
 }
 
 /* ---- loading on a thread ---- */

@@ -212,6 +212,13 @@ static struct gateway *copy_for(struct facts *f, struct change *c, bool tombston
     return c->gateway;
 }
 
+/* Writes the copy, with what prepare() changed in it. */
+static bool put_copy(struct change *c)
+{
+    gateway_put(c, KV_PUT, c->gateway);
+    return true;
+}
+
 static bool prepare_rotate(struct facts *f, struct change *c)
 {
     struct gateway *g = copy_for(f, c, false);
@@ -221,8 +228,7 @@ static bool prepare_rotate(struct facts *f, struct change *c)
     g->rotated_ms = clock_wall_ms(f->env.clock);
     secrets_push(g, c->secret, g->rotated_ms, c->keep_ms, false);
     c->secret = NULL;
-    gateway_put(c, KV_PUT, c->gateway);
-    return true;
+    return put_copy(c);
 }
 
 void facts_gateway_rotate(struct facts *f, struct str id, int64_t keep_ms, struct buf *ret_secret,
@@ -245,8 +251,7 @@ static bool prepare_revoke(struct facts *f, struct change *c)
     if (g->revoked_ms == 0)
         g->revoked_ms = clock_wall_ms(f->env.clock);
     gateway_wipe_secrets(g);
-    gateway_put(c, KV_PUT, c->gateway);
-    return true;
+    return put_copy(c);
 }
 
 static void apply_revoke(struct facts *f, struct change *c)
@@ -272,8 +277,7 @@ static bool prepare_set(struct facts *f, struct change *c)
     free(g->wake_url);
     g->wake_url = c->wake_url;
     c->wake_url = NULL;
-    gateway_put(c, KV_PUT, c->gateway);
-    return true;
+    return put_copy(c);
 }
 
 void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, facts_done_cb *done,
@@ -282,7 +286,7 @@ void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, fact
     struct change *c = change_new(f, prepare_set, gateway_apply, done, ctx);
 
     c->id = str_dup(id);
-    c->wake_url = str_is_empty(wake_url) ? NULL : str_dup(wake_url);
+    c->wake_url = str_dup_opt(wake_url);
     if (!str_is_empty(wake_url) && !gateway_wake_url_ok(wake_url))
         change_fail(c, BH_MALFORMED, "the wake URL must start with http:// or https://");
     submit(c);
@@ -290,16 +294,12 @@ void facts_gateway_set(struct facts *f, struct str id, struct str wake_url, fact
 
 static bool prepare_note(struct facts *f, struct change *c)
 {
-    if (copy_for(f, c, false) == NULL)
-        return false;
-    gateway_put(c, KV_PUT, c->gateway);
-    return true;
+    return copy_for(f, c, false) != NULL && put_copy(c);
 }
 
 static void apply_note(struct facts *f, struct change *c)
 {
-    (void)f; /* memory was changed before the write */
-    (void)c;
+    /* memory was changed before the write */
 }
 
 void gateway_note(struct facts *f, struct str id)
@@ -317,8 +317,7 @@ static bool prepare_ackless(struct facts *f, struct change *c)
     if (g == NULL)
         return false;
     g->ackless = c->ackless;
-    gateway_put(c, KV_PUT, c->gateway);
-    return true;
+    return put_copy(c);
 }
 
 static void apply_ackless(struct facts *f, struct change *c)
@@ -452,7 +451,6 @@ bool grant_life_load(void *ctx, struct str key, void *thing)
 {
     const struct life_record *r = thing;
 
-    (void)key;
     facts_make_instance(ctx, r->tenant, r->instance)->gate.life = r->life;
     return true;
 }

@@ -113,10 +113,7 @@ struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, s
     list_init(&in->codes);
     list_append(&in->tenant->instances, &in->link);
     map_put(&f->instances, in->key, in);
-    if (f->n_instances == f->cap_instances) {
-        f->cap_instances = f->cap_instances != 0 ? 2 * f->cap_instances : 64;
-        f->by_number = xrealloc(f->by_number, f->cap_instances * sizeof in);
-    }
+    f->by_number = xgrow(f->by_number, f->n_instances, &f->cap_instances, sizeof in);
     f->by_number[f->n_instances++] = in;
     note_name(f, in);
     return in;
@@ -305,13 +302,11 @@ void identity_write(struct jw *w, const struct gateway *g)
 {
     struct str rest = str_of(g->bots), p, b;
 
-    jw_key(w, "identities");
-    jw_arr(w);
+    jw_karr(w, "identities");
     for (size_t n = 0; identity_nth(g, n, &p, &b); n++)
         write_pair(w, p, b);
     jw_end_arr(w);
-    jw_key(w, "bots");
-    jw_arr(w);
+    jw_karr(w, "bots");
     while (next_pair(&rest, &p, &b))
         write_pair(w, p, b);
     jw_end_arr(w);
@@ -387,11 +382,6 @@ void gateway_view(const struct gateway *g, struct gateway_record *ret)
         };
 }
 
-static char *dup_opt(struct str s)
-{
-    return str_is_empty(s) ? NULL : str_dup(s);
-}
-
 static char *pack_pairs(const struct gateway_pair *pairs, size_t n)
 {
     struct buf out = BUF_INIT;
@@ -410,10 +400,10 @@ struct gateway *gateway_new(const struct gateway_record *r)
     g->id = str_dup(r->id);
     g->tenant = str_dup(r->tenant);
     g->instance = str_dup(str_is_empty(r->instance) ? r->id : r->instance);
-    g->wake_url = dup_opt(r->wake_url);
-    g->platform = dup_opt(r->platform);
-    g->bot = dup_opt(r->bot);
-    g->display_name = dup_opt(r->display_name);
+    g->wake_url = str_dup_opt(r->wake_url);
+    g->platform = str_dup_opt(r->platform);
+    g->bot = str_dup_opt(r->bot);
+    g->display_name = str_dup_opt(r->display_name);
     g->also = pack_pairs(r->also, r->n_also);
     g->bots = pack_pairs(r->bots, r->n_bots);
     g->created_ms = r->created_ms;
@@ -669,17 +659,11 @@ size_t facts_gateways(const struct facts *f, struct list **ret_head)
 
 void gateway_table_free(struct facts *f)
 {
-    void *v;
-
     list_each (&f->gateways, it, nxt)
         gateway_free(list_entry(it, struct gateway, link));
-    for (size_t i = 0; map_next(&f->instances, &i, &v);)
-        free(v);
-    for (size_t i = 0; map_next(&f->tenants, &i, &v);)
-        free(v);
     map_done(&f->by_id);
     map_done(&f->by_name);
-    map_done(&f->instances);
-    map_done(&f->tenants);
+    map_done_all(&f->instances);
+    map_done_all(&f->tenants);
     free(f->by_number);
 }

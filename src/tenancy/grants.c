@@ -315,15 +315,6 @@ static void set_add(struct map *set, struct str id)
     map_put(set, str_make(copy, id.n), copy);
 }
 
-static void set_done(struct map *set)
-{
-    void *v;
-
-    for (size_t i = 0; map_next(set, &i, &v);)
-        free(v);
-    map_done(set);
-}
-
 static bool ids_bad(struct change *c, const char *what, const struct str *ids, size_t n)
 {
     if (n > GRANT_LIST_MAX) {
@@ -352,7 +343,7 @@ static void principal_free(void *thing)
     struct principal *p = thing;
 
     if (p != NULL)
-        set_done(&p->a.allow);
+        map_done_all(&p->a.allow);
     free(p);
 }
 
@@ -363,7 +354,6 @@ static void principal_attach(struct instance_facts *in, struct principal *p)
 
 static bool prepare_ready(struct facts *f, struct change *c)
 {
-    (void)f;
     return c->err == BH_OK; /* the items were added before change_submit() */
 }
 
@@ -412,7 +402,7 @@ static void policy_free(void *thing)
     struct policy *p = thing;
 
     if (p != NULL)
-        set_done(&p->p.free_places);
+        map_done_all(&p->p.free_places);
     free(p);
 }
 
@@ -503,7 +493,6 @@ static bool on_scope(void *ctx, struct str key, void *thing)
     const struct scope_record *r = thing;
     struct grant_place at = {r->platform, r->guild, r->channel};
 
-    (void)key;
     if (!facts_name_ok(at.platform) || !grant_id_ok(at.guild) || !grant_id_ok(at.channel))
         return false;
     scope_attach(f, facts_make_instance(f, r->tenant, r->instance),
@@ -529,7 +518,6 @@ static bool on_principal(void *ctx, struct str key, void *thing)
     struct principal *p = principal_new(r->platform, r->mode);
     bool ok = take_ids(r->allow, r->n_allow, &p->a.allow) && facts_name_ok(r->platform);
 
-    (void)key;
     principal_attach(facts_make_instance(ctx, r->tenant, r->instance), p);
     return ok;
 }
@@ -541,7 +529,6 @@ static bool on_policy(void *ctx, struct str key, void *thing)
     bool ok =
         take_ids(r->free_places, r->n_free_places, &p->p.free_places) && facts_name_ok(r->platform);
 
-    (void)key;
     policy_attach(facts_make_instance(ctx, r->tenant, r->instance), p);
     return ok;
 }
@@ -550,7 +537,6 @@ static bool on_tenant(void *ctx, struct str key, void *thing)
 {
     const struct tenant_record *r = thing;
 
-    (void)key;
     tenant_set(ctx, r->tenant, r->require_address);
     return true;
 }

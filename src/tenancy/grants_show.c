@@ -35,8 +35,7 @@ static void write_set(struct jw *w, const char *key, const struct map *set)
 {
     void *v;
 
-    jw_key(w, key);
-    jw_arr(w);
+    jw_karr(w, key);
     for (size_t i = 0; map_next(set, &i, &v);)
         jw_str(w, str_of(v));
     jw_end_arr(w);
@@ -46,8 +45,7 @@ static void write_bots(struct jw *w, const char *bots)
 {
     struct str rest = str_of(bots), one;
 
-    jw_key(w, "bots");
-    jw_arr(w);
+    jw_karr(w, "bots");
     while (rest.n > 0 && str_split(&rest, '\x1f', &one))
         jw_str(w, one);
     jw_end_arr(w);
@@ -144,8 +142,7 @@ static void write_policies(struct grants_listing *page, const struct instance_fa
 
 static void write_tenants(const struct facts *f, const struct grant_who *who, struct jw *w)
 {
-    jw_key(w, "tenants");
-    jw_arr(w);
+    jw_karr(w, "tenants");
     for (const struct list *it = f->strict.next; it != &f->strict; it = it->next) {
         const struct tenant_facts *t = list_entry(it, struct tenant_facts, strict);
         if (!str_is_empty(who->tenant) && !str_eq(who->tenant, t->name))
@@ -197,8 +194,7 @@ bool grants_write(const struct facts *f, struct grant_who who, struct grants_pag
     bool more = fill(&p, &who, at);
     for (size_t k = 0; k < KINDS; k++) {
         jw_end_arr(&p.w[k]);
-        jw_key(w, kind_names[k]);
-        jw_raw(w, buf_str(&p.text[k]));
+        jw_kraw(w, kind_names[k], buf_str(&p.text[k]));
         buf_done(&p.text[k]);
     }
     if (first)

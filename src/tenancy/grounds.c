@@ -38,11 +38,7 @@ void grounds_bot_belongs(struct facts *f, struct str platform, struct str bot, s
 
 void grounds_free(struct facts *f)
 {
-    void *v;
-
-    for (size_t i = 0; map_next(&f->gate.bots, &i, &v);)
-        free(v);
-    map_done(&f->gate.bots);
+    map_done_all(&f->gate.bots);
 }
 
 bool grounds_may_use(const struct facts *f, const struct ground_at *at)

@@ -25,16 +25,14 @@ enum {
 };
 #define PREFIX "bhk_"
 
-struct held {          /* a key in the table: one allocation with its texts */
-    struct key pub;    /* first */
+struct held {          /* a key in the table */
+    struct key pub;    /* first; its texts are owned */
     struct list dirty; /* keys->dirty while its last use is not written */
     int64_t noted_ms;  /* the last use that was written */
     struct bucket_level acts;
     bool has_mac;              /* provision tokens have none: they are signed */
     bool going;                /* being revoked: its uses are not written any more */
     uint8_t mac[SHA256_BYTES]; /* of the secret, under the master key */
-    size_t secret_n;           /* to wipe it */
-    char text[];
 };
 
 struct tenant_acts { /* the rate limits of one tenant */
@@ -55,15 +53,7 @@ struct keys {
     uint8_t mac_key[SHA256_BYTES]; /* wiped */
 };
 
-/* The stored form of a key; texts are borrowed. */
-struct key_parts {
-    enum key_kind kind;
-    bool attest;
-    struct str id, tenant, identity, agent, instance, ns, secret;
-    int64_t made_ms, until_ms, revoked_ms;
-    uint8_t mac[SHA256_BYTES];
-};
-/* ---- a key in memory and as a record ---- */
+/* ---- the record of a key ---- */
 
 static const char *const kind_words[] = {
     [KEY_PROVISION] = "provision", [KEY_AGENT] = "agent", [KEY_HOOK] = "hook", NULL};
@@ -73,73 +63,22 @@ const char *key_kind_word(enum key_kind kind)
     return kind_words[kind];
 }
 
-static const char *put(char **at, struct str s)
-{
-    char *here = *at;
-
-    if (s.p == NULL)
-        return NULL;
-    memcpy(here, s.p, s.n);
-    here[s.n] = '\0';
-    *at += s.n + 1;
-    return here;
-}
-
-static struct held *held_new(const struct key_parts *p)
-{
-    const struct str texts[] = {p->id,       p->tenant, p->identity, p->agent,
-                                p->instance, p->ns,     p->secret};
-    size_t n = 0;
-
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        n += texts[i].p != NULL ? texts[i].n + 1 : 0;
-    struct held *h = xcalloc(1, sizeof *h + n);
-    char *at = h->text;
-    h->pub = (struct key){.kind = p->kind,
-                          .attest = p->attest,
-                          .made_ms = p->made_ms,
-                          .until_ms = p->until_ms,
-                          .revoked_ms = p->revoked_ms};
-    h->pub.id = put(&at, p->id);
-    h->pub.tenant = put(&at, p->tenant);
-    h->pub.identity = put(&at, p->identity);
-    h->pub.agent = put(&at, p->agent);
-    h->pub.instance = put(&at, p->instance);
-    h->pub.ns = put(&at, p->ns);
-    h->pub.secret = put(&at, p->secret);
-    h->secret_n = p->secret.n;
-    h->has_mac = p->kind != KEY_PROVISION;
-    memcpy(h->mac, p->mac, sizeof h->mac);
-    list_init(&h->pub.link);
-    list_init(&h->dirty);
-    return h;
-}
-
-static void held_free(struct held *h)
-{
-    if (h == NULL)
-        return;
-    if (h->pub.secret != NULL)
-        secret_wipe(h->text + (h->pub.secret - h->text), h->secret_n);
-    free(h);
-}
-
 static const struct record_field key_fields[] = {
-    RECORD_FIELD(struct key_parts, id, "id", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct key_parts, kind, "kind", RECORD_NEEDED, .words = kind_words),
-    RECORD_FIELD(struct key_parts, tenant, "tenant", RECORD_NEEDED),
-    RECORD_FIELD(struct key_parts, identity, "identity", 0),
-    RECORD_FIELD(struct key_parts, agent, "agent", 0),
-    RECORD_FIELD(struct key_parts, instance, "instance", 0),
-    RECORD_FIELD(struct key_parts, ns, "namespace", 0),
-    RECORD_FIELD(struct key_parts, attest, "attest", 0),
-    RECORD_FIELD(struct key_parts, made_ms, "made", 0),
-    RECORD_FIELD(struct key_parts, until_ms, "until", 0),
-    RECORD_FIELD(struct key_parts, revoked_ms, "revoked", 0),
-    RECORD_FIELD(struct key_parts, mac, "mac", 0),
-    RECORD_FIELD(struct key_parts, secret, "secret", RECORD_SEALED),
+    RECORD_FIELD(struct held, pub.id, "id", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct held, pub.kind, "kind", RECORD_NEEDED, .words = kind_words),
+    RECORD_FIELD(struct held, pub.tenant, "tenant", RECORD_NEEDED),
+    RECORD_FIELD(struct held, pub.identity, "identity", 0),
+    RECORD_FIELD(struct held, pub.agent, "agent", 0),
+    RECORD_FIELD(struct held, pub.instance, "instance", 0),
+    RECORD_FIELD(struct held, pub.ns, "namespace", 0),
+    RECORD_FIELD(struct held, pub.attest, "attest", 0),
+    RECORD_FIELD(struct held, pub.made_ms, "made", 0),
+    RECORD_FIELD(struct held, pub.until_ms, "until", 0),
+    RECORD_FIELD(struct held, pub.revoked_ms, "revoked", 0),
+    RECORD_FIELD(struct held, mac, "mac", 0),
+    RECORD_FIELD(struct held, pub.secret, "secret", RECORD_SEALED),
 };
-static const struct record_form key_form = RECORD_FORM("key", struct key_parts, key_fields);
+static const struct record_form key_form = RECORD_FORM("key", struct held, key_fields);
 
 struct key_use { /* separate from the key's record, so that a late write restores no key */
     struct str id;
@@ -153,23 +92,22 @@ static const struct record_form use_form = RECORD_FORM("key_used", struct key_us
 
 const struct record_form *const keys_records[] = {&key_form, &use_form, NULL};
 
-static struct key_parts parts_of(const struct held *h)
+static struct held *held_new(struct held from)
 {
-    struct key_parts p = {.kind = h->pub.kind,
-                          .attest = h->pub.attest,
-                          .id = str_of(h->pub.id),
-                          .tenant = str_of(h->pub.tenant),
-                          .identity = str_of(h->pub.identity),
-                          .agent = str_of(h->pub.agent),
-                          .instance = str_of(h->pub.instance),
-                          .ns = str_of(h->pub.ns),
-                          .secret = str_of(h->pub.secret),
-                          .made_ms = h->pub.made_ms,
-                          .until_ms = h->pub.until_ms,
-                          .revoked_ms = h->pub.revoked_ms};
+    struct held *h = xmalloc(sizeof *h);
 
-    memcpy(p.mac, h->mac, sizeof p.mac);
-    return p;
+    *h = from;
+    h->has_mac = from.pub.kind != KEY_PROVISION;
+    list_init(&h->pub.link);
+    list_init(&h->dirty);
+    return h;
+}
+
+static void held_free(void *held)
+{
+    if (held != NULL)
+        record_done(&key_form, held);
+    free(held);
 }
 
 /* ---- changes ---- */
@@ -223,18 +161,13 @@ static void keys_link(struct keys *k, struct held *h)
     k->n++;
 }
 
-static void free_later(void *held)
-{
-    held_free(held);
-}
-
 static void unlink_key(struct keys *k, struct held *h)
 {
     map_del(&k->by_id, str_of(h->pub.id));
     list_remove(&h->pub.link);
     list_remove(&h->dirty);
     k->n--;
-    clock_defer(k->env.clock, free_later, h); /* keys_check() may have returned it in this turn */
+    clock_defer(k->env.clock, held_free, h); /* keys_check() may have returned it in this turn */
 }
 
 static struct held *find(const struct keys *k, struct str id)
@@ -388,11 +321,10 @@ static void on_refuse(struct timer *t)
 
 static void write_key(struct doing *d)
 {
-    struct key_parts p = parts_of(d->adds);
     struct buf value = BUF_INIT;
 
-    record_write(&key_form, d->k->env.seal, &p, NULL, &value);
-    struct store_kv item = {KV_INSERT, key_form.ns, p.id, buf_str(&value)};
+    record_write(&key_form, d->k->env.seal, d->adds, NULL, &value);
+    struct store_kv item = {KV_INSERT, key_form.ns, str_of(d->adds->pub.id), buf_str(&value)};
     store_put(d->k->env.store, &item, 1, true, on_made, d);
     buf_wipe(&value);
 }
@@ -456,20 +388,21 @@ void keys_make(struct keys *k, const struct key_spec *spec, struct key_made *ret
         return;
     }
     make_texts(k, spec, ret_made);
-    struct key_parts p = {.kind = spec->kind,
-                          .attest = spec->attest,
-                          .id = buf_str(&ret_made->id),
-                          .tenant = spec->tenant,
-                          .identity =
-                              first_of(spec->identity, spec->agent, spec->instance, spec->tenant),
-                          .agent = spec->agent,
-                          .instance = spec->instance,
-                          .ns = spec->ns,
-                          .secret = spec->with_secret ? buf_str(&ret_made->secret) : STR_NULL,
-                          .made_ms = now_ms,
-                          .until_ms = spec->ttl_ms > 0 ? now_ms + spec->ttl_ms : 0};
-    fingerprint(k, buf_str(&ret_made->text), p.mac);
-    d->adds = held_new(&p);
+    struct held h = {
+        .pub = {.kind = spec->kind,
+                .attest = spec->attest,
+                .id = str_dup(buf_str(&ret_made->id)),
+                .tenant = str_dup(spec->tenant),
+                .identity =
+                    str_dup(first_of(spec->identity, spec->agent, spec->instance, spec->tenant)),
+                .agent = str_dup_opt(spec->agent),
+                .instance = str_dup_opt(spec->instance),
+                .ns = str_dup_opt(spec->ns),
+                .secret = spec->with_secret ? str_dup(buf_str(&ret_made->secret)) : NULL,
+                .made_ms = now_ms,
+                .until_ms = spec->ttl_ms > 0 ? now_ms + spec->ttl_ms : 0}};
+    fingerprint(k, buf_str(&ret_made->text), h.mac);
+    d->adds = held_new(h);
     write_key(d);
 }
 
@@ -509,9 +442,9 @@ void keys_revoke(struct keys *k, struct str id, keys_done_cb *done, void *ctx)
         {.verb = KV_DELETE, .ns = key_form.ns, .key = str_of(d->revokes)},
     };
     if (h->pub.kind == KEY_PROVISION) { /* its signature stays valid, so keep a tombstone */
-        struct key_parts p = parts_of(h);
-        p.revoked_ms = clock_wall_ms(k->env.clock);
-        record_write(&key_form, k->env.seal, &p, NULL, &value);
+        struct held gone = *h;
+        gone.pub.revoked_ms = clock_wall_ms(k->env.clock);
+        record_write(&key_form, k->env.seal, &gone, NULL, &value);
         items[1].verb = KV_PUT;
         items[1].value = buf_str(&value);
     }
@@ -528,11 +461,11 @@ static struct str token_id(const struct local_token *t)
 
 static struct held *provision_new(const struct local_token *t, int64_t made_ms)
 {
-    return held_new(&(struct key_parts){.kind = KEY_PROVISION,
-                                        .id = token_id(t),
-                                        .tenant = t->tenant,
-                                        .made_ms = made_ms,
-                                        .until_ms = t->exp_ms});
+    return held_new((struct held){.pub = {.kind = KEY_PROVISION,
+                                          .id = str_dup(token_id(t)),
+                                          .tenant = str_dup(t->tenant),
+                                          .made_ms = made_ms,
+                                          .until_ms = t->exp_ms}});
 }
 
 void keys_note_minted(struct keys *k, const struct local_token *t, keys_done_cb *done, void *ctx)
@@ -550,8 +483,7 @@ bool keys_admit(struct keys *k, const struct local_token *t)
     if (h == NULL) { /* restored from a backup older than the token */
         h = provision_new(t, 0);
         keys_link(k, h);
-        struct key_parts p = parts_of(h);
-        record_put(k->env.store, &key_form, k->env.seal, &p, false, NULL, NULL);
+        record_put(k->env.store, &key_form, k->env.seal, h, false, NULL, NULL);
     }
     if (held_is_over(k, h))
         return false;
@@ -570,20 +502,21 @@ struct key_loading {
 static bool on_key(void *ctx, struct str id, void *thing)
 {
     struct key_loading *l = ctx;
-    const struct key_parts *p = thing;
+    struct held *h = thing;
     static const uint8_t nothing[SHA256_BYTES];
+    bool provision = h->pub.kind == KEY_PROVISION;
 
-    if ((memcmp(p->mac, nothing, sizeof p->mac) == 0) != (p->kind == KEY_PROVISION))
+    if ((memcmp(h->mac, nothing, sizeof h->mac) == 0) != provision) {
+        record_done(&key_form, h);
         return false;
-    if (p->kind == KEY_PROVISION && p->until_ms <= clock_wall_ms(l->k->env.clock)) {
+    }
+    if (provision && h->pub.until_ms <= clock_wall_ms(l->k->env.clock)) {
         record_delete(l->k->env.store, &key_form, id);
+        record_done(&key_form, h);
         return true;
     }
-    if (l->n == l->cap) {
-        l->cap = l->cap != 0 ? 2 * l->cap : 64;
-        l->found = xrealloc(l->found, l->cap * sizeof(struct held *));
-    }
-    l->found[l->n++] = held_new(p);
+    l->found = xgrow(l->found, l->n, &l->cap, sizeof(struct held *));
+    l->found[l->n++] = held_new(*h);
     return true;
 }
 
@@ -645,8 +578,6 @@ enum bh_err keys_open(const struct keys_env *env, struct keys **ret_k, char *ret
 
 void keys_free(struct keys *k)
 {
-    void *v;
-
     if (k == NULL)
         return;
     timer_stop(k->env.clock, &k->note);
@@ -655,9 +586,7 @@ void keys_free(struct keys *k)
         doing_free(list_entry(it, struct doing, link));
     list_each (&k->all, it, nxt)
         held_free(list_entry(it, struct held, pub.link));
-    for (size_t i = 0; map_next(&k->tenants, &i, &v);)
-        free(v);
-    map_done(&k->tenants);
+    map_done_all(&k->tenants);
     map_done(&k->by_id);
     secret_wipe(k->mac_key, sizeof k->mac_key);
     free(k);

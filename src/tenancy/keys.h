@@ -31,18 +31,18 @@ const char *key_kind_word(enum key_kind kind); /* "provision" */
 struct key {          /* owned by the table; the texts are NUL-terminated and never change */
     struct list link; /* by age */
     enum key_kind kind;
-    bool attest;    /* may name authors other than itself */
-    const char *id; /* KEY_ID_CHARS hex digits: in lists, in logs, for revoking */
-    const char *tenant;
-    const char *identity; /* the author of everything the key writes in its tenant */
-    const char *agent;    /* the only agent the key may use; NULL: any of the tenant */
-    const char *instance; /* the instance it reads and sends as (chat_*); NULL: none */
-    const char *ns;       /* the only namespace of the stores it may use; NULL: any */
-    const char *secret;   /* hooks: signs the bodies; NULL: none; wiped */
-    int64_t made_ms;      /* wall clock; 0: not known */
-    int64_t until_ms;     /* expiry; 0: never */
-    int64_t used_ms;      /* last use; 0: never */
-    int64_t revoked_ms;   /* only provision tokens keep a tombstone, until they expire */
+    bool attest; /* may name authors other than itself */
+    char *id;    /* KEY_ID_CHARS hex digits: in lists, in logs, for revoking */
+    char *tenant;
+    char *identity;     /* the author of everything the key writes in its tenant */
+    char *agent;        /* the only agent the key may use; NULL: any of the tenant */
+    char *instance;     /* the instance it reads and sends as (chat_*); NULL: none */
+    char *ns;           /* the only namespace of the stores it may use; NULL: any */
+    char *secret;       /* hooks: signs the bodies; NULL: none; wiped */
+    int64_t made_ms;    /* wall clock; 0: not known */
+    int64_t until_ms;   /* expiry; 0: never */
+    int64_t used_ms;    /* last use; 0: never */
+    int64_t revoked_ms; /* only provision tokens keep a tombstone, until they expire */
 };
 
 struct keys_env { /* borrowed */

@@ -697,13 +697,9 @@ static bool on_binding(void *ctx, struct str key, void *thing)
     struct found *found = ctx;
     const struct binding_record *r = thing;
 
-    (void)key;
     if (!facts_name_ok(r->platform) || !grant_id_ok(r->user) || !bots_ok(r->bots, r->n_bots))
         return false;
-    if (found->n == found->cap) {
-        found->cap = found->cap != 0 ? found->cap * 2 : 64;
-        found->all = xrealloc(found->all, found->cap * sizeof *found->all);
-    }
+    found->all = xgrow(found->all, found->n, &found->cap, sizeof *found->all);
     struct binding *b =
         binding_new(r->platform, r->user, bots_text(found->f, r->bots, r->n_bots), r->created_ms);
     found->n_authors +=
@@ -748,7 +744,6 @@ static bool on_dm_default(void *ctx, struct str key, void *thing)
     struct instance_facts *in = facts_make_instance(f, r->tenant, r->instance);
     struct binding *b = binding_find(f, &in->gate, r->platform, r->user);
 
-    (void)key;
     if (b != NULL)
         map_put(&f->gate.dm_defaults, binding_key(b), &in->gate);
     return true;
@@ -758,7 +753,6 @@ static bool on_code(void *ctx, struct str key, void *thing)
 {
     const struct code_record *r = thing;
 
-    (void)key;
     if (r->hash.n != 2 * SHA256_BYTES || !facts_name_ok(r->tenant) || !facts_name_ok(r->instance) ||
         !bots_ok(r->bots, r->n_bots))
         return false;
@@ -783,7 +777,6 @@ enum bh_err links_load(struct facts *f, struct record_reader *reader, char *ret_
 
 void links_free(struct facts *f)
 {
-    struct map *owned[] = {&f->codes, &f->tries, &f->bot_sets};
     void *v;
 
     for (size_t i = 0; map_next(&f->instances, &i, &v);)
@@ -791,9 +784,7 @@ void links_free(struct facts *f)
             free(binding_of(it));
     map_done(&f->gate.authors);
     map_done(&f->gate.dm_defaults);
-    for (size_t m = 0; m < ARRAY_LEN(owned); m++) {
-        for (size_t i = 0; map_next(owned[m], &i, &v);)
-            free(v);
-        map_done(owned[m]);
-    }
+    map_done_all(&f->codes);
+    map_done_all(&f->tries);
+    map_done_all(&f->bot_sets);
 }

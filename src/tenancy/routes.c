@@ -230,7 +230,6 @@ static void leave_key(struct route *r)
 
 void facts_set_route(struct facts *f, struct route *r, enum route_origin origin, bool open)
 {
-    (void)f;
     leave_key(r);
     r->origin = origin;
     r->open = open;
@@ -357,13 +356,9 @@ void facts_unlink_route(struct facts *f, struct route *r)
 
 void route_table_free(struct facts *f)
 {
-    void *v;
-
     list_each (&f->routes, it, nxt)
         route_free(list_entry(it, struct route, link));
-    for (size_t i = 0; map_next(&f->gate.routes, &i, &v);)
-        free(v);
-    map_done(&f->gate.routes);
+    map_done_all(&f->gate.routes);
     map_done(&f->routes_by);
 }
 

@@ -99,8 +99,7 @@ static bool on_record(void *ctx, struct str key, void *thing)
 static struct json find_command(struct json list, struct str name)
 {
     for (struct json_iter it = {0}; json_next(list, &it);) {
-        int64_t type = 1; /* a slash command, the default */
-        json_as_i64(json_get(it.value, "type"), &type);
+        int64_t type = json_i64(it.value, "type", 1); /* 1: a slash command, the default */
         if (type == 1 && str_eq(json_str(it.value, "name"), name))
             return it.value;
     }

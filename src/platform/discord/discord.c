@@ -260,7 +260,6 @@ static bool on_session(void *ctx, struct str key, void *thing)
     struct discord *d = ctx;
     struct stored_session *st = xmalloc(sizeof *st);
 
-    (void)key;
     *st = *(struct stored_session *)thing;
     snprintf(st->name, sizeof st->name, "%u/%u", st->shard, st->shards);
     struct stored_session *was = map_put(&d->stored, str_of(st->name), st);
@@ -344,19 +343,16 @@ static bool read_info(struct discord *d, struct json info, unsigned *ret_shards)
 {
     struct json limit = json_get(info, "session_start_limit");
     struct str url = json_str(info, "url");
-    int64_t shards = 0, remaining = -1, reset = 0, concurrency = 1;
+    int64_t shards = json_i64(info, "shards", 0), reset = json_i64(limit, "reset_after", 0);
+    int64_t concurrency = json_i64(limit, "max_concurrency", 1);
 
-    if (!json_as_i64(json_get(info, "shards"), &shards) || shards < 1 || shards > MAX_SHARDS ||
-        !str_starts(url, STR("ws")))
+    if (shards < 1 || shards > MAX_SHARDS || !str_starts(url, STR("ws")))
         return false;
-    json_as_i64(json_get(limit, "remaining"), &remaining);
-    json_as_i64(json_get(limit, "reset_after"), &reset);
-    json_as_i64(json_get(limit, "max_concurrency"), &concurrency);
     if (concurrency < 1)
         concurrency = 1;
     if (concurrency > MAX_CONCURRENCY)
         concurrency = MAX_CONCURRENCY;
-    d->remaining = remaining;
+    d->remaining = json_i64(limit, "remaining", -1);
     d->reset_ms = now_ms(d) + (reset > 0 ? reset : 0);
     d->info_ms = now_ms(d);
     if (d->concurrency != (unsigned)concurrency) {
@@ -625,8 +621,7 @@ static void discord_status(struct platform *p, struct jw *w)
     dcache_stats(d->cache, &cache);
     sender_stats(d->sender, &sent);
     jw_kstr(w, "state", str_of(state_of(d)));
-    jw_key(w, "shards");
-    jw_arr(w);
+    jw_karr(w, "shards");
     for (unsigned i = 0; i < d->n_shards; i++) {
         const struct dsocket *socket = d->shards[i].socket;
         jw_obj(w);

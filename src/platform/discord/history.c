@@ -136,7 +136,6 @@ static bool on_cursor(void *ctx, struct str key, void *thing)
     const struct cursor_record *r = thing;
     struct discord_cursor *s = cursor_get(ctx, r->channel_id);
 
-    (void)key;
     s->guild_id = r->guild_id;
     s->last = r->last;
     s->gap = r->gap;

@@ -654,8 +654,7 @@ static void write_reaction_as_message(struct buf *out, struct json reaction, boo
     jw_ki64(&w, "type", 0);
     jw_kstr(&w, "content", buf_str(&text));
     if (json_is_object(member)) {
-        jw_key(&w, "member");
-        jw_value(&w, member);
+        jw_kvalue(&w, "member", member);
     }
     jw_key(&w, "author");
     if (json_is_object(json_get(member, "user"))) {

@@ -125,7 +125,6 @@ static struct str id_of(struct json v, char room[24])
 bool discord_interaction_read(struct json body, struct discord_interaction *ret)
 {
     struct json channel = json_get(body, "channel");
-    int64_t type = 0;
 
     *ret = (struct discord_interaction){.body = body};
     if (!json_is_object(body) || !json_as_i64(json_get(body, "type"), &ret->type))
@@ -148,8 +147,7 @@ bool discord_interaction_read(struct json body, struct discord_interaction *ret)
         ret->user_display_name = ret->user_handle;
     ret->user_name = ret->user_display_name;
     ret->by_bot = json_as_bool(json_get(user, "bot"), false);
-    json_as_i64(json_get(channel, "type"), &type);
-    ret->in_thread = discord_channel_is_thread((int)type);
+    ret->in_thread = discord_channel_is_thread((int)json_i64(channel, "type", 0));
     ret->parent_id = id_of(json_get(channel, "parent_id"), ret->numbers[5]);
     return true;
 }
@@ -168,8 +166,7 @@ static void add_options(struct buf *out, struct json options, int depth)
     if (json_type(options) != JSON_ARRAY || depth > OPTION_MAX_DEPTH)
         return;
     for (struct json_iter it = {0}; json_next(options, &it);) {
-        int64_t type = 0;
-        json_as_i64(json_get(it.value, "type"), &type);
+        int64_t type = json_i64(it.value, "type", 0);
         if (type == OPTION_SUBCOMMAND || type == OPTION_GROUP) {
             add_word(out, json_str(it.value, "name"));
             add_options(out, json_get(it.value, "options"), depth + 1);
@@ -391,8 +388,7 @@ void discord_write_buttons(struct buf *out, const struct prompt *q,
         if (i % IN_A_ROW == 0) {
             jw_obj(&w);
             jw_ki64(&w, "type", ACTION_ROW);
-            jw_key(&w, "components");
-            jw_arr(&w);
+            jw_karr(&w, "components");
         }
         const struct prompt_option *o = &q->options[i];
         char token[PROMPT_TOKEN_MAX + 1];

@@ -181,11 +181,10 @@ static void set_text(const struct discord_parsed *m, const struct discord_normal
                      struct discord_normalize_out *out)
 {
     struct buf *b = &out->scratch;
-    int64_t type = 0;
 
     out->ev.text = strip_mention(m->content.p != NULL ? m->content : STR(""), in->bot_user);
     bool forward = json_type(m->reference) == JSON_OBJECT &&
-                   json_as_i64(json_get(m->reference, "type"), &type) && type == REFERENCE_FORWARD;
+                   json_i64(m->reference, "type", 0) == REFERENCE_FORWARD;
     bool empty = str_is_empty(out->ev.text);
     struct json sticker = {0};
     for (struct json_iter it = {0}; json_next(m->stickers, &it) && sticker.doc == NULL;)
@@ -257,11 +256,10 @@ static void add_sticker(struct discord_normalize_out *out, struct json list)
 
     for (struct json_iter it = {0}; json_next(list, &it);) {
         uint64_t id = json_snowflake(it.value, "id");
-        int64_t format = 0;
+        int64_t format = json_i64(it.value, "format_type", 0);
 
         if (ev->message_type.p == NULL)
             ev->message_type = STR("sticker");
-        json_as_i64(json_get(it.value, "format_type"), &format);
         if (id == 0 || ev->n_media == EVENT_MAX_MEDIA ||
             (format != STICKER_PNG && format != STICKER_APNG && format != STICKER_GIF))
             return;

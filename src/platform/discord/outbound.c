@@ -191,8 +191,7 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
     if (carries_file(m)) {
         struct buf name = BUF_INIT;
         attachment_name_add(&name, &m->file);
-        jw_key(&w, "attachments");
-        jw_arr(&w);
+        jw_karr(&w, "attachments");
         jw_obj(&w);
         jw_ki64(&w, "id", 0);
         jw_kstr(&w, "filename", buf_str(&name));
@@ -205,12 +204,11 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
     if (carries_file(m) && m->is_voice && !m->as_file)
         jw_ki64(&w, "flags", FLAG_VOICE);
     if (m->buttons.n > 0 && m->base.out.at + 1 == m->base.out.n_parts) {
-        jw_key(&w, "components");
-        jw_raw(&w, buf_str(&m->buttons));
+        jw_kraw(&w, "components", buf_str(&m->buttons));
     }
-    jw_key(&w, "allowed_mentions");
-    jw_raw(&w, quotes ? STR("{\"parse\":[\"users\"],\"replied_user\":true}")
-                      : STR("{\"parse\":[\"users\"]}"));
+    jw_kraw(&w, "allowed_mentions",
+            quotes ? STR("{\"parse\":[\"users\"],\"replied_user\":true}")
+                   : STR("{\"parse\":[\"users\"]}"));
     if (!edit && m->reply == NULL) {
         snprintf(text, sizeof text, "%016" PRIx64 ".%zu", sender_key(&m->base.out),
                  m->base.out.at % 100000);
@@ -219,8 +217,7 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
     }
     if (quotes) {
         snprintf(text, sizeof text, "%" PRIu64, m->reply_to);
-        jw_key(&w, "message_reference");
-        jw_obj(&w);
+        jw_kobj(&w, "message_reference");
         jw_kstr(&w, "message_id", str_of(text));
         jw_kbool(&w, "fail_if_not_exists", m->must_quote);
         jw_end_obj(&w);

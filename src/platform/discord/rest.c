@@ -426,7 +426,7 @@ static void rest_read(struct platform *p, struct outgoing *o, const struct http_
         x->kind->read(x, &a, v);
     } else {
         v->end = SENDER_REFUSED;
-        json_as_i64(json_get(a.body, "code"), &a.code);
+        a.code = json_i64(a.body, "code", 0);
         a.message = json_str(a.body, "message");
         discord_refusal(&a, v->why);
         note_refusal(x, res->status);

@@ -377,18 +377,16 @@ static void on_hello(struct dsocket *s, struct json d)
     enter(s, resume ? DSOCKET_RESUMING : DSOCKET_IDENTIFYING);
     jw_obj(&w);
     jw_ki64(&w, "op", resume ? OP_RESUME : OP_IDENTIFY);
-    jw_key(&w, "d");
-    jw_obj(&w);
+    jw_kobj(&w, "d");
     jw_kstr(&w, "token", str_of(s->opt.token));
     if (resume) {
         jw_kstr(&w, "session_id", str_of(s->session_id));
         jw_ki64(&w, "seq", (int64_t)s->confirmed);
     } else {
         jw_ki64(&w, "intents", (int64_t)s->opt.intents);
-        jw_key(&w, "properties");
-        jw_raw(&w, STR("{\"os\":\"linux\",\"browser\":\"bellhop\",\"device\":\"bellhop\"}"));
-        jw_key(&w, "shard");
-        jw_arr(&w);
+        jw_kraw(&w, "properties",
+                STR("{\"os\":\"linux\",\"browser\":\"bellhop\",\"device\":\"bellhop\"}"));
+        jw_karr(&w, "shard");
         jw_u64(&w, s->opt.shard);
         jw_u64(&w, s->opt.n_shards);
         jw_end_arr(&w);

@@ -136,7 +136,6 @@ static bool on_name(void *ctx, struct str key, void *thing)
 {
     const struct thread_record *r = thing;
 
-    (void)key;
     remember_name(ctx, r->id, r->name, r->opened);
     return true;
 }
@@ -372,11 +371,9 @@ static bool tr_write(struct discord_outgoing *x, struct discord_request *r,
     if (e->op == ACTION_THREAD_CREATE && e->message_id == 0 && !e->forum)
         jw_ki64(&w, "type", CHANNEL_PUBLIC_THREAD);
     if (e->forum) { /* a post begins with a message */
-        jw_key(&w, "message");
-        jw_obj(&w);
+        jw_kobj(&w, "message");
         jw_kstr(&w, "content", str_of(e->word));
-        jw_key(&w, "allowed_mentions");
-        jw_raw(&w, STR("{\"parse\":[]}"));
+        jw_kraw(&w, "allowed_mentions", STR("{\"parse\":[]}"));
         jw_end_obj(&w);
     }
     jw_end_obj(&w);

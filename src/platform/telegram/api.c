@@ -76,7 +76,6 @@ void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct
                     struct tg_answer *ret)
 {
     struct json doc = {0};
-    int64_t code = r->status;
 
     *ret = (struct tg_answer){.code = r->status};
     if (r->err != BH_OK) {
@@ -90,15 +89,14 @@ void tg_answer_read(struct telegram *t, struct json_parser *parser, const struct
         ret->result = json_get(doc, "result");
         return;
     }
-    if (is_json)
-        json_as_i64(json_get(doc, "error_code"), &code);
+    int64_t code = is_json ? json_i64(doc, "error_code", r->status) : r->status;
     ret->code = code > 0 && code < 1000 ? (int)code : r->status;
     ret->outcome = outcome_of(ret->code);
     struct json p = json_get(doc, "parameters");
-    int64_t seconds;
-    json_as_i64(json_get(p, "migrate_to_chat_id"), &ret->migrate_to);
+    int64_t seconds = json_i64(p, "retry_after", -1);
+    ret->migrate_to = json_i64(p, "migrate_to_chat_id", 0);
     ret->retry_after_ms = r->retry_after_ms > 0 ? r->retry_after_ms : 1000;
-    if (json_as_i64(json_get(p, "retry_after"), &seconds) && seconds >= 0 && seconds < 1000000)
+    if (seconds >= 0 && seconds < 1000000)
         ret->retry_after_ms = seconds > 0 ? seconds * 1000 : 1000;
     keep_words(t, json_str(doc, "description"), ret->why);
     if (ret->why[0] == '\0')
@@ -235,7 +233,6 @@ static bool on_moved(void *ctx, struct str key, void *thing)
 {
     const struct moved_record *r = thing;
 
-    (void)key;
     remember_move(ctx, r->from, r->to);
     return true;
 }

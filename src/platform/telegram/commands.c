@@ -152,8 +152,7 @@ void tg_set_commands(struct platform *p, struct str commands)
     c->n_dashed = 0;
     buf_reset(&c->body);
     jw_obj(&w);
-    jw_key(&w, "commands");
-    jw_arr(&w);
+    jw_karr(&w, "commands");
     for (struct json_iter it = {0}; json_next(doc, &it);) {
         if (!add_name(c, &names, json_str(it.value, "name"), name))
             continue;

@@ -451,8 +451,8 @@ static void ask_who(struct telegram *t)
 
 static void updates_wanted(const struct telegram *t, struct jw *w)
 {
-    jw_key(w, "allowed_updates");
-    jw_raw(w, t->reactions ? STR("[" UPDATES ",\"message_reaction\"]") : STR("[" UPDATES "]"));
+    jw_kraw(w, "allowed_updates",
+            t->reactions ? STR("[" UPDATES ",\"message_reaction\"]") : STR("[" UPDATES "]"));
 }
 
 static void on_set_up(void *ctx, const struct http_result *r)
@@ -529,11 +529,9 @@ static void on_webhook_info(void *ctx, const struct http_result *r)
     }
     struct json info = a.result;
     struct str why = json_str(info, "last_error_message");
-    int64_t at_s = 0, pending = 0;
     char text[200];
-    json_as_i64(json_get(info, "last_error_date"), &at_s);
-    json_as_i64(json_get(info, "pending_update_count"), &pending);
-    if (pending > 0 && at_s * 1000 > clock_wall_ms(t->env->clock) - CHECK_MS) {
+    if (json_i64(info, "pending_update_count", 0) > 0 &&
+        json_i64(info, "last_error_date", 0) * 1000 > clock_wall_ms(t->env->clock) - CHECK_MS) {
         snprintf(text, sizeof text, "Telegram cannot deliver to the webhook: %.*s",
                  (int)(why.n < 120 ? why.n : 120), why.p != NULL ? why.p : "");
         platform_set_problem(&t->base, text);
@@ -611,7 +609,6 @@ static bool on_offset(void *ctx, struct str key, void *thing)
     struct telegram *t = ctx;
     const struct offset_record *r = thing;
 
-    (void)key;
     if (str_eq(r->token, str_of(t->token_id))) {
         t->poll.offset = r->offset;
         t->poll.heard_ms = r->heard_ms;

@@ -31,10 +31,7 @@ void md_entity_add(struct md *m, enum md_kind kind, size_t off, struct str arg)
 {
     if (m->units == off || m->n == MD_MOST_ENTITIES)
         return; /* Telegram refuses empty entities */
-    if (m->n == m->cap) {
-        m->cap = m->cap != 0 ? m->cap * 2 : 16;
-        m->entities = xrealloc(m->entities, m->cap * sizeof *m->entities);
-    }
+    m->entities = xgrow(m->entities, m->n, &m->cap, sizeof *m->entities);
     m->entities[m->n++] = (struct md_entity){
         .kind = kind, .off = off, .len = m->units - off, .arg = m->args.n, .n_arg = arg.n};
     buf_add_str(&m->args, arg);

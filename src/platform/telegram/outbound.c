@@ -173,8 +173,7 @@ static void write_reply(struct jw *w, const struct tg_outgoing *x)
 {
     if (x->reply_to == 0 || x->out.at > 0)
         return;
-    jw_key(w, "reply_parameters");
-    jw_obj(w);
+    jw_kobj(w, "reply_parameters");
     jw_ki64(w, "message_id", x->reply_to);
     jw_kbool(w, "allow_sending_without_reply", true);
     jw_end_obj(w);
@@ -183,8 +182,7 @@ static void write_reply(struct jw *w, const struct tg_outgoing *x)
 static void write_reaction(struct jw *w, const struct tg_outgoing *x)
 {
     jw_ki64(w, "message_id", x->message_id);
-    jw_key(w, "reaction");
-    jw_arr(w);
+    jw_karr(w, "reaction");
     if (x->word != NULL) { /* an empty list removes the reaction */
         jw_obj(w);
         jw_kstr(w, "type", STR("emoji"));
@@ -236,8 +234,7 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
              x->op == ACTION_PROMPT)
         md_write(&w, &x->md, &x->part, !x->plain);
     if (x->markup.n > 0 && x->out.at + 1 == x->out.n_parts) {
-        jw_key(&w, "reply_markup");
-        jw_raw(&w, buf_str(&x->markup));
+        jw_kraw(&w, "reply_markup", buf_str(&x->markup));
     }
     jw_end_obj(&w);
     return method;
@@ -318,8 +315,6 @@ static void on_refusal(struct tg_outgoing *x, const struct tg_answer *a, struct 
 
 static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdict *v)
 {
-    int64_t id = 0;
-
     v->end = SENDER_DONE;
     if (x->op == ACTION_GET_CHAT_INFO) {
         struct str type = json_str(result, "type"), last = json_str(result, "last_name");
@@ -340,13 +335,13 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
         if (v->chat_name.n == 0)
             v->chat_name = str_of(x->chat);
     } else if (x->op == ACTION_THREAD_CREATE) {
-        json_as_i64(json_get(result, "message_thread_id"), &id);
-        snprintf(v->thread_id, sizeof v->thread_id, "%" PRId64, id);
+        snprintf(v->thread_id, sizeof v->thread_id, "%" PRId64,
+                 json_i64(result, "message_thread_id", 0));
     } else if (x->op == ACTION_EDIT) {
         x->t->n.edits++;
         set_id(v, x->message_id);
     } else if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT) {
-        json_as_i64(json_get(result, "message_id"), &id);
+        int64_t id = json_i64(result, "message_id", 0);
         x->t->n.sent++;
         tg_reactions_sent(x->t, tg_outgoing_chat(x), id, x->thread);
         set_id(v, id);

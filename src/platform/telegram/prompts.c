@@ -45,8 +45,7 @@ void tg_write_keyboard(struct buf *out, const struct prompt *q)
     size_t row = row_of(q);
 
     jw_obj(&w);
-    jw_key(&w, "inline_keyboard");
-    jw_arr(&w);
+    jw_karr(&w, "inline_keyboard");
     for (size_t i = 0; i < q->n_options; i++) {
         if (i % row == 0)
             jw_arr(&w);
@@ -116,10 +115,8 @@ void tg_prompt_over(struct platform *p, struct prompt *q)
     jw_obj(&w);
     jw_ki64(&w, "chat_id", chat);
     jw_ki64(&w, "message_id", message_id);
-    jw_key(&w, "reply_markup");
-    jw_obj(&w);
-    jw_key(&w, "inline_keyboard");
-    jw_arr(&w);
+    jw_kobj(&w, "reply_markup");
+    jw_karr(&w, "inline_keyboard");
     if (q->chosen != NULL) {
         char token[PROMPT_TOKEN_MAX + 1];
         struct buf label = BUF_INIT;

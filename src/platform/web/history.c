@@ -573,8 +573,7 @@ static void answer_messages(struct web *w, struct str chat_id, struct http_id ht
     jw_kstr(&out, "name", web_name_given(w, chat_id));
     jw_kstr(&out, "state", str_of(host_route_state(w->base.host, &w->base, web_bot(w))));
     jw_kbool(&out, "more", shown < scan->n_records || scan->more);
-    jw_key(&out, "messages");
-    jw_arr(&out);
+    jw_karr(&out, "messages");
     while (shown > 0)
         jw_raw(&out, scan->records[--shown].value);
     jw_end_arr(&out);

@@ -357,8 +357,7 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
     jw_obj(&j);
     jw_kstr(&j, "id", str_of(q->id));
     jw_ki64(&j, "until", q->until_ms);
-    jw_key(&j, "options");
-    jw_arr(&j);
+    jw_karr(&j, "options");
     for (size_t i = 0; i < q->n_options; i++) {
         jw_obj(&j);
         jw_kstr(&j, "id", str_of(q->options[i].id));

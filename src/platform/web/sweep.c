@@ -161,7 +161,7 @@ static void go_on(struct web_sweep *s)
 
 static void on_deleted(struct store_op *op, enum bh_err err)
 {
-    (void)err; /* the next pass retries */
+    /* the next pass retries */
     go_on(container_of(op, struct web_sweep, tx.op));
 }
 

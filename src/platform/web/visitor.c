@@ -218,7 +218,6 @@ static bool on_name(void *ctx, struct str key, void *thing)
 {
     const struct name_record *r = thing;
 
-    (void)key;
     if (r->chat.n != VISITOR_CHAT_CHARS)
         return false;
     remember_name(ctx, r->chat, r->text, r->day);

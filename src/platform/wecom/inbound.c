@@ -175,7 +175,6 @@ static void on_start(void *ctx, const XML_Char *name, const XML_Char **attribute
 {
     struct wecom_xml *x = ctx;
 
-    (void)attributes;
     x->depth++;
     if (x->depth > MAX_DEPTH || (x->depth == 2 && x->n == WECOM_XML_FIELDS)) {
         refuse(x);
@@ -191,7 +190,6 @@ static void on_end(void *ctx, const XML_Char *name)
 {
     struct wecom_xml *x = ctx;
 
-    (void)name;
     x->depth--;
 }
 

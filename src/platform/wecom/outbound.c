@@ -25,9 +25,8 @@ enum { FETCH_MS = 10000, AHEAD_MS = 300000, UPLOAD_MS = 60000 };
 static bool is_token(struct json doc, char ret_why[160])
 {
     struct str text = json_str(doc, "access_token");
-    int64_t code = 0;
+    int64_t code = json_i64(doc, "errcode", 0);
 
-    json_as_i64(json_get(doc, "errcode"), &code);
     snprintf(ret_why, 160, "WeCom gives no access token (errcode %lld): check %s", (long long)code,
              code == 60020 ? "the trusted addresses of the agent" : "`corp_id` and `secret`");
     return code == 0 && text.n > 0 && text.n <= 4096;
@@ -36,14 +35,13 @@ static bool is_token(struct json doc, char ret_why[160])
 static bool read_token(struct wecom *c, const struct http_result *res, char ret_why[160])
 {
     struct json doc;
-    int64_t seconds = 7200;
 
     if (res->err != BH_OK || !json_parse(c->bot.parser, res->body, &doc)) {
         snprintf(ret_why, 160, "WeCom gives no access token: it cannot be reached");
         return false;
     }
     struct str text = json_str(doc, "access_token");
-    json_as_i64(json_get(doc, "expires_in"), &seconds);
+    int64_t seconds = json_i64(doc, "expires_in", 7200);
     if (!is_token(doc, ret_why) || seconds <= 0) {
         platform_set_problem(&c->bot.base, ret_why);
         return false;
@@ -247,8 +245,7 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
         jw_str(&w, bot);
     const char *type = file && o->at == 0 ? carrier_of(&x->file) : "text";
     jw_kstr(&w, "msgtype", str_of(type));
-    jw_key(&w, type);
-    jw_obj(&w);
+    jw_kobj(&w, type);
     if (file && o->at == 0)
         jw_kstr(&w, "media_id", str_of(x->handle));
     else
