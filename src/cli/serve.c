@@ -126,7 +126,7 @@ static bool may_end(struct serving *s)
                      DRAIN_MS / 1000);
         return late;
     case DRAINED: /* another node may serve while the last sockets of this one close */
-        if (http_server_handles(http))
+        if (http_server_handles(http) || !list_is_empty(&s->server.front.op_calls))
             return late;
         server_part(&s->server);
         s->phase = PARTED;
@@ -191,8 +191,9 @@ static void on_drain(void *ctx)
 /* Exits without closing the store: our memory may be out of date, so nothing may be written. */
 static void on_parted(struct timer *t)
 {
-    (void)t;
-    _exit(EXIT_STAND_BY);
+    const struct serving *s = container_of(t, struct serving, look);
+
+    _exit(s->server.told_down ? EXIT_DRAINED : EXIT_STAND_BY);
 }
 
 static void on_lost_lease(void *ctx, const char *why)

@@ -221,7 +221,7 @@ static void write_server(struct front *f, struct jw *w)
     jw_ki64(w, "pid", getpid());
     jw_ki64(w, "startedAt", f->started_ms);
     jw_ki64(w, "now", clock_wall_ms(loop_clock(f->loop)));
-    jw_kbool(w, "draining", f->draining);
+    jw_kbool(w, "draining", f->draining || f->leaving);
     jw_kstr(w, "listen", str_of(f->listen));
     jw_ki64(w, "port", http_server_port(f->server));
     jw_kstr(w, "publicUrl", str_of(f->public_url));

@@ -342,7 +342,7 @@ static void process_part(struct front *f, struct buf *out)
     head(out, "build_info", "gauge", "Always 1.");
     buf_printf(out, "bellhop_build_info{version=\"%s\"} 1\n", BELLHOP_VERSION);
     gauge(out, "start_time_ms", "Unix time of the start.", f->started_ms);
-    gauge(out, "draining", "1 while going down.", f->draining);
+    gauge(out, "draining", "1 while going down.", f->draining || f->leaving);
     if (f->node != NULL) {
         gauge(out, "node_epoch", "Of the lease under which this process serves.",
               (int64_t)node_epoch(f->node));

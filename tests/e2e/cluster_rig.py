@@ -434,11 +434,11 @@ class Cluster:
                 pass
         return None
 
-    async def until(self, what, seconds=120, why="never came true"):
+    async def until(self, what, seconds=120, why="never came true", every=0.05):
         end = time.monotonic() + seconds
         while not (got := await what()):
             assert time.monotonic() < end, why + "\n" + "\n---\n".join(n.words() for n in self.nodes)
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(every)
         return got
 
     async def wait_all_ready(self, http):

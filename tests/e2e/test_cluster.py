@@ -24,6 +24,25 @@ async def kill(cluster, http):
     await cluster.wait_serving(http, other_than=process)
 
 
+def terms(node):
+    """How often it has got the lease."""
+    return sum("serves: epoch" in line for line in [*node.history, *node.lines])
+
+
+async def kill_successor(cluster, http):
+    """Who serves, and then who takes over, while it starts."""
+    node = await cluster.wait_serving(http)
+    before = {n.name: terms(n) for n in cluster.nodes}
+    node.signal(SIGKILL)
+
+    async def begins():
+        return next((n for n in cluster.nodes if n.process is not None and terms(n) > before[n.name]), None)
+    successor = await cluster.until(begins, why="nobody takes over", every=0.002)
+    process = successor.process
+    successor.signal(SIGKILL)
+    await cluster.wait_serving(http, other_than=process)
+
+
 async def kill_another(cluster, http):
     (await cluster.another(http)).signal(SIGKILL)
     await asyncio.sleep(0.5)
@@ -90,7 +109,8 @@ async def drain(cluster, http):
     await cluster.wait_serving(http, other_than=process)
 
 
-FAULTS = {"kill -9 of who serves": kill, "kill -9 of another": kill_another,
+FAULTS = {"kill -9 of who serves": kill, "kill -9 of who serves and of who takes over": kill_successor,
+          "kill -9 of another": kill_another,
           "who serves stopped for longer than its lease": pause, "another stopped": pause_another,
           "PostgreSQL crashed": crash_database,
           "line to the database cut": cut_database, "line to the database deaf": deafen_database,

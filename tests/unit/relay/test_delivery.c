@@ -389,11 +389,25 @@ static void an_ack_that_comes_before_the_instances_first_record_keeps_the_key(vo
     assert_int_equal(relay_counters(rig.relay)->duplicates, 1);
 }
 
+static void a_drain_does_not_wait_for_who_has_owed_its_ack_for_long(void **state)
+{
+    struct fake *frozen = connect_as("gw-a");
+    publish("a", "e0");
+    turn();
+    assert_int_equal(inbound(frozen), 1);
+    advance(1000);
+    relay_drain(rig.relay, on_drained, NULL);
+    turn();
+    assert_int_equal(frozen->close_code, 1012);
+    assert_true(rig.drained);
+}
+
 UNIT(relay_test_delivery)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_drain_waits_a_moment_for_acks_under_way_and_sends_nothing_more),
         PROMISE(an_ack_that_comes_before_the_instances_first_record_keeps_the_key),
+        PROMISE(a_drain_does_not_wait_for_who_has_owed_its_ack_for_long),
         PROMISE(an_event_for_a_live_gateway_goes_out_at_once_with_a_buffer_id),
         PROMISE(an_ack_before_the_write_shrinks_it_to_its_key),
         PROMISE(an_ack_after_the_write_deletes_the_row),
