@@ -176,6 +176,7 @@ static bool fields_read(struct json doc, struct frame *f)
         return f->request_id.p != NULL && f->request_id.n <= FRAME_REQUEST_ID_MAX;
     case FRAME_INTERRUPT:
         f->session_key = json_str(doc, "session_key");
+        f->reason = json_str(doc, "reason");
         return !str_is_empty(f->session_key);
     case FRAME_INBOUND_ACK:
         f->buffer_id = json_str(doc, "bufferId");
@@ -257,7 +258,8 @@ void frame_write_result(struct buf *out, struct str request_id, const struct act
     buf_add_c(out, '\n');
 }
 
-void frame_write_interrupt(struct buf *out, struct str session_key, struct str chat_id)
+void frame_write_interrupt(struct buf *out, struct str session_key, struct str chat_id,
+                           struct str reason)
 {
     struct jw w = jw_begin(out);
 
@@ -267,6 +269,7 @@ void frame_write_interrupt(struct buf *out, struct str session_key, struct str c
     jw_kstr(&w, "session_key", session_key);
     jw_kstr(&w, "chat_id",
             chat_id.p != NULL ? chat_id : STR("")); /* unknown: stops no typing indicator */
+    jw_kstr_opt(&w, "reason", reason);
     jw_end_obj(&w);
     buf_add_c(out, '\n');
 }

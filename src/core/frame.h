@@ -27,6 +27,7 @@ struct frame {
     struct str request_id;    /* outbound */
     struct action action;     /* outbound */
     struct str session_key;   /* interrupt */
+    struct str reason;        /* interrupt; absent: none */
     struct str buffer_id;     /* inbound_ack; borrowed from the parser or from the line */
     const char *why;          /* malformed: for the log */
 };
@@ -44,7 +45,9 @@ void frame_read_action(struct json a, struct action *ret);     /* @ret is zeroed
 void frame_write_dispatch(struct buf *out, struct str body, struct hash128 id);
 struct str frame_dispatch_body(struct str frame); /* absent: another kind of frame */
 void frame_write_result(struct buf *out, struct str request_id, const struct action_result *r);
-void frame_write_interrupt(struct buf *out, struct str session_key, struct str chat_id);
+/* @reason: absent for none. */
+void frame_write_interrupt(struct buf *out, struct str session_key, struct str chat_id,
+                           struct str reason);
 void frame_write_going_idle_ack(struct buf *out);
 struct forward { /* a webhook request; verified, and without its credentials */
     struct str platform, bot, method, path;

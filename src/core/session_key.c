@@ -50,6 +50,27 @@ static const struct str platforms[] = {
     STR("buzz"),
 };
 
+const struct session_key_options session_key_rules[SESSION_KEY_RULES] = {
+    {.group_sessions_per_user = true},
+    {.group_sessions_per_user = false},
+    {.group_sessions_per_user = true, .thread_sessions_per_user = true},
+    {.group_sessions_per_user = true, .august = true},
+    {.group_sessions_per_user = true, .thread_sessions_per_user = true, .august = true},
+};
+
+void session_key_without_profile(struct buf *out, struct str key)
+{
+    struct str rest = key, part;
+
+    if (str_split(&rest, ':', &part) && str_eq(part, STR("agent")) &&
+        str_split(&rest, ':', &part) && rest.n > 0) {
+        buf_add_str(out, STR("agent:main:"));
+        buf_add_str(out, rest);
+    } else {
+        buf_add_str(out, key);
+    }
+}
+
 struct str session_key_platform(struct str name)
 {
     name = str_trim(name);

@@ -14,6 +14,13 @@ struct session_key_options {
 };
 #define SESSION_KEY_DEFAULTS ((struct session_key_options){.group_sessions_per_user = true})
 
+/* The rules that a gateway may be configured with, apart from its profile; the default comes first.
+ * Several of them may give the same key. */
+#define SESSION_KEY_RULES 5
+extern const struct session_key_options session_key_rules[SESSION_KEY_RULES];
+/* Appends @key as a gateway without a profile has it.  bellhop knows sessions by that key. */
+void session_key_without_profile(struct buf *out, struct str key);
+
 /* Appends the key of the source of @ev, as the client computes it.  Unknown platform names become
  * "relay", as the client maps them. */
 void session_key_write(struct buf *out, const struct event *ev,

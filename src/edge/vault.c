@@ -1,6 +1,6 @@
 /* vault.c - design.  (vault.h has the contract.)
  *
- * An entry has up to three names: two session keys and a place, each prefixed with tenant and kind.
+ * An entry has up to five names: session keys and a place, each prefixed with tenant and kind.
  * The entries of one name form a chain, oldest first.  One map finds all chains.
  *
  * The encryption is bound to tenant, kind and id, so a record copied to another tenant's key cannot
@@ -141,9 +141,7 @@ static void entry_add(struct vault *v, struct vault_entry *e)
     map_put(&v->by_record, str_of(e->record), e);
     add_name(v, e, &e->names[VAULT_KEYS], VAULT_BY_PLACE, e->place);
     for (size_t i = 0; i < VAULT_KEYS; i++)
-        if (i == 0 || e->keys[0] == NULL || e->keys[i] == NULL ||
-            strcmp(e->keys[i], e->keys[0]) != 0)
-            add_name(v, e, &e->names[i], VAULT_BY_KEY, e->keys[i]);
+        add_name(v, e, &e->names[i], VAULT_BY_KEY, e->keys[i]);
     if (!timer_is_set(&v->sweep))
         timer_set(v->env.clock, &v->sweep, VAULT_SWEEP_MS);
 }
@@ -154,6 +152,8 @@ static const struct record_field fields[] = {
     RECORD_FIELD(struct vault_entry, kind, "kind", RECORD_NEEDED),
     RECORD_FIELD(struct vault_entry, keys[0], "key", 0),
     RECORD_FIELD(struct vault_entry, keys[1], "otherKey", 0),
+    RECORD_FIELD(struct vault_entry, keys[2], "thirdKey", 0),
+    RECORD_FIELD(struct vault_entry, keys[3], "fourthKey", 0),
     RECORD_FIELD(struct vault_entry, place, "place", 0),
     RECORD_FIELD(struct vault_entry, user, "user", 0),
     RECORD_FIELD(struct vault_entry, instances, "instances", RECORD_NEEDED),
@@ -161,7 +161,7 @@ static const struct record_field fields[] = {
     RECORD_FIELD(struct vault_entry, used, "used", 0),
     RECORD_FIELD(struct vault_entry, sealed, "sealed", RECORD_NEEDED | RECORD_SEALED),
 };
-_Static_assert(VAULT_KEYS == 2, "each key is a field");
+_Static_assert(VAULT_KEYS == 4, "each key is a field");
 static const struct record_form vault_form =
     RECORD_FORM("vault", struct vault_entry, fields, .lossy = true);
 const struct record_form *const vault_records[] = {&vault_form, NULL};
@@ -349,8 +349,8 @@ static bool is_fresh(const struct vault *v, const struct vault_entry *e)
     return !e->used && !e->taken && !entry_is_over(v, e);
 }
 
-bool vault_take(struct vault *v, struct str tenant, struct str session_key, struct str kind,
-                struct vault_ref *ret_ref, bool *ret_first)
+bool vault_take(struct vault *v, struct str tenant, struct str instance, struct str session_key,
+                struct str kind, struct vault_ref *ret_ref, bool *ret_first)
 {
     struct vault_chain *c = find_chain(v, VAULT_BY_KEY, tenant, kind, session_key);
     struct vault_entry *found = NULL;
@@ -360,6 +360,8 @@ bool vault_take(struct vault *v, struct str tenant, struct str session_key, stru
         return false;
     list_each (&c->handles, it, nxt) {
         struct vault_entry *e = list_entry(it, struct vault_handle, link)->entry;
+        if (!may_use(e, instance))
+            continue;
         if (!entry_is_over(v, e))
             found = e;
         if ((fresh = is_fresh(v, e)))

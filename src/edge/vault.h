@@ -1,7 +1,7 @@
 /* vault.h - keeps platform credentials that gateways may use but never see.
  *
  *      vault_bind(v, &spec)                      a webhook brought a token
- *      vault_take(v, tenant, key, kind, ...)     a follow_up names a session: returns a reference
+ *      vault_take(v, tenant, instance, key, ...) a follow_up names a session: returns a reference
  *      vault_take_place(v, tenant, ...)          a plain send to the token's chat: the same
  *        vault_open_value(v, ref, &plain)        decrypts the token; buf_wipe() it after use
  *        vault_used(v, ref) | vault_give_back(v, ref)
@@ -47,12 +47,12 @@ enum bh_err vault_open(const struct vault_env *env, struct vault **ret_v,
 /* Call before freeing the clock, after the last report of an observer.  NULL is fine. */
 void vault_free(struct vault *v);
 
-#define VAULT_KEYS 2 /* session keys of one entry */
+#define VAULT_KEYS 4 /* session keys of one entry */
 
 struct vault_spec { /* everything is copied */
     struct str tenant;
-    struct str instance;                 /* may take the entry by place */
-    struct str session_keys[VAULT_KEYS]; /* absent ones are left out */
+    struct str instance;                 /* may take the entry */
+    struct str session_keys[VAULT_KEYS]; /* different ones; absent ones are left out */
     struct str kind;
     struct str id;    /* the platform's; binding an id again only adds the instance */
     struct str place; /* the chat; unique within the tenant and kind */
@@ -66,10 +66,11 @@ void vault_bind(struct vault *v, const struct vault_spec *spec);
 struct vault_ref { /* an entry; may outlive it */
     struct handle id;
 };
-/* Takes the oldest fresh entry of a session (@ret_first is true), else finds the newest other one.
- * A fresh entry belongs to the caller until vault_used() or vault_give_back(). */
-bool vault_take(struct vault *v, struct str tenant, struct str session_key, struct str kind,
-                struct vault_ref *ret_ref, bool *ret_first);
+/* Takes the oldest fresh entry of a session that @instance may use (@ret_first is true), else finds
+ * the newest other one.  A fresh entry belongs to the caller until vault_used() or
+ * vault_give_back(). */
+bool vault_take(struct vault *v, struct str tenant, struct str instance, struct str session_key,
+                struct str kind, struct vault_ref *ret_ref, bool *ret_first);
 /* Takes the oldest fresh entry of a place that @instance may use, preferring entries of @user (may
  * be absent).  It belongs to the caller until vault_used() or vault_give_back(). */
 bool vault_take_place(struct vault *v, struct str tenant, struct str instance, struct str kind,

@@ -155,6 +155,23 @@ def test_a_button_is_acknowledged_and_keeps_its_message(edge):
     assert edge.sim.hooks[TOKEN] == {"original": None, "edits": 0, "follow_ups": ["more"]}
 
 
+@pytest.mark.parametrize("key", [RELAY_KEY, DISCORD_KEY, RELAY_KEY.rsplit(":", 1)[0], DISCORD_KEY.rsplit(":", 1)[0],
+                                 RELAY_KEY.replace("agent:main", "agent:work")])
+def test_a_gateway_may_name_the_session_as_it_knows_it(edge, key):
+    edge.interact()
+    forwarded(edge.gateway)
+    assert follow_up(edge.gateway, "forty-two", key)["success"]
+    assert edge.sim.hooks[TOKEN]["original"] == "forty-two"
+    edge.sim.say(GENERAL, "hello")
+    edge.gateway.hear("hello")
+    edge.gateway.send({"type": "interrupt", "session_key": key, "reason": "a newer task"})
+    frames = [edge.gateway.next("interrupt_inbound")]
+    if ":work:" in key:  # released gateways know their turns without the profile
+        frames.append(edge.gateway.next("interrupt_inbound"))
+    assert key in [f["session_key"] for f in frames]
+    assert all((f["chat_id"], f["reason"]) == (GENERAL, "a newer task") for f in frames)
+
+
 def test_the_same_interaction_twice_is_one_delivery(edge):
     body = {"id": "990000000000009999", "type": 2, "token": TOKEN, "channel_id": GENERAL, "guild_id": GUILD,
             "member": {"user": {"id": ANN}}, "data": {"name": "ask"}}

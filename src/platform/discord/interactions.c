@@ -497,28 +497,46 @@ static void on_target(void *ctx, struct str tenant, struct str instance)
         vault_bind(b->d->env->vault, &b->spec);
 }
 
+/* Adds the keys that a gateway may give the session of @ev. */
+static void add_session_keys(struct buf keys[VAULT_KEYS], const struct event *ev)
+{
+    struct buf key = BUF_INIT;
+
+    for (size_t k = 0; k < SESSION_KEY_RULES; k++) {
+        size_t i = 0;
+        buf_reset(&key);
+        session_key_of_event_as(&key, ev, &session_key_rules[k]);
+        while (i < VAULT_KEYS && keys[i].n > 0 && !str_eq(buf_str(&keys[i]), buf_str(&key)))
+            i++;
+        if (i < VAULT_KEYS && keys[i].n == 0)
+            buf_add_str(&keys[i], buf_str(&key));
+    }
+    buf_done(&key);
+}
+
 /* Lets every instance that receives @ev use the token; returns how many do. */
 static size_t bind_token(struct discord *d, struct discord_interaction *x, const struct event *ev)
 {
-    struct buf relay_key = BUF_INIT, key = BUF_INIT, place = BUF_INIT, value = BUF_INIT;
+    struct buf keys[VAULT_KEYS] = {0}, place = BUF_INIT, value = BUF_INIT;
     struct str bot = str_of(d->base.bot);
     struct str app = is_path_safe(x->application_id) ? x->application_id : bot;
     struct token_binding b = {.d = d};
     struct event other;
 
     discord_interaction_as_forward(x, bot, &other);
-    session_key_of_event(&relay_key, &other);
+    add_session_keys(keys, &other);
     discord_interaction_as_message(x, bot, STR(""), &other);
-    session_key_of_event(&key, &other);
+    add_session_keys(keys, &other);
     discord_token_place(d, snowflake(x->channel_id), &place);
     buf_printf(&value, "%.*s\x1f%.*s\x1f%.*s", STR_FMT(app), STR_FMT(x->channel_id),
                STR_FMT(x->token));
-    b.spec = (struct vault_spec){.session_keys = {buf_str(&relay_key), buf_str(&key)},
-                                 .kind = STR(DISCORD_TOKEN_KIND),
+    b.spec = (struct vault_spec){.kind = STR(DISCORD_TOKEN_KIND),
                                  .id = x->id,
                                  .place = buf_str(&place),
                                  .user = x->user_id,
                                  .life_ms = TOKEN_LIFE_MS};
+    for (size_t i = 0; i < VAULT_KEYS && keys[i].n > 0; i++)
+        b.spec.session_keys[i] = buf_str(&keys[i]);
     /* A button shows no "thinking ...", so there is nothing to edit: every answer is a new
      * message. */
     b.spec.used = x->type == INTERACTION_COMPONENT;
@@ -527,8 +545,8 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
     host_each_target(d->base.host, ev, on_target, &b);
     buf_wipe(&value);
     buf_done(&place);
-    buf_done(&key);
-    buf_done(&relay_key);
+    for (size_t i = 0; i < VAULT_KEYS; i++)
+        buf_done(&keys[i]);
     return b.n;
 }
 

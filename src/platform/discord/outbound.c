@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
+#include "core/session_key.h"
 #include "edge/vault.h"
 #include "platform/attachment.h"
 #include "platform/discord/discord_priv.h"
@@ -86,12 +87,16 @@ static struct discord_reply *reply_for_follow_up(struct discord *d, const struct
                                                  const struct action *a, uint64_t *ret_channel)
 {
     struct vault_ref ref;
-    struct buf plain = BUF_INIT;
+    struct buf plain = BUF_INIT, key = BUF_INIT;
     struct str parts[3];
     bool first;
 
-    if (!str_eq(a->kind, STR(DISCORD_TOKEN_KIND)) ||
-        !vault_take(d->env->vault, from->tenant, a->session_key, a->kind, &ref, &first))
+    session_key_without_profile(&key, a->session_key);
+    bool found = str_eq(a->kind, STR(DISCORD_TOKEN_KIND)) &&
+                 vault_take(d->env->vault, from->tenant, from->instance, buf_str(&key), a->kind,
+                            &ref, &first);
+    buf_done(&key);
+    if (!found)
         return NULL;
     struct discord_reply *h = reply_new(d, ref, first);
     *ret_channel = open_value(h, &plain, parts) ? snowflake(parts[1]) : 0;

@@ -29,7 +29,14 @@
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
 
-enum { WAYS = 8, FEWEST_SETS = 1 << 13, MOST_SETS = 1 << 18, KEY_MAX_BYTES = 2048, LOOK_AT = 16 };
+enum {
+    WAYS = 8,
+    FEWEST_SETS = 1 << 13,
+    MOST_SETS = 1 << 18,
+    KEY_MAX_BYTES = 2048,
+    REASON_MAX_BYTES = 2048,
+    LOOK_AT = 16
+};
 
 struct way {
     uint32_t tag;  /* half of the hash of tenant and session key */
@@ -41,7 +48,7 @@ struct commands {
     struct way (*sets)[WAYS]; /* owned; NULL until the first key */
     size_t n_sets;
     struct buf scratch;
-    struct buf stopped; /* the session key of a /stop */
+    struct buf stopped; /* the session key of a /stop or an interrupt */
 };
 
 uint64_t interrupt_key(const struct instance *i, struct str session_key)
@@ -170,14 +177,14 @@ static bool may_interrupt(struct instance *i, uint64_t key)
 }
 
 static bool send_interrupt(struct instance *i, struct str session_key, struct str chat_id,
-                           bool by_person)
+                           struct str reason, bool by_person)
 {
     struct session *s = i->receiver;
     uint64_t key = interrupt_key(i, session_key);
 
     if (!instance_is_live(i) || !may_interrupt(i, by_person ? key : ~key))
         return false;
-    frame_write_interrupt(s->wire->ops->send_begin(s->wire), session_key, chat_id);
+    frame_write_interrupt(s->wire->ops->send_begin(s->wire), session_key, chat_id, reason);
     s->wire->ops->send_end(s->wire);
     i->relay->n.interrupts_out++;
     return true;
@@ -199,10 +206,66 @@ static struct instance *only_instance(struct relay *r, struct str tenant)
     return found;
 }
 
-void interrupt_from_gateway(struct session *s, struct str session_key)
+struct interruption { /* a gateway's interrupt; on the stack */
+    struct str plain; /* its session key without the profile */
+    struct str named; /* its session key as the gateway said it */
+    struct str reason;
+    bool sent;
+};
+
+/* Released gateways know their running turns by the key without the profile. */
+static void interrupt_instance(struct interruption *x, struct instance *i, struct str chat_id)
+{
+    x->sent |= send_interrupt(i, x->plain, chat_id, x->reason, false);
+    if (!str_eq(x->plain, x->named))
+        x->sent |= send_interrupt(i, x->named, chat_id, x->reason, false);
+}
+
+/* The chat of @i that @key may name.  Ids may contain the separator, so the key is not taken apart:
+ * it names a chat if the chat's id stands in its place, from the longest candidate down. */
+static struct known_chat *chat_in_key(const struct instance *i, struct str key)
+{
+    struct str platform, part;
+    int tries = LOOK_AT;
+
+    if (!str_split(&key, ':', &part) || !str_split(&key, ':', &part) || /* agent, main */
+        !str_split(&key, ':', &platform) || !str_split(&key, ':', &part))
+        return NULL;
+    for (size_t n = key.n; n > 0 && tries > 0; n--) {
+        if (n < key.n && key.p[n] != ':')
+            continue;
+        struct known_chat *c = chats_find(i, str_make(key.p, n));
+        tries--;
+        if (c != NULL && (str_eq(platform, STR("relay")) ||
+                          str_eq(platform, session_key_platform(chat_platform(c)))))
+            return c;
+    }
+    return NULL;
+}
+
+/* Interrupts every instance of the tenant that knows the chat in the key. */
+static bool interrupt_by_chat(struct interruption *x, struct relay *r, struct instance *sender)
+{
+    struct str names[LOOK_AT], tenant = instance_tenant(sender);
+    size_t n = facts_instances_of(r->env.facts, tenant, names, LOOK_AT);
+    char id[CHAT_ID_CHARS];
+    bool any = false;
+
+    for (size_t k = 0; k <= n; k++) { /* the sender first: it may not be among LOOK_AT names */
+        struct instance *i = k == 0 ? sender : instance_find(r, tenant, names[k - 1]);
+        struct known_chat *c =
+            i != NULL && (k == 0 || i != sender) ? chat_in_key(i, x->plain) : NULL;
+        if (c != NULL)
+            interrupt_instance(x, i, chat_id(c, id));
+        any |= c != NULL;
+    }
+    return any;
+}
+
+void interrupt_from_gateway(struct session *s, struct str session_key, struct str reason)
 {
     struct relay *r = s->inst->relay;
-    struct str tenant = instance_tenant(s->inst);
+    struct buf *plain = &r->commands->stopped;
     char id[CHAT_ID_CHARS];
 
     r->n.interrupts_in++;
@@ -210,13 +273,23 @@ void interrupt_from_gateway(struct session *s, struct str session_key)
         r->n.interrupts_dropped++;
         return;
     }
-    uint64_t key = interrupt_key(s->inst, session_key);
+    buf_reset(plain);
+    session_key_without_profile(plain, session_key);
+    struct interruption x = {.plain = buf_str(plain), .named = session_key};
+    if (reason.n <= REASON_MAX_BYTES)
+        x.reason = reason;
+    uint64_t key = interrupt_key(s->inst, x.plain);
     const struct way *set = set_of(r->commands, key);
     size_t way = way_of(r, set, key);
     struct known_chat *chat = way < WAYS ? chats_at(r, set[way].chat) : NULL;
-    struct instance *i = chat != NULL ? chat->inst : only_instance(r, tenant);
-    if (i == NULL ||
-        !send_interrupt(i, session_key, chat != NULL ? chat_id(chat, id) : STR(""), false))
+    if (chat != NULL) {
+        interrupt_instance(&x, chat->inst, chat_id(chat, id));
+    } else if (!interrupt_by_chat(&x, r, s->inst)) {
+        struct instance *only = only_instance(r, instance_tenant(s->inst));
+        if (only != NULL)
+            interrupt_instance(&x, only, STR(""));
+    }
+    if (!x.sent)
         r->n.interrupts_dropped++;
 }
 
@@ -226,19 +299,14 @@ void interrupt_from_gateway(struct session *s, struct str session_key)
  * unknown keys. */
 static void stop_turn(struct instance *i, const struct event *ev)
 {
-    static const struct session_key_options kinds[] = {
-        {.group_sessions_per_user = true},
-        {.group_sessions_per_user = false},
-        {.group_sessions_per_user = true, .thread_sessions_per_user = true},
-        {.group_sessions_per_user = true, .august = true},
-    };
     struct buf *key = &i->relay->commands->stopped;
     bool any = false;
 
-    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+    for (size_t k = 0; k < SESSION_KEY_RULES; k++) {
         buf_reset(key);
-        session_key_of_event_as(key, ev, &kinds[k]);
-        any |= send_interrupt(i, buf_str(key), ev->chat_id.p != NULL ? ev->chat_id : STR(""), true);
+        session_key_of_event_as(key, ev, &session_key_rules[k]);
+        any |= send_interrupt(i, buf_str(key), ev->chat_id.p != NULL ? ev->chat_id : STR(""),
+                              STR_NULL, true);
     }
     if (!any)
         i->relay->n.interrupts_dropped++;

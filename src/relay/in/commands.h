@@ -5,7 +5,9 @@
  * answer goes to the chat of the message.
  *
  * A gateway's `interrupt` names a session key.  The relay forwards it as `interrupt_inbound` to the
- * instance of the same tenant that last received an event of that key.
+ * instance of the same tenant that last received an event of that key.  A gateway may be configured
+ * to build other keys than bellhop does (session_key_rules).  For such a key the interrupt goes to
+ * every instance of the tenant that knows the chat in the key: a gateway ignores unknown keys.
  *
  * A person's /stop sends `interrupt_inbound` at once, ahead of the window, to every live recipient.
  * The text follows as a normal message, for gateways that use other session keys than bellhop
@@ -56,4 +58,4 @@ uint64_t interrupt_key(const struct instance *i, struct str session_key);
 void interrupt_note(struct known_chat *chat, uint64_t key, bool alone);
 void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t key);
 void interrupt_read(struct instance *i); /* the receiver has read its interrupts */
-void interrupt_from_gateway(struct session *s, struct str session_key);
+void interrupt_from_gateway(struct session *s, struct str session_key, struct str reason);

@@ -743,7 +743,7 @@ static void on_outbound(struct session *s, const struct frame *f)
 
 static void on_interrupt(struct session *s, const struct frame *f)
 {
-    interrupt_from_gateway(s, f->session_key);
+    interrupt_from_gateway(s, f->session_key, f->reason);
 }
 
 static void on_going_idle(struct session *s, const struct frame *f)

@@ -219,7 +219,7 @@ static void frames_to_a_gateway_have_the_listed_keys(void **state)
             frame_write_result(&out, STR("r"), &(struct action_result){0});
             break;
         case 4:
-            frame_write_interrupt(&out, STR("k"), STR_NULL);
+            frame_write_interrupt(&out, STR("k"), STR_NULL, STR("because"));
             break;
         case 5:
             frame_write_going_idle_ack(&out);

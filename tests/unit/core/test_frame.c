@@ -385,8 +385,8 @@ static void interrupts_and_idle_acks_are_single_lines(void **state)
 {
     struct buf out = BUF_INIT;
 
-    frame_write_interrupt(&out, STR("agent:main:discord:dm:1"), STR("1"));
-    frame_write_interrupt(&out, STR("k\n"), STR_NULL);
+    frame_write_interrupt(&out, STR("agent:main:discord:dm:1"), STR("1"), STR_NULL);
+    frame_write_interrupt(&out, STR("k\n"), STR_NULL, STR_NULL);
     frame_write_going_idle_ack(&out);
     assert_same(buf_str(&out),
                 STR("{\"type\":\"interrupt_inbound\",\"session_key\":\"agent:main:discord:dm:1\","

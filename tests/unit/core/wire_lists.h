@@ -210,6 +210,7 @@ static const struct contract_field outbound_result[] = {
 static const struct contract_field interrupt_inbound[] = {
     {"session_key", ALWAYS, "string"},
     {"chat_id", ALWAYS, "string"},
+    {"reason", MAYBE, "string"},
     {NULL},
 };
 static const struct contract_field passthrough_forward[] = {

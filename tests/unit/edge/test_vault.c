@@ -97,7 +97,7 @@ static void bind(struct rig *r, const char *tenant, const char *id)
 static bool take(struct rig *r, const char *tenant, const char *key, struct vault_ref *ref,
                  bool *first)
 {
-    return vault_take(r->vault, str_of(tenant), str_of(key), KIND, ref, first);
+    return vault_take(r->vault, str_of(tenant), STR("i1"), str_of(key), KIND, ref, first);
 }
 
 static bool take_place(struct rig *r, const char *instance, const char *user, struct vault_ref *ref)
@@ -131,8 +131,9 @@ static void absent_expired_and_foreign_look_the_same(void **state)
     bind(r, "a", "1");
     assert_false(take(r, "b", "relay-key", &ref, &first));
     assert_false(take(r, "a", "another-key", &ref, &first));
-    assert_false(
-        vault_take(r->vault, STR("a"), STR("relay-key"), STR("discord.other"), &ref, &first));
+    assert_false(vault_take(r->vault, STR("a"), STR("i1"), STR("relay-key"), STR("discord.other"),
+                            &ref, &first));
+    assert_false(vault_take(r->vault, STR("a"), STR("i2"), STR("relay-key"), KIND, &ref, &first));
     facts_rig_pass(&r->f, LIFE_MS);
     assert_false(take(r, "a", "relay-key", &ref, &first));
 }

@@ -26,6 +26,59 @@ static void a_gateways_interrupt_reaches_whoever_last_received_that_key(void **s
     assert_true(str_contains(line_with(g, STOPPED, 0), STR("\"chat_id\":\"c1\"")));
 }
 
+static void hear_in(const char *key, const char *id, struct str type, struct str thread)
+{
+    struct event ev = make_event(key, id);
+    ev.chat_type = type;
+    ev.thread_id = thread;
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+}
+
+static void an_interrupt_may_name_any_key_that_the_gateway_may_use(void **state)
+{
+    static const char *const keys[] = {
+        "agent:main:relay:group:c1:u1",    /* the default */
+        "agent:main:relay:group:c1",       /* one session for the group */
+        "agent:main:relay:forum:c1:t1",    /* of a topic */
+        "agent:main:relay:forum:c1:t1:u1", /* one for each person of a topic */
+        "agent:work:relay:group:c1:u1",    /* a profile */
+        "agent:work:relay:forum:c1:t1:u1",
+    };
+    struct fake *f = connect_as("gw-a"), *g = connect_as("gw-b");
+    size_t seen = 0;
+
+    hear_in("b", "e1", STR("group"), STR_NULL);
+    hear_in("b", "e2", STR("forum"), STR("t1"));
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        advance(INTERRUPTS_UNREAD_MS);
+        interrupt(f, keys[i]);
+        char named[128];
+        snprintf(named, sizeof named, "\"session_key\":\"%s\",\"chat_id\":\"c1\"", keys[i]);
+        assert_int_equal(count_with(f, STOPPED), 0);
+        assert_true(count_with(g, named) >= 1);
+        assert_true(count_with(g, STOPPED) > seen);
+        seen = count_with(g, STOPPED);
+    }
+    /* Released gateways know their turns without the profile. */
+    assert_int_equal(count_with(g, "agent:main:relay:group:c1:u1"), 2);
+    assert_int_equal(count_with(g, "agent:main:relay:forum:c1:t1:u1"), 2);
+    interrupt(f, "agent:main:telegram:group:c1"); /* no chat of that platform */
+    interrupt(f, "agent:main:relay:group:c10");
+    assert_int_equal(count_with(g, STOPPED), seen);
+}
+
+static void the_reason_of_an_interrupt_travels(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    say(f, "{\"type\":\"interrupt\",\"session_key\":\"" KEY "\",\"reason\":\"a newer task\"}");
+    assert_true(str_contains(line_with(f, STOPPED, 0), STR("\"reason\":\"a newer task\"")));
+    advance(INTERRUPTS_UNREAD_MS);
+    interrupt(f, KEY);
+    assert_false(str_contains(line_with(f, STOPPED, 1), STR("reason")));
+}
+
 static void an_unknown_key_goes_to_the_only_instance_of_the_tenant(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -160,8 +213,8 @@ static void the_newest_sessions_of_a_chat_are_known_after_a_restart(void **state
     interrupt(g, GROUP_KEY "19");
     interrupt(g, GROUP_KEY "4");
     assert_int_equal(count_with(f, STOPPED), 2);
-    interrupt(g, GROUP_KEY "3"); /* sixteen are remembered */
-    assert_int_equal(count_with(f, STOPPED), 2);
+    interrupt(g, GROUP_KEY "3"); /* sixteen are remembered; an older one is found by its chat */
+    assert_int_equal(count_with(f, STOPPED), 3);
 }
 
 static void a_known_session_is_not_written_again(void **state)
@@ -315,6 +368,8 @@ UNIT(relay_test_interrupt)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_gateways_interrupt_reaches_whoever_last_received_that_key),
+        PROMISE(an_interrupt_may_name_any_key_that_the_gateway_may_use),
+        PROMISE(the_reason_of_an_interrupt_travels),
         PROMISE(an_unknown_key_goes_to_the_only_instance_of_the_tenant),
         PROMISE(an_unknown_key_is_dropped_when_there_are_several),
         PROMISE(an_interrupt_for_a_sleeper_is_dropped),
