@@ -172,7 +172,8 @@ const struct command cmd_policy = {
         "set replaces the instance's policy on one platform.  A gateway declares its own policy\n"
         "whenever it connects.\n"
         "--require-address  in shared chats, only messages that mention the bot or reply to it\n"
-        "--free             channels where --require-address does not apply\n"
+        "--free             channels, threads and topics where --require-address does not\n"
+        "                   apply; a topic also as GROUP:TOPIC\n"
         "--allow-bots       also messages of other bots\n"
         "default sets --require-address for instances of the tenant that declared no policy.\n"
         "An instance always hears the people linked to it.\n",

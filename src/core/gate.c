@@ -332,11 +332,28 @@ static enum gate_reason look(const struct gate_world *w, const struct candidate 
     return unknown || e.next != e.head ? GATE_NO_SIGHT_UNKNOWN : GATE_NO_UNSEEN;
 }
 
+static bool is_free(const struct gate_policy *p, struct str place)
+{
+    return !str_is_empty(place) && map_get(&p->free_places, place) != NULL;
+}
+
+/* The places that a scope may grant, narrowest first.  A topic's id is unique in its group only, so
+ * a topic may also be named with its group: "group:topic". */
 static bool is_free_place(const struct gate_policy *p, const struct event *ev)
 {
-    return map_get(&p->free_places, ev->chat_id) != NULL ||
-           (!str_is_empty(ev->parent_chat_id) &&
-            map_get(&p->free_places, ev->parent_chat_id) != NULL);
+    struct str thread = ev->thread_id, chat = ev->chat_id;
+    char room[GATE_KEY_MAX];
+
+    if (map_count(&p->free_places) == 0)
+        return false;
+    if (is_free(p, thread) || is_free(p, chat) || is_free(p, ev->parent_chat_id))
+        return true;
+    if (str_is_empty(thread) || chat.n + 1 + thread.n > sizeof room)
+        return false;
+    memcpy(room, chat.p, chat.n);
+    room[chat.n] = ':';
+    memcpy(room + chat.n + 1, thread.p, thread.n);
+    return is_free(p, str_make(room, chat.n + 1 + thread.n));
 }
 
 static enum gate_reason weigh(const struct gate_world *w, const struct candidate *c,

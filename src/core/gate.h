@@ -43,7 +43,7 @@ enum gate_principal { GATE_OWNER_ONLY, GATE_ALLOW_LIST, GATE_ANY };
 
 struct gate_policy { /* of one instance on one platform */
     bool require_address, allow_other_bots;
-    struct map free_places; /* chat ids; values are non-NULL */
+    struct map free_places; /* ids of chats, threads, topics; values are non-NULL */
 };
 
 struct gate_tenant {

@@ -407,7 +407,8 @@ const struct op ops_manage[] = {
                                      {"allowOtherBots", IN_BODY, OP_BOOL,
                                       .what = "What other bots say, too."},
                                      {"freeResponseScopes", IN_BODY, OP_LIST, .max = GRANT_LIST_MAX,
-                                      .what = "Channel ids where requireAddress does not hold."},
+                                      .what = "Channels, threads and topics where requireAddress "
+                                              "does not hold; a topic also as group:topic."},
                                      {0}},
      .errors = "malformed (400)"},
     {"setDmDefault", "POST", "/manage/dm-default", MAY_GATEWAY, set_dm_default,

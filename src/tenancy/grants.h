@@ -65,7 +65,7 @@ bool grant_principal_parse(struct str word, enum gate_principal *ret_mode);
 struct grant_policy { /* replaces the instance's earlier policy for this platform */
     struct str platform;
     bool require_address, allow_other_bots;
-    const struct str *free_places; /* channel ids where require_address is waived */
+    const struct str *free_places; /* channels, threads, topics: require_address is waived there */
     size_t n_free_places;
 };
 void grant_policy(struct facts *f, struct grant_who who, const struct grant_policy *p,

@@ -107,6 +107,20 @@ def test_groups_topics_channels_and_media(rig):
     g.hear("[edited] fixed")
 
 
+@pytest.mark.parametrize("place", ["4", f"{FORUM}:4", str(FORUM)])
+def test_a_policy_may_free_a_single_topic(rig, place):
+    s, g = rig.sim, rig.gateway
+    policy = {"platform": "telegram", "requireAddress": True, "freeResponseScopes": [place]}
+    assert rig.server.post("/relay/policy", policy, headers={"Authorization": f"Bearer {rig.credential.token()}"}).status == 200
+    s.say(GROUP, "not for you")
+    if place != str(FORUM):
+        s.say(FORUM, "nor this")
+    s.say(FORUM, "in a topic", message_thread_id=4, is_topic_message=True)
+    g.hear("in a topic")
+    s.say(GROUP, "@my_bot but this")
+    g.hear("@my_bot but this")
+
+
 def test_order_is_kept_and_repeated_updates_are_heard_once(rig):
     rig.sim.shuffle = True
     for i in range(120):

@@ -643,6 +643,41 @@ static void bots_that_answer_each_other_are_stopped_and_a_person_starts_them_aga
     world_done(&w);
 }
 
+static void a_free_place_may_be_a_thread_or_a_topic(void **state)
+{
+    static const struct {
+        const char *free, *guild, *chat, *parent, *thread;
+        bool heard;
+    } rows[] = {
+        {"t1", GUILD, CHANNEL, NULL, "t1", true}, /* a thread that answers open: its own id */
+        {"t1", GUILD, "t1", CHANNEL, "t1", true},
+        {CHANNEL, GUILD, "t1", CHANNEL, "t1", true},
+        {"t2", GUILD, CHANNEL, NULL, "t1", false},
+        {"4", NULL, "-100", NULL, "4", true}, /* a topic of a group without a guild */
+        {"-100:4", NULL, "-100", NULL, "4", true},
+        {"-100:4", NULL, "-200", NULL, "4", false},
+        {"-100:5", NULL, "-100", NULL, "4", false},
+        {"-100", NULL, "-100", NULL, "4", true},
+        {"4", NULL, "-100", NULL, NULL, false}, /* the group outside its topics */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct world w;
+        struct event ev = event_in_channel();
+        world_init(&w);
+        ev.scope_id = str_of(rows[i].guild);
+        ev.chat_id = str_of(rows[i].chat);
+        ev.parent_chat_id = str_of(rows[i].parent);
+        ev.thread_id = str_of(rows[i].thread);
+        route(&w, GUILD, &w.x, true);
+        w.policy.require_address = true;
+        map_put(&w.policy.free_places, str_of(rows[i].free), &w);
+        map_put(&w.x.policies, STR("discord"), &w.policy);
+        assert_int_equal(received(&w, &ev, &w.x), rows[i].heard);
+        world_done(&w);
+    }
+}
+
 struct counted {
     size_t asked;
     enum gate_sight sight;
@@ -913,6 +948,7 @@ UNIT(core_test_gate)
         cmocka_unit_test(a_revoked_instance_is_no_candidate_and_holds_nothing_back),
         cmocka_unit_test(a_bot_is_nobodys_owner),
         cmocka_unit_test(bots_that_answer_each_other_are_stopped_and_a_person_starts_them_again),
+        cmocka_unit_test(a_free_place_may_be_a_thread_or_a_topic),
         cmocka_unit_test(a_group_chat_of_a_platform_without_guilds_is_its_own_guild),
         cmocka_unit_test(of_a_crowd_so_many_are_asked_what_they_see),
         cmocka_unit_test(an_asked_sight_is_no_yes_and_only_counts_where_all_else_is_fine),
