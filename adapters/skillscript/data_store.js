@@ -20,7 +20,7 @@ export class BellhopDataStore {
         supports_tag_filter: true,
         supports_semantic: false,
         supports_rerank: false,
-        supports_thread_status_filter: false,
+        supports_thread_status_filter: true,
         supports_pinning: false,
         supports_decay_model: false,
       },

@@ -1,11 +1,10 @@
 /* ask.c - parses a query.  (ask.h has the contract.) */
 #include "data/ask.h"
 #include <math.h>
+#include <stdio.h>
 
 #define DEFAULT_LIMIT 10
 #define MAX_KEYS 32 /* named in an UnsupportedFilterError */
-
-static const struct str supported[] = {{"domain_tags", 11}};
 
 void data_query_error(struct fault *f, const char *why)
 {
@@ -32,13 +31,16 @@ static bool is_known(struct str key)
     for (size_t i = 0; i < sizeof base / sizeof base[0]; i++)
         if (str_eq(key, str_of(base[i])))
             return true;
-    return str_eq(key, supported[0]);
+    for (size_t i = 0; i < N_DATA_FIELDS; i++)
+        if (str_eq(key, str_of(data_fields[i].name)))
+            return true;
+    return false;
 }
 
 /* Refuses unknown filters: ignoring one would return entries that the caller meant to exclude. */
 static bool only_known(struct json filters, struct fault *f)
 {
-    struct str unknown[MAX_KEYS];
+    struct str unknown[MAX_KEYS], supported[N_DATA_FIELDS];
     size_t n = 0;
     struct buf names = BUF_INIT;
 
@@ -52,10 +54,15 @@ static bool only_known(struct json filters, struct fault *f)
     for (size_t i = 0; i < n; i++)
         buf_printf(&names, "%s%.*s", i > 0 ? ", " : "",
                    (int)(unknown[i].n < 60 ? unknown[i].n : 60), unknown[i].p);
-    fault_set(f, FAULT_UNSUPPORTED_FILTER,
-              "filters that this store does not have: %s; it has: domain_tags", buf_z(&names));
+    buf_add_z(&names, "; it has: ");
+    for (size_t i = 0; i < N_DATA_FIELDS; i++) {
+        supported[i] = str_of(data_fields[i].name);
+        buf_printf(&names, "%s%s", i > 0 ? ", " : "", data_fields[i].name);
+    }
+    fault_set(f, FAULT_UNSUPPORTED_FILTER, "filters that this store does not have: %s",
+              buf_z(&names));
     fault_field_list(f, "unsupportedKeys", unknown, n);
-    fault_field_list(f, "supportedKeys", supported, 1);
+    fault_field_list(f, "supportedKeys", supported, N_DATA_FIELDS);
     fault_field(f, "substrate", STR("BellhopDataStore"));
     fault_field(f, "opKind", STR("$"));
     fault_field(
@@ -91,29 +98,51 @@ static bool read_limit(struct json v, uint64_t *ret, struct fault *f)
     return true;
 }
 
-static bool add_tag(struct json v, struct arena *arena, struct data_ask *a)
+static bool add_value(struct json v, unsigned field, struct arena *arena, struct data_filter *to)
 {
-    struct str tag = json_as_str(v);
+    struct str value = json_as_str(v);
 
-    if (tag.n == 0 || a->n_tags == DATA_MAX_TAGS)
+    if (value.n == 0 || to->n == DATA_MAX_VALUES)
         return false;
-    a->tags[a->n_tags++] = arena_str(arena, tag);
+    to->marks[to->n++] = data_mark(arena, field, value);
     return true;
 }
 
-static bool read_tags(struct json v, struct arena *arena, struct data_ask *a, struct fault *f)
+static bool read_values(struct json v, unsigned field, struct arena *arena, struct data_filter *to)
 {
-    static const char what[] = "`domain_tags` is a text, or a list of 1 to 64 texts, none empty";
-
-    a->n_tags = 0;
-    if (json_type(v) == JSON_ABSENT)
-        return true;
     if (json_type(v) != JSON_ARRAY)
-        return add_tag(v, arena, a) || bad(f, what);
+        return add_value(v, field, arena, to);
     for (struct json_iter it = {0}; json_next(v, &it);)
-        if (!add_tag(it.value, arena, a))
-            return bad(f, what);
-    return a->n_tags > 0 || bad(f, what);
+        if (!add_value(it.value, field, arena, to))
+            return false;
+    return to->n > 0;
+}
+
+static bool read_filters(struct json filters, struct arena *arena, struct data_ask *a,
+                         struct fault *f)
+{
+    char why[120];
+
+    a->n_filters = 0;
+    for (unsigned i = 0; i < N_DATA_FIELDS; i++) {
+        struct data_filter *to = &a->filters[a->n_filters];
+        struct json v = json_get(filters, data_fields[i].name);
+        if (json_type(v) == JSON_ABSENT)
+            continue;
+        to->n = 0;
+        to->without = i == DATA_PINNED && !json_as_bool(v, false);
+        if (i == DATA_PINNED && json_type(v) != JSON_BOOL)
+            return bad(f, "`pinned` is true or false");
+        if (i == DATA_PINNED)
+            to->marks[to->n++] = data_mark(arena, i, STR(""));
+        else if (!read_values(v, i, arena, to)) {
+            snprintf(why, sizeof why, "`%s` is a text, or a list of 1 to %d texts, none empty",
+                     data_fields[i].name, DATA_MAX_VALUES);
+            return bad(f, why);
+        }
+        a->n_filters++;
+    }
+    return true;
 }
 
 static bool read_query(struct json v, struct arena *arena, struct data_ask *a, struct fault *f)
@@ -136,6 +165,6 @@ bool data_ask_read(struct json filters, struct arena *arena, struct data_ask *re
         return bad(ret_fault, "a query is an object");
     return only_known(filters, ret_fault) && read_mode(json_get(filters, "mode"), ret_fault) &&
            read_limit(json_get(filters, "limit"), &ret_a->limit, ret_fault) &&
-           read_tags(json_get(filters, "domain_tags"), arena, ret_a, ret_fault) &&
+           read_filters(filters, arena, ret_a, ret_fault) &&
            read_query(json_get(filters, "query"), arena, ret_a, ret_fault);
 }

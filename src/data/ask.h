@@ -3,17 +3,24 @@
 #include "base/arena.h"
 #include "base/json.h"
 #include "core/fault.h"
+#include "data/entry.h"
 #include "data/fts.h"
 
-#define DATA_MAX_TAGS 64
+#define DATA_MAX_VALUES 64
 #define DATA_MAX_QUERY (8u << 10)
+
+struct data_filter {
+    struct str marks[DATA_MAX_VALUES]; /* an entry must have one of these, see entry.h */
+    size_t n;
+    bool without; /* an entry must have none of them */
+};
 
 struct data_ask { /* everything in the arena */
     enum fts_kind kind;
     struct str match; /* FTS5 MATCH text; empty when blank */
     uint64_t limit;
-    struct str tags[DATA_MAX_TAGS]; /* an entry must have one of these */
-    size_t n_tags;                  /* 0: no filter */
+    struct data_filter filters[N_DATA_FIELDS]; /* all of them; only the last can be @without */
+    size_t n_filters;
 };
 
 /* @filters as data_query() in data.h describes them.  False: @ret_fault. */

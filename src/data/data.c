@@ -468,14 +468,6 @@ struct data_call *data_get(struct data *ds, const struct caller *who, struct str
 
 /* ---- manifest, capabilities, statistics ---- */
 
-static void list_of(struct jw *w, const char *key, const char *only)
-{
-    jw_key(w, key);
-    jw_arr(w);
-    jw_str(w, str_of(only));
-    jw_end_arr(w);
-}
-
 void data_manifest(struct jw *w)
 {
     jw_obj(w);
@@ -483,8 +475,11 @@ void data_manifest(struct jw *w)
     jw_key(w, "manifest");
     jw_obj(w);
     jw_kstr(w, "kind", STR("sqlite-fts"));
-    list_of(w, "supported_modes", "fts");
-    list_of(w, "supported_filters", "domain_tags");
+    jw_kraw(w, "supported_modes", STR("[\"fts\"]"));
+    jw_karr(w, "supported_filters");
+    for (size_t i = 0; i < N_DATA_FIELDS; i++)
+        jw_str(w, str_of(data_fields[i].name));
+    jw_end_arr(w);
     jw_kstr(w, "score_range", STR("unbounded"));
     jw_kbool(w, "regexp_fallback_active", false);
     jw_end_obj(w);

@@ -68,10 +68,12 @@ void data_cancel(struct data_call **call);
  * invisible once its expires_at has passed.  Wrong types are a plain error (FAULT_INVALID). */
 struct data_call *data_write(struct data *ds, const struct caller *who, struct json entry,
                              data_cb *done, void *ctx) BH_MUST_USE;
-/* @filters: {query?, limit?, mode?, permissive_filters?, domain_tags?: text | [text]}; mode is
- * "fts" (the default), limit a number above 0 (default 10).  A blank query lists the newest entries
- * first.  QueryError: another mode, a malformed filter, or `raw:` text that is not valid FTS5
- * syntax.  UnsupportedFilterError: any other key, unless permissive_filters is exactly true. */
+/* @filters: {query?, limit?, mode?, permissive_filters?, and filters}; mode is "fts" (the default),
+ * limit a number above 0 (default 10).  Filters are the fields of data_manifest(): `pinned` is true
+ * or false (not pinned), each of the others a text, or a list any of which will do.  An entry must
+ * pass all filters.  A blank query lists the newest entries first.  QueryError: another mode, a
+ * malformed filter, or `raw:` text that is not valid FTS5 syntax.  UnsupportedFilterError: any
+ * other key, unless permissive_filters is exactly true. */
 struct data_call *data_query(struct data *ds, const struct caller *who, struct json filters,
                              data_cb *done, void *ctx) BH_MUST_USE;
 /* A miss is not an error. */
@@ -79,8 +81,8 @@ struct data_call *data_get(struct data *ds, const struct caller *who, struct str
                            void *ctx) BH_MUST_USE;
 
 /* {"capabilities_version": ..., "manifest": {"kind": "sqlite-fts", "supported_modes":
- * ["fts"], "supported_filters": ["domain_tags"], "score_range": "unbounded",
- * "regexp_fallback_active": false}} */
+ * ["fts"], "supported_filters": [...], "score_range": "unbounded", "regexp_fallback_active":
+ * false}} */
 void data_manifest(struct jw *w);
 
 void data_stats(const struct data *ds, struct lanes_stats *ret);

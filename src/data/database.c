@@ -21,11 +21,13 @@
 #include "store/sqlite/side.h"
 
 enum {
-    SQL_ADD,           /* uuid, created_at, expires_at, extra, content, summary, tags */
+    SQL_ADD,           /* uuid, created_at, expires_at, extra, content, summary, marks */
     SQL_GET,           /* uuid -> ENTRY_COLUMNS */
     SQL_BY_ID,         /* id -> ENTRY_COLUMNS */
     SQL_NEWEST,        /* now, limit -> ENTRY_COLUMNS */
-    SQL_TAGGED,        /* tag, below this id -> id */
+    SQL_BELOW,         /* below this id -> id */
+    SQL_MARKED,        /* mark, below this id -> id */
+    SQL_HAS,           /* id, marks -> a row if the entry has one of them */
     SQL_FIND,          /* match, limit -> id, score */
     SQL_EXPIRED,       /* now, limit -> ENTRY_COLUMNS */
     SQL_EXPIRED_COUNT, /* now -> number */
@@ -39,9 +41,9 @@ static const char *const migrations[] = {
     " expires_at INTEGER, extra TEXT NOT NULL, content TEXT NOT NULL);"
     "CREATE UNIQUE INDEX entries_uuid ON entries(uuid);"
     "CREATE INDEX entries_expiry ON entries(expires_at) WHERE expires_at IS NOT NULL;"
-    "CREATE TABLE tags(tag TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY(tag, entry))"
+    "CREATE TABLE marks(mark TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY(mark, entry))"
     " WITHOUT ROWID;"
-    "CREATE INDEX tags_entry ON tags(entry);"
+    "CREATE INDEX marks_entry ON marks(entry);"
     "CREATE VIRTUAL TABLE words USING fts5(summary, detail, content='');",
 };
 
@@ -50,20 +52,22 @@ static const char *const migrations[] = {
 static const char *const statements[N_STATEMENTS] = {
     [SQL_ADD] = "INSERT INTO entries(uuid, created_at, expires_at, extra, content)"
                 " VALUES(?1, ?2, ?3, ?4, ?5);"
-                "INSERT OR IGNORE INTO tags SELECT value, last_insert_rowid() FROM json_each(?7);"
+                "INSERT OR IGNORE INTO marks SELECT value, last_insert_rowid() FROM json_each(?7);"
                 "INSERT INTO words(rowid, summary, detail) VALUES(last_insert_rowid(), ?6, ?5)",
     [SQL_GET] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE uuid = ?1",
     [SQL_BY_ID] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE id = ?1",
     [SQL_NEWEST] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE expires_at IS NULL OR"
                    " expires_at > ?1 ORDER BY id DESC LIMIT ?2",
-    [SQL_TAGGED] = "SELECT entry FROM tags WHERE tag = ?1 AND entry < ?2 ORDER BY entry DESC"
+    [SQL_BELOW] = "SELECT id FROM entries WHERE id < ?1 ORDER BY id DESC LIMIT 1",
+    [SQL_MARKED] = "SELECT entry FROM marks WHERE mark = ?1 AND entry < ?2 ORDER BY entry DESC"
                    " LIMIT 1",
+    [SQL_HAS] = "SELECT 1 FROM marks JOIN json_each(?2) ON mark = value WHERE entry = ?1 LIMIT 1",
     [SQL_FIND] = "SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ?1"
                  " ORDER BY score LIMIT ?2",
     [SQL_EXPIRED] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE expires_at <= ?1 LIMIT ?2",
     [SQL_EXPIRED_COUNT] = "SELECT count(*) FROM entries WHERE expires_at <= ?1",
     [SQL_DROP] = "INSERT INTO words(words, rowid, summary, detail) VALUES('delete', ?1, ?2, ?3);"
-                 "DELETE FROM tags WHERE entry = ?1; DELETE FROM entries WHERE id = ?1",
+                 "DELETE FROM marks WHERE entry = ?1; DELETE FROM entries WHERE id = ?1",
     [SQL_UNUSED] = "SELECT * FROM pragma_freelist_count, pragma_page_size",
 };
 
@@ -237,7 +241,7 @@ bool database_write(struct database *b, const struct data_entry *e)
     side_text(s, e->extra);
     side_text(s, e->content);
     side_text(s, buf_str(&summary));
-    side_texts(s, e->tags, e->n_tags);
+    side_texts(s, e->marks, e->n_marks);
     bool ok = side_ask(s, SQL_ADD);
     buf_done(&summary);
     return ok;
@@ -284,7 +288,7 @@ bool database_purge(struct database *b, int64_t now, size_t max, bool *ret_more)
 bool database_clear(struct database *b)
 {
     bool ok = sqlite3_exec(b->db->db,
-                           "PRAGMA secure_delete=ON; DELETE FROM tags; DELETE FROM entries;"
+                           "PRAGMA secure_delete=ON; DELETE FROM marks; DELETE FROM entries;"
                            " INSERT INTO words(words) VALUES('delete-all');"
                            " PRAGMA secure_delete=FAST",
                            NULL, NULL, NULL) == SQLITE_OK;
@@ -354,34 +358,57 @@ static enum data_end newest(struct database *b, uint64_t limit, int64_t now, dat
     return s->ok ? DATA_OK : failed(b);
 }
 
-/* The newest entry below @before that has the tag; 0: none. */
-static bool newest_tagged(struct database *b, struct str tag, int64_t before, int64_t *ret_id)
+/* The newest entry below @before that has the mark (absent: any entry); 0: none. */
+static bool newest_below(struct database *b, struct str mark, int64_t before, int64_t *ret_id)
 {
-    side_text(&b->db->base, tag);
+    if (mark.p != NULL)
+        side_text(&b->db->base, mark);
     side_int(&b->db->base, before);
-    *ret_id = ask_row(b, SQL_TAGGED) ? side_get_int(&b->db->base, 0) : 0;
+    *ret_id =
+        ask_row(b, mark.p != NULL ? SQL_MARKED : SQL_BELOW) ? side_get_int(&b->db->base, 0) : 0;
     return b->db->base.ok;
 }
 
-/* Merges one list per tag, newest first, without collecting the lists in memory. */
-static enum data_end newest_of_tags(struct database *b, const struct data_ask *a, int64_t now,
-                                    data_found_cb *cb, void *ctx)
+/* *@ret: the entry passes the filters from @first on.  False: failed. */
+static bool passes(struct database *b, const struct data_ask *a, size_t first, int64_t id,
+                   bool *ret)
 {
-    int64_t head[DATA_MAX_TAGS], before = INT64_MAX;
-    bool found, enough = false;
+    *ret = true;
+    for (size_t i = first; i < a->n_filters && *ret; i++) {
+        side_int(&b->db->base, id);
+        side_texts(&b->db->base, a->filters[i].marks, a->filters[i].n);
+        *ret = ask_row(b, SQL_HAS) != a->filters[i].without;
+        if (!b->db->base.ok)
+            return false;
+    }
+    return true;
+}
 
-    for (size_t i = 0; i < a->n_tags; i++)
+/* Merges one list per mark of the first filter, newest first, without collecting the lists in
+ * memory, and looks the other filters up.  A filter that is @without has no lists: every entry is
+ * looked at then. */
+static enum data_end newest_filtered(struct database *b, const struct data_ask *a, int64_t now,
+                                     data_found_cb *cb, void *ctx)
+{
+    static const struct str any[] = {{NULL, 0}};
+    bool listed = !a->filters[0].without, found, enough = false;
+    const struct str *marks = listed ? a->filters[0].marks : any;
+    size_t n_marks = listed ? a->filters[0].n : 1;
+    int64_t head[DATA_MAX_VALUES], before = INT64_MAX;
+
+    for (size_t i = 0; i < n_marks; i++)
         head[i] = INT64_MAX; /* not read yet */
     for (uint64_t n = 0; n < a->limit && !enough; n += found) {
         int64_t next = 0;
-        for (size_t i = 0; i < a->n_tags; i++) {
-            if (head[i] >= before && !newest_tagged(b, a->tags[i], before, &head[i]))
+        for (size_t i = 0; i < n_marks; i++) {
+            if (head[i] >= before && !newest_below(b, marks[i], before, &head[i]))
                 return failed(b);
             next = head[i] > next ? head[i] : next;
         }
         if (next == 0)
             break;
-        if (!tell_by_id(b, next, NULL, now, cb, ctx, &found, &enough))
+        if (!passes(b, a, listed, next, &found) ||
+            (found && !tell_by_id(b, next, NULL, now, cb, ctx, &found, &enough)))
             return failed(b);
         before = next;
     }
@@ -395,20 +422,28 @@ static bool count_expired(struct database *b, int64_t now, uint64_t *ret_n)
     return b->db->base.ok;
 }
 
-static sqlite3_stmt *prepare_tagged(struct database *b, const struct data_ask *a)
+static sqlite3_stmt *prepare_filtered(struct database *b, const struct data_ask *a)
 {
     struct buf sql = BUF_INIT;
     sqlite3_stmt *q = NULL;
+    int at = 3;
 
-    buf_add_z(&sql, "SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ?1 AND EXISTS("
-                    "SELECT 1 FROM tags WHERE entry = words.rowid AND tag IN (");
-    for (size_t i = 0; i < a->n_tags; i++)
-        buf_printf(&sql, "%s?%zu", i > 0 ? "," : "", i + 3);
-    buf_add_z(&sql, ")) ORDER BY score LIMIT ?2");
+    buf_add_z(&sql, "SELECT rowid, bm25(words) AS score FROM words WHERE words MATCH ?1");
+    for (const struct data_filter *f = a->filters; f < a->filters + a->n_filters; f++) {
+        buf_printf(&sql,
+                   " AND %s EXISTS(SELECT 1 FROM marks WHERE entry = words.rowid AND mark IN (",
+                   f->without ? "NOT" : "");
+        for (size_t i = 0; i < f->n; i++)
+            buf_printf(&sql, "%s?%d", i > 0 ? "," : "", at++);
+        buf_add_z(&sql, "))");
+    }
+    buf_add_z(&sql, " ORDER BY score LIMIT ?2");
     if (sqlite3_prepare_v2(b->db->db, buf_z(&sql), -1, &q, NULL) != SQLITE_OK)
         side_failed(b->db, "cannot prepare");
-    for (size_t i = 0; i < a->n_tags && q != NULL; i++)
-        side_bind_str(q, (int)i + 3, a->tags[i]);
+    at = 3;
+    for (const struct data_filter *f = a->filters; f < a->filters + a->n_filters && q != NULL; f++)
+        for (size_t i = 0; i < f->n; i++)
+            side_bind_str(q, at++, f->marks[i]);
     buf_done(&sql);
     return q;
 }
@@ -425,7 +460,7 @@ static enum data_end why_not(struct database *b, int rc)
 static enum data_end find(struct database *b, const struct data_ask *a, uint64_t expired,
                           int64_t now, data_found_cb *cb, void *ctx)
 {
-    sqlite3_stmt *q = a->n_tags > 0 ? prepare_tagged(b, a) : side_sql(b->db, SQL_FIND);
+    sqlite3_stmt *q = a->n_filters > 0 ? prepare_filtered(b, a) : side_sql(b->db, SQL_FIND);
     uint64_t limit = a->limit + expired, n = 0;
     bool told_it, enough = false, ok = true;
     int rc = SQLITE_OK;
@@ -442,7 +477,7 @@ static enum data_end find(struct database *b, const struct data_ask *a, uint64_t
     enum data_end end = !ok                                     ? failed(b)
                         : rc == SQLITE_ROW || rc == SQLITE_DONE ? DATA_OK
                                                                 : why_not(b, rc);
-    if (a->n_tags > 0)
+    if (a->n_filters > 0)
         sqlite3_finalize(q);
     else
         sqlite3_reset(q);
@@ -461,5 +496,6 @@ enum data_end database_query(struct database *b, const struct data_ask *a, int64
         return failed(b);
     if (a->kind != FTS_BLANK)
         return find(b, a, *ret_expired, now, cb, ctx);
-    return a->n_tags > 0 ? newest_of_tags(b, a, now, cb, ctx) : newest(b, a->limit, now, cb, ctx);
+    return a->n_filters > 0 ? newest_filtered(b, a, now, cb, ctx)
+                            : newest(b, a->limit, now, cb, ctx);
 }

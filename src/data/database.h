@@ -1,4 +1,4 @@
-/* database.h - the SQLite database of one store: entries, tags, the full-text index.
+/* database.h - the SQLite database of one store: entries, marks to filter by, the full-text index.
  *
  * Called by data.c on the threads of store/lanes.h, never on the loop. */
 #pragma once

@@ -103,6 +103,39 @@ void data_summary(struct str content, struct buf *out)
     buf_add_z(out, split ? "\xef\xbf\xbd..." : "...");
 }
 
+/* ---- fields to filter by ---- */
+
+const struct data_field data_fields[N_DATA_FIELDS] = {
+    [DATA_TAGS] = {"domain_tags", 't'},
+    [DATA_RECIPIENTS] = {"recipients", 'r'},
+    [DATA_AGENT] = {"agent_id", 'a'},
+    {"vault", 'v'},
+    {"thread_status", 's'},
+    {"payload_type", 'y'},
+    {"knowledge_type", 'k'},
+    [DATA_PINNED] = {"pinned", 'p'}, /* last: its filter may be a negative one */
+};
+
+struct str data_mark(struct arena *arena, unsigned field, struct str value)
+{
+    char *mark = arena_alloc(arena, value.n + 1);
+
+    mark[0] = data_fields[field].letter;
+    if (value.n > 0)
+        memcpy(mark + 1, value.p, value.n);
+    return str_make(mark, value.n + 1);
+}
+
+static void add_mark(struct data_entry *e, struct arena *arena, unsigned field, struct json v)
+{
+    if (json_type(v) == JSON_STRING)
+        e->marks[e->n_marks++] = data_mark(arena, field, json_as_str(v));
+    else if (json_as_bool(v, false))
+        e->marks[e->n_marks++] = data_mark(arena, field, STR(""));
+    for (struct json_iter it = {0}; json_type(v) == JSON_ARRAY && json_next(v, &it);)
+        e->marks[e->n_marks++] = data_mark(arena, field, json_as_str(it.value));
+}
+
 /* ---- reading ---- */
 
 struct lists {
@@ -207,6 +240,16 @@ static void write_rest(struct jw *w, struct json metadata)
         jw_end_obj(w);
 }
 
+/* The agent an entry is from; absent: unknown. */
+static struct str agent_of(struct json metadata, const struct caller *who)
+{
+    struct str named = json_str(metadata, "agent_id");
+
+    if (named.p != NULL && who->attest)
+        return named;
+    return who->identity.n > 0 ? who->identity : STR_NULL;
+}
+
 static bool write_agent(struct jw *w, struct json metadata, const struct caller *who,
                         struct fault *f)
 {
@@ -214,10 +257,7 @@ static bool write_agent(struct jw *w, struct json metadata, const struct caller 
 
     if (given(named) && json_type(named) != JSON_STRING)
         return bad(f, "`metadata.agent_id`", "is a text");
-    if (given(named) && who->attest)
-        jw_kstr(w, "agent_id", json_as_str(named));
-    else if (who->identity.n > 0)
-        jw_kstr(w, "agent_id", who->identity);
+    jw_kstr_opt(w, "agent_id", agent_of(metadata, who));
     return true;
 }
 
@@ -255,6 +295,23 @@ static bool read_content(struct json entry, size_t max_bytes, struct arena *aren
     return true;
 }
 
+/* All values are checked by now. */
+static void read_marks(struct json metadata, const struct lists *l, struct str agent,
+                       struct arena *arena, struct data_entry *e)
+{
+    e->n_marks = 0;
+    for (unsigned i = 0; i < N_DATA_FIELDS; i++) {
+        if (i == DATA_TAGS)
+            add_mark(e, arena, i, l->tags);
+        else if (i == DATA_RECIPIENTS)
+            add_mark(e, arena, i, l->recipients);
+        else if (i != DATA_AGENT)
+            add_mark(e, arena, i, json_get(metadata, data_fields[i].name));
+        else if (agent.p != NULL)
+            e->marks[e->n_marks++] = data_mark(arena, i, agent);
+    }
+}
+
 bool data_entry_read(struct json entry, const struct caller *who, size_t max_content_bytes,
                      struct arena *arena, struct data_entry *ret_e, struct fault *ret_fault)
 {
@@ -277,9 +334,8 @@ bool data_entry_read(struct json entry, const struct caller *who, size_t max_con
     if (ok)
         ret_e->extra = arena_str(arena, buf_str(&extra));
     buf_done(&extra);
-    ret_e->n_tags = 0;
-    for (struct json_iter it = {0}; ok && json_next(l.tags, &it);)
-        ret_e->tags[ret_e->n_tags++] = arena_str(arena, json_as_str(it.value));
+    if (ok)
+        read_marks(m, &l, agent_of(m, who), arena, ret_e);
     return ok;
 }
 

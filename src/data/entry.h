@@ -16,13 +16,26 @@
 #define DATA_MAX_WORD 1024 /* bytes of one tag or recipient */
 #define DATA_MAX_EXTRA (64u << 10)
 
+/* The fields that a query can filter by.  A filter looks for marks: a mark is the letter of the
+ * field and one of its values, such as "thome" for the tag "home".  `pinned` has one mark, "p", of
+ * the entries that are pinned. */
+struct data_field {
+    const char *name;
+    char letter;
+};
+enum { DATA_TAGS, DATA_RECIPIENTS, DATA_AGENT, DATA_PINNED = 7, N_DATA_FIELDS };
+extern const struct data_field data_fields[N_DATA_FIELDS];
+struct str data_mark(struct arena *arena, unsigned field, struct str value);
+
+#define DATA_MAX_MARKS (2 * DATA_MAX_LIST + N_DATA_FIELDS)
+
 struct data_entry { /* everything in the arena */
     uint8_t uuid[DATA_UUID_BYTES];
     int64_t created_at, expires_at; /* seconds; DATA_FOREVER: never */
     struct str content;
     struct str extra; /* JSON: the members of PortableData after score, without created_at */
-    struct str tags[DATA_MAX_LIST];
-    size_t n_tags;
+    struct str marks[DATA_MAX_MARKS];
+    size_t n_marks;
 };
 
 /* @entry as data_write() in data.h describes it.  False: @ret_fault. */

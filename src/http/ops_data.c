@@ -67,6 +67,11 @@ static void manifest(struct op_call *c)
     op_end(c);
 }
 
+#define FILTER(field, says) \
+    { \
+        field, IN_BODY, OP_TEXTS, .flags = OP_UNCHECKED, .what = says \
+    }
+
 const struct op ops_data[] = {
     {"getData", "GET", "/v1/data/{id}", MAY_KEY, get, "One entry.",
      .args = (const struct op_arg[]){{"id", IN_PATH, OP_TEXT, .flags = OP_REQUIRED | OP_FILLED,
@@ -86,8 +91,15 @@ const struct op ops_data[] = {
                                   .initial = "10", .what = "At most so many."},
                                  {"mode", IN_BODY, OP_TEXT, .flags = OP_UNCHECKED, .one_of = "fts",
                                   .what = "Full text."},
-                                 {"domain_tags", IN_BODY, OP_TEXTS, .flags = OP_UNCHECKED,
-                                  .what = "Any of these tags."},
+                                 FILTER("domain_tags", "Any of these tags."),
+                                 FILTER("recipients", "For any of these."),
+                                 FILTER("vault", "In any of these vaults."),
+                                 FILTER("agent_id", "From any of these agents."),
+                                 FILTER("thread_status", "Of any of these statuses."),
+                                 FILTER("payload_type", "Of any of these types."),
+                                 FILTER("knowledge_type", "Of any of these types."),
+                                 {"pinned", IN_BODY, OP_BOOL, .flags = OP_UNCHECKED,
+                                  .what = "Pinned or not."},
                                  {"permissive_filters", IN_BODY, OP_BOOL, .flags = OP_UNCHECKED,
                                   .what = "Ignore filters this store does not have."},
                                  {0}},
@@ -96,9 +108,8 @@ const struct op ops_data[] = {
      .tool = "data_query", .title = "Search entries",
      .tool_what =
          "Entries that contain all the words, the best match first; without words the newest "
-         "first. domain_tags keeps those with this tag, or any of these. A query that begins "
-         "with "
-         "raw: is SQLite FTS5 syntax.",
+         "first. Filters take one text or any of a list, and all of them must match. A query that "
+         "begins with raw: is SQLite FTS5 syntax.",
      .tool_wraps = "items", .reads_only = true},
     {"writeData", "POST", "/v1/data", MAY_KEY, write_entry, "Keep an entry.",
      .args =

@@ -11,6 +11,7 @@ const [url, key, attesting] = process.argv.slice(2);
 const fresh = () => "n" + randomUUID();
 const skills = (k = key) => new BellhopSkillStore({ url, key: k, namespace: fresh() });
 const data = () => new BellhopDataStore({ url, key, namespace: fresh() });
+const FILTERS = ["domain_tags", "recipients", "agent_id", "vault", "thread_status", "payload_type", "knowledge_type", "pinned"];
 const body = (name, status = "Draft") => `# Skill: ${name}\n# Status: ${status}\n\nt:\n    ! hi\n\ndefault: t\n`;
 const tests = [];
 const test = (category, name, run) => tests.push({ category, name, run });
@@ -101,7 +102,7 @@ test("return-type", "an entry comes back in the portable shape", async () => {
   assert.equal(await d.get("../skills"), null);
   const m = (await d.manifest()).manifest;
   assert.deepEqual(m.supported_modes, ["fts"]);
-  assert.deepEqual(m.supported_filters, ["domain_tags"]);
+  assert.deepEqual(m.supported_filters, FILTERS);
 });
 
 // ---- errors ----
@@ -131,11 +132,11 @@ test("error-contract", "a data store refuses what it cannot honour", async () =>
   await d.write({ content: "something else" });
   await assert.rejects(() => d.query({ query: "x", limit: 1, mode: "semantic" }), thrown("QueryError"));
   await assert.rejects(() => d.query({ query: 'raw:"', limit: 1, mode: "fts" }), thrown("QueryError"));
-  await assert.rejects(() => d.query({ query: "x", limit: 1, mode: "fts", vault: "v" }),
-    thrown("UnsupportedFilterError", { unsupportedKeys: ["vault"], supportedKeys: ["domain_tags"] }));
-  await assert.rejects(() => d.query({ query: "x", limit: 1, mode: "fts", vault: "v", permissive_filters: "true" }),
+  await assert.rejects(() => d.query({ query: "x", limit: 1, mode: "fts", color: "v" }),
+    thrown("UnsupportedFilterError", { unsupportedKeys: ["color"], supportedKeys: FILTERS }));
+  await assert.rejects(() => d.query({ query: "x", limit: 1, mode: "fts", color: "v", permissive_filters: "true" }),
     thrown("UnsupportedFilterError"));
-  assert.deepEqual(await d.query({ query: "x", limit: 1, mode: "fts", vault: "v", permissive_filters: true }), []);
+  assert.deepEqual(await d.query({ query: "x", limit: 1, mode: "fts", color: "v", permissive_filters: true }), []);
 });
 
 test("error-contract", "a server that is not there, or refuses, is a ConnectorError", async () => {

@@ -104,7 +104,7 @@ def test_entries_are_written_searched_and_read(bellhop, to):
     key = make_key(bellhop, identity="ann")
     seen = official(to(bellhop, key), ["data_write", {"content": "apple pie\nwith cream", "tags": ["food"]}],
                     ["data_query", {"query": "cream", "domain_tags": "food"}], ["data_query", {"query": " "}],
-                    ["data_query", {"query": "x", "vault": "v"}], ["data_query", {"query": "x", "mode": "semantic"}],
+                    ["data_query", {"query": "x", "color": "v"}], ["data_query", {"query": "x", "mode": "semantic"}],
                     ["data_write", {}], ["data_read", {"id": "nothing"}])["steps"]
     written, found, newest, filtered, mode, empty, missing = seen
     assert set(written["result"]) == {"id", "created_at"}

@@ -8,6 +8,9 @@ from conftest import CONFIG
 from v1 import Program, make_key
 
 
+FILTERS = ["domain_tags", "recipients", "agent_id", "vault", "thread_status", "payload_type", "knowledge_type", "pinned"]
+
+
 class Reader(Program):
     def keep(self, content, **more):
         answer = self.ask("POST", "/v1/data", {"content": content, **more})
@@ -47,14 +50,31 @@ def test_a_miss_has_no_class_and_errors_have_theirs(me):
     assert me.get("/v1/data/nonsense").status == me.get("/v1/data/a%2Fb").status == 404
     for answer, cls in ((me.find("x", mode="semantic"), "QueryError"), (me.find('raw:"'), "QueryError"),
                         (me.find("x", domain_tags=""), "QueryError"), (me.find("x", domain_tags=[5]), "QueryError"),
-                        (me.find("x", vault="v"), "UnsupportedFilterError"),
-                        (me.find("x", vault="v", permissive_filters="true"), "UnsupportedFilterError"),
+                        (me.find("x", vault=""), "QueryError"), (me.find("x", pinned="true"), "QueryError"),
+                        (me.find("x", color="v"), "UnsupportedFilterError"),
+                        (me.find("x", color="v", permissive_filters="true"), "UnsupportedFilterError"),
                         (me.ask("POST", "/v1/data", {"content": 5}), None), (me.ask("POST", "/v1/data", {}), None),
                         (me.ask("POST", "/v1/data", ["x"]), None)):
         assert answer.status == 400 and answer.json["class"] == cls, answer.text
-    refused = me.find("x", vault="v").json
-    assert refused["unsupportedKeys"] == ["vault"] and refused["supportedKeys"] == ["domain_tags"]
-    assert me.find("x", vault="v", permissive_filters=True).json == []
+    refused = me.find("x", color="v").json
+    assert refused["unsupportedKeys"] == ["color"] and refused["supportedKeys"] == FILTERS
+    assert me.find("x", color="v", permissive_filters=True).json == []
+
+
+def test_every_stored_field_is_a_filter(bellhop, me):
+    runtime = Reader(bellhop, key=make_key(bellhop, "acme", "--attest", identity="runtime"))
+    one = me.keep("word one", tags=["t"], recipients=["ann", "bob"], metadata={
+        "vault": "main", "thread_status": "open", "pinned": True, "payload_type": "note", "knowledge_type": "fact"})["id"]
+    two = runtime.keep("word two", recipients=["bob"], metadata={
+        "vault": "side", "thread_status": "closed", "pinned": False, "agent_id": "carol"})["id"]
+    three = me.keep("word three")["id"]
+    for filters, want in (({"vault": "main"}, [one]), ({"vault": ["main", "side"]}, [two, one]), ({"agent_id": "carol"}, [two]),
+                          ({"agent_id": "ann"}, [three, one]), ({"recipients": "bob"}, [two, one]), ({"recipients": ["ann", "x"]}, [one]),
+                          ({"thread_status": "open"}, [one]), ({"pinned": True}, [one]), ({"pinned": False}, [three, two]),
+                          ({"payload_type": "note", "knowledge_type": ["fact"]}, [one]), ({"vault": "side", "pinned": True}, []),
+                          ({"recipients": "bob", "domain_tags": "t", "agent_id": "ann"}, [one]), ({"vault": "word"}, [])):
+        assert me.ids(**filters) == want, filters
+        assert sorted(me.ids("word", **filters)) == sorted(want), filters
 
 
 def test_what_belongs_to_others_does_not_exist(bellhop, me):
@@ -97,7 +117,7 @@ def test_the_command_line_does_the_same(bellhop, tmp_path):
 
 def test_the_manifest_is_true(me):
     manifest = me.get("/v1/data:manifest").json["manifest"]
-    assert manifest["supported_modes"] == ["fts"] and manifest["supported_filters"] == ["domain_tags"]
+    assert manifest["supported_modes"] == ["fts"] and manifest["supported_filters"] == FILTERS
     assert manifest["regexp_fallback_active"] is False and manifest["kind"] and manifest["score_range"]
 
 

@@ -166,11 +166,75 @@ static void queries_of_the_wrong_kind_are_refused(void **state)
         assert_str(json_str(rig_fault(r), "class"), "QueryError");
         assert_str(json_str(rig_fault(r), "connector_type"), "data_store");
     }
-    assert_int_equal(query(r, "{\"vault\":\"x\",\"pinned\":true}"), FAULT_UNSUPPORTED_FILTER);
-    assert_int_equal(json_count(json_get(rig_fault(r), "unsupportedKeys")), 2);
-    assert_int_equal(query(r, "{\"vault\":\"x\",\"permissive_filters\":true}"), FAULT_NONE);
-    assert_int_equal(query(r, "{\"vault\":\"x\",\"permissive_filters\":1}"),
+    assert_int_equal(query(r, "{\"color\":\"x\",\"vault\":\"x\",\"size\":3}"),
                      FAULT_UNSUPPORTED_FILTER);
+    assert_int_equal(json_count(json_get(rig_fault(r), "unsupportedKeys")), 2);
+    assert_int_equal(json_count(json_get(rig_fault(r), "supportedKeys")), 8);
+    assert_int_equal(query(r, "{\"color\":\"x\",\"permissive_filters\":true}"), FAULT_NONE);
+    assert_int_equal(query(r, "{\"color\":\"x\",\"permissive_filters\":1}"),
+                     FAULT_UNSUPPORTED_FILTER);
+}
+
+static void every_stored_field_is_a_filter(void **state)
+{
+    struct rig *r = *state;
+    static const char *entries[] = {
+        "{\"content\":\"word one\",\"tags\":[\"x\"],\"recipients\":[\"ann\",\"bob\"],\"metadata\":{"
+        "\"vault\":\"main\",\"thread_status\":\"open\",\"pinned\":true,\"payload_type\":\"note\"}}",
+        "{\"content\":\"word two\",\"recipients\":[\"bob\"],\"metadata\":{\"vault\":\"side\","
+        "\"thread_status\":\"closed\",\"pinned\":false,\"knowledge_type\":\"fact\","
+        "\"agent_id\":\"carol\"}}",
+        "{\"content\":\"word three\",\"tags\":[\"main\"],\"metadata\":{\"vault\":\"main\"}}",
+    };
+    static const struct {
+        const char *filters, *newest;
+    } cases[] = {
+        {"\"vault\":\"main\"", "word three|word one"},
+        {"\"vault\":[\"side\",\"main\"]", "word three|word two|word one"},
+        {"\"vault\":\"mai\"", ""},
+        {"\"vault\":\"MAIN\"", ""},
+        {"\"domain_tags\":\"main\"", "word three"},
+        {"\"recipients\":\"bob\"", "word two|word one"},
+        {"\"recipients\":[\"ann\",\"zoe\"]", "word one"},
+        {"\"agent_id\":\"carol\"", "word two"},
+        {"\"agent_id\":\"tester\"", "word three|word one"},
+        {"\"thread_status\":\"open\"", "word one"},
+        {"\"thread_status\":[\"open\",\"closed\"]", "word two|word one"},
+        {"\"payload_type\":\"note\"", "word one"},
+        {"\"knowledge_type\":\"fact\"", "word two"},
+        {"\"pinned\":true", "word one"},
+        {"\"pinned\":false", "word three|word two"},
+        {"\"pinned\":false,\"vault\":\"main\"", "word three"},
+        {"\"pinned\":true,\"vault\":\"side\"", ""},
+        {"\"recipients\":\"bob\",\"vault\":\"main\",\"agent_id\":\"tester\"", "word one"},
+        {"\"pinned\":false,\"limit\":1", "word three"},
+        {"\"recipients\":\"bob\",\"vault\":[\"main\",\"side\"],\"limit\":1", "word two"},
+    };
+    static const char *bad[] = {"\"vault\":\"\"",    "\"vault\":5",         "\"recipients\":[]",
+                                "\"agent_id\":null", "\"pinned\":\"true\"", "\"pinned\":1"};
+    struct caller runtime = tester;
+    struct buf q = BUF_INIT;
+
+    runtime.attest = true;
+    for (size_t i = 0; i < ARRAY_LEN(entries); i++)
+        assert_int_equal(write_as(r, &runtime, entries[i]), FAULT_NONE);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        print_message("%s\n", cases[i].filters);
+        buf_reset(&q);
+        buf_printf(&q, "{%s}", cases[i].filters);
+        assert_string_equal(found(r, buf_z(&q)), cases[i].newest);
+        size_t n = r->got.count;
+        buf_reset(&q);
+        buf_printf(&q, "{\"query\":\"word\",%s}", cases[i].filters);
+        assert_int_equal(query(r, buf_z(&q)), FAULT_NONE);
+        assert_int_equal(r->got.count, n); /* the same entries, by their score */
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        buf_reset(&q);
+        buf_printf(&q, "{%s}", bad[i]);
+        assert_int_equal(query(r, buf_z(&q)), FAULT_QUERY);
+    }
+    buf_done(&q);
 }
 
 static void entries_of_the_wrong_kind_are_refused(void **state)
@@ -462,7 +526,7 @@ static void the_manifest_is_truthful(void **state)
     assert_str(json_str(m, "kind"), "sqlite-fts");
     assert_str(json_str(m, "score_range"), "unbounded");
     assert_int_equal(json_type(json_get(m, "regexp_fallback_active")), JSON_BOOL);
-    assert_int_equal(json_count(json_get(m, "supported_filters")), 1);
+    assert_int_equal(json_count(json_get(m, "supported_filters")), 8);
     assert_int_equal(json_count(json_get(m, "supported_modes")), 1);
 }
 
@@ -479,6 +543,7 @@ UNIT(data_test_data)
         T(a_tenant_has_so_many_bytes),
         T(ten_are_found_unless_told),
         T(queries_of_the_wrong_kind_are_refused),
+        T(every_stored_field_is_a_filter),
         T(entries_of_the_wrong_kind_are_refused),
         T(curated_fields_stand_at_the_top_level_only),
         T(what_has_expired_is_gone),
