@@ -302,6 +302,16 @@ bool agent_config_is_for(const struct agents *t, const struct agent_config *c, s
     return entry_for(t, tenant, str_of(c->s.id)) == c;
 }
 
+bool agent_has_session(const struct agent_config *c, struct str session)
+{
+    for (size_t i = 0; i < count(c->s.sessions); i++) {
+        struct str rest = str_of(c->s.sessions[i]), name;
+        if (str_split(&rest, '=', &name) && str_eq(name, session))
+            return true;
+    }
+    return false;
+}
+
 const char *agent_session_target(const struct agent_config *c, struct str session)
 {
     for (size_t i = 0; !str_is_empty(session) && i < count(c->s.sessions); i++) {

@@ -77,5 +77,7 @@ bool agent_config_is_for(const struct agents *t, const struct agent_config *c, s
 size_t tmux_command(const struct agent_settings *s, const char *argv[4]);
 /* True when the agent runs on another node. */
 bool agent_is_remote(const struct recipient *a);
+/* True when `sessions:` lists the session. */
+bool agent_has_session(const struct agent_config *c, struct str session);
 /* The configured target of a session: "main:1.0" for "kitchen=main:1.0".  NULL: none. */
 const char *agent_session_target(const struct agent_config *c, struct str session);

@@ -54,6 +54,8 @@ static void drop(struct dispatch_call *c)
     free(c->tenant);
     free(c->agent);
     free(c->session);
+    free(c->took);
+    buf_done(&c->warnings);
     buf_done(&c->key);
     buf_done(&c->claim);
     fault_done(&c->fault);
@@ -226,7 +228,7 @@ void call_post(struct dispatch_call *c, struct recipient *a, const struct payloa
         parcel.body = buf_str(&body);
     }
     c->accepting = true;
-    c->accept = relay_deliver(c->d->env.relay, &parcel, &c->known_ms, done, c);
+    c->accept = relay_deliver(c->d->env.relay, &parcel, &c->fate, done, c);
     payload_event_done(&e);
     buf_done(&body);
     if (a->courier != NULL)
@@ -257,11 +259,72 @@ static const char *post_waits(struct recipient *a)
     return "the agent has never been here: it waits in the mailbox";
 }
 
-static void write_warning(struct jw *j, const char *what)
+/* ---- sessions and warnings ---- */
+
+bool call_session_ok(struct dispatch_call *c, const struct recipient *a, struct str session)
 {
-    jw_karr(j, "warnings");
-    jw_str(j, str_of(what));
-    jw_end_arr(j);
+    if (str_is_empty(session) || a->cfg->ops != &substrate_tmux ||
+        agent_has_session(a->cfg, session))
+        return true;
+    fault_set(&c->fault, FAULT_DELIVERY_UNKNOWN, "The agent '%s' has no session '%.*s'.", a->id,
+              STR_FMT(session));
+    fields(&c->fault, str_of(a->id), "client_validation", 0);
+    return false;
+}
+
+static void add_warnings(struct dispatch_call *c, struct str json)
+{
+    if (c->warnings.n > 0 && json.n > 0)
+        buf_add_c(&c->warnings, ',');
+    buf_add_str(&c->warnings, json);
+}
+
+void call_warn(struct dispatch_call *c, struct str what)
+{
+    struct buf json = BUF_INIT;
+    struct jw j = jw_begin(&json);
+
+    jw_str(&j, what);
+    add_warnings(c, buf_str(&json));
+    buf_done(&json);
+}
+
+void call_told(struct dispatch_call *c, const struct errand_end *e)
+{
+    if (!str_is_empty(e->session)) {
+        free(c->took);
+        c->took = str_dup(e->session);
+    }
+    add_warnings(c, e->warnings);
+}
+
+void call_write_warnings(const struct dispatch_call *c, struct jw *j)
+{
+    struct buf all = BUF_INIT;
+
+    if (c->warnings.n == 0)
+        return;
+    buf_add_c(&all, '[');
+    buf_add_str(&all, buf_str(&c->warnings));
+    buf_add_c(&all, ']');
+    jw_kraw(j, "warnings", buf_str(&all));
+    buf_done(&all);
+}
+
+/* Writes "session_id" if that session got it, else warns; then the warnings.  @a NULL: the agent is
+ * gone. */
+static void write_session(struct dispatch_call *c, const struct recipient *a, struct jw *j)
+{
+    struct str session = str_of(c->session);
+
+    if (c->took == NULL && !str_is_empty(session) && a != NULL &&
+        (a->cfg->ops == &substrate_relay || agent_has_session(a->cfg, session)))
+        c->took = str_dup(session);
+    if (c->took == NULL && !str_is_empty(session))
+        call_warn(c, STR("whether the agent has this session is not known: session_id was only "
+                         "passed on"));
+    jw_kstr_opt(j, "session_id", str_of(c->took));
+    call_write_warnings(c, j);
 }
 
 /* ---- status() ---- */
@@ -334,9 +397,16 @@ struct dispatch_call *dispatch_status(struct dispatch *d, const struct dispatch_
 
 /* ---- deliver() ---- */
 
+#define CONFIRM_MS 2000    /* how long a caller waits for the agent to take its payload */
+#define CONFIRM_FIRST_MS 1 /* interval of checks whether it has; it doubles */
+#define CONFIRM_LONGEST_MS 20
+
 struct delivering {
     struct dispatch_call call;
-    bool keeping; /* the receipt is not on disk yet */
+    bool keeping;         /* the receipt is not on disk yet */
+    bool skipped;         /* the agent's own receipt says so */
+    struct timer confirm; /* set: waits for the agent to take it */
+    int64_t pause_ms, deadline_ms;
     struct delivered_look *look;
     struct delivered_entry entry;
 };
@@ -345,6 +415,7 @@ static void delivering_free(struct dispatch_call *c)
 {
     struct delivering *w = container_of(c, struct delivering, call);
 
+    timer_stop(c->d->env.clock, &w->confirm);
     delivered_cancel(&w->look);
     delivered_forget(&w->entry);
 }
@@ -352,7 +423,7 @@ static void delivering_free(struct dispatch_call *c)
 /* Ends the call once both the row and the receipt are on disk or have failed. */
 static void delivery_finish(struct delivering *w)
 {
-    if (w->call.accepting || w->keeping)
+    if (w->call.accepting || w->keeping || timer_is_set(&w->confirm))
         return;
     if (w->call.fault.cls == FAULT_NONE)
         w->call.d->n.delivered++;
@@ -371,40 +442,111 @@ static void on_kept(void *ctx, enum bh_err err)
 }
 
 /* {"delivered_at", "delivery_id", "session_id"?, "delivery_skipped"?, "warnings"?}.  @a NULL: the
- * agent is gone. */
-static void keep_receipt(struct delivering *w, struct recipient *a)
+ * agent is gone.  @waits: why nobody has got it yet; NULL: the agent has taken it now. */
+static void keep_receipt(struct delivering *w, struct recipient *a, const char *waits)
 {
     struct receipt_name name = call_receipt(&w->call);
     struct jw j = jw_begin(&w->call.json);
-    const char *waits = a != NULL ? post_waits(a) : NULL;
 
+    if (waits != NULL)
+        call_warn(&w->call, str_of(waits));
     jw_obj(&j);
-    jw_ki64(&j, "delivered_at", w->call.at_ms);
+    jw_ki64(&j, "delivered_at",
+            waits != NULL ? w->call.at_ms : clock_wall_ms(w->call.d->env.clock));
     jw_kstr(&j, "delivery_id", name.id);
-    jw_kstr_opt(&j, "session_id", str_of(w->call.session));
-    if (waits != NULL) {
+    if (waits != NULL || w->skipped)
         jw_kbool(&j, "delivery_skipped", true);
-        write_warning(&j, waits);
-    }
+    write_session(&w->call, a, &j);
     jw_end_obj(&j);
     w->keeping = true;
     delivered_keep(w->call.d->receipts, &name, buf_str(&w->call.json), &w->entry, on_kept, w);
+}
+
+/* ---- until the agent has taken it ---- */
+
+static void on_confirm(struct timer *t)
+{
+    struct delivering *w = container_of(t, struct delivering, confirm);
+    struct dispatch *d = w->call.d;
+    struct recipient *a = agents_find(d->agents, str_of(w->call.tenant), str_of(w->call.agent));
+    const char *waits = NULL;
+
+    if (a != NULL &&
+        relay_parcel_waits(d->env.relay, str_of(a->tenant), str_of(a->instance), w->call.fate.id)) {
+        waits = post_waits(a);
+        if (waits == NULL && clock_now_ms(d->env.clock) < w->deadline_ms) {
+            timer_set(d->env.clock, &w->confirm, w->pause_ms);
+            w->pause_ms =
+                w->pause_ms * 2 < CONFIRM_LONGEST_MS ? w->pause_ms * 2 : CONFIRM_LONGEST_MS;
+            return;
+        }
+        if (waits == NULL)
+            waits = "the agent has not taken it yet: it is on its way";
+    }
+    keep_receipt(w, a, waits);
+}
+
+/* Of a new delivery: the receipt at once if nobody can take it now. */
+static void await_agent(struct delivering *w, struct recipient *a)
+{
+    struct receipt_name name = call_receipt(&w->call);
+    struct clock *clock = w->call.d->env.clock;
+    const char *waits = post_waits(a);
+
+    if (waits != NULL) {
+        keep_receipt(w, a, waits);
+        return;
+    }
+    receipt_name_add(&w->call.claim, &name); /* for delivery_told() */
+    map_put(&w->call.d->claims, buf_str(&w->call.claim), &w->call);
+    w->pause_ms = CONFIRM_FIRST_MS;
+    w->deadline_ms = clock_now_ms(clock) + CONFIRM_MS;
+    timer_set(clock, &w->confirm, w->pause_ms);
+}
+
+void delivery_told(struct recipient *a, struct str word, struct str dispatch_id,
+                   const struct errand_end *e)
+{
+    struct receipt_name name = {str_of(a->tenant), str_of(a->id), word, dispatch_id};
+    struct buf key = BUF_INIT;
+
+    receipt_name_add(&key, &name);
+    struct dispatch_call *c = map_get(&a->d->claims, buf_str(&key));
+    buf_done(&key);
+    if (c == NULL)
+        return; /* nobody waits for it any more */
+    container_of(c, struct delivering, call)->skipped |= e->skipped;
+    call_told(c, e);
+}
+
+/* ---- a repeated one ---- */
+
+/* True when nothing that came as early as this payload is in the mailbox any more. */
+static bool has_arrived(const struct delivering *w, const struct recipient *a)
+{
+    struct instance_view v;
+
+    return a != NULL &&
+           relay_instance(w->call.d->env.relay, str_of(a->tenant), str_of(a->instance), &v) &&
+           (v.entries == 0 || v.oldest_ms > w->call.fate.known_ms);
 }
 
 static void on_delivery_found(void *ctx, struct str json)
 {
     struct delivering *w = ctx;
     struct dispatch *d = w->call.d;
+    struct recipient *a = agents_find(d->agents, str_of(w->call.tenant), str_of(w->call.agent));
+    bool arrived = has_arrived(w, a);
 
     w->look = NULL;
     if (json.p == NULL) {
-        keep_receipt(w, agents_find(d->agents, str_of(w->call.tenant), str_of(w->call.agent)));
+        keep_receipt(w, a, arrived ? NULL : "it was delivered before, and waits in the mailbox");
         return;
     }
     d->n.repeated++;
     receipt_add_warning(d->json, json,
                         STR("this dispatch_id was delivered before: the first receipt is repeated"),
-                        &w->call.json);
+                        arrived, &w->call.json);
     call_end(&w->call);
 }
 
@@ -414,13 +556,16 @@ static void on_delivery_accepted(void *ctx, enum bh_err err)
     struct receipt_name name = call_receipt(&w->call);
 
     w->call.accepting = false;
-    if (err == BH_OK && w->call.known_ms > 0) {
+    if (err == BH_OK && w->call.fate.known_ms > 0) {
         w->look =
-            delivered_find(w->call.d->receipts, &name, w->call.known_ms, on_delivery_found, w);
+            delivered_find(w->call.d->receipts, &name, w->call.fate.known_ms, on_delivery_found, w);
         return;
     }
-    if (err != BH_OK && w->call.fault.cls == FAULT_NONE)
-        call_fail_store(&w->call, err);
+    if (err != BH_OK) {
+        timer_stop(w->call.d->env.clock, &w->confirm);
+        if (w->call.fault.cls == FAULT_NONE)
+            call_fail_store(&w->call, err);
+    }
     delivery_finish(w);
 }
 
@@ -433,19 +578,21 @@ struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch
     struct recipient *a = call_agent(&w->call, who, address, &session);
     struct payload p;
 
+    timer_init(&w->confirm, on_confirm);
     if (a != NULL && named.p != NULL && !who->any_name && !str_eq(named, address) &&
         !str_eq(named, str_of(a->id))) {
         fault_set(&w->call.fault, FAULT_INVALID, "agent_id in the body names another agent.");
         a = NULL;
     }
     if (a != NULL && payload_read(body, address, &p, &w->call.fault) &&
+        call_session_ok(&w->call, a, p.session.p != NULL ? p.session : session) &&
         call_has_room(&w->call, str_of(a->tenant))) {
         if (p.session.p == NULL)
             p.session = session;
         call_begin(&w->call, a, p.session, payload_kind(&p), p.dispatch_id);
         call_post(&w->call, a, &p, a->cfg->s.wake_on_deliver, on_delivery_accepted);
-        if (w->call.known_ms == 0)
-            keep_receipt(w, a);
+        if (w->call.fate.known_ms == 0)
+            await_agent(w, a);
     } else {
         call_end_later(&w->call);
     }
@@ -461,7 +608,6 @@ struct waking {
     bool woken;
     char *context; /* owned; NULL: none */
     int64_t due_ms;
-    char warning[256];
 };
 
 static void waking_free(struct dispatch_call *c)
@@ -483,9 +629,7 @@ static void write_wake(struct waking *w)
     jw_obj(&j);
     jw_ki64(&j, "woken_at", w->call.at_ms);
     jw_kbool(&j, "woken", w->woken);
-    jw_kstr_opt(&j, "session_id", str_of(w->call.session));
-    if (*w->warning != '\0')
-        write_warning(&j, w->warning);
+    write_session(&w->call, waking_agent(w), &j);
     jw_end_obj(&j);
 }
 
@@ -513,11 +657,6 @@ static void wake_finish(struct waking *w)
                                     on_wake_written, w);
 }
 
-static void warn(struct waking *w, struct str what)
-{
-    snprintf(w->warning, sizeof w->warning, "%.*s", (int)(what.n < 200 ? what.n : 200), what.p);
-}
-
 /* ---- into the mailbox ---- */
 
 static void on_wake_accepted(void *ctx, enum bh_err err)
@@ -537,7 +676,7 @@ static void on_wake_accepted(void *ctx, enum bh_err err)
         waits = post_waits(a);
         w->woken = waits == NULL;
         if (waits != NULL)
-            warn(w, str_of(waits));
+            call_warn(&w->call, str_of(waits));
     }
     wake_finish(w);
 }
@@ -571,12 +710,13 @@ static void on_rung(void *ctx, const struct errand_end *e)
     w->call.job = NULL;
     if (e->result == ERRAND_DONE) {
         w->woken = true;
+        call_told(&w->call, e);
         wake_finish(w);
     } else if (e->result != ERRAND_AWAY) {
         call_fail_errand(&w->call, e);
         call_end(&w->call);
     } else {
-        warn(w, e->text);
+        call_warn(&w->call, e->text);
         if (a != NULL && w->context != NULL)
             mail(w, a, w->context);
         else
@@ -599,10 +739,11 @@ static bool wake_go(struct waking *w, struct recipient *a)
             e.text = STR(RING);
         w->call.job = errand_run(a, &e, on_rung, w);
     } else if (w->context != NULL) {
-        warn(w, STR("this agent has no bell: the context was delivered to its mailbox"));
+        call_warn(&w->call,
+                  STR("this agent has no bell: the context was delivered to its mailbox"));
         mail(w, a, w->context);
     } else {
-        warn(w, STR("this agent has no bell, and there was nothing to deliver"));
+        call_warn(&w->call, STR("this agent has no bell, and there was nothing to deliver"));
         return false;
     }
     return true;
@@ -637,7 +778,7 @@ static void on_scheduled(void *ctx, enum bh_err err)
 static bool plan(struct waking *w)
 {
     struct scheduled s = scheduled_of(w);
-    char when[40];
+    char when[40], warning[100];
 
     if (!schedule_has_room(w->call.d, &s)) {
         fault_set(&w->call.fault, FAULT_BUSY,
@@ -645,7 +786,8 @@ static bool plan(struct waking *w)
         return false;
     }
     schedule_format(w->due_ms, when, sizeof when);
-    snprintf(w->warning, sizeof w->warning, "scheduled for %s (%lld)", when, (long long)w->due_ms);
+    snprintf(warning, sizeof warning, "scheduled for %s (%lld)", when, (long long)w->due_ms);
+    call_warn(&w->call, str_of(warning));
     w->call.put = schedule_add(w->call.d, w->due_ms, &s, on_scheduled, w);
     return true;
 }
@@ -663,7 +805,7 @@ static void on_wake_found(void *ctx, struct str json)
         d->n.repeated++;
         receipt_add_warning(
             d->json, json,
-            STR("this Idempotency-Key was used before: the first receipt is repeated"),
+            STR("this Idempotency-Key was used before: the first receipt is repeated"), false,
             &w->call.json);
         call_end(&w->call);
     } else if (w->due_ms > w->call.at_ms) {
@@ -753,7 +895,7 @@ struct dispatch_call *dispatch_wake(struct dispatch *d, const struct dispatch_wh
     struct str session;
     struct recipient *a = call_agent(&w->call, who, address, &session);
 
-    if (a != NULL && read_opts(w, opts, &session) &&
+    if (a != NULL && read_opts(w, opts, &session) && call_session_ok(&w->call, a, session) &&
         (key.n == 0 || call_has_room(&w->call, str_of(a->tenant))))
         wake_begin(w, a, session, key);
     else

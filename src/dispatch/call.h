@@ -14,6 +14,7 @@
 #include "core/accept.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/receipts.h"
+#include "relay/in/inside.h"
 
 struct errand_end;
 struct payload;
@@ -32,7 +33,9 @@ struct dispatch_call {
     const char *word;               /* of its receipt: struct receipt_name */
     struct buf key;                 /* of its receipt; empty: none is kept */
     int64_t at_ms;                  /* when it came, by the wall clock */
-    int64_t known_ms; /* when the mailbox got its payload for the first time; 0: now */
+    struct parcel_fate fate;        /* of its payload */
+    struct buf warnings;            /* of its answer: JSON strings with commas between them */
+    char *took; /* owned; the session that the agent's receipt names; NULL: none */
     struct accept_id accept;
     bool accepting; /* the mailbox's row is not on disk yet */
     struct receipt_read *look;
@@ -58,6 +61,13 @@ void call_begin(struct dispatch_call *c, const struct recipient *a, struct str s
                 const char *word, struct str key);
 struct receipt_name call_receipt(const struct dispatch_call *c);
 
+/* False: the agent is a pane and @session is none of its own; the fault is set. */
+bool call_session_ok(struct dispatch_call *c, const struct recipient *a, struct str session);
+void call_warn(struct dispatch_call *c, struct str what);
+/* Takes session and warnings of the agent's own receipt. */
+void call_told(struct dispatch_call *c, const struct errand_end *e);
+void call_write_warnings(const struct dispatch_call *c, struct jw *j); /* "warnings", if any */
+
 /* Locks the receipt's name until the call ends, so that two calls with one Idempotency-Key never
  * run at once.  False: another call holds it, and the fault is FAULT_BUSY. */
 bool call_claim(struct dispatch_call *c);
@@ -75,6 +85,9 @@ void call_fail_store(struct dispatch_call *c, enum bh_err err);
  * @may_wake: wakes a sleeping gateway. */
 void call_post(struct dispatch_call *c, struct recipient *a, const struct payload *p, bool may_wake,
                accepted_cb *done);
+/* The agent's own receipt of a delivery, for the call that waits for it. */
+void delivery_told(struct recipient *a, struct str word, struct str dispatch_id,
+                   const struct errand_end *e);
 /* dispatch_wake() for schedule.c: wakes now; @key is the Idempotency-Key. */
 struct dispatch_call *wake_agent(struct dispatch *d, struct recipient *a, struct str session,
                                  struct str context, struct str key, dispatch_cb *done,

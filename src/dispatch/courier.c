@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "core/event.h"
 #include "core/frame.h"
+#include "dispatch/call.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
 #include "dispatch/substrate.h"
@@ -178,15 +179,32 @@ static void give_up(struct courier *c, struct str why, bool park)
     rest(c, pause_ms(c, s->retry_ms, s->retry_max_ms));
 }
 
+/* Reads the dispatch in a frame.  False: it is none. */
+static bool read_dispatch(struct courier *c, struct str line, struct payload *ret)
+{
+    struct str body = frame_dispatch_body(line);
+    struct fault fault = {0};
+    struct json doc;
+    bool good = body.p != NULL && json_parse(c->a->d->json, body, &doc) &&
+                payload_read(doc, str_of(c->a->id), ret, &fault);
+
+    fault_done(&fault);
+    return good;
+}
+
 static void on_brought(void *ctx, const struct errand_end *e)
 {
     struct courier *c = ctx;
     struct buf ack = BUF_INIT;
+    struct payload p;
 
     c->job = NULL;
     c->state = OPEN;
     switch (e->result) {
     case ERRAND_DONE:
+        if ((e->skipped || e->session.n > 0 || e->warnings.n > 0) &&
+            read_dispatch(c, first_line(c), &p))
+            delivery_told(c->a, str_of(payload_kind(&p)), p.dispatch_id, e);
         c->failures = 0;
         if (*c->problem != '\0')
             log_info(NULL, "agent reached again: tenant=%s agent=%s", c->a->tenant, c->a->id);
@@ -214,14 +232,10 @@ static void on_brought(void *ctx, const struct errand_end *e)
 static bool bring(struct courier *c, struct str line)
 {
     struct str body = frame_dispatch_body(line);
-    struct json doc;
     struct payload p;
-    struct fault fault = {0};
     struct buf header = BUF_INIT;
-    bool good = body.p != NULL && json_parse(c->a->d->json, body, &doc) &&
-                payload_read(doc, str_of(c->a->id), &p, &fault);
+    bool good = read_dispatch(c, line, &p);
 
-    fault_done(&fault);
     if (!good && delivery_id_in(line).p == NULL) {
         forget_line(c); /* the descriptor or a result: not for the agent */
         return false;

@@ -3,9 +3,10 @@
  * A timer writes the record of a turn's deliveries before the store commits, so rows and receipts
  * are in one group commit.
  *
- * A search for the receipt of a delivery goes backwards from the time of the delivery.  For a
- * delivery from before this start, the relay knows only the time of its commit, which may be later
- * than the receipt's key; hence BACK_MS.
+ * A receipt is written when the agent has taken the delivery, or a little later without that.  So a
+ * search goes forwards from the time of the delivery, to AHEAD_MS.  For a delivery from before this
+ * start, the relay knows only the time of its commit, which may be later than the receipt's key;
+ * hence a second search backwards, to BACK_MS.
  *
  * The bytes of a tenant are counted in a ring of hours.  Keys begin with the time in hex digits, so
  * a sweep at start counts old receipts without parsing them.  Receipts written during that sweep
@@ -20,7 +21,6 @@
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/records.h"
-#include "relay/in/inside.h"
 #include "store/sweep.h"
 
 /* ---- the records ---- */
@@ -283,20 +283,22 @@ void receipt_cancel(struct receipt_read **r)
 /* ---- repeating ---- */
 
 void receipt_add_warning(struct json_parser *parser, struct str json, struct str warning,
-                         struct buf *out)
+                         bool arrived, struct buf *out)
 {
     struct jw w = jw_begin(out);
     struct json doc = {0};
+    bool known = json_parse(parser, json, &doc);
+    bool stale = arrived && json_as_bool(json_get(doc, "delivery_skipped"), false);
 
     jw_obj(&w);
-    if (json_parse(parser, json, &doc))
-        for (struct json_iter it = {0}; json_next(doc, &it);)
-            if (!str_eq(it.key, STR("warnings"))) {
-                jw_key_str(&w, it.key);
-                jw_value(&w, it.value);
-            }
+    for (struct json_iter it = {0}; known && json_next(doc, &it);)
+        if (!str_eq(it.key, STR("warnings")) &&
+            !(stale && str_eq(it.key, STR("delivery_skipped")))) {
+            jw_key_str(&w, it.key);
+            jw_value(&w, it.value);
+        }
     jw_karr(&w, "warnings");
-    for (struct json_iter it = {0}; json_next(json_get(doc, "warnings"), &it);)
+    for (struct json_iter it = {0}; !stale && json_next(json_get(doc, "warnings"), &it);)
         jw_value(&w, it.value);
     jw_str(&w, warning);
     jw_end_arr(&w);
@@ -305,7 +307,8 @@ void receipt_add_warning(struct json_parser *parser, struct str json, struct str
 
 /* ---- receipts of deliveries ---- */
 
-#define BACK_MS 10000 /* a receipt's key may be this much older than its delivery's time */
+#define AHEAD_MS 4000 /* a receipt's key may be this much newer than its delivery's time, ... */
+#define BACK_MS 10000 /* ... or older */
 #define LINE_BYTES 20 /* of a receipt in its record, besides hash and answer */
 
 enum { LOOK_RECORDS = 16 };
@@ -394,17 +397,27 @@ struct delivered_look {
     struct receipts *t; /* borrowed */
     struct record_scan *scan;
     struct buf hash;
-    int64_t first_ms; /* the search ends here */
+    int64_t at_ms; /* of the delivery */
+    bool back;     /* the second search */
     receipt_cb *done;
     void *ctx;
 };
 
 static record_scan_cb on_scanned;
 
-static void look_back(struct delivered_look *l, struct str below)
+static void look_on(struct delivered_look *l, struct str after)
 {
-    l->scan = records_scan(l->t->d->env.store, delivered_form.ns, STR(""), below, LOOK_RECORDS,
-                           true, on_scanned, l);
+    l->scan = records_scan(l->t->d->env.store, delivered_form.ns, STR(""), after, LOOK_RECORDS,
+                           l->back, on_scanned, l);
+}
+
+static void look_from_delivery(struct delivered_look *l)
+{
+    struct buf from = BUF_INIT;
+
+    write_batch_key(&from, l->at_ms, 0);
+    look_on(l, buf_str(&from));
+    buf_done(&from);
 }
 
 static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
@@ -425,9 +438,15 @@ static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
                 jw_value(&w, r.lines[k].answer.value);
         record_done(&delivered_form, &r);
     }
-    bool more = n > 0 && (int64_t)records_number(s->records[n - 1].key, TIME_CHARS) >= l->first_ms;
+    int64_t last_ms = n > 0 ? (int64_t)records_number(s->records[n - 1].key, TIME_CHARS) : 0;
+    bool more = n > 0 && (l->back ? last_ms >= l->at_ms - BACK_MS : last_ms <= l->at_ms + AHEAD_MS);
     if (json.n == 0 && more) {
-        look_back(l, s->records[n - 1].key);
+        look_on(l, s->records[n - 1].key);
+        return;
+    }
+    if (json.n == 0 && !l->back) {
+        l->back = true;
+        look_from_delivery(l);
         return;
     }
     l->done(l->ctx, json.n > 0 ? buf_str(&json) : STR_NULL);
@@ -439,13 +458,10 @@ struct delivered_look *delivered_find(struct receipts *t, const struct receipt_n
                                       int64_t at_ms, receipt_cb *done, void *ctx)
 {
     struct delivered_look *l = xcalloc(1, sizeof *l);
-    struct buf below = BUF_INIT;
 
-    *l = (struct delivered_look){.t = t, .first_ms = at_ms - BACK_MS, .done = done, .ctx = ctx};
+    *l = (struct delivered_look){.t = t, .at_ms = at_ms, .done = done, .ctx = ctx};
     write_hash(&l->hash, t->d, name);
-    write_batch_key(&below, at_ms + PARCEL_TICK_MS, 0);
-    look_back(l, buf_str(&below));
-    buf_done(&below);
+    look_from_delivery(l);
     return l;
 }
 

@@ -41,9 +41,10 @@ struct receipt_read *receipt_find(struct dispatch *d, const struct receipt_name 
                                   receipt_cb *done, void *ctx) BH_MUST_USE;
 void receipt_cancel(struct receipt_read **r); /* @done does not run; sets it to NULL */
 
-/* Appends to @out a stored answer with @warning added to its "warnings". */
+/* Appends to @out a stored answer with @warning added to its "warnings".  @arrived: if the answer
+ * says "delivery_skipped", that and the reasons for it are left out. */
 void receipt_add_warning(struct json_parser *parser, struct str json, struct str warning,
-                         struct buf *out);
+                         bool arrived, struct buf *out);
 
 /* ---- deliveries ---- */
 struct delivered_entry { /* embedded in the waiting call; zeroed at first */

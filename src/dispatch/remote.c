@@ -45,6 +45,9 @@ static const struct record_field end_fields[] = {
     RECORD_FIELD(struct errand_end, cause, "cause", 0, .max = CAUSE_VALIDATION),
     RECORD_FIELD(struct errand_end, http_status, "httpStatus", 0, .max = 999),
     RECORD_FIELD(struct errand_end, text, "text", 0),
+    RECORD_FIELD(struct errand_end, session, "session", 0),
+    RECORD_FIELD(struct errand_end, warnings, "warnings", 0),
+    RECORD_FIELD(struct errand_end, skipped, "skipped", 0),
 };
 static const struct record_form end_form = RECORD_FORM(NULL, struct errand_end, end_fields);
 

@@ -147,8 +147,8 @@ static void on_written(void *ctx, enum bh_err err)
 }
 
 /* Tells the caller when the receipt is on disk; without an Idempotency-Key, now.  Only from
- * callbacks.  @warning NULL: none. */
-static void answer(struct asking *w, struct str content, const char *warning)
+ * callbacks. */
+static void answer(struct asking *w, struct str content)
 {
     struct receipt_name name = call_receipt(&w->call);
     struct jw j = jw_begin(&w->call.json);
@@ -159,11 +159,7 @@ static void answer(struct asking *w, struct str content, const char *warning)
     jw_kstr(&j, "content", content);
     jw_ki64(&j, "sent_at", clock_wall_ms(w->call.d->env.clock));
     jw_kstr(&j, "agent_id", str_of(w->call.agent));
-    if (warning != NULL) {
-        jw_karr(&j, "warnings");
-        jw_str(&j, str_of(warning));
-        jw_end_arr(&j);
-    }
+    call_write_warnings(&w->call, &j);
     jw_end_obj(&j);
     if (w->call.key.n > 0)
         w->call.put =
@@ -175,14 +171,15 @@ static void answer(struct asking *w, struct str content, const char *warning)
 static void answer_with_turn(struct asking *w)
 {
     struct buf text = BUF_INIT;
-    const char *warning = NULL;
 
     if (w->turn.cut)
-        warning = "the answer is longer than 512 KiB: some of its messages are left out";
-    else if (w->unfinished)
-        warning = "timeout_ms was over before the agent had finished: more may follow as replies";
+        call_warn(&w->call,
+                  STR("the answer is longer than 512 KiB: some of its messages are left out"));
+    if (w->unfinished)
+        call_warn(&w->call, STR("timeout_ms was over before the agent had finished: more may "
+                                "follow as replies"));
     turn_write(&w->turn, &text);
-    answer(w, buf_str(&text), warning);
+    answer(w, buf_str(&text));
     buf_done(&text);
 }
 
@@ -290,7 +287,8 @@ static void on_brought(void *ctx, const struct errand_end *e)
 
     w->call.job = NULL;
     if (e->result == ERRAND_DONE && !w->late) {
-        answer(w, e->text, NULL);
+        call_told(&w->call, e);
+        answer(w, e->text);
         return;
     }
     struct reply late = {.tenant = str_of(w->call.tenant),

@@ -56,6 +56,10 @@ struct errand_end { /* borrowed for the callback */
     enum errand_cause cause;
     unsigned http_status; /* with CAUSE_HTTP_STATUS */
     struct str text;      /* the reason, a sentence; of a successful request: the answer */
+    /* What the agent's own receipt says, where its substrate has one. */
+    struct str session;  /* the session that took it; absent: it names none */
+    struct str warnings; /* JSON strings with commas between them */
+    bool skipped;        /* taken, and not shown to the agent yet */
 };
 typedef void errand_cb(void *ctx, const struct errand_end *e);
 

@@ -18,7 +18,7 @@ def test_the_connector_keeps_its_contract_in_all_five_categories(make_bellhop, t
     drop.mkdir()
     program = tmp_path / "answers.py"
     program.write_text(ANSWERS)
-    server = make_bellhop(config(f"id: filer, substrate: file, dir: {drop}", "id: nobody, substrate: none",
+    server = make_bellhop(config(f"id: filer, substrate: file, dir: {drop}", "id: nobody, substrate: none, sessions: [s1, s2]",
                                  "id: ann@work, substrate: none",
                                  f"id: runner, substrate: exec, command: [/usr/bin/python3, {program}]"))
     told = node_json("connector.mjs", server.url, make_key(server, "acme"))

@@ -20,9 +20,9 @@ def drop(tmp_path):
 def house(make_bellhop, drop):
     """A server with an agent per kind that needs nobody else."""
     return make_bellhop(config(f"id: filer, substrate: file, dir: {drop}, name: The Filer",
-                               "id: nobody, substrate: none",
+                               "id: nobody, substrate: none, sessions: ['kitchen@2', attic]",
                                "id: ann@work, substrate: none",
-                               "id: größe/1, substrate: none",
+                               "id: größe/1, substrate: none, sessions: [ü/ö]",
                                "id: theirs, substrate: none, tenant: other",
                                "id: bot, substrate: relay, tenant: t"))
 
@@ -181,6 +181,8 @@ def test_addresses_split_at_the_first_at_sign_unless_the_whole_is_an_agent(house
     assert both["session_id"] == "attic"
     assert sender.deliver("größe/1", augment("x")).status == 200
     assert sender.deliver("größe/1@ü/ö", augment("x")).json["session_id"] == "ü/ö"
+    unknown = sender.deliver("nobody@cellar", augment("x")).json
+    assert "session_id" not in unknown and "session" in unknown["warnings"][1]
 
 
 def test_bad_input_is_told_apart(house):

@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -118,10 +119,13 @@ def test_waking_a_webhook(make_bellhop, receiver):
     server = make_bellhop(config(
         f"id: bell, substrate: webhook, url: '{receiver.url}/in', wake_url: '{receiver.url}/wake', secret: s, "
         f"status_url: '{receiver.url}/status'",
-        f"id: mute, substrate: webhook, url: '{receiver.url}/in'"))
+        f"id: mute, substrate: webhook, url: '{receiver.url}/in', sessions: [tab]"))
     sender = Sender(server)
+    receiver.body = b'{"session_id": "tab", "warnings": ["two tabs are open"]}'
     woken = sender.wake("bell@tab", {"context": "look"})
     assert woken.status == 200 and woken.json["woken"] is True and woken.json["session_id"] == "tab"
+    assert woken.json["warnings"] == ["two tabs are open"]
+    receiver.body = b"{}"
     assert receiver.bodies("/wake") == [{"agent_id": "bell", "session_id": "tab", "context": "look"}]
     assert "X-Signature" in receiver.got[-1][2]
     assert sender.wake("bell").json["woken"] is True
@@ -220,6 +224,31 @@ def test_what_is_sent_is_what_the_example_connector_sends(make_bellhop, receiver
         left = 0 if "receipt" in case and case["receipt"] else 1
         wait_for(lambda: [i_["entries"] for i_ in json.loads(server.cli("status", "--json").stdout)["instances"]
                           if i_["tenant"] == f"t{i}"] == [left])
+
+
+def test_a_receipt_says_what_the_webhook_says(make_bellhop, receiver):
+    server = make_bellhop(config(f"id: hook, substrate: webhook, url: '{receiver.url}/in'"))
+    sender = Sender(server)
+    receiver.body = json.dumps({"delivery_skipped": True, "session_id": "kitchen", "delivery_id": "theirs",
+                                "warnings": ["rate-limited", 7, "", "x" * 1000]}).encode()
+    receipt = sender.deliver("hook@attic", augment("x", "d1")).json
+    assert receipt.pop("delivered_at") > 0
+    assert receipt == {"delivery_id": "d1", "delivery_skipped": True, "session_id": "kitchen",
+                       "warnings": ["rate-limited"]}
+    receiver.body = b"no JSON at all"
+    plain = sender.deliver("hook@attic", augment("x", "d2")).json
+    assert "session_id" not in plain and "delivery_skipped" not in plain and "session" in plain["warnings"][0]
+    # delivered_at is when the webhook confirmed, and an answer that is slow is not awaited for ever
+    receiver.delay = 0.5
+    begun = time.time() * 1000
+    slow = sender.deliver("hook", augment("x", "d3")).json
+    assert slow["delivered_at"] >= begun + 500 and "delivery_skipped" not in slow
+    receiver.delay = 3
+    on_its_way = sender.deliver("hook", augment("x", "d4")).json
+    assert on_its_way["delivery_skipped"] is True and "on its way" in on_its_way["warnings"][0]
+    wait_for(lambda: server.instance("agent:hook")["entries"] == 0)
+    arrived = sender.deliver("hook", augment("x", "d4")).json
+    assert "delivery_skipped" not in arrived and len(arrived["warnings"]) == 1 and "before" in arrived["warnings"][0]
 
 
 # ---- pipe ----
@@ -392,6 +421,29 @@ def test_a_delivery_to_a_pane_presses_no_key_and_a_wake_presses_enter_and_rings(
     assert sender.wake("mux", {"context": "now"}).json["woken"] is True
     wait_for(lambda: typed.read_text().endswith("now\x1b[201~\n"))
     wait_for(lambda: rung() == "1")
+
+
+@needs_tmux
+def test_a_session_that_the_agent_does_not_have_is_typed_nowhere(make_bellhop, pane):
+    socket, typed, run = pane
+    agent = f"id: mux, substrate: tmux, target: work, socket: {socket}, sessions: "
+    server = make_bellhop(config(agent + "[here, 'gone=nowhere:0.0']"))
+    sender = Sender(server)
+    for refused in (sender.deliver("mux@attic", augment("astray")), sender.wake("mux@attic", {"context": "astray"}),
+                    sender.deliver("mux", {**augment("astray"), "session_id": "attic"})):
+        assert (refused.status, refused.json["class"], refused.json["cause_kind"]) == (
+            404, "DeliveryFailedError", "client_validation")
+        assert "attic" in refused.json["error"]
+    taken = sender.deliver("mux@here", augment("right", "r1")).json
+    assert taken["session_id"] == "here" and "warnings" not in taken and "delivery_skipped" not in taken
+    assert "right" in typed.read_text() and "astray" not in typed.read_text()
+    # what waits for a session that a reload takes away is parked, not typed elsewhere
+    waits = sender.deliver("mux@gone", augment("astray", "g1")).json
+    assert waits["delivery_skipped"] is True and "find" in waits["warnings"][0]
+    server.config.write_text(server.config.read_text().replace(", 'gone=nowhere:0.0'", ""))
+    server.signal(signal.SIGHUP)
+    wait_for(lambda: server.instance("agent:mux")["parked"] == 1)
+    assert "astray" not in typed.read_text()
 
 
 @needs_tmux

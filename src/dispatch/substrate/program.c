@@ -258,8 +258,12 @@ static struct errand_job *tmux_run(struct recipient *a, const struct errand *e, 
     const char *chosen = agent_session_target(a->cfg, e->session), *base[BASE_MAX];
     const char *pane = chosen != NULL ? chosen : s->target;
     struct buf text = BUF_INIT;
-    char buffer[48];
+    char buffer[48], session[DISPATCH_ID_MAX + 1];
 
+    snprintf(session, sizeof session, "%.*s", STR_FMT(e->session));
+    if (!str_is_empty(e->session) && !agent_has_session(a->cfg, e->session))
+        return errand_end_soon(a->d, ERRAND_REFUSED, CAUSE_VALIDATION, done, ctx,
+                               "the agent has no session \"%.100s\"", session);
     snprintf(buffer, sizeof buffer, "bellhop-%llx", (unsigned long long)dispatch_number(a->d));
     /* Checks the pane first: without a pane the buffer would never be deleted. */
     const char *const type[] = {PASTE(pane, buffer), NULL};

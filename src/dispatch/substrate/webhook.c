@@ -17,6 +17,8 @@
 
 #define AT(member) offsetof(struct agent_settings, member)
 #define ANSWER_MAX ((size_t)1 << 20)
+#define WARNINGS 8        /* passed on of one answer; ... */
+#define WARNING_BYTES 500 /* ... longer ones are left out */
 
 struct post {
     struct errand_job job;
@@ -25,6 +27,8 @@ struct post {
     enum errand_kind kind;
     bool by_status;                        /* the status must be 2xx */
     char correlation[DISPATCH_ID_MAX + 1]; /* of a request */
+    char session[DISPATCH_ID_MAX + 1];     /* that the answer names */
+    struct buf warnings;                   /* of the answer */
 };
 
 static const struct config_key keys[] = {
@@ -76,6 +80,7 @@ static void cancel(struct errand_job *base)
     struct post *j = container_of(base, struct post, job);
 
     http_cancel(&j->call);
+    buf_done(&j->warnings);
     free(j);
 }
 
@@ -84,18 +89,46 @@ static struct errand_end bad_answer(struct str why)
     return (struct errand_end){.result = ERRAND_FAILED, .cause = CAUSE_MALFORMED, .text = why};
 }
 
-/* The answer of a request: the body, or `content` of a JSON object. */
+/* Copies what the answer says as a receipt, since the parser is used again during the callback. */
+static void read_receipt(struct post *j, struct json doc, struct errand_end *e)
+{
+    struct str session = json_str(doc, "session_id");
+    struct json skipped = json_get(doc, "delivery_skipped");
+    size_t n = 0;
+
+    if (session.n < sizeof j->session && str_find(session, '\0') < 0)
+        snprintf(j->session, sizeof j->session, "%.*s", STR_FMT(session));
+    for (struct json_iter it = {0}; n < WARNINGS && json_next(json_get(doc, "warnings"), &it);) {
+        struct str said = json_as_str(it.value);
+        struct jw w = jw_begin(&j->warnings);
+        if (said.n == 0 || said.n > WARNING_BYTES)
+            continue;
+        if (n++ > 0)
+            buf_add_c(&j->warnings, ',');
+        jw_str(&w, said);
+    }
+    e->session = str_of(j->session);
+    e->warnings = buf_str(&j->warnings);
+    e->skipped = json_as_bool(skipped, false);
+}
+
+/* What a good answer says.  The answer of a request is the body, or `content` of a JSON object. */
 static struct errand_end read_answer(struct post *j, struct str body)
 {
-    struct errand_end e = {.result = ERRAND_DONE, .text = body};
+    struct errand_end e = {.result = ERRAND_DONE};
+    bool request = j->kind == ERRAND_REQUEST;
     struct json doc, named;
 
+    if (request)
+        e.text = body;
     if (json_parse(j->d->json, body, &doc) && json_is_object(doc)) {
         named = json_get(doc, "correlation_id");
-        if (json_type(named) > JSON_NULL && !str_eq(json_as_str(named), str_of(j->correlation)))
+        if (request && json_type(named) > JSON_NULL &&
+            !str_eq(json_as_str(named), str_of(j->correlation)))
             return bad_answer(STR("the answer names the correlation_id of another request"));
-        if (json_type(json_get(doc, "content")) == JSON_STRING)
+        if (request && json_type(json_get(doc, "content")) == JSON_STRING)
             e.text = json_str(doc, "content");
+        read_receipt(j, doc, &e);
     }
     return utf8_valid(e.text) ? e : bad_answer(STR("the answer is no text"));
 }
@@ -122,10 +155,11 @@ static void on_answer(void *ctx, const struct http_result *r)
         e.cause = CAUSE_HTTP_STATUS;
         e.http_status = (unsigned)r->status;
         e.text = str_of(why);
-    } else if (j->kind == ERRAND_REQUEST) {
+    } else if (j->kind != ERRAND_LOOK) {
         e = read_answer(j, r->body);
     }
     j->job.done(j->job.ctx, &e);
+    buf_done(&j->warnings);
     free(j);
 }
 

@@ -172,6 +172,7 @@ struct intake { /* one event being accepted; on the stack */
     struct accept *a;
     bool alone;                   /* the event has one recipient only */
     int64_t known_ms;             /* a duplicate: when the first one was accepted; 0: new */
+    uint64_t row;                 /* of the newest copy; 0: none */
     bool quiet;                   /* does not wake a sleeping instance */
     enum stop_text stop;          /* a /stop waits for nothing in its chat */
     bool joined;                  /* a duplicate whose first copy is not on disk yet */
@@ -255,10 +256,10 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
         interrupt_note(chat, session, in->alone);
     if (in->forward.p == NULL && in->ev->n_media > 0 && event_has_place(in->ev))
         spec.flags |= STORE_ROW_HAS_MEDIA;
-    uint64_t row = delivery_add(i, &spec, in->a);
+    in->row = delivery_add(i, &spec, in->a);
     for (size_t n = 0; spec.flags != 0 && n < in->ev->n_media && o->holds != NULL; n++)
         if (in->ev->media[n].id.n > 0)
-            o->holds(o, in->ev->media[n].id, instance_tenant(i), instance_id(i), row);
+            o->holds(o, in->ev->media[n].id, instance_tenant(i), instance_id(i), in->row);
     r->n.accepted++;
     return BH_OK;
 }
@@ -402,8 +403,8 @@ struct accept_id relay_take_in(struct relay *r, const struct event *ev, struct s
 
 _Static_assert(PARCEL_TICK_MS == DEDUP_TICK_MS, "relay_deliver() tells what dedup_at() knows");
 
-struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t *ret_known_ms,
-                               accepted_cb *done, void *ctx)
+struct accept_id relay_deliver(struct relay *r, const struct parcel *p,
+                               struct parcel_fate *ret_fate, accepted_cb *done, void *ctx)
 {
     struct intake in = {.relay = r,
                         .ev = p->ev,
@@ -422,7 +423,14 @@ struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t 
         session_key_of_event(&r->accepts->key, p->ev);
         err = take_copy(&in, i);
     }
-    *ret_known_ms = err == BH_OK ? in.known_ms : -1;
+    *ret_fate = (struct parcel_fate){err == BH_OK ? in.known_ms : -1, in.row};
     accept_release(r, in.a, err);
     return (struct accept_id){in.a->handle.index, in.a->handle.generation};
+}
+
+bool relay_parcel_waits(struct relay *r, struct str tenant, struct str instance, uint64_t id)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+
+    return i != NULL && mailbox_find(&i->mb, id) != NULL;
 }

@@ -24,15 +24,22 @@ struct parcel { /* borrowed for the call */
     bool may_wake;   /* wakes a sleeping instance */
 };
 
+struct parcel_fate {
+    /* 0   the parcel is new
+     * -1  the parcel is refused
+     * >0  a duplicate: the wall time of the first acceptance, rounded down to PARCEL_TICK_MS (or of
+     *     its write, if that was before a restart) */
+    int64_t known_ms;
+    uint64_t id; /* names a new parcel in its mailbox */
+};
+
 /* Delivers a parcel (contract: core/accept.h).  BH_REFUSED: a name is invalid, or the parcel is too
- * long.  @ret_known_ms is set before the call returns:
- *   0   the parcel is new
- *   -1  the parcel is refused
- *   >0  a duplicate: the wall time of the first acceptance, rounded down to PARCEL_TICK_MS (or of
- *       its write, if that was before a restart); @done runs when the first one is on disk
- */
-struct accept_id relay_deliver(struct relay *r, const struct parcel *p, int64_t *ret_known_ms,
-                               accepted_cb *done, void *ctx);
+ * long.  @ret_fate is set before the call returns.  Of a duplicate @done runs when the first one is
+ * on disk. */
+struct accept_id relay_deliver(struct relay *r, const struct parcel *p,
+                               struct parcel_fate *ret_fate, accepted_cb *done, void *ctx);
+/* True while the instance has not taken the parcel: it was not acked, or is parked. */
+bool relay_parcel_waits(struct relay *r, struct str tenant, struct str instance, uint64_t id);
 
 /* Like session_open().  @gw is not in the facts; it must live until session_closed(). */
 struct session *session_open_inside(struct relay *r, const struct gateway *gw, struct wire *wire);

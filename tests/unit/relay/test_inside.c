@@ -6,6 +6,8 @@ static struct gateway inside = {.id = (char *)"agent:x",
                                 .tenant = (char *)"acme",
                                 .instance = (char *)"agent:x"};
 
+static struct parcel_fate fate; /* of the newest parcel */
+
 /* True: it was known. */
 static bool send_to(const char *instance, const char *id, const char *body, bool may_wake)
 {
@@ -20,12 +22,11 @@ static bool send_to(const char *instance, const char *id, const char *body, bool
                        .ev = &ev,
                        .body = str_of(body),
                        .may_wake = may_wake};
-    int64_t known_ms;
 
-    relay_deliver(rig.relay, &p, &known_ms, on_accepted, NULL);
+    relay_deliver(rig.relay, &p, &fate, on_accepted, NULL);
     turn();
     turn();
-    return known_ms != 0;
+    return fate.known_ms != 0;
 }
 
 static struct fake *enter(void)
