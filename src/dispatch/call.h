@@ -67,6 +67,9 @@ void call_warn(struct dispatch_call *c, struct str what);
 /* Takes session and warnings of the agent's own receipt. */
 void call_told(struct dispatch_call *c, const struct errand_end *e);
 void call_write_warnings(const struct dispatch_call *c, struct jw *j); /* "warnings", if any */
+/* Writes "session_id" if that session got it, else warns; then the warnings.  @a NULL: the agent is
+ * gone. */
+void call_write_session(struct dispatch_call *c, const struct recipient *a, struct jw *j);
 
 /* Locks the receipt's name until the call ends, so that two calls with one Idempotency-Key never
  * run at once.  False: another call holds it, and the fault is FAULT_BUSY. */
@@ -85,6 +88,8 @@ void call_fail_store(struct dispatch_call *c, enum bh_err err);
  * @may_wake: wakes a sleeping gateway. */
 void call_post(struct dispatch_call *c, struct recipient *a, const struct payload *p, bool may_wake,
                accepted_cb *done);
+/* Why the agent's mail waits now, a phrase; NULL: it does not. */
+const char *call_waits(struct recipient *a);
 /* The agent's own receipt of a delivery, for the call that waits for it. */
 void delivery_told(struct recipient *a, struct str word, struct str dispatch_id,
                    const struct errand_end *e);

@@ -12,7 +12,7 @@
 #pragma once
 #include "relay/relay.h"
 
-#define PARCEL_TICK_MS 10                    /* resolution of @ret_known_ms */
+#define PARCEL_TICK_MS 10                    /* resolution of known_ms */
 #define INSIDE_PACK_BYTES ((size_t)64 << 10) /* in one message, but at least one frame */
 
 struct parcel { /* borrowed for the call */
