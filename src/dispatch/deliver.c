@@ -1,6 +1,6 @@
-/* deliver.c - dispatch_deliver(): puts a payload into an agent's mailbox and tells what became of it.
+/* deliver.c - dispatch_deliver(): puts a payload into an agent's mailbox and tells its fate.
  *
- *      payload --> mailbox --new--> agent away ------------------> receipt, in one commit with the row
+ *      payload --> mailbox --new--> agent away --> receipt, in one commit with the row
  *                        |     '--> agent takes it, or CONFIRM_MS --> receipt
  *                        '--known--> first delivery on disk --> its receipt, a warning
  *
