@@ -465,9 +465,9 @@ enum bh_err confine_calls(unsigned flags, struct confined *ret, char *ret_why)
         errno = ESRCH; /* the number of a thread that has a filter of its own */
     if (errno == ENOSYS || errno == EINVAL || errno == EPERM || errno == EACCES)
         return BH_OK; /* a kernel without it, or a container that keeps it to itself */
-    snprintf(ret_why, 256, "cannot confine the system calls of this process (seccomp): %s",
-             strerror(errno));
-    return BH_REFUSED;
+    return bh_err_why(BH_REFUSED, ret_why,
+                      "cannot confine the system calls of this process (seccomp): %s",
+                      strerror(errno));
 }
 
 #else

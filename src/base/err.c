@@ -1,5 +1,7 @@
-/* err.c - the words behind enum bh_err. */
+/* err.c - the words behind enum bh_err, and sentences about failures. */
 #include "base/err.h"
+#include <stdarg.h>
+#include <stdio.h>
 #include "base/mem.h"
 
 static const char *const words[] = {
@@ -18,4 +20,26 @@ static const char *const words[] = {
 const char *bh_err_word(enum bh_err err)
 {
     return (unsigned)err < ARRAY_LEN(words) ? words[err] : "unknown";
+}
+
+enum { WHY_BYTES = 256 };
+
+enum bh_err bh_err_why(enum bh_err err, char *ret_why, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(ret_why, WHY_BYTES, fmt, args);
+    va_end(args);
+    return err;
+}
+
+bool bh_why(char *ret_why, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(ret_why, WHY_BYTES, fmt, args);
+    va_end(args);
+    return false;
 }

@@ -1,5 +1,6 @@
 /* err.h - error codes, named by what the caller can do about them. */
 #pragma once
+#include <stdbool.h>
 
 enum bh_err {
     BH_OK,
@@ -19,3 +20,7 @@ const char *bh_err_word(enum bh_err err);
 
 #define BH_MUST_USE __attribute__((warn_unused_result))
 #define BH_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+/* Write a sentence for people to @ret_why (256 bytes) and return @err, or false. */
+enum bh_err bh_err_why(enum bh_err err, char *ret_why, const char *fmt, ...) BH_PRINTF(3, 4);
+bool bh_why(char *ret_why, const char *fmt, ...) BH_PRINTF(2, 3);

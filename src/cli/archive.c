@@ -21,8 +21,7 @@ _Static_assert(sizeof(struct head) == BLOCK, "a head is one block");
 
 static enum bh_err failed(char *ret_why, const char *what)
 {
-    snprintf(ret_why, 256, "%.180s: %s", what, strerror(errno));
-    return BH_UNAVAILABLE;
+    return bh_err_why(BH_UNAVAILABLE, ret_why, "%.180s: %s", what, strerror(errno));
 }
 
 static bool write_all(int fd, const void *p, size_t n)
@@ -224,8 +223,8 @@ static bool name_is_fine(const char *name)
 
 static enum bh_err no_backup(char *ret_why)
 {
-    snprintf(ret_why, 256, "this is not a backup that bellhop made, or it is damaged");
-    return BH_MALFORMED;
+    return bh_err_why(BH_MALFORMED, ret_why,
+                      "this is not a backup that bellhop made, or it is damaged");
 }
 
 /* Reads the next head and checks it.  BH_NOT_FOUND: the end of the archive. */
@@ -283,10 +282,9 @@ static enum bh_err read_sum(struct archive *a, char *ret_why)
     sum_text(a, want);
     if (a->left != SUM_BYTES || !read_all(a->fd, text, sizeof text))
         return no_backup(ret_why);
-    if (memcmp(text, want, SUM_BYTES) != 0) {
-        snprintf(ret_why, 256, "it is damaged: what is in it is not what was written");
-        return BH_MALFORMED;
-    }
+    if (memcmp(text, want, SUM_BYTES) != 0)
+        return bh_err_why(BH_MALFORMED, ret_why,
+                          "it is damaged: what is in it is not what was written");
     enum bh_err err = read_head(a, &h, ret_why);
     return err == BH_OK ? no_backup(ret_why) : err;
 }

@@ -60,11 +60,9 @@ static bool check(void *settings, char *ret_why)
     struct settings *s = settings;
     struct str url = str_of(s->public_url);
 
-    if (url.p != NULL && !str_starts(url, STR("http://")) && !str_starts(url, STR("https://"))) {
-        snprintf(ret_why, 256, "public_url: expected http://... or https://..., found \"%.100s\"",
-                 url.p);
-        return false;
-    }
+    if (url.p != NULL && !str_starts(url, STR("http://")) && !str_starts(url, STR("https://")))
+        return bh_why(ret_why, "public_url: expected http://... or https://..., found \"%.100s\"",
+                      url.p);
     for (size_t n = url.n; n > 0 && s->public_url[n - 1] == '/'; n--)
         s->public_url[n - 1] = '\0';
     return true;
@@ -140,18 +138,13 @@ enum bh_err state_dir_open(const char *dir, char *ret_why)
     struct stat st;
 
     if (!state_dir_make_parents(dir, 1, 0755) || (mkdir(dir, 0700) != 0 && errno != EEXIST) ||
-        stat(dir, &st) != 0) {
-        snprintf(ret_why, 256, "state_dir %.160s: %s", dir, strerror(errno));
-        return BH_REFUSED;
-    }
-    if (!S_ISDIR(st.st_mode)) {
-        snprintf(ret_why, 256, "state_dir %.160s is not a directory", dir);
-        return BH_REFUSED;
-    }
-    if (access(dir, R_OK | W_OK | X_OK) != 0) {
-        snprintf(ret_why, 256, "state_dir %.160s cannot be written by this user", dir);
-        return BH_REFUSED;
-    }
+        stat(dir, &st) != 0)
+        return bh_err_why(BH_REFUSED, ret_why, "state_dir %.160s: %s", dir, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return bh_err_why(BH_REFUSED, ret_why, "state_dir %.160s is not a directory", dir);
+    if (access(dir, R_OK | W_OK | X_OK) != 0)
+        return bh_err_why(BH_REFUSED, ret_why, "state_dir %.160s cannot be written by this user",
+                          dir);
     if ((st.st_mode & 077) != 0)
         log_warn(NULL, "state_dir %s is open to other users: chmod 700 %s", dir, dir);
     return BH_OK;

@@ -191,8 +191,7 @@ static bool make_mark(struct check *c, const char *path, struct buf *mark)
         if (file_read(path, 256, mark))
             return true;
     }
-    snprintf(c->why, 256, "cannot write %.180s: %s", path, strerror(errno));
-    return false;
+    return bh_why(c->why, "cannot write %.180s: %s", path, strerror(errno));
 }
 
 static bool is_ours(struct check *c, const char *setting, const char *dir, const struct buf *mark)

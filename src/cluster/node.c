@@ -51,9 +51,8 @@ static bool check_settings(void *settings, char *ret_why)
         ok &= (unsigned char)name.p[i] > ' ' && (unsigned char)name.p[i] < 0x7f;
     if (ok)
         return true;
-    snprintf(ret_why, 256, "cluster.node: expected up to %d printable characters without blanks",
-             NODE_NAME_BYTES);
-    return false;
+    return bh_why(ret_why, "cluster.node: expected up to %d printable characters without blanks",
+                  NODE_NAME_BYTES);
 }
 
 const struct config_section cluster_config = {.keys = keys,

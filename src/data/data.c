@@ -81,14 +81,10 @@ static const struct lane_work call_work;
 
 static bool check_dir(const char *dir, char *ret_why)
 {
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST) {
-        snprintf(ret_why, 256, "cannot make %.160s: %s", dir, strerror(errno));
-        return false;
-    }
-    if (access(dir, R_OK | W_OK | X_OK) != 0) {
-        snprintf(ret_why, 256, "cannot use %.160s: %s", dir, strerror(errno));
-        return false;
-    }
+    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
+        return bh_why(ret_why, "cannot make %.160s: %s", dir, strerror(errno));
+    if (access(dir, R_OK | W_OK | X_OK) != 0)
+        return bh_why(ret_why, "cannot use %.160s: %s", dir, strerror(errno));
     return true;
 }
 

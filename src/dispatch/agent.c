@@ -78,28 +78,20 @@ const struct config_list agents_config = {.name = "agents",
 
 static bool check_entry(const struct agent_settings *s, char *why)
 {
-    if (!facts_name_ok(str_of(s->id)) || strlen(s->id) > 120) {
-        snprintf(why, 256, "id: expected 1 to 120 printable characters without blanks");
-        return false;
-    }
-    if (s->tenant != NULL && !facts_name_ok(str_of(s->tenant))) {
-        snprintf(why, 256, "tenant: that is no tenant's name");
-        return false;
-    }
+    if (!facts_name_ok(str_of(s->id)) || strlen(s->id) > 120)
+        return bh_why(why, "id: expected 1 to 120 printable characters without blanks");
+    if (s->tenant != NULL && !facts_name_ok(str_of(s->tenant)))
+        return bh_why(why, "tenant: that is no tenant's name");
     const struct substrate_ops *ops = substrate_find(str_of(s->substrate));
-    if (s->node != NULL && ops != NULL && ops->run == NULL) {
-        snprintf(why, 256, "node: an agent of substrate %s is on no machine of ours", ops->name);
-        return false;
-    }
+    if (s->node != NULL && ops != NULL && ops->run == NULL)
+        return bh_why(why, "node: an agent of substrate %s is on no machine of ours", ops->name);
     for (size_t i = 0; s->capabilities != NULL && s->capabilities[i] != NULL; i++)
         if (strcmp(s->capabilities[i], "deliver") != 0 && strcmp(s->capabilities[i], "wake") != 0 &&
             strcmp(s->capabilities[i], "augment") != 0 &&
-            strcmp(s->capabilities[i], "template") != 0) {
-            snprintf(why, 256,
-                     "capabilities: \"%.60s\" is none of deliver, wake, augment, template",
-                     s->capabilities[i]);
-            return false;
-        }
+            strcmp(s->capabilities[i], "template") != 0)
+            return bh_why(why,
+                          "capabilities: \"%.60s\" is none of deliver, wake, augment, template",
+                          s->capabilities[i]);
     return true;
 }
 

@@ -392,11 +392,9 @@ bool op_request(const struct op *op, const struct op_given *given, size_t n, str
         } else if (value.p != NULL && a->in == IN_QUERY) {
             add_query(ret_path, a->name, value);
         }
-        if (!ok) {
-            snprintf(ret_why, 256, a->type == OP_TEXT ? "%s is not UTF-8" : "%s is not a number",
-                     a->name);
-            return false;
-        }
+        if (!ok)
+            return bh_why(ret_why, a->type == OP_TEXT ? "%s is not UTF-8" : "%s is not a number",
+                          a->name);
     }
     if (has_body)
         jw_end_obj(&w);

@@ -523,10 +523,8 @@ static enum bh_err tidy_folder(struct media *m, char *ret_why)
     size_t removed = 0;
     struct stat st;
 
-    if (d == NULL) {
-        snprintf(ret_why, 256, "%.150s: %s", m->env.dir, strerror(errno));
-        return BH_UNAVAILABLE;
-    }
+    if (d == NULL)
+        return bh_err_why(BH_UNAVAILABLE, ret_why, "%.150s: %s", m->env.dir, strerror(errno));
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         if (e->d_name[0] == '.' || media_find(m, str_of(e->d_name)) != NULL)
             continue;

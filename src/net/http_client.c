@@ -540,10 +540,8 @@ enum bh_err http_fetch_now(const struct http_fetch *f, int *ret_status, struct b
     struct http_result r;
     CURL *easy = curl_loop_global_init() ? curl_easy_init() : NULL;
 
-    if (easy == NULL) {
-        snprintf(ret_why, 256, "%s", unavailable);
-        return BH_UNAVAILABLE;
-    }
+    if (easy == NULL)
+        return bh_err_why(BH_UNAVAILABLE, ret_why, "%s", unavailable);
     call = call_new(NULL, easy, f);
     r = call_result(call, curl_easy_perform(call->easy));
     if (r.err == BH_OK) {

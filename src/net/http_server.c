@@ -546,18 +546,15 @@ static bool check(void *settings, char *ret_why)
     struct addr_net net;
 
     for (char **p = hs->trusted_proxies; p != NULL && *p != NULL; p++) {
-        if (!addr_net_parse(str_of(*p), &net)) {
-            snprintf(ret_why, 256,
-                     "trusted_proxies: expected an address, a network such as 10.0.0.0/8, or unix, "
-                     "found \"%.60s\"",
-                     *p);
-            return false;
-        }
+        if (!addr_net_parse(str_of(*p), &net))
+            return bh_why(
+                ret_why,
+                "trusted_proxies: expected an address, a network such as 10.0.0.0/8, or unix, "
+                "found \"%.60s\"",
+                *p);
     }
-    if (hs->proxy_protocol && hs->trusted_proxies == NULL) {
-        snprintf(ret_why, 256, "proxy_protocol: needs trusted_proxies, or nobody could connect");
-        return false;
-    }
+    if (hs->proxy_protocol && hs->trusted_proxies == NULL)
+        return bh_why(ret_why, "proxy_protocol: needs trusted_proxies, or nobody could connect");
     return true;
 }
 

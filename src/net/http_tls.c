@@ -36,14 +36,10 @@ static bool check(void *settings, char *ret_why)
 {
     const struct http_tls *t = settings;
 
-    if ((t->cert == NULL) != (t->key == NULL)) {
-        snprintf(ret_why, 256, "tls: cert and key are needed together");
-        return false;
-    }
-    if (t->cert == NULL && t->client_ca != NULL) {
-        snprintf(ret_why, 256, "tls: client_ca needs cert and key");
-        return false;
-    }
+    if ((t->cert == NULL) != (t->key == NULL))
+        return bh_why(ret_why, "tls: cert and key are needed together");
+    if (t->cert == NULL && t->client_ca != NULL)
+        return bh_why(ret_why, "tls: client_ca needs cert and key");
     return true;
 }
 
@@ -128,10 +124,8 @@ enum bh_err http_tls_context(const struct http_tls *tls, SSL_CTX **ret_ctx, char
     SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
     bool only_new = tls->min_version != NULL && strcmp(tls->min_version, "1.3") == 0;
 
-    if (ctx == NULL) {
-        snprintf(ret_why, 256, "no memory for TLS");
-        return BH_REFUSED;
-    }
+    if (ctx == NULL)
+        return bh_err_why(BH_REFUSED, ret_why, "no memory for TLS");
     ERR_clear_error();
     SSL_CTX_set_min_proto_version(ctx, only_new ? TLS1_3_VERSION : TLS1_2_VERSION);
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_IGNORE_UNEXPECTED_EOF);

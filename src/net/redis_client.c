@@ -114,11 +114,10 @@ static bool address_read(const char *url, struct redis_address *ret, char *ret_w
     if (fault == NULL)
         return true;
     address_done(ret);
-    snprintf(ret_why, 256,
-             "the Redis address: %s; expected redis://[user:password@]host[:port][/database], "
-             "rediss://... or unix:/path",
-             fault);
-    return false;
+    return bh_why(ret_why,
+                  "the Redis address: %s; expected redis://[user:password@]host[:port][/database], "
+                  "rediss://... or unix:/path",
+                  fault);
 }
 
 bool redis_url_ok(const char *url, char *ret_why)

@@ -467,8 +467,7 @@ static bool conn_begin(void *conn, bool write, char *ret_why)
     c->index_ok = side_begin(c->index, write);
     if (c->index_ok || c->writer)
         return true;
-    snprintf(ret_why, 256, "%s", c->index->why);
-    return false;
+    return bh_why(ret_why, "%s", c->index->why);
 }
 
 static bool conn_commit(void *conn, char *ret_why)

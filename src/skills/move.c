@@ -263,10 +263,9 @@ static bool write_version(struct skills_move *m, const struct one_skill *i,
 
 static bool differs(struct skills_move *m, const struct one_skill *i)
 {
-    snprintf(m->why, 256,
-             "the skill %.60s of tenant %.60s is in the target already, and is another one",
-             i->name.p, i->at.tenant.p);
-    return false;
+    return bh_why(m->why,
+                  "the skill %.60s of tenant %.60s is in the target already, and is another one",
+                  i->name.p, i->at.tenant.p);
 }
 
 static bool move_skill(struct skills_move *m, const struct one_skill *i, struct history *h)
@@ -327,9 +326,8 @@ static bool same_token(struct skills_move *m, const struct skill_where *at)
         return failed(m, "comparing", &m->to);
     if (strcmp(a, b) == 0)
         return true;
-    snprintf(m->why, 256, "the skills of tenant %.*s in the target are not those of the source",
-             STR_FMT(at->tenant));
-    return false;
+    return bh_why(m->why, "the skills of tenant %.*s in the target are not those of the source",
+                  STR_FMT(at->tenant));
 }
 
 static bool compare_one(struct skills_move *m, const struct one_skill *i,

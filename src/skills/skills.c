@@ -47,14 +47,10 @@ static bool check(void *settings, char *ret_why)
 {
     const struct skills_settings *s = settings;
 
-    if (strcmp(s->approval_mode, "secured") == 0 && s->approval_key == NULL) {
-        snprintf(ret_why, 256, "skills.approval: mode secured needs public_key");
-        return false;
-    }
-    if (s->dir != NULL && strcmp(s->kind, "filesystem") != 0) {
-        snprintf(ret_why, 256, "skills.dir goes with kind filesystem");
-        return false;
-    }
+    if (strcmp(s->approval_mode, "secured") == 0 && s->approval_key == NULL)
+        return bh_why(ret_why, "skills.approval: mode secured needs public_key");
+    if (s->dir != NULL && strcmp(s->kind, "filesystem") != 0)
+        return bh_why(ret_why, "skills.dir goes with kind filesystem");
     return true;
 }
 

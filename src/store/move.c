@@ -158,11 +158,11 @@ static bool compare(struct move *m, enum store_table t)
     m->moved->n[t] = a.n;
     if (a.n == b.n && a.lo == b.lo && a.hi == b.hi)
         return true;
-    snprintf(m->to->why, sizeof m->to->why,
-             "what was moved is not what was there: %llu %s in the source, %llu in the target%s",
-             (unsigned long long)a.n, store_table_name(t), (unsigned long long)b.n,
-             a.n == b.n ? ", and they differ" : "");
-    return false;
+    return bh_why(
+        m->to->why,
+        "what was moved is not what was there: %llu %s in the source, %llu in the target%s",
+        (unsigned long long)a.n, store_table_name(t), (unsigned long long)b.n,
+        a.n == b.n ? ", and they differ" : "");
 }
 
 /* ---- the whole ---- */
@@ -236,10 +236,8 @@ enum bh_err store_move_out(const char *url, const char *db, store_move_cb *each,
     struct buf part = BUF_INIT;
     enum bh_err err = BH_UNAVAILABLE;
 
-    if (access(db, F_OK) == 0) {
-        snprintf(ret_why, 256, "%.180s exists already: move it away first", db);
-        return BH_CONFLICT;
-    }
+    if (access(db, F_OK) == 0)
+        return bh_err_why(BH_CONFLICT, ret_why, "%.180s exists already: move it away first", db);
     buf_printf(&part, "%s.part", db);
     struct move_side *from = move_side_postgres(url, ret_why);
     struct move_side *to = from != NULL ? move_side_sqlite(buf_z(&part), true, ret_why) : NULL;

@@ -42,8 +42,7 @@ struct seal_records { /* as they are in the store; failed() or empty: not there 
 
 static enum bh_err refuse(char *ret_why, const char *path, const char *why)
 {
-    snprintf(ret_why, 256, "the key file %.120s %s", path, why);
-    return BH_REFUSED;
+    return bh_err_why(BH_REFUSED, ret_why, "the key file %.120s %s", path, why);
 }
 
 static enum bh_err key_from_text(struct str text, struct str salt, uint8_t key[SEAL_KEY_BYTES],
@@ -51,22 +50,18 @@ static enum bh_err key_from_text(struct str text, struct str salt, uint8_t key[S
 {
     if (hex_decode(text, key, SEAL_KEY_BYTES))
         return BH_OK;
-    if (text.n < MIN_PASSPHRASE_BYTES) {
-        snprintf(ret_why, 256,
-                 "the master key is too short: give 64 hex digits or a passphrase of %d bytes or "
-                 "more",
-                 MIN_PASSPHRASE_BYTES);
-        return BH_REFUSED;
-    }
-    if (salt.n == 0) {
-        snprintf(ret_why, 256, "the database has no salt for a passphrase: it is damaged");
-        return BH_REFUSED;
-    }
+    if (text.n < MIN_PASSPHRASE_BYTES)
+        return bh_err_why(
+            BH_REFUSED, ret_why,
+            "the master key is too short: give 64 hex digits or a passphrase of %d bytes or "
+            "more",
+            MIN_PASSPHRASE_BYTES);
+    if (salt.n == 0)
+        return bh_err_why(BH_REFUSED, ret_why,
+                          "the database has no salt for a passphrase: it is damaged");
     if (EVP_PBE_scrypt(text.p, text.n, (const unsigned char *)salt.p, salt.n, SCRYPT_N, SCRYPT_R,
-                       SCRYPT_P, 64u << 20, key, SEAL_KEY_BYTES) != 1) {
-        snprintf(ret_why, 256, "cannot stretch the master key: out of memory");
-        return BH_UNAVAILABLE;
-    }
+                       SCRYPT_P, 64u << 20, key, SEAL_KEY_BYTES) != 1)
+        return bh_err_why(BH_UNAVAILABLE, ret_why, "cannot stretch the master key: out of memory");
     return BH_OK;
 }
 
@@ -246,14 +241,13 @@ static void write_check(const struct seal *s, struct store *st)
 static bool check_with(const struct seal *s, struct store *st, const struct seal_records *r,
                        char *ret_why)
 {
-    if (r->check.n > 0 && !seal_fits(s, buf_str(&r->check))) {
-        snprintf(ret_why, 256,
-                 "the master key does not fit the database: it was sealed with another one%s",
-                 st->shared ? "; every node needs the same one (master_key, or a copy of the file "
-                              "master.key)"
-                            : "");
-        return false;
-    }
+    if (r->check.n > 0 && !seal_fits(s, buf_str(&r->check)))
+        return bh_why(ret_why,
+                      "the master key does not fit the database: it was sealed with another one%s",
+                      st->shared
+                          ? "; every node needs the same one (master_key, or a copy of the file "
+                            "master.key)"
+                          : "");
     if (r->check.n == 0)
         write_check(s, st);
     return true;
@@ -331,11 +325,10 @@ static bool take_mac_root(struct seal *s, const struct seal_records *r, char *re
 static enum bh_err open_with(struct store *st, const struct seal_records *r, struct str text,
                              const char *path, struct seal **s, char *ret_why)
 {
-    if (r->next.n > 0) {
-        snprintf(ret_why, 256,
-                 "a change of the master key was interrupted: go on with: bellhop key rotate");
-        return BH_REFUSED;
-    }
+    if (r->next.n > 0)
+        return bh_err_why(
+            BH_REFUSED, ret_why,
+            "a change of the master key was interrupted: go on with: bellhop key rotate");
     enum bh_err err = seal_open_master(text, buf_str(&r->salt), path, s, ret_why);
     if (err != BH_OK)
         return err;
@@ -496,10 +489,8 @@ static enum bh_err prepare(struct turning *ch)
     char salt[SALT_BYTES];
     bool goes_on = ch->r.next.n > 0;
 
-    if (ch->r.check.n == 0) {
-        snprintf(ch->why, 256, "nothing was ever sealed in this database");
-        return BH_REFUSED;
-    }
+    if (ch->r.check.n == 0)
+        return bh_err_why(BH_REFUSED, ch->why, "nothing was ever sealed in this database");
     if (!goes_on) {
         rand_bytes(&rand, salt, sizeof salt);
         buf_add(&ch->r.next_salt, salt, sizeof salt);
@@ -511,8 +502,8 @@ static enum bh_err prepare(struct turning *ch)
         return err == BH_OK ? announce(ch) : err;
     if (seal_fits(ch->next, buf_str(&ch->r.next)))
         return BH_OK;
-    snprintf(ch->why, 256, "the change that was interrupted was to another key: give that one");
-    return BH_REFUSED;
+    return bh_err_why(BH_REFUSED, ch->why,
+                      "the change that was interrupted was to another key: give that one");
 }
 
 /* ---- one record ---- */

@@ -34,10 +34,8 @@ static bool check_settings(void *settings, char *ret_why)
 
     if (strcmp(s->kind, "postgres") != 0 || s->url != NULL)
         return true;
-    snprintf(ret_why, 256,
-             "store.url: a store of kind postgres needs one, like "
-             "postgresql://bellhop@127.0.0.1/bellhop");
-    return false;
+    return bh_why(ret_why, "store.url: a store of kind postgres needs one, like "
+                           "postgresql://bellhop@127.0.0.1/bellhop");
 }
 
 const struct config_section store_config = {.keys = keys,

@@ -59,8 +59,7 @@ static bool check(void *settings, char *ret_why)
 
     if (url_ok(s->url) && url_ok(s->wake_url) && url_ok(s->status_url))
         return true;
-    snprintf(ret_why, 256, "url, wake_url and status_url start with http:// or https://");
-    return false;
+    return bh_why(ret_why, "url, wake_url and status_url start with http:// or https://");
 }
 
 static const struct config_section config = {.keys = keys,

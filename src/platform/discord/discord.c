@@ -109,13 +109,12 @@ bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, ch
     }
     while (str_split(&rest, ',', &part)) {
         part = str_trim(part);
-        if (part.n > 0 && !add_intent(part, &intents)) {
-            snprintf(ret_why, 256,
-                     "`intents` has \"%.*s\", which is not an intent: use names such as guilds, "
-                     "guild_messages, direct_messages, message_content, with commas between them",
-                     (int)(part.n < 60 ? part.n : 60), part.p);
-            return false;
-        }
+        if (part.n > 0 && !add_intent(part, &intents))
+            return bh_why(
+                ret_why,
+                "`intents` has \"%.*s\", which is not an intent: use names such as guilds, "
+                "guild_messages, direct_messages, message_content, with commas between them",
+                (int)(part.n < 60 ? part.n : 60), part.p);
     }
     *ret_intents = intents | reaction_intents(s);
     return true;
@@ -126,10 +125,8 @@ static bool check(void *settings, char *ret_why)
     const struct discord_settings *s = settings;
     uint64_t unused;
 
-    if (s->token == NULL) {
-        snprintf(ret_why, 256, "a discord platform needs `bot` (the application id) and `token`");
-        return false;
-    }
+    if (s->token == NULL)
+        return bh_why(ret_why, "a discord platform needs `bot` (the application id) and `token`");
     if (!discord_intents(s, &unused, ret_why))
         return false;
     struct discord_sig *sig = s->public_key != NULL ? discord_sig_new(str_of(s->public_key)) : NULL;

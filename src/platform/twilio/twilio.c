@@ -31,10 +31,8 @@ static bool check(void *settings, char *ret_why)
 {
     const struct twilio_settings *s = settings;
 
-    if (s->account_sid == NULL || s->auth_token == NULL) {
-        snprintf(ret_why, 256, "a twilio platform needs `account_sid` and `auth_token`");
-        return false;
-    }
+    if (s->account_sid == NULL || s->auth_token == NULL)
+        return bh_why(ret_why, "a twilio platform needs `account_sid` and `auth_token`");
     bool ok = str_has_only(str_of(s->account_sid), "");
     if (!ok)
         snprintf(ret_why, 256, "`account_sid` is not a SID: it has letters and digits only");

@@ -41,11 +41,10 @@ static bool check(void *settings, char *ret_why)
     if (bot.n > 0 && bot.n <= 64 && str_has_only(bot, "-_.") && !str_eq(bot, STR("assets")) &&
         !str_eq(bot, STR("api")))
         return true;
-    snprintf(ret_why, 256,
-             "the bot of a web platform is part of its address: use letters, digits, '-', '_' "
-             "and '.', not '%.*s'",
-             (int)(bot.n < 80 ? bot.n : 80), bot.p != NULL ? bot.p : "");
-    return false;
+    return bh_why(ret_why,
+                  "the bot of a web platform is part of its address: use letters, digits, '-', '_' "
+                  "and '.', not '%.*s'",
+                  (int)(bot.n < 80 ? bot.n : 80), bot.p != NULL ? bot.p : "");
 }
 
 const struct config_section web_config = {.name = "web",
@@ -162,10 +161,9 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     struct web *w;
     enum bh_err err;
 
-    if (web_sibling(str_of(settings->bot)) != NULL) {
-        snprintf(ret_why, 256, "there are two web bots called '%.80s'", settings->bot);
-        return BH_REFUSED;
-    }
+    if (web_sibling(str_of(settings->bot)) != NULL)
+        return bh_err_why(BH_REFUSED, ret_why, "there are two web bots called '%.80s'",
+                          settings->bot);
     w = xcalloc(1, sizeof *w);
     platform_init(&w->base, &web_ops, host, settings);
     w->env = host_env(host);

@@ -29,12 +29,9 @@ static bool check(void *settings, char *ret_why)
     const struct wecom_settings *s = settings;
     uint8_t key[WECOM_KEY_BYTES];
 
-    if (s->corp_id == NULL || s->secret == NULL || s->token == NULL ||
-        s->encoding_aes_key == NULL) {
-        snprintf(ret_why, 256,
-                 "a wecom platform needs `corp_id`, `secret`, `token` and `encoding_aes_key`");
-        return false;
-    }
+    if (s->corp_id == NULL || s->secret == NULL || s->token == NULL || s->encoding_aes_key == NULL)
+        return bh_why(ret_why,
+                      "a wecom platform needs `corp_id`, `secret`, `token` and `encoding_aes_key`");
     bool ok = wecom_key_parse(str_of(s->encoding_aes_key), key);
     secret_wipe(key, sizeof key);
     if (!ok)

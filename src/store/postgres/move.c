@@ -25,9 +25,7 @@ static struct pg_side *side_of(struct move_side *s)
 
 static bool failed(struct pg_side *s, const char *doing)
 {
-    snprintf(s->base.why, sizeof s->base.why, "PostgreSQL, %s: %.160s", doing,
-             s->st.loader.problem);
-    return false;
+    return bh_why(s->base.why, "PostgreSQL, %s: %.160s", doing, s->st.loader.problem);
 }
 
 static bool exec(struct pg_side *s, const char *sql, const char *doing)
@@ -155,10 +153,10 @@ static bool is_empty(struct pg_side *s)
         return false;
     if (word[0] == 'f')
         return true;
-    snprintf(s->base.why, sizeof s->base.why,
-             "the tables in PostgreSQL are in use already: move into an empty database, or empty "
-             "this one (DROP SCHEMA bellhop CASCADE)");
-    return false;
+    return bh_why(
+        s->base.why,
+        "the tables in PostgreSQL are in use already: move into an empty database, or empty "
+        "this one (DROP SCHEMA bellhop CASCADE)");
 }
 
 static bool side_begin(struct move_side *base, const struct move_identity *from,
@@ -176,12 +174,11 @@ static bool side_begin(struct move_side *base, const struct move_identity *from,
     memcpy(ret_done, s->done, sizeof s->done);
     if (strcmp(there, s->mark) == 0)
         return true;
-    if (there[0] != '\0') {
-        snprintf(s->base.why, sizeof s->base.why,
-                 "another move into this PostgreSQL was begun, or the server ran since it was: "
-                 "empty it (DROP SCHEMA bellhop CASCADE) and begin again");
-        return false;
-    }
+    if (there[0] != '\0')
+        return bh_why(
+            s->base.why,
+            "another move into this PostgreSQL was begun, or the server ran since it was: "
+            "empty it (DROP SCHEMA bellhop CASCADE) and begin again");
     memset(s->done, 0, sizeof s->done);
     return is_empty(s) && exec(s, "BEGIN", "beginning") && write_mark(s) &&
            exec(s, "DELETE FROM kv; COMMIT", "beginning"); /* the source has a salt of its own */
@@ -304,11 +301,10 @@ static bool nobody_uses(struct pg_side *s)
         return false;
     if (word[0] != 't')
         return true;
-    snprintf(
-        s->base.why, sizeof s->base.why,
+    return bh_why(
+        s->base.why,
         "a server uses this PostgreSQL: stop all nodes first (one that was killed counts until "
         "its lease has run out)");
-    return false;
 }
 
 struct move_side *move_side_postgres(const char *url, char *ret_why)

@@ -73,8 +73,7 @@ static bool reach(struct store_postgres *st, struct pg_line *l, enum line_use us
 {
     if (line_open(l, st->url, use))
         return true;
-    snprintf(ret_why, 256, "PostgreSQL cannot be reached: %.180s", l->problem);
-    return false;
+    return bh_why(ret_why, "PostgreSQL cannot be reached: %.180s", l->problem);
 }
 
 static bool prepare(struct store_postgres *st, char *ret_why)

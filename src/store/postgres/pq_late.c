@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/err.h"
 
 struct pq_late pq_late;
 
@@ -11,10 +12,8 @@ static bool fill(void *lib, const char *name, void *slot, char *ret_why)
 {
     void *at = dlsym(lib, name);
 
-    if (at == NULL) {
-        snprintf(ret_why, 256, "libpq.so.5 lacks %s: install libpq5 14 or newer", name);
-        return false;
-    }
+    if (at == NULL)
+        return bh_why(ret_why, "libpq.so.5 lacks %s: install libpq5 14 or newer", name);
     memcpy(slot, &at, sizeof at); /* from an object pointer to a function pointer */
     return true;
 }
@@ -26,10 +25,8 @@ static bool load(char *ret_why)
     void *lib = dlopen("libpq.so.5", RTLD_NOW | RTLD_LOCAL);
     struct pq_late late;
 
-    if (lib == NULL) {
-        snprintf(ret_why, 256, "PostgreSQL needs libpq (install libpq5): %.160s", dlerror());
-        return false;
-    }
+    if (lib == NULL)
+        return bh_why(ret_why, "PostgreSQL needs libpq (install libpq5): %.160s", dlerror());
     if (!(true PQ_LATE_EACH(FILL))) {
         dlclose(lib);
         return false;

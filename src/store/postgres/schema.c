@@ -93,8 +93,7 @@ static const char *const migrations[] = {first};
 
 static bool failed(struct store_postgres *st, char *ret_why, const char *doing)
 {
-    snprintf(ret_why, 256, "PostgreSQL, %s: %.160s", doing, st->loader.problem);
-    return false;
+    return bh_why(ret_why, "PostgreSQL, %s: %.160s", doing, st->loader.problem);
 }
 
 static bool is_ours(struct store_postgres *st, char *ret_why, int *ret_version)
@@ -103,13 +102,12 @@ static bool is_ours(struct store_postgres *st, char *ret_why, int *ret_version)
 
     if (!line_word(&st->loader, "SELECT to_regclass('bellhop.once')::text", word, sizeof word))
         return failed(st, ret_why, "looking for our tables");
-    if (word[0] != '\0') {
-        snprintf(ret_why, 256,
-                 "the tables in PostgreSQL are of a bellhop from before version 1 of its tables, "
-                 "which this program cannot read: drop them (DROP SCHEMA bellhop CASCADE) or use "
-                 "another database");
-        return false;
-    }
+    if (word[0] != '\0')
+        return bh_why(
+            ret_why,
+            "the tables in PostgreSQL are of a bellhop from before version 1 of its tables, "
+            "which this program cannot read: drop them (DROP SCHEMA bellhop CASCADE) or use "
+            "another database");
     if (!line_word(&st->loader, "SELECT to_regclass('bellhop.meta')::text", word, sizeof word))
         return failed(st, ret_why, "looking for our tables");
     *ret_version = 0;
@@ -122,11 +120,11 @@ static bool is_ours(struct store_postgres *st, char *ret_why, int *ret_version)
     *ret_version = atoi(word);
     if (atoi(oldest) <= SCHEMA_VERSION)
         return true;
-    snprintf(ret_why, 256,
-             "the tables in PostgreSQL are of a newer bellhop (version %d, this program knows %d): "
-             "update this node",
-             *ret_version, SCHEMA_VERSION);
-    return false;
+    return bh_why(
+        ret_why,
+        "the tables in PostgreSQL are of a newer bellhop (version %d, this program knows %d): "
+        "update this node",
+        *ret_version, SCHEMA_VERSION);
 }
 
 static bool note_version(struct store_postgres *st)
@@ -169,10 +167,10 @@ static bool is_finished(struct store_postgres *st, char *ret_why)
         return failed(st, ret_why, "looking whether it is whole");
     if (word[0] == '\0')
         return true;
-    snprintf(ret_why, 256,
-             "a move into this PostgreSQL was begun and has not ended: run bellhop store migrate "
-             "again");
-    return false;
+    return bh_why(
+        ret_why,
+        "a move into this PostgreSQL was begun and has not ended: run bellhop store migrate "
+        "again");
 }
 
 static bool read_dedup_key(struct store_postgres *st, const char *hex)
@@ -209,11 +207,9 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
     char word[128] = "";
     int version;
 
-    if (PQserverVersion(st->loader.pg) < 140000) {
-        snprintf(ret_why, 256, "PostgreSQL %d is too old: 14 or newer is needed",
-                 PQserverVersion(st->loader.pg) / 10000);
-        return false;
-    }
+    if (PQserverVersion(st->loader.pg) < 140000)
+        return bh_why(ret_why, "PostgreSQL %d is too old: 14 or newer is needed",
+                      PQserverVersion(st->loader.pg) / 10000);
     line_begin(&st->loader, SCHEMA_MS);
     if (st->looking) {
         if (!is_ours(st, ret_why, &version))

@@ -26,9 +26,7 @@ static struct sqlite_side *side_of(struct move_side *s)
 
 static bool failed(struct sqlite_side *s, const char *doing)
 {
-    snprintf(s->base.why, sizeof s->base.why, "SQLite, %.60s: %.180s", doing,
-             sqlite3_errmsg(s->c.db));
-    return false;
+    return bh_why(s->base.why, "SQLite, %.60s: %.180s", doing, sqlite3_errmsg(s->c.db));
 }
 
 static bool exec(struct sqlite_side *s, const char *sql)
@@ -282,10 +280,9 @@ static bool is_current(struct sqlite_side *s, const char *path)
         return failed(s, "reading its version");
     if (id == SCHEMA_APPLICATION_ID && version == schema_version())
         return true;
-    snprintf(s->base.why, sizeof s->base.why,
-             "%.120s has tables of another version: start this bellhop on it once, then move it",
-             path);
-    return false;
+    return bh_why(
+        s->base.why,
+        "%.120s has tables of another version: start this bellhop on it once, then move it", path);
 }
 
 struct move_side *move_side_sqlite(const char *path, bool fresh, char *ret_why)

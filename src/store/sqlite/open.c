@@ -124,8 +124,7 @@ static bool conn_open(struct store_sqlite *st, struct sql_conn *c, char *ret_why
 
     if (sqlite3_open_v2(st->path, &c->db, flags, NULL) == SQLITE_OK)
         return true;
-    snprintf(ret_why, 256, "cannot open %.160s: %s", st->path, sqlite3_errmsg(c->db));
-    return false;
+    return bh_why(ret_why, "cannot open %.160s: %s", st->path, sqlite3_errmsg(c->db));
 }
 
 static bool reader_open(struct store_sqlite *st, char *ret_why)
@@ -142,8 +141,7 @@ static bool reader_open(struct store_sqlite *st, char *ret_why)
     if (sqlite3_exec(st->reader.db, settings, NULL, NULL, NULL) == SQLITE_OK &&
         statements_prepare(&st->reader, true))
         return true;
-    snprintf(ret_why, 256, "%.160s: cannot read: %s", st->path, sqlite3_errmsg(st->reader.db));
-    return false;
+    return bh_why(ret_why, "%.160s: cannot read: %s", st->path, sqlite3_errmsg(st->reader.db));
 }
 
 enum bh_err store_sqlite_open(struct loop *loop, const char *path, struct store **ret_st,

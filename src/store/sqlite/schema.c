@@ -44,8 +44,7 @@ int64_t schema_version(void)
 
 static bool sql_failed(struct store_sqlite *st, const char *doing, char *ret_why)
 {
-    snprintf(ret_why, 256, "%s: %s: %s", st->path, doing, sqlite3_errmsg(st->main.db));
-    return false;
+    return bh_why(ret_why, "%s: %s: %s", st->path, doing, sqlite3_errmsg(st->main.db));
 }
 
 bool schema_id_is_ours(const char *path, int64_t application_id, char *ret_why)
@@ -79,8 +78,7 @@ static bool migrate(struct store_sqlite *st, char *ret_why)
         return true;
     if (why[0] == '\0')
         return sql_failed(st, "cannot migrate", ret_why);
-    snprintf(ret_why, 256, "%.90s: %s", st->path, why);
-    return false;
+    return bh_why(ret_why, "%.90s: %s", st->path, why);
 }
 
 /* On a disk that is full the number is written with the first transaction that succeeds: before
@@ -91,11 +89,9 @@ static bool count_boot(struct store_sqlite *st, char *ret_why)
 
     if (!sql_number(st->main.db, "SELECT value + 1 FROM meta WHERE name = 'boot'", &boot))
         return sql_failed(st, "cannot count this start", ret_why);
-    if (boot < 1 || boot > MAX_BOOT) {
-        snprintf(ret_why, 256, "%s: the number of starts, %" PRId64 ", is out of range", st->path,
-                 boot);
-        return false;
-    }
+    if (boot < 1 || boot > MAX_BOOT)
+        return bh_why(ret_why, "%s: the number of starts, %" PRId64 ", is out of range", st->path,
+                      boot);
     st->worker.base.boot = (uint64_t)boot;
     st->boot_pending = true;
     if (batch_probe(st) || st->space.state != SPACE_ROOMY)

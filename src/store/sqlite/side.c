@@ -61,10 +61,8 @@ bool sql_file_create(const char *path, char *ret_why)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
-    if (fd < 0) {
-        snprintf(ret_why, 256, "cannot open %.160s: %s", path, strerror(errno));
-        return false;
-    }
+    if (fd < 0)
+        return bh_why(ret_why, "cannot open %.160s: %s", path, strerror(errno));
     close(fd);
     return true;
 }
