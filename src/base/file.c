@@ -32,6 +32,30 @@ bool file_read(const char *path, size_t max_bytes, struct buf *out)
     return err == 0;
 }
 
+bool file_write(int fd, struct str bytes, int64_t at)
+{
+    while (bytes.n > 0) {
+        ssize_t n = at < 0 ? write(fd, bytes.p, bytes.n) : pwrite(fd, bytes.p, bytes.n, at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        bytes = str_skip(bytes, (size_t)n);
+        at += at < 0 ? 0 : n;
+    }
+    return true;
+}
+
+bool file_put(const char *path, int how, struct str text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | how, 0600);
+    bool ok = fd >= 0 && fchmod(fd, 0600) == 0 && file_write(fd, text, 0) && fsync(fd) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
 static bool is_plain(unsigned char c, bool first)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||

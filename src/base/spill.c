@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "base/file.h"
 
 static int nameless(const char *dir)
 {
@@ -25,20 +26,6 @@ static int nameless(const char *dir)
     return fd;
 }
 
-static bool write_all(int fd, struct str text, uint64_t at)
-{
-    while (text.n > 0) {
-        ssize_t n = pwrite(fd, text.p, text.n, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        text = str_skip(text, (size_t)n);
-        at += (uint64_t)n;
-    }
-    return true;
-}
-
 bool spill_add(struct spill *s, const char *dir, uint64_t max_bytes, struct buf *b)
 {
     if (s->bytes + b->n > max_bytes) {
@@ -47,7 +34,7 @@ bool spill_add(struct spill *s, const char *dir, uint64_t max_bytes, struct buf 
     }
     if (s->fd < 0)
         s->fd = nameless(dir);
-    if (s->fd < 0 || !write_all(s->fd, buf_str(b), s->bytes))
+    if (s->fd < 0 || !file_write(s->fd, buf_str(b), (int64_t)s->bytes))
         return false;
     s->bytes += b->n;
     buf_reset(b);

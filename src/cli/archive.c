@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/crypto.h"
-#include "base/str.h"
+#include "base/file.h"
 
 enum { BLOCK = 512, PIECE = 1 << 16 };
 
@@ -22,20 +22,6 @@ _Static_assert(sizeof(struct head) == BLOCK, "a head is one block");
 static enum bh_err failed(char *ret_why, const char *what)
 {
     return bh_err_why(BH_UNAVAILABLE, ret_why, "%.180s: %s", what, strerror(errno));
-}
-
-static bool write_all(int fd, const void *p, size_t n)
-{
-    for (const char *at = p; n > 0;) {
-        ssize_t done = write(fd, at, n);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        at += done;
-        n -= (size_t)done;
-    }
-    return true;
 }
 
 static bool read_all(int fd, void *p, size_t n)
@@ -117,11 +103,12 @@ static bool write_head(int fd, const char *name, uint64_t bytes)
     if (n > sizeof h.name) {
         memcpy(text, name, n);
         head_make(&h, "././@LongLink", 'L', n);
-        if (!write_all(fd, &h, sizeof h) || !write_all(fd, text, n + (BLOCK - n % BLOCK) % BLOCK))
+        if (!file_write(fd, str_make(&h, sizeof h), FILE_END) ||
+            !file_write(fd, str_make(text, n + (BLOCK - n % BLOCK) % BLOCK), FILE_END))
             return false;
     }
     head_make(&h, name, '0', bytes);
-    return write_all(fd, &h, sizeof h);
+    return file_write(fd, str_make(&h, sizeof h), FILE_END);
 }
 
 static bool copy_bytes(int from, int to, uint64_t n, struct digest *sum)
@@ -130,7 +117,7 @@ static bool copy_bytes(int from, int to, uint64_t n, struct digest *sum)
 
     while (n > 0) {
         size_t want = n < sizeof piece ? (size_t)n : sizeof piece;
-        if (!read_all(from, piece, want) || !write_all(to, piece, want))
+        if (!read_all(from, piece, want) || !file_write(to, str_make(piece, want), FILE_END))
             return false;
         digest_add(sum, str_make(piece, want));
         n -= want;
@@ -149,7 +136,7 @@ enum bh_err archive_add(struct archive *a, const char *name, const char *file, c
         uint64_t bytes = (uint64_t)st.st_size, pad = (BLOCK - bytes % BLOCK) % BLOCK;
         digest_add(a->sum, str_make(name, strlen(name) + 1));
         ok = write_head(a->fd, name, bytes) && copy_bytes(fd, a->fd, bytes, a->sum) &&
-             write_all(a->fd, zeros, (size_t)pad);
+             file_write(a->fd, str_make(zeros, (size_t)pad), FILE_END);
     }
     enum bh_err err = ok ? BH_OK : failed(ret_why, file);
     if (fd >= 0)
@@ -176,8 +163,9 @@ enum bh_err archive_finish(struct archive *a, char *ret_why)
     char text[BLOCK] = "";
 
     sum_text(a, text);
-    if (write_head(a->fd, ARCHIVE_SUM, SUM_BYTES) && write_all(a->fd, text, sizeof text) &&
-        write_all(a->fd, zeros, sizeof zeros) && fsync(a->fd) == 0)
+    if (write_head(a->fd, ARCHIVE_SUM, SUM_BYTES) &&
+        file_write(a->fd, str_make(text, sizeof text), FILE_END) &&
+        file_write(a->fd, str_make(zeros, sizeof zeros), FILE_END) && fsync(a->fd) == 0)
         return BH_OK;
     return failed(ret_why, "the backup");
 }

@@ -165,16 +165,6 @@ static void add_identity(const struct check *c, struct buf *out)
     hex_add(out, hash, 8);
 }
 
-static bool write_mark(const char *path, struct str text)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && write(fd, text.p, text.n) == (ssize_t)text.n && fsync(fd) == 0;
-
-    if (fd >= 0)
-        close(fd);
-    return ok && file_sync_folder_of(path);
-}
-
 /* Makes the mark of a directory that no node has used yet. */
 static bool make_mark(struct check *c, const char *path, struct buf *mark)
 {
@@ -184,7 +174,7 @@ static bool make_mark(struct check *c, const char *path, struct buf *mark)
     add_identity(c, mark);
     buf_add_c(mark, ' ');
     hex_add(mark, word, sizeof word);
-    if (write_mark(path, buf_str(mark)))
+    if (file_put(path, O_EXCL, buf_str(mark)) && file_sync_folder_of(path))
         return true;
     if (errno == EEXIST) { /* another node made it at the same moment */
         buf_reset(mark);

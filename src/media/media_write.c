@@ -72,20 +72,6 @@ static void destroy(struct media_write *w)
 
 /* ---- on a thread ---- */
 
-static bool write_all(int fd, const char *p, size_t n)
-{
-    while (n > 0) {
-        ssize_t k = write(fd, p, n);
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k <= 0)
-            return false;
-        p += k;
-        n -= (size_t)k;
-    }
-    return true;
-}
-
 static void piece_on_thread(struct work *work)
 {
     struct media_write *w = container_of(work, struct media_write, work);
@@ -98,7 +84,7 @@ static void piece_on_thread(struct work *work)
     if (w->fd >= 0 && fstatvfs(w->fd, &disk) == 0 &&
         (uint64_t)disk.f_bavail * disk.f_frsize < w->m->env.spare_bytes + w->n_piece)
         w->error = ENOSPC;
-    else if (w->fd < 0 || !write_all(w->fd, w->piece, w->n_piece))
+    else if (w->fd < 0 || !file_write(w->fd, str_make(w->piece, w->n_piece), FILE_END))
         w->error = errno;
     w->written += w->n_piece;
     if (w->error != 0 || w->written - w->on_disk < SLICE_BYTES)

@@ -164,20 +164,6 @@ bool skill_file_stamp(struct skill_dir *d, struct str name, struct skill_stamp *
     return true;
 }
 
-static bool write_all(int fd, struct str s, int64_t at)
-{
-    while (s.n > 0) {
-        ssize_t put = pwrite(fd, s.p, s.n, at);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return false;
-        s = str_skip(s, (size_t)put);
-        at += put;
-    }
-    return true;
-}
-
 static mode_t mode_like(struct skill_dir *d, const char *file)
 {
     struct stat st;
@@ -194,7 +180,7 @@ static bool write_tmp(struct skill_dir *d, struct str name, struct str body)
     int fd = openat(d->fd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
     if (fd < 0)
         return failed(d, "cannot write", tmp);
-    bool ok = fchmod(fd, mode) == 0 && write_all(fd, body, 0) && fsync(fd) == 0;
+    bool ok = fchmod(fd, mode) == 0 && file_write(fd, body, 0) && fsync(fd) == 0;
     if (!ok)
         failed(d, "cannot write", tmp);
     close(fd);
@@ -212,7 +198,7 @@ static bool add_line(struct skill_dir *d, struct str name, struct str line, int6
     int fd = openat(d->fd, file, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
     if (fd < 0)
         return failed(d, "cannot write", file);
-    bool ok = ftruncate(fd, end) == 0 && write_all(fd, line, end) && fsync(fd) == 0;
+    bool ok = ftruncate(fd, end) == 0 && file_write(fd, line, end) && fsync(fd) == 0;
     if (!ok) {
         failed(d, "cannot write", file);
         if (ftruncate(fd, end) != 0 || (end == 0 && unlinkat(d->fd, file, 0) != 0))

@@ -67,18 +67,6 @@ static enum bh_err key_from_text(struct str text, struct str salt, uint8_t key[S
 
 /* ---- the key file ---- */
 
-/* Writes and syncs the file at @path; replaces an existing one. */
-static bool write_draft(const char *path, struct str text)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && fchmod(fd, 0600) == 0 && write(fd, text.p, text.n) == (ssize_t)text.n &&
-              fsync(fd) == 0;
-
-    if (fd >= 0)
-        close(fd);
-    return ok;
-}
-
 /* Creates a key file.  The key is synced before it is used, because losing it in a crash would
  * lose every sealed secret.  The complete file gets its name in one step, so half a key is never
  * read. */
@@ -91,7 +79,7 @@ static enum bh_err file_create(const char *path, uint8_t key[SEAL_KEY_BYTES], ch
     hex_add(&text, key, SEAL_KEY_BYTES);
     buf_add_c(&text, '\n');
     buf_printf(&draft, "%s.new", path);
-    bool ok = write_draft(buf_z(&draft), buf_str(&text)) && rename(buf_z(&draft), path) == 0 &&
+    bool ok = file_put(buf_z(&draft), O_TRUNC, buf_str(&text)) && rename(buf_z(&draft), path) == 0 &&
               file_sync_folder_of(path);
     int why = errno;
     buf_wipe(&text);

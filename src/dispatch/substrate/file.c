@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/crypto.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/substrate.h"
@@ -69,19 +70,6 @@ static void failed(struct drop *j, const char *what)
 {
     j->result = ERRAND_FAILED;
     snprintf(j->why, sizeof j->why, "%s %.120s: %s", what, j->dir, strerror(errno));
-}
-
-static bool write_all(int fd, struct str s)
-{
-    while (s.n > 0) {
-        ssize_t n = write(fd, s.p, s.n);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return false;
-        s = str_skip(s, (size_t)n);
-    }
-    return fsync(fd) == 0;
 }
 
 /* True when the file has exactly these bytes. */
@@ -143,7 +131,7 @@ static void write_file(struct drop *j, int dir)
         failed(j, "cannot write to");
         return;
     }
-    bool ok = fchmod(fd, 0640) == 0 && write_all(fd, body), placed = false;
+    bool ok = fchmod(fd, 0640) == 0 && file_write(fd, body, 0) && fsync(fd) == 0, placed = false;
     for (int n = 0; ok && n < NAMES && !placed; n++) {
         placed = place(dir, temp, names[n], body);
         ok = placed || errno == EEXIST;
