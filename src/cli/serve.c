@@ -83,32 +83,32 @@ static void on_drained(void *ctx)
 {
     struct serving *s = ctx;
 
-    host_close_platforms(s->server.host);
+    host_close_platforms(s->server.front.host);
     s->phase = DRAINED;
-    s->deadline_ms = clock_now_ms(loop_clock(s->server.loop)) + GOODBYE_MS;
+    s->deadline_ms = clock_now_ms(loop_clock(s->server.front.loop)) + GOODBYE_MS;
 }
 
 static void close_doors(struct serving *s)
 {
     log_info(NULL, "shutting down: closing sockets, writing accepted messages to disk");
     s->phase = CLOSING;
-    s->deadline_ms = clock_now_ms(loop_clock(s->server.loop)) + CLOSING_MS;
-    http_server_drain(s->server.http_server);
+    s->deadline_ms = clock_now_ms(loop_clock(s->server.front.loop)) + CLOSING_MS;
+    http_server_drain(s->server.front.server);
 }
 
 static void drain(struct serving *s)
 {
     s->phase = DRAINING;
-    s->deadline_ms = clock_now_ms(loop_clock(s->server.loop)) + DRAIN_MS;
+    s->deadline_ms = clock_now_ms(loop_clock(s->server.front.loop)) + DRAIN_MS;
     s->server.front.draining = true;
-    relay_drain(s->server.relay, on_drained, s);
+    relay_drain(s->server.front.relay, on_drained, s);
 }
 
 /* True: this process may end. */
 static bool may_end(struct serving *s)
 {
-    struct http_server *http = s->server.http_server;
-    bool late = clock_now_ms(loop_clock(s->server.loop)) >= s->deadline_ms;
+    struct http_server *http = s->server.front.server;
+    bool late = clock_now_ms(loop_clock(s->server.front.loop)) >= s->deadline_ms;
 
     switch (s->phase) {
     case LEAVING:
@@ -141,15 +141,15 @@ static void on_look(struct timer *t)
     struct serving *s = container_of(t, struct serving, look);
 
     if (may_end(s))
-        loop_stop(s->server.loop);
+        loop_stop(s->server.front.loop);
     else
-        timer_set(loop_clock(s->server.loop), &s->look, LOOK_MS);
+        timer_set(loop_clock(s->server.front.loop), &s->look, LOOK_MS);
 }
 
 static void on_terminate(void *ctx)
 {
     struct serving *s = ctx;
-    struct clock *clock = loop_clock(s->server.loop);
+    struct clock *clock = loop_clock(s->server.front.loop);
     const struct cluster_settings *cluster = config_get(s->server.cfg, &cluster_config);
 
     if (s->phase != UP && clock_now_ms(clock) < s->asked_ms + REPEAT_MS)
@@ -161,13 +161,13 @@ static void on_terminate(void *ctx)
     }
     if (s->phase != UP) {
         log_warn(NULL, "second signal: exiting at once");
-        loop_stop(s->server.loop);
+        loop_stop(s->server.front.loop);
         return;
     }
     service_tell("STOPPING=1");
     timer_init(&s->look, on_look);
     timer_set(clock, &s->look, 0);
-    if (trunk_tally(s->server.http_server).trunks == 0 || cluster->drain_ms == 0) {
+    if (trunk_tally(s->server.front.server).trunks == 0 || cluster->drain_ms == 0) {
         close_doors(s);
         return;
     }
@@ -177,7 +177,7 @@ static void on_terminate(void *ctx)
     s->phase = LEAVING;
     s->deadline_ms = s->asked_ms + cluster->drain_ms;
     s->server.front.leaving = true;
-    http_server_leave(s->server.http_server);
+    http_server_leave(s->server.front.server);
 }
 
 static void on_drain(void *ctx)
@@ -204,12 +204,12 @@ static void on_lost_lease(void *ctx, const char *why)
               "cluster: this node lost its lease (%s), so another node may serve by now; exiting",
               why);
     s->server.front.draining = true;
-    relay_stop(s->server.relay);
-    http_server_drain(s->server.http_server);
-    host_close_platforms(s->server.host);
-    timer_stop(loop_clock(s->server.loop), &s->look);
+    relay_stop(s->server.front.relay);
+    http_server_drain(s->server.front.server);
+    host_close_platforms(s->server.front.host);
+    timer_stop(loop_clock(s->server.front.loop), &s->look);
     timer_init(&s->look, on_parted);
-    timer_set(loop_clock(s->server.loop), &s->look, PARTING_MS);
+    timer_set(loop_clock(s->server.front.loop), &s->look, PARTING_MS);
 }
 
 static enum bh_err reload(void *ctx, struct buf *ret_said)
@@ -240,13 +240,13 @@ static void say_ready(const struct serving *s)
 {
     const struct server *v = &s->server;
 
-    bool web = host_platform(v->host, STR("web"), STR_NULL) != NULL;
+    bool web = host_platform(v->front.host, STR("web"), STR_NULL) != NULL;
 
-    if (v->base_url == NULL)
+    if (v->front.base_url == NULL)
         printf("bellhop %s ready: %s", BELLHOP_VERSION, v->settings->listen);
     else
-        printf("bellhop %s ready: %s%s", BELLHOP_VERSION, v->base_url, web ? "/chat" : "");
-    printf(" (relay %s/relay, state %s)\n", v->base_url != NULL ? v->base_url : "",
+        printf("bellhop %s ready: %s%s", BELLHOP_VERSION, v->front.base_url, web ? "/chat" : "");
+    printf(" (relay %s/relay, state %s)\n", v->front.base_url != NULL ? v->front.base_url : "",
            v->settings->state_dir);
     fflush(stdout);
     service_tell("READY=1");
@@ -273,17 +273,17 @@ static int serve(struct cli_job *j)
     s.server.front.reload_ctx = &s;
     s.server.front.drain = on_drain;
     s.server.front.drain_ctx = &s;
-    loop_on_signal(s.server.loop, SIGTERM, on_terminate, &s);
-    loop_on_signal(s.server.loop, SIGINT, on_terminate, &s);
-    loop_on_signal(s.server.loop, SIGHUP, on_hangup, &s);
-    if (s.server.node != NULL && node_state(s.server.node) == NODE_OVER)
+    loop_on_signal(s.server.front.loop, SIGTERM, on_terminate, &s);
+    loop_on_signal(s.server.front.loop, SIGINT, on_terminate, &s);
+    loop_on_signal(s.server.front.loop, SIGHUP, on_hangup, &s);
+    if (s.server.front.node != NULL && node_state(s.server.front.node) == NODE_OVER)
         on_lost_lease(&s, "it expired during start-up");
     mem_trim();
     say_ready(&s);
-    watchdog_start(&s.watchdog, loop_clock(s.server.loop), s.server.store);
-    loop_run(s.server.loop);
+    watchdog_start(&s.watchdog, loop_clock(s.server.front.loop), s.server.front.store);
+    loop_run(s.server.front.loop);
     watchdog_stop(&s.watchdog);
-    timer_stop(loop_clock(s.server.loop), &s.look);
+    timer_stop(loop_clock(s.server.front.loop), &s.look);
     server_close(&s.server);
     log_info(NULL, "stopped");
     return s.server.told_down ? EXIT_DRAINED : CLI_DONE;

@@ -66,32 +66,32 @@ static struct dispatch_env dispatch_env_of(struct server *s)
     const struct wake_settings *wake = config_get(s->cfg, &wake_config);
 
     if (s->spawner != NULL)
-        spawner_watch(s->spawner, s->loop);
-    return (struct dispatch_env){.loop = s->loop,
-                                 .clock = loop_clock(s->loop),
-                                 .store = s->store,
+        spawner_watch(s->spawner, s->front.loop);
+    return (struct dispatch_env){.loop = s->front.loop,
+                                 .clock = loop_clock(s->front.loop),
+                                 .store = s->front.store,
                                  .rand = &s->rand,
-                                 .facts = s->facts,
-                                 .relay = s->relay,
+                                 .facts = s->front.facts,
+                                 .relay = s->front.relay,
                                  .http = s->http,
                                  .spawner = s->spawner,
-                                 .ledger = s->ledger,
+                                 .ledger = s->front.ledger,
                                  .retention_ms = &s->host_env.retention_ms,
                                  .settings = config_get(s->cfg, &dispatch_config),
                                  .wake_allow_private = &wake->allow_private,
-                                 .node = s->node != NULL ? node_name(s->node) : NULL,
-                                 .server = s->http_server};
+                                 .node = s->front.node != NULL ? node_name(s->front.node) : NULL,
+                                 .server = s->front.server};
 }
 
 static enum bh_err open_dispatch(struct server *s, char *why)
 {
     struct dispatch_env de = dispatch_env_of(s);
 
-    relay_retain(s->relay, s->settings->retention_ms);
-    enum bh_err err = dispatch_open(&de, s->cfg, &s->dispatch, why);
+    relay_retain(s->front.relay, s->settings->retention_ms);
+    enum bh_err err = dispatch_open(&de, s->cfg, &s->front.dispatch, why);
 
     if (err == BH_OK)
-        host_set_mail(s->host, &dispatch_outlet, act_on_mail, s->dispatch);
+        host_set_mail(s->front.host, &dispatch_outlet, act_on_mail, s->front.dispatch);
     return err;
 }
 
@@ -106,9 +106,9 @@ static void on_told(void *ctx, uint32_t number, struct str answer)
 
 void server_start_runner(struct server *s)
 {
-    if (!dispatch_names_node(s->cfg, node_name(s->node)))
+    if (!dispatch_names_node(s->cfg, node_name(s->front.node)))
         return;
-    s->http = http_client_new(s->loop);
+    s->http = http_client_new(s->front.loop);
     struct dispatch_env de = dispatch_env_of(s);
     s->runner = runner_new(&de, s->cfg, on_told, s);
 }
@@ -140,7 +140,7 @@ static bool read_approval_key(const char *setting, struct buf *pem, char *why)
 static enum bh_err open_skills(struct server *s, char *why)
 {
     const struct skills_settings *c = config_get(s->cfg, &skills_section);
-    const char *kind = skills_kind(c, s->store->shared);
+    const char *kind = skills_kind(c, s->front.store->shared);
     bool files = strcmp(kind, "filesystem") == 0;
     bool secured = strcmp(c->approval_mode, "secured") == 0;
     char *path = files && c->dir != NULL
@@ -150,13 +150,13 @@ static enum bh_err open_skills(struct server *s, char *why)
     struct skills_config sc = {.backend = kind,
                                .path = path,
                                .url = store->url,
-                               .ledger = s->ledger};
+                               .ledger = s->front.ledger};
     struct buf pem = BUF_INIT;
     enum bh_err err = BH_REFUSED;
 
     if (!secured || read_approval_key(c->approval_key, &pem, why)) {
         sc.approval_key = secured ? buf_z(&pem) : NULL;
-        err = skills_open(s->loop, &sc, &s->skills, why);
+        err = skills_open(s->front.loop, &sc, &s->front.skills, why);
     }
     buf_done(&pem);
     free(path);
@@ -172,15 +172,15 @@ static enum bh_err open_stores(struct server *s, char *why)
     struct data_config dc = {.dir = data,
                              .off = shared_data_is_off(s->cfg, off) ? off : NULL,
                              .elsewhere = named->node != NULL,
-                             .ledger = s->ledger};
+                             .ledger = s->front.ledger};
     enum bh_err err = open_skills(s, why);
 
     if (err == BH_OK)
-        err = data_open(s->loop, &dc, &s->data, why);
+        err = data_open(s->front.loop, &dc, &s->front.data, why);
     free(data);
     if (err != BH_OK)
         return err;
-    struct mcp_env me = {.clock = loop_clock(s->loop),
+    struct mcp_env me = {.clock = loop_clock(s->front.loop),
                          .rand = &s->rand,
                          .version = BELLHOP_VERSION,
                          .may = v1_may_again,
@@ -192,8 +192,8 @@ static enum bh_err open_stores(struct server *s, char *why)
                              "people write to you: read, answer, then say what you have "
                              "taken care of."};
     seal_mac(s->seal, STR("mcp sessions"), STR(""), me.session_key);
-    s->mcp = mcp_new(&me);
-    tools_add(s->mcp, &s->front);
+    s->front.mcp = mcp_new(&me);
+    tools_add(s->front.mcp, &s->front);
     return BH_OK;
 }
 
@@ -214,7 +214,7 @@ static enum bh_err open_state(struct server *s, char *why)
 
 static void set_door(struct server *s)
 {
-    door_set_limits(s->door, config_get(s->cfg, &door_config));
+    door_set_limits(s->front.door, config_get(s->cfg, &door_config));
 }
 
 static struct str tenant_of_gateway(void *ctx, struct str id)
@@ -233,77 +233,77 @@ static bool tenant_has_gateway(void *ctx, struct str tenant)
 static void on_fact(void *ctx, struct str about)
 {
     if (!str_starts(about, STR("grant")))
-        host_facts_changed(((struct server *)ctx)->host);
+        host_facts_changed(((struct server *)ctx)->front.host);
 }
 
 static int64_t alone_ms(void *ctx)
 {
-    return node_left_ms(((const struct server *)ctx)->node);
+    return node_left_ms(((const struct server *)ctx)->front.node);
 }
 
 static enum bh_err open_heart(struct server *s, char *why)
 {
-    struct clock *clock = loop_clock(s->loop);
+    struct clock *clock = loop_clock(s->front.loop);
     const struct auth_settings *auth = config_get(s->cfg, &auth_config);
     struct facts_env fe = {.clock = clock,
-                           .store = s->store,
+                           .store = s->front.store,
                            .observers = s->observers,
                            .rand = &s->rand,
                            .seal = s->seal,
                            .require_expiry = auth->require_expiry,
-                           .ledger = s->ledger};
+                           .ledger = s->front.ledger};
     struct relay_env re = {.clock = clock,
-                           .store = s->store,
+                           .store = s->front.store,
                            .observers = s->observers,
                            .rand = &s->rand};
 
-    s->facts = facts_begin(&fe); /* facts and relay, the two largest, load in parallel */
-    enum bh_err loaded = relay_load(&re, config_get(s->cfg, &relay_config), &s->relay, why);
-    enum bh_err err = facts_finish(s->facts, why);
+    s->front.facts = facts_begin(&fe); /* facts and relay, the two largest, load in parallel */
+    enum bh_err loaded = relay_load(&re, config_get(s->cfg, &relay_config), &s->front.relay, why);
+    enum bh_err err = facts_finish(s->front.facts, why);
     if (loaded != BH_OK || err != BH_OK)
         return loaded != BH_OK ? loaded : err;
-    struct keys_env ke = {clock, s->store, &s->rand, s->seal};
-    if ((err = keys_open(&ke, &s->keys, why)) != BH_OK)
+    struct keys_env ke = {clock, s->front.store, &s->rand, s->seal};
+    if ((err = keys_open(&ke, &s->front.keys, why)) != BH_OK)
         return err;
-    s->tenants = (struct vault_tenants){tenant_of_gateway, tenant_has_gateway, s->facts};
-    err = vault_open(&(struct vault_env){clock, s->store, s->seal, s->observers, &s->tenants},
+    s->tenants = (struct vault_tenants){tenant_of_gateway, tenant_has_gateway, s->front.facts};
+    err = vault_open(&(struct vault_env){clock, s->front.store, s->seal, s->observers, &s->tenants},
                      &s->vault, why);
     if (err != BH_OK)
         return err;
-    s->http = http_client_new(s->loop);
+    s->http = http_client_new(s->front.loop);
     struct idp_env ie = {.clock = clock,
                          .http = s->http,
-                         .facts = s->facts,
-                         .keys = s->keys,
+                         .facts = s->front.facts,
+                         .keys = s->front.keys,
                          .cfg = config_get(s->cfg, &identity_config)};
-    err = idp_open(&ie, &s->idp, why);
+    err = idp_open(&ie, &s->front.idp, why);
     if (err != BH_OK)
         return err;
     http_waker_init(&s->waker, s->http, config_get(s->cfg, &wake_config));
-    s->host_env = (struct host_env){.loop = s->loop,
+    s->host_env = (struct host_env){.loop = s->front.loop,
                                     .clock = clock,
-                                    .store = s->store,
+                                    .store = s->front.store,
                                     .rand = &s->rand,
                                     .seal = s->seal,
                                     .vault = s->vault,
                                     .http = s->http,
-                                    .server = s->http_server,
-                                    .ledger = s->ledger,
+                                    .server = s->front.server,
+                                    .ledger = s->front.ledger,
                                     .outcomes = outcomes_new(OUTCOMES_MAX),
                                     .public_url = s->settings->public_url,
                                     .retention_ms = s->settings->retention_ms,
                                     .outbox_max_age_ms = settings_max_age_ms(s->cfg),
-                                    .alone_ms = s->node != NULL ? alone_ms : NULL,
+                                    .alone_ms = s->front.node != NULL ? alone_ms : NULL,
                                     .alone_ctx = s};
-    s->host = host_new(&s->host_env, s->facts);
+    s->front.host = host_new(&s->host_env, s->front.facts);
     observers_add(s->observers, "facts", on_fact, s);
-    s->door = door_new(&s->rand);
+    s->front.door = door_new(&s->rand);
     set_door(s);
-    re.facts = s->facts;
+    re.facts = s->front.facts;
     re.waker = &s->waker.base;
-    re.outside = host_outside(s->host);
-    relay_begin(s->relay, &re);
-    host_set_relay(s->host, s->relay);
+    re.outside = host_outside(s->front.host);
+    relay_begin(s->front.relay, &re);
+    host_set_relay(s->front.host, s->front.relay);
     return BH_OK;
 }
 
@@ -313,8 +313,8 @@ static bool delivery_waits(void *ctx, struct str tenant, struct str instance, ui
     struct server *s = ctx;
 
     if ((row & SENDER_FILE_ROW) != 0)
-        return host_outbox_holds(s->host, row);
-    return relay_waits(s->relay, tenant, instance, row);
+        return host_outbox_holds(s->front.host, row);
+    return relay_waits(s->front.relay, tenant, instance, row);
 }
 
 static enum bh_err open_media(struct server *s, char *why)
@@ -323,24 +323,24 @@ static enum bh_err open_media(struct server *s, char *why)
     const struct media_settings *settings = config_get(s->cfg, &media_config);
     char *dir = settings->dir != NULL ? xstrdup(settings->dir)
                                       : state_dir_path(s->settings->state_dir, "media");
-    struct media_env env = {.loop = s->loop,
-                            .store = s->store,
+    struct media_env env = {.loop = s->front.loop,
+                            .store = s->front.store,
                             .rand = &s->rand,
                             .seal = s->seal,
                             .http = s->http,
                             .settings = settings,
                             .dir = dir,
-                            .off = s->store->shared && settings->dir == NULL,
+                            .off = s->front.store->shared && settings->dir == NULL,
                             .spare_bytes = 2 * store->reserve, /* files stop before messages do */
                             .is_waiting = delivery_waits,
                             .ctx = s};
-    enum bh_err err = media_open(&env, &s->media, why);
+    enum bh_err err = media_open(&env, &s->front.media, why);
 
     if (env.off)
         log_info(NULL, "media: " MEDIA_OFF);
-    s->host_env.media = s->media;
+    s->host_env.media = s->front.media;
     if (err == BH_OK)
-        host_set_media(s->host, s->media);
+        host_set_media(s->front.host, s->front.media);
     free(dir);
     return err;
 }
@@ -351,7 +351,7 @@ static enum bh_err open_platforms(struct server *s, char *why)
         const struct platform_settings *p = config_entry(s->cfg, &platforms_config, i);
         int line = config_entry_line(s->cfg, &platforms_config, i);
         char said[256] = "";
-        enum bh_err err = host_open_platform(s->host, p, said);
+        enum bh_err err = host_open_platform(s->front.host, p, said);
         if (err == BH_OK)
             continue;
         if (line > 0)
@@ -384,7 +384,7 @@ static void authority(const struct server *s, struct buf *out)
         host = STR("127.0.0.1");
     if (str_eq(host, STR("[::]")))
         host = STR("[::1]");
-    buf_printf(out, "%.*s:%d", STR_FMT(host), http_server_port(s->http_server));
+    buf_printf(out, "%.*s:%d", STR_FMT(host), http_server_port(s->front.server));
 }
 
 static void name_url(struct server *s)
@@ -398,7 +398,7 @@ static void name_url(struct server *s)
         authority(s, &base);
     }
     if (base.n > 0)
-        s->base_url = buf_take(&base);
+        s->front.base_url = buf_take(&base);
     buf_done(&base);
 }
 
@@ -412,29 +412,29 @@ enum bh_err server_listen(struct server *s, char *why)
 
     if (s->listening)
         return BH_OK;
-    err = http_server_listen(s->http_server, str_of(c->listen), tls, 0660, why);
+    err = http_server_listen(s->front.server, str_of(c->listen), tls, 0660, why);
 
     if (err != BH_OK)
         return err;
-    http_server_set_last(s->http_server,
+    http_server_set_last(s->front.server,
                          &(struct http_listener){.proxy_protocol = hs->proxy_protocol});
-    http_settings_apply(s->http_server, hs, c->listen, c->public_url);
+    http_settings_apply(s->front.server, hs, c->listen, c->public_url);
     buf_printf(&admin, "unix:%s/admin.sock", c->state_dir);
-    err = http_server_listen(s->http_server, buf_str(&admin), NULL, 0600, why);
+    err = http_server_listen(s->front.server, buf_str(&admin), NULL, 0600, why);
     buf_done(&admin);
     if (err != BH_OK)
         return err;
-    http_server_set_last(s->http_server,
+    http_server_set_last(s->front.server,
                          &(struct http_listener){.tag = front_admin_tag, .reserved = true});
     s->listening = true;
-    return state_dir_write_port(c->state_dir, http_server_port(s->http_server), why);
+    return state_dir_write_port(c->state_dir, http_server_port(s->front.server), why);
 }
 
 static enum bh_err open_parts(struct server *s, char *why)
 {
     enum bh_err err = open_state(s, why);
 
-    s->observers = observers_new(loop_clock(s->loop));
+    s->observers = observers_new(loop_clock(s->front.loop));
     if (err == BH_OK && (err = open_heart(s, why)) == BH_OK &&
         (err = open_stores(s, why)) == BH_OK && (err = open_media(s, why)) == BH_OK &&
         (err = open_dispatch(s, why)) == BH_OK && (err = server_listen(s, why)) == BH_OK &&
@@ -447,56 +447,38 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
 {
     enum bh_err err;
 
-    *s = (struct server){.cfg = cfg,
-                         .settings = settings_of(cfg),
-                         .loop = loop_new(),
-                         .rand = RAND_SYSTEM};
-    if (s->loop == NULL) {
+    *s = (struct server){.cfg = cfg, .settings = settings_of(cfg), .rand = RAND_SYSTEM};
+    s->front = (struct front){.loop = loop_new(),
+                              .settings = config_get(cfg, &front_config),
+                              .wake = config_get(cfg, &wake_config),
+                              .v1 = config_get(cfg, &v1_config),
+                              .listen = s->settings->listen,
+                              .public_url = s->settings->public_url,
+                              .state_dir = s->settings->state_dir,
+                              .config_path = config_path(cfg),
+                              .confined = &s->confined};
+    if (s->front.loop == NULL) {
         snprintf(ret_why, 512, "no descriptor is left for the event loop");
         config_free(cfg);
         return BH_UNAVAILABLE;
     }
     list_init(&s->waker.under_way);
     *ret_why = '\0';
-    s->ledger = ledger_new(config_get(cfg, &limits_config));
-    s->http_server = http_server_new(s->loop, &http_limits_default, front_handle, &s->front);
-    http_server_count(s->http_server, s->ledger);
-    http_server_on_head(s->http_server, front_on_head);
+    s->front.ledger = ledger_new(config_get(cfg, &limits_config));
+    s->front.server = http_server_new(s->front.loop, &http_limits_default, front_handle, &s->front);
+    http_server_count(s->front.server, s->front.ledger);
+    http_server_on_head(s->front.server, front_on_head);
     if ((err = open_parts(s, ret_why)) == BH_OK) {
         name_url(s);
-        s->front = (struct front){.loop = s->loop,
-                                  .server = s->http_server,
-                                  .ledger = s->ledger,
-                                  .settings = config_get(cfg, &front_config),
-                                  .wake = config_get(cfg, &wake_config),
-                                  .listen = s->settings->listen,
-                                  .public_url = s->settings->public_url,
-                                  .state_dir = s->settings->state_dir,
-                                  .config_path = config_path(cfg),
-                                  .store = s->store,
-                                  .node = s->node,
-                                  .facts = s->facts,
-                                  .keys = s->keys,
-                                  .skills = s->skills,
-                                  .data = s->data,
-                                  .dispatch = s->dispatch,
-                                  .mcp = s->mcp,
-                                  .media = s->media,
-                                  .v1 = config_get(cfg, &v1_config),
-                                  .relay = s->relay,
-                                  .host = s->host,
-                                  .door = s->door,
-                                  .idp = s->idp,
-                                  .base_url = s->base_url,
-                                  .confined = &s->confined,
-                                  .started_ms = clock_wall_ms(loop_clock(s->loop))};
+        s->front.started_ms = clock_wall_ms(loop_clock(s->front.loop));
+        s->front.standing_by = false;
         list_init(&s->front.op_calls);
         list_init(&s->front.downloads);
         list_init(&s->front.chat_asks);
         list_init(&s->front.chat_sends);
         server_meet_nodes(s);
-        if (s->node != NULL)
-            node_kept(s->node, store_postgres_kept(&s->keeper));
+        if (s->front.node != NULL)
+            node_kept(s->front.node, store_postgres_kept(&s->keeper));
         return BH_OK;
     }
     server_close(s);
@@ -505,63 +487,63 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
 
 void server_part(struct server *s)
 {
-    if (s->node == NULL)
+    if (s->front.node == NULL)
         return; /* nobody waits for the database */
     s->front.standing_by = true;
-    host_set_mail(s->host, NULL, NULL, NULL);
-    dispatch_close(s->dispatch);
-    s->dispatch = s->front.dispatch = NULL;
-    node_release(s->node);
+    host_set_mail(s->front.host, NULL, NULL, NULL);
+    dispatch_close(s->front.dispatch);
+    s->front.dispatch = NULL;
+    node_release(s->front.node);
 }
 
 void server_close(struct server *s)
 {
-    if (s->host != NULL)
-        host_close_platforms(s->host);
+    if (s->front.host != NULL)
+        host_close_platforms(s->front.host);
     porter_free(s->porter);
     server_stop_runner(s);
-    http_server_free(s->http_server); /* every session ends here */
+    http_server_free(s->front.server); /* every session ends here */
     http_waker_done(&s->waker);
-    idp_free(s->idp);
-    mcp_free(s->mcp); /* its tools cancel their calls to the stores */
+    idp_free(s->front.idp);
+    mcp_free(s->front.mcp); /* its tools cancel their calls to the stores */
     chat_ops_drop(&s->front);
-    skills_close(s->skills);
-    data_close(s->data);
-    if (s->host != NULL)
-        host_set_mail(s->host, NULL, NULL, NULL);
-    dispatch_close(s->dispatch);
+    skills_close(s->front.skills);
+    data_close(s->front.data);
+    if (s->front.host != NULL)
+        host_set_mail(s->front.host, NULL, NULL, NULL);
+    dispatch_close(s->front.dispatch);
     spawner_free(s->spawner);
     op_calls_drop(&s->front);
-    if (s->host != NULL)
-        host_set_media(s->host, NULL);
+    if (s->front.host != NULL)
+        host_set_media(s->front.host, NULL);
     media_downloads_drop(&s->front);
-    media_close(s->media);
+    media_close(s->front.media);
     if (s->http != NULL)
         http_client_free(s->http);
     store_postgres_kept(&s->keeper);
-    if (s->node != NULL) {
-        loop_on_wake(s->loop, NULL, NULL);
-        node_release(s->node);
+    if (s->front.node != NULL) {
+        loop_on_wake(s->front.loop, NULL, NULL);
+        node_release(s->front.node);
     }
-    store_close(s->store);
-    node_free(s->node);
-    if (s->host != NULL)
-        host_set_relay(s->host, NULL);
-    relay_free(s->relay);
-    host_free(s->host);
+    store_close(s->front.store);
+    node_free(s->front.node);
+    if (s->front.host != NULL)
+        host_set_relay(s->front.host, NULL);
+    relay_free(s->front.relay);
+    host_free(s->front.host);
     outcomes_free(s->host_env.outcomes);
-    door_free(s->door);
+    door_free(s->front.door);
     vault_free(s->vault);
-    keys_free(s->keys);
-    facts_free(s->facts);
+    keys_free(s->front.keys);
+    facts_free(s->front.facts);
     observers_free(s->observers);
     seal_free(s->seal);
     secret_wipe(s->trunk_key, sizeof s->trunk_key);
-    ledger_free(s->ledger);
-    loop_free(s->loop);
-    if (s->relay != NULL) /* the server was up: remove admin.sock and port */
+    ledger_free(s->front.ledger);
+    loop_free(s->front.loop);
+    if (s->front.relay != NULL) /* the server was up: remove admin.sock and port */
         state_dir_forget(s->settings->state_dir);
-    free(s->base_url);
+    free(s->front.base_url);
     config_free(s->cfg);
     *s = (struct server){.told_down = s->told_down};
 }
@@ -587,7 +569,7 @@ static enum bh_err renew_tls(struct server *s, const struct config *now, struct 
     enum bh_err err = (is->cert == NULL) == (will->cert == NULL) ? BH_OK : BH_REFUSED;
 
     if (err == BH_OK && will->cert != NULL)
-        err = http_server_renew_tls(s->http_server, will, why);
+        err = http_server_renew_tls(s->front.server, will, why);
     if (err != BH_OK)
         buf_add_z(ret_said, why);
     return err;
@@ -604,16 +586,16 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
     config_diff(s->cfg, now, &reload, &restart);
     config_take_reloadable(s->cfg, now);
     config_free(now);
-    relay_set_limits(s->relay, config_get(s->cfg, &relay_config));
+    relay_set_limits(s->front.relay, config_get(s->cfg, &relay_config));
     const struct auth_settings *auth = config_get(s->cfg, &auth_config);
-    facts_set_require_expiry(s->facts, auth->require_expiry);
+    facts_set_require_expiry(s->front.facts, auth->require_expiry);
     set_door(s);
     s->host_env.retention_ms = s->settings->retention_ms;
-    relay_retain(s->relay, s->settings->retention_ms);
+    relay_retain(s->front.relay, s->settings->retention_ms);
     s->host_env.outbox_max_age_ms = settings_max_age_ms(s->cfg);
-    ledger_set(s->ledger, config_get(s->cfg, &limits_config));
-    dispatch_reload(s->dispatch, s->cfg);
-    http_settings_apply(s->http_server, config_get(s->cfg, &http_config), s->settings->listen,
+    ledger_set(s->front.ledger, config_get(s->cfg, &limits_config));
+    dispatch_reload(s->front.dispatch, s->cfg);
+    http_settings_apply(s->front.server, config_get(s->cfg, &http_config), s->settings->listen,
                         s->settings->public_url);
     log_apply(config_get(s->cfg, &log_config));
     say(ret_said, "taken", &reload);

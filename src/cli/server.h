@@ -15,43 +15,25 @@
 struct server { /* all owned */
     struct config *cfg;
     const struct settings *settings; /* in cfg */
-    struct loop *loop;
-    struct ledger *ledger;
-    struct store *store;
-    struct node *node;           /* NULL: the store is not shared */
-    struct store_keeper *keeper; /* renews the lease while the server starts; else NULL */
+    struct store_keeper *keeper;     /* renews the lease while the server starts; else NULL */
     struct porter *porter; /* while another node serves and cluster.serve is "all"; else NULL */
     struct runner *runner; /* runs agents of this machine while another node serves; NULL: none */
     uint8_t trunk_key[32]; /* the secret that nodes prove to each other; wiped */
     struct seal *seal;
     struct observers *observers;
     struct rand rand;
-    struct facts *facts;
-    struct keys *keys;
-    struct skills *skills;
-    struct data *data;
-    struct dispatch *dispatch;
     struct spawner *spawner;
-    struct mcp *mcp;
-    struct media *media;
     struct vault *vault;
     struct vault_tenants tenants; /* the vault's view of the facts */
     struct http_client *http;
     struct http_waker waker;
-    struct idp *idp;
-    struct http_server *http_server;
-    struct host *host;
-    struct door *door;
-    struct relay *relay;
     struct host_env host_env;
-    struct front front;
+    struct front front; /* the objects that requests reach */
     struct confined confined;
     bool listening, asked_to_stop;
     bool told_down; /* by `node drain`: it stays down; kept by server_close() */
     void (*lost_lease)(void *ctx, const char *why); /* set by serve.c before the loop runs */
     void *lost_ctx;
-    /* http(s)://... without a trailing slash; NULL: a Unix socket without a public_url. */
-    char *base_url;
 };
 
 /* Takes ownership of @cfg.  On failure everything is closed again, and @ret_why (512 bytes) says
@@ -60,7 +42,6 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why) BH_
 /* Parts of server_open(), shared by server.c and server_store.c. */
 enum bh_err server_open_store(struct server *s, char *why); /* BH_CANCELLED: a signal said stop */
 enum bh_err server_listen(struct server *s, char *why);     /* called once */
-void server_lost_lease(void *ctx, const char *why);
 /* Publishes the address of this node and accepts trunks; called once the node listens. */
 void server_meet_nodes(struct server *s);
 /* Runs the agents of this machine, if any, while another node serves. */

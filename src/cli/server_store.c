@@ -46,7 +46,7 @@ static void on_drain(void *ctx)
 }
 
 /* A lease lost before start-up finished has no handler yet: there is nothing to shut down. */
-void server_lost_lease(void *ctx, const char *why)
+static void lost_lease(void *ctx, const char *why)
 {
     struct server *s = ctx;
 
@@ -56,7 +56,7 @@ void server_lost_lease(void *ctx, const char *why)
 
 static void on_wake(void *ctx)
 {
-    node_look(((struct server *)ctx)->node);
+    node_look(((struct server *)ctx)->front.node);
 }
 
 /* ---- the other nodes ---- */
@@ -68,7 +68,7 @@ static const struct cluster_settings *cluster_of(const struct server *s)
 
 static bool all_serve(const struct server *s)
 {
-    return s->node != NULL && strcmp(cluster_of(s)->serve, "all") == 0;
+    return s->front.node != NULL && strcmp(cluster_of(s)->serve, "all") == 0;
 }
 
 static bool is_wildcard(struct str listen)
@@ -79,14 +79,14 @@ static bool is_wildcard(struct str listen)
 
 void server_meet_nodes(struct server *s)
 {
-    const char *address = s->node != NULL ? cluster_of(s)->address : NULL;
+    const char *address = s->front.node != NULL ? cluster_of(s)->address : NULL;
     struct str listen = str_of(s->settings->listen);
     const struct http_tls *tls = config_get(s->cfg, &tls_config);
     struct buf at = BUF_INIT;
 
     if (!all_serve(s))
         return;
-    trunk_hold(s->http_server, 0); /* connections that waited for a holder are served here */
+    trunk_hold(s->front.server, 0); /* connections that waited for a holder are served here */
     s->front.trunk_key = s->trunk_key;
     if (address == NULL && is_wildcard(listen)) {
         log_warn(NULL, "cluster: listen is a wildcard, so the other nodes do not know where to "
@@ -98,8 +98,8 @@ void server_meet_nodes(struct server *s)
     if (address != NULL)
         buf_add_z(&at, address);
     else
-        buf_printf(&at, "%.*s%d", STR_FMT(listen), http_server_port(s->http_server));
-    node_set_address(s->node, buf_z(&at), tls->cert != NULL);
+        buf_printf(&at, "%.*s%d", STR_FMT(listen), http_server_port(s->front.server));
+    node_set_address(s->front.node, buf_z(&at), tls->cert != NULL);
     buf_done(&at);
 }
 
@@ -107,7 +107,8 @@ void server_meet_nodes(struct server *s)
 static enum bh_err open_seal(struct server *s, char *why)
 {
     char *key = state_dir_path(s->settings->state_dir, "master.key");
-    enum bh_err err = seal_open_for(s->store, str_of(s->settings->master_key), key, &s->seal, why);
+    enum bh_err err =
+        seal_open_for(s->front.store, str_of(s->settings->master_key), key, &s->seal, why);
 
     free(key);
     if (err == BH_OK)
@@ -162,10 +163,10 @@ static void begin_to_carry(struct server *s)
     if (!all_serve(s))
         return;
     server_start_runner(s);
-    s->porter = porter_open(&(struct porter_env){.loop = s->loop,
-                                                 .server = s->http_server,
-                                                 .store = s->store,
-                                                 .node = s->node,
+    s->porter = porter_open(&(struct porter_env){.loop = s->front.loop,
+                                                 .server = s->front.server,
+                                                 .store = s->front.store,
+                                                 .node = s->front.node,
                                                  .settings = cluster_of(s),
                                                  .key = s->trunk_key,
                                                  .on_ask = on_ask,
@@ -178,23 +179,23 @@ static void begin_to_carry(struct server *s)
  * cleanly, and waits for a lease request in flight, so that no grant stays unnoticed. */
 static void leave(struct server *s)
 {
-    struct clock *clock = loop_clock(s->loop);
+    struct clock *clock = loop_clock(s->front.loop);
     int64_t until = clock_now_ms(clock) + cluster_of(s)->drain_ms;
 
     s->asked_to_stop = false; /* asked again: at once */
-    http_server_leave(s->http_server);
-    node_rests(s->node);
-    while (porter_is_up(s->porter) && node_state(s->node) == NODE_WAITING && !s->asked_to_stop &&
-           clock_now_ms(clock) < until)
-        loop_turn(s->loop, LOOK_MS);
+    http_server_leave(s->front.server);
+    node_rests(s->front.node);
+    while (porter_is_up(s->porter) && node_state(s->front.node) == NODE_WAITING &&
+           !s->asked_to_stop && clock_now_ms(clock) < until)
+        loop_turn(s->front.loop, LOOK_MS);
     until = clock_now_ms(clock) + LEAVE_MS;
     if (s->porter != NULL) {
-        http_server_drain(s->http_server);
+        http_server_drain(s->front.server);
         porter_leave(s->porter);
     }
-    while ((!node_rests(s->node) || porter_connections(s->porter) > 0) &&
+    while ((!node_rests(s->front.node) || porter_connections(s->porter) > 0) &&
            clock_now_ms(clock) < until)
-        loop_turn(s->loop, LOOK_MS);
+        loop_turn(s->front.loop, LOOK_MS);
 }
 
 /* ---- waiting ---- */
@@ -205,19 +206,14 @@ static enum bh_err stand_by(struct server *s, char *why)
 
     if (err != BH_OK)
         return err;
-    s->front = (struct front){.loop = s->loop,
-                              .server = s->http_server,
-                              .settings = config_get(s->cfg, &front_config),
-                              .store = s->store,
-                              .node = s->node,
-                              .drain = on_drain,
-                              .drain_ctx = s,
-                              .started_ms = clock_wall_ms(loop_clock(s->loop)),
-                              .standing_by = true};
+    s->front.drain = on_drain;
+    s->front.drain_ctx = s;
+    s->front.started_ms = clock_wall_ms(loop_clock(s->front.loop));
+    s->front.standing_by = true;
     if ((err = server_listen(s, why)) != BH_OK)
         return err;
-    node_set_url(s->node, s->settings->public_url);
-    printf("bellhop %s stands by: %s serves\n", BELLHOP_VERSION, node_holder(s->node));
+    node_set_url(s->front.node, s->settings->public_url);
+    printf("bellhop %s stands by: %s serves\n", BELLHOP_VERSION, node_holder(s->front.node));
     fflush(stdout);
     service_tell("READY=1\nSTATUS=standing by");
     begin_to_carry(s);
@@ -228,14 +224,14 @@ static enum bh_err wait_until_served(struct server *s, char *why)
 {
     enum bh_err err = BH_OK;
 
-    while (err == BH_OK && node_state(s->node) != NODE_SERVING) {
-        loop_turn(s->loop, TURN_MS);
+    while (err == BH_OK && node_state(s->front.node) != NODE_SERVING) {
+        loop_turn(s->front.loop, TURN_MS);
         if (s->asked_to_stop) {
             leave(s);
             return BH_CANCELLED;
         }
-        if (!s->front.standing_by && *node_holder(s->node) != '\0' &&
-            node_state(s->node) == NODE_WAITING)
+        if (!s->front.standing_by && *node_holder(s->front.node) != '\0' &&
+            node_state(s->front.node) == NODE_WAITING)
             err = stand_by(s, why);
     }
     return err;
@@ -243,43 +239,44 @@ static enum bh_err wait_until_served(struct server *s, char *why)
 
 static enum bh_err open_postgres(struct server *s, const struct store_settings *c, char *why)
 {
-    enum bh_err err = store_postgres_open(s->loop, c->url, 0, &s->store, why);
+    enum bh_err err = store_postgres_open(s->front.loop, c->url, 0, &s->front.store, why);
 
     if (err == BH_OK)
         err = check_seal(s, why);
     if (err == BH_OK)
-        err = shared_check(s->loop, s->store, &s->rand, s->cfg, why);
+        err = shared_check(s->front.loop, s->front.store, &s->rand, s->cfg, why);
     if (err != BH_OK)
         return err;
-    loop_on_signal(s->loop, SIGTERM, on_stop, s);
-    loop_on_signal(s->loop, SIGINT, on_stop, s);
-    s->node = node_open(&(struct node_env){.clock = loop_clock(s->loop),
-                                           .store = s->store,
-                                           .rand = &s->rand,
-                                           .settings = config_get(s->cfg, &cluster_config),
-                                           .over = server_lost_lease,
-                                           .ctx = s});
+    loop_on_signal(s->front.loop, SIGTERM, on_stop, s);
+    loop_on_signal(s->front.loop, SIGINT, on_stop, s);
+    s->front.node = node_open(&(struct node_env){.clock = loop_clock(s->front.loop),
+                                                 .store = s->front.store,
+                                                 .rand = &s->rand,
+                                                 .settings = config_get(s->cfg, &cluster_config),
+                                                 .over = lost_lease,
+                                                 .ctx = s});
     if ((err = wait_until_served(s, why)) != BH_OK)
         return err;
-    s->keeper = store_postgres_keep(c->url,
-                                    &(struct store_lease){.name = STR(NODE_LEASE),
-                                                          .owner = str_of(node_owner(s->node)),
-                                                          .ttl_ms = cluster_of(s)->lease_ms,
-                                                          .epoch = node_epoch(s->node)},
-                                    NODE_START_MS);
+    s->keeper =
+        store_postgres_keep(c->url,
+                            &(struct store_lease){.name = STR(NODE_LEASE),
+                                                  .owner = str_of(node_owner(s->front.node)),
+                                                  .ttl_ms = cluster_of(s)->lease_ms,
+                                                  .epoch = node_epoch(s->front.node)},
+                            NODE_START_MS);
     porter_free(s->porter); /* its connections ended with the previous lease holder */
     s->porter = NULL;
     server_stop_runner(s);
-    store_close(s->store);
-    s->store = s->front.store = NULL;
-    err = store_postgres_open(s->loop, c->url, 0, &s->store, why);
+    store_close(s->front.store);
+    s->front.store = NULL;
+    err = store_postgres_open(s->front.loop, c->url, 0, &s->front.store, why);
     if (err == BH_OK) {
-        node_move(s->node, s->store);
-        loop_on_wake(s->loop, on_wake, s);
+        node_move(s->front.node, s->front.store);
+        loop_on_wake(s->front.loop, on_wake, s);
     } else { /* the lease expires by itself */
         store_postgres_kept(&s->keeper);
-        node_free(s->node);
-        s->node = NULL;
+        node_free(s->front.node);
+        s->front.node = NULL;
     }
     return err;
 }
@@ -293,7 +290,7 @@ enum bh_err server_open_store(struct server *s, char *why)
         err = open_postgres(s, c, why);
     } else {
         char *db = state_dir_path(s->settings->state_dir, "bellhop.db");
-        err = store_sqlite_open_with(s->loop, db, c, &s->store, why);
+        err = store_sqlite_open_with(s->front.loop, db, c, &s->front.store, why);
         free(db);
     }
     return err == BH_OK ? open_seal(s, why) : err;

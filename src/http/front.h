@@ -27,7 +27,7 @@ struct front_settings { /* `admin:` in the configuration, owned by it */
 };
 extern const struct config_section front_config;
 
-struct front { /* all borrowed, unless it says owned; filled by cli/server.c */
+struct front { /* all borrowed, unless it says owned; cli/server.c opens and closes them */
     struct loop *loop;
     struct http_server *server;
     struct ledger *ledger;
@@ -52,9 +52,9 @@ struct front { /* all borrowed, unless it says owned; filled by cli/server.c */
     struct door *door;
     struct idp *idp;
     const struct confined *confined; /* the sandbox of this process, for `status` */
-    const char *base_url;            /* the URL that gateways dial; NULL: unknown */
-    int64_t started_ms;              /* wall clock */
-    bool leaving; /* it will drain, once its proxy knows: nothing but /readyz says so */
+    char *base_url; /* http(s)://... that gateways dial, without a trailing slash; NULL: unknown */
+    int64_t started_ms; /* wall clock */
+    bool leaving;       /* it will drain, once its proxy knows: nothing but /readyz says so */
     bool draining;
     bool standing_by; /* another node holds the lease: only server, store and node are set */
     struct bucket_level refusals;      /* rate limit of log lines about refused requests */

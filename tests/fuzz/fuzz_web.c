@@ -49,7 +49,7 @@ static void set_up(void)
 static void turns(int n)
 {
     while (n-- > 0)
-        loop_turn(server.loop, 0);
+        loop_turn(server.front.loop, 0);
 }
 
 /* As it would travel: CRLF, and the length of the body. */
@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char sink[4096];
     int fd;
 
-    if (server.loop == NULL)
+    if (server.front.loop == NULL)
         set_up();
     write_request(str_make(data, size), &request);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -81,13 +81,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     (void)!send(fd, request.p, request.n, MSG_NOSIGNAL);
     for (int i = 0; i < 20 && recv(fd, sink, sizeof sink, 0) < 0; i++)
-        loop_turn(server.loop, 1);
+        loop_turn(server.front.loop, 1);
     while (recv(fd, sink, sizeof sink, 0) > 0)
         turns(1);
     close(fd);
-    for (int i = 0; i < 200 && http_server_connections(server.http_server) > 0; i++)
-        loop_turn(server.loop, 1);
-    if (http_server_connections(server.http_server) > 0)
+    for (int i = 0; i < 200 && http_server_connections(server.front.server) > 0; i++)
+        loop_turn(server.front.loop, 1);
+    if (http_server_connections(server.front.server) > 0)
         abort(); /* it kept a connection nobody holds the other end of */
     buf_done(&request);
     return 0;
