@@ -4,12 +4,12 @@
 
 /* False: errno says why (EFBIG: longer than @max_bytes); @out has the bytes read so far. */
 bool file_read(const char *path, size_t max_bytes, struct buf *out);
-/* Write all bytes at the offset @at (FILE_END: where the descriptor stands).  False: errno says why.
- */
+/* Write all bytes at the offset @at; FILE_END: where the descriptor stands.  False: errno says
+ * why. */
 bool file_write(int fd, struct str bytes, int64_t at);
 #define FILE_END INT64_C(-1)
-/* Write @text to a file that only this user may read, and sync it.  @how: O_EXCL (it must be new) or
- * O_TRUNC (an older one is replaced).  False: errno says why. */
+/* Write @text to a file that only this user may read, and sync it.  @how: O_EXCL (it must be new)
+ * or O_TRUNC (an older one is replaced).  False: errno says why. */
 bool file_put(const char *path, int how, struct str text);
 /* Sync the folder of @path, so that a created, renamed or removed name survives a crash. */
 bool file_sync_folder_of(const char *path);

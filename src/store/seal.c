@@ -79,8 +79,8 @@ static enum bh_err file_create(const char *path, uint8_t key[SEAL_KEY_BYTES], ch
     hex_add(&text, key, SEAL_KEY_BYTES);
     buf_add_c(&text, '\n');
     buf_printf(&draft, "%s.new", path);
-    bool ok = file_put(buf_z(&draft), O_TRUNC, buf_str(&text)) && rename(buf_z(&draft), path) == 0 &&
-              file_sync_folder_of(path);
+    bool ok = file_put(buf_z(&draft), O_TRUNC, buf_str(&text)) &&
+              rename(buf_z(&draft), path) == 0 && file_sync_folder_of(path);
     int why = errno;
     buf_wipe(&text);
     if (!ok)
