@@ -1,7 +1,8 @@
 /* list.h - intrusive doubly linked list: a ring through a head.
  *
- * An unlinked link points at itself, so list_remove() twice is harmless, and list_is_linked() can
- * tell.  Lists own links, never the objects around them. */
+ * An unlinked link is zeroed or points at itself, so list_remove() twice is harmless, and
+ * list_is_linked() can tell.  Only heads need list_init().  Lists own links, never the objects
+ * around them. */
 #pragma once
 #include <stdbool.h>
 #include "base/mem.h"
@@ -20,10 +21,12 @@ static inline bool list_is_empty(const struct list *head)
 }
 static inline bool list_is_linked(const struct list *l)
 {
-    return l->next != l;
+    return l->next != NULL && l->next != l;
 }
 static inline void list_remove(struct list *l)
 {
+    if (l->next == NULL)
+        return;
     l->prev->next = l->next;
     l->next->prev = l->prev;
     list_init(l);

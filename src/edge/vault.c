@@ -101,7 +101,6 @@ static void add_name(struct vault *v, struct vault_entry *e, struct vault_handle
         map_put(&v->by_name, str_make(c->name, c->n), c);
     }
     *h = (struct vault_handle){.chain = c, .entry = e};
-    list_init(&h->link);
     list_append(&c->handles, &h->link);
     buf_done(&b);
 }
@@ -136,7 +135,6 @@ static void entry_free(struct vault *v, struct vault_entry *e)
 static void entry_add(struct vault *v, struct vault_entry *e)
 {
     e->id = handles_add(&v->ids, e);
-    list_init(&e->link);
     list_append(&v->entries, &e->link);
     map_put(&v->by_record, str_of(e->record), e);
     add_name(v, e, &e->names[VAULT_KEYS], VAULT_BY_PLACE, e->place);

@@ -254,14 +254,12 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str pa
         lane->box = box;
         lane->key = str_dup(key);
         list_init(&lane->items);
-        list_init(&lane->link);
         timer_init(&lane->wake, on_wake);
         map_put(&box->lanes, str_of(lane->key), lane);
     }
     if (p == NULL) {
         p = xcalloc(1, sizeof *p);
         p->name = str_dup(payer);
-        list_init(&p->link);
         list_init(&p->ready);
         map_put(&box->payers, str_of(p->name), p);
     }

@@ -204,7 +204,6 @@ static struct outgoing_left *left_new(uint64_t number, struct str value)
     l->n = value.n;
     l->durable = true;
     memcpy(l->value, value.p, value.n);
-    list_init(&l->link);
     return l;
 }
 
@@ -319,25 +318,39 @@ static bool was_in_the_middle(const struct sender *s, const struct outgoing_entr
             (e->twice == TWICE_IS_KEYED && sender_wall_ms(s) - e->tried_ms >= s->ops->key_ms));
 }
 
-/* Notes the outcome of @e, which became unknown at @ended_ms (0: now). */
-static void note_unknown(struct sender *s, const struct outgoing_entry *e, int64_t ended_ms)
+static void note_outcome(struct sender *s, const struct outgoing_entry *e, const char *how,
+                         int64_t ended_ms, bool queued)
 {
-    char *why = str_dup(e->why.p != NULL ? e->why : STR(""));
+    outcomes_note(s->env->outcomes, &(struct outcome){.platform = s->p->ops->name,
+                                                      .how = how,
+                                                      .bot = str_of(s->p->bot),
+                                                      .tenant = e->from.tenant,
+                                                      .instance = e->from.instance,
+                                                      .request = e->from.request_id,
+                                                      .chat = e->chat,
+                                                      .message_id = e->first_id,
+                                                      .why = e->why.p != NULL ? e->why : STR(""),
+                                                      .op = e->op,
+                                                      .number = e->number,
+                                                      .asked_ms = e->asked_ms,
+                                                      .ended_ms = ended_ms,
+                                                      .attempts = e->attempts,
+                                                      .queued = queued});
+}
 
-    outcomes_note(s->env->outcomes,
-                  &(struct outcome){.platform = s->p->ops->name,
-                                    .bot = s->p->bot,
-                                    .from = &e->from,
-                                    .op = e->op,
-                                    .chat = e->chat,
-                                    .message_id = e->first_id,
-                                    .number = e->number,
-                                    .how = "unknown",
-                                    .why = why,
-                                    .asked_ms = e->asked_ms,
-                                    .ended_ms = ended_ms > 0 ? ended_ms : sender_wall_ms(s),
-                                    .attempts = e->attempts});
-    free(why);
+void outgoing_note_end(const struct outgoing *o, enum sender_end end, const char *why)
+{
+    struct outgoing_entry e;
+
+    entry_of(o, &e);
+    e.first_id = str_of(o->first_id);
+    e.why = end != SENDER_DONE ? str_of(why) : STR_NULL;
+    note_outcome(o->sender, &e,
+                 end == SENDER_DONE           ? "done"
+                 : outgoing_is_unsure(o, end) ? "unknown"
+                 : end == SENDER_REFUSED      ? "refused"
+                                              : "failed",
+                 sender_wall_ms(o->sender), o->waiter == WAITER_QUEUED);
 }
 
 /* Keeps the record as UNKNOWN and tells its gateway.  @fresh: an earlier start did not do so. */
@@ -358,12 +371,12 @@ static void found_unknown(struct sender *s, struct outgoing_left *l, bool fresh)
         now.why = STR("bellhop restarted while this was being sent");
         now.attempts++; /* the request that was in flight */
         keep(s, &now);
-        note_unknown(s, &now, 0);
+        note_outcome(s, &now, "unknown", sender_wall_ms(s), false);
         free(l);
         return;
     }
     l->since_ms = since_ms;
-    note_unknown(s, e, since_ms);
+    note_outcome(s, e, "unknown", since_ms, false);
     kept_add(s, l, OUTGOING_UNKNOWN);
 }
 
@@ -702,14 +715,8 @@ void records_close(struct sender *s)
  * A lookup walks the whole ring: only people look up outcomes, so lookups are rare. */
 
 struct kept_outcome {
-    const char *platform, *how;                                    /* literals */
-    struct str bot, tenant, instance, request, chat, message, why; /* into @block */
-    char *block; /* owned; NULL: this slot is free */
-    int64_t asked_ms, ended_ms;
-    uint64_t number;
-    uint32_t attempts;
-    enum action_op op;
-    bool queued;
+    struct outcome o; /* its texts point into @block */
+    char *block;      /* owned; NULL: this slot is free */
 };
 
 struct outcomes {
@@ -737,29 +744,18 @@ void outcomes_note(struct outcomes *e, const struct outcome *x)
     if (e == NULL)
         return;
     struct kept_outcome *to = &e->at[e->next];
-    struct str bot = str_of(x->bot), why = str_of(x->why);
-    const struct action_from *f = x->from;
+    struct str *texts[] = {&to->o.bot,  &to->o.tenant,     &to->o.instance, &to->o.request,
+                           &to->o.chat, &to->o.message_id, &to->o.why};
+    size_t n = 1;
 
     e->next = (e->next + 1) % e->max;
     free(to->block);
-    char *at = to->block = xmalloc(bot.n + f->tenant.n + f->instance.n + f->request_id.n +
-                                   x->chat.n + x->message_id.n + why.n + 1);
-    *to = (struct kept_outcome){.block = to->block,
-                                .platform = x->platform,
-                                .how = x->how,
-                                .bot = str_pack(&at, bot),
-                                .tenant = str_pack(&at, f->tenant),
-                                .instance = str_pack(&at, f->instance),
-                                .request = str_pack(&at, f->request_id),
-                                .chat = str_pack(&at, x->chat),
-                                .message = str_pack(&at, x->message_id),
-                                .why = str_pack(&at, why),
-                                .asked_ms = x->asked_ms,
-                                .ended_ms = x->ended_ms,
-                                .number = x->number,
-                                .attempts = x->attempts,
-                                .op = x->op,
-                                .queued = x->queued};
+    to->o = *x;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        n += texts[i]->n;
+    char *at = to->block = xmalloc(n);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        *texts[i] = str_pack(&at, *texts[i]);
 }
 
 void outcomes_write(const struct outcomes *e, struct str id, size_t limit, struct jw *w)
@@ -770,8 +766,9 @@ void outcomes_write(const struct outcomes *e, struct str id, size_t limit, struc
     if (!str_to_u64(str_starts(id, head) ? str_skip(id, head.n) : id, &number))
         number = 0;
     for (size_t i = 1; e != NULL && i <= e->max && limit > 0; i++) {
-        const struct kept_outcome *x = &e->at[(e->next + e->max - i) % e->max];
-        if (x->block == NULL)
+        const struct kept_outcome *kept = &e->at[(e->next + e->max - i) % e->max];
+        const struct outcome *x = &kept->o;
+        if (kept->block == NULL)
             break;
         if (id.n > 0 && !str_eq(id, x->request) && (number == 0 || number != x->number))
             continue;
@@ -788,7 +785,7 @@ void outcomes_write(const struct outcomes *e, struct str id, size_t limit, struc
         jw_kstr(w, "op", str_of(action_op_name(x->op)));
         jw_kstr(w, "ended", str_of(x->how));
         jw_kstr(w, "reason", x->why);
-        jw_kstr(w, "message_id", x->message);
+        jw_kstr(w, "message_id", x->message_id);
         jw_kbool(w, "queued", x->queued);
         jw_ki64(w, "attempts", x->attempts);
         jw_ki64(w, "asked", x->asked_ms);

@@ -79,9 +79,10 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     struct timer timer;     /* ENDING: the end of the turn; else: the gateway's patience */
     struct http_call *call; /* owned; NULL: none in flight */
     struct action_id id;
-    char *block;                         /* owned; the next three lines point into it */
+    char *block;                         /* owned; the next four lines point into it */
     struct action_from from;             /* the instance, and its request */
     struct str chat, lane, action, file; /* see struct outgoing_entry */
+    struct str prompt;                   /* the id of a question; absent: it asks none */
     struct str blame;                    /* the key that refusals count under: outbox_blame() */
     char *edit;                          /* owned; a text to edit it to once sent; NULL: none */
     int64_t asked_ms, tried_ms;          /* wall clock */
@@ -135,14 +136,12 @@ struct outgoing_left {       /* a record without a struct outgoing: to be resume
 
 #define OUTCOMES_MAX 4096
 
-struct outcome { /* borrowed for the call */
-    const char *platform, *bot;
-    const struct action_from *from;
+struct outcome {          /* borrowed for the call */
+    const char *platform; /* a literal */
+    const char *how;      /* "done", "refused", "failed" or "unknown": a literal */
+    struct str bot, tenant, instance, request, chat, message_id, why;
     enum action_op op;
-    struct str chat, message_id;
-    uint64_t number; /* of its record (outgoing.h); 0: none */
-    const char *how; /* "done", "refused", "failed" or "unknown": a literal */
-    const char *why;
+    uint64_t number;            /* of its record (outgoing.h); 0: none */
     int64_t asked_ms, ended_ms; /* wall clock */
     uint32_t attempts;
     bool queued; /* the gateway was told "queued" */

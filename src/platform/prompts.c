@@ -646,8 +646,6 @@ static bool on_loaded(void *ctx, struct str key, void *thing)
         enter(q);
         return true;
     }
-    list_init(&q->link);
-    list_init(&q->in_chat);
     timer_init(&q->late, on_late);
     prompt_over(q);
     return true;

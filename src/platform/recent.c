@@ -95,7 +95,6 @@ static struct recent_chat *chat_of(struct recent *r, struct str key)
     if (c == NULL) {
         c = xcalloc(1, sizeof *c + key.n + 1);
         memcpy(c->key, key.p, key.n);
-        list_init(&c->link);
         list_init(&c->words);
         map_put(&r->by_key, str_of(c->key), c);
         r->bytes += sizeof *c;
@@ -118,7 +117,6 @@ static struct words *words_new(const struct event_said *said, bool addressed, in
                                   .message_id = str_pack(&at, said->message_id),
                                   .user_id = str_pack(&at, said->user_id),
                                   .user_name = str_pack(&at, said->user_name)};
-    list_init(&w->link);
     return w;
 }
 

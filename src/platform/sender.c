@@ -22,6 +22,7 @@
 #include "base/rand.h"
 #include "media/media.h"
 #include "net/http_client.h"
+#include "platform/prompts.h"
 #include "platform/sender_priv.h"
 #include "store/store.h"
 
@@ -221,28 +222,15 @@ static void end(struct outgoing *o, const struct sender_verdict *v)
         s->n.refused += v->end == SENDER_REFUSED;
         s->n.unknown += v->end == SENDER_UNKNOWN;
         if (wanted)
-            outcomes_note(s->env->outcomes,
-                          &(struct outcome){.platform = s->p->ops->name,
-                                            .bot = s->p->bot,
-                                            .from = &o->from,
-                                            .op = o->op,
-                                            .chat = o->chat,
-                                            .number = o->record.number,
-                                            .message_id = str_of(o->first_id),
-                                            .why = v->end == SENDER_DONE ? "" : v->why,
-                                            .how = v->end == SENDER_DONE           ? "done"
-                                                   : outgoing_is_unsure(o, v->end) ? "unknown"
-                                                   : v->end == SENDER_REFUSED      ? "refused"
-                                                                                   : "failed",
-                                            .asked_ms = o->asked_ms,
-                                            .ended_ms = sender_wall_ms(s),
-                                            .attempts = o->attempts,
-                                            .queued = o->waiter == WAITER_QUEUED});
+            outgoing_note_end(o, v->end, v->why);
     }
+    if (o->op == ACTION_PROMPT && s->p->prompts != NULL && v->end == SENDER_DONE)
+        prompts_shown(s->p->prompts, o->lane, o->prompt, str_of(v->message_id));
+    else if (o->op == ACTION_PROMPT && s->p->prompts != NULL && v->end == SENDER_REFUSED)
+        prompts_drop(s->p->prompts, o->lane, o->prompt);
     tell(o, v);
     if (v->end == SENDER_DONE && o->edit != NULL && o->first_id[0] != '\0' && wanted) {
         /* Sends the edit that sender_edit_later() noted for a message that is delivered now. */
-        struct platform *p = o->sender->p;
         struct action_from from = o->from;
         struct action a = {.op = ACTION_EDIT,
                            .op_name = STR("edit"),
@@ -252,7 +240,7 @@ static void end(struct outgoing *o, const struct sender_verdict *v)
                            .content_set = true};
         from.request_id = STR_NULL;
         from.said = (struct hash128){0};
-        p->ops->act(p, ACTION_NOBODY, &from, &a);
+        s->p->ops->act(s->p, ACTION_NOBODY, &from, &a);
     }
     outgoing_settle(o, v->end, v->why);
     if (o->item.lane != NULL)
@@ -604,8 +592,8 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
     o->asked_ms = sender_wall_ms(o->sender);
     if (policies[o->op].kept)
         outgoing_write_action(a, &action, &file);
-    size_t n =
-        f->tenant.n + f->instance.n + f->request_id.n + a->chat_id.n + lane.n + action.n + file.n;
+    size_t n = f->tenant.n + f->instance.n + f->request_id.n + a->chat_id.n + lane.n + action.n +
+               file.n + a->prompt_id.n;
     char *at = xmalloc(n + 1);
     free(o->block);
     o->block = at;
@@ -617,6 +605,7 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
     o->lane = str_pack(&at, lane);
     o->action = str_pack(&at, buf_str(&action));
     o->file = str_pack(&at, buf_str(&file));
+    o->prompt = str_pack(&at, a->prompt_id);
     o->blame = o->from.tenant;
     o->twice = q->twice;
     o->item.bytes = n + 3 * a->content.n; /* an estimate that includes the adapter's copies */

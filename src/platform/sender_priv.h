@@ -95,6 +95,8 @@ void outgoing_note(struct outgoing *o, enum outgoing_state state, bool wait);
 bool outgoing_needs_note(const struct outgoing *o);
 /* Called when @o ends: deletes its record, or keeps it as SENT or UNKNOWN. */
 void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why);
+void outgoing_note_end(const struct outgoing *o, enum sender_end end,
+                       const char *why); /* for `why` */
 /* Detaches the record from @o and leaves it on disk as it is. */
 void outgoing_leave_record(struct outgoing *o);
 void outgoing_delete(struct sender *s, uint64_t number);

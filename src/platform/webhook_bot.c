@@ -14,18 +14,7 @@ void text_outgoing_free(struct outgoing *o)
     split_done(&t->parts);
     attachment_done(&t->file);
     free(t->handle);
-    free(t->prompt);
     free(t);
-}
-
-void text_outgoing_read(struct webhook_bot *b, struct outgoing *o, const struct sender_verdict *v)
-{
-    const struct text_outgoing *t = text_outgoing_of(o);
-
-    if (t->prompt != NULL && v->end == SENDER_DONE && o->at + 1 == o->n_parts)
-        prompts_shown(b->prompts, str_of(t->chat), str_of(t->prompt), str_of(v->message_id));
-    else if (t->prompt != NULL && v->end == SENDER_REFUSED)
-        prompts_drop(b->prompts, str_of(t->chat), str_of(t->prompt));
 }
 
 void webhook_bot_take(struct webhook_bot *b, enum webhook_verdict v, struct event *ev,
@@ -57,8 +46,6 @@ static void send_text(struct webhook_bot *b, struct action_id id, const struct a
     struct text_outgoing *t = xcalloc(1, sizeof *t + a->chat_id.n + 1);
 
     memcpy(t->chat, a->chat_id.p, a->chat_id.n);
-    if (a->op == ACTION_PROMPT)
-        t->prompt = str_dup(a->prompt_id);
     split_within(&t->parts, a->content, &b->kind->limits);
     t->out.n_parts = t->parts.n;
     if (a->file != NULL)

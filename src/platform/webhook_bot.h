@@ -70,13 +70,10 @@ struct text_outgoing {      /* the outgoing that write() and read() get */
     struct outgoing out;    /* first */
     struct split parts;     /* owned */
     struct attachment file; /* owned; goes with the first part, or before it */
-    char *prompt;           /* owned; the id of a question; NULL: not a question */
     char *handle;           /* owned; the platform's id of the uploaded file; NULL: none yet */
     char chat[];
 };
 void text_outgoing_free(struct outgoing *o);
-/* Called at the end of every read(): updates the question that @o asks. */
-void text_outgoing_read(struct webhook_bot *b, struct outgoing *o, const struct sender_verdict *v);
 static inline struct text_outgoing *text_outgoing_of(struct outgoing *o)
 {
     return container_of(o, struct text_outgoing, out);

@@ -36,7 +36,6 @@ static struct subject *subject_of(struct facts *f, const char *name)
         return s;
     s = xcalloc(1, sizeof *s + n + 1);
     memcpy(s->name, n != 0 ? name : "", n);
-    list_init(&s->ready);
     list_init(&s->queue);
     if (n != 0)
         map_put(&f->subjects, str_of(s->name), s);
@@ -70,8 +69,6 @@ struct change *change_new(struct facts *f, prepare_f *prepare, apply_f *apply, f
     struct change *c = xcalloc(1, sizeof *c);
 
     *c = (struct change){.facts = f, .prepare = prepare, .apply = apply, .done = done, .ctx = ctx};
-    list_init(&c->link);
-    list_init(&c->queued);
     return c;
 }
 

@@ -159,7 +159,6 @@ static void used_add(struct facts *f, struct str nonce, int64_t until_ms)
 
     memcpy(u->nonce, nonce.p, nonce.n);
     u->until_ms = until_ms;
-    list_init(&u->link);
     list_append(&f->used, &u->link);
     if (!timer_is_set(&f->sweep))
         timer_set(f->env.clock, &f->sweep, USED_SWEEP_MS);

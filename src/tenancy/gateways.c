@@ -48,7 +48,6 @@ struct tenant_facts *facts_make_tenant(struct facts *f, struct str name)
     list_init(&t->gate.live);
     list_init(&t->instances);
     list_init(&t->routes);
-    list_init(&t->strict);
     map_put(&f->tenants, t->name, t);
     return t;
 }
@@ -105,7 +104,6 @@ struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, s
     in->gate.tenant = in->tenant->name;
     in->gate.instance = str_skip(in->key, tenant.n + 1);
     in->gate.default_require_address = list_is_linked(&in->tenant->strict);
-    list_init(&in->gate.of_tenant);
     list_init(&in->gateways);
     list_init(&in->routes);
     list_init(&in->gate.people);
@@ -395,8 +393,6 @@ struct gateway *gateway_new(const struct gateway_record *r)
 {
     struct gateway *g = xcalloc(1, sizeof *g);
 
-    list_init(&g->link);
-    list_init(&g->by_inst);
     g->id = str_dup(r->id);
     g->tenant = str_dup(r->tenant);
     g->instance = str_dup(str_is_empty(r->instance) ? r->id : r->instance);
@@ -622,7 +618,6 @@ void gateway_free(struct gateway *g)
 void facts_link_gateway(struct facts *f, struct gateway *g)
 {
     list_append(&f->gateways, &g->link);
-    list_init(&g->by_inst);
     f->n_gateways++;
     instance_add(f, g);
     settle_id(g);
@@ -637,7 +632,6 @@ void facts_relink_gateway(struct facts *f, struct gateway *g, struct gateway *wi
     free(with->id);
     *g = *with;
     g->link = old.link; /* its neighbours in the list point here */
-    list_init(&g->by_inst);
     g->id = old.id;
     g->shares_id = old.shares_id;
     free(with);

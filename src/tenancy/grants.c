@@ -133,7 +133,6 @@ static struct scope *scope_new(struct grant_place at, int64_t created_ms, enum g
     struct scope *s = xcalloc(1, sizeof *s + at.platform.n + at.guild.n + at.channel.n + 3);
     char *p = s->bytes;
 
-    list_init(&s->link);
     s->created_ms = created_ms;
     s->by = by;
     s->place.firm = by == GRANT_OPERATOR;

@@ -98,8 +98,6 @@ static struct held *held_new(struct held from)
 
     *h = from;
     h->has_mac = from.pub.kind != KEY_PROVISION;
-    list_init(&h->pub.link);
-    list_init(&h->dirty);
     return h;
 }
 

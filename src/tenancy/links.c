@@ -146,7 +146,6 @@ static struct binding *binding_new(struct str platform, struct str user, const c
 {
     struct binding *b = xcalloc(1, sizeof *b + platform.n + user.n + 2);
 
-    list_init(&b->gate.of_instance);
     b->created_ms = created_ms;
     b->gate.bots = bots;
     memcpy(b->bytes, platform.p, platform.n);
@@ -449,7 +448,6 @@ static struct code *code_new(struct instance_facts *to, struct str platform, con
 {
     struct code *k = xcalloc(1, sizeof *k + platform.n + 1);
 
-    list_init(&k->link);
     k->to = to;
     k->bots = bots;
     k->until_ms = until_ms;
@@ -574,7 +572,6 @@ static void count_try(struct facts *f, struct str platform, struct str user)
         if (map_count(&f->tries) >= TRIES_MAX)
             tries_forget(f, list_first(&f->tries_by_age, struct tries, link));
         t = xcalloc(1, sizeof *t + key.n);
-        list_init(&t->link);
         t->since_ms = clock_wall_ms(f->env.clock);
         t->key_n = key.n;
         memcpy(t->key, key.p, key.n);

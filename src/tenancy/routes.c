@@ -50,10 +50,6 @@ struct route *route_new(struct str platform, struct str key, struct str tenant, 
     r->key = at[1];
     r->tenant = at[2];
     r->instance = instance.n != 0 ? at[3] : NULL;
-    list_init(&r->link);
-    list_init(&r->place.link);
-    list_init(&r->by_key);
-    list_init(&r->by_target);
     return r;
 }
 

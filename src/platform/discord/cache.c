@@ -336,7 +336,6 @@ void dcache_put_channel(struct dcache *c, struct json d, uint64_t guild_id)
         }
         ch = xcalloc(1, sizeof *ch);
         ch->id = id;
-        list_init(&ch->lru);
         map_put(&c->channels, KEY_OF(ch->id), ch);
     }
     ch->guild_id = guild_id != 0 ? guild_id : json_snowflake(d, "guild_id");
@@ -416,7 +415,6 @@ static struct dcache_member *get_or_add_member(struct dcache *c, uint64_t guild_
     m = xcalloc(1, sizeof *m);
     m->key.guild_id = guild_id;
     m->key.user_id = user_id;
-    list_init(&m->lru);
     map_put(&c->members, KEY_OF(m->key), m);
     return m;
 }

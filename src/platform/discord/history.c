@@ -94,7 +94,6 @@ static struct discord_cursor *cursor_get(struct discord *d, uint64_t channel_id)
             cursor_forget(d, old);
         s = xcalloc(1, sizeof *s);
         s->channel_id = channel_id;
-        list_init(&s->lru);
         map_put(&d->cursors, id_key(&s->channel_id), s);
     }
     list_move(&s->lru, &d->cursors_lru);
@@ -585,7 +584,6 @@ void discord_context(struct platform *p, struct context_ask ask, const struct ev
     a->ask = ask;
     snprintf(a->message, sizeof a->message, "%.*s", STR_FMT(ev->message_id));
     snprintf(a->user, sizeof a->user, "%.*s", STR_FMT(ev->user_id));
-    list_init(&a->link);
     list_each (&d->looking, it, nxt) {
         struct look_back *l = list_entry(it, struct look_back, link);
         if (l->channel_id == channel_id)

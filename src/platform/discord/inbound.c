@@ -601,7 +601,6 @@ static void on_message(struct discord *d, struct json message, struct discord_pe
         struct deferred_channel *c = deferred_get(d, p->channel_id);
         struct deferred_message *m = xcalloc(1, sizeof *m);
         struct jw w = jw_begin(&m->text);
-        list_init(&m->link);
         jw_value(&w, message);
         d->deferred_bytes += m->text.n;
         if (d->deferred_bytes > MAX_DEFERRED_BYTES) {

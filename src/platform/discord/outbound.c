@@ -152,7 +152,6 @@ struct outgoing_message {         /* one send, edit or follow-up */
     struct split parts;     /* owned */
     struct attachment file; /* owned; goes with the first part */
     struct buf buttons;     /* of a question; go with the last part; empty: none */
-    char *prompt;           /* owned; the question's id */
     bool follow_up;         /* may go out through its token only */
     uint64_t parent_id;     /* channel of the auto-thread that the message is in; 0: none */
     uint64_t claimed_of;    /* channel that the thread must belong to; 0: known to be its parent */
@@ -349,20 +348,11 @@ static const char *channel_name(const struct outgoing_message *m, char ret[24])
     return ret;
 }
 
-static void drop_prompt(const struct outgoing_message *m)
-{
-    char name[24];
-
-    if (m->prompt != NULL)
-        prompts_drop(m->base.d->prompts, str_of(channel_name(m, name)), str_of(m->prompt));
-}
-
 /* The thread cannot be opened: the message goes to the channel.  A question is refused, because its
  * answer would be looked up in the thread. */
 static void without_thread(struct outgoing_message *m, struct sender_verdict *v)
 {
-    if (m->prompt != NULL) {
-        drop_prompt(m);
+    if (m->buttons.n > 0) {
         v->end = SENDER_REFUSED;
         return;
     }
@@ -399,14 +389,12 @@ static void read_check(struct outgoing_message *m, const struct discord_answer *
     }
     if (v->end == SENDER_DONE)
         sender_say(v, SENDER_REFUSED, "%s", NOT_ITS_THREAD);
-    drop_prompt(m);
 }
 
-static void refuse_elsewhere(const struct outgoing_message *m, struct sender_verdict *v)
+static void refuse_elsewhere(struct sender_verdict *v)
 {
     sender_say(v, SENDER_REFUSED,
                "reply_to is no message of this channel; name its thread in metadata.thread_id");
-    drop_prompt(m);
 }
 
 /* True: the message that the thread shall hang under is not in the channel, and @v is a refusal.
@@ -416,7 +404,7 @@ static bool is_elsewhere(const struct outgoing_message *m, const struct discord_
 {
     if (a->code != UNKNOWN_MESSAGE || discord_auto_knows(m->base.d, m->channel_id))
         return false;
-    refuse_elsewhere(m, v);
+    refuse_elsewhere(v);
     return true;
 }
 
@@ -432,7 +420,7 @@ static void read_direct(struct outgoing_message *m, const struct discord_answer 
     if (type == CHANNEL_DM || type == CHANNEL_GROUP_DM)
         v->end = SENDER_REWRITE;
     else
-        refuse_elsewhere(m, v);
+        refuse_elsewhere(v);
 }
 
 static void read_name(struct outgoing_message *m, const struct discord_answer *a,
@@ -507,9 +495,6 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
             reply_used(m->reply);
         if (id.n < sizeof v->message_id && snowflake(id) != 0)
             memcpy(v->message_id, id.p, id.n);
-        if (m->prompt != NULL && m->base.out.at + 1 == m->base.out.n_parts)
-            prompts_shown(x->d->prompts, str_of(channel_name(m, name)), str_of(m->prompt),
-                          str_of(v->message_id));
     } else if ((a->code == INVALID_FORM || a->code == NO_HISTORY) && m->must_quote) {
         m->must_quote = false;
         m->not_here = true;
@@ -533,8 +518,6 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
             refuse_follow_up(v);
         else
             v->end = SENDER_REWRITE;
-    } else if (m->prompt != NULL && v->end == SENDER_REFUSED) {
-        drop_prompt(m);
     }
 }
 
@@ -549,7 +532,6 @@ static void message_free(struct discord_outgoing *x)
     reply_free(m->reply);
     split_done(&m->parts);
     buf_done(&m->buttons);
-    free(m->prompt);
     free(m);
 }
 
@@ -614,7 +596,6 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
         m->base.out.n_parts = m->parts.n + 1;
     channel_name(m, lane);
     if (a->op == ACTION_PROMPT) {
-        m->prompt = str_dup(a->prompt_id);
         discord_write_buttons(&m->buttons, prompts_add(d->prompts, q->from, a, str_of(lane)), NULL);
     }
     order.lane = str_of(lane);

@@ -38,7 +38,6 @@ struct tg_outgoing {
     bool plain;             /* Telegram refused the entities of this part */
     char *word;             /* owned; an emoji or a name */
     struct attachment file; /* send_media */
-    char *prompt;           /* owned; the id of a question; NULL: not a question */
     struct buf markup;      /* the buttons, as JSON */
     bool captioned;         /* the file has a caption; for an edit: the text is a caption */
     bool as_document;       /* Telegram refused the file as its own kind */
@@ -66,7 +65,6 @@ static void outgoing_free(struct outgoing *o)
     md_done(&x->md);
     attachment_done(&x->file);
     free(x->word);
-    free(x->prompt);
     buf_done(&x->markup);
     free(x);
 }
@@ -354,9 +352,10 @@ static bool says(const struct tg_outgoing *x)
     return x->op != ACTION_TYPING && x->op != ACTION_GET_CHAT_INFO && x->op != ACTION_REACT;
 }
 
-static void read_answer(struct tg_outgoing *x, const struct http_result *r,
-                        struct sender_verdict *v)
+static void tg_read(struct platform *p, struct outgoing *o, const struct http_result *r,
+                    struct sender_verdict *v)
 {
+    struct tg_outgoing *x = tg_outgoing_of(o);
     struct telegram *t = x->t;
     struct tg_answer a;
     int64_t all_ms;
@@ -398,21 +397,6 @@ static void read_answer(struct tg_outgoing *x, const struct http_result *r,
         snprintf(v->why, sizeof v->why, "Telegram did not answer; it may have been delivered");
         return;
     }
-}
-
-static void tg_read(struct platform *p, struct outgoing *o, const struct http_result *r,
-                    struct sender_verdict *v)
-{
-    struct tg_outgoing *x = tg_outgoing_of(o);
-
-    read_answer(x, r, v);
-    if (x->prompt == NULL)
-        return;
-    struct str chat = tg_outgoing_chat(x), id = str_of(x->prompt);
-    if (v->end == SENDER_DONE && o->at + 1 == o->n_parts)
-        prompts_shown(x->t->prompts, chat, id, str_of(v->message_id));
-    else if (v->end == SENDER_REFUSED)
-        prompts_drop(x->t->prompts, chat, id);
 }
 
 const struct sender_ops tg_sender = {
@@ -573,10 +557,8 @@ static void start(struct telegram *t, struct sender_order *q)
     }
     struct str chat = tg_outgoing_chat(x);
     q->lane = chat;
-    if (x->op == ACTION_PROMPT) {
-        x->prompt = str_dup(q->action->prompt_id);
+    if (x->op == ACTION_PROMPT)
         tg_write_keyboard(&x->markup, prompts_add(t->prompts, q->from, q->action, chat));
-    }
     if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT)
         sender_act(x->t->sender, &x->out, q);
     else if (x->op != ACTION_EDIT) {

@@ -162,11 +162,10 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
 {
     struct twilio *t = twilio_of(p);
     struct json doc = {0};
-    int64_t code = 0;
 
     if (!json_parse(t->bot.parser, res->body, &doc))
         doc = (struct json){0};
-    json_as_i64(json_get(doc, "code"), &code);
+    int64_t code = json_i64(doc, "code", 0);
     if (res->status >= 200 && res->status < 300 && json_str(doc, "sid").n == 0) {
         snprintf(v->why, sizeof v->why,
                  "something else answered in Twilio's place; it may have been sent");
@@ -195,7 +194,6 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
             sender_say(v, SENDER_REFUSED, "Twilio refused this (HTTP %d, code %" PRId64 ")",
                        res->status, code);
     }
-    text_outgoing_read(&t->bot, o, v);
 }
 
 /* ---- looking up a message whose answer was lost ---- */
@@ -258,8 +256,6 @@ static void twilio_looked(struct platform *p, struct outgoing *o, const struct h
     snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(sid));
     twilio_sids_add(&t->known, sid);
     buf_done(&from);
-    if (v->end == SENDER_DONE)
-        text_outgoing_read(&t->bot, o, v);
 }
 
 const char *twilio_no_file(struct webhook_bot *b, const struct attachment *a)

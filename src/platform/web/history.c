@@ -72,7 +72,6 @@ static struct web_job *job_new(struct web *w, struct web_chat *c, web_job_f *don
     j->chat = c;
     j->done = done;
     c->n_jobs++;
-    list_init(&j->wait_link);
     list_append(&w->jobs, &j->link);
     return j;
 }

@@ -43,7 +43,6 @@ static struct web_post *post_new(struct web *w)
 
     if (list_is_empty(&w->free_posts)) {
         p = xcalloc(1, sizeof *p);
-        list_init(&p->link);
         p->web = w;
     } else {
         p = list_first(&w->free_posts, struct web_post, link);

@@ -103,7 +103,6 @@ struct web_chat *web_chat_get(struct web *w, struct str chat_id)
     c->untrimmed = UINT32_MAX; /* unknown: trim at the first write */
     list_init(&c->streams);
     list_init(&c->waiting);
-    list_init(&c->idle_link);
     map_put(&w->chats, str_make(c->id, VISITOR_CHAT_CHARS), c);
     return c;
 }

@@ -173,7 +173,6 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     w->json = json_parser_new();
     w->reader = record_reader_new(NULL);
     w->counter = w->env->store->boot << 40;
-    list_init(&w->link);
     list_init(&w->idle);
     list_init(&w->names_by_age);
     list_init(&w->posts);

@@ -281,9 +281,10 @@ static void read_code(struct wecom *c, int64_t code, struct sender_verdict *v)
         platform_set_problem(&c->bot.base, v->why);
 }
 
-static void read_answer(struct wecom *c, struct outgoing *o, const struct http_result *res,
-                        struct sender_verdict *v)
+static void wecom_read(struct platform *p, struct outgoing *o, const struct http_result *res,
+                       struct sender_verdict *v)
 {
+    struct wecom *c = wecom_of(p);
     struct json doc;
     int64_t code = 0;
 
@@ -319,15 +320,6 @@ static void read_answer(struct wecom *c, struct outgoing *o, const struct http_r
     v->end = SENDER_DONE;
     snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(json_str(doc, "msgid")));
     platform_set_problem(&c->bot.base, NULL);
-}
-
-static void wecom_read(struct platform *p, struct outgoing *o, const struct http_result *res,
-                       struct sender_verdict *v)
-{
-    struct wecom *c = wecom_of(p);
-
-    read_answer(c, o, res, v);
-    text_outgoing_read(&c->bot, o, v);
 }
 
 const struct sender_ops wecom_sender = {
