@@ -3,10 +3,8 @@
  * An append beyond the limit fails, and all later appends do nothing.  So one check of buf_failed()
  * at the end covers the whole message.
  *
- *      struct buf out = BUF_INIT;
+ *      BUF_LOCAL out = BUF_INIT; // buf_done() runs when its block ends
  *      buf_printf(&out, "id=%" PRIu64, id);
- *      ...
- *      buf_done(&out);
  */
 #pragma once
 #include "base/err.h"
@@ -24,6 +22,10 @@ struct buf {
 
 void buf_done(struct buf *b); /* frees; the buf is usable again, empty */
 void buf_wipe(struct buf *b); /* zeroes the bytes, then buf_done() */
+/* A struct buf of a block: buf_done(), or for secrets buf_wipe(), runs when the block ends. */
+#define BUF_LOCAL __attribute__((cleanup(buf_done))) struct buf
+#define BUF_SECRET __attribute__((cleanup(buf_wipe))) struct buf
+
 void buf_add(struct buf *b, const void *p, size_t n);
 void buf_add_str(struct buf *b, struct str s);
 void buf_add_z(struct buf *b, const char *z);

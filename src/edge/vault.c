@@ -74,20 +74,18 @@ static void write_name(struct buf *out, enum vault_name what, struct str tenant,
 static struct vault_chain *find_chain(const struct vault *v, enum vault_name what,
                                       struct str tenant, struct str kind, struct str name)
 {
-    struct buf b = BUF_INIT;
+    BUF_LOCAL b = BUF_INIT;
 
     if (map_count(&v->by_name) == 0)
         return NULL;
     write_name(&b, what, tenant, kind, name);
-    struct vault_chain *c = map_get(&v->by_name, buf_str(&b));
-    buf_done(&b);
-    return c;
+    return map_get(&v->by_name, buf_str(&b));
 }
 
 static void add_name(struct vault *v, struct vault_entry *e, struct vault_handle *h,
                      enum vault_name what, const char *name)
 {
-    struct buf b = BUF_INIT;
+    BUF_LOCAL b = BUF_INIT;
 
     if (name == NULL)
         return;
@@ -102,7 +100,6 @@ static void add_name(struct vault *v, struct vault_entry *e, struct vault_handle
     }
     *h = (struct vault_handle){.chain = c, .entry = e};
     list_append(&c->handles, &h->link);
-    buf_done(&b);
 }
 
 static void remove_name(struct vault *v, struct vault_handle *h)
@@ -299,7 +296,8 @@ static void sealed_name(const struct vault_entry *e, struct buf *out)
 static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s, char *record)
 {
     struct vault_entry *e = xcalloc(1, sizeof *e);
-    struct buf name = BUF_INIT, sealed = BUF_INIT;
+    BUF_LOCAL name = BUF_INIT;
+    struct buf sealed = BUF_INIT;
     size_t n = 0;
 
     e->record = record;
@@ -313,7 +311,6 @@ static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s
     sealed_name(e, &name);
     seal_secret(v->env.seal, buf_str(&name), s->value, &sealed);
     e->sealed = buf_take(&sealed);
-    buf_done(&name);
     e->until_ms = clock_wall_ms(v->env.clock) + s->life_ms;
     e->used = s->used;
     return e;
@@ -321,13 +318,12 @@ static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s
 
 void vault_bind(struct vault *v, const struct vault_spec *s)
 {
-    struct buf record = BUF_INIT;
+    BUF_LOCAL record = BUF_INIT;
 
     buf_printf(&record, "%.*s\x1f%.*s\x1f%.*s", STR_FMT(s->tenant), STR_FMT(s->kind),
                STR_FMT(s->id));
     struct vault_entry *e = map_get(&v->by_record, buf_str(&record));
     if (e != NULL) { /* a repeated webhook, or another instance of the tenant */
-        buf_done(&record);
         if (add_instance(e, s->instance))
             entry_save(v, e);
         return;
@@ -406,14 +402,12 @@ static struct vault_entry *entry_of(const struct vault *v, struct vault_ref ref)
 bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_plain)
 {
     const struct vault_entry *e = entry_of(v, ref);
-    struct buf name = BUF_INIT;
+    BUF_LOCAL name = BUF_INIT;
 
     if (e == NULL || entry_is_over(v, e))
         return false;
     sealed_name(e, &name);
-    bool ok = unseal_secret(v->env.seal, buf_str(&name), str_of(e->sealed), ret_plain);
-    buf_done(&name);
-    return ok;
+    return unseal_secret(v->env.seal, buf_str(&name), str_of(e->sealed), ret_plain);
 }
 
 void vault_used(struct vault *v, struct vault_ref ref)

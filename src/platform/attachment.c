@@ -89,7 +89,7 @@ void multipart_json(struct multipart *m, const char *name, struct str value)
 
 void multipart_file(struct multipart *m, const char *name, const struct attachment *a)
 {
-    struct buf shown = BUF_INIT;
+    BUF_LOCAL shown = BUF_INIT;
 
     part(m, name);
     attachment_name_add(&shown, a);
@@ -102,7 +102,6 @@ void multipart_file(struct multipart *m, const char *name, const struct attachme
             buf_add_c(&m->before, c);
     }
     buf_printf(&m->before, "\"\r\nContent-Type: %s\r\n\r\n", a->type);
-    buf_done(&shown);
     m->has_file = true;
 }
 

@@ -119,7 +119,7 @@ void manifests_look(struct manifests *ms)
 
 void manifests_hear(struct manifests *ms, struct str gateway, struct json manifest)
 {
-    struct buf good = BUF_INIT;
+    BUF_LOCAL good = BUF_INIT;
 
     struct jw w = jw_begin(&good);
     size_t n = 0;
@@ -138,7 +138,6 @@ void manifests_hear(struct manifests *ms, struct str gateway, struct json manife
         record_put(ms->store, &manifest_form, NULL, &r, false, NULL, NULL);
         timer_set(ms->clock, &ms->soon, MANIFEST_DEBOUNCE_MS);
     }
-    buf_done(&good);
 }
 
 /* ---- the merge for each bot ---- */
@@ -177,7 +176,7 @@ static void merge(struct manifests *ms, struct platform *p, struct buf *out)
 static void on_soon(struct timer *t)
 {
     struct manifests *ms = container_of(t, struct manifests, soon);
-    struct buf merged = BUF_INIT;
+    BUF_LOCAL merged = BUF_INIT;
 
     list_each (&ms->all, it, nxt) {
         struct announced *a = list_entry(it, struct announced, link);
@@ -194,7 +193,6 @@ static void on_soon(struct timer *t)
         merge(ms, p, &merged);
         p->ops->set_commands(p, buf_str(&merged));
     }
-    buf_done(&merged);
 }
 
 /* ---- life ---- */

@@ -121,12 +121,11 @@ static void entry_of(const struct outgoing *o, struct outgoing_entry *ret)
 bool outgoing_left_read(struct sender *s, struct outgoing_left *l)
 {
     struct outgoing_entry e = entry_named(s, l->number);
-    struct buf key = BUF_INIT;
+    BUF_LOCAL key = BUF_INIT;
 
     record_write(&outgoing_form, NULL, &e, &key, NULL);
     bool ok =
         record_read(s->reader, &outgoing_form, buf_str(&key), str_make(l->value, l->n), &l->e);
-    buf_done(&key);
     l->e.platform = e.platform; /* not of the freed key */
     l->e.bot = e.bot;
     l->e.number = l->number;
@@ -209,7 +208,7 @@ static struct outgoing_left *left_new(uint64_t number, struct str value)
 
 struct outgoing_left *outgoing_to_left(struct outgoing *o)
 {
-    struct buf value = BUF_INIT;
+    BUF_LOCAL value = BUF_INIT;
     struct outgoing_entry e;
 
     entry_of(o, &e);
@@ -217,7 +216,6 @@ struct outgoing_left *outgoing_to_left(struct outgoing *o)
     struct outgoing_left *l = left_new(e.number, buf_str(&value));
     l->durable = o->record.durable;
     l->deadline_ms = o->deadline_ms;
-    buf_done(&value);
     outgoing_leave_record(o);
     return l;
 }
@@ -273,14 +271,13 @@ static void on_sweep(struct timer *t)
 
 static void keep(struct sender *s, const struct outgoing_entry *e)
 {
-    struct buf value = BUF_INIT;
+    BUF_LOCAL value = BUF_INIT;
 
     record_write(&outgoing_form, NULL, e, NULL, &value);
     struct outgoing_left *l = left_new(e->number, buf_str(&value));
     l->since_ms = sender_wall_ms(s);
     kept_add(s, l, e->state);
     record_put(s->env->store, &outgoing_form, NULL, e, false, NULL, NULL);
-    buf_done(&value);
 }
 
 void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why)
@@ -679,7 +676,7 @@ enum bh_err records_open(struct sender *s, char *ret_why)
 {
     struct store *store = s->env->store;
     struct outgoing_entry like = entry_named(s, 0);
-    struct buf own = BUF_INIT;
+    BUF_LOCAL own = BUF_INIT;
 
     list_init(&s->left);
     list_init(&s->kept);
@@ -689,7 +686,6 @@ enum bh_err records_open(struct sender *s, char *ret_why)
     record_write_prefix(&outgoing_form, &like, 2, &own);
     enum bh_err err =
         store->ops->load_records(store, outgoing_form.ns, buf_str(&own), on_record, s);
-    buf_done(&own);
     if (err != BH_OK)
         snprintf(ret_why, 256, "the store cannot be read");
     else if (s->n.cut_off > 0)

@@ -466,14 +466,12 @@ static void count_target(void *ctx, struct str tenant, struct str instance)
 
 bool prompt_may_answer(const struct prompt *q, const struct event *ev)
 {
-    struct buf text = BUF_INIT, name = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT, name = BUF_INIT;
     struct event answer = *ev;
     size_t n = 0;
 
     fill(q, &q->options[0], &answer, &text, &name);
     host_each_target(q->of->p->host, &answer, count_target, &n);
-    buf_done(&text);
-    buf_done(&name);
     return n > 0;
 }
 
@@ -497,7 +495,7 @@ struct accept_id prompts_accept(struct prompt *q, const struct prompt_option *o,
 {
     struct prompts *ps = q->of;
     struct prompt_press *x = xcalloc(1, sizeof *x);
-    struct buf text = BUF_INIT, name = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT, name = BUF_INIT;
     struct event answer = *ev;
 
     *x = (struct prompt_press){.of = ps, .done = done, .ctx = ctx};
@@ -508,8 +506,6 @@ struct accept_id prompts_accept(struct prompt *q, const struct prompt_option *o,
     q->press = x;
     fill(q, o, &answer, &text, &name);
     x->accept = host_accept(ps->p->host, ps->p, &answer, on_accepted, x);
-    buf_done(&text);
-    buf_done(&name);
     return x->accept;
 }
 

@@ -582,7 +582,7 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
 {
     const struct action_from *f = q->from;
     const struct action *a = q->action;
-    struct buf action = BUF_INIT, file = BUF_INIT;
+    BUF_LOCAL action = BUF_INIT, file = BUF_INIT;
     struct str lane = q->lane.p != NULL ? q->lane : a->chat_id;
 
     o->id = q->id;
@@ -609,8 +609,6 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
     o->blame = o->from.tenant;
     o->twice = q->twice;
     o->item.bytes = n + 3 * a->content.n; /* an estimate that includes the adapter's copies */
-    buf_done(&action);
-    buf_done(&file);
 }
 
 void outgoing_start(struct sender *s, struct outgoing *o)

@@ -72,7 +72,7 @@ static void act_with_file(struct sender *s, struct action_id id, const struct ac
                           const struct action *a, const struct media_file *f, struct str url)
 {
     struct action with = *a;
-    struct buf own = BUF_INIT, name = BUF_INIT;
+    BUF_LOCAL own = BUF_INIT, name = BUF_INIT;
     struct action_file file = {.path = media_path(s->env->media, f),
                                .id = str_of(f->id),
                                .type = str_of(f->type),
@@ -88,14 +88,12 @@ static void act_with_file(struct sender *s, struct action_id id, const struct ac
     with.filename = name.n > 0 ? buf_str(&name) : STR_NULL;
     with.file = &file;
     s->p->ops->act(s->p, id, from, &with);
-    buf_done(&own);
-    buf_done(&name);
 }
 
 static struct file_queue *queue_of(struct sender *s, const struct action_from *from,
                                    const struct action *a, bool make)
 {
-    struct buf key = BUF_INIT;
+    BUF_LOCAL key = BUF_INIT;
 
     buf_printf(&key, "%.*s\x1f%.*s\x1f%.*s\x1f%.*s", STR_FMT(from->tenant), STR_FMT(from->instance),
                STR_FMT(a->chat_id), STR_FMT(a->thread_id));
@@ -108,7 +106,6 @@ static struct file_queue *queue_of(struct sender *s, const struct action_from *f
         timer_init(&q->go, on_queue_go);
         map_put(&s->file_queues, str_of(q->key), q);
     }
-    buf_done(&key);
     return q;
 }
 
@@ -255,7 +252,7 @@ bool sender_files_take(struct sender *s, struct action_id id, const struct actio
 bool sender_take_left(struct sender *s, struct outgoing_left *l, struct action_id id, bool ready,
                       const struct media_file *f, struct str url)
 {
-    struct buf path = BUF_INIT;
+    BUF_LOCAL path = BUF_INIT;
     struct action_file file;
     struct action a;
 
@@ -273,7 +270,6 @@ bool sender_take_left(struct sender *s, struct outgoing_left *l, struct action_i
     bool taken = l->taken;
     if (!taken)
         outgoing_delete(s, l->number);
-    buf_done(&path);
     free(l);
     return taken;
 }

@@ -79,7 +79,7 @@ void webhook_bot_act(struct platform *p, struct action_id id, const struct actio
         /* Asks a question with numbered options: these platforms have no buttons. */
         const char *wrong = prompt_wrong(a);
         struct action numbered = *a;
-        struct buf text = BUF_INIT;
+        BUF_LOCAL text = BUF_INIT;
         if (wrong != NULL) {
             host_fail(b->base.host, id, "%s", wrong);
             return;
@@ -90,7 +90,6 @@ void webhook_bot_act(struct platform *p, struct action_id id, const struct actio
             numbered.content = buf_str(&text);
         }
         send_text(b, id, from, &numbered);
-        buf_done(&text);
     } else if (a->op == ACTION_GET_CHAT_INFO)
         host_result(p->host, id,
                     &(struct action_result){.success = true,

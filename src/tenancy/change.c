@@ -224,11 +224,10 @@ void change_submit(struct change *c, const char *subject)
 
 void change_announce(struct facts *f, const char *what, const char *id)
 {
-    struct buf message = BUF_INIT;
+    BUF_LOCAL message = BUF_INIT;
 
     buf_printf(&message, "%s%s%s", what, id != NULL ? " " : "", id != NULL ? id : "");
     observers_tell(f->env.observers, "facts", buf_str(&message));
-    buf_done(&message);
 }
 
 void change_put(struct change *c, enum store_kv_verb verb, const struct record_form *form,

@@ -21,7 +21,7 @@ static const char *const kind_words[] = {
 
 void local_token_mint(struct facts *f, const struct local_token *t, struct buf *out)
 {
-    struct buf claims = BUF_INIT, nonce = BUF_INIT;
+    BUF_LOCAL claims = BUF_INIT, nonce = BUF_INIT;
     struct jw w = jw_begin(&claims);
     uint8_t raw[16], mac[SHA256_BYTES];
 
@@ -40,14 +40,12 @@ void local_token_mint(struct facts *f, const struct local_token *t, struct buf *
     base64url_add(out, claims.p, claims.n);
     buf_add_c(out, '.');
     base64url_add(out, mac, sizeof mac);
-    buf_done(&claims);
-    buf_done(&nonce);
 }
 
 /* Decodes the claims into @claims.  False: the signature is not ours. */
 static bool open_token(const struct facts *f, struct str text, struct buf *claims)
 {
-    struct buf shown = BUF_INIT;
+    BUF_LOCAL shown = BUF_INIT;
     struct str body, rest = text;
     uint8_t mac[SHA256_BYTES];
     bool ok = false;
@@ -60,19 +58,17 @@ static bool open_token(const struct facts *f, struct str text, struct buf *claim
         seal_mac(f->env.seal, STR("local token"), buf_str(claims), mac);
         ok = ct_equal(mac, shown.p, sizeof mac);
     }
-    buf_done(&shown);
     return ok;
 }
 
 bool local_token_read(const struct facts *f, struct str text, enum local_token_kind kind,
                       struct json_parser *parser, struct local_token *ret, const char **ret_why)
 {
-    struct buf claims = BUF_INIT;
+    BUF_LOCAL claims = BUF_INIT;
     struct json doc;
     bool ok = open_token(f, text, &claims) && json_parse(parser, buf_str(&claims), &doc);
 
     *ret_why = "it was not made here";
-    buf_done(&claims); /* the parser has its own copy */
     if (!ok)
         return false;
     *ret = (struct local_token){.kind = kind,

@@ -336,7 +336,7 @@ static enum auth_verdict judge(struct facts *f, const struct token *t,
 enum auth_verdict facts_authenticate(struct facts *f, struct str header,
                                      const struct gateway **ret_gw, const char **ret_why)
 {
-    struct buf scratch = BUF_INIT;
+    BUF_SECRET scratch = BUF_INIT;
     struct token t;
     struct str text = token_of_header(header);
     enum auth_verdict v = AUTH_UNAUTHORIZED;
@@ -347,6 +347,5 @@ enum auth_verdict facts_authenticate(struct facts *f, struct str header,
         if (token_read(text, &scratch, &t))
             v = judge(f, &t, ret_gw, ret_why);
     }
-    buf_wipe(&scratch);
     return v;
 }

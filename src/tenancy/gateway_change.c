@@ -58,15 +58,13 @@ static void apply_operators_route(struct facts *f, struct route *r)
 char *gateway_new_secret(struct facts *f, struct buf *ret_secret)
 {
     uint8_t raw[32];
-    struct buf hex = BUF_INIT;
+    BUF_SECRET hex = BUF_INIT;
 
     rand_bytes(f->env.rand, raw, sizeof raw);
     hex_add(&hex, raw, sizeof raw);
     secret_wipe(raw, sizeof raw);
     buf_add_str(ret_secret, buf_str(&hex));
-    char *z = str_dup(buf_str(&hex));
-    buf_wipe(&hex);
-    return z;
+    return str_dup(buf_str(&hex));
 }
 
 bool gateway_wake_url_ok(struct str url)

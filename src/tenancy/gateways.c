@@ -250,7 +250,7 @@ bool identity_nth(const struct gateway *g, size_t n, struct str *ret_platform, s
 void identity_take(struct gateway *g, const char *platform, const char *bot)
 {
     struct str p, b, before = STR_NULL;
-    struct buf also = BUF_INIT;
+    BUF_LOCAL also = BUF_INIT;
 
     for (size_t n = 0, kept = 1; identity_nth(g, n, &p, &b); n++) {
         if (str_eq(p, str_of(platform)))
@@ -265,7 +265,6 @@ void identity_take(struct gateway *g, const char *platform, const char *bot)
     g->platform = xstrdup(platform);
     g->bot = as;
     g->also = also.n != 0 ? buf_take(&also) : NULL;
-    buf_done(&also);
 }
 
 bool identity_has(const struct gateway *g, struct str platform, struct str bot)

@@ -319,12 +319,11 @@ static void on_refuse(struct timer *t)
 
 static void write_key(struct doing *d)
 {
-    struct buf value = BUF_INIT;
+    BUF_SECRET value = BUF_INIT;
 
     record_write(&key_form, d->k->env.seal, d->adds, NULL, &value);
     struct store_kv item = {KV_INSERT, key_form.ns, str_of(d->adds->pub.id), buf_str(&value)};
     store_put(d->k->env.store, &item, 1, true, on_made, d);
-    buf_wipe(&value);
 }
 
 /* Returns the first invalid member as the start of a sentence; NULL: all are valid. */
@@ -426,7 +425,7 @@ void keys_revoke(struct keys *k, struct str id, keys_done_cb *done, void *ctx)
 {
     struct doing *d = doing_new(k, done, ctx);
     struct held *h = find(k, id);
-    struct buf value = BUF_INIT;
+    BUF_LOCAL value = BUF_INIT;
 
     if (h == NULL || h->going || h->pub.revoked_ms != 0) {
         refuse(d, BH_NOT_FOUND, "", "there is no such key; bellhop token list shows them");
@@ -447,7 +446,6 @@ void keys_revoke(struct keys *k, struct str id, keys_done_cb *done, void *ctx)
         items[1].value = buf_str(&value);
     }
     store_put(k->env.store, items, ARRAY_LEN(items), true, on_revoked, d);
-    buf_done(&value);
 }
 
 /* ---- provision tokens ---- */

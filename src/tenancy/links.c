@@ -67,7 +67,7 @@ static bool bots_have(const struct str *bots, size_t n, struct str bot)
 /* The shared text of these bots without repetitions, or "*".  NULL: more than LINK_BOTS_MAX. */
 static const char *bots_text(struct facts *f, const struct str *bots, size_t n)
 {
-    struct buf text = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT;
     size_t different = 0;
 
     if (bots_have(bots, n, STR("*")))
@@ -77,16 +77,13 @@ static const char *bots_text(struct facts *f, const struct str *bots, size_t n)
             buf_add_z(&text, different++ > 0 ? "\x1f" : "");
             buf_add_str(&text, bots[i]);
         }
-    if (different == 0 || different > LINK_BOTS_MAX) {
-        buf_done(&text);
+    if (different == 0 || different > LINK_BOTS_MAX)
         return different == 0 ? "" : NULL;
-    }
     char *known = map_get(&f->bot_sets, buf_str(&text));
     if (known == NULL) {
         known = str_dup(buf_str(&text));
         map_put(&f->bot_sets, str_of(known), known);
     }
-    buf_done(&text);
     return known;
 }
 
@@ -435,12 +432,11 @@ const struct record_form link_code_form = RECORD_FORM("link_code", struct code_r
 static void hash_code(const struct facts *f, struct str code, char ret_hash[2 * SHA256_BYTES + 1])
 {
     uint8_t mac[SHA256_BYTES];
-    struct buf hex = BUF_INIT;
+    BUF_LOCAL hex = BUF_INIT;
 
     seal_mac(f->env.seal, STR("link code"), code, mac);
     hex_add(&hex, mac, sizeof mac);
     snprintf(ret_hash, 2 * SHA256_BYTES + 1, "%s", buf_z(&hex));
-    buf_done(&hex);
 }
 
 static struct code *code_new(struct instance_facts *to, struct str platform, const char *bots,

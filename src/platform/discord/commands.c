@@ -219,7 +219,7 @@ static void on_list(void *ctx, const struct discord_told *t)
         struct str name = json_str(it.value, "name");
         struct json is = find_command(t->answer.body, name);
         const struct known *k = known_find(c, name);
-        struct buf body = BUF_INIT;
+        BUF_LOCAL body = BUF_INIT;
         struct jw w = jw_begin(&body);
         jw_value(&w, it.value);
         uint64_t hash = hash64(&c->d->env->store->dedup_key, buf_str(&body));
@@ -231,7 +231,6 @@ static void on_list(void *ctx, const struct discord_told *t)
             s->body = buf_take(&body);
             s->what.hash = hash;
         }
-        buf_done(&body);
     }
     for (size_t i = 0; i < c->n_known; i++) {
         struct str ours = str_of(c->known[i].name);

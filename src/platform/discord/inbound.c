@@ -641,7 +641,7 @@ static void write_reaction_as_message(struct buf *out, struct json reaction, boo
     struct json emoji = json_get(reaction, "emoji"), member = json_get(reaction, "member");
     struct str name = json_str(emoji, "name");
     const char *around = str_is_empty(json_str(emoji, "id")) ? "" : ":";
-    struct buf text = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT;
     struct jw w = jw_begin(out);
 
     buf_printf(&text, "reaction:%s:%s%.*s%s", added ? "added" : "removed", around, STR_FMT(name),
@@ -664,7 +664,6 @@ static void write_reaction_as_message(struct buf *out, struct json reaction, boo
         jw_end_obj(&w);
     }
     jw_end_obj(&w);
-    buf_done(&text);
 }
 
 static void on_reaction(struct discord *d, struct json reaction, bool added,
@@ -672,7 +671,7 @@ static void on_reaction(struct discord *d, struct json reaction, bool added,
 {
     uint64_t message_id = json_snowflake(reaction, "message_id");
     bool own = str_eq(json_str(reaction, "user_id"), str_of(d->bot_user));
-    struct buf message = BUF_INIT;
+    BUF_LOCAL message = BUF_INIT;
     struct json doc;
     char id[96];
 
@@ -694,7 +693,6 @@ static void on_reaction(struct discord *d, struct json reaction, bool added,
     } else {
         pending_done(p);
     }
-    buf_done(&message);
 }
 
 /* ---- handlers of the socket ---- */

@@ -172,7 +172,7 @@ static void add_options(struct buf *out, struct json options, int depth)
             add_options(out, json_get(it.value, "options"), depth + 1);
         } else {
             struct json v = json_get(it.value, "value");
-            struct buf text = BUF_INIT;
+            BUF_LOCAL text = BUF_INIT;
             struct jw w = jw_begin(&text);
             if (json_type(v) == JSON_STRING) {
                 add_word(out, json_as_str(v));
@@ -182,7 +182,6 @@ static void add_options(struct buf *out, struct json options, int depth)
                 jw_value(&w, v);
                 add_word(out, buf_str(&text));
             }
-            buf_done(&text);
         }
     }
 }
@@ -312,7 +311,7 @@ static void write_callback_path(const struct discord_asker *to, struct buf *out)
 
 static void answer(struct discord *d, const struct discord_asker *to, struct str body)
 {
-    struct buf path = BUF_INIT;
+    BUF_SECRET path = BUF_INIT;
 
     if (!to->by_socket) {
         http_answer(d->env->server, to->http, &(struct http_answer){.status = 200, .body = body});
@@ -320,7 +319,6 @@ static void answer(struct discord *d, const struct discord_asker *to, struct str
     }
     write_callback_path(to, &path);
     call_back(d, buf_str(&path), body);
-    buf_wipe(&path);
 }
 
 static void refuse(struct discord *d, const struct discord_asker *to)
@@ -420,7 +418,7 @@ static void on_tidied(void *ctx, const struct discord_told *t)
 void discord_prompt_over(struct platform *p, struct prompt *q)
 {
     struct discord *d = discord_of(p);
-    struct buf path = BUF_INIT, body = BUF_INIT;
+    BUF_LOCAL path = BUF_INIT, body = BUF_INIT;
     uint64_t channel = snowflake(str_of(q->chat)), message = snowflake(str_of(q->message_id));
 
     buf_printf(&path, "/channels/%" PRIu64 "/messages/%" PRIu64, channel, message);
@@ -439,15 +437,13 @@ void discord_prompt_over(struct platform *p, struct prompt *q)
                                            .tenant = str_of(q->tenant),
                                            .lane = buf_str(&path)},
                 on_tidied, q);
-    buf_done(&path);
-    buf_done(&body);
 }
 
 bool discord_press(struct discord *d, struct discord_interaction *x, const struct discord_asker *to)
 {
     struct str payload = json_str(json_get(x->body, "data"), "custom_id");
     const struct prompt_option *o = NULL;
-    struct buf good = BUF_INIT;
+    BUF_LOCAL good = BUF_INIT;
     struct event ev;
 
     if (x->type != INTERACTION_COMPONENT || !prompt_is_token(payload))
@@ -469,7 +465,6 @@ bool discord_press(struct discord *d, struct discord_interaction *x, const struc
         accept_and_answer(d, to, &(struct webhook_delivery){.ev = &ev, .prompt = q, .option = o},
                           buf_str(&good));
     }
-    buf_done(&good);
     return true;
 }
 
@@ -500,7 +495,7 @@ static void on_target(void *ctx, struct str tenant, struct str instance)
 /* Adds the keys that a gateway may give the session of @ev. */
 static void add_session_keys(struct buf keys[VAULT_KEYS], const struct event *ev)
 {
-    struct buf key = BUF_INIT;
+    BUF_LOCAL key = BUF_INIT;
 
     for (size_t k = 0; k < SESSION_KEY_RULES; k++) {
         size_t i = 0;
@@ -511,7 +506,6 @@ static void add_session_keys(struct buf keys[VAULT_KEYS], const struct event *ev
         if (i < VAULT_KEYS && keys[i].n == 0)
             buf_add_str(&keys[i], buf_str(&key));
     }
-    buf_done(&key);
 }
 
 /* Lets every instance that receives @ev use the token; returns how many do. */
@@ -555,7 +549,7 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
 static bool write_forward(struct discord *d, struct discord_interaction *x, struct str path,
                           struct buf *out)
 {
-    struct buf body = BUF_INIT;
+    BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
     bool ok = sanitize_json(&w, x->body);
 
@@ -565,14 +559,13 @@ static bool write_forward(struct discord *d, struct discord_interaction *x, stru
                                                .path = path,
                                                .content_type = STR("application/json"),
                                                .body = buf_str(&body)});
-    buf_done(&body);
     return ok;
 }
 
 static void forward(struct discord *d, struct discord_interaction *x,
                     const struct discord_asker *to, struct str answered)
 {
-    struct buf json = BUF_INIT;
+    BUF_LOCAL json = BUF_INIT;
     struct event ev;
 
     discord_interaction_as_forward(x, str_of(d->base.bot), &ev);
@@ -583,7 +576,6 @@ static void forward(struct discord *d, struct discord_interaction *x,
     else
         accept_and_answer(d, to, &(struct webhook_delivery){.ev = &ev, .forward = buf_str(&json)},
                           answered);
-    buf_done(&json);
 }
 
 /* Delivers the interaction as a message of the person.  "/link CODE" is for bellhop: the host
@@ -591,7 +583,7 @@ static void forward(struct discord *d, struct discord_interaction *x,
 static void deliver(struct discord *d, struct discord_interaction *x,
                     const struct discord_asker *to, struct str answered, bool link)
 {
-    struct buf text = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT;
     struct event ev;
 
     discord_interaction_text(x, &text);
@@ -602,7 +594,6 @@ static void deliver(struct discord *d, struct discord_interaction *x,
         answer(d, to, x->type == INTERACTION_COMPONENT ? SEEN : NOBODY);
     else
         accept_and_answer(d, to, &(struct webhook_delivery){.ev = &ev}, answered);
-    buf_done(&text);
 }
 
 static void on_stopped(void *ctx, enum bh_err err)

@@ -87,7 +87,8 @@ static struct discord_reply *reply_for_follow_up(struct discord *d, const struct
                                                  const struct action *a, uint64_t *ret_channel)
 {
     struct vault_ref ref;
-    struct buf plain = BUF_INIT, key = BUF_INIT;
+    BUF_LOCAL key = BUF_INIT;
+    BUF_SECRET plain = BUF_INIT;
     struct str parts[3];
     bool first;
 
@@ -95,12 +96,10 @@ static struct discord_reply *reply_for_follow_up(struct discord *d, const struct
     bool found = str_eq(a->kind, STR(DISCORD_TOKEN_KIND)) &&
                  vault_take(d->env->vault, from->tenant, from->instance, buf_str(&key), a->kind,
                             &ref, &first);
-    buf_done(&key);
     if (!found)
         return NULL;
     struct discord_reply *h = reply_new(d, ref, first);
     *ret_channel = open_value(h, &plain, parts) ? snowflake(parts[1]) : 0;
-    buf_wipe(&plain);
     if (*ret_channel != 0)
         return h;
     reply_free(h);
@@ -114,14 +113,13 @@ static bool reply_edits(const struct discord_reply *h, size_t part)
 
 static bool reply_path(const struct discord_reply *h, size_t part, struct buf *out)
 {
-    struct buf plain = BUF_INIT;
+    BUF_SECRET plain = BUF_INIT;
     struct str parts[3];
     bool ok = open_value(h, &plain, parts);
 
     if (ok)
         buf_printf(out, "/webhooks/%.*s/%.*s%s", STR_FMT(parts[0]), STR_FMT(parts[2]),
                    reply_edits(h, part) ? "/messages/@original" : "?wait=true");
-    buf_wipe(&plain);
     return ok;
 }
 
@@ -193,7 +191,7 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
     if (text_of(m) < m->parts.n)
         jw_kstr(&w, "content", split_part(&m->parts, text_of(m)));
     if (carries_file(m)) {
-        struct buf name = BUF_INIT;
+        BUF_LOCAL name = BUF_INIT;
         attachment_name_add(&name, &m->file);
         jw_karr(&w, "attachments");
         jw_obj(&w);
@@ -203,7 +201,6 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
             voice_write(&w, &m->voice);
         jw_end_obj(&w);
         jw_end_arr(&w);
-        buf_done(&name);
     }
     if (carries_file(m) && m->is_voice && !m->as_file)
         jw_ki64(&w, "flags", FLAG_VOICE);
@@ -753,12 +750,11 @@ static void start_send(struct discord *d, uint64_t channel_id, const struct send
 
     if (a->left == NULL || a->left->e.twice != TWICE_IS_KEYED) {
         const struct action_from *from = q->from;
-        struct buf place = BUF_INIT;
+        BUF_LOCAL place = BUF_INIT;
         struct vault_ref ref;
         discord_token_place(d, made, &place);
         bool found = vault_take_place(d->env->vault, from->tenant, from->instance,
                                       STR(DISCORD_TOKEN_KIND), buf_str(&place), a->user_id, &ref);
-        buf_done(&place);
         reply = found ? reply_new(d, ref, true) : NULL;
     }
     start_message(d, reply != NULL ? made : channel_id, reply, q);

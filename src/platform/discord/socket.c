@@ -183,7 +183,7 @@ static void open_socket(struct dsocket *s)
     bool use_resume = s->session_id[0] != '\0' && s->resume_url[0] != '\0' &&
                       !s->opt.ignore_resume_url && s->failures <= RESUME_URL_FAILURES;
     const char *base = use_resume ? s->resume_url : s->url;
-    struct buf url = BUF_INIT;
+    BUF_LOCAL url = BUF_INIT;
     size_t n = strlen(base);
 
     while (n > 0 && base[n - 1] == '/')
@@ -193,7 +193,6 @@ static void open_socket(struct dsocket *s)
     enter(s, DSOCKET_CONNECTING);
     s->connected = true;
     s->opt.wire->open(s->opt.ctx, s, buf_z(&url));
-    buf_done(&url);
 }
 
 void dsocket_set_session(struct dsocket *s, struct str session_id, struct str resume_url,
@@ -372,7 +371,7 @@ static void on_hello(struct dsocket *s, struct json d)
     arm_beat(s, (int64_t)rand_below(s->opt.rand, (uint64_t)ms));
     /* Asks for the old session if there is one, else for a new one. */
     bool resume = s->session_id[0] != '\0';
-    struct buf b = BUF_INIT;
+    BUF_SECRET b = BUF_INIT;
     struct jw w = jw_begin(&b);
     enter(s, resume ? DSOCKET_RESUMING : DSOCKET_IDENTIFYING);
     jw_obj(&w);
@@ -395,7 +394,6 @@ static void on_hello(struct dsocket *s, struct json d)
     jw_end_obj(&w);
     may_send(s);
     s->opt.wire->send(s->opt.ctx, s, buf_str(&b));
-    buf_wipe(&b);
 }
 
 static void on_ready(struct dsocket *s, struct json d)

@@ -203,7 +203,7 @@ static struct thread_mark *mark(struct discord *d, uint64_t id)
 /* The first words of the message that fit into a name, without mentions. */
 static char *name_of(struct str text)
 {
-    struct buf b = BUF_INIT;
+    BUF_LOCAL b = BUF_INIT;
     size_t chars = 0;
 
     for (size_t at = 0, n; at < text.n; at += n) {
@@ -225,9 +225,7 @@ static char *name_of(struct str text)
             buf_add_c(&b, ' ');
         buf_add_str(&b, word);
     }
-    char *name = xstrdup(b.n > 0 ? buf_z(&b) : NO_NAME);
-    buf_done(&b);
-    return name;
+    return xstrdup(b.n > 0 ? buf_z(&b) : NO_NAME);
 }
 
 static bool may_have_threads(const struct dcache_channel *ch)

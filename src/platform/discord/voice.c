@@ -109,10 +109,9 @@ struct voice_load {
 static void load_run(struct work *w)
 {
     struct voice_load *l = container_of(w, struct voice_load, work);
-    struct buf bytes = BUF_INIT;
+    BUF_LOCAL bytes = BUF_INIT;
 
     l->good = file_read(l->path, VOICE_MAX_BYTES, &bytes) && voice_read(buf_str(&bytes), &l->voice);
-    buf_done(&bytes);
 }
 
 static void load_done(struct work *w)
@@ -149,11 +148,10 @@ void voice_load_cancel(struct voice_load **l)
 
 void voice_write(struct jw *w, const struct voice *v)
 {
-    struct buf wave = BUF_INIT;
+    BUF_LOCAL wave = BUF_INIT;
 
     base64_add(&wave, v->wave, sizeof v->wave);
     jw_key(w, "duration_secs");
     jw_f64(w, v->seconds);
     jw_kstr(w, "waveform", buf_str(&wave));
-    buf_done(&wave);
 }

@@ -25,7 +25,7 @@ struct http_call *tg_call(struct telegram *t, const char *method, struct str bod
                           int64_t timeout_ms, http_done_cb *done, void *ctx)
 {
     static const char *const headers[] = {"Content-Type: application/json", NULL};
-    struct buf url = BUF_INIT;
+    BUF_SECRET url = BUF_INIT;
 
     buf_printf(&url, "%s%s", t->url, method);
     struct http_call *call = http_fetch(t->env->http,
@@ -36,7 +36,6 @@ struct http_call *tg_call(struct telegram *t, const char *method, struct str bod
                                                              .timeout_ms = timeout_ms,
                                                              .max_body = MAX_ANSWER},
                                         done, ctx);
-    buf_wipe(&url);
     return call;
 }
 

@@ -106,7 +106,7 @@ static void add_context(struct telegram *t, struct event *ev)
 
     if (t->recent == NULL || str_eq(ev->chat_type, STR("dm")) || str_starts(ev->text, STR("/")))
         return;
-    struct buf place = BUF_INIT;
+    BUF_LOCAL place = BUF_INIT;
     buf_printf(&place, "%.*s %.*s", STR_FMT(ev->chat_id), STR_FMT(ev->thread_id));
     said = arena_alloc(&t->arena, EVENT_MAX_CONTEXT * sizeof *said);
     recent_retain(t->recent, t->env->retention_ms);
@@ -119,7 +119,6 @@ static void add_context(struct telegram *t, struct event *ev)
         said[i].user_name = arena_str(&t->arena, said[i].user_name);
     }
     recent_note(t->recent, buf_str(&place), ev);
-    buf_done(&place);
 }
 
 static void accept_event(struct telegram *t, const struct event *ev, tg_accepted_fn *done,
@@ -482,7 +481,8 @@ static void add_webhook_url(struct telegram *t, struct buf *out)
 
 static void set_up(struct telegram *t)
 {
-    struct buf body = BUF_INIT, url = BUF_INIT;
+    BUF_LOCAL url = BUF_INIT;
+    BUF_SECRET body = BUF_INIT;
     struct jw w = jw_begin(&body);
 
     if (t->secret == NULL) {
@@ -502,8 +502,6 @@ static void set_up(struct telegram *t)
     updates_wanted(t, &w);
     jw_end_obj(&w);
     t->poll.call = tg_call(t, "setWebhook", buf_str(&body), CALL_MS, on_set_up, t);
-    buf_wipe(&body);
-    buf_done(&url);
 }
 
 /* ---- checking the webhook ---- */
@@ -512,13 +510,12 @@ static void on_webhook_info(void *ctx, const struct http_result *r)
 {
     struct telegram *t = ctx;
     struct tg_answer a;
-    struct buf ours = BUF_INIT;
+    BUF_LOCAL ours = BUF_INIT;
 
     if (!answered(t, r, &a))
         return;
     add_webhook_url(t, &ours);
     bool still = str_eq(json_str(a.result, "url"), buf_str(&ours));
-    buf_done(&ours);
     t->poll.failures = 0;
     if (!still) {
         log_warn(&t->base.log, "the webhook of this bot was changed by another program; "
@@ -585,7 +582,7 @@ static void fetch(struct telegram *t)
     /* A process that is paused cannot close its connection, and only one process may poll.  So
      * the request ends at Telegram before another process may take over the bot. */
     int64_t wait_s = t->env->alone_ms != NULL ? t->env->alone_ms(t->env->alone_ctx) / 1000 : POLL_S;
-    struct buf body = BUF_INIT;
+    BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
     bool fresh = clock_wall_ms(t->env->clock) - t->poll.heard_ms < OFFSET_VALID_MS;
 
@@ -599,7 +596,6 @@ static void fetch(struct telegram *t)
     updates_wanted(t, &w);
     jw_end_obj(&w);
     t->poll.call = tg_call(t, "getUpdates", buf_str(&body), (wait_s + 15) * 1000, on_updates, t);
-    buf_done(&body);
 }
 
 /* ---- life ---- */

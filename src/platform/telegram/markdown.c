@@ -249,7 +249,7 @@ static void add_quoted(struct buf *to, struct str line)
 
 static bool take_quote(struct blocks *b, struct str line)
 {
-    struct buf inner = BUF_INIT;
+    BUF_LOCAL inner = BUF_INIT;
     struct str next;
 
     if (b->in_quote || !is_quote(line))
@@ -268,7 +268,6 @@ static bool take_quote(struct blocks *b, struct str line)
                         .in_quote = true};
     read_blocks(&in);
     md_entity_add(b->md, MD_QUOTE, off, STR_NULL);
-    buf_done(&inner);
     return true;
 }
 
@@ -316,7 +315,7 @@ static bool is_before(const struct md_entity *x, const struct md_entity *y)
 
 void md_parse(struct md *m, struct str markdown)
 {
-    struct buf clean = BUF_INIT;
+    BUF_LOCAL clean = BUF_INIT;
     struct str all = markdown;
 
     if (str_find(all, '\r') >= 0 || str_find(all, '\0') >= 0) {
@@ -328,7 +327,6 @@ void md_parse(struct md *m, struct str markdown)
     struct md_scratch scratch = {0};
     struct blocks b = {.md = m, .scratch = &scratch, .rest = all};
     read_blocks(&b);
-    buf_done(&clean);
     md_scratch_done(&scratch);
     /* An insertion sort.  Entities were added in the order of their ends, so each moves only past
      * the ones inside it.  The cost is the number of entities times the nesting depth. */

@@ -415,7 +415,7 @@ static void pair_brackets(struct scan *sc)
 
 static void end_link(struct md *m, struct str url, size_t off, size_t text_from)
 {
-    struct buf plain = BUF_INIT;
+    BUF_LOCAL plain = BUF_INIT;
 
     for (size_t i = 0; i < url.n; i++) {
         if (url.p[i] == '\\' && i + 1 < url.n && is_punct(url.p[i + 1]))
@@ -434,7 +434,6 @@ static void end_link(struct md *m, struct str url, size_t off, size_t text_from)
         md_add(m, to);
         md_add(m, STR(")"));
     }
-    buf_done(&plain);
 }
 
 static void write_toks(struct md_run *r, const struct scan *sc)

@@ -130,7 +130,7 @@ static const struct {
 
 static struct str note_of(struct arena *a, struct json message, struct str *ret_type)
 {
-    struct buf out = BUF_INIT;
+    BUF_LOCAL out = BUF_INIT;
 
     for (size_t i = 0; i < ARRAY_LEN(notes); i++) {
         struct json v = json_get(message, notes[i].key);
@@ -143,7 +143,6 @@ static struct str note_of(struct arena *a, struct json message, struct str *ret_
         if (notes[i].type != NULL)
             *ret_type = str_of(notes[i].type);
         struct str note = arena_str(a, buf_str(&out));
-        buf_done(&out);
         return note;
     }
     return STR_NULL;
@@ -404,7 +403,7 @@ static bool mentions_us(const struct tg_me *me, struct str text, struct json ent
 /* Writes a link behind words as "words (address)", so that the agent sees the address. */
 static struct str show_links(struct arena *a, struct str text, struct json entities)
 {
-    struct buf out = BUF_INIT;
+    BUF_LOCAL out = BUF_INIT;
     size_t at = 0, seen = 0;
     struct str s;
 
@@ -424,7 +423,6 @@ static struct str show_links(struct arena *a, struct str text, struct json entit
         return text;
     buf_add_str(&out, str_skip(text, at));
     text = arena_str(a, buf_str(&out));
-    buf_done(&out);
     return text;
 }
 
@@ -607,7 +605,7 @@ bool tg_normalize_reaction(struct json update, struct str bot, int64_t thread, s
 {
     struct json now, before;
     struct normal n = {.arena = arena, .ev = ev};
-    struct buf text = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT;
 
     *ev = (struct event){.platform = STR("telegram"), .bot = bot};
     n.message = json_get(update, "message_reaction");
@@ -619,7 +617,6 @@ bool tg_normalize_reaction(struct json update, struct str bot, int64_t thread, s
     add_reactions(&text, "added", now, before);
     add_reactions(&text, "removed", before, now);
     ev->text = arena_str(arena, buf_str(&text));
-    buf_done(&text);
     if (ev->text.n == 0 || !take_chat(&n))
         return false;
     take_author(&n);

@@ -105,7 +105,7 @@ static const struct tg_carrier *carrier_of(const struct tg_outgoing *x)
 static void write_media(struct tg_outgoing *x, struct sender_request *q)
 {
     const struct tg_carrier *c = carrier_of(x);
-    struct buf entities = BUF_INIT;
+    BUF_LOCAL entities = BUF_INIT;
     struct multipart m;
     char text[96];
 
@@ -133,7 +133,6 @@ static void write_media(struct tg_outgoing *x, struct sender_request *q)
     multipart_end(&m, &x->file, q);
     q->timeout_ms = TG_UPLOAD_MS;
     q->once = true;
-    buf_done(&entities);
 }
 
 static bool retry_as_document(struct tg_outgoing *x, const struct tg_answer *a)

@@ -89,7 +89,7 @@ static void tell_telegram(struct telegram *t, const char *method, struct str bod
 
 void tg_answer_press(struct telegram *t, struct str callback, struct str words)
 {
-    struct buf body = BUF_INIT;
+    BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
 
     if (t->n_answering >= MAX_ANSWERS)
@@ -100,13 +100,12 @@ void tg_answer_press(struct telegram *t, struct str callback, struct str words)
         jw_kstr(&w, "text", words);
     jw_end_obj(&w);
     tell_telegram(t, "answerCallbackQuery", buf_str(&body), NULL);
-    buf_done(&body);
 }
 
 void tg_prompt_over(struct platform *p, struct prompt *q)
 {
     struct telegram *t = container_of(p, struct telegram, base);
-    struct buf body = BUF_INIT;
+    BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
     int64_t chat = 0, message_id = 0;
 
@@ -119,19 +118,17 @@ void tg_prompt_over(struct platform *p, struct prompt *q)
     jw_karr(&w, "inline_keyboard");
     if (q->chosen != NULL) {
         char token[PROMPT_TOKEN_MAX + 1];
-        struct buf label = BUF_INIT;
+        BUF_LOCAL label = BUF_INIT;
         buf_printf(&label, "\xe2\x9c\x94 %s", q->chosen->label);
         prompt_token(token, q, q->chosen);
         jw_arr(&w);
         write_button(&w, buf_str(&label), token);
         jw_end_arr(&w);
-        buf_done(&label);
     }
     jw_end_arr(&w);
     jw_end_obj(&w);
     jw_end_obj(&w);
     tell_telegram(t, "editMessageReplyMarkup", buf_str(&body), q);
-    buf_done(&body);
 }
 
 /* ---- a press ---- */

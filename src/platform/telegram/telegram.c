@@ -113,11 +113,10 @@ static void on_file(void *ctx, const struct http_result *r)
     struct str path = a.outcome == TG_OK ? json_str(a.result, "file_path") : STR_NULL;
     if (is_path(path)) {
         struct str base = str_of(t->url), token = str_of(t->token);
-        struct buf url = BUF_INIT;
+        BUF_SECRET url = BUF_INIT;
         base.n -= token.n + 5; /* .../bot<token>/ */
         buf_printf(&url, "%.*s/file/bot%s/%.*s", (int)base.n, base.p, t->token, STR_FMT(path));
         host_media_at(t->base.host, ask, &(struct media_at){.url = buf_z(&url)});
-        buf_wipe(&url);
     } else if (strstr(a.why, "too big") != NULL)
         host_media_gone(t->base.host, ask,
                         "the file is larger than Telegram gives to bots (20 MB)");
@@ -129,7 +128,7 @@ static void tg_media_where(struct platform *p, struct media_ask ask, struct str 
 {
     struct telegram *t = container_of(p, struct telegram, base);
     struct file_lookup *x = xcalloc(1, sizeof *x);
-    struct buf body = BUF_INIT;
+    BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
 
     *x = (struct file_lookup){.t = t, .ask = ask};
@@ -138,7 +137,6 @@ static void tg_media_where(struct platform *p, struct media_ask ask, struct str 
     jw_kstr(&w, "file_id", ref);
     jw_end_obj(&w);
     x->call = tg_call(t, "getFile", buf_str(&body), LOOKUP_MS, on_file, x);
-    buf_done(&body);
 }
 
 /* ---- life ---- */

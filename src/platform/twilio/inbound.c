@@ -25,7 +25,7 @@
 void twilio_signature(struct str auth_token, struct str url, const struct form *sorted,
                       struct buf *out)
 {
-    struct buf text = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT;
     uint8_t mac[20];
 
     buf_add_str(&text, url);
@@ -35,7 +35,6 @@ void twilio_signature(struct str auth_token, struct str url, const struct form *
     }
     hmac_sha1(auth_token, buf_str(&text), mac);
     base64_add(out, mac, sizeof mac);
-    buf_done(&text);
 }
 
 void twilio_other_url(struct str url, struct buf *out)
@@ -59,13 +58,11 @@ void twilio_other_url(struct str url, struct buf *out)
 
 static bool matches(struct str auth_token, struct str url, const struct twilio_request *q)
 {
-    struct buf want = BUF_INIT;
+    BUF_LOCAL want = BUF_INIT;
 
     twilio_signature(auth_token, url, q->form, &want);
-    bool ok = want.n == SIGNATURE_CHARS && q->signature.n == want.n &&
-              ct_equal(want.p, q->signature.p, want.n);
-    buf_done(&want);
-    return ok;
+    return want.n == SIGNATURE_CHARS && q->signature.n == want.n &&
+           ct_equal(want.p, q->signature.p, want.n);
 }
 
 /* The value of bodySHA256 in the query, which the signature covers.  Absent: none or several. */
@@ -95,7 +92,7 @@ static bool body_matches(const struct twilio_request *q)
 
 bool twilio_signature_ok(struct str auth_token, const struct twilio_request *q)
 {
-    struct buf other = BUF_INIT;
+    BUF_LOCAL other = BUF_INIT;
 
     if (q->signature.n != SIGNATURE_CHARS || q->url.n < 8)
         return false;
@@ -112,7 +109,6 @@ bool twilio_signature_ok(struct str auth_token, const struct twilio_request *q)
         twilio_other_url(q->url, &other);
         ok = matches(auth_token, buf_str(&other), q);
     }
-    buf_done(&other);
     return ok;
 }
 
@@ -249,7 +245,7 @@ static const struct http_answer empty_twiml = {
 
 static bool is_signed(struct twilio *t, struct http_req *req, bool form)
 {
-    struct buf url = BUF_INIT;
+    BUF_LOCAL url = BUF_INIT;
 
     struct str query = http_raw_query(req);
     if (t->bot.env->public_url != NULL)
@@ -267,7 +263,6 @@ static bool is_signed(struct twilio *t, struct http_req *req, bool form)
                                                      .body = http_body(req),
                                                      .signature =
                                                          http_header(req, "X-Twilio-Signature")});
-    buf_done(&url);
     return ok;
 }
 
@@ -287,7 +282,7 @@ static bool write_body(struct twilio *t, struct http_req *req, bool form, struct
 
 static void forward(struct twilio *t, struct http_req *req, bool form, const struct event *ev)
 {
-    struct buf body = BUF_INIT, json = BUF_INIT;
+    BUF_LOCAL body = BUF_INIT, json = BUF_INIT;
     bool ok = write_body(t, req, form, &body);
 
     frame_write_forward(&json, &(struct forward){.platform = STR("twilio"),
@@ -303,8 +298,6 @@ static void forward(struct twilio *t, struct http_req *req, bool form, const str
                      http_req_id(req), &empty_twiml, DEADLINE_MS);
     else
         await_refuse(&t->bot.awaits, http_req_id(req), BH_MALFORMED);
-    buf_done(&json);
-    buf_done(&body);
 }
 
 /* Forwards a request that is not a message, under the bot's route. */

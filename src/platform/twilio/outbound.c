@@ -120,11 +120,10 @@ static void add_from(const struct twilio *t, struct str chat, struct buf *out)
 
 static void write_from(const struct twilio *t, struct str chat, struct buf *out)
 {
-    struct buf from = BUF_INIT;
+    BUF_LOCAL from = BUF_INIT;
 
     add_from(t, chat, &from);
     form_add(out, "From", buf_str(&from));
-    buf_done(&from);
 }
 
 static void write_address(struct twilio *t, struct sender_request *q)
@@ -204,7 +203,7 @@ static void twilio_look(struct platform *p, struct outgoing *o, struct sender_re
 {
     struct twilio *t = twilio_of(p);
     struct str chat = str_of(text_outgoing_of(o)->chat);
-    struct buf query = BUF_INIT;
+    BUF_LOCAL query = BUF_INIT;
 
     write_address(t, q);
     q->method = "GET";
@@ -214,7 +213,6 @@ static void twilio_look(struct platform *p, struct outgoing *o, struct sender_re
         write_from(t, chat, &query);
     form_add(&query, "PageSize", STR("50"));
     buf_printf(&q->url, "?%.*s", STR_FMT(buf_str(&query)));
-    buf_done(&query);
     v->end = SENDER_GO;
 }
 
@@ -234,7 +232,7 @@ static void twilio_looked(struct platform *p, struct outgoing *o, const struct h
 {
     struct twilio *t = twilio_of(p);
     const struct text_outgoing *x = text_outgoing_of(o);
-    struct buf from = BUF_INIT;
+    BUF_LOCAL from = BUF_INIT;
     struct json list;
 
     if (res->status != 200 || !json_parse(t->bot.parser, res->body, &list)) {
@@ -255,7 +253,6 @@ static void twilio_looked(struct platform *p, struct outgoing *o, const struct h
     v->end = sid.n > 0 ? SENDER_DONE : SENDER_REFUSED;
     snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(sid));
     twilio_sids_add(&t->known, sid);
-    buf_done(&from);
 }
 
 const char *twilio_no_file(struct webhook_bot *b, const struct attachment *a)

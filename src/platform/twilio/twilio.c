@@ -59,12 +59,11 @@ static const struct webhook_bot_kind kind = {
 
 static void write_auth(const struct twilio_settings *cfg, struct buf *out)
 {
-    struct buf pair = BUF_INIT;
+    BUF_SECRET pair = BUF_INIT;
 
     buf_printf(&pair, "%s:%s", cfg->account_sid, cfg->auth_token);
     buf_add_z(out, "Authorization: Basic ");
     base64_add(out, pair.p, pair.n);
-    buf_wipe(&pair);
 }
 
 /* Only Twilio's own host gets the credential; the storage it redirects to does not. */
@@ -145,7 +144,8 @@ static enum bh_err read_account(int status, struct str body, char *ret_why)
 static enum bh_err twilio_check(const struct platform_settings *settings, char *ret_why)
 {
     const struct twilio_settings *cfg = container_of(settings, const struct twilio_settings, base);
-    struct buf url = BUF_INIT, auth = BUF_INIT, body = BUF_INIT;
+    BUF_LOCAL url = BUF_INIT, body = BUF_INIT;
+    BUF_SECRET auth = BUF_INIT;
     char *api = platform_api_base(cfg->api_base, kind.api_base);
     int status = 0;
 
@@ -155,9 +155,6 @@ static enum bh_err twilio_check(const struct platform_settings *settings, char *
     const struct http_fetch f = {.url = buf_z(&url), .headers = headers, .timeout_ms = CHECK_MS};
     enum bh_err err = http_fetch_now(&f, &status, &body, ret_why);
     err = err == BH_OK ? read_account(status, buf_str(&body), ret_why) : BH_UNAVAILABLE;
-    buf_wipe(&auth);
-    buf_done(&url);
-    buf_done(&body);
     free(api);
     return err;
 }

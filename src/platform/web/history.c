@@ -478,7 +478,7 @@ static void on_choice_read(struct web_job *j, enum bh_err err)
         prompts_tidied(j->prompt, 0);
         return;
     }
-    struct buf prompt = BUF_INIT;
+    BUF_LOCAL prompt = BUF_INIT;
     struct jw out = jw_begin(&prompt);
     jw_obj(&out);
     for (struct json_iter it = {0}; json_next(m.prompt.value, &it);)
@@ -494,7 +494,6 @@ static void on_choice_read(struct web_job *j, enum bh_err err)
     put->prompt = j->prompt;
     put->event = "edit";
     submit_message(put, &m);
-    buf_done(&prompt);
 }
 
 void web_keep_choice(struct web *w, struct prompt *q)

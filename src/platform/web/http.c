@@ -217,7 +217,7 @@ void web_file_key(struct platform *p, struct str chat, const struct event_media 
 {
     struct web *w = container_of(p, struct web, base);
     const struct str parts[] = {STR("file"), chat, m->id, m->type, m->name};
-    struct buf what = BUF_INIT;
+    BUF_LOCAL what = BUF_INIT;
 
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         buf_add_u64(&what, parts[i].n); /* lengths make the parts unambiguous */
@@ -227,17 +227,14 @@ void web_file_key(struct platform *p, struct str chat, const struct event_media 
     buf_add_u64(&what, m->size);
     struct hash128 h = hash128(&w->visitor_key, buf_str(&what));
     buf_printf(out, "%016" PRIx64 "%016" PRIx64, h.hi, h.lo);
-    buf_done(&what);
 }
 
 static bool key_is_good(struct web *w, struct str chat, const struct event_media *m, struct str key)
 {
-    struct buf want = BUF_INIT;
+    BUF_LOCAL want = BUF_INIT;
 
     web_file_key(&w->base, chat, m, &want);
-    bool good = key.n == want.n && ct_equal(key.p, want.p, key.n);
-    buf_done(&want);
-    return good;
+    return key.n == want.n && ct_equal(key.p, want.p, key.n);
 }
 
 bool web_files_read(struct web *w, struct str chat, struct json list, struct event_media *ret,
@@ -265,7 +262,7 @@ void web_files_write(struct web *w, struct str chat, const struct event_media *m
                      struct buf *out)
 {
     struct jw j = jw_begin(out);
-    struct buf key = BUF_INIT;
+    BUF_LOCAL key = BUF_INIT;
 
     jw_arr(&j);
     for (size_t i = 0; i < n; i++) {
@@ -281,7 +278,6 @@ void web_files_write(struct web *w, struct str chat, const struct event_media *m
         jw_end_obj(&j);
     }
     jw_end_arr(&j);
-    buf_done(&key);
 }
 
 struct str web_file_message_type(struct str kind)

@@ -342,7 +342,7 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
                     const struct action *a)
 {
     struct web_message m = {.from = WEB_AGENT, .text = a->content};
-    struct buf prompt = BUF_INIT;
+    BUF_LOCAL prompt = BUF_INIT;
     char name[WEB_ID_CHARS + 1];
 
     if (prompt_wrong(a) != NULL) {
@@ -371,7 +371,6 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
     prompts_shown(w->prompts, a->chat_id, a->prompt_id, str_make(name, WEB_ID_CHARS));
     w->counters.sent++;
     web_keep_send(w, a->chat_id, &m, id);
-    buf_done(&prompt);
 }
 
 void web_prompt_over(struct platform *p, struct prompt *q)
@@ -398,7 +397,7 @@ void web_post_press(struct web *w, struct http_req *req, const struct web_visito
 {
     struct http_id id = http_req_id(req);
     const struct prompt_option *o = NULL;
-    struct buf token = BUF_INIT;
+    BUF_LOCAL token = BUF_INIT;
     struct prompt *q = NULL;
     struct json doc;
 
@@ -416,7 +415,6 @@ void web_post_press(struct web *w, struct http_req *req, const struct web_visito
     buf_printf(&token, "hp1:%.*s:%.*s", STR_FMT(json_str(doc, "prompt")),
                STR_FMT(json_str(doc, "option")));
     q = prompts_pressed(w->prompts, str_of(v->chat_id), buf_str(&token), &o);
-    buf_done(&token);
     if (q != NULL) {
         struct str chat = str_make(v->chat_id, VISITOR_CHAT_CHARS);
         struct web_press *x = xcalloc(1, sizeof *x);

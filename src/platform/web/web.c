@@ -268,7 +268,7 @@ static void act_send_media(struct web *w, struct action_id id, const struct acti
                                .type = a->file->type,
                                .name = a->file->name,
                                .size = a->file->size};
-    struct buf files = BUF_INIT;
+    BUF_LOCAL files = BUF_INIT;
 
     if (m.text.n > 0 && !content_is_ok(w, id, m.text))
         return;
@@ -278,7 +278,6 @@ static void act_send_media(struct web *w, struct action_id id, const struct acti
     m.id = m.rev = web_next(w);
     m.at_ms = clock_wall_ms(w->env->clock);
     web_keep_send(w, a->chat_id, &m, id);
-    buf_done(&files);
 }
 
 static void act_typing(struct web *w, struct action_id id, const struct action *a)

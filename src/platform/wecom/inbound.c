@@ -34,7 +34,7 @@ static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 bool wecom_key_parse(struct str encoded, uint8_t ret_key[WECOM_KEY_BYTES])
 {
     char text[ENCODED_CHARS + 2];
-    struct buf bytes = BUF_INIT;
+    BUF_SECRET bytes = BUF_INIT;
 
     encoded = str_trim(encoded);
     if (encoded.n != ENCODED_CHARS)
@@ -49,7 +49,6 @@ bool wecom_key_parse(struct str encoded, uint8_t ret_key[WECOM_KEY_BYTES])
         base64_decode(str_make(text, ENCODED_CHARS + 1), &bytes) && bytes.n == WECOM_KEY_BYTES;
     if (ok)
         memcpy(ret_key, bytes.p, WECOM_KEY_BYTES);
-    buf_wipe(&bytes);
     secret_wipe(text, sizeof text);
     return ok;
 }
@@ -64,7 +63,7 @@ void wecom_signature(struct str token, struct str timestamp, struct str nonce, s
 {
     struct str parts[] = {token, timestamp, nonce, encrypted};
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    struct buf hex = BUF_INIT;
+    BUF_LOCAL hex = BUF_INIT;
     uint8_t hash[20];
 
     qsort(parts, ARRAY_LEN(parts), sizeof parts[0], by_bytes);
@@ -76,7 +75,6 @@ void wecom_signature(struct str token, struct str timestamp, struct str nonce, s
     hex_add(&hex, hash, sizeof hash);
     memcpy(ret_hex, hex.p, SIGNATURE_CHARS);
     ret_hex[SIGNATURE_CHARS] = '\0';
-    buf_done(&hex);
 }
 
 bool wecom_signature_ok(struct str token, struct str timestamp, struct str nonce,
@@ -399,7 +397,7 @@ static bool open_envelope(struct wecom *c, struct http_req *req, struct str encr
 
 static bool echo(struct wecom *c, struct http_req *req)
 {
-    struct buf sent = BUF_INIT, plain = BUF_INIT;
+    BUF_LOCAL sent = BUF_INIT, plain = BUF_INIT;
     bool ok = http_query(req, "echostr", &sent) && open_envelope(c, req, buf_str(&sent), &plain);
 
     if (ok)
@@ -407,14 +405,12 @@ static bool echo(struct wecom *c, struct http_req *req)
                     &(struct http_answer){.status = 200,
                                           .content_type = "text/plain; charset=utf-8",
                                           .body = buf_str(&plain)});
-    buf_done(&sent);
-    buf_done(&plain);
     return ok;
 }
 
 static bool message(struct wecom *c, struct http_req *req)
 {
-    struct buf text = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT;
     bool ok = wecom_xml_parse(c->xml, http_body(req)) &&
               open_envelope(c, req, wecom_xml_get(c->xml, "Encrypt"), &text);
 
@@ -424,7 +420,6 @@ static bool message(struct wecom *c, struct http_req *req)
                                      : WEBHOOK_MALFORMED;
         webhook_bot_take(&c->bot, v, &c->out.ev, http_req_id(req), &empty, DEADLINE_MS);
     }
-    buf_done(&text);
     return ok;
 }
 

@@ -73,20 +73,19 @@ static void on_fetched(void *ctx, const struct http_result *res)
 
 static void write_token_url(const struct wecom_settings *cfg, const char *api_base, struct buf *url)
 {
-    struct buf query = BUF_INIT;
+    BUF_SECRET query = BUF_INIT;
 
     form_add(&query, "corpid", str_of(cfg->corp_id));
     form_add(&query, "corpsecret", str_of(cfg->secret));
     buf_printf(url, "%s/cgi-bin/gettoken?", api_base);
     buf_add_str(url, buf_str(&query));
-    buf_wipe(&query);
 }
 
 /* WeCom returns the current token while it is valid, so the check does not invalidate it. */
 enum bh_err wecom_token_check(const struct wecom_settings *cfg, const char *api_base, char *ret_why)
 {
     struct json_parser *p = json_parser_new();
-    struct buf url = BUF_INIT, body = BUF_INIT;
+    BUF_SECRET url = BUF_INIT, body = BUF_INIT;
     struct json doc;
     int status = 0;
 
@@ -99,8 +98,6 @@ enum bh_err wecom_token_check(const struct wecom_settings *cfg, const char *api_
         err = is_token(doc, ret_why) ? BH_OK : BH_REFUSED;
     else
         err = BH_UNAVAILABLE;
-    buf_wipe(&url);
-    buf_wipe(&body);
     json_parser_free(p);
     return err;
 }
@@ -111,12 +108,11 @@ static struct str token_of(struct wecom *c)
 
     if (c->token.call == NULL &&
         (!good || clock_now_ms(c->bot.env->clock) >= c->token.refresh_ms)) {
-        struct buf url = BUF_INIT;
+        BUF_SECRET url = BUF_INIT;
         write_token_url(c->cfg, c->bot.api_base, &url);
         c->token.call = http_fetch(c->bot.env->http,
                                    &(struct http_fetch){.url = buf_z(&url), .timeout_ms = FETCH_MS},
                                    on_fetched, c);
-        buf_wipe(&url);
     }
     return good ? buf_str(&c->token.text) : STR_NULL;
 }
@@ -166,7 +162,7 @@ void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref)
 {
     struct wecom *c = wecom_of(p);
     struct str token = token_of(c);
-    struct buf url = BUF_INIT, query = BUF_INIT;
+    BUF_SECRET url = BUF_INIT, query = BUF_INIT;
 
     if (token.p == NULL) {
         host_media_gone(p->host, ask, "WeCom gives no access token now");
@@ -177,8 +173,6 @@ void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref)
     buf_printf(&url, "%s/cgi-bin/media/get?", c->bot.api_base);
     buf_add_str(&url, buf_str(&query));
     host_media_at(p->host, ask, &(struct media_at){.url = buf_z(&url)});
-    buf_wipe(&query);
-    buf_wipe(&url);
 }
 
 /* ---- messages ---- */
@@ -207,7 +201,7 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
     const struct text_outgoing *x = text_outgoing_of(o);
     bool file = x->file.path != NULL;
     struct jw w = jw_begin(&q->body);
-    struct buf query = BUF_INIT;
+    BUF_SECRET query = BUF_INIT;
     uint64_t agent;
 
     if (token.p == NULL) {
@@ -216,13 +210,12 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
     }
     if (uploads(o)) {
         const struct attachment *a = &text_outgoing_of(o)->file;
-        struct buf upload = BUF_INIT;
+        BUF_SECRET upload = BUF_INIT;
         struct multipart m;
         form_add(&upload, "access_token", token);
         form_add(&upload, "type", str_of(carrier_of(a)));
         buf_printf(&q->url, "%s/cgi-bin/media/upload?", c->bot.api_base);
         buf_add_str(&q->url, buf_str(&upload));
-        buf_wipe(&upload);
         multipart_begin(&m, c->bot.env->rand);
         multipart_file(&m, "media", a);
         multipart_end(&m, a, q);
@@ -233,7 +226,6 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
     form_add(&query, "access_token", token);
     buf_printf(&q->url, "%s/cgi-bin/message/send?", c->bot.api_base);
     buf_add_str(&q->url, buf_str(&query));
-    buf_wipe(&query);
     q->headers[0] = "Content-Type: application/json";
     q->once = true;
     jw_obj(&w);
