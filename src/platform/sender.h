@@ -30,8 +30,8 @@
  * Tenants that share a bot take turns.  The sender stops sending for a tenant whose requests are
  * often refused, before the platform blocks the bot for everyone (outbox_blame()).
  *
- * A question (prompts.h) counts as shown once its last part is delivered, and goes if it is refused.
- * Its adapter adds it under the lane of its order.
+ * A question (prompts.h) counts as shown once its last part is delivered, and is dropped if it is
+ * refused.  Its adapter adds it under the lane of its order.
  *
  * An outgoing belongs to the sender from sender_act() or sender_ask() until ops->free().
  */
