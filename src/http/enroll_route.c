@@ -128,7 +128,7 @@ static const char *enroll(struct joining *j, struct json doc, struct provision_s
         spec->wake_url = t.wake_url;
     spec->platform = spec->bot = STR_NULL;
     spec->n_route_keys = 0;
-    facts_enroll(j->f->facts, spec, &t, &j->result, on_joined, j);
+    facts_provision(j->f->facts, spec, &t, &j->result, on_joined, j);
     json_parser_free(parser);
     return NULL;
 }
@@ -157,7 +157,7 @@ static void join(struct joining *j, struct json doc)
         if (host_platform(j->f->host, spec.platform, keys[i]) == NULL)
             keys[spec.n_route_keys++] = keys[i];
     if (!j->enroll)
-        facts_provision(j->f->facts, &spec, &j->result, on_joined, j);
+        facts_provision(j->f->facts, &spec, NULL, &j->result, on_joined, j);
     else if ((wrong = enroll(j, doc, &spec)) != NULL)
         refuse(j, 403, "refused", wrong);
     free(keys);

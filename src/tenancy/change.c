@@ -146,10 +146,21 @@ static void on_stored(void *ctx, enum bh_err err)
     finish(c);
 }
 
-static void write_items(struct facts *f, struct change *c)
+/* The change holds its subject, and starts unless it must wait for another one. */
+static void start(struct facts *f, struct change *c)
 {
-    struct store_kv *items = xcalloc(c->n, sizeof *items);
+    struct subject *in_the_way =
+        c->err == BH_OK && c->waits_for != NULL ? c->waits_for(f, c) : NULL;
 
+    if (in_the_way != NULL) {
+        list_append(&in_the_way->queue, &c->queued);
+        return;
+    }
+    if (c->err != BH_OK || !c->prepare(f, c) || c->n == 0) {
+        finish(c);
+        return;
+    }
+    struct store_kv *items = xcalloc(c->n, sizeof *items);
     for (size_t i = 0; i < c->n; i++)
         items[i] = (struct store_kv){.verb = c->items[i].verb,
                                      .ns = c->items[i].ns,
@@ -157,20 +168,6 @@ static void write_items(struct facts *f, struct change *c)
                                      .value = buf_str(&c->items[i].value)};
     store_put(f->env.store, items, c->n, true, on_stored, c);
     free(items);
-}
-
-/* The change holds its subject, and starts unless it must wait for another one. */
-static void start(struct facts *f, struct change *c)
-{
-    struct subject *in_the_way =
-        c->err == BH_OK && c->waits_for != NULL ? c->waits_for(f, c) : NULL;
-
-    if (in_the_way != NULL)
-        list_append(&in_the_way->queue, &c->queued);
-    else if (c->err != BH_OK || !c->prepare(f, c) || c->n == 0)
-        finish(c);
-    else
-        write_items(f, c);
 }
 
 /* Starts the first change in the queue.  A change of another subject, which only waited for @s to

@@ -91,35 +91,22 @@ bool local_token_read(const struct facts *f, struct str text, enum local_token_k
 /* ---- delivery keys ---- */
 
 struct delivery_key {
-    char *key; /* owned, wiped */
-    char tenant[];
-};
-
-static void key_attach(struct facts *f, struct str tenant, struct str key)
-{
-    struct delivery_key *k = xcalloc(1, sizeof *k + tenant.n + 1);
-
-    assert(tenant.p != NULL); /* a tenant always has a name */
-    memcpy(k->tenant, tenant.p, tenant.n);
-    k->key = str_dup(key);
-    map_put(&f->delivery_keys, str_of(k->tenant), k);
-}
-
-struct delivery_key_record { /* texts are borrowed */
-    struct str tenant, secret;
+    char *tenant, *secret; /* owned */
 };
 static const struct record_field delivery_key_fields[] = {
-    RECORD_FIELD(struct delivery_key_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct delivery_key_record, secret, "secret", RECORD_NEEDED | RECORD_SEALED),
+    RECORD_FIELD(struct delivery_key, tenant, "tenant", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct delivery_key, secret, "secret", RECORD_NEEDED | RECORD_SEALED),
 };
 const struct record_form delivery_key_form =
-    RECORD_FORM("delivery_key", struct delivery_key_record, delivery_key_fields);
+    RECORD_FORM("delivery_key", struct delivery_key, delivery_key_fields);
 
 static bool on_delivery_key(void *ctx, struct str key, void *thing)
 {
-    const struct delivery_key_record *r = thing;
+    struct facts *f = ctx;
+    struct delivery_key *k = xmalloc(sizeof *k);
 
-    key_attach(ctx, r->tenant, r->secret);
+    *k = *(struct delivery_key *)thing;
+    map_put(&f->delivery_keys, str_of(k->tenant), k);
     return true;
 }
 
@@ -222,10 +209,8 @@ void enroll_free(struct facts *f)
     list_each (&f->used, it, next)
         free(list_entry(it, struct used, link));
     for (size_t i = 0; map_next(&f->delivery_keys, &i, &v);) {
-        struct delivery_key *k = v;
-        secret_wipe(k->key, strlen(k->key));
-        free(k->key);
-        free(k);
+        record_done(&delivery_key_form, v);
+        free(v);
     }
     map_done(&f->delivery_keys);
 }
@@ -371,14 +356,14 @@ static void put_delivery_key(struct facts *f, struct change *c)
     const struct delivery_key *k = map_get(&f->delivery_keys, str_of(a->tenant));
 
     if (k != NULL) {
-        buf_add_z(&a->r->delivery_key, k->key);
+        buf_add_z(&a->r->delivery_key, k->secret);
         return;
     }
     /* KV_PUT, not KV_INSERT: two first gateways of a tenant may come at once; the last key wins. */
     a->new_key = true;
     free(gateway_new_secret(f, &a->r->delivery_key));
-    struct delivery_key_record r = {str_of(a->tenant), buf_str(&a->r->delivery_key)};
-    change_put(c, KV_PUT, &delivery_key_form, &r);
+    struct delivery_key made = {a->tenant, (char *)buf_z(&a->r->delivery_key)};
+    change_put(c, KV_PUT, &delivery_key_form, &made);
 }
 
 /* True when limits.gateways is reached.  Enrollment tokens are exempt: an operator minted them. */
@@ -432,11 +417,10 @@ static void apply(struct facts *f, struct change *c)
             route_free(r);
     }
     a->n_routes = 0;
-    if (!a->new_key)
-        return;
-    const struct delivery_key *k = map_get(&f->delivery_keys, str_of(a->tenant));
-    if (k == NULL)
-        key_attach(f, str_of(a->tenant), buf_str(&a->r->delivery_key));
+    if (a->new_key && map_get(&f->delivery_keys, str_of(a->tenant)) == NULL) {
+        struct delivery_key made = {xstrdup(a->tenant), str_dup(buf_str(&a->r->delivery_key))};
+        on_delivery_key(f, STR_NULL, &made);
+    }
 }
 
 static bool spec_bad(struct change *c, const struct provision_spec *s)
@@ -457,11 +441,6 @@ static bool spec_bad(struct change *c, const struct provision_spec *s)
     return false;
 }
 
-static bool is_real_platform(struct str platform)
-{
-    return !str_is_empty(platform) && !str_eq(platform, STR("relay"));
-}
-
 static bool is_display_name(struct str name)
 {
     if (name.n == 0 || name.n > DISPLAY_NAME_MAX)
@@ -472,8 +451,8 @@ static bool is_display_name(struct str name)
     return true;
 }
 
-static void submit(struct facts *f, const struct provision_spec *s, const struct local_token *t,
-                   struct provision_result *r, facts_done_cb *done, void *ctx)
+void facts_provision(struct facts *f, const struct provision_spec *s, const struct local_token *t,
+                     struct provision_result *r, facts_done_cb *done, void *ctx)
 {
     struct change *c = change_new(f, prepare, apply, done, ctx);
 
@@ -485,7 +464,7 @@ static void submit(struct facts *f, const struct provision_spec *s, const struct
         a->tenant = str_dup(s->tenant);
         a->instance = str_dup_opt(s->instance);
         a->wake_url = str_dup_opt(s->wake_url);
-        a->platform = is_real_platform(s->platform) ? str_dup(s->platform) : NULL;
+        a->platform = str_eq(s->platform, STR("relay")) ? NULL : str_dup_opt(s->platform);
         a->bot = a->platform != NULL ? str_dup_opt(s->bot) : NULL;
         a->display_name = is_display_name(s->display_name) ? str_dup(s->display_name) : NULL;
         a->nonce = t != NULL ? str_dup(t->nonce) : NULL;
@@ -497,16 +476,4 @@ static void submit(struct facts *f, const struct provision_spec *s, const struct
                     route_new(s->platform, s->route_keys[i], s->tenant, STR_NULL);
     }
     change_submit(c, c->id);
-}
-
-void facts_provision(struct facts *f, const struct provision_spec *spec, struct provision_result *r,
-                     facts_done_cb *done, void *ctx)
-{
-    submit(f, spec, NULL, r, done, ctx);
-}
-
-void facts_enroll(struct facts *f, const struct provision_spec *spec, const struct local_token *t,
-                  struct provision_result *r, facts_done_cb *done, void *ctx)
-{
-    submit(f, spec, t, r, done, ctx);
 }

@@ -55,10 +55,11 @@ void provision_result_done(struct provision_result *r);
 
 /* BH_REFUSED: the id belongs to another tenant or was revoked.  BH_BUSY: over limits.gateways.
  * Leaves out the route key "*" and keys that another tenant has.  Leaves out all keys while an
- * operator gave the gateway's bot or "*" to another tenant. */
-void facts_provision(struct facts *f, const struct provision_spec *spec, struct provision_result *r,
-                     facts_done_cb *done, void *ctx);
-/* Redeems an enrollment token and always makes a new secret.  A revoked id of the same tenant
- * becomes valid again; limits.gateways does not count.  BH_CONFLICT: the token was used before. */
-void facts_enroll(struct facts *f, const struct provision_spec *spec, const struct local_token *t,
-                  struct provision_result *r, facts_done_cb *done, void *ctx);
+ * operator gave the gateway's bot or "*" to another tenant.
+ *
+ * @t: redeems this enrollment token and always makes a new secret.  A revoked id of the same tenant
+ * becomes valid again; limits.gateways does not count.  BH_CONFLICT: the token was used before.
+ * NULL: a provision. */
+void facts_provision(struct facts *f, const struct provision_spec *spec,
+                     const struct local_token *t, struct provision_result *r, facts_done_cb *done,
+                     void *ctx);

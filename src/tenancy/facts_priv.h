@@ -138,7 +138,6 @@ struct route *route_new(struct str platform, struct str key, struct str tenant,
 void route_free(struct route *r); /* NULL is fine */
 /* The route in the facts that has the same names as @r; NULL: none. */
 struct route *facts_find_like(const struct facts *f, const struct route *r);
-const struct bucket *facts_bucket(const struct facts *f, struct str platform, struct str key);
 /* True when a tenant other than @tenant has a route of exactly this key: of any origin for
  * facts_is_others(), an operator's for facts_is_given(). */
 bool facts_is_others(const struct facts *f, struct str platform, struct str key, struct str tenant);

@@ -481,18 +481,6 @@ static struct subject *busy_gateway(const struct facts *f, const struct change *
     return busy;
 }
 
-static void put_revoked(struct facts *f, struct change *c, const struct gateway *known)
-{
-    struct ending *e = c->thing;
-    struct gateway *g = gateway_copy(known);
-
-    g->revoked_ms = clock_wall_ms(f->env.clock);
-    gateway_wipe_secrets(g);
-    gateway_put(c, KV_PUT, g);
-    change_hold(c, g->id);
-    e->gateways[e->n++] = g;
-}
-
 static void put_grants_away(struct facts *f, struct change *c)
 {
     struct instance_facts *in = c->to;
@@ -514,14 +502,6 @@ static void put_grants_away(struct facts *f, struct change *c)
     }
 }
 
-static void put_life(struct facts *f, struct change *c)
-{
-    struct life_record r = {c->to->gate.tenant, c->to->gate.instance, c->to->gate.life + 1,
-                            clock_wall_ms(f->env.clock)};
-
-    change_put(c, KV_PUT, &life_form, &r);
-}
-
 static bool prepare_end(struct facts *f, struct change *c)
 {
     struct instance_facts *in = c->to;
@@ -530,15 +510,26 @@ static bool prepare_end(struct facts *f, struct change *c)
     if (!grant_is_alive(in))
         return true; /* another change ended the instance meanwhile */
     e->gateways = xcalloc(in->n_gateways, sizeof(struct gateway *));
-    list_each (&in->gateways, it, nxt)
-        put_revoked(f, c, list_entry(it, struct gateway, by_inst));
+    list_each (&in->gateways, it, nxt) {
+        struct gateway *g = gateway_copy(list_entry(it, struct gateway, by_inst));
+        g->revoked_ms = clock_wall_ms(f->env.clock);
+        gateway_wipe_secrets(g);
+        gateway_put(c, KV_PUT, g);
+        change_hold(c, g->id);
+        e->gateways[e->n++] = g;
+    }
     put_grants_away(f, c);
-    put_life(f, c);
+    struct life_record r = {in->gate.tenant, in->gate.instance, in->gate.life + 1,
+                            clock_wall_ms(f->env.clock)};
+    change_put(c, KV_PUT, &life_form, &r);
     return true;
 }
 
-static void apply_revoked(struct facts *f, struct ending *e)
+static void apply_end(struct facts *f, struct change *c)
 {
+    struct instance_facts *in = c->to;
+    struct ending *e = c->thing;
+
     for (size_t i = 0; i < e->n; i++) {
         struct gateway *known = map_get(&f->by_id, str_of(e->gateways[i]->id));
         facts_relink_gateway(f, known, e->gateways[i]);
@@ -546,13 +537,6 @@ static void apply_revoked(struct facts *f, struct ending *e)
         observers_tell(f->env.observers, "revoked", str_of(known->id));
     }
     e->n = 0;
-}
-
-static void apply_end(struct facts *f, struct change *c)
-{
-    struct instance_facts *in = c->to;
-
-    apply_revoked(f, c->thing);
     list_each (&in->gate.people, it, nxt)
         binding_drop(f, binding_of(it));
     list_each (&in->scopes, it, nxt)

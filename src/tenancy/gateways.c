@@ -77,18 +77,6 @@ struct instance_facts *facts_find_instance(const struct facts *f, struct str ten
     return key.p != NULL ? map_get(&f->instances, key) : NULL;
 }
 
-static void note_name(struct facts *f, struct instance_facts *in)
-{
-    struct instance_facts *first = map_get(&f->by_name, in->gate.instance);
-
-    if (first == NULL) {
-        map_put(&f->by_name, in->gate.instance, in);
-    } else {
-        in->namesake = first->namesake;
-        first->namesake = in;
-    }
-}
-
 struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, struct str name)
 {
     struct instance_facts *in = facts_find_instance(f, tenant, name);
@@ -113,7 +101,13 @@ struct instance_facts *facts_make_instance(struct facts *f, struct str tenant, s
     map_put(&f->instances, in->key, in);
     f->by_number = xgrow(f->by_number, f->n_instances, &f->cap_instances, sizeof in);
     f->by_number[f->n_instances++] = in;
-    note_name(f, in);
+    struct instance_facts *first = map_get(&f->by_name, in->gate.instance);
+    if (first == NULL) {
+        map_put(&f->by_name, in->gate.instance, in);
+    } else {
+        in->namesake = first->namesake;
+        first->namesake = in;
+    }
     return in;
 }
 
@@ -470,16 +464,6 @@ static void settle_texts(struct gateway *g, const struct instance_facts *in)
         free(old[i]);
 }
 
-/* Borrows the id from the instance when both are equal; an id never moves afterwards. */
-static void settle_id(struct gateway *g)
-{
-    if (strcmp(g->id, g->instance) != 0)
-        return;
-    free(g->id);
-    g->id = g->instance;
-    g->shares_id = true;
-}
-
 /* ---- gateways of an instance ---- */
 
 /* Updates what depends on the instance's gateways.  An instance is gone when all its gateways are
@@ -510,15 +494,6 @@ static const struct gateway *by_inst(const struct list *it)
     return list_entry(it, const struct gateway, by_inst);
 }
 
-static void find_waker(struct instance_facts *in)
-{
-    in->waker = NULL;
-    for (struct list *it = in->gateways.prev; it != &in->gateways && in->waker == NULL;
-         it = it->prev)
-        if (by_inst(it)->wake_url != NULL)
-            in->waker = by_inst(it);
-}
-
 static void instance_add(struct facts *f, struct gateway *g)
 {
     struct instance_facts *in = facts_make_instance(f, str_of(g->tenant), str_of(g->instance));
@@ -545,8 +520,13 @@ static struct instance_facts *instance_drop(struct facts *f, struct gateway *g)
     in->n_gateways--;
     f->n_tenants -= --in->tenant->n_gateways == 0;
     list_remove(&g->by_inst);
-    if (in->waker == g)
-        find_waker(in);
+    if (in->waker != g)
+        return in;
+    in->waker = NULL; /* the newest of the others that has a wake URL */
+    for (struct list *it = in->gateways.prev; it != &in->gateways && in->waker == NULL;
+         it = it->prev)
+        if (by_inst(it)->wake_url != NULL)
+            in->waker = by_inst(it);
     return in;
 }
 
@@ -619,7 +599,11 @@ void facts_link_gateway(struct facts *f, struct gateway *g)
     list_append(&f->gateways, &g->link);
     f->n_gateways++;
     instance_add(f, g);
-    settle_id(g);
+    if (strcmp(g->id, g->instance) == 0) { /* borrows it; an id never moves afterwards */
+        free(g->id);
+        g->id = g->instance;
+        g->shares_id = true;
+    }
     map_put(&f->by_id, str_of(g->id), g);
 }
 

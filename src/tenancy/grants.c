@@ -75,11 +75,6 @@ const struct record_form tenant_form = RECORD_FORM("tenant", struct tenant_recor
 
 /* ---- shared by all changes ---- */
 
-struct instance_facts *grant_instance_of(const struct gate_instance *to)
-{
-    return container_of(to, struct instance_facts, gate);
-}
-
 bool grant_is_alive(const struct instance_facts *in)
 {
     return in != NULL && !list_is_empty(&in->gateways);
@@ -136,17 +131,12 @@ static struct scope *scope_new(struct grant_place at, int64_t created_ms, enum g
     s->created_ms = created_ms;
     s->by = by;
     s->place.firm = by == GRANT_OPERATOR;
-    memcpy(p, at.platform.p, at.platform.n);
-    s->platform = str_make(p, at.platform.n);
-    p += at.platform.n;
+    s->platform = str_pack(&p, at.platform);
     *p++ = '\x1f';
-    memcpy(p, at.guild.p, at.guild.n);
-    s->guild = str_make(p, at.guild.n);
-    p += at.guild.n;
+    s->guild = str_pack(&p, at.guild);
     *p++ = '\x1f';
-    memcpy(p, at.channel.p, at.channel.n);
-    s->channel = str_make(p, at.channel.n);
-    s->key = str_make(s->bytes, (size_t)(p - s->bytes) + at.channel.n);
+    s->channel = str_pack(&p, at.channel);
+    s->key = str_make(s->bytes, (size_t)(p - s->bytes));
     return s;
 }
 
@@ -170,7 +160,7 @@ static void scope_attach(struct facts *f, struct instance_facts *in, struct scop
 
 void scope_drop(struct facts *f, struct scope *s)
 {
-    struct instance_facts *in = grant_instance_of(s->place.to);
+    struct instance_facts *in = container_of(s->place.to, struct instance_facts, gate);
 
     in->n_claimed -= s->by != GRANT_OPERATOR;
     in->tenant->n_claimed -= s->by != GRANT_OPERATOR;

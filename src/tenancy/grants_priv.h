@@ -60,7 +60,6 @@ struct policy {
     char platform[];
 };
 
-struct instance_facts *grant_instance_of(const struct gate_instance *to);
 struct binding *binding_of(const struct list *of_instance); /* in gate_instance.people */
 struct str binding_key(const struct binding *b);
 /* Removes the binding from memory and frees it, with the dm default that depends on it. */

@@ -24,13 +24,6 @@ static bool is_meant(const struct grant_who *who, const struct instance_facts *i
            (str_is_empty(who->instance) || str_eq(who->instance, in->gate.instance));
 }
 
-static void open_row(struct jw *w, const struct instance_facts *in)
-{
-    jw_obj(w);
-    jw_kstr(w, "tenant", in->gate.tenant);
-    jw_kstr(w, "instance", in->gate.instance);
-}
-
 static void write_set(struct jw *w, const char *key, const struct map *set)
 {
     void *v;
@@ -54,9 +47,13 @@ static void write_bots(struct jw *w, const char *bots)
 static struct jw *open_record(struct grants_listing *p, enum grants_kind kind,
                               const struct instance_facts *in)
 {
+    struct jw *w = &p->w[kind];
+
     p->n++;
-    open_row(&p->w[kind], in);
-    return &p->w[kind];
+    jw_obj(w);
+    jw_kstr(w, "tenant", in->gate.tenant);
+    jw_kstr(w, "instance", in->gate.instance);
+    return w;
 }
 
 static void write_choice(struct grants_listing *p, const struct instance_facts *in,
@@ -155,18 +152,6 @@ static void write_tenants(const struct facts *f, const struct grant_who *who, st
     jw_end_arr(w);
 }
 
-/* True: the whole instance is written. */
-static bool write_instance(struct grants_listing *p, const struct instance_facts *in,
-                           uint64_t *binding)
-{
-    if (*binding == 0) {
-        write_scopes(p, in);
-        write_principals(p, in);
-        write_policies(p, in);
-    }
-    return write_bindings(p, in, binding);
-}
-
 /* False: this was the last page. */
 static bool fill(struct grants_listing *p, const struct grant_who *who, struct grants_page *at)
 {
@@ -174,8 +159,15 @@ static bool fill(struct grants_listing *p, const struct grant_who *who, struct g
 
     for (size_t looked = 0; at->instance < f->n_instances; looked++) {
         const struct instance_facts *in = f->by_number[at->instance];
-        if (p->n >= PAGE_RECORDS || looked == PAGE_INSTANCES ||
-            (is_meant(who, in) && !write_instance(p, in, &at->binding)))
+        bool meant = is_meant(who, in);
+        if (p->n >= PAGE_RECORDS || looked == PAGE_INSTANCES)
+            return true;
+        if (meant && at->binding == 0) {
+            write_scopes(p, in);
+            write_principals(p, in);
+            write_policies(p, in);
+        }
+        if (meant && !write_bindings(p, in, &at->binding))
             return true;
         at->instance++;
     }

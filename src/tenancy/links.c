@@ -145,11 +145,10 @@ static struct binding *binding_new(struct str platform, struct str user, const c
 
     b->created_ms = created_ms;
     b->gate.bots = bots;
-    memcpy(b->bytes, platform.p, platform.n);
-    b->bytes[platform.n] = '\x1f';
-    memcpy(b->bytes + platform.n + 1, user.p, user.n);
-    b->gate.platform = str_make(b->bytes, platform.n);
-    b->gate.user = str_make(b->bytes + platform.n + 1, user.n);
+    char *at = b->bytes;
+    b->gate.platform = str_pack(&at, platform);
+    *at++ = '\x1f';
+    b->gate.user = str_pack(&at, user);
     return b;
 }
 
@@ -465,35 +464,29 @@ static void code_drop(struct facts *f, struct code *k)
     free(k);
 }
 
-/* Deletes the instance's expired codes from memory and from the store. */
-static void drop_expired(struct facts *f, struct instance_facts *in)
+/* Deletes the instance's expired codes from memory and from the store; returns how many are left. */
+static size_t drop_expired(struct facts *f, struct instance_facts *in)
 {
     int64_t now_ms = clock_wall_ms(f->env.clock);
+    size_t left = 0;
 
     list_each (&in->codes, it, nxt) {
         struct code *k = list_entry(it, struct code, link);
-        if (k->until_ms > now_ms)
+        if (k->until_ms > now_ms) {
+            left++;
             continue;
+        }
         record_delete(f->env.store, &link_code_form, str_of(k->hash));
         code_drop(f, k);
     }
-}
-
-static size_t codes_out(const struct instance_facts *in)
-{
-    size_t n = 0;
-
-    for (const struct list *it = in->codes.next; it != &in->codes; it = it->next)
-        n++;
-    return n;
+    return left;
 }
 
 static bool prepare_code(struct facts *f, struct change *c)
 {
     const struct code *k = c->thing;
 
-    drop_expired(f, c->to);
-    if (codes_out(c->to) >= LINK_CODES_MAX)
+    if (drop_expired(f, c->to) >= LINK_CODES_MAX)
         return change_fail(c, BH_BUSY,
                            "%d link codes of this instance are out already; use one, or wait "
                            "until they expire",

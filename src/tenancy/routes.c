@@ -99,7 +99,7 @@ struct route *route_of_record(const struct route_record *rec)
 
 /* ---- finding ---- */
 
-const struct bucket *facts_bucket(const struct facts *f, struct str platform, struct str key)
+static const struct bucket *facts_bucket(const struct facts *f, struct str platform, struct str key)
 {
     char room[GATE_KEY_MAX];
     struct str k = gate_key(room, platform, key, STR_NULL);
@@ -143,16 +143,10 @@ bool facts_owns(const struct facts *f, struct str platform, struct str key, stru
 
 /* ---- live targets ---- */
 
-static bool leads_anywhere(const struct route *r)
-{
-    if (r->origin != ROUTE_OPERATOR)
-        return false;
-    return r->place.to != NULL ? !r->place.to->gone : !list_is_empty(&r->place.all->live);
-}
-
 static void place(struct route *r)
 {
-    bool leads = leads_anywhere(r);
+    bool leads = r->origin == ROUTE_OPERATOR &&
+                 (r->place.to != NULL ? !r->place.to->gone : !list_is_empty(&r->place.all->live));
 
     r->place.open = r->open;
     if (leads && !list_is_linked(&r->place.link))
@@ -325,14 +319,6 @@ void facts_link_route(struct facts *f, struct route *r)
     place(r);
 }
 
-static bool is_unused(const struct bucket *b)
-{
-    for (size_t i = 0; i < ROUTE_ORIGINS; i++)
-        if (!list_is_empty(&b->of[i].routes))
-            return false;
-    return true;
-}
-
 void facts_unlink_route(struct facts *f, struct route *r)
 {
     struct bucket *b = r->bucket;
@@ -343,7 +329,8 @@ void facts_unlink_route(struct facts *f, struct route *r)
     list_remove(&r->by_target);
     list_remove(&r->place.link);
     f->n_routes--;
-    if (is_unused(b)) {
+    if (list_is_empty(&b->of[ROUTE_OPERATOR].routes) &&
+        list_is_empty(&b->of[ROUTE_PROVISION].routes)) {
         map_del(&f->gate.routes, b->key);
         free(b);
     }

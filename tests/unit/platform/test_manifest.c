@@ -226,7 +226,7 @@ static void a_bot_that_was_only_asserted_shows_no_commands(void **state)
                                         .platform = STR("discord"),
                                         .bot = STR("one")};
 
-    facts_provision(w.f.facts, &spec, &result, NULL, NULL);
+    facts_provision(w.f.facts, &spec, NULL, &result, NULL, NULL);
     facts_rig_turn(&w.f);
     provision_result_done(&result);
     hear("evil", "[" C("pay", "to evil") "]");

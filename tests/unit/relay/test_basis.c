@@ -235,7 +235,7 @@ static struct fake *evil_arrives(void)
                                         .bot = STR("tg")};
 
     rig.telegram.alone = false;
-    facts_provision(rig.facts, &spec, &result, rig_changed_fact, NULL);
+    facts_provision(rig.facts, &spec, NULL, &result, rig_changed_fact, NULL);
     turn();
     provision_result_done(&result);
     struct fake *f = dial("gw-e");

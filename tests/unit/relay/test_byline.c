@@ -12,7 +12,7 @@ static void call_it(const char *gateway, const char *instance, const char *name)
                                         .gateway = str_of(gateway),
                                         .instance = str_of(instance),
                                         .display_name = str_of(name)};
-    facts_provision(rig.facts, &spec, &result, rig_changed_fact, NULL);
+    facts_provision(rig.facts, &spec, NULL, &result, rig_changed_fact, NULL);
     turn();
     provision_result_done(&result);
 }

@@ -41,7 +41,7 @@ static enum bh_err provision(struct rig *r, const char *tenant, char ret_secret[
     struct provision_result result = {0};
     const struct provision_spec spec = {.tenant = str_of(tenant), .gateway = STR("gw-1")};
     r->calls = 0;
-    facts_provision(r->f.facts, &spec, &result, on_done, r);
+    facts_provision(r->f.facts, &spec, NULL, &result, on_done, r);
     assert_int_equal(r->calls, 0);
     facts_rig_turn(&r->f);
     assert_int_equal(r->calls, 1);
@@ -83,7 +83,7 @@ static void what_one_instance_claims_by_provisioning_is_bounded(void **state)
             snprintf(names[i], sizeof names[i], "k%d-%d", call < 5 ? call : 0, i);
             keys[i] = str_of(names[i]);
         }
-        facts_provision(r->f.facts, &spec, &result, on_done, r);
+        facts_provision(r->f.facts, &spec, NULL, &result, on_done, r);
         facts_rig_turn(&r->f);
         assert_int_equal(r->err, BH_OK);
         /* full: nothing new is granted, and what it has stays its own */
@@ -177,7 +177,7 @@ static enum bh_err enroll(struct rig *r, const struct buf *token)
     const char *why;
     assert_true(local_token_read(r->f.facts, buf_str(token), TOKEN_ENROLL, p, &t, &why));
     const struct provision_spec spec = {.tenant = t.tenant, .gateway = STR("gw-1")};
-    facts_enroll(r->f.facts, &spec, &t, &result, on_done, r);
+    facts_provision(r->f.facts, &spec, &t, &result, on_done, r);
     facts_rig_turn(&r->f);
     json_parser_free(p);
     provision_result_done(&result);
@@ -292,7 +292,7 @@ static void provision_as(struct rig *r, const char *platform, const char *bot)
                                         .gateway = STR("gw-1"),
                                         .platform = str_of(platform),
                                         .bot = str_of(bot)};
-    facts_provision(r->f.facts, &spec, &result, on_done, r);
+    facts_provision(r->f.facts, &spec, NULL, &result, on_done, r);
     facts_rig_turn(&r->f);
     assert_int_equal(r->err, BH_OK);
     provision_result_done(&result);

@@ -228,7 +228,7 @@ static void provision(struct rig *r, const char *tenant, const char *gateway, co
                                         .bot = str_of(bot),
                                         .route_keys = keys,
                                         .n_route_keys = 1};
-    facts_provision(r->facts, &spec, &result, on_done, r);
+    facts_provision(r->facts, &spec, NULL, &result, on_done, r);
     turn(r);
     assert_int_equal(r->err, BH_OK);
     snprintf(ret_keys, 64, "%s", buf_z(&result.route_keys));

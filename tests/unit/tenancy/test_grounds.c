@@ -49,7 +49,7 @@ static void provision(struct rig *r, struct grant_who who, const char *bot)
                                         .route_keys = &key,
                                         .n_route_keys = 1};
 
-    facts_provision(r->f.facts, &spec, &result, on_done, r);
+    facts_provision(r->f.facts, &spec, NULL, &result, on_done, r);
     facts_rig_turn(&r->f);
     assert_int_equal(r->err, BH_OK);
     provision_result_done(&result);
