@@ -464,7 +464,7 @@ static void code_drop(struct facts *f, struct code *k)
     free(k);
 }
 
-/* Deletes the instance's expired codes from memory and from the store; returns how many are left. */
+/* Deletes the expired codes from memory and from the store; returns how many are left. */
 static size_t drop_expired(struct facts *f, struct instance_facts *in)
 {
     int64_t now_ms = clock_wall_ms(f->env.clock);
