@@ -59,4 +59,5 @@ extern const struct contract_close contract_closes[CLOSE_REASONS + 1];
 #define CONTRACT_OLD_SOCKET_MS 60000     /* delay before a superseded socket is closed */
 #define CONTRACT_ACTION_MS 28000         /* timeout of an outbound: answered "timed out" */
 #define CONTRACT_WAKE_COOLDOWN_MS 30000  /* shortest interval between two wakes of an instance */
+#define CONTRACT_WAKE_LONGEST_MS 900000  /* longest interval between two wakes in vain */
 #define CONTRACT_STOP_HOLD_MS 2000       /* delay between the interrupt and text of a /stop */

@@ -358,10 +358,12 @@ static void why(struct op_call *c)
 #define CHANGE \
     .body_may_be_empty = true, .answer = "{ok: bool}", .answer_what = "The change is on disk."
 #define PLACE \
-    {"platform", IN_BODY, OP_TEXT, .what = "Of the place."}, \
-        {"guildId", IN_BODY, OP_TEXT, .what = "The guild; the group chat where there are none."}, \
+    {"platform", IN_BODY, OP_TEXT, .flags = OP_REQUIRED, .what = "Of the place."}, \
+        {"guildId", IN_BODY, OP_TEXT, .flags = OP_REQUIRED, \
+         .what = "The guild; the group chat where there are none."}, \
     { \
-        "channelId", IN_BODY, OP_TEXT, .what = "A channel of it; `*`: all others." \
+        "channelId", IN_BODY, OP_TEXT, .flags = OP_REQUIRED, \
+                                       .what = "A channel of it; `*`: all others." \
     }
 
 const struct op ops_manage[] = {
@@ -401,22 +403,24 @@ const struct op ops_manage[] = {
     {"setPolicy", "POST", "/relay/policy", MAY_GATEWAY, set_policy,
      "Say which messages of a place are for the instance; replaces the policy of the platform.",
      .log = "policy set", .operator_path = "/admin/manage/policy", CHANGE,
-     .args = (const struct op_arg[]){{"platform", IN_BODY, OP_TEXT, .what = "Where."},
-                                     {"requireAddress", IN_BODY, OP_BOOL,
-                                      .what = "Only what addresses the bot."},
-                                     {"allowOtherBots", IN_BODY, OP_BOOL,
-                                      .what = "What other bots say, too."},
-                                     {"freeResponseScopes", IN_BODY, OP_LIST, .max = GRANT_LIST_MAX,
-                                      .what = "Channels, threads and topics where requireAddress "
-                                              "does not hold; a topic also as group:topic."},
-                                     {0}},
+     .args =
+         (const struct op_arg[]){
+             {"platform", IN_BODY, OP_TEXT, .flags = OP_REQUIRED, .what = "Where."},
+             {"requireAddress", IN_BODY, OP_BOOL, .what = "Only what addresses the bot."},
+             {"allowOtherBots", IN_BODY, OP_BOOL, .what = "What other bots say, too."},
+             {"freeResponseScopes", IN_BODY, OP_LIST, .max = GRANT_LIST_MAX,
+              .what = "Channels, threads and topics where requireAddress "
+                      "does not hold; a topic also as group:topic."},
+             {0}},
      .errors = "malformed (400)"},
     {"setDmDefault", "POST", "/manage/dm-default", MAY_GATEWAY, set_dm_default,
      "Make this instance the one that gets a person's direct messages.",
      .log = "default instance for direct messages set", .operator_path = "/admin/manage/dm-default",
      CHANGE,
-     .args = (const struct op_arg[]){{"platform", IN_BODY, OP_TEXT, .what = "Of the person."},
-                                     {"userId", IN_BODY, OP_TEXT, .what = "A linked person."},
+     .args = (const struct op_arg[]){{"platform", IN_BODY, OP_TEXT, .flags = OP_REQUIRED,
+                                      .what = "Of the person."},
+                                     {"userId", IN_BODY, OP_TEXT, .flags = OP_REQUIRED,
+                                      .what = "A linked person."},
                                      {0}},
      .errors = "malformed (400), not_found (404)"},
     {"deprovision", "POST", "/manage/deprovision", MAY_GATEWAY, deprovision,

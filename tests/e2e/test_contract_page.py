@@ -7,8 +7,9 @@ import subprocess
 
 import pytest
 
-from conftest import BUILD, ROOT, wait_for
-from test_enroll import credential, provision, token
+from conftest import BUILD, CONFIG, ROOT, wait_for
+from test_enroll import ask, credential, enroll, provision, token
+from test_media import download, upload
 
 PAGE = (ROOT / "docs" / "contract.md").read_text()
 MIB = 1 << 20
@@ -186,3 +187,72 @@ def test_a_message_of_the_chat_page_is_where_the_page_says(bellhop, dial):
             assert source[name] == said
         elif name != "where":
             assert source.get(name) == {"chat id": source["chat_id"], "–": None}[said], name
+
+
+# ---- the HTTP routes ----
+
+
+def refusals(heading):
+    return {(int(row[0]), row[1]) for row in rows(heading)}
+
+
+def refusals_in(path, until=None):
+    """Every refusal that the source of a route can write: a status and a word."""
+    text, found = (ROOT / "src" / path).read_text(), set()
+    for status, words in re.findall(r'[^0-9]([45][0-9][0-9]),\s*((?:err == \w+ \? "\w+" : )?"\w+")', text.split(until or "\0")[0]):
+        found |= {(int(status), word) for word in re.findall(r'"(\w+)"', words)}
+    return found
+
+
+def test_enroll_and_provision_read_and_answer_what_the_page_says(bellhop):
+    source = (ROOT / "src" / "http" / "enroll_route.c").read_text()
+    fields = {row[0]: row[1:3] for row in rows("### Enroll and provision fields")}
+    assert set(re.findall(r'json_(?:str|get)\(doc, "(\w+)"\)', source)) == set(fields)
+    me = token(bellhop, "provision")
+    full = {"gatewayId": "gw-1", "instanceId": "agent-1", "wakeUrl": "https://wake.example/1", "platform": "web", "botId": "lobby",
+            "routeKeys": ["hall"], "displayName": "Ada"}
+    assert set(full) | {"enrollmentToken"} == set(fields)
+    kept = {"gatewayId": "id", "instanceId": "instance", "wakeUrl": "wakeUrl", "displayName": "displayName"}
+    for at, path in enumerate(("/relay/enroll", "/relay/provision")):
+        body = {**full, "gatewayId": f"gw-{at}", "instanceId": f"agent-{at}", "routeKeys": [f"hall-{at}"]}
+        if at == 0:
+            body["enrollmentToken"] = token(bellhop, "enroll")
+        answer = ask(bellhop, path, me, body)
+        assert answer.status == 200 and list(answer.json) == [row[0] for row in rows("### Enroll and provision answers")], answer.text
+        said = next(g for g in json.loads(bellhop.cli("gateway", "list", "--json").stdout) if g["id"] == f"gw-{at}")
+        assert {f: said[k] for f, k in kept.items()} == {f: body[f] for f in kept}
+        assert (said.get("identities") or []) == ([] if fields["platform"][at] == "ignored" else [{"platform": "web", "bot": "lobby"}])
+        assert answer.json["routeKeys"] == ([] if fields["routeKeys"][at] == "ignored" else body["routeKeys"])
+        for field in full:  # what may be left out
+            less = {**body, "gatewayId": f"less-{at}-{field}", "enrollmentToken": token(bellhop, "enroll") if at == 0 else ""}
+            less.pop(field)
+            assert (ask(bellhop, path, me, less).status == 200) == (fields[field][at] != "required"), (path, field)
+    assert enroll(bellhop, me, None).status == 403 and fields["enrollmentToken"] == ["required", "ignored"]
+
+
+def test_enroll_and_provision_refuse_as_the_page_says(make_bellhop):
+    listed = refusals("### Enroll and provision refusals")
+    assert refusals_in("http/enroll_route.c") == listed
+    bellhop = make_bellhop(CONFIG + "limits: {{tenant_provisions: 1}}\n")
+    me, once = token(bellhop, "provision"), token(bellhop, "enroll")
+    assert enroll(bellhop, me, once).status == 200
+    answers = [enroll(bellhop, me, once, gateway="gw-2"), enroll(bellhop, me, "x"), ask(bellhop, "/relay/provision", me, []),
+               provision(bellhop, "nobody"), *(provision(bellhop, me) for _ in range(30))]
+    seen = {(a.status, a.json["code"]) for a in answers if a.status != 200}
+    assert all(a.json["error"] for a in answers if a.status != 200)
+    assert seen == listed - {(503, "identity_unavailable")}  # test_enroll.py has a provider that is down
+
+
+def test_files_are_answered_and_refused_as_the_page_says(bellhop):
+    listed = refusals("### Media refusals")
+    assert refusals_in("http/media_route.c", until="/* ---- files of the chat page") == listed
+    mine, other = bellhop.add(tenant="acme"), bellhop.add(tenant="zorg")
+    answer = json.loads(upload(bellhop, mine).content)
+    assert list(answer) == [row[0] for row in rows("### Media answers")]
+    assert download(bellhop, answer["id"], mine.token()).status == 200
+    most = next(int(row[1]) for row in rows("### Limits of the routes") if row[0] == "media_bytes")
+    refused = [download(bellhop, answer["id"], other.token()), download(bellhop, answer["id"]), upload(bellhop, mine, b""),
+               upload(bellhop, mine, b"x" * (most + 1))]
+    assert {(a.status, json.loads(a.content)["code"]) for a in refused} <= listed
+    assert [a.status for a in refused] == [404, 401, 413, 413]
+    assert upload(bellhop, mine, b"x" * most).status == 200

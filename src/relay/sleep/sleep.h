@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "core/contract.h"
 
 struct instance;
 struct relay;
@@ -57,7 +58,7 @@ void sleep_check(struct instance *i); /* sends each going_idle_ack whose data is
  *
  * The waker must have answered or dropped every poke before the relay is freed. */
 
-#define WAKE_LONGEST_MS (15 * 60 * 1000ll)
+#define WAKE_LONGEST_MS ((int64_t)CONTRACT_WAKE_LONGEST_MS)
 #define WAKE_START_STEP_MS 5 /* after a start: 200 pokes a second */
 #define WAKE_AT_ONCE 256     /* of one tenant */
 #define WAKE_REDIAL_MS 2000  /* a client that lost its socket reconnects after 1 s by itself */

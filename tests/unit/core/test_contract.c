@@ -76,7 +76,8 @@ static void assert_lists(struct json object, const struct contract_field *fields
             fail_msg("%s is listed but not written", fields->name);
 }
 
-static const struct event_media full_media[] = {{.url = STR("https://x.example/")}};
+static const struct event_media full_media[] = {
+    {.url = STR("https://x.example/"), .size = 1, .name = STR("a.txt"), .caption = STR("look")}};
 
 static const struct event_said full_context[] = {{STR("before"), STR("l"), STR("u"), STR("v")}};
 
@@ -128,6 +129,9 @@ static void events_have_the_listed_keys_and_no_others(void **state)
     assert_true(json_next(json_get(doc, "context"), &said));
     assert_lists(said.value, contract_context_fields, true);
     assert_lists(json_get(said.value, "source"), contract_said_source_fields, true);
+    struct json_iter file = {0};
+    assert_true(json_next(json_get(doc, "media"), &file));
+    assert_lists(file.value, contract_media_fields, true);
     event_write(&out, &sparse);
     doc = parse(&out);
     assert_lists(doc, contract_event_fields, false);

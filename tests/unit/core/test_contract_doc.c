@@ -24,6 +24,7 @@ static void fields(void)
     check_fields("### Descriptor fields", contract_descriptor_fields);
     check_fields("### Event fields", contract_event_fields);
     check_fields("### Source fields", contract_source_fields);
+    check_fields("### Media fields", contract_media_fields);
     check_fields("### Context fields", contract_context_fields);
     check_fields("### Context source fields", contract_said_source_fields);
     check_fields("### Quoted message fields", contract_reply_to_fields);

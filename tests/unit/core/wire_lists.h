@@ -189,6 +189,10 @@ static const struct contract_field outbound[] = {
     {"botId", MAYBE, "string"},
     {NULL},
 };
+static const struct contract_field contract_media_fields[] = {
+    {"kind", ALWAYS, "string"},    {"mime", ALWAYS, "string"},   {"size", MAYBE, "int"},
+    {"filename", MAYBE, "string"}, {"caption", MAYBE, "string"}, {NULL},
+};
 static const struct contract_field interrupt[] = {
     {"session_key", ALWAYS, "string"},
     {"reason", MAYBE, "string or null"},
@@ -258,6 +262,7 @@ static const struct contract_limit contract_limits[] = {
     {"old_socket_ms", CONTRACT_OLD_SOCKET_MS},
     {"action_ms", CONTRACT_ACTION_MS},
     {"wake_cooldown_ms", CONTRACT_WAKE_COOLDOWN_MS},
+    {"wake_longest_ms", CONTRACT_WAKE_LONGEST_MS},
     {"stop_hold_ms", CONTRACT_STOP_HOLD_MS},
     {"token_skew_s", TOKEN_SKEW_S},
     {"request_id_bytes", FRAME_REQUEST_ID_MAX},
