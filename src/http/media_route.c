@@ -75,7 +75,8 @@ static void media_refuse(struct http_server *server, struct http_id id, enum bh_
     if (err == BH_BUSY)
         http_answer_error(
             server, id, 507, "no_room",
-            "There is no room for this file: media.per_tenant, media.total or the disk.");
+            "There is no room for this file: media.per_tenant, media.total or the disk. Visitors "
+            "of the chat page may use a quarter of the first two.");
     else if (err == BH_REFUSED)
         http_answer_error(server, id, 501, "media_off", "No: " MEDIA_OFF ".");
     else if (err == BH_MALFORMED)
@@ -145,7 +146,8 @@ static void media_take_upload(struct front *f, struct http_req *req,
                                           .on_gone = on_gone};
     struct media_spec spec = {.tenant = str_of(what->tenant),
                               .type = http_header(req, "Content-Type"),
-                              .name = what->name};
+                              .name = what->name,
+                              .stranger = what->chat != NULL};
     enum bh_err err = BH_OK;
 
     if (!str_to_u64(http_header(req, "Content-Length"), &spec.expected))
@@ -313,7 +315,8 @@ void media_place(const struct front *f, struct str frame, struct buf *out)
 /* ---- files of the chat page: /chat[/<bot>]/api/file ----
  *
  * The page's platform (platform.h) identifies the visitor and decides which files they may read.
- * An upload counts against the tenant that would receive a message of that visitor.  Harmless
+ * An upload counts against the tenant that would receive a message of that visitor, in the share
+ * that strangers may use, because a visitor needs no credential.  Harmless
  * pictures, sound and films are shown in the page; other types are saved. */
 
 /* Parses "/chat/api/file[/<id>]" or "/chat/<bot>/api/file[/<id>]".  False: another path. */

@@ -36,7 +36,8 @@ static const struct config_key keys[] = {
          "The directory of files; the default is `state_dir/media`. With `store.kind: postgres` it "
          "must be a directory that all nodes share; without one no files are accepted."},
     {"media.per_tenant", CFG_BYTES, CFG_RELOAD, AT(tenant_bytes), "1GiB",
-     .what = "Bytes of files that one tenant may store at once; a file counts as at least 64 KiB."},
+     .what = "Bytes of files that one tenant may store at once; a file counts as at least 64 KiB. "
+             "Visitors of its chat page may use a quarter of them."},
     {"media.total", CFG_BYTES, CFG_RELOAD, AT(all_bytes), "10GiB",
      .what = "The same for all tenants together."},
     {"media.ttl", CFG_DURATION, CFG_RELOAD, AT(ttl_ms), "1h", .min = 1000, .max = 2592000000,
@@ -68,6 +69,7 @@ static const struct record_field file_fields[] = {
     RECORD_FIELD(struct media_file, name, "name", 0),
     RECORD_FIELD(struct media_file, size, "size", 0),
     RECORD_FIELD(struct media_file, until_ms, "until", 0),
+    RECORD_FIELD(struct media_file, stranger, "stranger", 0),
     RECORD_ARRAY(struct media_file, holds, n_holds, "held", &hold_form, MEDIA_MAX_HOLDS),
 };
 const struct record_form media_form =
@@ -82,36 +84,56 @@ void media_file_free(struct media_file *f)
 
 /* ---- quotas ---- */
 
-enum bh_err media_charge(struct media *m, struct str tenant, uint64_t n)
-{
-    const struct media_settings *s = m->env.settings;
-    struct media_tenant *t = map_get(&m->tenants, tenant);
-    uint64_t has = t != NULL ? t->charged : 0;
+/* What strangers use of a quota never exceeds this fraction, so that they cannot use it up. */
+#define STRANGERS_SHARE 4
 
-    if (has > s->tenant_bytes || n > s->tenant_bytes - has || m->charged > s->all_bytes ||
-        n > s->all_bytes - m->charged) {
+static bool fits(const struct media_charges *has, uint64_t n, uint64_t most, bool stranger)
+{
+    uint64_t share = most / STRANGERS_SHARE;
+
+    return has->all <= most && n <= most - has->all &&
+           (!stranger || (has->strangers <= share && n <= share - has->strangers));
+}
+
+static void add_charge(struct media_charges *has, bool stranger, int64_t n)
+{
+    has->all += (uint64_t)n;
+    has->strangers += stranger ? (uint64_t)n : 0;
+}
+
+enum bh_err media_charge(struct media *m, struct media_file *f, uint64_t n)
+{
+    static const struct media_charges none;
+    const struct media_settings *s = m->env.settings;
+    struct media_tenant *t = map_get(&m->tenants, str_of(f->tenant));
+
+    if (!fits(t != NULL ? &t->has : &none, n, s->tenant_bytes, f->stranger) ||
+        !fits(&m->has, n, s->all_bytes, f->stranger)) {
         m->n.refused_quota++;
         return BH_BUSY;
     }
     if (t == NULL) {
         t = xcalloc(1, sizeof *t);
-        t->name = str_dup(tenant);
+        t->name = xstrdup(f->tenant);
         map_put(&m->tenants, str_of(t->name), t);
     }
-    t->charged += n;
-    m->charged += n;
+    add_charge(&t->has, f->stranger, (int64_t)n);
+    add_charge(&m->has, f->stranger, (int64_t)n);
+    f->charged += n;
     return BH_OK;
 }
 
-void media_discharge(struct media *m, struct str tenant, uint64_t n)
+void media_discharge(struct media *m, struct media_file *f, uint64_t n)
 {
-    struct media_tenant *t = map_get(&m->tenants, tenant);
+    struct media_tenant *t = map_get(&m->tenants, str_of(f->tenant));
+    int64_t change = (int64_t)n - (int64_t)f->charged;
 
-    if (t == NULL || n == 0)
+    f->charged = n;
+    if (t == NULL || change == 0)
         return;
-    t->charged -= n;
-    m->charged -= n;
-    if (t->charged > 0)
+    add_charge(&t->has, f->stranger, change);
+    add_charge(&m->has, f->stranger, change);
+    if (t->has.all > 0)
         return;
     map_del(&m->tenants, str_of(t->name));
     free(t->name);
@@ -188,7 +210,7 @@ static void expire(struct media *m, struct media_file *f)
     }
     list_remove(&f->link);
     map_del(&m->files, str_of(f->id));
-    media_discharge(m, str_of(f->tenant), f->charged);
+    media_discharge(m, f, 0);
     m->n.files--;
     m->n.bytes -= f->size;
     m->n.expired++;
@@ -464,8 +486,8 @@ static enum bh_err load(struct media *m, char *ret_why)
 
     for (size_t i = 0; i < l.n; i++) {
         struct media_file *f = l.all[i];
-        f->charged = f->size > MEDIA_LEAST_CHARGE ? f->size : MEDIA_LEAST_CHARGE;
-        if (media_charge(m, str_of(f->tenant), f->charged) != BH_OK)
+        uint64_t charge = f->size > MEDIA_LEAST_CHARGE ? f->size : MEDIA_LEAST_CHARGE;
+        if (media_charge(m, f, charge) != BH_OK)
             f->charged = 0; /* a smaller quota does not shorten the life of a file */
         /* A delivery may have ended just before the process stopped. */
         if (f->n_holds > 0)

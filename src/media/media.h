@@ -16,7 +16,11 @@
  *
  * Access: the uploading tenant may read a file, and so may the tenants of deliveries that name it.
  *
- * Record: namespace "media", key id, value {"tenant", "type", "name", "size", "until", "held"}.
+ * Quotas: a tenant has media.per_tenant, all tenants together media.total.  Strangers, who upload
+ * without a credential, use at most a quarter of each.
+ *
+ * Record: namespace "media", key id, value {"tenant", "type", "name", "size", "until", "stranger",
+ * "held"}.
  */
 #pragma once
 #include "base/buf.h"
@@ -50,6 +54,7 @@ struct media_file { /* read-only for callers; borrowed until the loop's turn end
     char id[MEDIA_ID_CHARS + 1];
     char *tenant, *type, *name; /* owned; the tenant's quota is charged; the name may be empty */
     uint64_t size;
+    bool stranger; /* uploaded by somebody without a credential: counts against their share */
     int64_t until_ms, look_ms; /* private, wall clock: earliest expiry; next check */
     struct media_hold *holds;  /* private; owned */
     size_t n_holds;            /* private */

@@ -9,9 +9,14 @@
 /* The least a file is charged, however small: it bounds the number of files. */
 #define MEDIA_LEAST_CHARGE ((uint64_t)64 << 10)
 
+struct media_charges {  /* bytes, files being written included */
+    uint64_t all;       /* of everybody */
+    uint64_t strangers; /* of strangers alone */
+};
+
 struct media_tenant { /* exists while the tenant is charged for a file */
     char *name;       /* owned */
-    uint64_t charged; /* bytes, files being written included */
+    struct media_charges has;
 };
 
 struct media {
@@ -23,16 +28,18 @@ struct media {
     struct map tenants;                  /* struct media_tenant, owned, by name */
     struct list writers, reads, fetches; /* in progress */
     struct timer sweep;
-    struct buf path;  /* media_path() returns it */
-    char *dir;        /* owned */
-    uint64_t charged; /* bytes, of all tenants */
+    struct buf path;          /* media_path() returns it */
+    char *dir;                /* owned */
+    struct media_charges has; /* of all tenants */
     struct media_stats n;
     bool closing;
 };
 
-/* Charges @n bytes to @tenant's quota.  BH_BUSY: over the tenant's or the total quota. */
-enum bh_err media_charge(struct media *m, struct str tenant, uint64_t n) BH_MUST_USE;
-void media_discharge(struct media *m, struct str tenant, uint64_t n);
+/* Charges @n bytes of @f to its tenant's quota.  BH_BUSY: over the tenant's or the total quota, or
+ * over the strangers' share of either. */
+enum bh_err media_charge(struct media *m, struct media_file *f, uint64_t n) BH_MUST_USE;
+/* Lowers the charge of @f to @n bytes. */
+void media_discharge(struct media *m, struct media_file *f, uint64_t n);
 
 void media_id_make(struct media *m, char ret_id[MEDIA_ID_CHARS + 1]);
 /* Adds a file whose record is committed.  Takes ownership of @f. */

@@ -34,7 +34,7 @@ struct media_write {
     struct work work;
     struct timer soon;       /* runs callbacks outside of the caller's call */
     struct media_file *file; /* owned; NULL: the media owns it */
-    uint64_t max_bytes, charged;
+    uint64_t max_bytes;
     uint64_t written, on_disk; /* bytes; only the job's thread uses them */
     int fd;                    /* -1: not created yet */
     int error;                 /* errno of the last job; 0: none */
@@ -58,11 +58,12 @@ static void destroy(struct media_write *w)
     list_remove(&w->link);
     timer_stop(w->m->clock, &w->soon);
     w->m->n.writing--;
-    media_discharge(w->m, str_of(w->file != NULL ? w->file->tenant : ""), w->charged);
     if (w->fd >= 0)
         close(w->fd);
-    if (w->file != NULL)
+    if (w->file != NULL) {
+        media_discharge(w->m, w->file, 0);
         media_file_free(w->file);
+    }
     store_put_cancel(&w->put);
     free(w->piece);
     free(w->part);
@@ -137,8 +138,6 @@ static void on_recorded(void *ctx, enum bh_err err)
     }
     struct media_file *f = w->file;
     w->file = NULL;
-    f->charged = w->charged;
-    w->charged = 0;
     media_file_add(w->m, f);
     w->m->n.written++;
     w->ops.done(w->ctx, BH_OK, f);
@@ -252,20 +251,25 @@ struct media_write *media_begin(struct media *m, const struct media_spec *spec,
 {
     uint64_t max = spec->max_bytes != 0 ? spec->max_bytes : MEDIA_MAX_BYTES;
     uint64_t charge = spec->expected > MEDIA_LEAST_CHARGE ? spec->expected : MEDIA_LEAST_CHARGE;
+    struct media_file *f = xcalloc(1, sizeof *f);
 
+    list_init(&f->link);
+    f->tenant = str_dup(spec->tenant);
+    f->stranger = spec->stranger;
     *ret_err = m->env.off             ? BH_REFUSED
                : spec->expected > max ? BH_MALFORMED
-                                      : media_charge(m, spec->tenant, charge);
-    if (*ret_err != BH_OK)
+                                      : media_charge(m, f, charge);
+    if (*ret_err != BH_OK) {
+        media_file_free(f);
         return NULL;
+    }
+    if (f->stranger) /* announced bytes cost a stranger nothing, so they reserve nothing */
+        media_discharge(m, f, MEDIA_LEAST_CHARGE);
     struct media_write *w = xcalloc(1, sizeof *w);
     *w = (struct media_write){.m = m, .ops = *ops, .ctx = ctx, .fd = -1, .max_bytes = max};
-    w->charged = charge;
-    struct media_file *f = w->file = xcalloc(1, sizeof *f);
     struct buf text = BUF_INIT;
-    list_init(&f->link);
+    w->file = f;
     media_id_make(m, f->id);
-    f->tenant = str_dup(spec->tenant);
     media_type_add(&text, spec->type);
     f->type = buf_take(&text);
     media_name_add(&text, spec->name);
@@ -293,13 +297,11 @@ void media_add(struct media_write *w, struct str bytes)
     memcpy(w->head + w->n_head, bytes.p, head);
     w->n_head += head;
     w->file->size += bytes.n;
-    uint64_t more = w->file->size > w->charged ? w->file->size - w->charged : 0;
+    uint64_t more = w->file->size > w->file->charged ? w->file->size - w->file->charged : 0;
     if (w->file->size > w->max_bytes)
         fail(w, BH_MALFORMED);
     else if (more > 0) /* than was announced */
-        fail(w, media_charge(w->m, str_of(w->file->tenant), more));
-    if (w->failed == BH_OK)
-        w->charged += more;
+        fail(w, media_charge(w->m, w->file, more));
     if (w->failed != BH_OK) {
         timer_set(w->m->clock, &w->soon, 0);
         return;

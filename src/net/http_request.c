@@ -73,7 +73,7 @@ static enum parsed refuse(struct conn *c, int status, const char *code, const ch
 
 /* ---- bodies that go to a sink ---- */
 
-enum { SLOWEST_BYTES = 4096 }; /* in one time-out */
+#define SLOWEST_BYTES_S 8192 /* a second, over the whole upload */
 
 struct http_upload {
     struct http_sink sink;
@@ -82,7 +82,7 @@ struct http_upload {
     bool chunked, paused;
     uint64_t taken, left; /* bytes so far; still to come when not chunked */
     struct http_chunks chunks;
-    size_t since; /* bytes since the deadline was last moved */
+    int64_t ran_ms, since_ms; /* time of the client, without pauses; when it last began to run */
 };
 
 void http_take_body(struct http_req *r, const struct http_sink *sink, void *ctx)
@@ -152,6 +152,16 @@ static void finish_upload(struct conn *c)
 
 /* ---- input ---- */
 
+/* True: with the @n bytes that have come now, the client has sent less than it should have since
+ * the upload began.  The first body_ms are free, so that a short upload may take them. */
+static bool is_slow(const struct conn *c, size_t n)
+{
+    const struct http_upload *u = c->upload;
+    int64_t ran_ms = u->ran_ms + clock_now_ms(c->server->clock) - u->since_ms;
+
+    return ran_ms - c->server->limits.body_ms > (int64_t)((u->taken + n) * 1000 / SLOWEST_BYTES_S);
+}
+
 /* Hand over up to @n bytes of which *@left belong to us. */
 static size_t pass_on(struct conn *c, const char *p, size_t n, uint64_t *left)
 {
@@ -161,11 +171,7 @@ static size_t pass_on(struct conn *c, const char *p, size_t n, uint64_t *left)
         n = (size_t)*left;
     *left -= n;
     u->taken += n;
-    u->since += n;
-    if (u->since >= SLOWEST_BYTES) {
-        u->since = 0;
-        conn_enter(c, CONN_UPLOAD);
-    }
+    conn_enter(c, CONN_UPLOAD); /* a client that sends nothing for body_ms is late, too */
     u->sink.on_data(u->ctx, u->id, str_make(p, n)); /* may end it */
     return n;
 }
@@ -218,6 +224,10 @@ static size_t upload_input(struct conn *c, const char *p, size_t n)
     size_t at = 0;
     bool more = true;
 
+    if (c->state == CONN_UPLOAD && is_slow(c, n)) {
+        http_upload_late(c);
+        return 0;
+    }
     while (more && c->state == CONN_UPLOAD)
         more = c->upload->chunked ? step_chunked(c, p, n, &at) : step_counted(c, p, n, &at);
     return at;
@@ -232,8 +242,10 @@ void http_body_pause(struct http_server *s, struct http_id id)
     if (c == NULL || c->upload == NULL)
         return;
     c->upload->paused = true;
-    if (c->state == CONN_UPLOAD)
-        conn_enter(c, CONN_UPLOAD_PAUSED);
+    if (c->state != CONN_UPLOAD)
+        return;
+    c->upload->ran_ms += clock_now_ms(s->clock) - c->upload->since_ms;
+    conn_enter(c, CONN_UPLOAD_PAUSED);
 }
 
 void http_body_resume(struct http_server *s, struct http_id id)
@@ -245,6 +257,7 @@ void http_body_resume(struct http_server *s, struct http_id id)
     c->upload->paused = false;
     if (c->state != CONN_UPLOAD_PAUSED)
         return;
+    c->upload->since_ms = clock_now_ms(s->clock);
     conn_enter(c, CONN_UPLOAD);
     conn_mark(c); /* goes on when the turn ends, with what waits and then with the socket */
 }
@@ -339,6 +352,8 @@ static bool ask_for_body(struct conn *c)
     c->body_waits = true;
     c->server->on_head(c->server->ctx, c->req);
     c->body_waits = false;
+    if (c->upload != NULL)
+        c->upload->since_ms = clock_now_ms(c->server->clock);
     if (c->upload != NULL)
         conn_enter(c, c->upload->paused ? CONN_UPLOAD_PAUSED : CONN_UPLOAD);
     else if (c->state == CONN_HANDLING)

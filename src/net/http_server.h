@@ -135,8 +135,9 @@ struct http_sink {
 };
 /* From here on the request belongs to @sink (copied) and is answered by its number.  Exactly one of
  * on_end() and on_gone() runs, never inside a call into the server; an answer before on_end() ends
- * the upload, and then neither runs.  A client that sends less than 4 KiB in limits.body_ms is too
- * slow; while paused it is not. */
+ * the upload, and then neither runs.  A client is too slow if it sends nothing for limits.body_ms,
+ * or less than 8 KiB/s over the whole upload after the first limits.body_ms; pauses do not count.
+ */
 void http_take_body(struct http_req *r, const struct http_sink *sink, void *ctx);
 /* Stops on_data() until http_body_resume().  At most 64 KiB wait in memory, the rest in the kernel.
  * Harmless when the upload is over. */

@@ -1,5 +1,6 @@
 """Files and questions on the chat page: in a real browser, and as programs ask for them."""
 import json
+import socket
 import sqlite3
 import struct
 import urllib.error
@@ -11,6 +12,7 @@ import pytest
 
 from test_mcp import Chats
 from test_media import download, kept
+from test_media import upload as upload_as_gateway
 from test_prompts import OPTIONS, answered, ask
 from test_web import call, lobby, make_lobby, visit  # noqa: F401 - fixtures
 from v1 import make_key
@@ -120,6 +122,31 @@ def test_uploads_are_bounded_and_from_the_page_alone(lobby):  # noqa: F811
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request, timeout=10)
     assert refused.value.code == 413
+
+
+def test_strangers_cannot_use_up_the_room_of_a_tenant(make_lobby):  # noqa: F811
+    lobby = make_lobby(delivery="}}\nmedia: {{per_tenant: 8MiB")  # noqa: F811
+    agent, size = lobby.agent(), 1900000
+    own = lambda n: upload_as_gateway(lobby.server, lobby.credential, b"x" * n, name="own").status  # noqa: E731
+    stalled = []
+    for n in range(12):  # what they announce is more than the tenant has
+        s = socket.create_connection(("127.0.0.1", lobby.server.port))
+        s.sendall(f"POST /chat/lobby/api/file HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Bellhop-Visitor: e2e-visitor-evil-{n:04}\r\n"
+                  f"Content-Length: 1000000\r\n\r\nx".encode())
+        stalled.append(s)
+    wait_for(lambda: lobby.server.metric("media_writing") == 12)
+    assert upload(lobby, png())[0] == 200 and own(1000000) == 200
+    for s in stalled:
+        s.close()
+    wait_for(lambda: lobby.server.metric("media_writing") == 0)
+    status, file = upload(lobby, b"x" * size)
+    assert status == 200 and upload(lobby, b"x" * size)[0] == 507  # a quarter is 2 MiB
+    assert own(4000000) == 200
+    lobby.server.restart()
+    agent = lobby.agent()
+    assert upload(lobby, b"x" * size)[0] == 507 and own(1000000) == 200
+    assert call(lobby, "POST", "api/message", {"text": "look", "files": [file]}, visitor=ANN)[0] == 200
+    assert agent.hear("look")["media"][0]["size"] == size
 
 
 def test_without_an_agent_nobody_pays_for_files(make_lobby):  # noqa: F811

@@ -258,6 +258,80 @@ static void one_tenant_cannot_take_the_room_of_another(void **state)
     keep(r, "modest", "y");
 }
 
+static size_t files_being_written(struct rig *r)
+{
+    struct media_stats n;
+
+    media_stats(r->m, &n);
+    return n.writing;
+}
+
+static struct media_write *begin_stranger(struct rig *r, const char *tenant, uint64_t expected)
+{
+    struct media_spec spec = {.tenant = str_of(tenant), .expected = expected, .stranger = true};
+
+    r->rooms = r->dones = 0;
+    r->w = media_begin(r->m, &spec, &ops, r, &r->err);
+    return r->w;
+}
+
+/* The tenant's quota is 4 MiB, so the share of strangers is 1 MiB. */
+static void strangers_have_a_share_and_pay_as_bytes_come(void **state)
+{
+    struct rig *r = *state;
+    struct media_write *open[8];
+    char *half = xcalloc(1, 512 << 10);
+
+    for (size_t i = 0; i < 8; i++) /* what they announce reserves nothing */
+        assert_non_null(open[i] = begin_stranger(r, "acme", 500 << 10));
+    for (size_t i = 0; i < 8; i++)
+        media_abort(&open[i]);
+    while (files_being_written(r) > 0)
+        loop_turn(r->loop, 10);
+    for (size_t i = 0; i < 2; i++) {
+        assert_non_null(begin_stranger(r, "acme", 512 << 10));
+        turn_until(r, &r->rooms, 1);
+        media_add(r->w, str_make(half, 512 << 10));
+        media_end(r->w);
+        turn_until(r, &r->dones, 1);
+        assert_int_equal(r->err, BH_OK);
+    }
+    assert_null(begin_stranger(r, "acme", 1)); /* the share is used up, ... */
+    assert_int_equal(r->err, BH_BUSY);
+    keep(r, "acme", "its own"); /* ... and the tenant's room is not */
+    media_close(r->m);
+    open_media(r);
+    assert_null(begin_stranger(r, "acme", 1)); /* after a start, too */
+    assert_non_null(begin_stranger(r, "other", 1));
+    media_abort(&r->w);
+    while (files_being_written(r) > 0)
+        loop_turn(r->loop, 10);
+    assert_true(media_forget(r->m, str_of(r->id)));
+    assert_null(begin_stranger(r, "acme", 1)); /* its own file paid nothing into the share */
+    free(half);
+}
+
+static void a_stranger_who_sends_too_much_is_cut_where_the_share_ends(void **state)
+{
+    struct rig *r = *state;
+    char *half = xcalloc(1, 512 << 10);
+
+    assert_non_null(begin_stranger(r, "acme", 0));
+    for (int i = 1; i < 3; i++) {
+        turn_until(r, &r->rooms, i);
+        media_add(r->w, str_make(half, 512 << 10));
+    }
+    turn_until(r, &r->rooms, 3);
+    media_add(r->w, STR("!"));
+    turn_until(r, &r->dones, 1);
+    assert_int_equal(r->err, BH_BUSY);
+    assert_non_null(begin_stranger(r, "acme", 1 << 20)); /* nothing of it is charged any more */
+    media_abort(&r->w);
+    while (files_being_written(r) > 0)
+        loop_turn(r->loop, 10);
+    free(half);
+}
+
 static void larger_than_allowed_is_refused_as_it_comes(void **state)
 {
     struct rig *r = *state;
@@ -486,6 +560,8 @@ UNIT(media_test_media)
         T(what_is_written_is_found_and_read_again),
         T(an_aborted_or_empty_one_leaves_nothing),
         T(one_tenant_cannot_take_the_room_of_another),
+        T(strangers_have_a_share_and_pay_as_bytes_come),
+        T(a_stranger_who_sends_too_much_is_cut_where_the_share_ends),
         T(larger_than_allowed_is_refused_as_it_comes),
         T(a_picture_that_is_none_is_not_called_one),
         T(only_what_cannot_be_known_is_believed),

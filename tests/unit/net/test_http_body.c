@@ -346,6 +346,44 @@ static void an_upload_that_stalls_is_408_and_one_that_is_paused_is_not(void **st
     raw_close(&paused);
 }
 
+/* Sends @n bytes every 20 ms to a sink that pauses after every piece, as one that writes to a disk
+ * does.  Returns how long it took until the upload was cut, or 1500. */
+static int64_t upload_at(struct fixture *f, size_t n)
+{
+    struct raw r = raw_connect(f->loop, f->port);
+    struct buf piece = BUF_INIT;
+    int64_t start = test_now_ms();
+
+    f->pause_each = true;
+    f->gone = 0;
+    fill(&piece, n);
+    raw_send_z(&r, "POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n");
+    for (int64_t next = 0; f->gone == 0 && test_now_ms() < start + 1500;) {
+        if (test_now_ms() >= next) {
+            (void)!send(r.fd, piece.p, piece.n, MSG_NOSIGNAL);
+            next = test_now_ms() + 20;
+        }
+        loop_turn(f->loop, 10);
+        http_body_resume(f->server, f->id);
+        raw_poll(&r);
+    }
+    int64_t took = test_now_ms() - start;
+    if (f->gone != 0)
+        assert_true(raw_wait(&r, "HTTP/1.1 408 "));
+    raw_close(&r);
+    loop_turns(f->loop, 20);
+    buf_done(&piece);
+    return took;
+}
+
+static void a_slow_upload_is_cut_by_its_rate_over_the_whole(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_in_range(upload_at(f, 1), 250, 1000); /* 50 bytes a second */
+    assert_in_range(upload_at(f, 4096), 1500, 5000);
+}
+
 static void an_answer_before_the_end_ends_the_upload(void **state)
 {
     struct fixture *f = *state;
@@ -649,6 +687,7 @@ UNIT(net_test_http_body)
         T(too_much_is_413_and_gone),
         T(a_malformed_body_is_400_and_gone),
         T_HASTY(an_upload_that_stalls_is_408_and_one_that_is_paused_is_not),
+        T_HASTY(a_slow_upload_is_cut_by_its_rate_over_the_whole),
         T(an_answer_before_the_end_ends_the_upload),
         T(a_request_may_be_refused_by_its_head),
         T(a_taken_body_is_asked_for_with_100_continue),
