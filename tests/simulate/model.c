@@ -166,8 +166,10 @@ void model_accepted(struct model *m, struct model_event *ev, enum bh_err err)
         true; /* copies that did reach the disk stay owed; the others are nobody's promise */
     for (unsigned i = 0; i < MODEL_INSTANCES; i++) {
         struct copy *c = &ev->copies[i];
-        if (c->owed && !c->promised && !is_known(m, ev, i))
+        if (c->owed && !c->promised && !is_known(m, ev, i)) {
             c->owed = false;
+            c->loose |= m->shared; /* in doubt: its row may come up, before what came meanwhile */
+        }
     }
 }
 

@@ -40,7 +40,8 @@ struct copy {              /* one event for one instance */
     bool settled;          /* acked and the ack is on disk, or nothing of it is on disk any more */
     unsigned sends;
     uint64_t order;   /* place in its instance's order of acceptance, newest life */
-    bool loose;       /* a crash forgot its ack while a repeat of it waited: no order */
+    bool loose;       /* no order: a crash forgot its ack while a repeat of it waited, or it was
+                       * refused while its commit was in doubt, and the platform repeats it */
     uint32_t sent_on; /* the socket it was last written to */
     uint32_t holder;  /* which holder of the instance's name it was accepted for */
     bool ended;       /* that one gave the name up: nobody is owed it any more */

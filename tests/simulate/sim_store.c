@@ -22,7 +22,7 @@ enum { DOUBT_BLOCKS = 1 };
 /* COMMIT is sent after the row that tells its fate was written, so a commit whose answer is lost is
  * never taken for one that did not happen.  (0: mutant.) */
 enum { FATE_FIRST = 1 };
-enum { MAX_STORES = 16, MAX_LIMBO = 12 };
+enum { MAX_STORES = 16, MAX_TIED = 3, MAX_LIMBO = 12 + MAX_TIED };
 
 struct limbo {                       /* a transaction whose process hears of it no more */
     struct store_op *ops[MAX_LIMBO]; /* owned copies */
@@ -247,8 +247,11 @@ void sim_store_abort(struct store *st)
 void sim_store_tire(struct store *st)
 {
     struct sim_store *s = sim_of(st);
-    if (s->n_open == 0 && s->queued.head != NULL && waits(s, s->queued.head))
+    if (s->n_open > 0 || s->queued.head == NULL || !waits(s, s->queued.head))
+        return;
+    do
         finish(s, queue_pop(&s->queued), BH_UNAVAILABLE);
+    while (op_is_tied(s->queued.head));
 }
 
 /* Whether a change of the facts happened cannot be asked again by a key: those answers arrive. */
@@ -265,7 +268,9 @@ static size_t enter_limbo(struct sim_store *s, size_t n, int64_t begun_ms)
     if (l->n > 0)
         return 0;
     *l = (struct limbo){.guard = s->base.guard, .begun_ms = begun_ms, .of = s};
-    for (; op != NULL && l->n < n && l->n < MAX_LIMBO && may_be_lost(op); op = op->next)
+    if (n > MAX_LIMBO - MAX_TIED)
+        n = MAX_LIMBO - MAX_TIED; /* room for what is tied to the last */
+    for (; op != NULL && (l->n < n || op_is_tied(op)) && may_be_lost(op); op = op->next)
         l->ops[l->n++] = op_copy(op);
     return l->n;
 }
