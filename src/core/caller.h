@@ -7,14 +7,15 @@
 #include "base/str.h"
 
 struct caller {
-    struct str tenant;   /* never empty; records of other tenants are reported as not found */
-    struct str ns;       /* namespace: a separate store in the tenant; absent: the unnamed one */
-    struct str identity; /* of the key: becomes author, changed_by, agent_id */
-    struct str key_id;   /* absent: the operator */
-    struct str agent;    /* the only agent the key may use; absent: any */
-    struct str instance; /* the instance the key acts for; absent: none */
-    bool attest;         /* the key may name other authors than its own identity */
-    bool takes_files;    /* a long answer may come as a file (base/spill.h) */
+    struct str tenant;    /* never empty; records of other tenants are reported as not found */
+    struct str ns;        /* namespace: a separate store in the tenant; absent: the unnamed one */
+    struct str identity;  /* of the key: becomes author, changed_by, agent_id */
+    struct str key_id;    /* absent: the operator */
+    struct str agent;     /* the only agent the key may use; absent: any */
+    struct str instance;  /* the instance the key acts for; absent: none */
+    struct str for_agent; /* the agent that `dispatch.caller_header` names; absent: none */
+    bool attest;          /* the key may name other authors than its own identity */
+    bool takes_files;     /* a long answer may come as a file (base/spill.h) */
 };
 
 /* A namespace is 1 to 64 of A-Z a-z 0-9 _ . - and starts with a letter or digit. */

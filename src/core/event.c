@@ -234,6 +234,10 @@ void event_write(struct buf *out, const struct event *ev)
     put_set(&w, STR(",\"auto_thread_created\":true,\"auto_thread_initial_name\":"),
             ev->auto_thread_name);
     buf_add_c(out, '}');
+    if (ev->dispatch.n > 0) {
+        buf_add_str(out, STR(",\"dispatch\":"));
+        buf_add_str(out, ev->dispatch);
+    }
     buf_add_c(out, '}');
 }
 
@@ -414,6 +418,7 @@ static const struct event_text event_texts[] = {
     TEXT(event, scope_id),
     TEXT(event, prospective_thread_id),
     TEXT(event, auto_thread_name),
+    TEXT(event, dispatch),
     TEXT(event, edit.text),
 };
 static const struct event_text event_flags[] = {

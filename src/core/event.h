@@ -71,6 +71,7 @@ struct event {
     /* The thread that an answer to this event will open.  In a thread that was opened that way, the
      * name the thread got then. */
     struct str prospective_thread_id, auto_thread_name;
+    struct str dispatch; /* a JSON object: what a program told of its dispatch; absent: none */
     /* for the gate only, never on the wire */
     bool author_is_bot, mentions_bot, replies_to_bot;
     bool looks_back; /* the visibility check must include earlier messages of the place */

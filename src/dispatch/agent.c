@@ -24,6 +24,10 @@ static const struct config_key settings_keys[] = {
     {"dispatch.allow_private", CFG_BOOL, CFG_RELOAD, AT(allow_private), "false",
      .what = "Let webhooks of agents reach private, loopback and link-local addresses "
              "(`wake.allow_private` allows it too)."},
+    {"dispatch.caller_header", CFG_TEXT, CFG_RELOAD, AT(caller_header),
+     .what = "The header that names the agent on whose behalf a program calls, such as "
+             "`X-Agent-Id`; it becomes `meta.origin.caller_agent_id`. Believed only from keys made "
+             "with `--attest`."},
     {"dispatch.retry", CFG_DURATION, CFG_RELOAD, AT(retry_ms), "1s", .min = 10, .max = 3600000,
      .what = "The pause after a failed delivery; it doubles with each failure."},
     {"dispatch.retry_max", CFG_DURATION, CFG_RELOAD, AT(retry_max_ms), "5m", .min = 10,

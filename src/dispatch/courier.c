@@ -245,7 +245,7 @@ static bool bring(struct courier *c, struct str line)
         return false;
     }
     payload_recall_wake(&p);
-    payload_write_header(&header, &p);
+    payload_write_header(&header, &p, true);
     struct errand e = {.kind = c->a->cfg->s.wake_on_deliver ? ERRAND_WAKE : ERRAND_DELIVER,
                        .body = body,
                        .dispatch_id = p.dispatch_id,

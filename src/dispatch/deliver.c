@@ -204,6 +204,7 @@ struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch
         call_has_room(&w->call, str_of(a->tenant))) {
         if (p.session.p == NULL)
             p.session = session;
+        p.caller = who->caller.for_agent;
         call_begin(&w->call, a, p.session, payload_kind(&p), p.dispatch_id);
         call_post(&w->call, a, &p, a->cfg->s.wake_on_deliver, on_delivery_accepted);
         if (w->call.fate.known_ms == 0)

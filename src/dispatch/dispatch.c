@@ -105,6 +105,11 @@ const struct dispatch_counters *dispatch_counters(const struct dispatch *d)
     return &d->n;
 }
 
+const char *dispatch_caller_header(const struct dispatch *d)
+{
+    return d->env.settings->caller_header;
+}
+
 /* ---- lists of agents ---- */
 
 bool agent_rings(const struct agent_config *c)

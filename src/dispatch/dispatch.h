@@ -41,6 +41,7 @@ struct dispatch_settings { /* `dispatch:` in the configuration, owned by it */
     int64_t retry_ms;      /* the first backoff after a failure; it doubles */
     int64_t retry_max_ms;  /* the longest backoff */
     uint32_t replies;      /* kept per agent */
+    char *caller_header;   /* names the caller of a dispatch; NULL: none does */
 };
 extern const struct config_section dispatch_config;
 extern const struct config_list agents_config; /* `agents:` */
@@ -104,6 +105,8 @@ void dispatch_cancel(struct dispatch_call **call);
 /* The tenant of the only entry of `agents:` that an address names.  Absent: no entry, several, or
  * one without a tenant. */
 struct str dispatch_tenant_of(const struct dispatch *d, struct str address);
+/* The header whose value becomes caller.for_agent of keys that may; NULL: none. */
+const char *dispatch_caller_header(const struct dispatch *d);
 /* Writes [AgentDescriptor] before the call returns. */
 void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, struct jw *w);
 

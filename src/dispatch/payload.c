@@ -8,8 +8,10 @@
 #include "base/percent.h"
 #include "dispatch/agent.h"
 #include "dispatch/dispatch.h"
+#include "dispatch/schedule.h"
 
 #define CHAT "dispatch:"
+#define YEAR_10000_MS 253402300800000
 #define SKILL_MAX 120 /* bytes; a longer name is replaced by its hash in a chat id */
 
 const char *payload_kind(const struct payload *p)
@@ -84,6 +86,36 @@ void payload_recall_wake(struct payload *p)
 
 /* ---- writing ---- */
 
+/* Members that write_dispatch() writes itself. */
+static bool is_ours(struct str key)
+{
+    return str_eq(key, STR("kind")) || str_eq(key, STR("skill_name")) ||
+           str_eq(key, STR("trigger_kind")) || str_eq(key, STR("session_id"));
+}
+
+/* Writes the members of meta into an open object; @beside_ours: without those of is_ours(). */
+static void write_meta(struct jw *w, const struct payload *p, bool beside_ours)
+{
+    struct json origin = json_get(p->meta, "origin");
+
+    for (struct json_iter it = {0}; json_next(p->meta, &it);)
+        if (!(beside_ours && is_ours(it.key)) &&
+            (p->caller.p == NULL || !str_eq(it.key, STR("origin")))) {
+            jw_key_str(w, it.key);
+            jw_value(w, it.value);
+        }
+    if (p->caller.p == NULL)
+        return;
+    jw_kobj(w, "origin");
+    for (struct json_iter it = {0}; json_is_object(origin) && json_next(origin, &it);)
+        if (!str_eq(it.key, STR("caller_agent_id"))) {
+            jw_key_str(w, it.key);
+            jw_value(w, it.value);
+        }
+    jw_kstr(w, "caller_agent_id", p->caller);
+    jw_end_obj(w);
+}
+
 void payload_write_body(struct buf *out, const struct payload *p, struct str agent_id)
 {
     struct jw w = jw_begin(out);
@@ -92,14 +124,14 @@ void payload_write_body(struct buf *out, const struct payload *p, struct str age
     jw_kstr(&w, "agent_id", agent_id);
     jw_kstr(&w, "kind", str_of(payload_kind(p)));
     jw_kstr(&w, p->template ? "prompt" : "content", p->text);
+    jw_kobj(&w, "meta");
     if (json_is_object(p->meta)) {
-        jw_kvalue(&w, "meta", p->meta);
+        write_meta(&w, p, false);
     } else {
-        jw_kobj(&w, "meta");
         jw_kstr(&w, "dispatch_id", p->dispatch_id);
         jw_ki64(&w, "sent_at", p->sent_at);
-        jw_end_obj(&w);
     }
+    jw_end_obj(&w);
     jw_kstr_opt(&w, "session_id", p->session);
     jw_end_obj(&w);
 }
@@ -111,15 +143,37 @@ static void add_line(struct buf *out, struct str s)
         buf_add_c(out, (unsigned char)s.p[i] < ' ' || s.p[i] == 0x7f ? ' ' : s.p[i]);
 }
 
-void payload_write_header(struct buf *out, const struct payload *p)
+static void add_part(struct buf *out, const char *what, struct str s)
 {
+    if (str_is_empty(s))
+        return;
+    buf_add_z(out, what);
+    add_line(out, s);
+}
+
+void payload_write_header(struct buf *out, const struct payload *p, bool whole)
+{
+    struct json origin = json_get(p->meta, "origin");
+    int64_t sent_ms;
+    char when[40];
+
     if (p->wake)
         return;
     buf_printf(out, "[%s from the skill ", p->template ? "task" : p->asks ? "question" : "context");
     add_line(out, p->skill);
-    if (!str_is_empty(p->event_type)) {
-        buf_add_z(out, ", event ");
-        add_line(out, p->event_type);
+    add_part(out, ", event ", p->event_type);
+    if (whole) {
+        add_part(out, ", trigger ", json_str(origin, "trigger_kind"));
+        add_part(out, ", entry skill ", json_str(origin, "entry_skill_name"));
+        add_part(out, ", caller ",
+                 p->caller.p != NULL ? p->caller : json_str(origin, "caller_agent_id"));
+        if (json_as_i64(json_get(p->meta, "sent_at"), &sent_ms) && sent_ms > 0 &&
+            sent_ms < YEAR_10000_MS) {
+            schedule_format(sent_ms, when, sizeof when);
+            add_part(out, ", sent ", str_of(when));
+        }
+        add_part(out, ", correlation ", p->correlation_id);
+        add_part(out, ", dispatch ", p->dispatch_id);
     }
     buf_add_c(out, ']');
 }
@@ -164,6 +218,20 @@ bool payload_chat_read(struct str chat_id, struct buf *ret_agent, struct buf *re
 
 /* ---- the relay's event ---- */
 
+/* The event's `dispatch` object. */
+static void write_dispatch(struct buf *out, const struct payload *p)
+{
+    struct jw w = jw_begin(out);
+
+    jw_obj(&w);
+    jw_kstr(&w, "kind", str_of(payload_kind(p)));
+    jw_kstr(&w, "skill_name", p->skill);
+    jw_kstr_opt(&w, "trigger_kind", json_str(json_get(p->meta, "origin"), "trigger_kind"));
+    jw_kstr_opt(&w, "session_id", p->session);
+    write_meta(&w, p, true);
+    jw_end_obj(&w);
+}
+
 void payload_event(const struct payload *p, const struct recipient *a, struct payload_event *ret)
 {
     struct event *ev = &ret->ev;
@@ -172,7 +240,7 @@ void payload_event(const struct payload *p, const struct recipient *a, struct pa
     buf_add_z(&ret->user, "skill:");
     add_line(&ret->user, p->wake ? STR("wake") : p->skill);
     if (!p->template && !p->wake) {
-        payload_write_header(&ret->text, p);
+        payload_write_header(&ret->text, p, false);
         buf_add_z(&ret->text,
                   p->asks
                       ? "\nThe skill waits for your answer to this.\n\n"
@@ -181,8 +249,11 @@ void payload_event(const struct payload *p, const struct recipient *a, struct pa
     buf_add_str(&ret->text, p->text);
     buf_printf(&ret->id, "%s\x1f%s\x1f", a->id, p->wake ? "wake" : payload_kind(p));
     buf_add_str(&ret->id, p->dispatch_id);
+    if (!p->wake)
+        write_dispatch(&ret->dispatch, p);
     *ev = (struct event){.platform = STR("relay"),
                          .event_id = buf_str(&ret->id),
+                         .dispatch = buf_str(&ret->dispatch),
                          .text = buf_str(&ret->text),
                          .message_id = p->dispatch_id,
                          .chat_id = buf_str(&ret->chat),
@@ -198,4 +269,5 @@ void payload_event_done(struct payload_event *e)
     buf_done(&e->user);
     buf_done(&e->text);
     buf_done(&e->id);
+    buf_done(&e->dispatch);
 }

@@ -1,7 +1,8 @@
 /* payload.h - reads and checks a payload, and writes it for each kind of receiver.
  *
  * call.c and request.c read payloads of callers; courier.c reads them back from the mailbox.  The
- * sending program makes `meta`; this module passes it on unchanged. */
+ * sending program makes `meta`; this module passes it on unchanged, but for the caller that an
+ * authenticated header names. */
 #pragma once
 #include "base/buf.h"
 #include "base/json.h"
@@ -17,10 +18,11 @@ struct payload {     /* texts are borrowed from the document it was read from */
     struct str text; /* content or prompt */
     struct str dispatch_id, correlation_id, event_type, skill; /* skill: never absent */
     struct str session;                                        /* absent: none */
-    struct json meta; /* an object; absent: a wake, which has only an id and a time */
-    int64_t sent_at;  /* used when meta is absent */
-    bool wake;        /* made by dispatch_wake() */
-    bool asks;        /* made by dispatch_request(): the caller waits for an answer */
+    struct str caller; /* replaces meta.origin.caller_agent_id; absent: as meta says */
+    struct json meta;  /* an object; absent: a wake, which has only an id and a time */
+    int64_t sent_at;   /* used when meta is absent */
+    bool wake;         /* made by dispatch_wake() */
+    bool asks;         /* made by dispatch_request(): the caller waits for an answer */
 };
 
 /* @body: {kind, content | prompt, meta}, or the same under "payload".  False: @ret_fault is set. */
@@ -35,8 +37,8 @@ void payload_write_body(struct buf *out, const struct payload *p, struct str age
 const char *payload_kind(const struct payload *p); /* "augment" */
 
 /* Writes one line for people: "[context from the skill x, event y]", or "[question from ...".
- * Nothing for a wake. */
-void payload_write_header(struct buf *out, const struct payload *p);
+ * @whole: with all of meta.  Nothing for a wake. */
+void payload_write_header(struct buf *out, const struct payload *p, bool whole);
 
 /* The relay's chat id of a dispatch: one chat per (agent, session, skill). */
 void payload_chat_id(struct buf *out, const struct payload *p, struct str agent_id);
@@ -45,7 +47,7 @@ bool payload_chat_read(struct str chat_id, struct buf *ret_agent, struct buf *re
 
 struct payload_event { /* an event and the texts it borrows */
     struct event ev;
-    struct buf chat, user, text, id;
+    struct buf chat, user, text, id, dispatch;
 };
 /* The message a gateway gets.  @ret is zeroed; payload_event_done() frees it. */
 void payload_event(const struct payload *p, const struct recipient *a, struct payload_event *ret);

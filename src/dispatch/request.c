@@ -452,6 +452,7 @@ struct dispatch_call *dispatch_request(struct dispatch *d, const struct dispatch
     if (a != NULL && read_request(w, a, body, key, &p)) {
         if (p.session.p == NULL)
             p.session = session;
+        p.caller = who->caller.for_agent;
         begin(w, a, &p, key);
     } else {
         call_end_later(&w->call);

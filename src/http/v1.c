@@ -232,11 +232,16 @@ bool v1_admit(struct front *f, struct http_req *req, struct str agent, struct ca
 {
     bool keyless =
         http_listener_tag(req) == front_admin_tag && http_header(req, "Authorization").p == NULL;
+    const char *names_caller = dispatch_caller_header(f->dispatch);
 
-    if (front_is_draining(f, req))
+    if (front_is_draining(f, req) ||
+        !(keyless ? admit_operator(f, req, agent, ret_caller) : admit_key(f, req, ret_caller)) ||
+        !admit_namespace(f, req, ret_caller) || !take_work(f, req, ret_caller->tenant))
         return false;
-    return (keyless ? admit_operator(f, req, agent, ret_caller) : admit_key(f, req, ret_caller)) &&
-           admit_namespace(f, req, ret_caller) && take_work(f, req, ret_caller->tenant);
+    struct str named = names_caller != NULL ? http_header(req, names_caller) : STR_NULL;
+    if (ret_caller->attest && named.n > 0 && named.n <= DISPATCH_ID_MAX && utf8_valid(named))
+        ret_caller->for_agent = named;
+    return true;
 }
 
 static bool signature_ok(const struct key *k, struct http_req *req)

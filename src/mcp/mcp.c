@@ -285,8 +285,8 @@ static struct mcp_exchange *exchange_new(struct mcp *m, const struct caller *who
     struct mcp_exchange *x = xcalloc(1, sizeof *x);
 
     *x = (struct mcp_exchange){.m = m, .who = *who, .open = 1, .done = done, .ctx = ctx};
-    struct str *texts[] = {&x->who.tenant, &x->who.ns,    &x->who.identity,
-                           &x->who.key_id, &x->who.agent, &x->who.instance};
+    struct str *texts[] = {&x->who.tenant, &x->who.ns,       &x->who.identity, &x->who.key_id,
+                           &x->who.agent,  &x->who.instance, &x->who.for_agent};
     size_t n = 1;
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         n += texts[i]->n;

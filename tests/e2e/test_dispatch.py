@@ -7,6 +7,7 @@ import pytest
 
 from conftest import wait_for
 from dispatch_rig import Sender, augment, config, template
+from v1 import make_key
 
 
 @pytest.fixture
@@ -224,6 +225,10 @@ def test_a_gateway_gets_it_as_a_message_and_what_it_answers_is_a_reply(house, di
     assert sender.deliver("bot@desk", template("do it", "r1")).json["session_id"] == "desk"
     ev = with_gateway.next("inbound")["event"]
     assert ev["text"] == "do it" and ev["message_id"] == "r1"
+    told = ev["dispatch"]
+    assert told.pop("sent_at") > 0
+    assert told == {"kind": "template", "skill_name": "morning-status", "trigger_kind": "cron", "session_id": "desk",
+                    "dispatch_id": "r1", "origin": {"skill_name": "morning-status", "trigger_kind": "cron"}}
     source = ev["source"]
     assert (source["platform"], source["chat_type"], source["user_id"]) == ("relay", "dm", "skill:morning-status")
     assert source["chat_id"] != first["source"]["chat_id"]
@@ -237,6 +242,19 @@ def test_a_gateway_gets_it_as_a_message_and_what_it_answers_is_a_reply(house, di
     house.restart()
     assert sender.ask("GET", sender.path("bot", "replies")).json == replies
     assert sender.replies("bot", after=replies["next"]).json == {"replies": [], "next": replies["next"]}
+
+
+def test_a_header_names_the_caller_where_the_key_may_say_so(make_bellhop, drop):
+    agents = config(f"id: filer, substrate: file, dir: {drop}")
+    house = make_bellhop(agents.replace("retry: 50ms", "caller_header: X-Agent-Id, retry: 50ms"))
+    for i, flags in enumerate(((), ("--attest",))):
+        sender = Sender(house, key=make_key(house, "t", *flags, identity=f"p{i}"))
+        answer = sender.ask("POST", sender.path("filer", "deliver"), augment("x", f"c{i}"), **{"x-agent-id": "ann"})
+        assert answer.status == 200
+        wait_for(lambda: f"c{i}.json" in files(drop))
+    told = [json.loads((drop / f"c{i}.json").read_text())["meta"]["origin"] for i in range(2)]
+    assert told == [{"skill_name": "morning-status", "trigger_kind": "cron", **more}
+                    for more in ({}, {"caller_agent_id": "ann"})]
 
 
 def test_doctor_list_and_metrics_say_how_agents_are(make_bellhop, drop, tmp_path):

@@ -4,6 +4,7 @@ import hmac
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -395,7 +396,8 @@ def test_text_is_typed_into_the_pane_and_nothing_in_it_acts_on_the_terminal(make
     assert sender.deliver("mux", augment(evil, "m1", event_type="deploy")).status == 200
     wait_for(lambda: server.instance("agent:mux")["entries"] == 0)
     text = wait_for(lambda: "rm -rf" in typed.read_text() and typed.read_text())
-    assert text.startswith("[context from the skill morning-status, event deploy]\n")
+    assert re.match(r"\[context from the skill morning-status, event deploy, trigger cron, "
+                    r"sent \d{4}-\d\d-\d\dT[\d:.]{12}Z, dispatch m1\]\n", text)
     assert "a\u241b[201~\u241b]0;owned\u2407b\u2400c\ufffdd; rm -rf $HOME `id`\n" in text
     assert not any(c in text for c in "\x1b\x07\x00\x9b")
     long = "".join(f"{i:06d}" for i in range(20_000))

@@ -110,6 +110,7 @@ static const struct event full = {
     .thread_id = STR("d"),
     .parent_chat_id = STR("e"),
     .scope_id = STR("s"),
+    .dispatch = STR("{\"kind\":\"augment\"}"),
     .author_is_bot = true,
 };
 

@@ -67,6 +67,7 @@ static const struct contract_field contract_event_fields[] = {
     {"context", MAYBE, "object[]"},
     {"context_error", MAYBE, "bool"},
     {"bot_id", MAYBE, "string"},
+    {"dispatch", MAYBE, "object"},
     {NULL},
 };
 

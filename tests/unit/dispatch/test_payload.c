@@ -147,6 +147,41 @@ static void a_request_is_worded_as_one(void **state)
     free(r);
 }
 
+#define META \
+    "\"dispatch_id\":\"d\",\"sent_at\":1700000000000,\"event_type\":\"t\",\"correlation_id\":" \
+    "\"c1\""
+#define ORIGIN "\"skill_name\":\"s\",\"entry_skill_name\":\"root\",\"trigger_kind\":\"cron\""
+
+static void the_whole_meta_reaches_gateways_and_panes(void **state)
+{
+    struct recipient *r = calloc(1, sizeof *r + 1);
+    struct payload_event e = {0};
+    struct payload p;
+    struct fault f = {0};
+    struct buf header = BUF_INIT, body = BUF_INIT;
+
+    r->id = "a";
+    assert_true(read_it("{\"kind\":\"augment\",\"content\":\"x\",\"meta\":{" META
+                        ",\"kind\":1,\"origin\":{" ORIGIN "}}}",
+                        &p, &f));
+    payload_write_header(&header, &p, true);
+    assert_string_equal(buf_z(&header),
+                        "[context from the skill s, event t, trigger cron, entry skill root, sent "
+                        "2023-11-14T22:13:20.000Z, correlation c1, dispatch d]");
+    payload_event(&p, r, &e);
+    assert_str(e.ev.dispatch,
+               "{\"kind\":\"augment\",\"skill_name\":\"s\",\"trigger_kind\":\"cron\"," META
+               ",\"origin\":{" ORIGIN "}}");
+    payload_event_done(&e);
+    p.caller = STR("ann"); /* an authenticated caller replaces the one that meta names */
+    payload_write_body(&body, &p, STR("a"));
+    assert_true(
+        str_contains(buf_str(&body), STR(",\"origin\":{" ORIGIN ",\"caller_agent_id\":\"ann\"}}")));
+    buf_done(&header);
+    buf_done(&body);
+    free(r);
+}
+
 UNIT(dispatch_test_payload)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +192,7 @@ UNIT(dispatch_test_payload)
         cmocka_unit_test(a_long_skill_name_does_not_make_a_long_chat),
         cmocka_unit_test(an_augment_says_that_it_is_context_and_a_template_is_the_prompt_as_it_is),
         cmocka_unit_test(a_request_is_worded_as_one),
+        cmocka_unit_test(the_whole_meta_reaches_gateways_and_panes),
     };
     parser = json_parser_new();
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
