@@ -37,7 +37,8 @@
 #include "relay/relay.h"
 
 #define DRAIN_MS 10000
-#define CLOSING_MS 500  /* time for requests that were on their way when the doors closed */
+#define PORTERS_MS 2000 /* time for the other nodes to stop sending connections here */
+#define CLOSING_MS 500  /* then, time for requests that were on their way, and their answers */
 #define GOODBYE_MS 2000 /* time to send close frames, once everything is on disk */
 #define LOOK_MS 10
 #define PARTING_MS 300 /* time to send close frames after the lease is lost */
@@ -52,6 +53,7 @@ struct serving {
     enum { UP, LEAVING, CLOSING, DRAINING, DRAINED, PARTED } phase;
     int64_t asked_ms;    /* when the newest signal came */
     int64_t deadline_ms; /* when the phase must end */
+    int64_t open_ms;     /* CLOSING: when a connection may have been opened last */
     struct timer look;   /* polls whether the phase is over */
     struct watchdog watchdog;
 };
@@ -92,7 +94,8 @@ static void close_doors(struct serving *s)
 {
     log_info(NULL, "shutting down: closing sockets, writing accepted messages to disk");
     s->phase = CLOSING;
-    s->deadline_ms = clock_now_ms(loop_clock(s->server.front.loop)) + CLOSING_MS;
+    s->open_ms = clock_now_ms(loop_clock(s->server.front.loop));
+    s->deadline_ms = clock_now_ms(loop_clock(s->server.front.loop)) + PORTERS_MS;
     http_server_drain(s->server.front.server);
 }
 
@@ -108,7 +111,8 @@ static void drain(struct serving *s)
 static bool may_end(struct serving *s)
 {
     struct http_server *http = s->server.front.server;
-    bool late = clock_now_ms(loop_clock(s->server.front.loop)) >= s->deadline_ms;
+    int64_t now_ms = clock_now_ms(loop_clock(s->server.front.loop));
+    bool late = now_ms >= s->deadline_ms;
 
     switch (s->phase) {
     case LEAVING:
@@ -116,7 +120,10 @@ static bool may_end(struct serving *s)
             close_doors(s);
         return false;
     case CLOSING:
-        if (late || !http_server_hears(http))
+        if (!trunk_all_quiet(http) && !late)
+            s->open_ms = now_ms;
+        else if (now_ms - s->open_ms >= CLOSING_MS ||
+                 (!http_server_hears(http) && !http_server_handles(http)))
             drain(s);
         return false;
     case DRAINING:

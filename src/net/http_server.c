@@ -463,7 +463,7 @@ bool http_server_hears(const struct http_server *s)
 {
     static const enum conn_state between[] = {CONN_IDLE, CONN_HEAD};
 
-    if (!list_is_empty(&s->by_state[CONN_BODY]) || !trunk_all_quiet(s))
+    if (!list_is_empty(&s->by_state[CONN_BODY]))
         return true;
     for (size_t i = 0; i < ARRAY_LEN(between); i++) {
         list_each (&s->by_state[between[i]], it, next)

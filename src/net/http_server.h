@@ -81,8 +81,7 @@ void http_server_drain(struct http_server *s);
 /* The process will go, and its proxy is to notice first: every answer closes its connection, and a
  * node that carries connections answers /readyz itself.  Everything else goes on. */
 void http_server_leave(struct http_server *s);
-/* During a drain: requests may still come, over a trunk whose porter has not stopped, or their
- * bodies do. */
+/* During a drain: requests have begun to come, or connections for them over a trunk. */
 bool http_server_hears(const struct http_server *s);
 bool http_server_handles(const struct http_server *s); /* requests wait for their answer */
 size_t http_server_connections(const struct http_server *s);

@@ -49,6 +49,9 @@ struct trunk_tally {
 };
 struct trunk_tally trunk_tally(const struct http_server *s);
 
+/* During a drain: every porter that is alive has stopped to open connections. */
+bool trunk_all_quiet(const struct http_server *s);
+
 /* Send @question to the porter @node.  The callers at both ends define what it means.  @done runs
  * once, later, with the answer; an absent answer means that the trunk was lost and the outcome is
  * unknown.  NULL: no porter of that name is connected, or its trunk is full. */

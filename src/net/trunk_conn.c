@@ -262,9 +262,13 @@ size_t trunk_count_idle(const struct http_server *s)
 
 bool trunk_all_quiet(const struct http_server *s)
 {
-    list_each (&s->trunks, it, nxt)
-        if (!list_entry(it, struct trunk, link)->quiet)
+    int64_t now_ms = clock_now_ms(s->clock);
+
+    list_each (&s->trunks, it, nxt) {
+        const struct trunk *t = list_entry(it, struct trunk, link);
+        if (t->up && !t->quiet && now_ms - t->heard_ms < 3 * TRUNK_BEAT_MS)
             return false;
+    }
     return true;
 }
 

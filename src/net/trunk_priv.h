@@ -137,5 +137,4 @@ void trunk_release(struct conn *c);                   /* no trunk came: handle @
 void trunk_tell_going(struct http_server *s);         /* keeper: sends TRUNK_GOING to all porters */
 size_t trunk_count_idle(const struct http_server *s); /* draining: trunks that are @quiet; else
                                                        * all trunks */
-bool trunk_all_quiet(const struct http_server *s);    /* keeper: no porter opens a connection */
 void trunk_gone(struct conn *c);                      /* keeper: the trunk's own connection ended */

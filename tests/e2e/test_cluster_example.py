@@ -170,6 +170,10 @@ def test_nobody_behind_the_proxy_notices_that_the_nodes_are_restarted_one_after_
     finally:
         people.end()
     print(f"{people.taken} requests over {3 * rounds} restarts, failed: {people.failed}")
+    if people.failed:
+        for n in (1, 2, 3):
+            with open(f"{folder}/node{n}.log") as f:
+                print(*[f"node{n} {line}" for line in f if "info" in line or "warn" in line][-30:], sep="")
     assert people.failed == [] and people.taken > (5000 if rounds == 4 else 200)
 
 
