@@ -325,37 +325,13 @@ static void show_bytes(uint64_t n, struct buf *out)
     buf_printf(out, "%llu%s", (unsigned long long)n, units[u]);
 }
 
-static void show_duration(int64_t ms, struct buf *out)
-{
-    if (ms % 3600000 == 0 && ms > 0)
-        buf_printf(out, "%lldh", (long long)(ms / 3600000));
-    else if (ms % 1000 == 0)
-        buf_printf(out, "%llds", (long long)(ms / 1000));
-    else
-        buf_printf(out, "%lldms", (long long)ms);
-}
-
+/* Where defaults are numbers in a struct, the keys are sizes and counts. */
 static void show(const void *base, const struct config_key *k, struct buf *out)
 {
-    switch (k->type) {
-    case CFG_NUMBER:
-        buf_printf(out, "%u", *(uint32_t *)at(base, k));
-        break;
-    case CFG_COUNT:
+    if (k->type == CFG_COUNT)
         buf_printf(out, "%llu", (unsigned long long)*(uint64_t *)at(base, k));
-        break;
-    case CFG_BYTES:
+    else if (k->type == CFG_BYTES)
         show_bytes(*(uint64_t *)at(base, k), out);
-        break;
-    case CFG_DURATION:
-        show_duration(*(int64_t *)at(base, k), out);
-        break;
-    case CFG_BOOL:
-        buf_add_z(out, *(bool *)at(base, k) ? "true" : "false");
-        break;
-    default:
-        break; /* a default of the others is written in the table */
-    }
 }
 
 void config_apply_defaults(void *base, const struct config_key *keys)

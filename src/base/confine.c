@@ -112,7 +112,7 @@ static struct ruleset_attr handled(int version, size_t *ret_size)
 }
 
 /* False: errno says why. */
-static bool add_path(int set, const struct confine_path *p, uint64_t watched, struct confined *ret)
+static bool add_path(int set, const struct confine_path *p, uint64_t watched)
 {
     struct path_attr rule = {.allowed = access_bits[p->access] & watched};
     struct stat st;
@@ -125,20 +125,15 @@ static bool add_path(int set, const struct confine_path *p, uint64_t watched, st
         rule.allowed &= FS_OF_A_FILE;
     ok = rule.allowed == 0 || syscall(SYS_ADD_RULE, set, RULE_PATH, &rule, 0) == 0;
     close(rule.fd);
-    if (p->access == CONFINE_WRITE)
-        ret->n_write++;
-    else
-        ret->n_read++;
     return ok;
 }
 
-static bool add_rules(int set, const struct confine_files *f, const struct ruleset_attr *a,
-                      struct confined *ret)
+static bool add_rules(int set, const struct confine_files *f, const struct ruleset_attr *a)
 {
     struct port_attr port = {.allowed = NET_BIND, .port = (uint64_t)f->port};
 
     for (size_t i = 0; i < f->n; i++)
-        if (!add_path(set, &f->paths[i], a->fs, ret))
+        if (!add_path(set, &f->paths[i], a->fs))
             return false;
     return a->net == 0 || f->port < 0 || syscall(SYS_ADD_RULE, set, RULE_PORT, &port, 0) == 0;
 }
@@ -146,15 +141,13 @@ static bool add_rules(int set, const struct confine_files *f, const struct rules
 enum bh_err confine_files(const struct confine_files *f, struct confined *ret, char *ret_why)
 {
     long version = syscall(SYS_CREATE_RULESET, NULL, 0, ASK_VERSION);
-    struct confined now = *ret;
     size_t size;
 
     if (version < LEAST_VERSION)
         return BH_OK;
     struct ruleset_attr a = handled((int)version, &size);
     int set = (int)syscall(SYS_CREATE_RULESET, &a, size, 0);
-    bool ok = set >= 0 && add_rules(set, f, &a, &now) &&
-              prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+    bool ok = set >= 0 && add_rules(set, f, &a) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
               syscall(SYS_RESTRICT_SELF, set, 0) == 0;
     if (!ok)
         snprintf(ret_why, 256, "cannot confine the files of this process (Landlock): %s",
@@ -163,8 +156,7 @@ enum bh_err confine_files(const struct confine_files *f, struct confined *ret, c
         close(set);
     if (!ok)
         return BH_REFUSED;
-    now.landlock = (int)version;
-    *ret = now;
+    ret->landlock = (int)version;
     return BH_OK;
 }
 

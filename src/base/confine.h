@@ -29,12 +29,10 @@ struct confine_files {
     int port; /* the only TCP port that may be bound; 0: any free port; -1: none */
 };
 
-struct confined {    /* the active confinement, for status and doctor; zeroed: none */
-    bool off;        /* switched off by the operator */
-    int landlock;    /* its version; 0: not available, or too old */
-    int seccomp;     /* 1: on; 0: not available, or not yet on */
-    unsigned n_read; /* number of readable paths; @n_write: writable ones */
-    unsigned n_write;
+struct confined { /* the active confinement, for status and doctor; zeroed: none */
+    bool off;     /* switched off by the operator */
+    int landlock; /* its version; 0: not available, or too old */
+    int seccomp;  /* 1: on; 0: not available, or not yet on */
 };
 
 /* Call before the first thread exists: existing threads would stay unconfined.  A kernel without

@@ -16,7 +16,6 @@
 #define WORD_PER_CREDENTIAL "credential"
 #define WORD_PER_INSTANCE "instance"
 #define WORD_PER_TENANT "tenant"
-#define WORD_PER_BOT "bot"
 
 const struct limit_row limit_rows[LIMIT_N] = {
 #define ROW(NAME, name, scope, unit, each, all, what, then, threat) \

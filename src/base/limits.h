@@ -25,15 +25,7 @@
 
 struct buf;
 
-enum limit_scope {
-    PER_ADDRESS,
-    PER_VISITOR,
-    PER_CREDENTIAL,
-    PER_INSTANCE,
-    PER_TENANT,
-    PER_BOT,
-    PER_N
-};
+enum limit_scope { PER_ADDRESS, PER_VISITOR, PER_CREDENTIAL, PER_INSTANCE, PER_TENANT, PER_N };
 enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
 
 /* X(NAME, name, scope, unit, each, all, what, then, threat): 0: no limit.  The defaults are for a

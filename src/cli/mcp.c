@@ -223,8 +223,7 @@ static int serve(struct cli_job *j)
     } else {
         b.rc = CLI_FAILED;
     }
-    if (b.in != NULL)
-        loop_fd_free(b.in);
+    loop_fd_free(b.in);
     http_client_free(b.http); /* cancels the requests in flight */
     list_each (&b.posts, it, nxt) {
         struct mcp_post *p = list_entry(it, struct mcp_post, link);

@@ -518,8 +518,7 @@ void server_close(struct server *s)
         host_set_media(s->front.host, NULL);
     media_downloads_drop(&s->front);
     media_close(s->front.media);
-    if (s->http != NULL)
-        http_client_free(s->http);
+    http_client_free(s->http);
     store_postgres_kept(&s->keeper);
     if (s->front.node != NULL) {
         loop_on_wake(s->front.loop, NULL, NULL);

@@ -24,6 +24,21 @@ const char *store_table_name(enum store_table t)
     return names[t];
 }
 
+#define AT(member) offsetof(struct move_item, member)
+const struct move_column move_columns[N_MOVE_TABLES][9] = {
+    [MOVE_RECORDS] = {{MOVE_TEXT, AT(ns)}, {MOVE_BYTES, AT(key)}, {MOVE_BYTES, AT(value)}},
+    [MOVE_ROWS] = {{MOVE_I64, AT(id)},
+                   {MOVE_I32, AT(box)},
+                   {MOVE_I32, AT(kind)},
+                   {MOVE_I32, AT(flags)},
+                   {MOVE_I64, AT(at_ms)},
+                   {MOVE_I32, AT(attempts)},
+                   {MOVE_TEXT, AT(parked)},
+                   {MOVE_BYTES, AT(frame)}},
+    [MOVE_SEEN] = {{MOVE_BYTES, AT(key)}, {MOVE_I64, AT(at_ms)}},
+};
+#undef AT
+
 struct move {
     struct move_side *from, *to;
     store_move_cb *each;
@@ -58,12 +73,6 @@ static bool flush(struct move *m)
     return ok;
 }
 
-static struct str kept(struct move *m, struct str s)
-{
-    m->bytes += s.n;
-    return s.p != NULL ? arena_str(&m->arena, s) : s;
-}
-
 static bool copy_item(void *ctx, const struct move_item *item)
 {
     struct move *m = ctx;
@@ -77,11 +86,14 @@ static bool copy_item(void *ctx, const struct move_item *item)
         return true;
     }
     *to = *item;
-    to->ns = kept(m, item->ns);
-    to->key = kept(m, item->key);
-    to->value = kept(m, item->value);
-    to->parked = kept(m, item->parked);
-    to->frame = kept(m, item->frame);
+    for (const struct move_column *c = move_columns[m->table]; c->type != MOVE_END; c++) {
+        void *at = (char *)to + c->at;
+        struct str *text = at;
+        if (c->type < MOVE_TEXT || text->p == NULL)
+            continue;
+        *text = arena_str(&m->arena, *text);
+        m->bytes += text->n;
+    }
     m->n++;
     return (m->n < BATCH_ITEMS && m->bytes < BATCH_BYTES) || flush(m);
 }
@@ -99,6 +111,7 @@ static bool copy_table(struct move *m, enum store_table t, uint64_t there)
 
 struct sum {
     struct move *m;
+    enum store_table table;
     uint64_t n, lo, hi;
     struct buf text;
 };
@@ -108,10 +121,19 @@ static void put_number(struct buf *out, uint64_t v)
     buf_add(out, &v, sizeof v);
 }
 
-static void put_text(struct buf *out, struct str s)
+static void put_column(struct buf *out, const struct move_column *c, const struct move_item *i)
 {
-    put_number(out, s.p == NULL ? UINT64_MAX : s.n);
-    buf_add_str(out, s);
+    const void *at = (const char *)i + c->at;
+    const struct str *text = at;
+
+    if (c->type == MOVE_I64) {
+        put_number(out, *(const uint64_t *)at);
+    } else if (c->type == MOVE_I32) {
+        put_number(out, *(const uint32_t *)at);
+    } else {
+        put_number(out, text->p == NULL ? UINT64_MAX : text->n);
+        buf_add_str(out, *text);
+    }
 }
 
 static bool sum_item(void *ctx, const struct move_item *i)
@@ -121,15 +143,8 @@ static bool sum_item(void *ctx, const struct move_item *i)
     uint64_t lo, hi;
 
     buf_reset(&s->text);
-    put_text(&s->text, i->ns);
-    put_text(&s->text, i->key);
-    put_text(&s->text, i->value);
-    put_text(&s->text, i->parked);
-    put_text(&s->text, i->frame);
-    put_number(&s->text, (uint64_t)i->at_ms);
-    put_number(&s->text, (uint64_t)i->kind << 32 | i->flags);
-    put_number(&s->text, (uint64_t)i->box << 32 | i->attempts);
-    put_number(&s->text, i->id);
+    for (const struct move_column *c = move_columns[s->table]; c->type != MOVE_END; c++)
+        put_column(&s->text, c, i);
     sha256(buf_str(&s->text), hash);
     memcpy(&lo, hash, 8);
     memcpy(&hi, hash + 8, 8);
@@ -141,7 +156,7 @@ static bool sum_item(void *ctx, const struct move_item *i)
 
 static bool sum_table(struct move *m, struct move_side *side, enum store_table t, struct sum *ret)
 {
-    struct sum s = {.m = m};
+    struct sum s = {.m = m, .table = t};
     bool ok = side->ops->read(side, t, sum_item, &s) && !m->stopped;
 
     buf_done(&s.text);

@@ -14,6 +14,14 @@ struct move_item {             /* one row of one table; borrowed */
     int64_t at_ms;
 };
 
+/* The columns of a table, in the order in which both kinds of store read and write them. */
+enum move_type { MOVE_END, MOVE_I64, MOVE_I32, MOVE_TEXT, MOVE_BYTES };
+struct move_column {
+    enum move_type type; /* MOVE_TEXT, MOVE_BYTES: a struct str; only a text may be absent */
+    size_t at;           /* of struct move_item */
+};
+extern const struct move_column move_columns[N_MOVE_TABLES][9];
+
 struct move_identity { /* what makes a store this one, and no other or later one */
     uint8_t dedup_key[16];
     uint64_t boot; /* starts so far */

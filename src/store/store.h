@@ -154,10 +154,10 @@ struct store_kv {
     const char *ns;
     struct str key, value; /* borrowed until done() */
 };
-struct store_tx { /* all or nothing; BH_CONFLICT: nothing changed, items[ret_failed] is at fault */
+struct store_tx { /* all or nothing; BH_CONFLICT: a condition did not hold, nothing changed */
     struct store_op op;
     const struct store_kv *items; /* borrowed until done() */
-    size_t n, ret_failed;
+    size_t n;
     bool bulk; /* content, not state: refused with BH_BUSY when the disk is nearly full */
 };
 

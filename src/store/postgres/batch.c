@@ -21,8 +21,7 @@ static void read_plain(struct store_postgres *st, enum line_end *into)
     PGresult *r;
 
     line_fold(into, line_answer(&st->main, &r));
-    if (r != NULL)
-        PQclear(r);
+    PQclear(r);
 }
 
 static void end_round(struct store_postgres *st, enum line_end *into)
@@ -77,8 +76,7 @@ static enum line_end read_guard(struct store_postgres *st)
         snprintf(st->main.problem, sizeof st->main.problem, "another process serves by now");
         e = LINE_FENCED;
     }
-    if (r != NULL)
-        PQclear(r);
+    PQclear(r);
     return e;
 }
 

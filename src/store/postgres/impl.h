@@ -138,20 +138,18 @@ void param_i32(struct params *p, int32_t v);
 void param_i64(struct params *p, int64_t v);
 void param_bool(struct params *p, bool v);
 void param_bytes(struct params *p, struct str s); /* absent becomes empty */
-void param_null(struct params *p);
+void param_opt(struct params *p, struct str s);   /* absent becomes NULL */
 /* An array of one dimension: begin, each item, end. */
 enum param_type {
-    PARAM_BOOL = 16,
     PARAM_BYTES = 17,
     PARAM_I64 = 20,
     PARAM_I32 = 23,
-    PARAM_TEXT = 25
 };
 void array_begin(struct params *p, enum param_type type);
 void array_i32(struct params *p, int32_t v);
 void array_i64(struct params *p, int64_t v);
 void array_bytes(struct params *p, struct str s);
-void array_null(struct params *p);
+void array_opt(struct params *p, struct str s); /* absent becomes NULL */
 void array_end(struct params *p);
 
 /* A column of an answer. */

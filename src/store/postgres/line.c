@@ -267,8 +267,7 @@ enum line_end line_answer(struct pg_line *l, PGresult **ret)
         *ret = NULL;
         return LINE_LOST;
     }
-    if (end != NULL)
-        PQclear(end);
+    PQclear(end);
     return e;
 }
 
@@ -279,8 +278,7 @@ enum line_end line_done(struct pg_line *l)
     if (!next_result(l, &r))
         return LINE_LOST;
     bool is_sync = r != NULL && PQresultStatus(r) == PGRES_PIPELINE_SYNC;
-    if (r != NULL)
-        PQclear(r);
+    PQclear(r);
     return is_sync ? LINE_OK : lost(l, "the answers of the database server are out of step");
 }
 
@@ -312,8 +310,7 @@ enum line_end line_text(struct pg_line *l, const char *sql, PGresult **ret)
         if (!next_result(l, &r))
             e = LINE_LOST;
         else if (r != NULL && e == LINE_OK) {
-            if (last != NULL)
-                PQclear(last);
+            PQclear(last);
             last = NULL;
             e = take(l, r, &last);
         } else if (r != NULL) {
@@ -335,8 +332,7 @@ bool line_word(struct pg_line *l, const char *sql, char *ret, size_t size)
     ret[0] = '\0';
     if (ok && r != NULL && PQntuples(r) > 0)
         snprintf(ret, size, "%s", PQgetvalue(r, 0, 0));
-    if (r != NULL)
-        PQclear(r);
+    PQclear(r);
     return ok;
 }
 
@@ -407,10 +403,11 @@ void param_bytes(struct params *p, struct str s)
     param_end(p);
 }
 
-void param_null(struct params *p)
+void param_opt(struct params *p, struct str s)
 {
     param_begin(p);
-    p->null[p->n] = true;
+    p->null[p->n] = s.p == NULL;
+    buf_add_str(&p->bytes, s);
     param_end(p);
 }
 
@@ -466,8 +463,12 @@ void array_bytes(struct params *p, struct str s)
     count(p);
 }
 
-void array_null(struct params *p)
+void array_opt(struct params *p, struct str s)
 {
+    if (s.p != NULL) {
+        array_bytes(p, s);
+        return;
+    }
     add_i32(p, -1);
     put_at(p, AT_HAS_NULL, 1);
     count(p);

@@ -46,28 +46,23 @@ static const char *const all_of[N_MOVE_TABLES] = {
     [MOVE_RECORDS] = "SELECT ns, key, value FROM kv ORDER BY ns, key",
     [MOVE_ROWS] =
         "SELECT id, box, kind, flags, at_ms, attempts, parked, frame FROM mail ORDER BY id",
-    [MOVE_SEEN] = "SELECT at_ms, keys FROM seen ORDER BY at_ms, keys",
+    [MOVE_SEEN] = "SELECT keys, at_ms FROM seen ORDER BY at_ms, keys",
 };
 
 static struct move_item item_of(enum store_table t, const PGresult *r)
 {
-    switch (t) {
-    case MOVE_RECORDS:
-        return (struct move_item){.ns = column_bytes(r, 0, 0),
-                                  .key = column_bytes(r, 0, 1),
-                                  .value = column_bytes(r, 0, 2)};
-    case MOVE_ROWS:
-        return (struct move_item){.id = (uint64_t)column_int(r, 0, 0),
-                                  .box = (uint32_t)column_int(r, 0, 1),
-                                  .kind = (uint32_t)column_int(r, 0, 2),
-                                  .flags = (uint32_t)column_int(r, 0, 3),
-                                  .at_ms = column_int(r, 0, 4),
-                                  .attempts = (uint32_t)column_int(r, 0, 5),
-                                  .parked = column_bytes(r, 0, 6),
-                                  .frame = column_bytes(r, 0, 7)};
-    default:
-        return (struct move_item){.at_ms = column_int(r, 0, 0), .key = column_bytes(r, 0, 1)};
+    struct move_item item = {0};
+
+    for (int i = 0; move_columns[t][i].type != MOVE_END; i++) {
+        void *at = (char *)&item + move_columns[t][i].at;
+        if (move_columns[t][i].type == MOVE_I64)
+            *(int64_t *)at = column_int(r, 0, i);
+        else if (move_columns[t][i].type == MOVE_I32)
+            *(uint32_t *)at = (uint32_t)column_int(r, 0, i);
+        else
+            *(struct str *)at = column_bytes(r, 0, i);
     }
+    return item;
 }
 
 static bool side_read(struct move_side *base, enum store_table t, move_item_cb *cb, void *ctx)
@@ -195,47 +190,30 @@ static const char *const into[N_MOVE_TABLES] = {
     [MOVE_SEEN] = "INSERT INTO seen (keys, at_ms) SELECT * FROM unnest($1::bytea[], $2::bigint[])",
 };
 
-static const struct column {
-    enum param_type type; /* 0: that was the last */
-    size_t at;            /* of struct move_item */
-} columns[N_MOVE_TABLES][MAX_PARAMS + 1] = {
-#define AT(member) offsetof(struct move_item, member)
-    [MOVE_RECORDS] = {{PARAM_BYTES, AT(ns)}, {PARAM_BYTES, AT(key)}, {PARAM_BYTES, AT(value)}},
-    [MOVE_ROWS] = {{PARAM_I64, AT(id)},
-                   {PARAM_I32, AT(box)},
-                   {PARAM_I32, AT(kind)},
-                   {PARAM_I32, AT(flags)},
-                   {PARAM_I64, AT(at_ms)},
-                   {PARAM_I32, AT(attempts)},
-                   {PARAM_BYTES, AT(parked)},
-                   {PARAM_BYTES, AT(frame)}},
-    [MOVE_SEEN] = {{PARAM_BYTES, AT(key)}, {PARAM_I64, AT(at_ms)}},
-#undef AT
-};
-
-static void put_column(struct params *p, const struct column *c, const struct move_item *item)
+static void put_column(struct params *p, const struct move_column *c, const struct move_item *item)
 {
     const void *at = (const char *)item + c->at;
-    const struct str *text = at;
 
-    if (c->type == PARAM_I64)
+    if (c->type == MOVE_I64)
         array_i64(p, *(const int64_t *)at);
-    else if (c->type == PARAM_I32)
+    else if (c->type == MOVE_I32)
         array_i32(p, *(const int32_t *)at);
-    else if (text->p != NULL)
-        array_bytes(p, *text);
     else
-        array_null(p);
+        array_opt(p, *(const struct str *)at);
 }
 
 static bool insert(struct pg_side *s, enum store_table t, const struct move_item *items, size_t n)
 {
+    static const enum param_type types[] = {[MOVE_I64] = PARAM_I64,
+                                            [MOVE_I32] = PARAM_I32,
+                                            [MOVE_TEXT] = PARAM_BYTES,
+                                            [MOVE_BYTES] = PARAM_BYTES};
     struct params *p = &s->st.params;
     PGresult *r = NULL;
 
     params_reset(p);
-    for (const struct column *c = columns[t]; c->type != 0; c++) {
-        array_begin(p, c->type);
+    for (const struct move_column *c = move_columns[t]; c->type != MOVE_END; c++) {
+        array_begin(p, types[c->type]);
         for (size_t i = 0; i < n; i++)
             put_column(p, c, &items[i]);
         array_end(p);
@@ -243,8 +221,7 @@ static bool insert(struct pg_side *s, enum store_table t, const struct move_item
     line_begin(&s->st.loader, MOVE_ANSWER_MS);
     line_ask_sql(&s->st.loader, into[t], p);
     bool ok = line_answer(&s->st.loader, &r) == LINE_OK;
-    if (r != NULL)
-        PQclear(r);
+    PQclear(r);
     return ok || failed(s, "writing");
 }
 

@@ -107,10 +107,7 @@ static void ask_scan(struct store_postgres *st, const struct store_scan *s,
     params_reset(p);
     param_bytes(p, str_of(s->ns));
     param_bytes(p, buf_str(&from));
-    if (ends)
-        param_bytes(p, buf_str(&to));
-    else
-        param_null(p);
+    param_opt(p, ends ? buf_str(&to) : STR_NULL);
     param_i64(p, (int64_t)res->limit + 1);
     param_bool(p, !s->keys_only);
     param_i64(p, (int64_t)res->max_bytes);

@@ -325,8 +325,7 @@ static bool read_answers(struct pg_line *l, int n)
     for (int i = 0; i < n; i++) {
         PGresult *r;
         enum line_end e = line_answer(l, &r);
-        if (r != NULL)
-            PQclear(r);
+        PQclear(r);
         ok &= e == LINE_OK;
         if (e == LINE_LOST)
             return false;

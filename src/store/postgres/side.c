@@ -105,8 +105,7 @@ bool pg_side_prepare(const char *url, const struct pg_side_schema *schema, char 
 
 static void forget_answer(struct pg_conn *d)
 {
-    if (d->answer != NULL)
-        PQclear(d->answer);
+    PQclear(d->answer);
     d->answer = NULL;
 }
 
@@ -136,8 +135,7 @@ static bool read_plain(struct pg_conn *d, struct pg_mark *mark)
 
     if (e == LINE_OK && mark != NULL)
         pg_mark_read(mark, r);
-    if (r != NULL)
-        PQclear(r);
+    PQclear(r);
     return e == LINE_OK;
 }
 
@@ -238,7 +236,7 @@ static void add_arg(struct params *p, const struct side_arg *a)
 {
     switch (a->type) {
     case SIDE_NULL:
-        param_null(p);
+        param_opt(p, STR_NULL);
         return;
     case SIDE_INT:
         param_i64(p, a->i);

@@ -114,14 +114,8 @@ static void ask_mark(struct store_postgres *st, const struct store_mark *m)
     params_reset(p);
     param_i64(p, (int64_t)m->id);
     param_i32(p, (int32_t)m->attempts);
-    if (m->parked.p != NULL)
-        param_bytes(p, m->parked);
-    else
-        param_null(p);
-    if (m->frame.p != NULL)
-        param_bytes(p, m->frame);
-    else
-        param_null(p);
+    param_opt(p, m->parked);
+    param_opt(p, m->frame);
     ask(st, PG_MARK, NULL);
 }
 
@@ -228,10 +222,7 @@ static void ask_erase(struct store_postgres *st, struct store_erase *e)
     params_reset(p);
     param_bytes(p, str_of(e->ns));
     param_bytes(p, e->prefix);
-    if (to.p != NULL)
-        param_bytes(p, to);
-    else
-        param_null(p);
+    param_opt(p, to);
     param_i64(p, STORE_ERASE_ITEMS);
     ask(st, PG_ERASE, &e->op);
     buf_done(&end);
@@ -244,15 +235,11 @@ static void ask_records(struct store_postgres *st, struct store_op *first, struc
 
     for (struct store_op *op = first; op != end; op = op->next) {
         struct store_tx *t = container_of(op, struct store_tx, op);
-        if (op->kind == STORE_TX) {
-            t->ret_failed = t->n;
-            if (!has_conditions(t)) {
-                n = gather(st, t, n);
-                continue;
-            }
-        } else if (op->kind != STORE_ERASE) {
+        bool plain = op->kind == STORE_TX && !has_conditions(t);
+        if (plain)
+            n = gather(st, t, n);
+        if (plain || (op->kind != STORE_TX && op->kind != STORE_ERASE))
             continue;
-        }
         ask_sets(st, n);
         n = 0;
         if (op->kind == STORE_TX)
@@ -283,7 +270,6 @@ static void settle(struct store_op *op, const PGresult *r)
         e->n = (size_t)column_int(r, 0, 0);
         e->more = column_int(r, 0, 1) != 0;
     } else if (column_int(r, 0, 0) >= 0) { /* the item whose condition does not hold */
-        container_of(op, struct store_tx, op)->ret_failed = (size_t)column_int(r, 0, 0);
         op->err = BH_CONFLICT;
     }
 }
@@ -297,8 +283,7 @@ enum line_end pg_write_read(struct store_postgres *st)
         enum line_end e = line_answer(&st->main, &r);
         if (r != NULL && st->asked[i] != NULL)
             settle(st->asked[i], r);
-        if (r != NULL)
-            PQclear(r);
+        PQclear(r);
         line_fold(&end, e);
     }
     return end;

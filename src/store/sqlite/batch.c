@@ -112,14 +112,8 @@ static int write_tx(struct store_sqlite *st, struct store_tx *t)
 {
     int rc = t->n > 1 ? sql_run(&st->main, SQL_SAVEPOINT) : SQLITE_OK;
 
-    t->ret_failed = t->n;
-    for (size_t i = 0; i < t->n && rc == SQLITE_OK; i++) {
+    for (size_t i = 0; i < t->n && rc == SQLITE_OK && t->op.err == BH_OK; i++)
         rc = run_kv(st, &t->op, &t->items[i]);
-        if (t->op.err != BH_OK) {
-            t->ret_failed = i;
-            break;
-        }
-    }
     if (t->n > 1 && rc == SQLITE_OK && t->op.err != BH_OK)
         rc = sql_run(&st->main, SQL_UNDO);
     if (t->n > 1 && rc == SQLITE_OK)

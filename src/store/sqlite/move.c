@@ -49,30 +49,23 @@ static const char *const all_of[N_MOVE_TABLES] = {
     [MOVE_RECORDS] = "SELECT ns, k, v FROM kv ORDER BY ns, k",
     [MOVE_ROWS] = "SELECT id, box, kind, flags, at_ms, attempts, parked, frame FROM mailbox WHERE "
                   "id NOT IN (SELECT id FROM temp.settled) ORDER BY id",
-    [MOVE_SEEN] = "SELECT at_ms, keys FROM seen ORDER BY id",
+    [MOVE_SEEN] = "SELECT keys, at_ms FROM seen ORDER BY id",
 };
 
 static struct move_item item_of(enum store_table t, sqlite3_stmt *q)
 {
-    switch (t) {
-    case MOVE_RECORDS:
-        return (struct move_item){.ns = sql_bytes(q, 0),
-                                  .key = sql_bytes(q, 1),
-                                  .value = sql_bytes(q, 2)};
-    case MOVE_ROWS:
-        return (struct move_item){.id = (uint64_t)sqlite3_column_int64(q, 0),
-                                  .box = (uint32_t)sqlite3_column_int64(q, 1),
-                                  .kind = (uint32_t)sqlite3_column_int(q, 2),
-                                  .flags = (uint32_t)sqlite3_column_int(q, 3),
-                                  .at_ms = sqlite3_column_int64(q, 4),
-                                  .attempts = (uint32_t)sqlite3_column_int64(q, 5),
-                                  .parked = sqlite3_column_type(q, 6) != SQLITE_NULL
-                                                ? sql_bytes(q, 6)
-                                                : STR_NULL,
-                                  .frame = sql_bytes(q, 7)};
-    default:
-        return (struct move_item){.at_ms = sqlite3_column_int64(q, 0), .key = sql_bytes(q, 1)};
+    struct move_item item = {0};
+
+    for (int i = 0; move_columns[t][i].type != MOVE_END; i++) {
+        void *at = (char *)&item + move_columns[t][i].at;
+        if (move_columns[t][i].type == MOVE_I64)
+            *(int64_t *)at = sqlite3_column_int64(q, i);
+        else if (move_columns[t][i].type == MOVE_I32)
+            *(uint32_t *)at = (uint32_t)sqlite3_column_int64(q, i);
+        else if (sqlite3_column_type(q, i) != SQLITE_NULL)
+            *(struct str *)at = sql_bytes(q, i);
     }
+    return item;
 }
 
 static bool file_read(struct move_side *base, enum store_table t, move_item_cb *cb, void *ctx)
@@ -143,30 +136,21 @@ static bool run(struct sqlite_side *s, sqlite3_stmt *q)
     return rc == SQLITE_DONE || failed(s, "writing");
 }
 
-static bool put_one(struct sqlite_side *s, enum store_table t, const struct move_item *i)
+static bool put_one(struct sqlite_side *s, enum store_table t, const struct move_item *item)
 {
-    sqlite3_stmt *q = s->put;
-
-    if (t == MOVE_RECORDS) {
-        sqlite3_bind_text(q, 1, i->ns.p, (int)i->ns.n, SQLITE_STATIC);
-        sql_bind_bytes(q, 2, i->key);
-        sql_bind_bytes(q, 3, i->value);
-    } else if (t == MOVE_ROWS) {
-        sqlite3_bind_int64(q, 1, (int64_t)i->id);
-        sqlite3_bind_int64(q, 2, i->box);
-        sqlite3_bind_int64(q, 3, i->kind);
-        sqlite3_bind_int64(q, 4, i->flags);
-        sqlite3_bind_int64(q, 5, i->at_ms);
-        sqlite3_bind_int64(q, 6, i->attempts);
-        sqlite3_bind_null(q, 7);
-        if (i->parked.p != NULL)
-            sqlite3_bind_text(q, 7, i->parked.p, (int)i->parked.n, SQLITE_STATIC);
-        sql_bind_bytes(q, 8, i->frame);
-    } else {
-        sql_bind_bytes(q, 1, i->key);
-        sqlite3_bind_int64(q, 2, i->at_ms);
+    for (int i = 0; move_columns[t][i].type != MOVE_END; i++) {
+        const void *at = (const char *)item + move_columns[t][i].at;
+        const struct str *text = at;
+        if (move_columns[t][i].type == MOVE_I64)
+            sqlite3_bind_int64(s->put, i + 1, *(const int64_t *)at);
+        else if (move_columns[t][i].type == MOVE_I32)
+            sqlite3_bind_int64(s->put, i + 1, *(const uint32_t *)at);
+        else if (move_columns[t][i].type == MOVE_BYTES)
+            sql_bind_bytes(s->put, i + 1, *text);
+        else /* an absent text becomes NULL */
+            sqlite3_bind_text(s->put, i + 1, text->p, (int)text->n, SQLITE_STATIC);
     }
-    return run(s, q);
+    return run(s, s->put);
 }
 
 static bool file_write(struct move_side *base, enum store_table t, const struct move_item *items,

@@ -247,7 +247,7 @@ static bool keep_files(int port)
                                    {"/dev/null", CONFINE_WRITE}};
     return confine_files(&(struct confine_files){paths, ARRAY_LEN(paths), port}, &c, why) ==
                BH_OK &&
-           c.landlock > 0 && c.n_write == 2 && c.n_read == 2;
+           c.landlock > 0;
 }
 
 static int try_rename(const char *from, const char *to)

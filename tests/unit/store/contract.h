@@ -93,21 +93,19 @@ static void fetch_now(struct probe *p, const uint64_t *ids, size_t n, size_t max
     assert_int_equal(p->err, BH_OK);
 }
 
-static enum bh_err tx_now(const struct store_kv *items, size_t n, size_t *ret_failed)
+static enum bh_err tx_now(const struct store_kv *items, size_t n)
 {
     struct probe p = {0};
     p.tx = (struct store_tx){.items = items, .n = n};
     store_tx(st, &expect(&p)->tx, true);
     settle();
-    if (ret_failed != NULL)
-        *ret_failed = p.tx.ret_failed;
     return p.err;
 }
 
 static void put_now(const char *ns, const char *key, const char *value)
 {
     struct store_kv kv = {KV_PUT, ns, str_of(key), str_of(value)};
-    assert_int_equal(tx_now(&kv, 1, NULL), BH_OK);
+    assert_int_equal(tx_now(&kv, 1), BH_OK);
 }
 
 static void on_record_text(void *ctx, struct str key, struct str value)
@@ -468,7 +466,7 @@ static void records_are_put_replaced_and_deleted(void **state)
     put_now("gw", "a", "3");
     assert_string_equal(records("gw"), "a=3 b=2 ");
     struct store_kv gone[] = {{KV_DELETE, "gw", STR("b")}, {KV_DELETE, "gw", STR("never")}};
-    assert_int_equal(tx_now(gone, 2, NULL), BH_OK);
+    assert_int_equal(tx_now(gone, 2), BH_OK);
     assert_string_equal(records("gw"), "a=3 ");
     assert_string_equal(records("other"), "a=9 ");
     assert_string_equal(records("none"), "");
@@ -494,7 +492,6 @@ static void a_conflict_undoes_its_own_transaction_only(void **state)
     settle();
     assert_int_equal(before.err, BH_OK);
     assert_int_equal(bad.err, BH_CONFLICT);
-    assert_int_equal(bad.tx.ret_failed, 2);
     assert_int_equal(after.err, BH_OK);
     assert_string_equal(records("t"), "taken=old x=1 z=5 ");
 }
@@ -502,11 +499,9 @@ static void a_conflict_undoes_its_own_transaction_only(void **state)
 static void an_insert_wins_once(void **state)
 {
     struct store_kv kv = {KV_INSERT, "t", STR("name"), STR("1")};
-    size_t failed;
-    assert_int_equal(tx_now(&kv, 1, NULL), BH_OK);
+    assert_int_equal(tx_now(&kv, 1), BH_OK);
     kv.value = STR("2");
-    assert_int_equal(tx_now(&kv, 1, &failed), BH_CONFLICT);
-    assert_int_equal(failed, 0);
+    assert_int_equal(tx_now(&kv, 1), BH_CONFLICT);
     assert_string_equal(records("t"), "name=1 ");
 }
 
@@ -515,18 +510,16 @@ static void a_single_use_record_is_consumed_once(void **state)
     put_now("token", "abc", "1");
     struct store_kv items[] = {{KV_PUT, "gw", STR("new"), STR("1")},
                                {KV_CONSUME, "token", STR("abc")}};
-    size_t failed;
-    assert_int_equal(tx_now(items, 2, NULL), BH_OK);
+    assert_int_equal(tx_now(items, 2), BH_OK);
     items[0].value = STR("2");
-    assert_int_equal(tx_now(items, 2, &failed), BH_CONFLICT);
-    assert_int_equal(failed, 1);
-    assert_int_equal(tx_now(&items[1], 1, &failed), BH_CONFLICT);
+    assert_int_equal(tx_now(items, 2), BH_CONFLICT);
+    assert_int_equal(tx_now(&items[1], 1), BH_CONFLICT);
     assert_string_equal(records("gw"), "new=1 ");
 }
 
 static void an_empty_transaction_is_fine(void **state)
 {
-    assert_int_equal(tx_now(NULL, 0, NULL), BH_OK);
+    assert_int_equal(tx_now(NULL, 0), BH_OK);
 }
 
 static void a_scan_walks_a_prefix_both_ways(void **state)

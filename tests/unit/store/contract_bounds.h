@@ -146,7 +146,7 @@ static void many_records_are_erased_in_steps(void **state)
         snprintf(keys[i], sizeof keys[i], "%05d", i);
         items[i] = (struct store_kv){KV_PUT, "s", str_of(keys[i]), STR("v")};
     }
-    assert_int_equal(tx_now(items, N, NULL), BH_OK);
+    assert_int_equal(tx_now(items, N), BH_OK);
     assert_int_equal(erase_all((struct store_erase){.ns = "s", .prefix = STR("")}, &turns), N);
     assert_int_equal(turns, 3);
     assert_string_equal(records("s"), "");

@@ -153,7 +153,6 @@ static enum bh_err mem_tx(struct mem_disk *d, struct store_tx *t)
         if (!run_kv(d, &t->items[ran], undo[ran].existed))
             break;
     }
-    t->ret_failed = ran;
     bool ok = ran == t->n;
     free(undo[ran].value);
     while (ran-- > 0) {
