@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include <assert.h>
 #include <stdlib.h>
-#include <time.h>
 #include "base/mem.h"
 
 struct entry {
@@ -31,19 +30,19 @@ struct clock {
     size_t q_head, q_n, q_cap;
 };
 
-static int64_t os_ms(clockid_t id)
+int64_t clock_os_us(clockid_t id)
 {
     struct timespec ts;
 
     clock_gettime(id, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 
 struct clock *clock_new(void)
 {
     struct clock *c = xcalloc(1, sizeof *c);
 
-    clock_set(c, os_ms(CLOCK_MONOTONIC), os_ms(CLOCK_REALTIME));
+    clock_set(c, clock_os_us(CLOCK_MONOTONIC) / 1000, clock_os_us(CLOCK_REALTIME) / 1000);
     return c;
 }
 

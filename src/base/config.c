@@ -293,7 +293,7 @@ static bool same_texts(char *const *a, char *const *b)
     return true;
 }
 
-bool config_same(const void *a, const void *b, const struct config_key *k)
+static bool config_same(const void *a, const void *b, const struct config_key *k)
 {
     if (k->type == CFG_TEXTS)
         return same_texts(*(char ***)at(a, k), *(char ***)at(b, k));

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/crypto.h"
 #include "base/file.h"
 
@@ -324,14 +324,6 @@ void archive_close(struct archive *a)
 
 enum { WIDTH = 30, EVERY_MS = 100 };
 
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 void progress_begin(struct progress *p, const char *what)
 {
     *p = (struct progress){.what = what, .tty = isatty(STDERR_FILENO) == 1};
@@ -339,7 +331,7 @@ void progress_begin(struct progress *p, const char *what)
 
 void progress_show(struct progress *p, uint64_t done, uint64_t all)
 {
-    int64_t now = now_ms();
+    int64_t now = clock_os_us(CLOCK_MONOTONIC) / 1000;
 
     if (!p->tty || now < p->shown_ms + EVERY_MS)
         return;

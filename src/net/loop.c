@@ -72,17 +72,10 @@ static void calls_add(struct calls *c, loop_fn *fn, void *ctx)
     c->v[c->n++] = (struct call){fn, ctx};
 }
 
-static int64_t read_us(clockid_t id)
-{
-    struct timespec ts;
-    clock_gettime(id, &ts);
-    return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-}
-
 static void set_clock(struct loop *l)
 {
-    l->woke_us = read_us(CLOCK_MONOTONIC);
-    clock_set(l->clock, l->woke_us / 1000, read_us(CLOCK_REALTIME) / 1000);
+    l->woke_us = clock_os_us(CLOCK_MONOTONIC);
+    clock_set(l->clock, l->woke_us / 1000, clock_os_us(CLOCK_REALTIME) / 1000);
 }
 
 /* ---- stalls ----
@@ -104,7 +97,7 @@ static void on_woke(struct ev_loop *ev, ev_check *w, int events)
     (void)ev, (void)events;
     set_clock(l);
     if (l->woke_us - l->cpu_read_us >= CPU_READ_US) {
-        l->cpu_us = read_us(CLOCK_THREAD_CPUTIME_ID);
+        l->cpu_us = clock_os_us(CLOCK_THREAD_CPUTIME_ID);
         l->cpu_read_us = l->woke_us;
     }
     if (l->on_wake.fn != NULL)
@@ -113,11 +106,11 @@ static void on_woke(struct ev_loop *ev, ev_check *w, int events)
 
 static void count_turn(struct loop *l)
 {
-    int64_t us = read_us(CLOCK_MONOTONIC) - l->woke_us;
+    int64_t us = clock_os_us(CLOCK_MONOTONIC) - l->woke_us;
     int bucket = 0;
 
     if (us >= LONG_TURN_US) {
-        int64_t cpu = read_us(CLOCK_THREAD_CPUTIME_ID) - l->cpu_us;
+        int64_t cpu = clock_os_us(CLOCK_THREAD_CPUTIME_ID) - l->cpu_us;
         us = cpu < us ? cpu : us;
     }
     while (us > loop_stall_bounds_us[bucket])

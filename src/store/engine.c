@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include "base/log.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "net/loop.h"
 
@@ -20,10 +21,7 @@
 
 int64_t thread_now_us(void)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+    return clock_os_us(CLOCK_MONOTONIC);
 }
 
 bool thread_start(pthread_t *ret, void *(*main)(void *arg), void *arg, const char *name)
