@@ -210,22 +210,26 @@ static bool move_all(struct move *m)
     return m->to->ops->finish(m->to, &id);
 }
 
+/* Closes both.  NULL: it could not be opened, and @ret_why says why. */
 static enum bh_err run(struct move_side *from, struct move_side *to, store_move_cb *each, void *ctx,
                        struct store_moved *ret, char *ret_why)
 {
     struct move *m = xcalloc(1, sizeof *m);
-    bool ok;
 
     *ret = (struct store_moved){0};
     m->from = from, m->to = to, m->each = each, m->ctx = ctx, m->moved = ret;
-    ok = move_all(m);
+    bool ok = to != NULL && move_all(m);
     enum bh_err err = ok ? BH_OK : m->stopped ? BH_CANCELLED : BH_UNAVAILABLE;
     if (m->stopped)
         snprintf(ret_why, 256, "stopped");
-    else if (!ok)
+    else if (!ok && to != NULL)
         snprintf(ret_why, 256, "%s", from->why[0] != '\0' ? from->why : to->why);
     arena_done(&m->arena);
     free(m);
+    if (to != NULL)
+        to->ops->close(to);
+    if (from != NULL)
+        from->ops->close(from);
     return err;
 }
 
@@ -234,34 +238,21 @@ enum bh_err store_move_in(const char *db, const char *url, store_move_cb *each, 
 {
     struct move_side *from = move_side_sqlite(db, false, ret_why);
     struct move_side *to = from != NULL ? move_side_postgres(url, ret_why) : NULL;
-    enum bh_err err = BH_UNAVAILABLE;
 
-    if (to != NULL)
-        err = run(from, to, each, ctx, ret, ret_why);
-    if (to != NULL)
-        to->ops->close(to);
-    if (from != NULL)
-        from->ops->close(from);
-    return err;
+    return run(from, to, each, ctx, ret, ret_why);
 }
 
 enum bh_err store_move_out(const char *url, const char *db, store_move_cb *each, void *ctx,
                            struct store_moved *ret, char *ret_why)
 {
     struct buf part = BUF_INIT;
-    enum bh_err err = BH_UNAVAILABLE;
 
     if (access(db, F_OK) == 0)
         return bh_err_why(BH_CONFLICT, ret_why, "%.180s exists already: move it away first", db);
     buf_printf(&part, "%s.part", db);
     struct move_side *from = move_side_postgres(url, ret_why);
     struct move_side *to = from != NULL ? move_side_sqlite(buf_z(&part), true, ret_why) : NULL;
-    if (to != NULL)
-        err = run(from, to, each, ctx, ret, ret_why);
-    if (to != NULL)
-        to->ops->close(to);
-    if (from != NULL)
-        from->ops->close(from);
+    enum bh_err err = run(from, to, each, ctx, ret, ret_why);
     if (err == BH_OK && (rename(buf_z(&part), db) != 0 || !file_sync_folder_of(db))) {
         snprintf(ret_why, 256, "cannot name it %.180s", db);
         err = BH_UNAVAILABLE;
