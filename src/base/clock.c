@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include <assert.h>
 #include <stdlib.h>
+#include <time.h>
 #include "base/mem.h"
 
 struct entry {
@@ -30,7 +31,7 @@ struct clock {
     size_t q_head, q_n, q_cap;
 };
 
-int64_t clock_os_us(clockid_t id)
+int64_t clock_os_us(int id)
 {
     struct timespec ts;
 

@@ -12,7 +12,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 struct timer;
 typedef void timer_cb(struct timer *t); /* container_of() finds the owner */
@@ -46,7 +45,7 @@ void timer_stop(struct clock *c, struct timer *t);
 void clock_defer(struct clock *c, defer_cb *fn, void *ctx);
 
 /* ---- for the loop and the simulator ---- */
-int64_t clock_os_us(clockid_t id); /* of the system, for code that has no clock */
+int64_t clock_os_us(int id); /* of the system: CLOCK_MONOTONIC, ...; for code that has no clock */
 void clock_set(struct clock *c, int64_t now_ms, int64_t wall_ms);
 void clock_turn(struct clock *c);             /* fires due timers, then runs deferred calls */
 int64_t clock_next_ms(const struct clock *c); /* ms until the next turn has work; -1: never */

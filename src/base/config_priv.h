@@ -31,7 +31,7 @@ bool config_word_in(struct str word, const char *words, char sep);
  * value. */
 bool config_set(void *base, const struct config_key *k, struct str text, struct buf *ret_expected);
 void config_add_text(void *base, const struct config_key *k, struct str text); /* CFG_TEXTS */
-void config_clear(void *base, const struct config_key *k); /* frees texts, wipes secrets */
+void config_clear(void *base, const struct config_key *k);          /* frees texts, wipes secrets */
 bool config_is_given(const void *base, const struct config_key *k); /* texts: not NULL */
 char *config_text(const void *base, const struct config_key *k);    /* of a text key */
 const struct config_key *config_find(const struct config_key *keys, struct str path);
