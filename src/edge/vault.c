@@ -210,8 +210,15 @@ static void on_revoked(void *ctx, struct str id)
 {
     struct vault *v = ctx;
     struct str tenant = v->env.tenants->of_gateway(v->env.tenants->ctx, id);
-    size_t n = tenant.p != NULL ? vault_wipe(v, tenant) : 0;
+    size_t n = 0;
 
+    list_each (&v->entries, it, nxt) {
+        struct vault_entry *e = list_entry(it, struct vault_entry, link);
+        if (tenant.p == NULL || !str_eq(str_of(e->tenant), tenant))
+            continue;
+        entry_drop(v, e);
+        n++;
+    }
     if (n > 0)
         log_info(NULL, "capabilities wiped: tenant=%.*s entries=%zu", STR_FMT(tenant), n);
 }
@@ -429,20 +436,6 @@ void vault_give_back(struct vault *v, struct vault_ref ref)
 
     if (e != NULL)
         e->taken = false;
-}
-
-size_t vault_wipe(struct vault *v, struct str tenant)
-{
-    size_t n = 0;
-
-    list_each (&v->entries, it, nxt) {
-        struct vault_entry *e = list_entry(it, struct vault_entry, link);
-        if (!str_eq(str_of(e->tenant), tenant))
-            continue;
-        entry_drop(v, e);
-        n++;
-    }
-    return n;
 }
 
 size_t vault_count(const struct vault *v)

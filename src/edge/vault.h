@@ -80,7 +80,5 @@ bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_pla
 void vault_used(struct vault *v, struct vault_ref ref); /* writes the record, without waiting */
 void vault_give_back(struct vault *v, struct vault_ref ref); /* fresh again, unless used before */
 
-/* Deletes all entries of a tenant; returns how many. */
-size_t vault_wipe(struct vault *v, struct str tenant);
 size_t vault_count(const struct vault *v);
 extern const struct record_form *const vault_records[]; /* ends with NULL */

@@ -28,16 +28,11 @@ enum { ID_MAX = 32 };
 enum { MAX_BUSY = 4, MAX_TRIES = 12, FIRST_MS = 2000, LAST_MS = 600 * 1000 };
 #define PROMPT_PREFIX "hp1:"
 
-struct prompt_chat {
-    char *id;            /* owned */
-    struct list prompts; /* struct prompt, newest last */
-    size_t n;
-};
-
-struct prompt_tenant {   /* a tenant with open questions */
+struct prompt_group {    /* the open questions of a chat, or of a tenant */
     char *name;          /* owned */
-    struct list prompts; /* struct prompt.of_tenant that are open, oldest first */
-    struct party *party; /* held; NULL: limits are not counted */
+    struct list prompts; /* struct prompt.in_chat or of_tenant, oldest first */
+    size_t n;
+    struct party *party; /* of a tenant; held; NULL: limits are not counted */
 };
 
 struct prompt_press { /* from host_accept() until its callback */
@@ -54,8 +49,8 @@ struct prompts {
     struct platform *p; /* borrowed */
     const struct host_env *env;
     prompt_over_cb *over; /* NULL: the platform has no buttons to remove */
-    struct map chats;     /* chat id -> struct prompt_chat, owned */
-    struct map tenants;   /* name -> struct prompt_tenant, owned */
+    struct map chats;     /* chat id -> struct prompt_group, owned */
+    struct map tenants;   /* name -> struct prompt_group, owned */
     struct list all;      /* struct prompt that are open, oldest first; owned */
     struct list presses;  /* struct prompt_press, owned */
     size_t n;
@@ -185,21 +180,33 @@ static void prompt_save(struct prompt *q)
     record_put(q->of->env->store, &prompt_form, NULL, q, true, NULL, NULL);
 }
 
-/* ---- the limit of a tenant ---- */
+/* ---- the questions of a chat, and of a tenant ---- */
 
-static void leave_asker(struct prompts *ps, struct prompt *q)
+static void group_leave(struct map *groups, struct prompt_group *g, struct list *link)
 {
-    struct prompt_tenant *t = q->asker;
-
-    list_remove(&q->of_tenant);
-    if (q->counted)
-        ledger_give(ps->env->ledger, t->party, LIMIT_PROMPTS, 1);
-    if (!list_is_empty(&t->prompts))
+    list_remove(link);
+    if (--g->n > 0)
         return;
-    map_del(&ps->tenants, str_of(t->name));
-    party_drop(t->party);
-    free(t->name);
-    free(t);
+    map_del(groups, str_of(g->name));
+    party_drop(g->party);
+    free(g->name);
+    free(g);
+}
+
+/* Finds the group, or makes it. */
+static struct prompt_group *group_join(struct map *groups, const char *name, struct list *link)
+{
+    struct prompt_group *g = map_get(groups, str_of(name));
+
+    if (g == NULL) {
+        g = xcalloc(1, sizeof *g);
+        g->name = xstrdup(name);
+        list_init(&g->prompts);
+        map_put(groups, str_of(g->name), g);
+    }
+    list_append(&g->prompts, link);
+    g->n++;
+    return g;
 }
 
 static void prompt_leave(struct prompt *q)
@@ -213,14 +220,11 @@ static void prompt_leave(struct prompt *q)
     list_remove(&q->link);
     if (q->where == NULL)
         return;
-    list_remove(&q->in_chat);
-    leave_asker(ps, q);
+    if (q->counted)
+        ledger_give(ps->env->ledger, q->asker->party, LIMIT_PROMPTS, 1);
+    group_leave(&ps->chats, q->where, &q->in_chat);
+    group_leave(&ps->tenants, q->asker, &q->of_tenant);
     ps->n--;
-    if (--q->where->n == 0) {
-        map_del(&ps->chats, str_of(q->where->id));
-        free(q->where->id);
-        free(q->where);
-    }
     q->where = NULL;
 }
 
@@ -268,7 +272,7 @@ static void on_late(struct timer *t)
 
 static struct prompt *prompt_find(const struct prompts *ps, struct str chat, struct str id)
 {
-    struct prompt_chat *c = map_get(&ps->chats, chat);
+    struct prompt_group *c = map_get(&ps->chats, chat);
 
     if (c == NULL)
         return NULL;
@@ -286,26 +290,12 @@ static void enter(struct prompt *q)
     struct prompts *ps = q->of;
     int64_t left_ms = q->until_ms - clock_wall_ms(ps->env->clock);
 
-    q->where = map_get(&ps->chats, str_of(q->chat));
-    if (q->where == NULL) {
-        q->where = xcalloc(1, sizeof *q->where);
-        q->where->id = xstrdup(q->chat);
-        list_init(&q->where->prompts);
-        map_put(&ps->chats, str_of(q->where->id), q->where);
-    }
-    q->asker = map_get(&ps->tenants, str_of(q->tenant));
-    if (q->asker == NULL) {
-        q->asker = xcalloc(1, sizeof *q->asker);
-        q->asker->name = xstrdup(q->tenant);
+    q->where = group_join(&ps->chats, q->chat, &q->in_chat);
+    q->asker = group_join(&ps->tenants, q->tenant, &q->of_tenant);
+    if (q->asker->party == NULL)
         q->asker->party = ledger_party(ps->env->ledger, PER_TENANT, str_of(q->tenant));
-        list_init(&q->asker->prompts);
-        map_put(&ps->tenants, str_of(q->asker->name), q->asker);
-    }
-    q->where->n++;
     ps->n++;
     list_append(&ps->all, &q->link);
-    list_append(&q->where->prompts, &q->in_chat);
-    list_append(&q->asker->prompts, &q->of_tenant);
     q->counted = ledger_take(ps->env->ledger, q->asker->party, LIMIT_PROMPTS, 1) == LIMIT_TAKEN;
     timer_init(&q->late, on_late);
     timer_set(ps->env->clock, &q->late, left_ms > 0 ? left_ms : 0);
@@ -408,7 +398,7 @@ struct prompt *prompts_pressed(struct prompts *ps, struct str chat, struct str t
 struct prompt *prompts_numbered(struct prompts *ps, struct str chat, struct str text,
                                 const struct prompt_option **ret_option)
 {
-    const struct prompt_chat *c = map_get(&ps->chats, chat);
+    const struct prompt_group *c = map_get(&ps->chats, chat);
     uint64_t number;
 
     if (c == NULL || !str_to_u64(str_trim(text), &number) || number == 0)
@@ -423,7 +413,7 @@ struct prompt *prompts_numbered(struct prompts *ps, struct str chat, struct str 
 const struct prompt *prompts_of_message(const struct prompts *ps, struct str chat,
                                         struct str message_id)
 {
-    struct prompt_chat *c = map_get(&ps->chats, chat);
+    struct prompt_group *c = map_get(&ps->chats, chat);
 
     if (c == NULL)
         return NULL;
@@ -605,14 +595,14 @@ static void forget_over(struct prompts *ps, struct str chat, struct str tenant)
 
 void prompts_forget_chat(struct prompts *ps, struct str chat)
 {
-    for (struct prompt_chat *c; (c = map_get(&ps->chats, chat)) != NULL;)
+    for (struct prompt_group *c; (c = map_get(&ps->chats, chat)) != NULL;)
         prompt_remove(list_first(&c->prompts, struct prompt, in_chat));
     forget_over(ps, chat, STR_NULL);
 }
 
 void prompts_forget_tenant(struct prompts *ps, struct str tenant)
 {
-    for (struct prompt_tenant *t; (t = map_get(&ps->tenants, tenant)) != NULL;)
+    for (struct prompt_group *t; (t = map_get(&ps->tenants, tenant)) != NULL;)
         prompt_remove(list_first(&t->prompts, struct prompt, of_tenant));
     forget_over(ps, STR_NULL, tenant);
 }
@@ -665,12 +655,11 @@ enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompt
     struct prompt own = {.platform = str_of(p->ops->name), .bot = str_of(p->bot)};
     enum bh_err err =
         record_load_like(ps->env->store, &prompt_form, &own, 2, on_loaded, ps, ret_why);
-    if (err != BH_OK) {
+    if (err != BH_OK)
         prompts_close(ps);
-        return err;
-    }
-    *ret_ps = ps;
-    return BH_OK;
+    else
+        *ret_ps = ps;
+    return err;
 }
 
 void prompts_close(struct prompts *ps)

@@ -42,9 +42,8 @@ struct prompt {
     int64_t until_ms;                   /* wall clock */
     struct prompts *of;                 /* private from here on; borrowed */
     struct list link, in_chat, of_tenant;
-    struct prompt_chat *where;   /* borrowed */
-    struct prompt_tenant *asker; /* borrowed */
-    struct prompt_press *press;  /* being accepted; borrowed; NULL: none */
+    struct prompt_group *where, *asker; /* its chat and its tenant; borrowed */
+    struct prompt_press *press;         /* being accepted; borrowed; NULL: none */
     struct timer late;
     bool shown, over, counted;
     unsigned tries; /* attempts to remove the buttons */

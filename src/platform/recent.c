@@ -226,11 +226,6 @@ struct str recent_author(struct recent *r, struct str chat, struct str message_i
     return w != NULL ? w->said.user_id : STR_NULL;
 }
 
-void recent_delete(struct recent *r, struct str chat, struct str message_id)
-{
-    recent_edit(r, chat, message_id, STR_NULL);
-}
-
 static void drop_old(struct recent *r, struct recent_chat *c)
 {
     int64_t now_ms = clock_now_ms(r->clock);

@@ -39,7 +39,6 @@ size_t recent_before(struct recent *r, struct str chat, const struct event *ev,
 
 /* The author edited or deleted a message; an empty text deletes it too.  Unknown ids do nothing. */
 void recent_edit(struct recent *r, struct str chat, struct str message_id, struct str text);
-void recent_delete(struct recent *r, struct str chat, struct str message_id);
 /* The author's user id; absent: unknown. */
 struct str recent_author(struct recent *r, struct str chat, struct str message_id);
 void recent_forget(struct recent *r, struct str user); /* deletes the user's messages */

@@ -824,13 +824,11 @@ enum bh_err sender_new(struct platform *p, const char *label, const struct sende
     list_init(&s->held);
     s->box = outbox_new(s->env->clock, NULL, &handlers, s);
     enum bh_err err = records_open(s, ret_why);
-    if (err != BH_OK) {
+    if (err != BH_OK)
         sender_free(s);
-        return err;
-    }
-    p->sender = s;
-    *ret_s = s;
-    return BH_OK;
+    else
+        p->sender = *ret_s = s;
+    return err;
 }
 
 void sender_free(struct sender *s)

@@ -48,17 +48,15 @@ static bool open_token(const struct facts *f, struct str text, struct buf *claim
     BUF_LOCAL shown = BUF_INIT;
     struct str body, rest = text;
     uint8_t mac[SHA256_BYTES];
-    bool ok = false;
 
     if (!str_starts(text, STR(PREFIX)) || text.n > 8192)
         return false;
     rest = str_skip(rest, sizeof PREFIX - 1);
-    if (str_split(&rest, '.', &body) && rest.p != NULL && base64url_decode(body, claims) &&
-        base64url_decode(rest, &shown) && shown.n == sizeof mac) {
-        seal_mac(f->env.seal, STR("local token"), buf_str(claims), mac);
-        ok = ct_equal(mac, shown.p, sizeof mac);
-    }
-    return ok;
+    if (!str_split(&rest, '.', &body) || rest.p == NULL || !base64url_decode(body, claims) ||
+        !base64url_decode(rest, &shown) || shown.n != sizeof mac)
+        return false;
+    seal_mac(f->env.seal, STR("local token"), buf_str(claims), mac);
+    return ct_equal(mac, shown.p, sizeof mac);
 }
 
 bool local_token_read(const struct facts *f, struct str text, enum local_token_kind kind,

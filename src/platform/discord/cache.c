@@ -241,13 +241,13 @@ const struct dcache_channel *dcache_channel(struct dcache *c, uint64_t id)
 
 /* ---- roles ---- */
 
-static void role_read(const struct dcache *c, struct json role, struct dcache_role *to)
+static void role_read(const struct dcache *c, struct json role, struct perm_role *to)
 {
     uint64_t bot = json_snowflake(json_get(role, "tags"), "bot_id");
 
-    *to = (struct dcache_role){.id = json_snowflake(role, "id"),
-                               .permissions = json_snowflake(role, "permissions"),
-                               .is_ours = bot != 0 && bot == c->bot_user_id};
+    *to = (struct perm_role){.id = json_snowflake(role, "id"),
+                             .permissions = json_snowflake(role, "permissions"),
+                             .is_ours = bot != 0 && bot == c->bot_user_id};
 }
 
 static void guild_set_roles(const struct dcache *c, struct dcache_guild *g, struct json roles)
@@ -261,7 +261,7 @@ static void guild_set_roles(const struct dcache *c, struct dcache_guild *g, stru
         role_read(c, it.value, &g->roles[g->n_roles++]);
 }
 
-static struct dcache_role *guild_role(const struct dcache_guild *g, uint64_t id)
+static struct perm_role *guild_role(const struct dcache_guild *g, uint64_t id)
 {
     for (size_t i = 0; i < g->n_roles; i++)
         if (g->roles[i].id == id)
@@ -277,7 +277,7 @@ static void put_role(struct dcache *c, struct json d)
 
     if (g == NULL || json_snowflake(role, "id") == 0)
         return;
-    struct dcache_role *r = guild_role(g, json_snowflake(role, "id"));
+    struct perm_role *r = guild_role(g, json_snowflake(role, "id"));
     if (r == NULL && g->n_roles >= MAX_ROLES)
         return;
     if (r == NULL) {
@@ -291,7 +291,7 @@ static void del_role(struct dcache *c, struct json d)
 {
     uint64_t guild_id = json_snowflake(d, "guild_id");
     struct dcache_guild *g = map_get(&c->guilds, KEY_OF(guild_id));
-    struct dcache_role *r = g != NULL ? guild_role(g, json_snowflake(d, "role_id")) : NULL;
+    struct perm_role *r = g != NULL ? guild_role(g, json_snowflake(d, "role_id")) : NULL;
 
     if (r != NULL)
         *r = g->roles[--g->n_roles];
@@ -635,9 +635,9 @@ static uint64_t permissions_of(const struct dcache_guild *g, const struct dcache
                               .overwrites = ch != NULL ? ch->overwrites : NULL,
                               .n_overwrites = ch != NULL ? ch->n_overwrites : 0};
     for (size_t i = 0; i < m->n_roles; i++) {
-        const struct dcache_role *r = guild_role(g, m->roles[i]);
+        const struct perm_role *r = guild_role(g, m->roles[i]);
         if (r != NULL)
-            roles[q.n_roles++] = (struct perm_role){r->id, r->permissions};
+            roles[q.n_roles++] = *r;
     }
     return discord_permissions_of(&q);
 }

@@ -29,6 +29,7 @@ uint64_t json_snowflake(struct json object, const char *key);
 
 struct perm_role {
     uint64_t id, permissions;
+    bool is_ours; /* the role that Discord made for this bot */
 };
 
 struct perm_overwrite {
@@ -70,17 +71,12 @@ enum channel_type {
     CHANNEL_MEDIA = 16,
 };
 
-struct dcache_role {
-    uint64_t id, permissions;
-    bool is_ours; /* the role that Discord made for this bot */
-};
-
 struct dcache_guild {
     uint64_t id, owner_id;
-    char *name;                /* owned */
-    bool loaded;               /* roles and channels are complete */
-    bool unavailable;          /* an outage on Discord's side */
-    struct dcache_role *roles; /* owned */
+    char *name;              /* owned */
+    bool loaded;             /* roles and channels are complete */
+    bool unavailable;        /* an outage on Discord's side */
+    struct perm_role *roles; /* owned */
     size_t n_roles;
 };
 

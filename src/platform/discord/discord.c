@@ -97,7 +97,7 @@ static uint64_t reaction_intents(const struct discord_settings *s)
     return s->reactions ? UINT64_C(1) << 10 | UINT64_C(1) << 13 : 0;
 }
 
-bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, char *ret_why)
+static bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, char *ret_why)
 {
     const char *text = s->intents;
     struct str rest = str_of(text), part;

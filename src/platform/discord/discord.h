@@ -19,5 +19,4 @@ struct discord_settings {
 };
 extern const struct config_section discord_config;
 /* Reads `intents`: Discord's number, or names separated by commas. */
-bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, char *ret_why);
 extern const struct platform_ops discord_ops;

@@ -165,6 +165,7 @@ void discord_inbound_done(struct discord *d);
 
 /* ---- history.c: missed messages ---- */
 struct discord_cursor { /* the newest stored message of a channel */
+    struct str bot;     /* of the key of its record; borrowed */
     uint64_t channel_id, guild_id, last;
     uint64_t gap;               /* messages after this id may have been missed; 0: none */
     bool dirty, filling, again; /* again: another session was lost during the backfill */
@@ -180,7 +181,6 @@ void discord_backfill_mark(struct discord *d,
 void discord_backfill_soon(struct discord *d, int64_t after_ms);
 void discord_backfill_guild_known(struct discord *d, uint64_t guild_id);
 void discord_backfill_channel(struct discord *d, struct discord_cursor *s); /* now */
-bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id);
 
 /* ---- cache.c: permissions of people ---- */
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user);
@@ -201,8 +201,6 @@ void discord_name_given(struct discord *d, uint64_t thread_id, const char *name,
 uint64_t discord_opened_before(const struct discord *d, uint64_t channel_id, uint64_t id);
 /* The name that the thread was opened with; absent: no answer opened this thread. */
 struct str discord_name_opened_as(const struct discord *d, uint64_t thread_id);
-/* Is @name, the thread's current name, the name that bellhop gave it? */
-bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name);
 
 /* The functions below are for `auto_thread: true` only. */
 /* Notes the message of @ev, and sets its thread fields.  Called before the host gets @ev. */

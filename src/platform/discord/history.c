@@ -50,24 +50,15 @@ struct backfill {
 
 /* ---- cursors: the newest stored message of each channel ---- */
 
-struct cursor_record {
-    struct str bot;
-    uint64_t channel_id, guild_id, last, gap;
-};
 static const struct record_field cursor_fields[] = {
-    RECORD_FIELD(struct cursor_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct cursor_record, channel_id, "channel", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct cursor_record, guild_id, "guild", 0),
-    RECORD_FIELD(struct cursor_record, last, "last", 0),
-    RECORD_FIELD(struct cursor_record, gap, "gap", 0),
+    RECORD_FIELD(struct discord_cursor, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct discord_cursor, channel_id, "channel", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct discord_cursor, guild_id, "guild", 0),
+    RECORD_FIELD(struct discord_cursor, last, "last", 0),
+    RECORD_FIELD(struct discord_cursor, gap, "gap", 0),
 };
 const struct record_form discord_cursor_form =
-    RECORD_FORM("discord_cursor", struct cursor_record, cursor_fields, .lossy = true);
-
-static struct cursor_record cursor_record(const struct discord *d, const struct discord_cursor *s)
-{
-    return (struct cursor_record){str_of(d->base.bot), s->channel_id, s->guild_id, s->last, s->gap};
-}
+    RECORD_FORM("discord_cursor", struct discord_cursor, cursor_fields, .lossy = true);
 
 static void cursor_free(struct discord *d, struct discord_cursor *s)
 {
@@ -78,9 +69,7 @@ static void cursor_free(struct discord *d, struct discord_cursor *s)
 
 static void cursor_forget(struct discord *d, struct discord_cursor *s)
 {
-    struct cursor_record r = cursor_record(d, s);
-
-    record_delete_like(d->env->store, &discord_cursor_form, &r);
+    record_delete_like(d->env->store, &discord_cursor_form, s);
     cursor_free(d, s);
 }
 
@@ -93,6 +82,7 @@ static struct discord_cursor *cursor_get(struct discord *d, uint64_t channel_id)
         if (map_count(&d->cursors) >= MAX_CURSORS && !old->filling)
             cursor_forget(d, old);
         s = xcalloc(1, sizeof *s);
+        s->bot = str_of(d->base.bot);
         s->channel_id = channel_id;
         map_put(&d->cursors, id_key(&s->channel_id), s);
     }
@@ -123,8 +113,7 @@ void discord_cursors_save(struct discord *d)
         struct discord_cursor *s = list_entry(it, struct discord_cursor, lru);
         if (!s->dirty)
             continue;
-        struct cursor_record r = cursor_record(d, s);
-        record_put(d->env->store, &discord_cursor_form, NULL, &r, false, NULL, NULL);
+        record_put(d->env->store, &discord_cursor_form, NULL, s, false, NULL, NULL);
         s->dirty = false;
         n++;
     }
@@ -132,7 +121,7 @@ void discord_cursors_save(struct discord *d)
 
 static bool on_cursor(void *ctx, struct str key, void *thing)
 {
-    const struct cursor_record *r = thing;
+    const struct discord_cursor *r = thing;
     struct discord_cursor *s = cursor_get(ctx, r->channel_id);
 
     s->guild_id = r->guild_id;
@@ -141,7 +130,7 @@ static bool on_cursor(void *ctx, struct str key, void *thing)
     return true;
 }
 
-bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id)
+static bool discord_shard_has(const struct discord_shard *s, uint64_t guild_id)
 {
     unsigned id = dsocket_shard(s->socket);
 
@@ -463,7 +452,7 @@ struct str discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_
     } else {
         user = STR_NULL;
     }
-    recent_delete(d->recent, place, message_id);
+    recent_edit(d->recent, place, message_id, STR_NULL);
     return user;
 }
 
@@ -598,7 +587,7 @@ void discord_context(struct platform *p, struct context_ask ask, const struct ev
 
 enum bh_err discord_history_open(struct discord *d, char *ret_why)
 {
-    struct cursor_record own = {.bot = str_of(d->base.bot)};
+    struct discord_cursor own = {.bot = str_of(d->base.bot)};
 
     timer_init(&d->backfill_timer, on_backfill_timer);
     list_init(&d->filling);

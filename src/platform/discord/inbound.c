@@ -444,18 +444,6 @@ void discord_undefer_channel(struct discord *d, uint64_t channel_id)
     deferred_run(c);
 }
 
-static void guild_known(struct discord *d, uint64_t guild_id)
-{
-    const struct dcache_guild *g = dcache_guild(d->cache, guild_id);
-    struct guild_load *l = map_get(&d->guild_loads, id_key(&guild_id));
-
-    if (g == NULL || !g->loaded)
-        return;
-    if (l != NULL)
-        guild_load_free(l);
-    run_deferred_of(d, guild_id, false);
-}
-
 void discord_inbound_done(struct discord *d)
 {
     void *v;
@@ -729,8 +717,15 @@ static void on_dispatch(void *ctx, struct dsocket *socket, struct str type, stru
     if (str_eq(type, STR("INTERACTION_CREATE")))
         discord_interaction_dispatch(dc, d);
     if (dcache_dispatch(dc->cache, type, d) && str_eq(type, STR("GUILD_CREATE"))) {
-        guild_known(dc, json_snowflake(d, "id"));
-        discord_backfill_guild_known(dc, json_snowflake(d, "id"));
+        uint64_t guild_id = json_snowflake(d, "id");
+        const struct dcache_guild *g = dcache_guild(dc->cache, guild_id);
+        struct guild_load *l = map_get(&dc->guild_loads, id_key(&guild_id));
+        bool known = g != NULL && g->loaded;
+        if (known && l != NULL)
+            guild_load_free(l);
+        if (known)
+            run_deferred_of(dc, guild_id, false);
+        discord_backfill_guild_known(dc, guild_id);
     }
     skip_event(s, seq);
 }

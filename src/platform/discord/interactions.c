@@ -85,12 +85,12 @@ void discord_sig_free(struct discord_sig *s)
     free(s);
 }
 
-bool discord_sig_is_plausible(struct str timestamp, struct str signature, int64_t wall_ms)
+/* A cheap check: well-formed headers, and a timestamp within DISCORD_SIG_WINDOW_MS. */
+static bool is_plausible(struct str timestamp, struct str signature, int64_t wall_ms,
+                         uint8_t ret_bytes[ED25519_BYTES])
 {
-    uint8_t bytes[ED25519_BYTES];
-
     return webhook_is_now(timestamp, wall_ms, DISCORD_SIG_WINDOW_MS) &&
-           hex_decode(signature, bytes, sizeof bytes);
+           hex_decode(signature, ret_bytes, ED25519_BYTES);
 }
 
 bool discord_sig_ok(struct discord_sig *s, struct str timestamp, struct str signature,
@@ -98,8 +98,7 @@ bool discord_sig_ok(struct discord_sig *s, struct str timestamp, struct str sign
 {
     uint8_t bytes[ED25519_BYTES];
 
-    if (!webhook_is_now(timestamp, wall_ms, DISCORD_SIG_WINDOW_MS) ||
-        !hex_decode(signature, bytes, sizeof bytes))
+    if (!is_plausible(timestamp, signature, wall_ms, bytes))
         return false;
     buf_reset(&s->message);
     buf_add_str(&s->message, timestamp);
@@ -663,9 +662,11 @@ void discord_interaction_dispatch(struct discord *d, struct json interaction)
 
 bool discord_interaction_plausible(const struct http_req *req, int64_t wall_ms)
 {
+    uint8_t bytes[ED25519_BYTES];
+
     return str_eq(http_method(req), STR("POST")) &&
-           discord_sig_is_plausible(http_header(req, "X-Signature-Timestamp"),
-                                    http_header(req, "X-Signature-Ed25519"), wall_ms);
+           is_plausible(http_header(req, "X-Signature-Timestamp"),
+                        http_header(req, "X-Signature-Ed25519"), wall_ms, bytes);
 }
 
 bool discord_interaction_http(struct platform *p, struct http_req *req)

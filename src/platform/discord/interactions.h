@@ -51,8 +51,6 @@ void discord_interaction_as_message(struct discord_interaction *x, struct str bo
 struct discord_sig *discord_sig_new(struct str public_key);
 void discord_sig_free(struct discord_sig *s); /* NULL is fine */
 
-/* A cheap check: well-formed headers, and a timestamp within DISCORD_SIG_WINDOW_MS. */
-bool discord_sig_is_plausible(struct str timestamp, struct str signature, int64_t wall_ms);
 /* @timestamp and @signature are the headers X-Signature-Timestamp and X-Signature-Ed25519. */
 bool discord_sig_ok(struct discord_sig *s, struct str timestamp, struct str signature,
                     struct str body, int64_t wall_ms);

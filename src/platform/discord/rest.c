@@ -246,7 +246,8 @@ static const struct sender_refusal refusals[] = {
     {0},
 };
 
-void discord_refusal(const struct discord_answer *a, char ret_why[256])
+/* Writes a refusal as a sentence that a person can act on. */
+static void discord_refusal(const struct discord_answer *a, char ret_why[256])
 {
     const char *sentence = sender_refusal(refusals, a->code);
     char message[121];

@@ -82,9 +82,6 @@ typedef void discord_told_cb(void *ctx, const struct discord_told *t);
 struct outgoing *discord_ask(struct discord *d, const struct discord_question *q,
                              discord_told_cb *told, void *ctx);
 
-/* Writes a refusal as a sentence that a person can act on. */
-void discord_refusal(const struct discord_answer *a, char ret_why[256]);
-
 /* ---- rate limits: when the next request may leave, learned from the headers of the answers ----
  *
  * Discord counts requests per bucket.  Its answers name the bucket of a route; a bucket holds

@@ -37,30 +37,20 @@ enum {
 
 struct thread_name {
     struct list link; /* d->thread_names_by_age, oldest first */
+    struct str bot;   /* of the key of its record; borrowed */
     uint64_t id;
     char *name;  /* owned */
     bool opened; /* by an answer; @name is the name it was opened with */
 };
 
-struct thread_record {
-    struct str bot;
-    uint64_t id;
-    struct str name;
-    bool opened;
-};
 static const struct record_field thread_fields[] = {
-    RECORD_FIELD(struct thread_record, bot, "bot", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct thread_record, id, "id", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct thread_record, name, "name", 0),
-    RECORD_FIELD(struct thread_record, opened, "opened", 0),
+    RECORD_FIELD(struct thread_name, bot, "bot", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct thread_name, id, "id", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct thread_name, name, "name", 0),
+    RECORD_FIELD(struct thread_name, opened, "opened", 0),
 };
 const struct record_form discord_thread_form =
-    RECORD_FORM("discord_thread", struct thread_record, thread_fields, .lossy = true);
-
-static struct thread_record thread_record(const struct discord *d, const struct thread_name *t)
-{
-    return (struct thread_record){str_of(d->base.bot), t->id, str_of(t->name), t->opened};
-}
+    RECORD_FORM("discord_thread", struct thread_name, thread_fields, .lossy = true);
 
 static void name_free(struct discord *d, struct thread_name *t)
 {
@@ -78,6 +68,7 @@ static struct thread_name *remember_name(struct discord *d, uint64_t id, struct 
     if (t != NULL)
         name_free(d, t);
     t = xcalloc(1, sizeof *t);
+    t->bot = str_of(d->base.bot);
     t->id = id;
     t->opened = opened;
     t->name = str_dup(name);
@@ -92,13 +83,12 @@ void discord_name_given(struct discord *d, uint64_t thread_id, const char *name,
 
     if (was != NULL && was->opened && !opened)
         return;
-    struct thread_record r = thread_record(d, remember_name(d, thread_id, str_of(name), opened));
-    record_put(d->env->store, &discord_thread_form, NULL, &r, false, NULL, NULL);
+    record_put(d->env->store, &discord_thread_form, NULL,
+               remember_name(d, thread_id, str_of(name), opened), false, NULL, NULL);
     if (map_count(&d->thread_names) <= MAX_NAMES)
         return;
     struct thread_name *oldest = list_first(&d->thread_names_by_age, struct thread_name, link);
-    r = thread_record(d, oldest);
-    record_delete_like(d->env->store, &discord_thread_form, &r);
+    record_delete_like(d->env->store, &discord_thread_form, oldest);
     name_free(d, oldest);
 }
 
@@ -125,24 +115,18 @@ uint64_t discord_opened_before(const struct discord *d, uint64_t channel_id, uin
     return found;
 }
 
-bool discord_name_is_ours(const struct discord *d, uint64_t thread_id, const char *name)
-{
-    const struct thread_name *t = map_get(&d->thread_names, id_key(&thread_id));
-
-    return t != NULL && name != NULL && strcmp(t->name, name) == 0;
-}
-
 static bool on_name(void *ctx, struct str key, void *thing)
 {
-    const struct thread_record *r = thing;
+    struct thread_name *r = thing;
 
-    remember_name(ctx, r->id, r->name, r->opened);
+    remember_name(ctx, r->id, str_of(r->name), r->opened);
+    record_done(&discord_thread_form, r);
     return true;
 }
 
 enum bh_err discord_threads_open(struct discord *d, char *ret_why)
 {
-    struct thread_record own = {.bot = str_of(d->base.bot)};
+    struct thread_name own = {.bot = str_of(d->base.bot)};
 
     list_init(&d->marks_by_age);
     list_init(&d->thread_names_by_age);
@@ -434,7 +418,9 @@ static const char *why_not(struct discord *d, const struct thread_or_reaction *e
     if (a->only_if_current_name.p != NULL &&
         (ch->name == NULL || !str_eq(a->only_if_current_name, str_of(ch->name))))
         return "the thread has another name by now";
-    return a->only_if_connector_created && !discord_name_is_ours(d, e->channel_id, ch->name)
+    const struct thread_name *given = map_get(&d->thread_names, id_key(&e->channel_id));
+    bool ours = given != NULL && ch->name != NULL && strcmp(given->name, ch->name) == 0;
+    return a->only_if_connector_created && !ours
                ? "the name of this thread is not the one bellhop gave it"
                : NULL;
 }

@@ -226,7 +226,7 @@ static const struct {
     [TG_REST] = {"waiting to try again", B(WHO) | B(HOOK) | B(FETCH) | B(CHECK)},
 };
 
-static void ask_who(struct telegram *t);
+static http_done_cb on_answer;
 static void set_up(struct telegram *t);
 static void fetch(struct telegram *t);
 
@@ -398,16 +398,6 @@ static void failed(struct telegram *t, const struct tg_answer *a)
     log_debug(&t->base.log, "%s failed: code=%d %s", states[from].name, a->code, a->why);
 }
 
-/* Reads the answer to poll.call.  False: the call failed, and the state is REST. */
-static bool answered(struct telegram *t, const struct http_result *r, struct tg_answer *ret)
-{
-    t->poll.call = NULL;
-    tg_answer_read(t, t->poll.parser, r, ret);
-    if (ret->outcome != TG_OK)
-        failed(t, ret);
-    return ret->outcome == TG_OK;
-}
-
 static void recovered(struct telegram *t)
 {
     t->poll.failures = 0;
@@ -416,15 +406,10 @@ static void recovered(struct telegram *t)
 
 /* ---- getMe ---- */
 
-static void on_me(void *ctx, const struct http_result *r)
+static void got_me(struct telegram *t, struct json me)
 {
-    struct telegram *t = ctx;
-    struct tg_answer a;
-
-    if (!answered(t, r, &a))
-        return;
-    struct json me = a.result;
     struct str name = json_str(me, "username");
+
     json_as_i64(json_get(me, "id"), &t->me.id);
     t->reads_all = json_as_bool(json_get(me, "can_read_all_group_messages"), false);
     if (name.n < sizeof t->me.username) {
@@ -439,7 +424,7 @@ static void on_me(void *ctx, const struct http_result *r)
 
 static void ask_who(struct telegram *t)
 {
-    t->poll.call = tg_call(t, "getMe", STR("{}"), CALL_MS, on_me, t);
+    t->poll.call = tg_call(t, "getMe", STR("{}"), CALL_MS, on_answer, t);
 }
 
 /* ---- registering or deleting the webhook ---- */
@@ -454,13 +439,8 @@ static void updates_wanted(const struct telegram *t, struct jw *w)
             t->reactions ? STR("[" UPDATES ",\"message_reaction\"]") : STR("[" UPDATES "]"));
 }
 
-static void on_set_up(void *ctx, const struct http_result *r)
+static void got_set_up(struct telegram *t, struct json result)
 {
-    struct telegram *t = ctx;
-    struct tg_answer a;
-
-    if (!answered(t, r, &a))
-        return;
     if (t->secret != NULL) {
         recovered(t);
         enter(t, TG_LISTEN);
@@ -486,7 +466,7 @@ static void set_up(struct telegram *t)
     struct jw w = jw_begin(&body);
 
     if (t->secret == NULL) {
-        t->poll.call = tg_call(t, "deleteWebhook", STR("{}"), CALL_MS, on_set_up, t);
+        t->poll.call = tg_call(t, "deleteWebhook", STR("{}"), CALL_MS, on_answer, t);
         return;
     }
     if (t->env->public_url == NULL) { /* the operator registers it */
@@ -501,30 +481,24 @@ static void set_up(struct telegram *t)
     jw_kstr(&w, "secret_token", str_of(t->secret));
     updates_wanted(t, &w);
     jw_end_obj(&w);
-    t->poll.call = tg_call(t, "setWebhook", buf_str(&body), CALL_MS, on_set_up, t);
+    t->poll.call = tg_call(t, "setWebhook", buf_str(&body), CALL_MS, on_answer, t);
 }
 
 /* ---- checking the webhook ---- */
 
-static void on_webhook_info(void *ctx, const struct http_result *r)
+static void got_webhook_info(struct telegram *t, struct json info)
 {
-    struct telegram *t = ctx;
-    struct tg_answer a;
     BUF_LOCAL ours = BUF_INIT;
 
-    if (!answered(t, r, &a))
-        return;
     add_webhook_url(t, &ours);
-    bool still = str_eq(json_str(a.result, "url"), buf_str(&ours));
     t->poll.failures = 0;
-    if (!still) {
+    if (!str_eq(json_str(info, "url"), buf_str(&ours))) {
         log_warn(&t->base.log, "the webhook of this bot was changed by another program; "
                                "registering it again");
         enter(t, TG_HOOK);
         set_up(t);
         return;
     }
-    struct json info = a.result;
     struct str why = json_str(info, "last_error_message");
     char text[200];
     if (json_i64(info, "pending_update_count", 0) > 0 &&
@@ -541,29 +515,25 @@ static void on_webhook_info(void *ctx, const struct http_result *r)
 
 /* ---- polling ---- */
 
-static void on_updates(void *ctx, const struct http_result *r)
+static void got_updates(struct telegram *t, struct json updates)
 {
-    struct telegram *t = ctx;
-    struct tg_answer a;
+    struct tg_poll *p = &t->poll;
 
-    if (!answered(t, r, &a))
-        return;
     recovered(t);
     t->base.last_event_ms = clock_wall_ms(t->env->clock);
-    struct tg_poll *p = &t->poll;
     p->n_batch = 0;
     p->generation++;
-    for (struct json_iter it = {0}; p->n_batch < TG_BATCH && json_next(a.result, &it);) {
+    for (struct json_iter it = {0}; p->n_batch < TG_BATCH && json_next(updates, &it);) {
         struct tg_update u = {.update = it.value, .chat = chat_of(it.value)};
         if (json_as_i64(json_get(it.value, "update_id"), &u.id))
             p->batch[p->n_batch++] = u;
     }
     if (p->n_batch > 1)
         qsort(p->batch, p->n_batch, sizeof p->batch[0], by_id);
-    if (t->poll.n_batch == 0 && json_count(a.result) > 0) { /* no element is an update */
-        a = (struct tg_answer){.outcome = TG_REFUSED,
-                               .why = "getUpdates answers with something other than updates"};
-        failed(t, &a);
+    if (t->poll.n_batch == 0 && json_count(updates) > 0) { /* no element is an update */
+        failed(t,
+               &(struct tg_answer){.outcome = TG_REFUSED,
+                                   .why = "getUpdates answers with something other than updates"});
         return;
     }
     if (t->poll.n_batch == 0) {
@@ -595,7 +565,26 @@ static void fetch(struct telegram *t)
     jw_ki64(&w, "timeout", wait_s);
     updates_wanted(t, &w);
     jw_end_obj(&w);
-    t->poll.call = tg_call(t, "getUpdates", buf_str(&body), (wait_s + 15) * 1000, on_updates, t);
+    t->poll.call = tg_call(t, "getUpdates", buf_str(&body), (wait_s + 15) * 1000, on_answer, t);
+}
+
+static void on_answer(void *ctx, const struct http_result *r)
+{
+    static void (*const next[])(struct telegram * t, struct json result) = {
+        [TG_WHO] = got_me,
+        [TG_HOOK] = got_set_up,
+        [TG_FETCH] = got_updates,
+        [TG_CHECK] = got_webhook_info,
+    };
+    struct telegram *t = ctx;
+    struct tg_answer a;
+
+    t->poll.call = NULL;
+    tg_answer_read(t, t->poll.parser, r, &a);
+    if (a.outcome != TG_OK)
+        failed(t, &a);
+    else
+        next[t->poll.state](t, a.result);
 }
 
 /* ---- life ---- */
@@ -630,7 +619,7 @@ static void on_timer(struct timer *timer)
     else if (p->state == TG_HOOK)
         set_up(t);
     else if (p->state == TG_CHECK)
-        t->poll.call = tg_call(t, "getWebhookInfo", STR("{}"), CALL_MS, on_webhook_info, t);
+        t->poll.call = tg_call(t, "getWebhookInfo", STR("{}"), CALL_MS, on_answer, t);
     else
         fetch(t);
 }

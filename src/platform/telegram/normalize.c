@@ -259,7 +259,8 @@ static struct str person_name(struct arena *a, struct json user)
     return join(a, json_str(user, "first_name"), " ", json_str(user, "last_name"));
 }
 
-bool tg_utf16_to_byte(struct str s, int64_t units, size_t *ret_at)
+/* Finds the byte behind @units UTF-16 units.  False: no character ends there. */
+static bool tg_utf16_to_byte(struct str s, int64_t units, size_t *ret_at)
 {
     size_t at = 0;
     int64_t seen = 0;

@@ -44,6 +44,3 @@ bool tg_normalize_reaction(struct json update, struct str bot, int64_t thread, s
 
 /* True when @update reports that a group became a supergroup, which changes its id. */
 bool tg_migration(struct json update, int64_t *ret_from, int64_t *ret_to);
-
-/* Converts a UTF-16 offset in @s to bytes.  False: outside of @s or inside a code point. */
-bool tg_utf16_to_byte(struct str s, int64_t units, size_t *ret_at);

@@ -427,14 +427,6 @@ static const char *read_content(struct tg_outgoing *x, const struct action *a, s
     return NULL;
 }
 
-static const char *read_edit(struct tg_outgoing *x, const struct action *a)
-{
-    x->thread = 0; /* the message id implies the topic */
-    if (!str_to_i64(a->message_id, &x->message_id) || x->message_id <= 0)
-        return "there is no such message to edit";
-    return read_content(x, a, 1);
-}
-
 /* Telegram allows bots few emoji for reactions.  Agents mark the end of a turn with a check mark
  * or a cross, which are not allowed; they become thumbs up and down. */
 static struct str reaction_of(struct str emoji)
@@ -542,9 +534,11 @@ static void start(struct telegram *t, struct sender_order *q)
         wrong = prompt_wrong(q->action);
     if ((x->op == ACTION_SEND || x->op == ACTION_PROMPT) && wrong == NULL)
         wrong = read_content(x, q->action, TG_MAX_PARTS);
-    else if (x->op == ACTION_EDIT)
-        wrong = read_edit(x, q->action);
-    else if (x->op == ACTION_SEND_MEDIA)
+    else if (x->op == ACTION_EDIT) {
+        bool named = str_to_i64(q->action->message_id, &x->message_id) && x->message_id > 0;
+        x->thread = 0; /* the message id implies the topic */
+        wrong = named ? read_content(x, q->action, 1) : "there is no such message to edit";
+    } else if (x->op == ACTION_SEND_MEDIA)
         wrong = read_media(x, q->action);
     else if (x->op == ACTION_REACT || x->op == ACTION_THREAD_CREATE ||
              x->op == ACTION_THREAD_RENAME)

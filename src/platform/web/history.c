@@ -419,11 +419,14 @@ static void on_action_kept(struct web_job *j, enum bh_err err)
     trim_sometimes(j->chat, j->value.n);
 }
 
-void web_keep_send(struct web *w, struct str chat_id, const struct web_message *m,
-                   struct action_id id)
+void web_keep_send(struct web *w, struct str chat_id, struct web_message *m, struct action_id id)
 {
     struct web_job *j;
 
+    w->counters.sent++;
+    m->id = m->id != 0 ? m->id : web_next(w);
+    m->rev = m->id;
+    m->at_ms = clock_wall_ms(w->env->clock);
     if (!web_may_keep(w, KEPT_BYTES + m->text.n + m->files.text.n + m->prompt.text.n)) {
         char text[WEB_ID_CHARS + 1];
         web_publish_unkept(w, chat_id, "message", m);

@@ -71,7 +71,7 @@ void web_post_answer(struct web *w, struct http_id id, uint64_t message_id)
                 &(struct http_answer){.status = 200, .body = str_make(body, sizeof body - 1)});
 }
 
-void web_post_refuse(struct web *w, struct http_id http, enum bh_err err)
+static void web_post_refuse(struct web *w, struct http_id http, enum bh_err err)
 {
     w->counters.refused++;
     if (err == BH_BUSY)
@@ -349,8 +349,7 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
         host_fail(w->base.host, id, "%s", prompt_wrong(a));
         return;
     }
-    m.id = m.rev = web_next(w);
-    m.at_ms = clock_wall_ms(w->env->clock);
+    m.id = web_next(w);
     const struct prompt *q = prompts_add(w->prompts, from, a, a->chat_id);
     struct jw j = jw_begin(&prompt);
     jw_obj(&j);
@@ -369,7 +368,6 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
     m.prompt.text = buf_str(&prompt);
     web_id_format(m.id, name);
     prompts_shown(w->prompts, a->chat_id, a->prompt_id, str_make(name, WEB_ID_CHARS));
-    w->counters.sent++;
     web_keep_send(w, a->chat_id, &m, id);
 }
 

@@ -107,16 +107,6 @@ struct web_chat *web_chat_get(struct web *w, struct str chat_id)
     return c;
 }
 
-static void chat_free(struct web_chat *c)
-{
-    if (list_is_linked(&c->idle_link)) {
-        list_remove(&c->idle_link);
-        c->web->n_idle--;
-    }
-    map_del(&c->web->chats, str_make(c->id, VISITOR_CHAT_CHARS));
-    free(c);
-}
-
 void web_chat_settle(struct web_chat *c)
 {
     struct web *w = c->web;
@@ -124,8 +114,13 @@ void web_chat_settle(struct web_chat *c)
     if (c->n_streams > 0 || c->n_jobs > 0 || list_is_linked(&c->idle_link))
         return;
     list_append(&w->idle, &c->idle_link);
-    if (++w->n_idle > MAX_IDLE_CHATS)
-        chat_free(list_first(&w->idle, struct web_chat, idle_link));
+    if (++w->n_idle <= MAX_IDLE_CHATS)
+        return;
+    struct web_chat *oldest = list_first(&w->idle, struct web_chat, idle_link);
+    list_remove(&oldest->idle_link);
+    w->n_idle--;
+    map_del(&w->chats, str_make(oldest->id, VISITOR_CHAT_CHARS));
+    free(oldest);
 }
 
 /* ---- streams ---- */

@@ -233,9 +233,6 @@ static void act_send(struct web *w, struct action_id id, const struct action *a)
         return;
     if (!web_id_parse(a->reply_to, &replied))
         m.reply_to = STR_NULL;
-    w->counters.sent++;
-    m.id = m.rev = web_next(w);
-    m.at_ms = clock_wall_ms(w->env->clock);
     web_keep_send(w, a->chat_id, &m, id);
 }
 
@@ -274,9 +271,6 @@ static void act_send_media(struct web *w, struct action_id id, const struct acti
         return;
     web_files_write(w, a->chat_id, &file, 1, &files);
     m.files.text = buf_str(&files);
-    w->counters.sent++;
-    m.id = m.rev = web_next(w);
-    m.at_ms = clock_wall_ms(w->env->clock);
     web_keep_send(w, a->chat_id, &m, id);
 }
 

@@ -170,7 +170,6 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
                     const struct action *a);
 void web_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
 bool web_may_write_now(struct web *w, struct str chat_id, bool is_person);
-void web_post_refuse(struct web *w, struct http_id http, enum bh_err err);
 void web_inbound_cancel(struct web *w);
 void web_post_answer(struct web *w, struct http_id id, uint64_t message_id);
 
@@ -205,9 +204,9 @@ void web_heartbeat(struct timer *t);
 /* Stores a visitor's message if web_may_keep(), publishes it, answers the request. */
 void web_keep_post(struct web *w, struct str chat_id, const struct web_message *m,
                    struct http_id http);
-/* Stores the agent's message if web_may_keep(), publishes it, answers the action. */
-void web_keep_send(struct web *w, struct str chat_id, const struct web_message *m,
-                   struct action_id id);
+/* Numbers the agent's message unless it has an id, stores it if web_may_keep(), publishes it,
+ * answers the action. */
+void web_keep_send(struct web *w, struct str chat_id, struct web_message *m, struct action_id id);
 /* Stores the choice in the question's message, publishes it, then calls prompts_tidied(). */
 void web_keep_choice(struct web *w, struct prompt *q);
 /* Replaces the text of a stored message, publishes the edit, answers the action. */

@@ -159,8 +159,8 @@ static void edits_and_deletions_reach_what_is_remembered(void **state)
     recent_edit(r, STR("c"), STR("7"), STR("unknown"));
     recent_edit(r, STR("d"), STR("1"), STR("elsewhere"));
     assert_string_equal(before_of("c", "eve", "9"), "ann:right bob:2 ");
-    recent_delete(r, STR("c"), STR("1"));
-    recent_delete(r, STR("c"), STR("1"));
+    recent_edit(r, STR("c"), STR("1"), STR_NULL);
+    recent_edit(r, STR("c"), STR("1"), STR_NULL);
     assert_string_equal(before_of("c", "eve", "9"), "bob:2 ");
     recent_edit(r, STR("c"), STR("2"), STR(""));
     assert_string_equal(before_of("c", "eve", "9"), "");
