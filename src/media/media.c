@@ -145,12 +145,11 @@ void media_discharge(struct media *m, struct media_file *f, uint64_t n)
 void media_id_make(struct media *m, char ret_id[MEDIA_ID_CHARS + 1])
 {
     uint8_t raw[MEDIA_ID_CHARS / 2];
-    struct buf hex = BUF_INIT;
+    BUF_LOCAL hex = BUF_INIT;
 
     rand_bytes(m->env.rand, raw, sizeof raw);
     hex_add(&hex, raw, sizeof raw);
     memcpy(ret_id, buf_z(&hex), MEDIA_ID_CHARS + 1);
-    buf_done(&hex);
 }
 
 static int64_t step_ms(const struct media *m)
@@ -352,7 +351,6 @@ struct media_read *media_read(struct media *m, const struct media_file *f, media
     r->path = xstrdup(media_path(m, f));
     r->work = (struct work){.run = open_on_thread, .done = opened};
     timer_init(&r->refused, read_refused);
-    list_init(&r->link);
     list_append(&m->reads, &r->link);
     if (work_start(m->threads, &r->work) != BH_OK)
         timer_set(m->clock, &r->refused, 0);
@@ -378,13 +376,12 @@ static const struct str PLACE = STR("/relay/media/");
 static void sign(const struct media *m, struct str id, struct str expires,
                  uint8_t ret_mac[SHA256_BYTES])
 {
-    struct buf text = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT;
 
     buf_add_str(&text, id);
     buf_add_c(&text, ' ');
     buf_add_str(&text, expires);
     seal_mac(m->env.seal, STR("media url"), buf_str(&text), ret_mac);
-    buf_done(&text);
 }
 
 void media_url(const struct media *m, struct str base, struct str id, bool with_signature,
@@ -408,7 +405,7 @@ void media_url(const struct media *m, struct str base, struct str id, bool with_
 bool media_signature_is_good(const struct media *m, struct str id, struct str expires,
                              struct str signature)
 {
-    struct buf shown = BUF_INIT;
+    BUF_LOCAL shown = BUF_INIT;
     uint8_t mac[SHA256_BYTES];
     int64_t until_s;
     bool good = str_to_i64(expires, &until_s) && until_s > clock_wall_ms(m->clock) / 1000 &&
@@ -418,7 +415,6 @@ bool media_signature_is_good(const struct media *m, struct str id, struct str ex
         sign(m, id, expires, mac);
         good = ct_equal(mac, shown.p, SIGNATURE_BYTES);
     }
-    buf_done(&shown);
     return good;
 }
 
@@ -456,7 +452,6 @@ static bool on_record(void *ctx, struct str key, void *thing)
     struct stat st;
 
     *f = *(struct media_file *)thing;
-    list_init(&f->link);
     if (key.n != MEDIA_ID_CHARS) {
         media_file_free(f);
         return false;
@@ -541,7 +536,7 @@ void media_close(struct media *m)
 static enum bh_err tidy_folder(struct media *m, char *ret_why)
 {
     DIR *d = opendir(m->env.dir);
-    struct buf path = BUF_INIT;
+    BUF_LOCAL path = BUF_INIT;
     size_t removed = 0;
     struct stat st;
 
@@ -560,7 +555,6 @@ static enum bh_err tidy_folder(struct media *m, char *ret_why)
         removed += unlink(buf_z(&path)) == 0;
     }
     closedir(d);
-    buf_done(&path);
     if (removed > 0)
         log_info(NULL, "media: removed unused files: %zu", removed);
     return BH_OK;
@@ -589,12 +583,11 @@ enum bh_err media_open(const struct media_env *env, struct media **ret_m, char *
         err = load(m, ret_why);
     if (err == BH_OK)
         err = tidy_folder(m, ret_why);
-    if (err != BH_OK) {
+    if (err != BH_OK)
         media_close(m);
-        return err;
-    }
-    *ret_m = m;
-    return BH_OK;
+    else
+        *ret_m = m;
+    return err;
 }
 
 /* ---- erasing ---- */

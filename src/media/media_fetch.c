@@ -179,7 +179,6 @@ struct media_fetch *media_fetch(struct media *m, const struct media_source *s,
     f->tenant = str_dup(s->tenant);
     f->type = s->type.n > 0 ? str_dup(s->type) : NULL;
     f->name = str_dup(s->name.p != NULL ? s->name : STR(""));
-    list_init(&f->link);
     list_append(&m->fetches, &f->link);
     f->timeout_ms = s->timeout_ms > 0 ? s->timeout_ms : m->env.settings->wait_ms;
     f->redirects = s->redirects;

@@ -253,7 +253,6 @@ struct media_write *media_begin(struct media *m, const struct media_spec *spec,
     uint64_t charge = spec->expected > MEDIA_LEAST_CHARGE ? spec->expected : MEDIA_LEAST_CHARGE;
     struct media_file *f = xcalloc(1, sizeof *f);
 
-    list_init(&f->link);
     f->tenant = str_dup(spec->tenant);
     f->stranger = spec->stranger;
     *ret_err = m->env.off             ? BH_REFUSED
@@ -267,17 +266,15 @@ struct media_write *media_begin(struct media *m, const struct media_spec *spec,
         media_discharge(m, f, MEDIA_LEAST_CHARGE);
     struct media_write *w = xcalloc(1, sizeof *w);
     *w = (struct media_write){.m = m, .ops = *ops, .ctx = ctx, .fd = -1, .max_bytes = max};
-    struct buf text = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT;
     w->file = f;
     media_id_make(m, f->id);
     media_type_add(&text, spec->type);
     f->type = buf_take(&text);
     media_name_add(&text, spec->name);
     f->name = text.n > 0 ? buf_take(&text) : xstrdup("");
-    buf_done(&text);
     w->part = path_of(m, w->file->id, ".part");
     w->whole = path_of(m, w->file->id, "");
-    list_init(&w->link);
     list_append(&m->writers, &w->link);
     m->n.writing++;
     timer_init(&w->soon, on_soon);
