@@ -4,6 +4,7 @@ import { DeliveryFailedError, NotImplementedError } from "./delivery_errors.js";
 
 const NAME = "BellhopAgentConnector";
 const AGENTS_TTL_MS = 5000;
+const REQUEST_MS = 30000; // what the server takes where a request names no time
 const SPARE_MS = 5000; // beyond a request's own time: the server says first that it is up
 
 export class BellhopAgentConnector {
@@ -58,7 +59,7 @@ export class BellhopAgentConnector {
 
   async request_response(agent_id, payload, opts) {
     const timeout_ms = opts?.timeout_ms;
-    return this.#post(agent_id, "request", { ...payload, timeout_ms }, (timeout_ms ?? 0) + SPARE_MS);
+    return this.#post(agent_id, "request", { ...payload, timeout_ms }, (timeout_ms ?? REQUEST_MS) + SPARE_MS);
   }
 
   async agent_status(agent_id) {
@@ -89,14 +90,15 @@ export class BellhopAgentConnector {
     try {
       return await this.#client.call(method, `/v1/agents/${encodeURIComponent(agent_id)}/${verb}`, { body, timeout_ms });
     } catch (e) {
-      throw this.#error(agent_id, e);
+      throw this.#error(agent_id, verb, e);
     }
   }
 
-  #error(agent_id, e) {
+  #error(agent_id, verb, e) {
     const fault = e[FAULT];
     if (fault === undefined) return e;
     const { kind, status, answer } = fault;
+    if (kind === "timeout" && verb === "request") return e; // the contract's TimeoutError
     if (answer.class === "NotImplementedError") return new NotImplementedError(e.message, NAME);
     const cause = answer.cause_kind ?? kind;
     const http_status = answer.class === "DeliveryFailedError" ? (answer.http_status ?? null) : status;

@@ -20,8 +20,7 @@ export class Client {
 
   /** The parsed answer; undefined when there is none, or on a status listed in `absent`. */
   async call(method, path, { body, absent = [], timeout_ms = this.timeout_ms } = {}) {
-    const response = await this.#send(method, path, body, timeout_ms);
-    const text = await response.text();
+    const [response, text] = await this.#send(method, path, body, timeout_ms);
     const answer = text === "" ? undefined : this.#parse(text, response);
     if (response.ok) return answer;
     if (absent.includes(response.status) && answer?.class === null) return undefined;
@@ -30,12 +29,13 @@ export class Client {
 
   async #send(method, path, body, timeout_ms) {
     try {
-      return await fetch(this.base + path, {
+      const response = await fetch(this.base + path, {
         method,
         headers: this.headers,
         body: body === undefined ? undefined : JSON.stringify(body),
         signal: AbortSignal.timeout(timeout_ms),
       });
+      return [response, await response.text()];
     } catch (e) {
       if (e.name === "TimeoutError")
         throw this.#mark(new errors.TimeoutError(this.connector_type, this.implementation, timeout_ms), "timeout");
@@ -80,6 +80,8 @@ export class Client {
         return new errors.UnsupportedFilterError(e.unsupportedKeys, e.supportedKeys, e.substrate ?? who);
       case "TimeoutError":
         return new errors.TimeoutError(this.connector_type, who, e.timeout_ms);
+      case "DeliveryFailedError":
+        return this.#fault(message, e.cause_kind, status, e);
       default:
         return status === 400 ? new Error(message) : this.#fault(message, "http_status", status, e);
     }

@@ -255,8 +255,6 @@ static int hook(struct cli_job *j)
 
     if (cli_flag(j, "--revoke"))
         return revoke_hooks(j, agent, tenant);
-    if (tenant == NULL)
-        return cli_misused(j, "hook needs --tenant");
     int rc = cli_op(
         j, "makeToken",
         CLI_GIVEN({"kind", STR("hook")}, {"tenant", str_of(tenant)}, {"agent", str_of(agent)},
@@ -306,7 +304,7 @@ const struct command cmd_dispatch = {
         "       bellhop dispatch wake AGENT [TEXT] [--when MS] [--session S]\n"
         "       bellhop dispatch request AGENT [TEXT] [--timeout 30s]\n"
         "       bellhop dispatch replies AGENT [--after CURSOR] [--limit N]\n"
-        "       bellhop dispatch hook --agent A --tenant T [--no-signature]\n"
+        "       bellhop dispatch hook --agent A [--tenant T] [--no-signature]\n"
         "       bellhop dispatch hook --agent A [--tenant T] --revoke\n\n"
         "list     the agents of the configuration, their state, and their waiting messages\n"
         "deliver  puts TEXT (or standard input) into the agent's inbox.  A second delivery with\n"

@@ -123,7 +123,7 @@ struct dispatch_call *dispatch_wake(struct dispatch *d, const struct dispatch_wh
                                     struct str address, struct json opts, struct str key,
                                     dispatch_cb *done, void *ctx) BH_MUST_USE;
 /* Answers with a Response.  @body is as for dispatch_deliver(), with meta.correlation_id, and with
- * timeout_ms beside the payload. */
+ * timeout_ms beside the payload or in opts. */
 struct dispatch_call *dispatch_request(struct dispatch *d, const struct dispatch_who *who,
                                        struct str address, struct json body, struct str key,
                                        dispatch_cb *done, void *ctx) BH_MUST_USE;

@@ -363,7 +363,7 @@ static bool fail(struct asking *w, enum fault_class cls, const char *why)
 static bool read_request(struct asking *w, struct recipient *a, struct json body, struct str key,
                          struct payload *p)
 {
-    struct json timeout = json_get(body, "timeout_ms");
+    struct json opts = json_get(body, "opts"), timeout = json_get(body, "timeout_ms");
     double ms = TIMEOUT_DEFAULT_MS;
 
     if ((a->cfg->ops->can & SUBSTRATE_ANSWERS) == 0)
@@ -373,6 +373,10 @@ static bool read_request(struct asking *w, struct recipient *a, struct json body
         return false;
     if (str_is_empty(p->correlation_id))
         return fail(w, FAULT_INVALID, "A request needs meta.correlation_id.");
+    if (json_type(opts) > JSON_NULL && !json_is_object(opts))
+        return fail(w, FAULT_INVALID, "opts must be an object: {timeout_ms}.");
+    if (json_is_object(opts) && json_type(timeout) <= JSON_NULL)
+        timeout = json_get(opts, "timeout_ms");
     if (json_type(timeout) > JSON_NULL && (!json_as_f64(timeout, &ms) || ms < 1))
         return fail(w, FAULT_INVALID, "timeout_ms must be a number above 0.");
     if (!str_is_empty(key) && !call_has_room(&w->call, str_of(a->tenant)))

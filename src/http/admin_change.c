@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "host/host.h"
 #include "http/admin.h"
+#include "http/v1.h"
 #include "net/loop.h"
 #include "platform/sender.h"
 #include "relay/relay.h"
@@ -376,7 +377,11 @@ static void make_token(struct op_call *c)
                             .attest = op_flag(c, "attest"),
                             .ttl_ms = ttl_ms};
 
-    if (!facts_name_ok(spec.tenant)) {
+    if (hook && str_is_empty(spec.tenant))
+        spec.tenant = v1_operator_tenant(c->f, spec.agent);
+    if (hook && str_is_empty(spec.tenant)) {
+        op_error(c, 400, "malformed", "Which tenant's agent? Name the tenant with --tenant.");
+    } else if (!facts_name_ok(spec.tenant)) {
         op_error(c, 400, "malformed",
                  "tenant must be 1 to 128 printable characters without blanks");
     } else if (hook || str_eq(kind, STR("agent"))) {
@@ -623,7 +628,8 @@ const struct op ops_changes[] = {
          (const struct op_arg[]){
              {"kind", IN_BODY, OP_TEXT, .one_of = "enroll|provision|agent|hook",
               .initial = "\"provision\"", .what = "Which."},
-             {"tenant", IN_BODY, OP_TEXT, .what = "Whose."},
+             {"tenant", IN_BODY, OP_TEXT,
+              .what = "Whose; of a hook it may be left out where one tenant has the agent."},
              {"instance", IN_BODY, OP_TEXT, .what = "For this instance only."},
              {"wakeUrl", IN_BODY, OP_TEXT, .what = "enroll, provision: of its gateway."},
              {"agent", IN_BODY, OP_TEXT, .what = "agent, hook: for this agent only."},

@@ -243,6 +243,8 @@ const struct op ops_agents[] = {
                                      PAYLOAD,
                                      {"timeout_ms", IN_BODY, OP_WHOLE, .flags = OP_UNCHECKED,
                                       .min = 1, .what = "How long to wait."},
+                                     {"opts", IN_BODY, OP_OBJECT, .flags = OP_UNCHECKED,
+                                      .what = "The same as an object: {timeout_ms}."},
                                      IDEMPOTENCY_KEY(DISPATCH_ID_MAX),
                                      {0}},
      .answer = "Response", .answer_what = "The answer.",

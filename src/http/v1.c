@@ -132,6 +132,13 @@ static struct str only_tenant(const struct front *f)
     return only;
 }
 
+struct str v1_operator_tenant(const struct front *f, struct str agent)
+{
+    struct str of_agent = agent.p != NULL ? dispatch_tenant_of(f->dispatch, agent) : STR_NULL;
+
+    return str_is_empty(of_agent) ? only_tenant(f) : of_agent;
+}
+
 /* The file mode of the admin socket has let the operator in already. */
 static bool admit_operator(struct front *f, struct http_req *req, struct str agent,
                            struct caller *ret)
@@ -139,9 +146,7 @@ static bool admit_operator(struct front *f, struct http_req *req, struct str age
     struct str tenant = http_header(req, "X-Bellhop-Tenant");
 
     if (str_is_empty(tenant))
-        tenant = only_tenant(f);
-    if (str_is_empty(tenant) && agent.p != NULL)
-        tenant = dispatch_tenant_of(f->dispatch, agent);
+        tenant = v1_operator_tenant(f, agent);
     if (!facts_name_ok(tenant))
         return refuse(f, req, 400, NULL, "invalid", "Which tenant? Name it with --tenant.");
     *ret = (struct caller){.tenant = tenant, .identity = STR("operator"), .attest = true};

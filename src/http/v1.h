@@ -25,6 +25,9 @@ extern const struct config_section v1_config;
  * f->v1_work holds the bytes that the request counts for (limits.work_bytes), and the op_call takes
  * them over.  v1_give_work() returns bytes that no call took. */
 bool v1_admit(struct front *f, struct http_req *req, struct str agent, struct caller *ret_caller);
+/* The tenant that the operator means who names none: the agent's, else the only one.  Absent: none
+ * or several. */
+struct str v1_operator_tenant(const struct front *f, struct str agent);
 void v1_give_work(struct front *f, struct v1_work *w); /* an empty @w is fine */
 /* An mcp_may_cb: applies the rate limits of the caller's key once more. */
 bool v1_may_again(void *front, const struct caller *who);

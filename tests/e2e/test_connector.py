@@ -9,6 +9,8 @@ import sys, time
 text = sys.stdin.read()
 if '"slow"' in text:
     time.sleep(5)
+if '"very slow"' in text:
+    time.sleep(6)
 sys.stdout.write(text)
 """
 

@@ -148,6 +148,22 @@ def test_waking_a_webhook(make_bellhop, receiver):
     assert sender.status("bell").json["status"] == "unknown"
 
 
+def test_wake_on_deliver_rings_a_webhook_too(make_bellhop, receiver):
+    server = make_bellhop(config(f"id: bell, substrate: webhook, url: '{receiver.url}/in', "
+                                 f"wake_url: '{receiver.url}/wake', wake_on_deliver: true, sessions: [tab]"))
+    sender = Sender(server)
+    assert "warnings" not in sender.deliver("bell@tab", augment("x", "d1")).json
+    assert [path for _, path, _, _ in receiver.got] == ["/in", "/wake"]
+    assert receiver.bodies("/wake") == [{"agent_id": "bell", "session_id": "tab"}]
+    receiver.status = [200, 500]
+    silent = sender.deliver("bell", augment("x", "d2")).json
+    assert "delivery_skipped" not in silent and "not woken" in silent["warnings"][0] and "500" in silent["warnings"][0]
+    receiver.status = [500, 200]
+    sender.deliver("bell", augment("x", "d3"))
+    wait_for(lambda: server.instance("agent:bell")["entries"] == 0)
+    assert [path for _, path, _, _ in receiver.got][4:] == ["/in", "/in", "/wake"]  # nobody is rung for what did not arrive
+
+
 def test_a_wake_with_a_key_is_one_wake(make_bellhop, receiver):
     server = make_bellhop(config(f"id: bell, substrate: webhook, url: '{receiver.url}/in', "
                                  f"wake_url: '{receiver.url}/wake'"))
@@ -200,6 +216,10 @@ def test_a_request_to_a_webhook_is_answered_by_its_answer(make_bellhop, receiver
     reply = wait_for(lambda: sender.replies("hook").json["replies"])[0]
     assert (reply["content"], reply["correlation_id"], reply["dispatch_id"]) == ("too late", "c4", "q4")
     assert sender.request("hook", augment("?")).status == 400  # no correlation_id
+    ask = lambda **more: sender.ask("POST", sender.path("hook", "request"), {**augment("?", correlation_id="c7"), **more})
+    in_opts = ask(opts={"timeout_ms": 300})
+    assert (in_opts.status, in_opts.json["timeout_ms"]) == (504, 300)
+    assert ask(opts=300).status == 400 and ask(opts={"timeout_ms": "soon"}).status == 400
 
 
 def test_what_is_sent_is_what_the_example_connector_sends(make_bellhop, receiver):
@@ -647,3 +667,16 @@ def test_a_capability_url_takes_what_a_webhook_client_sends(make_bellhop):
     assert "secret" not in bare and post(bare["url"], body)[0] == 200
     server.cli("dispatch", "hook", "--agent", "box", "--tenant", "t", "--revoke")
     assert post(made["url"], body, **{"X-Signature": good})[0] == 404
+
+
+def test_a_hook_needs_a_tenant_only_where_several_have_the_agent(make_bellhop):
+    server = make_bellhop(config("id: box, substrate: none", "id: mine, substrate: none, tenant: t",
+                                 "id: both, substrate: none, tenant: t", "id: both, substrate: none, tenant: u"))
+    make = lambda agent: server.cli("dispatch", "hook", "--agent", agent, "--json", "--no-signature", check=False)
+    assert call("GET", json.loads(make("mine").stdout)["status_url"]).status == 200
+    assert call("GET", json.loads(make("box").stdout)["status_url"]).status == 200  # t is the only tenant now
+    Sender(server, "u")
+    assert call("GET", json.loads(make("mine").stdout)["status_url"]).status == 200
+    for agent in ("both", "box"):
+        asked = make(agent)
+        assert asked.returncode == 1 and "--tenant" in asked.stderr

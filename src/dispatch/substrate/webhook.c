@@ -1,6 +1,6 @@
 /* webhook.c - delivers by HTTP POST of the payload, signed when a secret is configured.
  *
- *      deliver, request   POST url
+ *      deliver, request   POST url; with wake_on_deliver then POST wake_url {agent_id, session_id?}
  *      wake               POST wake_url {agent_id, session_id?, context?}; without one: cannot wake
  *      look               GET status_url must be 2xx; without one HEAD url, any answer is fine
  *
@@ -22,8 +22,12 @@
 
 struct post {
     struct errand_job job;
-    struct dispatch *d; /* borrowed */
+    struct dispatch *d;  /* borrowed */
+    struct recipient *a; /* borrowed; only for a ring, whose courier it owns */
     struct http_call *call;
+    enum { NO_RING, RING_AFTER, RINGING } ring; /* a delivery that also wakes */
+    struct buf bell;                            /* the body for wake_url */
+    bool skipped;                               /* of the delivery's answer */
     enum errand_kind kind;
     bool by_status;                        /* the status must be 2xx */
     char correlation[DISPATCH_ID_MAX + 1]; /* of a request */
@@ -74,13 +78,19 @@ static const char *target(const struct agent_config *c)
 
 /* ---- the answer ---- */
 
+static void post_free(struct post *j)
+{
+    buf_done(&j->warnings);
+    buf_done(&j->bell);
+    free(j);
+}
+
 static void cancel(struct errand_job *base)
 {
     struct post *j = container_of(base, struct post, job);
 
     http_cancel(&j->call);
-    buf_done(&j->warnings);
-    free(j);
+    post_free(j);
 }
 
 static struct errand_end bad_answer(struct str why)
@@ -132,37 +142,9 @@ static struct errand_end read_answer(struct post *j, struct str body)
     return utf8_valid(e.text) ? e : bad_answer(STR("the answer is no text"));
 }
 
-static void on_answer(void *ctx, const struct http_result *r)
-{
-    struct post *j = ctx;
-    struct errand_end e = {.result = ERRAND_DONE};
-    char why[64];
-    bool good = r->status < 400 && (!j->by_status || r->status / 100 == 2);
-
-    j->call = NULL;
-    if (r->err != BH_OK) {
-        e.text = str_of(r->why != NULL ? r->why : bh_err_word(r->err));
-        e.result = ERRAND_FAILED;
-        e.cause = CAUSE_NETWORK;
-        if (r->err == BH_MALFORMED)
-            e.cause = CAUSE_MALFORMED;
-        else if (str_contains(e.text, STR("timed out")) || str_contains(e.text, STR("Timeout")))
-            e.cause = CAUSE_TIMEOUT;
-    } else if (!good && !(j->kind == ERRAND_LOOK && !j->by_status && r->status < 500)) {
-        snprintf(why, sizeof why, "the webhook answered HTTP %d", r->status);
-        e.result = ERRAND_FAILED;
-        e.cause = CAUSE_HTTP_STATUS;
-        e.http_status = (unsigned)r->status;
-        e.text = str_of(why);
-    } else if (j->kind != ERRAND_LOOK) {
-        e = read_answer(j, r->body);
-    }
-    j->job.done(j->job.ctx, &e);
-    buf_done(&j->warnings);
-    free(j);
-}
-
 /* ---- the request ---- */
+
+static http_done_cb on_answer;
 
 static void fetch(struct post *j, const struct recipient *a, struct http_fetch *what)
 {
@@ -200,35 +182,95 @@ static void send_body(struct post *j, const struct recipient *a, const char *url
     buf_done(&signature);
 }
 
+/* The end of a delivery whose ring ended with @rung: delivered in any case. */
+static struct errand_end delivered(struct post *j, const struct errand_end *rung)
+{
+    struct buf text = BUF_INIT;
+    struct jw w = jw_begin(&j->warnings);
+
+    if (rung->result != ERRAND_DONE) {
+        buf_printf(&text, "delivered, but not woken: %.*s", STR_FMT(rung->text));
+        if (j->warnings.n > 0)
+            buf_add_c(&j->warnings, ',');
+        jw_str(&w, buf_str(&text));
+        buf_done(&text);
+    }
+    return (struct errand_end){.result = ERRAND_DONE,
+                               .session = str_of(j->session),
+                               .warnings = buf_str(&j->warnings),
+                               .skipped = j->skipped};
+}
+
+static void on_answer(void *ctx, const struct http_result *r)
+{
+    struct post *j = ctx;
+    struct errand_end e = {.result = ERRAND_DONE};
+    char why[64];
+    bool good = r->status < 400 && (!j->by_status || r->status / 100 == 2);
+
+    j->call = NULL;
+    if (r->err != BH_OK) {
+        e.text = str_of(r->why != NULL ? r->why : bh_err_word(r->err));
+        e.result = ERRAND_FAILED;
+        e.cause = CAUSE_NETWORK;
+        if (r->err == BH_MALFORMED)
+            e.cause = CAUSE_MALFORMED;
+        else if (str_contains(e.text, STR("timed out")) || str_contains(e.text, STR("Timeout")))
+            e.cause = CAUSE_TIMEOUT;
+    } else if (!good && !(j->kind == ERRAND_LOOK && !j->by_status && r->status < 500)) {
+        snprintf(why, sizeof why, "the webhook answered HTTP %d", r->status);
+        e.result = ERRAND_FAILED;
+        e.cause = CAUSE_HTTP_STATUS;
+        e.http_status = (unsigned)r->status;
+        e.text = str_of(why);
+    } else if (j->kind != ERRAND_LOOK && j->ring != RINGING) {
+        e = read_answer(j, r->body);
+    }
+    if (j->ring == RING_AFTER && e.result == ERRAND_DONE) {
+        j->ring = RINGING;
+        j->skipped = e.skipped;
+        send_body(j, j->a, j->a->cfg->s.wake_url, buf_str(&j->bell), j->a->cfg->s.timeout_ms);
+        return;
+    }
+    if (j->ring == RINGING)
+        e = delivered(j, &e);
+    j->job.done(j->job.ctx, &e);
+    post_free(j);
+}
+
 static struct errand_job *run(struct recipient *a, const struct errand *e, errand_cb *done,
                               void *ctx)
 {
     const struct agent_settings *s = &a->cfg->s;
     struct post *j = xcalloc(1, sizeof *j);
-    struct buf body = BUF_INIT;
-    struct jw w = jw_begin(&body);
+    bool delivers = !str_is_empty(e->body);
 
     *j = (struct post){.job = {.done = done, .ctx = ctx, .cancel = cancel},
                        .d = a->d,
+                       .a = a,
                        .kind = e->kind};
     snprintf(j->correlation, sizeof j->correlation, "%.*s", STR_FMT(e->correlation));
+    if (e->kind == ERRAND_WAKE && s->wake_url != NULL) {
+        struct jw w = jw_begin(&j->bell);
+        jw_obj(&w);
+        jw_kstr(&w, "agent_id", str_of(a->id));
+        jw_kstr_opt(&w, "session_id", e->session);
+        if (!delivers)
+            jw_kstr_opt(&w, "context", e->text);
+        jw_end_obj(&w);
+        j->ring = delivers ? RING_AFTER : NO_RING;
+    }
     if (e->kind == ERRAND_LOOK) {
         j->by_status = s->status_url != NULL;
         fetch(j, a,
               &(struct http_fetch){.method = j->by_status ? "GET" : "HEAD",
                                    .url = j->by_status ? s->status_url : s->url,
                                    .timeout_ms = s->timeout_ms});
-    } else if (e->kind == ERRAND_WAKE && str_is_empty(e->body)) {
-        jw_obj(&w);
-        jw_kstr(&w, "agent_id", str_of(a->id));
-        jw_kstr_opt(&w, "session_id", e->session);
-        jw_kstr_opt(&w, "context", e->text);
-        jw_end_obj(&w);
-        send_body(j, a, s->wake_url, buf_str(&body), s->timeout_ms);
-    } else {
+    } else if (delivers) {
         send_body(j, a, s->url, e->body, e->timeout_ms != 0 ? e->timeout_ms : s->timeout_ms);
+    } else {
+        send_body(j, a, s->wake_url, buf_str(&j->bell), s->timeout_ms);
     }
-    buf_done(&body);
     return &j->job;
 }
 
