@@ -159,15 +159,6 @@ static void keys_link(struct keys *k, struct held *h)
     k->n++;
 }
 
-static void unlink_key(struct keys *k, struct held *h)
-{
-    map_del(&k->by_id, str_of(h->pub.id));
-    list_remove(&h->pub.link);
-    list_remove(&h->dirty);
-    k->n--;
-    clock_defer(k->env.clock, held_free, h); /* keys_check() may have returned it in this turn */
-}
-
 static struct held *find(const struct keys *k, struct str id)
 {
     return map_get(&k->by_id, id);
@@ -408,15 +399,19 @@ void keys_make(struct keys *k, const struct key_spec *spec, struct key_made *ret
 static void on_revoked(void *ctx, enum bh_err err)
 {
     struct doing *d = ctx;
-    struct held *h = find(d->k, str_of(d->revokes));
+    struct keys *k = d->k;
+    struct held *h = find(k, str_of(d->revokes));
 
-    if (h != NULL && err == BH_OK) {
-        if (h->pub.kind == KEY_PROVISION)
-            h->pub.revoked_ms = clock_wall_ms(d->k->env.clock);
-        else
-            unlink_key(d->k, h);
-    } else if (h != NULL) {
+    if (h != NULL && err != BH_OK) {
         h->going = false;
+    } else if (h != NULL && h->pub.kind == KEY_PROVISION) {
+        h->pub.revoked_ms = clock_wall_ms(k->env.clock);
+    } else if (h != NULL) {
+        map_del(&k->by_id, str_of(h->pub.id));
+        list_remove(&h->pub.link);
+        list_remove(&h->dirty);
+        k->n--;
+        clock_defer(k->env.clock, held_free, h); /* keys_check() may have returned it just now */
     }
     finish(d, err, "the store could not write it");
 }

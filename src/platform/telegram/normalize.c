@@ -633,19 +633,11 @@ bool tg_normalize_reaction(struct json update, struct str bot, int64_t thread, s
 bool tg_migration(struct json update, int64_t *ret_from, int64_t *ret_to)
 {
     struct json message = json_get(update, "message");
-    int64_t here, other;
+    int64_t here = json_i64(json_get(message, "chat"), "id", 0);
+    int64_t to = json_i64(message, "migrate_to_chat_id", 0);
+    int64_t from = json_i64(message, "migrate_from_chat_id", 0);
 
-    if (!json_as_i64(json_get(json_get(message, "chat"), "id"), &here))
-        return false;
-    if (json_as_i64(json_get(message, "migrate_to_chat_id"), &other)) {
-        *ret_from = here;
-        *ret_to = other;
-        return true;
-    }
-    if (json_as_i64(json_get(message, "migrate_from_chat_id"), &other)) {
-        *ret_from = other;
-        *ret_to = here;
-        return true;
-    }
-    return false;
+    *ret_from = to != 0 ? here : from;
+    *ret_to = to != 0 ? to : here;
+    return *ret_from != 0 && here != 0;
 }

@@ -216,17 +216,6 @@ static void twilio_look(struct platform *p, struct outgoing *o, struct sender_re
     v->end = SENDER_GO;
 }
 
-/* The time of the lost request, by Twilio's clock. */
-static int64_t tried_s(const struct twilio *t, const struct outgoing *o,
-                       const struct http_result *res)
-{
-    int64_t now_ms = clock_wall_ms(t->bot.env->clock);
-    int64_t their_s = now_ms / 1000;
-
-    twilio_date(http_result_header(res, "Date"), &their_s);
-    return their_s - (now_ms - o->tried_ms + 999) / 1000;
-}
-
 static void twilio_looked(struct platform *p, struct outgoing *o, const struct http_result *res,
                           struct sender_verdict *v)
 {
@@ -241,13 +230,16 @@ static void twilio_looked(struct platform *p, struct outgoing *o, const struct h
                    res->status);
         return;
     }
+    int64_t now_ms = clock_wall_ms(t->bot.env->clock), their_s = now_ms / 1000;
+    twilio_date(http_result_header(res, "Date"), &their_s);
+    int64_t tried_s = their_s - (now_ms - o->tried_ms + 999) / 1000; /* by Twilio's clock */
     add_from(t, str_of(x->chat), &from);
     struct str sid =
         twilio_find(list, &(struct twilio_sought){.to = str_of(x->chat),
                                                   .from = is_service(t) ? STR_NULL : buf_str(&from),
                                                   .body = text_outgoing_part(o),
                                                   .media = x->file.url != NULL && o->at == 0,
-                                                  .since_s = tried_s(t, o, res),
+                                                  .since_s = tried_s,
                                                   .first_id = str_of(o->first_id),
                                                   .known = &t->known});
     v->end = sid.n > 0 ? SENDER_DONE : SENDER_REFUSED;

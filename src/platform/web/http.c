@@ -43,23 +43,16 @@ void web_refuse_for_now(struct web *w, struct http_id id, int status, const char
 
 static void add_html(struct buf *out, struct str s)
 {
-    for (size_t i = 0; i < s.n; i++)
-        switch (s.p[i]) {
-        case '&':
-            buf_add_z(out, "&amp;");
-            break;
-        case '<':
-            buf_add_z(out, "&lt;");
-            break;
-        case '>':
-            buf_add_z(out, "&gt;");
-            break;
-        case '"':
-            buf_add_z(out, "&quot;");
-            break;
-        default:
+    static const char *const escapes[256] = {
+        ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['"'] = "&quot;"};
+
+    for (size_t i = 0; i < s.n; i++) {
+        const char *escape = escapes[(unsigned char)s.p[i]];
+        if (escape != NULL)
+            buf_add_z(out, escape);
+        else
             buf_add_c(out, s.p[i]);
-        }
+    }
 }
 
 static const struct asset *asset_find(struct str name)

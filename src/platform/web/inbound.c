@@ -108,11 +108,8 @@ static void on_post_accepted(void *ctx, enum bh_err err)
     if (p->files.cap > KEEP_TEXT_BYTES)
         buf_done(&p->files);
     list_remove(&p->link);
-    p->link.next =
-        p->web->free_posts.next; /* at the front: the most recent is in the CPU's cache */
-    p->link.prev = &p->web->free_posts;
-    p->link.next->prev = &p->link;
-    p->web->free_posts.next = &p->link;
+    /* At the front: the most recent is in the CPU's cache. */
+    list_add_before(w->free_posts.next, &p->link);
 }
 
 /* ---- checking bodies ---- */

@@ -33,13 +33,10 @@ bool web_id_parse(struct str text, uint64_t *ret_id)
     if (text.n != WEB_ID_CHARS)
         return false;
     for (size_t i = 0; i < text.n; i++) {
-        char c = text.p[i];
-        if (c >= '0' && c <= '9')
-            id = id << 4 | (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            id = id << 4 | (uint64_t)(c - 'a' + 10);
-        else
+        int digit = hex_value(text.p[i]);
+        if (digit < 0 || (text.p[i] >= 'A' && text.p[i] <= 'F'))
             return false;
+        id = id << 4 | (uint64_t)digit;
     }
     *ret_id = id;
     return true;

@@ -11,8 +11,6 @@
 #include "platform/web/web_priv.h"
 #include "store/store.h"
 
-#define ID_CHARS 24
-#define CHECK_CHARS 8
 #define DAY_MS INT64_C(86400000)
 #define AGE_AT_ONCE 256
 
