@@ -101,7 +101,7 @@ def test_groups_topics_channels_and_media(rig):
     s.say(NEWS, "read all about it", kind="channel_post")
     assert g.hear("read all about it")["event"]["source"]["chat_type"] == "channel"
     s.say(ANN, caption="look", photo=[{"file_id": "A", "width": 1}, {"file_id": s.file(b"the picture"), "width": 2}])
-    event = g.hear("look\n[photo]")["event"]
+    event = g.hear("look")["event"]
     assert event["message_type"] == "photo" and len(event["media_urls"]) == 1
     s.say(ANN, "fixed", kind="edited_message", edit_date=7)
     g.hear("[edited] fixed")
@@ -119,6 +119,32 @@ def test_a_policy_may_free_a_single_topic(rig, place):
     g.hear("in a topic")
     s.say(GROUP, "@my_bot but this")
     g.hear("@my_bot but this")
+
+
+def test_a_topic_is_renamed_under_a_guard_once_its_name_was_told(rig):
+    s, g = rig.sim, rig.gateway
+    s.say(FORUM, "in a topic", message_thread_id=4, is_topic_message=True)
+    g.hear("in a topic")
+    rename = dict(op="thread_rename", chat_id=str(FORUM), message_id="4", metadata={})
+    names = s.chats[FORUM].setdefault("topic_names", {})
+    assert "has not told" in g.act(**rename, thread_name="x", only_if_current_name="plans")["error"]
+    s.say(FORUM, forum_topic_edited={"name": "plans"}, message_thread_id=4, is_topic_message=True)
+    s.say(FORUM, forum_topic_edited={"icon_custom_emoji_id": "1"}, message_thread_id=4, is_topic_message=True)
+    s.say(FORUM, "renamed", message_thread_id=4, is_topic_message=True)
+    g.hear("renamed")
+    assert "another name" in g.act(**rename, thread_name="x", only_if_current_name="dinner")["error"]
+    assert "bellhop gave" in g.act(**rename, thread_name="x", only_if_connector_created=True)["error"]
+    assert names == {}
+    assert g.act(**rename, thread_name="party", only_if_current_name="plans")["success"] and names == {4: "party"}
+    assert g.act(**rename, thread_name="feast", only_if_connector_created=True)["success"] and names == {4: "feast"}
+    s.say(FORUM, forum_topic_edited={"name": "ours now"}, message_thread_id=4, is_topic_message=True)
+    s.say(FORUM, "and again", message_thread_id=4, is_topic_message=True)
+    g.hear("and again")
+    assert not g.act(**rename, thread_name="x", only_if_connector_created=True)["success"] and names == {4: "feast"}
+    made = g.act(op="thread_create", chat_id=str(FORUM), thread_name="mine", metadata={})["thread_id"]
+    again = {**rename, "message_id": made, "only_if_connector_created": True, "only_if_current_name": "mine"}
+    assert g.act(**again, thread_name="still mine")["success"] and names[int(made)] == "still mine"
+    assert "not the number" in send(g, FORUM, "where?", thread_id="my topic")["error"] and s.texts(FORUM) == []
 
 
 def test_order_is_kept_and_repeated_updates_are_heard_once(rig):

@@ -1,5 +1,5 @@
 /* api.c - sends requests to Telegram, reads the answers, and keeps the rate limits and moves of
- * chats.  (telegram_priv.h has the contract.)
+ * chats, and the names of topics.  (telegram_priv.h has the contract.)
  *
  * Telegram answers {"ok": true, "result": ...} or {"ok": false, "error_code", "description",
  * "parameters"}.  A proxy may answer with HTML; then the HTTP status counts.  After a 504, or a 2xx
@@ -8,6 +8,7 @@
  * The token is part of every URL.  Error texts of curl or a proxy may quote a URL, so keep_words()
  * removes the token from every text that is kept.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
@@ -18,6 +19,7 @@
     ((size_t)16 << 20) /* 100 updates with all their entities   \
                                        */
 #define MAX_CHATS 10000
+#define MAX_TOPICS 4096
 #define TYPED_MS 4000 /* Telegram shows "typing" for five seconds */
 #define MAX_MOVES 4
 
@@ -200,9 +202,50 @@ static struct tg_chat *chat_get(struct telegram *t, struct str id)
     return c;
 }
 
+/* ---- names of topics ---- */
+
+static void topic_free(struct telegram *t, struct tg_topic *p)
+{
+    map_del(&t->topics, str_of(p->key));
+    list_remove(&p->age);
+    free(p->name);
+    free(p);
+}
+
+const struct tg_topic *tg_topic_find(const struct telegram *t, struct str chat, int64_t topic)
+{
+    char key[TG_CHAT_CHARS + 24];
+
+    snprintf(key, sizeof key, "%.*s %" PRId64, STR_FMT(chat), topic);
+    return map_get(&t->topics, str_of(key));
+}
+
+void tg_topic_named(struct telegram *t, struct str chat, int64_t topic, struct str name, bool ours)
+{
+    struct tg_topic *was = (struct tg_topic *)tg_topic_find(t, chat, topic);
+
+    if (name.n == 0 || topic <= 0)
+        return;
+    if (was != NULL) { /* Telegram may repeat the name that bellhop gave */
+        ours |= was->ours && str_eq(str_of(was->name), name);
+        topic_free(t, was);
+    } else if (map_count(&t->topics) >= MAX_TOPICS) {
+        topic_free(t, list_first(&t->topics_by_age, struct tg_topic, age));
+    }
+    struct tg_topic *p = xcalloc(1, sizeof *p);
+    snprintf(p->key, sizeof p->key, "%.*s %" PRId64, STR_FMT(chat), topic);
+    p->name = str_dup(name);
+    p->ours = ours;
+    list_append(&t->topics_by_age, &p->age);
+    map_put(&t->topics, str_of(p->key), p);
+}
+
 void tg_chats_free(struct telegram *t)
 {
     map_done_all(&t->chats);
+    list_each (&t->topics_by_age, it, nxt)
+        topic_free(t, list_entry(it, struct tg_topic, age));
+    map_done(&t->topics);
 }
 
 static bool remember_move(struct telegram *t, struct str from, struct str to)

@@ -118,7 +118,10 @@ static void add_context(struct telegram *t, struct event *ev)
         said[i].user_id = arena_str(&t->arena, said[i].user_id);
         said[i].user_name = arena_str(&t->arena, said[i].user_name);
     }
-    recent_note(t->recent, buf_str(&place), ev);
+    struct event shown = *ev;
+    if (ev->text.n == 0 && ev->n_media > 0)
+        shown.text = STR("[photo]"); /* the context of later messages has no files */
+    recent_note(t->recent, buf_str(&place), &shown);
 }
 
 static void accept_event(struct telegram *t, const struct event *ev, tg_accepted_fn *done,
@@ -177,6 +180,22 @@ static bool accept_reaction(struct telegram *t, struct json update, tg_accepted_
     return true;
 }
 
+/* A service message tells the name of a new topic, or the new name of a topic. */
+static void learn_topic(struct telegram *t, struct json message)
+{
+    struct json made = json_get(message, "forum_topic_created");
+    struct json renamed = json_get(message, "forum_topic_edited"); /* no name: another icon */
+    int64_t chat, topic;
+    char id[24];
+
+    if (!json_as_i64(json_get(json_get(message, "chat"), "id"), &chat) ||
+        !json_as_i64(json_get(message, "message_thread_id"), &topic))
+        return;
+    snprintf(id, sizeof id, "%" PRId64, chat);
+    tg_topic_named(t, str_of(id), topic, json_str(json_is_object(renamed) ? renamed : made, "name"),
+                   false);
+}
+
 static bool accept_update(struct telegram *t, struct json update, tg_accepted_fn *done,
                           uint64_t tag)
 {
@@ -193,6 +212,7 @@ static bool accept_update(struct telegram *t, struct json update, tg_accepted_fn
         snprintf(is, sizeof is, "%" PRId64, to);
         tg_chat_moved(t, str_of(was), str_of(is));
     }
+    learn_topic(t, json_get(update, "message"));
     if (json_is_object(json_get(update, "callback_query")))
         return tg_accept_press(t, update, done, tag);
     arena_reset(&t->arena);

@@ -490,6 +490,10 @@ static const char *take_words(struct normal *n)
         return "a command for another bot";
     if (command == OUR_COMMAND && n->edited)
         return "an edited command";
+    struct event_media *file = arena_alloc(n->arena, sizeof *file);
+    bool has_file = file_of(n->message, file);
+    /* A picture speaks for itself, and a note would become the argument of a command. */
+    bool quiet = has_file && (command == OUR_COMMAND || json_count(json_get(n->message, "photo")));
     ev->mentions_bot = named || mentions_us(n->me, text, entities);
     if (command == OUR_COMMAND) {
         text = words;
@@ -499,13 +503,15 @@ static const char *take_words(struct normal *n)
     }
     if (n->edited) {
         ev->edit.set = true;
-        ev->edit.text = join(n->arena, text, "\n", note);
+        ev->edit.text = quiet ? text : join(n->arena, text, "\n", note);
         text = join(n->arena, STR("[edited]"), " ", text);
     }
-    ev->text = join(n->arena, text, "\n", note);
+    /* An edit comes without the file. */
+    if (!quiet || n->edited)
+        text = join(n->arena, text, "\n", note);
+    ev->text = text.p != NULL ? text : STR("");
     ev->message_type = type;
-    struct event_media *file = arena_alloc(n->arena, sizeof *file);
-    if (!n->edited && file_of(n->message, file)) {
+    if (!n->edited && has_file) {
         ev->media = file;
         ev->n_media = 1;
     }

@@ -332,8 +332,11 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
         if (v->chat_name.n == 0)
             v->chat_name = str_of(x->chat);
     } else if (x->op == ACTION_THREAD_CREATE) {
-        snprintf(v->thread_id, sizeof v->thread_id, "%" PRId64,
-                 json_i64(result, "message_thread_id", 0));
+        int64_t topic = json_i64(result, "message_thread_id", 0);
+        snprintf(v->thread_id, sizeof v->thread_id, "%" PRId64, topic);
+        tg_topic_named(x->t, tg_outgoing_chat(x), topic, str_of(x->word), true);
+    } else if (x->op == ACTION_THREAD_RENAME) {
+        tg_topic_named(x->t, tg_outgoing_chat(x), x->message_id, str_of(x->word), true);
     } else if (x->op == ACTION_EDIT) {
         x->t->n.edits++;
         set_id(v, x->message_id);
@@ -445,8 +448,15 @@ static const char *read_thread_or_reaction(struct tg_outgoing *x, const struct a
         return "message_id is not one of Telegram's";
     if (word.n == 0 || utf8_chars(word) > 100)
         return "an emoji or a name is missing, or too long";
-    if (a->only_if_current_name.p != NULL || a->only_if_connector_created)
-        return "Telegram does not tell the name of a topic, so it is not changed";
+    const struct tg_topic *topic = x->op == ACTION_THREAD_RENAME
+                                       ? tg_topic_find(x->t, tg_outgoing_chat(x), x->message_id)
+                                       : NULL;
+    if ((a->only_if_current_name.p != NULL || a->only_if_connector_created) && topic == NULL)
+        return "Telegram has not told the name of this topic since bellhop started";
+    if (a->only_if_current_name.p != NULL && !str_eq(a->only_if_current_name, str_of(topic->name)))
+        return "the topic has another name by now";
+    if (a->only_if_connector_created && !topic->ours)
+        return "the name of this topic is not the one bellhop gave it";
     x->thread = 0;
     if (!a->remove || x->op != ACTION_REACT)
         x->word = str_dup(word);
@@ -528,6 +538,7 @@ static void start(struct telegram *t, struct sender_order *q)
 {
     struct tg_outgoing *x = outgoing_new(t, q->action);
     const char *wrong = NULL;
+    int64_t number;
 
     q->twice = x->op == ACTION_EDIT || x->op == ACTION_THREAD_RENAME ? TWICE_IS_ONE : TWICE_IS_TWO;
     if (x->op == ACTION_PROMPT)
@@ -543,6 +554,8 @@ static void start(struct telegram *t, struct sender_order *q)
     else if (x->op == ACTION_REACT || x->op == ACTION_THREAD_CREATE ||
              x->op == ACTION_THREAD_RENAME)
         wrong = read_thread_or_reaction(x, q->action);
+    if (q->action->thread_id.n > 0 && !str_to_i64(q->action->thread_id, &number))
+        wrong = "metadata.thread_id is not the number of a topic";
     if (wrong != NULL) {
         host_fail(t->base.host, q->id, "%s", wrong);
         outgoing_free(&x->out);

@@ -194,6 +194,7 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     list_init(&t->accepts);
     list_init(&t->lookups);
     list_init(&t->answering);
+    list_init(&t->topics_by_age);
     enum bh_err err = prompts_open(&t->base, tg_prompt_over, &t->prompts, ret_why);
     if (err == BH_OK)
         err = sender_new(&t->base, "Telegram", &tg_sender, &t->sender, ret_why);

@@ -75,6 +75,8 @@ struct telegram {
     struct prompts *prompts;      /* owned */
     struct tg_commands *commands; /* owned; NULL: no gateway has announced any */
     struct map chats;             /* api.c: chat id -> struct tg_chat, owned */
+    struct map topics;            /* api.c: chat and topic -> struct tg_topic, owned */
+    struct list topics_by_age;    /* api.c: struct tg_topic, the oldest name first */
     struct sender *sender;        /* owned */
     struct map edits;   /* outbound.c: chat and message -> newest edit, borrowed from the sender */
     struct buf scratch; /* the name of a person in a lookup */
@@ -122,6 +124,14 @@ void tg_chats_free(struct telegram *t);
 void tg_chat_moved(struct telegram *t, struct str from, struct str to);
 struct str tg_chat_now(struct telegram *t, struct str id);    /* the current id of chat @id */
 struct str tg_chat_before(struct telegram *t, struct str id); /* the former id; absent: none */
+/* Names of topics, learned since the start: Telegram tells a name only when it changes. */
+struct tg_topic {
+    struct list age;
+    bool ours;                           /* bellhop gave this name */
+    char *name, key[TG_CHAT_CHARS + 24]; /* name: owned */
+};
+void tg_topic_named(struct telegram *t, struct str chat, int64_t topic, struct str name, bool ours);
+const struct tg_topic *tg_topic_find(const struct telegram *t, struct str chat, int64_t topic);
 void tg_chat_limit(struct telegram *t, struct str id, int64_t for_ms);
 int64_t tg_chat_wait_ms(struct telegram *t, struct str id); /* 0: not limited */
 /* True: "typing" still shows in the chat.  False: notes that the caller sends it now. */

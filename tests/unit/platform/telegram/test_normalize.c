@@ -208,8 +208,11 @@ static void files_become_a_note_and_never_an_address(void **state)
     static const struct {
         const char *in, *text, *type;
     } table[] = {
-        {"'photo':[{'file_id':'A'}]", "[photo]", "photo"},
-        {"'photo':[{'file_id':'A'}],'caption':'look'", "look\n[photo]", "photo"},
+        {"'photo':[{'file_id':'A'}]", "", "photo"},
+        {"'photo':[{'file_id':'A'}],'caption':'look'", "look", "photo"},
+        {"'photo':[{'file_id':'A'}],'caption':'/model'", "/model", "photo"},
+        {"'document':{'file_id':'D','file_name':'x.pdf'},'caption':'/model'", "/model", "document"},
+        {"'photo':[]", "[photo]", "photo"}, /* which cannot come */
         {"'voice':{'file_id':'A','duration':12}", "[voice message, 12 s]", "voice"},
         {"'audio':{'title':'Song','performer':'Me','duration':3}", "[audio: Song by Me, 3 s]",
          "audio"},
