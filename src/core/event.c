@@ -11,11 +11,13 @@
  * parsing. */
 #include "core/event.h"
 #include <assert.h>
+#include <endian.h>
 #include <stdlib.h>
 #include "base/arena.h"
 #include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "base/uncleared.h"
 
 /* ---- the event object ---- */
 
@@ -293,7 +295,8 @@ bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct s
                     struct str instance, struct hash128 *ret)
 {
     const struct str parts[] = {tenant, instance, ev->platform, ev->bot, ev->event_id};
-    char small[512], *at, *bytes = small;
+    BH_UNCLEARED char small[512];
+    char *at, *bytes = small;
     size_t total = 0;
 
     if (str_is_empty(ev->event_id))
@@ -304,8 +307,9 @@ bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct s
         bytes = xmalloc(total);
     at = bytes;
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        for (int shift = 0; shift < 64; shift += 8)
-            *at++ = (char)((uint64_t)parts[i].n >> shift);
+        uint64_t length = htole64(parts[i].n);
+        memcpy(at, &length, sizeof length);
+        at += sizeof length;
         if (parts[i].n > 0)
             memcpy(at, parts[i].p, parts[i].n);
         at += parts[i].n;

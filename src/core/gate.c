@@ -14,6 +14,7 @@
 #include "core/gate.h"
 #include <assert.h>
 #include "base/mem.h"
+#include "base/uncleared.h"
 
 enum {
     CLAIM_LINK = 1,
@@ -438,7 +439,7 @@ static bool asked(const struct gate_instance *i, const struct event *ev)
 size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const struct event *ev,
                    struct gate_verdict *out)
 {
-    struct gathering g; /* candidates and lookups need no clearing */
+    BH_UNCLEARED struct gathering g; /* candidates and lookups need no clearing */
     g.n = g.n_aside = 0;
     g.author_is_linked = g.channel_taken = false;
     announce_all(f, ev, &g);

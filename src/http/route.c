@@ -116,28 +116,28 @@ enum { PUBLIC, ADMIN };
 enum { LINES_PER_S = 2, LINES_AT_ONCE = 50 }; /* rate limit of front_may_log() */
 
 static const struct {
-    const char *method; /* NULL: any, the handler checks it */
-    const char *path;
+    struct str method; /* absent: any, the handler checks it */
+    struct str path;
     bool below; /* the route includes the paths below it */
     int listener;
     front_handler *handler;
 } routes[] = {
-    {"GET", "/relay", false, PUBLIC, gateway_upgrade},
-    {"GET", "/healthz", false, PUBLIC, health_live},
-    {"GET", "/readyz", false, PUBLIC, health_ready},
-    {"GET", "/metrics", false, PUBLIC, metrics_show},
-    {"POST", "/relay/enroll", false, PUBLIC, enroll_by_code},
-    {"POST", "/relay/provision", false, PUBLIC, enroll_by_caller},
-    {"POST", "/relay/media", false, PUBLIC, media_upload},
-    {"GET", "/relay/media", true, PUBLIC, media_download},
-    {"GET", "/cluster/trunk", false, PUBLIC, cluster_trunk},
-    {NULL, "/chat", true, PUBLIC, site_chat},
-    {NULL, "/webhooks", true, PUBLIC, site_webhook},
-    {NULL, "/mcp", false, PUBLIC, front_mcp},
-    {"GET", "/", false, PUBLIC, site_root},
+    {STR("GET"), STR("/relay"), false, PUBLIC, gateway_upgrade},
+    {STR("GET"), STR("/healthz"), false, PUBLIC, health_live},
+    {STR("GET"), STR("/readyz"), false, PUBLIC, health_ready},
+    {STR("GET"), STR("/metrics"), false, PUBLIC, metrics_show},
+    {STR("POST"), STR("/relay/enroll"), false, PUBLIC, enroll_by_code},
+    {STR("POST"), STR("/relay/provision"), false, PUBLIC, enroll_by_caller},
+    {STR("POST"), STR("/relay/media"), false, PUBLIC, media_upload},
+    {STR("GET"), STR("/relay/media"), true, PUBLIC, media_download},
+    {STR("GET"), STR("/cluster/trunk"), false, PUBLIC, cluster_trunk},
+    {STR_NULL, STR("/chat"), true, PUBLIC, site_chat},
+    {STR_NULL, STR("/webhooks"), true, PUBLIC, site_webhook},
+    {STR_NULL, STR("/mcp"), false, PUBLIC, front_mcp},
+    {STR("GET"), STR("/"), false, PUBLIC, site_root},
 
-    {"GET", "/metrics", false, ADMIN, metrics_show},
-    {NULL, "/mcp", false, ADMIN, front_mcp},
+    {STR("GET"), STR("/metrics"), false, ADMIN, metrics_show},
+    {STR_NULL, STR("/mcp"), false, ADMIN, front_mcp},
 };
 
 void front_handle(void *ctx, struct http_req *req)
@@ -145,7 +145,7 @@ void front_handle(void *ctx, struct http_req *req)
     struct front *f = ctx;
     int listener = http_listener_tag(req) == front_admin_tag ? ADMIN : PUBLIC;
     struct str path = http_path(req), method = http_method(req);
-    const char *allowed = NULL;
+    struct str allowed = STR_NULL;
 
     if (f->standing_by) {
         health_standby(f, req);
@@ -157,7 +157,7 @@ void front_handle(void *ctx, struct http_req *req)
         return;
     }
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
-        struct str want = str_of(routes[i].path), takes = str_of(routes[i].method);
+        struct str want = routes[i].path, takes = routes[i].method;
         bool below = routes[i].below && str_starts(path, want) && path.p[want.n] == '/';
         if (routes[i].listener != listener || (!str_eq(path, want) && !below))
             continue;
@@ -168,9 +168,9 @@ void front_handle(void *ctx, struct http_req *req)
         }
         allowed = routes[i].method;
     }
-    if (allowed != NULL)
+    if (allowed.p != NULL)
         http_answer_error(f->server, http_req_id(req), 405, "method_not_allowed",
-                          "This path answers to %s only.", allowed);
+                          "This path answers to %.*s only.", STR_FMT(allowed));
     else
         front_ops(f, req);
 }

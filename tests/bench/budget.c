@@ -468,10 +468,11 @@ static void prepare(bool connected)
     settle(10);
 }
 
-static void round_of_posts(unsigned round)
+/* Everybody writes where they have written before. */
+static void round_of_posts(void)
 {
     for (unsigned i = 0; i < PUBLISHERS; i++)
-        post(i, i, (i + round) % GATEWAYS);
+        post(i, i, i % GATEWAYS);
     measured(2);
     ack_all();
     measured(1);
@@ -500,7 +501,7 @@ static uint64_t run_posts(bool live)
     prepare(live);
     warm_up();
     for (unsigned i = 0; i < ROUNDS; i++)
-        round_of_posts(i);
+        round_of_posts();
     if (b.answered != EVENTS || b.delivered != (live ? EVENTS : 0))
         die("of %d posts %llu were answered, %llu delivered", EVENTS,
             (unsigned long long)b.answered, (unsigned long long)b.delivered);

@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "base/uncleared.h"
 #include "platform/prompts.h"
 #include "platform/web/web_priv.h"
 
@@ -228,7 +229,8 @@ static void accept_post(struct web *w, struct http_req *req, const struct web_vi
 {
     struct web_post *p = post_new(w);
     struct str chat = str_make(p->chat_id, VISITOR_CHAT_CHARS);
-    char event_id[VISITOR_CHAT_CHARS + 1 + WEB_MAX_CLIENT_ID], id[WEB_ID_CHARS + 1], made[16];
+    BH_UNCLEARED char event_id[VISITOR_CHAT_CHARS + 1 + WEB_MAX_CLIENT_ID];
+    char id[WEB_ID_CHARS + 1], made[16];
     struct web_chat *c;
 
     memcpy(p->chat_id, v->chat_id, sizeof p->chat_id);
@@ -274,7 +276,7 @@ static void accept_post(struct web *w, struct http_req *req, const struct web_vi
 
 void web_post_message(struct web *w, struct http_req *req, const struct web_visitor *v)
 {
-    struct post_body b;
+    BH_UNCLEARED struct post_body b;
 
     b.n_files = 0;
     w->counters.posted++;

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include "base/handles.h"
+#include "base/uncleared.h"
 #include "core/event.h"
 #include "core/frame.h"
 #include "core/session_key.h"
@@ -204,7 +205,7 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     struct relay *r = in->relay;
     struct buf *frame = &r->accepts->frame;
     const struct hash128 *shown = r->lim.live_acks ? name : NULL;
-    struct context_room room;
+    BH_UNCLEARED struct context_room room;
 
     const struct event *told = in->ev;
     if (in->ev->n_context > 0 || in->ev->context_error)
@@ -305,7 +306,7 @@ static size_t only_recipients(const struct intake *in, struct gate_verdict *verd
 static enum bh_err distribute(struct intake *in)
 {
     struct relay *r = in->relay;
-    struct gate_verdict verdicts[GATE_CANDIDATES];
+    BH_UNCLEARED struct gate_verdict verdicts[GATE_CANDIDATES];
     enum bh_err err = BH_OK;
 
     size_t n = judge_ask(r, in->ev, verdicts), n_yes = 0;

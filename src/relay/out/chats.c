@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/uncleared.h"
 #include "relay/heart.h"
 #include "relay/in/commands.h"
 #include "relay/out/chat_records.h"
@@ -85,12 +86,12 @@ bool chat_is_over(const struct known_chat *c)
 static uint32_t *bucket_of(const struct chat_table *t, const struct instance *i,
                            const struct id_of *id)
 {
-    char key[sizeof i + CHAT_ID_MAX];
+    BH_UNCLEARED char key[sizeof i + CHAT_ID_MAX];
     struct str tail = id->text.n != 0 ? id->text : str_make(&id->number, sizeof id->number);
 
     memcpy(key, &i, sizeof i);
     memcpy(key + sizeof i, tail.p, tail.n);
-    uint64_t hash = hash64(hash_process_key(), str_make(key, sizeof i + tail.n));
+    uint64_t hash = hash64_brief(hash_process_key(), str_make(key, sizeof i + tail.n));
     uint32_t half = UINT32_C(1) << (31 - __builtin_clz(t->n_buckets));
     uint32_t b = (uint32_t)hash & (2 * half - 1);
     return &t->buckets[b < t->n_buckets ? b : b & (half - 1)];
@@ -127,9 +128,9 @@ static void grow(struct chat_table *t)
     }
 }
 
-static void unlink_chat(struct chat_table *t, struct known_chat *c)
+static void unlink_from(struct chat_table *t, uint32_t *bucket, struct known_chat *c)
 {
-    uint32_t number = pool_number(&t->pool, c), *p = bucket_of_chat(t, c);
+    uint32_t number = pool_number(&t->pool, c), *p = bucket;
 
     while (*p != number)
         p = &at(t, *p)->bucket_next;
@@ -205,7 +206,7 @@ static void drop_parts(struct chat_table *t, struct known_chat *c)
 
 void chat_remove(struct chat_table *t, struct known_chat *c)
 {
-    unlink_chat(t, c);
+    unlink_from(t, bucket_of_chat(t, c), c);
     drop_parts(t, c);
     pool_give(&t->pool, c);
 }
@@ -251,10 +252,12 @@ struct known_chat *chat_next(const struct chat_table *t, const struct known_chat
 
 void chat_lead(struct chat_table *t, struct known_chat *c)
 {
-    if (*bucket_of_chat(t, c) == pool_number(&t->pool, c))
+    uint32_t *bucket = bucket_of_chat(t, c), number = pool_number(&t->pool, c);
+
+    if (*bucket == number)
         return;
-    unlink_chat(t, c);
-    link_at(t, bucket_of_chat(t, c), c);
+    unlink_from(t, bucket, c);
+    link_at(t, bucket, c);
 }
 
 /* ---- address and basis ---- */
@@ -275,7 +278,7 @@ struct str chat_address(const struct known_chat *c, int part)
 bool chat_set_address(struct chat_table *t, struct known_chat *c, struct str platform,
                       struct str bot, struct str scope)
 {
-    char text[PLACE_HEAD + 3 * NAME_MAX_BYTES];
+    BH_UNCLEARED char text[PLACE_HEAD + 3 * NAME_MAX_BYTES];
     struct str parts[] = {platform, bot, scope};
     size_t n = PLACE_HEAD;
 

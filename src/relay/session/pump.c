@@ -439,7 +439,7 @@ void pump_ponged(struct session *s, uint32_t number)
 void pump_acked(struct session *s, struct str buffer_id)
 {
     struct instance *i = s->inst;
-    uint64_t id = 0, tag = hash64(&i->relay->env.store->dedup_key, buffer_id);
+    uint64_t id = 0, tag = hash64_brief(&i->relay->env.store->dedup_key, buffer_id);
     struct slot *slot = NULL;
 
     /* An earlier copy that the store refused may have been sent under the same bufferId. */
@@ -505,7 +505,7 @@ bool session_failed(struct session *s, struct str buffer_id, struct str why, boo
 {
     struct instance *i = s->inst;
     struct relay *r = i->relay;
-    uint64_t tag = hash64(&r->env.store->dedup_key, buffer_id);
+    uint64_t tag = hash64_brief(&r->env.store->dedup_key, buffer_id);
     uint64_t id = sent_ids_take(&i->sent, tag);
     struct slot *slot = id != 0 ? mailbox_find(&i->mb, id) : NULL;
 
@@ -566,7 +566,7 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
     }
     struct str name = delivery_id_in(body); /* by which the ack names this delivery */
     if (name.p != NULL)
-        sent_ids_add(&i->sent, &i->mb, hash64(&r->env.store->dedup_key, name), slot->id);
+        sent_ids_add(&i->sent, &i->mb, hash64_brief(&r->env.store->dedup_key, name), slot->id);
     if (p->n++ == 0)
         p->first = slot->id;
     p->last = slot->id;
