@@ -211,7 +211,6 @@ static enum bhgw_verdict on_event(void *ctx, struct bhgw *gw, const struct bhgw_
 
     struct arrival *arrived = xcalloc(1, sizeof *arrived);
 
-    (void)gw;
     *arrived = (struct arrival){.agent = ctx, .ev = bhgw_event_copy(ev)};
     loop_post(((struct agent *)ctx)->loop, on_arrival, arrived);
     return BHGW_LATER;
@@ -223,7 +222,6 @@ static enum bhgw_verdict on_passthrough(void *ctx, struct bhgw *gw,
     struct arrival *arrived = xcalloc(1, sizeof *arrived);
     struct buf line = BUF_INIT;
 
-    (void)gw;
     *arrived = (struct arrival){.agent = ctx, .ev = bhgw_passthrough_event(fwd)};
     line_forward(&line, fwd, arrived->ev);
     arrived->forward = buf_take(&line);
@@ -249,7 +247,6 @@ static void on_interrupt(void *ctx, struct bhgw *gw, const char *session_key, co
 {
     struct arrival *arrived = xcalloc(1, sizeof *arrived);
 
-    (void)gw;
     *arrived = (struct arrival){.agent = ctx,
                                 .session_key = xstrdup(session_key),
                                 .chat_id = xstrdup(chat_id)};
@@ -279,7 +276,6 @@ static void on_state(void *ctx, struct bhgw *gw, enum bhgw_state state, const ch
 {
     struct agent *a = ctx;
 
-    (void)gw;
     log_info(NULL, "%s: %s", bhgw_state_name(state), why);
     if (state == BHGW_READY) {
         say(a, "ready", "");
@@ -291,7 +287,6 @@ static void on_state(void *ctx, struct bhgw *gw, enum bhgw_state state, const ch
 
 static void on_log(void *ctx, enum bhgw_log_level level, const char *line)
 {
-    (void)ctx;
     if (level == BHGW_LOG_WARN || level == BHGW_LOG_ERROR)
         log_warn(NULL, "%s", line);
     else

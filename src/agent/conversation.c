@@ -207,7 +207,6 @@ static void on_result(void *ctx, struct bhgw *gw, const struct bhgw_result *r)
 {
     struct say *s = ctx;
 
-    (void)gw;
     s->said = (struct said){.success = r->success,
                             .error = xstrdup(r->error),
                             .message_id = xstrdup(r->message_id)};

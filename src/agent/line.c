@@ -43,8 +43,7 @@ void line_message(struct buf *out, const struct bhgw_event *ev, unsigned attempt
     jw_kstr(&w, "user_id", str_of(ev->user_id));
     jw_kstr(&w, "user_name", str_of(ev->user_name));
     add_quoted(&w, ev);
-    jw_key(&w, "media");
-    jw_arr(&w);
+    jw_karr(&w, "media");
     for (size_t i = 0; i < ev->n_media_urls; i++)
         jw_str(&w, str_of(ev->media_urls[i]));
     jw_end_arr(&w);
@@ -55,8 +54,7 @@ void line_message(struct buf *out, const struct bhgw_event *ev, unsigned attempt
 
 static void add_headers(struct jw *w, const struct bhgw_passthrough *fwd)
 {
-    jw_key(w, "headers");
-    jw_arr(w);
+    jw_karr(w, "headers");
     for (size_t i = 0; i < fwd->n_headers; i++) {
         jw_arr(w);
         jw_str(w, str_of(fwd->header_names[i]));
@@ -175,8 +173,7 @@ static void add_metadata(struct jw *w, struct json given, const struct bhgw_even
     struct json_parser *p = json_parser_new();
     struct json theirs;
 
-    jw_key(w, "metadata");
-    jw_obj(w);
+    jw_kobj(w, "metadata");
     for (struct json_iter it = {0}; json_is_object(given) && json_next(given, &it);) {
         jw_key_str(w, it.key);
         jw_value(w, it.value);

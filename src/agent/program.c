@@ -123,7 +123,6 @@ static bool read_some(struct program *p)
 
 static void on_output(void *ctx, int events)
 {
-    (void)events;
     read_some(ctx);
 }
 
@@ -150,7 +149,6 @@ static void write_some(struct program *p)
 
 static void on_writable(void *ctx, int events)
 {
-    (void)events;
     write_some(ctx);
 }
 
@@ -172,7 +170,6 @@ static void on_exit_seen(void *ctx, int events)
     int status = 0;
     char how[64];
 
-    (void)events;
     if (waitpid(p->pid, &status, WNOHANG) != p->pid)
         return;
     p->pid = 0;

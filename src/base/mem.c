@@ -69,7 +69,6 @@ static int trim_object(struct dl_phdr_info *info, size_t size, void *ctx)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 
-    (void)size, (void)ctx;
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *h = &info->dlpi_phdr[i];
         if (h->p_type != PT_LOAD || (h->p_flags & PF_W) != 0)

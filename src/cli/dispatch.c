@@ -109,8 +109,7 @@ static void write_meta(struct cli_job *j, struct buf *out)
     jw_obj(&w);
     jw_kstr(&w, "dispatch_id", str_of(id != NULL ? id : made));
     jw_ki64(&w, "sent_at", clock_wall_ms(clock));
-    jw_key(&w, "origin");
-    jw_obj(&w);
+    jw_kobj(&w, "origin");
     jw_kstr(&w, "skill_name", str_of(skill != NULL ? skill : "cli"));
     jw_kstr(&w, "trigger_kind", STR("cli"));
     jw_end_obj(&w);

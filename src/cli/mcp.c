@@ -63,10 +63,8 @@ static void say_error(struct bridge *b, const struct buf *id, const char *what, 
     buf_printf(&text, "%s%.*s", what, STR_FMT(why));
     jw_obj(&w);
     jw_kstr(&w, "jsonrpc", STR("2.0"));
-    jw_key(&w, "id");
-    jw_raw(&w, buf_str(id));
-    jw_key(&w, "error");
-    jw_obj(&w);
+    jw_kraw(&w, "id", buf_str(id));
+    jw_kobj(&w, "error");
     jw_ki64(&w, "code", -32603);
     jw_kstr(&w, "message", buf_str(&text));
     jw_end_obj(&w);
@@ -172,7 +170,6 @@ static void on_input(void *ctx, int events)
     char piece[65536];
     ssize_t n = read(STDIN_FILENO, piece, sizeof piece);
 
-    (void)events;
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (n > 0)

@@ -116,7 +116,6 @@ static bool on_record(void *ctx, struct str key, void *thing)
     const struct shared_record *r = thing;
     struct check *c = ctx;
 
-    (void)key;
     if (str_eq(r->name, c->name))
         buf_add_str(&c->found, r->mark);
     return true;

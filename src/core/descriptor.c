@@ -36,8 +36,7 @@ void descriptor_write(struct buf *out, const struct descriptor *d)
     jw_kstr_opt(&w, "platform_hint", str_of(d->platform_hint));
     jw_kbool(&w, "pii_safe", d->pii_safe);
     jw_kbool(&w, "supports_context", d->supports_context);
-    jw_key(&w, "supported_ops");
-    jw_arr(&w);
+    jw_karr(&w, "supported_ops");
     for (enum action_op op = 0; op < ACTION_UNKNOWN; op++)
         if (d->ops & 1u << op)
             jw_str(&w, str_of(action_op_name(op)));

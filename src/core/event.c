@@ -460,8 +460,7 @@ void event_save(struct buf *out, const struct event *ev)
     for (size_t i = 0; i < ARRAY_LEN(event_flags); i++)
         if (*(const bool *)((const char *)ev + event_flags[i].at))
             jw_kbool(&w, event_flags[i].name, true);
-    jw_key(&w, "media");
-    jw_arr(&w);
+    jw_karr(&w, "media");
     for (size_t i = 0; i < ev->n_media; i++) {
         jw_obj(&w);
         save_texts(&w, media_texts, ARRAY_LEN(media_texts), &ev->media[i]);
@@ -470,8 +469,7 @@ void event_save(struct buf *out, const struct event *ev)
         jw_end_obj(&w);
     }
     jw_end_arr(&w);
-    jw_key(&w, "context");
-    jw_arr(&w);
+    jw_karr(&w, "context");
     for (size_t i = 0; i < ev->n_context; i++) {
         jw_obj(&w);
         save_texts(&w, said_texts, ARRAY_LEN(said_texts), &ev->context[i]);

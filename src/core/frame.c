@@ -113,8 +113,7 @@ void frame_write_action(struct jw *w, const struct action *a)
     if (a->op >= ACTION_SEND_MEDIA) {
         texts_write(w, rich_texts, ARRAY_LEN(rich_texts), a);
         if (json_type(a->options) != JSON_ABSENT) {
-            jw_key(w, "options");
-            jw_value(w, a->options);
+            jw_kvalue(w, "options", a->options);
         }
         if (a->timeout_s > 0)
             jw_ki64(w, "timeout_s", a->timeout_s);
@@ -124,11 +123,9 @@ void frame_write_action(struct jw *w, const struct action *a)
             jw_kbool(w, "only_if_connector_created", true);
     }
     if (json_is_object(a->metadata)) {
-        jw_key(w, "metadata");
-        jw_value(w, a->metadata);
+        jw_kvalue(w, "metadata", a->metadata);
     } else if (a->thread_id.p != NULL || a->scope_id.p != NULL || a->user_id.p != NULL) {
-        jw_key(w, "metadata");
-        jw_obj(w);
+        jw_kobj(w, "metadata");
         jw_kstr_opt(w, "thread_id", a->thread_id);
         jw_kstr_opt(w, "scope_id", a->scope_id);
         jw_kstr_opt(w, "user_id", a->user_id);
@@ -235,8 +232,7 @@ void frame_write_result(struct buf *out, struct str request_id, const struct act
     jw_obj(&w);
     jw_kstr(&w, "type", STR("outbound_result"));
     jw_kstr(&w, "requestId", request_id);
-    jw_key(&w, "result");
-    jw_obj(&w);
+    jw_kobj(&w, "result");
     jw_kbool(&w, "success", r->success);
     if (r->queued)
         jw_kbool(&w, "queued", true);
@@ -247,8 +243,7 @@ void frame_write_result(struct buf *out, struct str request_id, const struct act
     jw_kstr_opt(&w, "thread_id", r->thread_id);
     jw_kstr_opt(&w, "auto_thread_name", r->auto_thread_name);
     if (r->chat_name.p != NULL || r->chat_type.p != NULL) {
-        jw_key(&w, "chat_info");
-        jw_obj(&w);
+        jw_kobj(&w, "chat_info");
         jw_kstr_opt(&w, "name", r->chat_name);
         jw_kstr_opt(&w, "type", r->chat_type);
         jw_end_obj(&w);
@@ -292,8 +287,7 @@ void frame_write_forward(struct buf *out, const struct forward *f)
     jw_kstr(&w, "botId", f->bot);
     jw_kstr(&w, "method", f->method);
     jw_kstr(&w, "path", f->path);
-    jw_key(&w, "headers");
-    jw_arr(&w);
+    jw_karr(&w, "headers");
     if (f->content_type.n > 0) {
         jw_arr(&w);
         jw_str(&w, STR("content-type"));

@@ -468,8 +468,7 @@ void data_manifest(struct jw *w)
 {
     jw_obj(w);
     jw_kstr(w, "capabilities_version", STR("1"));
-    jw_key(w, "manifest");
-    jw_obj(w);
+    jw_kobj(w, "manifest");
     jw_kstr(w, "kind", STR("sqlite-fts"));
     jw_kraw(w, "supported_modes", STR("[\"fts\"]"));
     jw_karr(w, "supported_filters");

@@ -229,8 +229,7 @@ static void write_rest(struct jw *w, struct json metadata)
         if (is_curated(it.key))
             continue;
         if (!any) {
-            jw_key(w, "metadata");
-            jw_obj(w);
+            jw_kobj(w, "metadata");
         }
         any = true;
         jw_key_str(w, it.key);

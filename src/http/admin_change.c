@@ -54,7 +54,6 @@ static void on_target(void *ctx, struct str tenant, struct str instance)
 {
     struct opening *o = ctx;
 
-    (void)instance;
     if (!o->told && !str_eq(tenant, o->tenant))
         warn(o->w,
              "the tenant \"%.*s\" has an open route there too, so both tenants receive what people "
@@ -212,8 +211,7 @@ static void tell_route(struct op_call *c, const struct route_spec *r)
 
     jw_obj(&w);
     jw_kbool(&w, "ok", true);
-    jw_key(&w, "warnings");
-    jw_arr(&w);
+    jw_karr(&w, "warnings");
     if (!facts_tenant_is_live(c->f->facts, r->tenant))
         warn(&w,
              "the tenant \"%.*s\" has no gateway yet, so the route leads nowhere until one is "

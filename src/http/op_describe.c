@@ -200,9 +200,8 @@ static void write_arg(struct jw *w, const struct op_arg *a, bool describe)
         jw_ki64(w, "maximum", a->max);
     if (describe)
         jw_kstr_opt(w, "description", str_of(a->what));
-    if (a->initial != NULL) {
+    if (a->initial != NULL)
         jw_kraw(w, "default", str_of(a->initial));
-    }
     jw_end_obj(w);
     buf_done(&type);
 }
@@ -373,9 +372,8 @@ static void write_operation(struct jw *w, const struct op_family *family, const 
     jw_str(w, str_of(family->name));
     jw_end_arr(w);
     jw_kstr(w, "summary", str_of(op->summary));
-    if (!needs_key(op)) {
+    if (!needs_key(op))
         jw_kraw(w, "security", STR("[]"));
-    }
     write_parameters(w, op);
     for (const struct op_arg *a = op->args; a != NULL && a->name != NULL; a++)
         has_body = has_body || a->in == IN_BODY;

@@ -318,9 +318,8 @@ static void write_message(struct chat_ask *k, const struct mailbox_line *line, s
     copy_fields(&k->w, source, of_source);
     copy_fields(&k->w, event, of_event);
     jw_kstr_opt(&k->w, "reply_to", json_str(event, "reply_to_message_id"));
-    if (json_count(json_get(event, "media_urls")) > 0) {
+    if (json_count(json_get(event, "media_urls")) > 0)
         jw_kvalue(&k->w, "media_urls", json_get(event, "media_urls"));
-    }
     if (!json_is_object(event)) /* a button or a slash command: the platform's own form */
         copy_fields(&k->w, json_get(frame, "forward"), of_source);
     jw_end_obj(&k->w);

@@ -159,9 +159,8 @@ static void rpc_error(struct jw *w, struct str id_json, int code, struct str mes
     jw_kobj(w, "error");
     jw_ki64(w, "code", code);
     jw_kstr(w, "message", message);
-    if (data_json.p != NULL) {
+    if (data_json.p != NULL)
         jw_kraw(w, "data", data_json);
-    }
     jw_end_obj(w);
     jw_end_obj(w);
 }

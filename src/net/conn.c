@@ -542,7 +542,6 @@ static void on_io(struct ev_loop *ev, ev_io *w, int events)
     struct conn *c = container_of(w, struct conn, io);
     struct http_server *s = c->server;
 
-    (void)ev;
     if (s->fed_turn != s->turn && !list_is_empty(&s->hungry))
         feed_hungry(s);
     conn_ready(c, events);

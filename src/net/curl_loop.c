@@ -141,7 +141,6 @@ static int want_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *
     struct curl_sock *s = sock;
     int events = (what & CURL_POLL_IN ? LOOP_READ : 0) | (what & CURL_POLL_OUT ? LOOP_WRITE : 0);
 
-    (void)easy;
     if (what == CURL_POLL_REMOVE) {
         if (s != NULL) {
             loop_fd_free(s->watch);
@@ -175,7 +174,6 @@ static int want_timer(CURLM *multi, long ms, void *ctx)
 {
     struct curl_loop *cl = ctx;
 
-    (void)multi;
     if (ms < 0)
         timer_stop(loop_clock(cl->loop), &cl->timer);
     else

@@ -205,7 +205,6 @@ static curl_socket_t on_open_socket(void *ctx, curlsocktype purpose, struct curl
 {
     struct http_call *call = ctx;
 
-    (void)purpose;
     struct addr to = addr_of(&a->addr);
     if ((call->public_only && addr_is_private(&to)) ||
         (call->not_local && addr_is_local_link(&to))) {
@@ -421,7 +420,6 @@ static void on_done(void *ctx, CURL *easy, CURLcode code)
     struct http_call *call = NULL;
     struct http_result r;
 
-    (void)ctx;
     curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&call);
     r = call_result(call, code);
     call->delivering = true;

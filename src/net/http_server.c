@@ -190,7 +190,6 @@ static void on_accept(struct ev_loop *ev, ev_io *w, int events)
 {
     struct listener *l = container_of(w, struct listener, io);
 
-    (void)ev, (void)events;
     for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
         struct sockaddr_storage from = {0};
         socklen_t from_n = sizeof from;

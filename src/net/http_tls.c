@@ -66,7 +66,6 @@ static bool BH_PRINTF(2, 3) say(char *ret_why, const char *fmt, ...)
 /* Refuses keys with a passphrase: a server cannot prompt for one. */
 static int no_passphrase(char *buf, int size, int rwflag, void *ctx)
 {
-    (void)buf, (void)size, (void)rwflag, (void)ctx;
     return 0;
 }
 

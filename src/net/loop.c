@@ -94,7 +94,6 @@ static void on_woke(struct ev_loop *ev, ev_check *w, int events)
 {
     struct loop *l = container_of(w, struct loop, woke);
 
-    (void)ev, (void)events;
     set_clock(l);
     if (l->woke_us - l->cpu_read_us >= CPU_READ_US) {
         l->cpu_us = clock_os_us(CLOCK_THREAD_CPUTIME_ID);
@@ -134,7 +133,6 @@ static void on_posted(struct ev_loop *ev, ev_async *w, int events)
     struct loop *l = container_of(w, struct loop, posted);
     struct calls empty = l->reading;
 
-    (void)ev, (void)events;
     pthread_mutex_lock(&l->mutex);
     l->reading = l->mail;
     l->mail = empty;
@@ -259,7 +257,6 @@ void loop_run(struct loop *l)
 
 static void wake(void *ctx)
 {
-    (void)ctx;
 }
 
 void loop_stop(struct loop *l)
@@ -279,7 +276,6 @@ void loop_post(struct loop *l, loop_fn *fn, void *ctx)
 static void on_signal(struct ev_loop *ev, ev_signal *w, int events)
 {
     struct signal_watch *s = container_of(w, struct signal_watch, ev);
-    (void)ev, (void)events;
     s->call.fn(s->call.ctx);
 }
 
@@ -318,7 +314,6 @@ static int to_ev(int events)
 static void on_fd(struct ev_loop *ev, ev_io *w, int events)
 {
     struct loop_fd *f = container_of(w, struct loop_fd, ev);
-    (void)ev;
     f->cb(f->ctx, (events & EV_READ ? LOOP_READ : 0) | (events & EV_WRITE ? LOOP_WRITE : 0));
 }
 

@@ -452,7 +452,6 @@ static bool read_some(struct stream *t)
 
 static void on_output(void *ctx, int events)
 {
-    (void)events;
     (void)read_some(ctx);
 }
 
@@ -461,7 +460,6 @@ static void on_input(void *ctx, int events)
     struct spawn *r = ctx;
     ssize_t n = write(r->in.fd, r->in.kept.p + r->in_sent, r->in.kept.n - r->in_sent);
 
-    (void)events;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     r->in_sent += n > 0 ? (size_t)n : 0;
@@ -549,7 +547,6 @@ static void on_word(void *ctx, int events)
     struct spawner_packet p;
     ssize_t n = recv(s->fd, &p, sizeof p, 0);
 
-    (void)events;
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n != sizeof p) {

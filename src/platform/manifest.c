@@ -60,9 +60,8 @@ static void write_entry(struct jw *w, struct json entry)
     jw_obj(w);
     jw_kstr(w, "name", json_str(entry, "name"));
     jw_kstr(w, "description", json_str(entry, "description"));
-    if (json_type(options) == JSON_ARRAY && json_count(options) > 0) {
+    if (json_type(options) == JSON_ARRAY && json_count(options) > 0)
         jw_kvalue(w, "options", options);
-    }
     jw_end_obj(w);
 }
 

@@ -61,8 +61,7 @@ void skill_line_write(const struct skill_next *n, bool with_source, struct buf *
     kstr_opt(&w, "description", &n->description);
     kstr_opt(&w, "type", &n->type);
     if (n->bag.n > 0) {
-        jw_key(&w, "metadata_bag");
-        jw_raw(&w, buf_str(&n->bag));
+        jw_kraw(&w, "metadata_bag", buf_str(&n->bag));
     }
     if (with_source)
         jw_kstr(&w, "source", buf_str(&n->source));

@@ -182,8 +182,7 @@ static void write_meta(struct skill_next *n)
     jw_kstr(&w, "type", n->listed_type);
     jw_kstr_opt(&w, "author", or_absent(&n->author));
     if (n->bag.n > 0) {
-        jw_key(&w, "metadata_bag");
-        jw_raw(&w, buf_str(&n->bag));
+        jw_kraw(&w, "metadata_bag", buf_str(&n->bag));
     }
 }
 

@@ -535,8 +535,7 @@ void skills_manifest(const struct skills *sk, struct jw *w)
 {
     jw_obj(w);
     jw_kstr(w, "capabilities_version", STR("1"));
-    jw_key(w, "manifest");
-    jw_obj(w);
+    jw_kobj(w, "manifest");
     jw_kstr(w, "kind", str_of(sk->ops->kind));
     jw_kbool(w, "secured", sk->key != NULL);
     jw_kbool(w, "regexp_fallback_active", false);

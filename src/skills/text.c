@@ -414,8 +414,7 @@ static void write_vars(struct jw *w, struct str value)
 {
     if (value.p == NULL || says_none(value))
         return;
-    jw_key(w, "vars");
-    jw_arr(w);
+    jw_karr(w, "vars");
     while (value.p != NULL) {
         struct str entry = space_trim(next_var(&value));
         ptrdiff_t eq = str_find(entry, '=');
@@ -436,8 +435,7 @@ static void write_returns(struct jw *w, struct str value)
         if (part.n == 0 || str_find(part, '=') >= 0)
             continue;
         if (!any) {
-            jw_key(w, "returns");
-            jw_arr(w);
+            jw_karr(w, "returns");
         }
         any = true;
         jw_str(w, part);
@@ -478,8 +476,7 @@ struct str skill_project(struct str body, struct jw *w)
 
     read_headers(body, &h, &tags, &arena);
     if (tags.n > 0) {
-        jw_key(w, "tags");
-        jw_arr(w);
+        jw_karr(w, "tags");
         for (size_t i = 0; i < tags.n; i++)
             jw_str(w, tags.list[i]);
         jw_end_arr(w);

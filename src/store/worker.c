@@ -75,7 +75,6 @@ void worker_forget_keys(struct store *st, int64_t before_ms)
 /* A done() may free its op, submit others or close the store. */
 static void op_finish(void *owner, struct store_op *op)
 {
-    (void)owner;
     if (op->done != NULL)
         op->done(op, (enum bh_err)op->err);
 }

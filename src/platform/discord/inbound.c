@@ -640,9 +640,8 @@ static void write_reaction_as_message(struct buf *out, struct json reaction, boo
     jw_kstr_opt(&w, "guild_id", json_str(reaction, "guild_id"));
     jw_ki64(&w, "type", 0);
     jw_kstr(&w, "content", buf_str(&text));
-    if (json_is_object(member)) {
+    if (json_is_object(member))
         jw_kvalue(&w, "member", member);
-    }
     jw_key(&w, "author");
     if (json_is_object(json_get(member, "user"))) {
         jw_value(&w, json_get(member, "user"));

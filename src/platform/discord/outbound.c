@@ -204,9 +204,8 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
     }
     if (carries_file(m) && m->is_voice && !m->as_file)
         jw_ki64(&w, "flags", FLAG_VOICE);
-    if (m->buttons.n > 0 && m->base.out.at + 1 == m->base.out.n_parts) {
+    if (m->buttons.n > 0 && m->base.out.at + 1 == m->base.out.n_parts)
         jw_kraw(&w, "components", buf_str(&m->buttons));
-    }
     jw_kraw(&w, "allowed_mentions",
             quotes ? STR("{\"parse\":[\"users\"],\"replied_user\":true}")
                    : STR("{\"parse\":[\"users\"]}"));

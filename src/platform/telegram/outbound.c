@@ -230,9 +230,8 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
     else if (x->op == ACTION_SEND || x->op == ACTION_EDIT || x->op == ACTION_SEND_MEDIA ||
              x->op == ACTION_PROMPT)
         md_write(&w, &x->md, &x->part, !x->plain);
-    if (x->markup.n > 0 && x->out.at + 1 == x->out.n_parts) {
+    if (x->markup.n > 0 && x->out.at + 1 == x->out.n_parts)
         jw_kraw(&w, "reply_markup", buf_str(&x->markup));
-    }
     jw_end_obj(&w);
     return method;
 }

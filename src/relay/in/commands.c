@@ -419,7 +419,6 @@ static void on_redeemed(void *ctx, enum bh_err err, const char *why)
     struct relay *r = l->relay;
     const char *answer = answer_to(err);
 
-    (void)why;
     if (err == BH_OK) {
         r->n.linked++;
         note_chat(l);

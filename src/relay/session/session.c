@@ -655,7 +655,6 @@ typedef void frame_f(struct session *s, const struct frame *f);
 
 static void on_unknown(struct session *s, const struct frame *f)
 {
-    (void)f;
     s->inst->relay->n.frames_unknown++;
 }
 
@@ -748,7 +747,6 @@ static void on_interrupt(struct session *s, const struct frame *f)
 
 static void on_going_idle(struct session *s, const struct frame *f)
 {
-    (void)f;
     sleep_begin(s);
 }
 

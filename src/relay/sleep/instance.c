@@ -364,7 +364,6 @@ enum { AT_ONCE = 256 }; /* records in one write */
 
 static void on_written(void *ctx, enum bh_err err)
 {
-    (void)err;
     drain_release(ctx);
 }
 
@@ -510,7 +509,6 @@ static bool on_retired(void *ctx, struct str key, void *thing)
     const struct retired_record *rec = thing;
     struct retired *old = xcalloc(1, sizeof *old);
 
-    (void)key;
     old->box = rec->box;
     list_append(&t->retired, &old->link);
     map_put(&t->retired_boxes, str_make(&old->box, sizeof old->box), old);
