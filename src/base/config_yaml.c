@@ -32,9 +32,8 @@ struct config_known {             /* the keys that may stand where we are */
     const char *kind;             /* of that entry; NULL: none */
 };
 
-static bool fail_at(struct config_reading *r, const yaml_node_t *n, const char *fmt, ...)
-    BH_PRINTF(3, 4);
-static bool fail_at(struct config_reading *r, const yaml_node_t *n, const char *fmt, ...)
+static bool BH_PRINTF(3, 4)
+    fail_at(struct config_reading *r, const yaml_node_t *n, const char *fmt, ...)
 {
     va_list ap;
     char text[512];

@@ -57,8 +57,6 @@ enum { LEAST_VERSION = 2 };
 #define FS_MAKE_DIR (1ull << 7)
 #define FS_MAKE_REG (1ull << 8)
 #define FS_MAKE_SOCK (1ull << 9)
-#define FS_MAKE_FIFO (1ull << 10)
-#define FS_MAKE_SYM (1ull << 12)
 #define FS_REFER (1ull << 13)
 #define FS_TRUNCATE (1ull << 14)  /* since version 3 */
 #define FS_IOCTL_DEV (1ull << 15) /* since 5 */

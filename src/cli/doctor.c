@@ -47,9 +47,8 @@ struct doctor {
     struct jw w;
 };
 
-static void found(struct doctor *d, enum finding f, const char *what, const char *fmt, ...)
-    BH_PRINTF(4, 5);
-static void found(struct doctor *d, enum finding f, const char *what, const char *fmt, ...)
+static void BH_PRINTF(4, 5)
+    found(struct doctor *d, enum finding f, const char *what, const char *fmt, ...)
 {
     static const char *const words[] = {"ok", "warn", "FIX"}, *const codes[] = {"ok", "warn",
                                                                                 "bad"};

@@ -7,12 +7,9 @@
  * memory the store was reading are freed last. */
 #include "cli/server.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "base/config.h"
 #include "base/crypto.h"
 #include "base/file.h"

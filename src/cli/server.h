@@ -4,7 +4,6 @@
  * serve.c calls server_open(), runs the loop, and calls server_close().  server_store.c opens the
  * store and waits for the lease of a shared one. */
 #pragma once
-#include "base/clock.h"
 #include "base/confine.h"
 #include "base/rand.h"
 #include "edge/vault.h"

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include "base/config.h"
 #include "base/crypto.h"
 #include "base/file.h"

@@ -1,7 +1,6 @@
 /* dispatch_priv.h - struct dispatch and its parts, shared by the files of this folder. */
 #pragma once
 #include "base/list.h"
-#include "base/rand.h"
 #include "dispatch/agent.h"
 #include "dispatch/dispatch.h"
 #include "relay/relay.h"

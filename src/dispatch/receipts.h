@@ -13,7 +13,6 @@
  *
  * call.c and request.c write and find receipts; dispatch.c lets them expire. */
 #pragma once
-#include "base/hash.h"
 #include "base/list.h"
 #include "store/store.h"
 

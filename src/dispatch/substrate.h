@@ -8,7 +8,6 @@
  */
 #pragma once
 #include <stdint.h>
-#include "base/buf.h"
 #include "base/err.h"
 #include "base/str.h"
 

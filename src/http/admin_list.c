@@ -5,7 +5,6 @@
  * following page.  A cursor whose route was removed meanwhile answers 410: the reader begins again.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/clock.h"

@@ -1,7 +1,6 @@
 /* front_priv.h - the handlers in the table of route.c, and the helpers they share.  Private to
  * src/http/. */
 #pragma once
-#include "base/json.h"
 #include "http/front.h"
 #include "net/http_server.h"
 

@@ -1,7 +1,6 @@
 /* media_route.h - uploads and downloads over HTTP: /relay/media, and files of the chat page. */
 #pragma once
 #include "base/buf.h"
-#include "base/err.h"
 #include "net/http_server.h"
 
 struct front;

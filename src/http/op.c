@@ -92,8 +92,7 @@ bool op_match(const char *pattern, struct str path, struct arena *arena,
 
 /* ---- arguments ---- */
 
-static bool misused(const struct op *op, struct fault *f, const char *fmt, ...) BH_PRINTF(3, 4);
-static bool misused(const struct op *op, struct fault *f, const char *fmt, ...)
+static bool BH_PRINTF(3, 4) misused(const struct op *op, struct fault *f, const char *fmt, ...)
 {
     char text[512];
     va_list args;

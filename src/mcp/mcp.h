@@ -17,7 +17,6 @@
  * a restart.  Deleted ids are remembered in memory, up to a bound, until the process exits.
  */
 #pragma once
-#include "base/buf.h"
 #include "base/json.h"
 #include "core/caller.h"
 #include "core/fault.h"

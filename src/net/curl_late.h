@@ -9,7 +9,6 @@
 #pragma once
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
-#include <stdbool.h>
 
 #define CURL_LATE_EACH(X) \
     X(curl_easy_cleanup) \

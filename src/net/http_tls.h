@@ -3,7 +3,6 @@
  * The server reads the files when a listener opens and at every reload of the configuration.
  * Existing connections keep the certificate they were shown. */
 #pragma once
-#include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
 

@@ -20,7 +20,6 @@
  *
  * When a trunk is lost, both sides close its connections. */
 #pragma once
-#include "base/err.h"
 #include "base/str.h"
 
 struct http_req;

@@ -6,7 +6,6 @@
  * On a timeout or a temporary failure the webhook gets a 503, so that the platform sends it again.
  * An event that would be refused again gets a 400. */
 #pragma once
-#include "base/clock.h"
 #include "base/list.h"
 #include "net/http_server.h"
 #include "platform/platform.h"

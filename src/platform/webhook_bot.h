@@ -9,7 +9,6 @@
  * verifies and reads webhooks itself, and implements write() and read() of the sender.
  */
 #pragma once
-#include "base/log.h"
 #include "platform/attachment.h"
 #include "platform/await.h"
 #include "platform/prompts.h"

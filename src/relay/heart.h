@@ -11,7 +11,6 @@
  */
 #pragma once
 #include "base/log.h"
-#include "base/map.h"
 #include "relay/in/dedup.h"
 #include "relay/relay.h"
 #include "relay/sleep/sleep.h"

@@ -1,6 +1,5 @@
 /* facts_priv.h - struct facts and its tables, shared by the files of this folder. */
 #pragma once
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/jw.h"
 #include "core/gate.h"

@@ -24,7 +24,6 @@ uint64_t json_snowflake(struct json object, const char *key);
 #define PERM_SEND_MESSAGES (UINT64_C(1) << 11)
 #define PERM_READ_MESSAGE_HISTORY (UINT64_C(1) << 16)
 #define PERM_MANAGE_THREADS (UINT64_C(1) << 34)
-#define PERM_SEND_MESSAGES_IN_THREADS (UINT64_C(1) << 38)
 #define PERM_ALL UINT64_MAX
 
 struct perm_role {

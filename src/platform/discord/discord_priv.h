@@ -11,7 +11,6 @@
 #pragma once
 #include <inttypes.h>
 #include "base/list.h"
-#include "base/log.h"
 #include "base/map.h"
 #include "platform/await.h"
 #include "platform/discord/cache.h"

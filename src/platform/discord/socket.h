@@ -13,7 +13,6 @@
  * Discord limits new sessions.  The socket calls wants_identify() and waits for dsocket_identify();
  * discord.c decides when. */
 #pragma once
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/json.h"
 

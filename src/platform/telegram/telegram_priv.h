@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/list.h"
-#include "base/log.h"
 #include "base/map.h"
 #include "net/http_client.h"
 #include "platform/platform.h"

@@ -6,7 +6,6 @@
  * web_sibling() finds the right one among the open bots.
  */
 #include "platform/web/web.h"
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/config.h"
 #include "base/crypto.h"

@@ -18,7 +18,6 @@
 #include <inttypes.h>
 #include "base/clock.h"
 #include "base/list.h"
-#include "base/log.h"
 #include "base/map.h"
 #include "net/http_server.h"
 #include "platform/platform.h"
@@ -33,7 +32,6 @@
 #define WEB_ID_CHARS 16
 #define WEB_HEARTBEAT_MS 15000
 #define WEB_MAX_FILES 8 /* of one message */
-#define WEB_KEY_CHARS 32
 
 struct prompt;
 

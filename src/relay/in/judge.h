@@ -7,7 +7,6 @@
  * Decisions are kept in memory for `bellhop why`: the newest JUDGED_MAX, shown for a day.  They
  * hold ids and reasons, never texts. */
 #pragma once
-#include "base/clock.h"
 #include "core/gate.h"
 
 struct relay;

@@ -39,7 +39,6 @@
  * relay_file_lost() and relay_context().
  */
 #pragma once
-#include "core/accept.h"
 #include "relay/relay.h"
 #include "store/store.h"
 

@@ -12,7 +12,6 @@
  * execution.
  */
 #pragma once
-#include "base/list.h"
 #include "core/frame.h"
 
 struct instance;

@@ -2,7 +2,6 @@
 #include "store/postgres/pq_late.h"
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
 #include "base/err.h"
 
