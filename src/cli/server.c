@@ -163,12 +163,13 @@ static enum bh_err open_skills(struct server *s, char *why)
 /* Opens what programs reach with a key: the stores, and the tools over them. */
 static enum bh_err open_stores(struct server *s, char *why)
 {
-    char *data = state_dir_path(s->settings->state_dir, "data");
-    const struct data_settings *named = config_get(s->cfg, &data_section);
-    char off[256];
+    const struct store_settings *store = config_get(s->cfg, &store_config);
+    /* Files that are built from PostgreSQL are not those that have the entries. */
+    char *data =
+        state_dir_path(s->settings->state_dir, s->front.store->shared ? "fulltext" : "data");
     struct data_config dc = {.dir = data,
-                             .off = shared_data_is_off(s->cfg, off) ? off : NULL,
-                             .elsewhere = named->node != NULL,
+                             .url = s->front.store->shared ? store->url : NULL,
+                             .epoch = s->front.node != NULL ? node_epoch(s->front.node) : 0,
                              .ledger = s->front.ledger};
     enum bh_err err = open_skills(s, why);
 

@@ -20,7 +20,6 @@
 #include "base/file.h"
 #include "base/rand.h"
 #include "cli/settings.h"
-#include "data/data.h"
 #include "dispatch/dispatch.h"
 #include "media/media.h"
 #include "net/loop.h"
@@ -31,7 +30,7 @@
 #define MARK ".bellhop-shared"
 enum { WORD_BYTES = 16, TURN_MS = 1000, WRITE_TURNS = 15 };
 
-struct shared_record { /* "media", "skills", "data": a mark; "data.node": the name of a node */
+struct shared_record { /* "media", "skills" */
     struct str name, mark;
 };
 static const struct record_field shared_fields[] = {
@@ -70,7 +69,6 @@ const char *shared_node(const struct config *cfg, char room[NODE_NAME_BYTES + 1]
 bool shared_settings_fit(const struct config *cfg, char *ret_why)
 {
     const struct skills_settings *skills = config_get(cfg, &skills_section);
-    const struct data_settings *data = config_get(cfg, &data_section);
     bool shared = is_shared(cfg);
     const char *no = NULL;
 
@@ -82,30 +80,11 @@ bool shared_settings_fit(const struct config *cfg, char *ret_why)
     else if (shared && strcmp(skills->kind, "filesystem") == 0 && skills->dir == NULL)
         no = "skills.kind: filesystem with store.kind: postgres needs skills.dir, a directory that "
              "all nodes share";
-    else if (!shared && data->node != NULL)
-        no = "data.node needs store.kind: postgres";
     else if (!shared && dispatch_names_node(cfg, NULL))
         no = "agents: node needs store.kind: postgres";
     if (no != NULL)
         snprintf(ret_why, 256, "%s", no);
     return no == NULL;
-}
-
-bool shared_data_is_off(const struct config *cfg, char *ret_why)
-{
-    const struct data_settings *data = config_get(cfg, &data_section);
-    char name[NODE_NAME_BYTES + 1];
-
-    node_name_of(config_get(cfg, &cluster_config), name);
-    if (!is_shared(cfg) || (data->node != NULL && strcmp(data->node, name) == 0))
-        return false;
-    if (data->node == NULL)
-        snprintf(ret_why, 256,
-                 "several nodes share the database, and one of them keeps the data store: set "
-                 "data.node to its name");
-    else
-        snprintf(ret_why, 256, "it is on node %.60s (data.node), and this is %s", data->node, name);
-    return true;
 }
 
 /* ---- records ---- */
@@ -242,35 +221,6 @@ static bool directory_fits(struct check *c, const char *name, const char *settin
     return ok;
 }
 
-/* ---- the data store ---- */
-
-/* The node of the data store records its name; the other nodes must have the same data.node. */
-static bool data_fits(struct check *c, const struct config *cfg)
-{
-    const struct data_settings *data = config_get(cfg, &data_section);
-    char *dir = state_dir_path(settings_of(cfg)->state_dir, "data");
-    char off[256];
-    bool ok = true;
-
-    if (data->node != NULL && !shared_data_is_off(cfg, off)) {
-        ok = directory_fits(c, "data", "data.node", dir) && look(c, "data.node") &&
-             (str_eq(buf_str(&c->found), str_of(data->node)) ||
-              note(c, KV_PUT, "data.node", str_of(data->node)) == BH_OK);
-    } else if (data->node != NULL) {
-        ok = look(c, "data.node");
-        if (ok && c->found.n > 0 && !str_eq(buf_str(&c->found), str_of(data->node))) {
-            snprintf(
-                c->why, 256,
-                "data.node is %.60s here, but the data store is on node %.60s. Use the same name "
-                "on every node",
-                data->node, buf_z(&c->found));
-            ok = false;
-        }
-    }
-    free(dir);
-    return ok;
-}
-
 enum bh_err shared_check(struct loop *loop, struct store *store, struct rand *rand,
                          const struct config *cfg, char *ret_why)
 {
@@ -279,8 +229,7 @@ enum bh_err shared_check(struct loop *loop, struct store *store, struct rand *ra
     struct check c = {.loop = loop, .store = store, .rand = rand, .why = ret_why};
     bool ok = (strcmp(skills->kind, "filesystem") != 0 ||
                directory_fits(&c, "skills", "skills.dir", skills->dir)) &&
-              (media->dir == NULL || directory_fits(&c, "media", "media.dir", media->dir)) &&
-              data_fits(&c, cfg);
+              (media->dir == NULL || directory_fits(&c, "media", "media.dir", media->dir));
 
     buf_done(&c.found);
     return ok ? BH_OK : BH_REFUSED;

@@ -24,6 +24,3 @@ const char *shared_node(const struct config *cfg, char room[NODE_NAME_BYTES + 1]
 /* Called at start-up with a shared store.  Runs the loop while it waits.  @ret_why: 256 bytes. */
 enum bh_err shared_check(struct loop *loop, struct store *store, struct rand *rand,
                          const struct config *cfg, char *ret_why) BH_MUST_USE;
-
-/* True when this node has no data store; @ret_why (256 bytes) says why, for people. */
-bool shared_data_is_off(const struct config *cfg, char *ret_why);

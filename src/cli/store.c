@@ -12,6 +12,7 @@
 #include "cli/settings.h"
 #include "cluster/node.h"
 #include "net/loop.h"
+#include "data/move.h"
 #include "skills/move.h"
 #include "skills/skills.h"
 #include "store/move.h"
@@ -56,16 +57,18 @@ static int migrate_skills(const char *from, const char *to, const char *db,
     return err == BH_OK ? CLI_DONE : cli_failed("%s", why);
 }
 
-static void print_migrated(const struct store_moved *m, const struct skills_moved *s, bool json)
+static void print_migrated(const struct store_moved *m, const struct skills_moved *s,
+                           const struct data_moved *d, bool json)
 {
     static const char *const keys[] = {"records", "messages", "seen", "once"};
 
     for (int t = 0; json && t < N_MOVE_TABLES; t++)
         printf("%s\"%s\": %llu", t == 0 ? "{" : ", ", keys[t], (unsigned long long)m->n[t]);
     if (json) {
-        printf(", \"resumed\": %llu, \"skills\": %llu, \"skill_versions\": %llu}\n",
+        printf(", \"resumed\": %llu, \"skills\": %llu, \"skill_versions\": %llu, "
+               "\"data\": %llu}\n",
                (unsigned long long)m->resumed, (unsigned long long)s->skills,
-               (unsigned long long)s->versions);
+               (unsigned long long)s->versions, (unsigned long long)d->entries);
         return;
     }
     fprintf(stderr, "moved, and compared row by row:\n");
@@ -74,6 +77,7 @@ static void print_migrated(const struct store_moved *m, const struct skills_move
                 store_table_name((enum store_table)t));
     fprintf(stderr, "  %12llu skills, %llu versions\n", (unsigned long long)s->skills,
             (unsigned long long)s->versions);
+    fprintf(stderr, "  %12llu entries of the data store\n", (unsigned long long)d->entries);
     if (m->resumed > 0)
         fprintf(stderr, "  (%llu of these rows come from an earlier, interrupted run)\n",
                 (unsigned long long)m->resumed);
@@ -96,7 +100,8 @@ static void say_key(const struct settings *s)
 }
 
 static int migrate_store(const char *from, const char *to, const char *db,
-                         const struct skills_moved *skills, bool json)
+                         const struct skills_moved *skills, const struct data_moved *data,
+                         bool json)
 {
     bool in = strcmp(to, "sqlite") != 0;
     struct progress bar;
@@ -112,7 +117,7 @@ static int migrate_store(const char *from, const char *to, const char *db,
                           in ? "continue" : "begin from the start");
     if (err != BH_OK)
         return cli_failed("%s", why);
-    print_migrated(&moved, skills, json);
+    print_migrated(&moved, skills, data, json);
     if (in)
         fprintf(stderr,
                 "Now set `store: {kind: postgres, url: ...}`. Keep %s until the new store has "
@@ -121,6 +126,25 @@ static int migrate_store(const char *from, const char *to, const char *db,
     else
         fprintf(stderr, "%s is complete. Now set `store: {kind: sqlite}`.\n", db);
     return CLI_DONE;
+}
+
+/* The data store, then the main store, whose end makes the target one that a server starts on. */
+static int migrate_rest(const char *from, const char *to, const char *state_dir,
+                        const struct skills_moved *skills, bool json)
+{
+    bool in = strcmp(to, "sqlite") != 0;
+    char *db = state_dir_path(state_dir, "bellhop.db"), *data = state_dir_path(state_dir, "data");
+    struct data_moved moved = {0};
+    char why[256] = "";
+    int rc;
+
+    if (in ? data_move_in(data, to, &moved, why) : data_move_out(from, data, &moved, why))
+        rc = migrate_store(from, to, db, skills, &moved, json);
+    else
+        rc = cli_failed("%s", why);
+    free(db);
+    free(data);
+    return rc;
 }
 
 static int migrate(struct cli_job *j)
@@ -135,7 +159,6 @@ static int migrate(struct cli_job *j)
         return CLI_FAILED;
     const struct store_settings *store = config_get(cfg, &store_config);
     const struct skills_settings *skills = config_get(cfg, &skills_section);
-    char *db = state_dir_path(settings_of(cfg)->state_dir, "bellhop.db");
     char *skills_db = state_dir_path(settings_of(cfg)->state_dir, "skills.db");
     sigaction(SIGINT, &stop, NULL);
     sigaction(SIGTERM, &stop, NULL);
@@ -146,11 +169,10 @@ static int migrate(struct cli_job *j)
                             "configuration");
     else if (strcmp(skills->kind, "filesystem") == 0 ||
              (rc = migrate_skills(from, to, skills_db, &moved)) == CLI_DONE)
-        rc = migrate_store(from, to, db, &moved, j->json);
+        rc = migrate_rest(from, to, settings_of(cfg)->state_dir, &moved, j->json);
     if (rc == CLI_DONE && strcmp(to, "sqlite") != 0)
         say_key(settings_of(cfg));
     free(skills_db);
-    free(db);
     config_free(cfg);
     return rc;
 }
@@ -165,8 +187,9 @@ const struct command cmd_store = {
         "Moves gateways, routes, links, chats, waiting messages and deduplication keys from\n"
         "<state_dir>/bellhop.db into an empty PostgreSQL database, or from there into a new\n"
         "bellhop.db.  Then it reads both and compares every row.  No server may run.  The\n"
-        "source is not changed.  Skills move with their history (skills.db); data and media\n"
-        "stay in the state directory.  Secrets stay sealed with the same master key, which every\n"
+        "source is not changed.  Skills move with their history (skills.db), and so do the\n"
+        "entries of the data store (data/); media stays in the state directory.  Secrets stay "
+        "sealed with the same master key, which every\n"
         "node needs; the command says where it is.\n\n"
         "If a move into PostgreSQL is interrupted, run it again: it continues.  Until the move\n"
         "is complete, no server starts on that database.  Put a password into PGPASSWORD or\n"

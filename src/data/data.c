@@ -16,21 +16,13 @@
 #include "base/limits.h"
 #include "base/mem.h"
 #include "base/percent.h"
+#include "base/map.h"
+#include "base/rand.h"
 #include "data/database.h"
+#include "data/remote.h"
 #include "net/loop.h"
 #include "store/erasure.h"
-#include "base/config.h"
 #include "store/engine.h"
-
-static const struct config_key settings_keys[] = {
-    {"data.node", CFG_TEXT, CFG_RESTART, offsetof(struct data_settings, node),
-     .what = "With `store.kind: postgres`: the node (`cluster.node`) that keeps the data store, "
-             "the same on all nodes. Without it there is no data store."},
-    {0},
-};
-
-const struct config_section data_section = {.keys = settings_keys,
-                                            .size = sizeof(struct data_settings)};
 
 #define PURGE_MAX 500 /* entries deleted in one transaction */
 
@@ -38,8 +30,7 @@ struct data {
     struct loop *loop;   /* borrowed */
     struct lanes *lanes; /* owned */
     char *dir;           /* owned */
-    char *off;           /* owned; why this node has no data store; NULL: it has one */
-    bool elsewhere;
+    struct database_place place;
     size_t max_content_bytes, max_answer_bytes;
     uint64_t max_file_bytes;
     int64_t max_query_ms;
@@ -107,25 +98,79 @@ static void note_folders(struct data *ds)
     buf_done(&path);
 }
 
-/* The open() of a node without a data store: always fails, with the reason. */
-static void *off_open(void *ctx, struct str key, bool writer, char *ret_why)
+struct folders { /* those that PostgreSQL has entries of */
+    struct data *ds;
+    struct map names;
+    struct arena arena;
+};
+
+static void on_folder(void *ctx, struct str folder, uint64_t bytes)
 {
-    snprintf(ret_why, 256, "%s", (const char *)ctx);
-    return NULL;
+    struct folders *f = ctx;
+
+    map_put(&f->names, arena_str(&f->arena, folder), f);
+    ledger_note(f->ds->ledger, LIMIT_DATA_BYTES, folder, bytes);
 }
 
-static const struct lanes_ops off_ops = {.open = off_open};
+static void remove_folder(const char *path)
+{
+    DIR *d = opendir(path);
+    struct buf file = BUF_INIT;
+
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        buf_reset(&file);
+        buf_printf(&file, "%s/%s", path, e->d_name);
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            unlink(buf_z(&file));
+    }
+    if (d != NULL)
+        closedir(d);
+    rmdir(path);
+    buf_done(&file);
+}
+
+/* Removes the files of tenants that were erased while another node served. */
+static void remove_erased(struct folders *f)
+{
+    DIR *d = opendir(f->ds->dir);
+    struct buf path = BUF_INIT;
+
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        buf_reset(&path);
+        buf_printf(&path, "%s/%s", f->ds->dir, e->d_name);
+        if (e->d_name[0] != '.' && map_get(&f->names, str_of(e->d_name)) == NULL)
+            remove_folder(buf_z(&path));
+    }
+    if (d != NULL)
+        closedir(d);
+    buf_done(&path);
+}
+
+static bool open_remote(struct data *ds, const struct data_config *cfg, char *ret_why)
+{
+    struct rand r = RAND_SYSTEM;
+    struct folders f = {.ds = ds};
+    bool ok = remote_prepare(cfg->url, cfg->epoch, on_folder, &f, ret_why);
+
+    if (ok) {
+        remove_erased(&f);
+        rand_bytes(&r, &ds->place.session, sizeof ds->place.session);
+        ds->place.session >>= 1; /* SQLite's numbers have a sign */
+        ds->place.remote = remote_new(cfg->url, cfg->epoch);
+    }
+    map_done(&f.names);
+    arena_done(&f.arena);
+    return ok;
+}
 
 enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct data **ret_ds,
                       char *ret_why)
 {
-    if (cfg->off == NULL && !check_dir(cfg->dir, ret_why))
+    if (!check_dir(cfg->dir, ret_why))
         return BH_UNAVAILABLE;
     struct data *ds = xcalloc(1, sizeof *ds);
     *ds = (struct data){.loop = loop,
                         .dir = xstrdup(cfg->dir),
-                        .off = xstrdup(cfg->off),
-                        .elsewhere = cfg->elsewhere,
                         .max_content_bytes =
                             cfg->max_content_bytes > 0 ? cfg->max_content_bytes : 1u << 20,
                         .max_answer_bytes =
@@ -133,10 +178,16 @@ enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct d
                         .max_file_bytes = cfg->max_file_bytes > 0 ? cfg->max_file_bytes : 1u << 30,
                         .max_query_ms = cfg->max_query_ms > 0 ? cfg->max_query_ms : 10000,
                         .ledger = cfg->ledger};
+    ds->place.dir = ds->dir;
+    if (cfg->url != NULL && !open_remote(ds, cfg, ret_why)) {
+        data_close(ds);
+        return BH_UNAVAILABLE;
+    }
+    /* One writer with PostgreSQL: its lock lets one write at a time anyway. */
     struct lanes_config lc = {.name = "data",
-                              .ops = ds->off != NULL ? &off_ops : &database_ops,
-                              .ctx = ds->off != NULL ? ds->off : ds->dir,
-                              .writers = 2,
+                              .ops = &database_ops,
+                              .ctx = &ds->place,
+                              .writers = cfg->url != NULL ? 1 : 2,
                               .readers = 2,
                               .max_open = cfg->max_open > 0 ? cfg->max_open : 16,
                               .max_waiting = cfg->max_waiting > 0 ? cfg->max_waiting : 10000};
@@ -146,7 +197,7 @@ enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct d
         data_close(ds);
         return BH_UNAVAILABLE;
     }
-    if (ds->off == NULL)
+    if (cfg->url == NULL)
         note_folders(ds);
     *ret_ds = ds;
     return BH_OK;
@@ -158,8 +209,8 @@ void data_close(struct data *ds)
         return;
     if (ds->lanes != NULL)
         lanes_close(ds->lanes);
+    remote_free(ds->place.remote);
     free(ds->dir);
-    free(ds->off);
     free(ds);
 }
 
@@ -192,8 +243,6 @@ static struct data_call *call_new(struct data *ds, const struct caller *who, cal
 
 static struct data_call *call_start(struct data_call *c)
 {
-    if (c->ds->off != NULL)
-        c->job.write = false; /* refused beside the writes: it is no failure of a disk */
     lanes_submit(c->ds->lanes, &c->job);
     return c;
 }
@@ -239,6 +288,8 @@ static enum lane_end call_on_thread(struct lane_job *job, void *conn)
         fault_copy(&c->answer.fault, &c->refusal);
         return LANE_OK;
     }
+    if (database_is_behind(conn))
+        return LANE_ASK_WRITER;
     database_for_job(conn, job->write ? NULL : job); /* a write is never cut short */
     enum lane_end end = c->run(c, conn);
     database_for_job(conn, NULL);
@@ -261,6 +312,11 @@ static void call_failed(struct lane_job *job, enum bh_err err, const char *why)
     call_reset(c);
     if (err == BH_BUSY)
         fault_set(&c->answer.fault, FAULT_BUSY, "the data store: %s", why);
+    else if (err == BH_UNKNOWN)
+        fault_set(&c->answer.fault, FAULT_UNAVAILABLE,
+                  "the data store was lost while it wrote, and this may have happened: look before "
+                  "you do it again (%s)",
+                  why);
     else
         fault_set(&c->answer.fault, FAULT_UNAVAILABLE, "the data store cannot do this now: %s",
                   why);
@@ -508,27 +564,28 @@ static struct data_call *clear(struct data *ds, const struct caller *who, data_c
     return call_start(c);
 }
 
-/* Notes the namespaces in which the tenant has a store; "" is the unnamed one, and stands for all
- * when the data store is on another node. */
-static void note_namespaces(const struct data *ds, struct str tenant, struct erasure *e)
+/* @name: of a store, as in database_key(). */
+static void note_store(struct erasure *e, struct str name)
+{
+    struct buf ns = BUF_INIT;
+
+    percent_decode(&ns, str_starts(name, STR("@")) ? str_skip(name, 1) : STR(""));
+    note_namespace(e, buf_str(&ns));
+    buf_done(&ns);
+}
+
+/* Notes the namespaces in which the tenant has a file; "" is the unnamed one. */
+static void note_files(const struct data *ds, struct str tenant, struct erasure *e)
 {
     struct buf path = BUF_INIT;
 
-    if (ds->off != NULL && ds->elsewhere)
-        note_namespace(e, STR(""));
-    if (ds->off != NULL)
-        return;
     buf_printf(&path, "%s/", ds->dir);
     file_name_add(&path, tenant);
     DIR *d = opendir(buf_z(&path));
     for (struct dirent *file; d != NULL && (file = readdir(d)) != NULL;) {
         struct str name = str_of(file->d_name);
-        if (!str_ends(name, STR(".db")))
-            continue;
-        name.n -= 3;
-        buf_reset(&path);
-        percent_decode(&path, name.p[0] == '@' ? str_skip(name, 1) : STR(""));
-        note_namespace(e, buf_str(&path));
+        if (str_ends(name, STR(".db")))
+            note_store(e, str_make(name.p, name.n - 3));
     }
     if (d != NULL)
         closedir(d);
@@ -544,10 +601,7 @@ static void on_tenant_cleared(void *ctx, const struct data_answer *a)
     if (a->fault.cls == FAULT_NONE)
         clear_next(e);
     else
-        erasure_fail(
-            e, ((const struct data *)erasure_ctx(e))->off != NULL
-                   ? "All but its data is gone: that is on the node of data.node, ask there again."
-                   : "The data store failed in the middle: ask again.");
+        erasure_fail(e, "The data store failed in the middle: ask again.");
 }
 
 static void clear_next(struct erasure *e)
@@ -562,11 +616,51 @@ static void clear_next(struct erasure *e)
     (void)c; /* void once the store is closed */
 }
 
+static bool on_name(void *ctx, struct str name)
+{
+    jw_str(&((struct data_call *)ctx)->w, name);
+    return true;
+}
+
+/* The names of the tenant's stores in PostgreSQL, as a list. */
+static enum lane_end run_names(struct data_call *c, struct database *b)
+{
+    jw_arr(&c->w);
+    bool ok = database_names(b, on_name, c);
+    jw_end_arr(&c->w);
+    return ok ? LANE_OK : LANE_IO;
+}
+
+static void on_names(void *ctx, const struct data_answer *a)
+{
+    struct erasure *e = ctx;
+    struct json_parser *p = json_parser_new();
+    struct json names = {0};
+
+    if (a->fault.cls == FAULT_NONE && json_parse(p, a->json, &names)) {
+        for (struct json_iter it = {0}; json_next(names, &it);)
+            note_store(e, json_as_str(it.value));
+        clear_next(e);
+    } else {
+        erasure_fail(e, "The data store did not answer: ask again.");
+    }
+    json_parser_free(p);
+}
+
 static void erase_tenant(void *ctx, struct erasure *e)
 {
+    struct caller who = {.tenant = erasure_subject(e)->tenant};
+    struct data *ds = ctx;
+
     erasure_count(e, "data", 0);
-    note_namespaces(ctx, erasure_subject(e)->tenant, e);
-    clear_next(e);
+    if (ds->place.remote == NULL) {
+        note_files(ds, who.tenant, e);
+        clear_next(e);
+        return;
+    }
+    struct data_call *c = call_new(ds, &who, run_names, on_names, e);
+    c->job.write = true; /* the writer has the line to PostgreSQL */
+    call_start(c);
 }
 
 const struct eraser data_eraser = {.tenant = erase_tenant};

@@ -2,7 +2,9 @@
  *
  * There is one store per (tenant, namespace), each in its own database file, so that the term
  * statistics behind the scores never mix the entries of two stores.  SQLite's FTS5 searches summary
- * and detail, ignoring case and diacritics.
+ * and detail, ignoring case and diacritics.  Where several nodes share a PostgreSQL, the entries
+ * are there, and the files of the node that serves are built from them and brought up to date when
+ * it first uses them.
  *
  * Arguments are copied before a call returns.  The callback runs exactly once, later, from the
  * loop, unless the call is cancelled first.  A write is durable when it is answered, and every
@@ -22,15 +24,10 @@ struct data;
 struct data_call;
 struct lanes_stats;
 
-struct data_settings { /* `data:` in the configuration, owned by it */
-    char *node;        /* the node that has the data store, when nodes share a database; or NULL */
-};
-extern const struct config_section data_section;
-
 struct data_config {
-    const char *dir;          /* directory of the database files; created when missing */
-    const char *off;          /* this node has no data store: the reason, for every call; or NULL */
-    bool elsewhere;           /* with @off: another node has the data store */
+    const char *dir; /* directory of the database files; created when missing */
+    const char *url; /* of the PostgreSQL that has the entries; NULL: the files have them */
+    uint64_t epoch;  /* with @url: of the lease; only the node of the latest may write */
     size_t max_content_bytes; /* longer entries are refused; 0: 1 MiB */
     size_t max_answer_bytes;  /* longer answers in memory are refused; 0: 8 MiB */
     uint64_t max_file_bytes;  /* longer answers in a file are refused; 0: 1 GiB */

@@ -8,6 +8,13 @@
  * index the old text.  A query skips expired entries and raises its limit by their number, so it
  * still returns enough entries.  They are deleted later.
  *
+ * With a remote (several nodes) PostgreSQL has the entries, and an entry's id is its number there.
+ * The writer reads what the file lacks when it first uses the file, then adds each entry on both
+ * sides: PostgreSQL is committed first.  If the file cannot follow, the session ends, and all files
+ * are compared with PostgreSQL again.
+ *
+ *      reader: origin.session == place.session? -- no --> the writer: sync(), then answers
+ *
  * The file is long because it keeps the statements of one schema and their callers together. */
 #include "data/database.h"
 #include <errno.h>
@@ -17,11 +24,12 @@
 #include <unistd.h>
 #include "base/file.h"
 #include "base/mem.h"
+#include "data/remote.h"
 #include "store/engine.h"
 #include "store/sqlite/side.h"
 
 enum {
-    SQL_ADD,           /* uuid, created_at, expires_at, extra, content, summary, marks */
+    SQL_ADD,           /* uuid, created_at, expires_at, extra, content, summary, marks, id */
     SQL_GET,           /* uuid -> ENTRY_COLUMNS */
     SQL_BY_ID,         /* id -> ENTRY_COLUMNS */
     SQL_NEWEST,        /* now, limit -> ENTRY_COLUMNS */
@@ -33,6 +41,10 @@ enum {
     SQL_EXPIRED_COUNT, /* now -> number */
     SQL_DROP,          /* id, summary, content */
     SQL_UNUSED,        /* -> pages, bytes of a page */
+    SQL_ORIGIN,        /* -> store, session */
+    SQL_SET_ORIGIN,    /* store, session */
+    SQL_LAST,          /* -> id, uuid */
+    SQL_EACH,          /* -> ENTRY_COLUMNS */
     N_STATEMENTS
 };
 
@@ -44,14 +56,16 @@ static const char *const migrations[] = {
     "CREATE TABLE marks(mark TEXT NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY(mark, entry))"
     " WITHOUT ROWID;"
     "CREATE INDEX marks_entry ON marks(entry);"
-    "CREATE VIRTUAL TABLE words USING fts5(summary, detail, content='');",
+    "CREATE VIRTUAL TABLE words USING fts5(summary, detail, content='');"
+    "CREATE TABLE origin(one INTEGER PRIMARY KEY, store INTEGER NOT NULL, session INTEGER NOT"
+    " NULL);",
 };
 
 #define ENTRY_COLUMNS "id, uuid, created_at, expires_at, extra, content"
 
 static const char *const statements[N_STATEMENTS] = {
-    [SQL_ADD] = "INSERT INTO entries(uuid, created_at, expires_at, extra, content)"
-                " VALUES(?1, ?2, ?3, ?4, ?5);"
+    [SQL_ADD] = "INSERT INTO entries(id, uuid, created_at, expires_at, extra, content)"
+                " VALUES(?8, ?1, ?2, ?3, ?4, ?5);"
                 "INSERT OR IGNORE INTO marks SELECT value, last_insert_rowid() FROM json_each(?7);"
                 "INSERT INTO words(rowid, summary, detail) VALUES(last_insert_rowid(), ?6, ?5)",
     [SQL_GET] = "SELECT " ENTRY_COLUMNS " FROM entries WHERE uuid = ?1",
@@ -69,27 +83,40 @@ static const char *const statements[N_STATEMENTS] = {
     [SQL_DROP] = "INSERT INTO words(words, rowid, summary, detail) VALUES('delete', ?1, ?2, ?3);"
                  "DELETE FROM marks WHERE entry = ?1; DELETE FROM entries WHERE id = ?1",
     [SQL_UNUSED] = "SELECT * FROM pragma_freelist_count, pragma_page_size",
+    [SQL_ORIGIN] = "SELECT store, session FROM origin",
+    [SQL_SET_ORIGIN] = "INSERT OR REPLACE INTO origin VALUES(1, ?1, ?2)",
+    [SQL_LAST] = "SELECT id, uuid FROM entries ORDER BY id DESC LIMIT 1",
+    [SQL_EACH] = "SELECT " ENTRY_COLUMNS " FROM entries ORDER BY id",
 };
 
-static const struct side_schema schema = {
-    .application_id = 0x62646174, /* "bdat" */
-    .migrations = migrations,
-    .n_migrations = 1,
-    .statements = statements,
-    .n_statements = N_STATEMENTS,
-    .cache_kib = 2048,
-};
+#define SCHEMA \
+    .application_id = 0x62646174 /* "bdat" */, .migrations = migrations, .n_migrations = 1, \
+    .statements = statements, .n_statements = N_STATEMENTS, .cache_kib = 2048
+static const struct side_schema schema = {SCHEMA};
+static const struct side_schema schema_derived = {SCHEMA, .derived = true};
 
 struct database {
-    char *path;         /* owned */
-    struct side_db *db; /* owned; NULL: a reader whose file does not exist yet */
+    struct database_place *place; /* borrowed */
+    char *path;                   /* owned */
+    char *key;                    /* owned */
+    struct side_db *db;           /* owned; NULL: the file does not exist yet */
     bool writer;
+    bool in_it;            /* a transaction of @db is under way */
+    bool behind;           /* of a reader, see database_is_behind() */
+    bool doubt;            /* of the last commit */
+    uint64_t session;      /* of a writer: the file is up to date in this one */
     uint64_t tenant_bytes; /* cached, see database_tenant_bytes() */
     int64_t looked_us;
-    char why[160];
+    char why[256];
 };
 
 /* ---- connections ---- */
+
+/* Asks, and moves to the first row; false: there is none, or it failed. */
+static bool ask_row(struct database *b, unsigned statement)
+{
+    return side_ask(&b->db->base, statement) && side_next(&b->db->base);
+}
 
 void database_key(struct str tenant, struct str ns, struct buf *out)
 {
@@ -116,11 +143,14 @@ static bool make_dirs(const char *path, char *ret_why)
 
 static bool open_file(struct database *b, char *ret_why)
 {
+    bool shared = b->place->remote != NULL;
+
     if (b->db != NULL || (!b->writer && access(b->path, F_OK) != 0))
         return true;
     if (b->writer && !make_dirs(b->path, ret_why))
         return false;
-    b->db = side_db_open(b->path, &schema, b->writer ? SIDE_WRITE : SIDE_READ, ret_why);
+    b->db = side_db_open(b->path, shared ? &schema_derived : &schema,
+                         b->writer ? SIDE_WRITE : SIDE_READ, ret_why);
     return b->db != NULL;
 }
 
@@ -131,17 +161,22 @@ static void base_close(void *conn)
     if (b->db != NULL)
         side_close(&b->db->base);
     free(b->path);
+    free(b->key);
     free(b);
 }
 
 static void *base_open(void *ctx, struct str key, bool writer, char *ret_why)
 {
+    struct database_place *place = ctx;
     struct database *b = xcalloc(1, sizeof *b);
     struct buf path = BUF_INIT;
 
-    buf_printf(&path, "%s/%.*s.db", (const char *)ctx, STR_FMT(key));
-    *b = (struct database){.path = buf_take(&path), .writer = writer};
-    if (open_file(b, ret_why))
+    buf_printf(&path, "%s/%.*s.db", place->dir, STR_FMT(key));
+    *b = (struct database){.place = place,
+                           .path = buf_take(&path),
+                           .key = xstrndup(key.p, key.n),
+                           .writer = writer};
+    if (place->remote != NULL || open_file(b, ret_why))
         return b;
     base_close(b);
     return NULL;
@@ -154,39 +189,98 @@ static bool told(struct database *b, bool ok, char *ret_why)
     return ok;
 }
 
+static uint64_t session_of(const struct database *b)
+{
+    return __atomic_load_n(&b->place->session, __ATOMIC_ACQUIRE);
+}
+
+/* All files are compared with PostgreSQL again. */
+static void end_session(struct database *b)
+{
+    __atomic_fetch_add(&b->place->session, 1, __ATOMIC_ACQ_REL);
+}
+
+static bool begin_file(struct database *b, bool write, char *ret_why)
+{
+    b->in_it = b->db != NULL && side_begin(&b->db->base, write);
+    return b->in_it || b->db == NULL || told(b, false, ret_why);
+}
+
+static bool sync_file(struct database *b, char *ret_why);
+
 static bool base_begin(void *conn, bool write, char *ret_why)
 {
     struct database *b = conn;
 
-    if (!open_file(b, ret_why))
+    b->doubt = false;
+    b->why[0] = '\0';
+    if (b->place->remote != NULL && b->writer) {
+        if (b->session != session_of(b) && !sync_file(b, ret_why))
+            return false;
+        return begin_file(b, write, ret_why); /* the first entry makes the file */
+    }
+    if (!open_file(b, ret_why) || !begin_file(b, write, ret_why))
         return false;
-    return b->db == NULL || told(b, side_begin(&b->db->base, write), ret_why);
+    if (b->place->remote != NULL)
+        b->behind = b->db == NULL || !ask_row(b, SQL_ORIGIN) ||
+                    (uint64_t)side_get_int(&b->db->base, 1) != session_of(b);
+    return true;
 }
 
+/* PostgreSQL first: an entry that only PostgreSQL has is read again, one that only the file has
+ * would be a ghost. */
 static bool base_commit(void *conn, char *ret_why)
 {
     struct database *b = conn;
-    return b->db == NULL || told(b, side_commit(&b->db->base), ret_why);
+    bool shared = b->place->remote != NULL && b->writer, in_it = b->in_it;
+    enum side_end end = shared ? remote_commit(b->place->remote) : SIDE_DONE;
+
+    b->doubt = end == SIDE_UNKNOWN;
+    if (b->doubt)
+        end_session(b);
+    if (end != SIDE_DONE) {
+        snprintf(ret_why, 256, "%s", remote_problem(b->place->remote));
+        return false;
+    }
+    b->in_it = false;
+    if (!in_it || side_commit(&b->db->base))
+        return true;
+    if (shared) { /* what is in PostgreSQL is done */
+        side_rollback(&b->db->base);
+        end_session(b);
+        return true;
+    }
+    b->in_it = true;
+    return told(b, false, ret_why);
+}
+
+static bool base_in_doubt(void *conn)
+{
+    return ((const struct database *)conn)->doubt;
 }
 
 static void base_rollback(void *conn)
 {
     struct database *b = conn;
 
-    if (b->db != NULL)
+    if (b->place->remote != NULL && b->writer)
+        remote_rollback(b->place->remote);
+    if (b->in_it)
         side_rollback(&b->db->base);
+    b->in_it = false;
 }
 
 static const char *base_problem(void *conn)
 {
     const struct database *b = conn;
-    return b->db != NULL ? b->db->base.why : b->why;
+    return b->why[0] == '\0' && b->db != NULL ? b->db->base.why : b->why;
 }
 
 const struct lanes_ops database_ops = {.open = base_open,
                                        .close = base_close,
                                        .begin = base_begin,
                                        .commit = base_commit,
+                                       .in_doubt = base_in_doubt,
                                        .rollback = base_rollback,
                                        .problem = base_problem};
 
@@ -201,12 +295,6 @@ const char *database_problem(const struct database *b)
     return b->why;
 }
 
-/* Asks, and moves to the first row; false: there is none, or it failed. */
-static bool ask_row(struct database *b, unsigned statement)
-{
-    return side_ask(&b->db->base, statement) && side_next(&b->db->base);
-}
-
 /* Bytes of free pages: deleted entries make room, although the file does not shrink. */
 static uint64_t unused_bytes(struct database *b)
 {
@@ -215,11 +303,38 @@ static uint64_t unused_bytes(struct database *b)
     return (uint64_t)side_get_int(&b->db->base, 0) * (uint64_t)side_get_int(&b->db->base, 1);
 }
 
+bool database_is_behind(const struct database *b)
+{
+    return b->behind;
+}
+
+static struct str folder_of(const struct database *b)
+{
+    struct str rest = str_of(b->key), folder;
+
+    str_split(&rest, '/', &folder);
+    return folder;
+}
+
+/* Notes why PostgreSQL failed; always false. */
+static bool remote_failed(struct database *b)
+{
+    snprintf(b->why, sizeof b->why, "%s", remote_problem(b->place->remote));
+    return false;
+}
+
 uint64_t database_tenant_bytes(struct database *b)
 {
     int64_t now = thread_now_us();
+    struct remote *r = b->place->remote;
 
-    if (b->looked_us == 0 || now - b->looked_us > 1000000) {
+    if (b->looked_us != 0 && now - b->looked_us <= 1000000)
+        return b->tenant_bytes;
+    if (r != NULL) {
+        if (b->why[0] == '\0' && remote_begin(r, true) &&
+            remote_bytes(r, folder_of(b), &b->tenant_bytes))
+            b->looked_us = now;
+    } else {
         uint64_t all = file_folder_bytes(b->path), unused = unused_bytes(b);
         b->tenant_bytes = all > unused ? all - unused : 0;
         b->looked_us = now;
@@ -229,7 +344,8 @@ uint64_t database_tenant_bytes(struct database *b)
 
 /* ---- writing ---- */
 
-bool database_write(struct database *b, const struct data_entry *e)
+/* @id 0: the next one. */
+static bool add_entry(struct database *b, int64_t id, const struct data_entry *e)
 {
     struct side *s = &b->db->base;
     struct buf summary = BUF_INIT;
@@ -242,9 +358,34 @@ bool database_write(struct database *b, const struct data_entry *e)
     side_text(s, e->content);
     side_text(s, buf_str(&summary));
     side_texts(s, e->marks, e->n_marks);
+    side_int_if(s, id != 0, id);
     bool ok = side_ask(s, SQL_ADD);
     buf_done(&summary);
     return ok;
+}
+
+static bool set_origin(struct database *b, int64_t store, uint64_t session)
+{
+    side_int(&b->db->base, store);
+    side_int(&b->db->base, (int64_t)session);
+    return side_ask(&b->db->base, SQL_SET_ORIGIN);
+}
+
+bool database_write(struct database *b, const struct data_entry *e)
+{
+    struct remote *r = b->place->remote;
+    int64_t store, n = 0;
+    char why[256];
+
+    if (r == NULL)
+        return add_entry(b, 0, e);
+    if (!remote_begin(r, true) || !remote_add(r, str_of(b->key), e, &store, &n))
+        return remote_failed(b);
+    if (b->db == NULL && (!open_file(b, why) || !begin_file(b, true, why))) {
+        snprintf(b->why, sizeof b->why, "%.150s", why);
+        return false;
+    }
+    return (n > 1 || set_origin(b, store, b->session)) && add_entry(b, n, e);
 }
 
 static bool drop_entry(struct side *s, int64_t id, struct str content)
@@ -260,8 +401,22 @@ static bool drop_entry(struct side *s, int64_t id, struct str content)
     return ok;
 }
 
+/* Deletes entries of PostgreSQL, by their numbers. */
+static bool drop_remote(struct database *b, const int64_t *ids, size_t n)
+{
+    struct remote *r = b->place->remote;
+    int64_t store = ask_row(b, SQL_ORIGIN) ? side_get_int(&b->db->base, 0) : 0;
+
+    if (n == 0 || store == 0)
+        return b->db->base.ok;
+    return (remote_begin(r, true) && remote_drop(r, store, ids, n)) || remote_failed(b);
+}
+
 bool database_purge(struct database *b, int64_t now, size_t max, bool *ret_more)
 {
+    *ret_more = false;
+    if (b->db == NULL)
+        return true;
     struct side *s = &b->db->base;
     struct arena arena = ARENA_INIT;
     int64_t *ids = xcalloc(max, sizeof *ids);
@@ -275,7 +430,7 @@ bool database_purge(struct database *b, int64_t now, size_t max, bool *ret_more)
         ids[n] = side_get_int(s, 0);
         contents[n] = arena_str(&arena, side_get_str(s, 5));
     }
-    bool ok = s->ok;
+    bool ok = s->ok && (b->place->remote == NULL || drop_remote(b, ids, n));
     for (size_t i = 0; i < n && ok; i++)
         ok = drop_entry(s, ids[i], contents[i]);
     *ret_more = n == max;
@@ -285,7 +440,7 @@ bool database_purge(struct database *b, int64_t now, size_t max, bool *ret_more)
     return ok;
 }
 
-bool database_clear(struct database *b)
+static bool clear_file(struct database *b)
 {
     bool ok = sqlite3_exec(b->db->db,
                            "PRAGMA secure_delete=ON; DELETE FROM marks; DELETE FROM entries;"
@@ -295,6 +450,93 @@ bool database_clear(struct database *b)
 
     b->looked_us = 0;
     return ok || side_failed(b->db, "cannot clear it");
+}
+
+bool database_clear(struct database *b)
+{
+    struct remote *r = b->place->remote;
+
+    if (r != NULL && !(remote_begin(r, true) && remote_clear(r, str_of(b->key))))
+        return remote_failed(b);
+    return b->db == NULL || clear_file(b);
+}
+
+bool database_names(struct database *b, database_name_cb *cb, void *ctx)
+{
+    struct remote *r = b->place->remote;
+
+    return (remote_begin(r, true) && remote_names(r, folder_of(b), cb, ctx)) || remote_failed(b);
+}
+
+/* ---- bringing a file up to date ---- */
+
+static bool on_missed(void *ctx, int64_t n, const struct data_entry *found)
+{
+    struct arena arena = ARENA_INIT;
+    struct data_entry *e = arena_alloc(&arena, sizeof *e);
+
+    *e = *found;
+    data_entry_marks(e, &arena);
+    bool ok = add_entry(ctx, n, e);
+    arena_done(&arena);
+    return ok;
+}
+
+/* Reads what the file lacks, page by page, each in a transaction.  False: b->why, or the file's. */
+static bool catch_up(struct database *b, int64_t store, uint64_t session)
+{
+    struct side *s = &b->db->base;
+    int64_t before = -1, last = ask_row(b, SQL_LAST) ? side_get_int(s, 0) : 0;
+
+    while (last > before) {
+        before = last;
+        if (!remote_since(b->place->remote, store, before, on_missed, b, &last))
+            return s->ok ? remote_failed(b) : false;
+        if (last > before && (!side_commit(s) || !side_begin(s, true)))
+            return false;
+    }
+    return s->ok && set_origin(b, store, session);
+}
+
+/* *@ret: the file is of this store, and PostgreSQL has its newest entry.  If not, PostgreSQL was
+ * restored from a backup, or another node deleted that entry: the file is built again. */
+static bool file_fits(struct database *b, int64_t store, bool *ret)
+{
+    struct side *s = &b->db->base;
+
+    *ret = ask_row(b, SQL_ORIGIN) && side_get_int(s, 0) == store;
+    if (!*ret || !ask_row(b, SQL_LAST))
+        return s->ok;
+    return remote_has(b->place->remote, store, side_get_int(s, 0), side_get_str(s, 1), ret) ||
+           remote_failed(b);
+}
+
+static bool sync_file(struct database *b, char *ret_why)
+{
+    struct remote *r = b->place->remote;
+    uint64_t session = session_of(b);
+    int64_t store = 0;
+    bool ok =
+        (remote_begin(r, false) && remote_find(r, str_of(b->key), &store)) || remote_failed(b);
+
+    if (ok && (store != 0 || b->db != NULL || access(b->path, F_OK) == 0)) {
+        ok = open_file(b, b->why) && side_begin(&b->db->base, true);
+        if (ok) {
+            b->in_it = true;
+            bool fits = false;
+            ok = file_fits(b, store, &fits) && (fits || clear_file(b)) &&
+                 catch_up(b, store, session) && side_commit(&b->db->base);
+        }
+    }
+    if (!ok)
+        snprintf(ret_why, 256, "%s", base_problem(b));
+    else
+        b->in_it = false;
+    if (!ok || remote_commit(r) != SIDE_DONE)
+        base_rollback(b);
+    if (ok)
+        b->session = session;
+    return ok;
 }
 
 /* ---- reading ---- */
@@ -498,4 +740,25 @@ enum data_end database_query(struct database *b, const struct data_ask *a, int64
         return find(b, a, *ret_expired, now, cb, ctx);
     return a->n_filters > 0 ? newest_filtered(b, a, now, cb, ctx)
                             : newest(b, a->limit, now, cb, ctx);
+}
+
+bool database_each(struct database *b, database_entry_cb *cb, void *ctx)
+{
+    struct side *s = &b->db->base;
+    struct data_entry e;
+
+    side_ask(s, SQL_EACH);
+    while (side_next(s)) {
+        struct str uuid = side_get_str(s, 1);
+        if (uuid.n != sizeof e.uuid)
+            continue;
+        memcpy(e.uuid, uuid.p, sizeof e.uuid);
+        e.created_at = side_get_int(s, 2);
+        e.expires_at = side_get_str(s, 3).p != NULL ? side_get_int(s, 3) : DATA_FOREVER;
+        e.extra = side_get_str(s, 4);
+        e.content = side_get_str(s, 5);
+        if (!cb(ctx, side_get_int(s, 0), &e))
+            return false;
+    }
+    return s->ok;
 }

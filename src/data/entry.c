@@ -106,9 +106,9 @@ void data_summary(struct str content, struct buf *out)
 /* ---- fields to filter by ---- */
 
 const struct data_field data_fields[N_DATA_FIELDS] = {
-    [DATA_TAGS] = {"domain_tags", 't'},
-    [DATA_RECIPIENTS] = {"recipients", 'r'},
-    [DATA_AGENT] = {"agent_id", 'a'},
+    {"domain_tags", 't'},
+    {"recipients", 'r'},
+    {"agent_id", 'a'},
     {"vault", 'v'},
     {"thread_status", 's'},
     {"payload_type", 'y'},
@@ -239,16 +239,6 @@ static void write_rest(struct jw *w, struct json metadata)
         jw_end_obj(w);
 }
 
-/* The agent an entry is from; absent: unknown. */
-static struct str agent_of(struct json metadata, const struct caller *who)
-{
-    struct str named = json_str(metadata, "agent_id");
-
-    if (named.p != NULL && who->attest)
-        return named;
-    return who->identity.n > 0 ? who->identity : STR_NULL;
-}
-
 static bool write_agent(struct jw *w, struct json metadata, const struct caller *who,
                         struct fault *f)
 {
@@ -256,7 +246,10 @@ static bool write_agent(struct jw *w, struct json metadata, const struct caller 
 
     if (given(named) && json_type(named) != JSON_STRING)
         return bad(f, "`metadata.agent_id`", "is a text");
-    jw_kstr_opt(w, "agent_id", agent_of(metadata, who));
+    if (given(named) && who->attest)
+        jw_kstr(w, "agent_id", json_as_str(named));
+    else if (who->identity.n > 0)
+        jw_kstr(w, "agent_id", who->identity);
     return true;
 }
 
@@ -294,21 +287,19 @@ static bool read_content(struct json entry, size_t max_bytes, struct arena *aren
     return true;
 }
 
-/* All values are checked by now. */
-static void read_marks(struct json metadata, const struct lists *l, struct str agent,
-                       struct arena *arena, struct data_entry *e)
+void data_entry_marks(struct data_entry *e, struct arena *arena)
 {
+    struct json_parser *p = json_parser_new();
+    struct buf text = BUF_INIT;
+    struct json doc;
+
     e->n_marks = 0;
-    for (unsigned i = 0; i < N_DATA_FIELDS; i++) {
-        if (i == DATA_TAGS)
-            add_mark(e, arena, i, l->tags);
-        else if (i == DATA_RECIPIENTS)
-            add_mark(e, arena, i, l->recipients);
-        else if (i != DATA_AGENT)
-            add_mark(e, arena, i, json_get(metadata, data_fields[i].name));
-        else if (agent.p != NULL)
-            e->marks[e->n_marks++] = data_mark(arena, i, agent);
-    }
+    buf_printf(&text, "{%.*s}", STR_FMT(e->extra));
+    if (json_parse(p, buf_str(&text), &doc))
+        for (unsigned i = 0; i < N_DATA_FIELDS; i++)
+            add_mark(e, arena, i, json_get(doc, data_fields[i].name));
+    buf_done(&text);
+    json_parser_free(p);
 }
 
 bool data_entry_read(struct json entry, const struct caller *who, size_t max_content_bytes,
@@ -334,7 +325,7 @@ bool data_entry_read(struct json entry, const struct caller *who, size_t max_con
         ret_e->extra = arena_str(arena, buf_str(&extra));
     buf_done(&extra);
     if (ok)
-        read_marks(m, &l, agent_of(m, who), arena, ret_e);
+        data_entry_marks(ret_e, arena);
     return ok;
 }
 

@@ -23,7 +23,7 @@ struct data_field {
     const char *name;
     char letter;
 };
-enum { DATA_TAGS, DATA_RECIPIENTS, DATA_AGENT, DATA_PINNED = 7, N_DATA_FIELDS };
+enum { DATA_PINNED = 7, N_DATA_FIELDS };
 extern const struct data_field data_fields[N_DATA_FIELDS];
 struct str data_mark(struct arena *arena, unsigned field, struct str value);
 
@@ -41,6 +41,9 @@ struct data_entry { /* everything in the arena */
 /* @entry as data_write() in data.h describes it.  False: @ret_fault. */
 bool data_entry_read(struct json entry, const struct caller *who, size_t max_content_bytes,
                      struct arena *arena, struct data_entry *ret_e, struct fault *ret_fault);
+
+/* Fills the marks from @extra. */
+void data_entry_marks(struct data_entry *e, struct arena *arena);
 
 /* Appends the first line of @content, at most 200 UTF-16 units. */
 void data_summary(struct str content, struct buf *out);

@@ -78,7 +78,6 @@ def test_skills_on_one_machine_are_refused(node, more, says):
 
 @pytest.mark.parametrize("more, says", [
     ("skills: {kind: postgres}\n", "skills.kind: postgres needs store.kind: postgres"),
-    ("data: {node: north}\n", "data.node needs store.kind: postgres"),
 ])
 def test_what_needs_postgresql_is_refused_without(make_bellhop, more, says):
     config = "listen: 127.0.0.1:0\nstate_dir: {state}\n" + braces(more)
@@ -121,45 +120,81 @@ def test_without_a_shared_directory_no_file_is_taken(node, tmp_path):
     assert any(p.read_bytes() == b"hello" for p in tmp_path.iterdir() if not p.name.startswith("."))
 
 
-def test_the_data_store_is_on_the_node_that_is_named(node):
-    nobody = node("north").start()
-    key = key_of(nobody)
-    refused = ask(nobody, key, "POST", "/v1/data", {"content": "apple"})
-    assert refused.status == 503 and "data.node" in refused.json["error"]
-    nobody.stop()
-    more = braces("data: {node: north}\n")
-    north, south = node("north", more).start(), node("south", more)
-    kept = ask(north, key, "POST", "/v1/data", {"content": "apple"}).json
-    assert ask(north, key, "GET", f"/v1/data/{kept['id']}").json["detail"] == "apple"
-    north.stop()
-    south.start()
-    for answer in (ask(south, key, "POST", "/v1/data", {"content": "pear"}),
-                   ask(south, key, "POST", "/v1/data/query", {"query": "apple", "limit": 1, "mode": "fts"}),
-                   ask(south, key, "GET", f"/v1/data/{uuid.uuid4()}")):
-        assert answer.status == 503 and "it is on node north" in answer.json["error"], answer.text
-    assert not (south.state / "data").exists()
-    erased = south.cli("erase", "--tenant", "acme", "--yes", check=False)
-    assert erased.returncode == 1 and "data.node" in erased.stderr
-    assert south.get("/readyz").status == 200
+def find(server, key, words="", **filters):
+    answer = ask(server, key, "POST", "/v1/data/query", {"query": words, "limit": 50, "mode": "fts", **filters})
+    assert answer.status == 200, answer.text
+    return [e["summary"] for e in answer.json]
 
 
-def test_a_data_store_that_would_be_split_is_refused(node, postgres):
-    more = braces("data: {node: north}\n")
-    north = node("north", more).start()
+def keep(server, key, text, **more):
+    answer = ask(server, key, "POST", "/v1/data", {"content": text, **more})
+    assert answer.status == 200, answer.text
+    return answer.json
+
+
+def test_the_data_is_in_postgresql_and_every_node_that_serves_finds_it(node, postgres):
+    north, south = node("north").start(), node("south")
+    key = key_of(north)
+    kept = keep(north, key, "apple", tags=["fruit"])
+    assert postgres.sql("SELECT encode(content, 'escape') FROM bellhop.data_entry") == "apple"
     north.stop()
-    says = refuses(node("south", braces("data: {node: south}\n")))
-    assert "data.node" in says and "is not the directory that the other nodes use" in says
-    says = refuses(node("west", braces("data: {node: east}\n")))
-    assert "data.node is east here, but the data store is on node north" in says
-    assert "is not the directory" in refuses(node("north", more))  # another machine of the same name
-    # moved on purpose, with its directory: the new node says so, and the old name is refused from then on
-    south = node("south", braces("data: {node: south}\n"))
-    south.state.mkdir(parents=True)
-    shutil.copytree(north.state / "data", south.state / "data")
     south.start()
-    assert postgres.sql("SELECT encode(value, 'escape') FROM bellhop.kv WHERE key = 'data.node'") == '{"mark":"south"}'
+    assert ask(south, key, "GET", f"/v1/data/{kept['id']}").json == kept
+    assert find(south, key, "apple") == ["apple"] and find(south, key, domain_tags="fruit") == ["apple"]
+    keep(south, key, "pear", tags=["fruit"])
+    south.kill()  # it leaves its full-text files as they are
+    north.start()  # with files from before
+    assert find(north, key) == ["pear", "apple"] and find(north, key, "pear", domain_tags="fruit") == ["pear"]
+    keep(north, key, "plum")
+    north.stop()
+    shutil.rmtree(north.state / "fulltext")  # files are built from PostgreSQL, and nothing else
+    north.start()
+    assert find(north, key) == ["plum", "pear", "apple"] and find(north, key, "plum") == ["plum"]
+
+
+def test_data_of_an_erased_tenant_is_gone_from_every_node_that_serves(node, postgres):
+    north, south = node("north").start(), node("south")
+    key = key_of(north)
+    keep(north, key, "a secret")
+    north.stop()
+    south.start()
+    assert find(south, key, "secret") == ["a secret"]
+    south.cli("erase", "--tenant", "acme", "--yes")
+    assert postgres.sql("SELECT count(*) FROM bellhop.data_entry") == "0"
     south.stop()
-    assert "is on node south" in refuses(node("west", more))
+    assert any(b"secret" in p.read_bytes() for p in (north.state / "fulltext").rglob("*.db*"))
+    north.start()
+    assert not any(b"secret" in p.read_bytes() for p in (north.state / "fulltext").rglob("*.db*"))
+    assert find(north, key_of(north)) == []
+
+
+def test_data_is_moved_with_the_rest(node, postgres):
+    server = node("north")
+    config = server.config.read_text()
+    alone = "\n".join(l for l in config.splitlines() if not l.startswith(("store:", "cluster:")))
+    server.config.write_text(alone)
+    server.start()
+    key = key_of(server)
+    entries = [keep(server, key, f"note {i}", tags=["t"], metadata={"vault": "v"}) for i in range(3)]
+    server.stop()
+    assert '"data": 3' in server.cli("store", "migrate", "--to", postgres.url, "--json").stdout
+    server.config.write_text(config)
+    server.start()
+    assert find(server, key, "note", vault="v", domain_tags="t", agent_id=entries[0]["agent_id"])
+    assert [ask(server, key, "GET", f"/v1/data/{e['id']}").json for e in entries] == entries
+    keep(server, key, "note 3")
+    server.stop()
+    for name in ("bellhop.db", "skills.db"):
+        (server.state / name).rename(server.state / f"old-{name}")
+    refused = server.cli("store", "migrate", "--to", "sqlite", check=False)
+    assert refused.returncode == 1 and "holds data already" in refused.stderr
+    (server.state / "data").rename(server.state / "old-data")
+    (server.state / "skills.db").unlink(missing_ok=True)
+    assert '"data": 4' in server.cli("store", "migrate", "--to", "sqlite", "--json").stdout
+    server.config.write_text(alone)
+    server.start()
+    assert find(server, key) == ["note 3", "note 2", "note 1", "note 0"]
+    assert [ask(server, key, "GET", f"/v1/data/{e['id']}").json for e in entries] == entries
 
 
 def test_skills_are_moved_with_the_rest(node, make_bellhop, postgres):

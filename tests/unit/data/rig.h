@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "data/data.h"
 #include "net/loop.h"
+#include "store/pg_server.h"
 
 struct rig {
     struct loop *loop;
@@ -35,7 +36,9 @@ static inline void rig_open(struct rig *r)
         fail_msg("data_open: %s", why);
 }
 
-static inline struct rig *rig_new(void)
+/* Another node, in a directory of its own; its database is that of the others.  @epoch 0: no
+ * database, the files have the entries. */
+static inline struct rig *rig_node(uint64_t epoch)
 {
     struct rig *r = xcalloc(1, sizeof *r);
 
@@ -43,9 +46,24 @@ static inline struct rig *rig_new(void)
     r->parser = json_parser_new();
     snprintf(r->dir, sizeof r->dir, "/tmp/bellhop-data-XXXXXX");
     assert_non_null(mkdtemp(r->dir));
-    r->cfg = (struct data_config){.dir = r->dir};
+    r->cfg = (struct data_config){.dir = r->dir, .url = epoch > 0 ? pg_url : NULL, .epoch = epoch};
     rig_open(r);
     return r;
+}
+
+static inline struct rig *rig_new(void)
+{
+    return rig_node(0);
+}
+
+/* Databases are for tests with pg_setup(). */
+static inline void rig_empty_database(void)
+{
+    const char *argv[] = {"psql",    "-q",       "-h", pg_dir, "-U",
+                          "bellhop", "postgres", "-c", NULL,   NULL};
+
+    argv[8] = "DROP SCHEMA IF EXISTS bellhop CASCADE";
+    assert_int_equal(pg_run(argv), 0);
 }
 
 static inline void rig_free(struct rig *r)

@@ -530,7 +530,104 @@ static void the_manifest_is_truthful(void **state)
     assert_int_equal(json_count(json_get(m, "supported_modes")), 1);
 }
 
+/* ---- several nodes ---- */
+
+static int setup_shared(void **state)
+{
+    rig_empty_database();
+    *state = rig_node(1);
+    return 0;
+}
+
+static const char fruit[] = "{\"content\":\"%s\",\"tags\":[\"fruit\"]}";
+
+static void keep(struct rig *r, const char *what)
+{
+    char entry[128];
+
+    snprintf(entry, sizeof entry, fruit, what);
+    assert_int_equal(write_entry(r, entry), FAULT_NONE);
+}
+
+static void the_next_node_finds_everything_and_the_last_one_adds_nothing(void **state)
+{
+    struct rig *north = *state;
+
+    keep(north, "apple");
+    keep(north, "pear");
+    struct rig *south = rig_node(2);
+    assert_string_equal(found(south, "{\"query\":\"apple\"}"), "apple");
+    assert_string_equal(found(south, "{\"domain_tags\":\"fruit\"}"), "pear|apple");
+    /* The north has lost its lease and does not know. */
+    assert_int_equal(write_entry(north, "{\"content\":\"ghost\"}"), FAULT_UNAVAILABLE);
+    assert_string_equal(found(north, "{\"query\":\"ghost\"}"), "");
+    keep(south, "plum");
+    data_close(north->ds);
+    north->cfg.epoch = 3;
+    rig_open(north); /* it takes over again, with old files */
+    assert_string_equal(found(north, "{\"domain_tags\":\"fruit\"}"), "plum|pear|apple");
+    assert_string_equal(found(north, "{\"query\":\"plum\"}"), "plum");
+    keep(north, "cherry");
+    assert_string_equal(found(north, "{}"), "cherry|plum|pear|apple");
+    assert_int_equal(write_entry(south, "{\"content\":\"ghost\"}"), FAULT_UNAVAILABLE);
+    rig_free(south);
+}
+
+static void a_later_node_is_not_locked_out_by_an_earlier_one(void **state)
+{
+    struct rig *north = *state;
+    struct rig *south = rig_node(7);
+    char why[256];
+    struct data *ds;
+
+    data_close(north->ds);
+    assert_int_equal(data_open(north->loop, &north->cfg, &ds, why), BH_UNAVAILABLE);
+    assert_non_null(strstr(why, "another node serves"));
+    keep(south, "apple");
+    north->cfg.epoch = 7;
+    rig_open(north); /* the same lease again: a restart */
+    rig_free(south);
+}
+
+static void files_newer_than_a_restored_database_are_built_again(void **state)
+{
+    struct rig *r = *state;
+    const char *argv[] = {"psql",    "-q",       "-h", pg_dir, "-U",
+                          "bellhop", "postgres", "-c", NULL,   NULL};
+
+    keep(r, "apple");
+    keep(r, "pear");
+    keep(r, "plum");
+    data_close(r->ds);
+    argv[8] = "DELETE FROM bellhop.data_entry WHERE n > 1; UPDATE bellhop.data_store SET last = 1";
+    assert_int_equal(pg_run(argv), 0);
+    rig_open(r);
+    assert_string_equal(found(r, "{}"), "apple");
+    assert_string_equal(found(r, "{\"query\":\"plum\"}"), "");
+    keep(r, "cherry");
+    assert_string_equal(found(r, "{\"domain_tags\":\"fruit\"}"), "cherry|apple");
+}
+
+static void files_that_are_lost_are_built_again(void **state)
+{
+    struct rig *r = *state;
+
+    for (int i = 0; i < 600; i++) { /* more than one page */
+        char word[32];
+        snprintf(word, sizeof word, "word%d", i);
+        keep(r, word);
+    }
+    data_close(r->ds);
+    nftw(r->dir, rm_one, 16, FTW_DEPTH | FTW_PHYS);
+    rig_open(r);
+    assert_string_equal(found(r, "{\"limit\":2}"), "word599|word598");
+    assert_int_equal(query(r, "{\"domain_tags\":\"fruit\",\"limit\":1000}"), FAULT_NONE);
+    assert_int_equal(r->got.count, 600);
+    assert_string_equal(found(r, "{\"query\":\"word0\"}"), "word0");
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define P(f) cmocka_unit_test_setup_teardown(f, setup_shared, teardown)
 
 UNIT(data_test_data)
 {
@@ -557,6 +654,30 @@ UNIT(data_test_data)
         T(a_query_that_takes_too_long_is_given_up),
         T(an_answer_too_long_is_an_error_not_a_torn_list),
         T(the_manifest_is_truthful),
+        P(what_is_written_is_found_by_whatever_is_asked_next),
+        P(a_miss_is_null_and_no_error),
+        P(the_newest_come_first_when_nothing_is_looked_for),
+        P(better_matches_come_first),
+        P(raw_syntax_is_wrong_also_where_nothing_was_ever_written),
+        P(ten_are_found_unless_told),
+        P(queries_of_the_wrong_kind_are_refused),
+        P(every_stored_field_is_a_filter),
+        P(entries_of_the_wrong_kind_are_refused),
+        P(curated_fields_stand_at_the_top_level_only),
+        P(what_has_expired_is_gone),
+        P(what_has_expired_is_forgotten_in_time),
+        P(tenants_and_namespaces_never_meet),
+        P(asking_a_store_that_is_not_there_makes_no_file),
+        P(many_stores_need_few_open_files),
+        P(everything_survives_a_restart),
+        P(a_cancelled_call_is_never_answered),
+        P(closing_answers_nobody),
+        P(a_query_that_takes_too_long_is_given_up),
+        P(an_answer_too_long_is_an_error_not_a_torn_list),
+        P(the_next_node_finds_everything_and_the_last_one_adds_nothing),
+        P(a_later_node_is_not_locked_out_by_an_earlier_one),
+        P(files_newer_than_a_restored_database_are_built_again),
+        P(files_that_are_lost_are_built_again),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, pg_setup, pg_teardown);
 }
