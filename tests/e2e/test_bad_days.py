@@ -130,7 +130,7 @@ def test_of_two_nodes_with_different_keys_that_begin_a_database_together_one_is_
     assert len(ended) == 1 and ended[0].wait(10) == 1
     assert "the master key does not fit the database" in ended[0].log(), ended[0].log()
     other = next(s for s in two if s is not ended[0])
-    wait_for(lambda: (other.state / "port").exists(), timeout=60)
+    wait_for(lambda: (other.state / "port").exists() and (other.state / "port").read_text(), timeout=60)
     other.find_port()
     wait_for(lambda: other.get("/readyz").status == 200, timeout=30)
 

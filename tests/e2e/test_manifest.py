@@ -60,7 +60,7 @@ def test_a_command_discord_refuses_does_not_keep_the_others_out(make_bellhop, di
     gateway = dial(server, server.add(platform="discord", bot="app1"), hello=("discord", "app1"))
     announce(gateway, "discord", "app1", [{"name": "odd", "description": "refused", "options": [{"nonsense": True}]}, MANIFEST[0]])
     wait_for(lambda: commands(sim) == {"help": "What I can do"})
-    wait_for(lambda: "refuses the command /odd" in server.log())
+    wait_for(lambda: "refused the command /odd" in server.log())
     sim.close()
 
 

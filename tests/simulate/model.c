@@ -268,6 +268,7 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, struct
     c->seen = true;
     c->acked_boot = 0;
     c->sent_on = s->number;
+    c->sent_at = ++m->moment;
     c->sends++;
 }
 
@@ -275,9 +276,11 @@ void model_idle_acked(struct model *m, const struct model_socket *s)
 {
     for (size_t i = 0; i < m->n; i++) {
         const struct copy *c = &m->events[i].copies[s->instance];
+        bool before = c->order <= s->idle_order; /* one that waited may have entered later */
         m->checks++;
-        if (c->sent_on == s->number && c->order <= s->idle_order && c->acked_boot == 0 &&
-            !c->settled && !c->ended && !is_kept(m, &m->events[i], s->instance))
+        if (c->sent_on == s->number && before && (!m->per_chat || c->sent_at < s->idle_at) &&
+            c->acked_boot == 0 && !c->settled && !c->ended &&
+            !is_kept(m, &m->events[i], s->instance))
             model_break(m, "socket %u: going_idle_ack, but %s is neither acked nor on disk",
                         s->number, m->events[i].name);
     }

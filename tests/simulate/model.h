@@ -43,6 +43,7 @@ struct copy {              /* one event for one instance */
     bool loose;       /* no order: a crash forgot its ack while a repeat of it waited, or it was
                        * refused while its commit was in doubt, and the platform repeats it */
     uint32_t sent_on; /* the socket it was last written to */
+    uint64_t sent_at; /* when */
     uint32_t holder;  /* which holder of the instance's name it was accepted for */
     bool ended;       /* that one gave the name up: nobody is owed it any more */
 };
@@ -80,6 +81,7 @@ struct model_socket { /* what the model knows of one socket */
     unsigned instance;
     uint64_t last_order[MODEL_CHATS]; /* by chat; all the same one if nothing waits */
     uint64_t idle_order; /* the newest event offered when the relay heard its going_idle */
+    uint64_t idle_at;    /* when that was */
     bool idle_acked;
     uint32_t holder; /* who opened it */
 };

@@ -119,6 +119,7 @@ static void on_heard(struct sim_socket *s, struct str line)
         p->receiver = s->seen.number;
     } else if (str_eq(type, STR("going_idle"))) {
         s->seen.idle_order = w->model.order;
+        s->seen.idle_at = ++w->model.moment;
     } else if (str_eq(type, STR("inbound_ack")) && w->at == w->current) {
         struct model_event *ev =
             model_called(&w->model, s->seen.instance, json_str(doc, "bufferId"));
