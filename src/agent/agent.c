@@ -17,11 +17,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "agent/agent_priv.h"
-#include "agent/program.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "bellhop/gateway.h"
+#include "net/http_client.h"
 #include "net/loop.h"
+#include "net/program.h"
 
 #define MAX_PENDING \
     1024 /* events queued for busy programs; more than this wait at the connector instead */
@@ -64,18 +65,14 @@ static bool is_all_said(const struct agent *a)
 
 static bool has_turns(const struct agent *a)
 {
-    list_each (&a->workers, it, next)
-        if (list_entry(it, struct worker, link)->n_in_hand > 0)
-            return true;
-    return false;
+    return a->n_begun > 0 || (a->ops->is_busy != NULL && a->ops->is_busy(a->backend));
 }
 
 static void end_programs(struct agent *a)
 {
     a->state = AGENT_ENDING;
     timer_set(a->clock, &a->grace, ENDING_MS);
-    list_each (&a->workers, it, next)
-        worker_end(list_entry(it, struct worker, link));
+    a->ops->end(a->backend);
 }
 
 static void on_wake(void *ctx)
@@ -89,8 +86,10 @@ static void on_wake(void *ctx)
     timer_stop(a->clock, &a->rest);
     say(a, "back", "");
     bhgw_open(a->gw);
-    list_each (&a->workers, it, next)
-        worker_go(list_entry(it, struct worker, link));
+    if (a->ops->go != NULL)
+        a->ops->go(a->backend);
+    list_each (&a->conversations, it, next)
+        turn_go(list_entry(it, struct conversation, link));
 }
 
 static void on_rested(struct timer *t)
@@ -118,7 +117,7 @@ void agent_moved(struct agent *a)
     }
     if (a->state == AGENT_FINISHING && !has_turns(a))
         end_programs(a);
-    if (a->state == AGENT_ENDING && a->n_running == 0 && is_all_said(a))
+    if (a->state == AGENT_ENDING && a->ops->is_ended(a->backend) && is_all_said(a))
         leave(a);
 }
 
@@ -130,6 +129,7 @@ static void on_grace(struct timer *t)
         log_warn(NULL,
                  "turns are unfinished after the grace time; the connector keeps their messages");
         end_programs(a);
+        agent_moved(a);
     } else {
         leave(a);
     }
@@ -150,9 +150,26 @@ static void on_terminate(void *ctx)
     agent_moved(a);
 }
 
+void agent_bearer(const struct agent *a, struct buf *out)
+{
+    char *token = bhgw_token(a->opt->gateway_id, a->opt->secret, 60);
+
+    buf_printf(out, "Authorization: Bearer %s", token);
+    bhgw_string_free(token);
+}
+
 /* ---- messages ---- */
 
-void agent_turn_settle(struct agent *a, struct agent_turn *t)
+void message_words(const struct agent *a, const struct bhgw_event *ev, struct buf *out)
+{
+    if (a->opt->shared_groups && strcmp(ev->chat_type, "dm") != 0 && ev->user_name != NULL)
+        buf_printf(out, "%s: ", ev->user_name);
+    if (ev->quoted_text != NULL && !ev->quoted_is_own)
+        buf_printf(out, "[In reply to: %s]\n", ev->quoted_text);
+    buf_add(out, ev->text, ev->text_bytes);
+}
+
+void message_settle(struct agent *a, struct message *t)
 {
     if (t->acked)
         return;
@@ -161,11 +178,11 @@ void agent_turn_settle(struct agent *a, struct agent_turn *t)
         bhgw_ack(a->gw, t->ev->delivery);
 }
 
-void agent_turn_done(struct agent *a, struct agent_turn *t)
+void message_done(struct agent *a, struct message *t)
 {
     if (!t->over || t->n_says > 0)
         return;
-    agent_turn_settle(a, t);
+    message_settle(a, t);
     t->conversation->n_turns--;
     bhgw_event_free(t->ev);
     free(t->forward);
@@ -179,27 +196,44 @@ struct arrival { /* from a thread of the library to the loop */
     char *session_key, *chat_id; /* an interrupt */
 };
 
+/* The key of the conversation of @ev.  With --shared-groups all people of a shared chat have one
+ * conversation. */
+static struct conversation *find_conversation(struct agent *a, const struct bhgw_event *ev)
+{
+    BUF_LOCAL key = BUF_INIT;
+
+    if (!a->opt->shared_groups || strcmp(ev->chat_type, "dm") == 0)
+        return conversation_get(a, str_of(ev->session_key));
+    buf_printf(&key, "shared:%s:%s:%s", ev->platform, ev->chat_id,
+               ev->thread_id != NULL ? ev->thread_id : "");
+    return conversation_get(a, buf_str(&key));
+}
+
 static void on_arrival(void *ctx)
 {
     struct arrival *arrived = ctx;
     struct agent *a = arrived->agent;
+    bool press = a->state != AGENT_GONE && a->ops->take == NULL && turn_pressed(a, arrived->ev);
 
-    if (a->state == AGENT_GONE) { /* not acknowledged: the connector keeps it */
+    if (press)
+        bhgw_ack(a->gw, arrived->ev->delivery);
+    if (press || a->state == AGENT_GONE) { /* not acknowledged: the connector keeps it */
         bhgw_event_free(arrived->ev);
         free(arrived->forward);
         free(arrived);
         return;
     }
-    struct agent_turn *t = xcalloc(1, sizeof *t);
-    struct conversation *c = conversation_get(a, str_of(arrived->ev->session_key));
-    *t = (struct agent_turn){.ev = arrived->ev, .conversation = c, .forward = arrived->forward};
+    struct message *t = xcalloc(1, sizeof *t);
+    struct conversation *c = find_conversation(a, arrived->ev);
+    *t = (struct message){.ev = arrived->ev, .conversation = c, .forward = arrived->forward};
     free(arrived);
     list_init(&t->link);
     c->n_turns++;
     conversation_heard(c, t->ev);
-    if (a->opt->per_chat && c->worker == NULL)
-        worker_new(a, c);
-    worker_add(a->opt->per_chat ? c->worker : a->only, t);
+    if (a->ops->take != NULL)
+        a->ops->take(a->backend, t);
+    else
+        turn_add(c, t);
     conversation_trim(a);
 }
 
@@ -233,11 +267,14 @@ static void on_interrupted(void *ctx)
 {
     struct arrival *arrived = ctx;
     struct agent *a = arrived->agent;
-    struct conversation *c = conversation_find(a, str_of(arrived->session_key));
-    struct worker *s = a->opt->per_chat ? (c != NULL ? c->worker : NULL) : a->only;
+    struct conversation *c = a->opt->shared_groups
+                                 ? conversation_by_id(a, str_of(arrived->chat_id))
+                                 : conversation_find(a, str_of(arrived->session_key));
 
-    if (s != NULL)
-        worker_interrupt(s, arrived->session_key, arrived->chat_id);
+    if (a->ops->interrupt != NULL)
+        a->ops->interrupt(a->backend, arrived->session_key, arrived->chat_id);
+    else if (c != NULL)
+        turn_stop(c);
     free(arrived->session_key);
     free(arrived->chat_id);
     free(arrived);
@@ -308,7 +345,7 @@ static struct bhgw *make_gateway(struct agent *a, char error[256])
     o.max_pending = MAX_PENDING;
     o.ctx = a;
     o.on_event = on_event;
-    o.on_passthrough = on_passthrough;
+    o.on_passthrough = a->ops->take != NULL ? on_passthrough : NULL;
     o.on_interrupt = on_interrupt;
     o.on_state = on_state;
     o.log = on_log;
@@ -357,11 +394,16 @@ static void take_down(struct agent *a)
     bhgw_free(a->gw);
     a->gw = NULL;
     loop_turn(a->loop, 0); /* runs what the client's threads posted before they ended */
-    list_each (&a->workers, it, next)
-        worker_free(list_entry(it, struct worker, link));
+    if (a->backend != NULL)
+        a->ops->close(a->backend); /* before the turns: it may hold questions of theirs */
+    list_each (&a->conversations, it, next)
+        turn_drop(list_entry(it, struct conversation, link));
+    if (a->http != NULL)
+        http_client_free(a->http);
     list_each (&a->conversations, it2, next2)
         conversation_free(list_entry(it2, struct conversation, link));
     map_done(&a->by_key);
+    map_done(&a->asks);
     json_parser_free(a->parser);
     free(a->envp);
     loop_free(a->loop);
@@ -369,10 +411,10 @@ static void take_down(struct agent *a)
 
 int agent_run(const struct agent_options *opt)
 {
-    struct agent a = {.opt = opt, .by_key = MAP_INIT};
+    struct agent a = {.opt = opt, .ops = opt->backend, .by_key = MAP_INIT, .asks = MAP_INIT};
     char error[256];
 
-    if (!program_exists(opt->argv[0])) {
+    if (opt->argv != NULL && !program_exists(opt->argv[0])) {
         log_error(NULL, "there is no program \"%s\"", opt->argv[0]);
         return FAILED;
     }
@@ -398,9 +440,12 @@ int agent_run(const struct agent_options *opt)
     loop_on_signal(a.loop, SIGINT, on_terminate, &a);
     loop_on_signal(a.loop, SIGUSR1, on_rest, &a);
     loop_on_signal(a.loop, SIGCONT, on_wake, &a);
-    if (!opt->per_chat)
-        a.only = worker_new(&a, NULL);
-    if (bhgw_open(a.gw) == BHGW_OK) {
+    a.http = a.ops->begin != NULL ? http_client_new(a.loop) : NULL;
+    a.backend = a.ops->open(&a, error);
+    if (a.backend == NULL) {
+        log_error(NULL, "%s", error);
+        a.status = FAILED;
+    } else if (bhgw_open(a.gw) == BHGW_OK) {
         loop_run(a.loop);
     } else {
         log_error(NULL, "cannot start a thread: the limit of the system is reached");

@@ -26,9 +26,10 @@ struct agent_options { /* borrowed while agent_run() runs */
     const char *url, *gateway_id, *secret, *ca_file;
     const struct bhgw_identity *identities;
     size_t n_identities;
-    const char *seen_file;            /* keeps acknowledged ids across runs; NULL: memory only */
-    const struct bhgw_policy *policy; /* declared on connect; NULL: the policy stays as it is */
-    char **argv;                      /* the program; ends with NULL */
+    const char *seen_file;             /* keeps acknowledged ids across runs; NULL: memory only */
+    const struct bhgw_policy *policy;  /* declared on connect; NULL: the policy stays as it is */
+    const struct backend_ops *backend; /* what the agent speaks */
+    char **argv;                       /* the program; ends with NULL */
     bool per_chat;
     size_t max_programs;  /* with per_chat: programs running at once */
     int64_t chat_idle_ms; /* with per_chat: a program idle for longer is ended */
@@ -40,6 +41,19 @@ struct agent_options { /* borrowed while agent_run() runs */
     bool no_typing;       /* suppresses typing indicators.  They show people that a turn takes
                            * long, and keep the instance from looking idle to the connector */
     bool quiet;           /* nothing on stdout */
+
+    /* backends with turns (backend.h) */
+    const char *sessions_file; /* keeps the agent's sessions across runs; NULL: memory only */
+    size_t sessions;           /* of one program */
+    const char *login;         /* ACP: the agent's way to log in; NULL: none is asked for */
+    bool shared_groups;        /* one conversation for all people of a shared chat */
+    bool merge;                /* all messages that came during a turn are the next turn */
+    bool progress;             /* show what the agent does */
+    int64_t permission_ms;     /* timeout of a question */
+
+    /* models behind an HTTP interface */
+    const char *model_url, *model, *model_key, *model_ca; /* key, ca: NULL if none */
+    size_t history; /* messages of a conversation that a model gets, besides the new one */
 };
 
 /* Runs until SIGTERM or SIGINT.  Returns the exit status: 0 clean shutdown, 1 failure, 2 bad

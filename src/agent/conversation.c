@@ -28,13 +28,15 @@ struct say { /* one action */
     struct conversation *conversation;
     char *action, *ref; /* owned */
     bool is_send, edits_last;
-    struct agent_turn *turn; /* borrowed; NULL: outside a turn */
-    struct worker *teller;   /* borrowed; gets the result; NULL: not wanted */
-    struct said said;        /* owned strings; set by the notices thread before it posts */
+    struct message *turn;  /* borrowed; NULL: outside a turn */
+    struct worker *teller; /* borrowed; gets the result; NULL: not wanted */
+    said_cb *done;         /* gets the result; NULL: not wanted */
+    void *done_ctx;
+    struct said said; /* owned strings; set by the notices thread before it posts */
     unsigned tries;
 };
 
-static timer_cb on_again;
+static timer_cb on_again, on_go;
 
 struct conversation *conversation_find(struct agent *a, struct str key)
 {
@@ -51,7 +53,9 @@ struct conversation *conversation_get(struct agent *a, struct str key)
         c->agent = a;
         list_init(&c->link);
         list_init(&c->says);
+        list_init(&c->waiting);
         timer_init(&c->again, on_again);
+        timer_init(&c->go, on_go);
         map_put(&a->by_key, str_of(c->key), c);
         a->n_conversations++;
         list_append(&a->conversations, &c->link);
@@ -102,13 +106,18 @@ void conversation_free(struct conversation *c)
 {
     list_each (&c->says, it, next) {
         struct say *s = list_entry(it, struct say, link);
+        if (s->done != NULL)
+            s->done(s->done_ctx, NULL);
         if (s->turn != NULL) {
             s->turn->n_says--;
-            agent_turn_done(c->agent, s->turn);
+            message_done(c->agent, s->turn);
         }
         say_free(s);
     }
     timer_stop(c->agent->clock, &c->again);
+    timer_stop(c->agent->clock, &c->go);
+    if (c->session != NULL) /* the backend is still open: close() has freed all sessions */
+        c->agent->ops->forget(c->agent->backend, c);
     map_del(&c->agent->by_key, str_of(c->key));
     c->agent->n_conversations--;
     list_remove(&c->link);
@@ -180,7 +189,7 @@ static void on_said(void *ctx)
     struct say *s = ctx;
     struct conversation *c = s->conversation;
     struct agent *a = c->agent;
-    struct agent_turn *t = s->turn;
+    struct message *t = s->turn;
 
     if (!s->said.success && try_again(s, &s->said)) {
         said_done(&s->said);
@@ -193,10 +202,12 @@ static void on_said(void *ctx)
         c->last_sent = xstrdup(s->said.message_id);
     }
     tell_program(s, &s->said);
+    if (s->done != NULL)
+        s->done(s->done_ctx, &s->said);
     say_free(s);
     if (t != NULL) {
         t->n_says--;
-        agent_turn_done(a, t);
+        message_done(a, t);
     }
     say_first(c);
     agent_moved(a);
@@ -237,29 +248,65 @@ static void on_again(struct timer *t)
     say_first(container_of(t, struct conversation, again));
 }
 
+static void on_go(struct timer *t)
+{
+    turn_go(container_of(t, struct conversation, go));
+}
+
 void conversation_connected(struct conversation *c)
 {
     if (timer_is_set(&c->again))
         timer_set(c->agent->clock, &c->again, 0);
 }
 
-void conversation_say(struct conversation *c, const struct order *o, struct agent_turn *t,
-                      struct worker *teller)
+static void say_add(struct conversation *c, const struct order *o, struct say *s)
 {
-    struct say *s = xcalloc(1, sizeof *s);
     struct buf action = BUF_INIT;
-    const struct bhgw_event *ev = t != NULL ? t->ev : c->last;
+    struct message *m = s->turn;
 
-    order_action(&action, o, ev, t != NULL ? str_of(t->ev->message_id) : STR_NULL);
-    *s = (struct say){.conversation = c, .turn = t, .action = buf_take(&action)};
+    order_action(&action, o, m != NULL ? m->ev : c->last,
+                 m != NULL ? str_of(m->ev->message_id) : STR_NULL);
+    s->conversation = c;
+    s->action = buf_take(&action);
     s->is_send = str_eq(o->op, STR("send"));
     s->edits_last = str_eq(o->op, STR("edit")) && json_str(o->doc, "message_id").p == NULL;
-    s->ref = o->ref.p != NULL ? str_dup(o->ref) : NULL;
-    s->teller = s->ref != NULL ? teller : NULL;
-    if (t != NULL)
-        t->n_says++;
+    if (m != NULL)
+        m->n_says++;
     list_init(&s->link);
     list_append(&c->says, &s->link);
     if (list_first(&c->says, struct say, link) == s)
         say_first(c);
+}
+
+void conversation_say(struct conversation *c, const struct order *o, struct message *m,
+                      struct worker *teller)
+{
+    struct say *s = xcalloc(1, sizeof *s);
+
+    *s = (struct say){.turn = m, .ref = o->ref.p != NULL ? str_dup(o->ref) : NULL};
+    s->teller = s->ref != NULL ? teller : NULL;
+    say_add(c, o, s);
+}
+
+void conversation_order(struct conversation *c, struct str json, struct message *m, said_cb *done,
+                        void *ctx)
+{
+    struct say *s = xcalloc(1, sizeof *s);
+    struct order o;
+
+    order_read(c->agent->parser, json, &o);
+    *s = (struct say){.turn = m, .done = done, .done_ctx = ctx};
+    say_add(c, &o, s);
+}
+
+void conversation_tell(struct conversation *c, struct str text)
+{
+    BUF_LOCAL json = BUF_INIT;
+    struct jw w = jw_begin(&json);
+
+    jw_obj(&w);
+    jw_kstr(&w, "op", STR("send"));
+    jw_kstr(&w, "content", text);
+    jw_end_obj(&w);
+    conversation_order(c, buf_str(&json), NULL, NULL, NULL);
 }

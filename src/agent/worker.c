@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "agent/agent_priv.h"
-#include "agent/program.h"
+#include "net/program.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "bellhop/gateway.h"
@@ -23,12 +23,12 @@
 
 /* ---- finding the turn of an output line, and executing the line ---- */
 
-static struct agent_turn *in_hand_by(struct worker *w, const struct order *o)
+static struct message *in_hand_by(struct worker *w, const struct order *o)
 {
-    struct agent_turn *found = NULL;
+    struct message *found = NULL;
 
     list_each (&w->in_hand, it, next) {
-        struct agent_turn *t = list_entry(it, struct agent_turn, link);
+        struct message *t = list_entry(it, struct message, link);
         if (o->id.p != NULL && !str_eq(o->id, str_of(t->ev->buffer_id)))
             continue;
         if (o->session_key.p != NULL && !str_eq(o->session_key, str_of(t->ev->session_key)))
@@ -58,9 +58,9 @@ static struct conversation *chat_of(struct worker *w, const struct order *o)
 }
 
 /* Executes @o.  Returns the turn it belongs to; NULL: none in hand. */
-static struct agent_turn *worker_obey(struct worker *w, const struct order *o)
+static struct message *worker_obey(struct worker *w, const struct order *o)
 {
-    struct agent_turn *t = in_hand_by(w, o);
+    struct message *t = in_hand_by(w, o);
     struct conversation *c = t != NULL ? t->conversation : chat_of(w, o);
 
     if ((o->plain && str_is_empty(o->text)) || str_eq(o->op, STR("done")))
@@ -89,10 +89,11 @@ static struct agent_turn *worker_obey(struct worker *w, const struct order *o)
 
 static void on_line(void *ctx, struct str line);
 static void on_ended(void *ctx, bool well, const char *how);
-static const struct program_ops ops = {on_line, on_ended};
+static const struct program_ops ops = {.line = on_line, .ended = on_ended};
+static void worker_go(struct worker *w);
 static timer_cb on_restart, on_look, on_turn_limit, on_typing, on_idle;
 
-struct worker *worker_new(struct agent *a, struct conversation *c)
+static struct worker *worker_new(struct agent *a, struct conversation *c)
 {
     struct worker *w = xcalloc(1, sizeof *w);
 
@@ -119,14 +120,14 @@ struct worker *worker_new(struct agent *a, struct conversation *c)
 static void free_turns(struct agent *a, struct list *turns)
 {
     list_each (turns, it, next) {
-        struct agent_turn *t = list_entry(it, struct agent_turn, link);
+        struct message *t = list_entry(it, struct message, link);
         list_remove(&t->link);
         t->acked = t->over = true;
-        agent_turn_done(a, t);
+        message_done(a, t);
     }
 }
 
-void worker_free(struct worker *w)
+static void worker_free(struct worker *w)
 {
     struct agent *a = w->agent;
 
@@ -146,7 +147,7 @@ void worker_free(struct worker *w)
     free(w);
 }
 
-bool worker_is_idle(const struct worker *w)
+static bool worker_is_idle(const struct worker *w)
 {
     return list_is_empty(&w->waiting) && list_is_empty(&w->in_hand) && list_is_empty(&w->told);
 }
@@ -157,7 +158,7 @@ void worker_tell(struct worker *w, struct str line)
         program_write(w->prog, line);
 }
 
-void worker_end(struct worker *w)
+static void worker_end(struct worker *w)
 {
     if (w->prog != NULL)
         program_end(w->prog);
@@ -203,7 +204,8 @@ static bool start(struct worker *w)
         return false;
     }
     list_remove(&w->hungry);
-    w->prog = program_start(a->loop, a->opt->argv, a->envp, &ops, w, why);
+    w->prog = program_start(a->loop, &(struct program_order){.argv = a->opt->argv, .envp = a->envp},
+                            &ops, w, why);
     if (w->prog == NULL) {
         w->failures++;
         log_error(NULL, "cannot start %s; next try in %" PRId64 " ms", why,
@@ -228,7 +230,7 @@ static void on_restart(struct timer *t)
 /* ---- handing over ---- */
 
 /* The line is written: start checking whether it was read. */
-static void write_line(struct worker *w, struct agent_turn *t, struct str line)
+static void write_line(struct worker *w, struct message *t, struct str line)
 {
     t->end = program_write(w->prog, line);
     w->about = t->conversation;
@@ -238,13 +240,13 @@ static void write_line(struct worker *w, struct agent_turn *t, struct str line)
 }
 
 /* A webhook needs no answer, so it does not count as in hand. */
-static void pass_on(struct worker *w, struct agent_turn *t)
+static void pass_on(struct worker *w, struct message *t)
 {
     list_move(&t->link, &w->told);
     write_line(w, t, str_of(t->forward));
 }
 
-static void hand_over(struct worker *w, struct agent_turn *t)
+static void hand_over(struct worker *w, struct message *t)
 {
     struct agent *a = w->agent;
     struct buf line = BUF_INIT;
@@ -271,26 +273,26 @@ static void on_typing(struct timer *t)
     if (w->n_in_hand == 0)
         return;
     list_each (&w->in_hand, it, next) {
-        const struct bhgw_event *ev = list_entry(it, struct agent_turn, link)->ev;
+        const struct bhgw_event *ev = list_entry(it, struct message, link)->ev;
         bhgw_typing(w->agent->gw, ev->chat_id, ev->answer_metadata);
     }
     timer_set(w->agent->clock, &w->typing, TYPING_EVERY_MS);
 }
 
-void worker_go(struct worker *w)
+static void worker_go(struct worker *w)
 {
     struct agent *a = w->agent;
 
     if (list_is_empty(&w->waiting) || !agent_may_hand_over(a) || !start(w))
         return;
     while (w->n_in_hand < a->opt->window && !list_is_empty(&w->waiting)) {
-        struct agent_turn *t = list_first(&w->waiting, struct agent_turn, link);
+        struct message *t = list_first(&w->waiting, struct message, link);
         (t->forward != NULL ? pass_on : hand_over)(w, t);
     }
     list_move(&w->link, &a->workers);
 }
 
-void worker_add(struct worker *w, struct agent_turn *t)
+static void worker_add(struct worker *w, struct message *t)
 {
     list_append(&w->waiting, &t->link);
     worker_go(w);
@@ -302,20 +304,20 @@ static void look(struct worker *w)
     uint64_t read = program_read(w->prog);
 
     list_each (&w->in_hand, it, next) {
-        struct agent_turn *t = list_entry(it, struct agent_turn, link);
+        struct message *t = list_entry(it, struct message, link);
         if (t->taken || read < t->end)
             continue;
         t->taken = true;
         if (!w->agent->opt->ack_on_reply)
-            agent_turn_settle(w->agent, t);
+            message_settle(w->agent, t);
     }
     list_each (&w->told, it2, next2) {
-        struct agent_turn *t = list_entry(it2, struct agent_turn, link);
+        struct message *t = list_entry(it2, struct message, link);
         if (read < t->end)
             break; /* the others were written later */
         list_remove(&t->link);
         t->over = true;
-        agent_turn_done(w->agent, t);
+        message_done(w->agent, t);
     }
 }
 
@@ -339,7 +341,7 @@ static void on_look(struct timer *t)
     look(w);
     bool unread = !list_is_empty(&w->told);
     list_each (&w->in_hand, it, next)
-        unread |= !list_entry(it, struct agent_turn, link)->taken;
+        unread |= !list_entry(it, struct message, link)->taken;
     if (unread)
         timer_set(w->agent->clock, &w->look, w->looks < 6 ? (int64_t)1 << w->looks++ : LOOK_MAX_MS);
     else
@@ -348,12 +350,12 @@ static void on_look(struct timer *t)
 
 /* ---- the end of a turn ---- */
 
-static void end_turn(struct worker *w, struct agent_turn *t)
+static void end_turn(struct worker *w, struct message *t)
 {
     list_remove(&t->link);
     w->n_in_hand--;
     t->over = true;
-    agent_turn_done(w->agent, t);
+    message_done(w->agent, t);
 }
 
 static void watch_turn(struct worker *w)
@@ -362,13 +364,13 @@ static void watch_turn(struct worker *w)
 
     timer_stop(a->clock, &w->turn_limit);
     if (w->n_in_hand > 0 && a->opt->turn_ms > 0) {
-        struct agent_turn *oldest = list_first(&w->in_hand, struct agent_turn, link);
+        struct message *oldest = list_first(&w->in_hand, struct message, link);
         timer_set(a->clock, &w->turn_limit,
                   oldest->handed_ms + a->opt->turn_ms - clock_now_ms(a->clock));
     }
 }
 
-static void finish_turn(struct worker *w, struct agent_turn *t)
+static void finish_turn(struct worker *w, struct message *t)
 {
     struct agent *a = w->agent;
 
@@ -389,7 +391,7 @@ static void on_turn_limit(struct timer *t)
     log_warn(NULL, "no answer in %" PRId64 " ms: dropping the message, restarting the program",
              w->agent->opt->turn_ms);
     list_each (&w->in_hand, it, next)
-        list_entry(it, struct agent_turn, link)->interrupted = true;
+        list_entry(it, struct message, link)->interrupted = true;
     if (w->prog != NULL)
         program_signal(w->prog, SIGKILL);
 }
@@ -411,7 +413,7 @@ static void on_line(void *ctx, struct str line)
 
     order_read(w->agent->parser, line, &o);
     o.done = o.done || (o.plain && !w->agent->opt->until_done);
-    struct agent_turn *t = worker_obey(w, &o);
+    struct message *t = worker_obey(w, &o);
     if (t != NULL && o.done) {
         look(w); /* notes what the program has read, before the turn ends */
         finish_turn(w, t);
@@ -420,7 +422,7 @@ static void on_line(void *ctx, struct str line)
 
 /* ---- interrupts ---- */
 
-void worker_interrupt(struct worker *w, const char *session_key, const char *chat_id)
+static void worker_interrupt(struct worker *w, const char *session_key, const char *chat_id)
 {
     struct buf line = BUF_INIT;
     bool mine = false, others = false;
@@ -428,7 +430,7 @@ void worker_interrupt(struct worker *w, const char *session_key, const char *cha
     if (w->prog == NULL)
         return;
     list_each (&w->in_hand, it, next) {
-        struct agent_turn *t = list_entry(it, struct agent_turn, link);
+        struct message *t = list_entry(it, struct message, link);
         bool is = strcmp(t->ev->session_key, session_key) == 0;
         t->interrupted |= is;
         mine |= is;
@@ -445,14 +447,14 @@ void worker_interrupt(struct worker *w, const char *session_key, const char *cha
 
 /* ---- the end of a program ---- */
 
-static void put_back(struct worker *w, struct agent_turn *t)
+static void put_back(struct worker *w, struct message *t)
 {
     list_remove(&t->link);
     list_add_before(w->waiting.next, &t->link);
 }
 
 /* Requeues or gives up a message whose program has died. */
-static void bereave(struct worker *w, struct agent_turn *t, bool well)
+static void bereave(struct worker *w, struct message *t, bool well)
 {
     if (!t->taken) { /* the program never read it */
         t->attempts--;
@@ -509,11 +511,87 @@ static void on_ended(void *ctx, bool well, const char *how)
     timer_stop(a->clock, &w->look);
     /* Newest first, so that the front of the queue is in order. */
     while (!list_is_empty(&w->told))
-        put_back(w, list_entry(w->told.prev, struct agent_turn, link));
+        put_back(w, list_entry(w->told.prev, struct message, link));
     while (!list_is_empty(&w->in_hand))
-        bereave(w, list_entry(w->in_hand.prev, struct agent_turn, link), well);
+        bereave(w, list_entry(w->in_hand.prev, struct message, link), well);
     program_free(w->prog);
     w->prog = NULL;
     a->n_running--;
     after_end(w);
 }
+
+/* ---- the backend of line programs ---- */
+
+static struct backend *lines_open(struct agent *a, char *why)
+{
+    struct backend *b = xcalloc(1, sizeof *b);
+
+    b->agent = a;
+    if (!a->opt->per_chat)
+        a->only = worker_new(a, NULL);
+    return b;
+}
+
+static void lines_close(struct backend *b)
+{
+    list_each (&b->agent->workers, it, next)
+        worker_free(list_entry(it, struct worker, link));
+    free(b);
+}
+
+static void lines_take(struct backend *b, struct message *m)
+{
+    struct agent *a = b->agent;
+    struct conversation *c = m->conversation;
+
+    if (a->opt->per_chat && c->worker == NULL)
+        worker_new(a, c);
+    worker_add(a->opt->per_chat ? c->worker : a->only, m);
+}
+
+static void lines_interrupt(struct backend *b, const char *session_key, const char *chat_id)
+{
+    struct agent *a = b->agent;
+    struct conversation *c = conversation_find(a, str_of(session_key));
+    struct worker *w = a->opt->per_chat ? (c != NULL ? c->worker : NULL) : a->only;
+
+    if (w != NULL)
+        worker_interrupt(w, session_key, chat_id);
+}
+
+static bool lines_are_busy(const struct backend *b)
+{
+    list_each (&b->agent->workers, it, next)
+        if (list_entry(it, struct worker, link)->n_in_hand > 0)
+            return true;
+    return false;
+}
+
+static void lines_go(struct backend *b)
+{
+    list_each (&b->agent->workers, it, next)
+        worker_go(list_entry(it, struct worker, link));
+}
+
+static void lines_end(struct backend *b)
+{
+    list_each (&b->agent->workers, it, next)
+        worker_end(list_entry(it, struct worker, link));
+}
+
+static bool lines_are_ended(const struct backend *b)
+{
+    return b->agent->n_running == 0;
+}
+
+const struct backend_ops lines_backend = {
+    .name = "lines",
+    .open = lines_open,
+    .close = lines_close,
+    .take = lines_take,
+    .interrupt = lines_interrupt,
+    .is_busy = lines_are_busy,
+    .go = lines_go,
+    .end = lines_end,
+    .is_ended = lines_are_ended,
+};

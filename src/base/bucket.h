@@ -31,3 +31,9 @@ static inline bool bucket_take(struct bucket_level *b, int64_t now_ms, uint32_t 
     b->missing += 1000;
     return true;
 }
+
+/* Gives back the token that was taken last. */
+static inline void bucket_give(struct bucket_level *b)
+{
+    b->missing = b->missing > 1000 ? b->missing - 1000 : 0;
+}

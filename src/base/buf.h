@@ -11,11 +11,11 @@
 #include "base/str.h"
 
 struct buf {
-    char *p;      /* owned; NUL-terminated only by buf_z() and buf_take() */
-    size_t n;     /* bytes in use */
-    size_t cap;   /* bytes allocated */
-    size_t limit; /* 0: BUF_LIMIT */
-    bool failed;
+    char *p;           /* owned; NUL-terminated only by buf_z() and buf_take() */
+    size_t n;          /* bytes in use */
+    size_t cap;        /* bytes allocated */
+    size_t limit : 63; /* 0: BUF_LIMIT */
+    size_t failed : 1;
 };
 #define BUF_INIT ((struct buf){0})
 #define BUF_LIMIT ((size_t)256 << 20)

@@ -112,10 +112,12 @@ static void sift(struct clock *c, size_t pos, struct entry e)
 
 void timer_set(struct clock *c, struct timer *t, int64_t after_ms)
 {
+    int64_t due_ms;
+
     assert(t->fire != NULL);
-    if (__builtin_add_overflow(c->now_ms, after_ms > 0 ? after_ms : 0, &t->due_ms))
-        t->due_ms = INT64_MAX;
-    struct entry e = {t->due_ms, ++c->armed, t};
+    if (__builtin_add_overflow(c->now_ms, after_ms > 0 ? after_ms : 0, &due_ms))
+        due_ms = INT64_MAX;
+    struct entry e = {due_ms, ++c->armed, t};
     if (t->heap_pos == 0) {
         if (c->n_timers + 1 >= c->heap_cap) {
             c->heap_cap = c->heap_cap != 0 ? c->heap_cap * 2 : 16;
@@ -124,6 +126,11 @@ void timer_set(struct clock *c, struct timer *t, int64_t after_ms)
         t->heap_pos = ++c->n_timers;
     }
     sift(c, t->heap_pos, e);
+}
+
+int64_t timer_due_ms(const struct clock *c, const struct timer *t)
+{
+    return t->heap_pos != 0 ? c->heap[t->heap_pos].due_ms : 0;
 }
 
 void timer_stop(struct clock *c, struct timer *t)

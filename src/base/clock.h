@@ -19,7 +19,6 @@ typedef void defer_cb(void *ctx);
 
 struct timer {
     timer_cb *fire;
-    int64_t due_ms;  /* monotonic */
     size_t heap_pos; /* 0: not armed */
 };
 
@@ -39,6 +38,7 @@ static inline bool timer_is_set(const struct timer *t)
 }
 void timer_set(struct clock *c, struct timer *t, int64_t after_ms);
 void timer_stop(struct clock *c, struct timer *t);
+int64_t timer_due_ms(const struct clock *c, const struct timer *t); /* monotonic; 0: not armed */
 
 /* Runs fn(ctx) when this turn ends; used for two-phase close, and for callbacks that must not
  * nest. */

@@ -468,6 +468,15 @@ int config_entry_line(const struct config *c, const struct config_list *l, size_
     return e->lines[i];
 }
 
+const struct config_section *config_entry_kind(const struct config *c, const struct config_list *l,
+                                               size_t i)
+{
+    const struct config_entries *e = entries_of(c, l);
+
+    assert(i < e->n);
+    return e->kinds[i];
+}
+
 const char *config_path(const struct config *c)
 {
     return c->path;
@@ -605,6 +614,20 @@ enum bh_err config_load(const char *path, const struct config_schema *schema,
     for (size_t i = 0; i < c->n_lists; i++)
         if (!c->lists[i].given)
             config_read_otherwise(c, i);
+    *ret_cfg = c;
+    return BH_OK;
+}
+
+enum bh_err config_parse(struct str text, const struct config_schema *schema,
+                         struct config **ret_cfg, struct buf *ret_why)
+{
+    struct config *c = config_new(schema);
+
+    assert(c->n_settings == 0);
+    if (!config_read_text(c, text, ret_why)) {
+        config_free(c);
+        return BH_MALFORMED;
+    }
     *ret_cfg = c;
     return BH_OK;
 }

@@ -81,6 +81,9 @@ struct config_list {
     const char *otherwise; /* the whole list, as YAML, when the file has none; NULL: it is empty */
     /* The text key of @entry that no two entries (of a kind) share; NULL: none. */
     const char *unique;
+    /* A text key that tells entries with the same @unique apart: a later one is then called
+     * <name>@<its value>.  NULL: none. */
+    const char *apart;
     /* "platform": the text key of @entry that names the kind; NULL: no kinds. */
     const char *kind_key;
     const struct config_section *(*kind)(size_t i); /* NULL after the last */
@@ -103,6 +106,11 @@ struct config;
  * wrong value is refused; @ret_why has the file, the line and the expected value. */
 enum bh_err config_load(const char *path, const struct config_schema *schema,
                         struct config **ret_cfg, struct buf *ret_why) BH_MUST_USE;
+/* Reads the entries of one list from @text, which is JSON or YAML from somebody other than the
+ * operator's file: `${NAME}` stays as it is, no variable of the environment counts, and errors have
+ * no line.  The schema has no sections. */
+enum bh_err config_parse(struct str text, const struct config_schema *schema,
+                         struct config **ret_cfg, struct buf *ret_why) BH_MUST_USE;
 void config_free(struct config *c);              /* secrets are wiped */
 const char *config_path(const struct config *c); /* the file it came from; NULL: defaults */
 
@@ -113,6 +121,10 @@ size_t config_count(const struct config *c, const struct config_list *l);
 const void *config_entry(const struct config *c, const struct config_list *l, size_t i);
 /* The line of the entry in the file, for errors; 0: a default. */
 int config_entry_line(const struct config *c, const struct config_list *l, size_t i);
+
+/* The section of an entry's kind; NULL: the list has no kinds. */
+const struct config_section *config_entry_kind(const struct config *c, const struct config_list *l,
+                                               size_t i);
 
 /* The names of the environment variables that provided secrets, each followed by a NUL. */
 struct str config_secret_variables(const struct config *c);

@@ -49,6 +49,7 @@ bool config_expand(struct str s, struct buf *out, struct buf *ret_names, struct 
 /* ---- config_yaml.c: the file ---- */
 
 bool config_read_file(struct config *c, const char *path, struct buf *why);
+bool config_read_text(struct config *c, struct str text, struct buf *why); /* config_parse() */
 /* Fills a list that the file does not have from its .otherwise. */
 void config_read_otherwise(struct config *c, size_t list);
 

@@ -15,7 +15,7 @@
 
 struct config_reading { /* one walk */
     yaml_document_t *doc;
-    const char *path;   /* of the file, for errors */
+    const char *path;   /* of the file, for errors; NULL: config_parse() */
     struct config *cfg; /* being filled */
     struct buf *why;    /* the first problem */
 };
@@ -41,7 +41,9 @@ static bool BH_PRINTF(3, 4)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    buf_printf(r->why, "%s:%zu: %s", r->path, n->start_mark.line + 1, text);
+    if (r->path != NULL)
+        buf_printf(r->why, "%s:%zu: ", r->path, n->start_mark.line + 1);
+    buf_add_z(r->why, text);
     return false;
 }
 
@@ -65,6 +67,11 @@ static const yaml_node_t *node(struct config_reading *r, int index)
 static bool expand(struct config_reading *r, const yaml_node_t *n, bool secret, struct buf *out)
 {
     struct buf why = BUF_INIT;
+
+    if (r->path == NULL) { /* only the operator's file may read the environment */
+        buf_add_str(out, scalar(n));
+        return true;
+    }
     bool ok = config_expand(scalar(n), out, secret ? &r->cfg->secret_variables : NULL, &why);
 
     if (!ok)
@@ -302,14 +309,38 @@ static const struct config_key *find_missing(const void *entry, const struct con
     return NULL;
 }
 
-/* False: the newest entry of @e bears a name that an older one of its kind has. */
-static bool remember_name(struct config_entries *e, const struct config_key *unique)
+/* Calls the newest entry <name>@<value of @apart>. */
+static void name_apart(struct config_entries *e, const struct config_key *unique,
+                       const struct config_key *apart)
 {
-    const struct config_section *kind = e->kinds[e->n - 1];
+    void *entry = e->v[e->n - 1];
+    char **member = (void *)((char *)entry + unique->offset);
     struct buf name = BUF_INIT;
 
-    buf_printf(&name, "%s/%s", kind != NULL ? kind->name : "", config_text(e->v[e->n - 1], unique));
-    if (map_get(&e->names, buf_str(&name)) != NULL) {
+    buf_printf(&name, "%s@%s", *member, config_text(entry, apart));
+    free(*member);
+    *member = buf_take(&name);
+}
+
+/* False: the newest entry of @e bears a name that an older one of its kind has. */
+static bool remember_name(struct config_entries *e, const struct config_key *unique,
+                          const struct config_key *apart)
+{
+    const struct config_section *kind = e->kinds[e->n - 1];
+    void *entry = e->v[e->n - 1];
+    struct buf name = BUF_INIT;
+    bool taken = true;
+
+    for (int k = 0; k < 2 && taken; k++) {
+        if (k > 0 && (apart == NULL || config_text(entry, apart) == NULL))
+            break;
+        if (k > 0)
+            name_apart(e, unique, apart);
+        buf_reset(&name);
+        buf_printf(&name, "%s/%s", kind != NULL ? kind->name : "", config_text(entry, unique));
+        taken = map_get(&e->names, buf_str(&name)) != NULL;
+    }
+    if (taken) {
         buf_done(&name);
         return false;
     }
@@ -347,7 +378,9 @@ static bool check_entry(struct config_reading *r, const struct config_list *l,
         return fail_at(r, n, "%s: %s%s\"%s\" is missing", l->name, kind != NULL ? kind->name : "",
                        kind != NULL ? ": " : "", k->path);
     k = l->unique != NULL ? config_find(l->entry->keys, str_of(l->unique)) : NULL;
-    if (k != NULL && !remember_name(e, k))
+    if (k != NULL &&
+        !remember_name(e, k,
+                       l->apart != NULL ? config_find(l->entry->keys, str_of(l->apart)) : NULL))
         return fail_at(r, n, "%s: %s%s%s \"%.100s\" is there twice", l->name,
                        kind != NULL ? kind->name : "", kind != NULL ? " " : "", k->path,
                        config_text(entry, k));
@@ -425,7 +458,8 @@ static bool parse(struct config_reading r, yaml_parser_t *parser,
         ok = read != NULL ? read(&r, list) : read_document(&r);
         yaml_document_delete(&doc);
     } else {
-        buf_printf(r.why, "%s:%zu: not YAML: %s", r.path, parser->problem_mark.line + 1,
+        buf_printf(r.why, "%s:%zu: not YAML: %s", r.path != NULL ? r.path : "the entry",
+                   parser->problem_mark.line + 1,
                    parser->problem != NULL ? parser->problem : "cannot be read");
     }
     yaml_parser_delete(parser);
@@ -454,6 +488,17 @@ bool config_read_file(struct config *c, const char *path, struct buf *why)
     }
     fclose(f);
     return ok;
+}
+
+bool config_read_text(struct config *c, struct str text, struct buf *why)
+{
+    struct config_reading r = {.cfg = c, .why = why};
+    yaml_parser_t parser;
+
+    if (!yaml_parser_initialize(&parser))
+        abort();
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text.p, text.n);
+    return parse(r, &parser, NULL, 0);
 }
 
 static bool read_root_as_list(struct config_reading *r, size_t list)

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/crypto.h"
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -295,6 +296,14 @@ void jw_str(struct jw *w, struct str s)
     }
     add_quoted(w, s);
     w->comma = true;
+}
+
+void jw_hex(struct jw *w, const void *p, size_t n)
+{
+    separate(w);
+    buf_add_c(w->out, '"');
+    hex_add(w->out, p, n);
+    buf_add_c(w->out, '"');
 }
 
 void jw_bool(struct jw *w, bool b)

@@ -27,9 +27,10 @@ void jw_obj(struct jw *w);
 void jw_end_obj(struct jw *w);
 void jw_arr(struct jw *w);
 void jw_end_arr(struct jw *w);
-void jw_key(struct jw *w, const char *key);    /* a trusted literal: not escaped */
-void jw_key_str(struct jw *w, struct str key); /* any bytes: escaped */
-void jw_str(struct jw *w, struct str s);       /* absent (NULL pointer) writes null */
+void jw_key(struct jw *w, const char *key);         /* a trusted literal: not escaped */
+void jw_key_str(struct jw *w, struct str key);      /* any bytes: escaped */
+void jw_str(struct jw *w, struct str s);            /* absent (NULL pointer) writes null */
+void jw_hex(struct jw *w, const void *p, size_t n); /* bytes as a string of hex digits */
 void jw_bool(struct jw *w, bool b);
 void jw_i64(struct jw *w, int64_t v);
 void jw_u64(struct jw *w, uint64_t v);

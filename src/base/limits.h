@@ -55,8 +55,11 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
       "memory.", \
       "503 for a new gateway; existing ones keep working", "a tenant provisions without end") \
     X(WORK_BYTES, "work_bytes", PER_TENANT, LIMIT_BYTES, 16 << 20, 64 << 20, \
-      "Memory of unanswered requests at /v1 and /mcp: their bodies, and 1 KiB each.", \
-      "429, and the program retries", "a program that writes large things faster than the disk") \
+      "Memory of unanswered requests at /v1 and /mcp: their bodies, 1 KiB each, and what agents " \
+      "have said to them so far.", \
+      "429, and the program retries; of an answer the rest is left out, and its `warnings` say " \
+      "so", \
+      "a program that writes large things faster than the disk") \
     X(SKILL_BYTES, "skill_bytes", PER_TENANT, LIMIT_BYTES, 128 << 20, 1 << 30, \
       "A tenant's skills on disk with their history, in all namespaces; a version counts as its " \
       "text and 256 bytes.", \

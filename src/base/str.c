@@ -270,10 +270,45 @@ size_t utf16_units(struct str s)
     return n;
 }
 
+/* 0x80 in every byte of @w that is below 0x20 or is 0x7f; bytes above the first such one may be
+ * marked wrongly. */
+static uint64_t mark_controls(uint64_t w)
+{
+    const uint64_t ones = 0x0101010101010101u, tops = ones << 7;
+    uint64_t low = (w - ones * 0x20) & ~w;
+    uint64_t del = w ^ (ones * 0x7f);
+
+    return (low | ((del - ones) & ~del)) & tops;
+}
+
+size_t str_until_control(struct str s)
+{
+    size_t at = 0;
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    for (; s.n - at >= 8; at += 8) {
+        uint64_t w, hit;
+        memcpy(&w, s.p + at, 8);
+        hit = mark_controls(w);
+        if (hit != 0)
+            return at + (size_t)__builtin_ctzll(hit) / 8;
+    }
+#endif
+    while (at < s.n && (unsigned char)s.p[at] >= ' ' && s.p[at] != 0x7f)
+        at++;
+    return at;
+}
+
 int hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
     c |= 0x20;
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+void hex_u64(uint64_t v, char ret[HEX_U64_CHARS])
+{
+    for (int i = HEX_U64_CHARS - 1; i >= 0; i--, v >>= 4)
+        ret[i] = "0123456789abcdef"[v & 15];
 }

@@ -64,7 +64,12 @@ struct str str_pack(char **at, struct str s);
 bool str_to_u64(struct str s, uint64_t *ret_v);
 bool str_to_i64(struct str s, int64_t *ret_v);
 
+/* How many bytes come before the first control character (below a space, or DEL). */
+size_t str_until_control(struct str s);
+
 int hex_value(char c); /* of a hex digit, either case; -1: not a hex digit */
+enum { HEX_U64_CHARS = 16 };
+void hex_u64(uint64_t v, char ret[HEX_U64_CHARS]); /* lower case, leading zeros, no NUL */
 
 /* "30s", "5m", "1h", "250ms", "2d" or a bare number of seconds -> ms. */
 bool str_to_duration_ms(struct str s, int64_t *ret_ms);

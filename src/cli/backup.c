@@ -193,21 +193,6 @@ static bool no(struct restore *r, const char *path)
     return false;
 }
 
-static void remove_tree(const char *path)
-{
-    char *top = xstrdup(path), *const tops[] = {top, NULL};
-    FTS *walk = fts_open(tops, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
-
-    for (FTSENT *e; walk != NULL && (e = fts_read(walk)) != NULL;)
-        if (e->fts_info == FTS_DP)
-            rmdir(e->fts_path);
-        else if (e->fts_info != FTS_D)
-            unlink(e->fts_path);
-    if (walk != NULL)
-        fts_close(walk);
-    free(top);
-}
-
 /* ---- unpack ---- */
 
 static bool unpack_one(struct restore *r, struct archive *in, const char *name)
@@ -334,7 +319,7 @@ static int restore(struct restore *r, const char *file, const struct settings *s
 {
     char *key = state_dir_path(r->state, "master.key");
 
-    remove_tree(r->staging);
+    state_dir_remove(r->staging);
     bool ok = (mkdir(r->staging, 0700) == 0 || no(r, r->staging)) && unpack(r, file) &&
               check_files(r) && check_key(r, settings);
     if (!ok)
@@ -347,7 +332,7 @@ static int restore(struct restore *r, const char *file, const struct settings *s
     if (ok && settings->master_key == NULL && access(key, F_OK) != 0)
         fprintf(stderr, "before starting the server, put the master key of that backup into %s\n",
                 key);
-    remove_tree(r->staging);
+    state_dir_remove(r->staging);
     free(key);
     return ok ? CLI_DONE : CLI_FAILED;
 }

@@ -13,11 +13,12 @@
 #include "cli/settings.h"
 
 const struct command *const cli_commands[] = {
-    &cmd_serve,  &cmd_status,    &cmd_gateway, &cmd_token,      &cmd_route,   &cmd_link,
-    &cmd_scope,  &cmd_principal, &cmd_policy,  &cmd_dm_default, &cmd_why,     &cmd_mailbox,
-    &cmd_outbox, &cmd_doctor,    &cmd_erase,   &cmd_backup,     &cmd_restore, &cmd_key,
-    &cmd_store,  &cmd_agent,     &cmd_sleeper, &cmd_skill,      &cmd_data,    &cmd_dispatch,
-    &cmd_mcp,    &cmd_node,      &cmd_version, &cmd_help,       NULL,
+    &cmd_serve,  &cmd_status,    &cmd_gateway, &cmd_token,      &cmd_route,       &cmd_link,
+    &cmd_scope,  &cmd_principal, &cmd_policy,  &cmd_dm_default, &cmd_why,         &cmd_mailbox,
+    &cmd_outbox, &cmd_doctor,    &cmd_erase,   &cmd_backup,     &cmd_restore,     &cmd_key,
+    &cmd_store,  &cmd_agent,     &cmd_sleeper, &cmd_skill,      &cmd_data,        &cmd_dispatch,
+    &cmd_mcp,    &cmd_node,      &cmd_say,     &cmd_expect,     &cmd_conformance, &cmd_version,
+    &cmd_help,   NULL,
 };
 
 /* Prints to stderr, made harmless by buf_add_plain(): paths, records and answers may contain any
@@ -213,9 +214,10 @@ static int unknown_verb(const struct cli_job *j)
     for (const struct cli_verb *v = j->c->verbs; v->name != NULL; v++)
         if (*v->name != '\0')
             buf_printf(&known, "%s%s", known.n > 0 ? ", " : "", v->name);
-    int rc = name == NULL ? cli_misused(j, "what to do? One of: %s", buf_z(&known))
-                          : cli_misused(j, "there is no \"%s %s\". There are: %s", j->c->name, name,
-                                        buf_z(&known));
+    int rc = name == NULL
+                 ? cli_misused(j, "what to do? One of: %s", buf_z(&known))
+                 : cli_misused(j, "there is no \"%s %s\"%s. There are: %s", j->c->name, name,
+                               j->c->program ? "; put -- before a program" : "", buf_z(&known));
     buf_done(&known);
     return rc;
 }

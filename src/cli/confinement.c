@@ -16,6 +16,7 @@
 #include "http/idp.h"
 #include "net/http_tls.h"
 #include "media/media.h"
+#include "platform/platform.h"
 #include "skills/skills.h"
 #include "store/store.h"
 
@@ -148,6 +149,12 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     allow_file(r, tls->client_ca);
     allow_file(r, identity->public_key);
     allow_file(r, ((const struct cluster_settings *)config_get(cfg, &cluster_config))->ca);
+    for (size_t i = 0; i < config_count(cfg, &platforms_config); i++) {
+        const struct platform_settings *bot = config_entry(cfg, &platforms_config, i);
+        const struct platform_ops *ops = platform_find(str_of(bot->platform));
+        if (ops != NULL && ops->reads != NULL)
+            allow_file(r, ops->reads(bot));
+    }
     if (store->url != NULL)
         allow_libpq(r, store->url);
     allow_file(r, skills->approval_key);

@@ -170,6 +170,22 @@ static void print_replies(struct cli_job *j)
                STR_FMT(json_str(it.value, "content")));
 }
 
+static void print_delivery(struct cli_job *j)
+{
+    struct str reason = json_str(j->doc, "reason");
+
+    printf("%.*s%s%.*s\n", STR_FMT(json_str(j->doc, "state")), reason.n > 0 ? ": " : "",
+           STR_FMT(reason));
+}
+
+static const struct cli_column session_columns[] = {
+    {"SESSION", "session_id"},
+    {"SOURCE", "source"},
+    {"TARGET", "target"},
+    {"SEEN", "last_seen_at", CLI_AGO_MS},
+    {0},
+};
+
 /* ---- hook ---- */
 
 static void print_hook(struct cli_job *j)
@@ -272,6 +288,9 @@ static const struct cli_verb verbs[] = {
     {"request", .args = "id [text]", .op = "request", .timeout_ms = REQUEST_MS,
      .print = print_response, .run = send_payload},
     {"replies", .args = "id", .op = "agentReplies", .print = print_replies},
+    {"sessions", .args = "id", .op = "listSessions", .columns = session_columns,
+     .none = "No session is known."},
+    {"delivery", .args = "id", .op = "deliveryStatus", .print = print_delivery},
     {"hook", .needs = "--agent", .run = hook},
     {0},
 };
@@ -286,7 +305,7 @@ static const struct cli_option options[] = {
     {"--when", "when", CLI_NUMBER},
     {"--after", "after"},
     {"--limit", "limit", CLI_NUMBER},
-    {"--agent"},
+    {"--agent", "agent_id"},
     {"--no-signature", .kind = CLI_FLAG},
     {"--revoke", .kind = CLI_FLAG},
     {0},
@@ -303,6 +322,8 @@ const struct command cmd_dispatch = {
         "       bellhop dispatch wake AGENT [TEXT] [--when MS] [--session S]\n"
         "       bellhop dispatch request AGENT [TEXT] [--timeout 30s]\n"
         "       bellhop dispatch replies AGENT [--after CURSOR] [--limit N]\n"
+        "       bellhop dispatch sessions AGENT\n"
+        "       bellhop dispatch delivery ID [--agent A] [--kind K]\n"
         "       bellhop dispatch hook --agent A [--tenant T] [--no-signature]\n"
         "       bellhop dispatch hook --agent A [--tenant T] --revoke\n\n"
         "list     the agents of the configuration, their state, and their waiting messages\n"
@@ -311,6 +332,10 @@ const struct command cmd_dispatch = {
         "wake     wakes the agent, now or at --when (unix time in ms), with TEXT as its context\n"
         "request  delivers TEXT and prints the agent's answer\n"
         "replies  what the agent said, oldest first\n"
+        "sessions the agent's sessions, and when each was last seen\n"
+        "delivery where the delivery with this --id is: queued, delivered, acknowledged, "
+        "answered,\n"
+        "         or refused and why\n"
         "hook     prints URLs for clients that send no key, and a secret that signs their\n"
         "         requests; --revoke revokes all hooks of the agent\n\n"
         "AGENT is an id, or agent@session.\n\n" V1_OPTIONS_HELP,

@@ -234,7 +234,54 @@ static void check_platform_problems(struct doctor *d, struct json doc)
                   STR_FMT(problem));
         else
             found(d, OK, "platform", "%.*s %.*s is open", STR_FMT(platform), STR_FMT(bot));
+        struct str webhook = json_str(it.value, "webhook"), host = json_str(it.value, "host");
+        if (host.n > 0)
+            found(d, OK, "platform", "%.*s %.*s takes webhooks at %.*s", STR_FMT(platform),
+                  STR_FMT(bot), STR_FMT(webhook));
     }
+}
+
+/* Warns of a route that `tenant:` makes void: every bot that it could apply to is another
+ * tenant's. */
+static void check_route(struct doctor *d, struct str platform, struct str key, struct str tenant)
+{
+    const struct platform_settings *other = NULL;
+
+    for (size_t i = 0; i < config_count(d->cfg, &platforms_config); i++) {
+        const struct platform_settings *p = config_entry(d->cfg, &platforms_config, i);
+        bool barred = p->tenant != NULL && !str_eq(str_of(p->tenant), tenant);
+        if (!str_eq(str_of(p->platform), platform))
+            continue;
+        if (str_eq(str_of(p->bot), key)) { /* a route of this bot alone */
+            other = barred ? p : NULL;
+            break;
+        }
+        if (!barred)
+            return;
+        other = p;
+    }
+    if (other != NULL)
+        found(d, WARN, "routes",
+              "the route of %.*s on %.*s to tenant %.*s has no effect: bot %s belongs to tenant "
+              "%s (platforms: tenant). Remove it with: bellhop route remove",
+              STR_FMT(key), STR_FMT(platform), STR_FMT(tenant), other->bot, other->tenant);
+}
+
+static void check_routes(struct doctor *d, struct cli_job *j)
+{
+    char *after = NULL;
+
+    do {
+        struct op_given given = {"after", str_of(after)};
+        if (cli_op(j, "listRoutes", &given, after != NULL) != CLI_DONE)
+            break;
+        for (struct json_iter it = {0}; json_next(json_get(j->doc, "routes"), &it);)
+            check_route(d, json_str(it.value, "platform"), json_str(it.value, "key"),
+                        json_str(it.value, "tenant"));
+        free(after);
+        after = str_dup_opt(json_str(j->doc, "next"));
+    } while (after != NULL);
+    free(after);
 }
 
 static void check_instances(struct doctor *d, struct json doc)
@@ -310,6 +357,7 @@ static void check_running(struct doctor *d, struct cli_job *j)
         found(d, WARN, "routes",
               "no route and no linked person, so no agent receives anything. Link a person with: "
               "bellhop link. Or open a place with: bellhop route add --open");
+    check_routes(d, j);
     if (cli_op(j, "listGateways", NULL, 0) != CLI_DONE)
         return;
     for (struct json_iter it = {0}; json_next(json_get(j->doc, "gateways"), &it);) {
@@ -339,6 +387,11 @@ static void check_facts(struct doctor *d, struct loop *loop, struct store *store
     }
     found(d, OK, "gateways", "%zu known, %zu routes", facts_gateways(facts, &head),
           facts_routes(facts, &head));
+    facts_routes(facts, &head);
+    list_each (head, it, nxt) {
+        const struct route *r = list_entry(it, struct route, link);
+        check_route(d, str_of(r->platform), str_of(r->key), str_of(r->tenant));
+    }
     facts_gateways(facts, &head);
     list_each (head, it, nxt) {
         const struct gateway *g = list_entry(it, struct gateway, link);

@@ -158,7 +158,7 @@ const struct command cmd_outbox = {
 
 static void print_decision(struct json d, int64_t now)
 {
-    struct str consumed = json_str(d, "consumed");
+    struct str consumed = json_str(d, "consumed"), refused = json_str(d, "refused");
     struct json verdicts = json_get(d, "verdicts");
     int64_t more = cli_i64(d, "candidates") - (int64_t)json_count(verdicts);
 
@@ -169,6 +169,8 @@ static void print_decision(struct json d, int64_t now)
     if (consumed.p != NULL)
         printf("  It was %.*s, a command to bellhop itself, so no agent received it.\n",
                STR_FMT(consumed));
+    else if (refused.p != NULL)
+        printf("  bellhop refused it: %.*s.\n", STR_FMT(refused));
     else if (json_count(verdicts) == 0)
         puts("  The author is linked to no agent, and the chat belongs to none. Link the author "
              "with: bellhop link. Or open the chat with: bellhop route add --open");

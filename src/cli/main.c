@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "cli/cli.h"
+#include "dispatch/dispatch.h"
 
 static const char *canonical(const char *word)
 {
@@ -16,6 +17,8 @@ int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? canonical(argv[1]) : "help";
 
+    if (strcmp(name, "drop") == 0)
+        return dispatch_drop(argc - 2, argv + 2); /* for the server's helper, not for people */
     for (size_t i = 0; cli_commands[i] != NULL; i++)
         if (strcmp(cli_commands[i]->name, name) == 0) {
             int rc = cli_run(cli_commands[i], argc - 1, argv + 1);

@@ -26,9 +26,11 @@
 #include "base/mem.h"
 #include "base/service.h"
 #include "cli/cli.h"
+#include "cli/ephemeral.h"
 #include "cli/notify.h"
 #include "cli/server.h"
 #include "cli/settings.h"
+#include "dispatch/dispatch.h"
 #include "cluster/node.h"
 #include "net/http_server.h"
 #include "net/loop.h"
@@ -104,6 +106,7 @@ static void drain(struct serving *s)
     s->phase = DRAINING;
     s->deadline_ms = clock_now_ms(loop_clock(s->server.front.loop)) + DRAIN_MS;
     s->server.front.draining = true;
+    dispatch_stop(s->server.front.dispatch);
     relay_drain(s->server.front.relay, on_drained, s);
 }
 
@@ -259,7 +262,7 @@ static void say_ready(const struct serving *s)
     service_tell("READY=1");
 }
 
-static int serve(struct cli_job *j)
+static int run(struct cli_job *j, const struct ephemeral *e)
 {
     struct serving s = {.config_path = j->config};
     struct config *cfg = cli_settings(j);
@@ -286,7 +289,12 @@ static int serve(struct cli_job *j)
     if (s.server.front.node != NULL && node_state(s.server.front.node) == NODE_OVER)
         on_lost_lease(&s, "it expired during start-up");
     mem_trim();
-    say_ready(&s);
+    if (e == NULL) {
+        say_ready(&s);
+    } else if (ephemeral_ready(e, &s.server, said) != BH_OK) {
+        server_close(&s.server);
+        return cli_failed("cannot start: %s", said);
+    }
     watchdog_start(&s.watchdog, loop_clock(s.server.front.loop), s.server.front.store);
     loop_run(s.server.front.loop);
     watchdog_stop(&s.watchdog);
@@ -296,11 +304,31 @@ static int serve(struct cli_job *j)
     return s.server.told_down ? EXIT_DRAINED : CLI_DONE;
 }
 
+static int serve(struct cli_job *j)
+{
+    struct ephemeral e;
+    char why[256];
+    int rc;
+
+    if (!cli_flag(j, "--ephemeral"))
+        return run(j, NULL);
+    if (j->config != NULL || j->state_dir != NULL)
+        return cli_misused(j, "--ephemeral has a configuration and a state directory of its own. "
+                              "Environment variables such as BELLHOP_LOG_LEVEL change settings");
+    if (!ephemeral_begin(&e, why))
+        return cli_failed("cannot start: %s", why);
+    j->config = e.config;
+    rc = run(j, &e);
+    ephemeral_end(&e);
+    return rc;
+}
+
 const struct command cmd_serve = {
     .name = "serve",
     .summary = "run the connector in the foreground",
     .help =
-        "Usage: bellhop serve [-c FILE] [--state-dir DIR]\n\n"
+        "Usage: bellhop serve [-c FILE] [--state-dir DIR]\n"
+        "       bellhop serve --ephemeral\n\n"
         "Runs until SIGTERM or SIGINT.  Then it closes its sockets cleanly, writes everything\n"
         "it accepted to disk, and exits with 0.  SIGHUP reads the configuration again; the log\n"
         "says which settings changed and which ones need a restart.\n\n"
@@ -309,6 +337,17 @@ const struct command cmd_serve = {
         "./bellhop-data. Environment variables such as BELLHOP_LISTEN override single settings;\n"
         "see: bellhop help config\n\n"
         "Once ready, it prints one line with its addresses.  With `listen: 127.0.0.1:0` that\n"
-        "line and the file <state_dir>/port tell the port.\n",
+        "line and the file <state_dir>/port tell the port.\n\n"
+        "--ephemeral runs the same server for a test of a gateway.  It listens on a free port of\n"
+        "127.0.0.1, reads no configuration file, and keeps its state in a directory in memory\n"
+        "(/dev/shm; else with the temporary files), which goes when the server ends, even by\n"
+        "kill -9.  Its bots have no network: `bellhop say` is the person, `bellhop expect` sees\n"
+        "what the gateway does.  Once ready, it prints one line of JSON:\n"
+        "  url, gateway_id, secret  what the gateway dials with\n"
+        "  control                  for `say --control` and `expect --control`\n"
+        "  tenant, instance         whose messages the gateway gets\n"
+        "  key                      a key of that instance for /v1, /mcp and /relay/provision\n"
+        "Other commands reach it with --state-dir, the directory of `control`.\n",
+    .options = (const struct cli_option[]){{"--ephemeral", .kind = CLI_FLAG}, {0}},
     .verbs = (const struct cli_verb[]){{"", .run = serve}, {0}},
 };

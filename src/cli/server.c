@@ -28,6 +28,7 @@
 #include "edge/door.h"
 #include "edge/vault.h"
 #include "host/host.h"
+#include "host/testbots.h"
 #include "http/idp.h"
 #include "http/media_route.h"
 #include "http/v1.h"
@@ -77,7 +78,11 @@ static struct dispatch_env dispatch_env_of(struct server *s)
                                  .settings = config_get(s->cfg, &dispatch_config),
                                  .wake_allow_private = &wake->allow_private,
                                  .node = s->front.node != NULL ? node_name(s->front.node) : NULL,
-                                 .server = s->front.server};
+                                 .server = s->front.server,
+                                 .base_url = &s->front.base_url,
+                                 .local_url = &s->local_url,
+                                 .state_dir = s->settings->state_dir,
+                                 .seal = s->seal};
 }
 
 static enum bh_err open_dispatch(struct server *s, char *why)
@@ -204,7 +209,7 @@ static enum bh_err open_state(struct server *s, char *why)
     char node[NODE_NAME_BYTES + 1];
 
     if (err == BH_OK) /* before the sandbox, which the spawner must escape */
-        err = dispatch_spawner(s->cfg, shared_node(s->cfg, node), &s->spawner, why);
+        err = dispatch_spawner(s->cfg, shared_node(s->cfg, node), c->state_dir, &s->spawner, why);
     if (err == BH_OK)
         err = confinement_of_files(s->cfg, &s->confined, why); /* before the store's threads */
     return err == BH_OK ? server_open_store(s, why) : err;
@@ -343,6 +348,22 @@ static enum bh_err open_media(struct server *s, char *why)
     return err;
 }
 
+/* The names of webhooks are names of this server, too. */
+static void apply_http(struct server *s)
+{
+    size_t n = config_count(s->cfg, &platforms_config), kept = 0;
+    const char **hosts = xcalloc(n + 1, sizeof *hosts);
+
+    for (size_t i = 0; i < n; i++) {
+        const struct platform_settings *p = config_entry(s->cfg, &platforms_config, i);
+        if (p->host != NULL)
+            hosts[kept++] = p->host;
+    }
+    http_settings_apply(s->front.server, config_get(s->cfg, &http_config), s->settings->listen,
+                        s->settings->public_url, hosts);
+    free(hosts);
+}
+
 static enum bh_err open_platforms(struct server *s, char *why)
 {
     for (size_t i = 0; i < config_count(s->cfg, &platforms_config); i++) {
@@ -398,6 +419,14 @@ static void name_url(struct server *s)
     if (base.n > 0)
         s->front.base_url = buf_take(&base);
     buf_done(&base);
+    /* With TLS the certificate is for the public name. */
+    if (str_starts(str_of(s->settings->listen), STR("unix:")) || tls_of(s->cfg)->cert != NULL) {
+        s->local_url = xstrdup(s->settings->public_url);
+        return;
+    }
+    buf_add_z(&base, "http://");
+    authority(s, &base);
+    s->local_url = buf_take(&base);
 }
 
 enum bh_err server_listen(struct server *s, char *why)
@@ -416,7 +445,7 @@ enum bh_err server_listen(struct server *s, char *why)
         return err;
     http_server_set_last(s->front.server,
                          &(struct http_listener){.proxy_protocol = hs->proxy_protocol});
-    http_settings_apply(s->front.server, hs, c->listen, c->public_url);
+    apply_http(s);
     buf_printf(&admin, "unix:%s/admin.sock", c->state_dir);
     err = http_server_listen(s->front.server, buf_str(&admin), NULL, 0600, why);
     buf_done(&admin);
@@ -528,6 +557,7 @@ void server_close(struct server *s)
         host_set_relay(s->front.host, NULL);
     relay_free(s->front.relay);
     host_free(s->front.host);
+    testbots_free(s->front.testbots);
     outcomes_free(s->host_env.outcomes);
     door_free(s->front.door);
     vault_free(s->vault);
@@ -541,6 +571,7 @@ void server_close(struct server *s)
     if (s->front.relay != NULL) /* the server was up: remove admin.sock and port */
         state_dir_forget(s->settings->state_dir);
     free(s->front.base_url);
+    free(s->local_url);
     config_free(s->cfg);
     *s = (struct server){.told_down = s->told_down};
 }
@@ -592,8 +623,7 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
     s->host_env.outbox_max_age_ms = settings_max_age_ms(s->cfg);
     ledger_set(s->front.ledger, config_get(s->cfg, &limits_config));
     dispatch_reload(s->front.dispatch, s->cfg);
-    http_settings_apply(s->front.server, config_get(s->cfg, &http_config), s->settings->listen,
-                        s->settings->public_url);
+    apply_http(s);
     log_apply(config_get(s->cfg, &log_config));
     say(ret_said, "taken", &reload);
     say(ret_said, "needs a restart", &restart);

@@ -3,6 +3,7 @@
 #include "cli/settings.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,4 +188,19 @@ void state_dir_forget(const char *dir)
         unlink(path);
         free(path);
     }
+}
+
+void state_dir_remove(const char *path)
+{
+    char *top = xstrdup(path), *const tops[] = {top, NULL};
+    FTS *walk = fts_open(tops, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
+
+    for (FTSENT *e; walk != NULL && (e = fts_read(walk)) != NULL;)
+        if (e->fts_info == FTS_DP)
+            rmdir(e->fts_path);
+        else if (e->fts_info != FTS_D)
+            unlink(e->fts_path);
+    if (walk != NULL)
+        fts_close(walk);
+    free(top);
 }

@@ -30,3 +30,4 @@ char *state_dir_path(const char *dir, const char *name); /* caller frees */
  * Unix socket): writes nothing. */
 enum bh_err state_dir_write_port(const char *dir, int port, char *ret_why) BH_MUST_USE;
 void state_dir_forget(const char *dir); /* removes admin.sock and port */
+void state_dir_remove(const char *dir); /* with everything in it */

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-#include "agent/program.h"
+#include "net/program.h"
 #include "base/mem.h"
 #include "bellhop/gateway.h"
 #include "cli/cli.h"

@@ -42,12 +42,24 @@ static void cell_wake(struct cli_table *t, struct json instance)
         cli_cell(t, "%s", cli_bool(instance, "wakeUrlRegistered") ? "yes" : "-");
 }
 
+static void cell_problem(struct cli_table *t, struct json platform)
+{
+    struct str problem = json_str(platform, "problem");
+
+    if (problem.p == NULL)
+        problem = json_str(platform, "deaf");
+    if (problem.p != NULL)
+        cli_cell(t, "%.*s", STR_FMT(problem));
+    else
+        cli_cell(t, "-");
+}
+
 static void print_status(struct cli_job *j)
 {
     static const struct cli_column of_platforms[] = {{"PLATFORM", "platform"},
                                                      {"BOT", "bot"},
                                                      {"LAST EVENT", "lastEventAt", CLI_AGO_MS},
-                                                     {"PROBLEM", "problem"},
+                                                     {"PROBLEM", .cell = cell_problem},
                                                      {0}},
                                    of_instances[] = {{"TENANT", "tenant"},
                                                      {"INSTANCE", "instance"},
@@ -67,6 +79,10 @@ static void print_status(struct cli_job *j)
         puts("No platform is open.");
     else
         cli_print_rows(j, platforms, of_platforms);
+    for (struct json_iter it = {0}; json_next(platforms, &it);)
+        if (json_str(it.value, "host").n > 0)
+            printf("%.*s %.*s takes webhooks at %.*s\n", STR_FMT(json_str(it.value, "platform")),
+                   STR_FMT(json_str(it.value, "bot")), STR_FMT(json_str(it.value, "webhook")));
     putchar('\n');
     if (json_count(rows) > 0)
         cli_print_rows(j, rows, of_instances);

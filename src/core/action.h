@@ -22,6 +22,7 @@ enum action_op {
     ACTION_REACT,
     ACTION_THREAD_CREATE,
     ACTION_THREAD_RENAME,
+    ACTION_DRAFT,
     ACTION_UNKNOWN,
 };
 enum action_op action_op_parse(struct str name); /* both in frame.c */
@@ -50,6 +51,7 @@ struct action { /* strs are borrowed from the parser */
     const struct outgoing_left *left;
     /* prompt */
     struct str prompt_kind, prompt_id;
+    struct str deciders; /* "owners": only people linked to the instance may answer */
     struct json options; /* [{id, label, style?}] */
     int64_t timeout_s;   /* 0: none given */
     /* react */
@@ -58,9 +60,14 @@ struct action { /* strs are borrowed from the parser */
     /* thread_create, thread_rename: message_id is the thread of a rename */
     struct str thread_name, only_if_current_name;
     bool only_if_connector_created;
-    struct str platform, bot; /* beside the action: the bot to use; absent: chosen by the chat */
-    bool content_set;         /* typing: absent content means "start", empty content "clear" */
-    int64_t deadline_ms;      /* monotonic: the gateway stops waiting; set by the relay */
+    /* draft: content is the whole text so far */
+    int64_t draft_id;
+    bool final;                 /* the text is complete */
+    bool is_message;            /* the draft becomes the message: platform/stream.h */
+    struct text_stream *stream; /* set by the sender's streams, never by a frame; NULL: none */
+    struct str platform, bot;   /* beside the action: the bot to use; absent: chosen by the chat */
+    bool content_set;           /* typing: absent content means "start", empty content "clear" */
+    int64_t deadline_ms;        /* monotonic: the gateway stops waiting; set by the relay */
 };
 
 /* Names an action under way.  The adapter answers exactly once.  The id is a number, so a second
@@ -82,10 +89,19 @@ static inline bool action_is_said(const struct action_from *f)
     return (f->said.hi | f->said.lo) != 0;
 }
 
+/* Where an action takes place, for the question whether its instance has a ground there. */
+struct action_place {
+    struct str chat_id;
+    struct str scope_id;  /* as the frame or the event said it; absent: not said */
+    struct str thread_id; /* a thread of the chat that not everybody in the chat sees; absent:
+                           * none */
+};
+
 /* How an action ended. */
 struct action_result {
     bool success;
     bool queued; /* with success: on disk, and sent as soon as the platform allows */
+    bool merged; /* a newer text of a stream, which costs no request: it does not count */
     struct str message_id;
     struct str error;                /* starts with one of the ACTION_ERROR_* prefixes */
     struct str chat_name, chat_type; /* get_chat_info */

@@ -27,7 +27,7 @@ void descriptor_write(struct buf *out, const struct descriptor *d)
     jw_kstr(&w, "platform", str_of(d->platform));
     jw_kstr(&w, "label", str_of(d->label));
     jw_ki64(&w, "max_message_length", d->max_message_length);
-    jw_kbool(&w, "supports_draft_streaming", d->supports_draft_streaming);
+    jw_kbool(&w, "supports_draft_streaming", (d->ops & 1u << ACTION_DRAFT) != 0);
     jw_kbool(&w, "supports_edit", d->supports_edit);
     jw_kbool(&w, "supports_threads", (d->ops & 1u << ACTION_THREAD_CREATE) != 0);
     jw_kstr(&w, "markdown_dialect", str_of(d->markdown_dialect));
@@ -44,9 +44,13 @@ void descriptor_write(struct buf *out, const struct descriptor *d)
     jw_end_obj(&w);
 }
 
-void descriptor_write_frame(struct buf *out, const struct descriptor *d)
+void descriptor_write_frame(struct buf *out, const struct descriptor *d, bool newer)
 {
+    struct descriptor told = *d;
+
+    if (!newer)
+        told.ops &= ~(1u << ACTION_DRAFT);
     buf_add_str(out, STR("{\"type\":\"descriptor\",\"descriptor\":"));
-    descriptor_write(out, d);
+    descriptor_write(out, &told);
     buf_add_str(out, STR("}\n"));
 }

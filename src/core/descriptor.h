@@ -6,7 +6,7 @@
 struct descriptor {
     const char *platform, *label;
     int max_message_length; /* always positive */
-    bool supports_draft_streaming, supports_edit;
+    bool supports_edit;
     const char *markdown_dialect;      /* "plain", "markdown_v2", "discord", ... */
     const char *len_unit;              /* "chars" or "utf16" */
     const char *emoji, *platform_hint; /* NULL: left out */
@@ -18,5 +18,6 @@ struct descriptor {
 
 extern const struct descriptor descriptor_relay; /* for an unknown platform */
 
-void descriptor_write(struct buf *out, const struct descriptor *d);       /* the object */
-void descriptor_write_frame(struct buf *out, const struct descriptor *d); /* the line */
+void descriptor_write(struct buf *out, const struct descriptor *d); /* the object */
+/* The line.  @newer: for a gateway of the newer generation; older ones know no drafts. */
+void descriptor_write_frame(struct buf *out, const struct descriptor *d, bool newer);

@@ -253,6 +253,157 @@ void event_write_frame(struct buf *out, const struct event *ev, const struct has
     buf_add_str(out, STR("}\n"));
 }
 
+/* ---- reading the wire ---- */
+
+static const struct wire_text {
+    const char *in, *name; /* the object, "": the event itself; and the member */
+    size_t at;             /* of a struct str in struct event */
+} wire_texts[] = {
+#define WIRE(in, name, member) \
+    { \
+        in, name, offsetof(struct event, member) \
+    }
+    WIRE("source", "message_id", message_id), /* that of the event counts more */
+    WIRE("", "text", text),
+    WIRE("", "message_type", message_type),
+    WIRE("", "message_id", message_id),
+    WIRE("", "reply_to_message_id", reply_to_message_id),
+    WIRE("", "bot_id", bot),
+    WIRE("reply_to", "text", reply_to.text),
+    WIRE("reply_to", "author", reply_to.author),
+    WIRE("prompt_response", "prompt_id", press.prompt_id),
+    WIRE("prompt_response", "option_id", press.option_id),
+    WIRE("prompt_response", "label", press.label),
+    WIRE("prompt_response", "prompt_message_id", press.message_id),
+    WIRE("source", "platform", platform),
+    WIRE("source", "chat_id", chat_id),
+    WIRE("source", "chat_type", chat_type),
+    WIRE("source", "chat_name", chat_name),
+    WIRE("source", "user_id", user_id),
+    WIRE("source", "user_name", user_name),
+    WIRE("source", "thread_id", thread_id),
+    WIRE("source", "chat_topic", chat_topic),
+    WIRE("source", "user_id_alt", user_id_alt),
+    WIRE("source", "chat_id_alt", chat_id_alt),
+    WIRE("source", "guild_id", scope_id),
+    WIRE("source", "scope_id", scope_id), /* the newer name counts */
+    WIRE("source", "parent_chat_id", parent_chat_id),
+    WIRE("source", "user_display_name", user_display_name),
+    WIRE("source", "user_handle", user_handle),
+    WIRE("source", "prospective_thread_id", prospective_thread_id),
+    WIRE("source", "auto_thread_initial_name", auto_thread_name),
+#undef WIRE
+};
+
+/* A member that is absent or null leaves *@ret alone. */
+static bool read_wire_text(struct json object, const struct wire_text *t, struct str *ret,
+                           char *ret_why)
+{
+    struct json value = json_get(object, t->name);
+
+    if (json_type(value) == JSON_STRING)
+        *ret = json_as_str(value);
+    return json_type(value) <= JSON_NULL || json_type(value) == JSON_STRING ||
+           bh_why(ret_why, "%s%s%s must be a text", t->in, t->in[0] != '\0' ? "." : "", t->name);
+}
+
+static bool is_list(struct json v)
+{
+    return json_type(v) <= JSON_NULL || json_type(v) == JSON_ARRAY;
+}
+
+static struct json nth(struct json list, size_t n)
+{
+    struct json_iter it = {0};
+
+    while (json_next(list, &it))
+        if (n-- == 0)
+            return it.value;
+    return (struct json){0};
+}
+
+/* Three lists in the same order, of which only the URLs must be there. */
+static bool read_wire_media(struct json wire, struct arena *arena, struct event *ev, char *ret_why)
+{
+    struct json urls = json_get(wire, "media_urls"), types = json_get(wire, "media_types"),
+                items = json_get(wire, "media");
+    struct event_media *media = arena_alloc(arena, EVENT_MAX_MEDIA * sizeof *media);
+
+    if (!is_list(urls) || !is_list(types) || !is_list(items))
+        return bh_why(ret_why, "media_urls, media_types and media must be lists");
+    for (size_t i = 0; i < json_count(urls); i++) {
+        struct json item = nth(items, i);
+        struct str type = json_as_str(nth(types, i));
+        if (i == EVENT_MAX_MEDIA || !event_media_is_safe(json_as_str(nth(urls, i))))
+            return bh_why(ret_why,
+                          "media_urls must be at most %d addresses with http:// or https:// and "
+                          "without /relay/media/",
+                          EVENT_MAX_MEDIA);
+        media[i] = (struct event_media){.url = json_as_str(nth(urls, i)),
+                                        .kind = json_str(item, "kind"),
+                                        .type = type.p != NULL ? type : json_str(item, "mime"),
+                                        .name = json_str(item, "filename"),
+                                        .caption = json_str(item, "caption")};
+        json_as_u64(json_get(item, "size"), &media[i].size);
+        ev->n_media++;
+    }
+    ev->media = media;
+    return true;
+}
+
+static bool read_wire_context(struct json wire, struct arena *arena, struct event *ev,
+                              char *ret_why)
+{
+    struct event_said *said = arena_alloc(arena, EVENT_MAX_CONTEXT * sizeof *said);
+    struct json list = json_get(wire, "context");
+    struct json_iter it = {0};
+
+    if (!is_list(list) || json_count(list) > EVENT_MAX_CONTEXT)
+        return bh_why(ret_why, "context must be a list of at most %d messages", EVENT_MAX_CONTEXT);
+    while (json_type(list) == JSON_ARRAY && json_next(list, &it)) {
+        struct json source = json_get(it.value, "source");
+        said[ev->n_context++] = (struct event_said){.text = json_str(it.value, "text"),
+                                                    .message_id = json_str(it.value, "message_id"),
+                                                    .user_id = json_str(source, "user_id"),
+                                                    .user_name = json_str(source, "user_name")};
+    }
+    ev->context = said;
+    return true;
+}
+
+bool event_read(struct json wire, struct arena *arena, struct event *ret, char *ret_why)
+{
+    static const char *const objects[] = {"source", "reply_to", "prompt_response", "dispatch"};
+    struct json dispatch = json_get(wire, "dispatch");
+
+    *ret = (struct event){0};
+    if (!json_is_object(wire))
+        return bh_why(ret_why, "an event is a JSON object");
+    for (size_t i = 0; i < ARRAY_LEN(objects); i++)
+        if (json_type(json_get(wire, objects[i])) > JSON_NULL &&
+            !json_is_object(json_get(wire, objects[i])))
+            return bh_why(ret_why, "%s must be an object", objects[i]);
+    for (size_t i = 0; i < ARRAY_LEN(wire_texts); i++) {
+        const struct wire_text *t = &wire_texts[i];
+        struct json object = t->in[0] != '\0' ? json_get(wire, t->in) : wire;
+        struct str *to = (struct str *)(void *)((char *)ret + t->at);
+        if (!read_wire_text(object, t, to, ret_why))
+            return false;
+    }
+    ret->reply_to.set = json_is_object(json_get(wire, "reply_to"));
+    ret->reply_to.is_own = json_as_bool(json_get(json_get(wire, "reply_to"), "is_own"), false);
+    ret->context_error = json_as_bool(json_get(wire, "context_error"), false);
+    if (json_is_object(dispatch)) {
+        struct buf text = BUF_INIT;
+        struct jw w = jw_begin(&text);
+        jw_value(&w, dispatch);
+        ret->dispatch = arena_str(arena, buf_str(&text));
+        buf_done(&text);
+    }
+    return read_wire_media(wire, arena, ret, ret_why) &&
+           read_wire_context(wire, arena, ret, ret_why);
+}
+
 static void copy_event(struct jw *w, struct json event, struct str text)
 {
     jw_obj(w);
@@ -430,7 +581,7 @@ static const struct event_text event_flags[] = {
     TEXT(event, reply_to.is_own), TEXT(event, reply_to.set),   TEXT(event, author_is_bot),
     TEXT(event, mentions_bot),    TEXT(event, replies_to_bot), TEXT(event, only_stops),
     TEXT(event, context_error),   TEXT(event, wants_context),  TEXT(event, edit.set),
-    TEXT(event, edit.deletes),    TEXT(event, edit.silent),
+    TEXT(event, edit.deletes),    TEXT(event, edit.silent),    TEXT(event, only_owners),
 };
 static const struct event_text media_texts[] = {
     TEXT(event_media, url),     TEXT(event_media, ref),  TEXT(event_media, id),

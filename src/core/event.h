@@ -77,7 +77,8 @@ struct event {
     bool looks_back; /* the visibility check must include earlier messages of the place */
     /* The only instance that may receive it, if the gate agrees; absent: the gate alone decides. */
     struct str only_tenant, only_instance;
-    bool only_stops; /* a second /stop under another session key: interrupts, is never delivered */
+    bool only_owners; /* with @only_instance: and only if the author is linked to it */
+    bool only_stops;  /* a second /stop under another session key: interrupts, is never delivered */
     /* Edits or deletes the earlier message with the same message_id.  If that message is still
      * queued, it gets this text or is removed.  If the agent has it already, the agent receives
      * this event, unless @silent. */
@@ -91,6 +92,11 @@ struct event {
  * never null, the scope has both names, and is_bot is left out.  Unsafe media URLs are left out,
  * see event_media_is_safe(). */
 void event_write(struct buf *out, const struct event *ev);
+
+/* Reads an `event` object as event_write() writes it, for events that a tool makes up.  Unknown
+ * members are ignored; the lists live in @arena, the texts in the parser.  The members that are not
+ * on the wire stay zero.  False: @ret_why (256 bytes) names the member with a wrong type. */
+bool event_read(struct json wire, struct arena *arena, struct event *ret, char *ret_why);
 
 /* Prefix of the placeholder for a stored file in a queued frame.  The URL depends on the receiver
  * and the time, so event_place_media() fills it in when the frame is sent. */

@@ -31,6 +31,9 @@ enum fault_class {
     FAULT_DELIVERY_TIMEOUT, /* same fields: the agent did not answer in time */
     FAULT_TOO_LARGE,
     FAULT_INVALID,     /* a plain error of the contract: the arguments are wrong */
+    FAULT_NOT_FOUND,   /* there is no such thing, or it belongs to others */
+    FAULT_CONFIGURED,  /* it is in the configuration file, which only its editor changes */
+    FAULT_EXISTS,      /* something has this name already */
     FAULT_REFUSED,     /* the caller is not allowed to */
     FAULT_BUSY,        /* over a limit: retry later */
     FAULT_UNAVAILABLE, /* the store cannot write now (disk full, ...): nothing was changed */

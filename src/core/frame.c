@@ -27,6 +27,7 @@ static const char *const op_names[] = {
     [ACTION_REACT] = "react",
     [ACTION_THREAD_CREATE] = "thread_create",
     [ACTION_THREAD_RENAME] = "thread_rename",
+    [ACTION_DRAFT] = "draft",
     [ACTION_UNKNOWN] = "unknown",
 };
 
@@ -60,6 +61,7 @@ static const struct action_text texts[] = {
 static const struct action_text rich_texts[] = {
     TEXT(media_kind), TEXT(source_url), TEXT(filename),    TEXT(prompt_kind),
     TEXT(prompt_id),  TEXT(emoji),      TEXT(thread_name), TEXT(only_if_current_name),
+    TEXT(deciders),
 };
 
 static void texts_read(struct json a, const struct action_text *table, size_t n, struct action *ret)
@@ -77,7 +79,12 @@ void frame_read_action(struct json a, struct action *ret)
     ret->content = json_as_str(content);
     ret->content_set = json_type(content) == JSON_STRING;
     texts_read(a, texts, ARRAY_LEN(texts), ret);
-    if (ret->op >= ACTION_SEND_MEDIA) {
+    if (ret->op == ACTION_DRAFT) {
+        if (!json_as_i64(json_get(a, "draft_id"), &ret->draft_id))
+            ret->draft_id = 0;
+        ret->final = json_as_bool(json_get(a, "final"), false);
+        ret->is_message = json_as_bool(json_get(a, "message"), false);
+    } else if (ret->op >= ACTION_SEND_MEDIA) {
         texts_read(a, rich_texts, ARRAY_LEN(rich_texts), ret);
         ret->options = json_get(a, "options");
         if (!json_as_i64(json_get(a, "timeout_s"), &ret->timeout_s) || ret->timeout_s < 0)
@@ -110,6 +117,11 @@ void frame_write_action(struct jw *w, const struct action *a)
     jw_kstr(w, "op", str_of(action_op_name(a->op)));
     jw_kstr_opt(w, "content", a->content);
     texts_write(w, texts, ARRAY_LEN(texts), a);
+    if (a->draft_id != 0) { /* a final draft that became a send keeps its number */
+        jw_ki64(w, "draft_id", a->draft_id);
+        jw_kbool(w, "final", a->final);
+        jw_kbool(w, "message", a->is_message);
+    }
     if (a->op >= ACTION_SEND_MEDIA) {
         texts_write(w, rich_texts, ARRAY_LEN(rich_texts), a);
         if (json_type(a->options) != JSON_ABSENT) {

@@ -449,7 +449,9 @@ size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const
         const struct candidate *c = &g.c[i];
         enum gate_reason r = judge(w, &g, c, ev);
         if (ev->only_instance.p != NULL)
-            r = asked(c->to, ev) ? r : GATE_NO_NOT_ASKED;
+            r = !asked(c->to, ev)                              ? GATE_NO_NOT_ASKED
+                : ev->only_owners && !(c->claims & CLAIM_LINK) ? GATE_NO_OWNER_ONLY
+                                                               : r;
         else if (r == GATE_YES_OWNER && c->to != own)
             r = GATE_NO_TIE;
         out[i] = (struct gate_verdict){.to = c->to, .reason = r};

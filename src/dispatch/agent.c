@@ -3,15 +3,19 @@
  * A reload replaces the configuration, so the table copies the entries.  A recipient whose entry is
  * unchanged after a reload keeps its courier and the delivery under way. */
 #include "dispatch/agent.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/crypto.h"
 #include "base/mem.h"
+#include "dispatch/call.h"
 #include "dispatch/courier.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/dispatch_priv.h"
+#include "dispatch/hosted.h"
+#include "dispatch/stored.h"
 #include "dispatch/substrate.h"
 #include "net/spawner.h"
 #include "relay/relay.h"
@@ -24,6 +28,10 @@ static const struct config_key settings_keys[] = {
     {"dispatch.allow_private", CFG_BOOL, CFG_RELOAD, AT(allow_private), "false",
      .what = "Let webhooks of agents reach private, loopback and link-local addresses "
              "(`wake.allow_private` allows it too)."},
+    {"dispatch.added", CFG_CHOICE, CFG_RESTART, AT(added), "all", "all|remote",
+     .what = "What agents may use that `bellhop agent add` adds: `all`, or `remote`: nothing of "
+             "this machine, no files and no programs. With `all`, a server that was taken over can "
+             "run programs outside of its sandbox."},
     {"dispatch.caller_header", CFG_TEXT, CFG_RELOAD, AT(caller_header),
      .what = "The header that names the agent on whose behalf a program calls, such as "
              "`X-Agent-Id`; it becomes `meta.origin.caller_agent_id`. Believed only from keys made "
@@ -80,15 +88,20 @@ const struct config_list agents_config = {.name = "agents",
 
 /* ---- checks across keys ---- */
 
-static bool check_entry(const struct agent_settings *s, char *why)
+bool agent_settings_ok(const struct agent_settings *s, char *why)
 {
     if (!facts_name_ok(str_of(s->id)) || strlen(s->id) > 120)
         return bh_why(why, "id: expected 1 to 120 printable characters without blanks");
     if (s->tenant != NULL && !facts_name_ok(str_of(s->tenant)))
         return bh_why(why, "tenant: that is no tenant's name");
     const struct substrate_ops *ops = substrate_find(str_of(s->substrate));
+    if (s->node != NULL && ops != NULL && (ops->can & SUBSTRATE_HOSTED) != 0)
+        return bh_why(why, "node: an agent of substrate %s runs on the node that serves",
+                      ops->name);
     if (s->node != NULL && ops != NULL && ops->run == NULL)
         return bh_why(why, "node: an agent of substrate %s is on no machine of ours", ops->name);
+    if (s->tenant == NULL && ops != NULL && (ops->can & SUBSTRATE_HOSTED) != 0)
+        return bh_why(why, "tenant: an agent of substrate %s needs one", ops->name);
     for (size_t i = 0; s->capabilities != NULL && s->capabilities[i] != NULL; i++)
         if (strcmp(s->capabilities[i], "deliver") != 0 && strcmp(s->capabilities[i], "wake") != 0 &&
             strcmp(s->capabilities[i], "augment") != 0 &&
@@ -112,7 +125,7 @@ bool dispatch_check(const struct config *cfg, char *ret_why)
         const struct agent_settings *s = config_entry(cfg, &agents_config, i);
         struct buf *key = &keys[made++];
         buf_printf(key, "%s\x1f%s", s->tenant != NULL ? s->tenant : "", s->id);
-        ok = check_entry(s, why);
+        ok = agent_settings_ok(s, why);
         if (ok && map_put(&seen, buf_str(key), key) != NULL) {
             snprintf(why, sizeof why, "two agents%s%.60s have the id %.100s",
                      s->tenant != NULL ? " of tenant " : "", s->tenant != NULL ? s->tenant : "",
@@ -160,28 +173,41 @@ void dispatch_each_path(const struct config *cfg, const char *node, dispatch_pat
     }
 }
 
-enum bh_err dispatch_spawner(const struct config *cfg, const char *node, struct spawner **ret_s,
-                             char *ret_why)
+enum bh_err dispatch_spawner(const struct config *cfg, const char *node, const char *state_dir,
+                             struct spawner **ret_s, char *ret_why)
 {
+    const struct dispatch_settings *d = config_get(cfg, &dispatch_config);
+    bool learns = strcmp(d->added, "all") == 0;
     size_t n = config_count(cfg, &agents_config), used = 0;
-    const char *(*tmux)[4] = xcalloc(n + 1, sizeof *tmux);
-    const char *const **commands = xcalloc(n + 1, sizeof *commands);
+    struct spawner_words {
+        const char *words[HOSTED_WORDS + 1];
+        struct hosted_words room;
+    } *own = xcalloc(n + 1, sizeof *own);
+    const char *const **commands = xcalloc(n + 2, sizeof *commands);
+    const char *const drop[] = {hosted_program(), "drop", NULL};
 
     *ret_s = NULL;
     for (size_t i = 0; i < n; i++) {
         const struct agent_settings *s = config_entry(cfg, &agents_config, i);
+        const struct substrate_ops *ops = substrate_find(str_of(s->substrate));
         if (!is_on(s, node))
             continue;
-        if (s->command != NULL)
+        if ((ops->can & SUBSTRATE_HOSTED) != 0) {
+            if (hosted_command(s, state_dir, &own[i].room, own[i].words) > 0)
+                commands[used++] = own[i].words;
+        } else if (s->target != NULL) {
+            tmux_command(s, own[i].words);
+            commands[used++] = own[i].words;
+        } else if (s->command != NULL) {
             commands[used++] = (const char *const *)s->command;
-        if (s->target != NULL) {
-            tmux_command(s, tmux[i]);
-            commands[used++] = tmux[i];
         }
     }
+    if (learns)
+        commands[used++] = drop;
     if (used > 0)
-        *ret_s = spawner_new(commands, (unsigned)used, config_secret_variables(cfg), ret_why);
-    free(tmux);
+        *ret_s =
+            spawner_new(commands, (unsigned)used, config_secret_variables(cfg), learns, ret_why);
+    free(own);
     free(commands);
     return used > 0 && *ret_s == NULL ? BH_UNAVAILABLE : BH_OK;
 }
@@ -197,10 +223,16 @@ static char **const *texts_of(const struct agent_settings *s, size_t i)
 
 static char *const *text_of(const struct agent_settings *s, size_t i)
 {
-    char *const *const all[] = {
-        &s->substrate, &s->id,       &s->tenant,     &s->name,          &s->instance,
-        &s->url,       &s->wake_url, &s->status_url, &s->target,        &s->socket,
-        &s->dir,       &s->path,     &s->secret,     &s->authorization, &s->node};
+    char *const *const all[] = {&s->substrate, &s->id,
+                                &s->tenant,    &s->name,
+                                &s->instance,  &s->url,
+                                &s->wake_url,  &s->status_url,
+                                &s->target,    &s->socket,
+                                &s->dir,       &s->path,
+                                &s->secret,    &s->authorization,
+                                &s->node,      &s->platform,
+                                &s->bot,       &s->model,
+                                &s->key};
 
     return i < ARRAY_LEN(all) ? all[i] : NULL;
 }
@@ -227,7 +259,8 @@ static bool settings_same(const struct agent_settings *a, const struct agent_set
             if (strcmp(x[k], y[k]) != 0)
                 return false;
     }
-    return a->timeout_ms == b->timeout_ms && a->wake_on_deliver == b->wake_on_deliver;
+    return a->timeout_ms == b->timeout_ms && a->wake_on_deliver == b->wake_on_deliver &&
+           a->open == b->open && a->history == b->history;
 }
 
 static struct str key_of(struct buf *room, struct str tenant, struct str id)
@@ -242,12 +275,12 @@ static struct str key_of(struct buf *room, struct str tenant, struct str id)
 static void config_drop(struct agent_config *c)
 {
     struct agent_settings *s = &c->s;
+    char *const secrets[] = {s->secret, s->authorization, s->key};
 
     list_remove(&c->link);
-    if (s->secret != NULL)
-        secret_wipe(s->secret, strlen(s->secret));
-    if (s->authorization != NULL)
-        secret_wipe(s->authorization, strlen(s->authorization));
+    for (size_t i = 0; i < ARRAY_LEN(secrets); i++)
+        if (secrets[i] != NULL)
+            secret_wipe(secrets[i], strlen(secrets[i]));
     for (size_t i = 0; text_of(s, i) != NULL; i++)
         free(*text_of(s, i));
     for (size_t i = 0; texts_of(s, i) != NULL; i++) {
@@ -259,7 +292,7 @@ static void config_drop(struct agent_config *c)
     free(c);
 }
 
-static void config_take(struct agents *t, const struct agent_settings *s)
+static struct agent_config *config_take(struct agents *t, const struct agent_settings *s)
 {
     struct agent_config *c = xcalloc(1, sizeof *c);
     struct buf room = BUF_INIT;
@@ -279,6 +312,16 @@ static void config_take(struct agents *t, const struct agent_settings *s)
     c->key = buf_take(&room);
     list_append(&t->configs, &c->link);
     map_put(&t->by_key, str_of(c->key), c);
+    return c;
+}
+
+const struct agent_config *agents_entry(const struct agents *t, struct str tenant, struct str id)
+{
+    struct buf room = BUF_INIT;
+    struct agent_config *c = map_get(&t->by_key, key_of(&room, tenant, id));
+
+    buf_done(&room);
+    return c != NULL && !c->of_gateway ? c : NULL;
 }
 
 /* The tenant's own entry of this id, else the entry without a tenant; NULL: none. */
@@ -329,6 +372,7 @@ bool agent_is_remote(const struct recipient *a)
 
 static void agent_free(struct agents *t, struct recipient *a)
 {
+    calls_agent_gone(t->d, a);
     map_del(&t->agents, str_of(a->key));
     list_remove(&a->link);
     courier_free(a->courier);
@@ -338,6 +382,31 @@ static void agent_free(struct agents *t, struct recipient *a)
     free(a->gw.tenant);
     free(a->gw.instance);
     free(a);
+}
+
+void agent_instance(const struct agent_config *c, struct buf *out)
+{
+    if (!agent_is_relayed(c))
+        buf_printf(out, AGENT_INSTANCE "%s", c->s.id);
+    else
+        buf_add_z(out, c->s.instance != NULL ? c->s.instance : c->s.id);
+}
+
+/* True when the directory that the agent's files are in cannot be opened.  The sandbox knows only
+ * the directories of the configuration at the start; what is really wrong, the helper finds out. */
+static bool is_hidden(const struct agent_settings *s)
+{
+    const char *slash = s->path != NULL ? strrchr(s->path, '/') : NULL;
+    char *dir = s->path == NULL    ? xstrdup(s->dir)
+                : slash == NULL    ? xstrdup(".")
+                : slash == s->path ? xstrdup("/")
+                                   : str_dup(str_make(s->path, (size_t)(slash - s->path)));
+    int fd = dir != NULL ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK) : 0;
+
+    free(dir);
+    if (fd > 0)
+        close(fd);
+    return fd < 0;
 }
 
 static struct recipient *agent_make(struct agents *t, struct agent_config *c, struct str tenant)
@@ -356,7 +425,7 @@ static struct recipient *agent_make(struct agents *t, struct agent_config *c, st
     a->id = a->key + tenant.n + 1;
     memcpy(a->key + tenant.n + id_n + 2, tenant.p, tenant.n);
     a->tenant = a->key + tenant.n + id_n + 2;
-    if (c->ops == &substrate_relay)
+    if (agent_is_relayed(c))
         a->instance = c->s.instance != NULL ? c->s.instance : c->s.id;
     else
         buf_printf(&name, AGENT_INSTANCE "%s", a->id);
@@ -365,11 +434,47 @@ static struct recipient *agent_make(struct agents *t, struct agent_config *c, st
         a->instance = a->gw.instance = buf_take(&name);
         a->gw.tenant = xstrdup(a->tenant);
     }
+    a->outside = c->stored && is_hidden(&c->s);
     list_append(&t->made, &a->link);
     map_put(&t->agents, str_of(a->key), a);
     if (c->ops->run != NULL && t->d->env.relay != NULL) /* a runner has no relay: remote.h */
         a->courier = courier_new(a);
     return a;
+}
+
+/* ---- gateways that no entry names ---- */
+
+static bool has_gateway(const struct agents *t, struct str tenant, struct str id)
+{
+    const struct facts *f = t->d->env.facts; /* NULL: a runner's */
+
+    return f != NULL && facts_newest_gateway(f, tenant, id) != NULL;
+}
+
+static struct agent_config *take_gateway(struct agents *t, struct str tenant, struct str id)
+{
+    char relay[] = "relay", *names[2] = {str_dup(tenant), str_dup(id)};
+    struct agent_settings s = {.substrate = relay, .tenant = names[0], .id = names[1]};
+    struct agent_config *c = config_take(t, &s);
+
+    c->of_gateway = true;
+    free(names[0]);
+    free(names[1]);
+    return c;
+}
+
+static void agent_drop_config(struct agents *t, struct agent_config *c)
+{
+    map_del(&t->by_key, str_of(c->key));
+    config_drop(c);
+}
+
+static void gateway_gone(struct agents *t, struct recipient *a)
+{
+    struct agent_config *c = (struct agent_config *)(uintptr_t)a->cfg;
+
+    agent_free(t, a);
+    agent_drop_config(t, c);
 }
 
 struct recipient *agents_find(struct agents *t, struct str tenant, struct str id)
@@ -379,9 +484,15 @@ struct recipient *agents_find(struct agents *t, struct str tenant, struct str id
     struct agent_config *c;
 
     buf_done(&room);
+    if (a != NULL && a->cfg->of_gateway && !has_gateway(t, tenant, id)) {
+        gateway_gone(t, a);
+        return NULL;
+    }
     if (a != NULL || str_is_empty(id) || str_find(id, '\x1f') >= 0)
         return a;
     c = entry_for(t, tenant, id);
+    if (c == NULL && has_gateway(t, tenant, id))
+        c = take_gateway(t, tenant, id);
     return c != NULL ? agent_make(t, c, tenant) : NULL;
 }
 
@@ -467,6 +578,35 @@ static void wake_mail(struct agents *t)
     buf_done(&names);
 }
 
+static void take_stored(void *ctx, const struct agent_settings *s)
+{
+    struct agents *t = ctx;
+
+    if (agents_entry(t, str_of(s->tenant), str_of(s->id)) == NULL)
+        config_take(t, s)->stored = true;
+}
+
+void agents_change(struct agents *t, struct str tenant, struct str id,
+                   const struct agent_settings *s)
+{
+    struct buf room = BUF_INIT;
+    struct str key = key_of(&room, tenant, id);
+    struct recipient *a = map_get(&t->agents, key);
+    struct agent_config *was = map_get(&t->by_key, key);
+
+    if (was != NULL && !was->stored && !was->of_gateway)
+        goto out; /* the file's entry hides it */
+    if (a != NULL)
+        agent_free(t, a);
+    if (was != NULL)
+        agent_drop_config(t, was);
+    if (s != NULL)
+        config_take(t, s)->stored = true;
+    wake_mail(t);
+out:
+    buf_done(&room);
+}
+
 void agents_set(struct agents *t, const struct config *cfg)
 {
     struct list old = t->configs;
@@ -480,9 +620,12 @@ void agents_set(struct agents *t, const struct config *cfg)
     t->by_key = MAP_INIT;
     for (size_t i = 0; i < config_count(cfg, &agents_config); i++)
         config_take(t, config_entry(cfg, &agents_config, i));
+    stored_each(t->d->stored, take_stored, t);
     list_each (&t->made, it, nxt) { /* points each at its new entry, or ends it */
         struct recipient *a = list_entry(it, struct recipient, link);
         struct agent_config *c = entry_for(t, str_of(a->tenant), str_of(a->id));
+        if (c == NULL && a->cfg->of_gateway)
+            c = take_gateway(t, str_of(a->tenant), str_of(a->id));
         if (c != NULL && settings_same(&c->s, &a->cfg->s)) {
             a->cfg = c;
             c->spoken = true;

@@ -1,17 +1,20 @@
 /* agent.h - the table of agents: entries of `agents:` and the agents of each tenant.
  *
  *      agents: -> struct agent_config, one per entry -> struct recipient, one per (tenant, entry)
- *                                                       that was used or has mail
+ *      stored.h   '                                     that was used or has mail
+ *      a gateway -'
  *
- * An entry that names a tenant exists for that tenant only.  It hides an entry of the same id that
- * names no tenant.  A recipient is made on first use; agents_set() makes those that have mail.
+ * An entry that names a tenant exists for that tenant only.  It hides an entry of the same id
+ * that names no tenant.  An entry of the file hides a stored one, and both hide the instance of a
+ * gateway with that name, which is an agent without an entry.  A recipient is made on first use;
+ * agents_set() makes those that have mail.
  *
- * The table owns the entries and the recipients, and a recipient owns its courier.
- */
+ * The table owns the entries and the recipients, and a recipient owns its courier. */
 #pragma once
 #include "base/config.h"
 #include "base/list.h"
 #include "base/map.h"
+#include "dispatch/substrate.h"
 #include "tenancy/facts.h"
 
 #define AGENT_INSTANCE "agent:" /* prefix of the instance of an agent that is not on the relay */
@@ -22,19 +25,25 @@ struct agent_settings { /* an entry; each substrate uses the keys marked with it
     char *node; /* the node it runs on (cluster.node); NULL: the node that serves */
     char **capabilities, **sessions;
     bool wake_on_deliver;
-    char *instance;                                             /* relay */
+    char *instance;                                             /* relay, and hosted ones */
     char *url, *wake_url, *status_url, *authorization, *secret; /* webhook */
     char *target, *socket;                                      /* tmux */
     char *dir;                                                  /* file */
     char *path;                                                 /* pipe */
-    char **command;                                             /* exec */
-    int64_t timeout_ms;                                         /* webhook, tmux, pipe, exec */
+    char **command;                                             /* exec, program, acp */
+    int64_t timeout_ms;   /* webhook, tmux, pipe, exec, responses, chat */
+    char *platform, *bot; /* hosted ones: where people reach it */
+    bool open;            /* hosted ones: everybody may write to that bot */
+    char *model, *key;    /* responses, chat */
+    uint32_t history;     /* chat: messages of a conversation that it gets */
 };
 
 struct agent_config {        /* one entry; shared by the recipients made from it */
     struct agent_settings s; /* owned texts; secrets are wiped */
     const struct substrate_ops *ops;
     bool spoken;      /* a recipient was made from it */
+    bool stored;      /* of stored.h; else of the file, or of a gateway */
+    bool of_gateway;  /* made for an instance that no entry names */
     struct list link; /* agents->configs, in the order of the file */
     char *key;        /* owned; in agents->by_key */
 };
@@ -45,7 +54,8 @@ struct recipient {                  /* lives until a reload removes or changes i
     struct list link;               /* agents->made */
     struct courier *courier;        /* owned; NULL: substrate relay or none, or a runner's */
     int fd;                         /* of its pipe, while that has a reader; else -1 */
-    struct gateway gw;       /* its gateway for the relay, unless on the relay; texts owned */
+    bool outside;      /* the sandbox hides its directory: the helper writes (dispatch_drop()) */
+    struct gateway gw; /* its gateway for the relay, unless on the relay; texts owned */
     const char *tenant, *id; /* in @key */
     const char *instance;    /* names its mailbox: owned by @gw, or in @cfg */
     char key[];              /* tenant \x1f id, then the tenant again */
@@ -61,8 +71,20 @@ struct agents {
 
 struct agents *agents_new(struct dispatch *d);
 void agents_free(struct agents *t); /* NULL is fine */
-/* Copies the entries of @cfg.  Frees recipients whose entry changed or was removed. */
+/* Copies the entries of @cfg, and those that are stored.  Frees recipients whose entry changed or
+ * was removed. */
 void agents_set(struct agents *t, const struct config *cfg);
+/* A stored entry was added, changed (@s) or removed (NULL).  An entry of the file stays. */
+void agents_change(struct agents *t, struct str tenant, struct str id,
+                   const struct agent_settings *s);
+/* The entry of the file or of the store with exactly this tenant; NULL: none. */
+const struct agent_config *agents_entry(const struct agents *t, struct str tenant, struct str id);
+/* Checks an entry as a whole.  False: @ret_why (256 bytes) has the reason. */
+bool agent_settings_ok(const struct agent_settings *s, char *ret_why);
+static inline bool agent_is_relayed(const struct agent_config *c)
+{
+    return (c->ops->can & SUBSTRATE_RELAYED) != 0;
+}
 
 /* NULL: the tenant has no such agent. */
 struct recipient *agents_find(struct agents *t, struct str tenant, struct str id);
@@ -72,6 +94,8 @@ struct recipient *agents_resolve(struct agents *t, struct str tenant, struct str
                                  struct str *ret_session);
 /* True when @c is the entry that @tenant sees under its id. */
 bool agent_config_is_for(const struct agents *t, const struct agent_config *c, struct str tenant);
+/* Appends the name of the instance whose mailbox holds the agent's mail. */
+void agent_instance(const struct agent_config *c, struct buf *out);
 /* Fills @argv with the first words of every tmux command, NULL-terminated, borrowed from @s.
  * Returns how many words there are. */
 size_t tmux_command(const struct agent_settings *s, const char *argv[4]);

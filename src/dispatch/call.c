@@ -22,6 +22,7 @@
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
 #include "dispatch/schedule.h"
+#include "dispatch/sessions.h"
 #include "dispatch/substrate.h"
 #include "relay/in/inside.h"
 
@@ -93,6 +94,26 @@ void calls_free(struct dispatch *d)
         drop(list_entry(at, struct dispatch_call, link));
 }
 
+void call_run(struct dispatch_call *c, struct recipient *a, const struct errand *e, errand_cb *done)
+{
+    c->job_of = a;
+    c->job = errand_run(a, e, done, c);
+}
+
+void calls_agent_gone(struct dispatch *d, const struct recipient *a)
+{
+    if (d->env.relay == NULL)
+        return; /* a runner has no calls */
+    list_each (&d->calls, it, nxt) {
+        struct dispatch_call *c = list_entry(it, struct dispatch_call, link);
+        if (c->job == NULL || c->job_of != a)
+            continue;
+        job_cancel(&c->job);
+        fault_set(&c->fault, FAULT_BUSY, "The agent was changed meanwhile; ask again.");
+        call_end_later(c);
+    }
+}
+
 void dispatch_cancel(struct dispatch_call **call)
 {
     if (*call != NULL)
@@ -116,6 +137,15 @@ struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who 
     }
     call_fail_unknown(c, address);
     return NULL;
+}
+
+bool call_may_answer(const struct dispatch_who *who, const struct recipient *a)
+{
+    const struct caller *c = &who->caller;
+
+    if (c->agent.p != NULL)
+        return str_eq(c->agent, str_of(a->id));
+    return c->instance.p == NULL || str_eq(c->instance, str_of(a->instance));
 }
 
 void call_begin(struct dispatch_call *c, const struct recipient *a, struct str session,
@@ -219,7 +249,7 @@ void call_post(struct dispatch_call *c, struct recipient *a, const struct payloa
                             .may_wake = may_wake};
 
     payload_event(p, a, &e);
-    if (a->cfg->ops != &substrate_relay) {
+    if (!agent_is_relayed(a->cfg)) {
         payload_write_body(&body, p, str_of(a->id));
         parcel.body = buf_str(&body);
     }
@@ -238,7 +268,7 @@ const char *call_waits(struct recipient *a)
 
     if (a->courier != NULL)
         return problem == NULL ? errand_away(a) : problem;
-    if (a->cfg->ops != &substrate_relay)
+    if (!agent_is_relayed(a->cfg))
         return "the agent has no substrate: it is kept in its mailbox";
     s = relay_state(a->d->env.relay, str_of(a->tenant), str_of(a->instance));
     switch (s) {
@@ -312,7 +342,8 @@ void call_write_session(struct dispatch_call *c, const struct recipient *a, stru
     struct str session = str_of(c->session);
 
     if (c->took == NULL && !str_is_empty(session) && a != NULL &&
-        (a->cfg->ops == &substrate_relay || agent_has_session(a->cfg, session)))
+        (agent_is_relayed(a->cfg) || agent_has_session(a->cfg, session) ||
+         session_is_known(c->d, str_of(a->tenant), str_of(a->id), session)))
         c->took = str_dup(session);
     if (c->took == NULL && !str_is_empty(session))
         call_warn(c, STR("whether the agent has this session is not known: session_id was only "
@@ -379,11 +410,11 @@ struct dispatch_call *dispatch_status(struct dispatch *d, const struct dispatch_
     struct errand e = {.kind = ERRAND_LOOK, .session = session};
 
     if (a != NULL && a->cfg->ops->run != NULL) {
-        c->job = errand_run(a, &e, on_looked, c);
+        call_run(c, a, &e, on_looked);
         return c;
     }
     if (a != NULL)
-        write_status(c, a->cfg->ops == &substrate_relay ? relay_word(a) : "unknown",
+        write_status(c, agent_is_relayed(a->cfg) ? relay_word(a) : "unknown",
                      str_of(call_waits(a)));
     call_end_later(c);
     return c;
@@ -462,7 +493,7 @@ static void on_wake_accepted(void *ctx, enum bh_err err)
         return;
     }
     a = waking_agent(w);
-    if (a != NULL && a->cfg->ops == &substrate_relay) {
+    if (a != NULL && agent_is_relayed(a->cfg)) {
         waits = call_waits(a);
         w->woken = waits == NULL;
         if (waits != NULL)
@@ -519,7 +550,7 @@ static void on_rung(void *ctx, const struct errand_end *e)
 /* False: there is nothing to do, and the receipt can be written. */
 static bool wake_go(struct waking *w, struct recipient *a)
 {
-    if (a->cfg->ops == &substrate_relay) {
+    if (agent_is_relayed(a->cfg)) {
         mail(w, a, w->context != NULL ? w->context : RING);
     } else if (agent_rings(a->cfg)) {
         struct errand e = {.kind = ERRAND_WAKE,
@@ -527,7 +558,7 @@ static bool wake_go(struct waking *w, struct recipient *a)
                            .text = str_of(w->context)};
         if (a->cfg->ops == &substrate_tmux && w->context == NULL)
             e.text = STR(RING);
-        w->call.job = errand_run(a, &e, on_rung, w);
+        call_run(&w->call, a, &e, on_rung);
     } else if (w->context != NULL) {
         call_warn(&w->call,
                   STR("this agent has no bell: the context was delivered to its mailbox"));

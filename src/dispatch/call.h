@@ -14,9 +14,9 @@
 #include "core/accept.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/receipts.h"
+#include "dispatch/substrate.h"
 #include "relay/in/inside.h"
 
-struct errand_end;
 struct payload;
 
 struct dispatch_call {
@@ -41,6 +41,7 @@ struct dispatch_call {
     struct receipt_read *look;
     struct store_put *put;
     struct errand_job *job;
+    const struct recipient *job_of; /* borrowed while @job runs */
 };
 
 void *call_new(struct dispatch *d, size_t size, void (*free)(struct dispatch_call *c),
@@ -51,11 +52,18 @@ void call_end(struct dispatch_call *c);
 /* call_end() when this turn of the loop ends: for the function that started the call. */
 void call_end_later(struct dispatch_call *c);
 void calls_free(struct dispatch *d);
+/* Starts a job for the call. */
+void call_run(struct dispatch_call *c, struct recipient *a, const struct errand *e,
+              errand_cb *done);
+/* Ends the calls whose job is for @a, which is freed next. */
+void calls_agent_gone(struct dispatch *d, const struct recipient *a);
 
 /* Resolves an address for this caller, and the session in it (absent: none).  NULL: the fault is
  * set.  An agent the caller may not use is reported as unknown. */
 struct recipient *call_agent(struct dispatch_call *c, const struct dispatch_who *who,
                              struct str address, struct str *ret_session);
+/* True when the caller's key is bound to the agent or to its instance, or to neither. */
+bool call_may_answer(const struct dispatch_who *who, const struct recipient *a);
 /* Names the agent, the session and the receipt, and notes the time. */
 void call_begin(struct dispatch_call *c, const struct recipient *a, struct str session,
                 const char *word, struct str key);
@@ -90,6 +98,9 @@ void call_post(struct dispatch_call *c, struct recipient *a, const struct payloa
                accepted_cb *done);
 /* Why the agent's mail waits now, a phrase; NULL: it does not. */
 const char *call_waits(struct recipient *a);
+/* The facts of a delivery whose call has no receipt yet; NULL: there is no such call. */
+const struct delivered_facts *delivery_under_way(struct dispatch *d,
+                                                 const struct receipt_name *name);
 /* The agent's own receipt of a delivery, for the call that waits for it. */
 void delivery_told(struct recipient *a, struct str word, struct str dispatch_id,
                    const struct errand_end *e);

@@ -233,7 +233,7 @@ static bool bring(struct courier *c, struct str line)
 {
     struct str body = frame_dispatch_body(line);
     struct payload p;
-    struct buf header = BUF_INIT;
+    struct buf header = BUF_INIT, base = BUF_INIT;
     bool good = read_dispatch(c, line, &p);
 
     if (!good && delivery_id_in(line).p == NULL) {
@@ -245,6 +245,8 @@ static bool bring(struct courier *c, struct str line)
         return false;
     }
     payload_recall_wake(&p);
+    if (dispatch_reply_base(c->a->d, &base))
+        payload_recall_asks(&p, buf_str(&base));
     payload_write_header(&header, &p, true);
     struct errand e = {.kind = c->a->cfg->s.wake_on_deliver ? ERRAND_WAKE : ERRAND_DELIVER,
                        .body = body,
@@ -256,6 +258,7 @@ static bool bring(struct courier *c, struct str line)
     c->state = BRINGING;
     c->job = errand_run(c->a, &e, on_brought, c);
     buf_done(&header);
+    buf_done(&base);
     return true;
 }
 

@@ -6,10 +6,13 @@
  *
  * A crash or a disk error may leave a delivery without a receipt.  A caller that repeats the call
  * then gets a new receipt for the old delivery. */
+#include <stdio.h>
 #include "base/jw.h"
 #include "dispatch/call.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
+#include "dispatch/sessions.h"
+#include "dispatch/track.h"
 #include "dispatch/substrate.h"
 
 #define CONFIRM_MS 2000    /* how long a caller waits for the agent to take its payload */
@@ -18,8 +21,10 @@
 
 struct delivering {
     struct dispatch_call call;
-    bool keeping;         /* the receipt is not on disk yet */
-    bool skipped;         /* the agent's own receipt says so */
+    bool tracked; /* track.h goes on without the call */
+    bool keeping; /* the receipt is not on disk yet */
+    bool skipped; /* the agent's own receipt says so */
+    struct delivered_facts facts;
     struct timer confirm; /* set: waits for the agent to take it */
     int64_t pause_ms, deadline_ms;
     struct delivered_look *look;
@@ -31,6 +36,8 @@ static void delivering_free(struct dispatch_call *c)
     struct delivering *w = container_of(c, struct delivering, call);
 
     timer_stop(c->d->env.clock, &w->confirm);
+    if (c->fate.id != 0 && w->facts.queued_ms != 0 && !w->tracked)
+        track_drop(c->d->tracks, c->fate.id);
     delivered_cancel(&w->look);
     delivered_forget(&w->entry);
 }
@@ -73,8 +80,12 @@ static void keep_receipt(struct delivering *w, struct recipient *a, const char *
         jw_kbool(&j, "delivery_skipped", true);
     call_write_session(&w->call, a, &j);
     jw_end_obj(&j);
+    if (waits == NULL && !w->skipped && w->call.took != NULL)
+        session_seen(w->call.d, name.tenant, name.agent, str_of(w->call.took));
     w->keeping = true;
-    delivered_keep(w->call.d->receipts, &name, buf_str(&w->call.json), &w->entry, on_kept, w);
+    w->tracked = track_note(w->call.d->tracks, waits != NULL, &w->facts);
+    delivered_keep(w->call.d->receipts, &name, buf_str(&w->call.json), &w->facts, &w->entry,
+                   on_kept, w);
 }
 
 /* ---- until the agent has taken it ---- */
@@ -119,6 +130,17 @@ static void await_agent(struct delivering *w, struct recipient *a)
     timer_set(clock, &w->confirm, w->pause_ms);
 }
 
+const struct delivered_facts *delivery_under_way(struct dispatch *d,
+                                                 const struct receipt_name *name)
+{
+    struct buf key = BUF_INIT;
+
+    receipt_name_add(&key, name);
+    struct dispatch_call *c = map_get(&d->claims, buf_str(&key));
+    buf_done(&key);
+    return c != NULL ? &container_of(c, struct delivering, call)->facts : NULL;
+}
+
 void delivery_told(struct recipient *a, struct str word, struct str dispatch_id,
                    const struct errand_end *e)
 {
@@ -146,7 +168,7 @@ static bool has_arrived(const struct delivering *w, const struct recipient *a)
            (v.entries == 0 || v.oldest_ms > w->call.fate.known_ms);
 }
 
-static void on_delivery_found(void *ctx, struct str json)
+static void on_delivery_found(void *ctx, struct str json, const struct delivered_facts *facts)
 {
     struct delivering *w = ctx;
     struct dispatch *d = w->call.d;
@@ -207,8 +229,13 @@ struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch
         p.caller = who->caller.for_agent;
         call_begin(&w->call, a, p.session, payload_kind(&p), p.dispatch_id);
         call_post(&w->call, a, &p, a->cfg->s.wake_on_deliver, on_delivery_accepted);
-        if (w->call.fate.known_ms == 0)
+        w->facts.queued_ms = w->call.fate.known_ms > 0 ? w->call.fate.known_ms : w->call.at_ms;
+        snprintf(w->facts.by, sizeof w->facts.by, "%.*s", STR_FMT(who->caller.key_id));
+        if (w->call.fate.known_ms == 0) {
+            w->facts.row = w->call.fate.id;
+            track_begin(d->tracks, w->facts.row, w->facts.queued_ms);
             await_agent(w, a);
+        }
     } else {
         call_end_later(&w->call);
     }

@@ -9,9 +9,13 @@
 #include "dispatch/courier.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/replies.h"
+#include "dispatch/hosted.h"
 #include "dispatch/request.h"
 #include "dispatch/schedule.h"
+#include "dispatch/sessions.h"
+#include "dispatch/stored.h"
 #include "dispatch/substrate.h"
+#include "dispatch/track.h"
 #include "net/work.h"
 #include "store/erasure.h"
 #include "store/store.h"
@@ -20,8 +24,9 @@
 #define TIDY_MS (10 * 60 * 1000)
 
 const struct substrate_ops *const substrates[] = {
-    &substrate_relay, &substrate_webhook, &substrate_tmux, &substrate_file,
-    &substrate_pipe,  &substrate_exec,    &substrate_none, NULL,
+    &substrate_relay, &substrate_webhook,   &substrate_tmux, &substrate_file,
+    &substrate_pipe,  &substrate_exec,      &substrate_none, &substrate_lines,
+    &substrate_acp,   &substrate_responses, &substrate_chat, NULL,
 };
 
 const struct substrate_ops *substrate_find(struct str name)
@@ -33,11 +38,21 @@ const struct substrate_ops *substrate_find(struct str name)
 }
 
 const struct record_form *const dispatch_records[] = {&receipt_form, &delivered_form, &reply_form,
-                                                      &wakeup_form, NULL};
+                                                      &wakeup_form,  &stored_form,    &session_form,
+                                                      NULL};
 
 uint64_t dispatch_number(struct dispatch *d)
 {
     return ++d->next_number;
+}
+
+bool dispatch_reply_base(const struct dispatch *d, struct buf *out)
+{
+    const char *base = d->env.base_url != NULL ? *d->env.base_url : NULL;
+
+    if (base != NULL)
+        buf_printf(out, "%s/v1/replies/", base);
+    return base != NULL;
 }
 
 static void on_tidy(struct timer *t)
@@ -45,6 +60,7 @@ static void on_tidy(struct timer *t)
     struct dispatch *d = container_of(t, struct dispatch, tidy);
 
     receipts_expire(d->receipts);
+    agent_sessions_tidy(d->sessions);
     timer_set(d->env.clock, &d->tidy, TIDY_MS);
 }
 
@@ -66,12 +82,21 @@ enum bh_err dispatch_open(const struct dispatch_env *env, const struct config *c
     d->files = work_pool_new(env->loop, FILE_THREADS);
     d->next_number = env->store->boot << 40;
     d->replies = replies_new(d);
+    d->tracks = tracks_new(d);
     d->receipts = receipts_new(d);
     d->agents = agents_new(d);
-    agents_set(d->agents, cfg);
-    d->asked = asked_new();
+    d->hosts = hosts_new(d);
+    d->sessions = agent_sessions_new(d);
+    d->asked = asked_new(env->rand);
     d->schedule = schedule_new(d);
     timer_set(env->clock, &d->tidy, TIDY_MS);
+    enum bh_err err = stored_open(d, &d->stored, ret_why);
+    if (err != BH_OK) {
+        dispatch_close(d);
+        return err;
+    }
+    agents_set(d->agents, cfg);
+    hosted_update(d);
     *ret_d = d;
     return BH_OK;
 }
@@ -82,12 +107,16 @@ void dispatch_close(struct dispatch *d)
         return;
     timer_stop(d->env.clock, &d->tidy);
     timer_stop(d->env.clock, &d->endings);
+    hosts_free(d->hosts);
     schedule_free(d->schedule);
     calls_free(d);
     asked_free(d->asked);
     receipts_free(d->receipts);
+    tracks_free(d->tracks);
     map_done(&d->claims);
     agents_free(d->agents);
+    stored_free(d->stored);
+    agent_sessions_free(d->sessions);
     replies_free(d->replies);
     work_pool_free(d->files);
     json_parser_free(d->json);
@@ -98,6 +127,12 @@ void dispatch_close(struct dispatch *d)
 void dispatch_reload(struct dispatch *d, const struct config *cfg)
 {
     agents_set(d->agents, cfg);
+    hosted_update(d);
+}
+
+void dispatch_stop(struct dispatch *d)
+{
+    hosted_stop(d);
 }
 
 const struct dispatch_counters *dispatch_counters(const struct dispatch *d)
@@ -118,14 +153,72 @@ bool agent_rings(const struct agent_config *c)
            (c->ops != &substrate_webhook || c->s.wake_url != NULL);
 }
 
+static const struct str capabilities[] = {STR("deliver"), STR("wake"), STR("augment"),
+                                          STR("template")};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct str *x = a, *y = b;
+    int order = memcmp(x->p, y->p, x->n < y->n ? x->n : y->n);
+
+    return order != 0 ? order : (x->n > y->n) - (x->n < y->n);
+}
+
+size_t dispatch_gateways(const struct dispatch *d, struct str tenant, struct str **ret_names)
+{
+    size_t room = 64, n, kept = 0;
+    struct str *names = NULL, *used;
+
+    do { /* until all fit */
+        room *= 4;
+        names = xrealloc(names, room * sizeof *names);
+        n = facts_instances_of(d->env.facts, tenant, names, room);
+    } while (n == room);
+    used = xcalloc(n + 1, sizeof *used);
+    qsort(names, n, sizeof *names, by_name);
+    list_each (&d->agents->configs, it, nxt) { /* the instances that entries stand for */
+        const struct agent_config *c = list_entry(it, struct agent_config, link);
+        struct str of =
+            str_of(c->s.instance != NULL && agent_is_relayed(c) ? c->s.instance : c->s.id);
+        struct str *found = c->of_gateway || !agent_config_is_for(d->agents, c, tenant)
+                                ? NULL
+                                : bsearch(&of, names, n, sizeof *names, by_name);
+        if (found != NULL)
+            used[found - names] = of;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (used[i].p == NULL)
+            names[kept++] = names[i];
+    free(used);
+    *ret_names = names;
+    return kept;
+}
+
+static void list_gateways(const struct dispatch *d, const struct dispatch_who *who, struct jw *w)
+{
+    struct str *names;
+    size_t n = dispatch_gateways(d, who->caller.tenant, &names);
+
+    for (size_t i = 0; i < n; i++) {
+        if (who->caller.agent.p != NULL && !str_eq(who->caller.agent, names[i]))
+            continue;
+        jw_obj(w);
+        jw_kstr(w, "agent_id", names[i]);
+        jw_karr(w, "capabilities");
+        for (size_t k = 0; k < ARRAY_LEN(capabilities); k++)
+            jw_str(w, capabilities[k]);
+        jw_end_arr(w);
+        jw_end_obj(w);
+    }
+    free(names);
+}
+
 void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, struct jw *w)
 {
-    static const struct str all[] = {STR("deliver"), STR("wake"), STR("augment"), STR("template")};
-
     jw_arr(w);
     list_each (&d->agents->configs, it, nxt) {
         const struct agent_config *c = list_entry(it, struct agent_config, link);
-        if (!agent_config_is_for(d->agents, c, who->caller.tenant) ||
+        if (c->of_gateway || !agent_config_is_for(d->agents, c, who->caller.tenant) ||
             (who->caller.agent.p != NULL && !str_eq(who->caller.agent, str_of(c->s.id))))
             continue;
         jw_obj(w);
@@ -134,12 +227,13 @@ void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, str
         jw_karr(w, "capabilities");
         for (size_t i = 0; c->s.capabilities != NULL && c->s.capabilities[i] != NULL; i++)
             jw_str(w, str_of(c->s.capabilities[i]));
-        for (size_t i = 0; c->s.capabilities == NULL && i < ARRAY_LEN(all); i++)
-            if (!str_eq(all[i], STR("wake")) || agent_rings(c))
-                jw_str(w, all[i]);
+        for (size_t i = 0; c->s.capabilities == NULL && i < ARRAY_LEN(capabilities); i++)
+            if (!str_eq(capabilities[i], STR("wake")) || agent_rings(c))
+                jw_str(w, capabilities[i]);
         jw_end_arr(w);
         jw_end_obj(w);
     }
+    list_gateways(d, who, w);
     jw_end_arr(w);
 }
 
@@ -150,6 +244,9 @@ static void show(const struct dispatch *d, const struct agent_config *c, const s
                                     .id = str_of(c->s.id),
                                     .name = str_of(c->s.name),
                                     .substrate = str_of(c->ops->name),
+                                    .source = c->of_gateway ? "gateway"
+                                              : c->stored   ? "added"
+                                                            : "configured",
                                     .state = "never"};
     struct instance_view i;
 
@@ -161,6 +258,8 @@ static void show(const struct dispatch *d, const struct agent_config *c, const s
         v.parked = i.parked;
         v.problem = a->courier != NULL ? courier_problem(a->courier) : NULL;
     }
+    if (v.problem == NULL && (c->ops->can & SUBSTRATE_HOSTED) != 0)
+        v.problem = hosted_problem(d, v.tenant, v.id);
     cb(ctx, &v);
 }
 
@@ -186,7 +285,21 @@ void dispatch_each(const struct dispatch *d, dispatch_agent_cb *cb, void *ctx)
 static const struct erase_records of_tenant[] = {
     {"reply", "replies", erase_by_key},
     {"wakeup", "wakes", erase_by_value},
+    {"agent", "agents", erase_by_key},
+    {"agent_session", "sessions", erase_by_key},
     {0},
 };
 
-const struct eraser dispatch_eraser = {.of_tenant = of_tenant};
+/* The records of added agents and of sessions are gone; so are they in memory. */
+static void erase_tenant(void *ctx, struct erasure *e)
+{
+    struct dispatch *d = ctx;
+
+    if (!erasure_subject(e)->dry) {
+        stored_forget(d, erasure_subject(e)->tenant);
+        agent_sessions_forget(d->sessions, erasure_subject(e)->tenant);
+    }
+    erasure_next(e);
+}
+
+const struct eraser dispatch_eraser = {.of_tenant = of_tenant, .tenant = erase_tenant};

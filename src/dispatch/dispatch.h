@@ -41,6 +41,7 @@ struct dispatch_settings { /* `dispatch:` in the configuration, owned by it */
     int64_t retry_ms;      /* the first backoff after a failure; it doubles */
     int64_t retry_max_ms;  /* the longest backoff */
     uint32_t replies;      /* kept per agent */
+    char *added;           /* "all", "remote": what added agents may use */
     char *caller_header;   /* names the caller of a dispatch; NULL: none does */
 };
 extern const struct config_section dispatch_config;
@@ -61,6 +62,10 @@ struct dispatch_env { /* borrowed for the life of the dispatch */
     const bool *wake_allow_private; /* `wake.allow_private`: applies to webhooks too */
     const char *node;               /* name of this node; NULL: there is only one */
     struct http_server *server;     /* with @node: accepts the trunks of the other nodes */
+    char *const *base_url;   /* where agents reach /v1, set before the first call; NULL: nowhere */
+    char *const *local_url;  /* where gateways on this machine reach /relay; the same */
+    const char *state_dir;   /* for hosted agents */
+    const struct seal *seal; /* of the secrets of added agents */
 };
 
 /* Takes the agents of @cfg, which is read only here and in dispatch_reload().  Blocks while it
@@ -81,10 +86,15 @@ typedef void dispatch_path_cb(void *ctx, const char *path, bool is_directory);
 void dispatch_each_path(const struct config *cfg, const char *node, dispatch_path_cb *cb,
                         void *ctx);
 /* Starts the helper process that runs the agents' programs.  Call it before the first thread starts
- * and before privileges are dropped.  @ret_s gets NULL when no agent on @node needs a program.
- * @ret_why has 256 bytes. */
-enum bh_err dispatch_spawner(const struct config *cfg, const char *node, struct spawner **ret_s,
-                             char *ret_why) BH_MUST_USE;
+ * and before privileges are dropped.  @ret_s gets NULL when no agent on @node needs a program and
+ * none may be added that does.  @ret_why has 256 bytes. */
+enum bh_err dispatch_spawner(const struct config *cfg, const char *node, const char *state_dir,
+                             struct spawner **ret_s, char *ret_why) BH_MUST_USE;
+/* Writes one delivery of an added agent whose directory the sandbox hides; the helper runs it as
+ * `bellhop drop`, with the payload on standard input.  Returns the exit status. */
+int dispatch_drop(int argc, char **argv);
+/* The server goes down: hosted agents finish, and none is started. */
+void dispatch_stop(struct dispatch *d);
 /* True when an agent of @cfg names @node; NULL: any node. */
 bool dispatch_names_node(const struct config *cfg, const char *node);
 
@@ -127,6 +137,28 @@ struct dispatch_call *dispatch_wake(struct dispatch *d, const struct dispatch_wh
 struct dispatch_call *dispatch_request(struct dispatch *d, const struct dispatch_who *who,
                                        struct str address, struct json body, struct str key,
                                        dispatch_cb *done, void *ctx) BH_MUST_USE;
+/* Answers {"delivery_id", "agent_id", "dispatch_id", "kind", "state", "queued_at", ...}: where a
+ * delivery of the last day is, for the key that sent it and for the operator.  @agent and @kind may
+ * be absent; then the newest delivery with this id counts. */
+struct dispatch_call *dispatch_delivery(struct dispatch *d, const struct dispatch_who *who,
+                                        struct str id, struct str agent, struct str kind,
+                                        dispatch_cb *done, void *ctx) BH_MUST_USE;
+/* Keeps a reply of an agent, and adds it to the answer of the request that waits for it.  Answers
+ * {"cursor", "taken": whether a caller still waits}. */
+struct dispatch_said {     /* copied */
+    struct str capability; /* of a reply URL; absent: the caller has a key, and names ... */
+    struct str correlation_id;
+    struct str agent_id;    /* absent: the agent of the key, or of the request */
+    struct str dispatch_id; /* of the delivery; absent: of the request */
+    struct str content;
+    bool final; /* the answer is complete */
+};
+struct dispatch_call *dispatch_reply(struct dispatch *d, const struct dispatch_who *who,
+                                     const struct dispatch_said *said, struct str key,
+                                     dispatch_cb *done, void *ctx) BH_MUST_USE;
+/* The agent of a reply URL as a caller, borrowed until the loop goes on.  False: the URL is
+ * unknown, or its request has its answer. */
+bool dispatch_reply_who(struct dispatch *d, struct str capability, struct caller *ret);
 /* Answers {"status": "active" | "idle" | "asleep" | "unknown", "detail"?: a sentence}. */
 struct dispatch_call *dispatch_status(struct dispatch *d, const struct dispatch_who *who,
                                       struct str address, dispatch_cb *done, void *ctx) BH_MUST_USE;
@@ -135,6 +167,31 @@ struct dispatch_call *dispatch_status(struct dispatch *d, const struct dispatch_
 struct dispatch_call *dispatch_replies(struct dispatch *d, const struct dispatch_who *who,
                                        struct str address, struct str after, size_t limit,
                                        dispatch_cb *done, void *ctx) BH_MUST_USE;
+
+/* ---- sessions: sessions.h ---- */
+/* Answers [{"session_id", "source", "target"?, "last_seen_at"?}]. */
+struct dispatch_call *dispatch_sessions(struct dispatch *d, const struct dispatch_who *who,
+                                        struct str address, dispatch_cb *done,
+                                        void *ctx) BH_MUST_USE;
+/* The agent says that its session @name is live, or (not @live) that it has ended. */
+struct dispatch_call *dispatch_session_set(struct dispatch *d, const struct dispatch_who *who,
+                                           struct str address, struct str name, bool live,
+                                           dispatch_cb *done, void *ctx) BH_MUST_USE;
+
+/* ---- agents that the operator adds: stored.h ---- */
+/* Each answers when the change is on disk and in effect.  @entry is one of `agents:`, an object;
+ * its tenant may be absent.  Answers with the entry, where secrets are only named. */
+struct dispatch_call *dispatch_agent_add(struct dispatch *d, struct str tenant, struct json entry,
+                                         dispatch_cb *done, void *ctx) BH_MUST_USE;
+/* Replaces the keys that @change has; null removes one. */
+struct dispatch_call *dispatch_agent_set(struct dispatch *d, struct str tenant, struct str id,
+                                         struct json change, dispatch_cb *done,
+                                         void *ctx) BH_MUST_USE;
+/* Mail that waits stays in the mailbox. */
+struct dispatch_call *dispatch_agent_remove(struct dispatch *d, struct str tenant, struct str id,
+                                            dispatch_cb *done, void *ctx) BH_MUST_USE;
+/* Writes {"source": "added" | "configured", "entry"}.  False: there is no such agent. */
+bool dispatch_agent_show(struct dispatch *d, struct str tenant, struct str id, struct jw *w);
 
 /* ---- chats of dispatches, on platform "relay": a message an agent sends there is a reply ---- */
 extern const struct outlet dispatch_outlet; /* platform "relay" */
@@ -146,6 +203,7 @@ void dispatch_act(struct dispatch *d, struct action_id id, const struct action_f
 struct dispatch_agent_view { /* borrowed for the call */
     struct str tenant;       /* absent: an agent of every tenant that was not used yet */
     struct str id, name, substrate, target;
+    const char *source;       /* "configured", "added", "gateway" */
     const char *state;        /* of its instance in the relay */
     const char *problem;      /* why its mail is delayed; NULL: it is not */
     uint64_t waiting, parked; /* in its mailbox */

@@ -84,6 +84,17 @@ void payload_recall_wake(struct payload *p)
               !json_is_object(json_get(p->meta, "origin"));
 }
 
+void payload_recall_asks(struct payload *p, struct str base)
+{
+    struct str url = json_str(p->meta, "reply_url");
+
+    if (str_is_empty(base) || !str_starts(url, base) ||
+        !str_has_only(str_skip(url, base.n), "")) /* meta is the sender's: no line of its own */
+        return;
+    p->reply_url = url;
+    p->asks = true;
+}
+
 /* ---- writing ---- */
 
 /* Members that write_dispatch() writes itself. */
@@ -100,10 +111,12 @@ static void write_meta(struct jw *w, const struct payload *p, bool beside_ours)
 
     for (struct json_iter it = {0}; json_next(p->meta, &it);)
         if (!(beside_ours && is_ours(it.key)) &&
+            (p->reply_url.p == NULL || !str_eq(it.key, STR("reply_url"))) &&
             (p->caller.p == NULL || !str_eq(it.key, STR("origin")))) {
             jw_key_str(w, it.key);
             jw_value(w, it.value);
         }
+    jw_kstr_opt(w, "reply_url", p->reply_url);
     if (p->caller.p == NULL)
         return;
     jw_kobj(w, "origin");
@@ -174,6 +187,10 @@ void payload_write_header(struct buf *out, const struct payload *p, bool whole)
         }
         add_part(out, ", correlation ", p->correlation_id);
         add_part(out, ", dispatch ", p->dispatch_id);
+        if (p->reply_url.p != NULL) {
+            buf_add_z(out, ", answer by POST of {\"content\", \"final\": true} to ");
+            buf_add_str(out, p->reply_url);
+        }
     }
     buf_add_c(out, ']');
 }
@@ -232,6 +249,14 @@ static void write_dispatch(struct buf *out, const struct payload *p)
     jw_end_obj(&w);
 }
 
+void payload_event_id(struct buf *out, struct str agent_id, const char *word,
+                      struct str dispatch_id)
+{
+    buf_add_str(out, agent_id);
+    buf_printf(out, "\x1f%s\x1f", word);
+    buf_add_str(out, dispatch_id);
+}
+
 void payload_event(const struct payload *p, const struct recipient *a, struct payload_event *ret)
 {
     struct event *ev = &ret->ev;
@@ -247,8 +272,7 @@ void payload_event(const struct payload *p, const struct recipient *a, struct pa
                       : "\nThis is context for you to know; it asks for nothing by itself.\n\n");
     }
     buf_add_str(&ret->text, p->text);
-    buf_printf(&ret->id, "%s\x1f%s\x1f", a->id, p->wake ? "wake" : payload_kind(p));
-    buf_add_str(&ret->id, p->dispatch_id);
+    payload_event_id(&ret->id, str_of(a->id), p->wake ? "wake" : payload_kind(p), p->dispatch_id);
     if (!p->wake)
         write_dispatch(&ret->dispatch, p);
     *ev = (struct event){.platform = STR("relay"),

@@ -18,11 +18,12 @@ struct payload {     /* texts are borrowed from the document it was read from */
     struct str text; /* content or prompt */
     struct str dispatch_id, correlation_id, event_type, skill; /* skill: never absent */
     struct str session;                                        /* absent: none */
-    struct str caller; /* replaces meta.origin.caller_agent_id; absent: as meta says */
-    struct json meta;  /* an object; absent: a wake, which has only an id and a time */
-    int64_t sent_at;   /* used when meta is absent */
-    bool wake;         /* made by dispatch_wake() */
-    bool asks;         /* made by dispatch_request(): the caller waits for an answer */
+    struct str caller;    /* replaces meta.origin.caller_agent_id; absent: as meta says */
+    struct str reply_url; /* becomes meta.reply_url; absent: as meta says */
+    struct json meta;     /* an object; absent: a wake, which has only an id and a time */
+    int64_t sent_at;      /* used when meta is absent */
+    bool wake;            /* made by dispatch_wake() */
+    bool asks;            /* made by dispatch_request(): the caller waits for an answer */
 };
 
 /* @body: {kind, content | prompt, meta}, or the same under "payload".  False: @ret_fault is set. */
@@ -31,6 +32,9 @@ bool payload_read(struct json body, struct str agent_id, struct payload *ret,
 /* Sets p->wake for a payload that was read from a mailbox.  Never call it for a caller's payload: a
  * dispatch could then pass as a wake. */
 void payload_recall_wake(struct payload *p);
+/* Sets p->asks and p->reply_url for a payload from a mailbox whose meta has a reply URL of ours,
+ * one that starts with @base. */
+void payload_recall_asks(struct payload *p, struct str base);
 /* Writes {"agent_id", "kind", "content" | "prompt", "meta", "session_id"?} in one line, for
  * webhooks, files, pipes and programs. */
 void payload_write_body(struct buf *out, const struct payload *p, struct str agent_id);
@@ -49,6 +53,9 @@ struct payload_event { /* an event and the texts it borrows */
     struct event ev;
     struct buf chat, user, text, id, dispatch;
 };
+/* Writes the event_id of a payload: its deduplication key in the agent's mailbox. */
+void payload_event_id(struct buf *out, struct str agent_id, const char *word,
+                      struct str dispatch_id);
 /* The message a gateway gets.  @ret is zeroed; payload_event_done() frees it. */
 void payload_event(const struct payload *p, const struct recipient *a, struct payload_event *ret);
 void payload_event_done(struct payload_event *e);

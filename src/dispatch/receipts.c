@@ -20,6 +20,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
+#include "dispatch/track.h"
 #include "dispatch/records.h"
 #include "store/sweep.h"
 
@@ -39,10 +40,16 @@ const struct record_form receipt_form =
 struct delivered_line {
     struct str of; /* the hash of the receipt's name */
     struct record_json answer;
+    struct delivered_facts facts;
 };
 static const struct record_field line_fields[] = {
     RECORD_FIELD(struct delivered_line, of, "of", RECORD_NEEDED),
     RECORD_FIELD(struct delivered_line, answer, "answer", RECORD_NEEDED),
+    RECORD_FIELD(struct delivered_line, facts.by, "by", 0),
+    RECORD_FIELD(struct delivered_line, facts.row, "row", 0),
+    RECORD_FIELD(struct delivered_line, facts.queued_ms, "queued", 0),
+    RECORD_FIELD(struct delivered_line, facts.sent_ms, "sent", 0),
+    RECORD_FIELD(struct delivered_line, facts.taken_ms, "taken", 0),
 };
 static const struct record_form line_form = RECORD_FORM(NULL, struct delivered_line, line_fields);
 
@@ -87,6 +94,7 @@ struct receipts {
     struct {
         char of[HASH_CHARS + 1];
         size_t at, n;
+        struct delivered_facts facts;
     } * lines; /* owned */
     size_t n_lines, cap_lines;
     int64_t at_ms;       /* when the first entry came */
@@ -159,7 +167,15 @@ static bool on_receipt(void *ctx, struct str key, struct str value)
 
 static bool on_delivered(void *ctx, struct str key, struct str value)
 {
-    count(ctx, (int64_t)records_number(key, TIME_CHARS) / HOUR_MS, key, value);
+    struct receipts *t = ctx;
+    struct delivered_record r;
+
+    count(t, (int64_t)records_number(key, TIME_CHARS) / HOUR_MS, key, value);
+    if (!record_read(t->d->records, &delivered_form, key, value, &r))
+        return false;
+    for (size_t i = 0; i < r.n; i++)
+        track_recall(t->d->tracks, &r.lines[i].facts);
+    record_done(&delivered_form, &r);
     return false;
 }
 
@@ -169,6 +185,8 @@ static const struct sweep_ops delivered_pass = {.goes = on_delivered};
 /* ---- receipts of wakes and requests ---- */
 
 #define KEPT_HOURS 25 /* a day, and the hour that has begun */
+#define AHEAD_MS 4000 /* a receipt's key may be this much newer than its delivery's time, ... */
+#define BACK_MS 10000 /* ... or older */
 
 static void write_hour(struct buf *out, int64_t hour)
 {
@@ -207,6 +225,23 @@ struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *n
     struct store_put *put = record_put(d->env.store, &receipt_form, NULL, &r, true, done, ctx);
     buf_done(&key);
     return put;
+}
+
+void receipt_note(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,
+                  struct str json, bool once)
+{
+    struct buf key = BUF_INIT, value = BUF_INIT;
+
+    wrote(d->receipts, name->tenant, HOUR_CHARS + HASH_CHARS + json.n);
+    write_hour(&key, at_ms / HOUR_MS);
+    write_hash(&key, d, name);
+    struct receipt_record r = {buf_str(&key), {.text = json}};
+    record_write(&receipt_form, NULL, &r, NULL, &value);
+    struct store_kv item = {once ? KV_INSERT : KV_PUT, receipt_form.ns, buf_str(&key),
+                            buf_str(&value)};
+    store_put(d->env.store, &item, 1, false, NULL, NULL);
+    buf_done(&key);
+    buf_done(&value);
 }
 
 /* ---- finding ---- */
@@ -270,6 +305,21 @@ struct receipt_read *receipt_find(struct dispatch *d, const struct receipt_name 
     return r;
 }
 
+struct receipt_read *receipt_find_at(struct dispatch *d, const struct receipt_name *name,
+                                     int64_t at_ms, receipt_cb *done, void *ctx)
+{
+    struct receipt_read *r = xcalloc(1, sizeof *r);
+
+    *r = (struct receipt_read){.d = d,
+                               .hour = (at_ms + BACK_MS) / HOUR_MS,
+                               .last = (at_ms - BACK_MS) / HOUR_MS,
+                               .done = done,
+                               .ctx = ctx};
+    write_hash(&r->hash, d, name);
+    look_in_hour(r);
+    return r;
+}
+
 void receipt_cancel(struct receipt_read **r)
 {
     if (*r != NULL) {
@@ -307,9 +357,7 @@ void receipt_add_warning(struct json_parser *parser, struct str json, struct str
 
 /* ---- receipts of deliveries ---- */
 
-#define AHEAD_MS 4000 /* a receipt's key may be this much newer than its delivery's time, ... */
-#define BACK_MS 10000 /* ... or older */
-#define LINE_BYTES 20 /* of a receipt in its record, besides hash and answer */
+#define LINE_BYTES 150 /* of a receipt in its record, besides hash and answer */
 
 enum { LOOK_RECORDS = 16 };
 
@@ -350,7 +398,8 @@ static void on_turn(struct timer *timer)
     for (size_t i = 0; i < t->n_lines; i++)
         r.lines[i] =
             (struct delivered_line){str_of(t->lines[i].of),
-                                    {.text = str_make(t->texts.p + t->lines[i].at, t->lines[i].n)}};
+                                    {.text = str_make(t->texts.p + t->lines[i].at, t->lines[i].n)},
+                                    t->lines[i].facts};
     b->put = record_put(t->d->env.store, &delivered_form, NULL, &r, true, on_written, b);
     free(r.lines);
     buf_reset(&t->texts);
@@ -359,7 +408,8 @@ static void on_turn(struct timer *timer)
 }
 
 void delivered_keep(struct receipts *t, const struct receipt_name *name, struct str json,
-                    struct delivered_entry *e, store_put_cb *done, void *ctx)
+                    const struct delivered_facts *facts, struct delivered_entry *e,
+                    store_put_cb *done, void *ctx)
 {
     struct buf of = BUF_INIT;
 
@@ -373,6 +423,7 @@ void delivered_keep(struct receipts *t, const struct receipt_name *name, struct 
     write_hash(&of, t->d, name);
     snprintf(t->lines[t->n_lines].of, HASH_CHARS + 1, "%s", buf_z(&of));
     t->lines[t->n_lines].at = t->texts.n;
+    t->lines[t->n_lines].facts = *facts;
     t->lines[t->n_lines++].n = json.n;
     buf_add_str(&t->texts, json);
     buf_done(&of);
@@ -399,7 +450,7 @@ struct delivered_look {
     struct buf hash;
     int64_t at_ms; /* of the delivery */
     bool back;     /* the second search */
-    receipt_cb *done;
+    delivered_cb *done;
     void *ctx;
 };
 
@@ -426,6 +477,7 @@ static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
     size_t n = err == BH_OK ? s->n_records : 0;
     struct buf json = BUF_INIT;
     struct jw w = jw_begin(&json);
+    struct delivered_facts facts = {0};
     struct delivered_record r;
 
     l->scan = NULL;
@@ -434,8 +486,10 @@ static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
                          &r))
             continue;
         for (size_t k = 0; k < r.n && json.n == 0; k++)
-            if (str_eq(r.lines[k].of, buf_str(&l->hash)))
+            if (str_eq(r.lines[k].of, buf_str(&l->hash))) {
                 jw_value(&w, r.lines[k].answer.value);
+                facts = r.lines[k].facts;
+            }
         record_done(&delivered_form, &r);
     }
     int64_t last_ms = n > 0 ? (int64_t)records_number(s->records[n - 1].key, TIME_CHARS) : 0;
@@ -449,13 +503,13 @@ static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
         look_from_delivery(l);
         return;
     }
-    l->done(l->ctx, json.n > 0 ? buf_str(&json) : STR_NULL);
+    l->done(l->ctx, json.n > 0 ? buf_str(&json) : STR_NULL, json.n > 0 ? &facts : NULL);
     delivered_cancel(&l);
     buf_done(&json);
 }
 
 struct delivered_look *delivered_find(struct receipts *t, const struct receipt_name *name,
-                                      int64_t at_ms, receipt_cb *done, void *ctx)
+                                      int64_t at_ms, delivered_cb *done, void *ctx)
 {
     struct delivered_look *l = xcalloc(1, sizeof *l);
 

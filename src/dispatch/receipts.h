@@ -45,7 +45,20 @@ void receipt_cancel(struct receipt_read **r); /* @done does not run; sets it to 
 void receipt_add_warning(struct json_parser *parser, struct str json, struct str warning,
                          bool arrived, struct buf *out);
 
+/* As receipt_write(), without a callback.  @once: the first one with this name stays. */
+void receipt_note(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,
+                  struct str json, bool once);
+/* Finds a receipt whose @at_ms was about this. */
+struct receipt_read *receipt_find_at(struct dispatch *d, const struct receipt_name *name,
+                                     int64_t at_ms, receipt_cb *done, void *ctx) BH_MUST_USE;
+
 /* ---- deliveries ---- */
+struct delivered_facts { /* kept beside the receipt, for track.h; not part of the answer */
+    char by[24];         /* id of the sender's key; "": the operator */
+    uint64_t row;        /* its id in the mailbox; 0: unknown */
+    int64_t queued_ms;
+    int64_t sent_ms, taken_ms; /* 0: not before the receipt was written */
+};
 struct delivered_entry { /* embedded in the waiting call; zeroed at first */
     struct list link;
     store_put_cb *done;
@@ -54,12 +67,15 @@ struct delivered_entry { /* embedded in the waiting call; zeroed at first */
 
 /* Adds @json to this turn's record; @done runs when the record is on disk. */
 void delivered_keep(struct receipts *t, const struct receipt_name *name, struct str json,
-                    struct delivered_entry *e, store_put_cb *done, void *ctx);
+                    const struct delivered_facts *facts, struct delivered_entry *e,
+                    store_put_cb *done, void *ctx);
 void delivered_forget(struct delivered_entry *e); /* its callback does not run; still written */
 
+/* @json is absent, and @facts NULL, when there is no receipt. */
+typedef void delivered_cb(void *ctx, struct str json, const struct delivered_facts *facts);
 /* Finds the receipt of a delivery; @at_ms is the time that relay_deliver() returned. */
 struct delivered_look *delivered_find(struct receipts *t, const struct receipt_name *name,
-                                      int64_t at_ms, receipt_cb *done, void *ctx) BH_MUST_USE;
+                                      int64_t at_ms, delivered_cb *done, void *ctx) BH_MUST_USE;
 void delivered_cancel(struct delivered_look **l); /* @done does not run; sets it to NULL */
 
 /* ---- all of them ----

@@ -18,8 +18,10 @@
 #include "dispatch/call.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
+#include "dispatch/track.h"
 #include "dispatch/records.h"
 #include "dispatch/request.h"
+#include "dispatch/sessions.h"
 #include "store/sweep.h"
 
 /* ---- counting ---- */
@@ -323,7 +325,7 @@ static void on_kept(void *ctx, enum bh_err err)
 
 static bool is_final(const struct action *a)
 {
-    return json_as_bool(json_get(a->metadata, "notify"), false);
+    return a->final || json_as_bool(json_get(a->metadata, "notify"), false);
 }
 
 /* Stores a message of the agent, and adds it to the answer of the request it belongs to. */
@@ -336,11 +338,206 @@ static void take_reply(struct dispatch *d, struct action_id id, const struct act
     r->content = a->content;
     r->in_reply_to = r->dispatch_id = a->reply_to;
     struct asking *w = asked_find(d, from->tenant, a->chat_id, a->reply_to, r);
+
+    session_seen(d, r->tenant, r->agent, r->session);
     x->put = reply_keep(d, r, x->cursor, on_kept, x);
     if (x->put == NULL)
         on_kept(x, BH_BUSY);
     else if (w != NULL)
         asked_say(w, str_of(x->cursor), a->content, is_final(a));
+    else
+        track_answered(d, from->tenant, r->agent, r->dispatch_id);
+}
+
+/* ---- replies that are posted ---- */
+
+struct replying {
+    struct dispatch_call call;
+    struct buf capability, correlation, agent, dispatch, content; /* of struct dispatch_said */
+    bool by_url, final;
+    char cursor[REPLY_CURSOR_CHARS + 1];
+};
+
+static void replying_free(struct dispatch_call *c)
+{
+    struct replying *w = container_of(c, struct replying, call);
+
+    buf_wipe(&w->capability);
+    buf_done(&w->correlation);
+    buf_done(&w->agent);
+    buf_done(&w->dispatch);
+    buf_done(&w->content);
+}
+
+static void on_reply_receipt(void *ctx, enum bh_err err)
+{
+    struct replying *w = ctx;
+
+    w->call.put = NULL;
+    call_end(&w->call); /* with any @err the reply is kept */
+}
+
+static void on_reply_kept(void *ctx, enum bh_err err)
+{
+    struct replying *w = ctx;
+    struct receipt_name name = call_receipt(&w->call);
+
+    w->call.put = NULL;
+    if (err == BH_OK && w->call.key.n > 0) {
+        w->call.put = receipt_write(w->call.d, &name, w->call.at_ms, buf_str(&w->call.json),
+                                    on_reply_receipt, w);
+        return;
+    }
+    if (err != BH_OK)
+        call_fail_store(&w->call, BH_UNAVAILABLE);
+    call_end(&w->call);
+}
+
+/* Keeps the reply and tells the request @to (NULL: none waits).  False: the fault is set. */
+static bool say(struct replying *w, struct asking *to, struct reply *r)
+{
+    struct dispatch_call *c = &w->call;
+    struct jw j = jw_begin(&c->json);
+    bool taken = to != NULL && !asked_is_late(to);
+
+    r->content = buf_str(&w->content);
+    r->in_reply_to = r->dispatch_id;
+    c->put = reply_keep(c->d, r, w->cursor, on_reply_kept, w);
+    if (c->put == NULL) {
+        fault_set(&c->fault, FAULT_BUSY, "There is no room for replies now (limits.reply_bytes).");
+        return false;
+    }
+    jw_obj(&j);
+    jw_kstr(&j, "cursor", str_of(w->cursor));
+    jw_kbool(&j, "taken", taken);
+    jw_end_obj(&j);
+    if (to != NULL)
+        asked_say(to, str_of(w->cursor), buf_str(&w->content), w->final);
+    else
+        track_answered(c->d, r->tenant, r->agent, r->dispatch_id);
+    return true;
+}
+
+/* Finds the request, or else the agent, and keeps the reply.  False: the fault is set. */
+static bool reply_go(struct replying *w)
+{
+    struct dispatch_call *c = &w->call;
+    struct str named = w->agent.n > 0 ? buf_str(&w->agent) : STR_NULL;
+    struct dispatch_who who = {.caller = {.tenant = str_of(c->tenant), .agent = named}};
+    struct reply r = {.tenant = str_of(c->tenant), .correlation_id = buf_str(&w->correlation)};
+    struct asking *to = NULL;
+
+    if (w->by_url)
+        to = asked_by_url(c->d, buf_str(&w->capability));
+    else if (named.p != NULL)
+        to = asked_by_correlation(c->d, &who, r.correlation_id, named);
+    if (to != NULL) {
+        asked_describe(to, &r);
+        if (w->correlation.n == 0 || str_eq(r.correlation_id, buf_str(&w->correlation)))
+            return say(w, to, &r);
+        fault_set(&c->fault, FAULT_INVALID,
+                  "This URL is for a request with another correlation_id.");
+        return false;
+    }
+    if (w->by_url || named.p == NULL) {
+        fault_set(&c->fault, FAULT_NOT_FOUND,
+                  w->by_url ? "This request does not wait any more: it has its answer, or its time "
+                              "is over."
+                            : "No request with this correlation_id waits. A reply to something "
+                              "else needs agent_id, or a key made with --agent.");
+        return false;
+    }
+    r.agent = named;
+    if (w->dispatch.n > 0)
+        r.dispatch_id = buf_str(&w->dispatch);
+    return say(w, NULL, &r);
+}
+
+static void on_reply_repeated(void *ctx, struct str json)
+{
+    struct replying *w = ctx;
+
+    w->call.look = NULL;
+    if (json.p != NULL) {
+        w->call.d->n.repeated++;
+        buf_add_str(&w->call.json, json);
+        call_end(&w->call);
+    } else if (!reply_go(w)) {
+        call_end(&w->call);
+    }
+}
+
+/* Sets w->agent to the agent that this caller answers for; of a reply URL it stays empty.  False:
+ * the fault is set. */
+static bool reply_as(struct replying *w, const struct dispatch_who *who, struct str agent_id)
+{
+    struct str session, named = agent_id.p != NULL ? agent_id : who->caller.agent;
+    struct asking *to = NULL;
+    struct reply r = {0};
+
+    if (named.p != NULL) {
+        struct recipient *a = call_agent(&w->call, who, named, &session);
+        if (a == NULL)
+            return false;
+        if (!call_may_answer(who, a)) {
+            call_fail_unknown(&w->call, named);
+            return false;
+        }
+        buf_add_z(&w->agent, a->id);
+    } else if (!w->by_url) {
+        to = asked_by_correlation(w->call.d, who, buf_str(&w->correlation), STR_NULL);
+        if (to != NULL)
+            asked_describe(to, &r);
+        buf_add_str(&w->agent, r.agent);
+    }
+    return true;
+}
+
+bool dispatch_reply_who(struct dispatch *d, struct str capability, struct caller *ret)
+{
+    struct asking *w = asked_by_url(d, capability);
+    struct reply r = {0};
+
+    if (w == NULL)
+        return false;
+    asked_describe(w, &r);
+    *ret = (struct caller){.tenant = r.tenant, .identity = r.agent, .agent = r.agent};
+    return true;
+}
+
+struct dispatch_call *dispatch_reply(struct dispatch *d, const struct dispatch_who *who,
+                                     const struct dispatch_said *said, struct str key,
+                                     dispatch_cb *done, void *ctx)
+{
+    struct replying *w = call_new(d, sizeof *w, replying_free, done, ctx);
+    struct dispatch_call *c = &w->call;
+    struct receipt_name name;
+
+    w->by_url = said->capability.p != NULL;
+    w->final = said->final;
+    buf_add_str(&w->capability, said->capability);
+    buf_add_str(&w->correlation, said->correlation_id);
+    buf_add_str(&w->dispatch, said->dispatch_id);
+    buf_add_str(&w->content, said->content);
+    c->tenant = str_dup(who->caller.tenant);
+    c->at_ms = clock_wall_ms(d->env.clock);
+    c->word = "reply";
+    if (!reply_as(w, who, said->agent_id)) {
+        call_end_later(c);
+        return c;
+    }
+    c->agent = str_dup(w->by_url ? who->caller.agent : buf_str(&w->agent));
+    buf_add_str(&c->key, key);
+    name = call_receipt(c);
+    if (key.n == 0) {
+        if (!reply_go(w))
+            call_end_later(c);
+    } else if (call_has_room(c, who->caller.tenant) && call_claim(c)) {
+        c->look = receipt_find(d, &name, on_reply_repeated, w);
+    } else {
+        call_end_later(c);
+    }
+    return c;
 }
 
 /* ---- edits ---- */
@@ -402,7 +599,7 @@ void dispatch_act(struct dispatch *d, struct action_id id, const struct action_f
     if (!payload_chat_read(a->chat_id, &agent, &session)) {
         result = (struct action_result){.error = STR(ACTION_ERROR_NOT_ROUTED)};
         relay_result(d->env.relay, id, &result);
-    } else if (a->op == ACTION_SEND) {
+    } else if (a->op == ACTION_SEND || (a->op == ACTION_DRAFT && a->final)) {
         r.agent = buf_str(&agent);
         if (session.n > 0)
             r.session = buf_str(&session);
@@ -410,7 +607,7 @@ void dispatch_act(struct dispatch *d, struct action_id id, const struct action_f
     } else if (a->op == ACTION_EDIT) {
         edit_reply(d, id, from, a, buf_str(&agent));
     } else {
-        if (a->op == ACTION_TYPING)
+        if (a->op == ACTION_TYPING || a->op == ACTION_DRAFT) /* nobody sees an unfinished text */
             asked_typing(d, from->tenant, a->chat_id);
         if (a->op == ACTION_GET_CHAT_INFO)
             result = (struct action_result){.success = true,

@@ -5,12 +5,18 @@
  *                                         LATE --end of the turn, or LATE_MS--> forgotten
  *
  * On the relay the answer is what the agent sends to the request's chat until its turn ends
- * (turn.h).  Other substrates return the answer as the result of the job.  A late request goes on
- * without its caller: the agent's messages still get its correlation_id as replies. */
+ * (turn.h).  A webhook and a program return the answer as the result of the job.  Every other
+ * substrate but "none" gets the request as mail.  Each of them may post the answer as replies
+ * instead, which are joined as on the relay; a job that ends without a text then ends nothing.  A
+ * late request goes on without its caller: the agent's messages still get its correlation_id as
+ * replies. */
 #include "dispatch/request.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "base/rand.h"
 #include "dispatch/call.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/payload.h"
@@ -25,10 +31,13 @@
 #define LATE_JOB_MS 60000        /* extra time of a job after the timeout */
 #define OPEN_MAX 10000
 #define OPEN_TENANT_MAX 2500 /* of one tenant, so that one tenant cannot use up all requests */
+#define NUMBER_CHARS 16      /* of a reply URL's capability: the request's number, ... */
+#define MAC_BYTES 16         /* ... and this much of a MAC, in hex */
 
-struct chat_asked { /* requests that wait in one chat */
+struct asked_group { /* requests that wait in one chat, or that have one correlation_id */
     struct list waiting;
-    char key[]; /* tenant \x1f chat id */
+    size_t key_n;
+    char key[]; /* tenant \x1f chat id, or tenant \x1f correlation_id */
 };
 
 struct tenant_asked {
@@ -37,15 +46,21 @@ struct tenant_asked {
 };
 
 struct asked {
-    struct map chats;   /* key -> chat_asked; owned */
-    struct map tenants; /* name -> tenant_asked; owned */
+    struct map chats;        /* key -> asked_group; owned */
+    struct map correlations; /* key -> asked_group; owned */
+    struct map urls;         /* asking->number -> asking */
+    struct map tenants;      /* name -> tenant_asked; owned */
     size_t n;
+    uint8_t key[SHA256_BYTES]; /* signs reply URLs; wiped */
 };
 
 struct asking {
     struct dispatch_call call;
-    struct list in_chat; /* chat_asked->waiting, oldest first */
-    struct chat_asked *chat;
+    struct list in_chat; /* asked_group->waiting, oldest first */
+    struct asked_group *chat;
+    struct list in_correlation;
+    struct asked_group *correlated; /* NULL: its answer is complete */
+    char number[NUMBER_CHARS + 1];  /* in asked->urls */
     bool late, counted;
     bool unfinished; /* the time was over before the agent's turn */
     struct said_turn turn;
@@ -57,45 +72,78 @@ struct asking {
 
 /* ---- the table of waiting requests ---- */
 
-struct asked *asked_new(void)
+struct asked *asked_new(struct rand *rand)
 {
-    return xcalloc(1, sizeof(struct asked));
+    struct asked *t = xcalloc(1, sizeof *t);
+
+    rand_bytes(rand, t->key, sizeof t->key);
+    return t;
 }
 
 void asked_free(struct asked *t)
 {
-    void *c;
-
     if (t == NULL)
         return;
-    for (size_t pos = 0; map_next(&t->chats, &pos, &c);)
-        free(c);
-    map_done(&t->chats);
-    for (size_t pos = 0; map_next(&t->tenants, &pos, &c);)
-        free(c);
-    map_done(&t->tenants);
+    map_done_all(&t->chats);
+    map_done_all(&t->correlations);
+    map_done_all(&t->tenants);
+    map_done(&t->urls);
+    secret_wipe(t->key, sizeof t->key);
     free(t);
 }
 
-static void chat_key(struct buf *out, struct str tenant, struct str chat_id)
+static struct asked_group *group_find(const struct map *in, struct str tenant, struct str id)
 {
-    buf_add_str(out, tenant);
-    buf_add_c(out, '\x1f');
-    buf_add_str(out, chat_id);
+    struct buf key = BUF_INIT;
+
+    buf_add_str(&key, tenant);
+    buf_add_c(&key, '\x1f');
+    buf_add_str(&key, id);
+    struct asked_group *g = map_get(in, buf_str(&key));
+    buf_done(&key);
+    return g;
+}
+
+static struct asked_group *group_join(struct map *in, struct str tenant, struct str id,
+                                      struct list *member)
+{
+    struct asked_group *g = group_find(in, tenant, id);
+
+    if (g == NULL) {
+        g = xcalloc(1, sizeof *g + tenant.n + id.n + 1);
+        g->key_n = tenant.n + id.n + 1;
+        memcpy(g->key, tenant.p, tenant.n);
+        g->key[tenant.n] = '\x1f';
+        memcpy(g->key + tenant.n + 1, id.p, id.n);
+        list_init(&g->waiting);
+        map_put(in, str_make(g->key, g->key_n), g);
+    }
+    list_append(&g->waiting, member);
+    return g;
+}
+
+static void group_leave(struct map *in, struct asked_group **group, struct list *member)
+{
+    struct asked_group *g = *group;
+
+    *group = NULL;
+    if (g == NULL)
+        return;
+    list_remove(member);
+    if (!list_is_empty(&g->waiting))
+        return;
+    map_del(in, str_make(g->key, g->key_n));
+    free(g);
 }
 
 static void wait_no_more(struct asking *w)
 {
-    struct chat_asked *c = w->chat;
+    struct asked *t = w->call.d->asked;
 
-    if (c == NULL)
-        return;
-    list_remove(&w->in_chat);
-    w->chat = NULL;
-    if (!list_is_empty(&c->waiting))
-        return;
-    map_del(&w->call.d->asked->chats, str_of(c->key));
-    free(c);
+    if (w->correlated != NULL)
+        map_del(&t->urls, str_of(w->number));
+    group_leave(&t->chats, &w->chat, &w->in_chat);
+    group_leave(&t->correlations, &w->correlated, &w->in_correlation);
 }
 
 static void asking_free(struct dispatch_call *base)
@@ -119,13 +167,14 @@ static void asking_free(struct dispatch_call *base)
 
 /* ---- the answer ---- */
 
-/* Tells the caller.  A request whose agent has not finished goes on without the caller. */
+/* Tells the caller.  A request whose agent has not finished, or whose job still runs, goes on
+ * without the caller. */
 static void tell(struct asking *w)
 {
     struct dispatch_call *c = &w->call;
     struct dispatch_answer a = {.fault = c->fault, .json = buf_str(&c->json)};
 
-    if (!w->unfinished) {
+    if (!w->unfinished && c->job == NULL) {
         call_end(c);
         return;
     }
@@ -133,6 +182,9 @@ static void tell(struct asking *w)
         c->done(c->ctx, &a);
     c->done = NULL;
     fault_done(&c->fault);
+    buf_done(&c->json);
+    buf_done(&w->payload);
+    turn_forget_texts(&w->turn);
     w->late = true;
     timer_set(c->d->env.clock, &w->patience, LATE_MS);
 }
@@ -175,6 +227,9 @@ static void answer_with_turn(struct asking *w)
     if (w->turn.cut)
         call_warn(&w->call,
                   STR("the answer is longer than 512 KiB: some of its messages are left out"));
+    if (w->turn.refused)
+        call_warn(&w->call, STR("too much of this tenant's is under way (limits.work_bytes): some "
+                                "messages of the answer are left out"));
     if (w->unfinished)
         call_warn(&w->call, STR("timeout_ms was over before the agent had finished: more may "
                                 "follow as replies"));
@@ -188,6 +243,8 @@ static void on_turn_end(struct said_turn *t)
     struct asking *w = container_of(t, struct asking, turn);
 
     wait_no_more(w);
+    if (w->late && w->call.job != NULL)
+        return; /* the end of the job, or LATE_MS, ends the call */
     if (w->late)
         call_end(&w->call);
     else if (w->call.put != NULL)
@@ -218,20 +275,10 @@ static void on_patience(struct timer *t)
 
 /* ---- what agents do in chats ---- */
 
-static struct chat_asked *asked_in(const struct dispatch *d, struct str tenant, struct str chat_id)
-{
-    struct buf key = BUF_INIT;
-
-    chat_key(&key, tenant, chat_id);
-    struct chat_asked *c = map_get(&d->asked->chats, buf_str(&key));
-    buf_done(&key);
-    return c;
-}
-
 struct asking *asked_find(struct dispatch *d, struct str tenant, struct str chat_id,
                           struct str reply_to, struct reply *ret)
 {
-    struct chat_asked *c = asked_in(d, tenant, chat_id);
+    struct asked_group *c = group_find(&d->asked->chats, tenant, chat_id);
     struct asking *found = NULL;
 
     if (c == NULL)
@@ -259,7 +306,7 @@ void asked_say(struct asking *w, struct str message_id, struct str content, bool
 void asked_edit(struct dispatch *d, struct str tenant, struct str chat_id, struct str message_id,
                 struct str content, bool final)
 {
-    struct chat_asked *c = asked_in(d, tenant, chat_id);
+    struct asked_group *c = group_find(&d->asked->chats, tenant, chat_id);
 
     if (c == NULL)
         return;
@@ -270,7 +317,7 @@ void asked_edit(struct dispatch *d, struct str tenant, struct str chat_id, struc
 
 void asked_typing(struct dispatch *d, struct str tenant, struct str chat_id)
 {
-    struct chat_asked *c = asked_in(d, tenant, chat_id);
+    struct asked_group *c = group_find(&d->asked->chats, tenant, chat_id);
 
     if (c == NULL)
         return;
@@ -278,31 +325,119 @@ void asked_typing(struct dispatch *d, struct str tenant, struct str chat_id)
         turn_busy(&list_entry(it, struct asking, in_chat)->turn);
 }
 
+/* ---- replies ---- */
+
+/* The MAC binds the number to the request, so that a guessed number opens nothing. */
+static void sign_number(const struct asking *w, uint8_t ret_mac[SHA256_BYTES])
+{
+    const struct asked *t = w->call.d->asked;
+    struct buf text = BUF_INIT;
+
+    buf_printf(&text, "%s\x1f%s\x1f%s\x1f", w->number, w->call.tenant, w->call.agent);
+    buf_add_str(&text, buf_str(&w->correlation));
+    hmac_sha256(str_make((const char *)t->key, sizeof t->key), buf_str(&text), ret_mac);
+    buf_done(&text);
+}
+
+/* Writes the URL that takes replies to this request.  Nothing: bellhop does not know its own
+ * address. */
+static void write_url(const struct asking *w, struct buf *out)
+{
+    uint8_t mac[SHA256_BYTES];
+
+    if (!dispatch_reply_base(w->call.d, out))
+        return;
+    sign_number(w, mac);
+    buf_add_z(out, w->number);
+    hex_add(out, mac, MAC_BYTES);
+}
+
+struct asking *asked_by_url(struct dispatch *d, struct str capability)
+{
+    uint8_t want[SHA256_BYTES], got[MAC_BYTES];
+    struct asking *w;
+
+    if (capability.n != NUMBER_CHARS + 2 * MAC_BYTES ||
+        !hex_decode(str_skip(capability, NUMBER_CHARS), got, sizeof got))
+        return NULL;
+    w = map_get(&d->asked->urls, str_make(capability.p, NUMBER_CHARS));
+    if (w == NULL || w->turn.marked)
+        return NULL;
+    sign_number(w, want);
+    return ct_equal(want, got, sizeof got) ? w : NULL;
+}
+
+struct asking *asked_by_correlation(struct dispatch *d, const struct dispatch_who *who,
+                                    struct str correlation_id, struct str agent)
+{
+    struct asked_group *g = group_find(&d->asked->correlations, who->caller.tenant, correlation_id);
+
+    if (g == NULL)
+        return NULL;
+    list_each (&g->waiting, it, nxt) {
+        struct asking *w = list_entry(it, struct asking, in_correlation);
+        struct recipient *a = agents_find(d->agents, who->caller.tenant, str_of(w->call.agent));
+        if (a != NULL && !w->turn.marked && call_may_answer(who, a) &&
+            (agent.p == NULL || str_eq(agent, str_of(a->id))))
+            return w;
+    }
+    return NULL;
+}
+
+void asked_describe(const struct asking *w, struct reply *ret)
+{
+    ret->tenant = str_of(w->call.tenant);
+    ret->agent = str_of(w->call.agent);
+    ret->session = str_of(w->call.session);
+    ret->correlation_id = buf_str(&w->correlation);
+    ret->dispatch_id = buf_str(&w->id);
+}
+
+bool asked_is_late(const struct asking *w)
+{
+    return w->late;
+}
+
 /* ---- asking ---- */
+
+/* The answer of a job that ended well, with or without a text. */
+static void take_answer(struct asking *w, const struct errand_end *e)
+{
+    call_told(&w->call, e);
+    if (str_is_empty(e->text))
+        return; /* the agent may post its answer; the timeout ends the call */
+    if (turn_has_text(&w->turn)) {
+        turn_say(&w->turn, STR(""), e->text, true);
+        return;
+    }
+    wait_no_more(w);
+    answer(w, e->text);
+}
 
 static void on_brought(void *ctx, const struct errand_end *e)
 {
     struct asking *w = ctx;
     char cursor[REPLY_CURSOR_CHARS + 1];
+    struct reply late = {.content = e->text};
+
+    bool well = e->result == ERRAND_DONE, said = well && !str_is_empty(e->text);
 
     w->call.job = NULL;
-    if (e->result == ERRAND_DONE && !w->late) {
-        call_told(&w->call, e);
-        answer(w, e->text);
+    if (!w->late && w->call.put == NULL) { /* the caller waits */
+        if (well) {
+            take_answer(w, e);
+        } else if (!turn_has_text(&w->turn)) {
+            call_fail_errand(&w->call, e);
+            call_end(&w->call);
+        }
         return;
     }
-    struct reply late = {.tenant = str_of(w->call.tenant),
-                         .agent = str_of(w->call.agent),
-                         .content = e->text,
-                         .session = str_of(w->call.session),
-                         .correlation_id = buf_str(&w->correlation),
-                         .in_reply_to = buf_str(&w->id),
-                         .dispatch_id = buf_str(&w->id)};
-    if (e->result == ERRAND_DONE)
+    asked_describe(w, &late);
+    late.in_reply_to = late.dispatch_id;
+    if (said)
         reply_keep(w->call.d, &late, cursor, NULL, NULL);
-    else if (!w->late)
-        call_fail_errand(&w->call, e);
-    call_end(&w->call);
+    if (w->call.put == NULL && (said || !well || w->correlated == NULL))
+        call_end(&w->call); /* else: being written, or the agent may still post its answer */
 }
 
 static void on_accepted(void *ctx, enum bh_err err)
@@ -318,26 +453,39 @@ static void on_accepted(void *ctx, enum bh_err err)
     call_end_later(&w->call); /* it may have been answered in this turn */
 }
 
+/* From now on replies that name the request are parts of its answer. */
+static void await_replies(struct asking *w)
+{
+    struct asked *t = w->call.d->asked;
+
+    snprintf(w->number, sizeof w->number, "%016llx",
+             (unsigned long long)dispatch_number(w->call.d));
+    map_put(&t->urls, str_of(w->number), w);
+    w->correlated = group_join(&t->correlations, str_of(w->call.tenant), buf_str(&w->correlation),
+                               &w->in_correlation);
+}
+
 static void ask(struct asking *w, struct recipient *a, struct payload *p)
 {
     struct dispatch *d = w->call.d;
-    struct buf text = BUF_INIT, key = BUF_INIT;
+    struct buf text = BUF_INIT, url = BUF_INIT;
 
     p->asks = true;
     timer_set(d->env.clock, &w->patience, w->timeout_ms);
-    if (a->cfg->ops == &substrate_relay) {
+    turn_charge(&w->turn, d->env.ledger, str_of(a->tenant));
+    await_replies(w);
+    if (agent_is_relayed(a->cfg)) {
         payload_chat_id(&text, p, str_of(a->id));
-        chat_key(&key, str_of(a->tenant), buf_str(&text));
-        w->chat = map_get(&d->asked->chats, buf_str(&key));
-        if (w->chat == NULL) {
-            w->chat = xcalloc(1, sizeof *w->chat + key.n + 1);
-            memcpy(w->chat->key, key.p, key.n);
-            list_init(&w->chat->waiting);
-            map_put(&d->asked->chats, str_of(w->chat->key), w->chat);
-        }
-        list_append(&w->chat->waiting, &w->in_chat);
-        buf_done(&key);
+        w->chat = group_join(&d->asked->chats, str_of(a->tenant), buf_str(&text), &w->in_chat);
         call_post(&w->call, a, p, true, on_accepted);
+        buf_done(&text);
+        return;
+    }
+    write_url(w, &url);
+    if (url.n > 0)
+        p->reply_url = buf_str(&url);
+    if ((a->cfg->ops->can & SUBSTRATE_ANSWERS) == 0) {
+        call_post(&w->call, a, p, a->cfg->s.wake_on_deliver, on_accepted);
     } else {
         payload_write_body(&text, p, str_of(a->id));
         struct errand e = {.kind = ERRAND_REQUEST,
@@ -347,9 +495,10 @@ static void ask(struct asking *w, struct recipient *a, struct payload *p)
                            .session = p->session,
                            .timeout_ms = w->timeout_ms + LATE_JOB_MS,
                            .correlation = p->correlation_id};
-        w->call.job = errand_run(a, &e, on_brought, w);
+        call_run(&w->call, a, &e, on_brought);
     }
-    buf_done(&text);
+    buf_wipe(&text);
+    buf_wipe(&url);
 }
 
 /* ---- the call ---- */
@@ -366,7 +515,7 @@ static bool read_request(struct asking *w, struct recipient *a, struct json body
     struct json opts = json_get(body, "opts"), timeout = json_get(body, "timeout_ms");
     double ms = TIMEOUT_DEFAULT_MS;
 
-    if ((a->cfg->ops->can & SUBSTRATE_ANSWERS) == 0)
+    if (a->cfg->ops == &substrate_none)
         return fail(w, FAULT_NOT_IMPLEMENTED,
                     "request_response is not implemented for this agent.");
     if (!payload_read(body, str_of(a->id), p, &w->call.fault))
@@ -453,6 +602,7 @@ struct dispatch_call *dispatch_request(struct dispatch *d, const struct dispatch
     timer_init(&w->patience, on_patience);
     turn_init(&w->turn, d->env.clock, on_turn_end);
     list_init(&w->in_chat);
+    list_init(&w->in_correlation);
     if (a != NULL && read_request(w, a, body, key, &p)) {
         if (p.session.p == NULL)
             p.session = session;

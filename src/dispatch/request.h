@@ -1,14 +1,19 @@
-/* request.h - the table of requests that wait for an answer in a chat of the relay.
+/* request.h - the table of requests that wait for an answer.
  *
- * replies.c reports what agents do in these chats.  The table borrows the calls. */
+ * replies.c reports what agents do in the chats of the relay, and what they post as replies: with a
+ * key and a correlation_id, or to the request's own reply URL.  A reply URL ends with a capability,
+ * signed with a key that this process made at its start.  It is good until a final reply, or until
+ * the request is forgotten.  The table borrows the calls. */
 #pragma once
 #include "base/str.h"
 
 struct asking;
 struct dispatch;
+struct rand;
 struct reply;
+struct dispatch_who;
 
-struct asked *asked_new(void);
+struct asked *asked_new(struct rand *rand);
 void asked_free(struct asked *t); /* NULL is fine; calls_free() comes first */
 
 /* The request that a message of an agent in @chat_id belongs to: the one whose message @reply_to
@@ -21,3 +26,13 @@ void asked_say(struct asking *w, struct str message_id, struct str content, bool
 void asked_edit(struct dispatch *d, struct str tenant, struct str chat_id, struct str message_id,
                 struct str content, bool final);
 void asked_typing(struct dispatch *d, struct str tenant, struct str chat_id);
+
+/* The request of a reply URL.  NULL: there is none, or its answer is complete. */
+struct asking *asked_by_url(struct dispatch *d, struct str capability);
+/* The oldest request with this correlation_id whose answer is not complete, among the agents that
+ * @who may answer for; @agent absent: any of them.  NULL: none. */
+struct asking *asked_by_correlation(struct dispatch *d, const struct dispatch_who *who,
+                                    struct str correlation_id, struct str agent);
+/* Sets tenant, agent, session, correlation_id and dispatch_id of @ret, borrowed from @w. */
+void asked_describe(const struct asking *w, struct reply *ret);
+bool asked_is_late(const struct asking *w); /* its caller was told that the time is over */

@@ -119,7 +119,7 @@ static void arm(struct schedule *s, int64_t due_ms)
         wait_ms = LONGEST_MS;
     if (wait_ms < 0)
         wait_ms = 0;
-    if (!timer_is_set(&s->timer) || s->timer.due_ms > now_ms + wait_ms)
+    if (!timer_is_set(&s->timer) || timer_due_ms(s->d->env.clock, &s->timer) > now_ms + wait_ms)
         timer_set(s->d->env.clock, &s->timer, wait_ms);
 }
 

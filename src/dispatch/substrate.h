@@ -74,12 +74,18 @@ static inline void job_cancel(struct errand_job **j)
     *j = NULL;
 }
 
-enum { SUBSTRATE_RINGS = 1, SUBSTRATE_ANSWERS = 2 };
+enum {
+    SUBSTRATE_RINGS = 1,   /* wakes */
+    SUBSTRATE_ANSWERS = 2, /* the job of a request ends with the answer */
+    SUBSTRATE_RELAYED = 4, /* behind a gateway: the relay brings the mail */
+    SUBSTRATE_HOSTED = 8,  /* and bellhop runs that gateway: hosted.h */
+    SUBSTRATE_LOCAL = 16,  /* touches this machine: files, programs */
+};
 
 struct substrate_ops {
     const char *name;                    /* "file" */
     const struct config_section *config; /* its keys, stored in struct agent_settings */
-    unsigned can;                        /* SUBSTRATE_RINGS: wakes; SUBSTRATE_ANSWERS: requests */
+    unsigned can;                        /* of the flags above */
     /* The destination for lists: a path, a URL, a pane. */
     const char *(*target)(const struct agent_config *c);
     /* Starts an errand.  NULL: dispatch does not reach these agents (relay, none). */
@@ -99,7 +105,17 @@ struct errand_job *errand_end_soon(struct dispatch *d, enum errand_result result
 /* Calls away(); for an agent on another node, checks that the node's trunk is connected. */
 const char *errand_away(struct recipient *a);
 
+/* Runs dispatch_drop() in the helper with @more, NULL-terminated: recipient.outside. */
+struct errand_job *drop_run(struct recipient *a, const char *const *more, struct str input,
+                            int64_t timeout_ms, errand_cb *done, void *ctx);
+#define PIPE_UNREAD "nobody reads the pipe"
+
+/* The parts of dispatch_drop(): print the reason, and return the exit status. */
+int file_drop(int argc, char **argv, struct str body);
+int pipe_drop(int argc, char **argv, struct str body);
+
 extern const struct substrate_ops *const substrates[];       /* ends with NULL */
 const struct substrate_ops *substrate_find(struct str name); /* NULL: unknown */
 extern const struct substrate_ops substrate_relay, substrate_webhook, substrate_tmux,
-    substrate_file, substrate_pipe, substrate_exec, substrate_none;
+    substrate_file, substrate_pipe, substrate_exec, substrate_none, substrate_lines, substrate_acp,
+    substrate_responses, substrate_chat;

@@ -3,11 +3,13 @@
  * Edits search from the newest text backwards, because gateways edit their newest message. */
 #include "dispatch/turn.h"
 #include <stdlib.h>
+#include "base/limits.h"
 #include "base/mem.h"
 
 struct turn_text {
     struct list link; /* turn->texts */
-    struct buf text;
+    char *text;       /* owned; NULL: empty */
+    size_t n;
     size_t id_n;
     char id[];
 };
@@ -26,15 +28,51 @@ void turn_init(struct said_turn *t, struct clock *clock, turn_cb *ended)
     list_init(&t->texts);
 }
 
+void turn_charge(struct said_turn *t, struct ledger *ledger, struct str tenant)
+{
+    t->ledger = ledger;
+    t->payer = ledger_party(ledger, PER_TENANT, tenant);
+}
+
+/* Changes what the turn holds.  False: there is no room for it. */
+static bool hold(struct said_turn *t, size_t now)
+{
+    if (now > TURN_BYTES)
+        t->cut = true;
+    else if (ledger_change(t->ledger, t->payer, LIMIT_WORK_BYTES, &t->bytes, now) == LIMIT_TAKEN)
+        return true;
+    else
+        t->refused = true;
+    return false;
+}
+
+static void forget_text(struct said_turn *t, struct turn_text *x)
+{
+    hold(t, t->bytes - x->n);
+    free(x->text);
+    x->text = NULL;
+    x->n = 0;
+}
+
+void turn_forget_texts(struct said_turn *t)
+{
+    t->mute = true;
+    list_each (&t->texts, it, nxt)
+        forget_text(t, list_entry(it, struct turn_text, link));
+}
+
 void turn_done(struct said_turn *t)
 {
     timer_stop(t->clock, &t->end);
     list_each (&t->texts, it, nxt) {
         struct turn_text *x = list_entry(it, struct turn_text, link);
         list_remove(&x->link);
-        buf_done(&x->text);
+        free(x->text);
         free(x);
     }
+    hold(t, 0);
+    party_drop(t->payer);
+    t->payer = NULL;
 }
 
 /* Sets the end of the turn after a text of @n bytes. */
@@ -50,26 +88,21 @@ static void wait_for_more(struct said_turn *t, size_t n, bool final)
 /* Replaces the text of @x if there is room for the new one. */
 static void put_text(struct said_turn *t, struct turn_text *x, struct str text)
 {
-    if (t->bytes - x->text.n + text.n > TURN_BYTES) {
-        t->cut = true;
+    if (t->mute || !hold(t, t->bytes - x->n + text.n))
         return;
-    }
-    t->bytes += text.n - x->text.n;
-    buf_reset(&x->text);
-    buf_add_str(&x->text, text);
+    free(x->text);
+    x->text = text.n > 0 ? str_dup(text) : NULL;
+    x->n = text.n;
 }
 
 void turn_say(struct said_turn *t, struct str id, struct str text, bool final)
 {
     size_t overhead = sizeof(struct turn_text) + id.n;
 
-    if (t->bytes + overhead + text.n > TURN_BYTES) {
-        t->cut = true;
-    } else {
+    if (hold(t, t->bytes + overhead)) {
         struct turn_text *x = xcalloc(1, overhead);
         memcpy(x->id, id.p, id.n);
         x->id_n = id.n;
-        t->bytes += overhead;
         list_append(&t->texts, &x->link);
         put_text(t, x, text);
     }
@@ -105,12 +138,12 @@ void turn_write(const struct said_turn *t, struct buf *out)
     bool first = true;
 
     for (const struct list *it = t->texts.next; it != &t->texts; it = it->next) {
-        const struct buf *text = &list_entry(it, const struct turn_text, link)->text;
-        if (text->n == 0)
+        const struct turn_text *x = list_entry(it, const struct turn_text, link);
+        if (x->n == 0)
             continue;
         if (!first)
             buf_add_c(out, '\n');
-        buf_add_str(out, buf_str(text));
+        buf_add_str(out, str_make(x->text, x->n));
         first = false;
     }
 }

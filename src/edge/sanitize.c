@@ -17,7 +17,7 @@ bool sanitize_names_credential(struct str key)
     static const struct str names[] = {STR("token"),         STR("secret"),
                                        STR("password"),      STR("authorization"),
                                        STR("refresh_token"), STR("credential"),
-                                       STR("credentials")};
+                                       STR("credentials"),   STR("response_url")};
     static const struct str ends[] = {STR("_token"), STR("_secret"), STR("-token"), STR("-secret")};
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)

@@ -41,6 +41,8 @@ struct vault_entry {
     char *record;           /* owned: tenant, kind and id; the key in the store */
     char *tenant, *kind;    /* owned */
     char *keys[VAULT_KEYS]; /* owned; NULL: none */
+    char *bot, *chat;       /* owned */
+    char *scope;            /* owned; may be NULL */
     char *place, *user;     /* owned; may be NULL */
     char *instances;        /* owned: names with 0x1f after each */
     char *sealed;           /* owned */
@@ -149,6 +151,9 @@ static const struct record_field fields[] = {
     RECORD_FIELD(struct vault_entry, keys[1], "otherKey", 0),
     RECORD_FIELD(struct vault_entry, keys[2], "thirdKey", 0),
     RECORD_FIELD(struct vault_entry, keys[3], "fourthKey", 0),
+    RECORD_FIELD(struct vault_entry, bot, "bot", RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, chat, "chat", RECORD_NEEDED),
+    RECORD_FIELD(struct vault_entry, scope, "scope", 0),
     RECORD_FIELD(struct vault_entry, place, "place", 0),
     RECORD_FIELD(struct vault_entry, user, "user", 0),
     RECORD_FIELD(struct vault_entry, instances, "instances", RECORD_NEEDED),
@@ -267,7 +272,7 @@ void vault_free(struct vault *v)
 
 /* ---- binding ---- */
 
-static bool may_use(const struct vault_entry *e, struct str instance)
+static bool has_instance(const struct vault_entry *e, struct str instance)
 {
     struct str rest = str_of(e->instances), one;
 
@@ -284,7 +289,7 @@ static bool add_instance(struct vault_entry *e, struct str instance)
 
     for (const char *p = e->instances; p != NULL && *p != '\0'; p++)
         n += *p == '\x1f';
-    if (n >= MAX_INSTANCES || (e->instances != NULL && may_use(e, instance)))
+    if (n >= MAX_INSTANCES || (e->instances != NULL && has_instance(e, instance)))
         return false;
     buf_add_str(&b, str_of(e->instances));
     buf_add_str(&b, instance);
@@ -313,6 +318,9 @@ static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s
     for (size_t i = 0; i < VAULT_KEYS; i++)
         if (s->session_keys[i].p != NULL)
             e->keys[n++] = str_dup(s->session_keys[i]);
+    e->bot = str_dup(s->bot);
+    e->chat = str_dup(s->chat);
+    e->scope = str_dup_opt(s->scope);
     e->place = str_dup_opt(s->place);
     e->user = str_dup_opt(s->user);
     sealed_name(e, &name);
@@ -345,15 +353,20 @@ void vault_bind(struct vault *v, const struct vault_spec *s)
 
 /* ---- using ---- */
 
+static bool may_use(const struct vault_entry *e, const struct vault_user *who)
+{
+    return str_eq(str_of(e->bot), who->bot) && has_instance(e, who->instance);
+}
+
 static bool is_fresh(const struct vault *v, const struct vault_entry *e)
 {
     return !e->used && !e->taken && !entry_is_over(v, e);
 }
 
-bool vault_take(struct vault *v, struct str tenant, struct str instance, struct str session_key,
-                struct str kind, struct vault_ref *ret_ref, bool *ret_first)
+bool vault_take(struct vault *v, const struct vault_user *who, struct str session_key,
+                struct vault_ref *ret_ref, bool *ret_first)
 {
-    struct vault_chain *c = find_chain(v, VAULT_BY_KEY, tenant, kind, session_key);
+    struct vault_chain *c = find_chain(v, VAULT_BY_KEY, who->tenant, who->kind, session_key);
     struct vault_entry *found = NULL;
     bool fresh = false;
 
@@ -361,7 +374,7 @@ bool vault_take(struct vault *v, struct str tenant, struct str instance, struct 
         return false;
     list_each (&c->handles, it, nxt) {
         struct vault_entry *e = list_entry(it, struct vault_handle, link)->entry;
-        if (!may_use(e, instance))
+        if (!may_use(e, who))
             continue;
         if (!entry_is_over(v, e))
             found = e;
@@ -376,10 +389,10 @@ bool vault_take(struct vault *v, struct str tenant, struct str instance, struct 
     return true;
 }
 
-bool vault_take_place(struct vault *v, struct str tenant, struct str instance, struct str kind,
-                      struct str place, struct str user, struct vault_ref *ret_ref)
+bool vault_take_place(struct vault *v, const struct vault_user *who, struct str place,
+                      struct str user, struct vault_ref *ret_ref)
 {
-    struct vault_chain *c = find_chain(v, VAULT_BY_PLACE, tenant, kind, place);
+    struct vault_chain *c = find_chain(v, VAULT_BY_PLACE, who->tenant, who->kind, place);
     struct vault_entry *found = NULL;
 
     if (c == NULL)
@@ -387,7 +400,7 @@ bool vault_take_place(struct vault *v, struct str tenant, struct str instance, s
     list_each (&c->handles, it, nxt) {
         struct vault_entry *e = list_entry(it, struct vault_handle, link)->entry;
         bool theirs = user.n > 0 && e->user != NULL && str_eq(str_of(e->user), user);
-        if (!is_fresh(v, e) || !may_use(e, instance))
+        if (!is_fresh(v, e) || !may_use(e, who))
             continue;
         if (found == NULL || theirs)
             found = e;
@@ -404,6 +417,18 @@ bool vault_take_place(struct vault *v, struct str tenant, struct str instance, s
 static struct vault_entry *entry_of(const struct vault *v, struct vault_ref ref)
 {
     return handles_find(&v->ids, ref.id);
+}
+
+bool vault_ground(struct vault *v, struct vault_ref ref, struct str *ret_chat,
+                  struct str *ret_scope)
+{
+    const struct vault_entry *e = entry_of(v, ref);
+
+    if (e == NULL)
+        return false;
+    *ret_chat = str_of(e->chat);
+    *ret_scope = e->scope != NULL ? str_of(e->scope) : STR_NULL;
+    return true;
 }
 
 bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_plain)

@@ -1,14 +1,18 @@
 /* vault.h - keeps platform credentials that gateways may use but never see.
  *
  *      vault_bind(v, &spec)                      a webhook brought a token
- *      vault_take(v, tenant, instance, key, ...) a follow_up names a session: returns a reference
- *      vault_take_place(v, tenant, ...)          a plain send to the token's chat: the same
+ *      vault_take(v, who, key, ...)              a follow_up names a session: returns a reference
+ *      vault_take_place(v, who, place, ...)      a plain send to the token's chat: the same
+ *        vault_ground(v, ref)                    the chat in which the caller needs a ground
  *        vault_open_value(v, ref, &plain)        decrypts the token; buf_wipe() it after use
  *        vault_used(v, ref) | vault_give_back(v, ref)
  *
  * The Discord adapter calls it (platform/discord/interactions.c).  An entry is a value (the token
- * of an interaction) bound to a tenant, to the session keys that its gateway may name, to a kind
- * ("discord.interaction_token") and to a place (a chat).
+ * of an interaction) bound to a tenant, to the bot that it came through, to the session keys that
+ * its gateway may name, to a kind ("discord.interaction_token") and to a place (a chat).
+ *
+ * An entry is no right to speak: the vault knows who received it, not whether the reason for it
+ * still holds.  Whoever uses an entry asks host_ground() (platform.h) for its chat each time.
  *
  * The vault owns the entries.  Their values are encrypted in memory and in the store.  Entries
  * survive a restart, expire, and are deleted when a gateway of their tenant is revoked.
@@ -54,10 +58,12 @@ struct vault_spec { /* everything is copied */
     struct str instance;                 /* may take the entry */
     struct str session_keys[VAULT_KEYS]; /* different ones; absent ones are left out */
     struct str kind;
-    struct str id;    /* the platform's; binding an id again only adds the instance */
-    struct str place; /* the chat; unique within the tenant and kind */
-    struct str user;  /* the person who caused the entry; absent: unknown */
-    struct str value; /* the secret */
+    struct str bot;         /* only this bot may use the entry */
+    struct str chat, scope; /* as in the event; what vault_ground() returns */
+    struct str id;          /* the platform's; binding an id again only adds the instance */
+    struct str place;       /* the chat; unique within the tenant and kind */
+    struct str user;        /* the person who caused the entry; absent: unknown */
+    struct str value;       /* the secret */
     int64_t life_ms;
     bool used; /* the first response has been sent: only follow-ups remain */
 };
@@ -66,15 +72,22 @@ void vault_bind(struct vault *v, const struct vault_spec *spec);
 struct vault_ref { /* an entry; may outlive it */
     struct handle id;
 };
-/* Takes the oldest fresh entry of a session that @instance may use (@ret_first is true), else finds
- * the newest other one.  A fresh entry belongs to the caller until vault_used() or
- * vault_give_back(). */
-bool vault_take(struct vault *v, struct str tenant, struct str instance, struct str session_key,
-                struct str kind, struct vault_ref *ret_ref, bool *ret_first);
-/* Takes the oldest fresh entry of a place that @instance may use, preferring entries of @user (may
- * be absent).  It belongs to the caller until vault_used() or vault_give_back(). */
-bool vault_take_place(struct vault *v, struct str tenant, struct str instance, struct str kind,
-                      struct str place, struct str user, struct vault_ref *ret_ref);
+struct vault_user { /* who takes an entry, through which bot; borrowed for the call */
+    struct str tenant, instance, bot, kind;
+};
+/* Takes the oldest fresh entry of a session that @who may use (@ret_first is true), else finds the
+ * newest other one.  A fresh entry belongs to the caller until vault_used() or vault_give_back().
+ */
+bool vault_take(struct vault *v, const struct vault_user *who, struct str session_key,
+                struct vault_ref *ret_ref, bool *ret_first);
+/* Takes the oldest fresh entry of a place that @who may use, preferring entries of @user (may be
+ * absent).  It belongs to the caller until vault_used() or vault_give_back(). */
+bool vault_take_place(struct vault *v, const struct vault_user *who, struct str place,
+                      struct str user, struct vault_ref *ret_ref);
+/* The chat and the scope that an entry was bound with; borrowed until the entry goes.  False: it
+ * was deleted. */
+bool vault_ground(struct vault *v, struct vault_ref ref, struct str *ret_chat,
+                  struct str *ret_scope);
 /* Decrypts the value.  False: the entry was deleted or has expired. */
 bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_plain) BH_MUST_USE;
 void vault_used(struct vault *v, struct vault_ref ref); /* writes the record, without waiting */

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "media/media.h"
 #include "media/media_fetch.h"
+#include "media/media_write.h"
 #include "platform/manifest.h"
 #include "platform/sender.h"
 #include "relay/relay.h"
@@ -27,12 +28,18 @@ struct fetch_in {        /* a pending download of a waiting event's file */
     struct handle id;
     size_t file;
     struct media_fetch *fetch; /* owned */
+    /* of host_media_bytes() */
+    struct media_write *writer; /* owned */
+    struct str left;            /* bytes that are not written yet; the adapter's */
+    void (*release)(void *ctx); /* NULL: the bytes were released */
+    void *ctx;
 };
 
 struct open_bot {
     struct outlet outlet;
     struct platform *p; /* owned until host_close_platforms() */
     struct buf key;     /* platform \x1f bot */
+    struct buf hook;    /* platform \x1f id \x1f host in lower case */
 };
 
 struct host {
@@ -45,12 +52,14 @@ struct host {
     struct open_bot **open;     /* owned, with the bots; in order of opening */
     size_t n_open;
     struct map bots;   /* platform \x1f bot -> struct open_bot */
+    struct map hooks;  /* hook -> struct open_bot */
     struct map firsts; /* platform -> the struct open_bot that was opened first */
     bool wants_news;   /* some platform has instance_changed() */
     const struct outlet
         *mail; /* borrowed; chats that are on no platform; NULL: nobody serves them */
     host_act_cb *mail_act;
     void *mail_ctx;
+    struct host_watch *watch;    /* borrowed; NULL: none */
     uint64_t numbers;            /* the last number of host_number() */
     struct manifests *manifests; /* owned; NULL until platforms are opened */
 };
@@ -76,6 +85,31 @@ struct platform *host_platform(const struct host *h, struct str platform, struct
 {
     struct open_bot *b = find_bot(h, platform, bot);
 
+    return b != NULL ? b->p : NULL;
+}
+
+static void add_hook(struct buf *out, struct str platform, struct str id, struct str host)
+{
+    buf_add_str(out, platform);
+    buf_add_c(out, '\x1f');
+    buf_add_str(out, id); /* a stranger's bytes: printf would end it at a NUL */
+    buf_add_c(out, '\x1f');
+    for (size_t i = 0; i < host.n; i++) /* a client may write it in any case */
+        buf_add_c(out, host.p[i] >= 'A' && host.p[i] <= 'Z' ? (char)(host.p[i] + 32) : host.p[i]);
+}
+
+struct platform *host_webhook(const struct host *h, struct str platform, struct str id,
+                              struct str host)
+{
+    BUF_LOCAL hook = BUF_INIT;
+
+    add_hook(&hook, platform, id, host);
+    struct open_bot *b = map_get(&h->hooks, buf_str(&hook));
+    if (b == NULL) {
+        buf_reset(&hook);
+        add_hook(&hook, platform, id, STR_NULL);
+        b = map_get(&h->hooks, buf_str(&hook));
+    }
     return b != NULL ? b->p : NULL;
 }
 
@@ -112,6 +146,8 @@ static const struct outlet *outside_find(struct outside *o, struct str platform,
     if (b == NULL && h->mail != NULL && str_is_empty(bot) &&
         str_eq(platform, str_of(h->mail->platform)))
         return h->mail;
+    if (b == NULL && h->watch != NULL && h->watch->missing(h->watch, platform, bot))
+        b = find_bot(h, platform, bot);
     return b != NULL ? &b->outlet : NULL;
 }
 
@@ -207,6 +243,22 @@ static void outside_changed(struct outside *o, struct str tenant, struct str ins
     host_facts_changed(h); /* a gateway may have been revoked */
     if (h->wants_news)
         facts_each_route_to(h->facts, tenant, instance, tell_route, h);
+    if (h->watch != NULL)
+        h->watch->changed(h->watch, tenant, instance, state);
+}
+
+static void outside_acked(struct outside *o, struct str tenant, struct str instance,
+                          struct str buffer_id)
+{
+    struct host_watch *w = host_of(o)->watch;
+
+    w->acked(w, tenant, instance, buffer_id);
+}
+
+void host_set_watch(struct host *h, struct host_watch *w)
+{
+    h->watch = w;
+    h->outside.acked = outside_acked; /* set here, so that an ack costs nothing without a watch */
 }
 
 static void outside_announced(struct outside *o, struct str gateway, struct json manifest)
@@ -227,6 +279,9 @@ static struct handle waiting_of(struct media_ask ask)
 static void fetch_free(struct fetch_in *x)
 {
     media_fetch_cancel(&x->fetch);
+    media_abort(&x->writer);
+    if (x->release != NULL)
+        x->release(x->ctx);
     list_remove(&x->link);
     free(x);
 }
@@ -249,6 +304,7 @@ static void on_fetched(void *ctx, const struct media_file *f, const char *why)
     struct fetch_in told = *x;
 
     x->fetch = NULL;
+    x->writer = NULL;
     fetch_free(x);
     if (f == NULL)
         relay_file_lost(told.relay, told.id, told.file, why);
@@ -261,9 +317,9 @@ void host_media_at(struct host *h, struct media_ask ask, const struct media_at *
 {
     struct handle id = waiting_of(ask);
     size_t file = ask.index % EVENT_MAX_MEDIA;
-    struct str tenant;
+    struct str tenant, stranger;
     const struct event_media *m = h->media != NULL && h->relay != NULL
-                                      ? relay_wanted_file(h->relay, id, file, &tenant)
+                                      ? relay_wanted_file(h->relay, id, file, &tenant, &stranger)
                                       : NULL;
 
     if (m == NULL)
@@ -273,6 +329,7 @@ void host_media_at(struct host *h, struct media_ask ask, const struct media_at *
                                .trusted = !at->foreign,
                                .redirects = at->redirects,
                                .tenant = tenant,
+                               .stranger = stranger,
                                .type = m->type,
                                .name = m->name};
     struct fetch_in *x = xcalloc(1, sizeof *x);
@@ -280,6 +337,56 @@ void host_media_at(struct host *h, struct media_ask ask, const struct media_at *
     list_init(&x->link);
     list_append(&h->fetches, &x->link);
     x->fetch = media_fetch(h->media, &src, on_fetched, x);
+}
+
+static void on_room(void *ctx)
+{
+    struct fetch_in *x = ctx;
+    struct str piece = str_make(x->left.p, x->left.n < 262144 ? x->left.n : 262144);
+
+    x->left = str_skip(x->left, piece.n);
+    if (piece.n > 0)
+        media_add(x->writer, piece);
+    else
+        media_end(x->writer);
+}
+
+static void on_written(void *ctx, enum bh_err err, const struct media_file *f)
+{
+    on_fetched(ctx, f, err == BH_BUSY ? "there is no room for it" : "it could not be stored");
+}
+
+void host_media_bytes(struct host *h, struct media_ask ask, struct str bytes,
+                      void (*release)(void *ctx), void *ctx)
+{
+    static const struct media_write_ops ops = {.room = on_room, .done = on_written};
+    struct handle id = waiting_of(ask);
+    size_t file = ask.index % EVENT_MAX_MEDIA;
+    struct str tenant, stranger;
+    enum bh_err err = BH_REFUSED;
+    const struct event_media *m = h->media != NULL && h->relay != NULL
+                                      ? relay_wanted_file(h->relay, id, file, &tenant, &stranger)
+                                      : NULL;
+
+    if (m == NULL) {
+        release(ctx);
+        return;
+    }
+    struct fetch_in *x = xcalloc(1, sizeof *x);
+    *x = (struct fetch_in){
+        .relay = h->relay, .id = id, .file = file, .left = bytes, .release = release, .ctx = ctx};
+    list_append(&h->fetches, &x->link);
+    x->writer = media_begin(h->media,
+                            &(struct media_spec){.tenant = tenant,
+                                                 .type = m->type,
+                                                 .name = m->name,
+                                                 .expected = bytes.n,
+                                                 .stranger = stranger},
+                            &ops, x, &err);
+    if (x->writer != NULL)
+        return;
+    fetch_free(x);
+    relay_file_lost(h->relay, id, file, err == BH_REFUSED ? MEDIA_OFF : "there is no room for it");
 }
 
 void host_media_gone(struct host *h, struct media_ask ask, const char *why)
@@ -382,9 +489,23 @@ void host_set_mail(struct host *h, const struct outlet *outlet, host_act_cb *act
 enum bh_err host_open_platform(struct host *h, const struct platform_settings *cfg, char *ret_why)
 {
     const struct platform_ops *ops = platform_find(str_of(cfg->platform));
-    struct platform *p = NULL;
 
     assert(ops != NULL); /* the configuration accepts only platforms of this build */
+    const struct platform like = {.bot = cfg->bot, .hook_host = cfg->host};
+    BUF_LOCAL hook = BUF_INIT;
+    add_hook(&hook, str_of(cfg->platform), platform_id(&like), str_of(cfg->host));
+    if (map_get(&h->hooks, buf_str(&hook)) != NULL) {
+        snprintf(ret_why, 256, "another %s bot has this id and this host", cfg->platform);
+        return BH_MALFORMED;
+    }
+    return host_open_ops(h, ops, cfg, ret_why);
+}
+
+enum bh_err host_open_ops(struct host *h, const struct platform_ops *ops,
+                          const struct platform_settings *cfg, char *ret_why)
+{
+    struct platform *p = NULL;
+
     grounds_bot_belongs(h->facts, str_of(cfg->platform), str_of(cfg->bot), str_of(cfg->tenant));
     enum bh_err err = ops->open(cfg, h, &p, ret_why);
     if (err != BH_OK)
@@ -406,6 +527,8 @@ enum bh_err host_open_platform(struct host *h, const struct platform_settings *c
     h->open[h->n_open++] = b;
     buf_printf(&b->key, "%s\x1f%s", ops->name, p->bot);
     map_put(&h->bots, buf_str(&b->key), b);
+    add_hook(&b->hook, str_of(ops->name), platform_id(p), str_of(p->hook_host));
+    map_put(&h->hooks, buf_str(&b->hook), b);
     if (first == NULL)
         map_put(&h->firsts, str_of(ops->name), b);
     h->wants_news |= ops->instance_changed != NULL;
@@ -423,12 +546,14 @@ void host_close_platforms(struct host *h)
     while (h->n_open > 0) {
         struct open_bot *b = h->open[--h->n_open];
         map_del(&h->bots, buf_str(&b->key));
+        map_del(&h->hooks, buf_str(&b->hook));
         if (map_get(&h->firsts, str_of(b->outlet.platform)) == b)
             map_del(&h->firsts, str_of(b->outlet.platform));
         if (h->relay != NULL)
             relay_bot_closed(h->relay, str_of(b->outlet.platform), str_of(b->outlet.bot));
         b->p->ops->close(b->p);
         buf_done(&b->key);
+        buf_done(&b->hook);
         free(b);
     }
 }
@@ -440,6 +565,7 @@ void host_free(struct host *h)
     host_close_platforms(h);
     assert(list_is_empty(&h->fetches)); /* the caller has called host_set_media() with NULL */
     map_done(&h->bots);
+    map_done(&h->hooks);
     map_done(&h->firsts);
     free(h->open);
     free(h);
@@ -466,7 +592,7 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
                              accepted_cb *done, void *ctx)
 {
     assert(h->relay != NULL); /* platforms open after the relay and close before it */
-    p->last_event_ms = clock_wall_ms(h->env->clock);
+    platform_heard(p, clock_wall_ms(h->env->clock));
     return relay_accept(h->relay, ev, done, ctx);
 }
 
@@ -474,7 +600,7 @@ struct accept_id host_passthrough(struct host *h, struct platform *p, const stru
                                   struct str forward_json, accepted_cb *done, void *ctx)
 {
     assert(h->relay != NULL);
-    p->last_event_ms = clock_wall_ms(h->env->clock);
+    platform_heard(p, clock_wall_ms(h->env->clock));
     return relay_take_in(h->relay, ev, forward_json, done, ctx);
 }
 
@@ -482,6 +608,12 @@ void host_accept_cancel(struct host *h, struct accept_id id)
 {
     if (h->relay != NULL)
         relay_accept_cancel(h->relay, id);
+}
+
+void host_refused(struct host *h, const struct event *ev, const char *why)
+{
+    if (h->relay != NULL)
+        relay_refused(h->relay, ev, why);
 }
 
 void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx)
@@ -518,6 +650,14 @@ bool host_revive(struct host *h, struct platform *p, const struct action_from *f
 {
     return h->relay != NULL &&
            relay_revive(h->relay, from, str_of(p->ops->name), str_of(p->bot), op, chat, ret_id);
+}
+
+enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
+                            const struct action_place *place)
+{
+    return h->relay != NULL
+               ? relay_ground(h->relay, from, str_of(p->ops->name), str_of(p->bot), place)
+               : GATE_SIGHT_UNKNOWN;
 }
 
 /* ---- the outbox ---- */

@@ -173,6 +173,9 @@ static void write_store(struct front *f, struct jw *w)
 
 static void write_platforms(struct front *f, struct jw *w)
 {
+    int64_t now_ms = clock_wall_ms(loop_clock(f->loop));
+    char why[160];
+
     jw_karr(w, "platforms");
     for (size_t i = 0; i < host_n_platforms(f->host); i++) {
         struct platform *p = host_nth_platform(f->host, i);
@@ -180,8 +183,16 @@ static void write_platforms(struct front *f, struct jw *w)
         jw_kstr(w, "platform", str_of(p->ops->name));
         jw_kstr(w, "bot", str_of(p->bot));
         jw_kstr_opt(w, "tenant", grounds_tenant_of(f->facts, str_of(p->ops->name), str_of(p->bot)));
+        if (p->ops->http != NULL && p->ops->page_visitor == NULL) {
+            BUF_LOCAL url = BUF_INIT;
+            if (platform_webhook_url(p, &url))
+                jw_kstr(w, "webhook", buf_str(&url));
+        }
+        jw_kstr_opt(w, "host", str_of(p->hook_host));
         jw_kstr(w, "problem", str_of(p->problem));
         admin_time(w, "lastEventAt", p->last_event_ms);
+        jw_ki64(w, "usualGapMs", platform_usual_gap_ms(p));
+        jw_kstr(w, "deaf", platform_is_deaf(p, now_ms, why) ? str_of(why) : STR_NULL);
         if (p->ops->status != NULL)
             p->ops->status(p, w);
         jw_end_obj(w);

@@ -28,6 +28,7 @@ struct joining {     /* one enrollment in flight */
     bool enroll;
     char *body; /* owned, wiped */
     size_t body_n;
+    char *instance;         /* owned; the only one that the caller may join; NULL: any */
     char *tenant, *gateway; /* owned */
     struct provision_result result;
 };
@@ -37,6 +38,7 @@ static void joining_free(struct joining *j)
     secret_wipe(j->body, j->body_n);
     free(j->body);
     free(j->tenant);
+    free(j->instance);
     free(j->gateway);
     provision_result_done(&j->result);
     free(j);
@@ -146,6 +148,8 @@ static void join(struct joining *j, struct json doc)
                                   .display_name = json_str(doc, "displayName")};
     const char *wrong;
 
+    if (j->instance != NULL)
+        spec.instance = str_of(j->instance);
     j->gateway = str_dup(spec.gateway);
     if (!read_routes(doc, &keys, &n)) {
         free(keys);
@@ -192,6 +196,7 @@ static void on_identified(void *ctx, enum bh_err err, const struct idp_claims *c
     } else {
         door_proved(j->f->door, j->from, now_ms(j->f));
         j->tenant = str_dup(claims->tenant);
+        j->instance = str_dup_opt(claims->instance);
         if (!keys_may_join(j->f->keys, j->tenant, j->f->v1->tenant_provisions))
             refuse(j, 429, "rate_limited",
                    "Too many gateways of this tenant at once; try again in a moment.");

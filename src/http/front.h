@@ -49,6 +49,7 @@ struct front { /* all borrowed, unless it says owned; cli/server.c opens and clo
     struct media *media;
     struct relay *relay;
     struct host *host;
+    struct testbots *testbots; /* of `serve --ephemeral`; else NULL */
     struct door *door;
     struct idp *idp;
     const struct confined *confined; /* the sandbox of this process, for `status` */

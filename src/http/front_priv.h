@@ -13,7 +13,7 @@ front_handler enroll_by_code, enroll_by_caller; /* enroll_route.c */
 front_handler front_ops; /* v1.c: finds the operation; answers 404 where there is none */
 front_handler front_mcp;
 front_handler media_upload, media_download; /* media_route.c */
-front_handler site_root, site_chat, site_webhook;
+front_handler site_root, site_chat, site_webhook, site_install;
 
 /* Answer with a JSON body. */
 void front_json(struct front *f, struct http_id id, int status, const struct buf *body);

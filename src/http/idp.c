@@ -101,6 +101,7 @@ struct idp {
     struct timer answer; /* answers new questions, outside the call that asked */
     struct map believed; /* hash -> struct believed, owned */
     struct list believed_by_age;
+    bool agents; /* idp_admit_agents() */
 };
 
 static void question_free(struct question *q)
@@ -367,10 +368,15 @@ static void consider(struct question *q)
         answer_introspect(q);
     } else { /* local */
         struct json_parser *parser = json_parser_new();
+        const struct key *agent =
+            q->i->agents ? keys_check(q->i->env.keys, KEY_AGENT, str_of(q->bearer)) : NULL;
         struct local_token t;
         const char *why;
-        if (!local_token_read(q->i->env.facts, str_of(q->bearer), TOKEN_PROVISION, parser, &t,
-                              &why))
+        if (agent != NULL && agent->instance != NULL)
+            answer(q, BH_OK, &(struct idp_claims){str_of(agent->tenant), str_of(agent->instance)},
+                   NULL);
+        else if (!local_token_read(q->i->env.facts, str_of(q->bearer), TOKEN_PROVISION, parser, &t,
+                                   &why))
             answer(q, BH_REFUSED, NULL, why);
         else if (!keys_admit(q->i->env.keys, &t))
             answer(q, BH_REFUSED, NULL, "it was revoked");
@@ -383,6 +389,11 @@ static void consider(struct question *q)
 static void on_turn(struct timer *t)
 {
     each_question(container_of(t, struct idp, answer), false, consider);
+}
+
+void idp_admit_agents(struct idp *i)
+{
+    i->agents = true;
 }
 
 bool idp_asks_others(const struct idp *i)

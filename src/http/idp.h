@@ -45,11 +45,14 @@ enum idp_purpose {
 };
 struct idp_claims {      /* borrowed for the callback */
     struct str tenant;   /* absent when an instance's token names none */
-    struct str instance; /* IDP_INSTANCE: from the token's audience */
+    struct str instance; /* IDP_INSTANCE: from the token's audience; or that of an agent's key */
 };
 /* BH_REFUSED: the bearer is not valid.  BH_UNAVAILABLE: the identity provider does not answer. */
 typedef void idp_done_cb(void *ctx, enum bh_err err, const struct idp_claims *claims,
                          const char *why);
+/* For tests: with local identities, a key of `bellhop token agent` is a caller too, for its own
+ * instance only. */
+void idp_admit_agents(struct idp *i);
 /* True when verifying a caller may need a request to another server. */
 bool idp_asks_others(const struct idp *i);
 /* Verifies @bearer, which is copied.  @done runs later, exactly once. */

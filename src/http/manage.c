@@ -19,6 +19,7 @@
 #include "platform/outgoing.h"
 #include "relay/relay.h"
 #include "tenancy/grants.h"
+#include "tenancy/grounds.h"
 
 static struct grant_who who_of(const struct op_call *c)
 {
@@ -154,6 +155,20 @@ static void set_tenant_default(struct op_call *c)
     buf_printf(&c->note, "default policy set: tenant=%.*s requireAddress=%s", STR_FMT(tenant),
                op_flag(c, "requireAddress") ? "true" : "false");
     grant_tenant_default(c->f->facts, tenant, op_flag(c, "requireAddress"), op_done, c);
+}
+
+/* For an agent that lets only its owners decide something. */
+static void is_owner(struct op_call *c)
+{
+    struct ground_at at = {.who = who_of(c),
+                           .platform = op_text(c, "platform"),
+                           .bot = op_text(c, "bot")};
+    struct jw w = op_begin(c);
+
+    jw_obj(&w);
+    jw_kbool(&w, "owner", ground_person(c->f->facts, &at, op_text(c, "userId")));
+    jw_end_obj(&w);
+    op_end(c);
 }
 
 /* The state of an instance, for a supervisor that decides when to put its agent to sleep. */
@@ -318,6 +333,8 @@ static void on_decision(void *ctx, const struct decision_view *d)
     jw_kstr(w, "chatType", str_of(d->chat_type));
     jw_kstr(w, "userId", str_of(d->user_id));
     jw_kstr(w, "consumed", str_of(d->consumed));
+    if (d->refused != NULL)
+        jw_kstr(w, "refused", str_of(d->refused));
     jw_ki64(w, "candidates", (int64_t)d->n_candidates);
     jw_karr(w, "verdicts");
     for (size_t i = 0; i < d->n_verdicts; i++) {
@@ -434,6 +451,16 @@ const struct op ops_manage[] = {
                "unacked: whole, mailbox: {entries: whole, bytes: whole, oldestAt: whole|null}, "
                "wakeUrlRegistered: bool, wakeUrl: text|null, flippedAt: whole|null, now: whole}",
      .answer_what = "Times are unix milliseconds."},
+    {"isOwner", "POST", "/manage/owner", MAY_GATEWAY, is_owner,
+     "Whether a person is linked to the instance.", .log = "owner looked up",
+     .args =
+         (const struct op_arg[]){
+             {"platform", IN_BODY, OP_TEXT, .flags = OP_REQUIRED, .what = "Of the person."},
+             {"userId", IN_BODY, OP_TEXT, .flags = OP_REQUIRED, .what = "The person."},
+             {"bot", IN_BODY, OP_TEXT, .what = "The bot that the person wrote to."},
+             {0}},
+     .answer = "{owner: bool}", .answer_what = "A link counts on its own bots.",
+     .errors = "malformed (400)"},
     {"linkPerson", "POST", "/admin/manage/person", MAY_OPERATOR, link_person,
      "Link a person to an instance, or unlink them, without a code.", CHANGE,
      .args = (const struct op_arg[]){INSTANCE_ARGS(IN_BODY),

@@ -144,14 +144,19 @@ static void media_take_upload(struct front *f, struct http_req *req,
                                           .on_data = on_data,
                                           .on_end = on_end,
                                           .on_gone = on_gone};
+    BUF_LOCAL visitor = BUF_INIT;
     struct media_spec spec = {.tenant = str_of(what->tenant),
                               .type = http_header(req, "Content-Type"),
-                              .name = what->name,
-                              .stranger = what->chat != NULL};
+                              .name = what->name};
     enum bh_err err = BH_OK;
 
     if (!str_to_u64(http_header(req, "Content-Length"), &spec.expected))
         spec.expected = 0;
+    if (what->chat != NULL) {
+        buf_printf(&visitor, "web\x1f%s\x1f%s", what->bot, what->chat);
+        spec.stranger = buf_str(&visitor);
+        spec.address = http_peer(req);
+    }
     struct upload *u = xcalloc(1, sizeof *u);
     *u = (struct upload){.what = *what, .front = f, .id = http_req_id(req)};
     u->what.tenant = NULL;

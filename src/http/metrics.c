@@ -201,6 +201,35 @@ static void instance_part(struct front *f, struct buf *out)
           t.oldest_ms != 0 ? now - t.oldest_ms : 0);
 }
 
+static void wait_part(struct buf *out, const struct store_waits waits[STORE_WAITS])
+{
+    static const char *const names[STORE_WAITS] = {
+        [STORE_WAIT_QUEUE] = "queue",
+        [STORE_WAIT_CHECKPOINT] = "checkpoint",
+        [STORE_WAIT_COMMIT] = "commit",
+        [STORE_WAIT_ANSWER] = "answer",
+    };
+
+    head(out, "accept_wait_seconds", "histogram",
+         "What messages that were written to disk waited for, before their platform was answered.");
+    for (size_t k = 0; k < STORE_WAITS; k++) {
+        uint64_t rows = 0;
+        for (size_t i = 0; i <= STORE_WAIT_BOUNDS; i++) {
+            buf_printf(out, "bellhop_accept_wait_seconds_bucket{for=\"%s\",le=\"", names[k]);
+            if (i < STORE_WAIT_BOUNDS)
+                buf_printf(out, "%g", (double)store_wait_bounds_us[i] / 1e6);
+            else
+                buf_add_z(out, "+Inf");
+            rows += waits[k].rows[i];
+            buf_printf(out, "\"} %" PRIu64 "\n", rows);
+        }
+        buf_printf(out,
+                   "bellhop_accept_wait_seconds_sum{for=\"%s\"} %g\n"
+                   "bellhop_accept_wait_seconds_count{for=\"%s\"} %" PRIu64 "\n",
+                   names[k], (double)waits[k].total_us / 1e6, names[k], rows);
+    }
+}
+
 static void store_part(struct front *f, struct buf *out)
 {
     struct store_stats s;
@@ -219,6 +248,7 @@ static void store_part(struct front *f, struct buf *out)
     counter(out, "store_reads_total", "Reads done.", s.reads);
     counter(out, "store_reads_cancelled_total", "Reads called off in time.", s.cancelled);
     gauge(out, "store_last_commit_us", "Duration of the last transaction.", s.last_commit_us);
+    wait_part(out, s.waits);
     gauge(out, "store_bytes", "Size of the database on disk.", s.bytes_on_disk);
     gauge(out, "store_free_bytes", "Room for more; -1 where it is not known.", s.free_bytes);
     gauge(out, "store_full", "1 when new messages are refused for want of room.", s.full);
@@ -289,6 +319,13 @@ static void platform_part(struct front *f, struct buf *out)
         const struct platform *p = host_nth_platform(f->host, i);
         buf_printf(out, "bellhop_platform_up{platform=\"%s\",bot=\"%s\"} %d\n", p->ops->name,
                    p->bot, p->problem == NULL);
+    }
+    head(out, "platform_deaf", "gauge", "1 when the platform is connected but seems deaf.");
+    for (size_t i = 0; i < n; i++) {
+        const struct platform *p = host_nth_platform(f->host, i);
+        char why[160];
+        buf_printf(out, "bellhop_platform_deaf{platform=\"%s\",bot=\"%s\"} %d\n", p->ops->name,
+                   p->bot, platform_is_deaf(p, now, why));
     }
     head(out, "platform_last_event_age_ms", "gauge", "Since the platform was last heard of.");
     for (size_t i = 0; i < n; i++) {

@@ -67,8 +67,10 @@ enum op_may {
     MAY_ANYBODY_WITH_KEY, /* anybody; but a request with a bad key is refused */
     MAY_KEY,              /* a key of `bellhop token agent`, or the operator */
     MAY_HOOK,             /* {capability} in the path is the credential */
+    MAY_REPLY,            /* {capability} in the path is a request's reply URL */
     MAY_INSTANCE,         /* a key that acts for an instance: `--instance` */
     MAY_GATEWAY,          /* an instance, by its gateway's bearer or a token signed for it */
+    MAY_ADMIN,            /* the admin socket, or `admin.token` */
     MAY_OPERATOR,         /* the admin socket, whose file mode is its access control */
 };
 enum op_signature {
@@ -112,7 +114,8 @@ struct op_family {
     const struct op *ops; /* ends with a NULL name */
 };
 extern const struct op ops_server[], ops_skills[], ops_data[], ops_agents[], ops_chat[];
-extern const struct op ops_manage[], ops_lists[], ops_changes[], ops_nodes[], ops_erase[];
+extern const struct op ops_manage[], ops_lists[], ops_changes[], ops_nodes[], ops_erase[],
+    ops_test[];
 extern const struct op_family op_families[]; /* ends with a NULL name */
 const struct op *op_find(const char *name);  /* NULL: no such operation */
 

@@ -15,6 +15,10 @@ static const struct {
              "correlation_id?: text}"},
     {"DeliveryReceipt", "{delivered_at: whole, delivery_id?: text, session_id?: text, "
                         "delivery_skipped?: bool, warnings?: [text]}"},
+    {"Delivery", "{delivery_id: text, agent_id: text, dispatch_id: text, kind: augment|template, "
+                 "state: queued|delivered|acknowledged|answered|refused, queued_at: whole, "
+                 "delivered_at?: whole, acknowledged_at?: whole, answered_at?: whole, "
+                 "reason?: text}"},
     {"WakeReceipt", "{woken_at: whole, woken: bool, session_id?: text, warnings?: [text]}"},
     {"Response", "{correlation_id: text, content: text, sent_at: whole, agent_id: text, "
                  "warnings?: [text]}"},
@@ -262,7 +266,7 @@ void op_tool_schema(const struct op *op, struct buf *out)
 
 static bool needs_key(const struct op *op)
 {
-    return op->may == MAY_KEY || op->may == MAY_INSTANCE;
+    return op->may == MAY_KEY || op->may == MAY_INSTANCE || op->may == MAY_ADMIN;
 }
 
 /* Lists the errors with @status: "SkillNotFoundError, refused".  False: there are none. */
@@ -501,8 +505,10 @@ static void describe_op(struct buf *out, const struct op *op)
                                           "Anybody may; a key that is shown must be good.",
                                       [MAY_KEY] = "By key.",
                                       [MAY_HOOK] = "The URL is the credential.",
+                                      [MAY_REPLY] = "The URL is the credential.",
                                       [MAY_INSTANCE] = "By a key that acts for an instance.",
                                       [MAY_GATEWAY] = "By the gateway's bearer.",
+                                      [MAY_ADMIN] = "By `admin.token`, or over the admin socket.",
                                       [MAY_OPERATOR] = "Over the admin socket."};
 
     buf_printf(out, "\n### %s\n\n", op->name);

@@ -56,7 +56,7 @@ static void knock(struct front *f, struct http_req *req, const struct platform_o
         return;
     }
     if (bot.n > 0 && looks_right)
-        p = host_platform(f->host, str_of(ops->name), bot);
+        p = host_webhook(f->host, str_of(ops->name), bot, http_host(req));
     if (p != NULL && hand_over(f, req, p)) {
         door_proved(f->door, from, now_ms(f));
     } else {
@@ -83,6 +83,24 @@ void site_webhook(struct front *f, struct http_req *req)
     else
         knock(f, req, ops, buf_str(&bot));
     buf_done(&bot);
+}
+
+/* /<platform>/install/<bot>[/callback] */
+void site_install(struct front *f, struct http_req *req)
+{
+    struct str rest = http_path(req), part[4] = {{0}};
+    struct platform *p = NULL;
+    BUF_LOCAL bot = BUF_INIT;
+
+    for (size_t i = 0; i < 4 && str_split(&rest, '/', &part[i]); i++)
+        ;
+    percent_decode(&bot, part[3]);
+    if (front_is_draining(f, req))
+        return;
+    if (bot.n > 0)
+        p = host_platform(f->host, part[1], buf_str(&bot));
+    if (p == NULL || p->ops->install == NULL || !p->ops->install(p, req))
+        http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
 }
 
 void site_root(struct front *f, struct http_req *req)
@@ -133,6 +151,7 @@ static const struct {
     {STR("GET"), STR("/cluster/trunk"), false, PUBLIC, cluster_trunk},
     {STR_NULL, STR("/chat"), true, PUBLIC, site_chat},
     {STR_NULL, STR("/webhooks"), true, PUBLIC, site_webhook},
+    {STR("GET"), STR("/slack/install"), true, PUBLIC, site_install},
     {STR_NULL, STR("/mcp"), false, PUBLIC, front_mcp},
     {STR("GET"), STR("/"), false, PUBLIC, site_root},
 

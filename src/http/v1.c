@@ -287,6 +287,53 @@ static bool admit_hook(struct front *f, struct http_req *req, const struct op *o
     return true;
 }
 
+/* Admits the agent that was given the reply URL of a request, while the request waits. */
+static bool admit_reply(struct front *f, struct http_req *req, struct str capability,
+                        struct caller *ret)
+{
+    if (front_is_draining(f, req))
+        return false;
+    if (!dispatch_reply_who(f->dispatch, capability, ret))
+        return refuse(f, req, 404, NULL, "not_found",
+                      "This request does not wait any more: it has its answer, or its time is "
+                      "over.");
+    if (!keys_tenant_may_act(f->keys, ret->tenant, f->v1->tenant_requests))
+        return refuse(f, req, 429, "Retry-After: 1\r\n", "rate_limited",
+                      "Too many requests of this tenant; try again in a second.");
+    return take_work(f, req, ret->tenant);
+}
+
+/* Admits the operator: over the admin socket, or with `admin.token` from anywhere.  An operator's
+ * tenant may be absent: the operation says whose agent is meant. */
+static bool admit_admin(struct front *f, struct http_req *req, struct caller *ret)
+{
+    struct str shown = token_of_header(http_header(req, "Authorization"));
+    struct str token = str_of(f->settings->admin_token);
+    uint8_t a[SHA256_BYTES], b[SHA256_BYTES];
+    unsigned long long untold;
+
+    if (front_is_draining(f, req))
+        return false;
+    sha256(shown, a); /* hash first: the time of the comparison must not reveal the length */
+    sha256(token, b);
+    bool good = http_listener_tag(req) == front_admin_tag ||
+                (!str_is_empty(token) && ct_equal(a, b, sizeof a));
+    if (!good) {
+        if (front_may_log(f, &untold))
+            log_warn(NULL, "%.*s refused: no admin token: from=%.*s more=%llu",
+                     STR_FMT(http_path(req)), STR_FMT(http_peer(req)), untold);
+        return refuse(f, req, 401, "WWW-Authenticate: Bearer\r\n", "unauthorized",
+                      str_is_empty(token)
+                          ? "Only the operator may, on this machine: bellhop agent. Elsewhere "
+                            "admin.token must be configured."
+                          : "Send the admin token: Authorization: Bearer <admin.token>.");
+    }
+    *ret = (struct caller){.tenant = http_header(req, "X-Bellhop-Tenant"),
+                           .identity = STR("operator"),
+                           .attest = true};
+    return true;
+}
+
 /* ---- arguments ---- */
 
 struct reading {          /* the arguments of one request */
@@ -452,6 +499,10 @@ static bool admit(struct front *f, struct reading *r, struct caller *ret)
         return true;
     case MAY_HOOK:
         return admit_hook(f, r->req, r->op, r->in_path[0], ret, &r->bare);
+    case MAY_ADMIN:
+        return admit_admin(f, r->req, ret);
+    case MAY_REPLY:
+        return admit_reply(f, r->req, r->in_path[0], ret);
     case MAY_ANYBODY_WITH_KEY:
         if (http_header(r->req, "Authorization").p == NULL)
             return true;

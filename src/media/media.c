@@ -37,7 +37,8 @@ static const struct config_key keys[] = {
          "must be a directory that all nodes share; without one no files are accepted."},
     {"media.per_tenant", CFG_BYTES, CFG_RELOAD, AT(tenant_bytes), "1GiB",
      .what = "Bytes of files that one tenant may store at once; a file counts as at least 64 KiB. "
-             "Visitors of its chat page may use a quarter of them."},
+             "Visitors of its chat page, and people not linked to its agent, may use a quarter of "
+             "them, and each of these a quarter of that."},
     {"media.total", CFG_BYTES, CFG_RELOAD, AT(all_bytes), "10GiB",
      .what = "The same for all tenants together."},
     {"media.ttl", CFG_DURATION, CFG_RELOAD, AT(ttl_ms), "1h", .min = 1000, .max = 2592000000,
@@ -70,6 +71,8 @@ static const struct record_field file_fields[] = {
     RECORD_FIELD(struct media_file, size, "size", 0),
     RECORD_FIELD(struct media_file, until_ms, "until", 0),
     RECORD_FIELD(struct media_file, stranger, "stranger", 0),
+    RECORD_FIELD(struct media_file, by, "by", 0),
+    RECORD_FIELD(struct media_file, from, "from", 0),
     RECORD_ARRAY(struct media_file, holds, n_holds, "held", &hold_form, MEDIA_MAX_HOLDS),
 };
 const struct record_form media_form =
@@ -84,21 +87,68 @@ void media_file_free(struct media_file *f)
 
 /* ---- quotas ---- */
 
-/* What strangers use of a quota never exceeds this fraction, so that they cannot use it up. */
+/* What strangers use of a quota never exceeds this fraction, so that they cannot use it up; nor
+ * does one of them, or one address, exceed these fractions of that. */
 #define STRANGERS_SHARE 4
+#define STRANGER_SHARE 4
+#define ADDRESS_SHARE 2
 
-static bool fits(const struct media_charges *has, uint64_t n, uint64_t most, bool stranger)
+static struct str share_key(const uint64_t *who)
 {
-    uint64_t share = most / STRANGERS_SHARE;
-
-    return has->all <= most && n <= most - has->all &&
-           (!stranger || (has->strangers <= share && n <= share - has->strangers));
+    return str_make(who, sizeof *who);
 }
 
-static void add_charge(struct media_charges *has, bool stranger, int64_t n)
+static bool has_room(uint64_t has, uint64_t n, uint64_t most)
+{
+    return has <= most && n <= most - has;
+}
+
+/* True when @who has room for @n bytes more.  One file of the least size always fits. */
+static bool share_fits(const struct media_charges *has, uint64_t who, uint64_t n, uint64_t most)
+{
+    const struct media_share *s = who != 0 ? map_get(&has->shares, share_key(&who)) : NULL;
+
+    return who == 0 || (s == NULL && n <= MEDIA_LEAST_CHARGE) ||
+           has_room(s != NULL ? s->bytes : 0, n, most);
+}
+
+static bool fits(const struct media_charges *has, const struct media_file *f, uint64_t n,
+                 uint64_t most)
+{
+    uint64_t strangers = most / STRANGERS_SHARE;
+
+    return has_room(has->all, n, most) &&
+           (!f->stranger || (has_room(has->strangers, n, strangers) &&
+                             share_fits(has, f->by, n, strangers / STRANGER_SHARE) &&
+                             share_fits(has, f->from, n, strangers / ADDRESS_SHARE)));
+}
+
+static void add_share(struct media_charges *has, uint64_t who, int64_t n)
+{
+    struct media_share *s = who != 0 ? map_get(&has->shares, share_key(&who)) : NULL;
+
+    if (who == 0)
+        return;
+    if (s == NULL) {
+        s = xcalloc(1, sizeof *s);
+        s->who = who;
+        map_put(&has->shares, share_key(&s->who), s);
+    }
+    s->bytes += (uint64_t)n;
+    if (s->bytes > 0)
+        return;
+    map_del(&has->shares, share_key(&s->who));
+    free(s);
+}
+
+static void add_charge(struct media_charges *has, const struct media_file *f, int64_t n)
 {
     has->all += (uint64_t)n;
-    has->strangers += stranger ? (uint64_t)n : 0;
+    if (!f->stranger)
+        return;
+    has->strangers += (uint64_t)n;
+    add_share(has, f->by, n);
+    add_share(has, f->from, n);
 }
 
 enum bh_err media_charge(struct media *m, struct media_file *f, uint64_t n)
@@ -107,8 +157,8 @@ enum bh_err media_charge(struct media *m, struct media_file *f, uint64_t n)
     const struct media_settings *s = m->env.settings;
     struct media_tenant *t = map_get(&m->tenants, str_of(f->tenant));
 
-    if (!fits(t != NULL ? &t->has : &none, n, s->tenant_bytes, f->stranger) ||
-        !fits(&m->has, n, s->all_bytes, f->stranger)) {
+    if (!fits(t != NULL ? &t->has : &none, f, n, s->tenant_bytes) ||
+        !fits(&m->has, f, n, s->all_bytes)) {
         m->n.refused_quota++;
         return BH_BUSY;
     }
@@ -117,8 +167,8 @@ enum bh_err media_charge(struct media *m, struct media_file *f, uint64_t n)
         t->name = xstrdup(f->tenant);
         map_put(&m->tenants, str_of(t->name), t);
     }
-    add_charge(&t->has, f->stranger, (int64_t)n);
-    add_charge(&m->has, f->stranger, (int64_t)n);
+    add_charge(&t->has, f, (int64_t)n);
+    add_charge(&m->has, f, (int64_t)n);
     f->charged += n;
     return BH_OK;
 }
@@ -131,11 +181,12 @@ void media_discharge(struct media *m, struct media_file *f, uint64_t n)
     f->charged = n;
     if (t == NULL || change == 0)
         return;
-    add_charge(&t->has, f->stranger, change);
-    add_charge(&m->has, f->stranger, change);
+    add_charge(&t->has, f, change);
+    add_charge(&m->has, f, change);
     if (t->has.all > 0)
         return;
     map_del(&m->tenants, str_of(t->name));
+    map_done_all(&t->has.shares);
     free(t->name);
     free(t);
 }
@@ -524,10 +575,12 @@ void media_close(struct media *m)
         media_file_free(f);
     map_done(&m->files);
     for (size_t i = 0; map_next(&m->tenants, &i, (void **)&t);) {
+        map_done_all(&t->has.shares);
         free(t->name);
         free(t);
     }
     map_done(&m->tenants);
+    map_done_all(&m->has.shares);
     buf_done(&m->path);
     free(m->dir);
     free(m);

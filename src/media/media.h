@@ -16,11 +16,13 @@
  *
  * Access: the uploading tenant may read a file, and so may the tenants of deliveries that name it.
  *
- * Quotas: a tenant has media.per_tenant, all tenants together media.total.  Strangers, who upload
- * without a credential, use at most a quarter of each.
+ * Quotas: a tenant has media.per_tenant, all tenants together media.total.  Strangers use at most a
+ * quarter of each: visitors of a chat page, and people who are not linked to the tenant's agent.
+ * Of that quarter one of them uses at most a quarter, and one address, from which visitors can be
+ * made up, at most a half.
  *
  * Record: namespace "media", key id, value {"tenant", "type", "name", "size", "until", "stranger",
- * "held"}.
+ * "by", "from", "held"}.
  */
 #pragma once
 #include "base/buf.h"
@@ -54,7 +56,8 @@ struct media_file { /* read-only for callers; borrowed until the loop's turn end
     char id[MEDIA_ID_CHARS + 1];
     char *tenant, *type, *name; /* owned; the tenant's quota is charged; the name may be empty */
     uint64_t size;
-    bool stranger; /* uploaded by somebody without a credential: counts against their share */
+    bool stranger;             /* it is a stranger's: counts against their share */
+    uint64_t by, from;         /* hashes of the stranger and of their address; 0: none */
     int64_t until_ms, look_ms; /* private, wall clock: earliest expiry; next check */
     struct media_hold *holds;  /* private; owned */
     size_t n_holds;            /* private */

@@ -18,6 +18,7 @@ struct media_fetch {
     struct http_call *call;     /* owned; NULL: ended */
     struct media_write *writer; /* owned; NULL: not begun, or ended */
     char *tenant, *type, *name; /* owned; type NULL: the answer's Content-Type */
+    char *stranger;             /* owned; NULL: nobody */
     uint64_t max_bytes;
     int64_t timeout_ms;
     bool has_room, redirects, no_page;
@@ -30,6 +31,7 @@ static void fetch_free(struct media_fetch *f)
     http_cancel(&f->call);
     media_abort(&f->writer);
     free(f->tenant);
+    free(f->stranger);
     free(f->type);
     free(f->name);
     free(f);
@@ -79,6 +81,7 @@ static bool begin(struct media_fetch *f, const struct http_result *head, struct 
     struct media_spec spec = {.tenant = str_of(f->tenant),
                               .type = f->type != NULL ? str_of(f->type) : said,
                               .name = str_of(f->name),
+                              .stranger = str_of(f->stranger),
                               .max_bytes = f->max_bytes};
     enum bh_err err;
 
@@ -177,6 +180,7 @@ struct media_fetch *media_fetch(struct media *m, const struct media_source *s,
 
     *f = (struct media_fetch){.m = m, .done = done, .ctx = ctx, .max_bytes = s->max_bytes};
     f->tenant = str_dup(s->tenant);
+    f->stranger = str_dup_opt(s->stranger);
     f->type = s->type.n > 0 ? str_dup(s->type) : NULL;
     f->name = str_dup(s->name.p != NULL ? s->name : STR(""));
     list_append(&m->fetches, &f->link);

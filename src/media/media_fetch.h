@@ -14,6 +14,7 @@ struct media_source { /* borrowed for the call */
     bool trusted;                  /* the platform's own host: private addresses are allowed */
     bool redirects;                /* follows one redirect, untrusted and without @headers */
     struct str tenant, type, name; /* absent type: the answer's Content-Type */
+    struct str stranger;           /* who sent it: media_write.h; absent: no stranger */
     bool no_page;                  /* a web page is a failure, whatever the type */
     uint64_t max_bytes;            /* 0: MEDIA_MAX_BYTES */
     int64_t timeout_ms;            /* 0: media.wait */

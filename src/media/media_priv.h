@@ -9,9 +9,14 @@
 /* The least a file is charged, however small: it bounds the number of files. */
 #define MEDIA_LEAST_CHARGE ((uint64_t)64 << 10)
 
+struct media_share { /* what one stranger, or one address, has */
+    uint64_t who;    /* media_file.by or .from */
+    uint64_t bytes;
+};
 struct media_charges {  /* bytes, files being written included */
     uint64_t all;       /* of everybody */
     uint64_t strangers; /* of strangers alone */
+    struct map shares;  /* struct media_share, owned, by who */
 };
 
 struct media_tenant { /* exists while the tenant is charged for a file */

@@ -246,6 +246,16 @@ static char *path_of(const struct media *m, const char *id, const char *suffix)
     return buf_take(&path);
 }
 
+/* A keyed hash, so that the database has no address; 0: nobody. */
+static uint64_t who(const struct media *m, const char *what, struct str name)
+{
+    BUF_LOCAL text = BUF_INIT;
+
+    buf_printf(&text, "media %s ", what);
+    buf_add_str(&text, name);
+    return name.n > 0 ? hash64(&m->env.store->dedup_key, buf_str(&text)) >> 1 | 1 : 0;
+}
+
 struct media_write *media_begin(struct media *m, const struct media_spec *spec,
                                 const struct media_write_ops *ops, void *ctx, enum bh_err *ret_err)
 {
@@ -254,7 +264,9 @@ struct media_write *media_begin(struct media *m, const struct media_spec *spec,
     struct media_file *f = xcalloc(1, sizeof *f);
 
     f->tenant = str_dup(spec->tenant);
-    f->stranger = spec->stranger;
+    f->stranger = spec->stranger.n > 0;
+    f->by = who(m, "by", spec->stranger);
+    f->from = who(m, "from", f->stranger ? spec->address : STR_NULL);
     *ret_err = m->env.off             ? BH_REFUSED
                : spec->expected > max ? BH_MALFORMED
                                       : media_charge(m, f, charge);

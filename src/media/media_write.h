@@ -17,7 +17,10 @@ struct media_spec {    /* borrowed for the call */
     struct str type, name;
     uint64_t max_bytes; /* 0: MEDIA_MAX_BYTES */
     uint64_t expected;  /* announced size in bytes; 0: unknown */
-    bool stranger;      /* without a credential: bytes are charged as they come, not as announced */
+    /* A stranger brings it: bytes are charged as they come, not as announced.  Absent: somebody
+     * with a credential, or a person who is linked to the agent. */
+    struct str stranger;
+    struct str address; /* of the stranger; absent: not known */
 };
 
 struct media_write_ops { /* neither runs inside media_begin(), media_add() or media_end() */

@@ -152,7 +152,7 @@ static bool count_request(struct conn *c)
 {
     size_t now = c->in.cap + (c->req != NULL ? sizeof *c->req : 0);
 
-    return now == c->in_counted || c->ws != NULL ||
+    return now == c->in_counted || c->top == TOP_WS ||
            change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, now);
 }
 
@@ -183,7 +183,7 @@ static size_t share_of(struct conn *c)
 {
     struct http_server *s = c->server;
     uint64_t used = party_used(sharer(c), s->turn, 0);
-    size_t most = c->ws != NULL ? READ_BYTES : HTTP_READ_BYTES;
+    size_t most = c->top == TOP_WS ? READ_BYTES : HTTP_READ_BYTES;
     size_t share = c->tenant != NULL ? TENANT_BYTES : ADDRESS_BYTES;
 
     if (c->upload != NULL)
@@ -220,7 +220,7 @@ struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struc
         return NULL;
     c = xcalloc(1, sizeof *c);
     c->server = s;
-    c->tag = l->opt.tag;
+    c->io.data = l->opt.tag;
     c->peer = *peer;
     c->party = party;
     c->reserved = l->opt.reserved;
@@ -301,15 +301,15 @@ static void conn_free(struct conn *c)
     struct http_server *s = c->server;
 
     assert(c->state == CONN_CLOSED && !c->is_dirty);
-    if (c->ws != NULL)
+    if (c->top == TOP_WS)
         ws_gone(c);
-    if (c->stream != NULL)
+    else if (c->top == TOP_STREAM)
         http_stream_gone(c);
     if (c->upload != NULL)
         http_upload_gone(c);
-    if (c->file != NULL)
+    if (c->top == TOP_FILE)
         http_file_gone(c);
-    if (c->trunk != NULL)
+    else if (c->top == TOP_TRUNK)
         trunk_gone(c);
     list_remove(&c->link);
     handles_remove(&s->conns, c->id);

@@ -121,23 +121,28 @@ struct http_server {
     size_t last_host_n;
 };
 
+/* What a connection carries instead of requests. */
+enum conn_top { TOP_NONE, TOP_WS, TOP_STREAM, TOP_FILE, TOP_TRUNK };
+
 struct conn {
-    ev_io io;                   /* .fd is -1 once closed */
+    ev_io io;                   /* .fd is -1 once closed; .data is the tag of the listener */
     struct http_server *server; /* borrowed */
     SSL *ssl;                   /* owned; NULL: plain */
     struct list link;           /* in server->by_state[state] */
     struct list hungry;         /* linked: readable, but its share of the turn is used up */
     int64_t due_ms;             /* deadline of the state; 0: none */
     struct conn *next_dirty;
-    struct buf in;              /* owned; input of an incomplete or postponed request */
-    struct buf out;             /* owned; output, of which @out_sent bytes have left */
-    struct http_req *req;       /* owned; the request being read or handled now */
-    struct ws *ws;              /* owned; since ws_accept() */
-    struct http_stream *stream; /* owned; since http_stream_begin() */
+    struct buf in;                  /* owned; input of an incomplete or postponed request */
+    struct buf out;                 /* owned; output, of which @out_sent bytes have left */
+    struct http_req *req;           /* owned; the request being read or handled now */
+    union {                         /* owned; @top says which */
+        struct ws *ws;              /* since ws_accept() */
+        struct http_stream *stream; /* since http_stream_begin() */
+        struct file_reader *file;   /* while CONN_FILE */
+        struct trunk *trunk;        /* in CONN_TRUNK_NEW and CONN_TRUNK */
+    };
     struct http_upload *upload; /* owned; since http_take_body() */
-    struct file_reader *file;   /* owned, while CONN_FILE */
     struct carried *carried;    /* owned; set if it arrives over a trunk, or is sent over one */
-    struct trunk *trunk;        /* owned; in CONN_TRUNK_NEW and CONN_TRUNK */
     struct handle id;           /* of the request that may be answered now */
     uint32_t out_sent;
     uint8_t state; /* enum conn_state; conn_enter() is the only writer */
@@ -155,8 +160,8 @@ struct conn {
     bool no_cert : 1;   /* over a trunk, and its client showed no requested certificate */
     /* of the request being handled, after struct http_req has gone */
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;
+    uint8_t top;      /* enum conn_top */
     struct addr peer; /* of the socket, or from the PROXY protocol header */
-    void *tag;        /* of the listener */
     /* The parties it counts for, one hold each; NULL: none.  @party is its address, or its
      * credential after conn_let_in(); @tenant is NULL before conn_let_in() */
     struct party *party, *tenant;

@@ -21,6 +21,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -229,6 +230,8 @@ struct tcp_client {
     size_t max_unsent;
     int depth; /* callbacks running: free later */
     bool dead; /* tcp_client_free() was called meanwhile */
+    bool is_imap;
+    bool denied; /* the login was refused */
     char why[CURL_ERROR_SIZE];
     char error[CURL_ERROR_SIZE]; /* libcurl's */
 };
@@ -239,6 +242,9 @@ static void destroy(struct tcp_client *c)
 {
     timer_stop(loop_clock(c->loop), &c->timer);
     loop_fd_free(c->watch);
+    /* libcurl would send LOGOUT and wait for the answer; on a closed socket it does not wait. */
+    if (c->is_imap && c->fd != CURL_SOCKET_BAD)
+        shutdown(c->fd, SHUT_RDWR);
     if (c->easy != NULL) {
         curl_multi_remove_handle(c->cl.multi, c->easy);
         curl_easy_cleanup(c->easy);
@@ -353,6 +359,7 @@ static void on_connected(void *ctx, CURL *easy, CURLcode code)
     if (c->state != CONNECTING)
         return;
     if (code != CURLE_OK) {
+        c->denied = code == CURLE_LOGIN_DENIED;
         enter_ended(c, c->error[0] != '\0' ? c->error : curl_easy_strerror(code));
         return;
     }
@@ -386,6 +393,38 @@ static void on_client_timer(struct timer *t)
     end_call(c);
 }
 
+bool tcp_client_was_denied(const struct tcp_client *c)
+{
+    return c->denied;
+}
+
+void curl_set_mail(CURL *easy, const struct mail_login *to, const char *scheme, const char *helo)
+{
+    struct buf url = BUF_INIT;
+    bool v6 = strchr(to->host, ':') != NULL;
+
+    buf_printf(&url, "%s%s://%s%s%s:%u/%s", scheme, to->tls == MAIL_IMPLICIT ? "s" : "",
+               v6 ? "[" : "", to->host, v6 ? "]" : "", to->port, helo != NULL ? helo : "");
+    curl_easy_setopt(easy, CURLOPT_URL, buf_z(&url));
+    buf_done(&url);
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "imap,imaps,smtp,smtps");
+    curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    curl_easy_setopt(easy, CURLOPT_USE_SSL,
+                     (long)(to->tls == MAIL_PLAIN ? CURLUSESSL_NONE : CURLUSESSL_ALL));
+    if (to->ca_path != NULL)
+        curl_easy_setopt(easy, CURLOPT_CAINFO, to->ca_path);
+    if (to->user == NULL)
+        return;
+    curl_easy_setopt(easy, CURLOPT_USERNAME, to->user);
+    if (to->bearer != NULL) {
+        /* Otherwise libcurl may choose CRAM-MD5, with an empty password. */
+        curl_easy_setopt(easy, CURLOPT_LOGIN_OPTIONS, "AUTH=XOAUTH2");
+        curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER, to->bearer);
+    } else {
+        curl_easy_setopt(easy, CURLOPT_PASSWORD, to->password != NULL ? to->password : "");
+    }
+}
+
 /* libcurl is told of a web server: that is how it is asked for a socket and for TLS. */
 static void set_address(CURL *easy, const struct tcp_client_options *opt)
 {
@@ -414,9 +453,12 @@ static bool set_up_curl(struct tcp_client *c, const struct tcp_client_options *o
 {
     if (!curl_loop_init(&c->cl, c->loop, on_connected, c) || (c->easy = curl_easy_init()) == NULL)
         return false;
-    set_address(c->easy, opt);
-    curl_easy_setopt(c->easy, CURLOPT_CONNECT_ONLY, 1L);
     curl_easy_setopt(c->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    if (opt->imap != NULL)
+        curl_set_mail(c->easy, opt->imap, "imap", NULL);
+    else
+        set_address(c->easy, opt);
+    curl_easy_setopt(c->easy, CURLOPT_CONNECT_ONLY, 1L);
     curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c->easy, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(c->easy, CURLOPT_QUICK_EXIT, 1L);
@@ -433,7 +475,8 @@ struct tcp_client *tcp_client_open(struct loop *loop, const struct tcp_client_op
     struct tcp_client *c = xcalloc(1, sizeof *c);
     int64_t timeout = opt->connect_timeout_ms > 0 ? opt->connect_timeout_ms : DEFAULT_CONNECT_MS;
 
-    *c = (struct tcp_client){.loop = loop, .handlers = *h, .ctx = ctx};
+    *c = (struct tcp_client){.loop = loop, .handlers = *h, .ctx = ctx, .fd = CURL_SOCKET_BAD};
+    c->is_imap = opt->imap != NULL;
     c->max_unsent = opt->max_unsent != 0 ? opt->max_unsent : DEFAULT_UNSENT;
     timer_init(&c->timer, on_client_timer);
     timer_set(loop_clock(loop), &c->timer, timeout);

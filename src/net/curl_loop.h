@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "net/loop.h"
+#include "net/mail.h"
 
 typedef void curl_loop_done_cb(void *ctx, CURL *easy, CURLcode code);
 
@@ -27,3 +28,6 @@ bool curl_loop_init(struct curl_loop *cl, struct loop *loop, curl_loop_done_cb *
 void curl_loop_done(struct curl_loop *cl); /* all handles were removed before */
 /* Load and prepare libcurl, once per process; harmless to repeat.  False: not now. */
 bool curl_loop_global_init(void) BH_MUST_USE;
+
+/* Sets address, TLS and login of a mail server; @scheme is "imap" or "smtp"; @helo may be NULL. */
+void curl_set_mail(CURL *easy, const struct mail_login *to, const char *scheme, const char *helo);

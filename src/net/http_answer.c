@@ -255,6 +255,7 @@ void http_stream_begin(struct http_server *s, struct http_id id, const struct ht
     st->chunked = !c->http_1_0;
     st->mute = c->is_head;
     c->stream = st;
+    c->top = TOP_STREAM;
     c->keep_alive = c->keep_alive && st->chunked && !head->close && !c->body_waits;
     put_head(c, head, st->chunked ? FRAME_CHUNKED : FRAME_CLOSE, 0, !c->keep_alive);
     setsockopt(c->io.fd, SOL_SOCKET, SO_SNDBUF, &kernel, sizeof kernel);
@@ -304,10 +305,10 @@ static void forget_owner(struct http_server *s, struct http_id id)
 {
     struct conn *c = handles_find(&s->conns, (struct handle){id.index, id.generation});
 
-    if (c == NULL || c->stream == NULL)
+    if (c == NULL || c->top != TOP_STREAM)
         return;
     free(c->stream);
-    c->stream = NULL;
+    c->top = TOP_NONE;
 }
 
 void http_stream_end(struct http_server *s, struct http_id id)
@@ -321,7 +322,7 @@ void http_stream_end(struct http_server *s, struct http_id id)
     if (c->stream->chunked && !c->stream->mute)
         buf_add_str(conn_out(c), STR("0\r\n\r\n"));
     free(c->stream);
-    c->stream = NULL;
+    c->top = TOP_NONE;
     finish(c, !c->keep_alive || s->draining);
 }
 
@@ -329,7 +330,7 @@ void http_stream_gone(struct conn *c)
 {
     struct http_stream *st = c->stream;
 
-    c->stream = NULL;
+    c->top = TOP_NONE;
     tell_closed(st);
 }
 
@@ -340,7 +341,7 @@ enum { READER_THREADS = 2 };
 void http_file_gone(struct conn *c)
 {
     file_reader_free(c->file);
-    c->file = NULL;
+    c->top = TOP_NONE;
 }
 
 void http_file_pump(struct conn *c)
@@ -423,6 +424,7 @@ void http_answer_file(struct http_server *s, struct http_id id, const struct htt
     if (s->readers == NULL)
         s->readers = work_pool_new(s->loop, READER_THREADS);
     c->file = file_reader_new(s->readers, file->fd, at, c->is_head ? 0 : n, on_block, c);
+    c->top = TOP_FILE;
     conn_enter(c, CONN_FILE);
     conn_mark(c);
 }

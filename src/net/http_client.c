@@ -20,9 +20,16 @@
 #include "base/addr.h"
 #include "net/curl_loop.h"
 #include "net/file_reader.h"
+#include "net/smtp.h"
 #include "net/work.h"
 
-enum { MAX_SPARE = 16, DEFAULT_MS = 30000, DEFAULT_BODY = 8 << 20, ONCE_IDLE_S = 15 };
+enum {
+    MAX_SPARE = 16,
+    MAIL_THREADS = 32,
+    DEFAULT_MS = 30000,
+    DEFAULT_BODY = 8 << 20,
+    ONCE_IDLE_S = 15
+};
 
 struct http_client {
     struct loop *loop;               /* borrowed */
@@ -31,6 +38,7 @@ struct http_client {
     CURL *spare[MAX_SPARE]; /* owned */
     size_t n_spare;
     struct work_pool *readers; /* owned; of file bodies; NULL: none was needed yet */
+    struct work_pool *mailers; /* owned; of mails; NULL: none was needed yet */
 };
 
 struct http_call {
@@ -46,6 +54,7 @@ struct http_call {
     uint64_t streamed;      /* bytes that went to @on_data */
     http_data_cb *on_data;  /* NULL: the body is gathered */
     struct file_body *file; /* owned; NULL: the body is @sent */
+    struct smtp_call *smtp; /* owned; NULL: HTTP, or the mail has ended */
     bool public_only, not_local, refused, too_long, delivering;
     struct timer soon; /* armed: it goes on when the turn ends, or it could not even be begun */
     http_done_cb *done;
@@ -394,7 +403,9 @@ static void call_free(struct http_call *call)
     list_remove(&call->link);
     if (c != NULL)
         timer_stop(loop_clock(c->loop), &call->soon);
-    if (call->easy == NULL) { /* never begun: libcurl may not even be loaded */
+    if (call->smtp != NULL)
+        smtp_cancel(call->smtp);
+    if (call->easy == NULL) { /* a mail, or never begun: libcurl may not even be loaded */
         free(call);
         return;
     }
@@ -428,6 +439,40 @@ static void on_done(void *ctx, CURL *easy, CURLcode code)
     call_free(call);
 }
 
+/* ---- mails ---- */
+
+static void on_mail_done(void *ctx, const struct smtp_result *res)
+{
+    struct http_call *call = ctx;
+    struct http_result r = {.err = res->err,
+                            .status = res->status,
+                            .body = res->reply,
+                            .why = res->why,
+                            .retry_after_ms = -1,
+                            .call = call};
+
+    call->smtp = NULL;
+    call->delivering = true;
+    list_remove(&call->link);
+    call->done(call->ctx, &r);
+    call_free(call);
+}
+
+static struct http_call *begin_mail(struct http_client *c, const struct http_fetch *f)
+{
+    struct http_call *call = xcalloc(1, sizeof *call);
+
+    if (c->mailers == NULL)
+        c->mailers = work_pool_new(c->loop, MAIL_THREADS);
+    list_init(&call->link);
+    timer_init(&call->soon, on_resume);
+    call->smtp = smtp_send(c->mailers, f, on_mail_done, call);
+    if (call->smtp != NULL)
+        return call;
+    free(call);
+    return NULL;
+}
+
 /* ---- the interface ---- */
 
 struct http_client *http_client_new(struct loop *loop)
@@ -450,6 +495,7 @@ void http_client_free(struct http_client *c)
     curl_loop_done(&c->own);
     curl_loop_done(&c->strangers);
     work_pool_free(c->readers);
+    work_pool_free(c->mailers);
     free(c);
 }
 
@@ -501,7 +547,7 @@ static struct http_call *begin(struct http_client *c, const struct http_fetch *f
 struct http_call *http_fetch(struct http_client *c, const struct http_fetch *f, http_done_cb *done,
                              void *ctx)
 {
-    struct http_call *call = begin(c, f);
+    struct http_call *call = f->mail != NULL ? begin_mail(c, f) : begin(c, f);
 
     if (call == NULL) {
         call = xcalloc(1, sizeof *call);
@@ -545,6 +591,8 @@ enum bh_err http_fetch_now(const struct http_fetch *f, int *ret_status, struct b
     if (r.err == BH_OK) {
         *ret_status = r.status;
         buf_add_str(ret_body, r.body);
+        if (f->kept != NULL)
+            buf_add_str(f->kept, http_result_header(&r, f->keep_header));
     } else {
         snprintf(ret_why, 256, "%s", r.why);
     }

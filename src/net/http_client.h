@@ -5,10 +5,12 @@
  *      ...
  *      http_cancel(&s->poke);      // on_poked will not run; s->poke is NULL now
  *
- * Names are resolved off the loop.  Redirects are never followed.  Only http and https. */
+ * Names are resolved off the loop.  Redirects are never followed.  Only http and https, and SMTP
+ * for a call with `.mail`: the sender of a mail platform then needs no second kind of call. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"
+#include "net/mail.h"
 
 struct http_call; /* one request under way: a cancel handle */
 struct loop;
@@ -49,6 +51,12 @@ struct http_fetch {
     http_data_cb *on_data;      /* gets the body of a 2xx answer as it comes, with the ctx of done;
                                  * never inside a call of ours.  NULL: it is gathered */
     const struct http_file_body *file; /* instead of @body; never sent twice.  NULL: none */
+    const char *keep_header; /* http_fetch_now() appends this header of the answer to @kept */
+    struct buf *kept;        /* borrowed; NULL: none is kept */
+    /* @body or @file is a mail, which goes to this server; a file is sent as base64.  Of the above
+     * only body, file and timeout_ms count.  The result's status is the last SMTP reply code, its
+     * body that reply; an error before the mail was sent is BH_UNAVAILABLE.  NULL: no mail. */
+    const struct mail_envelope *mail;
 };
 
 struct http_result {

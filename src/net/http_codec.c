@@ -193,36 +193,10 @@ static enum line read_request_line(struct http_head *h, const char *p, size_t en
 
 /* ---- fields ---- */
 
-/* 0x80 in every byte of @w that is below 0x20 or is 0x7f; bytes above the first such one may be
- * marked wrongly. */
-static uint64_t mark_controls(uint64_t w)
-{
-    const uint64_t ones = 0x0101010101010101u, tops = ones << 7;
-    uint64_t low = (w - ones * 0x20) & ~w;
-    uint64_t del = w ^ (ones * 0x7f);
-
-    return (low | ((del - ones) & ~del)) & tops;
-}
-
 /* The first byte of @p[@at..@end) that does not print, tabs and spaces apart; @end: none. */
 static size_t find_control(const char *p, size_t at, size_t end)
 {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    while (end - at >= 8) {
-        uint64_t w, hit;
-        memcpy(&w, p + at, 8);
-        hit = mark_controls(w);
-        if (hit == 0) {
-            at += 8;
-            continue;
-        }
-        at += (size_t)__builtin_ctzll(hit) / 8;
-        if (p[at] != '\t')
-            return at;
-        at++;
-    }
-#endif
-    while (at < end && (((unsigned char)p[at] >= ' ' && p[at] != 0x7f) || p[at] == '\t'))
+    while ((at += str_until_control(str_make(p + at, end - at))) < end && p[at] == '\t')
         at++;
     return at;
 }

@@ -517,7 +517,7 @@ static void consume(struct conn *c, char *p, size_t n, bool is_in)
     } else {
         keep = n - done;
     }
-    if (keep > 0 && c->ws != NULL) {
+    if (keep > 0 && c->top == TOP_WS) {
         ws_input(c, p + done, keep);
         keep = 0;
     }
@@ -653,7 +653,7 @@ struct http_id http_req_id(const struct http_req *r)
 
 void *http_listener_tag(const struct http_req *r)
 {
-    return r->conn->tag;
+    return r->conn->io.data;
 }
 
 /* ---- the client's address, behind a proxy too ---- */
@@ -730,6 +730,27 @@ struct addr http_req_addr(const struct http_req *r)
             break;
     }
     return peer;
+}
+
+struct str http_host(const struct http_req *r)
+{
+    struct str said = http_header(r, "host");
+    bool trusted = http_peer_is_trusted(r->conn->server, &r->conn->peer);
+
+    for (uint32_t i = r->head.n_fields; trusted && i > 0; i--) {
+        const struct http_field *f = &r->head.fields[i - 1];
+        struct str list = str_make(r->base + f->value, f->value_n);
+        if (!str_eq_ci(str_make(r->base + f->name, f->name_n), STR("x-forwarded-host")))
+            continue;
+        said = last_of(&list); /* a client can invent everything further left */
+        break;
+    }
+    ptrdiff_t colon = str_find(said, ':');
+    if (colon >= 0 && (said.n == 0 || said.p[0] != '['))
+        said.n = (size_t)colon;
+    if (said.n > 1 && said.p[said.n - 1] == '.')
+        said.n--; /* the root */
+    return said;
 }
 
 struct str http_peer(const struct http_req *r)

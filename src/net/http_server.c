@@ -562,19 +562,23 @@ const struct config_section http_config = {.keys = keys,
                                            .check = check};
 
 static void apply_names(struct http_server *s, const struct http_settings *hs, const char *listen,
-                        const char *public_url)
+                        const char *public_url, const char *const *more)
 {
     struct str where = str_of(listen), host;
-    size_t n = 0;
+    size_t n = 0, n_more = 0;
     const char **names;
     char *own[2] = {NULL, NULL};
     struct url u;
 
     while (hs->hosts != NULL && hs->hosts[n] != NULL)
         n++;
-    names = xcalloc(n + 3, sizeof *names);
+    while (more != NULL && more[n_more] != NULL)
+        n_more++;
+    names = xcalloc(n + n_more + 3, sizeof *names);
     for (size_t i = 0; i < n; i++)
         names[i] = hs->hosts[i];
+    for (size_t i = 0; i < n_more; i++)
+        names[n++] = more[i];
     if (public_url != NULL && url_split(str_of(public_url), &u) == NULL)
         names[n++] = own[0] = str_dup(u.host);
     if (!str_starts(where, STR("unix:")) && listen[0] != '[') {
@@ -588,7 +592,7 @@ static void apply_names(struct http_server *s, const struct http_settings *hs, c
 }
 
 void http_settings_apply(struct http_server *s, const struct http_settings *hs, const char *listen,
-                         const char *public_url)
+                         const char *public_url, const char *const *more)
 {
     struct addr_net *nets;
     size_t n = 0;
@@ -600,5 +604,5 @@ void http_settings_apply(struct http_server *s, const struct http_settings *hs, 
         (void)addr_net_parse(str_of(hs->trusted_proxies[i]), &nets[i]); /* checked when read */
     http_server_trust(s, nets, n);
     free(nets);
-    apply_names(s, hs, listen, public_url);
+    apply_names(s, hs, listen, public_url, more);
 }

@@ -98,6 +98,9 @@ bool http_cookie(const struct http_req *r, const char *name, struct str *ret_val
 struct str http_body(const struct http_req *r);
 /* The client's address: "203.0.113.7", "unix"; behind a trusted proxy, the client it names. */
 struct str http_peer(const struct http_req *r);
+/* The name of this server that the client asked for, without port: of the Host header; behind a
+ * trusted proxy, of the X-Forwarded-Host that the proxy wrote, if it wrote one. */
+struct str http_host(const struct http_req *r);
 /* The party of that address: one hold, for the caller to drop; NULL: a Unix socket. */
 struct party *http_party(const struct http_req *r);
 bool http_is_upgrade(const struct http_req *r); /* asks for a WebSocket */
@@ -192,4 +195,4 @@ extern const struct config_section http_config;
 /* Applies the settings that may change at a reload.  The hosts of @listen and @public_url (NULL:
  * none) are accepted names too. */
 void http_settings_apply(struct http_server *s, const struct http_settings *hs, const char *listen,
-                         const char *public_url);
+                         const char *public_url, const char *const *more);

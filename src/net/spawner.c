@@ -42,6 +42,7 @@
 enum spawner_word {
     SPAWNER_RUN,    /* to the helper: @value is the command; three descriptors come along */
     SPAWNER_SIGNAL, /* to the helper: @value is the signal */
+    SPAWNER_LEARN,  /* to the helper: the @n_more texts are the next command */
     SPAWNER_FAILED, /* from it: @value is an errno */
     SPAWNER_ENDED,  /* from it: @value is what waitpid() said */
 };
@@ -53,8 +54,9 @@ struct spawner_packet { /* behind it: @n_more arguments and @n_env variables, a 
 };
 
 struct spawner_commands {
-    char ***argv; /* owned */
-    unsigned n;
+    char ***argv;      /* owned */
+    unsigned n, first; /* @first: how many were there at the start */
+    bool learns;
 };
 
 /* ---- the helper ---- */
@@ -68,7 +70,7 @@ struct helped {
 
 struct helper {
     int fd, signals;
-    const struct spawner_commands *commands;
+    struct spawner_commands *commands;
     struct helped children[SPAWN_MAX_RUNNING];
     char packet[sizeof(struct spawner_packet) + SPAWN_MAX_BYTES];
 };
@@ -93,7 +95,7 @@ static void answer(struct helper *h, enum spawner_word word, uint32_t id, int va
 static bool is_passed_on(const char *variable)
 {
     return strncmp(variable, "BELLHOP_", 8) != 0 && strncmp(variable, "NOTIFY_", 7) != 0 &&
-           strncmp(variable, "WATCHDOG_", 9) != 0;
+           strncmp(variable, "WATCHDOG_", 9) != 0 && strncmp(variable, "GATEWAY_RELAY_", 14) != 0;
 }
 
 /* The next text of [*p, end); NULL: there is none that ends. */
@@ -132,6 +134,38 @@ static bool take_order(const struct helper *h, char *packet, size_t n, struct re
     }
     o->argv[n_args] = o->env[n_env] = NULL;
     return true;
+}
+
+/* ---- more commands ---- */
+
+enum { MAX_OWN_ARGS = 128 };
+
+static bool may_learn(const struct spawner_commands *c)
+{
+    return c->learns && c->n - c->first < SPAWN_MAX_LEARNT;
+}
+
+/* Appends a copy of the command. */
+static void add_command(struct spawner_commands *c, const char *const *argv, size_t words)
+{
+    char **copy = xcalloc(words + 1, sizeof *copy);
+
+    for (size_t i = 0; i < words; i++)
+        copy[i] = xstrdup(argv[i]);
+    c->argv = xrealloc(c->argv, (c->n + 1) * sizeof *c->argv);
+    c->argv[c->n++] = copy;
+}
+
+static void learn(struct helper *h, const struct spawner_packet *head, size_t n)
+{
+    char *p = h->packet + sizeof *head, *end = h->packet + n;
+    const char *argv[MAX_OWN_ARGS];
+    size_t words = 0;
+
+    while (words < head->n_more && words < MAX_OWN_ARGS && (argv[words] = next_text(&p, end)))
+        words++;
+    if (may_learn(h->commands) && words > 0 && words == head->n_more)
+        add_command(h->commands, argv, words);
 }
 
 /* ---- running it ---- */
@@ -217,6 +251,8 @@ static bool on_packet(struct helper *h)
             run(h, &o, (size_t)n);
         else if (o.head.word == SPAWNER_SIGNAL)
             signal_programs(h, &o.head.id, o.head.value);
+        else if (o.head.word == SPAWNER_LEARN)
+            learn(h, &o.head, (size_t)n);
     }
     close_all(o.fds);
     return true;
@@ -256,7 +292,7 @@ static void set_up(struct helper *h)
 }
 
 /* The helper's whole life; ends when @fd does. */
-_Noreturn static void spawner_help(int fd, const struct spawner_commands *c)
+_Noreturn static void spawner_help(int fd, struct spawner_commands *c)
 {
     static struct helper h;
 
@@ -282,7 +318,7 @@ _Noreturn static void spawner_help(int fd, const struct spawner_commands *c)
 
 /* ---- the server ---- */
 
-enum { KILL_MS = 2000, READ_BYTES = 16 * 1024, MAX_OWN_ARGS = 128 };
+enum { KILL_MS = 2000, READ_BYTES = 16 * 1024 };
 
 struct stream { /* one of its three pipes */
     int fd;     /* owned; -1: over */
@@ -301,7 +337,8 @@ struct spawn {
     struct stream in, out, err;
     size_t in_sent;
     struct timer patience;
-    bool timed_out, told_to_end;
+    bool timed_out, told_to_end, stopped;
+    void (*heard)(void *ctx, struct str line);
 };
 
 struct spawner {
@@ -328,15 +365,12 @@ static size_t count(const char *const *texts)
 
 static void copy_commands(struct spawner *s, const char *const *const *commands, unsigned n)
 {
-    s->commands.n = n;
-    s->commands.argv = xcalloc(n + 1, sizeof *s->commands.argv);
     for (unsigned i = 0; i < n; i++) {
         size_t words = count(commands[i]);
         assert(words > 0 && words <= MAX_OWN_ARGS);
-        s->commands.argv[i] = xcalloc(words + 1, sizeof **s->commands.argv);
-        for (size_t k = 0; k < words; k++)
-            s->commands.argv[i][k] = xstrdup(commands[i][k]);
+        add_command(&s->commands, commands[i], words);
     }
+    s->commands.first = n;
 }
 
 static void free_commands(struct spawner *s)
@@ -350,13 +384,14 @@ static void free_commands(struct spawner *s)
 }
 
 struct spawner *spawner_new(const char *const *const *commands, unsigned n, struct str hidden,
-                            char *ret_why)
+                            bool learns, char *ret_why)
 {
     struct spawner *s = xcalloc(1, sizeof *s);
     int pair[2] = {-1, -1};
 
     list_init(&s->runs);
     copy_commands(s, commands, n);
+    s->commands.learns = learns;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0 &&
         (s->pid = fork()) == 0) {
         close(pair[0]);
@@ -455,6 +490,35 @@ static void on_output(void *ctx, int events)
     (void)read_some(ctx);
 }
 
+/* Tells each whole line; a longer one is told when SPAWN_ERRORS_BYTES of it have come. */
+static void tell_lines(struct spawn *r, bool last)
+{
+    struct str rest = buf_str(&r->err.kept), line;
+    size_t told = 0;
+
+    while (r->heard != NULL && rest.n > 0) {
+        ptrdiff_t end = str_find(rest, '\n');
+        if (end < 0 && !last && rest.n < r->err.limit)
+            break;
+        line = end < 0 ? rest : str_make(rest.p, (size_t)end);
+        told += line.n + (end >= 0);
+        rest = str_skip(rest, line.n + (end >= 0));
+        if (line.n > SPAWN_LINE_BYTES)
+            line.n = SPAWN_LINE_BYTES;
+        if (line.n > 0 && r->done != NULL)
+            r->heard(r->ctx, line);
+    }
+    buf_consume(&r->err.kept, told);
+}
+
+static void on_errors(void *ctx, int events)
+{
+    struct spawn *r = ctx;
+
+    (void)read_some(&r->err);
+    tell_lines(r, false);
+}
+
 static void on_input(void *ctx, int events)
 {
     struct spawn *r = ctx;
@@ -490,7 +554,7 @@ static void on_patience(struct timer *t)
                                .value = r->told_to_end ? SIGKILL : SIGTERM};
 
     (void)!send(r->spawner->fd, &p, sizeof p, MSG_NOSIGNAL);
-    r->timed_out = true;
+    r->timed_out = !r->stopped;
     r->told_to_end = true;
     timer_set(loop_clock(r->spawner->loop), t, KILL_MS); /* and again, should the word be lost */
 }
@@ -503,7 +567,8 @@ static void on_ended(struct spawn *r, int status)
     while (r->out.fd >= 0 && r->out.kept.n < r->out.limit && read_some(&r->out))
         ;
     while (r->err.fd >= 0 && r->err.kept.n < r->err.limit && read_some(&r->err))
-        ;
+        tell_lines(r, false);
+    tell_lines(r, true);
     if (WIFEXITED(status)) {
         end.status = WEXITSTATUS(status);
         snprintf(how, sizeof how, "exit status %d", end.status);
@@ -568,6 +633,29 @@ void spawner_watch(struct spawner *s, struct loop *loop)
         return;
     s->loop = loop;
     s->watch = loop_fd_add(loop, s->fd, LOOP_READ, on_word, s);
+}
+
+/* ---- learning a command ---- */
+
+int spawner_learn(struct spawner *s, const char *const *argv)
+{
+    size_t words = count(argv);
+    struct spawner_packet p = {.word = SPAWNER_LEARN, .n_more = (uint16_t)words};
+    struct buf packet = BUF_INIT;
+    int number = spawner_find(s, argv);
+
+    if (number >= 0 || s->fd < 0 || !may_learn(&s->commands) || words == 0 || words > MAX_OWN_ARGS)
+        return number;
+    buf_add(&packet, (const char *)&p, sizeof p);
+    for (size_t i = 0; i < words; i++)
+        buf_add(&packet, argv[i], strlen(argv[i]) + 1);
+    if (packet.n <= sizeof p + SPAWN_MAX_BYTES &&
+        send(s->fd, packet.p, packet.n, MSG_NOSIGNAL) == (ssize_t)packet.n) {
+        number = (int)s->commands.n;
+        add_command(&s->commands, argv, words);
+    }
+    buf_done(&packet);
+    return number;
 }
 
 /* ---- starting one ---- */
@@ -641,6 +729,11 @@ static struct spawn *begin_run(struct spawner *s, const struct spawn_order *o, u
     r->in.watch = loop_fd_add(s->loop, r->in.fd, LOOP_WRITE, on_input, r);
     open_output(s->loop, &r->out, fds[1], o->max_output);
     open_output(s->loop, &r->err, fds[2], SPAWN_ERRORS_BYTES);
+    if (o->heard != NULL) {
+        r->heard = o->heard;
+        loop_fd_free(r->err.watch);
+        r->err.watch = loop_fd_add(s->loop, fds[2], LOOP_READ, on_errors, r);
+    }
     timer_init(&r->patience, on_patience);
     if (o->timeout_ms > 0)
         timer_set(loop_clock(s->loop), &r->patience, o->timeout_ms);
@@ -669,6 +762,16 @@ struct spawn *spawner_run(struct spawner *s, const struct spawn_order *o, spawn_
 out:
     buf_done(&order);
     return r;
+}
+
+void spawn_stop(struct spawn *r, int64_t grace_ms)
+{
+    struct spawner_packet p = {.word = SPAWNER_SIGNAL, .id = r->id, .value = SIGTERM};
+
+    (void)!send(r->spawner->fd, &p, sizeof p, MSG_NOSIGNAL);
+    r->stopped = true;
+    r->told_to_end = true;
+    timer_set(loop_clock(r->spawner->loop), &r->patience, grace_ms);
 }
 
 void spawn_cancel(struct spawn **run)

@@ -5,11 +5,12 @@
  *          '-- which command, more arguments, three pipes --> helper --fork, exec--> program
  *             <------------- cannot, or: it ended thus ----------'
  *
- * The helper runs only the commands it got before the server accepted input; a command that a
- * reload adds needs a restart.  A program gets its own process group, an environment without our
- * variables and secrets, and its input from memory.  Its output is collected up to a limit.  The
- * program is ended (TERM, 2 s later KILL) at its timeout, when the run is cancelled, and when the
- * server exits or dies.  The spawner also works without confinement. */
+ * The helper runs the commands it got before the server accepted input.  Only a spawner that
+ * learns takes more of them later (spawner_learn()); others need a restart.  A program gets its
+ * own process group, an environment without our variables and secrets, and its input from memory.
+ * Its output is collected up to a limit.  The program is ended (TERM, 2 s later KILL) at its
+ * timeout, when the run is cancelled, and when the server exits or dies.  The spawner also works
+ * without confinement. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,26 +24,34 @@ enum {
     SPAWN_MAX_MORE = 64,           /* arguments, and variables, of one order */
     SPAWN_MAX_BYTES = 64 * 1024,   /* of these arguments and variables together */
     SPAWN_MAX_RUNNING = 256,       /* programs at once */
+    SPAWN_MAX_LEARNT = 4096,       /* commands that the helper takes later */
+    SPAWN_LINE_BYTES = 500,        /* of a line that heard() gets; the rest is left out */
     SPAWN_ERRORS_BYTES = 4 * 1024, /* of stderr that are kept */
 };
 
 /* Starts the helper; call it before the first thread exists.  @commands are argument lists, each
  * ending with NULL, copied; argv[0] is looked up in PATH.  @hidden lists variables that no program
- * gets, each name followed by a NUL; may be absent.  NULL: @ret_why (256 bytes) says why. */
+ * gets, each name followed by a NUL; may be absent.  @learns: the helper takes further commands
+ * from the server, also from one that was taken over.  NULL: @ret_why (256 bytes) says why. */
 struct spawner *spawner_new(const char *const *const *commands, unsigned n, struct str hidden,
-                            char *ret_why);
+                            bool learns, char *ret_why);
 void spawner_watch(struct spawner *s, struct loop *loop); /* once there is a loop, before any run */
 void spawner_free(struct spawner *s); /* ends the helper and its programs; NULL is fine */
 /* The number of the command with this @argv; -1: the helper does not know it. */
 int spawner_find(const struct spawner *s, const char *const *argv);
+/* The same for a command that the helper may have to learn first.  -1: it does not learn, knows
+ * SPAWN_MAX_LEARNT already, or the command is too long. */
+int spawner_learn(struct spawner *s, const char *const *argv);
 
 struct spawn_order {         /* copied */
     unsigned command;        /* its number */
     const char *const *more; /* additional arguments, NULL at the end; NULL: none */
-    const char *const *env;  /* "BELLHOP_...=value", NULL at the end; NULL: none */
+    const char *const *env;  /* "BELLHOP_...=value" or "GATEWAY_RELAY_...=value"; NULL: none */
     struct str input;        /* its stdin */
     int64_t timeout_ms;      /* 0: none */
     size_t max_output;       /* output beyond this is read and dropped */
+    /* Gets each line of stderr, without its end, as it comes; may be NULL. */
+    void (*heard)(void *ctx, struct str line);
 };
 
 struct spawn_end {  /* borrowed for the callback */
@@ -59,4 +68,6 @@ typedef void spawn_cb(void *ctx, const struct spawn_end *end);
  * exceeds the limits above. */
 struct spawn *spawner_run(struct spawner *s, const struct spawn_order *o, spawn_cb *done,
                           void *ctx) BH_MUST_USE;
+/* Sends TERM now, and KILL when @grace_ms are over; done() runs as usual. */
+void spawn_stop(struct spawn *run, int64_t grace_ms);
 void spawn_cancel(struct spawn **run); /* ends the program; sets NULL; NULL inside is fine */

@@ -4,9 +4,10 @@
  * tcp_client_open() until its on_closed() returned or tcp_client_free(), whichever is first; no
  * handler runs inside tcp_client_open() or tcp_client_send(), nor after tcp_client_free().
  *
- * Trunks, outgoing WebSockets and the Redis client use it. */
+ * Trunks, outgoing WebSockets, the Redis client and IMAP use it. */
 #pragma once
 #include "base/buf.h"
+#include "net/mail.h"
 
 struct loop;
 
@@ -19,7 +20,10 @@ struct tcp_client_options {
     const char *url;  /* http:// or https://, through the system's proxies; NULL: the host below */
     const char *host; /* a name or an address; IPv6 without brackets */
     uint16_t port;
-    const char *unix_path;      /* instead of both; NULL: none */
+    const char *unix_path; /* instead of both; NULL: none */
+    /* Instead of all of the above: an IMAP server.  on_open() runs after greeting, TLS and login,
+     * and the next byte is the client's.  NULL: no IMAP. */
+    const struct mail_login *imap;
     bool tls;                   /* the host's name must be in its certificate */
     const char *ca_path;        /* PEM file of the authorities to trust; NULL: the system's */
     int64_t connect_timeout_ms; /* 0: 10 s */
@@ -30,5 +34,7 @@ struct tcp_client *tcp_client_open(struct loop *loop, const struct tcp_client_op
                                    const struct tcp_client_handlers *h, void *ctx);
 /* Queued, and written when the turn ends.  Before on_open() and after the end it does nothing. */
 void tcp_client_send(struct tcp_client *c, struct str bytes);
+/* In on_closed(): the server refused the login of tcp_client_options.imap. */
+bool tcp_client_was_denied(const struct tcp_client *c);
 size_t tcp_client_unsent(const struct tcp_client *c);
 void tcp_client_free(struct tcp_client *c); /* at once, silently; NULL is fine */

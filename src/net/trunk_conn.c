@@ -211,7 +211,7 @@ static void end_in_good_order(struct trunk *t)
 
     for (size_t at = 0; map_next(&t->carried, &at, &k);) {
         struct conn *c = ((struct carried *)k)->conn;
-        if (c->ws != NULL)
+        if (c->top == TOP_WS)
             ws_close(c->ws, why->code, why->text);
         else if ((c->state == CONN_IDLE || c->state == CONN_HEAD) && c->req == NULL)
             conn_close(c);
@@ -297,6 +297,7 @@ void trunk_accept(struct http_server *s, struct http_req *req, const struct trun
     rand_bytes(&r, t->challenge, sizeof t->challenge);
     list_append(&s->trunks, &t->link);
     c->trunk = t;
+    c->top = TOP_TRUNK;
     buf_add_str(conn_out(c), STR("HTTP/1.1 101 Switching Protocols\r\nUpgrade: " TRUNK_PROTOCOL
                                  "\r\nConnection: Upgrade\r\n\r\n"));
     conn_answered(c);
@@ -316,7 +317,7 @@ void trunk_gone(struct conn *c)
     trunk_lose_asks(t);
     list_remove(&t->link);
     trunk_done(t);
-    c->trunk = NULL;
+    c->top = TOP_NONE;
     free(t);
 }
 

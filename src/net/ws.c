@@ -106,6 +106,7 @@ struct ws *ws_accept_offer(struct http_server *s, const struct ws_offer *offer,
     ws->code = CLOSE_CODE_LOST;
     ws_decoder_init(&ws->decoder, true, opt->max_message);
     c->ws = ws;
+    c->top = TOP_WS;
     conn_answered(c);
     conn_enter(c, CONN_WS);
     return ws;
@@ -316,7 +317,7 @@ void ws_gone(struct conn *c)
     ws->writing = false;
     ws->handlers->on_closed(ws->ctx, ws->code);
     ws_decoder_done(&ws->decoder);
-    c->ws = NULL;
+    c->top = TOP_NONE;
     free(ws);
 }
 
@@ -407,6 +408,12 @@ void ws_client_send(struct ws_client *c, struct str text)
         send_frame(c, WS_TEXT, text);
 }
 
+void ws_client_ping(struct ws_client *c)
+{
+    if (c->state == OPEN)
+        send_frame(c, WS_PING, STR("bellhop"));
+}
+
 void ws_client_close(struct ws_client *c, int code)
 {
     if (c->state == CLOSING || c->state == ENDED)
@@ -475,6 +482,9 @@ static void take_frames(struct ws_client *c, char *p, size_t n)
             ws_client_close(c, it.code);
             enter_ended(c, it.code, "the peer violates the WebSocket protocol");
         }
+        if ((it.item == WS_ITEM_PING || it.item == WS_ITEM_PONG) && open &&
+            c->handlers.on_alive != NULL)
+            c->handlers.on_alive(c->ctx);
     } while (it.item != WS_ITEM_MORE && c->state != ENDED && !c->dead);
 }
 

@@ -13,6 +13,7 @@ struct ws_client_handlers {
     /* Whole messages, borrowed.  A text is UTF-8: a peer that sends another is closed with 1007. */
     void (*on_message)(void *ctx, struct str message, bool text);
     void (*on_closed)(void *ctx, int code, const char *why); /* 0: never opened */
+    void (*on_alive)(void *ctx); /* a ping or a pong of the peer; NULL: nobody asks */
 };
 struct ws_client_options {
     const char *url;            /* ws:// or wss:// */
@@ -25,5 +26,6 @@ struct ws_client_options {
 struct ws_client *ws_client_open(struct loop *loop, const struct ws_client_options *opt,
                                  const struct ws_client_handlers *h, void *ctx);
 void ws_client_send(struct ws_client *c, struct str text);
+void ws_client_ping(struct ws_client *c);            /* on_alive follows, if the peer is there */
 void ws_client_close(struct ws_client *c, int code); /* on_closed follows */
 void ws_client_free(struct ws_client *c);            /* at once, silently; NULL is fine */

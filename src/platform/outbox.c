@@ -247,7 +247,7 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str pa
     if (payer_is_full(box, p, it->bytes) || lane_is_full(box, lane, p))
         return BH_BUSY;
     if (lane != NULL && lane->state == LANE_RESTING &&
-        lane->wake.due_ms > clock_now_ms(box->clock) + patience_ms)
+        timer_due_ms(box->clock, &lane->wake) > clock_now_ms(box->clock) + patience_ms)
         return BH_UNAVAILABLE; /* the item would only miss its deadline */
     if (lane == NULL) {
         lane = xcalloc(1, sizeof *lane);
@@ -329,7 +329,10 @@ void outbox_hurry(struct outbox *box, struct outbox_item *it)
 
 int64_t outbox_next_ms(const struct outbox_item *it)
 {
-    return it->lane != NULL && it->lane->state == LANE_RESTING ? it->lane->wake.due_ms : 0;
+    const struct outbox_lane *lane = it->lane;
+
+    return lane != NULL && lane->state == LANE_RESTING ? timer_due_ms(lane->box->clock, &lane->wake)
+                                                       : 0;
 }
 
 void outbox_again(struct outbox *box, struct outbox_item *it, int64_t delay_ms)

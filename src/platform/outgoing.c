@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "core/frame.h"
 #include "platform/sender_priv.h"
+#include "platform/stream.h"
 #include "store/store.h"
 
 enum { KEPT_MAX = 4096, SWEEP_MS = 600000 };
@@ -92,7 +93,7 @@ static struct outgoing_entry entry_named(const struct sender *s, uint64_t number
                                .bot = str_of(s->p->bot),
                                .number = number};
 
-    snprintf(e.name, sizeof e.name, "%016" PRIx64, number);
+    hex_u64(number, e.name);
     return e;
 }
 
@@ -142,6 +143,10 @@ void outgoing_left_action(const struct outgoing_left *l, struct action *ret,
 
     *ret = (struct action){.deadline_ms = l->deadline_ms, .left = l};
     frame_read_action(l->e.action.value, ret);
+    if (ret->op == ACTION_EDIT) /* its gateway may not live to replace it */
+        ret->content = stream_without_cursor(ret->content);
+    if (json_as_i64(json_get(l->e.action.value, "draft_id"), &ret->draft_id))
+        ret->final = true; /* only final drafts have records */
     if (!json_is_object(f))
         return;
     buf_add_str(path, json_str(f, "path"));
@@ -160,6 +165,30 @@ void outgoing_delete(struct sender *s, uint64_t number)
     struct outgoing_entry e = entry_named(s, number);
 
     record_delete_like(s->env->store, &outgoing_form, &e);
+}
+
+uint64_t outgoing_keep_action(struct sender *s, uint64_t number, const struct action_from *from,
+                              const struct action *a)
+{
+    BUF_LOCAL action = BUF_INIT, file = BUF_INIT;
+    struct outgoing_entry e = entry_named(s, number != 0 ? number : host_number(s->p->host));
+
+    outgoing_write_action(a, &action, &file);
+    e.from = *from;
+    e.op_name = str_of(action_op_name(a->op));
+    e.state = OUTGOING_WAITING;
+    e.twice = a->op == ACTION_EDIT ? TWICE_IS_ONE : TWICE_IS_TWO;
+    e.asked_ms = sender_wall_ms(s);
+    e.chat = a->chat_id;
+    e.lane = STR("");
+    e.action.text = buf_str(&action);
+    record_put(s->env->store, &outgoing_form, NULL, &e, false, NULL, NULL);
+    return e.number;
+}
+
+void sender_keep(struct sender *s, const struct action_from *from, const struct action *a)
+{
+    outgoing_keep_action(s, 0, from, a);
 }
 
 void outgoing_note(struct outgoing *o, enum outgoing_state state, bool wait)
@@ -282,7 +311,8 @@ static void keep(struct sender *s, const struct outgoing_entry *e)
 
 void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why)
 {
-    bool sent = end == SENDER_DONE && o->waiter == WAITER_QUEUED && o->first_id[0] != '\0';
+    bool named = o->waiter == WAITER_QUEUED && o->op != ACTION_EDIT;
+    bool sent = end == SENDER_DONE && (named || o->seals) && o->first_id[0] != '\0';
     struct outgoing_entry e;
 
     if (!outgoing_has_record(o))
@@ -299,7 +329,8 @@ void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why)
     if (sent) { /* only its name is looked up later: drop the text */
         e.action = e.file = (struct record_json){0};
         e.edit = STR_NULL;
-        e.from.said = (struct hash128){0};
+        if (!o->seals)
+            e.from.said = (struct hash128){0};
     }
     keep(o->sender, &e);
     outgoing_leave_record(o);
@@ -362,6 +393,8 @@ static void found_unknown(struct sender *s, struct outgoing_left *l, bool fresh)
                      "bellhop restarted while this was being sent; it may have been delivered");
         s->n.cut_off++;
     }
+    if (json_type(json_get(e->action.value, "draft_id")) != JSON_ABSENT)
+        streams_found_sealed(s->streams, e->from.said, STR(""));
     if (fresh) {
         struct outgoing_entry now = *e;
         now.state = OUTGOING_UNKNOWN;
@@ -396,6 +429,8 @@ static void on_record(void *ctx, struct str key, struct str value)
     } else if (l->e.state == OUTGOING_UNKNOWN) {
         found_unknown(s, l, false);
     } else if (l->e.state == OUTGOING_SENT) {
+        if (action_is_said(&l->e.from))
+            streams_found_sealed(s->streams, l->e.from.said, l->e.first_id);
         l->since_ms = l->e.asked_ms;
         kept_add(s, l, OUTGOING_SENT);
     } else if (was_in_the_middle(s, &l->e)) {
@@ -573,8 +608,10 @@ static enum bh_err change(struct sender *s, uint64_t number, bool retry)
         return BH_BUSY;
     if (o != NULL && retry)
         outbox_hurry(s->box, &o->item);
-    else if (o != NULL)
+    else if (o != NULL) {
+        streams_drop(o);
         outgoing_take_out(o, "an operator took it out of the outbox");
+    }
     if (o != NULL)
         return BH_OK;
     if (l == NULL || l->e.state != OUTGOING_UNKNOWN)
@@ -654,6 +691,7 @@ static void forget_left(struct sender *s, struct list *all, const struct whose *
 
 static void forget(struct sender *s, const struct whose *w)
 {
+    streams_forget(s->streams, w->tenant, w->instance, w->chat);
     forget_live(&s->all, w);
     forget_live(&s->held, w);
     forget_left(s, &s->kept, w);

@@ -79,22 +79,27 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     struct timer timer;     /* ENDING: the end of the turn; else: the gateway's patience */
     struct http_call *call; /* owned; NULL: none in flight */
     struct action_id id;
-    char *block;                         /* owned; the next four lines point into it */
+    char *block;                         /* owned; the next five lines point into it */
     struct action_from from;             /* the instance, and its request */
     struct str chat, lane, action, file; /* see struct outgoing_entry */
+    struct str scope;                    /* action.scope_id */
     struct str prompt;                   /* the id of a question; absent: it asks none */
     struct str blame;                    /* the key that refusals count under: outbox_blame() */
-    char *edit;                          /* owned; a text to edit it to once sent; NULL: none */
-    int64_t asked_ms, tried_ms;          /* wall clock */
-    int64_t deadline_ms;                 /* of its gateway; 0: not known */
-    int64_t try_ms;                      /* start of the request in flight */
-    int64_t maybe_ms;   /* first try of this part that may have arrived; 0: there is none */
-    unsigned rewrites;  /* of this part */
-    unsigned looks;     /* lookups that did not show this part */
-    uint32_t attempts;  /* requests in all */
-    uint8_t end;        /* ENDING: enum sender_end */
-    char first_id[128]; /* message id of the first part, once delivered */
-    char why[256];      /* reason of the last failure */
+    struct text_stream *stream;          /* borrowed; whose text it shows: stream.h; NULL: none */
+    bool seals;                          /* it delivers a final draft */
+    enum action_op like;        /* whose policy it has: @op, but a final draft is like a send */
+    char *edit;                 /* owned; a text to edit it to once sent; NULL: none */
+    int64_t asked_ms, tried_ms; /* wall clock */
+    int64_t deadline_ms;        /* of its gateway; 0: not known */
+    int64_t try_ms;             /* start of the request in flight */
+    int64_t maybe_ms;           /* first try of this part that may have arrived; 0: there is none */
+    unsigned rewrites;          /* of this part */
+    unsigned looks;             /* lookups that did not show this part */
+    uint32_t attempts;          /* requests in all */
+    bool waited;                /* its ground must be asked for again before it leaves */
+    uint8_t end;                /* ENDING: enum sender_end */
+    char first_id[128];         /* message id of the first part, once delivered */
+    char why[256];              /* reason of the last failure */
 };
 
 struct outgoing_entry {       /* a record in memory; strs borrowed */

@@ -1,20 +1,24 @@
 /* platform.c - the list of platforms in this build, and what all of them share: settings, the log,
  * the problem that operators read. */
 #include "platform/platform.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include "base/config.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "platform/discord/discord.h"
+#include "platform/email/email.h"
 #include "platform/manifest.h"
 #include "platform/outgoing.h"
 #include "platform/prompts.h"
+#include "platform/slack/slack.h"
 #include "platform/telegram/telegram.h"
 #include "platform/twilio/twilio.h"
 #include "platform/web/web.h"
 #include "platform/wecom/wecom.h"
 
 const struct platform_ops *const platforms[] = {
-    &web_ops, &telegram_ops, &discord_ops, &twilio_ops, &wecom_ops, NULL,
+    &web_ops, &telegram_ops, &discord_ops, &slack_ops, &twilio_ops, &wecom_ops, &email_ops, NULL,
 };
 
 const struct record_form *const platform_records[] = {&outgoing_form, &prompt_form, &manifest_form,
@@ -30,10 +34,48 @@ static const struct config_key entry_keys[] = {
     {"tenant", CFG_TEXT, CFG_RESTART, AT(tenant),
      .what = "Makes the bot this tenant's own: no instance of another tenant is reached or speaks "
              "through it, whatever links, scopes, routes and provisioning say."},
+    {"host", CFG_TEXT, CFG_RESTART, AT(host),
+     .what = "The host name by which webhooks of this bot come, such as `acme.hooks.example.org`; "
+             "by another name they are refused like those of an unknown bot. A second entry with "
+             "the same `bot` and another `host` is called `bot@host`."},
     {0},
 };
+
+static void to_lower(char *z)
+{
+    for (; *z != '\0'; z++)
+        if (*z >= 'A' && *z <= 'Z')
+            *z = (char)(*z + 32);
+}
+
+/* The name of a host is kept in lower case, also in a bot that is called bot@host. */
+static bool check_entry(void *settings, char *ret_why)
+{
+    struct platform_settings *s = settings;
+    const struct platform_ops *ops = platform_find(str_of(s->platform));
+    struct str host = str_of(s->host);
+
+    if (s->host == NULL)
+        return true;
+    if (ops == NULL || ops->http == NULL || ops->page_visitor != NULL)
+        return bh_why(ret_why, "host is for webhooks, and this platform has none");
+    if (host.n == 0 || host.n > 253 || host.p[0] == '.' || host.p[host.n - 1] == '.' ||
+        !str_has_only(host, "-."))
+        return bh_why(ret_why,
+                      "host: expected a name such as acme.hooks.example.org, without scheme, port "
+                      "or wildcard, found \"%.100s\"",
+                      s->host);
+    to_lower(s->host);
+    struct str bot = str_of(s->bot);
+    if (bot.n > host.n && bot.p[bot.n - host.n - 1] == '@' &&
+        str_eq_ci(str_skip(bot, bot.n - host.n), host))
+        to_lower(s->bot + bot.n - host.n);
+    return true;
+}
+
 static const struct config_section entry = {.keys = entry_keys,
-                                            .size = sizeof(struct platform_settings)};
+                                            .size = sizeof(struct platform_settings),
+                                            .check = check_entry};
 
 static const struct config_section *kind(size_t i)
 {
@@ -45,6 +87,7 @@ const struct config_list platforms_config = {.name = "platforms",
                                              .example = "{platform: web, bot: lobby}",
                                              .otherwise = "[{platform: web, bot: lobby}]",
                                              .unique = "bot",
+                                             .apart = "host",
                                              .kind_key = "platform",
                                              .kind = kind};
 
@@ -79,7 +122,48 @@ void platform_init(struct platform *p, const struct platform_ops *ops, struct ho
     p->ops = ops;
     p->host = host;
     p->bot = settings->bot;
+    p->hook_host = settings->host;
     p->log.prefix = log_prefix;
+}
+
+struct str platform_id(const struct platform *p)
+{
+    struct str bot = str_of(p->bot), host = str_of(p->hook_host);
+
+    return host.n > 0 && bot.n > host.n + 1 && bot.p[bot.n - host.n - 1] == '@' &&
+                   str_eq(str_skip(bot, bot.n - host.n), host)
+               ? str_make(bot.p, bot.n - host.n - 1)
+               : bot;
+}
+
+bool platform_base_url(const struct platform *p, struct buf *out)
+{
+    const char *base = host_env(p->host)->public_url;
+    struct str url = str_of(base),
+               scheme = str_starts(url, STR("http://")) ? STR("http://") : STR("https://");
+
+    if (p->hook_host == NULL || base == NULL) {
+        if (p->hook_host != NULL)
+            buf_printf(out, "https://%s", p->hook_host);
+        else
+            buf_add_str(out, url);
+        return p->hook_host != NULL || base != NULL;
+    }
+    struct str rest = str_skip(url, scheme.n); /* its port and path stay */
+    size_t n = 0;
+    while (n < rest.n && rest.p[n] != '/' && rest.p[n] != ':')
+        n++;
+    buf_printf(out, "%.*s%s%.*s", STR_FMT(scheme), p->hook_host, STR_FMT(str_skip(rest, n)));
+    return true;
+}
+
+bool platform_webhook_url(const struct platform *p, struct buf *out)
+{
+    if (!platform_base_url(p, out))
+        return false;
+    buf_printf(out, "/webhooks/%s/", p->ops->name);
+    percent_encode(out, platform_id(p));
+    return true;
 }
 
 void platform_set_problem(struct platform *p, const char *sentence)
@@ -95,6 +179,40 @@ void platform_set_problem(struct platform *p, const char *sentence)
     snprintf(p->problem_text, sizeof p->problem_text, "%s", sentence);
     p->problem = p->problem_text;
     log_error(&p->log, "%s", sentence);
+}
+
+int64_t platform_usual_gap_ms(const struct platform *p)
+{
+    int64_t over_ms = p->rhythm.last_ms - p->rhythm.since_ms;
+
+    if (p->rhythm.events < PLATFORM_DEAF_EVENTS || over_ms <= 0)
+        return 0;
+    if (over_ms > PLATFORM_RHYTHM_MS)
+        over_ms = PLATFORM_RHYTHM_MS;
+    int64_t gap_ms = (int64_t)((double)over_ms / p->rhythm.events);
+    return gap_ms > 0 ? gap_ms : 1;
+}
+
+bool platform_is_deaf(const struct platform *p, int64_t wall_ms, char ret_why[160])
+{
+    int64_t usual_ms = platform_usual_gap_ms(p), silent_ms = wall_ms - p->last_event_ms;
+    int64_t most_ms = 10 * usual_ms > PLATFORM_DEAF_MS ? 10 * usual_ms : PLATFORM_DEAF_MS;
+
+    if (p->rhythm.beat_due_ms != 0) {
+        int64_t late_ms = wall_ms - p->rhythm.beat_due_ms;
+        if (late_ms <= 0)
+            return false;
+        snprintf(ret_why, 160, "connected but deaf: the heartbeat is late by %" PRId64 " s",
+                 (late_ms + 999) / 1000);
+        return true;
+    }
+    /* A page of bellhop's own is silent when nobody writes. */
+    if (usual_ms == 0 || silent_ms <= most_ms || p->ops->page_visitor != NULL)
+        return false;
+    snprintf(ret_why, 160,
+             "perhaps deaf: no event for %" PRId64 " min, and usually one every %" PRId64 " s",
+             silent_ms / 60000, (usual_ms + 999) / 1000);
+    return true;
 }
 
 char *platform_api_base(const char *configured, const char *otherwise)

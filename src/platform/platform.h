@@ -24,6 +24,7 @@ struct jw;
 struct platform_settings { /* first member of each adapter's settings; filled from `platforms:` */
     char *platform, *bot;  /* owned by the config */
     char *tenant;          /* owned by the config; the bot belongs to this tenant; NULL: to all */
+    char *host; /* owned by the config; its webhooks come by this name only; NULL: by any */
 };
 struct outbox_settings { /* `outbox:` in the configuration */
     int64_t max_age_ms;
@@ -67,6 +68,9 @@ struct platform_ops {
      * operator what to fix. */
     enum bh_err (*open)(const struct platform_settings *cfg, struct host *host,
                         struct platform **ret_p, char *ret_why);
+    /* A file that the bot reads while it runs, such as certificates of authorities; may return
+     * NULL.  NULL: it reads none. */
+    const char *(*reads)(const struct platform_settings *cfg);
     /* For `bellhop doctor`: does the platform accept the credentials in @cfg?  Blocks, changes
      * nothing.  BH_REFUSED: @ret_why (256 bytes) says what to fix; BH_UNAVAILABLE: the platform did
      * not answer.  NULL: only open() finds out. */
@@ -88,6 +92,9 @@ struct platform_ops {
      * meant for this bot, and the adapter did nothing.  All such requests get the same answer, so
      * that a stranger learns nothing. */
     bool (*http)(struct platform *p, struct http_req *req);
+    /* Handles GET /<name>/install/<bot>[/callback], by which people install the bot elsewhere.
+     * False: this bot cannot be installed.  NULL: none can. */
+    bool (*install)(struct platform *p, struct http_req *req);
     /* Deletes @person from memory; the caller has deleted the records.  NULL: memory holds none. */
     void (*forget)(struct platform *p, struct str person);
     /* Records of its own that name tenants or people; ctx is a struct platform_erase.  NULL: it has
@@ -121,17 +128,25 @@ struct platform_ops {
     void (*close)(struct platform *p);
 };
 
+struct platform_rhythm {       /* wall clock */
+    int64_t since_ms, last_ms; /* the first and the last event; 0: none yet */
+    int64_t beat_due_ms;       /* the next heartbeat, at the latest; 0: there are none */
+    double events;             /* of the last PLATFORM_RHYTHM_MS; older ones fade */
+};
+
 struct platform { /* first member of every adapter */
     const struct platform_ops *ops;
     const struct descriptor *descriptor; /* what this bot can do; NULL: ops->descriptor */
     struct host *host;                   /* borrowed */
     const char *bot;                     /* borrowed from the config */
-    struct log log;                      /* its lines name the platform and the bot */
-    const char *problem;     /* a sentence an operator can act on, or NULL; adapters set it */
-    struct sender *sender;   /* borrowed; NULL: act() gets actions directly from the host */
-    struct prompts *prompts; /* borrowed; its open questions: prompts.h; NULL: it asks none */
-    int64_t last_event_ms;   /* wall clock of the last event from the platform; 0: never */
-    char problem_text[256];  /* private: platform_set_problem() */
+    const char *hook_host;         /* borrowed from the config: platform_settings.host; NULL: any */
+    struct log log;                /* its lines name the platform and the bot */
+    const char *problem;           /* a sentence an operator can act on, or NULL; adapters set it */
+    struct sender *sender;         /* borrowed; NULL: act() gets actions directly from the host */
+    struct prompts *prompts;       /* borrowed; its open questions: prompts.h; NULL: it asks none */
+    int64_t last_event_ms;         /* wall clock of the last event from the platform; 0: never */
+    struct platform_rhythm rhythm; /* private: platform_heard(), platform_beat() */
+    char problem_text[256];        /* private: platform_set_problem() */
 };
 
 extern const struct platform_ops *const platforms[];       /* ends with NULL */
@@ -141,10 +156,51 @@ const struct platform_ops *platform_find(struct str name);
 /* Sets ops, host, bot and log of the zeroed @p. */
 void platform_init(struct platform *p, const struct platform_ops *ops, struct host *host,
                    const struct platform_settings *settings);
+/* The bot's id in paths and for its platform: its name, without the @host that tells it from
+ * another bot of that id. */
+struct str platform_id(const struct platform *p);
+/* Appends the address that @p has for its platform, as far as the host, without a slash at its end;
+ * false: not known, because there is neither `host` nor `public_url`. */
+bool platform_base_url(const struct platform *p, struct buf *out);
+/* Appends the address of its webhooks; false: not known. */
+bool platform_webhook_url(const struct platform *p, struct buf *out);
 /* The message_type of an event with a file of this MIME type: "photo", "voice", "document", ... */
 struct str platform_message_type(struct str mime, bool voice);
 /* Copies @sentence into p->problem and logs it if it is new; NULL: there is no problem any more. */
 void platform_set_problem(struct platform *p, const char *sentence);
+/* ---- connected but deaf ----
+ *
+ * A connection can stand while no event comes any more.  Where the platform has a heartbeat, its
+ * adapter calls platform_beat() for each one.  Elsewhere the bot's own rhythm tells: deaf is ten
+ * times the usual gap between events, and at least ten minutes. */
+#define PLATFORM_RHYTHM_MS ((int64_t)24 * 3600 * 1000)
+#define PLATFORM_DEAF_MS 600000
+#define PLATFORM_DEAF_EVENTS 10 /* fewer events are no rhythm yet */
+#define PLATFORM_DEAF_BEAT_MS 45000
+
+/* An event came; the host calls it for every one. */
+static inline void platform_heard(struct platform *p, int64_t wall_ms)
+{
+    struct platform_rhythm *r = &p->rhythm;
+    int64_t gap_ms = wall_ms - r->last_ms;
+
+    if (r->since_ms == 0 || gap_ms >= PLATFORM_RHYTHM_MS)
+        *r = (struct platform_rhythm){.since_ms = wall_ms, .beat_due_ms = r->beat_due_ms};
+    else if (gap_ms > 0)
+        r->events -= r->events * (double)gap_ms / PLATFORM_RHYTHM_MS;
+    r->events++;
+    r->last_ms = p->last_event_ms = wall_ms;
+}
+/* A heartbeat came; the next one comes within @every_ms, which is less than PLATFORM_DEAF_BEAT_MS.
+ * 0: there are no heartbeats any more, because the adapter gave the connection up. */
+static inline void platform_beat(struct platform *p, int64_t wall_ms, int64_t every_ms)
+{
+    p->rhythm.beat_due_ms = every_ms > 0 ? wall_ms + every_ms : 0;
+}
+int64_t platform_usual_gap_ms(const struct platform *p); /* between events; 0: not known yet */
+/* Does @p seem deaf?  @ret_why is a sentence for the operator. */
+bool platform_is_deaf(const struct platform *p, int64_t wall_ms, char ret_why[160]);
+
 /* The API's address without a slash at its end; caller frees.  @configured NULL: @otherwise. */
 char *platform_api_base(const char *configured, const char *otherwise);
 
@@ -181,12 +237,18 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
 struct accept_id host_passthrough(struct host *h, struct platform *p, const struct event *ev,
                                   struct str forward_json, accepted_cb *done, void *ctx);
 void host_accept_cancel(struct host *h, struct accept_id id);
+/* The adapter refused @ev itself: @why, a literal sentence, is what `bellhop why` shows. */
+void host_refused(struct host *h, const struct event *ev, const char *why);
 /* Calls @cb for each instance that @ev would go to, once. */
 void host_each_target(struct host *h, const struct event *ev, target_cb *cb, void *ctx);
 
 /* Answers to ops->media_where(). */
 void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at);
 void host_media_gone(struct host *h, struct media_ask ask, const char *why);
+/* As host_media_at(), for a file that the adapter has in memory.  @release runs once, with @ctx,
+ * when @bytes are not needed any more; it may run inside the call. */
+void host_media_bytes(struct host *h, struct media_ask ask, struct str bytes,
+                      void (*release)(void *ctx), void *ctx);
 /* Answers ops->context().  @said is copied, oldest first; @failed: the messages are unknown. */
 /* An answer that sees() returned GATE_SIGHT_ASKED for has come, or will not come: of somebody in
  * @guild. */
@@ -204,6 +266,11 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
  * the instance is gone, and the action must not be resumed. */
 bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
                  enum action_op op, struct str chat, struct action_id *ret_id);
+/* Has the instance of @from a ground to act there now, as for a fresh action?  GATE_UNSEEN: no;
+ * other than GATE_SEEN: a scope gives the place, and who sees it is not known. */
+enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
+                            const struct action_place *place);
+#define HOST_NO_GROUND "this agent has no right to act in this chat any more"
 /* A new number, larger than every earlier one, across restarts too. */
 uint64_t host_number(struct host *h);
 

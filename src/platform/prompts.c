@@ -4,6 +4,9 @@
  * all questions, each oldest first.  The event id of an answer is made from the id of the
  * question's message, so a press that is repeated after a crash is the same delivery.
  *
+ * Two instances may have a question of the same id in a chat.  They share a record, so a restart
+ * keeps the one that was written last; the other one's buttons are over then.
+ *
  * A question that is over keeps its record until its message is updated:
  *
  *      over --> due --MAX_BUSY at a time--> busy --updated, or refused--> deleted
@@ -60,7 +63,8 @@ struct prompts {
 };
 
 static void prompt_over(struct prompt *q);
-static struct prompt *prompt_find(const struct prompts *ps, struct str chat, struct str id);
+static struct prompt *prompt_find(const struct prompts *ps, struct str chat, struct str id,
+                                  struct str tenant, struct str instance);
 
 /* ---- valid questions, and the tokens of buttons ---- */
 
@@ -89,6 +93,8 @@ const char *prompt_wrong(const struct action *a)
         return "prompt_id must be 1 to 32 letters, digits, '_', '.' or '-'";
     if (json_type(a->options) != JSON_ARRAY || n == 0 || n > PROMPT_MAX_OPTIONS)
         return "a question has 1 to 25 options";
+    if (a->deciders.p != NULL && !str_eq(a->deciders, STR("owners")))
+        return "deciders can only be \"owners\"";
     for (struct json_iter it = {0}; json_next(a->options, &it); i++) {
         struct str id = json_str(it.value, "id");
         if (!is_id(id) || strlen(PROMPT_PREFIX) + a->prompt_id.n + 1 + id.n > PROMPT_TOKEN_MAX)
@@ -153,6 +159,7 @@ static const struct record_field prompt_fields[] = {
     RECORD_FIELD(struct prompt, message_id, "message", 0),
     RECORD_FIELD(struct prompt, until_ms, "until", 0),
     RECORD_FIELD(struct prompt, over, "over", 0),
+    RECORD_FIELD(struct prompt, owners_only, "owners_only", 0),
     RECORD_FIELD(struct prompt, chosen_id, "chosen", 0),
     RECORD_ARRAY(struct prompt, options, n_options, "options", &option_form, PROMPT_MAX_OPTIONS),
 };
@@ -237,7 +244,8 @@ static void prompt_free(struct prompt *q)
 
 static void prompt_remove(struct prompt *q)
 {
-    if (!q->over || prompt_find(q->of, str_of(q->chat), str_of(q->id)) == NULL) /* not asked anew */
+    if (!q->over || prompt_find(q->of, str_of(q->chat), str_of(q->id), str_of(q->tenant),
+                                str_of(q->instance)) == NULL) /* not asked anew */
         record_delete_like(q->of->env->store, &prompt_form, q);
     prompt_free(q);
 }
@@ -270,7 +278,9 @@ static void on_late(struct timer *t)
         prompt_end(q);
 }
 
-static struct prompt *prompt_find(const struct prompts *ps, struct str chat, struct str id)
+/* The question of this id that the instance asked; others may have one of the same id. */
+static struct prompt *prompt_find(const struct prompts *ps, struct str chat, struct str id,
+                                  struct str tenant, struct str instance)
 {
     struct prompt_group *c = map_get(&ps->chats, chat);
 
@@ -278,7 +288,8 @@ static struct prompt *prompt_find(const struct prompts *ps, struct str chat, str
         return NULL;
     list_each (&c->prompts, it, nxt) {
         struct prompt *q = list_entry(it, struct prompt, in_chat);
-        if (str_eq(str_of(q->id), id))
+        if (str_eq(str_of(q->id), id) && str_eq(str_of(q->tenant), tenant) &&
+            str_eq(str_of(q->instance), instance))
             return q;
     }
     return NULL;
@@ -304,7 +315,7 @@ static void enter(struct prompt *q)
 const struct prompt *prompts_add(struct prompts *ps, const struct action_from *from,
                                  const struct action *a, struct str chat)
 {
-    struct prompt *q = prompt_find(ps, chat, a->prompt_id);
+    struct prompt *q = prompt_find(ps, chat, a->prompt_id, from->tenant, from->instance);
     int64_t s = a->timeout_s > 0 ? a->timeout_s : DEFAULT_S;
 
     if (q != NULL)
@@ -314,6 +325,7 @@ const struct prompt *prompts_add(struct prompts *ps, const struct action_from *f
     q->instance = str_dup(from->instance);
     q->chat = str_dup(chat);
     q->id = str_dup(a->prompt_id);
+    q->owners_only = str_eq(a->deciders, STR("owners"));
     struct json options = a->options;
     q->options = xcalloc(json_count(options), sizeof *q->options);
     for (struct json_iter it = {0}; json_next(options, &it);) {
@@ -347,9 +359,10 @@ const struct prompt *prompts_add(struct prompts *ps, const struct action_from *f
     return q;
 }
 
-void prompts_shown(struct prompts *ps, struct str chat, struct str id, struct str message_id)
+void prompts_shown(struct prompts *ps, const struct action_from *from, struct str chat,
+                   struct str id, struct str message_id)
 {
-    struct prompt *q = prompt_find(ps, chat, id);
+    struct prompt *q = prompt_find(ps, chat, id, from->tenant, from->instance);
 
     if (q == NULL)
         return;
@@ -362,9 +375,10 @@ void prompts_shown(struct prompts *ps, struct str chat, struct str id, struct st
         prompt_save(q);
 }
 
-void prompts_drop(struct prompts *ps, struct str chat, struct str id)
+void prompts_drop(struct prompts *ps, const struct action_from *from, struct str chat,
+                  struct str id)
 {
-    struct prompt *q = prompt_find(ps, chat, id);
+    struct prompt *q = prompt_find(ps, chat, id, from->tenant, from->instance);
 
     if (q != NULL)
         prompt_remove(q);
@@ -377,8 +391,32 @@ static bool is_open(const struct prompt *q)
     return q->press == NULL && clock_wall_ms(q->of->env->clock) < q->until_ms;
 }
 
-struct prompt *prompts_pressed(struct prompts *ps, struct str chat, struct str token,
-                               const struct prompt_option **ret_option)
+/* The question under the message; one whose message is not known yet only if it is the only one of
+ * its id, because an agent could give its question the id of another's. */
+static struct prompt *prompt_under(const struct prompts *ps, struct str chat, struct str id,
+                                   struct str message_id)
+{
+    struct prompt_group *c = map_get(&ps->chats, chat);
+    struct prompt *found = NULL;
+    size_t n = 0;
+
+    if (c == NULL)
+        return NULL;
+    list_each (&c->prompts, it, nxt) {
+        struct prompt *q = list_entry(it, struct prompt, in_chat);
+        if (!str_eq(str_of(q->id), id))
+            continue;
+        if (message_id.n > 0 && q->message_id != NULL && str_eq(str_of(q->message_id), message_id))
+            return q;
+        n++;
+        if (message_id.n == 0 || q->message_id == NULL)
+            found = q;
+    }
+    return n == 1 ? found : NULL;
+}
+
+struct prompt *prompts_pressed_under(struct prompts *ps, struct str chat, struct str token,
+                                     struct str message_id, const struct prompt_option **ret_option)
 {
     struct str id;
 
@@ -386,7 +424,7 @@ struct prompt *prompts_pressed(struct prompts *ps, struct str chat, struct str t
         return NULL;
     token = str_skip(token, strlen(PROMPT_PREFIX));
     str_split(&token, ':', &id);
-    struct prompt *q = prompt_find(ps, chat, id);
+    struct prompt *q = prompt_under(ps, chat, id, message_id);
     for (size_t i = 0; q != NULL && is_open(q) && i < q->n_options; i++)
         if (str_eq(str_of(q->options[i].id), token)) {
             *ret_option = &q->options[i];
@@ -445,6 +483,7 @@ static void fill(const struct prompt *q, const struct prompt_option *o, struct e
     ev->mentions_bot = true;
     ev->only_tenant = str_of(q->tenant);
     ev->only_instance = str_of(q->instance);
+    ev->only_owners = q->owners_only;
     ev->media = NULL;
     ev->n_media = 0;
 }

@@ -40,6 +40,7 @@ struct prompt {
     const struct prompt_option *chosen; /* one of @options; NULL: not answered */
     struct str chosen_id;               /* in its record; borrowed */
     int64_t until_ms;                   /* wall clock */
+    bool owners_only;                   /* only people linked to the instance may answer */
     struct prompts *of;                 /* private from here on; borrowed */
     struct list link, in_chat, of_tenant;
     struct prompt_group *where, *asker; /* its chat and its tenant; borrowed */
@@ -64,22 +65,32 @@ void prompts_close(struct prompts *ps); /* cancels presses in flight.  NULL is f
 
 /* Why @a is not a valid question; NULL: it is valid. */
 const char *prompt_wrong(const struct action *a);
-/* Adds the question @a, which prompt_wrong() has checked.  A question of the same id in @chat is
- * replaced.  The result is borrowed until the next call into the prompts. */
+/* Adds the question @a, which prompt_wrong() has checked.  A question of the same id that the
+ * instance has in @chat is replaced.  The result is borrowed until the next call into the prompts.
+ */
 const struct prompt *prompts_add(struct prompts *ps, const struct action_from *from,
                                  const struct action *a, struct str chat);
 /* The message with the question was delivered; @message_id may be absent.  Does nothing for an
  * unknown question. */
-void prompts_shown(struct prompts *ps, struct str chat, struct str id, struct str message_id);
+void prompts_shown(struct prompts *ps, const struct action_from *from, struct str chat,
+                   struct str id, struct str message_id);
 /* The message was refused: deletes the question.  Does nothing for an unknown question. */
-void prompts_drop(struct prompts *ps, struct str chat, struct str id);
+void prompts_drop(struct prompts *ps, const struct action_from *from, struct str chat,
+                  struct str id);
 /* @again_ms 0: the message of @q is updated, or cannot be.  Else: retry, not before @again_ms. */
 void prompts_tidied(struct prompt *q, int64_t again_ms);
 
-/* Finds the open question of a button; NULL: the question is over, or another press is being
- * accepted.  @token comes from the button; *@ret_option is the option that was pressed. */
-struct prompt *prompts_pressed(struct prompts *ps, struct str chat, struct str token,
-                               const struct prompt_option **ret_option);
+/* Finds the open question of a button under the message @message_id (absent: not known); NULL: the
+ * question is over, or another press is being accepted.  @token comes from the button; *@ret_option
+ * is the option that was pressed. */
+struct prompt *prompts_pressed_under(struct prompts *ps, struct str chat, struct str token,
+                                     struct str message_id,
+                                     const struct prompt_option **ret_option);
+static inline struct prompt *prompts_pressed(struct prompts *ps, struct str chat, struct str token,
+                                             const struct prompt_option **ret_option)
+{
+    return prompts_pressed_under(ps, chat, token, STR_NULL, ret_option);
+}
 /* Finds the newest question of @chat if @text is a bare number of one of its options; else NULL. */
 struct prompt *prompts_numbered(struct prompts *ps, struct str chat, struct str text,
                                 const struct prompt_option **ret_option);

@@ -8,7 +8,9 @@
  * After every failure the sender asks whether the platform may have acted.  The platform did not
  * act on a request that never reached it, or that it asked to retry later.  It may have acted when
  * the answer was lost.  Then TRYING_ONCE ends as unknown (or looks for the message, for
- * TWICE_IS_SEEN), and TRYING retries and remembers the lost answer in maybe_ms. */
+ * TWICE_IS_SEEN), and TRYING retries and remembers the lost answer in maybe_ms.
+ *
+ * Long because every state of an outgoing is here. */
 #include "platform/sender.h"
 #include <assert.h>
 #include <fcntl.h>
@@ -24,6 +26,7 @@
 #include "net/http_client.h"
 #include "platform/prompts.h"
 #include "platform/sender_priv.h"
+#include "platform/stream.h"
 #include "store/store.h"
 
 #define BLAMED \
@@ -63,6 +66,8 @@ static const struct policy {
     [ACTION_THREAD_CREATE] = {true, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
     [ACTION_REACT] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
     [ACTION_GET_CHAT_INFO] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
+    /* A preview; a final draft is like a send. */
+    [ACTION_DRAFT] = {false, LATE_FAILS, 10000, 10000, 500, 8000},
     /* A typing indicator is useless when it is late. */
     [ACTION_TYPING] = {false, LATE_FAILS, SENDER_PATIENCE_MS, 5000, 500, 8000},
     [ACTION_UNKNOWN] = {false, LATE_FAILS, 0, INT64_MAX, 500, 8000}, /* a question: sender_ask() */
@@ -71,14 +76,16 @@ static const struct policy {
 /* How much longer the gateway waits. */
 static int64_t patience_left_ms(const struct outgoing *o)
 {
+    if (o->stream != NULL && o->op == ACTION_EDIT)
+        return streams_patience_ms(o->stream);
     return o->deadline_ms > 0 ? o->deadline_ms - MARGIN_MS - sender_now_ms(o->sender)
-                              : policies[o->op].patience_ms;
+                              : policies[o->like].patience_ms;
 }
 
 /* How much longer the action is retried. */
 static int64_t age_left_ms(const struct outgoing *o)
 {
-    const struct policy *p = &policies[o->op];
+    const struct policy *p = &policies[o->like];
     const struct sender *s = o->sender;
     int64_t most_ms = p->age_ms;
 
@@ -217,7 +224,7 @@ static void end(struct outgoing *o, const struct sender_verdict *v)
     struct sender *s = o->sender;
     bool wanted = o->waiter != WAITER_NOBODY;
 
-    if (policies[o->op].kept) {
+    if (policies[o->like].kept) {
         s->n.done += v->end == SENDER_DONE;
         s->n.refused += v->end == SENDER_REFUSED;
         s->n.unknown += v->end == SENDER_UNKNOWN;
@@ -225,10 +232,12 @@ static void end(struct outgoing *o, const struct sender_verdict *v)
             outgoing_note_end(o, v->end, v->why);
     }
     if (o->op == ACTION_PROMPT && s->p->prompts != NULL && v->end == SENDER_DONE)
-        prompts_shown(s->p->prompts, o->lane, o->prompt, str_of(v->message_id));
+        prompts_shown(s->p->prompts, &o->from, o->lane, o->prompt, str_of(v->message_id));
     else if (o->op == ACTION_PROMPT && s->p->prompts != NULL && v->end == SENDER_REFUSED)
-        prompts_drop(s->p->prompts, o->lane, o->prompt);
+        prompts_drop(s->p->prompts, &o->from, o->lane, o->prompt);
     tell(o, v);
+    if (o->stream != NULL)
+        streams_ended(o->stream, o, v);
     if (v->end == SENDER_DONE && o->edit != NULL && o->first_id[0] != '\0' && wanted) {
         /* Sends the edit that sender_edit_later() noted for a message that is delivered now. */
         struct action_from from = o->from;
@@ -279,7 +288,7 @@ static void tell_queued(struct outgoing *o)
     host_result(o->sender->p->host, o->id,
                 &(struct action_result){.success = true,
                                         .queued = true,
-                                        .message_id = policies[o->op].late == LATE_NAMED
+                                        .message_id = policies[o->like].late == LATE_NAMED
                                                           ? str_of(name)
                                                           : STR_NULL});
     o->waiter = WAITER_QUEUED;
@@ -317,12 +326,13 @@ static http_done_cb on_answer;
 
 static void put_off(struct outgoing *o, int64_t wait_ms)
 {
-    const struct policy *p = &policies[o->op];
+    const struct policy *p = &policies[o->like];
     int64_t ms = p->retry_ms;
 
     for (unsigned i = 0; i < o->failures && ms < p->max_retry_ms; i++)
         ms *= 2;
     o->failures++;
+    o->waited = true;
     outgoing_enter(o, OUTGOING_WAITING);
     if (wait_ms <= 0)
         wait_ms = ms + (int64_t)rand_below(o->sender->env->rand, (uint64_t)ms / 2);
@@ -352,6 +362,7 @@ static bool decide(struct outgoing *o, const struct sender_verdict *v)
         return false;
     case SENDER_HOLD:
         outgoing_enter(o, OUTGOING_HELD);
+        o->waited = true;
         list_move(&o->link, &o->sender->held);
         return false;
     case SENDER_REWRITE:
@@ -400,6 +411,7 @@ static bool request(struct outgoing *o, struct sender_request *q)
                            .body = q->no_body ? STR_NULL : buf_str(&q->body),
                            .timeout_ms = left_ms + 1000 < call_ms ? left_ms + 1000 : call_ms,
                            .once = q->once,
+                           .mail = q->mail,
                            .file = q->file_path != NULL ? &file : NULL};
     s->n.requests++;
     o->attempts++;
@@ -408,6 +420,32 @@ static bool request(struct outgoing *o, struct sender_request *q)
     if (file.fd >= 0)
         close(file.fd);
     return true;
+}
+
+/* The relay asked for the ground of an action when it came, and is asked again for what waited or
+ * has sent a part.  A follow-up has no chat: its token is asked for.  False: @o waits, or is freed.
+ */
+static bool may_leave(struct outgoing *o)
+{
+    struct platform *p = o->sender->p;
+    const struct action_place at = {.chat_id = o->chat, .scope_id = o->scope};
+    bool own = o->from.tenant.n == 0; /* bellhop's answer to /link */
+    bool asks = o->op != ACTION_UNKNOWN && o->op != ACTION_FOLLOW_UP && !own;
+    enum gate_sight ground = asks ? host_ground(p->host, p, &o->from, &at) : GATE_SEEN;
+
+    /* Soon after a start the platform may not have said yet who is where. */
+    bool young = sender_now_ms(o->sender) - o->sender->opened_ms < SENDER_YOUNG_MS;
+    bool waits = ground == GATE_SIGHT_ASKED     ? o->failures < SENDER_GROUND_TRIES
+                 : ground == GATE_SIGHT_UNKNOWN ? young
+                                                : false;
+
+    if (ground == GATE_SEEN)
+        return true;
+    if (waits) /* its lane waits, too: not for long */
+        put_off(o, SENDER_GROUND_MS);
+    else
+        outgoing_end_with(o, SENDER_REFUSED, HOST_NO_GROUND);
+    return false;
 }
 
 /* Writes the record of @o if needed, then sends the request of the current part.  Called when the
@@ -430,6 +468,8 @@ static void go(struct outgoing *o)
             end_late(o);
             return;
         }
+        if (o->state != OUTGOING_RECORDING)
+            outgoing_enter(o, OUTGOING_RECORDING);
         if (pause_ms > 0) {
             put_off(o, pause_ms);
             return;
@@ -438,13 +478,20 @@ static void go(struct outgoing *o)
             outgoing_end_with(o, SENDER_FAILED, BLAMED);
             return;
         }
-        if (o->state != OUTGOING_RECORDING)
-            outgoing_enter(o, OUTGOING_RECORDING);
+        int64_t wait_ms = s->ops->wait != NULL && !looks ? s->ops->wait(s->p, o) : 0;
+        if (wait_ms > 0) {
+            put_off(o, wait_ms);
+            return;
+        }
+        if ((o->waited || o->at > 0) && !may_leave(o))
+            return;
         if (outgoing_needs_note(o)) {
             outgoing_note(o, OUTGOING_TRYING, true);
             return; /* outgoing_recorded() calls go() again */
         }
         (looks ? s->ops->look : s->ops->write)(s->p, o, &q, &v);
+        if (looks && v.end == SENDER_REWRITE)
+            o->maybe_ms = 0;
         if (v.end == SENDER_GO && request(o, &q)) {
             outgoing_enter(o, looks    ? OUTGOING_LOOKING
                               : q.once ? OUTGOING_TRYING_ONCE
@@ -587,13 +634,18 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
 
     o->id = q->id;
     o->op = a->op;
+    o->like = a->op == ACTION_DRAFT && a->final ? ACTION_SEND : a->op;
+    o->seals = a->draft_id != 0 && a->final;
+    o->stream = a->stream;
+    if (o->stream != NULL)
+        streams_began(o->stream, o);
     o->waiter = WAITER_GATEWAY;
     o->deadline_ms = a->deadline_ms;
     o->asked_ms = sender_wall_ms(o->sender);
-    if (policies[o->op].kept)
+    if (policies[o->like].kept)
         outgoing_write_action(a, &action, &file);
-    size_t n = f->tenant.n + f->instance.n + f->request_id.n + a->chat_id.n + lane.n + action.n +
-               file.n + a->prompt_id.n;
+    size_t n = f->tenant.n + f->instance.n + f->request_id.n + a->chat_id.n + a->scope_id.n +
+               lane.n + action.n + file.n + a->prompt_id.n;
     char *at = xmalloc(n + 1);
     free(o->block);
     o->block = at;
@@ -602,6 +654,7 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
     o->from.instance = str_pack(&at, f->instance);
     o->from.request_id = str_pack(&at, f->request_id);
     o->chat = str_pack(&at, a->chat_id);
+    o->scope = str_pack(&at, a->scope_id);
     o->lane = str_pack(&at, lane);
     o->action = str_pack(&at, buf_str(&action));
     o->file = str_pack(&at, buf_str(&file));
@@ -649,7 +702,7 @@ static const char *wrong(const struct outgoing *o, const struct action *a, enum 
     *ret_how = SENDER_FAILED;
     if (left == NULL && outbox_is_blamed(o->sender->box, o->blame))
         return BLAMED;
-    if (policies[o->op].kept && age_left_ms(o) <= 0)
+    if (policies[o->like].kept && age_left_ms(o) <= 0)
         return "it waited too long while bellhop was away";
     return NULL;
 }
@@ -671,10 +724,15 @@ void sender_act(struct sender *s, struct outgoing *o, const struct sender_order 
         fail_early(o, how, why);
         return;
     }
-    if (!join_lane(o, o->lane, age_left_ms(o)) || !policies[o->op].kept)
+    if (!join_lane(o, o->lane, age_left_ms(o)))
+        return;
+    bool first = outbox_starts_at_once(s->box, &o->item);
+    o->waited = a->left != NULL || a->stream != NULL || !first; /* a stream holds its texts back */
+    if (!policies[o->like].kept)
         return;
     if (a->left == NULL) {
-        bool at_once = o->twice != TWICE_IS_ONE && outbox_starts_at_once(s->box, &o->item);
+        bool at_once = o->twice != TWICE_IS_ONE && first &&
+                       (s->ops->wait == NULL || s->ops->wait(s->p, o) == 0);
         o->record.number = host_number(s->p->host);
         map_put(&s->by_number, sender_number_key(&o->record.number), o);
         outgoing_note(o, at_once ? OUTGOING_TRYING : OUTGOING_WAITING, true);
@@ -684,7 +742,7 @@ void sender_act(struct sender *s, struct outgoing *o, const struct sender_order 
     if (f != NULL)
         media_hold(s->env->media, f, o->from.tenant, o->from.instance,
                    SENDER_FILE_ROW | o->record.number);
-    if (policies[o->op].late != LATE_FAILS) {
+    if (policies[o->like].late != LATE_FAILS && q->id.index != ACTION_NOBODY.index) {
         timer_init(&o->timer, on_patience);
         timer_set(s->env->clock, &o->timer, patience_left_ms(o));
     }
@@ -696,7 +754,7 @@ void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct 
     char *at = xmalloc(tenant.n + lane.n + 2);
 
     outgoing_start(s, o);
-    o->op = ACTION_UNKNOWN;
+    o->op = o->like = ACTION_UNKNOWN;
     o->waiter = WAITER_ADAPTER;
     o->block = at;
     o->from.tenant = str_pack(&at, tenant.p != NULL ? tenant : STR(""));
@@ -721,31 +779,15 @@ uint64_t sender_key(const struct outgoing *o)
     return hash128(&o->sender->env->store->dedup_key, sender_number_key(&o->record.number)).lo;
 }
 
-bool outgoing_waits(const struct outgoing *o)
-{
-    return o->state == OUTGOING_WAITING && o->maybe_ms == 0 && o->at == 0;
-}
-
-void sender_supersede(struct outgoing *o, const struct sender_order *q)
-{
-    struct sender *s = o->sender;
-
-    if (o->waiter == WAITER_GATEWAY)
-        host_result(s->p->host, o->id,
-                    &(struct action_result){.success = true, .message_id = q->action->message_id});
-    size_t bytes = o->item.bytes;
-    outgoing_set_order(o, q);
-    o->item.bytes = bytes; /* the outbox subtracts what it added */
-    if (!outgoing_has_record(o))
-        return;
-    outgoing_note(o, o->record.state, true);
-    timer_set(s->env->clock, &o->timer, patience_left_ms(o));
-}
-
 void sender_blame(const struct outgoing *o)
 {
     if (!str_is_empty(o->blame))
         outbox_blame(o->sender->box, o->blame);
+}
+
+struct pace *sender_budget(struct sender *s)
+{
+    return streams_pace(s->streams);
 }
 
 void sender_pause(struct sender *s, int64_t for_ms)
@@ -777,7 +819,13 @@ void sender_pass_on(struct sender *s, struct action_id id, const struct action_f
 {
     bool needs_file = a->op == ACTION_SEND_MEDIA && a->file == NULL;
 
-    if ((!needs_file && map_count(&s->file_queues) == 0) || !sender_files_take(s, id, from, a))
+    if (a->stream != NULL && map_count(&s->file_queues) > 0) {
+        struct action plain = *a;
+        plain.stream = NULL; /* it may wait for a file as a record only */
+        if (!sender_files_take(s, id, from, &plain))
+            s->p->ops->act(s->p, id, from, a);
+    } else if ((!needs_file && map_count(&s->file_queues) == 0) ||
+               !sender_files_take(s, id, from, a))
         s->p->ops->act(s->p, id, from, a);
 }
 
@@ -808,7 +856,15 @@ void sender_submit(struct sender *s, struct action_id id, const struct action_fr
     if (str_starts(a->reply_to, queued)) /* a reply to an undelivered message quotes nothing */
         with.reply_to =
             sender_named(s, a->reply_to, reply) == SENDER_NAMED_SENT ? str_of(reply) : STR_NULL;
-    sender_pass_on(s, id, from, &with);
+    /* A send belongs to a stream if it ends a draft, or if its text ends with a cursor. */
+    size_t n = a->content.n;
+    bool cursor = n >= 3 && (unsigned char)a->content.p[n - 3] == 0xe2 &&
+                  (unsigned char)a->content.p[n - 2] == 0x96;
+    bool streams = s->ops->write != NULL && /* else the platform streams by itself: web/live.c */
+                   (a->op == ACTION_EDIT || a->op == ACTION_DRAFT ||
+                    (a->op == ACTION_SEND && (cursor || s->n_drafts > 0)));
+    if (!streams || !streams_take(s->streams, id, from, &with))
+        sender_pass_on(s, id, from, &with);
 }
 
 /* ---- life ---- */
@@ -820,9 +876,12 @@ enum bh_err sender_new(struct platform *p, const char *label, const struct sende
     struct sender *s = xcalloc(1, sizeof *s);
 
     *s = (struct sender){.p = p, .env = host_env(p->host), .label = label, .ops = ops};
+    s->opened_ms = sender_now_ms(s);
     list_init(&s->all);
     list_init(&s->held);
-    s->box = outbox_new(s->env->clock, NULL, &handlers, s);
+    const struct outbox_limits limits = {.max_running = ops->max_running};
+    s->box = outbox_new(s->env->clock, &limits, &handlers, s);
+    s->streams = streams_new(s, ops->stream);
     enum bh_err err = records_open(s, ret_why);
     if (err != BH_OK)
         sender_free(s);
@@ -835,6 +894,7 @@ void sender_free(struct sender *s)
 {
     if (s == NULL)
         return;
+    streams_free(s->streams);
     outbox_free(s->box);
     list_each (&s->all, it, nxt) {
         struct outgoing *o = list_entry(it, struct outgoing, link);
@@ -857,6 +917,10 @@ void sender_stats(const struct sender *s, struct sender_stats *ret)
     *ret = s->n;
     ret->waiting = outbox_waiting(s->box) + s->n_fetching;
     ret->running = outbox_running(s->box);
+    struct streams_stats streams;
+    streams_stats(s->streams, &streams);
+    ret->merged = streams.merged;
+    ret->streaming = streams.open;
     for (const struct list *it = s->all.next; it != &s->all; it = it->next) {
         const struct outgoing *o = list_entry(it, const struct outgoing, link);
         if (!outgoing_has_record(o))

@@ -43,6 +43,9 @@
 #define SENDER_PATIENCE_MS 25000 /* gateways time out after 30 s, and a result needs time too */
 #define SENDER_MAX_AGE_MS 600000 /* the default of `outbox.max_age` */
 #define SENDER_LOOKS 3           /* lookups of a message that may have arrived, before UNKNOWN */
+#define SENDER_GROUND_TRIES 15   /* while the platform is asked whether an action may still leave */
+#define SENDER_GROUND_MS 1000    /* between these tries */
+#define SENDER_YOUNG_MS 60000    /* after a start, what is not known yet may become known */
 #define SENDER_KNOWN_MS 60000    /* later starts report an unknown record again for this long */
 #define SENDER_QUEUED_PREFIX "queued:"
 /* media_hold() keeps a file under this bit and the number of its record, while sender_holds() is
@@ -50,6 +53,7 @@
 #define SENDER_FILE_ROW (UINT64_C(1) << 62)
 
 struct http_result;
+struct mail_envelope;
 
 struct sender_request { /* filled by write(), wiped by the sender */
     const char *method; /* a literal; NULL: POST */
@@ -65,6 +69,9 @@ struct sender_request { /* filled by write(), wiped by the sender */
      * nothing (a read, an edit, a message with an idempotency key). */
     bool once;
     int64_t timeout_ms; /* 0: 15 s */
+    /* The body is a mail for this SMTP server, and a file is sent as base64; NULL: HTTP.
+     * Borrowed. */
+    const struct mail_envelope *mail;
 };
 
 enum sender_end {
@@ -81,7 +88,7 @@ struct sender_verdict { /* starts zeroed */
     enum sender_end end;
     int64_t wait_ms;                 /* SENDER_AGAIN; 0: Retry-After, else a backoff */
     char message_id[128];            /* SENDER_DONE; of this part; empty: it has none */
-    char thread_id[32];              /* SENDER_DONE; of the thread of this message; empty: none */
+    char thread_id[128];             /* SENDER_DONE; of the thread of this message; empty: none */
     struct str auto_thread_name;     /* SENDER_DONE; the name of that thread; borrowed */
     struct str chat_name, chat_type; /* SENDER_DONE, for get_chat_info; borrowed from the adapter */
     /* Otherwise: a sentence for people.  The platform's own words may be part of it only if
@@ -110,10 +117,16 @@ struct sender_ops { /* @p is the platform the sender was made for */
      * after sender_cancel().  NULL: this platform asks none. */
     void (*told)(struct platform *p, struct outgoing *o, const struct sender_verdict *v);
     void (*free)(struct outgoing *o); /* frees the adapter's struct around @o */
-    int64_t key_ms; /* how long the platform remembers sender_key(); 0: it takes no key */
-    /* For TWICE_IS_SEEN: write() and read() of a request that only asks whether part o->at, first
-     * tried at o->tried_ms, arrived.  looked() says DONE: it arrived; REFUSED: the platform does
-     * not show it; AGAIN, UNKNOWN: ask again. */
+    /* Ms until part o->at may be written, because of a limit the adapter knows; 0: now.  Unlike an
+     * AGAIN of write(), nothing of it was noted as tried, whenever the process ends.  NULL: now. */
+    int64_t (*wait)(struct platform *p, struct outgoing *o);
+    const struct stream_ops *stream; /* stream.h; NULL: its defaults */
+    int64_t key_ms;     /* how long the platform remembers sender_key(); 0: it takes no key */
+    size_t max_running; /* requests at once; 0: as outbox.h has it */
+    /* For TWICE_IS_SEEN: write() and read() of a request that only asks whether part o->at,
+     * first tried at o->tried_ms, arrived.  look() says REWRITE: it cannot have arrived, write()
+     * it again.  looked() says DONE: it arrived; REFUSED: the platform does not show it; AGAIN,
+     * UNKNOWN: ask again. */
     void (*look)(struct platform *p, struct outgoing *o, struct sender_request *q,
                  struct sender_verdict *v);
     void (*looked)(struct platform *p, struct outgoing *o, const struct http_result *res,
@@ -153,18 +166,17 @@ void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct 
  * *@o may be NULL, and is NULL afterwards. */
 void sender_cancel(struct outgoing **o);
 
+/* Writes a record of @a, which the next start performs. */
+void sender_keep(struct sender *s, const struct action_from *from, const struct action *a);
+
 /* The idempotency key of @o.  It is unique, and stays the same after a restart. */
 uint64_t sender_key(const struct outgoing *o);
-
-/* True while @o is queued and nothing of it may have arrived. */
-bool outgoing_waits(const struct outgoing *o);
-/* Replaces the order of @o by the newer @q.  The gateway that waits for the old order is told that
- * the old order is done; @q gets the result.  Only while outgoing_waits(). */
-void sender_supersede(struct outgoing *o, const struct sender_order *q);
 
 /* The platform counts its answer to @o as a refusal of this bot: outbox_blame() for the tenant. */
 void sender_blame(const struct outgoing *o);
 
+/* The budget of the bot (pace.h): for requests beside the streams, and for 429s. */
+struct pace *sender_budget(struct sender *s);
 /* Sends nothing for @for_ms. */
 void sender_pause(struct sender *s, int64_t for_ms);
 /* Calls write() for every held outgoing.  @why not NULL: they end as SENDER_FAILED with @why. */
@@ -184,6 +196,8 @@ struct sender_stats {
     size_t kept_unknown; /* records that ended as unknown and are still kept */
     size_t cut_off;      /* unknown records reported at start */
     int64_t oldest_ms;   /* age of the oldest recorded action; 0: there is none */
+    uint64_t merged;     /* texts of streams that a newer one replaced before they were shown */
+    size_t streaming;    /* streams */
 };
 void sender_stats(const struct sender *s, struct sender_stats *ret);
 

@@ -12,13 +12,16 @@ struct sender {
     struct platform *p;         /* borrowed */
     const struct host_env *env; /* borrowed */
     const char *label;          /* borrowed */
+    int64_t opened_ms;          /* monotonic */
     const struct sender_ops *ops;
-    struct outbox *box;     /* owned */
-    struct list all;        /* struct outgoing, owned, but for those in @held */
-    struct list held;       /* struct outgoing in state HELD */
-    struct map by_number;   /* struct outgoing that have a record */
-    struct map file_queues; /* struct file_queue, owned */
-    size_t n_fetching;      /* struct outgoing in state FETCHING */
+    struct outbox *box;      /* owned */
+    struct list all;         /* struct outgoing, owned, but for those in @held */
+    struct list held;        /* struct outgoing in state HELD */
+    struct map by_number;    /* struct outgoing that have a record */
+    struct map file_queues;  /* struct file_queue, owned */
+    size_t n_fetching;       /* struct outgoing in state FETCHING */
+    struct streams *streams; /* owned */
+    size_t n_drafts;         /* streams of drafts */
     struct list left; /* struct outgoing_left, owned: records of an earlier process to resume */
     struct list kept; /* struct outgoing_left, owned: UNKNOWN or SENT; by age */
     struct map kept_by_number;
@@ -100,6 +103,10 @@ void outgoing_note_end(const struct outgoing *o, enum sender_end end,
 /* Detaches the record from @o and leaves it on disk as it is. */
 void outgoing_leave_record(struct outgoing *o);
 void outgoing_delete(struct sender *s, uint64_t number);
+/* Writes a record without an outgoing, which the next start performs.  @number 0: a new one.
+ * Returns its number. */
+uint64_t outgoing_keep_action(struct sender *s, uint64_t number, const struct action_from *from,
+                              const struct action *a);
 /* Detaches the record from @o and returns it. */
 struct outgoing_left *outgoing_to_left(struct outgoing *o);
 /* Parses l->value into l->e, which borrows from the sender's reader.  False: not a record. */

@@ -10,8 +10,10 @@
  * can be replayed.
  */
 #pragma once
+#include "base/fifo.h"
 #include "base/log.h"
 #include "relay/in/dedup.h"
+#include "relay/in/inside.h"
 #include "relay/relay.h"
 #include "relay/sleep/sleep.h"
 
@@ -24,7 +26,7 @@ struct relay {
     unsigned turn;         /* that work: of enum turn_step */
     struct timer retry;    /* armed while a store operation waits for its retry */
     struct list pending;   /* struct pending, owned */
-    struct list troubled;  /* instances with a failed store operation, by retry_link */
+    struct fifo troubled;  /* instances with a failed store operation */
     struct timer farewell; /* armed while a drain waits for acks and results */
     bool draining;         /* written by relay_drain() and relay_stop() only */
     size_t unsafe;         /* things that must be on disk or answered before a drain ends */
@@ -48,6 +50,10 @@ struct relay {
     struct spoken *spoken;
     struct stage *stage;
     struct wakes wakes;
+
+    parcel_cb *on_parcel; /* relay_watch_parcels(); NULL: nobody watches */
+    void *parcel_ctx;
+    bool taking; /* relay_mailbox_take() is settling */
 };
 
 enum turn_step { /* the work at the end of a turn, in this order */

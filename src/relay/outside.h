@@ -36,6 +36,8 @@ struct outside {
                             struct str user);
     /* The state of an instance changed.  May be NULL. */
     void (*changed)(struct outside *o, struct str tenant, struct str instance, const char *state);
+    /* A gateway of the instance acked the delivery @buffer_id.  NULL: nobody wants to know. */
+    void (*acked)(struct outside *o, struct str tenant, struct str instance, struct str buffer_id);
     /* The instance was deprovisioned: drop its pending actions.  May be NULL. */
     void (*gone)(struct outside *o, struct str tenant, struct str instance);
     /* A gateway announced its commands, [{name, description, options?}]; @manifest is borrowed for

@@ -100,9 +100,8 @@ static void retry_now(struct relay *r)
 {
     timer_stop(r->env.clock, &r->retry);
     acks_retry(r);
-    while (!list_is_empty(&r->troubled)) {
-        struct instance *i = list_first(&r->troubled, struct instance, retry_link);
-        list_remove(&i->retry_link);
+    for (struct instance *i; (i = fifo_pop(&r->troubled)) != NULL;) {
+        i->is_troubled = false;
         instance_record_retry(i);
         delivery_retry(i);
         pump_want(i);
@@ -122,7 +121,9 @@ void retry_want_acks(struct relay *r)
 
 void retry_want(struct instance *i)
 {
-    list_move(&i->retry_link, &i->relay->troubled);
+    if (!i->is_troubled)
+        fifo_push(&i->relay->troubled, i);
+    i->is_troubled = true;
     retry_want_acks(i->relay);
 }
 
@@ -264,7 +265,6 @@ static void build(struct relay *r)
     timer_init(&r->retry, on_retry);
     timer_init(&r->farewell, on_farewell);
     list_init(&r->pending);
-    list_init(&r->troubled);
     r->upkeep = upkeep_new(r);
     r->json = json_parser_new();
     dedup_init(&r->dedup);
@@ -363,6 +363,7 @@ void relay_free(struct relay *r)
     commands_free(r->commands);
     judge_free(r->judge);
     dedup_done(&r->dedup);
+    fifo_done(&r->troubled);
     json_parser_free(r->json);
     free(r);
 }

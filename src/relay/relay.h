@@ -94,6 +94,8 @@ static inline struct accept_id relay_accept(struct relay *r, const struct event 
 }
 /* Cancels the callback of an accept.  The event itself is still delivered. */
 void relay_accept_cancel(struct relay *r, struct accept_id id);
+/* Records for relay_why() that an adapter refused @ev; @why is a literal. */
+void relay_refused(struct relay *r, const struct event *ev, const char *why);
 /* Calls @cb once for each instance that @ev would be delivered to.  Records nothing. */
 void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx);
 /* Answers to outside->fetch() and outside->context().  A late or repeated answer does nothing. */
@@ -101,10 +103,11 @@ struct relay_file {      /* a fetched file; borrowed for the call */
     struct str id, type; /* media/media.h */
     uint64_t size;
 };
-/* The file as the event describes it; @ret_tenant is the tenant whose quota it counts against.
- * NULL: no event waits for this file any more. */
+/* The file as the event describes it; @ret_tenant is the tenant whose quota it counts against, and
+ * @ret_stranger the author, if the author is not linked to the recipient that pays (else absent;
+ * borrowed until the next call).  NULL: no event waits for this file any more. */
 const struct event_media *relay_wanted_file(struct relay *r, struct handle id, size_t file,
-                                            struct str *ret_tenant);
+                                            struct str *ret_tenant, struct str *ret_stranger);
 void relay_file_here(struct relay *r, struct handle id, size_t file, const struct relay_file *f);
 void relay_file_lost(struct relay *r, struct handle id, size_t file, const char *why);
 /* @said, oldest first, is copied.  @failed: the platform could not provide the context. */
@@ -128,9 +131,15 @@ void relay_result(struct relay *r, struct action_id id, const struct action_resu
  * A later holder of the instance's name gets nothing. */
 void relay_cut_off(struct relay *r, const struct action_from *from, struct str error);
 /* Called at start: the sender resumes the action of @from and reports its result under @ret_id.
- * The timeout starts again.  False: the instance is gone and the action must be dropped. */
+ * The timeout starts again.  False: the instance is gone and the action must be dropped.  Before a
+ * request leaves the sender asks relay_ground(), as for everything that waited. */
 bool relay_revive(struct relay *r, const struct action_from *from, struct str platform,
                   struct str bot, enum action_op op, struct str chat_id, struct action_id *ret_id);
+/* For an action that waited, and for a token: has the instance of @from a ground to act there now,
+ * as for a fresh action (out/guard.h)?  Always, if @from is empty: bellhop itself answers.
+ * GATE_UNSEEN: no; other than GATE_SEEN: a scope gives the place, and who sees it is not known. */
+enum gate_sight relay_ground(struct relay *r, const struct action_from *from, struct str platform,
+                             struct str bot, const struct action_place *place);
 
 /* Deletes this chat of the instance from memory and from disk. */
 void relay_forget_chat(struct relay *r, struct str tenant, struct str instance, struct str platform,
@@ -191,6 +200,7 @@ struct decision_view {
     int64_t at_ms;                                                     /* wall */
     const char *platform, *message_id, *chat_id, *chat_type, *user_id; /* long ids are cut */
     const char *consumed; /* "/stop", "/link": bellhop consumed the event; NULL: the gate decided */
+    const char *refused;  /* the adapter refused the event: a sentence; NULL: it did not */
     const struct gate_verdict *verdicts; /* recipients come first */
     size_t n_verdicts, n_candidates;     /* only the first verdicts are kept */
 };

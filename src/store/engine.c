@@ -339,11 +339,13 @@ static void hand_over_to(struct op_queue *q)
 
     if (op == NULL && !q->in_urgent)
         return;
+    int64_t now_us = thread_now_us();
     pthread_mutex_lock(&q->lock);
     if (q->n == 0)
-        q->first_at_us = thread_now_us();
+        q->first_at_us = now_us;
     for (struct store_op *next; op != NULL; op = next) {
         next = op->next;
+        op->at_us = (uint32_t)now_us;
         push(q, op);
     }
     q->urgent |= (q->in_urgent && q->n > 0) || q->n >= LINGER_FULL;

@@ -241,7 +241,7 @@ static void write_list(void *owner, unsigned thread, struct store_op *list)
 
     while (list != NULL) {
         size_t n, max = l->cfg.max_group < t->group ? l->cfg.max_group : t->group;
-        struct store_op *last, *mine = cut_key(&list, max, &last, &n);
+        struct store_op *last = NULL, *mine = cut_key(&list, max, &last, &n);
         run_writes(t, mine);
         engine_done(l->engine, thread, mine, last, n, 0);
     }

@@ -145,7 +145,6 @@ static void write_scalar(struct writer *wr, const struct record_field *f, const 
 {
     const void *m = member_const(f, thing);
     const struct record_json *j = m;
-    struct buf hex = BUF_INIT;
 
     switch ((enum record_type)f->type) {
     case RECORD_I64:
@@ -164,9 +163,7 @@ static void write_scalar(struct writer *wr, const struct record_field *f, const 
         jw_bool(&wr->w, *(const bool *)m);
         return;
     case RECORD_BYTES:
-        hex_add(&hex, m, f->size);
-        jw_str(&wr->w, buf_str(&hex));
-        buf_done(&hex);
+        jw_hex(&wr->w, m, f->size);
         return;
     case RECORD_JSON:
         if (j->text.n > 0)
@@ -276,16 +273,16 @@ void record_write_prefix(const struct record_form *form, const void *thing, size
 void record_write(const struct record_form *form, const struct seal *seal, const void *thing,
                   struct buf *ret_key, struct buf *ret_value)
 {
-    struct buf key = BUF_INIT;
+    BUF_LOCAL own = BUF_INIT;
+    struct buf *key = ret_key != NULL ? ret_key : &own;
+    size_t from = key->n;
 
-    write_key(form, thing, &key);
-    if (ret_key != NULL)
-        buf_add_str(ret_key, buf_str(&key));
+    if (ret_key != NULL || seal != NULL) /* sealed texts are bound to the key */
+        write_key(form, thing, key);
     if (ret_value != NULL) {
-        struct writer wr = {jw_begin(ret_value), form, seal, buf_str(&key)};
+        struct writer wr = {jw_begin(ret_value), form, seal, str_skip(buf_str(key), from)};
         write_value(&wr, thing);
     }
-    buf_done(&key);
 }
 
 /* ---- reading ---- */
@@ -632,14 +629,13 @@ struct store_put *record_put(struct store *st, const struct record_form *form,
                              const struct seal *seal, const void *thing, bool urgent,
                              void (*done)(void *ctx, enum bh_err err), void *ctx)
 {
-    struct buf key = BUF_INIT, value = BUF_INIT;
+    enum { USUAL_BYTES = 1000 };
+    BUF_LOCAL key = BUF_INIT, value = BUF_INIT;
 
+    buf_room(&value, USUAL_BYTES); /* once, instead of growing step by step */
     record_write(form, seal, thing, &key, &value);
     struct store_kv item = {KV_PUT, form->ns, buf_str(&key), buf_str(&value)};
-    struct store_put *put = store_put(st, &item, 1, urgent, done, ctx);
-    buf_done(&key);
-    buf_done(&value);
-    return put;
+    return store_put(st, &item, 1, urgent, done, ctx);
 }
 
 void record_delete(struct store *st, const struct record_form *form, struct str key)

@@ -42,6 +42,9 @@ const struct config_section store_config = {.keys = keys,
                                             .size = sizeof(struct store_settings),
                                             .check = check_settings};
 
+const int64_t store_wait_bounds_us[STORE_WAIT_BOUNDS] = {500,   1000,  2000,   5000,   10000,
+                                                         20000, 50000, 200000, 1000000};
+
 /* ---- writes that own their memory ---- */
 
 struct store_put { /* one allocation: this, the items, then the bytes they point at */
@@ -66,15 +69,6 @@ static void on_put(struct store_op *op, enum bh_err err)
         done(ctx, err);
 }
 
-static struct str copy_bytes(char **at, struct str s)
-{
-    char *p = *at;
-    if (s.n > 0)
-        memcpy(p, s.p, s.n);
-    *at += s.n;
-    return str_make(s.p != NULL ? p : NULL, s.n);
-}
-
 struct store_put *store_put(struct store *st, const struct store_kv *items, size_t n, bool urgent,
                             store_put_cb *done, void *ctx)
 {
@@ -91,10 +85,10 @@ struct store_put *store_put(struct store *st, const struct store_kv *items, size
 
     char *at = (char *)&p->items[n];
     for (size_t i = 0; i < n; i++) {
-        struct str ns = copy_bytes(&at, str_make(items[i].ns, strlen(items[i].ns) + 1));
+        struct str ns = str_pack(&at, str_make(items[i].ns, strlen(items[i].ns) + 1));
         p->items[i] = (struct store_kv){.verb = items[i].verb, .ns = ns.p};
-        p->items[i].key = copy_bytes(&at, items[i].key);
-        p->items[i].value = copy_bytes(&at, items[i].value);
+        p->items[i].key = str_pack(&at, items[i].key);
+        p->items[i].value = str_pack(&at, items[i].value);
     }
     store_tx(st, &p->tx, urgent);
     return p;

@@ -68,6 +68,7 @@ struct store_op {
     uint8_t state;   /* private */
     uint8_t err;     /* private */
     uint8_t turn;    /* private */
+    uint32_t at_us;  /* private; when the op entered the state it is in, modulo 2^32 */
 };
 
 /* ---- mailbox rows, kept in order of arrival ---- */
@@ -211,7 +212,23 @@ struct store_lease {
     char holder[STORE_OWNER_BYTES];
 };
 
+/* What a message waited for between its append and done(), a histogram of each. */
+enum store_wait {
+    STORE_WAIT_QUEUE,      /* until its transaction began */
+    STORE_WAIT_CHECKPOINT, /* the part of that in which the write thread wrote the log back */
+    STORE_WAIT_COMMIT,     /* the transaction */
+    STORE_WAIT_ANSWER,     /* from the commit until the loop called done() */
+    STORE_WAITS
+};
+enum { STORE_WAIT_BOUNDS = 9 };
+extern const int64_t store_wait_bounds_us[STORE_WAIT_BOUNDS];
+struct store_waits {
+    uint64_t rows[STORE_WAIT_BOUNDS + 1]; /* by bound; the last: above all of them */
+    uint64_t total_us;
+};
+
 struct store_stats {
+    struct store_waits waits[STORE_WAITS];
     uint64_t commits, ops, failed_ops, shrunk;
     uint64_t rows_written, keys_written;
     uint64_t queued;        /* writes waiting now */

@@ -34,13 +34,14 @@ void worker_submit(struct store *st, struct store_op *op, bool urgent)
     struct engine *e = worker_of(st)->engine;
 
     op->err = BH_OK;
-    result_clear(op);
     if (op->kind == STORE_APPEND)
         container_of(op, struct store_append, op)->shrunk = false;
-    if (op->kind < STORE_FETCH)
+    if (op->kind < STORE_FETCH) {
         engine_submit(e, op, 0, 0, urgent ? ENGINE_URGENT : 0);
-    else
-        engine_submit(e, op, ENGINE_READ, op->kind == STORE_SCAN, is_loose(op) ? 0 : ENGINE_AFTER);
+        return;
+    }
+    result_clear(op);
+    engine_submit(e, op, ENGINE_READ, op->kind == STORE_SCAN, is_loose(op) ? 0 : ENGINE_AFTER);
 }
 
 bool worker_shrink(struct store *st, struct store_append *a)
@@ -72,9 +73,64 @@ void worker_forget_keys(struct store *st, int64_t before_ms)
     engine_nudge(w->engine);
 }
 
+/* ---- what messages wait for ---- */
+
+static void note_wait(struct store_waits *w, uint32_t us)
+{
+    size_t i = 0;
+
+    while (i < STORE_WAIT_BOUNDS && us > store_wait_bounds_us[i])
+        i++;
+    w->rows[i]++;
+    w->total_us += us;
+}
+
+void worker_checkpointed(struct store_worker *w, int64_t from_us)
+{
+    w->checkpoint_from_us = from_us;
+    w->checkpoint_to_us = thread_now_us();
+}
+
+/* Of the transaction from @start_us to @end_us.  Rows that were written keep its end. */
+static void note_waits(struct store_worker *w, struct store_op *first, int64_t start_us,
+                       int64_t end_us)
+{
+    pthread_mutex_lock(&w->lock);
+    for (struct store_op *op = first; op != NULL; op = op->next) {
+        uint32_t waited = (uint32_t)start_us - op->at_us;
+        int64_t since_us = start_us - waited;
+
+        bool written = op->kind == STORE_APPEND && op->err == BH_OK &&
+                       __atomic_load_n(&op->state, __ATOMIC_RELAXED) == OP_TAKEN;
+        op->at_us = written ? (uint32_t)end_us : 0;
+        if (!written)
+            continue;
+        if (since_us < w->checkpoint_from_us)
+            since_us = w->checkpoint_from_us;
+        uint32_t held =
+            since_us < w->checkpoint_to_us ? (uint32_t)(w->checkpoint_to_us - since_us) : 0;
+        note_wait(&w->stats.waits[STORE_WAIT_QUEUE], waited - held);
+        note_wait(&w->stats.waits[STORE_WAIT_CHECKPOINT], held);
+        note_wait(&w->stats.waits[STORE_WAIT_COMMIT], (uint32_t)(end_us - start_us));
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The rows of one transaction come one after the other: the clock is read for the first. */
+static void note_answer(struct store_worker *w, const struct store_op *op)
+{
+    if (op->at_us != w->answer_at_us) {
+        w->answer_at_us = op->at_us;
+        w->answer_us = (uint32_t)thread_now_us() - op->at_us;
+    }
+    note_wait(&w->answers, w->answer_us);
+}
+
 /* A done() may free its op, submit others or close the store. */
 static void op_finish(void *owner, struct store_op *op)
 {
+    if (op->kind == STORE_APPEND && op->at_us != 0)
+        note_answer(owner, op);
     if (op->done != NULL)
         op->done(op, (enum bh_err)op->err);
 }
@@ -129,9 +185,11 @@ static void write_list(void *owner, unsigned thread, struct store_op *list)
         int64_t start_us = thread_now_us();
 
         w->ops->batch(&w->base, first, &counts);
+        int64_t end_us = thread_now_us();
         if (counts.commits > 0)
-            w->commit_us = counts.last_commit_us = thread_now_us() - start_us;
+            w->commit_us = counts.last_commit_us = end_us - start_us;
         w->company = counts.rows_written;
+        note_waits(w, first, start_us, end_us);
         worker_count(w, &counts);
         engine_done(w->engine, thread, first, last, counts.ops, 0);
     }
@@ -261,6 +319,7 @@ void worker_stats(struct store *st, struct store_stats *ret)
     engine_look(w->engine, &s);
     pthread_mutex_lock(&w->lock);
     *ret = w->stats;
+    ret->waits[STORE_WAIT_ANSWER] = w->answers;
     ret->read_age_us = w->read_since_us != 0 ? thread_now_us() - w->read_since_us : 0;
     pthread_mutex_unlock(&w->lock);
     ret->queued = s.writes;

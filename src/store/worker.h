@@ -32,9 +32,15 @@ struct store_worker {
     const struct worker_ops *ops;
     struct engine *engine; /* owned; NULL until worker_start() */
 
+    /* of the loop thread */
+    struct store_waits answers; /* STORE_WAIT_ANSWER */
+    uint32_t answer_at_us;      /* of the last transaction that was answered: when it ended, */
+    uint32_t answer_us;         /* and how long ago that was */
+
     /* of the write thread */
-    uint64_t company;  /* rows of the last transaction */
-    int64_t commit_us; /* how long it took */
+    uint64_t company;                             /* rows of the last transaction */
+    int64_t commit_us;                            /* how long it took */
+    int64_t checkpoint_from_us, checkpoint_to_us; /* the last time that writes waited for one */
 
     pthread_mutex_t lock;     /* guards all below */
     int64_t forget_before_ms; /* 0: nothing to forget */
@@ -58,5 +64,7 @@ void worker_stats(struct store *st, struct store_stats *ret);
 /* ---- for the store, on the write thread ---- */
 /* Count what was done outside a batch; say it when the store fell ill or is well again. */
 void worker_count(struct store_worker *w, const struct store_stats *counts);
+/* The write thread wrote the log back since @from_us, and writes may have waited for that. */
+void worker_checkpointed(struct store_worker *w, int64_t from_us);
 /* Claim an append: false, it was shrunk. */
 bool worker_take_append(struct store_append *a);

@@ -217,6 +217,7 @@ bool facts_has_route(const struct facts *f, struct str platform, struct str key)
  * event's own key when no route applies, or only routes of "*". */
 struct str facts_route_key(const struct facts *f, const struct event *ev);
 typedef bool route_leads_fn(void *ctx, struct str platform, struct str key);
+/* The same for any table of routes; absent when no key leads anywhere. */
 struct str route_choose(const struct event *ev, route_leads_fn *leads, void *ctx);
 /* The indexes that the gate reads; kept current for the life of @f. */
 const struct gate_facts *facts_gate(const struct facts *f);

@@ -67,9 +67,8 @@ static const struct gate_instance *user_of(const struct facts *f, const struct g
 
 bool ground_person(const struct facts *f, const struct ground_at *at, struct str user)
 {
-    const struct gate_instance *me = user_of(f, at);
-    const struct gate_link *l =
-        me != NULL && user.n > 0 ? grant_link_of(f, me, at->platform, user) : NULL;
+    const struct gate_instance *me = user.n > 0 ? user_of(f, at) : NULL;
+    const struct gate_link *l = me != NULL ? grant_link_of(f, me, at->platform, user) : NULL;
 
     return l != NULL && gate_counts_on(l, at->bot);
 }
@@ -91,6 +90,31 @@ bool ground_route(const struct facts *f, const struct ground_at *at, struct str 
                           .former_key = former};
 
     return user_of(f, at) != NULL && facts_owns_place(f, &place, at->who.tenant, at->who.instance);
+}
+
+bool ground_open(const struct facts *f, const struct ground_at *at, struct str key,
+                 struct str former)
+{
+    const struct gate_instance *me = user_of(f, at);
+    struct event place = {.platform = at->platform,
+                          .bot = at->bot,
+                          .route_key = key,
+                          .former_key = former};
+    struct str chosen = facts_route_key(f, &place);
+    char room[GATE_KEY_MAX];
+
+    if (!facts_has_route(f, at->platform, chosen))
+        chosen = STR("*");
+    chosen = gate_key(room, at->platform, chosen, STR_NULL);
+    const struct gate_routes *r =
+        me != NULL && chosen.p != NULL ? map_get(&f->gate.routes, chosen) : NULL;
+    for (const struct list *it = r != NULL ? r->places.next : NULL; r != NULL && it != &r->places;
+         it = it->next) {
+        const struct gate_place *p = list_entry(it, const struct gate_place, link);
+        if (p->open && (p->to != NULL ? p->to == me : str_eq(p->all->name, me->tenant)))
+            return true;
+    }
+    return false;
 }
 
 bool ground_key(const struct facts *f, const struct ground_at *at, struct str key)

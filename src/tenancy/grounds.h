@@ -37,6 +37,9 @@ bool ground_scope(const struct facts *f, const struct ground_at *at, struct str 
  * route key of the place, @former its previous one. */
 bool ground_route(const struct facts *f, const struct ground_at *at, struct str key,
                   struct str former);
+/* As ground_route(), and the route is open: the instance hears everybody in the place. */
+bool ground_open(const struct facts *f, const struct ground_at *at, struct str key,
+                 struct str former);
 /* An operator routed exactly this key to the instance or its tenant. */
 bool ground_key(const struct facts *f, const struct ground_at *at, struct str key);
 /* An operator gave the bot to the instance: its newest gateway was added for the bot, a route of

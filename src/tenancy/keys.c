@@ -270,6 +270,15 @@ bool keys_may_act(struct keys *k, const struct key *key, uint32_t key_per_s, uin
            bucket_take(&acts_of(k, key->tenant)->acts, now_ms, tenant_per_s, 2 * tenant_per_s);
 }
 
+bool keys_tenant_may_act(struct keys *k, struct str tenant, uint32_t per_s)
+{
+    char *name = str_dup(tenant);
+    bool may = bucket_take(&acts_of(k, name)->acts, clock_now_ms(k->env.clock), per_s, 2 * per_s);
+
+    free(name);
+    return may;
+}
+
 bool keys_may_join(struct keys *k, const char *tenant, uint32_t per_s)
 {
     return bucket_take(&acts_of(k, tenant)->joins, clock_now_ms(k->env.clock), per_s, 20 * per_s);

@@ -90,6 +90,8 @@ size_t keys_all(const struct keys *k, const struct list **ret_head);
  * burst is twice the rate; a rate of 0 means no limit. */
 bool keys_may_act(struct keys *k, const struct key *key, uint32_t key_per_s, uint32_t tenant_per_s);
 
+/* Takes one request from the tenant's rate limit, for a caller that has no key. */
+bool keys_tenant_may_act(struct keys *k, struct str tenant, uint32_t per_s);
 /* Takes one request from the tenant's rate limit for gateways that ask for their secret.  The burst
  * is twenty times the rate, because a whole fleet may start at once. */
 bool keys_may_join(struct keys *k, const char *tenant, uint32_t per_s);

@@ -134,11 +134,11 @@ size_t facts_routes(const struct facts *f, struct list **ret_head)
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
                 struct str instance)
 {
-    const struct route *one = facts_find_route(f, platform, key, tenant, instance);
-    const struct route *all = facts_find_route(f, platform, key, tenant, STR_NULL);
+    const struct route *r = facts_find_route(f, platform, key, tenant, instance);
 
-    return (one != NULL && one->origin == ROUTE_OPERATOR) ||
-           (all != NULL && all->origin == ROUTE_OPERATOR);
+    if (r == NULL || r->origin != ROUTE_OPERATOR)
+        r = facts_find_route(f, platform, key, tenant, STR_NULL);
+    return r != NULL && r->origin == ROUTE_OPERATOR;
 }
 
 /* ---- live targets ---- */
@@ -361,7 +361,7 @@ struct str route_choose(const struct event *ev, route_leads_fn *leads, void *ctx
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
         if (!str_is_empty(keys[i]) && leads(ctx, ev->platform, keys[i]))
             return keys[i];
-    return ev->route_key;
+    return STR_NULL;
 }
 
 static bool leads(void *ctx, struct str platform, struct str key)
@@ -371,17 +371,17 @@ static bool leads(void *ctx, struct str platform, struct str key)
 
 struct str facts_route_key(const struct facts *f, const struct event *ev)
 {
-    return route_choose(ev, leads, (void *)(uintptr_t)f);
+    struct str key = route_choose(ev, leads, (void *)(uintptr_t)f);
+
+    return key.p != NULL ? key : ev->route_key;
 }
 
 bool facts_owns_place(const struct facts *f, const struct event *ev, struct str tenant,
                       struct str instance)
 {
-    struct str key = facts_route_key(f, ev);
+    struct str key = route_choose(ev, leads, (void *)(uintptr_t)f);
 
-    if (!facts_has_route(f, ev->platform, key))
-        key = STR("*");
-    return facts_owns(f, ev->platform, key, tenant, instance);
+    return facts_owns(f, ev->platform, key.p != NULL ? key : STR("*"), tenant, instance);
 }
 
 struct targets {

@@ -2,6 +2,7 @@
  *
  *      budget live|accept|drain|send      under callgrind: budget.py counts what measured() runs
  *      budget memory                      bytes of the heap per gateway, chat, message, idle socket
+ *                                         (plain and with TLS)
  *
  * One thread plays everybody: publishers that post to the chat page and gateways on WebSockets,
  * over Unix sockets, and bellhop between them, whole from its HTTP server on, with a store that
@@ -15,6 +16,8 @@
  * Prints one JSON object. */
 #include <errno.h>
 #include <malloc.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +37,7 @@
 #include "host/host.h"
 #include "http/front.h"
 #include "net/http_server.h"
+#include "net/http_tls.h"
 #include "net/loop.h"
 #include "platform/outgoing.h"
 #include "platform/sender.h"
@@ -47,6 +51,7 @@ enum {
     ROUNDS = 50,
     EVENTS = ROUNDS * PUBLISHERS,
     SOCKETS = 500,
+    TLS_SOCKETS = 100, /* of them, the last */
     MANY = 2000
 };
 
@@ -74,7 +79,7 @@ static struct {
     struct waker waker;
     struct web_settings bots[GATEWAYS];
     struct platform outside; /* a platform that takes everything at once */
-    struct sockaddr_un at;
+    struct sockaddr_un at, tls_at;
     int64_t now_ms;
     bool lingered; /* the store's linger is over */
     struct client publishers[PUBLISHERS], gateways[SOCKETS];
@@ -254,6 +259,7 @@ static void open_all(void)
 static void remove_socket(void)
 {
     unlink(b.at.sun_path);
+    unlink(b.tls_at.sun_path);
     *strrchr(b.at.sun_path, '/') = '\0';
     rmdir(b.at.sun_path);
 }
@@ -573,6 +579,93 @@ static uint64_t run_send(void)
     return b.results;
 }
 
+/* ---- the same with TLS ---- */
+
+static void write_certificate(const char *path)
+{
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *x = X509_new();
+    FILE *out = fopen(path, "w");
+
+    if (key == NULL || x == NULL || out == NULL)
+        die("no certificate");
+    X509_set_version(x, 2);
+    X509_gmtime_adj(X509_getm_notBefore(x), -60);
+    X509_gmtime_adj(X509_getm_notAfter(x), 3600);
+    X509_set_pubkey(x, key);
+    if (X509_sign(x, key, EVP_sha256()) <= 0)
+        die("no certificate");
+    PEM_write_X509(out, x);
+    PEM_write_PrivateKey(out, key, NULL, NULL, 0, NULL, NULL);
+    fclose(out);
+    X509_free(x);
+    EVP_PKEY_free(key);
+}
+
+static void listen_with_tls(void)
+{
+    char where[160], pem[sizeof b.at.sun_path + 8], why[256] = "";
+    struct http_tls tls = {.cert = pem, .key = pem};
+
+    b.tls_at = b.at;
+    strcat(b.tls_at.sun_path, "s");
+    snprintf(pem, sizeof pem, "%s.pem", b.at.sun_path);
+    snprintf(where, sizeof where, "unix:%s", b.tls_at.sun_path);
+    write_certificate(pem);
+    if (http_server_listen(b.server, str_of(where), &tls, 0600, why) != BH_OK)
+        die("no listener: %s", why);
+    unlink(pem);
+}
+
+/* @done is what OpenSSL answered: it wants another turn, or fails. */
+static void tls_step(SSL *ssl, int done)
+{
+    int err = done > 0 ? SSL_ERROR_NONE : SSL_get_error(ssl, done);
+
+    if (err != SSL_ERROR_NONE && err != SSL_ERROR_WANT_READ && err != SSL_ERROR_WANT_WRITE)
+        die("TLS failed");
+    settle(1);
+}
+
+/* Connects, says hello, and forgets the client's half: what is left is bellhop's. */
+static void connect_tls_gateway(SSL_CTX *ctx, unsigned n)
+{
+    struct client *c = &b.gateways[n];
+    uint8_t frame[128] = {0x81};
+    char text[512];
+    SSL *ssl = SSL_new(ctx);
+    int done;
+
+    c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (c->fd < 0 || connect(c->fd, (struct sockaddr *)&b.tls_at, sizeof b.tls_at) != 0)
+        die("connect: %s", strerror(errno));
+    SSL_set_fd(ssl, c->fd);
+    while ((done = SSL_connect(ssl)) != 1)
+        tls_step(ssl, done);
+    int size = snprintf(
+        text, sizeof text,
+        "GET /relay HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+        "Authorization: Bearer %s\r\n\r\n",
+        c->token);
+    if (SSL_write(ssl, text, size) != size)
+        die("TLS failed");
+    while ((done = SSL_read(ssl, text, sizeof text - 1)) <= 0)
+        tls_step(ssl, done);
+    text[done] = '\0';
+    if (strncmp(text, "HTTP/1.1 101", 12) != 0)
+        die("gateway %u was refused: %s", n, text);
+    size = snprintf((char *)frame + 6, sizeof frame - 6,
+                    "{\"type\": \"hello\", \"platform\": \"web\", \"botId\": \"b%05u\"}\n", n);
+    frame[1] = (uint8_t)(0x80 | size);
+    if (SSL_write(ssl, frame, 6 + size) != 6 + size)
+        die("TLS failed");
+    settle(4);
+    while (SSL_read(ssl, text, sizeof text) > 0)
+        ;
+    SSL_free(ssl);
+}
+
 /* ---- memory ---- */
 
 static size_t heap(void)
@@ -622,7 +715,7 @@ static void run_memory(void)
         add_gateway(GATEWAYS + i, GATEWAYS + i < SOCKETS ? &b.gateways[GATEWAYS + i] : NULL);
     double gateway = per(before, MANY);
     before = heap();
-    for (unsigned i = GATEWAYS; i < SOCKETS; i++) {
+    for (unsigned i = GATEWAYS; i < SOCKETS - TLS_SOCKETS; i++) {
         connect_gateway(i);
         hello(i);
         settle(4);
@@ -630,10 +723,20 @@ static void run_memory(void)
         buf_done(&b.gateways[i].in);
     }
     settle(20);
-    double idle = per(before, SOCKETS - GATEWAYS);
+    double idle = per(before, SOCKETS - TLS_SOCKETS - GATEWAYS);
+
+    SSL_CTX *ctx = SSL_CTX_new(TLS_client_method());
+    listen_with_tls();
+    connect_tls_gateway(ctx, SOCKETS - 1); /* what is made once has been made */
+    before = heap();
+    for (unsigned i = SOCKETS - TLS_SOCKETS; i < SOCKETS - 1; i++)
+        connect_tls_gateway(ctx, i);
+    settle(20);
+    double idle_tls = per(before, TLS_SOCKETS - 1);
+    SSL_CTX_free(ctx);
     printf("{\"bytes_per_gateway\":%.0f,\"bytes_per_chat\":%.0f,\"bytes_per_message\":%.0f,"
-           "\"bytes_per_idle_socket\":%.0f}\n",
-           gateway, chat, message, idle);
+           "\"bytes_per_idle_socket\":%.0f,\"bytes_per_idle_tls_socket\":%.0f}\n",
+           gateway, chat, message, idle, idle_tls);
 }
 
 int main(int argc, char **argv)

@@ -71,4 +71,47 @@ async function discord() {
   await client.login(token);
 }
 
-({ grammy, discord })[kind]().catch((e) => say({ error: String(e) }));
+// TOKEN is "xoxb-... xapp-... secret"; with an app-level token by socket, else by webhook.
+async function slack() {
+  const { App, LogLevel } = need('@slack/bolt');
+  const [bot, appToken, signingSecret] = token.split(' ');
+  const socketMode = appToken !== '-';
+  const complain = (...what) => say({ error: what.map(String).join(' ') });
+  const logger = { debug() {}, info() {}, warn: complain, error: complain, setLevel() {}, getLevel: () => LogLevel.INFO, setName() {} };
+  const app = new App({ token: bot, ...(socketMode ? { appToken, socketMode } : { signingSecret }), logger,
+    clientOptions: { slackApiUrl: `${url}/`, retryConfig: { retries: 0 } } });
+  const buttons = [{ type: 'section', text: { type: 'plain_text', text: 'sure?' } },
+    { type: 'actions', elements: [{ type: 'button', action_id: 'a', value: 'yes', text: { type: 'plain_text', text: 'Yes' } }] }];
+  app.message(async ({ message, client }) => {
+    const { channel, ts } = message;
+    say({ text: message.text, by: message.user, files: (message.files ?? []).map((f) => f.id) });
+    if (message.text !== 'everything') return;
+    const who = (await client.users.info({ user: message.user })).user.name;
+    const where = (await client.conversations.info({ channel })).channel;
+    const asked = await client.chat.postMessage({ channel, thread_ts: ts, text: 'sure?', blocks: buttons,
+      metadata: { event_type: 'x_y', event_payload: { key: 'k' } } });
+    await client.chat.update({ channel, ts: asked.ts, text: 'sure', blocks: buttons });
+    await client.reactions.add({ channel, timestamp: ts, name: 'eyes' });
+    await client.reactions.remove({ channel, timestamp: ts, name: 'eyes' });
+    await client.chat.postEphemeral({ channel, user: message.user, text: 'only you' });
+    await client.assistant.threads.setStatus({ channel_id: channel, thread_ts: ts, status: 'is thinking' });
+    const replies = await client.conversations.replies({ channel, ts, include_all_metadata: true });
+    const history = await client.conversations.history({ channel, limit: 5 });
+    await client.filesUploadV2({ channel_id: channel, thread_ts: ts, file: PNG, filename: 'out.png', initial_comment: 'see' });
+    const stream = client.chatStream({ channel, thread_ts: ts, recipient_user_id: message.user, recipient_team_id: message.team, buffer_size: 1 });
+    await stream.append({ markdown_text: '**one** ' });
+    await stream.append({ markdown_text: 'two' });
+    await stream.stop();
+    const extra = await client.chat.postMessage({ channel: 'C0OTHER', text: 'gone' });
+    await client.chat.delete({ channel: 'C0OTHER', ts: extra.ts });
+    say({ did: who, where: where.name ?? where.user, key: replies.messages[1].metadata.event_payload.key, seen: history.messages.length });
+  });
+  app.action('a', async ({ ack, action, body }) => { await ack(); say({ pressed: action.value, under: body.message.text }); });
+  app.command('/hermes', async ({ ack, command }) => { await ack('noted'); say({ command: command.command, words: command.text }); });
+  app.error(async (e) => complain(e.stack));
+  process.on('unhandledRejection', (e) => complain(e && e.stack));
+  await app.start(0);
+  say({ ready: (await app.client.auth.test()).user, port: socketMode ? 0 : app.receiver.server.address().port });
+}
+
+({ grammy, discord, slack })[kind]().catch((e) => say({ error: String(e) }));

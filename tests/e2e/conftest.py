@@ -111,8 +111,10 @@ class Bellhop:
         return self.start()
 
     def cli(self, *args, check=True, input=None):
-        done = subprocess.run([PROGRAM, *args, "-c", self.config], env=self.env, text=True, capture_output=True,
-                              timeout=30)
+        words = list(args)
+        at = words.index("--") if "--" in words else len(words)  # what follows belongs to a program
+        done = subprocess.run([PROGRAM, *words[:at], "-c", self.config, *words[at:]], env=self.env, text=True,
+                              capture_output=True, timeout=30)
         assert "Sanitizer" not in done.stderr, done.stderr
         if check:
             assert done.returncode == 0, done.stderr

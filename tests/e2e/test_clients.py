@@ -10,6 +10,7 @@ import pytest
 
 from conftest import ROOT, wait_for
 from test_discord import ANN, GENERAL, GUILD, TOKEN, DiscordSim
+from test_slack import APP_TOKEN, GENERAL as CHANNEL, SECRET, TOKEN as SLACK_TOKEN, SlackSim
 from test_telegram import TelegramSim
 
 NPM = ROOT / "build" / "npm"
@@ -103,3 +104,39 @@ def test_discord_js_finds_discord_in_the_simulator(discord):
     assert client.told("pressed") == {"pressed": "hp1:q:yes", "by": "ann"}
     answer = sim.callbacks["token-of-a-press"]
     assert answer["type"] == 7 and answer["data"]["components"][0]["components"][0]["disabled"]
+
+
+@pytest.mark.parametrize("mode", ["webhook", "socket"])
+def test_bolt_finds_slack_in_the_simulator(mode):
+    """Every method of the simulator is called by Slack's own client, and every kind of event is read by it."""
+    sim = SlackSim(SLACK_TOKEN, APP_TOKEN, SECRET)
+    sim.pace = False
+    client = Client("slack", "@slack/bolt", sim.url, f"{SLACK_TOKEN} {APP_TOKEN if mode == 'socket' else '-'} {SECRET}")
+    try:
+        ready = client.told("ready")
+        assert ready["ready"] == "bellhop"
+        if mode == "webhook":
+            sim.request_url = f"http://127.0.0.1:{ready['port']}/slack/events"
+        else:
+            wait_for(lambda: sim.sockets)
+        ts = sim.say(CHANNEL, "everything", files=[sim.file(PICTURE)])
+        assert client.told("text") == {"text": "everything", "by": "U0ANN1", "files": ["F0IN0001"]}
+        assert client.told("did") == {"did": "ann", "where": "general", "key": "k", "seen": 1}
+        asked, shared, streamed = sim.sent(CHANNEL)
+        assert asked["text"] == "sure" and asked["thread_ts"] == ts
+        assert sim.uploads[shared["files"][0]["id"]]["data"] == PICTURE and shared["text"] == "see"
+        assert streamed["text"] == "**one** two" and streamed["streaming_state"] == "completed"
+        sim.press(CHANNEL, asked["ts"], "yes")
+        assert client.told("pressed") == {"pressed": "yes", "under": "sure"}
+        sim.command(CHANNEL, "/hermes", "help me")
+        assert client.told("command") == {"command": "/hermes", "words": "help me"}
+        if mode == "socket":
+            sim.disconnect("refresh_requested")
+            wait_for(lambda: sim.opened == 2 and len(sim.sockets) == 1)
+            sim.say(CHANNEL, "after the refresh")
+            wait_for(lambda: {"text": "after the refresh", "by": "U0ANN1", "files": []} in client.lines)
+            wait_for(lambda: not sim.unacked)
+        assert not [x for x in client.lines if "error" in x] and sim.violations == []
+    finally:
+        client.close()
+        sim.close()

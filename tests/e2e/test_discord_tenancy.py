@@ -314,3 +314,52 @@ def test_each_part_of_a_long_text_counts_against_the_rate(sim, make_bellhop, dia
     assert len(house.sim.texts(GENERAL)) == before + 4
     answers = [send(house.ga, GENERAL, f"{n}") for n in range(4)]
     assert any("too many" in a.get("error", "") for a in answers)
+
+
+@pytest.fixture
+def threading_house(sim, make_bellhop, dial, monkeypatch):
+    """Two tenants on a bot that opens a thread for every answer: a's person is Ann, b's is Bob."""
+    plain = config
+    monkeypatch.setattr(sys.modules[__name__], "config", lambda s: plain(s, more=", auto_thread: true"))
+    house = House(sim, make_bellhop, dial)
+    for instance, user in (("a", ANN), ("b", BOB)):
+        house.server.cli("link", "add", "--instance", instance, "--platform", "discord", "--user", user, "--bot", "app1")
+    return house
+
+
+def test_no_reply_to_leads_into_another_channel(sim, threading_house):
+    forbid(sim, STAFF, BOB)
+    sim.say(GENERAL, "bob asks", user=BOB)
+    threading_house.gb.hear("bob asks")
+    threading_house.gb.act(op="send", chat_id=GENERAL, content="for staff", reply_to=STAFF, metadata={})
+    assert sim.texts(STAFF) == []
+
+
+def test_nobody_moves_the_answers_of_another_tenant(sim, threading_house):
+    for user, gateway in ((BOB, threading_house.gb), (ANN, threading_house.ga)):
+        sim.say(STAFF, f"{user} asks", user=user)
+        gateway.hear(f"{user} asks")
+    threading_house.gb.act(op="typing", chat_id=STAFF, message_id=GENERAL, metadata={})
+    assert threading_house.ga.act(op="send", chat_id=STAFF, content="the secret", reply_to=None, metadata={})["success"]
+    assert sim.texts(STAFF) == ["the secret"] and sim.texts(GENERAL) == []
+
+
+def test_what_one_tenant_must_ask_discord_holds_back_no_other(house, dial):
+    """Cat is heard by a, whose people Discord is asked about; Bob's own agent b, of another tenant, answers in the same channel."""
+    house.link(house.a, ANN)
+    house.link(house.b, BOB)
+    house.claim(house.a, GENERAL)
+    house.server.restart()
+    ga, gb = dial(house.server, house.a, hello=("discord", "app1")), dial(house.server, house.b, hello=("discord", "app1"))
+    wait_for(lambda: status(house.server)["state"] == "live")
+    house.sim.trouble("GET", "/members/", None, delay=3)
+    house.sim.say(GENERAL, "cat first", user=CAT)
+    began = time.monotonic()
+    house.sim.say(GENERAL, "bob second", user=BOB)
+    gb.hear("bob second")
+    assert time.monotonic() - began < 2
+    assert ga.quiet()
+    house.sim.say(GENERAL, "ann third", user=ANN)
+    ga.hear("cat first")  # what is for a keeps its order
+    ga.hear("ann third")
+    assert gb.quiet()

@@ -297,8 +297,8 @@ def test_the_command_line_delivers_wakes_asks_and_reads_replies(house, dial, dro
     body = json.loads((drop / "cli1.json").read_text())
     assert body["prompt"] == "hello" and body["meta"]["origin"] == {"skill_name": "cli", "trigger_kind": "cli"}
     assert house.cli("dispatch", "wake", "filer", "c", "--tenant", "t").stdout == "not woken\n"
-    refused = house.cli("dispatch", "request", "filer", "x", "--tenant", "t", check=False)
-    assert refused.returncode == 1 and "not implemented" in refused.stderr
+    refused = house.cli("dispatch", "request", "filer", "x", "--tenant", "t", "--timeout", "100ms", check=False)
+    assert refused.returncode == 1 and "No answer within 100 ms" in refused.stderr
     assert house.cli("dispatch", "replies", "bot", "--tenant", "t").stdout == ""
     assert house.cli("dispatch", "deliver", "stranger", "x", "--tenant", "t", check=False).returncode == 1
 

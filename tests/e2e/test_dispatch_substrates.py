@@ -385,11 +385,10 @@ def test_an_answer_that_is_no_text_or_too_long_is_an_error_and_of_a_delivery_not
     wait_for(lambda: server.instance("agent:prog")["entries"] == 0)
 
 
-def test_requests_elsewhere_are_not_implemented(make_bellhop, tmp_path):
-    server = make_bellhop(config(f"id: f, substrate: file, dir: {tmp_path}", "id: n, substrate: none"))
-    for agent in ("f", "n"):
-        answer = Sender(server).request(agent, augment("x", correlation_id="c"))
-        assert (answer.status, answer.json["class"]) == (501, "NotImplementedError")
+def test_requests_to_an_agent_without_a_substrate_are_not_implemented(make_bellhop):
+    server = make_bellhop(config("id: n, substrate: none"))
+    answer = Sender(server).request("n", augment("x", correlation_id="c"))
+    assert (answer.status, answer.json["class"]) == (501, "NotImplementedError")
 
 
 # ---- tmux ----

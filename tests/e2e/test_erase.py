@@ -110,8 +110,12 @@ def test_a_tenant_is_erased_and_no_other(make_bellhop, dial, kind):
     server = make_bellhop(CONFIG + f"skills: {{{{kind: {kind}}}}}\n")
     mine, other = everything(server, dial, "acme", "lobby"), everything(server, dial, "other", "attic")
 
+    for tenant, who in (("acme", mine), ("other", other)):
+        server.cli("agent", "add", "desk", "--tenant", tenant, "--substrate", "none")
+        assert who.ask("PUT", "/v1/agents/desk/sessions/den").status == 200
+
     counted = json.loads(server.cli("erase", "--tenant", "acme", "--dry-run", "--json").stdout)
-    assert counted == {"dryRun": True, "instances": 1, "keys": 2, "waiting": 1, "chats": 1, "messages": 3, "outgoing": 0, "questions": 0,
+    assert counted == {"dryRun": True, "agents": 1, "sessions": 1, "instances": 1, "keys": 2, "waiting": 1, "chats": 1, "messages": 3, "outgoing": 0, "questions": 0,
                        "replies": 0, "wakes": 0, "media": 0, "skills": 2, "data": 2, "routes": counted["routes"]}
     assert len(mine.names()) == 1  # nothing went
     unsure = server.cli("erase", "--tenant", "acme", check=False)
@@ -123,6 +127,7 @@ def test_a_tenant_is_erased_and_no_other(make_bellhop, dial, kind):
     assert other.get("/v1/skills/secret-recipe").status == 200
     assert "a note of other" in other.ask("POST", "/v1/data/query", {"query": "note"}).text
     again = Program(server, tenant="acme")
+    assert again.get("/v1/agents/desk/sessions").status == 404 and other.get("/v1/agents/desk/sessions").json[0]["session_id"] == "den"
     assert again.names() == [] and again.ask("POST", "/v1/data/query", {"query": "note"}).json == []
     history = [server.get(f"/chat/{bot}/api/history", headers={"X-Bellhop-Visitor": f"visitor-of-{tenant}-0000"}).json["messages"]
                for bot, tenant in (("lobby", "acme"), ("attic", "other"))]

@@ -7,6 +7,7 @@ import urllib.parse
 import pytest
 
 import test_interactions
+import test_slack
 import test_twilio
 import test_wecom
 from oracle import oracle  # noqa: F401 - a fixture
@@ -197,7 +198,21 @@ def wecom(oracle, make_bellhop, dial):  # noqa: F811
     rig.sim.close()
 
 
-@pytest.mark.parametrize("platform", ["discord", "twilio", "wecom"])
+@pytest.fixture
+def slack(make_bellhop, dial):
+    sim = test_slack.SlackSim(test_slack.TOKEN, test_slack.APP_TOKEN, test_slack.SECRET)  # noqa: F811
+    rig = test_slack.Rig(sim, make_bellhop, dial)
+
+    def make(offset=0, timestamp=None, secret=None):
+        body = json.dumps(sim.envelope(sim.message(test_slack.DM, "hello")), indent=1).encode()
+        headers = sim.sign(body, int(now(offset, timestamp)), secret)
+        return Forgery(test_slack.BOT, {"Content-Type": "application/json", **headers}, body)
+
+    yield rig, make, "inbound"
+    sim.close()
+
+
+@pytest.mark.parametrize("platform", ["discord", "slack", "twilio", "wecom"])
 def test_forgeries_are_refused_and_look_alike(platform, request):
     rig, make, frame = request.getfixturevalue(platform)
     cases = json.loads((CORPUS / f"{platform}.json").read_text())["cases"]

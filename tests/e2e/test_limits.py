@@ -265,6 +265,41 @@ def test_what_programs_ask_for_has_so_many_bytes(make_bellhop):
     assert hook.status == 429
 
 
+def test_what_agents_say_to_requests_counts_until_they_are_answered_or_late(make_bellhop, dial):
+    """The joined texts of a request that waits are memory: of the tenant, up to its limit, and no longer than the caller waits."""
+    server = make_bellhop(dispatch_config("id: bot, substrate: relay, tenant: t", "id: bot, substrate: relay, tenant: other") +
+                          "limits: {{work_bytes_per_tenant: 1MiB}}\n")
+    gateway = dial(server, server.add("--instance", "bot"))
+    spared = dial(server, server.add("--instance", "bot", "--id", "spared", tenant="other"))
+    sender = Sender(server)
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(sender.request, "bot", augment("q", f"q{n}", correlation_id=f"c{n}"), 30000) for n in range(6)]
+        chats = [gateway.next("inbound")["event"]["source"]["chat_id"] for _ in range(6)]
+        for n in range(6):
+            for part in range(5):  # 1.8 MB in all, each request below its own 512 KiB
+                assert gateway.act(op="send", chat_id=chats[n], content=f"{part}" + "x" * 60_000, reply_to=f"q{n}")["success"]
+                assert gateway.act(op="typing", chat_id=chats[n])["success"]  # none of them has ended
+                assert limits(server)["held", "work_bytes"] <= MIB
+        assert limits(server)["held", "work_bytes"] > MIB * 9 // 10 and limits(server)["refused_total", "work_bytes"] > 0
+        assert sender.write("s", source="# Skill: s\n# Status: Draft\n\n" + "x" * 200_000).status == 429
+        other = pool.submit(Sender(server, tenant="other").request, "bot", augment("q", "o", correlation_id="o"), 30000)
+        chat = spared.next("inbound")["event"]["source"]["chat_id"]
+        assert spared.act(op="send", chat_id=chat, content="y" * 60_000, metadata={"notify": True})["success"]
+        assert len(other.result().json["content"]) == 60_000
+        answers = [a.result().json for a in asked]
+    assert len(answers[0]["content"]) > 300_000 and "warnings" not in answers[0]
+    assert "limits.work_bytes" in answers[-1]["warnings"][0]
+    wait_for(lambda: limits(server)["held", "work_bytes"] == 0)
+    # A late request has nobody who waits for its texts: they go with the answer, and later ones are not kept.
+    late = sender.request("bot", augment("q", "late", correlation_id="late"), 150)
+    assert late.status == 504
+    for part in range(20):
+        assert gateway.act(op="send", chat_id=chats[0], content="x" * 60_000, reply_to="late")["success"]
+        assert gateway.act(op="typing", chat_id=chats[0])["success"]
+        assert limits(server)["held", "work_bytes"] < 16384
+    wait_for(lambda: limits(server)["held", "work_bytes"] == 0)
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "filesystem"])
 def test_skills_of_a_tenant_have_so_many_bytes_with_their_history(make_bellhop, kind):
     server = make_bellhop(config(skill_bytes_per_tenant="1MiB", skill_bytes="1500KiB") +

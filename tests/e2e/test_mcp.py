@@ -12,7 +12,8 @@ from v1 import Program, body, make_key, node_json
 PACKAGES = ROOT / "build" / "npm"
 TOOLS = ["skill_list", "skill_read", "skill_write", "skill_status", "skill_versions",
          "data_read", "data_query", "data_write",
-         "agent_list", "agent_deliver", "agent_wake", "agent_status"]
+         "agent_list", "agent_deliver", "agent_wake", "agent_request", "agent_status", "agent_replies", "delivery_status",
+         "agent_reply"]
 
 
 @pytest.fixture(scope="module", autouse=True)

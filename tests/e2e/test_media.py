@@ -225,3 +225,47 @@ def test_what_is_packed_stays_packed(bellhop):
         assert answer.content == data and "Content-Encoding" not in answer.headers
         assert (bellhop.state / "media" / id).stat().st_size == len(data)
         assert answer.headers["Content-Type"] != "image/png"
+
+
+# ---- strangers who write to a bot ----
+
+
+@pytest.fixture
+def bot(make_bellhop, dial):
+    """An open Telegram bot of a tenant with 8 MiB: 2 MiB for strangers, 512 KiB for each of them."""
+    from test_telegram import TOKEN, TelegramSim, config
+    sim = TelegramSim()
+    sim.bot(TOKEN, "my_bot")
+    for n in range(1, 9):
+        sim.person(n, f"person {n}")
+    server = make_bellhop(config(sim) + "media: {{per_tenant: 8MiB}}\n")
+    credential = server.add(id="desk", tenant="acme", platform="telegram", bot="my_bot")
+    gateway = dial(server, credential, hello=("telegram", "my_bot"))
+
+    def send(person, kib=400):
+        """Sends a file; did it come?"""
+        send.n += 1
+        sim.say(person, caption=f"file {send.n}", user={"id": person, "is_bot": False, "first_name": "x"},
+                document={"file_id": sim.file(b"x" * (kib * 1024), f"f{send.n}.bin"), "file_name": "f.bin", "file_size": kib * 1024})
+        event = gateway.next("inbound")["event"]
+        assert event["text"].startswith(f"file {send.n}")
+        assert event["media_urls"] or "there is no room for it" in event["text"], event
+        return bool(event["media_urls"])
+
+    send.n = 0
+    yield server, credential, send
+    sim.close()
+
+
+def test_one_stranger_on_a_platform_leaves_room_for_the_others(bot):
+    server, credential, send = bot
+    assert send(1) and not send(1)
+    assert send(2) and not send(2)
+    server.cli("link", "add", "--instance", "desk", "--platform", "telegram", "--user", "1")
+    assert all(send(1) for _ in range(4))  # the agent's own people have the tenant's room
+
+
+def test_strangers_on_a_platform_leave_room_for_the_tenant(bot):
+    server, credential, send = bot
+    assert [send(n) for n in range(1, 8)] == [True] * 5 + [False] * 2  # 2 MiB
+    assert upload(server, credential, b"x" * 5_000_000).status == 200

@@ -189,6 +189,32 @@ def test_only_whom_the_gate_lets_in_can_answer_in_a_group(telegram_sim, make_bel
     answered(gateway, "once", "Allow once")
 
 
+def test_only_owners_decide_where_everybody_may_speak(telegram_sim, make_bellhop, dial):  # noqa: F811
+    server = make_bellhop(test_telegram.config(telegram_sim))
+    credential = server.add("--id", "mine", tenant="acme", platform="telegram", bot="my_bot")  # an open route
+    gateway = dial(server, credential, hello=("telegram", "my_bot"))
+    code = server.cli("link", "--instance", "mine").stdout.split()[0]
+    telegram_sim.say(ANN, f"/link {code}")
+    wait_for(lambda: telegram_sim.texts(ANN))
+    telegram_sim.say(GROUP, "@my_bot hello", user={"id": 6, "is_bot": False, "first_name": "Bob"})
+    gateway.next("inbound")
+    assert not ask(gateway, GROUP, deciders="everybody")["success"]
+    result = ask(gateway, GROUP, deciders="owners")
+    assert result["success"], result
+    telegram_sim.press(GROUP, int(result["message_id"]), "hp1:0a1b2c3d:once", user={"id": 6, "is_bot": False, "first_name": "Bob"})
+    wait_for(lambda: telegram_sim.called("answerCallbackQuery"))
+    assert telegram_sim.called("answerCallbackQuery")[-1]["text"] == "This question is not for you."
+    assert gateway.quiet()
+    server.kill()
+    server.start()
+    gateway = dial(server, credential, hello=("telegram", "my_bot"))
+    telegram_sim.press(GROUP, int(result["message_id"]), "hp1:0a1b2c3d:once", user={"id": 6, "is_bot": False, "first_name": "Bob"})
+    wait_for(lambda: len(telegram_sim.called("answerCallbackQuery")) == 2)
+    assert gateway.quiet()
+    telegram_sim.press(GROUP, int(result["message_id"]), "hp1:0a1b2c3d:once")
+    answered(gateway, "once", "Allow once")
+
+
 def test_a_long_question_has_its_buttons_at_the_end(telegram):  # noqa: F811
     result = ask(telegram.gateway, ANN, content="word " * 1500, options=[{"id": "a", "label": "l" * 200}])
     first, last = telegram.sim.sent(ANN)[-2:]

@@ -12,6 +12,7 @@ import pytest
 
 from conftest import BUILD, CONFIG, wait_for
 from probe import Probe
+from test_ephemeral import ephemeral  # noqa: F401 - a fixture
 
 PROBE = BUILD / "tests" / "sdk" / "gateway-probe"
 ECHO = BUILD / "echo"
@@ -309,3 +310,40 @@ def test_a_backlog_of_ten_thousand_drains_in_order_without_duplicates(make_bellh
     assert stats["events"] == people * each and stats["duplicates"] == 0
     assert stats["ack_messages"] < stats["acks"] / 4, "a burst is acked in few messages"
     print(f"drained {people * each} in {took:.2f} s, {stats['ack_messages']} ack messages")
+
+
+# ---- a person on any platform: serve --ephemeral ----
+
+
+def test_the_example_answers_people_wherever_they_write(ephemeral):  # noqa: F811
+    e = ephemeral()
+    echo = subprocess.Popen([ECHO], env=e.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    asked = e.say("to the library")
+    assert e.expect("send", "--match", "to the library")["reply_to"] == asked["message_id"]
+    assert e.expect("ack")["message_id"] == asked["message_id"]
+    e.event({"text": "in a thread", "source": {"platform": "slack", "chat_id": "C1", "chat_type": "channel", "user_id": "U1", "thread_id": "17.5",
+                                               "scope_id": "T1"}})
+    answer = e.expect("send", "--match", "in a thread")
+    assert (answer["platform"], answer["thread_id"], answer["metadata"]["scope_id"]) == ("slack", "17.5", "T1")
+    echo.send_signal(SIGTERM)
+    e.expect("sleep")
+    assert echo.wait(30) == 0
+
+
+def test_the_library_says_what_the_platform_shows(ephemeral, start_probe):  # noqa: F811
+    class Server:
+        def __init__(self, url, line):
+            self.url, self.id, self.secret = url, line["gateway_id"], line["secret"]
+
+    e = ephemeral()
+    server = Server(e.url, e.line)
+    probe = start_probe(server, server, "telegram=tb")
+    probe.open()
+    chat = e.say("hello")["chat_id"]
+    probe.expect("event", text="hello", platform="telegram", bot_id="tb")
+    sent = probe.ask("result", "send", chat, "one")
+    assert sent["success"] and e.expect("send")["message_id"] == sent["message_id"]
+    assert probe.ask("result", "edit", chat, sent["message_id"], "two")["success"]
+    assert e.expect("edit")["content"] == "two"
+    e.say("/stop")
+    probe.expect("interrupt")

@@ -316,3 +316,14 @@ def test_turns_of_the_loop_are_a_histogram(bellhop):
     counts = [int(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith("bellhop_loop_stall_seconds_bucket")]
     assert len(counts) == 10 and counts == sorted(counts) and counts[0] > 0
     assert f"bellhop_loop_stall_seconds_count {counts[-1]}" in text
+
+
+def test_what_messages_waited_for_is_a_histogram(bellhop):
+    bellhop.add()  # its gateway is away: the message is written before its sender is answered
+    bellhop.write("for the disk")
+    text = bellhop.get("/metrics").text
+    for what in ("queue", "checkpoint", "commit", "answer"):
+        counts = [int(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                  if line.startswith(f'bellhop_accept_wait_seconds_bucket{{for="{what}"')]
+        assert len(counts) == 10 and counts == sorted(counts) and counts[-1] == 1
+        assert f'bellhop_accept_wait_seconds_count{{for="{what}"}} 1' in text

@@ -97,6 +97,48 @@ def test_an_edit_changes_the_message_in_place(lobby, visit):
     page.one(".agent .edited")
 
 
+def test_an_answer_grows_while_it_is_written(lobby, visit):
+    """Many edits a second are answered at once; the page follows, and what is kept is the last one, without a cursor."""
+    agent, page = lobby.agent(), visit()
+    page.write("Tell me a story")
+    chat = agent.hear()["source"]["chat_id"]
+    message = agent.say(chat, "Once ▉")
+    page.sees("Once")
+    edit = lambda text: agent.act(op="edit", chat_id=chat, message_id=message, content=text, metadata={})  # noqa: E731
+    text, results = "Once", []
+    for k in range(60):
+        text += f" upon **a time** {k}," if k % 10 == 0 else f" {k}"
+        results.append(edit(text + " ▉"))
+        if k % 20 == 19:  # it is seen growing
+            page.sees(text.replace("**", ""), ".message.agent.live .bubble")
+    assert all(r["success"] for r in results) and not results[0].get("queued") and all(r.get("queued") for r in results[1:])
+    assert edit("Once upon a time, 😀 **the end**.")["queued"]
+    page.sees("Once upon a time, 😀 the end.")
+    wait_for(lambda: not page.find(".message.live"), timeout=6)
+    page.driver.refresh()
+    page.sees("Once upon a time, 😀 the end.")
+    assert len(page.find(".message.agent")) == 1
+
+
+def test_a_draft_is_a_preview_until_the_answer_comes(lobby, visit):
+    agent, page = lobby.agent(), visit()
+    page.write("Hello")
+    chat = agent.hear()["source"]["chat_id"]
+    draft = lambda text, **more: agent.act(op="draft", chat_id=chat, draft_id=3, content=text, metadata={}, **more)  # noqa: E731
+    assert draft("Good") == {"success": True, "queued": True}
+    page.sees("Good")
+    assert draft("Good mor```") == {"success": True, "queued": True}
+    agent.say(chat, "Good morning.")
+    page.sees("Good morning.")
+    assert page.texts(".message.agent .bubble") == ["Good morning."]  # the preview is gone
+    draft("Anything")
+    page.sees("Anything")
+    done = draft("Anything else?", final=True)
+    page.sees("Anything else?")
+    assert done["success"] and draft("Anything else?", final=True)["message_id"] == done["message_id"]
+    assert page.texts(".message.agent .bubble") == ["Good morning.", "Anything else?"]
+
+
 def test_typing_goes_away_when_it_is_cleared_or_forgotten(lobby, visit):
     agent, page = lobby.agent(), visit()
     page.write("Hello")

@@ -126,21 +126,23 @@ def test_uploads_are_bounded_and_from_the_page_alone(lobby):  # noqa: F811
 
 def test_strangers_cannot_use_up_the_room_of_a_tenant(make_lobby):  # noqa: F811
     lobby = make_lobby(delivery="}}\nmedia: {{per_tenant: 8MiB")  # noqa: F811
-    agent, size = lobby.agent(), 1900000
+    agent, size = lobby.agent(), 450000
     own = lambda n: upload_as_gateway(lobby.server, lobby.credential, b"x" * n, name="own").status  # noqa: E731
     stalled = []
-    for n in range(12):  # what they announce is more than the tenant has
+    for n in range(8):  # what they announce is more than they have
         s = socket.create_connection(("127.0.0.1", lobby.server.port))
         s.sendall(f"POST /chat/lobby/api/file HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Bellhop-Visitor: e2e-visitor-evil-{n:04}\r\n"
-                  f"Content-Length: 1000000\r\n\r\nx".encode())
+                  f"Content-Length: 500000\r\n\r\nx".encode())
         stalled.append(s)
-    wait_for(lambda: lobby.server.metric("media_writing") == 12)
+    wait_for(lambda: lobby.server.metric("media_writing") == 8)
     assert upload(lobby, png())[0] == 200 and own(1000000) == 200
     for s in stalled:
         s.close()
     wait_for(lambda: lobby.server.metric("media_writing") == 0)
     status, file = upload(lobby, b"x" * size)
-    assert status == 200 and upload(lobby, b"x" * size)[0] == 507  # a quarter is 2 MiB
+    assert status == 200 and upload(lobby, b"x" * size)[0] == 507  # a quarter is 2 MiB, and one visitor's a quarter of that
+    assert upload(lobby, b"x" * size, visitor=BOB)[0] == 200
+    assert upload(lobby, b"x" * size, visitor="e2e-visitor-made-up")[0] == 507  # and one address has the half
     assert own(4000000) == 200
     lobby.server.restart()
     agent = lobby.agent()

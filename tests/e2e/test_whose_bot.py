@@ -286,3 +286,22 @@ def test_what_waited_in_the_outbox_of_a_bot_does_not_leave_through_it_for_anothe
     wait_for(lambda: not json.loads(server.cli("outbox", "list", "--json").stdout))
     assert dial(server, evil, hello=("telegram", "bank_bot")).quiet("inbound", 5)
     assert town.bank.sent(ANN) == []
+
+
+def test_a_claimed_group_is_seen_by_who_was_heard_there_and_nobody_else(town, dial):
+    server = town.start()
+    town.evil.person(66, "Mal")
+    evil = server.add(id="e", tenant="evil", platform=None)
+    e = dial(server, evil, hello=("telegram", "evil_bot"))
+    linked(town.evil, GROUP, f"/link {code_of(server, evil)}")
+    town.evil.say(GROUP, "ann in the group")
+    e.hear("ann in the group")
+    linked(town.evil, 66, f"/link {code_of(server, evil)}", user=person(66))  # who never wrote in the group
+    assert post(server, evil, "/manage/scope", {"platform": "telegram", "guildId": str(GROUP), "channelId": "*"}).status == 200
+    assert post(server, evil, "/manage/principal", {"mode": "any"}).status == 200
+    town.evil.say(GROUP, "bob asks", user=person(BOB))
+    e.hear("bob asks")
+    server.cli("link", "remove", "--instance", "e", "--platform", "telegram", "--user", str(ANN))
+    town.evil.say(GROUP, "bob confides", user=person(BOB))
+    assert e.quiet("inbound", 2)
+    assert not e.act(op="send", chat_id=str(GROUP), platform="telegram", bot="evil_bot", content="hi", metadata={})["success"]

@@ -64,6 +64,7 @@ class DiscordSim:
         self.sessions, self.frozen, self.refuse_close = {}, False, None
         self.identifies, self.resumes, self.calls, self.violations = [], [], [], []
         self.window, self.window_s = 5, 1.0  # so many writes per channel and window
+        self.per_second, self.second, self.refused = 0, (0, 0), []  # of the bot; 0: no limit
         self.buckets, self.troubles, self.limits, self.nonces = {}, [], {}, {}
         self.messages, self.forbidden, self.typed = {}, {}, []
         self.callbacks = {}  # interaction token -> how it was answered
@@ -71,6 +72,7 @@ class DiscordSim:
         self.hooks = {}  # interaction token -> what was done with it
         self.voiceless = set()  # channels where the bot may send no voice messages
         self.threadless = set()  # channels where the bot may open no threads
+        self.thread_members = {}  # private thread -> ids of people; who writes there is one
         self.untold = set()  # kinds of events that the bot is not told of
         self.people = {ANN: {"id": ANN, "username": "ann", "global_name": "Ann"}}
         self.guilds = {GUILD: self._guild()}
@@ -375,10 +377,19 @@ class DiscordSim:
     def _count(self, method, path):
         """One bucket per kind of route and channel, as the headers tell."""
         m = re.match(r"/channels/(\d+)(/messages|/typing)?", path)
+        now = time.monotonic()
+        if self.per_second and now - self.second[0] >= 1:
+            self.second = (now, 0)
+        self.second = (self.second[0], self.second[1] + 1)
+        if self.per_second and self.second[1] > self.per_second:
+            self.refused.append((now, method, path))
+            raise Refusal(429, 0, "You are being rate limited.", headers={
+                "Retry-After": "1", "X-RateLimit-Scope": "global", "X-RateLimit-Global": "true"},
+                retry_after=self.second[0] + 1 - now, **{"global": True})
         if not m:
             return {}
         kind = method + (m[2] or "")
-        key, now = (kind, m[1]), time.monotonic()
+        key = (kind, m[1])
         start, used = self.buckets.get(key, (now, 0))
         if now - start >= self.window_s:
             start, used = now, 0
@@ -395,6 +406,7 @@ class DiscordSim:
                    "X-RateLimit-Reset-After": f"{left:.3f}", "X-RateLimit-Reset": f"{time.time() + left:.3f}",
                    "X-RateLimit-Bucket": f"bucket-{kind}"}
         if used >= self.window:
+            self.refused.append((now, method, path))
             self.broke(f"{kind} on an exhausted bucket")
             raise Refusal(429, 0, "You are being rate limited.", headers={**headers, "Retry-After": "1",
                                                                            "X-RateLimit-Scope": "user"},
@@ -424,6 +436,11 @@ class DiscordSim:
         m = re.match(r"/guilds/(\d+)/members/(\d+)$", path)
         if m and method == "GET":
             return 200, self._get_member(*m.groups())
+        m = re.match(r"/channels/(\d+)/thread-members/(\d+)$", path)
+        if m and method == "GET" and m[1] in self.channels:
+            if m[2] not in self.thread_members.get(m[1], ()):
+                raise Refusal(404, 10013, "Unknown User")
+            return 200, {"id": m[1], "user_id": m[2], "join_timestamp": "2026-01-01T00:00:00Z", "flags": 0}
         m = re.match(r"/applications/(\w+)/commands(?:/(\d+))?$", path)
         if m:
             return self._commands(method, m[2], data)
@@ -712,12 +729,15 @@ class DiscordSim:
         """Somebody writes; @unseen: the session never hears of it, as when Discord lost it."""
         author = self.people.get(user) or {"id": user, "username": f"user{user}"}
         message = self._message(channel, author, content, **more)
+        if channel in self.thread_members:
+            self.thread_members[channel].add(user)
         if not unseen:
             self._now(self._tell("MESSAGE_CREATE", message,
                                  GUILD_MESSAGES if "guild_id" in message else DIRECT_MESSAGES))
         return message
 
     def private_thread(self, id, parent, name="private"):
+        self.thread_members[id] = set()
         thread = {"id": id, "type": 12, "guild_id": self.channels[parent]["guild_id"], "parent_id": parent, "name": name}
         self.channels[id] = thread
         self.guilds[thread["guild_id"]]["threads"].append(thread)
@@ -756,6 +776,10 @@ class DiscordSim:
 
     def trouble(self, method, path, status, times=1, delay=0):
         self.troubles.append({"method": method, "path": path, "status": status, "times": times, "delay": delay})
+
+    def real_limits(self):
+        """Five in five seconds for each channel and kind of request, and 50 a second of the bot."""
+        self.window, self.window_s, self.per_second = 5, 5.0, 50
 
     def limit(self, channel, retry_after, scope="user"):
         self.limits[channel] = (retry_after, scope)

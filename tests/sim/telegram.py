@@ -4,6 +4,7 @@
     sim.say(5, "hello")                     # becomes an update, by getUpdates or by webhook
     sim.texts(5)                            # what the bot wrote there
     sim.limit(5, retry_after=1)             # the next send to that chat is answered 429
+    sim.real_limits()                       # from now on Telegram's limits hold; sim.refused tells whom they hit
     sim.trouble("sendMessage", 500)         # the next call fails; nothing happened
     sim.trouble("sendMessage", None)        # the next call happens, its answer never comes
 
@@ -45,6 +46,7 @@ KNOWN = {
     "getFile": {"file_id"},
 }
 KNOWN["sendMessage"] |= {"reply_markup"}
+KNOWN["sendMessageDraft"] = {"chat_id", "message_thread_id", "draft_id", "text", "parse_mode", "entities"}
 # method -> the field of the file, content types it takes (None: any), bytes
 FILES = {
     "sendPhoto": ("photo", {"image/jpeg", "image/png", "image/webp"}, 10 * 2**20),
@@ -182,12 +184,27 @@ def visible(p):
     return text
 
 
+class Window:
+    """At most @most in any @seconds. A token bucket of that size, so that a simulator that was kept from running does not see
+    a burst where there was none: what it allows is never less than the rate, and at most twice that once."""
+
+    def __init__(self, most, seconds):
+        self.most, self.rate, self.left, self.at = most, most / seconds, most, time.monotonic()
+
+    def wait(self):
+        now = time.monotonic()
+        self.left = min(self.most, self.left + (now - self.at) * self.rate)
+        self.at = now
+        return 0 if self.left >= 1 else (1 - self.left) / self.rate
+
+
 class TelegramSim:
     def __init__(self):
         self.bots, self.chats = {}, {}
         self.next_id, self.next_update = 100, 5000
         self.calls = []  # (method, parameters), in order
         self.troubles, self.limits = [], {}
+        self.windows, self.refused, self.drafts = None, [], []
         self.shuffle = False  # batches come in the wrong order
         self.lock = threading.RLock()
         self.loop = asyncio.new_event_loop()
@@ -309,6 +326,30 @@ class TelegramSim:
     def limit(self, chat_id, retry_after, times=1):
         self.limits.setdefault(chat_id, []).extend([retry_after] * times)
 
+    def real_limits(self, strict=False):
+        """30 calls a second for a bot; in a chat one message or edit a second on average (@strict: a second apart), in a group
+        20 a minute; previews and typing 20 in 5 s and 40 in 30 s."""
+        self.windows, self.strict = {}, strict
+
+    def _count(self, method, p):
+        chat = p.get("chat_id")
+        group = isinstance(chat, int) and chat < 0
+        wanted = [("bot", 30, 1)]
+        if method in ("sendMessage", "editMessageText", "editMessageCaption") or method in FILES:
+            wanted += [(chat, 1, 1) if self.strict else (chat, 10, 10)] + ([(("group", chat), 20, 60)] if group else [])
+        elif method in ("sendMessageDraft", "sendChatAction"):
+            wanted += [(("typing", chat), 20, 5), (("typing long", chat), 40, 30)]
+        elif chat is None:
+            return
+        found = [self.windows.setdefault(key, Window(most, seconds)) for key, most, seconds in wanted]
+        late = max(w.wait() for w in found)
+        if late > 0:
+            self.refused.append((time.monotonic(), method, chat))
+            seconds = int(late) + 1
+            raise Refusal(429, f"Too Many Requests: retry after {seconds}", retry_after=seconds)
+        for w in found:
+            w.left -= 1
+
     def _trouble(self, method):
         for t in self.troubles:
             if t["method"] == method and t["times"] > 0:
@@ -331,6 +372,8 @@ class TelegramSim:
             unknown = set(p) - KNOWN[method]
             if unknown:
                 raise bad(f"unknown parameters {sorted(unknown)}")
+            if self.windows is not None:
+                self._count(method, p)
             trouble = self._trouble(method)
             if trouble and trouble["delay"]:
                 await asyncio.sleep(trouble["delay"])
@@ -691,6 +734,16 @@ class TelegramSim:
             raise bad("message caption is too long")
         message.update(caption=caption, caption_entities=entities, edit_date=int(time.time()))
         return {"message_id": message["message_id"]}
+
+    async def _sendMessageDraft(self, bot, token, p):
+        chat = self._chat(p)
+        self._limited(chat)
+        if chat["type"] != "private":
+            raise bad("drafts can be sent to private chats only")
+        if type(p.get("draft_id")) is not int or p["draft_id"] == 0:
+            raise bad("draft_id must be a non-zero integer")
+        self.drafts.append((chat["id"], p["draft_id"], visible(p)))
+        return True
 
     async def _sendChatAction(self, bot, token, p):
         self._limited(self._chat(p))

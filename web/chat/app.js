@@ -146,7 +146,17 @@ function onEvent(type, data) {
   else if (type === 'typing') setTyping(data.on, data.for_ms, data.text);
   else if (type === 'reset') loadHistory();
   else if (type === 'pressed') thread.pressed(data.id, data.option);
+  else if (type === 'delta') grown(data);
   else show(type, data);
+}
+
+/** An answer that is being written: its text has changed from a place on. */
+function grown(delta) {
+  const stuck = stick;
+  if (!thread.grow(delta)) return;
+  setTyping(false);
+  $('welcome').hidden = true;
+  if (stuck) toBottom(true);
 }
 
 function show(type, message) {

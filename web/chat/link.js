@@ -39,7 +39,7 @@ export class Link {
     const url = this.last ? `${this.api}/events?last=${this.last}` : `${this.api}/events`;
     const source = new EventSource(url);
     this.source = source;
-    for (const type of ['message', 'edit', 'interrupt', 'typing', 'state', 'reset', 'pressed']) {
+    for (const type of ['message', 'edit', 'delta', 'interrupt', 'typing', 'state', 'reset', 'pressed']) {
       source.addEventListener(type, (e) => this.#got(type, e));
     }
     source.addEventListener('rest', () => this.#close());

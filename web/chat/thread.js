@@ -6,6 +6,8 @@
 import { showFiles } from './files.js';
 import { markdown } from './markdown.js';
 
+const LIVE_MS = 2000; // a text that has not changed for so long is not being written any more
+const PREVIEW_MS = 30000; // a preview that has not changed for so long disappears
 const TOGETHER_MS = 5 * 60000; // messages of one author this close read as one
 const time = new Intl.DateTimeFormat(undefined, { hour: 'numeric', minute: '2-digit' });
 const day = new Intl.DateTimeFormat(undefined, { weekday: 'long', day: 'numeric', month: 'long' });
@@ -24,6 +26,7 @@ export class Thread {
     this.handlers = handlers;
     this.byId = new Map();
     this.byClient = new Map();
+    this.drafts = new Map(); // previews of answers that are being written
     log.addEventListener('click', (e) => this.#clicked(e));
   }
 
@@ -39,6 +42,7 @@ export class Thread {
   put(message) {
     let entry = this.byId.get(message.id) || (message.client_id && this.byClient.get(message.client_id));
     const isNew = !entry;
+    if (isNew && message.from === 'agent') this.#endDrafts();
     if (entry && entry.rev && entry.rev >= message.rev) return { entry, isNew: false };
     if (!entry) entry = this.#make(message);
     const moved = entry.id !== message.id;
@@ -53,7 +57,50 @@ export class Thread {
   /** An edit may come without the rest of the message when bellhop keeps no history. */
   edit(message) {
     const entry = this.byId.get(message.id);
-    return this.put(entry ? { ...message, at: entry.at } : message);
+    const done = this.put(entry ? { ...message, at: entry.at } : message);
+    if (entry?.live?.startsWith(message.text)) this.#live(entry, entry.live); // the page is ahead of the store
+    return done;
+  }
+
+  /** The text of a message, or of a preview, from UTF-16 unit @from on.  False: nothing to show it in. */
+  grow({ id, draft, from, text }) {
+    let entry = id === undefined ? this.drafts.get(draft) : this.byId.get(id);
+    if (!entry && (id !== undefined || from !== 0)) return false;
+    if (!entry) {
+      entry = this.#make({ from: 'agent' });
+      Object.assign(entry, { from: 'agent', text: '', at: Date.now(), status: 'sent', draft });
+      this.drafts.set(draft, entry);
+      this.log.append(entry.element);
+      this.#fill(entry);
+      this.#decorateAround(entry.element);
+    }
+    const before = entry.live ?? entry.text;
+    if (from > before.length) return false; // what is before was missed: the whole text comes soon
+    this.#live(entry, before.slice(0, from) + text);
+    return true;
+  }
+
+  #live(entry, text) {
+    entry.live = text;
+    entry.element.classList.add('live');
+    entry.body.replaceChildren(...this.#quote(entry), markdown(text), ...showFiles(entry.files, this.handlers.fileUrl));
+    clearTimeout(entry.liveTimer);
+    entry.liveTimer = setTimeout(() => {
+      entry.element.classList.remove('live');
+      if (entry.draft === undefined) entry.live = undefined;
+      else this.#endDrafts(entry);
+    }, entry.draft === undefined ? LIVE_MS : PREVIEW_MS);
+  }
+
+  #endDrafts(only) {
+    for (const [draft, entry] of this.drafts) {
+      if (only && only !== entry) continue;
+      clearTimeout(entry.liveTimer);
+      const before = entry.element.previousElementSibling;
+      entry.element.remove();
+      if (before) this.#decorate(before);
+      this.drafts.delete(draft);
+    }
   }
 
   /** A message of our own that the server has not confirmed. */

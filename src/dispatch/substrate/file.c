@@ -22,6 +22,7 @@
 #include "net/work.h"
 
 #define NAME_MAX_SAFE 120
+#define OUTSIDE_MS 30000 /* for a file that the helper writes */
 
 struct drop {
     struct errand_job job;
@@ -159,6 +160,27 @@ static void run_drop(struct work *w)
     close(dir);
 }
 
+/* ---- in a process of its own ---- */
+
+int file_drop(int argc, char **argv, struct str body)
+{
+    struct drop j = {.result = ERRAND_DONE};
+
+    if (argc != 5)
+        return 2;
+    j.dir = argv[0];
+    snprintf(j.stem, sizeof j.stem, "%s", argv[1]);
+    snprintf(j.word, sizeof j.word, "%s", argv[2]);
+    snprintf(j.from, sizeof j.from, "%s", argv[3]);
+    j.look = strcmp(argv[4], "look") == 0;
+    buf_add_str(&j.body, body);
+    run_drop(&j.work);
+    buf_done(&j.body);
+    if (j.result != ERRAND_DONE)
+        fprintf(stderr, "%s\n", j.why);
+    return j.result == ERRAND_DONE ? 0 : 1;
+}
+
 /* ---- on the loop ---- */
 
 static void drop_free(struct drop *j)
@@ -212,6 +234,14 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
         snprintf(j->stem, sizeof j->stem, "sha256-%s", buf_z(&hex));
     buf_done(&hex);
     snprintf(j->word, sizeof j->word, "%.*s", STR_FMT(e->word));
+    if (a->outside) {
+        const char *const more[] = {"file",  j->dir,  j->stem,
+                                    j->word, j->from, j->look ? "look" : "write",
+                                    NULL};
+        struct errand_job *job = drop_run(a, more, buf_str(&j->body), OUTSIDE_MS, done, ctx);
+        drop_free(j);
+        return job;
+    }
     if (work_start(a->d->files, &j->work) == BH_OK)
         return &j->job;
     drop_free(j); /* the pool's queue is full */
@@ -219,7 +249,5 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
                            "too many files are being written");
 }
 
-const struct substrate_ops substrate_file = {.name = "file",
-                                             .config = &config,
-                                             .target = target,
-                                             .run = run};
+const struct substrate_ops substrate_file = {
+    .name = "file", .config = &config, .can = SUBSTRATE_LOCAL, .target = target, .run = run};

@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,14 +79,12 @@ static int open_fifo(struct recipient *a)
     return ESPIPE;
 }
 
-#define NOBODY "nobody reads the pipe"
-
 /* Never reopens an open FIFO: half a line may be in it. */
 static const char *away(struct recipient *a)
 {
-    bool there = a->fd >= 0 ? has_reader(a) : open_fifo(a) != ENXIO;
+    bool there = a->outside || (a->fd >= 0 ? has_reader(a) : open_fifo(a) != ENXIO);
 
-    return there ? NULL : NOBODY;
+    return there ? NULL : PIPE_UNREAD;
 }
 
 /* ---- one line ---- */
@@ -143,7 +143,7 @@ static void on_look(struct timer *t)
     char why[256];
 
     if (failed == ENXIO || failed == EPIPE) {
-        finish(j, ERRAND_AWAY, NOBODY);
+        finish(j, ERRAND_AWAY, PIPE_UNREAD);
         return;
     }
     if (failed != 0) {
@@ -163,9 +163,54 @@ static void on_look(struct timer *t)
         again(j);
 }
 
+/* ---- in a process of its own ---- */
+
+static int drop_failed(const char *path, const char *why)
+{
+    fprintf(stderr, "cannot write to the pipe %.150s: %s\n", path, why);
+    return 1;
+}
+
+/* Writes the line and waits until it is read, or until the helper ends the process. */
+int pipe_drop(int argc, char **argv, struct str body)
+{
+    struct stat st;
+    int fd = argc == 2 ? open(argv[0], O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW) : -1;
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    int unread = 1;
+
+    if (argc != 2)
+        return 2;
+    if (fd < 0 && errno == ENXIO) {
+        fputs(PIPE_UNREAD "\n", stderr);
+        return 1;
+    }
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode))
+        return drop_failed(argv[0], fd < 0 ? strerror(errno) : "it is no FIFO");
+    signal(SIGPIPE, SIG_IGN);
+    for (bool ended = strcmp(argv[1], "look") == 0; !ended;) {
+        struct str rest = body.n > 0 ? body : STR("\n");
+        ssize_t n = poll(&p, 1, -1) > 0 ? write(fd, rest.p, rest.n) : -1;
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            return drop_failed(argv[0], strerror(errno));
+        ended = n > 0 && body.n == 0;
+        body = n > 0 ? str_skip(body, (size_t)n < body.n ? (size_t)n : body.n) : body;
+    }
+    while (strcmp(argv[1], "look") != 0 && ioctl(fd, FIONREAD, &unread) == 0 && unread > 0) {
+        if (poll(&p, 1, 0) > 0 && (p.revents & POLLERR) != 0)
+            return drop_failed(argv[0], "its reader has gone");
+        usleep(2000);
+    }
+    return 0;
+}
+
 static struct errand_job *run(struct recipient *a, const struct errand *e, errand_cb *done,
                               void *ctx)
 {
+    const char *const more[] = {"pipe", a->cfg->s.path, e->kind == ERRAND_LOOK ? "look" : "write",
+                                NULL};
+    if (a->outside)
+        return drop_run(a, more, e->body, a->cfg->s.timeout_ms, done, ctx);
     struct pipe_line *j = xcalloc(1, sizeof *j);
 
     *j = (struct pipe_line){.job = {.done = done, .ctx = ctx, .cancel = cancel},
@@ -183,6 +228,7 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
 const struct substrate_ops substrate_pipe = {
     .name = "pipe",
     .config = &config,
+    .can = SUBSTRATE_LOCAL,
     .target = target,
     .run = run,
     .away = away,

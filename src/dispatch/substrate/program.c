@@ -23,6 +23,7 @@
 #include "base/mem.h"
 #include "dispatch/agent.h"
 #include "dispatch/dispatch_priv.h"
+#include "dispatch/hosted.h"
 #include "dispatch/substrate.h"
 #include "net/spawner.h"
 
@@ -97,7 +98,9 @@ static struct errand_job *spawned_run(struct recipient *a, const struct spawned_
                                       errand_cb *done, void *ctx)
 {
     struct spawner *spawner = a->d->env.spawner;
-    int number = spawner != NULL ? spawner_find(spawner, o->argv) : -1;
+    int number = spawner == NULL  ? -1
+                 : a->cfg->stored ? spawner_learn(spawner, o->argv)
+                                  : spawner_find(spawner, o->argv);
 
     if (number < 0)
         return errand_end_soon(a->d, ERRAND_FAILED, CAUSE_VALIDATION, done, ctx,
@@ -122,6 +125,49 @@ static struct errand_job *spawned_run(struct recipient *a, const struct spawned_
     free(j);
     return errand_end_soon(a->d, ERRAND_AWAY, CAUSE_VALIDATION, done, ctx,
                            "too many programs run already");
+}
+
+/* ---- files outside of the sandbox ---- */
+
+static bool pipe_is_away(struct str errors)
+{
+    return str_contains(errors, STR(PIPE_UNREAD));
+}
+
+struct errand_job *drop_run(struct recipient *a, const char *const *more, struct str input,
+                            int64_t timeout_ms, errand_cb *done, void *ctx)
+{
+    const char *const drop[] = {hosted_program(), "drop", NULL};
+    struct spawned_order o = {.argv = drop,
+                              .more = more,
+                              .input = input,
+                              .timeout_ms = timeout_ms,
+                              .is_away = pipe_is_away};
+
+    return spawned_run(a, &o, done, ctx);
+}
+
+#define BODY_MAX ((size_t)4 << 20)
+
+int dispatch_drop(int argc, char **argv)
+{
+    struct buf body = {.limit = BODY_MAX};
+    char part[16384];
+    ssize_t n;
+    int rc = 2;
+
+    while ((n = read(STDIN_FILENO, part, sizeof part)) > 0)
+        buf_add(&body, part, (size_t)n);
+    if (n < 0 || buf_failed(&body))
+        fputs("the payload cannot be read\n", stderr);
+    else if (argc > 0 && strcmp(argv[0], "file") == 0)
+        rc = file_drop(argc - 1, argv + 1, buf_str(&body));
+    else if (argc > 0 && strcmp(argv[0], "pipe") == 0)
+        rc = pipe_drop(argc - 1, argv + 1, buf_str(&body));
+    else
+        fputs("bellhop drop is run by bellhop serve\n", stderr);
+    buf_done(&body);
+    return rc;
 }
 
 /* ---- exec ---- */
@@ -159,7 +205,7 @@ static struct errand_job *exec_run(struct recipient *a, const struct errand *e, 
 
 const struct substrate_ops substrate_exec = {.name = "exec",
                                              .config = &exec_config,
-                                             .can = SUBSTRATE_ANSWERS,
+                                             .can = SUBSTRATE_ANSWERS | SUBSTRATE_LOCAL,
                                              .target = exec_target,
                                              .run = exec_run};
 
@@ -291,6 +337,6 @@ static struct errand_job *tmux_run(struct recipient *a, const struct errand *e, 
 
 const struct substrate_ops substrate_tmux = {.name = "tmux",
                                              .config = &tmux_config,
-                                             .can = SUBSTRATE_RINGS,
+                                             .can = SUBSTRATE_RINGS | SUBSTRATE_LOCAL,
                                              .target = tmux_target,
                                              .run = tmux_run};

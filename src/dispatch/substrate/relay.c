@@ -19,7 +19,8 @@ static const char *target(const struct agent_config *c)
 
 const struct substrate_ops substrate_relay = {.name = "relay",
                                               .config = &config,
-                                              .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS,
+                                              .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS |
+                                                     SUBSTRATE_RELAYED,
                                               .target = target};
 
 static const struct config_key none_keys[] = {{0}};

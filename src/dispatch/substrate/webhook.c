@@ -4,8 +4,8 @@
  *      wake               POST wake_url {agent_id, session_id?, context?}; without one: cannot wake
  *      look               GET status_url must be 2xx; without one HEAD url, any answer is fine
  *
- * A status below 400 is success.  Redirects are not followed.  All requests carry the same headers.
- */
+ * A status below 400 is success; 202 says that a request is answered later.  Redirects are not
+ * followed.  All requests carry the same headers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -225,6 +225,8 @@ static void on_answer(void *ctx, const struct http_result *r)
         e.text = str_of(why);
     } else if (j->kind != ERRAND_LOOK && j->ring != RINGING) {
         e = read_answer(j, r->body);
+        if (j->kind == ERRAND_REQUEST && r->status == 202 && e.result == ERRAND_DONE)
+            e.text = STR(""); /* accepted: the answer comes to meta.reply_url */
     }
     if (j->ring == RING_AFTER && e.result == ERRAND_DONE) {
         j->ring = RINGING;

@@ -483,6 +483,14 @@ static void set_thread_member(struct dcache *c, uint64_t thread_id, uint64_t use
     map_put(&c->thread_members, KEY_OF(t->key), t);
 }
 
+void dcache_join_thread(struct dcache *c, uint64_t thread_id, uint64_t user_id)
+{
+    const struct dcache_channel *ch = dcache_channel(c, thread_id);
+
+    if (ch != NULL && ch->type == CHANNEL_PRIVATE_THREAD)
+        set_thread_member(c, thread_id, user_id, true);
+}
+
 static void update_thread_members(struct dcache *c, struct json d)
 {
     uint64_t id = json_snowflake(d, "id"), guild_id = json_snowflake(d, "guild_id");
@@ -687,16 +695,19 @@ void dcache_stats(const struct dcache *c, struct dcache_stats *ret)
 
 /* ---- sees() and manages() of the platform, and the members that they read over REST ----
  *
- * A member who has not been read yet may see nothing.  Discord announces changed roles only to bots
- * with a privileged intent.  So a lookup reads the member again when the last read is older than
- * REFRESH_MS. */
+ * A member who has not been read yet may see nothing.  Discord announces changed roles, and who
+ * joins or leaves a thread, only to bots with a privileged intent.  So a lookup reads the member
+ * again when the last read is older than REFRESH_MS; for a private thread the member of the thread
+ * too. */
 
 enum { REFRESH_MS = 300000, MAX_WATCHED = 10000, REFRESH_PATIENCE_MS = 15000 };
 
 struct watched_member { /* a member whose roles are refreshed by lookups */
     struct {
-        uint64_t guild_id, user_id;
+        uint64_t place_id, user_id; /* of a guild, or of a private thread */
     } key;
+    uint64_t guild_id;
+    bool known;            /* Discord has answered */
     struct discord *d;     /* borrowed */
     struct outgoing *call; /* the request in flight, or NULL */
     int64_t asked_ms;      /* monotonic */
@@ -723,43 +734,50 @@ static void on_member(void *ctx, const struct discord_told *t)
     struct watched_member *s = ctx;
     char guild[24];
 
+    bool gone = t->end == SENDER_REFUSED && t->answer.status == 404;
     s->call = NULL;
-    if (t->end == SENDER_DONE)
-        dcache_put_member(s->d->cache, t->answer.body, s->key.guild_id, s->key.user_id);
-    else if (t->end == SENDER_REFUSED && t->answer.status == 404)
-        drop_member(s->d->cache, s->key.guild_id, s->key.user_id); /* left the guild */
-    snprintf(guild, sizeof guild, "%" PRIu64, s->key.guild_id);
+    s->known = t->end == SENDER_DONE || gone;
+    if (s->key.place_id != s->guild_id && (t->end == SENDER_DONE || gone))
+        set_thread_member(s->d->cache, s->key.place_id, s->key.user_id, !gone);
+    else if (s->key.place_id == s->guild_id && t->end == SENDER_DONE)
+        dcache_put_member(s->d->cache, t->answer.body, s->guild_id, s->key.user_id);
+    else if (s->key.place_id == s->guild_id && gone)
+        drop_member(s->d->cache, s->guild_id, s->key.user_id);
+    snprintf(guild, sizeof guild, "%" PRIu64, s->guild_id);
     host_sight(s->d->base.host, &s->d->base, str_of(guild)); /* may evict @s */
 }
 
 static void refresh(struct watched_member *s)
 {
+    bool thread = s->key.place_id != s->guild_id;
     char path[80];
 
-    snprintf(path, sizeof path, "/guilds/%" PRIu64 "/members/%" PRIu64, s->key.guild_id,
-             s->key.user_id);
+    snprintf(path, sizeof path, "/%s/%" PRIu64 "/%s/%" PRIu64, thread ? "channels" : "guilds",
+             s->key.place_id, thread ? "thread-members" : "members", s->key.user_id);
     s->asked_ms = clock_now_ms(s->d->env->clock);
     s->call = discord_ask(s->d,
-                          &(struct discord_question){.route = "member",
-                                                     .major = s->key.guild_id,
+                          &(struct discord_question){.route = thread ? "thread member" : "member",
+                                                     .major = s->key.place_id,
                                                      .path = str_of(path),
-                                                     .lane = STR("members"),
+                                                     .lane = thread ? STR("thread members")
+                                                                    : STR("members"),
                                                      .patience_ms = REFRESH_PATIENCE_MS},
                           on_member, s);
 }
 
-/* Returns true while a request about the member is in flight. */
-static bool keep_fresh(struct discord *d, uint64_t guild_id, uint64_t user_id)
+/* Returns true while a request about the member is in flight.  @thread_id 0: of the guild. */
+static bool keep_fresh(struct discord *d, uint64_t guild_id, uint64_t thread_id, uint64_t user_id)
 {
-    uint64_t key[2] = {guild_id, user_id};
+    uint64_t key[2] = {thread_id != 0 ? thread_id : guild_id, user_id};
     struct watched_member *s = map_get(&d->watched, KEY_OF(key));
 
     if (s == NULL) {
         if (map_count(&d->watched) >= MAX_WATCHED)
             watched_free(list_first(&d->watched_lru, struct watched_member, lru));
         s = xcalloc(1, sizeof *s);
-        s->key.guild_id = guild_id;
+        s->key.place_id = key[0];
         s->key.user_id = user_id;
+        s->guild_id = guild_id;
         s->d = d;
         map_put(&d->watched, KEY_OF(s->key), s);
         list_append(&d->watched_lru, &s->lru);
@@ -770,6 +788,15 @@ static bool keep_fresh(struct discord *d, uint64_t guild_id, uint64_t user_id)
     if (s->call == NULL && clock_now_ms(d->env->clock) - s->asked_ms >= REFRESH_MS)
         refresh(s);
     return s->call != NULL;
+}
+
+/* Is it known whether the person is a member of the private thread? */
+static bool knows_of(const struct discord *d, uint64_t thread_id, uint64_t user_id)
+{
+    uint64_t key[2] = {thread_id, user_id};
+    const struct watched_member *s = map_get(&d->watched, KEY_OF(key));
+
+    return s != NULL && s->known;
 }
 
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user)
@@ -783,13 +810,23 @@ enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct 
         return GATE_SIGHT_UNKNOWN;
     if (!str_is_empty(ev->scope_id) && snowflake(ev->scope_id) != ch->guild_id)
         return GATE_UNSEEN; /* the channel is in another guild than the event says */
-    bool asked = keep_fresh(d, ch->guild_id, user_id);
+    bool asked = keep_fresh(d, ch->guild_id, 0, user_id);
     enum dcache_answer view = dcache_can_view(d->cache, channel_id, user_id);
+    if (ch->type == CHANNEL_PRIVATE_THREAD && view != DCACHE_NO)
+        asked |= keep_fresh(d, ch->guild_id, channel_id, user_id);
+    const struct dcache_guild *g =
+        view == DCACHE_UNKNOWN ? dcache_guild(d->cache, ch->guild_id) : NULL;
+    if (view == DCACHE_UNKNOWN && (g == NULL || !g->loaded)) {
+        discord_load_guild(d, ch->guild_id); /* after a resumed session it is not known */
+        asked = true;
+    }
     if (view == DCACHE_YES && ev->looks_back) {
         uint64_t place = discord_channel_is_thread(ch->type) ? ch->parent_id : ch->id;
         uint64_t may = dcache_permissions(d->cache, ch->guild_id, place, user_id);
         view = may & PERM_READ_MESSAGE_HISTORY ? DCACHE_YES : DCACHE_NO;
     }
+    if (view == DCACHE_UNKNOWN && !asked && knows_of(d, channel_id, user_id))
+        return GATE_UNSEEN;
     if (view == DCACHE_UNKNOWN)
         return asked ? GATE_SIGHT_ASKED : GATE_SIGHT_UNKNOWN;
     return view == DCACHE_YES ? GATE_SEEN : GATE_UNSEEN;
@@ -804,7 +841,7 @@ bool discord_manages(struct platform *p, struct str guild, struct str channel, s
 
     if (guild_id == 0 || user_id == 0 || (!whole && channel_id == 0))
         return false;
-    keep_fresh(d, guild_id, user_id);
+    keep_fresh(d, guild_id, 0, user_id);
     uint64_t may = dcache_permissions(d->cache, guild_id, channel_id, user_id);
     return (may & (whole ? PERM_MANAGE_GUILD : PERM_MANAGE_GUILD | PERM_MANAGE_CHANNELS)) != 0;
 }

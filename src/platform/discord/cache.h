@@ -124,6 +124,9 @@ void dcache_put_member(struct dcache *c, struct json member, uint64_t guild_id, 
 /* dcache_put_member() from the parts of a member; does nothing without @roles. */
 void dcache_note_member(struct dcache *c, uint64_t guild_id, uint64_t user_id, struct str nick,
                         struct json roles);
+/* The person acted in this thread, so they see it.  Does nothing unless it is known to be a private
+ * thread. */
+void dcache_join_thread(struct dcache *c, uint64_t thread_id, uint64_t user_id);
 
 /* NULL: unknown.  Borrowed until the next change. */
 const struct dcache_guild *dcache_guild(const struct dcache *c, uint64_t id);

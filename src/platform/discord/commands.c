@@ -122,7 +122,7 @@ static char *path_of(const struct discord_commands *c, struct str id)
 {
     struct buf path = BUF_INIT;
 
-    buf_printf(&path, "/applications/%s/commands", c->d->base.bot);
+    buf_printf(&path, "/applications/%.*s/commands", STR_FMT(platform_id(&c->d->base)));
     if (id.n > 0)
         buf_printf(&path, "/%.*s", STR_FMT(id));
     return buf_take(&path);

@@ -21,6 +21,7 @@
 
 #define API_BASE "https://discord.com/api/v10"
 #define TICK_MS 2000
+#define DISCORD_BEAT_MS 44500 /* Discord answers a heartbeat every 41 s */
 
 enum {
     SLOT_MS = 5250, /* Discord counts in windows of five seconds */
@@ -154,8 +155,10 @@ static void on_ws_open(void *ctx)
 static void on_ws_message(void *ctx, struct str message, bool text)
 {
     struct discord_shard *s = ctx;
+    int64_t now_ms = clock_wall_ms(s->d->env->clock);
 
-    s->d->base.last_event_ms = clock_wall_ms(s->d->env->clock);
+    s->d->base.last_event_ms = now_ms;
+    platform_beat(&s->d->base, now_ms, DISCORD_BEAT_MS);
     dsocket_message(s->socket, message);
 }
 
@@ -640,6 +643,8 @@ static void discord_status(struct platform *p, struct jw *w)
     jw_ki64(w, "emptyMessages", (int64_t)d->count.empty);
     jw_ki64(w, "requests", (int64_t)sent.requests);
     jw_ki64(w, "requestsWaiting", (int64_t)sent.waiting);
+    jw_ki64(w, "streaming", (int64_t)sent.streaming);
+    jw_ki64(w, "textsMerged", (int64_t)sent.merged);
     jw_ki64(w, "rateLimited", (int64_t)d->rest.limited);
     jw_ki64(w, "refusedInTenMinutes", discord_rest_refused(d));
     jw_ki64(w, "backfilling", d->backfills);

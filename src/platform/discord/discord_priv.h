@@ -20,6 +20,7 @@
 #include "platform/discord/rest.h"
 #include "platform/platform.h"
 
+#define DISCORD_MAX_CONTENT 2000      /* code points of one message */
 #define DISCORD_INTENTS_DEFAULT 37377 /* guilds, guild messages, direct messages, content */
 
 struct discord_shard {
@@ -181,11 +182,18 @@ void discord_backfill_soon(struct discord *d, int64_t after_ms);
 void discord_backfill_guild_known(struct discord *d, uint64_t guild_id);
 void discord_backfill_channel(struct discord *d, struct discord_cursor *s); /* now */
 
+void discord_load_guild(struct discord *d, uint64_t guild_id); /* reads it over REST; inbound.c */
+
 /* ---- cache.c: permissions of people ---- */
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user);
 bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user);
 struct str discord_home(struct platform *p, struct str chat, char room[32]);
 void discord_watched_done(struct discord *d);
+
+/* Does the instance of @from have a ground in this thread of @chat?  GATE_SEEN unless the thread is
+ * known to be private; outbound.c. */
+enum gate_sight discord_thread_sight(struct discord *d, const struct action_from *from,
+                                     struct str chat, uint64_t thread_id);
 
 /* ---- threads.c ---- */
 enum {
@@ -207,7 +215,8 @@ void discord_auto_note(struct discord *d, struct event *ev);
 /* Notes that the bot's message is in this thread. */
 void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_id);
 /* The thread, existing or to be opened, for an action that names none; 0: the chat itself. */
-uint64_t discord_auto_target(struct discord *d, const struct action *a);
+uint64_t discord_auto_target(struct discord *d, const struct action_from *from,
+                             const struct action *a);
 /* Is there a name for the thread under this message?  discord_auto_learn() makes one of @text. */
 bool discord_auto_knows(const struct discord *d, uint64_t message_id);
 void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text);

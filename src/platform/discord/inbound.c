@@ -168,6 +168,8 @@ static struct accept_id accept_event(struct discord *d, accepted_cb *done, void 
     struct event *ev = &d->norm.ev;
 
     d->count.events++;
+    if (d->norm.in_private)
+        dcache_join_thread(d->cache, d->norm.channel_id, d->norm.user_id);
     discord_context_add(d);
     if (d->cfg->auto_thread)
         discord_auto_note(d, ev);
@@ -302,6 +304,9 @@ static void guild_load_end(struct guild_load *l, bool known)
         dcache_guild_loaded(d->cache, guild_id);
     const struct dcache_guild *g = dcache_guild(d->cache, guild_id); /* NULL: the cache is full */
     run_deferred_of(d, guild_id, g == NULL || !g->loaded);
+    char guild[24];
+    snprintf(guild, sizeof guild, "%" PRIu64, guild_id);
+    host_sight(d->base.host, &d->base, str_of(guild));
 }
 
 static const struct {
@@ -370,6 +375,17 @@ static void on_channel(void *ctx, const struct discord_told *t)
     deferred_run(c);
 }
 
+void discord_load_guild(struct discord *d, uint64_t guild_id)
+{
+    if (map_get(&d->guild_loads, id_key(&guild_id)) != NULL)
+        return;
+    struct guild_load *l = xcalloc(1, sizeof *l);
+    l->d = d;
+    l->guild_id = guild_id;
+    map_put(&d->guild_loads, id_key(&l->guild_id), l);
+    guild_load_next(l);
+}
+
 /* Reads the guild or the channel that the normalizer needs (@what), and defers the channel's
  * messages meanwhile. */
 static void defer_until_known(struct discord *d, uint64_t channel_id, uint64_t guild_id,
@@ -380,12 +396,8 @@ static void defer_until_known(struct discord *d, uint64_t channel_id, uint64_t g
 
     c->guild_id = guild_id;
     c->until = what == DISCORD_NEED_GUILD ? UNTIL_GUILD : UNTIL_CHANNEL;
-    if (c->until == UNTIL_GUILD && map_get(&d->guild_loads, id_key(&guild_id)) == NULL) {
-        struct guild_load *l = xcalloc(1, sizeof *l);
-        l->d = d;
-        l->guild_id = guild_id;
-        map_put(&d->guild_loads, id_key(&l->guild_id), l);
-        guild_load_next(l);
+    if (c->until == UNTIL_GUILD) {
+        discord_load_guild(d, guild_id);
     } else if (c->until == UNTIL_CHANNEL && c->call == NULL) {
         snprintf(path, sizeof path, "/channels/%" PRIu64, channel_id);
         c->call = discord_ask(d,

@@ -452,7 +452,8 @@ bool discord_press(struct discord *d, struct discord_interaction *x, const struc
     ev.press.message_id = json_str(json_get(x->body, "message"), "id");
     if (ev.press.message_id.n > 0)
         ev.message_id = ev.press.message_id;
-    struct prompt *q = prompts_pressed(d->prompts, x->channel_id, payload, &o);
+    struct prompt *q =
+        prompts_pressed_under(d->prompts, x->channel_id, payload, ev.press.message_id, &o);
     if (q == NULL) {
         answer(d, to, OVER);
     } else if (!prompt_may_answer(q, &ev)) {
@@ -512,7 +513,7 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
 {
     struct buf keys[VAULT_KEYS] = {0}, place = BUF_INIT, value = BUF_INIT;
     struct str bot = str_of(d->base.bot);
-    struct str app = is_path_safe(x->application_id) ? x->application_id : bot;
+    struct str app = is_path_safe(x->application_id) ? x->application_id : platform_id(&d->base);
     struct token_binding b = {.d = d};
     struct event other;
 
@@ -524,6 +525,9 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
     buf_printf(&value, "%.*s\x1f%.*s\x1f%.*s", STR_FMT(app), STR_FMT(x->channel_id),
                STR_FMT(x->token));
     b.spec = (struct vault_spec){.kind = STR(DISCORD_TOKEN_KIND),
+                                 .bot = bot,
+                                 .chat = ev->chat_id,
+                                 .scope = ev->scope_id,
                                  .id = x->id,
                                  .place = buf_str(&place),
                                  .user = x->user_id,
@@ -535,6 +539,8 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
     b.spec.used = x->type == INTERACTION_COMPONENT;
     if (is_path_safe(x->token) && is_path_safe(app) && snowflake(x->channel_id) != 0)
         b.spec.value = buf_str(&value);
+    if (x->in_thread)
+        dcache_join_thread(d->cache, snowflake(x->channel_id), snowflake(x->user_id));
     host_each_target(d->base.host, ev, on_target, &b);
     buf_wipe(&value);
     buf_done(&place);

@@ -335,6 +335,7 @@ static enum discord_verdict set_guild_place(const struct discord_parsed *m,
     ev->chat_type = thread ? STR("thread") : STR("group");
     if (thread)
         ev->thread_id = m->channel_id;
+    out->in_private = ch != NULL && ch->type == CHANNEL_PRIVATE_THREAD;
     if (thread && ch != NULL && ch->parent_id != 0) {
         parent = dcache_channel(in->cache, ch->parent_id);
         snprintf(out->parent_id, sizeof out->parent_id, "%llu", (unsigned long long)ch->parent_id);

@@ -38,6 +38,7 @@ struct discord_normalize_out {
     uint64_t message_id, channel_id, guild_id, user_id; /* set unless malformed */
     struct str nick;   /* of the author in this guild; absent: none, or not in the message */
     struct json roles; /* of the author; absent: not in the message */
+    bool in_private;   /* in a private thread */
     const char *why;
     struct buf scratch; /* owned; composed texts */
     char route_key[32], parent_id[24], sticker_url[80];

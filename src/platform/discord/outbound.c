@@ -33,10 +33,9 @@
 #include "platform/prompts.h"
 #include "platform/split.h"
 
-#define NOT_ITS_THREAD "metadata.thread_id is no thread of this chat"
+#define NOT_ITS_THREAD "this is no thread of this chat that the agent's people can see"
 
 enum {
-    MAX_CONTENT = 2000,
     TYPING_SHOWS_MS = 8000,
     FLAG_VOICE = 1 << 13,
     UNKNOWN_CHANNEL = 10003, /* Discord's error codes */
@@ -48,7 +47,10 @@ enum {
 /* ---- the token of an interaction that waits for its answer ----
  *
  * The token is read from the vault when a request is written, and exists only in the path of that
- * request. */
+ * request.  A follow-up has no other right than its token, so the ground in the token's chat is
+ * asked for each time. */
+
+#define NO_GROUND VAULT_REFUSED ": " HOST_NO_GROUND
 
 struct discord_reply {
     struct discord *d; /* borrowed */
@@ -83,25 +85,38 @@ static bool open_value(const struct discord_reply *h, struct buf *plain, struct 
            (ret[2] = rest).n > 0;
 }
 
-static struct discord_reply *reply_for_follow_up(struct discord *d, const struct action_from *from,
-                                                 const struct action *a, uint64_t *ret_channel)
+/* The ground that @from has in the chat of the token. */
+static enum gate_sight reply_ground(const struct discord_reply *h, const struct action_from *from)
 {
+    struct action_place at = {0};
+
+    return vault_ground(h->d->env->vault, h->ref, &at.chat_id, &at.scope_id)
+               ? host_ground(h->d->base.host, &h->d->base, from, &at)
+               : GATE_UNSEEN;
+}
+
+static struct discord_reply *reply_for_follow_up(struct discord *d, const struct action_from *from,
+                                                 const struct action *a, uint64_t *ret_channel,
+                                                 const char **ret_why)
+{
+    const struct vault_user who = {from->tenant, from->instance, str_of(d->base.bot), a->kind};
     struct vault_ref ref;
     BUF_LOCAL key = BUF_INIT;
     BUF_SECRET plain = BUF_INIT;
     struct str parts[3];
     bool first;
 
+    *ret_why = VAULT_REFUSED;
     session_key_without_profile(&key, a->session_key);
-    bool found = str_eq(a->kind, STR(DISCORD_TOKEN_KIND)) &&
-                 vault_take(d->env->vault, from->tenant, from->instance, buf_str(&key), a->kind,
-                            &ref, &first);
-    if (!found)
+    if (!str_eq(a->kind, STR(DISCORD_TOKEN_KIND)) ||
+        !vault_take(d->env->vault, &who, buf_str(&key), &ref, &first))
         return NULL;
     struct discord_reply *h = reply_new(d, ref, first);
     *ret_channel = open_value(h, &plain, parts) ? snowflake(parts[1]) : 0;
-    if (*ret_channel != 0)
+    if (*ret_channel != 0 && reply_ground(h, from) != GATE_UNSEEN)
         return h;
+    if (*ret_channel != 0)
+        *ret_why = NO_GROUND;
     reply_free(h);
     return NULL;
 }
@@ -231,22 +246,37 @@ static bool is_edit(const struct outgoing_message *m)
                             : m->message_id != 0 && m->base.out.at == 0;
 }
 
-/* If the token has expired, a send goes to the channel.  False: a follow-up, which cannot. */
-static bool write_message_path(struct outgoing_message *m, struct buf *out)
+static void refuse_follow_up(struct sender_verdict *v)
 {
+    sender_say(v, SENDER_REFUSED, "%s", VAULT_REFUSED);
+}
+
+/* If the token has expired, a send goes to the channel, and a follow-up is refused.  False: nothing
+ * can be sent now, and @v says why. */
+static bool write_message_path(struct outgoing_message *m, struct buf *out,
+                               struct sender_verdict *v)
+{
+    enum gate_sight ground =
+        m->reply != NULL && m->follow_up ? reply_ground(m->reply, &m->base.out.from) : GATE_SEEN;
+
+    if (ground != GATE_SEEN) {
+        bool no = ground == GATE_UNSEEN || m->base.out.failures >= SENDER_GROUND_TRIES;
+        sender_say(v, no ? SENDER_REFUSED : SENDER_AGAIN, "%s", NO_GROUND);
+        v->wait_ms = SENDER_GROUND_MS;
+        return false;
+    }
     if (m->reply != NULL && reply_path(m->reply, m->base.out.at, out))
         return true;
     reply_free(m->reply);
     m->reply = NULL;
+    if (m->follow_up) {
+        refuse_follow_up(v);
+        return false;
+    }
     buf_printf(out, "/channels/%" PRIu64 "/messages", m->channel_id);
     if (is_edit(m))
         buf_printf(out, "/%" PRIu64, m->message_id);
-    return !m->follow_up;
-}
-
-static void refuse_follow_up(struct sender_verdict *v)
-{
-    sender_say(v, SENDER_REFUSED, "%s", VAULT_REFUSED);
+    return true;
 }
 
 static void on_voice(void *ctx, const struct voice *v)
@@ -270,6 +300,23 @@ static bool voice_is_known(struct outgoing_message *m, struct sender_verdict *v)
         m->loading = voice_load(m->base.d->threads, m->file.path, on_voice, m);
     sender_say(v, m->loading != NULL ? SENDER_HOLD : SENDER_AGAIN, "the voice note is being read");
     return false;
+}
+
+/* May the message go to its channel?  Only a private thread of its chat needs to be asked for: the
+ * relay has checked the chat, and everybody there sees the other threads.  False: @v says why. */
+static bool may_enter(const struct outgoing_message *m, struct sender_verdict *v)
+{
+    struct str chat = m->base.out.chat;
+    enum gate_sight sight =
+        m->follow_up || snowflake(chat) == m->channel_id
+            ? GATE_SEEN
+            : discord_thread_sight(m->base.d, &m->base.out.from, chat, m->channel_id);
+    bool later = sight != GATE_UNSEEN && m->base.out.failures < SENDER_GROUND_TRIES;
+
+    if (sight != GATE_SEEN)
+        sender_say(v, later ? SENDER_AGAIN : SENDER_REFUSED, "%s", NOT_ITS_THREAD);
+    v->wait_ms = SENDER_GROUND_MS;
+    return sight == GATE_SEEN;
 }
 
 static enum step next_step(const struct outgoing_message *m)
@@ -319,12 +366,10 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
         write_step(m, r);
         return true;
     }
-    if (!voice_is_known(m, v))
+    if (!voice_is_known(m, v) || !may_enter(m, v))
         return false;
-    if (!write_message_path(m, &r->path)) {
-        refuse_follow_up(v);
+    if (!write_message_path(m, &r->path, v))
         return false;
-    }
     bool edit = is_edit(m);
     write_body(m, edit, &r->body);
     r->method = edit ? "PATCH" : "POST";
@@ -573,8 +618,8 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
     else if (a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT)
         m->reply_to = snowflake(a->reply_to);
     if (a->op != ACTION_FOLLOW_UP && channel_id != chat) {
-        bool known = dcache_channel(d->cache, channel_id) != NULL;
-        bool under = !names_thread(a) && a->op != ACTION_EDIT; /* an auto-thread */
+        bool known = dcache_channel(d->cache, channel_id) != NULL; /* as a thread of the chat */
+        bool under = !names_thread(a) && a->op != ACTION_EDIT;     /* an auto-thread */
         m->parent_id = under ? chat : 0;
         m->opens = under && !known && m->reply_to == channel_id;
         m->claimed_of = known || m->opens ? 0 : chat;
@@ -585,7 +630,7 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
     }
     if (a->file != NULL)
         attachment_copy(&m->file, a);
-    split_text(&m->parts, a->content, MAX_CONTENT, SPLIT_CHARS);
+    split_text(&m->parts, a->content, DISCORD_MAX_CONTENT, SPLIT_CHARS);
     m->base.out.n_parts = m->parts.n > 0 || a->file == NULL ? m->parts.n : 1;
     m->is_voice = a->file != NULL && claims_voice(m);
     if (m->is_voice)
@@ -594,7 +639,11 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
     if (a->op == ACTION_PROMPT) {
         discord_write_buttons(&m->buttons, prompts_add(d->prompts, q->from, a, str_of(lane)), NULL);
     }
-    order.lane = str_of(lane);
+    /* Edits have a lane of their own: a message does not wait behind one. */
+    char edits[32];
+    if (a->op == ACTION_EDIT)
+        snprintf(edits, sizeof edits, "edit %s", lane);
+    order.lane = str_of(a->op == ACTION_EDIT ? edits : lane);
     order.twice = reply != NULL          ? TWICE_IS_TWO
                   : a->op == ACTION_EDIT ? TWICE_IS_ONE
                                          : TWICE_IS_KEYED;
@@ -714,10 +763,42 @@ static void start_channel_request(struct discord *d, uint64_t channel_id,
 
 /* ---- discord_act(): finds the channel and the kind ---- */
 
+enum gate_sight discord_thread_sight(struct discord *d, const struct action_from *from,
+                                     struct str chat, uint64_t thread_id)
+{
+    const struct dcache_channel *ch = dcache_channel(d->cache, thread_id);
+    char guild[24], thread[24];
+
+    if (ch == NULL || ch->type != CHANNEL_PRIVATE_THREAD)
+        return GATE_SEEN;
+    snprintf(guild, sizeof guild, "%" PRIu64, ch->guild_id);
+    snprintf(thread, sizeof thread, "%" PRIu64, thread_id);
+    return host_ground(d->base.host, &d->base, from,
+                       &(struct action_place){.chat_id = chat,
+                                              .scope_id = str_of(guild),
+                                              .thread_id = str_of(thread)});
+}
+
+/* Messages may wait for the answer; other actions are refused, and a gateway may try again. */
+static bool refuse_unseen(struct discord *d, uint64_t thread_id, const struct sender_order *q)
+{
+    enum gate_sight sight = thread_id != snowflake(q->action->chat_id)
+                                ? discord_thread_sight(d, q->from, q->action->chat_id, thread_id)
+                                : GATE_SEEN;
+
+    if (sight == GATE_UNSEEN)
+        host_fail(d->base.host, q->id, "%s", NOT_ITS_THREAD);
+    else if (sight != GATE_SEEN)
+        host_fail(d->base.host, q->id,
+                  ACTION_ERROR_TRANSIENT "who can see this thread is being looked up");
+    return sight != GATE_SEEN;
+}
+
 /* metadata.thread_id is a claim of the gateway: it counts only for a thread of the action's chat,
  * which the relay has checked.  A thread that the cache lacks is returned unchecked, for
  * start_message().  0: @ret_why says why the action is refused. */
-static uint64_t target_of(struct discord *d, const struct action *a, const char **ret_why)
+static uint64_t target_of(struct discord *d, const struct action_from *from, const struct action *a,
+                          const char **ret_why)
 {
     uint64_t chat = snowflake(a->chat_id), thread = snowflake(a->thread_id);
 
@@ -734,7 +815,7 @@ static uint64_t target_of(struct discord *d, const struct action *a, const char 
                    ? thread
                    : 0;
     }
-    uint64_t opened = d->cfg->auto_thread ? discord_auto_target(d, a) : 0;
+    uint64_t opened = d->cfg->auto_thread ? discord_auto_target(d, from, a) : 0;
     return opened != 0 ? opened : chat;
 }
 
@@ -751,9 +832,10 @@ static void start_send(struct discord *d, uint64_t channel_id, const struct send
         const struct action_from *from = q->from;
         BUF_LOCAL place = BUF_INIT;
         struct vault_ref ref;
+        const struct vault_user who = {from->tenant, from->instance, str_of(d->base.bot),
+                                       STR(DISCORD_TOKEN_KIND)};
         discord_token_place(d, made, &place);
-        bool found = vault_take_place(d->env->vault, from->tenant, from->instance,
-                                      STR(DISCORD_TOKEN_KIND), buf_str(&place), a->user_id, &ref);
+        bool found = vault_take_place(d->env->vault, &who, buf_str(&place), a->user_id, &ref);
         reply = found ? reply_new(d, ref, true) : NULL;
     }
     start_message(d, reply != NULL ? made : channel_id, reply, q);
@@ -765,7 +847,7 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
     struct discord *d = discord_of(p);
     struct sender_order q = {.id = id, .from = from, .action = a};
     const char *why;
-    uint64_t channel_id = target_of(d, a, &why);
+    uint64_t channel_id = target_of(d, from, a, &why);
     struct discord_reply *reply;
 
     if (a->op != ACTION_FOLLOW_UP && channel_id == 0) {
@@ -774,11 +856,11 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
     }
     switch (a->op) {
     case ACTION_FOLLOW_UP:
-        reply = reply_for_follow_up(d, from, a, &channel_id);
+        reply = reply_for_follow_up(d, from, a, &channel_id, &why);
         if (reply != NULL)
             start_message(d, channel_id, reply, &q);
         else
-            host_fail(p->host, id, "%s", VAULT_REFUSED);
+            host_fail(p->host, id, "%s", why);
         break;
     case ACTION_SEND:
     case ACTION_SEND_MEDIA:
@@ -798,12 +880,17 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
         break;
     case ACTION_REACT:
     case ACTION_THREAD_CREATE:
-    case ACTION_THREAD_RENAME:
-        discord_start_thread_or_reaction(d, channel_id, &q);
+        if (!refuse_unseen(d, channel_id, &q))
+            discord_start_thread_or_reaction(d, channel_id, &q);
+        break;
+    case ACTION_THREAD_RENAME: /* message_id names the thread */
+        if (!refuse_unseen(d, snowflake(a->message_id), &q))
+            discord_start_thread_or_reaction(d, channel_id, &q);
         break;
     case ACTION_TYPING:
     case ACTION_GET_CHAT_INFO:
-        start_channel_request(d, channel_id, &q);
+        if (!refuse_unseen(d, channel_id, &q))
+            start_channel_request(d, channel_id, &q);
         break;
     default:
         host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));

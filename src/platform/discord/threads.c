@@ -8,7 +8,7 @@
  *
  *      marks    message -> struct thread_mark  a message of a channel: the name its thread will
  *                                              have; a message in a thread: which thread
- *      current  channel -> struct current      the thread of the last answer, for a later action
+ *      current  channel and instance           the thread of the last answer, for a later action
  *                                              that names no message
  *
  * The newest MAX_MARKS marks are kept in memory.  After a restart outbound.c asks Discord: it reads
@@ -27,6 +27,7 @@ enum {
     MAX_NAMES = 4096,
     MAX_MARKS = 8192,
     CURRENT_MS = 900000,
+    MAX_CURRENT = 16384,
     TYPING_MS = 30000,
     NAME_CHARS = 50,
     UNKNOWN_EMOJI = 10014, /* Discord's error code */
@@ -142,8 +143,10 @@ struct thread_mark {
 };
 
 struct current {
-    uint64_t channel_id, thread_id, user_id;
+    uint64_t thread_id, user_id;
     int64_t at_ms;
+    size_t key_n;
+    char key[]; /* current_key() */
 };
 
 static void mark_free(struct discord *d, struct thread_mark *m)
@@ -240,10 +243,16 @@ void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_i
         mark(d, message_id)->thread_id = thread_id;
 }
 
-static uint64_t current_of(struct discord *d, uint64_t channel_id, struct str user,
-                           int64_t patience_ms)
+/* One instance's own: what another one says never moves its answers. */
+static void current_key(struct buf *out, uint64_t channel_id, const struct action_from *from)
 {
-    const struct current *c = map_get(&d->current, id_key(&channel_id));
+    buf_printf(out, "%" PRIu64 "\x1f%.*s\x1f%.*s", channel_id, STR_FMT(from->tenant),
+               STR_FMT(from->instance));
+}
+
+static uint64_t current_of(struct discord *d, struct str key, struct str user, int64_t patience_ms)
+{
+    const struct current *c = map_get(&d->current, key);
     uint64_t user_id = snowflake(user);
 
     return c != NULL && clock_now_ms(d->env->clock) - c->at_ms < patience_ms &&
@@ -252,7 +261,33 @@ static uint64_t current_of(struct discord *d, uint64_t channel_id, struct str us
                : 0;
 }
 
-uint64_t discord_auto_target(struct discord *d, const struct action *a)
+static void current_set(struct discord *d, struct str key, uint64_t thread_id, struct str user)
+{
+    struct current *c = map_get(&d->current, key);
+
+    if (c == NULL) {
+        if (map_count(&d->current) >= MAX_CURRENT)
+            map_done_all(&d->current);
+        c = xcalloc(1, sizeof *c + key.n);
+        c->key_n = key.n;
+        memcpy(c->key, key.p, key.n);
+        map_put(&d->current, str_make(c->key, c->key_n), c);
+    }
+    c->thread_id = thread_id;
+    c->user_id = snowflake(user);
+    c->at_ms = clock_now_ms(d->env->clock);
+}
+
+/* False: it is the id of a channel, or of a thread elsewhere, so no thread of this chat. */
+static bool may_be_its_thread(const struct discord *d, uint64_t id, uint64_t chat)
+{
+    const struct dcache_channel *ch = dcache_channel(d->cache, id);
+
+    return ch == NULL || (discord_channel_is_thread(ch->type) && ch->parent_id == chat);
+}
+
+uint64_t discord_auto_target(struct discord *d, const struct action_from *from,
+                             const struct action *a)
 {
     uint64_t chat = snowflake(a->chat_id);
     bool speaks = a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT;
@@ -261,25 +296,21 @@ uint64_t discord_auto_target(struct discord *d, const struct action *a)
     if (a->op == ACTION_THREAD_CREATE || a->op == ACTION_THREAD_RENAME)
         return 0;
     const struct thread_mark *m = about != 0 ? map_get(&d->marks, id_key(&about)) : NULL;
-    if (m != NULL && m->thread_id != 0) {
-        const struct dcache_channel *ch = dcache_channel(d->cache, m->thread_id);
-        return ch == NULL || ch->parent_id == chat ? m->thread_id : 0;
-    }
+    if (m != NULL && m->thread_id != 0)
+        return may_be_its_thread(d, m->thread_id, chat) ? m->thread_id : 0;
     if (!speaks && a->op != ACTION_TYPING)
         return 0;
     if (!may_have_threads(dcache_channel(d->cache, chat)))
         return 0;
-    if (about == 0)
-        return current_of(d, chat, a->user_id, speaks ? CURRENT_MS : TYPING_MS);
-    struct current *c = map_get(&d->current, id_key(&chat));
-    if (c == NULL) {
-        c = xcalloc(1, sizeof *c);
-        c->channel_id = chat;
-        map_put(&d->current, id_key(&c->channel_id), c);
+    BUF_LOCAL key = BUF_INIT;
+    current_key(&key, chat, from);
+    if (about == 0) {
+        uint64_t now = current_of(d, buf_str(&key), a->user_id, speaks ? CURRENT_MS : TYPING_MS);
+        return may_be_its_thread(d, now, chat) ? now : 0;
     }
-    c->thread_id = about;
-    c->user_id = snowflake(a->user_id);
-    c->at_ms = clock_now_ms(d->env->clock);
+    if (!may_be_its_thread(d, about, chat))
+        return 0;
+    current_set(d, buf_str(&key), about, a->user_id);
     return about;
 }
 
@@ -414,7 +445,7 @@ static const char *why_not(struct discord *d, const struct thread_or_reaction *e
     uint64_t chat = snowflake(a->chat_id);
     if (ch == NULL || !discord_channel_is_thread(ch->type) ||
         (ch->parent_id != chat && e->channel_id != chat))
-        return "message_id is no thread of this chat";
+        return "message_id is no thread of this chat that the agent's people can see";
     if (a->only_if_current_name.p != NULL &&
         (ch->name == NULL || !str_eq(a->only_if_current_name, str_of(ch->name))))
         return "the thread has another name by now";

@@ -1,5 +1,5 @@
-/* api.c - sends requests to Telegram, reads the answers, and keeps the rate limits and moves of
- * chats, and the names of topics.  (telegram_priv.h has the contract.)
+/* api.c - sends requests to Telegram, reads the answers, and keeps the moves of chats and the names
+ * of topics.  (telegram_priv.h has the contract.)
  *
  * Telegram answers {"ok": true, "result": ...} or {"ok": false, "error_code", "description",
  * "parameters"}.  A proxy may answer with HTML; then the HTTP status counts.  After a 504, or a 2xx
@@ -156,13 +156,13 @@ bool tg_refuses_entities(const struct tg_answer *a)
 
 /* ---- single chats ----
  *
- * An entry keeps the chat's move to another id (also in the store, as tg_moved_form), its rate
- * limit, and the time of the last "typing".  sweep_chats() frees entries that hold nothing. */
+ * An entry keeps the chat's move to another id (also in the store, as tg_moved_form), and the time
+ * of the last "typing".  sweep_chats() frees entries that hold nothing. */
 
 struct tg_chat {
     char id[TG_CHAT_CHARS];
     char moved_to[TG_CHAT_CHARS], moved_from[TG_CHAT_CHARS]; /* empty: the chat did not move */
-    int64_t limited_until_ms, typed_ms;                      /* monotonic; 0: never */
+    int64_t typed_ms;                                        /* monotonic; 0: never */
 };
 
 static void sweep_chats(struct telegram *t)
@@ -172,8 +172,7 @@ static void sweep_chats(struct telegram *t)
 
     for (size_t i = 0; map_next(&t->chats, &i, &value);) {
         struct tg_chat *c = value;
-        if (c->moved_to[0] == '\0' && c->moved_from[0] == '\0' && c->limited_until_ms <= now &&
-            c->typed_ms + TYPED_MS <= now) {
+        if (c->moved_to[0] == '\0' && c->moved_from[0] == '\0' && c->typed_ms + TYPED_MS <= now) {
             map_del(&t->chats, str_of(c->id));
             free(c);
         }
@@ -315,23 +314,6 @@ struct str tg_chat_before(struct telegram *t, struct str id)
     return c != NULL && c->moved_from[0] != '\0' ? str_of(c->moved_from) : STR_NULL;
 }
 
-void tg_chat_limit(struct telegram *t, struct str id, int64_t for_ms)
-{
-    struct tg_chat *c = chat_get(t, id);
-    int64_t until = clock_now_ms(t->env->clock) + for_ms;
-
-    if (c != NULL && c->limited_until_ms < until)
-        c->limited_until_ms = until;
-}
-
-int64_t tg_chat_wait_ms(struct telegram *t, struct str id)
-{
-    struct tg_chat *c = chat_find(t, id);
-    int64_t left = c != NULL ? c->limited_until_ms - clock_now_ms(t->env->clock) : 0;
-
-    return left > 0 ? left : 0;
-}
-
 bool tg_chat_typed(struct telegram *t, struct str id)
 {
     struct tg_chat *c = chat_get(t, id);
@@ -343,24 +325,4 @@ bool tg_chat_typed(struct telegram *t, struct str id)
         return true;
     c->typed_ms = now;
     return false;
-}
-
-/* Telegram does not say whether a rate limit is for one chat or for the whole bot.  If three chats
- * are limited at once, the whole bot pauses until the shortest limit has passed. */
-int64_t tg_limit_of_all(struct telegram *t)
-{
-    int64_t now = clock_now_ms(t->env->clock), shortest = 0;
-    size_t limited = 0;
-    void *value;
-
-    for (size_t i = 0; map_next(&t->chats, &i, &value);) {
-        const struct tg_chat *c = value;
-        int64_t left = c->limited_until_ms - now;
-        if (left <= 0)
-            continue;
-        limited++;
-        if (shortest == 0 || left < shortest)
-            shortest = left;
-    }
-    return limited >= 3 ? shortest : 0;
 }

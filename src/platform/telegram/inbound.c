@@ -34,7 +34,8 @@
 #include "platform/telegram/telegram_priv.h"
 #include "store/store.h"
 
-#define POLL_S 50 /* long polling: Telegram answers after this time at the latest */
+#define POLL_S 40     /* long polling: Telegram answers after this time at the latest */
+#define BEAT_MS 44500 /* so much later without an answer, the bot is deaf */
 #define CALL_MS 15000
 #define MAX_REST_MS 60000
 #define REVOKED_REST_MS 60000
@@ -465,18 +466,13 @@ static void got_set_up(struct telegram *t, struct json result)
         recovered(t);
         enter(t, TG_LISTEN);
         timer_set(t->env->clock, &t->poll.timer, FIRST_CHECK_MS);
-        log_info(&t->base.log, "webhook registered: %s/webhooks/telegram/%s", t->env->public_url,
-                 t->base.bot);
+        BUF_LOCAL url = BUF_INIT;
+        platform_webhook_url(&t->base, &url);
+        log_info(&t->base.log, "webhook registered: %s", buf_z(&url));
     } else {
         enter(t, TG_FETCH);
         fetch(t);
     }
-}
-
-static void add_webhook_url(struct telegram *t, struct buf *out)
-{
-    buf_printf(out, "%s/webhooks/telegram/", t->env->public_url);
-    percent_encode(out, str_of(t->base.bot));
 }
 
 static void set_up(struct telegram *t)
@@ -489,13 +485,13 @@ static void set_up(struct telegram *t)
         t->poll.call = tg_call(t, "deleteWebhook", STR("{}"), CALL_MS, on_answer, t);
         return;
     }
-    if (t->env->public_url == NULL) { /* the operator registers it */
+    if (!platform_webhook_url(&t->base, &url)) { /* the operator registers it */
         recovered(t);
         enter(t, TG_LISTEN);
-        log_info(&t->base.log, "public_url is not set: register the webhook with Telegram by hand");
+        log_info(&t->base.log,
+                 "neither host nor public_url is set: register the webhook with Telegram by hand");
         return;
     }
-    add_webhook_url(t, &url);
     jw_obj(&w);
     jw_kstr(&w, "url", buf_str(&url));
     jw_kstr(&w, "secret_token", str_of(t->secret));
@@ -510,7 +506,7 @@ static void got_webhook_info(struct telegram *t, struct json info)
 {
     BUF_LOCAL ours = BUF_INIT;
 
-    add_webhook_url(t, &ours);
+    platform_webhook_url(&t->base, &ours);
     t->poll.failures = 0;
     if (!str_eq(json_str(info, "url"), buf_str(&ours))) {
         log_warn(&t->base.log, "the webhook of this bot was changed by another program; "
@@ -541,6 +537,7 @@ static void got_updates(struct telegram *t, struct json updates)
 
     recovered(t);
     t->base.last_event_ms = clock_wall_ms(t->env->clock);
+    platform_beat(&t->base, t->base.last_event_ms, BEAT_MS);
     p->n_batch = 0;
     p->generation++;
     for (struct json_iter it = {0}; p->n_batch < TG_BATCH && json_next(updates, &it);) {

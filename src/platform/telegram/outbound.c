@@ -18,6 +18,7 @@
 #include "platform/attachment.h"
 #include "platform/prompts.h"
 #include "platform/sender.h"
+#include "platform/stream.h"
 #include "platform/telegram/markdown.h"
 #include "platform/telegram/telegram.h"
 #include "platform/telegram/telegram_priv.h"
@@ -42,8 +43,9 @@ struct tg_outgoing {
     bool captioned;         /* the file has a caption; for an edit: the text is a caption */
     bool as_document;       /* Telegram refused the file as its own kind */
     unsigned moves, broken;
-    char chat[TG_CHAT_CHARS];          /* from the action; see tg_outgoing_chat() */
-    char edit_key[TG_CHAT_CHARS + 24]; /* in telegram->edits; empty: not in it */
+    char chat[TG_CHAT_CHARS]; /* from the action; see tg_outgoing_chat() */
+    int64_t draft;            /* the number of a preview */
+    bool counted;             /* the stream has counted its next request: pace.h */
 };
 
 static struct tg_outgoing *tg_outgoing_of(struct outgoing *o)
@@ -58,10 +60,7 @@ static struct str tg_outgoing_chat(const struct tg_outgoing *x) /* its current i
 static void outgoing_free(struct outgoing *o)
 {
     struct tg_outgoing *x = tg_outgoing_of(o);
-    struct map *edits = &x->t->edits;
 
-    if (x->edit_key[0] != '\0' && map_get(edits, str_of(x->edit_key)) == x)
-        map_del(edits, str_of(x->edit_key));
     md_done(&x->md);
     attachment_done(&x->file);
     free(x->word);
@@ -201,6 +200,10 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
         method = x->captioned ? "editMessageCaption" : "editMessageText";
         jw_ki64(&w, "message_id", x->message_id);
         break;
+    case ACTION_DRAFT:
+        method = "sendMessageDraft";
+        jw_ki64(&w, "draft_id", x->draft);
+        break;
     case ACTION_TYPING:
         method = "sendChatAction";
         jw_kstr(&w, "action", STR("typing"));
@@ -228,7 +231,7 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
     if (x->op == ACTION_EDIT && x->captioned)
         md_write_caption(&w, &x->md, &x->part, !x->plain);
     else if (x->op == ACTION_SEND || x->op == ACTION_EDIT || x->op == ACTION_SEND_MEDIA ||
-             x->op == ACTION_PROMPT)
+             x->op == ACTION_PROMPT || x->op == ACTION_DRAFT)
         md_write(&w, &x->md, &x->part, !x->plain);
     if (x->markup.n > 0 && x->out.at + 1 == x->out.n_parts)
         jw_kraw(&w, "reply_markup", buf_str(&x->markup));
@@ -243,16 +246,93 @@ static void wait_for(struct sender_verdict *v, int64_t ms)
                (ms + 999) / 1000);
 }
 
+/* ---- the budget ---- */
+
+static bool is_group(struct str place)
+{
+    return place.n > 0 && (place.p[0] == '-' || place.p[0] == '@');
+}
+
+static struct str place_of(struct platform *p, const struct action *a)
+{
+    return tg_chat_now(container_of(p, struct telegram, base), a->chat_id);
+}
+
+static enum pace_class class_of(enum action_op op)
+{
+    return op == ACTION_EDIT                                  ? PACE_FINAL
+           : op == ACTION_DRAFT                               ? PACE_DRAFT
+           : op == ACTION_TYPING                              ? PACE_TYPING
+           : op == ACTION_REACT || op == ACTION_GET_CHAT_INFO ? PACE_REACT
+                                                              : PACE_SEND;
+}
+
+static int64_t room_ms(const struct tg_outgoing *x)
+{
+    struct str chat = tg_outgoing_chat(x);
+
+    return pace_wait_ms(sender_budget(x->t->sender), chat, is_group(chat), class_of(x->op));
+}
+
+/* Typing waits for room once, and is shed then. */
+static int64_t tg_wait(struct platform *p, struct outgoing *o)
+{
+    const struct tg_outgoing *x = tg_outgoing_of(o);
+
+    return x->counted || (x->op == ACTION_TYPING && o->failures > 0) ? 0 : room_ms(x);
+}
+
+/* Telegram does not say whether a 429 is for one chat or for the whole bot.  If three chats are
+ * limited at once, the whole bot pauses until the shortest limit has passed. */
+static void note_limit(struct tg_outgoing *x, int64_t retry_after_ms)
+{
+    struct telegram *t = x->t;
+    struct pace *pace = sender_budget(t->sender);
+    int64_t shortest_ms = 0;
+
+    t->n.limited++;
+    pace_hit(pace, tg_outgoing_chat(x), retry_after_ms);
+    bool all = pace_n_limited(pace, &shortest_ms) >= 3;
+    if (all)
+        sender_pause(t->sender, shortest_ms);
+    log_warn(&t->base.log, "limited: retry_after_ms=%" PRId64 " whole_bot=%d", retry_after_ms, all);
+}
+
+static enum stream_way way_of(struct platform *p, const struct action *a)
+{
+    const struct telegram *t = container_of(p, struct telegram, base);
+
+    return t->drafts && !is_group(a->chat_id) ? STREAM_DRAFT : STREAM_EDIT;
+}
+
+/* Telegram's limits: 30 requests a second for a bot, one a second in a chat, 20 a minute in a
+ * group; of previews 20 in 5 s and 40 in 30 s. */
+static const struct stream_ops streaming = {
+    .way = way_of,
+    .place = place_of,
+    .is_group = is_group,
+    .pace = {.per_second = 20,
+             .burst = 8,
+             .gap_ms = 1100,
+             .draft_gap_ms = 1000,
+             .chat_burst = 8,
+             .group_max = 19},
+    .message = {.max = TG_LIMIT, .unit = SPLIT_UTF16},
+};
+
 static void tg_write(struct platform *p, struct outgoing *o, struct sender_request *q,
                      struct sender_verdict *v)
 {
     struct tg_outgoing *x = tg_outgoing_of(o);
-    int64_t wait_ms = tg_chat_wait_ms(x->t, tg_outgoing_chat(x));
+    struct str chat = tg_outgoing_chat(x);
 
-    if (wait_ms > 0) {
-        wait_for(v, wait_ms);
+    if (x->op == ACTION_TYPING && room_ms(x) > 0) {
+        v->end = SENDER_DONE;
         return;
     }
+    if (!x->counted)
+        pace_count(sender_budget(x->t->sender), chat, is_group(chat), class_of(x->op));
+    x->counted = false;
     for (; x->part_at < o->at; x->part_at++) {
         md_next(&x->md, TG_LIMIT, &x->part);
         x->plain = false;
@@ -291,6 +371,10 @@ static void on_refusal(struct tg_outgoing *x, const struct tg_answer *a, struct 
 {
     const char *sentence = tg_refusal(a->code, a->why);
 
+    if (x->op == ACTION_DRAFT && a->code == 404) {
+        x->t->drafts = false; /* an older API server: answers stream by edits from now on */
+        sentence = "this API server shows no previews";
+    }
     if (x->op == ACTION_EDIT && strstr(a->why, "message is not modified") != NULL) {
         set_id(v, x->message_id);
         return;
@@ -350,7 +434,8 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
 /* True for actions that are retried until they are too old. */
 static bool says(const struct tg_outgoing *x)
 {
-    return x->op != ACTION_TYPING && x->op != ACTION_GET_CHAT_INFO && x->op != ACTION_REACT;
+    return x->op != ACTION_TYPING && x->op != ACTION_GET_CHAT_INFO && x->op != ACTION_REACT &&
+           x->op != ACTION_DRAFT;
 }
 
 static void tg_read(struct platform *p, struct outgoing *o, const struct http_result *r,
@@ -359,7 +444,6 @@ static void tg_read(struct platform *p, struct outgoing *o, const struct http_re
     struct tg_outgoing *x = tg_outgoing_of(o);
     struct telegram *t = x->t;
     struct tg_answer a;
-    int64_t all_ms;
 
     tg_answer_read(t, t->answers, r, &a);
     snprintf(v->why, sizeof v->why, "%.150s", a.why);
@@ -368,16 +452,10 @@ static void tg_read(struct platform *p, struct outgoing *o, const struct http_re
         on_ok(x, a.result, v);
         return;
     case TG_LATER:
-        t->n.limited++;
-        tg_chat_limit(t, tg_outgoing_chat(x), a.retry_after_ms);
-        all_ms = tg_limit_of_all(t);
-        if (all_ms > 0)
-            sender_pause(t->sender, all_ms);
-        log_warn(&t->base.log, "limited: retry_after_ms=%" PRId64 " whole_bot=%d", a.retry_after_ms,
-                 all_ms > 0);
+        note_limit(x, a.retry_after_ms);
         wait_for(v, a.retry_after_ms);
-        if (x->op == ACTION_TYPING)
-            v->end = SENDER_FAILED; /* late typing is useless */
+        if (x->op == ACTION_TYPING || x->op == ACTION_DRAFT)
+            v->end = SENDER_FAILED; /* useless when late */
         return;
     case TG_REFUSED:
         if (a.migrate_to != 0 && x->moves < MAX_FOLLOWED) {
@@ -403,7 +481,9 @@ static void tg_read(struct platform *p, struct outgoing *o, const struct http_re
 const struct sender_ops tg_sender = {
     .write = tg_write,
     .read = tg_read,
+    .wait = tg_wait,
     .free = outgoing_free,
+    .stream = &streaming,
 };
 
 /* ---- checking actions ---- */
@@ -479,33 +559,12 @@ static const char *read_media(struct tg_outgoing *x, const struct action *a)
     return parts > TG_MAX_PARTS ? "the caption is longer than sixteen Telegram messages" : NULL;
 }
 
-/* Replaces an edit of the same message that still waits.  False: there is none. */
-static bool replace_edit(struct tg_outgoing *x, const struct sender_order *q)
-{
-    struct map *edits = &x->t->edits;
-
-    snprintf(x->edit_key, sizeof x->edit_key, "%s %" PRId64, x->chat, x->message_id);
-    struct tg_outgoing *old = map_get(edits, str_of(x->edit_key));
-    if (old == NULL || !outgoing_waits(&old->out)) {
-        map_del(edits, str_of(x->edit_key)); /* first: the key is borrowed from the value */
-        map_put(edits, str_of(x->edit_key), x);
-        return false;
-    }
-    struct md md = old->md;
-    old->md = x->md;
-    x->md = md;
-    old->part = x->part;
-    old->plain = false;
-    sender_supersede(&old->out, q);
-    outgoing_free(&x->out);
-    return true;
-}
-
 static bool typing_needs_nothing(struct telegram *t, const struct action *a)
 {
     struct str chat = tg_chat_now(t, a->chat_id);
 
-    return (a->content_set && str_is_empty(a->content)) || tg_chat_wait_ms(t, chat) > 0 ||
+    return (a->content_set && str_is_empty(a->content)) ||
+           pace_wait_ms(sender_budget(t->sender), chat, is_group(chat), PACE_TYPING) >= 1000 ||
            tg_chat_typed(t, chat);
 }
 
@@ -524,6 +583,7 @@ static struct tg_outgoing *outgoing_new(struct telegram *t, const struct action 
 
     x->t = t;
     x->op = a->op;
+    x->counted = a->stream != NULL;
     memcpy(x->chat, a->chat_id.p, a->chat_id.n);
     bool says = a->op == ACTION_SEND || a->op == ACTION_PROMPT || a->op == ACTION_SEND_MEDIA;
     if (!says || !str_to_i64(a->reply_to, &x->reply_to) || x->reply_to < 0)
@@ -531,6 +591,16 @@ static struct tg_outgoing *outgoing_new(struct telegram *t, const struct action 
     if (!str_to_i64(a->thread_id, &x->thread) || x->thread <= GENERAL_TOPIC)
         x->thread = 0; /* Telegram refuses the number of the General topic */
     return x;
+}
+
+/* Two agents in one chat must not use the same number. */
+static int64_t draft_number(const struct action_from *from, const struct action *a)
+{
+    BUF_LOCAL key = BUF_INIT;
+
+    buf_printf(&key, "%.*s\x1f%.*s\x1f%" PRId64, STR_FMT(from->tenant), STR_FMT(from->instance),
+               a->draft_id);
+    return (int64_t)(hash64(hash_process_key(), buf_str(&key)) & 0x3fffffff) + 1;
 }
 
 static void start(struct telegram *t, struct sender_order *q)
@@ -548,6 +618,10 @@ static void start(struct telegram *t, struct sender_order *q)
         bool named = str_to_i64(q->action->message_id, &x->message_id) && x->message_id > 0;
         x->thread = 0; /* the message id implies the topic */
         wrong = named ? read_content(x, q->action, 1) : "there is no such message to edit";
+    } else if (x->op == ACTION_DRAFT) {
+        wrong = read_content(x, q->action, TG_MAX_PARTS);
+        x->out.n_parts = 1;
+        x->draft = draft_number(q->from, q->action);
     } else if (x->op == ACTION_SEND_MEDIA)
         wrong = read_media(x, q->action);
     else if (x->op == ACTION_REACT || x->op == ACTION_THREAD_CREATE ||
@@ -564,18 +638,19 @@ static void start(struct telegram *t, struct sender_order *q)
     q->lane = chat;
     if (x->op == ACTION_PROMPT)
         tg_write_keyboard(&x->markup, prompts_add(t->prompts, q->from, q->action, chat));
-    if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT)
+    /* A preview is in the lane of the messages: it must not be shown after the answer. */
+    if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT ||
+        x->op == ACTION_DRAFT) {
         sender_act(x->t->sender, &x->out, q);
-    else if (x->op != ACTION_EDIT) {
-        /* Typing, lookups, reactions and topics have lanes of their own: messages do not wait. */
-        char lane[TG_CHAT_CHARS + 16];
-        snprintf(lane, sizeof lane, "%s %s", action_op_name(x->op), x->chat);
-        x->out.n_parts = 1;
-        q->lane = str_of(lane);
-        sender_act(x->t->sender, &x->out, q);
-        q->lane = STR_NULL;
-    } else if (!replace_edit(x, q))
-        sender_act(t->sender, &x->out, q);
+        return;
+    }
+    /* Edits, typing, lookups, reactions and topics have their own lanes: messages do not wait. */
+    char lane[TG_CHAT_CHARS + 16];
+    snprintf(lane, sizeof lane, "%s %s", action_op_name(x->op), x->chat);
+    x->out.n_parts = 1;
+    q->lane = str_of(lane);
+    sender_act(x->t->sender, &x->out, q);
+    q->lane = STR_NULL;
 }
 
 void tg_act(struct platform *p, struct action_id id, const struct action_from *from,
@@ -588,7 +663,7 @@ void tg_act(struct platform *p, struct action_id id, const struct action_from *f
         host_fail(p->host, id, "\"%.*s\" is no Telegram chat",
                   (int)(a->chat_id.n < 64 ? a->chat_id.n : 64),
                   a->chat_id.p != NULL ? a->chat_id.p : "");
-    else if ((telegram_ops.descriptor->ops & 1u << a->op) == 0)
+    else if ((telegram_ops.descriptor->ops & 1u << a->op) == 0 && a->op != ACTION_DRAFT)
         host_fail(p->host, id, "unsupported op: %s", action_op_name(a->op));
     else if (a->op == ACTION_TYPING && typing_needs_nothing(t, a))
         host_result(p->host, id, &(struct action_result){.success = true});

@@ -155,7 +155,8 @@ bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *don
         return false;
     }
     p.ev.former_key = tg_chat_before(t, p.ev.chat_id);
-    struct prompt *q = prompts_pressed(t->prompts, p.ev.chat_id, p.data, &o);
+    struct prompt *q =
+        prompts_pressed_under(t->prompts, p.ev.chat_id, p.data, p.ev.press.message_id, &o);
     if (q != NULL && prompt_may_answer(q, &p.ev)) {
         struct tg_accept *a = tg_accept_new(t, done, tag);
         a->callback = str_dup(p.callback);

@@ -28,6 +28,8 @@ static const struct config_key keys[] = {
      .what = "The URL of another API server than the platform's own."},
     {"context", CFG_NUMBER, CFG_RESTART, AT(context), "0", .max = EVENT_MAX_CONTEXT,
      .what = "How many earlier messages of a group are remembered and delivered as context."},
+    {"drafts", CFG_BOOL, CFG_RESTART, AT(drafts), "true",
+     .what = "Show answers in private chats while they are written, as previews."},
     {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
      .what = "Deliver people's reactions to the bot's messages to the agent."},
     {0},
@@ -152,7 +154,6 @@ static void tg_close(struct platform *p)
     tg_commands_free(t);
     prompts_close(t->prompts);
     sender_free(t->sender);
-    map_done(&t->edits);
     tg_chats_free(t);
     recent_free(t->recent);
     buf_done(&t->scratch);
@@ -177,6 +178,9 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     t->descriptor.supports_context = cfg->context > 0;
     t->base.descriptor = &t->descriptor;
     t->reactions = cfg->reactions;
+    t->drafts = cfg->drafts;
+    if (t->drafts)
+        t->descriptor.ops |= 1u << ACTION_DRAFT;
     t->env = host_env(host);
     t->token = xstrdup(cfg->token);
     t->token_id = xstrndup(cfg->token, strcspn(cfg->token, ":"));
@@ -235,6 +239,8 @@ static void tg_status(struct platform *p, struct jw *w)
     jw_ki64(w, "unknown", (int64_t)s.unknown);
     jw_ki64(w, "cutOffAtStart", (int64_t)s.cut_off);
     jw_ki64(w, "waiting", (int64_t)s.waiting);
+    jw_ki64(w, "streaming", (int64_t)s.streaming);
+    jw_ki64(w, "textsMerged", (int64_t)s.merged);
     jw_ki64(w, "openQuestions", (int64_t)prompts_count(t->prompts));
 }
 

@@ -10,6 +10,7 @@ struct telegram_settings {
     char *mode;       /* "polling" or "webhook"; NULL: polling */
     char *api_base;   /* NULL: Telegram's own */
     uint32_t context; /* earlier messages to add to an event from a group; 0: none */
+    bool drafts;      /* show unfinished answers in private chats as previews */
     bool reactions;   /* deliver people's reactions to the bot's messages as events */
 };
 extern const struct config_section telegram_config;

@@ -5,7 +5,7 @@
  *      outbound.c   actions -> the sender -> requests; reads their answers
  *      prompts.c    questions with buttons: keyboards and presses
  *      commands.c   registers the commands of gateways
- *      api.c        requests, answers, refusals; rate limits and moves of chats
+ *      api.c        requests, answers, refusals; moves of chats
  *
  * normalize.h and markdown.h are pure and do not know struct telegram. */
 #pragma once
@@ -56,6 +56,7 @@ struct telegram {
     struct platform base;
     struct descriptor descriptor; /* of this bot */
     struct recent *recent;        /* owned; earlier messages of groups; NULL: none kept */
+    bool drafts;                  /* answers are shown in private chats as previews */
     bool reactions;               /* deliver people's reactions as events */
     const struct host_env *env;   /* borrowed */
     char *url;                    /* owned, secret: "https://api.telegram.org/bot<token>/" */
@@ -77,8 +78,7 @@ struct telegram {
     struct map topics;            /* api.c: chat and topic -> struct tg_topic, owned */
     struct list topics_by_age;    /* api.c: struct tg_topic, the oldest name first */
     struct sender *sender;        /* owned */
-    struct map edits;   /* outbound.c: chat and message -> newest edit, borrowed from the sender */
-    struct buf scratch; /* the name of a person in a lookup */
+    struct buf scratch;           /* the name of a person in a lookup */
     struct {
         int64_t chat, message, thread;
     } sent[1024]; /* inbound.c: ring of the bot's last messages */
@@ -131,11 +131,8 @@ struct tg_topic {
 };
 void tg_topic_named(struct telegram *t, struct str chat, int64_t topic, struct str name, bool ours);
 const struct tg_topic *tg_topic_find(const struct telegram *t, struct str chat, int64_t topic);
-void tg_chat_limit(struct telegram *t, struct str id, int64_t for_ms);
-int64_t tg_chat_wait_ms(struct telegram *t, struct str id); /* 0: not limited */
 /* True: "typing" still shows in the chat.  False: notes that the caller sends it now. */
 bool tg_chat_typed(struct telegram *t, struct str id);
-int64_t tg_limit_of_all(struct telegram *t); /* ms to pause the whole bot; 0: do not */
 
 /* ---- inbound.c ---- */
 

@@ -167,7 +167,7 @@ static void set_text(const struct form *f, struct twilio_out *out)
 }
 
 /* WhatsApp names the quoted message and its sender, but not its text. */
-static void set_reply(const struct form *f, struct str bot, struct event *ev)
+static void set_reply(const struct form *f, struct str id, struct event *ev)
 {
     struct str sid = form_get(f, "OriginalRepliedMessageSid");
     struct str sender = form_get(f, "OriginalRepliedMessageSender");
@@ -177,8 +177,8 @@ static void set_reply(const struct form *f, struct str bot, struct event *ev)
     ev->reply_to_message_id = sid;
     ev->reply_to.set = true;
     ev->reply_to.is_own = ev->replies_to_bot =
-        str_eq(sender, bot) ||
-        (str_starts(sender, STR("whatsapp:")) && str_eq(str_skip(sender, 9), bot));
+        str_eq(sender, id) ||
+        (str_starts(sender, STR("whatsapp:")) && str_eq(str_skip(sender, 9), id));
 }
 
 static bool is_status(const struct form *f)
@@ -217,7 +217,8 @@ enum webhook_verdict twilio_normalize(const struct form *f, struct str bot, stru
     ev->mentions_bot = true;
     set_text(f, out);
     set_media(f, out);
-    set_reply(f, bot, ev);
+    ptrdiff_t at = str_find(bot, '@'); /* bot@host: platform_id() */
+    set_reply(f, at > 0 ? str_make(bot.p, (size_t)at) : bot, ev);
     return ev->text.n > 0 || ev->n_media > 0 ? WEBHOOK_EVENT : WEBHOOK_IGNORED;
 }
 
@@ -239,9 +240,7 @@ static bool is_signed(struct twilio *t, struct http_req *req, bool form)
     BUF_LOCAL url = BUF_INIT;
 
     struct str query = http_raw_query(req);
-    if (t->bot.env->public_url != NULL)
-        buf_add_z(&url, t->bot.env->public_url);
-    else
+    if (t->bot.env->public_url == NULL || !platform_base_url(&t->bot.base, &url))
         buf_printf(&url, "%s://%.*s", http_is_tls(req) ? "https" : "http",
                    STR_FMT(http_header(req, "Host")));
     buf_add_str(&url, http_path(req));

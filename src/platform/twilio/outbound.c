@@ -105,12 +105,12 @@ static const struct sender_refusal refusals[] = {
 
 static bool is_service(const struct twilio *t)
 {
-    return str_starts(str_of(t->bot.base.bot), STR("MG"));
+    return str_starts(platform_id(&t->bot.base), STR("MG"));
 }
 
 static void add_from(const struct twilio *t, struct str chat, struct buf *out)
 {
-    struct str bot = str_of(t->bot.base.bot);
+    struct str bot = platform_id(&t->bot.base);
     ptrdiff_t colon = str_find(chat, ':');
 
     if (colon >= 0 && str_find(bot, ':') < 0) /* use the person's channel, such as whatsapp: */
@@ -144,7 +144,7 @@ static void twilio_write(struct platform *p, struct outgoing *o, struct sender_r
     q->once = true;
     form_add(&q->body, "To", chat);
     if (is_service(t))
-        form_add(&q->body, "MessagingServiceSid", str_of(t->bot.base.bot));
+        form_add(&q->body, "MessagingServiceSid", platform_id(&t->bot.base));
     else
         write_from(t, chat, &q->body);
     struct str text = text_outgoing_part(o);
@@ -249,7 +249,7 @@ static void twilio_looked(struct platform *p, struct outgoing *o, const struct h
 
 const char *twilio_no_file(struct webhook_bot *b, const struct attachment *a)
 {
-    bool whatsapp = str_starts(str_of(b->base.bot), STR("whatsapp:"));
+    bool whatsapp = str_starts(platform_id(&b->base), STR("whatsapp:"));
 
     if (a->url == NULL)
         return "Twilio fetches files itself: bellhop needs `public_url` for that";

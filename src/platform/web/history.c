@@ -530,8 +530,10 @@ static void on_edit_read(struct web_job *j, enum bh_err err)
         host_fail(w->base.host, j->action, ACTION_ERROR_TRANSIENT "the message could not be read");
         return;
     }
-    if (j->scan.n_records == 0 || !web_message_read(w, j->scan.records[0].value, &m) ||
-        m.from != WEB_AGENT) {
+    bool ok = j->scan.n_records > 0 && web_message_read(w, j->scan.records[0].value, &m) &&
+              m.from == WEB_AGENT;
+    web_live_found(w, str_of(j->chat->id), j->id, ok);
+    if (!ok) {
         host_fail(w->base.host, j->action, "no such message of the agent in this chat");
         return;
     }
@@ -550,6 +552,7 @@ void web_keep_edit(struct web *w, struct str chat_id, uint64_t message_id, struc
     struct web_job *j = job_new(w, web_chat_get(w, chat_id), on_edit_read);
 
     j->action = id;
+    j->id = message_id;
     buf_add_str(&j->text, text);
     key_write_id(&j->key, j->chat, message_id);
     j->scan = (struct store_scan){.limit = 1};

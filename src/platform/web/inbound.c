@@ -166,8 +166,8 @@ static struct str without_controls(struct web *w, struct str text)
 {
     size_t i = 0;
 
-    while (i < text.n && !is_control(text.p[i]))
-        i++;
+    while ((i += str_until_control(str_skip(text, i))) < text.n && !is_control(text.p[i]))
+        i++; /* a tab, or the end of a line */
     if (i == text.n)
         return text;
     buf_reset(&w->clean);
@@ -366,7 +366,7 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
     jw_end_obj(&j);
     m.prompt.text = buf_str(&prompt);
     web_id_format(m.id, name);
-    prompts_shown(w->prompts, a->chat_id, a->prompt_id, str_make(name, WEB_ID_CHARS));
+    prompts_shown(w->prompts, from, a->chat_id, a->prompt_id, str_make(name, WEB_ID_CHARS));
     web_keep_send(w, a->chat_id, &m, id);
 }
 

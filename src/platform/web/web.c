@@ -15,6 +15,7 @@
 #include "base/rand.h"
 #include "platform/prompts.h"
 #include "platform/sender.h"
+#include "platform/stream.h"
 #include "platform/web/web_priv.h"
 #include "store/store.h"
 
@@ -126,6 +127,7 @@ static void web_close(struct platform *p)
 {
     struct web *w = web_of(p);
 
+    web_live_close(w);
     sender_free(w->base.sender);
     timer_stop(w->env->clock, &w->heartbeat);
     web_sweep_stop(w);
@@ -178,6 +180,7 @@ static enum bh_err web_open(const struct platform_settings *settings, struct hos
     list_init(&w->free_posts);
     list_init(&w->presses);
     list_init(&w->jobs);
+    web_live_open(w);
     timer_init(&w->heartbeat, web_heartbeat);
     err = load_visitor_key(w, ret_why);
     if (err == BH_OK)
@@ -223,21 +226,30 @@ static bool content_is_ok(struct web *w, struct action_id id, struct str content
     return true;
 }
 
-static void act_send(struct web *w, struct action_id id, const struct action *a)
+/* A message, or a draft: the final one is a message. */
+static void act_send(struct web *w, struct action_id id, const struct action_from *from,
+                     const struct action *a)
 {
-    struct web_message m = {.from = WEB_AGENT, .text = a->content, .reply_to = a->reply_to};
+    struct web_message m = {.from = WEB_AGENT,
+                            .text = stream_without_cursor(a->content),
+                            .reply_to = a->reply_to};
     uint64_t replied;
 
     if (!content_is_ok(w, id, a->content))
         return;
     if (!web_id_parse(a->reply_to, &replied))
         m.reply_to = STR_NULL;
+    if (a->op == ACTION_DRAFT && !web_live_draft(w, id, from, a, &m.id))
+        return;
+    if (w->n_previews > 0)
+        web_live_said(w, a->chat_id);
     web_keep_send(w, a->chat_id, &m, id);
 }
 
-static void act_edit(struct web *w, struct action_id id, const struct action *a)
+static void act_edit(struct web *w, struct action_id id, const struct action_from *from,
+                     const struct action *a)
 {
-    struct web_message m = {.from = WEB_AGENT, .text = a->content};
+    struct web_message m = {.from = WEB_AGENT, .text = stream_without_cursor(a->content)};
 
     if (!web_id_parse(a->message_id, &m.id)) {
         host_fail(w->base.host, id, "no such message in this chat");
@@ -245,9 +257,11 @@ static void act_edit(struct web *w, struct action_id id, const struct action *a)
     }
     if (!content_is_ok(w, id, a->content))
         return;
+    if (web_live_edit(w, id, from, a))
+        return;
     w->counters.edits++;
     if (w->history > 0) {
-        web_keep_edit(w, a->chat_id, m.id, a->content, id);
+        web_keep_edit(w, a->chat_id, m.id, m.text, id);
         return;
     }
     m.rev = web_next(w);
@@ -303,7 +317,8 @@ static void web_act(struct platform *p, struct action_id id, const struct action
     }
     switch (a->op) {
     case ACTION_SEND:
-        act_send(w, id, a);
+    case ACTION_DRAFT:
+        act_send(w, id, from, a);
         return;
     case ACTION_SEND_MEDIA:
         act_send_media(w, id, a);
@@ -313,7 +328,7 @@ static void web_act(struct platform *p, struct action_id id, const struct action
             web_act_prompt(w, id, from, a);
         return;
     case ACTION_EDIT:
-        act_edit(w, id, a);
+        act_edit(w, id, from, a);
         return;
     case ACTION_TYPING:
         act_typing(w, id, a);
@@ -337,6 +352,7 @@ static void web_forget(struct platform *p, struct str person)
     struct web_chat *c = web_chat_find(w, person);
 
     web_name_drop(w, person);
+    web_live_forget(w, person);
     if (c == NULL)
         return;
     list_each (&c->streams, it, next) {
@@ -376,7 +392,8 @@ static const struct descriptor web_descriptor = {
         "You are talking on bellhop's own web chat page. It shows Markdown: paragraphs, "
         "lists, quotes, headings, code with fences, links; no tables. Send images as files.",
     .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING |
-           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_PROMPT,
+           1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_PROMPT |
+           1u << ACTION_DRAFT,
 };
 
 const struct platform_ops web_ops = {

@@ -5,6 +5,7 @@
  *      inbound.c   messages, names and presses of visitors; questions with buttons
  *      stream.c    messages as JSON; chats in memory and the streams of open pages
  *      history.c   writes messages to the store and reads them back for pages
+ *      live.c      answers that stream to open pages
  *      sweep.c     deletes history above the limits of age and size
  *      visitor.c   tokens, chat ids, names
  *
@@ -64,6 +65,12 @@ struct web {
     struct list free_posts;   /* for reuse */
     struct list presses;      /* struct web_press in prompts_accept(); owned */
     struct prompts *prompts;  /* owned */
+    struct list lives;        /* live.c: struct web_live, owned */
+    struct map live_by_key;   /* live.c */
+    size_t live_bytes;        /* of their texts */
+    size_t n_previews;        /* live.c: those of @lives that are drafts */
+    struct list sealed;       /* live.c: final drafts, owned, oldest first */
+    struct map sealed_by_key; /* live.c */
     struct list jobs;         /* history.c: struct web_job, owned */
     struct timer heartbeat;
     size_t n_streams;
@@ -197,6 +204,20 @@ void web_publish_unkept(struct web *w, struct str chat_id, const char *event,
                         const struct web_message *m);
 void web_publish_state(struct web *w, const char *state); /* to every page */
 void web_heartbeat(struct timer *t);
+
+/* ---- live.c ---- */
+/* Takes an edit of a message whose text streams.  False: the first edit, which is stored first. */
+bool web_live_edit(struct web *w, struct action_id id, const struct action_from *from,
+                   const struct action *a);
+/* The store was asked for the message of an edit.  @of_agent false: it shows nothing. */
+void web_live_found(struct web *w, struct str chat, uint64_t message, bool of_agent);
+/* Takes a draft.  True: it is the final one, which the caller sends under the id @ret_message. */
+bool web_live_draft(struct web *w, struct action_id id, const struct action_from *from,
+                    const struct action *a, uint64_t *ret_message);
+void web_live_said(struct web *w, struct str chat); /* a message of the agent ends its previews */
+void web_live_forget(struct web *w, struct str chat);
+void web_live_open(struct web *w);
+void web_live_close(struct web *w); /* before the sender is freed */
 
 /* ---- history.c ---- */
 /* Stores a visitor's message if web_may_keep(), publishes it, answers the request. */

@@ -349,6 +349,9 @@ enum webhook_verdict wecom_normalize(const struct wecom_xml *x, struct str bot,
         buf_printf(&out->id, "%.*s-%.*s", STR_FMT(from), STR_FMT(wecom_xml_get(x, "CreateTime")));
         id = buf_str(&out->id);
     }
+    ptrdiff_t at = str_find(bot, '@'); /* bot@host: platform_id() */
+    if (at > 0)
+        bot.n = (size_t)at;
     if (str_to_u64(wecom_xml_get(x, "AgentID"), &agent) && str_to_u64(bot, &ours) && agent != ours)
         return WEBHOOK_IGNORED; /* a message for another agent */
     if (!set_content(x, out))

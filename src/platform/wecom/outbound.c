@@ -197,7 +197,7 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
                         struct sender_verdict *v)
 {
     struct wecom *c = wecom_of(p);
-    struct str token = token_of(c), bot = str_of(p->bot);
+    struct str token = token_of(c), bot = platform_id(p);
     const struct text_outgoing *x = text_outgoing_of(o);
     bool file = x->file.path != NULL;
     struct jw w = jw_begin(&q->body);

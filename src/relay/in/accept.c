@@ -178,6 +178,7 @@ struct intake { /* one event being accepted; on the stack */
     enum stop_text stop;          /* a /stop waits for nothing in its chat */
     bool joined;                  /* a duplicate whose first copy is not on disk yet */
     struct delivery_group *group; /* of a staged event; NULL: not staged */
+    bool noted;                   /* another part of it is told to `why` and counted */
     const struct staged_to *to;   /* its recipients when it arrived; NULL: no restriction */
     size_t n_to;
     const struct gate_verdict *verdict; /* of this copy; NULL: the gate was not asked */
@@ -315,7 +316,7 @@ static enum bh_err distribute(struct intake *in)
         n = only_recipients(in, verdicts, n);
     if (may_wait && stage_park(r, in->ev, verdicts, n, in->a, &err))
         return err;
-    if (in->ev->edit.set && stage_edit(r, in->ev, in->a))
+    if (in->ev->edit.set && stage_edit(r, in->ev, verdicts, &n, in->a) && n == 0)
         return BH_OK;
     if (in->ev->edit.set && in->ev->edit.silent) {
         for (size_t i = 0; i < n; i++)
@@ -323,9 +324,9 @@ static enum bh_err distribute(struct intake *in)
         return BH_OK;
     }
     if ((may_wait || in->stop == STOP_HELD) &&
-        stage_take(r, in->ev, verdicts, n, in->stop == STOP_HELD, in->a, &err))
+        stage_take(r, in->ev, verdicts, &n, in->stop == STOP_HELD, in->a, &err))
         return err;
-    judge_note(r, in->ev, verdicts, n);
+    judge_note(r, in->ev, verdicts, n, !in->noted);
     buf_reset(&r->accepts->key);
     session_key_of_event(&r->accepts->key, in->ev);
     for (size_t i = 0; i < n; i++)
@@ -340,7 +341,7 @@ static enum bh_err distribute(struct intake *in)
         log_unrouted(r, in->ev);
     else if (n_yes == 0)
         r->n.gated++;
-    return BH_OK;
+    return err;
 }
 
 bool accept_is_known(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
@@ -358,12 +359,13 @@ bool accept_is_known(struct relay *r, const struct event *ev, const struct gate_
 }
 
 void accept_staged(struct relay *r, const struct event *ev, const struct staged_to *to, size_t n_to,
-                   struct delivery_group *g, accepted_cb *done, void *ctx)
+                   bool noted, struct delivery_group *g, accepted_cb *done, void *ctx)
 {
     struct event routed = judge_route(r, ev);
     struct intake in = {.relay = r,
                         .ev = &routed,
                         .group = g,
+                        .noted = noted,
                         .to = to,
                         .n_to = n_to,
                         .a = accept_new(r, done, ctx)};
@@ -419,6 +421,7 @@ struct accept_id relay_deliver(struct relay *r, const struct parcel *p,
     if (r->draining)
         r->n.refused_busy++;
     if (i != NULL) {
+        i->has_parcels = true;
         life_follow(i, life_now(r, p->tenant, p->instance));
         buf_reset(&r->accepts->key);
         session_key_of_event(&r->accepts->key, p->ev);
@@ -434,4 +437,35 @@ bool relay_parcel_waits(struct relay *r, struct str tenant, struct str instance,
     struct instance *i = instance_find(r, tenant, instance);
 
     return i != NULL && mailbox_find(&i->mb, id) != NULL;
+}
+
+int64_t relay_parcel_known(struct relay *r, struct str tenant, struct str instance,
+                           const struct event *ev)
+{
+    struct hash128 key;
+
+    return delivery_id_of(ev, &r->env.store->dedup_key, tenant, instance, &key)
+               ? dedup_at(&r->dedup, key)
+               : 0;
+}
+
+void parcel_tell(const struct instance *i, const struct slot *slot, enum parcel_news news,
+                 struct str why)
+{
+    const struct relay *r = i->relay;
+
+    if (news == PARCEL_TAKEN && !r->taking && (slot->flags & SLOT_SENT) == 0)
+        news = PARCEL_REMOVED; /* nobody can have acked it */
+    if (r->on_parcel != NULL)
+        r->on_parcel(r->parcel_ctx, slot->id, news, why);
+}
+
+void relay_watch_parcels(struct relay *r, parcel_cb *cb, void *ctx)
+{
+    r->on_parcel = cb;
+    r->parcel_ctx = ctx;
+    list_each (instances_by_age(r), it, nxt) {
+        struct instance *i = list_entry(it, struct instance, link);
+        i->has_parcels |= mailbox_entries(&i->mb) > 0;
+    }
 }

@@ -10,11 +10,13 @@
  */
 #pragma once
 #include "core/accept.h"
+#include "relay/in/inside.h"
 
 struct delivery_group;
 struct event;
 struct gate_verdict;
-struct relay;
+struct instance;
+struct slot;
 struct staged_to;
 
 struct accepts *accepts_new(struct relay *r);
@@ -25,9 +27,9 @@ void accept_hold(struct accept *a);
 void accept_release(struct relay *r, struct accept *a, enum bh_err err);
 
 /* Delivers a staged event (staged.h) to those of @to that pass the gate.  The deliveries join @g,
- * which is submitted here. */
+ * which is submitted here.  @noted: its author is counted already. */
 void accept_staged(struct relay *r, const struct event *ev, const struct staged_to *to, size_t n_to,
-                   struct delivery_group *g, accepted_cb *done, void *ctx);
+                   bool noted, struct delivery_group *g, accepted_cb *done, void *ctx);
 /* Continues with a routed event: delivers it to those of @to (NULL: all) that pass the gate, and
  * releases the caller's hold on @a. */
 void accept_resume(struct relay *r, const struct event *ev, const struct staged_to *to, size_t n_to,
@@ -35,5 +37,10 @@ void accept_resume(struct relay *r, const struct event *ev, const struct staged_
 /* True when @ev is a duplicate for every recipient in @verdicts. */
 bool accept_is_known(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                      size_t n);
+
+/* Tells what became of a delivery to the watcher of parcels (inside.h).  A settled delivery that
+ * was never sent counts as removed.  For instances with has_parcels only. */
+void parcel_tell(const struct instance *i, const struct slot *slot, enum parcel_news news,
+                 struct str why);
 
 void accept_answer_all(struct relay *r); /* at the end of a turn */

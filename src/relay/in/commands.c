@@ -221,9 +221,9 @@ static void interrupt_instance(struct interruption *x, struct instance *i, struc
         x->sent |= send_interrupt(i, x->named, chat_id, x->reason, false);
 }
 
-/* The chat of @i that @key may name.  Ids may contain the separator, so the key is not taken apart:
- * it names a chat if the chat's id stands in its place, from the longest candidate down. */
-static struct known_chat *chat_in_key(const struct instance *i, struct str key)
+/* Ids may contain the separator, so the key is not taken apart: it names a chat if the chat's id
+ * stands in its place, from the longest candidate down. */
+struct known_chat *interrupt_chat(const struct instance *i, struct str key)
 {
     struct str platform, part;
     int tries = LOOK_AT;
@@ -254,7 +254,7 @@ static bool interrupt_by_chat(struct interruption *x, struct relay *r, struct in
     for (size_t k = 0; k <= n; k++) { /* the sender first: it may not be among LOOK_AT names */
         struct instance *i = k == 0 ? sender : instance_find(r, tenant, names[k - 1]);
         struct known_chat *c =
-            i != NULL && (k == 0 || i != sender) ? chat_in_key(i, x->plain) : NULL;
+            i != NULL && (k == 0 || i != sender) ? interrupt_chat(i, x->plain) : NULL;
         if (c != NULL)
             interrupt_instance(x, i, chat_id(c, id));
         any |= c != NULL;

@@ -57,5 +57,7 @@ uint64_t interrupt_key(const struct instance *i, struct str session_key);
 /* Records that an event of session @key went to the instance of @chat.  @alone: and to no other. */
 void interrupt_note(struct known_chat *chat, uint64_t key, bool alone);
 void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t key);
+/* The chat of @i that a session key may name; NULL: none. */
+struct known_chat *interrupt_chat(const struct instance *i, struct str session_key);
 void interrupt_read(struct instance *i); /* the receiver has read its interrupts */
 void interrupt_from_gateway(struct session *s, struct str session_key, struct str reason);

@@ -41,6 +41,22 @@ struct accept_id relay_deliver(struct relay *r, const struct parcel *p,
 /* True while the instance has not taken the parcel: it was not acked, or is parked. */
 bool relay_parcel_waits(struct relay *r, struct str tenant, struct str instance, uint64_t id);
 
+/* When the parcel of this name came, as known_ms of struct parcel_fate; 0: unknown. */
+int64_t relay_parcel_known(struct relay *r, struct str tenant, struct str instance,
+                           const struct event *ev);
+
+enum parcel_news {
+    PARCEL_SENT,    /* on a socket; may be told again.  Not told of an agent inside */
+    PARCEL_TAKEN,   /* acked: over */
+    PARCEL_PARKED,  /* given up for the reason @why; a redrive sends it again */
+    PARCEL_REMOVED, /* purged, expired or lost before anybody got it: over */
+};
+/* @id is parcel_fate.id.  Also called for other mail of an instance that had a parcel.  The callee
+ * must not call the relay. */
+typedef void parcel_cb(void *ctx, uint64_t id, enum parcel_news news, struct str why);
+/* Tells @cb of the parcels from now on, and of those that wait in a mailbox.  NULL: ends it. */
+void relay_watch_parcels(struct relay *r, parcel_cb *cb, void *ctx);
+
 /* Like session_open().  @gw is not in the facts; it must live until session_closed(). */
 struct session *session_open_inside(struct relay *r, const struct gateway *gw, struct wire *wire);
 /* Reports that a delivery did not reach the agent, and counts an attempt.  After max_attempts, or

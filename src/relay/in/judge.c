@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include "relay/heart.h"
 #include "relay/out/chats.h"
+#include "relay/out/guard.h"
 #include "relay/relay.h"
 #include "relay/sleep/instance.h"
 #include "store/store.h"
@@ -24,7 +25,8 @@ struct streak {
 struct judged {
     struct hash128 message; /* of platform and message id */
     int64_t at_ms;          /* wall; 0: free */
-    const char *consumed;   /* a literal; NULL: it went through the gate */
+    const char *consumed;   /* a literal; NULL: it went through the gate, or was refused */
+    const char *refused;    /* a literal; NULL: the adapter did not refuse it */
     uint32_t n;             /* candidates, including those without a kept verdict */
     struct gate_verdict verdicts[JUDGED_VERDICTS]; /* recipients come first */
     char platform[24], message_id[ID_SHOWN], chat_id[ID_SHOWN], user_id[ID_SHOWN], chat_type[12];
@@ -85,7 +87,7 @@ static unsigned streak_with(struct relay *r, const struct event *ev, bool count)
 /* ---- who can see ---- */
 
 /* Asks the platform if it knows its permissions.  Elsewhere a chat counts as seen once the instance
- * has a delivery from it: an owner spoke there, or an operator routed it. */
+ * has a delivery from it through this bot: an owner spoke there, or an operator routed it. */
 static enum gate_sight sees(void *ctx, const struct event *ev, const struct gate_instance *to,
                             struct str user)
 {
@@ -98,30 +100,24 @@ static enum gate_sight sees(void *ctx, const struct event *ev, const struct gate
     if (at->knows_sight)
         return outside->sees(outside, at, ev, user);
     const struct instance *i = instance_find(r, to->tenant, to->instance);
-    return i != NULL && chats_find_on(i, ev->platform, ev->chat_id) != NULL ? GATE_SEEN
-                                                                            : GATE_SIGHT_UNKNOWN;
+    const struct known_chat *chat = i != NULL ? chats_find_on(i, ev->platform, ev->chat_id) : NULL;
+    return chat != NULL && basis_shows(chat, ev->bot) ? GATE_SEEN : GATE_SIGHT_UNKNOWN;
 }
 
-static bool somebody_sees(struct relay *r, const struct gate_instance *to,
-                          const struct event *place)
+enum gate_sight judge_sees(struct relay *r, const struct gate_instance *to,
+                           const struct event *place)
 {
     struct gate_eyes e = gate_eyes_of(to, place->platform, place->bot);
+    enum gate_sight best = GATE_UNSEEN;
 
-    for (const struct gate_link *l; (l = gate_next_eye(&e)) != NULL;)
-        if (sees(r, place, to, l->user) == GATE_SEEN)
-            return true;
-    return false;
-}
-
-bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,
-                struct str bot, struct str guild, struct str chat_id)
-{
-    const struct event place = {.platform = platform,
-                                .bot = bot,
-                                .scope_id = guild,
-                                .chat_id = chat_id};
-
-    return somebody_sees(r, to, &place);
+    for (const struct gate_link *l; (l = gate_next_eye(&e)) != NULL;) {
+        enum gate_sight one = sees(r, place, to, l->user);
+        if (one == GATE_SEEN)
+            return one;
+        if (one > best)
+            best = one; /* asked, then unknown, then unseen */
+    }
+    return best;
 }
 
 bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struct event *ev)
@@ -134,7 +130,7 @@ bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struc
     if (v->reason == GATE_YES_OWNER && at != NULL && !at->knows_sight)
         return true; /* an owner who writes in the chat is a member of it */
     place.looks_back = true;
-    return somebody_sees(r, v->to, &place);
+    return judge_sees(r, v->to, &place) == GATE_SEEN;
 }
 
 bool judge_reads_context(struct relay *r, const struct gate_verdict *v, const struct event *ev)
@@ -163,7 +159,7 @@ static struct judged *remember(struct relay *r, const struct event *ev)
     struct judged *d = &j->ring[j->next++ % JUDGED_MAX];
     d->message = hash128(&r->env.store->dedup_key, joined(j, ev->platform, id));
     d->at_ms = clock_wall_ms(r->env.clock);
-    d->consumed = NULL;
+    d->consumed = d->refused = NULL;
     d->n = 0;
     show(d->platform, sizeof d->platform, ev->platform);
     show(d->message_id, sizeof d->message_id, id);
@@ -192,12 +188,13 @@ size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *o
 }
 
 void judge_note(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
-                size_t n)
+                size_t n, bool counts)
 {
     struct judged *d = remember(r, ev);
     size_t kept = 0;
 
-    streak_with(r, ev, true);
+    if (counts)
+        streak_with(r, ev, true);
     d->n = (uint32_t)n;
     for (int yes = 1; yes >= 0; yes--)
         for (size_t i = 0; i < n && kept < JUDGED_VERDICTS; i++)
@@ -219,6 +216,11 @@ void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, v
 void judge_consumed(struct relay *r, const struct event *ev, const char *what)
 {
     remember(r, ev)->consumed = what;
+}
+
+void relay_refused(struct relay *r, const struct event *ev, const char *why)
+{
+    remember(r, ev)->refused = why;
 }
 
 /* ---- looking back ---- */
@@ -246,6 +248,7 @@ size_t relay_why(struct relay *r, struct str platform, struct str message_id, si
                                   .chat_type = d->chat_type,
                                   .user_id = d->user_id,
                                   .consumed = d->consumed,
+                                  .refused = d->refused,
                                   .verdicts = d->verdicts,
                                   .n_verdicts = d->n < JUDGED_VERDICTS ? d->n : JUDGED_VERDICTS,
                                   .n_candidates = d->n};

@@ -22,9 +22,10 @@ void judge_free(struct judge *j); /* NULL is fine */
 struct event judge_route(struct relay *r, const struct event *ev);
 /* The gate's verdicts on the routed event @ev; @out has room for GATE_CANDIDATES. */
 size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *out);
-/* @ev is being delivered: records the decision for `why`, and counts its author in the streak. */
+/* @ev is being delivered: records the decision for `why`.  @counts: and its author in the streak.
+ */
 void judge_note(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
-                size_t n);
+                size_t n, bool counts);
 /* Records that bellhop consumed @ev as a command; @what is a literal such as "/stop". */
 void judge_consumed(struct relay *r, const struct event *ev, const char *what);
 
@@ -34,6 +35,7 @@ bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struc
 /* judge_looks_back(), and the gateway is of the newer generation, which understands context. */
 bool judge_reads_context(struct relay *r, const struct gate_verdict *v, const struct event *ev);
 
-/* For the guard: can a person who is linked to @to on this bot see this chat? */
-bool judge_sees(struct relay *r, const struct gate_instance *to, struct str platform,
-                struct str bot, struct str guild, struct str chat_id);
+/* For the guard: can a person who is linked to @to on this bot see this place?  Of @place,
+ * platform, bot, scope_id, chat_id and thread_id are read. */
+enum gate_sight judge_sees(struct relay *r, const struct gate_instance *to,
+                           const struct event *place);

@@ -1,7 +1,11 @@
 /* staged.c - design.  (staged.h has the contract and the picture.)
  *
- * Each chat with staged events has a queue; an event enters when it is READY and at the front.  An
- * event that only waits for its predecessors is staged too, so a chat keeps its order of arrival.
+ * Each chat with staged rows has a queue.  A row enters when it is READY and no row before it has
+ * one of its recipients, so every recipient gets a chat in its order of arrival, and none waits for
+ * a row that is not for it.  An event that only waits for its predecessors is staged too.
+ *
+ * An event has one row for the recipients that wait for files, context or predecessors, and one for
+ * each recipient whose sight is asked for.  A recipient that need not wait is in no row.
  *
  * An event that arrives while its only predecessor is entering is not written.  It is parked in
  * memory for some milliseconds, unanswered.  So a busy chat returns to one write per event.
@@ -58,10 +62,12 @@ struct staged {
     struct list in_chat;
     struct staged_chat *chat; /* shared */
     char *tenant;             /* owned; its quota pays for the files; NULL: no recipient */
+    bool stranger;            /* the author is not linked to the recipient that pays */
     uint8_t state;            /* enum stage_state */
     uint8_t context;          /* enum want_state */
     uint8_t sight;            /* enum want_state: the platform's answer about who sees the chat */
     bool stops;               /* a /stop: it waits for time to pass, and goes before the others */
+    bool noted;               /* another part of the event is told to `why` and counted */
     bool judged;              /* begin() has decided which files and context it waits for */
     bool dropped;             /* deleted by its author or an erasure: it never enters */
     bool in_doubt;            /* an append ended with BH_UNKNOWN: the row may exist */
@@ -72,7 +78,6 @@ struct staged {
     size_t n_to;
     struct want_file files[EVENT_MAX_MEDIA];
     struct timer timer; /* timeout of the wait, or retry of entering or writing */
-    char *event_key;    /* owned; in stage->by_event; NULL: it has none */
 
     struct store_append append; /* of its row; with the store while STAGED_WRITING */
     struct buf body;            /* owned; what @append writes; empty once that is on disk */
@@ -85,9 +90,9 @@ struct staged {
 };
 
 struct stage {
-    struct list all;            /* struct staged, by age */
-    struct map chats, by_event; /* struct staged_chat, struct staged */
-    struct handles handles;     /* struct staged */
+    struct list all;        /* struct staged, by age */
+    struct map chats;       /* struct staged_chat */
+    struct handles handles; /* struct staged */
     size_t n, n_parked;
     struct buf scratch;
     struct record_reader *rows; /* owned */
@@ -139,33 +144,36 @@ size_t relay_waiting(const struct relay *r)
 
 /* ---- one staged event ---- */
 
-static struct str key_of(struct stage *t, const struct event *ev, struct str last)
-{
-    buf_reset(&t->scratch);
-    buf_printf(&t->scratch, "%.*s\x1f%.*s\x1f", STR_FMT(ev->platform), STR_FMT(ev->bot));
-    buf_add_str(&t->scratch, last);
-    return buf_str(&t->scratch);
-}
-
 static struct staged_chat *chat_of(struct stage *t, const struct event *ev)
 {
-    return map_get(&t->chats, key_of(t, ev, ev->chat_id));
+    if (t->n == 0)
+        return NULL;
+    buf_reset(&t->scratch);
+    buf_printf(&t->scratch, "%.*s\x1f%.*s\x1f", STR_FMT(ev->platform), STR_FMT(ev->bot));
+    buf_add_str(&t->scratch, ev->chat_id);
+    return map_get(&t->chats, buf_str(&t->scratch));
 }
 
-static struct staged *by_event(struct stage *t, const struct event *ev)
+static bool is_same(const struct staged *e, const struct event *ev)
 {
-    return ev->event_id.n > 0 ? map_get(&t->by_event, key_of(t, ev, ev->event_id)) : NULL;
+    return ev->event_id.n > 0 && str_eq(e->ev.event_id, ev->event_id);
 }
 
 bool stage_has(struct relay *r, const struct event *ev)
 {
-    return r->stage->n > 0 && by_event(r->stage, ev) != NULL;
+    struct staged_chat *c = chat_of(r->stage, ev);
+
+    for (const struct list *it = c != NULL ? c->events.next : NULL; c != NULL && it != &c->events;
+         it = it->next)
+        if (is_same(list_entry(it, const struct staged, in_chat), ev))
+            return true;
+    return false;
 }
 
 static void join_chat(struct stage *t, struct staged *e)
 {
+    t->n++;
     struct staged_chat *c = chat_of(t, &e->ev);
-
     if (c == NULL) {
         c = xcalloc(1, sizeof *c);
         c->key = xstrdup(buf_z(&t->scratch));
@@ -238,13 +246,8 @@ static struct staged *staged_new(struct relay *r, const struct event *ev,
     timer_init(&e->timer, on_timer);
     delivery_group_init(&e->group, group_over);
     list_append(&t->all, &e->link);
-    t->n++;
     e->handle = handles_add(&t->handles, e);
     join_chat(t, e);
-    if (e->ev.event_id.n > 0) {
-        e->event_key = xstrdup((key_of(t, &e->ev, e->ev.event_id), buf_z(&t->scratch)));
-        map_put(&t->by_event, str_of(e->event_key), e);
-    }
     return e;
 }
 
@@ -265,11 +268,8 @@ static void staged_free(struct staged *e)
     leave_chat(t, e);
     handles_remove(&t->handles, e->handle);
     t->n--;
-    if (e->event_key != NULL && map_get(&t->by_event, str_of(e->event_key)) == e)
-        map_del(&t->by_event, str_of(e->event_key));
     arena_done(&e->arena);
     buf_done(&e->body);
-    free(e->event_key);
     free(e->tenant);
     free(e->waiting);
     free(e);
@@ -282,7 +282,6 @@ void stage_free(struct stage *t)
     list_each (&t->all, it, nxt)
         staged_free(list_entry(it, struct staged, link));
     map_done(&t->chats);
-    map_done(&t->by_event);
     handles_done(&t->handles);
     record_reader_free(t->rows);
     buf_done(&t->scratch);
@@ -302,14 +301,39 @@ bool staged_has(const struct staged_to *to, size_t n, const struct gate_instance
 
 static void enter(struct staged *e);
 
-/* Lets the event at the front of the chat enter if it is READY. */
+static bool shares_recipient(const struct staged *a, const struct staged *b)
+{
+    for (size_t i = 0; i < a->n_to; i++)
+        for (size_t k = 0; k < b->n_to; k++)
+            if (str_eq(a->to[i].instance, b->to[k].instance) &&
+                str_eq(a->to[i].tenant, b->to[k].tenant))
+                return true;
+    return false;
+}
+
+/* True when a row before @e in its chat has one of its recipients. */
+static bool is_behind(const struct staged *e)
+{
+    const struct list *head = &e->chat->events;
+
+    for (const struct list *it = head->next; it != &e->in_chat; it = it->next)
+        if (shares_recipient(list_entry(it, const struct staged, in_chat), e))
+            return true;
+    return false;
+}
+
+/* Lets the rows of the chat enter that are READY and behind none. */
 static void advance(struct relay *r, struct str chat)
 {
     struct staged_chat *c = map_get(&r->stage->chats, chat);
-    struct staged *e = c != NULL ? list_first(&c->events, struct staged, in_chat) : NULL;
 
-    if (e != NULL && e->state == STAGED_READY && !timer_is_set(&e->timer) && !r->draining)
-        enter(e);
+    if (c == NULL || r->draining)
+        return;
+    list_each (&c->events, it, nxt) {
+        struct staged *e = list_entry(it, struct staged, in_chat);
+        if (e->state == STAGED_READY && !timer_is_set(&e->timer) && !is_behind(e))
+            enter(e);
+    }
 }
 
 static void leave(struct staged *e)
@@ -407,7 +431,7 @@ static void enter(struct staged *e)
     e->entered = false;
     delivery_group_init(&e->group, group_over);
     e->group.replaces = e->append.id;
-    accept_staged(e->relay, &ev, e->to, e->n_to, &e->group, on_entered, e);
+    accept_staged(e->relay, &ev, e->to, e->n_to, e->noted, &e->group, on_entered, e);
 }
 
 /* ---- waiting ---- */
@@ -495,6 +519,7 @@ struct wants {
     bool files, context, sleeps;
     bool sight;        /* a recipient depends on what the platform was asked */
     struct str tenant; /* of the first recipient; absent: no recipient */
+    bool stranger;     /* to whom the author is not linked */
 };
 
 static struct wants wants_of(struct relay *r, const struct event *ev,
@@ -507,12 +532,16 @@ static struct wants wants_of(struct relay *r, const struct event *ev,
     for (size_t i = 0; i < n; i++) {
         const struct gate_instance *to = verdicts[i].to;
         w.sight |= verdicts[i].reason == GATE_NO_SIGHT_ASKED;
-        if (w.tenant.p == NULL && gate_may_yet(verdicts[i].reason))
+        if (w.tenant.p == NULL && gate_may_yet(verdicts[i].reason)) {
             w.tenant = to->tenant;
+            w.stranger = verdicts[i].reason != GATE_YES_OWNER;
+        }
         if (!gate_is_yes(verdicts[i].reason))
             continue;
-        const struct instance *in = instance_find(r, to->tenant, to->instance);
-        w.sleeps |= in == NULL || !instance_is_live(in);
+        if (ev->n_media > 0) { /* only files depend on that */
+            const struct instance *in = instance_find(r, to->tenant, to->instance);
+            w.sleeps |= in == NULL || !instance_is_live(in);
+        }
         w.context |=
             ev->wants_context && o->context != NULL && judge_reads_context(r, &verdicts[i], ev);
     }
@@ -524,6 +553,25 @@ static struct wants wants_of(struct relay *r, const struct event *ev,
     return w;
 }
 
+static void split_off(struct staged *e, const struct gate_instance *to);
+
+/* Gives each recipient whose sight is asked for a row of its own, unless none of the others is to
+ * get the event anyway.  Returns how many verdicts are left. */
+static size_t split(struct staged *e, struct gate_verdict *verdicts, size_t n)
+{
+    size_t kept = 0, n_yes = 0;
+
+    for (size_t i = 0; i < n; i++)
+        n_yes += gate_is_yes(verdicts[i].reason);
+    for (size_t i = 0; i < n; i++) {
+        if (n_yes > 0 && verdicts[i].reason == GATE_NO_SIGHT_ASKED && e->sight != WANT_LOST)
+            split_off(e, verdicts[i].to);
+        else
+            verdicts[kept++] = verdicts[i];
+    }
+    return kept;
+}
+
 /* Decides which files and context the event waits for, and requests them.  While the platform is
  * asked who sees the chat, this is undecided: relay_sight() or the timer begins again. */
 static void begin(struct staged *e)
@@ -532,7 +580,12 @@ static void begin(struct staged *e)
     struct outside *o = r->env.outside;
     struct gate_verdict verdicts[GATE_CANDIDATES];
     struct event routed = judge_route(r, &e->ev);
-    size_t n = judge_ask(r, &routed, verdicts);
+    size_t all = judge_ask(r, &routed, verdicts), n = 0;
+
+    for (size_t i = 0; i < all; i++) /* others are in other rows of the event, or in none */
+        if (staged_has(e->to, e->n_to, verdicts[i].to))
+            verdicts[n++] = verdicts[i];
+    n = split(e, verdicts, n);
     struct wants w = wants_of(r, &routed, verdicts, n);
 
     if (w.sight && e->sight != WANT_LOST) {
@@ -551,6 +604,7 @@ static void begin(struct staged *e)
     }
     if (w.tenant.p != NULL && e->tenant == NULL)
         e->tenant = str_dup(w.tenant);
+    e->stranger = w.stranger;
     timer_set(r->env.clock, &e->timer, o->wait_ms != NULL ? o->wait_ms(o) : 0);
     ask(e);
     settle(e);
@@ -615,6 +669,8 @@ static void submit(struct staged *e)
 
 static void wait_for_row(struct staged *e, struct accept *a)
 {
+    if (a == NULL)
+        return;
     e->waiting = xrealloc(e->waiting, (e->n_waiting + 1) * sizeof(struct accept *));
     e->waiting[e->n_waiting++] = a;
     accept_hold(a);
@@ -622,10 +678,10 @@ static void wait_for_row(struct staged *e, struct accept *a)
 
 /* When the whole is full, a tenant that has few of them is still taken, so that some busy tenants
  * do not keep all others out. */
-static bool has_room(struct stage *t, const struct event *ev, const struct wants *w)
+static bool has_room(struct stage *t, const struct event *ev, struct str tenant, bool sight)
 {
     const struct staged_chat *c = chat_of(t, ev);
-    size_t most = w->sight ? STAGED_SIGHT_MAX : STAGED_CHAT_MAX, of_tenant = 0;
+    size_t most = sight ? STAGED_SIGHT_MAX : STAGED_CHAT_MAX, of_tenant = 0;
 
     if (t->n >= STAGED_MAX + STAGED_RESERVED || (c != NULL && c->n >= most))
         return false;
@@ -633,9 +689,14 @@ static bool has_room(struct stage *t, const struct event *ev, const struct wants
         return true;
     list_each (&t->all, it, nxt) {
         const struct staged *e = list_entry(it, struct staged, link);
-        of_tenant += e->tenant != NULL && str_eq(str_of(e->tenant), w->tenant);
+        of_tenant += e->tenant != NULL && str_eq(str_of(e->tenant), tenant);
     }
     return of_tenant < (t->n < STAGED_MAX ? STAGED_TENANT_MAX : STAGED_TENANT_SURE);
+}
+
+static struct staged_to recipient(const struct gate_instance *to)
+{
+    return (struct staged_to){to->tenant, to->instance, to->life};
 }
 
 /* Those who pass the gate, or may yet; @ret has room for GATE_CANDIDATES. */
@@ -643,12 +704,45 @@ static size_t recipients_of(const struct gate_verdict *verdicts, size_t n, struc
 {
     size_t n_to = 0;
 
-    for (size_t i = 0; i < n; i++) {
-        const struct gate_instance *to = verdicts[i].to;
+    for (size_t i = 0; i < n; i++)
         if (gate_may_yet(verdicts[i].reason))
-            ret[n_to++] = (struct staged_to){to->tenant, to->instance, to->life};
-    }
+            ret[n_to++] = recipient(verdicts[i].to);
     return n_to;
+}
+
+/* Writes a row of @ev for the recipients @to; @a (may be NULL) is held until it is on disk. */
+static struct staged *add_row(struct relay *r, const struct event *ev, const struct staged_to *to,
+                              size_t n_to, bool stops, struct accept *a)
+{
+    for (size_t i = 0; i < n_to; i++) /* their records are on disk when the event enters */
+        instance_get(r, to[i].tenant, to[i].instance);
+    struct staged *e = staged_new(r, ev, to, n_to, stops);
+    e->tenant = str_dup(to[0].tenant);
+    save_body(&e->body, &e->ev, e->to, e->n_to);
+    e->append = (struct store_append){.id = delivery_take_id(r),
+                                      .box = STAGED_BOX,
+                                      .row_kind = STORE_ROW_INBOUND,
+                                      .flags = STORE_ROW_STAGED,
+                                      .at_ms = clock_wall_ms(r->env.clock),
+                                      .frame = buf_str(&e->body)};
+    wait_for_row(e, a);
+    submit(e);
+    return e;
+}
+
+/* After a start a row may have a recipient whose sight is not known any more: the others do not
+ * wait for it.  The old row still names it on disk; after a crash deduplication keeps one copy. */
+static void split_off(struct staged *e, const struct gate_instance *to)
+{
+    const struct staged_to own = recipient(to);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < e->n_to; i++)
+        if (!staged_has(&e->to[i], 1, to))
+            e->to[kept++] = e->to[i];
+    e->n_to = kept;
+    if (has_room(e->relay->stage, &e->ev, to->tenant, true))
+        add_row(e->relay, &e->ev, &own, 1, false, NULL)->noted = true;
 }
 
 bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
@@ -678,56 +772,114 @@ bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdi
     return true;
 }
 
-bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
-                size_t n, bool stops, struct accept *a, enum bh_err *ret_err)
+/* True when a row of the chat has this recipient, so that a later event must wait behind it. */
+static bool waits_for(const struct staged_chat *c, const struct gate_instance *to)
 {
-    struct stage *t = r->stage;
-    struct wants w = wants_of(r, ev, verdicts, n);
-
-    if (w.tenant.p == NULL ||
-        (!stops && !w.files && !w.context && !w.sight && (t->n == 0 || chat_of(t, ev) == NULL)))
-        return false;
-    *ret_err = BH_OK;
-    struct staged *e = by_event(t, ev);
-    for (size_t i = 0; e != NULL && i < n; i++)
-        if (gate_may_yet(verdicts[i].reason) && !staged_has(e->to, e->n_to, verdicts[i].to)) {
-            *ret_err = BH_BUSY; /* once it has entered, who came since gets it too */
+    for (const struct list *it = c->events.next; it != &c->events; it = it->next) {
+        const struct staged *e = list_entry(it, const struct staged, in_chat);
+        if (staged_has(e->to, e->n_to, to))
             return true;
+    }
+    return false;
+}
+
+enum repeat { REPEAT_NONE, REPEAT_ALL, REPEAT_SOME };
+
+/* Its platform may send an event again while rows of it wait.  Each recipient is then in a row, or
+ * has its copy; REPEAT_SOME: not all of them. */
+static enum repeat is_repeated(struct relay *r, struct staged_chat *c, const struct event *ev,
+                               const struct gate_verdict *verdicts, size_t n, struct accept *a)
+{
+    size_t rows = 0, missing = 0;
+
+    if (c == NULL || !stage_has(r, ev))
+        return REPEAT_NONE;
+    for (size_t i = 0; i < n; i++) {
+        bool found = false;
+        list_each (&c->events, it, nxt) {
+            const struct staged *e = list_entry(it, struct staged, in_chat);
+            found |= is_same(e, ev) && staged_has(e->to, e->n_to, verdicts[i].to);
         }
-    if (e != NULL) { /* its platform sends it again */
-        r->n.duplicates++;
+        missing +=
+            gate_may_yet(verdicts[i].reason) && !found && !accept_is_known(r, ev, &verdicts[i], 1);
+    }
+    if (missing > 0)
+        return REPEAT_SOME;
+    list_each (&c->events, it, nxt) {
+        struct staged *e = list_entry(it, struct staged, in_chat);
+        if (!is_same(e, ev))
+            continue;
         if (e->state == STAGED_WRITING)
             wait_for_row(e, a);
-        return true;
+        rows++;
     }
+    return rows > 0 ? REPEAT_ALL : REPEAT_NONE;
+}
+
+/* Adds a row for each recipient whose sight is asked for; returns how many.  Without room its copy
+ * is lost, and `why` has the reason: a refusal would hold back the chat of all others.  @noted:
+ * another part of the event is told to `why`. */
+static size_t stage_asked(struct relay *r, const struct event *ev,
+                          const struct gate_verdict *verdicts, size_t n, bool noted,
+                          struct accept *a)
+{
+    size_t rows = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct staged_to own = recipient(verdicts[i].to);
+        if (verdicts[i].reason == GATE_NO_SIGHT_ASKED && has_room(r->stage, ev, own.tenant, true))
+            add_row(r, ev, &own, 1, false, a)->noted = noted || rows++ > 0;
+    }
+    return rows;
+}
+
+bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *verdicts,
+                size_t *n_verdicts, bool stops, struct accept *a, enum bh_err *ret_err)
+{
+    size_t n = *n_verdicts, n_to = 0, n_yes = 0, kept = 0, rows = 0;
+    struct staged_chat *c = chat_of(r->stage, ev);
+    struct wants w = wants_of(r, ev, verdicts, n);
+    bool all = stops || w.files || w.context, waits[GATE_CANDIDATES];
+    struct staged_to to[GATE_CANDIDATES];
+
+    *ret_err = BH_OK;
+    if (w.tenant.p == NULL || (!all && !w.sight && c == NULL))
+        return false;
+    enum repeat again = is_repeated(r, c, ev, verdicts, n, a);
+    r->n.duplicates += again == REPEAT_ALL;
+    if (again == REPEAT_SOME)
+        *ret_err = BH_BUSY; /* once it has entered, who came since gets it too */
+    if (again != REPEAT_NONE)
+        return true;
     if (accept_is_known(r, ev, verdicts, n))
         return false; /* it has entered before: a duplicate waits for nothing */
-    if (!has_room(t, ev, &w)) {
-        if (stops)
-            return false; /* the interrupt was sent; its text is not worth a refusal */
-        r->n.refused_busy++;
-        *ret_err = BH_BUSY;
-        return true;
+    for (size_t i = 0; i < n; i++) {
+        bool yes = gate_is_yes(verdicts[i].reason);
+        waits[i] = yes && (all || (c != NULL && waits_for(c, verdicts[i].to)));
+        if (waits[i])
+            to[n_to++] = recipient(verdicts[i].to);
+        n_yes += yes;
     }
-    struct staged_to to[GATE_CANDIDATES];
-    size_t n_to = recipients_of(verdicts, n, to);
-    for (size_t i = 0; i < n_to; i++) /* their records are on disk when the event enters */
-        instance_get(r, to[i].tenant, to[i].instance);
+    bool room = n_to == 0 || has_room(r->stage, ev, to[0].tenant, false);
+    if (!room && stops)
+        return false;         /* the interrupt was sent; its text is not worth a refusal */
     struct event plain = *ev; /* it is routed again when it enters */
     plain.route_key = ev->own_key;
     plain.own_key = STR_NULL;
-    e = staged_new(r, &plain, to, n_to, stops);
-    e->tenant = str_dup(w.tenant);
-    save_body(&e->body, &e->ev, e->to, e->n_to);
-    e->append = (struct store_append){.id = delivery_take_id(r),
-                                      .box = STAGED_BOX,
-                                      .row_kind = STORE_ROW_INBOUND,
-                                      .flags = STORE_ROW_STAGED,
-                                      .at_ms = clock_wall_ms(r->env.clock),
-                                      .frame = buf_str(&e->body)};
-    wait_for_row(e, a);
-    submit(e);
-    return true;
+    if (!room) { /* who need not wait gets it now; its platform sends it again */
+        r->n.refused_busy++;
+        *ret_err = BH_BUSY;
+    } else {
+        if (n_to > 0)
+            add_row(r, &plain, to, n_to, stops, a)->noted = n_yes > n_to;
+        rows = n_to > 0 ? 1 : 0;
+        rows += stage_asked(r, &plain, verdicts, n, n_yes > 0, a);
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!waits[i])
+            verdicts[kept++] = verdicts[i];
+    *n_verdicts = kept;
+    return n_yes == n_to && (!room || rows > 0);
 }
 
 /* ---- answers ---- */
@@ -740,13 +892,18 @@ static struct staged *asked(struct relay *r, struct handle id, size_t file)
 }
 
 const struct event_media *relay_wanted_file(struct relay *r, struct handle id, size_t file,
-                                            struct str *ret_tenant)
+                                            struct str *ret_tenant, struct str *ret_stranger)
 {
     struct staged *e = asked(r, id, file);
 
     if (e == NULL)
         return NULL;
+    struct buf *who = &r->stage->scratch;
+    buf_reset(who);
+    buf_printf(who, "%.*s\x1f", STR_FMT(e->ev.platform));
+    buf_add_str(who, str_is_empty(e->ev.user_id) ? e->ev.chat_id : e->ev.user_id);
     *ret_tenant = str_of(e->tenant);
+    *ret_stranger = e->stranger ? buf_str(who) : STR_NULL;
     return &e->ev.media[file];
 }
 
@@ -877,29 +1034,46 @@ static void drop(struct staged *e)
         timer_set(e->relay->env.clock, &e->timer, 0);
 }
 
-bool stage_edit(struct relay *r, const struct event *ev, struct accept *a)
+static void edit_row(struct staged *e, const struct event *ev, struct accept *a)
 {
-    struct stage *t = r->stage;
-    struct buf room = BUF_INIT;
-    struct event original = edit_original(r, ev, &room);
-    struct staged *e = t->n > 0 ? by_event(t, &original) : NULL;
+    struct relay *r = e->relay;
+    struct buf body = BUF_INIT;
 
-    buf_done(&room);
-
-    if (e == NULL || e->state == STAGED_ENTERING || e->dropped)
-        return false;
     if (ev->edit.deletes) {
         r->n.retracted++;
         drop(e);
-        return true;
+        return;
     }
     r->n.revised++;
     e->ev.text = arena_str(&e->arena, ev->edit.text);
-    struct buf body = BUF_INIT;
     save_body(&body, &e->ev, e->to, e->n_to);
     row_rewrite(r, e->append.id, buf_str(&body), a); /* the store has the append before it */
     buf_done(&body);
-    return true;
+}
+
+bool stage_edit(struct relay *r, const struct event *ev, struct gate_verdict *verdicts, size_t *n,
+                struct accept *a)
+{
+    struct buf room = BUF_INIT;
+    struct event original = edit_original(r, ev, &room);
+    struct staged_chat *c = chat_of(r->stage, &original);
+    bool found = false;
+
+    for (struct list *it = c != NULL ? c->events.next : NULL; c != NULL && it != &c->events;
+         it = it->next) {
+        struct staged *e = list_entry(it, struct staged, in_chat);
+        size_t kept = 0;
+        if (!is_same(e, &original) || e->state == STAGED_ENTERING || e->dropped)
+            continue;
+        edit_row(e, ev, a);
+        for (size_t i = 0; i < *n; i++)
+            if (!staged_has(e->to, e->n_to, verdicts[i].to))
+                verdicts[kept++] = verdicts[i];
+        *n = kept;
+        found = true;
+    }
+    buf_done(&room);
+    return found;
 }
 
 uint64_t stage_forget(struct relay *r, struct str platform, struct str user, bool only_count,

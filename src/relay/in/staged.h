@@ -14,8 +14,10 @@
  *   - context, the messages before the event, that the adapter has to request;
  *   - the text of a /stop: the turn that it interrupts gets INTERRUPT_HOLD_MS to end.
  *
- * A staged event is one row in the store, whatever the number of recipients.  The platform gets its
- * answer once that row is on disk.
+ * A staged event is one row in the store, whatever the number of recipients, but a recipient whose
+ * sight is asked for has a row of its own, so that no other one waits for it.  Recipients that have
+ * to wait for nothing are in no row and get the event at once.  The platform gets its answer once
+ * everything is on disk.
  *
  * The gate judges the event on arrival, so that nothing is fetched without a recipient, and again
  * when the event enters, so that a revocation counts.  A recipient must pass both times, in the
@@ -24,10 +26,12 @@
  * deliveries and deletes the row.  After a timeout the event enters with a note about what is
  * missing.
  *
- * Later events of the same chat wait behind it, as rows of their own.  A /stop goes before
- * them.
+ * Later events of the same chat for one of its recipients wait behind it, as rows of their own.  So
+ * each instance gets a chat in order, and no instance waits for a row that is not for it.  A /stop
+ * goes before them.
  * Staged events are bounded per chat, per tenant and in all; a reserve is kept for tenants that
- * have few.  At a bound the answer is BH_BUSY, and the platform sends the event again later.
+ * have few.  At a bound the answer is BH_BUSY, and the platform sends the event again later.  At
+ * STAGED_SIGHT_MAX the recipient does not get the event: a refusal would hold back the others.
  *
  * A row has the mailbox number STAGED_BOX and the flag STORE_ROW_STAGED.  Its body is the event
  * with its recipients.
@@ -74,16 +78,18 @@ void stage_begin(struct relay *r); /* called by relay_begin(): loaded events wai
  * so it sends the event again after a crash.  False: nothing happened. */
 bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                 size_t n, struct accept *a, enum bh_err *ret_err);
-/* Stages @ev if it must wait.  *@ret_err is BH_OK, with @a held until the row is on disk; or it is
- * BH_BUSY: no room.  @stops: the text of a /stop, which waits INTERRUPT_HOLD_MS if there is room.
- * False: the event need not wait, and nothing happened. */
-bool stage_take(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
-                size_t n, bool stops, struct accept *a, enum bh_err *ret_err);
+/* Stages @ev for the recipients that must wait, and takes them out of @verdicts; @a is held until
+ * their rows are on disk.  *@ret_err is BH_OK, or BH_BUSY: no room.  @stops: the text of a /stop,
+ * which waits INTERRUPT_HOLD_MS if there is room.  False: the caller delivers to the recipients in
+ * @verdicts, if any, and then returns *@ret_err.  True: there is nothing left to do. */
+bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *verdicts, size_t *n,
+                bool stops, struct accept *a, enum bh_err *ret_err);
 bool stage_has(struct relay *r, const struct event *ev); /* @ev is staged: it is a duplicate */
 
-/* Applies the edit @ev to a staged message: replaces its text, or drops it.  False: the message is
- * not staged. */
-bool stage_edit(struct relay *r, const struct event *ev, struct accept *a);
+/* Applies the edit @ev to the rows of a staged message: replaces its text, or drops it.  Takes
+ * their recipients out of @verdicts.  False: the message is not staged. */
+bool stage_edit(struct relay *r, const struct event *ev, struct gate_verdict *verdicts, size_t *n,
+                struct accept *a);
 
 /* Drops the staged events that @user wrote, or of the direct chat whose id is @user; returns how
  * many.  @only_count drops nothing. */

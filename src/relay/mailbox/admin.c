@@ -76,9 +76,9 @@ static void view(struct instance *i, struct instance_view *ret)
         .last_inbound_ms = i->last_inbound_ms,
         .last_outbound_ms = i->last_outbound_ms,
         .asleep_since_ms = i->sleep.asleep ? i->sleep.since_ms : 0,
-        .last_poke_ms = i->wake.last_wall_ms,
+        .last_poke_ms = wake_of(i)->last_wall_ms,
         .wake_url = facts_wake_url(facts, instance_tenant(i), instance_id(i)) != NULL,
-        .last_poke_problem = i->wake.problem,
+        .last_poke_problem = wake_of(i)->problem,
         .display_name = gw != NULL ? gw->display_name : NULL,
     };
 }
@@ -446,7 +446,9 @@ uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str inst
 uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance, uint64_t up_to)
 {
     struct instance *i = instance_find(r, tenant, instance);
+    r->taking = true;
     uint64_t n = i != NULL ? delivery_settle_until(i, up_to, INT64_MAX, UINT64_MAX) : 0;
+    r->taking = false;
 
     r->n.acked += n;
     return n;

@@ -1,9 +1,7 @@
 /* mailbox.c - design.  (mailbox.h has the contract.)
  *
  * Acks come in order, so the settled slot is nearly always the head, and the ring behaves like a
- * queue.  Gaps arise behind a parked or slow head.  A ring with more gaps than slots is rebuilt, so
- * a delivery that stays parked for weeks does not make the ring grow with the traffic behind it.
- *
+ * queue.  Gaps arise behind a parked or slow head.  A ring with more gaps than slots is rebuilt.
  * With a file store, an append for a live socket is not urgent: the store waits a few milliseconds
  * to batch writes, and an early ack shrinks the write to its deduplication key.  Every other append
  * is urgent: a platform waits for the answer, or a shared store must commit before the pump sends.
@@ -531,6 +529,8 @@ void delivery_settle(struct instance *i, struct slot *slot)
     struct delivery *d = slot->d;
     uint64_t id = slot->id;
 
+    if (i->has_parcels)
+        parcel_tell(i, slot, PARCEL_TAKEN, STR_NULL);
     session_forget_all(i, id);
     mailbox_drop(&i->mb, slot);
     r->n.settled++;

@@ -28,11 +28,19 @@ static struct known_chat *at(const struct chat_table *t, uint32_t number)
     return pool_at(&t->pool, number);
 }
 
+/* An action or event looks its chat up several times in a row: the last hash is kept. */
+struct chat_hash {
+    uint64_t hash;
+    size_t n;                                          /* of @key; 0: nothing is kept */
+    char key[sizeof(struct instance *) + CHAT_ID_MAX]; /* what was hashed */
+};
+
 void chat_table_init(struct chat_table *t)
 {
     *t = (struct chat_table){.pool = POOL_INIT(sizeof(struct known_chat)), .names = NAMES_INIT};
     t->n_buckets = t->cap = FIRST_BUCKETS;
     t->buckets = xcalloc(t->cap, sizeof t->buckets[0]);
+    t->last = xcalloc(1, sizeof *t->last);
 }
 
 /* ---- ids ---- */
@@ -86,12 +94,17 @@ bool chat_is_over(const struct known_chat *c)
 static uint32_t *bucket_of(const struct chat_table *t, const struct instance *i,
                            const struct id_of *id)
 {
-    BH_UNCLEARED char key[sizeof i + CHAT_ID_MAX];
     struct str tail = id->text.n != 0 ? id->text : str_make(&id->number, sizeof id->number);
+    struct chat_hash *last = t->last;
 
-    memcpy(key, &i, sizeof i);
-    memcpy(key + sizeof i, tail.p, tail.n);
-    uint64_t hash = hash64_brief(hash_process_key(), str_make(key, sizeof i + tail.n));
+    if (last->n != sizeof i + tail.n || memcmp(last->key, &i, sizeof i) != 0 ||
+        memcmp(last->key + sizeof i, tail.p, tail.n) != 0) {
+        last->n = sizeof i + tail.n;
+        memcpy(last->key, &i, sizeof i);
+        memcpy(last->key + sizeof i, tail.p, tail.n);
+        last->hash = hash64_brief(hash_process_key(), str_make(last->key, last->n));
+    }
+    uint64_t hash = last->hash;
     uint32_t half = UINT32_C(1) << (31 - __builtin_clz(t->n_buckets));
     uint32_t b = (uint32_t)hash & (2 * half - 1);
     return &t->buckets[b < t->n_buckets ? b : b & (half - 1)];
@@ -219,6 +232,7 @@ void chat_table_done(struct chat_table *t)
     names_done(&t->names);
     pool_done(&t->pool);
     free(t->buckets);
+    free(t->last);
 }
 
 /* The chat of @i with this id, in the rest of a bucket. */

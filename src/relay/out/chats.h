@@ -108,6 +108,7 @@ struct chat_table {
     struct names names;
     uint32_t *buckets; /* owned; numbers of chats */
     uint32_t n_buckets, cap;
+    struct chat_hash *last; /* owned; the hash computed last */
 };
 void chat_table_init(struct chat_table *t);
 void chat_table_done(struct chat_table *t); /* with all chats */

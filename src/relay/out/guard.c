@@ -8,7 +8,9 @@
 #include "base/buf.h"
 #include "base/jw.h"
 #include "core/event.h"
+#include "core/session_key.h"
 #include "relay/heart.h"
+#include "relay/in/commands.h"
 #include "relay/in/judge.h"
 #include "relay/out/chats.h"
 #include "relay/out/spoken.h"
@@ -22,6 +24,8 @@
 #define ERROR_CAPABILITY "capability not available"
 #define ERROR_NOT_ITS_OWN "this message was not sent by this agent, or too long ago"
 #define ERROR_NOT_HEARD "this message was not delivered to this agent, or too long ago"
+#define ERROR_NOT_ITS_THREAD \
+    "this agent neither opened this thread nor had a message from it, or too long ago"
 
 /* ---- the basis of a chat ---- */
 
@@ -165,18 +169,23 @@ static struct ground_at ground_of(const struct instance *i, struct str platform,
     return (struct ground_at){{instance_tenant(i), instance_id(i)}, platform, bot};
 }
 
-/* True when a scope of the instance covers the place, and its people can see the place. */
-static bool by_scope(const struct instance *i, const struct ground_at *at, struct str guild,
-                     struct str chat, struct str parent)
+/* GATE_SEEN: a scope of the instance covers the place, and its people can see the place. */
+static enum gate_sight by_scope(const struct instance *i, const struct ground_at *at,
+                                struct str guild, struct str chat, struct str parent)
 {
     struct facts *facts = i->relay->env.facts;
+    const struct event place = {.platform = at->platform,
+                                .bot = at->bot,
+                                .scope_id = guild,
+                                .chat_id = chat};
 
-    return (ground_scope(facts, at, guild, chat) ||
-            (parent.n > 0 && ground_scope(facts, at, guild, parent))) &&
-           judge_sees(i->relay, grant_instance(facts, at->who), at->platform, at->bot, guild, chat);
+    if (!ground_scope(facts, at, guild, chat) &&
+        (parent.n == 0 || !ground_scope(facts, at, guild, parent)))
+        return GATE_UNSEEN;
+    return judge_sees(i->relay, grant_instance(facts, at->who), &place);
 }
 
-static bool basis_holds(const struct known_chat *c, struct str bot)
+static enum gate_sight basis_holds(const struct known_chat *c, struct str bot)
 {
     const struct facts *facts = c->inst->relay->env.facts;
     struct ground_at at = ground_of(c->inst, chat_platform(c), bot);
@@ -184,9 +193,23 @@ static bool basis_holds(const struct known_chat *c, struct str bot)
     char scratch[CHAT_ID_CHARS];
     struct str id = chat_id(c, scratch), guild = chat_scope(c).n != 0 ? chat_scope(c) : id;
 
-    return ground_person(facts, &at, g.person) ||
-           ground_route(facts, &at, g.key.n > 0 ? g.key : guild, g.former) ||
-           by_scope(c->inst, &at, guild, id, g.parent);
+    if (ground_person(facts, &at, g.person) ||
+        ground_route(facts, &at, g.key.n > 0 ? g.key : guild, g.former))
+        return GATE_SEEN;
+    return by_scope(c->inst, &at, guild, id, g.parent);
+}
+
+bool basis_shows(const struct known_chat *c, struct str bot)
+{
+    const struct facts *facts = c->inst->relay->env.facts;
+    struct ground_at at = ground_of(c->inst, chat_platform(c), bot);
+    struct basis g = unpack(name_text(c->basis));
+    char scratch[CHAT_ID_CHARS];
+    struct str guild = chat_scope(c).n != 0 ? chat_scope(c) : chat_id(c, scratch);
+
+    return (str_eq(chat_bot(c), bot) || has_bot(g.bots, bot)) &&
+           (ground_person(facts, &at, g.person) ||
+            ground_route(facts, &at, g.key.n > 0 ? g.key : guild, g.former));
 }
 
 /* ---- one action ---- */
@@ -206,7 +229,7 @@ static const char *by_chat(const struct known_chat *chat, const struct action *a
 }
 
 /* Selects platform and bot from the chat's record, else from the hellos.  A hello grants no right:
- * may_speak() checks whether the bot belongs to the instance. */
+ * ground_in_chat() checks whether the bot belongs to the instance. */
 static const char *choose_persona(const struct session *s, const struct action *a,
                                   struct destination *ret)
 {
@@ -222,23 +245,27 @@ static const char *choose_persona(const struct session *s, const struct action *
     return persona_find(s, a->platform, a->bot, &ret->bot) ? NULL : ERROR_IDENTITY;
 }
 
-bool may_speak(struct instance *i, const struct action *a, const struct destination *to)
+/* May the instance speak in the chat?  Only records decide; the scope selects the record. */
+static enum gate_sight ground_in_chat(struct instance *i, const struct action_place *place,
+                                      const struct outlet *by)
 {
     const struct facts *facts = i->relay->env.facts;
-    const struct known_chat *chat = chats_find_on(i, to->platform, a->chat_id);
-    struct ground_at at = ground_of(i, to->platform, str_of(to->outlet->bot));
+    struct ground_at at = ground_of(i, str_of(by->platform), str_of(by->bot));
+    const struct known_chat *chat = chats_find_on(i, at.platform, place->chat_id);
 
-    if (chat != NULL) /* a scope that contradicts the record is a mistake or an attack */
-        return (a->scope_id.n == 0 || chat_scope(chat).n == 0 ||
-                str_eq(a->scope_id, chat_scope(chat))) &&
-               (to->outlet->answers || basis_holds(chat, at.bot));
-    if (i->forgot_chats && to->outlet->secret_chats && ground_key(facts, &at, at.bot))
-        return true; /* nobody can guess the id: the chat was delivered, and forgotten since */
-    if (ground_key(facts, &at, a->chat_id) && (to->outlet->alone || ground_bot(facts, &at)))
-        return true;
-    if (ground_person(facts, &at, a->chat_id))
-        return true; /* where a direct chat has the person's own id */
-    return a->scope_id.n != 0 && by_scope(i, &at, a->scope_id, a->chat_id, STR_NULL);
+    if (chat != NULL && place->scope_id.n > 0 && chat_scope(chat).n > 0 &&
+        !str_eq(place->scope_id, chat_scope(chat)))
+        return GATE_UNSEEN; /* a scope that contradicts the record is a mistake or an attack */
+    if (chat != NULL)
+        return by->answers ? GATE_SEEN : basis_holds(chat, at.bot);
+    if (i->forgot_chats && by->secret_chats && ground_key(facts, &at, at.bot))
+        return GATE_SEEN; /* nobody can guess the id: the chat was delivered, and forgotten since */
+    if (ground_key(facts, &at, place->chat_id) && (by->alone || ground_bot(facts, &at)))
+        return GATE_SEEN;
+    if (ground_person(facts, &at, place->chat_id))
+        return GATE_SEEN; /* where a direct chat has the person's own id */
+    return place->scope_id.n != 0 ? by_scope(i, &at, place->scope_id, place->chat_id, STR_NULL)
+                                  : GATE_UNSEEN;
 }
 
 /* A delivered message is known by its deduplication key: for delivery.dedup, across restarts. */
@@ -257,19 +284,44 @@ static bool was_delivered(struct instance *i, const struct action *a, const stru
     return known;
 }
 
+/* Had the instance an event from this thread?  A thread is a chat of its own, or its session is one
+ * of the newest CHAT_KEYS of its chat. */
+static bool heard_in(struct instance *i, struct str platform, struct str chat_id, struct str thread)
+{
+    static const struct str types[] = {STR("thread"), STR("forum"), STR("group"), STR("channel")};
+    const struct known_chat *chat = chats_find_on(i, platform, chat_id);
+    struct event ev = {.platform = platform, .chat_id = chat_id, .thread_id = thread};
+    BUF_LOCAL key = BUF_INIT;
+
+    if (chats_find_on(i, platform, thread) != NULL)
+        return true;
+    for (size_t k = 0; chat != NULL && k < ARRAY_LEN(types); k++) {
+        ev.chat_type = types[k];
+        buf_reset(&key);
+        session_key_of_event(&key, &ev);
+        if (chat_has_key(chat, interrupt_key(i, buf_str(&key))))
+            return true;
+    }
+    return false;
+}
+
 const char *may_touch(struct instance *i, const struct action *a, const struct destination *to)
 {
-    bool changes = a->op == ACTION_EDIT;
+    bool changes = a->op == ACTION_EDIT, renames = a->op == ACTION_THREAD_RENAME;
     bool points = a->op == ACTION_REACT || (a->op == ACTION_THREAD_CREATE && a->message_id.n > 0);
 
-    if (!changes && !points)
+    if (!changes && !points && !renames)
         return NULL;
     if (spoken_has(i->relay, spoken_chat(i, to->platform, str_of(to->outlet->bot), a->chat_id),
                    a->message_id))
         return NULL;
     if (changes)
         return ERROR_NOT_ITS_OWN;
-    return was_delivered(i, a, to->outlet) ? NULL : ERROR_NOT_HEARD;
+    if (was_delivered(i, a, to->outlet)) /* a thread under a message has the message's id */
+        return NULL;
+    if (!renames)
+        return ERROR_NOT_HEARD;
+    return heard_in(i, to->platform, a->chat_id, a->message_id) ? NULL : ERROR_NOT_ITS_THREAD;
 }
 
 static const char *admit_chat(const struct session *s, const struct action *a,
@@ -284,14 +336,52 @@ static const char *admit_chat(const struct session *s, const struct action *a,
     t->outlet = outside->find(outside, t->platform, t->bot);
     if (t->outlet == NULL)
         return ERROR_NO_BOT;
-    if (a->chat_id.n == 0 || !may_speak(i, a, t))
+    const struct action_place place = {.chat_id = a->chat_id, .scope_id = a->scope_id};
+    if (a->chat_id.n == 0 || ground_in_chat(i, &place, t->outlet) != GATE_SEEN)
         return ACTION_ERROR_NOT_ROUTED;
     bool can = (t->outlet->descriptor->ops & (1u << a->op)) != 0; /* else the refusal says so */
     return can ? may_touch(i, a, t) : NULL;
 }
 
-/* A follow-up names no chat: the platform's vault knows what the key is good for, and for whom. All
- * refusals read the same, so that asking teaches nothing. */
+/* A private thread of a chat in which the instance may speak: its people must see the thread, or it
+ * had an event from there, or it hears everybody in the place. */
+static enum gate_sight ground_in_thread(struct instance *i, const struct action_place *place,
+                                        const struct outlet *by)
+{
+    struct facts *facts = i->relay->env.facts;
+    struct ground_at at = ground_of(i, str_of(by->platform), str_of(by->bot));
+    const struct known_chat *chat = chats_find_on(i, at.platform, place->chat_id);
+    const struct known_chat *thread = chats_find_on(i, at.platform, place->thread_id);
+    struct basis g = unpack(chat != NULL ? name_text(chat->basis) : STR_NULL);
+    const struct event seen = {.platform = at.platform,
+                               .bot = at.bot,
+                               .scope_id = place->scope_id,
+                               .chat_id = place->chat_id,
+                               .thread_id = place->thread_id};
+
+    if (ground_open(facts, &at, g.key.n > 0 ? g.key : place->scope_id, g.former) ||
+        (thread != NULL && basis_holds(thread, at.bot) == GATE_SEEN))
+        return GATE_SEEN;
+    return judge_sees(i->relay, grant_instance(facts, at.who), &seen);
+}
+
+enum gate_sight relay_ground(struct relay *r, const struct action_from *from, struct str platform,
+                             struct str bot, const struct action_place *place)
+{
+    struct instance *i = instance_find(r, from->tenant, from->instance);
+    const struct outlet *by = r->env.outside->find(r->env.outside, platform, bot);
+
+    if (str_is_empty(from->tenant) && str_is_empty(from->instance))
+        return GATE_SEEN; /* bellhop itself, to whoever sent it a command */
+    if (i == NULL || i->life != from->life || by == NULL)
+        return GATE_UNSEEN;
+    enum gate_sight sight = ground_in_chat(i, place, by);
+    return sight == GATE_SEEN && place->thread_id.n > 0 ? ground_in_thread(i, place, by) : sight;
+}
+
+/* A follow-up names no chat: the platform's vault knows what the key is good for, and for whom, and
+ * asks relay_ground() for the chat of its token.  All other refusals read the same, so that asking
+ * teaches nothing.  A gateway that names no bot means the bot of the chat in the key. */
 static const char *admit_follow_up(const struct session *s, const struct action *a,
                                    struct destination *t)
 {
@@ -301,7 +391,10 @@ static const char *admit_follow_up(const struct session *s, const struct action 
     t->platform = a->platform;
     if (t->platform.n == 0 && !str_split(&rest, '.', &t->platform))
         return ERROR_CAPABILITY;
-    if (!persona_find(s, t->platform, a->bot, &t->bot))
+    const struct known_chat *chat = a->bot.n == 0 ? interrupt_chat(s->inst, a->session_key) : NULL;
+    bool known = chat != NULL && str_eq(chat_platform(chat), t->platform) &&
+                 persona_find(s, t->platform, chat_bot(chat), &t->bot);
+    if (!known && !persona_find(s, t->platform, a->bot, &t->bot))
         return ERROR_CAPABILITY;
     t->outlet = outside->find(outside, t->platform, t->bot);
     if (t->outlet == NULL || (t->outlet->descriptor->ops & (1u << ACTION_FOLLOW_UP)) == 0)

@@ -1,6 +1,6 @@
 /* guard.h - decides whether an instance may act in a chat or on a message.
  *
- *      outbound frame -> guard_admit() -> persona -> may_speak() -> may_touch() -> outlet
+ *      outbound frame -> guard_admit() -> persona -> the chat's ground -> may_touch() -> outlet
  *
  * An instance may act in a chat that it received an event from, through the bot that delivered the
  * event, while the basis of that chat holds on that bot:
@@ -16,10 +16,12 @@
  * one.  tenancy/grounds.h answers each of these questions.
  *
  * Editing needs more than speaking: an instance edits only messages that it sent, and reacts to, or
- * opens a thread under, messages that it sent or received.
+ * opens a thread under, messages that it sent or received.  It renames threads that it opened, that
+ * hang under such a message, or that it had an event from.
  *
- * requests.c calls guard_admit() for every action; no other module decides this.  An adapter that
- * posts into a thread of the metadata checks itself that the thread lies in chat_id.
+ * requests.c calls guard_admit() for every action.  relay_ground() (relay.h) asks the same records
+ * again before an action leaves that waited, and when a token of the vault is used.  An adapter
+ * that posts into a thread of the metadata checks itself that the thread lies in chat_id.
  */
 #pragma once
 #include "base/json.h"
@@ -39,13 +41,9 @@ struct destination {
 /* NULL: @a may go to @ret; else the reason, as the gateway reads it. */
 const char *guard_admit(const struct session *s, const struct action *a, struct destination *ret);
 
-/* May the instance do this to @a's message?  The caller has asked may_speak() before.  NULL: yes;
- * else the reason. */
+/* May the instance do this to @a's message?  The caller knows that it may speak in the chat.  NULL:
+ * yes; else the reason. */
 const char *may_touch(struct instance *i, const struct action *a, const struct destination *to);
-
-/* May the instance speak in @a's chat?  Only records decide; the action's scope selects the record.
- */
-bool may_speak(struct instance *i, const struct action *a, const struct destination *to);
 
 /* ---- the basis of a chat: what chats.h stores for these questions ---- */
 
@@ -54,6 +52,11 @@ bool may_speak(struct instance *i, const struct action *a, const struct destinat
  * True: the new basis differs from @before. */
 bool basis_of(const struct event *ev, bool owner, struct str bot, struct str before,
               struct buf *out);
+/* The chat was delivered through this bot, and the person or the route that it was delivered for
+ * still counts there.  Where the platform tells no permissions this stands for seeing the chat; a
+ * scope, which its holder may claim itself, does not. */
+struct known_chat;
+bool basis_shows(const struct known_chat *c, struct str bot);
 
 /* The basis in the chat's record, a JSON object.  basis_read() returns false, and leaves *@out
  * alone, when the record has none. */

@@ -32,7 +32,9 @@ struct request {
     size_t result_at, result_n; /* its frame in requests->results, while told */
     struct handle handle;
     uint16_t id_n;
+    bool counted;        /* in s->n_requests: its result is not known yet */
     bool speaks;         /* sends messages, which may be edited later: spoken.h */
+    bool opens;          /* opens a thread under no message, which may be renamed later */
     struct hash128 said; /* action_from.said */
     struct spoken_chat where;
     char id[REQUEST_ID_MAX];
@@ -82,7 +84,7 @@ struct requests *requests_new(struct relay *r)
 
 static void request_free(struct requests *q, struct request *req)
 {
-    if (req->s != NULL)
+    if (req->counted)
         req->s->n_requests--;
     list_remove(&req->owner);
     list_remove(&req->by_due);
@@ -142,6 +144,7 @@ static struct request *request_new(struct requests *q, struct instance *inst, st
     list_append(s != NULL ? &s->requests : &inst->orphans, &req->owner);
     if (s != NULL)
         s->n_requests++;
+    req->counted = s != NULL;
     request_begin(q, req, id);
     return req;
 }
@@ -169,6 +172,16 @@ static void refuse(struct session *s, struct str id, const char *error)
     reply(s, id, &result);
 }
 
+/* A text that streaming merged into a newer one does not count: see rate_take(). */
+static void rate_give_back(struct instance *i)
+{
+    struct tenant_rate *t = map_get(&i->relay->requests->tenant_rates, instance_tenant(i));
+
+    bucket_give(&i->actions);
+    if (t != NULL)
+        bucket_give(&t->level);
+}
+
 static bool is_decided(const struct request *req)
 {
     return req->held != NULL || list_is_linked(&req->told);
@@ -189,6 +202,9 @@ static void tell(struct requests *q, struct request *req, const struct action_re
     req->result_at = q->results.n;
     frame_write_result(&q->results, str_make(req->id, req->id_n), &r);
     req->result_n = q->results.n - req->result_at;
+    if (req->counted) /* many texts of streams may be answered in one turn */
+        req->s->n_requests--;
+    req->counted = false;
     list_append(&q->told, &req->told);
     turn_want(q->relay, TURN_RESULTS);
 }
@@ -200,8 +216,11 @@ void relay_result(struct relay *r, struct action_id id, const struct action_resu
 
     if (req == NULL || is_decided(req))
         return;
-    if (req->speaks && result->success && result->message_id.n > 0)
-        spoken_note(req->inst, req->where, result->message_id);
+    if (result->merged)
+        rate_give_back(req->inst);
+    struct str made = req->speaks ? result->message_id : result->thread_id;
+    if ((req->speaks || req->opens) && result->success && made.n > 0)
+        spoken_note(req->inst, req->where, made);
     tell(q, req, result);
 }
 
@@ -253,6 +272,7 @@ void requests_orphan(struct session *s)
     list_each (&s->requests, it, nxt) {
         struct request *req = list_entry(it, struct request, owner);
         req->s = NULL;
+        req->counted = false;
         list_move(&req->owner, &s->inst->orphans);
     }
     s->n_requests = 0;
@@ -319,7 +339,8 @@ void relay_cut_off(struct relay *r, const struct action_from *from, struct str e
 /* True for actions that send messages, which may be edited later. */
 static bool speaks(enum action_op op)
 {
-    return op == ACTION_SEND || op == ACTION_SEND_MEDIA || op == ACTION_PROMPT;
+    return op == ACTION_SEND || op == ACTION_SEND_MEDIA || op == ACTION_PROMPT ||
+           op == ACTION_DRAFT;
 }
 
 bool relay_revive(struct relay *r, const struct action_from *from, struct str platform,
@@ -406,9 +427,11 @@ static struct hash128 hash_said(struct instance *i, const struct destination *to
     struct buf *b = &i->relay->requests->said;
 
     buf_reset(b);
-    buf_printf(b, "%u ", i->life);
+    buf_add_u64(b, i->life);
+    buf_add_c(b, ' ');
     for (size_t k = 0; k < ARRAY_LEN(parts); k++) {
-        buf_printf(b, "%zu:", parts[k].n);
+        buf_add_u64(b, parts[k].n);
+        buf_add_c(b, ':');
         buf_add_str(b, parts[k]);
     }
     return hash128(&i->relay->env.store->dedup_key, buf_str(b));
@@ -439,6 +462,7 @@ static bool is_said_again(struct session *s, struct str id, struct hash128 said)
         list_move(&old->owner, &s->requests);
         old->s = s;
         s->n_requests++;
+        old->counted = true;
         request_begin(q, old, id); /* restarts the timeout */
         return true;
     }
@@ -477,7 +501,9 @@ static void start(struct session *s, struct str id, const struct action *asked)
         refuse(s, id, why);
         return;
     }
-    if ((to.outlet->descriptor->ops & (1u << a->op)) == 0) {
+    /* A draft that becomes the message is shown wherever a message can be sent. */
+    enum action_op needs = a->op == ACTION_DRAFT && a->is_message ? ACTION_SEND : a->op;
+    if ((to.outlet->descriptor->ops & (1u << needs)) == 0) {
         struct action_result nothing_to_do = {.success = true};
         if (a->op == ACTION_TYPING)
             reply(s, id, &nothing_to_do); /* cosmetic: a platform without it is not a failure */
@@ -489,14 +515,16 @@ static void start(struct session *s, struct str id, const struct action *asked)
     buf_reset(&r->requests->named);
     said.content = byline_add(s->inst, &to, a, &r->requests->named);
     const struct descriptor *d = to.outlet->descriptor;
-    uint32_t more = said.content.n > (size_t)d->max_message_length ? extra_parts(&said, d) : 0;
+    bool long_text = said.content.n > (size_t)d->max_message_length && a->op != ACTION_DRAFT;
+    uint32_t more = long_text ? extra_parts(&said, d) : 0;
     if (more > 0 && !rate_take(s->inst, more)) {
         r->n.actions_limited++;
         refuse(s, id, ACTION_ERROR_TRANSIENT "too many messages per second");
         return;
     }
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};
-    if (speaks(a->op) || a->op == ACTION_FOLLOW_UP || a->op == ACTION_EDIT) {
+    if ((speaks(a->op) && a->op != ACTION_DRAFT) || a->op == ACTION_FOLLOW_UP ||
+        a->op == ACTION_EDIT) {
         from.said = hash_said(s->inst, &to, &said);
         if (is_said_again(s, id, from.said))
             return;
@@ -505,6 +533,7 @@ static void start(struct session *s, struct str id, const struct action *asked)
     if (a->op == ACTION_GET_CHAT_INFO)
         req->asked = str_dup(a->chat_id);
     req->speaks = speaks(a->op);
+    req->opens = a->op == ACTION_THREAD_CREATE && a->message_id.n == 0;
     req->said = from.said;
     req->where = spoken_chat(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
     struct action_id aid = {req->handle.index, req->handle.generation};

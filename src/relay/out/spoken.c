@@ -10,8 +10,6 @@
  * so no call takes long and a chat costs 10 to 13 bytes.  The tables use open addressing, and
  * removal closes the gap, so there are no tombstones. */
 #include "relay/out/spoken.h"
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
 #include "relay/heart.h"
@@ -250,8 +248,13 @@ static void grow_ring(struct said_ring *r, size_t slots)
 
 static void record_key(const struct said_ring *r, size_t slot, char key[KEY_BYTES + 1])
 {
-    snprintf(key, KEY_BYTES + 1, "%016" PRIx64 "%016" PRIx64 "%08" PRIx32 "%02x", r->at.chat.hi,
-             r->at.chat.lo, (uint32_t)r->at.box, (unsigned)slot & 0xff);
+    char tail[HEX_U64_CHARS]; /* eight digits of the box, two of the slot */
+
+    hex_u64(r->at.chat.hi, key);
+    hex_u64(r->at.chat.lo, key + HEX_U64_CHARS);
+    hex_u64((uint64_t)(uint32_t)r->at.box << 32 | (uint64_t)(slot & 0xff) << 24, tail);
+    memcpy(key + 2 * HEX_U64_CHARS, tail, KEY_BYTES - 2 * HEX_U64_CHARS);
+    key[KEY_BYTES] = '\0';
 }
 
 struct said_record {
@@ -450,7 +453,7 @@ struct str byline_add(struct instance *i, const struct destination *to, const st
     const struct descriptor *d = to->outlet->descriptor;
     const struct gateway *g;
     bool says = a->op == ACTION_SEND || a->op == ACTION_EDIT || a->op == ACTION_SEND_MEDIA ||
-                a->op == ACTION_PROMPT;
+                a->op == ACTION_PROMPT || a->op == ACTION_DRAFT;
 
     if (!says || a->content.n == 0 || to->outlet->answers)
         return a->content;

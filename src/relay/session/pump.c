@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "core/event.h"
 #include "relay/heart.h"
-#include "relay/in/inside.h"
+#include "relay/in/accept.h"
 #include "relay/log_limit.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/session/session.h"
@@ -23,7 +23,7 @@
 #include "tenancy/facts.h"
 
 struct pump {
-    struct list wanting; /* instances, by pump_link */
+    struct fifo wanting; /* instances */
     struct list fetches; /* every read of bodies, owned */
     struct list hungry;  /* instances that found no room for a read, by hungry_link */
     uint64_t fetched;    /* bytes of finished and pending reads */
@@ -35,7 +35,6 @@ struct pump *pump_new(void)
 {
     struct pump *p = xcalloc(1, sizeof *p);
 
-    list_init(&p->wanting);
     list_init(&p->fetches);
     list_init(&p->hungry);
     return p;
@@ -366,6 +365,7 @@ void pump_free(struct relay *r)
             store_fetch_free(&f->op);
         free(f);
     }
+    fifo_done(&r->pump->wanting);
     buf_done(&r->pump->placed);
     free(r->pump);
 }
@@ -374,9 +374,10 @@ void pump_free(struct relay *r)
 
 void pump_want(struct instance *i)
 {
-    if (list_is_linked(&i->pump_link) || i->receiver == NULL)
+    if (i->wants_pump || i->receiver == NULL)
         return;
-    list_append(&i->relay->pump->wanting, &i->pump_link);
+    i->wants_pump = true;
+    fifo_push(&i->relay->pump->wanting, i);
     turn_want(i->relay, TURN_PUMP);
 }
 
@@ -452,6 +453,9 @@ void pump_acked(struct session *s, struct str buffer_id)
     if (slot == NULL)
         return; /* already settled, or a bufferId that was never sent */
     i->relay->n.acked++;
+    if (i->relay->env.outside->acked != NULL)
+        i->relay->env.outside->acked(i->relay->env.outside, instance_tenant(i), instance_id(i),
+                                     buffer_id);
     delivery_settle(i, slot);
     mailbox_tidy(&i->mb);
 }
@@ -472,6 +476,8 @@ static void park_slot(struct session *s, struct slot *slot, struct str why)
         log_warn(&s->log, "delivery parked: id=%llx attempts=%u more=%llu",
                  (unsigned long long)slot->id, (unsigned)slot->attempts,
                  (unsigned long long)skipped);
+    if (i->has_parcels)
+        parcel_tell(i, slot, PARCEL_PARKED, why);
     delivery_mark(i, slot, why);
     session_forget_all(i, slot->id);
 }
@@ -574,6 +580,8 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
     p->solo |= slot->attempts >= PUMP_SOLO_ATTEMPTS;
     r->n.delivered++;
     r->n.redelivered += again;
+    if (i->has_parcels && !p->s->inside)
+        parcel_tell(i, slot, PARCEL_SENT, STR_NULL);
     delivery_sent(i, slot);
 }
 
@@ -685,11 +693,8 @@ static bool send_message(struct instance *i)
 
 void pump_all(struct relay *r)
 {
-    struct list *wanting = &r->pump->wanting;
-
-    while (!list_is_empty(wanting)) {
-        struct instance *i = list_first(wanting, struct instance, pump_link);
-        list_remove(&i->pump_link);
+    for (struct instance *i; (i = fifo_pop(&r->pump->wanting)) != NULL;) {
+        i->wants_pump = false;
         while (send_message(i))
             ;
         mailbox_tidy(&i->mb);

@@ -178,7 +178,7 @@ void session_arm(struct session *s)
         deadlines[2] = s->since_ms + lim->old_socket_ms;
     for (size_t k = 0; k < ARRAY_LEN(deadlines); k++)
         due = deadlines[k] < due ? deadlines[k] : due;
-    if (!timer_is_set(&s->tick) || due < s->tick.due_ms)
+    if (!timer_is_set(&s->tick) || due < timer_due_ms(s->inst->relay->env.clock, &s->tick))
         timer_set(s->inst->relay->env.clock, &s->tick, due - now);
 }
 
@@ -705,7 +705,7 @@ static void on_hello(struct session *s, const struct frame *f)
     if (at == NULL && bot.n != 0)
         at = outside->find(outside, platform, STR_NULL);
     descriptor_write_frame(s->wire->ops->send_begin(s->wire),
-                           at != NULL ? at->descriptor : &descriptor_relay);
+                           at != NULL ? at->descriptor : &descriptor_relay, s->gw->newer);
     s->wire->ops->send_end(s->wire);
     if (s->state == SESSION_NEW || s->state == SESSION_ASLEEP)
         session_receive(s);

@@ -24,14 +24,14 @@ enum { NAME_MAX_BYTES = 256, MAX_BOX = STAGED_BOX - 1 };
 
 struct instances {
     struct list by_age;
-    struct list changed;      /* instances whose state may have changed in this turn */
+    struct fifo changed;      /* instances whose state may have changed in this turn */
     struct map by_name;       /* instance_key() -> instance */
     struct instance **by_box; /* owned array; NULL where no instance has the number */
     size_t n_boxes;
     uint32_t next_box;        /* from 1 */
     struct relay *relay;      /* borrowed */
     struct timer active;      /* armed while @news is not empty */
-    struct list news;         /* instances with unwritten times of activity, by active_link */
+    struct fifo news;         /* instances with unwritten times of activity */
     struct list retired;      /* struct retired, owned; at start only */
     struct map retired_boxes; /* box -> struct retired */
 };
@@ -44,10 +44,8 @@ struct instances *instances_new(struct relay *r)
 
     t->relay = r;
     timer_init(&t->active, on_activity_due);
-    list_init(&t->news);
     list_init(&t->retired);
     list_init(&t->by_age);
-    list_init(&t->changed);
     t->next_box = 1;
     return t;
 }
@@ -81,6 +79,8 @@ void instances_free(struct instances *t)
         free(i->unread);
         free(i);
     }
+    fifo_done(&t->changed);
+    fifo_done(&t->news);
     map_done(&t->by_name);
     free(t->by_box);
     free(t);
@@ -156,15 +156,10 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
     list_init(&i->link);
     list_init(&i->sessions);
     list_init(&i->orphans);
-    list_init(&i->pump_link);
     list_init(&i->hungry_link);
-    list_init(&i->retry_link);
-    list_init(&i->change_link);
-    list_init(&i->active_link);
     list_init(&i->revisions);
     list_init(&i->spoken);
     mailbox_init(&i->mb);
-    wake_init(&i->wake);
     set_box(r->instances, i, box);
     list_append(&r->instances->by_age, &i->link);
     map_put(&r->instances->by_name, instance_key(i), i);
@@ -246,14 +241,15 @@ static const struct record_form retired_form =
 void instance_record_retry(struct instance *i)
 {
     struct buf value = BUF_INIT, old_key = BUF_INIT, old_value = BUF_INIT;
+    const struct wake *wake = wake_of(i);
     struct instance_record r = {.box = i->box,
                                 .life = i->life,
                                 .asleep = i->sleep.asleep,
                                 .seen = i->seen,
                                 .forgot_chats = i->forgot_chats,
                                 .asleep_since_ms = i->sleep.since_ms,
-                                .poked_ms = i->wake.last_wall_ms,
-                                .in_vain = i->wake.in_vain};
+                                .poked_ms = wake->last_wall_ms,
+                                .in_vain = wake->in_vain};
     struct retired_record old = {i->retiring_box};
 
     if (i->record_writing != 0 || i->record_want == i->record_done)
@@ -306,7 +302,6 @@ static void instance_begin_life(struct instance *i, uint32_t life)
 {
     new_box(i);
     wake_done(i);
-    wake_init(&i->wake);
     sleep_load(i, false, 0);
     i->life = life;
     i->seen = i->forgot_chats = false;
@@ -334,19 +329,20 @@ enum relay_state instance_state(const struct instance *i)
 
 void instance_touch(struct instance *i)
 {
-    list_move(&i->change_link, &i->relay->instances->changed);
+    if (!i->is_touched)
+        fifo_push(&i->relay->instances->changed, i);
+    i->is_touched = true;
     turn_want(i->relay, TURN_STATES);
 }
 
 void instance_tell_changes(struct relay *r)
 {
     struct outside *outside = r->env.outside;
-    struct list *changed = &r->instances->changed;
+    struct instance *i;
 
-    while (!list_is_empty(changed)) {
-        struct instance *i = list_first(changed, struct instance, change_link);
+    while ((i = fifo_pop(&r->instances->changed)) != NULL) {
         enum relay_state state = instance_state(i);
-        list_remove(&i->change_link);
+        i->is_touched = false;
         if (state == i->shown_state)
             continue;
         i->shown_state = (uint8_t)state;
@@ -389,19 +385,24 @@ void activity_write(struct relay *r)
     struct buf values[AT_ONCE];
 
     timer_stop(r->env.clock, &t->active);
-    while (!list_is_empty(&t->news)) {
+    while (!fifo_is_empty(&t->news)) {
+        struct instance *i;
         size_t n = 0;
-        for (; n < AT_ONCE && !list_is_empty(&t->news); n++) {
-            struct instance *i = list_first(&t->news, struct instance, active_link);
+        while (n < AT_ONCE && (i = fifo_pop(&t->news)) != NULL) {
             struct active_record rec = {.in_ms = i->last_inbound_ms,
                                         .out_ms = i->last_outbound_ms,
                                         .box = i->box};
-            list_remove(&i->active_link);
+            if (!i->has_news)
+                continue; /* its life ended meanwhile */
+            i->has_news = false;
             values[n] = BUF_INIT;
             record_write(&active_form, NULL, &rec, NULL, &values[n]);
             items[n] =
                 (struct store_kv){KV_PUT, active_form.ns, instance_key(i), buf_str(&values[n])};
+            n++;
         }
+        if (n == 0)
+            break;
         drain_hold(r);
         store_put(r->env.store, items, n, false, on_written, r);
         for (size_t k = 0; k < n; k++)
@@ -419,9 +420,10 @@ void activity_note(struct instance *i, int64_t *at_ms)
     struct instances *t = i->relay->instances;
 
     *at_ms = clock_wall_ms(i->relay->env.clock);
-    if (list_is_linked(&i->active_link))
+    if (i->has_news)
         return;
-    list_append(&t->news, &i->active_link);
+    i->has_news = true;
+    fifo_push(&t->news, i);
     if (!timer_is_set(&t->active))
         timer_set(i->relay->env.clock, &t->active, ACTIVITY_MS);
 }
@@ -480,7 +482,7 @@ void life_follow(struct instance *i, uint32_t life)
     if (i->last_inbound_ms != 0 || i->last_outbound_ms != 0)
         record_delete(r->env.store, &active_form, instance_key(i));
     i->last_inbound_ms = i->last_outbound_ms = 0;
-    list_remove(&i->active_link);
+    i->has_news = false;
     instance_begin_life(i, life);
 }
 

@@ -26,15 +26,12 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct session *receiver; /* borrowed; the session that gets deliveries; NULL: none */
     struct mailbox mb;
     struct sent_ids sent; /* deliveries on its sockets, by bufferId: pump.h */
-    struct wake wake;
+    struct wake *wake;    /* owned; NULL: nothing is known of pokes, and none is planned: sleep.h */
+    int64_t wake_not_before_ms; /* monotonic; earliest poke after a lost socket */
     struct sleep sleep;
     struct bucket_level actions; /* rate limit of its actions: requests.c */
     struct list orphans;         /* requests whose session has closed: requests.h */
-    struct list pump_link;       /* pump->wanting */
     struct list hungry_link;     /* pump->hungry */
-    struct list retry_link;      /* relay->troubled */
-    struct list change_link;     /* instances->changed */
-    struct list active_link;     /* instances->news */
     struct list revisions;       /* changed bytes that the store does not have yet: mailbox.h */
     struct unread *unread;       /* owned; interrupts its receiver may not have read: commands.h */
     struct fetch *fetch[2];      /* owned; [0] is being consumed, [1] is the read-ahead: pump.h */
@@ -51,6 +48,11 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     uint16_t tenant_n, name_n;
     uint16_t chat_era;   /* below CHAT_ERAS: chats.h */
     uint8_t shown_state; /* enum relay_state last reported to outside->changed() */
+    bool has_parcels;    /* mail of inside.h was, or may be, in its mailbox */
+    bool wants_pump;     /* in pump->wanting */
+    bool is_troubled;    /* in relay->troubled */
+    bool is_touched;     /* in instances->changed */
+    bool has_news;       /* in instances->news */
     bool seen;           /* it has said hello at least once */
     bool forgot_chats;   /* some of its chats were forgotten: chats.h */
     bool closing_older;  /* close_older() is running: session.c */

@@ -118,11 +118,22 @@ struct line { /* the queue of one tenant, while one of its instances is poked */
     char tenant[];
 };
 
-void wake_init(struct wake *w)
+const struct wake *wake_of(const struct instance *i)
 {
-    *w = (struct wake){0};
+    static const struct wake none;
+
+    return i->wake != NULL ? i->wake : &none;
+}
+
+static struct wake *make_wake(struct instance *i)
+{
+    if (i->wake != NULL)
+        return i->wake;
+    struct wake *w = i->wake = xcalloc(1, sizeof *w);
+    w->inst = i;
     list_init(&w->line);
     timer_init(&w->timer, on_due);
+    return w;
 }
 
 void wakes_done(struct wakes *w)
@@ -136,10 +147,14 @@ void wakes_done(struct wakes *w)
 
 void wake_done(struct instance *i)
 {
-    timer_stop(i->relay->env.clock, &i->wake.timer);
-    list_remove(&i->wake.line);
-    free(i->wake.problem);
-    i->wake.problem = NULL;
+    i->wake_not_before_ms = 0;
+    if (i->wake == NULL)
+        return;
+    timer_stop(i->relay->env.clock, &i->wake->timer);
+    list_remove(&i->wake->line);
+    free(i->wake->problem);
+    free(i->wake);
+    i->wake = NULL;
 }
 
 /* The URL to poke; NULL: the instance needs no poke, or has no wake URL. */
@@ -155,7 +170,7 @@ static int64_t pause_ms(const struct instance *i)
 {
     int64_t cooldown_ms = i->relay->lim.wake_cooldown_ms, ms = cooldown_ms;
 
-    for (unsigned n = 1; n < i->wake.in_vain && ms < WAKE_LONGEST_MS; n++)
+    for (unsigned n = 1; n < wake_of(i)->in_vain && ms < WAKE_LONGEST_MS; n++)
         ms *= 2;
     if (ms > WAKE_LONGEST_MS)
         ms = WAKE_LONGEST_MS;
@@ -166,14 +181,15 @@ static int64_t pause_ms(const struct instance *i)
  * earlier schedule stays. */
 static void plan(struct instance *i, int64_t due_ms, int64_t after_last_ms)
 {
-    struct wake *w = &i->wake;
+    struct wake *w = make_wake(i);
     int64_t cooled_ms = w->last_ms + after_last_ms;
 
     if (w->last_wall_ms != 0 && cooled_ms > due_ms)
         due_ms = cooled_ms;
-    if (timer_is_set(&w->timer) && w->timer.due_ms <= due_ms)
+    struct clock *clock = i->relay->env.clock;
+    if (timer_is_set(&w->timer) && timer_due_ms(clock, &w->timer) <= due_ms)
         return;
-    timer_set(i->relay->env.clock, &w->timer, due_ms - clock_now_ms(i->relay->env.clock));
+    timer_set(clock, &w->timer, due_ms - clock_now_ms(clock));
 }
 
 /* Schedules a poke if one is needed, at least @after_last_ms after the last one. */
@@ -181,10 +197,10 @@ static void want(struct instance *i, int64_t after_last_ms)
 {
     int64_t due_ms = clock_now_ms(i->relay->env.clock);
 
-    if (i->wake.poking || reason_to_poke(i) == NULL)
+    if ((i->wake != NULL && i->wake->poking) || reason_to_poke(i) == NULL)
         return;
-    if (!i->sleep.asleep && i->wake.not_before_ms > due_ms)
-        due_ms = i->wake.not_before_ms;
+    if (!i->sleep.asleep && i->wake_not_before_ms > due_ms)
+        due_ms = i->wake_not_before_ms;
     plan(i, due_ms, after_last_ms);
 }
 
@@ -200,20 +216,24 @@ void wake_for_mail(struct instance *i)
 
 void wake_redialling(struct instance *i)
 {
-    i->wake.not_before_ms = clock_now_ms(i->relay->env.clock) + WAKE_REDIAL_MS;
-    if (!i->wake.poking && reason_to_poke(i) != NULL)
-        plan(i, i->wake.not_before_ms, pause_ms(i));
+    i->wake_not_before_ms = clock_now_ms(i->relay->env.clock) + WAKE_REDIAL_MS;
+    if (!wake_of(i)->poking && reason_to_poke(i) != NULL)
+        plan(i, i->wake_not_before_ms, pause_ms(i));
 }
 
 void wake_stop(struct instance *i)
 {
-    if (i->wake.in_vain != 0) {
-        i->wake.in_vain = 0;
+    struct wake *w = i->wake;
+
+    if (w == NULL)
+        return;
+    if (w->in_vain != 0) {
+        w->in_vain = 0;
         if (!i->sleep.asleep) /* else sleep_end() writes the record */
             instance_record(i);
     }
-    timer_stop(i->relay->env.clock, &i->wake.timer);
-    list_remove(&i->wake.line);
+    timer_stop(i->relay->env.clock, &w->timer);
+    list_remove(&w->line);
 }
 
 /* ---- the queue of a tenant ---- */
@@ -241,9 +261,9 @@ static void line_goes_on(struct instance *i)
 
     l->n_poked--;
     while (!list_is_empty(&l->waiting) && l->n_poked < WAKE_AT_ONCE) {
-        struct instance *next = list_first(&l->waiting, struct instance, wake.line);
-        list_remove(&next->wake.line);
-        on_due(&next->wake.timer);
+        struct wake *next = list_first(&l->waiting, struct wake, line);
+        list_remove(&next->line);
+        on_due(&next->timer);
     }
     if (l->n_poked != 0 || !list_is_empty(&l->waiting))
         return;
@@ -254,7 +274,7 @@ static void line_goes_on(struct instance *i)
 static void on_poked(void *ctx, bool ok, const char *why)
 {
     struct instance *i = ctx;
-    struct wake *w = &i->wake;
+    struct wake *w = make_wake(i); /* a new life of the name may have begun meanwhile */
 
     w->poking = false;
     line_goes_on(i);
@@ -273,21 +293,22 @@ static void on_poked(void *ctx, bool ok, const char *why)
 
 static void on_due(struct timer *t)
 {
-    struct instance *i = container_of(t, struct instance, wake.timer);
+    struct wake *w = container_of(t, struct wake, timer);
+    struct instance *i = w->inst;
     struct relay *r = i->relay;
     const char *url = reason_to_poke(i);
 
-    if (url == NULL || list_is_linked(&i->wake.line))
+    if (url == NULL || list_is_linked(&w->line))
         return;
     struct line *l = line_of(i);
     if (l->n_poked >= WAKE_AT_ONCE) {
-        list_append(&l->waiting, &i->wake.line);
+        list_append(&l->waiting, &w->line);
         return;
     }
     l->n_poked++;
-    i->wake.poking = true;
-    i->wake.last_ms = clock_now_ms(r->env.clock);
-    i->wake.last_wall_ms = clock_wall_ms(r->env.clock);
+    w->poking = true;
+    w->last_ms = clock_now_ms(r->env.clock);
+    w->last_wall_ms = clock_wall_ms(r->env.clock);
     r->n.pokes++;
     instance_record(i);
     log_info(NULL, "wake poke: tenant=%.*s instance=%.*s waiting=%u", STR_FMT(instance_tenant(i)),
@@ -325,10 +346,11 @@ void wake_load(struct instance *i, int64_t last_wall_ms, int64_t in_vain)
 
     if (last_wall_ms <= 0)
         return;
-    i->wake.last_wall_ms = last_wall_ms;
-    i->wake.last_ms = clock_now_ms(clock) - (ago_ms > 0 ? ago_ms : 0); /* the clock may have been
-                                                                        * set back */
-    i->wake.in_vain = (uint8_t)(in_vain < 0 ? 0 : in_vain < UINT8_MAX ? in_vain : UINT8_MAX);
+    struct wake *w = make_wake(i);
+    w->last_wall_ms = last_wall_ms;
+    w->last_ms = clock_now_ms(clock) - (ago_ms > 0 ? ago_ms : 0); /* the clock may have been set
+                                                                   * back */
+    w->in_vain = (uint8_t)(in_vain < 0 ? 0 : in_vain < UINT8_MAX ? in_vain : UINT8_MAX);
 }
 
 void wake_after_start(struct relay *r)
@@ -340,8 +362,8 @@ void wake_after_start(struct relay *r)
         if (reason_to_poke(i) == NULL)
             continue;
         /* A client that was connected reconnects by itself. */
-        i->wake.not_before_ms = due_ms + (i->sleep.asleep ? 0 : WAKE_REDIAL_MS);
-        plan(i, i->wake.not_before_ms, pause_ms(i));
+        i->wake_not_before_ms = due_ms + (i->sleep.asleep ? 0 : WAKE_REDIAL_MS);
+        plan(i, i->wake_not_before_ms, pause_ms(i));
         due_ms += WAKE_START_STEP_MS;
     }
 }

@@ -63,11 +63,11 @@ void sleep_check(struct instance *i); /* sends each going_idle_ack whose data is
 #define WAKE_AT_ONCE 256     /* of one tenant */
 #define WAKE_REDIAL_MS 2000  /* a client that lost its socket reconnects after 1 s by itself */
 
-struct wake {
+struct wake {              /* made when a poke is planned, or a record tells of one */
+    struct instance *inst; /* borrowed; owns us */
     struct timer timer;    /* armed: WAITING */
     struct list line;      /* linked: due, queued behind other pokes of its tenant */
     int64_t last_ms;       /* monotonic time of the last poke */
-    int64_t not_before_ms; /* monotonic; earliest poke after a lost socket */
     int64_t last_wall_ms;  /* 0: never poked */
     char *problem;         /* owned; error of the last poke; NULL: none */
     uint8_t in_vain;       /* consecutive pokes that succeeded and brought no agent back */
@@ -79,8 +79,8 @@ struct wakes {
 };
 void wakes_done(struct wakes *w);
 
-void wake_init(struct wake *w);
-void wake_done(struct instance *i);
+const struct wake *wake_of(const struct instance *i); /* what is known of its pokes; never NULL */
+void wake_done(struct instance *i);                   /* forgets it */
 /* Schedules a poke, with the backoff, if the instance needs one. */
 void wake_want(struct instance *i);
 void wake_for_mail(struct instance *i); /* new mail: schedules a poke after the cooldown only */

@@ -432,4 +432,5 @@ void tend(struct store *base, bool quiet)
         probe(st);
     tend_acked(st, quiet);
     tend_space(st, quiet);
+    checkpoint_tend(st);
 }

@@ -4,6 +4,7 @@
  *      the loop thread    submit, shrink, stats, forget_keys, the done() calls, open and close
  *      the write thread   everything that runs SQL on @main once open() returned
  *      the read thread    @reader, its own connection
+ *      the log thread     @checkpoints.db, its own connection
  *      loaders            on the thread that calls them, with @reader holding @read_lock or, when
  *                         that is taken, with @main holding @db_lock; the two threads hold theirs
  *                         while they work on a batch or a read
@@ -106,6 +107,23 @@ struct space {
     bool told_full;
 };
 
+/* Writing the log back: log.c. */
+struct checkpoints {
+    /* of the write thread */
+    int pages;       /* of the log, after the last commit */
+    int retry_pages; /* the write thread copies nothing before the log is that long */
+
+    pthread_mutex_t lock;   /* guards the next four */
+    pthread_cond_t changed; /* @wanted or @stopping */
+    bool wanted;            /* the thread is copying, or about to */
+    bool stopping;
+    int copied; /* pages of the log that the thread has written back */
+
+    bool started;
+    pthread_t thread;
+    sqlite3 *db; /* owned; used by the thread only */
+};
+
 struct store_sqlite {
     struct store_worker worker;
     struct log log;
@@ -122,6 +140,7 @@ struct store_sqlite {
     int64_t keys_at_ms; /* the newest of them */
     struct acked acked;
     struct space space;
+    struct checkpoints checkpoints;
     bool boot_pending;       /* the boot number is not on disk yet: the disk was full */
     char batch_problem[160]; /* why something in this batch failed; empty: all well */
 };
@@ -162,6 +181,15 @@ bool batch_probe(struct store_sqlite *st);                /* does writing work? 
 /* batch.c: what the write thread does beside its batches */
 void tend(struct store *base, bool quiet);
 int64_t tend_due_us(struct store *base);
+
+/* log.c: the log, written back beside the commits */
+bool checkpoint_start(struct store_sqlite *st,
+                      char *ret_why);          /* false: checkpoint_stop() follows */
+void checkpoint_tend(struct store_sqlite *st); /* the write thread, after a round of work */
+void checkpoint_stop(struct store_sqlite *st); /* the write thread has ended */
+
+/* log.c: the name of a VFS that writes the log in large pieces; NULL: the system's own */
+const char *log_vfs(void);
 
 /* acked.c: rows that are settled but not deleted yet */
 void acked_init(struct acked *a);

@@ -47,8 +47,8 @@ static sqlite3_stmt *prepare(struct sqlite_side *s, const char *sql)
 
 static const char *const all_of[N_MOVE_TABLES] = {
     [MOVE_RECORDS] = "SELECT ns, k, v FROM kv ORDER BY ns, k",
-    [MOVE_ROWS] = "SELECT id, box, kind, flags, at_ms, attempts, parked, frame FROM mailbox WHERE "
-                  "id NOT IN (SELECT id FROM temp.settled) ORDER BY id",
+    [MOVE_ROWS] = ("SELECT id, box, kind, flags, at_ms, attempts, parked, frame FROM mailbox "
+                   "WHERE id NOT IN (SELECT id FROM temp.settled) ORDER BY id"),
     [MOVE_SEEN] = "SELECT keys, at_ms FROM seen ORDER BY id",
 };
 
@@ -158,8 +158,8 @@ static bool file_write(struct move_side *base, enum store_table t, const struct 
 {
     static const char *const into[N_MOVE_TABLES] = {
         [MOVE_RECORDS] = "INSERT INTO kv(ns, k, v) VALUES(?1, ?2, ?3)",
-        [MOVE_ROWS] = "INSERT INTO mailbox(id, box, kind, flags, at_ms, attempts, parked, frame) "
-                      "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        [MOVE_ROWS] = ("INSERT INTO mailbox(id, box, kind, flags, at_ms, attempts, parked, frame) "
+                       "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)"),
         [MOVE_SEEN] = "INSERT INTO seen(keys, at_ms) VALUES(?1, ?2)",
     };
     struct sqlite_side *s = side_of(base);

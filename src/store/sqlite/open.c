@@ -62,6 +62,8 @@ static void store_free(struct store_sqlite *st)
         close(st->lock_fd); /* after the database: the lock outlives the last write */
     pthread_mutex_destroy(&st->db_lock);
     pthread_mutex_destroy(&st->read_lock);
+    pthread_mutex_destroy(&st->checkpoints.lock);
+    pthread_cond_destroy(&st->checkpoints.changed);
     buf_done(&st->keys);
     acked_done(&st->acked);
     free(st->path);
@@ -73,6 +75,7 @@ static void sqlite_close(struct store *base)
     struct store_sqlite *st = sqlite_of(base);
 
     worker_stop(&st->worker);
+    checkpoint_stop(st);
     if (st->acked.plan != NULL)
         acked_purge(st, SIZE_MAX); /* the rest of what is being purged, then what came since */
     acked_purge(st, SIZE_MAX);
@@ -122,7 +125,7 @@ static bool conn_open(struct store_sqlite *st, struct sql_conn *c, char *ret_why
 {
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
 
-    if (sqlite3_open_v2(st->path, &c->db, flags, NULL) == SQLITE_OK)
+    if (sqlite3_open_v2(st->path, &c->db, flags, log_vfs()) == SQLITE_OK)
         return true;
     return bh_why(ret_why, "cannot open %.160s: %s", st->path, sqlite3_errmsg(c->db));
 }
@@ -162,11 +165,13 @@ enum bh_err store_sqlite_open_with(struct loop *loop, const char *path,
                                 .lock_fd = -1};
     pthread_mutex_init(&st->db_lock, NULL);
     pthread_mutex_init(&st->read_lock, NULL);
+    pthread_mutex_init(&st->checkpoints.lock, NULL);
+    pthread_cond_init(&st->checkpoints.changed, NULL);
     acked_init(&st->acked);
     space_init(st, settings);
     st->lock_fd = store_sqlite_lock(path, ret_why);
     if (st->lock_fd < 0 || !sql_file_create(path, ret_why) || !conn_open(st, &st->main, ret_why) ||
-        !schema_prepare(st, ret_why) || !reader_open(st, ret_why))
+        !schema_prepare(st, ret_why) || !reader_open(st, ret_why) || !checkpoint_start(st, ret_why))
         goto fail;
     file_sync_folder_of(path); /* the name must survive a crash too; where it cannot, SQLite cannot
                                 * either */
@@ -181,6 +186,7 @@ enum bh_err store_sqlite_open_with(struct loop *loop, const char *path,
     *ret_st = &st->worker.base;
     return BH_OK;
 fail:
+    checkpoint_stop(st);
     store_free(st);
     return BH_UNAVAILABLE;
 }

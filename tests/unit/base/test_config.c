@@ -323,6 +323,33 @@ static void the_reference_is_made_of_the_tables(void **state)
     buf_done(&out);
 }
 
+static void an_entry_from_elsewhere_reads_no_environment(void **state)
+{
+    static const struct config_section *const none[] = {NULL};
+    static const struct config_list *const only_pets[] = {&pets, NULL};
+    static const struct config_schema schema = {.sections = none, .lists = only_pets};
+    struct config *cfg = NULL;
+    struct buf why = BUF_INIT;
+
+    setenv("FIDO", "a secret", 1);
+    assert_int_equal(config_parse(STR("{\"pets\":[{\"kind\":\"dog\",\"name\":\"${FIDO}\","
+                                      "\"collar\":\"a: b # c\",\"tricks\":[\"sit\",\"${X\"]}]}"),
+                                  &schema, &cfg, &why),
+                     BH_OK);
+    const struct dog *d = config_entry(cfg, &pets, 0);
+    assert_string_equal(d->base.name, "${FIDO}");
+    assert_string_equal(d->collar, "a: b # c");
+    assert_string_equal(d->tricks[1], "${X");
+    assert_ptr_equal(config_entry_kind(cfg, &pets, 0), &dog_config);
+    config_free(cfg);
+    assert_int_equal(config_parse(STR("{\"pets\":[{\"kind\":\"dog\",\"name\":\"a\"}]}"), &schema,
+                                  &cfg, &why),
+                     BH_MALFORMED);
+    assert_string_equal(buf_z(&why), "pets: dog: \"collar\" is missing");
+    buf_done(&why);
+    unsetenv("FIDO");
+}
+
 static void ten_thousand_entries_load_in_a_blink(void **state)
 {
     struct buf yaml = BUF_INIT;
@@ -347,6 +374,7 @@ UNIT(base_test_config)
         cmocka_unit_test(the_environment_has_the_last_word),
         cmocka_unit_test(a_reload_takes_values_and_whole_lists),
         cmocka_unit_test(the_reference_is_made_of_the_tables),
+        cmocka_unit_test(an_entry_from_elsewhere_reads_no_environment),
         cmocka_unit_test(ten_thousand_entries_load_in_a_blink),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

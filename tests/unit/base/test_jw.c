@@ -204,6 +204,15 @@ static void numbers_read_back_as_themselves(void **state)
     assert_string_equal(buf_z(&out), "0.1,1.0,null,null");
 }
 
+static void bytes_are_a_string_of_hex_digits(void **state)
+{
+    jw_arr(&w);
+    jw_hex(&w, "\x00\xff\x1a", 3);
+    jw_hex(&w, "", 0);
+    jw_end_arr(&w);
+    assert_string_equal(buf_z(&out), "[\"00ff1a\",\"\"]");
+}
+
 static void a_parsed_value_is_copied_whole(void **state)
 {
     static const char text[] = "{\"a\":[1,-2,18446744073709551615,1.5,1.0,true,false,null,\"\\n\","
@@ -243,6 +252,7 @@ UNIT(base_test_jw)
         TEST(a_special_byte_is_found_at_every_place_of_every_length),
         TEST(clean_strings_of_every_length_are_copied_exactly),
         TEST(numbers_read_back_as_themselves),
+        TEST(bytes_are_a_string_of_hex_digits),
         TEST(a_parsed_value_is_copied_whole),
         TEST(a_full_buffer_fails_once_and_quietly),
     };

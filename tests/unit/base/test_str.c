@@ -111,6 +111,39 @@ static void anything_else_is_no_number(void **state)
     assert_true(u == 99 && i == 99);
 }
 
+static void control_characters_are_found_at_every_place(void **state)
+{
+    char text[40];
+
+    memset(text, 'x', sizeof text);
+    text[3] = '\xff'; /* no ASCII is no control character */
+    text[11] = '\x80';
+    text[20] = ' ';
+    for (size_t n = 0; n <= sizeof text; n++)
+        assert_int_equal(str_until_control(str_make(text, n)), n);
+    for (size_t at = 0; at < sizeof text; at++)
+        for (int c = 0; c < 256; c++) {
+            char was = text[at];
+            text[at] = (char)c;
+            assert_int_equal(str_until_control(str_make(text, sizeof text)),
+                             c < ' ' || c == 0x7f ? at : sizeof text);
+            text[at] = was;
+        }
+    assert_int_equal(str_until_control(STR_NULL), 0);
+}
+
+static void a_number_has_sixteen_hex_digits(void **state)
+{
+    char text[HEX_U64_CHARS];
+
+    hex_u64(0, text);
+    assert_memory_equal(text, "0000000000000000", sizeof text);
+    hex_u64(0x0123456789abcdef, text);
+    assert_memory_equal(text, "0123456789abcdef", sizeof text);
+    hex_u64(UINT64_MAX, text);
+    assert_memory_equal(text, "ffffffffffffffff", sizeof text);
+}
+
 static void durations_take_a_unit_or_seconds(void **state)
 {
     static const struct {
@@ -266,6 +299,8 @@ UNIT(base_test_str)
         cmocka_unit_test(dup_keeps_every_byte),
         cmocka_unit_test(whole_numbers_parse_exactly),
         cmocka_unit_test(anything_else_is_no_number),
+        cmocka_unit_test(control_characters_are_found_at_every_place),
+        cmocka_unit_test(a_number_has_sixteen_hex_digits),
         cmocka_unit_test(durations_take_a_unit_or_seconds),
         cmocka_unit_test(sizes_take_a_unit_or_bytes),
         cmocka_unit_test(every_code_point_is_valid_but_surrogates),

@@ -212,7 +212,7 @@ static void frames_to_a_gateway_have_the_listed_keys(void **state)
     for (int i = 0; i < 8; i++) {
         switch (i) {
         case 0:
-            descriptor_write_frame(&out, &descriptor_relay);
+            descriptor_write_frame(&out, &descriptor_relay, true);
             break;
         case 1:
             event_write_frame(&out, &full, &(struct hash128){.lo = 1});
@@ -325,6 +325,7 @@ static void every_listed_field_of_an_action_is_read(void **state)
     assert_same(f.action.prompt_kind, STR("<prompt_kind>"));
     assert_same(f.action.prompt_id, STR("<prompt_id>"));
     assert_same(json_as_str(f.action.options), STR("<options>"));
+    assert_same(f.action.deciders, STR("<deciders>"));
     assert_same(f.action.emoji, STR("<emoji>"));
     assert_same(f.action.thread_name, STR("<thread_name>"));
     assert_same(f.action.only_if_current_name, STR("<only_if_current_name>"));

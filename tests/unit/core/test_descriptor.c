@@ -68,6 +68,22 @@ static void threads_are_there_exactly_where_an_op_opens_them(void **state)
     json_parser_free(p);
 }
 
+static void drafts_are_told_to_newer_gateways_only(void **state)
+{
+    struct buf newer = BUF_INIT, older = BUF_INIT;
+    struct descriptor with = telegram;
+
+    with.ops |= 1u << ACTION_DRAFT;
+    descriptor_write_frame(&newer, &with, true);
+    descriptor_write_frame(&older, &with, false);
+    assert_true(str_contains(buf_str(&newer), STR("\"supports_draft_streaming\":true")));
+    assert_true(str_contains(buf_str(&newer), STR("\"draft\"")));
+    assert_true(str_contains(buf_str(&older), STR("\"supports_draft_streaming\":false")));
+    assert_false(str_contains(buf_str(&older), STR("\"draft\"")));
+    buf_done(&newer);
+    buf_done(&older);
+}
+
 static void values_and_escapes_come_through(void **state)
 {
     struct json_parser *p = json_parser_new();
@@ -112,7 +128,7 @@ static void the_frame_is_one_line_around_the_object(void **state)
     struct str head = STR("{\"type\":\"descriptor\",\"descriptor\":");
 
     descriptor_write(&object, &telegram);
-    descriptor_write_frame(&line, &telegram);
+    descriptor_write_frame(&line, &telegram, true);
     assert_true(str_starts(buf_str(&line), head));
     assert_same(str_make(line.p + head.n, object.n), buf_str(&object));
     assert_same(str_skip(buf_str(&line), head.n + object.n), STR("}\n"));
@@ -138,6 +154,7 @@ UNIT(core_test_descriptor)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nine_keys_a_gateway_needs_are_always_there),
         cmocka_unit_test(threads_are_there_exactly_where_an_op_opens_them),
+        cmocka_unit_test(drafts_are_told_to_newer_gateways_only),
         cmocka_unit_test(values_and_escapes_come_through),
         cmocka_unit_test(supported_ops_lists_what_the_bits_say),
         cmocka_unit_test(an_unset_emoji_or_hint_is_left_out),

@@ -385,6 +385,36 @@ static void the_written_source_has_the_key_of_the_event(void **state)
     json_parser_free(p);
 }
 
+/* Every event that the gateways were asked about is read, or refused by a sentence; what was read
+ * and written reads as the same event again. */
+static void a_written_event_reads_as_the_same_event(void **state)
+{
+    struct fixture *f = *state;
+    struct json_parser *p = json_parser_new();
+    struct json cases = load_vectors(p, VECTORS "/event_parse.json");
+    struct buf before = BUF_INIT;
+    size_t n_read = 0;
+
+    for (struct json_iter it = {0}; json_next(cases, &it);) {
+        char why[256] = "";
+        struct event ev, again;
+        if (!event_read(json_get(it.value, "event"), &f->arena, &ev, why)) {
+            assert_true(strlen(why) > 10);
+            continue;
+        }
+        n_read++;
+        buf_reset(&before);
+        event_write(&before, &ev);
+        assert_true(event_read(written(f, &ev), &f->arena, &again, why));
+        buf_reset(&f->out);
+        event_write(&f->out, &again);
+        assert_same(buf_str(&f->out), buf_str(&before));
+    }
+    assert_true(n_read > 30);
+    buf_done(&before);
+    json_parser_free(p);
+}
+
 static void a_full_buffer_fails_once_and_quietly(void **state)
 {
     (void)state;
@@ -544,6 +574,7 @@ UNIT(core_test_event)
         WITH_FIXTURE(broken_utf8_becomes_a_replacement_character),
         WITH_FIXTURE(urls_that_would_leak_the_bearer_are_left_out),
         WITH_FIXTURE(the_written_source_has_the_key_of_the_event),
+        WITH_FIXTURE(a_written_event_reads_as_the_same_event),
         cmocka_unit_test(a_full_buffer_fails_once_and_quietly),
         cmocka_unit_test(names_have_one_length_and_differ),
         cmocka_unit_test(a_frame_tells_its_name_and_so_does_one_of_an_older_program),

@@ -161,11 +161,15 @@ static const struct contract_field contract_action_fields[] = {
     {"prompt_id", MAYBE, "string"},
     {"options", MAYBE, "object[]"},
     {"timeout_s", MAYBE, "int"},
+    {"deciders", MAYBE, "string"},
     {"emoji", MAYBE, "string"},
     {"remove", MAYBE, "bool"},
     {"thread_name", MAYBE, "string"},
     {"only_if_current_name", MAYBE, "string"},
     {"only_if_connector_created", MAYBE, "bool"},
+    {"draft_id", MAYBE, "int"},
+    {"final", MAYBE, "bool"},
+    {"message", MAYBE, "bool"},
     {NULL},
 };
 
@@ -240,8 +244,8 @@ static const struct contract_frame contract_frames[] = {
 };
 
 static const char *const contract_ops[] = {
-    "send",  "edit",          "typing",        "follow_up", "get_chat_info", "send_media", "prompt",
-    "react", "thread_create", "thread_rename", NULL,
+    "send",   "edit",  "typing",        "follow_up",     "get_chat_info", "send_media",
+    "prompt", "react", "thread_create", "thread_rename", "draft",         NULL,
 };
 
 static const struct contract_error contract_errors[] = {

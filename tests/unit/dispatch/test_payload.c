@@ -182,6 +182,31 @@ static void the_whole_meta_reaches_gateways_and_panes(void **state)
     free(r);
 }
 
+static void only_a_reply_url_of_our_form_is_shown_in_a_pane(void **state)
+{
+    static const char *const urls[] = {"http://us/v1/replies/00ff", "http://us/v1/replies/0]\\nrun",
+                                       "http://them/v1/replies/00ff"};
+    struct buf text = BUF_INIT;
+    struct payload p;
+    struct fault f = {0};
+
+    for (size_t i = 0; i < ARRAY_LEN(urls); i++) {
+        buf_reset(&text);
+        buf_printf(&text,
+                   "{\"kind\":\"augment\",\"content\":\"x\",\"meta\":{\"dispatch_id\":\"d\","
+                   "\"reply_url\":\"%s\"}}",
+                   urls[i]);
+        assert_true(read_it(buf_z(&text), &p, &f));
+        payload_recall_asks(&p, STR("http://us/v1/replies/"));
+        assert_int_equal(p.asks, i == 0);
+        buf_reset(&text);
+        payload_write_header(&text, &p, true);
+        assert_int_equal(strstr(buf_z(&text), "/v1/replies/") != NULL, i == 0);
+        assert_null(strchr(buf_z(&text), '\n'));
+    }
+    buf_done(&text);
+}
+
 UNIT(dispatch_test_payload)
 {
     const struct CMUnitTest tests[] = {
@@ -193,6 +218,7 @@ UNIT(dispatch_test_payload)
         cmocka_unit_test(an_augment_says_that_it_is_context_and_a_template_is_the_prompt_as_it_is),
         cmocka_unit_test(a_request_is_worded_as_one),
         cmocka_unit_test(the_whole_meta_reaches_gateways_and_panes),
+        cmocka_unit_test(only_a_reply_url_of_our_form_is_shown_in_a_pane),
     };
     parser = json_parser_new();
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

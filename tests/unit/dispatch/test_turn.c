@@ -1,5 +1,6 @@
 /* Promises of dispatch/turn.h: when a turn ends, and what its answer is. */
 #include "unit.h"
+#include "base/limits.h"
 #include "dispatch/turn.h"
 
 static int ends;
@@ -120,6 +121,32 @@ static void what_does_not_fit_is_left_out_and_noted(void **state)
     free(much);
 }
 
+static void texts_count_for_their_tenant_until_they_are_forgotten(void **state)
+{
+    struct said_turn *t = *state;
+    struct limit_settings s = limit_defaults;
+    char much[4096];
+
+    memset(much, 'x', sizeof much);
+    s.of[LIMIT_WORK_BYTES].each = 10000;
+    struct ledger *l = ledger_new(&s);
+    turn_charge(t, l, STR("acme"));
+    for (int i = 0; i < 4; i++)
+        turn_say(t, STR("1"), str_make(much, sizeof much), false);
+    assert_true(t->refused && !t->cut);
+    uint64_t held = ledger_held(l, NULL, LIMIT_WORK_BYTES);
+    assert_true(held > 8192 && held <= 10000);
+    turn_forget_texts(t);
+    assert_true(ledger_held(l, NULL, LIMIT_WORK_BYTES) < 1000);
+    assert_true(turn_edit(t, STR("1"), str_make(much, sizeof much), false));
+    assert_true(ledger_held(l, NULL, LIMIT_WORK_BYTES) < 1000);
+    expect_text(t, "");
+    turn_done(t);
+    assert_int_equal(ledger_held(l, NULL, LIMIT_WORK_BYTES), 0);
+    ledger_free(l);
+    turn_init(t, clock, on_ended); /* end() frees it */
+}
+
 UNIT(dispatch_test_turn)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +156,8 @@ UNIT(dispatch_test_turn)
         cmocka_unit_test_setup_teardown(an_edit_changes_its_own_message_only, begin, end),
         cmocka_unit_test_setup_teardown(parts_of_a_long_final_text_are_one_answer, begin, end),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_left_out_and_noted, begin, end),
+        cmocka_unit_test_setup_teardown(texts_count_for_their_tenant_until_they_are_forgotten,
+                                        begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

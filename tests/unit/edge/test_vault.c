@@ -79,6 +79,9 @@ static struct vault_spec spec(const char *tenant, const char *id)
                                .instance = STR("i1"),
                                .session_keys = {STR("relay-key"), STR("discord-key")},
                                .kind = KIND,
+                               .bot = STR("app"),
+                               .chat = STR("7"),
+                               .scope = STR("8"),
                                .id = str_of(id),
                                .place = STR("chan"),
                                .user = STR("42"),
@@ -97,13 +100,16 @@ static void bind(struct rig *r, const char *tenant, const char *id)
 static bool take(struct rig *r, const char *tenant, const char *key, struct vault_ref *ref,
                  bool *first)
 {
-    return vault_take(r->vault, str_of(tenant), STR("i1"), str_of(key), KIND, ref, first);
+    const struct vault_user who = {str_of(tenant), STR("i1"), STR("app"), KIND};
+
+    return vault_take(r->vault, &who, str_of(key), ref, first);
 }
 
 static bool take_place(struct rig *r, const char *instance, const char *user, struct vault_ref *ref)
 {
-    return vault_take_place(r->vault, STR("a"), str_of(instance), KIND, STR("chan"), str_of(user),
-                            ref);
+    const struct vault_user who = {STR("a"), str_of(instance), STR("app"), KIND};
+
+    return vault_take_place(r->vault, &who, STR("chan"), str_of(user), ref);
 }
 
 static void an_entry_is_found_under_both_its_keys(void **state)
@@ -131,9 +137,13 @@ static void absent_expired_and_foreign_look_the_same(void **state)
     bind(r, "a", "1");
     assert_false(take(r, "b", "relay-key", &ref, &first));
     assert_false(take(r, "a", "another-key", &ref, &first));
-    assert_false(vault_take(r->vault, STR("a"), STR("i1"), STR("relay-key"), STR("discord.other"),
-                            &ref, &first));
-    assert_false(vault_take(r->vault, STR("a"), STR("i2"), STR("relay-key"), KIND, &ref, &first));
+    const struct vault_user others[] = {{STR("a"), STR("i1"), STR("app"), STR("discord.other")},
+                                        {STR("a"), STR("i2"), STR("app"), KIND},
+                                        {STR("a"), STR("i1"), STR("another"), KIND}};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        assert_false(vault_take(r->vault, &others[i], STR("relay-key"), &ref, &first));
+        assert_false(vault_take_place(r->vault, &others[i], STR("chan"), STR("42"), &ref));
+    }
     facts_rig_pass(&r->f, LIFE_MS);
     assert_false(take(r, "a", "relay-key", &ref, &first));
 }

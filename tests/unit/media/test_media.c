@@ -266,13 +266,68 @@ static size_t files_being_written(struct rig *r)
     return n.writing;
 }
 
-static struct media_write *begin_stranger(struct rig *r, const char *tenant, uint64_t expected)
+static struct media_write *begin_as(struct rig *r, const char *tenant, const char *stranger,
+                                    const char *address, uint64_t expected)
 {
-    struct media_spec spec = {.tenant = str_of(tenant), .expected = expected, .stranger = true};
+    struct media_spec spec = {.tenant = str_of(tenant),
+                              .expected = expected,
+                              .stranger = str_of(stranger),
+                              .address = str_of(address)};
 
     r->rooms = r->dones = 0;
     r->w = media_begin(r->m, &spec, &ops, r, &r->err);
     return r->w;
+}
+
+/* Each time another one, from another address. */
+static struct media_write *begin_stranger(struct rig *r, const char *tenant, uint64_t expected)
+{
+    static int n;
+    char name[16];
+
+    snprintf(name, sizeof name, "%d", n++);
+    return begin_as(r, tenant, name, name, expected);
+}
+
+/* @n pieces of 128 KiB; how it ended. */
+static enum bh_err send_as(struct rig *r, const char *tenant, const char *stranger,
+                           const char *address, int n)
+{
+    char *piece = xcalloc(1, 128 << 10);
+
+    if (begin_as(r, tenant, stranger, address, 0) != NULL) {
+        for (int i = 1; i <= n && r->dones == 0; i++) {
+            while (r->rooms < i && r->dones == 0)
+                loop_turn(r->loop, 10);
+            if (r->dones == 0)
+                media_add(r->w, str_make(piece, 128 << 10));
+        }
+        if (r->dones == 0)
+            media_end(r->w);
+        turn_until(r, &r->dones, 1);
+    }
+    free(piece);
+    return r->err;
+}
+
+/* Of the strangers' 1 MiB one of them has 256 KiB, and one address 512 KiB. */
+static void one_stranger_or_one_address_cannot_use_up_the_share_of_all(void **state)
+{
+    struct rig *r = *state;
+
+    assert_int_equal(send_as(r, "acme", "ann", "a1", 3), BH_BUSY);
+    assert_int_equal(send_as(r, "acme", "ann", "a1", 2), BH_OK);
+    assert_int_equal(send_as(r, "acme", "ann", "a2", 1), BH_BUSY); /* wherever she is */
+    assert_int_equal(send_as(r, "acme", "made-up-1", "a1", 2), BH_OK);
+    assert_int_equal(send_as(r, "acme", "made-up-2", "a1", 1), BH_BUSY);
+    media_close(r->m);
+    open_media(r);
+    assert_int_equal(send_as(r, "acme", "ann", "a3", 1), BH_BUSY);
+    assert_int_equal(send_as(r, "acme", "made-up-3", "a1", 1), BH_BUSY);
+    assert_int_equal(send_as(r, "acme", "bob", "b1", 2), BH_OK);
+    assert_int_equal(send_as(r, "acme", "cat", NULL, 2), BH_OK);   /* from a platform */
+    assert_int_equal(send_as(r, "acme", "dan", NULL, 1), BH_BUSY); /* the share of all */
+    assert_int_equal(send_as(r, "other", "dan", "a1", 2), BH_OK);
 }
 
 /* The tenant's quota is 4 MiB, so the share of strangers is 1 MiB. */
@@ -283,15 +338,15 @@ static void strangers_have_a_share_and_pay_as_bytes_come(void **state)
     char *half = xcalloc(1, 512 << 10);
 
     for (size_t i = 0; i < 8; i++) /* what they announce reserves nothing */
-        assert_non_null(open[i] = begin_stranger(r, "acme", 500 << 10));
+        assert_non_null(open[i] = begin_stranger(r, "acme", 250 << 10));
     for (size_t i = 0; i < 8; i++)
         media_abort(&open[i]);
     while (files_being_written(r) > 0)
         loop_turn(r->loop, 10);
-    for (size_t i = 0; i < 2; i++) {
-        assert_non_null(begin_stranger(r, "acme", 512 << 10));
+    for (size_t i = 0; i < 4; i++) {
+        assert_non_null(begin_stranger(r, "acme", 256 << 10));
         turn_until(r, &r->rooms, 1);
-        media_add(r->w, str_make(half, 512 << 10));
+        media_add(r->w, str_make(half, 256 << 10));
         media_end(r->w);
         turn_until(r, &r->dones, 1);
         assert_int_equal(r->err, BH_OK);
@@ -319,13 +374,13 @@ static void a_stranger_who_sends_too_much_is_cut_where_the_share_ends(void **sta
     assert_non_null(begin_stranger(r, "acme", 0));
     for (int i = 1; i < 3; i++) {
         turn_until(r, &r->rooms, i);
-        media_add(r->w, str_make(half, 512 << 10));
+        media_add(r->w, str_make(half, 128 << 10));
     }
     turn_until(r, &r->rooms, 3);
     media_add(r->w, STR("!"));
     turn_until(r, &r->dones, 1);
     assert_int_equal(r->err, BH_BUSY);
-    assert_non_null(begin_stranger(r, "acme", 1 << 20)); /* nothing of it is charged any more */
+    assert_non_null(begin_stranger(r, "acme", 256 << 10)); /* nothing of it is charged any more */
     media_abort(&r->w);
     while (files_being_written(r) > 0)
         loop_turn(r->loop, 10);
@@ -560,6 +615,7 @@ UNIT(media_test_media)
         T(what_is_written_is_found_and_read_again),
         T(an_aborted_or_empty_one_leaves_nothing),
         T(one_tenant_cannot_take_the_room_of_another),
+        T(one_stranger_or_one_address_cannot_use_up_the_share_of_all),
         T(strangers_have_a_share_and_pay_as_bytes_come),
         T(a_stranger_who_sends_too_much_is_cut_where_the_share_ends),
         T(larger_than_allowed_is_refused_as_it_comes),

@@ -18,7 +18,7 @@ struct fixture {
     struct spawner *spawner;
     unsigned calls;
     struct spawn_end end; /* the last one's; its texts are below */
-    char output[4096], errors[4096], how[100];
+    char output[4096], errors[4096], how[100], heard[200];
 };
 
 static void on_done(void *ctx, const struct spawn_end *end)
@@ -40,7 +40,7 @@ static int set_up(void **state)
     signal(SIGPIPE, SIG_IGN);
     setenv("BELLHOP_MASTER_KEY", "secret", 1);
     setenv("CHAT_TOKEN", "secret", 1);
-    f->spawner = spawner_new(commands, 3, str_make("NONE\0CHAT_TOKEN", 16), why);
+    f->spawner = spawner_new(commands, 3, str_make("NONE\0CHAT_TOKEN", 16), true, why);
     f->loop = loop_new();
     if (f->spawner == NULL || f->loop == NULL)
         return -1;
@@ -217,6 +217,61 @@ static void only_the_commands_it_was_told_of_are_run(void **state)
     assert_string_equal(f->how, strerror(EINVAL));
 }
 
+static void a_spawner_that_learns_runs_what_it_was_taught(void **state)
+{
+    struct fixture *f = *state;
+    const char *const echo[] = {"echo", "taught", NULL};
+    const char *const none[] = {NULL};
+    int number = spawner_learn(f->spawner, echo);
+
+    assert_int_equal(number, 3);
+    assert_int_equal(spawner_learn(f->spawner, echo), 3);
+    assert_int_equal(spawner_learn(f->spawner, cat), CAT);
+    assert_int_equal(spawner_learn(f->spawner, none), -1);
+    assert_non_null(
+        spawner_run(f->spawner,
+                    &(struct spawn_order){.command = (unsigned)number, .max_output = 100}, on_done,
+                    f));
+    wait_calls(f, 1);
+    assert_string_equal(f->output, "taught\n");
+}
+
+static void on_heard(void *ctx, struct str line)
+{
+    struct fixture *f = ctx;
+    size_t n = strlen(f->heard);
+
+    snprintf(f->heard + n, sizeof f->heard - n, "[%.*s]", STR_FMT(line));
+}
+
+static void lines_of_a_long_program_are_told_and_it_can_be_asked_to_end(void **state)
+{
+    struct fixture *f = *state;
+    const char *more[] = {
+        "trap 'echo bye >&2; exit 0' TERM; echo one >&2; printf 'two\\n\\nthr' >&2; "
+        "while :; do sleep 0.05; done",
+        NULL};
+    struct spawn *run =
+        spawner_run(f->spawner,
+                    &(struct spawn_order){.command = SHELL, .more = more, .heard = on_heard},
+                    on_done, f);
+    int64_t end = test_now_ms() + 20000;
+
+    assert_non_null(run);
+    while (strstr(f->heard, "[two]") == NULL && test_now_ms() < end)
+        loop_turn(f->loop, 50);
+    assert_string_equal(f->heard, "[one][two]");
+    assert_int_equal(f->calls, 0);
+    spawn_stop(run, 20000);
+    while (strstr(f->heard, "bye") == NULL && test_now_ms() < end)
+        loop_turn(f->loop, 50);
+    /* The shell may also say that its sleep was ended. */
+    assert_memory_equal(f->heard, "[one][two][thr", 14);
+    assert_non_null(strstr(f->heard, "bye]"));
+    wait_calls(f, 1);
+    assert_true(f->end.well);
+}
+
 static void too_much_at_once_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -245,7 +300,7 @@ static int confined_life(void)
     struct confined c = {0};
     char why[256];
 
-    f.spawner = spawner_new(commands, 3, STR_NULL, why);
+    f.spawner = spawner_new(commands, 3, STR_NULL, false, why);
     f.loop = loop_new();
     spawner_watch(f.spawner, f.loop);
     if (confine_files(&(struct confine_files){.port = -1}, &c, why) != BH_OK ||
@@ -284,6 +339,8 @@ UNIT(net_test_spawner)
         T(a_cancelled_run_never_calls_back_and_its_program_ends),
         T(our_own_variables_are_kept_from_it),
         T(only_the_commands_it_was_told_of_are_run),
+        T(a_spawner_that_learns_runs_what_it_was_taught),
+        T(lines_of_a_long_program_are_told_and_it_can_be_asked_to_end),
         T(too_much_at_once_is_refused),
         cmocka_unit_test(a_confined_server_still_has_programs_run),
     };

@@ -65,6 +65,7 @@ static struct {
     bool token;         /* without one, write() holds */
     int records_when_heard;
     uint64_t numbers;
+    bool groundless;   /* no instance has a right to speak any more */
     bool nobody_lives; /* whoever asked before the restart is no more */
 } w;
 
@@ -104,6 +105,11 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
                STR_FMT(from->request_id), error);
 }
 
+enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
+                            const struct action_place *place)
+{
+    return w.groundless ? GATE_UNSEEN : GATE_SEEN;
+}
 bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
                  enum action_op op, struct str chat, struct action_id *ret_id)
 {

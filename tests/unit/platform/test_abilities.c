@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "core/descriptor.h"
 #include "platform/discord/discord.h"
+#include "platform/slack/slack.h"
 #include "platform/telegram/telegram.h"
 #include "platform/twilio/twilio.h"
 #include "platform/web/web.h"
@@ -15,9 +16,9 @@ static const struct {
     bool threads, edits;
     bool react; /* only where it can be seen */
 } all[] = {
-    {&discord_ops, true, true, true},  {&telegram_ops, true, true, true},
-    {&web_ops, false, true, false},    {&twilio_ops, false, false, false},
-    {&wecom_ops, false, false, false},
+    {&discord_ops, true, true, true},   {&telegram_ops, true, true, true},
+    {&slack_ops, false, true, true},    {&web_ops, false, true, false},
+    {&twilio_ops, false, false, false}, {&wecom_ops, false, false, false},
 };
 
 static bool says_op(struct json doc, const char *op)

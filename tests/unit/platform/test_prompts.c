@@ -129,7 +129,7 @@ static void ask(const char *id, const char *chat, int64_t timeout_s)
     a.timeout_s = timeout_s;
     assert_null(prompt_wrong(&a));
     prompts_add(w.ps, &mine, &a, str_of(chat));
-    prompts_shown(w.ps, str_of(chat), str_of(id), STR("m1"));
+    prompts_shown(w.ps, &mine, str_of(chat), str_of(id), STR("m1"));
 }
 
 static void on_done(void *ctx, enum bh_err err)
@@ -203,7 +203,7 @@ static void a_number_in_range_answers_the_newest(void **state)
     struct prompt *q = prompts_numbered(w.ps, STR("c"), STR(" 2\n"), &o);
     assert_string_equal(q->id, "new");
     assert_string_equal(o->id, "no");
-    prompts_drop(w.ps, STR("c"), STR("new"));
+    prompts_drop(w.ps, &mine, STR("c"), STR("new"));
     assert_string_equal(prompts_numbered(w.ps, STR("c"), STR("1"), &o)->id, "old");
     struct action a = asking("unseen", YES_NO);
     prompts_add(w.ps, &mine, &a, STR("c"));
@@ -235,7 +235,7 @@ static void a_restart_leaves_what_is_open(void **state)
     ask("q", "c", 0);
     ask("answered", "c", 0);
     ask("late", "d", 60);
-    prompts_drop(w.ps, STR("c"), STR("answered"));
+    prompts_drop(w.ps, &mine, STR("c"), STR("answered"));
     turn(1);
     prompts_close(w.ps);
     turn(61000);
@@ -294,7 +294,7 @@ static void a_tenant_has_so_many_and_its_own_oldest_goes(void **state)
     assert_int_equal(ledger_held(w.env.ledger, NULL, LIMIT_PROMPTS), 6);
     assert_null(pressed("c3", "hp1:q3:yes", &o));
     assert_non_null(pressed("c4", "hp1:q4:yes", &o));
-    prompts_shown(w.ps, STR("x"), STR("theirs"), STR("m9"));
+    prompts_shown(w.ps, &other, STR("x"), STR("theirs"), STR("m9"));
     assert_non_null(pressed("x", "hp1:theirs:yes", &o));
     prompts_forget_chat(w.ps, STR("c4"));
     assert_null(pressed("c4", "hp1:q4:yes", &o));
@@ -316,7 +316,7 @@ static void closing_calls_off_what_is_under_way(void **state)
     ask("q", "c", 0);
     struct prompt *q = pressed("c", "hp1:q:no", &o);
     prompts_accept(q, o, &ev, on_done, NULL);
-    prompts_drop(w.ps, STR("c"), STR("q")); /* gone before the answer is there */
+    prompts_drop(w.ps, &mine, STR("c"), STR("q")); /* gone before the answer is there */
     w.done(w.ctx, BH_OK);
     assert_int_equal(w.n_done, 1);
     ask("r", "c", 0);
@@ -441,7 +441,7 @@ static void what_is_shown_too_late_loses_its_buttons_at_once(void **state)
     turn(60000); /* the platform is slow */
     assert_int_equal(w.n_over, 0);
     assert_null(pressed("c", "hp1:q:yes", &o));
-    prompts_shown(w.ps, STR("c"), STR("q"), STR("m9"));
+    prompts_shown(w.ps, &mine, STR("c"), STR("q"), STR("m9"));
     turn(1);
     struct prompt *q = only_over();
     assert_string_equal(q->message_id, "m9");
@@ -506,11 +506,36 @@ static void numbered_options_are_text(void **state)
     buf_done(&out);
 }
 
+static struct prompt *under(const char *message, const struct prompt_option **o)
+{
+    return prompts_pressed_under(w.ps, STR("c"), STR("hp1:q:yes"), str_of(message), o);
+}
+
+static void a_button_belongs_to_the_question_that_it_hangs_under(void **state)
+{
+    const struct action_from other = {.tenant = STR("evil"), .instance = STR("e")};
+    const struct prompt_option *o;
+    struct action a = asking("q", YES_NO);
+
+    ask("q", "c", 0); /* under m1 */
+    prompts_add(w.ps, &other, &a, STR("c"));
+    assert_string_equal(under("m1", &o)->tenant, "t");
+    assert_null(under("m2", &o)); /* whose is it? */
+    prompts_shown(w.ps, &other, STR("c"), STR("q"), STR("m2"));
+    assert_string_equal(under("m1", &o)->tenant, "t");
+    assert_string_equal(under("m2", &o)->tenant, "evil");
+    assert_null(under("m3", &o));
+    prompts_drop(w.ps, &other, STR("c"), STR("q"));
+    assert_string_equal(under("m1", &o)->tenant, "t");
+    assert_null(under("m2", &o));
+}
+
 UNIT(platform_test_prompts)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
         T(the_first_press_that_is_taken_is_the_answer),
+        T(a_button_belongs_to_the_question_that_it_hangs_under),
         T(whom_the_gate_does_not_let_in_cannot_answer),
         T(only_what_is_ours_is_a_press),
         T(a_number_in_range_answers_the_newest),

@@ -341,27 +341,6 @@ static void a_question_for_nobody_is_held_back_by_its_lane(void **state)
     assert_string_equal(buf_z(&w.heard), "runs other said ");
 }
 
-static void the_newer_takes_the_place_of_what_waits(void **state)
-{
-    struct note *old = note_new("a", "old");
-    struct action_from from = {STR("acme"), STR("bot1"), STR("r9")};
-    struct action a = {.op = ACTION_EDIT, .chat_id = STR("a"), .message_id = STR("m7")};
-
-    when(0, "one", 0, 1);
-    say(0, "a", "one");
-    act(1, old, 0);
-    wait_for(w.n_held == 1);
-    assert_true(outgoing_waits(&old->out));
-    old->parts[0] = "new";
-    sender_supersede(&old->out,
-                     &(struct sender_order){.id = {.index = 2}, .from = &from, .action = &a});
-    assert_true(w.results[1].success);
-    assert_str(buf_str(&w.results[1].id), "m7");
-    answer_held(0, 200);
-    wait_for(w.results[2].success);
-    assert_string_equal(buf_z(&w.heard), "one new ");
-}
-
 UNIT(platform_test_sender)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -388,7 +367,6 @@ UNIT(platform_test_sender)
         T(what_was_called_off_never_leaves_and_tells_nobody),
         T(who_is_refused_too_often_is_held_back_with_what_waits_already),
         T(a_question_for_nobody_is_held_back_by_its_lane),
-        T(the_newer_takes_the_place_of_what_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,8 @@
 #include "platform/discord/guild.h"
 #include "platform/discord/interactions.h"
 #include "platform/discord/normalize.h"
+#include "platform/email/mime.h"
+#include "platform/slack/normalize.h"
 #include "platform/telegram/normalize.h"
 #include "platform/twilio/inbound.h"
 #include "platform/wecom/inbound.h"
@@ -23,9 +25,11 @@ static struct dcache *cache;
 static struct discord_normalize_out discord_out;
 static struct arena arena;
 static struct form form;
+static struct slack_out slack_out;
 static struct twilio_out twilio_out;
 static struct wecom_xml *xml;
 static struct wecom_out wecom_out;
+static struct mail mail;
 
 static struct json parse(const char *text)
 {
@@ -62,6 +66,14 @@ static void read_discord_in_parent(const struct sample *s, struct event *ret)
     read_discord_as(s, true, ret);
 }
 
+static void read_slack(const struct sample *s, struct event *ret)
+{
+    const struct slack_in in = {.bot = STR("A1"), .bot_user = STR("UBOT")};
+
+    assert_int_equal(slack_normalize(parse(s->text), &in, &arena, &slack_out), SLACK_EVENT);
+    *ret = slack_out.ev;
+}
+
 static void read_telegram(const struct sample *s, struct event *ret)
 {
     const struct tg_me me = {.id = 777, .username = "bot"};
@@ -79,6 +91,17 @@ static void read_twilio(const struct sample *s, struct event *ret)
     *ret = twilio_out.ev;
 }
 
+static void read_email(const struct sample *s, struct event *ret)
+{
+    struct mail_rules rules = {.bot = STR("desk@our.test"), .authserv_id = STR("mx.our.test")};
+
+    auth_list_free(auth_list_load()); /* loads GMime */
+    mail_done(&mail);
+    mail_read(&mail, str_of(s->text), &rules);
+    assert_null(mail.refused);
+    mail_event(&mail, ret);
+}
+
 static void read_wecom(const struct sample *s, struct event *ret)
 {
     assert_true(wecom_xml_parse(xml, str_of(s->text)));
@@ -91,6 +114,9 @@ static void read_wecom(const struct sample *s, struct event *ret)
     "{'update_id':1,'message':{'message_id':9,'date':1,'text':'x','chat':{" chat "}," \
     "'from':{'id':5,'is_bot':false,'first_name':'Ann'}"
 #define TG_GROUP "'id':-100,'type':'supergroup','title':'T'"
+#define SLACK(more) \
+    "{'type':'event_callback','team_id':'T1','event_id':'Ev1','event':{'type':'message','user':" \
+    "'U1','text':'x','ts':'2.0'," more "}}"
 #define WECOM \
     "<xml><ToUserName>corp</ToUserName><FromUserName>ann</FromUserName><CreateTime>1</CreateTime>" \
     "<AgentID>7</AgentID><MsgType>text</MsgType><Content>x</Content><MsgId>1</MsgId></xml>"
@@ -116,6 +142,21 @@ static const struct sample samples[] = {
      read_discord,
      "{" ANN ",'channel_id':'300'}",
      {"channel id", "300", "author id", "42"}},
+    {"slack",
+     "a channel, a group message",
+     read_slack,
+     SLACK("'channel':'C1','channel_type':'channel'"),
+     {"channel id", "C1", "author id", "U1", "workspace id", "T1"}},
+    {"slack",
+     "a thread",
+     read_slack,
+     SLACK("'channel':'C1','channel_type':'group','thread_ts':'1.0'"),
+     {"channel id", "C1", "author id", "U1", "workspace id", "T1", "thread ts", "1.0"}},
+    {"slack",
+     "a direct message",
+     read_slack,
+     SLACK("'channel':'D1','channel_type':'im'"),
+     {"channel id", "D1", "author id", "U1", "workspace id", "T1"}},
     {"telegram",
      "a group",
      read_telegram,
@@ -142,6 +183,13 @@ static const struct sample samples[] = {
      read_twilio,
      "MessageSid=SM01&AccountSid=AC1&From=%2B15551234567&To=%2B15550100&Body=x",
      {"sender's number", "+15551234567"}},
+    {"email",
+     "a mail",
+     read_email,
+     "Authentication-Results: mx.our.test; dmarc=pass\nFrom: Ann@People.Test\n"
+     "References: <1@people.test> <2@people.test>\nMessage-ID: <3@people.test>\n\nhi",
+     {"the author's address", "ann@people.test", "the thread's first Message-ID",
+      "<1@people.test>"}},
     {"wecom", "a message", read_wecom, WECOM, {"sender's id", "ann"}},
 };
 
@@ -222,9 +270,11 @@ static int teardown(void **state)
     json_parser_free(parser);
     arena_done(&arena);
     form_done(&form);
+    slack_out_done(&slack_out);
     twilio_out_done(&twilio_out);
     wecom_xml_free(xml);
     wecom_out_done(&wecom_out);
+    mail_done(&mail);
     return page_close(state);
 }
 

@@ -550,11 +550,114 @@ static void so_many_of_a_chat_wait_for_sight(void **state)
         snprintf(id, sizeof id, "m%d", i);
         say_in_guild(id, "stranger");
     }
+    say_in_guild("more", "stranger"); /* a refusal would hold back the chat of others */
     assert_int_equal(rig.answers[BH_BUSY], 0);
-    say_in_guild("more", "stranger");
-    assert_int_equal(rig.answers[BH_BUSY], 1); /* the platform sends it again */
+    assert_int_equal(relay_waiting(rig.relay), STAGED_SIGHT_MAX);
+    assert_int_equal(why_last(), GATE_NO_SIGHT_ASKED);
     answer_sight(GATE_SEEN, "g1");
     assert_true(inbound(f) > 0);
+}
+
+/* Bob is of another tenant; his instance hears everybody on this route. */
+static void say_to_both(const char *id, const char *user, const char *file)
+{
+    struct event_media media = {.ref = str_of(file), .kind = STR("image")};
+    struct event ev = make_event("b", id);
+
+    ev.scope_id = STR("g1");
+    ev.chat_type = STR("group");
+    ev.user_id = str_of(user);
+    ev.media = &media;
+    ev.n_media = file[0] != '\0';
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+}
+
+static void nobody_waits_for_what_another_tenants_people_see(void **state)
+{
+    struct fake *a = cold_cache(), *b = connect_as("gw-b");
+
+    say_to_both("one", "stranger", "");
+    assert_int_equal(accepted_ok(), 1);
+    assert_true(inbound(b) == 1 && inbound(a) == 0);
+    say_to_both("two", "stranger", "");
+    say_to_both("one", "stranger", ""); /* its platform sends it again */
+    assert_true(inbound(b) == 2 && inbound(a) == 0);
+    assert_int_equal(relay_waiting(rig.relay), 2);
+    answer_sight(GATE_SEEN, "g1");
+    say_to_both("three", "stranger", "");
+    assert_true(is_event(a, 0, "one") && is_event(a, 1, "two") && is_event(a, 2, "three"));
+    assert_true(is_event(b, 0, "one") && is_event(b, 1, "two") && is_event(b, 2, "three"));
+    assert_int_equal(inbound(a) + inbound(b), 6);
+}
+
+static void a_file_is_waited_for_apart_from_what_another_tenants_people_see(void **state)
+{
+    struct fake *a = cold_cache(), *b = connect_as("gw-b");
+
+    of_several = true;
+    say_to_both("one", "stranger", "f");
+    say_to_both("two", "stranger", "");
+    assert_int_equal(inbound(b), 0); /* behind its own file */
+    here(0);
+    assert_true(inbound(b) == 2 && inbound(a) == 0);
+    assert_true(is_event(b, 0, "one") && is_event(b, 1, "two"));
+    answer_sight(GATE_SEEN, "g1");
+    here(1);
+    assert_true(is_event(a, 0, "one") && is_event(a, 1, "two"));
+    assert_int_equal(relay_waiting(rig.relay), 0);
+}
+
+static void a_full_chat_of_waiting_sights_keeps_nobody_else(void **state)
+{
+    char id[16];
+
+    cold_cache();
+    for (int i = 0; i < STAGED_SIGHT_MAX + 10; i++) {
+        snprintf(id, sizeof id, "m%d", i);
+        say_to_both(id, "stranger", "");
+    }
+    assert_int_equal(rig.answers[BH_BUSY], 0);
+    assert_int_equal(look("bob").entries, STAGED_SIGHT_MAX + 10);
+}
+
+static void after_a_restart_a_file_does_not_wait_for_sight_either(void **state)
+{
+    cold_cache();
+    of_several = true;
+    sight = GATE_SEEN;
+    say_to_both("one", "stranger", "f"); /* one row for both */
+    assert_int_equal(relay_waiting(rig.relay), 1);
+    sight = GATE_SIGHT_ASKED;
+    restart();
+    struct fake *a = connect_as("gw-a"), *b = connect_as("gw-b");
+    assert_int_equal(relay_waiting(rig.relay), 2);
+    here(n_asks - 1);
+    assert_true(inbound(b) == 1 && inbound(a) == 0);
+    answer_sight(GATE_SEEN, "g1");
+    here(n_asks - 1);
+    assert_true(inbound(b) == 1 && inbound(a) == 1);
+    assert_int_equal(relay_waiting(rig.relay), 0);
+}
+
+static void an_edit_reaches_the_copies_that_wait_and_those_that_are_there(void **state)
+{
+    struct fake *a = cold_cache();
+
+    say_to_both("one", "stranger", ""); /* bob is not there: it waits in his mailbox */
+    struct event ev = make_event("b", "e-edit");
+    ev.scope_id = STR("g1");
+    ev.chat_type = STR("group");
+    ev.user_id = STR("stranger");
+    ev.message_id = STR("one");
+    ev.edit.set = ev.edit.silent = true;
+    ev.edit.text = STR("corrected");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    answer_sight(GATE_SEEN, "g1");
+    struct fake *b = connect_as("gw-b");
+    assert_true(str_contains(line_with(a, INBOUND, 0), STR("corrected")));
+    assert_true(str_contains(line_with(b, INBOUND, 0), STR("corrected")));
 }
 
 static void what_is_not_relevant_does_not_wait_for_sight(void **state)
@@ -693,6 +796,11 @@ UNIT(relay_test_staged)
         T(a_message_that_waited_through_a_restart_is_judged_after_it),
         T(without_an_answer_the_message_is_not_delivered_and_why_says_so),
         T(so_many_of_a_chat_wait_for_sight),
+        T(nobody_waits_for_what_another_tenants_people_see),
+        T(a_file_is_waited_for_apart_from_what_another_tenants_people_see),
+        T(a_full_chat_of_waiting_sights_keeps_nobody_else),
+        T(after_a_restart_a_file_does_not_wait_for_sight_either),
+        T(an_edit_reaches_the_copies_that_wait_and_those_that_are_there),
         T(what_is_not_relevant_does_not_wait_for_sight),
         T(too_many_are_sent_back),
         T(busy_tenants_do_not_keep_the_others_out),

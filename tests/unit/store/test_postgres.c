@@ -295,6 +295,12 @@ static void many_ops_share_few_transactions(void **state)
     st->ops->stats(st, &s);
     assert_int_equal(s.rows_written, N);
     assert_true(s.commits < 50);
+    for (int w = 0; w < STORE_WAITS; w++) {
+        uint64_t rows = 0;
+        for (int i = 0; i <= STORE_WAIT_BOUNDS; i++)
+            rows += s.waits[w].rows[i];
+        assert_int_equal(rows, N); /* each with what it waited for */
+    }
 }
 
 static void large_frames_come_back_whole(void **state)

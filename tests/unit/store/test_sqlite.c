@@ -226,6 +226,106 @@ static void many_ops_share_few_transactions(void **state)
     free(p);
 }
 
+/* ---- the log ---- */
+
+/* So many rows of about a page each, in groups. */
+static void append_pages(uint64_t from, uint64_t n, uint64_t group)
+{
+    static char frame[3600];
+    struct probe *p = xcalloc(group, sizeof *p);
+
+    memset(frame, 'f', sizeof frame - 1);
+    for (uint64_t i = 0; i < n; i += group) {
+        memset(p, 0, group * sizeof *p);
+        for (uint64_t k = 0; k < group; k++)
+            append_start(&p[k], from + i + k, 1, frame, k + 1 == group);
+        settle();
+        for (uint64_t k = 0; k < group; k++)
+            assert_int_equal(p[k].err, BH_OK);
+    }
+    free(p);
+}
+
+static off_t log_bytes(void)
+{
+    char name[160];
+    struct stat s;
+
+    snprintf(name, sizeof name, "%s-wal", path);
+    return stat(name, &s) == 0 ? s.st_size : 0;
+}
+
+static void the_log_stays_bounded_while_writes_go_on(void **state)
+{
+    enum { N = 12800, GROUP = 400, MOST = 9000 * 4120 }; /* the hard limit, and a few groups */
+
+    for (uint64_t i = 0; i < N; i += N / 8) {
+        append_pages(i + 1, N / 8, GROUP);
+        assert_in_range(log_bytes(), 1, MOST);
+    }
+    assert_int_equal(count_rows(), N); /* 52 MB went through a log that is smaller */
+}
+
+static void a_long_read_lets_the_log_grow_and_nothing_is_lost(void **state)
+{
+    enum { N = 5600, GROUP = 400 };
+    sqlite3 *db;
+
+    append_pages(1, GROUP, GROUP);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN; SELECT count(*) FROM mailbox", NULL, NULL, NULL),
+                     SQLITE_OK);
+    append_pages(GROUP + 1, N - GROUP, GROUP);
+    assert_true(log_bytes() > (off_t)(N - GROUP) * 4096);
+    sqlite3_close(db);
+    uint64_t rows = N;
+    for (off_t before = 0; log_bytes() > before; rows += GROUP) {
+        before = log_bytes(); /* grows, until the log is written back and begins anew */
+        append_pages(rows + 1, GROUP, GROUP);
+        assert_in_range(rows, N, 3 * N);
+    }
+    assert_int_equal(count_rows(), rows);
+}
+
+static uint64_t write_calls(void)
+{
+    FILE *f = fopen("/proc/self/io", "r");
+    unsigned long long n = 0;
+    char line[80];
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) != NULL && sscanf(line, "syscw: %llu", &n) != 1)
+        ;
+    fclose(f);
+    return n;
+}
+
+static void a_group_is_written_to_the_log_in_large_pieces(void **state)
+{
+    uint64_t before;
+
+    append_pages(1, 10, 10);
+    before = write_calls();
+    append_pages(11, 500, 500); /* 1000 calls of SQLite, 2 MB */
+    assert_in_range(write_calls() - before, 10, 150);
+    assert_int_equal(count_rows(), 510);
+}
+
+static void every_row_is_counted_with_what_it_waited_for(void **state)
+{
+    struct store_stats s;
+
+    append_pages(1, 600, 200);
+    st->ops->stats(st, &s);
+    for (int w = 0; w < STORE_WAITS; w++) {
+        uint64_t rows = 0;
+        for (int i = 0; i <= STORE_WAIT_BOUNDS; i++)
+            rows += s.waits[w].rows[i];
+        assert_int_equal(rows, 600);
+    }
+    assert_true(s.waits[STORE_WAIT_COMMIT].total_us > 0);
+}
+
 static void large_frames_come_back_whole(void **state)
 {
     enum { BIG = 3 << 20 };
@@ -534,6 +634,10 @@ UNIT(store_test_sqlite)
         T(a_folder_that_does_not_exist_is_refused, setup, teardown),
         T(an_op_without_company_is_written_after_its_linger, setup, teardown),
         T(many_ops_share_few_transactions, setup, teardown),
+        T(the_log_stays_bounded_while_writes_go_on, setup, teardown),
+        T(a_long_read_lets_the_log_grow_and_nothing_is_lost, setup, teardown),
+        T(a_group_is_written_to_the_log_in_large_pieces, setup, teardown),
+        T(every_row_is_counted_with_what_it_waited_for, setup, teardown),
         T(large_frames_come_back_whole, setup, teardown),
         T(many_old_keys_are_forgotten_in_steps, setup, teardown),
         T(settled_rows_are_hidden_at_once_and_deleted_when_it_is_quiet, setup, teardown),

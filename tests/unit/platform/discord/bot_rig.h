@@ -79,6 +79,11 @@ void host_context(struct host *h, struct context_ask ask, const struct event_sai
                   bool failed)
 {
 }
+enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
+                            const struct action_place *place)
+{
+    return GATE_SEEN;
+}
 bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
                  enum action_op op, struct str chat, struct action_id *ret_id)
 {

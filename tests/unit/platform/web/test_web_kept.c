@@ -38,6 +38,64 @@ static void a_page_that_reconnects_is_told_exactly_what_it_missed(void **state)
     assert_has_not(stream_of(tab), "event: message");
 }
 
+static void an_agent_cannot_edit_what_the_person_wrote(void **state)
+{
+    char id[32];
+
+    open_bot(10);
+    say(ADA, "{\"text\":\"zero\"}");
+    uint32_t tab = get(ADA, "events", "0000000000000001");
+    last_id(stream_of(tab), id);
+    for (int i = 0; i < 3; i++) {
+        size_t n = act((struct action){.op = ACTION_EDIT,
+                                       .chat_id = str_of(chat_of(0)),
+                                       .message_id = str_of(id),
+                                       .content = STR("not their words")});
+        later(2000);
+        assert_false(fake.results[n].success);
+    }
+    assert_has_not(stream_of(tab), "not their words");
+    size_t one = send_text(chat_of(0), "one");
+    for (int i = 0; i < 2; i++) {
+        act((struct action){.op = ACTION_EDIT,
+                            .chat_id = str_of(chat_of(0)),
+                            .message_id = buf_str(&fake.results[one].message_id),
+                            .content = i == 0 ? STR("one two") : STR("one two three")});
+        later(100);
+    }
+    assert_has(stream_of(tab), "event: delta");
+    assert_has(stream_of(tab), "three");
+}
+
+static void texts_that_stream_are_bounded(void **state)
+{
+    enum { CHARS = 16000, TEXTS = (16 << 20) / (4 * CHARS) };
+    struct buf text = BUF_INIT;
+    size_t n = 0;
+
+    for (int i = 0; i < CHARS; i++)
+        buf_add_z(&text, "\xf0\x9f\x98\x80");
+    open_bot(10);
+    say(ADA, "{\"text\":\"zero\"}");
+    for (int i = 0; i <= (int)TEXTS; i++) {
+        for (int of = 0; of < 2; of++) { /* a short text, then a longer one */
+            n = act((struct action){.op = ACTION_DRAFT,
+                                    .chat_id = str_of(chat_of(0)),
+                                    .draft_id = i + 1,
+                                    .content = of == 0 ? STR("x") : buf_str(&text)});
+            fake.n_results = n; /* its place is used again */
+        }
+        assert_int_equal(fake.results[n].success, i < (int)TEXTS);
+    }
+    later(60000); /* without a newer text they are over */
+    n = act((struct action){.op = ACTION_DRAFT,
+                            .chat_id = str_of(chat_of(0)),
+                            .draft_id = 9999,
+                            .content = buf_str(&text)});
+    assert_true(fake.results[n].success);
+    buf_done(&text);
+}
+
 static void what_is_sent_while_a_page_catches_up_is_not_missed(void **state)
 {
     open_bot(10);
@@ -439,6 +497,8 @@ UNIT(platform_web_test_web_kept)
 {
     const struct CMUnitTest tests[] = {
         T(a_page_that_reconnects_is_told_exactly_what_it_missed),
+        T(an_agent_cannot_edit_what_the_person_wrote),
+        T(texts_that_stream_are_bounded),
         T(what_is_sent_while_a_page_catches_up_is_not_missed),
         T(a_page_that_leaves_while_catching_up_is_forgotten),
         T(a_page_hears_the_state_at_once_and_when_it_changes),

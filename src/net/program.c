@@ -6,7 +6,7 @@
  *
  * FIONREAD on the pipe tells how much the program has read.  A line written to a program that dies
  * before reading it counts as not taken. */
-#include "agent/program.h"
+#include "net/program.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -26,18 +26,26 @@
 #define TERM_PATIENCE_MS 2000
 #define READ_BYTES 65536
 
+struct output { /* stdout or stderr of a program */
+    struct program *of;
+    int fd;             /* -1: closed, or not ours */
+    struct loop_fd *on; /* owned */
+    struct buf line;    /* an incomplete line */
+    size_t max_line;
+    bool cut; /* the line is too long: skipping to its end */
+};
+
 struct program {
     struct loop *loop;             /* borrowed */
     const struct program_ops *ops; /* borrowed */
     void *ctx;
     pid_t pid;
-    int in, out, pidfd;                      /* -1: closed */
-    struct loop_fd *on_in, *on_out, *on_pid; /* owned */
+    int in, pidfd;                  /* -1: closed */
+    struct loop_fd *on_in, *on_pid; /* owned */
+    struct output out, err;
     struct buf unsent;
     uint64_t queued, written; /* bytes, ever */
     uint64_t read_at_close;   /* bytes read when we closed its input */
-    struct buf line;          /* an incomplete line */
-    bool cut;                 /* the line was too long: skipping to its end */
     bool ending, termed;
     struct timer patience;
 };
@@ -79,51 +87,79 @@ static void close_input(struct program *p)
 
 /* ---- out: lines ---- */
 
-static void take_line(struct program *p, struct str piece)
+/* A line of stdout that is too long is dropped, because half a message is worse than none.  A line
+ * of stderr is for people: its beginning is kept. */
+static void take_line(struct output *o)
 {
-    if (!p->cut)
-        buf_add_str(&p->line, piece);
-    if (p->cut)
-        log_warn(NULL, "dropped a line of the program: it is longer than %zu bytes",
-                 PROGRAM_MAX_LINE);
+    struct program *p = o->of;
+
+    if (o == &p->err)
+        p->ops->complaint(p->ctx, buf_str(&o->line));
+    else if (o->cut)
+        log_warn(NULL, "dropped a line of the program: it is longer than %zu bytes", o->max_line);
     else
-        p->ops->line(p->ctx, buf_str(&p->line));
-    buf_reset(&p->line);
-    p->cut = false;
+        p->ops->line(p->ctx, buf_str(&o->line));
+    buf_reset(&o->line);
+    o->cut = false;
 }
 
-static void take_bytes(struct program *p, struct str bytes)
+static void take_piece(struct output *o, struct str piece)
 {
-    for (ptrdiff_t at; (at = str_find(bytes, '\n')) >= 0; bytes = str_skip(bytes, (size_t)at + 1))
-        take_line(p, str_make(bytes.p, (size_t)at));
-    if (p->cut || p->line.n + bytes.n > PROGRAM_MAX_LINE) {
-        p->cut = true;
-        buf_reset(&p->line);
-    } else {
-        buf_add_str(&p->line, bytes);
+    size_t room = o->max_line > o->line.n ? o->max_line - o->line.n : 0;
+
+    if (piece.n > room) {
+        o->cut = true;
+        piece.n = room;
     }
+    if (o->cut && o == &o->of->out)
+        buf_reset(&o->line);
+    else
+        buf_add_str(&o->line, piece);
+}
+
+static void take_bytes(struct output *o, struct str bytes)
+{
+    for (ptrdiff_t at; (at = str_find(bytes, '\n')) >= 0; bytes = str_skip(bytes, (size_t)at + 1)) {
+        take_piece(o, str_make(bytes.p, (size_t)at));
+        take_line(o);
+    }
+    take_piece(o, bytes);
+}
+
+static void output_close(struct output *o)
+{
+    unwatch(&o->on);
+    close_fd(&o->fd);
 }
 
 /* True: there may be more. */
-static bool read_some(struct program *p)
+static bool read_some(struct output *o)
 {
     char bytes[READ_BYTES];
-    ssize_t n = read(p->out, bytes, sizeof bytes);
+    ssize_t n = read(o->fd, bytes, sizeof bytes);
 
     if (n > 0) {
-        take_bytes(p, str_make(bytes, (size_t)n));
+        take_bytes(o, str_make(bytes, (size_t)n));
         return true;
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
-    unwatch(&p->on_out);
-    close_fd(&p->out);
+    output_close(o);
     return false;
 }
 
 static void on_output(void *ctx, int events)
 {
     read_some(ctx);
+}
+
+/* At the exit: the rest of the pipe.  A last line without its newline is a line. */
+static void output_drain(struct output *o)
+{
+    while (o->fd >= 0 && read_some(o))
+        ;
+    if (o->line.n > 0)
+        take_line(o);
 }
 
 /* ---- in: bytes ---- */
@@ -155,6 +191,11 @@ static void on_writable(void *ctx, int events)
 uint64_t program_write(struct program *p, struct str line)
 {
     p->queued += line.n;
+    if (p->in >= 0 && p->unsent.n + line.n > PROGRAM_MAX_UNSENT) {
+        log_warn(NULL, "the program does not read its input: it is killed");
+        close_input(p);
+        program_signal(p, SIGKILL);
+    }
     if (p->in >= 0) {
         buf_add_str(&p->unsent, line);
         write_some(p);
@@ -175,10 +216,8 @@ static void on_exit_seen(void *ctx, int events)
     p->pid = 0;
     unwatch(&p->on_pid);
     timer_stop(loop_clock(p->loop), &p->patience);
-    while (p->out >= 0 && read_some(p))
-        ;
-    if (p->line.n > 0) /* a last line without its newline is a line */
-        take_line(p, STR(""));
+    output_drain(&p->err);
+    output_drain(&p->out);
     bool exited = WIFEXITED(status);
     snprintf(how, sizeof how, "%s %d", exited ? "exit status" : "signal",
              exited ? WEXITSTATUS(status) : WTERMSIG(status));
@@ -219,11 +258,12 @@ void program_free(struct program *p)
     }
     timer_stop(loop_clock(p->loop), &p->patience);
     close_input(p);
-    unwatch(&p->on_out);
+    output_close(&p->out);
+    output_close(&p->err);
     unwatch(&p->on_pid);
-    close_fd(&p->out);
     close_fd(&p->pidfd);
-    buf_done(&p->line);
+    buf_done(&p->out.line);
+    buf_done(&p->err.line);
     free(p);
 }
 
@@ -244,45 +284,49 @@ bool program_exists(const char *name)
     return found;
 }
 
-static struct program *adopt(struct loop *loop, pid_t pid, int pidfd, int in, int out,
-                             const struct program_ops *ops, void *ctx)
+static void output_open(struct program *p, struct output *o, int fd, size_t max_line)
 {
-    struct program *p = xcalloc(1, sizeof *p);
-
-    *p = (struct program){.loop = loop, .ops = ops, .ctx = ctx, .pid = pid, .in = in, .out = out};
-    fcntl(in, F_SETFL, O_NONBLOCK);
-    fcntl(out, F_SETFL, O_NONBLOCK);
-    p->line.limit = PROGRAM_MAX_LINE + READ_BYTES;
-    p->pidfd = pidfd;
-    timer_init(&p->patience, on_patience);
-    p->on_in = loop_fd_add(loop, in, 0, on_writable, p);
-    p->on_out = loop_fd_add(loop, out, LOOP_READ, on_output, p);
-    p->on_pid = loop_fd_add(loop, p->pidfd, LOOP_READ, on_exit_seen, p);
-    return p;
+    *o = (struct output){.of = p, .fd = fd, .max_line = max_line};
+    if (fd < 0)
+        return;
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    o->on = loop_fd_add(p->loop, fd, LOOP_READ, on_output, o);
 }
 
-struct program *program_start(struct loop *loop, char *const argv[], char *const envp[],
+struct program *program_start(struct loop *loop, const struct program_order *o,
                               const struct program_ops *ops, void *ctx, char *ret_why)
 {
-    int in[2] = {-1, -1}, out[2] = {-1, -1}, pidfd = -1;
+    int in[2] = {-1, -1}, out[2] = {-1, -1}, err[2] = {-1, -1}, pidfd = -1, rc;
     pid_t pid = 0;
-    int rc;
 
-    if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0)
+    if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
+        (ops->complaint != NULL && pipe2(err, O_CLOEXEC) < 0))
         rc = errno;
     else
-        rc = launch(argv, envp, (int[]){in[0], out[1], -1}, &pid);
+        rc = launch(o->argv, o->envp, (int[]){in[0], out[1], err[1]}, &pid);
     close_fd(&in[0]);
     close_fd(&out[1]);
+    close_fd(&err[1]);
     if (rc == 0 && (pidfd = pidfd_open(pid, 0)) < 0) {
         rc = errno; /* no descriptor left: one we cannot watch must not run */
         kill(-pid, SIGKILL);
         waitpid(pid, NULL, 0);
     }
-    if (rc == 0)
-        return adopt(loop, pid, pidfd, in[1], out[0], ops, ctx);
-    snprintf(ret_why, 256, "%s: %s", argv[0], strerror(rc));
-    close_fd(&in[1]);
-    close_fd(&out[0]);
-    return NULL;
+    if (rc != 0) {
+        snprintf(ret_why, 256, "%s: %s", o->argv[0], strerror(rc));
+        close_fd(&in[1]);
+        close_fd(&out[0]);
+        close_fd(&err[0]);
+        return NULL;
+    }
+    struct program *p = xcalloc(1, sizeof *p);
+    *p = (struct program){
+        .loop = loop, .ops = ops, .ctx = ctx, .pid = pid, .in = in[1], .pidfd = pidfd};
+    fcntl(p->in, F_SETFL, O_NONBLOCK);
+    timer_init(&p->patience, on_patience);
+    p->on_in = loop_fd_add(loop, p->in, 0, on_writable, p);
+    output_open(p, &p->out, out[0], o->max_line > 0 ? o->max_line : PROGRAM_MAX_LINE);
+    output_open(p, &p->err, err[0], PROGRAM_MAX_ERROR);
+    p->on_pid = loop_fd_add(loop, p->pidfd, LOOP_READ, on_exit_seen, p);
+    return p;
 }

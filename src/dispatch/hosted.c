@@ -1,0 +1,492 @@
+/* hosted.c - design.  (hosted.h has the contract and the picture.)
+ *
+ * The id of the gateway ends with a hash of instance, platform, bot and `open`.  When one of
+ * these changes, the new gateway is added before the old one is revoked, so an instance that
+ * stays the same keeps its mailbox and its links.
+ *
+ * facts_gateway_add() cannot be cancelled.  So its callback gets an object of its own, which
+ * forgets the hosted agent when that goes first. */
+#include "dispatch/hosted.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/bucket.h"
+#include "base/crypto.h"
+#include "base/list.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "dispatch/dispatch_priv.h"
+#include "net/spawner.h"
+
+#define REST_FIRST_MS 1000
+#define REST_LONGEST_MS 60000
+#define WELL_MS 60000  /* a child that ran for so long begins with the first backoff again */
+#define GRACE_MS 10000 /* to finish, when it is stopped */
+#define ENV_WORDS 5
+
+enum hosted_state { IDLE, ENTERING, RUNNING, RESTING, STOPPING };
+
+struct hosted {
+    struct list link;                /* hosts->all, or hosts->leaving while STOPPING */
+    struct dispatch *d;              /* borrowed */
+    char *tenant, *id;               /* owned */
+    char *gateway;                   /* owned; the id of its gateway */
+    char *instance, *platform, *bot; /* owned; the last two may be NULL */
+    char *key;                       /* owned, wiped; NULL: none */
+    char **argv;                     /* owned, with its texts */
+    bool open;
+    bool seen; /* by hosted_update() */
+    enum hosted_state state;
+    struct entering *entering; /* owned by itself; ENTERING */
+    struct spawn *run;         /* RUNNING, STOPPING */
+    struct timer turn;         /* IDLE, RESTING */
+    unsigned failures;         /* in a row */
+    int64_t started_ms;
+    struct bucket_level lines;
+    uint64_t lines_untold;
+    char said[160]; /* its last line on stderr */
+    char problem[256];
+};
+
+struct entering {
+    struct hosted *h; /* NULL: gone */
+};
+
+struct hosts {
+    struct dispatch *d; /* borrowed */
+    struct list all;    /* struct hosted, owned */
+    struct list leaving;
+    bool stopping;
+};
+
+static struct clock *clock_of(const struct hosted *h)
+{
+    return h->d->env.clock;
+}
+
+/* ---- the command ---- */
+
+const char *hosted_program(void)
+{
+    static char path[PATH_MAX];
+    ssize_t n = *path == '\0' ? readlink("/proc/self/exe", path, sizeof path - 1) : 0;
+
+    if (n > 0)
+        path[n] = '\0';
+    return *path != '\0' ? path : "bellhop";
+}
+
+static void seconds(char *out, size_t size, int64_t ms)
+{
+    snprintf(out, size, "%llds", (long long)((ms + 999) / 1000));
+}
+
+size_t hosted_command(const struct agent_settings *s, const char *state_dir,
+                      struct hosted_words *room, const char *argv[HOSTED_WORDS + 1])
+{
+    bool chat = strcmp(s->substrate, "chat") == 0, acp = strcmp(s->substrate, "acp") == 0;
+    size_t n = 0;
+
+    argv[n++] = hosted_program();
+    argv[n++] = "agent";
+    argv[n++] = "--quiet";
+    snprintf(room->state, sizeof room->state, "%s/agents", state_dir);
+    argv[n++] = "--state";
+    argv[n++] = room->state;
+    if (s->platform != NULL) {
+        snprintf(room->identity, sizeof room->identity, "%s=%s", s->platform, s->bot);
+        argv[n++] = "--platform";
+        argv[n++] = room->identity;
+    }
+    if (acp)
+        argv[n++] = "--acp";
+    if (s->url != NULL) { /* responses and chat */
+        argv[n++] = chat ? "--chat" : "--responses";
+        argv[n++] = s->url;
+        argv[n++] = "--model";
+        argv[n++] = s->model;
+        seconds(room->timeout, sizeof room->timeout, s->timeout_ms);
+        argv[n++] = "--timeout";
+        argv[n++] = room->timeout;
+    }
+    if (chat) {
+        snprintf(room->history, sizeof room->history, "%u", (unsigned)s->history);
+        argv[n++] = "--history";
+        argv[n++] = room->history;
+    }
+    if (s->command != NULL) {
+        seconds(room->timeout, sizeof room->timeout, s->timeout_ms);
+        argv[n++] = "--turn-timeout";
+        argv[n++] = room->timeout;
+        argv[n++] = "--";
+        for (char *const *word = s->command; *word != NULL; word++) {
+            if (n == HOSTED_WORDS)
+                return 0;
+            argv[n++] = *word;
+        }
+    }
+    argv[n] = NULL;
+    return n;
+}
+
+/* ---- its gateway ---- */
+
+#define PREFIX "hosted:"
+
+static void write_prefix(struct buf *out, const char *tenant, const char *id)
+{
+    buf_printf(out, PREFIX "%.40s:%.60s:", tenant, id);
+}
+
+static char *gateway_id(const struct agent_settings *s, const char *instance)
+{
+    struct buf text = BUF_INIT, out = BUF_INIT;
+    uint8_t hash[SHA256_BYTES];
+
+    buf_printf(&text, "%s\x1f%s\x1f%s\x1f%s\x1f%s\x1f%d", s->tenant, s->id, instance,
+               s->platform != NULL ? s->platform : "", s->bot != NULL ? s->bot : "", s->open);
+    sha256(buf_str(&text), hash);
+    write_prefix(&out, s->tenant, s->id);
+    hex_add(&out, hash, 6);
+    buf_done(&text);
+    return buf_take(&out);
+}
+
+/* Revokes the gateways of the agent other than @but (NULL: all of them). */
+static void revoke_gateways(struct dispatch *d, const char *tenant, const char *id, const char *but)
+{
+    struct buf prefix = BUF_INIT;
+    struct list *all;
+
+    write_prefix(&prefix, tenant, id);
+    facts_gateways(d->env.facts, &all);
+    list_each (all, it, nxt) {
+        const struct gateway *g = list_entry(it, struct gateway, link);
+        if (g->revoked_ms == 0 && str_starts(str_of(g->id), buf_str(&prefix)) &&
+            strcmp(g->tenant, tenant) == 0 && (but == NULL || strcmp(g->id, but) != 0))
+            facts_gateway_revoke(d->env.facts, str_of(g->id), NULL, NULL);
+    }
+    buf_done(&prefix);
+}
+
+/* ---- running ---- */
+
+static void rest(struct hosted *h)
+{
+    int64_t ms = REST_FIRST_MS;
+
+    for (unsigned n = 0; n < h->failures && ms < REST_LONGEST_MS; n++)
+        ms *= 2;
+    if (ms > REST_LONGEST_MS)
+        ms = REST_LONGEST_MS;
+    h->failures++;
+    h->state = RESTING;
+    timer_set(clock_of(h), &h->turn,
+              ms * 3 / 4 + (int64_t)rand_below(h->d->env.rand, (uint64_t)ms / 2));
+}
+
+static void trouble(struct hosted *h, const char *why)
+{
+    snprintf(h->problem, sizeof h->problem, "%s", why);
+    log_warn(NULL, "hosted agent: tenant=%s agent=%s %s", h->tenant, h->id, why);
+    rest(h);
+}
+
+static void hosted_free(struct hosted *h)
+{
+    timer_stop(clock_of(h), &h->turn);
+    list_remove(&h->link);
+    if (h->entering != NULL)
+        h->entering->h = NULL;
+    spawn_cancel(&h->run);
+    for (char **word = h->argv; word != NULL && *word != NULL; word++)
+        free(*word);
+    free(h->argv);
+    if (h->key != NULL)
+        secret_wipe(h->key, strlen(h->key));
+    free(h->key);
+    free(h->tenant);
+    free(h->id);
+    free(h->gateway);
+    free(h->instance);
+    free(h->platform);
+    free(h->bot);
+    free(h);
+}
+
+static void on_line(void *ctx, struct str line)
+{
+    struct hosted *h = ctx;
+    size_t n = line.n < sizeof h->said - 1 ? line.n : sizeof h->said - 1;
+
+    for (size_t i = 0; i < n; i++)
+        h->said[i] = (unsigned char)line.p[i] < ' ' || line.p[i] == 0x7f ? ' ' : line.p[i];
+    h->said[n] = '\0';
+    if (!bucket_take(&h->lines, clock_now_ms(clock_of(h)), HOSTED_LINES, 5 * HOSTED_LINES)) {
+        h->lines_untold++;
+        return;
+    }
+    log_info(NULL, "hosted agent says: tenant=%s agent=%s more=%llu %s", h->tenant, h->id,
+             (unsigned long long)h->lines_untold, h->said);
+    h->lines_untold = 0;
+}
+
+static void on_child_end(void *ctx, const struct spawn_end *end)
+{
+    struct hosted *h = ctx;
+    char why[256];
+
+    h->run = NULL;
+    if (h->state == STOPPING) {
+        hosted_free(h);
+        return;
+    }
+    if (clock_now_ms(clock_of(h)) - h->started_ms >= WELL_MS)
+        h->failures = 0;
+    snprintf(why, sizeof why, "it ended: %.60s%s%.150s", end->how, *h->said != '\0' ? ": " : "",
+             h->said);
+    trouble(h, why);
+}
+
+static void run(struct hosted *h, const char *secret)
+{
+    struct spawner *spawner = h->d->env.spawner;
+    int number = spawner != NULL ? spawner_learn(spawner, (const char *const *)h->argv) : -1;
+    const char *url = h->d->env.local_url != NULL ? *h->d->env.local_url : NULL, *env[ENV_WORDS];
+    struct buf texts[4] = {BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT};
+    size_t n = 0;
+
+    if (url == NULL) {
+        trouble(h, "it cannot connect: bellhop listens on a Unix socket only, or with TLS, and has "
+                   "no public_url");
+        return;
+    }
+    if (number < 0) {
+        trouble(h, "its command came after the start, and dispatch.added is remote: restart the "
+                   "server");
+        return;
+    }
+    buf_printf(&texts[0], "GATEWAY_RELAY_URL=%s", url);
+    buf_printf(&texts[1], "GATEWAY_RELAY_ID=%s", h->gateway);
+    buf_printf(&texts[2], "GATEWAY_RELAY_SECRET=%s", secret);
+    for (; n < 3; n++)
+        env[n] = buf_z(&texts[n]);
+    if (h->key != NULL) {
+        buf_printf(&texts[3], "BELLHOP_MODEL_KEY=%s", h->key);
+        env[n++] = buf_z(&texts[3]);
+    }
+    env[n] = NULL;
+    *h->said = '\0';
+    h->run = spawner_run(spawner,
+                         &(struct spawn_order){.command = (unsigned)number,
+                                               .env = env,
+                                               .max_output = 0,
+                                               .heard = on_line},
+                         on_child_end, h);
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        buf_wipe(&texts[i]);
+    if (h->run == NULL) {
+        trouble(h, "too many programs run already");
+        return;
+    }
+    h->state = RUNNING;
+    h->started_ms = clock_now_ms(clock_of(h));
+    *h->problem = '\0';
+    log_info(NULL, "hosted agent started: tenant=%s agent=%s", h->tenant, h->id);
+}
+
+static void on_entered(void *ctx, enum bh_err err, const char *why)
+{
+    struct entering *e = ctx;
+    struct hosted *h = e->h;
+    const struct gateway *g;
+    char text[200];
+
+    free(e);
+    if (h == NULL)
+        return;
+    h->entering = NULL;
+    g = facts_gateway(h->d->env.facts, str_of(h->gateway));
+    if (err != BH_OK || g == NULL || g->n_secrets == 0) {
+        snprintf(text, sizeof text, "its gateway cannot be added: %.150s",
+                 why != NULL ? why : bh_err_word(err));
+        trouble(h, text);
+        return;
+    }
+    revoke_gateways(h->d, h->tenant, h->id, h->gateway);
+    run(h, g->secrets[0].text);
+}
+
+static void on_turn(struct timer *t)
+{
+    struct hosted *h = container_of(t, struct hosted, turn);
+    struct facts *f = h->d->env.facts;
+    const struct gateway *g = facts_gateway(f, str_of(h->gateway));
+    struct buf id = BUF_INIT, secret = BUF_INIT;
+    struct gateway_for bot = {.platform = str_of(h->platform),
+                              .bot = str_of(h->bot),
+                              .open = h->open};
+
+    if (g != NULL && g->revoked_ms == 0 && g->n_secrets > 0) {
+        run(h, g->secrets[0].text);
+        return;
+    }
+    h->state = ENTERING;
+    h->entering = xcalloc(1, sizeof *h->entering);
+    h->entering->h = h;
+    facts_gateway_add(f,
+                      &(struct gateway_spec){.id = str_of(h->gateway),
+                                             .tenant = str_of(h->tenant),
+                                             .instance = str_of(h->instance),
+                                             .bots = h->platform != NULL ? &bot : NULL,
+                                             .n_bots = h->platform != NULL},
+                      &id, &secret, on_entered, h->entering);
+    buf_done(&id);
+    buf_wipe(&secret);
+}
+
+/* ---- the table ---- */
+
+static struct hosted *find(const struct hosts *t, struct str tenant, struct str id)
+{
+    for (struct list *it = t->all.next; it != &t->all; it = it->next) {
+        struct hosted *h = list_entry(it, struct hosted, link);
+        if (str_eq(str_of(h->tenant), tenant) && str_eq(str_of(h->id), id))
+            return h;
+    }
+    return NULL;
+}
+
+static bool same_words(char *const *a, const char *const *b)
+{
+    while (*a != NULL && *b != NULL && strcmp(*a, *b) == 0) {
+        a++;
+        b++;
+    }
+    return *a == NULL && *b == NULL;
+}
+
+static void stop(struct hosted *h)
+{
+    if (h->run == NULL) {
+        hosted_free(h);
+        return;
+    }
+    list_move(&h->link, &h->d->hosts->leaving);
+    h->state = STOPPING;
+    spawn_stop(h->run, GRACE_MS);
+}
+
+static void start(struct hosts *t, const struct agent_config *c, const char *const *argv, size_t n,
+                  char *gateway)
+{
+    struct hosted *h = xcalloc(1, sizeof *h);
+    const struct agent_settings *s = &c->s;
+
+    *h = (struct hosted){.d = t->d,
+                         .tenant = xstrdup(s->tenant),
+                         .id = xstrdup(s->id),
+                         .gateway = gateway,
+                         .instance = xstrdup(s->instance != NULL ? s->instance : s->id),
+                         .platform = xstrdup(s->platform),
+                         .bot = xstrdup(s->bot),
+                         .key = xstrdup(s->key),
+                         .open = s->open,
+                         .seen = true,
+                         .argv = xcalloc(n + 1, sizeof *h->argv)};
+    for (size_t i = 0; i < n; i++)
+        h->argv[i] = xstrdup(argv[i]);
+    timer_init(&h->turn, on_turn);
+    timer_set(clock_of(h), &h->turn, 0); /* the server may not listen yet */
+    list_append(&t->all, &h->link);
+}
+
+static void update_one(struct hosts *t, const struct agent_config *c)
+{
+    const char *argv[HOSTED_WORDS + 1];
+    struct hosted_words room;
+    struct hosted *h = find(t, str_of(c->s.tenant), str_of(c->s.id));
+    size_t n = hosted_command(&c->s, t->d->env.state_dir, &room, argv);
+    char *gateway = gateway_id(&c->s, c->s.instance != NULL ? c->s.instance : c->s.id);
+
+    if (n == 0)
+        log_warn(NULL, "hosted agent left out: tenant=%s agent=%s its command has over %d words",
+                 c->s.tenant, c->s.id, HOSTED_WORDS);
+    if (h != NULL && n > 0 && strcmp(h->gateway, gateway) == 0 && same_words(h->argv, argv) &&
+        str_eq(str_of(h->key), str_of(c->s.key))) {
+        h->seen = true;
+        free(gateway);
+        return;
+    }
+    if (h != NULL)
+        stop(h);
+    if (n > 0)
+        start(t, c, argv, n, gateway);
+    else
+        free(gateway);
+}
+
+void hosted_update(struct dispatch *d)
+{
+    struct hosts *t = d->hosts;
+
+    if (t == NULL || t->stopping)
+        return;
+    list_each (&t->all, it, nxt)
+        list_entry(it, struct hosted, link)->seen = false;
+    list_each (&d->agents->configs, it, nxt) {
+        const struct agent_config *c = list_entry(it, struct agent_config, link);
+        if ((c->ops->can & SUBSTRATE_HOSTED) != 0)
+            update_one(t, c);
+    }
+    list_each (&t->all, it, nxt) {
+        struct hosted *h = list_entry(it, struct hosted, link);
+        if (h->seen)
+            continue;
+        revoke_gateways(d, h->tenant, h->id, NULL);
+        stop(h);
+    }
+}
+
+const char *hosted_problem(const struct dispatch *d, struct str tenant, struct str id)
+{
+    const struct hosted *h = d->hosts != NULL ? find(d->hosts, tenant, id) : NULL;
+
+    return h != NULL && *h->problem != '\0' ? h->problem : NULL;
+}
+
+/* ---- life ---- */
+
+struct hosts *hosts_new(struct dispatch *d)
+{
+    struct hosts *t = xcalloc(1, sizeof *t);
+
+    t->d = d;
+    list_init(&t->all);
+    list_init(&t->leaving);
+    return t;
+}
+
+void hosted_stop(struct dispatch *d)
+{
+    struct hosts *t = d->hosts;
+
+    if (t == NULL || t->stopping)
+        return;
+    t->stopping = true;
+    list_each (&t->all, it, nxt)
+        stop(list_entry(it, struct hosted, link));
+}
+
+void hosts_free(struct hosts *t)
+{
+    if (t == NULL)
+        return;
+    list_each (&t->all, it, nxt)
+        hosted_free(list_entry(it, struct hosted, link));
+    list_each (&t->leaving, at, after)
+        hosted_free(list_entry(at, struct hosted, link));
+    free(t);
+}

@@ -1,0 +1,652 @@
+/* inbound.c - reads the folder and delivers its mails, in the order of their UIDs.
+ *
+ *      CLOSED --connect--> OPENING --selected--> LISTING --> [letters] --all done--> RESTING
+ *         ^--lost: after a pause--- any                 ^------ news, poll -----------'
+ *
+ *      a letter:  LISTED -> FETCHING -> PARSING (thread) -> LOOKING -> READY -> ACCEPTING -> done
+ *
+ * A few letters are fetched ahead; the first one alone is delivered, so the order is the folder's.
+ * The place (UIDVALIDITY, UID) is written after the letter's event is on disk.  A crash in between
+ * fetches the letter again: its event id is the same, and so is its record (email_mail), so it is
+ * not delivered twice.
+ *
+ * The first start only notes the end of the folder.  When UIDVALIDITY has changed, all UIDs mean
+ * other mails: the whole folder is listed, mails of earlier days are passed over, and the others
+ * are compared by Message-ID. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/crypto.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "media/media.h"
+#include "platform/email/email_priv.h"
+
+enum {
+    AHEAD = 4,                /* letters between FETCHING and READY */
+    AHEAD_BYTES = 8 << 20,    /* of them together, beyond the first */
+    LIST_MAX = 4096,          /* letters in memory */
+    LIST_STEP = 256,          /* UIDs of one listing of a long folder */
+    RETRY_MS = 2000,          /* of a letter that the relay cannot take now */
+    MAX_PAUSE_MS = 60000,     /* between attempts to connect */
+    OVERLAP_MS = 2 * 86400000 /* after a change of UIDVALIDITY: what is older was done with */
+};
+
+static const char too_large[] = "it is larger than 36 MiB";
+static const char own_mail[] = "it is a mail of this bot";
+
+enum letter_state { LISTED, FETCHING, PARSING, LOOKING, READY, ACCEPTING };
+
+struct letter_in {
+    struct list link;
+    struct email *e; /* borrowed; NULL: dropped, and freed by its thread */
+    enum letter_state state;
+    uint32_t uid;
+    uint64_t size;
+    int64_t date_ms;
+    struct buf bytes; /* owned; the mail until it is parsed */
+    struct mail mail;
+    struct mail_rules rules;
+    struct work work;
+    struct email_look *look; /* owned */
+    bool known;              /* an agent got it before */
+    struct accept_id accept;
+};
+
+static void step(struct email *e);
+
+/* ---- letters ---- */
+
+static bool is_busy(const struct letter_in *l)
+{
+    return l->state != LISTED;
+}
+
+static void letter_free(struct letter_in *l)
+{
+    struct email *e = l->e;
+
+    if (e != NULL) {
+        if (is_busy(l)) {
+            e->in.n_busy--;
+            e->in.busy_bytes -= l->size;
+        }
+        e->in.n_letters--;
+        if (l->state == ACCEPTING)
+            host_accept_cancel(e->base.host, l->accept);
+        email_look_cancel(&l->look);
+        list_remove(&l->link);
+    }
+    l->e = NULL;
+    if (l->state == PARSING)
+        return; /* on_parsed() frees it */
+    buf_done(&l->bytes);
+    mail_done(&l->mail);
+    free(l);
+}
+
+static void drop_letters(struct email *e)
+{
+    list_each (&e->in.letters, it, nxt)
+        letter_free(list_entry(it, struct letter_in, link));
+}
+
+/* Adds a letter at its place; listings come in order, so the place is the end. */
+static void letter_add(struct email *e, uint32_t uid, uint64_t size, int64_t date_ms)
+{
+    struct list *at = e->in.letters.prev;
+
+    while (at != &e->in.letters && list_entry(at, struct letter_in, link)->uid > uid)
+        at = at->prev;
+    if (at != &e->in.letters && list_entry(at, struct letter_in, link)->uid == uid)
+        return;
+    struct letter_in *l = xcalloc(1, sizeof *l);
+    *l = (struct letter_in){.e = e, .uid = uid, .size = size, .date_ms = date_ms};
+    list_add_before(at->next, &l->link);
+    e->in.n_letters++;
+}
+
+/* ---- the place ---- */
+
+static void write_place(struct email *e)
+{
+    /* Urgent: a crash right after a delivery would repeat it, with the same id. */
+    record_put(e->env->store, &email_place_form, NULL, &e->in.place, true, NULL, NULL);
+}
+
+/* An agent got the letter: it is never taken again, and answers find its thread. */
+static void write_mail(struct email *e, const struct letter_in *l)
+{
+    const struct mail *m = &l->mail;
+    struct str chat = str_of(m->from), id = str_of(m->message_id), root = str_of(m->root);
+
+    if (id.n == 0)
+        return;
+    email_mail_put(e, EMAIL_MAIL, chat, id, (struct email_mail){.root = root, .taken = true});
+    email_mail_put(e, EMAIL_THREAD, chat, root,
+                   (struct email_mail){.root = root, .subject = str_of(m->subject), .last = id});
+}
+
+/* The first letter is done with. */
+static void finish(struct email *e, struct letter_in *l, bool taken)
+{
+    if (taken) {
+        write_mail(e, l);
+        imap_seen(e->in.imap, l->uid);
+    }
+    e->in.place.uid = l->uid;
+    if (l->date_ms > e->in.place.last_ms)
+        e->in.place.last_ms = l->date_ms;
+    write_place(e);
+    l->state = l->state == ACCEPTING ? READY : l->state; /* nothing to cancel */
+    if (taken && l->mail.n_files > 0)
+        email_shelve(e, l->uid, &l->mail);
+    letter_free(l);
+}
+
+/* ---- delivering ---- */
+
+static void write_event(struct email *e, struct letter_in *l, struct event *ev,
+                        struct event_media *media, struct buf *room)
+{
+    const struct mail *m = &l->mail;
+    struct str id = str_of(m->message_id);
+    char hash[EMAIL_HASH_CHARS + 1];
+    uint64_t number;
+    size_t refs[EVENT_MAX_MEDIA], ends[EVENT_MAX_MEDIA];
+
+    mail_event(m, ev);
+    struct str from = ev->chat_id;
+    ev->bot = str_of(e->base.bot);
+    if (id.n > 0) {
+        email_mail_hash(e, hash, EMAIL_MAIL, from, id);
+    } else { /* the same mail has the same text */
+        BUF_LOCAL all = BUF_INIT;
+        buf_printf(&all, "%" PRId64 "\n%s\n%s", m->date_ms, m->subject != NULL ? m->subject : "",
+                   m->text != NULL ? m->text : "");
+        email_mail_hash(e, hash, EMAIL_MAIL, from, buf_str(&all));
+    }
+    buf_add_z(room, hash);
+    for (size_t i = 0; i < m->n_files; i++) {
+        refs[i] = room->n;
+        buf_printf(room, "%" PRIu64 ".%u.%zu", e->in.place.uidvalidity, l->uid, i);
+        ends[i] = room->n;
+    }
+    ev->event_id = str_make(room->p, EMAIL_HASH_CHARS);
+    if (id.n == 0)
+        ev->message_id = ev->event_id;
+    ev->replies_to_bot = email_is_own_id(e, ev->reply_to_message_id, &number);
+    ev->media = media;
+    for (size_t i = 0; i < m->n_files; i++) {
+        struct str type = str_of(m->files[i].type), kind = platform_message_type(type, false);
+        if (i == 0)
+            ev->message_type = kind;
+        media[ev->n_media++] =
+            (struct event_media){.ref = str_make(room->p + refs[i], ends[i] - refs[i]),
+                                 .type = type,
+                                 .name = str_of(m->files[i].name),
+                                 .kind = str_of(media_kind_of_type(type)),
+                                 .size = m->files[i].bytes.n};
+    }
+}
+
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct letter_in *l = ctx;
+    struct email *e = l->e;
+
+    if (err == BH_OK) {
+        e->n.events++;
+        finish(e, l, true);
+        step(e);
+        return;
+    }
+    l->state = READY;
+    timer_set(e->env->clock, &e->in.again, RETRY_MS);
+}
+
+static void accept_letter(struct email *e, struct letter_in *l)
+{
+    struct event_media media[EVENT_MAX_MEDIA] = {0};
+    const struct prompt_option *option = NULL;
+    BUF_LOCAL room = BUF_INIT;
+    struct event ev;
+
+    write_event(e, l, &ev, media, &room);
+    struct prompt *q =
+        ev.n_media == 0 ? prompts_numbered(e->prompts, ev.chat_id, ev.text, &option) : NULL;
+    l->state = ACCEPTING;
+    if (q != NULL && prompt_may_answer(q, &ev))
+        l->accept = prompts_accept(q, option, &ev, on_accepted, l);
+    else
+        l->accept = host_accept(e->base.host, &e->base, &ev, on_accepted, l);
+}
+
+static void refuse_letter(struct email *e, struct letter_in *l, const char *why)
+{
+    struct event_media media[EVENT_MAX_MEDIA] = {0};
+    BUF_LOCAL room = BUF_INIT;
+    struct event ev;
+
+    write_event(e, l, &ev, media, &room);
+    host_refused(e->base.host, &ev, why);
+    e->n.refused++;
+    log_debug(&e->base.log, "a mail is refused: from=%s reason=%s", ev.chat_id.p, why);
+    finish(e, l, false);
+}
+
+/* ---- mails that came back ---- */
+
+static void on_bounced(void *ctx, const struct email_mail *sent)
+{
+    struct letter_in *l = ctx;
+    struct email *e = l->e;
+    uint64_t number = 0;
+
+    l->look = NULL;
+    email_is_own_id(e, str_of(l->mail.bounced_id), &number);
+    if (sent != NULL) {
+        e->n.bounced++;
+        log_warn(&e->base.log, "a mail came back: id=%" PRIu64 " reason=%s", number,
+                 l->mail.bounced_why);
+        outcomes_note(e->env->outcomes, &(struct outcome){.platform = "email",
+                                                          .how = "refused",
+                                                          .bot = str_of(e->base.bot),
+                                                          .tenant = sent->tenant,
+                                                          .instance = sent->instance,
+                                                          .request = sent->request,
+                                                          .chat = sent->chat,
+                                                          .message_id = str_of(l->mail.bounced_id),
+                                                          .why = str_of(l->mail.bounced_why),
+                                                          .op = ACTION_SEND,
+                                                          .number = number,
+                                                          .asked_ms = sent->at_ms,
+                                                          .ended_ms = clock_wall_ms(e->env->clock),
+                                                          .attempts = 1});
+    }
+    l->state = READY;
+    finish(e, l, false);
+    step(e);
+}
+
+/* Begins to deliver the first letter, or is done with it at once. */
+static void deliver(struct email *e, struct letter_in *l)
+{
+    const struct mail *m = &l->mail;
+    uint64_t number;
+
+    if (m->is_bounce && email_is_own_id(e, str_of(m->bounced_id), &number)) {
+        l->state = LOOKING;
+        l->look = email_look(e, EMAIL_MAIL, STR(""), str_of(m->bounced_id), on_bounced, l);
+    } else if (l->known) {
+        e->n.known++;
+        finish(e, l, false);
+    } else if (m->refused != NULL || m->is_bounce) {
+        refuse_letter(e, l,
+                      m->is_bounce ? "it is a report about a mail of somebody else" : m->refused);
+    } else if (email_is_own_id(e, str_of(m->message_id), &number)) {
+        refuse_letter(e, l, own_mail);
+    } else if (e->in.place.anew && m->date_ms > 0 &&
+               m->date_ms < e->in.place.since_ms - OVERLAP_MS) {
+        finish(e, l, false); /* from before the first start, stored again with a new date */
+    } else {
+        accept_letter(e, l);
+    }
+}
+
+/* ---- fetching ahead ---- */
+
+/* The record of the thread's first mail, as the letter names it, may name an earlier one. */
+static void on_root(void *ctx, const struct email_mail *m)
+{
+    struct letter_in *l = ctx;
+
+    l->look = NULL;
+    if (m != NULL && m->root.n > 0 && !str_eq(m->root, str_of(l->mail.root))) {
+        free(l->mail.root);
+        l->mail.root = str_dup(m->root);
+    }
+    l->state = READY;
+    step(l->e);
+}
+
+static void on_looked(void *ctx, const struct email_mail *m)
+{
+    struct letter_in *l = ctx;
+
+    l->look = NULL;
+    l->known = m != NULL && m->taken;
+    if (l->known || l->mail.is_first) {
+        l->state = READY;
+        step(l->e);
+        return;
+    }
+    l->look = email_look(l->e, EMAIL_MAIL, str_of(l->mail.from), str_of(l->mail.root), on_root, l);
+}
+
+static void parse(struct work *w)
+{
+    struct letter_in *l = container_of(w, struct letter_in, work);
+
+    mail_read(&l->mail, buf_str(&l->bytes), &l->rules);
+}
+
+static void on_parsed(struct work *w)
+{
+    struct letter_in *l = container_of(w, struct letter_in, work);
+    struct email *e = l->e;
+
+    l->state = READY;
+    buf_done(&l->bytes);
+    if (e == NULL || w->dropped) {
+        if (e == NULL)
+            letter_free(l);
+        return;
+    }
+    if (l->mail.refused == NULL && !l->mail.is_bounce && l->mail.message_id != NULL) {
+        l->state = LOOKING;
+        l->look = email_look(e, EMAIL_MAIL, str_of(l->mail.from), str_of(l->mail.message_id),
+                             on_looked, l);
+        return;
+    }
+    step(e);
+}
+
+void email_rules(const struct email *e, struct mail_rules *ret)
+{
+    *ret = (struct mail_rules){.bot = str_of(e->address),
+                               .own = e->own,
+                               .n_own = ARRAY_LEN(e->own),
+                               .authserv_id = str_of(e->cfg->authserv_id),
+                               .suffixes = e->suffixes,
+                               .allow_lists = e->cfg->allow_lists};
+}
+
+static struct letter_in *find_fetching(struct email *e, uint32_t uid)
+{
+    size_t n = 0;
+
+    list_each (&e->in.letters, it, nxt) {
+        struct letter_in *l = list_entry(it, struct letter_in, link);
+        if (l->uid == uid)
+            return l->state == FETCHING ? l : NULL;
+        if (++n > AHEAD)
+            return NULL;
+    }
+    return NULL;
+}
+
+static void on_mail(void *ctx, uint32_t uid, struct buf *body, bool too_long)
+{
+    struct email *e = ctx;
+    struct letter_in *l = find_fetching(e, uid);
+
+    if (l == NULL) {
+        email_files_came(e, uid, body);
+        return;
+    }
+    if (body == NULL) { /* deleted meanwhile, or too large: nobody is told of the former */
+        l->state = READY;
+        l->mail.refused = too_long ? too_large : NULL;
+        l->known = !too_long;
+        step(e);
+        return;
+    }
+    l->bytes = *body;
+    *body = BUF_INIT;
+    l->state = PARSING;
+    l->work = (struct work){.run = parse, .done = on_parsed};
+    email_rules(e, &l->rules);
+    if (work_start(e->thread, &l->work) != BH_OK) {
+        l->state = FETCHING; /* no thread now: the connection is opened again later */
+        e->in.reopen = true;
+        timer_set(e->env->clock, &e->in.again, RETRY_MS);
+    }
+}
+
+static void fetch_ahead(struct email *e)
+{
+    list_each (&e->in.letters, it, nxt) {
+        struct letter_in *l = list_entry(it, struct letter_in, link);
+        if (is_busy(l))
+            continue;
+        if (e->in.n_busy >= AHEAD || (e->in.n_busy > 0 && e->in.busy_bytes + l->size > AHEAD_BYTES))
+            return;
+        e->in.n_busy++;
+        e->in.busy_bytes += l->size;
+        l->state = l->size > MAIL_MAX_BYTES ? READY : FETCHING;
+        if (l->state == READY)
+            l->mail.refused = too_large;
+        else
+            imap_fetch(e->in.imap, l->uid);
+    }
+}
+
+/* ---- the folder ---- */
+
+static void list_next(struct email *e)
+{
+    uint32_t from = e->in.listed + 1;
+    bool far = e->in.uidnext > 0 && e->in.uidnext > from && e->in.uidnext - from > LIST_STEP;
+
+    e->in.listing = true;
+    e->in.to = far || e->in.overflow ? from + LIST_STEP - 1 : 0;
+    e->in.overflow = false;
+    imap_list(e->in.imap, from, e->in.to);
+}
+
+static bool is_listed(const struct email *e)
+{
+    return e->in.uidnext == 0 || e->in.listed + 1 >= e->in.uidnext;
+}
+
+/* Does what can be done now. */
+static void step(struct email *e)
+{
+    bool more = e->in.open && !e->in.listing;
+
+    while (more) {
+        struct letter_in *l;
+        fetch_ahead(e);
+        if (list_is_empty(&e->in.letters))
+            break;
+        l = list_first(&e->in.letters, struct letter_in, link);
+        more = l->state == READY && !timer_is_set(&e->in.again);
+        if (more)
+            deliver(e, l);
+    }
+    if (!more || e->in.listing)
+        return;
+    if (!is_listed(e)) {
+        list_next(e);
+        return;
+    }
+    if (e->in.place.anew) {
+        e->in.place.anew = false;
+        e->in.place.uid = e->in.listed;
+        write_place(e);
+    }
+    imap_rest(e->in.imap);
+}
+
+static void on_item(void *ctx, uint32_t uid, uint64_t size, int64_t date_ms)
+{
+    struct email *e = ctx;
+
+    if (!e->in.listing)
+        return;
+    if (!e->in.has_place) { /* the first start: the last mail */
+        if (uid > e->in.place.uid)
+            e->in.place.uid = uid;
+        if (date_ms > e->in.place.since_ms)
+            e->in.place.since_ms = date_ms;
+        return;
+    }
+    if (uid <= e->in.listed || (e->in.to != 0 && uid > e->in.to))
+        return;
+    if (e->in.place.anew && date_ms > 0 &&
+        (date_ms <= e->in.place.since_ms || date_ms < e->in.place.last_ms - OVERLAP_MS))
+        return;
+    if (e->in.n_letters >= LIST_MAX)
+        e->in.overflow = true;
+    else
+        letter_add(e, uid, size, date_ms);
+}
+
+static void on_listed(void *ctx)
+{
+    struct email *e = ctx;
+
+    e->in.listing = false;
+    e->in.heard_ms = clock_now_ms(e->env->clock);
+    if (!e->in.has_place) {
+        e->in.has_place = true;
+        if (e->in.place.since_ms == 0)
+            e->in.place.since_ms = clock_wall_ms(e->env->clock) - 600000;
+        e->in.place.last_ms = e->in.place.since_ms;
+        e->in.listed = (uint32_t)e->in.place.uid;
+        write_place(e);
+        log_info(&e->base.log, "the first start: older mail is not answered: uid=%" PRIu64,
+                 e->in.place.uid);
+        list_next(e); /* what came meanwhile */
+        return;
+    }
+    if (e->in.overflow) { /* list fewer of them, from the start */
+        drop_letters(e);
+        list_next(e);
+        return;
+    }
+    uint32_t last = list_is_empty(&e->in.letters)
+                        ? e->in.listed
+                        : list_entry(e->in.letters.prev, struct letter_in, link)->uid;
+    e->in.listed = e->in.to != 0 ? e->in.to : last;
+    if (e->in.to == 0)
+        e->in.uidnext = 0; /* the end of the folder was seen */
+    step(e);
+}
+
+static void on_selected(void *ctx, const struct imap_folder *f)
+{
+    struct email *e = ctx;
+    struct email_place *place = &e->in.place;
+
+    e->in.open = true;
+    e->in.failures = 0;
+    e->in.heard_ms = clock_now_ms(e->env->clock);
+    e->in.uidnext = f->uidnext;
+    platform_set_problem(&e->base, NULL);
+    if (!e->in.has_place) {
+        place->uidvalidity = f->uidvalidity;
+        place->uid = f->uidnext > 0 ? f->uidnext - 1 : 0;
+        e->in.listing = true;
+        imap_list(e->in.imap, UINT32_MAX, 0); /* the last mail alone */
+        return;
+    }
+    if (place->uidvalidity != f->uidvalidity) {
+        log_warn(&e->base.log,
+                 "the folder was made anew (UIDVALIDITY %" PRIu64
+                 " is now %u): its mails are compared by Message-ID",
+                 place->uidvalidity, f->uidvalidity);
+        place->uidvalidity = f->uidvalidity;
+        place->uid = 0;
+        place->anew = true;
+        email_files_anew(e);
+    }
+    e->in.listed = (uint32_t)place->uid;
+    email_files_connected(e);
+    list_next(e);
+}
+
+static void on_news(void *ctx)
+{
+    struct email *e = ctx;
+
+    if (e->in.open && !e->in.listing && list_is_empty(&e->in.letters)) {
+        e->in.uidnext = 0;
+        list_next(e);
+    }
+}
+
+static void disconnect(struct email *e)
+{
+    drop_letters(e);
+    imap_free(e->in.imap);
+    e->in.imap = NULL;
+    e->in.open = e->in.listing = e->in.overflow = false;
+}
+
+static void on_closed(void *ctx, const char *why, bool denied)
+{
+    struct email *e = ctx;
+    int64_t pause_ms = 500;
+    char text[256];
+
+    for (unsigned i = 0; i < e->in.failures && pause_ms < MAX_PAUSE_MS; i++)
+        pause_ms *= 2;
+    e->in.failures++;
+    if (denied && e->cfg->oauth.token_url != NULL)
+        email_oauth_refused(e);
+    if (denied)
+        snprintf(text, sizeof text,
+                 "the IMAP server refuses the login of %.80s: check `imap.user` and %s",
+                 e->cfg->imap.user,
+                 e->cfg->oauth.token_url != NULL ? "`oauth`" : "`imap.password`");
+    else
+        snprintf(text, sizeof text, "IMAP at %.80s: %.140s", e->cfg->imap.host, why);
+    disconnect(e);                    /* frees @why */
+    if (denied || e->in.failures > 1) /* one lost connection is no news */
+        platform_set_problem(&e->base, text);
+    else
+        log_info(&e->base.log, "connecting again: %s", text);
+    if (denied && pause_ms < 10000)
+        pause_ms = 10000; /* servers lock out those who try too often */
+    pause_ms = pause_ms < MAX_PAUSE_MS ? pause_ms : MAX_PAUSE_MS;
+    timer_set(e->env->clock, &e->in.again,
+              pause_ms + (int64_t)rand_below(e->env->rand, (uint64_t)pause_ms / 4 + 1));
+}
+
+void email_in_connect(struct email *e)
+{
+    static const struct imap_handlers handlers = {on_selected, on_item, on_listed,
+                                                  on_mail,     on_news, on_closed};
+    struct imap_options opt = {.folder = e->cfg->folder != NULL ? e->cfg->folder : "INBOX",
+                               .poll_ms = e->cfg->poll_ms,
+                               .max_body = MAIL_MAX_BYTES};
+
+    if (e->in.imap != NULL || timer_is_set(&e->in.again) ||
+        (e->cfg->oauth.token_url != NULL && email_oauth_token(e) == NULL))
+        return;
+    email_login(e, &e->cfg->imap, false, &opt.login);
+    e->n.connects++;
+    e->in.imap = imap_open(e->env->loop, &opt, &handlers, e);
+}
+
+/* Time to connect, or to deliver a letter that the relay could not take. */
+static void on_again(struct timer *t)
+{
+    struct email *e = container_of(t, struct email, in.again);
+
+    if (e->in.reopen) { /* a mail could not be parsed for want of a thread */
+        e->in.reopen = false;
+        disconnect(e);
+        email_in_connect(e);
+    } else if (e->in.imap == NULL) {
+        email_in_connect(e);
+    } else {
+        step(e);
+    }
+}
+
+void email_in_open(struct email *e)
+{
+    list_init(&e->in.letters);
+    timer_init(&e->in.again, on_again);
+    timer_set(e->env->clock, &e->in.again, 0);
+}
+
+void email_in_close(struct email *e)
+{
+    timer_stop(e->env->clock, &e->in.again);
+    disconnect(e);
+}

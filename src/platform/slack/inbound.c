@@ -1,0 +1,167 @@
+/* inbound.c - receives Slack's webhooks; takes events, however they came.  (slack_priv.h has the
+ * calls.)
+ *
+ *      POST --signed, and now?--no--> false: all such requests get the same answer
+ *             |-- url_verification --> the challenge
+ *             |-- event_callback --> normalize --> host_accept() --safe--> 200
+ *             '-- a form: interaction or slash command --> interactions.c
+ *
+ * Slack sends an event again, with the same event_id, unless it gets 200 within three seconds; the
+ * host drops the duplicate.  The header that counts the repeats proves nothing and is not read. */
+#include <stdio.h>
+#include "base/jw.h"
+#include "base/mem.h"
+#include "platform/slack/slack_priv.h"
+
+struct slack_in slack_in_of(struct slack *s, const struct slack_team *t)
+{
+    return (struct slack_in){.bot = str_of(s->base.bot),
+                             .bot_user = t != NULL ? str_of(t->bot_user) : STR_NULL,
+                             .bot_id = t != NULL ? str_of(t->bot_id) : STR_NULL,
+                             .reactions = s->cfg->reactions};
+}
+
+/* ---- answering ---- */
+
+void slack_reply(struct slack *s, const struct slack_asker *to, struct str body)
+{
+    if (to->conn != 0)
+        slack_socket_ack(s, to);
+    else
+        http_answer(s->env->server, to->http, &(struct http_answer){.status = 200, .body = body});
+}
+
+void slack_refuse(struct slack *s, const struct slack_asker *to)
+{
+    s->n.malformed++;
+    if (to->conn != 0) /* it would be as malformed the next time */
+        slack_socket_ack(s, to);
+    else
+        await_refuse(&s->awaits, to->http, BH_MALFORMED);
+}
+
+void slack_accept(struct slack *s, const struct slack_asker *to, const struct webhook_delivery *x,
+                  struct str good)
+{
+    if (to->conn != 0)
+        slack_socket_accept(s, to, x);
+    else
+        await_accept(&s->awaits, x, to->http, &(struct http_answer){.status = 200, .body = good},
+                     SLACK_DEADLINE_MS);
+}
+
+/* ---- events ---- */
+
+void slack_take_event(struct slack *s, const struct slack_asker *to, struct json body)
+{
+    struct str team = slack_team_of(body);
+    struct slack_team *t = slack_team_find(s, team);
+    struct slack_in in = slack_in_of(s, t);
+
+    struct str type = json_str(json_get(body, "event"), "type");
+    if (str_eq(type, STR("app_uninstalled")) || str_eq(type, STR("tokens_revoked"))) {
+        slack_team_removed(s, team);
+        slack_reply(s, to, STR_NULL);
+        return;
+    }
+    arena_reset(&s->arena);
+    if (in.bot_user.n == 0) { /* not known yet: the event tells it */
+        for (struct json_iter it = {0}; json_next(json_get(body, "authorizations"), &it);)
+            if (json_as_bool(json_get(it.value, "is_bot"), false))
+                in.bot_user = json_str(it.value, "user_id");
+    }
+    enum slack_verdict v = slack_normalize(body, &in, &s->arena, &s->out);
+    if (v == SLACK_MALFORMED) {
+        slack_refuse(s, to);
+    } else if (v == SLACK_IGNORED) {
+        s->n.ignored++;
+        log_debug(&s->base.log, "event ignored: %s", s->out.why);
+        slack_reply(s, to, STR_NULL);
+    } else {
+        struct event *ev = &s->out.ev;
+        s->n.events++;
+        slack_chat_get(s, ev->chat_id, team);
+        if (ev->thread_id.n > 0 && slack_thread_known(s, ev->chat_id, ev->thread_id))
+            ev->replies_to_bot = true;
+        else if (ev->mentions_bot && !ev->author_is_bot)
+            slack_thread_note(s, ev->chat_id, ev->thread_id.n > 0 ? ev->thread_id : ev->message_id);
+        slack_names_fill(s, t, &s->out.ev);
+        slack_accept(s, to, &(struct webhook_delivery){.ev = &s->out.ev}, STR_NULL);
+    }
+}
+
+static void take_challenge(struct slack *s, const struct slack_asker *to, struct json body)
+{
+    BUF_LOCAL answer = BUF_INIT;
+    struct jw w = jw_begin(&answer);
+
+    jw_obj(&w);
+    jw_kstr(&w, "challenge", json_str(body, "challenge"));
+    jw_end_obj(&w);
+    slack_reply(s, to, buf_str(&answer));
+}
+
+static void take_json(struct slack *s, const struct slack_asker *to, struct str text)
+{
+    struct json body;
+
+    if (!json_parse(s->parser, text, &body) || !json_is_object(body)) {
+        slack_refuse(s, to);
+        return;
+    }
+    struct str type = json_str(body, "type");
+    if (str_eq(type, STR("url_verification"))) {
+        take_challenge(s, to, body);
+    } else if (str_eq(type, STR("event_callback"))) {
+        slack_take_event(s, to, body);
+    } else if (str_eq(type, STR("app_rate_limited"))) {
+        log_warn(&s->base.log, "Slack holds events back: more than 30,000 came within an hour");
+        slack_reply(s, to, STR_NULL);
+    } else if (type.n > 0) { /* a kind that bellhop does not know */
+        s->n.ignored++;
+        slack_reply(s, to, STR_NULL);
+    } else {
+        slack_refuse(s, to);
+    }
+}
+
+static void take_form(struct slack *s, const struct slack_asker *to, struct str text)
+{
+    struct json payload;
+
+    if (!form_parse(&s->form, text)) {
+        slack_refuse(s, to);
+    } else if (form_get(&s->form, "payload").p != NULL) {
+        if (json_parse(s->parser, form_get(&s->form, "payload"), &payload))
+            slack_take_interaction(s, to, payload);
+        else
+            slack_refuse(s, to);
+    } else if (form_get(&s->form, "command").n > 0) {
+        slack_take_command(s, to, &s->form);
+    } else if (str_eq(form_get(&s->form, "ssl_check"), STR("1"))) {
+        slack_reply(s, to, STR_NULL);
+    } else {
+        slack_refuse(s, to);
+    }
+}
+
+bool slack_http(struct platform *p, struct http_req *req)
+{
+    struct slack *s = slack_of(p);
+    struct str body = http_body(req);
+    struct slack_asker to = {.http = http_req_id(req), .path = http_path(req)};
+
+    if (!str_eq(http_method(req), STR("POST")) ||
+        !slack_signature_ok(str_of(s->cfg->signing_secret),
+                            http_header(req, "X-Slack-Request-Timestamp"),
+                            http_header(req, "X-Slack-Signature"), body,
+                            clock_wall_ms(s->env->clock), &s->scratch)) {
+        s->n.forged++;
+        return false;
+    }
+    if (str_starts(str_trim(body), STR("{")))
+        take_json(s, &to, body);
+    else
+        take_form(s, &to, body);
+    return true;
+}

@@ -1,0 +1,232 @@
+/* slack_priv.h - struct slack, one app, and the calls between the files of this folder.
+ *
+ *      slack.c         settings, open, close, check, status; finds the address of a person's file
+ *      inbound.c       webhooks -> normalize.c -> host_accept(); the answer to Slack
+ *      socket.c        Socket Mode: connections, envelopes and their acknowledgements
+ *      install.c       installs the app in more workspaces, and keeps their tokens
+ *      interactions.c  buttons, forms and slash commands
+ *      outbound.c      actions -> the sender -> requests; reads their answers
+ *      api.c           workspaces and their tokens, rate limits, errors, questions, names
+ *
+ * normalize.h is pure and does not know struct slack. */
+#pragma once
+#include "base/clock.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "edge/form.h"
+#include "net/http_client.h"
+#include "platform/attachment.h"
+#include "platform/await.h"
+#include "platform/prompts.h"
+#include "platform/sender.h"
+#include "platform/slack/normalize.h"
+#include "platform/slack/slack.h"
+#include "platform/split.h"
+
+#define SLACK_MAX_CHARS 12000 /* UTF-16 units of Markdown in one message */
+#define SLACK_MAX_TEXT 39000  /* UTF-16 units of plain text; Slack cuts at 40,000 characters */
+#define SLACK_DEADLINE_MS 2500
+#define SLACK_POST_MS 1000 /* between two messages of a channel */
+
+enum slack_method {
+    SLACK_AUTH_TEST,
+    SLACK_POST,
+    SLACK_UPDATE,
+    SLACK_EPHEMERAL,
+    SLACK_REACT,
+    SLACK_UNREACT,
+    SLACK_STATUS,
+    SLACK_CHANNEL_INFO,
+    SLACK_HISTORY,
+    SLACK_REPLIES,
+    SLACK_USER_INFO,
+    SLACK_CONNECT,
+    SLACK_UPLOAD_URL,
+    SLACK_UPLOAD, /* not a method: a POST to the address that SLACK_UPLOAD_URL named */
+    SLACK_COMPLETE,
+    SLACK_FILE_INFO,
+    SLACK_OAUTH,
+    SLACK_METHODS,
+};
+const char *slack_method_name(enum slack_method m);
+
+struct slack_limit {  /* of one method in one workspace; monotonic */
+    int64_t until_ms; /* Slack asked to wait */
+    double level;     /* requests above zero; they drain with time */
+    int64_t at_ms;
+};
+
+struct jw;
+
+struct slack_team {                                            /* a workspace */
+    struct slack *s;                                           /* borrowed */
+    char id[SLACK_ID_MAX + 1];                                 /* empty: not known yet */
+    char bot_user[SLACK_ID_MAX + 1], bot_id[SLACK_ID_MAX + 1]; /* empty: not known yet */
+    char *auth;                                                /* owned, secret: a header line */
+    char *name, *missing; /* owned; NULL: not known; no scope */
+    struct slack_limit limits[SLACK_METHODS];
+    struct list gone; /* in s->gone, once the app was removed */
+    bool no_names;    /* it lacks the scopes to look up names */
+};
+
+struct slack_chat { /* LRU; what is known of a chat while the process runs */
+    struct list age;
+    char id[SLACK_ID_MAX + 1], team[SLACK_ID_MAX + 1];
+    int64_t next_post_ms;             /* monotonic */
+    char status_ts[SLACK_ID_MAX + 1]; /* the thread that shows a status; empty: none */
+    uint32_t status;                  /* hash of that status */
+    int64_t status_ms;                /* monotonic */
+};
+
+struct slack_sockets {      /* Socket Mode; socket.c has the pictures */
+    struct slack_team *app; /* owned; only its token counts: the app-level one; NULL: no sockets */
+    struct list conns;      /* struct slack_conn, owned */
+    struct list waiting;    /* struct slack_waiting, owned: envelopes that are being made safe */
+    size_t n_waiting;
+    struct json_parser *frames; /* owned */
+    struct timer retry, tick;
+    bool asking;               /* apps.connections.open is under way */
+    unsigned failures;         /* in a row */
+    uint64_t numbered;         /* connections so far */
+    int64_t tick_ms, fresh_ms; /* monotonic: the last tick; the last connection that went live */
+    uint64_t opened, lost, refreshed, deaf;
+};
+
+struct slack {
+    struct platform base;
+    const struct slack_settings *cfg; /* borrowed; holds secrets */
+    const struct host_env *env;       /* borrowed */
+    char *api_base;                   /* owned; without a slash at its end */
+    struct slack_team *own;           /* the workspace of bot_token; NULL: there is none */
+    struct slack_team *oauth;         /* owned; without a token, for oauth.v2.access; NULL: off */
+    struct list gone;                 /* struct slack_team, owned: requests may still have them */
+    struct list installs;             /* install.c: struct slack_install, owned */
+    size_t n_installs;
+    struct map teams; /* workspace -> struct slack_team, owned; without @own */
+    struct map chats; /* channel -> struct slack_chat, owned */
+    struct list chats_by_age;
+    struct map threads; /* chat and ts -> struct slack_thread, owned */
+    struct list threads_by_age;
+    struct map names; /* workspace and id -> struct slack_name, owned */
+    struct list names_by_age;
+    size_t names_asked;                   /* questions under way */
+    struct json_parser *parser, *answers; /* owned: requests; answers */
+    struct arena arena;                   /* of the request being read */
+    struct buf scratch;
+    struct form form;
+    struct slack_out out;
+    struct awaits awaits;
+    struct slack_sockets sockets;
+    struct prompts *prompts; /* owned */
+    struct list lookups;     /* slack.c: struct slack_lookup, owned */
+    struct list tidying;     /* interactions.c: struct tidying, owned */
+    struct sender *sender;   /* owned */
+    struct timer again;      /* asks auth.test again */
+    int64_t first_post_ms;   /* monotonic; no message before */
+    struct {
+        uint64_t events, ignored, forged, malformed, commands, presses, forwarded;
+        uint64_t sent, edits, plain, limited;
+    } n;
+};
+
+static inline struct slack *slack_of(struct platform *p)
+{
+    return container_of(p, struct slack, base);
+}
+
+/* ---- api.c ---- */
+
+struct slack_team *slack_team_new(struct slack *s, struct str id, struct str token);
+void slack_team_free(struct slack_team *t); /* NULL is fine */
+/* The workspace @id; the only one where there is one.  NULL: the app is not installed there. */
+struct slack_team *slack_team_find(struct slack *s, struct str id);
+/* Asks Slack who the bot is; fills the team in. */
+void slack_team_ask(struct slack_team *t);
+/* The scopes of the page that @granted, a list with commas, lacks; appends them with commas. */
+void slack_scopes_missing(struct str granted, struct buf *out);
+
+/* Finds or adds a chat; @team may be absent.  The oldest one may go for it. */
+struct slack_chat *slack_chat_get(struct slack *s, struct str id, struct str team);
+/* The bot was mentioned or wrote in the thread of @ts: what follows there is meant for it too.
+ * Known while the process runs. */
+void slack_thread_note(struct slack *s, struct str chat, struct str ts);
+bool slack_thread_known(struct slack *s, struct str chat, struct str ts);
+/* Ms until @m may be called in @t, and until @c takes a message; 0: now. */
+int64_t slack_wait_ms(struct slack_team *t, enum slack_method m, const struct slack_chat *c);
+void slack_called(struct slack_team *t, enum slack_method m); /* counts a request */
+
+struct slack_answer {
+    enum sender_end end; /* DONE, AGAIN, REFUSED, UNKNOWN */
+    struct str error;    /* Slack's word; borrowed */
+    struct json doc;     /* DONE and REFUSED; borrowed from s->answers */
+    char why[256];       /* a sentence for people */
+    int64_t wait_ms;     /* AGAIN */
+};
+void slack_answer_read(struct slack_team *t, enum slack_method m, const struct http_result *r,
+                       struct slack_answer *ret);
+
+/* A request of the adapter's own.  @got gets the answer if Slack took it; then, or instead, @told
+ * gets the end.  Neither runs inside the call. */
+typedef void slack_got_fn(void *ctx, struct json answer);
+typedef void slack_told_fn(void *ctx, enum sender_end end);
+struct slack_question {
+    struct slack_team *team;
+    enum slack_method method;
+    struct str body; /* JSON or a form, as the method takes it; copied */
+    struct str tenant, lane;
+    int64_t patience_ms; /* 0: 30 s */
+};
+void slack_ask(struct slack *s, const struct slack_question *q, slack_got_fn *got,
+               slack_told_fn *told, void *ctx);
+
+/* The names of a person and of a chat go into @ev where they are known; else Slack is asked, and
+ * the next event has them. */
+void slack_names_fill(struct slack *s, struct slack_team *t, struct event *ev);
+void slack_names_free(struct slack *s);
+
+struct str slack_scopes(void); /* those of the page, with commas */
+
+/* ---- install.c ---- */
+bool slack_install(struct platform *p, struct http_req *req);
+enum bh_err slack_teams_load(struct slack *s, char *ret_why);
+void slack_team_removed(struct slack *s, struct str team); /* of an installation; else nothing */
+void slack_installs_cancel(struct slack *s);
+extern const struct record_form slack_team_form;
+
+/* ---- inbound.c ---- */
+bool slack_http(struct platform *p, struct http_req *req);
+
+struct slack_asker { /* who waits for the answer to a request of Slack's */
+    struct http_id http;
+    struct str path;
+    uint64_t conn;       /* it came over this connection, in @envelope; 0: by webhook */
+    struct str envelope; /* borrowed */
+};
+/* Gives @x to the host, and answers once it is safe.  @good: the body of the answer. */
+void slack_accept(struct slack *s, const struct slack_asker *to, const struct webhook_delivery *x,
+                  struct str good);
+void slack_reply(struct slack *s, const struct slack_asker *to, struct str body);
+void slack_refuse(struct slack *s, const struct slack_asker *to);
+void slack_take_event(struct slack *s, const struct slack_asker *to, struct json body);
+struct slack_in slack_in_of(struct slack *s, const struct slack_team *t);
+
+/* ---- socket.c ---- */
+void slack_sockets_start(struct slack *s);
+void slack_sockets_stop(struct slack *s);
+void slack_socket_ack(struct slack *s, const struct slack_asker *to);
+/* Gives @x to the host, and acknowledges its envelope once it is safe. */
+void slack_socket_accept(struct slack *s, const struct slack_asker *to,
+                         const struct webhook_delivery *x);
+size_t slack_sockets_live(const struct slack *s);
+
+/* ---- interactions.c ---- */
+void slack_take_interaction(struct slack *s, const struct slack_asker *to, struct json payload);
+void slack_take_command(struct slack *s, const struct slack_asker *to, const struct form *f);
+void slack_write_buttons(struct jw *w, const struct prompt *q);
+void slack_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
+void slack_prompts_cancel(struct slack *s);
+
+/* ---- outbound.c ---- */
+void slack_act(struct platform *p, struct action_id id, const struct action_from *from,
+               const struct action *a);
+extern const struct sender_ops slack_sender;
