@@ -291,16 +291,17 @@ static bool is_there(struct conform *c)
 static int dial(struct conform *c)
 {
     const char *key_file = cli_value(c->j, "--key-file"), *why = NULL;
-    struct gwc_url url = {0};
+    struct gwc_url *url = arena_alloc(&c->j->arena, sizeof *url);
     int rc;
 
     if (c->j->n_args == 0)
         return cli_misused(c->j, "needs the URL of a connector, or --listen ADDRESS");
     if (key_file == NULL)
         return cli_misused(c->j, "needs --key-file FILE with the credential of a gateway");
-    if (!gwc_url_read(&url, c->j->args[0], &why))
+    *url = (struct gwc_url){0};
+    if (!gwc_url_read(url, c->j->args[0], &why))
         return cli_misused(c->j, "%s: %s", c->j->args[0], why);
-    c->url = &url;
+    c->url = url;
     rc = read_key_file(c, key_file);
     if (rc == CLI_DONE && !is_there(c))
         rc = CLI_MISUSED;
@@ -311,8 +312,8 @@ static int dial(struct conform *c)
         c->j->state_dir = arena_str(&c->j->arena, dir).p;
     }
     if (rc == CLI_DONE)
-        rc = run_all(c, of_connectors, url.ws);
-    gwc_url_done(&url);
+        rc = run_all(c, of_connectors, url->ws);
+    gwc_url_done(url);
     return rc;
 }
 

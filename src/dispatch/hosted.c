@@ -406,7 +406,7 @@ static void start(struct hosts *t, const struct agent_config *c, const char *con
 static void update_one(struct hosts *t, const struct agent_config *c)
 {
     const char *argv[HOSTED_WORDS + 1];
-    struct hosted_words room;
+    struct hosted_words room = {0};
     struct hosted *h = find(t, str_of(c->s.tenant), str_of(c->s.id));
     size_t n = hosted_command(&c->s, t->d->env.state_dir, &room, argv);
     char *gateway = gateway_id(&c->s, c->s.instance != NULL ? c->s.instance : c->s.id);

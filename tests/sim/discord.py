@@ -69,6 +69,7 @@ class DiscordSim:
         self.messages, self.forbidden, self.typed = {}, {}, []
         self.callbacks = {}  # interaction token -> how it was answered
         self.hold_answers = False  # what is posted happens, and is not answered
+        self.answer_after_s = 0  # a distance that every answer crosses
         self.hooks = {}  # interaction token -> what was done with it
         self.voiceless = set()  # channels where the bot may send no voice messages
         self.threadless = set()  # channels where the bot may open no threads
@@ -338,6 +339,7 @@ class DiscordSim:
                 if trouble["status"]:
                     return web.Response(status=trouble["status"], text="<html>trouble</html>")
             headers = self._count(request.method, path)
+            await asyncio.sleep(self.answer_after_s)
             status, answer = await self._do(request.method, path, dict(request.query), data)
             while self.hold_answers and request.method == "POST" and path.endswith("/messages"):
                 await asyncio.sleep(0.02)

@@ -93,6 +93,7 @@ def walk(build, older):
     from relay import Gateway
 
     notes, sim = Notes(build / "bellhop"), DiscordSim(TOKEN)
+    sim.answer_after_s = 0.05  # so that every request waits for its answer, on a quiet machine too
     server = Bellhop(CONFIG.format(token=TOKEN, api=sim.url))
     plain = server.env
     server.env = {**plain, "LD_PRELOAD": str(build / "tests" / "walk" / "enter.so"), "BELLHOP_WALK": notes.file.name}

@@ -154,7 +154,7 @@ static void write_event(struct email *e, struct letter_in *l, struct event *ev,
     struct str id = str_of(m->message_id);
     char hash[EMAIL_HASH_CHARS + 1];
     uint64_t number;
-    size_t refs[EVENT_MAX_MEDIA], ends[EVENT_MAX_MEDIA];
+    size_t refs[EVENT_MAX_MEDIA] = {0}, ends[EVENT_MAX_MEDIA] = {0};
 
     mail_event(m, ev);
     struct str from = ev->chat_id;
