@@ -23,6 +23,7 @@ enum action_op {
     ACTION_THREAD_CREATE,
     ACTION_THREAD_RENAME,
     ACTION_DRAFT,
+    ACTION_TASK_CARD,
     ACTION_UNKNOWN,
 };
 enum action_op action_op_parse(struct str name); /* both in frame.c */
@@ -65,9 +66,12 @@ struct action { /* strs are borrowed from the parser */
     bool final;                 /* the text is complete */
     bool is_message;            /* the draft becomes the message: platform/stream.h */
     struct text_stream *stream; /* set by the sender's streams, never by a frame; NULL: none */
-    struct str platform, bot;   /* beside the action: the bot to use; absent: chosen by the chat */
-    bool content_set;           /* typing: absent content means "start", empty content "clear" */
-    int64_t deadline_ms;        /* monotonic: the gateway stops waiting; set by the relay */
+    /* task_card: the progress of a turn; @final ends the card */
+    struct str card_id;
+    struct json chunks;       /* [{id, title, status?, details?, output?}] */
+    struct str platform, bot; /* beside the action: the bot to use; absent: chosen by the chat */
+    bool content_set;         /* typing: absent content means "start", empty content "clear" */
+    int64_t deadline_ms;      /* monotonic: the gateway stops waiting; set by the relay */
 };
 
 /* Names an action under way.  The adapter answers exactly once.  The id is a number, so a second

@@ -49,7 +49,7 @@ void descriptor_write_frame(struct buf *out, const struct descriptor *d, bool ne
     struct descriptor told = *d;
 
     if (!newer)
-        told.ops &= ~(1u << ACTION_DRAFT);
+        told.ops &= ~(1u << ACTION_DRAFT | 1u << ACTION_TASK_CARD);
     buf_add_str(out, STR("{\"type\":\"descriptor\",\"descriptor\":"));
     descriptor_write(out, &told);
     buf_add_str(out, STR("}\n"));

@@ -19,5 +19,6 @@ struct descriptor {
 extern const struct descriptor descriptor_relay; /* for an unknown platform */
 
 void descriptor_write(struct buf *out, const struct descriptor *d); /* the object */
-/* The line.  @newer: for a gateway of the newer generation; older ones know no drafts. */
+/* The line.  @newer: for a gateway of the newer generation; older ones know no drafts
+ * and no task cards. */
 void descriptor_write_frame(struct buf *out, const struct descriptor *d, bool newer);

@@ -28,6 +28,7 @@ static const char *const op_names[] = {
     [ACTION_THREAD_CREATE] = "thread_create",
     [ACTION_THREAD_RENAME] = "thread_rename",
     [ACTION_DRAFT] = "draft",
+    [ACTION_TASK_CARD] = "task_card",
     [ACTION_UNKNOWN] = "unknown",
 };
 
@@ -42,7 +43,7 @@ enum action_op action_op_parse(struct str name)
     for (enum action_op op = 0; op < ACTION_UNKNOWN; op++)
         if (str_eq(name, str_of(op_names[op])))
             return op;
-    return ACTION_UNKNOWN;
+    return str_eq(name, STR("task_card_stop")) ? ACTION_TASK_CARD : ACTION_UNKNOWN;
 }
 
 struct action_text { /* a text of the "action" object */
@@ -84,6 +85,10 @@ void frame_read_action(struct json a, struct action *ret)
             ret->draft_id = 0;
         ret->final = json_as_bool(json_get(a, "final"), false);
         ret->is_message = json_as_bool(json_get(a, "message"), false);
+    } else if (ret->op == ACTION_TASK_CARD) {
+        ret->card_id = json_str(a, "card_id");
+        ret->chunks = json_get(a, "chunks");
+        ret->final = str_eq(ret->op_name, STR("task_card_stop"));
     } else if (ret->op >= ACTION_SEND_MEDIA) {
         texts_read(a, rich_texts, ARRAY_LEN(rich_texts), ret);
         ret->options = json_get(a, "options");
@@ -97,6 +102,8 @@ void frame_read_action(struct json a, struct action *ret)
         return;
     ret->metadata = meta;
     ret->thread_id = json_str(meta, "thread_id");
+    if (str_is_empty(ret->thread_id))
+        ret->thread_id = json_str(meta, "thread_ts"); /* Slack's name for it */
     ret->user_id = json_str(meta, "user_id");
     ret->scope_id = json_str(meta, "scope_id");
     if (str_is_empty(ret->scope_id))

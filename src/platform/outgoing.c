@@ -145,7 +145,8 @@ void outgoing_left_action(const struct outgoing_left *l, struct action *ret,
     frame_read_action(l->e.action.value, ret);
     if (ret->op == ACTION_EDIT) /* its gateway may not live to replace it */
         ret->content = stream_without_cursor(ret->content);
-    if (json_as_i64(json_get(l->e.action.value, "draft_id"), &ret->draft_id))
+    if (json_as_i64(json_get(l->e.action.value, "draft_id"), &ret->draft_id) ||
+        ret->op == ACTION_DRAFT)
         ret->final = true; /* only final drafts have records */
     if (!json_is_object(f))
         return;
@@ -177,7 +178,7 @@ uint64_t outgoing_keep_action(struct sender *s, uint64_t number, const struct ac
     e.from = *from;
     e.op_name = str_of(action_op_name(a->op));
     e.state = OUTGOING_WAITING;
-    e.twice = a->op == ACTION_EDIT ? TWICE_IS_ONE : TWICE_IS_TWO;
+    e.twice = a->op == ACTION_EDIT || a->op == ACTION_DRAFT ? TWICE_IS_ONE : TWICE_IS_TWO;
     e.asked_ms = sender_wall_ms(s);
     e.chat = a->chat_id;
     e.lane = STR("");
@@ -298,7 +299,9 @@ static void on_sweep(struct timer *t)
         timer_set(s->env->clock, &s->sweep, SWEEP_MS);
 }
 
-static void keep(struct sender *s, const struct outgoing_entry *e)
+/* @done runs once the record is on disk; NULL: nobody waits. */
+static struct store_put *keep_told(struct sender *s, const struct outgoing_entry *e,
+                                   store_put_cb *done, void *ctx)
 {
     BUF_LOCAL value = BUF_INIT;
 
@@ -306,7 +309,30 @@ static void keep(struct sender *s, const struct outgoing_entry *e)
     struct outgoing_left *l = left_new(e->number, buf_str(&value));
     l->since_ms = sender_wall_ms(s);
     kept_add(s, l, e->state);
-    record_put(s->env->store, &outgoing_form, NULL, e, false, NULL, NULL);
+    return record_put(s->env->store, &outgoing_form, NULL, e, done != NULL, done, ctx);
+}
+
+static void keep(struct sender *s, const struct outgoing_entry *e)
+{
+    keep_told(s, e, NULL, NULL);
+}
+
+struct store_put *outgoing_keep_sealed(struct sender *s, const struct action_from *from,
+                                       struct hash128 said, struct str chat, struct str message,
+                                       store_put_cb *done, void *ctx)
+{
+    struct outgoing_entry e = entry_named(s, host_number(s->p->host));
+
+    e.from = *from;
+    e.from.said = said;
+    e.op_name = str_of(action_op_name(ACTION_DRAFT));
+    e.state = OUTGOING_SENT;
+    e.told = true;
+    e.asked_ms = sender_wall_ms(s);
+    e.chat = chat;
+    e.lane = STR("");
+    e.first_id = message;
+    return keep_told(s, &e, done, ctx);
 }
 
 void outgoing_settle(struct outgoing *o, enum sender_end end, const char *why)

@@ -68,6 +68,7 @@ static const struct policy {
     [ACTION_GET_CHAT_INFO] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
     /* A preview; a final draft is like a send. */
     [ACTION_DRAFT] = {false, LATE_FAILS, 10000, 10000, 500, 8000},
+    [ACTION_TASK_CARD] = {false, LATE_FAILS, SENDER_PATIENCE_MS, 5000, 500, 8000},
     /* A typing indicator is useless when it is late. */
     [ACTION_TYPING] = {false, LATE_FAILS, SENDER_PATIENCE_MS, 5000, 500, 8000},
     [ACTION_UNKNOWN] = {false, LATE_FAILS, 0, INT64_MAX, 500, 8000}, /* a question: sender_ask() */

@@ -5,6 +5,7 @@
 #pragma once
 #include "base/map.h"
 #include "platform/sender.h"
+#include "store/store.h"
 
 struct media_file;
 
@@ -107,6 +108,11 @@ void outgoing_delete(struct sender *s, uint64_t number);
  * Returns its number. */
 uint64_t outgoing_keep_action(struct sender *s, uint64_t number, const struct action_from *from,
                               const struct action *a);
+/* Writes a record that a final draft was delivered as @message: streams_found_sealed().  @done runs
+ * once the record is on disk. */
+struct store_put *outgoing_keep_sealed(struct sender *s, const struct action_from *from,
+                                       struct hash128 said, struct str chat, struct str message,
+                                       store_put_cb *done, void *ctx);
 /* Detaches the record from @o and returns it. */
 struct outgoing_left *outgoing_to_left(struct outgoing *o);
 /* Parses l->value into l->e, which borrows from the sender's reader.  False: not a record. */

@@ -9,7 +9,8 @@
  * The keeper is a record of the sender without an outgoing: an edit (or a send) that the next start
  * performs.  It is written when a text is not shown STREAM_KEEP_MS after it came, and for every
  * text that is shown with a cursor, without the cursor.  It is deleted once the newest text is
- * shown without one. */
+ * shown without one.  For a message that grows (STREAM_NATIVE) it is there from the start: without
+ * a text, it only completes the message. */
 #include "platform/stream.h"
 #include <assert.h>
 #include <inttypes.h>
@@ -129,6 +130,7 @@ void stream_free(struct text_stream *st)
 
     if (st->out != NULL)
         st->out->stream = NULL;
+    store_put_cancel(&st->put);
     timer_stop(clock, &st->timer);
     timer_stop(clock, &st->keep);
     list_remove(&st->link);
@@ -388,7 +390,7 @@ static const char *draft_wrong(struct streams *all, const struct text_stream *st
         return "a draft needs a draft_id that is not 0";
     if (str_is_empty(a->content))
         return "a draft needs a content";
-    if (!a->is_message && way != STREAM_DRAFT && way != STREAM_NATIVE)
+    if (!a->is_message && way != STREAM_DRAFT && !all->ops->native)
         return "drafts are not shown in this chat: send a message and edit it";
     return is_full(all, st, from, a) ? TOO_MANY : NULL;
 }
@@ -397,7 +399,10 @@ static void take_draft(struct streams *all, struct action_id id, const struct ac
                        const struct action *a)
 {
     struct buf *key = &all->scratch;
-    size_t place_n = write_key(key, from, a);
+    struct action at = *a;
+    if (all->ops->native) /* its last frame may name another thread, or none */
+        at.thread_id = STR_NULL;
+    size_t place_n = write_key(key, from, &at);
 
     buf_printf(key, "d%" PRId64, a->draft_id);
     struct text_stream *st = map_get(&all->by_key, buf_str(key));
@@ -417,7 +422,7 @@ static void take_draft(struct streams *all, struct action_id id, const struct ac
         st = stream_new(all, from, a);
         st->is_draft = true;
         st->way = way;
-        st->is_message = a->is_message || way == STREAM_NATIVE;
+        st->is_message = a->is_message || all->ops->native;
         st->draft_id = a->draft_id;
         stream_name(st, buf_str(key), place_n);
     }
@@ -445,7 +450,7 @@ static void take_draft(struct streams *all, struct action_id id, const struct ac
     }
     if (st->state == STREAM_SHOWING)
         return; /* and stream_go_on() when that has ended */
-    if (a->final && st->way == STREAM_EDIT)
+    if (a->final && (st->way == STREAM_EDIT || st->way == STREAM_NATIVE))
         timer_set(all->sender->env->clock, &st->keep, 0);
     if (a->final)
         stream_go_on(st);
@@ -495,14 +500,9 @@ bool streams_take(struct streams *all, struct action_id id, const struct action_
 
 /* ---- the rest ---- */
 
-const char *stream_message(const struct text_stream *st)
-{
-    return st->parts[0].id;
-}
-
 struct str stream_shown(const struct text_stream *st)
 {
-    return buf_str(&st->shown);
+    return st != NULL && st->live != 0 && !st->ends ? buf_str(&st->shown) : STR_NULL;
 }
 
 void streams_forget(struct streams *all, struct str tenant, struct str instance, struct str chat)

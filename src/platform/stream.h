@@ -24,7 +24,8 @@
  *        |                '------------------ ended, and newer text came ----------+
  *        '------------------------------------ ended, and nothing is newer --------+
  *      FAILED <-- the platform refused: the next edit gets the reason -------------'
- *      SEALED: the final draft was delivered; repeats get the same message id
+ *      SHOWING --all of a final draft is shown--> SEALING --on disk--> sealed: repeats get the same
+ *      message id
  *
  * Budget.  Streams take turns, last texts before unfinished ones, so each chat gets its share of
  * the bot's budget (pace.h), which is counted when a text is given to the adapter.  A text that
@@ -46,14 +47,26 @@
  * once, as a message.  With `message: true`, and on platforms that stream natively, the draft is
  * the message: bellhop shows it as the platform can, and the final one answers with its message id.
  *
- *      STREAM_NATIVE   act() gets the drafts; the final one seals the platform's own stream
+ *      STREAM_NATIVE   a message that the platform lets grow: act() starts it, appends to it and
+ *                      seals it; what outgrows it rolls over into another one.  If the platform
+ *                      does not let it grow any more, it goes on as STREAM_EDIT
  *      STREAM_DRAFT    act() gets the drafts as previews; the final one becomes a send
  *      STREAM_EDIT     the first text becomes a send, the later ones edits; what outgrows a message
  *                      rolls over into a new one (split.h)
  *      STREAM_NOTHING  "typing" until the final one, which becomes a send
  *
- * Sealed drafts are remembered, the last STREAM_SEALED of a bot: a repeated final gets the first
- * message id, and a late frame succeeds and does nothing.
+ * Text can only be appended to a message that grows, so the unfinished end of a text is held back
+ * until its Markdown is complete: stream_settled().  act() gets these drafts of STREAM_NATIVE:
+ *
+ *      no message_id       start a message with the content
+ *      message_id          append the content to the message
+ *      message_id, final   the message is complete, and shows exactly the content, so far
+ *                          stream_shown(); without a content it is complete as it is
+ *
+ * A record keeps the number of a message that grows, so that a restart completes it.
+ *
+ * Sealed drafts are remembered, the last STREAM_SEALED of a bot, also after a restart: a repeated
+ * final gets the first message id, and a late frame succeeds and does nothing.
  *
  * The sender calls the functions here.  An adapter provides struct stream_ops, through its
  * sender_ops, and performs ACTION_EDIT and, where it says so, ACTION_DRAFT like any other action.
@@ -70,6 +83,7 @@
 #define STREAM_ALONE_MS 1000   /* the same for one without a cursor, which may be the only one */
 #define STREAM_KEEP_MS 1000    /* an unshown text is recorded after this time */
 #define STREAM_OVER_MS 30000   /* without a text: the stream is over, and its cursor is removed */
+#define STREAM_GROWS_MS 240000 /* without a text: a message that grows is completed */
 #define STREAM_SEALED 512      /* final drafts that are remembered for a bot */
 #define STREAMS_MAX 16384
 #define STREAMS_BYTES ((size_t)64 << 20)
@@ -96,6 +110,7 @@ struct stream_ops { /* of an adapter; what is not set has the default in its com
     bool (*is_group)(struct str place); /* has pace_rules.group_max; NULL: no place is one */
     struct pace_rules pace;             /* zeroed: no limits */
     struct split_limits message;        /* of one message; max 0: a text is never split here */
+    bool native;                        /* drafts are messages, whatever way() says */
 };
 
 /* ---- for the sender ---- */
@@ -122,16 +137,16 @@ void streams_found_sealed(struct streams *all, struct hash128 said, struct str m
 
 /* ---- for adapters ---- */
 
-/* About the stream of an action: action.stream, set by streams only. */
-/* The message that shows the stream so far; "": none yet. */
-const char *stream_message(const struct text_stream *st);
-/* The text that it shows: for platforms that can only append.  Borrowed for the call. */
+/* STREAM_NATIVE: the text that the message of an action shows; absent: not known.  Borrowed for the
+ * call.  @st is action.stream, which the streams set; NULL: not known. */
 struct str stream_shown(const struct text_stream *st);
 
 /* ---- pure ---- */
 
 /* Completes the Markdown of the unfinished @text into @out. */
 void stream_mend(struct str text, struct buf *out);
+/* How much of the unfinished @text may be shown where text can only be appended. */
+size_t stream_settled(struct str text);
 /* @text without a cursor at its end. */
 struct str stream_without_cursor(struct str text);
 

@@ -5,11 +5,18 @@
  * matters, because emphasis does not cross an empty line: a second pass over it keeps the open
  * marks on a small stack.  What is open at the end is closed in reverse order, behind the cursor.
  * Marks at the very end, which enclose nothing yet, and half of a link or of a table row are left
- * out until more text comes. */
+ * out until more text comes.
+ *
+ * Where text can only be appended nothing can be closed, so stream_settled() leaves out everything
+ * from the first open mark on, but never more than a few lines. */
 #include <string.h>
 #include "platform/stream.h"
 
-enum { MAX_OPEN = 8, MAX_FENCE = 16 };
+enum {
+    MAX_OPEN = 8,
+    MAX_FENCE = 16,
+    MAX_HELD = 2000, /* bytes that stream_settled() holds back */
+};
 
 struct open_mark {
     char c;
@@ -176,6 +183,31 @@ static size_t held_back(struct str s)
         return open != NULL ? line + (size_t)(open - last.p) : s.n;
     }
     return s.n;
+}
+
+size_t stream_settled(struct str text)
+{
+    struct str body = stream_without_cursor(text);
+    struct open_mark open[MAX_OPEN];
+    size_t from, n = 0, end = body.n;
+    char c = 0;
+
+    if (open_fence(body, &c, &n, &from)) {
+        const char *nl = memrchr(body.p, '\n', body.n);
+        size_t line = nl != NULL ? (size_t)(nl - body.p) + 1 : 0;
+        struct str last = str_trim(str_skip(body, line));
+        bool half =
+            nl == NULL || (last.n > 0 && last.p[0] == c); /* of a line that opens or closes */
+        return half ? line : body.n;
+    }
+    struct str last = str_skip(body, from);
+    end = from + held_back(last);
+    if (open_marks(str_make(last.p, end - from), open) > 0)
+        end = from + open[0].at;
+    const char *angle = end > from ? memrchr(body.p + from, '<', end - from) : NULL;
+    if (angle != NULL && memchr(angle, '>', end - (size_t)(angle - body.p)) == NULL)
+        end = (size_t)(angle - body.p); /* half of a mention, or of a link */
+    return body.n - end <= MAX_HELD ? end : body.n;
 }
 
 void stream_mend(struct str text, struct buf *out)

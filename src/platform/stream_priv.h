@@ -15,6 +15,7 @@ enum stream_state {
     STREAM_READY,   /* for room of the bot; in all->ready */
     STREAM_SHOWING, /* its action is with the sender */
     STREAM_FAILED,  /* the platform refused; the next text is told why */
+    STREAM_SEALING, /* all of it is shown; the record that says so is being written */
 };
 
 struct stream_part {
@@ -45,7 +46,11 @@ struct text_stream {
     enum stream_way way;       /* draft */
     int64_t draft_id;
     struct buf text;           /* the newest */
-    struct buf showing, shown; /* STREAM_NATIVE: what is being shown, and what is shown */
+    size_t live;               /* STREAM_NATIVE: 1 + the part whose message grows; 0: none */
+    struct buf showing, shown; /* of that part: what is being shown, and what is shown */
+    bool ends;                 /* that message must not grow any more */
+    bool sealing;              /* the action under way completes that message */
+    size_t reached;            /* bytes of the text that were shown before it was finished */
     bool fresh;                /* @text is newer than what was shown last, or is being shown */
     bool more;                 /* more parts differ */
     bool final;                /* no newer text comes */
@@ -53,6 +58,7 @@ struct text_stream {
     bool promised;             /* a gateway was told "queued" for a text that is not shown yet */
     bool no_edits;             /* its message cannot be edited any more */
     bool kept_now;             /* the keeper has @text */
+    bool kept_open;            /* the keeper completes the message that grows */
     struct stream_part *parts; /* owned */
     size_t n_parts;
     size_t going;        /* the part being shown */
@@ -66,10 +72,11 @@ struct text_stream {
     bool asked;
     char request[MESSAGE_ID_MAX]; /* the id of its request */
     int64_t deadline_ms;
-    struct timer timer;  /* what it means depends on the state: on_timer() */
-    struct timer keep;   /* writes the keeper */
-    uint64_t keepers[2]; /* numbers of records; 0: none */
-    char why[256];       /* FAILED */
+    struct timer timer;    /* what it means depends on the state: on_timer() */
+    struct timer keep;     /* writes the keeper */
+    uint64_t keepers[2];   /* numbers of records; 0: none */
+    struct store_put *put; /* SEALING; NULL: none */
+    char why[256];         /* FAILED */
 };
 
 struct sealed { /* a final draft that was delivered, or may have been */

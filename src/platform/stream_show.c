@@ -50,7 +50,7 @@ void stream_keepers_delete(struct text_stream *st)
             outgoing_delete(st->all->sender, st->keepers[i]);
         st->keepers[i] = 0;
     }
-    st->kept_now = false;
+    st->kept_now = st->kept_open = false;
 }
 
 /* ---- actions ---- */
@@ -80,7 +80,7 @@ static void perform(struct text_stream *st, struct action *a, struct action_id i
         from.request_id = str_of(st->request);
         a->deadline_ms = st->deadline_ms;
     }
-    if (st->is_draft && a->final) /* the record remembers it as sealed */
+    if (st->is_draft && a->final && !st->sealing) /* the record remembers it as sealed */
         from.said = hash128(&st->all->sender->env->store->dedup_key, str_of(st->key));
     p->ops->act(p, id, &from, a);
     if (st->out == NULL) { /* refused without a request; the sender was not called */
@@ -97,6 +97,31 @@ static void keep_one(struct text_stream *st, size_t which, const struct action *
     st->keepers[which] = outgoing_keep_action(st->all->sender, st->keepers[which], &st->from, a);
 }
 
+/* The message that grows is complete, and shows @content; absent: as it is. */
+static struct action seal_of(const struct text_stream *st, struct str content)
+{
+    struct action a = action_of(st, ACTION_DRAFT, content);
+
+    a.message_id = str_of(st->parts[st->live - 1].id);
+    a.final = true;
+    return a;
+}
+
+/* A message grows, and shows the newest text: the next start only has to complete the message. */
+static void keep_open(struct text_stream *st)
+{
+    struct action a = seal_of(st, STR_NULL);
+
+    if (st->kept_open)
+        return;
+    if (st->keepers[1] != 0)
+        outgoing_delete(st->all->sender, st->keepers[1]);
+    st->keepers[1] = 0;
+    keep_one(st, 0, &a);
+    st->kept_open = true;
+    st->kept_now = false;
+}
+
 /* Writes what the next start has to show.  Previews need nothing. */
 void stream_keepers_write(struct text_stream *st)
 {
@@ -104,15 +129,18 @@ void stream_keepers_write(struct text_stream *st)
     struct split s = SPLIT_INIT;
     size_t i = 0;
 
-    if (st->is_draft && (st->way != STREAM_EDIT || (st->n_parts == 1 && st->parts[0].id[0] == 0)))
+    bool previews = st->way == STREAM_DRAFT || st->way == STREAM_NOTHING;
+    if (st->is_draft && (previews || (st->n_parts == 1 && st->parts[0].id[0] == 0)))
         return;
     split_parts(st->all, text, &s);
     while (i + 1 < s.n && i + 1 < st->n_parts && st->parts[i + 1].id[0] != '\0')
         i++;
     if (i < s.n && st->parts[i].id[0] != '\0' && !st->no_edits) {
-        struct action a = action_of(st, ACTION_EDIT, split_part(&s, i));
+        struct action a = st->live == i + 1 ? seal_of(st, split_part(&s, i))
+                                            : action_of(st, ACTION_EDIT, split_part(&s, i));
         a.message_id = str_of(st->parts[i].id);
         keep_one(st, 0, &a);
+        st->kept_open = false;
         if (i + 1 < s.n) {
             struct str next = split_part(&s, i + 1);
             struct action rest =
@@ -132,6 +160,8 @@ void stream_on_keep(struct timer *t)
 {
     struct text_stream *st = container_of(t, struct text_stream, keep);
 
+    if (st->state == STREAM_SEALING)
+        return;
     if (st->asked && st->kept_now) { /* a final text that takes long is on disk */
         host_result(st->all->sender->p->host, st->asker,
                     &(struct action_result){.success = true, .queued = true});
@@ -171,21 +201,43 @@ static void settle(struct text_stream *st)
     st->state = STREAM_IDLE;
     st->promised = false;
     timer_stop(clock, &st->keep);
-    if (stream_has_cursor(st))
+    if (st->live != 0)
+        keep_open(st);
+    else if (stream_has_cursor(st))
         stream_keepers_write(st);
     else
         stream_keepers_delete(st);
-    timer_set(clock, &st->timer, st->n_parts > 1 ? LONG_MS : STREAM_OVER_MS);
+    timer_set(clock, &st->timer,
+              st->live != 0                                       ? STREAM_GROWS_MS
+              : st->n_parts > 1 || (st->is_message && !st->final) ? LONG_MS
+                                                                  : STREAM_OVER_MS);
 }
 
-static void seal(struct text_stream *st, struct str message)
+static void on_sealed(void *ctx, enum bh_err err)
 {
-    struct action_result done = {.success = true, .message_id = message};
+    struct text_stream *st = ctx;
+    struct action_result done = {.success = true, .message_id = str_of(st->parts[0].id)};
 
-    streams_found_sealed(st->all, stream_said(st), message);
+    st->put = NULL;
     if (st->asked)
         host_result(st->all->sender->p->host, st->asker, &done);
     stream_end(st);
+}
+
+/* All of a final draft is shown.  Its gateway is told once that is on disk, so that a repeated
+ * final gets the same answer after a crash, too. */
+static void seal(struct text_stream *st)
+{
+    struct str message = str_of(st->parts[0].id);
+
+    streams_found_sealed(st->all, stream_said(st), message);
+    if (st->going_last) { /* the record of its last action remembers it */
+        stream_end(st);
+        return;
+    }
+    st->state = STREAM_SEALING;
+    st->put = outgoing_keep_sealed(st->all->sender, &st->from, stream_said(st), st->chat, message,
+                                   on_sealed, st);
 }
 
 /* The text that is shown now: unfinished Markdown is completed. */
@@ -195,8 +247,58 @@ static struct str shown_text(struct text_stream *st, struct buf *room)
 
     if (!unfinished)
         return buf_str(&st->text);
+    if (st->is_draft && st->way == STREAM_NATIVE) {
+        struct str text = stream_without_cursor(buf_str(&st->text));
+        size_t n = stream_settled(text);
+        if (n < st->reached) /* what was shown stays */
+            n = st->reached < text.n ? st->reached : text.n;
+        while (n < text.n && ((unsigned char)text.p[n] & 0xc0) == 0x80)
+            n++;
+        st->reached = n;
+        return str_make(text.p, n);
+    }
     stream_mend(buf_str(&st->text), room);
     return buf_str(room);
+}
+
+/* Must the message of part @k be completed?  @last: it shows the end of the text. */
+static bool must_seal(const struct text_stream *st, size_t k, bool last)
+{
+    return st->live == k + 1 && (st->final || st->ends || !last);
+}
+
+/* The action that makes part @k show @text.  @last: as above. */
+static struct action action_for(struct text_stream *st, size_t k, struct str text, bool last)
+{
+    bool sent = st->parts[k].id[0] != '\0', grows = sent && st->live == k + 1;
+    struct action a = action_of(st, sent ? ACTION_EDIT : ACTION_SEND, text);
+
+    if (!sent)
+        st->live = 0;
+    if (st->way == STREAM_NATIVE && !sent && last && !st->final) {
+        a.op = ACTION_DRAFT; /* a message that grows */
+        st->live = k + 1;
+        st->ends = false;
+        buf_reset(&st->shown);
+    } else if (grows && !must_seal(st, k, last) && str_starts(text, buf_str(&st->shown))) {
+        a.op = ACTION_DRAFT;
+        a.content = str_skip(text, st->shown.n);
+    } else if (grows) {
+        if (!must_seal(st, k, last)) /* the text was changed: from now on it is edited */
+            st->ends = true;
+        a = seal_of(st, text);
+        st->sealing = true;
+    }
+    if (a.op == ACTION_DRAFT) {
+        buf_reset(&st->showing);
+        buf_add_str(&st->showing, text);
+    }
+    a.op_name = str_of(action_op_name(a.op));
+    if (sent)
+        a.message_id = str_of(st->parts[k].id);
+    else if (k == 0)
+        a.reply_to = st->reply_to.n > 0 ? st->reply_to : STR_NULL;
+    return a;
 }
 
 /* Shows the first part that differs, as an edit or as a new message. */
@@ -224,7 +326,8 @@ static void show_parts(struct text_stream *st, struct str text, struct action_id
     size_t n_differ = 0;
     for (size_t k = st->n_parts; k-- > 0;) {
         bool none = k >= s.n && st->parts[k].id[0] == '\0';
-        if (none || st->parts[k].shown == hash_of(k < s.n ? split_part(&s, k) : left))
+        if (none || (!must_seal(st, k, k + 1 >= s.n) &&
+                     st->parts[k].shown == hash_of(k < s.n ? split_part(&s, k) : left)))
             continue;
         n_differ++;
         i = k;
@@ -233,18 +336,13 @@ static void show_parts(struct text_stream *st, struct str text, struct action_id
         st->more = false;
         split_done(&s);
         if (st->is_draft && st->final)
-            seal(st, str_of(st->parts[0].id));
+            seal(st);
         else
             settle(st);
         return;
     }
     struct str part = i < s.n ? split_part(&s, i) : left;
-    bool edit = st->parts[i].id[0] != '\0';
-    struct action a = action_of(st, edit ? ACTION_EDIT : ACTION_SEND, part);
-    if (edit)
-        a.message_id = str_of(st->parts[i].id);
-    else if (i == 0)
-        a.reply_to = st->reply_to.n > 0 ? st->reply_to : STR_NULL;
+    struct action a = action_for(st, i, part, i + 1 >= s.n);
     st->going = i;
     st->going_hash = hash_of(part);
     st->more = n_differ > 1;
@@ -268,15 +366,12 @@ static void show_draft(struct text_stream *st, struct str text)
         a.content = STR_NULL;
         a.content_set = false;
         st->typed_ms = clock_now_ms(st->all->sender->env->clock);
-    } else if (st->final && st->way != STREAM_NATIVE) {
+    } else if (st->final) {
         a.op = ACTION_SEND;
         a.reply_to = st->reply_to.n > 0 ? st->reply_to : STR_NULL;
-    } else if (st->way == STREAM_DRAFT) { /* a preview shows one message: the last one */
+    } else { /* a preview shows one message: the last one */
         split_parts(st->all, text, &s);
         a.content = s.n > 0 ? split_part(&s, s.n - 1) : text;
-    } else {
-        buf_reset(&st->showing);
-        buf_add_str(&st->showing, text);
     }
     a.op_name = str_of(action_op_name(a.op));
     pace_count(st->all->pace, st->place, st->group, class_of(st));
@@ -291,8 +386,10 @@ static void show(struct text_stream *st)
 
     list_remove(&st->ready);
     st->fresh = false;
-    if (st->is_draft && st->way != STREAM_EDIT)
+    if (st->is_draft && (st->way == STREAM_DRAFT || st->way == STREAM_NOTHING))
         show_draft(st, text);
+    else if (st->way == STREAM_NATIVE && text.n == 0)
+        settle(st); /* all of it is held back */
     else
         show_parts(st, text, ACTION_NOBODY);
 }
@@ -389,7 +486,10 @@ void stream_on_timer(struct timer *t)
         stream_schedule(st);
         break;
     case STREAM_IDLE: /* no text for a long time */
-        if (!st->is_draft && stream_has_cursor(st)) {
+        if (st->live != 0) {
+            st->ends = true;
+            stream_schedule(st);
+        } else if (!st->is_draft && stream_has_cursor(st)) {
             BUF_LOCAL text = BUF_INIT;
             buf_add_str(&text, stream_without_cursor(buf_str(&st->text)));
             stream_set_text(st, buf_str(&text));
@@ -411,6 +511,7 @@ void stream_on_timer(struct timer *t)
         break;
     case STREAM_SHOWING:
     case STREAM_READY:
+    case STREAM_SEALING:
         break;
     }
 }
@@ -426,7 +527,7 @@ void streams_began(struct text_stream *st, struct outgoing *o)
  * does not wait here: the sender waits for room, and answers in time. */
 void stream_go_on(struct text_stream *st)
 {
-    if (st->is_draft && st->final && st->way != STREAM_EDIT)
+    if (st->is_draft && st->final && (st->way == STREAM_DRAFT || st->way == STREAM_NOTHING))
         show(st);
     else
         stream_schedule(st);
@@ -436,6 +537,14 @@ static void on_refused(struct text_stream *st, const char *why)
 {
     struct clock *clock = st->all->sender->env->clock;
 
+    if (st->way == STREAM_NATIVE && st->going_op == ACTION_DRAFT) { /* edits take over */
+        st->way = STREAM_EDIT;
+        st->live = 0;
+        st->ends = st->sealing = false;
+        st->fresh = true;
+        stream_schedule(st);
+        return;
+    }
     if (st->is_draft && st->going_op == ACTION_EDIT) { /* a new message takes over */
         st->parts[st->going] = (struct stream_part){0};
         st->no_edits = !st->final;
@@ -467,9 +576,17 @@ static void on_shown(struct text_stream *st, const struct outgoing *o)
         if (o->first_id[0] != '\0')
             snprintf(part->id, sizeof part->id, "%s", o->first_id);
     part->shown = st->going_hash;
-    if (st->way == STREAM_NATIVE) {
+    if (st->going_op == ACTION_DRAFT && st->live != 0) {
         buf_reset(&st->shown);
         buf_add_str(&st->shown, buf_str(&st->showing));
+    }
+    if (st->sealing) {
+        st->way = st->ends ? STREAM_EDIT : st->way;
+        st->live = 0;
+        st->ends = st->sealing = false;
+        stream_keepers_delete(st);
+        if (st->final && st->more) /* the rest of it */
+            stream_keepers_write(st);
     }
     if (st->key == NULL && part->id[0] == '\0') {
         stream_free(st);
@@ -478,13 +595,13 @@ static void on_shown(struct text_stream *st, const struct outgoing *o)
     if (st->key == NULL)
         stream_is_edit(st, part->id); /* the send of a text with a cursor */
     if (st->going_last) {
-        seal(st, str_of(part->id));
+        seal(st);
         return;
     }
     if (st->fresh || st->more)
         stream_go_on(st);
     else if (st->is_draft && st->final)
-        seal(st, str_of(st->parts[0].id));
+        seal(st);
     else
         settle(st);
 }
@@ -517,8 +634,18 @@ void streams_ended(struct text_stream *st, struct outgoing *o, const struct send
         if (st->key != NULL && v->end == SENDER_UNKNOWN)
             streams_found_sealed(st->all, stream_said(st), STR(""));
         stream_end(st);
-    } else if (v->end == SENDER_UNKNOWN && st->going_op == ACTION_SEND) {
+    } else if (v->end == SENDER_UNKNOWN && (st->going_op == ACTION_SEND ||
+                                            (st->live != 0 && st->parts[st->going].id[0] == 0))) {
+        st->live = 0;
         on_lost(st, v->why);
+    } else if (st->sealing) { /* the sender has tried for long */
+        if (st->asked)
+            host_fail(st->all->sender->p->host, st->asker, "%s%s",
+                      v->end == SENDER_UNKNOWN ? ACTION_ERROR_UNKNOWN : "", v->why);
+        stream_end(st);
+    } else if (v->end == SENDER_UNKNOWN && st->live != 0) { /* what does the message show? */
+        st->ends = st->fresh = true;
+        stream_schedule(st);
     } else if (++st->tries > MAX_TRIES || (st->is_draft && st->way == STREAM_DRAFT)) {
         on_refused(st, v->why);
     } else { /* the newest text is tried later */

@@ -279,8 +279,10 @@ def test_edits_reactions_status_and_lookups(rig):
     sent = send(g, GENERAL, "first")["message_id"]
     edit = lambda text: g.act(op="edit", chat_id=GENERAL, message_id=sent, content=text, metadata={})  # noqa: E731
     assert edit("second")["success"] and s.shown(GENERAL) == ["second"]
-    assert edit("long " * 5000)["success"] and s.sent(GENERAL)[0]["blocks"] == [] and len(s.sent(GENERAL)[0]["text"]) >= 24999
-    assert not edit("long " * 9000)["success"]
+    assert edit("long " * 5000)["success"]
+    wait_for(lambda: sum(x.count("long") for x in s.shown(GENERAL)) == 5000)  # what outgrows a message goes on in the next
+    assert len(s.sent(GENERAL)) == 3 and edit("second")["success"]
+    wait_for(lambda: s.shown(GENERAL) == ["second", "…", "…"])
     assert not g.act(op="edit", chat_id=GENERAL, message_id=root, content="x", metadata={})["success"]
     react = lambda emoji, **m: g.act(op="react", chat_id=GENERAL, message_id=root, emoji=emoji, metadata={}, **m)  # noqa: E731
     marks = s._message(s.channels[GENERAL], root)
@@ -376,6 +378,167 @@ def test_doctor_names_what_is_missing(rig):
     s.tokens.clear()
     done = rig.server.cli("doctor", check=False)
     assert done.returncode == 1 and "invalid_auth" in done.stdout and TOKEN not in done.stdout
+
+
+# ---- streams ----
+
+
+def draft(g, request, text, chat=GENERAL, **more):
+    """One frame of an answer that is being written."""
+    metadata = {k: more.pop(k) for k in ("thread_id", "thread_ts") if k in more}
+    return g.act(op="draft", chat_id=chat, draft_id=request, content=text, metadata=metadata, **more)
+
+
+def asked(rig, chat=GENERAL, text="question"):
+    """A person writes; the root of the thread in which the answer goes."""
+    ts = rig.sim.say(chat, f"<@{rig.sim.BOT_USER}> {text}")
+    rig.gateway.hear(text)
+    return ts
+
+
+def names(sim):
+    return [name for name, _ in sim.calls if name.startswith("chat.")]
+
+
+def test_a_draft_is_a_message_that_grows(rig):
+    """chat.startStream, appendStream and stopStream; the last frame is the message, and a repeated one gets the same id."""
+    s, g = rig.sim, rig.gateway
+    assert not {"draft", "task_card"} & set(g.descriptor["supported_ops"])  # an older gateway knows neither
+    g.send({"type": "hello", "platform": "slack", "botId": BOT, "command_manifest": []})
+    d = g.next("descriptor")["descriptor"]
+    assert d["supports_draft_streaming"] and {"draft", "task_card"} <= set(d["supported_ops"])
+    root = asked(rig)
+    assert draft(g, 7, "Let me <!chan", thread_id=root) == {"success": True, "queued": True}
+    wait_for(lambda: s.shown(GENERAL) == ["Let me "])
+    start, = s.called("chat.startStream")
+    assert (start["recipient_user_id"], start["recipient_team_id"], start["thread_ts"]) == (ANN, s.TEAM, root)
+    draft(g, 7, "Let me <!channel> **th", thread_id=root)
+    wait_for(lambda: s.shown(GENERAL) == ["Let me <\u200b!channel> "])  # half of the emphasis is held back
+    draft(g, 7, "Let me <!channel> **think**. Yes", thread_ts=root)
+    wait_for(lambda: s.shown(GENERAL)[0].endswith("**think**. Yes"))
+    text = "Let me <!channel> **think**. Yes, that is **it"  # the last text is taken as it is
+    done = draft(g, 7, text, final=True)  # a final frame without the thread, as gateways send it
+    message, = s.sent(GENERAL)
+    assert done == {"success": True, "message_id": message["ts"]} and message["streaming_state"] == "completed"
+    assert message["text"].replace("\u200b", "") == text and message["thread_ts"] == root
+    assert names(s) == ["chat.startStream", "chat.appendStream", "chat.appendStream", "chat.stopStream"]
+    rig.server.kill()
+    rig.server.start()
+    rig.hook()
+    g = rig.dial()
+    assert draft(g, 7, text, final=True, thread_id=root)["message_id"] == message["ts"]  # also after a crash
+    assert draft(g, 7, "late", thread_id=root)["success"] and len(s.sent(GENERAL)) == 1
+
+
+def test_two_turns_of_one_thread_do_not_seal_each_other(rig):
+    s, g = rig.sim, rig.gateway
+    root = asked(rig)
+    for id, text in ((1, "one"), (2, "two")):
+        assert draft(g, id, text + " goes", thread_id=root)["success"]
+    wait_for(lambda: sorted(s.shown(GENERAL)) == ["one goes", "two goes"])
+    for id, text in ((2, "two is done"), (1, "one is done")):
+        assert draft(g, id, text, thread_id=root, final=True)["success"]
+    assert sorted(s.shown(GENERAL)) == ["one is done", "two is done"]
+
+
+def test_a_draft_without_a_thread_is_a_message_that_is_edited(rig):
+    """Slack streams in threads only; elsewhere, and for somebody who is not known, the draft is the message all the same."""
+    s, g = rig.sim, rig.gateway
+    asked(rig, DM)
+    draft(g, 1, "He", chat=DM)
+    wait_for(lambda: s.shown(DM) == ["He"])
+    done = draft(g, 1, "Hello", chat=DM, final=True)
+    assert s.shown(DM) == ["Hello"] and done["message_id"] == s.sent(DM)[0]["ts"]
+    assert draft(g, 1, "Hello", chat=DM, final=True)["message_id"] == done["message_id"]
+    once = draft(g, 2, "all at once", chat=DM, final=True)
+    assert s.shown(DM)[-1] == "all at once" and once["message_id"] == s.sent(DM)[-1]["ts"]
+    assert not s.called("chat.startStream")
+
+
+def test_a_stream_that_slack_ends_goes_on_as_edits(rig):
+    s, g = rig.sim, rig.gateway
+    root = asked(rig)
+    draft(g, 3, "It is", thread_id=root)
+    wait_for(lambda: s.shown(GENERAL) == ["It is"])
+    s.sent(GENERAL)[0]["streaming_state"] = "expired"
+    draft(g, 3, "It is long", thread_id=root)
+    wait_for(lambda: s.shown(GENERAL) == ["It is long"])
+    assert draft(g, 3, "It is long ago", thread_id=root, final=True)["message_id"] == s.sent(GENERAL)[0]["ts"]
+    assert s.shown(GENERAL) == ["It is long ago"]
+    s.trouble("chat.startStream", error="feature_not_enabled")
+    draft(g, 4, "Another", thread_id=root)
+    wait_for(lambda: s.shown(GENERAL)[-1] == "Another")
+    assert draft(g, 4, "Another one", thread_id=root, final=True)["success"] and s.shown(GENERAL)[-1] == "Another one"
+    assert len(s.called("chat.startStream")) == 1  # it is not asked again for a while
+
+
+def test_a_changed_text_and_lost_answers_end_right(rig):
+    s, g = rig.sim, rig.gateway
+    for n, trouble in enumerate((None, "chat.appendStream", "chat.stopStream")):
+        root = asked(rig)
+        draft(g, 10 + n, "The first try", thread_id=root)
+        wait_for(lambda: len(s.sent(GENERAL)) == n + 1)
+        if trouble:
+            s.trouble(trouble, taken=True)  # taken, and cut
+        draft(g, 10 + n, "The first try, and more" if trouble else "Another beginning", thread_id=root)
+        last = ("The first try, and more of it" if trouble else "Another beginning") + f" {n}"
+        assert draft(g, 10 + n, last, thread_id=root, final=True)["message_id"] == s.sent(GENERAL)[n]["ts"]
+        assert s.shown(GENERAL)[n] == last and s.sent(GENERAL)[n]["streaming_state"] == "completed"
+    assert len(s.sent(GENERAL)) == 3
+
+
+def test_a_stream_rolls_over_before_the_cap(rig):
+    s, g = rig.sim, rig.gateway
+    root = asked(rig)
+    text = "```python\n" + "".join(f"line = {i}\n" for i in range(1600)) + "```\nDone."  # about 17,000 units
+    for part in (text[:6000], text[:11900], text[:13000]):
+        draft(g, 5, part, thread_id=root)
+        wait_for(lambda: "".join(s.shown(GENERAL)).count("line") >= part.count("line") - 1)
+    assert draft(g, 5, text, thread_id=root, final=True)["message_id"] == s.sent(GENERAL)[0]["ts"]
+    parts = s.shown(GENERAL)
+    assert len(parts) == 2 and all(p.count("```") == 2 for p in parts) and parts[1].endswith("Done.")
+    assert [x for p in parts for x in p.splitlines() if "line" in x] == [x for x in text.splitlines() if "line" in x]
+    assert all(m["streaming_state"] == "completed" for m in s.sent(GENERAL))
+
+
+@pytest.mark.parametrize("graceful", [False, True])
+def test_a_restart_completes_a_message_that_grows(rig, graceful):
+    s, g = rig.sim, rig.gateway
+    root = asked(rig)
+    draft(g, 6, "Half of", thread_id=root)
+    wait_for(lambda: s.shown(GENERAL) == ["Half of"])
+    draft(g, 6, "Half of it", thread_id=root)
+    wait_for(lambda: s.shown(GENERAL) == ["Half of it"])
+    time.sleep(0.2)  # the record of the message is written behind the answer
+    (rig.server.stop if graceful else rig.server.kill)()
+    rig.server.start()
+    rig.hook()
+    wait_for(lambda: s.sent(GENERAL)[0]["streaming_state"] == "completed")
+    assert s.shown(GENERAL) == ["Half of it"]
+
+
+def test_task_cards_show_what_an_agent_does(rig):
+    s, g = rig.sim, rig.gateway
+    root = asked(rig)
+
+    def card(*tasks, op="task_card", **more):
+        return g.act(op=op, chat_id=GENERAL, card_id="turn:1", chunks=[dict(zip(("id", "title", "status"), t)) for t in tasks],
+                     metadata={"thread_ts": root, **more})
+
+    assert card(("a", "read <!channel>", "running"))["success"]
+    assert card(("a", "read <!channel>", "running"))["success"]  # unchanged: nothing is sent
+    assert card(("a", "read", "completed"), ("b", "x" * 300, "in_progress", ))["success"]
+    message, = s.sent(GENERAL)
+    assert [(c["id"], c["status"], len(c["title"])) for c in message["chunks"]] == [("a", "complete", 4), ("b", "in_progress", 256)]
+    message["streaming_state"] = "expired"
+    assert card(("c", "more", "pending"))["success"] and len(s.sent(GENERAL)) == 2
+    for bad in ({"chunks": []}, {"chunks": "x"}, {"chunks": [{"title": "no id"}]}, {"chunks": [{"id": "x"}] * 41}, {"card_id": ""}):
+        answer = g.act(op="task_card", chat_id=GENERAL, metadata={"thread_ts": root}, **{"card_id": "turn:2", "chunks": [{"id": "x"}], **bad})
+        assert not answer["success"], bad
+    assert "thread_ts" in g.act(op="task_card", chat_id=GENERAL, card_id="turn:3", chunks=[{"id": "x"}], metadata={})["error"]
+    assert card(op="task_card_stop")["success"] and s.sent(GENERAL)[-1]["streaming_state"] == "completed"
+    assert card(op="task_card_stop")["success"]  # twice is once
+    assert names(s) == ["chat.startStream"] + ["chat.appendStream"] * 2 + ["chat.startStream", "chat.stopStream"]
 
 
 # ---- files ----

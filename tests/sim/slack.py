@@ -288,6 +288,8 @@ class SlackSim:
         m = self._message(c, args.get("ts"))
         if m.get("user") != self.BOT_USER:
             raise Refusal("cant_update_message")
+        if m.get("streaming_state") == "in_progress":
+            raise Refusal("streaming_state_conflict")
         if args.get("parse", "client") != "none" and re.search(r"@(channel|here|everyone)", args.get("text", "")):
             self.pings.append(args["text"])  # the default of this method links names
         m.update(self._content(args), edited={"user": self.BOT_USER, "ts": self._ts()})
@@ -575,9 +577,12 @@ class SlackSim:
         if not any(m["ts"] == args.get("thread_ts") for m in c["messages"]):
             raise Refusal("invalid_thread_ts")
         m = {"type": "message", "user": self.BOT_USER, "bot_id": self.BOT_ID, "app_id": self.APP, "team": team, "ts": self._ts(), "text": "",
-             "blocks": [], "thread_ts": args["thread_ts"], "streaming_state": "in_progress", "chunks": []}
-        c["messages"].append(m)
+             "blocks": [], "thread_ts": args["thread_ts"], "streaming_state": "in_progress", "chunks": [],
+             "stopped": False}
+        if args.get("task_display_mode", "timeline") not in ("timeline", "plan"):
+            raise Refusal("invalid_arguments")
         self._append(m, args)
+        c["messages"].append(m)
         return {"channel": c["id"], "ts": m["ts"]}
 
     def _append(self, m, args):
@@ -585,8 +590,15 @@ class SlackSim:
         for chunk in args.get("chunks") or []:
             if chunk["type"] == "markdown_text":
                 more += chunk["text"]
-            elif chunk["type"] in ("task_update", "plan_update"):
-                m["chunks"].append(chunk)
+            elif chunk["type"] == "task_update":
+                if set(chunk) - {"type", "id", "title", "status", "details", "output", "sources"} or not chunk.get("id") or \
+                        not chunk.get("title") or chunk.get("status") not in ("pending", "in_progress", "complete", "error") or \
+                        any(len(chunk.get(k, "")) > 256 for k in ("title", "details", "output")):
+                    raise Refusal("invalid_chunks")
+                self.pings += re.findall(r"<[@!][^>]+>", json.dumps(chunk))
+                m["chunks"] = [c for c in m["chunks"] if c["id"] != chunk["id"]] + [chunk]
+                if len(m["chunks"]) > 50:
+                    raise Refusal("invalid_chunks")
             else:
                 raise Refusal("invalid_chunks")
         if units(more) > 12000 or units(m["text"] + more) > getattr(self, "stream_cap", 12000):
@@ -598,6 +610,8 @@ class SlackSim:
         m = self._message(self._channel(args, team), args.get("ts"))
         if m.get("streaming_state") != "in_progress":
             raise Refusal("message_not_in_streaming_state")
+        if m["stopped"]:
+            raise Refusal("stopped_by_user")
         if not args.get("markdown_text") and not args.get("chunks"):
             raise Refusal("no_text")
         self._append(m, args)

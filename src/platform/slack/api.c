@@ -46,6 +46,9 @@ static const struct {
     [SLACK_FILE_INFO] = {"files.info", 100},
     [SLACK_OAUTH] = {"oauth.v2.access", 0},
     [SLACK_CONNECT] = {"apps.connections.open", 0}, /* socket.c waits between two */
+    [SLACK_START] = {"chat.startStream", 20},
+    [SLACK_APPEND] = {"chat.appendStream", 100},
+    [SLACK_STOP] = {"chat.stopStream", 20},
 };
 
 const char *slack_method_name(enum slack_method m)
@@ -250,7 +253,7 @@ static double drained(const struct slack_limit *l, int per_minute, int64_t now_m
     return level > 0 ? level : 0;
 }
 
-int64_t slack_wait_ms(struct slack_team *t, enum slack_method m, const struct slack_chat *c)
+int64_t slack_limit_ms(struct slack_team *t, enum slack_method m)
 {
     const struct slack_limit *l = &t->limits[m];
     int64_t now_ms = clock_now_ms(t->s->env->clock), wait_ms = l->until_ms - now_ms;
@@ -261,13 +264,20 @@ int64_t slack_wait_ms(struct slack_team *t, enum slack_method m, const struct sl
         int64_t ms = over > 0 ? (int64_t)(over * 60000 / (per_minute * 0.8)) + 1 : 0;
         wait_ms = ms > wait_ms ? ms : wait_ms;
     }
-    if (m == SLACK_POST ||
-        m == SLACK_COMPLETE) { /* the process before this one may have posted just now */
+    return wait_ms > 0 ? wait_ms : 0;
+}
+
+int64_t slack_wait_ms(struct slack_team *t, enum slack_method m, const struct slack_chat *c)
+{
+    int64_t now_ms = clock_now_ms(t->s->env->clock), wait_ms = slack_limit_ms(t, m);
+
+    if (m == SLACK_POST || m == SLACK_COMPLETE ||
+        m == SLACK_START) { /* the process before this one may have posted just now */
         int64_t next_ms = c != NULL ? c->next_post_ms : 0;
         next_ms = next_ms > t->s->first_post_ms ? next_ms : t->s->first_post_ms;
         wait_ms = next_ms - now_ms > wait_ms ? next_ms - now_ms : wait_ms;
     }
-    return wait_ms > 0 ? wait_ms : 0;
+    return wait_ms;
 }
 
 void slack_called(struct slack_team *t, enum slack_method m)
@@ -312,6 +322,8 @@ static const struct {
     {"message_not_found", REFUSED, "there is no such message"},
     {"cant_update_message", REFUSED, "Slack lets the bot edit its own messages only"},
     {"edit_window_closed", REFUSED, "the workspace does not let this message be edited any more"},
+    {"message_not_in_streaming_state", REFUSED, "Slack lets this message grow no more"},
+    {"stopped_by_user", REFUSED, "somebody stopped this answer in Slack"},
     {"thread_not_found", REFUSED, "there is no such thread in this channel"},
     {"invalid_thread_ts", REFUSED, "there is no such thread in this channel"},
     {"invalid_name", REFUSED, "Slack has no such emoji"},

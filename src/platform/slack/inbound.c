@@ -85,6 +85,9 @@ void slack_take_event(struct slack *s, const struct slack_asker *to, struct json
             ev->replies_to_bot = true;
         else if (ev->mentions_bot && !ev->author_is_bot)
             slack_thread_note(s, ev->chat_id, ev->thread_id.n > 0 ? ev->thread_id : ev->message_id);
+        if (!ev->author_is_bot)
+            slack_speaker_note(s, ev->chat_id, ev->thread_id.n > 0 ? ev->thread_id : ev->message_id,
+                               ev->user_id, s->out.user_team);
         slack_names_fill(s, t, &s->out.ev);
         slack_accept(s, to, &(struct webhook_delivery){.ev = &s->out.ev}, STR_NULL);
     }

@@ -614,6 +614,9 @@ enum slack_verdict slack_normalize(struct json body, const struct slack_in *in, 
                              .media = out->media};
     out->team = slack_team_of(body);
     out->channel = out->user = STR_NULL;
+    out->user_team = json_str(json_get(body, "event"), "user_team");
+    if (out->user_team.n == 0)
+        out->user_team = json_str(json_get(body, "event"), "team");
     out->why = NULL;
     if (m.type.n == 0 || out->team.n == 0 || event_id.n == 0 || event_id.n > 128)
         return SLACK_MALFORMED;

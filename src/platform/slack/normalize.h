@@ -40,6 +40,7 @@ struct slack_in {
 struct slack_out {
     struct event ev; /* strs are borrowed from the JSON, the arena and this struct */
     struct str team, channel, user;
+    struct str user_team; /* of the person, who may come from another one; absent: not told */
     const char *why;
     struct buf id;
     struct event_media media[EVENT_MAX_MEDIA];

@@ -19,7 +19,6 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "platform/slack/slack_priv.h"
-#include "platform/stream.h"
 
 enum {
     STATUS_FRESH_MS = 60000, /* Slack shows a status for two minutes */
@@ -31,30 +30,6 @@ enum {
 };
 
 #define METADATA "bellhop_message"
-
-struct slack_outgoing {
-    struct outgoing out;     /* first */
-    struct slack *s;         /* borrowed */
-    struct slack_team *team; /* borrowed; of a question */
-    enum action_op op;       /* ACTION_UNKNOWN: a question */
-    enum slack_method method;
-    struct split parts;
-    size_t plain_at; /* 1 + the part that Slack refused as Markdown; 0: none */
-    char *word;      /* owned; an emoji's name, a status */
-    bool remove;
-    struct attachment file;         /* send_media */
-    char *upload_url;               /* owned; NULL: not asked for yet */
-    char file_id[SLACK_ID_MAX + 1]; /* the uploaded file's; empty: none yet */
-    bool resumed;                   /* an earlier process began it */
-    bool captioned;                 /* the caption goes with the file */
-    struct buf buttons;             /* the blocks of a prompt, as JSON */
-    struct buf body;                /* of a question */
-    slack_got_fn *got;
-    slack_told_fn *told;
-    void *ctx;
-    char chat[SLACK_ID_MAX + 1], scope[SLACK_ID_MAX + 1];
-    char thread[SLACK_ID_MAX + 1], message[SLACK_ID_MAX + 1]; /* empty: none */
-};
 
 static struct slack_outgoing *slack_outgoing_of(struct outgoing *o)
 {
@@ -74,8 +49,7 @@ static void outgoing_free(struct outgoing *o)
     free(x);
 }
 
-/* The workspace of the chat: as its events told, else as the gateway says. */
-static struct slack_team *team_of(const struct slack_outgoing *x)
+struct slack_team *slack_outgoing_team(const struct slack_outgoing *x)
 {
     const struct slack_chat *c = map_get(&x->s->chats, str_of(x->chat));
 
@@ -94,6 +68,13 @@ static bool posts(const struct slack_outgoing *x)
 static bool at_file(const struct slack_outgoing *x)
 {
     return x->op == ACTION_SEND_MEDIA && x->out.at == 0;
+}
+
+/* Is the request that is sent next one of streams.c? */
+static bool streams(const struct slack_outgoing *x)
+{
+    return x->op != ACTION_UNKNOWN &&
+           (x->method == SLACK_START || x->method == SLACK_APPEND || x->method == SLACK_STOP);
 }
 
 /* The text of the part that is sent next. */
@@ -160,6 +141,10 @@ static void write_body(struct buf *body, struct slack_outgoing *x, bool plain)
         jw_kstr(&w, "timestamp", str_of(x->message));
         jw_kstr(&w, "name", str_of(x->word));
         break;
+    case ACTION_DRAFT: /* a seal that edits */
+        jw_kstr(&w, "ts", str_of(x->message));
+        write_text(&w, x, plain);
+        break;
     default:
         if (x->thread[0] != '\0')
             jw_kstr(&w, "thread_ts", str_of(x->thread));
@@ -188,7 +173,8 @@ static void write_address(struct slack_team *t, enum slack_method m, bool json,
 static bool takes_json(enum slack_method m)
 {
     return m == SLACK_POST || m == SLACK_UPDATE || m == SLACK_EPHEMERAL || m == SLACK_REACT ||
-           m == SLACK_UNREACT || m == SLACK_STATUS;
+           m == SLACK_UNREACT || m == SLACK_STATUS || m == SLACK_START || m == SLACK_APPEND ||
+           m == SLACK_STOP;
 }
 
 /* An edit must repeat the buttons of an open question. */
@@ -246,8 +232,9 @@ static void slack_write(struct platform *p, struct outgoing *o, struct sender_re
                         struct sender_verdict *v)
 {
     struct slack_outgoing *x = slack_outgoing_of(o);
-    struct slack_team *t = team_of(x);
-    struct slack_chat *c = posts(x) ? slack_chat_get(x->s, str_of(x->chat), STR_NULL) : NULL;
+    struct slack_team *t = slack_outgoing_team(x);
+    bool shows = posts(x) || x->method == SLACK_START;
+    struct slack_chat *c = shows ? slack_chat_get(x->s, str_of(x->chat), STR_NULL) : NULL;
 
     if (t == NULL) {
         sender_say(v, SENDER_REFUSED, "the app is not installed in the workspace of this channel");
@@ -259,6 +246,19 @@ static void slack_write(struct platform *p, struct outgoing *o, struct sender_re
         write_file(t, x, q);
         slack_called(t, x->method);
         if (c != NULL && x->method == SLACK_COMPLETE)
+            c->next_post_ms = clock_now_ms(x->s->env->clock) + SLACK_POST_MS;
+        v->end = SENDER_GO;
+        return;
+    }
+    if (streams(x)) {
+        if (!slack_stream_write(x, t, &q->body)) {
+            v->end = SENDER_DONE;
+            return;
+        }
+        write_address(t, x->method, true, q);
+        q->once = x->method == SLACK_START || x->method == SLACK_APPEND;
+        slack_called(t, x->method);
+        if (c != NULL)
             c->next_post_ms = clock_now_ms(x->s->env->clock) + SLACK_POST_MS;
         v->end = SENDER_GO;
         return;
@@ -282,7 +282,7 @@ static void slack_write(struct platform *p, struct outgoing *o, struct sender_re
 static int64_t slack_wait(struct platform *p, struct outgoing *o)
 {
     struct slack_outgoing *x = slack_outgoing_of(o);
-    struct slack_team *t = team_of(x);
+    struct slack_team *t = slack_outgoing_team(x);
 
     return t != NULL ? slack_wait_ms(t, x->method, map_get(&x->s->chats, str_of(x->chat))) : 0;
 }
@@ -304,7 +304,10 @@ static void on_refusal(struct slack_outgoing *x, const struct slack_answer *a,
         v->end = SENDER_DONE;
     } else if (x->op == ACTION_TYPING) {
         v->end = SENDER_FAILED;
-    } else if ((posts(x) || x->op == ACTION_EDIT) && x->plain_at != x->out.at + 1 &&
+    } else if (x->op == ACTION_EDIT && str_eq(a->error, STR("streaming_state_conflict"))) {
+        x->method = SLACK_STOP; /* an earlier process let it grow */
+        v->end = SENDER_REWRITE;
+    } else if ((posts(x) || x->method == SLACK_UPDATE) && x->plain_at != x->out.at + 1 &&
                refuses_blocks(a->error)) {
         x->s->n.plain++;
         x->plain_at = x->out.at + 1;
@@ -338,7 +341,7 @@ static void on_ok(struct slack_outgoing *x, struct json doc, struct sender_verdi
         x->got(x->ctx, doc);
     } else if (x->op == ACTION_GET_CHAT_INFO) {
         on_info(x, json_get(doc, "channel"), v);
-    } else if (x->op == ACTION_EDIT) {
+    } else if (x->method == SLACK_UPDATE && x->op != ACTION_UNKNOWN) {
         x->s->n.edits++;
         snprintf(v->message_id, sizeof v->message_id, "%s", x->message);
     } else if (posts(x)) {
@@ -397,7 +400,7 @@ static void slack_read(struct platform *p, struct outgoing *o, const struct http
                        struct sender_verdict *v)
 {
     struct slack_outgoing *x = slack_outgoing_of(o);
-    struct slack_team *t = team_of(x);
+    struct slack_team *t = slack_outgoing_team(x);
     struct slack_answer a = {.end = SENDER_UNKNOWN};
 
     if (at_file(x) && x->method == SLACK_UPLOAD) {
@@ -417,7 +420,14 @@ static void slack_read(struct platform *p, struct outgoing *o, const struct http
         free(t->missing);
         t->missing = str_dup_opt(buf_str(&missing));
     }
-    if (a.end == SENDER_DONE && at_file(x))
+    if (a.end == SENDER_DONE && streams(x)) {
+        struct slack_chat *c = map_get(&x->s->chats, str_of(x->chat));
+        if (c != NULL && x->method == SLACK_START)
+            c->status_ts[0] = '\0'; /* a message ends the status */
+        slack_stream_done(x, a.doc, v);
+    } else if (a.end == SENDER_REFUSED && streams(x)) {
+        slack_stream_refused(x, t, a.error, v);
+    } else if (a.end == SENDER_DONE && at_file(x))
         on_file(x, a.doc, v);
     else if (a.end == SENDER_DONE)
         on_ok(x, a.doc, v);
@@ -441,7 +451,7 @@ static void slack_look(struct platform *p, struct outgoing *o, struct sender_req
                        struct sender_verdict *v)
 {
     struct slack_outgoing *x = slack_outgoing_of(o);
-    struct slack_team *t = team_of(x);
+    struct slack_team *t = slack_outgoing_team(x);
     bool in_thread = x->thread[0] != '\0';
     enum slack_method m = in_thread ? SLACK_REPLIES : SLACK_HISTORY;
     char since[32], limit[8];
@@ -485,7 +495,7 @@ static void slack_looked(struct platform *p, struct outgoing *o, const struct ht
                          struct sender_verdict *v)
 {
     struct slack_outgoing *x = slack_outgoing_of(o);
-    struct slack_team *t = team_of(x);
+    struct slack_team *t = slack_outgoing_team(x);
     struct slack_answer a = {.end = SENDER_UNKNOWN};
     char key[40];
 
@@ -512,9 +522,13 @@ static void slack_looked(struct platform *p, struct outgoing *o, const struct ht
     }
 }
 
-/* chat.update is allowed about once a second; limits of the single methods: slack_wait(). */
+/* chat.update and chat.appendStream are allowed about once a second; limits of the single methods:
+ * slack_wait(). */
 static const struct stream_ops streaming = {
-    .pace = {.per_second = 1, .burst = 4, .gap_ms = 1200, .chat_burst = 4},
+    .way = slack_way,
+    .native = true,
+    .pace = {.per_second = 1, .burst = 4, .gap_ms = 1200, .draft_gap_ms = 1000, .chat_burst = 4},
+    .message = {.max = SLACK_MAX_CHARS, .unit = SPLIT_UTF16},
 };
 
 const struct sender_ops slack_sender = {
@@ -613,13 +627,12 @@ static const char *read_reaction(struct slack_outgoing *x, const struct action *
     return NULL;
 }
 
-static const char *read_action(struct slack_outgoing *x, const struct action *a)
+static const char *read_action(struct slack_outgoing *x, const struct action_from *from,
+                               const struct action *a)
 {
     struct str thread = a->thread_id;
     const char *wrong = NULL;
 
-    if (thread.n == 0)
-        thread = json_str(a->metadata, "thread_ts");
     if (thread.n > 0 && !slack_is_ts(thread))
         return "metadata.thread_id is not the ts of a message";
     copy_id(x->chat, a->chat_id);
@@ -635,6 +648,9 @@ static const char *read_action(struct slack_outgoing *x, const struct action *a)
         return x->message[0] == '\0' ? "there is no such message to edit" : read_content(x, a);
     case ACTION_REACT:
         return read_reaction(x, a);
+    case ACTION_DRAFT:
+    case ACTION_TASK_CARD:
+        return slack_stream_read(x, from, a);
     case ACTION_TYPING:
         x->method = SLACK_STATUS;
         return NULL;
@@ -688,7 +704,7 @@ static void start(struct slack *s, struct sender_order *q)
 
     x->s = s;
     x->op = q->action->op;
-    const char *wrong = read_action(x, q->action);
+    const char *wrong = read_action(x, q->from, q->action);
     if (wrong != NULL) {
         host_fail(s->base.host, q->id, "%s", wrong);
         outgoing_free(&x->out);

@@ -187,6 +187,7 @@ static void slack_close(struct platform *p)
     slack_names_free(s);
     map_done_all(&s->chats);
     map_done_all(&s->threads);
+    slack_streams_stop(s);
     for (size_t i = 0; map_next(&s->teams, &i, &value);)
         slack_team_free(value);
     map_done(&s->teams);
@@ -223,6 +224,7 @@ static enum bh_err slack_open(const struct platform_settings *settings, struct h
     s->answers = json_parser_new();
     list_init(&s->chats_by_age);
     list_init(&s->threads_by_age);
+    slack_streams_start(s);
     list_init(&s->names_by_age);
     list_init(&s->tidying);
     list_init(&s->lookups);
@@ -350,6 +352,11 @@ static void slack_status(struct platform *p, struct jw *w)
     jw_ki64(w, "forwarded", (int64_t)s->n.forwarded);
     jw_ki64(w, "sent", (int64_t)s->n.sent);
     jw_ki64(w, "edits", (int64_t)s->n.edits);
+    jw_ki64(w, "streams", (int64_t)s->n.streams);
+    jw_ki64(w, "appends", (int64_t)s->n.appends);
+    jw_ki64(w, "taskCards", (int64_t)s->n.cards);
+    jw_ki64(w, "streaming", (int64_t)n.streaming);
+    jw_ki64(w, "textsMerged", (int64_t)n.merged);
     jw_ki64(w, "plainRetries", (int64_t)s->n.plain);
     jw_ki64(w, "limited", (int64_t)s->n.limited);
     jw_ki64(w, "refused", (int64_t)n.refused);
@@ -372,7 +379,7 @@ static const struct descriptor descriptor = {
                      "write ping nobody.",
     .ops = 1u << ACTION_SEND | 1u << ACTION_EDIT | 1u << ACTION_TYPING |
            1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA | 1u << ACTION_PROMPT |
-           1u << ACTION_REACT,
+           1u << ACTION_REACT | 1u << ACTION_DRAFT | 1u << ACTION_TASK_CARD,
 };
 
 static const struct record_form *const slack_records[] = {&slack_team_form, NULL};

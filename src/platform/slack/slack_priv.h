@@ -6,6 +6,7 @@
  *      install.c       installs the app in more workspaces, and keeps their tokens
  *      interactions.c  buttons, forms and slash commands
  *      outbound.c      actions -> the sender -> requests; reads their answers
+ *      streams.c       messages that grow while an agent writes, and task cards
  *      api.c           workspaces and their tokens, rate limits, errors, questions, names
  *
  * normalize.h is pure and does not know struct slack. */
@@ -22,6 +23,7 @@
 #include "platform/slack/normalize.h"
 #include "platform/slack/slack.h"
 #include "platform/split.h"
+#include "platform/stream.h"
 
 #define SLACK_MAX_CHARS 12000 /* UTF-16 units of Markdown in one message */
 #define SLACK_MAX_TEXT 39000  /* UTF-16 units of plain text; Slack cuts at 40,000 characters */
@@ -41,6 +43,9 @@ enum slack_method {
     SLACK_REPLIES,
     SLACK_USER_INFO,
     SLACK_CONNECT,
+    SLACK_START,
+    SLACK_APPEND,
+    SLACK_STOP,
     SLACK_UPLOAD_URL,
     SLACK_UPLOAD, /* not a method: a POST to the address that SLACK_UPLOAD_URL named */
     SLACK_COMPLETE,
@@ -65,8 +70,9 @@ struct slack_team {                                            /* a workspace */
     char *auth;                                                /* owned, secret: a header line */
     char *name, *missing; /* owned; NULL: not known; no scope */
     struct slack_limit limits[SLACK_METHODS];
-    struct list gone; /* in s->gone, once the app was removed */
-    bool no_names;    /* it lacks the scopes to look up names */
+    struct list gone;      /* in s->gone, once the app was removed */
+    bool no_names;         /* it lacks the scopes to look up names */
+    int64_t no_streams_ms; /* monotonic: it starts no streams until then */
 };
 
 struct slack_chat { /* LRU; what is known of a chat while the process runs */
@@ -107,6 +113,11 @@ struct slack {
     struct list chats_by_age;
     struct map threads; /* chat and ts -> struct slack_thread, owned */
     struct list threads_by_age;
+    struct map speakers; /* chat and ts -> struct slack_speaker, owned */
+    struct list speakers_by_age;
+    struct map cards; /* streams.c: struct slack_card, owned */
+    struct list cards_by_age;
+    struct timer cards_tick;
     struct map names; /* workspace and id -> struct slack_name, owned */
     struct list names_by_age;
     size_t names_asked;                   /* questions under way */
@@ -125,7 +136,7 @@ struct slack {
     int64_t first_post_ms;   /* monotonic; no message before */
     struct {
         uint64_t events, ignored, forged, malformed, commands, presses, forwarded;
-        uint64_t sent, edits, plain, limited;
+        uint64_t sent, edits, plain, limited, streams, appends, cards;
     } n;
 };
 
@@ -151,7 +162,8 @@ struct slack_chat *slack_chat_get(struct slack *s, struct str id, struct str tea
  * Known while the process runs. */
 void slack_thread_note(struct slack *s, struct str chat, struct str ts);
 bool slack_thread_known(struct slack *s, struct str chat, struct str ts);
-/* Ms until @m may be called in @t, and until @c takes a message; 0: now. */
+/* Ms until @m may be called in @t; 0: now.  And: until @c takes a message, too. */
+int64_t slack_limit_ms(struct slack_team *t, enum slack_method m);
 int64_t slack_wait_ms(struct slack_team *t, enum slack_method m, const struct slack_chat *c);
 void slack_called(struct slack_team *t, enum slack_method m); /* counts a request */
 
@@ -227,6 +239,51 @@ void slack_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_c
 void slack_prompts_cancel(struct slack *s);
 
 /* ---- outbound.c ---- */
+
+struct slack_outgoing {
+    struct outgoing out;     /* first */
+    struct slack *s;         /* borrowed */
+    struct slack_team *team; /* borrowed; of a question */
+    enum action_op op;       /* ACTION_UNKNOWN: a question */
+    enum slack_method method;
+    struct split parts;
+    size_t plain_at; /* 1 + the part that Slack refused as Markdown; 0: none */
+    char *word;      /* owned; an emoji's name, a status, the key of a task card */
+    bool remove;
+    struct attachment file;         /* send_media */
+    char *upload_url;               /* owned; NULL: not asked for yet */
+    char file_id[SLACK_ID_MAX + 1]; /* the uploaded file's; empty: none yet */
+    bool resumed;                   /* an earlier process began it */
+    bool captioned;                 /* the caption goes with the file */
+    struct buf buttons;             /* the blocks of a prompt, as JSON */
+    struct buf body;                /* of a question; the text or the chunks that a stream gets */
+    bool rewrites;                  /* a seal: the message is edited to its whole text afterwards */
+    slack_got_fn *got;
+    slack_told_fn *told;
+    void *ctx;
+    char chat[SLACK_ID_MAX + 1], scope[SLACK_ID_MAX + 1];
+    char thread[SLACK_ID_MAX + 1], message[SLACK_ID_MAX + 1]; /* empty: none */
+};
+
+/* The workspace of its chat: as the chat's events told, else as the gateway says. */
+struct slack_team *slack_outgoing_team(const struct slack_outgoing *x);
 void slack_act(struct platform *p, struct action_id id, const struct action_from *from,
                const struct action *a);
 extern const struct sender_ops slack_sender;
+
+/* ---- streams.c ---- */
+
+enum stream_way slack_way(struct platform *p, const struct action *a);
+/* @user, of workspace @team, wrote in the thread of @ts: a stream there is shown to them. */
+void slack_speaker_note(struct slack *s, struct str chat, struct str ts, struct str user,
+                        struct str team);
+/* A draft or a task card; what is wrong with it, or NULL. */
+const char *slack_stream_read(struct slack_outgoing *x, const struct action_from *from,
+                              const struct action *a);
+/* Writes the body of the request that x->method names.  False: there is nothing to do. */
+bool slack_stream_write(struct slack_outgoing *x, struct slack_team *t, struct buf *body);
+void slack_stream_done(struct slack_outgoing *x, struct json doc, struct sender_verdict *v);
+void slack_stream_refused(struct slack_outgoing *x, struct slack_team *t, struct str error,
+                          struct sender_verdict *v);
+void slack_streams_start(struct slack *s);
+void slack_streams_stop(struct slack *s);

@@ -329,7 +329,21 @@ static void every_listed_field_of_an_action_is_read(void **state)
     assert_same(f.action.emoji, STR("<emoji>"));
     assert_same(f.action.thread_name, STR("<thread_name>"));
     assert_same(f.action.only_if_current_name, STR("<only_if_current_name>"));
-    assert_int_equal(json_count(f.action.metadata), 5);
+    assert_int_equal(json_count(f.action.metadata), 6);
+    frame_read(parser,
+               STR("{\"type\":\"outbound\",\"requestId\":\"r\",\"action\":{\"op\":\"task_card\","
+                   "\"card_id\":\"c\",\"chunks\":[1],\"metadata\":{\"thread_ts\":\"1.2\"}}}"),
+               &f);
+    assert_same(f.action.card_id, STR("c"));
+    assert_int_equal(json_count(f.action.chunks), 1);
+    assert_same(f.action.thread_id, STR("1.2"));
+    assert_false(f.action.final);
+    frame_read(parser,
+               STR("{\"type\":\"outbound\",\"requestId\":\"r\",\"action\":{\"op\":"
+                   "\"task_card_stop\",\"card_id\":\"c\"}}"),
+               &f);
+    assert_int_equal(f.action.op, ACTION_TASK_CARD);
+    assert_true(f.action.final);
     buf_done(&line);
 }
 

@@ -170,15 +170,14 @@ static const struct contract_field contract_action_fields[] = {
     {"draft_id", MAYBE, "int"},
     {"final", MAYBE, "bool"},
     {"message", MAYBE, "bool"},
+    {"card_id", MAYBE, "string"},
+    {"chunks", MAYBE, "object[]"},
     {NULL},
 };
 
 static const struct contract_field contract_metadata_fields[] = {
-    {"thread_id", MAYBE, "string"},
-    {"scope_id", MAYBE, "string"},
-    {"guild_id", MAYBE, "string"},
-    {"user_id", MAYBE, "string"},
-    {NULL},
+    {"thread_id", MAYBE, "string"}, {"thread_ts", MAYBE, "string"}, {"scope_id", MAYBE, "string"},
+    {"guild_id", MAYBE, "string"},  {"user_id", MAYBE, "string"},   {NULL},
 };
 
 static const struct contract_field hello[] = {
@@ -244,8 +243,8 @@ static const struct contract_frame contract_frames[] = {
 };
 
 static const char *const contract_ops[] = {
-    "send",   "edit",  "typing",        "follow_up",     "get_chat_info", "send_media",
-    "prompt", "react", "thread_create", "thread_rename", "draft",         NULL,
+    "send",  "edit",          "typing",        "follow_up", "get_chat_info", "send_media", "prompt",
+    "react", "thread_create", "thread_rename", "draft",     "task_card",     NULL,
 };
 
 static const struct contract_error contract_errors[] = {

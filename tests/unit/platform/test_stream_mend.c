@@ -77,6 +77,36 @@ static void a_cursor_is_a_block_at_the_end(void **state)
     assert_str(stream_without_cursor(STR("")), "");
 }
 
+static void settled(const char *text, const char *want)
+{
+    assert_str(str_make(text, stream_settled(str_of(text))), want);
+}
+
+static void where_text_is_only_appended_half_of_it_waits(void **state)
+{
+    settled("plain words", "plain words");
+    settled("words" CURSOR, "words");
+    settled("a **b** and *c", "a **b** and ");
+    settled("a **", "a ");
+    settled("old *x\n\nnew", "old *x\n\nnew"); /* another paragraph */
+    settled("see [the page](https://exa", "see ");
+    settled("ask <@U0", "ask ");
+    settled("ask <", "ask ");
+    settled("1 < 2 > 1", "1 < 2 > 1");
+    settled("```c\nint x;", "```c\nint x;"); /* what is code already is code */
+    settled("```c\nint x;\n``", "```c\nint x;\n");
+    settled("```py", "");
+    settled("| a | b |\n| - | - |\n| 1 | 2", "| a | b |\n| - | - |\n");
+
+    struct buf stray = BUF_INIT; /* a mark that never closes is not waited for */
+    buf_add_str(&stray, STR("*"));
+    for (int i = 0; i < 400; i++)
+        buf_add_str(&stray, STR(" words"));
+    stray.p[1] = 'x';
+    assert_int_equal(stream_settled(buf_str(&stray)), stray.n);
+    buf_done(&stray);
+}
+
 UNIT(platform_test_stream_mend)
 {
     const struct CMUnitTest tests[] = {
@@ -84,6 +114,7 @@ UNIT(platform_test_stream_mend)
         cmocka_unit_test(open_fences_are_closed),
         cmocka_unit_test(open_emphasis_is_closed_behind_the_cursor),
         cmocka_unit_test(what_encloses_nothing_yet_is_held_back),
+        cmocka_unit_test(where_text_is_only_appended_half_of_it_waits),
         cmocka_unit_test(a_cursor_is_a_block_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
