@@ -280,6 +280,23 @@ def test_the_doctor_asks_both_servers(rig):
     rig.server.config.write_text(text)
 
 
+def test_a_mail_that_no_agent_gets_stays_unread(servers, make_bellhop, dial):
+    """Mail of people whom the gate does not let in is not marked as read; that of a linked person is."""
+    servers.fresh()
+    server = make_bellhop(CONFIG.format(platform=servers.config("implicit").replace("{", "{{").replace("}", "}}")))
+    credential = server.add(platform="email", bot=BOT, open=False, instance="mine")
+    gateway = dial(server, credential, hello=("email", BOT))
+    status = lambda: next(p for p in json.loads(server.cli("status", "--json").stdout)["platforms"] if p["platform"] == "email")  # noqa: E731
+    wait_for(lambda: status()["idle"])
+    servers.write("let me in", sender="bob@people.test")
+    servers.write("/link " + server.cli("link", "--instance", "mine").stdout.split()[0])
+    wait_for(lambda: any("Linked" in words(next(iter(m.iter_parts()), m)) for m in servers.mails(ALICE)))
+    servers.write("hello")
+    assert gateway.next("inbound")["event"]["text"].endswith("hello")
+    wait_for(lambda: sum("Seen" in m.flags for m in servers.mails(BOT)) == 2)
+    assert [words(m) for m in servers.mails(BOT) if "Seen" not in m.flags] == ["let me in"]
+
+
 def test_questions_are_answered_by_number(rig):
     rig.mail.write("do it")
     rig.gateway.next("inbound")

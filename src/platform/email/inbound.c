@@ -51,6 +51,7 @@ struct letter_in {
     struct work work;
     struct email_look *look; /* owned */
     bool known;              /* an agent got it before */
+    bool wanted;             /* an agent gets it, or bellhop itself does: a command */
     struct accept_id accept;
 };
 
@@ -115,7 +116,7 @@ static void write_place(struct email *e)
     record_put(e->env->store, &email_place_form, NULL, &e->in.place, true, NULL, NULL);
 }
 
-/* An agent got the letter: it is never taken again, and answers find its thread. */
+/* The relay got the letter: it is never taken again, and answers find its thread. */
 static void write_mail(struct email *e, const struct letter_in *l)
 {
     const struct mail *m = &l->mail;
@@ -133,7 +134,8 @@ static void finish(struct email *e, struct letter_in *l, bool taken)
 {
     if (taken) {
         write_mail(e, l);
-        imap_seen(e->in.imap, l->uid);
+        if (l->wanted)
+            imap_seen(e->in.imap, l->uid);
     }
     e->in.place.uid = l->uid;
     if (l->date_ms > e->in.place.last_ms)
@@ -206,6 +208,11 @@ static void on_accepted(void *ctx, enum bh_err err)
     timer_set(e->env->clock, &e->in.again, RETRY_MS);
 }
 
+static void on_target(void *ctx, struct str tenant, struct str instance)
+{
+    ((struct letter_in *)ctx)->wanted = true;
+}
+
 static void accept_letter(struct email *e, struct letter_in *l)
 {
     struct event_media media[EVENT_MAX_MEDIA] = {0};
@@ -217,6 +224,8 @@ static void accept_letter(struct email *e, struct letter_in *l)
     struct prompt *q =
         ev.n_media == 0 ? prompts_numbered(e->prompts, ev.chat_id, ev.text, &option) : NULL;
     l->state = ACCEPTING;
+    l->wanted = q != NULL || str_starts(ev.text, STR("/"));
+    host_each_target(e->base.host, &ev, on_target, l);
     if (q != NULL && prompt_may_answer(q, &ev))
         l->accept = prompts_accept(q, option, &ev, on_accepted, l);
     else

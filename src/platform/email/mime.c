@@ -161,11 +161,15 @@ static const char *why_automatic(GMimeObject *o, const struct mail_rules *rules)
 {
     struct str word = first_word(value_of(o, "Auto-Submitted"));
     struct str precedence = first_word(value_of(o, "Precedence"));
+    struct str suppress = first_word(value_of(o, "X-Auto-Response-Suppress"));
     bool list = value_of(o, "List-Id").n > 0;
 
     if (word.n > 0 && !str_eq_ci(word, STR("no")))
         return "a program wrote it (Auto-Submitted), and answering it could start a loop";
-    if (str_eq_ci(precedence, STR("junk")))
+    if (value_of(o, "X-Autoreply").n > 0 || value_of(o, "X-Autorespond").n > 0 ||
+        (suppress.n > 0 && !str_eq_ci(suppress, STR("none")))) /* older programs, Exchange */
+        return "a program wrote it (X-Autoreply, X-Autorespond or X-Auto-Response-Suppress)";
+    if (str_eq_ci(precedence, STR("junk")) || str_eq_ci(precedence, STR("auto_reply")))
         return "it is bulk mail (Precedence)";
     if (list && !rules->allow_lists)
         return "it came through a mailing list (List-Id), and allow_lists is not set";

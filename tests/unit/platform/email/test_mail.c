@@ -80,6 +80,11 @@ static const struct {
     {HEAD FROM "Precedence: bulk\r\n\r\nx", "bulk"},
     {HEAD FROM "Precedence: list\r\n\r\nx", "bulk"},
     {HEAD FROM "Precedence: junk\r\n\r\nx", "bulk"},
+    {HEAD FROM "Precedence: auto_reply\r\n\r\nx", "bulk"},
+    {HEAD FROM "X-Autoreply: yes\r\n\r\nx", "wrote it"},
+    {HEAD FROM "X-Autorespond: out\r\n\r\nx", "wrote it"},
+    {HEAD FROM "X-Auto-Response-Suppress: All\r\n\r\nx", "wrote it"},
+    {HEAD FROM "X-Auto-Response-Suppress: None\r\n\r\nx", NULL},
     {HEAD FROM "List-Id: <l.people.test>\r\n\r\nx", "mailing list"},
     {"Return-Path: <>\r\n" HEAD FROM "\r\nx", "empty return path"},
     {HEAD "From: MAILER-DAEMON@people.test\r\n\r\nx", "mail server"},
@@ -267,6 +272,7 @@ static void test_a_written_mail_reads_back(void **state)
     assert_string_equal(m.message_id, "<0000000000000001.0000000000000002@our.test>");
     char *at = strstr(all.p, "Auto-Submitted: auto-replied");
     memcpy(at, "X-to", 4);
+    memcpy(strstr(all.p, "X-Auto-Response-Suppress"), "Y", 1);
     mail_done(&m);
     mail_read(&m, buf_str(&all), &rules);
     assert_null(m.refused);
