@@ -37,9 +37,10 @@ const struct substrate_ops *substrate_find(struct str name)
     return NULL;
 }
 
-const struct record_form *const dispatch_records[] = {&receipt_form, &delivered_form, &reply_form,
-                                                      &wakeup_form,  &stored_form,    &session_form,
-                                                      NULL};
+const struct record_form *const dispatch_records[] = {&receipt_form, &delivered_form,
+                                                      &reply_form,   &wakeup_form,
+                                                      &stored_form,  &session_form,
+                                                      &asked_form,   NULL};
 
 uint64_t dispatch_number(struct dispatch *d)
 {
@@ -87,7 +88,7 @@ enum bh_err dispatch_open(const struct dispatch_env *env, const struct config *c
     d->agents = agents_new(d);
     d->hosts = hosts_new(d);
     d->sessions = agent_sessions_new(d);
-    d->asked = asked_new(env->rand);
+    d->asked = asked_new(d);
     d->schedule = schedule_new(d);
     timer_set(env->clock, &d->tidy, TIDY_MS);
     enum bh_err err = stored_open(d, &d->stored, ret_why);
@@ -109,6 +110,7 @@ void dispatch_close(struct dispatch *d)
     timer_stop(d->env.clock, &d->endings);
     hosts_free(d->hosts);
     schedule_free(d->schedule);
+    asked_stop(d->asked);
     calls_free(d);
     asked_free(d->asked);
     receipts_free(d->receipts);
@@ -283,11 +285,9 @@ void dispatch_each(const struct dispatch *d, dispatch_agent_cb *cb, void *ctx)
 /* ---- erasing ---- */
 
 static const struct erase_records of_tenant[] = {
-    {"reply", "replies", erase_by_key},
-    {"wakeup", "wakes", erase_by_value},
-    {"agent", "agents", erase_by_key},
-    {"agent_session", "sessions", erase_by_key},
-    {0},
+    {"reply", "replies", erase_by_key},  {"wakeup", "wakes", erase_by_value},
+    {"agent", "agents", erase_by_key},   {"agent_session", "sessions", erase_by_key},
+    {"asked", "requests", erase_by_key}, {0},
 };
 
 /* The records of added agents and of sessions are gone; so are they in memory. */
@@ -298,6 +298,7 @@ static void erase_tenant(void *ctx, struct erasure *e)
     if (!erasure_subject(e)->dry) {
         stored_forget(d, erasure_subject(e)->tenant);
         agent_sessions_forget(d->sessions, erasure_subject(e)->tenant);
+        asked_forget(d->asked, erasure_subject(e)->tenant);
     }
     erasure_next(e);
 }

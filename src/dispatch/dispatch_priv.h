@@ -42,4 +42,4 @@ size_t dispatch_gateways(const struct dispatch *d, struct str tenant, struct str
 bool dispatch_reply_base(const struct dispatch *d, struct buf *out);
 
 extern const struct record_form receipt_form, delivered_form, reply_form, wakeup_form, stored_form,
-    session_form;
+    session_form, asked_form;

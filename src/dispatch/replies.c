@@ -418,6 +418,8 @@ static bool say(struct replying *w, struct asking *to, struct reply *r)
     return true;
 }
 
+#define OTHER_CORRELATION "This URL is for a request with another correlation_id."
+
 /* Finds the request, or else the agent, and keeps the reply.  False: the fault is set. */
 static bool reply_go(struct replying *w)
 {
@@ -435,9 +437,18 @@ static bool reply_go(struct replying *w)
         asked_describe(to, &r);
         if (w->correlation.n == 0 || str_eq(r.correlation_id, buf_str(&w->correlation)))
             return say(w, to, &r);
-        fault_set(&c->fault, FAULT_INVALID,
-                  "This URL is for a request with another correlation_id.");
+        fault_set(&c->fault, FAULT_INVALID, OTHER_CORRELATION);
         return false;
+    }
+    if (w->by_url && asked_before(c->d, buf_str(&w->capability), &r)) { /* nobody waits any more */
+        if (w->correlation.n > 0 && !str_eq(r.correlation_id, buf_str(&w->correlation))) {
+            fault_set(&c->fault, FAULT_INVALID, OTHER_CORRELATION);
+            return false;
+        }
+        bool kept = say(w, NULL, &r);
+        if (kept && w->final)
+            asked_before_over(c->d, buf_str(&w->capability));
+        return kept;
     }
     if (w->by_url || named.p == NULL) {
         fault_set(&c->fault, FAULT_NOT_FOUND,
@@ -498,9 +509,10 @@ bool dispatch_reply_who(struct dispatch *d, struct str capability, struct caller
     struct asking *w = asked_by_url(d, capability);
     struct reply r = {0};
 
-    if (w == NULL)
+    if (w != NULL)
+        asked_describe(w, &r);
+    else if (!asked_before(d, capability, &r))
         return false;
-    asked_describe(w, &r);
     *ret = (struct caller){.tenant = r.tenant, .identity = r.agent, .agent = r.agent};
     return true;
 }

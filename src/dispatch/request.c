@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include "base/crypto.h"
 #include "base/jw.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
 #include "dispatch/call.h"
@@ -45,7 +46,34 @@ struct tenant_asked {
     char name[];
 };
 
+struct asked_record { /* the record; strs borrowed */
+    struct str tenant, number;
+    struct str agent, session, correlation, id;
+    struct str proof; /* SHA-256 of the capability, in hex */
+    int64_t until_ms; /* wall clock */
+};
+static const struct record_field asked_fields[] = {
+    RECORD_FIELD(struct asked_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED, .max = 128),
+    RECORD_FIELD(struct asked_record, number, "number", RECORD_KEY | RECORD_NEEDED, .max = 32),
+    RECORD_FIELD(struct asked_record, agent, "agent", RECORD_NEEDED, .max = 128),
+    RECORD_FIELD(struct asked_record, session, "session", 0, .max = 256),
+    RECORD_FIELD(struct asked_record, correlation, "correlation_id", 0, .max = 256),
+    RECORD_FIELD(struct asked_record, id, "dispatch_id", 0, .max = 256),
+    RECORD_FIELD(struct asked_record, proof, "proof", RECORD_NEEDED, .max = 64),
+    RECORD_FIELD(struct asked_record, until_ms, "until", RECORD_NEEDED),
+};
+const struct record_form asked_form =
+    RECORD_FORM("asked", struct asked_record, asked_fields, .lossy = true);
+
+struct asked_url {         /* of a request before the last start */
+    struct asked_record r; /* in @block */
+    char block[];
+};
+
 struct asked {
+    struct dispatch *d; /* borrowed */
+    bool stopping;
+    struct map before;       /* number -> asked_url; owned */
     struct map chats;        /* key -> asked_group; owned */
     struct map correlations; /* key -> asked_group; owned */
     struct map urls;         /* asking->number -> asking */
@@ -61,6 +89,7 @@ struct asking {
     struct list in_correlation;
     struct asked_group *correlated; /* NULL: its answer is complete */
     char number[NUMBER_CHARS + 1];  /* in asked->urls */
+    bool recorded;                  /* its URL is */
     bool late, counted;
     bool unfinished; /* the time was over before the agent's turn */
     struct said_turn turn;
@@ -72,18 +101,66 @@ struct asking {
 
 /* ---- the table of waiting requests ---- */
 
-struct asked *asked_new(struct rand *rand)
+static bool on_record(void *ctx, struct str key, void *thing)
+{
+    struct asked *t = ctx;
+    const struct asked_record *r = thing;
+    const struct str from[] = {r->tenant,      r->number, r->agent, r->session,
+                               r->correlation, r->id,     r->proof};
+    size_t n = 1;
+
+    if (r->until_ms <= clock_wall_ms(t->d->env.clock) || map_count(&t->before) >= OPEN_MAX ||
+        map_get(&t->before, r->number) != NULL) {
+        record_delete(t->d->env.store, &asked_form, key);
+        return true;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(from); i++)
+        n += from[i].n;
+    struct asked_url *u = xcalloc(1, sizeof *u + n);
+    struct str *to[] = {&u->r.tenant,      &u->r.number, &u->r.agent, &u->r.session,
+                        &u->r.correlation, &u->r.id,     &u->r.proof};
+    char *at = u->block;
+    for (size_t i = 0; i < ARRAY_LEN(from); i++)
+        *to[i] = from[i].p != NULL ? str_pack(&at, from[i]) : STR_NULL;
+    u->r.until_ms = r->until_ms;
+    map_put(&t->before, u->r.number, u);
+    return true;
+}
+
+struct asked *asked_new(struct dispatch *d)
 {
     struct asked *t = xcalloc(1, sizeof *t);
+    char why[256];
 
-    rand_bytes(rand, t->key, sizeof t->key);
+    t->d = d;
+    rand_bytes(d->env.rand, t->key, sizeof t->key);
+    if (record_load(d->env.store, &asked_form, NULL, STR_NULL, on_record, t, why) != BH_OK)
+        log_warn(NULL, "reply URLs of earlier requests are lost: %s", why);
     return t;
+}
+
+void asked_stop(struct asked *t)
+{
+    if (t != NULL)
+        t->stopping = true;
+}
+
+void asked_forget(struct asked *t, struct str tenant)
+{
+    void *u;
+
+    for (size_t pos = 0; map_next(&t->before, &pos, &u);)
+        if (str_eq(((struct asked_url *)u)->r.tenant, tenant)) {
+            map_del(&t->before, ((struct asked_url *)u)->r.number);
+            free(u);
+        }
 }
 
 void asked_free(struct asked *t)
 {
     if (t == NULL)
         return;
+    map_done_all(&t->before);
     map_done_all(&t->chats);
     map_done_all(&t->correlations);
     map_done_all(&t->tenants);
@@ -142,6 +219,11 @@ static void wait_no_more(struct asking *w)
 
     if (w->correlated != NULL)
         map_del(&t->urls, str_of(w->number));
+    if (w->recorded && !t->stopping)
+        record_delete_like(w->call.d->env.store, &asked_form,
+                           &(struct asked_record){.tenant = str_of(w->call.tenant),
+                                                  .number = str_of(w->number)});
+    w->recorded = false;
     group_leave(&t->chats, &w->chat, &w->in_chat);
     group_leave(&t->correlations, &w->correlated, &w->in_correlation);
 }
@@ -339,17 +421,82 @@ static void sign_number(const struct asking *w, uint8_t ret_mac[SHA256_BYTES])
     buf_done(&text);
 }
 
-/* Writes the URL that takes replies to this request.  Nothing: bellhop does not know its own
- * address. */
-static void write_url(const struct asking *w, struct buf *out)
+static void write_proof(struct str capability, struct buf *out)
 {
+    uint8_t hash[SHA256_BYTES];
+
+    sha256(capability, hash);
+    hex_add(out, hash, sizeof hash);
+}
+
+/* Writes the URL that takes replies to this request, and records it.  Nothing: bellhop does not
+ * know its own address. */
+static void write_url(struct asking *w, struct buf *out)
+{
+    struct dispatch *d = w->call.d;
+    struct buf proof = BUF_INIT;
     uint8_t mac[SHA256_BYTES];
 
-    if (!dispatch_reply_base(w->call.d, out))
+    if (!dispatch_reply_base(d, out))
         return;
+    size_t base = out->n;
     sign_number(w, mac);
     buf_add_z(out, w->number);
     hex_add(out, mac, MAC_BYTES);
+    write_proof(str_skip(buf_str(out), base), &proof);
+    struct asked_record r = {.tenant = str_of(w->call.tenant),
+                             .number = str_of(w->number),
+                             .agent = str_of(w->call.agent),
+                             .session = str_of(w->call.session),
+                             .correlation = buf_str(&w->correlation),
+                             .id = buf_str(&w->id),
+                             .proof = buf_str(&proof),
+                             .until_ms = clock_wall_ms(d->env.clock) + w->timeout_ms + LATE_MS};
+    record_put(d->env.store, &asked_form, NULL, &r, false, NULL, NULL);
+    w->recorded = true;
+    buf_done(&proof);
+}
+
+static struct asked_url *find_before(const struct dispatch *d, struct str capability)
+{
+    struct asked_url *u = capability.n == NUMBER_CHARS + 2 * MAC_BYTES
+                              ? map_get(&d->asked->before, str_make(capability.p, NUMBER_CHARS))
+                              : NULL;
+    struct buf proof = BUF_INIT;
+    bool right = false;
+
+    if (u != NULL) {
+        write_proof(capability, &proof);
+        right = u->r.proof.n == proof.n && ct_equal(u->r.proof.p, proof.p, proof.n) &&
+                u->r.until_ms > clock_wall_ms(d->env.clock);
+    }
+    buf_done(&proof);
+    return right ? u : NULL;
+}
+
+bool asked_before(struct dispatch *d, struct str capability, struct reply *ret)
+{
+    const struct asked_url *u = find_before(d, capability);
+
+    if (u == NULL)
+        return false;
+    ret->tenant = u->r.tenant;
+    ret->agent = u->r.agent;
+    ret->session = u->r.session;
+    ret->correlation_id = u->r.correlation;
+    ret->dispatch_id = u->r.id;
+    return true;
+}
+
+void asked_before_over(struct dispatch *d, struct str capability)
+{
+    struct asked_url *u = find_before(d, capability);
+
+    if (u == NULL)
+        return;
+    record_delete_like(d->env.store, &asked_form, &u->r);
+    map_del(&d->asked->before, u->r.number);
+    free(u);
 }
 
 struct asking *asked_by_url(struct dispatch *d, struct str capability)

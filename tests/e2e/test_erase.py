@@ -115,7 +115,7 @@ def test_a_tenant_is_erased_and_no_other(make_bellhop, dial, kind):
         assert who.ask("PUT", "/v1/agents/desk/sessions/den").status == 200
 
     counted = json.loads(server.cli("erase", "--tenant", "acme", "--dry-run", "--json").stdout)
-    assert counted == {"dryRun": True, "agents": 1, "sessions": 1, "instances": 1, "keys": 2, "waiting": 1, "chats": 1, "messages": 3, "outgoing": 0, "questions": 0,
+    assert counted == {"dryRun": True, "agents": 1, "sessions": 1, "requests": 0, "instances": 1, "keys": 2, "waiting": 1, "chats": 1, "messages": 3, "outgoing": 0, "questions": 0,
                        "replies": 0, "wakes": 0, "media": 0, "skills": 2, "data": 2, "routes": counted["routes"]}
     assert len(mine.names()) == 1  # nothing went
     unsure = server.cli("erase", "--tenant", "acme", check=False)

@@ -22,6 +22,12 @@ class Asking:
         self.thread.start()
 
     def ask(self, sender, agent, name, timeout_ms, headers):
+        try:
+            self.wait(sender, agent, name, timeout_ms, headers)
+        except OSError:  # the server was killed meanwhile
+            pass
+
+    def wait(self, sender, agent, name, timeout_ms, headers):
         self.answer = sender.request(agent, augment("what?", name, correlation_id="c-" + name), timeout_ms, **headers)
 
     def done(self):
@@ -180,6 +186,31 @@ def test_an_answered_reply_survives_a_kill(house, tmp_path):
     house.kill()
     house.start()
     assert [r["cursor"] for r in sender.replies("a").json["replies"]] == kept
-    assert call("POST", house.url + "/v1/replies/" + url.rsplit("/", 1)[1], {"content": "x"}).status == 404
     again = own.ask("POST", "/v1/replies", {"correlation_id": "c-q1", "content": "after", "delivery_id": "q1"})
     assert again.json["taken"] is False and sender.replies("a").json["replies"][-1]["content"] == "after"
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_reply_url_is_good_across_a_restart(house, tmp_path, end):
+    """Nobody waits any more, but the answer is kept as a reply, with the request's ids; the final one ends the URL for good."""
+    sender = Sender(house)
+    for name in ("q1", "q2"):
+        Asking(sender, "a", name)
+    urls = [dropped(tmp_path / "a", name)["meta"]["reply_url"].rsplit("/", 1)[1] for name in ("q1", "q2")]
+    assert call("POST", f"{house.url}/v1/replies/{urls[1]}", {"content": "early", "final": True}).status == 200
+    for _ in range(2):  # and across the next one
+        getattr(house, end)()
+        house.start()
+    here = f"{house.url}/v1/replies/{urls[0]}"
+    assert call("POST", here[:-1] + ("0" if here[-1] != "0" else "1"), {"content": "x"}).status == 404
+    assert call("POST", here, {"content": "x", "correlation_id": "c-other"}).status == 400
+    part = call("POST", here, {"content": "half", "correlation_id": "c-q1"})
+    assert part.status == 200 and part.json["taken"] is False
+    assert call("POST", here, {"content": "whole", "final": True}).status == 200
+    assert call("POST", here, {"content": "more"}).status == 404
+    assert call("POST", f"{house.url}/v1/replies/{urls[1]}", {"content": "x"}).status == 404
+    getattr(house, end)()
+    house.start()
+    assert call("POST", f"{house.url}/v1/replies/{urls[0]}", {"content": "more"}).status == 404
+    kept = [(r["content"], r["correlation_id"], r["dispatch_id"]) for r in sender.replies("a").json["replies"]]
+    assert kept == [("early", "c-q2", "q2"), ("half", "c-q1", "q1"), ("whole", "c-q1", "q1")]
