@@ -10,11 +10,14 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/config_priv.h"
 #include "base/crypto.h"
+#include "base/file.h"
 #include "base/mem.h"
 
 /* ---- one value and its type ---- */
@@ -477,9 +480,55 @@ const struct config_section *config_entry_kind(const struct config *c, const str
     return e->kinds[i];
 }
 
+const char *config_entry_file(const struct config *c, const struct config_list *l, size_t i)
+{
+    const struct config_entries *e = entries_of(c, l);
+
+    assert(i < e->n);
+    return e->files[i];
+}
+
 const char *config_path(const struct config *c)
 {
     return c->path;
+}
+
+/* ---- the files ---- */
+
+#define MAX_SECRET_BYTES 65536
+
+const char *config_file(const struct config *c, size_t i)
+{
+    return i < c->n_files ? c->files[i] : NULL;
+}
+
+const char *config_add_file(struct config *c, const char *path)
+{
+    c->files = xrealloc(c->files, (c->n_files + 1) * sizeof *c->files);
+    c->files[c->n_files] = xstrdup(path);
+    return c->files[c->n_files++];
+}
+
+/* A pipe or a device would block the loop of a server that reads its configuration again. */
+bool config_set_from_file(void *base, const struct config_key *k, const char *path, struct buf *why)
+{
+    BUF_SECRET text = BUF_INIT;
+    struct stat st;
+
+    if (stat(path, &st) != 0)
+        buf_printf(why, "%.300s: %s", path, strerror(errno));
+    else if (!S_ISREG(st.st_mode))
+        buf_printf(why, "%.300s is not a file", path);
+    else if (!file_read(path, MAX_SECRET_BYTES, &text))
+        buf_printf(why, "%.300s: %s", path,
+                   errno == EFBIG ? "longer than 64 KiB, which is no secret" : strerror(errno));
+    else if (str_is_empty(str_trim(buf_str(&text))))
+        buf_printf(why, "%.300s is empty", path);
+    else if (memchr(text.p, '\0', text.n) != NULL)
+        buf_printf(why, "%.300s is not a text", path);
+    else
+        set_text(base, k, str_trim(buf_str(&text)));
+    return why->n == 0;
 }
 
 /* ---- life ---- */
@@ -537,6 +586,9 @@ static void entries_done(struct config_entries *e, const struct config_list *l)
     map_done(&e->names);
     free(e->v);
     free(e->kinds);
+    for (size_t i = 0; i < e->n; i++)
+        free(e->files[i]);
+    free(e->files);
     free(e->lines);
 }
 
@@ -552,6 +604,10 @@ void config_free(struct config *c)
         free(c->settings[i]);
     free(c->settings);
     free(c->lists);
+    map_done_all(&c->set);
+    for (size_t i = 0; i < c->n_files; i++)
+        free(c->files[i]);
+    free(c->files);
     buf_done(&c->secret_variables);
     free(c->path);
     free(c);
@@ -564,8 +620,9 @@ struct str config_secret_variables(const struct config *c)
 
 /* ---- loading ---- */
 
-/* BELLHOP_LISTEN, BELLHOP_LOG_LEVEL, ...: the path in capitals, dots as underscores. */
-static bool read_variable(void *base, const struct config_key *k, struct buf *why)
+/* BELLHOP_LISTEN, BELLHOP_LOG_LEVEL, ...: the path in capitals, dots as underscores.  A secret may
+ * also stand in the file that BELLHOP_..._FILE names. */
+static bool read_variable(struct config *c, void *base, const struct config_key *k, struct buf *why)
 {
     struct buf name = BUF_INIT, expected = BUF_INIT;
 
@@ -576,6 +633,13 @@ static bool read_variable(void *base, const struct config_key *k, struct buf *wh
     bool ok = value == NULL || *value == '\0' || config_set(base, k, str_of(value), &expected);
     if (!ok)
         buf_printf(why, "the environment variable %s: expected %s", buf_z(&name), buf_z(&expected));
+    buf_add_z(&name, "_FILE");
+    const char *file = ok && k->type == CFG_SECRET ? getenv(buf_z(&name)) : NULL;
+    if (file != NULL && *file != '\0') {
+        ok = config_set_from_file(base, k, config_add_file(c, file), &expected);
+        if (!ok)
+            buf_printf(why, "the environment variable %s: %s", buf_z(&name), buf_z(&expected));
+    }
     buf_done(&name);
     buf_done(&expected);
     return ok;
@@ -606,7 +670,7 @@ enum bh_err config_load(const char *path, const struct config_schema *schema,
     bool ok = path == NULL || config_read_file(c, path, ret_why);
     for (size_t i = 0; ok && i < c->n_settings; i++)
         for (const struct config_key *k = schema->sections[i]->keys; ok && k->path != NULL; k++)
-            ok = read_variable(config_settings(c, i), k, ret_why);
+            ok = read_variable(c, config_settings(c, i), k, ret_why);
     if (!ok || !check_sections(c, ret_why)) {
         config_free(c);
         return BH_MALFORMED;
@@ -683,6 +747,65 @@ void config_take_reloadable(struct config *was, struct config *now)
         was->lists[i] = now->lists[i];
         now->lists[i] = tmp;
     }
+}
+
+/* ---- showing ---- */
+
+static void show_duration(int64_t ms, struct buf *out)
+{
+    bool whole = ms % 1000 == 0;
+
+    buf_printf(out, "%lld%s", (long long)(whole ? ms / 1000 : ms), whole ? "s" : "ms");
+}
+
+static void show_word(const struct config_key *k, int place, struct buf *out)
+{
+    struct str rest = str_of(k->choices), word;
+
+    for (int i = 0; str_split(&rest, '|', &word); i++)
+        if (i == place)
+            buf_add_str(out, word);
+}
+
+static void show_texts(char *const *texts, struct buf *out)
+{
+    for (size_t i = 0; i < count_texts(texts); i++)
+        buf_printf(out, "%s%s", i > 0 ? ", " : "", texts[i]);
+}
+
+bool config_show(const void *base, const struct config_key *k, struct buf *out)
+{
+    int64_t ms;
+
+    switch (k->type) {
+    case CFG_TEXT:
+    case CFG_SECRET:
+    case CFG_CHOICE:
+        buf_add_str(out, str_of(config_text(base, k)));
+        break;
+    case CFG_ENUM:
+        show_word(k, *(int *)at(base, k), out);
+        break;
+    case CFG_BOOL:
+        buf_add_z(out, *(bool *)at(base, k) ? "true" : "false");
+        break;
+    case CFG_NUMBER:
+        buf_printf(out, "%u", *(uint32_t *)at(base, k));
+        break;
+    case CFG_COUNT:
+    case CFG_BYTES:
+        show(base, k, out);
+        break;
+    case CFG_DURATION:
+        show_duration(*(int64_t *)at(base, k), out);
+        if (str_to_duration_ms(str_of(k->value), &ms) && ms == *(int64_t *)at(base, k))
+            return false;
+        break;
+    case CFG_TEXTS:
+        show_texts(*(char ***)at(base, k), out);
+        break;
+    }
+    return out->n > 0 && !str_eq(buf_str(out), str_of(k->value));
 }
 
 /* ---- the reference ---- */

@@ -21,7 +21,9 @@
  * `wake.cooldown`) but not a setting.
  *
  * In a value of the file `${NAME}` reads an environment variable; `${NAME:-otherwise}` gives a
- * default.
+ * default.  A secret `token` may stand in a file of its own: `token_file: PATH`.  `include:
+ * PATTERN` (or a list of patterns) at the top of the file reads more files, in the order of their
+ * names; these cannot include others.  Paths are relative to the file that names them.
  */
 #pragma once
 #include <stdbool.h>
@@ -54,8 +56,11 @@ struct config_key {
     const char *choices; /* CFG_CHOICE, CFG_ENUM: "a|b" */
     uint64_t min, max;
     const char *what; /* the sentence of the reference */
-    bool required;    /* in a list: an entry without it is refused */
-    bool words;       /* CFG_TEXTS: one text is split as a shell would, not at commas */
+    /* `bellhop setup` asks for it: "" always, "mode=webhook" if the key mode has this value.  NULL:
+     * only if no key of its table has .ask; then for those without a default. */
+    const char *ask;
+    bool required; /* in a list: an entry without it is refused */
+    bool words;    /* CFG_TEXTS: one text is split as a shell would, not at commas */
 };
 
 struct config_section {
@@ -119,12 +124,17 @@ const char *config_path(const struct config *c); /* the file it came from; NULL:
 const void *config_get(const struct config *c, const struct config_section *s);
 size_t config_count(const struct config *c, const struct config_list *l);
 const void *config_entry(const struct config *c, const struct config_list *l, size_t i);
-/* The line of the entry in the file, for errors; 0: a default. */
+/* The line of the entry in its file, for errors; 0: a default. */
 int config_entry_line(const struct config *c, const struct config_list *l, size_t i);
+const char *config_entry_file(const struct config *c, const struct config_list *l, size_t i);
 
 /* The section of an entry's kind; NULL: the list has no kinds. */
 const struct config_section *config_entry_kind(const struct config *c, const struct config_list *l,
                                                size_t i);
+
+/* The paths that loading the configuration read: the file, the patterns of `include` and the files
+ * they matched, and the files of secrets.  NULL after the last. */
+const char *config_file(const struct config *c, size_t i);
 
 /* The names of the environment variables that provided secrets, each followed by a NUL. */
 struct str config_secret_variables(const struct config *c);
@@ -135,4 +145,7 @@ void config_diff(const struct config *was, const struct config *now, struct buf 
                  struct buf *ret_restart);
 /* Exchanges the reloadable settings of @was and @now, so that both stay complete. */
 void config_take_reloadable(struct config *was, struct config *now);
+/* Appends the value of @k in @base as an operator would write it.  False: it is the default, or not
+ * given. */
+bool config_show(const void *base, const struct config_key *k, struct buf *out);
 void config_describe(const struct config_schema *schema, struct buf *out); /* as Markdown */

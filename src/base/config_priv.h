@@ -8,13 +8,17 @@ struct config_entries {                  /* one list */
     void **v;                            /* owned structs */
     const struct config_section **kinds; /* owned array; NULL inside: the list has no kinds */
     int *lines;                          /* owned */
+    char **files;                        /* owned, with its texts */
     size_t n;
     struct map names; /* "kind/name" of each entry, if names must be unique; owned keys */
     bool given;       /* the file has this list */
 };
 
 struct config {
-    char *path; /* owned; NULL: defaults */
+    char *path;     /* owned; NULL: defaults */
+    char **files;   /* owned: the file and everything it led to, see config_file() */
+    size_t n_files; /* of them */
+    struct map set; /* the keys that the files set: path -> "file:line", owned */
     const struct config_schema *schema;
     void **settings; /* owned structs, one per section; NULL: the section has .into */
     size_t n_settings;
@@ -45,6 +49,14 @@ void config_apply_defaults(void *base, const struct config_key *keys);
 /* Appends @s to @out with every ${NAME} and ${NAME:-otherwise} replaced.  Appends the names, each
  * followed by a NUL, to @ret_names, which may be NULL. */
 bool config_expand(struct str s, struct buf *out, struct buf *ret_names, struct buf *why);
+
+/* ---- config.c: the files ---- */
+
+/* Remembers a path that was read, for config_file(); returns the copy. */
+const char *config_add_file(struct config *c, const char *path);
+/* Reads the secret of @k from the file @path.  False: @why is a sentence. */
+bool config_set_from_file(void *base, const struct config_key *k, const char *path,
+                          struct buf *why);
 
 /* ---- config_yaml.c: the file ---- */
 

@@ -2,22 +2,39 @@
  *
  * libyaml gives the document as a tree whose nodes know their lines, and one walk over it
  * yields every error with the place it was made.  The walk is as deep as the tables are,
- * not as the file. */
+ * not as the file.
+ *
+ * Included files are read after the file that includes them, as if their keys and entries followed
+ * its own.  Only that one file can include, so there are no cycles. */
 #include <errno.h>
+#include <glob.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <yaml.h>
 #include "base/config_priv.h"
 #include "base/mem.h"
 
 #define MAX_FILE_BYTES (4l << 20)
+#define MAX_PATTERNS 64
+#define MAX_FILES 1000 /* that one configuration includes */
 
 struct config_reading { /* one walk */
     yaml_document_t *doc;
-    const char *path;   /* of the file, for errors; NULL: config_parse() */
-    struct config *cfg; /* being filled */
-    struct buf *why;    /* the first problem */
+    const char *path;        /* of the file, for errors; NULL: config_parse() */
+    struct config *cfg;      /* being filled */
+    struct buf *why;         /* the first problem */
+    struct include *include; /* what this file includes; NULL: it cannot include */
+};
+
+struct include { /* the files behind `include:` */
+    struct {
+        char *path; /* owned, with the folder of the file */
+        size_t line;
+    } patterns[MAX_PATTERNS];
+    size_t n, files;
+    struct map seen; /* device and number of each file -> "", owned keys */
 };
 
 struct target { /* a table, and the struct that its values go into */
@@ -133,6 +150,114 @@ static bool set_value(struct config_reading *r, void *base, const struct config_
            || set_scalar(r, base, k, n);
 }
 
+/* ---- paths ---- */
+
+/* Appends @path, or the folder of the file that is read and @path if @path is relative. */
+static void add_path(const struct config_reading *r, struct str path, struct buf *out)
+{
+    const char *slash = strrchr(r->path, '/');
+
+    if (!str_starts(path, STR("/")) && slash != NULL)
+        buf_add(out, r->path, (size_t)(slash - r->path) + 1);
+    buf_add_str(out, path);
+}
+
+/* `token_file: PATH`, for a secret `token`. */
+static bool set_secret_file(struct config_reading *r, void *base, const struct config_key *k,
+                            const yaml_node_t *n)
+{
+    struct buf named = BUF_INIT, path = BUF_INIT, why = BUF_INIT;
+    bool ok = false;
+
+    if (n->type != YAML_SCALAR_NODE || is_null(n)) {
+        fail_at(r, n, "%s_file: expected the path of a file", k->path);
+        goto out;
+    }
+    if (!expand(r, n, false, &named))
+        goto out;
+    add_path(r, buf_str(&named), &path);
+    ok = config_set_from_file(base, k, config_add_file(r->cfg, buf_z(&path)), &why);
+    if (!ok)
+        fail_at(r, n, "%s_file: %s", k->path, buf_z(&why));
+out:
+    buf_done(&named);
+    buf_done(&path);
+    buf_done(&why);
+    return ok;
+}
+
+/* The secret that @path, "token_file", reads from a file; NULL: @path is something else. */
+static const struct config_key *find_file_key(const struct config_reading *r,
+                                              const struct config_key *keys, struct str path)
+{
+    const struct config_key *k = NULL;
+
+    if (r->path != NULL && str_ends(path, STR("_file")))
+        k = config_find(keys, str_make(path.p, path.n - strlen("_file")));
+    return k != NULL && k->type == CFG_SECRET ? k : NULL;
+}
+
+/* False: an earlier file has set this key. */
+static bool remember_key(struct config_reading *r, const struct config_key *k, const yaml_node_t *n)
+{
+    const char *where = map_get(&r->cfg->set, str_of(k->path));
+    struct buf here = BUF_INIT;
+
+    if (where != NULL)
+        return fail_at(r, n, "\"%s\" is there twice; %s has it too", k->path, where);
+    buf_printf(&here, "%s:%zu", r->path, n->start_mark.line + 1);
+    map_put(&r->cfg->set, str_of(k->path), buf_take(&here));
+    return true;
+}
+
+static bool set_key(struct config_reading *r, const struct config_known *s, void *base,
+                    const struct config_key *k, bool from_file, const yaml_node_t *key,
+                    const yaml_node_t *value)
+{
+    struct str other = s->in == NULL ? str_of(map_get(&r->cfg->set, str_of(k->path))) : STR_NULL;
+
+    if (k->type == CFG_SECRET && config_is_given(base, k) &&
+        (other.n == 0 || str_starts(other, str_of(r->path))))
+        return fail_at(r, key, "\"%s\" and \"%s_file\" are both there; keep one", k->path, k->path);
+    if (s->in == NULL && !remember_key(r, k, key))
+        return false;
+    return from_file ? set_secret_file(r, base, k, value) : set_value(r, base, k, value);
+}
+
+static bool add_pattern(struct config_reading *r, const yaml_node_t *n)
+{
+    struct include *in = r->include;
+    struct buf named = BUF_INIT, path = BUF_INIT;
+
+    if (n->type != YAML_SCALAR_NODE || is_null(n))
+        return fail_at(r, n, "include: expected a path, such as conf.d/*.yaml");
+    if (in->n == MAX_PATTERNS)
+        return fail_at(r, n, "include: at most %d patterns", MAX_PATTERNS);
+    bool ok = expand(r, n, false, &named);
+    if (ok) {
+        add_path(r, buf_str(&named), &path);
+        in->patterns[in->n].line = n->start_mark.line + 1;
+        in->patterns[in->n++].path = buf_take(&path);
+    }
+    buf_done(&named);
+    buf_done(&path);
+    return ok;
+}
+
+static bool read_include(struct config_reading *r, const yaml_node_t *key, const yaml_node_t *n)
+{
+    if (r->include == NULL)
+        return fail_at(r, key, "include: an included file cannot include others; name them in %s",
+                       r->cfg->path);
+    if (n->type != YAML_SEQUENCE_NODE)
+        return add_pattern(r, n);
+    for (const yaml_node_item_t *i = n->data.sequence.items.start; i < n->data.sequence.items.top;
+         i++)
+        if (!add_pattern(r, node(r, *i)))
+            return false;
+    return true;
+}
+
 /* ---- the walk ---- */
 
 static bool is_section(const struct config_known *s, struct str path)
@@ -179,6 +304,8 @@ static bool fail_unknown(struct config_reading *r, const struct config_known *s,
     known_words(s, prefix, &hint);
     for (size_t i = 0; s->in == NULL && prefix.n == 0 && i < r->cfg->n_lists; i++)
         buf_printf(&hint, " %s", r->cfg->schema->lists[i]->name);
+    if (s->in == NULL && prefix.n == 0 && r->include != NULL)
+        buf_add_z(&hint, " include");
     fail_at(r, n, "%s%sunknown key \"%.*s\"; expected one of: %s", s->in != NULL ? s->in->name : "",
             s->in != NULL ? ": " : "", STR_FMT(path), buf_z(&hint));
     buf_done(&hint);
@@ -220,9 +347,12 @@ static bool read_key(struct config_reading *r, const struct config_known *s, str
 
     for (size_t i = 0; !dotted && i < s->n; i++) {
         const struct config_key *k = config_find(s->targets[i].keys, path);
-        if (k != NULL)
-            return set_value(r, s->targets[i].base, k, value);
+        const struct config_key *file = find_file_key(r, s->targets[i].keys, path);
+        if (k != NULL || file != NULL)
+            return set_key(r, s, s->targets[i].base, k != NULL ? k : file, k == NULL, key, value);
     }
+    if (s->in == NULL && r->path != NULL && str_eq(path, STR("include")))
+        return read_include(r, key, value);
     for (size_t i = 0; s->in == NULL && i < r->cfg->n_lists; i++)
         if (str_eq(str_of(r->cfg->schema->lists[i]->name), path))
             return read_list(r, i, value);
@@ -288,8 +418,9 @@ static bool read_kind(struct config_reading *r, const struct config_list *l, con
 }
 
 static void *add_entry(struct config_entries *e, const struct config_list *l,
-                       const struct config_section *kind, int line)
+                       const struct config_section *kind, int line, const char *file)
 {
+    e->files = xrealloc(e->files, (e->n + 1) * sizeof *e->files);
     e->v = xrealloc(e->v, (e->n + 1) * sizeof *e->v);
     e->kinds = xrealloc(e->kinds, (e->n + 1) * sizeof *e->kinds);
     e->lines = xrealloc(e->lines, (e->n + 1) * sizeof *e->lines);
@@ -298,6 +429,7 @@ static void *add_entry(struct config_entries *e, const struct config_list *l,
         config_apply_defaults(e->v[e->n], l->entry->keys);
     e->kinds[e->n] = kind;
     e->lines[e->n] = line;
+    e->files[e->n] = xstrdup(file);
     return e->v[e->n++];
 }
 
@@ -403,7 +535,7 @@ static bool read_entry(struct config_reading *r, size_t list, const yaml_node_t 
         return fail_at(r, n, "%s: expected an entry such as %s", l->name, l->example);
     if (l->kind_key != NULL && !read_kind(r, l, n, &kind))
         return false;
-    void *entry = add_entry(e, l, kind, (int)n->start_mark.line + 1);
+    void *entry = add_entry(e, l, kind, (int)n->start_mark.line + 1, r->path);
     struct target targets[] = {{l->entry->keys, entry},
                                {kind != NULL ? kind->keys : l->entry->keys, entry}};
     struct config_known s = {.targets = targets,
@@ -466,9 +598,13 @@ static bool parse(struct config_reading r, yaml_parser_t *parser,
     return ok;
 }
 
-bool config_read_file(struct config *c, const char *path, struct buf *why)
+/* @include NULL: the file is an included one. */
+static bool read_one(struct config *c, const char *path, struct include *include, struct buf *why)
 {
-    struct config_reading r = {.path = path, .cfg = c, .why = why};
+    struct config_reading r = {.path = config_add_file(c, path),
+                               .cfg = c,
+                               .why = why,
+                               .include = include};
     FILE *f = fopen(path, "re");
     yaml_parser_t parser;
     bool ok = false;
@@ -487,6 +623,92 @@ bool config_read_file(struct config *c, const char *path, struct buf *why)
         ok = parse(r, &parser, NULL, 0);
     }
     fclose(f);
+    return ok;
+}
+
+/* ---- included files ---- */
+
+/* True: the file was read before, under whichever name. */
+static bool is_seen(struct include *in, const struct stat *st)
+{
+    struct buf id = BUF_INIT;
+
+    buf_printf(&id, "%llx/%llx", (unsigned long long)st->st_dev, (unsigned long long)st->st_ino);
+    bool seen = map_get(&in->seen, buf_str(&id)) != NULL;
+    if (!seen) {
+        size_t n = id.n;
+        char *key = buf_take(&id);
+        map_put(&in->seen, str_make(key, n), key);
+    }
+    buf_done(&id);
+    return seen;
+}
+
+static bool read_included(struct config *c, struct include *in, size_t pattern, const char *path,
+                          struct buf *why)
+{
+    struct stat st, own;
+
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+        buf_printf(why, "include: %s is not a file", path);
+    else if (stat(c->path, &own) == 0 && own.st_dev == st.st_dev && own.st_ino == st.st_ino)
+        buf_printf(why, "include: \"%s\" matches this file itself; put the others into a folder",
+                   in->patterns[pattern].path);
+    else if (is_seen(in, &st))
+        return true;
+    else if (++in->files > MAX_FILES)
+        buf_printf(why, "include: more than %d files", MAX_FILES);
+    else
+        return read_one(c, path, NULL, why);
+    return false;
+}
+
+static void name_place(const struct config *c, size_t line, struct buf *why)
+{
+    struct buf said = *why;
+
+    *why = (struct buf){0};
+    buf_printf(why, "%s:%zu: %s", c->path, line, buf_z(&said));
+    buf_done(&said);
+}
+
+/* A folder that is not there holds no files; one that cannot be read is an error. */
+static int on_folder_error(const char *path, int err)
+{
+    return err != ENOENT && err != ENOTDIR;
+}
+
+/* The files of one pattern in the order of their names.  A pattern with a wildcard may
+ * match none. */
+static bool read_pattern(struct config *c, struct include *in, size_t pattern, struct buf *why)
+{
+    const char *path = in->patterns[pattern].path;
+    glob_t found = {0};
+    int rc = glob(path, 0, on_folder_error, &found);
+    bool ok = rc == 0 || (rc == GLOB_NOMATCH && strpbrk(path, "*?[") != NULL);
+
+    config_add_file(c, path); /* its folder may have more files at the next reload */
+    if (!ok)
+        buf_printf(why, "include: %s: %s", path,
+                   rc == GLOB_NOMATCH ? "there is no such file" : "cannot be read");
+    for (size_t i = 0; ok && i < found.gl_pathc; i++)
+        ok = read_included(c, in, pattern, found.gl_pathv[i], why);
+    globfree(&found);
+    if (!ok && str_starts(buf_str(why), STR("include: ")))
+        name_place(c, in->patterns[pattern].line, why);
+    return ok;
+}
+
+bool config_read_file(struct config *c, const char *path, struct buf *why)
+{
+    struct include in = {.n = 0};
+    bool ok = read_one(c, path, &in, why);
+
+    for (size_t i = 0; ok && i < in.n; i++)
+        ok = read_pattern(c, &in, i, why);
+    for (size_t i = 0; i < in.n; i++)
+        free(in.patterns[i].path);
+    map_done_all(&in.seen);
     return ok;
 }
 

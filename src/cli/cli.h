@@ -75,7 +75,7 @@ extern const struct command cmd_serve, cmd_status, cmd_gateway, cmd_route, cmd_m
     cmd_doctor, cmd_backup, cmd_restore, cmd_key, cmd_store, cmd_agent, cmd_sleeper, cmd_token,
     cmd_link, cmd_scope, cmd_principal, cmd_policy, cmd_dm_default, cmd_why, cmd_skill, cmd_data,
     cmd_dispatch, cmd_mcp, cmd_node, cmd_version, cmd_erase, cmd_say, cmd_expect, cmd_conformance,
-    cmd_help;
+    cmd_help, cmd_setup;
 
 /* ---- one run ---- */
 
@@ -161,6 +161,9 @@ char *cli_state_dir(const struct cli_job *j);
 /* The configuration, with --state-dir applied; the caller frees it.  NULL: the error has been
  * printed. */
 struct config *cli_settings(const struct cli_job *j);
+
+/* True: a server answers on the admin socket of the state directory @dir. */
+bool cli_server_answers(const char *dir);
 
 /* ---- for people ---- */
 

@@ -40,6 +40,23 @@ char *cli_state_dir(const struct cli_job *j)
 
 /* ---- one request ---- */
 
+bool cli_server_answers(const char *dir)
+{
+    struct buf sock = BUF_INIT, body = BUF_INIT;
+    char why[256];
+    int status;
+
+    buf_printf(&sock, "%s/admin.sock", dir);
+    bool yes = access(buf_z(&sock), F_OK) == 0 &&
+               http_fetch_now(&(struct http_fetch){.url = "http://bellhop/admin/status",
+                                                   .timeout_ms = 5000,
+                                                   .unix_socket = buf_z(&sock)},
+                              &status, &body, why) == BH_OK;
+    buf_done(&sock);
+    buf_done(&body);
+    return yes;
+}
+
 static int no_server(const char *dir, const char *sock, const char *why)
 {
     if (access(sock, F_OK) != 0 && errno == EACCES)

@@ -143,7 +143,10 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     const struct store_settings *store = config_get(cfg, &store_config);
     char node[NODE_NAME_BYTES + 1];
 
-    allow_file(r, config_path(cfg) != NULL ? config_path(cfg) : "bellhop.yaml");
+    if (config_path(cfg) == NULL)
+        allow_file(r, "bellhop.yaml");
+    for (size_t i = 0; config_file(cfg, i) != NULL; i++)
+        allow_file(r, config_file(cfg, i));
     allow_file(r, tls->cert);
     allow_file(r, tls->key);
     allow_file(r, tls->client_ca);

@@ -6,20 +6,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/launch.h"
 #include "base/mem.h"
+#include "cli/self.h"
 #include "cli/settings.h"
 
 #define PORT 7077 /* the default of `bellhop serve`; another one if it is taken */
-#define MAX_OUTPUT 65536
 
 static bool is_free(int port)
 {
@@ -34,61 +31,6 @@ static bool is_free(int port)
     if (fd >= 0)
         close(fd);
     return ok;
-}
-
-/* Starts this program with @args (at most 14, NULL at the end).  Its output goes to *@ret_out, its
- * hints for people nowhere if @quiet. */
-static bool start_self(const char *const *args, bool quiet, pid_t *ret_pid, int *ret_out,
-                       char *ret_why)
-{
-    char self[4096], *argv[16] = {self};
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    int out[2];
-
-    self[n > 0 ? n : 0] = '\0';
-    for (size_t i = 0; i < 14 && args[i] != NULL; i++)
-        argv[i + 1] = (char *)(uintptr_t)args[i];
-    if (pipe2(out, O_CLOEXEC) < 0)
-        return bh_why(ret_why, "no pipe: %s", strerror(errno));
-    int null = quiet ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
-    int rc = launch(argv, environ, (int[]){-1, out[1], null}, ret_pid);
-    close(out[1]);
-    if (null >= 0)
-        close(null);
-    *ret_out = out[0];
-    if (rc != 0)
-        close(out[0]);
-    return rc == 0 || bh_why(ret_why, "%.200s: %s", self, strerror(rc));
-}
-
-/* Reads until the end, or with @line until the first newline.  False: the output ended before. */
-static bool read_output(int fd, bool line, struct buf *out)
-{
-    char bytes[1024];
-    ssize_t n = 1;
-
-    while (n != 0 && out->n < MAX_OUTPUT && !(line && str_find(buf_str(out), '\n') >= 0)) {
-        n = read(fd, bytes, sizeof bytes);
-        if (n < 0 && errno != EINTR)
-            return false;
-        if (n > 0)
-            buf_add(out, bytes, (size_t)n);
-    }
-    return !line || str_find(buf_str(out), '\n') >= 0;
-}
-
-static bool run_self(const char *const *args, struct buf *out, char *ret_why)
-{
-    int fd, status = 1;
-    pid_t pid;
-
-    if (!start_self(args, true, &pid, &fd, ret_why))
-        return false;
-    read_output(fd, false, out);
-    close(fd);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    return status == 0 || bh_why(ret_why, "`bellhop %s` failed", args[0]);
 }
 
 /* The value of "NAME=value" in the output of `gateway add`. */
@@ -136,9 +78,9 @@ bool demo_begin(struct demo *d, char *ret_why)
     if (!make_dir(d, ret_why))
         return false;
     const char *const serve[] = {"serve", "-c", d->config, NULL};
-    if (!start_self(serve, false, &d->server, &fd, ret_why))
+    if (!self_start(serve, -1, &d->server, &fd, ret_why))
         return false;
-    bool up = read_output(fd, true, &ready);
+    bool up = self_read(fd, true, &ready);
     close(fd);
     if (!up)
         return bh_why(ret_why, "the server of --demo did not start");
@@ -146,7 +88,7 @@ bool demo_begin(struct demo *d, char *ret_why)
                                "demo",    "--id",  "demo", "--platform", "web",
                                "--bot",   "lobby", NULL};
     const char *const link[] = {"link", "--instance", "demo", "-c", d->config, NULL};
-    if (!run_self(add, &credential, ret_why) || !run_self(link, &code, ret_why))
+    if (!self_run(add, &credential, ret_why) || !self_run(link, &code, ret_why))
         return false;
     d->url = value_of(buf_str(&credential), "GATEWAY_RELAY_URL");
     d->id = value_of(buf_str(&credential), "GATEWAY_RELAY_ID");
@@ -160,11 +102,8 @@ bool demo_begin(struct demo *d, char *ret_why)
 
 void demo_end(struct demo *d)
 {
-    if (d->server > 0) {
-        kill(d->server, SIGTERM);
-        while (waitpid(d->server, NULL, 0) < 0 && errno == EINTR)
-            ;
-    }
+    if (d->server > 0)
+        self_end(d->server);
     if (d->dir != NULL)
         state_dir_remove(d->dir);
     free(d->dir);

@@ -18,11 +18,9 @@
 #include "base/jw.h"
 #include "base/rand.h"
 #include "base/url.h"
-#include "base/url.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
 #include "cli/shared.h"
-#include "cli/cli.h"
 #include "dispatch/dispatch.h"
 #include "http/waker.h"
 #include "net/http_client.h"
@@ -61,7 +59,9 @@ static void BH_PRINTF(4, 5)
     if ((int)f > d->worst)
         d->worst = f;
     if (!d->json) {
-        printf("%-5s %-10s %s\n", words[f], what, text);
+        BUF_LOCAL shown = BUF_INIT; /* platforms and agents name themselves */
+        buf_add_plain(&shown, str_of(text));
+        printf("%-5s %-10s %s\n", words[f], what, buf_z(&shown));
         return;
     }
     jw_obj(&d->w);
@@ -511,20 +511,30 @@ static void check_config(struct doctor *d)
 static void check_credentials(struct doctor *d)
 {
     char why[256];
+    struct str rest, line;
 
     for (size_t i = 0; i < config_count(d->cfg, &platforms_config); i++) {
+        struct platform_report report = {.webhook = false};
         const struct platform_settings *p = config_entry(d->cfg, &platforms_config, i);
         const struct platform_ops *ops = platform_find(str_of(p->platform));
         if (ops == NULL || ops->check == NULL)
             continue;
-        enum bh_err err = ops->check(p, why);
+        enum bh_err err = ops->check(p, &report, why);
         if (err == BH_OK)
-            found(d, OK, "platform", "%s %s: its credentials are valid", p->platform, p->bot);
+            found(d, OK, "platform", "%s %s: its credentials are valid%s%s%s", p->platform, p->bot,
+                  report.name[0] != '\0' ? " (" : "", report.name,
+                  report.name[0] != '\0' ? ")" : "");
         else
             found(d, err == BH_REFUSED ? BAD : WARN, "platform", "%s %s: %s", p->platform, p->bot,
                   err == BH_REFUSED
                       ? why
                       : "its credentials could not be checked: the platform does not answer");
+        for (rest = str_of(report.warnings); rest.n > 0 && str_split(&rest, '\n', &line);)
+            found(d, WARN, "platform", "%s %s: %.*s", p->platform, p->bot, STR_FMT(line));
+        if (report.webhook && d->settings->public_url == NULL && p->host == NULL)
+            found(d, WARN, "platform",
+                  "%s %s: public_url is not set, so bellhop cannot tell the address of its webhook",
+                  p->platform, p->bot);
     }
 }
 
@@ -636,23 +646,6 @@ static bool check_state_dir(struct doctor *d)
     return true;
 }
 
-static bool server_answers(const char *dir)
-{
-    struct buf sock = BUF_INIT, body = BUF_INIT;
-    char why[256];
-    int status;
-
-    buf_printf(&sock, "%s/admin.sock", dir);
-    bool yes = access(buf_z(&sock), F_OK) == 0 &&
-               http_fetch_now(&(struct http_fetch){.url = "http://bellhop/admin/status",
-                                                   .timeout_ms = 5000,
-                                                   .unix_socket = buf_z(&sock)},
-                              &status, &body, why) == BH_OK;
-    buf_done(&sock);
-    buf_done(&body);
-    return yes;
-}
-
 static int run_checks(struct cli_job *j)
 {
     struct doctor d = {.worst = OK, .json = j->json};
@@ -678,7 +671,7 @@ static int run_checks(struct cli_job *j)
         bool there = check_state_dir(&d);
         if (there)
             check_database(&d);
-        if (there && server_answers(d.settings->state_dir))
+        if (there && cli_server_answers(d.settings->state_dir))
             check_running(&d, j);
         else if (is_shared(&d))
             check_stopped_node(&d);

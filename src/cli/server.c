@@ -374,8 +374,8 @@ static enum bh_err open_platforms(struct server *s, char *why)
         if (err == BH_OK)
             continue;
         if (line > 0)
-            snprintf(why, 512, "%s:%d: %s %s: %s", config_path(s->cfg), line, p->platform, p->bot,
-                     said);
+            snprintf(why, 512, "%s:%d: %s %s: %s", config_entry_file(s->cfg, &platforms_config, i),
+                     line, p->platform, p->bot, said);
         else
             snprintf(why, 512, "%s %s: %s", p->platform, p->bot, said);
         return err;

@@ -132,9 +132,11 @@ bool dispatch_check(const struct config *cfg, char *ret_why)
                      s->id);
             ok = false;
         }
+        const char *file = config_entry_file(cfg, &agents_config, i);
+        bool included = strcmp(file, config_path(cfg)) != 0;
         if (!ok)
-            snprintf(ret_why, 256, "line %d: agents: %.200s",
-                     config_entry_line(cfg, &agents_config, i), why);
+            snprintf(ret_why, 256, "%.80s%s%d: agents: %.150s", included ? file : "line",
+                     included ? ":" : " ", config_entry_line(cfg, &agents_config, i), why);
     }
     for (size_t i = 0; i < made; i++)
         buf_done(&keys[i]);

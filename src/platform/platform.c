@@ -2,10 +2,13 @@
  * the problem that operators read. */
 #include "platform/platform.h"
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include "base/config.h"
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/percent.h"
+#include "net/http_client.h"
 #include "platform/discord/discord.h"
 #include "platform/email/email.h"
 #include "platform/manifest.h"
@@ -213,6 +216,40 @@ bool platform_is_deaf(const struct platform *p, int64_t wall_ms, char ret_why[16
              "perhaps deaf: no event for %" PRId64 " min, and usually one every %" PRId64 " s",
              silent_ms / 60000, (usual_ms + 999) / 1000);
     return true;
+}
+
+enum bh_err platform_ask(const struct http_fetch *f, struct json_parser *parser, int *ret_status,
+                         struct json *ret_doc, char *ret_why)
+{
+    BUF_SECRET body = BUF_INIT;
+    int status = 0;
+    enum bh_err err = http_fetch_now(f, &status, &body, ret_why);
+
+    *ret_status = status;
+    if (err != BH_OK)
+        return BH_UNAVAILABLE;
+    if (!json_parse(parser, buf_str(&body), ret_doc))
+        *ret_doc = (struct json){0};
+    if (status == 429 || status >= 500 || (status < 400 && !json_is_object(*ret_doc)))
+        return bh_err_why(BH_UNAVAILABLE, ret_why, "it answered with HTTP status %d", status);
+    return BH_OK;
+}
+
+void platform_warn(struct platform_report *r, const char *fmt, ...)
+{
+    size_t n = strlen(r->warnings);
+    va_list ap;
+
+    if (n > 0 && n + 1 < sizeof r->warnings)
+        r->warnings[n++] = '\n';
+    va_start(ap, fmt);
+    vsnprintf(r->warnings + n, sizeof r->warnings - n, fmt, ap);
+    va_end(ap);
+}
+
+void platform_tell(char *ret, size_t size, struct str s)
+{
+    snprintf(ret, size, "%.*s", STR_FMT(s));
 }
 
 char *platform_api_base(const char *configured, const char *otherwise)

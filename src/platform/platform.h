@@ -17,7 +17,10 @@
 #include "core/gate.h"
 
 struct host;
+struct http_fetch;
 struct http_req;
+struct json;
+struct json_parser;
 struct platform;
 struct jw;
 
@@ -43,6 +46,15 @@ struct media_at { /* where a file is; borrowed for the call */
     const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
     bool foreign;               /* not the platform's own host: fetched as from any stranger */
     bool redirects;             /* follow redirects */
+};
+
+struct platform_report { /* what ops->check() learned about a bot; texts may be empty */
+    char bot[128];       /* the value that `bot` should have; "": any name will do */
+    char name[128];      /* the bot's name on the platform, for people */
+    char reach[256];     /* how people reach or invite the bot: a link, or a sentence */
+    char notes[512];     /* good to know, a sentence */
+    char warnings[1536]; /* what does not work yet and where to change it, a sentence a line */
+    bool webhook;        /* the platform sends events to the bot's webhook address */
 };
 
 struct platform_ops {
@@ -71,10 +83,16 @@ struct platform_ops {
     /* A file that the bot reads while it runs, such as certificates of authorities; may return
      * NULL.  NULL: it reads none. */
     const char *(*reads)(const struct platform_settings *cfg);
-    /* For `bellhop doctor`: does the platform accept the credentials in @cfg?  Blocks, changes
-     * nothing.  BH_REFUSED: @ret_why (256 bytes) says what to fix; BH_UNAVAILABLE: the platform did
-     * not answer.  NULL: only open() finds out. */
-    enum bh_err (*check)(const struct platform_settings *cfg, char *ret_why);
+    /* For `bellhop setup` and `bellhop doctor`: does the platform accept the credentials in @cfg?
+     * Blocks, changes nothing, and adds to the zeroed @ret.  BH_REFUSED: @ret_why (256 bytes) says
+     * what to fix; BH_UNAVAILABLE: the platform did not answer.  NULL: only open() finds out. */
+    enum bh_err (*check)(const struct platform_settings *cfg, struct platform_report *ret,
+                         char *ret_why);
+    /* For `bellhop setup`: what a person does on the platform to get the keys, a step a line; NULL:
+     * nothing. */
+    const char *steps;
+    /* For `bellhop setup`: what `bot` must be.  NULL: check() finds out, or any name will do. */
+    const char *bot_is;
     /* Performs @a, whose strs are borrowed for this call.  Only ops in descriptor->ops
      * arrive here. */
     void (*act)(struct platform *p, struct action_id id, const struct action_from *from,
@@ -200,6 +218,16 @@ static inline void platform_beat(struct platform *p, int64_t wall_ms, int64_t ev
 int64_t platform_usual_gap_ms(const struct platform *p); /* between events; 0: not known yet */
 /* Does @p seem deaf?  @ret_why is a sentence for the operator. */
 bool platform_is_deaf(const struct platform *p, int64_t wall_ms, char ret_why[160]);
+
+/* ---- for ops->check() ---- */
+
+/* Makes a request and reads its answer, which is JSON.  Blocks.  BH_UNAVAILABLE: there was no
+ * answer, or one that only a broken server gives; @ret_why (256 bytes). */
+enum bh_err platform_ask(const struct http_fetch *f, struct json_parser *parser, int *ret_status,
+                         struct json *ret_doc, char *ret_why);
+void platform_warn(struct platform_report *r, const char *fmt, ...) BH_PRINTF(2, 3);
+/* Copies @s, cut at @size - 1 bytes. */
+void platform_tell(char *ret, size_t size, struct str s);
 
 /* The API's address without a slash at its end; caller frees.  @configured NULL: @otherwise. */
 char *platform_api_base(const char *configured, const char *otherwise);

@@ -34,7 +34,7 @@ VOICE = 1 << 13
 GUILD_REACTIONS, DM_REACTIONS = 1 << 10, 1 << 13
 READ_MESSAGE_HISTORY = 1 << 16
 
-BOT = "900000000000000009"
+BOT, APP = "900000000000000009", "910000000000000009"
 ANN, OWNER = "420000000000000042", "100000000000000001"
 GUILD, GENERAL, STAFF, FORUM = "770000000000000077", "100000000000000100", "110000000000000110", "120000000000000120"
 THREAD, POST, DM = "200000000000000200", "220000000000000220", "300000000000000300"
@@ -420,6 +420,9 @@ class DiscordSim:
         if path == "/gateway/bot" and method == "GET":
             return 200, {"url": self.ws_url + "/gw", "shards": self.shards, "session_start_limit": {
                 "total": 1000, "remaining": self.remaining, "reset_after": 2000, "max_concurrency": self.max_concurrency}}
+        if path == "/applications/@me" and method == "GET":
+            flags = sum(1 << limited for intent, limited in ((8, 13), (1, 15), (15, 19)) if self.allowed_privileged >> intent & 1)
+            return 200, {"id": APP, "name": "Bellhop", "flags": flags, "bot_public": True}
         m = re.match(r"/guilds/(\d+)(/channels|/threads/active)?$", path)
         if m and method == "GET":
             return 200, self._get_guild(m[1], m[2])

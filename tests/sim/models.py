@@ -38,6 +38,9 @@ class ModelSim:
             def do_POST(self):
                 sim.serve(self)
 
+            def do_GET(self):
+                sim.list(self)
+
         self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
@@ -51,6 +54,15 @@ class ModelSim:
     def wrong(self, sentence):
         self.violations.append(sentence)
         raise Refusal(400, sentence)
+
+    models = ["qwen3", "llama3.2"]
+
+    def list(self, h):
+        if h.path != "/v1/models":
+            self.violations.append(f"there is no {h.path}")
+        if self.key and h.headers["Authorization"] != f"Bearer {self.key}":
+            return self.whole(h, {"error": {"message": "Incorrect API key provided"}}, 401, {})
+        self.whole(h, {"object": "list", "data": [{"id": m, "object": "model"} for m in self.models]}, 200, {})
 
     # ---- the request ----
 

@@ -69,6 +69,7 @@ class TwilioSim(WebApi):
     def __init__(self, account_sid, auth_token):
         self.account, self.auth, self.state = account_sid, auth_token, "active"
         self.people = {}  # what people sent: path -> bytes, or the address it is at
+        self.numbers = []  # of the account: {"phone_number", "sms_url"}
         self.made, self.looks, self.behind, self.clock_s = [], [], 0, 0
         super().__init__()
 
@@ -104,6 +105,9 @@ class TwilioSim(WebApi):
             if headers.get("Authorization") != f"Basic {pair}":
                 return 401, {"code": 20003, "message": "Authenticate", "status": 401}, {}
             return 200, {"sid": self.account, "status": self.state}, {}
+        if method == "GET" and path == f"/2010-04-01/Accounts/{self.account}/IncomingPhoneNumbers.json":
+            found = [n for n in self.numbers if n["phone_number"] == query["PhoneNumber"][0]]
+            return 200, {"incoming_phone_numbers": found, "page": 0}, {}
         if path in self.people and method == "GET":
             return self.media(path, headers)
         if path != f"/2010-04-01/Accounts/{self.account}/Messages.json" or method not in ("GET", "POST"):

@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/config.h"
+#include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "net/http_client.h"
 #include "net/work.h"
 #include "net/ws_client.h"
 #include "platform/discord/discord_priv.h"
@@ -29,6 +31,7 @@ enum {
     RETRY_MS = 5000,
     MAX_SHARDS = 1024,
     MAX_CONCURRENCY = 256,
+    CHECK_MS = 10000,
 };
 
 /* ---- settings ---- */
@@ -36,7 +39,7 @@ enum {
 #define AT(member) offsetof(struct discord_settings, member)
 
 static const struct config_key keys[] = {
-    {"token", CFG_SECRET, CFG_RESTART, AT(token), .what = "The bot's token."},
+    {"token", CFG_SECRET, CFG_RESTART, AT(token), .ask = "", .what = "The bot's token."},
     {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
      .what = "The URL of another API server than the platform's own."},
     {"gateway_url", CFG_TEXT, CFG_RESTART, AT(gateway_url),
@@ -652,6 +655,84 @@ static void discord_status(struct platform *p, struct jw *w)
     jw_ki64(w, "openQuestions", (int64_t)prompts_count(d->prompts));
 }
 
+/* ---- check ---- */
+
+/* An application has one of two flags for each privileged intent, by the number of its servers. */
+static const struct {
+    const char *name;
+    int intent, flag;
+} privileged[] = {
+    {"Presence Intent", 8, 12},
+    {"Server Members Intent", 1, 14},
+    {"Message Content Intent", 15, 18},
+};
+
+/* View channels, send messages, also in threads, create threads, read the history, react, attach
+ * files. */
+#define INVITE_PERMISSIONS \
+    (UINT64_C(1) << 10 | UINT64_C(1) << 11 | UINT64_C(1) << 38 | UINT64_C(1) << 35 | \
+     UINT64_C(1) << 16 | UINT64_C(1) << 6 | UINT64_C(1) << 15)
+
+static enum bh_err report_application(const struct discord_settings *cfg, struct json app,
+                                      struct platform_report *ret, char *ret_why)
+{
+    uint64_t flags = (uint64_t)json_i64(app, "flags", 0), intents = 0;
+
+    platform_tell(ret->bot, sizeof ret->bot, json_str(app, "id"));
+    platform_tell(ret->name, sizeof ret->name, json_str(app, "name"));
+    snprintf(ret->reach, sizeof ret->reach,
+             "https://discord.com/oauth2/authorize?client_id=%.40s&scope=bot+applications.commands"
+             "&permissions=%llu",
+             ret->bot, (unsigned long long)INVITE_PERMISSIONS);
+    if (snowflake(str_of(cfg->base.bot)) != 0 && strcmp(cfg->base.bot, ret->bot) != 0)
+        platform_warn(ret, "`bot` is %.40s, and this token belongs to the application %.40s",
+                      cfg->base.bot, ret->bot);
+    if (!discord_intents(cfg, &intents, ret_why))
+        return BH_REFUSED;
+    for (size_t i = 0; i < ARRAY_LEN(privileged); i++)
+        if ((intents >> privileged[i].intent & 1) != 0 && (flags >> privileged[i].flag & 3) == 0)
+            return bh_err_why(BH_REFUSED, ret_why,
+                              "the %s is off: switch it on at "
+                              "https://discord.com/developers/applications/%.40s/bot, under "
+                              "Privileged Gateway Intents, and save",
+                              privileged[i].name, ret->bot);
+    return BH_OK;
+}
+
+static enum bh_err discord_check(const struct platform_settings *settings,
+                                 struct platform_report *ret, char *ret_why)
+{
+    const struct discord_settings *cfg =
+        container_of(settings, const struct discord_settings, base);
+    char *api = platform_api_base(cfg->api_base, API_BASE);
+    struct json_parser *parser = json_parser_new();
+    BUF_LOCAL url = BUF_INIT;
+    BUF_SECRET auth = BUF_INIT;
+    struct json app;
+    int status;
+
+    buf_printf(&url, "%s/applications/@me", api);
+    buf_printf(&auth, "Authorization: Bot %s", cfg->token);
+    const char *const headers[] = {
+        buf_z(&auth), "User-Agent: DiscordBot (https://bellhop.invalid, " BELLHOP_VERSION ")",
+        NULL};
+    enum bh_err err = platform_ask(&(struct http_fetch){.url = buf_z(&url),
+                                                        .headers = headers,
+                                                        .timeout_ms = CHECK_MS},
+                                   parser, &status, &app, ret_why);
+    if (err == BH_OK && status == 200)
+        err = report_application(cfg, app, ret, ret_why);
+    else if (err == BH_OK)
+        err = bh_err_why(BH_REFUSED, ret_why,
+                         "Discord refuses the token (%d): copy a new one from "
+                         "https://discord.com/developers/applications, the application, Bot, Reset "
+                         "Token",
+                         status);
+    json_parser_free(parser);
+    free(api);
+    return err;
+}
+
 static const struct descriptor descriptor = {
     .platform = "discord",
     .label = "Discord",
@@ -675,6 +756,10 @@ const struct platform_ops discord_ops = {
     .records = discord_records,
     .descriptor = &descriptor,
     .open = discord_open,
+    .check = discord_check,
+    .steps = "Open https://discord.com/developers/applications and choose New Application.\n"
+             "Bot: switch on Message Content Intent, and save.\n"
+             "Bot: Reset Token, and copy the token.",
     .act = discord_act,
     .sees = discord_sees,
     .home = discord_home,

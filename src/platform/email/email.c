@@ -19,22 +19,25 @@
 #define TLS_CHOICES "implicit|starttls|off"
 
 static const struct config_key keys[] = {
-    {"imap.host", CFG_TEXT, CFG_RESTART, AT(imap.host), .what = "The IMAP server."},
+    {"imap.host", CFG_TEXT, CFG_RESTART, AT(imap.host), .ask = "", .what = "The IMAP server."},
     {"imap.port", CFG_NUMBER, CFG_RESTART, AT(imap.port), "0", .max = 65535,
      .what = "Its port. 0: 993, or 143 without `implicit`."},
-    {"imap.user", CFG_TEXT, CFG_RESTART, AT(imap.user), .what = "The user to log in as."},
-    {"imap.password", CFG_SECRET, CFG_RESTART, AT(imap.password), .what = "The user's password."},
+    {"imap.user", CFG_TEXT, CFG_RESTART, AT(imap.user), .ask = "",
+     .what = "The user to log in as."},
+    {"imap.password", CFG_SECRET, CFG_RESTART, AT(imap.password), .ask = "",
+     .what = "The user's password."},
     {"imap.tls", CFG_ENUM, CFG_RESTART, AT(imap.tls), "implicit", TLS_CHOICES,
      .what = "TLS from the first byte, by STARTTLS, or none. STARTTLS is never skipped."},
-    {"smtp.host", CFG_TEXT, CFG_RESTART, AT(smtp.host), .what = "The SMTP server."},
+    {"smtp.host", CFG_TEXT, CFG_RESTART, AT(smtp.host), .ask = "", .what = "The SMTP server."},
     {"smtp.port", CFG_NUMBER, CFG_RESTART, AT(smtp.port), "0", .max = 65535,
      .what = "Its port. 0: 465, with `starttls` 587, with `off` 25."},
-    {"smtp.user", CFG_TEXT, CFG_RESTART, AT(smtp.user),
+    {"smtp.user", CFG_TEXT, CFG_RESTART, AT(smtp.user), .ask = "",
      .what = "The user to log in as. Without it there is no login."},
-    {"smtp.password", CFG_SECRET, CFG_RESTART, AT(smtp.password), .what = "The user's password."},
+    {"smtp.password", CFG_SECRET, CFG_RESTART, AT(smtp.password), .ask = "",
+     .what = "The user's password."},
     {"smtp.tls", CFG_ENUM, CFG_RESTART, AT(smtp.tls), "implicit", TLS_CHOICES,
      .what = "As `imap.tls`."},
-    {"authserv_id", CFG_TEXT, CFG_RESTART, AT(authserv_id),
+    {"authserv_id", CFG_TEXT, CFG_RESTART, AT(authserv_id), .ask = "",
      .what = "The name that your own mail server writes first in its `Authentication-Results` "
              "headers. Only these prove who wrote a mail. `-`: the header has no such name "
              "(Exchange Online)."},
@@ -271,7 +274,8 @@ static enum bh_err check_server(const struct email_settings *cfg, bool smtp, con
     return err;
 }
 
-static enum bh_err email_check(const struct platform_settings *settings, char *ret_why)
+static enum bh_err email_check(const struct platform_settings *settings,
+                               struct platform_report *ret, char *ret_why)
 {
     const struct email_settings *cfg = container_of(settings, const struct email_settings, base);
     BUF_SECRET token = BUF_INIT;
@@ -279,6 +283,7 @@ static enum bh_err email_check(const struct platform_settings *settings, char *r
 
     if (!mail_late_load(ret_why))
         return BH_REFUSED;
+    snprintf(ret->reach, sizeof ret->reach, "write to %.200s", cfg->base.bot);
     if (cfg->oauth.token_url != NULL)
         err = email_oauth_check(cfg, &token, ret_why);
     const char *bearer = token.n > 0 ? buf_z(&token) : NULL;
@@ -336,6 +341,11 @@ const struct platform_ops email_ops = {
     .eraser = &email_eraser,
     .open = email_open,
     .check = email_check,
+    .steps = "Make a mailbox for the agent alone: bellhop answers everything new in it.\n"
+             "Have the host, user and password of its IMAP and SMTP servers at hand (TLS from the\n"
+             "first byte).\n"
+             "docs/platforms/email.md shows how to find your server's authserv-id.",
+    .bot_is = "The address of the mailbox: desk@example.org",
     .reads = email_reads,
     .act = email_act,
     .media_where = email_media_where,

@@ -21,11 +21,11 @@ static const struct config_key keys[] = {
     {"mode", CFG_CHOICE, CFG_RESTART, AT(mode), NULL, "socket|webhook",
      .what = "`socket`: bellhop connects to Slack (Socket Mode); `webhook`: Slack sends events to "
              "`/webhooks/slack/<bot>`. Without it: `socket` if there is an `app_token`."},
-    {"bot_token", CFG_SECRET, CFG_RESTART, AT(bot_token),
+    {"bot_token", CFG_SECRET, CFG_RESTART, AT(bot_token), .ask = "",
      .what = "The bot's token in its workspace: `xoxb-...`."},
-    {"app_token", CFG_SECRET, CFG_RESTART, AT(app_token),
+    {"app_token", CFG_SECRET, CFG_RESTART, AT(app_token), .ask = "",
      .what = "The app-level token for Socket Mode: `xapp-...`, with `connections:write`."},
-    {"signing_secret", CFG_SECRET, CFG_RESTART, AT(signing_secret),
+    {"signing_secret", CFG_SECRET, CFG_RESTART, AT(signing_secret), .ask = "mode=webhook",
      .what = "The app's signing secret, which proves that a webhook is Slack's."},
     {"client_id", CFG_TEXT, CFG_RESTART, AT(client_id),
      .what = "The app's client id, to install it in more workspaces at `/slack/install/<bot>`."},
@@ -258,47 +258,21 @@ static enum bh_err slack_open(const struct platform_settings *settings, struct h
     return BH_OK;
 }
 
-static enum bh_err read_check(struct json_parser *parser, int status, struct str body,
-                              struct str granted, char *ret_why)
-{
-    struct json doc;
-    BUF_LOCAL missing = BUF_INIT;
+/* ---- check ---- */
 
-    if (status != 200 || !json_parse(parser, body, &doc)) {
-        snprintf(ret_why, 256, "Slack answered with HTTP %d", status);
-        return BH_UNAVAILABLE;
-    }
-    if (!json_as_bool(json_get(doc, "ok"), false)) {
-        struct str error = json_str(doc, "error");
-        snprintf(ret_why, 256,
-                 "Slack refuses `bot_token` (%.*s): copy the current one from the app's page, "
-                 "OAuth & Permissions",
-                 error.n < 60 ? (int)error.n : 60, error.p != NULL ? error.p : "");
-        return BH_REFUSED;
-    }
-    if (granted.n > 0)
-        slack_scopes_missing(granted, &missing);
-    if (missing.n == 0)
-        return BH_OK;
-    snprintf(ret_why, 256,
-             "the app lacks scopes: add %.120s under OAuth & Permissions, and install it again",
-             buf_z(&missing));
-    return BH_REFUSED;
-}
-
-static enum bh_err slack_check(const struct platform_settings *settings, char *ret_why)
+/* Calls @method with one of the app's tokens, whose key in the configuration is @key. */
+static enum bh_err ask(const struct slack_settings *cfg, const char *method, const char *token,
+                       const char *key, struct json_parser *parser, struct buf *granted,
+                       struct json *ret_doc, char *ret_why)
 {
-    const struct slack_settings *cfg = container_of(settings, const struct slack_settings, base);
-    if (cfg->bot_token == NULL)
-        return BH_OK; /* the workspaces' tokens are known to the server only */
     char *api = platform_api_base(cfg->api_base, API_BASE);
-    struct json_parser *parser = json_parser_new();
-    BUF_LOCAL url = BUF_INIT, body = BUF_INIT, granted = BUF_INIT;
+    BUF_LOCAL url = BUF_INIT;
     BUF_SECRET auth = BUF_INIT;
     int status = 0;
 
-    buf_printf(&url, "%s/auth.test", api);
-    buf_printf(&auth, "Authorization: Bearer %s", cfg->bot_token);
+    buf_printf(&url, "%s/%s", api, method);
+    buf_printf(&auth, "Authorization: Bearer %s", token);
+    free(api);
     const char *const headers[] = {buf_z(&auth), "Content-Type: application/x-www-form-urlencoded",
                                    NULL};
     const struct http_fetch f = {.method = "POST",
@@ -307,12 +281,48 @@ static enum bh_err slack_check(const struct platform_settings *settings, char *r
                                  .body = STR(""),
                                  .timeout_ms = CHECK_MS,
                                  .keep_header = "x-oauth-scopes",
-                                 .kept = &granted};
-    enum bh_err err = http_fetch_now(&f, &status, &body, ret_why);
-    err = err == BH_OK ? read_check(parser, status, buf_str(&body), buf_str(&granted), ret_why)
-                       : BH_UNAVAILABLE;
+                                 .kept = granted};
+    enum bh_err err = platform_ask(&f, parser, &status, ret_doc, ret_why);
+    struct str error = json_str(*ret_doc, "error");
+    if (err != BH_OK || json_as_bool(json_get(*ret_doc, "ok"), false))
+        return err;
+    return bh_err_why(BH_REFUSED, ret_why,
+                      "Slack refuses `%s` (%.*s): copy the current one from the app's page, %s",
+                      key, error.n < 60 ? (int)error.n : 60, error.p != NULL ? error.p : "",
+                      token == cfg->app_token ? "Basic Information, App-Level Tokens"
+                                              : "OAuth & Permissions");
+}
+
+static enum bh_err slack_check(const struct platform_settings *settings,
+                               struct platform_report *ret, char *ret_why)
+{
+    const struct slack_settings *cfg = container_of(settings, const struct slack_settings, base);
+    struct json_parser *parser = json_parser_new();
+    BUF_LOCAL granted = BUF_INIT, missing = BUF_INIT, unused = BUF_INIT;
+    struct json doc = {0};
+    enum bh_err err = BH_OK;
+
+    ret->webhook = !by_socket(cfg);
+    if (cfg->bot_token != NULL) /* the tokens of other workspaces are known to the server only */
+        err = ask(cfg, "auth.test", cfg->bot_token, "bot_token", parser, &granted, &doc, ret_why);
+    if (err == BH_OK && cfg->bot_token != NULL) {
+        struct str user = json_str(doc, "user"), team = json_str(doc, "team");
+        snprintf(ret->name, sizeof ret->name, "@%.*s in %.*s", STR_FMT(user), STR_FMT(team));
+        snprintf(ret->reach, sizeof ret->reach,
+                 "in Slack, write to @%.*s, or /invite @%.*s into a channel and mention it there",
+                 STR_FMT(user), STR_FMT(user));
+    }
+    if (granted.n > 0)
+        slack_scopes_missing(buf_str(&granted), &missing);
+    if (err == BH_OK && missing.n > 0)
+        err = bh_err_why(BH_REFUSED, ret_why,
+                         "the app lacks scopes: add %.120s under OAuth & Permissions, and install "
+                         "it again",
+                         buf_z(&missing));
+    if (err == BH_OK && by_socket(cfg))
+        err = ask(cfg, "apps.connections.open", cfg->app_token, "app_token", parser, &unused, &doc,
+                  ret_why);
     json_parser_free(parser);
-    free(api);
     return err;
 }
 
@@ -392,6 +402,13 @@ const struct platform_ops slack_ops = {
     .ids_per_chat = true,
     .open = slack_open,
     .check = slack_check,
+    .steps =
+        "Open https://api.slack.com/apps, Create New App, From a manifest; the manifest is in\n"
+        "docs/platforms/slack.md.\n"
+        "Basic Information: note the App ID (A...).\n"
+        "Socket Mode: Enable Socket Mode, and copy the app-level token (xapp-...).\n"
+        "Install App: install it, and copy the Bot User OAuth Token (xoxb-...).",
+    .bot_is = "The App ID of the app, from Basic Information: A0123456789",
     .act = slack_act,
     .http = slack_http,
     .install = slack_install,

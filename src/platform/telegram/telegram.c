@@ -7,22 +7,25 @@
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "net/http_client.h"
 #include "platform/prompts.h"
 #include "platform/recent.h"
 #include "platform/sender.h"
 #include "platform/telegram/telegram_priv.h"
 
-enum { LOOKUP_MS = 10000 };
+#define API_BASE "https://api.telegram.org"
+
+enum { LOOKUP_MS = 10000, CHECK_MS = 10000 };
 
 /* ---- settings ---- */
 
 #define AT(member) offsetof(struct telegram_settings, member)
 
 static const struct config_key keys[] = {
-    {"token", CFG_SECRET, CFG_RESTART, AT(token), .what = "The bot's token."},
+    {"token", CFG_SECRET, CFG_RESTART, AT(token), .ask = "", .what = "The bot's token."},
     {"mode", CFG_CHOICE, CFG_RESTART, AT(mode), NULL, "polling|webhook",
      .what = "`polling` or `webhook`."},
-    {"webhook_secret", CFG_SECRET, CFG_RESTART, AT(webhook_secret),
+    {"webhook_secret", CFG_SECRET, CFG_RESTART, AT(webhook_secret), .ask = "mode=webhook",
      .what = "The secret that Telegram sends with every webhook."},
     {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
      .what = "The URL of another API server than the platform's own."},
@@ -187,7 +190,7 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     if (cfg->token[strlen(t->token_id)] == '\0')
         t->token_id[0] = '\0'; /* a token without a public part is all secret */
     struct buf url = BUF_INIT;
-    char *base = platform_api_base(cfg->api_base, "https://api.telegram.org");
+    char *base = platform_api_base(cfg->api_base, API_BASE);
     buf_printf(&url, "%s/bot%s/", base, cfg->token);
     t->url = buf_take(&url);
     free(base);
@@ -210,6 +213,77 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     log_info(&t->base.log, "open: mode=%s", t->secret != NULL ? "webhook" : "polling");
     *ret_p = &t->base;
     return BH_OK;
+}
+
+/* ---- check ---- */
+
+/* Calls a method without parameters.  The token is in the URL, so no text of a failed request is
+ * passed on. */
+static enum bh_err ask(const struct telegram_settings *cfg, const char *method,
+                       struct json_parser *parser, struct json *ret_result, char *ret_why)
+{
+    char *base = platform_api_base(cfg->api_base, API_BASE), unused[256];
+    BUF_SECRET url = BUF_INIT;
+    struct json doc = {0};
+    int status;
+
+    buf_printf(&url, "%s/bot%s/%s", base, cfg->token, method);
+    free(base);
+    enum bh_err err = platform_ask(&(struct http_fetch){.url = buf_z(&url), .timeout_ms = CHECK_MS},
+                                   parser, &status, &doc, unused);
+    if (err != BH_OK)
+        return bh_err_why(err, ret_why, "Telegram does not answer");
+    *ret_result = json_get(doc, "result");
+    if (json_as_bool(json_get(doc, "ok"), false) && json_is_object(*ret_result))
+        return BH_OK;
+    return bh_err_why(
+        BH_REFUSED, ret_why,
+        "Telegram refuses the token (%d): copy it again from @BotFather (/mybots, the "
+        "bot, API Token)",
+        status);
+}
+
+static void report_webhook(const struct telegram_settings *cfg, struct json info,
+                           struct platform_report *ret)
+{
+    struct str url = json_str(info, "url"), error = json_str(info, "last_error_message");
+
+    if (!ret->webhook && url.n > 0)
+        platform_warn(ret,
+                      "Telegram still sends this bot's messages to %.*s; the start of bellhop ends "
+                      "that, so stop the program there",
+                      (int)(url.n < 120 ? url.n : 120), url.p);
+    if (ret->webhook && error.n > 0)
+        platform_warn(ret, "Telegram cannot reach the webhook: %.*s",
+                      (int)(error.n < 120 ? error.n : 120), error.p);
+}
+
+static enum bh_err tg_check(const struct platform_settings *settings, struct platform_report *ret,
+                            char *ret_why)
+{
+    const struct telegram_settings *cfg =
+        container_of(settings, const struct telegram_settings, base);
+    struct json_parser *parser = json_parser_new();
+    struct json me, info;
+    enum bh_err err = ask(cfg, "getMe", parser, &me, ret_why);
+
+    ret->webhook = str_eq(str_of(cfg->mode), STR("webhook"));
+    if (err == BH_OK) {
+        struct str username = json_str(me, "username");
+        platform_tell(ret->bot, sizeof ret->bot, username);
+        snprintf(ret->name, sizeof ret->name, "@%.100s", ret->bot);
+        snprintf(ret->reach, sizeof ret->reach, "https://t.me/%.100s", ret->bot);
+        if (!json_as_bool(json_get(me, "can_read_all_group_messages"), false))
+            snprintf(ret->notes, sizeof ret->notes,
+                     "In groups Telegram shows the bot only commands, mentions and replies. To "
+                     "change that: @BotFather, /setprivacy, Disable; then add the bot to the group "
+                     "again.");
+        err = ask(cfg, "getWebhookInfo", parser, &info, ret_why);
+    }
+    if (err == BH_OK)
+        report_webhook(cfg, info, ret);
+    json_parser_free(parser);
+    return err;
 }
 
 static void tg_status(struct platform *p, struct jw *w)
@@ -279,6 +353,10 @@ const struct platform_ops telegram_ops = {
     .ids_per_chat = true,
     .descriptor = &tg_descriptor,
     .open = tg_open,
+    .check = tg_check,
+    .steps = "Open https://t.me/BotFather in Telegram and send /newbot.\n"
+             "Choose a name, then a username that ends in \"bot\".\n"
+             "BotFather answers with the token, like 123456789:AAE...",
     .act = tg_act,
     .http = tg_webhook,
     .media_where = tg_media_where,

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "net/http_client.h"
 #include "platform/twilio/twilio_priv.h"
 
@@ -18,8 +19,8 @@ enum { CHECK_MS = 10000 };
 #define AT(member) offsetof(struct twilio_settings, member)
 
 static const struct config_key keys[] = {
-    {"account_sid", CFG_TEXT, CFG_RESTART, AT(account_sid), .what = "Account SID."},
-    {"auth_token", CFG_SECRET, CFG_RESTART, AT(auth_token), .what = "Auth token."},
+    {"account_sid", CFG_TEXT, CFG_RESTART, AT(account_sid), .ask = "", .what = "Account SID."},
+    {"auth_token", CFG_SECRET, CFG_RESTART, AT(auth_token), .ask = "", .what = "Auth token."},
     {"plane", CFG_CHOICE, CFG_RESTART, AT(plane), NULL, "inbound|passthrough",
      .what = "`inbound` or `passthrough`."},
     {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
@@ -116,46 +117,90 @@ static enum bh_err twilio_open(const struct platform_settings *settings, struct 
     return BH_OK;
 }
 
-/* Checks Twilio's description of the account. */
-static enum bh_err read_account(int status, struct str body, char *ret_why)
-{
-    struct json_parser *p = json_parser_new();
-    struct json doc = {0};
-    enum bh_err err = BH_REFUSED;
+/* ---- check ---- */
 
-    if (!json_parse(p, body, &doc))
-        doc = (struct json){0};
-    struct str state = json_str(doc, "status");
-    if (status == 401 || status == 403 || status == 404)
-        snprintf(ret_why, 256,
-                 "Twilio refuses the credentials: put the current `account_sid` and "
-                 "`auth_token` into bellhop's config");
-    else if (status != 200)
-        err = BH_UNAVAILABLE, snprintf(ret_why, 256, "Twilio answered with HTTP %d", status);
-    else if (state.n > 0 && !str_eq(state, STR("active")))
-        snprintf(ret_why, 256, "the Twilio account is %.*s: see its console",
-                 state.n < 40 ? (int)state.n : 40, state.p);
-    else
-        err = BH_OK;
-    json_parser_free(p);
-    return err;
-}
-
-static enum bh_err twilio_check(const struct platform_settings *settings, char *ret_why)
+static enum bh_err ask(const struct twilio_settings *cfg, const char *what, struct str number,
+                       struct json_parser *parser, int *ret_status, struct json *ret_doc,
+                       char *ret_why)
 {
-    const struct twilio_settings *cfg = container_of(settings, const struct twilio_settings, base);
-    BUF_LOCAL url = BUF_INIT, body = BUF_INIT;
+    BUF_LOCAL url = BUF_INIT;
     BUF_SECRET auth = BUF_INIT;
     char *api = platform_api_base(cfg->api_base, kind.api_base);
-    int status = 0;
 
     write_auth(cfg, &auth);
-    buf_printf(&url, "%s/2010-04-01/Accounts/%s.json", api, cfg->account_sid);
+    buf_printf(&url, "%s/2010-04-01/Accounts/%s%s", api, cfg->account_sid, what);
+    percent_encode(&url, number);
+    free(api);
     const char *const headers[] = {buf_z(&auth), NULL};
     const struct http_fetch f = {.url = buf_z(&url), .headers = headers, .timeout_ms = CHECK_MS};
-    enum bh_err err = http_fetch_now(&f, &status, &body, ret_why);
-    err = err == BH_OK ? read_account(status, buf_str(&body), ret_why) : BH_UNAVAILABLE;
-    free(api);
+    return platform_ask(&f, parser, ret_status, ret_doc, ret_why);
+}
+
+/* Checks Twilio's description of the account. */
+static enum bh_err read_account(int status, struct json doc, char *ret_why)
+{
+    struct str state = json_str(doc, "status");
+
+    if (status == 401 || status == 403 || status == 404)
+        return bh_err_why(BH_REFUSED, ret_why,
+                          "Twilio refuses the credentials: put the current `account_sid` and "
+                          "`auth_token` into bellhop's config");
+    if (status != 200)
+        return bh_err_why(BH_UNAVAILABLE, ret_why, "Twilio answered with HTTP %d", status);
+    if (state.n > 0 && !str_eq(state, STR("active")))
+        return bh_err_why(BH_REFUSED, ret_why, "the Twilio account is %.*s: see its console",
+                          state.n < 40 ? (int)state.n : 40, state.p);
+    return BH_OK;
+}
+
+/* Checks the address that Twilio calls for the number of the bot.  Numbers of other kinds, such as
+ * WhatsApp senders, are not in this list of Twilio's. */
+static void report_number(const struct twilio_settings *cfg, struct json list,
+                          struct platform_report *ret)
+{
+    struct json numbers = json_get(list, "incoming_phone_numbers");
+    struct json_iter it = {0};
+    BUF_LOCAL path = BUF_INIT;
+
+    if (json_type(numbers) != JSON_ARRAY)
+        return;
+    if (!json_next(numbers, &it)) {
+        platform_warn(ret, "the account has no number %s", cfg->base.bot);
+        return;
+    }
+    struct str url = json_str(it.value, "sms_url");
+    buf_add_z(&path, "/webhooks/twilio/");
+    percent_encode(&path, str_of(cfg->base.bot));
+    if (!str_ends(url, buf_str(&path)) && !str_ends(url, str_of(cfg->base.bot)))
+        platform_warn(
+            ret,
+            "Twilio does not send this number's messages to bellhop: in the console, Phone "
+            "Numbers, %s, Messaging, set the webhook to your public_url and %s",
+            cfg->base.bot, buf_z(&path));
+}
+
+static enum bh_err twilio_check(const struct platform_settings *settings,
+                                struct platform_report *ret, char *ret_why)
+{
+    const struct twilio_settings *cfg = container_of(settings, const struct twilio_settings, base);
+    struct json_parser *parser = json_parser_new();
+    struct json doc = {0};
+    int status = 0;
+    enum bh_err err = ask(cfg, ".json", STR_NULL, parser, &status, &doc, ret_why);
+
+    ret->webhook = true;
+    if (err == BH_OK)
+        err = read_account(status, doc, ret_why);
+    if (err == BH_OK) {
+        platform_tell(ret->name, sizeof ret->name, json_str(doc, "friendly_name"));
+        snprintf(ret->reach, sizeof ret->reach, "send a message to %.60s", cfg->base.bot);
+        char unused[256];
+        if (cfg->base.bot[0] == '+' &&
+            ask(cfg, "/IncomingPhoneNumbers.json?PhoneNumber=", str_of(cfg->base.bot), parser,
+                &status, &doc, unused) == BH_OK)
+            report_number(cfg, doc, ret);
+    }
+    json_parser_free(parser);
     return err;
 }
 
@@ -182,6 +227,9 @@ const struct platform_ops twilio_ops = {
     .descriptor = &descriptor,
     .open = twilio_open,
     .check = twilio_check,
+    .steps = "Open https://console.twilio.com and buy a number that can send messages.\n"
+             "Copy the Account SID and the Auth Token from the console's first page.",
+    .bot_is = "The number that people write to, with its +, or a messaging service (MG...)",
     .act = webhook_bot_act,
     .http = twilio_http,
     .media_where = twilio_media_where,

@@ -27,7 +27,7 @@
 #define AT(member) offsetof(struct web_settings, member)
 
 static const struct config_key keys[] = {
-    {"title", CFG_TEXT, CFG_RESTART, AT(title), .what = "The title of the chat page."},
+    {"title", CFG_TEXT, CFG_RESTART, AT(title), .ask = "", .what = "The title of the chat page."},
     {"history", CFG_NUMBER, CFG_RESTART, AT(history), "200", .max = 100000,
      .what = "Messages kept per chat; 0 keeps none."},
     {0},

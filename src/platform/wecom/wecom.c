@@ -14,10 +14,10 @@
 #define AT(member) offsetof(struct wecom_settings, member)
 
 static const struct config_key keys[] = {
-    {"corp_id", CFG_TEXT, CFG_RESTART, AT(corp_id), .what = "Corp id."},
-    {"secret", CFG_SECRET, CFG_RESTART, AT(secret), .what = "The agent's secret."},
-    {"token", CFG_SECRET, CFG_RESTART, AT(token), .what = "The callback's token."},
-    {"encoding_aes_key", CFG_SECRET, CFG_RESTART, AT(encoding_aes_key),
+    {"corp_id", CFG_TEXT, CFG_RESTART, AT(corp_id), .ask = "", .what = "Corp id."},
+    {"secret", CFG_SECRET, CFG_RESTART, AT(secret), .ask = "", .what = "The agent's secret."},
+    {"token", CFG_SECRET, CFG_RESTART, AT(token), .ask = "", .what = "The callback's token."},
+    {"encoding_aes_key", CFG_SECRET, CFG_RESTART, AT(encoding_aes_key), .ask = "",
      .what = "The callback's EncodingAESKey."},
     {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
      .what = "The URL of another API server than the platform's own."},
@@ -98,12 +98,15 @@ static enum bh_err wecom_open(const struct platform_settings *settings, struct h
     return err;
 }
 
-static enum bh_err wecom_check(const struct platform_settings *settings, char *ret_why)
+static enum bh_err wecom_check(const struct platform_settings *settings,
+                               struct platform_report *ret, char *ret_why)
 {
     const struct wecom_settings *cfg = container_of(settings, const struct wecom_settings, base);
     char *api = platform_api_base(cfg->api_base, kind.api_base);
     enum bh_err err = wecom_token_check(cfg, api, ret_why);
 
+    ret->webhook = true;
+    snprintf(ret->reach, sizeof ret->reach, "open the app in WeCom and write to it");
     free(api);
     return err;
 }
@@ -130,6 +133,13 @@ const struct platform_ops wecom_ops = {
     .descriptor = &descriptor,
     .open = wecom_open,
     .check = wecom_check,
+    .steps =
+        "Open https://work.weixin.qq.com, App Management, and create an app.\n"
+        "Copy its AgentId and Secret, and the Company ID from My Company.\n"
+        "Receive Messages, Set API reception: copy Token and EncodingAESKey; save it there only\n"
+        "after bellhop runs.\n"
+        "Add the address that bellhop sends from to the app's trusted IPs.",
+    .bot_is = "The AgentId of the app: 1000002",
     .act = webhook_bot_act,
     .http = wecom_http,
     .media_where = wecom_media_where,

@@ -1,5 +1,7 @@
 /* Promises of base/config.h, with tables of our own: a shop with a counter, lamps and pets. */
 #include "unit.h"
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/config.h"
 #include "base/mem.h"
@@ -233,11 +235,12 @@ static void a_list_the_file_does_not_have_is_as_declared(void **state)
 static void mistakes_are_told_with_their_line(void **state)
 {
     assert_refused("nam: x\n", ".yaml:1: unknown key \"nam\"; expected one of: name counter staff "
-                               "drawers depth pets shelves");
+                               "drawers depth pets shelves include");
     assert_refused("counter:\n  width: 3\n", ".yaml:2: unknown key \"counter.width\"; expected one "
                                              "of: height colour lamp");
-    assert_refused("counter.height: 60\n", ".yaml:1: unknown key \"counter.height\"; expected one "
-                                           "of: name counter staff drawers depth pets shelves");
+    assert_refused("counter.height: 60\n",
+                   ".yaml:1: unknown key \"counter.height\"; expected one "
+                   "of: name counter staff drawers depth pets shelves include");
     assert_refused("counter: {lamp: {off: 1}}\n",
                    ".yaml:1: unknown key \"counter.lamp.off\"; expected one of: on fuse");
     assert_refused("counter: {colour: oak, colour: ash}\n", ".yaml:1: \"colour\" is there twice");
@@ -350,6 +353,186 @@ static void an_entry_from_elsewhere_reads_no_environment(void **state)
     unsetenv("FIDO");
 }
 
+/* ---- several files ---- */
+
+static char folder[40];
+
+static void put(const char *name, const char *text)
+{
+    struct buf path = BUF_INIT;
+
+    buf_printf(&path, "%s/%s", folder, name);
+    FILE *f = fopen(buf_z(&path), "we");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    buf_done(&path);
+}
+
+static void make_folder(void)
+{
+    struct buf sub = BUF_INIT;
+
+    snprintf(folder, sizeof folder, "/tmp/bellhop-test-shop-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    buf_printf(&sub, "%s/conf.d", folder);
+    assert_int_equal(mkdir(buf_z(&sub), 0700), 0);
+    buf_done(&sub);
+}
+
+static void remove_folder(void)
+{
+    struct buf command = BUF_INIT;
+
+    buf_printf(&command, "rm -r %s", folder);
+    assert_int_equal(system(buf_z(&command)), 0);
+    buf_done(&command);
+}
+
+static enum bh_err load_folder(struct loaded *l)
+{
+    *l = (struct loaded){.cfg = NULL};
+    snprintf(l->path, sizeof l->path, "%s/main.yaml", folder);
+    return config_load(l->path, &shop, &l->cfg, &l->why);
+}
+
+/* Loads the folder, whose main file is @main; the error without the name of the folder is
+ * @expected. */
+static void assert_folder_refused(const char *main, const char *expected)
+{
+    struct loaded l;
+
+    put("main.yaml", main);
+    assert_int_equal(load_folder(&l), BH_MALFORMED);
+    struct str rest = buf_str(&l.why);
+    struct buf shown = BUF_INIT;
+    while (rest.n > 0) {
+        size_t n = str_starts(rest, str_of(folder)) ? strlen(folder) + 1 : 0;
+        if (n == 0)
+            buf_add_c(&shown, *rest.p);
+        rest = str_skip(rest, n > 0 ? n : 1);
+    }
+    assert_string_equal(buf_z(&shown), expected);
+    buf_done(&shown);
+    unload(&l);
+}
+
+static void included_files_follow_in_the_order_of_their_names(void **state)
+{
+    struct loaded l;
+
+    make_folder();
+    put("conf.d/20-b.yaml", "pets: [{kind: cat, name: B}]\ncounter: {height: 77}\n");
+    put("conf.d/10-a.yaml", "pets: [{kind: cat, name: A}]\n");
+    put("conf.d/30-c.yaml.off", "nonsense: [\n");
+    put("conf.d/.hidden.yaml", "nonsense: [\n");
+    put("main.yaml", "include: [conf.d/*.yaml, conf.d/2*.yaml, none.d/*.yaml]\n"
+                     "pets: [{kind: cat, name: M}]\ncounter: {colour: elm}\n");
+    assert_int_equal(load_folder(&l), BH_OK);
+    assert_int_equal(config_count(l.cfg, &pets), 3);
+    for (size_t i = 0; i < 3; i++) {
+        const struct cat *c = config_entry(l.cfg, &pets, i);
+        assert_string_equal(c->base.name, i == 0 ? "M" : i == 1 ? "A" : "B");
+    }
+    assert_string_equal(strrchr(config_entry_file(l.cfg, &pets, 2), '/'), "/20-b.yaml");
+    assert_int_equal(config_entry_line(l.cfg, &pets, 2), 1);
+    const struct counter *c = config_get(l.cfg, &counter_config);
+    assert_int_equal(c->height, 77);
+    assert_int_equal(c->colour, 2);
+    unload(&l);
+    remove_folder();
+}
+
+static void mistakes_about_included_files_name_file_and_line(void **state)
+{
+    make_folder();
+    put("conf.d/a.yaml", "staff: [Ada]\n");
+    put("conf.d/b.yaml", "\nname: x\n");
+    assert_folder_refused("include: conf.d/*.yaml\nname: y\n",
+                          "conf.d/b.yaml:2: \"name\" is there twice; main.yaml:2 has it too");
+    put("conf.d/b.yaml", "include: c.yaml\n");
+    assert_folder_refused("include: conf.d/*.yaml\n",
+                          "conf.d/b.yaml:1: include: an included file cannot include others; name "
+                          "them in main.yaml");
+    put("conf.d/b.yaml", "nam: y\n");
+    assert_folder_refused("include: conf.d/b*\n",
+                          "conf.d/b.yaml:1: unknown key \"nam\"; expected one of: name counter "
+                          "staff drawers depth pets shelves");
+    put("conf.d/b.yaml", "pets:\n- {kind: cat, name: x}\n");
+    assert_folder_refused("include: conf.d/b*\npets:\n- {kind: cat, name: x}\n",
+                          "conf.d/b.yaml:2: pets: cat name \"x\" is there twice");
+    assert_folder_refused("name: x\ninclude: conf.d/none.yaml\n",
+                          "main.yaml:2: include: conf.d/none.yaml: there is no such file");
+    assert_folder_refused("include: '*.yaml'\n", "main.yaml:1: include: \"*.yaml\" matches this "
+                                                 "file itself; put the others into a folder");
+    assert_folder_refused("include: conf.d\n", "main.yaml:1: include: conf.d is not a file");
+    assert_folder_refused("include: [[a]]\n",
+                          "main.yaml:1: include: expected a path, such as conf.d/*.yaml");
+    remove_folder();
+}
+
+static void the_number_of_included_files_has_an_end(void **state)
+{
+    char name[32];
+
+    make_folder();
+    for (int i = 0; i < 1001; i++) {
+        snprintf(name, sizeof name, "conf.d/%04d.yaml", i);
+        put(name, "");
+    }
+    assert_folder_refused("include: conf.d/*\n", "main.yaml:1: include: more than 1000 files");
+    remove_folder();
+}
+
+static void a_secret_may_stand_in_a_file_of_its_own(void **state)
+{
+    struct loaded l;
+
+    make_folder();
+    put("conf.d/fuse", "  16 A\n");
+    put("conf.d/a.yaml", "counter: {lamp: {on: yes, fuse_file: fuse}}\n");
+    put("main.yaml", "include: conf.d/*.yaml\n");
+    assert_int_equal(load_folder(&l), BH_OK);
+    const struct lamp *lamp = config_get(l.cfg, &lamp_config);
+    assert_string_equal(lamp->hidden, "16 A");
+    size_t n = 0;
+    while (config_file(l.cfg, n) != NULL)
+        n++;
+    assert_int_equal(n, 4);
+    assert_string_equal(strrchr(config_file(l.cfg, n - 1), '/'), "/fuse");
+    unload(&l);
+    put("main.yaml", "");
+    setenv("BELLHOP_COUNTER_LAMP_FUSE_FILE", folder, 1);
+    assert_int_equal(load_folder(&l), BH_MALFORMED);
+    assert_non_null(strstr(buf_z(&l.why), "BELLHOP_COUNTER_LAMP_FUSE_FILE: "));
+    assert_non_null(strstr(buf_z(&l.why), " is not a file"));
+    unload(&l);
+    unsetenv("BELLHOP_COUNTER_LAMP_FUSE_FILE");
+    remove_folder();
+}
+
+static void mistakes_about_files_of_secrets_name_file_and_line(void **state)
+{
+    make_folder();
+    put("empty", "\n");
+    put("good", "x");
+    assert_folder_refused("counter:\n  lamp: {fuse_file: none}\n",
+                          "main.yaml:2: counter.lamp.fuse_file: none: No such file or directory");
+    assert_folder_refused("counter: {lamp: {fuse_file: empty}}\n",
+                          "main.yaml:1: counter.lamp.fuse_file: empty is empty");
+    assert_folder_refused("counter: {lamp: {fuse_file: conf.d}}\n",
+                          "main.yaml:1: counter.lamp.fuse_file: conf.d is not a file");
+    assert_folder_refused("counter: {lamp: {fuse: a, fuse_file: good}}\n",
+                          "main.yaml:1: \"counter.lamp.fuse\" and \"counter.lamp.fuse_file\" are "
+                          "both there; keep one");
+    assert_folder_refused("counter: {lamp: {fuse_file: }}\n",
+                          "main.yaml:1: counter.lamp.fuse_file: expected the path of a file");
+    assert_folder_refused("name_file: good\n",
+                          "main.yaml:1: unknown key \"name_file\"; expected one of: name counter "
+                          "staff drawers depth pets shelves include");
+    remove_folder();
+}
+
 static void ten_thousand_entries_load_in_a_blink(void **state)
 {
     struct buf yaml = BUF_INIT;
@@ -375,6 +558,11 @@ UNIT(base_test_config)
         cmocka_unit_test(a_reload_takes_values_and_whole_lists),
         cmocka_unit_test(the_reference_is_made_of_the_tables),
         cmocka_unit_test(an_entry_from_elsewhere_reads_no_environment),
+        cmocka_unit_test(included_files_follow_in_the_order_of_their_names),
+        cmocka_unit_test(mistakes_about_included_files_name_file_and_line),
+        cmocka_unit_test(the_number_of_included_files_has_an_end),
+        cmocka_unit_test(a_secret_may_stand_in_a_file_of_its_own),
+        cmocka_unit_test(mistakes_about_files_of_secrets_name_file_and_line),
         cmocka_unit_test(ten_thousand_entries_load_in_a_blink),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,402 @@
+"""bellhop setup through a real terminal, against the simulators: what it asks, what it writes, what it leaves alone."""
+import json
+import os
+import pty
+import re
+import select
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conftest import PROGRAM, ROOT, wait_for
+
+sys.path.insert(0, str(ROOT / "tests" / "sim"))
+from discord import APP, DiscordSim  # noqa: E402
+from models import ModelSim  # noqa: E402
+from slack import SlackSim  # noqa: E402
+from telegram import TelegramSim  # noqa: E402
+from webapi import TwilioSim  # noqa: E402
+
+TOKEN = "123456:AAE-setup-token"
+PATIENCE = 40  # seconds until a terminal that says nothing has failed
+
+
+class Terminal:
+    """bellhop setup on a terminal of its own; see() waits for words, say() types."""
+
+    def __init__(self, home, *args, **env):
+        self.seen = self.rest = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(home)
+            os.environ.update({"BELLHOP_LISTEN": "127.0.0.1:0", "HOME": str(home), "TERM": "dumb",
+                               "https_proxy": "http://127.0.0.1:9", **env})
+            os.execv(PROGRAM, ["bellhop", "setup", *args])
+
+    def read(self, seconds):
+        if not select.select([self.fd], [], [], seconds)[0]:
+            return False
+        try:
+            data = os.read(self.fd, 65536).decode(errors="replace")
+        except OSError:  # the other side has gone
+            data = ""
+        self.seen += data
+        self.rest += data
+        return data != ""
+
+    def see(self, words):
+        end = time.monotonic() + PATIENCE
+        while words not in self.rest:
+            left = end - time.monotonic()
+            assert left > 0 and self.read(left), f"no {words!r} in:\n{self.seen}"
+        self.rest = self.rest.split(words, 1)[1]
+
+    def say(self, text, after=None):
+        if after is not None:
+            self.see(after)
+        os.write(self.fd, text.encode() + b"\n")
+
+    def stop(self, after=None):
+        if after is not None:
+            self.see(after)
+        os.write(self.fd, b"\x03")
+
+    def end(self):
+        """The exit status; everything has been read."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end and self.read(end - time.monotonic()):
+            pass
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self.fd)
+        assert "Sanitizer" not in self.seen, self.seen
+        return status
+
+
+def tree(home):
+    """Every file with its bytes and its mode, without the state of a server."""
+    return {str(p.relative_to(home)): (p.read_bytes(), stat.S_IMODE(p.stat().st_mode)) for p in home.rglob("*")
+            if p.is_file() and "bellhop-data" not in p.parts}
+
+
+def run(home, *args, **env):
+    done = subprocess.run([PROGRAM, "setup", *args], cwd=home, text=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "BELLHOP_LISTEN": "127.0.0.1:0", "HOME": str(home), "https_proxy": "http://127.0.0.1:9", **env})
+    assert "Sanitizer" not in done.stderr, done.stderr
+    return done
+
+
+def secret(home, text, name="given"):
+    (home / name).write_text(text + "\n")
+    return home / name
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = tmp_path / "home"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def telegram():
+    sim = TelegramSim()
+    sim.bot(TOKEN, "desk_bot")
+    sim.person(5, "Ann")
+    yield sim
+    sim.close()
+
+
+@pytest.fixture
+def discord():
+    sim = DiscordSim("discord-token")
+    yield sim
+    sim.close()
+
+
+# ---- from nothing to an answer ----
+
+
+def test_from_nothing_to_an_answer_on_telegram(home, telegram):
+    t = Terminal(home, "--set", f"api_base={telegram.url}")
+    t.say("telegram", after="Number or name [web]: ")
+    t.see("BotFather")
+    t.say(TOKEN, after="token (it is not shown): ")
+    t.see("This is @desk_bot.")
+    t.say("", after="Number or name [demo]: ")
+    t.say("", after="Number or name [linked]: ")
+    t.say("", after="Write them? [Y/n]: ")
+    t.see("Reach the bot: https://t.me/desk_bot")
+    t.see("send the bot this message: /link ")
+    t.see("Waiting for the first message")
+    code = re.search(r"this message: (/link \w+)", t.seen)[1]
+    telegram.say(5, code)
+    t.see("A message from 5 has arrived: it was a command to bellhop.")
+    telegram.say(5, "hello")
+    t.see("has arrived: the agent gets it.")
+    t.see("The agent has answered. It works.")
+    t.see("telegram desk_bot: its credentials are valid (@desk_bot)")
+    t.see("Start it with: bellhop serve -c ")
+    assert t.end() == 0
+    assert any("demo agent" in text for text in telegram.texts(5))
+    assert TOKEN not in t.seen
+    files = tree(home)
+    assert set(files) == {"bellhop.yaml", "conf.d/telegram-desk_bot.yaml", "conf.d/agent-telegram-desk_bot.yaml", "conf.d/web-lobby.yaml",
+                          "secrets/telegram-desk_bot.token"}
+    assert files["secrets/telegram-desk_bot.token"] == (TOKEN.encode(), 0o600)
+    assert stat.S_IMODE((home / "secrets").stat().st_mode) == 0o700
+    assert not any(TOKEN.encode() in data for name, (data, _) in files.items() if not name.startswith("secrets/"))
+    assert not (home / "bellhop-data" / "admin.sock").exists(), "its server has ended"
+
+
+def test_another_run_keeps_what_it_is_not_asked_to_change(home, telegram):
+    first = run(home, "--yes", "--platform", "telegram", "--set", f"api_base={telegram.url}", "--set", "context=5",
+                "--secret", f"token={secret(home, TOKEN)}", "--agent", "demo", "--who", "everybody")
+    assert first.returncode == 0, first.stderr
+    (home / "bellhop.yaml").write_text((home / "bellhop.yaml").read_text() + "log: {level: debug}\n")
+    before = tree(home)
+    t = Terminal(home)  # changes nothing
+    t.say("", after="Number or name [none]: ")
+    t.see("The configuration stays as it is.")
+    assert t.end() == 0 and tree(home) == before
+    t = Terminal(home, "--set", "reactions=true", "--wait", "0s")
+    t.say("2", after="Number or name [none]: ")
+    t.say("", after="\"new\" adds another [desk_bot]: ")
+    t.say("", after="token (it is not shown; Enter keeps the old one): ")
+    t.say("", after="Number or name [none]: ")
+    t.say("y", after="Write them? [Y/n]: ")
+    assert t.end() == 0, t.seen
+    after = tree(home)
+    bot = after.pop("conf.d/telegram-desk_bot.yaml")[0].decode()
+    before.pop("conf.d/telegram-desk_bot.yaml")
+    assert after == before
+    assert "\n    reactions: true\n" in bot and "\n    context: 5\n" in bot and "\n    token_file: ../secrets/telegram-desk_bot.token\n" in bot
+
+
+def test_a_bot_that_was_configured_by_hand_is_left_alone(home, telegram):
+    (home / "bellhop.yaml").write_text(f"# mine\nplatforms:\n  - {{platform: telegram, bot: desk_bot, token: \"{TOKEN}\", "
+                                       f"api_base: \"{telegram.url}\"}}\n")
+    before = tree(home)
+    given = secret(home.parent, TOKEN)
+    done = run(home, "--yes", "--platform", "telegram", "--set", f"api_base={telegram.url}", "--secret", f"token={given}")
+    assert done.returncode == 1 and "bellhop.yaml, line 3. Change it there; nothing was changed" in done.stderr
+    assert tree(home) == before
+    done = run(home, "--yes", "--platform", "web", "--bot", "attic", "--agent", "demo")
+    assert done.returncode == 0, done.stderr
+    assert (home / "bellhop.yaml").read_text().startswith(before["bellhop.yaml"][0].decode())
+    assert (home / "bellhop.yaml").read_text().endswith("include: conf.d/*.yaml\n")
+    assert not (home / "conf.d" / "web-lobby.yaml").exists(), "there was none before"
+
+
+def test_what_somebody_added_to_a_file_of_setup_is_not_lost(home):
+    assert run(home, "--yes", "--platform", "web", "--bot", "attic").returncode == 0
+    with (home / "conf.d" / "web-attic.yaml").open("a") as f:
+        f.write("  - {platform: web, bot: cellar}\n")
+    before = tree(home)
+    done = run(home, "--yes", "--platform", "web", "--bot", "attic", "--set", "title=Up there")
+    assert done.returncode == 1 and "another bot would be lost. Nothing was changed" in done.stderr
+    assert tree(home) == before
+
+
+# ---- stopping, and mistakes ----
+
+
+def test_ctrl_c_at_any_question_leaves_nothing(home, telegram):
+    questions = [("Number or name [web]: ", "telegram"), ("token (it is not shown): ", TOKEN), ("Number or name [demo]: ", "model"),
+                 ("url [http://127.0.0.1:11434/v1]: ", "http://127.0.0.1:9"), ("model: ", "m"),
+                 ("key, if the server wants one (it is not shown): ", "k"), ("Number or name [linked]: ", "2"), ("Write them? [Y/n]: ", "y")]
+    (home / "bellhop.yaml").write_text("# as it was\n")
+    before = tree(home)
+    for stop_at in range(len(questions)):
+        t = Terminal(home, "--set", f"api_base={telegram.url}")
+        for i, (question, answer) in enumerate(questions):
+            question = question.replace("[web]", "[none]")
+            if i == stop_at:
+                t.stop(after=question)
+                break
+            t.say(answer, after=question)
+        assert t.end() == 1, t.seen
+        assert "Stopped. Nothing was changed." in t.seen
+        assert tree(home) == before and not (home / "bellhop-data").exists(), questions[stop_at]
+
+
+def test_the_end_of_the_input_stops_it_too(home):
+    t = Terminal(home)
+    t.see("Number or name [web]: ")
+    os.write(t.fd, b"\x04")
+    assert t.end() == 1 and "Nothing was changed" in t.seen and tree(home) == {}
+
+
+def test_a_wrong_token_is_named_and_asked_for_again(home, telegram):
+    t = Terminal(home, "--set", f"api_base={telegram.url}", "--wait", "0s")
+    t.say("2", after="Number or name [web]: ")
+    t.say("not a token", after="token (it is not shown): ")
+    t.see("does not look like one from @BotFather")
+    t.say("", after="Try again? [Y/n]: ")
+    t.say("1:wrong", after="Enter keeps the old one): ")
+    t.see("Telegram refuses the token (401): copy it again from @BotFather")
+    t.say("y", after="Try again? [Y/n]: ")
+    t.say(TOKEN, after="Enter keeps the old one): ")
+    t.see("This is @desk_bot.")
+    t.say("none", after="Number or name [demo]: ")
+    t.say("n", after="Write them? [Y/n]: ")
+    assert t.end() == 1 and "not written. Nothing was changed" in t.seen
+    assert tree(home) == {} and TOKEN not in t.seen
+
+
+def test_missing_intents_say_where_to_click(home, discord):
+    discord.allowed_privileged = 0
+    t = Terminal(home, "--platform", "discord", "--set", f"api_base={discord.url}", "--agent", "none", "--wait", "0s")
+    t.say("discord-token", after="token (it is not shown): ")
+    t.see("the Message Content Intent is off: switch it on at https://discord.com/developers/applications/" + APP + "/bot")
+    discord.allowed_privileged = 1 << 15
+    t.say("", after="Try again? [Y/n]: ")
+    t.say("", after="Enter keeps the old one): ")
+    t.see("This is Bellhop.")
+    t.say("", after="Write them? [Y/n]: ")
+    assert t.end() == 0, t.seen
+    assert f'bot: {APP}\n' in (home / "conf.d" / f"discord-{APP}.yaml").read_text()
+
+
+def test_without_network_the_keys_are_kept_only_if_wanted(home):
+    given = secret(home.parent, TOKEN)
+    words = ["--yes", "--platform", "telegram", "--bot", "desk", "--set", "api_base=http://127.0.0.1:9", "--secret", f"token={given}"]
+    done = run(home, *words)
+    assert done.returncode == 1 and "Telegram cannot be reached from here" in done.stderr and TOKEN not in done.stderr
+    assert "--unchecked is not given. Nothing was changed" in done.stderr and tree(home) == {}
+    done = run(home, *words, "--unchecked")
+    assert done.returncode == 0 and "could not be checked" in done.stdout, done.stderr
+    assert (home / "secrets" / "telegram-desk.token").read_text() == TOKEN
+
+
+def test_a_disk_that_refuses_leaves_everything_as_it_was(home):
+    (home / "bellhop.yaml").write_text("log: {level: info}\n")
+    (home / "conf.d").write_text("a file where the folder should be")
+    before = tree(home)
+    done = run(home, "--yes", "--platform", "web", "--agent", "demo")
+    assert done.returncode == 1 and "conf.d/" in done.stderr and "Nothing was changed" in done.stderr
+    assert tree(home) == before
+
+
+# ---- scripts ----
+
+
+def test_misuse_is_told_in_a_sentence(home, telegram):
+    (home / "bellhop.yaml").write_text("platforms: {}\n")
+    assert "bellhop.yaml:1: platforms: expected a list" in run(home, "--yes").stderr
+    (home / "bellhop.yaml").unlink()
+    for words, said in [
+            ((), "there is no terminal to ask questions on"),
+            (("--yes", "--platform", "fax"), "--platform is one of: web telegram"),
+            (("--yes", "--platform", "web", "--set", "colour=red"), "web has no key \"colour\""),
+            (("--yes", "--platform", "web", "--set", "title"), "--set takes KEY=VALUE"),
+            (("--yes", "--platform", "telegram", "--set", f"token={TOKEN}"), "token is a secret, and other users see command lines"),
+            (("--yes", "--platform", "telegram", "--secret", "token=/none"), "cannot read /none"),
+            (("--yes", "--platform", "telegram"), "\"token\" is missing: @BotFather gives it to you"),
+            (("--yes", "--platform", "web", "--agent", "program"), "needs a command (--command)"),
+            (("--yes", "--platform", "web", "--agent", "hermes", "--env-file", "/none"), "/none cannot be read and written")]:
+        done = run(home, *words)
+        assert done.returncode in (1, 2) and said in done.stderr, (words, done.stderr)
+    assert tree(home) == {}
+
+
+def test_slack_is_asked_with_both_tokens(home):
+    sim = SlackSim()
+    bot, app = secret(home.parent, next(iter(sim.tokens)), "bot"), secret(home.parent, sim.app_token or "xapp-1", "app")
+    sim.app_token = app.read_text().strip()
+    words = ["--yes", "--platform", "slack", "--bot", "A0123456789", "--set", f"api_base={sim.url}", "--secret", f"bot_token={bot}",
+             "--secret", f"app_token={app}"]
+    sim.app_token, right = "xapp-other", sim.app_token
+    done = run(home, *words)
+    assert done.returncode == 1 and "Slack refuses `app_token` (invalid_auth)" in done.stderr, done.stderr
+    sim.app_token = right
+    done = run(home, *words)
+    assert done.returncode == 0 and "This is @bellhop in Hotel." in done.stderr, done.stderr
+    assert "slack A0123456789: its credentials are valid (@bellhop in Hotel)" in done.stdout
+    sim.close()
+
+
+def test_a_webhook_platform_asks_for_the_address(home):
+    sid, auth = "AC" + "1" * 32, secret(home.parent, "twilio-secret")
+    sim = TwilioSim(sid, "twilio-secret")
+    words = ["--yes", "--platform", "twilio", "--bot", "+15550100", "--set", f"account_sid={sid}", "--set", f"api_base={sim.url}",
+             "--secret", f"auth_token={auth}"]
+    done = run(home, *words)
+    assert done.returncode == 1 and "the account has no number +15550100" in done.stderr
+    assert "public_url must begin with https://" in done.stderr and tree(home) == {}
+    sim.numbers = [{"phone_number": "+15550100", "sms_url": "https://demo.twilio.com/welcome"}]
+    done = run(home, *words, "--public-url", "https://relay.example.org")
+    assert done.returncode == 0, done.stderr
+    assert "Its webhook is https://relay.example.org/webhooks/twilio/+15550100" in done.stderr
+    assert "Twilio does not send this number's messages to bellhop" in done.stdout
+    assert "public_url: \"https://relay.example.org\"" in (home / "conf.d" / "twilio-%2B15550100.yaml").read_text()
+    assert sim.violations == []
+    sim.close()
+
+
+# ---- who answers ----
+
+
+def test_a_model_is_looked_at_and_its_key_is_a_file(home):
+    server = ModelSim(key="model-key")
+    key = secret(home.parent, "model-key")
+    words = ["--yes", "--platform", "web", "--agent", "model", "--url", server.url, "--model"]
+    assert "has no model \"none-such\". It has: qwen3, llama3.2" in run(home, *words, "none-such", "--key-file", key).stderr
+    assert "the server refuses the key (401)" in run(home, *words, "qwen3").stderr
+    done = run(home, *words, "qwen3", "--key-file", key)
+    assert done.returncode == 0 and "The server answers, and has the model." in done.stderr, done.stderr
+    text = (home / "conf.d" / "agent-web-lobby.yaml").read_text()
+    assert "substrate: chat" in text and "model: qwen3" in text and "key_file: ../secrets/agent-web-lobby.key" in text
+    assert (home / "secrets" / "agent-web-lobby.key").read_text() == "model-key" and server.violations == []
+    server.close()
+    assert "does not answer" in run(home, *words, "qwen3").stderr
+
+
+def test_a_hermes_gateway_gets_its_three_lines_once(home):
+    env = home / "hermes.env"
+    env.write_text("# mine\nOPENAI_API_KEY=sk-1\nGATEWAY_RELAY_URL=http://old\nLAST=1")
+    env.chmod(0o640)
+    words = ["--yes", "--platform", "web", "--agent", "hermes", "--env-file", str(env)]
+    done = run(home, *words)
+    assert done.returncode == 0 and "has the gateway's three lines" in done.stderr, done.stderr
+    lines = env.read_text().splitlines()
+    assert lines[:2] == ["# mine", "OPENAI_API_KEY=sk-1"] and lines[3] == "LAST=1"
+    assert re.match(r"GATEWAY_RELAY_URL=http://127\.0\.0\.1:\d+$", lines[2])
+    assert [line.split("=")[0] for line in lines[4:]] == ["GATEWAY_RELAY_ID", "GATEWAY_RELAY_SECRET"]
+    assert stat.S_IMODE(env.stat().st_mode) == 0o640
+    assert lines[5].split("=", 1)[1] not in done.stderr + done.stdout
+    done = run(home, *words)
+    assert "names a gateway of this server already; it stays as it is" in done.stderr and env.read_text().splitlines() == lines
+
+
+def test_the_service_is_installed_for_the_user(home):
+    if os.geteuid() == 0:
+        done = run(home, "--yes", "--platform", "web", "--service")
+        assert "The service reads /etc/bellhop/bellhop.yaml" in done.stderr
+        return
+    tools = home.parent / "bin"
+    tools.mkdir()
+    (tools / "systemctl").write_text(f"#!/bin/sh\necho \"$@\" >>{home.parent}/called\n")
+    (tools / "systemctl").chmod(0o755)
+    run(home, "--yes", "--platform", "web", "--service", PATH=f"{tools}:{os.environ['PATH']}")
+    unit = (home / ".config" / "systemd" / "user" / "bellhop.service").read_text()
+    assert f'serve -c "{home}/bellhop.yaml"' in unit
+    assert (home.parent / "called").read_text().splitlines() == ["--user daemon-reload", "--user enable bellhop.service",
+                                                                  "--user restart bellhop.service"]
+
+
+def test_a_running_server_is_waited_for(home, make_bellhop):
+    server = make_bellhop()
+    config = server.config
+    t = Terminal(config.parent, "-c", str(config), "--platform", "web", "--bot", "new", "--set", "title=", "--agent", "demo")
+    t.say("", after="Write them? [Y/n]: ")
+    t.see("Restart it, so that it opens the bot")
+    assert server.restart()
+    t.see("/chat/new in a browser and write something.")
+    wait_for(lambda: server.write("hello", bot="new") in (200, 202))
+    t.see("the agent gets it.")
+    t.see("The agent has answered. It works.")
+    assert t.end() == 0, t.seen
+    assert json.loads(server.cli("status", "--json").stdout)["pid"] == server.process.pid, "the server goes on"
