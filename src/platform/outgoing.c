@@ -462,6 +462,9 @@ static void on_record(void *ctx, struct str key, struct str value)
     } else if (was_in_the_middle(s, &l->e)) {
         found_unknown(s, l, true);
     } else {
+        if (l->e.op == ACTION_DRAFT && action_is_said(&l->e.from))
+            streams_found_open(s->streams, l->e.from.said,
+                               json_str(l->e.action.value, "message_id"));
         list_append(&s->left, &l->link);
         timer_set(s->env->clock, &s->revive, 0);
     }

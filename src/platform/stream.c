@@ -272,6 +272,7 @@ void streams_found_sealed(struct streams *all, struct hash128 said, struct str m
         list_init(&x->by_age);
         map_put(&all->sealed, str_make(&x->said, sizeof x->said), x);
     }
+    x->open = false;
     memset(x->message, 0, sizeof x->message);
     if (message.n < sizeof x->message)
         memcpy(x->message, message.p != NULL ? message.p : "", message.n);
@@ -284,6 +285,34 @@ void streams_found_sealed(struct streams *all, struct hash128 said, struct str m
     free(x);
 }
 
+void streams_found_open(struct streams *all, struct hash128 said, struct str message)
+{
+    if (message.n == 0 || message.n >= MESSAGE_ID_MAX)
+        return;
+    streams_found_sealed(all, said, message);
+    ((struct sealed *)map_get(&all->sealed, str_make(&said, sizeof said)))->open = true;
+}
+
+static void sealed_remove(struct streams *all, struct sealed *x)
+{
+    map_del(&all->sealed, str_make(&x->said, sizeof x->said));
+    list_remove(&x->by_age);
+    free(x);
+}
+
+/* A new stream whose draft was shown before the last start. */
+static void go_on_there(struct text_stream *st)
+{
+    struct hash128 said = stream_said(st);
+    struct sealed *x = map_get(&st->all->sealed, str_make(&said, sizeof said));
+
+    if (x == NULL)
+        return;
+    memcpy(st->parts[0].id, x->message, sizeof x->message);
+    st->way = STREAM_EDIT;
+    sealed_remove(st->all, x);
+}
+
 /* True: the draft was sealed before, and @id is answered. */
 static bool was_sealed(struct streams *all, struct action_id id, const struct action *a,
                        struct str key)
@@ -292,14 +321,12 @@ static bool was_sealed(struct streams *all, struct action_id id, const struct ac
     struct sealed *x = map_get(&all->sealed, str_make(&said, sizeof said));
     struct action_result done = {.success = true};
 
-    if (x == NULL)
+    if (x == NULL || x->open)
         return false;
     if (a->final && x->message[0] == '\0') { /* told once; a further try is sent */
         host_fail(all->sender->p->host, id,
                   ACTION_ERROR_UNKNOWN "its first try may have been delivered");
-        map_del(&all->sealed, str_make(&said, sizeof said));
-        list_remove(&x->by_age);
-        free(x);
+        sealed_remove(all, x);
         return true;
     }
     if (a->final)
@@ -425,6 +452,7 @@ static void take_draft(struct streams *all, struct action_id id, const struct ac
         st->is_message = a->is_message || all->ops->native;
         st->draft_id = a->draft_id;
         stream_name(st, buf_str(key), place_n);
+        go_on_there(st);
     }
     if (st->final) { /* repeated while the first is under way: the result goes to the last */
         if (st->out != NULL && a->final && st->going_last) {

@@ -63,7 +63,8 @@
  *      message_id, final   the message is complete, and shows exactly the content, so far
  *                          stream_shown(); without a content it is complete as it is
  *
- * A record keeps the number of a message that grows, so that a restart completes it.
+ * A record keeps the number of a message that grows, so that a restart completes it.  If its
+ * gateway goes on after the restart, the message is edited.
  *
  * Sealed drafts are remembered, the last STREAM_SEALED of a bot, also after a restart: a repeated
  * final gets the first message id, and a late frame succeeds and does nothing.
@@ -134,6 +135,8 @@ void streams_drop(struct outgoing *o);
 void streams_forget(struct streams *all, struct str tenant, struct str instance, struct str chat);
 /* A start found a final draft that was delivered as @message, or (empty) may have been. */
 void streams_found_sealed(struct streams *all, struct hash128 said, struct str message);
+/* A start found a draft that was shown in @message: its next frame goes on there. */
+void streams_found_open(struct streams *all, struct hash128 said, struct str message);
 
 /* ---- for adapters ---- */
 

@@ -83,6 +83,7 @@ struct sealed { /* a final draft that was delivered, or may have been */
     struct list by_age;
     struct hash128 said;
     char message[MESSAGE_ID_MAX]; /* "": unknown */
+    bool open;                    /* not delivered yet: @message shows a part of it */
 };
 
 struct streams {

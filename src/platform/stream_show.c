@@ -94,7 +94,11 @@ static void perform(struct text_stream *st, struct action *a, struct action_id i
 
 static void keep_one(struct text_stream *st, size_t which, const struct action *a)
 {
-    st->keepers[which] = outgoing_keep_action(st->all->sender, st->keepers[which], &st->from, a);
+    struct action_from from = st->from;
+
+    if (st->live == 1 && a->op == ACTION_DRAFT) /* the message shows all of it so far */
+        from.said = stream_said(st);
+    st->keepers[which] = outgoing_keep_action(st->all->sender, st->keepers[which], &from, a);
 }
 
 /* The message that grows is complete, and shows @content; absent: as it is. */

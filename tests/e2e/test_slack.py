@@ -515,6 +515,9 @@ def test_a_restart_completes_a_message_that_grows(rig, graceful):
     rig.hook()
     wait_for(lambda: s.sent(GENERAL)[0]["streaming_state"] == "completed")
     assert s.shown(GENERAL) == ["Half of it"]
+    g = rig.dial()  # the gateway did not die: its last frame completes the same message
+    assert draft(g, 6, "Half of it is more", final=True)["message_id"] == s.sent(GENERAL)[0]["ts"]
+    assert s.shown(GENERAL) == ["Half of it is more"]
 
 
 def test_task_cards_show_what_an_agent_does(rig):
