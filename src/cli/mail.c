@@ -181,6 +181,10 @@ static void print_decision(struct json d, int64_t now)
                STR_FMT(json_str(it.value, "words")), STR_FMT(json_str(it.value, "reason")));
     if (more > 0)
         printf("  and %" PRId64 " more\n", more);
+    for (struct json_iter it = {0}; json_next(json_get(d, "steps"), &it);)
+        printf("  after %" PRId64 " ms: %.*s (delivery %.*s)\n",
+               cli_i64(it.value, "at") - cli_i64(d, "at"), STR_FMT(json_str(it.value, "words")),
+               STR_FMT(json_str(it.value, "delivery")));
 }
 
 static void print_action(struct json e, int64_t now)
@@ -199,32 +203,42 @@ static void print_action(struct json e, int64_t now)
     printf(message.n > 0 ? ", message %.*s\n" : "%.*s\n", STR_FMT(message));
 }
 
+static void print_why(struct cli_job *j)
+{
+    static const char *const lists[] = {"decisions", "actions"};
+    int64_t now = cli_i64(j->doc, "now");
+
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        for (struct json_iter it = {0}; json_next(json_get(j->doc, lists[i]), &it);)
+            (i == 0 ? print_decision : print_action)(it.value, now);
+}
+
 static int why(struct cli_job *j)
 {
     bool action = cli_value(j, "--action") != NULL, message = cli_value(j, "--message") != NULL,
          platform = cli_value(j, "--platform") != NULL;
 
     if (action && (message || platform))
-        return cli_misused(j, "--action goes with no other option");
+        return cli_misused(j, "--action goes without --message and --platform");
     if (message && !platform)
         return cli_misused(j, "--message needs --platform: ids repeat between platforms");
     int rc = cli_request(j);
     if (rc != CLI_DONE)
         return rc;
-    struct json rows = json_get(j->doc, action ? "actions" : "decisions");
+    struct json decisions = json_get(j->doc, "decisions"), actions = json_get(j->doc, "actions");
     if (j->json)
-        cli_print_json(rows);
-    else if (json_count(rows) == 0 && action)
-        return cli_failed("no finished action has this id. The server knows the newest 4096 since "
-                          "its start, and older ones with an unknown outcome. See also: bellhop "
-                          "outbox list");
-    else if (json_count(rows) == 0 && message)
-        return cli_failed("no message with this id is known. The server remembers the newest 4096 "
-                          "messages since its start, for one day");
-    else if (json_count(rows) == 0)
-        fputs("No message has arrived since the server started.\n", stderr);
-    for (struct json_iter it = {0}; !j->json && json_next(rows, &it);)
-        (action ? print_action : print_decision)(it.value, cli_i64(j->doc, "now"));
+        cli_print_json(cli_flag(j, "--all") ? j->doc : action ? actions : decisions);
+    else if (json_count(decisions) + json_count(actions) > 0)
+        print_why(j);
+    else if (action)
+        return cli_failed("no finished action has this id, or it ended longer ago than why.keep. "
+                          "See also: bellhop outbox list");
+    else if (message)
+        return cli_failed("no message with this id is known. The server keeps its decisions for "
+                          "why.keep, 7 days at first, within why.max_bytes");
+    else
+        fputs("Nothing is known about that. The server keeps its decisions for why.keep.\n",
+              stderr);
     return rc;
 }
 
@@ -233,20 +247,31 @@ static const struct cli_option why_options[] = {
     {"--platform", "platform"},
     {"--message", "message"},
     {"--action", "action"},
+    {"--person", "person"},
+    {"--chat", "chat"},
+    {"--tenant", "tenant"},
+    {"--instance", "instance"},
+    {"--delivery", "delivery"},
+    {"--limit", "limit", CLI_NUMBER},
+    {"--all", .kind = CLI_FLAG},
     {0},
 };
 
 const struct command cmd_why = {
     .name = "why",
-    .summary = "explain who received a message, who did not, and why",
+    .summary = "explain what became of a message, who received it, and why",
     .help =
         "Usage: bellhop why --platform P --message ID [--json]\n"
-        "       bellhop why [--platform P] [--json]\n"
+        "       bellhop why [--platform P] [--person U] [--chat C] [--tenant T] [--instance I]\n"
+        "                   [--delivery N] [--limit N] [--json [--all]]\n"
         "       bellhop why --action ID [--json]\n\n"
-        "Without --message, explains the newest 20 messages.  --action explains how a request\n"
-        "of an agent ended; the ID is the one that its gateway gave the request, or the one in\n"
-        "the outbox. The server keeps its decisions in memory for a day, without the texts of\n"
-        "messages.\n",
+        "Explains the newest 20 messages that match, with the life of each delivery, and the\n"
+        "actions of agents that match.  --person and --chat are the ids of the platform, and\n"
+        "--delivery the number in `bellhop mailbox show`.  --action explains how a request of\n"
+        "an agent ended; the ID is the one that its gateway gave the request, or the one in the\n"
+        "outbox.  --json prints the messages; with --all an object that has the actions too.\n\n"
+        "The server keeps ids, verdicts and times in files of its own for why.keep, within\n"
+        "why.max_bytes, and never the texts of messages.\n",
     .verbs = why_verbs,
     .options = why_options,
 };
@@ -269,6 +294,7 @@ static const struct erased of_person[] = {
     {"links", "links to instances"},
     {"waiting", "messages that wait for an agent"},
     {"quoted", "waiting messages of others that quote this person (not changed: bellhop mailbox)"},
+    {"why", "records of `bellhop why`"},
     {"allowLists", "allow lists that name this person (not changed: bellhop principal set)"},
     {0},
 };
@@ -285,6 +311,7 @@ static const struct erased of_tenant[] = {
     {"media", "files"},
     {"skills", "skills, with their history"},
     {"data", "databases of the data store"},
+    {"why", "records of `bellhop why`"},
     {"routes", "routes (not changed: bellhop route remove)"},
     {0},
 };

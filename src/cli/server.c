@@ -45,6 +45,7 @@
 #include "relay/relay.h"
 #include "relay/upkeep.h"
 #include "skills/skills.h"
+#include "store/journal_disk.h"
 #include "store/postgres/postgres.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
@@ -244,6 +245,36 @@ static int64_t alone_ms(void *ctx)
     return node_left_ms(((const struct server *)ctx)->front.node);
 }
 
+static const struct journal_settings *why_settings(const struct server *s)
+{
+    return config_get(s->cfg, &journal_config);
+}
+
+/* What is kept for `bellhop why` holds ids of people, so the retention counts if it is shorter. */
+static int64_t why_keep_ms(const struct server *s)
+{
+    int64_t keep_ms = why_settings(s)->keep_ms, retention_ms = s->settings->retention_ms;
+
+    return retention_ms > 0 && retention_ms < keep_ms ? retention_ms : keep_ms;
+}
+
+static enum bh_err open_journal(struct server *s, char *why)
+{
+    const struct store_settings *store = config_get(s->cfg, &store_config);
+    char *dir = state_dir_path(s->settings->state_dir, "why");
+    struct journal_disk_env env = {.loop = s->front.loop,
+                                   .journal = s->journal = journal_new(),
+                                   .dir = dir,
+                                   .key = s->front.store->dedup_key,
+                                   .keep_ms = why_keep_ms(s),
+                                   .max_bytes = why_settings(s)->max_bytes,
+                                   .spare_bytes = 2 * store->reserve};
+    enum bh_err err = env.keep_ms > 0 ? journal_disk_open(&env, &s->front.journal, why) : BH_OK;
+
+    free(dir);
+    return err;
+}
+
 static enum bh_err open_heart(struct server *s, char *why)
 {
     struct clock *clock = loop_clock(s->front.loop);
@@ -258,7 +289,8 @@ static enum bh_err open_heart(struct server *s, char *why)
     struct relay_env re = {.clock = clock,
                            .store = s->front.store,
                            .observers = s->observers,
-                           .rand = &s->rand};
+                           .rand = &s->rand,
+                           .journal = s->journal};
 
     s->front.facts = facts_begin(&fe); /* facts and relay, the two largest, load in parallel */
     enum bh_err loaded = relay_load(&re, config_get(s->cfg, &relay_config), &s->front.relay, why);
@@ -292,7 +324,7 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .http = s->http,
                                     .server = s->front.server,
                                     .ledger = s->front.ledger,
-                                    .outcomes = outcomes_new(OUTCOMES_MAX),
+                                    .journal = s->journal,
                                     .public_url = s->settings->public_url,
                                     .retention_ms = s->settings->retention_ms,
                                     .outbox_max_age_ms = settings_max_age_ms(s->cfg),
@@ -462,10 +494,10 @@ static enum bh_err open_parts(struct server *s, char *why)
     enum bh_err err = open_state(s, why);
 
     s->observers = observers_new(loop_clock(s->front.loop));
-    if (err == BH_OK && (err = open_heart(s, why)) == BH_OK &&
-        (err = open_stores(s, why)) == BH_OK && (err = open_media(s, why)) == BH_OK &&
-        (err = open_dispatch(s, why)) == BH_OK && (err = server_listen(s, why)) == BH_OK &&
-        (err = open_platforms(s, why)) == BH_OK)
+    if (err == BH_OK && (err = open_journal(s, why)) == BH_OK &&
+        (err = open_heart(s, why)) == BH_OK && (err = open_stores(s, why)) == BH_OK &&
+        (err = open_media(s, why)) == BH_OK && (err = open_dispatch(s, why)) == BH_OK &&
+        (err = server_listen(s, why)) == BH_OK && (err = open_platforms(s, why)) == BH_OK)
         err = confinement_of_calls(s->cfg, &s->confined, why);
     return err;
 }
@@ -540,6 +572,7 @@ void server_close(struct server *s)
         host_set_mail(s->front.host, NULL, NULL, NULL);
     dispatch_close(s->front.dispatch);
     spawner_free(s->spawner);
+    journal_disk_close(s->front.journal);
     op_calls_drop(&s->front);
     if (s->front.host != NULL)
         host_set_media(s->front.host, NULL);
@@ -558,7 +591,7 @@ void server_close(struct server *s)
     relay_free(s->front.relay);
     host_free(s->front.host);
     testbots_free(s->front.testbots);
-    outcomes_free(s->host_env.outcomes);
+    journal_free(s->journal);
     door_free(s->front.door);
     vault_free(s->vault);
     keys_free(s->front.keys);
@@ -620,6 +653,8 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
     set_door(s);
     s->host_env.retention_ms = s->settings->retention_ms;
     relay_retain(s->front.relay, s->settings->retention_ms);
+    if (s->front.journal != NULL && why_keep_ms(s) > 0)
+        journal_disk_set(s->front.journal, why_keep_ms(s), why_settings(s)->max_bytes);
     s->host_env.outbox_max_age_ms = settings_max_age_ms(s->cfg);
     ledger_set(s->front.ledger, config_get(s->cfg, &limits_config));
     dispatch_reload(s->front.dispatch, s->cfg);

@@ -22,7 +22,8 @@ struct server { /* all owned */
     struct observers *observers;
     struct rand rand;
     struct spawner *spawner;
-    char *local_url; /* where gateways on this machine dial; NULL: nowhere */
+    char *local_url;         /* where gateways on this machine dial; NULL: nowhere */
+    struct journal *journal; /* owned */
     struct vault *vault;
     struct vault_tenants tenants; /* the vault's view of the facts */
     struct http_client *http;

@@ -30,6 +30,7 @@
 #include "platform/platform.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
+#include "store/journal_disk.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 
@@ -51,8 +52,9 @@ static const struct config_key keys[] = {
          "it `state_dir/master.key` is created, mode 0600."},
     {"retention", CFG_DURATION, CFG_RELOAD, AT(retention_ms), "0s", .max = INT64_MAX,
      .what = "How long personal data is kept, for example `90d`: messages and names on the chat "
-             "page, mail that no agent took, silent chats (in whole days), replies of agents, and "
-             "sends with an unknown outcome. 0: as long as the limits allow."},
+             "page, mail that no agent took, silent chats (in whole days), replies of agents, "
+             "sends with an unknown outcome, and what `bellhop why` shows. 0: as long as the "
+             "limits allow."},
     {0},
 };
 
@@ -74,13 +76,11 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config, &tls_config,        &http_config,
-    &store_config,    &cluster_config,    &relay_config,
-    &wake_config,     &door_config,       &auth_config,
-    &identity_config, &relay_rate_config, &limits_config,
-    &skills_section,  &v1_config,         &media_config,
-    &outbox_config,   &front_config,      &confine_config,
-    &log_config,      &dispatch_config,   NULL,
+    &settings_config,   &tls_config,    &http_config,    &store_config, &cluster_config,
+    &relay_config,      &wake_config,   &door_config,    &auth_config,  &identity_config,
+    &relay_rate_config, &limits_config, &skills_section, &v1_config,    &media_config,
+    &outbox_config,     &front_config,  &confine_config, &log_config,   &dispatch_config,
+    &journal_config,    NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, &agents_config, NULL};
 static const struct config_gone gone[] = {

@@ -512,3 +512,11 @@ const char *gate_reason_sentence(enum gate_reason r)
     assert(r < ARRAY_LEN(reasons));
     return reasons[r].sentence;
 }
+
+const char *gate_word_sentence(struct str word)
+{
+    for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
+        if (str_eq(word, str_of(reasons[i].word)))
+            return reasons[i].sentence;
+    return NULL;
+}

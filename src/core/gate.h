@@ -162,6 +162,7 @@ static inline bool gate_may_yet(enum gate_reason r)
 const char *
 gate_reason_word(enum gate_reason r); /* "owner", "not_addressed": stable, for JSON and metrics */
 const char *gate_reason_sentence(enum gate_reason r); /* for people */
+const char *gate_word_sentence(struct str word);      /* of a gate_reason_word(); NULL: unknown */
 
 /* Iterates over the people linked to an instance on one bot, newest links first.  The walk is
  * bounded: at most GATE_EYES people are asked, and at most 16 * GATE_EYES links are visited.  Past

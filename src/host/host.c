@@ -518,6 +518,7 @@ enum bh_err host_open_ops(struct host *h, const struct platform_ops *ops,
                         .descriptor = p->descriptor != NULL ? p->descriptor : ops->descriptor,
                         .secret_chats = ops->secret_chats,
                         .ids_per_chat = ops->ids_per_chat,
+                        .has_outbox = p->sender != NULL && sender_requests(p->sender),
                         .knows_sight = ops->sees != NULL};
     struct open_bot *first = find_bot(h, str_of(ops->name), STR_NULL);
     b->outlet.alone = first == NULL;

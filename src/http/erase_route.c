@@ -19,6 +19,7 @@
 #include "relay/relay.h"
 #include "skills/skills.h"
 #include "store/erasure.h"
+#include "store/journal_disk.h"
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
 #include "tenancy/keys.h"
@@ -86,9 +87,18 @@ static void erase(struct op_call *c)
                                       {&dispatch_eraser, f->dispatch},
                                       {&skills_eraser, f->skills},
                                       {&data_eraser, f->data},
-                                      {&media_eraser, f->media}};
+                                      {&media_eraser, f->media},
+                                      {&journal_eraser, f->journal}};
+    size_t n = 0;
+    struct erase_with here[ARRAY_LEN(with)];
+    for (size_t i = 0; i < ARRAY_LEN(with); i++)
+        if (with[i].ctx != NULL) /* files and the journal may be off */
+            here[n++] = with[i];
     *a = (struct erase_request){c, {nth_platform, forget_file, f}};
-    erasure_start(f->store, &s, with, ARRAY_LEN(with) - (f->media == NULL), on_erased, a);
+    if (!s.dry)
+        journal_forget(relay_journal(f->relay),
+                       &(struct journal_subject){s.tenant, s.platform, s.user}, false);
+    erasure_start(f->store, &s, here, n, on_erased, a);
 }
 
 const struct op ops_erase[] = {

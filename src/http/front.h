@@ -49,7 +49,8 @@ struct front { /* all borrowed, unless it says owned; cli/server.c opens and clo
     struct media *media;
     struct relay *relay;
     struct host *host;
-    struct testbots *testbots; /* of `serve --ephemeral`; else NULL */
+    struct journal_disk *journal; /* NULL: nothing of it is kept on disk */
+    struct testbots *testbots;    /* of `serve --ephemeral`; else NULL */
     struct door *door;
     struct idp *idp;
     const struct confined *confined; /* the sandbox of this process, for `status` */

@@ -16,7 +16,6 @@
 #include "http/idp.h"
 #include "http/v1.h"
 #include "net/loop.h"
-#include "platform/outgoing.h"
 #include "relay/relay.h"
 #include "tenancy/grants.h"
 #include "tenancy/grounds.h"
@@ -301,7 +300,7 @@ void manage_enter(struct front *f, struct http_req *req, const struct op *op)
     }
 }
 
-/* ---- what the operator reads: grants and decisions ---- */
+/* ---- what the operator reads: grants ---- */
 
 static void list_grants(struct op_call *c)
 {
@@ -317,55 +316,6 @@ static void list_grants(struct op_call *c)
         snprintf(next, sizeof next, "%" PRIu64 ".%" PRIu64, at.instance, at.binding);
         jw_kstr(&w, "next", str_of(next));
     }
-    jw_end_obj(&w);
-    op_end(c);
-}
-
-static void on_decision(void *ctx, const struct decision_view *d)
-{
-    struct jw *w = ctx;
-
-    jw_obj(w);
-    jw_ki64(w, "at", d->at_ms);
-    jw_kstr(w, "platform", str_of(d->platform));
-    jw_kstr(w, "messageId", str_of(d->message_id));
-    jw_kstr(w, "chatId", str_of(d->chat_id));
-    jw_kstr(w, "chatType", str_of(d->chat_type));
-    jw_kstr(w, "userId", str_of(d->user_id));
-    jw_kstr(w, "consumed", str_of(d->consumed));
-    if (d->refused != NULL)
-        jw_kstr(w, "refused", str_of(d->refused));
-    jw_ki64(w, "candidates", (int64_t)d->n_candidates);
-    jw_karr(w, "verdicts");
-    for (size_t i = 0; i < d->n_verdicts; i++) {
-        const struct gate_verdict *v = &d->verdicts[i];
-        jw_obj(w);
-        jw_kstr(w, "tenant", v->to->tenant);
-        jw_kstr(w, "instance", v->to->instance);
-        jw_kbool(w, "received", gate_is_yes(v->reason));
-        jw_kstr(w, "reason", str_of(gate_reason_word(v->reason)));
-        jw_kstr(w, "words", str_of(gate_reason_sentence(v->reason)));
-        jw_end_obj(w);
-    }
-    jw_end_arr(w);
-    jw_end_obj(w);
-}
-
-static void why(struct op_call *c)
-{
-    struct jw w = op_begin(c);
-    bool of_actions = op_value(c, "action")->given;
-
-    jw_obj(&w);
-    jw_ki64(&w, "now", clock_wall_ms(loop_clock(c->f->loop)));
-    jw_karr(&w, "decisions");
-    if (!of_actions)
-        relay_why(c->f->relay, op_text(c, "platform"), op_text(c, "message"), 20, on_decision, &w);
-    jw_end_arr(&w);
-    jw_karr(&w, "actions");
-    if (of_actions)
-        outcomes_write(host_env(c->f->host)->outcomes, op_text(c, "action"), 20, &w);
-    jw_end_arr(&w);
     jw_end_obj(&w);
     op_end(c);
 }
@@ -485,14 +435,5 @@ const struct op ops_manage[] = {
                                      {"after", IN_QUERY, OP_TEXT, .what = "next of the last page."},
                                      {0}},
      .answer = "object", .answer_what = "bindings, scopes, principals, policies, dmDefaults."},
-    {"why", "GET", "/admin/why", MAY_OPERATOR, why,
-     "Who received a message and why, or what became of an action.",
-     .args =
-         (const struct op_arg[]){{"platform", IN_QUERY, OP_TEXT, .what = "Of the message."},
-                                 {"message", IN_QUERY, OP_TEXT, .what = "Its id; else the newest."},
-                                 {"action", IN_QUERY, OP_TEXT, .what = "An action instead."},
-                                 {0}},
-     .answer = "{now: whole, decisions: [object], actions: [object]}",
-     .answer_what = "The newest first."},
     {0},
 };

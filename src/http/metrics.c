@@ -23,6 +23,7 @@
 #include "platform/sender.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
+#include "store/journal_disk.h"
 #include "store/lanes.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
@@ -175,6 +176,20 @@ static void relay_part(struct front *f, struct buf *out)
             head(out, name, "counter", counters[i].what);
         buf_printf(out, "bellhop_%s%s %" PRIu64 "\n", name, counters[i].label, v);
     }
+}
+
+static void journal_part(struct front *f, struct buf *out)
+{
+    struct journal_stats s;
+
+    if (f->journal == NULL)
+        return;
+    journal_disk_stats(f->journal, &s);
+    gauge(out, "why_bytes", "Records of `bellhop why` on disk.", (int64_t)s.bytes);
+    counter(out, "why_written_bytes_total", "Bytes of records written.", s.records_bytes);
+    counter(out, "why_dropped_total", "Blocks of records that the disk was too slow or full for.",
+            s.dropped_blocks + s.failed);
+    counter(out, "why_thinned_total", "Events of strangers that were not recorded.", s.thinned);
 }
 
 static void instance_part(struct front *f, struct buf *out)
@@ -408,10 +423,11 @@ static void heart_part(struct front *f, struct buf *out)
 
 /* A process that stands by has only the last ones. */
 static void (*const parts[])(struct front *f,
-                             struct buf *out) = {relay_part,    instance_part, store_part,
-                                                 limits_part,   dispatch_part, program_part,
-                                                 platform_part, outbox_part,   media_part,
-                                                 heart_part,    loop_part,     process_part};
+                             struct buf *out) = {relay_part,   instance_part, journal_part,
+                                                 store_part,   limits_part,   dispatch_part,
+                                                 program_part, platform_part, outbox_part,
+                                                 media_part,   heart_part,    loop_part,
+                                                 process_part};
 enum { SERVING_PARTS = 10 };
 
 void metrics_show(struct front *f, struct http_req *req)

@@ -115,7 +115,7 @@ struct op_family {
 };
 extern const struct op ops_server[], ops_skills[], ops_data[], ops_agents[], ops_chat[];
 extern const struct op ops_manage[], ops_lists[], ops_changes[], ops_nodes[], ops_erase[],
-    ops_test[];
+    ops_test[], ops_why[];
 extern const struct op_family op_families[]; /* ends with a NULL name */
 const struct op *op_find(const char *name);  /* NULL: no such operation */
 

@@ -6,7 +6,7 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/regex.h"
-#include "core/gate.h"
+#include "core/journal.h"
 #include "host/testbots.h"
 #include "http/op.h"
 #include "relay/relay.h"
@@ -37,29 +37,39 @@ static void say_answer_drop(void *mine)
     free(s);
 }
 
-static void write_verdicts(struct jw *w, const struct decision_view *d, bool yes)
+static void write_verdicts(struct jw *w, const struct journal_record *rec, bool yes)
 {
     jw_karr(w, yes ? "delivered" : "refused");
-    for (size_t i = 0; i < d->n_verdicts; i++) {
-        const struct gate_verdict *v = &d->verdicts[i];
-        if (gate_is_yes(v->reason) != yes)
+    for (size_t i = 0; i < rec->n_verdicts; i++) {
+        const struct journal_verdict *v = &rec->verdicts[i];
+        if ((v->fate != JOURNAL_NONE) != yes)
             continue;
         jw_obj(w);
-        jw_kstr(w, "tenant", v->to->tenant);
-        jw_kstr(w, "instance", v->to->instance);
-        jw_kstr(w, "reason", str_of(gate_reason_word(v->reason)));
+        jw_kstr(w, "tenant", v->tenant);
+        jw_kstr(w, "instance", v->instance);
+        jw_kstr(w, "reason", v->reason);
         jw_end_obj(w);
     }
     jw_end_arr(w);
 }
 
-static void on_decision(void *ctx, const struct decision_view *d)
-{
-    struct jw *w = ctx;
+struct said_lookup { /* journal_each() looks for the decision about one message */
+    const struct say_answer *s;
+    struct jw *w;
+};
 
-    jw_kstr_opt(w, "consumed", str_of(d->consumed));
-    write_verdicts(w, d, true);
-    write_verdicts(w, d, false);
+static bool on_record(void *ctx, uint64_t pos, const struct journal_record *rec)
+{
+    struct said_lookup *said = ctx;
+    struct journal_query q = {.platform = said->s->platform, .message = said->s->message_id};
+
+    (void)pos;
+    if (rec->kind != JOURNAL_EVENT || !journal_matches(rec, &q))
+        return true;
+    jw_kstr_opt(said->w, "consumed", rec->note == JOURNAL_CONSUMED ? rec->words : STR_NULL);
+    write_verdicts(said->w, rec, true);
+    write_verdicts(said->w, rec, false);
+    return false;
 }
 
 static void on_accepted(void *ctx, enum bh_err err)
@@ -79,7 +89,7 @@ static void on_accepted(void *ctx, enum bh_err err)
     jw_kstr(&w, "chat_id", s->chat_id);
     jw_kstr(&w, "user_id", s->user_id);
     jw_kstr(&w, "message_id", s->message_id);
-    relay_why(c->f->relay, s->platform, s->message_id, 1, on_decision, &w);
+    journal_each(relay_journal(c->f->relay), on_record, &(struct said_lookup){s, &w});
     jw_end_obj(&w);
     op_end(c);
 }

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/frame.h"
+#include "core/journal.h"
 #include "platform/sender_priv.h"
 #include "platform/stream.h"
 #include "store/store.h"
@@ -375,21 +376,22 @@ static bool was_in_the_middle(const struct sender *s, const struct outgoing_entr
 static void note_outcome(struct sender *s, const struct outgoing_entry *e, const char *how,
                          int64_t ended_ms, bool queued)
 {
-    outcomes_note(s->env->outcomes, &(struct outcome){.platform = s->p->ops->name,
-                                                      .how = how,
-                                                      .bot = str_of(s->p->bot),
-                                                      .tenant = e->from.tenant,
-                                                      .instance = e->from.instance,
-                                                      .request = e->from.request_id,
-                                                      .chat = e->chat,
-                                                      .message_id = e->first_id,
-                                                      .why = e->why.p != NULL ? e->why : STR(""),
-                                                      .op = e->op,
-                                                      .number = e->number,
-                                                      .asked_ms = e->asked_ms,
-                                                      .ended_ms = ended_ms,
-                                                      .attempts = e->attempts,
-                                                      .queued = queued});
+    journal_action(s->env->journal,
+                   &(struct journal_outcome){.platform = str_of(s->p->ops->name),
+                                             .how = how,
+                                             .bot = str_of(s->p->bot),
+                                             .tenant = e->from.tenant,
+                                             .instance = e->from.instance,
+                                             .request = e->from.request_id,
+                                             .chat = e->chat,
+                                             .message_id = e->first_id,
+                                             .why = e->why.p != NULL ? e->why : STR(""),
+                                             .op = e->op,
+                                             .number = e->number,
+                                             .asked_ms = e->asked_ms,
+                                             .ended_ms = ended_ms,
+                                             .attempts = e->attempts,
+                                             .queued = queued});
 }
 
 void outgoing_note_end(const struct outgoing *o, enum sender_end end, const char *why)
@@ -431,8 +433,7 @@ static void found_unknown(struct sender *s, struct outgoing_left *l, bool fresh)
         free(l);
         return;
     }
-    l->since_ms = since_ms;
-    note_outcome(s, e, "unknown", since_ms, false);
+    l->since_ms = since_ms; /* the start that found it fresh told the journal */
     kept_add(s, l, OUTGOING_UNKNOWN);
 }
 
@@ -771,89 +772,4 @@ void records_close(struct sender *s)
     map_done(&s->by_number);
     map_done(&s->kept_by_number);
     record_reader_free(s->reader);
-}
-
-/* ---- how the last actions ended ----
- *
- * A lookup walks the whole ring: only people look up outcomes, so lookups are rare. */
-
-struct kept_outcome {
-    struct outcome o; /* its texts point into @block */
-    char *block;      /* owned; NULL: this slot is free */
-};
-
-struct outcomes {
-    size_t max, next;
-    struct kept_outcome at[];
-};
-
-struct outcomes *outcomes_new(size_t max)
-{
-    struct outcomes *e = xcalloc(1, sizeof *e + max * sizeof e->at[0]);
-
-    e->max = max;
-    return e;
-}
-
-void outcomes_free(struct outcomes *e)
-{
-    for (size_t i = 0; e != NULL && i < e->max; i++)
-        free(e->at[i].block);
-    free(e);
-}
-
-void outcomes_note(struct outcomes *e, const struct outcome *x)
-{
-    if (e == NULL)
-        return;
-    struct kept_outcome *to = &e->at[e->next];
-    struct str *texts[] = {&to->o.bot,  &to->o.tenant,     &to->o.instance, &to->o.request,
-                           &to->o.chat, &to->o.message_id, &to->o.why};
-    size_t n = 1;
-
-    e->next = (e->next + 1) % e->max;
-    free(to->block);
-    to->o = *x;
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        n += texts[i]->n;
-    char *at = to->block = xmalloc(n);
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        *texts[i] = str_pack(&at, *texts[i]);
-}
-
-void outcomes_write(const struct outcomes *e, struct str id, size_t limit, struct jw *w)
-{
-    struct str head = STR(SENDER_QUEUED_PREFIX);
-    uint64_t number = 0;
-
-    if (!str_to_u64(str_starts(id, head) ? str_skip(id, head.n) : id, &number))
-        number = 0;
-    for (size_t i = 1; e != NULL && i <= e->max && limit > 0; i++) {
-        const struct kept_outcome *kept = &e->at[(e->next + e->max - i) % e->max];
-        const struct outcome *x = &kept->o;
-        if (kept->block == NULL)
-            break;
-        if (id.n > 0 && !str_eq(id, x->request) && (number == 0 || number != x->number))
-            continue;
-        char shown[24];
-        snprintf(shown, sizeof shown, "%" PRIu64, x->number);
-        jw_obj(w);
-        jw_kstr(w, "id", str_of(shown));
-        jw_kstr(w, "request", x->request);
-        jw_kstr(w, "tenant", x->tenant);
-        jw_kstr(w, "instance", x->instance);
-        jw_kstr(w, "platform", str_of(x->platform));
-        jw_kstr(w, "bot", x->bot);
-        jw_kstr(w, "chat_id", x->chat);
-        jw_kstr(w, "op", str_of(action_op_name(x->op)));
-        jw_kstr(w, "ended", str_of(x->how));
-        jw_kstr(w, "reason", x->why);
-        jw_kstr(w, "message_id", x->message_id);
-        jw_kbool(w, "queued", x->queued);
-        jw_ki64(w, "attempts", x->attempts);
-        jw_ki64(w, "asked", x->asked_ms);
-        jw_ki64(w, "at", x->ended_ms);
-        jw_end_obj(w);
-        limit--;
-    }
 }

@@ -15,15 +15,13 @@
  *         ^--not acted upon----'    '--no answer--> UNKNOWN
  *
  * sender.c moves an outgoing through its states; outgoing.c reads and writes the records
- * (outgoing_form), and remembers how the last actions ended, for `bellhop why --action`.
+ * (outgoing_form), and writes how an action ended to the journal, for `bellhop why --action`.
  */
 #pragma once
 #include "base/buf.h"
 #include "core/action.h"
 #include "platform/outbox.h"
 #include "store/record.h"
-
-struct jw;
 
 enum outgoing_state {
     OUTGOING_NEW,
@@ -134,28 +132,3 @@ struct outgoing_left {       /* a record without a struct outgoing: to be resume
     size_t n;
     char value[]; /* the record */
 };
-
-/* ---- how the last actions ended ----
- *
- * The senders of all bots write into one ring in memory.  It never holds the text of a message. */
-
-#define OUTCOMES_MAX 4096
-
-struct outcome {          /* borrowed for the call */
-    const char *platform; /* a literal */
-    const char *how;      /* "done", "refused", "failed" or "unknown": a literal */
-    struct str bot, tenant, instance, request, chat, message_id, why;
-    enum action_op op;
-    uint64_t number;            /* of its record (outgoing.h); 0: none */
-    int64_t asked_ms, ended_ms; /* wall clock */
-    uint32_t attempts;
-    bool queued; /* the gateway was told "queued" */
-};
-
-struct outcomes *outcomes_new(size_t max);
-void outcomes_free(struct outcomes *o); /* NULL is fine */
-/* Copies @x into the ring.  @o NULL: does nothing. */
-void outcomes_note(struct outcomes *o, const struct outcome *x);
-/* Writes at most @limit outcomes, newest first, an object each.  @id: a gateway's requestId or the
- * number of a record; absent or empty: all outcomes. */
-void outcomes_write(const struct outcomes *o, struct str id, size_t limit, struct jw *w);

@@ -245,7 +245,7 @@ struct host_env { /* borrowed, for the life of the platform */
     struct http_server *server;
     struct ledger *ledger;     /* base/limits.h; NULL: limits are not counted */
     struct media *media;       /* files: media/media.h; NULL: no files */
-    struct outcomes *outcomes; /* how actions ended: outgoing.h; NULL: not kept */
+    struct journal *journal;   /* how actions ended: core/journal.h; NULL: not kept */
     const char *public_url;    /* without trailing slash; NULL: unknown */
     int64_t retention_ms;      /* how long people's messages are kept; 0: no limit; may change */
     int64_t outbox_max_age_ms; /* how long a message is retried; 0: 10 minutes; may change */

@@ -913,6 +913,11 @@ void sender_free(struct sender *s)
     free(s);
 }
 
+bool sender_requests(const struct sender *s)
+{
+    return s->ops->write != NULL;
+}
+
 void sender_stats(const struct sender *s, struct sender_stats *ret)
 {
     *ret = s->n;

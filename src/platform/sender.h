@@ -200,6 +200,8 @@ struct sender_stats {
     size_t streaming;    /* streams */
 };
 void sender_stats(const struct sender *s, struct sender_stats *ret);
+/* False: the sender only downloads files, and the adapter performs the actions. */
+bool sender_requests(const struct sender *s);
 
 /* ---- by number: for gateways that were told "queued", and for operators (outgoing.c) ---- */
 

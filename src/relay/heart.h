@@ -12,6 +12,7 @@
 #pragma once
 #include "base/fifo.h"
 #include "base/log.h"
+#include "core/journal.h"
 #include "relay/in/dedup.h"
 #include "relay/in/inside.h"
 #include "relay/relay.h"
@@ -46,6 +47,7 @@ struct relay {
     struct chats *chats;
     struct requests *requests;
     struct judge *judge;
+    struct journal *journal; /* owned if the env has none */
     struct commands *commands;
     struct spoken *spoken;
     struct stage *stage;

@@ -22,6 +22,7 @@ struct outlet { /* valid while the outlet is open */
     bool knows_sight;  /* sees() works; else an instance sees the chats it has deliveries from */
     bool answers; /* not a platform: an instance may answer in every chat it has a delivery from */
     bool alone;   /* the only bot on this platform */
+    bool has_outbox;   /* its sender tells the journal how actions ended; else the relay does */
     bool ids_per_chat; /* a message's id is unique in its chat only: core/event.h */
 };
 

@@ -276,6 +276,7 @@ static void build(struct relay *r)
     r->chats = chats_new(r);
     r->requests = requests_new(r);
     r->judge = judge_new();
+    r->journal = r->env.journal != NULL ? r->env.journal : journal_new();
     r->commands = commands_new(r);
     r->spoken = spoken_new();
     r->stage = stage_new(r);
@@ -339,6 +340,11 @@ void relay_set_limits(struct relay *r, const struct relay_limits *limits)
         r->lim.max_attempts = SLOT_MAX_ATTEMPTS;
 }
 
+struct journal *relay_journal(const struct relay *r)
+{
+    return r->journal;
+}
+
 /* Parts that point to instances are freed before the instances. */
 void relay_free(struct relay *r)
 {
@@ -362,6 +368,8 @@ void relay_free(struct relay *r)
     wakes_done(&r->wakes);
     commands_free(r->commands);
     judge_free(r->judge);
+    if (r->journal != r->env.journal)
+        journal_free(r->journal);
     dedup_done(&r->dedup);
     fifo_done(&r->troubled);
     json_parser_free(r->json);

@@ -24,6 +24,7 @@
 #include "relay/wire.h"
 
 struct gateway;
+struct journal;
 struct relay;
 
 struct relay_limits {            /* from the config; see docs/configuration.md */
@@ -57,6 +58,7 @@ struct relay_env { /* borrowed for the life of the relay */
     struct facts *facts;
     struct waker *waker;
     struct outside *outside; /* where actions go */
+    struct journal *journal; /* core/journal.h; NULL: the relay has one of its own, in memory */
 };
 
 /* A relay starts in two steps, so that the facts can be loaded at the same time.  relay_load()
@@ -94,7 +96,7 @@ static inline struct accept_id relay_accept(struct relay *r, const struct event 
 }
 /* Cancels the callback of an accept.  The event itself is still delivered. */
 void relay_accept_cancel(struct relay *r, struct accept_id id);
-/* Records for relay_why() that an adapter refused @ev; @why is a literal. */
+/* Records for `bellhop why` that an adapter refused @ev; @why is a literal. */
 void relay_refused(struct relay *r, const struct event *ev, const char *why);
 /* Calls @cb once for each instance that @ev would be delivered to.  Records nothing. */
 void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx);
@@ -195,19 +197,8 @@ void relay_tally(struct relay *r, struct relay_tally *ret); /* visits every inst
 bool relay_instance(struct relay *r, struct str tenant, struct str instance,
                     struct instance_view *ret);
 
-/* The gate's decision about a recent event; everything is borrowed for the call. */
-struct decision_view {
-    int64_t at_ms;                                                     /* wall */
-    const char *platform, *message_id, *chat_id, *chat_type, *user_id; /* long ids are cut */
-    const char *consumed; /* "/stop", "/link": bellhop consumed the event; NULL: the gate decided */
-    const char *refused;  /* the adapter refused the event: a sentence; NULL: it did not */
-    const struct gate_verdict *verdicts; /* recipients come first */
-    size_t n_verdicts, n_candidates;     /* only the first verdicts are kept */
-};
-typedef void decision_cb(void *ctx, const struct decision_view *d);
-/* Reports decisions, newest first; an empty name matches any.  Returns how many, up to @limit. */
-size_t relay_why(struct relay *r, struct str platform, struct str message_id, size_t limit,
-                 decision_cb *cb, void *ctx);
+/* The record of decisions and deliveries, for `bellhop why`. */
+struct journal *relay_journal(const struct relay *r);
 
 struct mailbox_line { /* one waiting delivery */
     uint64_t id;

@@ -32,6 +32,7 @@
 #include "base/mem.h"
 #include "base/observers.h"
 #include "budget_store.h"
+#include "core/journal.h"
 #include "core/token.h"
 #include "edge/door.h"
 #include "host/host.h"
@@ -169,7 +170,10 @@ static void open_heart(void)
                            .store = b.store,
                            .observers = b.observers,
                            .rand = &b.rand,
-                           .waker = &b.waker};
+                           .waker = &b.waker,
+                           .journal = journal_new()};
+    for (unsigned k = 0; k < 2 * JOURNAL_BLOCKS * JOURNAL_BLOCK / 25; k++)
+        journal_step(re.journal, 1, JOURNAL_SENT, 1, 0, STR_NULL); /* as after an hour: full */
     if (facts_open(&fe, &b.facts, why) != BH_OK)
         die("no facts: %s", why);
     b.env = (struct host_env){.loop = b.loop,
@@ -179,7 +183,7 @@ static void open_heart(void)
                               .seal = b.seal,
                               .server = b.server,
                               .ledger = b.ledger,
-                              .outcomes = outcomes_new(1000)};
+                              .journal = re.journal};
     b.host = host_new(&b.env, b.facts);
     re.facts = b.facts;
     re.outside = host_outside(b.host);

@@ -3,14 +3,17 @@
 BELLHOP_BUILD names the build directory (default build/asan). Every server gets its own state directory and
 port, so tests run side by side.
 """
+import http.client as http_client
 import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
 import time
+import types
 from signal import SIGKILL, SIGTERM
 
 import pytest
@@ -143,6 +146,18 @@ class Bellhop:
         if client_id:
             body["client_id"] = client_id
         return self.post(f"/chat/{bot}/api/message", body, headers={"X-Bellhop-Visitor": visitor}).status
+
+    def admin(self, method, path, body=None):
+        """A request to the admin socket: the status and the JSON."""
+        c = http_client.HTTPConnection("localhost", timeout=30)
+        c.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        c.sock.settimeout(30)
+        c.sock.connect(str(self.state / "admin.sock"))
+        c.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
+        got = c.getresponse()
+        text = got.read()
+        c.close()
+        return types.SimpleNamespace(status=got.status, json=json.loads(text) if text else None)
 
     def metric(self, name):
         for line in self.get("/metrics").text.splitlines():

@@ -30,6 +30,7 @@ TOKEN = "MTIz.secret-token.of-the-bot"
 CONFIG = """\
 listen: 127.0.0.1:0
 state_dir: {{state}}
+why: {{{{keep: 0}}}}  # its thread writes a second later, beside every message
 platforms:
   - {{{{platform: discord, bot: app1, token: "{token}", api_base: "{api}"}}}}
 """

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "core/journal.h"
 #include "media/media.h"
 #include "platform/email/email_priv.h"
 
@@ -259,20 +260,21 @@ static void on_bounced(void *ctx, const struct email_mail *sent)
         e->n.bounced++;
         log_warn(&e->base.log, "a mail came back: id=%" PRIu64 " reason=%s", number,
                  l->mail.bounced_why);
-        outcomes_note(e->env->outcomes, &(struct outcome){.platform = "email",
-                                                          .how = "refused",
-                                                          .bot = str_of(e->base.bot),
-                                                          .tenant = sent->tenant,
-                                                          .instance = sent->instance,
-                                                          .request = sent->request,
-                                                          .chat = sent->chat,
-                                                          .message_id = str_of(l->mail.bounced_id),
-                                                          .why = str_of(l->mail.bounced_why),
-                                                          .op = ACTION_SEND,
-                                                          .number = number,
-                                                          .asked_ms = sent->at_ms,
-                                                          .ended_ms = clock_wall_ms(e->env->clock),
-                                                          .attempts = 1});
+        journal_action(e->env->journal,
+                       &(struct journal_outcome){.platform = STR("email"),
+                                                 .how = "refused",
+                                                 .bot = str_of(e->base.bot),
+                                                 .tenant = sent->tenant,
+                                                 .instance = sent->instance,
+                                                 .request = sent->request,
+                                                 .chat = sent->chat,
+                                                 .message_id = str_of(l->mail.bounced_id),
+                                                 .why = str_of(l->mail.bounced_why),
+                                                 .op = ACTION_SEND,
+                                                 .number = number,
+                                                 .asked_ms = sent->at_ms,
+                                                 .ended_ms = clock_wall_ms(e->env->clock),
+                                                 .attempts = 1});
     }
     l->state = READY;
     finish(e, l, false);

@@ -266,7 +266,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     return BH_OK;
 }
 
-static void deliver(struct intake *in, const struct gate_verdict *v)
+static struct journal_copy deliver(struct intake *in, const struct gate_verdict *v)
 {
     const struct gate_instance *to = v->to;
     struct instance *i = instance_get(in->relay, to->tenant, to->instance);
@@ -274,12 +274,15 @@ static void deliver(struct intake *in, const struct gate_verdict *v)
     if (i != NULL && i->life != to->life)
         life_follow(i, to->life);
     in->verdict = v;
+    in->row = 0;
     enum bh_err err = i != NULL ? take_copy(in, i) : BH_REFUSED;
 
     if (err != BH_OK) {
         accept_hold(in->a);
         accept_release(in->relay, in->a, err);
+        return (struct journal_copy){.fate = JOURNAL_BUSY};
     }
+    return (struct journal_copy){in->row, in->row != 0 ? JOURNAL_ACCEPTED : JOURNAL_DUPLICATE};
 }
 
 static void log_unrouted(struct relay *r, const struct event *ev)
@@ -308,6 +311,7 @@ static enum bh_err distribute(struct intake *in)
 {
     struct relay *r = in->relay;
     BH_UNCLEARED struct gate_verdict verdicts[GATE_CANDIDATES];
+    BH_UNCLEARED struct journal_copy copies[GATE_CANDIDATES];
     enum bh_err err = BH_OK;
 
     size_t n = judge_ask(r, in->ev, verdicts), n_yes = 0;
@@ -326,17 +330,23 @@ static enum bh_err distribute(struct intake *in)
     if ((may_wait || in->stop == STOP_HELD) &&
         stage_take(r, in->ev, verdicts, &n, in->stop == STOP_HELD, in->a, &err))
         return err;
-    judge_note(r, in->ev, verdicts, n, !in->noted);
+    if (!in->noted)
+        judge_note(r, in->ev);
     buf_reset(&r->accepts->key);
     session_key_of_event(&r->accepts->key, in->ev);
     for (size_t i = 0; i < n; i++)
         n_yes += gate_is_yes(verdicts[i].reason);
     in->alone = n_yes == 1;
-    for (size_t i = 0; i < n; i++)
-        if (gate_is_yes(verdicts[i].reason) &&
-            !(in->ev->edit.set && edit_take(r, verdicts[i].to, in->ev, in->a)))
-            deliver(in, &verdicts[i]);
+    for (size_t i = 0; i < n; i++) {
+        bool yes = gate_is_yes(verdicts[i].reason);
+        if (yes && in->ev->edit.set && edit_take(r, verdicts[i].to, in->ev, in->a))
+            copies[i] = (struct journal_copy){.fate = JOURNAL_EDITED};
+        else
+            copies[i] = yes ? deliver(in, &verdicts[i]) : (struct journal_copy){0};
+    }
     in->verdict = NULL;
+    journal_event(r->journal, clock_wall_ms(r->env.clock), in->ev, JOURNAL_JUDGED, NULL, verdicts,
+                  copies, n);
     if (n == 0)
         log_unrouted(r, in->ev);
     else if (n_yes == 0)

@@ -1,19 +1,14 @@
-/* judge.h - asks the gate who receives an event, and records its decisions.
+/* judge.h - asks the gate who receives an event.
  *
  * The judge collects the inputs of core/gate.h: the facts, who can see a chat, and how many bots in
  * a row have spoken there.  The platform says who can see a chat; where a platform cannot, an
  * instance sees the chats that it has deliveries from.
  *
- * Decisions are kept in memory for `bellhop why`: the newest JUDGED_MAX, shown for a day.  They
- * hold ids and reasons, never texts. */
+ * Decisions are written to the journal (core/journal.h) for `bellhop why`. */
 #pragma once
 #include "core/gate.h"
 
 struct relay;
-
-#define JUDGED_MAX 4096
-#define JUDGED_MS (24 * 3600 * 1000ll)
-#define JUDGED_VERDICTS 16 /* kept per decision; others are only counted */
 
 struct judge *judge_new(void);
 void judge_free(struct judge *j); /* NULL is fine */
@@ -22,10 +17,8 @@ void judge_free(struct judge *j); /* NULL is fine */
 struct event judge_route(struct relay *r, const struct event *ev);
 /* The gate's verdicts on the routed event @ev; @out has room for GATE_CANDIDATES. */
 size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *out);
-/* @ev is being delivered: records the decision for `why`.  @counts: and its author in the streak.
- */
-void judge_note(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
-                size_t n, bool counts);
+/* @ev is being delivered: counts its author in the streak of its chat. */
+void judge_note(struct relay *r, const struct event *ev);
 /* Records that bellhop consumed @ev as a command; @what is a literal such as "/stop". */
 void judge_consumed(struct relay *r, const struct event *ev, const char *what);
 

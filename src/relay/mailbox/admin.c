@@ -414,6 +414,8 @@ void relay_chats_show(struct relay *r, struct str tenant, struct str instance, s
 
 /* Settles the whole mailbox.  Deliveries in memory or on a socket are settled one by one; the rest
  * is detached as one ring, so that the cost per turn is bounded. */
+enum { PURGES_TOLD = 256 }; /* deliveries of one purge that the journal names: the newest */
+
 static uint64_t settle_all(struct instance *i)
 {
     uint32_t before = mailbox_entries(&i->mb);
@@ -421,6 +423,9 @@ static uint64_t settle_all(struct instance *i)
 
     for (uint32_t at = 0; at < i->mb.n; at++) {
         struct slot *slot = mailbox_at(&i->mb, at);
+        if ((slot->flags & SLOT_GONE) == 0 && i->mb.n - at <= PURGES_TOLD)
+            journal_step(i->relay->journal, clock_wall_ms(i->relay->env.clock), JOURNAL_PURGED,
+                         slot->id, slot->attempts, STR_NULL);
         if ((slot->flags & SLOT_GONE) == 0 && (slot->d != NULL || (slot->flags & known) != 0))
             delivery_settle(i, slot);
     }
@@ -474,6 +479,8 @@ uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str in
             continue;
         mailbox_park(&i->mb, slot, false);
         slot->attempts = 0;
+        journal_step(r->journal, clock_wall_ms(r->env.clock), JOURNAL_REDRIVEN, slot->id, 0,
+                     STR_NULL);
         delivery_mark(i, slot, STR_NULL);
         pump_again(i, slot->id);
         n++;

@@ -418,13 +418,13 @@ static void give_up(struct delivery *d)
     struct instance *i = d->inst;
     struct relay *r = i->relay;
     struct slot *slot = mailbox_find(&i->mb, d->append.id);
-
     assert(slot != NULL && slot->d == d);
     session_forget_all(i, slot->id);
     mailbox_drop(&i->mb, slot);
     if (d->append.has_key)
         dedup_remove(&r->dedup, d->append.key);
     r->n.refused_store++;
+    journal_step(r->journal, clock_wall_ms(r->env.clock), JOURNAL_LOST, d->append.id, 0, STR_NULL);
     answer(d, BH_UNAVAILABLE);
     delivery_free(d);
 }

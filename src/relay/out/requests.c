@@ -29,6 +29,7 @@ struct request {
     char *held; /* owned; a result frame that waits for a socket; NULL: none */
     size_t held_n;
     char *asked;                /* owned; the chat id of a get_chat_info; else NULL */
+    struct noted *noted;        /* owned; NULL: the outlet tells the journal, or nobody does */
     size_t result_at, result_n; /* its frame in requests->results, while told */
     struct handle handle;
     uint16_t id_n;
@@ -38,6 +39,13 @@ struct request {
     struct hash128 said; /* action_from.said */
     struct spoken_chat where;
     char id[REQUEST_ID_MAX];
+};
+
+struct noted { /* what the journal needs to know of a request when it ends */
+    enum action_op op;
+    int64_t asked_ms;
+    struct str platform, bot, chat; /* in @words */
+    char words[];
 };
 
 struct cut_off { /* an action that an earlier process may or may not have performed */
@@ -91,6 +99,7 @@ static void request_free(struct requests *q, struct request *req)
     list_remove(&req->told);
     handles_remove(&q->handles, req->handle);
     free(req->asked);
+    free(req->noted);
     free(req->held);
     free(req);
 }
@@ -187,12 +196,49 @@ static bool is_decided(const struct request *req)
     return req->held != NULL || list_is_linked(&req->told);
 }
 
+static struct noted *noted_new(const struct relay *r, const struct destination *to,
+                               const struct action *a)
+{
+    struct str bot = str_of(to->outlet->bot);
+    struct noted *n = xmalloc(sizeof *n + to->platform.n + bot.n + a->chat_id.n);
+    char *at = n->words;
+
+    n->op = a->op;
+    n->asked_ms = clock_wall_ms(r->env.clock);
+    n->platform = str_pack(&at, to->platform);
+    n->bot = str_pack(&at, bot);
+    n->chat = str_pack(&at, a->chat_id);
+    return n;
+}
+
+static void note_end(const struct request *req, const struct action_result *result)
+{
+    const struct noted *n = req->noted;
+    struct relay *r = req->inst->relay;
+
+    journal_action(r->journal, &(struct journal_outcome){.platform = n->platform,
+                                                         .how = result->success ? "done" : "failed",
+                                                         .bot = n->bot,
+                                                         .tenant = instance_tenant(req->inst),
+                                                         .instance = instance_id(req->inst),
+                                                         .request = str_make(req->id, req->id_n),
+                                                         .chat = n->chat,
+                                                         .message_id = result->message_id,
+                                                         .why = result->error,
+                                                         .op = n->op,
+                                                         .asked_ms = n->asked_ms,
+                                                         .ended_ms = clock_wall_ms(r->env.clock),
+                                                         .attempts = 1});
+}
+
 /* Enqueues the result frame for the end of the turn, because the caller may be in the middle of its
  * own work. */
 static void tell(struct requests *q, struct request *req, const struct action_result *result)
 {
     struct action_result r = *result;
 
+    if (req->noted != NULL)
+        note_end(req, result);
     if (req->asked != NULL && r.success) { /* clients expect both fields */
         if (str_is_empty(r.chat_name))
             r.chat_name = str_of(req->asked);
@@ -498,6 +544,18 @@ static void start(struct session *s, struct str id, const struct action *asked)
     const char *why = guard_admit(s, a, &to);
 
     if (why != NULL) {
+        int64_t now_ms = clock_wall_ms(r->env.clock);
+        journal_action(r->journal, &(struct journal_outcome){.platform = a->platform,
+                                                             .how = "refused",
+                                                             .bot = a->bot,
+                                                             .tenant = instance_tenant(s->inst),
+                                                             .instance = instance_id(s->inst),
+                                                             .request = id,
+                                                             .chat = a->chat_id,
+                                                             .why = str_of(why),
+                                                             .op = a->op,
+                                                             .asked_ms = now_ms,
+                                                             .ended_ms = now_ms});
         refuse(s, id, why);
         return;
     }
@@ -532,6 +590,8 @@ static void start(struct session *s, struct str id, const struct action *asked)
     struct request *req = request_new(r->requests, s->inst, s, id);
     if (a->op == ACTION_GET_CHAT_INFO)
         req->asked = str_dup(a->chat_id);
+    if (!to.outlet->has_outbox && a->op != ACTION_TYPING && a->op != ACTION_GET_CHAT_INFO)
+        req->noted = noted_new(r, &to, a);
     req->speaks = speaks(a->op);
     req->opens = a->op == ACTION_THREAD_CREATE && a->message_id.n == 0;
     req->said = from.said;

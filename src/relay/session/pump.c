@@ -420,8 +420,11 @@ static void settle_soft(struct session *s, uint64_t id)
         struct slot *slot = mailbox_at(&i->mb, at);
         if (slot->id > id)
             break;
-        if (slot_waits(slot) && is_soft(s, slot) && session_has_sent(s, slot->id))
+        if (slot_waits(slot) && is_soft(s, slot) && session_has_sent(s, slot->id)) {
+            journal_step(i->relay->journal, clock_wall_ms(i->relay->env.clock), JOURNAL_SETTLED,
+                         slot->id, slot->attempts, STR_NULL);
             delivery_settle(i, slot);
+        }
     }
     mailbox_tidy(&i->mb);
 }
@@ -453,6 +456,8 @@ void pump_acked(struct session *s, struct str buffer_id)
     if (slot == NULL)
         return; /* already settled, or a bufferId that was never sent */
     i->relay->n.acked++;
+    journal_step(i->relay->journal, clock_wall_ms(i->relay->env.clock), JOURNAL_ACKED, slot->id,
+                 slot->attempts, STR_NULL);
     if (i->relay->env.outside->acked != NULL)
         i->relay->env.outside->acked(i->relay->env.outside, instance_tenant(i), instance_id(i),
                                      buffer_id);
@@ -472,6 +477,8 @@ static void park_slot(struct session *s, struct slot *slot, struct str why)
     mailbox_park(&i->mb, slot, true);
     i->park_mark = session_newest(r);
     r->n.parked++;
+    journal_step(r->journal, clock_wall_ms(r->env.clock), JOURNAL_PARKED, slot->id, slot->attempts,
+                 why);
     if (log_limit_passes(&r->pump->log_parked, clock_now_ms(r->env.clock), &skipped))
         log_warn(&s->log, "delivery parked: id=%llx attempts=%u more=%llu",
                  (unsigned long long)slot->id, (unsigned)slot->attempts,
@@ -580,6 +587,8 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
     p->solo |= slot->attempts >= PUMP_SOLO_ATTEMPTS;
     r->n.delivered++;
     r->n.redelivered += again;
+    journal_step(r->journal, clock_wall_ms(r->env.clock), again ? JOURNAL_RESENT : JOURNAL_SENT,
+                 slot->id, slot->attempts, STR_NULL);
     if (i->has_parcels && !p->s->inside)
         parcel_tell(i, slot, PARCEL_SENT, STR_NULL);
     delivery_sent(i, slot);

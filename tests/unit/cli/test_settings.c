@@ -164,7 +164,7 @@ static void mistakes_are_told_with_line_and_what_was_expected(void **state)
         ".yaml:2: unknown key \"listen_to\"; expected one of: listen public_url state_dir "
         "master_key retention tls hosts trusted_proxies proxy_protocol store cluster delivery "
         "wake "
-        "webhooks auth identity limits skills media outbox admin confine log dispatch "
+        "webhooks auth identity limits skills media outbox admin confine log dispatch why "
         "platforms agents include");
     assert_refused(
         "delivery:\n  window: many\n",

@@ -2,6 +2,7 @@
  * not; and only what the same instance says in the same chat and thread waits for that. */
 #include "host/media_rig.h"
 #include "base/limits.h"
+#include "core/journal.h"
 #include "platform/outgoing.h"
 #include "platform/sender.h"
 
@@ -114,7 +115,7 @@ static int setup(void **state)
     rig = r;
     rig_open(&r->m);
     r->m.env.media = r->m.media;
-    r->m.env.outcomes = outcomes_new(16);
+    r->m.env.journal = journal_new();
     open_sender(r);
     *state = r;
     return 0;
@@ -125,7 +126,7 @@ static int teardown(void **state)
     struct rig *r = *state;
 
     sender_free(r->s);
-    outcomes_free(r->m.env.outcomes);
+    journal_free(r->m.env.journal);
     rig_close(&r->m);
     free(r);
     return 0;

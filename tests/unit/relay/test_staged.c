@@ -1,6 +1,7 @@
 /* Promises of relay/in/staged.h: an event waits for its files and its context as one row on disk,
  * its chat behind it, and enters with them or with a word about what is missing. */
 #include "relay/rig.h"
+#include "core/journal.h"
 #include "relay/in/staged.h"
 
 struct ask {
@@ -485,14 +486,19 @@ static void answer_sight(enum gate_sight now, const char *guild)
 }
 
 static int last_reason;
-static void on_decision(void *ctx, const struct decision_view *d)
+static bool on_record(void *ctx, uint64_t pos, const struct journal_record *rec)
 {
-    last_reason = d->n_verdicts > 0 ? (int)d->verdicts[0].reason : -1;
+    if (rec->kind != JOURNAL_EVENT)
+        return true;
+    for (int r = 0; rec->n_verdicts > 0 && r <= GATE_NO_FOREIGN_BOT; r++)
+        if (str_eq(rec->verdicts[0].reason, str_of(gate_reason_word(r))))
+            last_reason = r;
+    return false;
 }
 static int why_last(void)
 {
     last_reason = -1;
-    relay_why(rig.relay, STR("web"), STR_NULL, 1, on_decision, NULL);
+    journal_each(relay_journal(rig.relay), on_record, NULL);
     return last_reason;
 }
 

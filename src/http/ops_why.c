@@ -1,0 +1,240 @@
+/* ops_why.c - what became of messages and actions: `bellhop why`, `bellhop trace`.
+ *
+ * The journal (core/journal.h, store/journal_disk.h) has the records; this file writes them as
+ * JSON.  Without a journal on disk the answers come from the newest records in memory. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/clock.h"
+#include "base/mem.h"
+#include "http/admin.h"
+#include "net/loop.h"
+#include "relay/relay.h"
+#include "store/journal_disk.h"
+
+/* ---- records as JSON ---- */
+
+static void write_pos(struct jw *w, const char *key, uint64_t pos)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%" PRIx64, pos);
+    jw_kstr(w, key, str_of(text));
+}
+
+static void write_delivery(struct jw *w, uint64_t delivery)
+{
+    char text[24];
+
+    if (delivery == 0)
+        return;
+    snprintf(text, sizeof text, "%" PRIu64, delivery);
+    jw_kstr(w, "delivery", str_of(text));
+}
+
+static void write_verdict(struct jw *w, const struct journal_verdict *v)
+{
+    const char *words = gate_word_sentence(v->reason);
+
+    jw_obj(w);
+    jw_kstr(w, "tenant", v->tenant);
+    jw_kstr(w, "instance", v->instance);
+    jw_kbool(w, "received", v->fate == JOURNAL_ACCEPTED || v->fate == JOURNAL_EDITED);
+    jw_kstr(w, "reason", v->reason);
+    jw_kstr(w, "words", words != NULL ? str_of(words) : v->reason);
+    jw_kstr(w, "fate", str_of(journal_fate_word(v->fate)));
+    write_delivery(w, v->delivery);
+    jw_end_obj(w);
+}
+
+static void write_step(struct jw *w, const struct journal_record *rec)
+{
+    jw_obj(w);
+    jw_ki64(w, "at", rec->at_ms);
+    jw_kstr(w, "what", str_of(journal_what_word(rec->what)));
+    jw_kstr(w, "words", rec->words.n > 0 ? rec->words : str_of(journal_what_sentence(rec->what)));
+    write_delivery(w, rec->delivery);
+    if (rec->attempts > 0)
+        jw_ki64(w, "attempts", rec->attempts);
+    jw_end_obj(w);
+}
+
+static void write_event(struct jw *w, uint64_t pos, const struct journal_record *rec,
+                        const struct journal_found *found)
+{
+    jw_obj(w);
+    write_pos(w, "id", pos);
+    jw_ki64(w, "at", rec->at_ms);
+    jw_kstr(w, "platform", rec->platform);
+    jw_kstr(w, "bot", rec->bot);
+    jw_kstr(w, "messageId", rec->message_id);
+    jw_kstr(w, "chatId", rec->chat_id);
+    jw_kstr(w, "chatType", rec->chat_type);
+    jw_kstr(w, "userId", rec->user_id);
+    jw_kstr(w, "consumed", rec->note == JOURNAL_CONSUMED ? rec->words : STR_NULL);
+    if (rec->note == JOURNAL_REFUSED)
+        jw_kstr(w, "refused", rec->words);
+    jw_ki64(w, "candidates", rec->n_candidates);
+    jw_karr(w, "verdicts");
+    for (size_t i = 0; i < rec->n_verdicts; i++)
+        write_verdict(w, &rec->verdicts[i]);
+    jw_end_arr(w);
+    jw_karr(w, "steps");
+    for (size_t k = 0; k < found->n_steps; k++)
+        for (size_t i = 0; i < rec->n_verdicts; i++)
+            if (found->steps[k].rec.delivery == rec->verdicts[i].delivery)
+                write_step(w, &found->steps[k].rec);
+    jw_end_arr(w);
+    jw_end_obj(w);
+}
+
+static void write_action(struct jw *w, const struct journal_record *rec)
+{
+    char number[24];
+
+    snprintf(number, sizeof number, "%" PRIu64, rec->number);
+    jw_obj(w);
+    jw_kstr(w, "id", str_of(number));
+    jw_kstr(w, "request", rec->request);
+    jw_kstr(w, "tenant", rec->tenant);
+    jw_kstr(w, "instance", rec->instance);
+    jw_kstr(w, "platform", rec->platform);
+    jw_kstr(w, "bot", rec->bot);
+    jw_kstr(w, "chat_id", rec->chat_id);
+    jw_kstr(w, "op", rec->op);
+    jw_kstr(w, "ended", rec->how);
+    jw_kstr(w, "reason", rec->words.n > 0 ? rec->words : STR(""));
+    jw_kstr(w, "message_id", rec->message_id.n > 0 ? rec->message_id : STR_NULL);
+    jw_kbool(w, "queued", rec->queued);
+    jw_ki64(w, "attempts", rec->attempts);
+    jw_ki64(w, "asked", rec->asked_ms);
+    jw_ki64(w, "at", rec->at_ms);
+    jw_end_obj(w);
+}
+
+/* ---- why ---- */
+
+static struct journal_query query_of(const struct op_call *c)
+{
+    return (struct journal_query){.platform = op_text(c, "platform"),
+                                  .message = op_text(c, "message"),
+                                  .person = op_text(c, "person"),
+                                  .chat = op_text(c, "chat"),
+                                  .tenant = op_text(c, "tenant"),
+                                  .instance = op_text(c, "instance"),
+                                  .action = op_text(c, "action"),
+                                  .delivery = (uint64_t)op_number(c, "delivery", 0)};
+}
+
+static void on_found(void *ctx, const struct journal_found *found)
+{
+    struct op_call *c = ctx;
+    struct jw w = op_begin(c);
+
+    jw_obj(&w);
+    jw_ki64(&w, "now", clock_wall_ms(loop_clock(c->f->loop)));
+    jw_karr(&w, "decisions");
+    for (size_t i = 0; i < found->n_hits; i++)
+        if (found->hits[i].rec.kind == JOURNAL_EVENT)
+            write_event(&w, found->hits[i].pos, &found->hits[i].rec, found);
+    jw_end_arr(&w);
+    jw_karr(&w, "actions");
+    for (size_t i = 0; i < found->n_hits; i++)
+        if (found->hits[i].rec.kind == JOURNAL_ACTION)
+            write_action(&w, &found->hits[i].rec);
+    jw_end_arr(&w);
+    if (found->next != 0)
+        write_pos(&w, "next", found->next);
+    jw_end_obj(&w);
+    op_end(c);
+}
+
+struct in_memory { /* a search of what the journal has in memory */
+    struct journal_query q;
+    uint64_t before;
+    size_t limit;
+    struct journal_hit *hits, *steps;
+    size_t n_hits, n_steps, max_steps;
+};
+
+static bool on_record(void *ctx, uint64_t pos, const struct journal_record *rec)
+{
+    struct in_memory *m = ctx;
+
+    if (rec->kind == JOURNAL_STEP && m->n_steps < m->max_steps)
+        m->steps[m->max_steps - ++m->n_steps] = (struct journal_hit){pos, *rec};
+    if (rec->kind != JOURNAL_STEP && (m->before == 0 || pos < m->before) &&
+        journal_matches(rec, &m->q))
+        m->hits[m->n_hits++] = (struct journal_hit){pos, *rec};
+    return m->n_hits < m->limit;
+}
+
+static void find_in_memory(struct op_call *c, const struct journal_query *q, uint64_t before,
+                           size_t limit)
+{
+    struct in_memory m = {.q = *q, .before = before, .limit = limit, .max_steps = 4096};
+
+    m.hits = xcalloc(limit, sizeof *m.hits);
+    m.steps = xcalloc(m.max_steps, sizeof *m.steps);
+    journal_each(relay_journal(c->f->relay), on_record, &m);
+    bool more = m.n_hits == limit;
+    on_found(c, &(struct journal_found){.hits = m.hits,
+                                        .n_hits = m.n_hits,
+                                        .steps = m.steps + m.max_steps - m.n_steps,
+                                        .n_steps = m.n_steps,
+                                        .next = more ? m.hits[limit - 1].pos : 0});
+    free(m.hits);
+    free(m.steps);
+}
+
+static bool read_pos(const struct op_call *c, const char *name, uint64_t *ret)
+{
+    struct str text = op_text(c, name);
+    uint64_t v = 0;
+
+    for (size_t i = 0; i < text.n; i++) {
+        if (i == 16 || hex_value(text.p[i]) < 0)
+            return false;
+        v = v << 4 | (uint64_t)hex_value(text.p[i]);
+    }
+    *ret = v;
+    return true;
+}
+
+static void why(struct op_call *c)
+{
+    struct journal_query q = query_of(c);
+    size_t limit = (size_t)op_number(c, "limit", 20);
+    uint64_t before;
+
+    if (!read_pos(c, "after", &before))
+        op_error(c, 400, "malformed", "after is not the next of an earlier page.");
+    else if (c->f->journal == NULL)
+        find_in_memory(c, &q, before, limit);
+    else if (!journal_disk_find(c->f->journal, &q, before, limit, on_found, c))
+        op_error(c, 503, "busy", "Too many searches wait already; try again in a second.");
+}
+
+/* ---- the table ---- */
+
+const struct op ops_why[] = {
+    {"why", "GET", "/admin/why", MAY_OPERATOR, why,
+     "Who received a message and why, and what became of it and of actions, newest first.",
+     .args =
+         (const struct op_arg[]){{"platform", IN_QUERY, OP_TEXT, .what = "Of the message."},
+                                 {"message", IN_QUERY, OP_TEXT, .what = "Its id; else the newest."},
+                                 {"person", IN_QUERY, OP_TEXT, .what = "The author's user id."},
+                                 {"chat", IN_QUERY, OP_TEXT, .what = "The chat's id."},
+                                 INSTANCE_ARGS(IN_QUERY),
+                                 {"delivery", IN_QUERY, OP_WHOLE, .min = 1, .max = INT64_MAX,
+                                  .what = "The number of a delivery, as a mailbox lists it."},
+                                 {"action", IN_QUERY, OP_TEXT, .what = "An action instead."},
+                                 {"after", IN_QUERY, OP_TEXT, .what = "next of the last page."},
+                                 {"limit", IN_QUERY, OP_WHOLE, .min = 1, .max = JOURNAL_LIMIT,
+                                  .initial = "20", .what = "At most so many."},
+                                 {0}},
+     .answer = "{now: whole, decisions: [object], actions: [object], next?: text}",
+     .answer_what = "The newest first, each message with the steps of its deliveries.",
+     .errors = "malformed (400), busy (503)"},
+    {0},
+};
