@@ -9,7 +9,7 @@
 #include "store/store.h"
 
 #define STEP_BYTES ((size_t)128 << 10)
-enum { WORDS_MAX = 16, ERASERS_MAX = 24 };
+enum { WORDS_MAX = 32, ERASERS_MAX = 24 };
 
 struct noted_chat {
     bool of_tenant, of_others;
