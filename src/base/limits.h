@@ -44,6 +44,10 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
     X(STREAMS, "streams", PER_ADDRESS, LIMIT_COUNT, 128, 4096, \
       "Open event streams of chat pages; each takes 32 KiB of kernel memory.", \
       "429, and the page retries", "made-up visitors who open pages and read nothing") \
+    X(LISTENERS, "listeners", PER_CREDENTIAL, LIMIT_COUNT, 32, 2048, \
+      "Open streams of MCP clients, and MCP sessions with subscriptions, of one key.", \
+      "the request fails; of sessions without a stream, the oldest ends", \
+      "a client that subscribes without end") \
     X(SOCKETS, "sockets", PER_CREDENTIAL, LIMIT_COUNT, 32, 0, \
       "Open sockets of one gateway credential.", "503, and the gateway retries", \
       "a stolen or broken credential dials without end") \

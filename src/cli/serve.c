@@ -31,6 +31,7 @@
 #include "cli/server.h"
 #include "cli/settings.h"
 #include "dispatch/dispatch.h"
+#include "mcp/mcp.h"
 #include "cluster/node.h"
 #include "net/http_server.h"
 #include "net/loop.h"
@@ -107,6 +108,7 @@ static void drain(struct serving *s)
     s->deadline_ms = clock_now_ms(loop_clock(s->server.front.loop)) + DRAIN_MS;
     s->server.front.draining = true;
     dispatch_stop(s->server.front.dispatch);
+    mcp_end_streams(s->server.front.mcp);
     relay_drain(s->server.front.relay, on_drained, s);
 }
 
@@ -215,6 +217,7 @@ static void on_lost_lease(void *ctx, const char *why)
               why);
     s->server.front.draining = true;
     relay_stop(s->server.front.relay);
+    mcp_end_streams(s->server.front.mcp);
     http_server_drain(s->server.front.server);
     host_close_platforms(s->server.front.host);
     timer_stop(loop_clock(s->server.front.loop), &s->look);

@@ -189,6 +189,9 @@ static enum bh_err open_stores(struct server *s, char *why)
                          .version = BELLHOP_VERSION,
                          .may = v1_may_again,
                          .may_ctx = &s->front,
+                         .ledger = s->front.ledger,
+                         .resources = &chat_resources,
+                         .resources_ctx = &s->front,
                          .instructions =
                              "Skills are named texts with a status and a history; data "
                              "are notes found by their words. Both are shared by the "
@@ -561,6 +564,7 @@ void server_close(struct server *s)
         host_close_platforms(s->front.host);
     porter_free(s->porter);
     server_stop_runner(s);
+    mcp_end_streams(s->front.mcp);
     http_server_free(s->front.server); /* every session ends here */
     http_waker_done(&s->waker);
     idp_free(s->front.idp);

@@ -10,6 +10,7 @@
 #include "host/host.h"
 #include "http/admin.h"
 #include "http/v1.h"
+#include "mcp/mcp.h"
 #include "net/loop.h"
 #include "platform/sender.h"
 #include "relay/relay.h"
@@ -422,12 +423,20 @@ static void list_tokens(struct op_call *c)
     op_end(c);
 }
 
+static void on_token_revoked(void *ctx, enum bh_err err, const char *why)
+{
+    struct op_call *c = ctx;
+
+    mcp_check_keys(c->f->mcp);
+    op_done(c, err, why);
+}
+
 static void revoke_token(struct op_call *c)
 {
     struct str id = op_text(c, "id");
 
     log_info(NULL, "revoking token: id=%.*s", STR_FMT(id));
-    keys_revoke(c->f->keys, id, op_done, c);
+    keys_revoke(c->f->keys, id, on_token_revoked, c);
 }
 
 /* ---- outbox ---- */

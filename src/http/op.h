@@ -155,7 +155,7 @@ struct op_call {
     struct buf note;         /* op_done() logs it; empty: nothing */
     struct http_id id;       /* over HTTP */
     struct v1_work work;     /* the bytes that the request counts for, until it is answered */
-    bool stream;             /* /mcp: the reply is an event stream */
+    bool stream, takes_json; /* /mcp: what the client accepts */
 };
 
 /* Arguments, while the handler runs; absent: STR_NULL, false, JSON_ABSENT. */
@@ -231,8 +231,21 @@ bool op_request(const struct op *op, const struct op_given *given, size_t n, str
 bool op_match(const char *pattern, struct str path, struct arena *arena,
               struct str ret_args[OP_PATH_MAX]);
 
-/* In ops_chat.c.  At shutdown, after the sockets are closed: frees reads and sends in flight. */
+/* ---- ops_chat.c ---- */
+
+/* At shutdown, after the sockets are closed: frees reads and sends in flight. */
 void chat_ops_drop(struct front *f);
+/* True while no gateway of the instance is connected, so that others may read its mail. */
+struct instance_view;
+bool chats_readable(struct front *f, struct str tenant, struct str instance,
+                    struct instance_view *ret);
+/* The resources of an instance, and the operations behind them that are neither routes nor tools.
+ */
+#define INBOX_URI "bellhop://inbox"
+#define CHATS_URI "bellhop://chats"
+void chat_uri(struct buf *out, struct str platform, struct str chat_id);
+bool chat_of_uri(struct str uri, struct buf *ret_platform, struct buf *ret_chat_id);
+extern const struct op op_chat_show, op_chat_resources;
 
 /* ---- op_describe.c ---- */
 void op_openapi(struct buf *out);

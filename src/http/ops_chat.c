@@ -1,4 +1,5 @@
-/* ops_chat.c - the tools chat_*: an MCP client reads and answers an instance's chats as its agent.
+/* ops_chat.c - the tools chat_* and the resources bellhop://...: an MCP client reads and answers an
+ * instance's chats as its agent.
  *
  * Reading shows the mailbox as `bellhop mailbox show` does and changes nothing.  A client that
  * passes the cursor of a message acknowledges everything up to that message, and chat_read settles
@@ -22,9 +23,11 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "base/rand.h"
 #include "http/media_route.h"
 #include "http/op.h"
+#include "mcp/mcp.h"
 #include "net/loop.h"
 #include "relay/relay.h"
 #include "tenancy/facts.h"
@@ -208,7 +211,7 @@ static void chat_send(struct op_call *c)
 
 /* ---- chat_list, chat_read ---- */
 
-enum { READ_LIMIT = 20, CHATS_MAX = 500, LOOK_MAX = 1000 };
+enum { READ_LIMIT = 20, READ_MAX = 200, CHATS_MAX = 500, LOOK_MAX = 1000, PAGE_CHATS = 100 };
 
 struct chat_seen {                  /* one line of chat_list */
     struct str key;                 /* platform \x1f chat id; points into @bytes */
@@ -224,6 +227,7 @@ struct chat_ask {
     struct front *f;         /* borrowed */
     struct op_call *c;       /* NULL: nobody waits any more */
     char *tenant, *instance; /* owned */
+    char *platform, *chat_id; /* owned; the only chat that is read; NULL: all */
     struct json_parser *parser;
     struct buf placed; /* a line with the URLs of its files */
     struct buf out;    /* the answer so far */
@@ -253,6 +257,8 @@ static void ask_free(struct chat_ask *k)
     buf_done(&k->out);
     free(k->tenant);
     free(k->instance);
+    free(k->platform);
+    free(k->chat_id);
     buf_done(&k->placed);
     free(k);
 }
@@ -353,21 +359,25 @@ static void on_read_done(void *ctx, enum bh_err err)
     finish(k, err);
 }
 
-/* False: the refusal has been sent. */
-static bool may_read(struct op_call *c, struct instance_view *ret)
+bool chats_readable(struct front *f, struct str tenant, struct str instance,
+                    struct instance_view *ret)
 {
-    const struct caller *who = &c->caller;
     size_t sends = 0; /* sessions of our own */
 
     *ret = (struct instance_view){0};
-    if (!relay_instance(c->f->relay, who->tenant, who->instance, ret))
+    if (!relay_instance(f->relay, tenant, instance, ret))
         return true; /* the instance has no mailbox yet */
-    list_each (&c->f->chat_sends, it, nxt) {
+    list_each (&f->chat_sends, it, nxt) {
         const struct gateway *gw = list_entry(it, struct send, link)->gw;
-        sends +=
-            str_eq(str_of(gw->tenant), who->tenant) && str_eq(str_of(gw->instance), who->instance);
+        sends += str_eq(str_of(gw->tenant), tenant) && str_eq(str_of(gw->instance), instance);
     }
-    if (ret->sessions <= sends)
+    return ret->sessions <= sends;
+}
+
+/* False: the refusal has been sent. */
+static bool may_read(struct op_call *c, struct instance_view *ret)
+{
+    if (chats_readable(c->f, c->caller.tenant, c->caller.instance, ret))
         return true;
     op_refuse(c, FAULT_REFUSED, "a gateway of this instance is connected and reads its own mail");
     return false;
@@ -502,9 +512,176 @@ static void chat_list(struct op_call *c)
         return;
     struct chat_ask *k = ask_new(c);
     k->total = v.entries;
-    relay_chats_show(c->f->relay, str_of(k->tenant), str_of(k->instance), CHATS_MAX, on_list_chat,
-                     on_list_chats_done, k);
+    relay_chats_show(c->f->relay, str_of(k->tenant), str_of(k->instance), STR_NULL, CHATS_MAX,
+                     on_list_chat, on_list_chats_done, k);
 }
+
+/* ---- resources ----
+ *
+ *      bellhop://inbox                       what chat_read tells
+ *      bellhop://chats                       what chat_list tells
+ *      bellhop://chats/{platform}/{chat_id}  the messages that wait in one chat
+ *
+ * Both parts of a chat's URI are percent-encoded.  A URI has one spelling, so that a change finds
+ * its subscribers. */
+
+void chat_uri(struct buf *out, struct str platform, struct str chat_id)
+{
+    buf_add_z(out, CHATS_URI "/");
+    percent_encode(out, platform);
+    buf_add_c(out, '/');
+    percent_encode(out, chat_id);
+}
+
+bool chat_of_uri(struct str uri, struct buf *ret_platform, struct buf *ret_chat_id)
+{
+    struct str rest = str_skip(uri, sizeof CHATS_URI), platform;
+    struct buf again = BUF_INIT;
+    bool ok = str_starts(uri, STR(CHATS_URI "/")) && str_split(&rest, '/', &platform) &&
+              rest.n > 0 && percent_decode(ret_platform, platform) &&
+              percent_decode(ret_chat_id, rest);
+
+    if (ok)
+        chat_uri(&again, buf_str(ret_platform), buf_str(ret_chat_id));
+    ok = ok && str_eq(buf_str(&again), uri) && utf8_valid(buf_str(ret_platform)) &&
+         utf8_valid(buf_str(ret_chat_id));
+    buf_done(&again);
+    return ok;
+}
+
+static bool is_of_chat(const struct chat_ask *k, struct json frame)
+{
+    struct json event = json_get(frame, "event");
+    struct json source =
+        json_is_object(event) ? json_get(event, "source") : json_get(frame, "forward");
+
+    return str_eq(json_str(source, "platform"), str_of(k->platform)) &&
+           str_eq(json_str(source, "chat_id"), str_of(k->chat_id));
+}
+
+static void on_chat_line(void *ctx, const struct mailbox_line *line)
+{
+    struct chat_ask *k = ctx;
+    struct json frame;
+
+    if (!json_parse(k->parser, line->frame, &frame) || !is_of_chat(k, frame))
+        return;
+    k->total++;
+    if (k->n < k->limit)
+        on_read_line(k, line);
+}
+
+static void on_chat_done(void *ctx, enum bh_err err)
+{
+    struct chat_ask *k = ctx;
+
+    jw_end_arr(&k->w);
+    jw_ki64(&k->w, "waiting", (int64_t)k->total);
+    jw_end_obj(&k->w);
+    finish(k, err == BH_NOT_FOUND ? BH_OK : err);
+}
+
+static void chat_show(struct op_call *c)
+{
+    struct str platform = op_text(c, "platform"), chat_id = op_text(c, "chat_id");
+    const struct caller *who = &c->caller;
+    struct instance_view v;
+
+    if (!relay_has_chat(c->f->relay, who->tenant, who->instance, platform, chat_id)) {
+        op_refuse(c, FAULT_NOT_FOUND, "there is no such chat");
+        return;
+    }
+    if (!may_read(c, &v))
+        return;
+    struct chat_ask *k = ask_new(c);
+    k->platform = str_dup(platform);
+    k->chat_id = str_dup(chat_id);
+    k->limit = READ_MAX;
+    jw_obj(&k->w);
+    jw_kstr(&k->w, "platform", platform);
+    jw_kstr(&k->w, "chat_id", chat_id);
+    jw_karr(&k->w, "messages");
+    relay_mailbox_show(c->f->relay, str_of(k->tenant), str_of(k->instance), LOOK_MAX, on_chat_line,
+                       on_chat_done, k);
+}
+
+static void write_resource(struct jw *w, struct str uri, struct str name, const char *title,
+                           const char *what)
+{
+    jw_obj(w);
+    jw_kstr(w, "uri", uri);
+    jw_kstr(w, "name", name);
+    jw_kstr_opt(w, "title", str_of(title));
+    jw_kstr_opt(w, "description", str_of(what));
+    jw_kstr(w, "mimeType", STR("application/json"));
+    jw_end_obj(w);
+}
+
+static void on_page_chat(void *ctx, const struct chat_line *line)
+{
+    struct chat_ask *k = ctx;
+    struct buf uri = BUF_INIT, name = BUF_INIT;
+
+    buf_printf(&name, "%.*s\x1f%.*s", STR_FMT(line->platform), STR_FMT(line->chat_id));
+    if (k->n == PAGE_CHATS && k->c != NULL) { /* one more than a page: there is a next one */
+        mcp_call_next(k->c->mcp, buf_str(&k->placed));
+    } else if (k->n < PAGE_CHATS) {
+        buf_reset(&k->placed);
+        base64url_add(&k->placed, name.p, name.n); /* the cursor, if this is the last one */
+        chat_uri(&uri, line->platform, line->chat_id);
+        name.p[line->platform.n] = ' ';
+        write_resource(&k->w, buf_str(&uri), buf_str(&name), NULL, NULL);
+    }
+    k->n++;
+    buf_done(&uri);
+    buf_done(&name);
+}
+
+static void on_page_done(void *ctx, enum bh_err err)
+{
+    struct chat_ask *k = ctx;
+
+    jw_end_arr(&k->w);
+    finish(k, err);
+}
+
+static void chat_resources(struct op_call *c)
+{
+    struct str cursor = op_text(c, "cursor");
+    struct buf after = BUF_INIT;
+
+    if (cursor.p != NULL &&
+        (cursor.n > 4096 || !base64url_decode(cursor, &after) || !utf8_valid(buf_str(&after)) ||
+         str_find(buf_str(&after), '\x1f') < 0)) {
+        op_refuse(c, FAULT_INVALID, "cursor must be the nextCursor of an earlier answer");
+    } else {
+        struct chat_ask *k = ask_new(c);
+        jw_arr(&k->w);
+        if (cursor.p == NULL) {
+            write_resource(&k->w, STR(INBOX_URI), STR("inbox"), "Waiting messages",
+                           "The messages that wait for you, oldest first, as chat_read tells them");
+            write_resource(&k->w, STR(CHATS_URI), STR("chats"), "Chats",
+                           "The chats people have written to you in, as chat_list tells them");
+        }
+        relay_chats_show(c->f->relay, str_of(k->tenant), str_of(k->instance),
+                         cursor.p != NULL ? buf_str(&after) : STR_NULL, PAGE_CHATS + 1,
+                         on_page_chat, on_page_done, k);
+    }
+    buf_done(&after);
+}
+
+const struct op op_chat_show = {
+    .name = "showChat",
+    .run = chat_show,
+    .args = (const struct op_arg[]){{"platform", IN_TOOL, OP_TEXT},
+                                    {"chat_id", IN_TOOL, OP_TEXT},
+                                    {0}},
+};
+const struct op op_chat_resources = {
+    .name = "listChatResources",
+    .run = chat_resources,
+    .args = (const struct op_arg[]){{"cursor", IN_TOOL, OP_TEXT}, {0}},
+};
 
 void chat_ops_drop(struct front *f)
 {

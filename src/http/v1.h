@@ -43,3 +43,4 @@ void v1_run_body(struct op_call *c, struct str body);
 /* ---- the MCP face: mcp_route.c ---- */
 void tools_add(struct mcp *m, struct front *f); /* every operation that is a tool */
 void tool_answer(struct op_call *c, struct str json);
+extern const struct mcp_resources chat_resources; /* ctx is the front */

@@ -5,25 +5,26 @@
  * the end of the turn at the earliest, because a tool may answer inside its own call.
  *
  *      mcp_handle -> OPEN (open = calls + 1 while reading) -- open == 0 --> TOLD, freed
- */
-#include "mcp/mcp.h"
+ *
+ * A request belongs to the newer era if its header or its `_meta` says so, or if only the newer era
+ * has its method.  The older one is the default: its clients may send no header at all. */
 #include <assert.h>
 #include <stdlib.h>
-#include "base/clock.h"
 #include "base/crypto.h"
-#include "base/jw.h"
-#include "base/list.h"
-#include "base/map.h"
 #include "base/mem.h"
-#include "base/rand.h"
+#include "mcp/mcp_priv.h"
 
-enum { /* JSON-RPC error codes */
+enum { /* error codes of JSON-RPC, and of the protocol */
        RPC_PARSE = -32700,
        RPC_INVALID = -32600,
        RPC_NO_METHOD = -32601,
        RPC_BAD_PARAMS = -32602,
        RPC_INTERNAL = -32603,
+       RPC_NO_RESOURCE = -32002, /* older era */
+       RPC_HEADER_MISMATCH = -32020,
+       RPC_VERSION = -32022,
 };
+enum { LIST_TTL_MS = 300000 }; /* tools and templates change with the program only */
 
 enum rpc_kind {
     RPC_REQUEST,
@@ -33,59 +34,45 @@ enum rpc_kind {
 };
 struct rpc {
     enum rpc_kind kind;
+    bool stateless; /* a request of the newer era */
     struct json id; /* a text or a whole number; absent otherwise */
     struct str method;
     struct json params; /* an object, or absent */
     const char *why;
 };
-#define SESSIONS_ENDED_MAX 4096 /* remembered deleted ids; beyond this the oldest are dropped */
-enum { RANDOM_BYTES = 16, MAC_BYTES = 17, ID_CHARS = 44 };
 
-struct ended {        /* a deleted session id */
-    struct list link; /* oldest first */
-    size_t n;
-    char id[];
-};
-
-static const char *const versions[] = {"2024-11-05", "2025-03-26", MCP_LATEST};
-
-struct registered {
-    struct mcp_tool tool;
-    char *schema; /* owned */
-    void *ctx;
-};
-
-struct mcp {
-    struct mcp_env env;
-    struct map ended; /* id -> struct ended, owned */
-    struct list ended_by_age;
-    struct registered *tools; /* owned, in order of registration */
-    size_t n_tools;
-    struct list exchanges; /* owned */
-    struct json_parser *parser;
-};
+/* Newest first, as they are told. */
+static const char *const versions[] = {MCP_STATELESS, MCP_NEWEST_WITH_SESSIONS, "2025-06-18",
+                                       "2025-03-26", "2024-11-05"};
 
 struct mcp_exchange {
     struct list link; /* mcp->exchanges */
     struct mcp *m;    /* borrowed */
     struct caller who;
-    char *texts;        /* owned; backs the strings of @who */
-    struct list calls;  /* owned */
+    char *texts;                     /* owned; backs the strings of @who */
+    const struct mcp_request *asked; /* while the messages are read */
+    struct list calls;               /* owned */
     size_t open;        /* unanswered calls, plus one while the messages are being read */
     struct buf replies; /* separated by commas */
     struct buf session; /* a new one */
+    struct mcp_listener *listener; /* MCP_LISTENING */
     enum mcp_reply_kind kind;
-    bool batch;
+    bool batch, stateless;
+    bool tool_errors; /* a failed tool has a result: since 2025-11-25 */
     uint8_t n_requests;
     struct timer tell;
     mcp_reply_cb *done;
     void *ctx;
 };
 
+enum call_kind { CALL_TOOL, CALL_READ, CALL_LIST };
 struct mcp_call {
     struct list link;       /* exchange->calls */
     struct mcp_exchange *x; /* borrowed */
-    struct buf id;          /* JSON */
+    enum call_kind kind;
+    bool stateless;
+    struct buf id;  /* JSON */
+    struct buf uri; /* CALL_READ: of the resource; CALL_LIST: the next cursor */
     void *mine;
     void (*drop)(void *mine);
 };
@@ -165,64 +152,13 @@ static void rpc_error(struct jw *w, struct str id_json, int code, struct str mes
     jw_end_obj(w);
 }
 
-/* ---- sessions ----
- *
- *      id = base64url(16 random bytes, 17 bytes of HMAC(session key, random, key id))
- *
- * The length is 33 bytes, a multiple of 3, so base64url has no spare bits and each id has exactly
- * one spelling. */
-
-static void forget(struct mcp *m, struct ended *e)
-{
-    map_del(&m->ended, str_make(e->id, e->n));
-    list_remove(&e->link);
-    free(e);
-}
-
-static void sign(const struct mcp *m, const void *random, struct str key_id,
-                 uint8_t ret_mac[SHA256_BYTES])
-{
-    struct buf text = BUF_INIT;
-
-    buf_add(&text, random, RANDOM_BYTES);
-    buf_add_str(&text, key_id);
-    hmac_sha256(str_make(m->env.session_key, sizeof m->env.session_key), buf_str(&text), ret_mac);
-    buf_done(&text);
-}
-
-bool mcp_session_ok(const struct mcp *m, const struct caller *who, struct str id)
-{
-    struct buf raw = BUF_INIT;
-    uint8_t mac[SHA256_BYTES];
-    bool ok = false;
-
-    if (id.n == ID_CHARS && base64url_decode(id, &raw) && raw.n == RANDOM_BYTES + MAC_BYTES) {
-        sign(m, raw.p, who->key_id, mac);
-        ok = ct_equal(mac, raw.p + RANDOM_BYTES, MAC_BYTES) && map_get(&m->ended, id) == NULL;
-    }
-    buf_done(&raw);
-    return ok;
-}
-
-void mcp_session_end(struct mcp *m, struct str id)
-{
-    if (map_get(&m->ended, id) != NULL)
-        return;
-    struct ended *e = xcalloc(1, sizeof *e + id.n);
-    e->n = id.n;
-    memcpy(e->id, id.p, id.n);
-    map_put(&m->ended, str_make(e->id, e->n), e);
-    list_append(&m->ended_by_age, &e->link);
-    if (map_count(&m->ended) > SESSIONS_ENDED_MAX)
-        forget(m, list_first(&m->ended_by_age, struct ended, link));
-}
-
 /* ---- exchanges ---- */
 
 static void call_free(struct mcp_call *c)
 {
     list_remove(&c->link);
     buf_done(&c->id);
+    buf_done(&c->uri);
     free(c);
 }
 
@@ -246,7 +182,7 @@ static void on_tell(struct timer *t)
 {
     struct mcp_exchange *x = container_of(t, struct mcp_exchange, tell);
     struct buf json = BUF_INIT;
-    struct mcp_reply r = {.kind = x->kind};
+    struct mcp_reply r = {.kind = x->kind, .stateless = x->stateless, .listener = x->listener};
 
     if (x->kind == MCP_REPLY && x->replies.n == 0)
         r.kind = MCP_ACCEPTED;
@@ -278,31 +214,103 @@ static struct jw next_reply(struct mcp_exchange *x)
     return jw_begin(&x->replies);
 }
 
-static struct mcp_exchange *exchange_new(struct mcp *m, const struct caller *who,
+char *mcp_hold_caller(struct caller *who)
+{
+    struct str *texts[] = {&who->tenant, &who->ns,       &who->identity, &who->key_id,
+                           &who->agent,  &who->instance, &who->for_agent};
+    size_t n = 1;
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        n += texts[i]->n;
+    char *block = xmalloc(n), *at = block;
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        *texts[i] = str_pack(&at, *texts[i]);
+    return block;
+}
+
+static struct mcp_exchange *exchange_new(struct mcp *m, const struct mcp_request *r,
                                          mcp_reply_cb *done, void *ctx)
 {
     struct mcp_exchange *x = xcalloc(1, sizeof *x);
 
-    *x = (struct mcp_exchange){.m = m, .who = *who, .open = 1, .done = done, .ctx = ctx};
-    struct str *texts[] = {&x->who.tenant, &x->who.ns,       &x->who.identity, &x->who.key_id,
-                           &x->who.agent,  &x->who.instance, &x->who.for_agent};
-    size_t n = 1;
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        n += texts[i]->n;
-    char *at = x->texts = xmalloc(n);
-    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        if (texts[i]->p != NULL) {
-            memcpy(at, texts[i]->p, texts[i]->n);
-            texts[i]->p = at;
-            at += texts[i]->n;
-        }
+    *x = (struct mcp_exchange){
+        .m = m, .who = *r->who, .asked = r, .open = 1, .done = done, .ctx = ctx};
+    x->texts = mcp_hold_caller(&x->who);
+    x->tool_errors = str_cmp(r->version, STR("2025-11-25")) >= 0;
     list_init(&x->calls);
     timer_init(&x->tell, on_tell);
     list_append(&m->exchanges, &x->link);
     return x;
 }
 
-/* ---- answers of tools ---- */
+/* ---- replies ---- */
+
+void mcp_write_meta(const struct mcp *m, struct jw *w, struct str subscription)
+{
+    jw_kobj(w, "_meta");
+    if (subscription.p != NULL)
+        jw_kraw(w, META "subscriptionId", subscription);
+    jw_kobj(w, META "serverInfo");
+    jw_kstr(w, "name", STR("bellhop"));
+    jw_kstr(w, "version", str_of(m->env.version));
+    jw_end_obj(w);
+    jw_end_obj(w);
+}
+
+static void reply_error(struct mcp_exchange *x, struct json id, int code, const char *why,
+                        struct str data)
+{
+    struct buf text = BUF_INIT;
+    struct jw iw = jw_begin(&text), w;
+
+    if (json_type(id) != JSON_ABSENT)
+        jw_value(&iw, id);
+    w = next_reply(x);
+    rpc_error(&w, json_type(id) != JSON_ABSENT ? buf_str(&text) : STR_NULL, code, str_of(why),
+              data);
+    buf_done(&text);
+}
+
+/* Begins a result; the caller writes its members, then calls reply_end(). */
+static struct jw reply_begin(struct mcp_exchange *x, struct str id_json, bool stateless)
+{
+    struct jw w = next_reply(x);
+
+    rpc_reply_begin(&w, id_json);
+    jw_kobj(&w, "result");
+    if (stateless)
+        jw_kstr(&w, "resultType", STR("complete"));
+    return w;
+}
+
+enum { NOT_CACHED = -1 };
+
+/* @ttl_ms: how long the client may keep the result, for itself; NOT_CACHED: the method has no such
+ * hint. */
+static void reply_end(const struct mcp_exchange *x, struct jw *w, bool stateless, int ttl_ms)
+{
+    if (stateless && ttl_ms != NOT_CACHED) {
+        jw_ki64(w, "ttlMs", ttl_ms);
+        jw_kstr(w, "cacheScope", STR("private"));
+    }
+    if (stateless)
+        mcp_write_meta(x->m, w, STR_NULL);
+    jw_end_obj(w);
+    jw_end_obj(w);
+}
+
+static struct jw reply_to(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    struct buf id = BUF_INIT;
+    struct jw iw = jw_begin(&id);
+
+    jw_value(&iw, rpc->id);
+    struct jw w = reply_begin(x, buf_str(&id), rpc->stateless);
+    buf_done(&id);
+    return w;
+}
+
+/* ---- answers of tools and resources ---- */
 
 const struct caller *mcp_call_who(const struct mcp_call *c)
 {
@@ -315,6 +323,12 @@ void mcp_call_keep(struct mcp_call *c, void *mine, void (*drop)(void *mine))
     c->drop = drop;
 }
 
+void mcp_call_next(struct mcp_call *c, struct str cursor)
+{
+    buf_reset(&c->uri);
+    buf_add_str(&c->uri, cursor);
+}
+
 static void call_over(struct mcp_call *c)
 {
     struct mcp_exchange *x = c->x;
@@ -323,98 +337,92 @@ static void call_over(struct mcp_call *c)
     settle(x);
 }
 
+static void write_text(struct jw *w, struct str json, bool is_error)
+{
+    jw_karr(w, "content");
+    jw_obj(w);
+    jw_kstr(w, "type", STR("text"));
+    jw_kstr(w, "text", json);
+    jw_end_obj(w);
+    jw_end_arr(w);
+    jw_kbool(w, "isError", is_error);
+}
+
 void mcp_answer(struct mcp_call *c, struct str json)
 {
-    struct jw w = next_reply(c->x);
+    struct jw w = reply_begin(c->x, buf_str(&c->id), c->stateless);
 
-    rpc_reply_begin(&w, buf_str(&c->id));
-    jw_kobj(&w, "result");
-    jw_karr(&w, "content");
-    jw_obj(&w);
-    jw_kstr(&w, "type", STR("text"));
-    jw_kstr(&w, "text", json);
-    jw_end_obj(&w);
-    jw_end_arr(&w);
-    jw_kbool(&w, "isError", false);
-    jw_end_obj(&w);
-    jw_end_obj(&w);
+    switch (c->kind) {
+    case CALL_TOOL:
+        write_text(&w, json, false);
+        break;
+    case CALL_READ:
+        jw_karr(&w, "contents");
+        jw_obj(&w);
+        jw_kstr(&w, "uri", buf_str(&c->uri));
+        jw_kstr(&w, "mimeType", STR("application/json"));
+        jw_kstr(&w, "text", json);
+        jw_end_obj(&w);
+        jw_end_arr(&w);
+        break;
+    case CALL_LIST:
+        jw_kraw(&w, "resources", json);
+        if (c->uri.n > 0)
+            jw_kstr(&w, "nextCursor", buf_str(&c->uri));
+        break;
+    }
+    reply_end(c->x, &w, c->stateless, c->kind == CALL_TOOL ? NOT_CACHED : 0);
     call_over(c);
+}
+
+static void fail_tool(struct mcp_call *c, struct str data)
+{
+    struct jw w = reply_begin(c->x, buf_str(&c->id), c->stateless);
+
+    write_text(&w, data, true);
+    reply_end(c->x, &w, c->stateless, NOT_CACHED);
 }
 
 void mcp_fail(struct mcp_call *c, const struct fault *fault)
 {
     struct buf data = BUF_INIT;
-    struct jw dw = jw_begin(&data), w = next_reply(c->x);
+    struct jw dw = jw_begin(&data);
+    struct str message = buf_str(&fault->message);
+    int code = fault_http_status(fault->cls) == 400 ? RPC_BAD_PARAMS : RPC_INTERNAL;
 
-    fault_json(fault, &dw);
-    rpc_error(&w, buf_str(&c->id),
-              fault_http_status(fault->cls) == 400 ? RPC_BAD_PARAMS : RPC_INTERNAL,
-              buf_str(&fault->message), buf_str(&data));
+    if (c->kind == CALL_READ && fault->cls == FAULT_NOT_FOUND) {
+        code = c->stateless ? RPC_BAD_PARAMS : RPC_NO_RESOURCE;
+        message = STR("Resource not found");
+        jw_obj(&dw);
+        jw_kstr(&dw, "uri", buf_str(&c->uri));
+        jw_end_obj(&dw);
+    } else {
+        fault_json(fault, &dw);
+    }
+    if (c->kind == CALL_TOOL && c->x->tool_errors) {
+        fail_tool(c, buf_str(&data));
+    } else {
+        struct jw w = next_reply(c->x);
+        rpc_error(&w, buf_str(&c->id), code, message, buf_str(&data));
+    }
     buf_done(&data);
     call_over(c);
 }
 
-/* ---- methods ---- */
+/* ---- methods of both eras ---- */
 
-static void reply_error(struct mcp_exchange *x, struct json id, int code, const char *why)
+static struct mcp_call *call_new(struct mcp_exchange *x, const struct rpc *rpc, enum call_kind kind)
 {
-    struct buf text = BUF_INIT;
-    struct jw iw = jw_begin(&text), w;
+    struct mcp_call *c = xcalloc(1, sizeof *c);
+    struct jw iw = jw_begin(&c->id);
 
-    if (json_type(id) != JSON_ABSENT)
-        jw_value(&iw, id);
-    w = next_reply(x);
-    rpc_error(&w, json_type(id) != JSON_ABSENT ? buf_str(&text) : STR_NULL, code, str_of(why),
-              STR_NULL);
-    buf_done(&text);
-}
-
-/* Begins a reply; the caller writes the result, then calls reply_end(). */
-static struct jw reply_begin(struct mcp_exchange *x, struct json id)
-{
-    struct buf text = BUF_INIT;
-    struct jw iw = jw_begin(&text), w;
-
-    jw_value(&iw, id);
-    w = next_reply(x);
-    rpc_reply_begin(&w, buf_str(&text));
-    jw_kobj(&w, "result");
-    buf_done(&text);
-    return w;
-}
-
-static void reply_end(struct jw *w)
-{
-    jw_end_obj(w);
-    jw_end_obj(w);
-}
-
-static void do_initialize(struct mcp_exchange *x, const struct rpc *rpc)
-{
-    struct mcp *m = x->m;
-    uint8_t raw[RANDOM_BYTES + SHA256_BYTES];
-    struct str asked = json_str(rpc->params, "protocolVersion");
-    struct jw w = reply_begin(x, rpc->id);
-
-    jw_kstr(&w, "protocolVersion", mcp_version_ok(asked) ? asked : STR(MCP_LATEST));
-    jw_kraw(&w, "capabilities", STR("{\"tools\":{\"listChanged\":false}}"));
-    jw_kobj(&w, "serverInfo");
-    jw_kstr(&w, "name", STR("bellhop"));
-    jw_kstr(&w, "version", str_of(m->env.version));
-    jw_end_obj(&w);
-    jw_kstr_opt(&w, "instructions", str_of(m->env.instructions));
-    reply_end(&w);
-    buf_reset(&x->session);
-    rand_bytes(m->env.rand, raw, RANDOM_BYTES);
-    sign(m, raw, x->who.key_id, raw + RANDOM_BYTES);
-    base64url_add(&x->session, raw, RANDOM_BYTES + MAC_BYTES);
-}
-
-static void do_ping(struct mcp_exchange *x, const struct rpc *rpc)
-{
-    struct jw w = reply_begin(x, rpc->id);
-
-    reply_end(&w);
+    c->x = x;
+    c->kind = kind;
+    c->stateless = rpc->stateless;
+    jw_value(&iw, rpc->id);
+    list_append(&x->calls, &c->link);
+    x->open++;
+    return c;
 }
 
 static bool is_for(const struct mcp_tool *t, const struct caller *who)
@@ -424,7 +432,7 @@ static bool is_for(const struct mcp_tool *t, const struct caller *who)
 
 static void do_tools_list(struct mcp_exchange *x, const struct rpc *rpc)
 {
-    struct jw w = reply_begin(x, rpc->id);
+    struct jw w = reply_to(x, rpc);
 
     jw_karr(&w, "tools");
     for (size_t i = 0; i < x->m->n_tools; i++) {
@@ -443,7 +451,7 @@ static void do_tools_list(struct mcp_exchange *x, const struct rpc *rpc)
         jw_end_obj(&w);
     }
     jw_end_arr(&w);
-    reply_end(&w);
+    reply_end(x, &w, rpc->stateless, LIST_TTL_MS);
 }
 
 static const struct registered *find_tool(const struct mcp *m, struct str name)
@@ -460,37 +468,313 @@ static void do_tools_call(struct mcp_exchange *x, const struct rpc *rpc)
     struct json args = json_get(rpc->params, "arguments");
     const struct registered *r = find_tool(x->m, name);
     enum json_type t = json_type(args);
+    int unknown = x->tool_errors ? RPC_BAD_PARAMS : RPC_NO_METHOD;
 
     if (str_is_empty(name)) {
-        reply_error(x, rpc->id, RPC_BAD_PARAMS, "name must be the name of a tool");
+        reply_error(x, rpc->id, RPC_BAD_PARAMS, "name must be the name of a tool", STR_NULL);
     } else if (r == NULL) {
-        reply_error(x, rpc->id, RPC_NO_METHOD, "unknown tool; tools/list has those there are");
+        reply_error(x, rpc->id, unknown, "unknown tool; tools/list has those there are", STR_NULL);
     } else if (!is_for(&r->tool, &x->who)) {
-        reply_error(
-            x, rpc->id, RPC_NO_METHOD,
-            "this key speaks for no instance; make one with bellhop token agent --instance");
+        reply_error(x, rpc->id, unknown,
+                    "this key speaks for no instance; make one with bellhop token agent --instance",
+                    STR_NULL);
     } else if (t != JSON_ABSENT && t != JSON_NULL && t != JSON_OBJECT) {
-        reply_error(x, rpc->id, RPC_BAD_PARAMS, "arguments must be an object");
+        reply_error(x, rpc->id, RPC_BAD_PARAMS, "arguments must be an object", STR_NULL);
     } else {
-        struct mcp_call *c = xcalloc(1, sizeof *c);
-        struct jw iw = jw_begin(&c->id);
-        c->x = x;
-        jw_value(&iw, rpc->id);
-        list_append(&x->calls, &c->link);
-        x->open++;
+        struct mcp_call *c = call_new(x, rpc, CALL_TOOL);
         r->tool.call(r->ctx, &r->tool, c, args);
     }
 }
 
+/* NULL: the caller has none. */
+static const struct mcp_resources *resources_of(const struct mcp_exchange *x)
+{
+    return x->who.instance.p != NULL ? x->m->env.resources : NULL;
+}
+
+static void do_resources_list(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    const struct mcp_resources *from = resources_of(x);
+    struct mcp_call *c = call_new(x, rpc, CALL_LIST);
+
+    if (from != NULL)
+        from->list(x->m->env.resources_ctx, c, json_str(rpc->params, "cursor"));
+    else
+        mcp_answer(c, STR("[]"));
+}
+
+static void do_templates_list(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    const struct mcp_resources *from = resources_of(x);
+    struct jw w = reply_to(x, rpc);
+
+    jw_kraw(&w, "resourceTemplates", from != NULL ? str_of(from->templates) : STR("[]"));
+    reply_end(x, &w, rpc->stateless, LIST_TTL_MS);
+}
+
+static void do_resources_read(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    const struct mcp_resources *from = resources_of(x);
+    struct str uri = json_str(rpc->params, "uri");
+
+    if (str_is_empty(uri)) {
+        reply_error(x, rpc->id, RPC_BAD_PARAMS, "uri must be the URI of a resource", STR_NULL);
+        return;
+    }
+    struct mcp_call *c = call_new(x, rpc, CALL_READ);
+    buf_add_str(&c->uri, uri);
+    if (from != NULL) {
+        from->read(x->m->env.resources_ctx, c, uri);
+    } else {
+        struct fault none = {.cls = FAULT_NOT_FOUND};
+        mcp_fail(c, &none);
+    }
+}
+
+static void write_capabilities(struct jw *w)
+{
+    jw_kraw(w, "capabilities",
+            STR("{\"tools\":{\"listChanged\":false},"
+                "\"resources\":{\"subscribe\":true,\"listChanged\":true}}"));
+}
+
+/* ---- methods of the older era ---- */
+
+bool mcp_version_has_sessions(struct str version)
+{
+    for (size_t i = 1; i < ARRAY_LEN(versions); i++)
+        if (str_eq(version, str_of(versions[i])))
+            return true;
+    return false;
+}
+
+static void do_initialize(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    struct str asked = json_str(rpc->params, "protocolVersion");
+    struct jw w = reply_to(x, rpc);
+
+    jw_kstr(&w, "protocolVersion",
+            mcp_version_has_sessions(asked) ? asked : STR(MCP_NEWEST_WITH_SESSIONS));
+    write_capabilities(&w);
+    jw_kobj(&w, "serverInfo");
+    jw_kstr(&w, "name", STR("bellhop"));
+    jw_kstr(&w, "version", str_of(x->m->env.version));
+    jw_end_obj(&w);
+    jw_kstr_opt(&w, "instructions", str_of(x->m->env.instructions));
+    reply_end(x, &w, false, NOT_CACHED);
+    buf_reset(&x->session);
+    session_issue(x->m, &x->who, &x->session);
+}
+
+static void reply_empty(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    struct jw w = reply_to(x, rpc);
+
+    reply_end(x, &w, false, NOT_CACHED);
+}
+
+static void do_subscribe(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    struct str uri = json_str(rpc->params, "uri"), session = x->asked->session;
+    struct buf data = BUF_INIT;
+    struct jw w = jw_begin(&data);
+    enum subscribed how = SUBSCRIBED_NOTHING;
+
+    if (str_is_empty(uri)) {
+        reply_error(x, rpc->id, RPC_BAD_PARAMS, "uri must be the URI of a resource", STR_NULL);
+        return;
+    }
+    if (session.p == NULL) {
+        reply_error(x, rpc->id, RPC_INVALID,
+                    "a subscription needs a session: send the Mcp-Session-Id of initialize",
+                    STR_NULL);
+        return;
+    }
+    if (resources_of(x) != NULL)
+        how = session_subscribe(x->m, &x->who, session, uri);
+    jw_obj(&w);
+    jw_kstr(&w, "uri", uri);
+    jw_end_obj(&w);
+    if (how == SUBSCRIBED)
+        reply_empty(x, rpc);
+    else if (how == SUBSCRIBED_NOTHING)
+        reply_error(x, rpc->id, RPC_NO_RESOURCE, "Resource not found", buf_str(&data));
+    else
+        reply_error(x, rpc->id, RPC_INTERNAL,
+                    "too many subscriptions of this session, or sessions of this key",
+                    buf_str(&data));
+    buf_done(&data);
+}
+
+static void do_unsubscribe(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    struct str session = x->asked->session;
+
+    if (session.p != NULL)
+        session_unsubscribe(x->m, session, json_str(rpc->params, "uri"));
+    reply_empty(x, rpc);
+}
+
+/* ---- methods of the newer era ---- */
+
+static void write_versions(struct jw *w, const char *key)
+{
+    jw_karr(w, key);
+    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
+        jw_str(w, str_of(versions[i]));
+    jw_end_arr(w);
+}
+
+static void do_discover(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    struct jw w = reply_to(x, rpc);
+
+    write_versions(&w, "supportedVersions");
+    write_capabilities(&w);
+    jw_kstr_opt(&w, "instructions", str_of(x->m->env.instructions));
+    reply_end(x, &w, true, LIST_TTL_MS);
+}
+
+static void do_listen(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    struct json filter = json_get(rpc->params, "notifications");
+    struct buf id = BUF_INIT;
+    struct jw iw = jw_begin(&id);
+
+    if (!json_is_object(filter)) {
+        reply_error(x, rpc->id, RPC_BAD_PARAMS, "notifications must say what to listen to",
+                    STR_NULL);
+        return;
+    }
+    if (!x->asked->takes_stream) {
+        reply_error(x, rpc->id, RPC_INVALID, "the answer is a stream: accept text/event-stream",
+                    STR_NULL);
+        x->kind = MCP_BAD;
+        return;
+    }
+    jw_value(&iw, rpc->id);
+    x->listener = listen_request(x->m, &x->who, buf_str(&id), filter, &x->replies);
+    if (x->listener != NULL)
+        x->kind = MCP_LISTENING;
+    else
+        reply_error(x, rpc->id, RPC_INTERNAL,
+                    "too many streams of this key are open; close one, or try again later",
+                    STR_NULL);
+    buf_done(&id);
+}
+
+/* ---- which era ---- */
+
+static void refuse_version(struct mcp_exchange *x, const struct rpc *rpc, struct str asked)
+{
+    struct buf data = BUF_INIT;
+    struct jw w = jw_begin(&data);
+
+    jw_obj(&w);
+    write_versions(&w, "supported");
+    jw_kstr(&w, "requested", asked);
+    jw_end_obj(&w);
+    reply_error(x, rpc->id, RPC_VERSION, "Unsupported protocol version", buf_str(&data));
+    buf_done(&data);
+}
+
+/* The value of Mcp-Name, which may be written as =?base64?...?= */
+static bool name_matches(struct str header, struct str body)
+{
+    struct buf plain = BUF_INIT;
+    bool same = str_eq(header, body);
+
+    if (str_starts(header, STR("=?base64?")) && str_ends(header, STR("?=")) && header.n >= 11)
+        same = base64_decode(str_make(header.p + 9, header.n - 11), &plain) &&
+               str_eq(buf_str(&plain), body);
+    buf_done(&plain);
+    return same;
+}
+
+/* Checks what every request of the newer era must carry.  False: the error is written. */
+static bool is_complete(struct mcp_exchange *x, const struct rpc *rpc)
+{
+    const struct mcp_request *r = x->asked;
+    struct json meta = json_get(rpc->params, "_meta");
+    struct str version = json_str(meta, META "protocolVersion");
+    bool by_uri = str_eq(rpc->method, STR("resources/read"));
+    bool named = by_uri || str_eq(rpc->method, STR("tools/call")) ||
+                 str_eq(rpc->method, STR("prompts/get"));
+    struct str name = json_str(rpc->params, by_uri ? "uri" : "name");
+
+    if (version.p == NULL || !json_is_object(json_get(meta, META "clientCapabilities")))
+        reply_error(x, rpc->id, RPC_BAD_PARAMS,
+                    "_meta must have " META "protocolVersion and " META "clientCapabilities",
+                    STR_NULL);
+    else if (!str_eq(r->version, version))
+        reply_error(x, rpc->id, RPC_HEADER_MISMATCH,
+                    "Header mismatch: MCP-Protocol-Version is not the version in _meta", STR_NULL);
+    else if (!str_eq(version, STR(MCP_STATELESS)))
+        refuse_version(x, rpc, version);
+    else if (!str_eq(r->method, rpc->method))
+        reply_error(x, rpc->id, RPC_HEADER_MISMATCH,
+                    "Header mismatch: Mcp-Method is not the method of the request", STR_NULL);
+    else if (named && name.p != NULL && !name_matches(r->name, name))
+        reply_error(x, rpc->id, RPC_HEADER_MISMATCH,
+                    by_uri ? "Header mismatch: Mcp-Name is not params.uri"
+                           : "Header mismatch: Mcp-Name is not params.name",
+                    STR_NULL);
+    else
+        return true;
+    return false;
+}
+
+enum { OLDER = 1, NEWER = 2 };
 static const struct {
     const char *name;
+    int eras;
     void (*reply)(struct mcp_exchange *x, const struct rpc *rpc);
 } methods[] = {
-    {"initialize", do_initialize},
-    {"ping", do_ping},
-    {"tools/list", do_tools_list},
-    {"tools/call", do_tools_call},
+    {"initialize", OLDER, do_initialize},
+    {"ping", OLDER, reply_empty},
+    {"tools/list", OLDER | NEWER, do_tools_list},
+    {"tools/call", OLDER | NEWER, do_tools_call},
+    {"resources/list", OLDER | NEWER, do_resources_list},
+    {"resources/templates/list", OLDER | NEWER, do_templates_list},
+    {"resources/read", OLDER | NEWER, do_resources_read},
+    {"resources/subscribe", OLDER, do_subscribe},
+    {"resources/unsubscribe", OLDER, do_unsubscribe},
+    {"server/discover", NEWER, do_discover},
+    {"subscriptions/listen", NEWER, do_listen},
 };
+
+static void dispatch(struct mcp_exchange *x, struct rpc *rpc)
+{
+    struct str header = x->asked->version;
+    bool has_meta = json_type(json_get(json_get(rpc->params, "_meta"), META "protocolVersion")) !=
+                    JSON_ABSENT;
+    enum mcp_reply_kind kind = x->kind;
+    size_t at = 0;
+
+    while (at < ARRAY_LEN(methods) && !str_eq(rpc->method, str_of(methods[at].name)))
+        at++;
+    bool known = at < ARRAY_LEN(methods);
+    rpc->stateless = has_meta || str_eq(header, STR(MCP_STATELESS)) ||
+                     (known && methods[at].eras == NEWER && header.p == NULL);
+    x->stateless |= rpc->stateless;
+    x->tool_errors |= rpc->stateless;
+    if (rpc->stateless && !is_complete(x, rpc)) {
+        x->kind = MCP_BAD;
+    } else if (!rpc->stateless && header.p != NULL && !mcp_version_has_sessions(header)) {
+        refuse_version(x, rpc, header);
+        x->kind = MCP_BAD;
+    } else if (known && (methods[at].eras & (rpc->stateless ? NEWER : OLDER)) != 0) {
+        methods[at].reply(x, rpc);
+    } else {
+        reply_error(x, rpc->id, RPC_NO_METHOD, "there is no such method here", STR_NULL);
+        if (rpc->stateless)
+            x->kind = MCP_NO_METHOD;
+    }
+    if (x->batch)
+        x->kind = kind; /* a batch is answered as a whole */
+}
+
+/* ---- messages ---- */
 
 static void handle_one(struct mcp_exchange *x, struct json message)
 {
@@ -499,22 +783,16 @@ static void handle_one(struct mcp_exchange *x, struct json message)
     if (rpc.kind == RPC_BROKEN) {
         if (!x->batch)
             x->kind = MCP_BAD;
-        reply_error(x, rpc.id, RPC_INVALID, rpc.why);
+        reply_error(x, rpc.id, RPC_INVALID, rpc.why, STR_NULL);
     }
     if (rpc.kind != RPC_REQUEST)
         return; /* a notification gets no reply */
     const struct mcp_env *env = &x->m->env;
-    if (x->n_requests++ > 0 && env->may != NULL && !env->may(env->may_ctx, &x->who)) {
+    if (x->n_requests++ > 0 && env->may != NULL && !env->may(env->may_ctx, &x->who))
         reply_error(x, rpc.id, RPC_INTERNAL,
-                    "too many requests of this key or its tenant; try again in a second");
-        return;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
-        if (str_eq(rpc.method, str_of(methods[i].name))) {
-            methods[i].reply(x, &rpc);
-            return;
-        }
-    reply_error(x, rpc.id, RPC_NO_METHOD, "there is no such method here");
+                    "too many requests of this key or its tenant; try again in a second", STR_NULL);
+    else
+        dispatch(x, &rpc);
 }
 
 static void read_message(struct mcp_exchange *x, struct str message)
@@ -524,12 +802,16 @@ static void read_message(struct mcp_exchange *x, struct str message)
 
     if (!json_parse(x->m->parser, message, &doc)) {
         x->kind = MCP_BAD;
-        reply_error(x, nobody, RPC_PARSE, "this is not JSON");
+        reply_error(x, nobody, RPC_PARSE, "this is not JSON", STR_NULL);
     } else if (json_type(doc) != JSON_ARRAY) {
         handle_one(x, doc);
+    } else if (str_eq(x->asked->version, STR(MCP_STATELESS))) {
+        x->kind = MCP_BAD;
+        reply_error(x, nobody, RPC_INVALID, "this version has no batches: send one message",
+                    STR_NULL);
     } else if (json_count(doc) == 0 || json_count(doc) > MCP_BATCH_MAX) {
         x->kind = MCP_BAD;
-        reply_error(x, nobody, RPC_INVALID, "a batch has 1 to 32 messages");
+        reply_error(x, nobody, RPC_INVALID, "a batch has 1 to 32 messages", STR_NULL);
     } else {
         x->batch = true;
         for (struct json_iter it = {0}; json_next(doc, &it);)
@@ -537,32 +819,24 @@ static void read_message(struct mcp_exchange *x, struct str message)
     }
 }
 
-void mcp_handle(struct mcp *m, const struct caller *who, struct str message, mcp_reply_cb *done,
-                void *ctx)
+void mcp_handle(struct mcp *m, const struct mcp_request *r, mcp_reply_cb *done, void *ctx)
 {
-    struct mcp_exchange *x = exchange_new(m, who, done, ctx);
+    struct mcp_exchange *x = exchange_new(m, r, done, ctx);
 
-    read_message(x, message);
+    read_message(x, r->message);
+    x->asked = NULL;
     settle(x);
 }
 
 /* ---- the server ---- */
-
-bool mcp_version_ok(struct str version)
-{
-    for (size_t i = 0; i < ARRAY_LEN(versions); i++)
-        if (str_eq(version, str_of(versions[i])))
-            return true;
-    return false;
-}
 
 struct mcp *mcp_new(const struct mcp_env *env)
 {
     struct mcp *m = xcalloc(1, sizeof *m);
 
     m->env = *env;
-    list_init(&m->ended_by_age);
     list_init(&m->exchanges);
+    listen_init(m);
     m->parser = json_parser_new();
     return m;
 }
@@ -573,9 +847,7 @@ void mcp_free(struct mcp *m)
         return;
     list_each (&m->exchanges, it, nxt)
         exchange_free(list_entry(it, struct mcp_exchange, link));
-    list_each (&m->ended_by_age, it, nxt)
-        forget(m, list_entry(it, struct ended, link));
-    map_done(&m->ended);
+    listen_done(m);
     secret_wipe(m->env.session_key, sizeof m->env.session_key);
     json_parser_free(m->parser);
     for (size_t i = 0; i < m->n_tools; i++)

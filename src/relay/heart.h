@@ -55,6 +55,8 @@ struct relay {
 
     parcel_cb *on_parcel; /* relay_watch_parcels(); NULL: nobody watches */
     void *parcel_ctx;
+    mail_news_cb *on_mail; /* relay_watch_mail(); NULL: nobody watches */
+    void *mail_ctx;
     bool taking; /* relay_mailbox_take() is settling */
 };
 

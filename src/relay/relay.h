@@ -240,10 +240,24 @@ uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str in
 struct chat_line {                            /* a chat the instance was delivered something from */
     struct str platform, chat_id, bot, scope; /* bot and scope may be empty */
 };
-/* Reads at most @limit chats from the store, in byte order of platform and id.  @each runs per
- * chat, then @done. */
+/* Reads at most @limit chats from the store, in byte order of platform and id: those behind @after,
+ * platform \x1f id (absent: from the first).  @each runs per chat, then @done. */
 typedef void chat_line_cb(void *ctx, const struct chat_line *line);
-void relay_chats_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
-                      chat_line_cb *each, accepted_cb *done, void *ctx);
+void relay_chats_show(struct relay *r, struct str tenant, struct str instance, struct str after,
+                      size_t limit, chat_line_cb *each, accepted_cb *done, void *ctx);
+
+/* True when the instance was delivered something from the chat. */
+bool relay_has_chat(struct relay *r, struct str tenant, struct str instance, struct str platform,
+                    struct str chat_id);
+
+struct mail_news { /* what relay_mailbox_show() would show changed; borrowed for the call */
+    struct str tenant, instance;
+    struct str platform, chat_id; /* a message of this chat came; absent: any mail may have gone */
+    bool new_chat;                /* relay_chats_show() has one more */
+};
+/* Tells @cb of the mail of every instance from now on, also when a gateway of the instance comes
+ * or goes.  The callee must not call the relay.  NULL: ends it. */
+typedef void mail_news_cb(void *ctx, const struct mail_news *news);
+void relay_watch_mail(struct relay *r, mail_news_cb *cb, void *ctx);
 
 extern const struct record_form *const relay_records[]; /* ends with NULL */

@@ -59,7 +59,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         mcp_add_tool(m, &say, NULL);
     }
     told = 0;
-    mcp_handle(m, &who, str_make(data, n), on_reply, NULL);
+    mcp_handle(m, &(struct mcp_request){.who = &who, .message = str_make(data, n)}, on_reply, NULL);
     must(told == 0);
     clock_turn(clock);
     must(told == 1);

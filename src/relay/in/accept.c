@@ -253,6 +253,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
         dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
     uint64_t session = interrupt_key(i, buf_str(&r->accepts->key));
     bool owner = in->verdict != NULL && in->verdict->reason == GATE_YES_OWNER;
+    uint32_t n_chats = i->n_chats;
     struct known_chat *chat = in->body.p == NULL ? chats_note(i, in->ev, session, owner) : NULL;
     if (chat != NULL)
         interrupt_note(chat, session, in->alone);
@@ -263,6 +264,8 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
         if (in->ev->media[n].id.n > 0)
             o->holds(o, in->ev->media[n].id, instance_tenant(i), instance_id(i), in->row);
     r->n.accepted++;
+    if (r->on_mail != NULL)
+        mail_tell(i, in->ev, i->n_chats > n_chats);
     return BH_OK;
 }
 

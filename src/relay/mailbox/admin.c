@@ -302,6 +302,7 @@ struct roster { /* a pending read of one instance's chats */
     struct relay *relay;   /* borrowed */
     struct instance *inst; /* borrowed; NULL: unknown instance */
     struct buf prefix;     /* owned; the key prefix that @op reads */
+    struct buf after;      /* owned; the key that @op reads on from */
     chat_line_cb *each;
     accepted_cb *done;
     void *ctx;
@@ -317,6 +318,7 @@ static void roster_free(struct pending *p)
     struct roster *o = container_of(p, struct roster, pending);
 
     buf_done(&o->prefix);
+    buf_done(&o->after);
     free(o);
 }
 
@@ -394,20 +396,54 @@ static void on_roster(struct store_op *op, enum bh_err err)
     pending_end(&o->pending);
 }
 
-void relay_chats_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
-                      chat_line_cb *each, accepted_cb *done, void *ctx)
+void relay_chats_show(struct relay *r, struct str tenant, struct str instance, struct str after,
+                      size_t limit, chat_line_cb *each, accepted_cb *done, void *ctx)
 {
     struct roster *o = xcalloc(1, sizeof *o);
 
     *o = (struct roster){.relay = r, .each = each, .done = done, .ctx = ctx};
     o->inst = instance_find(r, tenant, instance);
     buf_printf(&o->prefix, "%.*s\x1f%.*s\x1f", STR_FMT(tenant), STR_FMT(instance));
+    if (after.p != NULL) {
+        buf_add_str(&o->after, buf_str(&o->prefix));
+        buf_add_str(&o->after, after);
+    }
     pending_add(r, &o->pending, roster_free);
     o->op = (struct store_scan){.op = {.done = on_roster},
                                 .ns = chat_form.ns,
                                 .prefix = buf_str(&o->prefix),
+                                .after = after.p != NULL ? buf_str(&o->after) : STR_NULL,
                                 .limit = limit};
     store_scan(r->env.store, &o->op);
+}
+
+bool relay_has_chat(struct relay *r, struct str tenant, struct str instance, struct str platform,
+                    struct str chat_id)
+{
+    const struct instance *i = instance_find(r, tenant, instance);
+
+    return i != NULL && chats_find_on(i, platform, chat_id) != NULL;
+}
+
+/* ---- who wants to know of mail ---- */
+
+void relay_watch_mail(struct relay *r, mail_news_cb *cb, void *ctx)
+{
+    r->on_mail = cb;
+    r->mail_ctx = ctx;
+}
+
+void mail_tell(const struct instance *i, const struct event *ev, bool new_chat)
+{
+    struct mail_news news = {.tenant = instance_tenant(i),
+                             .instance = instance_id(i),
+                             .new_chat = new_chat};
+
+    if (ev != NULL) {
+        news.platform = ev->platform;
+        news.chat_id = ev->chat_id;
+    }
+    i->relay->on_mail(i->relay->mail_ctx, &news);
 }
 
 /* ---- purge, take and redrive ---- */
@@ -432,6 +468,8 @@ static uint64_t settle_all(struct instance *i)
     i->relay->n.settled += mailbox_entries(&i->mb);
     if (mailbox_entries(&i->mb) != 0)
         acks_add_ring(i->relay, mailbox_detach(&i->mb));
+    if (i->relay->on_mail != NULL)
+        mail_tell(i, NULL, false);
     mailbox_tidy(&i->mb);
     return before;
 }

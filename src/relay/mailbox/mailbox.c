@@ -534,6 +534,8 @@ void delivery_settle(struct instance *i, struct slot *slot)
     session_forget_all(i, id);
     mailbox_drop(&i->mb, slot);
     r->n.settled++;
+    if (r->on_mail != NULL)
+        mail_tell(i, NULL, false);
     if (d == NULL || d->state == DELIVERY_KEPT || d->in_doubt)
         acks_add(r, id);
     if (d == NULL)
@@ -729,6 +731,8 @@ void delivery_revise(struct instance *i, struct slot *slot, struct str frame, st
         accept_hold(a);
     mailbox_resize(&i->mb, slot, frame.n);
     submit_revisions(i);
+    if (i->relay->on_mail != NULL)
+        mail_tell(i, NULL, false);
 }
 
 struct str delivery_revised(const struct instance *i, uint64_t id)

@@ -11,6 +11,7 @@ struct rig {
     struct rand rand;
     struct mcp *mcp;
     struct caller who;
+    struct mcp_request asks; /* its headers; who and message are filled by say() */
     struct json_parser *parser;
     struct json doc; /* the last reply */
     enum mcp_reply_kind kind;
@@ -128,7 +129,9 @@ static void say(struct rig *t, const char *message)
     struct buf copy = BUF_INIT; /* what is handed in may go at once */
     buf_add_z(&copy, message);
     t->told = 0;
-    mcp_handle(t->mcp, &t->who, buf_str(&copy), on_reply, t);
+    t->asks.who = &t->who;
+    t->asks.message = buf_str(&copy);
+    mcp_handle(t->mcp, &t->asks, on_reply, t);
     if (copy.n > 0)
         memset(copy.p, 'x', copy.n);
     buf_done(&copy);
@@ -162,7 +165,7 @@ static void initialize_agrees_on_a_version_both_know(void **state)
         const char *asked, *got;
     } cases[] = {
         {"2024-11-05", "2024-11-05"}, {"2025-03-26", "2025-03-26"}, {"2025-06-18", "2025-06-18"},
-        {"1999-01-01", MCP_LATEST},   {"2030-01-01", MCP_LATEST},
+        {"1999-01-01", MCP_NEWEST_WITH_SESSIONS},   {"2030-01-01", MCP_NEWEST_WITH_SESSIONS},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char message[256];
@@ -180,7 +183,7 @@ static void initialize_agrees_on_a_version_both_know(void **state)
         assert_str(json_str(r, "instructions"), "be kind");
     }
     say(t, "{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"initialize\"}");
-    assert_str(json_str(result(t), "protocolVersion"), MCP_LATEST);
+    assert_str(json_str(result(t), "protocolVersion"), MCP_NEWEST_WITH_SESSIONS);
 }
 
 static void a_session_is_for_its_key_and_outlives_the_server(void **state)
@@ -399,8 +402,8 @@ static void nobody_is_told_once_the_server_is_gone(void **state)
     struct rig *t = *state;
     say(t,
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":\"hold\"}}");
-    mcp_handle(t->mcp, &t->who, STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}"), on_reply,
-               t);
+    t->asks.message = STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}");
+    mcp_handle(t->mcp, &t->asks, on_reply, t);
     mcp_free(t->mcp);
     t->mcp = NULL; /* teardown */
     assert_int_equal(t->dropped, 1);

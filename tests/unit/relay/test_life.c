@@ -178,7 +178,7 @@ static void on_listed(void *ctx, enum bh_err err)
 static size_t listed_chats(void)
 {
     size_t n = 0;
-    relay_chats_show(rig.relay, STR("acme"), STR("ann"), 100, count_chat, on_listed, &n);
+    relay_chats_show(rig.relay, STR("acme"), STR("ann"), STR_NULL, 100, count_chat, on_listed, &n);
     turn();
     return n;
 }

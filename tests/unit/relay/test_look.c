@@ -229,18 +229,18 @@ static void on_chat(void *ctx, const struct chat_line *line)
 static void the_chats_of_an_instance_are_those_it_was_written_to_from(void **state)
 {
     chats_seen[0] = '\0';
-    relay_chats_show(rig.relay, STR("acme"), STR("ann"), 10, on_chat, on_shown_all, NULL);
+    relay_chats_show(rig.relay, STR("acme"), STR("ann"), STR_NULL, 10, on_chat, on_shown_all, NULL);
     turn();
     assert_string_equal(chats_seen, "");
     publish("a", "e1");
     publish("a", "e2");
-    relay_chats_show(rig.relay, STR("acme"), STR("ann"), 10, on_chat, on_shown_all, NULL);
-    relay_chats_show(rig.relay, STR("acme"), STR("an"), 10, on_chat, on_shown_all, NULL);
-    relay_chats_show(rig.relay, STR("acm"), STR("ann"), 10, on_chat, on_shown_all, NULL);
+    relay_chats_show(rig.relay, STR("acme"), STR("ann"), STR_NULL, 10, on_chat, on_shown_all, NULL);
+    relay_chats_show(rig.relay, STR("acme"), STR("an"), STR_NULL, 10, on_chat, on_shown_all, NULL);
+    relay_chats_show(rig.relay, STR("acm"), STR("ann"), STR_NULL, 10, on_chat, on_shown_all, NULL);
     turn();
     assert_non_null(strstr(chats_seen, "/"));
     assert_ptr_equal(strchr(chats_seen, '/'), strrchr(chats_seen, '/')); /* one chat, once */
-    relay_chats_show(rig.relay, STR("acme"), STR("ann"), 10, on_chat, on_shown_all, NULL);
+    relay_chats_show(rig.relay, STR("acme"), STR("ann"), STR_NULL, 10, on_chat, on_shown_all, NULL);
     /* and a relay that goes forgets who asked */
 }
 
