@@ -88,6 +88,63 @@ static const struct mcp_tool tools[] = {
      .call = tool_echo},
 };
 
+static void list_two(void *ctx, struct mcp_call *c, struct str cursor)
+{
+    struct fault f = {0};
+    if (cursor.p == NULL) {
+        mcp_call_next(c, STR("page 2"));
+        mcp_answer(c, STR("[{\"uri\":\"x:a\",\"name\":\"a\"}]"));
+    } else if (str_eq(cursor, STR("page 2"))) {
+        mcp_answer(c, STR("[{\"uri\":\"x:b\",\"name\":\"b\"}]"));
+    } else {
+        fault_set(&f, FAULT_INVALID, "no such page");
+        mcp_fail(c, &f);
+    }
+    fault_done(&f);
+}
+
+static void read_one(void *ctx, struct mcp_call *c, struct str uri)
+{
+    struct fault f = {0};
+    if (str_eq(uri, STR("x:a"))) {
+        mcp_answer(c, STR("{\"a\":1}"));
+    } else if (str_eq(uri, STR("x:busy"))) {
+        fault_set(&f, FAULT_REFUSED, "not now");
+        mcp_fail(c, &f);
+    } else {
+        fault_set(&f, FAULT_NOT_FOUND, "no chat");
+        mcp_fail(c, &f);
+    }
+    fault_done(&f);
+}
+
+static bool is_a(void *ctx, const struct caller *who, struct str uri)
+{
+    return str_eq(uri, STR("x:a"));
+}
+
+static bool always(void *ctx, struct str tenant, struct str instance)
+{
+    return true;
+}
+
+static bool good(void *ctx, struct str key_id)
+{
+    return true;
+}
+
+static void watch(void *ctx, bool wanted)
+{
+}
+
+static const struct mcp_resources resources = {"[{\"uriTemplate\":\"x:{c}\",\"name\":\"c\"}]",
+                                               list_two,
+                                               read_one,
+                                               is_a,
+                                               always,
+                                               good,
+                                               watch};
+
 static bool may(void *ctx, const struct caller *who)
 {
     struct rig *t = ctx;
@@ -106,6 +163,8 @@ static int setup(void **state)
                                        .version = "9.9",
                                        .may = may,
                                        .may_ctx = t,
+                                       .resources = &resources,
+                                       .resources_ctx = t,
                                        .instructions = "be kind"});
     for (size_t i = 0; i < ARRAY_LEN(tools); i++)
         mcp_add_tool(t->mcp, &tools[i], t);
@@ -165,6 +224,7 @@ static void initialize_agrees_on_a_version_both_know(void **state)
         const char *asked, *got;
     } cases[] = {
         {"2024-11-05", "2024-11-05"}, {"2025-03-26", "2025-03-26"}, {"2025-06-18", "2025-06-18"},
+        {"2025-11-25", "2025-11-25"}, {"2026-07-28", MCP_NEWEST_WITH_SESSIONS},
         {"1999-01-01", MCP_NEWEST_WITH_SESSIONS},   {"2030-01-01", MCP_NEWEST_WITH_SESSIONS},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -210,8 +270,11 @@ static void a_session_is_for_its_key_and_outlives_the_server(void **state)
     assert_false(mcp_session_ok(t->mcp, &t->who, STR("")));
     assert_false(mcp_session_ok(t->mcp, &t->who, STR_NULL));
 
-    struct mcp *again = mcp_new(&(struct mcp_env){
-        .clock = t->clock, .rand = &t->rand, .session_key = {1, 2, 3}, .version = "9.9"});
+    struct mcp *again = mcp_new(&(struct mcp_env){.clock = t->clock,
+                                                  .rand = &t->rand,
+                                                  .session_key = {1, 2, 3},
+                                                  .version = "9.9",
+                                                  .resources = &resources});
     assert_true(mcp_session_ok(again, &t->who, str_of(first)));
     mcp_free(again);
 
@@ -329,7 +392,8 @@ static void nonsense_is_told_with_the_right_code(void **state)
         {"{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"ping\"}", -32600, MCP_BAD},
         {"{\"jsonrpc\":\"2.0\",\"id\":1.5,\"method\":\"ping\"}", -32600, MCP_BAD},
         {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":[1]}", -32600, MCP_BAD},
-        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/list\"}", -32601, MCP_REPLY},
+        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"prompts/list\"}", -32601, MCP_REPLY},
+        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\"}", -32602, MCP_BAD},
         {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\"}", -32602, MCP_REPLY},
         {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{\"name\":7}}", -32602,
          MCP_REPLY},
@@ -411,6 +475,204 @@ static void nobody_is_told_once_the_server_is_gone(void **state)
     assert_int_equal(t->told, 0);
 }
 
+/* ---- requests of the newer era ---- */
+
+#define META "io.modelcontextprotocol/"
+#define GOOD_META \
+    "\"_meta\":{\"" META "protocolVersion\":\"2026-07-28\",\"" META "clientCapabilities\":{}}"
+
+/* @params are members of an object, with the comma behind them. */
+static void ask(struct rig *t, const char *method, const char *params, const char *name)
+{
+    struct buf message = BUF_INIT;
+    t->asks.version = STR(MCP_STATELESS);
+    t->asks.method = str_of(method);
+    t->asks.name = str_of(name);
+    buf_printf(&message, "{\"jsonrpc\":\"2.0\",\"id\":\"n\",\"method\":\"%s\",\"params\":{%s%s}}",
+               method, params, GOOD_META);
+    say(t, buf_z(&message));
+    buf_done(&message);
+}
+
+static void a_newer_request_needs_no_session(void **state)
+{
+    struct rig *t = *state;
+    int64_t ttl = -1;
+    t->who.instance = STR("bot");
+    ask(t, "server/discover", "", NULL);
+    struct json r = result(t);
+    assert_string_equal(t->session, "");
+    assert_str(json_str(r, "resultType"), "complete");
+    struct json_iter it = {0};
+    assert_true(json_next(json_get(r, "supportedVersions"), &it));
+    assert_str(json_as_str(it.value), MCP_STATELESS);
+    assert_str(json_str(json_get(json_get(r, "_meta"), META "serverInfo"), "name"), "bellhop");
+    assert_str(json_str(r, "instructions"), "be kind");
+    static const struct {
+        const char *method, *params, *name, *member;
+    } lists[] = {
+        {"server/discover", "", NULL, "supportedVersions"},
+        {"tools/list", "", NULL, "tools"},
+        {"resources/list", "", NULL, "resources"},
+        {"resources/templates/list", "", NULL, "resourceTemplates"},
+        {"resources/read", "\"uri\":\"x:a\",", "x:a", "contents"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        ask(t, lists[i].method, lists[i].params, lists[i].name);
+        assert_int_equal(json_type(json_get(result(t), lists[i].member)), JSON_ARRAY);
+        assert_true(json_as_i64(json_get(result(t), "ttlMs"), &ttl) && ttl >= 0);
+        assert_str(json_str(result(t), "cacheScope"), "private");
+        assert_str(json_str(result(t), "resultType"), "complete");
+    }
+    ask(t, "tools/call", "\"name\":\"echo\",", "echo");
+    assert_str(json_str(result(t), "resultType"), "complete");
+    ask(t, "tools/call", "\"name\":\"echo\",", "=?base64?ZWNobw==?=");
+    assert_str(json_str(result(t), "resultType"), "complete");
+}
+
+static void what_a_newer_request_lacks_is_told(void **state)
+{
+    struct rig *t = *state;
+#define DISCOVER "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server/discover\",\"params\":{"
+#define CALL "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{"
+    static const struct {
+        const char *message, *version, *method, *name;
+        int code;
+    } cases[] = {
+        {DISCOVER "}}", "2026-07-28", "server/discover", NULL, -32602},
+        {DISCOVER "}}", NULL, NULL, NULL, -32602},
+        {DISCOVER "\"_meta\":{\"" META "protocolVersion\":\"2026-07-28\"}}}", "2026-07-28",
+         "server/discover", NULL, -32602},
+        {DISCOVER "\"_meta\":{\"" META "clientCapabilities\":{}}}}", "2026-07-28",
+         "server/discover", NULL, -32602},
+        {DISCOVER "\"_meta\":5}}", "2026-07-28", "server/discover", NULL, -32602},
+        {DISCOVER GOOD_META "}}", NULL, "server/discover", NULL, -32020},
+        {DISCOVER GOOD_META "}}", "2025-11-25", "server/discover", NULL, -32020},
+        {DISCOVER GOOD_META "}}", "2026-07-28", NULL, NULL, -32020},
+        {DISCOVER GOOD_META "}}", "2026-07-28", "Server/discover", NULL, -32020},
+        {CALL "\"name\":\"echo\"," GOOD_META "}}", "2026-07-28", "tools/call", NULL, -32020},
+        {CALL "\"name\":\"echo\"," GOOD_META "}}", "2026-07-28", "tools/call", "Echo", -32020},
+        {CALL "\"name\":\"echo\"," GOOD_META "}}", "2026-07-28", "tools/call",
+         "=?base64?ZWNob?=", -32020},
+        {CALL "\"name\":\"echo\"," GOOD_META "}}", "2026-07-28", "tools/call", "=?base64?=",
+         -32020},
+        {DISCOVER "\"_meta\":{\"" META "protocolVersion\":\"2031-01-01\",\"" META
+                  "clientCapabilities\":{}}}}",
+         "2031-01-01", "server/discover", NULL, -32022},
+        {DISCOVER "\"_meta\":{\"" META "protocolVersion\":\"2025-11-25\",\"" META
+                  "clientCapabilities\":{}}}}",
+         "2025-11-25", "server/discover", NULL, -32022},
+        {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", "2031-01-01", NULL, NULL, -32022},
+        {"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", "2026-07-28", NULL, NULL,
+         -32600},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        t->asks.version = str_of(cases[i].version);
+        t->asks.method = str_of(cases[i].method);
+        t->asks.name = str_of(cases[i].name);
+        say(t, cases[i].message);
+        if (error_code(t) != cases[i].code || t->kind != MCP_BAD)
+            fail_msg("case %zu: %d", i, (int)error_code(t));
+    }
+    t->asks.version = STR("2031-01-01");
+    say(t, "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/list\"}");
+    struct json data = json_get(json_get(t->doc, "error"), "data");
+    assert_str(json_str(data, "requested"), "2031-01-01");
+    assert_int_equal(json_count(json_get(data, "supported")), 5);
+}
+
+static void methods_of_the_other_era_do_not_exist(void **state)
+{
+    struct rig *t = *state;
+    static const char *const gone[] = {"initialize",          "ping",
+                                       "resources/subscribe", "resources/unsubscribe",
+                                       "logging/setLevel",    "nonsense"};
+    for (size_t i = 0; i < ARRAY_LEN(gone); i++) {
+        ask(t, gone[i], "", NULL);
+        assert_int_equal(error_code(t), -32601);
+        assert_int_equal(t->kind, MCP_NO_METHOD);
+        assert_str(json_str(t->doc, "id"), "n");
+    }
+    t->asks = (struct mcp_request){.version = STR("2025-11-25")};
+    say(t, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\"}");
+    assert_int_equal(error_code(t), -32601);
+    assert_int_equal(t->kind, MCP_REPLY);
+}
+
+static void since_2025_11_25_a_failed_tool_has_a_result(void **state)
+{
+    struct rig *t = *state;
+    static const char *const tool[] = {"fail", "refuse"};
+    for (size_t i = 0; i < 4; i++) {
+        char message[256];
+        snprintf(message, sizeof message, "\"name\":\"%s\",", tool[i % 2]);
+        if (i < 2) {
+            ask(t, "tools/call", message, tool[i % 2]);
+        } else {
+            t->asks = (struct mcp_request){.version = STR("2025-11-25")};
+            snprintf(message, sizeof message,
+                     "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{"
+                     "\"name\":\"%s\"}}",
+                     tool[i % 2]);
+            say(t, message);
+        }
+        struct json r = result(t);
+        assert_true(json_as_bool(json_get(r, "isError"), false));
+        struct json_iter it = {0};
+        assert_true(json_next(json_get(r, "content"), &it));
+        struct str text = json_str(it.value, "text");
+        assert_true(str_contains(text, i % 2 == 0 ? STR("SkillNotFoundError")
+                                                  : STR("name must be a text")));
+    }
+    ask(t, "tools/call", "\"name\":\"nope\",", "nope");
+    assert_int_equal(error_code(t), -32602);
+    ask(t, "tools/call", "\"name\":\"speak\",", "speak");
+    assert_int_equal(error_code(t), -32602);
+}
+
+static void resources_are_for_those_who_act_for_an_instance(void **state)
+{
+    struct rig *t = *state;
+    static const char *const lists[] = {"resources", "resourceTemplates"};
+    for (size_t i = 0; i < 2; i++) {
+        ask(t, i == 0 ? "resources/list" : "resources/templates/list", "", NULL);
+        assert_int_equal(json_count(json_get(result(t), lists[i])), 0);
+    }
+    ask(t, "resources/read", "\"uri\":\"x:a\",", "x:a");
+    assert_int_equal(error_code(t), -32602);
+    t->who.instance = STR("bot");
+    ask(t, "resources/list", "", NULL);
+    assert_int_equal(json_count(json_get(result(t), "resources")), 1);
+    assert_str(json_str(result(t), "nextCursor"), "page 2");
+    ask(t, "resources/list", "\"cursor\":\"page 2\",", NULL);
+    assert_int_equal(json_type(json_get(result(t), "nextCursor")), JSON_ABSENT);
+    ask(t, "resources/list", "\"cursor\":\"page 3\",", NULL);
+    assert_int_equal(error_code(t), -32602);
+    ask(t, "resources/read", "\"uri\":\"x:a\",", "x:a");
+    struct json_iter it = {0};
+    assert_true(json_next(json_get(result(t), "contents"), &it));
+    assert_str(json_str(it.value, "uri"), "x:a");
+    assert_str(json_str(it.value, "text"), "{\"a\":1}");
+}
+
+static void a_resource_that_is_not_there_has_the_code_of_its_version(void **state)
+{
+    struct rig *t = *state;
+    t->who.instance = STR("bot");
+    ask(t, "resources/read", "\"uri\":\"x:c\",", "x:c");
+    assert_int_equal(error_code(t), -32602);
+    assert_str(json_str(json_get(json_get(t->doc, "error"), "data"), "uri"), "x:c");
+    ask(t, "resources/read", "\"uri\":\"x:busy\",", "x:busy");
+    assert_int_equal(error_code(t), -32603);
+    ask(t, "resources/read", "", NULL);
+    assert_int_equal(error_code(t), -32602);
+    t->asks = (struct mcp_request){.version = STR("2025-06-18")};
+    say(t, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"resources/read\",\"params\":{\"uri\":"
+           "\"x:c\"}}");
+    assert_int_equal(error_code(t), -32002);
+    assert_str(json_str(json_get(json_get(t->doc, "error"), "data"), "uri"), "x:c");
+}
+
 #define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 UNIT(mcp_test_mcp)
 {
@@ -426,6 +688,12 @@ UNIT(mcp_test_mcp)
         PROMISE(a_batch_is_answered_when_its_last_call_is),
         PROMISE(every_request_of_a_batch_counts),
         PROMISE(nobody_is_told_once_the_server_is_gone),
+        PROMISE(a_newer_request_needs_no_session),
+        PROMISE(what_a_newer_request_lacks_is_told),
+        PROMISE(methods_of_the_other_era_do_not_exist),
+        PROMISE(since_2025_11_25_a_failed_tool_has_a_result),
+        PROMISE(resources_are_for_those_who_act_for_an_instance),
+        PROMISE(a_resource_that_is_not_there_has_the_code_of_its_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
