@@ -190,7 +190,14 @@ static void get(struct front *f, struct http_req *req, const struct caller *who)
     struct str session = http_header(req, "Mcp-Session-Id");
     struct http_id id = http_req_id(req);
 
-    if (session.p == NULL) {
+    if (who->instance.p == NULL) {
+        http_answer(f->server, id,
+                    &(struct http_answer){.status = 405,
+                                          .headers = "Allow: POST, DELETE\r\n",
+                                          .body = STR("{\"error\":\"This key acts for no instance, so "
+                                                      "there is nothing to listen to.\",\"code\":"
+                                                      "\"method_not_allowed\"}")});
+    } else if (session.p == NULL) {
         http_answer_error(f->server, id, 400, "no_session",
                           "The stream belongs to a session: send the Mcp-Session-Id of initialize.");
     } else if (!accepts(http_header(req, "Accept"), STR("text/event-stream"))) {

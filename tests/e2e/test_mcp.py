@@ -1,4 +1,4 @@
-"""/mcp and bellhop mcp: with the official client, and with requests no client would send."""
+"""/mcp and bellhop mcp: with the official clients, and with requests no client would send."""
 import json
 import os
 import subprocess
@@ -18,43 +18,60 @@ TOOLS = ["skill_list", "skill_read", "skill_write", "skill_status", "skill_versi
 
 @pytest.fixture(scope="module", autouse=True)
 def packages():
-    assert (PACKAGES / "node_modules" / "@modelcontextprotocol" / "sdk").is_dir(), \
-        "run ./dev test, or: npm install --prefix build/npm @modelcontextprotocol/sdk"
+    for name in ("sdk", "client"):
+        assert (PACKAGES / "node_modules" / "@modelcontextprotocol" / name).is_dir(), \
+            f"run ./dev test, or: npm install --prefix build/npm @modelcontextprotocol/{name}"
 
 
 def official(to, *steps):
     return node_json("mcp_client.cjs", PACKAGES, json.dumps(to), json.dumps(steps))
 
 
-def over_http(server, key, **headers):
-    return {"url": server.url + "/mcp", "key": key, "headers": headers}
+class To:
+    """One of the official clients on one transport."""
+
+    def __init__(self, name):
+        self.era, self.transport = name.split(" over ")
+
+    def __call__(self, server, key):
+        if self.transport == "http":
+            return {"era": self.era, "url": server.url + "/mcp", "key": key}
+        return {"era": self.era, "command": str(PROGRAM), "args": ["mcp", "-c", str(server.config)],
+                "env": {"BELLHOP_KEY": key}}
 
 
-def over_stdio(server, key):
-    return {"command": str(PROGRAM), "args": ["mcp", "-c", str(server.config)], "env": {"BELLHOP_KEY": key}}
+EVERY = ["older over http", "older over stdio", "newer over http", "newer over stdio"]
 
 
-@pytest.fixture(params=["http", "stdio"])
+@pytest.fixture(params=["older over http", "newer over stdio"])
 def to(request):
-    return over_http if request.param == "http" else over_stdio
+    return To(request.param)
+
+
+@pytest.fixture(params=EVERY)
+def every(request):
+    return To(request.param)
 
 
 # ---- the official client ----
 
 
-def test_the_official_client_gets_on_with_it(bellhop, to):
+def test_the_official_client_gets_on_with_it(bellhop, every):
     key = make_key(bellhop, identity="ann")
-    seen = official(to(bellhop, key), ["tools/list"], ["ping"],
+    seen = official(every(bellhop, key), ["tools/list"], ["ping"],
                     ["skill_write", {"name": "hello", "source": body()}],
                     ["skill_read", {"name": "hello"}],
                     ["skill_list", {}],
                     ["skill_status", {"name": "hello", "new_state": "Approved"}],
                     ["skill_versions", {"name": "hello"}])
     assert seen["server"]["name"] == "bellhop" and seen["instructions"]
-    if to is over_http:
-        assert seen["session"] and seen["version"] == "2025-06-18"
     tools, ping, written, read, listed, moved, versions = seen["steps"]
-    assert [t["name"] for t in tools["tools"]] == TOOLS and ping == {"pong": {}}
+    if every.era == "newer":
+        assert seen["version"] == "2026-07-28" and "session" not in seen and "error" in ping
+    else:
+        assert ping == {"pong": {}}
+        assert every.transport == "stdio" or (seen["session"] and seen["version"] == "2025-11-25")
+    assert [t["name"] for t in tools["tools"]] == TOOLS
     for tool in tools["tools"]:
         assert tool["description"] and tool["inputSchema"]["type"] == "object"
     assert written["result"]["status"] == "Draft" and len(written["result"]["version"]) == 12
@@ -78,11 +95,10 @@ def test_an_unchanged_catalog_is_told_as_such(bellhop, to):
     assert same["result"] == {"not_modified": True, "catalog_version": token}
     assert [s["name"] for s in other["result"]["skills"]] == ["hello"] and other["result"]["catalog_version"] == token
     assert filtered["result"]["skills"] == [] and len(nested["result"]["skills"]) == 1
-    assert "audience" in unknown["error"]["message"] and unknown["error"]["data"]["class"] == "QueryError"
-    assert unknown["error"]["code"] == -32602
+    assert "audience" in unknown["failed"]["error"] and unknown["failed"]["class"] == "QueryError"
 
 
-def test_failures_are_errors_with_the_contracts_class(bellhop, to):
+def test_failures_have_the_contracts_class(bellhop, to):
     key = make_key(bellhop, identity="ann")
     other = Program(bellhop, identity="bob")
     other.write("bobs")
@@ -93,10 +109,11 @@ def test_failures_are_errors_with_the_contracts_class(bellhop, to):
                      ["skill_write", {"name": "mine", "source": body("mine"), "author": "bob", "identity": "bob"}],
                      ["skill_read", {"name": "mine"}])["steps"]
     missing, taken, locked, bad, empty, sourceless, none, mine, read = steps
-    assert missing["error"]["data"]["class"] == "SkillNotFoundError"
-    assert missing["error"]["data"]["skill_name"] == "nope" and "Skill not found: 'nope'" in missing["error"]["message"]
-    assert taken["error"]["data"]["class"] == locked["error"]["data"]["class"] == "StorageConflictError"
-    assert [s["error"]["code"] for s in (missing, bad, empty, sourceless, none)] == [-32603, -32602, -32602, -32602, -32601]
+    assert missing["failed"]["class"] == "SkillNotFoundError"
+    assert missing["failed"]["skill_name"] == "nope" and "Skill not found: 'nope'" in missing["failed"]["error"]
+    assert taken["failed"]["class"] == locked["failed"]["class"] == "StorageConflictError"
+    assert all(s["failed"]["code"] == "invalid" for s in (bad, empty, sourceless)), (bad, empty, sourceless)
+    assert none["error"]["code"] == -32602
     assert read["result"]["metadata"]["author"] == "ann" and mine["result"]["name"] == "mine"
     assert other.get("/v1/skills/bobs").json["source"] == body("bobs")
 
@@ -110,9 +127,8 @@ def test_entries_are_written_searched_and_read(bellhop, to):
     written, found, newest, filtered, mode, empty, missing = seen
     assert set(written["result"]) == {"id", "created_at"}
     assert [i["id"] for i in found["result"]["items"]] == [written["result"]["id"]] and newest["result"]["items"]
-    assert filtered["error"]["data"]["class"] == "UnsupportedFilterError"
-    assert mode["error"]["data"]["class"] == "QueryError"
-    assert [s["error"]["code"] for s in (filtered, mode, empty)] == [-32602, -32602, -32602]
+    assert filtered["failed"]["class"] == "UnsupportedFilterError"
+    assert mode["failed"]["class"] == "QueryError" and "failed" in empty
     assert missing["result"] is None
     entry = official(to(bellhop, key), ["data_read", {"id": written["result"]["id"]}])["steps"][0]["result"]
     assert entry["detail"] == "apple pie\nwith cream" and entry["agent_id"] == "ann"
@@ -172,12 +188,28 @@ def test_an_event_stream_whenever_it_is_accepted(raw):
     assert raw.say("ping", Accept="text/html").status == 406
 
 
+def test_before_2025_11_25_a_failure_is_an_error(raw):
+    def failure(version, tool, **arguments):
+        headers = {"MCP_Protocol_Version": version} if version else {}
+        return raw.say("tools/call", {"name": tool, "arguments": arguments}, Accept="application/json", **headers).json
+    for version in (None, "2024-11-05", "2025-03-26", "2025-06-18"):
+        assert [failure(version, *call)["error"]["code"] for call in
+                (("skill_read",), ("skill_delete",))] == [-32602, -32601]
+        missing = failure(version, "skill_read", name="nope")["error"]
+        assert missing["code"] == -32603 and missing["data"]["class"] == "SkillNotFoundError"
+    wrong = failure("2025-11-25", "skill_read")["result"]
+    assert wrong["isError"] is True and json.loads(wrong["content"][0]["text"])["code"] == "invalid"
+
+
 def test_versions_are_agreed_on(raw):
-    for asked, got in (("2024-11-05",) * 2, ("2025-03-26",) * 2, ("2025-06-18",) * 2, ("2031-01-01", "2025-06-18")):
+    for asked, got in (("2024-11-05",) * 2, ("2025-03-26",) * 2, ("2025-06-18",) * 2, ("2025-11-25",) * 2,
+                       ("2026-07-28", "2025-11-25"), ("2031-01-01", "2025-11-25")):
         answer = raw.say("initialize", {"protocolVersion": asked}, Accept="application/json")
         assert answer.json["result"]["protocolVersion"] == got and answer.headers["Mcp-Session-Id"]
     assert raw.say("ping", MCP_Protocol_Version="2025-06-18").status == 200
-    assert raw.say("ping", MCP_Protocol_Version="1.0").status == 400
+    refused = raw.say("ping", MCP_Protocol_Version="1.0")
+    assert refused.status == 400 and refused.json["error"]["code"] == -32022
+    assert refused.json["error"]["data"]["supported"][0] == "2026-07-28"
 
 
 def test_notifications_get_202_and_nonsense_400(raw):
@@ -204,7 +236,8 @@ def test_who_may_not(bellhop, raw):
                            ("http://localhost:6274", 200), ("http://127.0.0.1:1", 200), ("http://[::1]:5", 200)):
         assert raw.say("ping", Origin=origin).status == status, origin
     got = http("GET", raw.url, None, raw.headers)
-    assert got.status == 405 and got.headers["Allow"] == "POST, DELETE"
+    assert got.status == 405 and got.headers["Allow"] == "POST, DELETE"  # a plain key has nothing to hear
+    assert http("PUT", raw.url, None, raw.headers).headers["Allow"] == "POST, GET, DELETE"
     assert http("DELETE", raw.url, None, {**raw.headers, "Mcp-Session-Id": session}).status == 204
     assert raw.say("ping", Mcp_Session_Id=session).status == 404
 
@@ -349,10 +382,10 @@ def test_reading_is_refused_while_a_gateway_is_connected(bellhop, chats, dial):
     assert chats.texts() == []
 
 
-def test_the_official_client_reads_and_answers(bellhop, chats, to):
+def test_the_official_client_reads_and_answers(bellhop, chats, every):
     bellhop.write("are you there?")
     chat = chats.ask("chat_read")["messages"][0]
     key = chats.raw.headers["Authorization"].split()[1]
-    read, sent = official(to(bellhop, key), ["chat_read", {}],
+    read, sent = official(every(bellhop, key), ["chat_read", {}],
                           ["chat_send", {"chat_id": chat["chat_id"], "content": "yes"}])["steps"]
     assert read["result"]["messages"][0]["text"] == "are you there?" and sent["result"]["success"]
