@@ -7,8 +7,8 @@
  *      older versions   initialize -> the session and its version go with every later request; its
  *                       event stream (GET) is kept open, and after a break its subscriptions are
  *                       made again
- *      newer versions   the headers repeat what the line says; subscriptions/listen stays open until
- *                       the client cancels it
+ *      newer versions   the headers repeat what the line says; subscriptions/listen stays open
+ *                       until the client cancels it
  */
 #include <errno.h>
 #include <stdio.h>
@@ -44,12 +44,13 @@ struct bridge {
     struct list posts;     /* struct mcp_post; owned */
     size_t n_posts;        /* without streams */
     size_t n_listens;
-    char *session;          /* owned; NULL: none yet */
-    char *version;          /* owned; of the session */
+    char *session;           /* owned; NULL: none yet */
+    char *version;           /* owned; of the session */
     struct mcp_post *events; /* the session's event stream; NULL: none now */
-    struct timer again;     /* opens it again */
-    struct timer look;      /* ends silent streams */
-    struct list subscribed; /* struct subscribed, owned: the session's */
+    struct timer again;      /* opens it again */
+    struct timer subscribe;  /* makes its subscriptions again */
+    struct timer look;       /* ends silent streams */
+    struct list subscribed;  /* struct subscribed, owned: the session's */
     size_t n_subscribed;
     bool ended; /* no more input */
     int rc;
@@ -71,7 +72,7 @@ struct mcp_post {
     bool is_json;   /* POST_LISTEN: the answer is no stream but a response */
     int64_t heard_ms;
     struct buf id;  /* JSON of the request's id; empty: a notification */
-    struct buf got; /* of a stream: a piece of the next line */
+    struct buf got; /* of a stream: a piece of the next line; POST_AGAIN: the URI */
 };
 
 struct subscribed { /* a line of resources/subscribe */
@@ -138,9 +139,25 @@ static void say_error(struct bridge *b, const struct buf *id, const char *what, 
     buf_done(&text);
 }
 
+/* What changed while the event stream was broken is not known. */
+static void say_updated(struct bridge *b, struct str uri)
+{
+    struct buf out = BUF_INIT;
+    struct jw w = jw_begin(&out);
+
+    jw_obj(&w);
+    jw_kstr(&w, "jsonrpc", STR("2.0"));
+    jw_kstr(&w, "method", STR("notifications/resources/updated"));
+    jw_kobj(&w, "params");
+    jw_kstr(&w, "uri", uri);
+    jw_end_obj(&w);
+    jw_end_obj(&w);
+    say(b, buf_str(&out));
+    buf_done(&out);
+}
+
 static void read_on(struct bridge *b);
 static void open_events(struct bridge *b);
-static void subscribe_again(struct bridge *b);
 static http_done_cb on_answer;
 
 /* ---- streams ---- */
@@ -171,8 +188,8 @@ static enum http_take on_data(void *ctx, const struct http_result *head, struct 
         }
         buf_consume(&p->got, line.n + 1);
     }
-    if (first && p->kind == POST_EVENTS)
-        subscribe_again(p->b);
+    if (first && p->kind == POST_EVENTS) /* no request may begin inside this one */
+        timer_set(loop_clock(p->b->loop), &p->b->subscribe, 0);
     return p->got.n > LINE_MAX_BYTES ? HTTP_STOP : HTTP_TOOK;
 }
 
@@ -247,11 +264,13 @@ static void on_answer(void *ctx, const struct http_result *r)
     bool is_reply = r->err == BH_OK && !str_is_empty(body) &&
                     str_contains(body, STR("\"jsonrpc\"")) &&
                     (r->status == 200 || r->status == 400 || r->status == 404);
-    bool again = p->kind == POST_EVENTS && (r->err != BH_OK || r->status == 200 ||
-                                            r->status == 429 || r->status == 503);
+    bool again = p->kind == POST_EVENTS &&
+                 (r->err != BH_OK || r->status == 200 || r->status == 429 || r->status == 503);
 
     p->call = NULL;
-    if (p->kind == POST_EVENTS || p->kind == POST_AGAIN || p->answered)
+    if (p->kind == POST_AGAIN && r->status == 200)
+        say_updated(b, buf_str(&p->got));
+    else if (p->kind == POST_EVENTS || p->kind == POST_AGAIN || p->answered)
         ;
     else if (is_reply)
         say(b, body);
@@ -272,7 +291,7 @@ static void on_answer(void *ctx, const struct http_result *r)
 
 /* ---- requests ---- */
 
-struct headers {
+struct post_headers {
     const char *all[HEADERS_MAX + 1];
     size_t n;
     struct buf lines[4]; /* owned */
@@ -281,7 +300,7 @@ struct headers {
 
 /* Adds a header, unless its value is absent.  A value that no header may have is sent as base64,
  * which the protocol allows for names. */
-static void add_header(struct headers *h, const char *name, struct str value)
+static void add_header(struct post_headers *h, const char *name, struct str value)
 {
     struct buf *line = &h->lines[h->n_lines];
     bool plain = str_until_control(value) == value.n && !str_starts(value, STR("=?base64?"));
@@ -305,7 +324,7 @@ static void add_header(struct headers *h, const char *name, struct str value)
 static void submit(struct bridge *b, enum post_kind kind, struct str line, const struct about *a)
 {
     struct mcp_post *p = xcalloc(1, sizeof *p);
-    struct headers h = {0};
+    struct post_headers h = {0};
     bool stream = kind == POST_LISTEN || kind == POST_EVENTS;
     struct jw w = jw_begin(&p->id);
 
@@ -324,6 +343,8 @@ static void submit(struct bridge *b, enum post_kind kind, struct str line, const
     }
     if (json_type(a->id) != JSON_ABSENT)
         jw_value(&w, a->id);
+    if (kind == POST_AGAIN)
+        buf_add_str(&p->got, a->uri);
     list_append(&b->posts, &p->link);
     if (kind == POST_EVENTS)
         b->events = p;
@@ -381,11 +402,14 @@ static void note_subscription(struct bridge *b, const struct about *a, struct st
 }
 
 /* The event stream is there: the server may be another process than the one that was told. */
-static void subscribe_again(struct bridge *b)
+static void on_subscribe(struct timer *t)
 {
-    list_each (&b->subscribed, it, nxt)
-        submit(b, POST_AGAIN, buf_str(&list_entry(it, struct subscribed, link)->line),
-             &(struct about){0});
+    struct bridge *b = container_of(t, struct bridge, subscribe);
+
+    list_each (&b->subscribed, it, nxt) {
+        struct subscribed *s = list_entry(it, struct subscribed, link);
+        submit(b, POST_AGAIN, buf_str(&s->line), &(struct about){.uri = buf_str(&s->uri)});
+    }
 }
 
 /* ---- lines ---- */
@@ -482,6 +506,7 @@ static int serve(struct cli_job *j)
     list_init(&b.posts);
     list_init(&b.subscribed);
     timer_init(&b.again, on_again);
+    timer_init(&b.subscribe, on_subscribe);
     timer_init(&b.look, on_look);
     timer_set(loop_clock(b.loop), &b.look, SILENCE_MS / 4);
     b.parser = json_parser_new();
@@ -528,7 +553,8 @@ const struct command cmd_mcp = {
     .help =
         "Usage: bellhop mcp [--key-file F] [--url URL] [--namespace N]\n\n"
         "For clients that start their servers as programs.  Each input line is a message, each\n"
-        "output line a reply or a notification.  The key (BELLHOP_KEY, or --key-file F) comes from bellhop token\n"
+        "output line a reply or a notification.  The key (BELLHOP_KEY, or --key-file F) comes from "
+        "bellhop token\n"
         "agent and decides which tools there are.  The server is the one on this machine\n"
         "(--state-dir, -c) or the one at --url.  A client that speaks HTTP needs no program:\n"
         "give it URL/mcp and the key as a bearer.\n",

@@ -1,5 +1,5 @@
-/* mcp_route.c - /mcp: the protocol's streamable HTTP over mcp/mcp.h, and the operations as tools and
- * resources.
+/* mcp_route.c - /mcp: the protocol's streamable HTTP over mcp/mcp.h, and the operations as tools
+ * and resources.
  *
  *      POST    one message (or batch): the reply is JSON, or an event stream with one event; 202
  *              when there is no reply.  subscriptions/listen: a stream that stays open
@@ -62,8 +62,8 @@ static bool origin_ok(struct front *f, struct http_req *req)
 
 struct mcp_stream {
     struct mcp_sink sink;
-    struct front *f;                /* borrowed */
-    struct mcp_listener *listener;  /* borrowed; NULL: the client was gone at once */
+    struct front *f;               /* borrowed */
+    struct mcp_listener *listener; /* borrowed; NULL: the client was gone at once */
     struct http_id id;
 };
 
@@ -159,7 +159,8 @@ static bool accepts(struct str accept, struct str type)
 static void post(struct front *f, struct http_req *req, const struct caller *who)
 {
     struct str accept = http_header(req, "Accept");
-    bool json = accepts(accept, STR("application/json")) || str_contains(accept, STR("application/*"));
+    bool json =
+        accepts(accept, STR("application/json")) || str_contains(accept, STR("application/*"));
 
     if (!json && !accepts(accept, STR("text/event-stream"))) {
         http_answer_error(f->server, http_req_id(req), 406, "not_acceptable",
@@ -194,12 +195,14 @@ static void get(struct front *f, struct http_req *req, const struct caller *who)
         http_answer(f->server, id,
                     &(struct http_answer){.status = 405,
                                           .headers = "Allow: POST, DELETE\r\n",
-                                          .body = STR("{\"error\":\"This key acts for no instance, so "
-                                                      "there is nothing to listen to.\",\"code\":"
-                                                      "\"method_not_allowed\"}")});
+                                          .body =
+                                              STR("{\"error\":\"This key acts for no instance, so "
+                                                  "there is nothing to listen to.\",\"code\":"
+                                                  "\"method_not_allowed\"}")});
     } else if (session.p == NULL) {
-        http_answer_error(f->server, id, 400, "no_session",
-                          "The stream belongs to a session: send the Mcp-Session-Id of initialize.");
+        http_answer_error(
+            f->server, id, 400, "no_session",
+            "The stream belongs to a session: send the Mcp-Session-Id of initialize.");
     } else if (!accepts(http_header(req, "Accept"), STR("text/event-stream"))) {
         http_answer_error(f->server, id, 406, "not_acceptable",
                           "The answer is a stream; accept text/event-stream.");

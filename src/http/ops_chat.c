@@ -223,10 +223,10 @@ struct chat_seen {                  /* one line of chat_list */
 };
 
 struct chat_ask {
-    struct list link;        /* front->chat_asks */
-    struct front *f;         /* borrowed */
-    struct op_call *c;       /* NULL: nobody waits any more */
-    char *tenant, *instance; /* owned */
+    struct list link;         /* front->chat_asks */
+    struct front *f;          /* borrowed */
+    struct op_call *c;        /* NULL: nobody waits any more */
+    char *tenant, *instance;  /* owned */
     char *platform, *chat_id; /* owned; the only chat that is read; NULL: all */
     struct json_parser *parser;
     struct buf placed; /* a line with the URLs of its files */
@@ -673,9 +673,8 @@ static void chat_resources(struct op_call *c)
 const struct op op_chat_show = {
     .name = "showChat",
     .run = chat_show,
-    .args = (const struct op_arg[]){{"platform", IN_TOOL, OP_TEXT},
-                                    {"chat_id", IN_TOOL, OP_TEXT},
-                                    {0}},
+    .args =
+        (const struct op_arg[]){{"platform", IN_TOOL, OP_TEXT}, {"chat_id", IN_TOOL, OP_TEXT}, {0}},
 };
 const struct op op_chat_resources = {
     .name = "listChatResources",

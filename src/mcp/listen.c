@@ -4,11 +4,12 @@
  * or a subscription.  The listeners of one instance share a watch, which collects the instance's
  * changes and tells them together:
  *
- *      mcp_changed() -> watch: the changed URIs -- timer --> marks the subscriptions of each listener
+ *      mcp_changed() -> watch: the changed URIs -- timer --> marks subscriptions of each listener
  *                                                    '-----> each sink gets one message per mark
  *
- * A mark stays until a sink takes it.  So a session whose stream broke is told what it missed, and
- * a busy mailbox costs one walk over its listeners per MCP_NOTIFY_MS. */
+ * A mark stays until a sink takes it, and a session's second stream begins with all marks set: so a
+ * session whose stream broke misses nothing.  A busy mailbox costs one walk over its listeners per
+ * MCP_NOTIFY_MS. */
 #include <assert.h>
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -53,15 +54,16 @@ struct mcp_listener {
     struct mcp *m;        /* borrowed */
     struct watch *watch;  /* NULL: the key acts for no instance */
     struct caller who;
-    char *texts;         /* owned; backs the strings of @who */
-    struct party *party; /* one hold */
-    struct mcp_sink *sink; /* borrowed; NULL: no stream now */
+    char *texts;               /* owned; backs the strings of @who */
+    struct party *party;       /* one hold */
+    struct mcp_sink *sink;     /* borrowed; NULL: no stream now */
     struct subscription *subs; /* owned */
     size_t n_subs, uri_bytes;
-    int64_t idle_since_ms;     /* monotonic; of a session without a stream */
+    int64_t idle_since_ms; /* monotonic; of a session without a stream */
     bool wants_list, list_changed;
-    struct buf id;             /* JSON of the request's id; empty: a session */
-    char session[ID_CHARS];    /* its id */
+    bool had_sink;
+    struct buf id;          /* JSON of the request's id; empty: a session */
+    char session[ID_CHARS]; /* its id */
 };
 
 /* ---- sessions ----
@@ -476,6 +478,9 @@ void mcp_listener_attach(struct mcp_listener *l, struct mcp_sink *s)
 {
     let_go(l);
     l->sink = s;
+    for (struct subscription *sub = l->subs; sub != NULL && l->had_sink; sub = sub->next)
+        sub->changed = true; /* what the earlier stream was told last may not have arrived */
+    l->had_sink = true;
     tell_client(l);
 }
 

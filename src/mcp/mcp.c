@@ -698,8 +698,8 @@ static bool is_complete(struct mcp_exchange *x, const struct rpc *rpc)
     struct json meta = json_get(rpc->params, "_meta");
     struct str version = json_str(meta, META "protocolVersion");
     bool by_uri = str_eq(rpc->method, STR("resources/read"));
-    bool named = by_uri || str_eq(rpc->method, STR("tools/call")) ||
-                 str_eq(rpc->method, STR("prompts/get"));
+    bool named =
+        by_uri || str_eq(rpc->method, STR("tools/call")) || str_eq(rpc->method, STR("prompts/get"));
     struct str name = json_str(rpc->params, by_uri ? "uri" : "name");
 
     if (version.p == NULL || !json_is_object(json_get(meta, META "clientCapabilities")))
@@ -746,8 +746,8 @@ static const struct {
 static void dispatch(struct mcp_exchange *x, struct rpc *rpc)
 {
     struct str header = x->asked->version;
-    bool has_meta = json_type(json_get(json_get(rpc->params, "_meta"), META "protocolVersion")) !=
-                    JSON_ABSENT;
+    bool has_meta =
+        json_type(json_get(json_get(rpc->params, "_meta"), META "protocolVersion")) != JSON_ABSENT;
     enum mcp_reply_kind kind = x->kind;
     size_t at = 0;
 

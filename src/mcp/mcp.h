@@ -83,7 +83,7 @@ void mcp_call_next(struct mcp_call *c, struct str cursor);
 /* Resources exist for callers that act for an instance; the others have none.  @list and @read must
  * answer @c exactly once, now or later. */
 struct mcp_resources {
-    const char *templates; /* a JSON array */
+    const char *templates;                                          /* a JSON array */
     void (*list)(void *ctx, struct mcp_call *c, struct str cursor); /* absent: the first page */
     void (*read)(void *ctx, struct mcp_call *c, struct str uri);
     /* True when the resource exists for the caller, so that its changes may be told. */

@@ -18,6 +18,8 @@
 #include "relay/relay.h"
 #include "relay/sleep/sleep.h"
 
+struct instance;
+
 struct relay {
     struct relay_env env;
     struct relay_limits lim;
@@ -89,6 +91,17 @@ struct pending {
 };
 void pending_add(struct relay *r, struct pending *p, void (*free)(struct pending *p));
 void pending_end(struct pending *p); /* the answer came: unlinks and frees it */
+
+/* ---- relay_watch_mail() ---- */
+
+/* Tells on_mail, which is not NULL, that @ev came, or (NULL) that any mail of @i may have gone or
+ * changed. */
+void mail_tell(const struct instance *i, const struct event *ev, bool new_chat);
+static inline void mail_changed(const struct relay *r, const struct instance *i)
+{
+    if (r->on_mail != NULL)
+        mail_tell(i, NULL, false);
+}
 
 /* ---- retries of failed store operations ---- */
 #define RETRY_MS 1000

@@ -255,8 +255,8 @@ struct mail_news { /* what relay_mailbox_show() would show changed; borrowed for
     struct str platform, chat_id; /* a message of this chat came; absent: any mail may have gone */
     bool new_chat;                /* relay_chats_show() has one more */
 };
-/* Tells @cb of the mail of every instance from now on, also when a gateway of the instance comes
- * or goes.  The callee must not call the relay.  NULL: ends it. */
+/* Tells @cb of the mail of every instance from now on, also when a gateway of the instance goes,
+ * so that others may read it.  The callee must not call the relay.  NULL: ends it. */
 typedef void mail_news_cb(void *ctx, const struct mail_news *news);
 void relay_watch_mail(struct relay *r, mail_news_cb *cb, void *ctx);
 

@@ -4,7 +4,7 @@
 //                                   {"era": ..., "command": ..., "args": [...], "env": {...}}' '[[method, params]...]'
 //
 // "older" is @modelcontextprotocol/sdk (up to 2025-11-25), "newer" is @modelcontextprotocol/client at 2026-07-28.
-// Steps run in order, those of a nested array at once. Prints one JSON object.
+// Steps run in order, those of a nested array at once. The last line it prints is one JSON object.
 const { createRequire } = require("node:module");
 const [packages, where, what] = process.argv.slice(2);
 const to = JSON.parse(where);
@@ -65,6 +65,15 @@ const steps = {
   },
   closed: async () => ({ closed: await subscription.closed }), // until the server ended it
   wait: async (c, p) => wait_for(p),
+  // Whenever a notification of @uri comes, reads the resource; until @text is in it.
+  until: async (c, { uri, text }) => {
+    for (;;) {
+      await wait_for({ uri });
+      const read = await c.readResource({ uri }).catch(() => ({ contents: [] }));
+      if (JSON.stringify(read.contents).includes(text)) return { found: true };
+    }
+  },
+  say: async (c, text) => console.log(text) ?? {},
   fetch: async (c, { url, ...how }) => ({ status: (await fetch(url, how)).status }),
 };
 

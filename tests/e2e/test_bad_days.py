@@ -19,9 +19,11 @@ import pytest
 
 from cluster_rig import AUTH, PUBLIC, DatabaseLine
 from conftest import wait_for
+from mcp_rig import Client
 from relay import mint
 from servers import Postgres, free_port
 from test_clock import Clock
+from v1 import make_key
 
 KEY = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 CONFIG = """\
@@ -493,4 +495,16 @@ def test_good_webhooks_are_told_to_come_again_when_a_node_has_lost_its_lease(nod
     server.signal(SIGCONT)
     for hook in late:
         comes_again(hook.answer())
+    assert server.wait() == 75
+
+
+def test_listeners_are_told_when_a_node_has_lost_its_lease(node):
+    server = node(lease="3s").start()
+    server.add("--id", "desk", tenant="acme")
+    stream = Client(server, make_key(server, instance="desk")).listen("bellhop://inbox")
+    assert "acknowledged" in stream.next()["method"]
+    server.signal(SIGSTOP)
+    time.sleep(3.5)
+    server.signal(SIGCONT)
+    assert [m["result"]["resultType"] for m in stream.rest()] == ["complete"]
     assert server.wait() == 75

@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 
-from conftest import PROGRAM, ROOT, wait_for
+from conftest import PROGRAM, wait_for
+from mcp_rig import EVERY, PACKAGES, Raw, To, official
 from relay import http
-from v1 import Program, body, make_key, node_json
+from v1 import Program, body, make_key
 
-PACKAGES = ROOT / "build" / "npm"
 TOOLS = ["skill_list", "skill_read", "skill_write", "skill_status", "skill_versions",
          "data_read", "data_query", "data_write",
          "agent_list", "agent_deliver", "agent_wake", "agent_request", "agent_status", "agent_replies", "delivery_status",
@@ -21,26 +21,6 @@ def packages():
     for name in ("sdk", "client"):
         assert (PACKAGES / "node_modules" / "@modelcontextprotocol" / name).is_dir(), \
             f"run ./dev test, or: npm install --prefix build/npm @modelcontextprotocol/{name}"
-
-
-def official(to, *steps):
-    return node_json("mcp_client.cjs", PACKAGES, json.dumps(to), json.dumps(steps))
-
-
-class To:
-    """One of the official clients on one transport."""
-
-    def __init__(self, name):
-        self.era, self.transport = name.split(" over ")
-
-    def __call__(self, server, key):
-        if self.transport == "http":
-            return {"era": self.era, "url": server.url + "/mcp", "key": key}
-        return {"era": self.era, "command": str(PROGRAM), "args": ["mcp", "-c", str(server.config)],
-                "env": {"BELLHOP_KEY": key}}
-
-
-EVERY = ["older over http", "older over stdio", "newer over http", "newer over stdio"]
 
 
 @pytest.fixture(params=["older over http", "newer over stdio"])
@@ -154,20 +134,6 @@ def test_a_session_goes_on_after_a_restart(bellhop):
 
 
 # ---- the wire ----
-
-
-class Raw:
-    def __init__(self, server, key, **headers):
-        self.url = server.url + "/mcp"
-        self.headers = {"Authorization": f"Bearer {key}", "Accept": "application/json, text/event-stream",
-                        **{k.replace("_", "-"): v for k, v in headers.items()}}
-
-    def post(self, message, **headers):
-        headers = {k.replace("_", "-"): v for k, v in headers.items()}
-        return http("POST", self.url, message, {**self.headers, **headers})
-
-    def say(self, method, params=None, id=1, **headers):
-        return self.post({"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}, **headers)
 
 
 @pytest.fixture

@@ -468,8 +468,7 @@ static uint64_t settle_all(struct instance *i)
     i->relay->n.settled += mailbox_entries(&i->mb);
     if (mailbox_entries(&i->mb) != 0)
         acks_add_ring(i->relay, mailbox_detach(&i->mb));
-    if (i->relay->on_mail != NULL)
-        mail_tell(i, NULL, false);
+    mail_changed(i->relay, i);
     mailbox_tidy(&i->mb);
     return before;
 }

@@ -534,8 +534,7 @@ void delivery_settle(struct instance *i, struct slot *slot)
     session_forget_all(i, id);
     mailbox_drop(&i->mb, slot);
     r->n.settled++;
-    if (r->on_mail != NULL)
-        mail_tell(i, NULL, false);
+    mail_changed(r, i);
     if (d == NULL || d->state == DELIVERY_KEPT || d->in_doubt)
         acks_add(r, id);
     if (d == NULL)
@@ -722,8 +721,7 @@ void delivery_revise(struct instance *i, struct slot *slot, struct str frame, st
 
     *v = (struct revision){.inst = i, .accept = a};
     memcpy(v->bytes, frame.p, frame.n);
-    v->op.id = slot->id;
-    v->op.attempts = slot->attempts;
+    v->op = (struct store_mark){.id = slot->id, .attempts = slot->attempts};
     v->op.frame = str_make(v->bytes, frame.n);
     list_init(&v->link);
     list_append(&i->revisions, &v->link);
@@ -731,8 +729,7 @@ void delivery_revise(struct instance *i, struct slot *slot, struct str frame, st
         accept_hold(a);
     mailbox_resize(&i->mb, slot, frame.n);
     submit_revisions(i);
-    if (i->relay->on_mail != NULL)
-        mail_tell(i, NULL, false);
+    mail_changed(i->relay, i);
 }
 
 struct str delivery_revised(const struct instance *i, uint64_t id)

@@ -14,7 +14,6 @@
 #include "base/list.h"
 #include "store/store.h"
 
-struct event;
 struct relay;
 
 enum slot_flag {
@@ -214,10 +213,6 @@ bool delivery_safe_up_to(const struct instance *i, uint64_t id);
 
 /* Writes the slot's attempts, and the reason @parked if it is parked, to the store. */
 void delivery_mark(struct instance *i, const struct slot *slot, struct str parked);
-
-/* Tells relay->on_mail, which is not NULL, that @ev came, or (NULL) that any mail of @i may have
- * gone or changed. */
-void mail_tell(const struct instance *i, const struct event *ev, bool new_chat);
 
 /* ---- revisions: replace the bytes of a waiting delivery ----
  *

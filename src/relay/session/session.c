@@ -452,9 +452,14 @@ void session_closed(struct session *s, int code)
 {
     log_info(&s->log, "closed: code=%d state=%s unacked=%llu", code, states[s->state].name,
              (unsigned long long)flight_rows(s->flight));
+    struct instance *i = s->inst;
+    bool was_met = s->state != SESSION_NEW;
+
     if (s->state != SESSION_CLOSING)
         leave(s, false);
     session_free(s);
+    if (was_met)
+        mail_changed(i->relay, i); /* others may read it now */
 }
 
 void sessions_free(struct relay *r)

@@ -348,8 +348,6 @@ void instance_tell_changes(struct relay *r)
         i->shown_state = (uint8_t)state;
         if (outside->changed != NULL)
             outside->changed(outside, instance_tenant(i), instance_id(i), relay_state_name(state));
-        if (r->on_mail != NULL)
-            mail_tell(i, NULL, false);
     }
 }
 

@@ -49,7 +49,10 @@ static void stream_end(struct mcp_sink *s)
     st->ended = true;
 }
 
-#define STREAM {.sink = {stream_send, stream_end}, .got = BUF_INIT}
+#define STREAM \
+    { \
+        .sink = {stream_send, stream_end}, .got = BUF_INIT \
+    }
 
 static void no_list(void *ctx, struct mcp_call *c, struct str cursor)
 {
@@ -181,11 +184,12 @@ static const char *in_session(struct rig *t, const char *method, const char *uri
     buf_printf(&message,
                "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{\"uri\":\"%s\"}}",
                method, uri);
-    const char *said = say(
-        t, &(struct mcp_request){.who = &t->who,
-                                 .message = buf_str(&message),
-                                 .version = STR("2025-06-18"),
-                                 .session = t->session[0] != '\0' ? str_of(t->session) : STR_NULL});
+    const char *said =
+        say(t, &(struct mcp_request){.who = &t->who,
+                                     .message = buf_str(&message),
+                                     .version = STR("2025-06-18"),
+                                     .session =
+                                         t->session[0] != '\0' ? str_of(t->session) : STR_NULL});
     buf_done(&message);
     return said;
 }
@@ -209,7 +213,8 @@ static void the_acknowledgement_has_what_will_be_told(void **state)
         "\"resourceSubscriptions\":[\"x:a\",\"x:c\"]}}}");
     mcp_listener_gone(st.listener, &st.sink);
     t->who.instance = STR_NULL;
-    assert_true(listen(t, &st, 8, "\"resourcesListChanged\":true,\"resourceSubscriptions\":[\"x:a\"]"));
+    assert_true(
+        listen(t, &st, 8, "\"resourcesListChanged\":true,\"resourceSubscriptions\":[\"x:a\"]"));
     assert_true(str_contains(buf_str(&t->reply), STR("\"notifications\":{}")));
     assert_false(t->watching);
     mcp_end_streams(t->mcp);
@@ -281,9 +286,10 @@ static void a_stream_that_ends_here_ends_with_a_result(void **state)
     listen(t, &st, 3, "");
     mcp_end_streams(t->mcp);
     assert_true(st.ended && st.n == 1);
-    assert_true(str_contains(buf_str(&st.got),
-                             STR("\"id\":3,\"result\":{\"resultType\":\"complete\",\"_meta\":{\"" META
-                                 "subscriptionId\":3")));
+    assert_true(
+        str_contains(buf_str(&st.got),
+                     STR("\"id\":3,\"result\":{\"resultType\":\"complete\",\"_meta\":{\"" META
+                         "subscriptionId\":3")));
     assert_int_equal(mcp_listeners(t->mcp), 0);
     mcp_end_streams(NULL);
     buf_done(&st.got);
@@ -386,13 +392,14 @@ static void a_session_hears_what_it_subscribed_to(void **state)
     next.listener = mcp_session_listener(t->mcp, &t->who, str_of(t->session));
     mcp_listener_attach(next.listener, &next.sink);
     assert_true(st.ended && next.listener == st.listener);
+    assert_int_equal(next.n, 1); /* it may have missed something */
     assert_non_null(strstr(in_session(t, "resources/unsubscribe", "x:a"), "\"result\":{}"));
     assert_non_null(strstr(in_session(t, "resources/unsubscribe", "x:never"), "\"result\":{}"));
     changed(t, "x:a");
     later(t, MCP_NOTIFY_MS);
-    assert_int_equal(next.n, 0);
+    assert_int_equal(next.n, 1);
     mcp_session_end(t->mcp, str_of(t->session));
-    assert_true(next.ended && next.n == 0); /* no response belongs to it */
+    assert_true(next.ended && next.n == 1); /* no response belongs to it */
     buf_done(&st.got);
     buf_done(&next.got);
 }
@@ -430,8 +437,6 @@ static void the_oldest_session_without_a_stream_makes_room(void **state)
     changed(t, "x:first");
     later(t, MCP_NOTIFY_MS);
     assert_int_equal(st.n, 1); /* one with a stream stays */
-    for (int i = 0; i < 100; i++)
-        in_session(t, "resources/subscribe", i == 0 ? "x:b" : "x:b");
     mcp_end_streams(t->mcp);
     buf_done(&st.got);
 }

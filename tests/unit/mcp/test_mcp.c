@@ -137,13 +137,8 @@ static void watch(void *ctx, bool wanted)
 {
 }
 
-static const struct mcp_resources resources = {"[{\"uriTemplate\":\"x:{c}\",\"name\":\"c\"}]",
-                                               list_two,
-                                               read_one,
-                                               is_a,
-                                               always,
-                                               good,
-                                               watch};
+static const struct mcp_resources resources = {
+    "[{\"uriTemplate\":\"x:{c}\",\"name\":\"c\"}]", list_two, read_one, is_a, always, good, watch};
 
 static bool may(void *ctx, const struct caller *who)
 {
@@ -223,9 +218,13 @@ static void initialize_agrees_on_a_version_both_know(void **state)
     static const struct {
         const char *asked, *got;
     } cases[] = {
-        {"2024-11-05", "2024-11-05"}, {"2025-03-26", "2025-03-26"}, {"2025-06-18", "2025-06-18"},
-        {"2025-11-25", "2025-11-25"}, {"2026-07-28", MCP_NEWEST_WITH_SESSIONS},
-        {"1999-01-01", MCP_NEWEST_WITH_SESSIONS},   {"2030-01-01", MCP_NEWEST_WITH_SESSIONS},
+        {"2024-11-05", "2024-11-05"},
+        {"2025-03-26", "2025-03-26"},
+        {"2025-06-18", "2025-06-18"},
+        {"2025-11-25", "2025-11-25"},
+        {"2026-07-28", MCP_NEWEST_WITH_SESSIONS},
+        {"1999-01-01", MCP_NEWEST_WITH_SESSIONS},
+        {"2030-01-01", MCP_NEWEST_WITH_SESSIONS},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char message[256];
@@ -554,8 +553,8 @@ static void what_a_newer_request_lacks_is_told(void **state)
         {CALL "\"name\":\"echo\"," GOOD_META "}}", "2026-07-28", "tools/call", "Echo", -32020},
         {CALL "\"name\":\"echo\"," GOOD_META "}}", "2026-07-28", "tools/call",
          "=?base64?ZWNob?=", -32020},
-        {CALL "\"name\":\"echo\"," GOOD_META "}}", "2026-07-28", "tools/call", "=?base64?=",
-         -32020},
+        {CALL "\"name\":\"echo\"," GOOD_META "}}", "2026-07-28", "tools/call",
+         "=?base64?=", -32020},
         {DISCOVER "\"_meta\":{\"" META "protocolVersion\":\"2031-01-01\",\"" META
                   "clientCapabilities\":{}}}}",
          "2031-01-01", "server/discover", NULL, -32022},
@@ -563,8 +562,7 @@ static void what_a_newer_request_lacks_is_told(void **state)
                   "clientCapabilities\":{}}}}",
          "2025-11-25", "server/discover", NULL, -32022},
         {"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}", "2031-01-01", NULL, NULL, -32022},
-        {"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", "2026-07-28", NULL, NULL,
-         -32600},
+        {"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", "2026-07-28", NULL, NULL, -32600},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         t->asks.version = str_of(cases[i].version);

@@ -244,6 +244,71 @@ static void the_chats_of_an_instance_are_those_it_was_written_to_from(void **sta
     /* and a relay that goes forgets who asked */
 }
 
+static void the_chats_are_read_on_from_any_of_them(void **state)
+{
+    publish("a", "e1");
+    chats_seen[0] = '\0';
+    relay_chats_show(rig.relay, STR("acme"), STR("ann"), STR_NULL, 10, on_chat, on_shown_all, NULL);
+    turn();
+    char *slash = strchr(chats_seen, '/');
+    assert_non_null(slash);
+    struct str platform = str_make(chats_seen, (size_t)(slash - chats_seen));
+    struct str id = str_trim(str_of(slash + 1));
+    assert_true(relay_has_chat(rig.relay, STR("acme"), STR("ann"), platform, id));
+    assert_false(relay_has_chat(rig.relay, STR("acme"), STR("ann"), STR("smoke"), id));
+    assert_false(relay_has_chat(rig.relay, STR("acme"), STR("ann"), platform, STR("x")));
+    assert_false(relay_has_chat(rig.relay, STR("acme"), STR("bob"), platform, id));
+    assert_false(relay_has_chat(rig.relay, STR("zorg"), STR("ann"), platform, id));
+    struct buf last = BUF_INIT;
+    buf_printf(&last, "%.*s\x1f%.*s", STR_FMT(platform), STR_FMT(id));
+    chats_seen[0] = '\0';
+    relay_chats_show(rig.relay, STR("acme"), STR("ann"), buf_str(&last), 10, on_chat, on_shown_all,
+                     NULL);
+    buf_done(&last);
+    turn();
+    assert_string_equal(chats_seen, "");
+}
+
+static struct {
+    int came, gone, new_chats;
+} mail;
+
+static void on_mail_news(void *ctx, const struct mail_news *news)
+{
+    assert_str(news->tenant, "acme");
+    assert_str(news->instance, "ann");
+    if (news->chat_id.p != NULL)
+        mail.came++;
+    else
+        mail.gone++;
+    mail.new_chats += news->new_chat;
+}
+
+static void whoever_watches_the_mail_hears_what_comes_and_goes(void **state)
+{
+    publish("a", "e0");
+    memset(&mail, 0, sizeof mail);
+    relay_watch_mail(rig.relay, on_mail_news, NULL);
+    publish("a", "e1");
+    publish("a", "e1"); /* a repetition is no news */
+    assert_int_equal(mail.came, 1);
+    assert_int_equal(mail.new_chats, 0);
+    assert_int_equal(mail.gone, 0);
+    relay_mailbox_purge(rig.relay, STR("acme"), STR("ann"));
+    assert_true(mail.gone > 0);
+    struct fake *f = connect_as("gw-a");
+    mail.gone = 0;
+    publish("a", "e2");
+    ack(f, 0);
+    assert_int_equal(mail.came, 2);
+    assert_int_equal(mail.gone, 1);
+    hang_up(f, 1000);
+    assert_int_equal(mail.gone, 2); /* others may read it now */
+    relay_watch_mail(rig.relay, NULL, NULL);
+    publish("a", "e3");
+    assert_int_equal(mail.came, 2);
+}
+
 static void a_redriven_delivery_goes_to_the_socket_that_was_never_sent_it(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -367,6 +432,8 @@ UNIT(relay_test_look)
         PROMISE(however_much_is_purged_a_turn_takes_some_of_it),
         PROMISE(what_was_read_without_a_socket_is_settled_up_to_where_it_was_read),
         PROMISE(the_chats_of_an_instance_are_those_it_was_written_to_from),
+        PROMISE(the_chats_are_read_on_from_any_of_them),
+        PROMISE(whoever_watches_the_mail_hears_what_comes_and_goes),
         PROMISE(a_redriven_delivery_goes_to_the_socket_that_was_never_sent_it),
         PROMISE(a_redriven_delivery_never_goes_twice_down_one_socket),
         PROMISE(a_redrive_counts_from_zero),
