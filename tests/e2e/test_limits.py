@@ -13,9 +13,10 @@ import pytest
 
 from conftest import CONFIG, PROGRAM, wait_for
 from dispatch_rig import Sender, augment, config as dispatch_config
+from mcp_rig import Client, Stream
 from relay import Refused
 from test_enroll import provision, token
-from v1 import Program
+from v1 import Program, make_key
 from test_hostile import MIB, SMALL, Raw, RawRelay, frame, is_well, resident, status_of
 
 HELD = re.compile(r'^bellhop_limit_(held|refused_total)\{limit="(\w+)"\} (\d+)$', re.M)
@@ -56,6 +57,21 @@ def test_an_address_has_so_many_event_streams(make_bellhop):
     assert status == 200
     for c, _ in open_ones + [(again, 0)]:
         c.s.close()
+
+
+def test_a_key_has_so_many_streams_and_so_have_all_keys(make_bellhop):
+    server = make_bellhop(config(listeners_per_credential=2, listeners=3))
+    one, other = (Client(server, make_key(server, instance="desk")) for _ in range(2))
+    mine = [one.listen("bellhop://inbox") for _ in range(3)]
+    assert [s.type == "text/event-stream" for s in mine] == [True, True, False]
+    others = [other.listen("bellhop://inbox") for _ in range(2)]
+    assert [s.type == "text/event-stream" for s in others] == [True, False]
+    assert limits(server)["held", "listeners"] == 3 and limits(server)["refused_total", "listeners"] == 2
+    mine[0].close()
+    wait_for(lambda: limits(server)["held", "listeners"] == 2)
+    assert other.listen("bellhop://inbox").type == "text/event-stream"
+    session = one.say("initialize").headers["Mcp-Session-Id"]
+    assert Stream(one, session=session).status == 429
 
 
 def test_a_credential_has_so_many_sockets(make_bellhop, dial):

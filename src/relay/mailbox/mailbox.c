@@ -723,7 +723,6 @@ void delivery_revise(struct instance *i, struct slot *slot, struct str frame, st
     memcpy(v->bytes, frame.p, frame.n);
     v->op = (struct store_mark){.id = slot->id, .attempts = slot->attempts};
     v->op.frame = str_make(v->bytes, frame.n);
-    list_init(&v->link);
     list_append(&i->revisions, &v->link);
     if (a != NULL)
         accept_hold(a);
