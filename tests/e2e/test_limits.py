@@ -69,7 +69,8 @@ def test_a_key_has_so_many_streams_and_so_have_all_keys(make_bellhop):
     assert limits(server)["held", "listeners"] == 3 and limits(server)["refused_total", "listeners"] == 2
     mine[0].close()
     wait_for(lambda: limits(server)["held", "listeners"] == 2)
-    assert other.listen("bellhop://inbox").type == "text/event-stream"
+    others.append(other.listen("bellhop://inbox"))
+    assert others[-1].type == "text/event-stream"
     session = one.say("initialize").headers["Mcp-Session-Id"]
     assert Stream(one, session=session).status == 429
 
