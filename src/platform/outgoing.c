@@ -463,9 +463,12 @@ static void on_record(void *ctx, struct str key, struct str value)
     } else if (was_in_the_middle(s, &l->e)) {
         found_unknown(s, l, true);
     } else {
+        bool seals = json_type(json_get(l->e.action.value, "draft_id")) != JSON_ABSENT;
         if (l->e.op == ACTION_DRAFT && action_is_said(&l->e.from))
             streams_found_open(s->streams, l->e.from.said,
                                json_str(l->e.action.value, "message_id"));
+        else if (seals && action_is_said(&l->e.from)) /* until it is known how it ends */
+            streams_found_sealed(s->streams, l->e.from.said, STR(""));
         list_append(&s->left, &l->link);
         timer_set(s->env->clock, &s->revive, 0);
     }

@@ -239,6 +239,8 @@ static void end(struct outgoing *o, const struct sender_verdict *v)
     tell(o, v);
     if (o->stream != NULL)
         streams_ended(o->stream, o, v);
+    else if (o->seals && v->end == SENDER_DONE && action_is_said(&o->from))
+        streams_found_sealed(s->streams, o->from.said, str_of(o->first_id)); /* after a restart */
     if (v->end == SENDER_DONE && o->edit != NULL && o->first_id[0] != '\0' && wanted) {
         /* Sends the edit that sender_edit_later() noted for a message that is delivered now. */
         struct action_from from = o->from;

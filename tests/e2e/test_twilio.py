@@ -192,6 +192,27 @@ def test_long_texts_are_split(rig):
     assert len(bodies) == 3 and " ".join(bodies).split() == ["word"] * 700
 
 
+def test_an_answer_that_streams_is_sent_whole_at_its_end(rig):
+    """No edits here: nothing before the final frame, then one message, however often that frame comes."""
+    rig.say("go")
+    g = rig.gateway
+    g.hear("go")
+    draft = lambda g, text, **more: g.act(op="draft", chat_id=ANN, draft_id=9, message=True, content=text, metadata={}, **more)  # noqa: E731
+    for text in ("It", "It is", "It is **no"):
+        assert draft(g, text) == {"success": True, "queued": True}
+    assert rig.sim.sent == []
+    done = draft(g, "It is noon.", final=True)
+    assert done == {"success": True, "message_id": f"SM{1:032x}"} and [m["Body"] for m in rig.sim.sent] == ["It is noon."]
+    assert draft(g, "It is noon.", final=True) == done and draft(g, "late")["success"]
+    rig.server.kill()
+    rig.server.start()
+    g = rig.dial()
+    again = draft(g, "It is noon.", final=True)  # known, or honest that it may have been delivered: never a second message
+    assert again == done or again["error"].startswith("timed out"), again
+    assert len(rig.sim.sent) == 1
+    assert "unsupported op: draft" in g.act(op="draft", chat_id=ANN, draft_id=10, content="x", metadata={})["error"]
+
+
 def test_refusals_are_told_in_words(rig):
     rig.say("x")
     rig.gateway.hear("x")
