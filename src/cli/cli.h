@@ -75,7 +75,7 @@ extern const struct command cmd_serve, cmd_status, cmd_gateway, cmd_route, cmd_m
     cmd_doctor, cmd_backup, cmd_restore, cmd_key, cmd_store, cmd_agent, cmd_sleeper, cmd_token,
     cmd_link, cmd_scope, cmd_principal, cmd_policy, cmd_dm_default, cmd_why, cmd_skill, cmd_data,
     cmd_dispatch, cmd_mcp, cmd_node, cmd_version, cmd_erase, cmd_say, cmd_expect, cmd_conformance,
-    cmd_help, cmd_setup;
+    cmd_help, cmd_setup, cmd_dashboard;
 
 /* ---- one run ---- */
 

@@ -1,5 +1,5 @@
-/* gateway.c - bellhop gateway, token, route: credentials of gateways, tokens, and the chats that
- * belong to an instance. */
+/* gateway.c - bellhop gateway, token, dashboard, route: credentials of gateways, tokens, sign-in
+ * links, and the chats that belong to an instance. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -233,7 +233,9 @@ static void cell_token_state(struct cli_table *t, struct json key)
              cli_i64(key, "revokedAt") != 0 ? "revoked"
              : expired                      ? "expired"
                                             : "good",
-             cli_bool(key, "attest") ? ", attests" : "");
+             cli_bool(key, "attest")     ? ", attests"
+             : cli_bool(key, "readOnly") ? ", read-only"
+                                         : "");
 }
 
 static const struct cli_column token_columns[] = {
@@ -255,6 +257,8 @@ static const struct cli_verb token_verbs[] = {
     {"provision", .takes = "--tenant --ttl", MAKES("provision")},
     {"agent", .takes = "--tenant --ttl --instance --agent --identity --namespace --attest",
      MAKES("agent")},
+    {"dashboard", .takes = "--tenant --ttl --read-only", .op = "makeToken", .print = print_token,
+     .fixed = {"kind", {"dashboard", 9}}},
     {"list", .op = "listTokens", .columns = token_columns},
     {"revoke", .args = "id", .op = "revokeToken", .done = "The token %s is revoked."},
     {0},
@@ -268,6 +272,7 @@ static const struct cli_option token_options[] = {
     {"--identity", "identity"},
     {"--namespace", "namespace"},
     {"--attest", "attest", CLI_FLAG},
+    {"--read-only", "readOnly", CLI_FLAG},
     {0},
 };
 
@@ -279,6 +284,7 @@ const struct command cmd_token = {
         "       bellhop token provision --tenant T [--ttl 365d]\n"
         "       bellhop token agent --tenant T [--identity NAME] [--agent A] [--instance I]\n"
         "                           [--namespace N] [--attest] [--ttl 90d]\n"
+        "       bellhop token dashboard [--tenant T] [--read-only] [--ttl 90d]\n"
         "       bellhop token list [--json]\n"
         "       bellhop token revoke ID\n\n"
         "enroll     for one POST /relay/enroll: a gateway that is set up by hand.\n"
@@ -290,12 +296,48 @@ const struct command cmd_token = {
         "           lets it name other authors.  --agent binds the key to one agent,\n"
         "           --namespace to one part of the stores.  --instance lets it read and answer\n"
         "           that instance's chats over MCP.\n"
+        "dashboard  signs a person in at /dashboard.  With --tenant the page shows only that\n"
+        "           tenant; with --read-only it changes nothing.\n"
         "list       provision tokens and keys, with the time of their last use, without\n"
         "           secrets.\n"
         "revoke     refuses the token from now on.\n"
         "A token is shown only once, when it is made.\n",
     .verbs = token_verbs,
     .options = token_options,
+};
+
+/* ---- dashboard ---- */
+
+static void print_link(struct cli_job *j)
+{
+    printf("%.*s\n", STR_FMT(json_str(j->doc, "url")));
+}
+
+static int open_dashboard(struct cli_job *j)
+{
+    int rc = cli_do(j);
+
+    if (rc == CLI_DONE && !j->json)
+        fputs("Open it in a browser on this machine. It works once.\n", stderr);
+    return rc;
+}
+
+const struct command cmd_dashboard = {
+    .name = "dashboard",
+    .summary = "print a link that signs in at the dashboard",
+    .help = "Usage: bellhop dashboard [--tenant T] [--read-only] [--ttl 5m] [--json]\n\n"
+            "Prints a link to the dashboard of the running server.  The link works once, within\n"
+            "five minutes, in a browser on this machine (also through `ssh -L`).  --tenant shows\n"
+            "only that tenant.  --read-only changes nothing.\n\n"
+            "From other machines, sign in with admin.token, or with a token of `bellhop token\n"
+            "dashboard`, which may be for one tenant or read-only.\n",
+    .verbs = (const struct cli_verb[]){{"", .op = "openDashboard", .print = print_link,
+                                        .run = open_dashboard},
+                                       {0}},
+    .options = (const struct cli_option[]){{"--tenant", "tenant"},
+                                           {"--read-only", "readOnly", CLI_FLAG},
+                                           {"--ttl", "ttlMs", CLI_DURATION},
+                                           {0}},
 };
 
 /* ---- route ---- */

@@ -33,6 +33,7 @@
 #include "dispatch/dispatch.h"
 #include "mcp/mcp.h"
 #include "cluster/node.h"
+#include "http/dashboard.h"
 #include "net/http_server.h"
 #include "net/loop.h"
 #include "net/trunk.h"
@@ -89,6 +90,7 @@ static void on_drained(void *ctx)
     struct serving *s = ctx;
 
     host_close_platforms(s->server.front.host);
+    dashboard_end_streams(s->server.front.dashboard);
     s->phase = DRAINED;
     s->deadline_ms = clock_now_ms(loop_clock(s->server.front.loop)) + GOODBYE_MS;
 }

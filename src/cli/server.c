@@ -29,6 +29,7 @@
 #include "edge/vault.h"
 #include "host/host.h"
 #include "host/testbots.h"
+#include "http/dashboard.h"
 #include "http/idp.h"
 #include "http/media_route.h"
 #include "http/v1.h"
@@ -454,6 +455,11 @@ static void name_url(struct server *s)
     if (base.n > 0)
         s->front.base_url = buf_take(&base);
     buf_done(&base);
+    if (!str_starts(str_of(s->settings->listen), STR("unix:"))) {
+        buf_add_z(&base, tls_of(s->cfg)->cert != NULL ? "https://" : "http://");
+        authority(s, &base);
+        s->front.loopback_url = buf_take(&base);
+    }
     /* With TLS the certificate is for the public name. */
     if (str_starts(str_of(s->settings->listen), STR("unix:")) || tls_of(s->cfg)->cert != NULL) {
         s->local_url = xstrdup(s->settings->public_url);
@@ -538,6 +544,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
         list_init(&s->front.downloads);
         list_init(&s->front.chat_asks);
         list_init(&s->front.chat_sends);
+        s->front.dashboard = dashboard_new(&s->front, &s->rand);
         server_meet_nodes(s);
         if (s->front.node != NULL)
             node_kept(s->front.node, store_postgres_kept(&s->keeper));
@@ -565,6 +572,7 @@ void server_close(struct server *s)
     porter_free(s->porter);
     server_stop_runner(s);
     mcp_end_streams(s->front.mcp);
+    dashboard_free(s->front.dashboard);
     http_server_free(s->front.server); /* every session ends here */
     http_waker_done(&s->waker);
     idp_free(s->front.idp);
@@ -608,6 +616,7 @@ void server_close(struct server *s)
     if (s->front.relay != NULL) /* the server was up: remove admin.sock and port */
         state_dir_forget(s->settings->state_dir);
     free(s->front.base_url);
+    free(s->front.loopback_url);
     free(s->local_url);
     config_free(s->cfg);
     *s = (struct server){.told_down = s->told_down};

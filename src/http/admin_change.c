@@ -362,11 +362,13 @@ static void make_local_token(struct op_call *c, bool enroll, int64_t now_ms)
 static void make_token(struct op_call *c)
 {
     struct str kind = op_text(c, "kind");
-    bool hook = str_eq(kind, STR("hook"));
+    bool hook = str_eq(kind, STR("hook")), dashboard = str_eq(kind, STR("dashboard"));
     const struct op_value *sign = op_value(c, "signature");
     int64_t now_ms = clock_wall_ms(loop_clock(c->f->loop)), ttl_ms = op_number(c, "ttlMs", 0);
     struct key_made made = {0};
-    struct key_spec spec = {.kind = hook ? KEY_HOOK : KEY_AGENT,
+    struct key_spec spec = {.kind = hook        ? KEY_HOOK
+                                    : dashboard ? KEY_DASHBOARD
+                                                : KEY_AGENT,
                             .with_secret = hook && (!sign->given || sign->flag),
                             .tenant = op_text(c, "tenant"),
                             .identity = op_text(c, "identity"),
@@ -374,16 +376,17 @@ static void make_token(struct op_call *c)
                             .instance = op_text(c, "instance"),
                             .ns = op_text(c, "namespace"),
                             .attest = op_flag(c, "attest"),
+                            .read_only = op_flag(c, "readOnly"),
                             .ttl_ms = ttl_ms};
 
     if (hook && str_is_empty(spec.tenant))
         spec.tenant = v1_operator_tenant(c->f, spec.agent);
     if (hook && str_is_empty(spec.tenant)) {
         op_error(c, 400, "malformed", "Which tenant's agent? Name the tenant with --tenant.");
-    } else if (!facts_name_ok(spec.tenant)) {
+    } else if (!facts_name_ok(spec.tenant) && !(dashboard && spec.tenant.p == NULL)) {
         op_error(c, 400, "malformed",
                  "tenant must be 1 to 128 printable characters without blanks");
-    } else if (hook || str_eq(kind, STR("agent"))) {
+    } else if (hook || dashboard || str_eq(kind, STR("agent"))) {
         keys_make(c->f->keys, &spec, &made, op_done, c);
         tell_token(c, &made, ttl_ms > 0 ? now_ms + ttl_ms : 0);
     } else {
@@ -403,6 +406,7 @@ static void write_key(struct jw *w, const struct key *k)
     jw_kstr(w, "instance", str_of(k->instance));
     jw_kstr(w, "namespace", str_of(k->ns));
     jw_kbool(w, "attest", k->attest);
+    jw_kbool(w, "readOnly", k->read_only);
     admin_time(w, "madeAt", k->made_ms);
     admin_time(w, "usedAt", k->used_ms);
     admin_time(w, "expiresAt", k->until_ms);
@@ -619,30 +623,33 @@ const struct op ops_changes[] = {
     {"removeRoute", "POST", "/admin/routes/remove", MAY_OPERATOR, remove_route, "Remove a route.",
      .args = ROUTE_ARGS, OK, .errors = "malformed (400), not_found (404)"},
     {"purgeMailbox", "POST", "/admin/mailbox/purge", MAY_OPERATOR, purge_mailbox,
-     "Delete what waits for an instance.",
+     "Delete what waits for an instance.", .tenant_view = true,
      .args = (const struct op_arg[]){INSTANCE_ARGS(IN_BODY), {0}}, MAILBOX_ANSWER,
      .errors = MAILBOX_ERRORS},
     {"redriveMailbox", "POST", "/admin/mailbox/redrive", MAY_OPERATOR, redrive_mailbox,
-     "Put what was set aside back in line.",
+     "Put what was set aside back in line.", .tenant_view = true,
      .args = (const struct op_arg[]){INSTANCE_ARGS(IN_BODY), {0}}, MAILBOX_ANSWER,
      .errors = MAILBOX_ERRORS},
     {"reload", "POST", "/admin/reload", MAY_OPERATOR, reload, "Read the configuration again.",
      .answer = "{ok: bool, said: text}", .answer_what = "Which changes took effect.",
      .errors = "malformed (400)"},
     {"makeToken", "POST", "/admin/token", MAY_OPERATOR, make_token,
-     "Make a token: for a gateway to enroll or provision itself, or a key of a program.",
+     "Make a token: for a gateway to enroll or provision itself, a key of a program, or a "
+     "token that signs in at the dashboard.",
      .args =
          (const struct op_arg[]){
-             {"kind", IN_BODY, OP_TEXT, .one_of = "enroll|provision|agent|hook",
+             {"kind", IN_BODY, OP_TEXT, .one_of = "enroll|provision|agent|hook|dashboard",
               .initial = "\"provision\"", .what = "Which."},
              {"tenant", IN_BODY, OP_TEXT,
-              .what = "Whose; of a hook it may be left out where one tenant has the agent."},
+              .what = "Whose; of a hook it may be left out where one tenant has the agent, and a "
+                      "dashboard token without it is the operator's."},
              {"instance", IN_BODY, OP_TEXT, .what = "For this instance only."},
              {"wakeUrl", IN_BODY, OP_TEXT, .what = "enroll, provision: of its gateway."},
              {"agent", IN_BODY, OP_TEXT, .what = "agent, hook: for this agent only."},
              {"identity", IN_BODY, OP_TEXT, .what = "agent: who writes."},
              {"namespace", IN_BODY, OP_TEXT, .what = "agent: a store of its own."},
              {"attest", IN_BODY, OP_BOOL, .what = "agent: may name authors."},
+             {"readOnly", IN_BODY, OP_BOOL, .what = "dashboard: may change nothing."},
              {"signature", IN_BODY, OP_BOOL, .initial = "true", .what = "hook: bodies are signed."},
              {"ttlMs", IN_BODY, OP_WHOLE, .what = "How long it is good; 0: the default."},
              {0}},

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/confine.h"
 #include "base/jw.h"
+#include "base/limits.h"
 #include "base/mem.h"
 #include "cluster/node.h"
 #include "host/host.h"
@@ -92,9 +93,8 @@ static void page_end(struct admin_list_page *p)
 
 /* ---- status ---- */
 
-static void write_instance(struct jw *w, const struct instance_view *v)
+void admin_write_instance(struct jw *w, const struct instance_view *v)
 {
-    jw_obj(w);
     jw_kstr(w, "tenant", v->tenant);
     jw_kstr(w, "instance", v->instance);
     jw_kstr(w, "displayName", str_of(v->display_name));
@@ -111,18 +111,19 @@ static void write_instance(struct jw *w, const struct instance_view *v)
     admin_time(w, "lastPokeAt", v->last_poke_ms);
     jw_kbool(w, "wakeUrlRegistered", v->wake_url);
     jw_kstr(w, "pokeProblem", str_of(v->last_poke_problem));
-    jw_end_obj(w);
 }
 
 static void offer_instance(struct admin_list_page *p, const struct instance_view *v)
 {
     if (is_meant(p->state, str_of(v->state)) && (!p->waiting || v->entries + v->parked > 0) &&
-        page_takes(p, v->tenant, v->instance))
-        write_instance(&p->w, v);
+        page_takes(p, v->tenant, v->instance)) {
+        jw_obj(&p->w);
+        admin_write_instance(&p->w, v);
+        jw_end_obj(&p->w);
+    }
 }
 
-static struct instance_view view_unmet(const struct front *f, struct str tenant,
-                                       struct str instance)
+struct instance_view admin_view_unmet(const struct front *f, struct str tenant, struct str instance)
 {
     return (struct instance_view){.tenant = tenant,
                                   .instance = instance,
@@ -150,12 +151,12 @@ static void write_unmet(struct admin_list_page *p, struct list *it)
         if (g->revoked_ms != 0 || !facts_is_first(f->facts, g) ||
             relay_instance(f->relay, tenant, instance, &v))
             continue;
-        v = view_unmet(f, tenant, instance);
+        v = admin_view_unmet(f, tenant, instance);
         offer_instance(p, &v);
     }
 }
 
-static void write_store(struct front *f, struct jw *w)
+void admin_write_store(struct front *f, struct jw *w)
 {
     struct store_stats s;
 
@@ -171,7 +172,7 @@ static void write_store(struct front *f, struct jw *w)
     jw_end_obj(w);
 }
 
-static void write_platforms(struct front *f, struct jw *w)
+void admin_write_platforms(struct front *f, struct jw *w, struct str tenant)
 {
     int64_t now_ms = clock_wall_ms(loop_clock(f->loop));
     char why[160];
@@ -179,10 +180,13 @@ static void write_platforms(struct front *f, struct jw *w)
     jw_karr(w, "platforms");
     for (size_t i = 0; i < host_n_platforms(f->host); i++) {
         struct platform *p = host_nth_platform(f->host, i);
+        struct str owner = grounds_tenant_of(f->facts, str_of(p->ops->name), str_of(p->bot));
+        if (tenant.p != NULL && !str_eq(tenant, owner))
+            continue;
         jw_obj(w);
         jw_kstr(w, "platform", str_of(p->ops->name));
         jw_kstr(w, "bot", str_of(p->bot));
-        jw_kstr_opt(w, "tenant", grounds_tenant_of(f->facts, str_of(p->ops->name), str_of(p->bot)));
+        jw_kstr_opt(w, "tenant", owner);
         if (p->ops->http != NULL && p->ops->page_visitor == NULL) {
             BUF_LOCAL url = BUF_INIT;
             if (platform_webhook_url(p, &url))
@@ -269,7 +273,7 @@ static void write_instances(struct admin_list_page *p)
         if (relay_instance(p->f->relay, p->tenant, p->instance, &v)) {
             offer_instance(p, &v);
         } else if (facts_newest_gateway(p->f->facts, p->tenant, p->instance) != NULL) {
-            v = view_unmet(p->f, p->tenant, p->instance);
+            v = admin_view_unmet(p->f, p->tenant, p->instance);
             offer_instance(p, &v);
         }
     } else if (kind == 'u') {
@@ -293,10 +297,10 @@ static void status(struct op_call *c)
 
     p.state = op_text(c, "state");
     p.waiting = op_value(c, "waiting")->given;
-    if (p.after.n == 0) { /* only the first page has the members that are not lists */
+    if (p.after.n == 0 && !c->for_tenant) { /* only the first page has what is no list */
         write_server(c->f, &p.w);
-        write_store(c->f, &p.w);
-        write_platforms(c->f, &p.w);
+        admin_write_store(c->f, &p.w);
+        admin_write_platforms(c->f, &p.w, STR_NULL);
     }
     jw_karr(&p.w, "instances");
     write_instances(&p);
@@ -499,6 +503,31 @@ static void show_mailbox(struct op_call *c)
                        on_shown, s);
 }
 
+/* ---- limits ---- */
+
+static void list_limits(struct op_call *c)
+{
+    struct jw w = op_begin(c);
+
+    jw_obj(&w);
+    jw_karr(&w, "limits");
+    for (int i = 0; i < LIMIT_N; i++) {
+        jw_obj(&w);
+        jw_kstr(&w, "name", str_of(limit_rows[i].name));
+        jw_kstr(&w, "what", str_of(limit_rows[i].what));
+        jw_kstr(&w, "unit", limit_rows[i].unit == LIMIT_BYTES ? STR("bytes") : STR("count"));
+        jw_kstr(&w, "per", str_of(limit_rows[i].per));
+        jw_ki64(&w, "held", (int64_t)ledger_held(c->f->ledger, NULL, (enum limit)i));
+        jw_ki64(&w, "most", (int64_t)ledger_bounds(c->f->ledger, (enum limit)i).all);
+        jw_ki64(&w, "each", (int64_t)ledger_bounds(c->f->ledger, (enum limit)i).each);
+        jw_ki64(&w, "refused", (int64_t)ledger_refused(c->f->ledger, (enum limit)i));
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+    op_end(c);
+}
+
 /* ---- the table ---- */
 
 #define AFTER \
@@ -508,7 +537,7 @@ static void show_mailbox(struct op_call *c)
 
 const struct op ops_lists[] = {
     {"status", "GET", "/admin/status", MAY_OPERATOR, status,
-     "The server, its platforms and its instances, in pages.",
+     "The server, its platforms and its instances, in pages.", .tenant_view = true,
      .args = (const struct op_arg[]){AFTER,
                                      INSTANCE_ARGS(IN_QUERY),
                                      {"state", IN_QUERY, OP_TEXT, .what = "In this state."},
@@ -517,14 +546,14 @@ const struct op ops_lists[] = {
                                      {0}},
      .answer = "object", .answer_what = "instances, next where there are more; the rest once."},
     {"listGateways", "GET", "/admin/gateways", MAY_OPERATOR, list_gateways, "Gateways, in pages.",
-     .args = (const struct op_arg[]){AFTER, INSTANCE_ARGS(IN_QUERY), {0}},
+     .tenant_view = true, .args = (const struct op_arg[]){AFTER, INSTANCE_ARGS(IN_QUERY), {0}},
      .answer = "{gateways: [object], next?: text}", .answer_what = "Without their secrets."},
     {"listRoutes", "GET", "/admin/routes", MAY_OPERATOR, list_routes, "Routes, in pages.",
-     .args = (const struct op_arg[]){AFTER, INSTANCE_ARGS(IN_QUERY), {0}},
+     .tenant_view = true, .args = (const struct op_arg[]){AFTER, INSTANCE_ARGS(IN_QUERY), {0}},
      .answer = "{routes: [object], next?: text}", .answer_what = "In the order they were made.",
      .errors = "gone (410): after names a route that was removed"},
     {"showMailbox", "GET", "/admin/mailbox", MAY_OPERATOR, show_mailbox,
-     "What waits for an instance, oldest first.",
+     "What waits for an instance, oldest first.", .tenant_view = true,
      .args = (const struct op_arg[]){INSTANCE_ARGS(IN_QUERY),
                                      {"limit", IN_QUERY, OP_WHOLE, .initial = "100",
                                       .what = "At most so many."},
@@ -534,5 +563,8 @@ const struct op ops_lists[] = {
      .answer = "{tenant: text, instance: text, entries: [object], more: whole}",
      .answer_what = "more: those that are not shown.",
      .errors = "malformed (400), not_found (404), ambiguous (409), unavailable (503)"},
+    {"listLimits", "GET", "/admin/limits", MAY_OPERATOR, list_limits,
+     "How much of each limit is in use.", .answer = "{limits: [object]}",
+     .answer_what = "0: no limit. `refused` counts from the start."},
     {0},
 };

@@ -5,6 +5,7 @@
  *      gateway_socket.c  GET /relay: authenticate, then a session
  *      enroll_route.c    POST /relay/enroll, /relay/provision: how a gateway gets its secret
  *      media_route.c     files of gateways and of the chat page
+ *      dashboard.c       /dashboard: the operator's page
  *      metrics.c         /metrics, /healthz, /readyz
  *      node_route.c      /cluster/trunk: other nodes forward connections
  *
@@ -23,7 +24,7 @@
 struct http_req;
 
 struct front_settings { /* `admin:` in the configuration, owned by it */
-    char *admin_token;  /* lets other machines read /metrics; NULL: only this machine may */
+    char *admin_token;  /* for /metrics and /dashboard from other machines; NULL: only this one */
 };
 extern const struct config_section front_config;
 
@@ -53,8 +54,10 @@ struct front { /* all borrowed, unless it says owned; cli/server.c opens and clo
     struct testbots *testbots;    /* of `serve --ephemeral`; else NULL */
     struct door *door;
     struct idp *idp;
+    struct dashboard *dashboard;
     const struct confined *confined; /* the sandbox of this process, for `status` */
     char *base_url; /* http(s)://... that gateways dial, without a trailing slash; NULL: unknown */
+    char *loopback_url; /* http(s)://... for browsers on this machine; NULL: a Unix socket */
     int64_t started_ms; /* wall clock */
     bool leaving;       /* it will drain, once its proxy knows: nothing but /readyz says so */
     bool draining;

@@ -14,6 +14,7 @@ front_handler front_ops; /* v1.c: finds the operation; answers 404 where there i
 front_handler front_mcp;
 front_handler media_upload, media_download; /* media_route.c */
 front_handler site_root, site_chat, site_webhook, site_install;
+front_handler site_dashboard; /* dashboard.c */
 
 /* Answer with a JSON body. */
 void front_json(struct front *f, struct http_id id, int status, const struct buf *body);
@@ -25,6 +26,8 @@ bool front_is_draining(struct front *f, struct http_req *req);
 /* Rate limit of log lines about refused requests.  On true, @ret_untold is the number of refusals
  * that were not logged since the last line. */
 bool front_may_log(struct front *f, unsigned long long *ret_untold);
+/* True when the caller is on this machine and not behind a proxy. */
+bool front_is_local(const struct front *f, const struct http_req *req);
 /* True when the caller is on this machine, not behind a proxy, or sends the admin token.  On false
  * the refusal has been sent. */
 bool front_is_operator(struct front *f, struct http_req *req);

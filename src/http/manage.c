@@ -263,15 +263,16 @@ static void on_verified(void *ctx, enum bh_err err, const struct idp_claims *cla
         perform_as(c, gw, str_of(c->mine));
 }
 
-static void enter_operator(struct op_call *c, struct str body)
+void manage_name(struct op_call *c, struct str body, struct str tenant)
 {
     struct json_parser *parser = json_parser_new();
     struct json doc;
 
-    c->by_operator = true;
+    c->by_operator = tenant.p == NULL;
     if (!json_parse(parser, body, &doc) || !json_is_object(doc))
         op_error(c, 400, "malformed", "Expected a JSON object.");
-    else if (admin_name_instance(c, json_str(doc, "tenant"), json_str(doc, "instance")))
+    else if (admin_name_instance(c, tenant.p != NULL ? tenant : json_str(doc, "tenant"),
+                                 json_str(doc, "instance")))
         perform(c, body);
     json_parser_free(parser);
 }
@@ -288,7 +289,7 @@ void manage_enter(struct front *f, struct http_req *req, const struct op *op)
     struct op_call *c = op_call_new(f, op);
     c->id = http_req_id(req);
     if (http_listener_tag(req) == front_admin_tag) {
-        enter_operator(c, body);
+        manage_name(c, body, STR_NULL);
     } else if (bearer_looks_signed(bearer)) {
         op_keep(c, xstrndup(body.p != NULL ? body.p : "", body.n), free);
         idp_ask(f->idp, IDP_INSTANCE, bearer, on_verified, c);
@@ -430,7 +431,7 @@ const struct op ops_manage[] = {
                                      {0}},
      .errors = "malformed (400)"},
     {"listGrants", "GET", "/admin/grants", MAY_OPERATOR, list_grants,
-     "Links, scopes, principals, policies and choices, in pages.",
+     "Links, scopes, principals, policies and choices, in pages.", .tenant_view = true,
      .args = (const struct op_arg[]){INSTANCE_ARGS(IN_QUERY),
                                      {"after", IN_QUERY, OP_TEXT, .what = "next of the last page."},
                                      {0}},

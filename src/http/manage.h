@@ -13,6 +13,10 @@ struct idp_claims;
 /* Authenticates the instance or finds the one that the operator names, then runs @op. */
 void manage_enter(struct front *f, struct http_req *req, const struct op *op);
 
+/* Runs the operation of @c for the instance that @body names.  @tenant is absent for the operator;
+ * else it is the only tenant that @body may name, and @c has the rights of the instance itself. */
+void manage_name(struct op_call *c, struct str body, struct str tenant);
+
 /* True when the bearer has the three parts of a JSON Web Token; a gateway's bearer has two. */
 bool bearer_looks_signed(struct str bearer);
 /* The stored gateway of the instance that the token names.  NULL: there is none, or the token names

@@ -31,6 +31,7 @@ const struct op_family op_families[] = {
     {"nodes", ops_nodes},
     {"erase", ops_erase},
     {"why", ops_why},
+    {"dashboard", ops_dashboard},
     {"test", ops_test},
     {0},
 };

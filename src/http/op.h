@@ -4,6 +4,7 @@
  *      struct op  (the tables of ops_*.c, manage.c, admin_list.c, admin_change.c, ...)
  *         |
  *         +-- v1.c           the HTTP route: path, query, headers and body become arguments
+ *         +-- dashboard.c    the call of the dashboard: its JSON becomes the same arguments
  *         +-- mcp_route.c    the MCP tool: the call's JSON becomes the same arguments
  *         +-- op_describe.c  openapi.json, the tool's JSON schema, docs/api.md
  *         +-- cli/client.c   what `bellhop skill`, `data` and `dispatch` send
@@ -92,6 +93,9 @@ struct op {
     const char *log; /* MAY_GATEWAY: what the log says of the change: "scope claimed" */
     enum op_signature signature;
     bool body_may_be_empty;
+    /* A tenant's dashboard may call it: its handler shows and changes only what belongs to the
+     * argument `tenant`, which the dashboard sets, and c->for_tenant hides the rest. */
+    bool tenant_view;
     const struct op_arg *args; /* ends with a NULL name */
     /* The answer's type: text, whole, number, bool, object, a schema of op_describe.c, "a|b" for
      * one of several words or types, "[type]", "{name: type, optional?: type}".  NULL: no body. */
@@ -115,7 +119,7 @@ struct op_family {
 };
 extern const struct op ops_server[], ops_skills[], ops_data[], ops_agents[], ops_chat[];
 extern const struct op ops_manage[], ops_lists[], ops_changes[], ops_nodes[], ops_erase[],
-    ops_test[], ops_why[];
+    ops_test[], ops_why[], ops_dashboard[];
 extern const struct op_family op_families[]; /* ends with a NULL name */
 const struct op *op_find(const char *name);  /* NULL: no such operation */
 
@@ -151,6 +155,7 @@ struct op_call {
     void (*drop)(void *mine);
     char *tenant, *instance; /* MAY_GATEWAY: whose settings they are; owned */
     bool by_operator;        /* MAY_GATEWAY: not the instance itself */
+    bool for_tenant;         /* a tenant's dashboard asks: say nothing about other tenants */
     struct buf out;          /* op_begin(); wiped */
     struct buf note;         /* op_done() logs it; empty: nothing */
     struct http_id id;       /* over HTTP */

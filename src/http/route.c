@@ -105,25 +105,20 @@ void site_install(struct front *f, struct http_req *req)
 
 void site_root(struct front *f, struct http_req *req)
 {
-    struct http_answer a = {.status = 302, .headers = "Location: /chat\r\n"};
+    bool chats = host_platform(f->host, STR("web"), STR_NULL) != NULL;
 
-    if (host_platform(f->host, STR("web"), STR_NULL) == NULL)
-        a = (struct http_answer){
-            .status = 200,
-            .content_type = "text/html; charset=utf-8",
-            .body = STR(
-                "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>bellhop</title>"
-                "<body><h1>bellhop</h1><p>A connector between chat platforms and agents. "
-                "Gateways dial <code>/relay</code>; the chat page is off, because no web "
-                "platform is configured.</p></body></html>")};
-    http_answer(f->server, http_req_id(req), &a);
+    http_answer(f->server, http_req_id(req),
+                &(struct http_answer){.status = 302,
+                                      .headers = chats ? "Location: /chat\r\n"
+                                                       : "Location: /dashboard\r\n"});
 }
 
 /* ---- the table ---- */
 
 static const struct config_key keys[] = {
     {"admin.token", CFG_SECRET, CFG_RELOAD, offsetof(struct front_settings, admin_token),
-     .what = "Bearer token for `/metrics` from other machines; without it they are refused."},
+     .what = "Signs in at `/dashboard`; bearer token for `/metrics` from other machines, which are "
+             "refused without it."},
     {0},
 };
 const struct config_section front_config = {.keys = keys, .size = sizeof(struct front_settings)};
@@ -153,6 +148,7 @@ static const struct {
     {STR_NULL, STR("/webhooks"), true, PUBLIC, site_webhook},
     {STR("GET"), STR("/slack/install"), true, PUBLIC, site_install},
     {STR_NULL, STR("/mcp"), false, PUBLIC, front_mcp},
+    {STR_NULL, STR("/dashboard"), true, PUBLIC, site_dashboard},
     {STR("GET"), STR("/"), false, PUBLIC, site_root},
 
     {STR("GET"), STR("/metrics"), false, ADMIN, metrics_show},
@@ -236,17 +232,29 @@ bool front_may_log(struct front *f, unsigned long long *ret_untold)
     return true;
 }
 
+bool front_is_local(const struct front *f, const struct http_req *req)
+{
+    struct str peer = http_peer(req), own = str_of(f->loopback_url);
+    ptrdiff_t scheme = str_find(own, '/'), end;
+
+    /* With such a header, a local proxy forwards a request from elsewhere. */
+    if (http_header(req, "X-Forwarded-For").p != NULL || http_header(req, "Forwarded").p != NULL)
+        return false;
+    if (str_eq(peer, STR("unix")) || str_eq(peer, STR("::1")) ||
+        str_eq(peer, STR("::ffff:127.0.0.1")) || str_starts(peer, STR("127.")))
+        return true;
+    own = str_skip(own, scheme >= 0 ? (size_t)scheme + 2 : own.n); /* listen: 10.0.0.5:7077 */
+    end = str_find(own, ':');
+    return end > 0 && str_eq(peer, str_make(own.p, (size_t)end));
+}
+
 bool front_is_operator(struct front *f, struct http_req *req)
 {
     struct str shown = token_of_header(http_header(req, "Authorization"));
-    struct str token = str_of(f->settings->admin_token), peer = http_peer(req);
+    struct str token = str_of(f->settings->admin_token);
     uint8_t a[SHA256_BYTES], b[SHA256_BYTES];
 
-    /* With such a header, a local proxy forwards a request from elsewhere. */
-    bool forwarded =
-        http_header(req, "X-Forwarded-For").p != NULL || http_header(req, "Forwarded").p != NULL;
-    if (!forwarded && (str_eq(peer, STR("unix")) || str_eq(peer, STR("::1")) ||
-                       str_eq(peer, STR("::ffff:127.0.0.1")) || str_starts(peer, STR("127."))))
+    if (front_is_local(f, req))
         return true;
     sha256(shown, a); /* hash first: the time of the comparison must not reveal the length */
     sha256(token, b);

@@ -125,6 +125,8 @@ static struct str only_tenant(const struct front *f)
     keys_all(f->keys, &keys);
     for (const struct list *it = keys->next; it != keys; it = it->next) {
         struct str t = str_of(list_entry(it, const struct key, link)->tenant);
+        if (t.n == 0)
+            continue; /* the operator's */
         if (only.p != NULL && !str_eq(only, t))
             return STR_NULL;
         only = t;
@@ -345,7 +347,9 @@ struct reading {          /* the arguments of one request */
     struct form form;
     struct json_parser *parser;
     struct fault fault;
-    bool bare; /* ignore the body */
+    bool bare;         /* ignore the body */
+    bool all_in_body;  /* every argument is a member of the body */
+    struct str tenant; /* the value of the argument `tenant`, whatever is given; absent: as given */
 };
 
 static void reading_done(struct reading *r)
@@ -373,7 +377,7 @@ static bool read_body(struct reading *r)
 {
     bool lenient = r->op->signature == SIGN_OR_BARE;
 
-    if (!has_args_in(r->op, IN_BODY) || r->bare ||
+    if ((!r->all_in_body && !has_args_in(r->op, IN_BODY)) || r->bare ||
         (r->op->body_may_be_empty && str_is_empty(str_trim(r->body))))
         return true;
     r->parser = json_parser_new();
@@ -397,16 +401,19 @@ static bool read_args(struct reading *r)
         return false;
     for (size_t i = 0; r->op->args != NULL && r->op->args[i].name != NULL; i++) {
         const struct op_arg *a = &r->op->args[i];
+        enum op_in in = r->all_in_body ? IN_BODY : a->in;
         bool ok = true;
-        if (a->in == IN_PATH)
+        if (r->tenant.p != NULL && strcmp(a->name, "tenant") == 0)
+            ok = op_read_text(r->op, i, r->tenant, &r->args, &r->fault);
+        else if (in == IN_PATH)
             ok = op_read_text(r->op, i, r->in_path[n_path++], &r->args, &r->fault);
-        for (size_t k = 0; a->in == IN_QUERY && ok && k < r->form.n; k++)
+        else if (in == IN_HEADER && (header = http_header(r->req, a->name)).p != NULL)
+            ok = op_read_text(r->op, i, header, &r->args, &r->fault);
+        else if (in == IN_BODY)
+            ok = op_read_json(r->op, i, json_get(r->args.body, a->name), &r->args, &r->fault);
+        for (size_t k = 0; in == IN_QUERY && ok && k < r->form.n; k++)
             if (str_eq(r->form.pairs[k].name, str_of(a->name)))
                 ok = op_read_text(r->op, i, r->form.pairs[k].value, &r->args, &r->fault);
-        if (a->in == IN_HEADER && (header = http_header(r->req, a->name)).p != NULL)
-            ok = op_read_text(r->op, i, header, &r->args, &r->fault);
-        else if (a->in == IN_BODY)
-            ok = op_read_json(r->op, i, json_get(r->args.body, a->name), &r->args, &r->fault);
         if (!ok)
             return false;
     }
@@ -429,6 +436,31 @@ void v1_run_body(struct op_call *c, struct str body)
     struct reading r = {.body = body, .op = c->op, .args.arena = &arena};
 
     run(c, &r);
+    reading_done(&r);
+    arena_done(&arena);
+}
+
+void v1_run_page(struct front *f, struct http_req *req, const struct op *op, struct str identity,
+                 struct str tenant)
+{
+    struct arena arena = ARENA_INIT;
+    struct reading r = {.body = http_body(req),
+                        .op = op,
+                        .args.arena = &arena,
+                        .all_in_body = true,
+                        .tenant = tenant};
+    struct op_call *c = op_call_new(f, op);
+
+    c->id = http_req_id(req);
+    c->caller = (struct caller){.tenant = tenant,
+                                .identity = identity,
+                                .attest = tenant.p == NULL,
+                                .takes_files = true};
+    c->for_tenant = tenant.p != NULL;
+    if (op->may == MAY_GATEWAY)
+        manage_name(c, r.body, tenant);
+    else
+        run(c, &r);
     reading_done(&r);
     arena_done(&arena);
 }

@@ -39,6 +39,10 @@ void v1_answer_file(struct op_call *c, const struct spill *file, struct str etag
 void v1_fault(struct front *f, struct http_id id, const struct op *op, const struct fault *fault);
 /* Reads the arguments of @c, which are all in @body, and runs its handler. */
 void v1_run_body(struct op_call *c, struct str body);
+/* Runs @op for a page of the dashboard, which has been let in: every argument is a member of the
+ * JSON body.  @tenant, unless absent, is the only tenant that the page may see. */
+void v1_run_page(struct front *f, struct http_req *req, const struct op *op, struct str identity,
+                 struct str tenant);
 
 /* ---- the MCP face: mcp_route.c ---- */
 void tools_add(struct mcp *m, struct front *f); /* every operation that is a tool */

@@ -631,6 +631,37 @@ bool http_cookie(const struct http_req *r, const char *name, struct str *ret_val
     return false;
 }
 
+/* "https://a.example:8443/x" -> "a.example:8443" */
+static struct str host_of_url(struct str url)
+{
+    for (size_t i = 0; i + 2 < url.n; i++)
+        if (url.p[i] == ':' && url.p[i + 1] == '/' && url.p[i + 2] == '/') {
+            struct str rest = str_skip(url, i + 3), host;
+            return str_split(&rest, '/', &host) ? host : STR_NULL;
+        }
+    return STR_NULL;
+}
+
+bool http_same_origin(const struct http_req *r, const char *public_url)
+{
+    struct str origin = http_header(r, "Origin"), host = host_of_url(origin);
+    struct str site = http_header(r, "Sec-Fetch-Site");
+
+    if (site.p != NULL && !str_eq(site, STR("same-origin")) && !str_eq(site, STR("none")))
+        return false;
+    if (origin.p == NULL)
+        return true; /* not a browser, or an old one: SameSite cookies still protect it */
+    return host.n > 0 && (str_eq_ci(host, http_header(r, "Host")) ||
+                          str_eq_ci(host, host_of_url(str_of(public_url))));
+}
+
+bool http_is_json(const struct http_req *r)
+{
+    struct str type = http_header(r, "Content-Type"), main;
+
+    return str_split(&type, ';', &main) && str_eq_ci(str_trim(main), STR("application/json"));
+}
+
 bool http_is_upgrade(const struct http_req *r)
 {
     return r->head.upgrade;

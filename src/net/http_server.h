@@ -107,6 +107,10 @@ bool http_is_upgrade(const struct http_req *r); /* asks for a WebSocket */
 bool http_is_carried(const struct http_req *r); /* came over a trunk: net/trunk.h */
 bool http_is_tls(const struct http_req *r);
 bool http_lacks_client_cert(const struct http_req *r); /* asked for a certificate, showed none */
+/* False: a browser made the request for a page of another site.  @public_url is another address of
+ * this server; NULL: none.  True also without the headers that browsers send. */
+bool http_same_origin(const struct http_req *r, const char *public_url);
+bool http_is_json(const struct http_req *r); /* by its Content-Type, which no form can send */
 struct http_id http_req_id(const struct http_req *r);
 void *http_listener_tag(const struct http_req *r); /* struct http_listener's */
 

@@ -55,8 +55,11 @@ struct keys {
 
 /* ---- the record of a key ---- */
 
-static const char *const kind_words[] = {
-    [KEY_PROVISION] = "provision", [KEY_AGENT] = "agent", [KEY_HOOK] = "hook", NULL};
+static const char *const kind_words[] = {[KEY_PROVISION] = "provision",
+                                         [KEY_AGENT] = "agent",
+                                         [KEY_HOOK] = "hook",
+                                         [KEY_DASHBOARD] = "dashboard",
+                                         [KEY_DASHBOARD + 1] = NULL};
 
 const char *key_kind_word(enum key_kind kind)
 {
@@ -72,6 +75,7 @@ static const struct record_field key_fields[] = {
     RECORD_FIELD(struct held, pub.instance, "instance", 0),
     RECORD_FIELD(struct held, pub.ns, "namespace", 0),
     RECORD_FIELD(struct held, pub.attest, "attest", 0),
+    RECORD_FIELD(struct held, pub.read_only, "read_only", 0),
     RECORD_FIELD(struct held, pub.made_ms, "made", 0),
     RECORD_FIELD(struct held, pub.until_ms, "until", 0),
     RECORD_FIELD(struct held, pub.revoked_ms, "revoked", 0),
@@ -338,9 +342,11 @@ static const char *bad_name(const struct key_spec *s, const char **ret_rule)
                  {"instance", s->instance}};
 
     *ret_rule = " must be 1 to 128 printable characters without blanks";
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if ((i == 0 || names[i].name.p != NULL) && !facts_name_ok(names[i].name))
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        bool needed = i == 0 && s->kind != KEY_DASHBOARD;
+        if ((needed || names[i].name.p != NULL) && !facts_name_ok(names[i].name))
             return names[i].what;
+    }
     *ret_rule = " must be 1 to 64 letters, digits, dots, dashes or underscores";
     return s->ns.p != NULL && !caller_ns_valid(s->ns) ? "namespace" : NULL;
 }
@@ -388,10 +394,11 @@ void keys_make(struct keys *k, const struct key_spec *spec, struct key_made *ret
     struct held h = {
         .pub = {.kind = spec->kind,
                 .attest = spec->attest,
+                .read_only = spec->read_only,
                 .id = str_dup(buf_str(&ret_made->id)),
-                .tenant = str_dup(spec->tenant),
-                .identity =
-                    str_dup(first_of(spec->identity, spec->agent, spec->instance, spec->tenant)),
+                .tenant = str_dup(spec->tenant.p != NULL ? spec->tenant : STR("")),
+                .identity = str_dup_opt(
+                    first_of(spec->identity, spec->agent, spec->instance, spec->tenant)),
                 .agent = str_dup_opt(spec->agent),
                 .instance = str_dup_opt(spec->instance),
                 .ns = str_dup_opt(spec->ns),

@@ -3,8 +3,9 @@
  *      provision  a gateway's caller identity where no identity provider is set (enroll.h)
  *      agent      a program at /v1 and /mcp
  *      hook       a capability URL: knowing the URL is the permission
+ *      dashboard  signs a person in at /dashboard
  *
- * One table holds all keys, in memory and in the store.  An agent key or hook looks like
+ * One table holds all keys, in memory and in the store.  All but provision tokens look like
  * "bhk_<id>_<secret>".  The id finds the record.  The record holds only an HMAC of the key under
  * the master key, so a stolen database contains no usable key.  A provision token is signed and
  * carries its own claims (local_token_mint()); the table only records that it exists or is revoked.
@@ -25,15 +26,16 @@ struct keys;
 #define KEY_ID_CHARS 16
 #define KEY_TEXT_MAX 128 /* bytes of the longest key */
 
-enum key_kind { KEY_PROVISION, KEY_AGENT, KEY_HOOK };
+enum key_kind { KEY_PROVISION, KEY_AGENT, KEY_HOOK, KEY_DASHBOARD };
 const char *key_kind_word(enum key_kind kind); /* "provision" */
 
 struct key {          /* owned by the table; the texts are NUL-terminated and never change */
     struct list link; /* by age */
     enum key_kind kind;
-    bool attest; /* may name authors other than itself */
-    char *id;    /* KEY_ID_CHARS hex digits: in lists, in logs, for revoking */
-    char *tenant;
+    bool attest;        /* may name authors other than itself */
+    bool read_only;     /* dashboard: may change nothing */
+    char *id;           /* KEY_ID_CHARS hex digits: in lists, in logs, for revoking */
+    char *tenant;       /* dashboard: "" is the operator */
     char *identity;     /* the author of everything the key writes in its tenant */
     char *agent;        /* the only agent the key may use; NULL: any of the tenant */
     char *instance;     /* the instance it reads and sends as (chat_*); NULL: none */
@@ -57,9 +59,9 @@ enum bh_err keys_open(const struct keys_env *env, struct keys **ret_k, char *ret
 void keys_free(struct keys *k);
 
 struct key_spec {       /* absent members: no restriction */
-    enum key_kind kind; /* KEY_AGENT or KEY_HOOK */
+    enum key_kind kind; /* not KEY_PROVISION */
     struct str tenant, identity, agent, instance, ns;
-    bool attest;
+    bool attest, read_only;
     bool with_secret; /* also make a secret that signs bodies */
     int64_t ttl_ms;   /* 0: never expires */
 };

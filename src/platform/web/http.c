@@ -132,34 +132,6 @@ static void answer_asset(struct web *w, struct http_req *req, struct str name)
 
 /* ---- access ---- */
 
-/* "https://a.example:8443/x" -> "a.example:8443" */
-static struct str host_of(struct str url)
-{
-    for (size_t i = 0; i + 2 < url.n; i++)
-        if (url.p[i] == ':' && url.p[i + 1] == '/' && url.p[i + 2] == '/') {
-            struct str rest = str_skip(url, i + 3), host;
-            return str_split(&rest, '/', &host) ? host : STR_NULL;
-        }
-    return STR_NULL;
-}
-
-static bool origin_is_ok(const struct web *w, const struct http_req *req)
-{
-    struct str origin = http_header(req, "Origin"), host = host_of(origin);
-    struct str ours = host_of(str_of(w->env->public_url));
-
-    if (origin.p == NULL)
-        return true; /* not a browser, or an old one: SameSite still applies */
-    return host.n > 0 && (str_eq_ci(host, http_header(req, "Host")) || str_eq_ci(host, ours));
-}
-
-static bool is_json(const struct http_req *req)
-{
-    struct str type = http_header(req, "Content-Type"), main;
-
-    return str_split(&type, ';', &main) && str_eq_ci(str_trim(main), STR("application/json"));
-}
-
 static bool find_visitor(const struct web *w, const struct http_req *req, struct web_visitor *ret)
 {
     struct str token = http_header(req, "X-Bellhop-Visitor");
@@ -185,7 +157,7 @@ bool web_page_visitor(struct platform *p, struct http_req *req, bool writes, str
     struct web *w = container_of(p, struct web, base);
     struct web_visitor v;
 
-    if (writes && !origin_is_ok(w, req))
+    if (writes && !http_same_origin(req, w->env->public_url))
         refuse(w, req, 403, "foreign_origin", "This page does not take files from other sites.");
     else if (!find_visitor(w, req, &v))
         refuse_stranger(w, req);
@@ -304,9 +276,9 @@ static void serve_api(struct web *w, struct http_req *req, struct str name)
             if (!str_eq(http_method(req), calls[i].method))
                 refuse(w, req, 405, "method_not_allowed",
                        is_post ? "Use POST here." : "Use GET here.");
-            else if (is_post && !is_json(req))
+            else if (is_post && !http_is_json(req))
                 refuse(w, req, 415, "json_only", "Send it with Content-Type: application/json.");
-            else if (is_post && !origin_is_ok(w, req))
+            else if (is_post && !http_same_origin(req, w->env->public_url))
                 refuse(w, req, 403, "foreign_origin",
                        "This page does not take messages from other sites.");
             else if (!find_visitor(w, req, &v))

@@ -1,0 +1,366 @@
+"""The dashboard in a real browser: every section, every action, texts of strangers, phones, keyboards, axe."""
+import json
+import pathlib
+import sys
+import time
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from conftest import wait_for
+from dashboard_rig import SECRET, Desk, Person, config
+from relay import Gateway
+from web_rig import wait_for as wait_page
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
+from telegram import TelegramSim  # noqa: E402
+
+BOT = "777000:AAsecret-token_of-the-bot"
+EVIL = "<img/src=x/onerror=window.hit=1>"
+SECTIONS = ["now", "why", "why?part=trace", "why?part=slow", "waiting", "who?list=pairing", "who?list=links", "who?list=places",
+            "who?list=rules", "who?list=routes", "who?list=gateways", "who?list=agents", "who?list=keys", "system", "chat"]
+
+
+@pytest.fixture
+def server(make_bellhop):
+    return make_bellhop(config())
+
+
+@pytest.fixture
+def open_desk():
+    """open_desk(server, ...) -> a Desk. No browser may have anything to complain about."""
+    desks = []
+
+    def make(server, *args, **how):
+        desks.append(Desk(server, *args, **how))
+        return desks[-1]
+
+    yield make
+    try:
+        for desk in desks:
+            assert desk.complaints() == []
+    finally:
+        for desk in desks:
+            desk.close()
+
+
+@pytest.fixture
+def telegram():
+    sim = TelegramSim()
+    sim.bot(BOT, "desk_bot")
+    yield sim
+    sim.close()
+
+
+@pytest.fixture
+def busy(make_bellhop, telegram, dial):
+    """A server with names and texts as strangers choose them, parked mail and an outbox that waits."""
+    more = f'  - {{{{platform: telegram, bot: desk_bot, token: "{BOT}", api_base: "{telegram.url}", mode: polling}}}}\n'
+    server = make_bellhop(config(more))
+    server.front = server.add("--instance", "front", tenant="acme")
+    server.evil = server.add("--instance", EVIL, tenant=EVIL, bot="attic")
+    server.tele = server.add("--instance", "phone", tenant="acme", platform="telegram", bot="desk_bot")
+    good = dial(server, server.front)
+    server.write("fine")
+    good.hear("fine")
+    wait_for(lambda: server.metric("deliveries_acked_total") == 1)
+    good.close()
+    visitor = {"X-Bellhop-Visitor": "evil-visitor-000001"}
+    server.post("/chat/lobby/api/name", {"name": EVIL}, headers=visitor)
+    server.write(EVIL + " parked", visitor="evil-visitor-000001")
+    g = dial(server, server.front, ack=False)
+    g.hear(EVIL + " parked")
+    g.cut()
+    wait_for(lambda: server.instance("front")["parked"] == 1)
+    server.write(EVIL, bot="attic", visitor="evil-visitor-000001")
+    telegram.person(5, EVIL)
+    phone = server.phone = dial(server, server.tele, hello=("telegram", "desk_bot"))
+    telegram.say(5, EVIL)
+    phone.hear(EVIL)
+    telegram.limit(5, 60, times=9)
+    for i in range(3):
+        phone.send({"type": "outbound", "requestId": f"r{i}", "action": {"op": "send", "chat_id": "5", "content": f"{EVIL} {i}", "metadata": {}}})
+    wait_for(lambda: len(json.loads(server.cli("outbox", "list", "--json").stdout)) == 3)
+    return server
+
+
+def test_now_shows_bots_instances_and_the_flow(server, dial, open_desk):
+    agent = dial(server, server.add("--instance", "front", tenant="acme"))
+    desk = open_desk(server)
+    assert "#link" not in desk.driver.current_url
+    wait_page(lambda: desk.texts(".bot b") == ["lobby", "attic"])
+    wait_page(lambda: "acme/front" in desk.texts(".row .name"))
+    desk.says("All well")
+    mark = desk.js("return document.querySelector('.curves .key b').textContent")
+    end = time.monotonic() + 30
+    while desk.find(".flow li")[0].text.split("\n")[1] in ("–/s", "0/s"):  # people write until the picture moves
+        server.write("hello")
+        agent.hear("hello")
+        assert time.monotonic() < end
+    assert mark == "–" or desk.js("return document.querySelector('.curves svg').getAttribute('aria-label')").startswith("Messages per second: in ")
+    agent.sleep()
+    wait_page(lambda: desk.texts(".row .chip") == ["asleep"])
+    desk.press("acme/front")
+    desk.says("The mailbox is empty.")
+    desk.press("Close", "dialog[open]")
+    urls = desk.js("return performance.getEntriesByType('resource').map((e) => e.name)")
+    assert urls and all(u.startswith(server.url + "/dashboard/") for u in urls), urls
+    assert sum(desk.js("return performance.getEntriesByType('resource').filter((e) => !e.name.includes('/api/')).map((e) => e.decodedBodySize)")) < 200 * 1024
+    server.restart()  # the session is gone; the page says so
+    desk.says("Your session is over. Sign in again.")
+    desk.one("input[name=token]").send_keys(SECRET + Keys.ENTER)
+    wait_page(lambda: "acme/front" in desk.texts(".row .name"))
+    desk.press("Sign out", "header")
+    desk.one("input[name=token]")
+    assert desk.driver.get_cookies() == []
+    desk.driver.get_log("browser")  # the restart, and a call without a session
+
+
+def test_who_may_is_changed_and_changed_back(server, open_desk):
+    server.cli("agent", "add", "robot", "--tenant", "acme", "--substrate", "webhook", "--url", "http://127.0.0.1:9/robot")
+    desk = open_desk(server)
+    desk.go("who?list=gateways")
+    desk.press("Add")
+    desk.fill(tenant="acme", id="gw1", instance="front", platform="web", bot="lobby")
+    desk.agree("Add")
+    secret = desk.secret()
+    assert f"GATEWAY_RELAY_URL={server.url}\nGATEWAY_RELAY_ID=gw1\nGATEWAY_RELAY_SECRET=" in secret
+    desk.press("Rotate gw1")
+    desk.agree("Rotate")
+    again = dict(line.split("=", 1) for line in desk.secret().split("\n"))["GATEWAY_RELAY_SECRET"]
+    assert again not in secret
+    Gateway(server.url, "gw1", again).close()
+    desk.press("Wake URL of gw1")
+    desk.fill(wakeUrl="http://127.0.0.1:9/wake")
+    desk.agree("Set")
+    desk.row("gw1", "http://127.0.0.1:9/wake")
+    desk.undo("Set.")
+    desk.gone("gw1", "http://127.0.0.1:9/wake")
+    desk.press("Enrollment token")
+    desk.fill(tenant="acme")
+    desk.agree("Make")
+    assert len(desk.secret()) > 40
+    desk.go("who?list=links")
+    desk.press("Link")
+    desk.fill(tenant="acme", instance="front", platform="telegram", userId="ann7", bot="b1")
+    desk.agree("Link")
+    desk.press_in("Unlink", "ann7")
+    desk.agree("Unlink")
+    desk.gone("ann7")
+    desk.undo("Unlinked.")
+    desk.row("ann7", "acme/front", "b1")
+    desk.press("Link")
+    desk.fill(tenant="acme", instance="front")
+    desk.agree("Link")
+    assert desk.secret().startswith("/link ")
+    desk.go("who?list=places")
+    desk.press("Claim")
+    desk.fill(tenant="acme", instance="front", platform="discord", guildId="g1", channelId="c1")
+    desk.agree("Claim")
+    desk.press_in("Release", "discord g1 c1")
+    desk.gone("g1")
+    desk.undo("Released.")
+    desk.row("g1")
+    desk.go("who?list=rules")
+    desk.press("Set a principal")
+    desk.fill(tenant="acme", instance="front", mode="allow-list", allow="1, 2")
+    desk.agree("Set")
+    desk.press_in("Change", "allow-list")
+    desk.fill(mode="any")
+    desk.agree("Set")
+    desk.gone("allow-list")
+    desk.undo("Set.")
+    desk.row("allow-list", "1", "2")
+    desk.press("Set a policy")
+    desk.fill(tenant="acme", instance="front", platform="discord", requireAddress=True)
+    desk.agree("Set")
+    desk.row("discord", "yes")
+    desk.go("who?list=routes")
+    desk.press("Add")
+    desk.fill(platform="discord", key="guild9", tenant="acme")
+    desk.agree("Add")
+    desk.press_in("Remove", "guild9")
+    desk.agree("Remove")
+    desk.gone("guild9")
+    desk.undo("Removed.")
+    desk.row("guild9")
+    desk.go("who?list=keys")
+    desk.press("Make a key")
+    desk.fill(kind="dashboard", tenant="acme", readOnly=True)
+    desk.agree("Make")
+    assert Person(server).sign_in(token=desk.secret()).status == 200
+    desk.press_in("Revoke", "dashboard")
+    desk.agree("Revoke")
+    desk.gone("dashboard")
+    desk.go("who?list=agents")
+    desk.row("robot", "webhook")
+    desk.press_in("Show", "robot")
+    desk.says("http://127.0.0.1:9/robot")
+    desk.press("Close", "dialog[open]")
+    desk.press_in("Remove", "robot")
+    desk.agree("Remove")
+    desk.gone("robot")
+    desk.go("who?list=gateways")
+    desk.press("Revoke gw1")
+    desk.agree("Revoke")
+    desk.row("gw1", "revoked")
+
+
+def test_what_waits_is_shown_and_decided(busy, open_desk, telegram, dial):
+    desk = open_desk(busy)
+    desk.go("waiting")
+    desk.press("Show")
+    desk.says(EVIL + " parked")
+    desk.press("Close", "dialog[open]")
+    sections = desk.find("main section")
+    parked, outbox = sections[0], sections[1]
+    assert wait_page(lambda: outbox.find_elements(By.CSS_SELECTOR, "tbody tr"))
+    for box in outbox.find_elements(By.CSS_SELECTOR, "tbody input")[1:]:
+        box.click()
+    desk.press("Drop", "main section:nth-of-type(2)")
+    desk.agree("Drop")
+    wait_page(lambda: len(outbox.find_elements(By.CSS_SELECTOR, "tbody tr")) == 1)
+    parked.find_element(By.CSS_SELECTOR, "input[type=checkbox]").click()
+    desk.press("Redrive", "main section:nth-of-type(1)")
+    desk.says("Nothing is parked.")
+    dial(busy, busy.front).hear(EVIL + " parked")
+    desk.go("now")
+    desk.press(f"{EVIL}/{EVIL}")
+    desk.says("Waiting")
+    desk.press("Delete all", "dialog[open]")
+    desk.agree("Delete")
+    desk.says("The mailbox is empty.")
+    assert busy.instance(EVIL)["entries"] == 0
+
+
+def test_texts_of_strangers_stay_texts(busy, open_desk):
+    """Names, messages, ids and instances that are markup: the page shows them and runs nothing."""
+    desk = open_desk(busy)
+    desk.driver.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})  # the page itself must be safe
+    desk.driver.refresh()
+    desk.one("#nav")
+    seen = 0
+    for section in [*SECTIONS, f"why?q={EVIL}", f"why?tenant={EVIL}&instance={EVIL}", "who?list=%3Cimg%3E"]:
+        desk.go(section)
+        seen += EVIL in desk.text()
+        assert desk.find("main img") == [] and desk.js("return window.hit") is None, section
+    assert seen >= 3
+    desk.go("now")
+    desk.press(f"{EVIL}/{EVIL}")
+    desk.says(EVIL)
+    desk.press("Close", "dialog[open]")
+    desk.go("waiting")
+    for button in desk.find("main td.actions button"):
+        button.click()
+        wait_page(lambda: EVIL in desk.one("dialog[open] pre").text)
+        desk.press("Close", "dialog[open]")
+    desk.go("chat")
+    desk.one("input[name=text]").send_keys(EVIL + Keys.ENTER)
+    wait_page(lambda: EVIL in str(desk.texts(".said")))
+    assert desk.js("return window.hit") is None and desk.find("main img") == []
+
+
+def test_the_test_chat_talks_to_an_agent(server, dial, open_desk):
+    agent = dial(server, server.add())
+    desk = open_desk(server)
+    desk.go("chat")
+    desk.says("the agent is live")
+    desk.one("input[name=text]").send_keys("Is there any mail?" + Keys.ENTER)
+    chat = agent.hear("Is there any mail?")["event"]["source"]["chat_id"]
+    assert agent.act(op="send", chat_id=chat, content="Two letters.", metadata={})["success"]
+    wait_page(lambda: "Two letters." in str(desk.texts(".said.agent")))
+    desk.press("New visitor")
+    desk.says("Nothing was said yet.")
+
+
+def test_two_browsers_see_each_other_change_things(server, dial, open_desk):
+    one, two = open_desk(server), open_desk(server, "--read-only")
+    two.says("read-only")
+    one.go("who?list=gateways")
+    one.press("Add")
+    one.fill(tenant="acme", id="gw1")
+    one.agree("Add")
+    secret = dict(line.split("=", 1) for line in one.secret().split("\n"))
+    wait_page(lambda: "acme/gw1" in two.texts(".row .name"))
+    agent = Gateway(server.url, "gw1", secret["GATEWAY_RELAY_SECRET"])
+    wait_page(lambda: two.texts(".row .chip") == ["live"])
+    agent.close()
+    two.go("who?list=gateways")
+    two.row("gw1")
+    assert not any(b.text in ("Add", "Revoke", "Rotate") for b in two.find("main button"))
+    one.press("Sign out", "header")
+    two.go("now")
+    two.says("read-only")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing(busy, open_desk, dark):
+    desk = open_desk(busy, dark=dark)
+    desk.driver.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})  # axe is a script of ours
+    desk.driver.refresh()
+    desk.one("#nav")
+    wait_page(lambda: desk.find(".rows-body .row"))
+    for section in SECTIONS:
+        desk.go(section)
+        assert desk.axe() == [], section
+    desk.go("who?list=gateways")
+    desk.press("Add")
+    assert desk.axe() == []
+    desk.press("Cancel", "dialog[open]")
+    desk.press("Sign out", "header")
+    desk.one("input[name=token]")
+    assert desk.axe() == []
+
+
+def test_the_page_fits_a_phone(busy, open_desk):
+    desk = open_desk(busy, phone=True)
+    for section in SECTIONS:
+        desk.go(section)
+        assert desk.js("return document.documentElement.scrollWidth") <= 390, section
+        assert desk.one("#nav").rect["y"] > 700
+    desk.go("now")
+    desk.one("#nav a[href='#why']").click()
+    wait_page(lambda: desk.find("#nav a[href='#why'][aria-current]"))
+
+
+def test_everything_is_reached_with_the_keyboard(server, open_desk):
+    server.add("--instance", "front", tenant="acme")
+    desk = open_desk(server)
+    keys = lambda *k: ActionChains(desk.driver).send_keys(*k).perform()  # noqa: E731
+    focus = lambda: desk.js("return document.activeElement.textContent || document.activeElement.placeholder")  # noqa: E731
+    wait_page(lambda: desk.find(".rows-body .row"))
+    keys("/")
+    assert desk.driver.switch_to.active_element.get_attribute("id") == "filter"
+    keys("front")
+    keys(Keys.TAB, Keys.TAB)
+    for _ in range(8):
+        if focus().startswith("acme/front"):
+            break
+        keys(Keys.TAB)
+    assert focus() == "acme/front"
+    keys(Keys.ENTER)
+    desk.says("The mailbox is empty.")
+    keys(Keys.ESCAPE)
+    wait_page(lambda: not desk.find("dialog[open]"))
+    assert focus() == "acme/front"
+    desk.js("document.activeElement.blur()")
+    keys("?")
+    desk.one("dialog[open] kbd")
+    keys(Keys.ESCAPE)
+    for number, name in enumerate(["now", "why", "waiting", "who", "system", "chat"], 1):
+        keys(str(number))
+        wait_page(lambda: desk.find(f"#nav a[href='#{name}'][aria-current]"))
+    keys("4")
+    desk.settled()
+    for _ in range(40):
+        if focus() == "Link":
+            break
+        keys(Keys.TAB)
+    keys(Keys.ENTER)
+    wait_page(lambda: desk.find("dialog[open]"))
+    for text in ("acme", "front", "telegram", "ann7", "b1"):
+        keys(text, Keys.TAB)
+    keys(Keys.ENTER) if focus() == "Link" else keys(Keys.TAB, Keys.ENTER)
+    desk.row("ann7", "b1")

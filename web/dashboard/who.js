@@ -1,0 +1,271 @@
+// who.js - Who: people who wait to be let in, links, places, rules, gateways, agents and keys.
+//
+// A change that can be taken back offers an undo; one that cannot asks first.
+import { h, set, count, when, button, chip, table, act, notice, sure, dialog, field, secret, person } from './dom.js';
+import { call, callAll, may, session } from './api.js';
+
+const canChange = (op) => may(op) && !session.readOnly;
+const inst = (r) => h('span', {}, h('span', { class: 'soft' }, `${r.tenant}/`), r.instance || '*');
+const whoFields = (r = {}) => [
+  session.tenant === null && field('Tenant', 'tenant', { value: r.tenant || '', required: true }),
+  field('Instance', 'instance', { value: r.instance || '', required: true })];
+const list = (text) => text.split(/[,\s]+/).filter(Boolean);
+const shorten = (items) => (items.length > 4 ? `${items.slice(0, 4).join(', ')} and ${items.length - 4} more` : items.join(', '));
+
+/** Asks with a form, runs the change, says what happened. */
+async function change(e, title, body, opts, run, said, undo) {
+  const v = await dialog(title, body, opts);
+  if (!v) return false;
+  return act(e, async () => {
+    const a = await run(v);
+    if (said) notice(typeof said === 'function' ? said(a, v) : said, undo ? { undo: () => undo(v, a) } : {});
+    for (const w of (a && a.warnings) || []) notice(w, { bad: true });
+    return true;
+  });
+}
+
+// ---- each list: { title, ops, read, draw } ----
+
+const pairing = {
+  title: 'Pairing', op: 'listPairings',
+  words: 'People who wrote to a bot and are linked to nobody. An approval links the person to an instance; the first one makes the owner.',
+  read: () => callAll('listPairings', {}, 4),
+  draw: (a, again) => table('People who wait', [
+    { head: 'Person', cell: (p) => [h('b', {}, p.userName || p.userId), ' ', p.userName && h('span', { class: 'soft' }, p.userId)] },
+    { head: 'Bot', cell: (p) => `${p.platform} ${p.bot}` },
+    { head: 'State', cell: (p) => chip(p.state === 'waiting' ? 'warn' : p.state === 'blocked' ? 'bad' : 'idle', p.state) },
+    { head: 'Messages', class: 'num', cell: (p) => count(p.messages) },
+    { head: 'First', cell: (p) => when(p.firstAt) }, { head: 'Last', cell: (p) => when(p.lastAt) },
+  ], a.people, { none: 'Nobody waits.', actions: session.readOnly ? null : (p) => {
+    const back = () => call('forgetPairing', { id: p.id }).then(again);
+    const end = (op, said) => (e) => act(e, async () => { await call(op, { id: p.id }); notice(said, { undo: back }); await again(); });
+    return [
+      button('Approve', async (e) => {
+        if (await change(e, `Let ${p.userName || p.userId} in?`, [h('p', {}, 'The person is linked to this instance and is heard from now on.'), whoFields()], { ok: 'Approve' },
+          (v) => call('approvePairing', { id: p.id, ...v }), (r, v) => (r.owner ? `Approved. ${p.userName || p.userId} is the owner of ${v.instance}.` : 'Approved.'))) await again();
+      }, { class: 'small primary' }),
+      p.state !== 'denied' && button('Deny', end('denyPairing', 'Denied.')),
+      p.state !== 'blocked' && button('Block', end('blockPairing', 'Blocked.'), { class: 'small danger' }),
+      p.state !== 'waiting' && button('Forget', (e) => act(e, async () => { await back(); notice('Forgotten.'); })),
+    ];
+  } }),
+};
+
+const links = {
+  title: 'Links', op: 'listGrants', words: 'A linked person reaches the instance from every place, on the bots of the link.',
+  read: (q) => callAll('listGrants', q, 4),
+  add: { label: 'Link', run: (e, again) => addLink(e, again) },
+  draw: (a, again) => table('Links', [
+    { head: 'Person', cell: (b) => person(b.platform, b.userId) }, { head: 'Instance', cell: inst },
+    { head: 'Bots', cell: (b) => (b.bots.length ? shorten(b.bots) : 'every bot') }, { head: 'Since', cell: (b) => when(b.createdAt) },
+  ], a.bindings, { none: 'Nobody is linked.', actions: canChange('linkPerson') ? (b) => button('Unlink', async (e) => {
+    if (!await sure(`Unlink ${b.userId}?`, `${b.tenant}/${b.instance} no longer hears this person, unless a place is open to everybody.`, 'Unlink')) return;
+    const args = { tenant: b.tenant, instance: b.instance, platform: b.platform, userId: b.userId };
+    await act(e, async () => {
+      await call('linkPerson', { ...args, remove: true });
+      notice('Unlinked.', { undo: () => call('linkPerson', { ...args, bots: b.bots.length ? b.bots : ['*'] }).then(again) });
+      await again();
+    });
+  }) : null }),
+};
+
+async function addLink(e, again) {
+  const operator = may('linkPerson');
+  await change(e, 'Link a person', [
+    h('p', {}, operator ? 'Name the person, or leave the person empty to get a code that the person sends to the bot.' : 'You get a code; the person who sends it to the bot is linked.'),
+    whoFields(), field('Platform', 'platform', { hint: 'discord, telegram, …' }),
+    operator && field('Person (user id)', 'userId'), field('Bot', 'bot', { hint: operator ? 'Empty: the platform’s only bot. *: every bot.' : 'Empty: the bot that the code is sent to.' }),
+  ], { ok: 'Link' }, async (v) => {
+    const who = { tenant: v.tenant, instance: v.instance, platform: v.platform };
+    if (v.userId) return call('linkPerson', { ...who, userId: v.userId, ...(v.bot ? { bots: [v.bot] } : {}) });
+    const a = await call('link', { ...who, bot: v.bot });
+    await secret('Send this to the bot', 'Whoever sends this message to the bot within ten minutes is linked. It works once.', `/link ${a.code}`);
+    return a;
+  }, 'Done.');
+  await again();
+}
+
+const scopes = {
+  title: 'Places', op: 'listGrants', words: 'A place (scope) belongs to one instance: its messages go there, and it may speak there.',
+  read: (q) => callAll('listGrants', q, 4),
+  add: { label: 'Claim', needs: 'claimScope', run: async (e, again) => {
+    if (await change(e, 'Give a place to an instance', [whoFields(), field('Platform', 'platform', { required: true }), field('Guild or group', 'guildId', { required: true }), field('Channel', 'channelId', { required: true, value: '*', hint: '*: all others of the guild' })],
+      { ok: 'Claim' }, (v) => call('claimScope', v), 'Claimed.', (v) => call('releaseScope', v).then(again))) await again();
+  } },
+  draw: (a, again) => table('Places', [
+    { head: 'Place', cell: (s) => `${s.platform} ${s.guildId} ${s.channelId}` }, { head: 'Instance', cell: inst }, { head: 'By', cell: (s) => s.by }, { head: 'Since', cell: (s) => when(s.createdAt) },
+  ], a.scopes, { none: 'No place is claimed.', actions: canChange('releaseScope') ? (s) => button('Release', (e) => act(e, async () => {
+    const args = { tenant: s.tenant, instance: s.instance, platform: s.platform, guildId: s.guildId, channelId: s.channelId };
+    await call('releaseScope', args);
+    notice('Released.', { undo: () => call('claimScope', args).then(again) });
+    await again();
+  })) : null }),
+};
+
+function setPrincipal(e, again, p = {}) {
+  return change(e, 'Whom does the instance listen to?', [whoFields(p), field('Platform', 'platform', { value: p.platform || '', hint: 'Empty: where nothing else is set' }),
+    field('Listens to', 'mode', { options: [['owner-only', 'linked people only'], ['allow-list', 'a list of people'], ['any', 'everybody']], value: p.mode || 'owner-only' }),
+    field('People of the list', 'allow', { value: (p.allow || []).join(', '), hint: 'user ids, separated by commas' })],
+  { ok: 'Set' }, (v) => call('setPrincipal', { ...v, allow: list(v.allow) }), 'Set.',
+  p.mode ? () => call('setPrincipal', { tenant: p.tenant, instance: p.instance, platform: p.platform, mode: p.mode, allow: p.allow }).then(again) : null).then((ok) => ok && again());
+}
+
+function setPolicy(e, again, p = {}) {
+  const box = (name, on) => (on ? { checked: true } : {});
+  return change(e, 'Which messages are for the instance?', [whoFields(p), field('Platform', 'platform', { value: p.platform || '', required: true }),
+    field('Only messages that address the bot', 'requireAddress', { type: 'checkbox', ...box('', p.requireAddress) }),
+    field('Messages of other bots, too', 'allowOtherBots', { type: 'checkbox', ...box('', p.allowOtherBots) }),
+    field('Except in', 'freeResponseScopes', { value: (p.freeResponseScopes || []).join(', '), hint: 'channels where the bot need not be addressed' })],
+  { ok: 'Set' }, (v) => call('setPolicy', { ...v, freeResponseScopes: list(v.freeResponseScopes) }), 'Set.',
+  p.platform ? () => call('setPolicy', { tenant: p.tenant, instance: p.instance, platform: p.platform, requireAddress: p.requireAddress, allowOtherBots: p.allowOtherBots, freeResponseScopes: p.freeResponseScopes }).then(again) : null).then((ok) => ok && again());
+}
+
+const rules = {
+  title: 'Rules', op: 'listGrants', words: 'Principals: whom an instance listens to. Policies: which messages of a place are for it.',
+  read: (q) => callAll('listGrants', q, 4),
+  add: { label: 'Set a principal', needs: 'setPrincipal', run: (e, again) => setPrincipal(e, again) },
+  more: { label: 'Set a policy', needs: 'setPolicy', run: (e, again) => setPolicy(e, again) },
+  draw: (a, again) => [
+    h('h3', {}, 'Principals'), table('Principals', [
+      { head: 'Instance', cell: inst }, { head: 'Platform', cell: (p) => p.platform || 'any' }, { head: 'Listens to', cell: (p) => p.mode },
+      { head: 'List', class: 'wrap', cell: (p) => shorten(p.allow || []) },
+    ], a.principals, { none: 'Every instance listens to the people who are linked to it.', actions: canChange('setPrincipal') ? (p) => button('Change', (e) => setPrincipal(e, again, p)) : null }),
+    h('h3', {}, 'Policies'), table('Policies', [
+      { head: 'Instance', cell: inst }, { head: 'Platform', cell: (p) => p.platform }, { head: 'Must be addressed', cell: (p) => (p.requireAddress ? 'yes' : 'no') },
+      { head: 'Other bots', cell: (p) => (p.allowOtherBots ? 'yes' : 'no') }, { head: 'Except in', class: 'wrap', cell: (p) => shorten(p.freeResponseScopes || []) },
+    ], a.policies, { none: 'No policy is set.', actions: canChange('setPolicy') ? (p) => button('Change', (e) => setPolicy(e, again, p)) : null }),
+    a.dmDefaults.length > 0 && [h('h3', {}, 'Direct messages'), table('Direct messages', [
+      { head: 'Person', cell: (d) => person(d.platform, d.userId) }, { head: 'go to', cell: inst }], a.dmDefaults)],
+  ],
+};
+
+const routes = {
+  title: 'Routes', op: 'listRoutes', words: 'A route says which tenant a place belongs to; an open one lets everybody there reach the instance.',
+  read: (q) => callAll('listRoutes', q, 4),
+  add: { label: 'Add', needs: 'addRoute', run: async (e, again) => {
+    if (await change(e, 'Add a route', [field('Platform', 'platform', { required: true }), field('Place or bot', 'key', { required: true }), field('Tenant', 'tenant', { required: true }), field('Instance', 'instance', { hint: 'Empty: any of the tenant' }), field('Open to everybody', 'open', { type: 'checkbox' })],
+      { ok: 'Add' }, (v) => call('addRoute', v), 'Added.', (v) => call('removeRoute', v).then(again))) await again();
+  } },
+  draw: (a, again) => table('Routes', [
+    { head: 'Place', cell: (r) => `${r.platform} ${r.key}` }, { head: 'Leads to', cell: inst }, { head: 'Heard', cell: (r) => (r.open ? chip('warn', 'everybody') : 'linked people') }, { head: 'By', cell: (r) => r.origin },
+  ], a.routes, { none: 'No route: only linked people are heard.', actions: canChange('removeRoute') ? (r) => button('Remove', async (e) => {
+    if (!await sure('Remove the route?', `${r.platform} ${r.key} no longer leads to ${r.tenant}.`, 'Remove')) return;
+    const args = { platform: r.platform, key: r.key, tenant: r.tenant, instance: r.instance, open: r.open };
+    await act(e, async () => { await call('removeRoute', args); notice('Removed.', { undo: () => call('addRoute', args).then(again) }); await again(); });
+  }) : null }),
+};
+
+const env = (a) => `GATEWAY_RELAY_URL=${a.url || ''}\nGATEWAY_RELAY_ID=${a.id}\nGATEWAY_RELAY_SECRET=${a.secret}`;
+
+async function addGateway(e, again) {
+  const v = await dialog('Add a gateway', [h('p', {}, 'You get the three lines for the agent’s environment.'),
+    field('Tenant', 'tenant', { required: true }), field('Id', 'id', { hint: 'Empty: one is made' }), field('Instance', 'instance', { hint: 'Empty: its id' }),
+    field('Platform', 'platform'), field('Bot', 'bot'), field('Wake URL', 'wakeUrl', { type: 'url' }), field('Open: everybody who writes to the bot is heard', 'open', { type: 'checkbox' })], { ok: 'Add' });
+  if (!v) return;
+  await act(e, async () => {
+    const a = await call('addGateway', v);
+    await secret(`Gateway ${a.id}`, 'Put these lines into the agent’s environment. The secret is shown only once.', env(a));
+    for (const w of a.warnings) notice(w, { bad: true });
+    await again();
+  });
+}
+
+async function enroll(e) {
+  const v = await dialog('Make an enrollment token', [h('p', {}, 'A gateway that is set up by hand exchanges it for its secret, once.'),
+    field('Tenant', 'tenant', { required: true }), field('Instance', 'instance'), field('Wake URL', 'wakeUrl', { type: 'url' })], { ok: 'Make' });
+  if (!v) return;
+  await act(e, async () => { const a = await call('makeToken', { kind: 'enroll', ...v }); await secret('Enrollment token', 'Good for one hour. It is shown only once.', a.token); });
+}
+
+const gateways = {
+  title: 'Gateways', op: 'listGateways', words: 'A gateway is the agent’s end of the connection.',
+  read: (q) => callAll('listGateways', q, 2),
+  add: { label: 'Add', needs: 'addGateway', run: addGateway }, more: { label: 'Enrollment token', needs: 'makeToken', run: enroll },
+  draw: (a, again) => table('Gateways', [
+    { head: 'Id', cell: (g) => h('b', {}, g.id) }, { head: 'Instance', cell: inst },
+    { head: 'For', class: 'wrap', cell: (g) => shorten(((g.bots && g.bots.length ? g.bots : g.identities) || []).map((b) => `${b.platform}/${b.bot}`)) },
+    { head: 'Wake URL', class: 'wrap', cell: (g) => g.wakeUrl || '' }, { head: 'Secrets', class: 'num', cell: (g) => g.secrets },
+    { head: 'State', cell: (g) => (g.revokedAt ? chip('bad', 'revoked') : chip('good', g.acks ? 'ok' : 'ok, no acks')) }, { head: 'Since', cell: (g) => when(g.createdAt) },
+  ], a.gateways, { none: 'No gateway yet.', actions: canChange('rotateGateway') ? (g) => !g.revokedAt && [
+    button('Rotate', async (e) => {
+      if (!await sure(`Make a new secret for ${g.id}?`, 'The old secret stays good for one hour.', 'Rotate', false)) return;
+      await act(e, async () => { const r = await call('rotateGateway', { id: g.id }); await secret(`Gateway ${g.id}`, 'The new secret is shown only once.', env(r)); await again(); });
+    }, { 'aria-label': `Rotate ${g.id}` }),
+    button('Wake URL', async (e) => {
+      if (await change(e, `Wake URL of ${g.id}`, field('Wake URL', 'wakeUrl', { type: 'url', value: g.wakeUrl || '', hint: 'Empty: none' }), { ok: 'Set' },
+        (v) => call('setGateway', { id: g.id, ...v }), 'Set.', () => call('setGateway', { id: g.id, wakeUrl: g.wakeUrl }).then(again))) await again();
+    }, { 'aria-label': `Wake URL of ${g.id}` }),
+    button('Revoke', async (e) => {
+      if (!await sure(`Revoke ${g.id}?`, 'Its sockets are closed at once and it is refused from now on. This cannot be undone.', 'Revoke')) return;
+      await act(e, async () => { await call('revokeGateway', { id: g.id }); notice(`${g.id} is revoked.`); await again(); });
+    }, { class: 'small danger', 'aria-label': `Revoke ${g.id}` })] : null }),
+};
+
+const agents = {
+  title: 'Agents', op: 'showAgents', words: 'What programs deliver to, at /v1/agents.',
+  read: async () => ({ agents: await call('showAgents') }),
+  draw: (a, again) => table('Agents', [
+    { head: 'Agent', cell: (g) => [h('span', { class: 'soft' }, g.tenant ? `${g.tenant}/` : ''), h('b', {}, g.agent_id)] }, { head: 'Name', cell: (g) => g.agent_name || '' },
+    { head: 'Substrate', cell: (g) => g.substrate }, { head: 'Target', class: 'wrap', cell: (g) => g.target || '' }, { head: 'State', cell: (g) => g.state },
+    { head: 'Waiting', class: 'num', cell: (g) => count(g.waiting) }, { head: 'Parked', class: 'num', cell: (g) => count(g.parked) }, { head: 'Source', cell: (g) => g.source || '' },
+  ], a.agents, { none: 'No agent is configured.', actions: (g) => [
+    may('showAgent') && g.source !== 'gateway' && button('Show', (e) => act(e, async () => {
+      const x = await call('showAgent', { id: g.agent_id, tenant: g.tenant });
+      await dialog(g.agent_id, h('pre', { class: 'frame', tabindex: 0 }, JSON.stringify(x, null, 2)), { ok: null, cancel: 'Close', wide: true });
+    })),
+    canChange('removeAgent') && g.source === 'added' && button('Remove', async (e) => {
+      if (!await sure(`Remove ${g.agent_id}?`, 'Mail that waits for it stays in its mailbox.', 'Remove')) return;
+      await act(e, async () => { await call('removeAgent', { id: g.agent_id, tenant: g.tenant }); notice('Removed.'); await again(); });
+    }, { class: 'small danger' })] }),
+};
+
+async function makeKey(e, again) {
+  const v = await dialog('Make a key', [
+    field('Kind', 'kind', { options: [['agent', 'program at /v1 and /mcp'], ['provision', 'gateways that provision themselves'], ['dashboard', 'sign-in at this dashboard']] }),
+    field('Tenant', 'tenant', { hint: 'A dashboard key without one is the operator’s' }), field('Identity', 'identity', { hint: 'program: the author of what it writes' }),
+    field('Instance', 'instance', { hint: 'program: reads and answers its chats' }), field('Read-only', 'readOnly', { type: 'checkbox' })], { ok: 'Make' });
+  if (!v) return;
+  await act(e, async () => {
+    const a = await call('makeToken', { ...v, readOnly: v.kind === 'dashboard' ? v.readOnly : undefined });
+    await secret('Key', 'It is shown only once.', a.token);
+    await again();
+  });
+}
+
+const keys = {
+  title: 'Keys', op: 'listTokens', words: 'Keys of programs and people. The keys themselves are not kept.',
+  read: async () => ({ keys: await call('listTokens') }),
+  add: { label: 'Make a key', needs: 'makeToken', run: makeKey },
+  draw: (a, again) => table('Keys', [
+    { head: 'Id', cell: (k) => h('code', {}, k.id) }, { head: 'Kind', cell: (k) => [k.kind, k.readOnly && h('span', { class: 'soft' }, ' read-only')] }, { head: 'Tenant', cell: (k) => k.tenant || 'operator' },
+    { head: 'Identity', cell: (k) => k.identity || '' }, { head: 'Bound to', cell: (k) => [k.agent, k.instance].filter(Boolean).join(', ') }, { head: 'Made', cell: (k) => when(k.madeAt) },
+    { head: 'Used', cell: (k) => when(k.usedAt) }, { head: 'State', cell: (k) => (k.revokedAt ? chip('bad', 'revoked') : k.expiresAt && k.expiresAt < Date.now() ? chip('idle', 'expired') : chip('good', 'good')) },
+  ], a.keys, { none: 'No key yet.', actions: canChange('revokeToken') ? (k) => !k.revokedAt && button('Revoke', async (e) => {
+    if (!await sure(`Revoke the key ${k.id}?`, 'It is refused from now on. This cannot be undone.', 'Revoke')) return;
+    await act(e, async () => { await call('revokeToken', { id: k.id }); notice('Revoked.'); await again(); });
+  }, { class: 'small danger', 'aria-label': `Revoke ${k.id}` }) : null }),
+};
+
+const LISTS = { pairing, links, places: scopes, rules, routes, gateways, agents, keys };
+
+// ---- the section ----
+
+export function mount(main, query) {
+  const names = Object.keys(LISTS).filter((n) => may(LISTS[n].op));
+  if (!names.length) { set(main, h('h1', {}, 'Who'), h('p', { class: 'none' }, 'This sign-in may not see any of it.')); return; }
+  const name = names.includes(query.get('list')) ? query.get('list') : names[0];
+  const l = LISTS[name];
+  const box = h('div', {}, h('p', { class: 'soft' }, 'Reading…'));
+  const tenant = h('input', { type: 'search', 'aria-label': 'Only this tenant', placeholder: 'Only this tenant', onchange: () => act(null, again) });
+  const filtered = ['listGrants', 'listRoutes', 'listGateways'].includes(l.op) && session.tenant === null;
+  const again = async () => {
+    const a = await l.read(filtered ? { tenant: tenant.value.trim() } : {});
+    set(box, l.draw(a, again), a.more && h('p', { class: 'soft' }, 'There are more: name a tenant.'));
+  };
+  const doing = [l.add, l.more].filter((x) => x && !session.readOnly && (!x.needs || may(x.needs)));
+  set(main, h('h1', { class: 'hidden' }, 'Who'),
+    h('div', { class: 'tabs', role: 'navigation', 'aria-label': 'Lists' }, names.map((n) => h('a', { href: `#who?list=${n}`, 'aria-current': n === name ? 'page' : null }, LISTS[n].title))),
+    h('section', {}, h('div', { class: 'bar' }, h('h2', {}, l.title), filtered && tenant, button('Read again', (e) => act(e, again)), doing.map((d) => button(d.label, (e) => d.run(e, again), { class: 'small primary' }))),
+      h('p', { class: 'soft' }, l.words), box));
+  again().catch((e) => set(box, h('p', { class: 'warning' }, e.message)));
+}
