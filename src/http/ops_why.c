@@ -32,6 +32,11 @@ static void write_delivery(struct jw *w, uint64_t delivery)
     jw_kstr(w, "delivery", str_of(text));
 }
 
+static bool is_received(const struct journal_verdict *v)
+{
+    return v->fate == JOURNAL_ACCEPTED || v->fate == JOURNAL_EDITED;
+}
+
 static void write_verdict(struct jw *w, const struct journal_verdict *v)
 {
     const char *words = gate_word_sentence(v->reason);
@@ -39,7 +44,7 @@ static void write_verdict(struct jw *w, const struct journal_verdict *v)
     jw_obj(w);
     jw_kstr(w, "tenant", v->tenant);
     jw_kstr(w, "instance", v->instance);
-    jw_kbool(w, "received", v->fate == JOURNAL_ACCEPTED || v->fate == JOURNAL_EDITED);
+    jw_kbool(w, "received", is_received(v));
     jw_kstr(w, "reason", v->reason);
     jw_kstr(w, "words", words != NULL ? str_of(words) : v->reason);
     jw_kstr(w, "fate", str_of(journal_fate_word(v->fate)));
@@ -59,9 +64,21 @@ static void write_step(struct jw *w, const struct journal_record *rec)
     jw_end_obj(w);
 }
 
-static void write_event(struct jw *w, uint64_t pos, const struct journal_record *rec,
-                        const struct journal_found *found)
+/* A tenant's dashboard shows only what its own instances received; @tenant absent: everything. */
+static bool may_see(const struct journal_verdict *v, struct str tenant)
 {
+    return tenant.p == NULL || (str_eq(v->tenant, tenant) && is_received(v));
+}
+
+static void write_event(struct jw *w, uint64_t pos, const struct journal_record *rec,
+                        const struct journal_found *found, struct str tenant)
+{
+    size_t n_seen = 0;
+
+    for (size_t i = 0; i < rec->n_verdicts; i++)
+        n_seen += may_see(&rec->verdicts[i], tenant);
+    if (tenant.p != NULL && n_seen == 0)
+        return;
     jw_obj(w);
     write_pos(w, "id", pos);
     jw_ki64(w, "at", rec->at_ms);
@@ -74,15 +91,17 @@ static void write_event(struct jw *w, uint64_t pos, const struct journal_record 
     jw_kstr(w, "consumed", rec->note == JOURNAL_CONSUMED ? rec->words : STR_NULL);
     if (rec->note == JOURNAL_REFUSED)
         jw_kstr(w, "refused", rec->words);
-    jw_ki64(w, "candidates", rec->n_candidates);
+    jw_ki64(w, "candidates", tenant.p == NULL ? rec->n_candidates : (int64_t)n_seen);
     jw_karr(w, "verdicts");
     for (size_t i = 0; i < rec->n_verdicts; i++)
-        write_verdict(w, &rec->verdicts[i]);
+        if (may_see(&rec->verdicts[i], tenant))
+            write_verdict(w, &rec->verdicts[i]);
     jw_end_arr(w);
     jw_karr(w, "steps");
     for (size_t k = 0; k < found->n_steps; k++)
         for (size_t i = 0; i < rec->n_verdicts; i++)
-            if (found->steps[k].rec.delivery == rec->verdicts[i].delivery)
+            if (found->steps[k].rec.delivery == rec->verdicts[i].delivery &&
+                may_see(&rec->verdicts[i], tenant))
                 write_step(w, &found->steps[k].rec);
     jw_end_arr(w);
     jw_end_obj(w);
@@ -136,7 +155,7 @@ static void on_found(void *ctx, const struct journal_found *found)
     jw_karr(&w, "decisions");
     for (size_t i = 0; i < found->n_hits; i++)
         if (found->hits[i].rec.kind == JOURNAL_EVENT)
-            write_event(&w, found->hits[i].pos, &found->hits[i].rec, found);
+            write_event(&w, found->hits[i].pos, &found->hits[i].rec, found, str_of(c->tenant));
     jw_end_arr(&w);
     jw_karr(&w, "actions");
     for (size_t i = 0; i < found->n_hits; i++)
@@ -207,6 +226,8 @@ static void why(struct op_call *c)
     size_t limit = (size_t)op_number(c, "limit", 20);
     uint64_t before;
 
+    if (c->for_tenant)
+        c->tenant = str_dup(q.tenant);
     if (!read_pos(c, "after", &before))
         op_error(c, 400, "malformed", "after is not the next of an earlier page.");
     else if (c->f->journal == NULL)
@@ -220,6 +241,7 @@ static void why(struct op_call *c)
 const struct op ops_why[] = {
     {"why", "GET", "/admin/why", MAY_OPERATOR, why,
      "Who received a message and why, and what became of it and of actions, newest first.",
+     .tenant_view = true,
      .args =
          (const struct op_arg[]){{"platform", IN_QUERY, OP_TEXT, .what = "Of the message."},
                                  {"message", IN_QUERY, OP_TEXT, .what = "Its id; else the newest."},

@@ -106,13 +106,19 @@ export class Rows {
     refreshTimes(this.body);
   }
 
+  async #show(r) {
+    await this.open(r);
+    const e = this.elements.get(r.n); // it may have been drawn again meanwhile
+    if (e) e.querySelector('button').focus();
+  }
+
   #fillRow(e, r) {
     const focused = e.contains(document.activeElement);
     const cell = (cls, ...c) => h('span', { role: 'cell', class: cls }, ...c);
     e.dataset.state = r.state;
     e.classList.toggle('bad', r.parked > 0 || (Boolean(r.pokeProblem) && r.entries > 0));
     set(e,
-      cell('name', h('button', { type: 'button', class: 'link', onclick: () => this.open(r) },
+      cell('name', h('button', { type: 'button', class: 'link', onclick: () => this.#show(r) },
         h('span', { class: 'soft' }, `${r.tenant}/`), r.instance), r.displayName && r.displayName !== r.instance ? h('span', { class: 'soft display' }, r.displayName) : null),
       cell('state', chip(r.state, STATE_WORDS[r.state])),
       cell('num', r.entries ? [count(r.entries), h('small', { class: 'soft' }, ` ${bytes(r.bytes)}`)] : h('span', { class: 'soft' }, '0')),

@@ -42,16 +42,19 @@ export function decision(d) {
     life(d.steps));
 }
 
+const ENDED = { done: 'good', refused: 'bad', failed: 'bad', expired: 'bad', dropped: 'idle', unknown: 'warn' };
+
 export function action(a) {
-  const state = STEP_STATE[a.state] || 'idle';
+  const state = ENDED[a.ended] || 'idle';
   return h('article', { class: 'record', 'data-state': state },
-    h('p', { class: 'record-head' }, chip(state, a.state || a.outcome || 'action'), h('b', {}, `${a.op || 'action'} by ${a.tenant || '?'}/${a.instance || '?'}`),
+    h('p', { class: 'record-head' }, chip(state, a.ended || 'action'), h('b', {}, `${a.op || 'action'} by ${a.tenant || '?'}/${a.instance || '?'}`),
       h('span', { class: 'right' }, when(a.at))),
-    h('p', { class: 'soft ids' }, [a.platform, a.bot, a.chatId && `chat ${a.chatId}`, a.id && `id ${a.id}`].filter(Boolean).join(' · ')),
-    (a.words || a.error) && h('p', {}, a.words || a.error), life(a.steps));
+    h('p', { class: 'soft ids' }, [a.platform, a.bot, a.chat_id && `chat ${a.chat_id}`, a.message_id && `message ${a.message_id}`, a.id && `no. ${a.id}`, a.request && `request ${a.request}`,
+      a.asked && a.at > a.asked && `took ${a.at - a.asked < 1000 ? `${a.at - a.asked} ms` : span(a.at - a.asked)}`, a.attempts > 1 && `${a.attempts} tries`, a.queued && 'queued'].filter(Boolean).join(' · ')),
+    a.reason && h('p', {}, a.reason));
 }
 
-const record = (r) => (r.kind === 'action' || (r.op && !r.verdicts) ? action(r) : r.kind === 'step' ? life([r]) : decision(r));
+const record = (r) => (r.kind === 'action' || (r.ended && !r.verdicts) ? action(r) : r.kind === 'step' ? h('article', { class: 'record' }, life([r])) : decision(r));
 
 // ---- search ----
 
@@ -59,8 +62,10 @@ const record = (r) => (r.kind === 'action' || (r.op && !r.verdicts) ? action(r) 
 const FITS = { message: (d, q) => d.messageId === q, person: (d, q) => d.userId === q, chat: (d, q) => d.chatId === q };
 
 async function search(q, kind, platform, who) {
-  const kinds = !q ? [''] : kind === 'any' ? ['message', 'person', 'chat', 'action', 'delivery'] : [kind];
-  const answers = await Promise.all(kinds.map((k) => call('why', { platform, ...who, ...(k ? { [k]: q } : {}) })
+  const number = /^[0-9]{1,19}$/.test(q);
+  const kinds = !q ? [''] : kind === 'any' ? ['message', 'person', 'chat', 'action', ...(number ? ['delivery'] : [])] : [kind];
+  const value = (k) => (k === 'delivery' && number && JSON.rawJSON ? JSON.rawJSON(BigInt(q).toString()) : k === 'delivery' ? Number(q) : q); // may exceed a double
+  const answers = await Promise.all(kinds.map((k) => call('why', { platform, ...who, ...(k ? { [k]: value(k) } : {}) })
     .then((a) => ({ ...a, k })).catch((e) => ({ error: e }))));
   const failed = answers.filter((a) => a.error);
   if (failed.length === answers.length) throw failed[0].error;
@@ -73,7 +78,7 @@ async function search(q, kind, platform, who) {
       if (!seen.has(key)) { seen.add(key); found.push(d); }
     }
     for (const x of a.actions || []) {
-      const key = `a${x.id || x.requestId || ''} ${x.at}`;
+      const key = `a${x.id} ${x.at}`;
       if ((a.k === '' || a.k === 'action' || a.k === 'chat' || a.k === 'delivery') && !seen.has(key)) { seen.add(key); found.push({ ...x, kind: 'action' }); }
     }
   }
