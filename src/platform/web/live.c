@@ -10,7 +10,9 @@
  * once.  The store gets the text without a cursor, so no crash leaves one.
  *
  * Drafts are previews: nothing of them is kept.  The next message of the agent ends them.  A final
- * draft is sent as a message once; the last MAX_SEALED of them are remembered. */
+ * draft is sent as a message once; the last MAX_SEALED of them are remembered.
+ *
+ * Once half of MAX_LIVE or MAX_LIVE_BYTES is used, one tenant gets an eighth. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
@@ -30,9 +32,15 @@ enum {
     MAX_SEALED = 512,
 };
 
+struct web_share { /* what the texts of one tenant use */
+    size_t n, bytes;
+    char tenant[];
+};
+
 struct web_live {     /* one text */
     struct list link; /* w->lives, the longest unchanged first */
     struct web *web;  /* borrowed */
+    struct web_share *share; /* borrowed from web->live_shares */
     char *key;        /* owned; in w->live_by_key */
     char *block;      /* owned; @from and @chat point into it */
     struct action_from from;
@@ -64,6 +72,11 @@ static void live_free(struct web_live *v)
     list_remove(&v->link);
     w->n_previews -= v->draft != 0;
     w->live_bytes -= v->text.n;
+    v->share->bytes -= v->text.n;
+    if (--v->share->n == 0) {
+        map_del(&w->live_shares, str_of(v->share->tenant));
+        free(v->share);
+    }
     map_del(&w->live_by_key, str_of(v->key));
     buf_done(&v->text);
     buf_done(&v->told);
@@ -82,9 +95,30 @@ static void write_key(struct buf *out, const struct action_from *from, const str
         buf_printf(out, "%.*s\x1f%.*s", STR_FMT(a->chat_id), STR_FMT(a->message_id));
 }
 
-static bool has_room(const struct web *w, const struct web_live *v, struct str text)
+/* Is there room for @text?  @v NULL: of a new one, too. */
+static bool has_room(const struct web *w, const struct web_live *v, struct str tenant,
+                     struct str text)
 {
-    return w->live_bytes - (v != NULL ? v->text.n : 0) + text.n <= MAX_LIVE_BYTES;
+    const struct web_share *own = map_get(&w->live_shares, tenant);
+    size_t had = v != NULL ? v->text.n : 0, bytes = w->live_bytes - had + text.n;
+    size_t own_bytes = own != NULL ? own->bytes - had + text.n : 0;
+    bool crowded = v == NULL && map_count(&w->live_by_key) >= MAX_LIVE / 2;
+
+    return bytes <= MAX_LIVE_BYTES &&
+           (bytes <= MAX_LIVE_BYTES / 2 || own_bytes <= MAX_LIVE_BYTES / 8) &&
+           (!crowded || own == NULL || own->n < MAX_LIVE / 8);
+}
+
+static struct web_share *share_of(struct web *w, struct str tenant)
+{
+    struct web_share *x = map_get(&w->live_shares, tenant);
+
+    if (x == NULL) {
+        x = xcalloc(1, sizeof *x + tenant.n + 1);
+        memcpy(x->tenant, tenant.p, tenant.n);
+        map_put(&w->live_shares, str_of(x->tenant), x);
+    }
+    return x;
 }
 
 /* NULL: there are too many. */
@@ -100,6 +134,8 @@ static struct web_live *live_new(struct web *w, struct str key, const struct act
     struct web_live *v = xcalloc(1, sizeof *v);
     char *at = v->block = xmalloc(from->tenant.n + from->instance.n + a->chat_id.n + 1);
     v->web = w;
+    v->share = share_of(w, from->tenant);
+    v->share->n++;
     v->key = str_dup(key);
     v->from = (struct action_from){.life = from->life};
     v->from.tenant = str_pack(&at, from->tenant);
@@ -199,6 +235,7 @@ static void set_text(struct web_live *v, struct str text)
     struct clock *clock = v->web->env->clock;
 
     v->web->live_bytes += text.n - v->text.n;
+    v->share->bytes += text.n - v->text.n;
     buf_reset(&v->text);
     buf_add_str(&v->text, text);
     list_move(&v->link, &v->web->lives);
@@ -221,7 +258,8 @@ bool web_live_edit(struct web *w, struct action_id id, const struct action_from 
         return false;
     write_key(key, from, a);
     struct web_live *v = map_get(&w->live_by_key, buf_str(key));
-    if (v != NULL && !has_room(w, v, a->content)) {
+    bool room = has_room(w, v, from->tenant, a->content);
+    if (v != NULL && !room) {
         live_free(v); /* the newer text takes the ordinary way */
         return false;
     }
@@ -234,7 +272,7 @@ bool web_live_edit(struct web *w, struct action_id id, const struct action_from 
                                             .message_id = a->message_id});
         return true;
     }
-    v = live_new(w, buf_str(key), from, a);
+    v = room ? live_new(w, buf_str(key), from, a) : NULL;
     if (v != NULL) { /* the first: pages get it as an edit */
         v->message = message;
         v->kept_ms = v->whole_ms = clock_now_ms(w->env->clock);
@@ -305,7 +343,7 @@ bool web_live_draft(struct web *w, struct action_id id, const struct action_from
         seal(w, buf_str(key), str_of(message));
         return true;
     }
-    bool room = has_room(w, v, a->content);
+    bool room = has_room(w, v, from->tenant, a->content);
     if (v == NULL && room)
         v = live_new(w, buf_str(key), from, a);
     if (v == NULL || !room) {
@@ -365,4 +403,5 @@ void web_live_close(struct web *w)
         free(list_entry(it, struct web_sealed, link));
     map_done(&w->sealed_by_key);
     map_done(&w->live_by_key);
+    map_done(&w->live_shares); /* empty: all texts are gone */
 }

@@ -68,6 +68,7 @@ struct web {
     struct list lives;        /* live.c: struct web_live, owned */
     struct map live_by_key;   /* live.c */
     size_t live_bytes;        /* of their texts */
+    struct map live_shares;   /* live.c: tenant -> struct web_share, owned */
     size_t n_previews;        /* live.c: those of @lives that are drafts */
     struct list sealed;       /* live.c: final drafts, owned, oldest first */
     struct map sealed_by_key; /* live.c */
