@@ -410,6 +410,7 @@ static void on_action_kept(struct web_job *j, enum bh_err err)
     char id[WEB_ID_CHARS + 1];
 
     if (err != BH_OK) {
+        web_live_lost(w, j->id);
         host_fail(w->base.host, j->action, ACTION_ERROR_TRANSIENT "the message could not be kept");
         return;
     }

@@ -37,12 +37,12 @@ struct web_share { /* what the texts of one tenant use */
     char tenant[];
 };
 
-struct web_live {     /* one text */
-    struct list link; /* w->lives, the longest unchanged first */
-    struct web *web;  /* borrowed */
+struct web_live {            /* one text */
+    struct list link;        /* w->lives, the longest unchanged first */
+    struct web *web;         /* borrowed */
     struct web_share *share; /* borrowed from web->live_shares */
-    char *key;        /* owned; in w->live_by_key */
-    char *block;      /* owned; @from and @chat point into it */
+    char *key;               /* owned; in w->live_by_key */
+    char *block;             /* owned; @from and @chat point into it */
     struct action_from from;
     struct str chat;
     uint64_t message; /* of an edit */
@@ -313,6 +313,22 @@ static void seal(struct web *w, struct str key, struct str message)
     list_remove(&x->link);
     map_del(&w->sealed_by_key, str_of(x->key));
     free(x);
+}
+
+void web_live_lost(struct web *w, uint64_t message)
+{
+    char id[WEB_ID_CHARS + 1];
+
+    web_id_format(message, id);
+    list_each (&w->sealed, it, nxt) {
+        struct web_sealed *x = list_entry(it, struct web_sealed, link);
+        if (strcmp(x->message, id) != 0)
+            continue;
+        list_remove(&x->link);
+        map_del(&w->sealed_by_key, str_of(x->key));
+        free(x);
+        return;
+    }
 }
 
 bool web_live_draft(struct web *w, struct action_id id, const struct action_from *from,

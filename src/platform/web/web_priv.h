@@ -215,7 +215,8 @@ void web_live_found(struct web *w, struct str chat, uint64_t message, bool of_ag
 /* Takes a draft.  True: it is the final one, which the caller sends under the id @ret_message. */
 bool web_live_draft(struct web *w, struct action_id id, const struct action_from *from,
                     const struct action *a, uint64_t *ret_message);
-void web_live_said(struct web *w, struct str chat); /* a message of the agent ends its previews */
+void web_live_said(struct web *w, struct str chat);  /* a message of the agent ends its previews */
+void web_live_lost(struct web *w, uint64_t message); /* the message of a final draft: not sealed */
 void web_live_forget(struct web *w, struct str chat);
 void web_live_open(struct web *w);
 void web_live_close(struct web *w); /* before the sender is freed */

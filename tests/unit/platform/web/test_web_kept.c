@@ -88,7 +88,9 @@ static void texts_that_stream_are_bounded(void **state)
         assert_int_equal(fake.results[n].success, i < (int)TEXTS);
     }
     struct action_from other = {STR("another"), STR("two")}; /* has an eighth all the same */
-    struct action a = {.op = ACTION_DRAFT, .chat_id = str_of(chat_of(0)), .content = buf_str(&text)};
+    struct action a = {.op = ACTION_DRAFT,
+                       .chat_id = str_of(chat_of(0)),
+                       .content = buf_str(&text)};
     for (int i = 0; i <= (int)TEXTS / 4; i++) {
         a.draft_id = i + 1;
         web->ops->act(web, (struct action_id){.index = 77}, &other, &a);
