@@ -15,6 +15,7 @@ struct arena;
 #define EVENT_MAX_MEDIA 16
 #define EVENT_MAX_CONTEXT 50
 #define EVENT_CONTEXT_BYTES 16384 /* all texts of a context together */
+#define EVENT_MAX_PARTS 32
 
 struct event_media { /* a file that came with a message; absent members are unknown */
     struct str url;  /* a public address */
@@ -29,6 +30,12 @@ struct event_media { /* a file that came with a message; absent members are unkn
 
 struct event_said { /* an earlier message of the chat */
     struct str text, message_id, user_id, user_name;
+};
+
+struct event_part { /* one message of a burst */
+    struct str event_id, message_id, message_type, text;
+    uint64_t n_media; /* its files; they follow those of the parts before it */
+    bool deleted;     /* its author deleted it: it has its event_id, and its files are empty */
 };
 
 struct event {
@@ -49,6 +56,12 @@ struct event {
     struct str message_id, reply_to_message_id;
     const struct event_media *media; /* in order; EVENT_MAX_MEDIA at most */
     size_t n_media;
+    /* A burst: the messages that the relay joined to this event, whose event_id is that of the
+     * first one.  EVENT_MAX_PARTS at most; 0: one message. */
+    const struct event_part *parts;
+    size_t n_parts;
+    int64_t burst_ms; /* the relay waits so long for more messages of the author; 0: it does not.
+                       * Never on the wire, and never saved */
     struct {
         struct str text, author;
         bool is_own, set;
@@ -112,6 +125,14 @@ bool event_media_is_safe(struct str url);
 /* Appends a frame of event_write_frame() with another text.  False: not such a frame. */
 bool event_change_text(struct buf *out, struct json_parser *parser, struct str frame,
                        struct str text);
+
+/* True when the frame is one of event_write_frame() with several messages in it. */
+bool event_frame_is_burst(struct str frame);
+/* Appends the frame of a burst with one of its messages changed: @edit has the message's chat_id and
+ * message_id, and its edit.  EVENT_PART_LAST: @edit deletes the only message that is left. */
+enum event_part_change { EVENT_PART_UNKNOWN, EVENT_PART_CHANGED, EVENT_PART_LAST };
+enum event_part_change event_change_part(struct buf *out, struct json_parser *parser,
+                                         struct str frame, const struct event *edit);
 
 /* Writes {"type":"inbound","bufferId":...,"event":{...}}\n.  @id NULL: without a bufferId. */
 void event_write_frame(struct buf *out, const struct event *ev, const struct hash128 *id);

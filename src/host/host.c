@@ -594,7 +594,11 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
 {
     assert(h->relay != NULL); /* platforms open after the relay and close before it */
     platform_heard(p, clock_wall_ms(h->env->clock));
-    return relay_accept(h->relay, ev, done, ctx);
+    if (p->debounce_ms == 0)
+        return relay_accept(h->relay, ev, done, ctx);
+    struct event slow = *ev;
+    slow.burst_ms = p->debounce_ms;
+    return relay_accept(h->relay, &slow, done, ctx);
 }
 
 struct accept_id host_passthrough(struct host *h, struct platform *p, const struct event *ev,

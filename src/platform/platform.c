@@ -41,6 +41,9 @@ static const struct config_key entry_keys[] = {
      .what = "The host name by which webhooks of this bot come, such as `acme.hooks.example.org`; "
              "by another name they are refused like those of an unknown bot. A second entry with "
              "the same `bot` and another `host` is called `bot@host`."},
+    {"debounce", CFG_DURATION, CFG_RESTART, AT(debounce_ms), "0", .max = 30000,
+     .what = "Joins what one person writes in a burst: the agent gets the messages as one, once the "
+             "person has paused for this long, such as `2s`. `0` is off."},
     {0},
 };
 
@@ -126,6 +129,7 @@ void platform_init(struct platform *p, const struct platform_ops *ops, struct ho
     p->host = host;
     p->bot = settings->bot;
     p->hook_host = settings->host;
+    p->debounce_ms = settings->debounce_ms;
     p->log.prefix = log_prefix;
 }
 

@@ -28,6 +28,7 @@ struct platform_settings { /* first member of each adapter's settings; filled fr
     char *platform, *bot;  /* owned by the config */
     char *tenant;          /* owned by the config; the bot belongs to this tenant; NULL: to all */
     char *host; /* owned by the config; its webhooks come by this name only; NULL: by any */
+    int64_t debounce_ms; /* messages of one author within this time are one delivery; 0: off */
 };
 struct outbox_settings { /* `outbox:` in the configuration */
     int64_t max_age_ms;
@@ -158,6 +159,7 @@ struct platform { /* first member of every adapter */
     struct host *host;                   /* borrowed */
     const char *bot;                     /* borrowed from the config */
     const char *hook_host;         /* borrowed from the config: platform_settings.host; NULL: any */
+    int64_t debounce_ms;           /* platform_settings.debounce_ms */
     struct log log;                /* its lines name the platform and the bot */
     const char *problem;           /* a sentence an operator can act on, or NULL; adapters set it */
     struct sender *sender;         /* borrowed; NULL: act() gets actions directly from the host */

@@ -159,6 +159,7 @@ void session_closed(struct session *s, int code);   /* frees @s */
 /* ---- status, metrics, the mailbox command ---- */
 struct relay_counters {
     uint64_t routings, judgements, revised, retracted;
+    uint64_t joined; /* messages that became part of a burst: in/burst.h */
     uint64_t accepted, duplicates, unrouted, gated, refused_busy, refused_store, stopped, linked;
     uint64_t delivered, redelivered, acked, settled, parked, purged;
     uint64_t sessions_opened, sessions_away, frames_malformed, frames_unknown;

@@ -46,6 +46,7 @@
 #define STORE_READ_BYTES ((size_t)8 << 20) /* limit of one read; a single larger row still fits */
 
 struct store;
+struct store_kv;
 struct store_op;
 typedef void store_done_cb(struct store_op *op, enum bh_err err);
 
@@ -80,6 +81,14 @@ enum store_row_flag {
     STORE_ROW_HAS_MEDIA = 4, /* the frame names files, which must be kept as long as the row */
 };
 
+/* What the transaction of an append writes besides: also for an append that was shrunk. */
+struct store_extra {
+    const struct hash128 *keys; /* further deduplication keys */
+    size_t n_keys;
+    const struct store_kv *puts; /* records, with KV_PUT only */
+    size_t n_puts;
+};
+
 struct store_append {
     struct store_op op;
     uint64_t id;      /* > 0, made by the caller: see store.boot.  A retry keeps its id: an append
@@ -94,6 +103,7 @@ struct store_append {
     struct hash128 key;
     struct str frame;  /* the line for the wire, with its newline; borrowed until done() */
     uint64_t replaces; /* 0, or the staged row that the same transaction deletes */
+    const struct store_extra *extra; /* NULL: nothing; borrowed until done(), with its lists */
 };
 
 struct store_ack { /* delete rows; unknown ids are fine */

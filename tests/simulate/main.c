@@ -47,6 +47,7 @@ static void add(struct world_result *sum, const struct world_result *r)
     sum->repeats += r->repeats;
     sum->last_calls += r->last_calls;
     sum->endings += r->endings;
+    sum->bursts += r->bursts;
     sum->vigils += r->vigils;
     sum->jumps += r->jumps;
     sum->grants += r->grants;
@@ -59,9 +60,11 @@ static void print(const struct world_result *sum, uint64_t seeds, time_t took_s)
     printf("%" PRIu64 " seeds kept every promise in %ld s: %" PRIu64 " steps, %" PRIu64
            " checks, %" PRIu64 " frames, %" PRIu64 " crashes, %" PRIu64 " pokes, %" PRIu64
            " sleeps, %" PRIu64 " frames before their acks, %" PRIu64 " repeats, %" PRIu64
-           " names given up, %" PRIu64 " sleepers poked after a restart, %" PRIu64 " clock jumps",
+           " names given up, %" PRIu64 " sleepers poked after a restart, %" PRIu64
+           " clock jumps, %" PRIu64 " bursts",
            seeds, (long)took_s, sum->steps, sum->checks, sum->sends, sum->crashes, sum->pokes,
-           sum->sleeps, sum->last_calls, sum->repeats, sum->endings, sum->vigils, sum->jumps);
+           sum->sleeps, sum->last_calls, sum->repeats, sum->endings, sum->vigils, sum->jumps,
+           sum->bursts);
     if (sum->grants > 0)
         printf(", %" PRIu64 " leases, %" PRIu64 " processes frozen, %" PRIu64
                " of them for longer than a lease",

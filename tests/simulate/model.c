@@ -67,19 +67,32 @@ static bool is_known(const struct model *m, const struct model_event *ev, unsign
            sim_disk_may_get_key(m->disk, key_of(ev, instance));
 }
 
-/* Is it on disk?  Its row is remembered, because looking for it by name takes long. */
-static bool on_disk(struct model *m, struct model_event *ev, unsigned instance)
+/* The row of the delivery whose first event is @head; 0: none. */
+static uint64_t row_of(struct model *m, const struct model_event *head, unsigned instance)
 {
-    struct copy *c = &ev->copies[instance];
     char name[DELIVERY_ID_CHARS];
     size_t n;
 
+    model_name(head, instance, name);
+    uint64_t row = sim_disk_named(m->disk, str_make(name, sizeof name), &n);
+    if (n > 1)
+        model_break(m, "%s: %zu rows for instance %u", head->name, n, instance);
+    return row;
+}
+
+/* Is it on disk?  Its row is remembered, because looking for it by name takes long.  Before a part
+ * of a burst was sent, only its row knows which event comes first. */
+static bool on_disk(struct model *m, struct model_event *ev, unsigned instance)
+{
+    struct copy *c = &ev->copies[instance];
+
     if (c->row != 0 && sim_disk_has_row(m->disk, c->row))
         return true;
-    model_name(ev, instance, name);
-    c->row = sim_disk_named(m->disk, str_make(name, sizeof name), &n);
-    if (n > 1)
-        model_break(m, "%s: %zu rows for instance %u", ev->name, n, instance);
+    c->row = row_of(m, c->head != 0 ? &m->events[c->head - 1] : ev, instance);
+    for (size_t i = 0; m->bursts && c->row == 0 && c->head == 0 && i < m->n; i++) {
+        uint64_t row = &m->events[i] != ev ? row_of(m, &m->events[i], instance) : 0;
+        c->row = row != 0 && sim_disk_joins(m->disk, row, ev->name) ? row : 0;
+    }
     return c->row != 0;
 }
 
@@ -104,6 +117,7 @@ static void begin_life(struct model *m, struct model_event *ev)
         c->promised = false;
         c->seen = false; /* of its own life only */
         c->row = 0;
+        c->head = c->n_parts = 0;
         c->order = ++m->order;
     }
 }
@@ -115,7 +129,9 @@ struct model_event *model_offer(struct model *m, unsigned route)
         m->events = xrealloc(m->events, m->cap * sizeof *m->events);
     }
     struct model_event *ev = &m->events[m->n];
-    *ev = (struct model_event){.route = route};
+    *ev = (struct model_event){.route = route,
+                               .author = m->n % 7 == 3 ? 'v' : 'u',
+                               .command = m->n % 11 == 5};
     snprintf(ev->name, sizeof ev->name, "e%zu", m->n++);
     begin_life(m, ev);
     return ev;
@@ -233,7 +249,28 @@ static void check_nothing_skipped(struct model *m, const struct model_socket *s,
     }
 }
 
-void model_sent(struct model *m, struct model_socket *s, struct str name, struct str buffer_id)
+/* Promise 11. */
+static void check_burst(struct model *m, const struct model_socket *s,
+                        const struct model_names *all)
+{
+    const struct model_event *head = model_find(m, all->names[0]);
+    for (size_t i = 0; head != NULL && i < all->n; i++) {
+        const struct model_event *ev = model_find(m, all->names[i]);
+        if (ev == NULL)
+            return;
+        const struct copy *c = &ev->copies[s->instance];
+        if (all->n > 1 && (ev->author != head->author || ev->command || ev->route != head->route))
+            model_break(m, "%s does not belong into the burst of %s", ev->name, head->name);
+        if (c->seen && c->head != (size_t)(head - m->events) + 1)
+            model_break(m, "%s: sent in the burst of %s, and in another one before", ev->name,
+                        head->name);
+        if (ev == head && c->seen && c->n_parts != all->n)
+            model_break(m, "%s: a burst of %zu messages that had %zu", ev->name, all->n,
+                        c->n_parts);
+    }
+}
+
+static void sent_one(struct model *m, struct model_socket *s, struct str name)
 {
     struct model_event *ev = model_find(m, name);
     m->checks++;
@@ -243,10 +280,6 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, struct
         return;
     }
     struct copy *c = &ev->copies[s->instance];
-    char expected[DELIVERY_ID_CHARS];
-    model_name(ev, s->instance, expected);
-    if (!str_eq(buffer_id, str_make(expected, sizeof expected)))
-        model_break(m, "%s: called %.*s, which is not its name", ev->name, STR_FMT(buffer_id));
     unsigned chat = chat_of(m, ev);
     if (!c->loose && c->order <= s->last_order[chat])
         model_break(m, "socket %u: %s is number %" PRIu64 " after %" PRIu64 ": order or twice",
@@ -270,6 +303,28 @@ void model_sent(struct model *m, struct model_socket *s, struct str name, struct
     c->sent_on = s->number;
     c->sent_at = ++m->moment;
     c->sends++;
+}
+
+void model_sent(struct model *m, struct model_socket *s, const struct model_names *all,
+                struct str buffer_id)
+{
+    const struct model_event *head = model_find(m, all->names[0]);
+    char expected[DELIVERY_ID_CHARS];
+    check_burst(m, s, all);
+    if (head != NULL) {
+        model_name(head, s->instance, expected);
+        if (!str_eq(buffer_id, str_make(expected, sizeof expected)))
+            model_break(m, "%s: called %.*s, which is not its name", head->name,
+                        STR_FMT(buffer_id));
+    }
+    for (size_t i = 0; i < all->n; i++) {
+        struct model_event *ev = model_find(m, all->names[i]);
+        if (ev != NULL && head != NULL) {
+            ev->copies[s->instance].head = (size_t)(head - m->events) + 1;
+            ev->copies[s->instance].n_parts = all->n;
+        }
+        sent_one(m, s, all->names[i]);
+    }
 }
 
 void model_idle_acked(struct model *m, const struct model_socket *s)
@@ -316,18 +371,24 @@ static void check_effects_in_order(struct model *m, unsigned instance, const str
     }
 }
 
-void model_received(struct model *m, unsigned instance, struct str name, struct str buffer_id)
+void model_received(struct model *m, unsigned instance, const struct model_names *all,
+                    struct str buffer_id)
 {
-    struct model_event *ev = model_find(m, name);
-    if (ev == NULL)
-        return;
-    struct copy *c = &ev->copies[instance];
-    c->received = true;
-    if (c->ended || !remember(m, instance, buffer_id))
-        return;
-    if (++c->effects > 1)
-        model_break(m, "instance %u acted twice on %s", instance, ev->name);
-    check_effects_in_order(m, instance, ev);
+    bool first = false;
+    for (size_t i = 0; i < all->n; i++) {
+        struct model_event *ev = model_find(m, all->names[i]);
+        if (ev == NULL)
+            continue;
+        struct copy *c = &ev->copies[instance];
+        c->received = true;
+        if (i == 0)
+            first = !c->ended && remember(m, instance, buffer_id);
+        if (c->ended || !first)
+            continue;
+        if (++c->effects > 1)
+            model_break(m, "instance %u acted twice on %s", instance, ev->name);
+        check_effects_in_order(m, instance, ev);
+    }
 }
 
 struct model_event *model_unanswered(struct model *m)
@@ -338,10 +399,13 @@ struct model_event *model_unanswered(struct model *m)
     return NULL;
 }
 
-void model_acked(struct model *m, unsigned instance, struct model_event *ev)
+void model_acked(struct model *m, unsigned instance, const struct model_event *ev)
 {
-    if (ev->copies[instance].seen)
-        ev->copies[instance].acked_boot = m->boot;
+    for (size_t i = 0; i < m->n; i++) {
+        struct copy *c = &m->events[i].copies[instance];
+        if (c->seen && c->head == (size_t)(ev - m->events) + 1)
+            c->acked_boot = m->boot;
+    }
 }
 
 /* A new process: it remembers what the disk does.  An ack that was not on disk may be forgotten,

@@ -17,6 +17,8 @@
  *   9. (a shared store) nothing goes down a socket before it is on disk
  *  10. (several processes) nothing is sent, poked, asked or written under a lease after its end,
  *      and no two processes poll a platform at once (nodes.c and truth.h look)
+ *  11. a burst is one person's plain messages, in order, and is fixed: what was sent once under its
+ *      bufferId has the same messages whenever it is sent again
  */
 #pragma once
 #include "base/str.h"
@@ -46,10 +48,14 @@ struct copy {              /* one event for one instance */
     uint64_t sent_at; /* when */
     uint32_t holder;  /* which holder of the instance's name it was accepted for */
     bool ended;       /* that one gave the name up: nobody is owed it any more */
+    size_t head;      /* seen: the first event of its delivery, counted from 1 */
+    size_t n_parts;   /* of the first one: how many events the delivery has */
 };
 struct model_event {
     char name[24];
     unsigned route; /* which instances it goes to: bit set */
+    char author;
+    bool command; /* never part of a burst */
     bool accepting, confirmed, failed;
     unsigned lives;      /* how often it was offered */
     bool unanswered;     /* the process died before it said anything: the platform sends it again */
@@ -60,6 +66,7 @@ struct model {
     struct sim_disk *disk; /* borrowed */
     bool shared;           /* nothing is sent before its commit is known */
     bool per_chat;         /* some events wait: order is that of a chat, not of an instance */
+    bool bursts;           /* messages of one person are joined */
     struct model_event *events;
     size_t n, cap;
     uint64_t boot, order;
@@ -98,20 +105,27 @@ void model_accepted(struct model *m, struct model_event *ev, enum bh_err err);
 unsigned model_owed(const struct model_event *ev); /* to which instances: bit set */
 void model_accepted_late(struct model *m, const struct model_event *ev, unsigned owed,
                          enum bh_err err);
-void model_sent(struct model *m, struct model_socket *s, struct str name, struct str buffer_id);
+struct model_names { /* the events of one delivery */
+    struct str names[EVENT_MAX_PARTS];
+    size_t n;
+};
+void model_sent(struct model *m, struct model_socket *s, const struct model_names *all,
+                struct str buffer_id);
 /* What an event is called on the wire. */
 void model_name(const struct model_event *ev, unsigned instance, char ret[DELIVERY_ID_CHARS]);
 struct model_event *model_find(struct model *m, struct str name); /* NULL: no such event */
 /* The event that is called so on the wire of this instance; NULL: none. */
 struct model_event *model_called(struct model *m, unsigned instance, struct str buffer_id);
 /* A gateway reads it, and acts on it unless it remembers the id. */
-void model_received(struct model *m, unsigned instance, struct str name, struct str buffer_id);
+void model_received(struct model *m, unsigned instance, const struct model_names *all,
+                    struct str buffer_id);
 /* The oldest event whose answer died with a process; NULL: none. */
 struct model_event *model_unanswered(struct model *m);
 /* going_idle_ack goes out: what was accepted before going_idle and went down this socket must be
  * acked or on disk by now. */
 void model_idle_acked(struct model *m, const struct model_socket *s);
-void model_acked(struct model *m, unsigned instance, struct model_event *ev); /* it was told */
+/* It was told of the ack of a delivery, by its first event. */
+void model_acked(struct model *m, unsigned instance, const struct model_event *ev);
 void model_crashed(struct model *m);   /* after the disk settled */
 void model_check(struct model *m);     /* after every step */
 void model_check_end(struct model *m); /* after everything was drained */

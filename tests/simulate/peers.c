@@ -71,11 +71,12 @@ static void socket_read(struct world *w, struct sim_socket *s, size_t lines)
         struct str type = json_str(doc, "type");
         if (str_eq(type, STR("going_idle_ack")))
             s->idle_acked = true;
-        struct str name = json_str(json_get(doc, "event"), "message_id");
-        struct model_event *ev = model_find(&w->model, name);
+        struct model_names names;
+        socket_names(json_get(doc, "event"), &names);
+        struct model_event *ev = model_find(&w->model, names.names[0]);
         if (str_eq(type, STR("inbound")) && ev != NULL) {
             if (s->seen.holder == world_holder(w, s->seen.instance))
-                model_received(&w->model, s->seen.instance, name, json_str(doc, "bufferId"));
+                model_received(&w->model, s->seen.instance, &names, json_str(doc, "bufferId"));
             s->acks[s->n_acks++] = (size_t)(ev - w->model.events);
         }
     }

@@ -38,7 +38,8 @@ static bool has_file(const struct world *w, const char *name)
     return w->waits && name[0] == 'e' && atoi(name + 1) % 4 == 0;
 }
 
-static void write_to(struct world *w, unsigned route, const char *name, struct accept_ctx *ctx)
+static void write_to(struct world *w, unsigned route, const char *name,
+                     const struct model_event *of, struct accept_ctx *ctx)
 {
     static const char *const keys[] = {[1] = "k0", [2] = "k1", [4] = "k2", [3] = "both"};
     char chat[4] = "c0";
@@ -48,10 +49,11 @@ static void write_to(struct world *w, unsigned route, const char *name, struct a
                       .route_key = str_of(keys[route]),
                       .event_id = str_of(name),
                       .message_id = str_of(name),
-                      .text = STR("hello"),
+                      .text = of != NULL && of->command ? STR("/new") : STR("hello"),
                       .chat_id = str_of(chat),
                       .chat_type = STR("dm"),
-                      .user_id = STR("u")};
+                      .user_id = of != NULL && of->author == 'v' ? STR("v") : STR("u"),
+                      .burst_ms = w->burst_ms};
     const struct event_media file = {.ref = STR("file"), .type = STR("image/png")};
     e.media = &file;
     e.n_media = has_file(w, name);
@@ -73,7 +75,7 @@ static void publish(struct world *w, struct model_event *ev)
     struct accept_ctx *ctx = new_context(w);
     ctx->event = (size_t)(ev - w->model.events);
     ctx->owed = model_owed(ev);
-    write_to(w, ev->route, ev->name, ctx);
+    write_to(w, ev->route, ev->name, ev, ctx);
 }
 
 void posts_stray(struct world *w)
@@ -82,7 +84,7 @@ void posts_stray(struct world *w)
     struct accept_ctx *ctx = new_context(w);
     ctx->stray = true;
     snprintf(name, sizeof name, "stray%zu", w->strays++); /* nobody may ever get it */
-    write_to(w, 1, name, ctx);
+    write_to(w, 1, name, NULL, ctx);
 }
 
 void posts_step(struct world *w)

@@ -146,6 +146,17 @@ bool sim_disk_is_staged(const struct sim_disk *d, const char *message_id, const 
             return true;
     return false;
 }
+bool sim_disk_joins(const struct sim_disk *d, uint64_t id, const char *message_id)
+{
+    const struct store_row *r = mem_disk_row(&d->mem, id);
+    const char *at = r != NULL ? memmem(r->frame.p, r->frame.n, "\"message_ids\":[", 15) : NULL;
+    char mark[48];
+    if (at == NULL)
+        return false;
+    struct str rest = str_skip(r->frame, (size_t)(at - r->frame.p)), list;
+    snprintf(mark, sizeof mark, "\"%s\"", message_id);
+    return str_split(&rest, ']', &list) && str_contains(list, str_of(mark));
+}
 bool sim_disk_is_parked(const struct sim_disk *d, uint64_t id)
 {
     const struct store_row *r = mem_disk_row(&d->mem, id);
@@ -304,8 +315,13 @@ bool sim_disk_may_get_key(const struct sim_disk *d, struct hash128 key)
     for (size_t i = 0; i < d->limbo.n; i++) {
         const struct store_op *op = d->limbo.ops[i];
         const struct store_append *a = container_of(op, const struct store_append, op);
-        if (op->kind == STORE_APPEND && a->has_key && a->key.lo == key.lo && a->key.hi == key.hi)
+        if (op->kind != STORE_APPEND)
+            continue;
+        if (a->has_key && a->key.lo == key.lo && a->key.hi == key.hi)
             return true;
+        for (size_t k = 0; a->extra != NULL && k < a->extra->n_keys; k++)
+            if (a->extra->keys[k].lo == key.lo && a->extra->keys[k].hi == key.hi)
+                return true;
     }
     return false;
 }

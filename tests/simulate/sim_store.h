@@ -24,6 +24,8 @@ uint64_t sim_disk_named(const struct sim_disk *d, struct str buffer_id, size_t *
 /* Does an event that has this message id wait for this recipient, in a row of its own? */
 bool sim_disk_is_staged(const struct sim_disk *d, const char *message_id, const char *tenant,
                         const char *instance, uint32_t life);
+/* Is this message one of the burst in the row? */
+bool sim_disk_joins(const struct sim_disk *d, uint64_t id, const char *message_id);
 bool sim_disk_is_parked(const struct sim_disk *d, uint64_t id);
 size_t sim_disk_rows(const struct sim_disk *d);
 void sim_disk_each_frame(const struct sim_disk *d, void (*each)(void *ctx, struct str frame),

@@ -12,6 +12,16 @@ static struct sim_socket *socket_of(struct wire *l)
     return container_of(l, struct sim_socket, wire);
 }
 
+void socket_names(struct json event, struct model_names *ret)
+{
+    struct json_iter it = {0};
+    ret->n = 0;
+    while (ret->n < EVENT_MAX_PARTS && json_next(json_get(event, "message_ids"), &it))
+        ret->names[ret->n++] = json_as_str(it.value);
+    if (ret->n == 0)
+        ret->names[ret->n++] = json_str(event, "message_id");
+}
+
 /* One line from the relay, at the moment it is written: what the model judges. */
 static void on_line(struct sim_socket *s, struct str line)
 {
@@ -23,11 +33,13 @@ static void on_line(struct sim_socket *s, struct str line)
     }
     struct str type = json_str(doc, "type");
     if (str_eq(type, STR("inbound"))) {
-        struct str name = json_str(json_get(doc, "event"), "message_id");
+        struct model_names names;
+        socket_names(json_get(doc, "event"), &names);
         nodes_judge(w, "a message");
         if (!s->heard_hello)
             model_break(&w->model, "socket %u: inbound before its hello", s->seen.number);
-        model_sent(&w->model, &s->seen, name, json_str(doc, "bufferId"));
+        model_sent(&w->model, &s->seen, &names, json_str(doc, "bufferId"));
+        w->result.bursts += names.n > 1;
         w->result.sends++;
         w->result.last_calls += s->seen.idle_order != 0;
     } else if (str_eq(type, STR("going_idle_ack"))) {

@@ -532,7 +532,10 @@ static void open_world(struct world *w, const struct world_plan *p)
     w->disk = shared ? sim_disk_new_shared() : sim_disk_new();
     model_init(&w->model, w->disk);
     w->model.shared = shared;
-    w->model.per_chat = w->waits = seed % 2 == 1;
+    w->waits = seed % 2 == 1;
+    w->burst_ms = seed % 4 >= 2 ? 5 + (int64_t)(seed / 4 % 8) * 10 : 0;
+    w->model.bursts = w->burst_ms > 0;
+    w->model.per_chat = w->waits || w->burst_ms > 0;
     if (seal_open_master(STR("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"),
                          STR("salt"), NULL, &w->seal, why) != BH_OK)
         model_break(&w->model, "no seal: %s", why);

@@ -130,7 +130,8 @@ struct world {
     struct action_id actions[64];
     const struct sim_node *actors[64]; /* whose they are */
     size_t n_actions;
-    bool waits; /* some events wait for files or their context */
+    bool waits;         /* some events wait for files or their context */
+    int64_t burst_ms;   /* how long messages wait for more of their author; 0: not at all */
     struct pending_want wants[512];
     size_t n_wants;
     uint32_t socket_numbers;
@@ -171,6 +172,7 @@ void peer_peace(struct world *w, struct peer *p); /* read and ack everything, st
 void peers_finish_closes(struct world *w, bool all);
 
 /* sockets.c */
+void socket_names(struct json event, struct model_names *ret); /* of what one delivery has */
 extern const struct wire_ops sim_wire_ops;
 void socket_hear(struct sim_socket *s, struct str bytes); /* the relay does, sooner or later */
 void socket_free(struct sim_socket *s);

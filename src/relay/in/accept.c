@@ -227,6 +227,23 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     return BH_OK;
 }
 
+/* The deduplication keys of a burst's other messages. */
+static void add_parts(const struct intake *in, const struct instance *i, struct delivery_spec *spec,
+                      struct hash128 keys[EVENT_MAX_PARTS])
+{
+    struct relay *r = in->relay;
+    struct event part = *in->ev;
+
+    for (size_t k = 1; k < in->ev->n_parts; k++) {
+        part.event_id = in->ev->parts[k].event_id;
+        if (delivery_id_of(&part, &r->env.store->dedup_key, instance_tenant(i), instance_id(i),
+                           &keys[spec->n_more]))
+            dedup_add(&r->dedup, keys[spec->n_more++], clock_wall_ms(r->env.clock),
+                      r->lim.dedup_max);
+    }
+    spec->more = keys;
+}
+
 static enum bh_err take_copy(struct intake *in, struct instance *i)
 {
     struct relay *r = in->relay;
@@ -251,6 +268,9 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     spec.frame = buf_str(&r->accepts->frame);
     if (spec.has_key)
         dedup_add(&r->dedup, spec.key, wall_ms, r->lim.dedup_max);
+    BH_UNCLEARED struct hash128 keys[EVENT_MAX_PARTS];
+    if (in->ev->n_parts > 0)
+        add_parts(in, i, &spec, keys);
     uint64_t session = interrupt_key(i, buf_str(&r->accepts->key));
     bool owner = in->verdict != NULL && in->verdict->reason == GATE_YES_OWNER;
     uint32_t n_chats = i->n_chats;
@@ -323,6 +343,8 @@ static enum bh_err distribute(struct intake *in)
         n = only_recipients(in, verdicts, n);
     if (may_wait && stage_park(r, in->ev, verdicts, n, in->a, &err))
         return err;
+    if (!may_wait && in->group == NULL)
+        stage_end_bursts(r, in->ev, verdicts, n);
     if (in->ev->edit.set && stage_edit(r, in->ev, verdicts, &n, in->a) && n == 0)
         return BH_OK;
     if (in->ev->edit.set && in->ev->edit.silent) {

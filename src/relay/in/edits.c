@@ -64,21 +64,24 @@ static bool apply(struct instance *i, struct slot *slot, struct str frame, const
 {
     struct relay *r = i->relay;
     struct buf changed = BUF_INIT;
+    enum event_part_change part = EVENT_PART_LAST;
 
-    if (ev->edit.deletes) {
-        delivery_settle(i, slot);
-        mailbox_tidy(&i->mb);
-        r->n.retracted++;
-        return true;
-    }
-    bool ok =
-        event_change_text(&changed, r->json, frame, ev->edit.text) && changed.n <= SLOT_MAX_BYTES;
+    if (event_frame_is_burst(frame))
+        part = event_change_part(&changed, r->json, frame, ev);
+    else if (!ev->edit.deletes && event_change_text(&changed, r->json, frame, ev->edit.text))
+        part = EVENT_PART_CHANGED;
+    bool ok = part == EVENT_PART_CHANGED && changed.n <= SLOT_MAX_BYTES;
     if (ok) {
         delivery_revise(i, slot, buf_str(&changed), a);
         fetch_drop(i);
         pump_want(i);
-        r->n.revised++;
+    } else if (ev->edit.deletes && part == EVENT_PART_LAST) {
+        delivery_settle(i, slot);
+        mailbox_tidy(&i->mb);
+        ok = true;
     }
+    r->n.retracted += ok && ev->edit.deletes;
+    r->n.revised += ok && !ev->edit.deletes;
     buf_done(&changed);
     return ok;
 }
@@ -96,7 +99,8 @@ static void on_rows(struct store_op *op, enum bh_err err)
         struct slot *slot = mailbox_find(&i->mb, l->op.rows[k].id);
         struct str revised = delivery_revised(i, l->op.rows[k].id);
         if (slot != NULL && is_unsent(i, slot) &&
-            str_eq(delivery_id_in(l->op.rows[k].frame), str_make(l->name, sizeof l->name)))
+            (str_eq(delivery_id_in(l->op.rows[k].frame), str_make(l->name, sizeof l->name)) ||
+             event_frame_is_burst(l->op.rows[k].frame)))
             done = apply(i, slot, revised.p != NULL ? revised : l->op.rows[k].frame, &l->ev,
                          l->accept);
     }
@@ -170,7 +174,7 @@ bool edit_take(struct relay *r, const struct gate_instance *to, const struct eve
         return false;
     list_each (&i->mb.held, it, nxt) {
         const struct delivery *d = list_entry(it, struct delivery, link);
-        if (!d->append.has_key || d->append.key.lo != key.lo || d->append.key.hi != key.hi)
+        if (!delivery_has_key(d, key))
             continue;
         struct slot *slot = mailbox_find(&i->mb, d->append.id);
         struct str revised = delivery_revised(i, d->append.id);

@@ -23,6 +23,7 @@
 #include "core/event.h"
 #include "relay/heart.h"
 #include "relay/in/accept.h"
+#include "relay/in/burst.h"
 #include "relay/in/commands.h"
 #include "relay/in/edits.h"
 #include "relay/in/judge.h"
@@ -38,6 +39,11 @@ struct want_file {
     uint8_t state;          /* enum want_state */
     struct relay_file here; /* in the arena of its event */
     char why[96];
+};
+
+struct waiting {       /* accepts that are held */
+    struct accept **a; /* owned, not what they point at */
+    size_t n;
 };
 
 struct parked { /* arrived while its only predecessor was entering */
@@ -81,8 +87,17 @@ struct staged {
 
     struct store_append append; /* of its row; with the store while STAGED_WRITING */
     struct buf body;            /* owned; what @append writes; empty once that is on disk */
-    struct accept **waiting;    /* owned, not what they point at; told when the row is on disk */
-    size_t n_waiting;
+    struct waiting waiting;     /* told when the write under way is on disk */
+
+    /* A burst (burst.h).  While a rewrite is under way the row neither enters nor leaves. */
+    bool joins;               /* more messages may join */
+    bool rewriting;           /* @rewrite is with the store, or waits in @again */
+    size_t n_safe;            /* parts on disk; an event without parts is one */
+    size_t n_written;         /* parts in @rewrite */
+    int64_t last_ms;          /* when it ends at the latest */
+    struct waiting later;     /* told when the rewrite after this one is on disk */
+    struct store_mark rewrite;
+    struct timer again;       /* retry of a rewrite in doubt */
 
     struct delivery_group group; /* its deliveries, while STAGED_ENTERING */
     bool entered;                /* every copy is on disk, acked or refused */
@@ -156,7 +171,7 @@ static struct staged_chat *chat_of(struct stage *t, const struct event *ev)
 
 static bool is_same(const struct staged *e, const struct event *ev)
 {
-    return ev->event_id.n > 0 && str_eq(e->ev.event_id, ev->event_id);
+    return burst_find(&e->ev, ev->event_id) >= 0;
 }
 
 bool stage_has(struct relay *r, const struct event *ev)
@@ -217,7 +232,33 @@ static struct staged *find(struct relay *r, struct handle id)
     return handles_find(&r->stage->handles, id);
 }
 
-static timer_cb on_timer;
+static void waiting_add(struct waiting *w, struct accept *a)
+{
+    if (a == NULL)
+        return;
+    w->a = xrealloc(w->a, (w->n + 1) * sizeof(struct accept *));
+    w->a[w->n++] = a;
+    accept_hold(a);
+}
+
+static void waiting_tell(struct relay *r, struct waiting *w, enum bh_err err)
+{
+    for (size_t i = 0; i < w->n; i++)
+        accept_release(r, w->a[i], err);
+    w->n = 0;
+}
+
+static void waiting_move(struct waiting *from, struct waiting *to)
+{
+    if (from->n == 0)
+        return;
+    to->a = xrealloc(to->a, (to->n + from->n) * sizeof(struct accept *));
+    memcpy(to->a + to->n, from->a, from->n * sizeof(struct accept *));
+    to->n += from->n;
+    from->n = 0;
+}
+
+static timer_cb on_timer, on_again;
 static void group_over(struct delivery_group *g);
 
 static struct staged_to *keep_recipients(struct arena *arena, const struct staged_to *to, size_t n)
@@ -241,9 +282,11 @@ static struct staged *staged_new(struct relay *r, const struct event *ev,
     event_copy(ev, &e->arena, &e->ev);
     e->to = keep_recipients(&e->arena, to, n_to);
     e->n_to = n_to;
+    e->n_safe = e->ev.n_parts > 0 ? e->ev.n_parts : 1;
     list_init(&e->link);
     list_init(&e->in_chat);
     timer_init(&e->timer, on_timer);
+    timer_init(&e->again, on_again);
     delivery_group_init(&e->group, group_over);
     list_append(&t->all, &e->link);
     e->handle = handles_add(&t->handles, e);
@@ -264,6 +307,7 @@ static void staged_free(struct staged *e)
     struct stage *t = e->relay->stage;
 
     timer_stop(e->relay->env.clock, &e->timer);
+    timer_stop(e->relay->env.clock, &e->again);
     list_remove(&e->link);
     leave_chat(t, e);
     handles_remove(&t->handles, e->handle);
@@ -271,7 +315,8 @@ static void staged_free(struct staged *e)
     arena_done(&e->arena);
     buf_done(&e->body);
     free(e->tenant);
-    free(e->waiting);
+    free(e->waiting.a);
+    free(e->later.a);
     free(e);
 }
 
@@ -331,7 +376,7 @@ static void advance(struct relay *r, struct str chat)
         return;
     list_each (&c->events, it, nxt) {
         struct staged *e = list_entry(it, struct staged, in_chat);
-        if (e->state == STAGED_READY && !timer_is_set(&e->timer) && !is_behind(e))
+        if (e->state == STAGED_READY && !timer_is_set(&e->timer) && !e->rewriting && !is_behind(e))
             enter(e);
     }
 }
@@ -393,11 +438,11 @@ static void on_entered(void *ctx, enum bh_err err)
 }
 
 /* The text, with a note for the agent about each missing file. */
-static struct str text_with_notes(struct staged *e)
+static struct str text_with_notes(struct staged *e, struct str said)
 {
     struct buf text = BUF_INIT;
 
-    buf_add_str(&text, e->ev.text);
+    buf_add_str(&text, said);
     for (size_t i = 0; i < e->ev.n_media; i++)
         if (e->files[i].state != WANT_HERE && e->files[i].state != WANT_NOTHING)
             buf_printf(&text, "%s[%s: %s]", text.n > 0 ? "\n" : "",
@@ -414,7 +459,8 @@ static void enter(struct staged *e)
     struct event_media media[EVENT_MAX_MEDIA];
     struct event ev = e->ev;
 
-    ev.text = text_with_notes(e);
+    burst_finish(&ev, &e->arena);
+    ev.text = text_with_notes(e, ev.text);
     for (size_t i = 0; i < ev.n_media; i++) {
         media[i] = e->ev.media[i];
         if (e->files[i].state == WANT_NOTHING)
@@ -490,6 +536,9 @@ static void on_timer(struct timer *timer)
     if (e->relay->draining)
         return; /* the next process continues from the row */
     if (e->dropped && e->state != STAGED_WRITING) {
+        if (e->rewriting)
+            return; /* rewritten() comes back */
+        waiting_tell(e->relay, &e->later, BH_OK);
         acks_add(e->relay, e->append.id);
         leave(e);
     } else if (e->state == STAGED_WRITING) {
@@ -500,6 +549,9 @@ static void on_timer(struct timer *timer)
         if (e->sight == WANT_ASKED)
             e->sight = WANT_LOST;
         begin(e);
+    } else if (e->state == STAGED_WAITING && e->joins) { /* the bot is closed: wait for it */
+        e->joins = false;
+        timer_set(e->relay->env.clock, &e->timer, OUTLET_MS);
     } else if (e->state == STAGED_WAITING) { /* timeout */
         drop_wants(e);
         if (!e->judged)
@@ -582,6 +634,7 @@ static void begin(struct staged *e)
     struct event routed = judge_route(r, &e->ev);
     size_t all = judge_ask(r, &routed, verdicts), n = 0;
 
+    e->joins = false; /* a burst ends here */
     for (size_t i = 0; i < all; i++) /* others are in other rows of the event, or in none */
         if (staged_has(e->to, e->n_to, verdicts[i].to))
             verdicts[n++] = verdicts[i];
@@ -617,18 +670,159 @@ static void wait(struct staged *e)
     e->state = STAGED_WAITING;
     timer_set(e->relay->env.clock, &e->timer,
               e->stops        ? INTERRUPT_HOLD_MS
+              : e->joins      ? e->ev.burst_ms
               : has_outlet(e) ? 0
                               : OUTLET_MS);
 }
 
-/* ---- staging an event ---- */
+/* ---- a burst grows ---- */
 
-static void tell_waiting(struct staged *e, enum bh_err err)
+static store_done_cb on_rewritten;
+
+/* Writes the row again, as the event is now. */
+static void rewrite(struct staged *e)
 {
-    for (size_t i = 0; i < e->n_waiting; i++)
-        accept_release(e->relay, e->waiting[i], err);
-    e->n_waiting = 0;
+    struct relay *r = e->relay;
+
+    buf_reset(&e->body);
+    save_body(&e->body, &e->ev, e->to, e->n_to);
+    waiting_move(&e->later, &e->waiting);
+    e->rewriting = true;
+    e->n_written = e->ev.n_parts > 0 ? e->ev.n_parts : 1;
+    e->rewrite = (struct store_mark){.op = {.done = on_rewritten},
+                                     .id = e->append.id,
+                                     .frame = buf_str(&e->body)};
+    drain_hold(r);
+    store_mark(r->env.store, &e->rewrite);
 }
+
+static void on_again(struct timer *timer)
+{
+    rewrite(container_of(timer, struct staged, again));
+}
+
+/* The event has changed: @a is held until that is on disk. */
+static void want_rewrite(struct staged *e, struct accept *a)
+{
+    waiting_add(&e->later, a);
+    if (e->state != STAGED_WRITING && !e->rewriting)
+        rewrite(e);
+}
+
+/* Goes on with what waited for the rewrite. */
+static void rewritten(struct staged *e)
+{
+    e->rewriting = false;
+    if (e->dropped) {
+        timer_set(e->relay->env.clock, &e->timer, 0);
+    } else if (e->later.n > 0) {
+        rewrite(e);
+    } else if (e->state == STAGED_READY) {
+        advance(e->relay, str_of(e->chat->key));
+    }
+}
+
+/* Parts that the store refused leave the burst: their platform sends them again.  A part must not
+ * enter before it is on disk.  After a crash the burst would enter without it under the same
+ * bufferId, and its repetition would be another delivery. */
+static void on_rewritten(struct store_op *op, enum bh_err err)
+{
+    struct staged *e = container_of(op, struct staged, rewrite.op);
+    struct relay *r = e->relay;
+
+    drain_release(r);
+    e->in_doubt = err == BH_UNKNOWN || (e->in_doubt && err != BH_OK);
+    if (e->in_doubt && !r->draining) {
+        timer_set(r->env.clock, &e->again, RETRY_MS);
+        return;
+    }
+    if (err == BH_OK) {
+        e->n_safe = e->n_written;
+        waiting_tell(r, &e->waiting, BH_OK);
+    } else {
+        r->n.refused_store++;
+        waiting_tell(r, &e->waiting, BH_UNAVAILABLE);
+        waiting_tell(r, &e->later, BH_UNAVAILABLE);
+        burst_cut(&e->ev, e->n_safe);
+    }
+    rewritten(e);
+}
+
+/* Ends the open bursts of the chat that have a recipient in @verdicts. */
+static void end_bursts(struct staged_chat *c, const struct gate_verdict *verdicts, size_t n)
+{
+    list_each (&c->events, it, nxt) {
+        struct staged *e = list_entry(it, struct staged, in_chat);
+        bool shared = false;
+        for (size_t i = 0; e->joins && i < n && !shared; i++)
+            shared = gate_may_yet(verdicts[i].reason) && staged_has(e->to, e->n_to, verdicts[i].to);
+        if (!shared)
+            continue;
+        e->joins = false;
+        if (e->state == STAGED_WAITING && has_outlet(e))
+            begin(e); /* may enter now, but stays in the list until that is on disk */
+        else if (e->state == STAGED_WAITING)
+            timer_set(e->relay->env.clock, &e->timer, OUTLET_MS);
+    }
+}
+
+void stage_end_bursts(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                      size_t n)
+{
+    struct staged_chat *c = chat_of(r->stage, ev);
+
+    if (c != NULL)
+        end_bursts(c, verdicts, n);
+}
+
+/* True when a recipient has the event already, and others have not. */
+static bool someone_has(struct relay *r, const struct event *ev,
+                        const struct gate_verdict *verdicts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason) && accept_is_known(r, ev, &verdicts[i], 1))
+            return true;
+    return false;
+}
+
+static bool has_recipients(const struct staged *e, const struct gate_verdict *verdicts, size_t n)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason)) {
+            if (!staged_has(e->to, e->n_to, verdicts[i].to))
+                return false;
+            found++;
+        }
+    return found == e->n_to;
+}
+
+/* Joins @ev to the open burst that it belongs to.  False: there is none. */
+static bool join_burst(struct relay *r, struct staged_chat *c, const struct event *ev,
+                       const struct gate_verdict *verdicts, size_t n, struct accept *a)
+{
+    struct clock *clock = r->env.clock;
+
+    list_each (&c->events, it, nxt) {
+        struct staged *e = list_entry(it, struct staged, in_chat);
+        int64_t left_ms = e->last_ms - clock_now_ms(clock);
+        if (!e->joins || e->dropped || left_ms <= 0 || !has_recipients(e, verdicts, n) ||
+            !burst_fits(&e->ev, ev) || someone_has(r, ev, verdicts, n))
+            continue;
+        burst_join(&e->ev, &e->arena, ev);
+        r->n.joined++;
+        want_rewrite(e, a);
+        if (burst_is_full(&e->ev))
+            left_ms = 0;
+        if (e->state == STAGED_WAITING)
+            timer_set(clock, &e->timer, left_ms < e->ev.burst_ms ? left_ms : e->ev.burst_ms);
+        return true;
+    }
+    return false;
+}
+
+/* ---- the first write ---- */
 
 static void on_written(struct store_op *op, enum bh_err err)
 {
@@ -643,19 +837,24 @@ static void on_written(struct store_op *op, enum bh_err err)
     }
     if (err != BH_OK) {
         r->n.refused_store++;
-        tell_waiting(e, BH_UNAVAILABLE);
+        waiting_tell(r, &e->waiting, BH_UNAVAILABLE);
+        waiting_tell(r, &e->later, BH_UNAVAILABLE);
         leave(e);
         return;
     }
+    e->in_doubt = false;
     buf_done(&e->body);
     e->body = BUF_INIT;
-    tell_waiting(e, BH_OK);
+    waiting_tell(r, &e->waiting, BH_OK);
     if (e->dropped) {
+        waiting_tell(r, &e->later, BH_OK);
         acks_add(r, e->append.id);
         leave(e);
-    } else {
-        wait(e);
+        return;
     }
+    wait(e);
+    if (e->later.n > 0)
+        rewrite(e);
 }
 
 static void submit(struct staged *e)
@@ -665,15 +864,6 @@ static void submit(struct staged *e)
     e->append.op = (struct store_op){.done = on_written};
     drain_hold(r);
     store_append(r->env.store, &e->append, true);
-}
-
-static void wait_for_row(struct staged *e, struct accept *a)
-{
-    if (a == NULL)
-        return;
-    e->waiting = xrealloc(e->waiting, (e->n_waiting + 1) * sizeof(struct accept *));
-    e->waiting[e->n_waiting++] = a;
-    accept_hold(a);
 }
 
 /* When the whole is full, a tenant that has few of them is still taken, so that some busy tenants
@@ -725,7 +915,7 @@ static struct staged *add_row(struct relay *r, const struct event *ev, const str
                                       .flags = STORE_ROW_STAGED,
                                       .at_ms = clock_wall_ms(r->env.clock),
                                       .frame = buf_str(&e->body)};
-    wait_for_row(e, a);
+    waiting_add(&e->waiting, a);
     submit(e);
     return e;
 }
@@ -809,8 +999,11 @@ static enum repeat is_repeated(struct relay *r, struct staged_chat *c, const str
         struct staged *e = list_entry(it, struct staged, in_chat);
         if (!is_same(e, ev))
             continue;
-        if (e->state == STAGED_WRITING)
-            wait_for_row(e, a);
+        bool first = burst_find(&e->ev, ev->event_id) == 0;
+        if (e->state == STAGED_WRITING && first)
+            waiting_add(&e->waiting, a);
+        else if (e->state != STAGED_ENTERING && !first)
+            want_rewrite(e, a); /* the part may not be on disk yet */
         rows++;
     }
     return rows > 0 ? REPEAT_ALL : REPEAT_NONE;
@@ -840,10 +1033,11 @@ bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *ve
     struct staged_chat *c = chat_of(r->stage, ev);
     struct wants w = wants_of(r, ev, verdicts, n);
     bool all = stops || w.files || w.context, waits[GATE_CANDIDATES];
+    bool burst = ev->burst_ms > 0 && !w.sight && burst_takes(ev);
     struct staged_to to[GATE_CANDIDATES];
 
     *ret_err = BH_OK;
-    if (w.tenant.p == NULL || (!all && !w.sight && c == NULL))
+    if (w.tenant.p == NULL || (!all && !burst && !w.sight && c == NULL))
         return false;
     enum repeat again = is_repeated(r, c, ev, verdicts, n, a);
     r->n.duplicates += again == REPEAT_ALL;
@@ -853,6 +1047,18 @@ bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *ve
         return true;
     if (accept_is_known(r, ev, verdicts, n))
         return false; /* it has entered before: a duplicate waits for nothing */
+    struct event plain = *ev; /* it is routed again when it enters */
+    plain.route_key = ev->own_key;
+    plain.own_key = STR_NULL;
+    if (burst && c != NULL && join_burst(r, c, &plain, verdicts, n, a))
+        return true;
+    /* Without room for another row, a message that waits for nothing else is its own delivery. */
+    burst = burst && !someone_has(r, ev, verdicts, n) && has_room(r->stage, ev, w.tenant, false);
+    all |= burst;
+    if (c != NULL)
+        end_bursts(c, verdicts, n);
+    if (!all && !w.sight && c == NULL)
+        return false;
     for (size_t i = 0; i < n; i++) {
         bool yes = gate_is_yes(verdicts[i].reason);
         waits[i] = yes && (all || (c != NULL && waits_for(c, verdicts[i].to)));
@@ -862,16 +1068,17 @@ bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *ve
     }
     bool room = n_to == 0 || has_room(r->stage, ev, to[0].tenant, false);
     if (!room && stops)
-        return false;         /* the interrupt was sent; its text is not worth a refusal */
-    struct event plain = *ev; /* it is routed again when it enters */
-    plain.route_key = ev->own_key;
-    plain.own_key = STR_NULL;
+        return false; /* the interrupt was sent; its text is not worth a refusal */
     if (!room) { /* who need not wait gets it now; its platform sends it again */
         r->n.refused_busy++;
         *ret_err = BH_BUSY;
     } else {
-        if (n_to > 0)
-            add_row(r, &plain, to, n_to, stops, a)->noted = n_yes > n_to;
+        if (n_to > 0) {
+            struct staged *e = add_row(r, &plain, to, n_to, stops, a);
+            e->noted = n_yes > n_to;
+            e->joins = burst && !burst_is_full(&e->ev);
+            e->last_ms = clock_now_ms(r->env.clock) + BURST_MAX_MS;
+        }
         rows = n_to > 0 ? 1 : 0;
         rows += stage_asked(r, &plain, verdicts, n, n_yes > 0, a);
     }
@@ -1034,17 +1241,43 @@ static void drop(struct staged *e)
         timer_set(e->relay->env.clock, &e->timer, 0);
 }
 
-static void edit_row(struct staged *e, const struct event *ev, struct accept *a)
+/* Deletes one message of a burst. */
+static void drop_part(struct staged *e, int part, const struct event *ev, struct accept *a)
+{
+    if (!burst_edit(&e->ev, &e->arena, part, ev)) {
+        drop(e);
+        return;
+    }
+    for (size_t i = 0; i < e->ev.n_media; i++)
+        if (e->ev.media[i].ref.n == 0 && e->ev.media[i].url.n == 0)
+            e->files[i].state = WANT_NOTHING;
+    want_rewrite(e, a);
+}
+
+static bool is_burst(const struct staged *e)
+{
+    return e->joins || e->ev.n_parts > 0;
+}
+
+static void edit_row(struct staged *e, int part, const struct event *ev, struct accept *a)
 {
     struct relay *r = e->relay;
     struct buf body = BUF_INIT;
 
     if (ev->edit.deletes) {
         r->n.retracted++;
-        drop(e);
+        if (is_burst(e))
+            drop_part(e, part, ev, a);
+        else
+            drop(e);
         return;
     }
     r->n.revised++;
+    if (is_burst(e)) {
+        burst_edit(&e->ev, &e->arena, part, ev);
+        want_rewrite(e, a);
+        return;
+    }
     e->ev.text = arena_str(&e->arena, ev->edit.text);
     save_body(&body, &e->ev, e->to, e->n_to);
     row_rewrite(r, e->append.id, buf_str(&body), a); /* the store has the append before it */
@@ -1063,9 +1296,10 @@ bool stage_edit(struct relay *r, const struct event *ev, struct gate_verdict *ve
          it = it->next) {
         struct staged *e = list_entry(it, struct staged, in_chat);
         size_t kept = 0;
-        if (!is_same(e, &original) || e->state == STAGED_ENTERING || e->dropped)
+        int part = burst_find(&e->ev, original.event_id);
+        if (part < 0 || e->state == STAGED_ENTERING || e->dropped)
             continue;
-        edit_row(e, ev, a);
+        edit_row(e, part, ev, a);
         for (size_t i = 0; i < *n; i++)
             if (!staged_has(e->to, e->n_to, verdicts[i].to))
                 verdicts[kept++] = verdicts[i];

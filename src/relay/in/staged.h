@@ -6,13 +6,14 @@
  *         v                                                        or the store is down    v
  *      gone, the platform sends it again                 gone: its deliveries are on disk or acked
  *
- * Five things make an event wait:
+ * Six things make an event wait:
  *   - nobody knows yet whether people of a recipient can see the chat, and the platform is being
  *     asked (GATE_NO_SIGHT_ASKED), STAGED_SIGHT_MS at most;
  *   - a file that only bellhop can fetch, with the bot's credential;
  *   - a file with a public URL that expires (Discord's after a day), if a recipient is not live;
  *   - context, the messages before the event, that the adapter has to request;
- *   - the text of a /stop: the turn that it interrupts gets INTERRUPT_HOLD_MS to end.
+ *   - the text of a /stop: the turn that it interrupts gets INTERRUPT_HOLD_MS to end;
+ *   - more messages of its author, where the bot has `debounce`: a burst (burst.h).
  *
  * A staged event is one row in the store, whatever the number of recipients, but a recipient whose
  * sight is asked for has a row of its own, so that no other one waits for it.  Recipients that have
@@ -32,6 +33,13 @@
  * Staged events are bounded per chat, per tenant and in all; a reserve is kept for tenants that
  * have few.  At a bound the answer is BH_BUSY, and the platform sends the event again later.  At
  * STAGED_SIGHT_MAX the recipient does not get the event: a refusal would hold back the others.
+ *
+ * A burst is one row.  Each message that joins it rewrites the row, and the platform gets its answer
+ * for that message once the rewrite is on disk.  A burst ends when its author pauses, when it is
+ * full, when anything else comes from that chat for one of its recipients (a message of somebody
+ * else, a command, a button press), or with the process.  Then its files are fetched, and nothing
+ * joins it any more.  Its deliveries have the id of its first message; their transaction writes the
+ * deduplication keys of all its messages.
  *
  * A row has the mailbox number STAGED_BOX and the flag STORE_ROW_STAGED.  Its body is the event
  * with its recipients.
@@ -85,6 +93,10 @@ bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdi
 bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *verdicts, size_t *n,
                 bool stops, struct accept *a, enum bh_err *ret_err);
 bool stage_has(struct relay *r, const struct event *ev); /* @ev is staged: it is a duplicate */
+/* Ends the bursts in the chat of @ev that go to a recipient in @verdicts: @ev itself waits for
+ * nothing. */
+void stage_end_bursts(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                      size_t n);
 
 /* Applies the edit @ev to the rows of a staged message: replaces its text, or drops it.  Takes
  * their recipients out of @verdicts.  False: the message is not staged. */

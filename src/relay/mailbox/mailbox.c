@@ -329,10 +329,43 @@ static void submit(struct delivery *d)
     store_append(st, &d->append, !live || st->shared);
 }
 
+/* What the append writes besides its row and key, kept in front of the frame. */
+struct extra {
+    struct store_extra store;
+    struct hash128 keys[];
+};
+
+static size_t extra_bytes(const struct delivery_spec *spec)
+{
+    return sizeof(struct extra) + spec->n_more * sizeof(struct hash128);
+}
+
+static const struct store_extra *extra_put(char *at, const struct delivery_spec *spec)
+{
+    struct extra *x = (struct extra *)(void *)at;
+
+    memcpy(x->keys, spec->more, spec->n_more * sizeof *x->keys);
+    x->store = (struct store_extra){.keys = x->keys, .n_keys = spec->n_more};
+    return &x->store;
+}
+
+bool delivery_has_key(const struct delivery *d, struct hash128 key)
+{
+    const struct store_extra *x = d->append.extra;
+
+    if (d->append.has_key && d->append.key.lo == key.lo && d->append.key.hi == key.hi)
+        return true;
+    for (size_t i = 0; x != NULL && i < x->n_keys; i++)
+        if (x->keys[i].lo == key.lo && x->keys[i].hi == key.hi)
+            return true;
+    return false;
+}
+
 uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a)
 {
     struct relay *r = i->relay;
-    struct delivery *d = xmalloc(sizeof *d + spec->frame.n);
+    size_t extra = spec->n_more > 0 ? extra_bytes(spec) : 0;
+    struct delivery *d = xmalloc(sizeof *d + extra + spec->frame.n);
     struct store_row row = {.id = r->deliveries->next_id++,
                             .row_kind = (uint8_t)spec->kind,
                             .flags = (uint8_t)(spec->flags | (spec->quiet ? STORE_ROW_QUIET : 0)),
@@ -340,7 +373,7 @@ uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, stru
                             .frame_bytes = spec->frame.n};
 
     *d = (struct delivery){.inst = i, .accept = a, .state = DELIVERY_WAITING};
-    memcpy(d->bytes, spec->frame.p, spec->frame.n);
+    memcpy(d->bytes + extra, spec->frame.p, spec->frame.n);
     list_init(&d->link);
     list_init(&d->group_link);
     d->append = (struct store_append){.id = row.id,
@@ -350,7 +383,9 @@ uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, stru
                                       .has_key = spec->has_key,
                                       .key = spec->key,
                                       .at_ms = row.at_ms,
-                                      .frame = str_make(d->bytes, spec->frame.n)};
+                                      .frame = str_make(d->bytes + extra, spec->frame.n)};
+    if (extra > 0)
+        d->append.extra = extra_put(d->bytes, spec);
     struct slot *slot = mailbox_push_row(&i->mb, &row);
     slot->d = d;
     slot->flags = (slot->flags & ~(unsigned)SLOT_DURABLE) & 127u;
@@ -400,8 +435,7 @@ bool delivery_join(struct instance *i, struct hash128 key, struct accept *a)
 {
     list_each (&i->mb.held, it, nxt) {
         struct delivery *d = delivery_of(it);
-        if (d->state > DELIVERY_FAILED || !d->append.has_key || d->append.key.lo != key.lo ||
-            d->append.key.hi != key.hi)
+        if (d->state > DELIVERY_FAILED || !delivery_has_key(d, key))
             continue;
         struct joined *j = xmalloc(sizeof *j);
         *j = (struct joined){.next = d->joined, .a = a};
@@ -423,6 +457,8 @@ static void give_up(struct delivery *d)
     mailbox_drop(&i->mb, slot);
     if (d->append.has_key)
         dedup_remove(&r->dedup, d->append.key);
+    for (size_t k = 0; d->append.extra != NULL && k < d->append.extra->n_keys; k++)
+        dedup_remove(&r->dedup, d->append.extra->keys[k]);
     r->n.refused_store++;
     journal_step(r->journal, clock_wall_ms(r->env.clock), JOURNAL_LOST, d->append.id, 0, STR_NULL);
     answer(d, BH_UNAVAILABLE);

@@ -153,7 +153,7 @@ struct delivery {
     struct list group_link;
     uint8_t state;
     bool in_doubt; /* an append ended with BH_UNKNOWN: the row may exist, or appear later */
-    char bytes[];
+    _Alignas(8) char bytes[]; /* a struct extra, if there is one; then the frame */
 };
 
 struct delivery_spec {
@@ -163,6 +163,8 @@ struct delivery_spec {
     uint8_t flags; /* of enum store_row_flag */
     bool has_key;
     struct hash128 key;
+    const struct hash128 *more; /* further deduplication keys, of a burst; copied */
+    size_t n_more;
     struct delivery_group *group; /* NULL: written at once */
 };
 
@@ -183,6 +185,8 @@ void delivery_group_init(struct delivery_group *g, void (*over)(struct delivery_
 /* Submits the members, all of which have been added.  @whole: the event has no other copies, so the
  * same transaction may delete its row. */
 void delivery_group_submit(struct delivery_group *g, bool whole);
+/* True when @key is a deduplication key of the delivery. */
+bool delivery_has_key(const struct delivery *d, struct hash128 key);
 /* Makes @a, an accept of a duplicate, wait for the delivery with this key that is not on disk yet.
  * False: there is none. */
 bool delivery_join(struct instance *i, struct hash128 key, struct accept *a);

@@ -191,7 +191,7 @@ static void count_group(struct store_op *first, struct store_op *end, struct sto
             continue;
         counts->shrunk += a->shrunk;
         counts->rows_written += !a->shrunk;
-        counts->keys_written += a->has_key;
+        counts->keys_written += a->has_key + (a->extra != NULL ? a->extra->n_keys : 0);
     }
 }
 

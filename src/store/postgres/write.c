@@ -55,6 +55,13 @@ static void ask_appends(struct store_postgres *st, struct store_op *first, struc
         ask(st, PG_APPEND, NULL);
 }
 
+static void add_key(struct buf *keys, struct hash128 key)
+{
+    uint64_t bytes[2] = {htole64(key.lo), htole64(key.hi)};
+
+    buf_add(keys, bytes, sizeof bytes);
+}
+
 /* One record of the transaction has all its deduplication keys. */
 static void ask_keys(struct store_postgres *st, struct store_op *first, struct store_op *end)
 {
@@ -65,10 +72,11 @@ static void ask_keys(struct store_postgres *st, struct store_op *first, struct s
     EACH(op, first, end, STORE_APPEND)
     {
         const struct store_append *a = container_of(op, struct store_append, op);
-        uint64_t bytes[2] = {htole64(a->key.lo), htole64(a->key.hi)};
         if (!a->has_key)
             continue;
-        buf_add(keys, bytes, sizeof bytes);
+        add_key(keys, a->key);
+        for (size_t i = 0; a->extra != NULL && i < a->extra->n_keys; i++)
+            add_key(keys, a->extra->keys[i]);
         if (a->at_ms > newest_ms)
             newest_ms = a->at_ms;
     }
@@ -199,14 +207,14 @@ static void ask_sets(struct store_postgres *st, size_t n)
     ask(st, PG_KV_SET, NULL);
 }
 
-static size_t gather(struct store_postgres *st, const struct store_tx *t, size_t n)
+static size_t gather(struct store_postgres *st, const struct store_kv *items, size_t more, size_t n)
 {
-    if (n + t->n > st->cap_kvs) {
-        st->cap_kvs = 2 * (n + t->n) + 64;
+    if (n + more > st->cap_kvs) {
+        st->cap_kvs = 2 * (n + more) + 64;
         st->kvs = xrealloc(st->kvs, st->cap_kvs * sizeof *st->kvs);
     }
-    for (size_t i = 0; i < t->n; i++, n++)
-        st->kvs[n] = (struct kv_last){&t->items[i], n};
+    for (size_t i = 0; i < more; i++, n++)
+        st->kvs[n] = (struct kv_last){&items[i], n};
     return n;
 }
 
@@ -228,7 +236,8 @@ static void ask_erase(struct store_postgres *st, struct store_erase *e)
     buf_done(&end);
 }
 
-/* Transactions without conditions that follow each other become one statement. */
+/* Transactions without conditions that follow each other, and the records of appends between them,
+ * become one statement. */
 static void ask_records(struct store_postgres *st, struct store_op *first, struct store_op *end)
 {
     size_t n = 0;
@@ -237,7 +246,10 @@ static void ask_records(struct store_postgres *st, struct store_op *first, struc
         struct store_tx *t = container_of(op, struct store_tx, op);
         bool plain = op->kind == STORE_TX && !has_conditions(t);
         if (plain)
-            n = gather(st, t, n);
+            n = gather(st, t->items, t->n, n);
+        const struct store_append *a = container_of(op, const struct store_append, op);
+        if (op->kind == STORE_APPEND && a->extra != NULL)
+            n = gather(st, a->extra->puts, a->extra->n_puts, n);
         if (plain || (op->kind != STORE_TX && op->kind != STORE_ERASE))
             continue;
         ask_sets(st, n);

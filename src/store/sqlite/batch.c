@@ -26,12 +26,43 @@ static int settle(struct store_op *op, int rc)
     }
 }
 
-static void add_key(struct store_sqlite *st, const struct store_append *a)
+static void add_key(struct store_sqlite *st, struct hash128 key, int64_t at_ms)
 {
-    uint64_t bytes[2] = {htole64(a->key.lo), htole64(a->key.hi)};
+    uint64_t bytes[2] = {htole64(key.lo), htole64(key.hi)};
     buf_add(&st->keys, bytes, sizeof bytes);
-    if (a->at_ms > st->keys_at_ms)
-        st->keys_at_ms = a->at_ms;
+    if (at_ms > st->keys_at_ms)
+        st->keys_at_ms = at_ms;
+}
+
+static int run_kv(struct store_sqlite *st, struct store_op *op, const struct store_kv *kv)
+{
+    static const enum statement by_verb[] = {[KV_PUT] = SQL_KV_PUT,
+                                             [KV_INSERT] = SQL_KV_INSERT,
+                                             [KV_DELETE] = SQL_KV_DELETE,
+                                             [KV_CONSUME] = SQL_KV_DELETE};
+    enum statement s = by_verb[kv->verb];
+    sqlite3_stmt *q = st->main.sql[s];
+
+    sqlite3_bind_text(q, 1, kv->ns, -1, SQLITE_STATIC);
+    sql_bind_bytes(q, 2, kv->key);
+    if (s != SQL_KV_DELETE)
+        sql_bind_bytes(q, 3, kv->value);
+    int rc = settle(op, sql_run(&st->main, s));
+    if (rc == SQLITE_OK && kv->verb == KV_CONSUME && sqlite3_changes(st->main.db) == 0)
+        op->err = BH_CONFLICT;
+    return rc;
+}
+
+static int write_extra(struct store_sqlite *st, struct store_append *a)
+{
+    const struct store_extra *x = a->extra;
+    int rc = SQLITE_OK;
+
+    for (size_t i = 0; i < x->n_keys; i++)
+        add_key(st, x->keys[i], a->at_ms);
+    for (size_t i = 0; i < x->n_puts && rc == SQLITE_OK; i++)
+        rc = run_kv(st, &a->op, &x->puts[i]);
+    return rc;
 }
 
 static int insert_row(struct store_sqlite *st, const struct store_append *a)
@@ -59,10 +90,10 @@ static int write_append(struct store_sqlite *st, struct store_append *a, struct 
         counts->shrunk++;
     }
     if (a->has_key)
-        add_key(st, a);
+        add_key(st, a->key, a->at_ms);
     if (a->replaces != 0)
         acked_add(&st->acked, a->replaces);
-    return SQLITE_OK;
+    return a->extra != NULL ? write_extra(st, a) : SQLITE_OK;
 }
 
 static int write_ack(struct store_sqlite *st, const struct store_ack *a)
@@ -86,25 +117,6 @@ static int write_mark(struct store_sqlite *st, struct store_mark *m)
     else
         sqlite3_bind_null(q, 4);
     return settle(&m->op, sql_run(&st->main, SQL_MARK));
-}
-
-static int run_kv(struct store_sqlite *st, struct store_op *op, const struct store_kv *kv)
-{
-    static const enum statement by_verb[] = {[KV_PUT] = SQL_KV_PUT,
-                                             [KV_INSERT] = SQL_KV_INSERT,
-                                             [KV_DELETE] = SQL_KV_DELETE,
-                                             [KV_CONSUME] = SQL_KV_DELETE};
-    enum statement s = by_verb[kv->verb];
-    sqlite3_stmt *q = st->main.sql[s];
-
-    sqlite3_bind_text(q, 1, kv->ns, -1, SQLITE_STATIC);
-    sql_bind_bytes(q, 2, kv->key);
-    if (s != SQL_KV_DELETE)
-        sql_bind_bytes(q, 3, kv->value);
-    int rc = settle(op, sql_run(&st->main, s));
-    if (rc == SQLITE_OK && kv->verb == KV_CONSUME && sqlite3_changes(st->main.db) == 0)
-        op->err = BH_CONFLICT;
-    return rc;
 }
 
 /* One statement undoes itself; only several need a savepoint. */

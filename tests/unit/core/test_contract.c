@@ -79,6 +79,9 @@ static void assert_lists(struct json object, const struct contract_field *fields
 static const struct event_media full_media[] = {
     {.url = STR("https://x.example/"), .size = 1, .name = STR("a.txt"), .caption = STR("look")}};
 
+static const struct event_part full_parts[] = {
+    {.event_id = STR("e"), .message_id = STR("m"), .text = STR("t"), .n_media = 1}};
+
 static const struct event_said full_context[] = {{STR("before"), STR("l"), STR("u"), STR("v")}};
 
 static const struct event full = {
@@ -90,6 +93,8 @@ static const struct event full = {
     .reply_to_message_id = STR("r"),
     .media = full_media,
     .n_media = 1,
+    .parts = full_parts,
+    .n_parts = 1,
     .reply_to = {.text = STR("q"), .author = STR("a"), .set = true},
     .press = {STR("p"), STR("o"), STR("l"), STR("m")},
     .context = full_context,

@@ -218,6 +218,142 @@ static void an_event_can_be_kept_whole(void **state)
     buf_done(&before);
 }
 
+/* ---- bursts ---- */
+
+static const struct event_media burst_media[] = {
+    {.url = STR("https://x.example/1"), .type = STR("image/png")},
+    {0}, /* of the deleted part */
+    {.url = STR("https://x.example/2"), .type = STR("image/jpeg")},
+};
+static const struct event_part burst_parts[] = {
+    {.event_id = STR("e1"), .message_id = STR("1"), .text = STR("look")},
+    {.event_id = STR("e2"), .message_id = STR("2"), .n_media = 1},
+    {.event_id = STR("e3"), .n_media = 1, .deleted = true},
+    {.event_id = STR("e4"), .message_id = STR("4"), .text = STR("\"h\u00e9\"?"), .n_media = 1},
+};
+static const struct event burst = {.platform = STR("web"),
+                                   .event_id = STR("e1"),
+                                   .message_id = STR("1"),
+                                   .text = STR("look\n\"h\u00e9\"?\n[a file is missing: x]"),
+                                   .chat_id = STR("c"),
+                                   .media = burst_media,
+                                   .n_media = 3,
+                                   .parts = burst_parts,
+                                   .n_parts = 4};
+
+static void a_burst_names_its_messages_and_what_each_has(void **state)
+{
+    struct fixture *f = *state;
+
+    event_write_frame(&f->out, &burst, &(struct hash128){.lo = 1});
+    assert_true(event_frame_is_burst(buf_str(&f->out)));
+    assert_true(str_contains(
+        buf_str(&f->out),
+        STR(",\"message_ids\":[\"1\",\"2\",\"4\"],\"message_parts\":[{\"bytes\":4,\"files\":0},"
+            "{\"bytes\":0,\"files\":1},{\"bytes\":6,\"files\":1}],")));
+    buf_reset(&f->out);
+    struct event plain = burst;
+    plain.n_parts = 0;
+    plain.text = STR(",\"message_ids\":[");
+    event_write_frame(&f->out, &plain, &(struct hash128){.lo = 1});
+    assert_false(event_frame_is_burst(buf_str(&f->out)));
+}
+
+static void a_burst_is_kept_whole(void **state)
+{
+    struct fixture *f = *state;
+    struct arena arena = ARENA_INIT;
+    struct buf saved = BUF_INIT, before = BUF_INIT;
+    struct event again;
+    struct json doc;
+
+    event_save(&saved, &burst);
+    assert_true(json_parse(f->p, buf_str(&saved), &doc));
+    assert_true(event_load(doc, &arena, &again));
+    event_write(&before, &burst);
+    event_write(&f->out, &again);
+    assert_same(buf_str(&f->out), buf_str(&before));
+    assert_same(again.parts[2].event_id, STR("e3"));
+    assert_true(again.parts[2].deleted);
+    assert_true(json_parse(f->p,
+                           STR("{\"platform\":\"web\",\"media\":[],\"parts\":[{\"files\":9}]}"),
+                           &doc));
+    assert_false(event_load(doc, &arena, &again));
+    arena_done(&arena);
+    buf_done(&saved);
+    buf_done(&before);
+}
+
+static const struct {
+    const char *id, *chat, *text; /* NULL: deleted */
+    enum event_part_change change;
+    const char *then, *ids;
+    size_t files;
+} part_edits[] = {
+    {"1", "c", "see", EVENT_PART_CHANGED, "see\n\"h\u00e9\"?\n[a file is missing: x]",
+     "[\"1\",\"2\",\"4\"]", 2},
+    {"2", "c", "this", EVENT_PART_CHANGED, "look\nthis\n\"h\u00e9\"?\n[a file is missing: x]",
+     "[\"1\",\"2\",\"4\"]", 2},
+    {"4", "c", "", EVENT_PART_CHANGED, "look\n[a file is missing: x]", "[\"1\",\"2\",\"4\"]", 2},
+    {"1", "c", NULL, EVENT_PART_CHANGED, "\"h\u00e9\"?\n[a file is missing: x]", "[\"2\",\"4\"]", 2},
+    {"2", "c", NULL, EVENT_PART_CHANGED, "look\n\"h\u00e9\"?\n[a file is missing: x]",
+     "[\"1\",\"4\"]", 1},
+    {"4", "c", NULL, EVENT_PART_CHANGED, "look\n[a file is missing: x]", "[\"1\",\"2\"]", 1},
+    {"4", "other", NULL, EVENT_PART_UNKNOWN, NULL, NULL, 0},
+    {"9", "c", NULL, EVENT_PART_UNKNOWN, NULL, NULL, 0},
+};
+
+static void one_message_of_a_burst_changes_or_goes(void **state)
+{
+    struct fixture *f = *state;
+    struct buf frame = BUF_INIT;
+
+    event_write_frame(&frame, &burst, &(struct hash128){.lo = 1});
+    for (size_t i = 0; i < sizeof part_edits / sizeof part_edits[0]; i++) {
+        struct event edit = {.chat_id = str_of(part_edits[i].chat),
+                             .message_id = str_of(part_edits[i].id),
+                             .edit = {.set = true, .deletes = part_edits[i].text == NULL}};
+        struct json doc;
+        if (part_edits[i].text != NULL)
+            edit.edit.text = str_of(part_edits[i].text);
+        buf_reset(&f->out);
+        assert_int_equal(event_change_part(&f->out, f->p, buf_str(&frame), &edit),
+                         part_edits[i].change);
+        if (part_edits[i].then == NULL)
+            continue;
+        assert_same(delivery_id_in(buf_str(&f->out)), delivery_id_in(buf_str(&frame)));
+        assert_true(str_contains(buf_str(&f->out), str_of(part_edits[i].ids)));
+        assert_true(json_parse(f->p, buf_str(&f->out), &doc));
+        struct json ev = json_get(doc, "event");
+        assert_same(json_str(ev, "text"), str_of(part_edits[i].then));
+        assert_int_equal(json_count(json_get(ev, "media_urls")), part_edits[i].files);
+        assert_int_equal(json_count(json_get(ev, "media")), part_edits[i].files);
+        assert_same(json_str(ev, "message_id"),
+                    str_eq(edit.message_id, STR("1")) && edit.edit.deletes ? STR("2") : STR("1"));
+    }
+    buf_done(&frame);
+}
+
+static void the_last_message_of_a_burst_takes_the_burst_along(void **state)
+{
+    struct fixture *f = *state;
+    struct event ev = burst, edit = {.chat_id = STR("c"), .message_id = STR("1")};
+    struct buf frame = BUF_INIT;
+
+    ev.n_parts = 1;
+    ev.n_media = 0;
+    edit.edit.deletes = true;
+    event_write_frame(&frame, &ev, &(struct hash128){.lo = 1});
+    assert_int_equal(event_change_part(&f->out, f->p, buf_str(&frame), &edit), EVENT_PART_LAST);
+    assert_int_equal(event_change_part(&f->out, f->p,
+                                       STR("{\"event\":{\"text\":\"a\",\"message_ids\":[\"1\"],"
+                                           "\"message_parts\":[{\"bytes\":9,\"files\":0}],"
+                                           "\"source\":{\"chat_id\":\"c\"}}}"),
+                                       &edit),
+                     EVENT_PART_UNKNOWN);
+    buf_done(&frame);
+}
+
 static void an_empty_event_has_no_null_the_client_dies_of(void **state)
 {
     struct fixture *f = *state;
@@ -565,6 +701,10 @@ UNIT(core_test_event)
         WITH_FIXTURE(addresses_are_put_where_ours_stood_and_nowhere_else),
         WITH_FIXTURE(what_people_write_is_never_a_place),
         WITH_FIXTURE(an_event_can_be_kept_whole),
+        WITH_FIXTURE(a_burst_names_its_messages_and_what_each_has),
+        WITH_FIXTURE(a_burst_is_kept_whole),
+        WITH_FIXTURE(one_message_of_a_burst_changes_or_goes),
+        WITH_FIXTURE(the_last_message_of_a_burst_takes_the_burst_along),
         WITH_FIXTURE(an_empty_event_has_no_null_the_client_dies_of),
         WITH_FIXTURE(what_the_gate_knows_never_reaches_the_wire),
         WITH_FIXTURE(both_scope_names_are_there_and_equal),

@@ -61,6 +61,8 @@ static const struct contract_field contract_event_fields[] = {
     {"media_urls", ALWAYS, "string[]"},
     {"media_types", MAYBE, "string[]"},
     {"media", MAYBE, "object[]"},
+    {"message_ids", MAYBE, "string[]"},
+    {"message_parts", MAYBE, "object[]"},
     {"source", ALWAYS, "object"},
     {"reply_to", MAYBE, "object"},
     {"prompt_response", MAYBE, "object"},

@@ -626,6 +626,38 @@ static void a_row_brings_its_flags_and_takes_the_place_of_another(void **state)
     assert_int_equal(count_rows(), 1);
 }
 
+static void on_wanted_key(void *ctx, struct hash128 key, int64_t at_ms)
+{
+    struct hash128 *wanted = ctx;
+
+    if (key.lo == wanted->lo && key.hi == wanted->hi)
+        wanted->lo = 0;
+}
+
+static bool has_key(struct hash128 key)
+{
+    assert_int_equal(st->ops->load_keys(st, 0, on_wanted_key, &key), BH_OK);
+    return key.lo == 0;
+}
+
+static void an_append_brings_its_other_keys_and_records(void **state)
+{
+    const struct hash128 keys[] = {{.lo = 71, .hi = ~71ull}, {.lo = 72, .hi = ~72ull}};
+    const struct store_kv count = {KV_PUT, "counts", STR("k"), STR("2")};
+    const struct store_extra extra = {keys, 2, &count, 1};
+    struct probe p = {0};
+
+    put_now("counts", "k", "1");
+    append_start(&p, 1, 4, "accepted\n", false);
+    p.append.extra = &extra;
+    settle();
+    assert_int_equal(p.err, BH_OK);
+    assert_int_equal(count_rows(), 1);
+    assert_int_equal(count_keys(0), 3);
+    assert_true(has_key(keys[0]) && has_key(keys[1]));
+    assert_string_equal(records("counts"), "k=2 ");
+}
+
 static void a_store_of_one_process_has_no_leases(void **state)
 {
     struct probe p = {0};
@@ -663,5 +695,6 @@ static void a_store_of_one_process_has_no_leases(void **state)
         T(old_keys_are_forgotten_and_young_ones_kept, setup, teardown), \
         T(store_put_copies_its_items, setup, teardown), \
         T(a_row_brings_its_flags_and_takes_the_place_of_another, setup, teardown), \
+        T(an_append_brings_its_other_keys_and_records, setup, teardown), \
         T(a_store_of_one_process_has_no_leases, setup, teardown), CONTRACT_BOUNDS(setup, teardown)
 #define T(f, setup, teardown) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -295,14 +295,22 @@ static void row_insert(struct mem_disk *d, const struct store_append *a)
                                       .frame_bytes = a->frame.n};
 }
 
+static void add_key(struct mem_disk *d, struct hash128 key, int64_t at_ms)
+{
+    d->keys = mem_make_room(d->keys, &d->n_keys, &d->cap_keys, sizeof *d->keys, d->n_keys);
+    d->keys[d->n_keys - 1] = (struct mem_key){key, at_ms};
+}
+
 static void mem_append(struct mem_disk *d, const struct store_append *a)
 {
     if (!a->shrunk)
         row_insert(d, a);
-    if (a->has_key) {
-        d->keys = mem_make_room(d->keys, &d->n_keys, &d->cap_keys, sizeof *d->keys, d->n_keys);
-        d->keys[d->n_keys - 1] = (struct mem_key){a->key, a->at_ms};
-    }
+    if (a->has_key)
+        add_key(d, a->key, a->at_ms);
+    for (size_t i = 0; a->extra != NULL && i < a->extra->n_keys; i++)
+        add_key(d, a->extra->keys[i], a->at_ms);
+    for (size_t i = 0; a->extra != NULL && i < a->extra->n_puts; i++)
+        run_kv(d, &a->extra->puts[i], false);
     if (a->replaces != 0)
         row_remove(d, row_find(d, a->replaces));
 }

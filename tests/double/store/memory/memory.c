@@ -31,7 +31,7 @@ static void count_append(struct store_stats *s, const struct store_append *a)
         return;
     s->rows_written += !a->shrunk;
     s->shrunk += a->shrunk;
-    s->keys_written += a->has_key;
+    s->keys_written += a->has_key + (a->extra != NULL ? a->extra->n_keys : 0);
 }
 
 static void run_op(struct store_memory *st, struct store_op *op)
