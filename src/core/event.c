@@ -21,8 +21,6 @@
 
 /* ---- the event object ---- */
 
-#define MESSAGE_IDS ",\"message_ids\":["
-
 bool event_media_is_safe(struct str url)
 {
     static const char trap[] = "/relay/media/";
@@ -189,18 +187,10 @@ static void put_context(struct jw *w, const struct event *ev)
     buf_add_str(w->out, ev->context_error ? STR("],\"context_error\":true") : STR("]"));
 }
 
-static void put_part(struct jw *w, int64_t bytes, int64_t files)
-{
-    jw_obj(w);
-    jw_ki64(w, "bytes", bytes);
-    jw_ki64(w, "files", files);
-    jw_end_obj(w);
-}
-
 /* The ids of a burst's messages, and what each of them has of the text and of the files. */
 static void put_parts(struct jw *w, const struct event *ev)
 {
-    buf_add_str(w->out, STR(MESSAGE_IDS));
+    buf_add_str(w->out, STR(EVENT_MESSAGE_IDS));
     w->comma = false;
     for (size_t i = 0; i < ev->n_parts; i++)
         if (!ev->parts[i].deleted)
@@ -208,19 +198,13 @@ static void put_parts(struct jw *w, const struct event *ev)
     buf_add_str(w->out, STR("],\"message_parts\":["));
     w->comma = false;
     for (size_t i = 0, at = 0; i < ev->n_parts; at += ev->parts[i++].n_media) {
-        int64_t files = 0;
+        uint64_t files = 0;
         for (size_t k = at; k < at + ev->parts[i].n_media && k < ev->n_media; k++)
             files += is_shown(&ev->media[k]);
         if (!ev->parts[i].deleted)
-            put_part(w, (int64_t)ev->parts[i].text.n, files);
+            event_write_part(w, ev->parts[i].text.n, files);
     }
     buf_add_c(w->out, ']');
-}
-
-bool event_frame_is_burst(struct str frame)
-{
-    /* Quotes inside of strings are escaped, so no user's text can contain the key. */
-    return frame.n > 0 && memmem(frame.p, frame.n, MESSAGE_IDS, sizeof MESSAGE_IDS - 1) != NULL;
 }
 
 void event_write(struct buf *out, const struct event *ev)
@@ -474,159 +458,6 @@ bool event_change_text(struct buf *out, struct json_parser *parser, struct str f
     jw_end_obj(&w);
     buf_add_c(out, '\n');
     return !buf_failed(out);
-}
-
-/* ---- one message of a burst ---- */
-
-struct burst_parts { /* read from a frame */
-    struct {
-        struct str id, text;
-        uint64_t files;
-    } parts[EVENT_MAX_PARTS];
-    size_t n;
-    bool spoken;     /* a part so far has a text */
-    struct str rest; /* of the text: notes about files */
-};
-
-static bool read_part(struct burst_parts *b, struct json id, struct json part, struct str *text)
-{
-    uint64_t bytes = 0;
-
-    b->parts[b->n].id = json_as_str(id);
-    if (!json_as_u64(json_get(part, "bytes"), &bytes) ||
-        !json_as_u64(json_get(part, "files"), &b->parts[b->n].files))
-        return false;
-    if (bytes > 0 && b->spoken && text->n > 0)
-        *text = str_skip(*text, 1); /* the newline */
-    if (bytes > text->n)
-        return false;
-    b->parts[b->n++].text = str_make(text->p, bytes);
-    *text = str_skip(*text, bytes);
-    b->spoken |= bytes > 0;
-    return true;
-}
-
-static bool read_parts(struct json event, struct burst_parts *b)
-{
-    struct json ids = json_get(event, "message_ids"), parts = json_get(event, "message_parts");
-    struct str text = json_str(event, "text");
-    struct json_iter id = {0}, part = {0};
-
-    *b = (struct burst_parts){0};
-    while (json_next(ids, &id))
-        if (b->n == EVENT_MAX_PARTS || !json_next(parts, &part) ||
-            !read_part(b, id.value, part.value, &text))
-            return false;
-    b->rest = text;
-    return b->n > 0;
-}
-
-static void copy_list(struct jw *w, struct json list, uint64_t from, uint64_t skip)
-{
-    uint64_t at = 0;
-
-    jw_arr(w);
-    for (struct json_iter it = {0}; json_next(list, &it); at++)
-        if (at < from || at >= from + skip)
-            jw_value(w, it.value);
-    jw_end_arr(w);
-}
-
-static void put_joined(struct jw *w, const struct burst_parts *b)
-{
-    struct buf text = BUF_INIT;
-
-    for (size_t i = 0; i < b->n; i++) {
-        if (b->parts[i].text.n > 0 && text.n > 0)
-            buf_add_c(&text, '\n');
-        buf_add_str(&text, b->parts[i].text);
-    }
-    buf_add_str(&text, text.n == 0 ? str_trim(b->rest) : b->rest);
-    jw_str(w, buf_str(&text));
-    buf_done(&text);
-}
-
-static void copy_source(struct jw *w, struct json source, struct str message_id)
-{
-    jw_obj(w);
-    for (struct json_iter it = {0}; json_next(source, &it);) {
-        jw_key_str(w, it.key);
-        if (str_eq(it.key, STR("message_id")))
-            jw_str(w, message_id);
-        else
-            jw_value(w, it.value);
-    }
-    jw_end_obj(w);
-}
-
-/* Writes the event with the parts @b, and without @skip files from @from on. */
-static void copy_burst(struct jw *w, struct json event, const struct burst_parts *b, uint64_t from,
-                       uint64_t skip)
-{
-    jw_obj(w);
-    for (struct json_iter it = {0}; json_next(event, &it);) {
-        jw_key_str(w, it.key);
-        if (str_eq(it.key, STR("text"))) {
-            put_joined(w, b);
-        } else if (str_eq(it.key, STR("message_id"))) {
-            jw_str(w, b->parts[0].id);
-        } else if (str_eq(it.key, STR("source"))) {
-            copy_source(w, it.value, b->parts[0].id);
-        } else if (str_starts(it.key, STR("media"))) {
-            copy_list(w, it.value, from, skip);
-        } else if (str_eq(it.key, STR("message_ids"))) {
-            jw_arr(w);
-            for (size_t i = 0; i < b->n; i++)
-                jw_str(w, b->parts[i].id);
-            jw_end_arr(w);
-        } else if (str_eq(it.key, STR("message_parts"))) {
-            jw_arr(w);
-            for (size_t i = 0; i < b->n; i++)
-                put_part(w, (int64_t)b->parts[i].text.n, (int64_t)b->parts[i].files);
-            jw_end_arr(w);
-        } else {
-            jw_value(w, it.value);
-        }
-    }
-    jw_end_obj(w);
-}
-
-enum event_part_change event_change_part(struct buf *out, struct json_parser *parser,
-                                         struct str frame, const struct event *edit)
-{
-    struct burst_parts b;
-    uint64_t from = 0, skip = 0;
-    struct json doc;
-    size_t at = 0;
-
-    if (!json_parse(parser, frame, &doc) ||
-        !str_eq(json_str(json_get(json_get(doc, "event"), "source"), "chat_id"), edit->chat_id) ||
-        !read_parts(json_get(doc, "event"), &b))
-        return EVENT_PART_UNKNOWN;
-    for (; at < b.n && !str_eq(b.parts[at].id, edit->message_id); at++)
-        from += b.parts[at].files;
-    if (at == b.n)
-        return EVENT_PART_UNKNOWN;
-    if (edit->edit.deletes && b.n == 1)
-        return EVENT_PART_LAST;
-    if (edit->edit.deletes) {
-        skip = b.parts[at].files;
-        memmove(&b.parts[at], &b.parts[at + 1], (--b.n - at) * sizeof b.parts[0]);
-    } else {
-        b.parts[at].text = edit->edit.text;
-    }
-    struct jw w = jw_begin(out);
-    jw_obj(&w);
-    for (struct json_iter it = {0}; json_next(doc, &it);) {
-        jw_key_str(&w, it.key);
-        if (str_eq(it.key, STR("event")))
-            copy_burst(&w, it.value, &b, from, skip);
-        else
-            jw_value(&w, it.value);
-    }
-    jw_end_obj(&w);
-    buf_add_c(out, '\n');
-    return buf_failed(out) ? EVENT_PART_UNKNOWN : EVENT_PART_CHANGED;
 }
 
 /* ---- the id of a delivery ---- */

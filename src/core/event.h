@@ -11,6 +11,7 @@
 #include "base/json.h"
 
 struct arena;
+struct jw;
 
 #define EVENT_MAX_MEDIA 16
 #define EVENT_MAX_CONTEXT 50
@@ -127,10 +128,12 @@ bool event_change_text(struct buf *out, struct json_parser *parser, struct str f
                        struct str text);
 
 /* True when the frame is one of event_write_frame() with several messages in it. */
+#define EVENT_MESSAGE_IDS ",\"message_ids\":["
 bool event_frame_is_burst(struct str frame);
-/* Appends the frame of a burst with one of its messages changed: @edit has the message's chat_id and
- * message_id, and its edit.  EVENT_PART_LAST: @edit deletes the only message that is left. */
+/* Appends the frame of a burst with one of its messages changed: @edit has the message's chat_id
+ * and message_id, and its edit.  EVENT_PART_LAST: @edit deletes the only message that is left. */
 enum event_part_change { EVENT_PART_UNKNOWN, EVENT_PART_CHANGED, EVENT_PART_LAST };
+void event_write_part(struct jw *w, uint64_t bytes, uint64_t files); /* of message_parts */
 enum event_part_change event_change_part(struct buf *out, struct json_parser *parser,
                                          struct str frame, const struct event *edit);
 

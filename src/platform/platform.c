@@ -42,8 +42,9 @@ static const struct config_key entry_keys[] = {
              "by another name they are refused like those of an unknown bot. A second entry with "
              "the same `bot` and another `host` is called `bot@host`."},
     {"debounce", CFG_DURATION, CFG_RESTART, AT(debounce_ms), "0", .max = 30000,
-     .what = "Joins what one person writes in a burst: the agent gets the messages as one, once the "
-             "person has paused for this long, such as `2s`. `0` is off."},
+     .what =
+         "Joins what one person writes in a burst: the agent gets the messages as one, once the "
+         "person has paused for this long, such as `2s`. `0` is off."},
     {0},
 };
 

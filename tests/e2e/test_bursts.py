@@ -2,9 +2,9 @@
 import pytest
 
 from conftest import wait_for
-from test_telegram import ANN, GROUP, config, sim  # noqa: F401
+from test_telegram import ANN, GROUP, TOKEN, config, sim  # noqa: F401
 
-BOB = 6
+BOB = {"id": 6, "is_bot": False, "first_name": "Bob", "username": "bobby"}
 
 
 @pytest.fixture
@@ -14,7 +14,6 @@ def rig(sim, make_bellhop, dial):  # noqa: F811
         pass
 
     r = Rig()
-    sim.person(BOB, "Bob")
     r.sim, r.server = sim, make_bellhop(config(sim, more=", debounce: 30s"))
     r.credential = r.server.add(platform="telegram", bot="my_bot")
     r.dial = lambda **more: dial(r.server, r.credential, hello=("telegram", "my_bot"), **more)
@@ -22,16 +21,15 @@ def rig(sim, make_bellhop, dial):  # noqa: F811
     return r
 
 
-def joined(rig, n):
-    """So many messages are part of a burst, and Telegram was told that they are received."""
-    wait_for(lambda: rig.server.metric("bellhop_messages_joined_total") == n)
-    newest = max(u["update_id"] for u in rig.sim.updates) if rig.sim.updates else 0
-    wait_for(lambda: rig.sim.called("getUpdates")[-1].get("offset", 0) > newest)
+def received(rig, joined):
+    """So many messages joined a burst, and Telegram was told of all that they are received."""
+    wait_for(lambda: rig.server.metric("messages_joined_total") == joined)
+    wait_for(lambda: not rig.sim.bots[TOKEN]["updates"])
 
 
 def test_a_burst_is_one_delivery_and_a_command_ends_it(rig):
     ids = [rig.sim.say(ANN, text) for text in ("look", "at", "this")]
-    wait_for(lambda: rig.server.metric("bellhop_messages_joined_total") == 2)
+    received(rig, joined=2)
     assert rig.gateway.quiet()
     rig.sim.say(ANN, "/new")
     event = rig.gateway.hear("look\nat\nthis")["event"]
@@ -42,18 +40,17 @@ def test_a_burst_is_one_delivery_and_a_command_ends_it(rig):
 
 
 def test_people_of_a_group_are_not_joined(rig):
-    rig.sim.say(GROUP, "one", sender=ANN)
-    rig.sim.say(GROUP, "two", sender=ANN)
-    rig.sim.say(GROUP, "me too", sender=BOB)
+    rig.sim.say(GROUP, "one")
+    rig.sim.say(GROUP, "two")
+    rig.sim.say(GROUP, "me too", user=BOB)
     assert rig.gateway.hear("one\ntwo")["event"]["source"]["user_id"] == str(ANN)
-    rig.sim.say(GROUP, "/new", sender=ANN)
-    assert rig.gateway.hear("me too")["event"]["source"]["user_id"] == str(BOB)
+    rig.sim.say(GROUP, "/new")
+    assert rig.gateway.hear("me too")["event"]["source"]["user_id"] == "6"
 
 
 def test_killed_in_the_middle_nothing_is_lost_or_doubled(rig):
     ids = [rig.sim.say(ANN, text) for text in ("one", "two", "three")]
-    wait_for(lambda: rig.server.metric("bellhop_messages_joined_total") == 2)
-    wait_for(lambda: rig.sim.called("getUpdates")[-1].get("offset", 0) > 0 and not rig.sim.pending(ANN))
+    received(rig, joined=2)
     rig.server.kill()
     rig.server.start()
     gateway = rig.dial()

@@ -130,8 +130,8 @@ struct world {
     struct action_id actions[64];
     const struct sim_node *actors[64]; /* whose they are */
     size_t n_actions;
-    bool waits;         /* some events wait for files or their context */
-    int64_t burst_ms;   /* how long messages wait for more of their author; 0: not at all */
+    bool waits;       /* some events wait for files or their context */
+    int64_t burst_ms; /* how long messages wait for more of their author; 0: not at all */
     struct pending_want wants[512];
     size_t n_wants;
     uint32_t socket_numbers;

@@ -159,8 +159,7 @@ bool burst_edit(struct event *burst, struct arena *arena, int part, const struct
     struct event_part *p = &parts_in(burst)[part];
     if (ev->edit.deletes) {
         drop_files(burst, part);
-        *p = (struct event_part){
-            .event_id = p->event_id, .n_media = p->n_media, .deleted = true};
+        *p = (struct event_part){.event_id = p->event_id, .n_media = p->n_media, .deleted = true};
         if (part == 0) { /* the quote was its own */
             burst->reply_to.set = false;
             burst->reply_to_message_id = STR_NULL;

@@ -21,8 +21,8 @@ bool burst_takes(const struct event *ev);
  * room.  Both belong to one chat of one bot. */
 bool burst_fits(const struct event *burst, const struct event *ev);
 bool burst_is_full(const struct event *burst); /* no message fits any more */
-/* Appends @ev to @burst, whose members live in @arena.  The parts of a burst that was read from disk
- * are complete: nothing is joined to it. */
+/* Appends @ev to @burst, whose members live in @arena.  The parts of a burst that was read from
+ * disk are complete: nothing is joined to it. */
 void burst_join(struct event *burst, struct arena *arena, const struct event *ev);
 void burst_cut(struct event *burst, size_t n_parts); /* keeps the first ones */
 /* The part of @burst with this event id; -1: none.  An event without parts is its own part 0. */

@@ -41,7 +41,7 @@ struct want_file {
     char why[96];
 };
 
-struct waiting {       /* accepts that are held */
+struct accept_list {   /* accepts that are held */
     struct accept **a; /* owned, not what they point at */
     size_t n;
 };
@@ -87,7 +87,7 @@ struct staged {
 
     struct store_append append; /* of its row; with the store while STAGED_WRITING */
     struct buf body;            /* owned; what @append writes; empty once that is on disk */
-    struct waiting waiting;     /* told when the write under way is on disk */
+    struct accept_list waiting; /* told when the write under way is on disk */
 
     /* A burst (burst.h).  While a rewrite is under way the row neither enters nor leaves. */
     bool joins;               /* more messages may join */
@@ -95,9 +95,9 @@ struct staged {
     size_t n_safe;            /* parts on disk; an event without parts is one */
     size_t n_written;         /* parts in @rewrite */
     int64_t last_ms;          /* when it ends at the latest */
-    struct waiting later;     /* told when the rewrite after this one is on disk */
+    struct accept_list later; /* told when the rewrite after this one is on disk */
     struct store_mark rewrite;
-    struct timer again;       /* retry of a rewrite in doubt */
+    struct timer again; /* retry of a rewrite in doubt */
 
     struct delivery_group group; /* its deliveries, while STAGED_ENTERING */
     bool entered;                /* every copy is on disk, acked or refused */
@@ -232,7 +232,7 @@ static struct staged *find(struct relay *r, struct handle id)
     return handles_find(&r->stage->handles, id);
 }
 
-static void waiting_add(struct waiting *w, struct accept *a)
+static void waiting_add(struct accept_list *w, struct accept *a)
 {
     if (a == NULL)
         return;
@@ -241,14 +241,14 @@ static void waiting_add(struct waiting *w, struct accept *a)
     accept_hold(a);
 }
 
-static void waiting_tell(struct relay *r, struct waiting *w, enum bh_err err)
+static void waiting_tell(struct relay *r, struct accept_list *w, enum bh_err err)
 {
     for (size_t i = 0; i < w->n; i++)
         accept_release(r, w->a[i], err);
     w->n = 0;
 }
 
-static void waiting_move(struct waiting *from, struct waiting *to)
+static void waiting_move(struct accept_list *from, struct accept_list *to)
 {
     if (from->n == 0)
         return;
@@ -634,7 +634,7 @@ static void begin(struct staged *e)
     struct event routed = judge_route(r, &e->ev);
     size_t all = judge_ask(r, &routed, verdicts), n = 0;
 
-    e->joins = false; /* a burst ends here */
+    e->joins = false;                /* a burst ends here */
     for (size_t i = 0; i < all; i++) /* others are in other rows of the event, or in none */
         if (staged_has(e->to, e->n_to, verdicts[i].to))
             verdicts[n++] = verdicts[i];
@@ -1046,7 +1046,7 @@ bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *ve
     if (again != REPEAT_NONE)
         return true;
     if (accept_is_known(r, ev, verdicts, n))
-        return false; /* it has entered before: a duplicate waits for nothing */
+        return false;         /* it has entered before: a duplicate waits for nothing */
     struct event plain = *ev; /* it is routed again when it enters */
     plain.route_key = ev->own_key;
     plain.own_key = STR_NULL;
@@ -1069,7 +1069,7 @@ bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *ve
     bool room = n_to == 0 || has_room(r->stage, ev, to[0].tenant, false);
     if (!room && stops)
         return false; /* the interrupt was sent; its text is not worth a refusal */
-    if (!room) { /* who need not wait gets it now; its platform sends it again */
+    if (!room) {      /* who need not wait gets it now; its platform sends it again */
         r->n.refused_busy++;
         *ret_err = BH_BUSY;
     } else {

@@ -34,12 +34,12 @@
  * have few.  At a bound the answer is BH_BUSY, and the platform sends the event again later.  At
  * STAGED_SIGHT_MAX the recipient does not get the event: a refusal would hold back the others.
  *
- * A burst is one row.  Each message that joins it rewrites the row, and the platform gets its answer
- * for that message once the rewrite is on disk.  A burst ends when its author pauses, when it is
- * full, when anything else comes from that chat for one of its recipients (a message of somebody
- * else, a command, a button press), or with the process.  Then its files are fetched, and nothing
- * joins it any more.  Its deliveries have the id of its first message; their transaction writes the
- * deduplication keys of all its messages.
+ * A burst is one row.  Each message that joins it rewrites the row, and the platform gets its
+ * answer for that message once the rewrite is on disk.  A burst ends when its author pauses, when
+ * it is full, when anything else comes from that chat for one of its recipients (a message of
+ * somebody else, a command, a button press), or with the process.  Then its files are fetched, and
+ * nothing joins it any more.  Its deliveries have the id of its first message; their transaction
+ * writes the deduplication keys of all its messages.
  *
  * A row has the mailbox number STAGED_BOX and the flag STORE_ROW_STAGED.  Its body is the event
  * with its recipients.

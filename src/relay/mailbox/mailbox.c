@@ -8,7 +8,9 @@
  *
  * When the store refuses a delivery, the relay reports "unavailable" and forgets the key, so that
  * the platform's replay counts as new.  Two kinds of delivery are retried instead: one that is on a
- * socket, because its ack may come any moment, and one in doubt, because its row may exist. */
+ * socket, because its ack may come any moment, and one in doubt, because its row may exist.
+ *
+ * Long because slots, deliveries, revisions and acks are the states of one delivery. */
 #include "relay/mailbox/mailbox.h"
 #include <assert.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Promises of relay/in/burst.h and of staged.h about bursts: what one person writes in a burst is one
- * delivery, on disk message by message, and nothing of it is lost or doubled. */
+/* Promises of relay/in/burst.h and of staged.h about bursts: what one person writes in a burst
+ * is one delivery, on disk message by message, and nothing of it is lost or doubled. */
 #include "relay/rig.h"
 #include "relay/in/burst.h"
 #include "relay/in/staged.h"
@@ -508,8 +508,8 @@ static void a_file_that_is_fetched_goes_with_its_message(void **state)
     relay_file_here(rig.relay, fetched[0], 0, &here);
     edit("one", "", DELETED);
     relay_file_here(rig.relay, fetched[0], 1,
-                    &(struct relay_file){STR("fedcba9876543210fedcba9876543210"),
-                                         STR("image/png"), 7});
+                    &(struct relay_file){STR("fedcba9876543210fedcba9876543210"), STR("image/png"),
+                                         7});
     turn();
     assert_int_equal(inbound(f), 1);
     assert_false(str_contains(line_with(f, INBOUND, 0), STR("0123456789abcdef")));
