@@ -329,6 +329,21 @@ static size_t only_recipients(const struct intake *in, struct gate_verdict *verd
     return kept;
 }
 
+/* Each message of a burst can be asked about. */
+static void note_parts(const struct intake *in, const struct gate_verdict *verdicts,
+                       const struct journal_copy *copies, size_t n)
+{
+    struct relay *r = in->relay;
+    struct event part = *in->ev;
+
+    for (size_t i = 0; i < in->ev->n_parts; i++) {
+        part.message_id = in->ev->parts[i].message_id;
+        if (part.message_id.n > 0 && !str_eq(part.message_id, in->ev->message_id))
+            journal_event(r->journal, clock_wall_ms(r->env.clock), &part, JOURNAL_JUDGED, NULL,
+                          verdicts, copies, n);
+    }
+}
+
 /* Asks the gate and delivers to the recipients, or stages the event if it must wait. */
 static enum bh_err distribute(struct intake *in)
 {
@@ -372,6 +387,8 @@ static enum bh_err distribute(struct intake *in)
     in->verdict = NULL;
     journal_event(r->journal, clock_wall_ms(r->env.clock), in->ev, JOURNAL_JUDGED, NULL, verdicts,
                   copies, n);
+    if (in->ev->n_parts > 0)
+        note_parts(in, verdicts, copies, n);
     if (n == 0)
         log_unrouted(r, in->ev);
     else if (n_yes == 0)
