@@ -9,7 +9,7 @@
  *
  * A mark stays until a sink takes it, and a session's second stream begins with all marks set: so a
  * session whose stream broke misses nothing.  A busy mailbox costs one walk over its listeners per
- * MCP_NOTIFY_MS. */
+ * MCP_NOTIFY_MS, a few in each turn of the loop. */
 #include <assert.h>
 #include <stdlib.h>
 #include "base/crypto.h"
@@ -20,7 +20,10 @@
 
 #define SESSIONS_ENDED_MAX 4096 /* remembered deleted ids; beyond this the oldest are dropped */
 enum { RANDOM_BYTES = 16, MAC_BYTES = 17, ID_CHARS = 44 };
-enum { CHANGED_MAX = 16 }; /* URIs a watch remembers; with more, all count as changed */
+enum {
+    CHANGED_MAX = 16, /* URIs a watch remembers; with more, all count as changed */
+    TURN_MAX = 32,    /* listeners told in one turn of the loop */
+};
 
 struct ended {        /* a deleted session id */
     struct list link; /* oldest first */
@@ -28,15 +31,21 @@ struct ended {        /* a deleted session id */
     char id[];
 };
 
+struct changes {     /* of one instance's resources */
+    struct buf uris; /* each ended by a newline */
+    size_t n;
+    bool all, list; /* any resource may have changed; the list of resources has */
+};
+
 struct watch {             /* of one instance */
     struct mcp *m;         /* borrowed */
     struct list listeners; /* by_watch */
     struct timer tell;
-    int64_t told_ms;    /* monotonic; the last time; 0: never */
-    struct buf changed; /* URIs, each ended by a newline */
-    size_t n_changed;
-    bool all, list; /* any resource may have changed; the list of resources has */
-    bool telling;   /* on_tell() runs: it frees the watch itself */
+    int64_t told_ms;     /* monotonic; when telling began the last time; 0: never */
+    struct changes next; /* nobody was told yet */
+    struct changes now;  /* being told */
+    struct list *at;     /* the listener to be told next; NULL: nobody is being told */
+    bool telling;        /* on_tell() runs: it frees the watch itself */
     size_t key_n;
     char key[]; /* tenant \x1f instance */
 };
@@ -160,15 +169,16 @@ static void drop_watch(struct watch *w)
         return;
     timer_stop(m->env.clock, &w->tell);
     map_del(&m->watches, str_make(w->key, w->key_n));
-    buf_done(&w->changed);
+    buf_done(&w->next.uris);
+    buf_done(&w->now.uris);
     free(w);
     if (map_count(&m->watches) == 0)
         m->env.resources->watch(m->env.resources_ctx, false);
 }
 
-static bool has_changed(const struct watch *w, struct str uri)
+static bool has_changed(const struct changes *c, struct str uri)
 {
-    struct str rest = buf_str(&w->changed), one;
+    struct str rest = buf_str(&c->uris), one;
 
     while (rest.n > 0 && str_split(&rest, '\n', &one))
         if (str_eq(one, uri))
@@ -197,6 +207,8 @@ static void listener_free(struct mcp_listener *l)
     if (l->id.n == 0)
         map_del(&m->sessions, str_make(l->session, ID_CHARS));
     list_remove(&l->link);
+    if (l->watch != NULL && l->watch->at == &l->by_watch)
+        l->watch->at = l->by_watch.next;
     list_remove(&l->by_watch);
     if (l->watch != NULL)
         drop_watch(l->watch);
@@ -362,47 +374,67 @@ static void tell_client(struct mcp_listener *l)
     }
 }
 
-static void mark(struct mcp_listener *l, const struct watch *w)
+static void mark(struct mcp_listener *l, const struct changes *c)
 {
-    l->list_changed |= l->wants_list && w->list;
+    l->list_changed |= l->wants_list && c->list;
     for (struct subscription *s = l->subs; s != NULL; s = s->next)
-        s->changed |= w->all || has_changed(w, str_make(s->uri, s->n));
-}
-
-static void on_tell(struct timer *t)
-{
-    struct watch *w = container_of(t, struct watch, tell);
-    const struct mcp_env *env = &w->m->env;
-    struct str instance = str_make(w->key, w->key_n), tenant;
-
-    str_split(&instance, '\x1f', &tenant);
-    w->told_ms = clock_now_ms(env->clock);
-    w->telling = true;
-    if (env->resources->readable(env->resources_ctx, tenant, instance)) {
-        list_each (&w->listeners, it, nxt) {
-            struct mcp_listener *l = list_entry(it, struct mcp_listener, by_watch);
-            mark(l, w);
-            if (key_is_good(l))
-                tell_client(l);
-            else
-                listener_end(l);
-        }
-    }
-    w->all = w->list = false;
-    buf_done(&w->changed);
-    w->n_changed = 0;
-    w->telling = false;
-    drop_watch(w);
+        s->changed |= c->all || has_changed(c, str_make(s->uri, s->n));
 }
 
 static void tell_soon(struct watch *w)
 {
     struct clock *clock = w->m->env.clock;
 
-    if (timer_is_set(&w->tell))
+    if (timer_is_set(&w->tell) || w->at != NULL)
         return;
     int64_t since_ms = w->told_ms == 0 ? MCP_NOTIFY_MS : clock_now_ms(clock) - w->told_ms;
     timer_set(clock, &w->tell, since_ms >= MCP_NOTIFY_MS ? 0 : MCP_NOTIFY_MS - since_ms);
+}
+
+/* Begins to tell what changed.  False: nobody may read it now, so nobody is told. */
+static bool tell_begin(struct watch *w)
+{
+    const struct mcp_env *env = &w->m->env;
+    struct str instance = str_make(w->key, w->key_n), tenant;
+
+    str_split(&instance, '\x1f', &tenant);
+    w->told_ms = clock_now_ms(env->clock);
+    w->now = w->next;
+    w->next = (struct changes){0};
+    if (env->resources->readable(env->resources_ctx, tenant, instance)) {
+        w->at = w->listeners.next;
+        return true;
+    }
+    buf_done(&w->now.uris);
+    return false;
+}
+
+static void on_tell(struct timer *t)
+{
+    struct watch *w = container_of(t, struct watch, tell);
+
+    if (w->at == NULL && !tell_begin(w))
+        return;
+    w->telling = true;
+    for (int n = 0; n < TURN_MAX && w->at != &w->listeners; n++) {
+        struct mcp_listener *l = list_entry(w->at, struct mcp_listener, by_watch);
+        w->at = w->at->next;
+        mark(l, &w->now);
+        if (key_is_good(l))
+            tell_client(l);
+        else
+            listener_end(l);
+    }
+    w->telling = false;
+    if (w->at != &w->listeners) {
+        timer_set(w->m->env.clock, t, 0); /* the others in the next turn */
+        return;
+    }
+    w->at = NULL;
+    buf_done(&w->now.uris);
+    if (w->next.n > 0 || w->next.all || w->next.list)
+        tell_soon(w);
+    drop_watch(w);
 }
 
 bool mcp_is_watched(const struct mcp *m, struct str tenant, struct str instance)
@@ -416,12 +448,13 @@ void mcp_changed(struct mcp *m, struct str tenant, struct str instance, struct s
 
     if (w == NULL)
         return;
-    if (uri.p == NULL || (!has_changed(w, uri) && w->n_changed == CHANGED_MAX)) {
-        w->all = true;
-    } else if (!has_changed(w, uri)) {
-        buf_add_str(&w->changed, uri);
-        buf_add_c(&w->changed, '\n');
-        w->n_changed++;
+    struct changes *c = &w->next;
+    if (uri.p == NULL || (!has_changed(c, uri) && c->n == CHANGED_MAX)) {
+        c->all = true;
+    } else if (!has_changed(c, uri)) {
+        buf_add_str(&c->uris, uri);
+        buf_add_c(&c->uris, '\n');
+        c->n++;
     }
     tell_soon(w);
 }
@@ -432,7 +465,7 @@ void mcp_list_changed(struct mcp *m, struct str tenant, struct str instance)
 
     if (w == NULL)
         return;
-    w->list = true;
+    w->next.list = true;
     tell_soon(w);
 }
 

@@ -260,6 +260,42 @@ static void changes_are_told_to_those_who_asked_and_once(void **state)
     buf_done(&b.got);
 }
 
+static void many_listeners_are_told_a_few_at_a_time(void **state)
+{
+    struct rig *t = *state;
+    struct stream many[100];
+    char key[16];
+    for (size_t i = 0; i < ARRAY_LEN(many); i++) {
+        many[i] = (struct stream)STREAM;
+        snprintf(key, sizeof key, "key-%zu", i / 25);
+        t->who.key_id = str_of(key);
+        assert_true(listen(t, &many[i], (int)i, "\"resourceSubscriptions\":[\"x:a\",\"x:b\"]"));
+    }
+    changed(t, "x:a");
+    size_t told = 0;
+    later(t, 0);
+    while (told < ARRAY_LEN(many) && many[told].n == 1)
+        told++;
+    assert_true(told > 0 && told < ARRAY_LEN(many));
+    mcp_listener_gone(many[told].listener, &many[told].sink); /* whose turn it is */
+    mcp_listener_gone(many[99].listener, &many[99].sink);
+    changed(t, "x:b"); /* waits until everybody was told of the other */
+    for (int i = 0; i < 4; i++)
+        later(t, 0);
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        assert_int_equal(many[i].n, i == told || i == 99 ? 0 : 1);
+    later(t, MCP_NOTIFY_MS);
+    for (int i = 0; i < 4; i++)
+        later(t, 0);
+    assert_int_equal(many[0].n, 2);
+    assert_int_equal(many[98].n, 2);
+    changed(t, "x:a");
+    later(t, MCP_NOTIFY_MS);
+    mcp_end_streams(t->mcp); /* in the middle */
+    for (size_t i = 0; i < ARRAY_LEN(many); i++)
+        buf_done(&many[i].got);
+}
+
 static void nobody_is_told_what_cannot_be_read_now(void **state)
 {
     struct rig *t = *state;
@@ -447,6 +483,7 @@ UNIT(mcp_test_listen)
     const struct CMUnitTest tests[] = {
         PROMISE(the_acknowledgement_has_what_will_be_told),
         PROMISE(changes_are_told_to_those_who_asked_and_once),
+        PROMISE(many_listeners_are_told_a_few_at_a_time),
         PROMISE(nobody_is_told_what_cannot_be_read_now),
         PROMISE(a_stream_that_ends_here_ends_with_a_result),
         PROMISE(a_key_that_is_not_good_any_more_hears_nothing),
