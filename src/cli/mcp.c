@@ -139,6 +139,21 @@ static void say_error(struct bridge *b, const struct buf *id, const char *what, 
     buf_done(&text);
 }
 
+static void say_no_answer(struct bridge *b, const struct buf *id, const char *why)
+{
+    struct buf what = BUF_INIT;
+
+    if (b->sock.n > 0)
+        buf_printf(&what,
+                   "no bellhop answers at %s; start it with bellhop serve, or name it with "
+                   "--url URL or --state-dir DIR: ",
+                   buf_z(&b->sock));
+    else
+        buf_printf(&what, "no bellhop answers at %s: ", buf_z(&b->url));
+    say_error(b, id, buf_z(&what), str_of(why));
+    buf_done(&what);
+}
+
 /* What changed while the event stream was broken is not known. */
 static void say_updated(struct bridge *b, struct str uri)
 {
@@ -275,7 +290,7 @@ static void on_answer(void *ctx, const struct http_result *r)
     else if (is_reply)
         say(b, body);
     else if (p->id.n > 0 && r->err != BH_OK)
-        say_error(b, &p->id, "bellhop does not answer: ", str_of(r->why));
+        say_no_answer(b, &p->id, r->why);
     else if (p->id.n > 0 && p->kind == POST_LISTEN && r->status == 200)
         say_error(b, &p->id, "bellhop ended the stream", STR_NULL);
     else if (p->id.n > 0)

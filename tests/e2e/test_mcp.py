@@ -242,6 +242,7 @@ def test_a_server_that_is_gone_or_refuses_is_told_to_whoever_asked(bellhop):
     bellhop.stop()
     gone = bridge(bellhop, key, ping)
     assert json.loads(gone.stdout)["id"] == 7 and gone.stdout.count("\n") == 1
+    assert "admin.sock" in gone.stdout and "--url" in gone.stdout
     assert subprocess.run([PROGRAM, "mcp"], env={k: v for k, v in os.environ.items() if k != "BELLHOP_KEY"},
                           capture_output=True).returncode == 2
 
