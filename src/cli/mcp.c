@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include "agent/channel.h"
 #include "base/clock.h"
 #include "base/crypto.h"
 #include "base/jw.h"
@@ -555,24 +556,72 @@ static int serve(struct cli_job *j)
     return b.rc;
 }
 
+/* --channel: the mailbox of an instance as a channel of Claude Code. */
+static int serve_channel(struct cli_job *j)
+{
+    BUF_LOCAL url = BUF_INIT, sock = BUF_INIT;
+    struct channel_options opt = {
+        .headers = j->door->headers,
+        .instance = cli_value(j, "--instance"),
+        .version = BELLHOP_VERSION,
+        .window = (size_t)cli_number(j, "--window", 16),
+        .settle_ms = cli_number(j, "--settle", 2000),
+        .permission_ms = cli_number(j, "--permission-timeout", 3600000),
+    };
+
+    if (opt.instance == NULL)
+        return cli_misused(j, "--channel needs --instance: whose mailbox it is");
+    if (opt.window > 256)
+        return cli_misused(j, "--window is 1 to 256");
+    if (j->door->url.p != NULL) {
+        buf_add_str(&url, j->door->url);
+    } else {
+        char *dir = cli_state_dir(j);
+        if (dir == NULL)
+            return CLI_FAILED;
+        buf_add_z(&url, "http://bellhop");
+        buf_printf(&sock, "%s/admin.sock", dir);
+        opt.unix_socket = buf_z(&sock);
+        free(dir);
+    }
+    opt.url = buf_z(&url);
+    return channel_run(&opt);
+}
+
 static int run(struct cli_job *j)
 {
     if (cli_value(j, "--key-file") == NULL && getenv("BELLHOP_KEY") == NULL)
         return cli_misused(j, "a key is missing: set BELLHOP_KEY or give --key-file");
-    return serve(j);
+    return cli_flag(j, "--channel") ? serve_channel(j) : serve(j);
 }
+
+static const struct cli_option options[] = {
+    {"--channel", .kind = CLI_FLAG},
+    {"--instance"},
+    {"--window", .kind = CLI_NUMBER},
+    {"--settle", .kind = CLI_DURATION},
+    {"--permission-timeout", .kind = CLI_DURATION},
+    {0},
+};
 
 const struct command cmd_mcp = {
     .name = "mcp",
     .summary = "offer tools to an MCP client over standard input and output",
     .help =
-        "Usage: bellhop mcp [--key-file F] [--url URL] [--namespace N]\n\n"
+        "Usage: bellhop mcp [--key-file F] [--url URL] [--namespace N]\n"
+        "       bellhop mcp --channel --instance I [--key-file F] [--url URL] [OPTIONS]\n\n"
         "For clients that start their servers as programs.  Each input line is a message, each\n"
         "output line a reply or a notification.  The key (BELLHOP_KEY, or --key-file F) comes from "
         "bellhop token\n"
         "agent and decides which tools there are.  The server is the one on this machine\n"
         "(--state-dir, -c) or the one at --url.  A client that speaks HTTP needs no program:\n"
-        "give it URL/mcp and the key as a bearer.\n",
+        "give it URL/mcp and the key as a bearer.\n\n"
+        "With --channel it is a channel of Claude Code: the messages that wait for the instance I\n"
+        "are pushed into the session.  The key is made by bellhop token agent --instance I.\n\n"
+        "  --window N              messages that the model has in hand at once (16)\n"
+        "  --permission-timeout D  time to answer a permission request (1h); then it is denied\n"
+        "  --settle D              pause between the client's start and the first message (2s)\n",
     .verbs = (const struct cli_verb[]){{"", .run = run}, {0}},
+    .options = options,
     .v1 = true,
 };

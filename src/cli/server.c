@@ -578,6 +578,7 @@ void server_close(struct server *s)
     idp_free(s->front.idp);
     mcp_free(s->front.mcp); /* its tools cancel their calls to the stores */
     chat_ops_drop(&s->front);
+    mailbox_ops_drop(&s->front);
     skills_close(s->front.skills);
     data_close(s->front.data);
     if (s->front.host != NULL)

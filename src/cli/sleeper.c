@@ -201,7 +201,9 @@ static int become(struct cli_job *j, const struct sleeper_times *t, int listener
                           every,
                           minute,
                           drain,
-                          mode != NULL && strcmp(mode, "freeze") == 0 ? "1" : "0",
+                          mode == NULL || strcmp(mode, "exit") == 0 ? "0"
+                          : strcmp(mode, "freeze") == 0             ? "1"
+                                                                    : "2",
                           wake_url != NULL ? wake_url : "",
                           self,
                           "--"};
@@ -255,7 +257,8 @@ static bool has_credential(struct cli_job *j)
 static int run(struct cli_job *j)
 {
     const char *ask = cli_value(j, "--ask"), *schedule = cli_value(j, "--schedule"),
-               *where = cli_value(j, "--wake-listen");
+               *where = cli_value(j, "--wake-listen"), *mode = cli_value(j, "--mode");
+    bool starts_only = mode != NULL && strcmp(mode, "start") == 0;
     struct sleeper_times t = {.at_minute = -1};
 
     if (ask != NULL && strcmp(ask, "instance") == 0)
@@ -265,14 +268,14 @@ static int run(struct cli_job *j)
     if (ask != NULL || j->n_args > 0 || j->program == NULL || j->program[0] == NULL)
         return cli_misused(j, "name the process after --: bellhop sleeper ... -- bellhop agent -- "
                               "./mine");
-    if (cli_number(j, "--idle", 0) < 100)
+    if (cli_number(j, "--idle", 0) < 100 && !starts_only)
         return cli_misused(j, "--idle needs a duration such as 5m");
     if (where == NULL)
         return cli_misused(j, "--wake-listen needs HOST:PORT, where the connector's wake request "
                               "arrives");
     if (schedule != NULL && !read_schedule(schedule, &t))
         return cli_misused(j, "--schedule is a duration (6h) or a time of day (07:30)");
-    if (!has_credential(j))
+    if (!starts_only && !has_credential(j))
         return cli_misused(j, "GATEWAY_RELAY_URL, GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET must "
                               "be set; `bellhop gateway add` prints them");
     if (!program_exists(j->program[0]))
@@ -287,7 +290,7 @@ static int run(struct cli_job *j)
 static const struct cli_option options[] = {
     {"--idle", .kind = CLI_DURATION},
     {"--wake-listen"},
-    {"--mode", .one_of = "exit|freeze"},
+    {"--mode", .one_of = "exit|freeze|start"},
     {"--schedule"},
     {"--drain-timeout", .kind = CLI_DURATION},
     {"--wake-url"},
@@ -302,7 +305,8 @@ const struct command cmd_sleeper = {
     .name = "sleeper",
     .summary = "let a gateway process sleep while nobody writes",
     .help =
-        "Usage: bellhop sleeper --idle D --wake-listen HOST:PORT [OPTIONS] -- PROCESS [ARG...]\n\n"
+        "Usage: bellhop sleeper --idle D --wake-listen HOST:PORT [OPTIONS] -- PROCESS [ARG...]\n"
+        "       bellhop sleeper --mode start --wake-listen HOST:PORT -- COMMAND [ARG...]\n\n"
         "Runs PROCESS (a Hermes gateway, `bellhop agent -- ./mine`, any program that dials the\n"
         "relay).  Stops the process once its instance was idle for D and nothing is in flight.\n"
         "Starts it again when the connector sends its wake request (the poke), at the scheduled\n"
@@ -312,6 +316,8 @@ const struct command cmd_sleeper = {
         "  --mode exit|freeze    end the process with SIGTERM (the default), or tell it to go\n"
         "                        dormant with SIGUSR1 and stop it with SIGSTOP: it wakes faster\n"
         "                        and keeps its memory\n"
+        "  --mode start          run COMMAND at each poke, and nothing else: it starts an agent\n"
+        "                        that looks after itself (tmux, systemctl); needs no credential\n"
         "  --schedule WHEN       also wake it every 6h, or at 07:30\n"
         "  --drain-timeout D     time for the process to exit (60s); then it is killed\n"
         "  --wake-url URL        the registered wake URL, if the connector does not tell it\n"

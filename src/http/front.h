@@ -65,6 +65,7 @@ struct front { /* all borrowed, unless it says owned; cli/server.c opens and clo
     struct bucket_level refusals;      /* rate limit of log lines about refused requests */
     uint64_t refusals_untold;          /* refusals not logged since the last line */
     struct list chat_asks, chat_sends; /* of ops_chat.c, in flight; owned */
+    struct pullers *pullers;           /* private to ops_mailbox.c; NULL at first */
     struct list downloads;             /* of media_route.c, being opened; owned */
     struct list op_calls;              /* struct op_call, not answered yet; owned */
     struct v1_work {                   /* memory that the current request counts for: v1.h */

@@ -20,13 +20,11 @@
 enum { TEXTS_MAX = 64 };
 
 const struct op_family op_families[] = {
-    {"server", ops_server}, {"skills", ops_skills},
-    {"data", ops_data},     {"agents", ops_agents},
-    {"chat", ops_chat},     {"manage", ops_manage},
-    {"lists", ops_lists},   {"changes", ops_changes},
-    {"nodes", ops_nodes},   {"erase", ops_erase},
-    {"why", ops_why},       {"dashboard", ops_dashboard},
-    {"test", ops_test},     {0},
+    {"server", ops_server},       {"skills", ops_skills}, {"data", ops_data},
+    {"agents", ops_agents},       {"chat", ops_chat},     {"mailbox", ops_mailbox},
+    {"manage", ops_manage},       {"lists", ops_lists},   {"changes", ops_changes},
+    {"nodes", ops_nodes},         {"erase", ops_erase},   {"why", ops_why},
+    {"dashboard", ops_dashboard}, {"test", ops_test},     {0},
 };
 
 const struct op *op_find(const char *name)

@@ -117,7 +117,8 @@ struct op_family {
     const char *name;     /* "skills": a tag of openapi.json, a section of docs/api.md */
     const struct op *ops; /* ends with a NULL name */
 };
-extern const struct op ops_server[], ops_skills[], ops_data[], ops_agents[], ops_chat[];
+extern const struct op ops_server[], ops_skills[], ops_data[], ops_agents[], ops_chat[],
+    ops_mailbox[];
 extern const struct op ops_manage[], ops_lists[], ops_changes[], ops_nodes[], ops_erase[],
     ops_test[], ops_why[], ops_dashboard[];
 extern const struct op_family op_families[]; /* ends with a NULL name */
@@ -236,10 +237,11 @@ bool op_request(const struct op *op, const struct op_given *given, size_t n, str
 bool op_match(const char *pattern, struct str path, struct arena *arena,
               struct str ret_args[OP_PATH_MAX]);
 
-/* ---- ops_chat.c ---- */
+/* ---- ops_chat.c, ops_mailbox.c ---- */
 
-/* At shutdown, after the sockets are closed: frees reads and sends in flight. */
+/* At shutdown, after the sockets are closed: frees reads, sends and mailbox sessions. */
 void chat_ops_drop(struct front *f);
+void mailbox_ops_drop(struct front *f);
 /* True while no gateway of the instance is connected, so that others may read its mail. */
 struct instance_view;
 bool chats_readable(struct front *f, struct str tenant, struct str instance,
@@ -251,6 +253,13 @@ bool chats_readable(struct front *f, struct str tenant, struct str instance,
 void chat_uri(struct buf *out, struct str platform, struct str chat_id);
 bool chat_of_uri(struct str uri, struct buf *ret_platform, struct buf *ret_chat_id);
 extern const struct op op_chat_show, op_chat_resources;
+/* Performs @action, a JSON object of the contract, as the caller's instance: through the guard and
+ * the limits of a gateway's actions.  @told gets the result, with the call that waits for it (NULL:
+ * none does any more).  @ctx is the callee's to free().  Nothing is told when the server goes down.
+ */
+typedef void chat_acted_cb(struct op_call *c, struct json result, void *ctx);
+void chat_act(struct op_call *c, struct str platform, struct str action, chat_acted_cb *told,
+              void *ctx);
 
 /* ---- op_describe.c ---- */
 void op_openapi(struct buf *out);

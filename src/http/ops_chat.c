@@ -41,9 +41,11 @@ struct send {
     struct op_call *c; /* NULL: nobody waits any more */
     struct session *session;
     const struct gateway *gw; /* borrowed from the facts, which keep tombstones */
-    struct buf got;           /* the lines that the relay sent */
-    struct timer over;        /* reads @got when the turn ends */
-    bool closed;              /* the relay closed the wire */
+    chat_acted_cb *told;
+    void *ctx;         /* of @told; owned */
+    struct buf got;    /* the lines that the relay sent */
+    struct timer over; /* reads @got when the turn ends */
+    bool closed;       /* the relay closed the wire */
 };
 
 static struct send *send_of(struct wire *w)
@@ -102,22 +104,25 @@ static void send_free(struct send *d)
         session_closed(d->session, CLOSE_CODE_NORMAL);
     list_remove(&d->link);
     buf_done(&d->got);
+    free(d->ctx);
     free(d);
 }
 
-static void tell(struct send *d, struct json result)
+static void on_sent(struct op_call *c, struct json result, void *ctx)
 {
-    struct jw w = op_begin(d->c);
     struct str error = json_str(result, "error");
 
+    if (c == NULL)
+        return;
     if (json_as_bool(json_get(result, "success"), false)) {
+        struct jw w = op_begin(c);
         jw_obj(&w);
         jw_kbool(&w, "success", true);
         jw_kstr_opt(&w, "message_id", json_str(result, "message_id"));
         jw_end_obj(&w);
-        op_end(d->c);
+        op_end(c);
     } else {
-        op_refuse(d->c, FAULT_REFUSED, "not sent: %.*s",
+        op_refuse(c, FAULT_REFUSED, "not sent: %.*s",
                   STR_FMT(error.p != NULL ? error : STR("no reason given")));
     }
 }
@@ -133,8 +138,8 @@ static void on_over(struct timer *t)
     while (!found && rest.n > 0 && str_split(&rest, '\n', &line)) {
         found =
             json_parse(parser, line, &doc) && str_eq(json_str(doc, "type"), STR("outbound_result"));
-        if (found && d->c != NULL)
-            tell(d, json_get(doc, "result"));
+        if (found)
+            d->told(d->c, json_get(doc, "result"), d->ctx);
     }
     json_parser_free(parser);
     if (!found && d->closed && d->c != NULL)
@@ -151,16 +156,61 @@ static void on_dropped(void *mine)
     d->c = NULL; /* the send itself continues */
 }
 
-static void write_outbound(struct buf *out, const struct op_call *c, struct str request_id)
+static void write_outbound(struct buf *out, struct str platform, struct str action)
 {
     struct jw w = jw_begin(out);
-    struct str thread_id = op_text(c, "thread_id");
+    struct rand rand = RAND_SYSTEM;
+    BUF_LOCAL id = BUF_INIT;
+    uint8_t raw[8];
 
+    rand_bytes(&rand, raw, sizeof raw);
+    buf_add_z(&id, "mcp-");
+    hex_add(&id, raw, sizeof raw);
     jw_obj(&w);
     jw_kstr(&w, "type", STR("outbound"));
-    jw_kstr(&w, "requestId", request_id);
-    jw_kstr_opt(&w, "platform", op_text(c, "platform"));
-    jw_kobj(&w, "action");
+    jw_kstr(&w, "requestId", buf_str(&id));
+    jw_kstr_opt(&w, "platform", platform);
+    jw_kraw(&w, "action", action);
+    jw_end_obj(&w);
+    buf_add_c(out, '\n');
+}
+
+void chat_act(struct op_call *c, struct str platform, struct str action, chat_acted_cb *told,
+              void *ctx)
+{
+    struct front *f = c->f;
+    const struct caller *who = &c->caller;
+    const struct gateway *gw = facts_newest_gateway(f->facts, who->tenant, who->instance);
+    BUF_LOCAL frame = BUF_INIT;
+
+    if (gw == NULL) {
+        free(ctx);
+        op_refuse(c, FAULT_REFUSED,
+                  "this instance has no gateway; its operator makes one: bellhop gateway add");
+        return;
+    }
+    struct send *d = xcalloc(1, sizeof *d);
+    *d = (struct send){.wire.ops = &wire_ops, .f = f, .c = c, .gw = gw, .told = told, .ctx = ctx};
+    timer_init(&d->over, on_over);
+    list_init(&d->link);
+    list_append(&f->chat_sends, &d->link);
+    op_keep(c, d, on_dropped);
+    d->session = session_open(f->relay, gw, &d->wire);
+    if (d->session == NULL) {
+        wire_close(&d->wire, CLOSE_TRY_LATER);
+        return;
+    }
+    write_outbound(&frame, platform, action);
+    session_data(d->session, buf_str(&frame));
+}
+
+static void chat_send(struct op_call *c)
+{
+    struct str thread_id = op_text(c, "thread_id");
+    BUF_LOCAL action = BUF_INIT;
+    struct jw w = jw_begin(&action);
+
+    jw_obj(&w);
     jw_kstr(&w, "op", STR("send"));
     jw_kstr(&w, "chat_id", op_text(c, "chat_id"));
     jw_kstr(&w, "content", op_text(c, "content"));
@@ -171,42 +221,7 @@ static void write_outbound(struct buf *out, const struct op_call *c, struct str 
         jw_end_obj(&w);
     }
     jw_end_obj(&w);
-    jw_end_obj(&w);
-    buf_add_c(out, '\n');
-}
-
-static void chat_send(struct op_call *c)
-{
-    struct front *f = c->f;
-    const struct caller *who = &c->caller;
-    const struct gateway *gw = facts_newest_gateway(f->facts, who->tenant, who->instance);
-    struct buf frame = BUF_INIT, id = BUF_INIT;
-    struct rand rand = RAND_SYSTEM;
-    uint8_t raw[8];
-
-    if (gw == NULL) {
-        op_refuse(c, FAULT_REFUSED,
-                  "this instance has no gateway; its operator makes one: bellhop gateway add");
-        return;
-    }
-    struct send *d = xcalloc(1, sizeof *d);
-    *d = (struct send){.wire.ops = &wire_ops, .f = f, .c = c, .gw = gw};
-    timer_init(&d->over, on_over);
-    list_init(&d->link);
-    list_append(&f->chat_sends, &d->link);
-    op_keep(c, d, on_dropped);
-    d->session = session_open(f->relay, gw, &d->wire);
-    if (d->session == NULL) {
-        wire_close(&d->wire, CLOSE_TRY_LATER);
-        return;
-    }
-    rand_bytes(&rand, raw, sizeof raw);
-    buf_add_z(&id, "mcp-");
-    hex_add(&id, raw, sizeof raw);
-    write_outbound(&frame, c, buf_str(&id));
-    session_data(d->session, buf_str(&frame));
-    buf_done(&frame);
-    buf_done(&id);
+    chat_act(c, op_text(c, "platform"), buf_str(&action), on_sent, NULL);
 }
 
 /* ---- chat_list, chat_read ---- */

@@ -542,7 +542,11 @@ static bool admit(struct front *f, struct reading *r, struct caller *ret)
     default:
         break;
     }
-    return v1_admit(f, r->req, names_agent ? r->in_path[0] : STR_NULL, ret);
+    if (!v1_admit(f, r->req, names_agent ? r->in_path[0] : STR_NULL, ret))
+        return false;
+    return r->op->may != MAY_INSTANCE || ret->instance.p != NULL ||
+           refuse(f, r->req, 403, NULL, "refused",
+                  "This key acts for no instance: make one with bellhop token agent --instance.");
 }
 
 static void handle(struct front *f, struct reading *r)

@@ -10,6 +10,7 @@
  * turn.  So a fast client of a large file takes turns with the others, and a slow client costs one
  * block of memory. */
 #include <assert.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,16 @@ static struct conn *find_in(struct http_server *s, struct http_id id, enum conn_
 {
     struct conn *c = http_find(s, id);
     return c != NULL && c->state == state ? c : NULL;
+}
+
+bool http_waits(struct http_server *s, struct http_id id)
+{
+    const struct conn *c = find_in(s, id, CONN_HANDLING);
+
+    if (c == NULL || c->no_socket)
+        return c != NULL;
+    struct pollfd end = {.fd = c->io.fd, .events = POLLRDHUP};
+    return poll(&end, 1, 0) == 0;
 }
 
 static const char *reason_of(int status)

@@ -163,6 +163,10 @@ void http_answer(struct http_server *s, struct http_id id, const struct http_ans
 void http_answer_error(struct http_server *s, struct http_id id, int status, const char *code,
                        const char *fmt, ...) BH_PRINTF(5, 6);
 
+/* True while the request waits for its answer and its client is connected.  Costs a system call:
+ * nothing is read from a connection while its request is handled. */
+bool http_waits(struct http_server *s, struct http_id id);
+
 /* ---- an answer from a file ---- */
 struct http_file {
     int fd; /* taken over, whatever becomes of the answer */

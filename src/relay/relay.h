@@ -261,4 +261,9 @@ struct mail_news { /* what relay_mailbox_show() would show changed; borrowed for
 typedef void mail_news_cb(void *ctx, const struct mail_news *news);
 void relay_watch_mail(struct relay *r, mail_news_cb *cb, void *ctx);
 
+/* Finds the direct chat in which a person linked to the instance wrote last, among its recent
+ * chats.  False: there is none. */
+bool relay_owner_chat(struct relay *r, struct str tenant, struct str instance,
+                      struct buf *ret_platform, struct buf *ret_chat);
+
 extern const struct record_form *const relay_records[]; /* ends with NULL */

@@ -17,6 +17,8 @@ struct wire_ops {
     void (*send_end)(struct wire *w);
     void (*ping)(struct wire *w, uint32_t number); /* session_pong() gets the number back */
     void (*close)(struct wire *w, enum close_reason why);
+    /* Of a session that pulls (in/inside.h): mail waits, or is on disk now. */
+    void (*mail)(struct wire *w);
     /* Appends the URL by which this gateway fetches a file.  @sign: the gateway sends no
      * credential, so the URL is signed.  NULL: files are not supported. */
     void (*media_url)(struct wire *w, struct str id, bool sign, struct buf *out);

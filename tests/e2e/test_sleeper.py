@@ -374,3 +374,27 @@ def test_many_rounds_of_sleep_and_wake(make_bellhop, start_sleeper, script):  # 
     done = run_rounds(server, start_sleeper, script(ECHO), seed, int(os.environ.get("SLEEPER_ROUNDS", "30")), 150)
     assert done >= 25, "the machine is too slow to say anything"
     print(json.dumps({"seed": seed, "rounds": done}))
+
+
+def test_a_command_is_run_at_each_poke_and_needs_no_credential(tmp_path):
+    port, ran = free_port(), tmp_path / "ran"
+    process = subprocess.Popen([PROGRAM, "sleeper", "--mode", "start", "--wake-listen", f"127.0.0.1:{port}", "--",
+                                "sh", "-c", f"echo x >> {ran}; exit 3"], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env={"PATH": os.environ["PATH"]})
+    url = f"http://127.0.0.1:{port}"
+
+    def health():
+        try:
+            return http("GET", url + "/healthz").json
+        except OSError:
+            return {}
+
+    wait_for(lambda: health().get("state") == "asleep")
+    assert not ran.exists(), "nothing runs before a poke"
+    for n in (1, 2):
+        assert http("GET", url + "/wake").status in (200, 202, 204)
+        wait_for(lambda n=n: health()["state"] == "asleep" and health()["wakes"] == n)
+        assert ran.read_text() == "x\n" * n
+    process.send_signal(SIGTERM)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 0 and "the command failed: exit status 3" in err, err

@@ -86,9 +86,9 @@ static int open_signals(void)
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* `bellhop sleeper` has understood what the user wrote and hands over: the listener's number, idle
- * time, schedule (every so many ms; minute of the day), time to drain, whether to freeze, the wake
- * URL, the program that asks for us, "--", the gateway process. */
+/* `bellhop sleeper` has understood what the user wrote and hands over: the listener's number,
+ * idle time, schedule (every so many ms; minute of the day), time to drain, the mode (1: freeze,
+ * 2: start only), the wake URL, the program that asks for us, "--", the gateway process. */
 int main(int argc, char **argv)
 {
     static struct sleeper s; /* zeroed, and not on the stack of a program that is measured */
@@ -101,7 +101,8 @@ int main(int argc, char **argv)
     s.every_ms = atoll(argv[3]);
     s.at_minute = atoi(argv[4]);
     s.drain_ms = atoll(argv[5]);
-    s.freeze = atoi(argv[6]) != 0;
+    s.freeze = atoi(argv[6]) == 1;
+    s.starts_only = atoi(argv[6]) == 2;
     s.wake_url = argv[7][0] != '\0' ? argv[7] : NULL;
     s.child.argv = argv + 10;
     knock_init(&s.knock, atoi(argv[1]));

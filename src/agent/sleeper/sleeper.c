@@ -28,8 +28,8 @@ static const struct {
     const char *name;
     unsigned next; /* bit set of states that may follow */
 } states[] = {
-    [LOOKING] = {"looking", B(STARTING) | B(CHECKING) | B(LEAVING)},
-    [STARTING] = {"starting", B(STARTING) | B(AWAKE) | B(LEAVING)},
+    [LOOKING] = {"looking", B(STARTING) | B(CHECKING) | B(ASLEEP) | B(LEAVING)},
+    [STARTING] = {"starting", B(STARTING) | B(AWAKE) | B(ASLEEP) | B(LEAVING)},
     [AWAKE] = {"awake", B(CHECKING) | B(STARTING) | B(LEAVING)},
     [CHECKING] = {"checking", B(AWAKE) | B(DRAINING) | B(ASLEEP) | B(STARTING) | B(LEAVING)},
     [DRAINING] = {"draining", B(SETTLING) | B(STARTING) | B(LEAVING)},
@@ -75,7 +75,8 @@ static void start(struct sleeper *s, const char *why)
     s->started_ms = now;
     s->wakes++;
     enter(s, STARTING, why);
-    ask_in(s, s->look_ms);
+    if (!s->starts_only)
+        ask_in(s, s->look_ms);
 }
 
 /* When the schedule wakes the process; INT64_MAX: never. */
@@ -334,8 +335,14 @@ int sleeper_ended(struct sleeper *s, bool well, const char *how)
         return -1;
     case SETTLING:
         return -1;
-    case LOOKING:
     case STARTING:
+        if (!s->starts_only)
+            break;
+        if (!well) /* the connector pokes again until the agent connects */
+            warn("the command failed: %s", how);
+        fall_asleep(s);
+        return -1;
+    case LOOKING:
     case AWAKE:
     case CHECKING:
         break;
@@ -412,7 +419,10 @@ void sleeper_begin(struct sleeper *s)
     s->look_ms = s->idle_ms / 8 < 50 ? 50 : s->idle_ms / 8 > 500 ? 500 : s->idle_ms / 8;
     s->start_at_ms = s->wake_at_ms = INT64_MAX;
     s->state = LOOKING;
-    ask_in(s, 0);
+    if (s->starts_only)
+        fall_asleep(s);
+    else
+        ask_in(s, 0);
 }
 
 /* ---- status ---- */

@@ -14,6 +14,7 @@
  *         '--------------------- something waits there --------'     goes dormant
  *
  *      LOOKING, the first state: an instance that sleeps without mail is not started at all
+ *      --mode start: only ASLEEP --poked--> STARTING --the command has exited--> ASLEEP
  *      LEAVING, the last: SIGTERM was passed on; the sleeper exits when the process has exited
  *
  * The caller (main.c) waits for signals, pokes, answers and time, and calls the functions below.
@@ -30,6 +31,7 @@ struct sleeper {
     int64_t idle_ms, every_ms, drain_ms, look_ms;
     int at_minute; /* of the day; -1: none */
     bool freeze;
+    bool starts_only; /* a command that starts the agent elsewhere: nothing to put to sleep */
     int drain_signal;
     const char *wake_url; /* instead of the registered one; NULL: that one */
 

@@ -8,12 +8,26 @@
  * its own, says hello, and acks deliveries.  Such a session has no pings and no ack timeout, and
  * gets one small message at a time, so that thousands of sessions cost little.  Closing it does not
  * count as an attempt; only session_failed() does.
+ *
+ * A session that pulls is one of those, for an agent whose acks come minutes or days later (a model
+ * that works on a message).  The pump sends nothing there.  The agent reads its mail by a cursor,
+ * as many deliveries as it wants, and settles each by its id:
+ *
+ *      session_open_pulling() --> receiver --mail waits--> wire->ops->mail()
+ *      session_pull(after)    --> the next deliveries are marked on disk, then read
+ *      relay_mailbox_done(id) --> settled
+ *
+ * Ids ascend in order of acceptance, so an agent that goes on from the newest id it has read gets
+ * every delivery once and in order, also across a restart of bellhop.  An agent that begins at 0
+ * gets everything that is not settled.  The mark is on disk before the bytes are handed out, so
+ * mailbox_line.attempts is above 1 for every delivery that an agent may have seen before.
  */
 #pragma once
 #include "relay/relay.h"
 
 #define PARCEL_TICK_MS 10                    /* resolution of known_ms */
 #define INSIDE_PACK_BYTES ((size_t)64 << 10) /* in one message, but at least one frame */
+#define PULL_BYTES ((size_t)1 << 20)         /* of one session_pull(), but at least one frame */
 
 struct parcel { /* borrowed for the call */
     struct str tenant, instance;
@@ -59,6 +73,17 @@ void relay_watch_parcels(struct relay *r, parcel_cb *cb, void *ctx);
 
 /* Like session_open().  @gw is not in the facts; it must live until session_closed(). */
 struct session *session_open_inside(struct relay *r, const struct gateway *gw, struct wire *wire);
+/* Like session_open(), for an agent that pulls; it is the receiver at once.  A newer receiver
+ * closes it with CLOSE_REPLACED. */
+struct session *session_open_pulling(struct relay *r, const struct gateway *gw, struct wire *wire);
+/* Reads at most @limit deliveries above the id @after, about PULL_BYTES of them, oldest first;
+ * parked ones are left out.  @peek marks nothing: the deliveries count as unread.  The callbacks
+ * run later, as those of relay_mailbox_show(), and may outlive @s. */
+void session_pull(struct session *s, uint64_t after, size_t limit, bool peek, mailbox_line_cb *each,
+                  accepted_cb *done, void *ctx);
+/* Settles a delivery of the instance, as its ack would.  False: it is unknown or settled. */
+bool relay_mailbox_done(struct relay *r, struct str tenant, struct str instance, uint64_t id);
+
 /* Reports that a delivery did not reach the agent, and counts an attempt.  After max_attempts, or
  * with @park (a retry is pointless), the delivery is parked with the reason @why, a sentence.
  * True: it is parked or purged, and the session goes on.  False: the caller closes the session and

@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "relay/heart.h"
+#include "relay/in/accept.h"
+#include "relay/in/inside.h"
 #include "relay/in/staged.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/out/chat_records.h"
@@ -284,6 +286,7 @@ void relay_forget_mail(struct relay *r, struct str platform, struct str user, bo
 /* ---- bellhop mailbox, bellhop chats ---- */
 
 enum { SHOW_MAX_ROWS = 10000, SHOW_MAX_BYTES = 8 << 20 };
+enum { PULL_MARKS = 2 }; /* above 1: an agent may have seen the delivery before */
 
 struct show {
     struct store_fetch op;
@@ -352,29 +355,104 @@ static void on_shown(struct store_op *op, enum bh_err err)
     pending_end(&w->pending);
 }
 
-void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
-                        mailbox_line_cb *each, accepted_cb *done, void *ctx)
+static struct show *show_new(struct relay *r, struct instance *i, size_t most,
+                             mailbox_line_cb *each, accepted_cb *done, void *ctx)
 {
-    struct instance *i = instance_find(r, tenant, instance);
-    size_t entries = i != NULL ? mailbox_entries(&i->mb) : 0, n = 0;
+    size_t entries = i != NULL ? mailbox_entries(&i->mb) : 0;
+    struct show *w = xcalloc(1, sizeof *w + (most < entries ? most : entries) * sizeof w->ids[0]);
 
-    if (limit == 0 || limit > SHOW_MAX_ROWS)
-        limit = SHOW_MAX_ROWS;
-    struct show *w = xcalloc(1, sizeof *w + (limit < entries ? limit : entries) * sizeof w->ids[0]);
-    for (uint32_t at = 0; i != NULL && at < i->mb.n && n < limit; at++)
-        if ((mailbox_at(&i->mb, at)->flags & SLOT_GONE) == 0)
-            w->ids[n++] = mailbox_at(&i->mb, at)->id;
     w->relay = r;
     w->inst = i;
     w->each = each;
     w->done = done;
     w->ctx = ctx;
+    return w;
+}
+
+/* Reads the rows of w->ids.  The read waits for all writes that were submitted before it. */
+static void show_read(struct show *w, size_t n)
+{
     w->op = (struct store_fetch){.op = {.done = on_shown},
                                  .ids = w->ids,
                                  .n = n,
                                  .max_bytes = SHOW_MAX_BYTES};
-    pending_add(r, &w->pending, show_free);
-    store_fetch(r->env.store, &w->op);
+    pending_add(w->relay, &w->pending, show_free);
+    store_fetch(w->relay->env.store, &w->op);
+}
+
+void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance, size_t limit,
+                        mailbox_line_cb *each, accepted_cb *done, void *ctx)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+    size_t n = 0;
+
+    if (limit == 0 || limit > SHOW_MAX_ROWS)
+        limit = SHOW_MAX_ROWS;
+    struct show *w = show_new(r, i, limit, each, done, ctx);
+    for (uint32_t at = 0; i != NULL && at < i->mb.n && n < limit; at++)
+        if ((mailbox_at(&i->mb, at)->flags & SLOT_GONE) == 0)
+            w->ids[n++] = mailbox_at(&i->mb, at)->id;
+    show_read(w, n);
+}
+
+/* ---- an agent that pulls: in/inside.h ---- */
+
+/* The agent is about to read the delivery: notes on disk that it may have seen it. */
+static void note_pulled(struct session *s, struct slot *slot)
+{
+    struct instance *i = s->inst;
+
+    if (slot->attempts < PULL_MARKS) {
+        slot->attempts++;
+        delivery_mark(i, slot, STR_NULL);
+    }
+    if (i->has_parcels)
+        parcel_tell(i, slot, PARCEL_SENT, STR_NULL);
+    i->relay->n.delivered++;
+    i->relay->n.redelivered += slot->attempts > 1;
+    delivery_sent(i, slot);
+    if (slot->id > s->sent_id)
+        s->sent_id = slot->id;
+}
+
+void session_pull(struct session *s, uint64_t after, size_t limit, bool peek, mailbox_line_cb *each,
+                  accepted_cb *done, void *ctx)
+{
+    struct instance *i = s->inst;
+    struct show *w = show_new(i->relay, i, limit, each, done, ctx);
+    size_t n = 0, bytes = 0;
+
+    for (uint32_t at = mailbox_seek(&i->mb, after); at < i->mb.n && n < limit; at++) {
+        struct slot *slot = mailbox_at(&i->mb, at);
+        if ((slot->flags & SLOT_DURABLE) == 0)
+            break; /* it may still be refused, and nothing passes it */
+        if (!slot_waits(slot))
+            continue;
+        bytes += slot->units * SLOT_UNIT;
+        if (n > 0 && bytes > PULL_BYTES)
+            break;
+        if (!peek)
+            note_pulled(s, slot);
+        w->ids[n++] = slot->id;
+    }
+    if (n > 0 && !peek)
+        activity_note(i, &i->last_inbound_ms);
+    show_read(w, n);
+}
+
+bool relay_mailbox_done(struct relay *r, struct str tenant, struct str instance, uint64_t id)
+{
+    struct instance *i = instance_find(r, tenant, instance);
+    struct slot *slot = i != NULL ? mailbox_find(&i->mb, id) : NULL;
+
+    if (slot == NULL)
+        return false;
+    r->taking = true;
+    delivery_settle(i, slot);
+    r->taking = false;
+    mailbox_tidy(&i->mb);
+    r->n.acked++;
+    return true;
 }
 
 /* ---- chats ---- */

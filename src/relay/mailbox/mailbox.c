@@ -507,9 +507,9 @@ static void became_durable(struct delivery *d)
     slot->flags |= SLOT_DURABLE;
     d->in_doubt = false;
     answer(d, BH_OK);
-    if (i->relay->env.store->shared)
+    if (i->relay->env.store->shared || (s != NULL && s->pulls))
         announce(i);
-    if (s != NULL && s->state == SESSION_RECEIVING && !session_has_sent(s, slot->id) &&
+    if (s != NULL && s->state == SESSION_RECEIVING && !s->pulls && !session_has_sent(s, slot->id) &&
         t->kept_bytes + d->append.frame.n <= MAX_KEPT_BYTES) {
         d->state = DELIVERY_KEPT;
         t->volatile_bytes -= d->append.frame.n;

@@ -30,6 +30,7 @@
 /* ---- the basis of a chat ---- */
 
 enum { TEXTS = 5, TEXT_MAX = 1024, BOTS = 4 };
+enum { OWNER_LOOKS = 4096 }; /* chats that relay_owner_chat() looks at */
 
 struct basis {
     struct str key;    /* route key of the chat; empty: its guild, else its id */
@@ -210,6 +211,37 @@ bool basis_shows(const struct known_chat *c, struct str bot)
     return (str_eq(chat_bot(c), bot) || has_bot(g.bots, bot)) &&
            (ground_person(facts, &at, g.person) ||
             ground_route(facts, &at, g.key.n > 0 ? g.key : guild, g.former));
+}
+
+/* True when the session of a direct chat is among those of @c. */
+static bool is_direct(const struct known_chat *c, struct str id)
+{
+    struct event ev = {.platform = chat_platform(c), .chat_id = id, .chat_type = STR("dm")};
+    BUF_LOCAL key = BUF_INIT;
+
+    session_key_of_event(&key, &ev);
+    return chat_has_key(c, interrupt_key(c->inst, buf_str(&key)));
+}
+
+bool relay_owner_chat(struct relay *r, struct str tenant, struct str instance,
+                      struct buf *ret_platform, struct buf *ret_chat)
+{
+    const struct instance *i = instance_find(r, tenant, instance);
+    const struct known_chat *c = i != NULL ? chats_at(r, i->chats.last) : NULL;
+    char scratch[CHAT_ID_CHARS];
+
+    for (int n = 0; c != NULL && n < OWNER_LOOKS; n++) {
+        struct ground_at at = ground_of(i, chat_platform(c), chat_bot(c));
+        struct str person = unpack(name_text(c->basis)).person, id = chat_id(c, scratch);
+        if (!chat_is_over(c) && person.n > 0 && ground_person(r->env.facts, &at, person) &&
+            is_direct(c, id)) {
+            buf_add_str(ret_platform, at.platform);
+            buf_add_str(ret_chat, id);
+            return true;
+        }
+        c = chats_at(r, c->in[CHAT_BY_INSTANCE].prev);
+    }
+    return false;
 }
 
 /* ---- one action ---- */

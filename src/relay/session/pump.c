@@ -692,6 +692,10 @@ static bool send_message(struct instance *i)
         flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window) ||
         (s->flight != NULL && s->flight->solo))
         return false;
+    if (s->pulls) {
+        s->wire->ops->mail(s->wire);
+        return false;
+    }
     if (s->inside)
         p.max = INSIDE_PACK_BYTES;
     bool any = (s->n_again > 0 && send_again(&p)) || (s->n_again == 0 && send_next(&p));

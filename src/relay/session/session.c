@@ -328,7 +328,9 @@ void session_receive(struct session *s)
 
     assert(was != s);
     fetch_drop(i);
-    if (was != NULL) {
+    if (was != NULL && was->pulls) {
+        session_close(was, CLOSE_REPLACED);
+    } else if (was != NULL) {
         pump_lost(was);
         session_enter(was, was->sleep_owed ? SESSION_ASLEEP : SESSION_OLD);
         was->since_ms = now_ms(s);
@@ -518,6 +520,19 @@ struct session *session_open_inside(struct relay *r, const struct gateway *gw, s
         return NULL;
     s->inside = true;
     timer_stop(r->env.clock, &s->tick);
+    return s;
+}
+
+struct session *session_open_pulling(struct relay *r, const struct gateway *gw, struct wire *wire)
+{
+    struct session *s = session_open_inside(r, gw, wire);
+
+    if (s == NULL)
+        return NULL;
+    s->pulls = true;
+    if (!gw->newer)
+        facts_gateway_is_newer(r->env.facts, str_of(gw->id)); /* it takes everything there is */
+    session_receive(s);
     return s;
 }
 

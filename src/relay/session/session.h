@@ -77,6 +77,7 @@ struct session {
     uint8_t malformed;                    /* bad frames in the current run */
     bool sleep_owed : 1, sleep_acked : 1; /* going_idle_ack is due, was sent: sleep.h */
     bool inside : 1;                      /* an agent in this process, without a socket: inside.h */
+    bool pulls : 1;                       /* the agent reads its mail by a cursor: inside.h */
 };
 
 struct sessions *sessions_new(void);
