@@ -10,6 +10,7 @@
 #include "base/jw.h"
 #include "base/limits.h"
 #include "base/mem.h"
+#include "cli/manual.h"
 #include "cli/settings.h"
 
 const struct command *const cli_commands[] = {
@@ -66,7 +67,7 @@ int cli_failed(const char *fmt, ...)
 
 /* ---- options ---- */
 
-static const struct cli_option common_options[] = {
+const struct cli_option cli_common_options[] = {
     {"-c"},
     {"--config"},
     {"--state-dir"},
@@ -76,7 +77,7 @@ static const struct cli_option common_options[] = {
     {0},
 };
 
-static const struct cli_option v1_options[] = {
+const struct cli_option cli_v1_options[] = {
     /* V1_OPTIONS_HELP explains them */
     {"--tenant"}, {"--namespace"}, {"--url"}, {"--key-file"}, {0},
 };
@@ -94,8 +95,8 @@ static const struct cli_option *option_of(const struct command *c, struct str na
     const struct cli_option *o = find_option(c->options, name);
 
     if (o == NULL && c->v1)
-        o = find_option(v1_options, name);
-    return o != NULL ? o : find_option(common_options, name);
+        o = find_option(cli_v1_options, name);
+    return o != NULL ? o : find_option(cli_common_options, name);
 }
 
 const char *cli_value(const struct cli_job *j, const char *option)
@@ -275,7 +276,7 @@ static int check_options(const struct cli_job *j)
         rc = cli_misused(j, "%s%sneeds %s", j->verb->name, *j->verb->name != '\0' ? " " : "",
                          buf_z(&missing));
     for (size_t i = 0; rc == CLI_DONE && j->verb->takes != NULL && i < j->n_given; i++)
-        if (find_option(common_options, str_of(j->given[i].option->name)) == NULL &&
+        if (find_option(cli_common_options, str_of(j->given[i].option->name)) == NULL &&
             !is_word_of(j->verb->takes, ' ', str_of(j->given[i].option->name)))
             rc = cli_misused(j, "%s does not take %s", j->verb->name, j->given[i].option->name);
     buf_done(&missing);
@@ -519,6 +520,8 @@ static int help(struct cli_job *j)
 
     if (topic == NULL)
         return overview();
+    if (strcmp(topic, "completion") == 0 && !manual_completion(j->args[1], &out))
+        return cli_misused(j, "completions are for bash, zsh and fish");
     if (strcmp(topic, "config") == 0)
         config_describe(&settings_schema, &out);
     else if (strcmp(topic, "limits") == 0)
@@ -528,6 +531,11 @@ static int help(struct cli_job *j)
     for (size_t i = 0; cli_commands[i] != NULL; i++)
         if (strcmp(cli_commands[i]->name, topic) == 0)
             buf_add_z(&out, cli_commands[i]->help);
+        else if (strcmp(topic, "man") == 0 && j->args[1] != NULL &&
+                 strcmp(cli_commands[i]->name, j->args[1]) == 0)
+            manual_page(cli_commands[i], &out);
+        else if (strcmp(topic, "man") == 0 && j->args[1] == NULL)
+            buf_printf(&out, "%s\n", cli_commands[i]->name);
     if (out.n == 0)
         return cli_misused(j, "there is no command \"%s\"", topic);
     fputs(buf_z(&out), stdout);
@@ -544,8 +552,13 @@ static int version(struct cli_job *j)
 const struct command cmd_help = {
     .name = "help",
     .summary = "list the commands, or explain one of them",
-    .help = "Usage: bellhop help [COMMAND | config | limits | api]\n",
-    .verbs = (const struct cli_verb[]){{"", .args = "[topic]", .run = help}, {0}},
+    .help = "Usage: bellhop help [COMMAND | config | limits | api]\n"
+            "       bellhop help man [COMMAND]\n"
+            "       bellhop help completion bash|zsh|fish\n\n"
+            "man         prints the man page of a command; without one, the names of all commands\n"
+            "completion  prints the completions for a shell, for example:\n"
+            "            source <(bellhop help completion bash)\n",
+    .verbs = (const struct cli_verb[]){{"", .args = "[topic] [more]", .run = help}, {0}},
 };
 
 const struct command cmd_version = {

@@ -90,10 +90,18 @@ static const struct config_gone gone[] = {
 };
 const struct config_schema settings_schema = {.sections = sections, .lists = lists, .gone = gone};
 
+const char *settings_default_path(void)
+{
+    if (access("bellhop.yaml", F_OK) == 0)
+        return "bellhop.yaml";
+    return access(SETTINGS_SYSTEM, R_OK) == 0 ? SETTINGS_SYSTEM : NULL;
+}
+
 enum bh_err settings_load(const char *path, struct config **ret_cfg, struct buf *ret_why)
 {
     struct config *cfg = NULL;
-    enum bh_err err = config_load(path, &settings_schema, &cfg, ret_why);
+    enum bh_err err =
+        config_load(path != NULL ? path : settings_default_path(), &settings_schema, &cfg, ret_why);
     char why[256] = "";
 
     if (err == BH_OK && (!dispatch_check(cfg, why) || !shared_settings_fit(cfg, why))) {

@@ -13,6 +13,12 @@ extern const struct config_section settings_config;
 /* All sections and lists.  A module with settings has its line in this schema. */
 extern const struct config_schema settings_schema;
 
+/* The configuration of an installed service. */
+#define SETTINGS_SYSTEM "/etc/bellhop/bellhop.yaml"
+/* The file that is read without -c: ./bellhop.yaml, else that of an installed service if this user
+ * can read it; NULL: neither. */
+const char *settings_default_path(void);
+
 /* config_load() with the program's schema.  @path: the argument of -c, or NULL. */
 enum bh_err settings_load(const char *path, struct config **ret_cfg,
                           struct buf *ret_why) BH_MUST_USE;

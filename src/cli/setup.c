@@ -314,7 +314,9 @@ static bool confirm_files(struct setup *s)
 
 static bool find_config(struct setup *s)
 {
-    const char *path = s->j->config != NULL ? s->j->config : "bellhop.yaml";
+    const char *found = settings_default_path(), *path = s->j->config != NULL ? s->j->config
+                                                         : found != NULL      ? found
+                                                                              : "bellhop.yaml";
     char *copy = xstrdup(path), *real = realpath(dirname(copy), NULL);
     struct buf whole = BUF_INIT, why = BUF_INIT;
 
@@ -329,7 +331,7 @@ static bool find_config(struct setup *s)
     s->fresh = access(s->path, F_OK) != 0;
     if (s->j->state_dir != NULL)
         setenv("BELLHOP_STATE_DIR", s->j->state_dir, 1);
-    bool ok = s->fresh ? config_load(NULL, &settings_schema, &s->cfg, &why) == BH_OK
+    bool ok = s->fresh ? config_load("/dev/null", &settings_schema, &s->cfg, &why) == BH_OK
                        : settings_load(s->path, &s->cfg, &why) == BH_OK;
     if (!ok)
         setup_stop(s, "%s. Mend this first; nothing was changed", buf_z(&why));

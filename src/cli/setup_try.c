@@ -97,7 +97,7 @@ static bool start_service(struct setup *s)
         return false;
     if (!wanted)
         return false;
-    if (root && strcmp(s->path, "/etc/bellhop/bellhop.yaml") != 0) {
+    if (root && strcmp(s->path, SETTINGS_SYSTEM) != 0) {
         terminal_say("The service reads /etc/bellhop/bellhop.yaml: run this command with -c "
                      "/etc/bellhop/bellhop.yaml to set it up. It was not started.");
         return false;

@@ -5,10 +5,12 @@ licence file each came in; nothing is asked of a network.
 """
 import datetime
 import json
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import time
 import uuid
 
 
@@ -58,8 +60,11 @@ def bill(build):
         else:
             loose.append({"type": "library", "bom-ref": f"file:{soname}", "name": soname})
     components = [component(*p, sonames) for p, sonames in sorted(packages.items())] + loose
-    return {"bomFormat": "CycloneDX", "specVersion": "1.5", "serialNumber": f"urn:uuid:{uuid.uuid4()}", "version": 1,
-            "metadata": {"timestamp": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")  # a package: the same input gives the same bytes
+    serial = uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([epoch, version, components])) if epoch else uuid.uuid4()
+    now = datetime.datetime.fromtimestamp(int(epoch or time.time()), datetime.timezone.utc)
+    return {"bomFormat": "CycloneDX", "specVersion": "1.5", "serialNumber": f"urn:uuid:{serial}", "version": 1,
+            "metadata": {"timestamp": now.isoformat(timespec="seconds"),
                          "component": {"type": "application", "bom-ref": "bellhop", "name": "bellhop", "version": version}},
             "components": components,
             "dependencies": [{"ref": "bellhop", "dependsOn": [c["bom-ref"] for c in components]}]}

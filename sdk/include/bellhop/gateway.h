@@ -64,7 +64,7 @@ extern "C" {
 #define BHGW_API
 #endif
 
-#define BHGW_VERSION "0.1.0"
+#define BHGW_VERSION "0.2.0"
 /* The version of the library that is running, which may be newer than BHGW_VERSION. */
 BHGW_API const char *bhgw_version(void);
 
