@@ -279,6 +279,20 @@ static enum bh_err open_journal(struct server *s, char *why)
     return err;
 }
 
+/* Deduplication keys are kept for as long as a configured platform repeats its events. */
+static struct relay_limits relay_limits_of(const struct server *s)
+{
+    struct relay_limits limits = *(const struct relay_limits *)config_get(s->cfg, &relay_config);
+
+    for (size_t i = 0; i < config_count(s->cfg, &platforms_config); i++) {
+        const struct platform_settings *p = config_entry(s->cfg, &platforms_config, i);
+        const struct platform_ops *ops = platform_find(str_of(p->platform));
+        if (ops != NULL && ops->repeats_ms > limits.dedup_ms)
+            limits.dedup_ms = ops->repeats_ms;
+    }
+    return limits;
+}
+
 static enum bh_err open_heart(struct server *s, char *why)
 {
     struct clock *clock = loop_clock(s->front.loop);
@@ -297,7 +311,8 @@ static enum bh_err open_heart(struct server *s, char *why)
                            .journal = s->journal};
 
     s->front.facts = facts_begin(&fe); /* facts and relay, the two largest, load in parallel */
-    enum bh_err loaded = relay_load(&re, config_get(s->cfg, &relay_config), &s->front.relay, why);
+    const struct relay_limits limits = relay_limits_of(s);
+    enum bh_err loaded = relay_load(&re, &limits, &s->front.relay, why);
     enum bh_err err = facts_finish(s->front.facts, why);
     if (loaded != BH_OK || err != BH_OK)
         return loaded != BH_OK ? loaded : err;
@@ -661,7 +676,8 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
     config_diff(s->cfg, now, &reload, &restart);
     config_take_reloadable(s->cfg, now);
     config_free(now);
-    relay_set_limits(s->front.relay, config_get(s->cfg, &relay_config));
+    const struct relay_limits limits = relay_limits_of(s);
+    relay_set_limits(s->front.relay, &limits);
     const struct auth_settings *auth = config_get(s->cfg, &auth_config);
     facts_set_require_expiry(s->front.facts, auth->require_expiry);
     set_door(s);

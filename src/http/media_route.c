@@ -175,10 +175,24 @@ static void media_take_upload(struct front *f, struct http_req *req,
 
 static bool page_upload(struct front *f, struct http_req *req);
 
+/* Webhooks of some platforms carry more than other requests. */
+static void webhook_on_head(struct http_req *req)
+{
+    struct str rest = http_path(req), part = STR_NULL;
+
+    for (size_t i = 0; i < 3 && str_split(&rest, '/', &part); i++)
+        ;
+    const struct platform_ops *ops = platform_find(part);
+    if (ops != NULL && ops->max_webhook > 0)
+        http_allow_body(req, ops->max_webhook);
+}
+
 void front_on_head(void *ctx, struct http_req *req)
 {
     struct front *f = ctx;
 
+    if (str_starts(http_path(req), STR("/webhooks/")))
+        webhook_on_head(req);
     if (f->standing_by || http_listener_tag(req) == front_admin_tag ||
         !str_eq(http_method(req), STR("POST")) ||
         (str_starts(http_path(req), STR("/chat/")) && page_upload(f, req)) ||

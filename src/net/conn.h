@@ -175,6 +175,7 @@ struct http_req {
     size_t kept;   /* parsed bytes at @base: head, then decoded body */
     size_t body_n; /* bytes of the body so far */
     uint64_t left; /* of a body whose length is known */
+    size_t max_body;
     struct http_chunks chunks;
     char peer[48];
     struct http_head head;

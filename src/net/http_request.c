@@ -100,6 +100,13 @@ void http_take_body(struct http_req *r, const struct http_sink *sink, void *ctx)
     c->upload = u;
 }
 
+void http_allow_body(struct http_req *r, size_t max_bytes)
+{
+    assert(r->conn->body_waits); /* from on_head only */
+    if (max_bytes > r->max_body)
+        r->max_body = max_bytes;
+}
+
 /* ---- the end ---- */
 
 void http_upload_end_early(struct conn *c)
@@ -374,12 +381,13 @@ static enum parsed accept_head(struct conn *c, bool body_waits)
     if (!host_is_ours(c, host))
         return refuse_name(c, host);
     r->left = h->has_length ? h->length : 0;
+    r->max_body = c->server->limits.body_bytes;
     c->keep_alive = h->keep_alive && !c->server->draining && !c->server->leaving;
     c->is_head = h->verb == VERB_HEAD;
     c->http_1_0 = h->minor == 0;
     if (c->server->on_head != NULL && (h->chunked || r->left > 0) && !ask_for_body(c))
         return PARSED_REFUSED;
-    if (c->upload == NULL && r->left > c->server->limits.body_bytes)
+    if (c->upload == NULL && r->left > r->max_body)
         return refuse(c, 413, "body_too_large", "the body is larger than this server takes");
     if (h->expects_continue && !c->http_1_0 && !body_waits && (h->chunked || r->left > 0)) {
         buf_add_str(conn_out(c), STR("HTTP/1.1 100 Continue\r\n\r\n"));
@@ -435,7 +443,7 @@ static enum parsed parse_chunks(struct conn *c, size_t n, size_t *at)
         case CHUNK_BAD_TRAILER:
             return refuse(c, 400, "bad_request", "the trailers are malformed");
         case CHUNK_DATA:
-            if (r->chunks.left > c->server->limits.body_bytes - r->body_n)
+            if (r->chunks.left > r->max_body - r->body_n)
                 return refuse(c, 413, "body_too_large",
                               "the body is larger than this server takes");
             *at += take_body(r, *at, n - *at, &r->chunks.left);

@@ -145,6 +145,8 @@ struct http_sink {
  * or less than 8 KiB/s over the whole upload after the first limits.body_ms; pauses do not count.
  */
 void http_take_body(struct http_req *r, const struct http_sink *sink, void *ctx);
+/* From on_head(): the handler gets a body of up to @max_bytes, if that is more than the limit. */
+void http_allow_body(struct http_req *r, size_t max_bytes);
 /* Stops on_data() until http_body_resume().  At most 64 KiB wait in memory, the rest in the kernel.
  * Harmless when the upload is over. */
 void http_body_pause(struct http_server *s, struct http_id id);

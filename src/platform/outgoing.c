@@ -13,11 +13,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/arena.h"
 #include "base/jw.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "core/frame.h"
 #include "core/journal.h"
+#include "platform/prompts.h"
 #include "platform/sender_priv.h"
 #include "platform/stream.h"
 #include "store/store.h"
@@ -572,6 +574,97 @@ enum sender_named sender_named(struct sender *s, struct str name, char ret_id[12
     if (l != NULL)
         l->e = (struct outgoing_entry){.state = state}; /* it borrowed from the shared parser */
     return sent ? SENDER_NAMED_SENT : SENDER_NAMED_NONE;
+}
+
+/* Ends the unknown record @l, of which the platform told the truth. */
+static void settle_kept(struct sender *s, struct outgoing_left *l, const struct sender_verdict *v)
+{
+    struct outgoing_entry e = l->e;
+    bool done = v->end == SENDER_DONE, whole = done && e.part + 1 >= e.n_parts;
+    char why[256];
+
+    snprintf(why, sizeof why, "%s", v->why);
+    if (done && !whole)
+        snprintf(why, sizeof why, "only %u of %u parts were delivered", e.part + 1, e.n_parts);
+    e.why = str_of(whole ? "" : why);
+    if (done && str_is_empty(e.first_id))
+        e.first_id = str_of(v->message_id);
+    note_outcome(s, &e, whole ? "done" : done ? "failed" : "refused", sender_wall_ms(s), false);
+    if (e.op == ACTION_PROMPT && s->p->prompts != NULL && whole)
+        prompts_shown(s->p->prompts, &e.from, e.lane, json_str(e.action.value, "prompt_id"),
+                      str_of(v->message_id));
+    else if (e.op == ACTION_PROMPT && s->p->prompts != NULL && !done)
+        prompts_drop(s->p->prompts, &e.from, e.lane, json_str(e.action.value, "prompt_id"));
+    log_info(&s->p->log, "settled what was unknown: id=%" PRIu64 " delivered=%d", l->number, done);
+    l->e = (struct outgoing_entry){.state = OUTGOING_UNKNOWN};
+    kept_delete(s, l);
+}
+
+/* ---- an action that had seemed done ---- */
+
+struct late_refusal {
+    uint64_t number;
+    struct arena arena; /* of the texts of @x */
+    struct journal_outcome x;
+    bool found;
+};
+
+static bool on_ended(void *ctx, uint64_t pos, const struct journal_record *rec)
+{
+    struct late_refusal *l = ctx;
+
+    if (rec->kind != JOURNAL_ACTION || rec->number != l->number)
+        return true;
+    l->found = true;
+    l->x = (struct journal_outcome){.platform = arena_str(&l->arena, rec->platform),
+                                    .how = "refused",
+                                    .bot = arena_str(&l->arena, rec->bot),
+                                    .tenant = arena_str(&l->arena, rec->tenant),
+                                    .instance = arena_str(&l->arena, rec->instance),
+                                    .request = arena_str(&l->arena, rec->request),
+                                    .chat = arena_str(&l->arena, rec->chat_id),
+                                    .message_id = arena_str(&l->arena, rec->message_id),
+                                    .op = action_op_parse(rec->op),
+                                    .number = rec->number,
+                                    .asked_ms = rec->asked_ms,
+                                    .attempts = rec->attempts,
+                                    .queued = rec->queued};
+    return false;
+}
+
+/* Adds a second outcome; the first was true when it was noted.  Only recent actions are found. */
+static void note_refused_later(struct sender *s, uint64_t number, const char *why)
+{
+    struct late_refusal l = {.number = number};
+
+    if (s->env->journal != NULL)
+        journal_each(s->env->journal, on_ended, &l);
+    l.x.why = str_of(why);
+    l.x.ended_ms = sender_wall_ms(s);
+    if (l.found)
+        journal_action(s->env->journal, &l.x);
+    arena_done(&l.arena);
+}
+
+bool sender_settle(struct sender *s, uint64_t number, size_t part, const struct sender_verdict *v)
+{
+    struct outgoing *o = find(s, number);
+    struct outgoing_left *l = find_kept(s, number);
+
+    if (o != NULL && o->at == part) {
+        if (o->item.lane != NULL && o->maybe_ms != 0 && !outbox_is_running(&o->item))
+            outbox_hurry(s->box, &o->item);
+        return true;
+    }
+    if (l != NULL && l->e.state == OUTGOING_UNKNOWN) {
+        if (outgoing_left_read(s, l) && l->e.part == part)
+            settle_kept(s, l, v);
+        else
+            l->e = (struct outgoing_entry){.state = OUTGOING_UNKNOWN};
+    } else if (v->end == SENDER_REFUSED) {
+        note_refused_later(s, number, v->why);
+    }
+    return false;
 }
 
 bool sender_edit_later(struct sender *s, const struct action *a)

@@ -19,9 +19,11 @@
 #include "platform/twilio/twilio.h"
 #include "platform/web/web.h"
 #include "platform/wecom/wecom.h"
+#include "platform/whatsapp/whatsapp.h"
 
 const struct platform_ops *const platforms[] = {
-    &web_ops, &telegram_ops, &discord_ops, &slack_ops, &twilio_ops, &wecom_ops, &email_ops, NULL,
+    &web_ops,   &telegram_ops, &discord_ops,  &slack_ops, &twilio_ops,
+    &wecom_ops, &email_ops,    &whatsapp_ops, NULL,
 };
 
 const struct record_form *const platform_records[] = {&outgoing_form, &prompt_form, &manifest_form,

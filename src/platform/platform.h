@@ -68,6 +68,10 @@ struct platform_ops {
      * need not remember every chat. */
     bool secret_chats;
     bool ids_per_chat; /* a message's id is unique in its chat only: core/event.h */
+    /* How long the platform may send an event again, where that is longer than `delivery.dedup`:
+     * while one of its bots is configured, deduplication keys are kept as long.  0: it is not. */
+    int64_t repeats_ms;
+    size_t max_webhook; /* bytes of its webhooks, where they may exceed the server's limit; 0 */
     /* For platforms where verifying a webhook costs more than a few microseconds: do the headers
      * look genuine?  If so, the door (edge/door.h) decides whether the webhook is verified.  NULL:
      * every webhook is verified. */

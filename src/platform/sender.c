@@ -451,6 +451,23 @@ static bool may_leave(struct outgoing *o)
     return false;
 }
 
+/* The platform does not show the part.  Its list may lag, so the lookup is retried.  A list without
+ * the message does not prove that the message was lost, so the message is not sent again.  True:
+ * the last lookup; @v says unknown. */
+static bool is_missing(struct outgoing *o, struct sender_verdict *v)
+{
+    bool last = ++o->looks >= SENDER_LOOKS;
+    char where[256];
+
+    memcpy(where, v->why, sizeof where);
+    if (where[0] == '\0')
+        snprintf(where, sizeof where, "the list of messages of %s does not show it",
+                 o->sender->label);
+    sender_say(v, last ? SENDER_UNKNOWN : SENDER_AGAIN,
+               "no answer came, and %.150s; it may have been delivered", where);
+    return last;
+}
+
 /* Writes the record of @o if needed, then sends the request of the current part.  Called when the
  * turn of @o has come.  May free @o. */
 static void go(struct outgoing *o)
@@ -495,7 +512,11 @@ static void go(struct outgoing *o)
         (looks ? s->ops->look : s->ops->write)(s->p, o, &q, &v);
         if (looks && v.end == SENDER_REWRITE)
             o->maybe_ms = 0;
-        if (v.end == SENDER_GO && request(o, &q)) {
+        bool missing = looks && v.end == SENDER_REFUSED && is_missing(o, &v);
+        if (missing) {
+            end(o, &v);
+            more = false;
+        } else if (v.end == SENDER_GO && request(o, &q)) {
             outgoing_enter(o, looks    ? OUTGOING_LOOKING
                               : q.once ? OUTGOING_TRYING_ONCE
                                        : OUTGOING_TRYING);
@@ -525,15 +546,8 @@ static void on_answer(void *ctx, const struct http_result *res)
                    reached ? "did not answer; it may have been delivered" : "cannot be reached");
         log_debug(&s->p->log, "%s: %s", v.why, res->why != NULL ? res->why : "");
     } else if (o->state == OUTGOING_LOOKING) {
-        /* The platform's list may lag, so the lookup is retried.  A list without the message does
-         * not prove that the message was lost, so the message is not sent again. */
         s->ops->looked(s->p, o, res, &v);
-        missing = v.end == SENDER_REFUSED && ++o->looks >= SENDER_LOOKS;
-        if (v.end == SENDER_REFUSED)
-            sender_say(&v, missing ? SENDER_UNKNOWN : SENDER_AGAIN,
-                       "no answer came, and the list of messages of %s does not show it; it may "
-                       "have been delivered",
-                       s->label);
+        missing = v.end == SENDER_REFUSED && is_missing(o, &v);
     } else {
         s->ops->read(s->p, o, res, &v);
     }
@@ -775,6 +789,11 @@ void sender_cancel(struct outgoing **o)
     if (*o != NULL)
         (*o)->waiter = WAITER_NOBODY;
     *o = NULL;
+}
+
+uint64_t sender_number(const struct outgoing *o)
+{
+    return o->record.number;
 }
 
 uint64_t sender_key(const struct outgoing *o)

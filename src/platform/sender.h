@@ -126,7 +126,8 @@ struct sender_ops { /* @p is the platform the sender was made for */
     /* For TWICE_IS_SEEN: write() and read() of a request that only asks whether part o->at,
      * first tried at o->tried_ms, arrived.  look() says REWRITE: it cannot have arrived, write()
      * it again.  looked() says DONE: it arrived; REFUSED: the platform does not show it; AGAIN,
-     * UNKNOWN: ask again. */
+     * UNKNOWN: ask again.  A platform that tells by itself (sender_settle) needs no request: its
+     * look() says what looked() would. */
     void (*look)(struct platform *p, struct outgoing *o, struct sender_request *q,
                  struct sender_verdict *v);
     void (*looked)(struct platform *p, struct outgoing *o, const struct http_result *res,
@@ -168,6 +169,14 @@ void sender_cancel(struct outgoing **o);
 
 /* Writes a record of @a, which the next start performs. */
 void sender_keep(struct sender *s, const struct action_from *from, const struct action *a);
+
+/* The number of the record of @o, for platforms that give it back: sender_settle().  0: none. */
+uint64_t sender_number(const struct outgoing *o);
+/* The platform tells how part @part of record @number ended: @v says DONE, with the message id, or
+ * REFUSED, with the reason.  True: the action is still under way, and look() or read() is called
+ * for it soon.  Otherwise a record that ended as unknown is settled, and a failure replaces the
+ * outcome of an action that had seemed done. */
+bool sender_settle(struct sender *s, uint64_t number, size_t part, const struct sender_verdict *v);
 
 /* The idempotency key of @o.  It is unique, and stays the same after a restart. */
 uint64_t sender_key(const struct outgoing *o);

@@ -69,7 +69,8 @@ static const struct config_key delivery_keys[] = {
      .what = "A gateway that acknowledges nothing for this long is treated as away."},
     {"delivery.dedup", CFG_DURATION, CFG_RELOAD, AT(dedup_ms), "24h", .min = 60000,
      .max = 180 * INT64_C(86400000),
-     .what = "How long a platform's event id is remembered, to recognize repetitions."},
+     .what = "How long a platform's event id is remembered, to recognize repetitions; eight days "
+             "at least while a bot of WhatsApp is configured, which repeats for a week."},
     {"wake.cooldown", CFG_DURATION, CFG_RELOAD, AT(wake_cooldown_ms), "30s", .min = 100,
      .max = 86400000, .what = "At most one poke per instance in this time."},
     {0},

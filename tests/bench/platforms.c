@@ -2,6 +2,7 @@
  *
  *      platforms FILE SECONDS [--show]     Discord's, from the file
  *      platforms slack SECONDS [--show]    Slack's webhook: its signature is verified first
+ *      platforms whatsapp SECONDS [--show] WhatsApp's webhook: the same
  *      platforms email SECONDS [--show]    a mail: its author is proven first; GMime parses
  *
  * What the loop does for every message, without the sockets on both sides; platforms.js does the
@@ -16,6 +17,7 @@
 #include "base/mem.h"
 #include "platform/email/mime.h"
 #include "platform/slack/normalize.h"
+#include "platform/whatsapp/normalize.h"
 
 static const char guild[] =
     "{\"id\":\"7700000000000000077\",\"name\":\"Hotel\",\"owner_id\":\"1\",\"roles\":[{\"id\":"
@@ -124,6 +126,70 @@ static int run_slack(double seconds, bool show)
     return 0;
 }
 
+/* ---- WhatsApp ---- */
+
+#define WHATSAPP_SECRET STR("8f742231b10e8888abcd99eeeaaa85a5")
+
+static const char whatsapp_message[] =
+    "{\"object\":\"whatsapp_business_account\",\"entry\":[{\"id\":\"102290129340398\",\"changes\":["
+    "{"
+    "\"value\":{\"messaging_product\":\"whatsapp\",\"metadata\":{\"display_phone_number\":"
+    "\"15550783881\",\"phone_number_id\":\"106540352242922\"},\"contacts\":[{\"profile\":{\"name\":"
+    "\"Sheena Nelson\"},\"wa_id\":\"16505551234\",\"user_id\":\"US.13491208655302741918\"}],"
+    "\"messages\":[{\"context\":{\"from\":\"15550783881\",\"id\":\"wamid."
+    "HBgLMTY0NjcwNDM1OTUVAgARGBI1"
+    "RjQyNUE3NEYxMzAzMzQ5MkEA\"},\"from\":\"16505551234\",\"from_user_id\":"
+    "\"US.13491208655302741918\",\"id\":\"wamid."
+    "HBgLMTY1MDM4Nzk0MzkVAgASGBQzQTRBNjU5OUFFRTAzODEwMTQ0"
+    "RgA=\",\"timestamp\":\"1749416383\",\"type\":\"text\",\"text\":{\"body\":\"Could you "
+    "summarize "
+    "what we said about the lobby?\"}}]},\"field\":\"messages\"}]}]}";
+
+static int run_whatsapp(double seconds, bool show)
+{
+    static const struct wa_in in = {.bot = STR("106540352242922")};
+    static struct wa_out out;
+    struct json_parser *p = json_parser_new();
+    struct arena arena = ARENA_INIT;
+    struct buf frame = BUF_INIT, signature = BUF_INIT;
+    struct str body = str_of(whatsapp_message);
+    uint8_t mac[SHA256_BYTES];
+    uint64_t events = 0;
+    struct wa_item it;
+    struct json doc;
+
+    hmac_sha256(WHATSAPP_SECRET, body, mac);
+    buf_add_z(&signature, "sha256=");
+    hex_add(&signature, mac, sizeof mac);
+    double begin = now_s(), at = begin;
+    for (; at < begin + seconds; at = now_s())
+        for (int i = 0; i < 1000; i++) {
+            if (!wa_signature_ok(WHATSAPP_SECRET, buf_str(&signature), body) ||
+                !json_parse(p, body, &doc) || !wa_is_webhook(doc)) {
+                fprintf(stderr, "platforms: the webhook is refused\n");
+                return 1;
+            }
+            arena_reset(&arena);
+            for (struct wa_walk walk = {.body = doc}; wa_next(&walk, &it); events++) {
+                if (wa_normalize(&it, &in, &arena, &out) != WA_EVENT)
+                    return 1;
+                buf_reset(&frame);
+                event_write_frame(&frame, &out.ev, &(struct hash128){.lo = events});
+            }
+        }
+    if (show)
+        fwrite(frame.p, 1, frame.n, stdout);
+    else
+        printf(
+            "{\"events\":%llu,\"seconds\":%.6f,\"rate\":%.1f,\"bytes_in\":%zu,\"bytes_out\":%zu}\n",
+            (unsigned long long)events, at - begin, (double)events / (at - begin), body.n, frame.n);
+    arena_done(&arena);
+    buf_done(&frame);
+    buf_done(&signature);
+    json_parser_free(p);
+    return 0;
+}
+
 /* ---- a mail ---- */
 
 static const char mail_message[] =
@@ -179,6 +245,8 @@ int main(int argc, char **argv)
     static char text[65536];
     if (argc > 2 && strcmp(argv[1], "email") == 0)
         return run_email(atof(argv[2]), argc > 3);
+    if (argc > 2 && strcmp(argv[1], "whatsapp") == 0)
+        return run_whatsapp(atof(argv[2]), argc > 3);
     if (argc > 2 && strcmp(argv[1], "slack") == 0)
         return run_slack(atof(argv[2]), argc > 3);
     struct json_parser *p = json_parser_new();

@@ -114,4 +114,62 @@ async function slack() {
   say({ ready: (await app.client.auth.test()).user, port: socketMode ? 0 : app.receiver.server.address().port });
 }
 
-({ grammy, discord, slack })[kind]().catch((e) => say({ error: String(e) }));
+async function whatsapp() {
+  const { pathToFileURL } = require('node:url');
+  const load = (name) => import(pathToFileURL(`${packages}/node_modules/whatsapp-api-js/lib/${name}.js`));
+  const { WhatsAppAPI } = await load('middleware/node-http');
+  const m = await load('messages/index');
+  const [access, appSecret, webhookVerifyToken] = token.split(' ');
+  const complain = (e) => say({ error: String((e && e.stack) || e) });
+  process.on('unhandledRejection', complain);
+  const there = (address, options) => fetch(String(address).replace('https://graph.facebook.com', url), options);
+  const api = new WhatsAppAPI({ token: access, appSecret, webhookVerifyToken, v: 'v25.0', ponyfill: { fetch: there } });
+  const good = async (what) => {
+    const answer = await what;
+    if (answer.error) complain(JSON.stringify(answer));
+    return answer;
+  };
+  api.on.message = async ({ phoneID, recipient, message, name, reply, received }) => {
+    say({ type: message.type, text: message.text?.body, by: name, recipient });
+    if (message.type === 'interactive') {
+      const { button_reply: button, list_reply: row } = message.interactive;
+      say({ [button ? 'pressed' : 'picked']: (button ?? row).id, under: message.context.id });
+    }
+    if (message.type === 'image') {
+      const { url: at } = await good(api.retrieveMedia(message.image.id, phoneID));
+      say({ bytes: Buffer.from(await (await api.fetchMedia(at)).arrayBuffer()).toString('hex') });
+    }
+    if (message.text?.body !== 'everything') return;
+    await good(received('text'));
+    const said = await good(reply(new m.Text('hi', false), true, 'a mark'));
+    await good(api.sendMessage(phoneID, { bsuid: recipient.bsuid }, new m.Text('by id')));
+    const yes = [new m.Button('yes', 'Yes'), new m.Button('no', 'No')];
+    const asked = await good(reply(new m.Interactive(new m.ActionButtons(...yes), new m.Body('Sure?'))));
+    const rows = new m.ListSection(undefined, new m.Row('a', 'A', 'the first'), new m.Row('b', 'B'));
+    const listed = await good(reply(new m.Interactive(new m.ActionList('Choose', rows), new m.Body('Which?'))));
+    await good(reply(new m.Reaction(message.id, '👍')));
+    await good(reply(new m.Reaction(message.id)));
+    const form = new FormData();
+    form.set('file', new Blob([PNG], { type: 'image/png' }), 'out.png');
+    const { id } = await good(api.uploadMedia(phoneID, form));
+    await good(reply(new m.Image(id, true, 'see')));
+    await good(reply(new m.Document(id, true, 'as a file', 'out.png')));
+    await good(reply(new m.Template('new_answer', 'en_US', new m.BodyComponent(new m.BodyParameter('one')))));
+    await good(api.deleteMedia(id, phoneID));
+    const wrong = await reply(new m.Image('4711', true));
+    say({ did: said.messages[0].id, asked: asked.messages[0].id, listed: listed.messages[0].id, refused: wrong.error.code });
+  };
+  api.on.status = ({ status, id, biz_opaque_callback_data: mark, error }) => say({ status, id, mark, code: error?.code });
+  const server = require('node:http').createServer(async (req, res) => {
+    try {
+      if (req.method === 'GET') res.end(await api.handle_get(req));
+      else res.writeHead(await api.handle_post(req)).end();
+    } catch (e) {
+      complain(e);
+      res.writeHead(500).end();
+    }
+  });
+  server.listen(0, '127.0.0.1', () => say({ ready: server.address().port }));
+}
+
+({ grammy, discord, slack, whatsapp })[kind]().catch((e) => say({ error: String(e) }));

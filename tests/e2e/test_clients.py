@@ -1,10 +1,11 @@
-"""The simulators, measured with the libraries that people write bots with (grammY, discord.js; ./dev test installs them).
+"""The simulators, measured with the libraries that people write bots with (grammY, discord.js, Bolt, whatsapp-api-js; ./dev test installs them).
 
 What bellhop is tested against is worth as much as the simulators: a library that knows the real platform must find
 there what it expects, and must be let do what the platform lets it do."""
 import json
 import subprocess
 import threading
+import urllib.request
 
 import pytest
 
@@ -12,6 +13,7 @@ from conftest import ROOT, wait_for
 from test_discord import ANN, GENERAL, GUILD, TOKEN, DiscordSim
 from test_slack import APP_TOKEN, GENERAL as CHANNEL, SECRET, TOKEN as SLACK_TOKEN, SlackSim
 from test_telegram import TelegramSim
+from test_whatsapp import ANN as ANN_ID, SECRET as APP_SECRET, TOKEN as META_TOKEN, VERIFY, WhatsAppSim
 
 NPM = ROOT / "build" / "npm"
 PICTURE = bytes.fromhex("89504e470d0a1a0a00000000")
@@ -136,6 +138,40 @@ def test_bolt_finds_slack_in_the_simulator(mode):
             sim.say(CHANNEL, "after the refresh")
             wait_for(lambda: {"text": "after the refresh", "by": "U0ANN1", "files": []} in client.lines)
             wait_for(lambda: not sim.unacked)
+        assert not [x for x in client.lines if "error" in x] and sim.violations == []
+    finally:
+        client.close()
+        sim.close()
+
+
+def test_whatsapp_api_js_finds_meta_in_the_simulator():
+    """What bellhop asks of Meta is asked by somebody else's client, and every webhook is read by it."""
+    sim = WhatsAppSim(META_TOKEN, APP_SECRET, VERIFY)
+    client = Client("whatsapp", "whatsapp-api-js", sim.url, f"{META_TOKEN} {APP_SECRET} {VERIFY}")
+    try:
+        sim.request_url = f"http://127.0.0.1:{client.told('ready')['ready']}/webhook"
+        with urllib.request.urlopen(f"{sim.request_url}?hub.mode=subscribe&hub.verify_token={VERIFY}&hub.challenge=4711") as answer:
+            assert answer.read() == b"4711"
+        said = sim.say(ANN_ID, "everything")
+        who = {"phone": "15551230001", "bsuid": ANN_ID}
+        assert client.told("text") == {"type": "text", "text": "everything", "by": "Ann", "recipient": who}
+        did = client.told("did")
+        assert did["refused"] == 131053
+        first, by_id, asked, listed, react, unreact, image, file, template = sim.sent
+        assert (first["id"], first["context"], first["biz_opaque_callback_data"]) == (did["did"], {"message_id": said}, "a mark")
+        assert by_id["recipient"] == ANN_ID and "to" not in by_id and sim.typed == [(said, True)]
+        assert (react["reaction"]["emoji"], unreact["reaction"]["emoji"]) == ("👍", "")
+        assert image["image"]["caption"] == "see" and file["document"]["filename"] == "out.png" and not sim.uploads
+        wait_for(lambda: {"status": "delivered", "id": did["did"], "mark": "a mark"} in client.lines)
+        sim.press(ANN_ID, did["asked"], "Yes")
+        assert client.told("pressed") == {"pressed": "yes", "under": did["asked"]}
+        sim.press(ANN_ID, did["listed"], "B")
+        assert client.told("picked") == {"picked": "b", "under": did["listed"]}
+        sim.say(ANN_ID, type="image", image={"id": sim.file(PICTURE), "mime_type": "image/png", "sha256": "x"})
+        assert client.told("bytes") == {"bytes": PICTURE.hex()}
+        sim.status(did["did"], "failed", code=131026, wait=True)
+        wait_for(lambda: any(x.get("code") == 131026 for x in client.lines))
+        wait_for(lambda: not sim.unheard)
         assert not [x for x in client.lines if "error" in x] and sim.violations == []
     finally:
         client.close()

@@ -10,6 +10,7 @@ import test_interactions
 import test_slack
 import test_twilio
 import test_wecom
+import test_whatsapp
 from oracle import oracle  # noqa: F401 - a fixture
 from test_interactions import raw, sim  # noqa: F401 - a fixture
 
@@ -212,7 +213,20 @@ def slack(make_bellhop, dial):
     sim.close()
 
 
-@pytest.mark.parametrize("platform", ["discord", "slack", "twilio", "wecom"])
+@pytest.fixture
+def whatsapp(make_bellhop, dial):
+    sim = test_whatsapp.WhatsAppSim(test_whatsapp.TOKEN, test_whatsapp.SECRET, test_whatsapp.VERIFY)  # noqa: F811
+    rig = test_whatsapp.Rig(sim, make_bellhop, dial)
+
+    def make(secret=None):
+        body = json.dumps(sim.envelope(sim.change(sim.value(sim.message(test_whatsapp.ANN, "hello")))), indent=1).encode()
+        return Forgery(test_whatsapp.BOT, {"Content-Type": "application/json", **sim.sign(body, secret)}, body)
+
+    yield rig, make, "inbound"
+    sim.close()
+
+
+@pytest.mark.parametrize("platform", ["discord", "slack", "twilio", "wecom", "whatsapp"])
 def test_forgeries_are_refused_and_look_alike(platform, request):
     rig, make, frame = request.getfixturevalue(platform)
     cases = json.loads((CORPUS / f"{platform}.json").read_text())["cases"]

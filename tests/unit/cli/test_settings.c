@@ -185,12 +185,12 @@ static void mistakes_are_told_with_line_and_what_was_expected(void **state)
                    ".yaml:1: platforms: expected a list, \"- {platform: web, bot: lobby}\"");
     assert_refused("platforms:\n- {bot: lobby}\n",
                    ".yaml:2: platforms: \"platform\" is missing; expected one of: web telegram "
-                   "discord slack twilio wecom email");
+                   "discord slack twilio wecom email whatsapp");
     assert_refused("platforms:\n- {platform: web}\n",
                    ".yaml:2: platforms: web: \"bot\" is missing");
     assert_refused("platforms:\n- {platform: irc, bot: x}\n",
                    ".yaml:2: platforms: unknown platform \"irc\"; expected one of: web telegram "
-                   "discord slack twilio wecom email");
+                   "discord slack twilio wecom email whatsapp");
     assert_refused("platforms:\n- {platform: web, bot: x, token: y}\n",
                    ".yaml:2: platforms: \"web\" does not take \"token\"");
     assert_refused("platforms:\n- {platform: web, bot: x}\n- {platform: web, bot: x}\n",

@@ -10,15 +10,17 @@
 #include "platform/twilio/twilio.h"
 #include "platform/web/web.h"
 #include "platform/wecom/wecom.h"
+#include "platform/whatsapp/whatsapp.h"
 
 static const struct {
     const struct platform_ops *ops;
     bool threads, edits;
     bool react; /* only where it can be seen */
 } all[] = {
-    {&discord_ops, true, true, true},   {&telegram_ops, true, true, true},
-    {&slack_ops, false, true, true},    {&web_ops, false, true, false},
-    {&twilio_ops, false, false, false}, {&wecom_ops, false, false, false},
+    {&discord_ops, true, true, true},    {&telegram_ops, true, true, true},
+    {&slack_ops, false, true, true},     {&web_ops, false, true, false},
+    {&twilio_ops, false, false, false},  {&wecom_ops, false, false, false},
+    {&whatsapp_ops, false, false, true},
 };
 
 static bool says_op(struct json doc, const char *op)

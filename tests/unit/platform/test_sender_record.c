@@ -356,6 +356,51 @@ static void what_is_unknown_can_be_looked_at_and_done_again(void **state)
     wait_for(n_records("outgoing") == 0);
 }
 
+static struct sender_verdict truth(enum sender_end end, const char *id, const char *why)
+{
+    struct sender_verdict v = {.end = end};
+
+    snprintf(v.message_id, sizeof v.message_id, "%s", id);
+    snprintf(v.why, sizeof v.why, "%s", why);
+    return v;
+}
+
+static void what_is_unknown_is_settled_when_the_platform_tells(void **state)
+{
+    struct sender_verdict done = truth(SENDER_DONE, "m1", ""), no = truth(SENDER_REFUSED, "", "no");
+
+    when(0, "one", 500, 1);
+    when(1, "two", 500, 1);
+    say(0, "a", "one");
+    say(1, "b", "two");
+    wait_for(error_is(0, "timed out: ") && error_is(1, "timed out: "));
+    uint64_t two = w.store->boot << 40 | w.numbers, one = two - 1;
+    assert_false(sender_settle(w.sender, one, 1, &done)); /* of another part */
+    assert_non_null(look(one));
+    assert_false(sender_settle(w.sender, one, 0, &done));
+    assert_null(look(one));
+    assert_true(ended("done"));
+    assert_false(sender_settle(w.sender, two, 0, &no));
+    assert_null(look(two));
+    assert_true(ended("refused"));
+    wait_for(n_records("outgoing") == 0);
+    assert_int_equal(w.n_heard, 2);
+}
+
+static void what_seemed_done_and_failed_later_is_told_so(void **state)
+{
+    struct sender_verdict no = truth(SENDER_REFUSED, "", "no");
+
+    say(0, "a", "one");
+    wait_for(w.results[0].success);
+    assert_true(ended("done"));
+    uint64_t number = w.store->boot << 40 | w.numbers;
+    assert_false(sender_settle(w.sender, number + 1, 0, &no));
+    assert_true(ended("done"));
+    assert_false(sender_settle(w.sender, number, 0, &no));
+    assert_true(ended("refused"));
+}
+
 static void what_waits_can_be_hurried_or_dropped(void **state)
 {
     when(0, "one", 430, 1);
@@ -480,6 +525,8 @@ UNIT(platform_test_sender_record)
         T(an_older_life_that_waited_too_long_is_given_up),
         T(a_queued_message_is_edited_when_it_is_there),
         T(what_is_unknown_can_be_looked_at_and_done_again),
+        T(what_is_unknown_is_settled_when_the_platform_tells),
+        T(what_seemed_done_and_failed_later_is_told_so),
         T(what_waits_can_be_hurried_or_dropped),
         T(a_request_under_way_is_not_called_back),
         T(what_is_forgotten_never_leaves),

@@ -12,6 +12,7 @@
 #include "platform/telegram/normalize.h"
 #include "platform/twilio/inbound.h"
 #include "platform/wecom/inbound.h"
+#include "platform/whatsapp/normalize.h"
 
 struct sample {
     const char *platform, *where; /* the first two cells of its row */
@@ -64,6 +65,18 @@ static void read_discord(const struct sample *s, struct event *ret)
 static void read_discord_in_parent(const struct sample *s, struct event *ret)
 {
     read_discord_as(s, true, ret);
+}
+
+static void read_whatsapp(const struct sample *s, struct event *ret)
+{
+    static const struct wa_in in = {.bot = STR("106")};
+    static struct wa_out out;
+    struct wa_walk walk = {.body = parse(s->text)};
+    struct wa_item it;
+
+    assert_true(wa_next(&walk, &it));
+    assert_int_equal(wa_normalize(&it, &in, &arena, &out), WA_EVENT);
+    *ret = out.ev;
 }
 
 static void read_slack(const struct sample *s, struct event *ret)
@@ -191,6 +204,12 @@ static const struct sample samples[] = {
      {"the author's address", "ann@people.test", "the thread's first Message-ID",
       "<1@people.test>"}},
     {"wecom", "a message", read_wecom, WECOM, {"sender's id", "ann"}},
+    {"whatsapp",
+     "a message",
+     read_whatsapp,
+     "{'entry':[{'changes':[{'field':'messages','value':{'messages':[{'id':'wamid.A','from':"
+     "'15551','from_user_id':'US.1','type':'text','text':{'body':'x'}}]}}]}]}",
+     {"BSUID, else the number", "US.1"}},
 };
 
 /* The id that a cell's word stands for in @s; "–" is none. */
