@@ -40,8 +40,9 @@ enum {
 };
 
 struct pullers {
-    struct map by_key; /* tenant US instance */
-    struct list all;   /* owned; also those that wait for the end of a read */
+    struct map by_key;     /* tenant US instance */
+    struct list all;       /* owned; also those that wait for the end of a read */
+    struct list settlings; /* owned */
 };
 
 struct puller { /* the session of one instance */
@@ -307,6 +308,16 @@ static struct puller *find(const struct op_call *c)
     return c->f->pullers != NULL ? map_get(&c->f->pullers->by_key, buf_str(&key)) : NULL;
 }
 
+static struct pullers *pullers_of(struct front *f)
+{
+    if (f->pullers == NULL) {
+        f->pullers = xcalloc(1, sizeof *f->pullers);
+        list_init(&f->pullers->all);
+        list_init(&f->pullers->settlings);
+    }
+    return f->pullers;
+}
+
 static struct puller *puller_new(struct op_call *c, uint64_t number)
 {
     const struct caller *who = &c->caller;
@@ -317,12 +328,8 @@ static struct puller *puller_new(struct op_call *c, uint64_t number)
                      STR_FMT(who->tenant), STR_FMT(who->instance));
     p->key = str_make(p->bytes, (size_t)n);
     p->until_ms = now_ms(p) + SILENT_MS;
-    if (c->f->pullers == NULL) {
-        c->f->pullers = xcalloc(1, sizeof *c->f->pullers);
-        list_init(&c->f->pullers->all);
-    }
     list_init(&p->link);
-    list_append(&c->f->pullers->all, &p->link);
+    list_append(&pullers_of(c->f)->all, &p->link);
     timer_init(&p->soon, on_soon);
     timer_init(&p->late, on_late);
     return p;
@@ -450,34 +457,97 @@ static bool read_ids(struct op_call *c, const char *name, uint64_t ids[DONE_MAX]
     return true;
 }
 
-static size_t settle(struct op_call *c, const uint64_t *ids, size_t n)
-{
-    size_t settled = 0;
+/* ---- settling ----
+ *
+ * The answer says that deliveries never come again, so it waits until their end is on disk.  The
+ * relay submits the acks of a turn when the turn ends.  A read that is submitted after that waits
+ * for them. */
 
-    for (size_t i = 0; i < n; i++)
-        settled += relay_mailbox_done(c->f->relay, c->caller.tenant, c->caller.instance, ids[i]);
-    return settled;
+struct settling {      /* a call whose answer is written and waits for the disk */
+    struct list link;  /* pullers->settlings */
+    struct front *f;   /* borrowed */
+    struct op_call *c; /* NULL: nobody waits any more */
+    struct timer turn;
+    char *tenant, *instance; /* owned */
+};
+
+static void settling_free(struct settling *s)
+{
+    timer_stop(loop_clock(s->f->loop), &s->turn);
+    list_remove(&s->link);
+    free(s->tenant);
+    free(s->instance);
+    free(s);
+}
+
+static void on_settling_dropped(void *mine)
+{
+    struct settling *s = mine;
+
+    s->c = NULL;
+}
+
+static void on_settling_line(void *ctx, const struct mailbox_line *line)
+{
+    /* only the end of the read matters */
+}
+
+static void on_settled(void *ctx, enum bh_err err)
+{
+    struct settling *s = ctx;
+
+    if (s->c != NULL && (err == BH_OK || err == BH_NOT_FOUND))
+        op_end(s->c);
+    else if (s->c != NULL)
+        op_refuse(s->c, FAULT_UNAVAILABLE, "the mailbox cannot be written now; try again");
+    settling_free(s);
+}
+
+static void on_settling_turn(struct timer *t)
+{
+    struct settling *s = container_of(t, struct settling, turn);
+
+    relay_mailbox_show(s->f->relay, str_of(s->tenant), str_of(s->instance), 1, on_settling_line,
+                       on_settled, s);
+}
+
+/* Answers @c with what was written to op_begin(), once the acks so far are on disk. */
+static void answer_when_settled(struct op_call *c)
+{
+    struct settling *s = xcalloc(1, sizeof *s);
+
+    *s = (struct settling){.f = c->f, .c = c};
+    s->tenant = str_dup(c->caller.tenant);
+    s->instance = str_dup(c->caller.instance);
+    list_init(&s->link);
+    list_append(&pullers_of(c->f)->settlings, &s->link);
+    op_keep(c, s, on_settling_dropped);
+    timer_init(&s->turn, on_settling_turn);
+    timer_set(loop_clock(s->f->loop), &s->turn, 0);
 }
 
 static void mailbox_done_with(struct op_call *c)
 {
     uint64_t ids[DONE_MAX];
-    size_t n;
+    size_t n, settled = 0;
 
     if (!read_ids(c, "deliveries", ids, &n))
         return;
+    for (size_t i = 0; i < n; i++)
+        settled += relay_mailbox_done(c->f->relay, c->caller.tenant, c->caller.instance, ids[i]);
     struct jw w = op_begin(c);
     jw_obj(&w);
-    jw_ki64(&w, "done", (int64_t)settle(c, ids, n));
+    jw_ki64(&w, "done", (int64_t)settled);
     jw_end_obj(&w);
-    op_end(c);
+    answer_when_settled(c);
 }
 
 struct answered { /* the deliveries that an action answers */
     struct front *f;
     size_t n;
     uint64_t ids[DONE_MAX];
-    char tenant[129], instance[129];
+    char *tenant, *instance; /* in @bytes */
+    char bytes[];
 };
 
 static void on_acted(struct op_call *c, struct json result, void *ctx)
@@ -491,7 +561,7 @@ static void on_acted(struct op_call *c, struct json result, void *ctx)
         return;
     struct jw w = op_begin(c);
     jw_value(&w, result);
-    op_end(c);
+    answer_when_settled(c);
 }
 
 /* Writes the action, with the chat that the owner is asked in if it names none. */
@@ -526,12 +596,15 @@ static bool write_action(struct op_call *c, struct buf *platform, struct buf *ou
 
 static void mailbox_act(struct op_call *c)
 {
-    struct answered *a = xcalloc(1, sizeof *a);
+    const struct caller *who = &c->caller;
+    struct answered *a = xcalloc(1, sizeof *a + who->tenant.n + who->instance.n + 2);
     BUF_LOCAL platform = BUF_INIT, action = BUF_INIT;
 
     a->f = c->f;
-    snprintf(a->tenant, sizeof a->tenant, "%.*s", STR_FMT(c->caller.tenant));
-    snprintf(a->instance, sizeof a->instance, "%.*s", STR_FMT(c->caller.instance));
+    a->tenant = a->bytes;
+    a->instance = a->bytes + who->tenant.n + 1;
+    memcpy(a->tenant, who->tenant.p, who->tenant.n);
+    memcpy(a->instance, who->instance.p, who->instance.n);
     if (read_ids(c, "done", a->ids, &a->n) && write_action(c, &platform, &action))
         chat_act(c, buf_str(&platform), buf_str(&action), on_acted, a);
     else
@@ -559,6 +632,12 @@ void mailbox_ops_drop(struct front *f)
         struct puller *p = list_entry(it, struct puller, link);
         p->reading = false; /* the relay drops its reads */
         puller_free(p);
+    }
+    list_each (&f->pullers->settlings, it, nxt) {
+        struct settling *s = list_entry(it, struct settling, link);
+        if (s->c != NULL)
+            op_keep(s->c, NULL, NULL);
+        settling_free(s);
     }
     map_done(&f->pullers->by_key);
     free(f->pullers);
@@ -607,7 +686,7 @@ const struct op ops_mailbox[] = {
      .args = (const struct op_arg[]){{"deliveries", IN_BODY, OP_LIST, .flags = OP_REQUIRED,
                                       .max = DONE_MAX, .what = "Their ids."},
                                      {0}},
-     .answer = "{done: whole}", .answer_what = "How many of them waited.",
+     .answer = "{done: whole}", .answer_what = "How many of them waited. It is on disk.",
      .faults = OP_FAULT(INVALID)},
     {"actInChat", "POST", "/v1/mailbox/act", MAY_INSTANCE, mailbox_act,
      "Perform an action of the contract as this key's instance.",

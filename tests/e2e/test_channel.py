@@ -129,6 +129,26 @@ def test_within_a_session_a_delivery_comes_once_also_when_bellhop_comes_back(des
     assert len(c.deliveries()) == len({e["delivery"] for e in c.deliveries()}) == 5
 
 
+def test_what_is_done_stays_done_when_bellhop_is_killed_at_once(desk):
+    c = desk.start()
+    for n in range(4):
+        desk.write(f"{n}")
+        event = c.wait(n + 1)[n]
+        c.do("reply" if n % 2 else "ack", **({"delivery": event["delivery"], "text": "yes"} if n % 2 else {"deliveries": [event["delivery"]]}))
+        desk.server.kill()
+        desk.server.start()
+        assert desk.waiting() == 0
+
+
+def test_its_steps_are_in_the_journal(desk):
+    c = desk.start()
+    desk.write("hello")
+    event, = c.wait(1)
+    c.do("ack", deliveries=[event["delivery"]])
+    trace = wait_for(lambda: [t for t in [desk.server.cli("why", "--delivery", event["delivery"]).stdout] if "acked" in t])[0]
+    assert "sent" in trace
+
+
 def test_the_model_finds_what_the_client_dropped(desk):
     c = desk.start(loads=False)
     desk.write("dropped")

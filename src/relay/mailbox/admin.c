@@ -408,8 +408,11 @@ static void note_pulled(struct session *s, struct slot *slot)
     }
     if (i->has_parcels)
         parcel_tell(i, slot, PARCEL_SENT, STR_NULL);
+    bool again = slot->attempts > 1;
     i->relay->n.delivered++;
-    i->relay->n.redelivered += slot->attempts > 1;
+    i->relay->n.redelivered += again;
+    journal_step(i->relay->journal, clock_wall_ms(i->relay->env.clock),
+                 again ? JOURNAL_RESENT : JOURNAL_SENT, slot->id, slot->attempts, STR_NULL);
     delivery_sent(i, slot);
     if (slot->id > s->sent_id)
         s->sent_id = slot->id;
@@ -447,6 +450,8 @@ bool relay_mailbox_done(struct relay *r, struct str tenant, struct str instance,
 
     if (slot == NULL)
         return false;
+    journal_step(r->journal, clock_wall_ms(r->env.clock), JOURNAL_ACKED, id, slot->attempts,
+                 STR_NULL);
     r->taking = true;
     delivery_settle(i, slot);
     r->taking = false;
