@@ -145,8 +145,8 @@ def test_its_steps_are_in_the_journal(desk):
     desk.write("hello")
     event, = c.wait(1)
     c.do("ack", deliveries=[event["delivery"]])
-    trace = wait_for(lambda: [t for t in [desk.server.cli("why", "--delivery", event["delivery"]).stdout] if "acked" in t])[0]
-    assert "sent" in trace
+    trace = wait_for(lambda: [t for t in [desk.server.cli("why", "--delivery", event["delivery"]).stdout] if "acknowledged" in t])[0]
+    assert "sent to the gateway" in trace
 
 
 def test_the_model_finds_what_the_client_dropped(desk):
