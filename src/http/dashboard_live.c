@@ -27,17 +27,19 @@
 
 enum {
     TICK_MS = 1000,
-    SLICE = 1000,
+    SLICE = 500,
+    PER_TICK = 4000,
     KEEP_MS = 60000,
     MAX_STREAMS = 64,
     MAX_STREAMS_PER_SESSION = 4,
     MAX_QUEUED = 512 * 1024, /* a page this far behind is cut off; it reconnects */
     STALE_MS = 60000,        /* mail that waits longer needs somebody */
+    NAME_BYTES = 256,
 };
 
 struct dash_row {
     struct instance_view v; /* its texts are owned by the row */
-    uint32_t number, rev;   /* @rev: of the sweep that changed it */
+    uint32_t number, rev;   /* @rev: of its last change */
     uint32_t seen;          /* the sweep that met it last */
     char *fold;             /* owned; names in lower case, for the filter */
     char name[];            /* tenant, '\x1f', instance: the key in by_name */
@@ -103,16 +105,25 @@ static void fold_names(struct dash_row *r)
             *c = (char)(*c + ('a' - 'A'));
 }
 
+static struct dash_row *find_row(const struct dash_live *l, const struct instance_view *v)
+{
+    char name[2 * NAME_BYTES + 1], *at = name;
+
+    if (v->tenant.n + v->instance.n >= sizeof name)
+        return NULL; /* the facts allow no such names */
+    str_pack(&at, v->tenant);
+    *at++ = '\x1f';
+    str_pack(&at, v->instance);
+    return map_get(&l->by_name, str_make(name, (size_t)(at - name)));
+}
+
 static void take_view(struct dash_live *l, const struct instance_view *v)
 {
-    char name[1024];
-    int n = snprintf(name, sizeof name, "%.*s\x1f%.*s", STR_FMT(v->tenant), STR_FMT(v->instance));
-    struct str key = str_make(name, (size_t)n < sizeof name ? (size_t)n : sizeof name - 1);
-    struct dash_row *r = map_get(&l->by_name, key);
+    struct dash_row *r = find_row(l, v);
 
     if (r == NULL)
         r = row_new(l, v);
-    r->seen = l->rev;
+    r->seen = l->sweeps;
     if (r->rev != 0 && row_is(&r->v, v))
         return;
     struct instance_view was = r->v;
@@ -125,7 +136,7 @@ static void take_view(struct dash_live *l, const struct instance_view *v)
         fold_names(r);
     free((char *)was.last_poke_problem);
     free((char *)was.display_name);
-    r->rev = l->rev;
+    r->rev = ++l->changes;
 }
 
 static void drop_unseen(struct dash_live *l)
@@ -134,7 +145,7 @@ static void drop_unseen(struct dash_live *l)
 
     for (size_t i = 0; i < l->n_rows; i++) {
         struct dash_row *r = l->rows[i];
-        if (r->seen == l->rev) {
+        if (r->seen == l->sweeps) {
             l->rows[kept++] = r;
             continue;
         }
@@ -351,41 +362,69 @@ static void send(struct dash_stream *st, const char *event, struct str json)
     http_stream_write(l->f->server, st->http, buf_str(&l->frame));
 }
 
+static void write_row(struct jw *w, const struct dash_row *r)
+{
+    jw_obj(w);
+    jw_ki64(w, "n", r->number);
+    admin_write_instance(w, &r->v);
+    jw_end_obj(w);
+}
+
 /* The rows of the window that @st lacks, or has in an older state. */
 static bool write_window(struct dash_stream *st, struct dash_row *const *rows, size_t n,
                          struct jw *w)
 {
-    uint32_t numbers[DASH_WINDOW] = {0}, revs[DASH_WINDOW] = {0};
+    struct dash_shown shown[DASH_WINDOW] = {0};
     bool moved = n != st->n_shown, changed = false;
 
     jw_karr(w, "rows");
     for (size_t i = 0; i < n; i++) {
-        const struct dash_row *r = rows[i];
         bool has = false;
-        numbers[i] = r->number;
-        revs[i] = r->rev;
-        moved |= i >= st->n_shown || st->shown[i] != r->number;
+        shown[i] = (struct dash_shown){rows[i], rows[i]->number, rows[i]->rev};
+        moved |= i >= st->n_shown || st->shown[i].number != shown[i].number;
         for (size_t k = 0; k < st->n_shown && !has; k++)
-            has = st->shown[k] == r->number && st->shown_rev[k] == r->rev;
-        if (has)
-            continue;
-        changed = true;
-        jw_obj(w);
-        jw_ki64(w, "n", r->number);
-        admin_write_instance(w, &r->v);
-        jw_end_obj(w);
+            has = st->shown[k].number == shown[i].number && st->shown[k].rev == shown[i].rev;
+        if (!has)
+            write_row(w, rows[i]);
+        changed |= !has;
     }
     jw_end_arr(w);
     if (moved) {
         jw_karr(w, "order");
         for (size_t i = 0; i < n; i++)
-            jw_i64(w, numbers[i]);
+            jw_i64(w, shown[i].number);
         jw_end_arr(w);
     }
-    memcpy(st->shown, numbers, n * sizeof *numbers);
-    memcpy(st->shown_rev, revs, n * sizeof *revs);
+    memcpy(st->shown, shown, n * sizeof *shown);
     st->n_shown = n;
     return moved || changed;
+}
+
+/* The rows in the window as they are now, between two sweeps. */
+static void show_changes(struct dash_stream *st)
+{
+    struct dash_live *l = st->live;
+    struct instance_view v;
+    bool changed = false;
+
+    buf_reset(&l->json);
+    struct jw w = jw_begin(&l->json);
+    jw_obj(&w);
+    jw_karr(&w, "rows");
+    for (size_t i = 0; i < st->n_shown; i++) {
+        const struct dash_row *r = st->shown[i].row;
+        if (relay_instance(l->f->relay, r->v.tenant, r->v.instance, &v))
+            take_view(l, &v);
+        if (r->rev == st->shown[i].rev)
+            continue;
+        write_row(&w, r);
+        st->shown[i].rev = r->rev;
+        changed = true;
+    }
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+    if (changed)
+        send(st, "changes", buf_str(&l->json));
 }
 
 static void show_rows(struct dash_stream *st)
@@ -564,9 +603,11 @@ static void on_sweep(struct timer *t)
         else
             l->at_gateway = xstrdup("");
     }
+    l->swept += SLICE;
     if (l->at_gateway == NULL || sweep_gateways(l)) {
-        timer_set(loop_clock(l->f->loop), &l->sweep, 0);
-        return;
+        if (l->swept < PER_TICK)
+            timer_set(loop_clock(l->f->loop), &l->sweep, 0);
+        return; /* the next tick goes on */
     }
     drop_unseen(l);
     l->sweeping = false;
@@ -595,11 +636,13 @@ static void on_tick(struct timer *t)
     l->bots_hash = hash;
     write_tick(l);
     each_stream(l, send_tick);
-    if (l->sweeping)
-        return; /* a very large table, or a busy loop */
-    l->sweeping = true;
-    l->rev++;
-    l->at = 0;
+    each_stream(l, show_changes);
+    if (!l->sweeping) {
+        l->sweeping = true;
+        l->sweeps++;
+        l->at = 0;
+    }
+    l->swept = 0;
     timer_set(loop_clock(l->f->loop), &l->sweep, 0);
 }
 

@@ -103,8 +103,10 @@ struct dash_stream {
     struct party *party; /* one hold */
     char id[17];         /* names the stream in POST look */
     struct dash_look look;
-    uint32_t shown[DASH_WINDOW]; /* numbers of the rows that the page has */
-    uint32_t shown_rev[DASH_WINDOW];
+    struct dash_shown {       /* the rows that the page has */
+        struct dash_row *row; /* borrowed; each sweep finds them anew */
+        uint32_t number, rev;
+    } shown[DASH_WINDOW];
     size_t n_shown;
     uint64_t told; /* hash of the last head of the rows: total and tally */
 };
@@ -116,10 +118,11 @@ struct dash_live {
     struct dash_row **rows; /* owned; every instance, while a page is open */
     size_t n_rows, cap_rows;
     struct map by_name; /* -> struct dash_row */
-    uint32_t next_number, rev;
+    uint32_t next_number, changes, sweeps;
     uint32_t at;      /* the sweep: cursor of relay_next_instance() */
     char *at_gateway; /* owned; the sweep goes through the gateways; NULL: through the relay */
     bool sweeping;
+    int swept; /* instances, since the last tick */
     size_t n_streams;
     int64_t alone_ms; /* monotonic; when the last page was closed */
     struct buf json, frame, bots;

@@ -209,7 +209,7 @@ def test_a_page_gets_the_rows_that_it_shows_and_later_only_changes(server, opera
     mark = len(stream.got)
     server.write("hello")
     agent.hear("hello")
-    later = wait_for(lambda: [r for k, d in stream.got[mark:] if k == "rows" for r in d["rows"]])
+    later = wait_for(lambda: [r for k, d in stream.got[mark:] if k in ("rows", "changes") for r in d["rows"]])
     assert {r["instance"] for r in later} == {"agent-00"}  # nine others did not change
     assert all("order" not in d for k, d in stream.got[mark:] if k == "rows")
     stream.look(sort="name", offset=20, count=10)

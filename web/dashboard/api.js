@@ -69,7 +69,7 @@ export async function callAll(op, args = {}, most = 20) {
 //   open --> up --lost--> waiting (the browser reconnects) --> up ...
 //                 '--over--> signed out        '--rest--> resting --(somebody looks)--> open
 
-export const live = new EventTarget(); // events: tick, bots, rows, up, down
+export const live = new EventTarget(); // events: tick, bots, rows, changes, up, down
 export const latest = { tick: null, bots: null, tally: null };
 let source = null;
 let stream = '';
@@ -85,6 +85,7 @@ export function connect() {
   on('tick', (d) => { const before = latest.tick; latest.tick = d; tell('tick', { tick: d, before }); });
   on('bots', (d) => { latest.bots = d.platforms; tell('bots', d.platforms); });
   on('rows', (d) => { latest.tally = d.tally; tell('rows', d); });
+  on('changes', (d) => tell('changes', d.rows));
   on('over', (d) => { disconnect(); if (d.why === 'draining') { tell('down'); setTimeout(connect, 3000); } else onSignedOut(); });
   on('rest', () => { disconnect(); tell('down'); });
   source.onerror = () => {

@@ -30,16 +30,19 @@ export class Rows {
     this.node = h('div', {}, this.table, this.empty);
     this.table.addEventListener('scroll', () => this.#scrolled(), { passive: true });
     this.onrows = (e) => this.#got(e.detail);
+    this.onchanges = (e) => this.#changed(e.detail);
     this.elements = new Map(); // number -> element
   }
 
   start() {
     live.addEventListener('rows', this.onrows);
+    live.addEventListener('changes', this.onchanges);
     this.#ask();
   }
 
   stop() {
     live.removeEventListener('rows', this.onrows);
+    live.removeEventListener('changes', this.onchanges);
     look({ count: 0 });
   }
 
@@ -81,6 +84,11 @@ export class Rows {
     }
     this.body.style.height = `${Math.min(MAX_HEIGHT, Math.max(1, this.found) * ROW)}px`;
     this.#draw(new Set(d.rows.map((r) => r.n)));
+  }
+
+  #changed(rows) {
+    for (const r of rows) if (this.rows.has(r.n)) this.rows.set(r.n, r);
+    this.#draw(new Set(rows.map((r) => r.n)));
   }
 
   #draw(changed) {
