@@ -46,10 +46,13 @@ class Scripted:
 
     platform = "web=lobby"
 
-    def start(self, *options, can=None, env=None):
+    def start(self, *options, can=None, env=None, before=""):
+        program = [NODE, str(ROOT / "tests/e2e/acp_agent.cjs")]
+        if before:
+            program = ["/bin/sh", "-c", f"{before}; exec {' '.join(program)}"]
         more = {"ACP_NPM": str(NPM), "ACP_FILES": str(self.files / "acp"), "ACP_CAN": json.dumps(can or {}), **(env or {})}
-        return self.start_one(self.bellhop, self.credential, [NODE, str(ROOT / "tests/e2e/acp_agent.cjs")], "--acp",
-                              "--state", str(self.files / "state"), *options, env=more, platform=self.platform)
+        return self.start_one(self.bellhop, self.credential, program, "--acp", "--state", str(self.files / "state"), *options,
+                              env=more, platform=self.platform)
 
     def log(self, method=None):
         path = self.files / "acp/log"
@@ -385,6 +388,16 @@ def test_messages_noise_and_errors(bellhop, scripted):
     says(bellhop, "[The agent could not answer: the model is out of order]")
     bellhop.write("tokens")
     says(bellhop, "so far\n\n[The agent stopped: the limit of tokens is reached.]")
+
+
+def test_standard_error_is_logged_bounded(bellhop, scripted):
+    """A program that floods it, in short lines, in one endless line and in bytes that are no text, still answers."""
+    agent = scripted.start(before="yes complaint | head -n 5000 >&2; head -c 3000000 /dev/zero | tr '\\0' x >&2; printf '\\377\\033[31m\\n' >&2")
+    bellhop.write("messages")
+    says(bellhop, "first part\n\nsecond")
+    assert sum("the program says: complaint" in e for e in agent.errors) <= 200
+    assert [e for e in agent.errors if "writes too much on standard error" in e]
+    assert sum(len(e) for e in agent.errors) < 200000 and not [e for e in agent.errors if "\033" in e]
 
 
 def test_an_agent_that_wants_a_login_says_so_in_the_chat(bellhop, scripted):
