@@ -126,6 +126,25 @@ static void keep_open(struct text_stream *st)
     st->kept_now = false;
 }
 
+/* The next start sends the parts of @s from @i on. */
+static void keep_rest(struct text_stream *st, const struct split *s, size_t i)
+{
+    BUF_LOCAL text = BUF_INIT;
+
+    for (size_t k = i; k < s->n; k++) { /* white space at a cut was dropped */
+        if (k > i)
+            buf_add_c(&text, '\n');
+        buf_add_str(&text, split_part(s, k));
+    }
+    if (text.n > 0) {
+        struct action rest = action_of(st, ACTION_SEND, buf_str(&text));
+        keep_one(st, 1, &rest);
+    } else if (st->keepers[1] != 0) {
+        outgoing_delete(st->all->sender, st->keepers[1]);
+        st->keepers[1] = 0;
+    }
+}
+
 /* Writes what the next start has to show.  Previews need nothing. */
 void stream_keepers_write(struct text_stream *st)
 {
@@ -145,13 +164,7 @@ void stream_keepers_write(struct text_stream *st)
         a.message_id = str_of(st->parts[i].id);
         keep_one(st, 0, &a);
         st->kept_open = false;
-        if (i + 1 < s.n) {
-            struct str next = split_part(&s, i + 1);
-            struct action rest =
-                action_of(st, ACTION_SEND,
-                          str_make(next.p, (size_t)(s.bytes.p + s.bytes.n - next.p)));
-            keep_one(st, 1, &rest);
-        }
+        keep_rest(st, &s, i + 1);
     } else if (st->no_edits && (st->final || st->promised)) {
         struct action a = action_of(st, ACTION_SEND, text);
         keep_one(st, 0, &a);
@@ -352,6 +365,13 @@ static void show_parts(struct text_stream *st, struct str text, struct action_id
     st->more = n_differ > 1;
     pace_count(st->all->pace, st->place, st->group, class_of(st));
     perform(st, &a, id);
+    if (a.op == ACTION_SEND && st->keepers[1] != 0) {
+        /* The part has a record of its own now; the rest gets one that comes after it. */
+        uint64_t old = st->keepers[1];
+        st->keepers[1] = 0;
+        keep_rest(st, &s, i + 1);
+        outgoing_delete(st->all->sender, old);
+    }
     split_done(&s);
 }
 
@@ -655,6 +675,8 @@ void streams_ended(struct text_stream *st, struct outgoing *o, const struct send
     } else { /* the newest text is tried later */
         st->fresh = true;
         st->state = STREAM_WAITING;
+        if (st->kept_now) /* its part is not among those that the keepers have */
+            stream_keepers_write(st);
         timer_set(st->all->sender->env->clock, &st->timer, RETRY_MS << st->tries);
     }
 }

@@ -520,6 +520,23 @@ def test_a_restart_completes_a_message_that_grows(rig, graceful):
     assert s.shown(GENERAL) == ["Half of it is more"]
 
 
+@pytest.mark.parametrize("parts", [2, 3])
+def test_a_crash_in_the_middle_of_a_long_answer_repeats_none_of_it(rig, parts):
+    s, g = rig.sim, rig.gateway
+    asked(rig, DM)
+    draft(g, 8, "1", chat=DM)
+    wait_for(lambda: s.shown(DM) == ["1"])
+    text = " ".join(str(i) for i in range(1, 9001))  # four messages
+    g.send({"type": "outbound", "requestId": "long", "action": {"op": "draft", "chat_id": DM, "draft_id": 8, "content": text, "final": True,
+                                                                "metadata": {}}})
+    wait_for(lambda: len(s.sent(DM)) == parts)
+    rig.server.kill()
+    rig.server.start()
+    rig.hook()
+    wait_for(lambda: len(s.sent(DM)) >= 4 and status(rig.server)["waiting"] == 0)
+    assert " ".join(s.shown(DM)).split() == text.split()
+
+
 def test_task_cards_show_what_an_agent_does(rig):
     s, g = rig.sim, rig.gateway
     root = asked(rig)
