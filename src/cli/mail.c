@@ -45,16 +45,44 @@ static const struct cli_column mailbox_columns[] = {{"TENANT", "tenant"},
                                                     {"BYTES", "bytes"},
                                                     {"OLDEST", "oldestAt", CLI_AGO_MS},
                                                     {0}};
+static const struct cli_column dead_columns[] = {{"DELIVERY", "delivery"},
+                                                 {"TENANT", "tenant"},
+                                                 {"INSTANCE", "instance"},
+                                                 {"ATTEMPTS", "attempts"},
+                                                 {"BYTES", "bytes"},
+                                                 {"ACCEPTED", "at", CLI_AGO_MS},
+                                                 {0}};
+
+/* Of one instance, of the deliveries that are named, or of everybody with --all. */
+static int change_dead(struct cli_job *j)
+{
+    bool drop = strcmp(j->verb->name, "drop") == 0;
+
+    if ((j->args[0] == NULL) != cli_flag(j, "--all"))
+        return cli_misused(j, "%s needs either an instance or --all", j->verb->name);
+    if (drop && !cli_confirm(j, "drop deletes dead letters for good", "Drop them? [y/N] "))
+        return CLI_FAILED;
+    if (cli_flag(j, "--all"))
+        j->extra[j->n_extra++] = (struct op_given){"all", STR("true")};
+    return cli_do(j);
+}
+
 static const struct cli_verb mailbox_verbs[] = {
     {"list", .op = "status", .fixed = {"waiting", {"1", 1}}, .member = "instances",
      .columns = mailbox_columns, .none = "No mailbox holds a message."},
     {"show", .args = "instance", .op = "showMailbox", .member = "entries", .print = print_entries,
      .none = "The mailbox is empty."},
     {"purge", .args = "instance", .op = "purgeMailbox", .print = print_changed, .run = purge},
-    {"redrive", .args = "instance", .op = "redriveMailbox", .print = print_changed},
+    {"dead", .op = "listDead", .member = "parked", .columns = dead_columns,
+     .none = "There is no dead letter."},
+    {"redrive", .args = "[instance]", .op = "redriveDead", .print = print_changed,
+     .run = change_dead},
+    {"drop", .args = "[instance]", .op = "dropDead", .print = print_changed, .run = change_dead},
     {0},
 };
 static const struct cli_option mailbox_options[] = {
+    {"--delivery", "deliveries"},
+    {"--all", .kind = CLI_FLAG},
     {"--tenant", "tenant"},
     {"--limit", "limit", CLI_NUMBER},
     {"--bodies", "bodies", CLI_FLAG},
@@ -69,12 +97,16 @@ const struct command cmd_mailbox = {
         "Usage: bellhop mailbox list [--tenant T] [--json]\n"
         "       bellhop mailbox show INSTANCE [--tenant T] [--limit N] [--bodies] [--json]\n"
         "       bellhop mailbox purge INSTANCE [--tenant T] --yes\n"
-        "       bellhop mailbox redrive INSTANCE [--tenant T]\n\n"
+        "       bellhop mailbox dead [--tenant T] [--json]\n"
+        "       bellhop mailbox redrive|drop INSTANCE [--tenant T] [--delivery N1,N2] [--yes]\n"
+        "       bellhop mailbox redrive|drop --all [--tenant T] [--yes]\n\n"
         "list     the instances that have messages in their mailbox\n"
         "show     the waiting messages of one instance, oldest first; --bodies shows their text\n"
         "purge    deletes them\n"
-        "redrive  queues parked messages again (those sent too often without an\n"
-        "         acknowledgement)\n",
+        "dead     dead letters: messages that were parked, because they were sent too often\n"
+        "         without an acknowledgement; `bellhop why --delivery N` says why\n"
+        "redrive  queues dead letters again: all of an instance, some of them, or --all\n"
+        "drop     deletes dead letters\n",
     .verbs = mailbox_verbs,
     .options = mailbox_options,
 };
@@ -295,6 +327,7 @@ static const struct erased of_person[] = {
     {"waiting", "messages that wait for an agent"},
     {"quoted", "waiting messages of others that quote this person (not changed: bellhop mailbox)"},
     {"why", "records of `bellhop why`"},
+    {"audit", "entries of the audit log that name this person (their text goes, the chain stays)"},
     {"allowLists", "allow lists that name this person (not changed: bellhop principal set)"},
     {0},
 };

@@ -32,6 +32,7 @@
 #include "http/dashboard.h"
 #include "http/idp.h"
 #include "http/media_route.h"
+#include "http/ops_care.h"
 #include "http/v1.h"
 #include "http/waker.h"
 #include "mcp/mcp.h"
@@ -49,6 +50,7 @@
 #include "store/journal_disk.h"
 #include "store/postgres/postgres.h"
 #include "store/store.h"
+#include "tenancy/audit.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
 
@@ -310,6 +312,10 @@ static enum bh_err open_heart(struct server *s, char *why)
                            .rand = &s->rand,
                            .journal = s->journal};
 
+    enum bh_err read = audit_open(clock, s->front.store, &s->front.audit, why);
+    if (read != BH_OK)
+        return read;
+    fe.audit = s->front.audit;
     s->front.facts = facts_begin(&fe); /* facts and relay, the two largest, load in parallel */
     const struct relay_limits limits = relay_limits_of(s);
     enum bh_err loaded = relay_load(&re, &limits, &s->front.relay, why);
@@ -560,6 +566,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
         list_init(&s->front.chat_asks);
         list_init(&s->front.chat_sends);
         s->front.dashboard = dashboard_new(&s->front, &s->rand);
+        s->front.flow = flow_new(&s->front);
         server_meet_nodes(s);
         if (s->front.node != NULL)
             node_kept(s->front.node, store_postgres_kept(&s->keeper));
@@ -600,6 +607,8 @@ void server_close(struct server *s)
         host_set_mail(s->front.host, NULL, NULL, NULL);
     dispatch_close(s->front.dispatch);
     spawner_free(s->spawner);
+    flow_free(s->front.flow);
+    s->front.flow = NULL;
     journal_disk_close(s->front.journal);
     op_calls_drop(&s->front);
     if (s->front.host != NULL)
@@ -624,6 +633,7 @@ void server_close(struct server *s)
     vault_free(s->vault);
     keys_free(s->front.keys);
     facts_free(s->front.facts);
+    audit_free(s->front.audit);
     observers_free(s->observers);
     seal_free(s->seal);
     secret_wipe(s->trunk_key, sizeof s->trunk_key);

@@ -337,6 +337,11 @@ void journal_each(const struct journal *j, journal_cb *cb, void *ctx)
     free(lengths);
 }
 
+uint64_t journal_end(const struct journal *j)
+{
+    return j->open * JOURNAL_BLOCK + JOURNAL_HEAD + (j->at != NULL ? j->at->used : 0);
+}
+
 /* ---- matching ---- */
 
 static bool is(struct str wanted, struct str text)

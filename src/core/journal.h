@@ -139,6 +139,8 @@ bool journal_query_is_empty(const struct journal_query *q);
 typedef bool journal_cb(void *ctx, uint64_t pos, const struct journal_record *rec);
 void journal_each(const struct journal *j, journal_cb *cb, void *ctx);
 
+uint64_t journal_end(const struct journal *j); /* the position of the next record */
+
 /* Blanks records in place: of a tenant (its verdicts and actions), or of a person (events by, and
  * actions to, this id).  Returns how many.  @bytes is the payload of one block. */
 struct journal_subject {

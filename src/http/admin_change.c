@@ -519,18 +519,36 @@ static void show_outbox(struct op_call *c)
     op_done(c, id->given && l.n == 0 ? BH_NOT_FOUND : BH_OK, NO_SUCH_ENTRY);
 }
 
-static void change_outgoing(struct op_call *c, const char *verb,
-                            enum bh_err (*change)(struct sender *s, uint64_t number))
+static enum bh_err change_one(struct op_call *c, struct str id, uint64_t *ret_number,
+                              enum bh_err (*change)(struct sender *s, uint64_t number))
 {
-    uint64_t number = 0;
     enum bh_err err = BH_REFUSED;
-    bool reads = read_id(op_text(c, "id"), &number);
+    bool reads = read_id(id, ret_number);
 
     for (size_t i = 0; reads && err == BH_REFUSED && i < host_n_platforms(c->f->host); i++) {
         const struct platform *p = host_nth_platform(c->f->host, i);
         if (p->sender != NULL)
-            err = change(p->sender, number);
+            err = change(p->sender, *ret_number);
     }
+    return err;
+}
+
+static void change_outgoing(struct op_call *c, const char *verb,
+                            enum bh_err (*change)(struct sender *s, uint64_t number))
+{
+    const struct op_value *ids = op_value(c, "ids");
+    uint64_t number = 0, done = 0;
+
+    for (size_t i = 0; i < ids->n_texts; i++)
+        done += change_one(c, ids->texts[i], &number, change) == BH_OK;
+    if (ids->given) {
+        buf_printf(&c->note, "outbox: %s entries=%" PRIu64, verb, done);
+        buf_printf(&c->out, "{\"ok\":true,\"done\":%" PRIu64 ",\"missing\":%" PRIu64 "}", done,
+                   ids->n_texts - done);
+        op_done(c, BH_OK, NULL);
+        return;
+    }
+    enum bh_err err = change_one(c, op_text(c, "id"), &number, change);
     buf_printf(&c->note, "outbox: %s id=%" PRIu64, verb, number);
     if (err == BH_BUSY)
         op_error(c, 409, "busy",
@@ -557,8 +575,9 @@ static void drop_outgoing(struct op_call *c)
         "id", IN_BODY, OP_TEXT, .what = "The gateway." \
     }
 #define ENTRY_ID \
+    {"id", IN_BODY, OP_TEXT, .what = "As the outbox lists it."}, \
     { \
-        "id", IN_BODY, OP_TEXT, .what = "As the outbox lists it." \
+        "ids", IN_BODY, OP_LIST, .max = 512, .what = "Several instead." \
     }
 #define ROUTE_ARGS \
     (const struct op_arg[]) \
@@ -668,10 +687,14 @@ const struct op ops_changes[] = {
      .answer = "{now: whole, entries: [object], more: whole}",
      .answer_what = "At most 1000; more says how many are left out.", .errors = "not_found (404)"},
     {"retryOutgoing", "POST", "/admin/outbox/retry", MAY_OPERATOR, retry_outgoing,
-     "Try an entry of the outbox again now.", .args = (const struct op_arg[]){ENTRY_ID, {0}}, OK,
+     "Try an entry of the outbox again now.", .args = (const struct op_arg[]){ENTRY_ID, {0}},
+     .answer = "{ok: bool, done?: whole, missing?: whole}",
+     .answer_what = "done and missing count those of ids.",
      .errors = "not_found (404), busy (409)"},
     {"dropOutgoing", "POST", "/admin/outbox/drop", MAY_OPERATOR, drop_outgoing,
-     "Give an entry of the outbox up.", .args = (const struct op_arg[]){ENTRY_ID, {0}}, OK,
+     "Give an entry of the outbox up.", .args = (const struct op_arg[]){ENTRY_ID, {0}},
+     .answer = "{ok: bool, done?: whole, missing?: whole}",
+     .answer_what = "done and missing count those of ids.",
      .errors = "not_found (404), busy (409)"},
     {0},
 };

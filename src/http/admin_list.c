@@ -5,6 +5,8 @@
  * following page.  A cursor whose route was removed meanwhile answers 410: the reader begins again.
  */
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/clock.h"
@@ -19,6 +21,7 @@
 #include "http/waker.h"
 #include "net/loop.h"
 #include "net/trunk.h"
+#include "platform/sender.h"
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/grounds.h"
@@ -257,6 +260,62 @@ static void write_server(struct front *f, struct jw *w)
     jw_end_obj(w);
 }
 
+static void BH_PRINTF(5, 6) write_warning(struct jw *w, const char *what, struct str platform,
+                                          struct str bot, const char *fmt, ...)
+{
+    char words[256];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(words, sizeof words, fmt, ap);
+    va_end(ap);
+    jw_obj(w);
+    jw_kstr(w, "what", str_of(what));
+    jw_kstr_opt(w, "platform", platform);
+    jw_kstr_opt(w, "bot", bot);
+    jw_kstr(w, "words", str_of(words));
+    jw_end_obj(w);
+}
+
+/* What needs the operator.  Each is computed now, so it is gone when its cause is. */
+static void write_warnings(struct front *f, struct jw *w)
+{
+    int64_t now_ms = clock_wall_ms(loop_clock(f->loop));
+    struct relay_tally t;
+    struct store_stats st;
+    struct sender_stats s;
+    char why[160];
+
+    relay_tally(f->relay, &t);
+    f->store->ops->stats(f->store, &st);
+    jw_karr(w, "warnings");
+    if (t.parked > 0)
+        write_warning(w, "dead_letters", STR_NULL, STR_NULL,
+                      "%" PRIu64 " deliveries were set aside after too many attempts. See: bellhop "
+                      "mailbox dead",
+                      t.parked);
+    if (!st.healthy || st.full)
+        write_warning(w, "store", STR_NULL, STR_NULL, "%s",
+                      st.full ? "The disk is nearly full: new messages are refused." : st.problem);
+    for (size_t i = 0; i < host_n_platforms(f->host); i++) {
+        struct platform *p = host_nth_platform(f->host, i);
+        struct str platform = str_of(p->ops->name), bot = str_of(p->bot);
+        if (p->problem != NULL)
+            write_warning(w, "bot", platform, bot, "%s", p->problem);
+        else if (platform_is_deaf(p, now_ms, why))
+            write_warning(w, "deaf", platform, bot, "%s", why);
+        if (p->sender == NULL)
+            continue;
+        sender_stats(p->sender, &s);
+        if (s.kept_unknown > 0)
+            write_warning(w, "outbox", platform, bot,
+                          "%zu messages may or may not have been delivered. See: bellhop outbox "
+                          "list",
+                          s.kept_unknown);
+    }
+    jw_end_arr(w);
+}
+
 static void write_instances(struct admin_list_page *p)
 {
     char kind = p->after.n > 0 ? p->after.p[0] : '\0';
@@ -301,6 +360,7 @@ static void status(struct op_call *c)
         write_server(c->f, &p.w);
         admin_write_store(c->f, &p.w);
         admin_write_platforms(c->f, &p.w, STR_NULL);
+        write_warnings(c->f, &p.w);
     }
     jw_karr(&p.w, "instances");
     write_instances(&p);

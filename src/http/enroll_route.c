@@ -5,6 +5,7 @@
  * When identities are verified by another server, unknown callers pass the rate limits of
  * edge/door.h first.  A released gateway parses every 2xx body as JSON and crashes on anything
  * else; from other statuses it reads `error`.  So the form of these answers is fixed. */
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/crypto.h"
@@ -18,6 +19,7 @@
 #include "http/v1.h"
 #include "http/idp.h"
 #include "net/loop.h"
+#include "tenancy/audit.h"
 #include "tenancy/enroll.h"
 #include "tenancy/keys.h"
 
@@ -31,6 +33,7 @@ struct joining {     /* one enrollment in flight */
     char *instance;         /* owned; the only one that the caller may join; NULL: any */
     char *tenant, *gateway; /* owned */
     struct provision_result result;
+    char peer[64];
 };
 
 static void joining_free(struct joining *j)
@@ -147,6 +150,7 @@ static void join(struct joining *j, struct json doc)
                                   .bot = json_str(doc, "botId"),
                                   .display_name = json_str(doc, "displayName")};
     const char *wrong;
+    struct front *f = j->f; /* @j may be gone after a refusal */
 
     if (j->instance != NULL)
         spec.instance = str_of(j->instance);
@@ -160,10 +164,14 @@ static void join(struct joining *j, struct json doc)
     for (size_t i = 0; i < n; i++) /* a caller may not claim all chats of a bot */
         if (host_platform(j->f->host, spec.platform, keys[i]) == NULL)
             keys[spec.n_route_keys++] = keys[i];
+    struct audit_who who = audit_who_of(AUDIT_ENROLL, j->enroll ? "enroll" : "provision",
+                                        str_of(j->tenant), str_of(j->peer));
+    audit_as(j->f->audit, &who);
     if (!j->enroll)
         facts_provision(j->f->facts, &spec, NULL, &j->result, on_joined, j);
     else if ((wrong = enroll(j, doc, &spec)) != NULL)
         refuse(j, 403, "refused", wrong);
+    audit_as(f->audit, NULL);
     free(keys);
 }
 
@@ -223,6 +231,7 @@ static void enter(struct front *f, struct http_req *req, bool enroll_it)
         return;
     j = xcalloc(1, sizeof *j);
     *j = (struct joining){.f = f, .id = http_req_id(req), .from = from, .enroll = enroll_it};
+    snprintf(j->peer, sizeof j->peer, "%.*s", STR_FMT(http_peer(req)));
     j->body = xstrndup(body.p != NULL ? body.p : "", body.n);
     j->body_n = body.n;
     idp_ask(f->idp, IDP_CALLER, token_of_header(http_header(req, "Authorization")), on_identified,

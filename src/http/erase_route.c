@@ -88,7 +88,8 @@ static void erase(struct op_call *c)
                                       {&skills_eraser, f->skills},
                                       {&data_eraser, f->data},
                                       {&media_eraser, f->media},
-                                      {&journal_eraser, f->journal}};
+                                      {&journal_eraser, f->journal},
+                                      {&audit_eraser, f->audit}};
     size_t n = 0;
     struct erase_with here[ARRAY_LEN(with)];
     for (size_t i = 0; i < ARRAY_LEN(with); i++)

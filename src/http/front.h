@@ -42,6 +42,8 @@ struct front { /* all borrowed, unless it says owned; cli/server.c opens and clo
     struct node *node;        /* NULL: the store is not shared */
     const uint8_t *trunk_key; /* shared by the nodes: net/trunk.h; NULL: no trunks are accepted */
     struct facts *facts;
+    struct audit *audit; /* the log of changes: tenancy/audit.h */
+    struct str peer;     /* whose request is being handled; absent: not known */
     struct keys *keys;
     struct skills *skills;
     struct data *data;
@@ -51,6 +53,7 @@ struct front { /* all borrowed, unless it says owned; cli/server.c opens and clo
     struct relay *relay;
     struct host *host;
     struct journal_disk *journal; /* NULL: nothing of it is kept on disk */
+    struct flow *flow;            /* ops_care.h */
     struct testbots *testbots;    /* of `serve --ephemeral`; else NULL */
     struct door *door;
     struct idp *idp;

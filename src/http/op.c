@@ -20,11 +20,14 @@
 enum { TEXTS_MAX = 64 };
 
 const struct op_family op_families[] = {
-    {"server", ops_server},       {"skills", ops_skills}, {"data", ops_data},
-    {"agents", ops_agents},       {"chat", ops_chat},     {"mailbox", ops_mailbox},
-    {"manage", ops_manage},       {"lists", ops_lists},   {"changes", ops_changes},
-    {"nodes", ops_nodes},         {"erase", ops_erase},   {"why", ops_why},
-    {"dashboard", ops_dashboard}, {"test", ops_test},     {0},
+    {"server", ops_server},   {"skills", ops_skills},
+    {"data", ops_data},       {"agents", ops_agents},
+    {"chat", ops_chat},       {"mailbox", ops_mailbox},
+    {"manage", ops_manage},   {"lists", ops_lists},
+    {"changes", ops_changes}, {"nodes", ops_nodes},
+    {"erase", ops_erase},     {"why", ops_why},
+    {"care", ops_care},       {"dashboard", ops_dashboard},
+    {"test", ops_test},       {0},
 };
 
 const struct op *op_find(const char *name)
@@ -510,6 +513,25 @@ void op_error(struct op_call *c, int status, const char *code, const char *fmt, 
     op_call_free(c);
 }
 
+/* A change of something other than the facts: the log gets what the server's own log has. */
+static void note_call(struct op_call *c)
+{
+    BUF_LOCAL more = BUF_INIT;
+    struct jw w = jw_begin(&more);
+
+    jw_obj(&w);
+    if (c->tenant != NULL)
+        jw_kstr(&w, "tenant", str_of(c->tenant));
+    if (c->instance != NULL)
+        jw_kstr(&w, "instance", str_of(c->instance));
+    if (c->note.n > 0)
+        jw_kstr(&w, "note", buf_str(&c->note));
+    jw_end_obj(&w);
+    struct str members = str_skip(buf_str(&more), 1);
+    members.n--;
+    audit_note(c->f->audit, &c->who, members);
+}
+
 void op_done(void *ctx, enum bh_err err, const char *why)
 {
     static const int statuses[] = {
@@ -526,6 +548,9 @@ void op_done(void *ctx, enum bh_err err, const char *why)
     } else {
         if (c->note.n > 0)
             log_info(NULL, "%s", buf_z(&c->note));
+        if (c->who.kind != AUDIT_NOBODY && c->f->audit != NULL &&
+            !audit_has_begun(c->f->audit, &c->who))
+            note_call(c);
         op_answer(c, c->out.n > 0 ? buf_str(&c->out) : STR("{\"ok\":true}"));
     }
 }

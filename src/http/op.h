@@ -27,6 +27,7 @@
 #include "core/fault.h"
 #include "http/front.h"
 #include "net/http_server.h"
+#include "tenancy/audit.h"
 
 struct op_call;
 struct spill;
@@ -120,7 +121,7 @@ struct op_family {
 extern const struct op ops_server[], ops_skills[], ops_data[], ops_agents[], ops_chat[],
     ops_mailbox[];
 extern const struct op ops_manage[], ops_lists[], ops_changes[], ops_nodes[], ops_erase[],
-    ops_test[], ops_why[], ops_dashboard[];
+    ops_test[], ops_why[], ops_care[], ops_dashboard[];
 extern const struct op_family op_families[]; /* ends with a NULL name */
 const struct op *op_find(const char *name);  /* NULL: no such operation */
 
@@ -159,6 +160,7 @@ struct op_call {
     bool for_tenant;         /* a tenant's dashboard asks: say nothing about other tenants */
     struct buf out;          /* op_begin(); wiped */
     struct buf note;         /* op_done() logs it; empty: nothing */
+    struct audit_who who;    /* whose changes it makes; AUDIT_NOBODY: it makes none */
     struct http_id id;       /* over HTTP */
     struct v1_work work;     /* the bytes that the request counts for, until it is answered */
     bool stream, takes_json; /* /mcp: what the client accepts */

@@ -1,10 +1,12 @@
-/* ops_why.c - what became of messages and actions: `bellhop why`, `bellhop trace`.
+/* ops_why.c - what became of messages and actions, and who changed what: `bellhop why`, `bellhop
+ * trace`, `bellhop audit`.
  *
  * The journal (core/journal.h, store/journal_disk.h) has the records; this file writes them as
  * JSON.  Without a journal on disk the answers come from the newest records in memory. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "http/admin.h"
@@ -236,6 +238,241 @@ static void why(struct op_call *c)
         op_error(c, 503, "busy", "Too many searches wait already; try again in a second.");
 }
 
+/* ---- trace: the same, as it happens ---- */
+
+enum { TRACE_MOST = 500, TRACE_BATCH_MS = 20, TRACE_WAIT_MS = 20000 };
+
+struct tracing { /* a trace that waits for the next record; op_keep() */
+    struct op_call *c;
+    struct journal_watch watch;
+    struct timer timer;
+    struct arena arena; /* the query's texts */
+    uint64_t after;
+    /* while it collects */
+    struct journal_hit *hits; /* newest first */
+    size_t n, cap;
+    uint64_t deliveries[JOURNAL_WATCHED];
+    size_t n_deliveries;
+};
+
+static bool is_followed(const struct tracing *t, uint64_t delivery)
+{
+    for (size_t i = 0; i < t->n_deliveries; i++)
+        if (t->deliveries[i] == delivery)
+            return true;
+    return false;
+}
+
+/* Finds the deliveries whose steps belong to the trace, older ones too. */
+static bool on_named(void *ctx, uint64_t pos, const struct journal_record *rec)
+{
+    struct tracing *t = ctx;
+
+    (void)pos;
+    for (size_t i = 0; rec->kind == JOURNAL_EVENT && i < rec->n_verdicts; i++)
+        if (rec->verdicts[i].delivery != 0 && t->n_deliveries < JOURNAL_WATCHED &&
+            journal_matches(rec, &t->watch.query))
+            t->deliveries[t->n_deliveries++] = rec->verdicts[i].delivery;
+    return t->n_deliveries < JOURNAL_WATCHED;
+}
+
+static bool on_fresh(void *ctx, uint64_t pos, const struct journal_record *rec)
+{
+    struct tracing *t = ctx;
+
+    if (pos < t->after)
+        return false;
+    if (rec->kind == JOURNAL_STEP ? is_followed(t, rec->delivery)
+                                  : journal_matches(rec, &t->watch.query)) {
+        t->hits = xgrow(t->hits, t->n, &t->cap, sizeof *t->hits);
+        t->hits[t->n++] = (struct journal_hit){pos, *rec};
+    }
+    return true;
+}
+
+static void write_record(struct jw *w, const struct journal_hit *hit)
+{
+    static const char *const kinds[] = {
+        [JOURNAL_EVENT] = "event", [JOURNAL_STEP] = "step", [JOURNAL_ACTION] = "action"};
+    static const struct journal_found nothing = {0};
+
+    jw_obj(w);
+    jw_kstr(w, "kind", str_of(kinds[hit->rec.kind]));
+    jw_key(w, kinds[hit->rec.kind]);
+    if (hit->rec.kind == JOURNAL_EVENT)
+        write_event(w, hit->pos, &hit->rec, &nothing, STR_NULL);
+    else if (hit->rec.kind == JOURNAL_STEP)
+        write_step(w, &hit->rec);
+    else
+        write_action(w, &hit->rec);
+    jw_end_obj(w);
+}
+
+/* Answers with the records since @after, oldest first; the cursor is behind the last one. */
+static void trace_answer(struct tracing *t)
+{
+    struct op_call *c = t->c;
+    struct journal *j = relay_journal(c->f->relay);
+    struct jw w = op_begin(c);
+    size_t first;
+
+    journal_each(j, on_named, t);
+    journal_each(j, on_fresh, t);
+    first = t->n > TRACE_MOST ? t->n - TRACE_MOST : 0;
+    jw_obj(&w);
+    jw_ki64(&w, "now", clock_wall_ms(loop_clock(c->f->loop)));
+    jw_karr(&w, "records");
+    for (size_t i = t->n; i-- > first;)
+        write_record(&w, &t->hits[i]);
+    jw_end_arr(&w);
+    write_pos(&w, "after", first > 0 ? t->hits[first].pos + 1 : journal_end(j));
+    jw_end_obj(&w);
+    op_end(c); /* drops @t */
+}
+
+static void on_trace_time(struct timer *timer)
+{
+    trace_answer(container_of(timer, struct tracing, timer));
+}
+
+static void on_watched(void *ctx, const struct journal_record *rec)
+{
+    struct tracing *t = ctx;
+
+    (void)rec;
+    timer_set(loop_clock(t->c->f->loop), &t->timer, TRACE_BATCH_MS);
+    journal_unwatch(&t->watch);
+}
+
+static void trace_drop(void *mine)
+{
+    struct tracing *t = mine;
+
+    journal_unwatch(&t->watch);
+    timer_stop(loop_clock(t->c->f->loop), &t->timer);
+    arena_done(&t->arena);
+    free(t->hits);
+    free(t);
+}
+
+static void trace(struct op_call *c)
+{
+    struct journal *j = relay_journal(c->f->relay);
+    struct tracing *t = xcalloc(1, sizeof *t);
+    struct journal_query *q = &t->watch.query;
+    struct str *texts[] = {&q->platform, &q->person, &q->chat, &q->tenant, &q->instance};
+    int64_t wait_ms = op_number(c, "wait", 0);
+
+    t->c = c;
+    op_keep(c, t, trace_drop);
+    timer_init(&t->timer, on_trace_time);
+    *q = (struct journal_query){.platform = op_text(c, "platform"),
+                                .person = op_text(c, "person"),
+                                .chat = op_text(c, "chat"),
+                                .tenant = op_text(c, "tenant"),
+                                .instance = op_text(c, "instance")};
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        *texts[i] = arena_str(&t->arena, *texts[i]);
+    t->watch.cb = on_watched;
+    t->watch.ctx = t;
+    if (!read_pos(c, "after", &t->after)) {
+        op_error(c, 400, "malformed", "after is not the after of an earlier answer.");
+        return;
+    }
+    if (t->after == 0)
+        t->after = journal_end(j);
+    journal_each(j, on_named, t);
+    journal_each(j, on_fresh, t);
+    bool waits = t->n == 0 && wait_ms > 0;
+    t->n = t->n_deliveries = 0;
+    if (!waits)
+        trace_answer(t);
+    else if (!journal_watch(j, &t->watch))
+        op_error(c, 503, "busy", "Too many traces run already; end one of them.");
+    else
+        timer_set(loop_clock(c->f->loop), &t->timer,
+                  wait_ms < TRACE_WAIT_MS ? wait_ms : TRACE_WAIT_MS);
+}
+
+/* ---- slow ---- */
+
+enum { SLOW_MOST = 50 };
+
+static void on_slowest(void *ctx, struct str tenant, struct str instance, uint64_t delivery,
+                       int64_t at_ms, int64_t took_ms)
+{
+    struct jw *w = ctx;
+
+    jw_obj(w);
+    jw_kstr(w, "tenant", tenant);
+    jw_kstr(w, "instance", instance);
+    write_delivery(w, delivery);
+    jw_ki64(w, "at", at_ms);
+    jw_ki64(w, "ms", took_ms);
+    jw_end_obj(w);
+}
+
+static void slow(struct op_call *c)
+{
+    struct instance_view v, oldest[SLOW_MOST];
+    size_t n = 0;
+    int64_t now_ms = clock_wall_ms(loop_clock(c->f->loop));
+    struct jw w = op_begin(c);
+
+    for (uint32_t pos = 0; relay_next_instance(c->f->relay, &pos, &v);) {
+        if (v.oldest_ms == 0 || (n == SLOW_MOST && v.oldest_ms >= oldest[n - 1].oldest_ms))
+            continue;
+        size_t at = n < SLOW_MOST ? n++ : n - 1;
+        for (; at > 0 && oldest[at - 1].oldest_ms > v.oldest_ms; at--)
+            oldest[at] = oldest[at - 1];
+        oldest[at] = v;
+    }
+    jw_obj(&w);
+    jw_ki64(&w, "now", now_ms);
+    jw_karr(&w, "unacked");
+    for (size_t i = 0; i < n; i++) {
+        jw_obj(&w);
+        jw_kstr(&w, "tenant", oldest[i].tenant);
+        jw_kstr(&w, "instance", oldest[i].instance);
+        jw_kstr(&w, "state", str_of(oldest[i].state));
+        jw_ki64(&w, "at", oldest[i].oldest_ms);
+        jw_ki64(&w, "ageMs", now_ms - oldest[i].oldest_ms);
+        jw_ki64(&w, "waiting", (int64_t)oldest[i].entries);
+        jw_ki64(&w, "unacked", (int64_t)oldest[i].unacked);
+        jw_ki64(&w, "parked", (int64_t)oldest[i].parked);
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
+    jw_karr(&w, "slowest");
+    relay_each_slowest(c->f->relay, on_slowest, &w);
+    jw_end_arr(&w);
+    jw_end_obj(&w);
+    op_end(c);
+}
+
+/* ---- the audit log ---- */
+
+static void on_read(void *ctx, enum bh_err err)
+{
+    op_done(ctx, err, "The store does not answer.");
+}
+
+static void list_audit(struct op_call *c)
+{
+    struct audit_filter filter = {.since_ms = op_number(c, "since", 0),
+                                  .until_ms = op_number(c, "until", 0),
+                                  .tenant = op_text(c, "tenant"),
+                                  .before = (uint64_t)op_number(c, "after", 0),
+                                  .limit = (size_t)op_number(c, "limit", 100)};
+
+    audit_list(c->f->audit, &filter, &c->out, on_read, c);
+}
+
+static void verify_audit(struct op_call *c)
+{
+    audit_verify(c->f->audit, op_text(c, "expect"), &c->out, on_read, c);
+}
+
 /* ---- the table ---- */
 
 const struct op ops_why[] = {
@@ -258,5 +495,46 @@ const struct op ops_why[] = {
      .answer = "{now: whole, decisions: [object], actions: [object], next?: text}",
      .answer_what = "The newest first, each message with the steps of its deliveries.",
      .errors = "malformed (400), busy (503)"},
+    {"trace", "GET", "/admin/trace", MAY_OPERATOR, trace,
+     "What happens to the messages and actions of a person, a chat or an instance, as it happens.",
+     .args = (const struct op_arg[]){{"platform", IN_QUERY, OP_TEXT, .what = "There only."},
+                                     {"person", IN_QUERY, OP_TEXT, .what = "The author's user id."},
+                                     {"chat", IN_QUERY, OP_TEXT, .what = "The chat's id."},
+                                     INSTANCE_ARGS(IN_QUERY),
+                                     {"after", IN_QUERY, OP_TEXT,
+                                      .what = "after of the last answer; else from now on."},
+                                     {"wait", IN_QUERY, OP_WHOLE, .max = TRACE_WAIT_MS,
+                                      .what = "Wait so many milliseconds for the first record."},
+                                     {0}},
+     .answer = "{now: whole, records: [object], after: text}",
+     .answer_what = "The oldest first; pass after back to go on without a gap.",
+     .errors = "malformed (400), busy (503)"},
+    {"slow", "GET", "/admin/slow", MAY_OPERATOR, slow,
+     "The instances whose mail has waited longest, and the slowest deliveries of two hours.",
+     .answer = "{now: whole, unacked: [object], slowest: [object]}",
+     .answer_what = "At most 50 and 64 of them."},
+    {"audit", "GET", "/admin/audit", MAY_OPERATOR, list_audit,
+     "The log of changes: who, what, from where, before and after; newest first.",
+     .args =
+         (const struct op_arg[]){
+             {"since", IN_QUERY, OP_WHOLE, .max = INT64_MAX, .what = "From this time, unix ms."},
+             {"until", IN_QUERY, OP_WHOLE, .max = INT64_MAX, .what = "Up to this time."},
+             {"tenant", IN_QUERY, OP_TEXT, .what = "Changes of this tenant's facts."},
+             {"after", IN_QUERY, OP_WHOLE, .max = INT64_MAX, .what = "next of the last page."},
+             {"limit", IN_QUERY, OP_WHOLE, .min = 1, .max = 1000, .initial = "100",
+              .what = "At most so many."},
+             {0}},
+     .answer = "{entries: [object], next?: whole}",
+     .answer_what = "Secrets are redacted; the hash chains an entry to the one before it.",
+     .errors = "unavailable (503)"},
+    {"verifyAudit", "GET", "/admin/audit/verify", MAY_OPERATOR, verify_audit,
+     "Read the whole log of changes and check its chain.",
+     .args = (const struct op_arg[]){{"expect", IN_QUERY, OP_TEXT,
+                                      .what = "The head of an earlier check, which must be in it."},
+                                     {0}},
+     .answer = "{ok: bool, entries: whole, first: whole, head: text, redacted: whole, problem?: "
+               "text}",
+     .answer_what = "head is the number and hash of the newest entry.",
+     .errors = "unavailable (503)"},
     {0},
 };

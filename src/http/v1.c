@@ -423,11 +423,29 @@ static bool read_args(struct reading *r)
 /* Reads the arguments and runs the handler of @c, or answers what is wrong with them. */
 static void run(struct op_call *c, struct reading *r)
 {
+    struct front *f = c->f;
+
     c->args = &r->args;
-    if (read_args(r))
-        c->op->run(c);
-    else
+    if (!read_args(r)) {
         op_fail(c, &r->fault);
+        return;
+    }
+    if (strcmp(c->op->method, "GET") != 0 &&
+        (c->op->may == MAY_OPERATOR || c->op->may == MAY_ADMIN || c->op->may == MAY_GATEWAY)) {
+        bool gateway = c->op->may == MAY_GATEWAY && !c->by_operator;
+        enum audit_kind kind = gateway         ? AUDIT_GATEWAY
+                               : f->peer.n > 0 ? AUDIT_ADMIN
+                                               : AUDIT_OPERATOR;
+        BUF_LOCAL instance = BUF_INIT;
+        if (gateway)
+            buf_printf(&instance, "%s/%s", c->tenant, c->instance);
+        c->who = audit_who_of(kind, c->op->name, gateway ? buf_str(&instance) : c->caller.identity,
+                              f->peer.n > 0 ? f->peer : STR("admin.sock"));
+        audit_as(f->audit, &c->who);
+        c->who = f->audit != NULL ? *audit_current(f->audit) : (struct audit_who){0};
+    }
+    c->op->run(c); /* frees @c, now or later */
+    audit_as(f->audit, NULL);
 }
 
 void v1_run_body(struct op_call *c, struct str body)
@@ -457,10 +475,12 @@ void v1_run_page(struct front *f, struct http_req *req, const struct op *op, str
                                 .attest = tenant.p == NULL,
                                 .takes_files = true};
     c->for_tenant = tenant.p != NULL;
+    f->peer = http_peer(req);
     if (op->may == MAY_GATEWAY)
         manage_name(c, r.body, tenant);
     else
         run(c, &r);
+    f->peer = STR_NULL;
     reading_done(&r);
     arena_done(&arena);
 }
@@ -576,7 +596,9 @@ void front_ops(struct front *f, struct http_req *req)
     struct arena arena = ARENA_INIT;
     struct reading r = {.req = req, .body = http_body(req), .args.arena = &arena};
 
+    f->peer = http_listener_tag(req) == front_admin_tag ? STR_NULL : http_peer(req);
     handle(f, &r);
+    f->peer = STR_NULL;
     v1_give_work(f, &f->v1_work);
     reading_done(&r);
     arena_done(&arena);

@@ -50,6 +50,7 @@ struct relay {
     struct requests *requests;
     struct judge *judge;
     struct journal *journal; /* owned if the env has none */
+    struct latency *latency;
     struct commands *commands;
     struct spoken *spoken;
     struct stage *stage;

@@ -13,6 +13,7 @@
 #include "relay/in/commands.h"
 #include "relay/in/judge.h"
 #include "relay/in/staged.h"
+#include "relay/latency.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/out/chat_records.h"
 #include "relay/out/requests.h"
@@ -277,6 +278,7 @@ static void build(struct relay *r)
     r->chats = chats_new(r);
     r->requests = requests_new(r);
     r->judge = judge_new();
+    r->latency = latency_new();
     r->journal = r->env.journal != NULL ? r->env.journal : journal_new();
     r->commands = commands_new(r);
     r->spoken = spoken_new();
@@ -369,6 +371,7 @@ void relay_free(struct relay *r)
     wakes_done(&r->wakes);
     commands_free(r->commands);
     judge_free(r->judge);
+    latency_free(r->latency);
     if (r->journal != r->env.journal)
         journal_free(r->journal);
     dedup_done(&r->dedup);

@@ -169,6 +169,14 @@ struct relay_counters {
 };
 const struct relay_counters *relay_counters(const struct relay *r);
 
+/* How long deliveries took until they were sent, or acked: relay/latency.h. */
+struct latency_waits;
+const struct latency_waits *relay_waits_of(const struct relay *r, bool acked);
+/* The slowest acks of this hour and the hour before, slowest first in each. */
+typedef void slowest_cb(void *ctx, struct str tenant, struct str instance, uint64_t delivery,
+                        int64_t at_ms, int64_t took_ms);
+void relay_each_slowest(const struct relay *r, slowest_cb *cb, void *ctx);
+
 /* The state of an instance, worst first.  NONE: a route has no instance.  NEVER: the instance has
  * never said hello. */
 enum relay_state { RELAY_NONE, RELAY_NEVER, RELAY_ASLEEP, RELAY_AWAY, RELAY_LIVE };
@@ -215,6 +223,20 @@ void relay_mailbox_show(struct relay *r, struct str tenant, struct str instance,
                         mailbox_line_cb *each, accepted_cb *done, void *ctx);
 /* Deletes all deliveries of the mailbox, parked ones included; returns how many. */
 uint64_t relay_mailbox_purge(struct relay *r, struct str tenant, struct str instance);
+/* Parked deliveries of all instances, by mailbox number and id.  *@box and *@id are the cursor:
+ * start with 0, 0.  False: the end, or @looks instances were visited (then *@box is not 0). */
+struct parked_view { /* borrowed until the next call into the relay */
+    struct str tenant, instance;
+    uint64_t id, bytes;
+    int64_t at_ms;
+    uint32_t attempts;
+};
+bool relay_next_parked(struct relay *r, uint32_t *box, uint64_t *id, size_t *looks,
+                       struct parked_view *ret);
+/* Redrives (or with @drop deletes) parked deliveries of an instance: those in @ids, all if @n is
+ * 0.  Returns how many. */
+uint64_t relay_parked_change(struct relay *r, struct str tenant, struct str instance,
+                             const uint64_t *ids, size_t n, bool drop);
 /* Settles every waiting delivery that @user wrote, or that comes from the direct chat whose id is
  * @user.  Forwarded webhooks are left alone: their author is not known.  @only_count settles
  * nothing and only counts. */

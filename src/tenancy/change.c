@@ -11,7 +11,13 @@
 #include "base/mem.h"
 #include "base/observers.h"
 
-enum { STARTS_PER_TURN = 64 };
+enum { STARTS_PER_TURN = 64, BEFORE_MAX = 32 };
+
+struct change_before { /* a record as it is, being read */
+    struct store_scan scan;
+    struct change *c; /* borrowed */
+    size_t item;
+};
 
 struct subject {           /* a lock with a queue: one change at a time holds it */
     struct list ready;     /* facts->ready */
@@ -69,6 +75,10 @@ struct change *change_new(struct facts *f, prepare_f *prepare, apply_f *apply, f
     struct change *c = xcalloc(1, sizeof *c);
 
     *c = (struct change){.facts = f, .prepare = prepare, .apply = apply, .done = done, .ctx = ctx};
+    if (f->env.audit != NULL && audit_current(f->env.audit)->kind != AUDIT_NOBODY) {
+        c->who = *audit_current(f->env.audit);
+        audit_began(f->env.audit);
+    }
     return c;
 }
 
@@ -90,6 +100,9 @@ static void change_free(struct change *c)
         buf_done(&c->items[i].value);
     }
     free(c->items);
+    for (size_t i = 0; i < c->n_before; i++)
+        store_scan_free(&c->before[i].scan);
+    free(c->before);
     free(c->held);
     free(c);
 }
@@ -137,6 +150,9 @@ static void on_stored(void *ctx, enum bh_err err)
 {
     struct change *c = ctx;
 
+    if (c->ticket != NULL)
+        audit_end(c->facts->env.audit, c->ticket, err);
+    c->ticket = NULL;
     if (err == BH_OK)
         c->apply(c->facts, c);
     else if (err == BH_CONFLICT)
@@ -146,28 +162,143 @@ static void on_stored(void *ctx, enum bh_err err)
     finish(c);
 }
 
+/* ---- the entry of the audit log ---- */
+
+/* The value that the store has for the item; absent: none, or it was not read. */
+static struct str value_before(const struct change *c, size_t item)
+{
+    for (size_t i = 0; i < c->n_before; i++) {
+        const struct change_before *b = &c->before[i];
+        if (b->item == item && b->scan.n_records > 0 &&
+            str_eq(b->scan.records[0].key, buf_str(&c->items[item].key)))
+            return b->scan.records[0].value;
+    }
+    return STR_NULL;
+}
+
+static bool changes_something(const struct change *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        struct str before = value_before(c, i);
+        bool same = c->items[i].verb == KV_PUT ? str_eq(before, buf_str(&c->items[i].value))
+                                               : c->items[i].verb == KV_DELETE && before.p == NULL;
+        if (!same || i >= BEFORE_MAX)
+            return true;
+    }
+    return false;
+}
+
+static void write_item(const struct change *c, struct jw *w, size_t i)
+{
+    const struct change_item *item = &c->items[i];
+    BUF_LOCAL key = BUF_INIT;
+
+    buf_add_str(&key, buf_str(&item->key));
+    for (size_t k = 0; k < key.n; k++)
+        if (key.p[k] == RECORD_SEPARATOR)
+            key.p[k] = ' ';
+    jw_obj(w);
+    jw_kstr(w, "record", str_of(item->form->ns));
+    if (item->form != &link_code_form) /* a hash of eight characters */
+        jw_kstr(w, "key", buf_str(&key));
+    audit_write_value(c->facts->env.audit, w, "before", item->form, value_before(c, i));
+    audit_write_value(c->facts->env.audit, w, "after", item->form, buf_str(&item->value));
+    jw_end_obj(w);
+}
+
+static void write_entry(const struct change *c, struct buf *out)
+{
+    struct jw w = audit_begin(c->facts->env.audit, &c->who, out);
+    size_t i = 0;
+
+    if (c->to != NULL) {
+        jw_kstr(&w, "tenant", c->to->gate.tenant);
+        jw_kstr(&w, "instance", c->to->gate.instance);
+    } else if (c->gateway != NULL) {
+        jw_kstr(&w, "tenant", str_of(c->gateway->tenant));
+        jw_kstr(&w, "instance", str_of(c->gateway->instance));
+    } else if (c->n_routes > 0) {
+        jw_kstr(&w, "tenant", str_of(c->routes[0]->tenant));
+    }
+    jw_karr(&w, "records");
+    for (; i < c->n && out->n < AUDIT_TEXT; i++)
+        write_item(c, &w, i);
+    jw_end_arr(&w);
+    if (i < c->n)
+        jw_ki64(&w, "more", (int64_t)(c->n - i));
+    jw_end_obj(&w);
+}
+
+/* ---- writing ---- */
+
+static void write_items(struct change *c)
+{
+    struct facts *f = c->facts;
+    size_t n = c->n;
+    BUF_LOCAL entry = BUF_INIT;
+
+    if (c->who.kind != AUDIT_NOBODY && !changes_something(c)) {
+        on_stored(c, BH_OK);
+        return;
+    }
+    struct store_kv *items = xcalloc(n + AUDIT_ITEMS, sizeof *items);
+    for (size_t i = 0; i < n; i++)
+        items[i] = (struct store_kv){.verb = c->items[i].verb,
+                                     .ns = c->items[i].form->ns,
+                                     .key = buf_str(&c->items[i].key),
+                                     .value = buf_str(&c->items[i].value)};
+    if (c->who.kind != AUDIT_NOBODY) {
+        write_entry(c, &entry);
+        c->ticket = audit_add(f->env.audit, buf_str(&entry), items + n);
+        n += AUDIT_ITEMS;
+    }
+    store_put(f->env.store, items, n, true, on_stored, c);
+    free(items);
+}
+
+static void on_before(struct store_op *op, enum bh_err err)
+{
+    struct change *c = container_of(op, struct change_before, scan.op)->c;
+
+    (void)err; /* unreadable: the entry shows null, and the write will fail too */
+    if (--c->n_reading == 0)
+        write_items(c);
+}
+
+/* Reads what the change replaces and deletes, then writes. */
+static void read_before(struct change *c)
+{
+    c->before = xcalloc(BEFORE_MAX, sizeof *c->before);
+    for (size_t i = 0; i < c->n && c->n_before < BEFORE_MAX; i++)
+        if (c->items[i].verb != KV_INSERT)
+            c->before[c->n_before++] = (struct change_before){.c = c, .item = i};
+    c->n_reading = c->n_before;
+    for (size_t i = 0; i < c->n_before; i++) {
+        const struct change_item *item = &c->items[c->before[i].item];
+        c->before[i].scan = (struct store_scan){.op = {.done = on_before},
+                                                .ns = item->form->ns,
+                                                .prefix = buf_str(&item->key),
+                                                .limit = 1};
+        store_scan(c->facts->env.store, &c->before[i].scan);
+    }
+    if (c->n_before == 0)
+        write_items(c);
+}
+
 /* The change holds its subject, and starts unless it must wait for another one. */
 static void start(struct facts *f, struct change *c)
 {
     struct subject *in_the_way =
         c->err == BH_OK && c->waits_for != NULL ? c->waits_for(f, c) : NULL;
 
-    if (in_the_way != NULL) {
+    if (in_the_way != NULL)
         list_append(&in_the_way->queue, &c->queued);
-        return;
-    }
-    if (c->err != BH_OK || !c->prepare(f, c) || c->n == 0) {
+    else if (c->err != BH_OK || !c->prepare(f, c) || c->n == 0)
         finish(c);
-        return;
-    }
-    struct store_kv *items = xcalloc(c->n, sizeof *items);
-    for (size_t i = 0; i < c->n; i++)
-        items[i] = (struct store_kv){.verb = c->items[i].verb,
-                                     .ns = c->items[i].ns,
-                                     .key = buf_str(&c->items[i].key),
-                                     .value = buf_str(&c->items[i].value)};
-    store_put(f->env.store, items, c->n, true, on_stored, c);
-    free(items);
+    else if (c->who.kind != AUDIT_NOBODY)
+        read_before(c);
+    else
+        write_items(c);
 }
 
 /* Starts the first change in the queue.  A change of another subject, which only waited for @s to
@@ -234,7 +365,7 @@ void change_put(struct change *c, enum store_kv_verb verb, const struct record_f
 
     c->items = xgrow(c->items, c->n, &c->cap, sizeof *c->items);
     struct change_item *item = &c->items[c->n++];
-    *item = (struct change_item){.verb = verb, .ns = form->ns};
+    *item = (struct change_item){.verb = verb, .form = form};
     record_write(form, c->facts->env.seal, thing, &item->key, writes ? &item->value : NULL);
 }
 

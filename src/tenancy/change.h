@@ -1,6 +1,8 @@
 /* change.h - runs the changes of the facts: serialized per subject, disk first, memory second.
  *
  *      change_submit() -> queue of the subject -> prepare() -> store -> apply() -> done()
+ *                                                     '-- of a caller: reads the records as they
+ *                                                         are; the audit log is in the same write
  *
  * A subject is a name, such as a gateway's id.  At most one change of a subject is under way.
  * prepare() reads memory only after the previous change of the subject ended, so two changes
@@ -13,6 +15,7 @@
  */
 #pragma once
 #include "store/store.h"
+#include "tenancy/audit.h"
 #include "tenancy/facts_priv.h"
 
 struct change;
@@ -24,7 +27,7 @@ typedef void apply_f(struct facts *f, struct change *c);
 
 struct change_item {
     enum store_kv_verb verb;
-    const char *ns;
+    const struct record_form *form;
     struct buf key, value; /* owned */
 };
 
@@ -56,7 +59,11 @@ struct change {
     /* the write */
     struct change_item *items; /* owned */
     size_t n, cap;
-    const char *conflict; /* the sentence for BH_CONFLICT; NULL: "it exists already" */
+    struct audit_who who;         /* whose change it is */
+    struct change_before *before; /* owned; the records as they are, for the audit log */
+    size_t n_before, n_reading;
+    struct audit_ticket *ticket; /* the entry of the log; NULL: none */
+    const char *conflict;        /* the sentence for BH_CONFLICT; NULL: "it exists already" */
     /* the answer */
     enum bh_err err;
     char why[200];

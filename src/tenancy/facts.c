@@ -18,6 +18,7 @@
 #include "base/config.h"
 #include "base/mem.h"
 #include "store/store.h"
+#include "tenancy/audit.h"
 #include "tenancy/change.h"
 
 static bool is_blank_or_control(struct str seq)
@@ -168,7 +169,7 @@ static enum bh_err read_all(struct facts *f, char *ret_why)
 const struct record_form *const facts_records[] = {
     &gateway_form,      &route_form,    &binding_form, &dm_default_form, &scope_form,
     &principal_form,    &policy_form,   &tenant_form,  &life_form,       &link_code_form,
-    &delivery_key_form, &enrolled_form, NULL,
+    &delivery_key_form, &enrolled_form, &audit_form,   &audit_head_form, NULL,
 };
 
 static struct facts *facts_new(const struct facts_env *env)
@@ -348,4 +349,9 @@ enum auth_verdict facts_authenticate(struct facts *f, struct str header,
             v = judge(f, &t, ret_gw, ret_why);
     }
     return v;
+}
+
+struct audit *facts_audit(const struct facts *f)
+{
+    return f->env.audit;
 }

@@ -82,6 +82,7 @@ struct facts_env { /* borrowed */
     const struct seal *seal;
     bool require_expiry;   /* refuse tokens with exp 0 */
     struct ledger *ledger; /* limits.gateways; NULL: no limit */
+    struct audit *audit;   /* the log of changes: audit.h; NULL: none */
 };
 /* Loads everything, and blocks meanwhile.  @ret_why has 256 bytes. */
 enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f,
@@ -93,6 +94,7 @@ struct facts *facts_begin(const struct facts_env *env);
 enum bh_err facts_finish(struct facts *f, char *ret_why) BH_MUST_USE;
 /* The store must be closed or idle.  Pending changes are dropped; their done() does not run. */
 void facts_free(struct facts *f);
+struct audit *facts_audit(const struct facts *f);         /* NULL: none */
 void facts_set_require_expiry(struct facts *f, bool yes); /* reload */
 
 /* NULL: unknown id.  The pointer stays valid for the life of @f: gateways change in place, and a

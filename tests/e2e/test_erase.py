@@ -38,7 +38,7 @@ def test_a_person_is_erased_and_nobody_else(bellhop, dial):
 
     counted = json.loads(bellhop.cli("erase", "--person", f"web:{ada}", "--dry-run", "--json").stdout)
     assert counted == {"dryRun": True, "messages": 3, "names": 1, "media": 0, "chats": 1, "outgoing": 0, "questions": 0,
-                       "links": 1, "waiting": 0, "quoted": 0, "allowLists": 0, "why": 3}
+                       "links": 1, "waiting": 0, "quoted": 0, "allowLists": 0, "why": 3, "audit": 1}
     assert len(history(bellhop, ADA)["messages"]) == 3
     unsure = bellhop.cli("erase", "--person", f"web:{ada}", check=False)
     assert unsure.returncode != 0 and "--yes" in unsure.stderr

@@ -1,7 +1,8 @@
 """`bellhop why` and `bellhop trace`: the life of a message, on disk, found by everything it has, and gone with its person."""
 import json
+import subprocess
 
-from conftest import CONFIG, wait_for
+from conftest import CONFIG, PROGRAM, wait_for
 
 ADA, BOB = "ada-0123456789abcdef", "bob-0123456789abcdef"
 
@@ -99,3 +100,85 @@ def test_the_retention_counts_when_it_is_shorter_and_nothing_is_written_when_it_
     assert brief.write("hello", visitor=ADA) == 200
     g.next("inbound")
     wait_for(lambda: why(brief)["decisions"] == [])
+
+
+def test_a_trace_shows_one_person_live_and_saves_it(bellhop, dial, tmp_path):
+    g = dial(bellhop, bellhop.add(id="agent", tenant="acme"))
+    assert bellhop.write("hello", visitor=ADA) == 200
+    ada = g.next("inbound")["event"]["source"]["chat_id"]
+    cursor = bellhop.admin("GET", f"/admin/trace?person={ada}").json
+    assert cursor["records"] == []
+    file = tmp_path / "trace.jsonl"
+    watching = subprocess.Popen([PROGRAM, "trace", "--person", ada, "--for", "60s", "--file", file, "-c", bellhop.config],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert "Watching" in watching.stderr.readline()
+    assert bellhop.write("not of interest", visitor=BOB) == 200
+    assert bellhop.write("a secret", visitor=ADA, client_id="second") == 200
+    for _ in range(2):
+        g.next("inbound")
+    assert g.act(op="send", chat_id=ada, content="an answer")["success"]
+    seen = []
+    while "send of acme/agent" not in "".join(seen):
+        seen.append(watching.stdout.readline())
+    watching.kill()
+    watching.communicate()
+    text = "".join(seen)
+    assert "message web" in text and "acknowledged by the gateway" in text and "secret" not in text
+    saved = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [r["kind"] for r in saved][:2] == ["event", "step"] and {r["kind"] for r in saved} == {"event", "step", "action"}
+    assert all(r["event"]["userId"] == ada for r in saved if r["kind"] == "event")
+    # nothing is missed between two looks, and a look that finds something does not wait
+    page = bellhop.admin("GET", f"/admin/trace?person={ada}&after={cursor['after']}&wait=20000").json
+    assert [r["kind"] for r in page["records"]] == [r["kind"] for r in saved]
+    assert bellhop.cli("trace", check=False).returncode == 2
+
+
+def test_slow_and_flow_and_top_tell_who_waits(bellhop, dial):
+    c = bellhop.add(id="agent", tenant="acme")
+    g = dial(bellhop, c)
+    assert bellhop.write("hello", visitor=ADA) == 200
+    g.next("inbound")
+    wait_for(lambda: bellhop.admin("GET", "/admin/flow").json["counters"]["acked"] == 1)
+    g.close()
+    wait_for(lambda: bellhop.instance("agent")["state"] != "live")
+    assert bellhop.write("waits", visitor=ADA, client_id="x") == 200
+    slow = bellhop.admin("GET", "/admin/slow").json
+    assert [(i["tenant"], i["instance"], i["waiting"]) for i in slow["unacked"]] == [("acme", "agent", 1)]
+    flow = bellhop.admin("GET", "/admin/flow").json
+    assert flow["counters"]["accepted"] == 2 and flow["mailbox"]["entries"] == 1 and flow["latency"]["acceptToAck"]["p50"] >= 1
+    once = bellhop.cli("top").stdout  # no terminal: once, and no escape sequences
+    assert "acme/agent" in once and "\033" not in once
+    assert json.loads(bellhop.cli("top", "--json").stdout)["counters"]["accepted"] == 2
+
+
+def test_dead_letters_are_listed_redriven_and_dropped_and_the_warning_clears(make_bellhop, dial):
+    server = make_bellhop(CONFIG + "delivery: {{max_attempts: 1}}\n")
+    c = server.add(id="agent", tenant="acme")
+
+    def warned():
+        return [w["what"] for w in json.loads(server.cli("status", "--json").stdout)["warnings"]]
+
+    def park(n):
+        g = dial(server, c, ack=False)
+        for i in range(n):
+            assert server.write(f"m{i}", visitor=ADA, client_id=f"{n}-{i}") == 200
+        for _ in range(n):
+            g.next("inbound")
+        g.close()
+        wait_for(lambda: server.instance("agent")["parked"] >= n)
+
+    park(3)
+    assert warned() == ["dead_letters"]
+    dead = json.loads(server.cli("mailbox", "dead", "--json").stdout)
+    assert len(dead) == 3 and {d["instance"] for d in dead} == {"agent"}
+    told = why(server, "--delivery", dead[0]["delivery"])["decisions"][0]
+    assert told["steps"][-1]["what"] == "parked" and "sockets were lost" in told["steps"][-1]["words"]
+    assert server.admin("POST", "/admin/dead/drop", {}).status == 400
+    assert server.admin("POST", "/admin/dead/drop", {"instance": "agent", "deliveries": ["x"]}).status == 400
+    server.cli("mailbox", "drop", "agent", "--delivery", dead[0]["delivery"], "--yes")
+    assert server.admin("POST", "/admin/dead/redrive", {"all": True}).json == {"ok": True, "deliveries": 2}
+    assert json.loads(server.cli("mailbox", "dead", "--json").stdout) == [] and warned() == []
+    g = dial(server, c)
+    for _ in range(2):
+        g.next("inbound")
+    wait_for(lambda: server.instance("agent")["entries"] == 0)

@@ -17,6 +17,7 @@
 #include "relay/in/commands.h"
 #include "relay/in/judge.h"
 #include "relay/in/staged.h"
+#include "relay/latency.h"
 #include "relay/log_limit.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/out/chats.h"
@@ -280,6 +281,7 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     if (in->forward.p == NULL && in->ev->n_media > 0 && event_has_place(in->ev))
         spec.flags |= STORE_ROW_HAS_MEDIA;
     in->row = delivery_add(i, &spec, in->a);
+    latency_accepted(r, in->row);
     for (size_t n = 0; spec.flags != 0 && n < in->ev->n_media && o->holds != NULL; n++)
         if (in->ev->media[n].id.n > 0)
             o->holds(o, in->ev->media[n].id, instance_tenant(i), instance_id(i), in->row);

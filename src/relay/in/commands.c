@@ -26,6 +26,7 @@
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"
 #include "store/store.h"
+#include "tenancy/audit.h"
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
 
@@ -441,7 +442,12 @@ static void link_person(struct relay *r, const struct event *ev, struct str code
     accept_hold(a);
     judge_consumed(r, ev, "/link");
     const struct link_sent sent = {ev->platform, ev->bot, ev->user_id, code};
+    BUF_LOCAL person = BUF_INIT;
+    buf_printf(&person, "%.*s:%.*s", STR_FMT(ev->platform), STR_FMT(ev->user_id));
+    struct audit_who who = audit_who_of(AUDIT_PERSON, "redeemCode", buf_str(&person), STR_NULL);
+    audit_as(facts_audit(r->env.facts), &who);
     l->to = link_code_redeem(r->env.facts, &sent, on_redeemed, l);
+    audit_as(facts_audit(r->env.facts), NULL);
 }
 
 /* ---- reading a command ---- */

@@ -586,26 +586,78 @@ bool relay_waits(struct relay *r, struct str tenant, struct str instance, uint64
     return i != NULL && mailbox_find(&i->mb, id) != NULL;
 }
 
-uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance)
+bool relay_next_parked(struct relay *r, uint32_t *box, uint64_t *id, size_t *looks,
+                       struct parked_view *ret)
+{
+    struct instance *i = *box != 0 ? instance_at(r, *box) : instance_after(r, 0);
+
+    for (; i != NULL; i = instance_after(r, i->box)) {
+        if (i->box != *box)
+            *id = 0;
+        *box = i->box;
+        if (*looks == 0)
+            return false;
+        --*looks;
+        for (uint32_t at = i->mb.parked > 0 ? mailbox_seek(&i->mb, *id) : i->mb.n; at < i->mb.n;
+             at++) {
+            const struct slot *slot = mailbox_at(&i->mb, at);
+            if ((slot->flags & (SLOT_PARKED | SLOT_GONE)) != SLOT_PARKED)
+                continue;
+            *id = slot->id;
+            *ret = (struct parked_view){.tenant = instance_tenant(i),
+                                        .instance = instance_id(i),
+                                        .id = slot->id,
+                                        .bytes = (uint64_t)slot->units * SLOT_UNIT,
+                                        .at_ms = (int64_t)slot->at_s * 1000,
+                                        .attempts = slot->attempts};
+            return true;
+        }
+    }
+    *box = 0;
+    return false;
+}
+
+static bool is_named(const uint64_t *ids, size_t n, uint64_t id)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == id)
+            return true;
+    return n == 0;
+}
+
+uint64_t relay_parked_change(struct relay *r, struct str tenant, struct str instance,
+                             const uint64_t *ids, size_t n, bool drop)
 {
     struct instance *i = instance_find(r, tenant, instance);
-    uint64_t n = 0;
+    int64_t now_ms = clock_wall_ms(r->env.clock);
+    uint64_t done = 0;
 
-    if (i == NULL)
-        return 0;
-    for (uint32_t at = 0; at < i->mb.n; at++) {
+    for (uint32_t at = 0; i != NULL && at < i->mb.n; at++) {
         struct slot *slot = mailbox_at(&i->mb, at);
-        if ((slot->flags & SLOT_PARKED) == 0)
+        if ((slot->flags & (SLOT_PARKED | SLOT_GONE)) != SLOT_PARKED || !is_named(ids, n, slot->id))
             continue;
+        journal_step(r->journal, now_ms, drop ? JOURNAL_PURGED : JOURNAL_REDRIVEN, slot->id,
+                     drop ? slot->attempts : 0, STR_NULL);
+        done++;
+        if (drop) {
+            delivery_settle(i, slot);
+            continue;
+        }
         mailbox_park(&i->mb, slot, false);
         slot->attempts = 0;
-        journal_step(r->journal, clock_wall_ms(r->env.clock), JOURNAL_REDRIVEN, slot->id, 0,
-                     STR_NULL);
         delivery_mark(i, slot, STR_NULL);
         pump_again(i, slot->id);
-        n++;
     }
+    if (done == 0)
+        return 0;
+    r->n.purged += drop ? done : 0;
+    mailbox_tidy(&i->mb);
     pump_want(i);
     wake_want(i);
-    return n;
+    return done;
+}
+
+uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance)
+{
+    return relay_parked_change(r, tenant, instance, NULL, 0, false);
 }

@@ -16,6 +16,7 @@
 #include "relay/heart.h"
 #include "relay/in/accept.h"
 #include "relay/log_limit.h"
+#include "relay/latency.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"
@@ -456,6 +457,7 @@ void pump_acked(struct session *s, struct str buffer_id)
     if (slot == NULL)
         return; /* already settled, or a bufferId that was never sent */
     i->relay->n.acked++;
+    latency_note(i, slot, 1);
     journal_step(i->relay->journal, clock_wall_ms(i->relay->env.clock), JOURNAL_ACKED, slot->id,
                  slot->attempts, STR_NULL);
     if (i->relay->env.outside->acked != NULL)
@@ -587,6 +589,8 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
     p->solo |= slot->attempts >= PUMP_SOLO_ATTEMPTS;
     r->n.delivered++;
     r->n.redelivered += again;
+    if (!again)
+        latency_note(i, slot, 0);
     journal_step(r->journal, clock_wall_ms(r->env.clock), again ? JOURNAL_RESENT : JOURNAL_SENT,
                  slot->id, slot->attempts, STR_NULL);
     if (i->has_parcels && !p->s->inside)
