@@ -86,7 +86,7 @@ export class Curves {
         parts.push(svg('path', { class: 'area', d: `${line(values)}L${x(n - 1)} ${y(0)}L${x(n - values.length)} ${y(0)}Z` }));
       }
       parts.push(svg('path', { class: `line k${i}`, d: line(values) }));
-      const last = values.length ? values[values.length - 1] : null;
+      const last = values.findLast((v) => v !== null) ?? null;
       this.latest[i].textContent = last === null ? '–' : `${short(last)}${this.unit}`;
     });
     set(this.svg, ...parts);

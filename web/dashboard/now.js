@@ -6,8 +6,7 @@ import { Rows, STATE_WORDS } from './rows.js';
 
 const KEEP = 300; // seconds of live curves
 const CURVES = ['in', 'delivered', 'acked', 'out'];
-const history = { stepMs: 1000, series: CURVES.map(() => []), latency: { p50: [], p99: [] } };
-let flowLatency = null;
+const history = { stepMs: 1000, series: CURVES.map(() => []), latency: null };
 
 /** Rates per second between two ticks; null at the first. */
 function ratesOf(tick, before) {
@@ -33,21 +32,16 @@ live.addEventListener('tick', ({ detail: { tick, before } }) => {
 export async function readPast() {
   if (!may('flow')) return;
   const f = await call('flow');
-  flowLatency = f.latency;
-  if (f.series && f.series.length > 1 && history.series[0].length < 10) {
-    const per = 1000 / f.stepMs;
+  const points = f.series || [];
+  if (points.length > 1 && history.series[0].length < 10) {
     const repeat = Math.max(1, Math.round(f.stepMs / 1000));
-    const points = f.series.slice(-Math.floor(KEEP / repeat));
     CURVES.forEach((k, i) => {
-      const old = points.flatMap((p) => Array(repeat).fill(p[k] * per));
+      const old = points.slice(-Math.floor(KEEP / repeat)).flatMap((p) => Array(repeat).fill((p[k] * 1000) / f.stepMs));
       history.series[i] = [...old, ...history.series[i]].slice(-KEEP);
     });
   }
-  const ack = f.latency && f.latency.acceptToAck;
-  for (const p of ['p50', 'p99']) {
-    history.latency[p].push(ack && ack[p] !== undefined ? ack[p] : null);
-    if (history.latency[p].length > 60) history.latency[p].shift();
-  }
+  const part = (k) => points.slice(-90).map((p) => (p[k] === undefined ? null : p[k]));
+  history.latency = { stepMs: f.stepMs, p50: part('p50'), p99: part('p99') };
 }
 
 // ---- bots ----
@@ -182,8 +176,8 @@ export function mount(main) {
   };
 
   const drawLatency = () => {
-    slow.node.hidden = !flowLatency;
-    if (flowLatency) slow.show([history.latency.p50, history.latency.p99], 5000);
+    slow.node.hidden = !history.latency || history.latency.p50.length < 2;
+    if (!slow.node.hidden) slow.show([history.latency.p50, history.latency.p99], history.latency.stepMs);
   };
 
   const readMore = async () => {

@@ -87,7 +87,7 @@ function parkedPart() {
       { head: 'Instance', cell: (r) => h('span', {}, h('span', { class: 'soft' }, `${r.tenant}/`), r.instance) },
       single ? { head: 'Since', cell: (r) => when(r.at) } : { head: 'Parked', class: 'num', cell: (r) => count(r.parked) },
       single && { head: 'Tries', class: 'num', cell: (r) => r.attempts },
-      single && { head: 'Why', class: 'wrap', cell: (r) => r.why },
+      single && { head: 'Delivery', cell: (r) => h('a', { href: `#why?${new URLSearchParams({ q: r.delivery, kind: 'delivery' })}` }, r.delivery) },
       { head: 'Size', class: 'num', cell: (r) => bytes(r.bytes) },
       { head: 'Show', hide: true, class: 'actions', cell: (r) => button('Show', () => showParked(r), { 'aria-label': `Show ${r.label}` }) },
     ].filter(Boolean);

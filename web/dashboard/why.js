@@ -54,7 +54,9 @@ export function action(a) {
     a.reason && h('p', {}, a.reason));
 }
 
-const record = (r) => (r.kind === 'action' || (r.ended && !r.verdicts) ? action(r) : r.kind === 'step' ? h('article', { class: 'record' }, life([r])) : decision(r));
+/** A record of a search, or of a trace: { kind, event | step | action }. */
+const record = (r) => (r.kind && r[r.kind] ? (r.kind === 'event' ? decision(r.event) : r.kind === 'action' ? action(r.action) : h('article', { class: 'record' }, life([r.step])))
+  : r.kind === 'action' || (r.ended && !r.verdicts) ? action(r) : decision(r));
 
 // ---- search ----
 
@@ -191,12 +193,14 @@ function slowPart() {
   const draw = async () => {
     const s = await call('slow');
     set(box, h('div', { class: 'pair' },
-      h('div', {}, h('h3', {}, 'Oldest unacked'), table('Oldest unacked deliveries', [
-        { head: 'Instance', cell: (r) => `${r.tenant}/${r.instance}` },
+      h('div', {}, h('h3', {}, 'Waiting longest'), table('Instances whose mail has waited longest', [
+        { head: 'Instance', cell: (r) => h('a', { href: `#why?${new URLSearchParams({ tenant: r.tenant, instance: r.instance })}` }, `${r.tenant}/${r.instance}`) },
+        { head: 'State', cell: (r) => chip(r.state) },
         { head: 'Age', class: 'num', cell: (r) => span(r.ageMs) },
-        { head: 'Tries', class: 'num', cell: (r) => r.attempts },
-        { head: 'Delivery', cell: (r) => h('a', { href: `#why?${new URLSearchParams({ q: r.delivery, kind: 'delivery' })}` }, String(r.delivery)) },
-      ], s.unacked || [], { none: 'Everything that was sent is acked.' })),
+        { head: 'Waiting', class: 'num', cell: (r) => r.waiting },
+        { head: 'Unacked', class: 'num', cell: (r) => r.unacked },
+        { head: 'Parked', class: 'num', cell: (r) => r.parked },
+      ], s.unacked || [], { none: 'Nothing waits.' })),
       h('div', {}, h('h3', {}, 'Slowest accept to ack'), table('Slowest from accept to ack', [
         { head: 'Instance', cell: (r) => `${r.tenant}/${r.instance}` },
         { head: 'Took', class: 'num', cell: (r) => (r.ms < 1000 ? `${r.ms} ms` : span(r.ms)) },
