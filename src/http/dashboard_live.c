@@ -38,7 +38,7 @@ enum {
 };
 
 struct dash_row {
-    struct instance_view v; /* its texts are owned by the row */
+    struct instance_view v; /* the row owns its names and texts */
     uint32_t number, rev;   /* @rev: of its last change */
     uint32_t seen;          /* the sweep that met it last */
     char *fold;             /* owned; names in lower case, for the filter */
@@ -362,11 +362,16 @@ static void send(struct dash_stream *st, const char *event, struct str json)
     http_stream_write(l->f->server, st->http, buf_str(&l->frame));
 }
 
-static void write_row(struct jw *w, const struct dash_row *r)
+/* Writes the instance as it is now: what the row borrowed from the relay may be gone. */
+static void write_row(const struct dash_live *l, struct jw *w, const struct dash_row *r)
 {
+    struct instance_view v;
+
+    if (!relay_instance(l->f->relay, r->v.tenant, r->v.instance, &v))
+        v = admin_view_unmet(l->f, r->v.tenant, r->v.instance);
     jw_obj(w);
     jw_ki64(w, "n", r->number);
-    admin_write_instance(w, &r->v);
+    admin_write_instance(w, &v);
     jw_end_obj(w);
 }
 
@@ -385,7 +390,7 @@ static bool write_window(struct dash_stream *st, struct dash_row *const *rows, s
         for (size_t k = 0; k < st->n_shown && !has; k++)
             has = st->shown[k].number == shown[i].number && st->shown[k].rev == shown[i].rev;
         if (!has)
-            write_row(w, rows[i]);
+            write_row(st->live, w, rows[i]);
         changed |= !has;
     }
     jw_end_arr(w);
@@ -417,7 +422,7 @@ static void show_changes(struct dash_stream *st)
             take_view(l, &v);
         if (r->rev == st->shown[i].rev)
             continue;
-        write_row(&w, r);
+        write_row(l, &w, r);
         st->shown[i].rev = r->rev;
         changed = true;
     }

@@ -120,8 +120,17 @@ function setPolicy(e, again, p = {}) {
   p.platform ? () => call('setPolicy', { tenant: p.tenant, instance: p.instance, platform: p.platform, requireAddress: p.requireAddress, allowOtherBots: p.allowOtherBots, freeResponseScopes: p.freeResponseScopes }).then(again) : null).then((ok) => ok && again());
 }
 
+function setAllowance(e, again, p = {}) {
+  const was = p.instance ? { tenant: p.tenant, instance: p.instance, turns: p.turns, per: p.per, reply: p.reply } : null;
+  return change(e, 'How many messages may one person cause?', [whoFields(p), field('Turns', 'turns', { value: p.turns || '', required: true, hint: '50/day; also hour, week, month' }),
+    field('Shared by', 'per', { options: [['person', 'each person'], ['chat', 'each chat']], value: p.per || 'person' }),
+    field('Over it, the person is told', 'reply', { value: p.reply || '', hint: 'once per period' })],
+  { ok: 'Set' }, (v) => call('setAllowance', v), 'Set.',
+  (v) => call('setAllowance', was || { tenant: v.tenant, instance: v.instance, remove: true }).then(again)).then((ok) => ok && again());
+}
+
 const rules = {
-  title: 'Rules', op: 'listGrants', words: 'Principals: whom an instance listens to. Policies: which messages of a place are for it.',
+  title: 'Rules', op: 'listGrants', words: 'Principals: whom an instance listens to. Policies: which messages of a place are for it. Allowances: how many it takes.',
   read: (q) => callAll('listGrants', q, 4),
   add: { label: 'Set a principal', needs: 'setPrincipal', run: (e, again) => setPrincipal(e, again) },
   more: { label: 'Set a policy', needs: 'setPolicy', run: (e, again) => setPolicy(e, again) },
@@ -134,6 +143,14 @@ const rules = {
       { head: 'Instance', cell: inst }, { head: 'Platform', cell: (p) => p.platform }, { head: 'Must be addressed', cell: (p) => (p.requireAddress ? 'yes' : 'no') },
       { head: 'Other bots', cell: (p) => (p.allowOtherBots ? 'yes' : 'no') }, { head: 'Except in', class: 'wrap', cell: (p) => shorten(p.freeResponseScopes || []) },
     ], a.policies, { none: 'No policy is set.', actions: canChange('setPolicy') ? (p) => button('Change', (e) => setPolicy(e, again, p)) : null }),
+    a.allowances && [h('h3', {}, 'Allowances'), table('Allowances', [
+      { head: 'Instance', cell: inst }, { head: 'Turns', cell: (p) => p.turns }, { head: 'Of each', cell: (p) => p.per }, { head: 'Reply', class: 'wrap', cell: (p) => p.reply || '' },
+    ], a.allowances, { none: 'No allowance is set.', actions: canChange('setAllowance') ? (p) => [button('Change', (e) => setAllowance(e, again, p)),
+      button('Remove', (e) => act(e, async () => {
+        await call('setAllowance', { tenant: p.tenant, instance: p.instance, remove: true });
+        notice('Removed.', { undo: () => call('setAllowance', { tenant: p.tenant, instance: p.instance, turns: p.turns, per: p.per, reply: p.reply }).then(again) });
+        await again();
+      }))] : null }), canChange('setAllowance') && h('p', {}, button('Set an allowance', (e) => setAllowance(e, again)))],
     a.dmDefaults.length > 0 && [h('h3', {}, 'Direct messages'), table('Direct messages', [
       { head: 'Person', cell: (d) => person(d.platform, d.userId) }, { head: 'go to', cell: inst }], a.dmDefaults)],
   ],
