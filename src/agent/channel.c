@@ -408,7 +408,7 @@ static void learn_files(struct channel_delivery *d, struct json event)
         d->files = xrealloc(d->files, (d->n_files + 1) * sizeof *d->files);
         d->files[d->n_files++] =
             (struct channel_file){.url = str_dup(json_as_str(url.value)),
-                                  .name = str_dup(json_str(item, "filename")),
+                                  .name = str_dup_opt(json_str(item, "filename")),
                                   .type = str_dup(t.n > 0 ? t : STR("application/octet-stream"))};
     }
 }
@@ -435,9 +435,9 @@ static struct channel_delivery *delivery_new(struct channel *ch, uint64_t number
 
     d->number = number;
     snprintf(d->id, sizeof d->id, "%" PRIu64, number);
-    d->platform = str_dup(json_str(source, "platform"));
-    d->chat_id = str_dup(json_str(source, "chat_id"));
-    d->message_id = str_dup(json_str(event, "message_id"));
+    d->platform = str_dup_opt(json_str(source, "platform"));
+    d->chat_id = str_dup_opt(json_str(source, "chat_id"));
+    d->message_id = str_dup_opt(json_str(event, "message_id"));
     d->metadata = answer_metadata(source);
     d->shown_ms = clock_now_ms(ch->clock);
     learn_files(d, event);
@@ -507,15 +507,22 @@ void channel_said(struct channel *ch, struct str chat_id, struct str who, struct
         while (text.n > 0 && ((unsigned char)text.p[text.n] & 0xc0u) == 0x80u)
             text.n--;
     }
-    *l = (struct channel_line){.chat_id = str_dup(chat_id),
-                               .who = str_dup(who),
+    *l = (struct channel_line){.chat_id = str_dup_opt(chat_id),
+                               .who = who.p != NULL ? str_dup(who) : NULL,
                                .text = str_dup(text),
-                               .message_id = str_dup(message_id),
+                               .message_id = str_dup_opt(message_id),
                                .at_ms = at_ms};
     list_init(&l->link);
     list_append(&ch->lines, &l->link);
     if (++ch->n_lines > LINES_KEPT)
         line_free(ch, list_first(&ch->lines, struct channel_line, link));
+}
+
+static struct str name_of(struct json source)
+{
+    struct str name = json_str(source, "user_name");
+
+    return name.p != NULL ? name : STR("");
 }
 
 static void hear(struct channel *ch, struct json event, int64_t at_ms)
@@ -524,10 +531,10 @@ static void hear(struct channel *ch, struct json event, int64_t at_ms)
     struct str chat = json_str(source, "chat_id");
 
     for (struct json_iter it = {0}; json_next(json_get(event, "context"), &it);)
-        channel_said(ch, chat, json_str(json_get(it.value, "source"), "user_name"),
-                     json_str(it.value, "text"), json_str(it.value, "message_id"), at_ms);
-    channel_said(ch, chat, json_str(source, "user_name"), json_str(event, "text"),
-                 json_str(event, "message_id"), at_ms);
+        channel_said(ch, chat, name_of(json_get(it.value, "source")), json_str(it.value, "text"),
+                     json_str(it.value, "message_id"), at_ms);
+    channel_said(ch, chat, name_of(source), json_str(event, "text"), json_str(event, "message_id"),
+                 at_ms);
 }
 
 /* ---- the mailbox session ---- */

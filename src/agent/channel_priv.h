@@ -54,10 +54,10 @@ struct channel_delivery { /* one that the model was shown */
     int64_t shown_ms;
     bool over; /* done */
 };
-struct channel_line { /* something that was said, for the tool history */
-    struct list link; /* channel->lines, oldest first */
-    char *chat_id, *who, *text, *message_id;
-    int64_t at_ms; /* wall */
+struct channel_line {                        /* something that was said, for the tool history */
+    struct list link;                        /* channel->lines, oldest first */
+    char *chat_id, *who, *text, *message_id; /* owned; who NULL: the model itself */
+    int64_t at_ms;                           /* wall */
 };
 
 /* ---- requests to bellhop: channel.c ---- */
@@ -132,6 +132,7 @@ void channel_poll_again(struct channel *ch); /* the window or the questions have
 struct channel_delivery *channel_find(const struct channel *ch, struct str id); /* NULL: unknown */
 /* The delivery is done, as bellhop confirmed. */
 void channel_finished(struct channel *ch, struct str id);
+/* Remembers what was said.  @who absent: by the model. */
 void channel_said(struct channel *ch, struct str chat_id, struct str who, struct str text,
                   struct str message_id, int64_t at_ms);
 /* Ends the process: tells bellhop goodbye, if there is still a session. */

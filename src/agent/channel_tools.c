@@ -52,12 +52,14 @@ static void write_not_done(struct channel *ch, struct jw *w)
     size_t n = 0;
 
     jw_karr(w, "not_done");
-    list_each (&ch->undone, it, next)
-        if (n++ < NOT_DONE_SHOWN)
-            jw_str(w, str_of(list_entry(it, struct channel_delivery, link)->id));
+    list_each (&ch->undone, it, next) {
+        if (n++ == NOT_DONE_SHOWN)
+            break;
+        jw_str(w, str_of(list_entry(it, struct channel_delivery, link)->id));
+    }
     jw_end_arr(w);
-    if (n > NOT_DONE_SHOWN)
-        jw_ki64(w, "not_done_in_all", (int64_t)n);
+    if (ch->n_undone > NOT_DONE_SHOWN)
+        jw_ki64(w, "not_done_in_all", (int64_t)ch->n_undone);
 }
 
 /* ---- actions ---- */
@@ -89,7 +91,7 @@ static void on_acted(void *ctx, const struct channel_reply *r)
     if (ok && a->done[0] != '\0')
         channel_finished(ch, str_of(a->done));
     if (ok && a->text != NULL)
-        channel_said(ch, str_of(a->chat_id), STR("you"), str_of(a->text),
+        channel_said(ch, str_of(a->chat_id), STR_NULL, str_of(a->text),
                      json_str(r->doc, "message_id"), clock_wall_ms(ch->clock));
     if (ok) {
         jw_obj(&w);
@@ -336,13 +338,17 @@ static void tool_ack(struct channel *ch, uint64_t ticket, struct json args)
 
 static void write_line(struct jw *w, const struct channel_line *l, bool with_chat)
 {
-    BUF_LOCAL text = BUF_INIT;
+    BUF_LOCAL text = BUF_INIT, who = BUF_INIT;
 
     channel_clean_text(&text, str_of(l->text));
+    channel_clean_meta(&who, str_of(l->who));
     jw_obj(w);
     if (with_chat)
         jw_kstr_opt(w, "chat_id", str_of(l->chat_id));
-    jw_kstr_opt(w, "from", str_of(l->who));
+    if (l->who == NULL)
+        jw_kbool(w, "own", true);
+    else
+        jw_kstr(w, "from", buf_str(&who));
     jw_kstr(w, "text", buf_str(&text));
     jw_kstr_opt(w, "message_id", str_of(l->message_id));
     jw_ki64(w, "at", l->at_ms / 1000);
@@ -391,8 +397,8 @@ static void write_waiting(struct channel *ch, struct jw *w)
     list_each (&ch->undone, it, next) {
         const struct channel_delivery *d = list_entry(it, struct channel_delivery, link);
         BUF_LOCAL text = BUF_INIT;
-        if (n++ >= NOT_DONE_SHOWN)
-            continue;
+        if (n++ == NOT_DONE_SHOWN)
+            break;
         channel_clean_text(&text, text_of(ch, d));
         jw_obj(w);
         jw_kstr(w, "delivery", str_of(d->id));
@@ -403,7 +409,7 @@ static void write_waiting(struct channel *ch, struct jw *w)
         jw_end_obj(w);
     }
     jw_end_arr(w);
-    jw_ki64(w, "not_done_in_all", (int64_t)n);
+    jw_ki64(w, "not_done_in_all", (int64_t)ch->n_undone);
 }
 
 static void tool_history(struct channel *ch, uint64_t ticket, struct json args)

@@ -200,6 +200,17 @@ def test_a_busy_model_gets_what_came_meanwhile_together(desk):
     assert turns == [["first"], ["second", "third"]]
 
 
+def test_a_program_asks_and_claude_answers(desk):
+    c = desk.start(model=lambda session, events: [session.do("reply", delivery=e["delivery"], text="42: " + e["content"]) for e in events])
+    asked = Program(desk.server).ask("POST", "/v1/agents/desk/request", {
+        "kind": "template", "prompt": "six times seven", "timeout_ms": 30000,
+        "meta": {"dispatch_id": "d1", "correlation_id": "c1"}})
+    assert asked.status == 200, asked.text
+    event, = c.deliveries()
+    assert asked.json["content"] == "42: six times seven" and "skill" in event
+    wait_for(lambda: desk.waiting() == 0)
+
+
 def test_a_stop_is_told(desk):
     c = desk.start()
     desk.write("dig a hole")
@@ -318,7 +329,7 @@ def test_history_is_told_by_chat(desk):
     ann, bob = c.wait(2)
     c.do("reply", delivery=ann["delivery"], text="hi ann")
     said = c.do("history", chat_id=ann["chat_id"])
-    assert [(m["from"], m["text"]) for m in said["messages"]] == [(ann["user"], "from ann"), ("you", "hi ann")]
+    assert [(m.get("from"), m.get("own"), m["text"]) for m in said["messages"]] == [(ann["user"], None, "from ann"), (None, True, "hi ann")]
     assert "not_done" not in said
     everything = c.do("history", limit=2)
     assert [m["text"] for m in everything["messages"]] == ["from bob", "hi ann"]
