@@ -135,6 +135,12 @@ def test_a_thread_that_the_bot_takes_part_in_is_meant_for_it(rig):
     assert send(g, GENERAL, "an opinion", thread_id=root)["success"]
     s.say(GENERAL, "thanks", thread_ts=root, parent_user_id=ANN)
     g.hear("thanks")
+    other = s.say(GENERAL, "nor this")
+    draft(g, 1, "a longer opinion", thread_id=other)
+    wait_for(lambda: s.called("chat.startStream"))
+    assert draft(g, 1, "a longer opinion, streamed", thread_id=other, final=True)["success"]
+    s.say(GENERAL, "thanks for that, too", thread_ts=other, parent_user_id=ANN)
+    g.hear("thanks for that, too")
     s.say(DM, "and directly")
     g.hear("and directly")
     assert g.quiet()

@@ -420,6 +420,7 @@ void slack_stream_done(struct slack_outgoing *x, struct json doc, struct sender_
         c->shown = hash64_brief(hash_process_key(), buf_str(&x->body));
     } else if (x->method == SLACK_START) {
         x->s->n.streams++;
+        slack_thread_note(x->s, str_of(x->chat), str_of(x->thread));
         if (slack_is_ts(ts))
             snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(ts));
         else
