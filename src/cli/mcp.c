@@ -68,12 +68,13 @@ struct mcp_post {
     struct bridge *b; /* borrowed */
     struct http_call *call;
     enum post_kind kind;
-    bool stateless; /* of a newer version */
-    bool answered;  /* POST_LISTEN: its response is among the messages that came */
-    bool is_json;   /* POST_LISTEN: the answer is no stream but a response */
-    int64_t heard_ms;
-    struct buf id;  /* JSON of the request's id; empty: a notification */
-    struct buf got; /* of a stream: a piece of the next line; POST_AGAIN: the URI */
+    bool stateless;   /* of a newer version */
+    bool answered;    /* POST_LISTEN: its response is among the messages that came */
+    bool is_json;     /* POST_LISTEN: the answer is no stream but a response */
+    bool heard;       /* something came */
+    int64_t heard_ms; /* when the newest came, or the request left */
+    struct buf id;    /* JSON of the request's id; empty: a notification */
+    struct buf got;   /* of a stream: a piece of the next line; POST_AGAIN: the URI */
 };
 
 struct subscribed { /* a line of resources/subscribe */
@@ -189,9 +190,10 @@ static bool is_response(struct bridge *b, struct str message)
 static enum http_take on_data(void *ctx, const struct http_result *head, struct str bytes)
 {
     struct mcp_post *p = ctx;
-    bool first = p->heard_ms == 0;
+    bool first = !p->heard;
     const char *end;
 
+    p->heard = true;
     p->heard_ms = clock_now_ms(loop_clock(p->b->loop));
     buf_add_str(&p->got, bytes);
     p->is_json = !str_contains(http_result_header(head, "Content-Type"), STR("event-stream"));
@@ -217,7 +219,7 @@ static void on_look(struct timer *t)
     timer_set(loop_clock(b->loop), t, SILENCE_MS / 4);
     list_each (&b->posts, it, nxt) {
         struct mcp_post *p = list_entry(it, struct mcp_post, link);
-        bool silent = p->heard_ms != 0 && now_ms - p->heard_ms > SILENCE_MS;
+        bool silent = now_ms - p->heard_ms > SILENCE_MS;
         if (silent && (p->kind == POST_LISTEN || p->kind == POST_EVENTS)) {
             http_cancel(&p->call);
             on_answer(p, &(struct http_result){.err = BH_UNKNOWN, .why = "it is silent"});
@@ -344,7 +346,10 @@ static void submit(struct bridge *b, enum post_kind kind, struct str line, const
     bool stream = kind == POST_LISTEN || kind == POST_EVENTS;
     struct jw w = jw_begin(&p->id);
 
-    *p = (struct mcp_post){.b = b, .kind = kind, .stateless = a->version.p != NULL};
+    *p = (struct mcp_post){.b = b,
+                           .kind = kind,
+                           .stateless = a->version.p != NULL,
+                           .heard_ms = clock_now_ms(loop_clock(b->loop))};
     for (; b->door->headers[h.n] != NULL; h.n++)
         h.all[h.n] = b->door->headers[h.n];
     h.all[h.n++] = kind == POST_EVENTS   ? "Accept: text/event-stream"
