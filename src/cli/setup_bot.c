@@ -430,7 +430,6 @@ static bool ask_name(struct setup *s)
 static bool ask_public_url(struct setup *s)
 {
     const struct settings *settings = settings_of(s->cfg);
-    BUF_LOCAL path = BUF_INIT;
 
     if (!s->report.webhook)
         return true;
