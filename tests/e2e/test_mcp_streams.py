@@ -31,9 +31,20 @@ def key_of(client):
 # ---- the official clients ----
 
 
-def begin(to, server, key, *steps):
-    return subprocess.Popen(["node", ROOT / "tests" / "e2e" / "mcp_client.cjs", PACKAGES, json.dumps(to(server, key)),
-                             json.dumps(steps)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@pytest.fixture
+def begin(bellhop):
+    """begin(to, key, steps...) -> an official client that does them; none outlives the test."""
+    clients = []
+
+    def start(to, key, *steps):
+        clients.append(subprocess.Popen(["node", ROOT / "tests" / "e2e" / "mcp_client.cjs", PACKAGES, json.dumps(to(bellhop, key)),
+                                         json.dumps(steps)], text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.kill()
+        client.communicate()
 
 
 def finish(process):
@@ -48,8 +59,8 @@ def writes(server, text, visitor="e2e-visitor-000000"):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_a_client_need_not_poll(bellhop, desk, name):
-    seen = finish(begin(To(name), bellhop, key_of(desk), ["resources/list"], ["resources/templates/list"],
+def test_a_client_need_not_poll(bellhop, desk, begin, name):
+    seen = finish(begin(To(name), key_of(desk), ["resources/list"], ["resources/templates/list"],
                         ["subscribe", {"uris": [INBOX, CHATS]}], writes(bellhop, "hello"),
                         ["wait", {"uri": INBOX}], ["wait", {"uri": CHATS}], ["wait", {}],
                         ["resources/read", {"uri": INBOX}], ["resources/read", {"uri": CHATS}], ["resources/list"],
@@ -70,8 +81,8 @@ def test_a_client_need_not_poll(bellhop, desk, name):
     assert wait_for(lambda: listeners(bellhop) == 0)
 
 
-def test_when_the_server_goes_down_a_listener_is_told(bellhop, desk):
-    clients = [begin(To(name), bellhop, key_of(desk), ["subscribe", {"uris": [INBOX]}], ["closed"]) for name in EVERY[2:]]
+def test_when_the_server_goes_down_a_listener_is_told(bellhop, desk, begin):
+    clients = [begin(To(name), key_of(desk), ["subscribe", {"uris": [INBOX]}], ["closed"]) for name in EVERY[2:]]
     assert wait_for(lambda: listeners(bellhop) == 2)
     bellhop.signal(SIGTERM)
     assert [finish(c)[1] for c in clients] == [{"closed": "graceful"}] * 2
@@ -79,8 +90,8 @@ def test_when_the_server_goes_down_a_listener_is_told(bellhop, desk):
     bellhop.process = None
 
 
-def test_the_bridge_subscribes_again_when_the_server_is_back(bellhop, desk):
-    client = begin(To("older over stdio"), bellhop, key_of(desk), ["subscribe", {"uris": [INBOX]}], ["say", "ready"],
+def test_the_bridge_subscribes_again_when_the_server_is_back(bellhop, desk, begin):
+    client = begin(To("older over stdio"), key_of(desk), ["subscribe", {"uris": [INBOX]}], ["say", "ready"],
                    ["until", {"uri": INBOX, "text": "are you back?"}])
     assert client.stdout.readline() == "ready\n"
     bellhop.restart()
