@@ -96,3 +96,25 @@ def test_a_command_line_on_a_page_uses_options_that_its_help_has(where, command,
     words = words[:words.index("--")] if "--" in words else words
     unknown = {w.split("=")[0] for w in words if w.startswith("--")} - COMMON
     assert {o for o in unknown if not re.search(rf"(?<![\w-]){o}(?![\w-])", told.stdout)} == set(), where
+
+
+# Commands that ask a running server and do nothing by themselves: without one they fail, and misused ones say so first.
+ASKS = {"gateway", "token", "route", "link", "scope", "principal", "policy", "dm-default", "why", "mailbox", "outbox", "status", "skill", "data",
+        "dispatch", "node"}
+FORM = re.compile(r"[|<>…\[{]|\.\.\.|\$\(")  # the line shows a form, or belongs to a script
+
+
+@pytest.mark.parametrize("page", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES])
+def test_the_commands_of_a_page_are_taken_as_they_stand(page, tmp_path):
+    ran = 0
+    for where, command, rest in command_lines():
+        rest = re.sub(r" +(?:2?>|&).*", "", rest)
+        if not where.startswith(f"{page.relative_to(ROOT)}:") or command not in ASKS or FORM.search(rest):
+            continue
+        words = shlex.split(rest, comments=True)
+        done = subprocess.run([PROGRAM, command, *words, "--state-dir", tmp_path / "none"], text=True, capture_output=True, timeout=30,
+                              cwd=tmp_path, stdin=subprocess.DEVNULL)
+        assert done.returncode != 2, f"{where}: bellhop {command} {rest}: {done.stderr}"
+        ran += 1
+    if page.name in ("tenancy.md", "discord.md", "README.md") and page.parent.name in ("docs", "platforms", ROOT.name):
+        assert ran > 0, "this page has commands"
