@@ -15,6 +15,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "cli/settings.h"
+#include "dispatch/agent.h"
 #include "dispatch/dispatch.h"
 
 #define INCLUDE "conf.d/*.yaml"
@@ -234,25 +235,28 @@ static void draft_defaults(struct setup *s)
 
 /* ---- writing ---- */
 
-/* True: each entry of the list @l in @was is in @now, by the two texts at the given keys. */
-static bool has_all(const struct config *was, const struct config *now, const struct config_list *l,
-                    size_t first, size_t second)
+static bool has_bot(const struct config *cfg, const struct platform_settings *bot)
 {
-    for (size_t i = 0; i < config_count(was, l); i++) {
-        const char *a = config_entry(was, l, i);
-        bool found = false;
-        for (size_t k = 0; k < config_count(now, l) && !found; k++) {
-            const char *b = config_entry(now, l, k);
-            char *const *a1 = (void *)(uintptr_t)(a + first), *const *b1 =
-                                                                  (void *)(uintptr_t)(b + first);
-            char *const *a2 = (void *)(uintptr_t)(a + second), *const *b2 =
-                                                                   (void *)(uintptr_t)(b + second);
-            found = str_eq(str_of(*a1), str_of(*b1)) && str_eq(str_of(*a2), str_of(*b2));
-        }
-        if (!found)
-            return false;
+    for (size_t i = 0; i < config_count(cfg, &platforms_config); i++) {
+        const struct platform_settings *p = config_entry(cfg, &platforms_config, i);
+        if (str_eq(str_of(p->platform), str_of(bot->platform)) &&
+            str_eq(str_of(p->bot), str_of(bot->bot)) &&
+            str_eq(str_of(p->tenant), str_of(bot->tenant)) &&
+            str_eq(str_of(p->host), str_of(bot->host)))
+            return true;
     }
-    return true;
+    return false;
+}
+
+static bool has_agent(const struct config *cfg, const struct agent_settings *agent)
+{
+    for (size_t i = 0; i < config_count(cfg, &agents_config); i++) {
+        const struct agent_settings *a = config_entry(cfg, &agents_config, i);
+        if (str_eq(str_of(a->id), str_of(agent->id)) &&
+            str_eq(str_of(a->tenant), str_of(agent->tenant)))
+            return true;
+    }
+    return false;
 }
 
 /* Is everything that was configured still there?  A file that setup wrote may have been edited. */
@@ -261,16 +265,23 @@ static bool nothing_lost(struct setup *s, const struct config *now, char *ret_wh
     BUF_LOCAL reload = BUF_INIT, restart = BUF_INIT;
     struct str rest, key;
 
-    if (!has_all(s->cfg, now, &platforms_config, offsetof(struct platform_settings, platform),
-                 offsetof(struct platform_settings, bot)))
-        return bh_why(ret_why, "another bot would be lost");
+    for (size_t i = 0; i < config_count(s->cfg, &platforms_config); i++)
+        if (!has_bot(now, config_entry(s->cfg, &platforms_config, i)))
+            return bh_why(ret_why, "another bot would be lost");
+    for (size_t i = 0; i < config_count(s->cfg, &agents_config); i++) {
+        const struct agent_settings *a = config_entry(s->cfg, &agents_config, i);
+        bool replaced = s->ops != NULL && str_eq(str_of(a->platform), str_of(s->ops->name)) &&
+                        str_eq(str_of(a->bot), str_of(s->bot));
+        if (!replaced && !has_agent(now, a))
+            return bh_why(ret_why, "the agent %.100s would be lost", a->id);
+    }
     if (s->fresh)
         return true;
     config_diff(s->cfg, now, &reload, &restart);
     buf_add_str(&reload, buf_str(&restart));
     for (rest = buf_str(&reload); rest.n > 0 && str_split(&rest, '\n', &key);)
         if (key.n > 0 && !str_eq(key, STR("platforms")) && !str_eq(key, STR("agents")) &&
-            !str_eq(key, STR("public_url")))
+            (s->public_url == NULL || !str_eq(key, STR("public_url"))))
             return bh_why(ret_why, "the setting \"%.*s\" would be lost", STR_FMT(key));
     return true;
 }

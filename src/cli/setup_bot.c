@@ -291,6 +291,43 @@ static void add_key(struct buf *out, const struct config_key *k, int indent, siz
     buf_add_c(out, '\n');
 }
 
+/* The address for webhooks belongs to all bots, so it has a file of its own. */
+static void draft_public_url(struct setup *s)
+{
+    BUF_LOCAL path = BUF_INIT, text = BUF_INIT;
+
+    if (s->public_url == NULL)
+        return;
+    buf_printf(&path, "%s/conf.d/public-url.yaml", s->dir);
+    buf_add_z(&text,
+              "# Written by `bellhop setup`: the address under which platforms reach bellhop.\n"
+              "public_url: ");
+    setup_scalar(&text, str_of(s->public_url));
+    buf_add_c(&text, '\n');
+    fileset_add(&s->files, buf_z(&path), buf_str(&text), 0644);
+}
+
+/* The keys that every platform takes, as somebody wrote them into the file of a bot that is
+ * changed. */
+static void add_common(const struct setup *s, struct buf *out)
+{
+    size_t at = find_entry(s, s->bot);
+    const struct platform_settings *old = at < config_count(s->cfg, &platforms_config)
+                                              ? config_entry(s->cfg, &platforms_config, at)
+                                              : NULL;
+
+    if (old != NULL && old->tenant != NULL) {
+        buf_add_z(out, "    tenant: ");
+        setup_scalar(out, str_of(old->tenant));
+        buf_add_c(out, '\n');
+    }
+    if (old != NULL && old->host != NULL) {
+        buf_add_z(out, "    host: ");
+        setup_scalar(out, str_of(old->host));
+        buf_add_c(out, '\n');
+    }
+}
+
 /* The file of the bot.  Its secrets go into files of their own. */
 static void draft_bot(struct setup *s)
 {
@@ -300,14 +337,10 @@ static void draft_bot(struct setup *s)
     struct str open = STR_NULL;
 
     buf_printf(&text, "# Written by `bellhop setup`, which changes this file if you ask it to.\n");
-    if (s->public_url != NULL) {
-        buf_add_z(&text, "public_url: ");
-        setup_scalar(&text, str_of(s->public_url));
-        buf_add_c(&text, '\n');
-    }
     buf_printf(&text, "platforms:\n  - platform: %s\n    bot: ", s->ops->name);
     setup_scalar(&text, str_of(s->bot));
     buf_add_c(&text, '\n');
+    add_common(s, &text);
     for (size_t i = 0; keys[i].path != NULL; i++) {
         struct str section = section_of(keys[i].path);
         size_t skip = section.n > 0 ? section.n + 1 : 0;
@@ -474,6 +507,7 @@ bool setup_bot(struct setup *s)
     if (at < config_count(s->cfg, &platforms_config) &&
         config_entry_line(s->cfg, &platforms_config, at) > 0 && !is_ours(s, at))
         return take_old_values(s); /* says where it stands */
+    draft_public_url(s);
     draft_bot(s);
     return true;
 }

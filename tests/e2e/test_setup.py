@@ -198,6 +198,13 @@ def test_what_somebody_added_to_a_file_of_setup_is_not_lost(home):
     done = run(home, "--yes", "--platform", "web", "--bot", "attic", "--set", "title=Up there")
     assert done.returncode == 1 and "another bot would be lost. Nothing was changed" in done.stderr
     assert tree(home) == before
+    assert run(home, "--yes", "--platform", "web", "--bot", "attic", "--agent", "demo").returncode == 1
+    (home / "conf.d" / "web-attic.yaml").write_text(before["conf.d/web-attic.yaml"][0].decode().rsplit("  - ", 1)[0])
+    assert run(home, "--yes", "--platform", "web", "--bot", "attic", "--agent", "demo").returncode == 0
+    with (home / "conf.d" / "agent-web-attic.yaml").open("a") as f:
+        f.write("  - {id: mine, tenant: me, substrate: none}\n")
+    done = run(home, "--yes", "--platform", "web", "--bot", "attic", "--agent", "program", "--command", "cat")
+    assert done.returncode == 1 and "the agent mine would be lost" in done.stderr
 
 
 # ---- stopping, and mistakes ----
@@ -331,7 +338,13 @@ def test_a_webhook_platform_asks_for_the_address(home):
     assert done.returncode == 0, done.stderr
     assert "Its webhook is https://relay.example.org/webhooks/twilio/+15550100" in done.stderr
     assert "Twilio does not send this number's messages to bellhop" in done.stdout
-    assert "public_url: \"https://relay.example.org\"" in (home / "conf.d" / "twilio-%2B15550100.yaml").read_text()
+    assert "public_url: \"https://relay.example.org\"" in (home / "conf.d" / "public-url.yaml").read_text()
+    with (home / "conf.d" / "twilio-%2B15550100.yaml").open("a") as f:
+        f.write("    tenant: acme\n    host: acme.example.org\n")
+    assert run(home, *words, "--set", "plane=passthrough").returncode == 0
+    text = (home / "conf.d" / "twilio-%2B15550100.yaml").read_text()
+    assert "\n    tenant: acme\n    host: acme.example.org\n" in text and "\n    plane: passthrough\n" in text
+    assert (home / "conf.d" / "public-url.yaml").exists()
     assert sim.violations == []
     sim.close()
 
