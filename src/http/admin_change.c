@@ -450,6 +450,7 @@ enum { MOST = 1000 }; /* entries in one answer */
 struct listing {
     struct jw *w;
     const struct platform *p;
+    struct str tenant; /* only of this one; empty: of all */
     size_t n;
     bool whole;
 };
@@ -461,7 +462,7 @@ static void on_view(void *ctx, const struct outgoing_view *v)
     struct jw *w = l->w;
     char id[24];
 
-    if (l->n++ >= MOST)
+    if ((l->tenant.n > 0 && !str_eq(l->tenant, e->from.tenant)) || l->n++ >= MOST)
         return;
     snprintf(id, sizeof id, "%" PRIu64, e->number);
     jw_obj(w);
@@ -502,7 +503,7 @@ static void show_outbox(struct op_call *c)
     const struct op_value *id = op_value(c, "id");
     struct jw w = op_begin(c);
     uint64_t number = 0;
-    struct listing l = {.w = &w, .whole = id->given};
+    struct listing l = {.w = &w, .whole = id->given, .tenant = op_text(c, "tenant")};
 
     jw_obj(&w);
     jw_ki64(&w, "now", clock_wall_ms(loop_clock(c->f->loop)));
@@ -682,8 +683,11 @@ const struct op ops_changes[] = {
      .args = (const struct op_arg[]){{"id", IN_BODY, OP_TEXT, .what = "As the list has it."}, {0}},
      OK, .errors = "not_found (404)"},
     {"showOutbox", "GET", "/admin/outbox", MAY_OPERATOR, show_outbox,
-     "What agents said that is not delivered yet.",
-     .args = (const struct op_arg[]){{"id", IN_QUERY, OP_TEXT, .what = "One entry, whole."}, {0}},
+     "What agents said that is not delivered yet.", .tenant_view = true,
+     .args = (const struct op_arg[]){{"id", IN_QUERY, OP_TEXT, .what = "One entry, whole."},
+                                     {"tenant", IN_QUERY, OP_TEXT,
+                                      .what = "Only what its agents said."},
+                                     {0}},
      .answer = "{now: whole, entries: [object], more: whole}",
      .answer_what = "At most 1000; more says how many are left out.", .errors = "not_found (404)"},
     {"retryOutgoing", "POST", "/admin/outbox/retry", MAY_OPERATOR, retry_outgoing,

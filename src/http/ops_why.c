@@ -263,6 +263,15 @@ static bool is_followed(const struct tracing *t, uint64_t delivery)
     return false;
 }
 
+/* True when a tenant's dashboard may see the event at all. */
+static bool event_is_seen(const struct journal_record *rec, struct str tenant)
+{
+    for (size_t i = 0; i < rec->n_verdicts; i++)
+        if (may_see(&rec->verdicts[i], tenant))
+            return true;
+    return tenant.p == NULL;
+}
+
 /* Finds the deliveries whose steps belong to the trace, older ones too. */
 static bool on_named(void *ctx, uint64_t pos, const struct journal_record *rec)
 {
@@ -271,6 +280,7 @@ static bool on_named(void *ctx, uint64_t pos, const struct journal_record *rec)
     (void)pos;
     for (size_t i = 0; rec->kind == JOURNAL_EVENT && i < rec->n_verdicts; i++)
         if (rec->verdicts[i].delivery != 0 && t->n_deliveries < JOURNAL_WATCHED &&
+            may_see(&rec->verdicts[i], str_of(t->c->tenant)) &&
             journal_matches(rec, &t->watch.query))
             t->deliveries[t->n_deliveries++] = rec->verdicts[i].delivery;
     return t->n_deliveries < JOURNAL_WATCHED;
@@ -282,6 +292,8 @@ static bool on_fresh(void *ctx, uint64_t pos, const struct journal_record *rec)
 
     if (pos < t->after)
         return false;
+    if (rec->kind == JOURNAL_EVENT && !event_is_seen(rec, str_of(t->c->tenant)))
+        return true;
     if (rec->kind == JOURNAL_STEP ? is_followed(t, rec->delivery)
                                   : journal_matches(rec, &t->watch.query)) {
         t->hits = xgrow(t->hits, t->n, &t->cap, sizeof *t->hits);
@@ -290,7 +302,7 @@ static bool on_fresh(void *ctx, uint64_t pos, const struct journal_record *rec)
     return true;
 }
 
-static void write_record(struct jw *w, const struct journal_hit *hit)
+static void write_record(struct jw *w, const struct journal_hit *hit, struct str tenant)
 {
     static const char *const kinds[] = {
         [JOURNAL_EVENT] = "event", [JOURNAL_STEP] = "step", [JOURNAL_ACTION] = "action"};
@@ -300,7 +312,7 @@ static void write_record(struct jw *w, const struct journal_hit *hit)
     jw_kstr(w, "kind", str_of(kinds[hit->rec.kind]));
     jw_key(w, kinds[hit->rec.kind]);
     if (hit->rec.kind == JOURNAL_EVENT)
-        write_event(w, hit->pos, &hit->rec, &nothing, STR_NULL);
+        write_event(w, hit->pos, &hit->rec, &nothing, tenant);
     else if (hit->rec.kind == JOURNAL_STEP)
         write_step(w, &hit->rec);
     else
@@ -323,7 +335,7 @@ static void trace_answer(struct tracing *t)
     jw_ki64(&w, "now", clock_wall_ms(loop_clock(c->f->loop)));
     jw_karr(&w, "records");
     for (size_t i = t->n; i-- > first;)
-        write_record(&w, &t->hits[i]);
+        write_record(&w, &t->hits[i], str_of(c->tenant));
     jw_end_arr(&w);
     write_pos(&w, "after", first > 0 ? t->hits[first].pos + 1 : journal_end(j));
     jw_end_obj(&w);
@@ -364,6 +376,8 @@ static void trace(struct op_call *c)
     int64_t wait_ms = op_number(c, "wait", 0);
 
     t->c = c;
+    if (c->for_tenant)
+        c->tenant = str_dup(op_text(c, "tenant"));
     op_keep(c, t, trace_drop);
     timer_init(&t->timer, on_trace_time);
     *q = (struct journal_query){.platform = op_text(c, "platform"),
@@ -497,6 +511,7 @@ const struct op ops_why[] = {
      .errors = "malformed (400), busy (503)"},
     {"trace", "GET", "/admin/trace", MAY_OPERATOR, trace,
      "What happens to the messages and actions of a person, a chat or an instance, as it happens.",
+     .tenant_view = true,
      .args = (const struct op_arg[]){{"platform", IN_QUERY, OP_TEXT, .what = "There only."},
                                      {"person", IN_QUERY, OP_TEXT, .what = "The author's user id."},
                                      {"chat", IN_QUERY, OP_TEXT, .what = "The chat's id."},

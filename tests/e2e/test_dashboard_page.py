@@ -235,6 +235,44 @@ def test_what_waits_is_shown_and_decided(busy, open_desk, telegram, dial):
     assert busy.instance(EVIL)["entries"] == 0
 
 
+def test_why_a_message_went_where_now_and_later(server, dial, open_desk, tmp_path):
+    """A search, a trace that is saved, what is slow, and the audit log of what the dashboard changed."""
+    front = server.add("--instance", "front", tenant="acme")
+    agent = dial(server, front)
+    desk = open_desk(server)
+    desk.driver.execute_cdp_cmd("Page.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    server.write("first")
+    person = agent.hear("first")["event"]["source"]["user_id"]
+    desk.go("why")
+    desk.says("Received by acme/front")
+    desk.one("main input[type=search]").send_keys(person + Keys.ENTER)
+    wait_page(lambda: person in desk.text() and "acked" in desk.text())
+    desk.go("why?part=trace")
+    desk.one("input[name=what]").send_keys(person)
+    desk.press("Start")
+    end = time.monotonic() + 30
+    while "Received by acme/front" not in desk.text():  # the trace has begun by one of them
+        server.write("again")
+        agent.hear("again")
+        assert time.monotonic() < end
+    desk.press("Stop")
+    desk.press("Save to a file")
+    saved = wait_for(lambda: [f for f in tmp_path.iterdir() if f.suffix == ".jsonl"])[0]
+    records = [json.loads(line) for line in saved.read_text().splitlines()]
+    assert {r["kind"] for r in records} >= {"event"} and all(r["event"]["userId"] == person for r in records if r["kind"] == "event")
+    desk.go("why?part=slow")
+    desk.row("acme/front")
+    desk.go("who?list=routes")
+    desk.press("Add")
+    desk.fill(platform="discord", key="guild7", tenant="acme")
+    desk.agree("Add")
+    desk.row("guild7")
+    desk.go("system")
+    desk.row("addRoute", "127.0.0.1", "guild7")
+    desk.press("Verify")
+    desk.says("is unbroken")
+
+
 def test_texts_of_strangers_stay_texts(busy, open_desk):
     """Names, messages, ids and instances that are markup: the page shows them and runs nothing."""
     desk = open_desk(busy)

@@ -40,7 +40,22 @@ function limitsPart(box) {
   }).catch((e) => set(box, h('h2', {}, 'Limits'), h('p', { class: 'warning' }, e.message)));
 }
 
-const text = (v) => (v === undefined || v === null ? '' : typeof v === 'string' ? v : JSON.stringify(v));
+const text = (v) => (v === undefined || v === null ? 'nothing' : typeof v === 'string' ? v : JSON.stringify(v));
+
+/** The records that a change wrote: only the members that differ. */
+function changes(e) {
+  const list = e.records || [];
+  if (!list.length) return '';
+  const of = (r) => {
+    if (r.before && r.after && typeof r.before === 'object' && typeof r.after === 'object') {
+      const keys = [...new Set([...Object.keys(r.before), ...Object.keys(r.after)])].filter((k) => JSON.stringify(r.before[k]) !== JSON.stringify(r.after[k]));
+      return keys.map((k) => `${k}: ${text(r.before[k])} → ${text(r.after[k])}`).join(', ');
+    }
+    return r.after ? `new ${text(r.after)}` : `gone ${text(r.before)}`;
+  };
+  const words = list.map((r) => `${r.record || ''} ${(r.key || '').trim()}: ${of(r)}`.trim()).join('; ');
+  return words.length < 160 ? words : h('details', {}, h('summary', {}, `${words.slice(0, 140)}…`), words);
+}
 
 function auditPart() {
   if (!may('audit')) return h('section', {}, h('h2', {}, 'Audit log'), h('p', { class: 'none' }, 'This server keeps no audit log, or this sign-in may not read it.'));
@@ -51,10 +66,10 @@ function auditPart() {
     const a = await call('audit', { after, limit: 100 });
     entries = after ? [...entries, ...a.entries] : a.entries;
     set(box, table('Changes, the newest first', [
-      { head: 'No.', class: 'num', cell: (e) => e.seq }, { head: 'When', cell: (e) => when(e.at) }, { head: 'Who', cell: (e) => e.who }, { head: 'From', cell: (e) => e.from || '' },
-      { head: 'What', cell: (e) => e.what }, { head: 'Whose', cell: (e) => [e.tenant, e.instance].filter(Boolean).join('/') },
-      { head: 'Subject', class: 'wrap', cell: (e) => text(e.subject) },
-      { head: 'Before', class: 'wrap', cell: (e) => text(e.before) }, { head: 'After', class: 'wrap', cell: (e) => text(e.after) },
+      { head: 'No.', class: 'num', cell: (e) => e.seq }, { head: 'When', cell: (e) => when(e.at) },
+      { head: 'Who', cell: (e) => [e.by || '', e.who && e.who !== e.by ? h('span', { class: 'soft' }, ` ${e.who}`) : null] }, { head: 'From', cell: (e) => e.from || '' },
+      { head: 'What', cell: (e) => [e.what, e.failed && chip('bad', 'failed')] }, { head: 'Whose', cell: (e) => [e.tenant, e.instance].filter(Boolean).join('/') },
+      { head: 'Changed', class: 'wrap', cell: changes },
     ], entries, { none: 'Nothing has been changed yet.' }), a.next && h('p', {}, button('Older', (e) => act(e, () => draw(a.next)))));
   };
   const verify = (e) => act(e, async () => {
