@@ -14,13 +14,13 @@
 #include "cli/settings.h"
 
 const struct command *const cli_commands[] = {
-    &cmd_setup,   &cmd_serve,  &cmd_status,      &cmd_gateway,   &cmd_token,      &cmd_route,
-    &cmd_link,    &cmd_scope,  &cmd_principal,   &cmd_policy,    &cmd_dm_default, &cmd_why,
-    &cmd_mailbox, &cmd_outbox, &cmd_audit,       &cmd_trace,     &cmd_top,        &cmd_doctor,
-    &cmd_erase,   &cmd_backup, &cmd_restore,     &cmd_key,       &cmd_store,      &cmd_agent,
-    &cmd_sleeper, &cmd_skill,  &cmd_data,        &cmd_dispatch,  &cmd_mcp,        &cmd_node,
-    &cmd_say,     &cmd_expect, &cmd_conformance, &cmd_dashboard, &cmd_version,    &cmd_help,
-    NULL,
+    &cmd_setup,  &cmd_serve,   &cmd_status,    &cmd_gateway,     &cmd_token,     &cmd_route,
+    &cmd_link,   &cmd_scope,   &cmd_principal, &cmd_policy,      &cmd_allowance, &cmd_dm_default,
+    &cmd_why,    &cmd_mailbox, &cmd_outbox,    &cmd_audit,       &cmd_trace,     &cmd_top,
+    &cmd_doctor, &cmd_erase,   &cmd_backup,    &cmd_restore,     &cmd_key,       &cmd_store,
+    &cmd_agent,  &cmd_sleeper, &cmd_skill,     &cmd_data,        &cmd_dispatch,  &cmd_mcp,
+    &cmd_node,   &cmd_say,     &cmd_expect,    &cmd_conformance, &cmd_dashboard, &cmd_version,
+    &cmd_help,   NULL,
 };
 
 /* Prints to stderr, made harmless by buf_add_plain(): paths, records and answers may contain any

@@ -75,9 +75,9 @@ extern const struct command *const cli_commands[]; /* ends with NULL */
 extern const struct cli_option cli_common_options[], cli_v1_options[];
 extern const struct command cmd_serve, cmd_status, cmd_gateway, cmd_route, cmd_mailbox, cmd_outbox,
     cmd_doctor, cmd_backup, cmd_restore, cmd_key, cmd_store, cmd_agent, cmd_audit, cmd_trace,
-    cmd_top, cmd_sleeper, cmd_token, cmd_link, cmd_scope, cmd_principal, cmd_policy, cmd_dm_default,
-    cmd_why, cmd_skill, cmd_data, cmd_dispatch, cmd_mcp, cmd_node, cmd_version, cmd_erase, cmd_say,
-    cmd_expect, cmd_conformance, cmd_help, cmd_setup, cmd_dashboard;
+    cmd_top, cmd_sleeper, cmd_token, cmd_link, cmd_scope, cmd_principal, cmd_policy, cmd_allowance,
+    cmd_dm_default, cmd_why, cmd_skill, cmd_data, cmd_dispatch, cmd_mcp, cmd_node, cmd_version,
+    cmd_erase, cmd_say, cmd_expect, cmd_conformance, cmd_help, cmd_setup, cmd_dashboard;
 
 /* ---- one run ---- */
 

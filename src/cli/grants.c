@@ -1,7 +1,7 @@
-/* grants.c - bellhop link, scope, principal, policy, dm-default: the management plane from the
- * terminal.
+/* grants.c - bellhop link, scope, principal, policy, allowance, dm-default: the management plane
+ * from the terminal.
  *
- * The five commands share their options.  */
+ * The six commands share their options.  */
 #include <stdio.h>
 #include "cli/cli.h"
 
@@ -19,6 +19,9 @@ static const struct cli_option options[] = {
     {"--allow-bots", "allowOtherBots", CLI_FLAG},
     {"--bot", "bots", CLI_REPEATED},
     {"--off", .kind = CLI_FLAG},
+    {"--turns", "turns"},
+    {"--per", "per"},
+    {"--reply", "reply"},
     {0},
 };
 
@@ -178,5 +181,35 @@ const struct command cmd_policy = {
         "default sets --require-address for instances of the tenant that declared no policy.\n"
         "An instance always hears the people linked to it.\n",
     .verbs = policy_verbs,
+    .options = options,
+};
+
+/* ---- allowance ---- */
+
+static const struct cli_column of_allowances[] = {{"TENANT", "tenant"}, {"INSTANCE", "instance"},
+                                                  {"TURNS", "turns"},   {"PER", "per"},
+                                                  {"REPLY", "reply"},   {0}};
+static const struct cli_verb allowance_verbs[] = {
+    {"", .needs = "--instance --turns", .op = "setAllowance"},
+    {"remove", .needs = "--instance", .op = "setAllowance", .fixed = {"remove", {"true", 4}}},
+    LISTS("list", "allowances", of_allowances),
+    {0},
+};
+const struct command cmd_allowance = {
+    .name = "allowance",
+    .summary = "limit how much each person may ask of an instance",
+    .help =
+        "Usage: bellhop allowance --instance I [--tenant T] --turns N/PERIOD [--per person|chat]\n"
+        "                         [--reply TEXT]\n"
+        "       bellhop allowance list [--tenant T] [--instance I] [--json]\n"
+        "       bellhop allowance remove --instance I [--tenant T]\n\n"
+        "Without a verb, sets how many messages the instance receives from each person in a\n"
+        "period, such as 50/day; the periods are hour, day, week and month.  Further messages\n"
+        "are not delivered, and `bellhop why` says so.  A burst counts once.  /stop and button\n"
+        "presses always pass.\n\n"
+        "--per chat  all people of a chat share it\n"
+        "--reply     what a person over it is told, once per period\n"
+        "Days, weeks and months are those of allowances.timezone.\n",
+    .verbs = allowance_verbs,
     .options = options,
 };

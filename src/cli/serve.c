@@ -22,6 +22,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/config.h"
+#include "base/zone.h"
+#include "relay/in/allowance.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/service.h"
@@ -276,6 +278,7 @@ static int run(struct cli_job *j, const struct ephemeral *e)
     if (cfg == NULL)
         return CLI_FAILED;
     log_apply(config_get(cfg, &log_config));
+    zone_use(((const struct allowance_settings *)config_get(cfg, &allowance_config))->timezone);
     close_the_shutters();
     enum bh_err err = server_open(&s.server, cfg, said);
     if (err == BH_CANCELLED) /* the process was stopped while it stood by */

@@ -28,6 +28,7 @@
 #include "net/http_server.h"
 #include "net/http_tls.h"
 #include "platform/platform.h"
+#include "relay/in/allowance.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
 #include "store/journal_disk.h"
@@ -76,11 +77,29 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config,   &tls_config,    &http_config,    &store_config, &cluster_config,
-    &relay_config,      &wake_config,   &door_config,    &auth_config,  &identity_config,
-    &relay_rate_config, &limits_config, &skills_section, &v1_config,    &media_config,
-    &outbox_config,     &front_config,  &confine_config, &log_config,   &dispatch_config,
-    &journal_config,    NULL,
+    &settings_config,
+    &tls_config,
+    &http_config,
+    &store_config,
+    &cluster_config,
+    &relay_config,
+    &wake_config,
+    &door_config,
+    &auth_config,
+    &identity_config,
+    &relay_rate_config,
+    &limits_config,
+    &skills_section,
+    &v1_config,
+    &media_config,
+    &outbox_config,
+    &front_config,
+    &confine_config,
+    &log_config,
+    &dispatch_config,
+    &journal_config,
+    &allowance_config,
+    NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, &agents_config, NULL};
 static const struct config_gone gone[] = {

@@ -500,6 +500,7 @@ static const struct {
                                 "one (see link --bot)"},
     [GATE_NO_FOREIGN_BOT] = {"foreign_bot",
                              "this bot belongs to another tenant (platforms: tenant)"},
+    [GATE_NO_ALLOWANCE] = {"allowance", "the allowance of this period is used up (see allowance)"},
 };
 
 const char *gate_reason_word(enum gate_reason r)

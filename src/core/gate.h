@@ -51,6 +51,15 @@ struct gate_tenant {
     struct list live; /* gate_instance.of_tenant: those with a gateway that is not revoked */
 };
 
+enum gate_period { GATE_HOUR, GATE_DAY, GATE_WEEK, GATE_MONTH };
+
+struct gate_allowance { /* how many deliveries each person, or each chat, may cause in a period */
+    uint32_t turns;
+    enum gate_period period;
+    bool per_chat; /* else per person */
+    char *reply;   /* owned; what a person over it is told; NULL: a sentence of bellhop's own */
+};
+
 struct gate_instance {            /* an instance as the gate sees it */
     struct list of_tenant;        /* gate_tenant.live */
     struct str tenant, instance;  /* borrowed */
@@ -61,6 +70,7 @@ struct gate_instance {            /* an instance as the gate sees it */
     bool default_require_address; /* the tenant's default, used without a policy */
     bool newer;                   /* newer gateway: without a policy it must be addressed */
     bool gone;                    /* all its gateways are revoked: never a candidate */
+    struct gate_allowance *allowance; /* owned; NULL: none.  The relay counts */
 };
 
 struct gate_admission {
@@ -143,6 +153,7 @@ enum gate_reason {
     GATE_NO_NOT_ASKED,      /* the event answers a question of another instance */
     GATE_NO_LINK_ELSEWHERE, /* the author is linked to the instance, but on other bots */
     GATE_NO_FOREIGN_BOT,    /* the bot belongs to another tenant */
+    GATE_NO_ALLOWANCE,      /* the author's or the chat's allowance is used up: the relay says so */
 };
 
 struct gate_verdict {

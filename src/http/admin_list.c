@@ -24,6 +24,7 @@
 #include "platform/sender.h"
 #include "relay/relay.h"
 #include "store/store.h"
+#include "tenancy/grants.h"
 #include "tenancy/grounds.h"
 
 enum { PAGE_ROWS = 500, PAGE_LOOKS = 4000 };
@@ -114,6 +115,13 @@ void admin_write_instance(struct jw *w, const struct instance_view *v)
     admin_time(w, "lastPokeAt", v->last_poke_ms);
     jw_kbool(w, "wakeUrlRegistered", v->wake_url);
     jw_kstr(w, "pokeProblem", str_of(v->last_poke_problem));
+    if (v->allowance != NULL) {
+        char text[64];
+        snprintf(text, sizeof text, "%u/%s per %s", v->allowance->turns,
+                 grant_period_word(v->allowance->period),
+                 v->allowance->per_chat ? "chat" : "person");
+        jw_kstr(w, "allowance", str_of(text));
+    }
 }
 
 static void offer_instance(struct admin_list_page *p, const struct instance_view *v)

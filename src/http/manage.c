@@ -147,6 +147,29 @@ static void link_person(struct op_call *c)
     (remove ? grant_unlink : grant_link)(c->f->facts, who_of(c), &p, op_done, c);
 }
 
+static void set_allowance(struct op_call *c)
+{
+    struct gate_allowance a = {.per_chat = str_eq(op_text(c, "per"), STR("chat"))};
+    struct str turns = op_text(c, "turns"), reply = op_text(c, "reply");
+    bool remove = op_flag(c, "remove");
+
+    if (!admin_name_instance(c, op_text(c, "tenant"), op_text(c, "instance")))
+        return;
+    if (!remove && !grant_turns_parse(turns, &a.turns, &a.period)) {
+        op_error(c, 400, "malformed",
+                 "turns: expected a number and hour, day, week or month, such as 50/day, found "
+                 "\"%.*s\"",
+                 (int)(turns.n < 40 ? turns.n : 40), turns.p != NULL ? turns.p : "");
+        return;
+    }
+    buf_printf(&c->note, "allowance %s: tenant=%s instance=%s turns=%.*s per=%s",
+               remove ? "removed" : "set", c->tenant, c->instance, STR_FMT(turns),
+               a.per_chat ? "chat" : "person");
+    a.reply = reply.n > 0 ? str_dup(reply) : NULL;
+    grant_allowance(c->f->facts, who_of(c), remove ? NULL : &a, op_done, c);
+    free(a.reply);
+}
+
 static void set_tenant_default(struct op_call *c)
 {
     struct str tenant = op_text(c, "tenant");
@@ -424,6 +447,20 @@ const struct op ops_manage[] = {
                                       .what = "Unlink them: from the bots, else from all."},
                                      {0}},
      .errors = "malformed (400), refused (403), not_found (404), ambiguous (409)"},
+    {"setAllowance", "POST", "/admin/manage/allowance", MAY_OPERATOR, set_allowance,
+     "Limit how many deliveries each person, or each chat, may cause in a period.", CHANGE,
+     .args =
+         (const struct op_arg[]){INSTANCE_ARGS(IN_BODY),
+                                 {"turns", IN_BODY, OP_TEXT,
+                                  .what = "How many, and in which period: `50/day`; also `hour`, "
+                                          "`week`, `month`."},
+                                 {"per", IN_BODY, OP_TEXT, .one_of = "person|chat",
+                                  .what = "Who shares it; else each person."},
+                                 {"reply", IN_BODY, OP_TEXT,
+                                  .what = "What a person over it is told, once per period."},
+                                 {"remove", IN_BODY, OP_BOOL, .what = "Remove the limit."},
+                                 {0}},
+     .errors = "malformed (400), not_found (404), ambiguous (409)"},
     {"setTenantDefault", "POST", "/admin/manage/tenant", MAY_OPERATOR, set_tenant_default,
      "Say whether instances of a tenant that have no policy must be addressed.", CHANGE,
      .args = (const struct op_arg[]){{"tenant", IN_BODY, OP_TEXT, .what = "Whose."},
@@ -435,6 +472,7 @@ const struct op ops_manage[] = {
      .args = (const struct op_arg[]){INSTANCE_ARGS(IN_QUERY),
                                      {"after", IN_QUERY, OP_TEXT, .what = "next of the last page."},
                                      {0}},
-     .answer = "object", .answer_what = "bindings, scopes, principals, policies, dmDefaults."},
+     .answer = "object",
+     .answer_what = "bindings, scopes, principals, policies, allowances, dmDefaults."},
     {0},
 };

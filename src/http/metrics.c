@@ -62,6 +62,7 @@ static const struct {
     C("deliveries_parked", "", parked, "Deliveries set aside after too many attempts."),
     C("deliveries_edited", "", revised, "Waiting deliveries whose message was edited."),
     C("messages_joined", "", joined, "Messages that became part of a burst (`debounce`)."),
+    C("deliveries_over_allowance", "", over_allowance, "Deliveries that an allowance refused."),
     C("deliveries_deleted", "", retracted, "Waiting deliveries whose message was deleted."),
     C("deliveries_purged", "", purged, "Deliveries deleted by an operator."),
     C("sessions_opened", "", sessions_opened, "Gateway sockets that were let in."),

@@ -1,6 +1,7 @@
 /* erase.c - erases the mail and the known chats of a tenant or a person.  (relay.h has the
  * contract, store/erasure.h the engine.) */
 #include "relay/relay.h"
+#include "relay/in/allowance.h"
 #include "store/erasure.h"
 
 /* ---- of a tenant ---- */
@@ -31,7 +32,20 @@ static bool note_chat(void *ctx, struct erasure *e, struct str key, struct json 
     return of_tenant;
 }
 
+static bool forget_turns_of_tenant(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    const struct erase_subject *s = erasure_subject(e);
+    struct str rest = key;
+
+    if (!str_eq(erase_part(&rest), s->tenant))
+        return false;
+    if (!s->dry)
+        allowance_forget(ctx, key);
+    return true;
+}
+
 static const struct erase_records mail_of_tenant[] = {
+    {"turns", "allowances", forget_turns_of_tenant},
     {"instance", NULL, empty_mailbox, .keep = true},
     {"chat", "chats", note_chat, .keep = true},
     {0},
@@ -73,7 +87,22 @@ static bool forget_chat_with(void *ctx, struct erasure *e, struct str key, struc
     return true;
 }
 
+static bool forget_turns(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    const struct erase_subject *s = erasure_subject(e);
+    struct str rest = key;
+
+    erase_part(&rest);
+    erase_part(&rest);
+    if (!str_eq(erase_part(&rest), s->platform) || !str_eq(rest, s->user))
+        return false;
+    if (!s->dry)
+        allowance_forget(ctx, key);
+    return true;
+}
+
 static const struct erase_records chats_with_person[] = {
+    {"turns", "allowances", forget_turns},
     {"chat", "chats", forget_chat_with},
     {0},
 };

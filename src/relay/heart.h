@@ -54,6 +54,7 @@ struct relay {
     struct commands *commands;
     struct spoken *spoken;
     struct stage *stage;
+    struct allowances *allowances;
     struct wakes wakes;
 
     parcel_cb *on_parcel; /* relay_watch_parcels(); NULL: nobody watches */

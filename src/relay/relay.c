@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "relay/heart.h"
 #include "relay/in/accept.h"
+#include "relay/in/allowance.h"
 #include "relay/in/commands.h"
 #include "relay/in/judge.h"
 #include "relay/in/staged.h"
@@ -283,6 +284,7 @@ static void build(struct relay *r)
     r->commands = commands_new(r);
     r->spoken = spoken_new();
     r->stage = stage_new(r);
+    r->allowances = allowances_new();
 }
 
 enum bh_err relay_load(const struct relay_env *env, const struct relay_limits *limits,
@@ -301,6 +303,8 @@ enum bh_err relay_load(const struct relay_env *env, const struct relay_limits *l
         err = activity_load(r);
     if (err == BH_OK)
         err = spoken_load(r);
+    if (err == BH_OK)
+        err = allowances_load(r);
     int64_t since_ms = clock_wall_ms(env->clock) - r->lim.dedup_ms;
     if (err == BH_OK)
         err = env->store->ops->load_keys(env->store, since_ms, on_key, r);
@@ -364,6 +368,7 @@ void relay_free(struct relay *r)
         pending_end(list_entry(it, struct pending, link));
     deliveries_free(r);
     stage_free(r->stage);
+    allowances_free(r->allowances);
     accepts_free(r->accepts);
     chats_free(r->chats);
     spoken_free(r->spoken);

@@ -159,7 +159,8 @@ void session_closed(struct session *s, int code);   /* frees @s */
 /* ---- status, metrics, the mailbox command ---- */
 struct relay_counters {
     uint64_t routings, judgements, revised, retracted;
-    uint64_t joined; /* messages that became part of a burst: in/burst.h */
+    uint64_t joined;         /* messages that became part of a burst: in/burst.h */
+    uint64_t over_allowance; /* copies that an allowance refused: in/allowance.h */
     uint64_t accepted, duplicates, unrouted, gated, refused_busy, refused_store, stopped, linked;
     uint64_t delivered, redelivered, acked, settled, parked, purged;
     uint64_t sessions_opened, sessions_away, frames_malformed, frames_unknown;
@@ -191,8 +192,9 @@ struct instance_view { /* strs and strings borrowed until the next call into the
     int64_t oldest_ms, last_inbound_ms, last_outbound_ms; /* wall; 0: never */
     int64_t asleep_since_ms, last_poke_ms;                /* wall; 0: awake, never */
     bool wake_url;
-    const char *last_poke_problem; /* NULL: fine or never */
-    const char *display_name;      /* NULL: none */
+    const char *last_poke_problem;          /* NULL: fine or never */
+    const char *display_name;               /* NULL: none */
+    const struct gate_allowance *allowance; /* NULL: none */
 };
 /* Iterates over instances by mailbox number.  *@pos is the cursor: start with 0 and pass it back;
  * it stays valid when instances come or go between calls.  False: the end. */

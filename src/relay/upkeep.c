@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include "relay/heart.h"
+#include "relay/in/allowance.h"
 #include "relay/in/dedup.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/out/chat_records.h"
@@ -99,6 +100,7 @@ static void on_due(struct timer *t)
     dedup_expire(&r->dedup, before_ms);
     chats_trim(r, TRIM_CHATS);
     spoken_expire(r, TRIM_SPOKEN);
+    allowances_sweep(r);
     begin_round(u);
     r->env.store->ops->forget_keys(r->env.store, before_ms);
     timer_set(r->env.clock, t, EVERY_MS);

@@ -167,9 +167,10 @@ static enum bh_err read_all(struct facts *f, char *ret_why)
 }
 
 const struct record_form *const facts_records[] = {
-    &gateway_form,      &route_form,    &binding_form, &dm_default_form, &scope_form,
-    &principal_form,    &policy_form,   &tenant_form,  &life_form,       &link_code_form,
-    &delivery_key_form, &enrolled_form, &audit_form,   &audit_head_form, NULL,
+    &gateway_form,  &route_form,     &binding_form,    &dm_default_form,
+    &scope_form,    &principal_form, &policy_form,     &allowance_form,
+    &tenant_form,   &life_form,      &link_code_form,  &delivery_key_form,
+    &enrolled_form, &audit_form,     &audit_head_form, NULL,
 };
 
 static struct facts *facts_new(const struct facts_env *env)

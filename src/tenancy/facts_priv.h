@@ -166,7 +166,8 @@ void facts_drop_changes(struct facts *f);
 /* ---- grants.c, links.c, enroll.c ---- */
 struct record_reader;
 extern const struct record_form binding_form, dm_default_form, scope_form, principal_form,
-    policy_form, tenant_form, life_form, link_code_form, delivery_key_form, enrolled_form;
+    policy_form, allowance_form, tenant_form, life_form, link_code_form, delivery_key_form,
+    enrolled_form;
 enum bh_err grants_load(struct facts *f, struct record_reader *reader, char *ret_why);
 void grants_free(struct facts *f);
 enum bh_err links_load(struct facts *f, struct record_reader *reader, char *ret_why);

@@ -500,6 +500,10 @@ static void put_grants_away(struct facts *f, struct change *c)
                                   str_of(((struct policy *)v)->platform)};
         change_put(c, KV_DELETE, &policy_form, &r);
     }
+    if (in->gate.allowance != NULL) {
+        struct allowance_record r = {in->gate.tenant, in->gate.instance};
+        change_put(c, KV_DELETE, &allowance_form, &r);
+    }
 }
 
 static bool prepare_end(struct facts *f, struct change *c)

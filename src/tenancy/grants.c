@@ -67,6 +67,20 @@ static const struct record_field policy_fields[] = {
 };
 const struct record_form policy_form = RECORD_FORM("policy", struct policy_record, policy_fields);
 
+static const char *const period_words[] = {
+    [GATE_HOUR] = "hour", [GATE_DAY] = "day", [GATE_WEEK] = "week", [GATE_MONTH] = "month", NULL};
+
+static const struct record_field allowance_fields[] = {
+    NAME_FIELD(struct allowance_record, tenant, RECORD_KEY),
+    NAME_FIELD(struct allowance_record, instance, RECORD_KEY),
+    RECORD_FIELD(struct allowance_record, turns, "turns", RECORD_NEEDED, .max = GRANT_TURNS_MAX),
+    RECORD_FIELD(struct allowance_record, period, "period", RECORD_NEEDED, .words = period_words),
+    RECORD_FIELD(struct allowance_record, per_chat, "perChat", 0),
+    RECORD_FIELD(struct allowance_record, reply, "reply", 0, .max = GRANT_REPLY_MAX),
+};
+const struct record_form allowance_form =
+    RECORD_FORM("allowance", struct allowance_record, allowance_fields);
+
 static const struct record_field tenant_fields[] = {
     NAME_FIELD(struct tenant_record, tenant, RECORD_KEY),
     RECORD_FIELD(struct tenant_record, require_address, "requireAddress", 0),
@@ -432,6 +446,75 @@ void grant_policy(struct facts *f, struct grant_who who, const struct grant_poli
     grant_submit(c, c->to);
 }
 
+/* ---- allowances ---- */
+
+const char *grant_period_word(enum gate_period p)
+{
+    return period_words[p];
+}
+
+bool grant_turns_parse(struct str text, uint32_t *ret_turns, enum gate_period *ret_period)
+{
+    struct str number;
+    uint64_t turns;
+
+    if (!str_split(&text, '/', &number) || !str_to_u64(number, &turns) || turns == 0 ||
+        turns > GRANT_TURNS_MAX)
+        return false;
+    for (int p = 0; period_words[p] != NULL; p++)
+        if (str_eq(text, str_of(period_words[p]))) {
+            *ret_turns = (uint32_t)turns;
+            *ret_period = (enum gate_period)p;
+            return true;
+        }
+    return false;
+}
+
+static struct gate_allowance *allowance_new(const struct allowance_record *r)
+{
+    struct gate_allowance *a = xcalloc(1, sizeof *a);
+
+    *a = (struct gate_allowance){.turns = r->turns, .period = r->period, .per_chat = r->per_chat};
+    a->reply = r->reply.n > 0 ? str_dup(r->reply) : NULL;
+    return a;
+}
+
+static void allowance_free(void *thing)
+{
+    struct gate_allowance *a = thing;
+
+    if (a != NULL)
+        free(a->reply);
+    free(a);
+}
+
+static void apply_allowance(struct facts *f, struct change *c)
+{
+    allowance_free(c->to->gate.allowance);
+    c->to->gate.allowance = c->thing;
+    c->thing = NULL;
+    change_announce(f, "grant", NULL);
+}
+
+void grant_allowance(struct facts *f, struct grant_who who, const struct gate_allowance *a,
+                     facts_done_cb *done, void *ctx)
+{
+    struct change *c = change_new(f, prepare_ready, apply_allowance, done, ctx);
+    struct allowance_record r = {.tenant = who.tenant, .instance = who.instance};
+
+    if (a != NULL)
+        r = (struct allowance_record){who.tenant, who.instance, str_of(a->reply),
+                                      a->turns,   a->period,    a->per_chat};
+    if (r.reply.n > GRANT_REPLY_MAX || !utf8_valid(r.reply))
+        change_fail(c, BH_MALFORMED, "the reply must be text of at most %d bytes", GRANT_REPLY_MAX);
+    else if (grant_target(f, c, who) != NULL) {
+        c->thing = a != NULL ? allowance_new(&r) : NULL;
+        c->thing_free = allowance_free;
+        change_put(c, a != NULL ? KV_PUT : KV_DELETE, &allowance_form, &r);
+    }
+    grant_submit(c, c->to);
+}
+
 static void tenant_set(struct facts *f, struct str name, bool require_address)
 {
     struct tenant_facts *t = facts_make_tenant(f, name);
@@ -472,6 +555,8 @@ void policies_drop(struct instance_facts *in)
         policy_free(v);
     map_done(&in->gate.principals);
     map_done(&in->gate.policies);
+    allowance_free(in->gate.allowance);
+    in->gate.allowance = NULL;
 }
 
 /* ---- start and end ---- */
@@ -522,6 +607,14 @@ static bool on_policy(void *ctx, struct str key, void *thing)
     return ok;
 }
 
+static bool on_allowance(void *ctx, struct str key, void *thing)
+{
+    const struct allowance_record *r = thing;
+
+    facts_make_instance(ctx, r->tenant, r->instance)->gate.allowance = allowance_new(r);
+    return true;
+}
+
 static bool on_tenant(void *ctx, struct str key, void *thing)
 {
     const struct tenant_record *r = thing;
@@ -535,11 +628,9 @@ enum bh_err grants_load(struct facts *f, struct record_reader *reader, char *ret
     static const struct {
         const struct record_form *form;
         record_cb *each;
-    } all[] = {{&scope_form, on_scope},
-               {&principal_form, on_principal},
-               {&policy_form, on_policy},
-               {&tenant_form, on_tenant},
-               {&life_form, grant_life_load}};
+    } all[] = {{&scope_form, on_scope},   {&principal_form, on_principal},
+               {&policy_form, on_policy}, {&allowance_form, on_allowance},
+               {&tenant_form, on_tenant}, {&life_form, grant_life_load}};
     enum bh_err err = BH_OK;
 
     for (size_t i = 0; i < ARRAY_LEN(all) && err == BH_OK; i++)

@@ -4,6 +4,7 @@
  *      scope       platform, guild, channel   a place belongs to one instance; "*": a whole guild
  *      principal   instance, platform or "*"  which authors the instance admits in its places
  *      policy      instance, platform         which messages are relevant to the instance
+ *      allowance   instance                   how many deliveries each person may cause
  *      dm default  platform, user             which of their instances a person talks to
  *      tenant      name                       the default where an instance has no policy
  *      link code   hash                       makes one binding, within ten minutes
@@ -70,6 +71,15 @@ struct grant_policy { /* replaces the instance's earlier policy for this platfor
 };
 void grant_policy(struct facts *f, struct grant_who who, const struct grant_policy *p,
                   facts_done_cb *done, void *ctx);
+/* Limits how many deliveries a person, or a chat, may cause; @a is copied, NULL removes the limit.
+ * BH_MALFORMED: no turns, or the reply is longer than GRANT_REPLY_MAX. */
+#define GRANT_REPLY_MAX 1000
+#define GRANT_TURNS_MAX 1000000
+void grant_allowance(struct facts *f, struct grant_who who, const struct gate_allowance *a,
+                     facts_done_cb *done, void *ctx);
+/* Reads "50/day": a number, and hour, day, week or month. */
+bool grant_turns_parse(struct str text, uint32_t *ret_turns, enum gate_period *ret_period);
+const char *grant_period_word(enum gate_period p); /* "day" */
 /* Sets whether instances of @tenant that have no policy must be addressed. */
 void grant_tenant_default(struct facts *f, struct str tenant, bool require_address,
                           facts_done_cb *done, void *ctx);

@@ -29,6 +29,12 @@ struct policy_record {
     struct str *free_places; /* owned when read from the store */
     size_t n_free_places;
 };
+struct allowance_record {
+    struct str tenant, instance, reply;
+    uint32_t turns;
+    enum gate_period period;
+    bool per_chat;
+};
 struct tenant_record {
     struct str tenant;
     bool require_address;

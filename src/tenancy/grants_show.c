@@ -4,12 +4,13 @@
  * blocks the loop for long.  The bindings of an instance may span several pages; its other records
  * are on the first of them. */
 #include "tenancy/grants_priv.h"
+#include <stdio.h>
 
 enum { PAGE_RECORDS = 500, PAGE_INSTANCES = 4000 };
 
-enum grants_kind { BINDINGS, SCOPES, PRINCIPALS, POLICIES, DM_DEFAULTS, KINDS };
-static const char *const kind_names[] = {"bindings", "scopes", "principals", "policies",
-                                         "dmDefaults"};
+enum grants_kind { BINDINGS, SCOPES, PRINCIPALS, POLICIES, ALLOWANCES, DM_DEFAULTS, KINDS };
+static const char *const kind_names[] = {"bindings", "scopes",     "principals",
+                                         "policies", "allowances", "dmDefaults"};
 
 struct grants_listing {
     const struct facts *f;
@@ -137,6 +138,21 @@ static void write_policies(struct grants_listing *page, const struct instance_fa
     }
 }
 
+static void write_allowance(struct grants_listing *page, const struct instance_facts *in)
+{
+    const struct gate_allowance *a = in->gate.allowance;
+    char turns[32];
+
+    if (a == NULL)
+        return;
+    struct jw *w = open_record(page, ALLOWANCES, in);
+    snprintf(turns, sizeof turns, "%u/%s", a->turns, grant_period_word(a->period));
+    jw_kstr(w, "turns", str_of(turns));
+    jw_kstr(w, "per", a->per_chat ? STR("chat") : STR("person"));
+    jw_kstr(w, "reply", str_of(a->reply));
+    jw_end_obj(w);
+}
+
 static void write_tenants(const struct facts *f, const struct grant_who *who, struct jw *w)
 {
     jw_karr(w, "tenants");
@@ -166,6 +182,7 @@ static bool fill(struct grants_listing *p, const struct grant_who *who, struct g
             write_scopes(p, in);
             write_principals(p, in);
             write_policies(p, in);
+            write_allowance(p, in);
         }
         if (meant && !write_bindings(p, in, &at->binding))
             return true;

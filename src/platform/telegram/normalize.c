@@ -11,7 +11,9 @@
 
 enum {
     ID_CHARS = 24,
-    MAX_DETAIL = 200, /* bytes of a name or a title in a note */
+    MAX_DETAIL = 200,  /* bytes of a name or a title in a note */
+    MAX_WORDS = 32768, /* of the texts of an unknown kind of message */
+    WORDS_DEPTH = 16,
 };
 
 /* ---- notes: what a message contains besides text ----
@@ -106,6 +108,15 @@ static void note_poll(struct buf *out, struct json v)
         add_detail(out, " / ", json_str(it.value, "text"));
 }
 
+static void note_checklist(struct buf *out, struct json v)
+{
+    size_t n = 0;
+
+    add_detail(out, ": ", json_str(v, "title"));
+    for (struct json_iter it = {0}; n < 30 && json_next(json_get(v, "tasks"), &it); n++)
+        add_detail(out, " / ", json_str(it.value, "text"));
+}
+
 static const struct {
     const char *key, *what, *type; /* type NULL: "text" */
     note_fn *detail;               /* NULL: none */
@@ -126,7 +137,149 @@ static const struct {
     {"story", "story", NULL, NULL},
     {"paid_media", "paid media", NULL, NULL},
     {"game", "game", NULL, NULL},
+    {"checklist", "checklist", NULL, note_checklist},
+    {"giveaway", "giveaway", NULL, NULL},
 };
+
+/* Members of a message that are no content: where it comes from, how it looks, and what the app
+ * says by itself ("Ann joined"). */
+static const char *const no_content[] = {
+    "from",
+    "sender_chat",
+    "sender_business_bot",
+    "chat",
+    "forward_origin",
+    "forward_from",
+    "forward_from_chat",
+    "reply_to_message",
+    "external_reply",
+    "quote",
+    "reply_to_story",
+    "reply_markup",
+    "via_bot",
+    "entities",
+    "caption_entities",
+    "link_preview_options",
+    "direct_messages_topic",
+    "suggested_post_info",
+    "new_chat_members",
+    "new_chat_member",
+    "new_chat_participant",
+    "left_chat_member",
+    "left_chat_participant",
+    "new_chat_photo",
+    "pinned_message",
+    "invoice",
+    "successful_payment",
+    "refunded_payment",
+    "users_shared",
+    "user_shared",
+    "chat_shared",
+    "write_access_allowed",
+    "passport_data",
+    "proximity_alert_triggered",
+    "boost_added",
+    "chat_background_set",
+    "forum_topic_created",
+    "forum_topic_edited",
+    "forum_topic_closed",
+    "forum_topic_reopened",
+    "general_forum_topic_hidden",
+    "general_forum_topic_unhidden",
+    "giveaway_created",
+    "giveaway_winners",
+    "giveaway_completed",
+    "video_chat_scheduled",
+    "video_chat_started",
+    "video_chat_ended",
+    "video_chat_participants_invited",
+    "message_auto_delete_timer_changed",
+    "web_app_data",
+    "checklist_tasks_done",
+    "checklist_tasks_added",
+    "direct_message_price_changed",
+    "paid_message_price_changed",
+    "suggested_post_approved",
+    "suggested_post_approval_failed",
+    "suggested_post_declined",
+    "suggested_post_paid",
+    "suggested_post_refunded",
+    "gift",
+    "unique_gift",
+    "gift_upgrade_sent",
+    "photo",
+};
+
+static bool is_no_content(struct str key)
+{
+    for (size_t i = 0; i < ARRAY_LEN(no_content); i++)
+        if (str_eq(key, str_of(no_content[i])))
+            return true;
+    return false;
+}
+
+/* Collects the texts inside of @v: members called text, caption, title or question, and the
+ * texts of lists that are such members.  At most WORDS_DEPTH levels and MAX_WORDS bytes. */
+static void collect_words(struct buf *out, struct json v)
+{
+    static const char *const said[] = {"text", "caption", "title", "question", "markdown"};
+    struct {
+        struct json v;
+        struct json_iter it;
+        bool words; /* its bare texts count */
+        bool run;   /* it is part of a line that has begun: no line break before its texts */
+    } stack[WORDS_DEPTH] = {{.v = v}};
+    size_t depth = 1;
+
+    while (depth > 0 && out->n < MAX_WORDS) {
+        struct json_iter *it = &stack[depth - 1].it;
+        bool list = json_type(stack[depth - 1].v) == JSON_ARRAY;
+        if (!json_next(stack[depth - 1].v, it)) {
+            depth--;
+            continue;
+        }
+        bool words = list && stack[depth - 1].words;
+        for (size_t i = 0; !list && i < ARRAY_LEN(said); i++)
+            words |= str_eq(it->key, str_of(said[i]));
+        struct str text = json_as_str(it->value);
+        if (words && text.n > 0 && text.n <= MAX_WORDS - out->n) {
+            buf_add_str(out, out->n > 0 && !stack[depth - 1].run ? STR("\n") : STR(""));
+            buf_add_str(out, text);
+            stack[depth - 1].run |= list;
+        }
+        bool nested = json_type(it->value) == JSON_ARRAY || json_type(it->value) == JSON_OBJECT;
+        if (nested && depth < WORDS_DEPTH) {
+            struct json inside = it->value;
+            stack[depth].v = inside;
+            stack[depth].it = (struct json_iter){0};
+            stack[depth].run = list && stack[depth - 1].run;
+            stack[depth++].words = words;
+        }
+    }
+}
+
+/* A kind of message that this program does not know: its name and the texts in it, so that nothing
+ * that a person sends is dropped because Telegram is newer. */
+static struct str unknown_note(struct arena *a, struct json message)
+{
+    BUF_LOCAL out = BUF_INIT;
+
+    for (struct json_iter it = {0}; json_next(message, &it);) {
+        if ((json_type(it.value) != JSON_OBJECT && json_type(it.value) != JSON_ARRAY) ||
+            is_no_content(it.key))
+            continue;
+        buf_add_c(&out, '[');
+        for (size_t i = 0; i < it.key.n && i < 64; i++)
+            buf_add_c(&out, (it.key.p[i] >= 'a' && it.key.p[i] <= 'z') ? it.key.p[i] : ' ');
+        buf_add_c(&out, ']');
+        BUF_LOCAL words = BUF_INIT;
+        collect_words(&words, it.value);
+        if (words.n > 0)
+            buf_printf(&out, "\n%.*s", STR_FMT(buf_str(&words)));
+        return arena_str(a, buf_str(&out));
+    }
+    return STR_NULL;
+}
 
 static struct str note_of(struct arena *a, struct json message, struct str *ret_type)
 {
@@ -145,7 +298,7 @@ static struct str note_of(struct arena *a, struct json message, struct str *ret_
         struct str note = arena_str(a, buf_str(&out));
         return note;
     }
-    return STR_NULL;
+    return json_str(message, "text").n == 0 ? unknown_note(a, message) : STR_NULL;
 }
 
 static const struct {
@@ -294,10 +447,8 @@ static bool take_chat(struct normal *n)
     } else if (str_eq(type, STR("group")) || str_eq(type, STR("supergroup"))) {
         bool forum = json_as_bool(json_get(n->chat, "is_forum"), false);
         ev->chat_type = forum ? STR("forum") : STR("group");
-    } else if (str_eq(type, STR("channel"))) {
+    } else { /* a kind that this program does not know is treated as a channel: never as private */
         ev->chat_type = STR("channel");
-    } else {
-        return false;
     }
     if (json_as_bool(json_get(n->message, "is_topic_message"), false))
         ev->thread_id = id_of(n->arena, n->message, "message_thread_id");
@@ -541,7 +692,7 @@ bool tg_normalize(struct json update, const struct tg_me *me, struct str bot, st
         return false;
     }
     if (!take_chat(&n)) {
-        *ret_why = "an unknown kind of chat";
+        *ret_why = "no chat";
         return false;
     }
     *ret_why = take_words(&n);

@@ -12,6 +12,7 @@
 #include "core/frame.h"
 #include "core/session_key.h"
 #include "relay/heart.h"
+#include "relay/in/allowance.h"
 #include "relay/in/edits.h"
 #include "relay/in/inside.h"
 #include "relay/in/commands.h"
@@ -228,6 +229,13 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     return BH_OK;
 }
 
+/* What allowances limit: a message of a person. */
+static bool is_counted(const struct intake *in)
+{
+    return in->forward.p == NULL && in->ev->press.prompt_id.n == 0 && !in->ev->edit.set &&
+           !command_is_stop(in->ev); /* its text may have waited: @stop is of the arrival */
+}
+
 /* The deduplication keys of a burst's other messages. */
 static void add_parts(const struct intake *in, const struct instance *i, struct delivery_spec *spec,
                       struct hash128 keys[EVENT_MAX_PARTS])
@@ -272,6 +280,8 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     BH_UNCLEARED struct hash128 keys[EVENT_MAX_PARTS];
     if (in->ev->n_parts > 0)
         add_parts(in, i, &spec, keys);
+    if (in->verdict != NULL && in->verdict->to->allowance != NULL && is_counted(in))
+        spec.put = allowance_count(r, in->verdict, in->ev);
     uint64_t session = interrupt_key(i, buf_str(&r->accepts->key));
     bool owner = in->verdict != NULL && in->verdict->reason == GATE_YES_OWNER;
     uint32_t n_chats = i->n_chats;
@@ -358,6 +368,12 @@ static enum bh_err distribute(struct intake *in)
     bool may_wait = in->group == NULL && in->forward.p == NULL && in->stop == STOP_NONE;
     if (in->to != NULL)
         n = only_recipients(in, verdicts, n);
+    for (size_t i = 0; i < n; i++)
+        if (verdicts[i].to->allowance != NULL && is_counted(in) &&
+            (in->group != NULL || !stage_has(r, in->ev))) {
+            allowances_judge(r, in->ev, verdicts, n);
+            break;
+        }
     if (may_wait && stage_park(r, in->ev, verdicts, n, in->a, &err))
         return err;
     if (!may_wait && in->group == NULL)

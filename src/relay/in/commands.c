@@ -355,21 +355,19 @@ static void linking_free(struct pending *p)
     free(l);
 }
 
-static void tell_person(const struct linking *l, const char *text)
+void command_tell(struct relay *r, const struct event *ev, struct str text)
 {
-    struct outside *outside = l->relay->env.outside;
-    const struct event *ev = &l->ev;
+    struct outside *outside = r->env.outside;
     const struct outlet *at = outside->find(outside, ev->platform, ev->bot);
     struct action act = {.op = ACTION_SEND,
                          .op_name = STR("send"),
                          .chat_id = ev->chat_id,
-                         .content = str_of(text),
+                         .content = text,
                          .reply_to = ev->message_id,
                          .thread_id = ev->thread_id,
                          .platform = ev->platform,
                          .bot = ev->bot,
-                         .deadline_ms =
-                             clock_now_ms(l->relay->env.clock) + l->relay->lim.action_ms};
+                         .deadline_ms = clock_now_ms(r->env.clock) + r->lim.action_ms};
     const struct action_from us = {STR(""), STR(""), STR_NULL, 0};
 
     if (at != NULL && !str_is_empty(act.chat_id))
@@ -426,7 +424,7 @@ static void on_redeemed(void *ctx, enum bh_err err, const char *why)
         log_info(NULL, "person linked: platform=%.*s", STR_FMT(l->ev.platform));
     }
     if (answer != NULL)
-        tell_person(l, answer);
+        command_tell(r, &l->ev, str_of(answer));
     accept_release(r, l->a, answer != NULL ? BH_OK : BH_UNAVAILABLE);
     pending_end(&l->pending);
 }
@@ -484,6 +482,14 @@ static enum spoken_command read_command(const struct event *ev, struct str *ret_
         return ret_code->n == 0 ? COMMAND_STOP : COMMAND_NONE; /* else more than the command */
     bool one_word = first_word(*ret_code).n == ret_code->n;
     return *ret_ours && one_word ? COMMAND_LINK : COMMAND_NONE;
+}
+
+bool command_is_stop(const struct event *ev)
+{
+    struct str code;
+    bool ours;
+
+    return read_command(ev, &code, &ours) == COMMAND_STOP;
 }
 
 bool command_take(struct relay *r, const struct event *ev, struct accept *a,

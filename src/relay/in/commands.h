@@ -51,6 +51,10 @@ enum stop_text {
 bool command_take(struct relay *r, const struct event *ev, struct accept *a,
                   enum stop_text *ret_stop);
 
+bool command_is_stop(const struct event *ev); /* the text is /stop, for this bot or another */
+/* Sends @text to the chat of @ev, as an answer to its message. */
+void command_tell(struct relay *r, const struct event *ev, struct str text);
+
 /* A keyed hash of tenant and session key; the same for all instances of a tenant, and after a
  * restart. */
 uint64_t interrupt_key(const struct instance *i, struct str session_key);

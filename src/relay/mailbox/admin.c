@@ -17,6 +17,7 @@
 #include "relay/sleep/instance.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
+#include "tenancy/grants.h"
 
 /* ---- status ---- */
 
@@ -83,6 +84,9 @@ static void view(struct instance *i, struct instance_view *ret)
         .last_poke_problem = wake_of(i)->problem,
         .display_name = gw != NULL ? gw->display_name : NULL,
     };
+    const struct gate_instance *in =
+        grant_instance(facts, (struct grant_who){instance_tenant(i), instance_id(i)});
+    ret->allowance = in != NULL ? in->allowance : NULL;
 }
 
 bool relay_next_instance(struct relay *r, uint32_t *pos, struct instance_view *ret)

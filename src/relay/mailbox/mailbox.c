@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include "relay/heart.h"
 #include "relay/in/accept.h"
+#include "relay/in/allowance.h"
 #include "relay/log_limit.h"
 #include "relay/session/pump.h"
 #include "relay/session/session.h"
@@ -319,6 +320,13 @@ static void announce(struct instance *i)
     wake_for_mail(i);
 }
 
+/* What the append writes besides its row and key, kept in front of the frame. */
+struct extra {
+    struct store_extra store;
+    struct store_kv put;
+    struct hash128 keys[]; /* then key and value of @put */
+};
+
 static void submit(struct delivery *d)
 {
     struct instance *i = d->inst;
@@ -326,28 +334,38 @@ static void submit(struct delivery *d)
     struct store *st = i->relay->env.store;
     bool live = i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
 
+    if (d->state == DELIVERY_FAILED && d->append.extra != NULL && d->append.extra->n_puts > 0) {
+        allowance_keep(i->relay, d->append.extra->puts[0].key); /* the count may have grown */
+        ((struct extra *)(void *)d->bytes)->store.n_puts = 0;
+    }
     d->state = DELIVERY_QUEUED;
     d->append.op = (struct store_op){.done = on_appended};
     store_append(st, &d->append, !live || st->shared);
 }
 
-/* What the append writes besides its row and key, kept in front of the frame. */
-struct extra {
-    struct store_extra store;
-    struct hash128 keys[];
-};
-
 static size_t extra_bytes(const struct delivery_spec *spec)
 {
-    return sizeof(struct extra) + spec->n_more * sizeof(struct hash128);
+    return sizeof(struct extra) + spec->n_more * sizeof(struct hash128) +
+           (spec->put != NULL ? spec->put->key.n + spec->put->value.n : 0);
 }
 
 static const struct store_extra *extra_put(char *at, const struct delivery_spec *spec)
 {
     struct extra *x = (struct extra *)(void *)at;
 
-    memcpy(x->keys, spec->more, spec->n_more * sizeof *x->keys);
     x->store = (struct store_extra){.keys = x->keys, .n_keys = spec->n_more};
+    if (spec->n_more > 0)
+        memcpy(x->keys, spec->more, spec->n_more * sizeof *x->keys);
+    if (spec->put != NULL) {
+        char *text = (char *)&x->keys[spec->n_more];
+        struct str key = spec->put->key, value = spec->put->value;
+        memcpy(text, key.p, key.n);
+        memcpy(text + key.n, value.p, value.n);
+        x->put = (struct store_kv){KV_PUT, spec->put->ns, str_make(text, key.n),
+                                   str_make(text + key.n, value.n)};
+        x->store.puts = &x->put;
+        x->store.n_puts = 1;
+    }
     return &x->store;
 }
 
@@ -366,7 +384,7 @@ bool delivery_has_key(const struct delivery *d, struct hash128 key)
 uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a)
 {
     struct relay *r = i->relay;
-    size_t extra = spec->n_more > 0 ? extra_bytes(spec) : 0;
+    size_t extra = spec->n_more > 0 || spec->put != NULL ? extra_bytes(spec) : 0;
     struct delivery *d = xmalloc(sizeof *d + extra + spec->frame.n);
     struct store_row row = {.id = r->deliveries->next_id++,
                             .row_kind = (uint8_t)spec->kind,
@@ -461,6 +479,8 @@ static void give_up(struct delivery *d)
         dedup_remove(&r->dedup, d->append.key);
     for (size_t k = 0; d->append.extra != NULL && k < d->append.extra->n_keys; k++)
         dedup_remove(&r->dedup, d->append.extra->keys[k]);
+    if (d->append.extra != NULL && d->append.extra->n_puts > 0)
+        allowance_uncount(r, d->append.extra->puts[0].key);
     r->n.refused_store++;
     journal_step(r->journal, clock_wall_ms(r->env.clock), JOURNAL_LOST, d->append.id, 0, STR_NULL);
     answer(d, BH_UNAVAILABLE);

@@ -165,6 +165,7 @@ struct delivery_spec {
     struct hash128 key;
     const struct hash128 *more; /* further deduplication keys, of a burst; copied */
     size_t n_more;
+    const struct store_kv *put;   /* a record of the same transaction; copied.  NULL: none */
     struct delivery_group *group; /* NULL: written at once */
 };
 

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/observers.h"
 #include "relay/heart.h"
+#include "relay/in/allowance.h"
 #include "relay/in/staged.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/out/chat_records.h"
@@ -519,8 +520,9 @@ static bool on_retired(void *ctx, struct str key, void *thing)
     return true;
 }
 
-const struct record_form *const relay_records[] = {
-    &instance_form, &retired_form, &active_form, &chat_form, &said_form, &staged_form, NULL};
+const struct record_form *const relay_records[] = {&instance_form, &retired_form, &active_form,
+                                                   &chat_form,     &said_form,    &staged_form,
+                                                   &turns_form,    NULL};
 
 /* Deletes the rows of retired numbers, and the records of numbers without rows. */
 static void lives_loaded(struct relay *r)

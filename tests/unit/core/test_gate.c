@@ -541,7 +541,7 @@ static void every_no_has_its_reason(void **state)
                      verdict < 0 ? "no candidate" : gate_reason_word(verdict),
                      gate_reason_word(rows[i].reason));
     }
-    for (int r = 0; r <= GATE_NO_FOREIGN_BOT; r++) {
+    for (int r = 0; r <= GATE_NO_ALLOWANCE; r++) {
         assert_true(strlen(gate_reason_word(r)) > 0);
         assert_true(strlen(gate_reason_sentence(r)) > 10);
     }

@@ -262,6 +262,50 @@ static void an_edit_says_so_and_is_an_event_of_its_own(void **state)
                 "'message_id':9,'edit_date':50,'location':{'latitude':1,'longitude':2}," DM, &ev));
 }
 
+static void a_kind_that_is_not_known_yet_is_a_note_with_its_words(void **state)
+{
+    static const struct {
+        const char *message, *text;
+    } table[] = {
+        {"'hologram':{'size':3}", "[hologram]"},
+        {"'future_thing':{'title':'T','parts':[{'text':'a'},{'x':{'caption':'b'}}]}",
+         "[future thing]\nT\na\nb"},
+        {"'rich_message':{'blocks':[{'type':'heading','text':'Plan'},{'type':'paragraph','text':["
+         "'one ',{'type':'bold','text':'two'}]}],'is_rtl':false}",
+         "[rich message]\nPlan\none two"},
+        {"'hologram':[1],'caption':'see'", "see\n[hologram]"},
+        {"'checklist':{'title':'Shop','tasks':[{'id':1,'text':'milk'},{'id':2,'text':'tea'}]}",
+         "[checklist: Shop / milk / tea]"},
+        {"'text':'hi','effect':{'id':1},'new_field':{'a':1}", "hi"},
+    };
+    char message[512];
+    struct event ev;
+
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        snprintf(message, sizeof message, "'message_id':9,%s," DM, table[i].message);
+        assert_true(read_message(message, &ev));
+        assert_str(ev.text, table[i].text);
+    }
+    assert_true(
+        read_message("'message_id':9,'text':'x','chat':{'id':5,'type':'sphere'}," ANN, &ev));
+    assert_str(ev.chat_type, "channel"); /* never taken for a private chat */
+}
+
+static void an_unknown_kind_is_bounded(void **state)
+{
+    char message[4096] = "'message_id':9,'deep':";
+    struct event ev;
+
+    for (int i = 0; i < 40; i++)
+        strcat(message, "{'a':");
+    strcat(message, "{'text':'too deep'}");
+    for (int i = 0; i < 40; i++)
+        strcat(message, "}");
+    strcat(message, "," DM);
+    assert_true(read_message(message, &ev));
+    assert_str(ev.text, "[deep]");
+}
+
 static void what_is_not_speech_is_ignored_with_a_reason(void **state)
 {
     static const char *const table[] = {
@@ -270,7 +314,6 @@ static void what_is_not_speech_is_ignored_with_a_reason(void **state)
         "'message_id':9,'migrate_to_chat_id':-1001," GROUP,
         "'message_id':9,'text':''," GROUP,
         "'message_id':9,'text':'mine','chat':{'id':5,'type':'private'},'from':{'id':777}",
-        "'message_id':9,'text':'x','chat':{'id':5,'type':'sender'}," ANN,
         "'message_id':9,'text':'x','chat':{'type':'private'}," ANN,
         "'message_id':'9','text':'x'," DM,
         "'text':'x'," DM,
@@ -378,6 +421,8 @@ UNIT(platform_telegram_test_normalize)
         cmocka_unit_test(commands_lose_our_name_and_others_are_nobodys),
         cmocka_unit_test(files_become_a_note_and_never_an_address),
         cmocka_unit_test(an_edit_says_so_and_is_an_event_of_its_own),
+        cmocka_unit_test(a_kind_that_is_not_known_yet_is_a_note_with_its_words),
+        cmocka_unit_test(an_unknown_kind_is_bounded),
         cmocka_unit_test(what_is_not_speech_is_ignored_with_a_reason),
         cmocka_unit_test(bots_are_marked_and_anonymous_admins_are_people),
         cmocka_unit_test(a_migration_is_seen_from_both_sides),

@@ -1,0 +1,45 @@
+/* allowance.h - counts the turns that people use of an instance, and refuses what is over.
+ *
+ *      bellhop allowance --instance I --turns 50/day   ->   grant_allowance() -> gate_instance
+ *
+ * A delivery counts once, in the transaction that writes it: a burst is one delivery, a repetition
+ * is none.  A /stop, a button press, an edit, a forwarded webhook and mail from bellhop itself pass
+ * and do not count.  The person is told once per period that the allowance is used up, after that
+ * is on disk.  A refused event is confirmed to its platform, and `bellhop why` has the reason.
+ *
+ * Periods follow the calendar of `allowances.timezone`; a week begins on Monday.  An instance
+ * without an allowance costs nothing here.  There are ALLOWANCE_COUNTS_MAX counts at most; then the
+ * count that was not used for longest is forgotten.  Counts of past periods are deleted.
+ *
+ * accept.c calls this module for events of instances that have an allowance. */
+#pragma once
+#include "core/gate.h"
+#include "store/store.h"
+
+struct relay;
+
+#define ALLOWANCE_COUNTS_MAX 200000
+#define ALLOWANCE_SWEEP 512 /* counts that one sweep deletes at most */
+
+struct allowance_settings {
+    char *timezone; /* owned by the configuration */
+};
+extern const struct config_section allowance_config;
+extern const struct record_form turns_form;
+
+struct allowances *allowances_new(void);
+void allowances_free(struct allowances *t); /* NULL is fine */
+enum bh_err allowances_load(struct relay *r);
+
+/* Changes verdicts of recipients whose allowance is used up to GATE_NO_ALLOWANCE, and tells the
+ * person. */
+void allowances_judge(struct relay *r, const struct event *ev, struct gate_verdict *verdicts,
+                      size_t n);
+/* @ev is being delivered to the instance of @v: counts it.  Returns the record for the delivery's
+ * transaction, borrowed until the next call. */
+const struct store_kv *allowance_count(struct relay *r, const struct gate_verdict *v,
+                                       const struct event *ev);
+void allowance_uncount(struct relay *r, struct str key); /* the delivery was given up */
+void allowance_keep(struct relay *r, struct str key);    /* writes the count as it is now */
+void allowance_forget(struct relay *r, struct str key);  /* its record is being erased */
+void allowances_sweep(struct relay *r);                  /* deletes counts of past periods */
