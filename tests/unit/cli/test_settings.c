@@ -165,7 +165,7 @@ static void mistakes_are_told_with_line_and_what_was_expected(void **state)
         "master_key retention tls hosts trusted_proxies proxy_protocol store cluster delivery "
         "wake "
         "webhooks auth identity limits skills media outbox admin confine log dispatch why "
-        "platforms agents include");
+        "allowances platforms agents include");
     assert_refused(
         "delivery:\n  window: many\n",
         ".yaml:2: delivery.window: expected a whole number from 1 to 64, found \"many\"");
