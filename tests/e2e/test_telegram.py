@@ -72,6 +72,15 @@ def send(gateway, chat, content, **metadata):
 # ---- in ----
 
 
+def test_what_telegram_invents_later_is_not_dropped(rig):
+    rig.sim.say(ANN, hologram={"title": "A cube", "layers": [{"text": "top"}]})
+    assert rig.gateway.hear("[hologram]\nA cube\ntop")["event"]["message_type"] == "text"
+    rig.sim.say(ANN, rich_message={"blocks": [{"type": "paragraph", "text": ["so ", {"type": "bold", "text": "rich"}]}]})
+    rig.gateway.hear("[rich message]\nso rich")
+    rig.sim.say(ANN, "after", future={"a": [1]}, is_ephemeral=True)
+    rig.gateway.hear("after")
+
+
 def test_a_person_writes_and_sees_the_answer(rig):
     said = rig.sim.say(ANN, "hello")
     event = rig.gateway.hear("hello")["event"]
