@@ -214,3 +214,6 @@ export function chip(state, text) {
 }
 
 export const person = (platform, id) => h('span', { class: 'person' }, h('span', { class: 'soft' }, `${platform} `), id);
+
+/** What `status` warns of: { words, platform, bot }. */
+export const warning = (w) => h('p', { class: 'warning' }, w.bot ? h('b', {}, `${w.platform} ${w.bot}: `) : null, w.words);

@@ -1,5 +1,5 @@
 // now.js - Now: bots, instances, and the flow of messages.
-import { h, set, count, rate, bytes, span, when, now, button, chip, dialog, act, notice, sure, table, clock } from './dom.js';
+import { h, set, count, bytes, span, when, now, button, chip, dialog, act, notice, sure, table, warning } from './dom.js';
 import { call, live, latest, may, session } from './api.js';
 import { Flow, Curves } from './charts.js';
 import { Rows, STATE_WORDS } from './rows.js';
@@ -187,7 +187,7 @@ export function mount(main) {
     if (!may('status')) return;
     try { // an instance that cannot exist: the answer is what the server says about itself
       const s = await call('status', { tenant: '-', instance: '-' });
-      set(warnings, (s.warnings || []).map((w) => h('p', { class: 'warning' }, w.words)));
+      set(warnings, (s.warnings || []).filter((w) => w.what !== 'bot' && w.what !== 'deaf').map(warning)); // bots have cards of their own
     } catch { set(warnings); }
   };
 

@@ -1,6 +1,6 @@
 // system.js - System: the server, its store, nodes, limits, audit log and backups.
-import { h, set, count, bytes, when, clock, span, now, button, chip, table, act, notice, sure, field } from './dom.js';
-import { call, may, session, latest } from './api.js';
+import { h, set, count, bytes, when, clock, span, now, button, chip, table, act, notice, sure, warning } from './dom.js';
+import { call, may, session } from './api.js';
 
 const fact = (k, v) => (v === undefined || v === null || v === '' ? null : [h('dt', {}, k), h('dd', {}, v)]);
 
@@ -16,7 +16,7 @@ function serverPart(s) {
       fact('Kind', s.store.kind), fact('State', s.store.healthy ? chip('good', 'healthy') : chip('bad', s.store.problem || 'unhealthy')),
       fact('On disk', bytes(s.store.bytesOnDisk)), fact('Writes waiting', count(s.store.queued)), fact('Commits', count(s.store.commits)),
       fact('Failed', count(s.store.failed))),
-    h('h2', {}, 'Backups'), h('p', {}, 'A backup is one file with everything, made while the server runs:'), h('pre', {}, 'bellhop backup /var/backups/bellhop.tar'),
+    h('h2', {}, 'Backups'), h('p', {}, 'A backup is one file, made while the server runs. It leaves out the master key: keep that apart.'), h('pre', {}, 'bellhop backup /var/backups/bellhop.tar'),
     h('p', { class: 'soft' }, 'Back it up before an upgrade, and try a restore once: ', h('code', {}, 'bellhop restore'), '.')));
 }
 
@@ -92,7 +92,7 @@ export function mount(main) {
   const limits = h('section', {});
   const draw = async () => {
     const s = await call('status', { tenant: '-', instance: '-' });
-    set(server, (s.warnings || []).map((w) => h('p', { class: 'warning' }, w.words)), serverPart(s));
+    set(server, (s.warnings || []).map(warning), serverPart(s));
     if (may('listNodes')) nodesPart(nodes);
     if (may('listLimits')) limitsPart(limits);
   };
