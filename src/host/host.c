@@ -594,6 +594,7 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
 {
     assert(h->relay != NULL); /* platforms open after the relay and close before it */
     platform_heard(p, clock_wall_ms(h->env->clock));
+    p->n_events++;
     if (p->debounce_ms == 0)
         return relay_accept(h->relay, ev, done, ctx);
     struct event slow = *ev;

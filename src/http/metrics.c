@@ -21,6 +21,7 @@
 #include "net/loop.h"
 #include "net/trunk.h"
 #include "platform/sender.h"
+#include "relay/latency.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
 #include "store/journal_disk.h"
@@ -177,6 +178,43 @@ static void relay_part(struct front *f, struct buf *out)
         if (counters[i].what != NULL)
             head(out, name, "counter", counters[i].what);
         buf_printf(out, "bellhop_%s%s %" PRIu64 "\n", name, counters[i].label, v);
+    }
+}
+
+static void gate_part(struct front *f, struct buf *out)
+{
+    const struct relay_counters *c = relay_counters(f->relay);
+
+    head(out, "gate_verdicts_total", "counter",
+         "Verdicts on the candidates of events, by the gate's reason.");
+    for (size_t i = 0; i < ARRAY_LEN(c->verdicts); i++)
+        buf_printf(out, "bellhop_gate_verdicts_total{received=\"%s\",reason=\"%s\"} %" PRIu64 "\n",
+                   gate_is_yes((enum gate_reason)i) ? "yes" : "no",
+                   gate_reason_word((enum gate_reason)i), c->verdicts[i]);
+}
+
+static void latency_part(struct front *f, struct buf *out)
+{
+    static const char *const untils[] = {"sent", "acked"};
+
+    head(out, "delivery_seconds", "histogram",
+         "From accepting an event until its delivery was sent for the first time, or acked.");
+    for (int k = 0; k < 2; k++) {
+        const struct latency_waits *w = relay_waits_of(f->relay, k == 1);
+        uint64_t n = 0;
+        for (size_t i = 0; i <= LATENCY_BOUNDS; i++) {
+            buf_printf(out, "bellhop_delivery_seconds_bucket{until=\"%s\",le=\"", untils[k]);
+            if (i < LATENCY_BOUNDS)
+                buf_printf(out, "%g", (double)latency_bounds_ms[i] / 1e3);
+            else
+                buf_add_z(out, "+Inf");
+            n += w->n[i];
+            buf_printf(out, "\"} %" PRIu64 "\n", n);
+        }
+        buf_printf(out,
+                   "bellhop_delivery_seconds_sum{until=\"%s\"} %g\n"
+                   "bellhop_delivery_seconds_count{until=\"%s\"} %" PRIu64 "\n",
+                   untils[k], (double)w->total_ms / 1e3, untils[k], n);
     }
 }
 
@@ -344,6 +382,12 @@ static void platform_part(struct front *f, struct buf *out)
         buf_printf(out, "bellhop_platform_deaf{platform=\"%s\",bot=\"%s\"} %d\n", p->ops->name,
                    p->bot, platform_is_deaf(p, now, why));
     }
+    head(out, "platform_events_total", "counter", "Events that the platform's bot took in.");
+    for (size_t i = 0; i < n; i++) {
+        const struct platform *p = host_nth_platform(f->host, i);
+        buf_printf(out, "bellhop_platform_events_total{platform=\"%s\",bot=\"%s\"} %" PRIu64 "\n",
+                   p->ops->name, p->bot, p->n_events);
+    }
     head(out, "platform_last_event_age_ms", "gauge", "Since the platform was last heard of.");
     for (size_t i = 0; i < n; i++) {
         const struct platform *p = host_nth_platform(f->host, i);
@@ -425,11 +469,11 @@ static void heart_part(struct front *f, struct buf *out)
 
 /* A process that stands by has only the last ones. */
 static void (*const parts[])(struct front *f,
-                             struct buf *out) = {relay_part,   instance_part, journal_part,
-                                                 store_part,   limits_part,   dispatch_part,
-                                                 program_part, platform_part, outbox_part,
-                                                 media_part,   heart_part,    loop_part,
-                                                 process_part};
+                             struct buf *out) = {relay_part,    gate_part,     latency_part,
+                                                 instance_part, journal_part,  store_part,
+                                                 limits_part,   dispatch_part, program_part,
+                                                 platform_part, outbox_part,   media_part,
+                                                 heart_part,    loop_part,     process_part};
 enum { SERVING_PARTS = 10 };
 
 void metrics_show(struct front *f, struct http_req *req)

@@ -169,6 +169,7 @@ struct platform { /* first member of every adapter */
     struct sender *sender;         /* borrowed; NULL: act() gets actions directly from the host */
     struct prompts *prompts;       /* borrowed; its open questions: prompts.h; NULL: it asks none */
     int64_t last_event_ms;         /* wall clock of the last event from the platform; 0: never */
+    uint64_t n_events;             /* handed to the relay */
     struct platform_rhythm rhythm; /* private: platform_heard(), platform_beat() */
     char problem_text[256];        /* private: platform_set_problem() */
 };

@@ -397,6 +397,7 @@ static enum bh_err distribute(struct intake *in)
     in->alone = n_yes == 1;
     for (size_t i = 0; i < n; i++) {
         bool yes = gate_is_yes(verdicts[i].reason);
+        r->n.verdicts[verdicts[i].reason]++;
         if (yes && in->ev->edit.set && edit_take(r, verdicts[i].to, in->ev, in->a))
             copies[i] = (struct journal_copy){.fate = JOURNAL_EDITED};
         else
