@@ -8,7 +8,8 @@
  * closed less than MARGIN_MS ago counts as open: Meta's clock decides.  A person of whom nothing is
  * known has an unknown window, and Meta is asked.
  *
- * Bounds: the people silent for longest are forgotten, and everybody after KEPT_MS. */
+ * Bounds: the people silent for longest are forgotten, and everybody after KEPT_MS, or after the
+ * retention if it is shorter. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ enum {
     MAX_HOPS = 4,
     MARGIN_MS = 300000,
     SAVE_MS = 60000,
+    SWEEP_MS = 3600000,
 };
 #define KEPT_MS ((int64_t)30 * 24 * 3600 * 1000)
 
@@ -86,13 +88,24 @@ static void person_delete(struct whatsapp *w, struct wa_person *p)
 
 static void forget_oldest(struct whatsapp *w)
 {
+    int64_t retention_ms = w->env->retention_ms;
+    int64_t keep_ms = retention_ms > 0 && retention_ms < KEPT_MS ? retention_ms : KEPT_MS;
+
     while (!list_is_empty(&w->by_age)) {
         struct wa_person *p = list_first(&w->by_age, struct wa_person, age);
-        if (map_count(&w->people) <= MAX_PEOPLE &&
-            (p->heard_ms == 0 || p->heard_ms + KEPT_MS > clock_wall_ms(w->env->clock)))
+        int64_t last_ms = p->heard_ms != 0 ? p->heard_ms : p->saved_ms;
+        if (map_count(&w->people) <= MAX_PEOPLE && last_ms + keep_ms > clock_wall_ms(w->env->clock))
             return;
         person_delete(w, p);
     }
+}
+
+static void on_sweep(struct timer *t)
+{
+    struct whatsapp *w = container_of(t, struct whatsapp, sweep);
+
+    forget_oldest(w);
+    timer_set(w->env->clock, t, SWEEP_MS);
 }
 
 static struct wa_person *person_get(struct whatsapp *w, struct str id)
@@ -136,7 +149,7 @@ static void person_save(struct whatsapp *w, struct wa_person *p)
                                  .shut = p->shut};
 
     record_put(w->env->store, &wa_person_form, NULL, &r, false, NULL, NULL);
-    p->saved_ms = p->heard_ms != 0 ? p->heard_ms : 1;
+    p->saved_ms = p->heard_ms != 0 ? p->heard_ms : clock_wall_ms(w->env->clock);
 }
 
 void wa_person_heard(struct whatsapp *w, const struct wa_out *out)
@@ -152,12 +165,14 @@ void wa_person_heard(struct whatsapp *w, const struct wa_out *out)
         free(p->name);
         p->name = str_dup(out->name);
     }
-    if (at_ms >= p->heard_ms && wa_is_wamid(out->ev.event_id)) {
+    if (at_ms >= p->heard_ms) {
         p->heard_ms = at_ms;
-        p->typed_ms = 0;
-        memcpy(p->last, out->ev.event_id.p, out->ev.event_id.n);
-        p->last[out->ev.event_id.n] = '\0';
         p->shut &= at_ms + WA_WINDOW_MS <= now_ms;
+        if (str_eq(out->ev.message_id, out->ev.event_id)) { /* no typing under a reaction */
+            p->typed_ms = 0;
+            memcpy(p->last, out->ev.event_id.p, out->ev.event_id.n);
+            p->last[out->ev.event_id.n] = '\0';
+        }
     }
     if (first || p->heard_ms - p->saved_ms >= SAVE_MS || had_number != (p->number[0] != '\0'))
         person_save(w, p);
@@ -310,7 +325,7 @@ static bool on_person(void *ctx, struct str key, void *thing)
         return false;
     struct wa_person *p = person_get(w, r->id);
     p->heard_ms = r->heard_ms;
-    p->saved_ms = r->heard_ms != 0 ? r->heard_ms : 1;
+    p->saved_ms = r->heard_ms != 0 ? r->heard_ms : clock_wall_ms(w->env->clock);
     p->shut = r->shut;
     if (wa_is_wamid(r->last))
         memcpy(p->last, r->last.p, r->last.n);
@@ -359,13 +374,15 @@ enum bh_err wa_people_load(struct whatsapp *w, char *ret_why)
     if (err == BH_OK)
         err = record_load_like(w->env->store, &wa_moved_form, &moved, 1, on_moved, w, ret_why);
     sort_by_age(w);
+    timer_init(&w->sweep, on_sweep);
     if (err == BH_OK)
-        forget_oldest(w);
+        on_sweep(&w->sweep);
     return err;
 }
 
 void wa_people_free(struct whatsapp *w)
 {
+    timer_stop(w->env->clock, &w->sweep);
     list_each (&w->by_age, it, nxt)
         person_free(w, list_entry(it, struct wa_person, age));
     list_each (&w->moves, it, nxt)

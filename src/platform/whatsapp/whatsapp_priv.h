@@ -60,6 +60,7 @@ struct whatsapp {
     struct list lookups;     /* whatsapp.c: struct wa_lookup, owned */
     struct sender *sender;   /* owned */
     struct timer again;      /* asks for the number's name again */
+    struct timer sweep;      /* people.c */
     struct {
         uint64_t events, ignored, forged, malformed, presses, statuses, failed, elsewhere;
         uint64_t sent, templates, limited, shut;
