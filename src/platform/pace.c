@@ -84,9 +84,9 @@ static void forget_old(struct pace *p, int64_t now_ms)
 static struct pace_chat *chat_get(struct pace *p, struct str id)
 {
     int64_t now_ms = clock_now_ms(p->clock);
-    struct pace_chat *c = map_get(&p->chats, id);
 
-    forget_old(p, now_ms);
+    forget_old(p, now_ms); /* first: it may forget this very chat */
+    struct pace_chat *c = map_get(&p->chats, id);
     if (c == NULL && map_count(&p->chats) < PACE_MAX_CHATS) {
         c = xcalloc(1, sizeof *c + id.n + 1);
         memcpy(c->id, id.p, id.n);

@@ -146,10 +146,21 @@ static void previews_have_a_gap_of_their_own(void **state)
     assert_true(take("5", PACE_DRAFT));
 }
 
+static void a_chat_that_was_just_forgotten_begins_anew(void **state)
+{
+    assert_true(take("1", PACE_SEND));
+    pass(61000); /* it is the oldest, and old enough to be forgotten */
+    assert_true(take("1", PACE_SEND));
+    pass(61000);
+    pace_hit(p, STR("1"), 5000);
+    assert_true(pace_wait_ms(p, STR("1"), false, PACE_SEND) > 4000);
+}
+
 UNIT(platform_test_pace)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
+        T(a_chat_that_was_just_forgotten_begins_anew),
         T(messages_find_room_while_everybody_streams),
         T(unfinished_texts_of_a_chat_are_a_gap_apart),
         T(a_group_has_a_limit_a_minute_with_room_for_messages),
