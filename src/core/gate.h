@@ -155,6 +155,7 @@ enum gate_reason {
     GATE_NO_FOREIGN_BOT,    /* the bot belongs to another tenant */
     GATE_NO_ALLOWANCE,      /* the author's or the chat's allowance is used up: the relay says so */
 };
+#define GATE_REASONS (GATE_NO_ALLOWANCE + 1) /* how many there are */
 
 struct gate_verdict {
     const struct gate_instance *to;

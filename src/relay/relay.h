@@ -167,7 +167,7 @@ struct relay_counters {
     uint64_t actions, actions_refused, actions_limited, actions_timed_out;
     uint64_t interrupts_in, interrupts_out, interrupts_dropped;
     uint64_t pokes, pokes_failed, sleeps;
-    uint64_t verdicts[GATE_NO_FOREIGN_BOT + 1]; /* of the gate, by enum gate_reason */
+    uint64_t verdicts[GATE_REASONS]; /* of the gate, by enum gate_reason */
 };
 const struct relay_counters *relay_counters(const struct relay *r);
 

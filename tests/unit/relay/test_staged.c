@@ -490,7 +490,7 @@ static bool on_record(void *ctx, uint64_t pos, const struct journal_record *rec)
 {
     if (rec->kind != JOURNAL_EVENT)
         return true;
-    for (int r = 0; rec->n_verdicts > 0 && r <= GATE_NO_FOREIGN_BOT; r++)
+    for (int r = 0; rec->n_verdicts > 0 && r < GATE_REASONS; r++)
         if (str_eq(rec->verdicts[0].reason, str_of(gate_reason_word(r))))
             last_reason = r;
     return false;
