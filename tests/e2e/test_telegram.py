@@ -95,6 +95,7 @@ def test_a_person_writes_and_sees_the_answer(rig):
     assert answer["entities"] == [{"type": "bold", "offset": 0, "length": 2}]
     assert answer["reply_to_message"]["message_id"] == said
     assert rig.gateway.descriptor["max_message_length"] == 4096
+    assert not rig.sim.called("sendRichMessage")  # only with rich: true
     assert (rig.gateway.descriptor["len_unit"], rig.gateway.descriptor["markdown_dialect"]) == ("utf16", "markdown_v2")
 
 
@@ -480,7 +481,118 @@ def test_polling_takes_the_webhook_away(sim, make_bellhop, dial):
     gateway.hear("hello")
 
 
+# ---- rich messages ----
+
+TABLE = "# Plan\n\n| who | what |\n|---|---|\n| Ann | **cake** |\n\n$a^2$ and `code`"
+
+
+@pytest.fixture
+def rich(sim, make_bellhop, dial):
+    """A gateway at a bot with rich: true, which has heard Ann and the forum."""
+    server = make_bellhop(config(sim, more=", rich: true"))
+    gateway = dial(server, server.add(platform="telegram", bot="my_bot"), hello=("telegram", "my_bot"))
+    gateway.server, gateway.said = server, sim.say(ANN, "hi")
+    gateway.hear("hi")
+    sim.say(FORUM, "ho", message_thread_id=4, is_topic_message=True)
+    gateway.hear("ho")
+    return gateway
+
+
+def test_rich_messages_are_the_markdown_itself(sim, rich):
+    assert rich.descriptor["max_message_length"] == 4096 and "tables" in rich.descriptor["platform_hint"]
+    result = send(rich, ANN, TABLE, reply_to=str(rich.said))
+    answer, = sim.sent(ANN)
+    assert answer["rich_message"] and sim.texts(ANN) == [TABLE] and result["message_id"] == str(answer["message_id"])
+    assert answer["reply_to_message"]["message_id"] == rich.said
+    assert send(rich, FORUM, TABLE, thread_id="4")["success"] and sim.sent(FORUM)[0]["message_thread_id"] == 4
+    edit = rich.act(op="edit", chat_id="5", message_id=result["message_id"], content="## Done", metadata={})
+    assert edit["success"] and sim.texts(ANN) == ["## Done"] and "rich_message" in sim.sent(ANN)[0]
+    longer = TABLE + "\n\n" + "word " * 4000
+    assert send(rich, FORUM, longer, thread_id="4")["success"] and sim.texts(FORUM) == [TABLE, longer]  # not split
+    too_long = "\U0001F600 word " * 5000  # more than a rich message takes
+    assert send(rich, FORUM, too_long, thread_id="4")["success"]
+    assert len(sim.called("sendMessage")) == len(sim.sent(FORUM)) - 2 > 1
+    asked = rich.act(op="prompt", chat_id="5", content="**Well?**", prompt_id="q", metadata={},
+                     options=[{"id": "yes", "label": "Yes"}, {"id": "no", "label": "No"}])
+    assert asked["success"] and "rich_message" in sim.sent(ANN)[-1]
+    keys = sim.sent(ANN)[-1]["reply_markup"]["inline_keyboard"]
+    sim.press(ANN, int(asked["message_id"]), [b for row in keys for b in row if b["text"] == "No"][0]["callback_data"])
+    rich.hear("/no")
+    sim.say(ANN, "which?", reply_to_message=sim.sent(ANN)[0])
+    assert "## Done" in rich.hear("which?")["event"]["reply_to"]["text"]
+
+
+def test_a_refused_rich_message_falls_back_once(sim, rich):
+    sim.trouble("sendRichMessage", 400, "Bad Request: RICH_MESSAGE_INVALID")
+    words = ("word " * 2000).strip()
+    result = send(rich, ANN, f"**{words}**")
+    assert result["success"] and len(sim.called("sendRichMessage")) == 1
+    parts = sim.sent(ANN)
+    assert len(parts) == 3 and " ".join(sim.texts(ANN)) == words and all(p["entities"] for p in parts)
+    assert send(rich, ANN, "**again**")["success"] and sim.texts(ANN)[-1] == "**again**"
+    sim.trouble("sendRichMessage", 503)
+    assert send(rich, ANN, "after a hiccup")["success"]
+    sim.trouble("sendRichMessage", None)  # it arrived, but bellhop cannot know
+    assert send(rich, ANN, "once")["error"].startswith("timed out: ")
+    assert sim.texts(ANN)[3:] == ["**again**", "after a hiccup", "once"]
+    assert len(sim.called("sendMessage")) == 3
+
+
+def test_an_older_api_server_is_asked_for_rich_messages_once(sim, rich):
+    sim.rich = False
+    assert status(rich.server)["rich"]
+    sent = [send(rich, ANN, f"**n{i}**") for i in range(3)]
+    assert all(r["success"] for r in sent) and sim.texts(ANN) == ["n0", "n1", "n2"]
+    assert len(sim.called("sendRichMessage")) == 1 and not status(rich.server)["rich"]
+    edit = rich.act(op="edit", chat_id="5", message_id=sent[0]["message_id"], content="*new*", metadata={})
+    assert edit["success"] and sim.texts(ANN)[0] == "new"
+
+
+def test_rich_answers_stream(sim, rich):
+    for text in ("# He", "# Hello", "# Hello Ann"):
+        assert rich.act(op="draft", chat_id="5", draft_id=7, content=text, metadata={})["success"]
+    wait_for(lambda: sim.drafts and sim.drafts[-1][2] == "# Hello Ann")
+    done = rich.act(op="draft", chat_id="5", draft_id=7, content="# Hello Ann.", final=True, metadata={})
+    assert done["success"] and sim.texts(ANN) == ["# Hello Ann."] and not sim.called("sendMessageDraft")
+    first = send(rich, FORUM, "# One", thread_id="4")
+    for i in range(5):
+        assert rich.act(op="edit", chat_id=str(FORUM), message_id=first["message_id"], content=f"# One {i}",
+                        metadata={})["success"]
+    wait_for(lambda: sim.texts(FORUM) == ["# One 4"], 30)
+    assert "rich_message" in sim.sent(FORUM)[0]
+
+
+def test_a_crash_during_a_rich_send_does_not_double_it(sim, rich, dial):
+    sim.trouble("sendRichMessage", 503, times=1000, delay=30)
+    rich.send({"type": "outbound", "requestId": "r1",
+               "action": {"op": "send", "chat_id": "5", "content": "# maybe", "metadata": {}}})
+    wait_for(lambda: sim.called("sendRichMessage"))
+    rich.server.kill()
+    sim.troubles.clear()
+    rich.server.start()
+    wait_for(lambda: status(rich.server)["unknown"] + status(rich.server)["cutOffAtStart"] == 1)
+    assert len(sim.called("sendRichMessage")) == 1 and not sim.called("sendMessage")
+
+
 # ---- the simulator itself ----
+
+
+@pytest.mark.parametrize("method, body, part", [
+    ("sendRichMessage", {"chat_id": ANN}, "CONTENT_REQUIRED"),
+    ("sendRichMessage", {"chat_id": ANN, "rich_message": {"markdown": " "}}, "CONTENT_REQUIRED"),
+    ("sendRichMessage", {"chat_id": ANN, "rich_message": {"text": "x"}}, "can't parse"),
+    ("sendRichMessage", {"chat_id": ANN, "rich_message": {"markdown": "x" * 32769}}, "too long"),
+    ("sendRichMessage", {"chat_id": ANN, "text": "x", "rich_message": {"markdown": "x"}}, "unknown parameters"),
+    ("sendRichMessage", {"chat_id": FORUM, "message_thread_id": 9, "rich_message": {"markdown": "x"}}, "thread not found"),
+    ("sendRichMessageDraft", {"chat_id": GROUP, "draft_id": 1, "rich_message": {"markdown": "x"}}, "private chats only"),
+    ("sendRichMessageDraft", {"chat_id": ANN, "draft_id": 0, "rich_message": {"markdown": "x"}}, "non-zero"),
+    ("editMessageText", {"chat_id": ANN, "message_id": 1, "text": "x", "rich_message": {"markdown": "x"}}, "are given"),
+])
+def test_the_simulator_is_strict_with_rich_messages(sim, method, body, part):
+    answer = http("POST", f"{sim.url}/bot{TOKEN}/{method}", body)
+    assert answer.status == 400 and part in answer.json["description"]
+    longest = {"chat_id": ANN, "rich_message": {"markdown": "x" * 32768}}
+    assert http("POST", f"{sim.url}/bot{TOKEN}/sendRichMessage", longest).status == 200
 
 
 @pytest.mark.parametrize("body, part", [

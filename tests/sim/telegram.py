@@ -22,6 +22,7 @@ import aiohttp
 from aiohttp import web
 
 LIMIT = 4096
+RICH_LIMIT = 32768
 STYLES = {"bold", "italic", "underline", "strikethrough", "spoiler"}
 CODE = {"code", "pre"}
 KNOWN = {
@@ -35,7 +36,7 @@ KNOWN = {
     "sendMessage": {"chat_id", "message_thread_id", "text", "parse_mode", "entities", "reply_parameters",
                     "link_preview_options"},
     "editMessageText": {"chat_id", "message_id", "text", "parse_mode", "entities", "link_preview_options",
-                        "reply_markup"},
+                        "reply_markup", "rich_message"},
     "editMessageCaption": {"chat_id", "message_id", "caption", "caption_entities", "reply_markup"},
     "editMessageReplyMarkup": {"chat_id", "message_id", "reply_markup"},
     "answerCallbackQuery": {"callback_query_id", "text", "show_alert", "cache_time"},
@@ -47,6 +48,10 @@ KNOWN = {
 }
 KNOWN["sendMessage"] |= {"reply_markup"}
 KNOWN["sendMessageDraft"] = {"chat_id", "message_thread_id", "draft_id", "text", "parse_mode", "entities"}
+KNOWN["sendRichMessage"] = {"chat_id", "message_thread_id", "rich_message", "disable_notification", "reply_parameters",
+                            "reply_markup"}
+KNOWN["sendRichMessageDraft"] = {"chat_id", "message_thread_id", "draft_id", "rich_message"}
+RICH = {"sendRichMessage", "sendRichMessageDraft"}  # since API 10.1
 # method -> the field of the file, content types it takes (None: any), bytes
 FILES = {
     "sendPhoto": ("photo", {"image/jpeg", "image/png", "image/webp"}, 10 * 2**20),
@@ -184,6 +189,30 @@ def visible(p):
     return text
 
 
+def rich_content(p):
+    """The fields of a message with rich content; its Markdown is not parsed but becomes one block."""
+    rich = p["rich_message"]
+    if not isinstance(rich, dict) or set(rich) - {"markdown", "html", "blocks", "is_rtl", "skip_entity_detection", "media"}:
+        raise bad("can't parse InputRichMessage")
+    if set(rich) & {"html", "blocks"} or not isinstance(rich.get("markdown"), str) or not rich["markdown"].strip():
+        raise bad("RICH_MESSAGE_CONTENT_REQUIRED")
+    if len(rich["markdown"]) > RICH_LIMIT:
+        raise bad("rich message is too long")
+    if "text" in p or "entities" in p:
+        raise bad("text and rich_message are given")
+    return {"rich_message": {"blocks": [{"type": "paragraph", "text": rich["markdown"]}]}}
+
+
+def content(p):
+    """The fields of a message that has what @p says."""
+    return rich_content(p) if "rich_message" in p else {"text": visible(p), "entities": p.get("entities", [])}
+
+
+def text_of(message):
+    """Its text, or its rich Markdown; None: it is a file."""
+    return message["rich_message"]["blocks"][0]["text"] if "rich_message" in message else message.get("text")
+
+
 class Window:
     """At most @most in any @seconds. A token bucket of that size, so that a simulator that was kept from running does not see
     a burst where there was none: what it allows is never less than the rate, and at most twice that once."""
@@ -206,6 +235,7 @@ class TelegramSim:
         self.troubles, self.limits = [], {}
         self.windows, self.refused, self.drafts = None, [], []
         self.shuffle = False  # batches come in the wrong order
+        self.rich = True  # False: an API server from before rich messages
         self.lock = threading.RLock()
         self.loop = asyncio.new_event_loop()
         ready = threading.Event()
@@ -311,7 +341,7 @@ class TelegramSim:
         return [m for m in list(self.chats[chat_id]["messages"].values()) if m.get("from", {}).get("is_bot")]
 
     def texts(self, chat_id):
-        return [m["text"] for m in self.sent(chat_id) if "text" in m]
+        return [text_of(m) for m in self.sent(chat_id) if text_of(m) is not None]
 
     def called(self, method):
         return [p for m, p in list(self.calls) if m == method]
@@ -335,9 +365,9 @@ class TelegramSim:
         chat = p.get("chat_id")
         group = isinstance(chat, int) and chat < 0
         wanted = [("bot", 30, 1)]
-        if method in ("sendMessage", "editMessageText", "editMessageCaption") or method in FILES:
+        if method in ("sendMessage", "sendRichMessage", "editMessageText", "editMessageCaption") or method in FILES:
             wanted += [(chat, 1, 1) if self.strict else (chat, 10, 10)] + ([(("group", chat), 20, 60)] if group else [])
-        elif method in ("sendMessageDraft", "sendChatAction"):
+        elif method in ("sendMessageDraft", "sendRichMessageDraft", "sendChatAction"):
             wanted += [(("typing", chat), 20, 5), (("typing long", chat), 40, 30)]
         elif chat is None:
             return
@@ -369,6 +399,8 @@ class TelegramSim:
                 raise Refusal(404, "Not Found: method not found")
             p = await self._parameters(request, method)
             self.calls.append((method, p))
+            if method in RICH and not self.rich:
+                raise Refusal(404, "Not Found: method not found")
             unknown = set(p) - KNOWN[method]
             if unknown:
                 raise bad(f"unknown parameters {sorted(unknown)}")
@@ -687,15 +719,15 @@ class TelegramSim:
     async def _sendMessage(self, bot, token, p):
         chat = self._chat(p)
         self._limited(chat)
-        text = visible(p)
+        shown = content(p)
         markup = self._check_markup(p)
         reply = p.get("reply_parameters")
         if reply and reply["message_id"] not in chat["messages"] and not reply.get("allow_sending_without_reply"):
             raise bad("message to be replied not found")
         with self.lock:
             self.next_id += 1
-            message = {"message_id": self.next_id, "date": int(time.time()), "chat": self.chat_of(chat), "text": text,
-                       "entities": p.get("entities", []), "from": await self._getMe(bot, token, {})}
+            message = {"message_id": self.next_id, "date": int(time.time()), "chat": self.chat_of(chat), **shown,
+                       "from": await self._getMe(bot, token, {})}
             if reply and reply["message_id"] in chat["messages"]:
                 message["reply_to_message"] = {"message_id": reply["message_id"]}
             if markup:
@@ -705,21 +737,30 @@ class TelegramSim:
             chat["messages"][message["message_id"]] = message
         return message
 
+    async def _sendRichMessage(self, bot, token, p):
+        if "rich_message" not in p:
+            raise bad("RICH_MESSAGE_CONTENT_REQUIRED")
+        return await self._sendMessage(bot, token, p)
+
     async def _editMessageText(self, bot, token, p):
         chat = self._chat(p)
         self._limited(chat)
-        text = visible(p)
+        if not self.rich:  # an older server ignores what it does not know
+            p.pop("rich_message", None)
+        shown = content(p)
         message = chat["messages"].get(p.get("message_id"))
         if message is None:
             raise bad("message to edit not found")
         if not message["from"]["is_bot"]:
             raise bad("message can't be edited")
-        if "text" not in message:
+        if text_of(message) is None:
             raise bad("there is no text in the message to edit")
-        if (message["text"], message["entities"]) == (text, p.get("entities", [])):
+        if shown.items() <= message.items():
             raise bad("message is not modified: specified new message content and reply markup are exactly the same "
                       "as a current content and reply markup of the message")
-        message.update(text=text, entities=p.get("entities", []), edit_date=int(time.time()))
+        for key in ("text", "entities", "rich_message"):
+            message.pop(key, None)
+        message.update(shown, edit_date=int(time.time()))
         message["reply_markup"] = self._check_markup(p)
         return message
 
@@ -727,7 +768,7 @@ class TelegramSim:
         chat, caption, entities = self._chat(p), p.get("caption", ""), p.get("caption_entities", [])
         self._limited(chat)
         message = chat["messages"].get(p.get("message_id"))
-        if message is None or "text" in message or not message["from"]["is_bot"]:
+        if message is None or text_of(message) is not None or not message["from"]["is_bot"]:
             raise bad("message can't be edited")
         check_entities(caption, entities)
         if units(caption) > CAPTION:
@@ -742,8 +783,13 @@ class TelegramSim:
             raise bad("drafts can be sent to private chats only")
         if type(p.get("draft_id")) is not int or p["draft_id"] == 0:
             raise bad("draft_id must be a non-zero integer")
-        self.drafts.append((chat["id"], p["draft_id"], visible(p)))
+        self.drafts.append((chat["id"], p["draft_id"], text_of(content(p))))
         return True
+
+    async def _sendRichMessageDraft(self, bot, token, p):
+        if "rich_message" not in p:
+            raise bad("RICH_MESSAGE_CONTENT_REQUIRED")
+        return await self._sendMessageDraft(bot, token, p)
 
     async def _sendChatAction(self, bot, token, p):
         self._limited(self._chat(p))

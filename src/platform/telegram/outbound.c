@@ -6,10 +6,13 @@
  * Telegram has no idempotency key.  If the answer to a message is lost, nobody knows whether it was
  * sent, so it is not retried; creating a topic is not either.  All other requests are idempotent.
  *
- * Fallbacks: if Telegram refuses the entities of a part, the part is sent as plain text.  A file
- * that Telegram refuses as a picture, a voice note or a video is sent as a document.  A caption
- * that is too long continues as messages.  If a group became a supergroup, the request goes to the
- * new id. */
+ * With "rich", the Markdown of a text is sent as it is, in one rich message, however many parts
+ * the text has otherwise.  Edits and previews are rich too; captions are not.
+ *
+ * Fallbacks: if Telegram refuses a rich message, the text is sent in parts with entities.  If it
+ * refuses the entities of a part, the part is sent as plain text.  A file that Telegram refuses as
+ * a picture, a voice note or a video is sent as a document.  A caption that is too long continues
+ * as messages.  If a group became a supergroup, the request goes to the new id. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +40,7 @@ struct tg_outgoing {
     struct md_part part;    /* the part that is sent next */
     size_t part_at;         /* the number of @part; follows out.at */
     bool plain;             /* Telegram refused the entities of this part */
+    struct buf rich;        /* the Markdown of a rich message; empty: sent in parts */
     char *word;             /* owned; an emoji or a name */
     struct attachment file; /* send_media */
     struct buf markup;      /* the buttons, as JSON */
@@ -65,6 +69,7 @@ static void outgoing_free(struct outgoing *o)
     attachment_done(&x->file);
     free(x->word);
     buf_done(&x->markup);
+    buf_done(&x->rich);
     free(x);
 }
 
@@ -188,10 +193,23 @@ static void write_reaction(struct jw *w, const struct tg_outgoing *x)
     jw_end_arr(w);
 }
 
+static void write_text(struct jw *w, const struct tg_outgoing *x)
+{
+    if (x->rich.n > 0) {
+        jw_kobj(w, "rich_message");
+        jw_kstr(w, "markdown", buf_str(&x->rich));
+        jw_end_obj(w);
+    } else if (x->op == ACTION_EDIT && x->captioned)
+        md_write_caption(w, &x->md, &x->part, !x->plain);
+    else
+        md_write(w, &x->md, &x->part, !x->plain);
+}
+
 static const char *write_body(struct buf *body, const struct tg_outgoing *x)
 {
     struct jw w = jw_begin(body);
-    const char *method = "sendMessage";
+    bool rich = x->rich.n > 0;
+    const char *method = rich ? "sendRichMessage" : "sendMessage";
 
     jw_obj(&w);
     write_chat(&w, x);
@@ -201,7 +219,7 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
         jw_ki64(&w, "message_id", x->message_id);
         break;
     case ACTION_DRAFT:
-        method = "sendMessageDraft";
+        method = rich ? "sendRichMessageDraft" : "sendMessageDraft";
         jw_ki64(&w, "draft_id", x->draft);
         break;
     case ACTION_TYPING:
@@ -228,12 +246,10 @@ static const char *write_body(struct buf *body, const struct tg_outgoing *x)
         write_reply(&w, x);
         break;
     }
-    if (x->op == ACTION_EDIT && x->captioned)
-        md_write_caption(&w, &x->md, &x->part, !x->plain);
-    else if (x->op == ACTION_SEND || x->op == ACTION_EDIT || x->op == ACTION_SEND_MEDIA ||
-             x->op == ACTION_PROMPT || x->op == ACTION_DRAFT)
-        md_write(&w, &x->md, &x->part, !x->plain);
-    if (x->markup.n > 0 && x->out.at + 1 == x->out.n_parts)
+    if (x->op == ACTION_SEND || x->op == ACTION_EDIT || x->op == ACTION_SEND_MEDIA ||
+        x->op == ACTION_PROMPT || x->op == ACTION_DRAFT)
+        write_text(&w, x);
+    if (x->markup.n > 0 && (rich || x->out.at + 1 == x->out.n_parts))
         jw_kraw(&w, "reply_markup", buf_str(&x->markup));
     jw_end_obj(&w);
     return method;
@@ -333,6 +349,8 @@ static void tg_write(struct platform *p, struct outgoing *o, struct sender_reque
     if (!x->counted)
         pace_count(sender_budget(x->t->sender), chat, is_group(chat), class_of(x->op));
     x->counted = false;
+    if (!x->t->rich || o->at > 0) /* refused meanwhile, or before a restart */
+        buf_reset(&x->rich);
     for (; x->part_at < o->at; x->part_at++) {
         md_next(&x->md, TG_LIMIT, &x->part);
         x->plain = false;
@@ -367,11 +385,27 @@ static void set_id(struct sender_verdict *v, int64_t id)
     snprintf(v->message_id, sizeof v->message_id, "%" PRId64, id);
 }
 
+/* Also for refusals that have nothing to do with the text: the second one tells. */
+static bool retry_without_rich(struct tg_outgoing *x, const struct tg_answer *a)
+{
+    struct telegram *t = x->t;
+
+    if (x->rich.n == 0 || (a->code != 400 && a->code != 404))
+        return false;
+    if (a->code == 404)
+        t->rich = false; /* an older API server: it is not asked again */
+    t->n.plain++;
+    log_warn(&t->base.log, "Telegram refused a rich message, sending text with entities: %s",
+             a->why);
+    buf_reset(&x->rich);
+    return true;
+}
+
 static void on_refusal(struct tg_outgoing *x, const struct tg_answer *a, struct sender_verdict *v)
 {
     const char *sentence = tg_refusal(a->code, a->why);
 
-    if (x->op == ACTION_DRAFT && a->code == 404) {
+    if (x->op == ACTION_DRAFT && a->code == 404 && x->rich.n == 0) {
         x->t->drafts = false; /* an older API server: answers stream by edits from now on */
         sentence = "this API server shows no previews";
     }
@@ -382,8 +416,9 @@ static void on_refusal(struct tg_outgoing *x, const struct tg_answer *a, struct 
     sender_say(v, SENDER_REFUSED, "Telegram refused: %.230s", sentence != NULL ? sentence : a->why);
     if (x->op == ACTION_EDIT && !x->captioned && strstr(a->why, "no text in the message") != NULL) {
         x->captioned = true; /* the message is a file: edit its caption */
+        buf_reset(&x->rich);
         v->end = SENDER_REWRITE;
-    } else if (retry_as_document(x, a)) {
+    } else if (retry_without_rich(x, a) || retry_as_document(x, a)) {
         v->end = SENDER_REWRITE;
     } else if (!x->plain && tg_refuses_entities(a)) {
         x->t->n.plain++;
@@ -426,6 +461,8 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
     } else if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT) {
         int64_t id = json_i64(result, "message_id", 0);
         x->t->n.sent++;
+        if (x->rich.n > 0)
+            x->out.n_parts = 1; /* it held all parts */
         tg_reactions_sent(x->t, tg_outgoing_chat(x), id, x->thread);
         set_id(v, id);
     }
@@ -506,6 +543,8 @@ static const char *read_content(struct tg_outgoing *x, const struct action *a, s
         return max_parts == 1 ? "the edited text is longer than one Telegram message holds (4096)"
                               : "the message is longer than sixteen Telegram messages";
     md_next(&x->md, TG_LIMIT, &x->part);
+    if (x->t->rich && utf8_chars(a->content) <= TG_RICH)
+        buf_add_str(&x->rich, a->content);
     return NULL;
 }
 

@@ -15,6 +15,11 @@
 
 #define API_BASE "https://api.telegram.org"
 
+#define RICH_HINT \
+    "You are talking on Telegram. Markdown is shown as it is meant: headings, tables, task " \
+    "lists, " \
+    "quotes, code with fences, formulas ($x^2$), links, bold, italic, strike, spoilers."
+
 enum { LOOKUP_MS = 10000, CHECK_MS = 10000 };
 
 /* ---- settings ---- */
@@ -35,6 +40,8 @@ static const struct config_key keys[] = {
      .what = "Show answers in private chats while they are written, as previews."},
     {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
      .what = "Deliver people's reactions to the bot's messages to the agent."},
+    {"rich", CFG_BOOL, CFG_RESTART, AT(rich), "false",
+     .what = "Send Markdown as rich messages: with headings, tables and formulas."},
     {0},
 };
 
@@ -182,6 +189,9 @@ static enum bh_err tg_open(const struct platform_settings *settings, struct host
     t->base.descriptor = &t->descriptor;
     t->reactions = cfg->reactions;
     t->drafts = cfg->drafts;
+    t->rich = cfg->rich;
+    if (t->rich)
+        t->descriptor.platform_hint = RICH_HINT;
     if (t->drafts)
         t->descriptor.ops |= 1u << ACTION_DRAFT;
     t->env = host_env(host);
@@ -296,6 +306,7 @@ static void tg_status(struct platform *p, struct jw *w)
     jw_kstr(w, "mode", t->secret != NULL ? STR("webhook") : STR("polling"));
     jw_kstr(w, "username", str_of(t->me.username));
     jw_kbool(w, "readsAllGroupMessages", t->reads_all);
+    jw_kbool(w, "rich", t->rich);
     jw_key(w, "lastUpdateAt");
     if (t->poll.heard_ms > 0)
         jw_i64(w, t->poll.heard_ms);

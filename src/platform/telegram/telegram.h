@@ -12,6 +12,7 @@ struct telegram_settings {
     uint32_t context; /* earlier messages to add to an event from a group; 0: none */
     bool drafts;      /* show unfinished answers in private chats as previews */
     bool reactions;   /* deliver people's reactions to the bot's messages as events */
+    bool rich;        /* send Markdown as rich messages */
 };
 extern const struct config_section telegram_config;
 extern const struct platform_ops telegram_ops;

@@ -20,6 +20,7 @@
 
 #define TG_LIMIT 4096      /* UTF-16 units of visible text in one message */
 #define TG_CAPTION 1024    /* UTF-16 units of visible text in a caption */
+#define TG_RICH 32768      /* characters of Markdown in a rich message */
 #define TG_UPLOAD_MS 60000 /* timeout of one upload */
 #define TG_MAX_PARTS 16    /* messages that one action may be split into */
 #define TG_BATCH 100       /* updates in one answer of getUpdates */
@@ -58,6 +59,7 @@ struct telegram {
     struct recent *recent;        /* owned; earlier messages of groups; NULL: none kept */
     bool drafts;                  /* answers are shown in private chats as previews */
     bool reactions;               /* deliver people's reactions as events */
+    bool rich;                    /* send rich messages; false once the API server knew none */
     const struct host_env *env;   /* borrowed */
     char *url;                    /* owned, secret: "https://api.telegram.org/bot<token>/" */
     char *token;                  /* owned, secret */

@@ -55,6 +55,7 @@ static struct {
     const char *routed; /* the only key that is */
     bool revives;       /* instances of before a restart are still there */
     bool lets_in;       /* the gate, whoever presses a button */
+    bool rich;          /* the bot's setting */
     int64_t now_ms, wall_ms;
     struct platform *p;
 } w;
@@ -211,6 +212,7 @@ static void open_bot(bool webhook)
     cfg = (struct telegram_settings){.base = {Z("telegram"), Z("my_bot")},
                                      .token = Z(TOKEN),
                                      .drafts = true,
+                                     .rich = w.rich,
                                      .mode = webhook ? Z("webhook") : NULL,
                                      .webhook_secret = webhook ? Z("s3cret") : NULL,
                                      .api_base = Z("https://api.example.org/")};

@@ -365,6 +365,181 @@ static void refused_styles_are_left_out_once(void **state)
     assert_int_equal(count_calls("sendMessage"), 2);
 }
 
+/* ---- rich messages ---- */
+
+#define REFUSED(code, why) "{'ok':false,'error_code':" #code ",'description':'" why "'}"
+#define ODD REFUSED(400, "Bad Request: RICH_MESSAGE_INVALID")
+#define NO_METHOD REFUSED(404, "Not Found: method not found")
+
+static void reach_rich(void)
+{
+    w.rich = true;
+    reach_polling();
+}
+
+static char *long_text(void) /* three messages; the caller frees it */
+{
+    struct buf text = BUF_INIT;
+
+    for (int i = 0; i < 1000; i++)
+        buf_printf(&text, "word%04d ", i);
+    return buf_take(&text);
+}
+
+static void rich_text_leaves_as_it_is_in_one_message(void **state)
+{
+    char *text = long_text();
+    struct action a = {.op = ACTION_SEND,
+                       .chat_id = STR("-100"),
+                       .content = STR("# T\n|a|b|\n|-|-|\n|**1**|$x$|"),
+                       .reply_to = STR("9"),
+                       .thread_id = STR("4")};
+
+    reach_rich();
+    telegram_ops.act(w.p, (struct action_id){.index = 0}, &(struct action_from){0}, &a);
+    pass(0);
+    pass(10);
+    assert_str(buf_str(&last_call()->method), "sendRichMessage");
+    assert_str(buf_str(&last_call()->body),
+               "{\"chat_id\":-100,\"message_thread_id\":4,\"reply_parameters\":{\"message_id\":9,"
+               "\"allow_sending_without_reply\":true},\"rich_message\":{\"markdown\":"
+               "\"# T\\n|a|b|\\n|-|-|\\n|**1**|$x$|\"}}");
+    assert_true(last_call()->once);
+    answer(200, SENT("70"));
+    assert_str(buf_str(&w.results[0].id), "70");
+    act(1, ACTION_SEND, "5", text, NULL);
+    assert_true(asks("word0000") && asks("word0999"));
+    answer(200, SENT("71"));
+    assert_true(w.results[1].success);
+    pass(5000);
+    assert_int_equal(count_calls("sendRichMessage"), 2);
+    assert_int_equal(count_calls("sendMessage"), 0);
+    free(text);
+}
+
+static void a_refused_rich_message_is_sent_in_parts_once(void **state)
+{
+    char *text = long_text();
+
+    reach_rich();
+    act(0, ACTION_SEND, "5", "**x**", NULL);
+    answer(400, ODD);
+    assert_str(buf_str(&last_call()->method), "sendMessage");
+    assert_true(asks("\"text\":\"x\"") && asks("bold") && !asks("rich_message"));
+    answer(200, SENT("70"));
+    assert_true(w.results[0].success);
+    act(1, ACTION_SEND, "6", text, NULL); /* the next one is rich again */
+    assert_str(buf_str(&last_call()->method), "sendRichMessage");
+    answer(400, ODD);
+    for (int i = 0; i < 3; i++) {
+        assert_str(buf_str(&last_call()->method), "sendMessage");
+        answer(200, SENT("71"));
+        pass(5000);
+    }
+    assert_true(w.results[1].success && w.results[1].n == 1);
+    assert_int_equal(count_calls("sendMessage"), 4);
+    act(2, ACTION_SEND, "7", "x", NULL);
+    answer(400, ODD);
+    answer(400, REFUSED(400, "Bad Request: chat not found"));
+    assert_true(str_contains(buf_str(&w.results[2].error), STR("knows no such chat")));
+    act(3, ACTION_SEND, "8", "x", NULL);
+    answer(403, REFUSED(403, "Forbidden: bot was blocked by the user"));
+    assert_true(str_contains(buf_str(&w.results[3].error), STR("has blocked this bot")));
+    assert_int_equal(count_calls("sendRichMessage"), 4);
+    assert_int_equal(count_calls("sendMessage"), 5);
+    free(text);
+}
+
+static void an_older_server_is_asked_for_rich_messages_once(void **state)
+{
+    reach_rich();
+    act(0, ACTION_SEND, "5", "one", NULL);
+    act(1, ACTION_SEND, "6", "two", NULL); /* both are under way */
+    assert_int_equal(count_calls("sendRichMessage"), 2);
+    answer(404, NO_METHOD);
+    assert_str(buf_str(&last_call()->method), "sendMessage");
+    answer(200, SENT("70"));
+    for (size_t i = 0; i < w.n_calls; i++)
+        if (w.calls[i].done != NULL && str_eq(buf_str(&w.calls[i].method), STR("sendRichMessage")))
+            answer_call(&w.calls[i], BH_OK, 404, NO_METHOD);
+    answer(200, SENT("71"));
+    assert_true(w.results[0].success && w.results[1].success);
+    act(2, ACTION_SEND, "7", "three", NULL);
+    answer(200, SENT("72"));
+    assert_true(w.results[2].success);
+    assert_int_equal(count_calls("sendRichMessage"), 2);
+    assert_int_equal(count_calls("sendMessage"), 3);
+}
+
+static void rich_messages_wait_and_fail_like_others(void **state)
+{
+    reach_rich();
+    act(0, ACTION_SEND, "5", "x", NULL);
+    answer(429, "{'ok':false,'error_code':429,'parameters':{'retry_after':2}}");
+    pass(2100);
+    answer(502, "<html>");
+    pass(5000);
+    answer(200, SENT("70"));
+    assert_true(w.results[0].success);
+    assert_int_equal(count_calls("sendRichMessage"), 3);
+    act(1, ACTION_SEND, "6", "x", NULL);
+    answer_call(last_call(), BH_UNKNOWN, 0, "the line died");
+    assert_true(str_starts(buf_str(&w.results[1].error), STR("timed out: ")));
+    act(2, ACTION_SEND, "7", "maybe", NULL);
+    telegram_ops.close(w.p);
+    reach_polling();
+    assert_int_equal(w.n_cut_off, 1);
+    assert_int_equal(count_calls("sendRichMessage"), 5);
+    assert_int_equal(count_calls("sendMessage"), 0);
+}
+
+static void edits_are_rich_and_captions_are_not(void **state)
+{
+    reach_rich();
+    act(0, ACTION_EDIT, "5", "# new", "70");
+    assert_str(buf_str(&last_call()->method), "editMessageText");
+    assert_true(asks("\"rich_message\":{\"markdown\":\"# new\"}") && !asks("\"text\""));
+    answer(200, SENT("70"));
+    act(1, ACTION_EDIT, "6", "# new", "71");
+    answer(400, REFUSED(400, "Bad Request: message is not modified: x"));
+    assert_true(w.results[0].success && w.results[1].success);
+    act(2, ACTION_EDIT, "7", "# new", "72");
+    answer(400, REFUSED(400, "Bad Request: there is no text in the message to edit"));
+    assert_str(buf_str(&last_call()->method), "editMessageCaption");
+    assert_true(asks("\"caption\":\"new\"") && !asks("rich_message"));
+    answer(200, SENT("72"));
+    act(3, ACTION_EDIT, "8", "# new", "73"); /* an older server does not see rich_message */
+    answer(400, REFUSED(400, "Bad Request: message text is empty"));
+    assert_true(asks("\"text\":\"new\"") && !asks("rich_message"));
+    answer(200, SENT("73"));
+    assert_true(w.results[2].success && w.results[3].success);
+}
+
+static void a_long_text_that_fell_back_goes_on_in_parts_after_a_restart(void **state)
+{
+    char *text = long_text();
+
+    reach_rich();
+    act(0, ACTION_SEND, "5", text, NULL);
+    answer(400, ODD);
+    answer(200, SENT("70"));
+    answer(429, "{'ok':false,'error_code':429,'parameters':{'retry_after':40}}");
+    pass(100);
+    telegram_ops.close(w.p);
+    w.revives = true;
+    open_bot(false);
+    pass(60000);
+    pass(10);
+    struct http_call *next = NULL;
+    for (size_t i = 0; i < w.n_calls; i++)
+        if (w.calls[i].done != NULL && str_eq(buf_str(&w.calls[i].method), STR("sendMessage")))
+            next = &w.calls[i];
+    assert_non_null(next);
+    assert_false(str_contains(buf_str(&next->body), STR("word0000")));
+    assert_int_equal(count_calls("sendRichMessage"), 1);
+    free(text);
+}
+
 static void what_was_under_way_when_we_stopped_is_unknown_once(void **state)
 {
     reach_polling();
@@ -463,6 +638,15 @@ static void a_press_is_answered_when_it_is_safe_and_shown(void **state)
     assert_true(said(open_call("answerCallbackQuery"), "answered already"));
     pass(3600 * 1000);
     assert_int_equal(count_calls("editMessageReplyMarkup"), 1);
+}
+
+static void a_rich_question_has_its_buttons(void **state)
+{
+    w.rich = true;
+    reach_polling();
+    ask("q", 0);
+    assert_int_equal(count_calls("sendRichMessage"), 1);
+    assert_int_equal(count_calls("sendMessage"), 0);
 }
 
 static void a_press_keeps_its_place_in_its_chat(void **state)
@@ -620,6 +804,13 @@ UNIT(platform_telegram_test_adapter)
         T(a_limit_longer_than_patience_is_waited_out_in_the_outbox),
         T(outcomes_have_the_words_the_gateway_acts_on),
         T(refused_styles_are_left_out_once),
+        T(rich_text_leaves_as_it_is_in_one_message),
+        T(a_refused_rich_message_is_sent_in_parts_once),
+        T(an_older_server_is_asked_for_rich_messages_once),
+        T(rich_messages_wait_and_fail_like_others),
+        T(edits_are_rich_and_captions_are_not),
+        T(a_long_text_that_fell_back_goes_on_in_parts_after_a_restart),
+        T(a_rich_question_has_its_buttons),
         T(what_was_under_way_when_we_stopped_is_unknown_once),
         T(typing_is_not_repeated_every_moment),
         T(a_press_is_answered_when_it_is_safe_and_shown),

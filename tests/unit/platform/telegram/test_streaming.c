@@ -357,6 +357,43 @@ static void a_server_without_previews_is_told_at_the_next_draft(void **state)
     assert_int_equal(count_calls("sendMessageDraft"), 1);
 }
 
+static void previews_of_rich_answers_are_rich(void **state)
+{
+    w.rich = true;
+    reach_polling();
+    draft(0, 7, "# He", false);
+    assert_str(buf_str(&last_call()->method), "sendRichMessageDraft");
+    assert_true(asks("\"rich_message\":{\"markdown\":\"# He\"}") && !asks("\"text\""));
+    answer(200, YES);
+    pass(2000);
+    draft(1, 7, "# Hello", true);
+    assert_str(buf_str(&last_call()->method), "sendRichMessage");
+    answer(200, SENT("70"));
+    assert_true(w.results[1].success);
+    assert_int_equal(count_calls("sendMessageDraft") + count_calls("sendMessage"), 0);
+}
+
+static void an_older_server_shows_the_previews_it_knows(void **state)
+{
+    w.rich = true;
+    reach_polling();
+    draft(0, 7, "He", false);
+    answer(404, "{'ok':false,'error_code':404,'description':'Not Found'}");
+    pass(1100);
+    assert_str(buf_str(&last_call()->method), "sendMessageDraft");
+    answer(200, YES);
+    pass(2000);
+    draft(1, 7, "Hello", false);
+    assert_str(buf_str(&last_call()->method), "sendMessageDraft");
+    answer(200, YES);
+    pass(2000);
+    draft(2, 7, "Hello.", true);
+    assert_str(buf_str(&last_call()->method), "sendMessage");
+    answer(200, SENT("70"));
+    assert_true(w.results[2].success);
+    assert_int_equal(count_calls("sendRichMessageDraft"), 1);
+}
+
 static void a_draft_that_is_the_message_is_edited_where_previews_are_not_shown(void **state)
 {
     reach_polling();
@@ -447,6 +484,8 @@ UNIT(platform_telegram_test_streaming)
         T(drafts_are_refused_in_groups_with_a_way_out),
         T(a_final_draft_is_one_message_however_often_it_comes),
         T(a_server_without_previews_is_told_at_the_next_draft),
+        T(previews_of_rich_answers_are_rich),
+        T(an_older_server_shows_the_previews_it_knows),
         T(a_draft_that_is_the_message_is_edited_where_previews_are_not_shown),
         T(a_draft_whose_message_was_deleted_ends_as_a_new_message),
         T(the_texts_of_one_tenant_leave_room_for_others),
