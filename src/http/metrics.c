@@ -474,7 +474,7 @@ static void (*const parts[])(struct front *f,
                                                  limits_part,   dispatch_part, program_part,
                                                  platform_part, outbox_part,   media_part,
                                                  heart_part,    loop_part,     process_part};
-enum { SERVING_PARTS = 10 };
+enum { STANDBY_PARTS = 2 };
 
 void metrics_show(struct front *f, struct http_req *req)
 {
@@ -482,7 +482,8 @@ void metrics_show(struct front *f, struct http_req *req)
 
     if (!front_is_operator(f, req))
         return;
-    for (size_t i = f->standing_by ? SERVING_PARTS : 0; i < ARRAY_LEN(parts); i++)
+    for (size_t i = f->standing_by ? ARRAY_LEN(parts) - STANDBY_PARTS : 0; i < ARRAY_LEN(parts);
+         i++)
         parts[i](f, &out);
     http_answer(f->server, http_req_id(req),
                 &(struct http_answer){.status = 200,

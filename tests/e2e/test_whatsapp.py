@@ -540,7 +540,7 @@ def test_a_crash_before_the_request_loses_nothing(rig):
     rig.wrote(ANN)
     s.trouble(code=131056, times=3)
     g.send({"type": "outbound", "requestId": "r1", "action": {"op": "send", "chat_id": ANN, "content": "kept", "metadata": {}}})
-    wait_for(lambda: [c for c in s.calls if c[0] == "POST"])
+    wait_for(lambda: [r["state"] for r in json.loads(rig.server.cli("outbox", "list", "--json").stdout)] == ["waiting"])
     rig.server.kill()
     s.troubles.clear()
     rig.server.start()

@@ -418,7 +418,7 @@ static void finish(struct staged *e)
     if (e->err != BH_OK)
         log_warn(NULL, "cannot deliver a received event: platform=%.*s: %s",
                  STR_FMT(e->ev.platform), bh_err_word(e->err));
-    if (!e->group.replaced)
+    if (!e->group.replaced && !e->group.unkeyed)
         acks_add(r, e->append.id);
     leave(e);
 }

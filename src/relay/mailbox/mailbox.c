@@ -334,7 +334,8 @@ static void submit(struct delivery *d)
     struct store *st = i->relay->env.store;
     bool live = i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
 
-    if (d->state == DELIVERY_FAILED && d->append.extra != NULL && d->append.extra->n_puts > 0) {
+    if ((d->state == DELIVERY_FAILED || d->state == DELIVERY_UNKEYED) && d->append.extra != NULL &&
+        d->append.extra->n_puts > 0) {
         allowance_keep(i->relay, d->append.extra->puts[0].key); /* the count may have grown */
         ((struct extra *)(void *)d->bytes)->store.n_puts = 0;
     }
@@ -542,14 +543,43 @@ static void became_durable(struct delivery *d)
     sleep_check(i);
 }
 
+/* The later messages of a burst have keys of their own, which only this append brings.  So the
+ * staged row stays until the append succeeds, also when the delivery is acked before that. */
+static bool brings_keys(const struct delivery *d)
+{
+    return d->append.extra != NULL && d->append.extra->n_keys > 0;
+}
+
+/* A settled delivery whose keys are not on disk.  A drain does not wait for a store that is down:
+ * the next process takes the burst from its staged row. */
+static void keys_failed(struct delivery *d)
+{
+    struct relay *r = d->inst->relay;
+
+    if (r->draining) {
+        d->group->unkeyed = true;
+        delivery_free(d);
+        return;
+    }
+    d->state = DELIVERY_UNKEYED;
+    retry_want_acks(r);
+}
+
 static void on_appended(struct store_op *op, enum bh_err err)
 {
     struct delivery *d = container_of(op, struct delivery, append.op);
 
     assert(d->state == DELIVERY_QUEUED || d->state == DELIVERY_SETTLED);
-    if (d->group != NULL)
+    if (d->group != NULL && err != BH_OK && brings_keys(d)) {
+        d->append.replaces = 0;
+        d->append.tied = false;
+        d->group->replaced = false;
+    } else if (d->group != NULL) {
         group_end(d, err == BH_OK);
-    if (d->state == DELIVERY_SETTLED)
+    }
+    if (d->state == DELIVERY_SETTLED && d->group != NULL)
+        keys_failed(d);
+    else if (d->state == DELIVERY_SETTLED)
         delivery_free(d);
     else if (err == BH_OK)
         became_durable(d);
@@ -581,6 +611,15 @@ void delivery_retry(struct instance *i)
 
 /* ---- settled and sent ---- */
 
+static void become_settled(struct delivery *d)
+{
+    struct relay *r = d->inst->relay;
+
+    if (!store_append_shrink(r->env.store, &d->append) && !d->in_doubt)
+        acks_add(r, d->append.id); /* too late to shrink: the row is written, then deleted */
+    d->state = DELIVERY_SETTLED;
+}
+
 void delivery_settle(struct instance *i, struct slot *slot)
 {
     struct relay *r = i->relay;
@@ -601,9 +640,7 @@ void delivery_settle(struct instance *i, struct slot *slot)
     if ((d->state == DELIVERY_WAITING || d->state == DELIVERY_FAILED) && d->append.has_key)
         submit(d); /* for its key: the platform may send the event again after a start */
     if (d->state == DELIVERY_QUEUED) {
-        if (!store_append_shrink(r->env.store, &d->append) && !d->in_doubt)
-            acks_add(r, id); /* too late to shrink: the row is written, then deleted */
-        d->state = DELIVERY_SETTLED;
+        become_settled(d);
         list_move(&d->link, &r->deliveries->settling);
     } else {
         delivery_free(d);
@@ -915,6 +952,13 @@ void acks_retry(struct relay *r)
         struct ack_batch *b = list_entry(it, struct ack_batch, link);
         if (b->failed)
             submit_batch(r, b);
+    }
+    list_each (&r->deliveries->settling, at, after) {
+        struct delivery *d = delivery_of(at);
+        if (d->state != DELIVERY_UNKEYED)
+            continue;
+        submit(d);
+        become_settled(d);
     }
 }
 

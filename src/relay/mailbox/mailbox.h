@@ -104,6 +104,7 @@ static inline uint64_t mailbox_bytes(const struct mailbox *mb)
  *        doubt                      FAILED         failed otherwise: removed, "unavailable"
  *
  *      every state --acked--> freed; a QUEUED one becomes SETTLED and is freed by done()
+ *      SETTLED --failed, with keys of a burst--> UNKEYED --RETRY_MS--> SETTLED
  *
  * A struct delivery exists while the bytes are in memory: from the accept until they are on disk,
  * and a little longer (KEPT) when a live socket will send them soon.  The delivery's slot in the
@@ -130,6 +131,7 @@ enum delivery_state {
     DELIVERY_FAILED,
     DELIVERY_KEPT,
     DELIVERY_SETTLED,
+    DELIVERY_UNKEYED,
 };
 
 /* The deliveries of one staged event (staged.h).  One transaction appends all of them and deletes
@@ -140,6 +142,7 @@ struct delivery_group {
     struct list members;                    /* not submitted yet: deliveries by group_link */
     uint32_t left;                          /* members whose append has not ended */
     bool replaced;                          /* valid at @left 0: the transaction deleted the row */
+    bool unkeyed;                           /* a drain left keys of a burst to the row */
     void (*over)(struct delivery_group *g); /* runs when @left becomes 0 */
 };
 
