@@ -210,7 +210,6 @@ def test_what_waited_does_not_leave_after_its_ground_ended(house, dial, how):  #
     house.link(house.a, ANN)
     house.sim.say(GENERAL, "hi", user=ANN)
     house.ga.hear("hi")
-    before = house.sim.texts(GENERAL)
     house.sim.limit(GENERAL, 3)
     ask(house.ga, "w1", op="send", chat_id=GENERAL, content="late", reply_to=None)
     ask(house.ga, "w2", op="send", chat_id=GENERAL, content="behind it", reply_to=None)
@@ -223,7 +222,7 @@ def test_what_waited_does_not_leave_after_its_ground_ended(house, dial, how):  #
     for _ in range(2):
         result = house.ga.next("outbound_result", 20)["result"]
         assert not result["success"] and "no right to act" in result["error"], result
-    assert house.sim.texts(GENERAL) == before
+    assert not {"late", "behind it"} & set(house.sim.texts(GENERAL))
     left = json.loads(house.server.cli("outbox", "list", "--json").stdout)
     assert all(r["state"] == "unknown" for r in left)  # the kill came while its first try was answered
 
