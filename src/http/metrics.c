@@ -59,7 +59,7 @@ static const struct {
     C("deliveries_sent", "", delivered, "Deliveries sent for the first time."),
     C("deliveries_resent", "", redelivered, "Deliveries sent again on a new socket."),
     C("deliveries_acked", "", acked, "Deliveries acknowledged by their gateway."),
-    C("deliveries_settled", "", settled, "Deliveries settled without an ack of their own."),
+    C("deliveries_settled", "", settled, "Deliveries that ended: acked, purged or expired."),
     C("deliveries_parked", "", parked, "Deliveries set aside after too many attempts."),
     C("deliveries_edited", "", revised, "Waiting deliveries whose message was edited."),
     C("messages_joined", "", joined, "Messages that became part of a burst (`debounce`)."),
