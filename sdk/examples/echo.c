@@ -2,23 +2,18 @@
  *
  * It shows the whole life of a gateway: connect, answer, show that it is typing, edit a message
  * (/count), be interrupted (/stop), go idle after a while of silence, listen for the connector's
- * poke on a tiny HTTP listener, and come back to catch up.
+ * poke, and come back to catch up.
  *
  *      GATEWAY_RELAY_URL=http://127.0.0.1:7077 GATEWAY_RELAY_ID=... GATEWAY_RELAY_SECRET=... echo
  *
  * Exit status: 0 after SIGTERM or SIGINT, 1 failed, 2 misused, 3 the connector revoked us. */
 #include <arpa/inet.h>
-#include <errno.h>
-#include <getopt.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -29,50 +24,38 @@
 #define COUNT_TO 5
 #define COUNT_MAX 99
 #define COUNT_STEP_MS 400
+#define LOOK_MS 500 /* how often the main thread looks at the state */
 
 struct echo {
-    /* from the command line and the environment */
-    const char *url, *id, *secret, *wake_listen, *ca_file;
     struct bhgw_identity identities[MAX_IDENTITIES];
     size_t n_identities;
-    int idle_s;
-    int think_ms; /* how long it pretends to think */
-    bool verbose;
+    const char *wake_listen; /* NULL: nobody could wake us, so we never sleep */
+    int idle_s;              /* 0: never sleeps */
 
     pthread_mutex_t lock; /* guards what follows */
-    struct timespec last_heard;
+    long long last_heard_ms;
     char stopped_key[512]; /* session an interrupt named last */
-    bool disabled;
-    int state_fd; /* eventfd: something for the main thread to look at */
 };
 
-static void say(const struct echo *e, const char *what, const char *detail)
+static void say(const char *what, const char *detail)
 {
-    (void)e;
     printf("echo: %s%s%s\n", what, detail[0] != '\0' ? ": " : "", detail);
     fflush(stdout);
 }
 
-static void wake_main(struct echo *e)
+static long long now_ms(void)
 {
-    const uint64_t one = 1;
+    struct timespec t;
 
-    if (write(e->state_fd, &one, sizeof one) < 0 && errno != EAGAIN)
-        perror("echo: eventfd");
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
 static void heard_something(struct echo *e)
 {
     pthread_mutex_lock(&e->lock);
-    clock_gettime(CLOCK_MONOTONIC, &e->last_heard);
+    e->last_heard_ms = now_ms();
     pthread_mutex_unlock(&e->lock);
-}
-
-static void sleep_ms(int ms)
-{
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-
-    nanosleep(&t, NULL);
 }
 
 /* ---- what it says ---- */
@@ -97,10 +80,10 @@ static bool was_stopped(struct echo *e, const char *session_key)
     return stopped;
 }
 
-static void forget_stop(struct echo *e)
+static void set_stopped(struct echo *e, const char *session_key)
 {
     pthread_mutex_lock(&e->lock);
-    e->stopped_key[0] = '\0';
+    snprintf(e->stopped_key, sizeof e->stopped_key, "%s", session_key);
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -116,7 +99,7 @@ static void count(struct echo *e, struct bhgw *gw, const struct bhgw_event *ev)
     report_failure(first);
     for (int i = 2; first->success && i <= to; i++) {
         size_t n = strlen(text);
-        sleep_ms(COUNT_STEP_MS);
+        usleep(COUNT_STEP_MS * 1000);
         if (was_stopped(e, ev->session_key)) {
             snprintf(text + n, sizeof text - n, " stopped, as you wish.");
             i = to;
@@ -173,10 +156,8 @@ static enum bhgw_verdict on_event(void *ctx, struct bhgw *gw, const struct bhgw_
     struct echo *e = ctx;
 
     heard_something(e);
-    forget_stop(e);
+    set_stopped(e, "");
     bhgw_typing(gw, ev->chat_id, ev->answer_metadata);
-    if (e->think_ms > 0)
-        sleep_ms(e->think_ms);
     if (strcmp(ev->text, "/help") == 0 || strcmp(ev->text, "/start") == 0)
         bhgw_reply(gw, ev, help_text, on_answered, NULL);
     else if (strcmp(ev->text, "/count") == 0 || strncmp(ev->text, "/count ", 7) == 0)
@@ -194,86 +175,57 @@ static enum bhgw_verdict on_passthrough(void *ctx, struct bhgw *gw,
 {
     (void)gw;
     heard_something(ctx);
-    say(ctx, "a webhook was passed through for", fwd->platform);
+    say("a webhook was passed through for", fwd->platform);
     return BHGW_ACK;
 }
 
 static void on_interrupt(void *ctx, struct bhgw *gw, const char *session_key, const char *chat_id)
 {
-    struct echo *e = ctx;
-
     (void)gw, (void)chat_id;
-    pthread_mutex_lock(&e->lock);
-    snprintf(e->stopped_key, sizeof e->stopped_key, "%s", session_key);
-    pthread_mutex_unlock(&e->lock);
-    say(e, "interrupted", session_key);
+    set_stopped(ctx, session_key);
+    say("interrupted", session_key);
 }
 
 static void on_state(void *ctx, struct bhgw *gw, enum bhgw_state state, const char *why)
 {
-    struct echo *e = ctx;
     char line[256];
 
     (void)gw;
     snprintf(line, sizeof line, "%s (%s)", bhgw_state_name(state), why);
-    say(e, "state", line);
+    say("state", line);
     if (state == BHGW_READY)
-        heard_something(e);
-    if (state == BHGW_DISABLED) {
-        pthread_mutex_lock(&e->lock);
-        e->disabled = true;
-        pthread_mutex_unlock(&e->lock);
-        wake_main(e);
-    }
+        heard_something(ctx);
 }
 
 static void on_log(void *ctx, enum bhgw_log_level level, const char *line)
 {
-    static const char *const words[] = {"error", "warn", "info", "debug"};
-    const struct echo *e = ctx;
-
-    if (e->verbose || level <= BHGW_LOG_WARN)
-        fprintf(stderr, "echo: %s: %s\n", words[level], line);
+    (void)ctx;
+    if (level <= BHGW_LOG_WARN)
+        fprintf(stderr, "echo: %s\n", line);
 }
 
 /* ---- the wake listener: one GET, one 200, nothing else ---- */
 
+/* @address is numbers: "127.0.0.1:7081".  -1: it cannot listen there. */
 static int listen_on(const char *address)
 {
-    char host[256];
-    const char *colon = strrchr(address, ':');
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
-    int fd = -1, yes = 1;
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    char host[INET_ADDRSTRLEN];
+    unsigned port = 0;
+    int yes = 1;
 
-    if (colon == NULL || (size_t)(colon - address) >= sizeof host)
+    if (sscanf(address, "%15[0-9.]:%u", host, &port) != 2 || port > 65535 ||
+        inet_pton(AF_INET, host, &at.sin_addr) != 1)
         return -1;
-    snprintf(host, sizeof host, "%.*s", (int)(colon - address), address);
-    if (getaddrinfo(host[0] != '\0' ? host : NULL, colon + 1, &hints, &found) != 0)
+    at.sin_port = htons((uint16_t)port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
         return -1;
-    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0)
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-    if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, 16) < 0) {
-        if (fd >= 0)
-            close(fd);
-        fd = -1;
-    }
-    freeaddrinfo(found);
-    return fd;
-}
-
-static void say_where(const struct echo *e, int fd)
-{
-    struct sockaddr_storage at;
-    socklen_t n = sizeof at;
-    char host[64], port[16], line[128];
-
-    if (getsockname(fd, (struct sockaddr *)&at, &n) == 0 &&
-        getnameinfo((struct sockaddr *)&at, n, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
-        snprintf(line, sizeof line, "http://%s:%s/", host, port);
-        say(e, "wake listener", line);
-    }
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 16) == 0)
+        return fd;
+    close(fd);
+    return -1;
 }
 
 /* True: somebody knocked.  What they say does not matter, that they came does. */
@@ -288,36 +240,21 @@ static bool take_poke(int listener)
     if (fd < 0)
         return false;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     bool asked = recv(fd, request, sizeof request, 0) > 0;
     if (asked && send(fd, answer, sizeof answer - 1, MSG_NOSIGNAL) < 0)
         perror("echo: poke");
-    shutdown(fd, SHUT_WR);
     close(fd);
     return asked;
 }
 
 /* ---- the main thread: signals, silence, pokes ---- */
 
-static int ms_until_idle(struct echo *e)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    pthread_mutex_lock(&e->lock);
-    long long quiet_ms = (now.tv_sec - e->last_heard.tv_sec) * 1000LL +
-                         (now.tv_nsec - e->last_heard.tv_nsec) / 1000000;
-    pthread_mutex_unlock(&e->lock);
-    long long left_ms = e->idle_s * 1000LL - quiet_ms;
-    return left_ms > 0 ? (int)left_ms : 0;
-}
-
-static bool is_disabled(struct echo *e)
+static bool is_idle(struct echo *e)
 {
     pthread_mutex_lock(&e->lock);
-    bool disabled = e->disabled;
+    bool idle = now_ms() - e->last_heard_ms >= e->idle_s * 1000LL;
     pthread_mutex_unlock(&e->lock);
-    return disabled;
+    return idle;
 }
 
 /* Sleep only when the connector confirmed that it keeps what arrives; else stay. */
@@ -325,37 +262,32 @@ static void fall_asleep(struct echo *e, struct bhgw *gw)
 {
     if (bhgw_pending(gw) > 0)
         return heard_something(e);
-    say(e, "falling asleep", "nobody wrote for a while");
+    say("falling asleep", "nobody wrote for a while");
     if (bhgw_go_idle_wait(gw) == BHGW_OK) {
-        say(e, "asleep", "a poke wakes me");
+        say("asleep", "a poke wakes me");
         return;
     }
-    say(e, "not confirmed", "staying awake");
+    say("not confirmed", "staying awake");
     bhgw_open(gw);
     heard_something(e);
 }
 
 static int run(struct echo *e, struct bhgw *gw, int signals, int listener)
 {
-    struct pollfd fds[3] = {{.fd = signals, .events = POLLIN},
-                            {.fd = e->state_fd, .events = POLLIN},
-                            {.fd = listener, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = signals, .events = POLLIN}, {.fd = listener, .events = POLLIN}};
 
     for (;;) {
-        bool awake = bhgw_state(gw) == BHGW_READY;
-        bool may_sleep = awake && e->idle_s > 0;
-        int n = poll(fds, 3, may_sleep ? ms_until_idle(e) : 1000);
-        if (n < 0 && errno != EINTR)
-            return 1;
+        poll(fds, 2, LOOK_MS);
+        enum bhgw_state state = bhgw_state(gw);
         if (fds[0].revents & POLLIN)
             return 0;
-        if (is_disabled(e))
+        if (state == BHGW_DISABLED)
             return 3;
-        if (fds[2].revents & POLLIN && take_poke(listener)) {
-            say(e, "poked", bhgw_state(gw) == BHGW_DORMANT ? "waking up" : "already awake");
+        if (fds[1].revents & POLLIN && take_poke(listener)) {
+            say("poked", state == BHGW_DORMANT ? "waking up" : "already awake");
             heard_something(e);
             bhgw_open(gw);
-        } else if (may_sleep && ms_until_idle(e) == 0) {
+        } else if (state == BHGW_READY && e->idle_s > 0 && is_idle(e)) {
             fall_asleep(e, gw);
         }
     }
@@ -363,181 +295,90 @@ static int run(struct echo *e, struct bhgw *gw, int signals, int listener)
 
 /* ---- starting ---- */
 
-static void usage(FILE *to)
+static int usage(FILE *to)
 {
-    fputs("usage: echo [--url URL] [--id ID] [--secret SECRET] [--idle SECONDS]\n"
-          "            [--wake-listen HOST:PORT] [--platform NAME[=BOT]]... [--think MS]\n"
-          "            [--ca-file FILE] [--verbose] [--help]\n\n"
-          "An example agent: it answers what people write, and sleeps when nobody does.\n\n"
-          "  --url, --id, --secret   the connector and the credential; else from the environment:\n"
-          "                          GATEWAY_RELAY_URL, GATEWAY_RELAY_ID, GATEWAY_RELAY_SECRET\n"
+    fputs("usage: echo [--idle SECONDS] [--wake-listen HOST:PORT] [--platform NAME[=BOT]]...\n\n"
+          "An example agent: it answers what people write, and sleeps when nobody does.  The\n"
+          "connector and the credential are in the environment: GATEWAY_RELAY_URL,\n"
+          "GATEWAY_RELAY_ID, GATEWAY_RELAY_SECRET.\n\n"
           "  --idle SECONDS          go idle after that much silence (60; 0: never)\n"
           "  --wake-listen ADDR      where the connector's poke arrives, such as 127.0.0.1:7081;\n"
           "                          without it, echo never sleeps\n"
-          "  --platform NAME[=BOT]   say hello as this identity; may be repeated (relay)\n"
-          "  --think MS              wait so long before answering (0)\n"
-          "  --ca-file FILE          trust these certificates instead of the system's\n"
-          "  --verbose               tell what the connection does\n",
+          "  --platform NAME[=BOT]   say hello as this identity; may be repeated (relay)\n",
           to);
-}
-
-static bool add_identity(struct echo *e, char *arg)
-{
-    char *equals = strchr(arg, '=');
-
-    if (e->n_identities == MAX_IDENTITIES)
-        return false;
-    if (equals != NULL)
-        *equals++ = '\0';
-    e->identities[e->n_identities].platform = arg;
-    e->identities[e->n_identities++].bot_id = equals != NULL ? equals : "";
-    return true;
-}
-
-static bool read_int(const char *text, int *ret_value)
-{
-    char *end;
-    long v = strtol(text, &end, 10);
-
-    if (*text == '\0' || *end != '\0' || v < 0 || v > 86400 * 1000L)
-        return false;
-    *ret_value = (int)v;
-    return true;
+    return to == stdout ? 0 : 2;
 }
 
 /* -1: go on; else the exit status. */
 static int read_arguments(struct echo *e, int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"url", required_argument, NULL, 'u'},
-        {"id", required_argument, NULL, 'i'},
-        {"secret", required_argument, NULL, 's'},
-        {"idle", required_argument, NULL, 'q'},
-        {"wake-listen", required_argument, NULL, 'w'},
-        {"platform", required_argument, NULL, 'p'},
-        {"think", required_argument, NULL, 't'},
-        {"ca-file", required_argument, NULL, 'c'},
-        {"verbose", no_argument, NULL, 'v'},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    bool ok = true;
-
-    for (int c; ok && (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        switch (c) {
-        case 'u':
-            e->url = optarg;
-            break;
-        case 'i':
-            e->id = optarg;
-            break;
-        case 's':
-            e->secret = optarg;
-            break;
-        case 'q':
-            ok = read_int(optarg, &e->idle_s);
-            break;
-        case 'w':
-            e->wake_listen = optarg;
-            break;
-        case 'p':
-            ok = add_identity(e, optarg);
-            break;
-        case 't':
-            ok = read_int(optarg, &e->think_ms);
-            break;
-        case 'c':
-            e->ca_file = optarg;
-            break;
-        case 'v':
-            e->verbose = true;
-            break;
-        case 'h':
-            usage(stdout);
-            return 0;
-        default:
-            ok = false;
+    for (int i = 1; i < argc; i += 2) {
+        char *value = argv[i + 1], *end = NULL; /* argv ends with a NULL */
+        if (strcmp(argv[i], "--help") == 0)
+            return usage(stdout);
+        if (value == NULL)
+            return usage(stderr);
+        if (strcmp(argv[i], "--idle") == 0) {
+            e->idle_s = (int)strtol(value, &end, 10);
+            if (*value == '\0' || *end != '\0' || e->idle_s < 0)
+                return usage(stderr);
+        } else if (strcmp(argv[i], "--wake-listen") == 0) {
+            e->wake_listen = value;
+        } else if (strcmp(argv[i], "--platform") == 0 && e->n_identities < MAX_IDENTITIES) {
+            struct bhgw_identity *id = &e->identities[e->n_identities++];
+            id->platform = strtok_r(value, "=", &end);
+            id->bot_id = end;
+        } else {
+            return usage(stderr);
         }
-    }
-    if (!ok || optind < argc) {
-        usage(stderr);
-        return 2;
     }
     return -1;
 }
 
-static int open_signals(void)
+int main(int argc, char **argv)
 {
+    struct echo e = {.idle_s = 60, .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct bhgw_options opt = bhgw_options_init();
+    int listener = -1, status = read_arguments(&e, argc, argv);
+    char error[256];
     sigset_t set;
 
+    if (status >= 0)
+        return status;
+    if (e.wake_listen == NULL)
+        e.idle_s = 0;
+    else if ((listener = listen_on(e.wake_listen)) < 0) {
+        fprintf(stderr, "echo: cannot listen on %s\n", e.wake_listen);
+        return 1;
+    }
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    return signalfd(-1, &set, SFD_CLOEXEC);
-}
-
-static struct bhgw *make_gateway(struct echo *e)
-{
-    struct bhgw_options opt = bhgw_options_init();
-    char error[256];
-
-    opt.url = e->url;
-    opt.gateway_id = e->id;
-    opt.secret = e->secret;
-    opt.identities = e->identities;
-    opt.n_identities = e->n_identities;
-    opt.ca_file = e->ca_file;
-    opt.ctx = e;
+    opt.url = getenv("GATEWAY_RELAY_URL");
+    opt.gateway_id = getenv("GATEWAY_RELAY_ID");
+    opt.secret = getenv("GATEWAY_RELAY_SECRET");
+    opt.identities = e.identities;
+    opt.n_identities = e.n_identities;
+    opt.ctx = &e;
     opt.on_event = on_event;
     opt.on_passthrough = on_passthrough;
     opt.on_interrupt = on_interrupt;
     opt.on_state = on_state;
     opt.log = on_log;
     struct bhgw *gw = bhgw_new(&opt, error, sizeof error);
-    if (gw == NULL)
+    if (gw == NULL) {
         fprintf(stderr, "echo: %s (see echo --help)\n", error);
-    return gw;
-}
-
-int main(int argc, char **argv)
-{
-    struct echo e = {
-        .url = getenv("GATEWAY_RELAY_URL"),
-        .id = getenv("GATEWAY_RELAY_ID"),
-        .secret = getenv("GATEWAY_RELAY_SECRET"),
-        .idle_s = 60,
-        .lock = PTHREAD_MUTEX_INITIALIZER,
-        .state_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-    };
-    int listener = -1, status = read_arguments(&e, argc, argv);
-
-    if (status >= 0)
-        return status;
-    if (e.wake_listen == NULL)
-        e.idle_s = 0; /* nobody could wake us */
-    else if ((listener = listen_on(e.wake_listen)) < 0) {
-        fprintf(stderr, "echo: cannot listen on %s\n", e.wake_listen);
-        return 1;
-    }
-    int signals = open_signals();
-    struct bhgw *gw = make_gateway(&e);
-    if (gw == NULL)
         return 2;
-    if (listener >= 0)
-        say_where(&e, listener);
+    }
     heard_something(&e);
     if (bhgw_open(gw) != BHGW_OK) {
         fprintf(stderr, "echo: there are no threads left\n");
         return 1;
     }
-    status = run(&e, gw, signals, listener);
-    say(&e, status == 3 ? "revoked" : "leaving", "");
+    status = run(&e, gw, signalfd(-1, &set, SFD_CLOEXEC), listener);
+    say(status == 3 ? "revoked" : "leaving", "");
     bhgw_close(gw);
     bhgw_free(gw);
-    close(signals);
-    close(e.state_fd);
-    if (listener >= 0)
-        close(listener);
     return status;
 }

@@ -98,13 +98,6 @@ static enum gwc_io near_dial_step(int fd, char error[CURL_ERROR_SIZE])
     return GWC_IO_FAILED;
 }
 
-static void near_dial_wait(int fd, int wake_fd, int timeout_ms)
-{
-    struct pollfd p[2] = {{.fd = fd, .events = POLLOUT}, {.fd = wake_fd, .events = POLLIN}};
-
-    poll(p, 2, timeout_ms);
-}
-
 static enum gwc_io outcome(ssize_t n, size_t *ret_n)
 {
     *ret_n = n > 0 ? (size_t)n : 0;
@@ -184,11 +177,12 @@ enum gwc_io gwc_conn_dial_step(struct gwc_conn *c)
 
 void gwc_conn_dial_wait(struct gwc_conn *c, int wake_fd, int timeout_ms)
 {
+    struct pollfd p[2] = {{.fd = c->fd, .events = POLLOUT}, {.fd = wake_fd, .events = POLLIN}};
     struct curl_waitfd extra = {.fd = wake_fd, .events = CURL_WAIT_POLLIN};
     int n;
 
     if (c->near)
-        near_dial_wait(c->fd, wake_fd, timeout_ms);
+        poll(p, 2, timeout_ms);
     else
         curl_multi_poll(c->multi, &extra, 1, timeout_ms, &n);
 }

@@ -1,7 +1,7 @@
 /* convert.c - JSON to the structs of the public header.
  *
  * Everything read is copied into an arena, so that strings end in a NUL and outlive the parser's
- * document.  Structs that the application frees carry their arena behind them in a box.
+ * document.  Structs that the application frees are in a box with their arena.
  *
  * A Discord interaction names its channel and its person in its body.  Both are read into an event
  * as released gateways do: the platform is "relay", so the session key is the one under which the
@@ -18,19 +18,23 @@
 
 #define MAX_LIST 256 /* media, headers, ops; the rest is ignored */
 
-struct descriptor_box {
-    struct bhgw_descriptor pub; /* first */
+struct box {
+    union { /* first: what the application gets */
+        struct bhgw_descriptor descriptor;
+        struct bhgw_event event;
+        struct bhgw_result result;
+    };
     struct arena arena;
-    struct list link; /* in gw->descriptors, when kept there */
+    struct list link; /* in gw->descriptors, of a descriptor that is kept there */
 };
-struct event_box {
-    struct bhgw_event pub; /* first */
-    struct arena arena;
-};
-struct result_box {
-    struct bhgw_result pub; /* first */
-    struct arena arena;
-};
+
+static void box_free(struct box *box)
+{
+    if (box == NULL)
+        return;
+    arena_done(&box->arena);
+    free(box);
+}
 
 static const char *keep(struct arena *a, struct str s)
 {
@@ -186,27 +190,23 @@ bool gwc_event_read(struct json doc, struct arena *a, struct bhgw_event *ev)
  * and a new field is never forgotten. */
 struct bhgw_event *bhgw_event_copy(const struct bhgw_event *ev)
 {
-    struct event_box *box = xcalloc(1, sizeof *box);
+    struct box *box = xcalloc(1, sizeof *box);
     struct json_parser *p = json_parser_new();
     struct str frame = arena_str(&box->arena, str_make(ev->json, ev->json_bytes));
     struct json doc;
-    bool ok = json_parse(p, frame, &doc) && gwc_event_read(doc, &box->arena, &box->pub);
+    bool ok = json_parse(p, frame, &doc) && gwc_event_read(doc, &box->arena, &box->event);
 
     assert(ok); /* the same bytes were parsed before */
-    box->pub.delivery = ev->delivery;
-    box->pub.json = frame.p;
-    box->pub.json_bytes = frame.n;
+    box->event.delivery = ev->delivery;
+    box->event.json = frame.p;
+    box->event.json_bytes = frame.n;
     json_parser_free(p);
-    return &box->pub;
+    return &box->event;
 }
 
 void bhgw_event_free(struct bhgw_event *ev)
 {
-    if (ev == NULL)
-        return;
-    struct event_box *box = container_of(ev, struct event_box, pub);
-    arena_done(&box->arena);
-    free(box);
+    box_free((struct box *)ev);
 }
 
 static void read_headers(struct json pairs, struct arena *a, struct bhgw_passthrough *fwd)
@@ -291,9 +291,9 @@ struct bhgw_descriptor *gwc_descriptor_read(struct json d)
 {
     if (!json_is_object(d) || !has_all_keys(d))
         return NULL;
-    struct descriptor_box *box = xcalloc(1, sizeof *box);
+    struct box *box = xcalloc(1, sizeof *box);
     struct arena *a = &box->arena;
-    box->pub = (struct bhgw_descriptor){
+    box->descriptor = (struct bhgw_descriptor){
         .contract_version = int_of(json_get(d, "contract_version"), 1),
         .platform = get_or(a, d, "platform", "relay"),
         .label = get_or(a, d, "label", ""),
@@ -307,62 +307,47 @@ struct bhgw_descriptor *gwc_descriptor_read(struct json d)
         .platform_hint = get_or(a, d, "platform_hint", ""),
         .pii_safe = json_as_bool(json_get(d, "pii_safe"), false),
     };
-    box->pub.supported_ops = strings(a, json_get(d, "supported_ops"), &box->pub.n_supported_ops);
-    return &box->pub;
+    box->descriptor.supported_ops =
+        strings(a, json_get(d, "supported_ops"), &box->descriptor.n_supported_ops);
+    return &box->descriptor;
 }
 
 struct bhgw_descriptor *gwc_descriptor_copy(const struct bhgw_descriptor *d)
 {
-    struct descriptor_box *box = xcalloc(1, sizeof *box);
+    struct box *box = xcalloc(1, sizeof *box);
     struct arena *a = &box->arena;
     const char **ops = arena_alloc(a, (d->n_supported_ops + 1) * sizeof *ops);
 
     for (size_t i = 0; i < d->n_supported_ops; i++)
         ops[i] = keep(a, str_of(d->supported_ops[i]));
     ops[d->n_supported_ops] = NULL;
-    box->pub = *d;
-    box->pub.platform = keep(a, str_of(d->platform));
-    box->pub.label = keep(a, str_of(d->label));
-    box->pub.markdown_dialect = keep(a, str_of(d->markdown_dialect));
-    box->pub.emoji = keep(a, str_of(d->emoji));
-    box->pub.platform_hint = keep(a, str_of(d->platform_hint));
-    box->pub.supported_ops = ops;
-    return &box->pub;
+    box->descriptor = *d;
+    box->descriptor.platform = keep(a, str_of(d->platform));
+    box->descriptor.label = keep(a, str_of(d->label));
+    box->descriptor.markdown_dialect = keep(a, str_of(d->markdown_dialect));
+    box->descriptor.emoji = keep(a, str_of(d->emoji));
+    box->descriptor.platform_hint = keep(a, str_of(d->platform_hint));
+    box->descriptor.supported_ops = ops;
+    return &box->descriptor;
 }
 
 void bhgw_descriptor_free(struct bhgw_descriptor *d)
 {
-    if (d == NULL)
-        return;
-    struct descriptor_box *box = container_of(d, struct descriptor_box, pub);
-    arena_done(&box->arena);
-    free(box);
-}
-
-static struct descriptor_box *box_of(struct list *link)
-{
-    return list_entry(link, struct descriptor_box, link);
-}
-
-/* The descriptor that a new one for @platform replaces; NULL: none. */
-static struct descriptor_box *box_to_replace(const struct bhgw *gw, const char *platform)
-{
-    size_t n = 0;
-
-    for (struct list *it = gw->descriptors.next; it != &gw->descriptors; it = it->next)
-        if (strcmp(box_of(it)->pub.platform, platform) == 0 || ++n >= MAX_LIST)
-            return box_of(it);
-    return NULL;
+    box_free((struct box *)d);
 }
 
 void gwc_descriptor_keep(struct bhgw *gw, struct bhgw_descriptor *d, bool primary)
 {
-    struct descriptor_box *box = container_of(d, struct descriptor_box, pub);
-    struct descriptor_box *old = box_to_replace(gw, d->platform);
+    struct box *box = (struct box *)d;
+    size_t n = 0;
 
-    if (old != NULL) {
-        list_remove(&old->link);
-        bhgw_descriptor_free(&old->pub);
+    list_each (&gw->descriptors, it, next) {
+        struct box *old = list_entry(it, struct box, link);
+        if (strcmp(old->descriptor.platform, d->platform) != 0 && ++n < MAX_LIST)
+            continue;
+        list_remove(it); /* the new one replaces it */
+        box_free(old);
+        break;
     }
     list_init(&box->link);
     list_add_before(primary ? gw->descriptors.next : &gw->descriptors, &box->link);
@@ -371,7 +356,7 @@ void gwc_descriptor_keep(struct bhgw *gw, struct bhgw_descriptor *d, bool primar
 void gwc_descriptors_free(struct bhgw *gw)
 {
     list_each (&gw->descriptors, it, next)
-        bhgw_descriptor_free(&box_of(it)->pub);
+        box_free(list_entry(it, struct box, link));
 }
 
 struct bhgw_descriptor *bhgw_descriptor_get(struct bhgw *gw, const char *platform)
@@ -380,9 +365,9 @@ struct bhgw_descriptor *bhgw_descriptor_get(struct bhgw *gw, const char *platfor
 
     pthread_mutex_lock(&gw->lock);
     list_each (&gw->descriptors, it, next) {
-        struct descriptor_box *box = box_of(it);
-        if (copy == NULL && (platform == NULL || strcmp(box->pub.platform, platform) == 0))
-            copy = gwc_descriptor_copy(&box->pub);
+        const struct bhgw_descriptor *d = &list_entry(it, struct box, link)->descriptor;
+        if (copy == NULL && (platform == NULL || strcmp(d->platform, platform) == 0))
+            copy = gwc_descriptor_copy(d);
     }
     pthread_mutex_unlock(&gw->lock);
     return copy;
@@ -412,17 +397,17 @@ static bool is_truthy(struct json v)
 
 struct bhgw_result *gwc_result_failure(const char *error)
 {
-    struct result_box *box = xcalloc(1, sizeof *box);
+    struct box *box = xcalloc(1, sizeof *box);
 
-    box->pub.error = keep(&box->arena, str_of(error));
-    return &box->pub;
+    box->result.error = keep(&box->arena, str_of(error));
+    return &box->result;
 }
 
 struct bhgw_result *gwc_result_read(struct json object, const struct gwc_request *req)
 {
     if (!json_is_object(object))
         return gwc_result_failure("the connector's result is malformed");
-    struct result_box *box = xcalloc(1, sizeof *box);
+    struct box *box = xcalloc(1, sizeof *box);
     struct arena *a = &box->arena;
     struct json info = json_get(object, "chat_info");
     struct buf whole = BUF_INIT;
@@ -431,7 +416,7 @@ struct bhgw_result *gwc_result_read(struct json object, const struct gwc_request
     if (!json_is_object(info))
         info = object;
     jw_value(&w, object);
-    box->pub = (struct bhgw_result){
+    box->result = (struct bhgw_result){
         .success = is_truthy(json_get(object, "success")),
         .message_id = get_or(a, object, "message_id", keep(a, str_of(req->message_id))),
         .chat_name = get_or(a, info, "name", keep(a, str_of(req->chat_id))),
@@ -439,38 +424,27 @@ struct bhgw_result *gwc_result_read(struct json object, const struct gwc_request
         .thread_id = get(a, object, "thread_id"),
         .json = keep(a, buf_str(&whole)),
     };
-    if (!box->pub.success)
-        box->pub.error = get_or(a, object, "error", "the connector gave no reason");
+    if (!box->result.success)
+        box->result.error = get_or(a, object, "error", "the connector gave no reason");
     buf_done(&whole);
-    return &box->pub;
+    return &box->result;
 }
 
 void bhgw_result_free(struct bhgw_result *result)
 {
-    if (result == NULL)
-        return;
-    struct result_box *box = container_of(result, struct result_box, pub);
-    arena_done(&box->arena);
-    free(box);
+    box_free((struct box *)result);
 }
 
 /* ---- Discord interactions ---- */
-
-static struct str field_of(struct json object, const char *key)
-{
-    struct str s = json_str(object, key);
-
-    return s.p != NULL ? s : STR("");
-}
 
 static void write_source(struct jw *w, struct json body)
 {
     struct json member = json_get(json_get(body, "member"), "user");
     struct json user = json_is_object(member) ? member : json_get(body, "user");
-    struct str guild = json_str(body, "guild_id");
+    struct str guild = json_str(body, "guild_id"), channel = json_str(body, "channel_id");
 
     jw_kstr(w, "platform", STR("relay"));
-    jw_kstr(w, "chat_id", field_of(body, "channel_id"));
+    jw_kstr(w, "chat_id", channel.p != NULL ? channel : STR(""));
     jw_kstr(w, "chat_type", guild.n > 0 ? STR("channel") : STR("dm"));
     jw_kstr(w, "user_id", json_str(user, "id"));
     jw_kstr(w, "user_name", json_str(user, "username"));

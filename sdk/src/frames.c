@@ -63,13 +63,6 @@ void gwc_settle_locked(struct bhgw *gw, uint64_t number, enum bhgw_verdict verdi
 
 /* ---- deliveries ---- */
 
-static bool is_too_much(const struct bhgw *gw, size_t more_bytes)
-{
-    return seen_n_pending(&gw->seen) >= gw->opt.max_pending ||
-           gw->n_deliveries >= gw->opt.max_pending ||
-           gw->delivery_bytes + more_bytes > gw->opt.max_pending_bytes;
-}
-
 static void enqueue(struct bhgw *gw, uint64_t number, bool passthrough, struct str line)
 {
     struct gwc_delivery *d = xmalloc(sizeof *d + line.n + 1);
@@ -84,14 +77,6 @@ static void enqueue(struct bhgw *gw, uint64_t number, bool passthrough, struct s
     pthread_cond_signal(&gw->events_wakeup);
 }
 
-static void on_repetition(struct bhgw *gw, struct seen_entry *e)
-{
-    gw->stats.duplicates++;
-    e->socket = gw->socket_number;
-    if (e->state == SEEN_SETTLED)
-        gwc_ack_entry(gw, e);
-}
-
 static void on_delivery(struct bhgw *gw, struct json doc, bool passthrough, struct str line)
 {
     struct json payload = json_get(doc, passthrough ? "forward" : "event");
@@ -103,12 +88,19 @@ static void on_delivery(struct bhgw *gw, struct json doc, bool passthrough, stru
         return skip(gw, "a delivery that is not an object");
     if (id.n > SEEN_ID_MAX)
         return skip(gw, "a bufferId that is too long");
-    if (id.n > 0 && (e = seen_find(&gw->seen, id)) != NULL)
-        return on_repetition(gw, e);
+    if (id.n > 0 && (e = seen_find(&gw->seen, id)) != NULL) {
+        gw->stats.duplicates++;
+        e->socket = gw->socket_number;
+        if (e->state == SEEN_SETTLED)
+            gwc_ack_entry(gw, e);
+        return;
+    }
     /* Over the limit: skip all further deliveries of this socket, to keep their order.  The socket
      * still carries acks and results.  Once there is room it is replaced, and the connector repeats
      * the skipped deliveries. */
-    gw->choked = gw->choked || is_too_much(gw, line.n);
+    gw->choked |= seen_n_pending(&gw->seen) >= gw->opt.max_pending ||
+                  gw->n_deliveries >= gw->opt.max_pending ||
+                  gw->delivery_bytes + line.n > gw->opt.max_pending_bytes;
     if (gw->choked)
         return;
     if (id.n > 0)
@@ -245,23 +237,12 @@ static void send_hello(struct bhgw *gw, const struct bhgw_identity *id)
     jw_kstr(&w, "type", STR("hello"));
     jw_kstr(&w, "platform", str_of(id->platform));
     jw_kstr(&w, "botId", str_of(id->bot_id));
-    if (id->command_manifest != NULL) {
-        jw_key(&w, "command_manifest");
-        jw_raw(&w, str_of(id->command_manifest));
-    }
+    if (id->command_manifest != NULL)
+        jw_kraw(&w, "command_manifest", str_of(id->command_manifest));
     jw_end_obj(&w);
     buf_add_c(&line, '\n');
     gwc_send_line(gw, buf_str(&line));
     buf_done(&line);
-}
-
-static void say_hello(struct bhgw *gw)
-{
-    ws_decoder_init(&gw->conn.decoder, false, gw->opt.max_message_bytes);
-    gwc_enter(gw, GWC_HELLO, gw->opt.handshake_timeout_ms, "saying hello");
-    gw->ping_at_ms = gwc_now_ms() + gw->opt.ping_interval_ms;
-    for (size_t i = 0; i < gw->opt.n_identities; i++)
-        send_hello(gw, &gw->opt.identities[i]);
 }
 
 /* ---- frames ---- */
@@ -335,7 +316,11 @@ static void on_upgrade_bytes(struct bhgw *gw, struct str bytes)
     }
     struct buf rest = c->head;
     c->head = BUF_INIT;
-    say_hello(gw);
+    ws_decoder_init(&c->decoder, false, gw->opt.max_message_bytes);
+    gwc_enter(gw, GWC_HELLO, gw->opt.handshake_timeout_ms, "saying hello");
+    gw->ping_at_ms = gwc_now_ms() + gw->opt.ping_interval_ms;
+    for (size_t i = 0; i < gw->opt.n_identities; i++)
+        send_hello(gw, &gw->opt.identities[i]);
     on_data(gw, rest.p + n, rest.n - n);
     buf_done(&rest);
 }

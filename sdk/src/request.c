@@ -98,8 +98,7 @@ static void send_request(struct bhgw *gw, const struct gwc_request *req, struct 
     jw_obj(&w);
     jw_kstr(&w, "type", STR("outbound"));
     jw_kstr(&w, "requestId", str_of(req->id));
-    jw_key(&w, "action");
-    jw_raw(&w, action);
+    jw_kraw(&w, "action", action);
     jw_kstr_opt(&w, "platform", str_of(platform));
     jw_kstr_opt(&w, "botId", str_of(bot_id));
     jw_end_obj(&w);
@@ -172,17 +171,15 @@ static bool add_members(struct jw *w, struct json_parser *p, const char *json)
     return true;
 }
 
-static bool is_one_of(const char *op, const char *a, const char *b, const char *c, const char *d)
-{
-    return strcmp(op, a) == 0 || strcmp(op, b) == 0 || strcmp(op, c) == 0 || strcmp(op, d) == 0;
-}
-
 static bool write_action(struct buf *out, const struct bhgw_action *a)
 {
+    static const char *const with_metadata[] = {"send", "edit", "typing", "follow_up"};
     struct json_parser *p = json_parser_new();
     struct jw w = jw_begin(out);
-    bool ok = true;
+    bool ok = true, metadata = a->metadata != NULL;
 
+    for (size_t i = 0; i < ARRAY_LEN(with_metadata); i++)
+        metadata |= strcmp(a->op, with_metadata[i]) == 0;
     jw_obj(&w);
     jw_kstr(&w, "op", str_of(a->op));
     jw_kstr_opt(&w, "chat_id", str_of(a->chat_id));
@@ -192,9 +189,8 @@ static bool write_action(struct buf *out, const struct bhgw_action *a)
     jw_kstr_opt(&w, "content", str_of(a->content));
     if (a->reply_to != NULL || strcmp(a->op, "send") == 0)
         jw_kstr(&w, "reply_to", str_of(a->reply_to));
-    if (a->metadata != NULL || is_one_of(a->op, "send", "edit", "typing", "follow_up")) {
-        jw_key(&w, "metadata");
-        jw_obj(&w);
+    if (metadata) {
+        jw_kobj(&w, "metadata");
         ok = a->metadata == NULL || add_members(&w, p, a->metadata);
         jw_end_obj(&w);
     }
@@ -205,24 +201,15 @@ static bool write_action(struct buf *out, const struct bhgw_action *a)
     return ok && !buf_failed(out);
 }
 
-/* Copy @a as far as the caller's version of it goes. */
-static struct bhgw_action action_of(const struct bhgw_action *a)
-{
-    struct bhgw_action copy = {0};
-
-    assert(a->struct_bytes >= offsetof(struct bhgw_action, chat_id));
-    memcpy(&copy, a, a->struct_bytes < sizeof copy ? a->struct_bytes : sizeof copy);
-    assert(copy.op != NULL);
-    return copy;
-}
-
 static struct bhgw_result *perform(struct bhgw *gw, const struct bhgw_action *given,
                                    struct reply_to to)
 {
-    struct bhgw_action a = action_of(given);
+    struct bhgw_action a = {0}; /* a copy, as far as the caller's version of the struct goes */
     struct gwc_request *req = request_new(gw);
     struct buf action = BUF_INIT;
 
+    assert(given->struct_bytes >= offsetof(struct bhgw_action, chat_id) && given->op != NULL);
+    memcpy(&a, given, given->struct_bytes < sizeof a ? given->struct_bytes : sizeof a);
     req->chat_id = xstrdup(a.chat_id);
     req->message_id = strcmp(a.op, "edit") == 0 ? xstrdup(a.message_id) : NULL;
     if (!write_action(&action, &a))

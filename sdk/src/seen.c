@@ -102,22 +102,7 @@ void seen_forget(struct seen *l, struct seen_entry *e)
 
 enum outcome { GOT_IT, IS_TAKEN, FAILED };
 
-static size_t max_lines(const struct seen *l)
-{
-    return l->keep < MIN_LINES / 2 ? MIN_LINES : 2 * l->keep;
-}
-
 /* ---- reading ---- */
-
-static void learn(struct seen *l, struct str line)
-{
-    struct buf id = BUF_INIT;
-
-    if (percent_decode(&id, line) && id.n > 0 && id.n <= SEEN_ID_MAX &&
-        seen_find(l, buf_str(&id)) == NULL)
-        seen_settle(l, seen_add(l, buf_str(&id), 0));
-    buf_done(&id);
-}
 
 /* Every whole line of @text, which starts after the header.  Returns the bytes they take. */
 static size_t read_lines(struct seen_file *f, struct seen *l, struct str text)
@@ -126,7 +111,10 @@ static size_t read_lines(struct seen_file *f, struct seen *l, struct str text)
     ptrdiff_t end;
 
     while ((end = str_find(rest, '\n')) >= 0) {
-        learn(l, str_make(rest.p, (size_t)end));
+        BUF_LOCAL id = BUF_INIT;
+        if (percent_decode(&id, str_make(rest.p, (size_t)end)) && id.n > 0 && id.n <= SEEN_ID_MAX &&
+            seen_find(l, buf_str(&id)) == NULL)
+            seen_settle(l, seen_add(l, buf_str(&id), 0));
         rest = str_skip(rest, (size_t)end + 1);
         f->n_lines++;
     }
@@ -274,6 +262,7 @@ void seen_file_done(struct seen_file *f)
 
 bool seen_file_add(struct seen_file *f, struct seen *l, struct str id)
 {
+    size_t most = l->keep < MIN_LINES / 2 ? MIN_LINES : 2 * l->keep;
     bool ok;
 
     if (f->path == NULL)
@@ -283,7 +272,7 @@ bool seen_file_add(struct seen_file *f, struct seen *l, struct str id)
         ok = got == IS_TAKEN || (got == GOT_IT && rewrite(f, l));
     } else {
         ok = append(f, id);
-        if (ok && f->n_lines >= max_lines(l) && !rewrite(f, l))
+        if (ok && f->n_lines >= most && !rewrite(f, l))
             f->n_lines = l->keep; /* failed: retry after that many more lines */
     }
     bool told = f->failing;

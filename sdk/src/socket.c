@@ -203,13 +203,6 @@ void gwc_idle_acked(struct bhgw *gw)
         gw->idle_acked = true;
 }
 
-static void go_quiet(struct bhgw *gw)
-{
-    gw->idle_acked = false;
-    gwc_send_line(gw, STR("{\"type\":\"going_idle\"}\n"));
-    gwc_enter(gw, GWC_DRAINING, gw->opt.idle_ack_timeout_ms, "going idle");
-}
-
 /* May the socket close?  What a handler still works on is waited for, because its ack and its
  * answer need the socket; when leaving for good, what no handler started on stays with the
  * connector. */
@@ -261,10 +254,13 @@ static void obey(struct bhgw *gw)
         break;
     case GWC_HELLO:
     case GWC_READY:
-        if (!up)
-            go_quiet(gw);
-        else if (gw->choked && !still_choked(gw))
+        if (!up) {
+            gw->idle_acked = false;
+            gwc_send_line(gw, STR("{\"type\":\"going_idle\"}\n"));
+            gwc_enter(gw, GWC_DRAINING, gw->opt.idle_ack_timeout_ms, "going idle");
+        } else if (gw->choked && !still_choked(gw)) {
             close_politely(gw, "there is room for deliveries again");
+        }
         break;
     case GWC_DRAINING:
         if (gw->idle_acked && is_quiet(gw))

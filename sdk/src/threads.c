@@ -27,8 +27,7 @@ static void write_body(struct buf *out, const struct bhgw_policy *p, const char 
     jw_obj(&w);
     jw_kstr(&w, "platform", str_of(platform));
     jw_kbool(&w, "requireAddress", p->require_address);
-    jw_key(&w, "freeResponseScopes");
-    jw_arr(&w);
+    jw_karr(&w, "freeResponseScopes");
     for (size_t i = 0; i < p->n_free_scopes; i++)
         jw_str(&w, str_of(p->free_scopes[i]));
     jw_end_arr(&w);
@@ -134,26 +133,6 @@ static bool post_policies(struct bhgw *gw)
 
 /* ---- events ---- */
 
-/* False: the threads must end. */
-static bool wait_for_work(struct bhgw *gw)
-{
-    /* Closing: deliveries without a running handler stay with the connector. */
-    while (!gw->quit && !gw->policy_due &&
-           (list_is_empty(&gw->deliveries) || gw->want == GWC_WANT_CLOSED))
-        pthread_cond_wait(&gw->events_wakeup, &gw->lock);
-    return !gw->quit;
-}
-
-static struct gwc_delivery *take_delivery(struct bhgw *gw)
-{
-    struct gwc_delivery *d = list_first(&gw->deliveries, struct gwc_delivery, link);
-
-    list_remove(&d->link);
-    gw->n_deliveries--;
-    gw->delivery_bytes -= d->bytes;
-    return d;
-}
-
 static void declare_policy(struct bhgw *gw)
 {
     gw->policy_due = false;
@@ -194,24 +173,20 @@ static enum bhgw_verdict run_passthrough(struct bhgw *gw, const struct gwc_deliv
     return gw->opt.on_passthrough(gw->opt.ctx, gw, &fwd);
 }
 
-static enum bhgw_verdict run(struct bhgw *gw, const struct gwc_delivery *d, struct json_parser *p,
-                             struct arena *a)
-{
-    struct json doc;
-
-    if (!json_parse(p, str_make(d->line, d->bytes), &doc))
-        return BHGW_RELEASE; /* it was parsed before, so memory is exhausted */
-    return (d->passthrough ? run_passthrough : run_event)(gw, d, doc, a);
-}
-
 static void handle_delivery(struct bhgw *gw, struct json_parser *parser, struct arena *arena)
 {
-    struct gwc_delivery *d = take_delivery(gw);
+    struct gwc_delivery *d = list_first(&gw->deliveries, struct gwc_delivery, link);
+    enum bhgw_verdict verdict = BHGW_RELEASE; /* it was parsed before: else memory is exhausted */
+    struct json doc;
 
+    list_remove(&d->link);
+    gw->n_deliveries--;
+    gw->delivery_bytes -= d->bytes;
     gw->events_busy = true;
     gw->stats.events++;
     pthread_mutex_unlock(&gw->lock);
-    enum bhgw_verdict verdict = run(gw, d, parser, arena);
+    if (json_parse(parser, str_make(d->line, d->bytes), &doc))
+        verdict = (d->passthrough ? run_passthrough : run_event)(gw, d, doc, arena);
     arena_reset(arena);
     pthread_mutex_lock(&gw->lock);
     gw->events_busy = false;
@@ -229,11 +204,13 @@ void *gwc_events_main(void *arg)
     struct arena arena = ARENA_INIT;
 
     pthread_mutex_lock(&gw->lock);
-    while (wait_for_work(gw)) {
+    while (!gw->quit) {
         if (gw->policy_due)
             declare_policy(gw);
-        else
+        else if (!list_is_empty(&gw->deliveries) && gw->want != GWC_WANT_CLOSED)
             handle_delivery(gw, parser, &arena);
+        else /* closing: deliveries without a running handler stay with the connector */
+            pthread_cond_wait(&gw->events_wakeup, &gw->lock);
     }
     pthread_mutex_unlock(&gw->lock);
     arena_done(&arena);

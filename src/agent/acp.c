@@ -28,8 +28,6 @@
 #define OPEN_MS 120000
 #define CANCEL_MS 10000 /* from session/cancel to the end of the process */
 #define KILL_MS 2000
-#define BACKOFF_MIN_MS 200
-#define BACKOFF_MAX_MS 30000
 #define STEADY_MS 30000
 #define LOGGED_LINES 200 /* lines of stderr, and unusable lines, that a host may log */
 #define NO_RESOURCE -32002
@@ -58,20 +56,11 @@ struct acp *acp_of(struct backend *b)
 
 /* ---- hosts ---- */
 
-static int64_t backoff_ms(unsigned failures)
-{
-    int64_t ms = BACKOFF_MIN_MS;
-
-    while (failures-- > 1 && ms < BACKOFF_MAX_MS)
-        ms *= 2;
-    return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
-}
-
 static void fail_start(struct acp *b, const char *why)
 {
     b->failures++;
-    log_error(NULL, "%s; next try in %" PRId64 " ms", why, backoff_ms(b->failures));
-    timer_set(b->agent->clock, &b->restart, backoff_ms(b->failures));
+    log_error(NULL, "%s; next try in %" PRId64 " ms", why, restart_ms(b->failures));
+    timer_set(b->agent->clock, &b->restart, restart_ms(b->failures));
 }
 
 /* The program speaks another protocol, or none: it is ended. */
@@ -255,10 +244,10 @@ static void session_leave(struct acp_session *s)
 {
     struct acp_host *h = s->host;
 
-    if (h != NULL && s->call != 0)
-        jsonrpc_forget(h->rpc, &s->call);
-    if (h != NULL && s->command_call != 0)
-        jsonrpc_forget(h->rpc, &s->command_call);
+    if (h != NULL && s->request != 0)
+        jsonrpc_forget(h->rpc, &s->request);
+    if (h != NULL && s->command_request != 0)
+        jsonrpc_forget(h->rpc, &s->command_request);
     if (h != NULL && s->prompted)
         h->n_turns--;
     if (h != NULL && s->id != NULL && map_get(&h->by_id, str_of(s->id)) == s)
@@ -280,12 +269,25 @@ static bool is_idle(const struct acp_session *s)
     return s->turn == NULL && s->command == NULL && s->state == ACP_OPEN;
 }
 
-static void write_session(struct buf *params, const struct acp_session *s)
+/* The agent has no session for it any more. */
+static void session_lost(struct acp_session *s)
+{
+    s->host->n_sessions--;
+    session_leave(s);
+}
+
+/* With @place also where the agent works, for a session that is opened. */
+static void write_session(struct buf *params, const struct acp_session *s, bool place)
 {
     struct jw w = jw_begin(params);
 
     jw_obj(&w);
-    jw_kstr(&w, "sessionId", str_of(s->id));
+    jw_kstr_opt(&w, "sessionId", str_of(s->id));
+    if (place) {
+        jw_kstr(&w, "cwd", str_of(s->backend->cwd));
+        jw_karr(&w, "mcpServers");
+        jw_end_arr(&w);
+    }
     jw_end_obj(&w);
 }
 
@@ -301,7 +303,7 @@ static void session_close(struct acp_session *s)
     struct acp_host *h = s->host;
     BUF_LOCAL params = BUF_INIT;
 
-    write_session(&params, s);
+    write_session(&params, s, false);
     if (h->can_close && s->state == ACP_OPEN &&
         jsonrpc_call(h->rpc, "session/close", buf_str(&params), on_closed, NULL) != 0)
         h->n_sessions--;
@@ -428,7 +430,7 @@ static void on_new(void *ctx, const struct jsonrpc_result *r)
     struct acp_session *s = ctx;
     struct str id = json_str(r->value, "sessionId");
 
-    s->call = 0;
+    s->request = 0;
     timer_stop(s->backend->agent->clock, &s->patience);
     bool taken = r->ok && map_get(&s->host->by_id, id) != NULL;
     if (r->ok && id.n > 0 && !taken) {
@@ -436,26 +438,11 @@ static void on_new(void *ctx, const struct jsonrpc_result *r)
         session_opened(s, id, r->value);
         return;
     }
-    struct acp_host *h = s->host;
     session_failed(s,
                    r->ok ? &(struct jsonrpc_result){.message = STR("it gave no session of its own")}
                          : r);
-    session_leave(s);
-    h->n_sessions--;
-    feed_hungry(h->backend);
-}
-
-static void write_place(struct buf *params, const struct acp_session *s, const char *id)
-{
-    struct jw w = jw_begin(params);
-
-    jw_obj(&w);
-    if (id != NULL)
-        jw_kstr(&w, "sessionId", str_of(id));
-    jw_kstr(&w, "cwd", str_of(s->backend->cwd));
-    jw_karr(&w, "mcpServers");
-    jw_end_arr(&w);
-    jw_end_obj(&w);
+    session_lost(s);
+    feed_hungry(s->backend);
 }
 
 static void open_new(struct acp_session *s, bool tell)
@@ -466,8 +453,10 @@ static void open_new(struct acp_session *s, bool tell)
         conversation_tell(s->conversation,
                           STR("[This is a new session: the agent does not remember what was said "
                               "before.]"));
-    write_place(&params, s, NULL);
-    s->call = jsonrpc_call(s->host->rpc, "session/new", buf_str(&params), on_new, s);
+    free(s->id); /* of a session that could not be continued */
+    s->id = NULL;
+    write_session(&params, s, true);
+    s->request = jsonrpc_call(s->host->rpc, "session/new", buf_str(&params), on_new, s);
 }
 
 static void on_continued(void *ctx, const struct jsonrpc_result *r)
@@ -475,7 +464,7 @@ static void on_continued(void *ctx, const struct jsonrpc_result *r)
     struct acp_session *s = ctx;
     struct str key = str_of(s->conversation->key);
 
-    s->call = 0;
+    s->request = 0;
     s->replaying = false;
     if (r->ok) {
         timer_stop(s->backend->agent->clock, &s->patience);
@@ -486,10 +475,8 @@ static void on_continued(void *ctx, const struct jsonrpc_result *r)
     log_warn(NULL, "the agent could not continue a session: session_key=%s why=%.*s",
              s->conversation->key, (int)(r->message.n < 200 ? r->message.n : 200), r->message.p);
     if (r->code == AUTH_REQUIRED) { /* the session is still there, behind the login */
-        struct acp_host *h = s->host;
         session_failed(s, r);
-        session_leave(s);
-        h->n_sessions--;
+        session_lost(s);
         return;
     }
     map_del(&s->host->by_id, str_of(s->id)); /* session_open() has put it */
@@ -513,9 +500,9 @@ static void session_open(struct acp_session *s)
     s->id = xstrdup(id);
     s->replaying = !h->can_resume;
     map_put(&h->by_id, str_of(s->id), s);
-    write_place(&params, s, id);
-    s->call = jsonrpc_call(h->rpc, h->can_resume ? "session/resume" : "session/load",
-                           buf_str(&params), on_continued, s);
+    write_session(&params, s, true);
+    s->request = jsonrpc_call(h->rpc, h->can_resume ? "session/resume" : "session/load",
+                              buf_str(&params), on_continued, s);
 }
 
 /* ---- prompts ---- */
@@ -529,7 +516,7 @@ static void send_prompt(struct acp_session *s, const struct turn_file *files, si
     acp_write_prompt(&params, s, files, n);
     free(s->message);
     s->message = NULL;
-    s->call = jsonrpc_call(s->host->rpc, "session/prompt", buf_str(&params), on_prompted, s);
+    s->request = jsonrpc_call(s->host->rpc, "session/prompt", buf_str(&params), on_prompted, s);
     s->prompted = true;
     s->host->n_turns++;
     turn_alive(s->turn);
@@ -549,7 +536,7 @@ static struct agent_turn *prompt_over(struct acp_session *s)
     struct acp_host *h = s->host;
     struct agent_turn *t = s->turn;
 
-    s->call = 0;
+    s->request = 0;
     s->turn = NULL;
     s->prompted = false;
     h->n_turns--;
@@ -587,10 +574,8 @@ static void on_prompted(void *ctx, const struct jsonrpc_result *r)
     } else {
         log_warn(NULL, "a prompt failed: session_key=%s why=%s", s->conversation->key, why);
         if (r->code == NO_RESOURCE) { /* the agent has forgotten the session */
-            struct acp_host *h = s->host;
             kept_sessions_forget(b->kept, str_of(s->conversation->key));
-            session_leave(s);
-            h->n_sessions--;
+            session_lost(s);
         }
         turn_end(t, TURN_FAILED, why);
     }
@@ -668,7 +653,7 @@ static void acp_cancel(struct backend *base, struct agent_turn *t)
         return;
     }
     acp_drop_permissions(s, true);
-    write_session(&params, s);
+    write_session(&params, s, false);
     jsonrpc_notify(s->host->rpc, "session/cancel", buf_str(&params));
     timer_set(s->backend->agent->clock, &s->patience, CANCEL_MS);
 }

@@ -71,15 +71,6 @@ static void add_file(struct jw *w, const struct turn_file *f)
     jw_end_obj(w);
 }
 
-static void add_message(struct jw *w, const struct acp_session *s, const struct bhgw_event *ev)
-{
-    BUF_LOCAL text = BUF_INIT;
-
-    message_words(s->conversation->agent, ev, &text);
-    if (ev->text_bytes > 0 || ev->n_media_urls == 0)
-        add_text(w, buf_str(&text));
-}
-
 void acp_write_prompt(struct buf *params, const struct acp_session *s,
                       const struct turn_file *files, size_t n)
 {
@@ -88,8 +79,13 @@ void acp_write_prompt(struct buf *params, const struct acp_session *s,
     jw_obj(&w);
     jw_kstr(&w, "sessionId", str_of(s->id));
     jw_karr(&w, "prompt");
-    list_each (&s->turn->messages, it, next)
-        add_message(&w, s, list_entry(it, struct message, link)->ev);
+    list_each (&s->turn->messages, it, next) {
+        const struct bhgw_event *ev = list_entry(it, struct message, link)->ev;
+        BUF_LOCAL text = BUF_INIT;
+        message_words(s->conversation->agent, ev, &text);
+        if (ev->text_bytes > 0 || ev->n_media_urls == 0)
+            add_text(&w, buf_str(&text));
+    }
     for (size_t i = 0; i < n; i++)
         add_file(&w, &files[i]);
     jw_end_arr(&w);

@@ -58,7 +58,7 @@ struct acp_session { /* conversation->session */
     struct list link;      /* host->sessions, or backend->hungry */
     enum acp_session_state state;
     char *id;                 /* owned; while OPENING with load or resume, and OPEN */
-    uint64_t call;            /* open request: opening, prompt */
+    uint64_t request;         /* open: of the opening, or of the prompt */
     bool replaying;           /* loading: the agent repeats what was said */
     bool used;                /* a prompt has ended in the agent's session */
     bool fresh;               /* the agent's session had no finished prompt: no loss to announce */
@@ -70,7 +70,7 @@ struct acp_session { /* conversation->session */
     char *mode, *model;             /* owned; the current ones, if told since; NULL: as in these */
     char *command, *wanted; /* owned; "mode" or "model" and its argument, to be done; NULL: none */
     struct bhgw_event *command_ev; /* owned; its message */
-    uint64_t command_call;
+    uint64_t command_request;
     struct http_call *owner_call; /* asks whether its author may choose */
     bool may;                     /* the author may */
     struct acp_tool tools[ACP_MAX_TOOLS];

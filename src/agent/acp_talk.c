@@ -222,12 +222,8 @@ static void on_decided(void *ctx, int chosen)
 
 static void add_cut(struct buf *out, struct str text, size_t most)
 {
-    size_t n = text.n < most ? text.n : most;
-
-    while (n > 0 && n < text.n && ((unsigned char)text.p[n] & 0xc0) == 0x80)
-        n--;
-    buf_add(out, text.p, n);
-    buf_add_z(out, n < text.n ? "…" : "");
+    buf_add_str(out, utf8_head(text, most));
+    buf_add_z(out, text.n > most ? "…" : "");
 }
 
 /* What is to be permitted: the title, on one line, and the command or the path where the agent
@@ -462,7 +458,7 @@ static void on_chosen(void *ctx, const struct jsonrpc_result *r)
     struct acp_session *s = ctx;
     BUF_LOCAL text = BUF_INIT;
 
-    s->command_call = 0;
+    s->command_request = 0;
     if (r->ok) {
         buf_printf(&text, "The %s is now %s.", s->command, s->wanted);
         acp_keep_state(s, r->value);
@@ -485,7 +481,7 @@ static void choose(struct acp_session *s, const struct choices *c, struct str id
     jw_kstr(&w, c->param, id);
     jw_end_obj(&w);
     set_text(&s->wanted, id);
-    s->command_call = jsonrpc_call(s->host->rpc, c->method, buf_str(&params), on_chosen, s);
+    s->command_request = jsonrpc_call(s->host->rpc, c->method, buf_str(&params), on_chosen, s);
 }
 
 static void do_command(struct acp_session *s)
@@ -564,7 +560,7 @@ static void ask_owner(struct acp_session *s)
 
 void acp_obey(struct acp_session *s)
 {
-    if (s->command_call != 0 || s->owner_call != NULL)
+    if (s->command_request != 0 || s->owner_call != NULL)
         return;
     if (s->wanted[0] != '\0' && !s->may)
         ask_owner(s);

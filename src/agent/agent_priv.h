@@ -85,6 +85,12 @@ struct agent {
     struct timer grace, rest;
 };
 
+/* Until a program that died so many times in a row is started again. */
+static inline int64_t restart_ms(unsigned failures)
+{
+    return clock_backoff_ms(failures, 200, 30000);
+}
+
 /* agent.c */
 void agent_bearer(const struct agent *a, struct buf *out); /* the header, for the connector only */
 bool agent_may_hand_over(const struct agent *a);           /* false while shutting down */

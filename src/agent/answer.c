@@ -51,14 +51,6 @@ struct agent_answer {
 static timer_cb on_pace;
 static void step(struct agent_answer *x);
 
-static bool has_op(const struct bhgw_descriptor *d, const char *op)
-{
-    for (size_t i = 0; i < d->n_supported_ops; i++)
-        if (strcmp(d->supported_ops[i], op) == 0)
-            return true;
-    return false;
-}
-
 static struct message *message_of(const struct agent_answer *x)
 {
     return list_entry(x->turn->messages.prev, struct message, link);
@@ -83,9 +75,12 @@ struct agent_answer *answer_new(struct agent_turn *t)
         x->limit = (size_t)d->max_message_length;
         x->counts_utf16 = d->counts_utf16;
         x->edits = d->supports_edit;
-        x->way = d->supports_draft_streaming && has_op(d, "draft") ? BY_DRAFT
-                 : d->supports_edit                                ? BY_EDIT
-                                                                   : WHOLE;
+        bool drafts = false;
+        for (size_t i = 0; i < d->n_supported_ops; i++)
+            drafts |= strcmp(d->supported_ops[i], "draft") == 0;
+        x->way = d->supports_draft_streaming && drafts ? BY_DRAFT
+                 : d->supports_edit                    ? BY_EDIT
+                                                       : WHOLE;
     }
     bhgw_descriptor_free(d);
     return x;
@@ -158,16 +153,6 @@ static size_t break_of(const struct agent_answer *x, struct str s)
     return at > 0 ? at : fits.n;
 }
 
-/* The current message is complete: the next one begins. */
-static void next_message(struct agent_answer *x)
-{
-    x->from += x->sending;
-    x->draft++;
-    free(x->message_id);
-    free(x->shown);
-    x->message_id = x->shown = NULL;
-}
-
 static void on_sent(void *ctx, const struct said *r)
 {
     struct agent_answer *x = ctx;
@@ -178,8 +163,12 @@ static void on_sent(void *ctx, const struct said *r)
     x->in_flight = false;
     if (r->success && x->message_id == NULL && r->message_id != NULL)
         x->message_id = xstrdup(r->message_id);
-    if (r->success && x->sending > 0) {
-        next_message(x);
+    if (r->success && x->sending > 0) { /* the message is complete: the next one begins */
+        x->from += x->sending;
+        x->draft++;
+        free(x->message_id);
+        free(x->shown);
+        x->message_id = x->shown = NULL;
     } else if (r->success && !x->ending && x->message_id == NULL && x->way == BY_EDIT) {
         x->way = WHOLE; /* a message without an id cannot be edited: the rest is a message */
         x->from = x->text.n;
@@ -331,11 +320,8 @@ void answer_progress(struct agent_answer *x, struct str line)
     buf_add_plain(&plain, line);
     free(x->progress);
     x->progress = NULL;
-    if (plain.n > MAX_PROGRESS)
-        for (plain.n = MAX_PROGRESS; plain.n > 0 && !utf8_valid(buf_str(&plain)); plain.n--)
-            ;
     if (plain.n > 0)
-        x->progress = str_dup(buf_str(&plain));
+        x->progress = str_dup(utf8_head(buf_str(&plain), MAX_PROGRESS));
     changed(x);
 }
 

@@ -44,8 +44,8 @@ enum {
     LINE_TEXT_BYTES = 4000,
 };
 
-struct channel_call {
-    struct list link; /* channel->calls */
+struct channel_fetch {
+    struct list link; /* channel->fetches */
     struct channel *ch;
     struct http_call *http;
     struct timer again;
@@ -236,7 +236,7 @@ static void on_input(void *ctx, int events)
 
 /* ---- requests to bellhop ---- */
 
-static void call_free(struct channel_call *c)
+static void fetch_free(struct channel_fetch *c)
 {
     http_cancel(&c->http);
     timer_stop(c->ch->clock, &c->again);
@@ -250,30 +250,21 @@ static void call_free(struct channel_call *c)
     free(c);
 }
 
-void channel_cancel(struct channel_call **call)
+void channel_cancel(struct channel_fetch **f)
 {
-    if (*call != NULL)
-        call_free(*call);
-    *call = NULL;
+    if (*f != NULL)
+        fetch_free(*f);
+    *f = NULL;
 }
 
-static void call_try(struct channel_call *c);
+static void fetch_try(struct channel_fetch *c);
 
 static void on_again(struct timer *t)
 {
-    call_try(container_of(t, struct channel_call, again));
+    fetch_try(container_of(t, struct channel_fetch, again));
 }
 
-static int64_t pause_ms(unsigned tries)
-{
-    int64_t ms = RETRY_FIRST_MS;
-
-    while (tries-- > 1 && ms < RETRY_LAST_MS)
-        ms *= 2;
-    return ms < RETRY_LAST_MS ? ms : RETRY_LAST_MS;
-}
-
-static bool may_retry(const struct channel_call *c, const struct http_result *r)
+static bool may_retry(const struct channel_fetch *c, const struct http_result *r)
 {
     bool unsent =
         r->err == BH_UNAVAILABLE || (r->err == BH_OK && (r->status == 503 || r->status == 429));
@@ -286,14 +277,15 @@ static bool may_retry(const struct channel_call *c, const struct http_result *r)
 
 static void on_answer(void *ctx, const struct http_result *r)
 {
-    struct channel_call *c = ctx;
+    struct channel_fetch *c = ctx;
     struct channel *ch = c->ch;
     struct channel_reply reply = {.why = ""};
     char why[300];
 
     c->http = NULL;
     if (may_retry(c, r)) {
-        timer_set(ch->clock, &c->again, pause_ms(++c->tries));
+        timer_set(ch->clock, &c->again,
+                  clock_backoff_ms(++c->tries, RETRY_FIRST_MS, RETRY_LAST_MS));
         return;
     }
     if (r->err == BH_OK) {
@@ -319,13 +311,13 @@ static void on_answer(void *ctx, const struct http_result *r)
     if (ch->poll == c)
         ch->poll = NULL;
     c->q.drop = NULL;
-    call_free(c);
+    fetch_free(c);
     done(done_ctx, &reply);
     if (revoked)
         give_up(ch, 1, "bellhop refuses this channel", reply.why);
 }
 
-static void call_try(struct channel_call *c)
+static void fetch_try(struct channel_fetch *c)
 {
     const struct channel_options *o = c->ch->opt;
     const char *headers[8];
@@ -352,12 +344,12 @@ static void call_try(struct channel_call *c)
                    on_answer, c);
 }
 
-struct channel_call *channel_send(struct channel *ch, const struct channel_query *q,
-                                  channel_reply_cb *done, void *ctx)
+struct channel_fetch *channel_send(struct channel *ch, const struct channel_query *q,
+                                   channel_reply_cb *done, void *ctx)
 {
-    struct channel_call *c = xcalloc(1, sizeof *c);
+    struct channel_fetch *c = xcalloc(1, sizeof *c);
 
-    *c = (struct channel_call){.ch = ch, .q = *q, .done = done, .ctx = ctx};
+    *c = (struct channel_fetch){.ch = ch, .q = *q, .done = done, .ctx = ctx};
     c->method = xstrdup(q->method);
     c->path = str_dup(q->path);
     c->url = q->url != NULL ? xstrdup(q->url) : NULL;
@@ -366,9 +358,9 @@ struct channel_call *channel_send(struct channel *ch, const struct channel_query
         c->q.timeout_ms = CALL_MS;
     c->give_up_ms = clock_now_ms(ch->clock) + RETRY_FOR_MS;
     list_init(&c->link);
-    list_append(&ch->calls, &c->link);
+    list_append(&ch->fetches, &c->link);
     timer_init(&c->again, on_again);
-    call_try(c);
+    fetch_try(c);
     return c;
 }
 
@@ -502,14 +494,9 @@ void channel_said(struct channel *ch, struct str chat_id, struct str who, struct
 {
     struct channel_line *l = xcalloc(1, sizeof *l);
 
-    if (text.n > LINE_TEXT_BYTES) {
-        text.n = LINE_TEXT_BYTES;
-        while (text.n > 0 && ((unsigned char)text.p[text.n] & 0xc0u) == 0x80u)
-            text.n--;
-    }
     *l = (struct channel_line){.chat_id = str_dup_opt(chat_id),
                                .who = who.p != NULL ? str_dup(who) : NULL,
-                               .text = str_dup(text),
+                               .text = str_dup(utf8_head(text, LINE_TEXT_BYTES)),
                                .message_id = str_dup_opt(message_id),
                                .at_ms = at_ms};
     list_init(&l->link);
@@ -596,15 +583,6 @@ static void take(struct channel *ch, struct json item, bool peek)
     channel_emit(ch, buf_str(&params));
 }
 
-static void interrupted(struct channel *ch, struct json frame)
-{
-    BUF_LOCAL params = BUF_INIT;
-
-    channel_write_notice(&params, "stop", json_str(frame, "chat_id"),
-                         STR("The person in this chat asks you to stop."));
-    channel_emit(ch, buf_str(&params));
-}
-
 /* What a refusal means for the session; the poll goes on later unless the channel ends. */
 static void refused(struct channel *ch, const struct channel_reply *r)
 {
@@ -618,7 +596,9 @@ static void refused(struct channel *ch, const struct channel_reply *r)
         if (r->status == 404)
             ch->is_open = false; /* bellhop restarted, or did not hear of us: open it again */
         ch->failures = r->status == 404 && ch->failures == 0 ? 1 : ch->failures + 1;
-        timer_set(ch->clock, &ch->again, r->status == 404 ? 0 : pause_ms(ch->failures));
+        timer_set(ch->clock, &ch->again,
+                  r->status == 404 ? 0
+                                   : clock_backoff_ms(ch->failures, RETRY_FIRST_MS, RETRY_LAST_MS));
     }
 }
 
@@ -635,8 +615,12 @@ static void on_polled(void *ctx, const struct channel_reply *r)
     /* Handling a delivery may send requests, whose replies are parsed later: the document stays. */
     for (struct json_iter it = {0}; json_next(json_get(r->doc, "deliveries"), &it);)
         take(ch, it.value, peek);
-    for (struct json_iter it = {0}; json_next(json_get(r->doc, "interrupts"), &it);)
-        interrupted(ch, it.value);
+    for (struct json_iter it = {0}; json_next(json_get(r->doc, "interrupts"), &it);) {
+        BUF_LOCAL params = BUF_INIT;
+        channel_write_notice(&params, "stop", json_str(it.value, "chat_id"),
+                             STR("The person in this chat asks you to stop."));
+        channel_emit(ch, buf_str(&params));
+    }
     poll_next(ch);
 }
 
@@ -739,7 +723,7 @@ int channel_run(const struct channel_options *opt)
     ch.http = http_client_new(ch.loop);
     ch.rpc = jsonrpc_new(&rpc_ops, &ch);
     ch.parser = json_parser_new();
-    struct list *const lists[] = {&ch.calls, &ch.undone, &ch.done, &ch.lines, &ch.questions};
+    struct list *const lists[] = {&ch.fetches, &ch.undone, &ch.done, &ch.lines, &ch.questions};
     for (size_t i = 0; i < ARRAY_LEN(lists); i++)
         list_init(lists[i]);
     timer_init(&ch.again, on_poll_again);
@@ -754,8 +738,8 @@ int channel_run(const struct channel_options *opt)
     for (size_t i = 0; i < ARRAY_LEN(timers); i++)
         timer_stop(ch.clock, timers[i]);
     channel_questions_free(&ch);
-    list_each (&ch.calls, it, next)
-        call_free(list_entry(it, struct channel_call, link));
+    list_each (&ch.fetches, it, next)
+        fetch_free(list_entry(it, struct channel_fetch, link));
     list_each (&ch.undone, it, next)
         delivery_free(&ch, list_entry(it, struct channel_delivery, link));
     list_each (&ch.done, it, next)

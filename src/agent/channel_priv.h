@@ -85,10 +85,10 @@ struct channel_query {     /* texts are borrowed for the call */
     bool private_url;   /* bellhop made @url: it may be on this machine; else it must be public */
     void (*drop)(void *ctx); /* frees @ctx when @done will not run; NULL: nothing to free */
 };
-/* @done runs once, later, unless the call is cancelled or the channel ends first. */
-struct channel_call *channel_send(struct channel *ch, const struct channel_query *q,
-                                  channel_reply_cb *done, void *ctx);
-void channel_cancel(struct channel_call **call); /* sets NULL; @done does not run */
+/* @done runs once, later, unless the request is cancelled or the channel ends first. */
+struct channel_fetch *channel_send(struct channel *ch, const struct channel_query *q,
+                                   channel_reply_cb *done, void *ctx);
+void channel_cancel(struct channel_fetch **f); /* sets NULL; @done does not run */
 
 /* ---- the channel ---- */
 
@@ -99,17 +99,17 @@ struct channel {
     struct http_client *http;          /* owned */
     struct jsonrpc *rpc;               /* owned */
     struct json_parser *parser;        /* of replies */
-    struct list calls;                 /* struct channel_call, owned */
+    struct list fetches;               /* struct channel_fetch, owned */
     /* standard input and output */
     struct loop_fd *in, *out;
     struct buf line, unsent;
     /* the mailbox session */
     char session[24]; /* its number; "": it never was open */
     bool is_open;
-    uint64_t cursor, peeked;   /* the newest delivery that was shown, looked at */
-    struct channel_call *poll; /* NULL: none */
-    bool poll_idle;            /* the poll takes nothing: it may be cancelled */
-    struct timer again;        /* polls after a failure */
+    uint64_t cursor, peeked;    /* the newest delivery that was shown, looked at */
+    struct channel_fetch *poll; /* NULL: none */
+    bool poll_idle;             /* the poll takes nothing: it may be cancelled */
+    struct timer again;         /* polls after a failure */
     unsigned failures;
     struct timer ready; /* the client has loaded the channel */
     bool listed, is_ready;

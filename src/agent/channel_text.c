@@ -267,9 +267,7 @@ static void add_field(struct buf *out, struct str text)
         buf_add_str(out, all);
         return;
     }
-    size_t head = QUESTION_BYTES / 2, tail = all.n - QUESTION_BYTES / 2;
-    while (head > 0 && ((unsigned char)all.p[head] & 0xc0u) == 0x80u)
-        head--;
+    size_t head = utf8_head(all, QUESTION_BYTES / 2).n, tail = all.n - QUESTION_BYTES / 2;
     while (tail < all.n && ((unsigned char)all.p[tail] & 0xc0u) == 0x80u)
         tail++;
     buf_add(out, all.p, head);

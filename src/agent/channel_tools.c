@@ -64,32 +64,53 @@ static void write_not_done(struct channel *ch, struct jw *w)
 
 /* ---- actions ---- */
 
-struct acting { /* a tool that waits for the result of an action */
+struct tool_run { /* a tool that waits for bellhop */
     struct channel *ch;
     uint64_t ticket;
-    char done[24]; /* the delivery that it finishes; "": none */
-    char *chat_id, *text;
+    struct buf done; /* an action: the delivery that it finishes; ack: all, a blank behind each */
+    char *chat_id, *text; /* owned; of an action */
+    char *name, *type;    /* owned; of a file */
 };
 
-static void acting_free(void *ctx)
+static struct tool_run *run_new(struct channel *ch, uint64_t ticket)
 {
-    struct acting *a = ctx;
+    struct tool_run *a = xcalloc(1, sizeof *a);
 
+    *a = (struct tool_run){.ch = ch, .ticket = ticket};
+    return a;
+}
+
+static void run_free(void *ctx)
+{
+    struct tool_run *a = ctx;
+
+    buf_done(&a->done);
     free(a->chat_id);
     free(a->text);
+    free(a->name);
+    free(a->type);
     free(a);
+}
+
+/* The deliveries of a->done are done. */
+static void run_finished(const struct tool_run *a)
+{
+    struct str rest = buf_str(&a->done), id;
+
+    while (rest.n > 0 && str_split(&rest, ' ', &id))
+        channel_finished(a->ch, id);
 }
 
 static void on_acted(void *ctx, const struct channel_reply *r)
 {
-    struct acting *a = ctx;
+    struct tool_run *a = ctx;
     struct channel *ch = a->ch;
     bool ok = r->status == 200 && json_as_bool(json_get(r->doc, "success"), false);
     BUF_LOCAL text = BUF_INIT;
     struct jw w = jw_begin(&text);
 
-    if (ok && a->done[0] != '\0')
-        channel_finished(ch, str_of(a->done));
+    if (ok)
+        run_finished(a);
     if (ok && a->text != NULL)
         channel_said(ch, str_of(a->chat_id), STR_NULL, str_of(a->text),
                      json_str(r->doc, "message_id"), clock_wall_ms(ch->clock));
@@ -109,7 +130,7 @@ static void on_acted(void *ctx, const struct channel_reply *r)
         buf_printf(&text, "Not done: %.*s", STR_FMT(error.n > 0 ? error : str_of(r->why)));
     }
     answer(ch, a->ticket, buf_str(&text), !ok);
-    acting_free(a);
+    run_free(a);
 }
 
 /* An action in the making: @w stands inside the object. */
@@ -159,22 +180,21 @@ static bool order_begin(struct channel *ch, struct channel_order *o, uint64_t ti
 static void order_send(struct channel *ch, struct channel_order *o, uint64_t ticket,
                        struct str done, struct str said)
 {
-    struct acting *a = xcalloc(1, sizeof *a);
+    struct tool_run *a = run_new(ch, ticket);
     BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
 
-    *a = (struct acting){.ch = ch, .ticket = ticket, .chat_id = str_dup(o->chat_id)};
+    a->chat_id = str_dup(o->chat_id);
     a->text = said.p != NULL ? str_dup(said) : NULL;
-    snprintf(a->done, sizeof a->done, "%.*s", done.n < sizeof a->done ? (int)done.n : 0,
-             done.p != NULL ? done.p : "");
+    buf_add_str(&a->done, done);
     jw_end_obj(&o->w);
     jw_obj(&w);
     jw_kraw(&w, "action", buf_str(&o->action));
     if (o->platform.n > 0)
         jw_kstr(&w, "platform", o->platform);
-    if (a->done[0] != '\0') {
+    if (done.n > 0) {
         jw_karr(&w, "done");
-        jw_str(&w, str_of(a->done));
+        jw_str(&w, done);
         jw_end_arr(&w);
     }
     jw_end_obj(&w);
@@ -183,7 +203,7 @@ static void order_send(struct channel *ch, struct channel_order *o, uint64_t tic
                                          .path = STR("/v1/mailbox/act"),
                                          .body = buf_str(&body),
                                          .retry = RETRY_UNSENT,
-                                         .drop = acting_free},
+                                         .drop = run_free},
                  on_acted, a);
     buf_done(&o->action);
 }
@@ -264,24 +284,16 @@ static void tool_react(struct channel *ch, uint64_t ticket, struct json args)
 
 /* ---- ack ---- */
 
-struct acking {
-    struct channel *ch;
-    uint64_t ticket;
-    size_t n;
-    char ids[ACKS_MAX][24];
-};
-
 static void on_acked(void *ctx, const struct channel_reply *r)
 {
-    struct acking *a = ctx;
+    struct tool_run *a = ctx;
     BUF_LOCAL text = BUF_INIT;
     struct jw w = jw_begin(&text);
     int64_t done = 0;
 
     if (r->status == 200) {
         json_as_i64(json_get(r->doc, "done"), &done);
-        for (size_t i = 0; i < a->n; i++)
-            channel_finished(a->ch, str_of(a->ids[i]));
+        run_finished(a);
         jw_obj(&w);
         jw_ki64(&w, "done", done);
         write_not_done(a->ch, &w);
@@ -290,47 +302,41 @@ static void on_acked(void *ctx, const struct channel_reply *r)
         buf_printf(&text, "Not done: %s", r->why);
     }
     answer(a->ch, a->ticket, buf_str(&text), r->status != 200);
-    free(a);
-}
-
-static bool acking_add(struct acking *a, struct str id)
-{
-    if (!is_number(id) || id.n >= sizeof a->ids[0] || a->n == ACKS_MAX)
-        return false;
-    snprintf(a->ids[a->n++], sizeof a->ids[0], "%.*s", STR_FMT(id));
-    return true;
+    run_free(a);
 }
 
 static void tool_ack(struct channel *ch, uint64_t ticket, struct json args)
 {
     struct json list = json_get(args, "deliveries");
-    struct acking *a = xcalloc(1, sizeof *a);
+    struct str one = json_str(args, "delivery");
+    struct tool_run *a = run_new(ch, ticket);
     BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
-    bool ok = json_type(list) == JSON_ARRAY || json_str(args, "delivery").n > 0;
+    bool is_list = json_type(list) == JSON_ARRAY, ok = is_list || one.n > 0;
+    size_t n = 0;
 
-    *a = (struct acking){.ch = ch, .ticket = ticket};
-    for (struct json_iter it = {0}; json_type(list) == JSON_ARRAY && json_next(list, &it);)
-        ok = ok && acking_add(a, json_as_str(it.value));
-    if (json_str(args, "delivery").n > 0)
-        ok = ok && acking_add(a, json_str(args, "delivery"));
+    jw_obj(&w);
+    jw_karr(&w, "deliveries");
+    for (struct json_iter it = {0}; one.n > 0 || (is_list && json_next(list, &it)); n++) {
+        struct str id = one.n > 0 ? one : json_as_str(it.value);
+        one = STR_NULL;
+        ok = ok && is_number(id) && n < ACKS_MAX;
+        jw_str(&w, id);
+        buf_printf(&a->done, "%.*s ", STR_FMT(id));
+    }
+    jw_end_arr(&w);
+    jw_end_obj(&w);
     if (!ok) {
-        free(a);
+        run_free(a);
         fail(ch, ticket, "deliveries is a list of at most 256 ids, as the messages have them.");
         return;
     }
-    jw_obj(&w);
-    jw_karr(&w, "deliveries");
-    for (size_t i = 0; i < a->n; i++)
-        jw_str(&w, str_of(a->ids[i]));
-    jw_end_arr(&w);
-    jw_end_obj(&w);
     channel_send(ch,
                  &(struct channel_query){.method = "POST",
                                          .path = STR("/v1/mailbox/done"),
                                          .body = buf_str(&body),
                                          .retry = RETRY_ALWAYS,
-                                         .drop = free},
+                                         .drop = run_free},
                  on_acked, a);
 }
 
@@ -434,21 +440,6 @@ static void tool_history(struct channel *ch, uint64_t ticket, struct json args)
 
 /* ---- attachment ---- */
 
-struct fetching {
-    struct channel *ch;
-    uint64_t ticket;
-    char *name, *type; /* owned */
-};
-
-static void fetching_free(void *ctx)
-{
-    struct fetching *f = ctx;
-
-    free(f->name);
-    free(f->type);
-    free(f);
-}
-
 static bool make_dir(struct channel *ch)
 {
     const char *top = getenv("XDG_RUNTIME_DIR");
@@ -485,7 +476,7 @@ void channel_files_remove(struct channel *ch)
 
 static void on_fetched(void *ctx, const struct channel_reply *r)
 {
-    struct fetching *f = ctx;
+    struct tool_run *f = ctx;
     struct channel *ch = f->ch;
     BUF_LOCAL path = BUF_INIT, text = BUF_INIT;
     struct jw w = jw_begin(&text);
@@ -511,14 +502,14 @@ static void on_fetched(void *ctx, const struct channel_reply *r)
             answer(ch, f->ticket, buf_str(&text), false);
         }
     }
-    fetching_free(f);
+    run_free(f);
 }
 
 static void tool_attachment(struct channel *ch, uint64_t ticket, struct json args)
 {
     static const struct str kept = STR("/relay/media/");
     const struct channel_delivery *d = channel_find(ch, json_str(args, "delivery"));
-    struct fetching *f;
+    struct tool_run *f;
     int64_t index = 0;
     BUF_LOCAL name = BUF_INIT;
 
@@ -534,8 +525,8 @@ static void tool_attachment(struct channel *ch, uint64_t ticket, struct json arg
     bool direct = own == NULL || ch->opt->unix_socket != NULL; /* that socket serves no files */
     buf_printf(&name, "%s-%" PRId64 "-", d->id, index);
     file_name_add(&name, str_of(file->name != NULL ? file->name : "file"));
-    f = xcalloc(1, sizeof *f);
-    *f = (struct fetching){.ch = ch, .ticket = ticket, .type = xstrdup(file->type)};
+    f = run_new(ch, ticket);
+    f->type = xstrdup(file->type);
     f->name = buf_take(&name);
     channel_send(ch,
                  &(struct channel_query){.method = "GET",
@@ -544,7 +535,7 @@ static void tool_attachment(struct channel *ch, uint64_t ticket, struct json arg
                                          .private_url = own != NULL,
                                          .retry = RETRY_ALWAYS,
                                          .max_body = CHANNEL_FILE_BYTES,
-                                         .drop = fetching_free},
+                                         .drop = run_free},
                  on_fetched, f);
 }
 
@@ -691,7 +682,7 @@ void channel_request(void *ctx, uint64_t ticket, struct str method, struct json 
 struct channel_question { /* a permission request that people are asked about */
     struct list link;     /* channel->questions */
     struct channel *ch;
-    struct channel_call *call; /* asks; NULL: asked */
+    struct channel_fetch *fetch; /* asks; NULL: asked */
     struct timer late;
     char request[64]; /* the client's id */
     char prompt[33];  /* ours */
@@ -703,7 +694,7 @@ struct channel_question { /* a permission request that people are asked about */
 
 static void question_free(struct channel_question *q)
 {
-    channel_cancel(&q->call);
+    channel_cancel(&q->fetch);
     timer_stop(q->ch->clock, &q->late);
     list_remove(&q->link);
     q->ch->n_questions--;
@@ -743,7 +734,7 @@ static void on_asked(void *ctx, const struct channel_reply *r)
 {
     struct channel_question *q = ctx;
 
-    q->call = NULL;
+    q->fetch = NULL;
     if (r->unknown || (r->status == 200 && json_as_bool(json_get(r->doc, "success"), false)))
         return; /* the buttons may be there */
     if (!q->at_owner)
@@ -782,12 +773,12 @@ static void ask_people(struct channel_question *q, const struct channel_delivery
     else
         jw_kbool(&w, "to_owner", true);
     jw_end_obj(&w);
-    q->call = channel_send(ch,
-                           &(struct channel_query){.method = "POST",
-                                                   .path = STR("/v1/mailbox/act"),
-                                                   .body = buf_str(&body),
-                                                   .retry = RETRY_UNSENT},
-                           on_asked, q);
+    q->fetch = channel_send(ch,
+                            &(struct channel_query){.method = "POST",
+                                                    .path = STR("/v1/mailbox/act"),
+                                                    .body = buf_str(&body),
+                                                    .retry = RETRY_UNSENT},
+                            on_asked, q);
 }
 
 /* The delivery in hand: the oldest that is not done and was not shown too long ago. */

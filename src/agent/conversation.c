@@ -154,34 +154,19 @@ void conversation_forget_worker(struct conversation *c, struct worker *w)
 
 static void say_first(struct conversation *c);
 
-static bool is_network_trouble(const struct said *r)
-{
-    return str_contains(str_of(r->error), STR("network")) ||
-           str_contains(str_of(r->error), STR("Network"));
-}
-
 /* True: a retry is scheduled. */
 static bool try_again(struct say *s, const struct said *r)
 {
     struct conversation *c = s->conversation;
     bool unsent = strcmp(r->error, BHGW_ERROR_NOT_CONNECTED) == 0;
+    bool network = str_contains(str_of(r->error), STR("network")) ||
+                   str_contains(str_of(r->error), STR("Network"));
 
-    if (c->agent->state == AGENT_GONE || (!unsent && !is_network_trouble(r)) ||
+    if (c->agent->state == AGENT_GONE || (!unsent && !network) ||
         (!unsent && ++s->tries >= NETWORK_TRIES))
         return false;
     timer_set(c->agent->clock, &c->again, unsent ? RECONNECT_LOOK_MS : 2000 * (int64_t)s->tries);
     return true;
-}
-
-static void tell_program(const struct say *s, const struct said *r)
-{
-    struct buf line = BUF_INIT;
-
-    if (s->ref == NULL || s->teller == NULL)
-        return;
-    line_result(&line, s->ref, r);
-    worker_tell(s->teller, buf_str(&line));
-    buf_done(&line);
 }
 
 static void on_said(void *ctx)
@@ -201,7 +186,11 @@ static void on_said(void *ctx)
         free(c->last_sent);
         c->last_sent = xstrdup(s->said.message_id);
     }
-    tell_program(s, &s->said);
+    if (s->ref != NULL && s->teller != NULL) {
+        BUF_LOCAL line = BUF_INIT;
+        line_result(&line, s->ref, &s->said);
+        worker_tell(s->teller, buf_str(&line));
+    }
     if (s->done != NULL)
         s->done(s->done_ctx, &s->said);
     say_free(s);

@@ -310,16 +310,6 @@ static void write_content(struct model_turn *q, const struct turn_file *files, s
 
 /* ---- asking ---- */
 
-/* A name for the conversation that tells the server nothing about people. */
-static void opaque_name(const struct conversation *c, struct buf *out)
-{
-    uint8_t hash[SHA256_BYTES];
-
-    sha256(str_of(c->key), hash);
-    buf_add_z(out, "bellhop-");
-    hex_add(out, hash, 16);
-}
-
 static void write_body(struct model_turn *q, struct str user, struct buf *out)
 {
     struct models *m = q->models;
@@ -354,8 +344,11 @@ static void ask(struct model_turn *q)
     BUF_LOCAL user = BUF_INIT;
     size_t n = 0;
     const char *headers[5];
+    uint8_t hash[SHA256_BYTES];
 
-    opaque_name(q->turn->conversation, &user);
+    sha256(str_of(q->turn->conversation->key), hash); /* tells the server nothing about people */
+    buf_add_z(&user, "bellhop-");
+    hex_add(&user, hash, 16);
     buf_printf(&session, "x-openclaw-session-key: %s", buf_z(&user));
     buf_printf(&url, "%s%s%s", opt->model_url,
                str_ends(str_of(opt->model_url), STR("/")) ? "" : "/",

@@ -80,8 +80,6 @@ static struct message *worker_obey(struct worker *w, const struct order *o)
 /* ---- one program and its turns ---- */
 
 #define MAX_ATTEMPTS 3
-#define BACKOFF_MIN_MS 200
-#define BACKOFF_MAX_MS 30000
 #define LOOK_MAX_MS 50
 #define TYPING_FIRST_MS 1000
 #define TYPING_EVERY_MS 2000
@@ -166,15 +164,6 @@ static void worker_end(struct worker *w)
 
 /* ---- starting ---- */
 
-static int64_t backoff_ms(unsigned failures)
-{
-    int64_t ms = BACKOFF_MIN_MS;
-
-    while (failures-- > 1 && ms < BACKOFF_MAX_MS)
-        ms *= 2;
-    return ms < BACKOFF_MAX_MS ? ms : BACKOFF_MAX_MS;
-}
-
 /* Ends the program that was idle longest, to free a program slot. */
 static void make_room(struct agent *a)
 {
@@ -209,8 +198,8 @@ static bool start(struct worker *w)
     if (w->prog == NULL) {
         w->failures++;
         log_error(NULL, "cannot start %s; next try in %" PRId64 " ms", why,
-                  backoff_ms(w->failures));
-        timer_set(a->clock, &w->restart, backoff_ms(w->failures));
+                  restart_ms(w->failures));
+        timer_set(a->clock, &w->restart, restart_ms(w->failures));
         return false;
     }
     w->started_ms = clock_now_ms(a->clock);
@@ -290,12 +279,6 @@ static void worker_go(struct worker *w)
         (t->forward != NULL ? pass_on : hand_over)(w, t);
     }
     list_move(&w->link, &a->workers);
-}
-
-static void worker_add(struct worker *w, struct message *t)
-{
-    list_append(&w->waiting, &t->link);
-    worker_go(w);
 }
 
 /* Marks the lines that the program has read. */
@@ -486,7 +469,7 @@ static void after_end(struct worker *w)
         worker_free(w);
     } else if (w->failures > 0) {
         if (agent_may_hand_over(a))
-            timer_set(a->clock, &w->restart, backoff_ms(w->failures));
+            timer_set(a->clock, &w->restart, restart_ms(w->failures));
     } else {
         worker_go(w);
     }
@@ -505,7 +488,7 @@ static void on_ended(void *ctx, bool well, const char *how)
     if (w->failures > 0 && agent_may_hand_over(a))
         log_warn(NULL,
                  "the program ended: %s; unfinished messages: %zu; restarting it in %" PRId64 " ms",
-                 how, w->n_in_hand, backoff_ms(w->failures));
+                 how, w->n_in_hand, restart_ms(w->failures));
     w->interrupted = false;
     timer_stop(a->clock, &w->turn_limit);
     timer_stop(a->clock, &w->look);
@@ -546,7 +529,9 @@ static void lines_take(struct backend *b, struct message *m)
 
     if (a->opt->per_chat && c->worker == NULL)
         worker_new(a, c);
-    worker_add(a->opt->per_chat ? c->worker : a->only, m);
+    struct worker *w = a->opt->per_chat ? c->worker : a->only;
+    list_append(&w->waiting, &m->link);
+    worker_go(w);
 }
 
 static void lines_interrupt(struct backend *b, const char *session_key, const char *chat_id)

@@ -103,19 +103,13 @@ bool addr_net_parse(struct str text, struct addr_net *ret)
     return true;
 }
 
-static bool agrees(const struct addr *a, const struct addr_net *net)
-{
-    size_t whole = net->bits / 8;
-    uint8_t mask = (uint8_t)(0xff00 >> net->bits % 8);
-
-    return a->n == net->base.n && memcmp(a->bytes, net->base.bytes, whole) == 0 &&
-           (mask == 0 || whole == 16 || ((a->bytes[whole] ^ net->base.bytes[whole]) & mask) == 0);
-}
-
 bool addr_is_in(const struct addr *a, const struct addr_net *nets, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (agrees(a, &nets[i]))
+    for (const struct addr_net *net = nets; net < nets + n; net++) {
+        size_t whole = net->bits / 8;
+        uint8_t mask = (uint8_t)(0xff00 >> net->bits % 8);
+        if (a->n == net->base.n && memcmp(a->bytes, net->base.bytes, whole) == 0 &&
+            (mask == 0 || whole == 16 || ((a->bytes[whole] ^ net->base.bytes[whole]) & mask) == 0))
             return true;
     }
     return false;

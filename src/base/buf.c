@@ -107,15 +107,35 @@ void buf_printf(struct buf *b, const char *fmt, ...)
     b->n += (size_t)n;
 }
 
+/* Characters that show nothing and change how a line is read: U+061C, U+200B to U+200F, U+2028
+ * to U+202E, U+2060 to U+206F, U+FEFF; but not U+200D, which joins emoji.  Returns the code
+ * point; 0: @s begins with another one. */
+static unsigned hidden_at(struct str s, size_t n)
+{
+    const unsigned char *p = (const unsigned char *)s.p;
+    unsigned v = n == 2 ? (unsigned)(p[0] & 0x1f) << 6 | (p[1] & 0x3f)
+                 : n == 3
+                     ? (unsigned)(p[0] & 0x0f) << 12 | (unsigned)(p[1] & 0x3f) << 6 | (p[2] & 0x3f)
+                     : 0;
+
+    return v == 0x61c || (v >= 0x200b && v <= 0x200f && v != 0x200d) ||
+                   (v >= 0x2028 && v <= 0x202e) || (v >= 0x2060 && v <= 0x206f) || v == 0xfeff
+               ? v
+               : 0;
+}
+
 void buf_add_plain(struct buf *b, struct str s)
 {
     while (s.n > 0) {
         unsigned char c = (unsigned char)*s.p;
         size_t n = utf8_seq_bytes(s);
+        unsigned hidden = hidden_at(s, n);
         /* 0xc2 0x80 to 0xc2 0x9f are control characters too, to some terminals */
         bool is_control = c < 0x20 || c == 0x7f || (n == 2 && c == 0xc2 && (s.p[1] & 0x60) == 0);
 
-        if (n > 0 && !is_control)
+        if (hidden != 0)
+            buf_printf(b, "\\u%04x", hidden);
+        else if (n > 0 && !is_control)
             buf_add(b, s.p, n);
         else
             for (size_t i = 0; i < (n > 0 ? n : 1); i++)

@@ -32,8 +32,9 @@ void buf_add_z(struct buf *b, const char *z);
 void buf_add_u64(struct buf *b, uint64_t v); /* decimal */
 void buf_add_i64(struct buf *b, int64_t v);
 void buf_printf(struct buf *b, const char *fmt, ...) BH_PRINTF(2, 3);
-/* Appends untrusted text for display.  Control characters and invalid UTF-8 become \xNN, so the
- * text can neither control a terminal nor start a new line. */
+/* Appends untrusted text for display.  Control characters and invalid UTF-8 become \xNN, and
+ * characters that reverse or hide text (U+202E, ...) become \uNNNN, so the text can neither control
+ * a terminal nor start a new line nor be read as another text. */
 void buf_add_plain(struct buf *b, struct str s);
 void buf_consume(struct buf *b, size_t n); /* drop n bytes from the front */
 const char *buf_z(struct buf *b);          /* as a C string; valid until the next call */

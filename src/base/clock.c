@@ -119,10 +119,7 @@ void timer_set(struct clock *c, struct timer *t, int64_t after_ms)
         due_ms = INT64_MAX;
     struct entry e = {due_ms, ++c->armed, t};
     if (t->heap_pos == 0) {
-        if (c->n_timers + 1 >= c->heap_cap) {
-            c->heap_cap = c->heap_cap != 0 ? c->heap_cap * 2 : 16;
-            c->heap = xrealloc(c->heap, c->heap_cap * sizeof *c->heap);
-        }
+        c->heap = xgrow(c->heap, c->n_timers + 1, &c->heap_cap, sizeof *c->heap);
         t->heap_pos = ++c->n_timers;
     }
     sift(c, t->heap_pos, e);
@@ -148,10 +145,7 @@ void timer_stop(struct clock *c, struct timer *t)
 
 void clock_defer(struct clock *c, defer_cb *fn, void *ctx)
 {
-    if (c->q_n == c->q_cap) {
-        c->q_cap = c->q_cap != 0 ? c->q_cap * 2 : 16;
-        c->queue = xrealloc(c->queue, c->q_cap * sizeof *c->queue);
-    }
+    c->queue = xgrow(c->queue, c->q_n, &c->q_cap, sizeof *c->queue);
     c->queue[c->q_n++] = (struct deferred){fn, ctx};
 }
 

@@ -40,6 +40,16 @@ void timer_set(struct clock *c, struct timer *t, int64_t after_ms);
 void timer_stop(struct clock *c, struct timer *t);
 int64_t timer_due_ms(const struct clock *c, const struct timer *t); /* monotonic; 0: not armed */
 
+/* The pause before the next try after so many failures in a row: @first_ms, doubled with each. */
+static inline int64_t clock_backoff_ms(unsigned failures, int64_t first_ms, int64_t most_ms)
+{
+    int64_t ms = first_ms;
+
+    for (unsigned n = 1; n < failures && ms < most_ms; n++)
+        ms *= 2;
+    return ms < most_ms ? ms : most_ms;
+}
+
 /* Runs fn(ctx) when this turn ends; used for two-phase close, and for callbacks that must not
  * nest. */
 void clock_defer(struct clock *c, defer_cb *fn, void *ctx);

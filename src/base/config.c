@@ -18,6 +18,7 @@
 #include "base/config_priv.h"
 #include "base/crypto.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/mem.h"
 
 /* ---- one value and its type ---- */
@@ -42,7 +43,8 @@ const struct config_key *config_find(const struct config_key *keys, struct str p
 
 static bool is_text(const struct config_key *k)
 {
-    return k->type == CFG_TEXT || k->type == CFG_SECRET || k->type == CFG_CHOICE;
+    return k->type == CFG_TEXT || k->type == CFG_SECRET || k->type == CFG_CHOICE ||
+           k->type == CFG_JSON;
 }
 
 static void *at(const void *base, const struct config_key *k)
@@ -56,6 +58,7 @@ static const size_t widths[] = {
     [CFG_ENUM] = sizeof(int),        [CFG_BOOL] = sizeof(bool),
     [CFG_NUMBER] = sizeof(uint32_t), [CFG_DURATION] = sizeof(int64_t),
     [CFG_BYTES] = sizeof(uint64_t),  [CFG_COUNT] = sizeof(uint64_t),
+    [CFG_JSON] = sizeof(char *),
 };
 
 /* ---- parsing ---- */
@@ -188,18 +191,23 @@ static bool set_words(void *base, const struct config_key *k, struct str text, s
     return !open;
 }
 
-static void set_texts(void *base, const struct config_key *k, struct str text)
+static bool set_json(void *base, const struct config_key *k, struct str text, struct buf *expected)
 {
-    struct str one;
+    struct json_parser *parser = json_parser_new();
+    struct json doc;
+    bool ok = json_parse(parser, text, &doc);
 
-    config_clear(base, k);
-    while (str_split(&text, ',', &one))
-        if (!str_is_empty(str_trim(one)))
-            config_add_text(base, k, str_trim(one));
+    if (ok)
+        set_text(base, k, text);
+    else
+        buf_add_z(expected, "a section, or JSON");
+    json_parser_free(parser);
+    return ok;
 }
 
 bool config_set(void *base, const struct config_key *k, struct str text, struct buf *ret_expected)
 {
+    struct str one;
     int place;
 
     switch (k->type) {
@@ -223,10 +231,15 @@ bool config_set(void *base, const struct config_key *k, struct str text, struct 
     case CFG_SECRET:
         set_text(base, k, text);
         return true;
+    case CFG_JSON:
+        return set_json(base, k, text, ret_expected);
     case CFG_TEXTS:
         if (k->words)
             return set_words(base, k, text, ret_expected);
-        set_texts(base, k, text);
+        config_clear(base, k);
+        while (str_split(&text, ',', &one))
+            if (!str_is_empty(str_trim(one)))
+                config_add_text(base, k, str_trim(one));
         return true;
     }
     abort();
@@ -265,7 +278,7 @@ void config_clear(void *base, const struct config_key *k)
     char **text = at(base, k);
     if (!is_text(k) || *text == NULL)
         return;
-    if (k->type == CFG_SECRET)
+    if (k->type == CFG_SECRET || k->type == CFG_JSON)
         secret_wipe(*text, strlen(*text));
     free(*text);
     *text = NULL;
@@ -295,7 +308,7 @@ static bool same_texts(char *const *a, char *const *b)
     return true;
 }
 
-static bool config_same(const void *a, const void *b, const struct config_key *k)
+static bool same_value(const void *a, const void *b, const struct config_key *k)
 {
     if (k->type == CFG_TEXTS)
         return same_texts(*(char ***)at(a, k), *(char ***)at(b, k));
@@ -305,14 +318,32 @@ static bool config_same(const void *a, const void *b, const struct config_key *k
     return (x == NULL) == (y == NULL) && str_eq(str_of(x), str_of(y));
 }
 
-static void exchange(void *a, void *b, const struct config_key *k)
+bool config_same(const void *a, const void *b, const struct config_key *keys)
 {
-    char tmp[sizeof(uint64_t)];
-    size_t n = widths[k->type];
+    for (const struct config_key *k = keys; k->path != NULL; k++)
+        if (!same_value(a, b, k))
+            return false;
+    return true;
+}
 
-    memcpy(tmp, at(a, k), n);
-    memcpy(at(a, k), at(b, k), n);
-    memcpy(at(b, k), tmp, n);
+void config_keep(void *to, const struct config_key *keys)
+{
+    for (const struct config_key *k = keys; k->path != NULL; k++) {
+        char **text = at(to, k), ***texts = at(to, k);
+        char *const *from = k->type == CFG_TEXTS ? *texts : NULL;
+        if (is_text(k))
+            *text = xstrdup(*text);
+        if (k->type == CFG_TEXTS)
+            *texts = from != NULL ? xcalloc(count_texts(from) + 1, sizeof *from) : NULL;
+        for (size_t i = 0; from != NULL && from[i] != NULL; i++)
+            (*texts)[i] = xstrdup(from[i]);
+    }
+}
+
+void config_drop(void *base, const struct config_key *keys)
+{
+    for (const struct config_key *k = keys; k->path != NULL; k++)
+        config_clear(base, k);
 }
 
 static void show_bytes(uint64_t n, struct buf *out)
@@ -358,21 +389,14 @@ void *config_make(const struct config_section *s)
 
 /* ---- ${NAME} inside a value ---- */
 
-static bool name_is_ok(struct str name)
-{
-    for (size_t i = 0; i < name.n; i++)
-        if (!isalnum((unsigned char)name.p[i]) && name.p[i] != '_')
-            return false;
-    return name.n > 0 && !isdigit((unsigned char)name.p[0]);
-}
-
 static bool expand_one(struct str inside, struct buf *out, struct buf *ret_names, struct buf *why)
 {
     ptrdiff_t colon = str_find(inside, ':');
     struct str name = colon >= 0 ? str_make(inside.p, (size_t)colon) : inside;
     struct str otherwise = colon >= 0 ? str_skip(inside, (size_t)colon + 1) : STR_NULL;
 
-    if (!name_is_ok(name) || (colon >= 0 && !str_starts(otherwise, STR("-")))) {
+    if (name.n == 0 || !str_has_only(name, "_") || isdigit((unsigned char)name.p[0]) ||
+        (colon >= 0 && !str_starts(otherwise, STR("-")))) {
         buf_printf(why, "\"${%.*s}\": expected ${NAME} or ${NAME:-otherwise}", STR_FMT(inside));
         return false;
     }
@@ -533,15 +557,6 @@ bool config_set_from_file(void *base, const struct config_key *k, const char *pa
 
 /* ---- life ---- */
 
-static bool is_declared_before(const struct config_schema *schema, size_t section,
-                               const struct config_key *k)
-{
-    for (size_t i = 0; i < section; i++)
-        if (config_find(schema->sections[i]->keys, str_of(k->path)) != NULL)
-            return true;
-    return false;
-}
-
 static struct config *config_new(const struct config_schema *schema)
 {
     struct config *c = xcalloc(1, sizeof *c);
@@ -556,7 +571,8 @@ static struct config *config_new(const struct config_schema *schema)
     for (size_t i = 0; i < c->n_settings; i++) {
         const struct config_section *s = schema->sections[i];
         for (const struct config_key *k = s->keys; k->path != NULL; k++)
-            assert(!is_declared_before(schema, i, k));
+            for (size_t before = 0; before < i; before++) /* no key is declared twice */
+                assert(config_find(schema->sections[before]->keys, str_of(k->path)) == NULL);
         if (s->into == NULL)
             c->settings[i] = config_make(s);
     }
@@ -566,28 +582,18 @@ static struct config *config_new(const struct config_schema *schema)
     return c;
 }
 
-static void clear_all(void *base, const struct config_key *keys)
-{
-    for (const struct config_key *k = keys; k->path != NULL; k++)
-        config_clear(base, k);
-}
-
 static void entries_done(struct config_entries *e, const struct config_list *l)
 {
     for (size_t i = 0; i < e->n; i++) {
-        clear_all(e->v[i], l->entry->keys);
+        config_drop(e->v[i], l->entry->keys);
         if (e->kinds[i] != NULL)
-            clear_all(e->v[i], e->kinds[i]->keys);
+            config_drop(e->v[i], e->kinds[i]->keys);
         free(e->v[i]);
+        free(e->files[i]);
     }
-    void *name;
-    for (size_t i = 0; map_next(&e->names, &i, &name);)
-        free(name);
-    map_done(&e->names);
+    map_done_all(&e->names);
     free(e->v);
     free(e->kinds);
-    for (size_t i = 0; i < e->n; i++)
-        free(e->files[i]);
     free(e->files);
     free(e->lines);
 }
@@ -599,7 +605,7 @@ void config_free(struct config *c)
     for (size_t i = 0; i < c->n_lists; i++)
         entries_done(&c->lists[i], c->schema->lists[i]);
     for (size_t i = 0; i < c->n_settings; i++)
-        clear_all(config_settings(c, i), c->schema->sections[i]->keys);
+        config_drop(config_settings(c, i), c->schema->sections[i]->keys);
     for (size_t i = 0; i < c->n_settings; i++)
         free(c->settings[i]);
     free(c->settings);
@@ -698,22 +704,14 @@ enum bh_err config_parse(struct str text, const struct config_schema *schema,
 
 /* ---- reloading ---- */
 
-static bool same_all(const void *a, const void *b, const struct config_key *keys)
-{
-    for (const struct config_key *k = keys; k->path != NULL; k++)
-        if (!config_same(a, b, k))
-            return false;
-    return true;
-}
-
 static bool same_entries(const struct config_entries *a, const struct config_entries *b,
                          const struct config_list *l)
 {
     if (a->n != b->n)
         return false;
     for (size_t i = 0; i < a->n; i++)
-        if (a->kinds[i] != b->kinds[i] || !same_all(a->v[i], b->v[i], l->entry->keys) ||
-            (a->kinds[i] != NULL && !same_all(a->v[i], b->v[i], a->kinds[i]->keys)))
+        if (a->kinds[i] != b->kinds[i] || !config_same(a->v[i], b->v[i], l->entry->keys) ||
+            (a->kinds[i] != NULL && !config_same(a->v[i], b->v[i], a->kinds[i]->keys)))
             return false;
     return true;
 }
@@ -724,7 +722,7 @@ void config_diff(const struct config *was, const struct config *now, struct buf 
     assert(was->schema == now->schema);
     for (size_t i = 0; i < was->n_settings; i++)
         for (const struct config_key *k = was->schema->sections[i]->keys; k->path != NULL; k++)
-            if (!config_same(config_settings(was, i), config_settings(now, i), k))
+            if (!same_value(config_settings(was, i), config_settings(now, i), k))
                 buf_printf(k->when == CFG_RELOAD ? ret_reload : ret_restart, "%s\n", k->path);
     for (size_t i = 0; i < was->n_lists; i++) {
         const struct config_list *l = was->schema->lists[i];
@@ -735,56 +733,45 @@ void config_diff(const struct config *was, const struct config *now, struct buf 
 
 void config_take_reloadable(struct config *was, struct config *now)
 {
+    char tmp[sizeof(uint64_t)];
+
     assert(was->schema == now->schema);
     for (size_t i = 0; i < was->n_settings; i++)
-        for (const struct config_key *k = was->schema->sections[i]->keys; k->path != NULL; k++)
-            if (k->when == CFG_RELOAD)
-                exchange(config_settings(was, i), config_settings(now, i), k);
+        for (const struct config_key *k = was->schema->sections[i]->keys; k->path != NULL; k++) {
+            void *a = at(config_settings(was, i), k), *b = at(config_settings(now, i), k);
+            if (k->when != CFG_RELOAD)
+                continue;
+            memcpy(tmp, a, widths[k->type]);
+            memcpy(a, b, widths[k->type]);
+            memcpy(b, tmp, widths[k->type]);
+        }
     for (size_t i = 0; i < was->n_lists; i++) {
         if (was->schema->lists[i]->when != CFG_RELOAD)
             continue;
-        struct config_entries tmp = was->lists[i];
+        struct config_entries list = was->lists[i];
         was->lists[i] = now->lists[i];
-        now->lists[i] = tmp;
+        now->lists[i] = list;
     }
 }
 
 /* ---- showing ---- */
 
-static void show_duration(int64_t ms, struct buf *out)
-{
-    bool whole = ms % 1000 == 0;
-
-    buf_printf(out, "%lld%s", (long long)(whole ? ms / 1000 : ms), whole ? "s" : "ms");
-}
-
-static void show_word(const struct config_key *k, int place, struct buf *out)
-{
-    struct str rest = str_of(k->choices), word;
-
-    for (int i = 0; str_split(&rest, '|', &word); i++)
-        if (i == place)
-            buf_add_str(out, word);
-}
-
-static void show_texts(char *const *texts, struct buf *out)
-{
-    for (size_t i = 0; i < count_texts(texts); i++)
-        buf_printf(out, "%s%s", i > 0 ? ", " : "", texts[i]);
-}
-
 bool config_show(const void *base, const struct config_key *k, struct buf *out)
 {
+    struct str rest = str_of(k->choices), word;
     int64_t ms;
 
     switch (k->type) {
     case CFG_TEXT:
     case CFG_SECRET:
     case CFG_CHOICE:
+    case CFG_JSON:
         buf_add_str(out, str_of(config_text(base, k)));
         break;
     case CFG_ENUM:
-        show_word(k, *(int *)at(base, k), out);
+        for (int i = 0; str_split(&rest, '|', &word); i++)
+            if (i == *(int *)at(base, k))
+                buf_add_str(out, word);
         break;
     case CFG_BOOL:
         buf_add_z(out, *(bool *)at(base, k) ? "true" : "false");
@@ -797,12 +784,15 @@ bool config_show(const void *base, const struct config_key *k, struct buf *out)
         show(base, k, out);
         break;
     case CFG_DURATION:
-        show_duration(*(int64_t *)at(base, k), out);
+        ms = *(int64_t *)at(base, k);
+        buf_printf(out, "%lld%s", (long long)(ms % 1000 == 0 ? ms / 1000 : ms),
+                   ms % 1000 == 0 ? "s" : "ms");
         if (str_to_duration_ms(str_of(k->value), &ms) && ms == *(int64_t *)at(base, k))
             return false;
         break;
     case CFG_TEXTS:
-        show_texts(*(char ***)at(base, k), out);
+        for (char **text = *(char ***)at(base, k); text != NULL && *text != NULL; text++)
+            buf_printf(out, "%s%s", out->n > 0 ? ", " : "", *text);
         break;
     }
     return out->n > 0 && !str_eq(buf_str(out), str_of(k->value));
@@ -833,27 +823,20 @@ static void describe_entry_key(struct buf *out, const struct config_key *k, cons
     buf_printf(out, "%s |\n", k->what);
 }
 
-/* The same setting, in the same words, of another kind. */
-static bool takes_it_too(const struct config_section *kind, const struct config_key *k)
-{
-    const struct config_key *o = config_find(kind->keys, str_of(k->path));
-
-    return o != NULL && str_eq(str_of(o->what), str_of(k->what)) &&
-           str_eq(str_of(o->value), str_of(k->value));
-}
-
 static void describe_kind_key(struct buf *out, const struct config_list *l, size_t kind,
                               const struct config_key *k)
 {
     struct buf kinds = BUF_INIT;
-    const struct config_section *o;
     bool told = false;
 
-    for (size_t i = 0; (o = l->kind(i)) != NULL; i++)
-        if (takes_it_too(o, k)) {
-            told |= i < kind;
-            buf_printf(&kinds, "%s%s", kinds.n > 0 ? " " : "", o->name);
-        }
+    for (size_t i = 0; l->kind(i) != NULL; i++) {
+        const struct config_key *o = config_find(l->kind(i)->keys, str_of(k->path));
+        if (o == NULL || !str_eq(str_of(o->what), str_of(k->what)) ||
+            !str_eq(str_of(o->value), str_of(k->value)))
+            continue; /* not the same setting in the same words */
+        told |= i < kind;
+        buf_printf(&kinds, "%s%s", kinds.n > 0 ? " " : "", l->kind(i)->name);
+    }
     if (!told)
         describe_entry_key(out, k, buf_z(&kinds));
     buf_done(&kinds);

@@ -43,6 +43,9 @@ enum config_type {
     CFG_DURATION, /* int64_t, in ms, from .min to .max */
     CFG_BYTES,    /* uint64_t, at least .min */
     CFG_TEXTS,    /* char **, ends with NULL; NULL when not given.  `[a, b]`, or "a, b" */
+    CFG_JSON,     /* char *, a JSON value of any shape; NULL when not given.  YAML that is no single
+                   * value is written as JSON, a single value is JSON already.  May hold secrets:
+                   * never shown in errors, wiped when freed */
 };
 
 enum config_when { CFG_RESTART, CFG_RELOAD }; /* what a change needs */
@@ -131,6 +134,13 @@ const char *config_entry_file(const struct config *c, const struct config_list *
 /* The section of an entry's kind; NULL: the list has no kinds. */
 const struct config_section *config_entry_kind(const struct config *c, const struct config_list *l,
                                                size_t i);
+
+/* Entries that outlive their configuration.  @keys is a table that describes the entry: that of the
+ * list, and that of its kind.  config_keep() gives @to texts of its own in place of those that it
+ * has from a copied struct; config_drop() frees them. */
+void config_keep(void *to, const struct config_key *keys);
+void config_drop(void *base, const struct config_key *keys);
+bool config_same(const void *a, const void *b, const struct config_key *keys);
 
 /* The paths that loading the configuration read: the file, the patterns of `include` and the files
  * they matched, and the files of secrets.  NULL after the last. */

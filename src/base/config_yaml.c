@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <yaml.h>
 #include "base/config_priv.h"
+#include "base/json.h"
+#include "base/jw.h"
 #include "base/mem.h"
 
 #define MAX_FILE_BYTES (4l << 20)
@@ -105,10 +107,12 @@ static bool set_scalar(struct config_reading *r, void *base, const struct config
     struct buf text = BUF_INIT, expected = BUF_INIT;
     bool ok = false;
 
-    if (!expand(r, n, k->type == CFG_SECRET, &text))
+    bool secret = k->type == CFG_SECRET || k->type == CFG_JSON;
+
+    if (!expand(r, n, secret, &text))
         goto out;
     ok = config_set(base, k, buf_str(&text), &expected);
-    if (!ok && k->type == CFG_SECRET)
+    if (!ok && secret)
         fail_at(r, n, "%s: expected %s", k->path, buf_z(&expected));
     else if (!ok)
         fail_at(r, n, "%s: expected %s, found \"%.60s\"", k->path, buf_z(&expected), buf_z(&text));
@@ -138,9 +142,89 @@ static bool add_texts(struct config_reading *r, void *base, const struct config_
     return true;
 }
 
+/* ---- a value of any shape ---- */
+
+#define MAX_JSON_DEPTH 16
+#define MAX_JSON_BYTES 65536 /* an alias may repeat a node without end */
+
+static bool write_json(struct config_reading *r, const struct config_key *k, const yaml_node_t *n,
+                       struct jw *w, unsigned depth);
+
+/* A plain scalar that is a number, a truth value or null in JSON stays one; others are texts. */
+static bool write_json_scalar(struct config_reading *r, const yaml_node_t *n, struct jw *w)
+{
+    BUF_SECRET text = BUF_INIT;
+    struct json_parser *parser = json_parser_new();
+    struct json v;
+    bool plain = n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    bool bare = plain && json_parse(parser, scalar(n), &v) && json_type(v) != JSON_STRING &&
+                json_type(v) != JSON_ARRAY && json_type(v) != JSON_OBJECT;
+    bool ok = bare || expand(r, n, true, &text);
+
+    if (bare)
+        jw_value(w, v);
+    else if (ok)
+        jw_str(w, buf_str(&text));
+    json_parser_free(parser);
+    return ok;
+}
+
+static bool write_json_map(struct config_reading *r, const struct config_key *k,
+                           const yaml_node_t *n, struct jw *w, unsigned depth)
+{
+    jw_obj(w);
+    for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top;
+         p++) {
+        const yaml_node_t *key = node(r, p->key);
+        if (key->type != YAML_SCALAR_NODE)
+            return fail_at(r, key, "%s: expected a name before the colon", k->path);
+        for (const yaml_node_pair_t *q = n->data.mapping.pairs.start; q < p; q++)
+            if (str_eq(scalar(key), scalar(node(r, q->key))))
+                return fail_at(r, key, "\"%.*s\" is there twice", STR_FMT(scalar(key)));
+        jw_key_str(w, scalar(key));
+        if (!write_json(r, k, node(r, p->value), w, depth + 1))
+            return false;
+    }
+    jw_end_obj(w);
+    return true;
+}
+
+static bool write_json(struct config_reading *r, const struct config_key *k, const yaml_node_t *n,
+                       struct jw *w, unsigned depth)
+{
+    if (depth > MAX_JSON_DEPTH || w->out->n > MAX_JSON_BYTES)
+        return fail_at(r, n, "%s: too deep or too large", k->path);
+    if (n->type == YAML_SCALAR_NODE)
+        return write_json_scalar(r, n, w);
+    if (n->type == YAML_MAPPING_NODE)
+        return write_json_map(r, k, n, w, depth);
+    jw_arr(w);
+    for (const yaml_node_item_t *i = n->data.sequence.items.start; i < n->data.sequence.items.top;
+         i++)
+        if (!write_json(r, k, node(r, *i), w, depth + 1))
+            return false;
+    jw_end_arr(w);
+    return true;
+}
+
+static bool set_json(struct config_reading *r, void *base, const struct config_key *k,
+                     const yaml_node_t *n)
+{
+    BUF_SECRET text = BUF_INIT;
+    BUF_LOCAL expected = BUF_INIT;
+    struct jw w = jw_begin(&text);
+
+    if (!write_json(r, k, n, &w, 0))
+        return false;
+    return config_set(base, k, buf_str(&text), &expected) ||
+           fail_at(r, n, "%s: expected %s", k->path, buf_z(&expected));
+}
+
 static bool set_value(struct config_reading *r, void *base, const struct config_key *k,
                       const yaml_node_t *n)
 {
+    if (k->type == CFG_JSON && n->type != YAML_SCALAR_NODE)
+        return set_json(r, base, k, n);
     if (k->type == CFG_TEXTS && n->type == YAML_SEQUENCE_NODE)
         return add_texts(r, base, k, n);
     if (n->type != YAML_SCALAR_NODE)
@@ -282,14 +366,6 @@ static void known_words(const struct config_known *s, struct str prefix, struct 
         }
 }
 
-static bool another_kind_takes(const struct config_list *l, struct str path)
-{
-    for (size_t i = 0; l->kind_key != NULL && l->kind(i) != NULL; i++)
-        if (config_find(l->kind(i)->keys, path) != NULL)
-            return true;
-    return false;
-}
-
 static bool fail_unknown(struct config_reading *r, const struct config_known *s, struct str prefix,
                          struct str path, const yaml_node_t *n)
 {
@@ -298,9 +374,10 @@ static bool fail_unknown(struct config_reading *r, const struct config_known *s,
     for (const struct config_gone *g = r->cfg->schema->gone; g != NULL && g->path != NULL; g++)
         if (s->in == NULL && str_eq(path, str_of(g->path)))
             return fail_at(r, n, "%s", g->what);
-    if (s->in != NULL && s->kind != NULL && another_kind_takes(s->in, path))
-        return fail_at(r, n, "%s: \"%s\" does not take \"%.*s\"", s->in->name, s->kind,
-                       STR_FMT(path));
+    for (size_t i = 0; s->kind != NULL && s->in->kind(i) != NULL; i++)
+        if (config_find(s->in->kind(i)->keys, path) != NULL)
+            return fail_at(r, n, "%s: \"%s\" does not take \"%.*s\"", s->in->name, s->kind,
+                           STR_FMT(path));
     known_words(s, prefix, &hint);
     for (size_t i = 0; s->in == NULL && prefix.n == 0 && i < r->cfg->n_lists; i++)
         buf_printf(&hint, " %s", r->cfg->schema->lists[i]->name);
@@ -309,14 +386,6 @@ static bool fail_unknown(struct config_reading *r, const struct config_known *s,
     fail_at(r, n, "%s%sunknown key \"%.*s\"; expected one of: %s", s->in != NULL ? s->in->name : "",
             s->in != NULL ? ": " : "", STR_FMT(path), buf_z(&hint));
     buf_done(&hint);
-    return false;
-}
-
-static bool is_twice(struct config_reading *r, const yaml_node_t *map, const yaml_node_pair_t *p)
-{
-    for (const yaml_node_pair_t *q = map->data.mapping.pairs.start; q < p; q++)
-        if (str_eq(scalar(node(r, p->key)), scalar(node(r, q->key))))
-            return true;
     return false;
 }
 
@@ -368,8 +437,9 @@ static bool read_map(struct config_reading *r, const struct config_known *s, str
          p++) {
         const yaml_node_t *key = node(r, p->key);
         struct buf path = BUF_INIT;
-        if (is_twice(r, map, p))
-            return fail_at(r, key, "\"%.*s\" is there twice", STR_FMT(scalar(key)));
+        for (const yaml_node_pair_t *q = map->data.mapping.pairs.start; q < p; q++)
+            if (str_eq(scalar(key), scalar(node(r, q->key))))
+                return fail_at(r, key, "\"%.*s\" is there twice", STR_FMT(scalar(key)));
         buf_add_str(&path, prefix);
         buf_add_str(&path, scalar(key));
         bool ok = read_key(r, s, prefix, key, buf_str(&path), node(r, p->value));
@@ -382,16 +452,6 @@ static bool read_map(struct config_reading *r, const struct config_known *s, str
 
 /* ---- lists ---- */
 
-static const struct config_section *find_kind(const struct config_list *l, struct str name)
-{
-    const struct config_section *k;
-
-    for (size_t i = 0; (k = l->kind(i)) != NULL; i++)
-        if (str_eq(str_of(k->name), name))
-            return k;
-    return NULL;
-}
-
 /* Which kind an entry is must be known before its other keys mean anything. */
 static bool read_kind(struct config_reading *r, const struct config_list *l, const yaml_node_t *n,
                       const struct config_section **ret_kind)
@@ -403,9 +463,12 @@ static bool read_kind(struct config_reading *r, const struct config_list *l, con
          p++)
         if (str_eq(scalar(node(r, p->key)), str_of(l->kind_key)) && word.n == 0)
             ok = expand(r, node(r, p->value), false, &word);
-    *ret_kind = ok ? find_kind(l, buf_str(&word)) : NULL;
-    for (size_t i = 0; l->kind(i) != NULL; i++)
+    *ret_kind = NULL;
+    for (size_t i = 0; l->kind(i) != NULL; i++) {
         buf_printf(&kinds, "%s%s", i > 0 ? " " : "", l->kind(i)->name);
+        if (ok && str_eq(str_of(l->kind(i)->name), buf_str(&word)))
+            *ret_kind = l->kind(i);
+    }
     if (ok && word.n == 0)
         fail_at(r, n, "%s: \"%s\" is missing; expected one of: %s", l->name, l->kind_key,
                 buf_z(&kinds));
@@ -482,19 +545,6 @@ static bool remember_name(struct config_entries *e, const struct config_key *uni
     return true;
 }
 
-/* "telegram acme" or "acme": how an entry is called in errors. */
-static void name_entry(const struct config_list *l, const struct config_section *kind,
-                       const void *entry, struct buf *out)
-{
-    const struct config_key *u =
-        l->unique != NULL ? config_find(l->entry->keys, str_of(l->unique)) : NULL;
-    const char *name = u != NULL ? config_text(entry, u) : NULL;
-
-    buf_add_z(out, kind != NULL ? kind->name : l->name);
-    if (name != NULL)
-        buf_printf(out, " %.100s", name);
-}
-
 static bool check_entry(struct config_reading *r, const struct config_list *l,
                         struct config_entries *e, const yaml_node_t *n)
 {
@@ -502,7 +552,6 @@ static bool check_entry(struct config_reading *r, const struct config_list *l,
     void *entry = e->v[e->n - 1];
     const struct config_key *k = find_missing(entry, l->entry->keys);
     char said[256] = "";
-    struct buf name = BUF_INIT;
 
     if (k == NULL && kind != NULL)
         k = find_missing(entry, kind->keys);
@@ -518,11 +567,9 @@ static bool check_entry(struct config_reading *r, const struct config_list *l,
                        config_text(entry, k));
     bool ok = (l->entry->check == NULL || l->entry->check(entry, said)) &&
               (kind == NULL || kind->check == NULL || kind->check(entry, said));
-    name_entry(l, kind, entry, &name);
-    if (!ok)
-        fail_at(r, n, "%s: %s", buf_z(&name), said);
-    buf_done(&name);
-    return ok;
+    const char *name = k != NULL ? config_text(entry, k) : NULL;
+    return ok || fail_at(r, n, "%s%s%.100s: %s", kind != NULL ? kind->name : l->name,
+                         name != NULL ? " " : "", name != NULL ? name : "", said);
 }
 
 static bool read_entry(struct config_reading *r, size_t list, const yaml_node_t *n)
@@ -663,15 +710,6 @@ static bool read_included(struct config *c, struct include *in, size_t pattern, 
     return false;
 }
 
-static void name_place(const struct config *c, size_t line, struct buf *why)
-{
-    struct buf said = *why;
-
-    *why = (struct buf){0};
-    buf_printf(why, "%s:%zu: %s", c->path, line, buf_z(&said));
-    buf_done(&said);
-}
-
 /* A folder that is not there holds no files; one that cannot be read is an error. */
 static int on_folder_error(const char *path, int err)
 {
@@ -694,8 +732,12 @@ static bool read_pattern(struct config *c, struct include *in, size_t pattern, s
     for (size_t i = 0; ok && i < found.gl_pathc; i++)
         ok = read_included(c, in, pattern, found.gl_pathv[i], why);
     globfree(&found);
-    if (!ok && str_starts(buf_str(why), STR("include: ")))
-        name_place(c, in->patterns[pattern].line, why);
+    if (!ok && str_starts(buf_str(why), STR("include: "))) { /* said of the file that includes */
+        struct buf said = *why;
+        *why = (struct buf){0};
+        buf_printf(why, "%s:%zu: %s", c->path, in->patterns[pattern].line, buf_z(&said));
+        buf_done(&said);
+    }
     return ok;
 }
 

@@ -14,6 +14,7 @@
 #include <openssl/evp.h>
 #include <openssl/param_build.h>
 #include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <openssl/rsa.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -476,4 +477,41 @@ void rsa_key_free(struct rsa_key *k)
 bool rsa_sha256_verify(const struct rsa_key *k, struct str msg, struct str signature)
 {
     return verify(k->pkey, EVP_sha256(), msg, signature); /* PKCS#1 v1.5 is the default padding */
+}
+
+struct rsa_key *rsa_private(struct str pem)
+{
+    return rsa_of(read_pem(pem, true));
+}
+
+bool rsa_pss_sha256_sign(const struct rsa_key *k, struct str msg, struct buf *ret_signature)
+{
+    uint8_t signature[MAX_BITS / 8];
+    size_t n = sizeof signature;
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    EVP_PKEY_CTX *how = NULL; /* owned by @ctx */
+    bool ok = ctx != NULL && EVP_DigestSignInit(ctx, &how, EVP_sha256(), NULL, k->pkey) == 1 &&
+              EVP_PKEY_CTX_set_rsa_padding(how, RSA_PKCS1_PSS_PADDING) == 1 &&
+              EVP_PKEY_CTX_set_rsa_pss_saltlen(how, RSA_PSS_SALTLEN_DIGEST) == 1 &&
+              EVP_DigestSign(ctx, signature, &n, bytes_of(msg), msg.n) == 1;
+
+    if (ok)
+        buf_add(ret_signature, signature, n);
+    EVP_MD_CTX_free(ctx);
+    ERR_clear_error();
+    return ok;
+}
+
+bool certificate_thumbprint(struct str pem, const struct rsa_key *k, uint8_t ret_hash[SHA256_BYTES])
+{
+    BIO *bio = pem.n > 0 && pem.n < PEM_MAX ? BIO_new_mem_buf(pem.p, (int)pem.n) : NULL;
+    X509 *x = bio != NULL ? PEM_read_bio_X509(bio, NULL, no_password, NULL) : NULL;
+    unsigned n = SHA256_BYTES;
+    bool ok = x != NULL && X509_check_private_key(x, k->pkey) == 1 &&
+              X509_digest(x, EVP_sha256(), ret_hash, &n) == 1 && n == SHA256_BYTES;
+
+    X509_free(x);
+    BIO_free(bio);
+    ERR_clear_error();
+    return ok;
 }

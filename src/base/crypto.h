@@ -31,6 +31,14 @@ struct rsa_key *rsa_key_from_pem(struct str pem);
 struct rsa_key *rsa_key_from_numbers(struct str n, struct str e); /* big-endian bytes */
 void rsa_key_free(struct rsa_key *k);                             /* NULL is fine */
 bool rsa_sha256_verify(const struct rsa_key *k, struct str msg, struct str signature);
+/* The private key in a PEM, unencrypted, which may have certificates beside it. */
+struct rsa_key *rsa_private(struct str pem);
+/* PS256 of JSON Web Tokens. */
+bool rsa_pss_sha256_sign(const struct rsa_key *k, struct str msg, struct buf *ret_signature);
+/* SHA-256 of the first certificate in a PEM, in DER: the "x5t#S256" of a JSON Web Token.  False:
+ * there is none, or it is not that of @k. */
+bool certificate_thumbprint(struct str pem, const struct rsa_key *k,
+                            uint8_t ret_hash[SHA256_BYTES]);
 
 /* AES-256-GCM: out = 12 byte nonce, ciphertext, 16 byte tag.  @aad identifies the record, so that a
  * sealed value copied to another record does not open. */

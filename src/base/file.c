@@ -56,12 +56,6 @@ bool file_put(const char *path, int how, struct str text)
     return ok;
 }
 
-static bool is_plain(unsigned char c, bool first)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || (c == '.' && !first);
-}
-
 void file_name_add(struct buf *out, struct str name)
 {
     uint8_t hash[SHA256_BYTES];
@@ -69,7 +63,7 @@ void file_name_add(struct buf *out, struct str name)
 
     for (size_t i = 0; i < name.n; i++) {
         unsigned char c = (unsigned char)name.p[i];
-        if (is_plain(c, i == 0))
+        if (str_has_only(str_make(&c, 1), i == 0 ? "_-" : "_-."))
             buf_add_c(out, (char)c);
         else
             buf_printf(out, "%%%02X", c);
@@ -82,14 +76,21 @@ void file_name_add(struct buf *out, struct str name)
     hex_add(out, hash, 16);
 }
 
-bool file_sync_folder_of(const char *path)
+bool file_sync(const char *path)
 {
-    char *copy = xstrdup(path);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     bool ok = fd >= 0 && fsync(fd) == 0;
 
     if (fd >= 0)
         close(fd);
+    return ok;
+}
+
+bool file_sync_folder_of(const char *path)
+{
+    char *copy = xstrdup(path);
+    bool ok = file_sync(dirname(copy));
+
     free(copy);
     return ok;
 }

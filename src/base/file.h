@@ -11,6 +11,7 @@ bool file_write(int fd, struct str bytes, int64_t at);
 /* Write @text to a file that only this user may read, and sync it.  @how: O_EXCL (it must be new)
  * or O_TRUNC (an older one is replaced).  False: errno says why. */
 bool file_put(const char *path, int how, struct str text);
+bool file_sync(const char *path); /* a file or a folder */
 /* Sync the folder of @path, so that a created, renamed or removed name survives a crash. */
 bool file_sync_folder_of(const char *path);
 

@@ -1,10 +1,16 @@
 /* limits.c - design.  (limits.h has the contract.)
  *
  * A party has one counter per row of its scope, and none for rows of other scopes.  The index of a
- * row's counter is computed once per ledger. */
+ * row's counter is computed once per ledger.
+ *
+ * Threads.  A branch has parties of its own, so that finding one and counting its share of a turn
+ * need no lock.  A branch's party has no counters: it holds the party of the same name in the
+ * trunk's ledger, where every take and give of a branch happens, under that ledger's mutex.  A
+ * ledger without branches locks nothing. */
 #include "base/limits.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/config.h"
@@ -37,11 +43,15 @@ struct party {             /* one for every gateway that is connected: it is sma
     uint32_t scope : 4;
     uint32_t noted : 8;  /* counters of what lies on disk, as bits; not 0: a hold is for them */
     uint32_t key_n : 20; /* the key stands behind the counters: the scope, then the name */
-    uint64_t held[];     /* one per row of the scope */
+    uint64_t held[];     /* one per row of the scope; of a branch: the address of the party that
+                          * counts, in held[0] */
 };
 #define KEY_MAX ((1u << 20) - 1)
 
 struct ledger {
+    struct ledger *of; /* borrowed; a branch: the ledger that counts; NULL: this one counts */
+    size_t branches;
+    pthread_mutex_t mutex; /* while there are branches: all that follows, and the parties */
     struct limit_settings settings;
     uint64_t held[LIMIT_N], refused[LIMIT_N];
     uint8_t at[LIMIT_N]; /* where a party keeps its counter */
@@ -56,10 +66,37 @@ struct ledger *ledger_new(const struct limit_settings *s)
     for (int i = 0; i < LIMIT_N; i++)
         l->at[i] = l->rows[limit_rows[i].scope]++;
     for (int i = 0; i < PER_N; i++)
-        assert(l->rows[i] <= 8); /* party.noted */
+        assert(l->rows[i] > 0 && l->rows[i] <= 8); /* party.noted */
+    pthread_mutex_init(&l->mutex, NULL);
     ledger_set(l, s != NULL ? s : &limit_defaults);
     return l;
 }
+
+struct ledger *ledger_branch(struct ledger *of)
+{
+    struct ledger *l;
+
+    if (of == NULL)
+        return NULL;
+    l = ledger_new(NULL);
+    l->of = of;
+    of->branches++;
+    return l;
+}
+
+static void lock(struct ledger *l)
+{
+    if (l->branches > 0)
+        pthread_mutex_lock(&l->mutex);
+}
+
+static void unlock(struct ledger *l)
+{
+    if (l->branches > 0)
+        pthread_mutex_unlock(&l->mutex);
+}
+
+static void drop(struct party *p);
 
 /* What it has on disk stays there. */
 static void forget_noted(struct party *p)
@@ -70,7 +107,7 @@ static void forget_noted(struct party *p)
         if (p->noted & 1u << i)
             p->held[i] = 0;
     p->noted = 0;
-    party_drop(p);
+    drop(p);
 }
 
 void ledger_free(struct ledger *l)
@@ -81,14 +118,19 @@ void ledger_free(struct ledger *l)
         return;
     for (size_t pos = 0; map_next(&l->parties, &pos, &p);)
         forget_noted(p);
-    assert(map_count(&l->parties) == 0);
+    assert(map_count(&l->parties) == 0 && l->branches == 0);
+    if (l->of != NULL)
+        l->of->branches--;
     map_done(&l->parties);
+    pthread_mutex_destroy(&l->mutex);
     free(l);
 }
 
 void ledger_set(struct ledger *l, const struct limit_settings *s)
 {
+    lock(l);
     l->settings = *s;
+    unlock(l);
 }
 
 struct limit_bounds ledger_bounds(const struct ledger *l, enum limit what)
@@ -117,14 +159,18 @@ static struct party *party_new(struct ledger *l, enum limit_scope scope, struct 
     return p;
 }
 
-struct party *ledger_party(struct ledger *l, enum limit_scope scope, struct str who)
+/* The party that counts for a branch's party @p. */
+static struct party *counter_of(const struct party *p)
+{
+    return p == NULL ? NULL : (struct party *)(uintptr_t)p->held[0];
+}
+
+static struct party *find(struct ledger *l, enum limit_scope scope, struct str who)
 {
     char small[64];
     char *key;
     struct party *p;
 
-    if (l == NULL)
-        return NULL;
     key = who.n < sizeof small ? small : xmalloc(who.n + 1);
     key[0] = (char)scope;
     if (who.n > 0)
@@ -134,24 +180,69 @@ struct party *ledger_party(struct ledger *l, enum limit_scope scope, struct str 
         p = party_new(l, scope, str_make(key, who.n + 1));
     if (key != small)
         free(key);
-    return party_hold(p);
+    p->holds++;
+    return p;
+}
+
+struct party *ledger_party(struct ledger *l, enum limit_scope scope, struct str who)
+{
+    struct party *p;
+
+    if (l == NULL)
+        return NULL;
+    lock(l);
+    p = find(l, scope, who);
+    unlock(l);
+    if (l->of != NULL && p->held[0] == 0) { /* it is new */
+        lock(l->of);
+        p->held[0] = (uintptr_t)find(l->of, scope, who);
+        unlock(l->of);
+    }
+    return p;
+}
+
+struct str party_name(const struct party *p)
+{
+    return str_skip(key_of(p), 1);
 }
 
 struct party *party_hold(struct party *p)
 {
-    if (p != NULL)
-        p->holds++;
+    if (p == NULL)
+        return NULL;
+    lock(p->ledger);
+    p->holds++;
+    unlock(p->ledger);
     return p;
+}
+
+static void drop(struct party *p)
+{
+    struct ledger *l = p->ledger;
+
+    if (--p->holds > 0)
+        return;
+    for (int i = 0; l->of == NULL && i < l->rows[p->scope]; i++)
+        assert(p->held[i] == 0); /* whoever takes holds the party until it has given back */
+    map_del(&l->parties, key_of(p));
+    free(p);
 }
 
 void party_drop(struct party *p)
 {
-    if (p == NULL || --p->holds > 0)
+    struct ledger *l = p != NULL ? p->ledger : NULL;
+
+    if (l == NULL)
         return;
-    for (int i = 0; i < p->ledger->rows[p->scope]; i++)
-        assert(p->held[i] == 0); /* whoever takes holds the party until it has given back */
-    map_del(&p->ledger->parties, key_of(p));
-    free(p);
+    struct party *counter = l->of != NULL && p->holds == 1 ? counter_of(p) : NULL;
+    lock(l);
+    drop(p);
+    unlock(l);
+    if (counter != NULL) {
+        lock(l->of);
+        drop(counter);
+        unlock(l->of);
+    }
 }
 
 /* ---- counting ---- */
@@ -161,17 +252,12 @@ static bool fits(uint64_t held, uint64_t n, uint64_t bound)
     return bound == 0 || (n <= bound && held <= bound - n);
 }
 
-enum limit_answer ledger_take(struct ledger *l, struct party *p, enum limit what, uint64_t n)
+static enum limit_answer take(struct ledger *l, struct party *p, enum limit what, uint64_t n)
 {
-    const struct limit_bounds *b;
+    const struct limit_bounds *b = &l->settings.of[what];
+    uint64_t *own = p != NULL ? &p->held[l->at[what]] : NULL;
     enum limit_answer answer = LIMIT_TAKEN;
-    uint64_t *own;
 
-    if (l == NULL)
-        return LIMIT_TAKEN;
-    b = &l->settings.of[what];
-    own = p != NULL ? &p->held[l->at[what]] : NULL;
-    assert(p == NULL || p->scope == limit_rows[what].scope);
     if (own != NULL && !fits(*own, n, b->each))
         answer = LIMIT_EACH_FULL;
     else if (!fits(l->held[what], n, b->all))
@@ -186,16 +272,39 @@ enum limit_answer ledger_take(struct ledger *l, struct party *p, enum limit what
     return LIMIT_TAKEN;
 }
 
+enum limit_answer ledger_take(struct ledger *l, struct party *p, enum limit what, uint64_t n)
+{
+    enum limit_answer answer;
+
+    if (l == NULL)
+        return LIMIT_TAKEN;
+    assert(p == NULL || (p->ledger == l && p->scope == limit_rows[what].scope));
+    if (l->of != NULL) {
+        p = counter_of(p);
+        l = l->of;
+    }
+    lock(l);
+    answer = take(l, p, what, n);
+    unlock(l);
+    return answer;
+}
+
 void ledger_give(struct ledger *l, struct party *p, enum limit what, uint64_t n)
 {
     if (l == NULL)
         return;
+    if (l->of != NULL) {
+        p = counter_of(p);
+        l = l->of;
+    }
+    lock(l);
     assert(n <= l->held[what]);
     l->held[what] -= n;
-    if (p == NULL)
-        return;
-    assert(p->scope == limit_rows[what].scope && n <= p->held[l->at[what]]);
-    p->held[l->at[what]] -= n;
+    if (p != NULL) {
+        assert(p->scope == limit_rows[what].scope && n <= p->held[l->at[what]]);
+        p->held[l->at[what]] -= n;
+    }
+    unlock(l);
 }
 
 enum limit_answer ledger_change(struct ledger *l, struct party *p, enum limit what, size_t *held,
@@ -227,7 +336,9 @@ void ledger_correct(struct ledger *l, enum limit what, size_t *held, size_t now)
 {
     if (l == NULL)
         return;
+    lock(l);
     l->held[what] = l->held[what] - *held + now;
+    unlock(l);
     *held = now;
 }
 
@@ -235,45 +346,70 @@ void ledger_note(struct ledger *l, enum limit what, struct str who, uint64_t now
 {
     if (l == NULL)
         return;
-    struct party *p = ledger_party(l, limit_rows[what].scope, who);
+    lock(l);
+    struct party *p = find(l, limit_rows[what].scope, who);
     uint8_t bit = (uint8_t)(1u << l->at[what]), before = p->noted;
     l->held[what] = l->held[what] - p->held[l->at[what]] + now;
     p->held[l->at[what]] = now;
     p->noted = (uint8_t)(now != 0 ? p->noted | bit : p->noted & ~bit);
     if (before == 0 && p->noted != 0)
-        party_hold(p);
+        p->holds++;
     else if (before != 0 && p->noted == 0)
         p->holds--;
-    party_drop(p);
+    drop(p);
+    unlock(l);
 }
 
 bool ledger_has_room(struct ledger *l, enum limit what)
 {
-    if (l == NULL || fits(l->held[what], 1, l->settings.of[what].all))
+    bool room;
+
+    if (l == NULL)
         return true;
-    l->refused[what]++;
-    return false;
+    lock(l);
+    room = fits(l->held[what], 1, l->settings.of[what].all);
+    l->refused[what] += !room;
+    unlock(l);
+    return room;
 }
 
 void ledger_refuse(struct ledger *l, enum limit what)
 {
-    if (l != NULL)
-        l->refused[what]++;
+    if (l == NULL)
+        return;
+    lock(l);
+    l->refused[what]++;
+    unlock(l);
 }
 
-uint64_t ledger_held(const struct ledger *l, const struct party *p, enum limit what)
+uint64_t ledger_held(struct ledger *l, const struct party *p, enum limit what)
 {
-    return p != NULL ? p->held[l->at[what]] : l->held[what];
+    uint64_t n;
+
+    lock(l);
+    n = p != NULL ? p->held[l->at[what]] : l->held[what];
+    unlock(l);
+    return n;
 }
 
-uint64_t ledger_refused(const struct ledger *l, enum limit what)
+uint64_t ledger_refused(struct ledger *l, enum limit what)
 {
-    return l->refused[what];
+    uint64_t n;
+
+    lock(l);
+    n = l->refused[what];
+    unlock(l);
+    return n;
 }
 
-size_t ledger_parties(const struct ledger *l)
+size_t ledger_parties(struct ledger *l)
 {
-    return map_count(&l->parties);
+    size_t n;
+
+    lock(l);
+    n = map_count(&l->parties);
+    unlock(l);
+    return n;
 }
 
 /* ---- settings, and a table for people ---- */

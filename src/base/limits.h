@@ -15,7 +15,8 @@
  * A ledger has the counters.  It counts resources that are taken and given back; bucket.h limits
  * rates.  A party takes about 110 bytes and exists while something has a hold on it.  A module that
  * keeps data on disk compares its own count with ledger_bounds() and reports it by ledger_note().
- * Loop thread only.
+ * A ledger and its parties belong to one thread; a second thread has a branch of it, so that limits
+ * hold for the whole process.
  *
  * Modules accept a NULL ledger, which counts nothing and grants everything.
  */
@@ -131,14 +132,19 @@ void limits_describe(struct buf *out);            /* the defaults, as a table in
 
 struct ledger *ledger_new(const struct limit_settings *s); /* NULL: the defaults */
 void ledger_free(struct ledger *l);                        /* every party was dropped before */
+/* A ledger for another thread, whose takes and gives count in @of; the functions for data on disk,
+ * for metrics and for bounds are those of @of only.  Both this call and ledger_free() happen while
+ * no other thread uses @of.  NULL stays NULL. */
+struct ledger *ledger_branch(struct ledger *of);
 /* Sets new bounds for later takes; resources already held stay held. */
 void ledger_set(struct ledger *l, const struct limit_settings *s);
 struct limit_bounds ledger_bounds(const struct ledger *l, enum limit what);
 
 /* The party called @who (copied): the bytes of an address, a tenant's name, ... */
 struct party *ledger_party(struct ledger *l, enum limit_scope scope, struct str who);
-struct party *party_hold(struct party *p); /* one more hold; NULL stays NULL */
-void party_drop(struct party *p);          /* one hold less; NULL is fine */
+struct party *party_hold(struct party *p);    /* one more hold; NULL stays NULL */
+void party_drop(struct party *p);             /* one hold less; NULL is fine */
+struct str party_name(const struct party *p); /* as given to ledger_party() */
 
 /* Takes @n more for @p, which must have the scope of @what.  @p NULL (a Unix socket) counts only
  * for the sum over all.  Nothing is taken unless the answer is LIMIT_TAKEN. */
@@ -162,7 +168,6 @@ bool ledger_has_room(struct ledger *l, enum limit what);
 void ledger_refuse(struct ledger *l, enum limit what); /* counts a refusal by the caller */
 
 /* ---- for metrics and tests ---- */
-uint64_t ledger_held(const struct ledger *l, const struct party *p,
-                     enum limit what);                            /* NULL: all */
-uint64_t ledger_refused(const struct ledger *l, enum limit what); /* takes that were not granted */
-size_t ledger_parties(const struct ledger *l);
+uint64_t ledger_held(struct ledger *l, const struct party *p, enum limit what); /* NULL: all */
+uint64_t ledger_refused(struct ledger *l, enum limit what); /* takes that were not granted */
+size_t ledger_parties(struct ledger *l);

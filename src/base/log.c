@@ -23,6 +23,8 @@
 
 #define LINE_LIMIT 16384
 
+enum { LOG_FIELDS = 16 }; /* of one line in JSON */
+
 static const char *const words[] = {
     [LOG_ERROR] = "error", [LOG_WARN] = "warn", [LOG_INFO] = "info", [LOG_DEBUG] = "debug"};
 static atomic_int max_level = LOG_INFO;
@@ -69,6 +71,51 @@ static void add_text_line(struct buf *out, enum log_level level, struct str pref
     buf_add_plain(out, msg);
 }
 
+/* Takes the next `key=value` off *@rest.  A value ends at a blank. */
+static bool next_field(struct str *rest, struct str *ret_key, struct str *ret_value)
+{
+    struct str word;
+
+    while (str_split(rest, ' ', &word)) {
+        ptrdiff_t at = str_find(word, '=');
+        size_t n = 0;
+        while (at > 0 && n < (size_t)at &&
+               ((word.p[n] >= 'a' && word.p[n] <= 'z') || word.p[n] == '_'))
+            n++;
+        if (at <= 0 || n != (size_t)at)
+            continue;
+        *ret_key = str_make(word.p, n);
+        *ret_value = str_skip(word, n + 1);
+        return true;
+    }
+    return false;
+}
+
+/* The `key=value` words of a line, as members of an object of their own: a value that a stranger
+ * chose cannot pose as the time or the level.  Of a key that comes twice the first counts. */
+static void add_fields(struct jw *w, struct str prefix, struct str msg)
+{
+    const struct str parts[] = {prefix, msg};
+    struct str keys[LOG_FIELDS], key, value;
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        for (struct str rest = parts[i]; n < LOG_FIELDS && next_field(&rest, &key, &value);) {
+            bool known = false;
+            for (size_t k = 0; k < n; k++)
+                known |= str_eq(keys[k], key);
+            if (known)
+                continue;
+            if (n == 0)
+                jw_kobj(w, "fields");
+            keys[n++] = key;
+            jw_key_str(w, key);
+            jw_str(w, value);
+        }
+    if (n > 0)
+        jw_end_obj(w);
+}
+
 static void add_json_line(struct buf *out, enum log_level level, struct str prefix, struct str msg)
 {
     struct buf when = BUF_INIT;
@@ -81,6 +128,7 @@ static void add_json_line(struct buf *out, enum log_level level, struct str pref
     if (prefix.n > 0)
         jw_kstr(&w, "context", str_trim(prefix));
     jw_kstr(&w, "msg", msg);
+    add_fields(&w, prefix, msg);
     jw_end_obj(&w);
     buf_done(&when);
 }
@@ -172,7 +220,8 @@ static const struct config_key keys[] = {
     {"log.level", CFG_ENUM, CFG_RELOAD, AT(level), "info", "error|warn|info|debug",
      .what = "The least severe level that is logged."},
     {"log.format", CFG_ENUM, CFG_RELOAD, AT(format), "text", "text|json",
-     .what = "`json` writes one object per line."},
+     .what = "`json` writes one object per line: time, level, msg, and `fields` with the "
+             "key=value words of msg."},
     {0},
 };
 

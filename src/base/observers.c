@@ -60,10 +60,7 @@ void observers_free(struct observers *o)
 
 void observers_add(struct observers *o, const char *topic, observer_cb *cb, void *ctx)
 {
-    if (o->n == o->cap) {
-        o->cap = o->cap == 0 ? 8 : o->cap * 2;
-        o->all = xrealloc(o->all, o->cap * sizeof *o->all);
-    }
+    o->all = xgrow(o->all, o->n, &o->cap, sizeof *o->all);
     o->all[o->n++] = (struct observer){topic, cb, ctx};
 }
 

@@ -252,6 +252,14 @@ bool utf8_valid(struct str s)
     return true;
 }
 
+struct str utf8_head(struct str s, size_t most)
+{
+    if (s.n > most)
+        for (s.n = most; s.n > 0 && is_tail((unsigned char)s.p[s.n]);)
+            s.n--;
+    return s;
+}
+
 size_t utf8_chars(struct str s)
 {
     size_t n = 0;

@@ -76,9 +76,10 @@ bool str_to_duration_ms(struct str s, int64_t *ret_ms);
 /* "1GiB", "64KiB", "10MB" or a bare number of bytes. */
 bool str_to_bytes(struct str s, uint64_t *ret_bytes);
 
-bool utf8_valid(struct str s);    /* strict: no surrogates, no over-long forms */
-size_t utf8_chars(struct str s);  /* code points in valid UTF-8 */
-size_t utf16_units(struct str s); /* UTF-16 code units of valid UTF-8 */
+bool utf8_valid(struct str s);                   /* strict: no surrogates, no over-long forms */
+size_t utf8_chars(struct str s);                 /* code points in valid UTF-8 */
+struct str utf8_head(struct str s, size_t most); /* at most so many bytes, in whole code points */
+size_t utf16_units(struct str s);                /* UTF-16 code units of valid UTF-8 */
 /* Bytes of the valid sequence (one code point) @s starts with; 0: none, or @s is empty. */
 size_t utf8_seq_bytes(struct str s);
 

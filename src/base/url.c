@@ -1,14 +1,6 @@
 /* url.c - (url.h has the contract.) */
 #include "base/url.h"
 
-static bool has_blank(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if ((unsigned char)s.p[i] <= ' ' || s.p[i] == 0x7f)
-            return true;
-    return false;
-}
-
 /* "host", "host:80", "[::1]:80" */
 static bool split_authority(struct str text, struct url *ret)
 {
@@ -33,8 +25,9 @@ const char *url_split(struct str text, struct url *ret)
     size_t n = 0;
     ptrdiff_t fragment;
 
-    if (has_blank(text))
-        return "it has blanks";
+    for (size_t i = 0; i < text.n; i++)
+        if ((unsigned char)text.p[i] <= ' ' || text.p[i] == 0x7f)
+            return "it has blanks";
     if (!str_split(&rest, ':', &u.scheme) || !str_starts(rest, STR("//")))
         return "it does not begin with a scheme and ://";
     rest = str_skip(rest, 2);

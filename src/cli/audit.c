@@ -8,8 +8,8 @@ static void print_records(struct json records)
 {
     for (struct json_iter it = {0}; json_next(records, &it);) {
         static const char *const sides[] = {"before", "after"};
-        printf("    %.*s %.*s\n", STR_FMT(json_str(it.value, "record")),
-               STR_FMT(json_str(it.value, "key")));
+        printf("    %.*s %.*s\n", STR_FMT(cli_shown(it.value, "record")),
+               STR_FMT(cli_shown(it.value, "key")));
         for (int i = 0; i < 2; i++)
             if (json_is_object(json_get(it.value, sides[i]))) {
                 printf("      %-6s ", sides[i]);
@@ -32,11 +32,16 @@ static void print_entry(struct json e)
     if (localtime_r(&at, &tm) != NULL)
         strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &tm);
     printf("%" PRId64 "  %s  %.*s by %.*s%s%.*s%s%.*s%s\n", cli_i64(e, "seq"), when,
-           STR_FMT(json_str(e, "what")), STR_FMT(json_str(e, "by")), who.n > 0 ? " " : "",
+           STR_FMT(cli_shown(e, "what")), STR_FMT(cli_shown(e, "by")), who.n > 0 ? " " : "",
            STR_FMT(who), from.n > 0 ? " from " : "", STR_FMT(from),
            cli_bool(e, "failed") ? " (failed: nothing changed)" : "");
     if (note.n > 0)
         printf("    %.*s\n", STR_FMT(note));
+    if (json_str(e, "upTo").n > 0)
+        printf("    %" PRId64 " old entries deleted, up to %.*s\n", cli_i64(e, "entries"),
+               STR_FMT(cli_shown(e, "upTo")));
+    if (json_str(e, "problem").n > 0)
+        printf("    the chain was broken there: %.*s\n", STR_FMT(cli_shown(e, "problem")));
     print_records(json_get(e, "records"));
 }
 
@@ -51,11 +56,16 @@ static int verify(struct cli_job *j)
         cli_print_json(j->doc);
     if (!cli_bool(j->doc, "ok"))
         return cli_failed("the audit log was tampered with or is damaged: %.*s",
-                          STR_FMT(json_str(j->doc, "problem")));
+                          STR_FMT(cli_shown(j->doc, "problem")));
+    struct str cut = json_str(j->doc, "cut");
+    if (!j->json && cut.n > 0)
+        printf("Older entries were deleted after audit.keep or audit.max_size, up to "
+               "%.*s\n",
+               STR_FMT(cut));
     if (!j->json)
         printf("%" PRId64 " entries, the chain is whole. Keep this line elsewhere and give it to "
                "--expect later:\n%.*s\n",
-               cli_i64(j->doc, "entries"), STR_FMT(json_str(j->doc, "head")));
+               cli_i64(j->doc, "entries"), STR_FMT(cli_shown(j->doc, "head")));
     return rc;
 }
 
@@ -102,7 +112,9 @@ const struct command cmd_audit = {
         "has who made it, from where, and the records before and after without their secrets.\n\n"
         "--verify reads the whole log.  Each entry has a hash that covers the entry before\n"
         "it, so a changed, removed or inserted entry is found.  It prints the newest number\n"
-        "and hash; --expect checks that an earlier one is still in the log.\n",
+        "and hash; --expect checks that an earlier one is still in the log.\n\n"
+        "Entries older than audit.keep, and the oldest beyond audit.max_size, are deleted.  The\n"
+        "log keeps the hash of the newest deleted entry, and the oldest one left must fit it.\n",
     .verbs = verbs,
     .options = options,
 };

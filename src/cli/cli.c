@@ -14,13 +14,13 @@
 #include "cli/settings.h"
 
 const struct command *const cli_commands[] = {
-    &cmd_setup,  &cmd_serve,   &cmd_status,    &cmd_gateway,     &cmd_token,     &cmd_route,
-    &cmd_link,   &cmd_scope,   &cmd_principal, &cmd_policy,      &cmd_allowance, &cmd_dm_default,
-    &cmd_why,    &cmd_mailbox, &cmd_outbox,    &cmd_audit,       &cmd_trace,     &cmd_top,
-    &cmd_doctor, &cmd_erase,   &cmd_backup,    &cmd_restore,     &cmd_key,       &cmd_store,
-    &cmd_agent,  &cmd_sleeper, &cmd_skill,     &cmd_data,        &cmd_dispatch,  &cmd_mcp,
-    &cmd_node,   &cmd_say,     &cmd_expect,    &cmd_conformance, &cmd_dashboard, &cmd_version,
-    &cmd_help,   NULL,
+    &cmd_setup,   &cmd_serve,  &cmd_status,    &cmd_gateway, &cmd_token,       &cmd_route,
+    &cmd_link,    &cmd_scope,  &cmd_principal, &cmd_policy,  &cmd_allowance,   &cmd_dm_default,
+    &cmd_pairing, &cmd_why,    &cmd_mailbox,   &cmd_outbox,  &cmd_audit,       &cmd_trace,
+    &cmd_top,     &cmd_doctor, &cmd_erase,     &cmd_backup,  &cmd_restore,     &cmd_key,
+    &cmd_store,   &cmd_agent,  &cmd_sleeper,   &cmd_skill,   &cmd_data,        &cmd_dispatch,
+    &cmd_mcp,     &cmd_node,   &cmd_say,       &cmd_expect,  &cmd_conformance, &cmd_dashboard,
+    &cmd_version, &cmd_help,   &cmd_matrix,    NULL,
 };
 
 /* Prints to stderr, made harmless by buf_add_plain(): paths, records and answers may contain any
@@ -40,6 +40,18 @@ static void BH_PRINTF(1, 0) tell(const char *fmt, va_list ap)
     fwrite(buf_str(&out).p, 1, out.n, stderr);
     free(said);
     buf_done(&out);
+}
+
+struct str cli_shown(struct json obj, const char *key)
+{
+    static struct buf ring[32]; /* two for each text of one printf(): STR_FMT() asks twice */
+    static size_t next;
+    struct str text = json_str(obj, key);
+    struct buf *out = &ring[next++ % ARRAY_LEN(ring)];
+
+    buf_reset(out);
+    buf_add_plain(out, text);
+    return text.p != NULL ? str_of(buf_z(out)) : STR_NULL;
 }
 
 int cli_misused(const struct cli_job *j, const char *fmt, ...)
@@ -373,10 +385,13 @@ int cli_do(struct cli_job *j)
 
 /* ---- tables ---- */
 
-static void add_cell(struct cli_table *t, char *text)
+static void add_cell(struct cli_table *t, struct str text)
 {
+    struct buf shown = BUF_INIT;
+
+    buf_add_plain(&shown, text);
     t->cells = xrealloc(t->cells, (t->n + 1) * sizeof(char *));
-    t->cells[t->n++] = text;
+    t->cells[t->n++] = buf_take(&shown);
 }
 
 void cli_cell(struct cli_table *t, const char *fmt, ...)
@@ -387,12 +402,12 @@ void cli_cell(struct cli_table *t, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    add_cell(t, xstrdup(text));
+    add_cell(t, str_of(text));
 }
 
 void cli_cell_str(struct cli_table *t, struct str s)
 {
-    add_cell(t, str_is_empty(s) ? xstrdup("-") : str_dup(s));
+    add_cell(t, str_is_empty(s) ? STR("-") : s);
 }
 
 /* "12s", "3m", "5h", "2d"; "-" when the row has no such time. */

@@ -76,8 +76,9 @@ extern const struct cli_option cli_common_options[], cli_v1_options[];
 extern const struct command cmd_serve, cmd_status, cmd_gateway, cmd_route, cmd_mailbox, cmd_outbox,
     cmd_doctor, cmd_backup, cmd_restore, cmd_key, cmd_store, cmd_agent, cmd_audit, cmd_trace,
     cmd_top, cmd_sleeper, cmd_token, cmd_link, cmd_scope, cmd_principal, cmd_policy, cmd_allowance,
-    cmd_dm_default, cmd_why, cmd_skill, cmd_data, cmd_dispatch, cmd_mcp, cmd_node, cmd_version,
-    cmd_erase, cmd_say, cmd_expect, cmd_conformance, cmd_help, cmd_setup, cmd_dashboard;
+    cmd_dm_default, cmd_pairing, cmd_why, cmd_skill, cmd_data, cmd_dispatch, cmd_mcp, cmd_node,
+    cmd_version, cmd_erase, cmd_say, cmd_expect, cmd_conformance, cmd_help, cmd_setup,
+    cmd_dashboard, cmd_matrix;
 
 /* ---- one run ---- */
 
@@ -113,6 +114,9 @@ bool cli_flag(const struct cli_job *j, const char *option);
 /* The value of a CLI_DURATION in ms, or of a CLI_NUMBER. */
 int64_t cli_number(const struct cli_job *j, const char *option, int64_t otherwise);
 
+/* A text of @obj for people, made harmless by buf_add_plain(); absent if it is.  Borrowed until 30
+ * more of them. */
+struct str cli_shown(struct json obj, const char *key);
 int cli_misused(const struct cli_job *j, const char *fmt, ...) BH_PRINTF(2, 3);
 int cli_failed(const char *fmt, ...) BH_PRINTF(1, 2);
 

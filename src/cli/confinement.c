@@ -152,6 +152,7 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     allow_file(r, tls->client_ca);
     allow_file(r, identity->public_key);
     allow_file(r, ((const struct cluster_settings *)config_get(cfg, &cluster_config))->ca);
+    allow_file(r, ((const struct cluster_settings *)config_get(cfg, &cluster_config))->redis_ca);
     for (size_t i = 0; i < config_count(cfg, &platforms_config); i++) {
         const struct platform_settings *bot = config_entry(cfg, &platforms_config, i);
         const struct platform_ops *ops = platform_find(str_of(bot->platform));

@@ -149,7 +149,9 @@ static void on_closed(void *ctx, int code)
     frames_end(g->c, &g->frames);
 }
 
-static const struct ws_handlers handlers = {.on_data = on_data,
+static const struct ws_handlers handlers = {.max_message = MAX_QUEUED,
+                                            .max_queued = MAX_QUEUED,
+                                            .on_data = on_data,
                                             .on_pong = on_pong,
                                             .on_closed = on_closed};
 
@@ -165,9 +167,7 @@ static void accept_guest(struct conform *c, struct http_req *req)
     g->frames.on_line_ctx = g;
     list_init(&g->link);
     list_append(&l->guests, &g->link);
-    g->ws = ws_accept(l->server, req,
-                      &(struct ws_options){.max_message = MAX_QUEUED, .max_queued = MAX_QUEUED},
-                      &handlers, g);
+    g->ws = ws_accept(l->server, req, &handlers, g);
 }
 
 static void note_dial(struct conform_listener *l, const struct http_req *req)

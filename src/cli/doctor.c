@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/addr.h"
+#include "base/clock.h"
 #include "base/crypto.h"
 #include "base/file.h"
 #include "base/jw.h"
@@ -26,6 +27,7 @@
 #include "net/http_client.h"
 #include "net/http_tls.h"
 #include "net/loop.h"
+#include "net/redis_client.h"
 #include "media/media.h"
 #include "platform/platform.h"
 #include "skills/skills.h"
@@ -34,6 +36,7 @@
 #include "tenancy/facts.h"
 
 enum finding { OK, WARN, BAD };
+enum { REDIS_MS = 3000 };
 
 struct doctor {
     struct config *cfg;              /* owned */
@@ -148,6 +151,13 @@ static bool all_serve(const struct doctor *d)
     return strcmp(c->serve, "all") == 0;
 }
 
+static bool over_redis(const struct doctor *d)
+{
+    const struct cluster_settings *c = config_get(d->cfg, &cluster_config);
+
+    return strcmp(c->trunk, "redis") == 0;
+}
+
 static void check_node(struct doctor *d, struct nodes_seen *seen, struct str name, struct str state,
                        int64_t age_ms, struct str version)
 {
@@ -166,8 +176,8 @@ static void check_node(struct doctor *d, struct nodes_seen *seen, struct str nam
     if (stands_by && all_serve(d))
         found(d, WARN, "cluster",
               "node %.*s stands by and forwards no connections: it cannot reach the node that "
-              "serves. Check cluster.address of that node, and the log of this one",
-              STR_FMT(name));
+              "serves. Check %s of that node, and the log of this one",
+              STR_FMT(name), over_redis(d) ? "redis.url" : "cluster.address");
     else
         found(d, OK, "cluster", "node %.*s is %.*s", STR_FMT(name), STR_FMT(state));
     if (!str_eq(version, STR(BELLHOP_VERSION)))
@@ -202,6 +212,66 @@ static bool check_nodes(struct doctor *d, struct cli_job *j)
     return seen.serves && !seen.stands_by;
 }
 
+struct redis_look {
+    struct redis_client *client;
+    char said[200]; /* an error */
+    bool answered;
+};
+
+static void on_redis_up(void *ctx)
+{
+    struct redis_look *l = ctx;
+    const struct str words[] = {STR("XADD"),       STR("bellhop:doctor"),
+                                STR("NOMKSTREAM"), STR("*"),
+                                STR("e"),          STR("")};
+
+    redis_client_send(l->client, words, ARRAY_LEN(words)); /* writes nothing: there is no stream */
+}
+
+static void on_redis_down(void *ctx)
+{
+}
+
+static void on_redis_reply(void *ctx, const struct resp *r)
+{
+    struct redis_look *l = ctx;
+
+    l->answered = true;
+    if (r->kind == RESP_ERROR)
+        snprintf(l->said, sizeof l->said, "it says %.*s%s", r->text.n < 100 ? (int)r->text.n : 100,
+                 r->text.p, redis_advice(r->text));
+}
+
+/* Can this node write streams to the Redis that trunks run over? */
+static void check_redis(struct doctor *d, const struct cluster_settings *c)
+{
+    static const struct redis_client_handlers handlers = {on_redis_up, on_redis_down,
+                                                          on_redis_reply};
+    struct redis_look l = {0};
+    struct loop *loop = loop_new();
+    char why[256] = "";
+
+    l.client = redis_client_open(loop,
+                                 &(struct redis_client_options){.url = c->redis_url,
+                                                                .ca = c->redis_ca,
+                                                                .name = "doctor",
+                                                                .quiet = true},
+                                 &handlers, &l, why);
+    for (int64_t end = clock_now_ms(loop_clock(loop)) + REDIS_MS;
+         l.client != NULL && !l.answered && clock_now_ms(loop_clock(loop)) < end;)
+        loop_turn(loop, 20);
+    if (l.client == NULL)
+        found(d, BAD, "cluster", "redis.url: %s", why);
+    else if (l.answered && l.said[0] == '\0')
+        found(d, OK, "cluster", "trunks run over Redis at %s, which answers",
+              redis_client_at(l.client));
+    else
+        found(d, BAD, "cluster", "trunks cannot run over Redis at %s: %s",
+              redis_client_at(l.client), l.answered ? l.said : redis_client_fault(l.client));
+    redis_client_close(l.client);
+    loop_free(loop);
+}
+
 /* What the nodes share, and each has to be told. */
 static void check_cluster_config(struct doctor *d)
 {
@@ -209,9 +279,11 @@ static void check_cluster_config(struct doctor *d)
     const struct media_settings *media = config_get(d->cfg, &media_config);
     struct str listen = str_of(d->settings->listen);
 
-    if (all_serve(d) && c->address == NULL &&
-        (str_starts(listen, STR("0.0.0.0:")) || str_starts(listen, STR("[::]:")) ||
-         str_starts(listen, STR("*:")) || str_starts(listen, STR("unix:"))))
+    if (over_redis(d))
+        check_redis(d, c);
+    else if (all_serve(d) && c->address == NULL &&
+             (str_starts(listen, STR("0.0.0.0:")) || str_starts(listen, STR("[::]:")) ||
+              str_starts(listen, STR("*:")) || str_starts(listen, STR("unix:"))))
         found(d, WARN, "cluster",
               "listen names no address of this machine, so other nodes cannot forward connections "
               "here. Set cluster.address");

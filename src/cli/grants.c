@@ -1,7 +1,7 @@
-/* grants.c - bellhop link, scope, principal, policy, allowance, dm-default: the management plane
- * from the terminal.
+/* grants.c - bellhop link, scope, principal, policy, allowance, dm-default, pairing: the management
+ * plane from the terminal.
  *
- * The six commands share their options.  */
+ * The commands share their options, but for pairing.  */
 #include <stdio.h>
 #include "cli/cli.h"
 
@@ -182,6 +182,71 @@ const struct command cmd_policy = {
         "An instance always hears the people linked to it.\n",
     .verbs = policy_verbs,
     .options = options,
+};
+
+/* ---- pairing ---- */
+
+static void print_approved(struct cli_job *j)
+{
+    struct str tenant = json_str(j->doc, "tenant"), instance = json_str(j->doc, "instance");
+
+    fprintf(stderr, "%.*s/%.*s hears this person from now on, on the bot they wrote to.%s\n",
+            STR_FMT(tenant), STR_FMT(instance),
+            cli_bool(j->doc, "owner") ? " They are its owner: the first person linked to it." : "");
+}
+
+static const struct cli_column of_waiting[] = {{"ID", "id"},
+                                               {"STATE", "state"},
+                                               {"PLATFORM", "platform"},
+                                               {"BOT", "bot"},
+                                               {"USER", "userId"},
+                                               {"NAME", "userName"},
+                                               {"CHAT", "chatType"},
+                                               {"MESSAGES", "messages"},
+                                               {"FIRST", "firstAt", CLI_AGO_MS},
+                                               {"LAST", "lastAt", CLI_AGO_MS},
+                                               {0}};
+static const struct cli_option pairing_options[] = {
+    {"--tenant", "tenant"},
+    {"--instance", "instance"},
+    {"--platform", "platform"},
+    {"--bot", "bot"},
+    {"--state", "state", .one_of = "waiting|denied|blocked"},
+    {0},
+};
+static const struct cli_verb pairing_verbs[] = {
+    {"list", .takes = "--tenant --platform --bot --state", .op = "listPairings", .member = "people",
+     .columns = of_waiting, .none = "Nobody waits."},
+    {"approve", .args = "id", .needs = "--instance", .takes = "--tenant --instance",
+     .op = "approvePairing", .print = print_approved},
+    {"deny", .args = "id", .takes = "", .op = "denyPairing",
+     .done = "Denied. Who writes again a week later is listed again."},
+    {"block", .args = "id", .takes = "", .op = "blockPairing",
+     .done = "Blocked on this bot. Undo: bellhop pairing restore %s"},
+    {"restore", .args = "id", .takes = "", .op = "restorePairing",
+     .done = "The person waits again."},
+    {"forget", .args = "id", .takes = "", .op = "forgetPairing", .done = "Forgotten."},
+    {0},
+};
+const struct command cmd_pairing = {
+    .name = "pairing",
+    .summary = "let in, deny or block people who wrote to a bot",
+    .help =
+        "Usage: bellhop pairing list [--state waiting|denied|blocked] [--platform P] [--bot B]\n"
+        "                            [--tenant T] [--json]\n"
+        "       bellhop pairing approve ID --instance I [--tenant T]\n"
+        "       bellhop pairing deny|block|restore|forget ID\n\n"
+        "The list has the people who wrote to a bot and whom no instance hears: name, id,\n"
+        "times and how often, never what they wrote.\n\n"
+        "approve  links the person to the instance, on the bot they wrote to, as \"/link CODE\"\n"
+        "         does.  The first person of an instance is its owner.\n"
+        "deny     takes the person off the list; who writes again a week later is back.\n"
+        "block    the person is never listed on this bot again, and gets no answer.\n"
+        "restore  undoes deny and block.\n"
+        "forget   deletes the entry; the next message lists the person again.\n"
+        "list --tenant shows the people on bots that belong to one tenant.\n",
+    .verbs = pairing_verbs,
+    .options = pairing_options,
 };
 
 /* ---- allowance ---- */

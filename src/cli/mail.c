@@ -115,7 +115,7 @@ const struct command cmd_mailbox = {
 
 static void cell_where(struct cli_table *t, struct json e)
 {
-    cli_cell(t, "%.*s/%.*s", STR_FMT(json_str(e, "platform")), STR_FMT(json_str(e, "chat_id")));
+    cli_cell(t, "%.*s/%.*s", STR_FMT(cli_shown(e, "platform")), STR_FMT(cli_shown(e, "chat_id")));
 }
 
 static void print_outgoing(struct json e, int64_t now)
@@ -123,13 +123,13 @@ static void print_outgoing(struct json e, int64_t now)
     struct str error = json_str(e, "last_error");
     int64_t next = cli_i64(e, "next_try");
 
-    printf("%.*s  %.*s, requested %" PRId64 " s ago by %.*s/%.*s\n", STR_FMT(json_str(e, "id")),
-           STR_FMT(json_str(e, "state")), (now - cli_i64(e, "since")) / 1000,
-           STR_FMT(json_str(e, "tenant")), STR_FMT(json_str(e, "instance")));
+    printf("%.*s  %.*s, requested %" PRId64 " s ago by %.*s/%.*s\n", STR_FMT(cli_shown(e, "id")),
+           STR_FMT(cli_shown(e, "state")), (now - cli_i64(e, "since")) / 1000,
+           STR_FMT(cli_shown(e, "tenant")), STR_FMT(cli_shown(e, "instance")));
     printf("  %.*s to %.*s %.*s through %.*s: part %" PRId64 " of %" PRId64 ", tried %" PRId64
            " times\n",
-           STR_FMT(json_str(e, "op")), STR_FMT(json_str(e, "platform")),
-           STR_FMT(json_str(e, "chat_id")), STR_FMT(json_str(e, "bot")), cli_i64(e, "part") + 1,
+           STR_FMT(cli_shown(e, "op")), STR_FMT(cli_shown(e, "platform")),
+           STR_FMT(cli_shown(e, "chat_id")), STR_FMT(cli_shown(e, "bot")), cli_i64(e, "part") + 1,
            cli_i64(e, "parts"), cli_i64(e, "attempts"));
     if (next > now)
         printf("  next try in %" PRId64 " s\n", (next - now + 999) / 1000);
@@ -188,16 +188,25 @@ const struct command cmd_outbox = {
 
 /* ---- why ---- */
 
+static void print_trace(struct json x)
+{
+    struct str trace = json_str(x, "traceparent");
+
+    if (trace.n > 0)
+        printf("  trace %.*s\n", STR_FMT(trace));
+}
+
 static void print_decision(struct json d, int64_t now)
 {
-    struct str consumed = json_str(d, "consumed"), refused = json_str(d, "refused");
+    struct str consumed = cli_shown(d, "consumed"), refused = cli_shown(d, "refused");
     struct json verdicts = json_get(d, "verdicts");
     int64_t more = cli_i64(d, "candidates") - (int64_t)json_count(verdicts);
 
     printf("%.*s message %.*s in %.*s %.*s from %.*s, %" PRId64 " s ago\n",
-           STR_FMT(json_str(d, "platform")), STR_FMT(json_str(d, "messageId")),
-           STR_FMT(json_str(d, "chatType")), STR_FMT(json_str(d, "chatId")),
-           STR_FMT(json_str(d, "userId")), (now - cli_i64(d, "at")) / 1000);
+           STR_FMT(cli_shown(d, "platform")), STR_FMT(cli_shown(d, "messageId")),
+           STR_FMT(cli_shown(d, "chatType")), STR_FMT(cli_shown(d, "chatId")),
+           STR_FMT(cli_shown(d, "userId")), (now - cli_i64(d, "at")) / 1000);
+    print_trace(d);
     if (consumed.p != NULL)
         printf("  It was %.*s, a command to bellhop itself, so no agent received it.\n",
                STR_FMT(consumed));
@@ -209,30 +218,31 @@ static void print_decision(struct json d, int64_t now)
     for (struct json_iter it = {0}; json_next(verdicts, &it);)
         printf("  %-12s %.*s/%.*s: %.*s (%.*s)\n",
                cli_bool(it.value, "received") ? "received" : "not received",
-               STR_FMT(json_str(it.value, "tenant")), STR_FMT(json_str(it.value, "instance")),
-               STR_FMT(json_str(it.value, "words")), STR_FMT(json_str(it.value, "reason")));
+               STR_FMT(cli_shown(it.value, "tenant")), STR_FMT(cli_shown(it.value, "instance")),
+               STR_FMT(cli_shown(it.value, "words")), STR_FMT(cli_shown(it.value, "reason")));
     if (more > 0)
         printf("  and %" PRId64 " more\n", more);
     for (struct json_iter it = {0}; json_next(json_get(d, "steps"), &it);)
         printf("  after %" PRId64 " ms: %.*s (delivery %.*s)\n",
-               cli_i64(it.value, "at") - cli_i64(d, "at"), STR_FMT(json_str(it.value, "words")),
-               STR_FMT(json_str(it.value, "delivery")));
+               cli_i64(it.value, "at") - cli_i64(d, "at"), STR_FMT(cli_shown(it.value, "words")),
+               STR_FMT(cli_shown(it.value, "delivery")));
 }
 
 static void print_action(struct json e, int64_t now)
 {
-    struct str reason = json_str(e, "reason"), message = json_str(e, "message_id");
+    struct str reason = cli_shown(e, "reason"), message = cli_shown(e, "message_id");
 
     printf("%.*s (%.*s) of %.*s/%.*s to %.*s %.*s, %" PRId64 " s ago: %.*s%s%.*s\n",
-           STR_FMT(json_str(e, "op")), STR_FMT(json_str(e, "request")),
-           STR_FMT(json_str(e, "tenant")), STR_FMT(json_str(e, "instance")),
-           STR_FMT(json_str(e, "platform")), STR_FMT(json_str(e, "chat_id")),
-           (now - cli_i64(e, "at")) / 1000, STR_FMT(json_str(e, "ended")), reason.n > 0 ? ", " : "",
-           STR_FMT(reason));
+           STR_FMT(cli_shown(e, "op")), STR_FMT(cli_shown(e, "request")),
+           STR_FMT(cli_shown(e, "tenant")), STR_FMT(cli_shown(e, "instance")),
+           STR_FMT(cli_shown(e, "platform")), STR_FMT(cli_shown(e, "chat_id")),
+           (now - cli_i64(e, "at")) / 1000, STR_FMT(cli_shown(e, "ended")),
+           reason.n > 0 ? ", " : "", STR_FMT(reason));
     printf("  requests made: %" PRId64 ", took %" PRId64 " ms%s", cli_i64(e, "attempts"),
            cli_i64(e, "at") - cli_i64(e, "asked"),
            cli_bool(e, "queued") ? ", its gateway was told that it is queued" : "");
     printf(message.n > 0 ? ", message %.*s\n" : "%.*s\n", STR_FMT(message));
+    print_trace(e);
 }
 
 static void print_why(struct cli_job *j)
@@ -276,17 +286,10 @@ static int why(struct cli_job *j)
 
 static const struct cli_verb why_verbs[] = {{"", .op = "why", .run = why}, {0}};
 static const struct cli_option why_options[] = {
-    {"--platform", "platform"},
-    {"--message", "message"},
-    {"--action", "action"},
-    {"--person", "person"},
-    {"--chat", "chat"},
-    {"--tenant", "tenant"},
-    {"--instance", "instance"},
-    {"--delivery", "delivery"},
-    {"--limit", "limit", CLI_NUMBER},
-    {"--all", .kind = CLI_FLAG},
-    {0},
+    {"--platform", "platform"},       {"--message", "message"},    {"--action", "action"},
+    {"--person", "person"},           {"--chat", "chat"},          {"--tenant", "tenant"},
+    {"--instance", "instance"},       {"--delivery", "delivery"},  {"--trace", "traceparent"},
+    {"--limit", "limit", CLI_NUMBER}, {"--all", .kind = CLI_FLAG}, {0},
 };
 
 const struct command cmd_why = {
@@ -295,13 +298,14 @@ const struct command cmd_why = {
     .help =
         "Usage: bellhop why --platform P --message ID [--json]\n"
         "       bellhop why [--platform P] [--person U] [--chat C] [--tenant T] [--instance I]\n"
-        "                   [--delivery N] [--limit N] [--json [--all]]\n"
+        "                   [--delivery N] [--trace T] [--limit N] [--json [--all]]\n"
         "       bellhop why --action ID [--json]\n\n"
         "Explains the newest 20 messages that match, with the life of each delivery, and the\n"
         "actions of agents that match.  --person and --chat are the ids of the platform, and\n"
         "--delivery the number in `bellhop mailbox show`.  --action explains how a request of\n"
         "an agent ended; the ID is the one that its gateway gave the request, or the one in the\n"
-        "outbox.  --json prints the messages; with --all an object that has the actions too.\n\n"
+        "outbox.  --trace finds what belongs to a W3C trace: a traceparent, or the 32 digits of\n"
+        "its id.  --json prints the messages; with --all an object that has the actions too.\n\n"
         "The server keeps ids, verdicts and times in files of its own for why.keep, within\n"
         "why.max_bytes, and never the texts of messages.\n",
     .verbs = why_verbs,
@@ -326,6 +330,7 @@ static const struct erased of_person[] = {
     {"links", "links to instances"},
     {"waiting", "messages that wait for an agent"},
     {"quoted", "waiting messages of others that quote this person (not changed: bellhop mailbox)"},
+    {"pairing", "entries of `bellhop pairing`"},
     {"why", "records of `bellhop why`"},
     {"audit", "entries of the audit log that name this person (their text goes, the chain stays)"},
     {"allowLists", "allow lists that name this person (not changed: bellhop principal set)"},

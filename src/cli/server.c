@@ -37,11 +37,15 @@
 #include "http/waker.h"
 #include "mcp/mcp.h"
 #include "media/media.h"
+#include "net/edges.h"
 #include "net/http_client.h"
 #include "net/http_server.h"
 #include "net/http_tls.h"
 #include "net/loop.h"
+#include "net/redis_hop.h"
 #include "net/spawner.h"
+#include "net/trunk.h"
+#include "net/ws.h"
 #include "platform/outgoing.h"
 #include "platform/sender.h"
 #include "relay/relay.h"
@@ -53,6 +57,7 @@
 #include "tenancy/audit.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
+#include "tenancy/pairing.h"
 
 /* ---- the agents of the configuration ---- */
 
@@ -209,14 +214,33 @@ static enum bh_err open_stores(struct server *s, char *why)
 
 /* ---- opening ---- */
 
+/* The programs of agents and of platforms. */
+static enum bh_err open_spawner(struct server *s, char *why)
+{
+    size_t n = config_count(s->cfg, &platforms_config), used = 0;
+    const char *const **commands = xcalloc(n + 1, sizeof *commands);
+    char node[NODE_NAME_BYTES + 1];
+
+    for (size_t i = 0; i < n; i++) {
+        const struct platform_settings *bot = config_entry(s->cfg, &platforms_config, i);
+        const struct platform_ops *ops = platform_find(str_of(bot->platform));
+        char *const *argv = ops != NULL && ops->runs != NULL ? ops->runs(bot) : NULL;
+        if (argv != NULL)
+            commands[used++] = (const char *const *)argv;
+    }
+    enum bh_err err = dispatch_spawner(s->cfg, shared_node(s->cfg, node), s->settings->state_dir,
+                                       commands, used, &s->spawner, why);
+    free(commands);
+    return err;
+}
+
 static enum bh_err open_state(struct server *s, char *why)
 {
     const struct settings *c = s->settings;
     enum bh_err err = state_dir_open(c->state_dir, why);
-    char node[NODE_NAME_BYTES + 1];
 
     if (err == BH_OK) /* before the sandbox, which the spawner must escape */
-        err = dispatch_spawner(s->cfg, shared_node(s->cfg, node), c->state_dir, &s->spawner, why);
+        err = open_spawner(s, why);
     if (err == BH_OK)
         err = confinement_of_files(s->cfg, &s->confined, why); /* before the store's threads */
     return err == BH_OK ? server_open_store(s, why) : err;
@@ -295,6 +319,16 @@ static struct relay_limits relay_limits_of(const struct server *s)
     return limits;
 }
 
+static uint64_t acks_mark(void *relay)
+{
+    return relay_acks_mark(relay);
+}
+
+static uint64_t acks_safe(void *relay)
+{
+    return relay_acks_safe(relay);
+}
+
 static enum bh_err open_heart(struct server *s, char *why)
 {
     struct clock *clock = loop_clock(s->front.loop);
@@ -312,7 +346,8 @@ static enum bh_err open_heart(struct server *s, char *why)
                            .rand = &s->rand,
                            .journal = s->journal};
 
-    enum bh_err read = audit_open(clock, s->front.store, &s->front.audit, why);
+    enum bh_err read =
+        audit_open(clock, s->front.store, config_get(s->cfg, &audit_config), &s->front.audit, why);
     if (read != BH_OK)
         return read;
     fe.audit = s->front.audit;
@@ -322,6 +357,7 @@ static enum bh_err open_heart(struct server *s, char *why)
     enum bh_err err = facts_finish(s->front.facts, why);
     if (loaded != BH_OK || err != BH_OK)
         return loaded != BH_OK ? loaded : err;
+    trunk_set_acks(s->front.server, &(struct trunk_acks){acks_mark, acks_safe, s->front.relay});
     struct keys_env ke = {clock, s->front.store, &s->rand, s->seal};
     if ((err = keys_open(&ke, &s->front.keys, why)) != BH_OK)
         return err;
@@ -340,6 +376,8 @@ static enum bh_err open_heart(struct server *s, char *why)
     if (err != BH_OK)
         return err;
     http_waker_init(&s->waker, s->http, config_get(s->cfg, &wake_config));
+    if (s->spawner != NULL)
+        spawner_watch(s->spawner, s->front.loop);
     s->host_env = (struct host_env){.loop = s->front.loop,
                                     .clock = clock,
                                     .store = s->front.store,
@@ -348,6 +386,8 @@ static enum bh_err open_heart(struct server *s, char *why)
                                     .vault = s->vault,
                                     .http = s->http,
                                     .server = s->front.server,
+                                    .spawner = s->spawner,
+                                    .state_dir = s->settings->state_dir,
                                     .ledger = s->front.ledger,
                                     .journal = s->journal,
                                     .public_url = s->settings->public_url,
@@ -359,7 +399,15 @@ static enum bh_err open_heart(struct server *s, char *why)
     observers_add(s->observers, "facts", on_fact, s);
     s->front.door = door_new(&s->rand);
     set_door(s);
+    struct pairing_env pe = {.clock = clock,
+                             .store = s->front.store,
+                             .facts = s->front.facts,
+                             .settings = config_get(s->cfg, &pairing_config),
+                             .retention_ms = &s->host_env.retention_ms};
+    if ((err = pairing_open(&pe, &s->front.pairing, why)) != BH_OK)
+        return err;
     re.facts = s->front.facts;
+    re.pairing = s->front.pairing;
     re.waker = &s->waker.base;
     re.outside = host_outside(s->front.host);
     relay_begin(s->front.relay, &re);
@@ -519,6 +567,19 @@ enum bh_err server_listen(struct server *s, char *why)
     return state_dir_write_port(c->state_dir, http_server_port(s->front.server), why);
 }
 
+/* Called when this process serves: while another node does, its one thread is enough. */
+static enum bh_err open_edges(struct server *s, char *why)
+{
+    size_t n = settings_edges(s->settings);
+
+    if (n == 0)
+        return BH_OK;
+    if (!str_starts(str_of(s->settings->listen), STR("unix:")))
+        return http_server_start_edges(s->front.server, n, why);
+    log_warn(NULL, "edges: listen is a Unix socket, which one thread serves; edges are ignored");
+    return BH_OK;
+}
+
 static enum bh_err open_parts(struct server *s, char *why)
 {
     enum bh_err err = open_state(s, why);
@@ -527,7 +588,8 @@ static enum bh_err open_parts(struct server *s, char *why)
     if (err == BH_OK && (err = open_journal(s, why)) == BH_OK &&
         (err = open_heart(s, why)) == BH_OK && (err = open_stores(s, why)) == BH_OK &&
         (err = open_media(s, why)) == BH_OK && (err = open_dispatch(s, why)) == BH_OK &&
-        (err = server_listen(s, why)) == BH_OK && (err = open_platforms(s, why)) == BH_OK)
+        (err = server_listen(s, why)) == BH_OK && (err = open_platforms(s, why)) == BH_OK &&
+        (err = open_edges(s, why)) == BH_OK)
         err = confinement_of_calls(s->cfg, &s->confined, why);
     return err;
 }
@@ -557,6 +619,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
     s->front.server = http_server_new(s->front.loop, &http_limits_default, front_handle, &s->front);
     http_server_count(s->front.server, s->front.ledger);
     http_server_on_head(s->front.server, front_on_head);
+    http_server_on_present(s->front.server, gateway_present);
     if ((err = open_parts(s, ret_why)) == BH_OK) {
         name_url(s);
         s->front.started_ms = clock_wall_ms(loop_clock(s->front.loop));
@@ -584,6 +647,7 @@ void server_part(struct server *s)
     host_set_mail(s->front.host, NULL, NULL, NULL);
     dispatch_close(s->front.dispatch);
     s->front.dispatch = NULL;
+    pairing_flush(s->front.pairing);
     node_release(s->front.node);
 }
 
@@ -596,6 +660,7 @@ void server_close(struct server *s)
     mcp_end_streams(s->front.mcp);
     dashboard_free(s->front.dashboard);
     http_server_free(s->front.server); /* every session ends here */
+    redis_hop_close(s->hop);
     http_waker_done(&s->waker);
     idp_free(s->front.idp);
     mcp_free(s->front.mcp); /* its tools cancel their calls to the stores */
@@ -621,6 +686,7 @@ void server_close(struct server *s)
         loop_on_wake(s->front.loop, NULL, NULL);
         node_release(s->front.node);
     }
+    pairing_flush(s->front.pairing);
     store_close(s->front.store);
     node_free(s->front.node);
     if (s->front.host != NULL)
@@ -632,6 +698,7 @@ void server_close(struct server *s)
     door_free(s->front.door);
     vault_free(s->vault);
     keys_free(s->front.keys);
+    pairing_free(s->front.pairing);
     facts_free(s->front.facts);
     audit_free(s->front.audit);
     observers_free(s->observers);

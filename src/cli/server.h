@@ -18,6 +18,7 @@ struct server { /* all owned */
     struct porter *porter; /* while another node serves and cluster.serve is "all"; else NULL */
     struct runner *runner; /* runs agents of this machine while another node serves; NULL: none */
     uint8_t trunk_key[32]; /* the secret that nodes prove to each other; wiped */
+    struct redis_hop *hop; /* trunks over Redis; NULL: there are none */
     struct seal *seal;
     struct observers *observers;
     struct rand rand;

@@ -21,6 +21,7 @@
 #include "net/http_server.h"
 #include "net/http_tls.h"
 #include "net/loop.h"
+#include "net/redis_hop.h"
 #include "net/trunk.h"
 #include "store/postgres/postgres.h"
 #include "store/sqlite/sqlite.h"
@@ -87,6 +88,15 @@ void server_meet_nodes(struct server *s)
     if (!all_serve(s))
         return;
     trunk_hold(s->front.server, 0); /* connections that waited for a holder are served here */
+    trunk_adopt(s->front.server);
+    if (s->hop != NULL) {
+        trunk_listen(s->front.server, s->hop,
+                     &(struct trunk_heart){.key = s->trunk_key,
+                                           .name = node_owner(s->front.node),
+                                           .admin_tag = front_admin_tag});
+        node_set_address(s->front.node, NODE_VIA_REDIS, false);
+        return;
+    }
     s->front.trunk_key = s->trunk_key;
     if (address == NULL && is_wildcard(listen)) {
         log_warn(NULL, "cluster: listen is a wildcard, so the other nodes do not know where to "
@@ -169,6 +179,7 @@ static void begin_to_carry(struct server *s)
                                                  .node = s->front.node,
                                                  .settings = cluster_of(s),
                                                  .key = s->trunk_key,
+                                                 .hop = s->hop,
                                                  .on_ask = on_ask,
                                                  .on_unask = on_unask,
                                                  .on_lost = on_trunk_lost,
@@ -237,6 +248,23 @@ static enum bh_err wait_until_served(struct server *s, char *why)
     return err;
 }
 
+static enum bh_err open_hop(struct server *s, char *why)
+{
+    const struct cluster_settings *c = cluster_of(s);
+
+    if (strcmp(c->trunk, "redis") != 0)
+        return BH_OK;
+    s->hop = redis_hop_open(s->front.loop,
+                            &(struct redis_hop_options){.url = c->redis_url,
+                                                        .ca = c->redis_ca,
+                                                        .key = s->trunk_key,
+                                                        .name = node_owner(s->front.node),
+                                                        .protocol = TRUNK_PROTOCOL},
+                            why);
+    s->front.hop = s->hop;
+    return s->hop != NULL ? BH_OK : BH_REFUSED;
+}
+
 static enum bh_err open_postgres(struct server *s, const struct store_settings *c, char *why)
 {
     enum bh_err err = store_postgres_open(s->front.loop, c->url, 0, &s->front.store, why);
@@ -255,7 +283,7 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
                                                  .settings = config_get(s->cfg, &cluster_config),
                                                  .over = lost_lease,
                                                  .ctx = s});
-    if ((err = wait_until_served(s, why)) != BH_OK)
+    if ((err = open_hop(s, why)) != BH_OK || (err = wait_until_served(s, why)) != BH_OK)
         return err;
     s->keeper =
         store_postgres_keep(c->url,
@@ -264,7 +292,7 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
                                                   .ttl_ms = cluster_of(s)->lease_ms,
                                                   .epoch = node_epoch(s->front.node)},
                             NODE_START_MS);
-    porter_free(s->porter); /* its connections ended with the previous lease holder */
+    porter_free(s->porter); /* gateways' sockets wait for server_meet_nodes() */
     s->porter = NULL;
     server_stop_runner(s);
     store_close(s->front.store);

@@ -34,6 +34,7 @@
 #include "store/journal_disk.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
+#include "tenancy/pairing.h"
 
 #define AT(member) offsetof(struct settings, member)
 
@@ -51,6 +52,10 @@ static const struct config_key keys[] = {
      .what =
          "Encrypts secrets at rest: 64 hex digits, or a passphrase of at least 16 bytes. Without "
          "it `state_dir/master.key` is created, mode 0600."},
+    {"edges", CFG_TEXT, CFG_RESTART, AT(edges), "0",
+     .what = "Threads that own the connections of `listen`: sockets, TLS, HTTP and WebSocket "
+             "framing, signatures. 0: one thread does everything; `auto`: one less than the "
+             "machine has cores."},
     {"retention", CFG_DURATION, CFG_RELOAD, AT(retention_ms), "0s", .max = INT64_MAX,
      .what = "How long personal data is kept, for example `90d`: messages and names on the chat "
              "page, mail that no agent took, silent chats (in whole days), replies of agents, "
@@ -59,10 +64,29 @@ static const struct config_key keys[] = {
     {0},
 };
 
+enum { MAX_EDGES = 64 };
+
+size_t settings_edges(const struct settings *s)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t n = 0;
+
+    if (str_eq(str_of(s->edges), STR("auto")))
+        return cores <= 1 ? 0 : cores - 1 < MAX_EDGES ? (size_t)cores - 1 : MAX_EDGES;
+    (void)str_to_u64(str_of(s->edges), &n); /* checked when read */
+    return (size_t)n;
+}
+
 static bool check(void *settings, char *ret_why)
 {
     struct settings *s = settings;
     struct str url = str_of(s->public_url);
+    uint64_t edges = 0;
+
+    if (!str_eq(str_of(s->edges), STR("auto")) &&
+        (!str_to_u64(str_of(s->edges), &edges) || edges > MAX_EDGES))
+        return bh_why(ret_why, "edges: expected auto, or a number from 0 to %d, found \"%.60s\"",
+                      MAX_EDGES, s->edges != NULL ? s->edges : "");
 
     if (url.p != NULL && !str_starts(url, STR("http://")) && !str_starts(url, STR("https://")))
         return bh_why(ret_why, "public_url: expected http://... or https://..., found \"%.100s\"",
@@ -77,29 +101,11 @@ const struct config_section settings_config = {.keys = keys,
                                                .check = check};
 
 static const struct config_section *const sections[] = {
-    &settings_config,
-    &tls_config,
-    &http_config,
-    &store_config,
-    &cluster_config,
-    &relay_config,
-    &wake_config,
-    &door_config,
-    &auth_config,
-    &identity_config,
-    &relay_rate_config,
-    &limits_config,
-    &skills_section,
-    &v1_config,
-    &media_config,
-    &outbox_config,
-    &front_config,
-    &confine_config,
-    &log_config,
-    &dispatch_config,
-    &journal_config,
-    &allowance_config,
-    NULL,
+    &settings_config,   &tls_config,    &http_config,      &store_config,   &cluster_config,
+    &relay_config,      &wake_config,   &door_config,      &auth_config,    &identity_config,
+    &relay_rate_config, &limits_config, &skills_section,   &v1_config,      &media_config,
+    &outbox_config,     &front_config,  &confine_config,   &log_config,     &dispatch_config,
+    &journal_config,    &audit_config,  &allowance_config, &pairing_config, NULL,
 };
 static const struct config_list *const lists[] = {&platforms_config, &agents_config, NULL};
 static const struct config_gone gone[] = {

@@ -7,6 +7,7 @@ struct settings {                          /* the top-level keys of the file, ow
     char *listen, *public_url, *state_dir; /* public_url without trailing slash; NULL: not set */
     char *master_key;
     int64_t retention_ms; /* 0: no limit */
+    char *edges;          /* "auto", or a number; settings_edges() reads it */
 };
 extern const struct config_section settings_config;
 
@@ -23,6 +24,7 @@ const char *settings_default_path(void);
 enum bh_err settings_load(const char *path, struct config **ret_cfg,
                           struct buf *ret_why) BH_MUST_USE;
 const struct settings *settings_of(const struct config *c);
+size_t settings_edges(const struct settings *s);     /* how many threads: net/edges.h */
 int64_t settings_max_age_ms(const struct config *c); /* outbox.max_age */
 
 /* ---- the directory that holds database, master key, admin socket and port ---- */

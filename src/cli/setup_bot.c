@@ -239,12 +239,42 @@ static bool ask_keys(struct setup *s)
 
 /* ---- one entry, as JSON for config_parse() and as YAML for the file ---- */
 
-/* The part of "imap.host" before its dot; absent: it has none. */
+/* The part of "send.sign.header" before its last dot; absent: it has none. */
 static struct str section_of(const char *path)
 {
-    struct str rest = str_of(path), head;
+    const char *dot = strrchr(path, '.');
 
-    return strchr(path, '.') != NULL && str_split(&rest, '.', &head) ? head : STR_NULL;
+    return dot != NULL ? str_make(path, (size_t)(dot - path)) : STR_NULL;
+}
+
+static size_t levels_of(struct str section)
+{
+    struct str word;
+    size_t n = 0;
+
+    while (str_split(&section, '.', &word))
+        n++;
+    return n;
+}
+
+static struct str level_of(struct str section, size_t level)
+{
+    struct str word = STR_NULL;
+
+    for (size_t i = 0; i <= level; i++)
+        str_split(&section, '.', &word);
+    return word;
+}
+
+/* How many levels of @a are those of @b. */
+static size_t shared_levels(struct str a, struct str b)
+{
+    struct str x, y;
+    size_t n = 0;
+
+    while (str_split(&a, '.', &x) && str_split(&b, '.', &y) && str_eq(x, y))
+        n++;
+    return n;
 }
 
 static void write_json(const struct setup *s, const char *bot, struct buf *out)
@@ -262,16 +292,17 @@ static void write_json(const struct setup *s, const char *bot, struct buf *out)
         struct str section = section_of(keys[i].path);
         if (s->values[i] == NULL)
             continue;
-        if (open.n > 0 && !str_eq(open, section))
+        size_t same = shared_levels(open, section);
+        for (size_t k = levels_of(open); k > same; k--)
             jw_end_obj(&w);
-        if (section.n > 0 && !str_eq(open, section)) {
-            jw_key_str(&w, section);
+        for (size_t k = same; k < levels_of(section); k++) {
+            jw_key_str(&w, level_of(section, k));
             jw_obj(&w);
         }
         open = section;
         jw_kstr(&w, keys[i].path + (section.n > 0 ? section.n + 1 : 0), str_of(s->values[i]));
     }
-    if (open.n > 0)
+    for (size_t k = levels_of(open); k > 0; k--)
         jw_end_obj(&w);
     jw_end_obj(&w);
     jw_end_arr(&w);
@@ -343,9 +374,9 @@ static void draft_bot(struct setup *s)
     add_common(s, &text);
     for (size_t i = 0; keys[i].path != NULL; i++) {
         struct str section = section_of(keys[i].path);
-        size_t skip = section.n > 0 ? section.n + 1 : 0;
-        if (section.n > 0 && !str_eq(section, open))
-            buf_printf(&text, "    %.*s:\n", STR_FMT(section));
+        size_t skip = section.n > 0 ? section.n + 1 : 0, levels = levels_of(section);
+        for (size_t k = shared_levels(open, section); k < levels; k++)
+            buf_printf(&text, "%*s%.*s:\n", 4 + 2 * (int)k, "", STR_FMT(level_of(section, k)));
         open = section;
         buf_reset(&name);
         if (keys[i].type == CFG_SECRET && s->values[i] != NULL) {
@@ -358,7 +389,7 @@ static void draft_bot(struct setup *s)
             buf_printf(&name, "../secrets/%s", strrchr(whole, '/') + 1);
             free(whole);
         }
-        add_key(&text, &keys[i], section.n > 0 ? 6 : 4, skip, s->values[i],
+        add_key(&text, &keys[i], 4 + 2 * (int)levels, skip, s->values[i],
                 name.n > 0 ? buf_z(&name) : NULL);
     }
     fileset_add(&s->files, path, buf_str(&text), 0644);

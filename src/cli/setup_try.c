@@ -284,7 +284,6 @@ static void tell_reach(struct setup *s)
         terminal_say("\nReach the bot: %s", s->report.reach);
 }
 
-/* The gateway of an agent that the server runs is there a moment after the start. */
 static bool has_instance(struct setup *s)
 {
     if (cli_op(s->j, "listGateways", CLI_GIVEN({"instance", str_of(s->instance)})) != CLI_DONE)
@@ -292,12 +291,18 @@ static bool has_instance(struct setup *s)
     return json_count(json_get(s->j->doc, "gateways")) > 0;
 }
 
+/* The gateway of an agent that the server runs is there a moment after the start; a message that
+ * comes before it has nobody to go to. */
+static void wait_for_instance(struct setup *s)
+{
+    for (int i = 0; i < 100 && !has_instance(s) && !terminal_wait(&s->t, 100); i++)
+        ;
+}
+
 static void tell_link(struct setup *s)
 {
     if (s->open || s->who == SETUP_NOBODY)
         return;
-    for (int i = 0; i < 100 && !has_instance(s) && !terminal_wait(&s->t, 100); i++)
-        ;
     if (cli_op(s->j, "link",
                CLI_GIVEN({"tenant", str_of(setup_tenant(s))}, {"instance", str_of(s->instance)},
                          {"platform", str_of(s->ops->name)}, {"bots", str_of(s->bot)})) == CLI_DONE)
@@ -342,9 +347,10 @@ static bool has_answered(struct setup *s, int64_t since_ms)
            cli_i64(s->j->doc, "lastOutboundAt") >= since_ms;
 }
 
-static void wait_for_message(struct setup *s, int64_t wait_ms)
+/* @since_ms: before anybody was told how to reach the bot. */
+static void wait_for_message(struct setup *s, int64_t since_ms, int64_t wait_ms)
 {
-    int64_t begun = now_ms(), last = begun, end = begun + wait_ms;
+    int64_t last = since_ms - 1, end = now_ms() + wait_ms;
     bool received = false, answered = false, skipped = false;
 
     terminal_say("Waiting for the first message (Enter skips this) ...");
@@ -353,7 +359,7 @@ static void wait_for_message(struct setup *s, int64_t wait_ms)
         skipped = !received && terminal_wait(&s->t, POLL_MS);
     }
     for (end = now_ms() + ANSWER_MS; received && !answered && !skipped && now_ms() < end;) {
-        answered = has_answered(s, begun);
+        answered = has_answered(s, since_ms);
         skipped = !answered && terminal_wait(&s->t, POLL_MS);
     }
     terminal_say(answered   ? "The agent has answered. It works."
@@ -382,10 +388,13 @@ static void try_bot(struct setup *s, struct attempt *a, const char *dir, int64_t
     }
     if (s->who == SETUP_HERMES && !attach_hermes(s))
         return;
+    if (s->who != SETUP_NOBODY)
+        wait_for_instance(s);
+    int64_t since_ms = now_ms();
     tell_reach(s);
     tell_link(s);
     if (wait_ms > 0 && s->who != SETUP_NOBODY)
-        wait_for_message(s, wait_ms);
+        wait_for_message(s, since_ms, wait_ms);
 }
 
 bool setup_try(struct setup *s)

@@ -8,28 +8,35 @@ static void print_server(struct json doc)
     int64_t up = (cli_i64(doc, "now") - cli_i64(doc, "startedAt")) / 1000;
     struct str url = json_str(doc, "url"), config = json_str(doc, "config");
 
-    printf("bellhop %.*s, pid %" PRId64 ", up %" PRId64 "s%s\n", STR_FMT(json_str(doc, "version")),
+    printf("bellhop %.*s, pid %" PRId64 ", up %" PRId64 "s%s\n", STR_FMT(cli_shown(doc, "version")),
            cli_i64(doc, "pid"), up, cli_bool(doc, "draining") ? ", shutting down" : "");
     printf("address %.*s\n", STR_FMT(url));
-    printf("state   %.*s\n", STR_FMT(json_str(doc, "stateDir")));
+    printf("state   %.*s\n", STR_FMT(cli_shown(doc, "stateDir")));
     if (config.p != NULL)
         printf("config  %.*s\n", STR_FMT(config));
     struct json store = json_get(doc, "store");
     struct str problem = json_str(store, "problem");
-    printf("store   %.*s, ", STR_FMT(json_str(store, "kind")));
+    printf("store   %.*s, ", STR_FMT(cli_shown(store, "kind")));
     if (cli_bool(store, "healthy"))
         printf("healthy, %" PRId64 " KiB on disk, %" PRId64 " writes queued\n",
                cli_i64(store, "bytesOnDisk") / 1024, cli_i64(store, "queued"));
     else
         printf("IN TROUBLE: %.*s\n", STR_FMT(problem));
-    printf("confined %.*s\n", STR_FMT(json_str(doc, "confined")));
+    printf("confined %.*s\n", STR_FMT(cli_shown(doc, "confined")));
     struct json node = json_get(doc, "node");
     if (json_str(node, "name").p != NULL)
         printf("node    %.*s serves; its lease ends in %" PRId64 " ms (see: bellhop node list)\n",
-               STR_FMT(json_str(node, "name")), cli_i64(node, "leaseLeftMs"));
+               STR_FMT(cli_shown(node, "name")), cli_i64(node, "leaseLeftMs"));
     for (struct json_iter it = {0}; json_next(json_get(node, "carriers"), &it);)
         printf("node    %.*s forwards %" PRId64 " connections\n",
-               STR_FMT(json_str(it.value, "node")), cli_i64(it.value, "connections"));
+               STR_FMT(cli_shown(it.value, "node")), cli_i64(it.value, "connections"));
+    struct json redis = json_get(node, "redis");
+    if (json_str(redis, "problem").p != NULL)
+        printf("trunks  cannot run over Redis at %.*s: %.*s\n", STR_FMT(cli_shown(redis, "at")),
+               STR_FMT(cli_shown(redis, "problem")));
+    else if (json_str(redis, "at").p != NULL)
+        printf("trunks  run over Redis at %.*s, which was last heard %" PRId64 " ms ago\n",
+               STR_FMT(cli_shown(redis, "at")), cli_i64(redis, "heardMsAgo"));
 }
 
 static void cell_wake(struct cli_table *t, struct json instance)
@@ -48,6 +55,8 @@ static void cell_problem(struct cli_table *t, struct json platform)
 
     if (problem.p == NULL)
         problem = json_str(platform, "deaf");
+    if (problem.p == NULL)
+        problem = json_str(platform, "note");
     if (problem.p != NULL)
         cli_cell(t, "%.*s", STR_FMT(problem));
     else
@@ -81,8 +90,8 @@ static void print_status(struct cli_job *j)
         cli_print_rows(j, platforms, of_platforms);
     for (struct json_iter it = {0}; json_next(platforms, &it);)
         if (json_str(it.value, "host").n > 0)
-            printf("%.*s %.*s takes webhooks at %.*s\n", STR_FMT(json_str(it.value, "platform")),
-                   STR_FMT(json_str(it.value, "bot")), STR_FMT(json_str(it.value, "webhook")));
+            printf("%.*s %.*s takes webhooks at %.*s\n", STR_FMT(cli_shown(it.value, "platform")),
+                   STR_FMT(cli_shown(it.value, "bot")), STR_FMT(cli_shown(it.value, "webhook")));
     putchar('\n');
     if (json_count(rows) > 0)
         cli_print_rows(j, rows, of_instances);
@@ -136,8 +145,9 @@ static const struct cli_verb node_verbs[] = {
      .none = "This server keeps its state in a file of its own: it has no other nodes."},
     {"drain", .args = "[node]", .op = "drain",
      .done =
-         "The node shuts down: its sockets close with 1012, and a standby node takes over.\n"
-         "It stays down until you start it again: systemctl start bellhop.  Compose and\n"
+         "The process shuts down and closes its own sockets with 1012.  Another node on the same\n"
+         "PostgreSQL takes over; a server with a database file of its own has no other node.  The\n"
+         "process stays down until you start it again: systemctl start bellhop.  Compose and\n"
          "Kubernetes would start it at once: stop it there (docker compose stop, kubectl scale)."},
     {0},
 };
@@ -151,8 +161,9 @@ const struct command cmd_node = {
         "list shows which process serves, which ones stand by, and when each was last seen.  A\n"
         "process that was not seen for long has ended or cannot reach the database.\n\n"
         "drain shuts a node down cleanly, as SIGTERM does: everything it accepted is on disk,\n"
-        "its sockets close with 1012, and another node serves within a second.  Without a name\n"
-        "it is the node on this machine.  A drained process ends with status 76, and the unit in\n"
-        "packaging/ leaves it down until: systemctl start bellhop.\n",
+        "its sockets close with 1012, and another node serves within a second, if there is one:\n"
+        "with SQLite there is none.  Without a name it is the node on this machine.  A drained\n"
+        "process ends with status 76, and the unit in packaging/ leaves it down until: systemctl\n"
+        "start bellhop.\n",
     .verbs = node_verbs,
 };

@@ -12,10 +12,10 @@
 #include "cli/settings.h"
 #include "cluster/node.h"
 #include "net/loop.h"
-#include "data/move.h"
-#include "skills/move.h"
+#include "data/migrate.h"
+#include "skills/migrate.h"
 #include "skills/skills.h"
-#include "store/move.h"
+#include "store/migrate.h"
 #include "store/postgres/postgres.h"
 #include "store/sqlite/sqlite.h"
 #include "store/store.h"
@@ -38,11 +38,10 @@ static bool on_rows(void *ctx, uint64_t done, uint64_t all)
 /* Runs before the main store is moved: until that move is complete no server starts on the target,
  * so no server sees half of the skills. */
 static int migrate_skills(const char *from, const char *to, const char *db,
-                          struct skills_moved *ret)
+                          struct skills_migrated *ret)
 {
     bool in = strcmp(to, "sqlite") != 0;
-    const struct skills_place file = {.kind = "sqlite", .path = db};
-    const struct skills_place server = {.kind = "postgres", .path = db, .url = in ? to : from};
+    const struct skills_place file = {.path = db}, server = {.url = in ? to : from};
     struct progress bar;
     char why[256] = "";
 
@@ -50,19 +49,19 @@ static int migrate_skills(const char *from, const char *to, const char *db,
         return CLI_DONE;
     progress_begin(&bar, "skills");
     enum bh_err err =
-        skills_move(in ? &file : &server, in ? &server : &file, on_rows, &bar, ret, why);
+        skills_migrate(in ? &file : &server, in ? &server : &file, on_rows, &bar, ret, why);
     progress_end(&bar);
     if (err == BH_CANCELLED)
         return cli_failed("stopped. Run it again to continue.");
     return err == BH_OK ? CLI_DONE : cli_failed("%s", why);
 }
 
-static void print_migrated(const struct store_moved *m, const struct skills_moved *s,
-                           const struct data_moved *d, bool json)
+static void print_migrated(const struct migrated *m, const struct skills_migrated *s,
+                           const struct data_migrated *d, bool json)
 {
     static const char *const keys[] = {"records", "messages", "seen", "once"};
 
-    for (int t = 0; json && t < N_MOVE_TABLES; t++)
+    for (int t = 0; json && t < N_MIGRATED; t++)
         printf("%s\"%s\": %llu", t == 0 ? "{" : ", ", keys[t], (unsigned long long)m->n[t]);
     if (json) {
         printf(", \"resumed\": %llu, \"skills\": %llu, \"skill_versions\": %llu, "
@@ -72,9 +71,8 @@ static void print_migrated(const struct store_moved *m, const struct skills_move
         return;
     }
     fprintf(stderr, "moved, and compared row by row:\n");
-    for (int t = 0; t < N_MOVE_TABLES; t++)
-        fprintf(stderr, "  %12llu %s\n", (unsigned long long)m->n[t],
-                store_table_name((enum store_table)t));
+    for (int t = 0; t < N_MIGRATED; t++)
+        fprintf(stderr, "  %12llu %s\n", (unsigned long long)m->n[t], migrate_tables[t].name);
     fprintf(stderr, "  %12llu skills, %llu versions\n", (unsigned long long)s->skills,
             (unsigned long long)s->versions);
     fprintf(stderr, "  %12llu entries of the data store\n", (unsigned long long)d->entries);
@@ -100,17 +98,17 @@ static void say_key(const struct settings *s)
 }
 
 static int migrate_store(const char *from, const char *to, const char *db,
-                         const struct skills_moved *skills, const struct data_moved *data,
+                         const struct skills_migrated *skills, const struct data_migrated *data,
                          bool json)
 {
     bool in = strcmp(to, "sqlite") != 0;
     struct progress bar;
-    struct store_moved moved;
+    struct migrated moved;
     char why[256] = "";
 
     progress_begin(&bar, "moving");
-    enum bh_err err = in ? store_move_in(db, to, on_rows, &bar, &moved, why)
-                         : store_move_out(from, db, on_rows, &bar, &moved, why);
+    enum bh_err err = in ? store_migrate_in(db, to, on_rows, &bar, &moved, why)
+                         : store_migrate_out(from, db, on_rows, &bar, &moved, why);
     progress_end(&bar);
     if (err == BH_CANCELLED)
         return cli_failed("stopped; the source is unchanged. Run it again to %s.",
@@ -130,15 +128,15 @@ static int migrate_store(const char *from, const char *to, const char *db,
 
 /* The data store, then the main store, whose end makes the target one that a server starts on. */
 static int migrate_rest(const char *from, const char *to, const char *state_dir,
-                        const struct skills_moved *skills, bool json)
+                        const struct skills_migrated *skills, bool json)
 {
     bool in = strcmp(to, "sqlite") != 0;
     char *db = state_dir_path(state_dir, "bellhop.db"), *data = state_dir_path(state_dir, "data");
-    struct data_moved moved = {0};
+    struct data_migrated moved = {0};
     char why[256] = "";
     int rc;
 
-    if (in ? data_move_in(data, to, &moved, why) : data_move_out(from, data, &moved, why))
+    if (in ? data_migrate_in(data, to, &moved, why) : data_migrate_out(from, data, &moved, why))
         rc = migrate_store(from, to, db, skills, &moved, json);
     else
         rc = cli_failed("%s", why);
@@ -152,7 +150,7 @@ static int migrate(struct cli_job *j)
     const char *from = cli_value(j, "--from"), *to = cli_value(j, "--to");
     struct config *cfg = cli_settings(j);
     struct sigaction stop = {.sa_handler = on_signal};
-    struct skills_moved moved = {0};
+    struct skills_migrated moved = {0};
     int rc;
 
     if (cfg == NULL)

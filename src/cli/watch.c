@@ -31,11 +31,11 @@ static void print_time(FILE *to, int64_t at_ms)
 
 static void print_event(FILE *to, struct json e)
 {
-    struct str consumed = json_str(e, "consumed"), refused = json_str(e, "refused");
+    struct str consumed = cli_shown(e, "consumed"), refused = cli_shown(e, "refused");
 
-    fprintf(to, "message %.*s %.*s in %.*s from %.*s%s%.*s\n", STR_FMT(json_str(e, "platform")),
-            STR_FMT(json_str(e, "messageId")), STR_FMT(json_str(e, "chatId")),
-            STR_FMT(json_str(e, "userId")),
+    fprintf(to, "message %.*s %.*s in %.*s from %.*s%s%.*s\n", STR_FMT(cli_shown(e, "platform")),
+            STR_FMT(cli_shown(e, "messageId")), STR_FMT(cli_shown(e, "chatId")),
+            STR_FMT(cli_shown(e, "userId")),
             consumed.n > 0  ? ": "
             : refused.n > 0 ? ": refused: "
                             : "",
@@ -43,10 +43,10 @@ static void print_event(FILE *to, struct json e)
     for (struct json_iter it = {0}; json_next(json_get(e, "verdicts"), &it);)
         fprintf(to, "             %s %.*s/%.*s: %.*s%s%.*s\n",
                 cli_bool(it.value, "received") ? "to" : "not to",
-                STR_FMT(json_str(it.value, "tenant")), STR_FMT(json_str(it.value, "instance")),
-                STR_FMT(json_str(it.value, "words")),
+                STR_FMT(cli_shown(it.value, "tenant")), STR_FMT(cli_shown(it.value, "instance")),
+                STR_FMT(cli_shown(it.value, "words")),
                 json_str(it.value, "delivery").n > 0 ? ", delivery " : "",
-                STR_FMT(json_str(it.value, "delivery")));
+                STR_FMT(cli_shown(it.value, "delivery")));
 }
 
 static void print_record(FILE *to, struct json r)
@@ -60,14 +60,14 @@ static void print_record(FILE *to, struct json r)
     if (str_eq(kind, STR("event")))
         print_event(to, x);
     else if (str_eq(kind, STR("step")))
-        fprintf(to, "delivery %.*s: %.*s\n", STR_FMT(json_str(x, "delivery")),
-                STR_FMT(json_str(x, "words")));
+        fprintf(to, "delivery %.*s: %.*s\n", STR_FMT(cli_shown(x, "delivery")),
+                STR_FMT(cli_shown(x, "words")));
     else
-        fprintf(to, "%.*s of %.*s/%.*s to %.*s %.*s: %.*s%s%.*s\n", STR_FMT(json_str(x, "op")),
-                STR_FMT(json_str(x, "tenant")), STR_FMT(json_str(x, "instance")),
-                STR_FMT(json_str(x, "platform")), STR_FMT(json_str(x, "chat_id")),
-                STR_FMT(json_str(x, "ended")), json_str(x, "reason").n > 0 ? ", " : "",
-                STR_FMT(json_str(x, "reason")));
+        fprintf(to, "%.*s of %.*s/%.*s to %.*s %.*s: %.*s%s%.*s\n", STR_FMT(cli_shown(x, "op")),
+                STR_FMT(cli_shown(x, "tenant")), STR_FMT(cli_shown(x, "instance")),
+                STR_FMT(cli_shown(x, "platform")), STR_FMT(cli_shown(x, "chat_id")),
+                STR_FMT(cli_shown(x, "ended")), json_str(x, "reason").n > 0 ? ", " : "",
+                STR_FMT(cli_shown(x, "reason")));
 }
 
 static void save_record(FILE *to, struct json r)
@@ -105,7 +105,7 @@ static int trace_step(struct cli_job *j, int64_t wait_ms, char after[24], FILE *
         else
             print_record(stdout, it.value);
     }
-    snprintf(after, 24, "%.*s", STR_FMT(json_str(j->doc, "after")));
+    snprintf(after, 24, "%.*s", STR_FMT(cli_shown(j->doc, "after")));
     if (file != NULL && fflush(file) != 0)
         return cli_failed("the file cannot be written");
     fflush(stdout);
@@ -223,7 +223,7 @@ static void print_slow(struct json doc)
         buf_add_c(&name, '/');
         buf_add_plain(&name, json_str(it.value, "instance"));
         printf("%-32s %-7.*s %8" PRId64 " %8" PRId64 " %8" PRId64 " s\n", buf_z(&name),
-               STR_FMT(json_str(it.value, "state")), cli_i64(it.value, "waiting"),
+               STR_FMT(cli_shown(it.value, "state")), cli_i64(it.value, "waiting"),
                cli_i64(it.value, "parked"), cli_i64(it.value, "ageMs") / 1000);
         buf_done(&name);
     }

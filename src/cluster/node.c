@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "net/redis_client.h"
 #include "store/store.h"
 
 /* ---- `cluster:` in the configuration ---- */
@@ -39,13 +40,47 @@ static const struct config_key keys[] = {
     {"cluster.ca", CFG_TEXT, CFG_RESTART, AT(ca),
      .what = "PEM file with the certificate authorities of the other nodes, where `tls` is "
              "configured; the default is the system's."},
+    {"cluster.trunk", CFG_CHOICE, CFG_RESTART, AT(trunk), "direct", .choices = "direct|redis",
+     .what = "How nodes forward connections: `direct`: to the address of the node that serves; "
+             "`redis`: over the Redis server of `redis.url`, where nodes cannot reach each other. "
+             "The same on all nodes."},
+    {"redis.url", CFG_SECRET, CFG_RESTART, AT(redis_url),
+     .what = "The Redis server for `cluster.trunk: redis`: "
+             "`redis://[user:password@]host[:port][/database]`, with TLS `rediss://…`, or "
+             "`unix:/path`; the same on all nodes."},
+    {"redis.ca", CFG_TEXT, CFG_RESTART, AT(redis_ca),
+     .what = "PEM file with the certificate authorities for `rediss://`; the default is the "
+             "system's."},
     {0},
 };
+
+static bool check_redis(const struct cluster_settings *s, char *ret_why)
+{
+    char why[256];
+    bool used = strcmp(s->trunk, "redis") == 0;
+
+    if (used && s->redis_url == NULL)
+        return bh_why(ret_why, "cluster.trunk: redis needs redis.url, like "
+                               "redis://user:password@10.0.0.5:6379");
+    if (!used && s->redis_url != NULL)
+        return bh_why(ret_why, "redis.url is for trunks alone: set cluster.trunk: redis too, or "
+                               "delete redis");
+    if (used && strcmp(s->serve, "all") != 0)
+        return bh_why(ret_why,
+                      "cluster.trunk: redis has no use with cluster.serve: one: such nodes "
+                      "forward no connections");
+    if (used && !redis_url_ok(s->redis_url, why))
+        return bh_why(ret_why, "redis.url: %s", why);
+    return true;
+}
 
 static bool check_settings(void *settings, char *ret_why)
 {
     struct str name = str_of(((const struct cluster_settings *)settings)->node);
     bool ok = name.n <= NODE_NAME_BYTES;
+
+    if (!check_redis(settings, ret_why))
+        return false;
 
     for (size_t i = 0; i < name.n; i++)
         ok &= (unsigned char)name.p[i] > ' ' && (unsigned char)name.p[i] < 0x7f;
@@ -269,16 +304,6 @@ static void on_taken(struct node *n, enum bh_err err)
     memcpy(n->holder, n->op.holder, sizeof n->holder);
 }
 
-static void on_renewed(struct node *n, enum bh_err err)
-{
-    if (err == BH_OK)
-        granted(n);
-    else if (err == BH_FENCED)
-        go_over(n, "its lease ended");
-    else
-        timer_set(n->env.clock, &n->ask, TRY_MS);
-}
-
 static void on_done(struct store_op *op, enum bh_err err)
 {
     struct node *n = container_of(op, struct node, op.op);
@@ -287,7 +312,12 @@ static void on_done(struct store_op *op, enum bh_err err)
     if (n->state == NODE_WAITING) {
         on_taken(n, err);
     } else if (n->state == NODE_SERVING) {
-        on_renewed(n, err);
+        if (err == BH_OK)
+            granted(n);
+        else if (err == BH_FENCED)
+            go_over(n, "its lease ended");
+        else
+            timer_set(n->env.clock, &n->ask, TRY_MS);
     }
 }
 
@@ -364,23 +394,17 @@ void node_name_of(const struct cluster_settings *s, char ret_name[NODE_NAME_BYTE
     ret_name[NODE_NAME_BYTES] = '\0';
 }
 
-static void name_it(struct node *n)
-{
-    uint32_t once;
-
-    node_name_of(n->env.settings, n->name);
-    rand_bytes(n->env.rand, &once, sizeof once); /* so two processes with one name differ */
-    snprintf(n->owner, sizeof n->owner, "%s/%08" PRIx32, n->name, once);
-}
-
 struct node *node_open(const struct node_env *env)
 {
     struct node *n = xcalloc(1, sizeof *n);
+    uint32_t once;
 
     assert(env->store->shared);
     n->env = *env;
     n->since_ms = clock_wall_ms(env->clock);
-    name_it(n);
+    node_name_of(env->settings, n->name);
+    rand_bytes(env->rand, &once, sizeof once); /* so two processes with one name differ */
+    snprintf(n->owner, sizeof n->owner, "%s/%08" PRIx32, n->name, once);
     timer_init(&n->ask, on_ask);
     timer_init(&n->end, on_end);
     timer_init(&n->record, on_record);

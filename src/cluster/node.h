@@ -39,7 +39,10 @@ struct cluster_settings { /* `cluster:` in the configuration, owned by it */
     char *serve;      /* "all": waiting nodes forward connections (porter.h); "one": they refuse */
     char *address; /* "host:port" where other nodes reach this node; NULL: the `listen` address */
     char *ca;      /* PEM file of the CAs for the TLS of other nodes; NULL: the system's CAs */
+    char *trunk;   /* "direct": nodes dial each other; "redis": net/redis_hop.h */
+    char *redis_url, *redis_ca; /* `redis:`, for "redis" */
 };
+#define NODE_VIA_REDIS "redis" /* instead of an address in a node's record */
 extern const struct config_section cluster_config;
 
 /* The node's record: a heartbeat, and the address that porters read. */

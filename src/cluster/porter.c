@@ -122,9 +122,10 @@ static void dial(struct porter *p)
                            .port = p->port,
                            .tls = p->tls,
                            .ca_path = p->env.settings->ca,
+                           .hop = p->env.hop,
                            .key = p->env.key,
                            .name = node_owner(p->env.node),
-                           .keeper = p->to};
+                           .heart = p->to};
 
     p->trunk = trunk_open(p->env.loop, p->env.server, &d, &handlers, p);
     p->host[0] = '\0'; /* the next try reads the record again */
@@ -150,7 +151,11 @@ static void take_record(struct porter *p, const struct store_record *rec)
         node.state != NODE_IS_SERVING)
         return; /* the holder has not updated its record since it took the lease */
     p->tls = node.tls;
-    if (node.address.p != NULL && !take_address(p, node.address))
+    if (str_eq(node.address, STR(NODE_VIA_REDIS)) != (p->env.hop != NULL) && node.address.p != NULL)
+        on_lost(p, "cluster.trunk is not the same on both nodes");
+    else if (p->env.hop != NULL)
+        snprintf(p->host, sizeof p->host, "%.*s", STR_FMT(node.address));
+    else if (node.address.p != NULL && !take_address(p, node.address))
         on_lost(p, "where it says that it is reached is no host:port (cluster.address)");
 }
 

@@ -1,12 +1,13 @@
-/* porter.h - forwards the connections of a waiting node to the node that serves.
+/* porter.h - makes a waiting node an edge of the node that serves: net/trunk.h.
  *
  *      lease holder (node.h) --its record--> its address --trunk_open()--> UP: connections to this
  *         ^                                                     |           node are forwarded
  *         '------ checked every LOOK_MS <-- trunk lost, or another holder --'
  *
  * So a proxy may send a client to any node.  Every answer comes from the lease holder, the one
- * process that has the facts and the mailboxes.  During a failover new connections wait for
- * cluster.lease and HOLD_MS at most.  Without a lease holder this node refuses, as a standby does.
+ * process that has the facts and the mailboxes.  During a failover new requests, and gateways'
+ * WebSockets, wait for cluster.lease and HOLD_MS at most.  Without a lease holder this node
+ * refuses, as a standby does.
  *
  * cli/server_store.c opens the porter while the node is WAITING and cluster.serve is "all". */
 #pragma once
@@ -23,7 +24,8 @@ struct porter_env { /* borrowed for the life of the porter */
     struct store *store;
     struct node *node; /* in WAITING; the porter calls node_set_carrying() */
     const struct cluster_settings *settings;
-    const uint8_t *key; /* TRUNK_KEY_BYTES that all nodes of the cluster share */
+    const uint8_t *key;    /* TRUNK_KEY_BYTES that all nodes of the cluster share */
+    struct redis_hop *hop; /* trunks run over Redis; NULL: they do not */
     /* The lease holder asks this node something, as in trunk.h; porter_tell() answers. */
     void (*on_ask)(void *ctx, uint32_t number, struct str question);
     void (*on_unask)(void *ctx, uint32_t number);
@@ -38,4 +40,4 @@ size_t porter_connections(const struct porter *p);
 void porter_tell(struct porter *p, uint32_t number, struct str answer);
 /* This node shuts down: closes the forwarded connections cleanly, WebSockets with 1012. */
 void porter_leave(struct porter *p);
-void porter_free(struct porter *p); /* cuts the forwarded connections; NULL is fine */
+void porter_free(struct porter *p); /* gateways' WebSockets wait for a heart; NULL is fine */

@@ -26,8 +26,11 @@ enum action_op {
     ACTION_TASK_CARD,
     ACTION_UNKNOWN,
 };
-enum action_op action_op_parse(struct str name); /* both in frame.c */
+enum action_op action_op_parse(struct str name); /* all three in frame.c */
 const char *action_op_name(enum action_op op);
+/* @content without the cursor at its end.  Gateways append one while a text streams, so a text
+ * with a cursor is unfinished. */
+struct str action_without_cursor(struct str content);
 
 struct action_file { /* the file of an action; borrowed for the call */
     const char *path;
@@ -44,6 +47,7 @@ struct action { /* strs are borrowed from the parser */
     struct str thread_id; /* metadata.thread_id */
     struct str scope_id;  /* metadata.scope_id, else metadata.guild_id: unverified */
     struct str user_id;   /* metadata.user_id: unverified */
+    struct str trace;     /* metadata.traceparent: unverified */
     struct json metadata; /* the whole object; absent when it is not an object */
     /* send_media: content is the caption */
     struct str media_kind, source_url, filename;
@@ -87,6 +91,7 @@ struct action_from {
     struct str request_id; /* the gateway's id of the request; absent: no answer is expected */
     uint32_t life;         /* of the instance (gate.h): the next of its name did not ask */
     struct hash128 said;   /* hash of place and content, made by the relay; zero: not compared */
+    struct str trace;      /* the valid W3C `traceparent` that it continues; absent: none */
 };
 static inline bool action_is_said(const struct action_from *f)
 {

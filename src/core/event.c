@@ -70,21 +70,6 @@ static bool is_shown(const struct event_media *m)
     return m->id.n > 0 || event_media_is_safe(m->url);
 }
 
-static void put_urls(struct jw *w, const struct event *ev)
-{
-    for (size_t i = 0; i < ev->n_media; i++) {
-        const struct event_media *m = &ev->media[i];
-        if (!is_shown(m))
-            continue;
-        if (m->id.n == 0) {
-            jw_str(w, m->url);
-            continue;
-        }
-        buf_printf(w->out, "%s\"" EVENT_MEDIA_PLACE "%.*s\"", w->comma ? "," : "", STR_FMT(m->id));
-        w->comma = true;
-    }
-}
-
 static void put_item(struct jw *w, const struct event_media *m)
 {
     jw_obj(w);
@@ -105,8 +90,16 @@ static void put_media(struct jw *w, const struct event *ev)
     assert(ev->n_media <= EVENT_MAX_MEDIA);
     buf_add_str(w->out, STR(",\"media_urls\":["));
     w->comma = false;
-    if (ev->n_media > 0)
-        put_urls(w, ev);
+    for (size_t i = 0; i < ev->n_media; i++) {
+        const struct event_media *m = &ev->media[i];
+        if (m->id.n > 0) {
+            buf_printf(w->out, "%s\"" EVENT_MEDIA_PLACEHOLDER "%.*s\"", w->comma ? "," : "",
+                       STR_FMT(m->id));
+            w->comma = true;
+        } else if (is_shown(m)) {
+            jw_str(w, m->url);
+        }
+    }
     buf_add_c(w->out, ']');
     if (!w->comma)
         return;
@@ -122,14 +115,6 @@ static void put_media(struct jw *w, const struct event *ev)
         if (is_shown(&ev->media[i]))
             put_item(w, &ev->media[i]);
     buf_add_c(w->out, ']');
-}
-
-bool event_has_place(const struct event *ev)
-{
-    for (size_t i = 0; i < ev->n_media; i++)
-        if (ev->media[i].id.n > 0)
-            return true;
-    return false;
 }
 
 /* Cuts the JSON string and its comma off the front of @rest.  False: there is no string. */
@@ -148,9 +133,9 @@ static bool next_string(struct str *rest, struct str *ret)
     return true;
 }
 
-void event_place_media(struct buf *out, struct str frame, event_url_cb *url, void *ctx)
+void event_fill_media(struct buf *out, struct str frame, event_url_cb *url, void *ctx)
 {
-    static const struct str place = STR(EVENT_MEDIA_PLACE), list = STR(",\"media_urls\":[");
+    static const struct str place = STR(EVENT_MEDIA_PLACEHOLDER), list = STR(",\"media_urls\":[");
     /* A search by bytes is safe: quotes inside of strings are escaped, so no user's text can
      * contain the key. */
     const char *at = frame.n > 0 ? memmem(frame.p, frame.n, list.p, list.n) : NULL;
@@ -169,6 +154,11 @@ void event_place_media(struct buf *out, struct str frame, event_url_cb *url, voi
     buf_add(out, from, (size_t)(frame.p + frame.n - from));
 }
 
+static struct str shown(const struct event *ev)
+{
+    return event_platform_shown(or_else(ev->platform, STR("relay")));
+}
+
 static void put_context(struct jw *w, const struct event *ev)
 {
     assert(ev->n_context <= EVENT_MAX_CONTEXT);
@@ -177,7 +167,7 @@ static void put_context(struct jw *w, const struct event *ev)
         const struct event_said *s = &ev->context[i];
         put(w, i > 0 ? STR(",{\"text\":") : STR("{\"text\":"), or_else(s->text, STR("")));
         put(w, STR(",\"message_id\":"), s->message_id);
-        put(w, STR(",\"source\":{\"platform\":"), or_else(ev->platform, STR("relay")));
+        put(w, STR(",\"source\":{\"platform\":"), shown(ev));
         put(w, STR(",\"chat_id\":"), or_else(ev->chat_id, STR("")));
         put(w, STR(",\"chat_type\":"), or_else(ev->chat_type, STR("dm")));
         put(w, STR(",\"user_id\":"), s->user_id);
@@ -215,7 +205,10 @@ void event_write(struct buf *out, const struct event *ev)
     put(&w, STR(",\"message_type\":"), or_else(ev->message_type, STR("text")));
     put(&w, STR(",\"message_id\":"), ev->message_id);
     put(&w, STR(",\"reply_to_message_id\":"), ev->reply_to_message_id);
-    put_media(&w, ev);
+    if (ev->n_media > 0)
+        put_media(&w, ev);
+    else
+        buf_add_str(out, STR(",\"media_urls\":[]"));
     if (ev->n_parts > 0)
         put_parts(&w, ev);
     if (ev->reply_to.set) {
@@ -237,7 +230,8 @@ void event_write(struct buf *out, const struct event *ev)
     if (ev->n_context > 0 || ev->context_error)
         put_context(&w, ev);
     put_set(&w, STR(",\"bot_id\":"), ev->bot);
-    put(&w, STR(",\"source\":{\"platform\":"), or_else(ev->platform, STR("relay")));
+    put_set(&w, STR(",\"traceparent\":"), ev->trace);
+    put(&w, STR(",\"source\":{\"platform\":"), shown(ev));
     put(&w, STR(",\"chat_id\":"), or_else(ev->chat_id, STR("")));
     put(&w, STR(",\"chat_type\":"), or_else(ev->chat_type, STR("dm")));
     put(&w, STR(",\"chat_name\":"), ev->chat_name);
@@ -273,191 +267,6 @@ void event_write_frame(struct buf *out, const struct event *ev, const struct has
     buf_add_str(out, STR("\"event\":"));
     event_write(out, ev);
     buf_add_str(out, STR("}\n"));
-}
-
-/* ---- reading the wire ---- */
-
-static const struct wire_text {
-    const char *in, *name; /* the object, "": the event itself; and the member */
-    size_t at;             /* of a struct str in struct event */
-} wire_texts[] = {
-#define WIRE(in, name, member) \
-    { \
-        in, name, offsetof(struct event, member) \
-    }
-    WIRE("source", "message_id", message_id), /* that of the event counts more */
-    WIRE("", "text", text),
-    WIRE("", "message_type", message_type),
-    WIRE("", "message_id", message_id),
-    WIRE("", "reply_to_message_id", reply_to_message_id),
-    WIRE("", "bot_id", bot),
-    WIRE("reply_to", "text", reply_to.text),
-    WIRE("reply_to", "author", reply_to.author),
-    WIRE("prompt_response", "prompt_id", press.prompt_id),
-    WIRE("prompt_response", "option_id", press.option_id),
-    WIRE("prompt_response", "label", press.label),
-    WIRE("prompt_response", "prompt_message_id", press.message_id),
-    WIRE("source", "platform", platform),
-    WIRE("source", "chat_id", chat_id),
-    WIRE("source", "chat_type", chat_type),
-    WIRE("source", "chat_name", chat_name),
-    WIRE("source", "user_id", user_id),
-    WIRE("source", "user_name", user_name),
-    WIRE("source", "thread_id", thread_id),
-    WIRE("source", "chat_topic", chat_topic),
-    WIRE("source", "user_id_alt", user_id_alt),
-    WIRE("source", "chat_id_alt", chat_id_alt),
-    WIRE("source", "guild_id", scope_id),
-    WIRE("source", "scope_id", scope_id), /* the newer name counts */
-    WIRE("source", "parent_chat_id", parent_chat_id),
-    WIRE("source", "user_display_name", user_display_name),
-    WIRE("source", "user_handle", user_handle),
-    WIRE("source", "prospective_thread_id", prospective_thread_id),
-    WIRE("source", "auto_thread_initial_name", auto_thread_name),
-#undef WIRE
-};
-
-/* A member that is absent or null leaves *@ret alone. */
-static bool read_wire_text(struct json object, const struct wire_text *t, struct str *ret,
-                           char *ret_why)
-{
-    struct json value = json_get(object, t->name);
-
-    if (json_type(value) == JSON_STRING)
-        *ret = json_as_str(value);
-    return json_type(value) <= JSON_NULL || json_type(value) == JSON_STRING ||
-           bh_why(ret_why, "%s%s%s must be a text", t->in, t->in[0] != '\0' ? "." : "", t->name);
-}
-
-static bool is_list(struct json v)
-{
-    return json_type(v) <= JSON_NULL || json_type(v) == JSON_ARRAY;
-}
-
-static struct json nth(struct json list, size_t n)
-{
-    struct json_iter it = {0};
-
-    while (json_next(list, &it))
-        if (n-- == 0)
-            return it.value;
-    return (struct json){0};
-}
-
-/* Three lists in the same order, of which only the URLs must be there. */
-static bool read_wire_media(struct json wire, struct arena *arena, struct event *ev, char *ret_why)
-{
-    struct json urls = json_get(wire, "media_urls"), types = json_get(wire, "media_types"),
-                items = json_get(wire, "media");
-    struct event_media *media = arena_alloc(arena, EVENT_MAX_MEDIA * sizeof *media);
-
-    if (!is_list(urls) || !is_list(types) || !is_list(items))
-        return bh_why(ret_why, "media_urls, media_types and media must be lists");
-    for (size_t i = 0; i < json_count(urls); i++) {
-        struct json item = nth(items, i);
-        struct str type = json_as_str(nth(types, i));
-        if (i == EVENT_MAX_MEDIA || !event_media_is_safe(json_as_str(nth(urls, i))))
-            return bh_why(ret_why,
-                          "media_urls must be at most %d addresses with http:// or https:// and "
-                          "without /relay/media/",
-                          EVENT_MAX_MEDIA);
-        media[i] = (struct event_media){.url = json_as_str(nth(urls, i)),
-                                        .kind = json_str(item, "kind"),
-                                        .type = type.p != NULL ? type : json_str(item, "mime"),
-                                        .name = json_str(item, "filename"),
-                                        .caption = json_str(item, "caption")};
-        json_as_u64(json_get(item, "size"), &media[i].size);
-        ev->n_media++;
-    }
-    ev->media = media;
-    return true;
-}
-
-static bool read_wire_context(struct json wire, struct arena *arena, struct event *ev,
-                              char *ret_why)
-{
-    struct event_said *said = arena_alloc(arena, EVENT_MAX_CONTEXT * sizeof *said);
-    struct json list = json_get(wire, "context");
-    struct json_iter it = {0};
-
-    if (!is_list(list) || json_count(list) > EVENT_MAX_CONTEXT)
-        return bh_why(ret_why, "context must be a list of at most %d messages", EVENT_MAX_CONTEXT);
-    while (json_type(list) == JSON_ARRAY && json_next(list, &it)) {
-        struct json source = json_get(it.value, "source");
-        said[ev->n_context++] = (struct event_said){.text = json_str(it.value, "text"),
-                                                    .message_id = json_str(it.value, "message_id"),
-                                                    .user_id = json_str(source, "user_id"),
-                                                    .user_name = json_str(source, "user_name")};
-    }
-    ev->context = said;
-    return true;
-}
-
-bool event_read(struct json wire, struct arena *arena, struct event *ret, char *ret_why)
-{
-    static const char *const objects[] = {"source", "reply_to", "prompt_response", "dispatch"};
-    struct json dispatch = json_get(wire, "dispatch");
-
-    *ret = (struct event){0};
-    if (!json_is_object(wire))
-        return bh_why(ret_why, "an event is a JSON object");
-    for (size_t i = 0; i < ARRAY_LEN(objects); i++)
-        if (json_type(json_get(wire, objects[i])) > JSON_NULL &&
-            !json_is_object(json_get(wire, objects[i])))
-            return bh_why(ret_why, "%s must be an object", objects[i]);
-    for (size_t i = 0; i < ARRAY_LEN(wire_texts); i++) {
-        const struct wire_text *t = &wire_texts[i];
-        struct json object = t->in[0] != '\0' ? json_get(wire, t->in) : wire;
-        struct str *to = (struct str *)(void *)((char *)ret + t->at);
-        if (!read_wire_text(object, t, to, ret_why))
-            return false;
-    }
-    ret->reply_to.set = json_is_object(json_get(wire, "reply_to"));
-    ret->reply_to.is_own = json_as_bool(json_get(json_get(wire, "reply_to"), "is_own"), false);
-    ret->context_error = json_as_bool(json_get(wire, "context_error"), false);
-    if (json_is_object(dispatch)) {
-        struct buf text = BUF_INIT;
-        struct jw w = jw_begin(&text);
-        jw_value(&w, dispatch);
-        ret->dispatch = arena_str(arena, buf_str(&text));
-        buf_done(&text);
-    }
-    return read_wire_media(wire, arena, ret, ret_why) &&
-           read_wire_context(wire, arena, ret, ret_why);
-}
-
-static void copy_event(struct jw *w, struct json event, struct str text)
-{
-    jw_obj(w);
-    for (struct json_iter it = {0}; json_next(event, &it);) {
-        jw_key_str(w, it.key);
-        if (str_eq(it.key, STR("text")))
-            jw_str(w, text);
-        else
-            jw_value(w, it.value);
-    }
-    jw_end_obj(w);
-}
-
-bool event_change_text(struct buf *out, struct json_parser *parser, struct str frame,
-                       struct str text)
-{
-    struct json doc;
-
-    if (!json_parse(parser, frame, &doc) || !json_is_object(json_get(doc, "event")))
-        return false;
-    struct jw w = jw_begin(out);
-    jw_obj(&w);
-    for (struct json_iter it = {0}; json_next(doc, &it);) {
-        jw_key_str(&w, it.key);
-        if (str_eq(it.key, STR("event")))
-            copy_event(&w, it.value, text);
-        else
-            jw_value(&w, it.value);
-    }
-    jw_end_obj(&w);
-    buf_add_c(out, '\n');
-    return !buf_failed(out);
 }
 
 /* ---- the id of a delivery ---- */
@@ -551,52 +360,63 @@ struct str delivery_id_in(struct str frame)
 
 /* ---- keeping an event past its call ---- */
 
-struct event_text { /* a text of an event, of a file, or of an earlier message */
-    const char *name;
-    size_t at;
+struct event_text {        /* a text of an event, of a file, or of an earlier message */
+    const char *name;      /* in the saved form */
+    size_t at;             /* of the struct str */
+    const char *in, *wire; /* on the wire: its object ("": the event) and member; NULL: it is not */
 };
 #define TEXT(owner, member) \
     { \
-#member, offsetof(struct owner, member) \
+        .name = #member, .at = offsetof(struct owner, member) \
+    }
+#define WIRE(member, object, called) \
+    { \
+        .name = #member, .at = offsetof(struct event, member), .in = object, .wire = called \
     }
 
 static const struct event_text event_texts[] = {
-    TEXT(event, platform),
-    TEXT(event, bot),
+    WIRE(platform, "source", "platform"),
+    WIRE(bot, "", "bot_id"),
+    WIRE(trace, "", "traceparent"),
     TEXT(event, filed_as),
     TEXT(event, route_key),
     TEXT(event, own_key),
     TEXT(event, former_key),
     TEXT(event, event_id),
-    TEXT(event, text),
-    TEXT(event, message_type),
-    TEXT(event, message_id),
-    TEXT(event, reply_to_message_id),
-    TEXT(event, reply_to.text),
-    TEXT(event, reply_to.author),
-    TEXT(event, press.prompt_id),
-    TEXT(event, press.option_id),
-    TEXT(event, press.label),
-    TEXT(event, press.message_id),
+    WIRE(text, "", "text"),
+    WIRE(message_type, "", "message_type"),
+    WIRE(message_id, "", "message_id"),
+    WIRE(reply_to_message_id, "", "reply_to_message_id"),
+    WIRE(reply_to.text, "reply_to", "text"),
+    WIRE(reply_to.author, "reply_to", "author"),
+    WIRE(press.prompt_id, "prompt_response", "prompt_id"),
+    WIRE(press.option_id, "prompt_response", "option_id"),
+    WIRE(press.label, "prompt_response", "label"),
+    WIRE(press.message_id, "prompt_response", "prompt_message_id"),
     TEXT(event, only_tenant),
     TEXT(event, only_instance),
-    TEXT(event, chat_id),
-    TEXT(event, chat_type),
-    TEXT(event, chat_name),
-    TEXT(event, chat_topic),
-    TEXT(event, user_id),
-    TEXT(event, user_name),
-    TEXT(event, user_id_alt),
-    TEXT(event, chat_id_alt),
-    TEXT(event, user_display_name),
-    TEXT(event, user_handle),
-    TEXT(event, thread_id),
-    TEXT(event, parent_chat_id),
-    TEXT(event, scope_id),
-    TEXT(event, prospective_thread_id),
-    TEXT(event, auto_thread_name),
+    WIRE(chat_id, "source", "chat_id"),
+    WIRE(chat_type, "source", "chat_type"),
+    WIRE(chat_name, "source", "chat_name"),
+    WIRE(chat_topic, "source", "chat_topic"),
+    WIRE(user_id, "source", "user_id"),
+    WIRE(user_name, "source", "user_name"),
+    WIRE(user_id_alt, "source", "user_id_alt"),
+    WIRE(chat_id_alt, "source", "chat_id_alt"),
+    WIRE(user_display_name, "source", "user_display_name"),
+    WIRE(user_handle, "source", "user_handle"),
+    WIRE(thread_id, "source", "thread_id"),
+    WIRE(parent_chat_id, "source", "parent_chat_id"),
+    WIRE(scope_id, "source", "scope_id"),
+    WIRE(prospective_thread_id, "source", "prospective_thread_id"),
+    WIRE(auto_thread_name, "source", "auto_thread_initial_name"),
     TEXT(event, dispatch),
     TEXT(event, edit.text),
+};
+/* Other members that carry the same texts, and count less. */
+static const struct event_text second_texts[] = {
+    WIRE(message_id, "source", "message_id"),
+    WIRE(scope_id, "source", "guild_id"),
 };
 static const struct event_text event_flags[] = {
     /* bools */
@@ -631,21 +451,6 @@ static void save_texts(struct jw *w, const struct event_text *texts, size_t n, c
                     *(const struct str *)(const void *)((const char *)from + texts[i].at));
 }
 
-static void save_parts(struct jw *w, const struct event *ev)
-{
-    jw_karr(w, "parts");
-    for (size_t i = 0; i < ev->n_parts; i++) {
-        jw_obj(w);
-        save_texts(w, part_texts, ARRAY_LEN(part_texts), &ev->parts[i]);
-        jw_key(w, "files");
-        jw_u64(w, ev->parts[i].n_media);
-        if (ev->parts[i].deleted)
-            jw_kbool(w, "deleted", true);
-        jw_end_obj(w);
-    }
-    jw_end_arr(w);
-}
-
 void event_save(struct buf *out, const struct event *ev)
 {
     struct jw w = jw_begin(out);
@@ -671,8 +476,17 @@ void event_save(struct buf *out, const struct event *ev)
         jw_end_obj(&w);
     }
     jw_end_arr(&w);
-    if (ev->n_parts > 0)
-        save_parts(&w, ev);
+    jw_karr(&w, "parts");
+    for (size_t i = 0; i < ev->n_parts; i++) {
+        jw_obj(&w);
+        save_texts(&w, part_texts, ARRAY_LEN(part_texts), &ev->parts[i]);
+        jw_key(&w, "files");
+        jw_u64(&w, ev->parts[i].n_media);
+        if (ev->parts[i].deleted)
+            jw_kbool(&w, "deleted", true);
+        jw_end_obj(&w);
+    }
+    jw_end_arr(&w);
     jw_end_obj(&w);
 }
 
@@ -739,25 +553,16 @@ static void own_texts(const struct event_text *texts, size_t n, struct arena *ar
     }
 }
 
-static struct event_part *copy_parts(const struct event *ev, struct arena *arena)
-{
-    struct event_part *parts = arena_alloc(arena, ev->n_parts * sizeof *parts);
-
-    for (size_t i = 0; i < ev->n_parts; i++) {
-        parts[i] = ev->parts[i];
-        own_texts(part_texts, ARRAY_LEN(part_texts), arena, &parts[i]);
-    }
-    return parts;
-}
-
 void event_copy(const struct event *ev, struct arena *arena, struct event *ret)
 {
     struct event_media *media = arena_alloc(arena, (ev->n_media + 1) * sizeof *media);
     struct event_said *said = arena_alloc(arena, (ev->n_context + 1) * sizeof *said);
+    struct event_part *parts = arena_alloc(arena, (ev->n_parts + 1) * sizeof *parts);
 
     *ret = *ev;
     ret->media = media;
     ret->context = said;
+    ret->parts = parts;
     own_texts(event_texts, ARRAY_LEN(event_texts), arena, ret);
     for (size_t i = 0; i < ev->n_media; i++) {
         media[i] = ev->media[i];
@@ -767,7 +572,121 @@ void event_copy(const struct event *ev, struct arena *arena, struct event *ret)
         said[i] = ev->context[i];
         own_texts(said_texts, ARRAY_LEN(said_texts), arena, &said[i]);
     }
-    ret->parts = NULL;
-    if (ev->n_parts > 0)
-        ret->parts = copy_parts(ev, arena);
+    for (size_t i = 0; i < ev->n_parts; i++) {
+        parts[i] = ev->parts[i];
+        own_texts(part_texts, ARRAY_LEN(part_texts), arena, &parts[i]);
+    }
+}
+
+/* ---- reading the wire ---- */
+
+/* A member that is absent or null leaves its text alone. */
+static bool read_wire_texts(struct json wire, const struct event_text *texts, size_t n,
+                            struct event *ret, char *ret_why)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct event_text *t = &texts[i];
+        if (t->wire == NULL)
+            continue;
+        struct json value = json_get(t->in[0] != '\0' ? json_get(wire, t->in) : wire, t->wire);
+        if (json_type(value) == JSON_STRING)
+            *(struct str *)(void *)((char *)ret + t->at) = json_as_str(value);
+        else if (json_type(value) > JSON_NULL)
+            return bh_why(ret_why, "%s%s%s must be a text", t->in, t->in[0] != '\0' ? "." : "",
+                          t->wire);
+    }
+    return true;
+}
+
+static bool is_list(struct json v)
+{
+    return json_type(v) <= JSON_NULL || json_type(v) == JSON_ARRAY;
+}
+
+static struct json nth(struct json list, size_t n)
+{
+    struct json_iter it = {0};
+
+    while (json_next(list, &it))
+        if (n-- == 0)
+            return it.value;
+    return (struct json){0};
+}
+
+/* Three lists in the same order, of which only the URLs must be there. */
+static bool read_wire_media(struct json wire, struct arena *arena, struct event *ev, char *ret_why)
+{
+    struct json urls = json_get(wire, "media_urls"), types = json_get(wire, "media_types"),
+                items = json_get(wire, "media");
+    struct event_media *media = arena_alloc(arena, EVENT_MAX_MEDIA * sizeof *media);
+
+    if (!is_list(urls) || !is_list(types) || !is_list(items))
+        return bh_why(ret_why, "media_urls, media_types and media must be lists");
+    for (size_t i = 0; i < json_count(urls); i++) {
+        struct json item = nth(items, i);
+        struct str type = json_as_str(nth(types, i));
+        if (i == EVENT_MAX_MEDIA || !event_media_is_safe(json_as_str(nth(urls, i))))
+            return bh_why(ret_why,
+                          "media_urls must be at most %d addresses with http:// or https:// and "
+                          "without /relay/media/",
+                          EVENT_MAX_MEDIA);
+        media[i] = (struct event_media){.url = json_as_str(nth(urls, i)),
+                                        .kind = json_str(item, "kind"),
+                                        .type = type.p != NULL ? type : json_str(item, "mime"),
+                                        .name = json_str(item, "filename"),
+                                        .caption = json_str(item, "caption")};
+        json_as_u64(json_get(item, "size"), &media[i].size);
+        ev->n_media++;
+    }
+    ev->media = media;
+    return true;
+}
+
+static bool read_wire_context(struct json wire, struct arena *arena, struct event *ev,
+                              char *ret_why)
+{
+    struct event_said *said = arena_alloc(arena, EVENT_MAX_CONTEXT * sizeof *said);
+    struct json list = json_get(wire, "context");
+    struct json_iter it = {0};
+
+    if (!is_list(list) || json_count(list) > EVENT_MAX_CONTEXT)
+        return bh_why(ret_why, "context must be a list of at most %d messages", EVENT_MAX_CONTEXT);
+    while (json_type(list) == JSON_ARRAY && json_next(list, &it)) {
+        struct json source = json_get(it.value, "source");
+        said[ev->n_context++] = (struct event_said){.text = json_str(it.value, "text"),
+                                                    .message_id = json_str(it.value, "message_id"),
+                                                    .user_id = json_str(source, "user_id"),
+                                                    .user_name = json_str(source, "user_name")};
+    }
+    ev->context = said;
+    return true;
+}
+
+bool event_read(struct json wire, struct arena *arena, struct event *ret, char *ret_why)
+{
+    static const char *const objects[] = {"source", "reply_to", "prompt_response", "dispatch"};
+    struct json dispatch = json_get(wire, "dispatch");
+
+    *ret = (struct event){0};
+    if (!json_is_object(wire))
+        return bh_why(ret_why, "an event is a JSON object");
+    for (size_t i = 0; i < ARRAY_LEN(objects); i++)
+        if (json_type(json_get(wire, objects[i])) > JSON_NULL &&
+            !json_is_object(json_get(wire, objects[i])))
+            return bh_why(ret_why, "%s must be an object", objects[i]);
+    if (!read_wire_texts(wire, second_texts, ARRAY_LEN(second_texts), ret, ret_why) ||
+        !read_wire_texts(wire, event_texts, ARRAY_LEN(event_texts), ret, ret_why))
+        return false;
+    ret->reply_to.set = json_is_object(json_get(wire, "reply_to"));
+    ret->reply_to.is_own = json_as_bool(json_get(json_get(wire, "reply_to"), "is_own"), false);
+    ret->context_error = json_as_bool(json_get(wire, "context_error"), false);
+    if (json_is_object(dispatch)) {
+        struct buf text = BUF_INIT;
+        struct jw w = jw_begin(&text);
+        jw_value(&w, dispatch);
+        ret->dispatch = arena_str(arena, buf_str(&text));
+        buf_done(&text);
+    }
+    return read_wire_media(wire, arena, ret, ret_why) &&
+           read_wire_context(wire, arena, ret, ret_why);
 }

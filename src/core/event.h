@@ -46,7 +46,7 @@ struct event {
     struct str filed_as; /* the platform in the session key, where it differs (a forwarded
                           * interaction: "relay"); absent: platform */
     /* The most specific key that `bellhop route` may name: a guild, a chat, a person; else the bot.
-     * The relay replaces it by the key that route_choose() selects (tenancy/facts.h). */
+     * The relay replaces it by the key that facts_route_key() selects (tenancy/facts.h). */
     struct str route_key;
     struct str former_key; /* the route key before the chat was renamed or moved; absent: none */
     struct str own_key;    /* the adapter's route_key, after the relay replaced it */
@@ -86,6 +86,7 @@ struct event {
      * name the thread got then. */
     struct str prospective_thread_id, auto_thread_name;
     struct str dispatch; /* a JSON object: what a program told of its dispatch; absent: none */
+    struct str trace; /* the valid W3C `traceparent` of its webhook (core/caller.h); absent: none */
     /* for the gate only, never on the wire */
     bool author_is_bot, mentions_bot, replies_to_bot;
     bool looks_back; /* the visibility check must include earlier messages of the place */
@@ -102,6 +103,18 @@ struct event {
     } edit;
 };
 
+/* The platform "hook" is called "webhook" on the wire, a name that gateways know.  Every other
+ * platform has one name.  Frames are written with the first function; the second reads a name that
+ * a gateway or a client wrote, by either name. */
+static inline struct str event_platform_shown(struct str name)
+{
+    return str_eq(name, STR("hook")) ? STR("webhook") : name;
+}
+static inline struct str event_platform_meant(struct str shown)
+{
+    return str_eq(shown, STR("webhook")) ? STR("hook") : shown;
+}
+
 /* Writes the `event` object of an inbound frame.  Members that crash the real client as null are
  * never null, the scope has both names, and is_bot is left out.  Unsafe media URLs are left out,
  * see event_media_is_safe(). */
@@ -113,25 +126,21 @@ void event_write(struct buf *out, const struct event *ev);
 bool event_read(struct json wire, struct arena *arena, struct event *ret, char *ret_why);
 
 /* Prefix of the placeholder for a stored file in a queued frame.  The URL depends on the receiver
- * and the time, so event_place_media() fills it in when the frame is sent. */
-#define EVENT_MEDIA_PLACE "bellhop:media/"
-bool event_has_place(const struct event *ev);
+ * and the time, so event_fill_media() fills it in when the frame is sent. */
+#define EVENT_MEDIA_PLACEHOLDER "bellhop:media/"
 typedef void event_url_cb(void *ctx, struct str id, struct buf *out); /* appends the URL */
-void event_place_media(struct buf *out, struct str frame, event_url_cb *url, void *ctx);
+void event_fill_media(struct buf *out, struct str frame, event_url_cb *url, void *ctx);
 
 /* False for URLs that are not http(s), and for URLs that contain "/relay/media/": the client would
  * send its bearer token to them. */
 bool event_media_is_safe(struct str url);
 
-/* Appends a frame of event_write_frame() with another text.  False: not such a frame. */
-bool event_change_text(struct buf *out, struct json_parser *parser, struct str frame,
-                       struct str text);
-
 /* True when the frame is one of event_write_frame() with several messages in it. */
 #define EVENT_MESSAGE_IDS ",\"message_ids\":["
 bool event_frame_is_burst(struct str frame);
-/* Appends the frame of a burst with one of its messages changed: @edit has the message's chat_id
- * and message_id, and its edit.  EVENT_PART_LAST: @edit deletes the only message that is left. */
+/* Appends a frame of event_write_frame() with one of its messages changed.  Of a burst, @edit has
+ * the message's chat_id and message_id, and its edit; any other frame is the message itself.
+ * EVENT_PART_LAST: @edit deletes the only message that is left. */
 enum event_part_change { EVENT_PART_UNKNOWN, EVENT_PART_CHANGED, EVENT_PART_LAST };
 void event_write_part(struct jw *w, uint64_t bytes, uint64_t files); /* of message_parts */
 enum event_part_change event_change_part(struct buf *out, struct json_parser *parser,

@@ -1,7 +1,8 @@
-/* event_part.c - one message of a burst in a frame that is written already: it is found, changed or
- * taken out.  (event.h has the contract.)
+/* event_part.c - one message in a frame that is written already: it is found, changed or taken out.
+ * (event.h has the contract.)
  *
- * A frame has the texts of its messages joined, so message_parts says how long each of them is. */
+ * The frame of a burst has the texts of its messages joined, so message_parts says how long each of
+ * them is. */
 #include "base/jw.h"
 #include "core/event.h"
 
@@ -141,14 +142,22 @@ enum event_part_change event_change_part(struct buf *out, struct json_parser *pa
     struct json doc;
     size_t at = 0;
 
-    if (!json_parse(parser, frame, &doc) ||
-        !str_eq(json_str(json_get(json_get(doc, "event"), "source"), "chat_id"), edit->chat_id) ||
-        !read_parts(json_get(doc, "event"), &b))
+    if (!json_parse(parser, frame, &doc) || !json_is_object(json_get(doc, "event")))
         return EVENT_PART_UNKNOWN;
-    for (; at < b.n && !str_eq(b.parts[at].id, edit->message_id); at++)
-        from += b.parts[at].files;
-    if (at == b.n)
-        return EVENT_PART_UNKNOWN;
+    struct json event = json_get(doc, "event");
+    if (json_type(json_get(event, "message_ids")) == JSON_ABSENT) {
+        b = (struct burst_parts){.n = 1}; /* one message, which the caller has found */
+        b.parts[0].id = json_str(event, "message_id");
+        b.parts[0].text = json_str(event, "text");
+    } else {
+        if (!str_eq(json_str(json_get(event, "source"), "chat_id"), edit->chat_id) ||
+            !read_parts(event, &b))
+            return EVENT_PART_UNKNOWN;
+        for (; at < b.n && !str_eq(b.parts[at].id, edit->message_id); at++)
+            from += b.parts[at].files;
+        if (at == b.n)
+            return EVENT_PART_UNKNOWN;
+    }
     if (edit->edit.deletes && b.n == 1)
         return EVENT_PART_LAST;
     if (edit->edit.deletes) {

@@ -38,6 +38,20 @@ const char *action_op_name(enum action_op op)
     return op_names[op];
 }
 
+/* A cursor is one of the blocks U+2588 to U+258F, after an optional space. */
+struct str action_without_cursor(struct str content)
+{
+    const unsigned char *p = (const unsigned char *)content.p;
+
+    if (content.n < 3 || p[content.n - 3] != 0xe2 || p[content.n - 2] != 0x96 ||
+        p[content.n - 1] < 0x88 || p[content.n - 1] > 0x8f)
+        return content;
+    content.n -= 3;
+    if (content.n > 0 && content.p[content.n - 1] == ' ')
+        content.n--;
+    return content;
+}
+
 enum action_op action_op_parse(struct str name)
 {
     for (enum action_op op = 0; op < ACTION_UNKNOWN; op++)
@@ -105,6 +119,7 @@ void frame_read_action(struct json a, struct action *ret)
     if (str_is_empty(ret->thread_id))
         ret->thread_id = json_str(meta, "thread_ts"); /* Slack's name for it */
     ret->user_id = json_str(meta, "user_id");
+    ret->trace = json_str(meta, "traceparent");
     ret->scope_id = json_str(meta, "scope_id");
     if (str_is_empty(ret->scope_id))
         ret->scope_id = json_str(meta, "guild_id");
@@ -173,36 +188,9 @@ static bool ack_read(struct str line, struct str *ret_id)
     return true;
 }
 
-/* False: the type is known, but the shape is not. */
-static bool fields_read(struct json doc, struct frame *f)
+bool frame_is_ack(struct str line, struct str *ret_id)
 {
-    switch (f->type) {
-    case FRAME_HELLO:
-        f->platform = json_str(doc, "platform");
-        f->bot = json_str(doc, "botId");
-        f->manifest = json_get(doc, "command_manifest");
-        if (json_type(f->manifest) != JSON_ARRAY)
-            f->manifest = (struct json){0};
-        return true;
-    case FRAME_OUTBOUND:
-        f->request_id = json_str(doc, "requestId");
-        frame_read_action(json_get(doc, "action"), &f->action);
-        f->action.platform = json_str(doc, "platform");
-        f->action.bot = json_str(doc, "botId");
-        return f->request_id.p != NULL && f->request_id.n <= FRAME_REQUEST_ID_MAX;
-    case FRAME_INTERRUPT:
-        f->session_key = json_str(doc, "session_key");
-        f->reason = json_str(doc, "reason");
-        return !str_is_empty(f->session_key);
-    case FRAME_INBOUND_ACK:
-        f->buffer_id = json_str(doc, "bufferId");
-        return !str_is_empty(f->buffer_id);
-    case FRAME_GOING_IDLE:
-    case FRAME_UNKNOWN:
-    case FRAME_MALFORMED:
-        break;
-    }
-    return true;
+    return ack_read(str_trim(line), ret_id);
 }
 
 void frame_read(struct json_parser *p, struct str line, struct frame *ret)
@@ -225,20 +213,45 @@ void frame_read(struct json_parser *p, struct str line, struct frame *ret)
         ret->type = FRAME_INBOUND_ACK;
         return;
     }
-    if (!json_parse(p, line, &doc)) {
+    bool is_json = json_parse(p, line, &doc);
+    if (!is_json || !json_is_object(doc)) {
         ret->type = FRAME_MALFORMED;
-        ret->why = json_error(p);
-    } else if (!json_is_object(doc)) {
-        ret->type = FRAME_MALFORMED;
-        ret->why = "not an object";
-    } else {
-        struct str name = json_str(doc, "type");
-        for (size_t i = 0; i < ARRAY_LEN(types) && ret->type == FRAME_UNKNOWN; i++)
-            if (str_eq(types[i].name, name))
-                ret->type = types[i].type;
-        if (!fields_read(doc, ret))
-            ret->type = FRAME_UNKNOWN;
+        ret->why = is_json ? "not an object" : json_error(p);
+        return;
     }
+    struct str name = json_str(doc, "type");
+    bool ok = true; /* else the type is known, but the shape is not */
+    for (size_t i = 0; i < ARRAY_LEN(types) && ret->type == FRAME_UNKNOWN; i++)
+        if (str_eq(types[i].name, name))
+            ret->type = types[i].type;
+    switch (ret->type) {
+    case FRAME_HELLO:
+        ret->platform = event_platform_meant(json_str(doc, "platform"));
+        ret->bot = json_str(doc, "botId");
+        if (json_type(json_get(doc, "command_manifest")) == JSON_ARRAY)
+            ret->manifest = json_get(doc, "command_manifest");
+        break;
+    case FRAME_OUTBOUND:
+        ret->request_id = json_str(doc, "requestId");
+        frame_read_action(json_get(doc, "action"), &ret->action);
+        ret->action.platform = event_platform_meant(json_str(doc, "platform"));
+        ret->action.bot = json_str(doc, "botId");
+        ok = ret->request_id.p != NULL && ret->request_id.n <= FRAME_REQUEST_ID_MAX;
+        break;
+    case FRAME_INTERRUPT:
+        ret->session_key = json_str(doc, "session_key");
+        ret->reason = json_str(doc, "reason");
+        ok = ret->session_key.n > 0;
+        break;
+    case FRAME_INBOUND_ACK:
+        ret->buffer_id = json_str(doc, "bufferId");
+        ok = ret->buffer_id.n > 0;
+        break;
+    default:
+        break;
+    }
+    if (!ok)
+        ret->type = FRAME_UNKNOWN;
 }
 
 /* ---- writing ---- */

@@ -33,6 +33,8 @@ struct frame {
 };
 
 void frame_read(struct json_parser *p, struct str line, struct frame *ret);
+/* True for an ack in one of the two usual spellings, which needs no parser. */
+bool frame_is_ack(struct str line, struct str *ret_id);
 
 /* An action in the form of a frame: its "action" object.
  * Stored actions survive a restart in this form.  Strs are borrowed from @a. */

@@ -7,8 +7,8 @@
  * reason.  winner() breaks ties among several instances of one author.
  *
  * Nothing adds a candidate after gather(), so a restriction can only narrow.  An instance that a
- * record names, but that the bot of the event excludes, is no candidate.  A few of these are set
- * aside, so that `bellhop why` can name the reason.
+ * record names, but that the bot of the event excludes, is no candidate.  A few of these are
+ * kept apart, so that `bellhop why` can name the reason.
  *
  * With large tables a lookup is a cache miss, so announce_all() prefetches all lookups first. */
 #include "core/gate.h"
@@ -49,16 +49,16 @@ struct lookup {
     char room[GATE_KEY_MAX];
 };
 
-enum { ASIDE = 8 };
+enum { EXCLUDED = 8 };
 
 struct gathering {
-    size_t n, n_aside;
+    size_t n, n_excluded;
     const struct gate_bot *bot; /* NULL: the event's bot serves every tenant */
     bool author_is_linked;
     bool channel_taken; /* a scope grants exactly this channel or thread */
     struct lookup l[LOOKUPS];
     struct candidate c[GATE_CANDIDATES];
-    struct gate_verdict aside[ASIDE];
+    struct gate_verdict excluded[EXCLUDED];
 };
 
 struct str gate_key(char room[GATE_KEY_MAX], struct str a, struct str b, struct str c)
@@ -110,7 +110,7 @@ static bool bars(const struct gate_bot *bot, struct str tenant)
 bool gate_is_barred(const struct gate_facts *f, struct str platform, struct str bot,
                     struct str tenant)
 {
-    return bars(find(&f->bots, platform, bot, STR_NULL), tenant);
+    return map_count(&f->bots) > 0 && bars(find(&f->bots, platform, bot, STR_NULL), tenant);
 }
 
 struct gate_eyes gate_eyes_of(const struct gate_instance *to, struct str platform, struct str bot)
@@ -141,19 +141,19 @@ static struct candidate *candidate_of(struct gathering *g, const struct gate_ins
     return NULL;
 }
 
-static void set_aside(struct gathering *g, const struct gate_instance *to, enum gate_reason why)
+static void exclude(struct gathering *g, const struct gate_instance *to, enum gate_reason why)
 {
-    for (size_t i = 0; i < g->n_aside; i++)
-        if (g->aside[i].to == to)
+    for (size_t i = 0; i < g->n_excluded; i++)
+        if (g->excluded[i].to == to)
             return;
-    if (g->n_aside < ASIDE && !to->gone)
-        g->aside[g->n_aside++] = (struct gate_verdict){.to = to, .reason = why};
+    if (g->n_excluded < EXCLUDED && !to->gone)
+        g->excluded[g->n_excluded++] = (struct gate_verdict){.to = to, .reason = why};
 }
 
 static bool claim(struct gathering *g, const struct gate_instance *to, unsigned what)
 {
     if (bars(g->bot, to->tenant)) {
-        set_aside(g, to, GATE_NO_FOREIGN_BOT);
+        exclude(g, to, GATE_NO_FOREIGN_BOT);
         return false;
     }
     struct candidate *c = to->gone ? NULL : candidate_of(g, to);
@@ -165,13 +165,6 @@ static bool claim(struct gathering *g, const struct gate_instance *to, unsigned 
     }
     c->claims |= what;
     return true;
-}
-
-struct str gate_guild_of(const struct event *ev)
-{
-    if (!str_is_empty(ev->scope_id))
-        return ev->scope_id;
-    return str_eq(ev->chat_type, STR("dm")) || str_is_empty(ev->chat_id) ? STR_NULL : ev->chat_id;
 }
 
 static void announce(struct gathering *g, int which, const struct map *m, struct str a,
@@ -199,9 +192,11 @@ static void *ask(const struct gathering *g, int which)
 
 static void announce_all(const struct gate_facts *f, const struct event *ev, struct gathering *g)
 {
-    struct str guild = gate_guild_of(ev), none = STR_NULL;
+    struct str guild = ev->scope_id, none = STR_NULL;
     const struct str at[] = {ev->thread_id, ev->chat_id, ev->parent_chat_id};
 
+    if (str_is_empty(guild)) /* a chat without a guild is its own; a direct chat has none */
+        guild = str_eq(ev->chat_type, STR("dm")) ? none : ev->chat_id;
     /* A bot is never an owner. */
     announce(g, AUTHOR, &f->authors, ev->platform, ev->author_is_bot ? none : ev->user_id, none);
     for (int i = 0; i < 3; i++) {
@@ -225,25 +220,12 @@ static void claim_routed(struct gathering *g, const struct gate_place *p)
         return;
     }
     const struct list *head = &p->all->live;
-    bool barred = bars(g->bot, p->all->name); /* then one instance is enough, to be set aside */
+    bool barred = bars(g->bot, p->all->name); /* then one instance is enough, to be excluded */
     for (const struct list *it = head->next; it != head && g->n < GATE_CANDIDATES; it = it->next) {
         claim(g, list_entry(it, const struct gate_instance, of_tenant), what);
         if (barred)
             break;
     }
-}
-
-static void gather_routed(struct gathering *g)
-{
-    const struct gate_routes *r = ask(g, ROUTE);
-
-    if (r == NULL || list_is_empty(&r->places))
-        r = ask(g, ROUTE_ALL);
-    if (r == NULL)
-        return;
-    for (const struct list *it = r->places.next; it != &r->places && g->n < GATE_CANDIDATES;
-         it = it->next)
-        claim_routed(g, list_entry(it, const struct gate_place, link));
 }
 
 /* True when operators' routes give exactly this place to other tenants and none to the tenant that
@@ -276,7 +258,7 @@ static void gather(struct gathering *g, const struct event *ev)
         if (gate_counts_on(l, ev->bot))
             g->author_is_linked |= claim(g, l->to, CLAIM_LINK);
         else
-            set_aside(g, l->to, GATE_NO_LINK_ELSEWHERE);
+            exclude(g, l->to, GATE_NO_LINK_ELSEWHERE);
     for (int which = THREAD; which <= PARENT && p == NULL; which++)
         p = ask(g, which);
     if (p != NULL && is_elsewhere(g, ev, p))
@@ -286,13 +268,12 @@ static void gather(struct gathering *g, const struct event *ev)
     p = ask(g, GUILD);
     if (p != NULL)
         claim(g, p->to, is_elsewhere(g, ev, p) ? CLAIM_ELSEWHERE : CLAIM_GUILD);
-    gather_routed(g);
-}
-
-static const struct gate_admission *admission_of(const struct gate_instance *i, struct str platform)
-{
-    const struct gate_admission *a = map_get(&i->principals, platform);
-    return a != NULL ? a : map_get(&i->principals, STR("*"));
+    const struct gate_routes *r = ask(g, ROUTE);
+    if (r == NULL || list_is_empty(&r->places))
+        r = ask(g, ROUTE_ALL);
+    for (const struct list *it = r != NULL ? r->places.next : NULL;
+         r != NULL && it != &r->places && g->n < GATE_CANDIDATES; it = it->next)
+        claim_routed(g, list_entry(it, const struct gate_place, link));
 }
 
 /* The first step, for a claim of an instance that the author is not linked to. */
@@ -300,7 +281,9 @@ static enum gate_reason authorize(const struct gathering *g, const struct candid
                                   const struct event *ev, enum gate_reason yes)
 {
     bool open = yes == GATE_YES_OPEN;
-    const struct gate_admission *a = admission_of(c->to, ev->platform);
+    const struct gate_rule *a = map_get(&c->to->principals, ev->platform);
+    if (a == NULL)
+        a = map_get(&c->to->principals, STR("*"));
     enum gate_principal mode = a != NULL ? a->mode : open ? GATE_ANY : GATE_OWNER_ONLY;
 
     if (!open && (c->claims & CLAIM_CHANNEL) == 0 && g->channel_taken)
@@ -308,7 +291,7 @@ static enum gate_reason authorize(const struct gathering *g, const struct candid
     if (mode == GATE_OWNER_ONLY)
         return GATE_NO_OWNER_ONLY;
     if (mode == GATE_ALLOW_LIST &&
-        (str_is_empty(ev->user_id) || map_get(&a->allow, ev->user_id) == NULL))
+        (str_is_empty(ev->user_id) || map_get(&a->ids, ev->user_id) == NULL))
         return GATE_NO_NOT_LISTED;
     return yes;
 }
@@ -333,19 +316,19 @@ static enum gate_reason look(const struct gate_world *w, const struct candidate 
     return unknown || e.next != e.head ? GATE_NO_SIGHT_UNKNOWN : GATE_NO_UNSEEN;
 }
 
-static bool is_free(const struct gate_policy *p, struct str place)
+static bool is_free(const struct gate_rule *p, struct str place)
 {
-    return !str_is_empty(place) && map_get(&p->free_places, place) != NULL;
+    return !str_is_empty(place) && map_get(&p->ids, place) != NULL;
 }
 
 /* The places that a scope may grant, narrowest first.  A topic's id is unique in its group only, so
  * a topic may also be named with its group: "group:topic". */
-static bool is_free_place(const struct gate_policy *p, const struct event *ev)
+static bool is_free_place(const struct gate_rule *p, const struct event *ev)
 {
     struct str thread = ev->thread_id, chat = ev->chat_id;
     char room[GATE_KEY_MAX];
 
-    if (map_count(&p->free_places) == 0)
+    if (map_count(&p->ids) == 0)
         return false;
     if (is_free(p, thread) || is_free(p, chat) || is_free(p, ev->parent_chat_id))
         return true;
@@ -360,7 +343,7 @@ static bool is_free_place(const struct gate_policy *p, const struct event *ev)
 static enum gate_reason weigh(const struct gate_world *w, const struct candidate *c,
                               const struct event *ev, enum gate_reason so_far)
 {
-    const struct gate_policy *p = map_get(&c->to->policies, ev->platform);
+    const struct gate_rule *p = map_get(&c->to->policies, ev->platform);
     bool direct = str_eq(ev->chat_type, STR("dm"));
     bool must = p != NULL ? p->require_address && !is_free_place(p, ev)
                           : c->to->default_require_address || c->to->newer;
@@ -440,7 +423,7 @@ size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const
                    struct gate_verdict *out)
 {
     BH_UNCLEARED struct gathering g; /* candidates and lookups need no clearing */
-    g.n = g.n_aside = 0;
+    g.n = g.n_excluded = 0;
     g.author_is_linked = g.channel_taken = false;
     announce_all(f, ev, &g);
     gather(&g, ev);
@@ -457,9 +440,9 @@ size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const
         out[i] = (struct gate_verdict){.to = c->to, .reason = r};
     }
     size_t n = g.n;
-    for (size_t i = 0; i < g.n_aside && n < GATE_CANDIDATES; i++)
-        if (candidate_of(&g, g.aside[i].to) == NULL)
-            out[n++] = g.aside[i];
+    for (size_t i = 0; i < g.n_excluded && n < GATE_CANDIDATES; i++)
+        if (candidate_of(&g, g.excluded[i].to) == NULL)
+            out[n++] = g.excluded[i];
     return n;
 }
 
@@ -507,11 +490,6 @@ const char *gate_reason_word(enum gate_reason r)
 {
     assert(r < ARRAY_LEN(reasons));
     return reasons[r].word;
-}
-const char *gate_reason_sentence(enum gate_reason r)
-{
-    assert(r < ARRAY_LEN(reasons));
-    return reasons[r].sentence;
 }
 
 const char *gate_word_sentence(struct str word)

@@ -41,9 +41,12 @@
 
 enum gate_principal { GATE_OWNER_ONLY, GATE_ALLOW_LIST, GATE_ANY };
 
-struct gate_policy { /* of one instance on one platform */
-    bool require_address, allow_other_bots;
-    struct map free_places; /* ids of chats, threads, topics; values are non-NULL */
+struct gate_rule { /* what an instance declared for one platform: a principal, or a policy */
+    struct map
+        ids; /* the users on the allow list; or the chats, threads and topics in which it need
+                     * not be addressed.  Values are non-NULL */
+    enum gate_principal mode;               /* of a principal: whom it admits */
+    bool require_address, allow_other_bots; /* of a policy */
 };
 
 struct gate_tenant {
@@ -63,19 +66,14 @@ struct gate_allowance { /* how many deliveries each person, or each chat, may ca
 struct gate_instance {            /* an instance as the gate sees it */
     struct list of_tenant;        /* gate_tenant.live */
     struct str tenant, instance;  /* borrowed */
-    struct map principals;        /* platform, or "*" -> struct gate_admission */
-    struct map policies;          /* platform -> struct gate_policy */
+    struct map principals;        /* platform, or "*" -> struct gate_rule */
+    struct map policies;          /* platform -> struct gate_rule */
     struct list people;           /* gate_link.of_instance: the people linked to it, by age */
     uint32_t life;                /* how often an instance of this name ended: tenancy/grants.h */
     bool default_require_address; /* the tenant's default, used without a policy */
     bool newer;                   /* newer gateway: without a policy it must be addressed */
     bool gone;                    /* all its gateways are revoked: never a candidate */
     struct gate_allowance *allowance; /* owned; NULL: none.  The relay counts */
-};
-
-struct gate_admission {
-    enum gate_principal mode;
-    struct map allow; /* user ids; values are non-NULL */
 };
 
 struct gate_link {           /* a person is linked to an instance */
@@ -173,8 +171,7 @@ static inline bool gate_may_yet(enum gate_reason r)
 }
 const char *
 gate_reason_word(enum gate_reason r); /* "owner", "not_addressed": stable, for JSON and metrics */
-const char *gate_reason_sentence(enum gate_reason r); /* for people */
-const char *gate_word_sentence(struct str word);      /* of a gate_reason_word(); NULL: unknown */
+const char *gate_word_sentence(struct str word); /* for people; NULL: no gate_reason_word() */
 
 /* Iterates over the people linked to an instance on one bot, newest links first.  The walk is
  * bounded: at most GATE_EYES people are asked, and at most 16 * GATE_EYES links are visited.  Past
@@ -195,9 +192,6 @@ const struct gate_link *gate_next_eye(struct gate_eyes *e); /* NULL: no more, or
  * candidates there are.  0: no link, scope or route matches the event. */
 size_t gate_decide(const struct gate_facts *f, const struct gate_world *w, const struct event *ev,
                    struct gate_verdict *out);
-
-/* The guild of an event's place; absent: none (direct messages). */
-struct str gate_guild_of(const struct event *ev);
 
 /* Joins the parts of an index key, separated by 0x1f, in @room.  Absent parts are left out.
  * Returns STR_NULL when the key does not fit or a part contains 0x1f: such ids match nothing. */

@@ -1,7 +1,8 @@
 /* journal.c - design.  (journal.h has the contract.)
  *
  * A record is a head {u16 bytes, u8 kind, u8 variant, i64 time}, then fixed members, then texts
- * with a length byte each.  Records lie back to back in the payload of a block and never cross its
+ * with a length byte each.  The trace of an event or action is the last text, and is left out where
+ * there is none.  Records lie back to back in the payload of a block and never cross its
  * end.  A length of zero ends a block.  The blocks in memory are a ring: block b is at b modulo
  * JOURNAL_BLOCKS. */
 #include "core/journal.h"
@@ -15,9 +16,9 @@ enum {
     HEAD_BYTES = 12,
     PAYLOAD = JOURNAL_BLOCK - JOURNAL_HEAD,
     EVENT_MOST =
-        HEAD_BYTES + 8 + 7 * (JOURNAL_TEXT + 1) + JOURNAL_VERDICTS * (9 + 3 * (JOURNAL_TEXT + 1)),
+        HEAD_BYTES + 8 + 8 * (JOURNAL_TEXT + 1) + JOURNAL_VERDICTS * (9 + 3 * (JOURNAL_TEXT + 1)),
     STEP_MOST = HEAD_BYTES + 12 + JOURNAL_TEXT + 1,
-    ACTION_MOST = HEAD_BYTES + 21 + 10 * (JOURNAL_TEXT + 1),
+    ACTION_MOST = HEAD_BYTES + 21 + 11 * (JOURNAL_TEXT + 1),
 };
 _Static_assert((int)EVENT_MOST < (int)UINT16_MAX && (int)EVENT_MOST < (int)PAYLOAD, "u16 holds it");
 
@@ -184,6 +185,8 @@ void journal_event(struct journal *j, int64_t at_ms, const struct event *ev, enu
     put_text(&at, ev->user_id);
     put_text(&at, str_of(words));
     *count = (char)put_verdicts(&at, verdicts, copies, n);
+    if (ev->trace.n > 0)
+        put_text(&at, ev->trace);
     end(j, p, at);
 }
 
@@ -219,6 +222,8 @@ void journal_action(struct journal *j, const struct journal_outcome *x)
     put_text(&at, str_of(action_op_name(x->op)));
     put_text(&at, str_of(x->how));
     put_text(&at, x->why);
+    if (x->trace.n > 0)
+        put_text(&at, x->trace);
     end(j, p, at);
 }
 
@@ -266,7 +271,7 @@ static bool read_event(struct str s, uint8_t variant, struct journal_record *r)
         if (v.tenant.n > 0 && v.tenant.p[0] != '\0') /* else: blanked with its tenant */
             r->verdicts[r->n_verdicts++] = v;
     }
-    return s.n == 0;
+    return (s.n == 0 || get_text(&s, &r->trace)) && s.n == 0;
 }
 
 static bool read_step(struct str s, uint8_t variant, struct journal_record *r)
@@ -285,7 +290,7 @@ static bool read_action(struct str s, uint8_t variant, struct journal_record *r)
            get_text(&s, &r->platform) && get_text(&s, &r->bot) && get_text(&s, &r->chat_id) &&
            get_text(&s, &r->message_id) && get_text(&s, &r->tenant) && get_text(&s, &r->instance) &&
            get_text(&s, &r->request) && get_text(&s, &r->op) && get_text(&s, &r->how) &&
-           get_text(&s, &r->words) && s.n == 0;
+           get_text(&s, &r->words) && (s.n == 0 || get_text(&s, &r->trace)) && s.n == 0;
 }
 
 bool journal_read(struct str *bytes, struct journal_record *ret)
@@ -351,20 +356,13 @@ static bool is(struct str wanted, struct str text)
     return wanted.n == 0 || str_eq(wanted, text);
 }
 
-bool journal_query_is_empty(const struct journal_query *q)
-{
-    return q->platform.n + q->message.n + q->person.n + q->chat.n + q->tenant.n + q->instance.n +
-                   q->action.n ==
-               0 &&
-           q->delivery == 0;
-}
-
 static bool event_matches(const struct journal_record *rec, const struct journal_query *q)
 {
     bool whose = q->tenant.n == 0 && q->instance.n == 0 && q->delivery == 0;
 
     if (q->action.n > 0 || !is(q->platform, rec->platform) || !is(q->message, rec->message_id) ||
-        !is(q->person, rec->user_id) || !is(q->chat, rec->chat_id))
+        !is(q->person, rec->user_id) || !is(q->chat, rec->chat_id) ||
+        !is(journal_trace_id(q->trace), journal_trace_id(rec->trace)))
         return false;
     for (size_t i = 0; i < rec->n_verdicts && !whose; i++) {
         const struct journal_verdict *v = &rec->verdicts[i];
@@ -381,7 +379,8 @@ static bool action_matches(const struct journal_record *rec, const struct journa
 
     if (q->delivery != 0 || !is(q->platform, rec->platform) || !is(q->message, rec->message_id) ||
         !is(q->chat, rec->chat_id) || !is(q->tenant, rec->tenant) ||
-        !is(q->instance, rec->instance) || !is(q->person, rec->chat_id))
+        !is(q->instance, rec->instance) || !is(q->person, rec->chat_id) ||
+        !is(journal_trace_id(q->trace), journal_trace_id(rec->trace)))
         return false;
     if (id.n == 0 || is(id, rec->request))
         return true;

@@ -71,6 +71,7 @@ struct journal_record { /* as read; texts are borrowed from the bytes */
     enum journal_kind kind;
     int64_t at_ms; /* wall clock; of an action: its end */
     struct str platform, bot, chat_id, message_id;
+    struct str trace; /* W3C `traceparent`; empty: none.  Steps have none */
     /* an event */
     enum journal_note note;
     struct str chat_type, user_id, words; /* @words: the command, or why it was refused */
@@ -114,6 +115,7 @@ struct journal_outcome { /* how an action ended; borrowed for the call */
     int64_t asked_ms, ended_ms; /* wall clock */
     uint32_t attempts;
     bool queued; /* the gateway was told "queued" */
+    struct str trace;
 };
 void journal_action(struct journal *j, const struct journal_outcome *x); /* NULL: does nothing */
 
@@ -129,11 +131,16 @@ bool journal_read(struct str *bytes, struct journal_record *ret);
 struct journal_query {
     struct str platform, message, person, chat, tenant, instance;
     struct str action; /* a request id, or the number of an action: "7" or "queued:7" */
+    struct str trace;  /* a `traceparent`, or the trace id in it */
     uint64_t delivery;
 };
 bool journal_matches(const struct journal_record *rec, const struct journal_query *q);
-/* True when nothing is asked for: every event and action matches. */
-bool journal_query_is_empty(const struct journal_query *q);
+/* The id of a trace: 32 digits of a `traceparent`, or all of a shorter text.  Spans of one trace
+ * have the same id. */
+static inline struct str journal_trace_id(struct str trace)
+{
+    return trace.n > 35 ? str_make(trace.p + 3, 32) : trace;
+}
 
 /* The records in memory, newest first, until @cb answers false. */
 typedef bool journal_cb(void *ctx, uint64_t pos, const struct journal_record *rec);

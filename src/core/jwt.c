@@ -8,24 +8,32 @@
 #include "base/mem.h"
 
 #define KEYS_MAX 64
+#define ENDORSEMENTS_MAX 4096 /* bytes of one key's */
 
 struct jwt_keys {
     struct {
         char *kid;           /* owned; NULL: none */
         struct rsa_key *rsa; /* owned */
+        char *endorsements;  /* owned; each between two separators; NULL: none */
     } all[KEYS_MAX];
     size_t n;
+    int64_t skew_s;
 };
+#define SEPARATOR '\x1f'
 
 struct jwt_keys *jwt_keys_new(void)
 {
-    return xcalloc(1, sizeof(struct jwt_keys));
+    struct jwt_keys *k = xcalloc(1, sizeof *k);
+
+    k->skew_s = JWT_SKEW_S;
+    return k;
 }
 
 static void clear(struct jwt_keys *k)
 {
     for (size_t i = 0; i < k->n; i++) {
         free(k->all[i].kid);
+        free(k->all[i].endorsements);
         rsa_key_free(k->all[i].rsa);
     }
     k->n = 0;
@@ -43,6 +51,11 @@ size_t jwt_keys_count(const struct jwt_keys *k)
     return k->n;
 }
 
+void jwt_keys_set_skew(struct jwt_keys *k, int64_t skew_s)
+{
+    k->skew_s = skew_s;
+}
+
 static bool add(struct jwt_keys *k, struct str kid, struct rsa_key *rsa)
 {
     if (rsa == NULL || k->n == KEYS_MAX) {
@@ -50,8 +63,41 @@ static bool add(struct jwt_keys *k, struct str kid, struct rsa_key *rsa)
         return false;
     }
     k->all[k->n].kid = kid.p != NULL ? str_dup(kid) : NULL;
+    k->all[k->n].endorsements = NULL;
     k->all[k->n++].rsa = rsa;
     return true;
+}
+
+/* A list too long to keep endorses nothing. */
+static char *endorsements_of(struct json list)
+{
+    struct buf all = BUF_INIT;
+
+    if (json_count(list) == 0)
+        return NULL;
+    buf_add_c(&all, SEPARATOR);
+    for (struct json_iter it = {0}; json_next(list, &it);) {
+        struct str one = json_as_str(it.value);
+        if (all.n + one.n + 1 > ENDORSEMENTS_MAX)
+            break;
+        buf_add_str(&all, one);
+        buf_add_c(&all, SEPARATOR);
+    }
+    return buf_take(&all);
+}
+
+bool jwt_key_endorses(const struct jwt_keys *k, struct str kid, struct str channel)
+{
+    struct buf word = BUF_INIT;
+    bool found = false;
+
+    buf_printf(&word, "%c%.*s%c", SEPARATOR, STR_FMT(channel), SEPARATOR);
+    for (size_t i = 0; i < k->n && !found; i++)
+        if (k->all[i].kid != NULL && str_eq(str_of(k->all[i].kid), kid))
+            found = k->all[i].endorsements == NULL ||
+                    (channel.n > 0 && str_contains(str_of(k->all[i].endorsements), buf_str(&word)));
+    buf_done(&word);
+    return found;
 }
 
 bool jwt_keys_add_pem(struct jwt_keys *k, struct str pem)
@@ -77,8 +123,9 @@ size_t jwt_keys_set_jwks(struct jwt_keys *k, struct json jwks)
         if (str_eq(json_str(it.value, "kty"), STR("RSA")) &&
             absent_or(it.value, "use", STR("sig")) && absent_or(it.value, "alg", STR("RS256")) &&
             base64url_decode(json_str(it.value, "n"), &n) &&
-            base64url_decode(json_str(it.value, "e"), &e))
-            add(k, json_str(it.value, "kid"), rsa_key_from_numbers(buf_str(&n), buf_str(&e)));
+            base64url_decode(json_str(it.value, "e"), &e) &&
+            add(k, json_str(it.value, "kid"), rsa_key_from_numbers(buf_str(&n), buf_str(&e))))
+            k->all[k->n - 1].endorsements = endorsements_of(json_get(it.value, "endorsements"));
     }
     buf_done(&n);
     buf_done(&e);
@@ -86,19 +133,6 @@ size_t jwt_keys_set_jwks(struct jwt_keys *k, struct json jwks)
 }
 
 /* ---- reading ---- */
-
-/* Decodes a part and appends it to @bytes at @ret_at.  False: not base64url. */
-static bool decode(struct buf *bytes, struct str part, size_t *ret_at, size_t *ret_n)
-{
-    struct buf one = BUF_INIT;
-    bool ok = base64url_decode(part, &one);
-
-    *ret_at = bytes->n;
-    *ret_n = one.n;
-    buf_add(bytes, one.p, one.n);
-    buf_done(&one);
-    return ok;
-}
 
 bool jwt_read(struct str text, struct jwt *t)
 {
@@ -109,9 +143,12 @@ bool jwt_read(struct str text, struct jwt *t)
     *t = (struct jwt){.head_parser = json_parser_new(), .claims_parser = json_parser_new()};
     if (text.n > JWT_MAX_BYTES)
         return false;
-    for (size_t i = 0; i < 3; i++)
-        if (!str_split(&rest, '.', &part[i]) || !decode(&t->bytes, part[i], &at[i], &n[i]))
+    for (size_t i = 0; i < 3; i++) {
+        at[i] = t->bytes.n;
+        if (!str_split(&rest, '.', &part[i]) || !base64url_decode(part[i], &t->bytes))
             return false;
+        n[i] = t->bytes.n - at[i];
+    }
     if (rest.p != NULL)
         return false;
     t->signed_part = str_make(text.p, part[0].n + 1 + part[1].n);
@@ -147,16 +184,10 @@ static const struct rsa_key *find_key(const struct jwt *t, const struct jwt_keys
     return NULL;
 }
 
-/* Reads a time in seconds, which may have a fraction. */
-static bool read_time(struct json claims, const char *name, double *ret_s)
-{
-    return json_as_f64(json_get(claims, name), ret_s);
-}
-
 enum jwt_verdict jwt_verify(const struct jwt *t, const struct jwt_keys *k, int64_t now_s)
 {
     const struct rsa_key *key;
-    double s;
+    double s; /* a time may have a fraction */
 
     if (!str_eq(t->alg, STR("RS256")))
         return JWT_BAD_ALG;
@@ -165,12 +196,12 @@ enum jwt_verdict jwt_verify(const struct jwt *t, const struct jwt_keys *k, int64
         return JWT_UNKNOWN_KEY;
     if (!rsa_sha256_verify(key, t->signed_part, t->signature))
         return JWT_BAD_SIGNATURE;
-    if (!read_time(t->claims, "exp", &s))
+    if (!json_as_f64(json_get(t->claims, "exp"), &s))
         return JWT_NO_EXPIRY;
-    if (!(s + JWT_SKEW_S > (double)now_s))
+    if (!(s + (double)k->skew_s > (double)now_s))
         return JWT_EXPIRED;
     if (json_type(json_get(t->claims, "nbf")) != JSON_ABSENT &&
-        (!read_time(t->claims, "nbf", &s) || !(s - JWT_SKEW_S <= (double)now_s)))
+        (!json_as_f64(json_get(t->claims, "nbf"), &s) || !(s - (double)k->skew_s <= (double)now_s)))
         return JWT_EARLY;
     return JWT_OK;
 }

@@ -4,8 +4,8 @@
  *      jwt_done(&t);
  *
  * RS256 is the only algorithm, whatever the token's header says.  So neither "none" nor an HMAC
- * with the public key as its secret is accepted.  http/idp.c calls it and fetches the keys; this
- * module does no I/O.
+ * with the public key as its secret is accepted.  http/idp.c and platform/teams call it,
+ * edge/jwks.h fetches the keys; this module does no I/O.
  */
 #pragma once
 #include "base/buf.h"
@@ -22,6 +22,10 @@ void jwt_keys_free(struct jwt_keys *k); /* NULL is fine */
 size_t jwt_keys_set_jwks(struct jwt_keys *k, struct json jwks);
 bool jwt_keys_add_pem(struct jwt_keys *k, struct str pem); /* a public key without an id */
 size_t jwt_keys_count(const struct jwt_keys *k);
+void jwt_keys_set_skew(struct jwt_keys *k, int64_t skew_s); /* instead of JWT_SKEW_S */
+/* May the key @kid sign for @channel?  Yes if its JWKS lists the channel among the key's
+ * "endorsements" or lists none. */
+bool jwt_key_endorses(const struct jwt_keys *k, struct str kid, struct str channel);
 
 struct jwt {                                         /* parsed, not verified */
     struct buf bytes;                                /* owned: header, claims, signature, decoded */

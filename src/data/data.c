@@ -1,9 +1,9 @@
 /* data.c - design.  (data.h has the contract.)
  *
- * A call is one object: the lane job, the arguments and the answer.  The loop parses and checks the
- * arguments; a thread then runs the call and writes the answer.
+ * A request is one object: the job, the arguments and the answer.  The loop parses and checks the
+ * arguments; a thread then runs the request and writes the answer.
  *
- * The file is long because it has one short function for every call of the contract. */
+ * The file is long because it has one short function for every request of the contract. */
 #include "data/data.h"
 #include <assert.h>
 #include <dirent.h>
@@ -22,43 +22,39 @@
 #include "data/remote.h"
 #include "net/loop.h"
 #include "store/erasure.h"
+#include "store/request.h"
 #include "store/engine.h"
 
 #define PURGE_MAX 500 /* entries deleted in one transaction */
 
 struct data {
-    struct loop *loop;   /* borrowed */
-    struct lanes *lanes; /* owned */
-    char *dir;           /* owned */
+    struct loop *loop;    /* borrowed */
+    struct db_jobs *jobs; /* owned */
+    char *dir;            /* owned */
     struct database_place place;
-    size_t max_content_bytes, max_answer_bytes;
-    uint64_t max_file_bytes;
+    struct db_request_bounds bounds;
+    size_t max_content_bytes;
     int64_t max_query_ms;
     struct ledger *ledger; /* borrowed; NULL: no limit */
     bool purging;          /* one at a time */
 };
 
-typedef enum lane_end call_run_f(struct data_call *c, struct database *b);
+typedef enum db_job_end data_run_f(struct data_request *c, struct database *b);
 
-struct data_call {
-    struct lane_job job;
-    struct data *ds; /* borrowed; used on the loop thread only */
-    call_run_f *run;
+struct data_request {
+    struct db_request req; /* first */
+    struct data *ds;       /* borrowed; used on the loop thread only */
+    data_run_f *run;
     uint64_t max_bytes; /* write: the tenant's limit; 0: none */
     data_cb *done;      /* NULL: this is a purge */
     void *ctx;
 
-    struct arena arena; /* holds the arguments */
     struct data_entry *entry;
     struct data_ask *ask;
     uint8_t uuid[DATA_UUID_BYTES];
-    int64_t now;          /* seconds */
-    struct fault refusal; /* set: the arguments are wrong, and the database is not used */
+    int64_t now; /* seconds */
 
-    struct data_answer answer; /* reset when the job runs again */
-    struct buf json;
-    struct spill spill;
-    bool takes_files;
+    struct data_answer answer; /* reset when the request runs again */
     struct jw w;
     char id[DATA_UUID_TEXT];
     uint64_t expired; /* expired entries that are not purged yet */
@@ -66,18 +62,9 @@ struct data_call {
     bool over; /* refused: the tenant is over its limit */
 };
 
-static const struct lane_work call_work;
+static const struct db_request_ops request_ops;
 
 /* ---- opening ---- */
-
-static bool check_dir(const char *dir, char *ret_why)
-{
-    if (mkdir(dir, 0700) != 0 && errno != EEXIST)
-        return bh_why(ret_why, "cannot make %.160s: %s", dir, strerror(errno));
-    if (access(dir, R_OK | W_OK | X_OK) != 0)
-        return bh_why(ret_why, "cannot use %.160s: %s", dir, strerror(errno));
-    return true;
-}
 
 /* Reports the bytes that each tenant uses at start-up; a tenant has one directory. */
 static void note_folders(struct data *ds)
@@ -166,33 +153,36 @@ static bool open_remote(struct data *ds, const struct data_config *cfg, char *re
 enum bh_err data_open(struct loop *loop, const struct data_config *cfg, struct data **ret_ds,
                       char *ret_why)
 {
-    if (!check_dir(cfg->dir, ret_why))
-        return BH_UNAVAILABLE;
+    if (mkdir(cfg->dir, 0700) != 0 && errno != EEXIST)
+        return bh_err_why(BH_UNAVAILABLE, ret_why, "cannot make %.160s: %s", cfg->dir,
+                          strerror(errno));
+    if (access(cfg->dir, R_OK | W_OK | X_OK) != 0)
+        return bh_err_why(BH_UNAVAILABLE, ret_why, "cannot use %.160s: %s", cfg->dir,
+                          strerror(errno));
     struct data *ds = xcalloc(1, sizeof *ds);
     *ds = (struct data){.loop = loop,
                         .dir = xstrdup(cfg->dir),
                         .max_content_bytes =
                             cfg->max_content_bytes > 0 ? cfg->max_content_bytes : 1u << 20,
-                        .max_answer_bytes =
-                            cfg->max_answer_bytes > 0 ? cfg->max_answer_bytes : 8u << 20,
-                        .max_file_bytes = cfg->max_file_bytes > 0 ? cfg->max_file_bytes : 1u << 30,
+                        .bounds = {cfg->max_answer_bytes > 0 ? cfg->max_answer_bytes : 8u << 20,
+                                   cfg->max_file_bytes > 0 ? cfg->max_file_bytes : 1u << 30},
                         .max_query_ms = cfg->max_query_ms > 0 ? cfg->max_query_ms : 10000,
                         .ledger = cfg->ledger};
-    ds->place.dir = ds->dir;
+    ds->place.dir = ds->bounds.spill_dir = ds->dir;
     if (cfg->url != NULL && !open_remote(ds, cfg, ret_why)) {
         data_close(ds);
         return BH_UNAVAILABLE;
     }
     /* One writer with PostgreSQL: its lock lets one write at a time anyway. */
-    struct lanes_config lc = {.name = "data",
-                              .ops = &database_ops,
-                              .ctx = &ds->place,
-                              .writers = cfg->url != NULL ? 1 : 2,
-                              .readers = 2,
-                              .max_open = cfg->max_open > 0 ? cfg->max_open : 16,
-                              .max_waiting = cfg->max_waiting > 0 ? cfg->max_waiting : 10000};
-    ds->lanes = lanes_new(loop, &lc);
-    if (ds->lanes == NULL) {
+    struct db_jobs_config lc = {.name = "data",
+                                .ops = &database_ops,
+                                .ctx = &ds->place,
+                                .writers = cfg->url != NULL ? 1 : 2,
+                                .readers = 2,
+                                .max_open = cfg->max_open > 0 ? cfg->max_open : 16,
+                                .max_waiting = cfg->max_waiting > 0 ? cfg->max_waiting : 10000};
+    ds->jobs = db_jobs_new(loop, &lc);
+    if (ds->jobs == NULL) {
         snprintf(ret_why, 256, "cannot start the threads of the data store");
         data_close(ds);
         return BH_UNAVAILABLE;
@@ -207,136 +197,84 @@ void data_close(struct data *ds)
 {
     if (ds == NULL)
         return;
-    if (ds->lanes != NULL)
-        lanes_close(ds->lanes);
+    if (ds->jobs != NULL)
+        db_jobs_close(ds->jobs);
     remote_free(ds->place.remote);
     free(ds->dir);
     free(ds);
 }
 
-/* ---- calls ---- */
+/* ---- requests ---- */
 
-static struct data_call *call_new(struct data *ds, const struct caller *who, call_run_f *run,
-                                  data_cb *done, void *ctx)
+static struct data_request *request_new(struct data *ds, const struct caller *who, data_run_f *run,
+                                        data_cb *done, void *ctx)
 {
-    struct data_call *c = xcalloc(1, sizeof *c);
-    struct buf key = BUF_INIT;
+    struct data_request *c = xcalloc(1, sizeof *c);
+    BUF_LOCAL key = BUF_INIT;
 
-    assert(who->tenant.n > 0);
-    *c = (struct data_call){.job.work = &call_work,
-                            .job.payer = lane_payer(who->tenant),
-                            .ds = ds,
-                            .run = run,
-                            .done = done,
-                            .ctx = ctx,
-                            .now = clock_wall_ms(loop_clock(ds->loop)) / 1000};
+    *c = (struct data_request){.ds = ds,
+                               .run = run,
+                               .done = done,
+                               .ctx = ctx,
+                               .now = clock_wall_ms(loop_clock(ds->loop)) / 1000};
+    db_request_init(&c->req, &request_ops, who, &ds->bounds);
     database_key(who->tenant, who->ns, &key);
-    c->job.key = arena_str(&c->arena, buf_str(&key));
-    c->json.limit = ds->max_answer_bytes;
-    c->spill = (struct spill)SPILL_INIT;
-    c->takes_files = who->takes_files;
-    if (who->ns.n > 0 && !caller_ns_valid(who->ns))
-        fault_set(&c->refusal, FAULT_INVALID, "a namespace is 1 to 64 of A-Z a-z 0-9 _ . -");
-    buf_done(&key);
+    c->req.job.key = arena_str(&c->req.arena, buf_str(&key));
     return c;
 }
 
-static struct data_call *call_start(struct data_call *c)
+static struct data_request *request_start(struct data_request *c)
 {
-    lanes_submit(c->ds->lanes, &c->job);
+    db_jobs_submit(c->ds->jobs, &c->req.job);
     return c;
 }
 
-static void call_free(struct data_call *c)
+static struct data_request *request_of(struct db_request *r)
 {
-    fault_done(&c->answer.fault);
-    fault_done(&c->refusal);
-    buf_done(&c->json);
-    spill_done(&c->spill);
-    arena_done(&c->arena);
-    free(c);
+    return container_of(r, struct data_request, req);
 }
 
-static void call_reset(struct data_call *c)
+static void request_free(struct db_request *r)
 {
-    struct fault fault = c->answer.fault;
-
-    fault_done(&fault);
-    c->answer = (struct data_answer){0};
-    buf_reset(&c->json);
-    spill_done(&c->spill);
-    c->w = jw_begin(&c->json);
+    db_request_done(r);
+    free(request_of(r));
 }
 
-/* Call after appending to the answer.  Moves a long answer to the spill file.  False: too long. */
-static bool call_grown(struct data_call *c)
+static void request_reset(struct db_request *r)
 {
-    if (!c->takes_files || c->json.n < SPILL_BYTES || buf_failed(&c->json))
-        return !buf_failed(&c->json);
-    if (spill_add(&c->spill, c->ds->dir, c->ds->max_file_bytes, &c->json))
-        return true;
-    c->json.failed = true; /* as too long as one that does not fit into memory */
-    return false;
+    request_of(r)->answer = (struct data_answer){0};
+    request_of(r)->w = jw_begin(&r->json);
 }
 
-static enum lane_end call_on_thread(struct lane_job *job, void *conn)
+static enum db_job_end request_on_thread(struct db_request *r, void *conn)
 {
-    struct data_call *c = container_of(job, struct data_call, job);
+    struct data_request *c = request_of(r);
 
-    call_reset(c);
-    if (c->refusal.cls != FAULT_NONE) {
-        fault_copy(&c->answer.fault, &c->refusal);
-        return LANE_OK;
-    }
     if (database_is_behind(conn))
-        return LANE_ASK_WRITER;
-    database_for_job(conn, job->write ? NULL : job); /* a write is never cut short */
-    enum lane_end end = c->run(c, conn);
+        return DB_JOB_ASK_WRITER;
+    database_for_job(conn, r->job.write ? NULL : &r->job); /* a write is never cut short */
+    enum db_job_end end = c->run(c, conn);
     database_for_job(conn, NULL);
-    if (job->write)
+    if (r->job.write)
         c->tenant_bytes = database_tenant_bytes(conn);
-    if (end == LANE_OK && !call_grown(c)) {
-        call_reset(c);
-        data_query_error(&c->answer.fault, "the answer is too long: ask for less with limit");
-    } else if (end == LANE_OK && c->spill.fd >= 0 && c->json.n > 0 &&
-               !spill_add(&c->spill, c->ds->dir, UINT64_MAX, &c->json)) {
-        return LANE_IO;
-    }
     return end;
 }
 
-static void call_failed(struct lane_job *job, enum bh_err err, const char *why)
+static void request_too_long(struct db_request *r)
 {
-    struct data_call *c = container_of(job, struct data_call, job);
-
-    call_reset(c);
-    if (err == BH_BUSY)
-        fault_set(&c->answer.fault, FAULT_BUSY, "the data store: %s", why);
-    else if (err == BH_UNKNOWN)
-        fault_set(&c->answer.fault, FAULT_UNAVAILABLE,
-                  "the data store was lost while it wrote, and this may have happened: look before "
-                  "you do it again (%s)",
-                  why);
-    else
-        fault_set(&c->answer.fault, FAULT_UNAVAILABLE, "the data store cannot do this now: %s",
-                  why);
-}
-
-static void call_dropped(struct lane_job *job)
-{
-    call_free(container_of(job, struct data_call, job));
+    data_query_error(&r->fault, "the answer is too long: ask for less with limit");
 }
 
 /* ---- purging expired entries ---- */
 
-static enum lane_end run_purge(struct data_call *c, struct database *b)
+static enum db_job_end run_purge(struct data_request *c, struct database *b)
 {
     bool more;
 
     if (!database_purge(b, c->now, PURGE_MAX, &more))
-        return LANE_IO;
+        return DB_JOB_IO;
     c->expired = more;
-    return LANE_OK;
+    return DB_JOB_OK;
 }
 
 /* A query found expired entries in this store. */
@@ -344,61 +282,59 @@ static void start_purge(struct data *ds, struct str key)
 {
     if (ds->purging)
         return;
-    struct data_call *c = xcalloc(1, sizeof *c);
-    *c = (struct data_call){.job = {.work = &call_work, .write = true},
-                            .ds = ds,
-                            .run = run_purge,
-                            .spill = SPILL_INIT,
-                            .now = clock_wall_ms(loop_clock(ds->loop)) / 1000};
-    c->job.key = arena_str(&c->arena, key);
+    struct data_request *c = xcalloc(1, sizeof *c);
+    const struct caller house = {.tenant = STR("-")};
+
+    *c = (struct data_request){.ds = ds,
+                               .run = run_purge,
+                               .now = clock_wall_ms(loop_clock(ds->loop)) / 1000};
+    db_request_init(&c->req, &request_ops, &house, &ds->bounds);
+    c->req.job.payer = 0;
+    c->req.job.write = true;
+    c->req.job.key = arena_str(&c->req.arena, key);
     ds->purging = true;
-    call_start(c);
+    request_start(c);
 }
 
-/* By the name of its folder. */
-static void note_size(const struct data_call *c)
+static void request_finished(struct db_request *r)
 {
-    struct str rest = c->job.key, tenant;
+    struct data_request *c = request_of(r);
+    struct str rest = r->job.key, tenant; /* by the name of its folder */
 
     if (c->tenant_bytes != 0 && str_split(&rest, '/', &tenant))
         ledger_note(c->ds->ledger, LIMIT_DATA_BYTES, tenant, c->tenant_bytes);
     if (c->over)
         ledger_refuse(c->ds->ledger, LIMIT_DATA_BYTES);
-}
-
-static void call_finished(struct lane_job *job)
-{
-    struct data_call *c = container_of(job, struct data_call, job);
-
-    note_size(c);
     if (c->done == NULL)
         c->ds->purging = false;
-    if (c->expired > 0 && c->answer.fault.cls == FAULT_NONE)
-        start_purge(c->ds, c->job.key);
-    if (c->answer.fault.cls == FAULT_NONE && c->spill.fd >= 0)
-        c->answer.file = &c->spill;
-    else if (c->answer.fault.cls == FAULT_NONE)
-        c->answer.json = buf_str(&c->json);
+    if (c->expired > 0 && r->fault.cls == FAULT_NONE)
+        start_purge(c->ds, r->job.key);
+    c->answer.fault = r->fault; /* borrowed */
+    if (r->fault.cls == FAULT_NONE && r->spill.fd >= 0)
+        c->answer.file = &r->spill;
+    else if (r->fault.cls == FAULT_NONE)
+        c->answer.json = buf_str(&r->json);
     if (c->done != NULL)
         c->done(c->ctx, &c->answer);
-    call_free(c);
 }
 
-static const struct lane_work call_work = {.run = call_on_thread,
-                                           .fail = call_failed,
-                                           .done = call_finished,
-                                           .drop = call_dropped};
+static const struct db_request_ops request_ops = {.store = "the data store",
+                                                  .reset = request_reset,
+                                                  .run = request_on_thread,
+                                                  .too_long = request_too_long,
+                                                  .done = request_finished,
+                                                  .free = request_free};
 
-void data_cancel(struct data_call **call)
+void data_cancel(struct data_request **request)
 {
-    if (*call != NULL)
-        lane_job_cancel(&(*call)->job);
-    *call = NULL;
+    if (*request != NULL)
+        db_job_cancel(&(*request)->req.job);
+    *request = NULL;
 }
 
 /* ---- write ---- */
 
-static enum lane_end run_write(struct data_call *c, struct database *b)
+static enum db_job_end run_write(struct data_request *c, struct database *b)
 {
     const struct data_entry *e = c->entry;
     struct data_found f = {.uuid = e->uuid,
@@ -408,72 +344,73 @@ static enum lane_end run_write(struct data_call *c, struct database *b)
 
     c->over = c->max_bytes != 0 && database_tenant_bytes(b) >= c->max_bytes;
     if (c->over) {
-        fault_set(&c->answer.fault, FAULT_BUSY,
+        fault_set(&c->req.fault, FAULT_BUSY,
                   "the data of this tenant has reached its limit (limits.data_bytes_per_tenant)");
-        return LANE_OK;
+        return DB_JOB_OK;
     }
     if (!database_write(b, e))
-        return LANE_IO;
+        return DB_JOB_IO;
     data_found_json(&f, &c->w);
     c->answer.id = str_of(c->id);
     c->answer.created_at = e->created_at;
-    return LANE_OK;
+    return DB_JOB_OK;
 }
 
-struct data_call *data_write(struct data *ds, const struct caller *who, struct json entry,
-                             data_cb *done, void *ctx)
+struct data_request *data_write(struct data *ds, const struct caller *who, struct json entry,
+                                data_cb *done, void *ctx)
 {
-    struct data_call *c = call_new(ds, who, run_write, done, ctx);
+    struct data_request *c = request_new(ds, who, run_write, done, ctx);
 
-    c->job.write = true;
+    c->req.job.write = true;
     if (ds->ledger != NULL)
         c->max_bytes = ledger_bounds(ds->ledger, LIMIT_DATA_BYTES).each;
-    c->entry = arena_alloc(&c->arena, sizeof *c->entry);
-    if (c->refusal.cls == FAULT_NONE && !ledger_has_room(ds->ledger, LIMIT_DATA_BYTES)) {
-        fault_set(&c->refusal, FAULT_BUSY,
+    c->entry = arena_alloc(&c->req.arena, sizeof *c->entry);
+    if (c->req.refusal.cls == FAULT_NONE && !ledger_has_room(ds->ledger, LIMIT_DATA_BYTES)) {
+        fault_set(&c->req.refusal, FAULT_BUSY,
                   "the data of all tenants has reached its limit (limits.data_bytes)");
-        start_purge(ds, c->job.key); /* expired entries may make room */
+        start_purge(ds, c->req.job.key); /* expired entries may make room */
     }
-    if (c->refusal.cls == FAULT_NONE)
-        data_entry_read(entry, who, ds->max_content_bytes, &c->arena, c->entry, &c->refusal);
+    if (c->req.refusal.cls == FAULT_NONE)
+        data_entry_read(entry, who, ds->max_content_bytes, &c->req.arena, c->entry,
+                        &c->req.refusal);
     c->entry->created_at = c->now;
     data_uuid_make(c->entry->uuid);
     data_uuid_text(c->entry->uuid, c->id);
-    return call_start(c);
+    return request_start(c);
 }
 
 /* ---- query and get ---- */
 
 static bool on_found(void *ctx, const struct data_found *f)
 {
-    struct data_call *c = ctx;
+    struct data_request *c = ctx;
 
     data_found_json(f, &c->w);
     c->answer.count++;
-    return call_grown(c);
+    return db_request_grown(&c->req);
 }
 
-static enum lane_end ended(struct data_call *c, struct database *b, enum data_end end)
+static enum db_job_end ended(struct data_request *c, struct database *b, enum data_end end)
 {
     if (end == DATA_BAD_SYNTAX) {
-        call_reset(c);
-        data_query_error(&c->answer.fault, database_problem(b));
-        return LANE_OK;
+        db_request_reset(&c->req);
+        data_query_error(&c->req.fault, database_problem(b));
+        return DB_JOB_OK;
     }
-    if (end == DATA_FAILED && lane_job_is_late(&c->job)) {
-        call_reset(c);
-        fault_set(&c->answer.fault, FAULT_TIMEOUT, "Operation timed out after %lldms",
+    if (end == DATA_FAILED && db_job_is_late(&c->req.job)) {
+        db_request_reset(&c->req);
+        fault_set(&c->req.fault, FAULT_TIMEOUT, "Operation timed out after %lldms",
                   (long long)c->ds->max_query_ms);
-        fault_field(&c->answer.fault, "connector_type", STR("data_store"));
-        fault_field_i64(&c->answer.fault, "timeout_ms", c->ds->max_query_ms);
-        return LANE_OK;
+        fault_field(&c->req.fault, "connector_type", STR("data_store"));
+        fault_field_i64(&c->req.fault, "timeout_ms", c->ds->max_query_ms);
+        return DB_JOB_OK;
     }
-    return end == DATA_OK ? LANE_OK : LANE_IO;
+    return end == DATA_OK ? DB_JOB_OK : DB_JOB_IO;
 }
 
-static enum lane_end run_query(struct data_call *c, struct database *b)
+static enum db_job_end run_query(struct data_request *c, struct database *b)
 {
-    if (lane_job_is_late(&c->job)) /* it waited too long */
+    if (db_job_is_late(&c->req.job)) /* it waited too long */
         return ended(c, b, DATA_FAILED);
     jw_arr(&c->w);
     enum data_end end = database_query(b, c->ask, c->now, on_found, c, &c->expired);
@@ -481,19 +418,19 @@ static enum lane_end run_query(struct data_call *c, struct database *b)
     return ended(c, b, end);
 }
 
-struct data_call *data_query(struct data *ds, const struct caller *who, struct json filters,
-                             data_cb *done, void *ctx)
+struct data_request *data_query(struct data *ds, const struct caller *who, struct json filters,
+                                data_cb *done, void *ctx)
 {
-    struct data_call *c = call_new(ds, who, run_query, done, ctx);
+    struct data_request *c = request_new(ds, who, run_query, done, ctx);
 
-    c->ask = arena_alloc(&c->arena, sizeof *c->ask);
-    c->job.deadline_us = thread_now_us() + ds->max_query_ms * 1000;
-    if (c->refusal.cls == FAULT_NONE)
-        data_ask_read(filters, &c->arena, c->ask, &c->refusal);
-    return call_start(c);
+    c->ask = arena_alloc(&c->req.arena, sizeof *c->ask);
+    c->req.job.deadline_us = thread_now_us() + ds->max_query_ms * 1000;
+    if (c->req.refusal.cls == FAULT_NONE)
+        data_ask_read(filters, &c->req.arena, c->ask, &c->req.refusal);
+    return request_start(c);
 }
 
-static enum lane_end run_get(struct data_call *c, struct database *b)
+static enum db_job_end run_get(struct data_request *c, struct database *b)
 {
     enum data_end end = database_get(b, c->uuid, c->now, on_found, c);
 
@@ -502,20 +439,20 @@ static enum lane_end run_get(struct data_call *c, struct database *b)
     return ended(c, b, end);
 }
 
-static enum lane_end run_miss(struct data_call *c, struct database *b)
+static enum db_job_end run_miss(struct data_request *c, struct database *b)
 {
     jw_null(&c->w);
-    return LANE_OK;
+    return DB_JOB_OK;
 }
 
-struct data_call *data_get(struct data *ds, const struct caller *who, struct str id, data_cb *done,
-                           void *ctx)
+struct data_request *data_get(struct data *ds, const struct caller *who, struct str id,
+                              data_cb *done, void *ctx)
 {
-    struct data_call *c = call_new(ds, who, run_get, done, ctx);
+    struct data_request *c = request_new(ds, who, run_get, done, ctx);
 
     if (!data_uuid_parse(id, c->uuid))
         c->run = run_miss; /* no entry can have such an id */
-    return call_start(c);
+    return request_start(c);
 }
 
 /* ---- manifest, capabilities, statistics ---- */
@@ -537,31 +474,16 @@ void data_manifest(struct jw *w)
     jw_end_obj(w);
 }
 
-void data_stats(const struct data *ds, struct lanes_stats *ret)
+void data_stats(const struct data *ds, struct db_jobs_stats *ret)
 {
-    lanes_stats(ds->lanes, ret);
+    db_jobs_stats(ds->jobs, ret);
 }
 
 /* ---- erasing ---- */
 
-static void note_namespace(struct erasure *e, struct str ns)
+static enum db_job_end run_clear(struct data_request *c, struct database *b)
 {
-    erasure_put(e, ns);
-    erasure_count(e, "data", 1);
-}
-
-static enum lane_end run_clear(struct data_call *c, struct database *b)
-{
-    return database_clear(b) ? LANE_OK : LANE_IO;
-}
-
-/* Deletes every entry of the caller's store; the empty file stays.  No JSON. */
-static struct data_call *clear(struct data *ds, const struct caller *who, data_cb *done, void *ctx)
-{
-    struct data_call *c = call_new(ds, who, run_clear, done, ctx);
-
-    c->job.write = true;
-    return call_start(c);
+    return database_clear(b) ? DB_JOB_OK : DB_JOB_IO;
 }
 
 /* @name: of a store, as in database_key(). */
@@ -570,7 +492,8 @@ static void note_store(struct erasure *e, struct str name)
     struct buf ns = BUF_INIT;
 
     percent_decode(&ns, str_starts(name, STR("@")) ? str_skip(name, 1) : STR(""));
-    note_namespace(e, buf_str(&ns));
+    erasure_put(e, buf_str(&ns));
+    erasure_count(e, "data", 1);
     buf_done(&ns);
 }
 
@@ -612,23 +535,25 @@ static void clear_next(struct erasure *e)
         erasure_next(e);
         return;
     }
-    struct data_call *c = clear(erasure_ctx(e), &who, on_tenant_cleared, e);
-    (void)c; /* void once the store is closed */
+    /* Deletes every entry; the empty file stays. */
+    struct data_request *c = request_new(erasure_ctx(e), &who, run_clear, on_tenant_cleared, e);
+    c->req.job.write = true;
+    request_start(c);
 }
 
 static bool on_name(void *ctx, struct str name)
 {
-    jw_str(&((struct data_call *)ctx)->w, name);
+    jw_str(&((struct data_request *)ctx)->w, name);
     return true;
 }
 
 /* The names of the tenant's stores in PostgreSQL, as a list. */
-static enum lane_end run_names(struct data_call *c, struct database *b)
+static enum db_job_end run_names(struct data_request *c, struct database *b)
 {
     jw_arr(&c->w);
     bool ok = database_names(b, on_name, c);
     jw_end_arr(&c->w);
-    return ok ? LANE_OK : LANE_IO;
+    return ok ? DB_JOB_OK : DB_JOB_IO;
 }
 
 static void on_names(void *ctx, const struct data_answer *a)
@@ -658,9 +583,9 @@ static void erase_tenant(void *ctx, struct erasure *e)
         clear_next(e);
         return;
     }
-    struct data_call *c = call_new(ds, &who, run_names, on_names, e);
-    c->job.write = true; /* the writer has the line to PostgreSQL */
-    call_start(c);
+    struct data_request *c = request_new(ds, &who, run_names, on_names, e);
+    c->req.job.write = true; /* the writer has the line to PostgreSQL */
+    request_start(c);
 }
 
 const struct eraser data_eraser = {.tenant = erase_tenant};

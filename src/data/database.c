@@ -154,7 +154,7 @@ static bool open_file(struct database *b, char *ret_why)
     return b->db != NULL;
 }
 
-static void base_close(void *conn)
+static void db_close(void *conn)
 {
     struct database *b = conn;
 
@@ -165,7 +165,7 @@ static void base_close(void *conn)
     free(b);
 }
 
-static void *base_open(void *ctx, struct str key, bool writer, char *ret_why)
+static void *db_open(void *ctx, struct str key, bool writer, char *ret_why)
 {
     struct database_place *place = ctx;
     struct database *b = xcalloc(1, sizeof *b);
@@ -178,7 +178,7 @@ static void *base_open(void *ctx, struct str key, bool writer, char *ret_why)
                            .writer = writer};
     if (place->remote != NULL || open_file(b, ret_why))
         return b;
-    base_close(b);
+    db_close(b);
     return NULL;
 }
 
@@ -208,7 +208,7 @@ static bool begin_file(struct database *b, bool write, char *ret_why)
 
 static bool sync_file(struct database *b, char *ret_why);
 
-static bool base_begin(void *conn, bool write, char *ret_why)
+static bool db_begin(void *conn, bool write, char *ret_why)
 {
     struct database *b = conn;
 
@@ -229,7 +229,7 @@ static bool base_begin(void *conn, bool write, char *ret_why)
 
 /* PostgreSQL first: an entry that only PostgreSQL has is read again, one that only the file has
  * would be a ghost. */
-static bool base_commit(void *conn, char *ret_why)
+static bool db_commit(void *conn, char *ret_why)
 {
     struct database *b = conn;
     bool shared = b->place->remote != NULL && b->writer, in_it = b->in_it;
@@ -254,12 +254,12 @@ static bool base_commit(void *conn, char *ret_why)
     return told(b, false, ret_why);
 }
 
-static bool base_in_doubt(void *conn)
+static bool db_in_doubt(void *conn)
 {
     return ((const struct database *)conn)->doubt;
 }
 
-static void base_rollback(void *conn)
+static void db_rollback(void *conn)
 {
     struct database *b = conn;
 
@@ -270,21 +270,21 @@ static void base_rollback(void *conn)
     b->in_it = false;
 }
 
-static const char *base_problem(void *conn)
+static const char *db_problem(void *conn)
 {
     const struct database *b = conn;
     return b->why[0] == '\0' && b->db != NULL ? b->db->base.why : b->why;
 }
 
-const struct lanes_ops database_ops = {.open = base_open,
-                                       .close = base_close,
-                                       .begin = base_begin,
-                                       .commit = base_commit,
-                                       .in_doubt = base_in_doubt,
-                                       .rollback = base_rollback,
-                                       .problem = base_problem};
+const struct db_jobs_ops database_ops = {.open = db_open,
+                                         .close = db_close,
+                                         .begin = db_begin,
+                                         .commit = db_commit,
+                                         .in_doubt = db_in_doubt,
+                                         .rollback = db_rollback,
+                                         .problem = db_problem};
 
-void database_for_job(struct database *b, const struct lane_job *job)
+void database_for_job(struct database *b, const struct db_job *job)
 {
     if (b->db != NULL)
         b->db->base.job = job;
@@ -293,14 +293,6 @@ void database_for_job(struct database *b, const struct lane_job *job)
 const char *database_problem(const struct database *b)
 {
     return b->why;
-}
-
-/* Bytes of free pages: deleted entries make room, although the file does not shrink. */
-static uint64_t unused_bytes(struct database *b)
-{
-    if (b->db == NULL || !ask_row(b, SQL_UNUSED))
-        return 0;
-    return (uint64_t)side_get_int(&b->db->base, 0) * (uint64_t)side_get_int(&b->db->base, 1);
 }
 
 bool database_is_behind(const struct database *b)
@@ -335,7 +327,10 @@ uint64_t database_tenant_bytes(struct database *b)
             remote_bytes(r, folder_of(b), &b->tenant_bytes))
             b->looked_us = now;
     } else {
-        uint64_t all = file_folder_bytes(b->path), unused = unused_bytes(b);
+        /* Deleted entries make room, although the file does not shrink. */
+        uint64_t all = file_folder_bytes(b->path), unused = 0;
+        if (b->db != NULL && ask_row(b, SQL_UNUSED))
+            unused = (uint64_t)(side_get_int(&b->db->base, 0) * side_get_int(&b->db->base, 1));
         b->tenant_bytes = all > unused ? all - unused : 0;
         b->looked_us = now;
     }
@@ -529,11 +524,11 @@ static bool sync_file(struct database *b, char *ret_why)
         }
     }
     if (!ok)
-        snprintf(ret_why, 256, "%s", base_problem(b));
+        snprintf(ret_why, 256, "%s", db_problem(b));
     else
         b->in_it = false;
     if (!ok || remote_commit(r) != SIDE_DONE)
-        base_rollback(b);
+        db_rollback(b);
     if (ok)
         b->session = session;
     return ok;
@@ -657,13 +652,6 @@ static enum data_end newest_filtered(struct database *b, const struct data_ask *
     return DATA_OK;
 }
 
-static bool count_expired(struct database *b, int64_t now, uint64_t *ret_n)
-{
-    side_int(&b->db->base, now);
-    *ret_n = ask_row(b, SQL_EXPIRED_COUNT) ? (uint64_t)side_get_int(&b->db->base, 0) : 0;
-    return b->db->base.ok;
-}
-
 static sqlite3_stmt *prepare_filtered(struct database *b, const struct data_ask *a)
 {
     struct buf sql = BUF_INIT;
@@ -690,15 +678,6 @@ static sqlite3_stmt *prepare_filtered(struct database *b, const struct data_ask 
     return q;
 }
 
-/* FTS5 reports bad query syntax with the same code as any other SQL error. */
-static enum data_end why_not(struct database *b, int rc)
-{
-    if (rc != SQLITE_ERROR)
-        return failed(b);
-    snprintf(b->why, sizeof b->why, "%s", sqlite3_errmsg(b->db->db));
-    return DATA_BAD_SYNTAX;
-}
-
 static enum data_end find(struct database *b, const struct data_ask *a, uint64_t expired,
                           int64_t now, data_found_cb *cb, void *ctx)
 {
@@ -716,9 +695,13 @@ static enum data_end find(struct database *b, const struct data_ask *a, uint64_t
         ok = tell_by_id(b, sqlite3_column_int64(q, 0), &score, now, cb, ctx, &told_it, &enough);
         n += told_it;
     }
-    enum data_end end = !ok                                     ? failed(b)
-                        : rc == SQLITE_ROW || rc == SQLITE_DONE ? DATA_OK
-                                                                : why_not(b, rc);
+    enum data_end end = DATA_OK;
+    if (ok && rc == SQLITE_ERROR) { /* FTS5 says so for bad syntax too */
+        snprintf(b->why, sizeof b->why, "%s", sqlite3_errmsg(b->db->db));
+        end = DATA_BAD_SYNTAX;
+    } else if (!ok || (rc != SQLITE_ROW && rc != SQLITE_DONE)) {
+        end = failed(b);
+    }
     if (a->n_filters > 0)
         sqlite3_finalize(q);
     else
@@ -734,7 +717,10 @@ enum data_end database_query(struct database *b, const struct data_ask *a, int64
         return a->kind != FTS_RAW || fts_syntax_ok(a->match, b->why, sizeof b->why)
                    ? DATA_OK
                    : DATA_BAD_SYNTAX;
-    if (!count_expired(b, now, ret_expired))
+    side_int(&b->db->base, now);
+    if (ask_row(b, SQL_EXPIRED_COUNT))
+        *ret_expired = (uint64_t)side_get_int(&b->db->base, 0);
+    if (!b->db->base.ok)
         return failed(b);
     if (a->kind != FTS_BLANK)
         return find(b, a, *ret_expired, now, cb, ctx);

@@ -1,10 +1,10 @@
 /* database.h - the SQLite database of one store: entries, marks to filter by, the full-text index.
  *
- * Called by data.c on the threads of store/lanes.h, never on the loop. */
+ * Called by data.c on the threads of store/jobs.h, never on the loop. */
 #pragma once
 #include "data/ask.h"
 #include "data/entry.h"
-#include "store/lanes.h"
+#include "store/jobs.h"
 
 struct database; /* a connection */
 struct remote;
@@ -19,11 +19,11 @@ struct database_place {
     uint64_t session;
 };
 
-extern const struct lanes_ops database_ops; /* ctx: struct database_place; key: database_key() */
+extern const struct db_jobs_ops database_ops; /* ctx: struct database_place; key: database_key() */
 /* "TENANT/@NS", safe as a path below the directory. */
 void database_key(struct str tenant, struct str ns, struct buf *out);
 
-void database_for_job(struct database *b, const struct lane_job *job);
+void database_for_job(struct database *b, const struct db_job *job);
 const char *database_problem(const struct database *b);
 
 /* Of a reader: the file does not have all entries yet, and the writer must answer. */
@@ -54,6 +54,6 @@ enum data_end database_get(struct database *b, const uint8_t uuid[DATA_UUID_BYTE
 /* *@ret_expired: the number of expired entries that were skipped; database_purge() deletes them. */
 enum data_end database_query(struct database *b, const struct data_ask *a, int64_t now,
                              data_found_cb *cb, void *ctx, uint64_t *ret_expired);
-/* For a move: every entry that there is, expired or not, oldest first; no marks. */
+/* For a migration: every entry, expired or not, oldest first, without marks. */
 typedef bool database_entry_cb(void *ctx, int64_t id, const struct data_entry *e);
 bool database_each(struct database *b, database_entry_cb *cb, void *ctx);

@@ -36,6 +36,10 @@ static const struct config_key settings_keys[] = {
      .what = "The header that names the agent on whose behalf a program calls, such as "
              "`X-Agent-Id`; it becomes `meta.origin.caller_agent_id`. Believed only from keys made "
              "with `--attest`."},
+    {"dispatch.answer_quiet", CFG_DURATION, CFG_RELOAD, AT(answer_quiet_ms), "3s", .min = 100,
+     .max = 60000,
+     .what = "The answer to a request is complete after this time without a message, an edit or "
+             "typing, unless the agent marks its last message."},
     {"dispatch.retry", CFG_DURATION, CFG_RELOAD, AT(retry_ms), "1s", .min = 10, .max = 3600000,
      .what = "The pause after a failed delivery; it doubles with each failure."},
     {"dispatch.retry_max", CFG_DURATION, CFG_RELOAD, AT(retry_max_ms), "5m", .min = 10,
@@ -115,33 +119,26 @@ bool agent_settings_ok(const struct agent_settings *s, char *why)
 bool dispatch_check(const struct config *cfg, char *ret_why)
 {
     struct map seen = MAP_INIT;
-    struct buf *keys;
-    size_t n = config_count(cfg, &agents_config), made = 0;
     bool ok = true;
     char why[256] = "";
 
-    keys = n > 0 ? xcalloc(n, sizeof *keys) : NULL;
-    for (size_t i = 0; i < n && ok; i++) {
+    for (size_t i = 0; i < config_count(cfg, &agents_config) && ok; i++) {
         const struct agent_settings *s = config_entry(cfg, &agents_config, i);
-        struct buf *key = &keys[made++];
-        buf_printf(key, "%s\x1f%s", s->tenant != NULL ? s->tenant : "", s->id);
-        ok = agent_settings_ok(s, why);
-        if (ok && map_put(&seen, buf_str(key), key) != NULL) {
-            snprintf(why, sizeof why, "two agents%s%.60s have the id %.100s",
-                     s->tenant != NULL ? " of tenant " : "", s->tenant != NULL ? s->tenant : "",
-                     s->id);
-            ok = false;
-        }
+        struct str tenant = str_of(s->tenant), id = str_of(s->id);
+        char *key = xcalloc(1, PAIR_BYTES(tenant, id));
+        char *other = map_put(&seen, pair_write(key, tenant, id), key);
+        ok = agent_settings_ok(s, why) &&
+             (other == NULL ||
+              bh_why(why, "two agents%s%.60s have the id %.100s", tenant.n > 0 ? " of tenant " : "",
+                     tenant.n > 0 ? s->tenant : "", s->id));
+        free(other);
         const char *file = config_entry_file(cfg, &agents_config, i);
         bool included = strcmp(file, config_path(cfg)) != 0;
         if (!ok)
             snprintf(ret_why, 256, "%.80s%s%d: agents: %.150s", included ? file : "line",
                      included ? ":" : " ", config_entry_line(cfg, &agents_config, i), why);
     }
-    for (size_t i = 0; i < made; i++)
-        buf_done(&keys[i]);
-    free(keys);
-    map_done(&seen);
+    map_done_all(&seen);
     return ok;
 }
 
@@ -176,7 +173,8 @@ void dispatch_each_path(const struct config *cfg, const char *node, dispatch_pat
 }
 
 enum bh_err dispatch_spawner(const struct config *cfg, const char *node, const char *state_dir,
-                             struct spawner **ret_s, char *ret_why)
+                             const char *const *const *more, size_t n_more, struct spawner **ret_s,
+                             char *ret_why)
 {
     const struct dispatch_settings *d = config_get(cfg, &dispatch_config);
     bool learns = strcmp(d->added, "all") == 0;
@@ -185,7 +183,7 @@ enum bh_err dispatch_spawner(const struct config *cfg, const char *node, const c
         const char *words[HOSTED_WORDS + 1];
         struct hosted_words room;
     } *own = xcalloc(n + 1, sizeof *own);
-    const char *const **commands = xcalloc(n + 2, sizeof *commands);
+    const char *const **commands = xcalloc(n + n_more + 2, sizeof *commands);
     const char *const drop[] = {hosted_program(), "drop", NULL};
 
     *ret_s = NULL;
@@ -204,6 +202,8 @@ enum bh_err dispatch_spawner(const struct config *cfg, const char *node, const c
             commands[used++] = (const char *const *)s->command;
         }
     }
+    for (size_t i = 0; i < n_more; i++)
+        commands[used++] = more[i];
     if (learns)
         commands[used++] = drop;
     if (used > 0)
@@ -216,126 +216,59 @@ enum bh_err dispatch_spawner(const struct config *cfg, const char *node, const c
 
 /* ---- entries ---- */
 
-static char **const *texts_of(const struct agent_settings *s, size_t i)
+void agent_settings_copy(struct agent_settings *to, const struct agent_settings *from)
 {
-    char **const *const all[] = {&s->capabilities, &s->sessions, &s->command};
-
-    return i < ARRAY_LEN(all) ? all[i] : NULL;
+    *to = *from;
+    config_keep(to, entry_keys);
+    config_keep(to, substrate_find(str_of(to->substrate))->config->keys);
 }
 
-static char *const *text_of(const struct agent_settings *s, size_t i)
+void agent_settings_done(struct agent_settings *s)
 {
-    char *const *const all[] = {&s->substrate, &s->id,
-                                &s->tenant,    &s->name,
-                                &s->instance,  &s->url,
-                                &s->wake_url,  &s->status_url,
-                                &s->target,    &s->socket,
-                                &s->dir,       &s->path,
-                                &s->secret,    &s->authorization,
-                                &s->node,      &s->platform,
-                                &s->bot,       &s->model,
-                                &s->key};
-
-    return i < ARRAY_LEN(all) ? all[i] : NULL;
+    config_drop(s, substrate_find(str_of(s->substrate))->config->keys);
+    config_drop(s, entry_keys);
 }
 
-static size_t count(char *const *texts)
+static bool settings_same(const struct agent_config *a, const struct agent_config *b)
 {
-    size_t n = 0;
-
-    while (texts != NULL && texts[n] != NULL)
-        n++;
-    return n;
+    return a->ops == b->ops && config_same(&a->s, &b->s, entry_keys) &&
+           config_same(&a->s, &b->s, a->ops->config->keys);
 }
 
-static bool settings_same(const struct agent_settings *a, const struct agent_settings *b)
+static void entry_free(struct agents *t, struct agent_config *c)
 {
-    for (size_t i = 0; text_of(a, i) != NULL; i++)
-        if (!str_eq(str_of(*text_of(a, i)), str_of(*text_of(b, i))))
-            return false;
-    for (size_t i = 0; texts_of(a, i) != NULL; i++) {
-        char *const *x = *texts_of(a, i), *const *y = *texts_of(b, i);
-        if (count(x) != count(y))
-            return false;
-        for (size_t k = 0; k < count(x); k++)
-            if (strcmp(x[k], y[k]) != 0)
-                return false;
-    }
-    return a->timeout_ms == b->timeout_ms && a->wake_on_deliver == b->wake_on_deliver &&
-           a->open == b->open && a->history == b->history;
-}
-
-static struct str key_of(struct buf *room, struct str tenant, struct str id)
-{
-    buf_reset(room);
-    buf_add_str(room, tenant);
-    buf_add_c(room, '\x1f');
-    buf_add_str(room, id);
-    return buf_str(room);
-}
-
-static void config_drop(struct agent_config *c)
-{
-    struct agent_settings *s = &c->s;
-    char *const secrets[] = {s->secret, s->authorization, s->key};
-
+    if (map_get(&t->by_key, str_of(c->key)) == c)
+        map_del(&t->by_key, str_of(c->key));
     list_remove(&c->link);
-    for (size_t i = 0; i < ARRAY_LEN(secrets); i++)
-        if (secrets[i] != NULL)
-            secret_wipe(secrets[i], strlen(secrets[i]));
-    for (size_t i = 0; text_of(s, i) != NULL; i++)
-        free(*text_of(s, i));
-    for (size_t i = 0; texts_of(s, i) != NULL; i++) {
-        for (size_t k = 0; k < count(*texts_of(s, i)); k++)
-            free((*texts_of(s, i))[k]);
-        free(*texts_of(s, i));
-    }
-    free(c->key);
+    agent_settings_done(&c->s);
     free(c);
 }
 
-static struct agent_config *config_take(struct agents *t, const struct agent_settings *s)
+static struct agent_config *entry_add(struct agents *t, const struct agent_settings *s)
 {
-    struct agent_config *c = xcalloc(1, sizeof *c);
-    struct buf room = BUF_INIT;
+    struct str tenant = str_of(s->tenant), id = str_of(s->id);
+    struct agent_config *c = xcalloc(1, sizeof *c + PAIR_BYTES(tenant, id));
 
-    c->s = *s;
-    for (size_t i = 0; text_of(s, i) != NULL; i++)
-        *(char **)(uintptr_t)text_of(&c->s, i) = xstrdup(*text_of(s, i));
-    for (size_t i = 0; texts_of(s, i) != NULL; i++) {
-        size_t n = count(*texts_of(s, i));
-        char **texts = *texts_of(s, i) != NULL ? xcalloc(n + 1, sizeof *texts) : NULL;
-        for (size_t k = 0; k < n; k++)
-            texts[k] = xstrdup((*texts_of(s, i))[k]);
-        *(char ***)(uintptr_t)texts_of(&c->s, i) = texts;
-    }
+    agent_settings_copy(&c->s, s);
     c->ops = substrate_find(str_of(s->substrate));
-    key_of(&room, str_of(s->tenant), str_of(s->id));
-    c->key = buf_take(&room);
     list_append(&t->configs, &c->link);
-    map_put(&t->by_key, str_of(c->key), c);
+    map_put(&t->by_key, pair_write(c->key, tenant, id), c);
     return c;
 }
 
 const struct agent_config *agents_entry(const struct agents *t, struct str tenant, struct str id)
 {
-    struct buf room = BUF_INIT;
-    struct agent_config *c = map_get(&t->by_key, key_of(&room, tenant, id));
+    const struct agent_config *c = pair_get(&t->by_key, tenant, id);
 
-    buf_done(&room);
     return c != NULL && !c->of_gateway ? c : NULL;
 }
 
 /* The tenant's own entry of this id, else the entry without a tenant; NULL: none. */
 static struct agent_config *entry_for(const struct agents *t, struct str tenant, struct str id)
 {
-    struct buf room = BUF_INIT;
-    struct agent_config *c = map_get(&t->by_key, key_of(&room, tenant, id));
+    struct agent_config *c = pair_get(&t->by_key, tenant, id);
 
-    if (c == NULL)
-        c = map_get(&t->by_key, key_of(&room, STR_NULL, id));
-    buf_done(&room);
-    return c;
+    return c != NULL ? c : pair_get(&t->by_key, STR_NULL, id);
 }
 
 bool agent_config_is_for(const struct agents *t, const struct agent_config *c, struct str tenant)
@@ -343,24 +276,26 @@ bool agent_config_is_for(const struct agents *t, const struct agent_config *c, s
     return entry_for(t, tenant, str_of(c->s.id)) == c;
 }
 
-bool agent_has_session(const struct agent_config *c, struct str session)
+const char *agent_session(const struct agent_config *c, struct str session)
 {
-    for (size_t i = 0; i < count(c->s.sessions); i++) {
-        struct str rest = str_of(c->s.sessions[i]), name;
+    for (char *const *at = c->s.sessions; at != NULL && *at != NULL; at++) {
+        struct str rest = str_of(*at), name;
         if (str_split(&rest, '=', &name) && str_eq(name, session))
-            return true;
-    }
-    return false;
-}
-
-const char *agent_session_target(const struct agent_config *c, struct str session)
-{
-    for (size_t i = 0; !str_is_empty(session) && i < count(c->s.sessions); i++) {
-        struct str rest = str_of(c->s.sessions[i]), name;
-        if (str_split(&rest, '=', &name) && str_eq(name, session) && rest.p != NULL)
-            return rest.p; /* the end of a NUL-terminated text */
+            return rest.p != NULL ? rest.p : ""; /* the end of a NUL-terminated text */
     }
     return NULL;
+}
+
+const char *agent_target(const struct agent_config *c)
+{
+    const struct agent_settings *s = &c->s;
+    const char *const all[] = {s->dir, s->path, s->url, s->target,
+                               s->command != NULL ? s->command[0] : NULL};
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i] != NULL)
+            return all[i];
+    return !agent_is_relayed(c) ? NULL : s->instance != NULL ? s->instance : s->id;
 }
 
 bool agent_is_remote(const struct recipient *a)
@@ -380,9 +315,7 @@ static void agent_free(struct agents *t, struct recipient *a)
     courier_free(a->courier);
     if (a->fd >= 0)
         close(a->fd);
-    free(a->gw.id);
-    free(a->gw.tenant);
-    free(a->gw.instance);
+    free(a->instance);
     free(a);
 }
 
@@ -413,32 +346,26 @@ static bool is_hidden(const struct agent_settings *s)
 
 static struct recipient *agent_make(struct agents *t, struct agent_config *c, struct str tenant)
 {
-    size_t id_n = strlen(c->s.id);
-    struct buf name = BUF_INIT; /* of its instance, unless it is on the relay */
-    struct recipient *a = xcalloc(1, sizeof *a + 2 * tenant.n + id_n + 3);
+    struct str id = str_of(c->s.id);
+    struct recipient *a = xcalloc(1, sizeof *a + tenant.n + 1 + PAIR_BYTES(tenant, id));
+    struct buf name = BUF_INIT;
 
     a->d = t->d;
     a->cfg = c;
     a->fd = -1;
     c->spoken = true;
-    memcpy(a->key, tenant.p, tenant.n);
-    a->key[tenant.n] = '\x1f';
-    memcpy(a->key + tenant.n + 1, c->s.id, id_n + 1);
+    struct str key = pair_write(a->key, tenant, id);
     a->id = a->key + tenant.n + 1;
-    memcpy(a->key + tenant.n + id_n + 2, tenant.p, tenant.n);
-    a->tenant = a->key + tenant.n + id_n + 2;
-    if (agent_is_relayed(c))
-        a->instance = c->s.instance != NULL ? c->s.instance : c->s.id;
-    else
-        buf_printf(&name, AGENT_INSTANCE "%s", a->id);
-    if (name.n > 0) {
-        a->gw.id = xstrdup(buf_z(&name));
-        a->instance = a->gw.instance = buf_take(&name);
-        a->gw.tenant = xstrdup(a->tenant);
-    }
+    a->tenant = memcpy(a->key + key.n + 1, tenant.p, tenant.n);
+    agent_instance(c, &name);
+    a->instance = buf_take(&name);
+    if (!agent_is_relayed(c))
+        a->gw = (struct gateway){.id = (char *)(uintptr_t)a->instance,
+                                 .tenant = (char *)(uintptr_t)a->tenant,
+                                 .instance = (char *)(uintptr_t)a->instance};
     a->outside = c->stored && is_hidden(&c->s);
     list_append(&t->made, &a->link);
-    map_put(&t->agents, str_of(a->key), a);
+    map_put(&t->agents, key, a);
     if (c->ops->run != NULL && t->d->env.relay != NULL) /* a runner has no relay: remote.h */
         a->courier = courier_new(a);
     return a;
@@ -457,7 +384,7 @@ static struct agent_config *take_gateway(struct agents *t, struct str tenant, st
 {
     char relay[] = "relay", *names[2] = {str_dup(tenant), str_dup(id)};
     struct agent_settings s = {.substrate = relay, .tenant = names[0], .id = names[1]};
-    struct agent_config *c = config_take(t, &s);
+    struct agent_config *c = entry_add(t, &s);
 
     c->of_gateway = true;
     free(names[0]);
@@ -465,34 +392,18 @@ static struct agent_config *take_gateway(struct agents *t, struct str tenant, st
     return c;
 }
 
-static void agent_drop_config(struct agents *t, struct agent_config *c)
-{
-    map_del(&t->by_key, str_of(c->key));
-    config_drop(c);
-}
-
-static void gateway_gone(struct agents *t, struct recipient *a)
-{
-    struct agent_config *c = (struct agent_config *)(uintptr_t)a->cfg;
-
-    agent_free(t, a);
-    agent_drop_config(t, c);
-}
-
 struct recipient *agents_find(struct agents *t, struct str tenant, struct str id)
 {
-    struct buf room = BUF_INIT;
-    struct recipient *a = map_get(&t->agents, key_of(&room, tenant, id));
-    struct agent_config *c;
+    struct recipient *a = pair_get(&t->agents, tenant, id);
+    struct agent_config *c = entry_for(t, tenant, id);
 
-    buf_done(&room);
     if (a != NULL && a->cfg->of_gateway && !has_gateway(t, tenant, id)) {
-        gateway_gone(t, a);
+        agent_free(t, a);
+        entry_free(t, c);
         return NULL;
     }
     if (a != NULL || str_is_empty(id) || str_find(id, '\x1f') >= 0)
         return a;
-    c = entry_for(t, tenant, id);
     if (c == NULL && has_gateway(t, tenant, id))
         c = take_gateway(t, tenant, id);
     return c != NULL ? agent_make(t, c, tenant) : NULL;
@@ -527,14 +438,27 @@ static size_t entries_called(const struct agents *t, struct str id, struct str *
     return n;
 }
 
+/* The same for an address: the id, or id@session. */
+static size_t entries_at(const struct agents *t, struct str address, struct str *ret_tenant)
+{
+    struct str name;
+    size_t n = entries_called(t, address, ret_tenant);
+
+    return n == 0 && str_split(&address, '@', &name) ? entries_called(t, name, ret_tenant) : n;
+}
+
 struct str dispatch_tenant_of(const struct dispatch *d, struct str address)
 {
-    struct str tenant = STR_NULL, name;
-    size_t n = entries_called(d->agents, address, &tenant);
+    struct str tenant = STR_NULL;
 
-    if (n == 0 && str_split(&address, '@', &name))
-        n = entries_called(d->agents, name, &tenant);
-    return n == 1 ? tenant : STR_NULL;
+    return entries_at(d->agents, address, &tenant) == 1 ? tenant : STR_NULL;
+}
+
+bool dispatch_has_entry(const struct dispatch *d, struct str address)
+{
+    struct str tenant;
+
+    return entries_at(d->agents, address, &tenant) > 0;
 }
 
 /* ---- life ---- */
@@ -556,7 +480,7 @@ void agents_free(struct agents *t)
     list_each (&t->made, it, nxt)
         agent_free(t, list_entry(it, struct recipient, link));
     list_each (&t->configs, it, nxt)
-        config_drop(list_entry(it, struct agent_config, link));
+        entry_free(t, list_entry(it, struct agent_config, link));
     map_done(&t->by_key);
     map_done(&t->agents);
     free(t);
@@ -585,28 +509,24 @@ static void take_stored(void *ctx, const struct agent_settings *s)
     struct agents *t = ctx;
 
     if (agents_entry(t, str_of(s->tenant), str_of(s->id)) == NULL)
-        config_take(t, s)->stored = true;
+        entry_add(t, s)->stored = true;
 }
 
 void agents_change(struct agents *t, struct str tenant, struct str id,
                    const struct agent_settings *s)
 {
-    struct buf room = BUF_INIT;
-    struct str key = key_of(&room, tenant, id);
-    struct recipient *a = map_get(&t->agents, key);
-    struct agent_config *was = map_get(&t->by_key, key);
+    struct recipient *a = pair_get(&t->agents, tenant, id);
+    struct agent_config *was = pair_get(&t->by_key, tenant, id);
 
     if (was != NULL && !was->stored && !was->of_gateway)
-        goto out; /* the file's entry hides it */
+        return; /* the file's entry hides it */
     if (a != NULL)
         agent_free(t, a);
     if (was != NULL)
-        agent_drop_config(t, was);
+        entry_free(t, was);
     if (s != NULL)
-        config_take(t, s)->stored = true;
+        entry_add(t, s)->stored = true;
     wake_mail(t);
-out:
-    buf_done(&room);
 }
 
 void agents_set(struct agents *t, const struct config *cfg)
@@ -621,14 +541,14 @@ void agents_set(struct agents *t, const struct config *cfg)
     map_done(&t->by_key);
     t->by_key = MAP_INIT;
     for (size_t i = 0; i < config_count(cfg, &agents_config); i++)
-        config_take(t, config_entry(cfg, &agents_config, i));
+        entry_add(t, config_entry(cfg, &agents_config, i));
     stored_each(t->d->stored, take_stored, t);
     list_each (&t->made, it, nxt) { /* points each at its new entry, or ends it */
         struct recipient *a = list_entry(it, struct recipient, link);
         struct agent_config *c = entry_for(t, str_of(a->tenant), str_of(a->id));
         if (c == NULL && a->cfg->of_gateway)
             c = take_gateway(t, str_of(a->tenant), str_of(a->id));
-        if (c != NULL && settings_same(&c->s, &a->cfg->s)) {
+        if (c != NULL && settings_same(c, a->cfg)) {
             a->cfg = c;
             c->spoken = true;
         } else {
@@ -636,6 +556,6 @@ void agents_set(struct agents *t, const struct config *cfg)
         }
     }
     list_each (&old, it, nxt)
-        config_drop(list_entry(it, struct agent_config, link));
+        entry_free(t, list_entry(it, struct agent_config, link));
     wake_mail(t);
 }

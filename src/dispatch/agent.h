@@ -45,7 +45,7 @@ struct agent_config {        /* one entry; shared by the recipients made from it
     bool stored;      /* of stored.h; else of the file, or of a gateway */
     bool of_gateway;  /* made for an instance that no entry names */
     struct list link; /* agents->configs, in the order of the file */
-    char *key;        /* owned; in agents->by_key */
+    char key[];       /* tenant \x1f id; in agents->by_key */
 };
 
 struct recipient {                  /* lives until a reload removes or changes its entry */
@@ -55,9 +55,9 @@ struct recipient {                  /* lives until a reload removes or changes i
     struct courier *courier;        /* owned; NULL: substrate relay or none, or a runner's */
     int fd;                         /* of its pipe, while that has a reader; else -1 */
     bool outside;      /* the sandbox hides its directory: the helper writes (dispatch_drop()) */
-    struct gateway gw; /* its gateway for the relay, unless on the relay; texts owned */
+    struct gateway gw; /* its gateway for the relay, unless on the relay; texts borrowed */
     const char *tenant, *id; /* in @key */
-    const char *instance;    /* names its mailbox: owned by @gw, or in @cfg */
+    char *instance;          /* owned; names its mailbox */
     char key[];              /* tenant \x1f id, then the tenant again */
 };
 
@@ -79,6 +79,11 @@ void agents_change(struct agents *t, struct str tenant, struct str id,
                    const struct agent_settings *s);
 /* The entry of the file or of the store with exactly this tenant; NULL: none. */
 const struct agent_config *agents_entry(const struct agents *t, struct str tenant, struct str id);
+/* A copy of an entry, with texts of its own. */
+void agent_settings_copy(struct agent_settings *to, const struct agent_settings *from);
+void agent_settings_done(struct agent_settings *s);
+/* Where the agent is, for lists: a path, a URL, a pane, a program, an instance; NULL: nowhere. */
+const char *agent_target(const struct agent_config *c);
 /* Checks an entry as a whole.  False: @ret_why (256 bytes) has the reason. */
 bool agent_settings_ok(const struct agent_settings *s, char *ret_why);
 static inline bool agent_is_relayed(const struct agent_config *c)
@@ -101,7 +106,6 @@ void agent_instance(const struct agent_config *c, struct buf *out);
 size_t tmux_command(const struct agent_settings *s, const char *argv[4]);
 /* True when the agent runs on another node. */
 bool agent_is_remote(const struct recipient *a);
-/* True when `sessions:` lists the session. */
-bool agent_has_session(const struct agent_config *c, struct str session);
-/* The configured target of a session: "main:1.0" for "kitchen=main:1.0".  NULL: none. */
-const char *agent_session_target(const struct agent_config *c, struct str session);
+/* The target of a session that `sessions:` lists: "main:1.0" for "kitchen=main:1.0", "" for
+ * "kitchen".  NULL: it does not list the session. */
+const char *agent_session(const struct agent_config *c, struct str session);

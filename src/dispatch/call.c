@@ -181,6 +181,58 @@ bool call_claim(struct dispatch_call *c)
     return false;
 }
 
+static void on_call_found(void *ctx, struct str json, const struct delivered_facts *facts)
+{
+    struct dispatch_call *c = ctx;
+
+    c->look = NULL;
+    if (json.p == NULL) {
+        c->go(c);
+        return;
+    }
+    c->d->n.repeated++;
+    if (c->again != NULL)
+        receipt_add_warning(c->d->json, json, str_of(c->again), false, &c->json);
+    else
+        buf_add_str(&c->json, json);
+    call_end(c);
+}
+
+void call_once(struct dispatch_call *c, void (*go)(struct dispatch_call *c), const char *warning)
+{
+    struct receipt_name name = call_receipt(c);
+
+    c->go = go;
+    c->again = warning;
+    if (c->key.n == 0)
+        go(c);
+    else if (call_claim(c))
+        c->look = receipt_find(c->d, &name, 0, on_call_found, c);
+    else
+        call_end_later(c);
+}
+
+static void on_call_kept(void *ctx, enum bh_err err)
+{
+    struct dispatch_call *c = ctx;
+
+    c->put = NULL;
+    if (err != BH_OK && c->must_keep)
+        call_fail_store(c, BH_UNAVAILABLE);
+    call_end(c);
+}
+
+void call_keep(struct dispatch_call *c, bool must)
+{
+    struct receipt_name name = call_receipt(c);
+
+    c->must_keep = must;
+    if (c->key.n == 0)
+        call_end_later(c);
+    else
+        c->put = receipt_write(c->d, &name, c->at_ms, buf_str(&c->json), KV_PUT, on_call_kept, c);
+}
+
 bool call_has_room(struct dispatch_call *c, struct str tenant)
 {
     if (receipts_have_room(c->d->receipts, tenant))
@@ -290,7 +342,7 @@ const char *call_waits(struct recipient *a)
 bool call_session_ok(struct dispatch_call *c, const struct recipient *a, struct str session)
 {
     if (str_is_empty(session) || a->cfg->ops != &substrate_tmux ||
-        agent_has_session(a->cfg, session))
+        agent_session(a->cfg, session) != NULL)
         return true;
     fault_set(&c->fault, FAULT_DELIVERY_UNKNOWN, "The agent '%s' has no session '%.*s'.", a->id,
               STR_FMT(session));
@@ -342,7 +394,7 @@ void call_write_session(struct dispatch_call *c, const struct recipient *a, stru
     struct str session = str_of(c->session);
 
     if (c->took == NULL && !str_is_empty(session) && a != NULL &&
-        (agent_is_relayed(a->cfg) || agent_has_session(a->cfg, session) ||
+        (agent_is_relayed(a->cfg) || agent_session(a->cfg, session) != NULL ||
          session_is_known(c->d, str_of(a->tenant), str_of(a->id), session)))
         c->took = str_dup(session);
     if (c->took == NULL && !str_is_empty(session))
@@ -427,7 +479,8 @@ struct dispatch_call *dispatch_status(struct dispatch *d, const struct dispatch_
 struct waking {
     struct dispatch_call call;
     bool woken;
-    char *context; /* owned; NULL: none */
+    char *context;                    /* owned; NULL: none */
+    char trace[CALLER_TRACE_MAX + 1]; /* "": none.  A wake for later has none */
     int64_t due_ms;
 };
 
@@ -441,9 +494,7 @@ static struct recipient *waking_agent(const struct waking *w)
     return agents_find(w->call.d->agents, str_of(w->call.tenant), str_of(w->call.agent));
 }
 
-/* ---- the receipt ---- */
-
-static void write_wake(struct waking *w)
+static void wake_finish(struct waking *w)
 {
     struct jw j = jw_begin(&w->call.json);
 
@@ -452,30 +503,8 @@ static void write_wake(struct waking *w)
     jw_kbool(&j, "woken", w->woken);
     call_write_session(&w->call, waking_agent(w), &j);
     jw_end_obj(&j);
-}
-
-static void on_wake_written(void *ctx, enum bh_err err)
-{
-    struct waking *w = ctx;
-
-    w->call.put = NULL;
-    if (err != BH_OK)
-        call_fail_store(&w->call, BH_UNAVAILABLE);
-    call_end(&w->call);
-}
-
-/* Writes the receipt and ends the call; only from callbacks. */
-static void wake_finish(struct waking *w)
-{
-    struct receipt_name name = call_receipt(&w->call);
-
-    write_wake(w);
     w->call.d->n.woken += w->woken;
-    if (w->call.key.n == 0)
-        call_end(&w->call);
-    else
-        w->call.put = receipt_write(w->call.d, &name, w->call.at_ms, buf_str(&w->call.json),
-                                    on_wake_written, w);
+    call_keep(&w->call, true);
 }
 
 /* ---- into the mailbox ---- */
@@ -509,6 +538,7 @@ static void mail(struct waking *w, struct recipient *a, const char *text)
                         .skill = STR("wake"),
                         .session = str_of(w->call.session),
                         .sent_at = w->call.at_ms,
+                        .trace = w->trace[0] != '\0' ? str_of(w->trace) : STR_NULL,
                         .wake = true};
 
     buf_add_z(&id, PAYLOAD_WAKE_ID);
@@ -545,31 +575,6 @@ static void on_rung(void *ctx, const struct errand_end *e)
     }
 }
 
-/* ---- choosing the way ---- */
-
-/* False: there is nothing to do, and the receipt can be written. */
-static bool wake_go(struct waking *w, struct recipient *a)
-{
-    if (agent_is_relayed(a->cfg)) {
-        mail(w, a, w->context != NULL ? w->context : RING);
-    } else if (agent_rings(a->cfg)) {
-        struct errand e = {.kind = ERRAND_WAKE,
-                           .session = str_of(w->call.session),
-                           .text = str_of(w->context)};
-        if (a->cfg->ops == &substrate_tmux && w->context == NULL)
-            e.text = STR(RING);
-        call_run(&w->call, a, &e, on_rung);
-    } else if (w->context != NULL) {
-        call_warn(&w->call,
-                  STR("this agent has no bell: the context was delivered to its mailbox"));
-        mail(w, a, w->context);
-    } else {
-        call_warn(&w->call, STR("this agent has no bell, and there was nothing to deliver"));
-        return false;
-    }
-    return true;
-}
-
 /* ---- later ---- */
 
 static struct scheduled scheduled_of(const struct waking *w)
@@ -595,47 +600,50 @@ static void on_scheduled(void *ctx, enum bh_err err)
     wake_finish(w);
 }
 
-/* False: the fault is set. */
-static bool plan(struct waking *w)
+static void plan(struct waking *w)
 {
     struct scheduled s = scheduled_of(w);
     char when[40], warning[100];
 
-    if (!schedule_has_room(w->call.d, &s)) {
+    w->call.put = schedule_add(w->call.d, w->due_ms, &s, on_scheduled, w);
+    if (w->call.put == NULL) {
         fault_set(&w->call.fault, FAULT_BUSY,
                   "There is no room for more wakes for later (limits.wake_bytes).");
-        return false;
+        call_end_later(&w->call);
+        return;
     }
     schedule_format(w->due_ms, when, sizeof when);
     snprintf(warning, sizeof warning, "scheduled for %s (%lld)", when, (long long)w->due_ms);
     call_warn(&w->call, str_of(warning));
-    w->call.put = schedule_add(w->call.d, w->due_ms, &s, on_scheduled, w);
-    return true;
 }
 
-/* ---- repeated or new ---- */
+/* ---- choosing the way ---- */
 
-static void on_wake_found(void *ctx, struct str json)
+static void wake_go(struct dispatch_call *c)
 {
-    struct waking *w = ctx;
-    struct dispatch *d = w->call.d;
+    struct waking *w = container_of(c, struct waking, call);
     struct recipient *a = waking_agent(w);
 
-    w->call.look = NULL;
-    if (json.p != NULL) {
-        d->n.repeated++;
-        receipt_add_warning(
-            d->json, json,
-            STR("this Idempotency-Key was used before: the first receipt is repeated"), false,
-            &w->call.json);
-        call_end(&w->call);
-    } else if (w->due_ms > w->call.at_ms) {
-        if (!plan(w))
-            call_end(&w->call);
+    if (w->due_ms > c->at_ms) {
+        plan(w);
     } else if (a == NULL) {
-        call_fail_unknown(&w->call, str_of(w->call.agent));
-        call_end(&w->call);
-    } else if (!wake_go(w, a)) {
+        call_fail_unknown(c, str_of(c->agent));
+        call_end_later(c);
+    } else if (agent_is_relayed(a->cfg)) {
+        mail(w, a, w->context != NULL ? w->context : RING);
+    } else if (agent_rings(a->cfg)) {
+        struct errand e = {.kind = ERRAND_WAKE,
+                           .session = str_of(c->session),
+                           .text = str_of(w->context),
+                           .trace = str_of(w->trace)};
+        if (a->cfg->ops == &substrate_tmux && w->context == NULL)
+            e.text = STR(RING);
+        call_run(c, a, &e, on_rung);
+    } else if (w->context != NULL) {
+        call_warn(c, STR("this agent has no bell: the context was delivered to its mailbox"));
+        mail(w, a, w->context);
+    } else {
+        call_warn(c, STR("this agent has no bell, and there was nothing to deliver"));
         wake_finish(w);
     }
 }
@@ -680,22 +688,9 @@ static bool read_opts(struct waking *w, struct json opts, struct str *session)
 
 static void wake_begin(struct waking *w, struct recipient *a, struct str session, struct str key)
 {
-    struct receipt_name name;
-
     call_begin(&w->call, a, session, "wake", key);
-    name = call_receipt(&w->call);
-    if (key.n > 0) {
-        if (call_claim(&w->call))
-            w->call.look = receipt_find(w->call.d, &name, on_wake_found, w);
-        else
-            call_end_later(&w->call);
-    } else if (w->due_ms > w->call.at_ms) {
-        if (!plan(w))
-            call_end_later(&w->call);
-    } else if (!wake_go(w, a)) {
-        write_wake(w);
-        call_end_later(&w->call);
-    }
+    call_once(&w->call, wake_go,
+              "this Idempotency-Key was used before: the first receipt is repeated");
 }
 
 struct dispatch_call *wake_agent(struct dispatch *d, struct recipient *a, struct str session,
@@ -717,9 +712,11 @@ struct dispatch_call *dispatch_wake(struct dispatch *d, const struct dispatch_wh
     struct recipient *a = call_agent(&w->call, who, address, &session);
 
     if (a != NULL && read_opts(w, opts, &session) && call_session_ok(&w->call, a, session) &&
-        (key.n == 0 || call_has_room(&w->call, str_of(a->tenant))))
+        (key.n == 0 || call_has_room(&w->call, str_of(a->tenant)))) {
+        snprintf(w->trace, sizeof w->trace, "%.*s", STR_FMT(who->caller.trace));
         wake_begin(w, a, session, key);
-    else
+    } else {
         call_end_later(&w->call);
+    }
     return &w->call;
 }

@@ -38,6 +38,9 @@ struct dispatch_call {
     char *took; /* owned; the session that the agent's receipt names; NULL: none */
     struct accept_id accept;
     bool accepting; /* the mailbox's row is not on disk yet */
+    bool must_keep; /* of call_keep() */
+    void (*go)(struct dispatch_call *c);
+    const char *again; /* of call_once() */
     struct receipt_read *look;
     struct store_put *put;
     struct errand_job *job;
@@ -82,6 +85,12 @@ void call_write_session(struct dispatch_call *c, const struct recipient *a, stru
 /* Locks the receipt's name until the call ends, so that two calls with one Idempotency-Key never
  * run at once.  False: another call holds it, and the fault is FAULT_BUSY. */
 bool call_claim(struct dispatch_call *c);
+/* Runs @go once for an Idempotency-Key, c->key: now if it is empty, else when no receipt is found.
+ * A receipt that is found is the answer, with @warning added; NULL: as it is.  @go ends the call by
+ * call_end_later() or call_keep(), never by call_end(). */
+void call_once(struct dispatch_call *c, void (*go)(struct dispatch_call *c), const char *warning);
+/* Writes the receipt, if there is a key, and answers.  @must: without a receipt the call fails. */
+void call_keep(struct dispatch_call *c, bool must);
 
 /* False: limits.receipt_bytes leaves no room for a receipt of the tenant; the fault is set. */
 bool call_has_room(struct dispatch_call *c, struct str tenant);

@@ -114,12 +114,8 @@ static void enter(struct courier *c)
 
 static int64_t pause_ms(struct courier *c, int64_t first_ms, int64_t longest_ms)
 {
-    int64_t ms = first_ms;
+    int64_t ms = clock_backoff_ms(c->failures, first_ms, longest_ms);
 
-    for (unsigned n = 1; n < c->failures && ms < longest_ms; n++)
-        ms *= 2;
-    if (ms > longest_ms)
-        ms = longest_ms;
     /* Jitter of a quarter, so that couriers that failed together do not retry together. */
     return ms * 3 / 4 + (int64_t)rand_below(c->a->d->env.rand, (uint64_t)ms / 2 + 1);
 }
@@ -254,7 +250,8 @@ static bool bring(struct courier *c, struct str line)
                        .word = str_of(payload_kind(&p)),
                        .header = buf_str(&header),
                        .text = p.text,
-                       .session = p.session};
+                       .session = p.session,
+                       .trace = payload_trace(&p)};
     c->state = BRINGING;
     c->job = errand_run(c->a, &e, on_brought, c);
     buf_done(&header);

@@ -27,7 +27,6 @@ struct delivering {
     struct delivered_facts facts;
     struct timer confirm; /* set: waits for the agent to take it */
     int64_t pause_ms, deadline_ms;
-    struct delivered_look *look;
     struct delivered_entry entry;
 };
 
@@ -38,7 +37,6 @@ static void delivering_free(struct dispatch_call *c)
     timer_stop(c->d->env.clock, &w->confirm);
     if (c->fate.id != 0 && w->facts.queued_ms != 0 && !w->tracked)
         track_drop(c->d->tracks, c->fate.id);
-    delivered_cancel(&w->look);
     delivered_forget(&w->entry);
 }
 
@@ -98,7 +96,7 @@ static void on_confirm(struct timer *t)
     const char *waits = NULL;
 
     if (a != NULL &&
-        relay_parcel_waits(d->env.relay, str_of(a->tenant), str_of(a->instance), w->call.fate.id)) {
+        relay_waits(d->env.relay, str_of(a->tenant), str_of(a->instance), w->call.fate.id)) {
         waits = call_waits(a);
         if (waits == NULL && clock_now_ms(d->env.clock) < w->deadline_ms) {
             timer_set(d->env.clock, &w->confirm, w->pause_ms);
@@ -130,52 +128,49 @@ static void await_agent(struct delivering *w, struct recipient *a)
     timer_set(clock, &w->confirm, w->pause_ms);
 }
 
-const struct delivered_facts *delivery_under_way(struct dispatch *d,
-                                                 const struct receipt_name *name)
+static struct delivering *under_way(struct dispatch *d, const struct receipt_name *name)
 {
-    struct buf key = BUF_INIT;
+    BUF_LOCAL key = BUF_INIT;
 
     receipt_name_add(&key, name);
     struct dispatch_call *c = map_get(&d->claims, buf_str(&key));
-    buf_done(&key);
-    return c != NULL ? &container_of(c, struct delivering, call)->facts : NULL;
+    return c != NULL ? container_of(c, struct delivering, call) : NULL;
+}
+
+const struct delivered_facts *delivery_under_way(struct dispatch *d,
+                                                 const struct receipt_name *name)
+{
+    struct delivering *w = under_way(d, name);
+
+    return w != NULL ? &w->facts : NULL;
 }
 
 void delivery_told(struct recipient *a, struct str word, struct str dispatch_id,
                    const struct errand_end *e)
 {
     struct receipt_name name = {str_of(a->tenant), str_of(a->id), word, dispatch_id};
-    struct buf key = BUF_INIT;
+    struct delivering *w = under_way(a->d, &name);
 
-    receipt_name_add(&key, &name);
-    struct dispatch_call *c = map_get(&a->d->claims, buf_str(&key));
-    buf_done(&key);
-    if (c == NULL)
+    if (w == NULL)
         return; /* nobody waits for it any more */
-    container_of(c, struct delivering, call)->skipped |= e->skipped;
-    call_told(c, e);
+    w->skipped |= e->skipped;
+    call_told(&w->call, e);
 }
 
 /* ---- a repeated one ---- */
-
-/* True when nothing that came as early as this payload is in the mailbox any more. */
-static bool has_arrived(const struct delivering *w, const struct recipient *a)
-{
-    struct instance_view v;
-
-    return a != NULL &&
-           relay_instance(w->call.d->env.relay, str_of(a->tenant), str_of(a->instance), &v) &&
-           (v.entries == 0 || v.oldest_ms > w->call.fate.known_ms);
-}
 
 static void on_delivery_found(void *ctx, struct str json, const struct delivered_facts *facts)
 {
     struct delivering *w = ctx;
     struct dispatch *d = w->call.d;
     struct recipient *a = agents_find(d->agents, str_of(w->call.tenant), str_of(w->call.agent));
-    bool arrived = has_arrived(w, a);
+    struct instance_view v;
+    /* Nothing that came as early as this payload is in the mailbox any more. */
+    bool arrived = a != NULL &&
+                   relay_instance(d->env.relay, str_of(a->tenant), str_of(a->instance), &v) &&
+                   (v.entries == 0 || v.oldest_ms > w->call.fate.known_ms);
 
-    w->look = NULL;
+    w->call.look = NULL;
     if (json.p == NULL) {
         keep_receipt(w, a, arrived ? NULL : "it was delivered before, and waits in the mailbox");
         return;
@@ -194,8 +189,8 @@ static void on_delivery_accepted(void *ctx, enum bh_err err)
 
     w->call.accepting = false;
     if (err == BH_OK && w->call.fate.known_ms > 0) {
-        w->look =
-            delivered_find(w->call.d->receipts, &name, w->call.fate.known_ms, on_delivery_found, w);
+        w->call.look =
+            delivered_find(w->call.d, &name, w->call.fate.known_ms, on_delivery_found, w);
         return;
     }
     if (err != BH_OK) {
@@ -227,6 +222,7 @@ struct dispatch_call *dispatch_deliver(struct dispatch *d, const struct dispatch
         if (p.session.p == NULL)
             p.session = session;
         p.caller = who->caller.for_agent;
+        p.trace = who->caller.trace;
         call_begin(&w->call, a, p.session, payload_kind(&p), p.dispatch_id);
         call_post(&w->call, a, &p, a->cfg->s.wake_on_deliver, on_delivery_accepted);
         w->facts.queued_ms = w->call.fate.known_ms > 0 ? w->call.fate.known_ms : w->call.at_ms;

@@ -42,6 +42,27 @@ const struct record_form *const dispatch_records[] = {&receipt_form, &delivered_
                                                       &stored_form,  &session_form,
                                                       &asked_form,   NULL};
 
+void *pair_get(const struct map *m, struct str tenant, struct str name)
+{
+    BUF_LOCAL key = BUF_INIT;
+
+    buf_add_str(&key, tenant);
+    buf_add_c(&key, '\x1f');
+    buf_add_str(&key, name);
+    return map_get(m, buf_str(&key));
+}
+
+struct str pair_write(char *key, struct str tenant, struct str name)
+{
+    char *at = key;
+
+    str_pack(&at, tenant);
+    *at++ = '\x1f';
+    str_pack(&at, name);
+    *at = '\0';
+    return str_make(key, (size_t)(at - key));
+}
+
 uint64_t dispatch_number(struct dispatch *d)
 {
     return ++d->next_number;
@@ -88,7 +109,7 @@ enum bh_err dispatch_open(const struct dispatch_env *env, const struct config *c
     d->agents = agents_new(d);
     d->hosts = hosts_new(d);
     d->sessions = agent_sessions_new(d);
-    d->asked = asked_new(d);
+    asked_open(d);
     d->schedule = schedule_new(d);
     timer_set(env->clock, &d->tidy, TIDY_MS);
     enum bh_err err = stored_open(d, &d->stored, ret_why);
@@ -130,11 +151,6 @@ void dispatch_reload(struct dispatch *d, const struct config *cfg)
 {
     agents_set(d->agents, cfg);
     hosted_update(d);
-}
-
-void dispatch_stop(struct dispatch *d)
-{
-    hosted_stop(d);
 }
 
 const struct dispatch_counters *dispatch_counters(const struct dispatch *d)
@@ -196,23 +212,25 @@ size_t dispatch_gateways(const struct dispatch *d, struct str tenant, struct str
     return kept;
 }
 
-static void list_gateways(const struct dispatch *d, const struct dispatch_who *who, struct jw *w)
+/* @c NULL: a gateway that no entry names. */
+static void write_agent(struct jw *w, const struct dispatch_who *who, struct str id,
+                        const struct agent_config *c)
 {
-    struct str *names;
-    size_t n = dispatch_gateways(d, who->caller.tenant, &names);
+    char *const *named = c != NULL ? c->s.capabilities : NULL;
 
-    for (size_t i = 0; i < n; i++) {
-        if (who->caller.agent.p != NULL && !str_eq(who->caller.agent, names[i]))
-            continue;
-        jw_obj(w);
-        jw_kstr(w, "agent_id", names[i]);
-        jw_karr(w, "capabilities");
-        for (size_t k = 0; k < ARRAY_LEN(capabilities); k++)
-            jw_str(w, capabilities[k]);
-        jw_end_arr(w);
-        jw_end_obj(w);
-    }
-    free(names);
+    if (who->caller.agent.p != NULL && !str_eq(who->caller.agent, id))
+        return;
+    jw_obj(w);
+    jw_kstr(w, "agent_id", id);
+    jw_kstr_opt(w, "agent_name", c != NULL ? str_of(c->s.name) : STR_NULL);
+    jw_karr(w, "capabilities");
+    for (size_t i = 0; named != NULL && named[i] != NULL; i++)
+        jw_str(w, str_of(named[i]));
+    for (size_t i = 0; named == NULL && i < ARRAY_LEN(capabilities); i++)
+        if (!str_eq(capabilities[i], STR("wake")) || c == NULL || agent_rings(c))
+            jw_str(w, capabilities[i]);
+    jw_end_arr(w);
+    jw_end_obj(w);
 }
 
 void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, struct jw *w)
@@ -220,22 +238,14 @@ void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, str
     jw_arr(w);
     list_each (&d->agents->configs, it, nxt) {
         const struct agent_config *c = list_entry(it, struct agent_config, link);
-        if (c->of_gateway || !agent_config_is_for(d->agents, c, who->caller.tenant) ||
-            (who->caller.agent.p != NULL && !str_eq(who->caller.agent, str_of(c->s.id))))
-            continue;
-        jw_obj(w);
-        jw_kstr(w, "agent_id", str_of(c->s.id));
-        jw_kstr_opt(w, "agent_name", str_of(c->s.name));
-        jw_karr(w, "capabilities");
-        for (size_t i = 0; c->s.capabilities != NULL && c->s.capabilities[i] != NULL; i++)
-            jw_str(w, str_of(c->s.capabilities[i]));
-        for (size_t i = 0; c->s.capabilities == NULL && i < ARRAY_LEN(capabilities); i++)
-            if (!str_eq(capabilities[i], STR("wake")) || agent_rings(c))
-                jw_str(w, capabilities[i]);
-        jw_end_arr(w);
-        jw_end_obj(w);
+        if (!c->of_gateway && agent_config_is_for(d->agents, c, who->caller.tenant))
+            write_agent(w, who, str_of(c->s.id), c);
     }
-    list_gateways(d, who, w);
+    struct str *names;
+    size_t n = dispatch_gateways(d, who->caller.tenant, &names);
+    for (size_t i = 0; i < n; i++)
+        write_agent(w, who, names[i], NULL);
+    free(names);
     jw_end_arr(w);
 }
 
@@ -246,14 +256,13 @@ static void show(const struct dispatch *d, const struct agent_config *c, const s
                                     .id = str_of(c->s.id),
                                     .name = str_of(c->s.name),
                                     .substrate = str_of(c->ops->name),
+                                    .target = str_of(agent_target(c)),
                                     .source = c->of_gateway ? "gateway"
                                               : c->stored   ? "added"
                                                             : "configured",
                                     .state = "never"};
     struct instance_view i;
 
-    if (c->ops->target != NULL)
-        v.target = str_of(c->ops->target(c));
     if (a != NULL && relay_instance(d->env.relay, str_of(a->tenant), str_of(a->instance), &i)) {
         v.state = i.state;
         v.waiting = i.entries - i.parked;

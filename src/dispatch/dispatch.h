@@ -36,13 +36,14 @@ struct dispatch_call;
 #define DISPATCH_ID_MAX 200                      /* bytes of a dispatch_id, session or key */
 #define DISPATCH_WAKE_KEY_MAX 190                /* of a wake's key, part of a dispatch_id */
 
-struct dispatch_settings { /* `dispatch:` in the configuration, owned by it */
-    bool allow_private;    /* webhooks may reach private and loopback addresses */
-    int64_t retry_ms;      /* the first backoff after a failure; it doubles */
-    int64_t retry_max_ms;  /* the longest backoff */
-    uint32_t replies;      /* kept per agent */
-    char *added;           /* "all", "remote": what added agents may use */
-    char *caller_header;   /* names the caller of a dispatch; NULL: none does */
+struct dispatch_settings {   /* `dispatch:` in the configuration, owned by it */
+    bool allow_private;      /* webhooks may reach private and loopback addresses */
+    int64_t answer_quiet_ms; /* of a turn whose end is not marked */
+    int64_t retry_ms;        /* the first backoff after a failure; it doubles */
+    int64_t retry_max_ms;    /* the longest backoff */
+    uint32_t replies;        /* kept per agent */
+    char *added;             /* "all", "remote": what added agents may use */
+    char *caller_header;     /* names the caller of a dispatch; NULL: none does */
 };
 extern const struct config_section dispatch_config;
 extern const struct config_list agents_config; /* `agents:` */
@@ -85,11 +86,13 @@ bool dispatch_check(const struct config *cfg, char *ret_why);
 typedef void dispatch_path_cb(void *ctx, const char *path, bool is_directory);
 void dispatch_each_path(const struct config *cfg, const char *node, dispatch_path_cb *cb,
                         void *ctx);
-/* Starts the helper process that runs the agents' programs.  Call it before the first thread starts
- * and before privileges are dropped.  @ret_s gets NULL when no agent on @node needs a program and
- * none may be added that does.  @ret_why has 256 bytes. */
+/* Starts the helper process that runs the agents' programs, and the @n_more commands @more of
+ * others.  Call it before the first thread starts and before privileges are dropped.  @ret_s gets
+ * NULL when no agent on @node needs a program, none may be added that does, and @n_more is 0.
+ * @ret_why has 256 bytes. */
 enum bh_err dispatch_spawner(const struct config *cfg, const char *node, const char *state_dir,
-                             struct spawner **ret_s, char *ret_why) BH_MUST_USE;
+                             const char *const *const *more, size_t n_more, struct spawner **ret_s,
+                             char *ret_why) BH_MUST_USE;
 /* Writes one delivery of an added agent whose directory the sandbox hides; the helper runs it as
  * `bellhop drop`, with the payload on standard input.  Returns the exit status. */
 int dispatch_drop(int argc, char **argv);
@@ -115,6 +118,8 @@ void dispatch_cancel(struct dispatch_call **call);
 /* The tenant of the only entry of `agents:` that an address names.  Absent: no entry, several, or
  * one without a tenant. */
 struct str dispatch_tenant_of(const struct dispatch *d, struct str address);
+/* Does any entry of `agents:` have this address? */
+bool dispatch_has_entry(const struct dispatch *d, struct str address);
 /* The header whose value becomes caller.for_agent of keys that may; NULL: none. */
 const char *dispatch_caller_header(const struct dispatch *d);
 /* Writes [AgentDescriptor] before the call returns. */

@@ -28,6 +28,11 @@ struct dispatch {
     uint64_t next_number;            /* store's boot number << 40, plus a count: only grows */
 };
 
+/* Tables of this folder whose key is tenant \x1f name.  The key is the last member of an entry. */
+#define PAIR_BYTES(tenant, name) ((tenant).n + (name).n + 2)
+void *pair_get(const struct map *m, struct str tenant, struct str name); /* NULL: none */
+struct str pair_write(char *key, struct str tenant, struct str name);    /* with a NUL behind it */
+
 timer_cb calls_on_timer;
 bool agent_rings(const struct agent_config *c); /* wake() is more than deliver() */
 

@@ -29,15 +29,11 @@
 enum hosted_state { IDLE, ENTERING, RUNNING, RESTING, STOPPING };
 
 struct hosted {
-    struct list link;                /* hosts->all, or hosts->leaving while STOPPING */
-    struct dispatch *d;              /* borrowed */
-    char *tenant, *id;               /* owned */
-    char *gateway;                   /* owned; the id of its gateway */
-    char *instance, *platform, *bot; /* owned; the last two may be NULL */
-    char *key;                       /* owned, wiped; NULL: none */
-    char **argv;                     /* owned, with its texts */
-    bool open;
-    bool seen; /* by hosted_update() */
+    struct list link;        /* hosts->all, or hosts->leaving while STOPPING */
+    struct dispatch *d;      /* borrowed */
+    struct agent_settings s; /* owned */
+    char *gateway;           /* owned; the id of its gateway */
+    bool seen;               /* by hosted_update() */
     enum hosted_state state;
     struct entering *entering; /* owned by itself; ENTERING */
     struct spawn *run;         /* RUNNING, STOPPING */
@@ -140,12 +136,17 @@ static void write_prefix(struct buf *out, const char *tenant, const char *id)
     buf_printf(out, PREFIX "%.40s:%.60s:", tenant, id);
 }
 
-static char *gateway_id(const struct agent_settings *s, const char *instance)
+static const char *instance_of(const struct agent_settings *s)
+{
+    return s->instance != NULL ? s->instance : s->id;
+}
+
+static char *gateway_id(const struct agent_settings *s)
 {
     struct buf text = BUF_INIT, out = BUF_INIT;
     uint8_t hash[SHA256_BYTES];
 
-    buf_printf(&text, "%s\x1f%s\x1f%s\x1f%s\x1f%s\x1f%d", s->tenant, s->id, instance,
+    buf_printf(&text, "%s\x1f%s\x1f%s\x1f%s\x1f%s\x1f%d", s->tenant, s->id, instance_of(s),
                s->platform != NULL ? s->platform : "", s->bot != NULL ? s->bot : "", s->open);
     sha256(buf_str(&text), hash);
     write_prefix(&out, s->tenant, s->id);
@@ -175,13 +176,8 @@ static void revoke_gateways(struct dispatch *d, const char *tenant, const char *
 
 static void rest(struct hosted *h)
 {
-    int64_t ms = REST_FIRST_MS;
+    int64_t ms = clock_backoff_ms(++h->failures, REST_FIRST_MS, REST_LONGEST_MS);
 
-    for (unsigned n = 0; n < h->failures && ms < REST_LONGEST_MS; n++)
-        ms *= 2;
-    if (ms > REST_LONGEST_MS)
-        ms = REST_LONGEST_MS;
-    h->failures++;
     h->state = RESTING;
     timer_set(clock_of(h), &h->turn,
               ms * 3 / 4 + (int64_t)rand_below(h->d->env.rand, (uint64_t)ms / 2));
@@ -190,7 +186,7 @@ static void rest(struct hosted *h)
 static void trouble(struct hosted *h, const char *why)
 {
     snprintf(h->problem, sizeof h->problem, "%s", why);
-    log_warn(NULL, "hosted agent: tenant=%s agent=%s %s", h->tenant, h->id, why);
+    log_warn(NULL, "hosted agent: tenant=%s agent=%s %s", h->s.tenant, h->s.id, why);
     rest(h);
 }
 
@@ -201,18 +197,8 @@ static void hosted_free(struct hosted *h)
     if (h->entering != NULL)
         h->entering->h = NULL;
     spawn_cancel(&h->run);
-    for (char **word = h->argv; word != NULL && *word != NULL; word++)
-        free(*word);
-    free(h->argv);
-    if (h->key != NULL)
-        secret_wipe(h->key, strlen(h->key));
-    free(h->key);
-    free(h->tenant);
-    free(h->id);
+    agent_settings_done(&h->s);
     free(h->gateway);
-    free(h->instance);
-    free(h->platform);
-    free(h->bot);
     free(h);
 }
 
@@ -228,7 +214,7 @@ static void on_line(void *ctx, struct str line)
         h->lines_untold++;
         return;
     }
-    log_info(NULL, "hosted agent says: tenant=%s agent=%s more=%llu %s", h->tenant, h->id,
+    log_info(NULL, "hosted agent says: tenant=%s agent=%s more=%llu %s", h->s.tenant, h->s.id,
              (unsigned long long)h->lines_untold, h->said);
     h->lines_untold = 0;
 }
@@ -253,7 +239,10 @@ static void on_child_end(void *ctx, const struct spawn_end *end)
 static void run(struct hosted *h, const char *secret)
 {
     struct spawner *spawner = h->d->env.spawner;
-    int number = spawner != NULL ? spawner_learn(spawner, (const char *const *)h->argv) : -1;
+    const char *argv[HOSTED_WORDS + 1];
+    struct hosted_words room = {0};
+    hosted_command(&h->s, h->d->env.state_dir, &room, argv);
+    int number = spawner != NULL ? spawner_learn(spawner, argv) : -1;
     const char *url = h->d->env.local_url != NULL ? *h->d->env.local_url : NULL, *env[ENV_WORDS];
     struct buf texts[4] = {BUF_INIT, BUF_INIT, BUF_INIT, BUF_INIT};
     size_t n = 0;
@@ -273,8 +262,8 @@ static void run(struct hosted *h, const char *secret)
     buf_printf(&texts[2], "GATEWAY_RELAY_SECRET=%s", secret);
     for (; n < 3; n++)
         env[n] = buf_z(&texts[n]);
-    if (h->key != NULL) {
-        buf_printf(&texts[3], "BELLHOP_MODEL_KEY=%s", h->key);
+    if (h->s.key != NULL) {
+        buf_printf(&texts[3], "BELLHOP_MODEL_KEY=%s", h->s.key);
         env[n++] = buf_z(&texts[3]);
     }
     env[n] = NULL;
@@ -294,7 +283,7 @@ static void run(struct hosted *h, const char *secret)
     h->state = RUNNING;
     h->started_ms = clock_now_ms(clock_of(h));
     *h->problem = '\0';
-    log_info(NULL, "hosted agent started: tenant=%s agent=%s", h->tenant, h->id);
+    log_info(NULL, "hosted agent started: tenant=%s agent=%s", h->s.tenant, h->s.id);
 }
 
 static void on_entered(void *ctx, enum bh_err err, const char *why)
@@ -315,7 +304,7 @@ static void on_entered(void *ctx, enum bh_err err, const char *why)
         trouble(h, text);
         return;
     }
-    revoke_gateways(h->d, h->tenant, h->id, h->gateway);
+    revoke_gateways(h->d, h->s.tenant, h->s.id, h->gateway);
     run(h, g->secrets[0].text);
 }
 
@@ -325,9 +314,9 @@ static void on_turn(struct timer *t)
     struct facts *f = h->d->env.facts;
     const struct gateway *g = facts_gateway(f, str_of(h->gateway));
     struct buf id = BUF_INIT, secret = BUF_INIT;
-    struct gateway_for bot = {.platform = str_of(h->platform),
-                              .bot = str_of(h->bot),
-                              .open = h->open};
+    struct gateway_for bot = {.platform = str_of(h->s.platform),
+                              .bot = str_of(h->s.bot),
+                              .open = h->s.open};
 
     if (g != NULL && g->revoked_ms == 0 && g->n_secrets > 0) {
         run(h, g->secrets[0].text);
@@ -338,10 +327,10 @@ static void on_turn(struct timer *t)
     h->entering->h = h;
     facts_gateway_add(f,
                       &(struct gateway_spec){.id = str_of(h->gateway),
-                                             .tenant = str_of(h->tenant),
-                                             .instance = str_of(h->instance),
-                                             .bots = h->platform != NULL ? &bot : NULL,
-                                             .n_bots = h->platform != NULL},
+                                             .tenant = str_of(h->s.tenant),
+                                             .instance = str_of(instance_of(&h->s)),
+                                             .bots = h->s.platform != NULL ? &bot : NULL,
+                                             .n_bots = h->s.platform != NULL},
                       &id, &secret, on_entered, h->entering);
     buf_done(&id);
     buf_wipe(&secret);
@@ -353,19 +342,10 @@ static struct hosted *find(const struct hosts *t, struct str tenant, struct str 
 {
     for (struct list *it = t->all.next; it != &t->all; it = it->next) {
         struct hosted *h = list_entry(it, struct hosted, link);
-        if (str_eq(str_of(h->tenant), tenant) && str_eq(str_of(h->id), id))
+        if (str_eq(str_of(h->s.tenant), tenant) && str_eq(str_of(h->s.id), id))
             return h;
     }
     return NULL;
-}
-
-static bool same_words(char *const *a, const char *const *b)
-{
-    while (*a != NULL && *b != NULL && strcmp(*a, *b) == 0) {
-        a++;
-        b++;
-    }
-    return *a == NULL && *b == NULL;
 }
 
 static void stop(struct hosted *h)
@@ -379,25 +359,12 @@ static void stop(struct hosted *h)
     spawn_stop(h->run, GRACE_MS);
 }
 
-static void start(struct hosts *t, const struct agent_config *c, const char *const *argv, size_t n,
-                  char *gateway)
+static void start(struct hosts *t, const struct agent_settings *s)
 {
     struct hosted *h = xcalloc(1, sizeof *h);
-    const struct agent_settings *s = &c->s;
 
-    *h = (struct hosted){.d = t->d,
-                         .tenant = xstrdup(s->tenant),
-                         .id = xstrdup(s->id),
-                         .gateway = gateway,
-                         .instance = xstrdup(s->instance != NULL ? s->instance : s->id),
-                         .platform = xstrdup(s->platform),
-                         .bot = xstrdup(s->bot),
-                         .key = xstrdup(s->key),
-                         .open = s->open,
-                         .seen = true,
-                         .argv = xcalloc(n + 1, sizeof *h->argv)};
-    for (size_t i = 0; i < n; i++)
-        h->argv[i] = xstrdup(argv[i]);
+    *h = (struct hosted){.d = t->d, .gateway = gateway_id(s), .seen = true};
+    agent_settings_copy(&h->s, s);
     timer_init(&h->turn, on_turn);
     timer_set(clock_of(h), &h->turn, 0); /* the server may not listen yet */
     list_append(&t->all, &h->link);
@@ -408,24 +375,20 @@ static void update_one(struct hosts *t, const struct agent_config *c)
     const char *argv[HOSTED_WORDS + 1];
     struct hosted_words room = {0};
     struct hosted *h = find(t, str_of(c->s.tenant), str_of(c->s.id));
-    size_t n = hosted_command(&c->s, t->d->env.state_dir, &room, argv);
-    char *gateway = gateway_id(&c->s, c->s.instance != NULL ? c->s.instance : c->s.id);
+    bool fits = hosted_command(&c->s, t->d->env.state_dir, &room, argv) > 0;
 
-    if (n == 0)
+    if (!fits)
         log_warn(NULL, "hosted agent left out: tenant=%s agent=%s its command has over %d words",
                  c->s.tenant, c->s.id, HOSTED_WORDS);
-    if (h != NULL && n > 0 && strcmp(h->gateway, gateway) == 0 && same_words(h->argv, argv) &&
-        str_eq(str_of(h->key), str_of(c->s.key))) {
+    if (h != NULL && strcmp(h->s.substrate, c->s.substrate) == 0 &&
+        config_same(&h->s, &c->s, c->ops->config->keys)) {
         h->seen = true;
-        free(gateway);
         return;
     }
     if (h != NULL)
         stop(h);
-    if (n > 0)
-        start(t, c, argv, n, gateway);
-    else
-        free(gateway);
+    if (fits)
+        start(t, &c->s);
 }
 
 void hosted_update(struct dispatch *d)
@@ -445,7 +408,7 @@ void hosted_update(struct dispatch *d)
         struct hosted *h = list_entry(it, struct hosted, link);
         if (h->seen)
             continue;
-        revoke_gateways(d, h->tenant, h->id, NULL);
+        revoke_gateways(d, h->s.tenant, h->s.id, NULL);
         stop(h);
     }
 }
@@ -469,7 +432,7 @@ struct hosts *hosts_new(struct dispatch *d)
     return t;
 }
 
-void hosted_stop(struct dispatch *d)
+void dispatch_stop(struct dispatch *d)
 {
     struct hosts *t = d->hosts;
 

@@ -31,8 +31,6 @@ void hosts_free(struct hosts *h); /* ends the children at once; NULL is fine */
 /* The table of agents has changed: starts, restarts and stops children.  A removed agent's gateway
  * is revoked. */
 void hosted_update(struct dispatch *d);
-/* Asks all children to finish, and starts none again: the server goes down. */
-void hosted_stop(struct dispatch *d);
 /* Why the agent does not run, a phrase; NULL: it does, or it is not hosted. */
 const char *hosted_problem(const struct dispatch *d, struct str tenant, struct str id);
 

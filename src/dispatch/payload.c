@@ -6,6 +6,7 @@
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/percent.h"
+#include "core/caller.h"
 #include "dispatch/agent.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/schedule.h"
@@ -95,28 +96,34 @@ void payload_recall_asks(struct payload *p, struct str base)
     p->asks = true;
 }
 
-/* ---- writing ---- */
-
-/* Members that write_dispatch() writes itself. */
-static bool is_ours(struct str key)
+struct str payload_trace(const struct payload *p)
 {
-    return str_eq(key, STR("kind")) || str_eq(key, STR("skill_name")) ||
-           str_eq(key, STR("trigger_kind")) || str_eq(key, STR("session_id"));
+    struct str trace = p->trace.p != NULL ? p->trace : json_str(p->meta, "traceparent");
+
+    return caller_trace_valid(trace) ? trace : STR_NULL;
 }
 
-/* Writes the members of meta into an open object; @beside_ours: without those of is_ours(). */
+/* ---- writing ---- */
+
+/* Writes the members of meta into an open object; @beside_ours: without those that
+ * write_dispatch() writes itself. */
 static void write_meta(struct jw *w, const struct payload *p, bool beside_ours)
 {
     struct json origin = json_get(p->meta, "origin");
 
-    for (struct json_iter it = {0}; json_next(p->meta, &it);)
-        if (!(beside_ours && is_ours(it.key)) &&
+    for (struct json_iter it = {0}; json_next(p->meta, &it);) {
+        bool ours = str_eq(it.key, STR("kind")) || str_eq(it.key, STR("skill_name")) ||
+                    str_eq(it.key, STR("trigger_kind")) || str_eq(it.key, STR("session_id"));
+        if (!(beside_ours && ours) &&
             (p->reply_url.p == NULL || !str_eq(it.key, STR("reply_url"))) &&
+            (p->trace.p == NULL || !str_eq(it.key, STR("traceparent"))) &&
             (p->caller.p == NULL || !str_eq(it.key, STR("origin")))) {
             jw_key_str(w, it.key);
             jw_value(w, it.value);
         }
+    }
     jw_kstr_opt(w, "reply_url", p->reply_url);
+    jw_kstr_opt(w, "traceparent", p->trace);
     if (p->caller.p == NULL)
         return;
     jw_kobj(w, "origin");
@@ -143,6 +150,7 @@ void payload_write_body(struct buf *out, const struct payload *p, struct str age
     } else {
         jw_kstr(&w, "dispatch_id", p->dispatch_id);
         jw_ki64(&w, "sent_at", p->sent_at);
+        jw_kstr_opt(&w, "traceparent", p->trace);
     }
     jw_end_obj(&w);
     jw_kstr_opt(&w, "session_id", p->session);

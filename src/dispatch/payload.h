@@ -20,6 +20,7 @@ struct payload {     /* texts are borrowed from the document it was read from */
     struct str session;                                        /* absent: none */
     struct str caller;    /* replaces meta.origin.caller_agent_id; absent: as meta says */
     struct str reply_url; /* becomes meta.reply_url; absent: as meta says */
+    struct str trace;     /* becomes meta.traceparent; absent: as meta says */
     struct json meta;     /* an object; absent: a wake, which has only an id and a time */
     int64_t sent_at;      /* used when meta is absent */
     bool wake;            /* made by dispatch_wake() */
@@ -38,6 +39,8 @@ void payload_recall_asks(struct payload *p, struct str base);
 /* Writes {"agent_id", "kind", "content" | "prompt", "meta", "session_id"?} in one line, for
  * webhooks, files, pipes and programs. */
 void payload_write_body(struct buf *out, const struct payload *p, struct str agent_id);
+/* The valid W3C traceparent that the payload goes on with; absent: none. */
+struct str payload_trace(const struct payload *p);
 const char *payload_kind(const struct payload *p); /* "augment" */
 
 /* Writes one line for people: "[context from the skill x, event y]", or "[question from ...".

@@ -132,11 +132,6 @@ static void add(struct receipts *t, struct str tenant, int64_t hour, size_t byte
     tell(t, s);
 }
 
-static void wrote(struct receipts *t, struct str tenant, size_t bytes)
-{
-    add(t, tenant, hour_now(t), bytes);
-}
-
 bool receipts_have_room(struct receipts *t, struct str tenant)
 {
     struct ledger *l = t->d->env.ledger;
@@ -214,34 +209,18 @@ static void write_hash(struct buf *out, const struct dispatch *d, const struct r
 }
 
 struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,
-                                struct str json, store_put_cb *done, void *ctx)
+                                struct str json, enum store_kv_verb verb, store_put_cb *done,
+                                void *ctx)
 {
-    struct buf key = BUF_INIT;
+    BUF_LOCAL key = BUF_INIT, value = BUF_INIT;
 
-    wrote(d->receipts, name->tenant, HOUR_CHARS + HASH_CHARS + json.n);
+    add(d->receipts, name->tenant, hour_now(d->receipts), HOUR_CHARS + HASH_CHARS + json.n);
     write_hour(&key, at_ms / HOUR_MS);
     write_hash(&key, d, name);
-    struct receipt_record r = {buf_str(&key), {.text = json}};
-    struct store_put *put = record_put(d->env.store, &receipt_form, NULL, &r, true, done, ctx);
-    buf_done(&key);
-    return put;
-}
-
-void receipt_note(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,
-                  struct str json, bool once)
-{
-    struct buf key = BUF_INIT, value = BUF_INIT;
-
-    wrote(d->receipts, name->tenant, HOUR_CHARS + HASH_CHARS + json.n);
-    write_hour(&key, at_ms / HOUR_MS);
-    write_hash(&key, d, name);
-    struct receipt_record r = {buf_str(&key), {.text = json}};
-    record_write(&receipt_form, NULL, &r, NULL, &value);
-    struct store_kv item = {once ? KV_INSERT : KV_PUT, receipt_form.ns, buf_str(&key),
-                            buf_str(&value)};
-    store_put(d->env.store, &item, 1, false, NULL, NULL);
-    buf_done(&key);
-    buf_done(&value);
+    record_write(&receipt_form, NULL, &(struct receipt_record){.answer = {.text = json}}, NULL,
+                 &value);
+    struct store_kv item = {verb, receipt_form.ns, buf_str(&key), buf_str(&value)};
+    return store_put(d->env.store, &item, 1, done != NULL, done, ctx);
 }
 
 /* ---- finding ---- */
@@ -251,9 +230,21 @@ struct receipt_read {
     struct record_scan *scan;
     struct buf hash;
     int64_t hour, last; /* the hour being searched; the last one to search */
+    int64_t at_ms;      /* of a delivery */
+    bool back;          /* of a delivery: the second search */
     receipt_cb *done;
     void *ctx;
 };
+
+static struct receipt_read *read_new(struct dispatch *d, const struct receipt_name *name,
+                                     receipt_cb *done, void *ctx)
+{
+    struct receipt_read *r = xcalloc(1, sizeof *r);
+
+    *r = (struct receipt_read){.d = d, .done = done, .ctx = ctx};
+    write_hash(&r->hash, d, name);
+    return r;
+}
 
 static void look_in_hour(struct receipt_read *r);
 
@@ -276,7 +267,7 @@ static void on_looked(void *ctx, enum bh_err err, const struct store_scan *s)
         struct jw w = jw_begin(&json);
         jw_value(&w, found.answer.value);
     }
-    r->done(r->ctx, known ? buf_str(&json) : STR_NULL);
+    r->done(r->ctx, known ? buf_str(&json) : STR_NULL, NULL);
     buf_done(&json);
     receipt_cancel(&r);
 }
@@ -293,29 +284,13 @@ static void look_in_hour(struct receipt_read *r)
 }
 
 struct receipt_read *receipt_find(struct dispatch *d, const struct receipt_name *name,
-                                  receipt_cb *done, void *ctx)
+                                  int64_t at_ms, receipt_cb *done, void *ctx)
 {
-    struct receipt_read *r = xcalloc(1, sizeof *r);
-    int64_t now = clock_wall_ms(d->env.clock) / HOUR_MS;
+    struct receipt_read *r = read_new(d, name, done, ctx);
+    int64_t now = hour_now(d->receipts);
 
-    *r = (struct receipt_read){
-        .d = d, .hour = now, .last = now - KEPT_HOURS, .done = done, .ctx = ctx};
-    write_hash(&r->hash, d, name);
-    look_in_hour(r);
-    return r;
-}
-
-struct receipt_read *receipt_find_at(struct dispatch *d, const struct receipt_name *name,
-                                     int64_t at_ms, receipt_cb *done, void *ctx)
-{
-    struct receipt_read *r = xcalloc(1, sizeof *r);
-
-    *r = (struct receipt_read){.d = d,
-                               .hour = (at_ms + BACK_MS) / HOUR_MS,
-                               .last = (at_ms - BACK_MS) / HOUR_MS,
-                               .done = done,
-                               .ctx = ctx};
-    write_hash(&r->hash, d, name);
+    r->hour = at_ms != 0 ? (at_ms + BACK_MS) / HOUR_MS : now;
+    r->last = at_ms != 0 ? (at_ms - BACK_MS) / HOUR_MS : now - KEPT_HOURS;
     look_in_hour(r);
     return r;
 }
@@ -415,7 +390,7 @@ void delivered_keep(struct receipts *t, const struct receipt_name *name, struct 
 
     if (t->n_lines == 0)
         t->at_ms = clock_wall_ms(t->d->env.clock);
-    wrote(t, name->tenant, HASH_CHARS + LINE_BYTES + json.n);
+    add(t, name->tenant, hour_now(t), HASH_CHARS + LINE_BYTES + json.n);
     if (t->n_lines == t->cap_lines) {
         t->cap_lines = t->cap_lines != 0 ? 2 * t->cap_lines : 64;
         t->lines = xrealloc(t->lines, t->cap_lines * sizeof *t->lines);
@@ -444,36 +419,25 @@ void delivered_forget(struct delivered_entry *e)
 
 /* ---- finding ---- */
 
-struct delivered_look {
-    struct receipts *t; /* borrowed */
-    struct record_scan *scan;
-    struct buf hash;
-    int64_t at_ms; /* of the delivery */
-    bool back;     /* the second search */
-    delivered_cb *done;
-    void *ctx;
-};
-
 static record_scan_cb on_scanned;
 
-static void look_on(struct delivered_look *l, struct str after)
+static void look_on(struct receipt_read *l, struct str after)
 {
-    l->scan = records_scan(l->t->d->env.store, delivered_form.ns, STR(""), after, LOOK_RECORDS,
+    l->scan = records_scan(l->d->env.store, delivered_form.ns, STR(""), after, LOOK_RECORDS,
                            l->back, on_scanned, l);
 }
 
-static void look_from_delivery(struct delivered_look *l)
+static void look_from_delivery(struct receipt_read *l)
 {
-    struct buf from = BUF_INIT;
+    BUF_LOCAL from = BUF_INIT;
 
     write_batch_key(&from, l->at_ms, 0);
     look_on(l, buf_str(&from));
-    buf_done(&from);
 }
 
 static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
 {
-    struct delivered_look *l = ctx;
+    struct receipt_read *l = ctx;
     size_t n = err == BH_OK ? s->n_records : 0;
     struct buf json = BUF_INIT;
     struct jw w = jw_begin(&json);
@@ -482,7 +446,7 @@ static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
 
     l->scan = NULL;
     for (size_t i = 0; i < n && json.n == 0; i++) {
-        if (!record_read(l->t->d->records, &delivered_form, s->records[i].key, s->records[i].value,
+        if (!record_read(l->d->records, &delivered_form, s->records[i].key, s->records[i].value,
                          &r))
             continue;
         for (size_t k = 0; k < r.n && json.n == 0; k++)
@@ -504,29 +468,18 @@ static void on_scanned(void *ctx, enum bh_err err, const struct store_scan *s)
         return;
     }
     l->done(l->ctx, json.n > 0 ? buf_str(&json) : STR_NULL, json.n > 0 ? &facts : NULL);
-    delivered_cancel(&l);
+    receipt_cancel(&l);
     buf_done(&json);
 }
 
-struct delivered_look *delivered_find(struct receipts *t, const struct receipt_name *name,
-                                      int64_t at_ms, delivered_cb *done, void *ctx)
+struct receipt_read *delivered_find(struct dispatch *d, const struct receipt_name *name,
+                                    int64_t at_ms, receipt_cb *done, void *ctx)
 {
-    struct delivered_look *l = xcalloc(1, sizeof *l);
+    struct receipt_read *l = read_new(d, name, done, ctx);
 
-    *l = (struct delivered_look){.t = t, .at_ms = at_ms, .done = done, .ctx = ctx};
-    write_hash(&l->hash, t->d, name);
+    l->at_ms = at_ms;
     look_from_delivery(l);
     return l;
-}
-
-void delivered_cancel(struct delivered_look **l)
-{
-    if (*l != NULL) {
-        records_cancel(&(*l)->scan);
-        buf_done(&(*l)->hash);
-        free(*l);
-    }
-    *l = NULL;
 }
 
 /* ---- life ---- */

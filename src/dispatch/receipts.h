@@ -31,26 +31,23 @@ struct receipt_name { /* borrowed */
 void receipt_name_add(struct buf *out, const struct receipt_name *name);
 
 /* ---- wakes and requests ---- */
-/* @at_ms: when the call came, by the wall clock.  @done runs when the receipt is on disk. */
+/* @at_ms: when the call came, by the wall clock.  @done (NULL: nobody waits) runs when the
+ * receipt is on disk.  @verb KV_INSERT: the first receipt with this name stays; else KV_PUT. */
 struct store_put *receipt_write(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,
-                                struct str json, store_put_cb *done, void *ctx) BH_MUST_USE;
-/* @json is absent when there is none. */
-typedef void receipt_cb(void *ctx, struct str json);
+                                struct str json, enum store_kv_verb verb, store_put_cb *done,
+                                void *ctx);
+struct delivered_facts;
+/* @json is absent when there is no receipt.  @facts: of a delivery; else NULL. */
+typedef void receipt_cb(void *ctx, struct str json, const struct delivered_facts *facts);
+/* @at_ms: about when its call came; 0: within the last day. */
 struct receipt_read *receipt_find(struct dispatch *d, const struct receipt_name *name,
-                                  receipt_cb *done, void *ctx) BH_MUST_USE;
+                                  int64_t at_ms, receipt_cb *done, void *ctx) BH_MUST_USE;
 void receipt_cancel(struct receipt_read **r); /* @done does not run; sets it to NULL */
 
 /* Appends to @out a stored answer with @warning added to its "warnings".  @arrived: if the answer
  * says "delivery_skipped", that and the reasons for it are left out. */
 void receipt_add_warning(struct json_parser *parser, struct str json, struct str warning,
                          bool arrived, struct buf *out);
-
-/* As receipt_write(), without a callback.  @once: the first one with this name stays. */
-void receipt_note(struct dispatch *d, const struct receipt_name *name, int64_t at_ms,
-                  struct str json, bool once);
-/* Finds a receipt whose @at_ms was about this. */
-struct receipt_read *receipt_find_at(struct dispatch *d, const struct receipt_name *name,
-                                     int64_t at_ms, receipt_cb *done, void *ctx) BH_MUST_USE;
 
 /* ---- deliveries ---- */
 struct delivered_facts { /* kept beside the receipt, for track.h; not part of the answer */
@@ -71,12 +68,9 @@ void delivered_keep(struct receipts *t, const struct receipt_name *name, struct 
                     store_put_cb *done, void *ctx);
 void delivered_forget(struct delivered_entry *e); /* its callback does not run; still written */
 
-/* @json is absent, and @facts NULL, when there is no receipt. */
-typedef void delivered_cb(void *ctx, struct str json, const struct delivered_facts *facts);
 /* Finds the receipt of a delivery; @at_ms is the time that relay_deliver() returned. */
-struct delivered_look *delivered_find(struct receipts *t, const struct receipt_name *name,
-                                      int64_t at_ms, delivered_cb *done, void *ctx) BH_MUST_USE;
-void delivered_cancel(struct delivered_look **l); /* @done does not run; sets it to NULL */
+struct receipt_read *delivered_find(struct dispatch *d, const struct receipt_name *name,
+                                    int64_t at_ms, receipt_cb *done, void *ctx) BH_MUST_USE;
 
 /* ---- all of them ----
  *

@@ -37,6 +37,7 @@ static const struct record_field errand_fields[] = {
     RECORD_FIELD(struct sent_errand, e.session, "session", 0),
     RECORD_FIELD(struct sent_errand, e.timeout_ms, "timeoutMs", 0),
     RECORD_FIELD(struct sent_errand, e.correlation, "correlation", 0),
+    RECORD_FIELD(struct sent_errand, e.trace, "trace", 0),
 };
 static const struct record_form errand_form = RECORD_FORM(NULL, struct sent_errand, errand_fields);
 

@@ -209,12 +209,14 @@ static bool on_pass_record(void *ctx, struct str key, struct str value)
     return false;
 }
 
-static void on_pass_end(void *ctx)
+static void on_pass_end(void *ctx, bool ok)
 {
     struct replies *t = ctx;
     uint64_t each = bounds_of(t).each;
     void *y;
 
+    if (!ok)
+        return;
     t->passing = false;
     t->known = true;
     for (size_t pos = 0; map_next(&t->tallies, &pos, &y);) {
@@ -369,27 +371,16 @@ static void replying_free(struct dispatch_call *c)
     buf_done(&w->content);
 }
 
-static void on_reply_receipt(void *ctx, enum bh_err err)
-{
-    struct replying *w = ctx;
-
-    w->call.put = NULL;
-    call_end(&w->call); /* with any @err the reply is kept */
-}
-
 static void on_reply_kept(void *ctx, enum bh_err err)
 {
     struct replying *w = ctx;
-    struct receipt_name name = call_receipt(&w->call);
 
     w->call.put = NULL;
-    if (err == BH_OK && w->call.key.n > 0) {
-        w->call.put = receipt_write(w->call.d, &name, w->call.at_ms, buf_str(&w->call.json),
-                                    on_reply_receipt, w);
+    if (err == BH_OK) {
+        call_keep(&w->call, false);
         return;
     }
-    if (err != BH_OK)
-        call_fail_store(&w->call, BH_UNAVAILABLE);
+    call_fail_store(&w->call, BH_UNAVAILABLE);
     call_end(&w->call);
 }
 
@@ -418,10 +409,8 @@ static bool say(struct replying *w, struct asking *to, struct reply *r)
     return true;
 }
 
-#define OTHER_CORRELATION "This URL is for a request with another correlation_id."
-
 /* Finds the request, or else the agent, and keeps the reply.  False: the fault is set. */
-static bool reply_go(struct replying *w)
+static bool find_and_say(struct replying *w)
 {
     struct dispatch_call *c = &w->call;
     struct str named = w->agent.n > 0 ? buf_str(&w->agent) : STR_NULL;
@@ -437,18 +426,9 @@ static bool reply_go(struct replying *w)
         asked_describe(to, &r);
         if (w->correlation.n == 0 || str_eq(r.correlation_id, buf_str(&w->correlation)))
             return say(w, to, &r);
-        fault_set(&c->fault, FAULT_INVALID, OTHER_CORRELATION);
+        fault_set(&c->fault, FAULT_INVALID,
+                  "This URL is for a request with another correlation_id.");
         return false;
-    }
-    if (w->by_url && asked_before(c->d, buf_str(&w->capability), &r)) { /* nobody waits any more */
-        if (w->correlation.n > 0 && !str_eq(r.correlation_id, buf_str(&w->correlation))) {
-            fault_set(&c->fault, FAULT_INVALID, OTHER_CORRELATION);
-            return false;
-        }
-        bool kept = say(w, NULL, &r);
-        if (kept && w->final)
-            asked_before_over(c->d, buf_str(&w->capability));
-        return kept;
     }
     if (w->by_url || named.p == NULL) {
         fault_set(&c->fault, FAULT_NOT_FOUND,
@@ -464,18 +444,10 @@ static bool reply_go(struct replying *w)
     return say(w, NULL, &r);
 }
 
-static void on_reply_repeated(void *ctx, struct str json)
+static void reply_go(struct dispatch_call *c)
 {
-    struct replying *w = ctx;
-
-    w->call.look = NULL;
-    if (json.p != NULL) {
-        w->call.d->n.repeated++;
-        buf_add_str(&w->call.json, json);
-        call_end(&w->call);
-    } else if (!reply_go(w)) {
-        call_end(&w->call);
-    }
+    if (!find_and_say(container_of(c, struct replying, call)))
+        call_end_later(c);
 }
 
 /* Sets w->agent to the agent that this caller answers for; of a reply URL it stays empty.  False:
@@ -509,10 +481,9 @@ bool dispatch_reply_who(struct dispatch *d, struct str capability, struct caller
     struct asking *w = asked_by_url(d, capability);
     struct reply r = {0};
 
-    if (w != NULL)
-        asked_describe(w, &r);
-    else if (!asked_before(d, capability, &r))
+    if (w == NULL)
         return false;
+    asked_describe(w, &r);
     *ret = (struct caller){.tenant = r.tenant, .identity = r.agent, .agent = r.agent};
     return true;
 }
@@ -523,7 +494,6 @@ struct dispatch_call *dispatch_reply(struct dispatch *d, const struct dispatch_w
 {
     struct replying *w = call_new(d, sizeof *w, replying_free, done, ctx);
     struct dispatch_call *c = &w->call;
-    struct receipt_name name;
 
     w->by_url = said->capability.p != NULL;
     w->final = said->final;
@@ -540,15 +510,10 @@ struct dispatch_call *dispatch_reply(struct dispatch *d, const struct dispatch_w
     }
     c->agent = str_dup(w->by_url ? who->caller.agent : buf_str(&w->agent));
     buf_add_str(&c->key, key);
-    name = call_receipt(c);
-    if (key.n == 0) {
-        if (!reply_go(w))
-            call_end_later(c);
-    } else if (call_has_room(c, who->caller.tenant) && call_claim(c)) {
-        c->look = receipt_find(d, &name, on_reply_repeated, w);
-    } else {
+    if (key.n == 0 || call_has_room(c, who->caller.tenant))
+        call_once(c, reply_go, NULL);
+    else
         call_end_later(c);
-    }
     return c;
 }
 

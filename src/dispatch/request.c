@@ -33,12 +33,12 @@
 #define OPEN_MAX 10000
 #define OPEN_TENANT_MAX 2500 /* of one tenant, so that one tenant cannot use up all requests */
 #define NUMBER_CHARS 16      /* of a reply URL's capability: the request's number, ... */
-#define MAC_BYTES 16         /* ... and this much of a MAC, in hex */
+#define SECRET_BYTES 16      /* ... and so many random bytes, in hex */
 
 struct asked_group { /* requests that wait in one chat, or that have one correlation_id */
     struct list waiting;
-    size_t key_n;
-    char key[]; /* tenant \x1f chat id, or tenant \x1f correlation_id */
+    struct str key; /* tenant \x1f chat id, or tenant \x1f correlation_id; in @bytes */
+    char bytes[];
 };
 
 struct tenant_asked {
@@ -49,8 +49,8 @@ struct tenant_asked {
 struct asked_record { /* the record; strs borrowed */
     struct str tenant, number;
     struct str agent, session, correlation, id;
-    struct str proof; /* SHA-256 of the capability, in hex */
-    int64_t until_ms; /* wall clock */
+    uint8_t proof[SHA256_BYTES]; /* hash of the capability */
+    int64_t until_ms;            /* wall clock */
 };
 static const struct record_field asked_fields[] = {
     RECORD_FIELD(struct asked_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED, .max = 128),
@@ -59,27 +59,20 @@ static const struct record_field asked_fields[] = {
     RECORD_FIELD(struct asked_record, session, "session", 0, .max = 256),
     RECORD_FIELD(struct asked_record, correlation, "correlation_id", 0, .max = 256),
     RECORD_FIELD(struct asked_record, id, "dispatch_id", 0, .max = 256),
-    RECORD_FIELD(struct asked_record, proof, "proof", RECORD_NEEDED, .max = 64),
+    RECORD_FIELD(struct asked_record, proof, "proof", RECORD_NEEDED),
     RECORD_FIELD(struct asked_record, until_ms, "until", RECORD_NEEDED),
 };
 const struct record_form asked_form =
     RECORD_FORM("asked", struct asked_record, asked_fields, .lossy = true);
 
-struct asked_url {         /* of a request before the last start */
-    struct asked_record r; /* in @block */
-    char block[];
-};
-
 struct asked {
     struct dispatch *d; /* borrowed */
     bool stopping;
-    struct map before;       /* number -> asked_url; owned */
     struct map chats;        /* key -> asked_group; owned */
     struct map correlations; /* key -> asked_group; owned */
     struct map urls;         /* asking->number -> asking */
     struct map tenants;      /* name -> tenant_asked; owned */
     size_t n;
-    uint8_t key[SHA256_BYTES]; /* signs reply URLs; wiped */
 };
 
 struct asking {
@@ -89,111 +82,28 @@ struct asking {
     struct list in_correlation;
     struct asked_group *correlated; /* NULL: its answer is complete */
     char number[NUMBER_CHARS + 1];  /* in asked->urls */
-    bool recorded;                  /* its URL is */
+    bool recorded;                  /* it has a URL, with a record */
+    uint8_t proof[SHA256_BYTES];    /* hash of the URL's capability */
     bool late, counted;
     bool unfinished; /* the time was over before the agent's turn */
     struct said_turn turn;
     struct timer patience;
+    struct payload *given;      /* borrowed during dispatch_request(); NULL: read @payload */
     struct buf payload;         /* a copy of the body, during the search for a receipt */
     struct buf id, correlation; /* from the caller: any bytes */
     int64_t timeout_ms;
 };
 
-/* ---- the table of waiting requests ---- */
-
-static bool on_record(void *ctx, struct str key, void *thing)
-{
-    struct asked *t = ctx;
-    const struct asked_record *r = thing;
-    const struct str from[] = {r->tenant,      r->number, r->agent, r->session,
-                               r->correlation, r->id,     r->proof};
-    size_t n = 1;
-
-    if (r->until_ms <= clock_wall_ms(t->d->env.clock) || map_count(&t->before) >= OPEN_MAX ||
-        map_get(&t->before, r->number) != NULL) {
-        record_delete(t->d->env.store, &asked_form, key);
-        return true;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(from); i++)
-        n += from[i].n;
-    struct asked_url *u = xcalloc(1, sizeof *u + n);
-    struct str *to[] = {&u->r.tenant,      &u->r.number, &u->r.agent, &u->r.session,
-                        &u->r.correlation, &u->r.id,     &u->r.proof};
-    char *at = u->block;
-    for (size_t i = 0; i < ARRAY_LEN(from); i++)
-        *to[i] = from[i].p != NULL ? str_pack(&at, from[i]) : STR_NULL;
-    u->r.until_ms = r->until_ms;
-    map_put(&t->before, u->r.number, u);
-    return true;
-}
-
-struct asked *asked_new(struct dispatch *d)
-{
-    struct asked *t = xcalloc(1, sizeof *t);
-    char why[256];
-
-    t->d = d;
-    rand_bytes(d->env.rand, t->key, sizeof t->key);
-    if (record_load(d->env.store, &asked_form, NULL, STR_NULL, on_record, t, why) != BH_OK)
-        log_warn(NULL, "reply URLs of earlier requests are lost: %s", why);
-    return t;
-}
-
-void asked_stop(struct asked *t)
-{
-    if (t != NULL)
-        t->stopping = true;
-}
-
-void asked_forget(struct asked *t, struct str tenant)
-{
-    void *u;
-
-    for (size_t pos = 0; map_next(&t->before, &pos, &u);)
-        if (str_eq(((struct asked_url *)u)->r.tenant, tenant)) {
-            map_del(&t->before, ((struct asked_url *)u)->r.number);
-            free(u);
-        }
-}
-
-void asked_free(struct asked *t)
-{
-    if (t == NULL)
-        return;
-    map_done_all(&t->before);
-    map_done_all(&t->chats);
-    map_done_all(&t->correlations);
-    map_done_all(&t->tenants);
-    map_done(&t->urls);
-    secret_wipe(t->key, sizeof t->key);
-    free(t);
-}
-
-static struct asked_group *group_find(const struct map *in, struct str tenant, struct str id)
-{
-    struct buf key = BUF_INIT;
-
-    buf_add_str(&key, tenant);
-    buf_add_c(&key, '\x1f');
-    buf_add_str(&key, id);
-    struct asked_group *g = map_get(in, buf_str(&key));
-    buf_done(&key);
-    return g;
-}
-
 static struct asked_group *group_join(struct map *in, struct str tenant, struct str id,
                                       struct list *member)
 {
-    struct asked_group *g = group_find(in, tenant, id);
+    struct asked_group *g = pair_get(in, tenant, id);
 
     if (g == NULL) {
-        g = xcalloc(1, sizeof *g + tenant.n + id.n + 1);
-        g->key_n = tenant.n + id.n + 1;
-        memcpy(g->key, tenant.p, tenant.n);
-        g->key[tenant.n] = '\x1f';
-        memcpy(g->key + tenant.n + 1, id.p, id.n);
+        g = xcalloc(1, sizeof *g + PAIR_BYTES(tenant, id));
         list_init(&g->waiting);
-        map_put(in, str_make(g->key, g->key_n), g);
+        g->key = pair_write(g->bytes, tenant, id);
+        map_put(in, g->key, g);
     }
     list_append(&g->waiting, member);
     return g;
@@ -209,7 +119,7 @@ static void group_leave(struct map *in, struct asked_group **group, struct list 
     list_remove(member);
     if (!list_is_empty(&g->waiting))
         return;
-    map_del(in, str_make(g->key, g->key_n));
+    map_del(in, g->key);
     free(g);
 }
 
@@ -245,6 +155,94 @@ static void asking_free(struct dispatch_call *base)
     buf_done(&w->payload);
     buf_done(&w->correlation);
     buf_done(&w->id);
+}
+
+/* ---- the table ---- */
+
+static timer_cb on_patience;
+static turn_cb on_turn_end;
+
+static struct asking *asking_new(struct dispatch *d, dispatch_cb *done, void *ctx)
+{
+    struct asking *w = call_new(d, sizeof *w, asking_free, done, ctx);
+
+    timer_init(&w->patience, on_patience);
+    turn_init(&w->turn, d->env.clock, d->env.settings->answer_quiet_ms, on_turn_end);
+    list_init(&w->in_chat);
+    list_init(&w->in_correlation);
+    return w;
+}
+
+/* From now on replies that name the request are parts of its answer. */
+static void await_replies(struct asking *w)
+{
+    struct asked *t = w->call.d->asked;
+
+    map_put(&t->urls, str_of(w->number), w);
+    w->correlated = group_join(&t->correlations, str_of(w->call.tenant), buf_str(&w->correlation),
+                               &w->in_correlation);
+}
+
+/* A request of before the last start: its caller is gone, its URL is good. */
+static bool on_record(void *ctx, struct str key, void *thing)
+{
+    struct asked *t = ctx;
+    const struct asked_record *r = thing;
+    int64_t left_ms = r->until_ms - clock_wall_ms(t->d->env.clock);
+
+    if (left_ms <= 0 || map_count(&t->urls) >= OPEN_MAX || map_get(&t->urls, r->number) != NULL) {
+        record_delete(t->d->env.store, &asked_form, key);
+        return true;
+    }
+    struct asking *w = asking_new(t->d, NULL, NULL);
+    w->late = w->recorded = true;
+    w->call.tenant = str_dup(r->tenant);
+    w->call.agent = str_dup(r->agent);
+    w->call.session = str_dup_opt(r->session);
+    buf_add_str(&w->correlation, r->correlation);
+    buf_add_str(&w->id, r->id);
+    snprintf(w->number, sizeof w->number, "%.*s", STR_FMT(r->number));
+    memcpy(w->proof, r->proof, sizeof w->proof);
+    turn_forget_texts(&w->turn);
+    await_replies(w);
+    timer_set(t->d->env.clock, &w->patience, left_ms);
+    return true;
+}
+
+void asked_open(struct dispatch *d)
+{
+    char why[256];
+
+    d->asked = xcalloc(1, sizeof *d->asked);
+    d->asked->d = d;
+    if (record_load(d->env.store, &asked_form, NULL, STR_NULL, on_record, d->asked, why) != BH_OK)
+        log_warn(NULL, "reply URLs of earlier requests are lost: %s", why);
+}
+
+void asked_stop(struct asked *t)
+{
+    if (t != NULL)
+        t->stopping = true;
+}
+
+void asked_forget(struct asked *t, struct str tenant)
+{
+    void *w;
+
+    for (size_t pos = 0; map_next(&t->urls, &pos, &w);)
+        if (((struct asking *)w)->late && str_eq(str_of(((struct asking *)w)->call.tenant), tenant))
+            call_end_later(w);
+}
+
+void asked_free(struct asked *t)
+{
+    if (t == NULL)
+        return;
+    map_done_all(&t->chats);
+    map_done_all(&t->correlations);
+    map_done_all(&t->tenants);
+    map_done(&t->urls);
+    free(t);
 }
 
 /* ---- the answer ---- */
@@ -296,8 +294,8 @@ static void answer(struct asking *w, struct str content)
     call_write_warnings(&w->call, &j);
     jw_end_obj(&j);
     if (w->call.key.n > 0)
-        w->call.put =
-            receipt_write(w->call.d, &name, w->call.at_ms, buf_str(&w->call.json), on_written, w);
+        w->call.put = receipt_write(w->call.d, &name, w->call.at_ms, buf_str(&w->call.json), KV_PUT,
+                                    on_written, w);
     else
         tell(w);
 }
@@ -360,7 +358,7 @@ static void on_patience(struct timer *t)
 struct asking *asked_find(struct dispatch *d, struct str tenant, struct str chat_id,
                           struct str reply_to, struct reply *ret)
 {
-    struct asked_group *c = group_find(&d->asked->chats, tenant, chat_id);
+    struct asked_group *c = pair_get(&d->asked->chats, tenant, chat_id);
     struct asking *found = NULL;
 
     if (c == NULL)
@@ -388,7 +386,7 @@ void asked_say(struct asking *w, struct str message_id, struct str content, bool
 void asked_edit(struct dispatch *d, struct str tenant, struct str chat_id, struct str message_id,
                 struct str content, bool final)
 {
-    struct asked_group *c = group_find(&d->asked->chats, tenant, chat_id);
+    struct asked_group *c = pair_get(&d->asked->chats, tenant, chat_id);
 
     if (c == NULL)
         return;
@@ -399,7 +397,7 @@ void asked_edit(struct dispatch *d, struct str tenant, struct str chat_id, struc
 
 void asked_typing(struct dispatch *d, struct str tenant, struct str chat_id)
 {
-    struct asked_group *c = group_find(&d->asked->chats, tenant, chat_id);
+    struct asked_group *c = pair_get(&d->asked->chats, tenant, chat_id);
 
     if (c == NULL)
         return;
@@ -409,115 +407,49 @@ void asked_typing(struct dispatch *d, struct str tenant, struct str chat_id)
 
 /* ---- replies ---- */
 
-/* The MAC binds the number to the request, so that a guessed number opens nothing. */
-static void sign_number(const struct asking *w, uint8_t ret_mac[SHA256_BYTES])
-{
-    const struct asked *t = w->call.d->asked;
-    struct buf text = BUF_INIT;
-
-    buf_printf(&text, "%s\x1f%s\x1f%s\x1f", w->number, w->call.tenant, w->call.agent);
-    buf_add_str(&text, buf_str(&w->correlation));
-    hmac_sha256(str_make((const char *)t->key, sizeof t->key), buf_str(&text), ret_mac);
-    buf_done(&text);
-}
-
-static void write_proof(struct str capability, struct buf *out)
-{
-    uint8_t hash[SHA256_BYTES];
-
-    sha256(capability, hash);
-    hex_add(out, hash, sizeof hash);
-}
-
 /* Writes the URL that takes replies to this request, and records it.  Nothing: bellhop does not
  * know its own address. */
 static void write_url(struct asking *w, struct buf *out)
 {
     struct dispatch *d = w->call.d;
-    struct buf proof = BUF_INIT;
-    uint8_t mac[SHA256_BYTES];
+    uint8_t secret[SECRET_BYTES];
 
     if (!dispatch_reply_base(d, out))
         return;
     size_t base = out->n;
-    sign_number(w, mac);
+    rand_bytes(d->env.rand, secret, sizeof secret);
     buf_add_z(out, w->number);
-    hex_add(out, mac, MAC_BYTES);
-    write_proof(str_skip(buf_str(out), base), &proof);
+    hex_add(out, secret, sizeof secret);
+    sha256(str_skip(buf_str(out), base), w->proof);
     struct asked_record r = {.tenant = str_of(w->call.tenant),
                              .number = str_of(w->number),
                              .agent = str_of(w->call.agent),
                              .session = str_of(w->call.session),
                              .correlation = buf_str(&w->correlation),
                              .id = buf_str(&w->id),
-                             .proof = buf_str(&proof),
                              .until_ms = clock_wall_ms(d->env.clock) + w->timeout_ms + LATE_MS};
+    memcpy(r.proof, w->proof, sizeof r.proof);
     record_put(d->env.store, &asked_form, NULL, &r, false, NULL, NULL);
     w->recorded = true;
-    buf_done(&proof);
-}
-
-static struct asked_url *find_before(const struct dispatch *d, struct str capability)
-{
-    struct asked_url *u = capability.n == NUMBER_CHARS + 2 * MAC_BYTES
-                              ? map_get(&d->asked->before, str_make(capability.p, NUMBER_CHARS))
-                              : NULL;
-    struct buf proof = BUF_INIT;
-    bool right = false;
-
-    if (u != NULL) {
-        write_proof(capability, &proof);
-        right = u->r.proof.n == proof.n && ct_equal(u->r.proof.p, proof.p, proof.n) &&
-                u->r.until_ms > clock_wall_ms(d->env.clock);
-    }
-    buf_done(&proof);
-    return right ? u : NULL;
-}
-
-bool asked_before(struct dispatch *d, struct str capability, struct reply *ret)
-{
-    const struct asked_url *u = find_before(d, capability);
-
-    if (u == NULL)
-        return false;
-    ret->tenant = u->r.tenant;
-    ret->agent = u->r.agent;
-    ret->session = u->r.session;
-    ret->correlation_id = u->r.correlation;
-    ret->dispatch_id = u->r.id;
-    return true;
-}
-
-void asked_before_over(struct dispatch *d, struct str capability)
-{
-    struct asked_url *u = find_before(d, capability);
-
-    if (u == NULL)
-        return;
-    record_delete_like(d->env.store, &asked_form, &u->r);
-    map_del(&d->asked->before, u->r.number);
-    free(u);
 }
 
 struct asking *asked_by_url(struct dispatch *d, struct str capability)
 {
-    uint8_t want[SHA256_BYTES], got[MAC_BYTES];
-    struct asking *w;
+    uint8_t proof[SHA256_BYTES];
+    struct asking *w = capability.n == NUMBER_CHARS + 2 * SECRET_BYTES
+                           ? map_get(&d->asked->urls, str_make(capability.p, NUMBER_CHARS))
+                           : NULL;
 
-    if (capability.n != NUMBER_CHARS + 2 * MAC_BYTES ||
-        !hex_decode(str_skip(capability, NUMBER_CHARS), got, sizeof got))
-        return NULL;
-    w = map_get(&d->asked->urls, str_make(capability.p, NUMBER_CHARS));
-    if (w == NULL || w->turn.marked)
-        return NULL;
-    sign_number(w, want);
-    return ct_equal(want, got, sizeof got) ? w : NULL;
+    sha256(capability, proof);
+    return w != NULL && w->recorded && !w->turn.marked && ct_equal(proof, w->proof, sizeof proof)
+               ? w
+               : NULL;
 }
 
 struct asking *asked_by_correlation(struct dispatch *d, const struct dispatch_who *who,
                                     struct str correlation_id, struct str agent)
 {
-    struct asked_group *g = group_find(&d->asked->correlations, who->caller.tenant, correlation_id);
+    struct asked_group *g = pair_get(&d->asked->correlations, who->caller.tenant, correlation_id);
 
     if (g == NULL)
         return NULL;
@@ -600,18 +532,6 @@ static void on_accepted(void *ctx, enum bh_err err)
     call_end_later(&w->call); /* it may have been answered in this turn */
 }
 
-/* From now on replies that name the request are parts of its answer. */
-static void await_replies(struct asking *w)
-{
-    struct asked *t = w->call.d->asked;
-
-    snprintf(w->number, sizeof w->number, "%016llx",
-             (unsigned long long)dispatch_number(w->call.d));
-    map_put(&t->urls, str_of(w->number), w);
-    w->correlated = group_join(&t->correlations, str_of(w->call.tenant), buf_str(&w->correlation),
-                               &w->in_correlation);
-}
-
 static void ask(struct asking *w, struct recipient *a, struct payload *p)
 {
     struct dispatch *d = w->call.d;
@@ -620,6 +540,7 @@ static void ask(struct asking *w, struct recipient *a, struct payload *p)
     p->asks = true;
     timer_set(d->env.clock, &w->patience, w->timeout_ms);
     turn_charge(&w->turn, d->env.ledger, str_of(a->tenant));
+    snprintf(w->number, sizeof w->number, "%016llx", (unsigned long long)dispatch_number(d));
     await_replies(w);
     if (agent_is_relayed(a->cfg)) {
         payload_chat_id(&text, p, str_of(a->id));
@@ -641,7 +562,8 @@ static void ask(struct asking *w, struct recipient *a, struct payload *p)
                            .text = p->text,
                            .session = p->session,
                            .timeout_ms = w->timeout_ms + LATE_JOB_MS,
-                           .correlation = p->correlation_id};
+                           .correlation = p->correlation_id,
+                           .trace = payload_trace(p)};
         call_run(&w->call, a, &e, on_brought);
     }
     buf_wipe(&text);
@@ -684,25 +606,21 @@ static bool read_request(struct asking *w, struct recipient *a, struct json body
     return true;
 }
 
-static void on_found(void *ctx, struct str json)
+static void request_go(struct dispatch_call *c)
 {
-    struct asking *w = ctx;
-    struct dispatch *d = w->call.d;
-    struct recipient *a = agents_find(d->agents, str_of(w->call.tenant), str_of(w->call.agent));
+    struct asking *w = container_of(c, struct asking, call);
+    struct recipient *a = agents_find(c->d->agents, str_of(c->tenant), str_of(c->agent));
     struct json doc;
     struct payload p;
 
-    w->call.look = NULL;
-    if (json.p != NULL) {
-        d->n.repeated++;
-        buf_add_str(&w->call.json, json);
-        call_end(&w->call);
-    } else if (a != NULL && json_parse(d->json, buf_str(&w->payload), &doc) &&
-               payload_read(doc, str_of(w->call.agent), &p, &w->call.fault)) {
+    if (a != NULL && w->given != NULL) {
+        ask(w, a, w->given);
+    } else if (a != NULL && json_parse(c->d->json, buf_str(&w->payload), &doc) &&
+               payload_read(doc, str_of(c->agent), &p, &c->fault)) {
         ask(w, a, &p);
     } else {
-        call_fail_unknown(&w->call, str_of(w->call.agent));
-        call_end(&w->call);
+        call_fail_unknown(c, str_of(c->agent));
+        call_end_later(c);
     }
 }
 
@@ -711,7 +629,6 @@ static void begin(struct asking *w, struct recipient *a, struct payload *p, stru
     struct asked *t = w->call.d->asked;
     struct str tenant = str_of(a->tenant);
     struct tenant_asked *of = map_get(&t->tenants, tenant);
-    struct receipt_name name;
 
     w->call.d->n.requested++;
     call_begin(&w->call, a, p->session, "request", key);
@@ -725,35 +642,28 @@ static void begin(struct asking *w, struct recipient *a, struct payload *p, stru
     w->counted = true;
     buf_add_str(&w->correlation, p->correlation_id);
     buf_add_str(&w->id, p->dispatch_id);
-    if (key.n == 0) {
-        ask(w, a, p);
-        return;
-    }
-    payload_write_body(&w->payload, p, str_of(a->id));
-    name = call_receipt(&w->call);
-    if (call_claim(&w->call))
-        w->call.look = receipt_find(w->call.d, &name, on_found, w);
+    if (key.n > 0)
+        payload_write_body(&w->payload, p, str_of(a->id));
     else
-        call_end_later(&w->call);
+        w->given = p;
+    call_once(&w->call, request_go, NULL);
+    w->given = NULL;
 }
 
 struct dispatch_call *dispatch_request(struct dispatch *d, const struct dispatch_who *who,
                                        struct str address, struct json body, struct str key,
                                        dispatch_cb *done, void *ctx)
 {
-    struct asking *w = call_new(d, sizeof *w, asking_free, done, ctx);
+    struct asking *w = asking_new(d, done, ctx);
     struct str session;
     struct recipient *a = call_agent(&w->call, who, address, &session);
     struct payload p;
 
-    timer_init(&w->patience, on_patience);
-    turn_init(&w->turn, d->env.clock, on_turn_end);
-    list_init(&w->in_chat);
-    list_init(&w->in_correlation);
     if (a != NULL && read_request(w, a, body, key, &p)) {
         if (p.session.p == NULL)
             p.session = session;
         p.caller = who->caller.for_agent;
+        p.trace = who->caller.trace;
         begin(w, a, &p, key);
     } else {
         call_end_later(&w->call);

@@ -1,22 +1,23 @@
 /* request.h - the table of requests that wait for an answer.
  *
  * replies.c reports what agents do in the chats of the relay, and what they post as replies: with a
- * key and a correlation_id, or to the request's own reply URL.  A reply URL ends with a capability,
- * signed with a key that this process made at its start.  It is good until a final reply, or until
- * the request is forgotten.  The table borrows the calls.
+ * key and a correlation_id, or to the request's own reply URL.  A reply URL ends with a capability:
+ * the request's number and a random secret.  The URL is good until a final reply, or until the
+ * request is forgotten.  The table borrows the calls.
  *
- * A restart forgets who waits, but not the URLs: mail that waited names them.  A record in the
- * namespace "asked", key tenant \x1f number, has what a reply needs, and a hash of the capability.
- * A reply to such a URL is kept, with nobody to take it. */
+ * Mail that waits names the URLs, so they outlive a restart.  A record in the namespace "asked",
+ * key tenant \x1f number, has what a reply needs, and a hash of the capability.  After a restart
+ * such a request is late: a reply is kept, with nobody to take it. */
 #pragma once
 #include "base/str.h"
 
+struct asked;
 struct asking;
 struct dispatch;
 struct reply;
 struct dispatch_who;
 
-struct asked *asked_new(struct dispatch *d); /* blocks while it reads the records */
+void asked_open(struct dispatch *d); /* makes d->asked; blocks while it reads the records */
 /* From now on calls end because bellhop stops: their URLs stay good. */
 void asked_stop(struct asked *t);
 void asked_free(struct asked *t); /* NULL is fine; calls_free() comes first */
@@ -34,10 +35,7 @@ void asked_typing(struct dispatch *d, struct str tenant, struct str chat_id);
 
 /* The request of a reply URL.  NULL: there is none, or its answer is complete. */
 struct asking *asked_by_url(struct dispatch *d, struct str capability);
-/* As asked_describe(), of the URL of a request before the last start.  False: there is none. */
-bool asked_before(struct dispatch *d, struct str capability, struct reply *ret);
-void asked_before_over(struct dispatch *d, struct str capability); /* a final reply was kept */
-/* Removes the URLs of a tenant from memory; their records are gone. */
+/* Forgets the late requests of a tenant; their records are gone. */
 void asked_forget(struct asked *t, struct str tenant);
 /* The oldest request with this correlation_id whose answer is not complete, among the agents that
  * @who may answer for; @agent absent: any of them.  NULL: none. */

@@ -84,19 +84,6 @@ static bool on_counted(void *ctx, struct str key, void *thing)
     return true;
 }
 
-bool schedule_has_room(struct dispatch *d, const struct scheduled *s)
-{
-    struct ledger *l = d->env.ledger;
-    struct party *p = ledger_party(l, PER_TENANT, s->tenant);
-    size_t bytes = RECORD_BYTES + s->context.n;
-    bool ok = ledger_take(l, p, LIMIT_WAKE_BYTES, bytes) == LIMIT_TAKEN;
-
-    if (ok)
-        ledger_give(l, p, LIMIT_WAKE_BYTES, bytes);
-    party_drop(p);
-    return ok;
-}
-
 void schedule_not_kept(struct dispatch *d, const struct scheduled *s)
 {
     count(d, s->tenant, 0, RECORD_BYTES + s->context.n);
@@ -126,15 +113,22 @@ static void arm(struct schedule *s, int64_t due_ms)
 struct store_put *schedule_add(struct dispatch *d, int64_t due_ms, struct scheduled *what,
                                store_put_cb *done, void *ctx)
 {
-    struct buf key = BUF_INIT;
+    struct ledger *l = d->env.ledger;
+    struct party *p = ledger_party(l, PER_TENANT, what->tenant);
+    size_t bytes = RECORD_BYTES + what->context.n;
+    bool fits = ledger_take(l, p, LIMIT_WAKE_BYTES, bytes) == LIMIT_TAKEN;
+    BUF_LOCAL key = BUF_INIT;
 
+    if (fits)
+        ledger_give(l, p, LIMIT_WAKE_BYTES, bytes); /* count() takes them for good */
+    party_drop(p);
+    if (!fits)
+        return NULL;
     write_key(d, due_ms, &key);
     what->key = what->id = buf_str(&key);
-    struct store_put *put = record_put(d->env.store, &wakeup_form, NULL, what, true, done, ctx);
-    buf_done(&key);
-    count(d, what->tenant, RECORD_BYTES + what->context.n, 0);
+    count(d, what->tenant, bytes, 0);
     arm(d->schedule, due_ms);
-    return put;
+    return record_put(d->env.store, &wakeup_form, NULL, what, true, done, ctx);
 }
 
 /* ---- firing ---- */

@@ -22,10 +22,9 @@ struct scheduled { /* a record; borrowed for the call; session and context may b
 struct schedule *schedule_new(struct dispatch *d); /* blocks while it counts the records */
 void schedule_free(struct schedule *s);            /* NULL is fine */
 
-/* False: limits.wake_bytes of the tenant or of all leaves no room for this wake. */
-bool schedule_has_room(struct dispatch *d, const struct scheduled *s);
-void schedule_not_kept(struct dispatch *d, const struct scheduled *s); /* schedule_add() failed */
+/* NULL: limits.wake_bytes of the tenant or of all leaves no room for this wake. */
 struct store_put *schedule_add(struct dispatch *d, int64_t due_ms, struct scheduled *s,
                                store_put_cb *done, void *ctx) BH_MUST_USE;
+void schedule_not_kept(struct dispatch *d, const struct scheduled *s); /* @done got an error */
 /* Writes a time such as "2026-11-15T12:00:00.000Z". */
 void schedule_format(int64_t ms, char *out, size_t size);

@@ -48,12 +48,7 @@ struct agent_sessions {
 static struct sessions_of *find_of(const struct agent_sessions *t, struct str tenant,
                                    struct str agent)
 {
-    struct buf key = BUF_INIT;
-
-    buf_printf(&key, "%.*s\x1f%.*s", STR_FMT(tenant), STR_FMT(agent));
-    struct sessions_of *of = map_get(&t->agents, buf_str(&key));
-    buf_done(&key);
-    return of;
+    return pair_get(&t->agents, tenant, agent);
 }
 
 static struct agent_session *find(const struct sessions_of *of, struct str name)
@@ -100,12 +95,9 @@ static struct agent_session *add(struct agent_sessions *t, struct str tenant, st
     if (t->n >= SESSIONS_ALL)
         return NULL;
     if (of == NULL) {
-        of = xcalloc(1, sizeof *of + tenant.n + agent.n + 2);
-        memcpy(of->key, tenant.p, tenant.n);
-        of->key[tenant.n] = '\x1f';
-        memcpy(of->key + tenant.n + 1, agent.p, agent.n);
+        of = xcalloc(1, sizeof *of + PAIR_BYTES(tenant, agent));
         list_init(&of->all);
-        map_put(&t->agents, str_of(of->key), of);
+        map_put(&t->agents, pair_write(of->key, tenant, agent), of);
     }
     s = xcalloc(1, sizeof *s + name.n + 1);
     memcpy(s->name, name.p, name.n);
@@ -181,7 +173,7 @@ static void write_all(const struct recipient *a, struct jw *w)
     for (struct list *it = of != NULL ? of->all.prev : NULL; of != NULL && it != &of->all;
          it = it->prev) {
         const struct agent_session *s = list_entry(it, struct agent_session, link);
-        if (!agent_has_session(a->cfg, str_of(s->name)))
+        if (agent_session(a->cfg, str_of(s->name)) == NULL)
             write_session(w, str_of(s->name), STR_NULL,
                           s->registered_ms != 0 ? "registered" : "seen", s->seen_ms);
     }
@@ -252,8 +244,8 @@ struct dispatch_call *dispatch_session_set(struct dispatch *d, const struct disp
     }
     s->seen_ms = s->written_ms = s->registered_ms = clock_wall_ms(d->env.clock);
     list_move(&s->link, &find_of(t, tenant, agent)->all);
-    write_session(&w, name, STR_NULL, agent_has_session(a->cfg, name) ? "configured" : "registered",
-                  s->seen_ms);
+    write_session(&w, name, STR_NULL,
+                  agent_session(a->cfg, name) != NULL ? "configured" : "registered", s->seen_ms);
     struct session_record r = record_of(s, tenant, agent);
     c->put = record_put(d->env.store, &session_form, NULL, &r, true, on_written, c);
     return c;

@@ -54,20 +54,15 @@ static const struct agent_settings *settings_of(const struct config *cfg)
     return config_entry(cfg, &agents_config, 0);
 }
 
-static bool has_key(struct json object, struct str key)
-{
-    for (struct json_iter it = {0}; json_is_object(object) && json_next(object, &it);)
-        if (str_eq(it.key, key))
-            return true;
-    return false;
-}
-
 /* Writes the members of @from that @into does not have; id, tenant and nulls are left out. */
 static void write_others(struct jw *w, struct json from, struct json into)
 {
     for (struct json_iter it = {0}; json_is_object(from) && json_next(from, &it);) {
-        if (has_key(into, it.key) || json_type(it.value) == JSON_NULL ||
-            str_eq(it.key, STR("id")) || str_eq(it.key, STR("tenant")))
+        bool has = false;
+        for (struct json_iter other = {0}; json_is_object(into) && json_next(into, &other);)
+            has |= str_eq(other.key, it.key);
+        if (has || json_type(it.value) == JSON_NULL || str_eq(it.key, STR("id")) ||
+            str_eq(it.key, STR("tenant")))
             continue;
         jw_key_str(w, it.key);
         jw_value(w, it.value);
@@ -147,12 +142,7 @@ static void join(struct json_parser *a, struct json_parser *b, const struct stor
 
 static struct stored_one *find(const struct stored *s, struct str tenant, struct str id)
 {
-    struct buf key = BUF_INIT;
-
-    buf_printf(&key, "%.*s\x1f%.*s", STR_FMT(tenant), STR_FMT(id));
-    struct stored_one *o = map_get(&s->by_key, buf_str(&key));
-    buf_done(&key);
-    return o;
+    return pair_get(&s->by_key, tenant, id);
 }
 
 static void one_free(struct stored_one *o)
@@ -167,15 +157,14 @@ static void one_free(struct stored_one *o)
 /* Takes over the texts of @r and @cfg; replaces an older entry. */
 static void put(struct stored *s, struct stored_agent *r, struct config *cfg)
 {
-    size_t n = strlen(r->tenant) + strlen(r->id) + 1;
-    struct stored_one *o = xcalloc(1, sizeof *o + n + 1);
+    struct str tenant = str_of(r->tenant), id = str_of(r->id);
+    struct stored_one *o = xcalloc(1, sizeof *o + PAIR_BYTES(tenant, id));
 
     o->r = *r;
     o->cfg = cfg;
-    snprintf(o->key, n + 1, "%s\x1f%s", r->tenant, r->id);
-    struct stored_one *was = map_del(&s->by_key, str_of(o->key));
-    map_put(&s->by_key, str_of(o->key), o);
-    one_free(was);
+    struct str key = pair_write(o->key, tenant, id);
+    one_free(map_del(&s->by_key, key));
+    map_put(&s->by_key, key, o);
     *r = (struct stored_agent){0};
 }
 
@@ -202,16 +191,6 @@ void stored_forget(struct dispatch *d, struct str tenant)
         one_free(o);
     }
     hosted_update(d);
-}
-
-static size_t count_of(const struct stored *s, struct str tenant)
-{
-    size_t n = 0;
-    void *o;
-
-    for (size_t pos = 0; map_next(&s->by_key, &pos, &o);)
-        n += str_eq(str_of(((struct stored_one *)o)->r.tenant), tenant);
-    return n;
 }
 
 /* Why dispatch.added forbids an agent of this entry; NULL: it does not. */
@@ -285,28 +264,20 @@ void stored_free(struct stored *s)
 
 /* ---- showing ---- */
 
-static void write_keys(struct jw *w, struct json_parser *parser, const char *json)
-{
-    struct json doc;
-
-    if (json == NULL || !json_parse(parser, str_of(json), &doc))
-        return;
-    for (struct json_iter it = {0}; json_next(doc, &it);)
-        jw_str(w, it.key);
-}
-
 /* {entry..., "secrets": [names], "created_at", "changed_at"} */
 static void write_agent(struct jw *w, struct json_parser *parser, const struct stored_agent *r)
 {
-    struct json entry = {0};
+    struct json doc = {0};
 
     jw_obj(w);
     jw_kstr(w, "id", str_of(r->id));
     jw_kstr(w, "tenant", str_of(r->tenant));
-    if (json_parse(parser, str_of(r->entry), &entry))
-        write_others(w, entry, (struct json){0});
+    if (json_parse(parser, str_of(r->entry), &doc))
+        write_others(w, doc, (struct json){0});
     jw_karr(w, "secrets");
-    write_keys(w, parser, r->secrets);
+    if (r->secrets != NULL && json_parse(parser, str_of(r->secrets), &doc))
+        for (struct json_iter it = {0}; json_next(doc, &it);)
+            jw_str(w, it.key);
     jw_end_arr(w);
     jw_ki64(w, "created_at", r->created_ms);
     jw_ki64(w, "changed_at", r->changed_ms);
@@ -320,12 +291,17 @@ struct changing {
     struct stored_agent r;
     struct config *cfg; /* owned; NULL: a removal */
     const char *verb;   /* "added" */
+    struct spawn *run; /* asks tmux for a pane; the entry is written once all its panes are there */
+    size_t at;         /* the next pane; 0: the target; then the sessions */
+    char *pane;        /* owned */
 };
 
 static void changing_free(struct dispatch_call *c)
 {
     struct changing *w = container_of(c, struct changing, call);
 
+    spawn_cancel(&w->run);
+    free(w->pane);
     record_done(&stored_form, &w->r);
     config_free(w->cfg);
 }
@@ -374,6 +350,8 @@ static bool may_change(struct dispatch_call *c, struct str tenant, struct str id
     const struct agent_config *is = agents_entry(c->d->agents, tenant, id);
     const struct agent_config *of_all = agents_entry(c->d->agents, STR_NULL, id);
     bool stored = find(c->d->stored, tenant, id) != NULL;
+    size_t n = 0;
+    void *o;
 
     if ((is != NULL && !is->stored) || (of_all != NULL && !adds && !stored)) {
         fault_set(&c->fault, FAULT_CONFIGURED,
@@ -392,21 +370,11 @@ static bool may_change(struct dispatch_call *c, struct str tenant, struct str id
         call_fail_unknown(c, id);
         return false;
     }
-    if (adds && (map_count(&c->d->stored->by_key) >= STORED_MAX ||
-                 count_of(c->d->stored, tenant) >= STORED_TENANT_MAX))
+    for (size_t pos = 0; adds && map_next(&c->d->stored->by_key, &pos, &o);)
+        n += str_eq(str_of(((struct stored_one *)o)->r.tenant), tenant);
+    if (adds && (map_count(&c->d->stored->by_key) >= STORED_MAX || n >= STORED_TENANT_MAX))
         return fail(c, FAULT_BUSY, "There are too many added agents: remove some.");
     return true;
-}
-
-/* What an agent of this entry may not be, besides what any entry may not. */
-static bool is_allowed(struct dispatch_call *c, const struct agent_settings *s)
-{
-    const char *wrong = why_not_here(c->d, s);
-
-    if (s->node != NULL)
-        return fail(c, FAULT_INVALID,
-                    "node: an agent of another machine is an entry of the configuration file.");
-    return wrong == NULL || fail(c, FAULT_REFUSED, wrong);
 }
 
 /* Checks the new entry and fills w->r and w->cfg.  False: the fault is set. */
@@ -436,7 +404,14 @@ static bool build(struct changing *w, struct json change, const struct stored_ag
         fault_set(&c->fault, FAULT_INVALID, "%s.", buf_z(&why));
         goto out;
     }
-    if (!is_allowed(c, settings_of(w->cfg)) || !json_parse(a, buf_str(&entry), &whole))
+    const char *wrong = why_not_here(c->d, settings_of(w->cfg));
+    if (settings_of(w->cfg)->node != NULL) {
+        fail(c, FAULT_INVALID,
+             "node: an agent of another machine is an entry of the configuration file.");
+        goto out;
+    }
+    if ((wrong != NULL && !fail(c, FAULT_REFUSED, wrong)) ||
+        !json_parse(a, buf_str(&entry), &whole))
         goto out;
     w->r = (struct stored_agent){.tenant = xstrdup(c->tenant),
                                  .id = xstrdup(c->agent),
@@ -472,28 +447,12 @@ static void write_change(struct changing *w)
 
 /* ---- the panes that an entry names ---- */
 
-struct pane_check { /* the entry is written once all its panes are there */
-    struct changing change;
-    struct spawn *run;
-    size_t at; /* 0: the target; then the sessions */
-    char *pane;
-};
-
-static void check_next(struct pane_check *w);
-
-static void pane_free(struct dispatch_call *c)
-{
-    struct pane_check *w = container_of(c, struct pane_check, change.call);
-
-    spawn_cancel(&w->run);
-    free(w->pane);
-    changing_free(c);
-}
+static void check_next(struct changing *w);
 
 static void on_pane(void *ctx, const struct spawn_end *end)
 {
-    struct pane_check *w = ctx;
-    struct dispatch_call *c = &w->change.call;
+    struct changing *w = ctx;
+    struct dispatch_call *c = &w->call;
 
     w->run = NULL;
     if (end->well) {
@@ -506,9 +465,9 @@ static void on_pane(void *ctx, const struct spawn_end *end)
 }
 
 /* The next pane that the entry names; NULL: no more. */
-static const char *next_pane(struct pane_check *w)
+static const char *next_pane(struct changing *w)
 {
-    const struct agent_settings *s = settings_of(w->change.cfg);
+    const struct agent_settings *s = settings_of(w->cfg);
     const char *equals;
 
     if (w->at++ == 0)
@@ -522,19 +481,19 @@ static const char *next_pane(struct pane_check *w)
     return NULL;
 }
 
-static void check_next(struct pane_check *w)
+static void check_next(struct changing *w)
 {
-    struct spawner *spawner = w->change.call.d->env.spawner;
+    struct spawner *spawner = w->call.d->env.spawner;
     const char *pane = next_pane(w), *base[4];
     int number;
 
     if (pane == NULL) {
-        write_change(&w->change);
+        write_change(w);
         return;
     }
     free(w->pane);
     w->pane = xstrdup(pane);
-    tmux_command(settings_of(w->change.cfg), base);
+    tmux_command(settings_of(w->cfg), base);
     number = spawner != NULL ? spawner_learn(spawner, base) : -1;
     const char *const look[] = {"has-session", "-t", w->pane, NULL};
     if (number >= 0)
@@ -544,9 +503,8 @@ static void check_next(struct pane_check *w)
                                                    .timeout_ms = 5000},
                              on_pane, w);
     if (w->run == NULL) {
-        fault_set(&w->change.call.fault, FAULT_UNAVAILABLE,
-                  "tmux cannot be asked for its panes now.");
-        call_end_later(&w->change.call);
+        fault_set(&w->call.fault, FAULT_UNAVAILABLE, "tmux cannot be asked for its panes now.");
+        call_end_later(&w->call);
     }
 }
 
@@ -555,24 +513,21 @@ static void check_next(struct pane_check *w)
 static struct changing *begin(struct dispatch *d, struct str tenant, struct str id,
                               const char *verb, dispatch_cb *done, void *ctx)
 {
-    struct pane_check *w = call_new(d, sizeof *w, pane_free, done, ctx);
-    struct dispatch_call *c = &w->change.call;
+    struct changing *w = call_new(d, sizeof *w, changing_free, done, ctx);
 
-    c->tenant = str_dup(tenant);
-    c->agent = str_dup(id);
-    c->word = "agent";
-    w->change.verb = verb;
-    return &w->change;
+    w->call.tenant = str_dup(tenant);
+    w->call.agent = str_dup(id);
+    w->call.word = "agent";
+    w->verb = verb;
+    return w;
 }
 
 static struct dispatch_call *go(struct changing *w, bool ready)
 {
-    bool panes = ready && w->cfg != NULL && settings_of(w->cfg)->target != NULL;
-
     if (!ready || !call_claim(&w->call))
         call_end_later(&w->call);
-    else if (panes)
-        check_next(container_of(w, struct pane_check, change));
+    else if (w->cfg != NULL && settings_of(w->cfg)->target != NULL)
+        check_next(w);
     else
         write_change(w);
     return &w->call;
@@ -630,7 +585,7 @@ bool dispatch_agent_show(struct dispatch *d, struct str tenant, struct str id, s
         jw_kstr_opt(w, "tenant", str_of(c->s.tenant));
         jw_kstr(w, "substrate", str_of(c->s.substrate));
         jw_kstr_opt(w, "name", str_of(c->s.name));
-        jw_kstr_opt(w, "target", str_of(c->ops->target != NULL ? c->ops->target(c) : NULL));
+        jw_kstr_opt(w, "target", str_of(agent_target(c)));
         jw_end_obj(w);
     }
     jw_end_obj(w);

@@ -32,6 +32,7 @@ struct errand { /* borrowed for the call */
     struct str session;     /* absent: none */
     int64_t timeout_ms;     /* of a request; 0: the agent's own setting */
     struct str correlation; /* of a request: its answer must name no other */
+    struct str trace;       /* W3C traceparent; absent: none */
 };
 
 enum errand_result {
@@ -86,8 +87,6 @@ struct substrate_ops {
     const char *name;                    /* "file" */
     const struct config_section *config; /* its keys, stored in struct agent_settings */
     unsigned can;                        /* of the flags above */
-    /* The destination for lists: a path, a URL, a pane. */
-    const char *(*target)(const struct agent_config *c);
     /* Starts an errand.  NULL: dispatch does not reach these agents (relay, none). */
     struct errand_job *(*run)(struct recipient *a, const struct errand *e, errand_cb *done,
                               void *ctx);

@@ -86,7 +86,7 @@ static void write_end(struct tracks *p, const struct track *t, const char *state
     jw_kstr_opt(&w, "reason", why);
     jw_end_obj(&w);
     row_name(t->row, row, &name);
-    receipt_note(p->d, &name, t->queued_ms, buf_str(&json), false);
+    receipt_write(p->d, &name, t->queued_ms, buf_str(&json), KV_PUT, NULL, NULL);
     buf_done(&json);
 }
 
@@ -160,7 +160,7 @@ static int64_t known_ms(struct dispatch *d, struct str tenant, struct str instan
 
     payload_event_id(&id, agent, kind, dispatch_id);
     struct event ev = {.platform = STR("relay"), .event_id = buf_str(&id)};
-    int64_t at_ms = relay_parcel_known(d->env.relay, tenant, instance, &ev);
+    int64_t at_ms = relay_known_ms(d->env.relay, tenant, instance, &ev);
     buf_done(&id);
     return at_ms;
 }
@@ -181,7 +181,7 @@ void track_answered(struct dispatch *d, struct str tenant, struct str agent, str
             continue;
         snprintf(json, sizeof json, "{\"answered_at\":%lld}",
                  (long long)clock_wall_ms(d->env.clock));
-        receipt_note(d, &name, at_ms, str_of(json), true);
+        receipt_write(d, &name, at_ms, str_of(json), KV_INSERT, NULL, NULL);
         return;
     }
 }
@@ -200,7 +200,6 @@ struct looking {
     bool operator;
     struct track_of of[CANDIDATES]; /* newest first */
     size_t n, at;
-    struct delivered_look *look;
     struct delivered_facts facts;
     struct buf ended;    /* the receipt of its end; empty: none */
     bool tracked, waits; /* when its line was found: it had a track; it was in the mailbox */
@@ -210,7 +209,6 @@ static void looking_free(struct dispatch_call *c)
 {
     struct looking *w = container_of(c, struct looking, call);
 
-    delivered_cancel(&w->look);
     for (size_t i = 0; i < w->n; i++) {
         free(w->of[i].agent);
         free(w->of[i].instance);
@@ -298,7 +296,7 @@ static void write_answer(struct looking *w, int64_t answered_ms)
     jw_end_obj(&j);
 }
 
-static void on_answered(void *ctx, struct str json)
+static void on_answered(void *ctx, struct str json, const struct delivered_facts *facts)
 {
     struct looking *w = ctx;
     struct json doc;
@@ -315,10 +313,10 @@ static void look_for_answer(struct looking *w)
 {
     struct receipt_name name = name_of(w, "answered");
 
-    w->call.look = receipt_find_at(w->call.d, &name, w->of[w->at].at_ms, on_answered, w);
+    w->call.look = receipt_find(w->call.d, &name, w->of[w->at].at_ms, on_answered, w);
 }
 
-static void on_ended(void *ctx, struct str json)
+static void on_ended(void *ctx, struct str json, const struct delivered_facts *facts)
 {
     struct looking *w = ctx;
 
@@ -352,7 +350,7 @@ static void on_line(void *ctx, struct str json, const struct delivered_facts *fa
     struct receipt_name name;
     char row[17];
 
-    w->look = NULL;
+    w->call.look = NULL;
     if (!take_facts(w, facts)) {
         if (++w->at < w->n) {
             look_at(w);
@@ -364,8 +362,8 @@ static void on_line(void *ctx, struct str json, const struct delivered_facts *fa
     }
     t = find(w->call.d->tracks, w->facts.row);
     w->tracked = t != NULL;
-    w->waits = relay_parcel_waits(w->call.d->env.relay, str_of(w->call.tenant),
-                                  str_of(w->of[w->at].instance), w->facts.row);
+    w->waits = relay_waits(w->call.d->env.relay, str_of(w->call.tenant),
+                           str_of(w->of[w->at].instance), w->facts.row);
     if (w->facts.taken_ms != 0 || (t != NULL && !t->parked && w->waits)) {
         look_for_answer(w);
         return;
@@ -373,7 +371,7 @@ static void on_line(void *ctx, struct str json, const struct delivered_facts *fa
     if (!w->waits)
         track_drop(w->call.d->tracks, w->facts.row); /* it ended before the start of this process */
     row_name(w->facts.row, row, &name);
-    w->call.look = receipt_find_at(w->call.d, &name, w->facts.queued_ms, on_ended, w);
+    w->call.look = receipt_find(w->call.d, &name, w->facts.queued_ms, on_ended, w);
 }
 
 static void look_at(struct looking *w)
@@ -383,7 +381,7 @@ static void look_at(struct looking *w)
     if (take_facts(w, delivery_under_way(d, &name)))
         look_for_answer(w);
     else
-        w->look = delivered_find(d->receipts, &name, w->of[w->at].at_ms, on_line, w);
+        w->call.look = delivered_find(d, &name, w->of[w->at].at_ms, on_line, w);
 }
 
 /* @agent absent: any that the key may use. */

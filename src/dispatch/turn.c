@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "base/limits.h"
 #include "base/mem.h"
+#include "core/action.h"
 
 struct turn_text {
     struct list link; /* turn->texts */
@@ -21,9 +22,9 @@ static void on_end(struct timer *timer)
     t->ended(t);
 }
 
-void turn_init(struct said_turn *t, struct clock *clock, turn_cb *ended)
+void turn_init(struct said_turn *t, struct clock *clock, int64_t quiet_ms, turn_cb *ended)
 {
-    *t = (struct said_turn){.clock = clock, .ended = ended};
+    *t = (struct said_turn){.clock = clock, .quiet_ms = quiet_ms, .ended = ended};
     timer_init(&t->end, on_end);
     list_init(&t->texts);
 }
@@ -46,19 +47,16 @@ static bool hold(struct said_turn *t, size_t now)
     return false;
 }
 
-static void forget_text(struct said_turn *t, struct turn_text *x)
-{
-    hold(t, t->bytes - x->n);
-    free(x->text);
-    x->text = NULL;
-    x->n = 0;
-}
-
 void turn_forget_texts(struct said_turn *t)
 {
     t->mute = true;
-    list_each (&t->texts, it, nxt)
-        forget_text(t, list_entry(it, struct turn_text, link));
+    list_each (&t->texts, it, nxt) {
+        struct turn_text *x = list_entry(it, struct turn_text, link);
+        hold(t, t->bytes - x->n);
+        free(x->text);
+        x->text = NULL;
+        x->n = 0;
+    }
 }
 
 void turn_done(struct said_turn *t)
@@ -75,19 +73,26 @@ void turn_done(struct said_turn *t)
     t->payer = NULL;
 }
 
-/* Sets the end of the turn after a text of @n bytes. */
-static void wait_for_more(struct said_turn *t, size_t n, bool final)
+static void wait_quietly(struct said_turn *t)
+{
+    timer_set(t->clock, &t->end, t->open ? TURN_OPEN_MS : t->quiet_ms);
+}
+
+/* Sets the end of the turn after @text. */
+static void wait_for_more(struct said_turn *t, struct str text, bool final)
 {
     t->marked = t->marked || final;
+    t->open = action_without_cursor(text).n < text.n;
     if (!t->marked)
-        timer_set(t->clock, &t->end, TURN_QUIET_MS);
+        wait_quietly(t);
     else
-        timer_set(t->clock, &t->end, n >= TURN_PART_BYTES ? TURN_PART_MS : 0);
+        timer_set(t->clock, &t->end, text.n >= TURN_PART_BYTES ? TURN_PART_MS : 0);
 }
 
 /* Replaces the text of @x if there is room for the new one. */
 static void put_text(struct said_turn *t, struct turn_text *x, struct str text)
 {
+    text = action_without_cursor(text);
     if (t->mute || !hold(t, t->bytes - x->n + text.n))
         return;
     free(x->text);
@@ -106,7 +111,7 @@ void turn_say(struct said_turn *t, struct str id, struct str text, bool final)
         list_append(&t->texts, &x->link);
         put_text(t, x, text);
     }
-    wait_for_more(t, text.n, final);
+    wait_for_more(t, text, final);
 }
 
 bool turn_edit(struct said_turn *t, struct str id, struct str text, bool final)
@@ -116,7 +121,7 @@ bool turn_edit(struct said_turn *t, struct str id, struct str text, bool final)
         if (!str_eq(str_make(x->id, x->id_n), id))
             continue;
         put_text(t, x, text);
-        wait_for_more(t, text.n, final);
+        wait_for_more(t, text, final);
         return true;
     }
     return false;
@@ -125,7 +130,7 @@ bool turn_edit(struct said_turn *t, struct str id, struct str text, bool final)
 void turn_busy(struct said_turn *t)
 {
     if (timer_is_set(&t->end) && !t->marked)
-        timer_set(t->clock, &t->end, TURN_QUIET_MS);
+        wait_quietly(t);
 }
 
 bool turn_has_text(const struct said_turn *t)

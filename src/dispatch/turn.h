@@ -3,8 +3,10 @@
  *      turn_say, turn_edit, turn_busy --> texts in order --final mark, or silence--> ended()
  *
  * Gateways mark the last message of a turn (metadata.notify).  A streamed answer has no mark: its
- * last frame is an edit.  So a turn without a mark ends TURN_QUIET_MS after the last message, edit
+ * last frame is an edit.  So a turn without a mark ends @quiet_ms after the last message, edit
  * or typing.  Silence before the first message ends nothing: the agent may still be thinking.
+ * After a text with a cursor, which is unfinished, silence ends the turn only after TURN_OPEN_MS:
+ * older gateways cannot edit, and send the rest of such a text as a last message.
  *
  * A final text that is too long for one message comes as several marked ones.  After a marked text
  * of TURN_PART_BYTES or more the turn therefore waits TURN_PART_MS for the next part.
@@ -18,7 +20,7 @@
 #include "base/clock.h"
 #include "base/list.h"
 
-#define TURN_QUIET_MS 3000
+#define TURN_OPEN_MS 30000
 #define TURN_PART_MS 300
 #define TURN_PART_BYTES 500
 #define TURN_BYTES ((size_t)512 << 10) /* of all texts */
@@ -34,9 +36,11 @@ struct said_turn { /* embedded; container_of() finds the owner */
     struct ledger *ledger; /* borrowed; NULL: nothing is counted */
     struct party *payer;   /* held; the tenant; NULL: nobody yet, or nothing is counted */
     struct timer end;
+    int64_t quiet_ms;
     struct list texts; /* struct turn_text, owned, in the order they were said */
     size_t bytes;      /* of the texts and their ids: what the payer holds */
     bool marked;       /* the gateway said that the turn is over */
+    bool open;         /* the newest text has a cursor */
     bool cut;          /* some text did not fit into TURN_BYTES */
     bool refused;      /* some text did not fit into what the payer may hold */
     bool mute;         /* after turn_forget_texts() */
@@ -44,7 +48,7 @@ struct said_turn { /* embedded; container_of() finds the owner */
 };
 
 /* @ended runs from a timer, at most once after each message or edit. */
-void turn_init(struct said_turn *t, struct clock *clock, turn_cb *ended);
+void turn_init(struct said_turn *t, struct clock *clock, int64_t quiet_ms, turn_cb *ended);
 void turn_done(struct said_turn *t);
 /* From now on the texts count for the tenant; call it once, before the first text. */
 void turn_charge(struct said_turn *t, struct ledger *ledger, struct str tenant);

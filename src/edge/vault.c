@@ -166,11 +166,6 @@ static const struct record_form vault_form =
     RECORD_FORM("vault", struct vault_entry, fields, .lossy = true);
 const struct record_form *const vault_records[] = {&vault_form, NULL};
 
-static void entry_save(struct vault *v, const struct vault_entry *e)
-{
-    record_put(v->env.store, &vault_form, NULL, e, true, NULL, NULL);
-}
-
 static void entry_drop(struct vault *v, struct vault_entry *e)
 {
     struct store_kv item = {.verb = KV_DELETE, .ns = vault_form.ns, .key = str_of(e->record)};
@@ -299,12 +294,6 @@ static bool add_instance(struct vault_entry *e, struct str instance)
     return true;
 }
 
-/* Appends the context that the encrypted value is bound to. */
-static void sealed_name(const struct vault_entry *e, struct buf *out)
-{
-    record_seal_name(&vault_form, str_of(e->record), "sealed", out);
-}
-
 static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s, char *record)
 {
     struct vault_entry *e = xcalloc(1, sizeof *e);
@@ -323,10 +312,10 @@ static struct vault_entry *entry_new(struct vault *v, const struct vault_spec *s
     e->scope = str_dup_opt(s->scope);
     e->place = str_dup_opt(s->place);
     e->user = str_dup_opt(s->user);
-    sealed_name(e, &name);
+    record_seal_name(&vault_form, str_of(e->record), "sealed", &name);
     seal_secret(v->env.seal, buf_str(&name), s->value, &sealed);
     e->sealed = buf_take(&sealed);
-    e->until_ms = clock_wall_ms(v->env.clock) + s->life_ms;
+    e->until_ms = clock_wall_ms(v->env.clock) + s->ttl_ms;
     e->used = s->used;
     return e;
 }
@@ -340,7 +329,7 @@ void vault_bind(struct vault *v, const struct vault_spec *s)
     struct vault_entry *e = map_get(&v->by_record, buf_str(&record));
     if (e != NULL) { /* a repeated webhook, or another instance of the tenant */
         if (add_instance(e, s->instance))
-            entry_save(v, e);
+            record_put(v->env.store, &vault_form, NULL, e, true, NULL, NULL);
         return;
     }
     if (map_count(&v->by_record) >= MAX_ENTRIES)
@@ -348,7 +337,7 @@ void vault_bind(struct vault *v, const struct vault_spec *s)
     e = entry_new(v, s, buf_take(&record));
     add_instance(e, s->instance);
     entry_add(v, e);
-    entry_save(v, e);
+    record_put(v->env.store, &vault_form, NULL, e, true, NULL, NULL);
 }
 
 /* ---- using ---- */
@@ -419,8 +408,8 @@ static struct vault_entry *entry_of(const struct vault *v, struct vault_ref ref)
     return handles_find(&v->ids, ref.id);
 }
 
-bool vault_ground(struct vault *v, struct vault_ref ref, struct str *ret_chat,
-                  struct str *ret_scope)
+bool vault_chat_of(struct vault *v, struct vault_ref ref, struct str *ret_chat,
+                   struct str *ret_scope)
 {
     const struct vault_entry *e = entry_of(v, ref);
 
@@ -438,7 +427,7 @@ bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_pla
 
     if (e == NULL || entry_is_over(v, e))
         return false;
-    sealed_name(e, &name);
+    record_seal_name(&vault_form, str_of(e->record), "sealed", &name);
     return unseal_secret(v->env.seal, buf_str(&name), str_of(e->sealed), ret_plain);
 }
 
@@ -452,7 +441,7 @@ void vault_used(struct vault *v, struct vault_ref ref)
     if (e->used)
         return;
     e->used = true;
-    entry_save(v, e);
+    record_put(v->env.store, &vault_form, NULL, e, true, NULL, NULL);
 }
 
 void vault_give_back(struct vault *v, struct vault_ref ref)

@@ -3,7 +3,7 @@
  *      vault_bind(v, &spec)                      a webhook brought a token
  *      vault_take(v, who, key, ...)              a follow_up names a session: returns a reference
  *      vault_take_place(v, who, place, ...)      a plain send to the token's chat: the same
- *        vault_ground(v, ref)                    the chat in which the caller needs a ground
+ *        vault_chat_of(v, ref)                    the chat in which the caller needs a ground
  *        vault_open_value(v, ref, &plain)        decrypts the token; buf_wipe() it after use
  *        vault_used(v, ref) | vault_give_back(v, ref)
  *
@@ -59,12 +59,12 @@ struct vault_spec { /* everything is copied */
     struct str session_keys[VAULT_KEYS]; /* different ones; absent ones are left out */
     struct str kind;
     struct str bot;         /* only this bot may use the entry */
-    struct str chat, scope; /* as in the event; what vault_ground() returns */
+    struct str chat, scope; /* as in the event; what vault_chat_of() returns */
     struct str id;          /* the platform's; binding an id again only adds the instance */
     struct str place;       /* the chat; unique within the tenant and kind */
     struct str user;        /* the person who caused the entry; absent: unknown */
     struct str value;       /* the secret */
-    int64_t life_ms;
+    int64_t ttl_ms;
     bool used; /* the first response has been sent: only follow-ups remain */
 };
 void vault_bind(struct vault *v, const struct vault_spec *spec);
@@ -86,8 +86,8 @@ bool vault_take_place(struct vault *v, const struct vault_user *who, struct str 
                       struct str user, struct vault_ref *ret_ref);
 /* The chat and the scope that an entry was bound with; borrowed until the entry goes.  False: it
  * was deleted. */
-bool vault_ground(struct vault *v, struct vault_ref ref, struct str *ret_chat,
-                  struct str *ret_scope);
+bool vault_chat_of(struct vault *v, struct vault_ref ref, struct str *ret_chat,
+                   struct str *ret_scope);
 /* Decrypts the value.  False: the entry was deleted or has expired. */
 bool vault_open_value(struct vault *v, struct vault_ref ref, struct buf *ret_plain) BH_MUST_USE;
 void vault_used(struct vault *v, struct vault_ref ref); /* writes the record, without waiting */

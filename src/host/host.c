@@ -313,18 +313,36 @@ static void on_fetched(void *ctx, const struct media_file *f, const char *why)
                         &(struct relay_file){str_of(f->id), str_of(f->type), f->size});
 }
 
-void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at)
+/* The download of the file that @ask names; NULL: no event waits for it any more. */
+static struct fetch_in *fetch_new(struct host *h, struct media_ask ask,
+                                  const struct event_media **ret_m, struct str *ret_tenant,
+                                  struct str *ret_stranger)
 {
     struct handle id = waiting_of(ask);
     size_t file = ask.index % EVENT_MAX_MEDIA;
-    struct str tenant, stranger;
-    const struct event_media *m = h->media != NULL && h->relay != NULL
-                                      ? relay_wanted_file(h->relay, id, file, &tenant, &stranger)
-                                      : NULL;
 
-    if (m == NULL)
+    *ret_m = h->media != NULL && h->relay != NULL
+                 ? relay_wanted_file(h->relay, id, file, ret_tenant, ret_stranger)
+                 : NULL;
+    if (*ret_m == NULL)
+        return NULL;
+    struct fetch_in *x = xcalloc(1, sizeof *x);
+    *x = (struct fetch_in){.relay = h->relay, .id = id, .file = file};
+    list_append(&h->fetches, &x->link);
+    return x;
+}
+
+void host_media_at(struct host *h, struct media_ask ask, const struct media_at *at)
+{
+    struct str tenant, stranger;
+    const struct event_media *m;
+    struct fetch_in *x = fetch_new(h, ask, &m, &tenant, &stranger);
+
+    if (x == NULL)
         return;
-    struct media_source src = {.url = at->url,
+    BUF_SECRET url = BUF_INIT;
+    buf_add_str(&url, at->url);
+    struct media_source src = {.url = buf_z(&url),
                                .headers = at->headers,
                                .trusted = !at->foreign,
                                .redirects = at->redirects,
@@ -332,10 +350,6 @@ void host_media_at(struct host *h, struct media_ask ask, const struct media_at *
                                .stranger = stranger,
                                .type = m->type,
                                .name = m->name};
-    struct fetch_in *x = xcalloc(1, sizeof *x);
-    *x = (struct fetch_in){.relay = h->relay, .id = id, .file = file};
-    list_init(&x->link);
-    list_append(&h->fetches, &x->link);
     x->fetch = media_fetch(h->media, &src, on_fetched, x);
 }
 
@@ -360,22 +374,18 @@ void host_media_bytes(struct host *h, struct media_ask ask, struct str bytes,
                       void (*release)(void *ctx), void *ctx)
 {
     static const struct media_write_ops ops = {.room = on_room, .done = on_written};
-    struct handle id = waiting_of(ask);
-    size_t file = ask.index % EVENT_MAX_MEDIA;
     struct str tenant, stranger;
     enum bh_err err = BH_REFUSED;
-    const struct event_media *m = h->media != NULL && h->relay != NULL
-                                      ? relay_wanted_file(h->relay, id, file, &tenant, &stranger)
-                                      : NULL;
+    const struct event_media *m;
+    struct fetch_in *x = fetch_new(h, ask, &m, &tenant, &stranger);
 
-    if (m == NULL) {
+    if (x == NULL) {
         release(ctx);
         return;
     }
-    struct fetch_in *x = xcalloc(1, sizeof *x);
-    *x = (struct fetch_in){
-        .relay = h->relay, .id = id, .file = file, .left = bytes, .release = release, .ctx = ctx};
-    list_append(&h->fetches, &x->link);
+    x->left = bytes;
+    x->release = release;
+    x->ctx = ctx;
     x->writer = media_begin(h->media,
                             &(struct media_spec){.tenant = tenant,
                                                  .type = m->type,
@@ -383,10 +393,8 @@ void host_media_bytes(struct host *h, struct media_ask ask, struct str bytes,
                                                  .expected = bytes.n,
                                                  .stranger = stranger},
                             &ops, x, &err);
-    if (x->writer != NULL)
-        return;
-    fetch_free(x);
-    relay_file_lost(h->relay, id, file, err == BH_REFUSED ? MEDIA_OFF : "there is no room for it");
+    if (x->writer == NULL)
+        on_fetched(x, NULL, err == BH_REFUSED ? MEDIA_OFF : "there is no room for it");
 }
 
 void host_media_gone(struct host *h, struct media_ask ask, const char *why)
@@ -507,7 +515,7 @@ enum bh_err host_open_ops(struct host *h, const struct platform_ops *ops,
     struct platform *p = NULL;
 
     grounds_bot_belongs(h->facts, str_of(cfg->platform), str_of(cfg->bot), str_of(cfg->tenant));
-    enum bh_err err = ops->open(cfg, h, &p, ret_why);
+    enum bh_err err = platform_open(ops, cfg, h, &p, ret_why);
     if (err != BH_OK)
         return err;
     struct open_bot *b = xcalloc(1, sizeof *b);
@@ -552,7 +560,7 @@ void host_close_platforms(struct host *h)
             map_del(&h->firsts, str_of(b->outlet.platform));
         if (h->relay != NULL)
             relay_bot_closed(h->relay, str_of(b->outlet.platform), str_of(b->outlet.bot));
-        b->p->ops->close(b->p);
+        platform_close(b->p);
         buf_done(&b->key);
         buf_done(&b->hook);
         free(b);
@@ -594,12 +602,13 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
 {
     assert(h->relay != NULL); /* platforms open after the relay and close before it */
     platform_heard(p, clock_wall_ms(h->env->clock));
-    p->n_events++;
-    if (p->debounce_ms == 0)
+    p->n.events++;
+    if (p->debounce_ms == 0 && p->trace.n == 0)
         return relay_accept(h->relay, ev, done, ctx);
-    struct event slow = *ev;
-    slow.burst_ms = p->debounce_ms;
-    return relay_accept(h->relay, &slow, done, ctx);
+    struct event more = *ev;
+    more.burst_ms = p->debounce_ms;
+    more.trace = p->trace;
+    return relay_accept(h->relay, &more, done, ctx);
 }
 
 struct accept_id host_passthrough(struct host *h, struct platform *p, const struct event *ev,
@@ -607,7 +616,9 @@ struct accept_id host_passthrough(struct host *h, struct platform *p, const stru
 {
     assert(h->relay != NULL);
     platform_heard(p, clock_wall_ms(h->env->clock));
-    return relay_take_in(h->relay, ev, forward_json, done, ctx);
+    struct event traced = *ev;
+    traced.trace = p->trace;
+    return relay_take_in(h->relay, &traced, forward_json, done, ctx);
 }
 
 void host_accept_cancel(struct host *h, struct accept_id id)
@@ -664,6 +675,13 @@ enum gate_sight host_ground(struct host *h, struct platform *p, const struct act
     return h->relay != NULL
                ? relay_ground(h->relay, from, str_of(p->ops->name), str_of(p->bot), place)
                : GATE_SIGHT_UNKNOWN;
+}
+
+bool host_has_instance(const struct host *h, struct str tenant, struct str instance)
+{
+    const struct gate_instance *in = grant_instance(h->facts, (struct grant_who){tenant, instance});
+
+    return in != NULL && !in->gone;
 }
 
 /* ---- the outbox ---- */

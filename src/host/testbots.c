@@ -29,6 +29,7 @@ const char testbots_kinds[] = "ack|sleep|send|edit|typing|follow_up|get_chat_inf
 
 struct kind { /* the ops of one platform's test bots */
     struct list link;
+    struct testbots *all; /* borrowed */
     struct platform_ops ops;
     struct descriptor descriptor;
     bool routed; /* its open route to the instance was made; an operator may have removed it */
@@ -36,10 +37,9 @@ struct kind { /* the ops of one platform's test bots */
 };
 
 struct testbot {
-    struct platform base;              /* first */
-    struct platform_settings settings; /* what base borrows */
-    struct testbots *all;              /* borrowed */
-    struct list link;                  /* testbots->bots */
+    struct platform base; /* first */
+    struct testbots *all; /* borrowed */
+    struct list link;     /* testbots->bots */
 };
 
 struct thing { /* what a gateway did */
@@ -160,11 +160,6 @@ static void remember(struct testbots *t, const struct event *ev)
         heard_free(t, list_first(&t->heard, struct heard, link));
 }
 
-static struct testbots *of_watch(struct host_watch *w)
-{
-    return container_of(w, struct testbots, watch);
-}
-
 static void write_instance(struct jw *w, struct str tenant, struct str instance)
 {
     jw_kstr(w, "tenant", tenant);
@@ -174,7 +169,7 @@ static void write_instance(struct jw *w, struct str tenant, struct str instance)
 static void on_acked(struct host_watch *watch, struct str tenant, struct str instance,
                      struct str buffer_id)
 {
-    struct testbots *t = of_watch(watch);
+    struct testbots *t = container_of(watch, struct testbots, watch);
     const struct heard *s = map_get(&t->heard_by_id, buffer_id);
     struct thing *x;
     struct jw w = thing_begin(t, &x, "ack", s != NULL ? s->ev.text : STR_NULL);
@@ -194,7 +189,7 @@ static void on_acked(struct host_watch *watch, struct str tenant, struct str ins
 static void on_changed(struct host_watch *watch, struct str tenant, struct str instance,
                        const char *state)
 {
-    struct testbots *t = of_watch(watch);
+    struct testbots *t = container_of(watch, struct testbots, watch);
     bool asleep = strcmp(state, "asleep") == 0;
     bool ours = str_eq(tenant, t->tenant) && str_eq(instance, t->instance);
     struct thing *x;
@@ -209,11 +204,6 @@ static void on_changed(struct host_watch *watch, struct str tenant, struct str i
 }
 
 /* ---- actions ---- */
-
-static struct testbot *bot_of(struct platform *p)
-{
-    return container_of(p, struct testbot, base);
-}
 
 static void write_action(struct jw *w, const struct action *a)
 {
@@ -238,28 +228,22 @@ static void write_action(struct jw *w, const struct action *a)
         jw_kvalue(w, "metadata", a->metadata);
 }
 
-static const char *refusal(const struct action *a)
-{
-    bool speaks = a->op == ACTION_SEND || a->op == ACTION_EDIT || a->op == ACTION_PROMPT;
-
-    if (a->op == ACTION_FOLLOW_UP)
-        return VAULT_REFUSED; /* a test bot gets no interactions, so it holds no capability */
-    if (speaks && str_is_empty(a->content))
-        return "the message is empty";
-    return a->op == ACTION_PROMPT ? prompt_wrong(a) : NULL;
-}
-
 /* Runs after the guard, and after the sender fetched the file of a send_media. */
 static void act(struct platform *p, struct action_id id, const struct action_from *from,
                 const struct action *a)
 {
-    struct testbots *t = bot_of(p)->all;
+    struct testbots *t = container_of(p, struct testbot, base)->all;
     bool makes = a->op == ACTION_SEND || a->op == ACTION_SEND_MEDIA || a->op == ACTION_PROMPT;
     struct str message = makes ? testbots_message_id(t) : a->message_id;
     struct action_result r = {.success = true, .message_id = message};
-    const char *why = refusal(a);
+    bool speaks = a->op == ACTION_SEND || a->op == ACTION_EDIT || a->op == ACTION_PROMPT;
+    const char *why = a->op == ACTION_PROMPT ? prompt_wrong(a) : NULL;
     struct thing *x;
 
+    if (a->op == ACTION_FOLLOW_UP)
+        why = VAULT_REFUSED; /* a test bot gets no interactions, so it holds no capability */
+    else if (speaks && str_is_empty(a->content))
+        why = "the message is empty";
     if (why != NULL) {
         host_fail(p->host, id, "%s", why);
         return;
@@ -279,32 +263,36 @@ static void act(struct platform *p, struct action_id id, const struct action_fro
 
 /* ---- bots ---- */
 
+static enum bh_err bot_open(struct platform *p, char *ret_why)
+{
+    struct testbot *b = container_of(p, struct testbot, base);
+
+    b->all = container_of(p->ops, struct kind, ops)->all;
+    list_append(&b->all->bots, &b->link);
+    b->all->n_bots++;
+    return BH_OK;
+}
+
 static void bot_close(struct platform *p)
 {
-    struct testbot *b = bot_of(p);
+    struct testbot *b = container_of(p, struct testbot, base);
+    struct platform_settings *own = (struct platform_settings *)p->settings;
 
-    sender_free(b->base.sender);
     list_remove(&b->link);
     if (b->all->last == b)
         b->all->last = NULL;
     b->all->n_bots--;
-    free(b->settings.platform);
-    free(b->settings.bot);
-    free(b);
+    free(own->platform);
+    free(own->bot);
+    free(own);
 }
 
-static enum bh_err bot_open(const struct platform_settings *cfg, struct host *host,
-                            struct platform **ret_p, char *ret_why)
-{
-    static const struct sender_ops no_requests = {0}; /* it only fetches files */
-    struct testbot *b = container_of(cfg, struct testbot, settings);
-    struct sender *sender;
-
-    *ret_p = &b->base;
-    return sender_new(&b->base, "the test bot", &no_requests, &sender, ret_why);
-}
-
-static const struct platform_ops test_ops = {.open = bot_open, .act = act, .close = bot_close};
+/* Its sender makes no requests, and only fetches files. */
+static const struct platform_ops test_ops = {.size = sizeof(struct testbot),
+                                             .label = "the test bot",
+                                             .open = bot_open,
+                                             .close = bot_close,
+                                             .act = act};
 
 static struct kind *kind_of(struct testbots *t, struct str platform)
 {
@@ -317,6 +305,7 @@ static struct kind *kind_of(struct testbots *t, struct str platform)
     }
     struct kind *k = xcalloc(1, sizeof *k);
     snprintf(k->name, sizeof k->name, "%.*s", STR_FMT(platform));
+    k->all = t;
     k->ops = test_ops;
     k->ops.name = k->name;
     k->descriptor = real != NULL ? *real->descriptor
@@ -349,24 +338,19 @@ static struct testbot *open_bot(struct testbots *t, struct str platform, struct 
         bh_why(ret_why, "there are %d bots already", TESTBOTS_MAX);
         return NULL;
     }
-    struct testbot *b = xcalloc(1, sizeof *b);
+    struct platform_settings *own = xcalloc(1, sizeof *own); /* bot_close() frees it */
+    *own = (struct platform_settings){.platform = str_dup(platform), .bot = str_dup(bot)};
     k = kind_of(t, platform);
-    b->all = t;
-    b->settings = (struct platform_settings){.platform = str_dup(platform), .bot = str_dup(bot)};
-    platform_init(&b->base, &k->ops, t->host, &b->settings);
-    list_append(&t->bots, &b->link);
-    t->n_bots++;
-    if (host_open_ops(t->host, &k->ops, &b->settings, ret_why) == BH_OK)
-        return b;
-    bot_close(&b->base);
-    return NULL;
+    if (host_open_ops(t->host, &k->ops, own, ret_why) != BH_OK)
+        return NULL;
+    return list_entry(t->bots.prev, struct testbot, link);
 }
 
 /* A gateway's hello opens the bots of platforms that exist; others stay unknown, as they are to a
  * server with real bots. */
 static bool on_missing(struct host_watch *w, struct str platform, struct str bot)
 {
-    struct testbots *t = of_watch(w);
+    struct testbots *t = container_of(w, struct testbots, watch);
     char why[256];
 
     if (platform_find(platform) == NULL || str_is_empty(bot))
@@ -408,17 +392,17 @@ void testbots_default(const struct testbots *t, struct str *platform, struct str
         t->last != NULL ? t->last : list_first(&t->bots, const struct testbot, link);
 
     if (str_is_empty(*platform))
-        *platform = str_of(b->settings.platform);
+        *platform = str_of(b->base.ops->name);
     if (!str_is_empty(*bot))
         return;
     *bot = STR(DEFAULT_BOT);
     for (const struct list *it = t->bots.next; it != &t->bots; it = it->next) {
         const struct testbot *other = list_entry(it, const struct testbot, link);
-        if (str_eq(str_of(other->settings.platform), *platform))
-            *bot = str_of(other->settings.bot);
+        if (str_eq(str_of(other->base.ops->name), *platform))
+            *bot = str_of(other->base.bot);
     }
-    if (t->last != NULL && str_eq(str_of(t->last->settings.platform), *platform))
-        *bot = str_of(t->last->settings.bot);
+    if (t->last != NULL && str_eq(str_of(t->last->base.ops->name), *platform))
+        *bot = str_of(t->last->base.bot);
 }
 
 /* ---- a person ---- */
@@ -446,21 +430,6 @@ static void on_routed(void *ctx, enum bh_err err, const char *why)
     saying_free(s);
 }
 
-/* The event with its id and its route key; @id holds a joined id. */
-static struct event name_event(struct testbots *t, const struct platform *p, const struct event *ev,
-                               struct buf *id)
-{
-    struct event named = *ev;
-
-    named.event_id = str_is_empty(ev->message_id)
-                         ? testbots_message_id(t)
-                         : delivery_event_id(id, p->ops->ids_per_chat, ev->chat_id, ev->message_id);
-    named.route_key = !str_is_empty(ev->scope_id)  ? ev->scope_id
-                      : !str_is_empty(ev->chat_id) ? ev->chat_id
-                                                   : ev->bot;
-    return named;
-}
-
 bool testbots_say(struct testbots *t, const struct event *ev, accepted_cb *done, void *ctx,
                   char *ret_why)
 {
@@ -475,7 +444,13 @@ bool testbots_say(struct testbots *t, const struct event *ev, accepted_cb *done,
     s->kind = kind_of(t, ev->platform);
     list_init(&s->link);
     list_append(&t->sayings, &s->link);
-    struct event named = name_event(t, s->p, ev, &id);
+    struct event named = *ev;
+    named.event_id = str_is_empty(ev->message_id) ? testbots_message_id(t)
+                                                  : delivery_event_id(&id, s->p->ops->ids_per_chat,
+                                                                      ev->chat_id, ev->message_id);
+    named.route_key = !str_is_empty(ev->scope_id)  ? ev->scope_id
+                      : !str_is_empty(ev->chat_id) ? ev->chat_id
+                                                   : ev->bot;
     event_copy(&named, &s->arena, &s->ev);
     buf_done(&id);
     if (s->kind->routed)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "dispatch/dispatch.h"
 #include "host/host.h"
 #include "http/admin.h"
 #include "http/v1.h"
@@ -265,26 +266,27 @@ static void remove_route(struct op_call *c)
 
 /* ---- mailboxes ---- */
 
-static void change_mailbox(struct op_call *c, const char *what,
-                           uint64_t (*change)(struct relay *, struct str, struct str))
+static void change_mailbox(struct op_call *c, bool purge)
 {
     if (!admin_name_instance(c, op_text(c, "tenant"), op_text(c, "instance")))
         return;
-    uint64_t n = change(c->f->relay, str_of(c->tenant), str_of(c->instance));
-    buf_printf(&c->note, "mailbox %s: tenant=%s instance=%s deliveries=%" PRIu64, what, c->tenant,
-               c->instance, n);
+    struct str tenant = str_of(c->tenant), instance = str_of(c->instance);
+    uint64_t n = purge ? relay_mailbox_purge(c->f->relay, tenant, instance)
+                       : relay_parked_change(c->f->relay, tenant, instance, NULL, 0, false);
+    buf_printf(&c->note, "mailbox %s: tenant=%s instance=%s deliveries=%" PRIu64,
+               purge ? "purged" : "redriven", c->tenant, c->instance, n);
     buf_printf(&c->out, "{\"ok\":true,\"deliveries\":%" PRIu64 "}", n);
     op_done(c, BH_OK, NULL);
 }
 
 static void purge_mailbox(struct op_call *c)
 {
-    change_mailbox(c, "purged", relay_mailbox_purge);
+    change_mailbox(c, true);
 }
 
 static void redrive_mailbox(struct op_call *c)
 {
-    change_mailbox(c, "redriven", relay_mailbox_redrive);
+    change_mailbox(c, false);
 }
 
 static void reload(struct op_call *c)
@@ -382,7 +384,13 @@ static void make_token(struct op_call *c)
     if (hook && str_is_empty(spec.tenant))
         spec.tenant = v1_operator_tenant(c->f, spec.agent);
     if (hook && str_is_empty(spec.tenant)) {
-        op_error(c, 400, "malformed", "Which tenant's agent? Name the tenant with --tenant.");
+        if (dispatch_has_entry(c->f->dispatch, spec.agent))
+            op_error(c, 400, "malformed", "Which tenant's agent? Name the tenant with --tenant.");
+        else
+            op_error(c, 404, "not_found",
+                     "There is no agent '%.*s' with an entry (bellhop agents list). For an agent "
+                     "without one name the tenant with --tenant.",
+                     STR_FMT(spec.agent));
     } else if (!facts_name_ok(spec.tenant) && !(dashboard && spec.tenant.p == NULL)) {
         op_error(c, 400, "malformed",
                  "tenant must be 1 to 128 printable characters without blanks");
@@ -432,6 +440,7 @@ static void on_token_revoked(void *ctx, enum bh_err err, const char *why)
     struct op_call *c = ctx;
 
     mcp_check_keys(c->f->mcp);
+    mailbox_check_keys(c->f);
     op_done(c, err, why);
 }
 

@@ -19,6 +19,7 @@
 #include "http/admin.h"
 #include "http/media_route.h"
 #include "http/waker.h"
+#include "net/redis_hop.h"
 #include "net/loop.h"
 #include "net/trunk.h"
 #include "platform/sender.h"
@@ -208,8 +209,7 @@ void admin_write_platforms(struct front *f, struct jw *w, struct str tenant)
         admin_time(w, "lastEventAt", p->last_event_ms);
         jw_ki64(w, "usualGapMs", platform_usual_gap_ms(p));
         jw_kstr(w, "deaf", platform_is_deaf(p, now_ms, why) ? str_of(why) : STR_NULL);
-        if (p->ops->status != NULL)
-            p->ops->status(p, w);
+        platform_status(p, w);
         jw_end_obj(w);
     }
     jw_end_arr(w);
@@ -225,6 +225,18 @@ static void write_carrier(void *ctx, struct str node, size_t connections)
     jw_end_obj(w);
 }
 
+static void write_hop(struct front *f, struct jw *w)
+{
+    struct redis_hop_state s = redis_hop_state(f->hop);
+
+    jw_kobj(w, "redis");
+    jw_kstr(w, "at", str_of(s.at));
+    jw_kstr(w, "problem", *s.problem != '\0' ? str_of(s.problem) : STR_NULL);
+    if (s.heard_ms >= 0)
+        jw_ki64(w, "heardMsAgo", s.heard_ms);
+    jw_end_obj(w);
+}
+
 static void write_own_node(struct front *f, struct jw *w)
 {
     jw_kobj(w, "node");
@@ -234,6 +246,8 @@ static void write_own_node(struct front *f, struct jw *w)
     jw_karr(w, "carriers");
     trunk_each(f->server, write_carrier, w);
     jw_end_arr(w);
+    if (f->hop != NULL)
+        write_hop(f, w);
     jw_end_obj(w);
 }
 

@@ -177,16 +177,13 @@ struct dash_session *dash_session_oldest(struct dash_sessions *t)
 static bool credential_is_good(const struct dash_sessions *t, const struct dash_role *r)
 {
     uint8_t now[SHA256_BYTES];
-    const struct key *k;
 
     switch (r->by) {
     case DASH_BY_TOKEN:
         hash_of_token(t, now);
         return t->f->settings->admin_token != NULL && ct_equal(now, r->token_hash, sizeof now);
     case DASH_BY_KEY:
-        k = keys_find(t->f->keys, str_of(r->key_id));
-        return k != NULL && k->revoked_ms == 0 &&
-               (k->until_ms == 0 || k->until_ms > clock_wall_ms(loop_clock(t->f->loop)));
+        return keys_is_good(t->f->keys, str_of(r->key_id));
     default:
         return true;
     }

@@ -12,6 +12,7 @@
 #include "base/jw.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/event.h"
 #include "core/token.h"
 #include "edge/door.h"
 #include "host/host.h"
@@ -146,7 +147,7 @@ static void join(struct joining *j, struct json doc)
                                   .gateway = json_str(doc, "gatewayId"),
                                   .instance = json_str(doc, "instanceId"),
                                   .wake_url = json_str(doc, "wakeUrl"),
-                                  .platform = json_str(doc, "platform"),
+                                  .platform = event_platform_meant(json_str(doc, "platform")),
                                   .bot = json_str(doc, "botId"),
                                   .display_name = json_str(doc, "displayName")};
     const char *wrong;
@@ -205,7 +206,7 @@ static void on_identified(void *ctx, enum bh_err err, const struct idp_claims *c
         door_proved(j->f->door, j->from, now_ms(j->f));
         j->tenant = str_dup(claims->tenant);
         j->instance = str_dup_opt(claims->instance);
-        if (!keys_may_join(j->f->keys, j->tenant, j->f->v1->tenant_provisions))
+        if (!keys_may_join(j->f->keys, str_of(j->tenant), j->f->v1->tenant_provisions))
             refuse(j, 429, "rate_limited",
                    "Too many gateways of this tenant at once; try again in a moment.");
         else if (json_parse(parser, str_make(j->body, j->body_n), &doc) && json_is_object(doc))

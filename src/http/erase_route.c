@@ -2,10 +2,10 @@
  *
  *      {"tenant", "dryRun"?}            -> {"instances", "keys", "waiting", "chats", "messages",
  *                                           "outgoing", "questions", "replies", "wakes", "media",
- *                                           "skills", "data", "routes"}
+ *                                           "skills", "data", "routes", "pairing"}
  *      {"platform", "user", "dryRun"?}  -> {"messages", "names", "media", "chats", "waiting",
  *                                           "quoted", "outgoing", "questions", "links",
- *                                           "allowLists"}
+ *                                           "allowLists", "pairing"}
  *
  * Each module erases its own records (store/erasure.h); this file decides the order.  A tenant's
  * instances end and its keys are revoked first, so that nothing new arrives during the erasure. */
@@ -23,6 +23,7 @@
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
 #include "tenancy/keys.h"
+#include "tenancy/pairing.h"
 
 struct erase_request { /* an erasure that somebody waits for */
     struct op_call *c; /* borrowed */
@@ -89,6 +90,7 @@ static void erase(struct op_call *c)
                                       {&data_eraser, f->data},
                                       {&media_eraser, f->media},
                                       {&journal_eraser, f->journal},
+                                      {&pairing_eraser, f->pairing},
                                       {&audit_eraser, f->audit}};
     size_t n = 0;
     struct erase_with here[ARRAY_LEN(with)];

@@ -41,9 +41,11 @@ struct front { /* all borrowed, unless it says owned; cli/server.c opens and clo
     struct store *store;
     struct node *node;        /* NULL: the store is not shared */
     const uint8_t *trunk_key; /* shared by the nodes: net/trunk.h; NULL: no trunks are accepted */
+    struct redis_hop *hop;    /* trunks run over Redis; NULL: they do not */
     struct facts *facts;
-    struct audit *audit; /* the log of changes: tenancy/audit.h */
-    struct str peer;     /* whose request is being handled; absent: not known */
+    struct audit *audit;     /* the log of changes: tenancy/audit.h */
+    struct pairing *pairing; /* people who wait to be let in: tenancy/pairing.h */
+    struct str peer;         /* whose request is being handled; absent: not known */
     struct keys *keys;
     struct skills *skills;
     struct data *data;
@@ -88,3 +90,6 @@ extern char front_admin_tag[]; /* marks the admin listener: struct http_listener
 bool health_store_is_stuck(struct store *store);
 
 void front_handle(void *ctx, struct http_req *req); /* an http_handler; @ctx is the front */
+/* A gateway's socket outlived the process before this one (net/ws.h): its session continues. */
+struct ws_past;
+void gateway_present(void *ctx, const struct ws_past *past);

@@ -13,7 +13,10 @@ front_handler enroll_by_code, enroll_by_caller; /* enroll_route.c */
 front_handler front_ops; /* v1.c: finds the operation; answers 404 where there is none */
 front_handler front_mcp;
 front_handler media_upload, media_download; /* media_route.c */
-front_handler site_root, site_chat, site_webhook, site_install;
+front_handler site_root, site_chat, site_webhook, site_fixed, site_install;
+/* The platform whose fixed_path @path is below; NULL: none. */
+struct platform_ops;
+const struct platform_ops *site_fixed_at(struct str path);
 front_handler site_dashboard; /* dashboard.c */
 
 /* Answer with a JSON body. */

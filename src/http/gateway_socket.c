@@ -11,7 +11,10 @@
  *              -> none, wrong, revoked    -> 101, then close 4401
  *              -> good, but too many      -> 503
  *              -> good                    -> 101, session_open()
- */
+ *
+ * A socket that another node holds outlives this process.  The next one is shown the socket, with
+ * what went down it, and continues its session: gateway_present(). */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,11 +81,47 @@ static void wire_close(struct wire *w, enum close_reason why)
     ws_close(socket_of(w)->ws, contract_closes[why].code, contract_closes[why].text);
 }
 
+/* ---- a socket that another node holds ---- */
+
+static void wire_sent(struct wire *w, uint64_t row, struct str id)
+{
+    ws_sent(socket_of(w)->ws, row, id);
+}
+
+static void wire_answered(struct wire *w, struct str request_id)
+{
+    ws_answered(socket_of(w)->ws, request_id);
+}
+
+static void wire_keep(struct wire *w, bool yes, uint64_t rank)
+{
+    struct gateway_socket *s = socket_of(w);
+    const struct gateway *gw = facts_gateway(s->front->facts, party_name(s->party));
+    char since[24], number[24];
+
+    if (gw == NULL)
+        return;
+    snprintf(since, sizeof since, "%" PRId64, gw->created_ms);
+    snprintf(number, sizeof number, "%" PRIu64, rank);
+    ws_keep(s->ws, yes ? &(struct ws_name){str_of(gw->id), str_of(gw->tenant), str_of(gw->instance),
+                                           str_of(since), str_of(number)}
+                       : NULL);
+}
+
+static void wire_close_remote(struct wire *w, enum close_reason why)
+{
+    if (why == CLOSE_RESTARTING)
+        ws_park(socket_of(w)->ws);
+    else
+        wire_close(w, why);
+}
+
 static void wire_media_url(struct wire *w, struct str id, bool sign, struct buf *out)
 {
     struct gateway_socket *s = socket_of(w);
     const char *base = s->front->public_url != NULL ? s->front->public_url
                        : s->dialled != NULL         ? s->dialled->base
+                       : s->front->base_url != NULL ? s->front->base_url
                                                     : "";
 
     media_url(s->front->media, str_of(base), id, sign, out);
@@ -96,6 +135,17 @@ static const struct wire_ops wire_ops = {
     .close = wire_close,
     .media_url = wire_media_url,
 };
+static const struct wire_ops remote_ops = {
+    .send = wire_send,
+    .send_begin = wire_send_begin,
+    .send_end = wire_send_end,
+    .ping = wire_ping,
+    .close = wire_close_remote,
+    .sent = wire_sent,
+    .answered = wire_answered,
+    .keep = wire_keep,
+    .media_url = wire_media_url,
+};
 
 static void on_data(void *ctx, struct str bytes, bool end)
 {
@@ -103,10 +153,26 @@ static void on_data(void *ctx, struct str bytes, bool end)
 
     if (s->session == NULL)
         return;
-    session_data(s->session, bytes);
-    if (ledger_change(s->front->ledger, s->party, LIMIT_FRAME_BYTES, &s->unfinished,
-                      session_unfinished(s->session)) != LIMIT_TAKEN)
+    size_t unfinished = session_data(s->session, bytes);
+    if (ledger_change(s->front->ledger, s->party, LIMIT_FRAME_BYTES, &s->unfinished, unfinished) !=
+        LIMIT_TAKEN)
         wire_close(&s->wire, CLOSE_TRY_LATER);
+}
+
+static void on_ack(void *ctx, struct str buffer_id)
+{
+    struct gateway_socket *s = ctx;
+
+    if (s->session != NULL)
+        session_acked(s->session, buffer_id);
+}
+
+static void on_parted(void *ctx)
+{
+    struct gateway_socket *s = ctx;
+
+    if (s->session != NULL)
+        session_parted(s->session);
 }
 
 static void on_pong(void *ctx, uint32_t number)
@@ -145,17 +211,28 @@ static void on_closed(void *ctx, int code)
     socket_free(s);
 }
 
-static const struct ws_handlers handlers = {.on_data = on_data,
+static const struct ws_handlers handlers = {.max_message = CONTRACT_MAX_FRAME,
+                                            .max_queued = MAX_QUEUED,
+                                            .on_data = on_data,
                                             .on_pong = on_pong,
-                                            .on_closed = on_closed};
+                                            .on_closed = on_closed,
+                                            .on_ack = on_ack,
+                                            .on_parted = on_parted};
 
-/* NULL: the client disconnected meanwhile. */
-static struct gateway_socket *accept_socket(struct front *f, const struct ws_offer *offer)
+static struct gateway_socket *socket_new(struct front *f)
 {
     struct gateway_socket *s = xcalloc(1, sizeof *s);
 
     s->wire.ops = &wire_ops;
     s->front = f;
+    return s;
+}
+
+/* NULL: the client disconnected meanwhile. */
+static struct gateway_socket *accept_socket(struct front *f, const struct ws_offer *offer)
+{
+    struct gateway_socket *s = socket_new(f);
+
     if (f->public_url == NULL && offer->host[0] != '\0') {
         char base[sizeof offer->host + 16];
         int n = snprintf(base, sizeof base, "%s://%s", offer->tls ? "https" : "http", offer->host);
@@ -167,10 +244,7 @@ static struct gateway_socket *accept_socket(struct front *f, const struct ws_off
         f->dialled->refs++;
         s->dialled = f->dialled;
     }
-    s->ws = ws_accept_offer(f->server, offer,
-                            &(struct ws_options){.max_message = CONTRACT_MAX_FRAME,
-                                                 .max_queued = MAX_QUEUED},
-                            &handlers, s);
+    s->ws = ws_accept_offer(f->server, offer, &handlers, s);
     if (s->ws == NULL) {
         socket_free(s);
         return NULL;
@@ -197,6 +271,18 @@ static bool can_serve(struct front *f, struct http_req *req)
     return true;
 }
 
+/* The socket counts for @party, one hold of which is taken over. */
+static void let_in(struct gateway_socket *s, struct party *party, const struct gateway *gw)
+{
+    struct party *tenant = ledger_party(s->front->ledger, PER_TENANT, str_of(gw->tenant));
+
+    s->party = party;
+    if (ws_is_remote(s->ws))
+        s->wire.ops = &remote_ops;
+    ws_let_in(s->ws, party, tenant);
+    party_drop(tenant);
+}
+
 static void open_session(struct front *f, const struct ws_offer *offer, const struct gateway *gw)
 {
     struct party *party = ledger_party(f->ledger, PER_CREDENTIAL, str_of(gw->id));
@@ -215,13 +301,66 @@ static void open_session(struct front *f, const struct ws_offer *offer, const st
         party_drop(party);
         return;
     }
-    s->party = party;
-    struct party *tenant = ledger_party(f->ledger, PER_TENANT, str_of(gw->tenant));
-    ws_let_in(s->ws, party, tenant);
-    party_drop(tenant);
+    let_in(s, party, gw);
     s->session = session_open(f->relay, gw, &s->wire);
     if (s->session == NULL)
         wire_close(&s->wire, CLOSE_TRY_LATER);
+}
+
+/* ---- a socket that outlived the process before this one ---- */
+
+/* NULL: the gateway was revoked, or its id is another gateway's now. */
+static const struct gateway *gateway_named(struct front *f, const struct ws_name *n)
+{
+    const struct gateway *gw = facts_gateway(f->facts, n->gateway);
+    char since[24] = "";
+
+    if (gw != NULL)
+        snprintf(since, sizeof since, "%" PRId64, gw->created_ms);
+    bool same = gw != NULL && gw->revoked_ms == 0 && str_eq(n->since, str_of(since)) &&
+                str_eq(n->tenant, str_of(gw->tenant)) && str_eq(n->instance, str_of(gw->instance));
+    return same ? gw : NULL;
+}
+
+static void resume(struct gateway_socket *s, const struct gateway *gw, const struct ws_past *p)
+{
+    struct session_row *rows = xcalloc(p->n_rows + 1, sizeof *rows);
+    struct session_past past = {.personas = p->personas,
+                                .rows = rows,
+                                .n_rows = p->n_rows,
+                                .asked = p->asked,
+                                .n_asked = p->n_asked,
+                                .acked = p->acked};
+
+    for (size_t i = 0; i < p->n_rows; i++)
+        rows[i] = (struct session_row){p->rows[i].row, p->rows[i].id};
+    (void)str_to_u64(p->name.rank, &past.rank);
+    s->session = session_resume(s->front->relay, gw, &s->wire, &past);
+    free(rows);
+    if (s->session == NULL)
+        wire_close(&s->wire, CLOSE_TRY_LATER);
+}
+
+void gateway_present(void *front, const struct ws_past *past)
+{
+    struct front *f = front;
+    const struct gateway *gw = gateway_named(f, &past->name);
+    struct gateway_socket *s = socket_new(f);
+    struct party *party;
+
+    s->ws = ws_resume(past, &handlers, s);
+    if (gw == NULL) {
+        wire_close(&s->wire, CLOSE_REVOKED);
+        return;
+    }
+    party = ledger_party(f->ledger, PER_CREDENTIAL, str_of(gw->id));
+    if (ledger_take(f->ledger, party, LIMIT_SOCKETS, 1) != LIMIT_TAKEN) {
+        party_drop(party);
+        wire_close(&s->wire, CLOSE_TRY_LATER);
+        return;
+    }
+    let_in(s, party, gw);
+    resume(s, gw, past);
 }
 
 static void log_refusal(struct front *f, struct str peer, const char *how, const char *why)

@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "core/jwt.h"
+#include "edge/jwks.h"
 #include "net/http_client.h"
 #include "tenancy/enroll.h"
 #include "tenancy/keys.h"
@@ -92,10 +93,8 @@ struct believed {     /* a cached answer of the account server */
 
 struct idp {
     struct idp_env env;
-    struct jwt_keys *keys; /* owned; NULL: no JWT is accepted */
-    bool by_jwks;
-    int64_t fetched_ms, tried_ms; /* monotonic; -1: never */
-    struct http_call *fetching;
+    struct jwks *jwks;     /* owned; NULL: the only key is in a file */
+    struct jwt_keys *keys; /* owned, but borrowed of @jwks; NULL: no JWT is accepted */
     struct list questions;
     size_t n_waiting;    /* of the questions, those with @waits set */
     struct timer answer; /* answers new questions, outside the call that asked */
@@ -189,15 +188,6 @@ static const char *read_claims(const struct question *q, struct json claims, str
     return str_is_empty(ret->tenant) ? "the token lacks the claim of identity.tenant_claim" : NULL;
 }
 
-static void fetch_jwks(struct idp *i);
-
-/* True when the JWKS may be fetched again now: the last try was JWKS_AGAIN_MS ago. */
-static bool may_fetch(const struct idp *i)
-{
-    return i->by_jwks &&
-           (i->tried_ms < 0 || clock_now_ms(i->env.clock) - i->tried_ms >= JWKS_AGAIN_MS);
-}
-
 /* @last: the JWKS was fetched for this question already. */
 static void answer_jwt(struct question *q, bool last)
 {
@@ -206,22 +196,18 @@ static void answer_jwt(struct question *q, bool last)
     struct jwt t;
     const char *why = "the bearer is not a JWT";
 
-    bool stale = i->by_jwks &&
-                 (i->fetched_ms < 0 || clock_now_ms(i->env.clock) - i->fetched_ms >= JWKS_FRESH_MS);
-    if (!last && stale && (i->fetching != NULL || may_fetch(i))) {
-        if (wait_for_answer(q))
-            fetch_jwks(i);
+    if (!last && i->jwks != NULL && jwks_refresh(i->jwks, false)) {
+        wait_for_answer(q);
         return;
     }
     if (jwt_read(str_of(q->bearer), &t)) {
         enum jwt_verdict v = jwt_verify(&t, i->keys, clock_wall_ms(i->env.clock) / 1000);
-        if (v == JWT_UNKNOWN_KEY && !last && (i->fetching != NULL || may_fetch(i))) {
+        if (v == JWT_UNKNOWN_KEY && !last && i->jwks != NULL && jwks_refresh(i->jwks, true)) {
             jwt_done(&t);
-            if (wait_for_answer(q))
-                fetch_jwks(i);
+            wait_for_answer(q);
             return;
         }
-        if (v == JWT_UNKNOWN_KEY && jwt_keys_count(i->keys) == 0 && i->by_jwks) {
+        if (v == JWT_UNKNOWN_KEY && jwt_keys_count(i->keys) == 0 && i->jwks != NULL) {
             jwt_done(&t);
             answer(q, BH_UNAVAILABLE, NULL, "the keys of the identity provider cannot be fetched");
             return;
@@ -255,35 +241,9 @@ static void each_question(struct idp *i, bool waiting, void (*answer_it)(struct 
     }
 }
 
-static void on_jwks(void *ctx, const struct http_result *r)
+static void on_jwks(void *ctx)
 {
-    struct idp *i = ctx;
-    struct json_parser *parser = json_parser_new();
-    struct json doc;
-
-    i->fetching = NULL;
-    if (r->err == BH_OK && r->status == 200 && json_parse(parser, r->body, &doc) &&
-        json_type(json_get(doc, "keys")) == JSON_ARRAY) {
-        jwt_keys_set_jwks(i->keys, doc);
-        i->fetched_ms = clock_now_ms(i->env.clock);
-    } else { /* keep the keys of the last fetch */
-        log_warn(NULL, "the JWKS cannot be fetched: url=%s status=%d %s", i->env.cfg->jwks_url,
-                 r->status, r->why != NULL ? r->why : "");
-    }
-    json_parser_free(parser);
-    each_question(i, true, answer_with_jwks);
-}
-
-static void fetch_jwks(struct idp *i)
-{
-    if (i->fetching != NULL)
-        return;
-    i->tried_ms = clock_now_ms(i->env.clock);
-    i->fetching = http_fetch(i->env.http,
-                             &(struct http_fetch){.url = i->env.cfg->jwks_url,
-                                                  .timeout_ms = FETCH_MS,
-                                                  .max_body = 1 << 20},
-                             on_jwks, i);
+    each_question(ctx, true, answer_with_jwks);
 }
 
 /* ---- introspection ---- */
@@ -398,7 +358,7 @@ void idp_admit_agents(struct idp *i)
 
 bool idp_asks_others(const struct idp *i)
 {
-    return i->by_jwks || strcmp(i->env.cfg->kind, "introspect") == 0;
+    return i->jwks != NULL || strcmp(i->env.cfg->kind, "introspect") == 0;
 }
 
 void idp_ask(struct idp *i, enum idp_purpose purpose, struct str bearer, idp_done_cb *done,
@@ -426,10 +386,19 @@ static enum bh_err open_keys(struct idp *i, char *why)
 
     if (c->public_key == NULL && c->jwks_url == NULL)
         return BH_OK;
-    i->keys = jwt_keys_new();
-    i->by_jwks = c->public_key == NULL;
-    if (i->by_jwks)
+    if (c->public_key == NULL) {
+        i->jwks = jwks_new(&(struct jwks_env){.clock = i->env.clock,
+                                              .http = i->env.http,
+                                              .url = c->jwks_url,
+                                              .fresh_ms = JWKS_FRESH_MS,
+                                              .again_ms = JWKS_AGAIN_MS,
+                                              .burst = 1,
+                                              .fetched = on_jwks,
+                                              .ctx = i});
+        i->keys = jwks_keys(i->jwks);
         return BH_OK;
+    }
+    i->keys = jwt_keys_new();
     if (strncmp(c->public_key, "-----", 5) == 0)
         buf_add_z(&pem, c->public_key);
     else
@@ -447,7 +416,7 @@ enum bh_err idp_open(const struct idp_env *env, struct idp **ret_i, char *ret_wh
 {
     struct idp *i = xcalloc(1, sizeof *i);
 
-    *i = (struct idp){.env = *env, .fetched_ms = -1, .tried_ms = -1};
+    *i = (struct idp){.env = *env};
     list_init(&i->questions);
     list_init(&i->believed_by_age);
     timer_init(&i->answer, on_turn);
@@ -465,12 +434,13 @@ void idp_free(struct idp *i)
     if (i == NULL)
         return;
     timer_stop(i->env.clock, &i->answer);
-    http_cancel(&i->fetching);
     list_each (&i->questions, it, nxt)
         question_free(list_entry(it, struct question, link));
     list_each (&i->believed_by_age, it, nxt)
         forget(i, list_entry(it, struct believed, link));
     map_done(&i->believed);
-    jwt_keys_free(i->keys);
+    if (i->jwks == NULL)
+        jwt_keys_free(i->keys);
+    jwks_free(i->jwks);
     free(i);
 }

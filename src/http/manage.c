@@ -27,6 +27,25 @@ static struct grant_who who_of(const struct op_call *c)
 
 /* ---- the operations ---- */
 
+/* Warns of bots that the server does not have: their name may be mistyped. */
+static void write_link_warnings(const struct op_call *c, struct jw *w, struct str platform,
+                                const struct str *bots, size_t n_bots)
+{
+    char text[512];
+
+    jw_karr(w, "warnings");
+    for (size_t i = 0; i < n_bots; i++) {
+        if (str_eq(bots[i], STR("*")) || host_platform(c->f->host, platform, bots[i]) != NULL)
+            continue;
+        snprintf(text, sizeof text,
+                 "the server has no bot \"%.*s\" of %.*s, so the link counts nowhere until one is "
+                 "added under platforms: in the configuration. See: bellhop status",
+                 STR_FMT(bots[i]), STR_FMT(platform));
+        jw_str(w, str_of(text));
+    }
+    jw_end_arr(w);
+}
+
 /* An instance names one bot; only the operator's code may count on several bots, or on all. */
 static void make_link_code(struct op_call *c)
 {
@@ -53,6 +72,8 @@ static void make_link_code(struct op_call *c)
     jw_kstr_opt(&w, "platform", on.platform);
     jw_kstr_opt(&w, "bot", bot);
     jw_ki64(&w, "expiresAt", expires_ms);
+    if (c->by_operator)
+        write_link_warnings(c, &w, on.platform, on.bots, on.n_bots);
     jw_end_obj(&w);
     buf_wipe(&code);
 }
@@ -144,6 +165,11 @@ static void link_person(struct op_call *c)
         buf_printf(&c->note, "%s%.*s", i > 0 ? "," : "", STR_FMT(p.bots[i]));
     if (p.n_bots == 0)
         buf_add_z(&c->note, "*");
+    struct jw w = op_begin(c);
+    jw_obj(&w);
+    jw_kbool(&w, "ok", true);
+    write_link_warnings(c, &w, p.platform, p.bots, remove ? 0 : p.n_bots);
+    jw_end_obj(&w);
     (remove ? grant_unlink : grant_link)(c->f->facts, who_of(c), &p, op_done, c);
 }
 
@@ -369,7 +395,7 @@ const struct op ops_manage[] = {
                                       .what = "The operator only: the link counts on all of "
                                               "them; `*`: on every bot."},
                                      {0}},
-     .answer = "{code: text, platform?: text, bot?: text, expiresAt: whole}",
+     .answer = "{code: text, platform?: text, bot?: text, expiresAt: whole, warnings?: [text]}",
      .answer_what = "Good once, within ten minutes.",
      .errors = "malformed (400), refused (403), rate_limited (429)"},
     {"claimScope", "POST", "/manage/scope", MAY_GATEWAY, claim_scope,
@@ -436,7 +462,8 @@ const struct op ops_manage[] = {
      .answer = "{owner: bool}", .answer_what = "A link counts on its own bots.",
      .errors = "malformed (400)"},
     {"linkPerson", "POST", "/admin/manage/person", MAY_OPERATOR, link_person,
-     "Link a person to an instance, or unlink them, without a code.", CHANGE,
+     "Link a person to an instance, or unlink them, without a code.", .body_may_be_empty = true,
+     .answer = "{ok: bool, warnings: [text]}", .answer_what = "The change is on disk.",
      .args = (const struct op_arg[]){INSTANCE_ARGS(IN_BODY),
                                      {"platform", IN_BODY, OP_TEXT, .what = "Of the person."},
                                      {"userId", IN_BODY, OP_TEXT, .what = "The person."},

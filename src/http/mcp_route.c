@@ -326,6 +326,7 @@ static void run(struct front *f, const struct op *op, struct mcp_call *mcp,
 
     c->mcp = mcp;
     c->caller = *mcp_call_who(mcp);
+    c->caller.trace = mcp_call_trace(mcp);
     c->args = args;
     mcp_call_keep(mcp, c, on_dropped);
     op->run(c);
@@ -424,11 +425,7 @@ static bool readable(void *front, struct str tenant, struct str instance)
 
 static bool key_is_good(void *front, struct str key_id)
 {
-    struct front *f = front;
-    const struct key *k = keys_find(f->keys, key_id);
-
-    return k != NULL && k->revoked_ms == 0 &&
-           (k->until_ms == 0 || k->until_ms > clock_wall_ms(loop_clock(f->loop)));
+    return keys_is_good(((struct front *)front)->keys, key_id);
 }
 
 static void on_mail(void *front, const struct mail_news *news)

@@ -179,10 +179,13 @@ static bool page_upload(struct front *f, struct http_req *req);
 static void webhook_on_head(struct http_req *req)
 {
     struct str rest = http_path(req), part = STR_NULL;
+    const struct platform_ops *ops = site_fixed_at(rest);
 
-    for (size_t i = 0; i < 3 && str_split(&rest, '/', &part); i++)
-        ;
-    const struct platform_ops *ops = platform_find(part);
+    if (str_starts(rest, STR("/webhooks/"))) {
+        for (size_t i = 0; i < 3 && str_split(&rest, '/', &part); i++)
+            ;
+        ops = platform_find(part);
+    }
     if (ops != NULL && ops->max_webhook > 0)
         http_allow_body(req, ops->max_webhook);
 }
@@ -191,8 +194,7 @@ void front_on_head(void *ctx, struct http_req *req)
 {
     struct front *f = ctx;
 
-    if (str_starts(http_path(req), STR("/webhooks/")))
-        webhook_on_head(req);
+    webhook_on_head(req);
     if (f->standing_by || http_listener_tag(req) == front_admin_tag ||
         !str_eq(http_method(req), STR("POST")) ||
         (str_starts(http_path(req), STR("/chat/")) && page_upload(f, req)) ||
@@ -328,7 +330,7 @@ static void place_url(void *ctx, struct str id, struct buf *out)
 
 void media_place(const struct front *f, struct str frame, struct buf *out)
 {
-    event_place_media(out, frame, place_url, (void *)f);
+    event_fill_media(out, frame, place_url, (void *)f);
 }
 
 /* ---- files of the chat page: /chat[/<bot>]/api/file ----

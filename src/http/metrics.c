@@ -25,10 +25,11 @@
 #include "relay/relay.h"
 #include "skills/skills.h"
 #include "store/journal_disk.h"
-#include "store/lanes.h"
+#include "store/jobs.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
+#include "tenancy/pairing.h"
 
 static void head(struct buf *out, const char *name, const char *type, const char *help)
 {
@@ -232,6 +233,32 @@ static void journal_part(struct front *f, struct buf *out)
     counter(out, "why_thinned_total", "Events of strangers that were not recorded.", s.thinned);
 }
 
+static void pairing_part(struct front *f, struct buf *out)
+{
+    struct pairing_stats s;
+
+    pairing_stats(f->pairing, &s);
+    head(out, "pairing_people", "gauge", "People in the queue of `bellhop pairing`, by state.");
+    buf_printf(out,
+               "bellhop_pairing_people{state=\"waiting\"} %" PRIu64 "\n"
+               "bellhop_pairing_people{state=\"denied\"} %" PRIu64 "\n"
+               "bellhop_pairing_people{state=\"blocked\"} %" PRIu64 "\n",
+               s.waiting, s.denied, s.blocked);
+    head(out, "pairing_decisions_total", "counter", "Decisions about them.");
+    buf_printf(out,
+               "bellhop_pairing_decisions_total{kind=\"approved\"} %" PRIu64 "\n"
+               "bellhop_pairing_decisions_total{kind=\"denied\"} %" PRIu64 "\n"
+               "bellhop_pairing_decisions_total{kind=\"blocked\"} %" PRIu64 "\n",
+               s.approvals, s.denials, s.blocks);
+    counter(out, "pairing_messages_total", "Messages of people who are linked to nobody.",
+            s.messages);
+    counter(out, "pairing_pushed_out_total", "People who left the full queue undecided.",
+            s.pushed_out);
+    counter(out, "pairing_receipts_total", "Receipts to these people.", s.receipts);
+    counter(out, "pairing_writes_total", "Writes of the queue, of up to 256 people each.",
+            s.writes);
+}
+
 static void instance_part(struct front *f, struct buf *out)
 {
     struct relay_tally t;
@@ -339,7 +366,7 @@ static void dispatch_part(struct front *f, struct buf *out)
 /* The skill store and the data store, by name. */
 static void program_part(struct front *f, struct buf *out)
 {
-    struct lanes_stats s, d;
+    struct db_jobs_stats s, d;
     const struct list *unused;
 
     skills_stats(f->skills, &s);
@@ -386,7 +413,7 @@ static void platform_part(struct front *f, struct buf *out)
     for (size_t i = 0; i < n; i++) {
         const struct platform *p = host_nth_platform(f->host, i);
         buf_printf(out, "bellhop_platform_events_total{platform=\"%s\",bot=\"%s\"} %" PRIu64 "\n",
-                   p->ops->name, p->bot, p->n_events);
+                   p->ops->name, p->bot, p->n.events);
     }
     head(out, "platform_last_event_age_ms", "gauge", "Since the platform was last heard of.");
     for (size_t i = 0; i < n; i++) {
@@ -468,12 +495,10 @@ static void heart_part(struct front *f, struct buf *out)
 }
 
 /* A process that stands by has only the last ones. */
-static void (*const parts[])(struct front *f,
-                             struct buf *out) = {relay_part,    gate_part,     latency_part,
-                                                 instance_part, journal_part,  store_part,
-                                                 limits_part,   dispatch_part, program_part,
-                                                 platform_part, outbox_part,   media_part,
-                                                 heart_part,    loop_part,     process_part};
+static void (*const parts[])(struct front *f, struct buf *out) = {
+    relay_part, gate_part,   latency_part,  instance_part, journal_part,  pairing_part,
+    store_part, limits_part, dispatch_part, program_part,  platform_part, outbox_part,
+    media_part, heart_part,  loop_part,     process_part};
 enum { STANDBY_PARTS = 2 };
 
 void metrics_show(struct front *f, struct http_req *req)

@@ -121,7 +121,7 @@ void cluster_trunk(struct front *f, struct http_req *req)
         return;
     }
     trunk_accept(f->server, req,
-                 &(struct trunk_keeper){.key = f->trunk_key,
-                                        .name = node_owner(f->node),
-                                        .admin_tag = front_admin_tag});
+                 &(struct trunk_heart){.key = f->trunk_key,
+                                       .name = node_owner(f->node),
+                                       .admin_tag = front_admin_tag});
 }

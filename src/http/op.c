@@ -14,20 +14,30 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/percent.h"
+#include "core/event.h"
 #include "http/v1.h"
 #include "mcp/mcp.h"
 
 enum { TEXTS_MAX = 64 };
 
 const struct op_family op_families[] = {
-    {"server", ops_server},   {"skills", ops_skills},
-    {"data", ops_data},       {"agents", ops_agents},
-    {"chat", ops_chat},       {"mailbox", ops_mailbox},
-    {"manage", ops_manage},   {"lists", ops_lists},
-    {"changes", ops_changes}, {"nodes", ops_nodes},
-    {"erase", ops_erase},     {"why", ops_why},
-    {"care", ops_care},       {"dashboard", ops_dashboard},
-    {"test", ops_test},       {0},
+    {"server", ops_server},
+    {"skills", ops_skills},
+    {"data", ops_data},
+    {"agents", ops_agents},
+    {"chat", ops_chat},
+    {"mailbox", ops_mailbox},
+    {"manage", ops_manage},
+    {"lists", ops_lists},
+    {"changes", ops_changes},
+    {"nodes", ops_nodes},
+    {"erase", ops_erase},
+    {"why", ops_why},
+    {"care", ops_care},
+    {"dashboard", ops_dashboard},
+    {"pairing", ops_pairing},
+    {"test", ops_test},
+    {0},
 };
 
 const struct op *op_find(const char *name)
@@ -290,7 +300,10 @@ const struct op_value *op_value(const struct op_call *c, const char *name)
 
 struct str op_text(const struct op_call *c, const char *name)
 {
-    return op_value(c, name)->text;
+    struct str text = op_value(c, name)->text;
+
+    /* A client may name a platform as it read it in an event. */
+    return strcmp(name, "platform") == 0 ? event_platform_meant(text) : text;
 }
 
 bool op_flag(const struct op_call *c, const char *name)

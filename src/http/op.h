@@ -121,7 +121,7 @@ struct op_family {
 extern const struct op ops_server[], ops_skills[], ops_data[], ops_agents[], ops_chat[],
     ops_mailbox[];
 extern const struct op ops_manage[], ops_lists[], ops_changes[], ops_nodes[], ops_erase[],
-    ops_test[], ops_why[], ops_care[], ops_dashboard[];
+    ops_test[], ops_why[], ops_care[], ops_pairing[], ops_dashboard[];
 extern const struct op_family op_families[]; /* ends with a NULL name */
 const struct op *op_find(const char *name);  /* NULL: no such operation */
 
@@ -147,10 +147,10 @@ struct op_call {
     struct list link; /* front->op_calls */
     struct front *f;  /* borrowed */
     const struct op *op;
-    struct caller caller;       /* borrowed while the handler runs; over MCP until the answer */
-    const struct op_args *args; /* while the handler runs */
-    struct skills_call *skills; /* the module's call in flight; its callback sets it to NULL */
-    struct data_call *data;
+    struct caller caller;          /* borrowed while the handler runs; over MCP until the answer */
+    const struct op_args *args;    /* while the handler runs */
+    struct skills_request *skills; /* the module's call in flight; its callback sets it to NULL */
+    struct data_request *data;
     struct dispatch_call *dispatch;
     struct mcp_call *mcp; /* NULL: over HTTP */
     void *mine;           /* op_keep() */
@@ -244,6 +244,8 @@ bool op_match(const char *pattern, struct str path, struct arena *arena,
 /* At shutdown, after the sockets are closed: frees reads, sends and mailbox sessions. */
 void chat_ops_drop(struct front *f);
 void mailbox_ops_drop(struct front *f);
+void mailbox_check_keys(
+    struct front *f); /* a key was revoked: ends the sessions that polled by it */
 /* True while no gateway of the instance is connected, so that others may read its mail. */
 struct instance_view;
 bool chats_readable(struct front *f, struct str tenant, struct str instance,

@@ -215,7 +215,9 @@ static struct str tenant_meant(struct op_call *c, struct str id)
         tenant = c->caller.tenant;
     if (str_is_empty(tenant))
         tenant = v1_operator_tenant(c->f, id);
-    if (str_is_empty(tenant))
+    if (str_is_empty(tenant) && id.p != NULL && !dispatch_has_entry(c->f->dispatch, id))
+        op_refuse(c, FAULT_NOT_FOUND, "There is no agent '%.*s' with an entry.", STR_FMT(id));
+    else if (str_is_empty(tenant))
         op_refuse(c, FAULT_INVALID, "Which tenant? Name it with tenant, or --tenant.");
     return tenant;
 }

@@ -78,24 +78,57 @@ static bool read_ids(struct op_call *c, uint64_t ids[IDS_MAX], size_t *ret_n)
     return true;
 }
 
-/* Of all instances, or of those of a tenant. */
-static uint64_t change_all(struct op_call *c, struct str tenant, bool drop)
+static void changed(struct op_call *c, uint64_t n, bool drop)
 {
-    uint32_t box = 0;
-    uint64_t id = 0, n = 0;
-    size_t looks = SIZE_MAX;
-    struct parked_view v;
+    buf_printf(&c->note, "dead letters %s: instance=%s deliveries=%" PRIu64,
+               drop ? "dropped" : "redriven", c->instance != NULL ? c->instance : "*", n);
+    buf_printf(&c->out, "{\"ok\":true,\"deliveries\":%" PRIu64 "}", n);
+    op_done(c, BH_OK, NULL);
+}
 
-    while (relay_next_parked(c->f->relay, &box, &id, &looks, &v))
-        if (tenant.n == 0 || str_eq(tenant, v.tenant))
-            n += relay_parked_change(c->f->relay, v.tenant, v.instance, NULL, 0, drop);
-    return n;
+struct care_walk { /* the dead letters of many instances, a step in each turn; op_keep() */
+    struct op_call *c;
+    struct timer timer;
+    struct parked_walk walk;
+    char *tenant; /* owned; of @walk */
+};
+
+static void changing_drop(void *mine)
+{
+    struct care_walk *x = mine;
+
+    timer_stop(loop_clock(x->c->f->loop), &x->timer);
+    free(x->tenant);
+    free(x);
+}
+
+static void on_change(struct timer *t)
+{
+    struct care_walk *x = container_of(t, struct care_walk, timer);
+
+    if (relay_parked_step(x->c->f->relay, &x->walk))
+        timer_set(loop_clock(x->c->f->loop), t, 0);
+    else
+        changed(x->c, x->walk.done, x->walk.drop);
+}
+
+/* Of all instances, or of those of a tenant. */
+static void change_all(struct op_call *c, struct str tenant, bool drop)
+{
+    struct care_walk *x = xcalloc(1, sizeof *x);
+
+    x->c = c;
+    x->tenant = str_dup(tenant);
+    x->walk = (struct parked_walk){.tenant = str_of(x->tenant), .drop = drop};
+    timer_init(&x->timer, on_change);
+    op_keep(c, x, changing_drop);
+    timer_set(loop_clock(c->f->loop), &x->timer, 0);
 }
 
 static void change_dead(struct op_call *c, bool drop)
 {
     struct str tenant = op_text(c, "tenant"), instance = op_text(c, "instance");
-    uint64_t ids[IDS_MAX], n;
+    uint64_t ids[IDS_MAX];
     size_t n_ids = 0;
 
     if (instance.n == 0 && !op_flag(c, "all")) {
@@ -105,18 +138,13 @@ static void change_dead(struct op_call *c, bool drop)
     }
     if (!read_ids(c, ids, &n_ids))
         return;
-    if (instance.n == 0) {
-        n = change_all(c, tenant, drop);
-    } else {
-        if (!admin_name_instance(c, tenant, instance))
-            return;
-        n = relay_parked_change(c->f->relay, str_of(c->tenant), str_of(c->instance), ids, n_ids,
-                                drop);
-    }
-    buf_printf(&c->note, "dead letters %s: instance=%s deliveries=%" PRIu64,
-               drop ? "dropped" : "redriven", c->instance != NULL ? c->instance : "*", n);
-    buf_printf(&c->out, "{\"ok\":true,\"deliveries\":%" PRIu64 "}", n);
-    op_done(c, BH_OK, NULL);
+    if (instance.n == 0)
+        change_all(c, tenant, drop);
+    else if (admin_name_instance(c, tenant, instance))
+        changed(c,
+                relay_parked_change(c->f->relay, str_of(c->tenant), str_of(c->instance), ids, n_ids,
+                                    drop),
+                drop);
 }
 
 static void redrive_dead(struct op_call *c)

@@ -25,6 +25,7 @@
 #include "base/mem.h"
 #include "base/percent.h"
 #include "base/rand.h"
+#include "core/event.h"
 #include "http/media_route.h"
 #include "http/op.h"
 #include "mcp/mcp.h"
@@ -462,7 +463,8 @@ static void on_list_mail(void *ctx, const struct mailbox_line *line)
     struct json source = json_get(json_get(frame, "event"), "source");
     if (str_is_empty(json_str(source, "chat_id")))
         return;
-    struct chat_seen *s = seen(k, json_str(source, "platform"), json_str(source, "chat_id"));
+    struct chat_seen *s =
+        seen(k, event_platform_meant(json_str(source, "platform")), json_str(source, "chat_id"));
     if (s == NULL)
         return;
     s->waiting++;
@@ -570,7 +572,7 @@ static bool is_of_chat(const struct chat_ask *k, struct json frame)
     struct json source =
         json_is_object(event) ? json_get(event, "source") : json_get(frame, "forward");
 
-    return str_eq(json_str(source, "platform"), str_of(k->platform)) &&
+    return str_eq(event_platform_meant(json_str(source, "platform")), str_of(k->platform)) &&
            str_eq(json_str(source, "chat_id"), str_of(k->chat_id));
 }
 

@@ -16,7 +16,8 @@
  * that it was taken over, also after a restart of bellhop, when both come back.
  *
  * The session lives while its agent polls.  A poll whose connection is lost ends it after GONE_MS,
- * an agent that does not poll after SILENT_MS; the instance is away then, and is woken for mail. */
+ * an agent that does not poll after SILENT_MS; the instance is away then, and is woken for mail.
+ * Revoking the key of a poll ends the session at once. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,7 @@
 #include "net/loop.h"
 #include "relay/in/inside.h"
 #include "tenancy/facts.h"
+#include "tenancy/keys.h"
 
 enum {
     LOOK_MS = 5000,    /* how often a session checks its poll */
@@ -61,7 +63,8 @@ struct puller { /* the session of one instance */
     int64_t until_ms; /* of the poll; without a poll: of the session */
     enum close_reason why;
     bool peek, reading, news, closed;
-    struct str key; /* tenant US instance; in @bytes */
+    char key_id[KEY_ID_CHARS + 1]; /* of the poll's caller; "": the operator */
+    struct str key;                /* tenant US instance; in @bytes */
     char bytes[];
 };
 
@@ -293,9 +296,21 @@ static void on_late(struct timer *t)
         puller_free(p);
         return;
     }
+    if (p->poll != NULL && p->key_id[0] != '\0' && !keys_is_good(p->f->keys, str_of(p->key_id))) {
+        end(p, FAULT_REFUSED, "its key was revoked, or has expired");
+        return;
+    }
     soon(p);
     int64_t left = p->until_ms - now;
     timer_set(loop_clock(p->f->loop), t, left < LOOK_MS && left > 0 ? left : LOOK_MS);
+}
+
+void mailbox_check_keys(struct front *f)
+{
+    if (f->pullers == NULL)
+        return;
+    list_each (&f->pullers->all, it, nxt)
+        on_late(&list_entry(it, struct puller, link)->late);
 }
 
 /* ---- the operations ---- */
@@ -435,6 +450,7 @@ static void mailbox_pull(struct op_call *c)
     if (p->poll != NULL)
         answer_poll(p); /* of a connection that was lost */
     p->poll = c;
+    snprintf(p->key_id, sizeof p->key_id, "%.*s", STR_FMT(c->caller.key_id));
     op_keep(c, p, on_dropped);
     p->after = from;
     p->limit = (size_t)op_number(c, "limit", 16);
@@ -680,7 +696,7 @@ const struct op ops_mailbox[] = {
                "interrupts: [object]}",
      .answer_what = "repeat: an agent may have read it before. frame: as the contract has it. A "
                     "session that was taken over gets 409.",
-     .faults = OP_FAULT(INVALID) | OP_FAULT(NOT_FOUND) | OP_FAULT(EXISTS)},
+     .faults = OP_FAULT(INVALID) | OP_FAULT(REFUSED) | OP_FAULT(NOT_FOUND) | OP_FAULT(EXISTS)},
     {"settleMail", "POST", "/v1/mailbox/done", MAY_INSTANCE, mailbox_done_with,
      "Deliveries are done: they are not delivered again.",
      .args = (const struct op_arg[]){{"deliveries", IN_BODY, OP_LIST, .flags = OP_REQUIRED,

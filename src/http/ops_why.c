@@ -90,6 +90,8 @@ static void write_event(struct jw *w, uint64_t pos, const struct journal_record 
     jw_kstr(w, "chatId", rec->chat_id);
     jw_kstr(w, "chatType", rec->chat_type);
     jw_kstr(w, "userId", rec->user_id);
+    if (rec->trace.n > 0)
+        jw_kstr(w, "traceparent", rec->trace);
     jw_kstr(w, "consumed", rec->note == JOURNAL_CONSUMED ? rec->words : STR_NULL);
     if (rec->note == JOURNAL_REFUSED)
         jw_kstr(w, "refused", rec->words);
@@ -127,6 +129,8 @@ static void write_action(struct jw *w, const struct journal_record *rec)
     jw_kstr(w, "reason", rec->words.n > 0 ? rec->words : STR(""));
     jw_kstr(w, "message_id", rec->message_id.n > 0 ? rec->message_id : STR_NULL);
     jw_kbool(w, "queued", rec->queued);
+    if (rec->trace.n > 0)
+        jw_kstr(w, "traceparent", rec->trace);
     jw_ki64(w, "attempts", rec->attempts);
     jw_ki64(w, "asked", rec->asked_ms);
     jw_ki64(w, "at", rec->at_ms);
@@ -144,6 +148,7 @@ static struct journal_query query_of(const struct op_call *c)
                                   .tenant = op_text(c, "tenant"),
                                   .instance = op_text(c, "instance"),
                                   .action = op_text(c, "action"),
+                                  .trace = op_text(c, "traceparent"),
                                   .delivery = (uint64_t)op_number(c, "delivery", 0)};
 }
 
@@ -426,34 +431,56 @@ static void on_slowest(void *ctx, struct str tenant, struct str instance, uint64
     jw_end_obj(w);
 }
 
-static void slow(struct op_call *c)
+/* A search for what waits longest goes through all instances, SLOW_STEP per turn.  Instances live
+ * as long as the relay, so their names stay valid from turn to turn. */
+enum { SLOW_STEP = 2048 };
+
+struct slow_search {
+    struct op_call *c; /* borrowed */
+    struct timer turn;
+    uint32_t pos;
+    struct instance_view oldest[SLOW_MOST];
+    size_t n;
+};
+
+static void slow_drop(void *mine)
 {
-    struct instance_view v, oldest[SLOW_MOST];
-    size_t n = 0;
+    struct slow_search *s = mine;
+
+    timer_stop(loop_clock(s->c->f->loop), &s->turn);
+    free(s);
+}
+
+static void slow_consider(struct slow_search *s, const struct instance_view *v)
+{
+    if (v->oldest_ms == 0 || (s->n == SLOW_MOST && v->oldest_ms >= s->oldest[s->n - 1].oldest_ms))
+        return;
+    size_t at = s->n < SLOW_MOST ? s->n++ : s->n - 1;
+    for (; at > 0 && s->oldest[at - 1].oldest_ms > v->oldest_ms; at--)
+        s->oldest[at] = s->oldest[at - 1];
+    s->oldest[at] = *v;
+}
+
+static void slow_tell(struct slow_search *s)
+{
+    struct op_call *c = s->c;
     int64_t now_ms = clock_wall_ms(loop_clock(c->f->loop));
     struct jw w = op_begin(c);
 
-    for (uint32_t pos = 0; relay_next_instance(c->f->relay, &pos, &v);) {
-        if (v.oldest_ms == 0 || (n == SLOW_MOST && v.oldest_ms >= oldest[n - 1].oldest_ms))
-            continue;
-        size_t at = n < SLOW_MOST ? n++ : n - 1;
-        for (; at > 0 && oldest[at - 1].oldest_ms > v.oldest_ms; at--)
-            oldest[at] = oldest[at - 1];
-        oldest[at] = v;
-    }
     jw_obj(&w);
     jw_ki64(&w, "now", now_ms);
     jw_karr(&w, "unacked");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < s->n; i++) {
+        const struct instance_view *v = &s->oldest[i];
         jw_obj(&w);
-        jw_kstr(&w, "tenant", oldest[i].tenant);
-        jw_kstr(&w, "instance", oldest[i].instance);
-        jw_kstr(&w, "state", str_of(oldest[i].state));
-        jw_ki64(&w, "at", oldest[i].oldest_ms);
-        jw_ki64(&w, "ageMs", now_ms - oldest[i].oldest_ms);
-        jw_ki64(&w, "waiting", (int64_t)oldest[i].entries);
-        jw_ki64(&w, "unacked", (int64_t)oldest[i].unacked);
-        jw_ki64(&w, "parked", (int64_t)oldest[i].parked);
+        jw_kstr(&w, "tenant", v->tenant);
+        jw_kstr(&w, "instance", v->instance);
+        jw_kstr(&w, "state", str_of(v->state));
+        jw_ki64(&w, "at", v->oldest_ms);
+        jw_ki64(&w, "ageMs", now_ms - v->oldest_ms);
+        jw_ki64(&w, "waiting", (int64_t)v->entries);
+        jw_ki64(&w, "unacked", (int64_t)v->unacked);
+        jw_ki64(&w, "parked", (int64_t)v->parked);
         jw_end_obj(&w);
     }
     jw_end_arr(&w);
@@ -462,6 +489,31 @@ static void slow(struct op_call *c)
     jw_end_arr(&w);
     jw_end_obj(&w);
     op_end(c);
+}
+
+static void on_slow_turn(struct timer *t)
+{
+    struct slow_search *s = container_of(t, struct slow_search, turn);
+    struct instance_view v;
+    bool more = true;
+
+    for (int n = 0; n < SLOW_STEP && more; n++)
+        if ((more = relay_next_instance(s->c->f->relay, &s->pos, &v)))
+            slow_consider(s, &v);
+    if (more)
+        timer_set(loop_clock(s->c->f->loop), t, 0);
+    else
+        slow_tell(s);
+}
+
+static void slow(struct op_call *c)
+{
+    struct slow_search *s = xcalloc(1, sizeof *s);
+
+    s->c = c;
+    timer_init(&s->turn, on_slow_turn);
+    op_keep(c, s, slow_drop);
+    on_slow_turn(&s->turn);
 }
 
 /* ---- the audit log ---- */
@@ -502,6 +554,8 @@ const struct op ops_why[] = {
                                  {"delivery", IN_QUERY, OP_WHOLE, .min = 1, .max = INT64_MAX,
                                   .what = "The number of a delivery, as a mailbox lists it."},
                                  {"action", IN_QUERY, OP_TEXT, .what = "An action instead."},
+                                 {"traceparent", IN_QUERY, OP_TEXT,
+                                  .what = "A W3C trace, or the 32 digits of its id."},
                                  {"after", IN_QUERY, OP_TEXT, .what = "next of the last page."},
                                  {"limit", IN_QUERY, OP_WHOLE, .min = 1, .max = JOURNAL_LIMIT,
                                   .initial = "20", .what = "At most so many."},
@@ -547,9 +601,10 @@ const struct op ops_why[] = {
      .args = (const struct op_arg[]){{"expect", IN_QUERY, OP_TEXT,
                                       .what = "The head of an earlier check, which must be in it."},
                                      {0}},
-     .answer = "{ok: bool, entries: whole, first: whole, head: text, redacted: whole, problem?: "
-               "text}",
-     .answer_what = "head is the number and hash of the newest entry.",
+     .answer = "{ok: bool, entries: whole, first: whole, head: text, redacted: whole, cut?: text, "
+               "problem?: text}",
+     .answer_what = "head is the number and hash of the newest entry, cut those of the newest one "
+                    "that audit.keep or audit.max_size deleted.",
      .errors = "unavailable (503)"},
     {0},
 };

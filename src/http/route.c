@@ -5,6 +5,7 @@
 #include "base/crypto.h"
 #include "base/mem.h"
 #include "base/percent.h"
+#include "core/caller.h"
 #include "core/token.h"
 #include "edge/door.h"
 #include "host/host.h"
@@ -14,13 +15,24 @@
 
 /* ---- paths of platforms; unknown callers pass the limits of edge/door.h first ---- */
 
-/* False: the request does not prove that it is meant for @p. */
+/* ops->http(): the events of the request have its trace.  False: the request does not prove that it
+ * is meant for @p. */
+static bool ask_platform(struct platform *p, struct http_req *req)
+{
+    struct str trace = http_header(req, "traceparent");
+
+    p->trace = caller_trace_valid(trace) ? trace : STR_NULL;
+    bool took = p->ops->http(p, req);
+    p->trace = STR_NULL;
+    return took;
+}
+
 static bool hand_over(struct front *f, struct http_req *req, struct platform *p)
 {
     if (front_is_draining(f, req)) /* a sender would take the 404 of a closed platform as final */
         return true;
     if (p != NULL && p->ops->http != NULL)
-        return p->ops->http(p, req);
+        return ask_platform(p, req);
     http_answer_error(f->server, http_req_id(req), 404, "not_found", "There is nothing here.");
     return true;
 }
@@ -34,6 +46,13 @@ void site_chat(struct front *f, struct http_req *req)
 static int64_t now_ms(struct front *f)
 {
     return clock_now_ms(loop_clock(f->loop));
+}
+
+/* Always the same answer, so that a stranger does not learn which bots exist. */
+static void refuse(struct front *f, struct http_req *req, struct door_source from)
+{
+    door_refused(f->door, from, now_ms(f));
+    webhook_is_unsigned(f->server, http_req_id(req));
 }
 
 static void knock(struct front *f, struct http_req *req, const struct platform_ops *ops,
@@ -57,14 +76,42 @@ static void knock(struct front *f, struct http_req *req, const struct platform_o
     }
     if (bot.n > 0 && looks_right)
         p = host_webhook(f->host, str_of(ops->name), bot, http_host(req));
-    if (p != NULL && hand_over(f, req, p)) {
-        door_proved(f->door, from, now_ms(f));
-    } else {
-        /* Always the same answer, so that a stranger does not learn which bots exist. */
-        door_refused(f->door, from, now_ms(f));
-        http_answer_error(f->server, http_req_id(req), 401, "unauthorized",
-                          "This request is not signed for a bot here.");
+    if (p == NULL || !hand_over(f, req, p)) {
+        refuse(f, req, from);
+        return;
     }
+    if (!p->unproven)
+        door_proved(f->door, from, now_ms(f));
+    p->unproven = false;
+}
+
+const struct platform_ops *site_fixed_at(struct str path)
+{
+    for (size_t i = 0; platforms[i] != NULL; i++) {
+        struct str own = str_of(platforms[i]->fixed_path);
+        if (own.n > 0 && str_starts(path, own) && path.n > own.n && path.p[own.n] == '/')
+            return platforms[i];
+    }
+    return NULL;
+}
+
+/* Below platform_ops.fixed_path: the request itself tells which bot it is for. */
+void site_fixed(struct front *f, struct http_req *req)
+{
+    const struct platform_ops *ops = site_fixed_at(http_path(req));
+    struct door_source from = door_source(f->door, http_peer(req));
+
+    if (front_is_draining(f, req))
+        return;
+    for (size_t i = 0; ops != NULL && i < host_n_platforms(f->host); i++) {
+        struct platform *p = host_nth_platform(f->host, i);
+        bool named = p->hook_host == NULL || str_eq_ci(str_of(p->hook_host), http_host(req));
+        if (p->ops == ops && named && ask_platform(p, req)) {
+            door_proved(f->door, from, now_ms(f));
+            return;
+        }
+    }
+    refuse(f, req, from);
 }
 
 /* /webhooks/<platform>/<bot>[/...] */
@@ -146,6 +193,7 @@ static const struct {
     {STR("GET"), STR("/cluster/trunk"), false, PUBLIC, cluster_trunk},
     {STR_NULL, STR("/chat"), true, PUBLIC, site_chat},
     {STR_NULL, STR("/webhooks"), true, PUBLIC, site_webhook},
+    {STR_NULL, STR("/_matrix/app"), true, PUBLIC, site_fixed},
     {STR("GET"), STR("/slack/install"), true, PUBLIC, site_install},
     {STR_NULL, STR("/mcp"), false, PUBLIC, front_mcp},
     {STR_NULL, STR("/dashboard"), true, PUBLIC, site_dashboard},

@@ -14,7 +14,7 @@
 #include "edge/form.h"
 #include "http/manage.h"
 #include "skills/skills.h"
-#include "store/lanes.h"
+#include "store/jobs.h"
 #include "store/store.h"
 #include "tenancy/facts.h"
 #include "tenancy/keys.h"
@@ -149,6 +149,10 @@ static bool admit_operator(struct front *f, struct http_req *req, struct str age
 
     if (str_is_empty(tenant))
         tenant = v1_operator_tenant(f, agent);
+    if (!facts_name_ok(tenant) && agent.n > 0 && !dispatch_has_entry(f->dispatch, agent))
+        return refuse(f, req, 404, NULL, "not_found",
+                      "There is no agent of this name with an entry (bellhop agents list). For an "
+                      "agent without one name the tenant with --tenant.");
     if (!facts_name_ok(tenant))
         return refuse(f, req, 400, NULL, "invalid", "Which tenant? Name it with --tenant.");
     *ret = (struct caller){.tenant = tenant, .identity = STR("operator"), .attest = true};
@@ -434,6 +438,7 @@ static void run(struct op_call *c, struct reading *r)
         (c->op->may == MAY_OPERATOR || c->op->may == MAY_ADMIN || c->op->may == MAY_GATEWAY)) {
         bool gateway = c->op->may == MAY_GATEWAY && !c->by_operator;
         enum audit_kind kind = gateway         ? AUDIT_GATEWAY
+                               : c->for_tenant ? AUDIT_KEY /* its part of the log is bounded */
                                : f->peer.n > 0 ? AUDIT_ADMIN
                                                : AUDIT_OPERATOR;
         BUF_LOCAL instance = BUF_INIT;
@@ -541,6 +546,15 @@ static void refuse_path(struct front *f, struct http_req *req, const char *allow
     buf_done(&header);
 }
 
+/* A hook or a key may bring a trace that its dispatch goes on with. */
+static void read_trace(const struct http_req *req, struct caller *who)
+{
+    struct str trace = http_header(req, "traceparent");
+
+    if (caller_trace_valid(trace))
+        who->trace = trace;
+}
+
 static bool admit(struct front *f, struct reading *r, struct caller *ret)
 {
     bool names_agent = str_starts(str_of(r->op->path), STR("/v1/agents/{"));
@@ -550,7 +564,10 @@ static bool admit(struct front *f, struct reading *r, struct caller *ret)
     case MAY_OPERATOR:
         return true;
     case MAY_HOOK:
-        return admit_hook(f, r->req, r->op, r->in_path[0], ret, &r->bare);
+        if (!admit_hook(f, r->req, r->op, r->in_path[0], ret, &r->bare))
+            return false;
+        read_trace(r->req, ret);
+        return true;
     case MAY_ADMIN:
         return admit_admin(f, r->req, ret);
     case MAY_REPLY:
@@ -564,6 +581,7 @@ static bool admit(struct front *f, struct reading *r, struct caller *ret)
     }
     if (!v1_admit(f, r->req, names_agent ? r->in_path[0] : STR_NULL, ret))
         return false;
+    read_trace(r->req, ret);
     return r->op->may != MAY_INSTANCE || ret->instance.p != NULL ||
            refuse(f, r->req, 403, NULL, "refused",
                   "This key acts for no instance: make one with bellhop token agent --instance.");
@@ -609,7 +627,7 @@ void front_ops(struct front *f, struct http_req *req)
 static void health(struct op_call *c)
 {
     struct store_stats st;
-    struct lanes_stats ss, ds;
+    struct db_jobs_stats ss, ds;
 
     c->f->store->ops->stats(c->f->store, &st);
     skills_stats(c->f->skills, &ss);

@@ -9,6 +9,7 @@
  * A request belongs to the newer era if its header or its `_meta` says so, or if only the newer era
  * has its method.  The older one is the default: its clients may send no header at all. */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
 #include "base/mem.h"
@@ -71,8 +72,9 @@ struct mcp_call {
     struct mcp_exchange *x; /* borrowed */
     enum call_kind kind;
     bool stateless;
-    struct buf id;  /* JSON */
-    struct buf uri; /* CALL_READ: of the resource; CALL_LIST: the next cursor */
+    struct buf id;                    /* JSON */
+    char trace[CALLER_TRACE_MAX + 1]; /* _meta.traceparent; "": none, or it is not valid */
+    struct buf uri;                   /* CALL_READ: of the resource; CALL_LIST: the next cursor */
     void *mine;
     void (*drop)(void *mine);
 };
@@ -317,6 +319,11 @@ const struct caller *mcp_call_who(const struct mcp_call *c)
     return &c->x->who;
 }
 
+struct str mcp_call_trace(const struct mcp_call *c)
+{
+    return c->trace[0] != '\0' ? str_of(c->trace) : STR_NULL;
+}
+
 void mcp_call_keep(struct mcp_call *c, void *mine, void (*drop)(void *mine))
 {
     c->mine = mine;
@@ -420,6 +427,9 @@ static struct mcp_call *call_new(struct mcp_exchange *x, const struct rpc *rpc, 
     c->kind = kind;
     c->stateless = rpc->stateless;
     jw_value(&iw, rpc->id);
+    struct str trace = json_str(json_get(rpc->params, "_meta"), "traceparent");
+    if (caller_trace_valid(trace))
+        snprintf(c->trace, sizeof c->trace, "%.*s", STR_FMT(trace));
     list_append(&x->calls, &c->link);
     x->open++;
     return c;

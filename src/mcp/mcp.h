@@ -67,6 +67,8 @@ struct mcp_tool { /* the texts are borrowed, except input_schema */
 
 /* The caller; owned by the call, valid until the call is answered. */
 const struct caller *mcp_call_who(const struct mcp_call *c);
+/* The W3C trace of the call (`_meta.traceparent`); absent: none. */
+struct str mcp_call_trace(const struct mcp_call *c);
 /* Attaches the tool's own state to the call.  If mcp_free() drops the call before its answer, @drop
  * cancels the tool's work and frees @mine. */
 void mcp_call_keep(struct mcp_call *c, void *mine, void (*drop)(void *mine));

@@ -5,6 +5,7 @@
 #include "media/media_fetch.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/arena.h"
 #include "media/media_priv.h"
 #include "net/http_client.h"
 
@@ -17,11 +18,9 @@ struct media_fetch {
     void *ctx;
     struct http_call *call;     /* owned; NULL: ended */
     struct media_write *writer; /* owned; NULL: not begun, or ended */
-    char *tenant, *type, *name; /* owned; type NULL: the answer's Content-Type */
-    char *stranger;             /* owned; NULL: nobody */
-    uint64_t max_bytes;
-    int64_t timeout_ms;
-    bool has_room, redirects, no_page;
+    struct arena arena;
+    struct media_source from; /* its strs are in the arena; without url and headers */
+    bool has_room;
     char why[160];
 };
 
@@ -30,10 +29,7 @@ static void fetch_free(struct media_fetch *f)
     list_remove(&f->link);
     http_cancel(&f->call);
     media_abort(&f->writer);
-    free(f->tenant);
-    free(f->stranger);
-    free(f->type);
-    free(f->name);
+    arena_done(&f->arena);
     free(f);
 }
 
@@ -78,20 +74,21 @@ static bool begin(struct media_fetch *f, const struct http_result *head, struct 
 {
     struct str said = http_result_header(head, "Content-Type");
     struct str page = media_sniff(first);
-    struct media_spec spec = {.tenant = str_of(f->tenant),
-                              .type = f->type != NULL ? str_of(f->type) : said,
-                              .name = str_of(f->name),
-                              .stranger = str_of(f->stranger),
-                              .max_bytes = f->max_bytes};
+    struct str type = f->from.type;
+    struct media_spec spec = {.tenant = f->from.tenant,
+                              .type = type.n > 0 ? type : said,
+                              .name = f->from.name,
+                              .stranger = f->from.stranger,
+                              .max_bytes = f->from.max_bytes};
     enum bh_err err;
 
     if (str_eq(page, STR("text/html")) && str_starts(said, STR("text/html")) &&
-        (f->no_page || (f->type != NULL && !str_starts(str_of(f->type), STR("text/"))))) {
+        (f->from.no_page || (type.n > 0 && !str_starts(type, STR("text/"))))) {
         snprintf(f->why, sizeof f->why, "it answered with a web page");
         return false;
     }
-    if (str_starts(said, STR("application/json")) && f->type != NULL &&
-        !str_eq(str_of(f->type), STR("application/json"))) {
+    if (str_starts(said, STR("application/json")) && type.n > 0 &&
+        !str_eq(type, STR("application/json"))) {
         snprintf(f->why, sizeof f->why, "it answered with an error");
         return false;
     }
@@ -128,7 +125,8 @@ static void start(struct media_fetch *f, const char *url, const char *const *hea
     struct media *m = f->m;
     struct http_fetch what = {.url = url,
                               .headers = headers,
-                              .timeout_ms = f->timeout_ms,
+                              .timeout_ms = f->from.timeout_ms > 0 ? f->from.timeout_ms
+                                                                   : m->env.settings->wait_ms,
                               .max_body = (size_t)MEDIA_MAX_BYTES * 2, /* the writer is stricter */
                               .public_only = !trusted && !m->env.settings->allow_private,
                               .not_local = !trusted,
@@ -143,10 +141,10 @@ static void on_done(void *ctx, const struct http_result *r)
     struct str to = http_result_header(r, "Location");
 
     f->call = NULL;
-    if (f->redirects && r->err == BH_OK && r->status >= 300 && r->status <= 399 && to.n <= 8192 &&
-        (str_starts(to, STR("https://")) || str_starts(to, STR("http://")))) {
+    if (f->from.redirects && r->err == BH_OK && r->status >= 300 && r->status <= 399 &&
+        to.n <= 8192 && (str_starts(to, STR("https://")) || str_starts(to, STR("http://")))) {
         char *url = str_dup(to);
-        f->redirects = false;
+        f->from.redirects = false;
         start(f, url, NULL, false);
         free(url);
         return;
@@ -178,15 +176,14 @@ struct media_fetch *media_fetch(struct media *m, const struct media_source *s,
 {
     struct media_fetch *f = xcalloc(1, sizeof *f);
 
-    *f = (struct media_fetch){.m = m, .done = done, .ctx = ctx, .max_bytes = s->max_bytes};
-    f->tenant = str_dup(s->tenant);
-    f->stranger = str_dup_opt(s->stranger);
-    f->type = s->type.n > 0 ? str_dup(s->type) : NULL;
-    f->name = str_dup(s->name.p != NULL ? s->name : STR(""));
+    *f = (struct media_fetch){.m = m, .done = done, .ctx = ctx, .from = *s};
+    f->from.tenant = arena_str(&f->arena, s->tenant);
+    f->from.stranger = arena_str(&f->arena, s->stranger);
+    f->from.type = arena_str(&f->arena, s->type);
+    f->from.name = arena_str(&f->arena, s->name);
+    f->from.url = NULL;
+    f->from.headers = NULL;
     list_append(&m->fetches, &f->link);
-    f->timeout_ms = s->timeout_ms > 0 ? s->timeout_ms : m->env.settings->wait_ms;
-    f->redirects = s->redirects;
-    f->no_page = s->no_page;
     start(f, s->url, s->headers, s->trusted);
     return f;
 }

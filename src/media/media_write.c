@@ -144,15 +144,6 @@ static void on_recorded(void *ctx, enum bh_err err)
     destroy(w);
 }
 
-static void record(struct media_write *w)
-{
-    struct media *m = w->m;
-
-    w->file->until_ms = clock_wall_ms(m->clock) + m->env.settings->ttl_ms;
-    w->state = WRITE_RECORD;
-    w->put = record_put(m->env.store, &media_form, NULL, w->file, true, on_recorded, w);
-}
-
 static void on_job(struct work *work)
 {
     struct media_write *w = container_of(work, struct media_write, work);
@@ -173,7 +164,9 @@ static void on_job(struct work *work)
             w->ops.done(w->ctx, w->failed, NULL);
         destroy(w);
     } else if (was == WRITE_FINISH && w->failed == BH_OK && !w->aborted) {
-        record(w);
+        w->file->until_ms = clock_wall_ms(w->m->clock) + w->m->env.settings->ttl_ms;
+        w->state = WRITE_RECORD;
+        w->put = record_put(w->m->env.store, &media_form, NULL, w->file, true, on_recorded, w);
     } else if (was == WRITE_PIECE && w->failed == BH_OK && !w->aborted && !w->ended) {
         w->ops.room(w->ctx);
     } else {

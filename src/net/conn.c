@@ -38,6 +38,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "base/addr.h"
+#include "net/edges.h"
 #include "net/trunk_priv.h"
 
 static void on_io(struct ev_loop *ev, ev_io *w, int events);
@@ -71,7 +72,7 @@ static struct ledger *ledger_of(const struct conn *c)
     return c->reserved ? NULL : c->server->ledger;
 }
 
-static struct party *party_of(struct http_server *s, const struct addr *a)
+struct party *conn_party(struct http_server *s, const struct addr *a)
 {
     if (a->n == 0 || http_peer_is_trusted(s, a))
         return NULL;
@@ -85,7 +86,7 @@ bool conn_count_in(struct listener *l, const struct addr *peer, struct party **r
     *ret_party = NULL;
     if (l->opt.reserved)
         return true;
-    *ret_party = party_of(s, peer);
+    *ret_party = conn_party(s, peer);
     if (ledger_take(s->ledger, *ret_party, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
         return true;
     party_drop(*ret_party);
@@ -119,10 +120,11 @@ static bool move_to(struct conn *c, struct party *to)
 {
     (void)change(c, c->party, LIMIT_REQUEST_BYTES, &c->in_counted, 0);
     (void)change(c, c->party, LIMIT_ANSWER_BYTES, &c->out_counted, 0);
-    ledger_give(ledger_of(c), c->party, LIMIT_CONNECTIONS, 1);
+    if (!c->uncounted)
+        ledger_give(ledger_of(c), c->party, LIMIT_CONNECTIONS, 1);
     party_drop(c->party);
     c->party = to;
-    if (ledger_take(ledger_of(c), to, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
+    if (c->uncounted || ledger_take(ledger_of(c), to, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN)
         return true;
     party_drop(to);
     c->party = NULL;
@@ -138,8 +140,12 @@ void conn_let_in(struct conn *c, struct party *credential, struct party *tenant)
     c->let_in = true;
     c->party = party_hold(credential);
     c->tenant = party_hold(tenant);
-    if (c->carried != NULL)
-        trunk_send(c->carried->trunk, c->carried->number, TRUNK_LET_IN, STR_NULL);
+    if (c->no_socket && c->carried != NULL && tenant != NULL) {
+        struct buf *out = trunk_out(c->carried->trunk);
+        size_t begun = batch_add_begin(out, c->carried->number, MSG_LET_IN);
+        batch_put_texts(out, (const struct str[]){party_name(credential), party_name(tenant)}, 2);
+        batch_add_end(out, begun);
+    }
 }
 
 void conn_uncount(struct conn *c)
@@ -148,12 +154,21 @@ void conn_uncount(struct conn *c)
         (void)move_to(c, NULL);
 }
 
+/* What came and is not complete: a request, or at an edge a line of a gateway. */
+static bool count_input(struct conn *c, size_t now)
+{
+    return now == c->in_counted ||
+           change(c, c->party, c->let_in ? LIMIT_FRAME_BYTES : LIMIT_REQUEST_BYTES, &c->in_counted,
+                  now);
+}
+
 static bool count_request(struct conn *c)
 {
-    size_t now = c->in.cap + (c->req != NULL ? sizeof *c->req : 0);
+    if (c->top == TOP_WS)
+        return true;
+    size_t held = c->carried != NULL && !c->no_socket ? edge_holds(c->carried) : 0;
 
-    return now == c->in_counted || c->top == TOP_WS ||
-           change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, now);
+    return count_input(c, c->in->cap + (c->req != NULL ? sizeof *c->req : 0) + held);
 }
 
 static bool count_answer(struct conn *c, size_t now)
@@ -165,7 +180,7 @@ static bool count_answer(struct conn *c, size_t now)
 
 static void count_gone(struct conn *c)
 {
-    (void)change(c, address_of(c), LIMIT_REQUEST_BYTES, &c->in_counted, 0);
+    (void)count_input(c, 0);
     (void)count_answer(c, 0);
     if (!c->uncounted)
         ledger_give(ledger_of(c), address_of(c), LIMIT_CONNECTIONS, 1);
@@ -186,7 +201,7 @@ static size_t share_of(struct conn *c)
     size_t most = c->top == TOP_WS ? READ_BYTES : HTTP_READ_BYTES;
     size_t share = c->tenant != NULL ? TENANT_BYTES : ADDRESS_BYTES;
 
-    if (c->upload != NULL)
+    if (c->top != TOP_WS && c->upload != NULL)
         share -= share / 4;
     size_t left = used < share ? share - (size_t)used : 0;
     if (s->turn_bytes >= TURN_BYTES)
@@ -220,6 +235,7 @@ struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struc
         return NULL;
     c = xcalloc(1, sizeof *c);
     c->server = s;
+    c->in = &conn_no_input;
     c->io.data = l->opt.tag;
     c->peer = *peer;
     c->party = party;
@@ -230,6 +246,8 @@ struct conn *conn_new(struct listener *l, int fd, const struct addr *peer, struc
     c->id = handles_add(&s->conns, c);
     s->n_conns++;
     s->n_reserved += c->reserved;
+    if (s->of != NULL)
+        edges_count(s->of, 1);
     c->is_tls = ssl != NULL;
     c->ssl = ssl;
     ev_io_init(&c->io, on_io, fd, EV_READ);
@@ -248,7 +266,7 @@ void conn_enter(struct conn *c, enum conn_state next)
 
     assert(c->state != CONN_CLOSED);
     c->state = (uint8_t)next;
-    c->due_ms = s->timeout_ms[next] > 0 ? clock_now_ms(s->clock) + s->timeout_ms[next] : 0;
+    c->due_ms = (uint32_t)(clock_now_ms(s->clock) + s->timeout_ms[next]);
     list_move(&c->link, &s->by_state[next]);
 }
 
@@ -264,6 +282,24 @@ void conn_mark(struct conn *c)
     c->is_dirty = true;
     c->next_dirty = c->server->dirty;
     c->server->dirty = c;
+}
+
+const struct buf conn_no_input;
+
+struct buf *conn_in(struct conn *c)
+{
+    if (c->in == &conn_no_input)
+        c->in = xcalloc(1, sizeof *c->in);
+    return (struct buf *)(uintptr_t)c->in;
+}
+
+void conn_in_done(struct conn *c)
+{
+    if (c->in == &conn_no_input)
+        return;
+    buf_done(conn_in(c));
+    free(conn_in(c));
+    c->in = &conn_no_input;
 }
 
 struct buf *conn_out(struct conn *c)
@@ -316,8 +352,10 @@ static void conn_free(struct conn *c)
     s->n_conns--;
     s->n_reserved -= c->reserved;
     s->n_carried -= c->no_socket && !c->reserved;
+    if (s->of != NULL)
+        edges_count(s->of, -1);
     http_req_free(c);
-    buf_done(&c->in);
+    conn_in_done(c);
     buf_done(&c->out);
     count_gone(c);
     free(c);
@@ -334,7 +372,7 @@ static bool may_read(struct conn *c)
         return conn_queued(c) < OUT_HIGH_BYTES;
     case CONN_STREAM:
     case CONN_FILE:
-        return c->in.n < HTTP_READ_BYTES;
+        return c->in->n < HTTP_READ_BYTES;
     case CONN_PROXY:
     case CONN_UPLOAD:
     case CONN_LINGER:
@@ -344,7 +382,8 @@ static bool may_read(struct conn *c)
     case CONN_TRUNK:
         return true;
     case CONN_CARRIED:
-        return carried_may_take(c->carried) > 0;
+    case CONN_PARKED:
+        return edge_may_take(c->carried) > 0;
     default:
         return false;
     }
@@ -361,22 +400,18 @@ static void take_input(struct conn *c, char *p, size_t n)
         return; /* until the state changes */
     case CONN_STREAM:
     case CONN_FILE:
-        buf_add(&c->in, p, n);
+        buf_add(conn_in(c), p, n);
         return;
     case CONN_TRUNK_NEW:
     case CONN_TRUNK:
         trunk_input(c->trunk, str_make(p, n));
         return;
     case CONN_CARRIED:
-        carried_forward(c->carried, str_make(p, n));
+    case CONN_PARKED:
+        edge_input(c, p, n);
         return;
     default:
-        if (c->server->carrier != NULL && trunk_wants(c, str_make(p, n)))
-            carried_forward(c->carried, str_make(p, n));
-        else if (c->server->timeout_ms[CONN_HELD] > 0 && trunk_waits(c, str_make(p, n)))
-            buf_add(&c->in, p, n);
-        else
-            http_input(c, p, n);
+        http_input(c, p, n);
     }
 }
 
@@ -410,8 +445,6 @@ static ssize_t read_some(struct conn *c, char *p, size_t n)
 
     if (c->ssl != NULL)
         return read_tls(c, p, n);
-    if (c->no_socket)
-        return carried_read(c->carried, p, n);
     k = recv(c->io.fd, p, n, 0);
     if (k >= 0)
         return k;
@@ -421,13 +454,6 @@ static ssize_t read_some(struct conn *c, char *p, size_t n)
 /* The peer will send no more.  It may still be reading: a client may close its half early. */
 static void on_eof(struct conn *c)
 {
-    if (c->state == CONN_CARRIED) {
-        watch(c, 0, EV_READ);
-        if (!c->carried->ended)
-            trunk_send(c->carried->trunk, c->carried->number, TRUNK_END, STR_NULL);
-        c->carried->ended = true;
-        return;
-    }
     if (conn_queued(c) == 0 || (c->state != CONN_IDLE && c->state != CONN_HEAD)) {
         conn_close(c);
         return;
@@ -443,20 +469,21 @@ static bool read_proxy(struct conn *c)
     enum proxy_end end = PROXY_MORE;
     ssize_t n = 1;
 
-    if (c->in.n > 0)
-        end = proxy_read(c->in.p, c->in.n, &c->peer, &need);
+    if (c->in->n > 0)
+        end = proxy_read(c->in->p, c->in->n, &c->peer, &need);
     while (end == PROXY_MORE && n > 0) {
-        char *to = buf_room(&c->in, need - c->in.n);
-        n = recv(c->io.fd, to, need - c->in.n, 0);
+        struct buf *in = conn_in(c);
+        char *to = buf_room(in, need - in->n);
+        n = recv(c->io.fd, to, need - in->n, 0);
         if (n > 0) {
-            c->in.n += (size_t)n;
-            end = proxy_read(c->in.p, c->in.n, &c->peer, &need);
+            in->n += (size_t)n;
+            end = proxy_read(in->p, in->n, &c->peer, &need);
         }
     }
     if (end == PROXY_DONE) {
-        buf_done(&c->in);
+        conn_in_done(c);
         conn_enter(c, CONN_HEAD);
-        if (c->reserved || move_to(c, party_of(c->server, &c->peer)))
+        if (c->reserved || move_to(c, conn_party(c->server, &c->peer)))
             return true;
         conn_close(c);
         return false;
@@ -481,8 +508,9 @@ static void conn_read(struct conn *c, size_t most)
             watch(c, 0, EV_READ);
             return;
         }
-        if (c->state == CONN_CARRIED && carried_may_take(c->carried) < most)
-            most = carried_may_take(c->carried);
+        if ((c->state == CONN_CARRIED || c->state == CONN_PARKED) &&
+            edge_may_take(c->carried) < most)
+            most = edge_may_take(c->carried);
         n = read_some(c, p, most);
         if (n == 0) {
             on_eof(c);
@@ -507,7 +535,7 @@ void conn_ready(struct conn *c, int events)
             most = most > 0 ? most : LITTLE_BYTES; /* epoll may not report it again */
         }
         conn_flush(c);
-        if (c->read_off || c->in.n > 0)
+        if (c->read_off || c->in->n > 0)
             conn_mark(c); /* there may be room for the answers to what waits */
     }
     if ((events & EV_READ) == 0 || c->state == CONN_CLOSED)
@@ -590,7 +618,7 @@ void conn_finish(struct conn *c)
     if (c->ssl != NULL)
         SSL_shutdown(c->ssl);
     shutdown(c->io.fd, SHUT_WR);
-    buf_done(&c->in);
+    conn_in_done(c);
     conn_enter(c, CONN_LINGER);
     c->read_off = false;
     watch(c, EV_READ, EV_WRITE);
@@ -604,12 +632,12 @@ static void after_flush(struct conn *c, bool progress)
         conn_finish(c);
     else if (c->state == CONN_FILE && conn_queued(c) == 0)
         http_file_pump(c);
-    else if (c->state == CONN_CARRIED)
-        carried_flushed(c->carried);
     else if (c->state == CONN_TRUNK)
         trunk_unstall(c->trunk);
     else if (progress && (c->state == CONN_IDLE || c->state == CONN_LAST || c->state == CONN_FILE))
         conn_enter(c, (enum conn_state)c->state); /* progress: restart the timeout */
+    if (c->carried != NULL)
+        carried_flushed(c->carried);
 }
 
 /* The socket is full.  False: over the limit of unsent bytes, and closed. */
@@ -677,7 +705,7 @@ void conn_want_write(struct conn *c)
 /* A connection that had to stop reading goes on: first with what it has, then with the socket. */
 static void go_on(struct conn *c)
 {
-    if ((c->state == CONN_IDLE && c->in.n > 0 && may_read(c)) || c->state == CONN_UPLOAD)
+    if ((c->state == CONN_IDLE && c->in->n > 0 && may_read(c)) || c->state == CONN_UPLOAD)
         http_resume(c); /* an upload that was paused may even be whole */
     if (c->state == CONN_CLOSED || !c->read_off || !may_read(c))
         return;
@@ -692,7 +720,8 @@ void conn_turn_end(void *server)
 {
     struct http_server *s = server;
 
-    while (s->dirty != NULL || !list_is_empty(&s->by_state[CONN_CLOSED])) {
+    while (s->dirty != NULL || !list_is_empty(&s->by_state[CONN_CLOSED]) ||
+           (!list_is_empty(&s->trunks) && trunk_turn_end(s))) {
         while (s->dirty != NULL) {
             struct conn *c = s->dirty;
             s->dirty = c->next_dirty;
@@ -727,7 +756,15 @@ static void on_late(struct conn *c)
         return;
     }
     if (c->state == CONN_HELD) {
-        trunk_release(c);
+        edge_release(c);
+        return;
+    }
+    if (c->state == CONN_PARKED) {
+        edge_close_parked(c);
+        return;
+    }
+    if (c->no_socket && c->state == CONN_IDLE) {
+        conn_enter(c, CONN_IDLE); /* its edge says how long it may be silent */
         return;
     }
     if (!in_request) {
@@ -735,7 +772,7 @@ static void on_late(struct conn *c)
         return;
     }
     http_req_free(c);
-    buf_done(&c->in);
+    conn_in_done(c);
     http_refuse(c, 408, "timeout",
                 c->state == CONN_BODY ? "the body of the request took too long"
                                       : "the head of the request took too long");
@@ -752,7 +789,7 @@ void conn_sweep(struct timer *t)
             continue;
         list_each (&s->by_state[i], it, next) {
             struct conn *c = list_entry(it, struct conn, link);
-            if (c->due_ms > now || late == SWEEPS_PER_TURN)
+            if ((int32_t)(c->due_ms - (uint32_t)now) > 0 || late == SWEEPS_PER_TURN)
                 break;
             on_late(c);
             late++;

@@ -314,6 +314,12 @@ void tcp_client_send(struct tcp_client *c, struct str bytes)
         timer_set(loop_clock(c->loop), &c->timer, 0);
 }
 
+void tcp_client_flush(struct tcp_client *c)
+{
+    if (c->state == OPEN && c->watch != NULL)
+        flush(c);
+}
+
 size_t tcp_client_unsent(const struct tcp_client *c)
 {
     return c->out.n;
@@ -466,6 +472,11 @@ static bool set_up_curl(struct tcp_client *c, const struct tcp_client_options *o
     curl_easy_setopt(c->easy, CURLOPT_ERRORBUFFER, c->error);
     if (opt->ca_path != NULL)
         curl_easy_setopt(c->easy, CURLOPT_CAINFO, opt->ca_path);
+    if (opt->cert != NULL) {
+        struct curl_blob pem = {(void *)opt->cert, strlen(opt->cert), CURL_BLOB_COPY};
+        curl_easy_setopt(c->easy, CURLOPT_SSLCERT_BLOB, &pem);
+        curl_easy_setopt(c->easy, CURLOPT_SSLKEY_BLOB, &pem);
+    }
     return curl_multi_add_handle(c->cl.multi, c->easy) == CURLM_OK;
 }
 

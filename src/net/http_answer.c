@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "net/conn.h"
 #include "net/file_reader.h"
+#include "net/trunk_priv.h"
 
 enum framing { FRAME_LENGTH, FRAME_CHUNKED, FRAME_CLOSE };
 
@@ -174,7 +175,7 @@ static void put_head(struct conn *c, const struct http_answer *a, enum framing f
 static void finish(struct conn *c, bool last)
 {
     conn_answered(c);
-    c->linger = c->linger || c->in.n > 0;
+    c->linger = c->linger || c->in->n > 0;
     conn_enter(c, last ? CONN_LAST : CONN_IDLE);
     conn_mark(c);
 }
@@ -269,7 +270,10 @@ void http_stream_begin(struct http_server *s, struct http_id id, const struct ht
     c->top = TOP_STREAM;
     c->keep_alive = c->keep_alive && st->chunked && !head->close && !c->body_waits;
     put_head(c, head, st->chunked ? FRAME_CHUNKED : FRAME_CLOSE, 0, !c->keep_alive);
-    setsockopt(c->io.fd, SOL_SOCKET, SO_SNDBUF, &kernel, sizeof kernel);
+    if (c->no_socket)
+        carried_say(c->carried, MSG_STREAM, STR_NULL);
+    else
+        setsockopt(c->io.fd, SOL_SOCKET, SO_SNDBUF, &kernel, sizeof kernel);
     conn_enter(c, CONN_STREAM);
     conn_mark(c);
     if (!str_is_empty(head->body))

@@ -1,4 +1,4 @@
-/* http_request.c - requests: from bytes to handler calls, and what a handler may ask of them.
+/* http_request.c - requests: from bytes to handler calls.
  *
  * http_codec.c reads heads and the framing of chunked bodies; this file applies the connection's
  * limits and calls the handler.
@@ -13,10 +13,6 @@
  * sink hears of the end exactly once: from the input when the body is complete, from conn_free()
  * when the client disconnected, or deferred when the server refuses the rest.
  *
- * Peers.  Behind a proxy the socket's address is the proxy's.  The server believes X-Forwarded-For
- * only from a trusted proxy.  It reads the header from the right and takes the first address that
- * is not a trusted proxy, because a client can invent everything further left.
- *
  * Names.  A request by a host name that nobody configured is refused.  Otherwise a web page whose
  * owner points its name at this machine could talk to bellhop through a local browser (DNS
  * rebinding). */
@@ -25,10 +21,18 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "base/percent.h"
 #include "net/conn.h"
+#include "net/edges.h"
+#include "net/trunk_priv.h"
 
-enum parsed { PARSED_MORE, PARSED_WHOLE, PARSED_SINK, PARSED_REFUSED };
+enum parsed {
+    PARSED_MORE,
+    PARSED_WHOLE,
+    PARSED_SINK,
+    PARSED_REFUSED,
+    PARSED_PIECES, /* the heart answers it, and its body follows in pieces */
+    PARSED_HELD,   /* it waits for a trunk */
+};
 enum { MAX_SPARE_REQS = 64 };
 
 static struct http_req *req_new(struct conn *c)
@@ -48,14 +52,8 @@ static struct http_req *req_new(struct conn *c)
     return r;
 }
 
-void http_req_free(struct conn *c)
+static void req_done(struct http_server *s, struct http_req *r)
 {
-    struct http_server *s = c->server;
-    struct http_req *r = c->req;
-
-    if (r == NULL)
-        return;
-    c->req = NULL;
     if (s->n_spare_reqs == MAX_SPARE_REQS) {
         free(r);
         return;
@@ -63,6 +61,14 @@ void http_req_free(struct conn *c)
     r->next_spare = s->spare_reqs;
     s->spare_reqs = r;
     s->n_spare_reqs++;
+}
+
+void http_req_free(struct conn *c)
+{
+    if (c->top == TOP_WS || c->req == NULL)
+        return;
+    req_done(c->server, c->req);
+    c->req = NULL;
 }
 
 static enum parsed refuse(struct conn *c, int status, const char *code, const char *text)
@@ -80,6 +86,7 @@ struct http_upload {
     void *ctx;
     struct http_id id;
     bool chunked, paused;
+    bool decoded, ended;  /* the edge has decoded the body; and all of it has come */
     uint64_t taken, left; /* bytes so far; still to come when not chunked */
     struct http_chunks chunks;
     int64_t ran_ms, since_ms; /* time of the client, without pauses; when it last began to run */
@@ -96,6 +103,7 @@ void http_take_body(struct http_req *r, const struct http_sink *sink, void *ctx)
     u = xcalloc(1, sizeof *u);
     *u = (struct http_upload){.sink = *sink, .ctx = ctx, .id = http_req_id(r)};
     u->chunked = r->head.chunked;
+    u->decoded = r->decoded;
     u->left = r->left;
     c->upload = u;
 }
@@ -225,6 +233,26 @@ static bool step_counted(struct conn *c, const char *p, size_t n, size_t *at)
     return true;
 }
 
+/* What an edge has decoded; the end is told apart. */
+static bool step_decoded(struct conn *c, const char *p, size_t n, size_t *at)
+{
+    struct http_upload *u = c->upload;
+    uint64_t here = n - *at < HTTP_READ_BYTES ? n - *at : HTTP_READ_BYTES;
+
+    if ((u->left > here ? u->left : here) > u->sink.max_bytes - u->taken) {
+        refuse_rest(c, 413, "body_too_large", "the body is larger than this address takes");
+        return false;
+    }
+    if (here == 0) {
+        if (u->ended)
+            finish_upload(c);
+        return false;
+    }
+    u->left -= u->left < here ? u->left : here;
+    *at += pass_on(c, p + *at, (size_t)here, &here);
+    return true;
+}
+
 /* Feeds the sink from @p; the bytes it took, framing included. */
 static size_t upload_input(struct conn *c, const char *p, size_t n)
 {
@@ -236,7 +264,9 @@ static size_t upload_input(struct conn *c, const char *p, size_t n)
         return 0;
     }
     while (more && c->state == CONN_UPLOAD)
-        more = c->upload->chunked ? step_chunked(c, p, n, &at) : step_counted(c, p, n, &at);
+        more = c->upload->decoded   ? step_decoded(c, p, n, &at)
+               : c->upload->chunked ? step_chunked(c, p, n, &at)
+                                    : step_counted(c, p, n, &at);
     return at;
 }
 
@@ -271,6 +301,11 @@ void http_body_resume(struct http_server *s, struct http_id id)
 
 /* ---- names ---- */
 
+static void answer_to(struct http_server *edge, void *names)
+{
+    http_server_answer_to(edge, names);
+}
+
 void http_server_answer_to(struct http_server *s, const char *const *names)
 {
     for (char **p = s->names; p != NULL && *p != NULL; p++)
@@ -278,6 +313,8 @@ void http_server_answer_to(struct http_server *s, const char *const *names)
     free(s->names);
     s->names = NULL;
     s->last_host_n = 0;
+    if (s->edges != NULL)
+        edges_each(s->edges, answer_to, (void *)(uintptr_t)names);
     if (names == NULL)
         return;
     size_t n = 0;
@@ -370,6 +407,34 @@ static bool ask_for_body(struct conn *c)
     return true;
 }
 
+static void tell_to_continue(struct conn *c, bool body_waits)
+{
+    const struct http_head *h = &c->req->head;
+
+    if (!h->expects_continue || c->http_1_0 || body_waits || (!h->chunked && c->req->left == 0))
+        return;
+    buf_add_str(conn_out(c), STR("HTTP/1.1 100 Continue\r\n\r\n"));
+    conn_mark(c);
+}
+
+/* At an edge: a request for the heart.  It travels in one message if its body is short. */
+static enum parsed accept_carried(struct conn *c, bool body_waits)
+{
+    struct http_req *r = c->req;
+    const struct http_head *h = &r->head;
+    size_t message = 64 + h->bytes + 8 * (size_t)h->n_fields;
+
+    if (h->bytes > MSG_MAX_HEAD)
+        return refuse(c, 431, "head_too_large", "the head of the request is too long");
+    if (h->chunked || r->left > MSG_MAX_PAYLOAD - message) {
+        r->streams = true;
+        r->body_came = body_waits;
+        return PARSED_PIECES;
+    }
+    tell_to_continue(c, body_waits);
+    return PARSED_MORE;
+}
+
 /* The head is complete: decide what follows it.  PARSED_MORE: go on. */
 static enum parsed accept_head(struct conn *c, bool body_waits)
 {
@@ -385,14 +450,14 @@ static enum parsed accept_head(struct conn *c, bool body_waits)
     c->keep_alive = h->keep_alive && !c->server->draining && !c->server->leaving;
     c->is_head = h->verb == VERB_HEAD;
     c->http_1_0 = h->minor == 0;
+    r->carried = !r->here && !r->decoded && edge_carries(c, str_make(r->base, h->bytes));
+    if (r->carried)
+        return accept_carried(c, body_waits);
     if (c->server->on_head != NULL && (h->chunked || r->left > 0) && !ask_for_body(c))
         return PARSED_REFUSED;
     if (c->upload == NULL && r->left > r->max_body)
         return refuse(c, 413, "body_too_large", "the body is larger than this server takes");
-    if (h->expects_continue && !c->http_1_0 && !body_waits && (h->chunked || r->left > 0)) {
-        buf_add_str(conn_out(c), STR("HTTP/1.1 100 Continue\r\n\r\n"));
-        conn_mark(c);
-    }
+    tell_to_continue(c, body_waits);
     return c->upload != NULL ? PARSED_SINK : PARSED_MORE;
 }
 
@@ -460,6 +525,19 @@ static enum parsed parse(struct conn *c, char *p, size_t n, size_t *ret_used)
     enum parsed end;
 
     r->base = p;
+    if (r->whole) {
+        *ret_used = r->used;
+        return PARSED_WHOLE;
+    }
+    *ret_used = r->kept;
+    if (r->streams && !r->here)
+        return PARSED_PIECES;
+    if (r->streams) {
+        r->streams = false;
+        end = accept_head(c, r->head.bytes < n);
+        if (end != PARSED_MORE)
+            return end;
+    }
     if (r->head.bytes == 0) {
         end = parse_head(c, n, &at);
         *ret_used = r->kept;
@@ -493,6 +571,82 @@ static bool may_parse(const struct conn *c)
     return c->state <= CONN_BODY || (c->state == CONN_IDLE && conn_queued(c) < OUT_HIGH_BYTES);
 }
 
+/* A request that was held in vain.  The edge has taken its body without asking for whom. */
+static void serve_here(struct conn *c)
+{
+    struct http_req *r = c->req;
+    bool asks = c->server->on_head != NULL && r->body_n > 0;
+    struct str body = http_body(r);
+
+    r->decoded = true;
+    if (asks && !ask_for_body(c)) {
+        http_req_free(c);
+    } else if (c->upload != NULL) {
+        http_req_free(c);
+        http_carried_body(c, body, true);
+    } else {
+        c->req = NULL; /* the connection may become a WebSocket */
+        conn_enter(c, CONN_HANDLING);
+        c->server->handler(c->server->ctx, r);
+        req_done(c->server, r);
+    }
+}
+
+/* A request of an edge goes to the heart, or is held until there is one. */
+static enum parsed hand_over(struct conn *c, bool whole, size_t used)
+{
+    struct http_req *r = c->req;
+
+    if (c->server->in_process && str_eq(http_path(r), STR("/cluster/trunk"))) {
+        edge_give(c, str_make(r->base, used));
+        return PARSED_REFUSED;
+    }
+    if (whole)
+        signer_check(c, r);
+    if (edge_send_request(c, r, whole)) {
+        if (whole)
+            http_req_free(c);
+        return PARSED_WHOLE;
+    }
+    r->whole = whole;
+    r->used = used;
+    conn_enter(c, CONN_HELD);
+    if (c->server->timeout_ms[CONN_HELD] == 0)
+        edge_release(c);
+    return PARSED_HELD;
+}
+
+/* The body of a request that the heart has; the bytes taken. */
+static size_t carry_body(struct conn *c, const char *p, size_t n)
+{
+    struct http_req *r = c->req;
+    size_t at = 0, more;
+
+    for (;;) {
+        enum http_chunk_end end = r->left > 0 ? CHUNK_DATA : CHUNK_DONE;
+        uint64_t *left = r->head.chunked ? &r->chunks.left : &r->left;
+        if (r->head.chunked)
+            end = http_chunk_next(&r->chunks, p, n, &at, c->server->limits.head_bytes);
+        if (end == CHUNK_MORE || (end == CHUNK_DATA && at == n))
+            return at;
+        if (end == CHUNK_DATA) {
+            more = n - at < *left ? n - at : (size_t)*left;
+            edge_send_body(c, str_make(p + at, more), false);
+            *left -= more;
+            at += more;
+            continue;
+        }
+        if (end == CHUNK_DONE)
+            edge_send_body(c, STR_NULL, true);
+        else
+            carried_let_go(c);
+        http_req_free(c);
+        if (end != CHUNK_DONE)
+            http_refuse(c, 400, "bad_request", "the chunked body is malformed");
+        return at;
+    }
+}
+
 /* Consume requests from @p.  What is left over stays in, or goes to, conn->in. */
 static void consume(struct conn *c, char *p, size_t n, bool is_in)
 {
@@ -501,12 +655,24 @@ static void consume(struct conn *c, char *p, size_t n, bool is_in)
 
     if (c->state == CONN_UPLOAD)
         done = upload_input(c, p, n);
+    else if (c->state == CONN_CARRIED)
+        done = carry_body(c, p, n);
     while (end == PARSED_WHOLE && done < n && may_parse(c)) {
         end = parse(c, p + done, n - done, &used);
-        if (end == PARSED_WHOLE) {
+        if (end == PARSED_PIECES || (end == PARSED_WHOLE && c->req->carried && !c->req->here)) {
+            end = hand_over(c, end == PARSED_WHOLE, used);
+            done += end == PARSED_WHOLE ? used : 0;
+            if (end == PARSED_WHOLE && c->req != NULL)
+                done += carry_body(c, p + done, n - done);
+        } else if (end == PARSED_WHOLE && c->req->carried) {
+            serve_here(c);
+            done += used;
+        } else if (end == PARSED_WHOLE) {
+            struct http_req *r = c->req;
+            c->req = NULL; /* the connection may become a WebSocket */
             conn_enter(c, CONN_HANDLING);
-            c->server->handler(c->server->ctx, c->req);
-            http_req_free(c);
+            c->server->handler(c->server->ctx, r);
+            req_done(c->server, r);
             done += used;
         } else if (end == PARSED_SINK) {
             http_req_free(c);
@@ -530,23 +696,23 @@ static void consume(struct conn *c, char *p, size_t n, bool is_in)
         keep = 0;
     }
     if (is_in && keep > 0) {
-        c->in.n = done + keep;
-        buf_consume(&c->in, done);
+        conn_in(c)->n = done + keep;
+        buf_consume(conn_in(c), done);
     } else if (is_in) {
-        buf_done(&c->in);
+        conn_in_done(c);
     } else if (keep > 0) {
-        buf_add(&c->in, p + done, keep);
+        buf_add(conn_in(c), p + done, keep);
     }
 }
 
 void http_input(struct conn *c, char *p, size_t n)
 {
-    if (c->in.n == 0) {
+    if (c->in->n == 0) {
         consume(c, p, n, false);
         return;
     }
-    buf_add(&c->in, p, n);
-    consume(c, c->in.p, c->in.n, true);
+    buf_add(conn_in(c), p, n);
+    consume(c, c->in->p, c->in->n, true);
 }
 
 void http_too_much(struct conn *c)
@@ -558,247 +724,91 @@ void http_too_much(struct conn *c)
         return;
     }
     http_req_free(c);
-    buf_done(&c->in);
+    conn_in_done(c);
     http_refuse(c, 503, "overloaded",
                 "too much is being sent to this server and not finished: try again in a moment");
 }
 
 void http_resume(struct conn *c)
 {
-    consume(c, c->in.p, c->in.n, true);
+    consume(c, c->in->p, c->in->n, true);
 }
 
-/* ---- getters for the handler ---- */
+/* ---- requests that came over a trunk ---- */
 
-struct str http_method(const struct http_req *r)
+bool http_carried_request(struct conn *c, struct str payload, bool whole)
 {
-    return str_of(http_verb_word((enum http_verb)r->head.verb));
-}
+    struct http_req *r = req_new(c);
+    struct msg_request m = {.head = &r->head};
+    enum parsed end;
 
-struct str http_path(const struct http_req *r)
-{
-    return str_make(r->base + r->head.path, r->head.path_n);
-}
-
-struct str http_body(const struct http_req *r)
-{
-    return str_make(r->base + r->head.bytes, r->body_n);
-}
-
-struct str http_header(const struct http_req *r, const char *name)
-{
-    struct str want = str_of(name);
-
-    for (uint32_t i = 0; i < r->head.n_fields; i++) {
-        const struct http_field *f = &r->head.fields[i];
-        if (f->name_n == want.n && str_eq_ci(str_make(r->base + f->name, f->name_n), want))
-            return str_make(r->base + f->value, f->value_n);
-    }
-    return STR_NULL;
-}
-
-struct str http_raw_query(const struct http_req *r)
-{
-    const struct http_head *h = &r->head;
-    return h->query != 0 ? str_make(r->base + h->query, h->query_n) : STR_NULL;
-}
-
-bool http_query(const struct http_req *r, const char *name, struct buf *ret_value)
-{
-    struct str rest = http_raw_query(r);
-    struct str part, want = str_of(name);
-    struct buf key = BUF_INIT;
-    bool found = false;
-
-    while (!found && str_split(&rest, '&', &part)) {
-        ptrdiff_t eq = str_find(part, '=');
-        size_t key_n = eq < 0 ? part.n : (size_t)eq;
-        buf_reset(&key);
-        percent_decode_form(&key, str_make(part.p, key_n));
-        found = str_eq(buf_str(&key), want);
-        if (found && eq >= 0)
-            percent_decode_form(ret_value, str_skip(part, key_n + 1));
-    }
-    buf_done(&key);
-    return found;
-}
-
-bool http_cookie(const struct http_req *r, const char *name, struct str *ret_value)
-{
-    struct str rest = http_header(r, "cookie"), part, want = str_of(name);
-
-    while (str_split(&rest, ';', &part)) {
-        ptrdiff_t eq = str_find(part, '=');
-        if (eq < 0 || !str_eq(str_trim(str_make(part.p, (size_t)eq)), want))
-            continue;
-        *ret_value = str_trim(str_skip(part, (size_t)eq + 1));
-        if (ret_value->n >= 2 && ret_value->p[0] == '"' && ret_value->p[ret_value->n - 1] == '"')
-            *ret_value = str_make(ret_value->p + 1, ret_value->n - 2);
-        return true;
-    }
-    return false;
-}
-
-/* "https://a.example:8443/x" -> "a.example:8443" */
-static struct str host_of_url(struct str url)
-{
-    for (size_t i = 0; i + 2 < url.n; i++)
-        if (url.p[i] == ':' && url.p[i + 1] == '/' && url.p[i + 2] == '/') {
-            struct str rest = str_skip(url, i + 3), host;
-            return str_split(&rest, '/', &host) ? host : STR_NULL;
-        }
-    return STR_NULL;
-}
-
-bool http_same_origin(const struct http_req *r, const char *public_url)
-{
-    struct str origin = http_header(r, "Origin"), host = host_of_url(origin);
-    struct str site = http_header(r, "Sec-Fetch-Site");
-
-    if (site.p != NULL && !str_eq(site, STR("same-origin")) && !str_eq(site, STR("none")))
+    if (!batch_read_request(payload, &m) ||
+        (whole && (r->head.chunked || (r->head.has_length && r->head.length != m.body.n)))) {
+        http_req_free(c);
         return false;
-    if (origin.p == NULL)
-        return true; /* not a browser, or an old one: SameSite cookies still protect it */
-    return host.n > 0 && (str_eq_ci(host, http_header(r, "Host")) ||
-                          str_eq_ci(host, host_of_url(str_of(public_url))));
-}
-
-bool http_is_json(const struct http_req *r)
-{
-    struct str type = http_header(r, "Content-Type"), main;
-
-    return str_split(&type, ';', &main) && str_eq_ci(str_trim(main), STR("application/json"));
-}
-
-bool http_is_upgrade(const struct http_req *r)
-{
-    return r->head.upgrade;
-}
-
-bool http_is_carried(const struct http_req *r)
-{
-    return r->conn->no_socket;
-}
-
-bool http_is_tls(const struct http_req *r)
-{
-    return r->conn->is_tls;
-}
-
-struct http_id http_req_id(const struct http_req *r)
-{
-    return (struct http_id){r->conn->id.index, r->conn->id.generation};
-}
-
-void *http_listener_tag(const struct http_req *r)
-{
-    return r->conn->io.data;
-}
-
-/* ---- the client's address, behind a proxy too ---- */
-
-void http_server_trust(struct http_server *s, const struct addr_net *proxies, size_t n)
-{
-    free(s->proxies);
-    s->proxies = xcalloc(n + 1, sizeof *s->proxies);
-    if (n > 0)
-        memcpy(s->proxies, proxies, n * sizeof *s->proxies);
-    s->n_proxies = n;
-}
-
-bool http_peer_is_trusted(const struct http_server *s, const struct addr *a)
-{
-    return addr_is_in(a, s->proxies, s->n_proxies);
-}
-
-/* The part behind the last comma, taken off. */
-static struct str last_of(struct str *list)
-{
-    size_t at = list->n;
-    struct str part;
-
-    while (at > 0 && list->p[at - 1] != ',')
-        at--;
-    part = str_trim(str_skip(*list, at));
-    list->n = at > 0 ? at - 1 : 0;
-    return part;
-}
-
-/* Walk one header line from its end.  True: *@peer is the one who asks. */
-static bool walk_line(const struct http_server *s, struct str line, struct addr *peer)
-{
-    while (line.n > 0) {
-        struct addr said;
-        if (!addr_parse(last_of(&line), &said))
-            return true; /* malformed: the previous hop counts as the client */
-        *peer = said;
-        if (!http_peer_is_trusted(s, &said))
-            return true;
     }
-    return false;
+    r->decoded = true;
+    r->signer = m.signer;
+    r->checked = m.checked;
+    r->base = (char *)(uintptr_t)m.head_bytes.p;
+    if (!whole) {
+        buf_add_str(conn_in(c), m.head_bytes);
+        r->base = c->in->p;
+    }
+    r->kept = r->head.bytes;
+    end = accept_head(c, false);
+    if (end == PARSED_MORE && whole) {
+        r->kept += m.body.n;
+        r->body_n = m.body.n;
+        c->req = NULL; /* the connection may become a WebSocket */
+        conn_enter(c, CONN_HANDLING);
+        c->server->handler(c->server->ctx, r);
+        req_done(c->server, r);
+    } else if (end == PARSED_MORE) {
+        conn_enter(c, CONN_BODY);
+    } else {
+        http_req_free(c);
+        conn_in_done(c);
+        if (end == PARSED_SINK && whole)
+            http_carried_body(c, m.body, true);
+    }
+    return true;
 }
 
-/* Logs once: this looks like a proxy that is not in trusted_proxies. */
-static void tell_of_proxy(struct http_server *s, const struct addr *peer)
+void http_carried_body(struct conn *c, struct str bytes, bool end)
 {
-    char text[ADDR_TEXT_BYTES];
+    struct http_req *r = c->req;
+    size_t taken = 0;
 
-    s->told_of_proxy = true;
-    addr_text(peer, text);
-    log_warn(NULL,
-             "ignoring X-Forwarded-For of %s: if this is your proxy, add it to trusted_proxies, "
-             "else all its clients count as one",
-             text);
-}
-
-struct addr http_req_addr(const struct http_req *r)
-{
-    struct addr peer = r->conn->peer;
-    struct http_server *s = r->conn->server;
-
-    if (!http_peer_is_trusted(s, &peer)) {
-        if (!s->told_of_proxy && addr_is_private(&peer) &&
-            http_header(r, "x-forwarded-for").p != NULL)
-            tell_of_proxy(s, &peer);
-        return peer;
+    if (c->upload != NULL) {
+        c->upload->ended |= end;
+        if (c->state == CONN_UPLOAD && c->in->n == 0)
+            taken = upload_input(c, bytes.p, bytes.n);
+        if (c->upload != NULL && taken < bytes.n)
+            buf_add(conn_in(c), bytes.p + taken, bytes.n - taken);
+        if (c->upload != NULL)
+            conn_mark(c); /* what waits is taken when the turn ends */
+        return;
     }
-    for (uint32_t i = r->head.n_fields; i > 0; i--) {
-        const struct http_field *f = &r->head.fields[i - 1];
-        if (str_eq_ci(str_make(r->base + f->name, f->name_n), STR("x-forwarded-for")) &&
-            walk_line(s, str_make(r->base + f->value, f->value_n), &peer))
-            break;
+    if (c->state != CONN_BODY || r == NULL)
+        return; /* it was answered before its body */
+    if (bytes.n > r->max_body - r->body_n) {
+        http_req_free(c);
+        conn_in_done(c);
+        http_refuse(c, 413, "body_too_large", "the body is larger than this server takes");
+        return;
     }
-    return peer;
-}
-
-struct str http_host(const struct http_req *r)
-{
-    struct str said = http_header(r, "host");
-    bool trusted = http_peer_is_trusted(r->conn->server, &r->conn->peer);
-
-    for (uint32_t i = r->head.n_fields; trusted && i > 0; i--) {
-        const struct http_field *f = &r->head.fields[i - 1];
-        struct str list = str_make(r->base + f->value, f->value_n);
-        if (!str_eq_ci(str_make(r->base + f->name, f->name_n), STR("x-forwarded-host")))
-            continue;
-        said = last_of(&list); /* a client can invent everything further left */
-        break;
+    buf_add_str(conn_in(c), bytes);
+    r->base = c->in->p;
+    r->kept += bytes.n;
+    r->body_n += bytes.n;
+    if (!end) {
+        conn_mark(c); /* what it holds is counted when the turn ends */
+        return;
     }
-    ptrdiff_t colon = str_find(said, ':');
-    if (colon >= 0 && (said.n == 0 || said.p[0] != '['))
-        said.n = (size_t)colon;
-    if (said.n > 1 && said.p[said.n - 1] == '.')
-        said.n--; /* the root */
-    return said;
-}
-
-struct str http_peer(const struct http_req *r)
-{
-    struct http_req *cache = (struct http_req *)(uintptr_t)r;
-
-    if (r->peer[0] == '\0') {
-        struct addr a = http_req_addr(r);
-        addr_text(&a, cache->peer);
-    }
-    return str_of(r->peer);
+    c->req = NULL;
+    conn_enter(c, CONN_HANDLING);
+    c->server->handler(c->server->ctx, r);
+    req_done(c->server, r);
+    conn_in_done(c);
 }

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/config.h"
+#include "base/json.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -26,10 +27,12 @@
 #include "base/url.h"
 #include "base/addr.h"
 #include "net/conn.h"
+#include "net/edges.h"
 #include "net/trunk_priv.h"
 
 /* Of many that come at once, so many are accepted in one turn of the loop. */
-enum { ACCEPTS_PER_TURN = 64, MAX_RESERVED = 32 };
+/* Edges take fewer at a time, so that connections spread over them. */
+enum { ACCEPTS_PER_TURN = 64, EDGE_ACCEPTS_PER_TURN = 4, MAX_RESERVED = 32, PARKED_MS = 30000 };
 
 const struct http_limits http_limits_default = {
     .head_bytes = 16 * 1024,
@@ -85,6 +88,7 @@ static void fill_timeouts(struct http_server *s)
     s->timeout_ms[CONN_LAST] = s->limits.body_ms;
     s->timeout_ms[CONN_LINGER] = LINGER_MS;
     s->timeout_ms[CONN_WS_CLOSING] = WS_CLOSE_MS;
+    s->timeout_ms[CONN_PARKED] = PARKED_MS;
     for (int i = 0; i < CONN_N_STATES; i++) {
         if (s->timeout_ms[i] > 0 && s->timeout_ms[i] < least)
             least = s->timeout_ms[i];
@@ -109,11 +113,13 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
     rand_bytes(&r, s->ping_tag, sizeof s->ping_tag);
     list_init(&s->listeners);
     list_init(&s->trunks);
+    list_init(&s->signers);
     list_init(&s->hungry);
     for (int i = 0; i < CONN_N_STATES; i++)
         list_init(&s->by_state[i]);
     fill_timeouts(s);
     timer_init(&s->sweep, conn_sweep);
+    timer_init(&s->presents, edge_on_present);
     loop_on_turn_end(loop, conn_turn_end, s);
     return s;
 }
@@ -121,6 +127,11 @@ struct http_server *http_server_new(struct loop *loop, const struct http_limits 
 void http_server_on_head(struct http_server *s, http_handler *on_head)
 {
     s->on_head = on_head;
+}
+
+void http_server_on_present(struct http_server *s, ws_present_cb *on_present)
+{
+    s->on_present = on_present;
 }
 
 /* ---- accepting ---- */
@@ -147,8 +158,11 @@ static bool has_room(const struct listener *l)
 {
     const struct http_server *s = l->server;
 
-    return l->opt.reserved ? s->n_reserved < MAX_RESERVED
-                           : s->n_conns - s->n_reserved - s->n_carried < s->limits.connections;
+    if (l->opt.reserved)
+        return s->n_reserved < MAX_RESERVED;
+    if (s->of != NULL)
+        return edges_sockets(s->of) < s->limits.connections;
+    return s->n_conns - s->n_reserved - s->n_carried < s->limits.connections;
 }
 
 static void turn_away(struct listener *l, int fd)
@@ -190,7 +204,9 @@ static void on_accept(struct ev_loop *ev, ev_io *w, int events)
 {
     struct listener *l = container_of(w, struct listener, io);
 
-    for (int i = 0; i < ACCEPTS_PER_TURN; i++) {
+    int most = l->server->of != NULL ? EDGE_ACCEPTS_PER_TURN : ACCEPTS_PER_TURN;
+
+    for (int i = 0; i < most; i++) {
         struct sockaddr_storage from = {0};
         socklen_t from_n = sizeof from;
         int fd = accept4(w->fd, (struct sockaddr *)&from, &from_n, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -354,6 +370,19 @@ out:
     return err;
 }
 
+static struct listener *listener_new(struct http_server *s, int fd, SSL_CTX *tls)
+{
+    struct listener *l = xcalloc(1, sizeof *l);
+
+    l->server = s;
+    l->tls = tls;
+    list_append(&s->listeners, &l->link);
+    timer_init(&l->again, on_accept_again);
+    ev_io_init(&l->io, on_accept, fd, EV_READ);
+    ev_io_start(s->ev, &l->io);
+    return l;
+}
+
 enum bh_err http_server_listen(struct http_server *s, struct str where, const struct http_tls *tls,
                                int mode, char *ret_why)
 {
@@ -372,14 +401,8 @@ enum bh_err http_server_listen(struct http_server *s, struct str where, const st
         SSL_CTX_free(ctx);
         return err;
     }
-    l = xcalloc(1, sizeof *l);
-    l->server = s;
-    l->tls = ctx;
+    l = listener_new(s, fd, ctx);
     l->path = is_unix ? str_dup(str_skip(where, 5)) : NULL;
-    list_append(&s->listeners, &l->link);
-    timer_init(&l->again, on_accept_again);
-    ev_io_init(&l->io, on_accept, fd, EV_READ);
-    ev_io_start(s->ev, &l->io);
     return BH_OK;
 }
 
@@ -389,21 +412,28 @@ void http_server_set_last(struct http_server *s, const struct http_listener *l)
     list_entry(s->listeners.prev, struct listener, link)->opt = *l;
 }
 
+static int listener_port(const struct listener *l)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } a = {0};
+    socklen_t n = sizeof a;
+
+    if (l->path != NULL || getsockname(l->io.fd, &a.any, &n) != 0)
+        return 0;
+    return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
+}
+
 int http_server_port(const struct http_server *s)
 {
     list_each (&s->listeners, it, next) {
-        const struct listener *l = list_entry(it, struct listener, link);
-        union {
-            struct sockaddr any;
-            struct sockaddr_in v4;
-            struct sockaddr_in6 v6;
-        } a = {0};
-        socklen_t n = sizeof a;
-        if (l->path != NULL || getsockname(l->io.fd, &a.any, &n) != 0)
-            continue;
-        return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
+        int port = listener_port(list_entry(it, struct listener, link));
+        if (port != 0)
+            return port;
     }
-    return 0;
+    return s->port;
 }
 
 size_t http_server_connections(const struct http_server *s)
@@ -413,28 +443,55 @@ size_t http_server_connections(const struct http_server *s)
 
 /* ---- the end ---- */
 
+static void close_listener(struct listener *l)
+{
+    ev_io_stop(l->server->ev, &l->io);
+    timer_stop(l->server->clock, &l->again);
+    close(l->io.fd);
+    if (l->path != NULL)
+        unlink(l->path);
+    SSL_CTX_free(l->tls);
+    free(l->path);
+    list_remove(&l->link);
+    free(l);
+}
+
 static void close_listeners(struct http_server *s)
 {
+    list_each (&s->listeners, it, next)
+        close_listener(list_entry(it, struct listener, link));
+}
+
+void http_server_leave_ports(struct http_server *s)
+{
+    s->port = http_server_port(s);
     list_each (&s->listeners, it, next) {
         struct listener *l = list_entry(it, struct listener, link);
-        ev_io_stop(s->ev, &l->io);
-        timer_stop(s->clock, &l->again);
-        close(l->io.fd);
-        if (l->path != NULL)
-            unlink(l->path);
-        SSL_CTX_free(l->tls);
-        free(l->path);
-        list_remove(&l->link);
-        free(l);
+        if (l->path == NULL)
+            close_listener(l);
     }
 }
 
-/* A porter asks for a connection when its client has said something, so a carried one that was
- * never heard is about to be. */
+enum bh_err http_server_listen_like(struct http_server *s, const struct http_server *other)
+{
+    list_each (&other->listeners, it, next) {
+        const struct listener *l = list_entry(it, struct listener, link);
+        int fd = l->path == NULL ? dup(l->io.fd) : -1;
+        if (l->path != NULL)
+            continue;
+        if (fd < 0)
+            return BH_UNAVAILABLE;
+        struct listener *mine = listener_new(s, fd, l->tls);
+        mine->opt = l->opt;
+        if (mine->tls != NULL)
+            SSL_CTX_up_ref(mine->tls);
+    }
+    return BH_OK;
+}
+
 static bool is_between_requests(const struct conn *c)
 {
-    return c->req == NULL && c->in.n == 0 && conn_queued(c) == 0 &&
-           (!c->no_socket || (c->carried->in.n == 0 && c->state == CONN_IDLE));
+    return c->req == NULL && c->in->n == 0 && conn_queued(c) == 0 && !trunk_still_asks(c);
 }
 
 void http_server_drain(struct http_server *s)
@@ -451,6 +508,8 @@ void http_server_drain(struct http_server *s)
                 conn_close(c);
         }
     }
+    list_each (&s->by_state[CONN_PARKED], it, next)
+        edge_close_parked(list_entry(it, struct conn, link));
 }
 
 void http_server_leave(struct http_server *s)
@@ -460,16 +519,7 @@ void http_server_leave(struct http_server *s)
 
 bool http_server_hears(const struct http_server *s)
 {
-    static const enum conn_state between[] = {CONN_IDLE, CONN_HEAD};
-
-    if (!list_is_empty(&s->by_state[CONN_BODY]))
-        return true;
-    for (size_t i = 0; i < ARRAY_LEN(between); i++) {
-        list_each (&s->by_state[between[i]], it, next)
-            if (list_entry(it, struct conn, link)->no_socket)
-                return true; /* the drain has closed those that say nothing */
-    }
-    return false;
+    return !list_is_empty(&s->by_state[CONN_BODY]);
 }
 
 bool http_server_handles(const struct http_server *s)
@@ -486,10 +536,19 @@ void http_server_free(struct http_server *s)
     close_listeners(s);
     for (uint32_t at = 0; (c = handles_next(&s->conns, &at)) != NULL;)
         conn_close(c);
+    heart_close_door(s);
     conn_turn_end(s);
+    edges_free(s->edges); /* they flush what the last turn said */
+    s->edges = NULL;
+    if (s->in_process) {
+        trunk_done(s->carrier);
+        free(s->carrier);
+    }
     work_pool_free(s->readers);
     loop_off_turn_end(s->loop, conn_turn_end, s);
     timer_stop(s->clock, &s->sweep);
+    timer_stop(s->clock, &s->presents);
+    json_parser_free(s->json);
     while (s->spare_reqs != NULL) {
         struct http_req *r = s->spare_reqs;
         s->spare_reqs = r->next_spare;
@@ -509,6 +568,7 @@ void http_server_free(struct http_server *s)
 
 void http_server_count(struct http_server *s, struct ledger *ledger)
 {
+    assert(s->edges == NULL); /* they have branches of the ledger */
     s->ledger = ledger;
 }
 

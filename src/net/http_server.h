@@ -70,7 +70,7 @@ void http_server_answer_to(struct http_server *s, const char *const *names);
 struct addr_net;
 void http_server_trust(struct http_server *s, const struct addr_net *proxies, size_t n);
 /* Count what connections hold, per party (base/limits.h); @ledger is borrowed.  Without a ledger
- * nothing is counted. */
+ * nothing is counted.  Called again when its bounds have changed. */
 struct ledger;
 void http_server_count(struct http_server *s, struct ledger *ledger);
 /* The port of the first TCP listener, for "port 0". */
@@ -81,7 +81,7 @@ void http_server_drain(struct http_server *s);
 /* The process will go, and its proxy is to notice first: every answer closes its connection, and a
  * node that carries connections answers /readyz itself.  Everything else goes on. */
 void http_server_leave(struct http_server *s);
-/* During a drain: requests have begun to come, or connections for them over a trunk. */
+/* During a drain: requests have begun to come. */
 bool http_server_hears(const struct http_server *s);
 bool http_server_handles(const struct http_server *s); /* requests wait for their answer */
 size_t http_server_connections(const struct http_server *s);
@@ -151,6 +151,23 @@ void http_allow_body(struct http_req *r, size_t max_bytes);
  * Harmless when the upload is over. */
 void http_body_pause(struct http_server *s, struct http_id id);
 void http_body_resume(struct http_server *s, struct http_id id);
+
+/* ---- webhooks that are signed: Ed25519 over X-Signature-Timestamp and the body ----
+ *
+ * Edges, threads (net/edges.h) and other nodes (net/trunk.h), verify such requests before the
+ * handler gets them. */
+#define HTTP_SIGNER_BYTES 32
+/* Requests to @path are signed with this key.  Several keys may sign requests to one path.  NULL:
+ * the path is too long, and no edge verifies. */
+struct http_signer *http_signer_new(struct http_server *s, struct str path,
+                                    const uint8_t key[HTTP_SIGNER_BYTES]);
+void http_signer_free(struct http_signer *g); /* NULL is fine */
+enum http_seal {
+    HTTP_UNCHECKED, /* no edge has verified it: the caller does */
+    HTTP_SIGNED,
+    HTTP_FORGED,
+};
+enum http_seal http_seal_of(const struct http_req *r, const struct http_signer *g);
 
 /* ---- answers: from the handler or any time later; the first one counts ---- */
 struct http_answer {

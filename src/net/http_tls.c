@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/config.h"
 #include "net/conn.h"
+#include "net/edges.h"
 
 /* TLS 1.2 ciphers with forward secrecy and authenticated encryption; TLS 1.3 has only such. */
 #define CIPHERS "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -164,13 +165,8 @@ enum bh_err http_tls_look(const struct http_tls *tls, int64_t *ret_until_s, char
     return err;
 }
 
-enum bh_err http_server_renew_tls(struct http_server *s, const struct http_tls *tls, char *ret_why)
+static void renew_like(struct http_server *s, void *ctx)
 {
-    SSL_CTX *ctx = NULL;
-    enum bh_err err = http_tls_context(tls, &ctx, ret_why);
-
-    if (err != BH_OK)
-        return err;
     list_each (&s->listeners, it, next) {
         struct listener *l = list_entry(it, struct listener, link);
         if (l->tls == NULL)
@@ -179,6 +175,18 @@ enum bh_err http_server_renew_tls(struct http_server *s, const struct http_tls *
         l->tls = ctx;
         SSL_CTX_up_ref(ctx);
     }
+}
+
+enum bh_err http_server_renew_tls(struct http_server *s, const struct http_tls *tls, char *ret_why)
+{
+    SSL_CTX *ctx = NULL;
+    enum bh_err err = http_tls_context(tls, &ctx, ret_why);
+
+    if (err != BH_OK)
+        return err;
+    renew_like(s, ctx);
+    if (s->edges != NULL)
+        edges_each(s->edges, renew_like, ctx);
     SSL_CTX_free(ctx);
     return BH_OK;
 }

@@ -98,16 +98,23 @@ static void send_method(struct jsonrpc *r, uint64_t number, const char *method, 
     send_message(r, &w);
 }
 
+bool jsonrpc_call_as(struct jsonrpc *r, uint64_t number, const char *method, struct str params,
+                     jsonrpc_done_cb *done, void *ctx)
+{
+    if (map_count(&r->calls) >= JSONRPC_MAX_CALLS ||
+        map_get(&r->calls, number_key(&number)) != NULL)
+        return false;
+    struct rpc_call *c = xcalloc(1, sizeof *c);
+    *c = (struct rpc_call){.number = number, .done = done, .ctx = ctx};
+    map_put(&r->calls, number_key(&c->number), c);
+    send_method(r, c->number, method, params);
+    return true;
+}
+
 uint64_t jsonrpc_call(struct jsonrpc *r, const char *method, struct str params,
                       jsonrpc_done_cb *done, void *ctx)
 {
-    if (map_count(&r->calls) >= JSONRPC_MAX_CALLS)
-        return 0;
-    struct rpc_call *c = xcalloc(1, sizeof *c);
-    *c = (struct rpc_call){.number = ++r->last_call, .done = done, .ctx = ctx};
-    map_put(&r->calls, number_key(&c->number), c);
-    send_method(r, c->number, method, params);
-    return r->last_call;
+    return jsonrpc_call_as(r, r->last_call + 1, method, params, done, ctx) ? ++r->last_call : 0;
 }
 
 void jsonrpc_forget(struct jsonrpc *r, uint64_t *call)
@@ -225,10 +232,10 @@ static void take_answer(struct jsonrpc *r, struct json doc, struct str line)
 {
     uint64_t number = 0;
     struct json error = json_get(doc, "error"), result = json_get(doc, "result");
-    struct rpc_call *c =
-        json_as_u64(json_get(doc, "id"), &number) ? map_del(&r->calls, number_key(&number)) : NULL;
+    bool numbered = json_as_u64(json_get(doc, "id"), &number);
+    struct rpc_call *c = numbered ? map_del(&r->calls, number_key(&number)) : NULL;
 
-    if (c == NULL) {
+    if (c == NULL && (!numbered || r->ops->stray == NULL)) {
         r->ops->noise(r->ctx, line, "an answer to no open request");
         return;
     }
@@ -240,6 +247,10 @@ static void take_answer(struct jsonrpc *r, struct json doc, struct str line)
         end.message = json_str(error, "message");
         if (str_is_empty(end.message))
             end.message = STR("no reason given");
+    }
+    if (c == NULL) {
+        r->ops->stray(r->ctx, number, &end);
+        return;
     }
     jsonrpc_done_cb *done = c->done;
     void *ctx = c->ctx;

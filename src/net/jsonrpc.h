@@ -34,6 +34,13 @@ enum jsonrpc_code { /* error codes of the specification; -32800: of ACP */
                     JSONRPC_CANCELLED = -32800,
 };
 
+struct jsonrpc_result { /* borrowed for the callback */
+    bool ok;
+    struct json value;  /* the result; else the member "data" of the error */
+    int64_t code;       /* of an error */
+    struct str message; /* of an error */
+};
+
 /* Handlers borrow their arguments for the call.  They may call every function here except
  * jsonrpc_line() and jsonrpc_free(). */
 struct jsonrpc_ops {
@@ -43,14 +50,11 @@ struct jsonrpc_ops {
     void (*request)(void *ctx, uint64_t ticket, struct str method, struct json params);
     void (*notified)(void *ctx, struct str method, struct json params);
     void (*noise)(void *ctx, struct str line, const char *why); /* an unusable line */
+    /* An answer to a call that is not open: it was forgotten, or an earlier process made it.  NULL:
+     * such an answer is noise. */
+    void (*stray)(void *ctx, uint64_t number, const struct jsonrpc_result *r);
 };
 
-struct jsonrpc_result { /* borrowed for the callback */
-    bool ok;
-    struct json value;  /* the result; else the member "data" of the error */
-    int64_t code;       /* of an error */
-    struct str message; /* of an error */
-};
 typedef void jsonrpc_done_cb(void *ctx, const struct jsonrpc_result *r);
 
 struct jsonrpc *jsonrpc_new(const struct jsonrpc_ops *ops, void *ctx);
@@ -63,6 +67,11 @@ void jsonrpc_line(struct jsonrpc *r, struct str line);
  * JSONRPC_MAX_CALLS are open, nothing was sent. */
 uint64_t jsonrpc_call(struct jsonrpc *r, const char *method, struct str params,
                       jsonrpc_done_cb *done, void *ctx) BH_MUST_USE;
+/* The same under a number that the caller chose, so that ops->stray() recognizes its answer after a
+ * restart.  Numbers of jsonrpc_call() start at 1; @number is far above them.  False: as 0 above, or
+ * a call with this number is open. */
+bool jsonrpc_call_as(struct jsonrpc *r, uint64_t number, const char *method, struct str params,
+                     jsonrpc_done_cb *done, void *ctx) BH_MUST_USE;
 void jsonrpc_forget(struct jsonrpc *r, uint64_t *call); /* sets 0; an old number does nothing */
 void jsonrpc_notify(struct jsonrpc *r, const char *method, struct str params);
 

@@ -45,6 +45,7 @@ struct redis_client {
     uint64_t pings;         /* replies to PING that are still to come */
     int64_t heard_ms;       /* when the server said anything last */
     int64_t pause_ms;
+    char at[256], fault[256];
     bool told;            /* the log has reported the outage */
     bool calling, closed; /* closed inside a handler: freed when it returns */
 };
@@ -149,6 +150,53 @@ bool redis_client_is_up(const struct redis_client *c)
     return c->state == REDIS_UP;
 }
 
+const char *redis_client_at(const struct redis_client *c)
+{
+    return c->at;
+}
+
+const char *redis_client_fault(const struct redis_client *c)
+{
+    return c->fault;
+}
+
+int64_t redis_client_heard_ms(const struct redis_client *c)
+{
+    return c->heard_ms;
+}
+
+size_t redis_client_unsent(const struct redis_client *c)
+{
+    return c->state == REDIS_UP ? tcp_client_unsent(c->tcp) : 0;
+}
+
+void redis_client_flush(struct redis_client *c)
+{
+    if (c->state == REDIS_UP)
+        tcp_client_flush(c->tcp);
+}
+
+const char *redis_advice(struct str error)
+{
+    static const struct {
+        struct str word;
+        const char *advice;
+    } known[] = {
+        {STR("NOAUTH"), ": write user and password into redis.url"},
+        {STR("WRONGPASS"), ": the user or the password in redis.url is wrong"},
+        {STR("NOPERM"), ": give the user in redis.url the commands that docs/cluster.md lists"},
+        {STR("READONLY"), ": it is a replica; set redis.url to the primary"},
+        {STR("OOM"), ": its memory is full; raise maxmemory, or use a Redis for trunks alone"},
+        {STR("MISCONF"), ": it cannot write to its disk"},
+        {STR("LOADING"), ": it is starting"},
+    };
+
+    for (size_t k = 0; k < ARRAY_LEN(known); k++)
+        if (str_starts(error, known[k].word))
+            return known[k].advice;
+    return "";
+}
+
 static int64_t now_ms(const struct redis_client *c)
 {
     return clock_now_ms(loop_clock(c->loop));
@@ -193,7 +241,8 @@ static bool go_down(struct redis_client *c, const char *why)
     bool was_up = c->state == REDIS_UP;
 
     if (!c->told)
-        log_warn(NULL, "redis: %s: %s; trying again", c->options.name, why);
+        log_warn(NULL, "redis: %s: %s: %s; trying again", c->options.name, c->at, why);
+    snprintf(c->fault, sizeof c->fault, "%s", why);
     c->told = true;
     enter(c, REDIS_DOWN);
     tcp_client_free(c->tcp);
@@ -247,9 +296,10 @@ static void greet(struct redis_client *c)
 static bool became_up(struct redis_client *c)
 {
     enter(c, REDIS_UP);
-    if (c->told)
-        log_info(NULL, "redis: %s: connected again", c->options.name);
-    c->told = false;
+    if (c->told && !c->options.quiet)
+        log_info(NULL, "redis: %s: %s: connected again", c->options.name, c->at);
+    c->told = c->options.quiet;
+    c->fault[0] = '\0';
     c->pause_ms = FIRST_PAUSE_MS;
     timer_set(loop_clock(c->loop), &c->timer, LOOK_MS);
     return call(c, c->on.up, NULL);
@@ -265,7 +315,7 @@ static bool is_pong(const struct resp *r)
 /* False: the client is gone. */
 static bool take(struct redis_client *c, const struct resp *r)
 {
-    char why[200];
+    char why[256];
 
     if (c->state == REDIS_UP) {
         if (c->pings == 0 || !is_pong(r))
@@ -274,8 +324,8 @@ static bool take(struct redis_client *c, const struct resp *r)
         return true;
     }
     if (r->kind == RESP_ERROR) {
-        snprintf(why, sizeof why, "the server says %.*s", r->text.n < 150 ? (int)r->text.n : 150,
-                 r->text.p);
+        snprintf(why, sizeof why, "the server says %.*s%s", r->text.n < 150 ? (int)r->text.n : 150,
+                 r->text.p, redis_advice(r->text));
         return go_down(c, why);
     }
     return --c->greetings > 0 || became_up(c);
@@ -335,7 +385,8 @@ static void dial(struct redis_client *c)
                                      .unix_path = c->to.unix_path,
                                      .tls = c->to.tls,
                                      .ca_path = c->options.ca,
-                                     .connect_timeout_ms = CONNECT_MS};
+                                     .connect_timeout_ms = CONNECT_MS,
+                                     .max_unsent = c->options.max_unsent};
 
     enter(c, REDIS_CONNECTING);
     c->tcp = tcp_client_open(c->loop, &opt, &handlers, c);
@@ -374,6 +425,12 @@ struct redis_client *redis_client_open(struct loop *loop,
         return NULL;
     }
     c->options.url = NULL;
+    c->told = options->quiet;
+    if (c->to.unix_path != NULL)
+        snprintf(c->at, sizeof c->at, "%s", c->to.unix_path);
+    else
+        snprintf(c->at, sizeof c->at, "%s:%u", c->to.host, c->to.port);
+    snprintf(c->fault, sizeof c->fault, "no connection yet");
     timer_init(&c->timer, on_timer);
     timer_set(loop_clock(loop), &c->timer, 0);
     return c;

@@ -20,7 +20,9 @@ struct loop;
 struct redis_client_options {
     const char *url; /* redis://[user:password@]host[:6379][/0], rediss://..., unix:/path; copied */
     const char *ca;  /* PEM file for rediss://; NULL: the system's authorities; borrowed */
-    const char *name; /* for the log; a literal */
+    const char *name;  /* for the log; a literal */
+    bool quiet;        /* nothing is logged */
+    size_t max_unsent; /* more bytes that wait to be sent end the connection; 0: 16 MiB */
 };
 
 struct redis_client_handlers { /* all required; the client may be closed inside each */
@@ -38,4 +40,13 @@ void redis_client_close(struct redis_client *c); /* no handler runs after this; 
 bool redis_client_is_up(const struct redis_client *c);
 /* One command of @n words.  Dropped unless the connection is UP. */
 void redis_client_send(struct redis_client *c, const struct str *argv, size_t n);
+size_t redis_client_unsent(const struct redis_client *c);
+void redis_client_flush(struct redis_client *c); /* writes what the socket takes now */
+/* What an operator is told: "host:port" without the password, why there is no connection ("": there
+ * is one), and when the server was heard last, monotonic (0: never). */
+const char *redis_client_at(const struct redis_client *c);
+const char *redis_client_fault(const struct redis_client *c);
+int64_t redis_client_heard_ms(const struct redis_client *c);
+/* What to do about an error that the server replied, ": " in front; "" if nothing is known. */
+const char *redis_advice(struct str error);
 bool redis_url_ok(const char *url, char *ret_why); /* false: @ret_why says what is wrong */

@@ -64,28 +64,62 @@ static ptrdiff_t read_plain(struct str in, size_t at, enum resp_kind *ret_kind,
     }
 }
 
-ptrdiff_t resp_read(struct str in, struct resp *ret)
+/* The head of an array: how many items follow; none if it is null. */
+static ptrdiff_t read_count(struct str in, size_t at, size_t *ret_n)
 {
     struct str line;
+    ptrdiff_t next = read_line(in, at, &line);
     int64_t n;
+
+    if (next <= 0)
+        return next;
+    if (!str_to_i64(str_skip(line, 1), &n) || n < -1 || n > RESP_MAX_ITEMS)
+        return BAD;
+    *ret_n = n > 0 ? (size_t)n : 0;
+    return next;
+}
+
+/* One item of an array; *@ret_text is its text, or the bytes of an array. */
+static ptrdiff_t read_item(struct str in, size_t at, unsigned depth, struct str *ret_text)
+{
+    enum resp_kind kind;
+    struct str unused;
+    ptrdiff_t next;
+    size_t n;
+
+    if (at < in.n && in.p[at] != '*')
+        return read_plain(in, at, &kind, ret_text);
+    if (depth == RESP_MAX_DEPTH)
+        return BAD;
+    next = read_count(in, at, &n);
+    for (; next > 0 && n > 0; n--)
+        next = read_item(in, (size_t)next, depth + 1, &unused);
+    if (next > 0)
+        *ret_text = str_make(in.p + at, (size_t)next - at);
+    return next;
+}
+
+static ptrdiff_t read_reply(struct str in, struct resp *ret)
+{
+    ptrdiff_t at;
+    size_t n = 0;
 
     *ret = (struct resp){0};
     if (in.n == 0)
         return MORE;
     if (*in.p != '*')
         return read_plain(in, 0, &ret->kind, &ret->text);
-    ptrdiff_t at = read_line(in, 0, &line);
-    if (at <= 0)
-        return at;
-    if (!str_to_i64(str_skip(line, 1), &n) || n < 0 || n > RESP_MAX_ITEMS)
-        return BAD;
-    for (int64_t k = 0; k < n; k++) {
-        enum resp_kind kind;
-        at = read_plain(in, (size_t)at, &kind, &ret->items[k]);
-        if (at <= 0)
-            return at;
-    }
+    at = read_count(in, 0, &n);
+    for (size_t k = 0; at > 0 && k < n; k++)
+        at = read_item(in, (size_t)at, 1, &ret->items[k]);
     ret->kind = RESP_ARRAY;
-    ret->n_items = (size_t)n;
+    ret->n_items = n;
     return at;
+}
+
+ptrdiff_t resp_read(struct str in, struct resp *ret)
+{
+    ptrdiff_t n = read_reply(in, ret);
+
+    return n == MORE && in.n > RESP_MAX_REPLY ? BAD : n;
 }

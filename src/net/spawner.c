@@ -336,6 +336,7 @@ struct spawn {
     void *ctx;
     struct stream in, out, err;
     size_t in_sent;
+    bool talks;
     struct timer patience;
     bool timed_out, told_to_end, stopped;
     void (*heard)(void *ctx, struct str line);
@@ -527,8 +528,28 @@ static void on_input(void *ctx, int events)
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     r->in_sent += n > 0 ? (size_t)n : 0;
-    if (n < 0 || r->in_sent == r->in.kept.n)
+    if (n < 0 || (r->in_sent == r->in.kept.n && !r->talks)) {
         close_stream(&r->in); /* a program that does not read its input may still be fine */
+        buf_done(&r->in.kept);
+        r->in_sent = 0;
+    } else if (r->in_sent == r->in.kept.n) {
+        buf_done(&r->in.kept);
+        r->in_sent = 0;
+        loop_fd_set(r->in.watch, 0);
+    }
+}
+
+bool spawn_say(struct spawn *r, struct str bytes)
+{
+    if (r->in.fd < 0 || !r->talks || r->in.kept.n - r->in_sent + bytes.n > SPAWN_UNREAD_BYTES)
+        return false;
+    if (r->in_sent > r->in.kept.n / 2) { /* so each byte is moved once on average */
+        buf_consume(&r->in.kept, r->in_sent);
+        r->in_sent = 0;
+    }
+    buf_add_str(&r->in.kept, bytes);
+    loop_fd_set(r->in.watch, LOOP_WRITE);
+    return true;
 }
 
 static void tell(struct spawn *r, const struct spawn_end *end)
@@ -697,13 +718,19 @@ static bool send_order(int fd, const struct buf *order, const int fds[3])
     return sendmsg(fd, &m, MSG_NOSIGNAL) == (ssize_t)order->n;
 }
 
-/* Three pipes, [0] of each ours; -1 and false when one cannot be made. */
-static bool make_pipes(int ours[3], int theirs[3])
+/* Three pipes, [0] of each ours; -1 and false when one cannot be made.  @output > 0: that file is
+ * the program's stdout, and there is no pipe for it. */
+static bool make_pipes(int ours[3], int theirs[3], int output)
 {
     for (int i = 0; i < 3; i++)
         ours[i] = theirs[i] = -1;
     for (int i = 0; i < 3; i++) {
         int fds[2];
+        if (i == 1 && output > 0) {
+            if ((theirs[i] = fcntl(output, F_DUPFD_CLOEXEC, 3)) < 0)
+                return false;
+            continue;
+        }
         if (pipe2(fds, O_CLOEXEC) < 0)
             return false;
         ours[i] = fds[i == 0 ? 1 : 0];
@@ -716,7 +743,8 @@ static bool make_pipes(int ours[3], int theirs[3])
 static void open_output(struct loop *loop, struct stream *t, int fd, size_t limit)
 {
     *t = (struct stream){.fd = fd, .limit = limit, .kept = {.limit = limit}};
-    t->watch = loop_fd_add(loop, fd, LOOP_READ, on_output, t);
+    if (fd >= 0)
+        t->watch = loop_fd_add(loop, fd, LOOP_READ, on_output, t);
 }
 
 static struct spawn *begin_run(struct spawner *s, const struct spawn_order *o, uint32_t id,
@@ -724,7 +752,7 @@ static struct spawn *begin_run(struct spawner *s, const struct spawn_order *o, u
 {
     struct spawn *r = xcalloc(1, sizeof *r);
 
-    *r = (struct spawn){.spawner = s, .id = id, .in = {.fd = fds[0]}};
+    *r = (struct spawn){.spawner = s, .id = id, .in = {.fd = fds[0]}, .talks = o->talks};
     buf_add_str(&r->in.kept, o->input);
     r->in.watch = loop_fd_add(s->loop, r->in.fd, LOOP_WRITE, on_input, r);
     open_output(s->loop, &r->out, fds[1], o->max_output);
@@ -751,7 +779,7 @@ struct spawn *spawner_run(struct spawner *s, const struct spawn_order *o, spawn_
 
     if (s->fd < 0 || s->n_runs >= SPAWN_MAX_RUNNING || !write_order(o, id, &order))
         goto out;
-    if (make_pipes(ours, theirs) && send_order(s->fd, &order, theirs)) {
+    if (make_pipes(ours, theirs, o->output_fd) && send_order(s->fd, &order, theirs)) {
         r = begin_run(s, o, id, ours);
         r->done = done;
         r->ctx = ctx;

@@ -7,10 +7,11 @@
  *
  * The helper runs the commands it got before the server accepted input.  Only a spawner that
  * learns takes more of them later (spawner_learn()); others need a restart.  A program gets its
- * own process group, an environment without our variables and secrets, and its input from memory.
- * Its output is collected up to a limit.  The program is ended (TERM, 2 s later KILL) at its
- * timeout, when the run is cancelled, and when the server exits or dies.  The spawner also works
- * without confinement. */
+ * own process group, an environment without our variables and secrets, and its input from
+ * memory. Its output is collected up to a limit, or goes to a file of the caller's; a program
+ * that is talked to (`talks`) gets more input while it runs.  The program is ended (TERM, 2 s
+ * later KILL) at its timeout, when the run is cancelled, and when the server exits or dies.  The
+ * spawner also works without confinement. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,6 +28,7 @@ enum {
     SPAWN_MAX_LEARNT = 4096,       /* commands that the helper takes later */
     SPAWN_LINE_BYTES = 500,        /* of a line that heard() gets; the rest is left out */
     SPAWN_ERRORS_BYTES = 4 * 1024, /* of stderr that are kept */
+    SPAWN_UNREAD_BYTES = 64 << 20, /* of spawn_say() that the program has not read yet */
 };
 
 /* Starts the helper; call it before the first thread exists.  @commands are argument lists, each
@@ -50,6 +52,8 @@ struct spawn_order {         /* copied */
     struct str input;        /* its stdin */
     int64_t timeout_ms;      /* 0: none */
     size_t max_output;       /* output beyond this is read and dropped */
+    int output_fd;           /* its stdout, borrowed for the call; 0: it is collected */
+    bool talks;              /* its stdin stays open for spawn_say() */
     /* Gets each line of stderr, without its end, as it comes; may be NULL. */
     void (*heard)(void *ctx, struct str line);
 };
@@ -68,6 +72,9 @@ typedef void spawn_cb(void *ctx, const struct spawn_end *end);
  * exceeds the limits above. */
 struct spawn *spawner_run(struct spawner *s, const struct spawn_order *o, spawn_cb *done,
                           void *ctx) BH_MUST_USE;
+/* More input for a program that talks.  False: the program has closed its input, or has
+ * SPAWN_UNREAD_BYTES to read; nothing of @bytes is sent. */
+bool spawn_say(struct spawn *run, struct str bytes);
 /* Sends TERM now, and KILL when @grace_ms are over; done() runs as usual. */
 void spawn_stop(struct spawn *run, int64_t grace_ms);
 void spawn_cancel(struct spawn **run); /* ends the program; sets NULL; NULL inside is fine */

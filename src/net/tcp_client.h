@@ -4,7 +4,7 @@
  * tcp_client_open() until its on_closed() returned or tcp_client_free(), whichever is first; no
  * handler runs inside tcp_client_open() or tcp_client_send(), nor after tcp_client_free().
  *
- * Trunks, outgoing WebSockets, the Redis client and IMAP use it. */
+ * Trunks, outgoing WebSockets, the Redis client, IMAP and IRC use it. */
 #pragma once
 #include "base/buf.h"
 #include "net/mail.h"
@@ -26,6 +26,7 @@ struct tcp_client_options {
     const struct mail_login *imap;
     bool tls;                   /* the host's name must be in its certificate */
     const char *ca_path;        /* PEM file of the authorities to trust; NULL: the system's */
+    const char *cert;           /* PEM of our own certificate and its key; NULL: none */
     int64_t connect_timeout_ms; /* 0: 10 s */
     size_t max_unsent;          /* more bytes that wait to be sent end it; 0: 16 MiB */
 };
@@ -36,5 +37,7 @@ struct tcp_client *tcp_client_open(struct loop *loop, const struct tcp_client_op
 void tcp_client_send(struct tcp_client *c, struct str bytes);
 /* In on_closed(): the server refused the login of tcp_client_options.imap. */
 bool tcp_client_was_denied(const struct tcp_client *c);
+/* Writes what the socket takes now, for an owner whose loop runs no more. */
+void tcp_client_flush(struct tcp_client *c);
 size_t tcp_client_unsent(const struct tcp_client *c);
 void tcp_client_free(struct tcp_client *c); /* at once, silently; NULL is fine */

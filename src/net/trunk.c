@@ -1,18 +1,18 @@
-/* trunk.c - design.  (trunk.h has the contract, trunk_priv.h the frames.)
+/* trunk.c - design.  (trunk.h has the contract, batch.h the messages.)
  *
- * The part that both ends share: frames from bytes, places of connections, windows, questions.
- * trunk_conn.c has the keeper's and the porter's half.
+ * The part that both ends share: batches, places of connections, windows, questions.
+ * trunk_heart.c and trunk_edge.c have the two halves.
  *
- * Frames are parsed inside the read of the trunk's own connection, which only notes what came.  A
- * timer in the same turn tells the connections, so no connection is served from within another.
+ * Messages are handled inside the read of the trunk's own connection.  What they cause is written
+ * when the turn ends: each connection flushes into the batch, then the batch is closed and sent.
  *
- * Questions: the keeper has a porter do something on its machine.
+ * Questions: the heart has an edge do something on its machine.
  *
- *      keeper --QUESTION: a part--> ... --ASK: the last part--> porter: on_ask()
- *             --UNASK: never mind-->                            on_unask()
- *             <--ANSWER: a part-- ... <--TOLD: the last part--  trunk_tell()
+ *      heart --QUESTION: a part--> ... --ASK: the last part--> edge: on_ask()
+ *            --UNASK: never mind-->                            on_unask()
+ *            <--ANSWER: a part-- ... <--TOLD: the last part--  trunk_tell()
  *
- * The numbers of questions are the keeper's and independent of those of connections. */
+ * The numbers of questions are the heart's and independent of those of connections. */
 #include "net/trunk.h"
 
 #include <assert.h>
@@ -20,26 +20,15 @@
 #include <stdlib.h>
 
 #include "base/crypto.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "core/contract.h"
+#include "net/redis_hop.h"
+#include "net/ring.h"
 #include "net/tcp_client.h"
 #include "net/trunk_priv.h"
 
 enum { STALL_MS = 5 };
-
-static uint32_t get_u32(const char *p)
-{
-    const uint8_t *b = (const uint8_t *)p;
-
-    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
-}
-
-static void put_u32(char *p, uint32_t v)
-{
-    p[0] = (char)(v >> 24);
-    p[1] = (char)(v >> 16);
-    p[2] = (char)(v >> 8);
-    p[3] = (char)v;
-}
 
 /* ---- its life ---- */
 
@@ -50,6 +39,7 @@ void trunk_init(struct trunk *t, struct http_server *s)
     t->server = s;
     t->heard_ms = clock_now_ms(s->clock);
     list_init(&t->link);
+    list_append(&s->trunks, &t->link);
     list_init(&t->ready);
     list_init(&t->stalled);
     list_init(&t->asks);
@@ -62,9 +52,12 @@ void trunk_done(struct trunk *t)
     timer_stop(t->server->clock, &t->go_on);
     timer_stop(t->server->clock, &t->beat);
     secret_wipe(t->key, sizeof t->key);
+    list_remove(&t->link);
     buf_done(&t->in);
+    buf_done(&t->out);
     buf_done(&t->parts);
     map_done(&t->carried);
+    signers_forget(t);
 }
 
 static void soon(struct trunk *t)
@@ -77,23 +70,61 @@ void trunk_fail(struct trunk *t, const char *why)
 {
     if (t->lost)
         return;
+    if (t->ring != NULL) { /* both ends are ours */
+        log_error(NULL, "an edge and the heart disagree: %s", why);
+        abort();
+    }
     t->lost = true;
     snprintf(t->why, sizeof t->why, "%s", why);
     if (t->conn != NULL) {
         conn_close(t->conn);
     } else {
         timer_stop(t->server->clock, &t->go_on);
-        timer_set(t->server->clock, &t->beat, 0); /* the porter's says so and ends it */
+        timer_set(t->server->clock, &t->beat, 0); /* it says so and ends the trunk */
     }
 }
 
-/* ---- frames ---- */
+/* ---- the proof ---- */
+
+void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32])
+{
+    struct buf text = BUF_INIT;
+
+    buf_printf(&text, "%s %s ", TRUNK_PROTOCOL, role);
+    buf_add(&text, t->challenge, sizeof t->challenge);
+    buf_add(&text, t->answer, sizeof t->answer);
+    buf_add_str(&text, name);
+    hmac_sha256(str_make((const char *)t->key, sizeof t->key), buf_str(&text), ret_mac);
+    buf_done(&text);
+}
+
+/* @before, the HMAC of this side, and its name. */
+void trunk_send_proof(struct trunk *t, enum msg_what what, const char *role, struct str before)
+{
+    struct buf *out = trunk_out(t);
+    size_t begun = batch_add_begin(out, 0, what);
+    uint8_t mac[TRUNK_MAC_BYTES];
+
+    trunk_mac(t, role, str_of(t->name), mac);
+    buf_add_str(out, before);
+    buf_add(out, mac, sizeof mac);
+    buf_add_z(out, t->name);
+    batch_add_end(out, begun);
+}
+
+/* ---- batches ---- */
 
 static size_t unsent(const struct trunk *t)
 {
+    size_t filling = t->out.n;
+
+    if (t->ring != NULL)
+        return filling + ring_bytes(t->ring);
     if (t->conn != NULL)
-        return conn_queued(t->conn);
-    return t->tcp != NULL ? tcp_client_unsent(t->tcp) : 0;
+        return filling + conn_queued(t->conn);
+    if (t->line != NULL)
+        return filling + hop_line_unsent(t->line);
+    return t->tcp != NULL ? filling + tcp_client_unsent(t->tcp) : filling;
 }
 
 static bool is_full(const struct trunk *t)
@@ -101,58 +132,84 @@ static bool is_full(const struct trunk *t)
     return unsent(t) > TRUNK_HIGH_BYTES;
 }
 
-void trunk_send(struct trunk *t, uint32_t number, enum trunk_what what, struct str payload)
+static void close_batch(struct trunk *t)
 {
-    char head[TRUNK_HEAD_BYTES];
+    if (!t->lost && !batch_is_empty(&t->out)) {
+        batch_end(&t->out, ++t->sent);
+        if (buf_failed(&t->out)) {
+            trunk_fail(t, "no memory is left for a batch");
+        } else if (t->ring != NULL) {
+            ring_push(t->ring, &t->out);
+        } else if (t->conn != NULL) {
+            buf_add_str(conn_out(t->conn), buf_str(&t->out));
+            conn_mark(t->conn);
+        } else if (t->line != NULL) {
+            hop_line_send(t->line, buf_str(&t->out));
+        } else if (t->tcp != NULL) {
+            tcp_client_send(t->tcp, buf_str(&t->out));
+        }
+    }
+    if (t->out.cap > TRUNK_BATCH_BYTES)
+        buf_done(&t->out);
+    else
+        buf_reset(&t->out);
+}
 
-    assert(payload.n <= TRUNK_MAX_PAYLOAD);
-    if (t->lost)
+struct buf *trunk_out(struct trunk *t)
+{
+    if (t->out.n >= TRUNK_BATCH_BYTES || t->lost)
+        close_batch(t);
+    if (t->out.n == 0)
+        batch_begin(&t->out);
+    return &t->out;
+}
+
+bool trunk_turn_end(struct http_server *s)
+{
+    bool wrote = false;
+
+    list_each (&s->trunks, it, nxt) {
+        struct trunk *t = list_entry(it, struct trunk, link);
+        if (t->n_marks > 0)
+            heart_tell_committed(t);
+        if (t->out.n == 0)
+            continue;
+        wrote |= t->conn != NULL && !t->lost;
+        close_batch(t);
+    }
+    return wrote;
+}
+
+static void take_batch(struct trunk *t, struct str whole)
+{
+    struct str messages;
+    struct msg m;
+    bool bad = false;
+    uint64_t acks = t->acks;
+
+    if (!batch_open(whole, &t->heard, &messages)) {
+        trunk_fail(t, "a batch was lost, or came twice");
         return;
-    put_u32(head, number);
-    put_u32(head + 4, (uint32_t)payload.n);
-    head[4] = (char)what;
-    if (t->conn != NULL) {
-        buf_add(conn_out(t->conn), head, sizeof head);
-        buf_add_str(&t->conn->out, payload);
-        conn_mark(t->conn);
-    } else if (t->tcp != NULL) {
-        tcp_client_send(t->tcp, str_make(head, sizeof head));
-        tcp_client_send(t->tcp, payload);
     }
+    while (!t->lost && batch_next(&messages, &m, &bad))
+        t->take(t, &m);
+    if (bad)
+        trunk_fail(t, "a batch makes no sense");
+    if (t->is_heart && t->acks != acks)
+        heart_note_acks(t);
 }
 
-static void send_u32(struct trunk *t, uint32_t number, enum trunk_what what, uint32_t value)
+void trunk_take_batch(void *trunk, struct str whole)
 {
-    char bytes[4];
+    struct trunk *t = trunk;
 
-    put_u32(bytes, value);
-    trunk_send(t, number, what, str_make(bytes, sizeof bytes));
-}
-
-/* Takes the next complete frame off @bytes. */
-static bool next_frame(struct trunk *t, struct str *bytes, struct trunk_frame *ret)
-{
-    size_t n;
-
-    if (t->lost || bytes->n < TRUNK_HEAD_BYTES)
-        return false;
-    n = get_u32(bytes->p + 4) & 0xffffff;
-    if (n > (t->up ? TRUNK_MAX_PAYLOAD : TRUNK_MAX_PROOF)) {
-        trunk_fail(t, "a frame is too long");
-        return false;
-    }
-    if (bytes->n < TRUNK_HEAD_BYTES + n)
-        return false;
-    *ret = (struct trunk_frame){.number = get_u32(bytes->p),
-                                .what = (uint8_t)bytes->p[4],
-                                .payload = str_make(bytes->p + TRUNK_HEAD_BYTES, n)};
-    *bytes = str_skip(*bytes, TRUNK_HEAD_BYTES + n);
-    return true;
+    t->heard_ms = clock_now_ms(t->server->clock);
+    take_batch(t, whole);
 }
 
 void trunk_input(struct trunk *t, struct str bytes)
 {
-    struct trunk_frame f;
+    size_t n, limit = t->up ? SIZE_MAX - 1 : BATCH_HEAD_BYTES + MSG_HEAD_BYTES + TRUNK_MAX_PROOF;
     bool kept = t->in.n > 0;
 
     if (kept) {
@@ -160,13 +217,20 @@ void trunk_input(struct trunk *t, struct str bytes)
         bytes = buf_str(&t->in);
     }
     t->heard_ms = clock_now_ms(t->server->clock);
-    while (next_frame(t, &bytes, &f))
-        t->take(t, &f);
+    while (!t->lost && (n = batch_bytes(bytes)) != 0) {
+        if (n > limit)
+            trunk_fail(t, "a batch is too long");
+        if (t->lost || n > bytes.n)
+            break;
+        take_batch(t, str_make(bytes.p, n));
+        bytes = str_skip(bytes, n);
+        limit = t->up ? SIZE_MAX - 1 : limit;
+    }
     if (kept)
         buf_consume(&t->in, t->in.n - bytes.n);
     else
         buf_add_str(&t->in, bytes);
-    if (t->in.n == 0)
+    if (t->in.n == 0 || t->lost)
         buf_done(&t->in);
 }
 
@@ -184,9 +248,7 @@ struct carried *carried_find(const struct trunk *t, uint32_t number)
 
 struct carried *carried_new(struct trunk *t, uint32_t number)
 {
-    bool ours = t->conn == NULL;
-
-    while (ours && (number == 0 || carried_find(t, number) != NULL))
+    while (!t->is_heart && (number == 0 || carried_find(t, number) != NULL))
         number = ++t->last_number;
     if (number == 0 || map_count(&t->carried) >= TRUNK_MAX_CONNS || carried_find(t, number) != NULL)
         return NULL;
@@ -199,41 +261,53 @@ struct carried *carried_new(struct trunk *t, uint32_t number)
     return k;
 }
 
-void carried_free(struct carried *k)
+void carried_leave(struct carried *k)
 {
-    map_del(&k->trunk->carried, number_key(&k->number));
-    k->conn->carried = NULL;
+    if (k->trunk != NULL)
+        map_del(&k->trunk->carried, number_key(&k->number));
     list_remove(&k->ready);
     list_remove(&k->stalled);
-    buf_done(&k->in);
+    k->trunk = NULL;
+}
+
+void carried_free(struct carried *k)
+{
+    carried_leave(k);
+    k->conn->carried = NULL;
+    if (k->conn->no_socket && k->shown != NULL) {
+        shown_done(k->shown);
+        free(k->shown);
+    } else if (!k->conn->no_socket) {
+        if (k->kept != NULL)
+            kept_done(k->kept);
+        if (k->decoder != NULL)
+            ws_decoder_done(k->decoder);
+        buf_done(&k->held);
+        free(k->kept);
+        free(k->decoder);
+    }
     free(k);
 }
 
 void carried_let_go(struct conn *c)
 {
     struct carried *k = c->carried;
+    char lost[2];
 
-    trunk_send(k->trunk, k->number, TRUNK_CLOSE, STR_NULL);
+    put_u16(lost, CLOSE_CODE_LOST);
+    if (k->trunk != NULL && !c->no_socket && k->kept != NULL)
+        carried_say(k, MSG_GONE, str_make(lost, sizeof lost));
+    else if (k->trunk != NULL)
+        carried_say(k, MSG_CLOSE, STR_NULL);
     carried_free(k);
 }
 
-void carried_cut_all(struct trunk *t)
-{
-    void *k;
-
-    for (size_t at = 0; map_next(&t->carried, &at, &k);) {
-        struct conn *c = ((struct carried *)k)->conn;
-        carried_free(k);
-        conn_close(c);
-    }
-}
-
-/* ---- connections that can continue ---- */
+/* ---- windows ---- */
 
 /* What it waits for and can do now. */
 static int ready_events(const struct carried *k)
 {
-    return k->conn->io.events & k->can & (EV_READ | EV_WRITE);
+    return k->conn->io.events & k->can & EV_WRITE;
 }
 
 void carried_settle(struct carried *k)
@@ -247,32 +321,49 @@ void carried_settle(struct carried *k)
     soon(k->trunk);
 }
 
-static void set_can(struct carried *k, int what, bool yes)
+static void set_can_write(struct carried *k, bool yes)
 {
-    k->can = (uint8_t)(yes ? k->can | what : k->can & ~what);
-    carried_settle(k);
+    k->can = yes ? EV_WRITE : 0;
+    if (k->conn->no_socket)
+        carried_settle(k);
+    else if (yes)
+        conn_mark(k->conn); /* it may read on */
 }
 
 bool carried_take_credit(struct carried *k, struct str payload)
 {
     uint32_t more = payload.n == 4 ? get_u32(payload.p) : 0;
 
-    if (more == 0 || more > TRUNK_WINDOW - k->credit)
+    if (more == 0 || more > 2 * TRUNK_WINDOW)
         return false;
-    k->credit += more;
-    if (k->conn->io.fd < 0)
-        set_can(k, EV_WRITE, true);
-    else
-        conn_mark(k->conn); /* it may read on */
+    k->credit = more > TRUNK_WINDOW - k->credit ? TRUNK_WINDOW : k->credit + more;
+    set_can_write(k, true);
     return true;
 }
 
-static void stall(struct carried *k)
+bool carried_may_write(struct carried *k)
 {
+    struct trunk *t = k->trunk;
+
+    if (!is_full(t)) {
+        if (k->credit == 0)
+            set_can_write(k, false);
+        return k->credit > 0;
+    }
     if (!list_is_linked(&k->stalled))
-        list_append(&k->trunk->stalled, &k->stalled);
-    if (k->trunk->conn == NULL && !timer_is_set(&k->trunk->go_on))
-        timer_set(k->trunk->server->clock, &k->trunk->go_on, STALL_MS);
+        list_append(&t->stalled, &k->stalled);
+    if (t->conn == NULL && !timer_is_set(&t->go_on))
+        timer_set(t->server->clock, &t->go_on, STALL_MS);
+    set_can_write(k, false);
+    return false;
+}
+
+void carried_pay(struct carried *k, uint32_t taken)
+{
+    if (taken < TRUNK_WINDOW / 2)
+        return;
+    batch_add_u32(trunk_out(k->trunk), k->number, MSG_CREDIT, taken);
+    k->owed -= taken;
 }
 
 void trunk_unstall(struct trunk *t)
@@ -282,10 +373,7 @@ void trunk_unstall(struct trunk *t)
     list_each (&t->stalled, it, nxt) {
         struct carried *k = list_entry(it, struct carried, stalled);
         list_remove(&k->stalled);
-        if (k->conn->io.fd < 0)
-            set_can(k, EV_WRITE, true);
-        else
-            conn_mark(k->conn);
+        set_can_write(k, true);
     }
 }
 
@@ -318,83 +406,21 @@ static void on_go_on(struct timer *timer)
         timer_set(t->server->clock, timer, STALL_MS);
 }
 
-/* ---- the keeper's conn reads and writes here ---- */
-
-ssize_t carried_read(struct carried *k, char *p, size_t n)
-{
-    size_t got = n < k->in.n ? n : k->in.n;
-
-    if (got == 0) {
-        set_can(k, EV_READ, false);
-        return k->ended ? 0 : -1;
-    }
-    memcpy(p, k->in.p, got);
-    buf_consume(&k->in, got);
-    if (k->in.n == 0) {
-        buf_done(&k->in);
-        set_can(k, EV_READ, k->ended);
-    }
-    k->owed += (uint32_t)got;
-    if (k->owed >= TRUNK_WINDOW / 2) {
-        send_u32(k->trunk, k->number, TRUNK_CREDIT, k->owed);
-        k->owed = 0;
-    }
-    return (ssize_t)got;
-}
-
-ssize_t carried_write(struct carried *k, const char *p, size_t n)
-{
-    bool full = is_full(k->trunk);
-
-    if (full || k->credit == 0) {
-        if (full)
-            stall(k);
-        set_can(k, EV_WRITE, false);
-        return 0;
-    }
-    n = n < k->credit ? n : k->credit;
-    n = n < TRUNK_MAX_PAYLOAD ? n : TRUNK_MAX_PAYLOAD;
-    trunk_send(k->trunk, k->number, TRUNK_DATA, str_make(p, n));
-    k->credit -= (uint32_t)n;
-    return (ssize_t)n;
-}
-
-/* ---- the porter's reads a socket for here ---- */
-
-size_t carried_may_take(const struct carried *k)
-{
-    size_t most = k->credit < TRUNK_MAX_PAYLOAD ? k->credit : TRUNK_MAX_PAYLOAD;
-
-    if (!is_full(k->trunk))
-        return most;
-    stall((struct carried *)(uintptr_t)k);
-    return 0;
-}
-
-void carried_forward(struct carried *k, struct str bytes)
-{
-    assert(bytes.n <= k->credit && bytes.n <= TRUNK_MAX_PAYLOAD);
-    trunk_send(k->trunk, k->number, TRUNK_DATA, bytes);
-    k->credit -= (uint32_t)bytes.n;
-}
-
-/* @owed counts what came from the keeper; what is not in the output any more was taken. */
 void carried_flushed(struct carried *k)
 {
-    size_t waits = conn_queued(k->conn);
-    uint32_t taken = waits < k->owed ? k->owed - (uint32_t)waits : 0;
-
-    if (taken < TRUNK_WINDOW / 2)
+    if (k->trunk == NULL)
         return;
-    send_u32(k->trunk, k->number, TRUNK_CREDIT, taken);
-    k->owed -= taken;
+    if (k->conn->no_socket)
+        heart_flushed(k);
+    else
+        edge_flushed(k);
 }
 
 /* ---- questions ---- */
 
 enum { MAX_ASKS = 256 }; /* under way on one trunk: they are looked for one by one */
 
-struct trunk_ask {    /* at the keeper */
+struct trunk_ask {    /* at the heart */
     struct list link; /* trunk->asks, until it is told or lost */
     struct clock *clock;
     struct trunk *trunk; /* borrowed; NULL: told, or lost */
@@ -407,45 +433,50 @@ struct trunk_ask {    /* at the keeper */
 };
 
 /* One after the other, with nothing in between: the other side collects one text at a time. */
-static void send_parts(struct trunk *t, uint32_t number, enum trunk_what part, enum trunk_what last,
+static void send_parts(struct trunk *t, uint32_t number, enum msg_what part, enum msg_what last,
                        struct str text)
 {
-    for (; text.n > TRUNK_MAX_PAYLOAD; text = str_skip(text, TRUNK_MAX_PAYLOAD))
-        trunk_send(t, number, part, str_make(text.p, TRUNK_MAX_PAYLOAD));
-    trunk_send(t, number, last, text);
+    for (; text.n > MSG_MAX_PAYLOAD; text = str_skip(text, MSG_MAX_PAYLOAD))
+        batch_add(trunk_out(t), number, part, str_make(text.p, MSG_MAX_PAYLOAD));
+    batch_add(trunk_out(t), number, last, text);
 }
 
 /* The next part of a text.  True: it is whole, and *@ret_text is the caller's. */
-static bool take_part(struct trunk *t, const struct trunk_frame *f, enum trunk_what last,
+static bool take_part(struct trunk *t, const struct msg *m, enum msg_what last,
                       struct buf *ret_text)
 {
-    if (t->parts.n > 0 && t->parts_of != f->number) {
+    if (t->parts.n > 0 && t->parts_of != m->number) {
         trunk_fail(t, "a text inside another");
         return false;
     }
-    if (t->parts.n + f->payload.n > TRUNK_MAX_QUESTION) {
+    if (t->parts.n + m->payload.n > TRUNK_MAX_QUESTION) {
         trunk_fail(t, "a question or an answer is too long");
         return false;
     }
-    t->parts_of = f->number;
-    buf_add_str(&t->parts, f->payload);
-    if (f->what != last)
+    t->parts_of = m->number;
+    buf_add_str(&t->parts, m->payload);
+    if (m->what != last)
         return false;
     *ret_text = t->parts;
     t->parts = BUF_INIT;
     return true;
 }
 
-/* ---- the keeper ---- */
+/* ---- the heart ---- */
 
-/* A porter's name is node_owner(): what is before the slash is the node's. */
+struct str trunk_node(struct str other)
+{
+    struct str name = STR_NULL;
+
+    str_split(&other, '/', &name);
+    return name;
+}
+
 static struct str node_of(const struct trunk *t)
 {
-    struct str name = STR_NULL, rest = str_of(t->other);
+    bool is_edge = t->is_heart && t->up && !t->lost && t->ring == NULL;
 
-    if (t->up && !t->lost)
-        str_split(&rest, '/', &name);
-    return name;
+    return is_edge ? trunk_node(str_of(t->other)) : STR_NULL;
 }
 
 static struct trunk *trunk_of(const struct http_server *s, struct str node)
@@ -502,7 +533,7 @@ struct trunk_ask *trunk_ask(struct http_server *s, struct str node, struct str q
     timer_init(&a->told, on_told);
     list_append(&t->asks, &a->link);
     t->n_asks++;
-    send_parts(t, a->number, TRUNK_QUESTION, TRUNK_ASK, question);
+    send_parts(t, a->number, MSG_QUESTION, MSG_ASK, question);
     return a;
 }
 
@@ -511,7 +542,7 @@ bool trunk_say(struct http_server *s, struct str node, struct str words)
     struct trunk *t = trunk_of(s, node);
 
     if (t != NULL)
-        send_parts(t, 0, TRUNK_QUESTION, TRUNK_ASK, words); /* no ask has this number */
+        send_parts(t, 0, MSG_QUESTION, MSG_ASK, words); /* no ask has this number */
     return t != NULL;
 }
 
@@ -523,7 +554,7 @@ void trunk_ask_cancel(struct trunk_ask **a)
     if (is == NULL)
         return;
     if (is->trunk != NULL) {
-        trunk_send(is->trunk, is->number, TRUNK_UNASK, STR_NULL);
+        batch_add(trunk_out(is->trunk), is->number, MSG_UNASK, STR_NULL);
         is->trunk->n_asks--;
     }
     list_remove(&is->link);
@@ -532,15 +563,15 @@ void trunk_ask_cancel(struct trunk_ask **a)
     free(is);
 }
 
-void trunk_take_answer(struct trunk *t, const struct trunk_frame *f)
+void trunk_take_answer(struct trunk *t, const struct msg *m)
 {
     struct buf text;
 
-    if (!take_part(t, f, TRUNK_TOLD, &text))
+    if (!take_part(t, m, MSG_TOLD, &text))
         return;
     list_each (&t->asks, it, nxt) {
         struct trunk_ask *a = list_entry(it, struct trunk_ask, link);
-        if (a->number != f->number)
+        if (a->number != m->number)
             continue;
         a->answer = text;
         end_ask(a, false);
@@ -555,18 +586,18 @@ void trunk_lose_asks(struct trunk *t)
         end_ask(list_entry(it, struct trunk_ask, link), true);
 }
 
-/* ---- the porter ---- */
+/* ---- the edge ---- */
 
-void trunk_take_question(struct trunk *t, const struct trunk_frame *f)
+void trunk_take_question(struct trunk *t, const struct msg *m)
 {
     struct buf text;
 
-    if (f->what == TRUNK_UNASK && t->handlers.on_unask != NULL)
-        t->handlers.on_unask(t->ctx, f->number);
-    if ((f->what != TRUNK_QUESTION && f->what != TRUNK_ASK) || !take_part(t, f, TRUNK_ASK, &text))
+    if (m->what == MSG_UNASK && t->handlers.on_unask != NULL)
+        t->handlers.on_unask(t->ctx, m->number);
+    if ((m->what != MSG_QUESTION && m->what != MSG_ASK) || !take_part(t, m, MSG_ASK, &text))
         return;
     if (t->handlers.on_ask != NULL)
-        t->handlers.on_ask(t->ctx, f->number, buf_str(&text));
+        t->handlers.on_ask(t->ctx, m->number, buf_str(&text));
     buf_done(&text);
 }
 
@@ -574,5 +605,5 @@ void trunk_tell(struct trunk *t, uint32_t number, struct str answer)
 {
     assert(answer.n <= TRUNK_MAX_QUESTION);
     if (trunk_is_up(t))
-        send_parts(t, number, TRUNK_ANSWER, TRUNK_TOLD, answer);
+        send_parts(t, number, MSG_ANSWER, MSG_TOLD, answer);
 }

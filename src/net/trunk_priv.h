@@ -1,12 +1,15 @@
-/* trunk_priv.h - the internals of a trunk: frames, and the connections on it.  Private to src/net/.
+/* trunk_priv.h - the internals of a trunk and of the connections on it.  Private to src/net/.
  *
- *      frame:  connection (4 bytes), what (1), length (3), then so many bytes; numbers big-endian
+ * The edge counts the connections, and a number returns only after four billion others.  So a
+ * late message for an old connection never reaches a newer one.
  *
- * The porter counts the connections, and a number returns only after four billion others.  So a
- * late frame for an old connection never reaches a newer one.
+ * There is one struct carried at each end of a connection.  At the edge its conn is a real socket:
  *
- * There is one struct carried at each end of a connection.  At the porter its conn is a real socket
- * in CONN_CARRIED.  At the keeper its conn has no socket, and reads and writes here instead:
+ *      HEAD, BODY --the request is whole--> CARRIED --NEXT--> IDLE --> HEAD ...
+ *            '--there is no trunk--> HELD --trunk--'  '--WS, its frames are decoded--> the trunk is
+ *                                                       lost --> PARKED --the next heart--> CARRIED
+ *
+ * At the heart its conn has no socket.  Requests come from here, and its output goes here:
  *
  *      conn->io.events   the events that conn.c waits for      can   those that are possible now
  *      if both share a bit, the connection is in trunk->ready, and conn_ready() is called soon
@@ -14,127 +17,168 @@
 #pragma once
 #include "base/map.h"
 #include "net/conn.h"
+#include "net/kept.h"
 #include "net/trunk.h"
 
-enum trunk_what {
-    TRUNK_CHALLENGE = 1, /* keeper: a number (16 bytes) */
-    TRUNK_PROOF,         /* porter: a number (16), HMAC (32), its name */
-    TRUNK_WELCOME,       /* keeper: HMAC (32), its name */
-    TRUNK_CONNECT,       /* porter: flags (1), the client's address (0, 4 or 16) */
-    TRUNK_DATA,
-    TRUNK_END,     /* porter: the client closed its sending side */
-    TRUNK_CLOSE,   /* the connection is closed, at both ends */
-    TRUNK_CREDIT,  /* that many bytes (4) were consumed */
-    TRUNK_LET_IN,  /* keeper: the connection counts for a credential, not for its address */
-    TRUNK_PING,    /* porter */
-    TRUNK_PONG,    /* keeper */
-    TRUNK_LEAVING, /* porter: trunk_leave() */
-    TRUNK_GOING,   /* keeper: shutting down, carry no new connection; porter: confirmed */
-    /* from here on: questions */
-    TRUNK_QUESTION, /* keeper: a part of a question */
-    TRUNK_ASK,      /* keeper: the last part of a question */
-    TRUNK_UNASK,    /* keeper: the question is cancelled */
-    TRUNK_ANSWER,   /* porter: a part of an answer */
-    TRUNK_TOLD,     /* porter: the last part of an answer */
-};
-enum trunk_flag { TRUNK_TLS = 1, TRUNK_NO_CERT = 2, TRUNK_ADMIN = 4 };
-
 enum {
-    TRUNK_HEAD_BYTES = 8,
-    TRUNK_MAX_PAYLOAD = 64 * 1024,
     TRUNK_NONCE_BYTES = 16,
     TRUNK_MAC_BYTES = 32,
     TRUNK_MAX_PROOF =
         TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES + TRUNK_NAME_BYTES, /* limit before the proof */
-    TRUNK_HIGH_BYTES = 8 << 20, /* unsent bytes at which all connections stop writing */
+    TRUNK_BATCH_BYTES = 512 << 10, /* a batch of so many bytes leaves before the turn ends */
+    TRUNK_HIGH_BYTES = 8 << 20,    /* unsent bytes at which all connections stop writing */
     TRUNK_LOW_BYTES = 4 << 20,
     TRUNK_MAX_CONNS = 1 << 20,
-};
-
-struct trunk_frame {
-    uint32_t number;
-    uint8_t what;
-    struct str payload; /* borrowed */
+    TRUNK_MARKS = 64,
 };
 
 struct carried {
-    struct trunk *trunk; /* borrowed */
+    struct trunk *trunk; /* borrowed; NULL: the edge waits for the next heart */
     struct conn *conn;   /* borrowed; owns this struct */
     struct list ready;   /* trunk->ready */
     struct list stalled; /* trunk->stalled */
-    struct buf in;       /* keeper: received bytes that conn.c has not read */
     uint32_t number;
     uint32_t credit; /* bytes we may send */
-    uint32_t owed;   /* bytes received (keeper: read) and not credited to the other side yet */
+    uint32_t owed;   /* bytes received and not credited to the other side yet */
     uint8_t can;
-    bool ended; /* no more bytes will arrive */
+    union {
+        struct {                 /* at the heart */
+            uint32_t frames;     /* of the WebSocket, since this process took it */
+            struct shown *shown; /* owned; a presentation under way; NULL: none */
+            bool next_owed;      /* the edge waits for NEXT */
+        };
+        struct {                        /* at the edge */
+            struct kept_socket *kept;   /* owned; of a WebSocket; NULL: none */
+            struct ws_decoder *decoder; /* owned; NULL: between two messages */
+            struct buf held;            /* what a gateway said while there was no heart */
+            uint32_t max_message;
+            uint32_t before; /* bytes before the first frame */
+            bool asked;      /* the heart has a request of this connection */
+            bool has_body;   /* and is sent its body: conn->req */
+            bool is_stream;
+            bool is_gateway;
+        };
+    };
 };
 
 struct trunk {
     struct http_server *server; /* borrowed */
-    struct conn *conn;          /* keeper: the connection that carries the trunk */
-    struct tcp_client *tcp;     /* porter: owned */
-    struct list link;           /* keeper: server->trunks */
-    void (*take)(struct trunk *t, const struct trunk_frame *f);
+    struct conn *conn;          /* heart: the connection that carries the trunk */
+    struct tcp_client *tcp;     /* edge: owned */
+    struct hop_line *line;      /* owned; instead of either: the trunk runs over Redis */
+    struct ring *ring;          /* borrowed; instead of all: the other end is another thread */
+    struct list link;           /* server->trunks */
+    void (*take)(struct trunk *t, const struct msg *m);
     struct map carried;         /* by number: struct carried, owned */
-    uint32_t last_number;       /* porter: of a connection */
+    uint32_t last_number;       /* edge: of a connection */
     struct list ready, stalled; /* carried.ready, .stalled */
-    struct list asks;           /* keeper: struct trunk_ask */
-    uint32_t last_ask, n_asks;  /* keeper */
-    struct buf in;              /* an incomplete frame */
+    struct list asks;           /* heart: struct trunk_ask */
+    uint32_t last_ask, n_asks;  /* heart */
+    struct buf in;              /* an incomplete batch */
+    struct buf out;             /* the batch of this turn */
+    uint64_t heard, sent;       /* numbers of batches */
     struct buf parts;           /* the parts so far of the text that is coming in */
     uint32_t parts_of;          /* its number */
-    struct timer go_on;         /* for @ready and @stalled */
+    struct timer go_on;         /* for @ready and @stalled; edge: for sockets to present */
     struct timer beat;
     int64_t heard_ms;
-    struct listener public, admin; /* keeper: the listeners of carried connections */
+    uint64_t acks;      /* edge: sent; heart: heard */
+    uint64_t committed; /* edge: so many of them are on disk */
+    struct {
+        uint64_t acks, mark;
+    } marks[TRUNK_MARKS]; /* heart: oldest first */
+    size_t n_marks;
+    struct listener public, admin; /* heart: the listeners of carried connections */
     uint8_t key[TRUNK_KEY_BYTES];  /* wiped when the trunk is up */
     uint8_t challenge[TRUNK_NONCE_BYTES], answer[TRUNK_NONCE_BYTES];
     char name[TRUNK_NAME_BYTES + 1];  /* of this node */
-    char other[TRUNK_NAME_BYTES + 1]; /* keeper: the porter, once up; porter: expected keeper */
-    struct trunk_handlers handlers;   /* porter */
+    char other[TRUNK_NAME_BYTES + 1]; /* heart: the edge, once up; edge: the expected heart */
+    struct map signers;               /* edge: struct known_signer by path, owned: signer.c */
+    uint32_t newest_signer;           /* edge */
+    struct trunk_handlers handlers;   /* edge */
     void *ctx;
-    bool up, lost, upgraded; /* upgraded: the porter has read the 101 */
-    bool quiet;              /* keeper: the porter opens no new connection */
+    bool is_heart;
+    bool up, lost, upgraded; /* upgraded: the edge has read the 101 */
+    bool quiet;              /* heart: the edge sends no new request */
     char why[160];           /* why the trunk is lost */
 };
 
 /* ---- trunk.c ---- */
 void trunk_init(struct trunk *t, struct http_server *s);
-void trunk_done(struct trunk *t); /* it carries no connection any more */
-void trunk_send(struct trunk *t, uint32_t number, enum trunk_what what, struct str payload);
-void trunk_input(struct trunk *t, struct str bytes); /* calls take() for each whole frame */
+void trunk_done(struct trunk *t);                    /* it carries no connection any more */
+struct buf *trunk_out(struct trunk *t);              /* the batch of this turn: batch_add() to it */
+void trunk_input(struct trunk *t, struct str bytes); /* calls take() for each message */
+void trunk_take_batch(void *trunk, struct str whole); /* the same for a batch of a ring */
 /* Marks the trunk as lost.  It is freed later, never inside this call. */
 void trunk_fail(struct trunk *t, const char *why);
+/* The node of an edge whose name is @other, node_owner(): what is before the slash. */
+struct str trunk_node(struct str other);
 void trunk_unstall(struct trunk *t); /* some of its output was sent */
+void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32]);
+void trunk_send_proof(struct trunk *t, enum msg_what what, const char *role, struct str before);
 
-/* NULL: keeper: @number is taken; porter: there are too many. */
+/* NULL: heart: @number is taken; edge: there are too many. */
 struct carried *carried_new(struct trunk *t, uint32_t number);
 struct carried *carried_find(const struct trunk *t, uint32_t number); /* NULL: closed */
-void carried_free(struct carried *k);                                 /* sends no frame */
+void carried_leave(struct carried *k);                                /* takes it off its trunk */
+void carried_free(struct carried *k);                                 /* sends no message */
 bool carried_take_credit(struct carried *k, struct str payload);      /* false: malformed */
-void carried_cut_all(struct trunk *t); /* closes all connections on @t */
-
-/* ---- trunk_conn.c: the proof ---- */
-void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32]);
+bool carried_may_write(struct carried *k);           /* false: it is told when it may */
+void carried_pay(struct carried *k, uint32_t taken); /* so many bytes of @owed are credited */
+static inline void carried_say(struct carried *k, enum msg_what what, struct str payload)
+{
+    batch_add(trunk_out(k->trunk), k->number, what, payload);
+}
 
 /* ---- trunk.c: questions ---- */
-void trunk_take_answer(struct trunk *t, const struct trunk_frame *f);   /* keeper */
-void trunk_lose_asks(struct trunk *t);                                  /* keeper: @t ends */
-void trunk_take_question(struct trunk *t, const struct trunk_frame *f); /* porter */
+void trunk_take_answer(struct trunk *t, const struct msg *m);   /* heart */
+void trunk_lose_asks(struct trunk *t);                          /* heart: @t ends */
+void trunk_take_question(struct trunk *t, const struct msg *m); /* edge */
 
 /* ---- for conn.c ---- */
-void carried_settle(struct carried *k); /* keeper: what it can or waits for has changed */
-ssize_t carried_read(struct carried *k, char *p, size_t n);        /* as read_some() */
+bool trunk_turn_end(struct http_server *s); /* closes the batches; true: a trunk has output */
+void carried_settle(struct carried *k);     /* heart: what it can or waits for has changed */
+void carried_let_go(struct conn *c);        /* @c is being closed */
+void carried_flushed(struct carried *k);    /* some output was sent */
+
+/* ---- trunk_heart.c ---- */
 ssize_t carried_write(struct carried *k, const char *p, size_t n); /* as write_some() */
-void carried_let_go(struct conn *c);                               /* @c is being closed */
-size_t carried_may_take(const struct carried *k); /* porter: bytes that may be read for it */
-void carried_forward(struct carried *k, struct str bytes); /* porter: bytes of the client */
-void carried_flushed(struct carried *k);                   /* porter: some output was sent */
-bool trunk_wants(struct conn *c, struct str head);         /* porter: true: @c is carried now */
-bool trunk_waits(struct conn *c, struct str head);    /* true: @c waits for a trunk, CONN_HELD */
-void trunk_release(struct conn *c);                   /* no trunk came: handle @c in this process */
-void trunk_tell_going(struct http_server *s);         /* keeper: sends TRUNK_GOING to all porters */
+void heart_flushed(struct carried *k);
+void heart_cut_all(struct trunk *t);          /* closes all connections on @t */
+void heart_close_door(struct http_server *s); /* trunk_listen(), and the trunks that came so */
+void heart_note_acks(struct trunk *t);
+void heart_tell_committed(struct trunk *t);
+void trunk_tell_going(struct http_server *s);         /* to all edges */
 size_t trunk_count_idle(const struct http_server *s); /* draining: trunks that are @quiet; else
                                                        * all trunks */
-void trunk_gone(struct conn *c);                      /* keeper: the trunk's own connection ended */
+void trunk_gone(struct conn *c);                      /* the trunk's own connection ended */
+bool trunk_still_asks(const struct conn *c);          /* a drain must not close @c yet */
+/* A message of a presentation, for the connection @c.  False: malformed. */
+struct shown {
+    struct buf keep, asked, rows, ids;
+};
+bool heart_take_shown(struct conn *c, struct shown *p, const struct msg *m);
+void shown_done(struct shown *p);
+
+/* An end of a trunk inside this process; it is up.  trunk_done() and free() end it. */
+struct trunk *heart_open_ring(struct http_server *s, struct ring *to);
+struct trunk *edge_open_ring(struct http_server *s, struct ring *to);
+
+/* ---- signer.c ---- */
+void signers_tell(struct trunk *t);                     /* heart: @t is up */
+bool signer_take(struct trunk *t, const struct msg *m); /* edge; false: malformed */
+void signers_forget(struct trunk *t);                   /* edge: @t ends */
+
+/* ---- trunk_edge.c ---- */
+size_t edge_holds(const struct carried *k);         /* bytes of a line that is not complete */
+size_t edge_may_take(struct carried *k);            /* bytes that may be read for it */
+void edge_input(struct conn *c, char *p, size_t n); /* in CONN_CARRIED */
+void edge_flushed(struct carried *k);
+void edge_close_parked(struct conn *c); /* no heart came in time */
+void edge_present_soon(struct http_server *s);
+void edge_on_present(struct timer *t); /* of http_server.presents */
+void edge_release(struct conn *c);     /* no trunk came: handle @c in this process */
+bool edge_carries(const struct conn *c, struct str head); /* the heart answers this request */
+/* False: there is no trunk. */
+bool edge_send_request(struct conn *c, struct http_req *r, bool whole);
+void edge_send_body(struct conn *c, struct str piece, bool end);

@@ -26,22 +26,15 @@
 #include "base/url.h"
 #include "core/contract.h"
 #include "net/tcp_client.h"
+#include "net/trunk_priv.h"
 #include "net/ws_client.h"
 
 enum { HEAD_ROOM = 4, PING_BYTES = 8 };
 
-struct ws {
-    struct conn *conn;                  /* borrowed; owns us */
-    const struct ws_handlers *handlers; /* borrowed for good */
-    void *ctx;
-    struct ws_decoder decoder;
-    uint32_t max_queued;
-    uint32_t frame_at; /* where the frame begun by ws_send_begin() starts in the output */
-    uint16_t code;     /* what on_closed will be told */
-    bool writing;      /* between ws_send_begin() and ws_send_end() */
-    bool was_high;     /* on_drained is owed */
-    bool peer_closed;  /* its close frame came: cut as soon as ours has left */
-};
+static struct conn *conn_of(const struct ws *ws)
+{
+    return container_of(ws, struct conn, ws);
+}
 
 /* ---- the handshake ---- */
 
@@ -86,11 +79,10 @@ bool ws_offer(struct http_server *s, const struct http_req *req, struct ws_offer
 }
 
 struct ws *ws_accept_offer(struct http_server *s, const struct ws_offer *offer,
-                           const struct ws_options *opt, const struct ws_handlers *h, void *ctx)
+                           const struct ws_handlers *h, void *ctx)
 {
     struct conn *c = http_find(s, offer->id);
     struct buf *out;
-    struct ws *ws;
 
     if (c == NULL || c->state != CONN_HANDLING)
         return NULL;
@@ -101,75 +93,86 @@ struct ws *ws_accept_offer(struct http_server *s, const struct ws_offer *offer,
     buf_add_str(out, STR("\r\n\r\n"));
     conn_mark(c);
 
-    ws = xcalloc(1, sizeof *ws);
-    *ws = (struct ws){.conn = c, .handlers = h, .ctx = ctx, .max_queued = opt->max_queued};
-    ws->code = CLOSE_CODE_LOST;
-    ws_decoder_init(&ws->decoder, true, opt->max_message);
-    c->ws = ws;
+    assert(c->req == NULL && c->upload == NULL && c->top == TOP_NONE);
+    c->ws = (struct ws){.handlers = h, .ctx = ctx, .code = CLOSE_CODE_LOST};
     c->top = TOP_WS;
     conn_answered(c);
     conn_enter(c, CONN_WS);
-    return ws;
+    if (c->no_socket) {
+        c->carried->next_owed = false;
+        batch_add_ws(trunk_out(c->carried->trunk), c->carried->number,
+                     &(struct msg_ws){.gateway = h->on_ack != NULL,
+                                      .max_message = h->max_message,
+                                      .before = (uint32_t)conn_queued(c)});
+    }
+    return &c->ws;
 }
 
-struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct ws_options *opt,
-                     const struct ws_handlers *h, void *ctx)
+struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct ws_handlers *h,
+                     void *ctx)
 {
     struct ws_offer offer;
 
-    return ws_offer(s, req, &offer) ? ws_accept_offer(s, &offer, opt, h, ctx) : NULL;
+    return ws_offer(s, req, &offer) ? ws_accept_offer(s, &offer, h, ctx) : NULL;
 }
 
 void ws_let_in(struct ws *ws, struct party *credential, struct party *tenant)
 {
-    conn_let_in(ws->conn, credential, tenant);
+    conn_let_in(conn_of(ws), credential, tenant);
 }
 
 /* ---- sending ---- */
 
 size_t ws_queued(const struct ws *ws)
 {
-    return conn_queued(ws->conn);
+    return conn_queued(conn_of(ws));
 }
 
 bool ws_is_closing(const struct ws *ws)
 {
-    return ws->conn->state != CONN_WS;
+    return conn_of(ws)->state != CONN_WS;
 }
 
 /* Something was appended.  Whoever does not read is cut off before its queue grows further. */
 static void check_queue(struct ws *ws)
 {
-    struct conn *c = ws->conn;
+    struct conn *c = conn_of(ws);
 
     conn_mark(c);
-    if (conn_queued(c) <= ws->max_queued / 2)
+    if (conn_queued(c) <= ws->handlers->max_queued / 2)
         return;
     ws->was_high = true;
-    if (conn_queued(c) <= ws->max_queued && !buf_failed(&c->out))
+    if (conn_queued(c) <= ws->handlers->max_queued && !buf_failed(&c->out))
         return;
     ws->writing = true; /* keeps on_drained for the end of the turn */
     conn_flush(c);      /* perhaps the socket takes it */
     ws->writing = false;
-    if (c->state == CONN_WS && (conn_queued(c) > ws->max_queued || buf_failed(&c->out)))
+    if (c->state == CONN_WS && (conn_queued(c) > ws->handlers->max_queued || buf_failed(&c->out)))
         ws_close(ws, contract_closes[CLOSE_TOO_SLOW].code, contract_closes[CLOSE_TOO_SLOW].text);
+}
+
+static void count_frame(struct conn *c)
+{
+    if (c->carried != NULL)
+        c->carried->frames++;
 }
 
 void ws_send(struct ws *ws, struct str text)
 {
-    struct conn *c = ws->conn;
+    struct conn *c = conn_of(ws);
 
     assert(!ws->writing);
     if (c->state != CONN_WS)
         return;
     ws_frame_head(conn_out(c), WS_TEXT, true, text.n, NULL);
     buf_add_str(&c->out, text);
+    count_frame(c);
     check_queue(ws);
 }
 
 struct buf *ws_send_begin(struct ws *ws)
 {
-    struct conn *c = ws->conn;
+    struct conn *c = conn_of(ws);
     struct buf *out;
 
     assert(!ws->writing);
@@ -186,7 +189,7 @@ struct buf *ws_send_begin(struct ws *ws)
 
 void ws_send_end(struct ws *ws)
 {
-    struct conn *c = ws->conn;
+    struct conn *c = conn_of(ws);
     uint8_t head[14];
     size_t n, head_n;
 
@@ -208,14 +211,16 @@ void ws_send_end(struct ws *ws)
         memmove(c->out.p + ws->frame_at + head_n, c->out.p + ws->frame_at + HEAD_ROOM, n);
     memcpy(c->out.p + ws->frame_at, head, head_n);
     c->out.n = ws->frame_at + head_n + n;
+    count_frame(c);
     check_queue(ws);
 }
 
 static void send_control(struct ws *ws, enum ws_op op, struct str payload)
 {
-    ws_frame_head(conn_out(ws->conn), op, true, payload.n, NULL);
-    buf_add_str(&ws->conn->out, payload);
-    conn_mark(ws->conn);
+    ws_frame_head(conn_out(conn_of(ws)), op, true, payload.n, NULL);
+    buf_add_str(&conn_of(ws)->out, payload);
+    count_frame(conn_of(ws));
+    conn_mark(conn_of(ws));
 }
 
 void ws_ping(struct ws *ws, uint32_t number)
@@ -223,9 +228,9 @@ void ws_ping(struct ws *ws, uint32_t number)
     char payload[PING_BYTES];
 
     assert(!ws->writing);
-    if (ws->conn->state != CONN_WS)
+    if (conn_of(ws)->state != CONN_WS)
         return;
-    memcpy(payload, ws->conn->server->ping_tag, 4);
+    memcpy(payload, conn_of(ws)->server->ping_tag, 4);
     memcpy(payload + 4, &number, 4);
     send_control(ws, WS_PING, str_make(payload, sizeof payload));
     check_queue(ws);
@@ -233,7 +238,7 @@ void ws_ping(struct ws *ws, uint32_t number)
 
 void ws_close(struct ws *ws, int code, const char *reason)
 {
-    struct conn *c = ws->conn;
+    struct conn *c = conn_of(ws);
     struct str why = str_of(reason);
     char payload[125] = {(char)(code >> 8), (char)code};
 
@@ -253,34 +258,138 @@ void ws_close(struct ws *ws, int code, const char *reason)
     conn_enter(c, CONN_WS_CLOSING);
 }
 
+/* ---- a socket of an edge on another node ---- */
+
+bool ws_is_remote(const struct ws *ws)
+{
+    const struct carried *k = conn_of(ws)->carried;
+
+    return k != NULL && k->trunk->ring == NULL;
+}
+
+/* Begins a message about the frame that is being written, or else the last one. */
+static size_t begin_note(const struct ws *ws, struct buf *out, enum msg_what what)
+{
+    const struct carried *k = conn_of(ws)->carried;
+    size_t begun = batch_add_begin(out, k->number, what);
+    char frame[4];
+
+    put_u32(frame, k->frames + ws->writing);
+    buf_add(out, frame, sizeof frame);
+    return begun;
+}
+
+void ws_sent(struct ws *ws, uint64_t row, struct str id)
+{
+    const struct carried *k = conn_of(ws)->carried;
+
+    if (!ws_is_remote(ws))
+        return;
+    struct buf *out = trunk_out(k->trunk);
+    size_t begun = begin_note(ws, out, MSG_SENT);
+    batch_put_row(out, &(struct msg_row){row, id});
+    batch_add_end(out, begun);
+}
+
+void ws_answered(struct ws *ws, struct str request_id)
+{
+    const struct carried *k = conn_of(ws)->carried;
+
+    if (!ws_is_remote(ws))
+        return;
+    struct buf *out = trunk_out(k->trunk);
+    size_t begun = begin_note(ws, out, MSG_RESULT);
+    buf_add_str(out, request_id);
+    batch_add_end(out, begun);
+}
+
+void ws_keep(struct ws *ws, const struct ws_name *name)
+{
+    const struct carried *k = conn_of(ws)->carried;
+
+    if (!ws_is_remote(ws))
+        return;
+    struct buf *out = trunk_out(k->trunk);
+    size_t begun = batch_add_begin(out, k->number, name != NULL ? MSG_KEEP : MSG_LET_GO);
+    if (name != NULL)
+        batch_put_texts(out,
+                        (const struct str[]){name->gateway, name->tenant, name->instance,
+                                             name->since, name->rank},
+                        5);
+    batch_add_end(out, begun);
+}
+
+void ws_park(struct ws *ws)
+{
+    struct conn *c = conn_of(ws);
+
+    if (!ws_is_remote(ws) || c->state != CONN_WS)
+        return;
+    ws->code = CLOSE_CODE_RESTART;
+    carried_say(c->carried, MSG_PARK, STR_NULL);
+    carried_free(c->carried);
+    conn_close(c);
+}
+
+struct ws *ws_resume(const struct ws_past *past, const struct ws_handlers *h, void *ctx)
+{
+    struct conn *c = past->conn;
+
+    assert(c->req == NULL && c->upload == NULL && c->top == TOP_NONE);
+    c->ws = (struct ws){.handlers = h, .ctx = ctx, .code = CLOSE_CODE_LOST};
+    c->top = TOP_WS;
+    conn_answered(c);
+    conn_enter(c, CONN_WS);
+    return &c->ws;
+}
+
 /* ---- receiving ---- */
 
-static void on_pong(struct ws *ws, struct str bytes)
+void ws_ponged(struct ws *ws, struct str bytes)
 {
     uint32_t number;
 
-    if (bytes.n != PING_BYTES || memcmp(bytes.p, ws->conn->server->ping_tag, 4) != 0)
+    if (bytes.n != PING_BYTES || memcmp(bytes.p, conn_of(ws)->server->ping_tag, 4) != 0)
         return;
     memcpy(&number, bytes.p + 4, 4);
     if (ws->handlers->on_pong != NULL)
         ws->handlers->on_pong(ws->ctx, number);
 }
 
+void ws_decoder_keep(struct ws_decoder **held, struct ws_decoder *used)
+{
+    if (*held != NULL && ws_decoder_is_idle(*held)) {
+        ws_decoder_done(*held);
+        free(*held);
+        *held = NULL;
+    } else if (*held == NULL && ws_decoder_is_idle(used)) {
+        ws_decoder_done(used);
+    } else if (*held == NULL) {
+        *held = xmalloc(sizeof *used);
+        **held = *used;
+    }
+}
+
 void ws_input(struct conn *c, char *p, size_t n)
 {
-    struct ws *ws = c->ws;
+    struct ws *ws = &c->ws;
+    struct ws_decoder fresh, *d = ws->decoder;
     struct ws_decoded it;
 
+    if (d == NULL) {
+        d = &fresh;
+        ws_decoder_init(d, true, ws->handlers->max_message);
+    }
     do {
         bool open = c->state == CONN_WS;
-        it = ws_decode(&ws->decoder, &p, &n);
+        it = ws_decode(d, &p, &n);
         if (it.item == WS_ITEM_DATA && open) {
             ws->handlers->on_data(ws->ctx, it.bytes, it.end);
         } else if (it.item == WS_ITEM_PING && open) {
             send_control(ws, WS_PONG, it.bytes);
             check_queue(ws);
         } else if (it.item == WS_ITEM_PONG && open) {
-            on_pong(ws, it.bytes);
+            ws_ponged(ws, it.bytes);
         } else if (it.item == WS_ITEM_CLOSE) {
             ws_close(ws, it.code, NULL); /* the echo, unless it answers our close */
             ws->peer_closed = true;
@@ -291,19 +400,21 @@ void ws_input(struct conn *c, char *p, size_t n)
             c->linger = true;
         }
     } while (it.item != WS_ITEM_MORE && c->state != CONN_CLOSED && !ws->peer_closed);
+    ws_decoder_keep(&ws->decoder, d);
 }
 
 /* ---- called by conn.c ---- */
 
 void ws_flushed(struct conn *c)
 {
-    struct ws *ws = c->ws;
+    struct ws *ws = &c->ws;
 
     if (ws->peer_closed && conn_queued(c) == 0) {
         conn_finish(c);
         return;
     }
-    if (!ws->was_high || ws->writing || c->state != CONN_WS || conn_queued(c) > ws->max_queued / 2)
+    if (!ws->was_high || ws->writing || c->state != CONN_WS ||
+        conn_queued(c) > ws->handlers->max_queued / 2)
         return;
     ws->was_high = false;
     if (ws->handlers->on_drained != NULL)
@@ -312,13 +423,15 @@ void ws_flushed(struct conn *c)
 
 void ws_gone(struct conn *c)
 {
-    struct ws *ws = c->ws;
+    struct ws *ws = &c->ws;
 
     ws->writing = false;
     ws->handlers->on_closed(ws->ctx, ws->code);
-    ws_decoder_done(&ws->decoder);
+    if (ws->decoder != NULL)
+        ws_decoder_done(ws->decoder);
+    free(ws->decoder);
+    c->ws = (struct ws){0};
     c->top = TOP_NONE;
-    free(ws);
 }
 
 /* ---- dialled ones ---- */

@@ -8,11 +8,14 @@
 #pragma once
 #include "base/buf.h"
 
+struct conn;
 struct http_req;
 struct http_server;
 struct ws;
 
-struct ws_handlers { /* borrowed until on_closed(): a constant */
+struct ws_handlers {      /* borrowed until on_closed(): a constant */
+    uint32_t max_message; /* larger incoming messages: close "too large" */
+    uint32_t max_queued;  /* unsent bytes beyond this: close "too slow" */
     /* A piece of a text or binary message; @end: the message ends with it.  Borrowed bytes. */
     void (*on_data)(void *ctx, struct str bytes, bool end);
     /* The number given to ws_ping(); foreign pongs are dropped.  May be NULL. */
@@ -20,11 +23,11 @@ struct ws_handlers { /* borrowed until on_closed(): a constant */
     void (*on_closed)(void *ctx, int code); /* CLOSE_CODE_LOST: vanished */
     /* The queue of unsent bytes fell below half of max_queued again; may be NULL. */
     void (*on_drained)(void *ctx);
-};
-
-struct ws_options {
-    uint32_t max_message; /* larger incoming messages: close "too large" */
-    uint32_t max_queued;  /* unsent bytes beyond this: close "too slow" */
+    /* Set for a gateway's socket: an ack among its lines, which an edge recognised (net/kept.h). */
+    void (*on_ack)(void *ctx, struct str buffer_id);
+    /* The edge that has the socket cannot be reached, and may present the socket again.
+     * on_closed() follows.  May be NULL. */
+    void (*on_parted)(void *ctx);
 };
 
 /* An upgrade that is answered later: what survives the handler.  With ws_accept_offer(), or like
@@ -39,12 +42,12 @@ struct ws_offer {
 bool ws_offer(struct http_server *s, const struct http_req *req, struct ws_offer *ret);
 /* NULL: the client has gone, or was answered. */
 struct ws *ws_accept_offer(struct http_server *s, const struct ws_offer *offer,
-                           const struct ws_options *opt, const struct ws_handlers *h, void *ctx);
+                           const struct ws_handlers *h, void *ctx);
 
 /* Answer an upgrade request with 101.  NULL (and an HTTP 400 was sent) when the request is not a
  * correct WebSocket upgrade. */
-struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct ws_options *opt,
-                     const struct ws_handlers *h, void *ctx);
+struct ws *ws_accept(struct http_server *s, struct http_req *req, const struct ws_handlers *h,
+                     void *ctx);
 /* It has proved who it is: from now on it counts for @credential, not for its address, and shares
  * the turns of the loop with the other sockets of @tenant.  Holds of its own are taken. */
 struct party;
@@ -55,6 +58,42 @@ void ws_send(struct ws *ws, struct str text); /* one text message; copied */
  * holds other bytes: only append), then ws_send_end().  Nothing else may touch @ws in between. */
 struct buf *ws_send_begin(struct ws *ws);
 void ws_send_end(struct ws *ws);
+
+/* ---- a socket of an edge on another node, which outlives this process (net/kept.h) ---- */
+
+bool ws_is_remote(const struct ws *ws); /* false: the next calls do nothing */
+/* The delivery @row, called @id by its ack, ends with the message being written, or else with the
+ * last one. */
+void ws_sent(struct ws *ws, uint64_t row, struct str id);
+void ws_answered(struct ws *ws, struct str request_id); /* the same for the result of an action */
+struct ws_name {
+    struct str gateway, tenant, instance;
+    struct str since; /* when the gateway was added */
+    struct str rank;  /* a number: which of a gateway's sockets is newer */
+};
+void ws_keep(struct ws *ws, const struct ws_name *name); /* NULL: the socket ends with us */
+void ws_park(struct ws *ws); /* the edge presents it to the next process; on_closed() follows */
+
+/* A socket that outlived the process before this one.  All borrowed for the call. */
+struct ws_row {
+    uint64_t row;
+    struct str id;
+};
+struct ws_past {
+    struct conn *conn;         /* for ws_resume() */
+    struct ws_name name;       /* of ws_keep() */
+    struct str personas;       /* of its hellos: platform, US, bot, RS each */
+    const struct ws_row *rows; /* went down it, by row */
+    size_t n_rows;
+    const struct str *asked; /* requestIds of actions whose results did not go down it */
+    size_t n_asked;
+    bool acked; /* the gateway has acked on it */
+};
+/* Called with the handler's ctx for each such socket.  It calls ws_resume(), or the socket is
+ * closed. */
+typedef void ws_present_cb(void *ctx, const struct ws_past *past);
+void http_server_on_present(struct http_server *s, ws_present_cb *on_present);
+struct ws *ws_resume(const struct ws_past *past, const struct ws_handlers *h, void *ctx);
 
 void ws_ping(struct ws *ws, uint32_t number);
 /* Start the closing handshake; data from the peer is dropped from now on, the socket is cut after

@@ -37,6 +37,11 @@ void ws_decoder_done(struct ws_decoder *d)
     d->control = NULL;
 }
 
+bool ws_decoder_is_idle(const struct ws_decoder *d)
+{
+    return d->state == HEAD && d->head_n == 0 && !d->in_message && !d->broken;
+}
+
 void ws_mask(char *p, size_t n, const uint8_t mask[4], size_t offset)
 {
     uint8_t m[8];

@@ -46,6 +46,8 @@ struct ws_decoded {
 };
 
 void ws_decoder_init(struct ws_decoder *d, bool server, uint32_t max_message);
+/* True between two messages, when a new decoder reads on just as well. */
+bool ws_decoder_is_idle(const struct ws_decoder *d);
 void ws_decoder_done(struct ws_decoder *d);
 /* Take the next item from *@p..@p+*@n, advancing both.  @p is written to (unmasking).  An empty
  * message gives one WS_ITEM_DATA of no bytes. */

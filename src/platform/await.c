@@ -1,49 +1,44 @@
-/* await.c - delayed answers to webhooks.  (await.h has the contract.) */
+/* await.c - events that wait.  (await.h has the contract.) */
 #include "platform/await.h"
 #include <stdlib.h>
 #include "base/buf.h"
+#include "base/crypto.h"
 #include "base/mem.h"
+#include "platform/platform.h"
 #include "platform/prompts.h"
 
 enum { TIMESTAMP_CHARS = 12 };
 
 struct await {
     struct list link;
-    struct awaits *all; /* borrowed */
+    struct platform *p; /* borrowed */
     struct accept_id accept;
-    struct http_id http;
-    struct http_answer good;
-    struct buf body; /* owned; the body of @good */
-    struct timer late;
-    bool answered;
+    struct timer late; /* of a webhook */
+    awaited_cb *done;
+    size_t n;
+    _Alignas(max_align_t) char with[];
 };
 
-void awaits_init(struct awaits *a, struct platform *p)
-{
-    *a = (struct awaits){.p = p};
-    list_init(&a->all);
-}
-
-static const struct host_env *env_of(const struct awaits *a)
-{
-    return host_env(a->p->host);
-}
+struct waiting_webhook { /* what the await of a webhook comes with */
+    struct http_id http;
+    struct http_answer good;
+    bool answered;
+    char body[]; /* of @good */
+};
 
 static void await_free(struct await *w)
 {
-    timer_stop(env_of(w->all)->clock, &w->late);
+    timer_stop(w->p->env->clock, &w->late);
     list_remove(&w->link);
-    buf_done(&w->body);
+    secret_wipe(w->with, w->n);
     free(w);
 }
 
-void awaits_done(struct awaits *a)
+void awaits_done(struct platform *p)
 {
-    if (a->p == NULL)
-        return;
-    list_each (&a->all, it, nxt) {
+    list_each (&p->awaits.all, it, nxt) {
         struct await *w = list_entry(it, struct await, link);
-        host_accept_cancel(a->p->host, w->accept);
+        host_accept_cancel(p->host, w->accept);
         await_free(w);
     }
 }
@@ -58,34 +53,29 @@ bool webhook_is_now(struct str timestamp, int64_t wall_ms, int64_t window_ms)
     return off_ms <= window_ms && off_ms >= -window_ms;
 }
 
-void await_refuse(struct awaits *a, struct http_id id, enum bh_err err)
+bool webhook_shows(struct str shown, const char *secret)
 {
-    struct http_server *server = env_of(a)->server;
+    uint8_t a[SHA256_BYTES], b[SHA256_BYTES];
+
+    sha256(shown, a); /* comparing hashes does not reveal the secret's length */
+    sha256(str_of(secret), b);
+    return ct_equal(a, b, sizeof a);
+}
+
+void webhook_is_unsigned(struct http_server *server, struct http_id id)
+{
+    http_answer_error(server, id, 401, "unauthorized",
+                      "This request is not signed for a bot here.");
+}
+
+void await_refuse(struct platform *p, struct http_id id, enum bh_err err)
+{
+    struct http_server *server = p->env->server;
 
     if (err == BH_REFUSED || err == BH_MALFORMED)
         http_answer_error(server, id, 400, bh_err_word(err), "This cannot be taken.");
     else
         http_answer_error(server, id, 503, bh_err_word(err), "Not now: send it again later.");
-}
-
-static void on_late(struct timer *t)
-{
-    struct await *w = container_of(t, struct await, late);
-
-    w->answered = true;
-    w->all->late++;
-    await_refuse(w->all, w->http, BH_UNAVAILABLE);
-}
-
-static void on_accepted(void *ctx, enum bh_err err)
-{
-    struct await *w = ctx;
-
-    if (!w->answered && err == BH_OK)
-        http_answer(env_of(w->all)->server, w->http, &w->good);
-    else if (!w->answered)
-        await_refuse(w->all, w->http, err);
-    await_free(w);
 }
 
 struct accept_id webhook_delivery_accept(struct platform *p, const struct webhook_delivery *x,
@@ -98,16 +88,66 @@ struct accept_id webhook_delivery_accept(struct platform *p, const struct webhoo
     return host_accept(p->host, p, x->ev, done, ctx);
 }
 
-void await_accept(struct awaits *a, const struct webhook_delivery *x, struct http_id id,
+static void on_accepted(void *ctx, enum bh_err err)
+{
+    struct await *w = ctx;
+
+    w->done(w->p, w->with, err);
+    await_free(w);
+}
+
+static struct await *await_new(struct platform *p, size_t n, awaited_cb *done)
+{
+    struct await *w = xcalloc(1, sizeof *w + n);
+
+    w->p = p;
+    w->n = n;
+    w->done = done;
+    list_append(&p->awaits.all, &w->link);
+    return w;
+}
+
+void await_event(struct platform *p, const struct webhook_delivery *x, const void *with, size_t n,
+                 awaited_cb *done)
+{
+    struct await *w = await_new(p, n, done);
+
+    memcpy(w->with, with, n);
+    w->accept = webhook_delivery_accept(p, x, on_accepted, w);
+}
+
+/* ---- webhooks ---- */
+
+static void on_late(struct timer *t)
+{
+    struct await *w = container_of(t, struct await, late);
+    struct waiting_webhook *h = (void *)w->with;
+
+    h->answered = true;
+    w->p->awaits.late++;
+    await_refuse(w->p, h->http, BH_UNAVAILABLE);
+}
+
+static void on_safe(struct platform *p, void *with, enum bh_err err)
+{
+    struct waiting_webhook *h = with;
+
+    h->good.body.p = h->body;
+    if (!h->answered && err == BH_OK)
+        http_answer(p->env->server, h->http, &h->good);
+    else if (!h->answered)
+        await_refuse(p, h->http, err);
+}
+
+void await_accept(struct platform *p, const struct webhook_delivery *x, struct http_id id,
                   const struct http_answer *good, int64_t deadline_ms)
 {
-    struct await *w = xcalloc(1, sizeof *w);
+    struct await *w = await_new(p, sizeof(struct waiting_webhook) + good->body.n, on_safe);
+    struct waiting_webhook *h = (void *)w->with;
 
-    *w = (struct await){.all = a, .http = id, .good = *good};
-    buf_add_str(&w->body, good->body);
-    w->good.body = buf_str(&w->body);
-    list_append(&a->all, &w->link);
+    *h = (struct waiting_webhook){.http = id, .good = *good};
+    memcpy(h->body, good->body.p != NULL ? good->body.p : "", good->body.n);
     timer_init(&w->late, on_late);
-    timer_set(env_of(a)->clock, &w->late, deadline_ms);
-    w->accept = webhook_delivery_accept(a->p, x, on_accepted, w);
+    timer_set(p->env->clock, &w->late, deadline_ms);
+    w->accept = webhook_delivery_accept(p, x, on_accepted, w);
 }

@@ -97,16 +97,6 @@ static void payer_settle(struct outbox *box, struct outbox_payer *p)
         list_append(&box->ready, &p->link);
 }
 
-/* Once the outbox is full, a payer may not have more than an even share. */
-static bool payer_is_full(const struct outbox *box, const struct outbox_payer *p, size_t bytes)
-{
-    size_t n = p != NULL ? p->waiting : 0, n_payers = map_count(&box->payers) + (p == NULL);
-    size_t of_payer = bytes + (p != NULL ? p->bytes : 0), most = box->limits.max_bytes;
-
-    return (box->waiting >= box->limits.max_all && n >= box->limits.max_all / n_payers) ||
-           (box->bytes + bytes > most && of_payer > most / n_payers);
-}
-
 /* @it leaves the outbox for good. */
 static void payer_release(struct outbox *box, struct outbox_item *it)
 {
@@ -225,16 +215,22 @@ static void on_pump(struct timer *t)
     }
 }
 
-static bool lane_is_full(const struct outbox *box, const struct outbox_lane *lane,
-                         const struct outbox_payer *p)
+/* May @p, NULL: a new payer, not add @bytes to @lane, NULL: a new lane?  Once the outbox is full, a
+ * payer may not have more than an even share. */
+static bool is_full(const struct outbox *box, const struct outbox_lane *lane,
+                    const struct outbox_payer *p, size_t bytes)
 {
-    size_t n = 0;
+    size_t n = p != NULL ? p->waiting : 0, n_payers = map_count(&box->payers) + (p == NULL);
+    size_t of_payer = bytes + (p != NULL ? p->bytes : 0), most = box->limits.max_bytes, in_lane = 0;
 
+    if ((box->waiting >= box->limits.max_all && n >= box->limits.max_all / n_payers) ||
+        (box->bytes + bytes > most && of_payer > most / n_payers))
+        return true;
     if (lane == NULL || lane->n < box->limits.max_lane)
         return false;
     for (const struct list *at = lane->items.next; at != &lane->items; at = at->next)
-        n += list_entry(at, const struct outbox_item, link)->payer == p;
-    return n >= box->limits.max_lane;
+        in_lane += list_entry(at, const struct outbox_item, link)->payer == p;
+    return in_lane >= box->limits.max_lane;
 }
 
 enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str payer, struct str key,
@@ -244,7 +240,7 @@ enum bh_err outbox_add(struct outbox *box, struct outbox_item *it, struct str pa
     struct outbox_payer *p = map_get(&box->payers, payer);
     bool fresh = lane == NULL;
 
-    if (payer_is_full(box, p, it->bytes) || lane_is_full(box, lane, p))
+    if (is_full(box, lane, p, it->bytes))
         return BH_BUSY;
     if (lane != NULL && lane->state == LANE_RESTING &&
         timer_due_ms(box->clock, &lane->wake) > clock_now_ms(box->clock) + patience_ms)

@@ -68,6 +68,7 @@ static const struct record_field outgoing_fields[] = {
     FIELD(why, "why", 0),
     FIELD(edit, "edit", 0),
     FIELD(told, "told", 0),
+    FIELD(from.trace, "trace", 0),
     FIELD(action, "action", 0),
     FIELD(file, "file", 0),
 };
@@ -147,7 +148,7 @@ void outgoing_left_action(const struct outgoing_left *l, struct action *ret,
     *ret = (struct action){.deadline_ms = l->deadline_ms, .left = l};
     frame_read_action(l->e.action.value, ret);
     if (ret->op == ACTION_EDIT) /* its gateway may not live to replace it */
-        ret->content = stream_without_cursor(ret->content);
+        ret->content = action_without_cursor(ret->content);
     if (json_as_i64(json_get(l->e.action.value, "draft_id"), &ret->draft_id) ||
         ret->op == ACTION_DRAFT)
         ret->final = true; /* only final drafts have records */
@@ -393,7 +394,8 @@ static void note_outcome(struct sender *s, const struct outgoing_entry *e, const
                                              .asked_ms = e->asked_ms,
                                              .ended_ms = ended_ms,
                                              .attempts = e->attempts,
-                                             .queued = queued});
+                                             .queued = queued,
+                                             .trace = e->from.trace});
 }
 
 void outgoing_note_end(const struct outgoing *o, enum sender_end end, const char *why)
@@ -628,7 +630,8 @@ static bool on_ended(void *ctx, uint64_t pos, const struct journal_record *rec)
                                     .number = rec->number,
                                     .asked_ms = rec->asked_ms,
                                     .attempts = rec->attempts,
-                                    .queued = rec->queued};
+                                    .queued = rec->queued,
+                                    .trace = arena_str(&l->arena, rec->trace)};
     return false;
 }
 
@@ -688,9 +691,9 @@ static void view_live(const struct outgoing *o, sender_view_cb *cb, void *ctx)
     if (!outgoing_has_record(o))
         return;
     entry_of(o, &v.e);
-    v.e.state = o->state == OUTGOING_FETCHING ? OUTGOING_FETCHING
-                : o->call != NULL             ? OUTGOING_TRYING
-                                              : OUTGOING_WAITING;
+    v.e.state = o->state == OUTGOING_FETCHING   ? OUTGOING_FETCHING
+                : o->call != NULL || o->carried ? OUTGOING_TRYING
+                                                : OUTGOING_WAITING;
     if (next_ms > 0)
         v.next_ms = sender_wall_ms(o->sender) + next_ms - sender_now_ms(o->sender);
     cb(ctx, &v);

@@ -50,9 +50,12 @@ enum outgoing_twice {
 enum outgoing_waiter {
     WAITER_GATEWAY, /* gets the result */
     WAITER_QUEUED,  /* the gateway was told "queued", and waits no longer */
-    WAITER_ADAPTER, /* gets the result through ops->told() */
+    WAITER_ADAPTER, /* gets the result through told() */
     WAITER_NOBODY,  /* cancelled: a request that has not left never leaves */
 };
+
+struct sender_verdict;
+typedef void sender_told_cb(void *ctx, const struct sender_verdict *v);
 
 struct outgoing_record {       /* the row in the store */
     struct store_put *put;     /* the pending write; NULL: none */
@@ -76,6 +79,7 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     struct list link;
     struct timer timer;     /* ENDING: the end of the turn; else: the gateway's patience */
     struct http_call *call; /* owned; NULL: none in flight */
+    bool carried;           /* a request of sender_ops.carry() is in flight */
     struct action_id id;
     char *block;                         /* owned; the next five lines point into it */
     struct action_from from;             /* the instance, and its request */
@@ -96,8 +100,11 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     uint32_t attempts;          /* requests in all */
     bool waited;                /* its ground must be asked for again before it leaves */
     uint8_t end;                /* ENDING: enum sender_end */
-    char first_id[128];         /* message id of the first part, once delivered */
-    char why[256];              /* reason of the last failure */
+    bool owns_ctx;
+    sender_told_cb *told; /* of a question; NULL: nobody waits for its end */
+    void *ctx;            /* of @told */
+    char first_id[128];   /* message id of the first part, once delivered */
+    char why[256];        /* reason of the last failure */
 };
 
 struct outgoing_entry {       /* a record in memory; strs borrowed */

@@ -44,6 +44,8 @@ struct pace {
     int64_t refilled_ms;
     int64_t missing;   /* thousandths of a token below full */
     int64_t strict_ms; /* as of a chat */
+    int64_t
+        spent_ms; /* credit_ms of a chat that this process has not written to; see pace_spent() */
     unsigned n_bursts_refused;
 };
 
@@ -64,6 +66,15 @@ void pace_free(struct pace *p)
         return;
     map_done_all(&p->chats);
     free(p);
+}
+
+void pace_spent(struct pace *p)
+{
+    const struct pace_rules *r = p->rules;
+
+    p->refilled_ms = clock_now_ms(p->clock);
+    p->missing = r->per_second > 0 ? (int64_t)r->burst * 1000 : 0;
+    p->spent_ms = p->refilled_ms + (r->chat_burst > 0 ? (r->chat_burst - 1) * r->gap_ms : 0);
 }
 
 /* ---- chats ---- */
@@ -90,6 +101,7 @@ static struct pace_chat *chat_get(struct pace *p, struct str id)
     if (c == NULL && map_count(&p->chats) < PACE_MAX_CHATS) {
         c = xcalloc(1, sizeof *c + id.n + 1);
         memcpy(c->id, id.p, id.n);
+        c->credit_ms = p->spent_ms;
         list_init(&c->by_age);
         map_put(&p->chats, str_of(c->id), c);
     }
@@ -212,7 +224,8 @@ void pace_hit(struct pace *p, struct str chat, int64_t retry_after_ms)
 
     if (c == NULL)
         return;
-    if (c->credit_ms > now_ms + p->rules->gap_ms) { /* it came after a burst */
+    /* It came after a burst of ours. */
+    if (c->credit_ms > now_ms + p->rules->gap_ms && now_ms >= p->spent_ms) {
         c->strict_ms = now_ms + STRICT_MS;
         if (++p->n_bursts_refused >= MAX_REFUSED)
             p->strict_ms = now_ms + STRICT_MS;

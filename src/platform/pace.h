@@ -14,6 +14,10 @@
  * A 429 stops its chat for as long as the platform asked, and doubles the gaps of that chat for a
  * minute.  Other chats do not notice.
  *
+ * What a process has counted ends with it.  A process that finds unfinished work of an earlier one
+ * calls pace_spent(): bursts then begin used up.  The minute of a group is not known, and a 429 of
+ * a group is waited out.
+ *
  * The streams of a bot own it (stream.h); an adapter that counts its other requests too calls it
  * from its write().  It sends nothing and holds no queue: it is arithmetic on a clock.  Chats
  * without a request for a minute are forgotten.
@@ -50,6 +54,9 @@ struct pace_rules {       /* of a platform; 0: no such limit */
 /* @clock and @rules are borrowed. */
 struct pace *pace_new(struct clock *clock, const struct pace_rules *rules);
 void pace_free(struct pace *p); /* NULL is fine */
+/* An earlier process may have sent all that the rules allow until a moment ago.  Every burst is
+ * used up: each chat has one message at once, and its next a gap after the start. */
+void pace_spent(struct pace *p);
 
 /* How long a request of @class has to wait in @chat; absent: the limits of the whole bot only.
  * 0: it may leave now.  Counts nothing. */

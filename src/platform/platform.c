@@ -4,26 +4,39 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include "base/config.h"
 #include "base/json.h"
+#include "base/jw.h"
 #include "base/mem.h"
 #include "base/percent.h"
+#include "base/url.h"
 #include "net/http_client.h"
 #include "platform/discord/discord.h"
 #include "platform/email/email.h"
+#include "platform/hook/hook.h"
+#include "platform/irc/irc.h"
+#include "platform/line/line.h"
 #include "platform/manifest.h"
+#include "platform/matrix/matrix.h"
 #include "platform/outgoing.h"
 #include "platform/prompts.h"
+#include "platform/sender.h"
+#include "platform/signal/signal.h"
 #include "platform/slack/slack.h"
+#include "platform/teams/teams.h"
 #include "platform/telegram/telegram.h"
 #include "platform/twilio/twilio.h"
 #include "platform/web/web.h"
 #include "platform/wecom/wecom.h"
 #include "platform/whatsapp/whatsapp.h"
 
+enum { ASK_MS = 10000 };
+
 const struct platform_ops *const platforms[] = {
-    &web_ops,   &telegram_ops, &discord_ops,  &slack_ops, &twilio_ops,
-    &wecom_ops, &email_ops,    &whatsapp_ops, NULL,
+    &web_ops,    &telegram_ops, &discord_ops,  &slack_ops,  &twilio_ops,
+    &wecom_ops,  &email_ops,    &whatsapp_ops, &signal_ops, &irc_ops,
+    &matrix_ops, &hook_ops,     &teams_ops,    &line_ops,   NULL,
 };
 
 const struct record_form *const platform_records[] = {&outgoing_form, &prompt_form, &manifest_form,
@@ -62,8 +75,10 @@ static bool check_entry(void *settings, char *ret_why)
 {
     struct platform_settings *s = settings;
     const struct platform_ops *ops = platform_find(str_of(s->platform));
-    struct str host = str_of(s->host);
+    struct str host = str_of(s->host), api = str_of(s->api_base);
 
+    if (api.p != NULL && !str_starts(api, STR("https://")) && !str_starts(api, STR("http://")))
+        return bh_why(ret_why, "`api_base` is an address that starts with https://");
     if (s->host == NULL)
         return true;
     if (ops == NULL || ops->http == NULL || ops->page_visitor != NULL)
@@ -125,15 +140,94 @@ static void log_prefix(const struct log *log, struct buf *out)
     buf_printf(out, "platform=%s bot=%s ", p->ops->name, p->bot);
 }
 
-void platform_init(struct platform *p, const struct platform_ops *ops, struct host *host,
-                   const struct platform_settings *settings)
+/* Caller frees. */
+static char *api_base_of(const struct platform_ops *ops, const struct platform_settings *cfg)
 {
+    struct str base = str_of(cfg->api_base != NULL ? cfg->api_base : ops->api_base);
+
+    while (str_ends(base, STR("/")))
+        base.n--;
+    return str_dup(base);
+}
+
+enum bh_err platform_open(const struct platform_ops *ops, const struct platform_settings *settings,
+                          struct host *host, struct platform **ret_p, char *ret_why)
+{
+    struct platform *p = xcalloc(1, ops->size);
+    enum bh_err err = BH_OK;
+
     p->ops = ops;
     p->host = host;
+    p->env = host_env(host);
+    p->settings = settings;
     p->bot = settings->bot;
     p->hook_host = settings->host;
     p->debounce_ms = settings->debounce_ms;
     p->log.prefix = log_prefix;
+    if (ops->api_base != NULL)
+        p->api_base = api_base_of(ops, settings);
+    p->parser = json_parser_new();
+    p->answers = json_parser_new();
+    list_init(&p->awaits.all);
+    if (ops->open != NULL)
+        err = ops->open(p, ret_why);
+    if (err == BH_OK && (ops->descriptor->ops & 1u << ACTION_PROMPT) != 0)
+        err = prompts_open(p, ret_why);
+    if (err == BH_OK)
+        err = sender_new(p, ret_why);
+    if (err != BH_OK) {
+        platform_close(p);
+        return err;
+    }
+    *ret_p = p;
+    if (ops->start != NULL)
+        ops->start(p);
+    return BH_OK;
+}
+
+void platform_close(struct platform *p)
+{
+    if (p->ops->close != NULL)
+        p->ops->close(p);
+    awaits_done(p);
+    prompts_close(p->prompts);
+    sender_free(p->sender);
+    json_parser_free(p->parser);
+    json_parser_free(p->answers);
+    free(p->api_base);
+    free(p);
+}
+
+void platform_status(struct platform *p, struct jw *w)
+{
+    struct sender_stats s;
+
+    sender_stats(p->sender, &s);
+    jw_kstr(w, "state",
+            str_of(p->ops->state != NULL ? p->ops->state(p)
+                   : p->problem != NULL  ? "degraded"
+                                         : "live"));
+    jw_ki64(w, "events", (int64_t)p->n.events);
+    jw_ki64(w, "ignored", (int64_t)p->n.ignored);
+    jw_ki64(w, "malformed", (int64_t)p->n.malformed);
+    if (p->ops->http != NULL) {
+        jw_ki64(w, "webhooksRefused", (int64_t)p->n.refused);
+        jw_ki64(w, "webhooksLate", (int64_t)p->awaits.late);
+    }
+    if (sender_requests(p->sender)) {
+        jw_ki64(w, "requests", (int64_t)s.requests);
+        jw_ki64(w, "requestsWaiting", (int64_t)s.waiting);
+        jw_ki64(w, "sent", (int64_t)s.done);
+        jw_ki64(w, "sendsRefused", (int64_t)s.refused);
+        jw_ki64(w, "sendsUnknown", (int64_t)s.unknown);
+        jw_ki64(w, "cutOffAtStart", (int64_t)s.cut_off);
+        jw_ki64(w, "streaming", (int64_t)s.streaming);
+        jw_ki64(w, "textsMerged", (int64_t)s.merged);
+    }
+    if (p->prompts != NULL)
+        jw_ki64(w, "openQuestions", (int64_t)prompts_count(p->prompts));
+    if (p->ops->status != NULL)
+        p->ops->status(p, w);
 }
 
 struct str platform_id(const struct platform *p)
@@ -144,6 +238,13 @@ struct str platform_id(const struct platform *p)
                    str_eq(str_skip(bot, bot.n - host.n), host)
                ? str_make(bot.p, bot.n - host.n - 1)
                : bot;
+}
+
+struct str platform_id_in(struct str bot)
+{
+    ptrdiff_t at = str_find(bot, '@');
+
+    return at > 0 ? str_make(bot.p, (size_t)at) : bot;
 }
 
 bool platform_base_url(const struct platform *p, struct buf *out)
@@ -242,6 +343,20 @@ enum bh_err platform_ask(const struct http_fetch *f, struct json_parser *parser,
     return BH_OK;
 }
 
+enum bh_err platform_ask_api(const struct platform_ops *ops, const struct platform_settings *cfg,
+                             struct str path, struct http_fetch f, struct json_parser *parser,
+                             int *ret_status, struct json *ret_doc, char *ret_why)
+{
+    BUF_SECRET url = BUF_INIT;
+    char *base = api_base_of(ops, cfg);
+
+    buf_printf(&url, "%s/%.*s", base, STR_FMT(path));
+    free(base);
+    f.url = buf_z(&url);
+    f.timeout_ms = ASK_MS;
+    return platform_ask(&f, parser, ret_status, ret_doc, ret_why);
+}
+
 void platform_warn(struct platform_report *r, const char *fmt, ...)
 {
     size_t n = strlen(r->warnings);
@@ -259,13 +374,24 @@ void platform_tell(char *ret, size_t size, struct str s)
     snprintf(ret, size, "%.*s", STR_FMT(s));
 }
 
-char *platform_api_base(const char *configured, const char *otherwise)
+bool platform_owns_url(const char *const *hosts, struct str url, struct str api_base)
 {
-    struct str base = str_of(configured != NULL ? configured : otherwise);
+    struct url u, own;
 
-    while (str_ends(base, STR("/")))
-        base.n--;
-    return str_dup(base);
+    if (url.n == 0 || url.n > 4096 || url_split(url, &u) != NULL || u.user.p != NULL)
+        return false;
+    if (api_base.p != NULL && url_split(api_base, &own) == NULL && str_eq(u.scheme, own.scheme) &&
+        str_eq(u.authority, own.authority))
+        return true;
+    for (; hosts != NULL && *hosts != NULL; hosts++) {
+        struct str host = str_of(*hosts);
+        bool below =
+            str_ends(u.host, host) && u.host.n > host.n && u.host.p[u.host.n - host.n - 1] == '.';
+        if (str_eq(u.scheme, STR("https")) && (below || str_eq(u.host, host)) &&
+            (u.port == 0 || u.port == 443))
+            return true;
+    }
+    return false;
 }
 
 struct str platform_message_type(struct str mime, bool voice)

@@ -15,21 +15,37 @@
 #include "core/descriptor.h"
 #include "core/event.h"
 #include "core/gate.h"
+#include "platform/await.h"
 
 struct host;
 struct http_fetch;
 struct http_req;
 struct json;
 struct json_parser;
-struct platform;
 struct jw;
+struct prompt;
+struct sender_ops;
+struct text_ops;
 
 struct platform_settings { /* first member of each adapter's settings; filled from `platforms:` */
     char *platform, *bot;  /* owned by the config */
     char *tenant;          /* owned by the config; the bot belongs to this tenant; NULL: to all */
     char *host; /* owned by the config; its webhooks come by this name only; NULL: by any */
     int64_t debounce_ms; /* messages of one author within this time are one delivery; 0: off */
+    char *api_base;      /* owned by the config; PLATFORM_KEY_API_BASE; NULL: ops->api_base */
+    bool reactions;      /* PLATFORM_KEY_REACTIONS */
 };
+/* Keys that several platforms have in their sections; base/config.h. */
+#define PLATFORM_KEY_API_BASE \
+    { \
+        "api_base", CFG_TEXT, CFG_RESTART, offsetof(struct platform_settings, api_base), \
+            .what = "The URL of another API server than the platform's own." \
+    }
+#define PLATFORM_KEY_REACTIONS \
+    { \
+        "reactions", CFG_BOOL, CFG_RESTART, offsetof(struct platform_settings, reactions), \
+            "false", .what = "Deliver people's reactions to the bot's messages to the agent." \
+    }
 struct outbox_settings { /* `outbox:` in the configuration */
     int64_t max_age_ms;
 };
@@ -43,7 +59,7 @@ struct context_ask { /* identifies a call of ops->context() */
     uint32_t index, generation;
 };
 struct media_at { /* where a file is; borrowed for the call */
-    const char *url;
+    struct str url;
     const char *const *headers; /* "Name: value", NULL-terminated; NULL: none */
     bool foreign;               /* not the platform's own host: fetched as from any stranger */
     bool redirects;             /* follow redirects */
@@ -71,6 +87,9 @@ struct platform_ops {
     /* How long the platform may send an event again, where that is longer than `delivery.dedup`:
      * while one of its bots is configured, deduplication keys are kept as long.  0: it is not. */
     int64_t repeats_ms;
+    /* Servers of the platform choose this path themselves, so it names no bot: every bot gets the
+     * requests below it through http(), until one is proven to be meant.  NULL: none. */
+    const char *fixed_path;
     size_t max_webhook; /* bytes of its webhooks, where they may exceed the server's limit; 0 */
     /* For platforms where verifying a webhook costs more than a few microseconds: do the headers
      * look genuine?  If so, the door (edge/door.h) decides whether the webhook is verified.  NULL:
@@ -80,19 +99,41 @@ struct platform_ops {
      * operator's route to the bot is always open. */
     bool open_by_nature;
 
-    /* Builds and starts a bot.  @cfg is the adapter's own struct, filled and checked by @config,
-     * and borrowed for the life of the platform.  On failure @ret_why (256 bytes) tells the
-     * operator what to fix. */
-    enum bh_err (*open)(const struct platform_settings *cfg, struct host *host,
-                        struct platform **ret_p, char *ret_why);
+    /* ---- how a bot is opened and closed: platform_open() ---- */
+    size_t size;       /* of the adapter's struct, which begins with a struct platform */
+    const char *label; /* the platform's name in messages to people: "Discord" */
+    const char
+        *api_base; /* the address of its API, without a slash at its end; NULL: it has none */
+    const struct sender_ops *sender; /* how its requests are written; NULL: it makes none */
+    const struct text_ops *texts;    /* for text_act(): texts.h; NULL: it has an act() of its own */
+    /* A question has ended: prompts.h.  NULL: the messages of questions need no update. */
+    void (*prompt_over)(struct platform *p, struct prompt *q);
+    /* Fills in the adapter's members of @p, which are zeroed, and reads its records.  May block,
+     * and sends nothing: sender and prompts are opened afterwards.  On failure @ret_why (256 bytes)
+     * tells the operator what to fix, and close() runs.  NULL: it has none. */
+    enum bh_err (*open)(struct platform *p, char *ret_why);
+    /* Starts to talk to the platform; all of @p is open.  NULL: webhooks are enough. */
+    void (*start)(struct platform *p);
+    /* Cancels the adapter's own work and frees its members.  Runs once, also after a failed open().
+     * Sender and prompts, where open, are closed afterwards; the adapter's calls end here.  NULL:
+     * it has none. */
+    void (*close)(struct platform *p);
+
     /* A file that the bot reads while it runs, such as certificates of authorities; may return
      * NULL.  NULL: it reads none. */
     const char *(*reads)(const struct platform_settings *cfg);
+    /* The program that the bot runs (platform/child.h), as an argument list that ends with NULL;
+     * may return NULL.  NULL: it runs none. */
+    char *const *(*runs)(const struct platform_settings *cfg);
     /* For `bellhop setup` and `bellhop doctor`: does the platform accept the credentials in @cfg?
      * Blocks, changes nothing, and adds to the zeroed @ret.  BH_REFUSED: @ret_why (256 bytes) says
      * what to fix; BH_UNAVAILABLE: the platform did not answer.  NULL: only open() finds out. */
     enum bh_err (*check)(const struct platform_settings *cfg, struct platform_report *ret,
                          char *ret_why);
+    /* Appends the file that registers bellhop with the platform's server, for `bellhop <name>
+     * registration`.  @url: where the server reaches bellhop.  False: the bot with these settings
+     * needs none.  NULL: no bot does. */
+    bool (*registration)(const struct platform_settings *cfg, struct str url, struct buf *out);
     /* For `bellhop setup`: what a person does on the platform to get the keys, a step a line; NULL:
      * nothing. */
     const char *steps;
@@ -113,7 +154,8 @@ struct platform_ops {
     /* Handles a request below /webhooks/<name>/<bot> or, for web, /chat.  NULL: none.  True:
      * answered through http_answer(), now or later.  False: the request does not prove that it is
      * meant for this bot, and the adapter did nothing.  All such requests get the same answer, so
-     * that a stranger learns nothing. */
+     * that a stranger learns nothing.  An adapter that has to fetch a key first sets p->unproven,
+     * returns true, and may call webhook_is_unsigned() later. */
     bool (*http)(struct platform *p, struct http_req *req);
     /* Handles GET /<name>/install/<bot>[/callback], by which people install the bot elsewhere.
      * False: this bot cannot be installed.  NULL: none can. */
@@ -144,11 +186,11 @@ struct platform_ops {
     /* Registers the commands that people pick in the app: a JSON array of {name, description,
      * options?} with unique names.  Idempotent.  NULL: not supported. */
     void (*set_commands)(struct platform *p, struct str commands);
-    /* Writes keys into an object for `status --json` and the metrics: state, last event,
-     * problems. */
+    /* The bot's state in one word, for `status`.  NULL: "degraded" if it has a problem, else
+     * "live". */
+    const char *(*state)(struct platform *p);
+    /* Adds keys of the adapter's own to those of platform_status().  NULL: none. */
     void (*status)(struct platform *p, struct jw *w);
-    /* Cancels everything and frees @p.  The adapter calls no host_*() after this returns. */
-    void (*close)(struct platform *p);
 };
 
 struct platform_rhythm {       /* wall clock */
@@ -157,19 +199,31 @@ struct platform_rhythm {       /* wall clock */
     double events;             /* of the last PLATFORM_RHYTHM_MS; older ones fade */
 };
 
-struct platform { /* first member of every adapter */
+struct platform { /* one bot; first member of every adapter's struct */
     const struct platform_ops *ops;
-    const struct descriptor *descriptor; /* what this bot can do; NULL: ops->descriptor */
-    struct host *host;                   /* borrowed */
-    const char *bot;                     /* borrowed from the config */
-    const char *hook_host;         /* borrowed from the config: platform_settings.host; NULL: any */
-    int64_t debounce_ms;           /* platform_settings.debounce_ms */
-    struct log log;                /* its lines name the platform and the bot */
-    const char *problem;           /* a sentence an operator can act on, or NULL; adapters set it */
-    struct sender *sender;         /* borrowed; NULL: act() gets actions directly from the host */
-    struct prompts *prompts;       /* borrowed; its open questions: prompts.h; NULL: it asks none */
-    int64_t last_event_ms;         /* wall clock of the last event from the platform; 0: never */
-    uint64_t n_events;             /* handed to the relay */
+    const struct descriptor *descriptor;      /* what this bot can do; NULL: ops->descriptor */
+    const struct platform_settings *settings; /* borrowed from the config */
+    struct host *host;                        /* borrowed */
+    const struct host_env *env;               /* borrowed */
+    const char *bot;                          /* borrowed from the config */
+    const char *hook_host;       /* borrowed from the config: platform_settings.host; NULL: any */
+    int64_t debounce_ms;         /* platform_settings.debounce_ms */
+    char *api_base;              /* owned; without a slash at its end; NULL: ops->api_base is */
+    struct log log;              /* its lines name the platform and the bot */
+    const char *problem;         /* a sentence an operator can act on, or NULL; adapters set it */
+    struct json_parser *parser;  /* owned; of what the platform sends; one document at a time */
+    struct json_parser *answers; /* owned; of the answers to requests; one document at a time */
+    struct sender *sender;       /* owned; NULL: not open yet */
+    struct prompts *prompts;     /* owned; its open questions: prompts.h; NULL: it asks none */
+    struct awaits awaits;        /* its webhooks that wait for their answer: await.h */
+    struct str trace; /* of the webhook that http() is reading, valid; host_accept() adds it to its
+                       * events; absent: none */
+    bool unproven;    /* http() took a request whose proof is not known yet; its caller clears it */
+    int64_t last_event_ms; /* wall clock of the last event from the platform; 0: never */
+    struct {
+        uint64_t events;                      /* handed to the relay; the host counts */
+        uint64_t ignored, malformed, refused; /* of its webhooks and events; adapters count */
+    } n;
     struct platform_rhythm rhythm; /* private: platform_heard(), platform_beat() */
     char problem_text[256];        /* private: platform_set_problem() */
 };
@@ -178,17 +232,28 @@ extern const struct platform_ops *const platforms[];       /* ends with NULL */
 extern const struct record_form *const platform_records[]; /* of all platforms; ends with NULL */
 const struct platform_ops *platform_find(struct str name);
 
-/* Sets ops, host, bot and log of the zeroed @p. */
-void platform_init(struct platform *p, const struct platform_ops *ops, struct host *host,
-                   const struct platform_settings *settings);
+/* Opens a bot: allocates ops->size bytes, fills in the members of struct platform, and calls
+ * ops->open(), prompts_open() if the bot asks questions, sender_new(), ops->start().  Blocks.
+ * @settings is the adapter's own struct, filled and checked by ops->config, and is borrowed for the
+ * life of the bot.  On failure @ret_why (256 bytes) tells the operator what to fix. */
+enum bh_err platform_open(const struct platform_ops *ops, const struct platform_settings *settings,
+                          struct host *host, struct platform **ret_p, char *ret_why) BH_MUST_USE;
+/* Closes and frees @p.  No callback of @p runs and no host_*() is called afterwards. */
+void platform_close(struct platform *p);
+/* Writes keys into an object for `status --json`: what all bots have, then ops->status(). */
+void platform_status(struct platform *p, struct jw *w);
 /* The bot's id in paths and for its platform: its name, without the @host that tells it from
  * another bot of that id. */
 struct str platform_id(const struct platform *p);
+struct str platform_id_in(struct str bot); /* the same of a name, where no id has an @ */
 /* Appends the address that @p has for its platform, as far as the host, without a slash at its end;
  * false: not known, because there is neither `host` nor `public_url`. */
 bool platform_base_url(const struct platform *p, struct buf *out);
 /* Appends the address of its webhooks; false: not known. */
 bool platform_webhook_url(const struct platform *p, struct buf *out);
+/* May the bot's credential go to @url?  Yes for https on one of @hosts (ends with NULL; NULL: none)
+ * or below, and for the host of @api_base, the configured address; absent: none is. */
+bool platform_owns_url(const char *const *hosts, struct str url, struct str api_base);
 /* The message_type of an event with a file of this MIME type: "photo", "voice", "document", ... */
 struct str platform_message_type(struct str mime, bool voice);
 /* Copies @sentence into p->problem and logs it if it is new; NULL: there is no problem any more. */
@@ -232,12 +297,14 @@ bool platform_is_deaf(const struct platform *p, int64_t wall_ms, char ret_why[16
  * answer, or one that only a broken server gives; @ret_why (256 bytes). */
 enum bh_err platform_ask(const struct http_fetch *f, struct json_parser *parser, int *ret_status,
                          struct json *ret_doc, char *ret_why);
+/* As platform_ask(), for @path below the API of the bot with these settings.  Of @f, url and
+ * timeout are set here. */
+enum bh_err platform_ask_api(const struct platform_ops *ops, const struct platform_settings *cfg,
+                             struct str path, struct http_fetch f, struct json_parser *parser,
+                             int *ret_status, struct json *ret_doc, char *ret_why);
 void platform_warn(struct platform_report *r, const char *fmt, ...) BH_PRINTF(2, 3);
 /* Copies @s, cut at @size - 1 bytes. */
 void platform_tell(char *ret, size_t size, struct str s);
-
-/* The API's address without a slash at its end; caller frees.  @configured NULL: @otherwise. */
-char *platform_api_base(const char *configured, const char *otherwise);
 
 /* ---- what the host offers ---- */
 
@@ -250,6 +317,8 @@ struct host_env { /* borrowed, for the life of the platform */
     struct vault *vault; /* credentials that gateways use and never see: edge/vault.h */
     struct http_client *http;
     struct http_server *server;
+    struct spawner *spawner;   /* runs the programs of ops->runs(); NULL: there are none */
+    const char *state_dir;     /* for files of its own; NULL: it has none */
     struct ledger *ledger;     /* base/limits.h; NULL: limits are not counted */
     struct media *media;       /* files: media/media.h; NULL: no files */
     struct journal *journal;   /* how actions ended: core/journal.h; NULL: not kept */
@@ -306,6 +375,7 @@ bool host_revive(struct host *h, struct platform *p, const struct action_from *f
 enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
                             const struct action_place *place);
 #define HOST_NO_GROUND "this agent has no right to act in this chat any more"
+bool host_has_instance(const struct host *h, struct str tenant, struct str instance);
 /* A new number, larger than every earlier one, across restarts too. */
 uint64_t host_number(struct host *h);
 

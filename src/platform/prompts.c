@@ -51,11 +51,10 @@ struct prompt_press { /* from host_accept() until its callback */
 struct prompts {
     struct platform *p; /* borrowed */
     const struct host_env *env;
-    prompt_over_cb *over; /* NULL: the platform has no buttons to remove */
-    struct map chats;     /* chat id -> struct prompt_group, owned */
-    struct map tenants;   /* name -> struct prompt_group, owned */
-    struct list all;      /* struct prompt that are open, oldest first; owned */
-    struct list presses;  /* struct prompt_press, owned */
+    struct map chats;    /* chat id -> struct prompt_group, owned */
+    struct map tenants;  /* name -> struct prompt_group, owned */
+    struct list all;     /* struct prompt that are open, oldest first; owned */
+    struct list presses; /* struct prompt_press, owned */
     size_t n;
     struct list due, resting, busy; /* struct prompt that are over; owned */
     size_t n_over, n_busy;
@@ -130,6 +129,23 @@ void prompt_write_numbered(struct buf *out, struct str question, const struct pr
     for (size_t i = 0; i < q->n_options; i++)
         buf_printf(out, "\n%zu. %s", i + 1, q->options[i].label);
     buf_printf(out, "\n\nAnswer with a number (1 to %zu).", q->n_options);
+}
+
+bool prompts_add_numbered(struct platform *p, struct action_id id, const struct action_from *from,
+                          struct action *a, struct buf *room)
+{
+    const char *wrong = prompt_wrong(a);
+
+    if (wrong != NULL) {
+        host_fail(p->host, id, "%s", wrong);
+        return false;
+    }
+    const struct prompt *q = prompts_add(p->prompts, from, a, a->chat_id);
+    if (a->left == NULL) { /* the text of a resumed action has the numbers already */
+        prompt_write_numbered(room, a->content, q);
+        a->content = buf_str(room);
+    }
+    return true;
 }
 
 /* ---- one question ---- */
@@ -252,7 +268,7 @@ static void prompt_remove(struct prompt *q)
 
 static void prompt_end(struct prompt *q)
 {
-    if (q->of->over == NULL || q->message_id == NULL) {
+    if (q->of->p->ops->prompt_over == NULL || q->message_id == NULL) {
         prompt_remove(q);
         return;
     }
@@ -272,7 +288,8 @@ static void on_late(struct timer *t)
 
     if (q->press != NULL)
         timer_set(clock, &q->late, WAIT_PRESS_MS);
-    else if (q->of->over != NULL && q->message_id == NULL && waited_ms < WAIT_SHOWN_MS)
+    else if (q->of->p->ops->prompt_over != NULL && q->message_id == NULL &&
+             waited_ms < WAIT_SHOWN_MS)
         timer_set(clock, &q->late, WAIT_SHOWN_MS - waited_ms);
     else
         prompt_end(q);
@@ -504,6 +521,18 @@ bool prompt_may_answer(const struct prompt *q, const struct event *ev)
     return n > 0;
 }
 
+struct prompt *prompts_answered(struct prompts *ps, const struct event *ev, struct str press,
+                                const struct prompt_option **ret_option)
+{
+    struct prompt *q = NULL;
+
+    if (prompt_is_token(press))
+        q = prompts_pressed_under(ps, ev->chat_id, press, ev->reply_to_message_id, ret_option);
+    else if (ev->n_media == 0)
+        q = prompts_numbered(ps, ev->chat_id, ev->text, ret_option);
+    return q != NULL && prompt_may_answer(q, ev) ? q : NULL;
+}
+
 static void on_accepted(void *ctx, enum bh_err err)
 {
     struct prompt_press x = *(struct prompt_press *)ctx;
@@ -550,7 +579,7 @@ static void on_tidy(struct timer *t)
         list_append(&ps->busy, &q->link);
         ps->n_busy++;
         q->tries++;
-        ps->over(ps->p, q);
+        ps->p->ops->prompt_over(ps->p, q);
     }
 }
 
@@ -676,15 +705,13 @@ static bool on_loaded(void *ctx, struct str key, void *thing)
     return true;
 }
 
-enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompts **ret_ps,
-                         char *ret_why)
+enum bh_err prompts_open(struct platform *p, char *ret_why)
 {
     struct prompts *ps = xcalloc(1, sizeof *ps);
 
     ps->p = p;
     p->prompts = ps;
-    ps->env = host_env(p->host);
-    ps->over = over;
+    ps->env = p->env;
     list_init(&ps->all);
     list_init(&ps->presses);
     list_init(&ps->due);
@@ -696,8 +723,6 @@ enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompt
         record_load_like(ps->env->store, &prompt_form, &own, 2, on_loaded, ps, ret_why);
     if (err != BH_OK)
         prompts_close(ps);
-    else
-        *ret_ps = ps;
     return err;
 }
 

@@ -2,7 +2,7 @@
  *
  *      prompts_add() --> asked --prompts_shown()--> open --prompts_accept() succeeded--> over
  *           its message was refused: prompts_drop()  '--timeout, or too many questions--> over
- *      over --prompt_over_cb, retried--> its message has no buttons any more --> deleted
+ *      over --ops->prompt_over(), retried--> its message has no buttons any more --> deleted
  *
  * Every button carries "hp1:<prompt>:<option>".  A press counts while its question is open.  The
  * press goes only to the instance that asked, and only if the gate lets the person who pressed
@@ -52,15 +52,13 @@ struct prompt {
 extern const struct record_form prompt_form;
 extern const char *const prompt_styles[]; /* names of enum prompt_style, as gateways write them */
 
-/* The question was answered (q->chosen) or timed out.  The platform removes the buttons of its
- * message, q->message_id in q->chat, or shows the choice.  Then it calls prompts_tidied(), now or
- * later; @q stays until then or until prompts_close().  Called for a few questions at a time. */
-typedef void prompt_over_cb(struct platform *p, struct prompt *q);
+/* platform_ops.prompt_over(): the question was answered (q->chosen) or timed out.  The platform
+ * removes the buttons of its message, q->message_id in q->chat, or shows the choice.  Then it calls
+ * prompts_tidied(), now or later; the question stays until then or until prompts_close().  Called
+ * for a few questions at a time. */
 
-/* Reads the questions of an earlier process: blocks, for start-up.  @p is borrowed.  @over NULL:
- * messages of this platform need no update. */
-enum bh_err prompts_open(struct platform *p, prompt_over_cb *over, struct prompts **ret_ps,
-                         char *ret_why) BH_MUST_USE;
+/* Sets p->prompts and reads the questions of an earlier process: blocks, for start-up. */
+enum bh_err prompts_open(struct platform *p, char *ret_why) BH_MUST_USE;
 void prompts_close(struct prompts *ps); /* cancels presses in flight.  NULL is fine. */
 
 /* Why @a is not a valid question; NULL: it is valid. */
@@ -95,6 +93,10 @@ static inline struct prompt *prompts_pressed(struct prompts *ps, struct str chat
 struct prompt *prompts_numbered(struct prompts *ps, struct str chat, struct str text,
                                 const struct prompt_option **ret_option);
 bool prompt_is_token(struct str payload); /* does a button of bellhop's carry it? */
+/* Finds the question that the author of @ev answers and may answer: by @press, the token of a
+ * button, or by a bare number as the text.  NULL: @ev answers none. */
+struct prompt *prompts_answered(struct prompts *ps, const struct event *ev, struct str press,
+                                const struct prompt_option **ret_option);
 /* The open question of this message; NULL: none.  Borrowed until the next call. */
 const struct prompt *prompts_of_message(const struct prompts *ps, struct str chat,
                                         struct str message_id);
@@ -111,6 +113,10 @@ void prompt_token(char ret[PROMPT_TOKEN_MAX + 1], const struct prompt *q,
                   const struct prompt_option *o);
 /* Writes the question and its numbered options, for platforms without buttons. */
 void prompt_write_numbered(struct buf *out, struct str question, const struct prompt *q);
+/* Adds the question @a, and puts its text with numbered options into a->content, in @room.  False:
+ * the question is not valid, and was refused with host_fail(). */
+bool prompts_add_numbered(struct platform *p, struct action_id id, const struct action_from *from,
+                          struct action *a, struct buf *room);
 
 /* Deletes the questions of a chat, or of a tenant. */
 void prompts_forget_chat(struct prompts *ps, struct str chat);

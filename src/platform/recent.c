@@ -4,6 +4,7 @@
  * A lookup in a chat drops its expired messages; tidy() drops whole chats. */
 #include "platform/recent.h"
 #include <stdlib.h>
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -304,6 +305,22 @@ size_t recent_before(struct recent *r, struct str chat, const struct event *ev,
             out[n++] = w->said;
     }
     return n;
+}
+
+void recent_join(struct recent *r, struct str chat, struct event *ev, const struct event *noted,
+                 struct arena *arena)
+{
+    struct event_said *said = arena_alloc(arena, EVENT_MAX_CONTEXT * sizeof *said);
+
+    ev->n_context = recent_before(r, chat, ev, said);
+    ev->context = said;
+    for (size_t i = 0; i < ev->n_context; i++) { /* recent_note() may drop them */
+        said[i].text = arena_str(arena, said[i].text);
+        said[i].message_id = arena_str(arena, said[i].message_id);
+        said[i].user_id = arena_str(arena, said[i].user_id);
+        said[i].user_name = arena_str(arena, said[i].user_name);
+    }
+    recent_note(r, chat, noted != NULL ? noted : ev);
 }
 
 void recent_forget(struct recent *r, struct str user)

@@ -18,6 +18,7 @@
 #pragma once
 #include "core/event.h"
 
+struct arena;
 struct clock;
 
 #define RECENT_MS ((int64_t)24 * 3600 * 1000)
@@ -36,6 +37,11 @@ void recent_note(struct recent *r, struct str chat, const struct event *ev);
  * has room for EVENT_MAX_CONTEXT; strs are borrowed until the next call. */
 size_t recent_before(struct recent *r, struct str chat, const struct event *ev,
                      struct event_said *out);
+
+/* Gives @ev the messages before it as its context, then notes @ev itself.  The texts are copied
+ * into @arena.  @noted: @ev as later messages should see it; NULL: as it is. */
+void recent_join(struct recent *r, struct str chat, struct event *ev, const struct event *noted,
+                 struct arena *arena);
 
 /* The author edited or deleted a message; an empty text deletes it too.  Unknown ids do nothing. */
 void recent_edit(struct recent *r, struct str chat, struct str message_id, struct str text);

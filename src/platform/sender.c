@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rand.h"
+#include "core/caller.h"
 #include "media/media.h"
 #include "net/http_client.h"
 #include "platform/prompts.h"
@@ -40,6 +41,8 @@ enum {
     DISK_MS = 100,    /* poll interval for a record that is not on disk yet */
     CALL_MS = 15000,  /* timeout of one request, unless the adapter sets one */
     MAX_REWRITES = 8, /* of one part */
+    RETRY_MS = 500,   /* backoff: doubled by every failure of a part, with jitter */
+    MAX_RETRY_MS = 8000,
 };
 
 /* The answer that the gateway gets when its patience ends. */
@@ -54,24 +57,23 @@ static const struct policy {
     enum late_answer late;
     int64_t patience_ms; /* of its gateway, unless the action has a deadline */
     int64_t age_ms;      /* maximum age; with LATE_FAILS never longer than the patience */
-    int64_t retry_ms, max_retry_ms; /* backoff: doubled by every failure of a part, with jitter */
 } policies[] = {
-    [ACTION_SEND] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
-    [ACTION_SEND_MEDIA] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
-    [ACTION_PROMPT] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
-    [ACTION_FOLLOW_UP] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
-    [ACTION_EDIT] = {true, LATE_QUEUED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
-    [ACTION_THREAD_RENAME] = {true, LATE_QUEUED, SENDER_PATIENCE_MS, OUTBOX_AGE, 500, 8000},
+    [ACTION_SEND] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE},
+    [ACTION_SEND_MEDIA] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE},
+    [ACTION_PROMPT] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE},
+    [ACTION_FOLLOW_UP] = {true, LATE_NAMED, SENDER_PATIENCE_MS, OUTBOX_AGE},
+    [ACTION_EDIT] = {true, LATE_QUEUED, SENDER_PATIENCE_MS, OUTBOX_AGE},
+    [ACTION_THREAD_RENAME] = {true, LATE_QUEUED, SENDER_PATIENCE_MS, OUTBOX_AGE},
     /* A gateway that was told "queued" would never learn the thread's id. */
-    [ACTION_THREAD_CREATE] = {true, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
-    [ACTION_REACT] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
-    [ACTION_GET_CHAT_INFO] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX, 500, 8000},
+    [ACTION_THREAD_CREATE] = {true, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX},
+    [ACTION_REACT] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX},
+    [ACTION_GET_CHAT_INFO] = {false, LATE_FAILS, SENDER_PATIENCE_MS, INT64_MAX},
     /* A preview; a final draft is like a send. */
-    [ACTION_DRAFT] = {false, LATE_FAILS, 10000, 10000, 500, 8000},
-    [ACTION_TASK_CARD] = {false, LATE_FAILS, SENDER_PATIENCE_MS, 5000, 500, 8000},
+    [ACTION_DRAFT] = {false, LATE_FAILS, 10000, 10000},
+    [ACTION_TASK_CARD] = {false, LATE_FAILS, SENDER_PATIENCE_MS, 5000},
     /* A typing indicator is useless when it is late. */
-    [ACTION_TYPING] = {false, LATE_FAILS, SENDER_PATIENCE_MS, 5000, 500, 8000},
-    [ACTION_UNKNOWN] = {false, LATE_FAILS, 0, INT64_MAX, 500, 8000}, /* a question: sender_ask() */
+    [ACTION_TYPING] = {false, LATE_FAILS, SENDER_PATIENCE_MS, 5000},
+    [ACTION_UNKNOWN] = {false, LATE_FAILS, 0, INT64_MAX}, /* a question: sender_ask() */
 };
 
 /* How much longer the gateway waits. */
@@ -126,10 +128,14 @@ void outgoing_release(struct outgoing *o)
     struct sender *s = o->sender;
 
     http_cancel(&o->call);
+    if (o->carried)
+        s->ops->drop(s->p, o);
     timer_stop(s->env->clock, &o->timer);
     list_remove(&o->link);
     free(o->block);
     free(o->edit);
+    if (o->owns_ctx)
+        free(o->ctx);
     if (o->state == OUTGOING_FETCHING)
         sender_draft_free(o);
     else
@@ -170,7 +176,7 @@ static void tell_failure(const struct outgoing *o, const struct sender_verdict *
     bool refused = v->end == SENDER_REFUSED && o->state != OUTGOING_FETCHING;
 
     if (refused && o->at == 0 && o->maybe_ms == 0 && sender_is_loaded(v->why))
-        host_fail(host, o->id, "%s refused this", o->sender->label);
+        host_fail(host, o->id, "%s refused this", o->sender->p->ops->label);
     else if (o->at > 0)
         host_fail(host, o->id, ACTION_ERROR_UNKNOWN "only %zu of %zu parts were delivered: %s",
                   o->at, o->n_parts, v->why);
@@ -193,15 +199,16 @@ static void tell(struct outgoing *o, const struct sender_verdict *v)
     case WAITER_NOBODY:
         break;
     case WAITER_ADAPTER:
-        o->sender->ops->told(p, o, v);
+        if (o->told != NULL)
+            o->told(o->ctx, v);
         break;
     case WAITER_QUEUED: /* operators can read how it ended */
         if (v->end != SENDER_DONE)
             log_warn(&p->log,
-                     "a queued message was not delivered: id=%" PRIu64
-                     " op=%s unknown=%d reason=%s",
-                     o->record.number, action_op_name(o->op), outgoing_is_unsure(o, v->end),
-                     v->why);
+                     "a queued message was not delivered: action=%" PRIu64
+                     " op=%s unknown=%d reason=%s%s%.*s",
+                     o->record.number, action_op_name(o->op), outgoing_is_unsure(o, v->end), v->why,
+                     o->from.trace.n > 0 ? " trace=" : "", STR_FMT(o->from.trace));
         break;
     case WAITER_GATEWAY:
         if (v->end == SENDER_DONE)
@@ -298,10 +305,15 @@ static void tell_queued(struct outgoing *o)
     o->sender->n.queued++;
 }
 
+static bool is_in_flight(const struct outgoing *o)
+{
+    return o->call != NULL || o->carried;
+}
+
 /* Called when bellhop stops: leaves the record on disk and tells a waiting gateway. */
 static void stop(struct outgoing *o)
 {
-    bool left = o->call != NULL || o->maybe_ms != 0;
+    bool left = is_in_flight(o) || o->maybe_ms != 0;
     struct host *host = o->sender->p->host;
 
     if (!o->record.durable) {
@@ -329,10 +341,9 @@ static http_done_cb on_answer;
 
 static void put_off(struct outgoing *o, int64_t wait_ms)
 {
-    const struct policy *p = &policies[o->like];
-    int64_t ms = p->retry_ms;
+    int64_t ms = RETRY_MS;
 
-    for (unsigned i = 0; i < o->failures && ms < p->max_retry_ms; i++)
+    for (unsigned i = 0; i < o->failures && ms < MAX_RETRY_MS; i++)
         ms *= 2;
     o->failures++;
     o->waited = true;
@@ -393,32 +404,43 @@ static bool request(struct outgoing *o, struct sender_request *q)
     struct sender *s = o->sender;
     int64_t left_ms = o->item.deadline_ms - sender_now_ms(s);
     int64_t call_ms = q->timeout_ms > 0 ? q->timeout_ms : CALL_MS;
-    const char *headers[ARRAY_LEN(q->headers) + 1] = {0};
+    const char *headers[ARRAY_LEN(q->headers) + 2] = {0};
+    char trace[CALLER_TRACE_MAX + 16];
     struct http_file_body file = {.fd = -1,
                                   .size = q->file_bytes,
                                   .before = buf_str(&q->body),
                                   .after = buf_str(&q->after)};
     size_t n = 0;
 
-    if (q->file_path != NULL) {
+    if (q->file_path != NULL && s->ops->carry == NULL) {
         file.fd = open(q->file_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (file.fd < 0)
             return false;
     }
+    s->n.requests++;
+    o->attempts++;
+    o->try_ms = sender_now_ms(s);
+    if (s->ops->carry != NULL) {
+        o->carried = true;
+        s->ops->carry(s->p, o, q);
+        return true;
+    }
     for (size_t i = 0; i < ARRAY_LEN(q->headers); i++)
         if (q->headers[i] != NULL)
             headers[n++] = q->headers[i];
+    if (o->from.trace.n > 0 && q->mail == NULL) {
+        snprintf(trace, sizeof trace, "traceparent: %.*s", STR_FMT(o->from.trace));
+        headers[n++] = trace;
+    }
     struct http_fetch f = {.method = q->method != NULL ? q->method : "POST",
                            .url = buf_z(&q->url),
                            .headers = headers,
                            .body = q->no_body ? STR_NULL : buf_str(&q->body),
                            .timeout_ms = left_ms + 1000 < call_ms ? left_ms + 1000 : call_ms,
                            .once = q->once,
+                           .public_only = q->public_only,
                            .mail = q->mail,
                            .file = q->file_path != NULL ? &file : NULL};
-    s->n.requests++;
-    o->attempts++;
-    o->try_ms = sender_now_ms(s);
     o->call = http_fetch(s->env->http, &f, on_answer, o);
     if (file.fd >= 0)
         close(file.fd);
@@ -462,7 +484,7 @@ static bool is_missing(struct outgoing *o, struct sender_verdict *v)
     memcpy(where, v->why, sizeof where);
     if (where[0] == '\0')
         snprintf(where, sizeof where, "the list of messages of %s does not show it",
-                 o->sender->label);
+                 o->sender->p->ops->label);
     sender_say(v, last ? SENDER_UNKNOWN : SENDER_AGAIN,
                "no answer came, and %.150s; it may have been delivered", where);
     return last;
@@ -532,6 +554,12 @@ static void go(struct outgoing *o)
     }
 }
 
+void sender_answer(struct outgoing *o, const struct http_result *res)
+{
+    assert(o->carried);
+    on_answer(o, res);
+}
+
 static void on_answer(void *ctx, const struct http_result *res)
 {
     struct outgoing *o = ctx;
@@ -540,9 +568,15 @@ static void on_answer(void *ctx, const struct http_result *res)
     bool missing = false;
 
     o->call = NULL;
-    if (res->err != BH_OK) { /* no answer means the same on every platform */
-        bool reached = res->err != BH_UNAVAILABLE && res->err != BH_REFUSED;
-        sender_say(&v, reached ? SENDER_UNKNOWN : SENDER_AGAIN, "%s %s", s->label,
+    o->carried = false;
+    v.status = res->err == BH_OK ? res->status : 0;
+    if (res->err == BH_REFUSED) { /* by bellhop: a private address, or none at all */
+        sender_say(&v, SENDER_REFUSED, "bellhop may not call the address of %s: it is private",
+                   s->p->ops->label);
+        log_warn(&s->p->log, "%s", res->why != NULL ? res->why : v.why);
+    } else if (res->err != BH_OK) { /* no answer means the same on every platform */
+        bool reached = res->err != BH_UNAVAILABLE;
+        sender_say(&v, reached ? SENDER_UNKNOWN : SENDER_AGAIN, "%s %s", s->p->ops->label,
                    reached ? "did not answer; it may have been delivered" : "cannot be reached");
         log_debug(&s->p->log, "%s: %s", v.why, res->why != NULL ? res->why : "");
     } else if (o->state == OUTGOING_LOOKING) {
@@ -585,7 +619,7 @@ static void on_drop(void *ctx, struct outbox_item *it, enum outbox_drop why)
     } else {
         if (o->waiter == WAITER_ADAPTER)
             o->waiter = WAITER_NOBODY;
-        outgoing_end_with(o, o->call != NULL ? SENDER_UNKNOWN : SENDER_FAILED,
+        outgoing_end_with(o, is_in_flight(o) ? SENDER_UNKNOWN : SENDER_FAILED,
                           "bellhop is stopping");
     }
 }
@@ -641,14 +675,22 @@ static void fail_early(struct outgoing *o, enum sender_end how, const char *why)
     timer_set(o->sender->env->clock, &o->timer, 0);
 }
 
-/* Copies the order into @o. */
-void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
+void outgoing_start(struct sender *s, struct outgoing *o, const struct sender_order *q)
 {
     const struct action_from *f = q->from;
     const struct action *a = q->action;
-    BUF_LOCAL action = BUF_INIT, file = BUF_INIT;
+    BUF_LOCAL action = BUF_INIT, file = BUF_INIT, apart = BUF_INIT;
     struct str lane = q->lane.p != NULL ? q->lane : a->chat_id;
 
+    if (q->apart) {
+        buf_printf(&apart, "%s %.*s", action_op_name(a->op), STR_FMT(lane));
+        lane = buf_str(&apart);
+    }
+
+    o->sender = s;
+    o->state = OUTGOING_NEW;
+    list_append(&s->all, &o->link);
+    timer_init(&o->timer, on_ending);
     o->id = q->id;
     o->op = a->op;
     o->like = a->op == ACTION_DRAFT && a->final ? ACTION_SEND : a->op;
@@ -662,7 +704,7 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
     if (policies[o->like].kept)
         outgoing_write_action(a, &action, &file);
     size_t n = f->tenant.n + f->instance.n + f->request_id.n + a->chat_id.n + a->scope_id.n +
-               lane.n + action.n + file.n + a->prompt_id.n;
+               lane.n + action.n + file.n + a->prompt_id.n + f->trace.n;
     char *at = xmalloc(n + 1);
     free(o->block);
     o->block = at;
@@ -670,6 +712,7 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
     o->from.tenant = str_pack(&at, f->tenant);
     o->from.instance = str_pack(&at, f->instance);
     o->from.request_id = str_pack(&at, f->request_id);
+    o->from.trace = str_pack(&at, f->trace);
     o->chat = str_pack(&at, a->chat_id);
     o->scope = str_pack(&at, a->scope_id);
     o->lane = str_pack(&at, lane);
@@ -681,21 +724,13 @@ void outgoing_set_order(struct outgoing *o, const struct sender_order *q)
     o->item.bytes = n + 3 * a->content.n; /* an estimate that includes the adapter's copies */
 }
 
-void outgoing_start(struct sender *s, struct outgoing *o)
-{
-    o->sender = s;
-    o->state = OUTGOING_NEW;
-    list_append(&s->all, &o->link);
-    timer_init(&o->timer, on_ending);
-}
-
 static bool join_lane(struct outgoing *o, struct str lane, int64_t patience)
 {
     char why[96] = "too many messages are waiting already";
     enum bh_err err = outbox_add(o->sender->box, &o->item, o->from.tenant, lane, patience);
 
     if (err == BH_UNAVAILABLE)
-        snprintf(why, sizeof why, "%.40s asks to wait too long here", o->sender->label);
+        snprintf(why, sizeof why, "%.40s asks to wait too long here", o->sender->p->ops->label);
     if (err != BH_OK)
         fail_early(o, SENDER_FAILED, why);
     else
@@ -730,10 +765,14 @@ void sender_act(struct sender *s, struct outgoing *o, const struct sender_order 
     const struct action_file *file = a->file;
     enum sender_end how;
 
+    if (q->wrong != NULL) {
+        host_fail(s->p->host, q->id, "%s", q->wrong);
+        s->ops->free(o);
+        return;
+    }
     if (a->left == NULL && !list_is_empty(&s->left))
         records_revive(s); /* older actions go first */
-    outgoing_start(s, o);
-    outgoing_set_order(o, q);
+    outgoing_start(s, o, q);
     if (a->left != NULL)
         outgoing_take_over(o, a->left);
     const char *why = wrong(o, a, &how);
@@ -765,23 +804,28 @@ void sender_act(struct sender *s, struct outgoing *o, const struct sender_order 
     }
 }
 
-void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct str lane,
-                int64_t patience)
+void sender_ask(struct sender *s, struct outgoing *o, const struct sender_question *q)
 {
-    char *at = xmalloc(tenant.n + lane.n + 2);
+    char *at = xmalloc(q->tenant.n + q->lane.n + 2);
 
-    outgoing_start(s, o);
+    o->sender = s;
+    list_append(&s->all, &o->link);
+    timer_init(&o->timer, on_ending);
     o->op = o->like = ACTION_UNKNOWN;
+    o->n_parts = 1;
     o->waiter = WAITER_ADAPTER;
+    o->told = q->told;
+    o->ctx = q->ctx;
+    o->owns_ctx = q->owns_ctx;
     o->block = at;
-    o->from.tenant = str_pack(&at, tenant.p != NULL ? tenant : STR(""));
+    o->from.tenant = str_pack(&at, q->tenant.p != NULL ? q->tenant : STR(""));
     o->blame = o->from.tenant;
-    if (str_is_empty(tenant)) { /* "?" and the lane: no tenant has such a name */
-        o->blame = str_make(at, lane.n + 1);
+    if (str_is_empty(q->tenant)) { /* "?" and the lane: no tenant has such a name */
+        o->blame = str_make(at, q->lane.n + 1);
         *at++ = '?';
-        str_pack(&at, lane);
+        str_pack(&at, q->lane);
     }
-    join_lane(o, lane, patience);
+    join_lane(o, q->lane, q->patience_ms > 0 ? q->patience_ms : SENDER_PATIENCE_MS);
 }
 
 void sender_cancel(struct outgoing **o)
@@ -891,13 +935,14 @@ void sender_submit(struct sender *s, struct action_id id, const struct action_fr
 
 /* ---- life ---- */
 
-enum bh_err sender_new(struct platform *p, const char *label, const struct sender_ops *ops,
-                       struct sender **ret_s, char *ret_why)
+enum bh_err sender_new(struct platform *p, char *ret_why)
 {
     static const struct outbox_handlers handlers = {.start = on_start, .drop = on_drop};
+    static const struct sender_ops no_requests = {0};
+    const struct sender_ops *ops = p->ops->sender != NULL ? p->ops->sender : &no_requests;
     struct sender *s = xcalloc(1, sizeof *s);
 
-    *s = (struct sender){.p = p, .env = host_env(p->host), .label = label, .ops = ops};
+    *s = (struct sender){.p = p, .env = p->env, .ops = ops};
     s->opened_ms = sender_now_ms(s);
     list_init(&s->all);
     list_init(&s->held);
@@ -905,10 +950,12 @@ enum bh_err sender_new(struct platform *p, const char *label, const struct sende
     s->box = outbox_new(s->env->clock, &limits, &handlers, s);
     s->streams = streams_new(s, ops->stream);
     enum bh_err err = records_open(s, ret_why);
+    if (err == BH_OK && (!list_is_empty(&s->left) || s->n.cut_off > 0))
+        pace_spent(sender_budget(s));
     if (err != BH_OK)
         sender_free(s);
     else
-        p->sender = *ret_s = s;
+        p->sender = s;
     return err;
 }
 

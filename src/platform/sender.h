@@ -36,10 +36,12 @@
  * An outgoing belongs to the sender from sender_act() or sender_ask() until ops->free().
  */
 #pragma once
+#include "base/json.h"
 #include "platform/outgoing.h"
 #include "platform/platform.h"
 
 #define SENDER_MAX_PARTS 16      /* of one action; an action with more parts is refused */
+#define SENDER_MAX_HEADERS 20    /* of one request */
 #define SENDER_PATIENCE_MS 25000 /* gateways time out after 30 s, and a result needs time too */
 #define SENDER_MAX_AGE_MS 600000 /* the default of `outbox.max_age` */
 #define SENDER_LOOKS 3           /* lookups of a message that may have arrived, before UNKNOWN */
@@ -58,7 +60,8 @@ struct mail_envelope;
 struct sender_request { /* filled by write(), wiped by the sender */
     const char *method; /* a literal; NULL: POST */
     struct buf url, body;
-    const char *headers[4]; /* lines; borrowed from the adapter; NULL entries are skipped */
+    const char *headers[SENDER_MAX_HEADERS]; /* lines; borrowed from the adapter; NULL entries are
+                                              * skipped */
     /* A file, sent between @body and @after; see attachment.h.  NULL: none.  Borrowed. */
     const char *file_path;
     uint64_t file_bytes;
@@ -68,6 +71,7 @@ struct sender_request { /* filled by write(), wiped by the sender */
     /* Not idempotent: never retried once it may have arrived.  False: a second request changes
      * nothing (a read, an edit, a message with an idempotency key). */
     bool once;
+    bool public_only;   /* private addresses are refused: http_client.h */
     int64_t timeout_ms; /* 0: 15 s */
     /* The body is a mail for this SMTP server, and a file is sent as base64; NULL: HTTP.
      * Borrowed. */
@@ -94,6 +98,9 @@ struct sender_verdict { /* starts zeroed */
     /* Otherwise: a sentence for people.  The platform's own words may be part of it only if
      * sender_is_loaded() is false for them. */
     char why[256];
+    int status;         /* HTTP; set by the sender; 0: no answer came */
+    int64_t code;       /* the platform's own error code; 0: none */
+    struct json answer; /* for told(); borrowed from the adapter's parser; absent: none */
 };
 
 void sender_say(struct sender_verdict *v, enum sender_end end, const char *fmt, ...)
@@ -113,13 +120,17 @@ struct sender_ops { /* @p is the platform the sender was made for */
     /* Interprets the answer to part o->at.  Not called without an answer (res->err not BH_OK). */
     void (*read)(struct platform *p, struct outgoing *o, const struct http_result *res,
                  struct sender_verdict *v);
-    /* A question has ended: DONE, REFUSED, FAILED or UNKNOWN.  Never inside sender_ask(), and not
-     * after sender_cancel().  NULL: this platform asks none. */
-    void (*told)(struct platform *p, struct outgoing *o, const struct sender_verdict *v);
     void (*free)(struct outgoing *o); /* frees the adapter's struct around @o */
     /* Ms until part o->at may be written, because of a limit the adapter knows; 0: now.  Unlike an
      * AGAIN of write(), nothing of it was noted as tried, whenever the process ends.  NULL: now. */
     int64_t (*wait)(struct platform *p, struct outgoing *o);
+    /* For platforms that are not spoken to over HTTP (a socket of lines, a child process).  carry()
+     * sends the request that write() wrote: q->body, and what else the adapter finds in @o.  Later,
+     * never inside carry(), the adapter calls sender_answer() once; a connection that is down is an
+     * answer too (BH_UNAVAILABLE: nothing was sent), and so is silence (BH_UNKNOWN).  drop(): @o is
+     * freed now, no answer may come for it.  NULL both: HTTP. */
+    void (*carry)(struct platform *p, struct outgoing *o, const struct sender_request *q);
+    void (*drop)(struct platform *p, struct outgoing *o);
     const struct stream_ops *stream; /* stream.h; NULL: its defaults */
     int64_t key_ms;     /* how long the platform remembers sender_key(); 0: it takes no key */
     size_t max_running; /* requests at once; 0: as outbox.h has it */
@@ -134,12 +145,10 @@ struct sender_ops { /* @p is the platform the sender was made for */
                    struct sender_verdict *v);
 };
 
-/* Reads the records of an earlier process: blocks, for start-up.  The first turn of the loop gives
- * the records that can be resumed to the platform's act().  The others are reported with
- * host_cut_off().  @p, @label (the platform's name for people: "Discord") and @ops are borrowed.
- * Sets p->sender. */
-enum bh_err sender_new(struct platform *p, const char *label, const struct sender_ops *ops,
-                       struct sender **ret_s, char *ret_why) BH_MUST_USE;
+/* Sets p->sender and reads the records of an earlier process: blocks, for start-up.  The first turn
+ * of the loop gives the records that can be resumed to the platform's act().  The others are
+ * reported with host_cut_off(). */
+enum bh_err sender_new(struct platform *p, char *ret_why) BH_MUST_USE;
 /* Cancels the requests in flight and tells the gateways that wait.  The records stay for the next
  * start.  NULL is fine. */
 void sender_free(struct sender *s);
@@ -154,21 +163,34 @@ struct sender_order { /* borrowed for the call */
     const struct action_from *from;
     const struct action *action;
     struct str lane; /* absent: the action's chat_id */
+    bool apart;      /* in a lane of its own beside @lane: no message waits behind it */
     enum outgoing_twice twice;
+    const char *wrong; /* a sentence: the platform cannot do this, and it is refused; NULL: none */
 };
 /* Called by the platform's act().  Answers through host_result() exactly once, unless the action is
  * cancelled. */
 void sender_act(struct sender *s, struct outgoing *o, const struct sender_order *q);
-/* Sends a request of the adapter's own, a question; ops->told() gets the answer.  @tenant: for whom
- * the adapter asks; absent: for no tenant, and refusals count against @lane. */
-void sender_ask(struct sender *s, struct outgoing *o, struct str tenant, struct str lane,
-                int64_t patience_ms);
+struct sender_question { /* borrowed for the call */
+    struct str lane;
+    struct str tenant;   /* for whom the adapter asks; absent: for none, and @lane is blamed */
+    int64_t patience_ms; /* 0: SENDER_PATIENCE_MS */
+    /* The question has ended: DONE, REFUSED, FAILED or UNKNOWN.  Never runs inside sender_ask(),
+     * nor after sender_cancel().  NULL: nobody waits for the end. */
+    sender_told_cb *told;
+    void *ctx;
+    bool owns_ctx; /* @ctx is on the heap and freed with the question, whether told() ran or not */
+};
+/* Sends a request of the adapter's own, a question. */
+void sender_ask(struct sender *s, struct outgoing *o, const struct sender_question *q);
 /* Drops the result of *@o, and its request if that has not left yet.  A request in flight goes on.
  * *@o may be NULL, and is NULL afterwards. */
 void sender_cancel(struct outgoing **o);
 
 /* Writes a record of @a, which the next start performs. */
 void sender_keep(struct sender *s, const struct action_from *from, const struct action *a);
+
+/* The answer to a request that ops->carry() sent; see there.  @o may be freed. */
+void sender_answer(struct outgoing *o, const struct http_result *res);
 
 /* The number of the record of @o, for platforms that give it back: sender_settle().  0: none. */
 uint64_t sender_number(const struct outgoing *o);

@@ -126,10 +126,9 @@ static struct draft *draft_new(struct sender *s, struct action_id id,
     d->queue = queue_of(s, from, a, true);
     list_append(&d->queue->drafts, &d->in_queue);
     s->n_fetching++;
-    outgoing_start(s, o);
+    outgoing_start(s, o,
+                   &(struct sender_order){.id = id, .from = from, .action = a, .lane = STR("")});
     outgoing_enter(o, OUTGOING_FETCHING);
-    outgoing_set_order(
-        o, &(struct sender_order){.id = id, .from = from, .action = a, .lane = STR("")});
     if (a->left != NULL) {
         outgoing_take_over(o, a->left);
         return d;

@@ -12,7 +12,6 @@ struct media_file;
 struct sender {
     struct platform *p;         /* borrowed */
     const struct host_env *env; /* borrowed */
-    const char *label;          /* borrowed */
     int64_t opened_ms;          /* monotonic */
     const struct sender_ops *ops;
     struct outbox *box;      /* owned */
@@ -65,9 +64,9 @@ static inline bool outgoing_is_unsure(const struct outgoing *o, enum sender_end 
 /* Gives the action to the platform's act(), once it has its file. */
 void sender_pass_on(struct sender *s, struct action_id id, const struct action_from *from,
                     const struct action *a);
-void outgoing_start(struct sender *s, struct outgoing *o); /* gives @o to @s, in state NEW */
+/* Gives @o to @s, in state NEW, and copies the order into @o. */
+void outgoing_start(struct sender *s, struct outgoing *o, const struct sender_order *q);
 void outgoing_enter(struct outgoing *o, enum outgoing_state next);
-void outgoing_set_order(struct outgoing *o, const struct sender_order *q);
 void outgoing_recorded(void *o, enum bh_err err); /* a write of the record has ended */
 /* Tells the result, settles the record, releases the lane and frees @o. */
 void outgoing_end_with(struct outgoing *o, enum sender_end how, const char *why);

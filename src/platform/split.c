@@ -33,46 +33,27 @@ struct walk {
     struct cut best[CUT_KINDS];
 };
 
-static size_t char_bytes(struct str s, size_t at)
+/* The bytes of the character at @at; @ret_units: how much it counts. */
+static size_t next_char(struct str s, size_t at, enum split_unit unit, size_t *ret_units)
 {
     size_t n = utf8_seq_bytes(str_skip(s, at));
-    return n > 0 ? n : 1;
-}
 
-static size_t char_units(size_t bytes, enum split_unit unit)
-{
-    return unit == SPLIT_UTF16 && bytes == 4 ? 2 : 1;
+    *ret_units = unit == SPLIT_UTF16 && n == 4 ? 2 : 1;
+    return n > 0 ? n : 1;
 }
 
 size_t split_length(struct str text, enum split_unit unit)
 {
-    size_t units = 0;
+    size_t all = 0, units;
 
-    for (size_t at = 0; at < text.n;) {
-        size_t n = char_bytes(text, at);
-        units += char_units(n, unit);
-        at += n;
-    }
-    return units;
+    for (size_t at = 0; at < text.n; all += units)
+        at += next_char(text, at, unit, &units);
+    return all;
 }
 
 static bool is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-static bool is_blank(struct str line)
-{
-    return str_trim(line).n == 0;
-}
-
-static struct str first_word(struct str s)
-{
-    size_t n = 0;
-
-    while (n < s.n && n < MAX_LANG && s.p[n] > ' ' && s.p[n] < 0x7f)
-        n++;
-    return str_make(s.p, n);
 }
 
 /* The fence that is open after @line; @open was open before it. */
@@ -90,7 +71,10 @@ static struct fence fence_after(struct fence open, struct str line)
         return s.p[0] == open.mark && n >= open.n && info.n == 0 ? (struct fence){0} : open;
     if (n < 3 || n > MAX_MARKER || str_find(info, '`') >= 0)
         return open;
-    return (struct fence){s.p[0], n, first_word(info)};
+    struct str lang = {info.p, 0};
+    while (lang.n < info.n && lang.n < MAX_LANG && info.p[lang.n] > ' ' && info.p[lang.n] < 0x7f)
+        lang.n++;
+    return (struct fence){s.p[0], n, lang};
 }
 
 static size_t closing_units(const struct fence *f)
@@ -109,8 +93,7 @@ static void offer(struct walk *w, enum kind kind, size_t end, size_t next, size_
 static bool walk_line(struct walk *w, size_t from, size_t to, const struct fence *f, size_t *used)
 {
     for (size_t at = from; at < to;) {
-        size_t n = char_bytes(w->text, at);
-        size_t units = char_units(n, w->unit);
+        size_t units, n = next_char(w->text, at, w->unit, &units);
 
         if (*used + units + closing_units(f) > w->room)
             return false;
@@ -144,8 +127,8 @@ static bool walk_part(struct walk *w, struct fence f, struct fence *ret_open)
         if (nl >= 0) {
             bool opens = f.n == 0 && after.n > 0; /* a cut here would make an empty fence */
             if (!opens)
-                offer(w, after.n == 0 && is_blank(line) ? CUT_PARAGRAPH : CUT_LINE, end, end + 1,
-                      used, &after);
+                offer(w, after.n == 0 && str_trim(line).n == 0 ? CUT_PARAGRAPH : CUT_LINE, end,
+                      end + 1, used, &after);
             used++;
         }
         f = after;
@@ -153,14 +136,6 @@ static bool walk_part(struct walk *w, struct fence f, struct fence *ret_open)
     }
     *ret_open = f;
     return used + closing_units(&f) <= w->room;
-}
-
-static const struct cut *best_cut(const struct walk *w)
-{
-    for (int kind = 0; kind < CUT_HARD; kind++)
-        if (w->best[kind].set && w->best[kind].used * 2 >= w->room)
-            return &w->best[kind];
-    return &w->best[CUT_HARD];
 }
 
 static void add_part(struct split *s, struct str body, const struct fence *was,
@@ -183,7 +158,7 @@ static void add_part(struct split *s, struct str body, const struct fence *was,
         for (size_t i = 0; i < open->n; i++)
             buf_add_c(&s->bytes, open->mark);
     }
-    if (is_blank(str_skip(buf_str(&s->bytes), start))) {
+    if (str_trim(str_skip(buf_str(&s->bytes), start)).n == 0) {
         s->bytes.n = start;
         return;
     }
@@ -237,7 +212,10 @@ void split_text(struct split *s, struct str text, size_t limit, enum split_unit 
             add_part(s, str_skip(text, w.start), &was, &open);
             return;
         }
-        struct cut cut = *best_cut(&w);
+        struct cut cut = w.best[CUT_HARD];
+        for (int kind = CUT_HARD - 1; kind >= 0; kind--)
+            if (w.best[kind].set && w.best[kind].used * 2 >= w.room)
+                cut = w.best[kind];
         add_part(s, str_make(text.p + w.start, cut.end - w.start), &was, &cut.fence);
         was = cut.fence;
         w.start = skip_closing_line(text, cut.next, &was);
@@ -259,20 +237,15 @@ void split_done(struct split *s)
     *s = SPLIT_INIT;
 }
 
-static bool fits(const struct split *s, size_t max_bytes)
-{
-    for (size_t i = 0; i < s->n; i++)
-        if (split_part(s, i).n > max_bytes)
-            return false;
-    return true;
-}
-
 void split_within(struct split *s, struct str text, const struct split_limits *limits)
 {
     for (size_t limit = limits->max; limit >= SPLIT_MIN_LIMIT; limit = limit * 3 / 4) {
         split_done(s);
         split_text(s, text, limit, limits->unit);
-        if (limits->max_bytes == 0 || fits(s, limits->max_bytes))
+        bool fits = true;
+        for (size_t i = 0; i < s->n && limits->max_bytes != 0; i++)
+            fits &= split_part(s, i).n <= limits->max_bytes;
+        if (fits)
             return;
     }
 }

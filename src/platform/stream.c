@@ -80,7 +80,7 @@ struct streams *streams_new(struct sender *s, const struct stream_ops *ops)
     list_init(&all->streams);
     list_init(&all->ready[0]);
     list_init(&all->ready[1]);
-    list_init(&all->sealed_by_age);
+    all->sealed.max = STREAM_SEALED;
     timer_init(&all->pump, streams_on_pump);
     return all;
 }
@@ -170,14 +170,15 @@ static struct text_stream *stream_new(struct streams *all, const struct action_f
 {
     struct text_stream *st = xcalloc(1, sizeof *st);
     struct str place = all->ops->place != NULL ? all->ops->place(all->sender->p, a) : a->chat_id;
-    size_t n = from->tenant.n + from->instance.n + a->chat_id.n + a->thread_id.n + a->scope_id.n +
-               a->user_id.n + a->reply_to.n + place.n;
+    size_t n = from->tenant.n + from->instance.n + from->trace.n + a->chat_id.n + a->thread_id.n +
+               a->scope_id.n + a->user_id.n + a->reply_to.n + place.n;
     char *at = st->block = xmalloc(n + 1);
 
     st->all = all;
     st->from = (struct action_from){.life = from->life};
     st->from.tenant = str_pack(&at, from->tenant);
     st->from.instance = str_pack(&at, from->instance);
+    st->from.trace = str_pack(&at, from->trace);
     st->share = share_of(all, from->tenant);
     st->share->n++;
     st->chat = str_pack(&at, a->chat_id);
@@ -238,13 +239,13 @@ const struct descriptor *streams_descriptor(const struct streams *all)
 
 int64_t streams_patience_ms(const struct text_stream *st)
 {
-    return stream_without_cursor(buf_str(&st->text)).n < st->text.n ? STREAM_PATIENCE_MS
+    return action_without_cursor(buf_str(&st->text)).n < st->text.n ? STREAM_PATIENCE_MS
                                                                     : STREAM_ALONE_MS;
 }
 
 bool stream_has_cursor(const struct text_stream *st)
 {
-    return stream_without_cursor(buf_str(&st->text)).n < st->text.n;
+    return action_without_cursor(buf_str(&st->text)).n < st->text.n;
 }
 
 void stream_set_text(struct text_stream *st, struct str text)
@@ -264,25 +265,12 @@ void stream_set_text(struct text_stream *st, struct str text)
 
 void streams_found_sealed(struct streams *all, struct hash128 said, struct str message)
 {
-    struct sealed *x = map_get(&all->sealed, str_make(&said, sizeof said));
+    struct sealed *x = lru_use(&all->sealed, str_make(&said, sizeof said), sizeof *x);
 
-    if (x == NULL) {
-        x = xcalloc(1, sizeof *x);
-        x->said = said;
-        list_init(&x->by_age);
-        map_put(&all->sealed, str_make(&x->said, sizeof x->said), x);
-    }
     x->open = false;
     memset(x->message, 0, sizeof x->message);
     if (message.n < sizeof x->message)
         memcpy(x->message, message.p != NULL ? message.p : "", message.n);
-    list_move(&x->by_age, &all->sealed_by_age);
-    if (map_count(&all->sealed) <= STREAM_SEALED)
-        return;
-    x = list_first(&all->sealed_by_age, struct sealed, by_age);
-    map_del(&all->sealed, str_make(&x->said, sizeof x->said));
-    list_remove(&x->by_age);
-    free(x);
 }
 
 void streams_found_open(struct streams *all, struct hash128 said, struct str message)
@@ -290,27 +278,20 @@ void streams_found_open(struct streams *all, struct hash128 said, struct str mes
     if (message.n == 0 || message.n >= MESSAGE_ID_MAX)
         return;
     streams_found_sealed(all, said, message);
-    ((struct sealed *)map_get(&all->sealed, str_make(&said, sizeof said)))->open = true;
-}
-
-static void sealed_remove(struct streams *all, struct sealed *x)
-{
-    map_del(&all->sealed, str_make(&x->said, sizeof x->said));
-    list_remove(&x->by_age);
-    free(x);
+    ((struct sealed *)lru_find(&all->sealed, str_make(&said, sizeof said)))->open = true;
 }
 
 /* A new stream whose draft was shown before the last start. */
 static void go_on_there(struct text_stream *st)
 {
     struct hash128 said = stream_said(st);
-    struct sealed *x = map_get(&st->all->sealed, str_make(&said, sizeof said));
+    struct sealed *x = lru_find(&st->all->sealed, str_make(&said, sizeof said));
 
     if (x == NULL)
         return;
     memcpy(st->parts[0].id, x->message, sizeof x->message);
     st->way = STREAM_EDIT;
-    sealed_remove(st->all, x);
+    lru_drop(&st->all->sealed, x);
 }
 
 /* True: the draft was sealed before, and @id is answered. */
@@ -318,7 +299,7 @@ static bool was_sealed(struct streams *all, struct action_id id, const struct ac
                        struct str key)
 {
     struct hash128 said = hash128(&all->sender->env->store->dedup_key, key);
-    struct sealed *x = map_get(&all->sealed, str_make(&said, sizeof said));
+    struct sealed *x = lru_find(&all->sealed, str_make(&said, sizeof said));
     struct action_result done = {.success = true};
 
     if (x == NULL || x->open)
@@ -326,7 +307,7 @@ static bool was_sealed(struct streams *all, struct action_id id, const struct ac
     if (a->final && x->message[0] == '\0') { /* told once; a further try is sent */
         host_fail(all->sender->p->host, id,
                   ACTION_ERROR_UNKNOWN "its first try may have been delivered");
-        sealed_remove(all, x);
+        lru_drop(&all->sealed, x);
         return true;
     }
     if (a->final)
@@ -510,8 +491,14 @@ bool streams_take(struct streams *all, struct action_id id, const struct action_
     }
     size_t place_n = write_key(&all->scratch, from, a);
     end_previews(all, str_make(all->scratch.p, place_n));
-    if (stream_without_cursor(a->content).n == a->content.n || is_full(all, NULL, from, a))
+    if (action_without_cursor(a->content).n == a->content.n || is_full(all, NULL, from, a))
         return false;
+    if (way_of(all, a) == STREAM_NOTHING &&
+        json_as_bool(json_get(a->metadata, "expect_edits"), false)) {
+        host_fail(all->sender->p->host, id,
+                  "messages cannot be edited here: send the text once it is complete");
+        return true;
+    }
     /* The first text of an answer: its message is known when it is sent. */
     struct text_stream *st = stream_new(all, from, a);
     struct action with = *a;
@@ -565,7 +552,7 @@ void streams_free(struct streams *all)
     map_done(&all->by_key);
     map_done(&all->drafts);
     map_done(&all->shares); /* empty: all streams are gone */
-    map_done_all(&all->sealed);
+    lru_done(&all->sealed);
     buf_done(&all->scratch);
     free(all);
 }

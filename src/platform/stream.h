@@ -38,6 +38,9 @@
  * While a text is unfinished its Markdown is completed: open code fences and emphasis are closed,
  * half of a link or a table row is held back.  The last text is sent as it came.
  *
+ * A platform that cannot edit messages refuses a text with a cursor that expects edits
+ * (metadata.expect_edits): a released gateway then sends its answer once it is complete.
+ *
  * Cursors.  Gateways append a cursor (a block such as U+2589) while they stream.  A text with a
  * cursor that is not replaced for STREAM_OVER_MS, because its gateway died, is shown once more
  * without the cursor.  A record keeps that text, so a crash of bellhop leaves no cursor either.
@@ -61,7 +64,8 @@
  *      no message_id       start a message with the content
  *      message_id          append the content to the message
  *      message_id, final   the message is complete, and shows exactly the content, so far
- *                          stream_shown(); without a content it is complete as it is
+ *                          stream_shown(); without a content it is complete as it is.
+ *                          With stream_ops.whole there is always a content
  *
  * A record keeps the number of a message that grows, so that a restart completes it.  If its
  * gateway goes on after the restart, the message is edited.
@@ -112,6 +116,7 @@ struct stream_ops { /* of an adapter; what is not set has the default in its com
     struct pace_rules pace;             /* zeroed: no limits */
     struct split_limits message;        /* of one message; max 0: a text is never split here */
     bool native;                        /* drafts are messages, whatever way() says */
+    bool whole; /* STREAM_NATIVE: a message is completed by its whole text, never without one */
 };
 
 /* ---- for the sender ---- */
@@ -150,8 +155,6 @@ struct str stream_shown(const struct text_stream *st);
 void stream_mend(struct str text, struct buf *out);
 /* How much of the unfinished @text may be shown where text can only be appended. */
 size_t stream_settled(struct str text);
-/* @text without a cursor at its end. */
-struct str stream_without_cursor(struct str text);
 
 struct streams_stats {
     uint64_t merged; /* texts that were replaced before they were shown */

@@ -24,20 +24,6 @@ struct open_mark {
     size_t at; /* where it begins in the paragraph */
 };
 
-/* A cursor is one of the blocks U+2588 to U+258F, after an optional space. */
-struct str stream_without_cursor(struct str text)
-{
-    const unsigned char *p = (const unsigned char *)text.p;
-
-    if (text.n < 3 || p[text.n - 3] != 0xe2 || p[text.n - 2] != 0x96 || p[text.n - 1] < 0x88 ||
-        p[text.n - 1] > 0x8f)
-        return text;
-    text.n -= 3;
-    if (text.n > 0 && text.p[text.n - 1] == ' ')
-        text.n--;
-    return text;
-}
-
 static size_t run_of(struct str s, size_t at)
 {
     size_t n = 0;
@@ -187,7 +173,7 @@ static size_t held_back(struct str s)
 
 size_t stream_settled(struct str text)
 {
-    struct str body = stream_without_cursor(text);
+    struct str body = action_without_cursor(text);
     struct open_mark open[MAX_OPEN];
     size_t from, n = 0, end = body.n;
     char c = 0;
@@ -198,7 +184,7 @@ size_t stream_settled(struct str text)
         struct str last = str_trim(str_skip(body, line));
         bool half =
             nl == NULL || (last.n > 0 && last.p[0] == c); /* of a line that opens or closes */
-        return half ? line : body.n;
+        return half && body.n - line <= MAX_HELD ? line : body.n;
     }
     struct str last = str_skip(body, from);
     end = from + held_back(last);
@@ -212,7 +198,7 @@ size_t stream_settled(struct str text)
 
 void stream_mend(struct str text, struct buf *out)
 {
-    struct str body = stream_without_cursor(text), cursor = str_skip(text, body.n);
+    struct str body = action_without_cursor(text), cursor = str_skip(text, body.n);
     struct open_mark open[MAX_OPEN];
     size_t from, n = 0, n_open = 0;
     char c = 0;

@@ -4,6 +4,7 @@
  * and hears how that ended. */
 #pragma once
 #include "base/map.h"
+#include "platform/lru.h"
 #include "platform/sender_priv.h"
 #include "platform/stream.h"
 
@@ -79,9 +80,8 @@ struct text_stream {
     char why[256];         /* FAILED */
 };
 
-struct sealed { /* a final draft that was delivered, or may have been */
-    struct list by_age;
-    struct hash128 said;
+struct sealed {                   /* a final draft that was delivered, or may have been */
+    struct lru_entry lru;         /* the hash of the draft: stream_said() */
     char message[MESSAGE_ID_MAX]; /* "": unknown */
     bool open;                    /* not delivered yet: @message shows a part of it */
 };
@@ -97,8 +97,7 @@ struct streams {
     struct timer pump;
     size_t n, bytes;
     struct map shares; /* tenant -> struct stream_share, owned; only tenants with streams */
-    struct map sealed; /* said -> struct sealed, owned */
-    struct list sealed_by_age;
+    struct lru sealed; /* said -> struct sealed */
     struct buf scratch;
     struct streams_stats stats;
 };

@@ -85,7 +85,8 @@ static void perform(struct text_stream *st, struct action *a, struct action_id i
     p->ops->act(p, id, &from, a);
     if (st->out == NULL) { /* refused without a request; the sender was not called */
         st->state = STREAM_FAILED;
-        snprintf(st->why, sizeof st->why, "%s does not take this text", st->all->sender->label);
+        snprintf(st->why, sizeof st->why, "%s does not take this text",
+                 st->all->sender->p->ops->label);
         timer_set(st->all->sender->env->clock, &st->timer, st->is_draft ? 0 : QUIET_MS);
     }
 }
@@ -114,9 +115,10 @@ static struct action seal_of(const struct text_stream *st, struct str content)
 /* A message grows, and shows the newest text: the next start only has to complete the message. */
 static void keep_open(struct text_stream *st)
 {
-    struct action a = seal_of(st, STR_NULL);
+    bool whole = st->all->ops->whole;
+    struct action a = seal_of(st, whole ? buf_str(&st->shown) : STR_NULL);
 
-    if (st->kept_open)
+    if (st->kept_open && !whole)
         return;
     if (st->keepers[1] != 0)
         outgoing_delete(st->all->sender, st->keepers[1]);
@@ -148,7 +150,7 @@ static void keep_rest(struct text_stream *st, const struct split *s, size_t i)
 /* Writes what the next start has to show.  Previews need nothing. */
 void stream_keepers_write(struct text_stream *st)
 {
-    struct str text = stream_without_cursor(buf_str(&st->text));
+    struct str text = action_without_cursor(buf_str(&st->text));
     struct split s = SPLIT_INIT;
     size_t i = 0;
 
@@ -265,7 +267,7 @@ static struct str shown_text(struct text_stream *st, struct buf *room)
     if (!unfinished)
         return buf_str(&st->text);
     if (st->is_draft && st->way == STREAM_NATIVE) {
-        struct str text = stream_without_cursor(buf_str(&st->text));
+        struct str text = action_without_cursor(buf_str(&st->text));
         size_t n = stream_settled(text);
         if (n < st->reached) /* what was shown stays */
             n = st->reached < text.n ? st->reached : text.n;
@@ -495,7 +497,7 @@ void streams_on_pump(struct timer *t)
 static void send_anew(struct text_stream *st)
 {
     struct platform *p = st->all->sender->p;
-    struct action a = action_of(st, ACTION_SEND, stream_without_cursor(buf_str(&st->text)));
+    struct action a = action_of(st, ACTION_SEND, action_without_cursor(buf_str(&st->text)));
 
     p->ops->act(p, ACTION_NOBODY, &st->from, &a);
     stream_end(st);
@@ -515,7 +517,7 @@ void stream_on_timer(struct timer *t)
             stream_schedule(st);
         } else if (!st->is_draft && stream_has_cursor(st)) {
             BUF_LOCAL text = BUF_INIT;
-            buf_add_str(&text, stream_without_cursor(buf_str(&st->text)));
+            buf_add_str(&text, action_without_cursor(buf_str(&st->text)));
             stream_set_text(st, buf_str(&text));
             st->promised = st->quiet = true;
             stream_schedule(st);

@@ -24,6 +24,7 @@ struct relay {
     struct relay_env env;
     struct relay_limits lim;
     struct relay_counters n;
+    uint32_t life; /* random: differs from that of the previous process */
 
     struct timer turn_end; /* armed while work waits for the end of this turn */
     unsigned turn;         /* that work: of enum turn_step */
@@ -51,8 +52,10 @@ struct relay {
     struct judge *judge;
     struct journal *journal; /* owned if the env has none */
     struct latency *latency;
+    struct tally_rounds *tally; /* mailbox/admin.c */
     struct commands *commands;
     struct spoken *spoken;
+    struct traced *traced;
     struct stage *stage;
     struct allowances *allowances;
     struct wakes wakes;
@@ -104,6 +107,12 @@ static inline void mail_changed(const struct relay *r, const struct instance *i)
     if (r->on_mail != NULL)
         mail_tell(i, NULL, false);
 }
+
+/* ---- mailbox/admin.c: the numbers of relay_tally() ---- */
+struct tally_rounds *tally_new(struct relay *r);
+void tally_begin(
+    struct tally_rounds *t); /* counts once, and in rounds if there are many instances */
+void tally_free(struct tally_rounds *t); /* NULL is fine */
 
 /* ---- retries of failed store operations ---- */
 #define RETRY_MS 1000

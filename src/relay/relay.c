@@ -24,6 +24,7 @@
 #include "relay/sleep/instance.h"
 #include "relay/upkeep.h"
 #include "store/store.h"
+#include "tenancy/pairing.h"
 
 enum { MAX_WINDOW = 1024, FAREWELL_MS = 500 };
 
@@ -69,6 +70,12 @@ static const struct config_key delivery_keys[] = {
     {"delivery.ack_patience", CFG_DURATION, CFG_RELOAD, AT(ack_patience_ms), "90s", .min = 1000,
      .max = 3600000,
      .what = "A gateway that acknowledges nothing for this long is treated as away."},
+    {"delivery.settle", CFG_DURATION, CFG_RELOAD, AT(settle_ms), "0s", .max = 60000,
+     .what = "How long a gateway that is not known to be of the newer generation gets nothing "
+             "after it has dialled. Released Hermes gateways of the older generation acknowledge "
+             "and drop what comes while they start. Once one has answered a message bellhop knows "
+             "it, and then waits 3 s, if this says less; set `3s` to have the first start covered "
+             "too."},
     {"delivery.dedup", CFG_DURATION, CFG_RELOAD, AT(dedup_ms), "24h", .min = 60000,
      .max = 180 * INT64_C(86400000),
      .what = "How long a platform's event id is remembered, to recognize repetitions; eight days "
@@ -99,9 +106,11 @@ const struct config_section relay_rate_config = {.keys = rate_keys, .into = &rel
  * One timer serves all instances with failures, which are in a list.  While the store is down, the
  * retries cost one walk of that list per second. */
 
-static void retry_now(struct relay *r)
+static void on_retry(struct timer *t)
 {
-    timer_stop(r->env.clock, &r->retry);
+    struct relay *r = container_of(t, struct relay, retry);
+
+    timer_stop(r->env.clock, t);
     acks_retry(r);
     for (struct instance *i; (i = fifo_pop(&r->troubled)) != NULL;) {
         i->is_troubled = false;
@@ -109,11 +118,6 @@ static void retry_now(struct relay *r)
         delivery_retry(i);
         pump_want(i);
     }
-}
-
-static void on_retry(struct timer *t)
-{
-    retry_now(container_of(t, struct relay, retry));
 }
 
 void retry_want_acks(struct relay *r)
@@ -140,25 +144,19 @@ void retry_want(struct instance *i)
  * gateways that have something to ack or a result to receive, but not for one that has owed its ack
  * for longer than that. */
 
-static bool is_worth_waiting_for(const struct session *s, int64_t now_ms)
-{
-    bool acks = s->state == SESSION_RECEIVING && flight_count(s->flight) > 0 &&
-                now_ms - s->ack_since_ms < FAREWELL_MS;
-
-    return acks || !list_is_empty(&s->requests);
-}
-
 static void say_farewell(struct relay *r)
 {
     struct list *sessions = sessions_by_age(r);
 
     if (r->said_farewell)
         return;
-    list_each (sessions, it, nxt)
-        if (timer_is_set(&r->farewell) &&
-            is_worth_waiting_for(list_entry(it, struct session, by_age),
-                                 clock_now_ms(r->env.clock)))
+    list_each (sessions, it, nxt) {
+        const struct session *s = list_entry(it, struct session, by_age);
+        bool acks = s->state == SESSION_RECEIVING && flight_count(s->flight) > 0 &&
+                    clock_now_ms(r->env.clock) - s->ack_since_ms < FAREWELL_MS;
+        if (timer_is_set(&r->farewell) && (acks || !list_is_empty(&s->requests)))
             return;
+    }
     r->said_farewell = true;
     timer_stop(r->env.clock, &r->farewell);
     list_each (sessions, at, after)
@@ -193,7 +191,7 @@ void relay_drain(struct relay *r, defer_cb *done, void *ctx)
     r->drained = done;
     r->drained_ctx = ctx;
     timer_set(r->env.clock, &r->farewell, FAREWELL_MS);
-    retry_now(r); /* the last retry of failed store operations */
+    on_retry(&r->retry); /* the last retry of failed store operations */
     turn_want(r, 0);
 }
 
@@ -280,6 +278,7 @@ static void build(struct relay *r)
     r->requests = requests_new(r);
     r->judge = judge_new();
     r->latency = latency_new();
+    r->tally = tally_new(r);
     r->journal = r->env.journal != NULL ? r->env.journal : journal_new();
     r->commands = commands_new(r);
     r->spoken = spoken_new();
@@ -317,25 +316,24 @@ enum bh_err relay_load(const struct relay_env *env, const struct relay_limits *l
     return BH_OK;
 }
 
+static void tell_stranger(void *ctx, const struct event *place, struct str text)
+{
+    command_tell(ctx, place, text);
+}
+
 void relay_begin(struct relay *r, const struct relay_env *env)
 {
     r->env = *env;
+    if (env->pairing != NULL)
+        pairing_on_tell(env->pairing, tell_stranger, r);
+    rand_bytes(env->rand, &r->life, sizeof r->life);
     lives_follow(r);
     sessions_listen(r);
     lives_listen(r);
     wake_listen(r);
     wake_after_start(r);
     stage_begin(r);
-}
-
-enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
-                       struct relay **ret_r, char *ret_why)
-{
-    enum bh_err err = relay_load(env, limits, ret_r, ret_why);
-
-    if (err == BH_OK)
-        relay_begin(*ret_r, env);
-    return err;
+    tally_begin(r->tally);
 }
 
 void relay_set_limits(struct relay *r, const struct relay_limits *limits)
@@ -361,6 +359,7 @@ void relay_free(struct relay *r)
     timer_stop(r->env.clock, &r->retry);
     timer_stop(r->env.clock, &r->farewell);
     upkeep_free(r->upkeep);
+    tally_free(r->tally);
     requests_free(r->requests);
     sessions_free(r);
     pump_free(r);
@@ -372,6 +371,7 @@ void relay_free(struct relay *r)
     accepts_free(r->accepts);
     chats_free(r->chats);
     spoken_free(r->spoken);
+    free(r->traced);
     instances_free(r->instances);
     wakes_done(&r->wakes);
     commands_free(r->commands);

@@ -25,6 +25,7 @@
 
 struct gateway;
 struct journal;
+struct pairing;
 struct relay;
 
 struct relay_limits {            /* from the config; see docs/configuration.md */
@@ -32,6 +33,7 @@ struct relay_limits {            /* from the config; see docs/configuration.md *
     size_t pack_bytes;           /* frames packed into one message; 256 KiB */
     size_t max_frame;            /* longest line accepted from a gateway; 1 MiB */
     uint64_t max_mailbox_bytes;  /* per instance; 1 GiB */
+    int64_t settle_ms;           /* nothing is sent on a younger socket of an older gateway; 0 */
     bool live_acks;              /* bufferId on every delivery; true */
     int64_t ping_ms;             /* 10 s */
     int64_t pong_patience_ms;    /* no pong for this long: the socket is away; 20 s */
@@ -59,6 +61,7 @@ struct relay_env { /* borrowed for the life of the relay */
     struct waker *waker;
     struct outside *outside; /* where actions go */
     struct journal *journal; /* core/journal.h; NULL: the relay has one of its own, in memory */
+    struct pairing *pairing; /* tenancy/pairing.h; NULL: strangers are not listed */
 };
 
 /* A relay starts in two steps, so that the facts can be loaded at the same time.  relay_load()
@@ -67,9 +70,6 @@ struct relay_env { /* borrowed for the life of the relay */
 enum bh_err relay_load(const struct relay_env *env, const struct relay_limits *limits,
                        struct relay **ret_r, char *ret_why) BH_MUST_USE;
 void relay_begin(struct relay *r, const struct relay_env *env);
-/* relay_load() and relay_begin() in one call. */
-enum bh_err relay_open(const struct relay_env *env, const struct relay_limits *limits,
-                       struct relay **ret_r, char *ret_why) BH_MUST_USE;
 /* Runs no callback and calls no wire.  The caller first closes the store, whose pending operations
  * are freed here, and silences observers and waker.  The clock outlives the relay.  NULL is fine.
  */
@@ -96,6 +96,11 @@ static inline struct accept_id relay_accept(struct relay *r, const struct event 
 }
 /* Cancels the callback of an accept.  The event itself is still delivered. */
 void relay_accept_cancel(struct relay *r, struct accept_id id);
+/* An operator linked a person to the instance, who wrote to the bot of @at in the direct chat of
+ * @at: from now on the instance may write there, as after a /link.  Of @at, platform, bot, chat_id
+ * and user_id are read.  With @text, the person is told. */
+void relay_person_linked(struct relay *r, struct str tenant, struct str instance,
+                         const struct event *at, struct str text);
 /* Records for `bellhop why` that an adapter refused @ev; @why is a literal. */
 void relay_refused(struct relay *r, const struct event *ev, const char *why);
 /* Calls @cb once for each instance that @ev would be delivered to.  Records nothing. */
@@ -151,10 +156,37 @@ void relay_forget_chat(struct relay *r, struct str tenant, struct str instance, 
 /* Opens a session for an authenticated socket.  @wire is borrowed until session_closed() returns.
  * NULL: the relay drains or cannot create the instance; close the socket with CLOSE_TRY_LATER. */
 struct session *session_open(struct relay *r, const struct gateway *gw, struct wire *wire);
-void session_data(struct session *s, struct str bytes); /* any piece of the stream */
+/* @bytes is any piece of the stream.  Returns how many bytes are kept of an unfinished line. */
+size_t session_data(struct session *s, struct str bytes);
 void session_pong(struct session *s, uint32_t number);
-size_t session_unfinished(const struct session *s); /* bytes buffered of an incomplete line */
-void session_closed(struct session *s, int code);   /* frees @s */
+void session_closed(struct session *s, int code); /* frees @s */
+/* An ack among the lines of the gateway, recognised by an edge: net/kept.h. */
+void session_acked(struct session *s, struct str buffer_id);
+
+/* A socket that an edge kept when the previous process ended: the session continues on it as if
+ * this process had sent @rows.  Nothing goes down it twice.  NULL: as for session_open(). */
+struct session_row {
+    uint64_t row;  /* the store's id of the delivery */
+    struct str id; /* its bufferId */
+};
+struct session_past {               /* borrowed for the call */
+    struct str personas;            /* of its hellos: platform, US, bot, RS each */
+    const struct session_row *rows; /* went down it, by row; some may be acked since */
+    size_t n_rows;
+    const struct str *asked; /* requestIds of actions whose results did not go down it */
+    size_t n_asked;
+    uint64_t rank; /* that keep() of its wire was told */
+    bool acked;    /* the gateway has acked on it */
+};
+struct session *session_resume(struct relay *r, const struct gateway *gw, struct wire *wire,
+                               const struct session_past *past);
+/* The edge that has the socket cannot be reached, and will present the socket again: ends the
+ * session without counting a lost socket.  session_closed() follows. */
+void session_parted(struct session *s);
+
+/* Acks that were heard until now are on disk once relay_acks_safe() has reached this mark. */
+uint64_t relay_acks_mark(const struct relay *r);
+uint64_t relay_acks_safe(const struct relay *r);
 
 /* ---- status, metrics, the mailbox command ---- */
 struct relay_counters {
@@ -205,7 +237,11 @@ struct relay_tally { /* of all instances */
     uint64_t sessions, entries, bytes, unacked, parked;
     int64_t oldest_ms; /* wall; 0: nothing waits */
 };
-void relay_tally(struct relay *r, struct relay_tally *ret); /* visits every instance */
+/* Visits every instance.  With more than RELAY_TALLY_AT_ONCE of them the numbers are those of the
+ * last round: a round visits so many per turn, and the next one begins RELAY_TALLY_MS later. */
+#define RELAY_TALLY_AT_ONCE 4096
+#define RELAY_TALLY_MS 2000
+void relay_tally(struct relay *r, struct relay_tally *ret);
 bool relay_instance(struct relay *r, struct str tenant, struct str instance,
                     struct instance_view *ret);
 
@@ -236,8 +272,22 @@ struct parked_view { /* borrowed until the next call into the relay */
 };
 bool relay_next_parked(struct relay *r, uint32_t *box, uint64_t *id, size_t *looks,
                        struct parked_view *ret);
-/* Redrives (or with @drop deletes) parked deliveries of an instance: those in @ids, all if @n is
- * 0.  Returns how many. */
+/* Redrives (or with @drop deletes) parked deliveries of all instances, or of those of a tenant, in
+ * steps: a hundred thousand instances are too many for one turn.  True: the caller goes on in
+ * another turn. */
+#define PARKED_STEP 8192u /* looks of one step, at an instance or a delivery */
+#define PARKED_COST 7u    /* a delivery that is changed costs so many more */
+struct parked_walk {      /* zeroed at first but for @tenant and @drop; the rest is private */
+    struct str tenant;    /* borrowed; absent: all */
+    bool drop;
+    uint32_t box; /* of the last instance; it is not done yet if @id is not 0 */
+    uint64_t id;
+    uint64_t done; /* how many deliveries it changed */
+};
+bool relay_parked_step(struct relay *r, struct parked_walk *w);
+/* Redrives (or with @drop deletes) parked deliveries of an instance: those in @ids, all if @n is 0.
+ * A redriven delivery returns to its old place in the order, with zero attempts.  No delivery goes
+ * down one socket twice.  Returns how many. */
 uint64_t relay_parked_change(struct relay *r, struct str tenant, struct str instance,
                              const uint64_t *ids, size_t n, bool drop);
 /* Settles every waiting delivery that @user wrote, or that comes from the direct chat whose id is
@@ -257,11 +307,8 @@ extern const struct eraser relay_eraser, relay_chats_eraser;
  * without a socket.  Returns how many. */
 uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance,
                             uint64_t up_to);
-/* True while the delivery @id is not settled. */
+/* True while the delivery or parcel @id is not settled: it was not acked, or is parked. */
 bool relay_waits(struct relay *r, struct str tenant, struct str instance, uint64_t id);
-/* Unparks deliveries: each returns to its old place in the order, with zero attempts.  No delivery
- * goes down one socket twice.  Returns how many. */
-uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance);
 
 struct chat_line {                            /* a chat the instance was delivered something from */
     struct str platform, chat_id, bot, scope; /* bot and scope may be empty */

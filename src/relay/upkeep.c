@@ -34,13 +34,6 @@ struct upkeep {
 
 /* ---- retention ---- */
 
-static struct instance *next_of(struct relay *r, const struct instance *i)
-{
-    struct list *all = instances_by_age(r), *next = i != NULL ? i->link.next : all->next;
-
-    return next != all ? list_entry(next, struct instance, link) : NULL;
-}
-
 static void on_step(struct timer *timer)
 {
     struct upkeep *t = container_of(timer, struct upkeep, step);
@@ -52,7 +45,7 @@ static void on_step(struct timer *timer)
         mail += delivery_settle_until(t->at, UINT64_MAX, before_s, STEP_MAIL - mail);
         if (mail == STEP_MAIL)
             break; /* this instance may have more */
-        t->at = next_of(r, t->at);
+        t->at = instance_after(r, t->at->box);
     }
     t->dropped += mail;
     r->n.purged += mail;
@@ -71,7 +64,7 @@ static void begin_round(struct upkeep *u)
 {
     if (u->retention_ms <= 0 || u->at != NULL)
         return;
-    u->at = next_of(u->relay, NULL);
+    u->at = instance_after(u->relay, 0);
     timer_set(u->relay->env.clock, &u->step, 0);
 }
 

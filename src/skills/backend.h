@@ -1,19 +1,19 @@
 /* backend.h - the interface that a storage backend for skills implements.
  *
- * call.c and move.c call through struct skill_backend_ops.  Calls run on the threads of
- * store/lanes.h and never on the loop.  Each call gets a connection that open() of @lanes made.
+ * run.c calls through struct skill_backend_ops, on the threads of
+ * store/jobs.h and never on the loop.  Each request gets a connection that open() of @jobs made.
  * Writes run between begin() and commit() of the writer's connection.  A backend stores what it is
  * given and applies no rules; rules.c decides what is written. */
 #pragma once
 #include "base/arena.h"
 #include "skills/rules.h"
-#include "store/lanes.h"
+#include "store/jobs.h"
 
 enum skill_found {
     SKILL_FOUND,
     SKILL_MISSING,
     SKILL_FAILED, /* the connection failed */
-    SKILL_LATER,  /* a reader cannot answer: run the call on the writer (LANE_ASK_WRITER) */
+    SKILL_LATER,  /* a reader cannot answer: run the request on the writer (DB_JOB_ASK_WRITER) */
 };
 
 struct skill_where {       /* one store */
@@ -39,13 +39,24 @@ struct skill_query {
     const struct regex *pattern; /* NULL: any name */
 };
 
+struct skill_backend_config {
+    const char *path;                /* sqlite: the file; filesystem: the directory */
+    const char *url;                 /* postgres */
+    const struct skill_rules *rules; /* filesystem: for files that an editor changed */
+    const char *default_author;
+    skill_size_cb *on_size; /* called once per tenant while the backend opens */
+    void *on_size_ctx;
+};
+
 struct skill_backend_ops {
     const char *kind; /* "sqlite", "filesystem", "postgres" */
     size_t max_group; /* most writes in one transaction; 0: no limit */
-    struct lanes_ops lanes;
-    void (*free)(void *ctx); /* frees the context of @lanes, after all connections are closed */
+    struct db_jobs_ops jobs;
+    /* Returns the context of open() in @jobs; NULL: @ret_why says why. */
+    void *(*create)(const struct skill_backend_config *cfg, char *ret_why);
+    void (*free)(void *ctx); /* frees the context of @jobs, after all connections are closed */
     /* Long reads check now and then whether @job was cancelled; NULL: no job is running. */
-    void (*for_job)(void *conn, const struct lane_job *job);
+    void (*for_job)(void *conn, const struct db_job *job);
 
     enum skill_found (*head)(void *conn, const struct skill_where *at, struct str name,
                              bool with_source, struct arena *arena, struct skill_head *ret_h);
@@ -72,20 +83,4 @@ struct skill_backend_ops {
     bool (*namespaces)(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx);
 };
 
-struct skill_backend_config {
-    const char *path;                /* sqlite: the file; filesystem: the directory */
-    const char *url;                 /* postgres */
-    const struct skill_rules *rules; /* filesystem: for files that an editor changed */
-    const char *default_author;
-    skill_size_cb *on_size; /* called once per tenant while the backend opens */
-    void *on_size_ctx;
-};
-/* Returns the context of lanes_ops.open(); NULL: @ret_why says why. */
-void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why);
-extern const struct skill_backend_ops skill_sqlite_ops;
-
-void *skill_files_new(const struct skill_backend_config *cfg, char *ret_why);
-extern const struct skill_backend_ops skill_files_ops;
-
-void *skill_postgres_new(const struct skill_backend_config *cfg, char *ret_why);
-extern const struct skill_backend_ops skill_postgres_ops;
+extern const struct skill_backend_ops skill_sqlite_ops, skill_files_ops, skill_postgres_ops;

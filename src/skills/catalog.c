@@ -198,8 +198,9 @@ bool catalog_put(struct side *s, const struct skill_where *at, const struct skil
     return ok;
 }
 
-bool catalog_drop(struct side *s, const struct skill_where *at, struct str name)
+bool catalog_drop(void *conn, const struct skill_where *at, struct str name)
 {
+    struct side *s = conn;
     struct catalog_entry e;
     struct arena arena = ARENA_INIT;
     enum skill_found found = catalog_get(s, at, name, false, &arena, &e);
@@ -219,16 +220,20 @@ bool catalog_drop(struct side *s, const struct skill_where *at, struct str name)
 
 /* ---- sizes ---- */
 
-bool catalog_size(struct side *s, struct str tenant, uint64_t *ret_bytes)
+bool catalog_size(void *conn, struct str tenant, uint64_t *ret_bytes)
 {
+    struct side *s = conn;
+
     side_text(s, tenant);
     enum skill_found found = catalog_ask(s, CAT_SIZE);
     *ret_bytes = found == SKILL_FOUND ? (uint64_t)side_get_int(s, 0) : 0;
     return found != SKILL_FAILED;
 }
 
-bool catalog_namespaces(struct side *s, struct str tenant, skill_ns_cb *cb, void *ctx)
+bool catalog_namespaces(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx)
 {
+    struct side *s = conn;
+
     side_text(s, tenant);
     side_ask(s, CAT_NAMESPACES);
     while (side_next(s))
@@ -334,9 +339,10 @@ static void page_pattern(struct catalog_walk *w)
     w->done |= last;
 }
 
-enum skill_found catalog_list(struct side *s, const struct skill_where *at,
-                              const struct skill_query *q, skill_row_cb *cb, void *ctx)
+enum skill_found catalog_list(void *conn, const struct skill_where *at, const struct skill_query *q,
+                              skill_row_cb *cb, void *ctx)
 {
+    struct side *s = conn;
     struct catalog_store store;
     enum skill_found found = store_get(s, at, &store);
     struct catalog_walk w = {.s = s,
@@ -352,16 +358,17 @@ enum skill_found catalog_list(struct side *s, const struct skill_where *at,
             page_pattern(&w);
         else
             page_plain(&w);
-        if (!s->ok || (s->job != NULL && lane_job_must_stop(s->job)))
+        if (!s->ok || (s->job != NULL && db_job_must_stop(s->job)))
             found = SKILL_FAILED;
     }
     buf_done(&w.last);
     return found;
 }
 
-enum skill_found catalog_token(struct side *s, const struct skill_where *at,
+enum skill_found catalog_token(void *conn, const struct skill_where *at,
                                char ret_token[SKILL_TOKEN_BYTES])
 {
+    struct side *s = conn;
     struct catalog_store store;
     enum skill_found found = store_get(s, at, &store);
 

@@ -55,12 +55,13 @@ enum skill_found catalog_get(struct side *s, const struct skill_where *at, struc
 bool catalog_put(struct side *s, const struct skill_where *at, const struct skill_next *n,
                  struct catalog_store *ret_store, int64_t *ret_id, int64_t *ret_body);
 void catalog_store_args(struct side *s, const struct catalog_store *store); /* id, sum, n */
-bool catalog_drop(struct side *s, const struct skill_where *at, struct str name);
+/* Of struct skill_backend_ops; the connection is a struct side. */
+bool catalog_drop(void *conn, const struct skill_where *at, struct str name);
 /* Bytes of all skills of a tenant, in all namespaces. */
-bool catalog_size(struct side *s, struct str tenant, uint64_t *ret_bytes);
-bool catalog_namespaces(struct side *s, struct str tenant, skill_ns_cb *cb, void *ctx);
+bool catalog_size(void *conn, struct str tenant, uint64_t *ret_bytes);
+bool catalog_namespaces(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx);
 bool catalog_sizes(struct side *s, skill_size_cb *cb, void *ctx); /* of every tenant */
-enum skill_found catalog_list(struct side *s, const struct skill_where *at,
-                              const struct skill_query *q, skill_row_cb *cb, void *ctx);
-enum skill_found catalog_token(struct side *s, const struct skill_where *at,
+enum skill_found catalog_list(void *conn, const struct skill_where *at, const struct skill_query *q,
+                              skill_row_cb *cb, void *ctx);
+enum skill_found catalog_token(void *conn, const struct skill_where *at,
                                char ret_token[SKILL_TOKEN_BYTES]);

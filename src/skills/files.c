@@ -2,7 +2,7 @@
  * (files.h draws them.)
  *
  * Readers answer from the index and the files while both agree and the watch reports no change.
- * Otherwise the call moves to the writer, which scans the files first.  Each write is its own
+ * Otherwise the request moves to the writer, which scans the files first.  Each write is its own
  * transaction, because files cannot be rolled back as a group. */
 #include <errno.h>
 #include <fcntl.h>
@@ -164,19 +164,14 @@ bool skill_file_stamp(struct skill_dir *d, struct str name, struct skill_stamp *
     return true;
 }
 
-static mode_t mode_like(struct skill_dir *d, const char *file)
-{
-    struct stat st;
-    return fstatat(d->fd, file, &st, 0) == 0 ? st.st_mode & 0777 : FILE_MODE;
-}
-
 static bool write_tmp(struct skill_dir *d, struct str name, struct str body)
 {
     char file[NAME_BYTES], tmp[NAME_BYTES];
 
     body_name(name, file);
     tmp_name(name, tmp);
-    mode_t mode = mode_like(d, file);
+    struct stat st;
+    mode_t mode = fstatat(d->fd, file, &st, 0) == 0 ? st.st_mode & 0777 : FILE_MODE;
     int fd = openat(d->fd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, FILE_MODE);
     if (fd < 0)
         return failed(d, "cannot write", tmp);
@@ -260,16 +255,6 @@ static bool remove_both(struct skill_dir *d, struct str name)
     if (unlinkat(d->fd, file, 0) != 0 && errno != ENOENT)
         return failed(d, "cannot remove", file);
     return sync_dir(d);
-}
-
-static bool skill_file_delete(struct skill_dir *d, struct str name, struct str line)
-{
-    struct buf last = BUF_INIT;
-    int64_t end;
-    enum skill_found found = skill_history_last(d, name, &last, &end);
-
-    buf_done(&last);
-    return found != SKILL_FAILED && add_line(d, name, line, end) && remove_both(d, name);
 }
 
 /* ---- after a crash ---- */
@@ -396,7 +381,7 @@ static void ctx_free(void *ctx)
     free(f);
 }
 
-void *skill_files_new(const struct skill_backend_config *cfg, char *ret_why)
+static void *files_create(const struct skill_backend_config *cfg, char *ret_why)
 {
     if (mkdir(cfg->path, 0750) != 0 && errno != EEXIST) {
         snprintf(ret_why, 256, "cannot make %.160s: %s", cfg->path, strerror(errno));
@@ -486,7 +471,7 @@ static const char *problem(void *conn)
     return c->dir.why[0] != '\0' ? c->dir.why : c->index->why;
 }
 
-static void for_job(void *conn, const struct lane_job *job)
+static void for_job(void *conn, const struct db_job *job)
 {
     ((struct files_conn *)conn)->index->job = job;
 }
@@ -550,8 +535,11 @@ static bool put(void *conn, const struct skill_where *at, const struct skill_nex
 static bool drop(void *conn, const struct skill_where *at, struct str name)
 {
     struct files_conn *c = conn;
+    BUF_LOCAL last = BUF_INIT;
+    int64_t end;
 
-    if (!skill_file_delete(&c->dir, name, STR("{\"deleted\":true}\n")))
+    if (skill_history_last(&c->dir, name, &last, &end) == SKILL_FAILED ||
+        !add_line(&c->dir, name, STR("{\"deleted\":true}\n"), end) || !remove_both(&c->dir, name))
         return false;
     files_index_drop(c, at, name);
     files_sync(c, at);
@@ -640,7 +628,7 @@ struct old {
     struct str version;
     struct buf bytes; /* the body of the latest line that had one */
     char hash[SKILL_HASH_HEX + 1];
-    bool found, has_bytes;
+    bool found;
 };
 
 static bool on_old(void *ctx, const struct skill_line *l)
@@ -780,12 +768,13 @@ static bool namespaces(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx
 const struct skill_backend_ops skill_files_ops = {
     .kind = "filesystem",
     .max_group = 1,
-    .lanes = {.open = conn_open,
-              .close = conn_close,
-              .begin = conn_begin,
-              .commit = conn_commit,
-              .rollback = conn_rollback,
-              .problem = problem},
+    .jobs = {.open = conn_open,
+             .close = conn_close,
+             .begin = conn_begin,
+             .commit = conn_commit,
+             .rollback = conn_rollback,
+             .problem = problem},
+    .create = files_create,
     .free = ctx_free,
     .for_job = for_job,
     .head = head,

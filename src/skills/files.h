@@ -104,7 +104,7 @@ struct files_conn {
     bool writer;
     bool
         index_ok; /* in this transaction; the files are authoritative, so a write goes on without */
-    struct skill_dir dir; /* of this call */
+    struct skill_dir dir; /* of this request */
     struct buf path;      /* of @dir */
 };
 

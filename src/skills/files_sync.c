@@ -9,10 +9,10 @@
  * Lines that the Skillscript runtime wrote lack author and created_at; the first line of the
  * history has them.
  *
- * The kernel queues an inotify event inside the system call that changes a file, so a call that
+ * The kernel queues an inotify event inside the system call that changes a file, so a request that
  * follows an edit finds the event.  The queue is read on demand; no thread waits for it.  A
  * directory that cannot be watched (inotify limit, or a file system without inotify) is never
- * clean, and every call scans all its files. */
+ * clean, and every request scans all its files. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -60,19 +60,12 @@ void skill_line_write(const struct skill_next *n, bool with_source, struct buf *
     jw_ki64(&w, "status_changed_at", n->status_changed_at);
     kstr_opt(&w, "description", &n->description);
     kstr_opt(&w, "type", &n->type);
-    if (n->bag.n > 0) {
+    if (n->bag.n > 0)
         jw_kraw(&w, "metadata_bag", buf_str(&n->bag));
-    }
     if (with_source)
         jw_kstr(&w, "source", buf_str(&n->source));
     jw_end_obj(&w);
     buf_add_c(out, '\n');
-}
-
-static bool is_hash(struct str s)
-{
-    uint8_t bytes[SHA256_BYTES];
-    return s.n == SKILL_HASH_HEX && hex_decode(s, bytes, sizeof bytes);
 }
 
 bool skill_line_read(struct json_parser *p, struct str line, struct skill_line *ret_l)
@@ -80,6 +73,7 @@ bool skill_line_read(struct json_parser *p, struct str line, struct skill_line *
     struct json doc;
     struct skill_head *h = &ret_l->head;
     struct skill_version *v = &ret_l->version;
+    uint8_t hash[SHA256_BYTES];
 
     *ret_l = (struct skill_line){0};
     if (!json_parse(p, line, &doc) || !json_is_object(doc))
@@ -92,7 +86,8 @@ bool skill_line_read(struct json_parser *p, struct str line, struct skill_line *
         v->changed_at = 0;
     if (ret_l->deleted)
         return true;
-    if (!is_hash(v->content_hash) || !skill_status_parse(json_str(doc, "status"), &v->status))
+    if (!hex_decode(v->content_hash, hash, sizeof hash) ||
+        !skill_status_parse(json_str(doc, "status"), &v->status))
         return false;
     v->has_previous = skill_status_parse(json_str(doc, "previous_status"), &v->previous);
     *h = (struct skill_head){.status = v->status,
@@ -246,14 +241,6 @@ static bool on_first(void *ctx, const struct skill_line *l)
     return false;
 }
 
-/* Author and created_at, for histories that the Skillscript runtime wrote. */
-static enum skill_found history_origin(struct skill_dir *d, struct str name,
-                                       int64_t *ret_created_at, struct buf *ret_author)
-{
-    struct origin o = {ret_created_at, ret_author};
-    return skill_history_each(d, name, on_first, &o);
-}
-
 /* ---- edits by other programs ---- */
 
 #define MAX_DIRTY 1000 /* names; with more, the whole directory is scanned */
@@ -348,36 +335,21 @@ static void add_dirty(struct watched *d, struct str file)
     d->n_dirty++;
 }
 
-static void spoil_all(struct skill_watch *w)
-{
-    void *value;
-
-    for (size_t i = 0; map_next(&w->by_dir, &i, &value);)
-        ((struct watched *)value)->all = true;
-}
-
-static void unwatch(struct skill_watch *w, struct watched *d)
-{
-    if (d->wd >= 0 && (size_t)d->wd < w->n_wd)
-        w->by_wd[d->wd] = NULL;
-    d->wd = -1;
-    d->all = true;
-}
-
 static void take_event(struct skill_watch *w, const struct inotify_event *e)
 {
     struct watched *d = e->wd >= 0 && (size_t)e->wd < w->n_wd ? w->by_wd[e->wd] : NULL;
+    void *value;
 
-    if (e->mask & IN_Q_OVERFLOW) {
-        spoil_all(w);
-        return;
-    }
+    for (size_t i = 0; e->mask & IN_Q_OVERFLOW && map_next(&w->by_dir, &i, &value);)
+        ((struct watched *)value)->all = true;
     if (d == NULL)
         return;
     if (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT)) {
         if (e->mask & IN_MOVE_SELF)
             inotify_rm_watch(w->fd, e->wd);
-        unwatch(w, d);
+        w->by_wd[e->wd] = NULL;
+        d->wd = -1;
+        d->all = true;
         return;
     }
     struct str file = e->len > 0 ? str_of(e->name) : STR("");
@@ -551,8 +523,9 @@ static enum skill_found read_history(struct files_conn *c, struct str name, stru
     k->any = skill_line_read(k->parser, buf_str(&k->line), &k->last);
     if (!k->any || k->last.deleted)
         return SKILL_FOUND;
-    if (!k->last.is_whole) {
-        found = history_origin(&c->dir, name, &k->last.head.created_at, &k->author);
+    if (!k->last.is_whole) { /* the Skillscript runtime wrote it */
+        struct origin o = {&k->last.head.created_at, &k->author};
+        found = skill_history_each(&c->dir, name, on_first, &o);
         k->last.head.author = k->author.n > 0 ? buf_str(&k->author) : STR_NULL;
     }
     if (json_is_object(k->last.bag)) {

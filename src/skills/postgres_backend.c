@@ -10,9 +10,11 @@
  * together.  Reads use a snapshot and never wait for the lock. */
 #include <stdio.h>
 #include "base/mem.h"
+#include "skills/migrate.h"
 #include "skills/sql_backend.h"
 #include "store/postgres/side.h"
 
+#define SKILLS_LOCK 7094702831
 #define BODY_BYTES "4194304" /* of bodies in one result, about */
 
 static const char *const migrations[] = {
@@ -97,7 +99,7 @@ static const struct pg_side_schema schema = {
     .oldest = 1,
     .statements = statements,
     .n_statements = N_SQL_STATEMENTS,
-    .lock = 7094702831,
+    .lock = SKILLS_LOCK,
 };
 
 void *skill_postgres_new(const struct skill_backend_config *cfg, char *ret_why)
@@ -116,4 +118,60 @@ void *skill_postgres_new(const struct skill_backend_config *cfg, char *ret_why)
 void *skill_postgres_connect(void *ctx, struct str key, bool writer, char *ret_why)
 {
     return pg_side_new(ctx, &schema);
+}
+
+/* ---- migrate.h ---- */
+
+#define ROWS "DECLARE rows NO SCROLL CURSOR FOR "
+#define NO_NULL(column) "nullif(" column ", -9223372036854775808)" /* TRANSFER_NULL */
+#define LAST_OF(table) \
+    "setval(pg_get_serial_sequence('" table "', 'id'), (SELECT greatest(max(id), 1) FROM " table \
+    "))"
+
+static const char *const migrate_statements[N_SKILLS_STATEMENTS] = {
+    ROWS "SELECT id, tenant, ns, sum, n FROM skill_store",
+    "INSERT INTO skill_store (id, tenant, ns, sum, n) OVERRIDING SYSTEM VALUE SELECT * FROM "
+    "unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bytea[], $5::bigint[])",
+    "SELECT count(*) FROM skill_store",
+    ROWS "SELECT id, store, name, status, type, author, updated_at, created_at, status_changed_at, "
+         "content_hash, description, said_type, bag, meta, bytes_at, (SELECT max(id) FROM "
+         "skill_version WHERE skill = skill.id) FROM skill",
+    "INSERT INTO skill (id, store, name, status, type, author, updated_at, created_at, "
+    "status_changed_at, content_hash, description, said_type, bag, meta, bytes_at, tags) "
+    "OVERRIDING SYSTEM VALUE SELECT a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, '{}' FROM "
+    "unnest($1::bigint[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], "
+    "$7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[], $11::bytea[], $12::bytea[], "
+    "$13::bytea[], $14::bytea[], $15::bigint[], $16::bigint[]) AS u(a, b, c, d, e, f, g, h, i, j, "
+    "k, l, m, n, o, p)",
+    "SELECT count(*) FROM skill",
+    ROWS "SELECT DISTINCT store, unnest(tags), id FROM skill",
+    "UPDATE skill SET tags = tags || t.more FROM (SELECT skill, array_agg(tag) AS more FROM "
+    "unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS u(store, tag, skill) GROUP BY skill) t "
+    "WHERE skill.id = t.skill",
+    "SELECT count(*) FROM (SELECT DISTINCT id, unnest(tags) FROM skill) t",
+    ROWS "SELECT id, skill, version, content_hash, status, previous, changed_at, changed_by, body, "
+         "source, (SELECT max(id) FROM skill_version b WHERE b.skill = v.skill AND b.id < v.id) "
+         "FROM skill_version v",
+    "INSERT INTO skill_version (id, skill, version, content_hash, status, previous, changed_at, "
+    "changed_by, body, source) OVERRIDING SYSTEM VALUE SELECT a, b, c, d, e, " NO_NULL(
+        "f") ", g, h, " NO_NULL("i") ", j FROM unnest($1::bigint[], $2::bigint[], $3::bytea[], "
+                                     "$4::bytea[], $5::bigint[], $6::bigint[], $7::bigint[], "
+                                     "$8::bytea[], $9::bigint[], $10::bytea[], $11::bigint[]) AS "
+                                     "u(a, b, c, d, e, f, g, h, i, j, k)",
+    "SELECT count(*) FROM skill_version",
+    ROWS "SELECT tenant, bytes FROM skill_size",
+    "INSERT INTO skill_size SELECT * FROM unnest($1::bytea[], $2::bigint[])",
+    "SELECT count(*) FROM skill_size",
+    TRANSFER_POSTGRES_REST,
+    [SKILLS_FINISH] =
+        "SELECT " LAST_OF("skill_store") ", " LAST_OF("skill") ", " LAST_OF("skill_version"),
+};
+
+struct side *skills_migrate_server(const char *url, char *ret_why)
+{
+    static const struct pg_side_schema migrated = {.statements = migrate_statements,
+                                                   .n_statements = N_SKILLS_STATEMENTS,
+                                                   .lock = SKILLS_LOCK};
+
+    return pg_side_prepare(url, &schema, ret_why) ? pg_side_new(url, &migrated) : NULL;
 }

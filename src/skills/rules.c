@@ -61,16 +61,11 @@ void skill_conflict(struct fault *f, struct str name, const char *reason)
     fault_field(f, "reason", str_of(reason));
 }
 
-static struct str version_of(struct str content_hash)
-{
-    return str_make(content_hash.p, SKILL_VERSION_HEX);
-}
-
 void skill_version_json(const struct skill_version *v, struct jw *w)
 {
     jw_obj(w);
     jw_kstr(w, "name", v->name);
-    jw_kstr(w, "version", version_of(v->content_hash));
+    jw_kstr(w, "version", str_make(v->content_hash.p, SKILL_VERSION_HEX));
     jw_kstr(w, "content_hash", v->content_hash);
     jw_kstr(w, "status", str_of(skill_status_name(v->status)));
     if (v->has_previous)
@@ -90,17 +85,12 @@ void skill_meta_json(struct str meta, int64_t created_at, int64_t updated_at,
     jw_end_obj(w);
 }
 
-static void digest(struct str meta, uint8_t ret[SHA256_BYTES])
-{
-    sha256(meta, ret);
-}
-
 void skill_sum_add(struct skill_sum *sum, struct str meta)
 {
     uint8_t d[SHA256_BYTES];
     unsigned carry = 0;
 
-    digest(meta, d);
+    sha256(meta, d);
     for (size_t i = 0; i < sizeof d; i++) {
         carry += sum->bytes[i] + d[i];
         sum->bytes[i] = (uint8_t)carry;
@@ -113,7 +103,7 @@ void skill_sum_remove(struct skill_sum *sum, struct str meta)
     uint8_t d[SHA256_BYTES];
     int borrow = 0;
 
-    digest(meta, d);
+    sha256(meta, d);
     for (size_t i = 0; i < sizeof d; i++) {
         borrow += sum->bytes[i] - d[i];
         sum->bytes[i] = (uint8_t)borrow;
@@ -135,30 +125,16 @@ void skill_sum_token(const struct skill_sum *sum, uint64_t n, char ret_token[SKI
 
 /* ---- what a write becomes ---- */
 
-static bool is_alnum(char c)
-{
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-}
-
 bool skill_name_valid(struct str name)
 {
-    if (name.n == 0 || name.n > SKILL_NAME_MAX || !is_alnum(name.p[0]))
-        return false;
-    for (size_t i = 1; i < name.n; i++)
-        if (!is_alnum(name.p[i]) && name.p[i] != '_' && name.p[i] != '.' && name.p[i] != '-')
-            return false;
-    return true;
+    return name.n > 0 && name.n <= SKILL_NAME_MAX && str_has_only(name, "_.-") &&
+           str_has_only(str_make(name.p, 1), "");
 }
 
 static void set(struct buf *b, struct str s)
 {
     buf_reset(b);
     buf_add_str(b, s);
-}
-
-static struct str or_absent(const struct buf *b)
-{
-    return b->n > 0 ? buf_str(b) : STR_NULL;
 }
 
 static void write_meta(struct skill_next *n)
@@ -180,10 +156,10 @@ static void write_meta(struct skill_next *n)
     struct str says = skill_project(body, &w);
     n->listed_type = n->type.n > 0 ? buf_str(&n->type) : says;
     jw_kstr(&w, "type", n->listed_type);
-    jw_kstr_opt(&w, "author", or_absent(&n->author));
-    if (n->bag.n > 0) {
+    if (n->author.n > 0)
+        jw_kstr(&w, "author", buf_str(&n->author));
+    if (n->bag.n > 0)
         jw_kraw(&w, "metadata_bag", buf_str(&n->bag));
-    }
 }
 
 void skill_next_finish(struct skill_next *n)

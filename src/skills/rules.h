@@ -1,6 +1,6 @@
 /* rules.h - a skill as backends store it, and the rules that decide what a write stores.
  *
- * call.c reads the head (the current version) from the backend.  The rules turn head and request
+ * run.c reads the head (the current version) from the backend.  The rules turn head and request
  * into the next version or a refusal, and the backend writes the next version.  The rules do no
  * I/O, so every backend gives the same answers. */
 #pragma once

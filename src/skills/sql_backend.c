@@ -46,7 +46,7 @@ static void sql_close(void *conn)
     side_close(conn);
 }
 
-static void sql_for_job(void *conn, const struct lane_job *job)
+static void sql_for_job(void *conn, const struct db_job *job)
 {
     ((struct side *)conn)->job = job;
 }
@@ -123,7 +123,7 @@ static enum skill_found sql_versions(void *conn, const struct skill_where *at, s
             if (!cb(ctx, &v))
                 return SKILL_FOUND;
         }
-        if (!s->ok || (s->job != NULL && lane_job_must_stop(s->job)))
+        if (!s->ok || (s->job != NULL && db_job_must_stop(s->job)))
             found = SKILL_FAILED;
     }
     return found;
@@ -155,18 +155,7 @@ static bool sql_put(void *conn, const struct skill_where *at, const struct skill
     return side_ask(s, SQL_VERSION_NEW);
 }
 
-static bool sql_drop(void *conn, const struct skill_where *at, struct str name)
-{
-    return catalog_drop(conn, at, name);
-}
-
 /* ---- the whole store ---- */
-
-static enum skill_found sql_list(void *conn, const struct skill_where *at,
-                                 const struct skill_query *q, skill_row_cb *cb, void *ctx)
-{
-    return catalog_list(conn, at, q, cb, ctx);
-}
 
 static enum skill_found sql_bodies(void *conn, const struct skill_where *at, skill_row_cb *cb,
                                    void *ctx)
@@ -194,27 +183,11 @@ static enum skill_found sql_bodies(void *conn, const struct skill_where *at, ski
     return s->ok ? SKILL_FOUND : SKILL_FAILED;
 }
 
-static enum skill_found sql_token(void *conn, const struct skill_where *at,
-                                  char ret_token[SKILL_TOKEN_BYTES])
-{
-    return catalog_token(conn, at, ret_token);
-}
-
-static bool sql_size(void *conn, struct str tenant, uint64_t *ret_bytes)
-{
-    return catalog_size(conn, tenant, ret_bytes);
-}
-
-static bool sql_namespaces(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx)
-{
-    return catalog_namespaces(conn, tenant, cb, ctx);
-}
-
 #define SHARED_OPS \
-    .free = free, .for_job = sql_for_job, .head = sql_head, .put = sql_put, .drop = sql_drop, \
+    .free = free, .for_job = sql_for_job, .head = sql_head, .put = sql_put, .drop = catalog_drop, \
     .load = sql_load, .load_version = sql_load_version, .versions = sql_versions, \
-    .list = sql_list, .bodies = sql_bodies, .token = sql_token, .size = sql_size, \
-    .namespaces = sql_namespaces
+    .list = catalog_list, .bodies = sql_bodies, .token = catalog_token, .size = catalog_size, \
+    .namespaces = catalog_namespaces
 #define SHARED_LANES(connect) \
     { \
         .open = (connect), .close = sql_close, .begin = sql_begin, .commit = sql_commit, \
@@ -222,8 +195,10 @@ static bool sql_namespaces(void *conn, struct str tenant, skill_ns_cb *cb, void 
     }
 
 const struct skill_backend_ops skill_sqlite_ops = {.kind = "sqlite",
-                                                   .lanes = SHARED_LANES(skill_sqlite_connect),
+                                                   .create = skill_sqlite_new,
+                                                   .jobs = SHARED_LANES(skill_sqlite_connect),
                                                    SHARED_OPS};
 const struct skill_backend_ops skill_postgres_ops = {.kind = "postgres",
-                                                     .lanes = SHARED_LANES(skill_postgres_connect),
+                                                     .create = skill_postgres_new,
+                                                     .jobs = SHARED_LANES(skill_postgres_connect),
                                                      SHARED_OPS};

@@ -14,7 +14,9 @@ enum {
     N_SQL_STATEMENTS
 };
 
-/* open() of struct lanes_ops; @ctx is the path or the URL, made by skill_sqlite_new() or
+/* open() of struct db_jobs_ops; @ctx is the path or the URL, made by skill_sqlite_new() or
  * skill_postgres_new(). */
 void *skill_sqlite_connect(void *ctx, struct str key, bool writer, char *ret_why);
 void *skill_postgres_connect(void *ctx, struct str key, bool writer, char *ret_why);
+void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why);
+void *skill_postgres_new(const struct skill_backend_config *cfg, char *ret_why);

@@ -4,6 +4,7 @@
  * order of arrival, and adding a version changes no index. */
 #include <stdio.h>
 #include "base/mem.h"
+#include "skills/migrate.h"
 #include "skills/sql_backend.h"
 #include "skills/sqlite_catalog.h"
 
@@ -73,5 +74,44 @@ void *skill_sqlite_connect(void *ctx, struct str key, bool writer, char *ret_why
 {
     struct side_db *db = side_db_open(ctx, &schema, writer ? SIDE_WRITE : SIDE_READ, ret_why);
 
+    return db != NULL ? &db->base : NULL;
+}
+
+/* ---- migrate.h ---- */
+
+static const char *const migrate_statements[N_SKILLS_STATEMENTS] = {
+    "SELECT id, tenant, ns, sum, n FROM stores",
+    "INSERT INTO stores(id, tenant, ns, sum, n) VALUES(?1, ?2, ?3, ?4, ?5)",
+    "SELECT count(*) FROM stores",
+    "SELECT id, store, name, status, type, author, updated_at, created_at, status_changed_at,"
+    " content_hash, description, said_type, bag, meta, body, latest FROM skills",
+    "INSERT INTO skills(id, store, name, status, type, author, updated_at, created_at,"
+    " status_changed_at, content_hash, description, said_type, bag, meta, body, latest)"
+    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+    "SELECT count(*) FROM skills",
+    "SELECT store, tag, skill FROM tags",
+    "INSERT INTO tags(store, tag, skill) VALUES(?1, ?2, ?3)",
+    "SELECT count(*) FROM tags",
+    "SELECT id, skill, version, content_hash, status, previous, changed_at, changed_by, body,"
+    " source, before FROM versions",
+    "INSERT INTO versions(id, skill, version, content_hash, status, previous, changed_at,"
+    " changed_by, body, source, before) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+    "SELECT count(*) FROM versions",
+    "SELECT tenant, bytes FROM sizes",
+    "INSERT INTO sizes(tenant, bytes) VALUES(?1, ?2)",
+    "SELECT count(*) FROM sizes",
+    TRANSFER_SQLITE_REST,
+    [SKILLS_FINISH] = "SELECT 1",
+};
+
+struct side *skills_migrate_file(const char *path, char *ret_why)
+{
+    static struct side_schema migrated;
+    struct side_db *db;
+
+    migrated = schema;
+    migrated.statements = migrate_statements;
+    migrated.n_statements = N_SKILLS_STATEMENTS;
+    db = side_db_open(path, &migrated, SIDE_WRITE, ret_why);
     return db != NULL ? &db->base : NULL;
 }

@@ -463,11 +463,6 @@ static void read_headers(struct str body, struct headers *h, struct text_tags *t
     }
 }
 
-static struct str type_word(struct str value)
-{
-    return str_eq_ci(value, STR("data")) ? STR("data") : STR("procedural");
-}
-
 struct str skill_project(struct str body, struct jw *w)
 {
     struct headers h = {0};
@@ -484,5 +479,5 @@ struct str skill_project(struct str body, struct jw *w)
     write_vars(w, h.vars);
     write_returns(w, h.returns);
     arena_done(&arena);
-    return type_word(h.type);
+    return str_eq_ci(h.type, STR("data")) ? STR("data") : STR("procedural");
 }

@@ -17,6 +17,7 @@
 #include "net/loop.h"
 
 #define LINGER_FULL 1024                    /* this many waiting ops are company enough */
+#define SLACK_US 500                        /* the loop's timers know milliseconds */
 #define READ_TOTAL_BYTES ((size_t)16 << 20) /* of answers that the loop has not taken */
 
 int64_t thread_now_us(void)
@@ -92,9 +93,17 @@ static void on_finished(void *ctx)
     pthread_mutex_unlock(&h->lock);
 
     while (h->rest != NULL && !h->closed) { /* both are written by this thread only */
-        struct store_op *op = h->rest;
-        h->rest = op->next;
-        h->ops->finish(h->owner, op);
+        struct store_op *op = h->rest, *next = op->next;
+        struct store_op *all = h->ops->unfold != NULL ? h->ops->unfold(op) : NULL;
+        if (all != NULL) {
+            h->rest = op = all;
+            while (op->next != NULL)
+                op = op->next;
+            op->next = next;
+        } else {
+            h->rest = next;
+            h->ops->finish(h->owner, op);
+        }
     }
     pthread_mutex_lock(&h->lock);
     h->bytes -= bytes;
@@ -146,20 +155,20 @@ struct turn {
 };
 
 struct op_queue {
-    /* of the loop thread: what this turn of the loop submitted */
+    /* of the loop thread: what was submitted and not handed over yet */
     struct store_op *in, **in_end;
     size_t n_in;
     bool in_urgent;
+    int64_t in_since_us; /* when the first of them was submitted */
 
     pthread_mutex_t lock; /* guards all below */
     struct list ring;     /* turns with ops; the next one is first */
     struct turn turns[ENGINE_TURNS];
     size_t n;
-    uint64_t settled;                /* of the readers' queue: writes done, ever */
-    int64_t first_at_us;             /* when the first of them was submitted */
-    int64_t taken_at_us;             /* of those being written; 0: none is */
-    struct engine_thread *idle;      /* borrowed; the last to finish first */
-    struct engine_thread *lingering; /* borrowed; NULL: none is */
+    uint64_t settled;           /* of the readers' queue: writes done, ever */
+    int64_t first_at_us;        /* when the first of them was submitted */
+    int64_t taken_at_us;        /* of those being written; 0: none is */
+    struct engine_thread *idle; /* borrowed; the last to finish first */
     bool urgent, nudged, stopping;
 };
 
@@ -184,8 +193,11 @@ struct engine {
     struct op_queue *queues; /* owned; of the writing threads, then that of the reading ones */
     struct engine_thread *threads; /* owned; in the same order */
     size_t n_threads;
-    uint64_t submitted; /* of the loop thread: writes, ever */
-    bool handing_over;  /* of the loop thread: at the end of this turn */
+    /* of the loop thread */
+    uint64_t submitted;  /* writes, ever */
+    bool handing_over;   /* at the end of this turn */
+    int64_t turn_us;     /* when the first op of this turn was submitted */
+    struct timer linger; /* armed: ops linger */
 
     pthread_mutex_t lock; /* guards the next two */
     bool healthy;
@@ -296,10 +308,6 @@ static void wake(struct op_queue *q, size_t n)
 {
     for (; n > 0 && q->idle != NULL; n--)
         wake_one(q);
-    if (q->urgent && q->lingering != NULL) {
-        pthread_cond_signal(&q->lingering->wake);
-        q->lingering = NULL;
-    }
 }
 
 static struct timespec timespec_of(int64_t us)
@@ -333,37 +341,99 @@ static bool be_idle(struct engine_thread *t, int64_t due_us)
 
 /* ---- submitting ---- */
 
-static void hand_over_to(struct op_queue *q)
-{
-    struct store_op *op = q->in;
+struct op_list {
+    struct store_op *first, **end;
+    size_t n;
+};
 
-    if (op == NULL && !q->in_urgent)
+static void op_list_add(struct op_list *l, struct store_op *op)
+{
+    if (l->n++ == 0)
+        l->end = &l->first;
+    *l->end = op;
+    l->end = &op->next;
+    op->next = NULL;
+}
+
+/* Sorts what was submitted: what goes to the thread, and what is folded.  The rest stays: with
+ * @late what came in the second half of the linger.  Ops keep their order. */
+static struct op_list sort_in(struct engine *e, struct op_queue *q, bool late, struct op_list *fold)
+{
+    const struct engine_ops *ops = e->cfg.ops;
+    uint32_t before_us = (uint32_t)(thread_now_us() - e->cfg.linger_us / 2);
+    struct op_list go = {0}, stay = {0};
+
+    for (struct store_op *op = q->in, *next; op != NULL; op = next) {
+        next = op->next;
+        if (ops->fold != NULL && is_writer(q, e) && !op_is_tied(next) && ops->may_fold(op))
+            op_list_add(fold, op);
+        else if (late && (stay.n > 0 || (int32_t)(op->at_us - before_us) > 0))
+            op_list_add(&stay, op);
+        else
+            op_list_add(&go, op);
+    }
+    q->in = stay.first;
+    q->in_end = stay.n > 0 ? stay.end : &q->in;
+    q->n_in = stay.n;
+    if (stay.n > 0) /* the stamps are of the last seconds */
+        q->in_since_us += (int64_t)(stay.first->at_us - (uint32_t)q->in_since_us);
+    return go;
+}
+
+static void hand_over_to(struct engine *e, struct op_queue *q, bool late)
+{
+    struct op_list fold = {0};
+    int64_t since_us = q->in_since_us;
+
+    if (q->in == NULL && !q->in_urgent)
         return;
-    int64_t now_us = thread_now_us();
+    struct op_list go = sort_in(e, q, late, &fold);
+    if (fold.n > 0)
+        op_list_add(&go, e->cfg.ops->fold(fold.first, fold.n));
     pthread_mutex_lock(&q->lock);
     if (q->n == 0)
-        q->first_at_us = now_us;
-    for (struct store_op *next; op != NULL; op = next) {
+        q->first_at_us = since_us;
+    for (struct store_op *op = go.first, *next; op != NULL; op = next) {
         next = op->next;
-        op->at_us = (uint32_t)now_us;
         push(q, op);
     }
-    q->urgent |= (q->in_urgent && q->n > 0) || q->n >= LINGER_FULL;
-    wake(q, q->n_in > 0 && ready_turn(q) != NULL ? q->n_in : 0);
+    q->urgent |= q->in_urgent && q->n > 0;
+    wake(q, go.n > 0 && ready_turn(q) != NULL ? go.n : 0);
     pthread_mutex_unlock(&q->lock);
-    q->in = NULL;
-    q->in_end = &q->in;
-    q->n_in = 0;
     q->in_urgent = false;
 }
 
 /* What this turn submitted, all at once: a thread then finds the company it would have missed by
  * starting with the first of them. */
-static void hand_over(struct engine *e)
+static void hand_over(struct engine *e, bool all)
 {
     e->handing_over = false;
-    for (unsigned i = 0; i <= e->cfg.writers; i++)
-        hand_over_to(&e->queues[i]);
+    for (unsigned i = 0; i <= e->cfg.writers; i++) {
+        struct op_queue *q = &e->queues[i];
+        bool lingers = e->cfg.linger_us > 0 && is_writer(q, e) && !q->in_urgent &&
+                       q->n_in < LINGER_FULL && q->in != NULL;
+        if (!lingers || all)
+            hand_over_to(e, q, false);
+        else if (!timer_is_set(&e->linger))
+            timer_set(loop_clock(e->loop), &e->linger, e->cfg.linger_us / 1000);
+    }
+}
+
+/* The oldest ops have lingered long enough; ops of an earlier hand-over may have been older. */
+static void on_lingered(struct timer *t)
+{
+    struct engine *e = container_of(t, struct engine, linger);
+    int64_t now_us = thread_now_us(), due_us = INT64_MAX;
+
+    for (unsigned i = 0; i < e->cfg.writers; i++) {
+        struct op_queue *q = &e->queues[i];
+        if (q->in != NULL && now_us - q->in_since_us >= e->cfg.linger_us - SLACK_US)
+            hand_over_to(e, q, true);
+        if (q->in != NULL && q->in_since_us + e->cfg.linger_us < due_us)
+            due_us = q->in_since_us + e->cfg.linger_us;
+    }
+    if (due_us != INT64_MAX)
+        timer_set(loop_clock(e->loop), &e->linger, (due_us - now_us + SLACK_US) / 1000);
 }
 
 static void on_turn_end(void *ctx)
@@ -371,7 +441,7 @@ static void on_turn_end(void *ctx)
     struct handback *h = ctx;
 
     if (!h->closed)
-        hand_over(h->engine);
+        hand_over(h->engine, false);
     pthread_mutex_lock(&h->lock);
     unref_locked(h);
 }
@@ -385,6 +455,11 @@ void engine_submit(struct engine *e, struct store_op *op, unsigned queue, uint8_
     op->turn = turn;
     op->ticket = how & ENGINE_AFTER ? e->submitted : 0;
     __atomic_store_n(&op->state, OP_QUEUED, __ATOMIC_RELAXED); /* published by the lock */
+    if (!e->handing_over)
+        e->turn_us = thread_now_us();
+    op->at_us = (uint32_t)e->turn_us;
+    if (q->in == NULL)
+        q->in_since_us = e->turn_us;
     *q->in_end = op;
     q->in_end = &op->next;
     q->n_in++;
@@ -428,33 +503,6 @@ void engine_nudge(struct engine *e)
 
 /* ---- the writing threads ---- */
 
-static bool linger_until(struct engine_thread *t, int64_t until_us) /* false: work now */
-{
-    struct op_queue *q = t->queue;
-    struct timespec until = timespec_of(until_us);
-    int late = 0;
-
-    while (!q->urgent && !q->stopping && late == 0) {
-        q->lingering = t;
-        late = pthread_cond_timedwait(&t->wake, &q->lock, &until);
-    }
-    q->lingering = NULL;
-    return !q->urgent && !q->stopping;
-}
-
-/* Holding the lock.  How many ops are to be taken: what came in the second half of the time stays,
- * for its acks may still come first. */
-static size_t linger(struct engine_thread *t)
-{
-    struct op_queue *q = t->queue;
-    int64_t half_us = t->engine->cfg.linger_us / 2, middle_us = q->first_at_us + half_us;
-
-    if (half_us == 0 || !linger_until(t, middle_us))
-        return q->n;
-    size_t n = q->n;
-    return linger_until(t, middle_us + half_us) ? n : q->n;
-}
-
 /* Holding the lock, which it lets go.  When many write at once to a slow disk, a transaction that
  * waits a little for those who were just answered does the work of two: they write again. */
 static void gather(struct engine_thread *t)
@@ -470,26 +518,6 @@ static void gather(struct engine_thread *t)
     pthread_mutex_lock(&t->queue->lock);
 }
 
-/* Holding the lock.  The first @n of the queue, and what is tied to the last of them. */
-static struct store_op *take_front(struct engine_thread *t, size_t n)
-{
-    struct op_queue *q = t->queue;
-    int64_t linger_us = t->engine->cfg.linger_us;
-    bool stays = n < q->n;
-    struct store_op *first = take(q, n), *last = first;
-
-    if (!stays || linger_us == 0)
-        return first;
-    while (last->next != NULL)
-        last = last->next;
-    while (q->n > 0 && op_is_tied(list_first(&q->ring, struct turn, link)->first)) {
-        last->next = take(q, 1);
-        last = last->next;
-    }
-    q->first_at_us += linger_us / 2; /* of what stays; nothing of it is older */
-    return first;
-}
-
 /* Takes the work there is, perhaps none.  False: stopping, and nothing is left. */
 static bool take_writes(struct engine_thread *t, struct store_op **ret_list, bool *ret_quiet)
 {
@@ -502,14 +530,12 @@ static bool take_writes(struct engine_thread *t, struct store_op **ret_list, boo
     while (q->n == 0 && !q->nudged && !q->stopping)
         if (!be_idle(t, due_us))
             break;
-    size_t n = q->n > 0 ? linger(t) : 0;
-    if (n > 0 && q->urgent) {
+    if (q->n > 0 && q->urgent)
         gather(t);
-        n = q->n;
-    }
+    size_t n = q->n;
     if (n > 0)
         q->taken_at_us = q->first_at_us;
-    *ret_list = take_front(t, cfg->take != 0 && n > cfg->take ? cfg->take : n);
+    *ret_list = take(q, cfg->take != 0 && n > cfg->take ? cfg->take : n);
     *ret_quiet = n == 0 && !q->nudged;
     bool more = n > 0 || !q->stopping;
     q->urgent = q->nudged = false;
@@ -666,7 +692,10 @@ void engine_look(struct engine *e, struct engine_state *ret)
     for (unsigned i = 0; i <= e->cfg.writers; i++) {
         struct op_queue *q = &e->queues[i];
         pthread_mutex_lock(&q->lock);
-        int64_t oldest = q->taken_at_us != 0 ? q->taken_at_us : q->n > 0 ? q->first_at_us : 0;
+        int64_t oldest = q->taken_at_us != 0 ? q->taken_at_us
+                         : q->n > 0          ? q->first_at_us
+                         : q->in != NULL     ? q->in_since_us
+                                             : 0;
         *(is_writer(q, e) ? &ret->writes : &ret->reads) += q->n + q->n_in;
         if (is_writer(q, e) && oldest != 0 && now - oldest > ret->write_age_us)
             ret->write_age_us = now - oldest;
@@ -684,6 +713,7 @@ struct engine *engine_new(struct loop *loop, const struct engine_config *cfg)
     assert(cfg->writers > 0 && cfg->readers > 0);
     *e = (struct engine){.cfg = *cfg, .loop = loop, .healthy = true};
     e->n_threads = cfg->writers + cfg->readers;
+    timer_init(&e->linger, on_lingered);
     e->queues = xcalloc(cfg->writers + 1, sizeof *e->queues);
     e->threads = xcalloc(e->n_threads, sizeof *e->threads);
     e->handback = xcalloc(1, sizeof *e->handback);
@@ -740,7 +770,8 @@ void engine_close(struct engine *e)
 {
     struct handback *h = e->handback;
 
-    hand_over(e);
+    timer_stop(loop_clock(e->loop), &e->linger);
+    hand_over(e, true);
     pthread_mutex_lock(&h->lock);
     h->closed = true;
     pthread_cond_broadcast(&h->room);

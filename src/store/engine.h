@@ -1,19 +1,23 @@
 /* engine.h - group commit: threads that take ops from queues, several at a time, and hand them back
- * to the loop.  Used by worker.c (the main store) and lanes.c (skills, data).
+ * to the loop.  Used by worker.c (the main store) and jobs.c (skills, data).
  *
- *      loop: engine_submit --turn ends--> queue --taken together--> thread: ops->write, ops->read
+ *      loop: engine_submit --hand-over--> queue --taken together--> thread: ops->write, ops->read
  *      loop: ops->finish(op), one by one  <-----  handback  <-----  thread: engine_done
  *
- *      writing thread:  IDLE --first op--> LINGERING --linger over | urgent op | enough--> BUSY
- *                         ^------------------------- queue empty -----------------------'
+ *      hand-over: when a turn of the loop ends that submitted an urgent op, or enough ops; else
+ *                 when the first op has lingered for linger_us
  *
  * Each writing thread has a queue of its own; the reading threads share one.  In a queue every op
  * has a turn (0 to ENGINE_TURNS - 1).  A thread takes one op of each turn after the other, so that
  * what piles up in one turn costs the others one op.  Ops of one turn keep their order.
  *
- * What a turn of the loop submits goes to the queues at its end, all at once.  A thread is woken
- * only when it sleeps and nobody has woken it yet: under load there is no system call per op.  The
- * thread that finished last is woken first, for its caches are warm.
+ * What a turn of the loop submits goes to the queues at its end, all at once, or after its linger.
+ * A thread is woken only when it sleeps and nobody has woken it yet: under load there is no system
+ * call per op.  The thread that finished last is woken first, for its caches are warm.
+ *
+ * Ops that became small while they lingered are folded: one op that does what is left of all of
+ * them goes to the thread.  A hand-over after a linger leaves the others of the last linger_us / 2
+ * on the loop, for they may still become small.
  *
  * A read that must see the writes before it carries their number and waits until as many are done.
  */
@@ -46,6 +50,14 @@ struct engine_ops { /* what the ops of an engine are; all but the first four may
     void (*read)(void *owner, unsigned thread, struct store_op *list);
     void (*finish)(void *owner, struct store_op *op); /* on the loop; may close the engine */
     void (*drop)(struct store_op *op);                /* instead, when the engine was closed */
+    /* On the loop, at a hand-over.  True: @op is so small that it may be folded. */
+    bool (*may_fold)(const struct store_op *op);
+    /* One op that does what is left of the @n ops from @first on, which no thread touches.  In the
+     * count of engine_done() it stands for them, and is not counted itself. */
+    struct store_op *(*fold)(struct store_op *first, size_t n);
+    /* On the loop, when an op is done: the ops it stands for, each with its result, to be finished
+     * in its place.  NULL: it was not folded. */
+    struct store_op *(*unfold)(struct store_op *op);
     /* Reads of one turn that have a weight are taken together, up to ENGINE_READ_BYTES. */
     size_t (*weight)(const struct store_op *op);
     /* How long a writing thread waits for company before it takes urgent ops. */

@@ -7,8 +7,8 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "store/store.h"
+#include "store/sweep.h"
 
-#define STEP_BYTES ((size_t)128 << 10)
 enum { WORDS_MAX = 32, ERASERS_MAX = 24 };
 
 struct noted_chat {
@@ -25,10 +25,7 @@ struct erasure {
     struct erase_with with[ERASERS_MAX];
     size_t n_with, at;                   /* @at: the eraser that runs now */
     const struct erase_records *records; /* its namespace being read; NULL: its verb is next */
-    struct store_scan scan;
-    struct store_tx tx;
-    struct store_kv *items; /* owned; of @tx */
-    struct buf after;
+    struct sweep *sweep;                 /* owned; through these records; NULL: none runs */
     struct json_parser *parser;
     struct map chats; /* struct noted_chat, owned */
     struct buf names; /* erasure_put(): each with its NUL */
@@ -43,14 +40,9 @@ struct erasure {
 
 static void erasure_free(struct erasure *e)
 {
-    void *chat;
-
     store_take_back(&e->left);
-    for (size_t pos = 0; map_next(&e->chats, &pos, &chat);)
-        free(chat);
-    map_done(&e->chats);
-    free(e->items);
-    buf_done(&e->after);
+    map_done_all(&e->chats);
+    sweep_stop(&e->sweep);
     buf_done(&e->names);
     buf_done(&e->tenant);
     buf_done(&e->platform);
@@ -64,7 +56,6 @@ static void on_store_closed(struct store_left *l)
 {
     struct erasure *e = container_of(l, struct erasure, left);
 
-    store_scan_free(&e->scan);
     l->prev = NULL; /* the store freed its list already */
     erasure_free(e);
 }
@@ -192,8 +183,6 @@ void erasure_own_chats(const struct erasure *e, erasure_chat_cb *cb, void *ctx)
 
 /* ---- one namespace after the other ---- */
 
-static void read_on(struct erasure *e);
-
 /* Advances to the next eraser.  False: there is none. */
 static bool advance(struct erasure *e)
 {
@@ -206,24 +195,50 @@ static bool advance(struct erasure *e)
     return true;
 }
 
-static bool has_records(struct erasure *e)
+/* True: the record goes. */
+static bool erases(void *ctx, struct str key, struct str value)
 {
-    while (e->records != NULL && e->records->ns != NULL && e->subject.dry &&
-           e->records->only_for_real)
-        e->records++;
-    return e->records != NULL && e->records->ns != NULL;
+    struct erasure *e = ctx;
+    const struct erase_records *of = e->records;
+    struct json doc = {0};
+
+    (void)json_parse(e->parser, value, &doc);
+    if (!of->is(e->with[e->at].ctx, e, key, doc))
+        return false;
+    if (of->word != NULL)
+        erasure_count(e, of->word, 1);
+    return !e->subject.dry && !of->keep;
+}
+
+static void go_on(struct erasure *e);
+
+static void on_swept(void *ctx, bool ok)
+{
+    struct erasure *e = ctx;
+
+    sweep_stop(&e->sweep);
+    e->records++;
+    if (ok)
+        go_on(e);
+    else
+        erasure_fail(e, "The store failed in the middle: ask again.");
 }
 
 /* Continues with the current eraser: its records, then its verb.  Then the next eraser runs. */
 static void go_on(struct erasure *e)
 {
+    static const struct sweep_ops ops = {.goes = erases, .end = on_swept};
+
     do {
         const struct erase_with *with = &e->with[e->at];
         void (*verb)(void *, struct erasure *) =
             e->subject.tenant.p != NULL ? with->eraser->tenant : with->eraser->person;
-        buf_reset(&e->after);
-        if (has_records(e)) {
-            read_on(e);
+        while (e->records != NULL && e->subject.dry && e->records->only_for_real)
+            e->records++;
+        if (e->records != NULL && e->records->ns != NULL) {
+            if (e->records->word != NULL)
+                erasure_count(e, e->records->word, 0); /* the answer shows zero counts too */
+            e->sweep = sweep_start(e->store, NULL, e->records->ns, 0, &ops, e);
             return;
         }
         if (verb != NULL) {
@@ -240,78 +255,6 @@ void erasure_next(struct erasure *e)
         go_on(e);
     else
         finish(e, NULL);
-}
-
-static void step_over(struct erasure *e, enum bh_err err)
-{
-    bool more = e->scan.more;
-
-    free(e->items);
-    e->items = NULL;
-    buf_reset(&e->after);
-    if (more && err == BH_OK)
-        buf_add_str(&e->after, e->scan.records[e->scan.n_records - 1].key);
-    store_scan_free(&e->scan);
-    if (err != BH_OK) {
-        erasure_fail(e, "The store failed in the middle: ask again.");
-    } else if (more) {
-        read_on(e);
-    } else {
-        e->records++;
-        go_on(e);
-    }
-}
-
-static void on_deleted(struct store_op *op, enum bh_err err)
-{
-    step_over(container_of(op, struct erasure, tx.op), err);
-}
-
-/* True: a transaction is in flight. */
-static bool delete_found(struct erasure *e)
-{
-    const struct erase_records *of = e->records;
-    bool deletes = !e->subject.dry && !of->keep;
-    size_t n = 0;
-
-    e->items = xcalloc(e->scan.n_records + 1, sizeof *e->items);
-    for (size_t i = 0; i < e->scan.n_records; i++) {
-        const struct store_record *r = &e->scan.records[i];
-        struct json doc = {0};
-        (void)json_parse(e->parser, r->value, &doc);
-        if (!of->is(e->with[e->at].ctx, e, r->key, doc))
-            continue;
-        if (of->word != NULL)
-            erasure_count(e, of->word, 1);
-        if (deletes)
-            e->items[n++] = (struct store_kv){KV_DELETE, of->ns, r->key, STR_NULL};
-    }
-    if (n == 0)
-        return false;
-    e->tx = (struct store_tx){.op = {.done = on_deleted}, .items = e->items, .n = n};
-    store_tx(e->store, &e->tx, false);
-    return true;
-}
-
-static void on_read(struct store_op *op, enum bh_err err)
-{
-    struct erasure *e = container_of(op, struct erasure, scan.op);
-
-    if (err != BH_OK || e->scan.n_records == 0 || !delete_found(e))
-        step_over(e, err);
-}
-
-static void read_on(struct erasure *e)
-{
-    e->scan = (struct store_scan){.op = {.done = on_read},
-                                  .ns = e->records->ns,
-                                  .prefix = STR(""),
-                                  .max_bytes = STEP_BYTES};
-    if (e->after.n > 0)
-        e->scan.after = buf_str(&e->after);
-    else if (e->records->word != NULL)
-        erasure_count(e, e->records->word, 0); /* the answer shows zero counts too */
-    store_scan(e->store, &e->scan);
 }
 
 void erasure_start(struct store *store, const struct erase_subject *subject,

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/arena.h"
 #include "base/clock.h"
@@ -128,6 +129,8 @@ static void filter_record(const struct journal_disk *d, uint8_t *filter,
         return;
     filter_add(filter, key_of(d, 'm', rec->message_id));
     filter_add(filter, key_of(d, 'c', rec->chat_id));
+    if (rec->trace.n > 0)
+        filter_add(filter, key_of(d, 'w', journal_trace_id(rec->trace)));
     filter_add(filter, key_of(d, 'u', rec->kind == JOURNAL_EVENT ? rec->user_id : rec->chat_id));
     for (size_t i = 0; i < rec->n_verdicts; i++) {
         filter_add(filter, key_of(d, 't', rec->verdicts[i].tenant));
@@ -159,14 +162,6 @@ static void filter_all(const struct journal_disk *d, struct block_head *h, struc
 
 /* ---- the thread's side: files ---- */
 
-static int64_t wall_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static char *path_of(const struct journal_disk *d, uint64_t first)
 {
     struct buf path = BUF_INIT;
@@ -175,22 +170,14 @@ static char *path_of(const struct journal_disk *d, uint64_t first)
     return buf_take(&path);
 }
 
-static uint64_t file_blocks(const struct journal_disk *d)
+static void remove_oldest(struct journal_disk *d)
 {
-    uint64_t max = __atomic_load_n(&d->env.max_bytes, __ATOMIC_RELAXED);
-    uint64_t n = max / FILES_WANTED / JOURNAL_BLOCK;
+    char *path = path_of(d, d->files[0].first);
 
-    return n > 0 ? n : 1;
-}
-
-static void file_remove(struct journal_disk *d, size_t i)
-{
-    char *path = path_of(d, d->files[i].first);
-
-    close(d->files[i].fd);
+    close(d->files[0].fd);
     unlink(path);
     free(path);
-    memmove(&d->files[i], &d->files[i + 1], (--d->n_files - i) * sizeof d->files[0]);
+    memmove(&d->files[0], &d->files[1], --d->n_files * sizeof d->files[0]);
 }
 
 static bool write_head(const struct journal_disk *d, const struct file *f)
@@ -206,7 +193,7 @@ static void empty_newest(struct journal_disk *d)
     char blank[12] = {0};
     uint16_t used = (uint16_t)d->head.used;
 
-    f->last_ms = wall_ms();
+    f->last_ms = clock_os_us(CLOCK_REALTIME) / 1000;
     if (ftruncate(f->fd, 0) != 0 || !d->has_head || d->head.block < f->first || used < sizeof blank)
         return;
     memcpy(blank, &used, sizeof used);
@@ -222,15 +209,15 @@ static void expire(struct journal_disk *d)
     int64_t keep_ms = __atomic_load_n(&d->env.keep_ms, __ATOMIC_RELAXED);
     uint64_t max = __atomic_load_n(&d->env.max_bytes, __ATOMIC_RELAXED), bytes = 0;
 
-    while (d->n_files > 1 && d->files[0].last_ms < wall_ms() - keep_ms)
-        file_remove(d, 0);
-    if (d->n_files == 1 && d->files[0].last_ms < wall_ms() - keep_ms)
+    while (d->n_files > 1 && d->files[0].last_ms < clock_os_us(CLOCK_REALTIME) / 1000 - keep_ms)
+        remove_oldest(d);
+    if (d->n_files == 1 && d->files[0].last_ms < clock_os_us(CLOCK_REALTIME) / 1000 - keep_ms)
         empty_newest(d);
     for (size_t i = 0; i < d->n_files; i++)
         bytes += d->files[i].n * JOURNAL_BLOCK;
     while (d->n_files > 1 && (bytes > max || d->n_files == FILES_MAX)) {
         bytes -= d->files[0].n * JOURNAL_BLOCK;
-        file_remove(d, 0);
+        remove_oldest(d);
     }
     __atomic_store_n(&d->bytes, bytes, __ATOMIC_RELAXED);
 }
@@ -248,6 +235,8 @@ static struct file *file_for(struct journal_disk *d, uint64_t block)
 {
     struct file *f = d->n_files > 0 ? &d->files[d->n_files - 1] : NULL;
     int64_t old_ms = __atomic_load_n(&d->env.keep_ms, __ATOMIC_RELAXED) / FILES_WANTED;
+    uint64_t blocks =
+        __atomic_load_n(&d->env.max_bytes, __ATOMIC_RELAXED) / FILES_WANTED / JOURNAL_BLOCK;
 
     if (f != NULL && block < f->first + f->n)
         return f;
@@ -255,7 +244,8 @@ static struct file *file_for(struct journal_disk *d, uint64_t block)
         errno = ENOSPC;
         return NULL;
     }
-    if (f != NULL && block < f->first + file_blocks(d) && wall_ms() - f->first_ms < old_ms) {
+    if (f != NULL && block < f->first + (blocks > 0 ? blocks : 1) &&
+        clock_os_us(CLOCK_REALTIME) / 1000 - f->first_ms < old_ms) {
         __atomic_fetch_add(&d->bytes, (block - f->first + 1 - f->n) * JOURNAL_BLOCK,
                            __ATOMIC_RELAXED);
         f->n = block - f->first + 1;
@@ -268,7 +258,10 @@ static struct file *file_for(struct journal_disk *d, uint64_t block)
     if (fd < 0)
         return NULL;
     f = &d->files[d->n_files++];
-    *f = (struct file){.first = block, .n = 1, .first_ms = wall_ms(), .fd = fd};
+    *f = (struct file){.first = block,
+                       .n = 1,
+                       .first_ms = clock_os_us(CLOCK_REALTIME) / 1000,
+                       .fd = fd};
     __atomic_fetch_add(&d->bytes, JOURNAL_BLOCK, __ATOMIC_RELAXED);
     return f;
 }
@@ -442,6 +435,8 @@ static size_t query_keys(const struct journal_search *s, uint64_t keys_out[8])
         keys_out[n++] = key_of(d, 'r', str_starts(id, head) ? str_skip(id, head.n) : id);
     if (q->delivery != 0)
         keys_out[n++] = key_of_number(d, 'd', q->delivery);
+    if (q->trace.n > 0)
+        keys_out[n++] = key_of(d, 'w', journal_trace_id(q->trace));
     return n;
 }
 
@@ -484,7 +479,8 @@ static bool search_block(struct journal_search *s, uint64_t block, struct str by
 static void collect(struct journal_search *s)
 {
     struct journal_disk *d = s->d;
-    int64_t oldest_ms = wall_ms() - __atomic_load_n(&d->env.keep_ms, __ATOMIC_RELAXED);
+    int64_t oldest_ms =
+        clock_os_us(CLOCK_REALTIME) / 1000 - __atomic_load_n(&d->env.keep_ms, __ATOMIC_RELAXED);
     int64_t until_us = thread_now_us() + SEARCH_US;
     uint64_t wanted[8], from = s->before != 0 ? s->before / JOURNAL_BLOCK : UINT64_MAX;
     size_t n = query_keys(s, wanted);
@@ -624,7 +620,7 @@ bool journal_disk_find(struct journal_disk *d, const struct journal_query *q, ui
         return false;
     struct journal_search *s = search_new(d, search_run, search_done);
     struct str *texts[] = {&s->q.platform, &s->q.message,  &s->q.person, &s->q.chat,
-                           &s->q.tenant,   &s->q.instance, &s->q.action};
+                           &s->q.tenant,   &s->q.instance, &s->q.action, &s->q.trace};
     s->cb = cb;
     s->ctx = ctx;
     s->q = *q;

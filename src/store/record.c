@@ -72,10 +72,10 @@ static struct str text_of(const struct record_field *f, const void *thing)
     return *(const char *)m != '\0' ? str_of(m) : STR_NULL;
 }
 
-static bool has_flag(const struct record_form *form, enum record_flag flag)
+static bool is_sealed(const struct record_form *form)
 {
     for (size_t i = 0; i < form->n_fields; i++)
-        if (form->fields[i].flags & flag)
+        if (form->fields[i].flags & RECORD_SEALED)
             return true;
     return false;
 }
@@ -83,9 +83,9 @@ static bool has_flag(const struct record_form *form, enum record_flag flag)
 bool record_has_sealed(const struct record_form *form)
 {
     for (size_t i = 0; i < form->n_fields; i++)
-        if (is_list(&form->fields[i]) && has_flag(form->fields[i].of, RECORD_SEALED))
+        if (is_list(&form->fields[i]) && is_sealed(form->fields[i].of))
             return true;
-    return has_flag(form, RECORD_SEALED);
+    return is_sealed(form);
 }
 
 void record_seal_name(const struct record_form *form, struct str key, const char *field,
@@ -455,15 +455,6 @@ static bool is_missing(const struct record_field *f, const void *thing, bool see
     return is_absent(f, thing);
 }
 
-static bool check_needed(struct record_reader *r, const struct record_form *form, const void *thing,
-                         uint32_t seen)
-{
-    for (size_t i = 0; i < form->n_fields; i++)
-        if (is_missing(&form->fields[i], thing, seen & 1u << i))
-            return refuse(r, form->fields[i].name, "is damaged: a field is missing");
-    return true;
-}
-
 /* Reads all members of @doc except lists, whose type alone is checked. */
 static bool read_members(struct record_reader *r, const struct record_form *form, struct json doc,
                          void *thing)
@@ -483,7 +474,10 @@ static bool read_members(struct record_reader *r, const struct record_form *form
         if (is_list(f) && json_type(it.value) != JSON_ARRAY)
             return refuse(r, f->name, "is damaged: a list is none");
     }
-    return check_needed(r, form, thing, seen);
+    for (size_t i = 0; i < form->n_fields; i++)
+        if (is_missing(&form->fields[i], thing, seen & 1u << i))
+            return refuse(r, form->fields[i].name, "is damaged: a field is missing");
+    return true;
 }
 
 static bool read_list(struct record_reader *r, const struct record_field *f, struct json list,
@@ -504,16 +498,6 @@ static bool read_list(struct record_reader *r, const struct record_field *f, str
             (*count)++; /* so that record_done() frees this entry too */
             return false;
         }
-    }
-    return true;
-}
-
-static bool read_lists(struct record_reader *r, struct json doc, void *thing)
-{
-    for (size_t i = 0; i < r->form->n_fields; i++) {
-        const struct record_field *f = &r->form->fields[i];
-        if (is_list(f) && !read_list(r, f, json_get(doc, f->name), thing))
-            return false;
     }
     return true;
 }
@@ -576,8 +560,10 @@ bool record_read(struct record_reader *r, const struct record_form *form, struct
     buf_reset(&r->plain);
     (void)buf_room(&r->plain, value.n); /* must not move later; plain texts are shorter */
     bool ok = json_parse(r->parser, value, &doc) || refuse(r, NULL, "is damaged: it is no JSON");
-    ok = ok && read_key(r, ret_thing) && read_members(r, form, doc, ret_thing) &&
-         read_lists(r, doc, ret_thing);
+    ok = ok && read_key(r, ret_thing) && read_members(r, form, doc, ret_thing);
+    for (size_t i = 0; ok && i < form->n_fields; i++)
+        ok = !is_list(&form->fields[i]) ||
+             read_list(r, &form->fields[i], json_get(doc, form->fields[i].name), ret_thing);
     if (!ok)
         record_done(form, ret_thing);
     return ok;

@@ -1,5 +1,6 @@
 /* result.c - see result.h. */
 #include "store/result.h"
+#include <endian.h>
 #include <stdlib.h>
 #include "base/arena.h"
 #include "base/buf.h"
@@ -20,18 +21,9 @@ bool result_has_room(const struct result *r, size_t bytes)
     return r->n < r->limit && (r->n == 0 || r->bytes + bytes <= r->max_bytes);
 }
 
-static size_t next_cap(const struct result *r)
-{
-    size_t first = r->limit < 16 ? r->limit : 16;
-    return r->cap != 0 ? r->cap * 2 : first;
-}
-
 void result_add_row(struct result *r, const struct store_row *row)
 {
-    if (r->n == r->cap) {
-        r->cap = next_cap(r);
-        r->rows = xrealloc(r->rows, r->cap * sizeof *r->rows);
-    }
+    r->rows = xgrow(r->rows, r->n, &r->cap, sizeof *r->rows);
     struct store_row *to = &r->rows[r->n++];
     *to = *row;
     to->frame = arena_str(r->arena, row->frame);
@@ -41,10 +33,7 @@ void result_add_row(struct result *r, const struct store_row *row)
 
 void result_add_record(struct result *r, struct str key, struct str value)
 {
-    if (r->n == r->cap) {
-        r->cap = next_cap(r);
-        r->records = xrealloc(r->records, r->cap * sizeof *r->records);
-    }
+    r->records = xgrow(r->records, r->n, &r->cap, sizeof *r->records);
     r->bytes += key.n + value.n;
     r->records[r->n++] =
         (struct store_record){arena_str(r->arena, key), arena_str(r->arena, value)};
@@ -74,6 +63,44 @@ bool scan_prefix_end(struct buf *out, struct str prefix)
     buf_add_str(out, prefix);
     out->p[out->n - 1]++;
     return true;
+}
+
+void scan_bounds(const struct store_scan *s, struct buf *from, struct buf *to, bool *ret_ends)
+{
+    *ret_ends = scan_prefix_end(to, s->prefix);
+    buf_add_str(from, s->prefix);
+    if (s->after.p == NULL)
+        return;
+    if (s->reverse) {
+        if (!*ret_ends || str_cmp(s->after, buf_str(to)) < 0) {
+            buf_reset(to);
+            buf_add_str(to, s->after);
+            *ret_ends = true;
+        }
+    } else if (str_cmp(s->after, s->prefix) >= 0) {
+        buf_reset(from);
+        buf_add_str(from, s->after);
+        buf_add_c(from, '\0'); /* the next possible key */
+    }
+}
+
+/* ---- deduplication keys ---- */
+
+void result_add_key(struct buf *out, struct hash128 key)
+{
+    uint64_t words[2] = {htole64(key.lo), htole64(key.hi)};
+
+    buf_add(out, words, sizeof words);
+}
+
+void result_keys(struct str keys, int64_t at_ms, store_key_cb *cb, void *ctx)
+{
+    uint64_t words[2];
+
+    for (; keys.n >= sizeof words; keys = str_skip(keys, sizeof words)) {
+        memcpy(words, keys.p, sizeof words);
+        cb(ctx, (struct hash128){.lo = le64toh(words[0]), .hi = le64toh(words[1])}, at_ms);
+    }
 }
 
 /* ---- the op's answer ---- */

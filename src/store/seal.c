@@ -248,22 +248,18 @@ static void seal_next_path(struct buf *out, const char *path)
     buf_printf(out, "%s.next", path);
 }
 
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat x, y;
-
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
-
 static bool seal_keep_old(const char *path, struct buf *ret_name)
 {
     struct buf name = BUF_INIT;
+    struct stat now, old;
     bool ok = false;
 
     for (int n = 1; !ok && n < 1000; n++) {
         buf_reset(&name);
         buf_printf(&name, n == 1 ? "%s.old" : "%s.old.%d", path, n);
-        ok = link(path, buf_z(&name)) == 0 || is_same_file(path, buf_z(&name));
+        ok = link(path, buf_z(&name)) == 0 ||
+             (stat(path, &now) == 0 && stat(buf_z(&name), &old) == 0 && now.st_dev == old.st_dev &&
+              now.st_ino == old.st_ino);
         if (!ok && errno != EEXIST)
             break;
     }
@@ -405,7 +401,7 @@ static bool is_text(struct str s)
 static enum bh_err open_keys(struct turning *ch)
 {
     struct seal_change *c = ch->c;
-    struct buf file = BUF_INIT, plain = BUF_INIT;
+    struct buf file = BUF_INIT;
 
     seal_next_path(&file, c->path != NULL ? c->path : "");
     enum bh_err err = seal_open_master(c->from, buf_str(&ch->r.salt), c->path, &ch->old, ch->why);
@@ -413,13 +409,10 @@ static enum bh_err open_keys(struct turning *ch)
         snprintf(ch->why, 256, "the master key does not fit the database");
         err = BH_REFUSED;
     }
-    if (err == BH_OK && ch->r.mac.n > 0 &&
-        unseal_secret(ch->old, SEAL_MAC, buf_str(&ch->r.mac), &plain) &&
-        plain.n == sizeof ch->old->mac_key)
-        memcpy(ch->old->mac_key, plain.p, plain.n);
+    if (err == BH_OK && !take_mac_root(ch->old, &ch->r, ch->why))
+        err = BH_REFUSED;
     if (err == BH_OK)
         err = seal_open_master(c->to, buf_str(&ch->r.next_salt), buf_z(&file), &ch->next, ch->why);
-    buf_wipe(&plain);
     buf_done(&file);
     return err;
 }
@@ -461,16 +454,6 @@ static bool is_done(struct turning *ch)
     return done;
 }
 
-/* An earlier change to a file may have been over but for its name. */
-static enum bh_err settle_last(struct turning *ch)
-{
-    struct seal *s = NULL;
-    enum bh_err err = seal_open_for(ch->c->store, ch->c->from, ch->c->path, &s, ch->why);
-
-    seal_free(s);
-    return err;
-}
-
 static enum bh_err prepare(struct turning *ch)
 {
     struct rand rand = RAND_SYSTEM;
@@ -483,7 +466,12 @@ static enum bh_err prepare(struct turning *ch)
         rand_bytes(&rand, salt, sizeof salt);
         buf_add(&ch->r.next_salt, salt, sizeof salt);
     }
-    enum bh_err err = goes_on ? BH_OK : settle_last(ch);
+    enum bh_err err = BH_OK;
+    if (!goes_on) { /* an earlier change to a file may have been over but for its name */
+        struct seal *s = NULL;
+        err = seal_open_for(ch->c->store, ch->c->from, ch->c->path, &s, ch->why);
+        seal_free(s);
+    }
     if (err == BH_OK)
         err = open_keys(ch);
     if (err != BH_OK || !goes_on)

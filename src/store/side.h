@@ -1,15 +1,16 @@
-/* side.h - a connection to a database beside the main store, SQLite or PostgreSQL, for what is not
- * a part of store.h: skills, data.  Used from one thread at a time.
+/* side.h - a connection to a database beside the main store, in SQLite or PostgreSQL.  Skills, data
+ * and migrate.h use it.  One thread at a time may use a connection.
  *
  *      side_begin(s, true);
- *      side_text(s, name);                            // the parameters of the next question
- *      bool ok = side_ask(s, SQL_GET);                // one of the statements of its schema
+ *      side_text(s, name);                            // the parameters of the next statement
+ *      bool ok = side_ask(s, SQL_GET);                // runs a statement of the schema
  *      while (side_next(s))                           // one row after the other
- *          meta = side_get_str(s, 2);                 // until the next row or question
+ *          meta = side_get_str(s, 2);                 // valid until the next row or statement
  *      side_commit(s);
  *
- * A statement may be several commands separated by semicolons: all get the same parameters, and the
- * rows are those of the last one.  sqlite/side.h and postgres/side.h open connections. */
+ * A statement may be several SQL commands separated by semicolons.  All commands get the same
+ * parameters, and the rows are those of the last command.  sqlite/side.h and postgres/side.h open
+ * connections. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,7 +32,7 @@ struct side_arg {
 enum side_end {
     SIDE_DONE,
     SIDE_UNDONE,
-    SIDE_UNKNOWN, /* the connection was lost, and nobody can say whether it happened */
+    SIDE_UNKNOWN, /* the connection was lost in the commit, whose outcome is unknown */
 };
 
 struct side_ops {
@@ -47,15 +48,15 @@ struct side_ops {
 
 struct side { /* first member of each kind */
     const struct side_ops *ops;
-    const struct lane_job *job; /* borrowed; long reads stop when it must; NULL: none runs */
+    const struct db_job *job; /* borrowed; long reads stop with it; NULL: no job runs */
     struct side_arg args[SIDE_MAX_ARGS];
     unsigned n_args;
-    bool ok;       /* the last question, and the rows that were read of it, did not fail */
+    bool ok;       /* the last statement, and reading its rows, succeeded */
     bool doubt;    /* of the last commit: SIDE_UNKNOWN */
     char why[160]; /* of the last failure, for people */
 };
 
-/* A read sees one moment, however many questions it asks. */
+/* A read transaction sees one snapshot. */
 static inline bool side_begin(struct side *s, bool write)
 {
     s->doubt = false;
@@ -72,13 +73,13 @@ static inline void side_rollback(struct side *s)
 {
     s->ops->rollback(s);
 }
-static inline void side_close(struct side *s) /* what was not committed did not happen */
+static inline void side_close(struct side *s) /* rolls back an open transaction; NULL is fine */
 {
     if (s != NULL)
         s->ops->close(s);
 }
 
-/* The parameters of the next question, in order; texts and lists are borrowed until it is asked. */
+/* The parameters of the next statement, in order; texts and lists are borrowed until side_ask(). */
 static inline void side_arg(struct side *s, struct side_arg a)
 {
     s->args[s->n_args++] = a;
@@ -108,7 +109,7 @@ static inline void side_ints(struct side *s, const int64_t *all, size_t n)
     side_arg(s, (struct side_arg){.type = SIDE_INTS, .list = all, .n = n});
 }
 
-/* False: it failed (@why), and so did the transaction. */
+/* False: the statement failed (@why), and the transaction must be rolled back. */
 static inline bool side_ask(struct side *s, unsigned statement)
 {
     s->ok = s->ops->ask(s, statement);

@@ -1,8 +1,8 @@
 /* store.c - shared by all stores: `store:` in the configuration, store_put(), store_leave() and
  * store_close().
  *
- * ops->close() runs no done().  So a store keeps a list of store_put()s and a list of objects of
- * store_leave(), and store_close() frees the rest of both. */
+ * ops->close() runs no done().  So a store keeps a list of objects of store_leave(), store_put()s
+ * among them, and store_close() frees the rest. */
 #include "store/store.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ const int64_t store_wait_bounds_us[STORE_WAIT_BOUNDS] = {500,   1000,  2000,   5
 
 struct store_put { /* one allocation: this, the items, then the bytes they point at */
     struct store_tx tx;
-    struct store_put *next, **prev;
+    struct store_left left;
     store_put_cb *done;
     void *ctx;
     struct store_kv items[];
@@ -59,14 +59,17 @@ static void on_put(struct store_op *op, enum bh_err err)
 {
     struct store_put *p = container_of(op, struct store_put, tx.op);
 
-    *p->prev = p->next;
-    if (p->next != NULL)
-        p->next->prev = p->prev;
+    store_take_back(&p->left);
     store_put_cb *done = p->done;
     void *ctx = p->ctx;
     free(p);
     if (done != NULL)
         done(ctx, err);
+}
+
+static void put_release(struct store_left *l)
+{
+    free(container_of(l, struct store_put, left));
 }
 
 struct store_put *store_put(struct store *st, const struct store_kv *items, size_t n, bool urgent,
@@ -77,11 +80,9 @@ struct store_put *store_put(struct store *st, const struct store_kv *items, size
         bytes += strlen(items[i].ns) + 1 + items[i].key.n + items[i].value.n;
 
     struct store_put *p = xmalloc(sizeof *p + n * sizeof p->items[0] + bytes);
-    *p = (struct store_put){.done = done, .ctx = ctx, .next = st->puts, .prev = &st->puts};
+    *p = (struct store_put){.done = done, .ctx = ctx};
     p->tx = (struct store_tx){.op.done = on_put, .items = p->items, .n = n};
-    if (p->next != NULL)
-        p->next->prev = &p->next;
-    st->puts = p;
+    store_leave(st, &p->left, put_release);
 
     char *at = (char *)&p->items[n];
     for (size_t i = 0; i < n; i++) {
@@ -123,14 +124,8 @@ void store_close(struct store *st)
 {
     if (st == NULL)
         return;
-    struct store_put *p = st->puts;
     struct store_left *l = st->left;
     st->ops->close(st);
-    while (p != NULL) {
-        struct store_put *next = p->next;
-        free(p);
-        p = next;
-    }
     while (l != NULL) {
         struct store_left *next = l->next;
         l->release(l);

@@ -66,9 +66,9 @@ struct store_op {
     struct store_op *next;
     uint64_t ticket; /* private */
     uint8_t kind;    /* enum store_kind, set by the call */
-    uint8_t state;   /* private */
-    uint8_t err;     /* private */
+    uint8_t err;     /* private; beside @kind: compilers read both in one load */
     uint8_t turn;    /* private */
+    uint8_t state;   /* private; two threads change it, so no load of its neighbours covers it */
     uint32_t at_us;  /* private; when the op entered the state it is in, modulo 2^32 */
 };
 
@@ -296,7 +296,6 @@ struct store { /* first member of every implementation */
     struct hash_key dedup_key; /* random per database, for deduplication keys */
     bool shared;               /* several nodes may have this store open: see above */
     struct store_fence guard;  /* see store_guard() */
-    struct store_put *puts;    /* private to store.c, NULL at first: store_put()s under way */
     struct store_left *left;   /* private to store.c, NULL at first: see store_leave() */
 };
 

@@ -35,14 +35,7 @@ static void sweep_free(struct sweep *s)
     free(s);
 }
 
-static void pass_over(struct sweep *s, bool whole)
-{
-    buf_reset(&s->after);
-    if (whole && s->ops->end != NULL)
-        s->ops->end(s->ctx);
-    if (s->rest_ms != 0)
-        timer_set(s->clock, &s->timer, s->rest_ms);
-}
+static void read_on(struct sweep *s);
 
 static void step_over(struct sweep *s, enum bh_err err)
 {
@@ -53,18 +46,26 @@ static void step_over(struct sweep *s, enum bh_err err)
     free(s->items);
     s->items = NULL;
     s->busy = false;
-    if (s->ops == NULL)
+    if (s->ops == NULL) {
         sweep_free(s);
-    else if (more && err == BH_OK)
+    } else if (more && err == BH_OK && s->clock == NULL) {
+        read_on(s);
+    } else if (more && err == BH_OK) {
         timer_set(s->clock, &s->timer, STEP_MS);
-    else
-        pass_over(s, err == BH_OK);
+    } else {
+        buf_reset(&s->after);
+        if (s->rest_ms != 0)
+            timer_set(s->clock, &s->timer, s->rest_ms);
+        if (s->ops->end != NULL)
+            s->ops->end(s->ctx, err == BH_OK);
+    }
 }
 
 static void on_deleted(struct store_op *op, enum bh_err err)
 {
-    (void)err; /* the next pass finds records that were not deleted */
-    step_over(container_of(op, struct sweep, tx.op), BH_OK);
+    struct sweep *s = container_of(op, struct sweep, tx.op);
+
+    step_over(s, s->clock != NULL ? BH_OK : err); /* the next pass finds what was not deleted */
 }
 
 static void on_read(struct store_op *op, enum bh_err err)
@@ -102,10 +103,8 @@ static void on_store_closed(struct store_left *l)
         sweep_free(s);
 }
 
-static void on_timer(struct timer *t)
+static void read_on(struct sweep *s)
 {
-    struct sweep *s = container_of(t, struct sweep, timer);
-
     if (s->after.n == 0 && s->ops->begin != NULL)
         s->ops->begin(s->ctx);
     s->busy = true;
@@ -114,10 +113,15 @@ static void on_timer(struct timer *t)
                                   .ns = s->ns,
                                   .prefix = STR(""),
                                   .max_bytes = STEP_BYTES,
-                                  .loose = true};
+                                  .loose = s->clock != NULL};
     if (s->after.n > 0)
         s->scan.after = buf_str(&s->after);
     store_scan(s->store, &s->scan);
+}
+
+static void on_timer(struct timer *t)
+{
+    read_on(container_of(t, struct sweep, timer));
 }
 
 struct sweep *sweep_start(struct store *st, struct clock *clock, const char *ns, int64_t rest_ms,
@@ -133,7 +137,10 @@ struct sweep *sweep_start(struct store *st, struct clock *clock, const char *ns,
                         .ctx = ctx,
                         .after = BUF_INIT};
     timer_init(&s->timer, on_timer);
-    timer_set(clock, &s->timer, STEP_MS);
+    if (clock != NULL)
+        timer_set(clock, &s->timer, STEP_MS);
+    else
+        read_on(s);
     return s;
 }
 
@@ -144,7 +151,8 @@ void sweep_stop(struct sweep **handle)
     *handle = NULL;
     if (s == NULL)
         return;
-    timer_stop(s->clock, &s->timer);
+    if (s->clock != NULL)
+        timer_stop(s->clock, &s->timer);
     s->ops = NULL; /* while busy, done() or store_close() frees it */
     if (!s->busy)
         sweep_free(s);

@@ -1,11 +1,14 @@
-/* sweep.h - through all records of a namespace, a little at a time, again and again.
+/* sweep.h - reads all records of a namespace in small steps, repeatedly, and deletes some.
  *
  *      RESTING --now and then--> READING <--> DELETING
  *         ^--- the last record ------'
  *
- * For what nobody indexes: records that have become too old, and how many bytes there are.  It
- * reads 128 KiB at a time with a pause in between, so it costs others little, however much there
- * is.  A pass that fails in the middle begins anew after the rest.
+ * For properties that have no index: the age of records, the bytes of a namespace.  A sweep reads
+ * 128 KiB at a time and pauses between steps, so a large namespace does not slow other readers.  A
+ * pass that fails starts again after the rest.
+ *
+ * Without a clock a sweep is one pass without pauses.  That pass sees every write submitted before
+ * it.
  */
 #pragma once
 #include <stdbool.h>
@@ -19,14 +22,16 @@ struct sweep; /* a handle: sweep_stop() */
 
 struct sweep_ops {
     void (*begin)(void *ctx); /* a pass; may be NULL */
-    /* What becomes of a record; true: it is deleted. */
+    /* Called for each record.  True: the sweep deletes the record. */
     bool (*goes)(void *ctx, struct str key, struct str value);
-    void (*end)(void *ctx); /* all of them were looked at; may be NULL */
+    /* The pass is over; @ok: it read all records.  May stop the sweep; may be NULL. */
+    void (*end)(void *ctx, bool ok);
 };
 
 /* The first pass begins soon, the others @rest_ms (0: never) after the end of the one before.
- * @st, @clock, @ops and @ctx are borrowed until sweep_stop(). */
+ * @clock may be NULL, see above.  @st, @clock, @ops and @ctx are borrowed until sweep_stop(). */
 struct sweep *sweep_start(struct store *st, struct clock *clock, const char *ns, int64_t rest_ms,
                           const struct sweep_ops *ops, void *ctx) BH_MUST_USE;
-/* Nothing is called any more, also after the store was closed.  NULL inside is fine; sets it. */
+/* No callback runs afterwards.  May be called after the store was closed.  Sets *@s to NULL; a NULL
+ * inside is fine. */
 void sweep_stop(struct sweep **s);

@@ -6,6 +6,7 @@
  * expect are read together (sqlite/read.c). */
 #include "store/worker.h"
 #include <assert.h>
+#include <stdlib.h>
 #include "base/mem.h"
 #include "store/result.h"
 
@@ -17,12 +18,6 @@
 #define READ_BATCH_BYTES ((size_t)256 << 10)
 
 /* ---- submitting ---- */
-
-static bool is_loose(const struct store_op *op)
-{
-    return op->kind == STORE_FETCH ? container_of(op, const struct store_fetch, op)->loose
-                                   : container_of(op, const struct store_scan, op)->loose;
-}
 
 static struct store_worker *worker_of(struct store *st)
 {
@@ -41,7 +36,10 @@ void worker_submit(struct store *st, struct store_op *op, bool urgent)
         return;
     }
     result_clear(op);
-    engine_submit(e, op, ENGINE_READ, op->kind == STORE_SCAN, is_loose(op) ? 0 : ENGINE_AFTER);
+    bool scan = op->kind == STORE_SCAN;
+    bool loose = scan ? container_of(op, struct store_scan, op)->loose
+                      : container_of(op, struct store_fetch, op)->loose;
+    engine_submit(e, op, ENGINE_READ, scan, loose ? 0 : ENGINE_AFTER);
 }
 
 bool worker_shrink(struct store *st, struct store_append *a)
@@ -71,6 +69,84 @@ void worker_forget_keys(struct store *st, int64_t before_ms)
         w->forget_before_ms = before_ms;
     pthread_mutex_unlock(&w->lock);
     engine_nudge(w->engine);
+}
+
+/* ---- messages that were acked while they lingered ----
+ *
+ * All that is left of a shrunk append is its key.  The keys of many are one op. */
+
+struct folded {
+    struct store_append append; /* shrunk: it has keys only */
+    struct store_extra extra;
+    struct store_op *first; /* the ops it stands for */
+    struct hash128 keys[];  /* of all but the first */
+};
+
+static void on_folded(struct store_op *op, enum bh_err err)
+{
+    assert(!"unfolded before it is finished");
+}
+
+static struct folded *folded_of(const struct store_op *op) /* NULL: it is no such op */
+{
+    return op->done == on_folded ? container_of(op, struct folded, append.op) : NULL;
+}
+
+size_t worker_stands_for(const struct store_op *op)
+{
+    const struct folded *f = folded_of(op);
+
+    return f != NULL ? 1 + f->extra.n_keys : 1;
+}
+
+static bool may_fold(const struct store_op *op)
+{
+    const struct store_append *a = container_of(op, const struct store_append, op);
+
+    return op->kind == STORE_APPEND && a->shrunk && a->has_key && !a->tied && a->replaces == 0 &&
+           a->extra == NULL;
+}
+
+static struct store_op *fold(struct store_op *first, size_t n)
+{
+    struct folded *f = xmalloc(sizeof *f + n * sizeof *f->keys);
+
+    *f = (struct folded){
+        .append = {.op = {.done = on_folded, .kind = STORE_APPEND, .state = OP_SHRUNK},
+                   .shrunk = true,
+                   .has_key = true,
+                   .extra = &f->extra},
+        .extra = {.keys = f->keys, .n_keys = n - 1},
+        .first = first};
+    size_t at = 0;
+    for (struct store_op *op = first; op != NULL; op = op->next, at++) {
+        const struct store_append *a = container_of(op, const struct store_append, op);
+        *(at == 0 ? &f->append.key : &f->keys[at - 1]) = a->key;
+        if (a->at_ms > f->append.at_ms)
+            f->append.at_ms = a->at_ms;
+        op->at_us = 0;
+    }
+    assert(at == n);
+    return &f->append.op;
+}
+
+static struct store_op *unfold(struct store_op *op)
+{
+    struct folded *f = folded_of(op);
+    struct store_op *first = f != NULL ? f->first : NULL;
+
+    for (struct store_op *it = first; it != NULL; it = it->next)
+        it->err = op->err;
+    free(f);
+    return first;
+}
+
+static void drop(struct store_op *op)
+{
+    if (folded_of(op) != NULL)
+        free(folded_of(op));
+    else
+        result_free(op);
 }
 
 /* ---- what messages wait for ---- */
@@ -116,21 +192,18 @@ static void note_waits(struct store_worker *w, struct store_op *first, int64_t s
     pthread_mutex_unlock(&w->lock);
 }
 
-/* The rows of one transaction come one after the other: the clock is read for the first. */
-static void note_answer(struct store_worker *w, const struct store_op *op)
-{
-    if (op->at_us != w->answer_at_us) {
-        w->answer_at_us = op->at_us;
-        w->answer_us = (uint32_t)thread_now_us() - op->at_us;
-    }
-    note_wait(&w->answers, w->answer_us);
-}
-
 /* A done() may free its op, submit others or close the store. */
 static void op_finish(void *owner, struct store_op *op)
 {
+    struct store_worker *w = owner;
+
+    /* The rows of one transaction come one after the other: the clock is read for the first. */
+    if (op->kind == STORE_APPEND && op->at_us != 0 && op->at_us != w->answer_at_us) {
+        w->answer_at_us = op->at_us;
+        w->answer_us = (uint32_t)thread_now_us() - op->at_us;
+    }
     if (op->kind == STORE_APPEND && op->at_us != 0)
-        note_answer(owner, op);
+        note_wait(&w->answers, w->answer_us);
     if (op->done != NULL)
         op->done(op, (enum bh_err)op->err);
 }
@@ -144,7 +217,7 @@ static struct store_op *cut_batch(struct store_op **list, struct store_op **ret_
     struct store_op *first = *list, *op = first;
     size_t bytes = 0;
 
-    for (*ret_n = 1;; op = op->next, ++*ret_n) {
+    for (*ret_n = worker_stands_for(op);; op = op->next, *ret_n += worker_stands_for(op)) {
         if (op->kind == STORE_APPEND)
             bytes += container_of(op, struct store_append, op)->frame.n;
         bool full = *ret_n >= BATCH_MAX_OPS || bytes >= BATCH_MAX_BYTES;
@@ -245,6 +318,15 @@ static void count_reads(struct store_worker *w, const struct store_op *first)
     pthread_mutex_unlock(&w->lock);
 }
 
+void worker_read(struct store_worker *w, bool ok, const char *why)
+{
+    if (!ok && !w->read_ill)
+        log_error(w->log, "cannot read: %s", why);
+    else if (ok && w->read_ill)
+        log_info(w->log, "reading again");
+    w->read_ill = !ok;
+}
+
 /* Those of @list that nobody called off, together. */
 static void read_list(void *owner, unsigned thread, struct store_op *list)
 {
@@ -281,7 +363,10 @@ static void read_list(void *owner, unsigned thread, struct store_op *list)
 static const struct engine_ops engine_ops = {.write = write_list,
                                              .read = read_list,
                                              .finish = op_finish,
-                                             .drop = result_free,
+                                             .drop = drop,
+                                             .may_fold = may_fold,
+                                             .fold = fold,
+                                             .unfold = unfold,
                                              .weight = fetch_bytes,
                                              .gather_us = gather_us,
                                              .tend = tend,
@@ -300,6 +385,7 @@ bool worker_start(struct store_worker *w, const struct worker_ops *ops, struct l
                                       .read_bytes = READ_BATCH_BYTES};
 
     w->ops = ops;
+    w->log = log;
     pthread_mutex_init(&w->lock, NULL);
     w->engine = engine_new(loop, &cfg);
     return engine_start(w->engine);

@@ -1,5 +1,5 @@
-/* worker.h - the threads of a main store: one writes in groups, one reads beside it.  For stores
- * only; a store embeds it as its first member and gives it a struct worker_ops.
+/* worker.h - the two threads of a main store: one commits writes in groups, the other reads.  Each
+ * implementation of store.h embeds a store_worker as its first member and provides worker_ops.
  *
  *      loop thread               write thread                        read thread
  *      submit ──> queue ────────> batch(): one transaction
@@ -21,9 +21,9 @@ struct worker_ops {
     void (*read)(struct store *st, struct store_op *first);
     /* Drop some of the older deduplication keys; false: there are more. */
     bool (*forget)(struct store *st, int64_t before_ms);
-    /* After every round of work (@quiet: there was none): what has to be done beside it. */
+    /* Upkeep, after every round of work; @quiet: the round had no work. */
     void (*tend)(struct store *st, bool quiet);
-    /* When tend() wants to be called although nobody submits anything: monotonic us; 0: never. */
+    /* When to call tend() although no op arrives: monotonic us; 0: never. */
     int64_t (*tend_due_us)(struct store *st);
 };
 
@@ -31,6 +31,7 @@ struct store_worker {
     struct store base;
     const struct worker_ops *ops;
     struct engine *engine; /* owned; NULL until worker_start() */
+    const struct log *log; /* borrowed */
 
     /* of the loop thread */
     struct store_waits answers; /* STORE_WAIT_ANSWER */
@@ -45,13 +46,14 @@ struct store_worker {
     pthread_mutex_t lock;     /* guards all below */
     int64_t forget_before_ms; /* 0: nothing to forget */
     int64_t read_since_us;    /* the read under way; 0: none is */
+    bool read_ill;            /* of the read thread: the last read failed */
     struct store_stats stats;
 };
 
 /* False: no thread to be had; worker_stop() follows. */
 bool worker_start(struct store_worker *w, const struct worker_ops *ops, struct loop *loop,
                   const struct log *log);
-/* What is queued is written, reads are dropped, no done() runs from here on.  Then tear down. */
+/* Commits queued writes, drops reads and ends the threads.  No done() runs afterwards. */
 void worker_stop(struct store_worker *w);
 
 /* ---- for the table of the store's ops ---- */
@@ -62,9 +64,13 @@ void worker_forget_keys(struct store *st, int64_t before_ms);
 void worker_stats(struct store *st, struct store_stats *ret);
 
 /* ---- for the store, on the write thread ---- */
-/* Count what was done outside a batch; say it when the store fell ill or is well again. */
+/* Adds the counts of work outside a batch; logs when writing begins to fail or works again. */
 void worker_count(struct store_worker *w, const struct store_stats *counts);
+/* On the read thread, how a read ended: logs the first failure, and the first success after one. */
+void worker_read(struct store_worker *w, bool ok, const char *why);
 /* The write thread wrote the log back since @from_us, and writes may have waited for that. */
 void worker_checkpointed(struct store_worker *w, int64_t from_us);
 /* Claim an append: false, it was shrunk. */
 bool worker_take_append(struct store_append *a);
+/* How many submitted ops @op stands for: more than one when it has the keys of shrunk appends. */
+size_t worker_stands_for(const struct store_op *op);

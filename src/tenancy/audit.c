@@ -1,30 +1,41 @@
-/* audit.c - design.  (audit.h has the contract.)
+/* audit.c - entries and their chain.  (audit.h has the contract; audit_read.c reads and cuts.)
  *
  * The number and the hash of an entry are known when its transaction is submitted; the store keeps
- * the order of writes, so several may be under way.  When the newest of them fails, its number is
- * given to the next entry.  When an older one fails, a later one stands on its hash already: then
- * the entry is written by itself, marked as failed, and a further entry says so. */
-#include "tenancy/audit.h"
+ * the order of writes, so several may be under way.
+ *
+ *      UNDER_WAY --written--> freed
+ *          |--failed--> FAILED --nothing stands on it--> freed, its number goes to the next entry
+ *          |              '-----a later entry is on disk--> LOST
+ *          '--unknown--> LOST --written by itself, at last--> freed, and an entry says so
+ *
+ * A LOST entry is written without its change: later entries stand on its hash.  It is marked as
+ * failed, unless nobody knows whether the change happened.
+ *
+ * Bytes are counted from the first entry ever.  An entry has the count at its end, so the size of
+ * the log is the difference between its two ends, and nothing has to be read to know it. */
+#include "tenancy/audit_priv.h"
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
-#include "base/crypto.h"
-#include "base/json.h"
-#include "base/list.h"
+#include "base/config.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "store/record.h"
 
-enum { PAGE = 256, LOOKS_MAX = 4096, BEGUN = 1024 };
+enum { ENTRY_BYTES = 512 }; /* of an entry besides its text */
 
-struct audit_record {
-    char seq[17]; /* 16 hex digits: keys sort by number */
-    struct str entry;
-    uint8_t digest[SHA256_BYTES], prev[SHA256_BYTES], hash[SHA256_BYTES];
-    bool failed; /* the change did not happen; a later entry says so too */
+#define AT(member) offsetof(struct audit_settings, member)
+static const struct config_key keys[] = {
+    {"audit.keep", CFG_DURATION, CFG_RELOAD, AT(keep_ms), "400d", .max = INT64_MAX,
+     .what = "How long entries of `bellhop audit` are kept. 0: for ever."},
+    {"audit.max_size", CFG_BYTES, CFG_RELOAD, AT(max_bytes), "256MiB",
+     .what = "The most bytes of it in the database; the oldest entries go first. One tenant's own "
+             "changes may fill a quarter of it in a day; further ones are refused (429). 0: no "
+             "limit."},
+    {0},
 };
+const struct config_section audit_config = {.keys = keys, .size = sizeof(struct audit_settings)};
+
 static const struct record_field fields[] = {
     RECORD_FIELD(struct audit_record, seq, "seq", RECORD_KEY | RECORD_NEEDED),
     RECORD_FIELD(struct audit_record, entry, "entry", 0, .max = 2 * AUDIT_TEXT),
@@ -32,42 +43,18 @@ static const struct record_field fields[] = {
     RECORD_FIELD(struct audit_record, prev, "prev", 0),
     RECORD_FIELD(struct audit_record, hash, "hash", 0),
     RECORD_FIELD(struct audit_record, failed, "failed", 0),
+    RECORD_FIELD(struct audit_record, bytes, "bytes", 0),
 };
 const struct record_form audit_form = RECORD_FORM("audit", struct audit_record, fields);
 
-struct audit_head {
-    char name[8]; /* "head" */
-    uint64_t seq;
-    uint8_t hash[SHA256_BYTES];
-};
 static const struct record_field head_fields[] = {
     RECORD_FIELD(struct audit_head, name, "name", RECORD_KEY | RECORD_NEEDED),
     RECORD_FIELD(struct audit_head, seq, "seq", 0),
     RECORD_FIELD(struct audit_head, hash, "hash", 0),
+    RECORD_FIELD(struct audit_head, bytes, "bytes", 0),
 };
 const struct record_form audit_head_form =
     RECORD_FORM("audit_head", struct audit_head, head_fields);
-
-struct audit_ticket {
-    struct list link; /* audit->under_way, in order */
-    struct audit *a;
-    uint64_t seq;
-    uint8_t prev[SHA256_BYTES];
-    bool failed;
-    struct buf text, key, value, head_key, head_value;
-};
-
-struct audit {
-    struct clock *clock;
-    struct store *store;
-    uint64_t last, serial;
-    uint64_t begun[BEGUN];      /* serials of callers whose change has an entry */
-    uint8_t hash[SHA256_BYTES]; /* of the last entry */
-    struct list under_way;      /* audit_ticket */
-    struct list reads;          /* audit_read */
-    struct audit_who who;
-    struct json_parser *parser;
-};
 
 static const char *const kinds[] = {"server", "operator", "admin",     "gateway",
                                     "key",    "person",   "enrollment"};
@@ -84,30 +71,37 @@ struct audit_who audit_who_of(enum audit_kind kind, const char *what, struct str
     return w;
 }
 
-static void on_head(void *ctx, struct str key, struct str value)
+static bool on_head(void *ctx, struct str key, void *thing)
 {
     struct audit *a = ctx;
-    struct record_reader *reader = record_reader_new(NULL);
-    struct audit_head head;
+    const struct audit_head *head = thing;
 
-    if (record_read(reader, &audit_head_form, key, value, &head)) {
-        a->last = head.seq;
-        memcpy(a->hash, head.hash, sizeof a->hash);
-    }
-    record_reader_free(reader);
+    *(strcmp(head->name, "cut") == 0 ? &a->cut : &a->last) = *head;
+    return true;
 }
 
-enum bh_err audit_open(struct clock *clock, struct store *store, struct audit **ret, char *ret_why)
+static void on_retry(struct timer *t);
+
+enum bh_err audit_open(struct clock *clock, struct store *store,
+                       const struct audit_settings *settings, struct audit **ret, char *ret_why)
 {
     struct audit *a = xcalloc(1, sizeof *a);
 
-    *a = (struct audit){.clock = clock, .store = store, .parser = json_parser_new()};
+    *a = (struct audit){.clock = clock,
+                        .store = store,
+                        .settings = settings,
+                        .parser = json_parser_new()};
     list_init(&a->under_way);
     list_init(&a->reads);
-    if (store->ops->load_records(store, audit_head_form.ns, STR_NULL, on_head, a) != BH_OK) {
+    timer_init(&a->retry, on_retry);
+    timer_init(&a->upkeep, audit_upkeep);
+    enum bh_err err = record_load(store, &audit_head_form, NULL, STR_NULL, on_head, a, ret_why);
+    if (err != BH_OK) {
         audit_free(a);
-        return bh_err_why(BH_UNAVAILABLE, ret_why, "the audit log cannot be read");
+        return err;
     }
+    a->on_disk = a->last.seq;
+    timer_set(clock, &a->upkeep, AUDIT_RETRY_MS);
     *ret = a;
     return BH_OK;
 }
@@ -123,15 +117,16 @@ static void ticket_free(struct audit_ticket *t)
     free(t);
 }
 
-static void reads_free(struct audit *a);
-
 void audit_free(struct audit *a)
 {
     if (a == NULL)
         return;
+    timer_stop(a->clock, &a->retry);
+    timer_stop(a->clock, &a->upkeep);
+    map_done_all(&a->days);
     list_each (&a->under_way, it, nxt)
         ticket_free(list_entry(it, struct audit_ticket, link));
-    reads_free(a);
+    audit_reads_free(a);
     json_parser_free(a->parser);
     free(a);
 }
@@ -151,12 +146,12 @@ const struct audit_who *audit_current(const struct audit *a)
 
 void audit_began(struct audit *a)
 {
-    a->begun[a->who.serial % BEGUN] = a->who.serial;
+    a->begun[a->who.serial % AUDIT_BEGUN] = a->who.serial;
 }
 
 bool audit_has_begun(const struct audit *a, const struct audit_who *who)
 {
-    return a->begun[who->serial % BEGUN] == who->serial;
+    return a->begun[who->serial % AUDIT_BEGUN] == who->serial;
 }
 
 /* ---- texts ---- */
@@ -187,22 +182,19 @@ static const struct record_field *field_of(const struct record_form *form, struc
 static void write_member(struct jw *w, const struct record_form *form, const struct json_iter *it)
 {
     const struct record_field *f = field_of(form, it->key);
-    BUF_LOCAL name = BUF_INIT;
 
-    buf_add_str(&name, it->key);
+    jw_key_str(w, it->key);
     if (f != NULL && (f->flags & RECORD_SEALED) != 0)
-        jw_kstr(w, buf_z(&name), STR("redacted"));
+        jw_str(w, STR("redacted"));
     else
-        jw_kvalue(w, buf_z(&name), it->value);
+        jw_value(w, it->value);
 }
 
 /* Lists of structs have a form of their own, without lists in it. */
 static void write_list(struct jw *w, struct str key, const struct record_form *of, struct json list)
 {
-    BUF_LOCAL name = BUF_INIT;
-
-    buf_add_str(&name, key);
-    jw_karr(w, buf_z(&name));
+    jw_key_str(w, key);
+    jw_arr(w);
     for (struct json_iter it = {0}; json_next(list, &it);) {
         if (!json_is_object(it.value)) {
             bool sealed = of->n_fields > 0 && (of->fields[0].flags & RECORD_SEALED) != 0;
@@ -243,8 +235,8 @@ void audit_write_value(struct audit *a, struct jw *w, const char *key,
 
 /* ---- the chain ---- */
 
-static void chain(const uint8_t prev[SHA256_BYTES], uint64_t seq,
-                  const uint8_t digest[SHA256_BYTES], uint8_t ret[SHA256_BYTES])
+void audit_chain(const uint8_t prev[SHA256_BYTES], uint64_t seq, const uint8_t digest[SHA256_BYTES],
+                 uint8_t ret[SHA256_BYTES])
 {
     uint8_t all[2 * SHA256_BYTES + 8];
 
@@ -255,42 +247,62 @@ static void chain(const uint8_t prev[SHA256_BYTES], uint64_t seq,
     sha256(str_make(all, sizeof all), ret);
 }
 
-static void write_ticket(struct audit_ticket *t)
+bool audit_has_room(struct audit *a, struct str tenant, size_t bytes)
 {
-    struct audit_record rec = {.entry = buf_str(&t->text), .failed = t->failed};
+    int64_t today = clock_wall_ms(a->clock) / AUDIT_DAY_MS;
+    struct audit_day *d = map_get(&a->days, tenant);
 
-    snprintf(rec.seq, sizeof rec.seq, "%016" PRIx64, t->seq);
-    memcpy(rec.prev, t->prev, sizeof rec.prev);
-    sha256(rec.entry, rec.digest);
-    chain(t->prev, t->seq, rec.digest, rec.hash);
+    if (a->settings->max_bytes == 0 || tenant.n == 0)
+        return true;
+    if (d == NULL) {
+        d = xcalloc(1, sizeof *d + tenant.n + 1);
+        memcpy(d->tenant, tenant.p, tenant.n);
+        map_put(&a->days, str_of(d->tenant), d);
+    }
+    if (d->day != today)
+        d->day = today, d->bytes = 0;
+    if (d->bytes + bytes + ENTRY_BYTES > a->settings->max_bytes / 4)
+        return false;
+    d->bytes += bytes + ENTRY_BYTES;
+    return true;
+}
+
+static void write_record(struct audit_ticket *t)
+{
     buf_reset(&t->key);
     buf_reset(&t->value);
-    record_write(&audit_form, NULL, &rec, &t->key, &t->value);
-    if (!t->failed) {
-        struct audit_head head = {.name = "head", .seq = t->seq};
-        memcpy(head.hash, rec.hash, sizeof head.hash);
-        record_write(&audit_head_form, NULL, &head, &t->head_key, &t->head_value);
-        memcpy(t->a->hash, rec.hash, sizeof t->a->hash);
-    }
+    record_write(&audit_form, NULL, &t->rec, &t->key, &t->value);
+}
+
+static struct store_kv entry_item(const struct audit_ticket *t)
+{
+    return (struct store_kv){KV_PUT, audit_form.ns, buf_str(&t->key), buf_str(&t->value)};
 }
 
 struct audit_ticket *audit_add(struct audit *a, struct str entry, struct store_kv ret[AUDIT_ITEMS])
 {
     struct audit_ticket *t = xcalloc(1, sizeof *t);
+    struct audit_head head = {.name = "head",
+                              .seq = a->last.seq + 1,
+                              .bytes = a->last.bytes + entry.n + ENTRY_BYTES};
 
-    *t = (struct audit_ticket){.a = a, .seq = ++a->last};
-    memcpy(t->prev, a->hash, sizeof t->prev);
+    *t = (struct audit_ticket){.a = a, .before = a->last};
     buf_add_str(&t->text, entry);
-    write_ticket(t);
+    t->rec = (struct audit_record){.entry = buf_str(&t->text), .bytes = head.bytes};
+    snprintf(t->rec.seq, sizeof t->rec.seq, "%016" PRIx64, head.seq);
+    memcpy(t->rec.prev, a->last.hash, sizeof t->rec.prev);
+    sha256(entry, t->rec.digest);
+    audit_chain(t->rec.prev, head.seq, t->rec.digest, t->rec.hash);
+    memcpy(head.hash, t->rec.hash, sizeof head.hash);
+    write_record(t);
+    record_write(&audit_head_form, NULL, &head, &t->head_key, &t->head_value);
+    a->last = head;
     list_append(&a->under_way, &t->link);
-    ret[0] = (struct store_kv){.verb = KV_PUT,
-                               .ns = audit_form.ns,
-                               .key = buf_str(&t->key),
-                               .value = buf_str(&t->value)};
-    ret[1] = (struct store_kv){.verb = KV_PUT,
-                               .ns = audit_head_form.ns,
-                               .key = buf_str(&t->head_key),
-                               .value = buf_str(&t->head_value)};
+    ret[0] = entry_item(t);
+    ret[1] = (struct store_kv){KV_PUT, audit_head_form.ns, buf_str(&t->head_key),
+                               buf_str(&t->head_value)};
+    if (a->settings->max_bytes != 0 && head.bytes - a->cut.bytes > a->settings->max_bytes)
+        timer_set(a->clock, &a->upkeep, 0);
     return t;
 }
 
@@ -301,45 +313,74 @@ static void on_noted(void *ctx, enum bh_err err)
     audit_end(t->a, t, err);
 }
 
-/* Later entries stand on the hash of @t, whose change did not happen. */
-static void write_failed(struct audit *a, struct audit_ticket *t)
+static void on_rewritten(void *ctx, enum bh_err err)
 {
+    struct audit_ticket *t = ctx;
+    struct audit *a = t->a;
+    struct audit_who who = {.what = t->rec.failed ? "changeFailed" : "changeUnknown"};
     char more[64];
-    struct store_kv item;
-    struct audit_who who = {.what = "changeFailed"};
 
-    t->failed = true;
-    write_ticket(t);
-    item = (struct store_kv){.verb = KV_PUT,
-                             .ns = audit_form.ns,
-                             .key = buf_str(&t->key),
-                             .value = buf_str(&t->value)};
-    store_put(a->store, &item, 1, true, NULL, NULL);
-    snprintf(more, sizeof more, "\"entry\":%" PRIu64, t->seq);
+    if (err != BH_OK) {
+        t->state = LOST;
+        timer_set(a->clock, &a->retry, AUDIT_RETRY_MS);
+        return;
+    }
+    snprintf(more, sizeof more, "\"entry\":%" PRIu64, t->before.seq + 1);
+    ticket_free(t);
     audit_note(a, &who, str_of(more));
+}
+
+static void on_retry(struct timer *timer)
+{
+    struct audit *a = container_of(timer, struct audit, retry);
+
+    list_each (&a->under_way, it, nxt) {
+        struct audit_ticket *t = list_entry(it, struct audit_ticket, link);
+        if (t->state != LOST)
+            continue;
+        t->state = REWRITING;
+        write_record(t);
+        struct store_kv item = entry_item(t);
+        store_put(a->store, &item, 1, true, on_rewritten, t);
+    }
+}
+
+/* The numbers at the end whose changes failed are free again.  Others that failed have entries on
+ * disk that stand on them. */
+static void settle_failed(struct audit *a)
+{
+    while (!list_is_empty(&a->under_way)) {
+        struct audit_ticket *t = list_entry(a->under_way.prev, struct audit_ticket, link);
+        if (t->state != FAILED || t->before.seq + 1 != a->last.seq)
+            break;
+        a->last = t->before;
+        ticket_free(t);
+    }
+    list_each (&a->under_way, it, nxt) {
+        struct audit_ticket *t = list_entry(it, struct audit_ticket, link);
+        if (t->state != FAILED || t->before.seq + 1 > a->on_disk)
+            continue;
+        t->state = LOST;
+        t->rec.failed = true;
+        on_retry(&a->retry);
+    }
 }
 
 void audit_end(struct audit *a, struct audit_ticket *t, enum bh_err err)
 {
-    if (err == BH_OK) {
+    uint64_t seq = t->before.seq + 1;
+
+    if ((err == BH_OK || err == BH_UNKNOWN) && seq > a->on_disk)
+        a->on_disk = seq;
+    if (err == BH_UNKNOWN) {
+        t->state = LOST;
+        timer_set(a->clock, &a->retry, AUDIT_RETRY_MS);
+    } else if (err != BH_OK) {
+        t->state = FAILED;
+    } else {
         ticket_free(t);
-        return;
     }
-    t->failed = true;
-    while (!list_is_empty(&a->under_way)) {
-        struct audit_ticket *last = list_entry(a->under_way.prev, struct audit_ticket, link);
-        if (!last->failed || last->seq != a->last)
-            break;
-        a->last--; /* nothing stands on it: its number is free again */
-        memcpy(a->hash, last->prev, sizeof a->hash);
-        if (last == t)
-            t = NULL;
-        ticket_free(last);
-    }
-    if (t == NULL)
-        return;
-    write_failed(a, t);
-    ticket_free(t);
+    settle_failed(a);
 }
 
 void audit_note(struct audit *a, const struct audit_who *who, struct str more)
@@ -360,309 +401,3 @@ void audit_note(struct audit *a, const struct audit_who *who, struct str more)
     struct audit_ticket *t = audit_add(a, buf_str(&text), items);
     store_put(a->store, items, AUDIT_ITEMS, true, on_noted, t);
 }
-
-/* ---- reading ---- */
-
-struct audit_read {   /* a list or a verification under way */
-    struct list link; /* audit->reads */
-    struct audit *a;
-    struct store_scan scan;
-    struct audit_filter filter;
-    char *tenant, *expect; /* owned */
-    struct buf *out;       /* borrowed */
-    audit_done_cb *done;
-    void *ctx;
-    struct jw w;
-    struct buf after;
-    struct record_reader *reader;
-    size_t shown, looks;
-    uint64_t next;
-    /* verifying */
-    uint64_t n, first, redacted;
-    uint64_t last_seq;
-    uint8_t hash[SHA256_BYTES];
-    bool found;
-    char problem[160];
-};
-
-static void read_free(struct audit_read *r)
-{
-    list_remove(&r->link);
-    store_scan_free(&r->scan);
-    record_reader_free(r->reader);
-    buf_done(&r->after);
-    free(r->tenant);
-    free(r->expect);
-    free(r);
-}
-
-static void reads_free(struct audit *a)
-{
-    list_each (&a->reads, it, nxt)
-        read_free(list_entry(it, struct audit_read, link));
-}
-
-static struct audit_read *read_new(struct audit *a, struct buf *out, audit_done_cb *done, void *ctx)
-{
-    struct audit_read *r = xcalloc(1, sizeof *r);
-
-    r->a = a;
-    r->out = out;
-    r->done = done;
-    r->ctx = ctx;
-    r->w = jw_begin(out);
-    r->reader = record_reader_new(NULL);
-    list_append(&a->reads, &r->link);
-    return r;
-}
-
-static void read_page(struct audit_read *r, store_done_cb *done, bool reverse)
-{
-    r->scan = (struct store_scan){.op = {.done = done},
-                                  .ns = audit_form.ns,
-                                  .after = r->after.n > 0 ? buf_str(&r->after) : STR_NULL,
-                                  .limit = PAGE,
-                                  .max_bytes = 512 << 10,
-                                  .reverse = reverse};
-    store_scan(r->a->store, &r->scan);
-}
-
-static void hex_of(const uint8_t hash[SHA256_BYTES], char ret[2 * SHA256_BYTES + 1])
-{
-    for (size_t i = 0; i < SHA256_BYTES; i++)
-        snprintf(ret + 2 * i, 3, "%02x", hash[i]);
-}
-
-static void write_entry(struct audit_read *r, const struct audit_record *rec, struct json doc)
-{
-    char hash[2 * SHA256_BYTES + 1];
-
-    hex_of(rec->hash, hash);
-    jw_obj(&r->w);
-    jw_ki64(&r->w, "seq", (int64_t)strtoull(rec->seq, NULL, 16));
-    for (struct json_iter it = {0}; json_next(doc, &it);) {
-        BUF_LOCAL name = BUF_INIT;
-        buf_add_str(&name, it.key);
-        jw_kvalue(&r->w, buf_z(&name), it.value);
-    }
-    if (rec->entry.n == 0)
-        jw_kbool(&r->w, "redacted", true);
-    if (rec->failed)
-        jw_kbool(&r->w, "failed", true);
-    jw_kstr(&r->w, "hash", str_of(hash));
-    jw_end_obj(&r->w);
-    r->shown++;
-}
-
-/* False: the page ends here. */
-static bool list_one(struct audit_read *r, const struct audit_record *rec)
-{
-    struct json doc = {0};
-    int64_t at_ms = 0;
-    bool read = rec->entry.n > 0 && json_parse(r->a->parser, rec->entry, &doc);
-
-    if (read)
-        json_as_i64(json_get(doc, "at"), &at_ms);
-    if (read && r->filter.since_ms > 0 && at_ms < r->filter.since_ms)
-        return false; /* newest first: everything behind is older */
-    bool wanted =
-        (r->filter.until_ms == 0 || at_ms <= r->filter.until_ms) &&
-        (r->tenant == NULL || (read && str_eq(json_str(doc, "tenant"), str_of(r->tenant))));
-    if (wanted)
-        write_entry(r, rec, read ? doc : (struct json){0});
-    r->next = strtoull(rec->seq, NULL, 16);
-    return r->shown < r->filter.limit && ++r->looks < LOOKS_MAX;
-}
-
-static void on_listed(struct store_op *op, enum bh_err err)
-{
-    struct audit_read *r = container_of(op, struct audit_read, scan.op);
-    struct audit_record rec;
-    bool more = err == BH_OK && r->scan.n_records > 0, cut = false;
-
-    for (size_t i = 0; more && i < r->scan.n_records; i++) {
-        const struct store_record *at = &r->scan.records[i];
-        if (!record_read(r->reader, &audit_form, at->key, at->value, &rec))
-            continue;
-        uint64_t older = r->next;
-        more = list_one(r, &rec);
-        cut = !more && r->next != older;
-        buf_reset(&r->after);
-        buf_add_str(&r->after, at->key);
-    }
-    bool again = more && r->scan.more;
-    store_scan_free(&r->scan);
-    if (again) {
-        read_page(r, on_listed, true);
-        return;
-    }
-    jw_end_arr(&r->w);
-    if (cut && r->next > 1)
-        jw_ki64(&r->w, "next", (int64_t)r->next);
-    jw_end_obj(&r->w);
-    audit_done_cb *done = r->done;
-    void *ctx = r->ctx;
-    read_free(r);
-    done(ctx, err);
-}
-
-void audit_list(struct audit *a, const struct audit_filter *filter, struct buf *out,
-                audit_done_cb *done, void *ctx)
-{
-    struct audit_read *r = read_new(a, out, done, ctx);
-
-    r->filter = *filter;
-    r->tenant = str_dup_opt(filter->tenant);
-    if (filter->before > 0)
-        buf_printf(&r->after, "%016" PRIx64, filter->before);
-    jw_obj(&r->w);
-    jw_karr(&r->w, "entries");
-    read_page(r, on_listed, true);
-}
-
-static void BH_PRINTF(2, 3) broken(struct audit_read *r, const char *fmt, ...)
-{
-    va_list ap;
-
-    if (r->problem[0] != '\0')
-        return;
-    va_start(ap, fmt);
-    vsnprintf(r->problem, sizeof r->problem, fmt, ap);
-    va_end(ap);
-}
-
-static void verify_one(struct audit_read *r, const struct audit_record *rec)
-{
-    uint8_t digest[SHA256_BYTES], hash[SHA256_BYTES];
-    uint64_t seq = strtoull(rec->seq, NULL, 16);
-    char shown[2 * SHA256_BYTES + 1], line[2 * SHA256_BYTES + 32];
-
-    if (r->n++ == 0)
-        r->first = seq;
-    else if (seq != r->last_seq + 1)
-        broken(r, "entry %" PRIu64 " is missing", r->last_seq + 1);
-    else if (memcmp(rec->prev, r->hash, sizeof r->hash) != 0)
-        broken(r, "entry %" PRIu64 " does not stand on the entry before it", seq);
-    sha256(rec->entry, digest);
-    if (rec->entry.n == 0)
-        r->redacted++;
-    else if (memcmp(digest, rec->digest, sizeof digest) != 0)
-        broken(r, "the text of entry %" PRIu64 " was changed", seq);
-    chain(rec->prev, seq, rec->digest, hash);
-    if (memcmp(hash, rec->hash, sizeof hash) != 0)
-        broken(r, "the hash of entry %" PRIu64 " is wrong", seq);
-    r->last_seq = seq;
-    memcpy(r->hash, rec->hash, sizeof r->hash);
-    hex_of(rec->hash, shown);
-    snprintf(line, sizeof line, "%" PRIu64 ":%s", seq, shown);
-    r->found |= r->expect != NULL && strcmp(line, r->expect) == 0;
-}
-
-static void write_verified(struct audit_read *r)
-{
-    char shown[2 * SHA256_BYTES + 1], head[2 * SHA256_BYTES + 32];
-
-    if (r->last_seq < r->a->last && list_is_empty(&r->a->under_way))
-        broken(r, "the newest entries are missing: %" PRIu64 " is the last one, not %" PRIu64,
-               r->last_seq, r->a->last);
-    if (r->expect != NULL && !r->found)
-        broken(r, "the expected entry %.80s is not in the log", r->expect);
-    hex_of(r->hash, shown);
-    snprintf(head, sizeof head, "%" PRIu64 ":%s", r->last_seq, shown);
-    jw_obj(&r->w);
-    jw_kbool(&r->w, "ok", r->problem[0] == '\0');
-    jw_ki64(&r->w, "entries", (int64_t)r->n);
-    jw_ki64(&r->w, "first", (int64_t)r->first);
-    jw_kstr(&r->w, "head", str_of(head));
-    jw_ki64(&r->w, "redacted", (int64_t)r->redacted);
-    if (r->problem[0] != '\0')
-        jw_kstr(&r->w, "problem", str_of(r->problem));
-    jw_end_obj(&r->w);
-}
-
-static void on_verified(struct store_op *op, enum bh_err err)
-{
-    struct audit_read *r = container_of(op, struct audit_read, scan.op);
-    struct audit_record rec;
-
-    for (size_t i = 0; err == BH_OK && i < r->scan.n_records; i++) {
-        const struct store_record *at = &r->scan.records[i];
-        buf_reset(&r->after);
-        buf_add_str(&r->after, at->key);
-        if (record_read(r->reader, &audit_form, at->key, at->value, &rec))
-            verify_one(r, &rec);
-        else
-            broken(r, "a record of the log is damaged: %.100s", record_why(r->reader));
-    }
-    bool again = err == BH_OK && r->scan.more;
-    store_scan_free(&r->scan);
-    if (again) {
-        read_page(r, on_verified, false);
-        return;
-    }
-    if (err == BH_OK)
-        write_verified(r);
-    audit_done_cb *done = r->done;
-    void *ctx = r->ctx;
-    read_free(r);
-    done(ctx, err);
-}
-
-void audit_verify(struct audit *a, struct str expect, struct buf *out, audit_done_cb *done,
-                  void *ctx)
-{
-    struct audit_read *r = read_new(a, out, done, ctx);
-
-    r->expect = str_dup_opt(expect);
-    read_page(r, on_verified, false);
-}
-
-/* ---- erasing ---- */
-
-/* True when @id stands in @text as a word of its own. */
-static bool has_word(struct str text, struct str id)
-{
-    for (size_t i = 0; id.n > 0 && i + id.n <= text.n; i++) {
-        bool begins = i == 0 || !str_has_only(str_make(text.p + i - 1, 1), "-_@.");
-        bool ends = i + id.n == text.n || !str_has_only(str_make(text.p + i + id.n, 1), "-_@.");
-        if (begins && ends && memcmp(text.p + i, id.p, id.n) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* The text of an entry that names the person goes; number, digest and hashes stay. */
-static bool names_person(void *ctx, struct erasure *e, struct str key, struct json doc)
-{
-    struct audit *a = erasure_ctx(e);
-    const struct erase_subject *who = erasure_subject(e);
-    struct str text = json_str(doc, "entry");
-
-    (void)ctx;
-    if (!has_word(text, who->user) || !has_word(text, who->platform))
-        return false;
-    if (who->dry)
-        return true;
-    BUF_LOCAL value = BUF_INIT;
-    struct jw w = jw_begin(&value);
-    jw_obj(&w);
-    for (struct json_iter it = {0}; json_next(doc, &it);)
-        if (!str_eq(it.key, STR("entry"))) {
-            BUF_LOCAL name = BUF_INIT;
-            buf_add_str(&name, it.key);
-            jw_kvalue(&w, buf_z(&name), it.value);
-        }
-    jw_end_obj(&w);
-    struct store_kv item = {.verb = KV_PUT,
-                            .ns = audit_form.ns,
-                            .key = key,
-                            .value = buf_str(&value)};
-    store_put(a->store, &item, 1, false, NULL, NULL);
-    return true;
-}
-
-static const struct erase_records of_person[] = {
-    {.ns = "audit", .word = "audit", .is = names_person, .keep = true},
-    {0},
-};
-const struct eraser audit_eraser = {.of_person = of_person};

@@ -12,6 +12,12 @@
  * Erasing a person removes the text of entries that name the person and leaves their digests, so
  * the chain stays whole and shows the gap.
  *
+ * The log is bounded by age and by bytes.  A cut deletes the oldest entries in one transaction with
+ * a new anchor (number and hash of the newest entry that is gone) and with an entry that says so.
+ * The oldest entry that is left must stand on the anchor.  One tenant's own changes may fill a
+ * quarter of the bytes in a day; audit_has_room() refuses more, so that nobody can push out the
+ * entries of others within minutes.
+ *
  * Secrets are never in an entry: a field that the store seals is written as "redacted".  Changes
  * that change nothing are not logged.  A change without a caller, such as a note that a secret was
  * used, is bellhop's own and is not logged either.
@@ -44,8 +50,16 @@ struct audit_who { /* small enough to copy; texts are cut */
 struct audit_who audit_who_of(enum audit_kind kind, const char *what, struct str id,
                               struct str from);
 
-/* Loads the end of the log, and blocks meanwhile. */
-enum bh_err audit_open(struct clock *clock, struct store *store, struct audit **ret,
+struct audit_settings { /* `audit:` in the configuration, owned by it */
+    int64_t keep_ms;    /* 0: for ever */
+    uint64_t max_bytes; /* 0: no bound */
+};
+extern const struct config_section audit_config;
+
+/* Loads both ends of the log, and blocks meanwhile.  @settings is borrowed, and read again at every
+ * use. */
+enum bh_err audit_open(struct clock *clock, struct store *store,
+                       const struct audit_settings *settings, struct audit **ret,
                        char *ret_why) BH_MUST_USE;
 /* The store must be closed.  NULL is fine. */
 void audit_free(struct audit *a);
@@ -67,8 +81,12 @@ struct jw audit_begin(struct audit *a, const struct audit_who *who, struct buf *
 /* Copies a record's JSON without its secrets.  An absent @value is null. */
 void audit_write_value(struct audit *a, struct jw *w, const char *key,
                        const struct record_form *form, struct str value);
+/* False: @tenant has filled its part of the log today.  Counts @bytes otherwise.  For changes
+ * that a tenant makes itself; an absent tenant always has room. */
+bool audit_has_room(struct audit *a, struct str tenant, size_t bytes);
 /* Numbers and chains the entry.  @ret are the records to write, borrowed until audit_end(). */
 struct audit_ticket *audit_add(struct audit *a, struct str entry, struct store_kv ret[AUDIT_ITEMS]);
+/* How the transaction ended.  After BH_UNKNOWN the entry is written again, as it is. */
 void audit_end(struct audit *a, struct audit_ticket *t, enum bh_err err);
 
 /* An entry of its own: @more has members for the entry, as `"key":value,...`; may be empty. */
@@ -88,7 +106,7 @@ void audit_list(struct audit *a, const struct audit_filter *filter, struct buf *
                 audit_done_cb *done, void *ctx);
 /* Reads the whole log, a page per turn.  @expect, "NUMBER:HASH" as an earlier run printed it, must
  * be in the log; absent: nothing is expected.  Writes {"ok", "entries", "first", "head",
- * "redacted", "problem"?}. */
+ * "redacted", "cut"?, "problem"?}. */
 void audit_verify(struct audit *a, struct str expect, struct buf *out, audit_done_cb *done,
                   void *ctx);
 

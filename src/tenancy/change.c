@@ -89,9 +89,10 @@ static void change_free(struct change *c)
     free(c->secret);
     free(c->id);
     free(c->wake_url);
+    free(c->tenant);
     gateway_free(c->gateway);
     for (size_t i = 0; i < c->n_routes; i++)
-        route_free(c->routes[i]);
+        free(c->routes[i]);
     free(c->routes);
     if (c->thing != NULL)
         c->thing_free(c->thing);
@@ -206,20 +207,25 @@ static void write_item(const struct change *c, struct jw *w, size_t i)
     jw_end_obj(w);
 }
 
+static struct str tenant_of(const struct change *c)
+{
+    return c->to != NULL        ? c->to->gate.tenant
+           : c->gateway != NULL ? str_of(c->gateway->tenant)
+           : c->n_routes > 0    ? str_of(c->routes[0]->tenant)
+                                : str_of(c->tenant);
+}
+
 static void write_entry(const struct change *c, struct buf *out)
 {
     struct jw w = audit_begin(c->facts->env.audit, &c->who, out);
     size_t i = 0;
 
-    if (c->to != NULL) {
-        jw_kstr(&w, "tenant", c->to->gate.tenant);
+    if (tenant_of(c).p != NULL)
+        jw_kstr(&w, "tenant", tenant_of(c));
+    if (c->to != NULL)
         jw_kstr(&w, "instance", c->to->gate.instance);
-    } else if (c->gateway != NULL) {
-        jw_kstr(&w, "tenant", str_of(c->gateway->tenant));
+    else if (c->gateway != NULL)
         jw_kstr(&w, "instance", str_of(c->gateway->instance));
-    } else if (c->n_routes > 0) {
-        jw_kstr(&w, "tenant", str_of(c->routes[0]->tenant));
-    }
     jw_karr(&w, "records");
     for (; i < c->n && out->n < AUDIT_TEXT; i++)
         write_item(c, &w, i);
@@ -241,6 +247,17 @@ static void write_items(struct change *c)
         on_stored(c, BH_OK);
         return;
     }
+    if (c->who.kind != AUDIT_NOBODY)
+        write_entry(c, &entry);
+    bool by_tenant = c->who.kind == AUDIT_GATEWAY || c->who.kind == AUDIT_KEY ||
+                     c->who.kind == AUDIT_PERSON || c->who.kind == AUDIT_ENROLL;
+    if (by_tenant && !audit_has_room(f->env.audit, tenant_of(c), entry.n)) {
+        change_fail(c, BH_BUSY,
+                    "the tenant's own changes of today fill its part of the audit "
+                    "log (audit.max_size); try again tomorrow");
+        finish(c);
+        return;
+    }
     struct store_kv *items = xcalloc(n + AUDIT_ITEMS, sizeof *items);
     for (size_t i = 0; i < n; i++)
         items[i] = (struct store_kv){.verb = c->items[i].verb,
@@ -248,7 +265,6 @@ static void write_items(struct change *c)
                                      .key = buf_str(&c->items[i].key),
                                      .value = buf_str(&c->items[i].value)};
     if (c->who.kind != AUDIT_NOBODY) {
-        write_entry(c, &entry);
         c->ticket = audit_add(f->env.audit, buf_str(&entry), items + n);
         n += AUDIT_ITEMS;
     }

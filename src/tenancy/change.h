@@ -48,7 +48,6 @@ struct change {
     char *id, *wake_url;
     char *secret; /* wiped */
     int64_t keep_ms;
-    bool ackless;
     struct gateway *gateway; /* owned: the record as it will be */
     struct route **routes;   /* owned: the routes to add, or copies of those to remove */
     size_t n_routes;
@@ -56,6 +55,7 @@ struct change {
     struct instance_facts *to; /* borrowed: the instance the grant belongs to */
     void *thing;               /* owned: data of the caller */
     void (*thing_free)(void *thing);
+    char *tenant; /* pairing.c: owned; whose bot it concerns; NULL: nobody's alone */
     /* the write */
     struct change_item *items; /* owned */
     size_t n, cap;

@@ -6,6 +6,7 @@
 #include "tenancy/enroll.h"
 #include <assert.h>
 #include <stdlib.h>
+#include "base/arena.h"
 #include "base/crypto.h"
 #include "base/limits.h"
 #include "base/mem.h"
@@ -216,30 +217,25 @@ void enroll_free(struct facts *f)
 /* ---- the change ---- */
 
 struct enroll_asked {
-    struct provision_result *r;                                  /* borrowed */
-    char *tenant, *instance, *wake_url, *platform, *bot, *nonce; /* owned; NULL: not given */
-    char *display_name;                                          /* owned; NULL: not given */
+    struct provision_result *r; /* borrowed */
+    struct arena arena;
+    struct provision_spec spec; /* in the arena; "relay" is no platform */
+    bool enroll;                /* an enrollment token is redeemed; else a provision */
+    struct str nonce;           /* of the token; in the arena */
+    int64_t nonce_until_ms;
     struct route **routes; /* owned until apply() links them */
     size_t n_routes;
-    bool enroll;
     bool new_key; /* the tenant had no delivery key */
-    int64_t nonce_until_ms;
 };
 
 static void asked_free(void *thing)
 {
     struct enroll_asked *a = thing;
 
-    free(a->tenant);
-    free(a->instance);
-    free(a->wake_url);
-    free(a->platform);
-    free(a->bot);
-    free(a->nonce);
-    free(a->display_name);
     for (size_t i = 0; i < a->n_routes; i++)
-        route_free(a->routes[i]);
+        free(a->routes[i]);
     free(a->routes);
+    arena_done(&a->arena);
     free(a);
 }
 
@@ -250,12 +246,12 @@ void provision_result_done(struct provision_result *r)
     buf_done(&r->route_keys);
 }
 
-static void take(char **field, const char *said)
+static void take(char **field, struct str said)
 {
-    if (said == NULL)
+    if (str_is_empty(said))
         return;
     free(*field);
-    *field = xstrdup(said);
+    *field = str_dup(said);
 }
 
 /* Makes the gateway's next record; the secret goes to the result too. */
@@ -264,15 +260,15 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
 {
     const struct enroll_asked *a = c->thing;
     int64_t now_ms = clock_wall_ms(f->env.clock), minted_ms;
-    struct gateway_record fresh = {.id = str_of(c->id), .tenant = str_of(a->tenant)};
+    struct gateway_record fresh = {.id = str_of(c->id), .tenant = a->spec.tenant};
     struct gateway *g = known != NULL ? gateway_copy(known) : gateway_new(&fresh);
 
-    take(&g->instance, a->instance);
-    take(&g->wake_url, a->wake_url);
-    if (a->platform != NULL)
-        identity_take(g, a->platform, a->bot);
-    take(&g->display_name, a->display_name);
-    g->newer |= a->display_name != NULL; /* only newer gateways send one */
+    take(&g->instance, a->spec.instance);
+    take(&g->wake_url, a->spec.wake_url);
+    if (a->spec.platform.n > 0)
+        identity_take(g, a->spec.platform, a->spec.bot);
+    take(&g->display_name, a->spec.display_name);
+    g->newer |= a->spec.display_name.n > 0; /* only newer gateways send one */
     minted_ms = g->rotated_ms > g->created_ms ? g->rotated_ms : g->created_ms;
     if (g->created_ms == 0 || g->revoked_ms != 0) {
         g->created_ms = now_ms;
@@ -290,19 +286,15 @@ static struct gateway *next_record(struct facts *f, const struct change *c,
     return g;
 }
 
-static bool is_given(const struct facts *f, const struct route *r, const char *key)
-{
-    return key != NULL && facts_is_given(f, str_of(r->platform), str_of(key), str_of(r->tenant));
-}
-
 /* True when another tenant has this key, or an operator gave the bot or "*" to another tenant. */
-static bool is_taken(const struct facts *f, const struct route *r, const char *bot)
+static bool is_taken(const struct facts *f, const struct route *r, struct str bot)
 {
     struct str platform = str_of(r->platform), tenant = str_of(r->tenant);
 
     return facts_is_others(f, platform, str_of(r->key), tenant) ||
-           gate_is_barred(&f->gate, platform, str_of(bot), tenant) || is_given(f, r, bot) ||
-           is_given(f, r, "*");
+           gate_is_barred(&f->gate, platform, bot, tenant) ||
+           (bot.n > 0 && facts_is_given(f, platform, bot, tenant)) ||
+           facts_is_given(f, platform, STR("*"), tenant);
 }
 
 /* How many more keys the instance may claim: PROVISION_CLAIMS_MAX over all its calls. */
@@ -329,14 +321,14 @@ static void put_routes(struct facts *f, struct change *c)
         struct str platform = str_of(asked->platform), key = str_of(asked->key);
         bool has = facts_find_route(f, platform, key, str_of(asked->tenant),
                                     str_of(c->gateway->instance)) != NULL;
-        if (is_taken(f, asked, c->gateway->bot) || (!has && left == 0)) {
-            route_free(asked);
+        if (is_taken(f, asked, str_of(c->gateway->bot)) || (!has && left == 0)) {
+            free(asked);
             a->routes[i--] = a->routes[--a->n_routes];
             continue;
         }
         struct route *r = a->routes[i] =
             route_new(platform, key, str_of(asked->tenant), str_of(c->gateway->instance));
-        route_free(asked);
+        free(asked);
         jw_str(&w, str_of(r->key));
         if (has)
             continue; /* the instance has it already, by a claim or from an operator */
@@ -351,7 +343,7 @@ static void put_routes(struct facts *f, struct change *c)
 static void put_delivery_key(struct facts *f, struct change *c)
 {
     struct enroll_asked *a = c->thing;
-    const struct delivery_key *k = map_get(&f->delivery_keys, str_of(a->tenant));
+    const struct delivery_key *k = map_get(&f->delivery_keys, a->spec.tenant);
 
     if (k != NULL) {
         buf_add_z(&a->r->delivery_key, k->secret);
@@ -360,19 +352,18 @@ static void put_delivery_key(struct facts *f, struct change *c)
     /* KV_PUT, not KV_INSERT: two first gateways of a tenant may come at once; the last key wins. */
     a->new_key = true;
     free(gateway_new_secret(f, &a->r->delivery_key));
-    struct delivery_key made = {a->tenant, (char *)buf_z(&a->r->delivery_key)};
+    struct delivery_key made = {(char *)a->spec.tenant.p, (char *)buf_z(&a->r->delivery_key)};
     change_put(c, KV_PUT, &delivery_key_form, &made);
 }
 
 /* True when limits.gateways is reached.  Enrollment tokens are exempt: an operator minted them. */
 static bool has_too_many(const struct facts *f, const struct enroll_asked *a)
 {
-    const struct tenant_facts *t = map_get(&f->tenants, str_of(a->tenant));
-    struct limit_bounds most;
+    const struct tenant_facts *t = map_get(&f->tenants, a->spec.tenant);
 
     if (f->env.ledger == NULL || a->enroll)
         return false;
-    most = ledger_bounds(f->env.ledger, LIMIT_GATEWAYS);
+    struct limit_bounds most = ledger_bounds(f->env.ledger, LIMIT_GATEWAYS);
     return (most.each != 0 && t != NULL && t->n_gateways >= most.each) ||
            (most.all != 0 && f->n_gateways >= most.all);
 }
@@ -382,7 +373,7 @@ static bool prepare(struct facts *f, struct change *c)
     const struct enroll_asked *a = c->thing;
     const struct gateway *known = facts_gateway(f, str_of(c->id));
 
-    if (known != NULL && strcmp(known->tenant, a->tenant) != 0)
+    if (known != NULL && !str_eq(str_of(known->tenant), a->spec.tenant))
         return change_fail(c, BH_REFUSED, "this gateway id cannot be used; choose another");
     if (known != NULL && known->revoked_ms != 0 && !a->enroll)
         return change_fail(c, BH_REFUSED, "this gateway was revoked");
@@ -391,7 +382,7 @@ static bool prepare(struct facts *f, struct change *c)
     c->gateway = next_record(f, c, known);
     gateway_put(c, known != NULL ? KV_PUT : KV_INSERT, c->gateway);
     if (a->enroll) {
-        struct used_record r = {str_of(a->nonce), clock_wall_ms(f->env.clock), a->nonce_until_ms};
+        struct used_record r = {a->nonce, clock_wall_ms(f->env.clock), a->nonce_until_ms};
         change_put(c, KV_INSERT, &enrolled_form, &r);
         c->conflict = "the enrollment token was used before";
     }
@@ -406,17 +397,17 @@ static void apply(struct facts *f, struct change *c)
 
     gateway_apply(f, c);
     if (a->enroll)
-        used_add(f, str_of(a->nonce), a->nonce_until_ms);
+        used_add(f, a->nonce, a->nonce_until_ms);
     for (size_t i = 0; i < a->n_routes; i++) {
         struct route *r = a->routes[i];
         if (facts_find_like(f, r) == NULL)
             facts_link_route(f, r);
         else
-            route_free(r);
+            free(r);
     }
     a->n_routes = 0;
-    if (a->new_key && map_get(&f->delivery_keys, str_of(a->tenant)) == NULL) {
-        struct delivery_key made = {xstrdup(a->tenant), str_dup(buf_str(&a->r->delivery_key))};
+    if (a->new_key && map_get(&f->delivery_keys, a->spec.tenant) == NULL) {
+        struct delivery_key made = {str_dup(a->spec.tenant), str_dup(buf_str(&a->r->delivery_key))};
         on_delivery_key(f, STR_NULL, &made);
     }
 }
@@ -458,17 +449,24 @@ void facts_provision(struct facts *f, const struct provision_spec *s, const stru
         struct enroll_asked *a = c->thing = xcalloc(1, sizeof *a);
         c->thing_free = asked_free;
         c->id = str_dup(s->gateway);
-        *a = (struct enroll_asked){.r = r, .enroll = t != NULL};
-        a->tenant = str_dup(s->tenant);
-        a->instance = str_dup_opt(s->instance);
-        a->wake_url = str_dup_opt(s->wake_url);
-        a->platform = str_eq(s->platform, STR("relay")) ? NULL : str_dup_opt(s->platform);
-        a->bot = a->platform != NULL ? str_dup_opt(s->bot) : NULL;
-        a->display_name = is_display_name(s->display_name) ? str_dup(s->display_name) : NULL;
-        a->nonce = t != NULL ? str_dup(t->nonce) : NULL;
-        a->nonce_until_ms = t != NULL ? t->exp_ms : 0;
+        bool any = str_is_empty(s->platform) || str_eq(s->platform, STR("relay"));
+        a->r = r;
+        a->enroll = t != NULL;
+        a->spec = (struct provision_spec){.tenant = arena_str(&a->arena, s->tenant),
+                                          .instance = arena_str(&a->arena, s->instance),
+                                          .wake_url = arena_str(&a->arena, s->wake_url)};
+        if (!any) {
+            a->spec.platform = arena_str(&a->arena, s->platform);
+            a->spec.bot = arena_str(&a->arena, s->bot);
+        }
+        if (is_display_name(s->display_name))
+            a->spec.display_name = arena_str(&a->arena, s->display_name);
+        if (t != NULL) {
+            a->nonce = arena_str(&a->arena, t->nonce);
+            a->nonce_until_ms = t->exp_ms;
+        }
         a->routes = xcalloc(s->n_route_keys + 1, sizeof(struct route *));
-        for (size_t i = 0; a->platform != NULL && i < s->n_route_keys; i++)
+        for (size_t i = 0; !any && i < s->n_route_keys; i++)
             if (!str_eq(s->route_keys[i], STR("*"))) /* only an operator may route "*" */
                 a->routes[a->n_routes++] =
                     route_new(s->platform, s->route_keys[i], s->tenant, STR_NULL);

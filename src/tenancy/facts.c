@@ -20,6 +20,7 @@
 #include "store/store.h"
 #include "tenancy/audit.h"
 #include "tenancy/change.h"
+#include "tenancy/pairing.h"
 
 static bool is_blank_or_control(struct str seq)
 {
@@ -59,8 +60,9 @@ const struct gate_facts *facts_gate(const struct facts *f)
 
 enum { LOOK_AHEAD = 8 };
 
-struct aged { /* sorts by @created_ms, so that sorting rarely reads @thing */
+struct aged { /* sorts by @created_ms, then by @name */
     int64_t created_ms;
+    struct str name;
     void *thing; /* struct gateway or route */
 };
 
@@ -76,10 +78,10 @@ struct facts_loading {
     const struct route *last; /* borrowed; the previous route */
 };
 
-static void add(struct all_aged *all, int64_t created_ms, void *thing)
+static void add(struct all_aged *all, int64_t created_ms, struct str name, void *thing)
 {
     all->at = xgrow(all->at, all->n, &all->cap, sizeof all->at[0]);
-    all->at[all->n++] = (struct aged){created_ms, thing};
+    all->at[all->n++] = (struct aged){created_ms, name, thing};
 }
 
 static bool on_gateway(void *ctx, struct str key, void *thing)
@@ -91,7 +93,8 @@ static bool on_gateway(void *ctx, struct str key, void *thing)
         if (!facts_name_ok(r->also[i].platform) ||
             (r->also[i].bot.n > 0 && !facts_name_ok(r->also[i].bot)))
             return false;
-    add(&l->gateways, r->created_ms, gateway_new(r));
+    struct gateway *g = gateway_new(r);
+    add(&l->gateways, r->created_ms, str_of(g->id), g);
     return true;
 }
 
@@ -104,26 +107,17 @@ static bool on_route(void *ctx, struct str key, void *thing)
         strcmp(l->last->platform, r->platform) != 0)
         l->n_keys++;
     l->last = r;
-    add(&l->routes, r->created_ms, r);
+    add(&l->routes, r->created_ms, r->id, r);
     return true;
 }
 
-static int by_age_gateway(const void *a, const void *b)
+static int by_age(const void *a, const void *b)
 {
     const struct aged *x = a, *y = b;
 
     if (x->created_ms != y->created_ms)
         return x->created_ms < y->created_ms ? -1 : 1;
-    return strcmp(((const struct gateway *)x->thing)->id, ((const struct gateway *)y->thing)->id);
-}
-
-static int by_age_route(const void *a, const void *b)
-{
-    const struct aged *x = a, *y = b;
-
-    if (x->created_ms != y->created_ms)
-        return x->created_ms < y->created_ms ? -1 : 1;
-    return str_cmp(((const struct route *)x->thing)->id, ((const struct route *)y->thing)->id);
+    return str_cmp(x->name, y->name);
 }
 
 static void adopt(struct facts_loading *l)
@@ -131,9 +125,9 @@ static void adopt(struct facts_loading *l)
     const struct all_aged *routes = &l->routes;
 
     if (l->gateways.n > 0)
-        qsort(l->gateways.at, l->gateways.n, sizeof l->gateways.at[0], by_age_gateway);
+        qsort(l->gateways.at, l->gateways.n, sizeof l->gateways.at[0], by_age);
     if (routes->n > 0)
-        qsort(routes->at, routes->n, sizeof routes->at[0], by_age_route);
+        qsort(routes->at, routes->n, sizeof routes->at[0], by_age);
     facts_expect(l->f, l->gateways.n, routes->n, l->n_keys);
     for (size_t i = 0; i < l->gateways.n; i++)
         facts_link_gateway(l->f, l->gateways.at[i].thing);
@@ -170,37 +164,9 @@ const struct record_form *const facts_records[] = {
     &gateway_form,  &route_form,     &binding_form,    &dm_default_form,
     &scope_form,    &principal_form, &policy_form,     &allowance_form,
     &tenant_form,   &life_form,      &link_code_form,  &delivery_key_form,
-    &enrolled_form, &audit_form,     &audit_head_form, NULL,
+    &enrolled_form, &audit_form,     &audit_head_form, &pairing_form,
+    NULL,
 };
-
-static struct facts *facts_new(const struct facts_env *env)
-{
-    struct facts *f = xcalloc(1, sizeof *f);
-
-    f->env = *env;
-    list_init(&f->gateways);
-    list_init(&f->routes);
-    list_init(&f->strict);
-    list_init(&f->changes);
-    list_init(&f->ready);
-    list_init(&f->tries_by_age);
-    timer_init(&f->start, facts_start_changes);
-    return f;
-}
-
-enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *ret_why)
-{
-    struct facts *f = facts_new(env);
-    enum bh_err err = read_all(f, ret_why);
-
-    if (err == BH_OK)
-        err = enroll_load(f, ret_why);
-    if (err != BH_OK)
-        facts_free(f);
-    else
-        *ret_f = f;
-    return err;
-}
 
 /* ---- loading on a thread ---- */
 
@@ -221,10 +187,18 @@ static void *read_main(void *arg)
 
 struct facts *facts_begin(const struct facts_env *env)
 {
-    struct facts *f = facts_new(env);
+    struct facts *f = xcalloc(1, sizeof *f);
     struct facts_reading *r = f->reading = xcalloc(1, sizeof *r);
     sigset_t all, before;
 
+    f->env = *env;
+    list_init(&f->gateways);
+    list_init(&f->routes);
+    list_init(&f->strict);
+    list_init(&f->changes);
+    list_init(&f->ready);
+    list_init(&f->tries_by_age);
+    timer_init(&f->start, facts_start_changes);
     sigfillset(&all); /* signals belong to the loop thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     r->started = pthread_create(&r->thread, NULL, read_main, f) == 0;
@@ -253,6 +227,18 @@ enum bh_err facts_finish(struct facts *f, char *ret_why)
     enum bh_err err = join(f, ret_why);
 
     return err == BH_OK ? enroll_load(f, ret_why) : err;
+}
+
+enum bh_err facts_open(const struct facts_env *env, struct facts **ret_f, char *ret_why)
+{
+    struct facts *f = facts_begin(env);
+    enum bh_err err = facts_finish(f, ret_why);
+
+    if (err != BH_OK)
+        facts_free(f);
+    else
+        *ret_f = f;
+    return err;
 }
 
 void facts_set_require_expiry(struct facts *f, bool yes)

@@ -45,6 +45,7 @@ struct gateway {
     uint8_t n_secrets;
     bool shares_id; /* @id is borrowed from the instance; else owned */
     bool newer;     /* of the newer generation, as its frames show: relay/session/session.c */
+    bool drops;     /* an older Hermes, which drops what comes while it starts: the same */
     bool ackless;   /* never acks, so its deliveries are settled on write; the relay sets it */
 };
 
@@ -184,6 +185,9 @@ void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless); /*
 /* Records that the gateway is of the newer generation.  Fire and forget. */
 void facts_gateway_is_newer(struct facts *f, struct str id);
 
+/* Records that the gateway is an older Hermes.  Fire and forget. */
+void facts_gateway_drops(struct facts *f, struct str id);
+
 struct route_spec { /* an absent instance: every instance of the tenant */
     struct str platform, key, tenant, instance;
     bool open;
@@ -215,12 +219,9 @@ bool facts_has_route(const struct facts *f, struct str platform, struct str key)
  *
  *      its own key (guild, chat, person) > its key before it was renamed > the bot > "*"
  *
- * Adapters fill in the keys of an event; only route_choose() chooses among them.  Returns the
- * event's own key when no route applies, or only routes of "*". */
+ * Adapters fill in the keys of an event; only this function chooses among them.  Absent when no
+ * route applies, or only routes of "*".  Reads only platform, bot, route_key and former_key. */
 struct str facts_route_key(const struct facts *f, const struct event *ev);
-typedef bool route_leads_fn(void *ctx, struct str platform, struct str key);
-/* The same for any table of routes; absent when no key leads anywhere. */
-struct str route_choose(const struct event *ev, route_leads_fn *leads, void *ctx);
 /* The indexes that the gate reads; kept current for the life of @f. */
 const struct gate_facts *facts_gate(const struct facts *f);
 /* The forms of all records of facts.h, grants.h and enroll.h; ends with NULL. */
@@ -228,10 +229,6 @@ extern const struct record_form *const facts_records[];
 /* True when an operator's route gives exactly this key to the instance or its whole tenant. */
 bool facts_owns(const struct facts *f, struct str platform, struct str key, struct str tenant,
                 struct str instance);
-/* True when the operator's route that applies to @ev gives its place to the instance or its whole
- * tenant.  Reads only platform, bot, route_key and former_key of @ev. */
-bool facts_owns_place(const struct facts *f, const struct event *ev, struct str tenant,
-                      struct str instance);
 /* The newest gateway of an instance that is not revoked; NULL: none. */
 const struct gateway *facts_newest_gateway(const struct facts *f, struct str tenant,
                                            struct str instance);

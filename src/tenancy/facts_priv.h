@@ -6,6 +6,9 @@
 #include "tenancy/facts.h"
 
 #define NAME_BYTES 128 /* length of the longest name: facts_name_ok() */
+/* A field of a record that has a name, called like its member. */
+#define NAME_FIELD(T, member, flags_) \
+    RECORD_FIELD(T, member, #member, (flags_) | RECORD_NEEDED, .max = NAME_BYTES)
 
 /* A tenant; made when a record first names it, and lives as long as the facts. */
 struct tenant_facts {
@@ -90,7 +93,7 @@ struct gateway_record { /* the stored form; texts are borrowed */
     struct gateway_pair also[IDENTITIES_MAX - 1], bots[IDENTITIES_MAX];
     size_t n_also, n_bots;
     int64_t created_ms, rotated_ms, revoked_ms;
-    bool ackless, newer;
+    bool ackless, newer, drops;
     struct gateway_secret_record {
         struct str text;
         int64_t until_ms;
@@ -105,9 +108,9 @@ struct gateway *gateway_new(const struct gateway_record *r);
 struct gateway *gateway_copy(const struct gateway *g);
 void gateway_free(struct gateway *g);
 void gateway_wipe_secrets(struct gateway *g);
-/* Makes the pair the gateway's first, replacing its pair of the same platform.  @bot NULL: keeps
+/* Makes the pair the gateway's first, replacing its pair of the same platform.  An empty @bot keeps
  * the bot of that pair. */
-void identity_take(struct gateway *g, const char *platform, const char *bot);
+void identity_take(struct gateway *g, struct str platform, struct str bot);
 /* Adds @secret as the newest and owns it.  The older secrets expire after @keep_ms at most.  With
  * @until_used they also stay valid until a newer secret is used.  Over GATEWAY_SECRETS, a secret
  * that was never used is dropped first. */
@@ -134,7 +137,6 @@ struct route *route_of_record(const struct route_record *rec); /* not in the fac
 /* Makes a route that is not in the facts yet; an empty @instance: to the whole tenant. */
 struct route *route_new(struct str platform, struct str key, struct str tenant,
                         struct str instance);
-void route_free(struct route *r); /* NULL is fine */
 /* The route in the facts that has the same names as @r; NULL: none. */
 struct route *facts_find_like(const struct facts *f, const struct route *r);
 /* True when a tenant other than @tenant has a route of exactly this key: of any origin for
@@ -154,9 +156,9 @@ bool facts_is_routed_away(const struct facts *f, struct str platform, struct str
 /* The next claim of another tenant to the key of @r, behind @after (NULL: the first one). */
 struct route *facts_foreign_claim(const struct facts *f, const struct route *r,
                                   const struct route *after);
-/* The instance or tenant became live or dead: adds its routes to gate.places or removes them. */
-void routes_follow_instance(struct instance_facts *in);
-void routes_follow_tenant(struct tenant_facts *t);
+/* The instance or tenant with these routes became live or dead: adds them to gate.places or removes
+ * them. */
+void routes_follow(struct list *routes);
 void route_table_free(struct facts *f);
 
 /* ---- change.c ---- */

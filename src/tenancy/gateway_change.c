@@ -50,7 +50,7 @@ static void apply_operators_route(struct facts *f, struct route *r)
         return;
     }
     facts_set_route(f, known, ROUTE_OPERATOR, r->open);
-    route_free(r);
+    free(r);
 }
 
 /* ---- gateways ---- */
@@ -137,15 +137,6 @@ static bool spec_ok(struct change *c, const struct gateway_spec *s)
     return true;
 }
 
-static void random_id(struct facts *f, struct buf *out)
-{
-    static const char letters[] = "abcdefghjkmnpqrstuvwxyz23456789"; /* no look-alikes */
-
-    buf_add_z(out, "gw-");
-    for (int i = 0; i < 10; i++)
-        buf_add_c(out, letters[rand_below(f->env.rand, sizeof letters - 1)]);
-}
-
 /* The bots of @spec are its identities too, the first one first. */
 static struct gateway *new_record(const struct gateway_spec *spec, struct str id)
 {
@@ -177,13 +168,13 @@ static struct route *change_route(struct change *c, struct route *r)
 void facts_gateway_add(struct facts *f, const struct gateway_spec *spec, struct buf *ret_id,
                        struct buf *ret_secret, facts_done_cb *done, void *ctx)
 {
+    static const char letters[] = "abcdefghjkmnpqrstuvwxyz23456789"; /* no look-alikes */
     struct change *c = change_new(f, prepare_add, gateway_apply, done, ctx);
 
     if (spec_ok(c, spec)) {
-        if (str_is_empty(spec->id))
-            random_id(f, ret_id);
-        else
-            buf_add_str(ret_id, spec->id);
+        buf_add_str(ret_id, str_is_empty(spec->id) ? STR("gw-") : spec->id);
+        for (int i = 0; i < 10 && str_is_empty(spec->id); i++)
+            buf_add_c(ret_id, letters[rand_below(f->env.rand, sizeof letters - 1)]);
         c->gateway = new_record(spec, buf_str(ret_id));
         c->gateway->secrets[0].text = gateway_new_secret(f, ret_secret);
         c->gateway->n_secrets = 1;
@@ -308,33 +299,14 @@ void gateway_note(struct facts *f, struct str id)
     submit(c);
 }
 
-static bool prepare_ackless(struct facts *f, struct change *c)
-{
-    struct gateway *g = copy_for(f, c, false);
-
-    if (g == NULL)
-        return false;
-    g->ackless = c->ackless;
-    return put_copy(c);
-}
-
-static void apply_ackless(struct facts *f, struct change *c)
-{
-    struct gateway *known = map_get(&f->by_id, str_of(c->id));
-
-    known->ackless = c->ackless;
-}
-
 void facts_gateway_set_ackless(struct facts *f, struct str id, bool ackless)
 {
     struct gateway *known = map_get(&f->by_id, id);
-    struct change *c = change_new(f, prepare_ackless, apply_ackless, NULL, NULL);
 
-    if (known != NULL)
-        known->ackless = ackless; /* takes effect at once; the record is for the next start */
-    c->id = str_dup(id);
-    c->ackless = ackless;
-    submit(c);
+    if (known == NULL)
+        return;
+    known->ackless = ackless;
+    gateway_note(f, id);
 }
 
 void facts_gateway_is_newer(struct facts *f, struct str id)
@@ -348,19 +320,22 @@ void facts_gateway_is_newer(struct facts *f, struct str id)
     gateway_note(f, id);
 }
 
-/* ---- routes ---- */
-
-/* True when the tenant has more than one live instance. */
-static bool has_several(const struct facts *f, const char *tenant)
+void facts_gateway_drops(struct facts *f, struct str id)
 {
-    const struct tenant_facts *t = map_get(&f->tenants, str_of(tenant));
+    struct gateway *known = map_get(&f->by_id, id);
 
-    return t != NULL && t->gate.live.next->next != &t->gate.live && !list_is_empty(&t->gate.live);
+    if (known == NULL || known->drops)
+        return;
+    known->drops = true;
+    gateway_note(f, id);
 }
+
+/* ---- routes ---- */
 
 static bool prepare_route_add(struct facts *f, struct change *c)
 {
     struct route *r = c->routes[0];
+    struct str some[2];
 
     if (is_foreign(c, str_of(r->platform), str_of(r->key), str_of(r->tenant)))
         return false;
@@ -368,7 +343,8 @@ static bool prepare_route_add(struct facts *f, struct change *c)
         return change_fail(c, BH_MALFORMED,
                            "\"*\" is everything there is, and can only be opened to everybody: "
                            "--open");
-    if (r->open && r->instance == NULL && has_several(f, r->tenant))
+    if (r->open && r->instance == NULL &&
+        facts_instances_of(f, str_of(r->tenant), some, ARRAY_LEN(some)) > 1)
         return change_fail(c, BH_MALFORMED,
                            "the tenant \"%s\" has several instances: say which one everybody "
                            "reaches with --instance",
@@ -436,10 +412,8 @@ struct life_record {
     int64_t since_ms;
 };
 static const struct record_field life_fields[] = {
-    RECORD_FIELD(struct life_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED,
-                 .max = NAME_BYTES),
-    RECORD_FIELD(struct life_record, instance, "instance", RECORD_KEY | RECORD_NEEDED,
-                 .max = NAME_BYTES),
+    NAME_FIELD(struct life_record, tenant, RECORD_KEY),
+    NAME_FIELD(struct life_record, instance, RECORD_KEY),
     RECORD_FIELD(struct life_record, life, "life", RECORD_NEEDED),
     RECORD_FIELD(struct life_record, since_ms, "since", 0),
 };
@@ -490,19 +464,18 @@ static void put_grants_away(struct facts *f, struct change *c)
         binding_forget(f, c, binding_of(it));
     list_each (&in->scopes, it, nxt)
         scope_put(c, KV_DELETE, in, list_entry(it, struct scope, link));
+    struct rule_record r = {.tenant = in->gate.tenant, .instance = in->gate.instance};
     for (size_t i = 0; map_next(&in->gate.principals, &i, &v);) {
-        struct principal_record r = {in->gate.tenant, in->gate.instance,
-                                     str_of(((struct principal *)v)->platform)};
+        r.platform = str_of(((struct rule *)v)->platform);
         change_put(c, KV_DELETE, &principal_form, &r);
     }
     for (size_t i = 0; map_next(&in->gate.policies, &i, &v);) {
-        struct policy_record r = {in->gate.tenant, in->gate.instance,
-                                  str_of(((struct policy *)v)->platform)};
+        r.platform = str_of(((struct rule *)v)->platform);
         change_put(c, KV_DELETE, &policy_form, &r);
     }
     if (in->gate.allowance != NULL) {
-        struct allowance_record r = {in->gate.tenant, in->gate.instance};
-        change_put(c, KV_DELETE, &allowance_form, &r);
+        struct allowance_record a = {in->gate.tenant, in->gate.instance};
+        change_put(c, KV_DELETE, &allowance_form, &a);
     }
 }
 

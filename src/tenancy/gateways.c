@@ -146,19 +146,14 @@ static void wipe(char *text)
     free(text);
 }
 
-static bool newer_was_used(const struct gateway *g, size_t i)
-{
-    while (i-- > 0)
-        if (g->secrets[i].used)
-            return true;
-    return false;
-}
-
 bool secret_is_live(const struct gateway *g, size_t i, int64_t now_ms)
 {
     const struct gateway_secret *s = &g->secrets[i];
+    bool newer_was_used = false;
 
-    return s->until_ms == 0 || s->until_ms > now_ms || (s->waits && !newer_was_used(g, i));
+    while (i-- > 0)
+        newer_was_used |= g->secrets[i].used;
+    return s->until_ms == 0 || s->until_ms > now_ms || (s->waits && !newer_was_used);
 }
 
 bool secret_was_used(struct gateway *g, size_t i)
@@ -167,15 +162,6 @@ bool secret_was_used(struct gateway *g, size_t i)
 
     g->secrets[i].used = true;
     return news;
-}
-
-/* Which of the @n old secrets to drop: the oldest that was never used, else the oldest. */
-static size_t victim(const struct gateway_secret *old, size_t n)
-{
-    for (size_t i = n; i-- > 0;)
-        if (!old[i].used)
-            return i;
-    return n - 1;
 }
 
 void secrets_push(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_ms, bool until_used)
@@ -197,7 +183,10 @@ void secrets_push(struct gateway *g, char *secret, int64_t now_ms, int64_t keep_
         old[n++] = s;
     }
     if (n == GATEWAY_SECRETS) {
-        size_t out = victim(old, n);
+        size_t out = n - 1; /* the oldest that was never used, else the oldest */
+        while (out > 0 && old[out].used)
+            out--;
+        out = old[out].used ? n - 1 : out;
         wipe(old[out].text);
         memmove(&old[out], &old[out + 1], (--n - out) * sizeof *old);
     }
@@ -241,22 +230,22 @@ bool identity_nth(const struct gateway *g, size_t n, struct str *ret_platform, s
     return true;
 }
 
-void identity_take(struct gateway *g, const char *platform, const char *bot)
+void identity_take(struct gateway *g, struct str platform, struct str bot)
 {
     struct str p, b, before = STR_NULL;
     BUF_LOCAL also = BUF_INIT;
 
     for (size_t n = 0, kept = 1; identity_nth(g, n, &p, &b); n++) {
-        if (str_eq(p, str_of(platform)))
+        if (str_eq(p, platform))
             before = b;
         else if (kept++ < IDENTITIES_MAX)
             add_pair(&also, p, b);
     }
-    char *as = bot != NULL ? xstrdup(bot) : before.n != 0 ? str_dup(before) : NULL;
+    char *as = str_dup_opt(str_is_empty(bot) ? before : bot);
     free(g->platform);
     free(g->bot);
     free(g->also);
-    g->platform = xstrdup(platform);
+    g->platform = str_dup(platform);
     g->bot = as;
     g->also = also.n != 0 ? buf_take(&also) : NULL;
 }
@@ -306,7 +295,7 @@ void identity_write(struct jw *w, const struct gateway *g)
 /* ---- the record ---- */
 
 static const struct record_field pair_fields[] = {
-    RECORD_FIELD(struct gateway_pair, platform, "platform", RECORD_NEEDED, .max = NAME_BYTES),
+    NAME_FIELD(struct gateway_pair, platform, 0),
     RECORD_FIELD(struct gateway_pair, bot, "bot", 0, .max = NAME_BYTES),
 };
 static const struct record_form pair_form = RECORD_FORM(NULL, struct gateway_pair, pair_fields);
@@ -321,9 +310,9 @@ static const struct record_form secret_form =
     RECORD_FORM(NULL, struct gateway_secret_record, secret_fields);
 
 static const struct record_field fields[] = {
-    RECORD_FIELD(struct gateway_record, id, "id", RECORD_KEY | RECORD_NEEDED, .max = NAME_BYTES),
-    RECORD_FIELD(struct gateway_record, tenant, "tenant", RECORD_NEEDED, .max = NAME_BYTES),
-    RECORD_FIELD(struct gateway_record, instance, "instance", RECORD_NEEDED, .max = NAME_BYTES),
+    NAME_FIELD(struct gateway_record, id, RECORD_KEY),
+    NAME_FIELD(struct gateway_record, tenant, 0),
+    NAME_FIELD(struct gateway_record, instance, 0),
     RECORD_FIELD(struct gateway_record, wake_url, "wakeUrl", 0),
     RECORD_FIELD(struct gateway_record, platform, "platform", 0, .max = NAME_BYTES),
     RECORD_FIELD(struct gateway_record, bot, "bot", 0, .max = NAME_BYTES),
@@ -335,6 +324,7 @@ static const struct record_field fields[] = {
     RECORD_FIELD(struct gateway_record, ackless, "ackless", 0),
     RECORD_FIELD(struct gateway_record, display_name, "displayName", 0),
     RECORD_FIELD(struct gateway_record, newer, "newer", 0),
+    RECORD_FIELD(struct gateway_record, drops, "drops", 0),
     RECORD_LIST(struct gateway_record, secrets, n_secrets, "secrets", &secret_form,
                 GATEWAY_SECRETS),
 };
@@ -356,6 +346,7 @@ void gateway_view(const struct gateway *g, struct gateway_record *ret)
                                    .revoked_ms = g->revoked_ms,
                                    .ackless = g->ackless,
                                    .newer = g->newer,
+                                   .drops = g->drops,
                                    .n_secrets = g->n_secrets};
     while (ret->n_also < IDENTITIES_MAX - 1 &&
            identity_nth(g, ret->n_also + 1, &ret->also[ret->n_also].platform,
@@ -400,6 +391,7 @@ struct gateway *gateway_new(const struct gateway_record *r)
     g->revoked_ms = r->revoked_ms;
     g->ackless = r->ackless;
     g->newer = r->newer;
+    g->drops = r->drops;
     for (size_t i = 0; i < r->n_secrets; i++)
         g->secrets[i] = (struct gateway_secret){.text = str_dup(r->secrets[i].text),
                                                 .until_ms = r->secrets[i].until_ms,
@@ -477,7 +469,7 @@ static void follow(struct instance_facts *in)
     in->gate.newer = alive && list_entry(in->gateways.prev, struct gateway, by_inst)->newer;
     if (gone != in->gate.gone) {
         in->gate.gone = gone;
-        routes_follow_instance(in);
+        routes_follow(&in->routes);
     }
     if (alive == list_is_linked(&in->gate.of_tenant))
         return;
@@ -486,7 +478,7 @@ static void follow(struct instance_facts *in)
     else
         list_remove(&in->gate.of_tenant);
     if (tenant_was_alive != !list_is_empty(&t->gate.live))
-        routes_follow_tenant(t);
+        routes_follow(&t->routes);
 }
 
 static const struct gateway *by_inst(const struct list *it)
@@ -617,6 +609,11 @@ void facts_relink_gateway(struct facts *f, struct gateway *g, struct gateway *wi
     g->link = old.link; /* its neighbours in the list point here */
     g->id = old.id;
     g->shares_id = old.shares_id;
+    if (old.revoked_ms == 0) { /* these change in memory first */
+        g->ackless = old.ackless;
+        g->newer |= old.newer;
+        g->drops |= old.drops;
+    }
     free(with);
     instance_add(f, g);
     gateway_clear(&old);

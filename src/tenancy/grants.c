@@ -24,12 +24,7 @@ bool grant_id_ok(struct str id)
 
 /* ---- the records ---- */
 
-#define NAME_FIELD(T, member, flags_) \
-    RECORD_FIELD(T, member, #member, (flags_) | RECORD_NEEDED, .max = NAME_BYTES)
-#define ID_FIELD(T, member, flags_) \
-    RECORD_FIELD(T, member, #member, (flags_) | RECORD_NEEDED, .max = GRANT_ID_MAX)
-
-static const char *const grant_words[] = {
+const char *const grant_words[] = {
     [GRANT_CLAIMED] = "claim", [GRANT_MANAGED] = "manager", [GRANT_OPERATOR] = "operator", NULL};
 
 static const struct record_field scope_fields[] = {
@@ -43,29 +38,29 @@ static const struct record_field scope_fields[] = {
 };
 const struct record_form scope_form = RECORD_FORM("scope", struct scope_record, scope_fields);
 
-static const char *const principal_words[] = {
+const char *const principal_words[] = {
     [GATE_OWNER_ONLY] = "owner-only", [GATE_ALLOW_LIST] = "allow-list", [GATE_ANY] = "any", NULL};
 
 static const struct record_field principal_fields[] = {
-    NAME_FIELD(struct principal_record, tenant, RECORD_KEY),
-    NAME_FIELD(struct principal_record, instance, RECORD_KEY),
-    NAME_FIELD(struct principal_record, platform, RECORD_KEY),
-    RECORD_FIELD(struct principal_record, mode, "mode", RECORD_NEEDED, .words = principal_words),
-    RECORD_ARRAY(struct principal_record, allow, n_allow, "allow", &record_texts, GRANT_LIST_MAX),
+    NAME_FIELD(struct rule_record, tenant, RECORD_KEY),
+    NAME_FIELD(struct rule_record, instance, RECORD_KEY),
+    NAME_FIELD(struct rule_record, platform, RECORD_KEY),
+    RECORD_FIELD(struct rule_record, mode, "mode", RECORD_NEEDED, .words = principal_words),
+    RECORD_ARRAY(struct rule_record, ids, n_ids, "allow", &record_texts, GRANT_LIST_MAX),
 };
 const struct record_form principal_form =
-    RECORD_FORM("principal", struct principal_record, principal_fields);
+    RECORD_FORM("principal", struct rule_record, principal_fields);
 
 static const struct record_field policy_fields[] = {
-    NAME_FIELD(struct policy_record, tenant, RECORD_KEY),
-    NAME_FIELD(struct policy_record, instance, RECORD_KEY),
-    NAME_FIELD(struct policy_record, platform, RECORD_KEY),
-    RECORD_FIELD(struct policy_record, require_address, "requireAddress", 0),
-    RECORD_FIELD(struct policy_record, allow_other_bots, "allowOtherBots", 0),
-    RECORD_ARRAY(struct policy_record, free_places, n_free_places, "freeResponseScopes",
-                 &record_texts, GRANT_LIST_MAX),
+    NAME_FIELD(struct rule_record, tenant, RECORD_KEY),
+    NAME_FIELD(struct rule_record, instance, RECORD_KEY),
+    NAME_FIELD(struct rule_record, platform, RECORD_KEY),
+    RECORD_FIELD(struct rule_record, require_address, "requireAddress", 0),
+    RECORD_FIELD(struct rule_record, allow_other_bots, "allowOtherBots", 0),
+    RECORD_ARRAY(struct rule_record, ids, n_ids, "freeResponseScopes", &record_texts,
+                 GRANT_LIST_MAX),
 };
-const struct record_form policy_form = RECORD_FORM("policy", struct policy_record, policy_fields);
+const struct record_form policy_form = RECORD_FORM("policy", struct rule_record, policy_fields);
 
 static const char *const period_words[] = {
     [GATE_HOUR] = "hour", [GATE_DAY] = "day", [GATE_WEEK] = "week", [GATE_MONTH] = "month", NULL};
@@ -131,11 +126,6 @@ const struct gate_instance *grant_instance(const struct facts *f, struct grant_w
 }
 
 /* ---- scopes: places that belong to an instance ---- */
-
-const char *grant_word_name(enum grant_word by)
-{
-    return grant_words[by];
-}
 
 static struct scope *scope_new(struct grant_place at, int64_t created_ms, enum grant_word by)
 {
@@ -291,13 +281,6 @@ bool grant_holds(const struct facts *f, const struct gate_instance *to, struct g
            (s->by == GRANT_OPERATOR || !facts_is_routed_away(f, at.platform, at.guild, to->tenant));
 }
 
-/* ---- declarations of an instance ---- */
-
-const char *grant_principal_word(enum gate_principal mode)
-{
-    return principal_words[mode];
-}
-
 bool grant_principal_parse(struct str word, enum gate_principal *ret_mode)
 {
     for (size_t i = 0; principal_words[i] != NULL; i++)
@@ -308,51 +291,50 @@ bool grant_principal_parse(struct str word, enum gate_principal *ret_mode)
     return false;
 }
 
-/* ---- sets of ids: the map's values are its keys ---- */
+/* ---- principals and policies ---- */
 
-static void set_add(struct map *set, struct str id)
+/* The rule of a record.  The map's values are its keys. */
+static struct rule *rule_new(const struct rule_record *r)
 {
-    if (map_get(set, id) != NULL)
-        return;
-    char *copy = str_dup(id);
-    map_put(set, str_make(copy, id.n), copy);
-}
+    struct rule *p = xcalloc(1, sizeof *p + r->platform.n + 1);
 
-static bool ids_bad(struct change *c, const char *what, const struct str *ids, size_t n)
-{
-    if (n > GRANT_LIST_MAX) {
-        change_fail(c, BH_MALFORMED, "%s may hold %d ids at most", what, GRANT_LIST_MAX);
-        return true;
+    p->gate = (struct gate_rule){.mode = r->mode,
+                                 .require_address = r->require_address,
+                                 .allow_other_bots = r->allow_other_bots};
+    memcpy(p->platform, r->platform.p, r->platform.n);
+    for (size_t i = 0; i < r->n_ids; i++) {
+        char *id = map_get(&p->gate.ids, r->ids[i]) == NULL ? str_dup(r->ids[i]) : NULL;
+        if (id != NULL)
+            map_put(&p->gate.ids, str_make(id, r->ids[i].n), id);
     }
-    for (size_t i = 0; i < n; i++)
-        if (grant_id_bad(c, what, ids[i]))
-            return true;
-    return false;
-}
-
-/* ---- principals ---- */
-
-static struct principal *principal_new(struct str platform, enum gate_principal mode)
-{
-    struct principal *p = xcalloc(1, sizeof *p + platform.n + 1);
-
-    p->a.mode = mode;
-    memcpy(p->platform, platform.p, platform.n);
     return p;
 }
 
-static void principal_free(void *thing)
+static void rule_free(void *thing)
 {
-    struct principal *p = thing;
+    struct rule *p = thing;
 
     if (p != NULL)
-        map_done_all(&p->a.allow);
+        map_done_all(&p->gate.ids);
     free(p);
 }
 
-static void principal_attach(struct instance_facts *in, struct principal *p)
+static void apply_principal(struct facts *f, struct change *c)
 {
-    principal_free(map_put(&in->gate.principals, str_of(p->platform), p));
+    struct rule *p = c->thing;
+
+    rule_free(map_put(&c->to->gate.principals, str_of(p->platform), p));
+    c->thing = NULL;
+    change_announce(f, "grant", NULL);
+}
+
+static void apply_policy(struct facts *f, struct change *c)
+{
+    struct rule *p = c->thing;
+
+    rule_free(map_put(&c->to->gate.policies, str_of(p->platform), p));
+    c->thing = NULL;
+    change_announce(f, "grant", NULL);
 }
 
 static bool prepare_ready(struct facts *f, struct change *c)
@@ -360,90 +342,50 @@ static bool prepare_ready(struct facts *f, struct change *c)
     return c->err == BH_OK; /* the items were added before change_submit() */
 }
 
-static void apply_principal(struct facts *f, struct change *c)
+/* Replaces a rule of the instance; @what names its list of ids. */
+static void rule_change(struct change *c, struct grant_who who, const struct record_form *form,
+                        const struct rule_record *r, const char *what)
 {
-    principal_attach(c->to, c->thing);
-    c->thing = NULL;
-    change_announce(f, "grant", NULL);
+    bool ok = !change_name_bad(c, "platform", r->platform, true);
+
+    if (ok && r->n_ids > GRANT_LIST_MAX)
+        ok = change_fail(c, BH_MALFORMED, "%s may hold %d ids at most", what, GRANT_LIST_MAX);
+    for (size_t i = 0; ok && i < r->n_ids; i++)
+        ok = !grant_id_bad(c, what, r->ids[i]);
+    if (ok && grant_target(c->facts, c, who) != NULL) {
+        c->thing = rule_new(r);
+        c->thing_free = rule_free;
+        change_put(c, KV_PUT, form, r);
+    }
+    grant_submit(c, c->to);
 }
 
 void grant_principal(struct facts *f, struct grant_who who, struct str platform,
                      enum gate_principal mode, const struct str *allow, size_t n_allow,
                      facts_done_cb *done, void *ctx)
 {
-    struct change *c = change_new(f, prepare_ready, apply_principal, done, ctx);
-
-    if (str_is_empty(platform))
-        platform = STR("*");
-    if (!change_name_bad(c, "platform", platform, true) &&
-        !ids_bad(c, "the allow list", allow, n_allow) && grant_target(f, c, who) != NULL) {
-        struct principal *p = c->thing = principal_new(platform, mode);
-        struct principal_record r = {who.tenant, who.instance,        platform,
-                                     mode,       (struct str *)allow, n_allow};
-        c->thing_free = principal_free;
-        for (size_t i = 0; i < n_allow; i++)
-            set_add(&p->a.allow, allow[i]);
-        change_put(c, KV_PUT, &principal_form, &r);
-    }
-    grant_submit(c, c->to);
+    rule_change(change_new(f, prepare_ready, apply_principal, done, ctx), who, &principal_form,
+                &(struct rule_record){.tenant = who.tenant,
+                                      .instance = who.instance,
+                                      .platform = str_is_empty(platform) ? STR("*") : platform,
+                                      .mode = mode,
+                                      .ids = (struct str *)allow,
+                                      .n_ids = n_allow},
+                "the allow list");
 }
 
-/* ---- policies ---- */
-
-static struct policy *policy_new(struct str platform, bool require_address, bool allow_other_bots)
-{
-    struct policy *p = xcalloc(1, sizeof *p + platform.n + 1);
-
-    p->p.require_address = require_address;
-    p->p.allow_other_bots = allow_other_bots;
-    memcpy(p->platform, platform.p, platform.n);
-    return p;
-}
-
-static void policy_free(void *thing)
-{
-    struct policy *p = thing;
-
-    if (p != NULL)
-        map_done_all(&p->p.free_places);
-    free(p);
-}
-
-static void policy_attach(struct instance_facts *in, struct policy *p)
-{
-    policy_free(map_put(&in->gate.policies, str_of(p->platform), p));
-}
-
-static void apply_policy(struct facts *f, struct change *c)
-{
-    policy_attach(c->to, c->thing);
-    c->thing = NULL;
-    change_announce(f, "grant", NULL);
-}
-
-void grant_policy(struct facts *f, struct grant_who who, const struct grant_policy *asked,
+void grant_policy(struct facts *f, struct grant_who who, const struct grant_policy *p,
                   facts_done_cb *done, void *ctx)
 {
-    struct change *c = change_new(f, prepare_ready, apply_policy, done, ctx);
-
-    if (!change_name_bad(c, "platform", asked->platform, true) &&
-        !ids_bad(c, "freeResponseScopes", asked->free_places, asked->n_free_places) &&
-        grant_target(f, c, who) != NULL) {
-        struct policy *p = c->thing =
-            policy_new(asked->platform, asked->require_address, asked->allow_other_bots);
-        struct policy_record r = {who.tenant,
-                                  who.instance,
-                                  asked->platform,
-                                  asked->require_address,
-                                  asked->allow_other_bots,
-                                  (struct str *)asked->free_places,
-                                  asked->n_free_places};
-        c->thing_free = policy_free;
-        for (size_t i = 0; i < asked->n_free_places; i++)
-            set_add(&p->p.free_places, asked->free_places[i]);
-        change_put(c, KV_PUT, &policy_form, &r);
-    }
-    grant_submit(c, c->to);
+    rule_change(change_new(f, prepare_ready, apply_policy, done, ctx), who, &policy_form,
+                &(struct rule_record){.tenant = who.tenant,
+                                      .instance = who.instance,
+                                      .platform = p->platform,
+                                      .require_address = p->require_address,
+                                      .allow_other_bots = p->allow_other_bots,
+                                      .ids = (struct str *)p->free_places,
+                                      .n_ids = p->n_free_places},
+                "freeResponseScopes");
 }
 
 /* ---- allowances ---- */
@@ -550,9 +492,9 @@ void policies_drop(struct instance_facts *in)
     void *v;
 
     for (size_t i = 0; map_next(&in->gate.principals, &i, &v);)
-        principal_free(v);
+        rule_free(v);
     for (size_t i = 0; map_next(&in->gate.policies, &i, &v);)
-        policy_free(v);
+        rule_free(v);
     map_done(&in->gate.principals);
     map_done(&in->gate.policies);
     allowance_free(in->gate.allowance);
@@ -574,37 +516,31 @@ static bool on_scope(void *ctx, struct str key, void *thing)
     return true;
 }
 
-/* Frees @ids. */
-static bool take_ids(struct str *ids, size_t n, struct map *set)
+/* A loaded rule; frees the ids of its record.  False: a name in it is invalid. */
+static bool load_rule(struct map *rules, const struct rule_record *r)
 {
-    bool ok = true;
+    struct rule *p = rule_new(r);
+    bool ok = facts_name_ok(r->platform);
 
-    for (size_t i = 0; i < n && ok; i++)
-        if ((ok = grant_id_ok(ids[i])))
-            set_add(set, ids[i]);
-    free(ids);
+    for (size_t i = 0; i < r->n_ids && ok; i++)
+        ok = grant_id_ok(r->ids[i]);
+    free(r->ids);
+    rule_free(map_put(rules, str_of(p->platform), p));
     return ok;
 }
 
 static bool on_principal(void *ctx, struct str key, void *thing)
 {
-    const struct principal_record *r = thing;
-    struct principal *p = principal_new(r->platform, r->mode);
-    bool ok = take_ids(r->allow, r->n_allow, &p->a.allow) && facts_name_ok(r->platform);
+    const struct rule_record *r = thing;
 
-    principal_attach(facts_make_instance(ctx, r->tenant, r->instance), p);
-    return ok;
+    return load_rule(&facts_make_instance(ctx, r->tenant, r->instance)->gate.principals, r);
 }
 
 static bool on_policy(void *ctx, struct str key, void *thing)
 {
-    const struct policy_record *r = thing;
-    struct policy *p = policy_new(r->platform, r->require_address, r->allow_other_bots);
-    bool ok =
-        take_ids(r->free_places, r->n_free_places, &p->p.free_places) && facts_name_ok(r->platform);
+    const struct rule_record *r = thing;
 
-    policy_attach(facts_make_instance(ctx, r->tenant, r->instance), p);
-    return ok;
+    return load_rule(&facts_make_instance(ctx, r->tenant, r->instance)->gate.policies, r);
 }
 
 static bool on_allowance(void *ctx, struct str key, void *thing)

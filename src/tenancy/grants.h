@@ -60,7 +60,7 @@ void grant_scope_release(struct facts *f, struct grant_who who, struct grant_pla
 void grant_principal(struct facts *f, struct grant_who who, struct str platform,
                      enum gate_principal mode, const struct str *allow, size_t n_allow,
                      facts_done_cb *done, void *ctx);
-const char *grant_principal_word(enum gate_principal mode); /* "owner-only", "allow-list", "any" */
+/* Reads "owner-only", "allow-list" or "any". */
 bool grant_principal_parse(struct str word, enum gate_principal *ret_mode);
 
 struct grant_policy { /* replaces the instance's earlier policy for this platform */

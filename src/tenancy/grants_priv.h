@@ -5,6 +5,9 @@
 #include "tenancy/change.h"
 #include "tenancy/grants.h"
 
+#define ID_FIELD(T, member, flags_) \
+    RECORD_FIELD(T, member, #member, (flags_) | RECORD_NEEDED, .max = GRANT_ID_MAX)
+
 /* ---- the stored form; texts are borrowed ---- */
 struct binding_record { /* used for dm_default_form too */
     struct str platform, user, tenant, instance;
@@ -17,17 +20,12 @@ struct scope_record {
     enum grant_word by;
     int64_t created_ms;
 };
-struct principal_record {
+struct rule_record { /* of principal_form and policy_form */
     struct str tenant, instance, platform;
     enum gate_principal mode;
-    struct str *allow; /* owned when read from the store */
-    size_t n_allow;
-};
-struct policy_record {
-    struct str tenant, instance, platform;
     bool require_address, allow_other_bots;
-    struct str *free_places; /* owned when read from the store */
-    size_t n_free_places;
+    struct str *ids; /* owned when read from the store */
+    size_t n_ids;
 };
 struct allowance_record {
     struct str tenant, instance, reply;
@@ -56,13 +54,8 @@ struct scope {               /* gives a place to an instance */
     char bytes[];
 };
 
-struct principal {
-    struct gate_admission a; /* first: instance->gate.principals points here */
-    char platform[];
-};
-
-struct policy {
-    struct gate_policy p; /* first: instance->gate.policies points here */
+struct rule {              /* a principal or a policy */
+    struct gate_rule gate; /* first: gate_instance.principals or .policies points here */
     char platform[];
 };
 
@@ -71,10 +64,16 @@ struct str binding_key(const struct binding *b);
 /* Removes the binding from memory and frees it, with the dm default that depends on it. */
 void binding_drop(struct facts *f, struct binding *b);
 void binding_forget(struct facts *f, struct change *c, const struct binding *b); /* on disk */
+/* The parts of a change that links a person (links.c), for a change that does more: pairing.c.
+ * link_change() fills in the change and submits it. */
+prepare_f link_prepare;
+apply_f link_apply;
+void link_change(struct change *c, struct grant_who who, const struct grant_person *p);
 void scope_put(struct change *c, enum store_kv_verb verb, const struct instance_facts *in,
                const struct scope *s);
 
-const char *grant_word_name(enum grant_word by); /* "claim", "manager", "operator", as stored */
+extern const char *const grant_words[];     /* of enum grant_word, as stored */
+extern const char *const principal_words[]; /* of enum gate_principal */
 void scope_drop(struct facts *f, struct scope *s);
 
 void policies_drop(struct instance_facts *in);

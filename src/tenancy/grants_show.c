@@ -19,12 +19,6 @@ struct grants_listing {
     size_t n; /* records on this page */
 };
 
-static bool is_meant(const struct grant_who *who, const struct instance_facts *in)
-{
-    return (str_is_empty(who->tenant) || str_eq(who->tenant, in->gate.tenant)) &&
-           (str_is_empty(who->instance) || str_eq(who->instance, in->gate.instance));
-}
-
 static void write_set(struct jw *w, const char *key, const struct map *set)
 {
     void *v;
@@ -32,16 +26,6 @@ static void write_set(struct jw *w, const char *key, const struct map *set)
     jw_karr(w, key);
     for (size_t i = 0; map_next(set, &i, &v);)
         jw_str(w, str_of(v));
-    jw_end_arr(w);
-}
-
-static void write_bots(struct jw *w, const char *bots)
-{
-    struct str rest = str_of(bots), one;
-
-    jw_karr(w, "bots");
-    while (rest.n > 0 && str_split(&rest, '\x1f', &one))
-        jw_str(w, one);
     jw_end_arr(w);
 }
 
@@ -57,17 +41,6 @@ static struct jw *open_record(struct grants_listing *p, enum grants_kind kind,
     return w;
 }
 
-static void write_choice(struct grants_listing *p, const struct instance_facts *in,
-                         const struct binding *b)
-{
-    if (map_get(&p->f->gate.dm_defaults, binding_key(b)) != &in->gate)
-        return;
-    struct jw *w = open_record(p, DM_DEFAULTS, in);
-    jw_kstr(w, "platform", b->gate.platform);
-    jw_kstr(w, "userId", b->gate.user);
-    jw_end_obj(w);
-}
-
 /* Writes bindings from number @skip on; true: all are written. */
 static bool write_bindings(struct grants_listing *p, const struct instance_facts *in,
                            uint64_t *skip)
@@ -77,6 +50,7 @@ static bool write_bindings(struct grants_listing *p, const struct instance_facts
     const struct list *head = &in->gate.people;
     for (const struct list *it = head->next; it != head; it = it->next) {
         const struct binding *b = binding_of(it);
+        struct str bots = str_of(b->gate.bots), bot;
         if (n++ < *skip)
             continue;
         if (p->n >= PAGE_RECORDS) {
@@ -86,10 +60,18 @@ static bool write_bindings(struct grants_listing *p, const struct instance_facts
         struct jw *w = open_record(p, BINDINGS, in);
         jw_kstr(w, "platform", b->gate.platform);
         jw_kstr(w, "userId", b->gate.user);
-        write_bots(w, b->gate.bots);
+        jw_karr(w, "bots");
+        while (bots.n > 0 && str_split(&bots, '\x1f', &bot))
+            jw_str(w, bot);
+        jw_end_arr(w);
         jw_ki64(w, "createdAt", b->created_ms);
         jw_end_obj(w);
-        write_choice(p, in, b);
+        if (map_get(&p->f->gate.dm_defaults, binding_key(b)) != &in->gate)
+            continue;
+        w = open_record(p, DM_DEFAULTS, in);
+        jw_kstr(w, "platform", b->gate.platform);
+        jw_kstr(w, "userId", b->gate.user);
+        jw_end_obj(w);
     }
     *skip = 0;
     return true;
@@ -103,7 +85,7 @@ static void write_scopes(struct grants_listing *p, const struct instance_facts *
         jw_kstr(w, "platform", s->platform);
         jw_kstr(w, "guildId", s->guild);
         jw_kstr(w, "channelId", s->channel);
-        jw_kstr(w, "by", str_of(grant_word_name(s->by)));
+        jw_kstr(w, "by", str_of(grant_words[s->by]));
         jw_ki64(w, "createdAt", s->created_ms);
         jw_end_obj(w);
     }
@@ -114,11 +96,11 @@ static void write_principals(struct grants_listing *page, const struct instance_
     void *v;
 
     for (size_t i = 0; map_next(&in->gate.principals, &i, &v);) {
-        const struct principal *p = v;
+        const struct rule *p = v;
         struct jw *w = open_record(page, PRINCIPALS, in);
         jw_kstr(w, "platform", str_of(p->platform));
-        jw_kstr(w, "mode", str_of(grant_principal_word(p->a.mode)));
-        write_set(w, "allow", &p->a.allow);
+        jw_kstr(w, "mode", str_of(principal_words[p->gate.mode]));
+        write_set(w, "allow", &p->gate.ids);
         jw_end_obj(w);
     }
 }
@@ -128,12 +110,12 @@ static void write_policies(struct grants_listing *page, const struct instance_fa
     void *v;
 
     for (size_t i = 0; map_next(&in->gate.policies, &i, &v);) {
-        const struct policy *p = v;
+        const struct rule *p = v;
         struct jw *w = open_record(page, POLICIES, in);
         jw_kstr(w, "platform", str_of(p->platform));
-        jw_kbool(w, "requireAddress", p->p.require_address);
-        jw_kbool(w, "allowOtherBots", p->p.allow_other_bots);
-        write_set(w, "freeResponseScopes", &p->p.free_places);
+        jw_kbool(w, "requireAddress", p->gate.require_address);
+        jw_kbool(w, "allowOtherBots", p->gate.allow_other_bots);
+        write_set(w, "freeResponseScopes", &p->gate.ids);
         jw_end_obj(w);
     }
 }
@@ -175,7 +157,8 @@ static bool fill(struct grants_listing *p, const struct grant_who *who, struct g
 
     for (size_t looked = 0; at->instance < f->n_instances; looked++) {
         const struct instance_facts *in = f->by_number[at->instance];
-        bool meant = is_meant(who, in);
+        bool meant = (str_is_empty(who->tenant) || str_eq(who->tenant, in->gate.tenant)) &&
+                     (str_is_empty(who->instance) || str_eq(who->instance, in->gate.instance));
         if (p->n >= PAGE_RECORDS || looked == PAGE_INSTANCES)
             return true;
         if (meant && at->binding == 0) {

@@ -60,9 +60,25 @@ struct str grounds_tenant_of(const struct facts *f, struct str platform, struct 
 /* The instance while it may use the bot; NULL: it has no gateway, or the bot is not for it. */
 static const struct gate_instance *user_of(const struct facts *f, const struct ground_at *at)
 {
-    const struct gate_instance *me = grant_instance(f, at->who);
+    const struct instance_facts *me = facts_find_instance(f, at->who.tenant, at->who.instance);
 
-    return me != NULL && !me->gone && grounds_may_use(f, at) ? me : NULL;
+    return me != NULL && !me->gate.gone &&
+                   !gate_is_barred(&f->gate, at->platform, at->bot, at->who.tenant)
+               ? &me->gate
+               : NULL;
+}
+
+/* The key of the operator's route that applies to a place of this bot. */
+static struct str route_at(const struct facts *f, const struct ground_at *at, struct str key,
+                           struct str former)
+{
+    struct event place = {.platform = at->platform,
+                          .bot = at->bot,
+                          .route_key = key,
+                          .former_key = former};
+    struct str chosen = facts_route_key(f, &place);
+
+    return chosen.p != NULL ? chosen : STR("*");
 }
 
 bool ground_person(const struct facts *f, const struct ground_at *at, struct str user)
@@ -84,28 +100,17 @@ bool ground_scope(const struct facts *f, const struct ground_at *at, struct str 
 bool ground_route(const struct facts *f, const struct ground_at *at, struct str key,
                   struct str former)
 {
-    struct event place = {.platform = at->platform,
-                          .bot = at->bot,
-                          .route_key = key,
-                          .former_key = former};
-
-    return user_of(f, at) != NULL && facts_owns_place(f, &place, at->who.tenant, at->who.instance);
+    return user_of(f, at) != NULL && facts_owns(f, at->platform, route_at(f, at, key, former),
+                                                at->who.tenant, at->who.instance);
 }
 
 bool ground_open(const struct facts *f, const struct ground_at *at, struct str key,
                  struct str former)
 {
     const struct gate_instance *me = user_of(f, at);
-    struct event place = {.platform = at->platform,
-                          .bot = at->bot,
-                          .route_key = key,
-                          .former_key = former};
-    struct str chosen = facts_route_key(f, &place);
     char room[GATE_KEY_MAX];
+    struct str chosen = gate_key(room, at->platform, route_at(f, at, key, former), STR_NULL);
 
-    if (!facts_has_route(f, at->platform, chosen))
-        chosen = STR("*");
-    chosen = gate_key(room, at->platform, chosen, STR_NULL);
     const struct gate_routes *r =
         me != NULL && chosen.p != NULL ? map_get(&f->gate.routes, chosen) : NULL;
     for (const struct list *it = r != NULL ? r->places.next : NULL; r != NULL && it != &r->places;

@@ -48,7 +48,6 @@ struct keys {
     struct list under_way; /* changes; owned */
     struct list dirty;     /* keys whose last use is not written, in order of use */
     struct timer note;
-    struct timer refuse;           /* answers refused changes when the turn ends */
     struct map tenants;            /* name -> struct tenant_acts; owned */
     uint8_t mac_key[SHA256_BYTES]; /* wiped */
 };
@@ -121,21 +120,26 @@ struct doing { /* a change under way */
     char *revokes;     /* owned; the id; NULL: none */
     enum bh_err err;   /* an error found before the write */
     char why[200];
+    struct timer refused; /* tells @err when the turn ends */
     keys_done_cb *done;
     void *ctx;
 };
+
+static timer_cb on_refused;
 
 static struct doing *doing_new(struct keys *k, keys_done_cb *done, void *ctx)
 {
     struct doing *d = xcalloc(1, sizeof *d);
 
     *d = (struct doing){.k = k, .done = done, .ctx = ctx};
+    timer_init(&d->refused, on_refused);
     list_append(&k->under_way, &d->link);
     return d;
 }
 
 static void doing_free(struct doing *d)
 {
+    timer_stop(d->k->env.clock, &d->refused);
     list_remove(&d->link);
     held_free(d->adds);
     free(d->revokes);
@@ -163,14 +167,9 @@ static void keys_link(struct keys *k, struct held *h)
     k->n++;
 }
 
-static struct held *find(const struct keys *k, struct str id)
-{
-    return map_get(&k->by_id, id);
-}
-
 const struct key *keys_find(const struct keys *k, struct str id)
 {
-    const struct held *h = find(k, id);
+    const struct held *h = map_get(&k->by_id, id);
 
     return h != NULL ? &h->pub : NULL;
 }
@@ -221,16 +220,17 @@ static void was_used(struct keys *k, struct held *h)
 
 /* ---- checking ---- */
 
-/* HMAC of the whole key with its id, so that a secret is valid only with its own id. */
-static void fingerprint(const struct keys *k, struct str text, uint8_t ret_mac[SHA256_BYTES])
-{
-    hmac_sha256(str_make(k->mac_key, sizeof k->mac_key), text, ret_mac);
-}
-
 static bool held_is_over(const struct keys *k, const struct held *h)
 {
     return h->pub.revoked_ms != 0 ||
            (h->pub.until_ms != 0 && h->pub.until_ms <= clock_wall_ms(k->env.clock));
+}
+
+bool keys_is_good(const struct keys *k, struct str id)
+{
+    const struct held *h = map_get(&k->by_id, id);
+
+    return h != NULL && !held_is_over(k, h);
 }
 
 const struct key *keys_check(struct keys *k, enum key_kind kind, struct str text)
@@ -241,9 +241,10 @@ const struct key *keys_check(struct keys *k, enum key_kind kind, struct str text
 
     if (text.n <= head_n || text.n > KEY_TEXT_MAX || !str_starts(text, STR(PREFIX)))
         return NULL;
-    struct held *h = find(k, str_make(text.p + sizeof PREFIX - 1, KEY_ID_CHARS));
+    struct held *h = map_get(&k->by_id, str_make(text.p + sizeof PREFIX - 1, KEY_ID_CHARS));
     bool known = h != NULL && h->has_mac;
-    fingerprint(k, text, mac);
+    /* Of the whole key with its id, so that a secret is valid only with its own id. */
+    hmac_sha256(str_make(k->mac_key, sizeof k->mac_key), text, mac);
     if (!ct_equal(mac, known ? h->mac : nothing, sizeof mac) || !known)
         return NULL;
     if (h->pub.kind != kind || held_is_over(k, h))
@@ -252,38 +253,34 @@ const struct key *keys_check(struct keys *k, enum key_kind kind, struct str text
     return &h->pub;
 }
 
-static struct tenant_acts *acts_of(struct keys *k, const char *tenant)
+static struct tenant_acts *acts_of(struct keys *k, struct str tenant)
 {
-    struct tenant_acts *t = map_get(&k->tenants, str_of(tenant));
+    struct tenant_acts *t = map_get(&k->tenants, tenant);
 
     if (t == NULL) {
-        size_t n = strlen(tenant);
-        t = xcalloc(1, sizeof *t + n + 1);
-        memcpy(t->tenant, tenant, n);
-        map_put(&k->tenants, str_make(t->tenant, n), t);
+        t = xcalloc(1, sizeof *t + tenant.n + 1);
+        memcpy(t->tenant, tenant.p, tenant.n);
+        map_put(&k->tenants, str_make(t->tenant, tenant.n), t);
     }
     return t;
 }
 
 bool keys_may_act(struct keys *k, const struct key *key, uint32_t key_per_s, uint32_t tenant_per_s)
 {
-    struct held *h = find(k, str_of(key->id));
+    struct held *h = map_get(&k->by_id, str_of(key->id));
     int64_t now_ms = clock_now_ms(k->env.clock);
 
     return h != NULL && bucket_take(&h->acts, now_ms, key_per_s, 2 * key_per_s) &&
-           bucket_take(&acts_of(k, key->tenant)->acts, now_ms, tenant_per_s, 2 * tenant_per_s);
+           bucket_take(&acts_of(k, str_of(key->tenant))->acts, now_ms, tenant_per_s,
+                       2 * tenant_per_s);
 }
 
 bool keys_tenant_may_act(struct keys *k, struct str tenant, uint32_t per_s)
 {
-    char *name = str_dup(tenant);
-    bool may = bucket_take(&acts_of(k, name)->acts, clock_now_ms(k->env.clock), per_s, 2 * per_s);
-
-    free(name);
-    return may;
+    return bucket_take(&acts_of(k, tenant)->acts, clock_now_ms(k->env.clock), per_s, 2 * per_s);
 }
 
-bool keys_may_join(struct keys *k, const char *tenant, uint32_t per_s)
+bool keys_may_join(struct keys *k, struct str tenant, uint32_t per_s)
 {
     return bucket_take(&acts_of(k, tenant)->joins, clock_now_ms(k->env.clock), per_s, 20 * per_s);
 }
@@ -307,18 +304,14 @@ static void refuse(struct doing *d, enum bh_err err, const char *what, const cha
 {
     d->err = err;
     snprintf(d->why, sizeof d->why, "%s%s", what, why);
-    timer_set(d->k->env.clock, &d->k->refuse, 0);
+    timer_set(d->k->env.clock, &d->refused, 0);
 }
 
-static void on_refuse(struct timer *t)
+static void on_refused(struct timer *t)
 {
-    struct keys *k = container_of(t, struct keys, refuse);
+    struct doing *d = container_of(t, struct doing, refused);
 
-    list_each (&k->under_way, it, nxt) {
-        struct doing *d = list_entry(it, struct doing, link);
-        if (d->err != BH_OK)
-            finish(d, d->err, d->why);
-    }
+    finish(d, d->err, d->why);
 }
 
 static void write_key(struct doing *d)
@@ -374,11 +367,6 @@ void key_made_done(struct key_made *m)
     buf_wipe(&m->secret);
 }
 
-static struct str first_of(struct str a, struct str b, struct str c, struct str d)
-{
-    return a.p != NULL ? a : b.p != NULL ? b : c.p != NULL ? c : d;
-}
-
 void keys_make(struct keys *k, const struct key_spec *spec, struct key_made *ret_made,
                keys_done_cb *done, void *ctx)
 {
@@ -391,21 +379,24 @@ void keys_make(struct keys *k, const struct key_spec *spec, struct key_made *ret
         return;
     }
     make_texts(k, spec, ret_made);
+    struct str identity = spec->identity.p != NULL   ? spec->identity
+                          : spec->agent.p != NULL    ? spec->agent
+                          : spec->instance.p != NULL ? spec->instance
+                                                     : spec->tenant;
     struct held h = {
         .pub = {.kind = spec->kind,
                 .attest = spec->attest,
                 .read_only = spec->read_only,
                 .id = str_dup(buf_str(&ret_made->id)),
                 .tenant = str_dup(spec->tenant.p != NULL ? spec->tenant : STR("")),
-                .identity = str_dup_opt(
-                    first_of(spec->identity, spec->agent, spec->instance, spec->tenant)),
+                .identity = str_dup_opt(identity),
                 .agent = str_dup_opt(spec->agent),
                 .instance = str_dup_opt(spec->instance),
                 .ns = str_dup_opt(spec->ns),
                 .secret = spec->with_secret ? str_dup(buf_str(&ret_made->secret)) : NULL,
                 .made_ms = now_ms,
                 .until_ms = spec->ttl_ms > 0 ? now_ms + spec->ttl_ms : 0}};
-    fingerprint(k, buf_str(&ret_made->text), h.mac);
+    hmac_sha256(str_make(k->mac_key, sizeof k->mac_key), buf_str(&ret_made->text), h.mac);
     d->adds = held_new(h);
     write_key(d);
 }
@@ -416,7 +407,7 @@ static void on_revoked(void *ctx, enum bh_err err)
 {
     struct doing *d = ctx;
     struct keys *k = d->k;
-    struct held *h = find(k, str_of(d->revokes));
+    struct held *h = map_get(&k->by_id, str_of(d->revokes));
 
     if (h != NULL && err != BH_OK) {
         h->going = false;
@@ -435,7 +426,7 @@ static void on_revoked(void *ctx, enum bh_err err)
 void keys_revoke(struct keys *k, struct str id, keys_done_cb *done, void *ctx)
 {
     struct doing *d = doing_new(k, done, ctx);
-    struct held *h = find(k, id);
+    struct held *h = map_get(&k->by_id, id);
     BUF_LOCAL value = BUF_INIT;
 
     if (h == NULL || h->going || h->pub.revoked_ms != 0) {
@@ -485,7 +476,7 @@ void keys_note_minted(struct keys *k, const struct local_token *t, keys_done_cb 
 
 bool keys_admit(struct keys *k, const struct local_token *t)
 {
-    struct held *h = find(k, token_id(t));
+    struct held *h = map_get(&k->by_id, token_id(t));
 
     if (h == NULL) { /* restored from a backup older than the token */
         h = provision_new(t, 0);
@@ -530,7 +521,7 @@ static bool on_key(void *ctx, struct str id, void *thing)
 static bool on_use(void *ctx, struct str id, void *thing)
 {
     const struct key_loading *l = ctx;
-    struct held *h = find(l->k, id);
+    struct held *h = map_get(&l->k->by_id, id);
 
     if (h != NULL)
         h->pub.used_ms = h->noted_ms = ((const struct key_use *)thing)->at_ms;
@@ -573,7 +564,6 @@ enum bh_err keys_open(const struct keys_env *env, struct keys **ret_k, char *ret
     list_init(&k->under_way);
     list_init(&k->dirty);
     timer_init(&k->note, on_note);
-    timer_init(&k->refuse, on_refuse);
     seal_mac(env->seal, STR("keys of programs"), STR(""), k->mac_key);
     enum bh_err err = keys_load(k, ret_why);
     if (err == BH_OK)
@@ -588,7 +578,6 @@ void keys_free(struct keys *k)
     if (k == NULL)
         return;
     timer_stop(k->env.clock, &k->note);
-    timer_stop(k->env.clock, &k->refuse);
     list_each (&k->under_way, it, nxt)
         doing_free(list_entry(it, struct doing, link));
     list_each (&k->all, it, nxt)

@@ -85,6 +85,8 @@ void keys_revoke(struct keys *k, struct str id, keys_done_cb *done, void *ctx);
 const struct key *keys_check(struct keys *k, enum key_kind kind, struct str text);
 /* The key with this id, revoked or not; NULL: unknown. */
 const struct key *keys_find(const struct keys *k, struct str id);
+/* True while the key with this id is neither revoked nor expired: for long calls that it began. */
+bool keys_is_good(const struct keys *k, struct str id);
 /* All keys by age; the list links struct key by its first member. */
 size_t keys_all(const struct keys *k, const struct list **ret_head);
 
@@ -96,7 +98,7 @@ bool keys_may_act(struct keys *k, const struct key *key, uint32_t key_per_s, uin
 bool keys_tenant_may_act(struct keys *k, struct str tenant, uint32_t per_s);
 /* Takes one request from the tenant's rate limit for gateways that ask for their secret.  The burst
  * is twenty times the rate, because a whole fleet may start at once. */
-bool keys_may_join(struct keys *k, const char *tenant, uint32_t per_s);
+bool keys_may_join(struct keys *k, struct str tenant, uint32_t per_s);
 
 /* ---- provision tokens: signed by enroll.c, recorded here ---- */
 struct local_token;

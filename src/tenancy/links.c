@@ -19,14 +19,10 @@
 /* ---- the records ---- */
 
 static const struct record_field binding_fields[] = {
-    RECORD_FIELD(struct binding_record, platform, "platform", RECORD_KEY | RECORD_NEEDED,
-                 .max = NAME_BYTES),
-    RECORD_FIELD(struct binding_record, user, "user", RECORD_KEY | RECORD_NEEDED,
-                 .max = GRANT_ID_MAX),
-    RECORD_FIELD(struct binding_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED,
-                 .max = NAME_BYTES),
-    RECORD_FIELD(struct binding_record, instance, "instance", RECORD_KEY | RECORD_NEEDED,
-                 .max = NAME_BYTES),
+    NAME_FIELD(struct binding_record, platform, RECORD_KEY),
+    ID_FIELD(struct binding_record, user, RECORD_KEY),
+    NAME_FIELD(struct binding_record, tenant, RECORD_KEY),
+    NAME_FIELD(struct binding_record, instance, RECORD_KEY),
     RECORD_LIST(struct binding_record, bots, n_bots, "bots", &record_texts, LINK_BOTS_MAX),
     RECORD_FIELD(struct binding_record, created_ms, "created", 0),
 };
@@ -34,12 +30,10 @@ const struct record_form binding_form =
     RECORD_FORM("binding", struct binding_record, binding_fields);
 
 static const struct record_field dm_default_fields[] = {
-    RECORD_FIELD(struct binding_record, platform, "platform", RECORD_KEY | RECORD_NEEDED,
-                 .max = NAME_BYTES),
-    RECORD_FIELD(struct binding_record, user, "user", RECORD_KEY | RECORD_NEEDED,
-                 .max = GRANT_ID_MAX),
-    RECORD_FIELD(struct binding_record, tenant, "tenant", RECORD_NEEDED, .max = NAME_BYTES),
-    RECORD_FIELD(struct binding_record, instance, "instance", RECORD_NEEDED, .max = NAME_BYTES),
+    NAME_FIELD(struct binding_record, platform, RECORD_KEY),
+    ID_FIELD(struct binding_record, user, RECORD_KEY),
+    NAME_FIELD(struct binding_record, tenant, 0),
+    NAME_FIELD(struct binding_record, instance, 0),
 };
 const struct record_form dm_default_form =
     RECORD_FORM("dm_default", struct binding_record, dm_default_fields);
@@ -93,17 +87,6 @@ static const char *bots_with(struct facts *f, const char *a, const char *b)
     size_t n = bots_split(a, all);
 
     return bots_text(f, all, n + bots_split(b, all + n));
-}
-
-static const char *bots_without(struct facts *f, const char *a, const char *b)
-{
-    struct str from[LINK_BOTS_MAX], gone[LINK_BOTS_MAX];
-    size_t n_from = bots_split(a, from), n_gone = bots_split(b, gone), n = 0;
-
-    for (size_t i = 0; i < n_from; i++)
-        if (!bots_have(gone, n_gone, from[i]))
-            from[n++] = from[i];
-    return bots_text(f, from, n);
 }
 
 /* Checks the bots that a caller named.  NULL: the change has failed. */
@@ -253,7 +236,7 @@ static struct binding *binding_meant(struct facts *f, const struct change *c)
     return binding_find(f, &c->to->gate, like->gate.platform, like->gate.user);
 }
 
-static bool prepare_link(struct facts *f, struct change *c)
+bool link_prepare(struct facts *f, struct change *c)
 {
     const struct binding *asked = c->thing, *known = binding_meant(f, c);
     const char *bots =
@@ -269,7 +252,7 @@ static bool prepare_link(struct facts *f, struct change *c)
     return true;
 }
 
-static void apply_link(struct facts *f, struct change *c)
+void link_apply(struct facts *f, struct change *c)
 {
     struct binding *asked = c->thing, *known = binding_meant(f, c);
 
@@ -297,25 +280,36 @@ static void person_change(struct change *c, struct grant_who who, const struct g
     grant_submit(c, c->to);
 }
 
+void link_change(struct change *c, struct grant_who who, const struct grant_person *p)
+{
+    refuse_foreign(c->facts, c, who.tenant, p->platform, p->bots, p->n_bots);
+    person_change(c, who, p);
+}
+
 void grant_link(struct facts *f, struct grant_who who, const struct grant_person *p,
                 facts_done_cb *done, void *ctx)
 {
-    struct change *c = change_new(f, prepare_link, apply_link, done, ctx);
+    struct change *c = change_new(f, link_prepare, link_apply, done, ctx);
 
     if (p->n_bots == 0)
         change_fail(c, BH_MALFORMED, "which bot is the person linked on? \"*\" means every bot");
-    refuse_foreign(f, c, who.tenant, p->platform, p->bots, p->n_bots);
-    person_change(c, who, p);
+    link_change(c, who, p);
 }
 
 /* The bots that remain when the change's bots are taken off @b; "": none. */
 static const char *bots_left(struct facts *f, const struct change *c, const struct binding *b)
 {
     const struct binding *asked = c->thing;
+    struct str from[LINK_BOTS_MAX], gone[LINK_BOTS_MAX];
+    size_t n_from = bots_split(b->gate.bots, from), n_gone = bots_split(asked->gate.bots, gone);
+    size_t n = 0;
 
-    if (*asked->gate.bots == '\0' || strcmp(asked->gate.bots, "*") == 0)
+    if (n_gone == 0 || bots_have(gone, n_gone, STR("*")))
         return "";
-    return bots_without(f, b->gate.bots, asked->gate.bots);
+    for (size_t i = 0; i < n_from; i++)
+        if (!bots_have(gone, n_gone, from[i]))
+            from[n++] = from[i];
+    return bots_text(f, from, n);
 }
 
 static bool prepare_unlink(struct facts *f, struct change *c)
@@ -420,8 +414,8 @@ struct code_record { /* texts are borrowed */
 };
 static const struct record_field code_fields[] = {
     RECORD_FIELD(struct code_record, hash, "hash", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct code_record, tenant, "tenant", RECORD_NEEDED, .max = NAME_BYTES),
-    RECORD_FIELD(struct code_record, instance, "instance", RECORD_NEEDED, .max = NAME_BYTES),
+    NAME_FIELD(struct code_record, tenant, 0),
+    NAME_FIELD(struct code_record, instance, 0),
     RECORD_FIELD(struct code_record, platform, "platform", 0, .max = NAME_BYTES),
     RECORD_LIST(struct code_record, bots, n_bots, "bots", &record_texts, LINK_BOTS_MAX),
     RECORD_FIELD(struct code_record, until_ms, "until", RECORD_NEEDED),
@@ -614,7 +608,7 @@ static bool prepare_redeem(struct facts *f, struct change *c)
         return change_fail(c, BH_NOT_FOUND, NO_SUCH_CODE);
     c->conflict = NO_SUCH_CODE;
     change_put(c, KV_CONSUME, &link_code_form, &(struct code_record){.hash = str_of(c->id)});
-    return prepare_link(f, c);
+    return link_prepare(f, c);
 }
 
 static void apply_redeem(struct facts *f, struct change *c)
@@ -623,7 +617,7 @@ static void apply_redeem(struct facts *f, struct change *c)
 
     if (k != NULL)
         code_drop(f, k);
-    apply_link(f, c);
+    link_apply(f, c);
 }
 
 const struct gate_instance *link_code_redeem(struct facts *f, const struct link_sent *at,
@@ -659,10 +653,9 @@ const struct gate_instance *link_code_redeem(struct facts *f, const struct link_
 
 static bool bots_ok(const struct str *bots, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (!facts_name_ok(bots[i]))
-            return false;
-    return true;
+    while (n > 0 && facts_name_ok(bots[n - 1]))
+        n--;
+    return n == 0;
 }
 
 enum { LOOK_AHEAD = 8 };

@@ -17,34 +17,31 @@
 
 enum { NAMES = 4, ID_MAX_BYTES = 1024 };
 
-static size_t id_bytes(const struct str name[NAMES])
+/* Writes the names one after the other, a NUL after each, if they fit into @room; returns their
+ * bytes.  @ret_at gets the start of each. */
+static size_t put_names(char *to, size_t room, const struct str name[NAMES], char *ret_at[NAMES])
 {
-    size_t n = NAMES; /* a NUL after each name */
+    size_t n = NAMES;
 
     for (size_t i = 0; i < NAMES; i++)
         n += name[i].n;
-    return n;
-}
-
-/* Writes the names one after the other; @ret_at gets the start of each. */
-static void put_names(char *to, const struct str name[NAMES], char *ret_at[NAMES])
-{
-    for (size_t i = 0; i < NAMES; i++) {
+    for (size_t i = 0; i < NAMES && n <= room; i++) {
         ret_at[i] = to;
         memcpy(to, name[i].n != 0 ? name[i].p : "", name[i].n);
         to += name[i].n;
         *to++ = '\0';
     }
+    return n;
 }
 
 struct route *route_new(struct str platform, struct str key, struct str tenant, struct str instance)
 {
     const struct str name[NAMES] = {platform, key, tenant, instance};
-    size_t n = id_bytes(name);
-    struct route *r = xcalloc(1, sizeof *r + n);
     char *at[NAMES];
+    size_t n = put_names(NULL, 0, name, at);
+    struct route *r = xcalloc(1, sizeof *r + n);
 
-    put_names(r->bytes, name, at);
+    put_names(r->bytes, n, name, at);
     r->id = str_make(r->bytes, n);
     r->platform = at[0];
     r->key = at[1];
@@ -53,22 +50,15 @@ struct route *route_new(struct str platform, struct str key, struct str tenant, 
     return r;
 }
 
-void route_free(struct route *r)
-{
-    free(r);
-}
-
 /* ---- the record ---- */
 
 static const char *const origins[] = {
     [ROUTE_OPERATOR] = "operator", [ROUTE_PROVISION] = "provision", NULL};
 
 static const struct record_field fields[] = {
-    RECORD_FIELD(struct route_record, platform, "platform", RECORD_KEY | RECORD_NEEDED,
-                 .max = NAME_BYTES),
-    RECORD_FIELD(struct route_record, key, "key", RECORD_KEY | RECORD_NEEDED, .max = NAME_BYTES),
-    RECORD_FIELD(struct route_record, tenant, "tenant", RECORD_KEY | RECORD_NEEDED,
-                 .max = NAME_BYTES),
+    NAME_FIELD(struct route_record, platform, RECORD_KEY),
+    NAME_FIELD(struct route_record, key, RECORD_KEY),
+    NAME_FIELD(struct route_record, tenant, RECORD_KEY),
     RECORD_FIELD(struct route_record, instance, "instance", RECORD_KEY, .max = NAME_BYTES),
     RECORD_FIELD(struct route_record, origin, "origin", RECORD_NEEDED, .words = origins),
     RECORD_FIELD(struct route_record, open, "open", 0),
@@ -117,12 +107,9 @@ struct route *facts_find_route(const struct facts *f, struct str platform, struc
 {
     const struct str name[NAMES] = {platform, key, tenant, instance};
     char id[ID_MAX_BYTES], *at[NAMES];
-    size_t n = id_bytes(name);
+    size_t n = put_names(id, sizeof id, name, at);
 
-    if (n > sizeof id)
-        return NULL; /* longer than any route's id */
-    put_names(id, name, at);
-    return map_get(&f->routes_by, str_make(id, n));
+    return n <= sizeof id ? map_get(&f->routes_by, str_make(id, n)) : NULL;
 }
 
 size_t facts_routes(const struct facts *f, struct list **ret_head)
@@ -143,7 +130,7 @@ bool facts_owns(const struct facts *f, struct str platform, struct str key, stru
 
 /* ---- live targets ---- */
 
-static void place(struct route *r)
+static void follow_target(struct route *r)
 {
     bool leads = r->origin == ROUTE_OPERATOR &&
                  (r->place.to != NULL ? !r->place.to->gone : !list_is_empty(&r->place.all->live));
@@ -155,20 +142,10 @@ static void place(struct route *r)
         list_remove(&r->place.link);
 }
 
-static void place_all(struct list *routes)
+void routes_follow(struct list *routes)
 {
     list_each (routes, it, nxt)
-        place(list_entry(it, struct route, by_target));
-}
-
-void routes_follow_instance(struct instance_facts *in)
-{
-    place_all(&in->routes);
-}
-
-void routes_follow_tenant(struct tenant_facts *t)
-{
-    place_all(&t->routes);
+        follow_target(list_entry(it, struct route, by_target));
 }
 
 /* ---- linking and unlinking ---- */
@@ -224,7 +201,7 @@ void facts_set_route(struct facts *f, struct route *r, enum route_origin origin,
     r->origin = origin;
     r->open = open;
     join_key(r);
-    place(r);
+    follow_target(r);
 }
 
 /* True when one of the routes belongs to another tenant.  Takes constant time. */
@@ -316,7 +293,7 @@ void facts_link_route(struct facts *f, struct route *r)
         r->place.all = &t->gate;
         list_append(&t->routes, &r->by_target);
     }
-    place(r);
+    follow_target(r);
 }
 
 void facts_unlink_route(struct facts *f, struct route *r)
@@ -334,13 +311,13 @@ void facts_unlink_route(struct facts *f, struct route *r)
         map_del(&f->gate.routes, b->key);
         free(b);
     }
-    route_free(r);
+    free(r);
 }
 
 void route_table_free(struct facts *f)
 {
     list_each (&f->routes, it, nxt)
-        route_free(list_entry(it, struct route, link));
+        free(list_entry(it, struct route, link));
     map_done_all(&f->gate.routes);
     map_done(&f->routes_by);
 }
@@ -354,34 +331,14 @@ bool facts_has_route(const struct facts *f, struct str platform, struct str key)
     return b != NULL && !list_is_empty(&b->gate.places);
 }
 
-struct str route_choose(const struct event *ev, route_leads_fn *leads, void *ctx)
+struct str facts_route_key(const struct facts *f, const struct event *ev)
 {
     const struct str keys[] = {ev->route_key, ev->former_key, ev->bot};
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        if (!str_is_empty(keys[i]) && leads(ctx, ev->platform, keys[i]))
+        if (!str_is_empty(keys[i]) && facts_has_route(f, ev->platform, keys[i]))
             return keys[i];
     return STR_NULL;
-}
-
-static bool leads(void *ctx, struct str platform, struct str key)
-{
-    return facts_has_route(ctx, platform, key);
-}
-
-struct str facts_route_key(const struct facts *f, const struct event *ev)
-{
-    struct str key = route_choose(ev, leads, (void *)(uintptr_t)f);
-
-    return key.p != NULL ? key : ev->route_key;
-}
-
-bool facts_owns_place(const struct facts *f, const struct event *ev, struct str tenant,
-                      struct str instance)
-{
-    struct str key = route_choose(ev, leads, (void *)(uintptr_t)f);
-
-    return facts_owns(f, ev->platform, key.p != NULL ? key : STR("*"), tenant, instance);
 }
 
 struct targets {
@@ -428,12 +385,6 @@ void facts_each_target(const struct facts *f, struct str platform, struct str ro
         tell_place(&t, list_entry(it, const struct gate_place, link));
 }
 
-static void each_route(struct list *routes, route_cb *cb, void *ctx)
-{
-    list_each (routes, it, nxt)
-        cb(ctx, list_entry(it, struct route, by_target));
-}
-
 void facts_each_route_to(const struct facts *f, struct str tenant, struct str instance,
                          route_cb *cb, void *ctx)
 {
@@ -441,6 +392,8 @@ void facts_each_route_to(const struct facts *f, struct str tenant, struct str in
 
     if (in == NULL)
         return;
-    each_route(&in->routes, cb, ctx);
-    each_route(&in->tenant->routes, cb, ctx);
+    list_each (&in->routes, it, nxt)
+        cb(ctx, list_entry(it, struct route, by_target));
+    list_each (&in->tenant->routes, at, after)
+        cb(ctx, list_entry(at, struct route, by_target));
 }

@@ -137,7 +137,9 @@ static void free_outgoing(struct outgoing *o)
     free(o);
 }
 static const struct sender_ops sender_ops = {.write = take_all, .free = free_outgoing};
-static const struct platform_ops outside_ops = {.name = "budget"};
+static const struct platform_ops outside_ops = {.name = "budget",
+                                                .label = "Budget",
+                                                .sender = &sender_ops};
 
 static void act(struct outside *o, const struct outlet *to, struct action_id id,
                 const struct action_from *from, const struct action *a)
@@ -188,15 +190,15 @@ static void open_heart(void)
     re.facts = b.facts;
     re.outside = host_outside(b.host);
     re.outside->act = act;
-    if (relay_open(&re, &limits, &b.relay, why) != BH_OK)
+    if (relay_load(&re, &limits, &b.relay, why) != BH_OK)
         die("no relay: %s", why);
+    relay_begin(b.relay, &re);
     host_set_relay(b.host, b.relay);
 }
 
 static void open_bots(void)
 {
     static char names[GATEWAYS][8], web[] = "web";
-    struct sender *sender;
     char why[256] = "";
 
     for (unsigned i = 0; i < GATEWAYS; i++) {
@@ -205,8 +207,11 @@ static void open_bots(void)
         if (host_open_platform(b.host, &b.bots[i].base, why) != BH_OK)
             die("no bot: %s", why);
     }
-    b.outside = (struct platform){.ops = &outside_ops, .host = b.host, .bot = "budget"};
-    if (sender_new(&b.outside, "Budget", &sender_ops, &sender, why) != BH_OK)
+    b.outside = (struct platform){.ops = &outside_ops,
+                                  .host = b.host,
+                                  .env = host_env(b.host),
+                                  .bot = "budget"};
+    if (sender_new(&b.outside, why) != BH_OK)
         die("no sender: %s", why);
 }
 

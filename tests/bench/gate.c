@@ -27,8 +27,8 @@ void *malloc(size_t n)
 static struct gate_instance instances[INSTANCES];
 static struct gate_link links[PEOPLE];
 static struct gate_place places[PLACES];
-static struct gate_admission open_to_all = {.mode = GATE_ANY};
-static struct gate_policy quiet = {.require_address = true};
+static struct gate_rule open_to_all = {.mode = GATE_ANY};
+static struct gate_rule quiet = {.require_address = true};
 static struct event events[EVENTS];
 
 static struct str text(const char *prefix, unsigned n)

@@ -1,4 +1,4 @@
-/* load.c - one thread that plays every publisher and every receiver, over one of two wires.
+/* load.c - one thread that plays every publisher and every receiver, over one of several wires.
  *
  *      load live     receivers connected; each publisher waits for its receipt before the next
  *      load accept   nobody connected; the same publishers, so everything is kept for later
@@ -45,6 +45,7 @@ struct load {
     uint64_t sent, accepted, delivered;
     int64_t now_ns, start_ns, end_ns, deadline_ns, progress_ns;
     float *to_receiver_us, *to_receipt_us; /* by event number, when measured */
+    struct bytes waits;                    /* closed loop: how long each receipt took, float us */
     struct bytes scratch;
 };
 
@@ -88,6 +89,7 @@ static void publish_next(struct load *l, struct conn *c)
 {
     c->event = l->sent++;
     c->busy = true;
+    c->sent_ns = l->now_ns;
     l->wire->publish(l, c, (uint32_t)(c->event % l->n_receivers), c->event);
 }
 
@@ -124,6 +126,8 @@ void load_accepted(struct load *l, struct conn *c)
     c->busy = false;
     l->accepted++;
     if (l->closed_loop) {
+        float us = (float)(l->now_ns - c->sent_ns) / 1e3f; /* of the turns: no clock per event */
+        bytes_add(&l->waits, &us, sizeof us);
         if (may_publish(l))
             publish_next(l, c);
         return;
@@ -381,6 +385,8 @@ static void report(struct load *l)
            "\"seconds\": %.4f, \"rate\": %.1f, \"client_cpu_s\": %.3f",
            l->mode->name, l->wire->name, events, l->delivered, seconds, (double)events / seconds,
            cpu_seconds());
+    if (l->waits.n > 0)
+        print_latency("receipt", (float *)(void *)l->waits.p, l->waits.n / sizeof(float));
     if (l->to_receiver_us != NULL && l->events > 0) {
         float *later = calloc(l->events, sizeof *later);
         for (uint64_t i = 0; later != NULL && i < l->events; i++)
@@ -415,12 +421,24 @@ static void read_tokens(struct load *l, const char *path)
 
 static void usage(void)
 {
-    fputs("usage: load live|accept|drain|latency|idle|prepare --port N [--wire relay|mqtt]\n"
+    fputs("usage: load live|accept|drain|latency|idle|prepare --port N\n"
+          "            [--wire relay|mqtt|nats|redis]\n"
           "            [--receivers N] [--publishers N] [--seconds S] [--events N] [--rate R]\n"
           "            [--receivers-port N]   where receivers connect, if not there\n"
           "            [--tokens FILE]   one bearer per line, for receiver 0, 1, ...\n",
           stderr);
     exit(2);
+}
+
+static const struct wire *wire_called(const char *name)
+{
+    static const struct wire *const wires[] = {&wire_relay, &wire_mqtt, &wire_nats, &wire_redis};
+
+    for (size_t i = 0; i < sizeof wires / sizeof wires[0]; i++)
+        if (strcmp(wires[i]->name, name) == 0)
+            return wires[i];
+    usage();
+    return NULL;
 }
 
 static void read_options(struct load *l, int argc, char **argv)
@@ -447,7 +465,7 @@ static void read_options(struct load *l, int argc, char **argv)
             l->receivers_port = atoi(optarg);
             break;
         case 'w':
-            l->wire = strcmp(optarg, "mqtt") == 0 ? &wire_mqtt : &wire_relay;
+            l->wire = wire_called(optarg);
             break;
         case 'r':
             l->n_receivers = (uint32_t)atoi(optarg);

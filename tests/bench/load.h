@@ -1,9 +1,11 @@
-/* load.h - what the load program's files share: connections, and the two wires they may speak.
+/* load.h - what the load program's files share: connections, and the wires they may speak.
  *
  *      load.c        options, the epoll loop, the five loads, the JSON at the end
  *      conn.c        sockets and their buffers
  *      wire_relay.c  publishers over HTTP keep-alive, gateways over WebSocket
  *      wire_mqtt.c   publishers and subscribers over MQTT 3.1.1, QoS 1, persistent sessions
+ *      wire_nats.c   the same on NATS JetStream: one stream, a durable consumer per receiver
+ *      wire_redis.c  the same on Redis Streams: a stream and a group per receiver
  *
  * One thread plays both sides, and is kept as cheap as it can be: it shares two cores with the
  * server it measures.  A wire turns bytes into the four facts below; load.c decides what they mean.
@@ -28,12 +30,13 @@ struct conn { /* one socket; publishers and receivers alike */
     uint32_t index; /* which publisher, or which receiver */
     bool is_publisher, ready, busy, waits_writable;
     uint64_t event;       /* publisher: the number under way */
+    int64_t sent_ns;      /* publisher: when it was sent */
     uint64_t received;    /* receiver: events so far */
     struct bytes in;      /* not parsed yet */
     struct bytes out;     /* not written yet */
     struct bytes line;    /* relay: a frame that spans messages */
     uint64_t ws_left;     /* relay: payload bytes of the current message still to come */
-    uint16_t packet_id;   /* mqtt */
+    uint16_t packet_id;   /* mqtt; redis: an XACK is not answered yet */
     uint8_t request[448]; /* publisher: what it sends, patched per event */
     uint16_t request_n, at_bot, at_text, at_id; /* offsets in @request */
 };
@@ -48,7 +51,7 @@ struct wire {
     void (*barrier)(struct load *l, struct conn *c); /* ask for a sign that all acks were read */
     void (*leave)(struct load *l, struct conn *c);   /* a clean goodbye, session kept */
 };
-extern const struct wire wire_relay, wire_mqtt;
+extern const struct wire wire_relay, wire_mqtt, wire_nats, wire_redis;
 
 /* ---- what a wire reports ---- */
 void load_ready(struct load *l, struct conn *c);    /* the handshake is done */

@@ -90,7 +90,10 @@ static void bench_act(struct platform *p, struct action_id id, const struct acti
 }
 
 static const struct sender_ops ops = {.write = bench_write, .read = bench_read, .free = bench_free};
-static const struct platform_ops platform_ops = {.name = "bench", .act = bench_act};
+static const struct platform_ops platform_ops = {.name = "bench",
+                                                 .label = "Bench",
+                                                 .sender = &ops,
+                                                 .act = bench_act};
 
 /* @slot is a chat of a bot. */
 static void say(uint32_t slot)
@@ -202,9 +205,10 @@ static void open_all(const char *dir)
         die("the store cannot be opened");
     for (int i = 0; i < BOTS; i++) {
         snprintf(names[i], sizeof names[i], "bot%d", i);
-        b.bots[i] = (struct platform){.ops = &platform_ops, .bot = names[i]};
-        if (sender_new(&b.bots[i], "Bench", &ops, &b.senders[i], why) != BH_OK)
+        b.bots[i] = (struct platform){.ops = &platform_ops, .env = &b.env, .bot = names[i]};
+        if (sender_new(&b.bots[i], why) != BH_OK)
             die("the sender cannot be opened");
+        b.senders[i] = b.bots[i].sender;
     }
 }
 

@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import contextlib
 import hashlib
 import hmac
 import json
@@ -9,6 +10,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import time
 
@@ -122,9 +124,7 @@ log_type error
 """
 
     def start(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         if os.geteuid() == 0:
             shutil.chown(self.dir, "mosquitto")  # it gives up root by itself
         path = os.path.join(self.dir, "mosquitto.conf")
@@ -138,6 +138,81 @@ log_type error
         self.load("prepare")
 
 
+class Nats(Peer):
+    """JetStream with a stream on disk. Debian's version (2.9) has no setting to sync every message: the stream is synced every
+    two minutes, so its accepts are in the page cache."""
+
+    wire = "nats"
+    CONFIG = """listen: 127.0.0.1:{port}
+max_connections: 65536
+jetstream {{ store_dir: "{dir}", max_file_store: 20G }}
+"""
+
+    def start(self):
+        self.port = free_port()
+        path = os.path.join(self.dir, "nats.conf")
+        with open(path, "w") as f:
+            f.write(self.CONFIG.format(port=self.port, dir=self.dir))
+        self.spawn([shutil.which("nats-server") or "/usr/sbin/nats-server", "-c", path], stdout=subprocess.DEVNULL)
+        wait_for_port(self.port)
+
+    def prepare(self, receivers=100):
+        with socket.create_connection(("127.0.0.1", self.port)) as s, s.makefile("rb") as answers:
+            s.sendall(b'CONNECT {"verbose":false,"pedantic":false}\r\nSUB _INBOX.prepare 1\r\n')
+            self.ask(s, answers, "STREAM.CREATE.G", {"name": "G", "subjects": ["g.*"], "storage": "file", "retention": "limits"})
+            for n in range(receivers):
+                self.ask(s, answers, f"CONSUMER.DURABLE.CREATE.G.c{n:05}", {"stream_name": "G", "config": {
+                    "durable_name": f"c{n:05}", "deliver_subject": f"d.{n:05}", "filter_subject": f"g.{n:05}",
+                    "deliver_policy": "all", "ack_policy": "explicit", "max_ack_pending": 65536}})
+
+    def ask(self, s, answers, what, body):
+        data = json.dumps(body).encode()
+        s.sendall(f"PUB $JS.API.{what} _INBOX.prepare {len(data)}\r\n".encode() + data + b"\r\n")
+        while not (line := answers.readline()).startswith(b"MSG"):
+            if line == b"" or line.startswith(b"-ERR"):
+                raise RuntimeError(f"NATS: {line}")
+        answer = answers.read(int(line.split()[-1]) + 2)
+        if b'"error"' in answer:
+            raise RuntimeError(f"NATS: {answer}")
+
+
+class Redis(Peer):
+    """Streams with appendfsync always: an entry is on disk before its id is answered."""
+
+    wire = "redis"
+
+    def start(self):
+        self.port = free_port()
+        self.spawn(["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--dir", self.dir, "--save", "",
+                    "--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0",
+                    "--maxclients", "30000"], stdout=subprocess.DEVNULL)
+        wait_for_port(self.port)
+
+    def prepare(self, receivers=100):
+        with socket.create_connection(("127.0.0.1", self.port)) as s, s.makefile("rb") as answers:
+            for n in range(receivers):
+                s.sendall(f"XGROUP CREATE g:{n:05} r 0 MKSTREAM\r\n".encode())
+                if not (line := answers.readline()).startswith(b"+OK") and b"BUSYGROUP" not in line:
+                    raise RuntimeError(f"Redis: {line}")
+
+
+class Node(Peer):
+    """A connector of a hundred lines on the npm package ws, all in memory."""
+
+    def __init__(self, name, tools, work, modules):
+        super().__init__(name, tools, work)
+        self.modules = modules
+
+    def start(self):
+        here = os.path.dirname(os.path.abspath(__file__))
+        self.spawn(["node", os.path.join(here, "connector.js")], stdout=subprocess.PIPE, text=True,
+                   env={**os.environ, "NODE_PATH": self.modules})
+        line = self.process.stdout.readline()
+        if not line.startswith("port "):
+            raise RuntimeError(f"{self.name} did not start, see {self.dir}/log")
+        self.port = int(line.split()[1])
+
+
 class Bellhop(Peer):
     """@bots web bots, @gateways gateways g00000...; gateway n receives what bot n is told."""
 
@@ -147,9 +222,7 @@ class Bellhop(Peer):
         self.tokens = os.path.join(self.dir, "tokens")
 
     def start(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         lines = [f"listen: 127.0.0.1:{self.port}", f"state_dir: {self.dir}/state",
                  "log: {level: warn}", *self.more(), "platforms:"]
         lines += [f"  - {{platform: web, bot: b{n:05}, history: 0}}" for n in range(self.bots)]
@@ -158,8 +231,11 @@ class Bellhop(Peer):
             f.write("\n".join(lines) + "\n")
         begin = time.monotonic()
         self.spawn([self.program, "serve", "-c", path], stdout=subprocess.DEVNULL)
-        wait_until_ready(self.port)
+        self.wait_until_ready()
         self.start_ms = (time.monotonic() - begin) * 1e3
+
+    def wait_until_ready(self):
+        wait_until_ready(self.port)
 
     def more(self):
         """Further lines of the configuration."""
@@ -181,10 +257,10 @@ class Bellhop(Peer):
                         "instance": f"g{n:05}"})
         return mint(f"g{n:05}", made["secret"])
 
-    def prepare(self):
+    def prepare(self, first=0):
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            tokens = list(pool.map(self.add_gateway, range(self.gateways)))
-        with open(self.tokens, "w") as f:
+            tokens = list(pool.map(self.add_gateway, range(first, self.gateways)))
+        with open(self.tokens, "a" if first > 0 else "w") as f:
             f.write("\n".join(tokens) + "\n")
 
     def metrics(self):
@@ -192,6 +268,56 @@ class Bellhop(Peer):
         text = self.admin("GET", "/metrics")
         rows = (line.split() for line in text.splitlines() if line and line[0] != "#")
         return {row[0]: float(row[1]) for row in rows if len(row) == 2}
+
+
+class BellhopTls(Bellhop):
+    """The same with a certificate of its own making."""
+
+    def start(self):
+        self.pem = os.path.join(self.dir, "tls.pem")
+        if not os.path.exists(self.pem):
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+                            "-subj", "/CN=localhost", "-keyout", self.pem, "-out", self.pem + ".cert"], check=True, stderr=subprocess.DEVNULL)
+            with open(self.pem + ".cert") as cert, open(self.pem, "a") as both:
+                both.write(cert.read())
+        super().start()
+
+    def more(self):
+        return [f"tls: {{cert: {self.pem}, key: {self.pem}}}"]
+
+    def wait_until_ready(self):
+        def ask():
+            with self.dial() as s:
+                exchange(s, "GET", "/readyz")
+        wait_until(ask)
+
+    def dial(self):
+        trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+        return trust.wrap_socket(socket.create_connection(("127.0.0.1", self.port)))
+
+    @contextlib.contextmanager
+    def connected(self, n):
+        """So many gateways, which have said hello and are silent."""
+        with open(self.tokens) as f:
+            tokens = f.read().split()
+        sockets = []
+        try:
+            for i in range(n):
+                s = self.dial()
+                sockets.append(s)
+                s.sendall(f"GET /relay HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                          f"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+                          f"Authorization: Bearer {tokens[i]}\r\n\r\n".encode())
+                if b" 101 " not in s.recv(4096):
+                    raise RuntimeError("a gateway was refused")
+                hello = json.dumps({"type": "hello", "platform": "web", "botId": f"b{i:05}"}).encode() + b"\n"
+                s.sendall(bytes([0x81, 0x80 | len(hello), 0, 0, 0, 0]) + hello)
+                s.recv(65536)
+            yield
+        finally:
+            for s in sockets:
+                s.close()
 
 
 class Served(Peer):
@@ -212,6 +338,12 @@ class Served(Peer):
 
     def command(self, *words):
         return subprocess.run([self.program, *words, "-c", self.config], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def mint(gateway, secret):

@@ -3,7 +3,7 @@
 from xml.sax.saxutils import escape
 
 COLOURS = {"bellhop": "#2563eb", "sink": "#9ca3af", "mosquitto": "#d97706", "sqlite": "#059669",
-           "net_http": "#2563eb", "lws_http": "#d97706"}
+           "net_http": "#2563eb", "lws_http": "#d97706", "nats": "#7c3aed", "redis": "#dc2626", "node": "#65a30d"}
 
 
 def number(n):
@@ -21,6 +21,11 @@ def table(head, rows):
         print("  " + "  ".join(cells).rstrip())
 
 
+def ms(rounds_us):
+    """The median of the rounds."""
+    return f"{sorted(rounds_us)[len(rounds_us) // 2] / 1e3:.1f}" if rounds_us else "-"
+
+
 def print_load(title, results, note=""):
     print(f"\n{title}{'  (' + note + ')' if note else ''}")
     ours = results.get("bellhop")
@@ -29,8 +34,9 @@ def print_load(title, results, note=""):
         ratio = f"{ours['rate'] / r['rate']:.2f}" if ours and r["rate"] else "-"
         span = f"{number(min(r['rounds']))} - {number(max(r['rounds']))}"
         rows.append([name, number(r["rate"]), span, number(r["per_cpu_s"]), number(r.get("client_per_cpu_s")),
-                     ratio])
-    table(["", "events/s", "rounds, least - most", "per server CPU-s", "per client CPU-s", "bellhop / it"], rows)
+                     ms(r.get("p50_us")), ms(r.get("p99_us")), ratio])
+    table(["", "events/s", "rounds, least - most", "per server CPU-s", "per client CPU-s", "receipt p50 ms", "p99 ms", "bellhop / it"],
+          rows)
 
 
 def print_targets(targets):

@@ -2,9 +2,10 @@
  *
  *      scale_seed STATE_DIR GATEWAYS ROUTES LINKS CHATS MESSAGES
  *
- * Gateways, routes and links are added the way the server adds them; chats and waiting messages are
- * written as the relay writes them, for the first INSTANCES gateways.  Every gateway is on one bot,
- * ten to a tenant, which is the hardest shape for the facts. */
+ * Gateways, routes and links are added the way the server adds them; chats and waiting
+ * messages are written as the relay writes them, for the first gateways, a thousand unless
+ * told otherwise.  Every gateway is on one bot, ten to a tenant, which is the hardest shape
+ * for the facts. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@
 #include "tenancy/facts.h"
 #include "tenancy/grants.h"
 
-enum { INSTANCES = 1000, AT_ONCE = 20000, FRAME_BYTES = 480, BOOT_SHIFT = 40 };
+enum { AT_ONCE = 20000, FRAME_BYTES = 480, BOOT_SHIFT = 40 };
+static size_t n_instances = 1000;
 
 static struct loop *loop;
 static struct store *store;
@@ -133,13 +135,12 @@ static void put(const char *ns, const char *key, const char *value)
 
 static void add_instances(void)
 {
-    for (size_t i = 0; i < INSTANCES; i++) {
+    for (size_t i = 0; i < n_instances; i++) {
         struct names at = names_of(i);
         char key[64], value[128];
         snprintf(key, sizeof key, "%s\x1f%s", at.tenant, at.gateway);
         snprintf(value, sizeof value,
-                 "{\"box\":%zu,\"flipped\":true,\"flipped_ms\":1800000000000,\"seen\":true,"
-                 "\"poked_ms\":0,\"in_vain\":0}",
+                 "{\"box\":%zu,\"asleep\":true,\"asleepSince\":1800000000000,\"seen\":true}",
                  i + 1);
         put("instance", key, value);
     }
@@ -149,7 +150,7 @@ static void add_instances(void)
 static void add_chats(size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct names at = names_of(i % INSTANCES);
+        struct names at = names_of(i % n_instances);
         char key[96], value[192];
         snprintf(key, sizeof key,
                  "%s\x1f%s\x1f"
@@ -159,7 +160,7 @@ static void add_chats(size_t n)
         snprintf(value, sizeof value,
                  "{\"bot\":\"hop\",\"scope\":\"8%017zu\",\"box\":%zu,\"keys\":\"%016" PRIx64
                  "\",\"basis\":{}}",
-                 i / 20, i % INSTANCES + 1, (i + 1) * UINT64_C(0x9e3779b97f4a7c15) | 1);
+                 i / 20, i % n_instances + 1, (i + 1) * UINT64_C(0x9e3779b97f4a7c15) | 1);
         put("chat", key, value);
     }
     wait_for(0);
@@ -180,7 +181,7 @@ static void add_messages(size_t n)
         struct store_append *a = xcalloc(1, sizeof *a);
         *a = (struct store_append){.op = {.done = on_appended},
                                    .id = store->boot << BOOT_SHIFT | (i + 1),
-                                   .box = (uint32_t)(i % INSTANCES + 1),
+                                   .box = (uint32_t)(i % n_instances + 1),
                                    .at_ms = clock_wall_ms(loop_clock(loop)),
                                    .frame = str_make(frame, sizeof frame)};
         begin_one();
@@ -215,10 +216,12 @@ int main(int argc, char **argv)
 {
     size_t n[5];
 
-    if (argc != 7)
-        die("usage", "scale_seed STATE_DIR GATEWAYS ROUTES LINKS CHATS MESSAGES");
+    if (argc != 7 && argc != 8)
+        die("usage", "scale_seed STATE_DIR GATEWAYS ROUTES LINKS CHATS MESSAGES [INSTANCES]");
     for (int i = 0; i < 5; i++)
         n[i] = strtoul(argv[i + 2], NULL, 10);
+    if (argc == 8)
+        n_instances = strtoul(argv[7], NULL, 10);
     open_all(argv[1]);
     add_gateways(n[0]);
     if (n[1] > 0)

@@ -19,7 +19,7 @@ def looks(program):
     stack = re.search(r"GNU_STACK.*", segments)
     writable_code = re.findall(r"LOAD .* (?:RWE|R?WE) ", segments)
     things = [
-        ("position independent", "DYN (" in head and "INTERP" in segments, True),
+        ("position independent", "DYN (" in head and "INTERP" in segments, False),  # not with sanitizers: ./dev
         ("relocations read-only", "GNU_RELRO" in segments, True),
         ("all symbols bound at start", bool(re.search(r"BIND_NOW|FLAGS.*NOW", dynamic)), True),
         ("stack not executable", stack is not None and "RWE" not in stack.group(), True),

@@ -32,6 +32,8 @@ def why_not(table, path, target):
     """Why src/@path may not include "@target"; None when it may."""
     here, there = path.split("/")[0], target.split("/")[0]
     for part, friends in table.inside.items():
+        if part.endswith("/*"):  # each folder of that folder
+            part = "/".join(target.split("/")[:part.count("/") + 1]) if within(target, [part[:-2]]) and target.count("/") > part.count("/") else part
         if within(target, [part]) and not within(path, [part, *friends]):
             return f"{part}/ is an implementation: ask through the interface header beside it"
     if here == there or here not in table.floor:

@@ -28,6 +28,8 @@ def pages(tree, data):
             yield Problem(page, f"README.md does not list {page}: add a row to its table of pages")
         elif rows > 1:
             yield Problem(page, f"README.md lists {page} {rows} times: once is enough")
+        if "docs/site.yml" in tree.set and not re.search(rf"[ :]{re.escape(page[len('docs/'):])}$", tree.text("docs/site.yml"), re.M):
+            yield Problem(page, f"docs/site.yml does not list {page}: add it to the navigation")
     for page in (f for f in tree.files if f.endswith(".md")):
         for target in links_of(tree, page):
             if target not in tree.set and not any(f.startswith(target + "/") for f in tree.files):

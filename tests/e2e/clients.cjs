@@ -172,4 +172,129 @@ async function whatsapp() {
   server.listen(0, '127.0.0.1', () => say({ ready: server.address().port }));
 }
 
-({ grammy, discord, slack, whatsapp })[kind]().catch((e) => say({ error: String(e) }));
+async function teams() {
+  const { CardFactory, CloudAdapter, MessageFactory, TeamsActivityHandler, TeamsInfo, TurnContext } = need('botbuilder');
+  const { AuthenticationConfiguration, BotFrameworkAuthenticationFactory, MsalServiceClientCredentialsFactory } = need('botframework-connector');
+  const { ConfidentialClientApplication } = need('@azure/msal-node');
+  const [appId, tenant, clientSecret, thumbprint, privateKey] = token.split(' ');
+  const complain = (e) => say({ error: String((e && e.stack) || e) });
+  process.on('unhandledRejection', complain);
+  console.error = (...what) => say({ complaint: what.map(String).join(' ') });
+  const ask = (method) => async (address, options) => {
+    const answer = await fetch(address.replace('https://login.microsoftonline.com', url), { method, headers: options?.headers, body: options?.body });
+    return { status: answer.status, headers: {}, body: await answer.json() };
+  };
+  const login = (more) => new ConfidentialClientApplication({
+    auth: { clientId: appId, authority: `https://login.microsoftonline.com/${tenant}`, ...more },
+    system: { networkClient: { sendGetRequestAsync: ask('GET'), sendPostRequestAsync: ask('POST') } },
+  });
+  if (thumbprint) {
+    const certificate = { thumbprint, privateKey: Buffer.from(privateKey, 'base64').toString() };
+    const got = await login({ clientCertificate: certificate }).acquireTokenByClientCredential({ scopes: ['https://api.botframework.com/.default'] });
+    say({ certified: got.tokenType });
+  }
+  const auth = BotFrameworkAuthenticationFactory.create(
+    '', true, `https://login.microsoftonline.com/${tenant}`, 'https://api.botframework.com', 'https://api.botframework.com',
+    'https://api.botframework.com', `${url}/v1/.well-known/openidconfiguration`, `${url}/${tenant}/v2.0/.well-known/openid-configuration`,
+    'urn:botframework:azure', new MsalServiceClientCredentialsFactory(appId, login({ clientSecret })), new AuthenticationConfiguration());
+  const adapter = new CloudAdapter(auth);
+  adapter.onTurnError = async (_, e) => complain(e);
+  const card = (...actions) => CardFactory.adaptiveCard({
+    type: 'AdaptiveCard', version: '1.4', body: [{ type: 'TextBlock', text: 'sure?', wrap: true }, ...actions],
+  });
+  const button = { type: 'Action.Execute', verb: 'v', title: 'Yes', data: { bellhop: { press: 'hp1:q:yes' } } };
+  const stream = (type, text, info) => ({ type, text, channelData: info }); // botbuilder drops unknown members of entities
+  class Bot extends TeamsActivityHandler {
+    constructor() {
+      super();
+      this.onMessage(async (c, next) => {
+        const text = TurnContext.removeRecipientMention(c.activity) ?? c.activity.text;
+        say({ text: text.trim(), by: c.activity.from.name, kind: c.activity.conversation.conversationType, files: (c.activity.attachments ?? []).map((a) => a.contentType) });
+        if (text.trim() !== 'everything') return next();
+        const sent = await c.sendActivity('hi');
+        await c.updateActivity({ ...MessageFactory.text('hi there'), id: sent.id });
+        await c.sendActivity({ type: 'typing' });
+        await c.sendActivity(MessageFactory.contentUrl(`data:image/png;base64,${PNG.toString('base64')}`, 'image/png', 'out.png'));
+        const asked = await c.sendActivity({ attachments: [card({ type: 'ActionSet', actions: [button] })] });
+        const started = await c.sendActivity(stream('typing', 'one', { streamType: 'streaming', streamSequence: 1 }));
+        await c.sendActivity(stream('typing', 'one two', { streamId: started.id, streamType: 'streaming', streamSequence: 2 }));
+        await c.sendActivity(stream('message', 'one two.', { streamId: started.id, streamType: 'final' }));
+        const { members } = await TeamsInfo.getPagedMembers(c, 10);
+        const reference = TurnContext.getConversationReference(c.activity);
+        await adapter.continueConversationAsync(appId, reference, async (later) => { await later.sendActivity('proactive'); });
+        const gone = await c.sendActivity('gone');
+        await c.deleteActivity(gone.id);
+        const picture = { name: 'r.pdf', contentType: 'application/vnd.microsoft.teams.card.file.consent',
+          content: { description: 'a file', sizeInBytes: 3, acceptContext: { bellhop: 'x' }, declineContext: { bellhop: 'x' } } };
+        const offered = await c.sendActivity({ attachments: [picture] });
+        say({ did: sent.id, asked: asked.id, offered: offered.id, members: members.map((m) => m.name), streamed: started.id });
+        return next();
+      });
+      this.onReactionsAdded(async (c, next) => { say({ reaction: c.activity.reactionsAdded[0].type, to: c.activity.replyToId }); return next(); });
+      this.onInstallationUpdateAdd(async (c, next) => { say({ installed: c.activity.from.name }); return next(); });
+      this.onMembersAdded(async (c, next) => { say({ added: c.activity.membersAdded[0].id }); return next(); });
+      this.onTeamsMessageEditEvent(async (c, next) => { say({ edited: c.activity.text }); return next(); });
+      this.onTeamsMessageSoftDeleteEvent(async (c, next) => { say({ deleted: c.activity.id }); return next(); });
+    }
+    async onAdaptiveCardInvoke(c, value) {
+      say({ pressed: value.action.data.bellhop.press, under: c.activity.replyToId });
+      return { statusCode: 200, type: 'application/vnd.microsoft.card.adaptive', value: card().content };
+    }
+    async handleTeamsFileConsentAccept(c, consent) {
+      const sent = await fetch(consent.uploadInfo.uploadUrl, { method: 'PUT', body: PNG.subarray(0, 3), headers: { 'Content-Range': 'bytes 0-2/3' } });
+      say({ uploaded: sent.status, file: consent.uploadInfo.name });
+    }
+  }
+  const bot = new Bot();
+  const server = require('node:http').createServer((req, res) => {
+    let text = '';
+    req.on('data', (piece) => { text += piece; });
+    req.on('end', async () => {
+      req.body = JSON.parse(text);
+      res.status = (code) => { res.statusCode = code; };
+      res.header = (name, value) => res.setHeader(name, value);
+      res.send = (body) => res.write(typeof body === 'string' ? body : JSON.stringify(body));
+      await adapter.process(req, res, (c) => bot.run(c)).catch(complain);
+    });
+  });
+  server.listen(0, '127.0.0.1', () => say({ ready: server.address().port }));
+}
+
+async function line() {
+  const { middleware, messagingApi } = need('@line/bot-sdk');
+  const [channelAccessToken, channelSecret] = token.split(' ');
+  const api = new messagingApi.MessagingApiClient({ channelAccessToken, baseURL: url });
+  const files = new messagingApi.MessagingApiBlobClient({ channelAccessToken, baseURL: url });
+  const verified = middleware({ channelSecret });
+  const refusal = async (what) => what.then(() => null, (e) => ({ status: e.status, body: JSON.parse(e.body), accepted: e.headers.get('x-line-accepted-request-id') }));
+  async function hear({ type, source, message, webhookEventId, deliveryContext }) {
+    say({ type, text: message.text, by: source.userId, in: source.groupId, id: webhookEventId, again: deliveryContext.isRedelivery });
+    if (message.type === 'image') {
+      const bytes = [];
+      for await (const chunk of await files.getMessageContent(message.id)) bytes.push(chunk);
+      say({ bytes: Buffer.concat(bytes).toString('hex') });
+    }
+    if (message.text !== 'everything') return;
+    const key = '123e4567-e89b-12d3-a456-426614174000', to = source.userId;
+    const push = { to, messages: [{ type: 'text', text: 'hi' }] };
+    const { sentMessages } = await api.pushMessage(push, key);
+    const repeated = await refusal(api.pushMessage(push, key));
+    await api.pushMessage({ to, messages: [{ type: 'image', originalContentUrl: 'https://a.example/1.png', previewImageUrl: 'https://a.example/1.png' }] }, key.replace('1', '2'));
+    const empty = await refusal(api.pushMessage({ to, messages: [{ type: 'text', text: '' }] }, key.replace('1', '3')));
+    const { userId, displayName } = await api.getBotInfo();
+    say({ did: sentMessages[0].id, repeated, empty: empty.status, self: userId, name: displayName });
+  }
+  const server = require('node:http').createServer((req, res) => verified(req, res, async (wrong) => {
+    if (wrong) say({ refused: wrong.name });
+    try {
+      for (const e of wrong ? [] : req.body.events) await hear(e);
+    } catch (e) {
+      say({ error: String((e && e.stack) || e) });
+    }
+    res.statusCode = wrong ? 401 : 200;
+    res.end();
+  }));
+  server.listen(0, '127.0.0.1', () => say({ ready: server.address().port }));
+}
+
+({ grammy, discord, slack, whatsapp, teams, line })[kind]().catch((e) => say({ error: String(e) }));

@@ -78,6 +78,7 @@ class Gateway:
         self.seen = []  # every inbound text, in order of arrival
         self.opened, self.over, self.decided = threading.Event(), threading.Event(), threading.Event()
         self.closed = self.refused = self.failed = None
+        self.ending = threading.Lock()  # held while a coroutine is handed over, and when the socket is over
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self._main, daemon=True)
         self.thread.start()
@@ -101,9 +102,19 @@ class Gateway:
         except Exception as e:  # noqa: BLE001 - told to whoever waits
             self.failed = e
         finally:
-            self.over.set()
-            self.decided.set()
+            with self.ending:
+                self.over.set()
+                self.decided.set()
+            self.loop.run_until_complete(self._end())
             self.loop.close()
+
+    async def _end(self):
+        """Whoever was still saying something is told that the socket is over."""
+        await asyncio.sleep(0)
+        late = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
 
     async def _run(self):
         async with websockets.connect(self.url, extra_headers=self.headers, max_size=2**20, ping_interval=None,
@@ -141,7 +152,12 @@ class Gateway:
         await self.ws.send(json.dumps(frame) + "\n")
 
     def _now(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(PATIENCE_S)
+        with self.ending:
+            if self.over.is_set():
+                coroutine.close()
+                raise ConnectionError(f"the socket is over: {self.closed}")
+            done = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        return done.result(PATIENCE_S)
 
     # ---- what tests say ----
 

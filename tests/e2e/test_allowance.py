@@ -39,6 +39,33 @@ def test_what_is_over_is_refused_told_once_and_shown(sim, make_bellhop, dial):  
     gateway.hear("five")
 
 
+def test_edits_are_no_way_around_it(sim, make_bellhop, dial):  # noqa: F811
+    server = make_bellhop(config(sim))
+    credential = server.add(platform="telegram", bot="my_bot")
+    gateway = dial(server, credential, hello=("telegram", "my_bot"))
+    server.cli("allowance", "--instance", credential.id, "--turns", "2/day", "--reply", "That was all for today.")
+    said = sim.say(ANN, "one")
+    gateway.hear("one")
+    for n in range(4):
+        sim.say(ANN, f"and this {n}", kind="edited_message", message_id=said, edit_date=7 + n)
+    gateway.hear("[edited] and this 0")
+    wait_for(lambda: sim.texts(ANN) == ["That was all for today."])
+    assert gateway.quiet("inbound", 1)
+    assert server.metric("deliveries_over_allowance_total") == 3
+
+    # what waits can still be corrected
+    gateway.close()
+    server.cli("allowance", "--instance", credential.id, "--turns", "3/day")
+    said = sim.say(ANN, "pay 100")
+    wait_for(lambda: server.instance(credential.id)["entries"] == 1)
+    sim.say(ANN, "pay 10", kind="edited_message", message_id=said, edit_date=9)
+    sim.say(ANN, "four")
+    wait_for(lambda: server.metric("deliveries_over_allowance_total") >= 4)
+    gateway = dial(server, credential, hello=("telegram", "my_bot"))
+    gateway.hear("pay 10")
+    assert gateway.quiet("inbound", 0.5)
+
+
 def test_mistakes_are_explained(sim, make_bellhop):  # noqa: F811
     server = make_bellhop(config(sim))
     credential = server.add(platform="telegram", bot="my_bot")

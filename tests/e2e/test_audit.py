@@ -1,8 +1,49 @@
-"""The audit log: every change has an entry, without secrets, and tampering is found."""
+"""The audit log: every change has an entry, without secrets, tampering is found, and the log is bounded."""
 import json
 import sqlite3
+import threading
+
+import pytest
 
 from conftest import wait_for
+from servers import Postgres
+
+ALONE = """\
+listen: 127.0.0.1:0
+state_dir: {state}
+master_key: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+platforms:
+  - {{platform: web, bot: lobby}}
+"""
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    server = Postgres().start()
+    yield server
+    server.clean()
+
+
+@pytest.fixture
+def database(postgres):
+    """The server, empty."""
+    postgres.sql("DROP SCHEMA IF EXISTS bellhop CASCADE")
+    return postgres
+
+
+def shared(database, more=""):
+    return ALONE + f'store: {{{{kind: postgres, url: "{database.url}"}}}}\n' + more
+
+
+def head_of(server):
+    done = verify(server)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1]
+
+
+def set_principal(server, credential, mode):
+    return server.post("/manage/principal", {"platform": "web", "mode": mode},
+                       headers={"Authorization": "Bearer " + credential.token()}).status
 
 
 def log(server, *words):
@@ -104,3 +145,92 @@ def test_a_person_who_links_themselves_is_named(bellhop, dial):
     assert bellhop.write(f"/link {code}") == 200
     entry = wait_for(lambda: [e for e in log(bellhop) if e["by"] == "person"])[0]
     assert entry["who"] == f"web:{chat}" and entry["what"] == "redeemCode" and code not in json.dumps(log(bellhop))
+
+
+def test_the_log_moves_between_the_databases_and_through_backups(database, make_bellhop, tmp_path):
+    server = make_bellhop(ALONE)
+    for i in range(3):
+        server.add(id=f"g{i}", tenant="acme")
+    heads = [head_of(server)]
+    alone = server.config.read_text()
+    server.cli("backup", str(tmp_path / "b.tar"))
+    server.stop()
+    server.cli("store", "migrate", "--to", database.url)
+    server.config.write_text(alone + f'store: {{kind: postgres, url: "{database.url}"}}\n')
+    server.start()
+    server.add(id="g3", tenant="acme")
+    heads.append(head_of(server))
+    server.stop()
+    copy = database.dump()
+    database.sql("DROP SCHEMA bellhop CASCADE")
+    database.load(copy)
+    server.start()
+    server.add(id="g4", tenant="acme")
+    heads.append(head_of(server))
+    assert [h.split(":")[0] for h in heads] == ["3", "4", "5"]
+    server.stop()
+    (server.state / "bellhop.db").rename(server.state / "old.db")
+    (server.state / "skills.db").unlink(missing_ok=True)
+    server.cli("store", "migrate", "--to", "sqlite")
+    server.config.write_text(alone)
+    server.start()
+    for head in heads:
+        assert verify(server, "--expect", head).returncode == 0
+    server.stop()
+    server.cli("restore", str(tmp_path / "b.tar"), "--yes")
+    server.start()
+    server.add(id="g5", tenant="acme")
+    assert verify(server, "--expect", heads[0]).returncode == 0
+    assert "is not in the log" in verify(server, "--expect", heads[1]).stderr
+
+
+def test_changes_while_the_database_is_away_leave_no_gap(database, make_bellhop):
+    server = make_bellhop(shared(database, "cluster: {{lease: 60s}}\n"))
+    credentials = [server.add(id=f"g{i}", tenant="acme") for i in range(4)]
+    tokens = [c.token() for c in credentials]
+    database.crash()
+
+    def change(token):
+        return server.post("/manage/principal", {"platform": "web", "mode": "any"}, headers={"Authorization": "Bearer " + token}).status
+
+    answers = []
+    people = [threading.Thread(target=lambda t=t: answers.append(change(t))) for t in tokens]
+    for p in people:
+        p.start()
+    for p in people:
+        p.join()
+    assert answers == [503] * 4
+    database.start()
+    wait_for(lambda: change(tokens[0]) == 200, 20)
+    assert [e["what"] for e in log(server)][0] == "setPrincipal"
+    assert head_of(server)
+    assert database.sql("SELECT count(*) FROM bellhop.kv WHERE ns = 'audit'") == head_of(server).split(":")[0]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_tenant_that_changes_its_facts_again_and_again_does_not_fill_the_database(kind, request, make_bellhop):
+    config = ALONE + "audit: {{max_size: 40KiB}}\n"
+    if kind == "postgres":
+        config = shared(request.getfixturevalue("database"), "audit: {{max_size: 40KiB}}\n")
+    server = make_bellhop(config)
+    credentials = [server.add(id=f"g{i}", tenant=f"t{i}") for i in range(8)]
+    first = head_of(server)
+    modes = ["any", "owner-only"]
+    refused = 0
+    for c in credentials:  # one tenant may fill a quarter in a day
+        for n in range(20):
+            status = set_principal(server, c, modes[n % 2])
+            assert status in (200, 429)
+            refused += status == 429
+            if status == 429:
+                break
+    assert refused == len(credentials)
+    done = json.loads(wait_for(lambda: '"cut"' in (v := server.cli("audit", "--verify", "--json").stdout) and v))
+    assert done["ok"] and done["entries"] * 500 < 40 << 10 and done["first"] > 1
+    assert "older than the log" in verify(server, "--expect", first).stderr
+    assert verify(server, "--expect", done["cut"]).returncode == 0
+    assert [e["what"] for e in log(server)].count("cutLog") > 0
+    server.cli("gateway", "set", "g0", "--wake-url", "http://127.0.0.1:1/b")  # operators are not bounded
+    assert server.restart()
+    assert verify(server, "--expect", done["head"]).returncode == 0
+    assert "deleted after audit.keep or audit.max_size" in verify(server).stdout

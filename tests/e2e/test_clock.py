@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+import test_teams
 from conftest import wait_for
 from relay import Refused, mint
 
@@ -137,3 +138,24 @@ def test_a_clock_that_jumps_loses_nothing_and_parks_nothing(jumper, dial, jump):
 
 def chat_of(gateway):
     return gateway.next("inbound")["event"]["source"]["chat_id"]
+
+
+def test_teams_is_heard_and_answered_when_the_clock_jumps_an_hour_either_way(make_bellhop, dial):
+    """Tokens of webhooks are judged by the clock as it is now; the bot's own token lives as long as Microsoft said."""
+    sim = test_teams.TeamsSim(test_teams.PASSWORD)
+    server = make_bellhop(test_teams.config(sim), start=False)
+    clock = Clock(server)
+    server.start()
+    sim.request_url = f"{server.url}/webhooks/teams/{test_teams.BOT}"
+    gateway = dial(server, server.add(platform="teams", bot=test_teams.BOT), hello=("teams", test_teams.BOT))
+    chat = sim.people["Ann"]["chat"]
+    for offset in (0, HOUR, -HOUR):
+        clock.set(offset)
+        assert sim.tell(sim.message("expired"), sim.token(offset=offset - DAY))[0] == 401
+        assert sim.tell(sim.message("early"), sim.token(offset=offset + HOUR))[0] == 401
+        assert sim.tell(sim.message(f"at {offset}"), sim.token(offset=offset))[0] == 200
+        gateway.hear(f"at {offset}")
+        assert test_teams.send(gateway, chat, f"re {offset}")["success"]
+    assert [m["text"] for m in sim.sent(chat)] == ["re 0", f"re {HOUR}", f"re {-HOUR}"]
+    assert sim.logins <= 4 and sim.violations == [] and sim.limited == 0
+    sim.close()

@@ -13,7 +13,7 @@ from conftest import BUILD, PROGRAM, ROOT
 from test_ephemeral import ephemeral  # noqa: F401 - a fixture
 
 HERE = ROOT / "tests" / "e2e"
-PROBE = BUILD / "tests" / "sdk" / "gateway-probe"
+PROBE = (ROOT / "build" / "asan" if BUILD.name == "release" else BUILD) / "tests" / "sdk" / "gateway-probe"  # a release has none
 long = pytest.mark.skipif("BELLHOP_LONG" not in os.environ, reason="takes minutes: ./dev conformance")
 # A person of the stand-in, cheaper than a client: port, fault, text.
 PERSON = ["/bin/bash", "-c", 'exec 3<>/dev/tcp/127.0.0.1/$0; n=$(printf %s "$2" | wc -c); '

@@ -207,13 +207,70 @@ def test_who_may_is_changed_and_changed_back(server, open_desk):
     desk.press_in("Show", "robot")
     desk.says("http://127.0.0.1:9/robot")
     desk.press("Close", "dialog[open]")
+    desk.press_in("Change", "robot")
+    assert desk.one("dialog[open] textarea").get_attribute("value") == "url: http://127.0.0.1:9/robot"
+    desk.fill(keys="url: http://127.0.0.1:9/other\nname: Robbie\ntimeout: 7s")
+    desk.agree("Change")
+    desk.row("robot", "Robbie", "/other")
+    desk.undo("Changed.")
+    desk.row("robot", "/robot")
+    desk.gone("robot", "Robbie")
     desk.press_in("Remove", "robot")
     desk.agree("Remove")
     desk.gone("robot")
+    desk.undo("Removed.")
+    desk.row("robot", "webhook", "/robot")
+    desk.press("Add")
+    desk.fill(tenant="acme", id="spool", substrate="file", keys=f"dir: {server.state}")
+    desk.agree("Add")
+    desk.row("spool", "file")
+    desk.undo("Added.")
+    desk.gone("spool")
+    desk.press("Add")
+    desk.fill(tenant="acme", id="bad", keys="url: nowhere")
+    desk.agree("Add")
+    desk.says("start with http:// or https://")
+    desk.driver.get_log("browser")  # the refusal
+    desk.gone("bad")
     desk.go("who?list=gateways")
     desk.press("Revoke gw1")
     desk.agree("Revoke")
     desk.row("gw1", "revoked")
+
+
+def test_people_who_wait_are_let_in_denied_and_blocked(make_bellhop, telegram, dial, open_desk):
+    more = f'  - {{{{platform: telegram, bot: desk_bot, token: "{BOT}", api_base: "{telegram.url}", mode: polling}}}}\n'
+    server = make_bellhop(config(more))
+    phone = dial(server, server.add("--instance", "phone", tenant="acme", platform="telegram", bot="desk_bot", open=False), hello=("telegram", "desk_bot"))
+    desk = open_desk(server)
+    for id, name in ((5, "Ann"), (6, "Bob"), (7, EVIL)):
+        telegram.person(id, name)
+        telegram.say(id, "a private word", user={"id": id, "is_bot": False, "first_name": name})
+    wait_for(lambda: server.metric('pairing_people{state="waiting"}') == 3)
+    desk.go("who")
+    for name in ("Ann", "Bob", EVIL):
+        desk.row(name, "telegram desk_bot", "direct chat")
+    assert "a private word" not in desk.text() and desk.find("main img") == [] and desk.js("return window.hit") is None
+    desk.press(f"Block {EVIL}")
+    desk.row(EVIL, "blocked")
+    desk.undo("Blocked.")
+    desk.press(f"Approve {EVIL}")
+    assert EVIL in desk.one("dialog[open] h2").text and desk.js("return window.hit") is None
+    desk.press("Cancel", "dialog[open]")
+    desk.press("Deny Bob")
+    desk.row("Bob", "denied")
+    desk.press("Forget Bob")
+    desk.agree("Forget")
+    desk.gone("Bob")
+    desk.press("Approve Ann")
+    desk.fill(tenant="acme", instance="phone")
+    desk.agree("Approve")
+    desk.says("Ann is the owner of phone.")
+    desk.gone("Ann")
+    telegram.say(5, "at last", user={"id": 5, "is_bot": False, "first_name": "Ann"})
+    phone.hear("at last")
+    desk.undo("Approved.")
+    wait_for(lambda: json.loads(server.cli("link", "list", "--json").stdout) == [])
 
 
 def test_what_waits_is_shown_and_decided(busy, open_desk, telegram, dial):
@@ -400,11 +457,15 @@ def test_everything_is_reached_with_the_keyboard(server, open_desk):
         wait_page(lambda: desk.find(f"#nav a[href='#{name}'][aria-current]"))
     keys("4")
     desk.settled()
-    for _ in range(40):
-        if focus() == "Link":
-            break
-        keys(Keys.TAB)
-    keys(Keys.ENTER)
+    for name in ("Links", "Link"):
+        for _ in range(40):
+            if focus() == name:
+                break
+            keys(Keys.TAB)
+        keys(Keys.ENTER)
+        if name == "Links":
+            wait_page(lambda: "list=links" in desk.driver.current_url)
+            desk.settled()
     wait_page(lambda: desk.find("dialog[open]"))
     for text in ("acme", "front", "telegram", "ann7", "b1"):
         keys(text, Keys.TAB)

@@ -314,6 +314,16 @@ def test_the_command_line_asks_for_a_tenant_only_where_several_have_the_agent(ho
         assert asked.returncode == 1 and "--tenant" in asked.stderr
 
 
+def test_an_agent_on_the_relay_keeps_its_mailbox_over_a_reload(house):
+    sender = Sender(house)
+    for n in range(3):
+        assert sender.deliver("bot", augment("x", f"d{n}")).status == 200
+        assert house.instance("bot")["entries"] == n + 1
+        house.config.write_text(house.config.read_text() + f"  - {{id: more{n}, substrate: none}}\n")
+        house.signal(SIGHUP)
+        wait_for(lambda: f"more{n}" in [a["agent_id"] for a in sender.get("/v1/agents").json])
+
+
 def test_agents_come_go_and_change_with_a_reload(house, drop, tmp_path):
     sender = Sender(house)
     assert sender.deliver("nobody", augment("kept", "k1")).status == 200

@@ -16,6 +16,7 @@ import pytest
 
 from conftest import ROOT, wait_for
 from dispatch_rig import Sender, augment, config, template
+from mcp_rig import META, Client
 from relay import http as call
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
@@ -82,6 +83,41 @@ def test_a_webhook_gets_the_body_of_the_contract_signed_and_in_order(make_bellho
     want = hmac.new(b"s3cret", body, hashlib.sha256).hexdigest()
     assert headers["X-Signature"] == f"sha256={want}"
     assert body.startswith('{"agent_id":"hook","kind":"augment","content":"grüß 0","meta":{"dispatch_id":"w0"'.encode())
+
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def test_a_trace_goes_on_to_the_webhook_the_gateway_and_the_file(make_bellhop, receiver, dial, tmp_path):
+    server = make_bellhop(config(f"id: hook, substrate: webhook, url: '{receiver.url}/in', wake_url: '{receiver.url}/wake'",
+                                 "id: near, substrate: relay, instance: near"))
+    near = dial(server, server.add("--instance", "near", tenant="t", platform=None), hello=("relay", ""))
+    sender = Sender(server)
+    header = {"traceparent": TRACE}
+    path = sender.path("hook", "deliver")
+    assert sender.ask("POST", path, augment("one", "t1"), **header).status == 200
+    bad = ("nonsense", TRACE.upper(), TRACE + "-more", "00-" + "0" * 32 + "-00f067aa0ba902b7-01")
+    for i, value in enumerate(bad):
+        assert sender.ask("POST", path, augment("two", f"t2{i}"), traceparent=value).status == 200
+    own = augment("three", "t3")
+    own["meta"]["traceparent"] = TRACE  # a runtime that writes its own meta
+    assert sender.ask("POST", path, own).status == 200
+    wait_for(lambda: len(receiver.got) == 6)
+    assert [h.get("traceparent") for _, _, h, _ in receiver.got] == [TRACE, *[None] * len(bad), TRACE]
+    assert [b["meta"].get("traceparent") for b in receiver.bodies()] == [TRACE, *[None] * len(bad), TRACE]
+    assert sender.wake("hook", {"context": "up"}, **header).status == 200
+    wait_for(lambda: [h.get("traceparent") for _, at, h, _ in receiver.got if at == "/wake"] == [TRACE])
+    receiver.body = b"the answer"
+    assert sender.request("hook", {**augment("four", "t4"), "meta": {"dispatch_id": "t4", "correlation_id": "c4"}}, **header).status == 200
+    assert receiver.got[-1][2]["traceparent"] == TRACE
+    assert sender.ask("POST", sender.path("near", "deliver"), augment("five", "t5"), **header).status == 200
+    assert near.next("inbound")["event"]["dispatch"]["traceparent"] == TRACE
+    tool = {"name": "agent_deliver", "arguments": {"agent_id": "hook", "kind": "augment", "content": "six"}, "_meta": {**META, "traceparent": TRACE}}
+    client = Client(server, sender.key)
+    n = len(receiver.got)
+    assert client.say("tools/call", tool, MCP_Protocol_Version="2026-07-28", Mcp_Method="tools/call", Mcp_Name="agent_deliver").status == 200
+    wait_for(lambda: len(receiver.got) == n + 1)
+    assert receiver.got[-1][2]["traceparent"] == TRACE
 
 
 def test_a_webhook_that_fails_is_tried_again_in_order_and_a_redirect_is_not_followed(make_bellhop, receiver):

@@ -30,7 +30,7 @@ CONFIGS = [pytest.param(text, id=named(page, line)) for page in PAGES for line, 
 
 # A placeholder ("AC…") stands for something long enough and of the right kind.
 FILLED = {"AC…": "AC" + "0" * 32, "ww…": "ww0000000000000000"}
-SECRETS = {"bot_token": "xoxb-1", "app_token": "xapp-1", "encoding_aes_key": "A" * 43, "public_key": "a" * 64}
+SECRETS = {"bot_token": "xoxb-1", "app_token": "xapp-1", "encoding_aes_key": "A" * 43, "public_key": "a" * 64, "as_token": "another"}
 
 
 @pytest.mark.parametrize("text", CONFIGS)

@@ -38,7 +38,7 @@ def test_a_person_is_erased_and_nobody_else(bellhop, dial):
 
     counted = json.loads(bellhop.cli("erase", "--person", f"web:{ada}", "--dry-run", "--json").stdout)
     assert counted == {"dryRun": True, "messages": 3, "names": 1, "media": 0, "chats": 1, "outgoing": 0, "questions": 0,
-                       "links": 1, "waiting": 0, "quoted": 0, "allowLists": 0, "allowances": 0, "why": 3, "audit": 1}
+                       "links": 1, "waiting": 0, "quoted": 0, "allowLists": 0, "allowances": 0, "pairing": 0, "why": 3, "audit": 1}
     assert len(history(bellhop, ADA)["messages"]) == 3
     unsure = bellhop.cli("erase", "--person", f"web:{ada}", check=False)
     assert unsure.returncode != 0 and "--yes" in unsure.stderr
@@ -116,7 +116,7 @@ def test_a_tenant_is_erased_and_no_other(make_bellhop, dial, kind):
 
     counted = json.loads(server.cli("erase", "--tenant", "acme", "--dry-run", "--json").stdout)
     assert counted == {"dryRun": True, "agents": 1, "sessions": 1, "requests": 0, "instances": 1, "keys": 2, "waiting": 1, "chats": 1, "allowances": 0, "messages": 3, "outgoing": 0, "questions": 0,
-                       "replies": 0, "wakes": 0, "media": 0, "skills": 2, "data": 2, "routes": counted["routes"], "why": 3}
+                       "replies": 0, "wakes": 0, "media": 0, "skills": 2, "data": 2, "routes": counted["routes"], "pairing": 0, "why": 3}
     assert len(mine.names()) == 1  # nothing went
     unsure = server.cli("erase", "--tenant", "acme", check=False)
     assert unsure.returncode != 0 and "--yes" in unsure.stderr

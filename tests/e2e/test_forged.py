@@ -6,8 +6,12 @@ import urllib.parse
 
 import pytest
 
+import test_hook
 import test_interactions
+import test_line
+import test_matrix
 import test_slack
+import test_teams
 import test_twilio
 import test_wecom
 import test_whatsapp
@@ -226,7 +230,73 @@ def whatsapp(make_bellhop, dial):
     sim.close()
 
 
-@pytest.mark.parametrize("platform", ["discord", "slack", "twilio", "wecom", "whatsapp"])
+@pytest.fixture
+def matrix(make_bellhop, dial):
+    sim = test_matrix.MatrixSim(test_matrix.TOKEN)  # noqa: F811
+    rig = test_matrix.Rig(sim, make_bellhop, dial, test_matrix.SERVICE)
+    test_matrix.idle(rig)
+
+    def make():
+        body = json.dumps({"events": [test_matrix.event(rig, "hello", "$forged")]}, indent=1).encode()
+        f = Forgery(f"{test_matrix.BOT}/_matrix/app/v1/transactions/forged", {"Content-Type": "application/json",
+                                                                             "Authorization": f"Bearer {test_matrix.HS}"}, body)
+        f.method = "PUT"
+        return f
+
+    yield rig, make, "inbound"
+    sim.close()
+
+
+@pytest.fixture
+def line(make_bellhop, dial):
+    rig = test_line.Rig(make_bellhop, dial)
+
+    def make(secret=None):
+        body = json.dumps(rig.sim.envelope(rig.sim.event("hello")), indent=1).encode()
+        return Forgery(test_line.BOT, rig.sim.sign(body, secret), body)
+
+    yield rig, make, "inbound"
+    rig.sim.close()
+
+
+@pytest.fixture
+def hook(make_bellhop, dial):
+    sim = test_hook.Chatwoot(test_hook.SECRET)
+    rig = test_hook.chatwoot_rig(sim, make_bellhop, dial)
+
+    def make(offset=0, timestamp=None, secret=test_hook.SECRET):
+        body = json.dumps(sim.message("hello"), indent=1).encode()
+        sim.secret = secret
+        return Forgery("chatwoot", {"Content-Type": "application/json", **sim.headers(body, now(offset, timestamp))}, body)
+
+    yield rig, make, "inbound"
+    sim.close()
+
+
+@pytest.fixture
+def teams(make_bellhop, dial):
+    sim = test_teams.TeamsSim(test_teams.PASSWORD)
+    unendorsed = test_teams.Key("unendorsed")
+    unendorsed.endorsements = ["webchat"]
+    sim.connector_keys.append(unendorsed)
+    rig = test_teams.Rig(sim, make_bellhop, dial)
+    keys = {"stranger": sim.stranger, "connector": sim.connector_keys[0], "tenant": sim.tenant_keys[0], "unendorsed": unendorsed}
+
+    def make(by="connector", claims=None, key=None, header=None, alg=None, activity=None, offset=0):
+        claims = {k: int(time.time()) + v["now"] if isinstance(v, dict) else v for k, v in (claims or {}).items()}
+        header = {**({"kid": keys[by].kid} if key == "stranger" else {}), **(header or {})}
+        token = sim.token(keys.get(key), header, offset, **claims) if by == "connector" else sim.tenant_token(keys.get(key), header, **claims)
+        if alg:
+            token = test_teams.resign(token, alg, keys[by])
+        said = {**sim.message("hello"), **(activity or {})}
+        body = json.dumps({k: v for k, v in said.items() if v is not None}, indent=1).encode()
+        return Forgery(test_teams.BOT, {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}, body)
+
+    yield rig, make, "inbound"
+    sim.close()
+
+
+@pytest.mark.parametrize("platform", ["discord", "hook", "line", "matrix", "slack", "teams", "twilio", "wecom", "whatsapp"])
 def test_forgeries_are_refused_and_look_alike(platform, request):
     rig, make, frame = request.getfixturevalue(platform)
     cases = json.loads((CORPUS / f"{platform}.json").read_text())["cases"]

@@ -207,6 +207,15 @@ def test_nobody_routed_is_said_and_not_left_thinking(oracle, sim, make_bellhop):
     assert answer["type"] == 4 and answer["data"]["flags"] == 64
 
 
+def test_a_command_counts_as_a_turn(edge):
+    edge.server.cli("allowance", "--instance", edge.credential.id, "--turns", "1/day")
+    edge.interact()
+    forwarded(edge.gateway)
+    edge.interact(token=TOKEN + "2")
+    wait_for(lambda: any("used up" in text for text in edge.sim.texts(GENERAL)))
+    assert edge.gateway.quiet("passthrough_forward", 1)
+
+
 def test_link_works_as_a_command(oracle, sim, make_bellhop, dial):  # noqa: F811
     e = Edge(oracle, sim, make_bellhop, dial)
     mine = e.server.add("--id", "mine", tenant="mine", platform=None)

@@ -47,7 +47,7 @@ def test_a_taken_port_is_named(bellhop, make_bellhop):
     ("cluster: {node: a b}\n", "cluster.node: expected"),
     ("bus: {kind: local}\n", 'Delete the whole section "bus:"'),
     ("identity: {kind: jwt}\n", 'jwt needs identity.jwks_url'),
-    ("platforms:\n  - {platform: irc, bot: x}\n", ':2: platforms: unknown platform "irc"'),
+    ("platforms:\n  - {platform: telegraph, bot: x}\n", ':2: platforms: unknown platform "telegraph"'),
     ("platforms:\n  - {platform: wecom, bot: x}\n", ":2: wecom x: a wecom platform needs"),
     ("a: [\n", "not YAML"),
     ("listen: nowhere\n", "nowhere"),

@@ -17,6 +17,7 @@ sys.path.insert(0, str(ROOT / "tests" / "sim"))
 from discord import APP, DiscordSim  # noqa: E402
 from models import ModelSim  # noqa: E402
 from slack import SlackSim  # noqa: E402
+from teams import TeamsSim  # noqa: E402
 from telegram import TelegramSim  # noqa: E402
 from webapi import TwilioSim  # noqa: E402
 
@@ -322,6 +323,23 @@ def test_slack_is_asked_with_both_tokens(home):
     done = run(home, *words)
     assert done.returncode == 0 and "This is @bellhop in Hotel." in done.stderr, done.stderr
     assert "slack A0123456789: its credentials are valid (@bellhop in Hotel)" in done.stdout
+    sim.close()
+
+
+def test_teams_is_asked_with_the_login_of_its_app(home):
+    sim = TeamsSim("teams-secret")
+    words = ["--yes", "--platform", "teams", "--bot", sim.APP, "--set", f"entra_tenant={sim.TENANT}", "--set", f"api_base={sim.url}",
+             "--public-url", "https://relay.example.org", "--secret"]
+    done = run(home, *words, f"app_password={secret(home.parent, 'wrong', 'wrong')}")
+    assert done.returncode == 1 and "Microsoft refuses the app (invalid_client AADSTS7000215)" in done.stderr, done.stderr
+    assert tree(home) == {}
+    done = run(home, *words, f"app_password={secret(home.parent, 'teams-secret')}")
+    assert done.returncode == 0, done.stderr
+    assert f"Its webhook is https://relay.example.org/webhooks/teams/{sim.APP}" in done.stderr
+    assert f"teams {sim.APP}: its credentials are valid" in done.stdout
+    text = (home / "conf.d" / f"teams-{sim.APP}.yaml").read_text()
+    assert f"entra_tenant: {sim.TENANT}" in text and "teams-secret" not in text
+    assert sim.violations == []
     sim.close()
 
 

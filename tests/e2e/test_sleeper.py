@@ -393,7 +393,7 @@ def test_a_command_is_run_at_each_poke_and_needs_no_credential(tmp_path):
     assert not ran.exists(), "nothing runs before a poke"
     for n in (1, 2):
         assert http("GET", url + "/wake").status in (200, 202, 204)
-        wait_for(lambda n=n: health()["state"] == "asleep" and health()["wakes"] == n)
+        wait_for(lambda n=n: (now := health())["state"] == "asleep" and now["wakes"] == n)
         assert ran.read_text() == "x\n" * n
     process.send_signal(SIGTERM)
     out, err = process.communicate(timeout=20)

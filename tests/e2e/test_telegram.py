@@ -570,7 +570,7 @@ def test_a_crash_during_a_rich_send_does_not_double_it(sim, rich, dial):
     rich.server.kill()
     sim.troubles.clear()
     rich.server.start()
-    wait_for(lambda: status(rich.server)["unknown"] + status(rich.server)["cutOffAtStart"] == 1)
+    wait_for(lambda: status(rich.server)["sendsUnknown"] + status(rich.server)["cutOffAtStart"] == 1)
     assert len(sim.called("sendRichMessage")) == 1 and not sim.called("sendMessage")
 
 

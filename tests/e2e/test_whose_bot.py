@@ -156,6 +156,16 @@ def test_the_operator_links_on_one_bot_on_several_or_on_all(town, dial):
     g.hear("everywhere")
 
 
+def test_a_link_on_a_bot_that_is_not_there_is_told(town):
+    server = town.start()
+    server.add(id="e", tenant="evil", platform=None)
+    who = ["--instance", "e", "--platform", "telegram"]
+    for words in (["link", *who, "--bot", "bank_bto"], ["link", "add", *who, "--user", str(ANN), "--bot", "bank_bto"]):
+        assert 'no bot "bank_bto" of telegram' in server.cli(*words).stderr
+    for words in (["link", *who, "--bot", "*"], ["link", "add", *who, "--user", str(ANN), "--bot", "bank_bot"]):
+        assert "Warning" not in server.cli(*words).stderr
+
+
 def test_gateway_add_prints_a_code_for_each_bot(town):
     server = town.start()
     done = server.cli("gateway", "add", "--tenant", "t", "--id", "g", "--platform", "telegram", "--bot", "bank_bot",

@@ -38,7 +38,10 @@ static void on_closed(void *ctx, int code)
     ws = NULL;
 }
 
-static const struct ws_handlers handlers = {.on_data = on_data, .on_closed = on_closed};
+static const struct ws_handlers handlers = {.max_message = 1000,
+                                            .max_queued = 10000,
+                                            .on_data = on_data,
+                                            .on_closed = on_closed};
 
 static void on_stream_closed(void *ctx, struct http_id id)
 {
@@ -69,7 +72,7 @@ static void handler(void *ctx, struct http_req *r)
     (void)ctx;
     look_at(r);
     if (http_is_upgrade(r) && (behaviour & UPGRADE) && ws == NULL) {
-        ws = ws_accept(server, r, &(struct ws_options){1000, 10000}, &handlers, NULL);
+        ws = ws_accept(server, r, &handlers, NULL);
     } else if (behaviour & STREAM) {
         http_stream_begin(server, id, &(struct http_answer){.status = 200}, 10000, on_stream_closed,
                           NULL);

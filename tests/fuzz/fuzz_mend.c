@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct str text = str_make(data, size), body = stream_without_cursor(text);
+    struct str text = str_make(data, size), body = action_without_cursor(text);
     struct buf once = BUF_INIT;
     size_t same = 0;
 

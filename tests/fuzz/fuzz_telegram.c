@@ -2,7 +2,7 @@
  * event that can be written, the second a text with entities that lie inside of it. */
 #include <stdlib.h>
 #include "core/event.h"
-#include "platform/telegram/markdown.h"
+#include "platform/markdown.h"
 #include "platform/telegram/normalize.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

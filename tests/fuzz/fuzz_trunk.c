@@ -1,7 +1,8 @@
 /* Both ends of a trunk against somebody hostile at the other one.  The first byte says who that is:
- * a stranger or a node of the cluster, that carries to us or that we carry to.  Then frames: the
- * connection's number and what it is, a byte each, the length in two, the payload; a frame that is
- * none of trunk_what makes time pass, or is sent as the bytes that it has.
+ * a stranger or a node of the cluster, an edge of ours or our heart.  Then messages: the
+ * connection's number and what it is, a byte each, the length in two, the payload; each becomes a
+ * batch of its own.  One that is none of msg_what makes time pass, or is sent as the bytes that it
+ * has.
  *
  * A stranger is never taken for a node, nobody holds anything once the trunk is gone. */
 #include <arpa/inet.h>
@@ -31,11 +32,56 @@ static int listener = -1, end = -1; /* the hostile end */
 static int clients[CLIENTS] = {-1, -1};
 static bool up;
 static uint32_t asked;
+static uint64_t said; /* batches */
+
+enum { IN_BATCH = BATCH_HEAD_BYTES + MSG_HEAD_BYTES }; /* where the first payload begins */
 
 static void on_told(void *ctx, struct str answer)
 {
     (void)ctx, (void)answer;
     ask = NULL;
+}
+
+static struct ws *ws; /* of the edge; NULL: none */
+
+static void on_ws_data(void *ctx, struct str bytes, bool is_end)
+{
+    (void)ctx, (void)is_end;
+    if (ws != NULL && bytes.n > 0 && bytes.p[0] == 's') {
+        ws_sent(ws, 7, STR("b00000000000000000000000001"));
+        ws_send(ws, bytes);
+    }
+    if (ws != NULL && bytes.n > 0 && bytes.p[0] == 'p')
+        ws_park(ws);
+}
+
+static void on_ws_ack(void *ctx, struct str id)
+{
+    (void)ctx;
+    if (id.n != MSG_ID_BYTES)
+        abort();
+}
+
+static void on_ws_closed(void *ctx, int code)
+{
+    (void)ctx, (void)code;
+    ws = NULL;
+}
+
+static const struct ws_handlers ws_handlers = {.max_message = 4096,
+                                               .max_queued = 1 << 20,
+                                               .on_data = on_ws_data,
+                                               .on_ack = on_ws_ack,
+                                               .on_closed = on_ws_closed};
+
+static void on_present(void *ctx, const struct ws_past *past)
+{
+    (void)ctx;
+    for (size_t i = 0; i + 1 < past->n_rows; i++)
+        if (past->rows[i].row > past->rows[i + 1].row)
+            abort();
+    if (past->name.gateway.n > 0 && ws == NULL)
+        ws = ws_resume(past, &ws_handlers, NULL);
 }
 
 static void handler(void *ctx, struct http_req *r)
@@ -45,7 +91,9 @@ static void handler(void *ctx, struct http_req *r)
 
     (void)ctx;
     if (str_eq(http_path(r), STR("/cluster/trunk")))
-        trunk_accept(server, r, &(struct trunk_keeper){.key = key, .name = name});
+        trunk_accept(server, r, &(struct trunk_heart){.key = key, .name = name});
+    else if (http_is_upgrade(r))
+        ws = ws_accept(server, r, &ws_handlers, NULL);
     else
         http_answer(server, http_req_id(r),
                     &(struct http_answer){.status = 200, .body = str_make(body, sizeof body)});
@@ -108,6 +156,7 @@ static void set_up(void)
     snprintf(where, sizeof where, "unix:%s", address.sun_path);
     loop = loop_new();
     server = http_server_new(loop, NULL, handler, NULL);
+    http_server_on_present(server, on_present);
     if (http_server_listen(server, str_of(where), NULL, 0600, why) != BH_OK)
         abort();
     listener = listen_somewhere();
@@ -137,19 +186,15 @@ static void say(const void *p, size_t n)
     (void)!send(end, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static void say_frame(uint32_t number, uint8_t what, const void *p, size_t n)
+static void say_message(uint32_t number, uint8_t what, const void *p, size_t n)
 {
-    uint8_t head[TRUNK_HEAD_BYTES] = {(uint8_t)(number >> 24),
-                                      (uint8_t)(number >> 16),
-                                      (uint8_t)(number >> 8),
-                                      (uint8_t)number,
-                                      what,
-                                      (uint8_t)(n >> 16),
-                                      (uint8_t)(n >> 8),
-                                      (uint8_t)n};
+    struct buf b = BUF_INIT;
 
-    say(head, sizeof head);
-    say(p, n);
+    batch_begin(&b);
+    batch_add(&b, number, (enum msg_what)what, str_make(p, n));
+    batch_end(&b, ++said);
+    say(b.p, b.n);
+    buf_done(&b);
 }
 
 /* So many bytes of the other side, behind an empty line if @head is set. */
@@ -186,16 +231,16 @@ static void ask_for_trunk(void)
 
 static void prove(void)
 {
-    uint8_t in[TRUNK_HEAD_BYTES + TRUNK_NONCE_BYTES];
+    uint8_t in[IN_BATCH + TRUNK_NONCE_BYTES];
     uint8_t out[TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES + 7] = {1, 2, 3};
     struct trunk peer = {.key = {7}};
 
     expect(true, in, sizeof in);
-    memcpy(peer.challenge, in + TRUNK_HEAD_BYTES, TRUNK_NONCE_BYTES);
+    memcpy(peer.challenge, in + IN_BATCH, TRUNK_NONCE_BYTES);
     memcpy(peer.answer, out, TRUNK_NONCE_BYTES);
-    trunk_mac(&peer, "porter", STR("south/2"), out + TRUNK_NONCE_BYTES);
+    trunk_mac(&peer, "edge", STR("south/2"), out + TRUNK_NONCE_BYTES);
     memcpy(out + TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES, "south/2", 7);
-    say_frame(0, TRUNK_PROOF, out, sizeof out);
+    say_message(0, MSG_PROOF, out, sizeof out);
     for (int i = 0; i < WAITS && trunk_tally(server).trunks == 0; i++)
         turn();
     if (trunk_tally(server).trunks != 1)
@@ -213,7 +258,7 @@ static void be_dialled(void)
                                             .port = port_of(listener),
                                             .key = key,
                                             .name = "south/2",
-                                            .keeper = name},
+                                            .heart = name},
                        &h, NULL);
     for (int i = 0; i < WAITS && end < 0; i++) {
         loop_turn(loop, 1);
@@ -225,26 +270,31 @@ static void be_dialled(void)
 
 static void welcome(void)
 {
+    static const char *const requests[CLIENTS] = {
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        "\x81\x87\1\1\1\1zcdkmn\x0b\x89\x81\1\1\1\1x"}; /* a line, a ping */
     static const char head[] = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: " TRUNK_PROTOCOL
                                "\r\nConnection: Upgrade\r\n\r\n";
-    uint8_t in[TRUNK_HEAD_BYTES + TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES + 7];
+    uint8_t in[IN_BATCH + TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES + 7];
     uint8_t out[TRUNK_MAC_BYTES + sizeof name - 1];
     struct trunk peer = {.key = {7}, .challenge = {9}};
 
     say(head, sizeof head - 1);
-    say_frame(0, TRUNK_CHALLENGE, peer.challenge, TRUNK_NONCE_BYTES);
+    say_message(0, MSG_CHALLENGE, peer.challenge, TRUNK_NONCE_BYTES);
     expect(true, in, sizeof in);
-    memcpy(peer.answer, in + TRUNK_HEAD_BYTES, TRUNK_NONCE_BYTES);
-    trunk_mac(&peer, "keeper", STR("north/1"), out);
+    memcpy(peer.answer, in + IN_BATCH, TRUNK_NONCE_BYTES);
+    trunk_mac(&peer, "heart", STR("north/1"), out);
     memcpy(out + TRUNK_MAC_BYTES, name, sizeof name - 1);
-    say_frame(0, TRUNK_WELCOME, out, sizeof out);
+    say_message(0, MSG_WELCOME, out, sizeof out);
     for (int i = 0; i < WAITS && !up; i++)
         turn();
     if (!up)
         abort();
     for (int i = 0; i < CLIENTS; i++) {
         clients[i] = come();
-        (void)!send(clients[i], "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, MSG_NOSIGNAL);
+        (void)!send(clients[i], requests[i], strlen(requests[i]), MSG_NOSIGNAL);
     }
     for (int i = 0; i < WAITS && trunk != NULL && trunk_connections(trunk) < CLIENTS; i++)
         turn();
@@ -262,10 +312,10 @@ static void misbehave(struct str rest)
         n = n < rest.n ? n : rest.n;
         if ((p[1] & RAW) != 0)
             say(rest.p, n);
-        else if (p[1] == 0 || p[1] > TRUNK_TOLD)
+        else if (p[1] == 0 || p[1] >= MSG_N)
             turn();
         else
-            say_frame(number, p[1], rest.p, n);
+            say_message(number, p[1], rest.p, n);
         rest = str_skip(rest, n);
         if ((p[1] & 1) != 0)
             turn();
@@ -308,6 +358,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         set_up();
     who = data[0];
     up = false;
+    said = 0;
     if ((who & WE_CARRY) != 0)
         be_dialled();
     else

@@ -1,5 +1,6 @@
 """What the REST simulators of Twilio and WeCom share: a server in a thread that can be told to misbehave."""
 import json
+import sys
 import threading
 import time
 import urllib.parse
@@ -46,7 +47,12 @@ class WebApi:
             def log_message(self, *_):
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *about):
+                if not isinstance(sys.exc_info()[1], ConnectionError):  # bellhop was killed
+                    super().handle_error(*about)
+
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()

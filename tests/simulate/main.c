@@ -48,6 +48,8 @@ static void add(struct world_result *sum, const struct world_result *r)
     sum->last_calls += r->last_calls;
     sum->endings += r->endings;
     sum->bursts += r->bursts;
+    sum->cuts += r->cuts;
+    sum->presented += r->presented;
     sum->vigils += r->vigils;
     sum->jumps += r->jumps;
     sum->grants += r->grants;
@@ -67,8 +69,9 @@ static void print(const struct world_result *sum, uint64_t seeds, time_t took_s)
            sum->bursts);
     if (sum->grants > 0)
         printf(", %" PRIu64 " leases, %" PRIu64 " processes frozen, %" PRIu64
-               " of them for longer than a lease",
-               sum->grants, sum->freezes, sum->late);
+               " of them for longer than a lease, %" PRIu64 " trunks cut, %" PRIu64
+               " sockets presented again",
+               sum->grants, sum->freezes, sum->late, sum->cuts, sum->presented);
     puts("");
 }
 

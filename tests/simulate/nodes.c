@@ -154,7 +154,6 @@ static void lose_line(struct world *w, struct sim_node *n, bool cut)
 static void begin_to_serve(struct world *w, struct sim_node *n)
 {
     nodes_enter(w, NULL);
-    sockets_cut(w, n); /* what it carried is cut */
     sim_store_commit(n->store, SIZE_MAX, SIM_WELL);
     store_close(n->store);
     n->store = sim_store_open(w->disk);
@@ -284,6 +283,7 @@ static void turn_all(struct world *w, int64_t ms)
         if (w->nodes[i].alive && !w->nodes[i].frozen)
             turn_one(w, &w->nodes[i]);
     }
+    edges_move(w);
     learn(w);
     (void)nodes_reach(w);
     check_truth(w);
@@ -346,12 +346,8 @@ static struct sim_node *pick(struct world *w)
     return n->alive && !n->frozen ? n : NULL;
 }
 
-struct sim_node *nodes_dial(struct world *w, struct sim_node **ret_via)
+struct sim_node *nodes_heart_of(struct world *w, struct sim_node *via)
 {
-    struct sim_node *via = &w->nodes[rand_below(&w->rand, w->n_nodes)];
-    if (!via->alive || via->frozen)
-        return NULL;
-    *ret_via = via;
     if (via->serves)
         return via->over ? NULL : via;
     for (size_t i = 0; i < w->n_nodes; i++) { /* whom it believes to serve */
@@ -361,6 +357,15 @@ struct sim_node *nodes_dial(struct world *w, struct sim_node **ret_via)
             return n;
     }
     return NULL;
+}
+
+struct sim_node *nodes_dial(struct world *w, struct sim_node **ret_via)
+{
+    struct sim_node *via = &w->nodes[rand_below(&w->rand, w->n_nodes)];
+    if (!via->alive || via->frozen)
+        return NULL;
+    *ret_via = via;
+    return nodes_heart_of(w, via);
 }
 
 /* ---- trouble ---- */
@@ -495,6 +500,7 @@ void nodes_open(struct world *w, unsigned n)
         k->settings = (struct cluster_settings){.node = k->name, .lease_ms = lease_ms};
         k->rand = rand_seeded(rand_u64(&w->rand));
     }
+    edges_open(w, w->n_nodes);
     w->peace = true;
     nodes_calm(w);
     w->peace = was;

@@ -37,9 +37,15 @@ void peer_connect(struct world *w, struct peer *p)
     s->seen = (struct model_socket){.number = ++w->socket_numbers,
                                     .instance = p->instance,
                                     .holder = world_holder(w, p->instance)};
-    s->session = session_open(w->relay, gw, &s->wire);
-    world_say(w, "  socket %u of instance %u opened", s->seen.number, p->instance);
-    if (s->session == NULL) {
+    struct sim_link *link = via != keeper || via == NULL ? edges_link(w, via) : NULL;
+    struct sim_socket *h = link != NULL ? edges_connect(s, link) : s; /* whom the relay knows */
+    if (h != NULL)
+        h->session = session_open(w->relay, gw, &h->wire);
+    world_say(w, "  socket %u of instance %u opened%s", s->seen.number, p->instance,
+              h != s ? " at an edge" : "");
+    if (h == NULL || h->session == NULL) {
+        if (h != NULL && h != s)
+            edges_refused(h);
         socket_free(s);
         return;
     }
@@ -107,10 +113,12 @@ static void socket_ack(struct world *w, struct sim_socket *s, size_t n)
 
 static void socket_pong(struct sim_socket *s)
 {
-    if (s->keeper != NULL && s->keeper->frozen)
+    for (size_t i = 0; i < s->n_pings && s->link != NULL; i++)
+        edges_pong(s, s->pings[i]);
+    if (s->link == NULL && s->keeper != NULL && s->keeper->frozen)
         return;
-    nodes_enter(s->world, s->keeper);
-    for (size_t i = 0; i < s->n_pings && s->close_code == 0; i++)
+    nodes_enter(s->world, s->link == NULL ? s->keeper : s->world->at);
+    for (size_t i = 0; i < s->n_pings && s->close_code == 0 && s->link == NULL; i++)
         session_pong(s->session, s->pings[i]);
     s->n_pings = 0;
 }
@@ -239,6 +247,7 @@ void peers_lost(struct world *w)
                 w->peers[i].sockets[k] = NULL;
             }
     }
+    edges_crashed(w);
     w->n_pokes = 0;
     w->n_actions = 0;
     w->n_wants = 0;

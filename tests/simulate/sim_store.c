@@ -228,6 +228,8 @@ void sim_store_begin(struct store *st, size_t n)
 {
     struct sim_store *s = sim_of(st);
     const struct store_op *op = s->queued.head;
+    if (s->n_open > 0)
+        return; /* it was frozen before, and has not gone on far enough to commit */
     for (; (s->n_open < n || op_is_tied(op)) && op != NULL && op->kind < STORE_LEASE;
          op = op->next) {
         if (is_fenced(s, op) || waits(s, op) || op->kind == STORE_TX)

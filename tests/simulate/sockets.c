@@ -1,10 +1,11 @@
-/* sockets.c - what is between a gateway and the relay.
+/* sockets.c - what is between a gateway and the relay, and what the model is told of it.
  *
- * With one process that is nothing.  With several a gateway dials any of them: its bytes go over a
- * trunk to the one that serves, in pieces, and what is under way is lost with either of the two;
- * and a process that is stopped finds out later what was said, and that the gateway has gone. */
+ * Nothing, if the gateway dialled the process that serves; one that is stopped finds out later what
+ * was said, and that the gateway has gone.  Else there is an edge in between: edges.c. */
 #include <assert.h>
 #include <stdlib.h>
+#include "core/event.h"
+#include "core/frame.h"
 #include "simulate/world_priv.h"
 
 static struct sim_socket *socket_of(struct wire *l)
@@ -55,9 +56,8 @@ static void on_line(struct sim_socket *s, struct str line)
     }
 }
 
-static void wire_send(struct wire *l, struct str message)
+void socket_judge(struct sim_socket *s, struct str message)
 {
-    struct sim_socket *s = socket_of(l);
     assert(s->close_code == 0);
     struct str rest = message, line;
     while (str_split(&rest, '\n', &line))
@@ -65,8 +65,14 @@ static void wire_send(struct wire *l, struct str message)
             on_line(s, line);
     if (message.n == 0 || message.p[message.n - 1] != '\n')
         model_break(&s->world->model, "socket %u: a message without its newline", s->seen.number);
+}
+
+static void wire_send(struct wire *l, struct str message)
+{
+    struct sim_socket *s = socket_of(l);
+    socket_judge(s, message);
     if (s->gone_code == 0)
-        buf_add_str(s->via != s->keeper ? &s->down : &s->inbox, message);
+        buf_add_str(&s->inbox, message);
     s->unread_messages++;
 }
 static struct buf *wire_send_begin(struct wire *l)
@@ -78,25 +84,31 @@ static void wire_send_end(struct wire *l)
 {
     wire_send(l, buf_str(&socket_of(l)->sending));
 }
-static void wire_ping(struct wire *l, uint32_t number)
+void socket_pinged(struct sim_socket *s, uint32_t number)
 {
-    struct sim_socket *s = socket_of(l);
     if (s->n_pings == ARRAY_LEN(s->pings)) { /* the newest ones are what is answered */
         memmove(s->pings, s->pings + 1, sizeof s->pings - sizeof *s->pings);
         s->n_pings--;
     }
     s->pings[s->n_pings++] = number;
 }
-static void wire_close(struct wire *l, enum close_reason why)
+static void wire_ping(struct wire *l, uint32_t number)
+{
+    socket_pinged(socket_of(l), number);
+}
+void socket_judge_close(struct sim_socket *s, enum close_reason why)
 {
     int code = contract_closes[why].code;
-    struct sim_socket *s = socket_of(l);
     world_say(s->world, "  relay closes socket %u: %d %s", s->seen.number, code,
               contract_closes[why].text);
     if (contract_closes[why].terminal && s->seen.holder == world_holder(s->world, s->seen.instance))
         model_break(&s->world->model, "socket %u: closed for good", s->seen.number);
     if (s->close_code == 0)
         s->close_code = code;
+}
+static void wire_close(struct wire *l, enum close_reason why)
+{
+    socket_judge_close(socket_of(l), why);
 }
 const struct wire_ops sim_wire_ops = {.send = wire_send,
                                       .send_begin = wire_send_begin,
@@ -111,6 +123,11 @@ void socket_free(struct sim_socket *s)
     buf_done(&s->up);
     buf_done(&s->down);
     buf_done(&s->line);
+    struct buf *more[] = {&s->orders, &s->said, &s->old_acks, &s->passed,
+                          &s->past,   &s->rows, &s->row_ids,  &s->past_asked};
+    for (size_t i = 0; i < ARRAY_LEN(more); i++)
+        buf_done(more[i]);
+    kept_done(&s->kept);
     free(s);
 }
 
@@ -132,6 +149,7 @@ static void on_heard(struct sim_socket *s, struct str line)
     } else if (str_eq(type, STR("going_idle"))) {
         s->seen.idle_order = w->model.order;
         s->seen.idle_at = ++w->model.moment;
+        s->idle_sent = true;
     } else if (str_eq(type, STR("inbound_ack")) && w->at == w->current) {
         struct model_event *ev =
             model_called(&w->model, s->seen.instance, json_str(doc, "bufferId"));
@@ -159,11 +177,81 @@ static void hear(struct sim_socket *s, struct str bytes)
         session_data(s->session, bytes);
 }
 
+/* ---- behind an edge ---- */
+
+/* The next line that the gateway said; absent: there is none. */
+static struct str next_said(const struct sim_socket *g)
+{
+    const char *end = g->said.n > 0 ? memchr(g->said.p, '\n', g->said.n) : NULL;
+    return end != NULL ? str_make(g->said.p, (size_t)(end - g->said.p) + 1) : STR_NULL;
+}
+
+void socket_heard(struct sim_socket *h, struct str lines)
+{
+    struct sim_socket *g = h->far;
+    struct str rest = lines, line;
+    while (g != NULL && str_split(&rest, '\n', &line) && line.n > 0) {
+        struct str said = next_said(g);
+        if (said.n != line.n + 1 || memcmp(said.p, line.p, line.n) != 0)
+            model_break(&h->world->model, "socket %u: heard out of order: %.*s", h->seen.number,
+                        line.n < 80 ? (int)line.n : 80, line.p);
+        buf_consume(&g->said, said.n);
+    }
+    hear(h, lines);
+}
+
+void socket_heard_ack(struct sim_socket *h, struct str id)
+{
+    struct sim_socket *g = h->far;
+    struct buf line = BUF_INIT;
+    struct str said = g != NULL ? next_said(g) : STR_NULL, named;
+    if (said.p != NULL && frame_is_ack(said, &named) && str_eq(named, id)) {
+        buf_consume(&g->said, said.n);
+        buf_add_str(&g->old_acks, id); /* held until it is on disk, and perhaps said again */
+    } else if (g != NULL && !str_contains(buf_str(&g->old_acks), id)) {
+        model_break(&h->world->model, "socket %u: the ack of %.*s was heard out of order",
+                    h->seen.number, STR_FMT(id));
+    }
+    buf_printf(&line, "{\"type\": \"inbound_ack\", \"bufferId\": \"%.*s\"}", STR_FMT(id));
+    on_heard(h, buf_str(&line));
+    buf_done(&line);
+}
+
+void socket_presented(struct sim_socket *g)
+{
+    struct str line, id;
+    for (; (line = next_said(g)).p != NULL; buf_consume(&g->said, line.n))
+        if (frame_is_ack(line, &id))
+            buf_add_str(&g->old_acks, id);
+    buf_reset(&g->said);
+    buf_add_str(&g->said, buf_str(&g->kept.line));
+    buf_add_str(&g->said, buf_str(&g->up));
+}
+
+void socket_passes(struct sim_socket *g, struct str text)
+{
+    struct str rest = text, line;
+    while (str_split(&rest, '\n', &line)) {
+        struct str id = delivery_id_in(line);
+        if (id.p == NULL)
+            continue;
+        if (str_contains(buf_str(&g->passed), id))
+            model_break(&g->world->model, "socket %u: %.*s came down it twice", g->seen.number,
+                        STR_FMT(id));
+        buf_add_str(&g->passed, id);
+    }
+}
+
 void socket_hear(struct sim_socket *s, struct str bytes)
 {
     if (s->close_code != 0)
         return;
-    if (s->via != s->keeper || s->up.n > 0 || (s->keeper != NULL && s->keeper->frozen))
+    if (s->link != NULL) {
+        buf_add_str(&s->said, s->limbo ? STR_NULL : bytes);
+        edges_hear(s, bytes);
+        return;
+    }
+    if (s->up.n > 0 || (s->keeper != NULL && s->keeper->frozen))
         buf_add_str(&s->up, bytes);
     else
         hear(s, bytes);
@@ -196,7 +284,12 @@ void socket_lose(struct world *w, struct sim_socket **slot, int code)
     world_say(w, "  socket %u of instance %u gone (%d)", s->seen.number, s->seen.instance, code);
     s->gone_code = code;
     *slot = NULL;
-    if (s->keeper == NULL || (!s->keeper->frozen && s->via == s->keeper && s->up.n == 0)) {
+    if (s->link != NULL || s->limbo) {
+        edges_lose(s, code);
+        socket_free(s);
+        return;
+    }
+    if (s->keeper == NULL || (!s->keeper->frozen && s->up.n == 0)) {
         tell_gone(w, s);
         return;
     }
@@ -206,16 +299,8 @@ void socket_lose(struct world *w, struct sim_socket **slot, int code)
 
 static void move(struct world *w, struct sim_socket *s)
 {
-    bool carried = s->via != s->keeper;
-    if (carried && (s->via->frozen || !s->via->alive))
-        return;
-    if (s->up.n > 0)
+    if (s->link == NULL && !s->limbo && s->up.n > 0)
         hear_some(s, 1 + rand_below(&w->rand, s->up.n));
-    if (!carried || s->down.n == 0)
-        return;
-    size_t n = 1 + rand_below(&w->rand, s->down.n);
-    buf_add_str(&s->inbox, str_make(buf_str(&s->down).p, n));
-    buf_consume(&s->down, n);
 }
 
 void sockets_move(struct world *w, struct sim_node *n)
@@ -253,17 +338,13 @@ static void cut_orphans(struct world *w, const struct sim_node *n)
 void sockets_cut(struct world *w, struct sim_node *n)
 {
     cut_orphans(w, n);
+    edges_ended(w, n);
     for (size_t i = 0; i < MODEL_INSTANCES; i++)
         for (size_t k = 0; k < PEER_SOCKETS; k++) {
             struct sim_socket **slot = &w->peers[i].sockets[k], *s = *slot;
-            if (s == NULL || (s->keeper != n && s->via != n))
+            if (s == NULL || (s->via != n && (s->link != NULL || s->limbo || s->keeper != n)))
                 continue;
-            if (s->keeper == n) {
-                *slot = NULL;
-                socket_free(s);
-            } else {
-                buf_reset(&s->up); /* it was at the porter */
-                socket_lose(w, slot, 1006);
-            }
+            *slot = NULL;
+            socket_free(s);
         }
 }

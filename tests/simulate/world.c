@@ -47,6 +47,7 @@ void world_turn(struct world *w, int64_t ms)
     w->now_ms += ms;
     set_clock(w);
     clock_turn(w->clock);
+    edges_move(w);
 }
 
 /* Somebody sets the wall clock: an hour back, or most of a day ahead. */
@@ -129,8 +130,10 @@ void world_boot(struct world *w)
     if (facts_open(&fenv, &w->facts, why) != BH_OK)
         model_break(&w->model, "facts do not open: %s", why);
     renv.facts = w->facts;
-    if (w->facts == NULL || relay_open(&renv, &w->limits, &w->relay, why) != BH_OK)
+    if (w->facts == NULL || relay_load(&renv, &w->limits, &w->relay, why) != BH_OK)
         model_break(&w->model, "the relay does not open: %s", why);
+    else
+        relay_begin(w->relay, &renv);
     w->drained = false;
     memset(w->changing, 0, sizeof w->changing);
     world_tell_holders(w);
@@ -500,6 +503,8 @@ static void make_peace(struct world *w)
             if (!waiting && i > 20)
                 break;
         }
+        if (i == 399)
+            model_break(&w->model, "everybody acks what comes, and yet a mailbox does not empty");
         world_turn(w, 300);
     }
     model_check_end(&w->model);
@@ -547,6 +552,8 @@ static void open_world(struct world *w, const struct world_plan *p)
     }
     w->clock = clock_new();
     set_clock(w);
+    if (seed % 5 < 3)
+        edges_open(w, 2);
     boot(w);
 }
 
@@ -559,6 +566,7 @@ static void close_world(struct world *w)
         halt(w);
         clock_free(w->clock);
     }
+    edges_close(w);
     json_parser_free(w->parser);
     seal_free(w->seal);
     sim_disk_free(w->disk);

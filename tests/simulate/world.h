@@ -14,6 +14,7 @@ struct world_result {
     uint64_t steps, checks, sends, crashes, pokes, sleeps, repeats;
     uint64_t endings;               /* names given up */
     uint64_t bursts;                /* frames with several messages */
+    uint64_t cuts, presented;       /* trunks; sockets that outlived their heart */
     uint64_t last_calls;            /* frames sent between going_idle and its ack */
     uint64_t vigils, jumps;         /* sleepers watched after a restart; the wall clock was set */
     uint64_t grants, freezes, late; /* leases; processes stopped; ... for longer than theirs */

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/rand.h"
 #include "cluster/node.h"
+#include "net/kept.h"
 #include "relay/relay.h"
 #include "simulate/model.h"
 #include "simulate/world.h"
@@ -17,7 +18,12 @@
 struct accept_ctx;
 struct world;
 
-struct sim_socket {
+struct sim_order { /* what the model knew of a socket when the heart wrote this frame */
+    uint32_t number, frame;
+    uint64_t last[MODEL_CHATS];
+};
+
+struct sim_socket { /* of a gateway; behind an edge: its half there, and another one at the heart */
     struct wire wire;
     struct world *world; /* borrowed */
     struct model_socket seen;
@@ -26,13 +32,25 @@ struct sim_socket {
     bool heard_hello;        /* the relay did */
     struct sim_node *keeper; /* borrowed; whose session it is; NULL: there is one process */
     struct sim_node *via; /* borrowed; where the gateway dialled; not the keeper: a trunk between */
-    struct sim_socket *next; /* world->orphans */
-    int gone_code;           /* the gateway has gone, and its keeper does not know it yet */
-    struct buf up, down;     /* under way to the keeper, to the gateway */
-    struct buf line;         /* of what the relay hears */
-    int close_code;          /* the relay asked for it; 0: open */
-    struct buf sending;      /* send_begin() */
-    struct buf inbox;        /* written by the relay, not yet read by the gateway */
+    struct sim_socket *next; /* world->orphans, or ->halves */
+    struct sim_link *link;   /* borrowed; behind an edge: edges.c; NULL: not, or the link is lost */
+    struct sim_socket *far;  /* borrowed; the heart's half: that at the edge; NULL: gone */
+    uint32_t number;         /* on the link */
+    uint32_t frames;         /* written by the heart; of the edge's half: that came down */
+    struct kept_socket kept; /* the edge's half */
+    struct buf orders;       /* the edge's half: struct sim_order of what is under way */
+    struct buf said;         /* the edge's half: lines that the heart is to hear, in order */
+    struct buf old_acks;     /* the edge's half: of before it was presented */
+    struct buf passed;       /* the edge's half: the bufferIds that came down */
+    struct buf past, rows, row_ids, past_asked; /* the heart's half: a presentation */
+    bool limbo;                                 /* the edge's half: no heart has it */
+    bool remote, parked, writing;               /* the heart's half */
+    int gone_code;       /* the gateway has gone, and its keeper does not know it yet */
+    struct buf up, down; /* under way to the keeper, to the gateway */
+    struct buf line;     /* of what the relay hears */
+    int close_code;      /* the relay asked for it; 0: open */
+    struct buf sending;  /* send_begin() */
+    struct buf inbox;    /* written by the relay, not yet read by the gateway */
     size_t unread_messages;
     uint32_t pings[8];
     size_t n_pings;
@@ -100,12 +118,16 @@ struct world {
     bool shared; /* the store is one that several processes have open */
     struct stopped stopped;
     struct sim_node nodes[MAX_NODES];
-    size_t n_nodes;             /* 0: there is one process, and it has no name */
-    struct sim_node *at;        /* borrowed; whose clock, store, facts and relay are below */
-    struct sim_node *current;   /* borrowed; who began to serve last; NULL: nobody yet */
-    struct sim_socket *orphans; /* owned */
-    struct rand rand;           /* the scheduler's */
-    struct rand relay_rand;     /* the heart's */
+    size_t n_nodes;                    /* 0: there is one process, and it has no name */
+    struct sim_node *at;               /* borrowed; whose clock, store, facts and relay are below */
+    struct sim_node *current;          /* borrowed; who began to serve last; NULL: nobody yet */
+    struct sim_socket *orphans;        /* owned */
+    struct sim_socket *halves;         /* owned; at hearts, of sockets behind edges */
+    struct sim_link *links[MAX_NODES]; /* owned; NULL: none */
+    size_t n_edges;                    /* of the one process */
+    uint32_t connection_numbers;
+    struct rand rand;       /* the scheduler's */
+    struct rand relay_rand; /* the heart's */
     struct clock *clock;
     int64_t now_ms;
     struct sim_disk *disk;
@@ -174,13 +196,35 @@ void peers_finish_closes(struct world *w, bool all);
 /* sockets.c */
 void socket_names(struct json event, struct model_names *ret); /* of what one delivery has */
 extern const struct wire_ops sim_wire_ops;
-void socket_hear(struct sim_socket *s, struct str bytes); /* the relay does, sooner or later */
+void socket_hear(struct sim_socket *s, struct str bytes);    /* the relay does, sooner or later */
+void socket_judge(struct sim_socket *s, struct str message); /* the relay writes it */
+void socket_judge_close(struct sim_socket *s, enum close_reason why);
+void socket_heard(struct sim_socket *h, struct str lines); /* the heart's half hears them */
+void socket_heard_ack(struct sim_socket *h, struct str id);
+void socket_presented(struct sim_socket *g); /* the next heart hears what was held, and acks */
+void socket_passes(struct sim_socket *g, struct str text); /* a message reaches the gateway */
+void socket_pinged(struct sim_socket *s, uint32_t number);
 void socket_free(struct sim_socket *s);
 void socket_lose(struct world *w, struct sim_socket **slot, int code); /* the gateway goes */
 void sockets_move(struct world *w, struct sim_node *n); /* some bytes of each of this keeper's */
 void sockets_cut(struct world *w, struct sim_node *n);  /* the process died */
 
+/* edges.c */
+void edges_open(struct world *w, size_t n);
+void edges_close(struct world *w);
+void edges_move(struct world *w);
+void edges_crashed(struct world *w);
+void edges_ended(struct world *w, const struct sim_node *n);              /* the process died */
+struct sim_link *edges_link(struct world *w, const struct sim_node *via); /* NULL: no edge */
+/* The heart's half, for session_open(); NULL: the link is down. */
+struct sim_socket *edges_connect(struct sim_socket *g, struct sim_link *l);
+void edges_refused(struct sim_socket *h);
+void edges_hear(struct sim_socket *g, struct str bytes);
+void edges_pong(struct sim_socket *g, uint32_t number);
+void edges_lose(struct sim_socket *g, int code);
+
 /* nodes.c: see there */
+struct sim_node *nodes_heart_of(struct world *w, struct sim_node *via); /* NULL: it knows none */
 void nodes_open(struct world *w, unsigned n);
 void nodes_close(struct world *w);
 void nodes_enter(struct world *w, struct sim_node *n);                   /* NULL is fine */

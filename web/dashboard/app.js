@@ -108,10 +108,10 @@ live.addEventListener('down', () => health('bad', 'Connection lost, trying again
 async function countPeople() {
   if (!may('listPairings')) return;
   try {
-    const { people } = await call('listPairings', { state: 'waiting' });
-    $('nav-who').hidden = !people.length;
-    $('nav-who').textContent = count(people.length);
-    $('nav-who').setAttribute('aria-label', `, ${people.length} wait for an answer`);
+    const { waiting } = await call('listPairings', { limit: 1 });
+    $('nav-who').hidden = !waiting;
+    $('nav-who').textContent = count(waiting);
+    $('nav-who').setAttribute('aria-label', `, ${waiting} wait to be let in`);
   } catch { /* the section says so */ }
 }
 

@@ -171,6 +171,8 @@ export function field(label, name, props = {}) {
     input = h('select', { id, name, 'aria-describedby': hintId, ...rest },
       options.map((o) => h('option', { value: Array.isArray(o) ? o[0] : o }, Array.isArray(o) ? o[1] : o)));
     if (rest.value !== undefined) input.value = rest.value;
+  } else if (type === 'lines') {
+    input = h('textarea', { id, name, rows: 5, spellcheck: 'false', 'aria-describedby': hintId, ...rest });
   } else if (type === 'checkbox') {
     return h('p', { class: 'field check' }, h('input', { id, name, type, ...rest }), h('label', { for: id }, label),
       hint && h('small', { id: hintId }, hint));

@@ -26,29 +26,52 @@ async function change(e, title, body, opts, run, said, undo) {
 
 // ---- each list: { title, ops, read, draw } ----
 
+/** Approve, deny, block: what can be taken back offers so, what cannot asks first. */
+const decisions = (p, again) => {
+  const name = p.userName || p.userId;
+  const set = (op, said) => (e) => act(e, async () => {
+    await call(op, { id: p.id });
+    notice(said, op === 'restorePairing' ? {} : { undo: () => call('restorePairing', { id: p.id }).then(again) });
+    await again();
+  });
+  const unlink = (v, r) => call('linkPerson', { tenant: r.tenant, instance: r.instance, platform: p.platform, userId: p.userId, bots: [p.bot], remove: true }).then(again);
+  return [
+    p.state === 'waiting' && button('Approve', async (e) => {
+      if (await change(e, `Let ${name} in?`, [h('p', {}, `The person is linked to this instance, on the ${p.platform} bot ${p.bot}, and is heard from now on.`), whoFields({ tenant: p.tenant })], { ok: 'Approve' },
+        (v) => call('approvePairing', { id: p.id, ...v }), (r) => (r.owner ? `Approved. ${name} is the owner of ${r.instance}.` : 'Approved.'), may('linkPerson') ? unlink : null)) await again();
+    }, { class: 'small primary', 'aria-label': `Approve ${name}` }),
+    p.state === 'waiting' && button('Deny', set('denyPairing', 'Denied.'), { 'aria-label': `Deny ${name}` }),
+    p.state !== 'blocked' && button('Block', set('blockPairing', 'Blocked.'), { class: 'small danger', 'aria-label': `Block ${name}` }),
+    p.state !== 'waiting' && button('Restore', set('restorePairing', 'The person waits again.'), { 'aria-label': `Restore ${name}` }),
+    p.state !== 'waiting' && button('Forget', async (e) => {
+      if (!await sure(`Forget ${name}?`, 'The entry is deleted. A further message lists the person again.', 'Forget')) return;
+      await act(e, async () => { await call('forgetPairing', { id: p.id }); notice('Forgotten.'); await again(); });
+    }, { 'aria-label': `Forget ${name}` }),
+  ];
+};
+
 const pairing = {
   title: 'Pairing', op: 'listPairings',
-  words: 'People who wrote to a bot and are linked to nobody. An approval links the person to an instance; the first one makes the owner.',
-  read: () => callAll('listPairings', {}, 4),
-  draw: (a, again) => table('People who wait', [
-    { head: 'Person', cell: (p) => [h('b', {}, p.userName || p.userId), ' ', p.userName && h('span', { class: 'soft' }, p.userId)] },
-    { head: 'Bot', cell: (p) => `${p.platform} ${p.bot}` },
-    { head: 'State', cell: (p) => chip(p.state === 'waiting' ? 'warn' : p.state === 'blocked' ? 'bad' : 'idle', p.state) },
-    { head: 'Messages', class: 'num', cell: (p) => count(p.messages) },
-    { head: 'First', cell: (p) => when(p.firstAt) }, { head: 'Last', cell: (p) => when(p.lastAt) },
-  ], a.people, { none: 'Nobody waits.', actions: session.readOnly ? null : (p) => {
-    const back = () => call('forgetPairing', { id: p.id }).then(again);
-    const end = (op, said) => (e) => act(e, async () => { await call(op, { id: p.id }); notice(said, { undo: back }); await again(); });
+  words: 'People who wrote to a bot and are linked to nobody. What they wrote is not kept. An approval links the person to an instance; the first one makes the owner.',
+  read: async () => {
+    const all = (await callAll('listPairings', {}, 8)).people;
+    return { waiting: all.filter((p) => p.state === 'waiting'), rest: all.filter((p) => p.state !== 'waiting') };
+  },
+  draw: (a, again) => {
+    const actions = canChange('approvePairing') ? (p) => decisions(p, again) : null;
+    const columns = (state) => [
+      { head: 'Person', class: 'wrap', cell: (p) => h('span', {}, h('b', { dir: 'auto' }, p.userName || p.userId), ' ', p.userName && h('span', { class: 'soft' }, p.userId)) },
+      { head: 'Bot', cell: (p) => `${p.platform} ${p.bot}` },
+      { head: 'In', cell: (p) => (p.chatType === 'dm' ? 'direct chat' : p.chatType) },
+      state && { head: 'State', cell: (p) => chip(p.state === 'blocked' ? 'bad' : 'idle', p.state) },
+      { head: 'Messages', class: 'num', cell: (p) => count(p.messages) },
+      !state && { head: 'First', cell: (p) => when(p.firstAt) }, { head: 'Last', cell: (p) => when(p.lastAt) },
+    ].filter(Boolean);
     return [
-      button('Approve', async (e) => {
-        if (await change(e, `Let ${p.userName || p.userId} in?`, [h('p', {}, 'The person is linked to this instance and is heard from now on.'), whoFields()], { ok: 'Approve' },
-          (v) => call('approvePairing', { id: p.id, ...v }), (r, v) => (r.owner ? `Approved. ${p.userName || p.userId} is the owner of ${v.instance}.` : 'Approved.'))) await again();
-      }, { class: 'small primary' }),
-      p.state !== 'denied' && button('Deny', end('denyPairing', 'Denied.')),
-      p.state !== 'blocked' && button('Block', end('blockPairing', 'Blocked.'), { class: 'small danger' }),
-      p.state !== 'waiting' && button('Forget', (e) => act(e, async () => { await back(); notice('Forgotten.'); })),
+      table('People who wait', columns(false), a.waiting, { none: 'Nobody waits.', actions }),
+      a.rest.length > 0 && [h('h3', {}, 'Denied and blocked'), table('Denied and blocked people', columns(true), a.rest, { actions })],
     ];
-  } }),
+  },
 };
 
 const links = {
@@ -218,22 +241,82 @@ const gateways = {
     }, { class: 'small danger', 'aria-label': `Revoke ${g.id}` })] : null }),
 };
 
+// What an entry needs besides its id: the first lines of a new one.
+const SUBSTRATES = {
+  webhook: 'url: https://', file: 'dir: /', pipe: 'path: /', exec: 'command: ["/usr/local/bin/agent"]', tmux: 'target: work:0.1',
+  lines: 'command: ["/usr/local/bin/agent"]', acp: 'command: ["npx", "@zed-industries/claude-code-acp"]', responses: 'url: http://127.0.0.1:8080/v1\nmodel: ',
+  chat: 'url: http://127.0.0.1:8080/v1\nmodel: ', relay: 'instance: ', none: '',
+};
+const OWN = ['id', 'tenant', 'substrate', 'secrets', 'created_at', 'changed_at'];
+
+/** Lines of "key: value"; a value that is JSON is taken as JSON, any other as text. */
+function readKeys(text) {
+  const entry = {};
+  for (const line of text.split('\n').map((l) => l.trim()).filter(Boolean)) {
+    const at = line.indexOf(':');
+    if (at < 1) throw new Error(`“${line}” is no line of the form key: value.`);
+    const value = line.slice(at + 1).trim();
+    let v = value;
+    if (/^[[{"]|^(true|false|null)$/.test(value)) { try { v = JSON.parse(value); } catch { throw new Error(`The value of ${line.slice(0, at)} is no valid JSON.`); } }
+    entry[line.slice(0, at).trim()] = v;
+  }
+  return entry;
+}
+const writeKeys = (entry) => Object.entries(entry).filter(([k]) => !OWN.includes(k)).map(([k, v]) => `${k}: ${typeof v === 'string' ? v : JSON.stringify(v)}`).join('\n');
+const keysField = (value, hint) => field('Keys', 'keys', { type: 'lines', value, hint });
+
+async function addAgent(e, again) {
+  const keys = keysField(SUBSTRATES.webhook, 'One “key: value” on each line, as in an entry of agents: in the configuration.');
+  const area = keys.querySelector('textarea');
+  const kind = field('Substrate', 'substrate', { options: Object.keys(SUBSTRATES), value: 'webhook' });
+  kind.querySelector('select').addEventListener('change', (x) => { if (Object.values(SUBSTRATES).includes(area.value)) area.value = SUBSTRATES[x.target.value]; });
+  if (await change(e, 'Add an agent', [field('Tenant', 'tenant', { required: true }), field('Id', 'id', { required: true }), kind, keys], { ok: 'Add', wide: true },
+    (v) => call('addAgent', { entry: { ...readKeys(v.keys), id: v.id, tenant: v.tenant, substrate: v.substrate } }), 'Added.',
+    (v) => call('removeAgent', { id: v.id, tenant: v.tenant }).then(again))) await again();
+}
+
+async function changeAgent(e, again, g) {
+  const { entry } = await call('showAgent', { id: g.agent_id, tenant: g.tenant });
+  const secrets = entry.secrets.length ? ` Kept and not shown: ${entry.secrets.join(', ')}.` : '';
+  await change(e, `Change ${g.agent_id}`, keysField(writeKeys(entry), `A line that is deleted removes the key.${secrets}`), { ok: 'Change', wide: true }, async (v) => {
+    const now = readKeys(v.keys);
+    const gone = Object.keys(entry).filter((k) => !OWN.includes(k) && !(k in now));
+    await call('setAgent', { id: g.agent_id, tenant: g.tenant, entry: { ...now, ...Object.fromEntries(gone.map((k) => [k, null])) } });
+    const back = Object.fromEntries(Object.keys(now).filter((k) => !(k in entry)).map((k) => [k, null]));
+    for (const [k, x] of Object.entries(entry)) if (!OWN.includes(k)) back[k] = x;
+    const unsafe = Object.keys(now).some((k) => entry.secrets.includes(k)); // the old secret is not known here
+    notice('Changed.', unsafe ? {} : { undo: () => call('setAgent', { id: g.agent_id, tenant: g.tenant, entry: back }).then(again) });
+  });
+  await again();
+}
+
+async function removeAgent(e, again, g) {
+  const { entry } = await call('showAgent', { id: g.agent_id, tenant: g.tenant });
+  const lost = entry.secrets.length ? ' Its secrets cannot be brought back.' : '';
+  if (!await sure(`Remove ${g.agent_id}?`, `Mail that waits for it stays in its mailbox.${lost}`, 'Remove')) return;
+  const plain = Object.fromEntries(Object.entries(entry).filter(([k]) => !['secrets', 'created_at', 'changed_at'].includes(k)));
+  await act(e, async () => {
+    await call('removeAgent', { id: g.agent_id, tenant: g.tenant });
+    notice('Removed.', lost ? {} : { undo: () => call('addAgent', { entry: plain }).then(again) });
+    await again();
+  });
+}
+
 const agents = {
-  title: 'Agents', op: 'showAgents', words: 'What programs deliver to, at /v1/agents.',
+  title: 'Agents', op: 'showAgents', words: 'What programs deliver to, at /v1/agents. Those of the configuration file are changed in the file.',
   read: async () => ({ agents: await call('showAgents') }),
+  add: { label: 'Add', needs: 'addAgent', run: addAgent },
   draw: (a, again) => table('Agents', [
-    { head: 'Agent', cell: (g) => [h('span', { class: 'soft' }, g.tenant ? `${g.tenant}/` : ''), h('b', {}, g.agent_id)] }, { head: 'Name', cell: (g) => g.agent_name || '' },
+    { head: 'Agent', cell: (g) => h('span', {}, h('span', { class: 'soft' }, g.tenant ? `${g.tenant}/` : ''), h('b', {}, g.agent_id)) }, { head: 'Name', cell: (g) => g.agent_name || '' },
     { head: 'Substrate', cell: (g) => g.substrate }, { head: 'Target', class: 'wrap', cell: (g) => g.target || '' }, { head: 'State', cell: (g) => g.state },
     { head: 'Waiting', class: 'num', cell: (g) => count(g.waiting) }, { head: 'Parked', class: 'num', cell: (g) => count(g.parked) }, { head: 'Source', cell: (g) => g.source || '' },
   ], a.agents, { none: 'No agent is configured.', actions: (g) => [
     may('showAgent') && g.source !== 'gateway' && button('Show', (e) => act(e, async () => {
       const x = await call('showAgent', { id: g.agent_id, tenant: g.tenant });
       await dialog(g.agent_id, h('pre', { class: 'frame', tabindex: 0 }, JSON.stringify(x, null, 2)), { ok: null, cancel: 'Close', wide: true });
-    })),
-    canChange('removeAgent') && g.source === 'added' && button('Remove', async (e) => {
-      if (!await sure(`Remove ${g.agent_id}?`, 'Mail that waits for it stays in its mailbox.', 'Remove')) return;
-      await act(e, async () => { await call('removeAgent', { id: g.agent_id, tenant: g.tenant }); notice('Removed.'); await again(); });
-    }, { class: 'small danger' })] }),
+    }), { 'aria-label': `Show ${g.agent_id}` }),
+    canChange('setAgent') && g.source === 'added' && button('Change', (e) => act(null, () => changeAgent(e, again, g)), { 'aria-label': `Change ${g.agent_id}` }),
+    canChange('removeAgent') && g.source === 'added' && button('Remove', (e) => act(null, () => removeAgent(e, again, g)), { class: 'small danger', 'aria-label': `Remove ${g.agent_id}` })] }),
 };
 
 async function makeKey(e, again) {

@@ -308,7 +308,7 @@ void sleeper_knocked(struct sleeper *s)
     }
 }
 
-static int64_t backoff_ms(unsigned failures)
+static int64_t clock_backoff_ms(unsigned failures)
 {
     int64_t ms = BACKOFF_MIN_MS;
 
@@ -348,9 +348,9 @@ int sleeper_ended(struct sleeper *s, bool well, const char *how)
         break;
     }
     s->failures = now_ms() - s->started_ms > STEADY_MS ? 1 : s->failures + 1;
-    s->start_at_ms = now_ms() + backoff_ms(s->failures);
+    s->start_at_ms = now_ms() + clock_backoff_ms(s->failures);
     warn("the process ended: %s; starting it again in %" PRId64 " ms", how,
-         backoff_ms(s->failures));
+         clock_backoff_ms(s->failures));
     if (s->state != STARTING)
         enter(s, STARTING, "it ended");
     s->started_ms = s->start_at_ms;

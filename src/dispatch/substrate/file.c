@@ -45,26 +45,6 @@ static const struct config_section config = {.keys = keys,
                                              .size = sizeof(struct agent_settings),
                                              .name = "file"};
 
-static const char *target(const struct agent_config *c)
-{
-    return c->s.dir;
-}
-
-/* ---- names ---- */
-
-static bool name_is_safe(struct str id)
-{
-    if (id.n == 0 || id.n > NAME_MAX_SAFE || id.p[0] == '.' || id.p[0] == '-')
-        return false;
-    for (size_t i = 0; i < id.n; i++) {
-        char c = id.p[i];
-        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
-            c != '-' && c != '_' && c != '.')
-            return false;
-    }
-    return true;
-}
-
 /* ---- on a thread ---- */
 
 static void failed(struct drop *j, const char *what)
@@ -214,6 +194,7 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
                               void *ctx)
 {
     struct drop *j = xcalloc(1, sizeof *j);
+    struct str id = e->dispatch_id;
     uint8_t hash[SHA256_BYTES];
     struct buf hex = BUF_INIT;
 
@@ -226,10 +207,11 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
     hex_add(&hex, hash, 4);
     snprintf(j->from, sizeof j->from, "%s", buf_z(&hex));
     buf_reset(&hex);
-    sha256(e->dispatch_id, hash);
+    sha256(id, hash);
     hex_add(&hex, hash, sizeof hash);
-    if (name_is_safe(e->dispatch_id))
-        snprintf(j->stem, sizeof j->stem, "%.*s", STR_FMT(e->dispatch_id));
+    if (id.n > 0 && id.n <= NAME_MAX_SAFE && id.p[0] != '.' && id.p[0] != '-' &&
+        str_has_only(id, "-_."))
+        snprintf(j->stem, sizeof j->stem, "%.*s", STR_FMT(id));
     else
         snprintf(j->stem, sizeof j->stem, "sha256-%s", buf_z(&hex));
     buf_done(&hex);
@@ -249,5 +231,7 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
                            "too many files are being written");
 }
 
-const struct substrate_ops substrate_file = {
-    .name = "file", .config = &config, .can = SUBSTRATE_LOCAL, .target = target, .run = run};
+const struct substrate_ops substrate_file = {.name = "file",
+                                             .config = &config,
+                                             .can = SUBSTRATE_LOCAL,
+                                             .run = run};

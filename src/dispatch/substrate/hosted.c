@@ -20,6 +20,20 @@
             .what = "Everybody who writes to the bot reaches the agent; else people link " \
                     "themselves with a code of `bellhop link`." \
     }
+#define MODEL \
+    {"url", \
+     CFG_TEXT, \
+     CFG_RELOAD, \
+     AT(url), \
+     .required = true, \
+     .what = "The base of the interface, such as `http://127.0.0.1:8080/v1`."}, \
+        {"model",   CFG_TEXT,         CFG_RELOAD, \
+         AT(model), .required = true, .what = "The model's name there."}, \
+        {"key", CFG_SECRET, CFG_RELOAD, AT(key), .what = "The bearer key of the interface."}, \
+    { \
+        "timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "120s", \
+            .min = 1000, .max = 3600000, .what = "How long the model may say nothing." \
+    }
 #define RUNS \
     { \
         "command", CFG_TEXTS, CFG_RELOAD, AT(command), \
@@ -42,11 +56,6 @@ static bool check(void *settings, char *ret_why)
     return true;
 }
 
-static const char *target(const struct agent_config *c)
-{
-    return c->s.url != NULL ? c->s.url : c->s.command[0];
-}
-
 #define HOSTED_SUBSTRATE(called, table) \
     { \
         .name = called, \
@@ -54,8 +63,7 @@ static const char *target(const struct agent_config *c)
                                                  .size = sizeof(struct agent_settings), \
                                                  .check = check, \
                                                  .name = called}, \
-        .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS | SUBSTRATE_RELAYED | SUBSTRATE_HOSTED, \
-        .target = target \
+        .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS | SUBSTRATE_RELAYED | SUBSTRATE_HOSTED \
     }
 
 static const struct config_key program_keys[] = {
@@ -65,23 +73,9 @@ static const struct config_key program_keys[] = {
     REACHED,
     {0},
 };
-static const struct config_key model_keys[] = {
-    {"url", CFG_TEXT, CFG_RELOAD, AT(url), .required = true,
-     .what = "The base of the interface, such as `http://127.0.0.1:8080/v1`."},
-    {"model", CFG_TEXT, CFG_RELOAD, AT(model), .required = true, .what = "The model's name there."},
-    {"key", CFG_SECRET, CFG_RELOAD, AT(key), .what = "The bearer key of the interface."},
-    {"timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "120s", .min = 1000, .max = 3600000,
-     .what = "How long the model may say nothing."},
-    REACHED,
-    {0},
-};
+static const struct config_key model_keys[] = {MODEL, REACHED, {0}};
 static const struct config_key chat_keys[] = {
-    {"url", CFG_TEXT, CFG_RELOAD, AT(url), .required = true,
-     .what = "The base of the interface, such as `http://127.0.0.1:8080/v1`."},
-    {"model", CFG_TEXT, CFG_RELOAD, AT(model), .required = true, .what = "The model's name there."},
-    {"key", CFG_SECRET, CFG_RELOAD, AT(key), .what = "The bearer key of the interface."},
-    {"timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "120s", .min = 1000, .max = 3600000,
-     .what = "How long the model may say nothing."},
+    MODEL,
     {"history", CFG_NUMBER, CFG_RELOAD, AT(history), "20", .max = 1000,
      .what = "How many messages of the conversation the model gets."},
     REACHED,

@@ -41,11 +41,6 @@ static const struct config_section config = {.keys = keys,
                                              .size = sizeof(struct agent_settings),
                                              .name = "pipe"};
 
-static const char *target(const struct agent_config *c)
-{
-    return c->s.path;
-}
-
 /* ---- the FIFO ---- */
 
 static void hang_up(struct recipient *a)
@@ -115,12 +110,6 @@ static void finish(struct pipe_line *j, enum errand_result result, const char *w
     line_free(j);
 }
 
-static void again(struct pipe_line *j)
-{
-    timer_set(j->a->d->env.clock, &j->look, j->pause_ms);
-    j->pause_ms = j->pause_ms * 2 < LOOK_LONGEST_MS ? j->pause_ms * 2 : LOOK_LONGEST_MS;
-}
-
 static void write_more(struct pipe_line *j, int fd)
 {
     while (j->written < j->bytes.n) {
@@ -157,10 +146,12 @@ static void on_look(struct timer *t)
     if (j->only_look || (j->written == j->bytes.n && ioctl(a->fd, FIONREAD, &unread) == 0 &&
                          unread == 0 && has_reader(a)))
         finish(j, ERRAND_DONE, "");
-    else if (clock_now_ms(j->a->d->env.clock) >= j->deadline_ms)
+    else if (clock_now_ms(a->d->env.clock) >= j->deadline_ms)
         finish(j, ERRAND_FAILED, "the reader of the pipe does not read");
-    else
-        again(j);
+    else {
+        timer_set(a->d->env.clock, &j->look, j->pause_ms);
+        j->pause_ms = j->pause_ms * 2 < LOOK_LONGEST_MS ? j->pause_ms * 2 : LOOK_LONGEST_MS;
+    }
 }
 
 /* ---- in a process of its own ---- */
@@ -229,7 +220,6 @@ const struct substrate_ops substrate_pipe = {
     .name = "pipe",
     .config = &config,
     .can = SUBSTRATE_LOCAL,
-    .target = target,
     .run = run,
     .away = away,
 };

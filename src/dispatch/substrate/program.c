@@ -185,11 +185,6 @@ static const struct config_section exec_config = {.keys = exec_keys,
                                                   .size = sizeof(struct agent_settings),
                                                   .name = "exec"};
 
-static const char *exec_target(const struct agent_config *c)
-{
-    return c->s.command[0];
-}
-
 static struct errand_job *exec_run(struct recipient *a, const struct errand *e, errand_cb *done,
                                    void *ctx)
 {
@@ -206,7 +201,6 @@ static struct errand_job *exec_run(struct recipient *a, const struct errand *e, 
 const struct substrate_ops substrate_exec = {.name = "exec",
                                              .config = &exec_config,
                                              .can = SUBSTRATE_ANSWERS | SUBSTRATE_LOCAL,
-                                             .target = exec_target,
                                              .run = exec_run};
 
 /* ---- tmux ---- */
@@ -225,11 +219,6 @@ static const struct config_key tmux_keys[] = {
 static const struct config_section tmux_config = {.keys = tmux_keys,
                                                   .size = sizeof(struct agent_settings),
                                                   .name = "tmux"};
-
-static const char *tmux_target(const struct agent_config *c)
-{
-    return c->s.target;
-}
 
 /* ---- the text ---- */
 
@@ -301,13 +290,13 @@ static struct errand_job *tmux_run(struct recipient *a, const struct errand *e, 
                                    void *ctx)
 {
     const struct agent_settings *s = &a->cfg->s;
-    const char *chosen = agent_session_target(a->cfg, e->session), *base[BASE_MAX];
-    const char *pane = chosen != NULL ? chosen : s->target;
+    const char *chosen = agent_session(a->cfg, e->session), *base[BASE_MAX];
+    const char *pane = chosen != NULL && *chosen != '\0' ? chosen : s->target;
     struct buf text = BUF_INIT;
     char buffer[48], session[DISPATCH_ID_MAX + 1];
 
     snprintf(session, sizeof session, "%.*s", STR_FMT(e->session));
-    if (!str_is_empty(e->session) && !agent_has_session(a->cfg, e->session))
+    if (!str_is_empty(e->session) && chosen == NULL)
         return errand_end_soon(a->d, ERRAND_REFUSED, CAUSE_VALIDATION, done, ctx,
                                "the agent has no session \"%.100s\"", session);
     snprintf(buffer, sizeof buffer, "bellhop-%llx", (unsigned long long)dispatch_number(a->d));
@@ -338,5 +327,4 @@ static struct errand_job *tmux_run(struct recipient *a, const struct errand *e, 
 const struct substrate_ops substrate_tmux = {.name = "tmux",
                                              .config = &tmux_config,
                                              .can = SUBSTRATE_RINGS | SUBSTRATE_LOCAL,
-                                             .target = tmux_target,
                                              .run = tmux_run};

@@ -12,16 +12,10 @@ static const struct config_section config = {.keys = keys,
                                              .size = sizeof(struct agent_settings),
                                              .name = "relay"};
 
-static const char *target(const struct agent_config *c)
-{
-    return c->s.instance != NULL ? c->s.instance : c->s.id;
-}
-
 const struct substrate_ops substrate_relay = {.name = "relay",
                                               .config = &config,
                                               .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS |
-                                                     SUBSTRATE_RELAYED,
-                                              .target = target};
+                                                     SUBSTRATE_RELAYED};
 
 static const struct config_key none_keys[] = {{0}};
 static const struct config_section none_config = {.keys = none_keys,

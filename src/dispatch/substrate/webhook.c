@@ -11,6 +11,7 @@
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "core/caller.h"
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/substrate.h"
 #include "net/http_client.h"
@@ -32,6 +33,7 @@ struct post {
     bool by_status;                        /* the status must be 2xx */
     char correlation[DISPATCH_ID_MAX + 1]; /* of a request */
     char session[DISPATCH_ID_MAX + 1];     /* that the answer names */
+    char trace[CALLER_TRACE_MAX + 1];      /* "": none */
     struct buf warnings;                   /* of the answer */
 };
 
@@ -70,11 +72,6 @@ static const struct config_section config = {.keys = keys,
                                              .size = sizeof(struct agent_settings),
                                              .check = check,
                                              .name = "webhook"};
-
-static const char *target(const struct agent_config *c)
-{
-    return c->s.url;
-}
 
 /* ---- the answer ---- */
 
@@ -158,7 +155,8 @@ static void send_body(struct post *j, const struct recipient *a, const char *url
 {
     const struct agent_settings *s = &a->cfg->s;
     struct buf auth = BUF_INIT, signature = BUF_INIT;
-    const char *headers[4] = {"Content-Type: application/json"};
+    const char *headers[5] = {"Content-Type: application/json"};
+    char trace[CALLER_TRACE_MAX + 16];
     uint8_t mac[SHA256_BYTES];
     size_t n = 1;
 
@@ -171,6 +169,10 @@ static void send_body(struct post *j, const struct recipient *a, const char *url
         buf_add_z(&signature, "X-Signature: sha256=");
         hex_add(&signature, mac, sizeof mac);
         headers[n++] = buf_z(&signature);
+    }
+    if (j->trace[0] != '\0') {
+        snprintf(trace, sizeof trace, "traceparent: %s", j->trace);
+        headers[n++] = trace;
     }
     fetch(j, a,
           &(struct http_fetch){.method = "POST",
@@ -252,6 +254,8 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
                        .a = a,
                        .kind = e->kind};
     snprintf(j->correlation, sizeof j->correlation, "%.*s", STR_FMT(e->correlation));
+    if (caller_trace_valid(e->trace))
+        snprintf(j->trace, sizeof j->trace, "%.*s", STR_FMT(e->trace));
     if (e->kind == ERRAND_WAKE && s->wake_url != NULL) {
         struct jw w = jw_begin(&j->bell);
         jw_obj(&w);
@@ -279,5 +283,4 @@ static struct errand_job *run(struct recipient *a, const struct errand *e, erran
 const struct substrate_ops substrate_webhook = {.name = "webhook",
                                                 .config = &config,
                                                 .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS,
-                                                .target = target,
                                                 .run = run};

@@ -34,32 +34,23 @@ struct thread_member {
 /* ---- ids ---- */
 
 /* Every message carries half a dozen ids, so this checks and converts eight digits at a time. */
-static bool eight_digits(const char *p, uint64_t *ret_v)
-{
-    uint64_t v;
-
-    memcpy(&v, p, 8);
-    v = le64toh(v) - 0x3030303030303030;
-    if (((v + 0x7676767676767676) | v) & 0x8080808080808080)
-        return false;
-    v = v * 10 + (v >> 8);
-    *ret_v = ((v & 0x000000ff000000ff) * 0x000f424000000064 +
-              ((v >> 16) & 0x000000ff000000ff) * 0x0000271000000001) >>
-             32;
-    return true;
-}
-
 uint64_t snowflake(struct str text)
 {
-    uint64_t id = 0, eight;
+    uint64_t id = 0, v;
     size_t at = 0;
 
     if (text.n > 19) /* an id that long would not fit into 63 bits */
         return str_to_u64(text, &id) ? id : 0;
     for (; at + 8 <= text.n; at += 8) {
-        if (!eight_digits(text.p + at, &eight))
-            return 0;
-        id = id * 100000000 + eight;
+        memcpy(&v, text.p + at, 8);
+        v = le64toh(v) - 0x3030303030303030;
+        if (((v + 0x7676767676767676) | v) & 0x8080808080808080)
+            return 0; /* not a digit */
+        v = v * 10 + (v >> 8);
+        v = ((v & 0x000000ff000000ff) * 0x000f424000000064 +
+             ((v >> 16) & 0x000000ff000000ff) * 0x0000271000000001) >>
+            32;
+        id = id * 100000000 + v;
     }
     for (; at < text.n; at++) {
         if (text.p[at] < '0' || text.p[at] > '9')
@@ -702,62 +693,56 @@ void dcache_stats(const struct dcache *c, struct dcache_stats *ret)
 
 enum { REFRESH_MS = 300000, MAX_WATCHED = 10000, REFRESH_PATIENCE_MS = 15000 };
 
-struct watched_member { /* a member whose roles are refreshed by lookups */
-    struct {
-        uint64_t place_id, user_id; /* of a guild, or of a private thread */
-    } key;
+struct watched_member {         /* a member whose roles are refreshed by lookups */
+    struct lru_entry lru;       /* @place_id and @user_id */
+    uint64_t place_id, user_id; /* of a guild, or of a private thread */
     uint64_t guild_id;
     bool known;            /* Discord has answered */
     struct discord *d;     /* borrowed */
     struct outgoing *call; /* the request in flight, or NULL */
     int64_t asked_ms;      /* monotonic */
-    struct list lru;       /* discord->watched_lru, least recently used first */
 };
 
-static void watched_free(struct watched_member *s)
+static void watched_free(struct lru *l, void *entry)
 {
-    sender_cancel(&s->call);
-    map_del(&s->d->watched, KEY_OF(s->key));
-    list_remove(&s->lru);
-    free(s);
+    sender_cancel(&((struct watched_member *)entry)->call);
 }
 
-void discord_watched_done(struct discord *d)
+void discord_watched_init(struct discord *d)
 {
-    list_each (&d->watched_lru, it, nxt)
-        watched_free(list_entry(it, struct watched_member, lru));
-    map_done(&d->watched);
+    d->watched.max = MAX_WATCHED;
+    d->watched.free = watched_free;
 }
 
-static void on_member(void *ctx, const struct discord_told *t)
+static void on_member(void *ctx, const struct sender_verdict *v)
 {
     struct watched_member *s = ctx;
     char guild[24];
 
-    bool gone = t->end == SENDER_REFUSED && t->answer.status == 404;
+    bool gone = v->end == SENDER_REFUSED && v->status == 404;
     s->call = NULL;
-    s->known = t->end == SENDER_DONE || gone;
-    if (s->key.place_id != s->guild_id && (t->end == SENDER_DONE || gone))
-        set_thread_member(s->d->cache, s->key.place_id, s->key.user_id, !gone);
-    else if (s->key.place_id == s->guild_id && t->end == SENDER_DONE)
-        dcache_put_member(s->d->cache, t->answer.body, s->guild_id, s->key.user_id);
-    else if (s->key.place_id == s->guild_id && gone)
-        drop_member(s->d->cache, s->guild_id, s->key.user_id);
+    s->known = v->end == SENDER_DONE || gone;
+    if (s->place_id != s->guild_id && (v->end == SENDER_DONE || gone))
+        set_thread_member(s->d->cache, s->place_id, s->user_id, !gone);
+    else if (s->place_id == s->guild_id && v->end == SENDER_DONE)
+        dcache_put_member(s->d->cache, v->answer, s->guild_id, s->user_id);
+    else if (s->place_id == s->guild_id && gone)
+        drop_member(s->d->cache, s->guild_id, s->user_id);
     snprintf(guild, sizeof guild, "%" PRIu64, s->guild_id);
     host_sight(s->d->base.host, &s->d->base, str_of(guild)); /* may evict @s */
 }
 
 static void refresh(struct watched_member *s)
 {
-    bool thread = s->key.place_id != s->guild_id;
+    bool thread = s->place_id != s->guild_id;
     char path[80];
 
     snprintf(path, sizeof path, "/%s/%" PRIu64 "/%s/%" PRIu64, thread ? "channels" : "guilds",
-             s->key.place_id, thread ? "thread-members" : "members", s->key.user_id);
-    s->asked_ms = clock_now_ms(s->d->env->clock);
+             s->place_id, thread ? "thread-members" : "members", s->user_id);
+    s->asked_ms = clock_now_ms(s->d->base.env->clock);
     s->call = discord_ask(s->d,
                           &(struct discord_question){.route = thread ? "thread member" : "member",
-                                                     .major = s->key.place_id,
+                                                     .major = s->place_id,
                                                      .path = str_of(path),
                                                      .lane = thread ? STR("thread members")
                                                                     : STR("members"),
@@ -769,23 +754,14 @@ static void refresh(struct watched_member *s)
 static bool keep_fresh(struct discord *d, uint64_t guild_id, uint64_t thread_id, uint64_t user_id)
 {
     uint64_t key[2] = {thread_id != 0 ? thread_id : guild_id, user_id};
-    struct watched_member *s = map_get(&d->watched, KEY_OF(key));
+    struct watched_member *s = lru_use(&d->watched, KEY_OF(key), sizeof *s);
+    bool fresh = s->d == NULL;
 
-    if (s == NULL) {
-        if (map_count(&d->watched) >= MAX_WATCHED)
-            watched_free(list_first(&d->watched_lru, struct watched_member, lru));
-        s = xcalloc(1, sizeof *s);
-        s->key.place_id = key[0];
-        s->key.user_id = user_id;
-        s->guild_id = guild_id;
-        s->d = d;
-        map_put(&d->watched, KEY_OF(s->key), s);
-        list_append(&d->watched_lru, &s->lru);
-        refresh(s);
-        return s->call != NULL;
-    }
-    list_move(&s->lru, &d->watched_lru);
-    if (s->call == NULL && clock_now_ms(d->env->clock) - s->asked_ms >= REFRESH_MS)
+    s->place_id = key[0];
+    s->user_id = user_id;
+    s->guild_id = guild_id;
+    s->d = d;
+    if (s->call == NULL && (fresh || clock_now_ms(d->base.env->clock) - s->asked_ms >= REFRESH_MS))
         refresh(s);
     return s->call != NULL;
 }
@@ -794,7 +770,7 @@ static bool keep_fresh(struct discord *d, uint64_t guild_id, uint64_t thread_id,
 static bool knows_of(const struct discord *d, uint64_t thread_id, uint64_t user_id)
 {
     uint64_t key[2] = {thread_id, user_id};
-    const struct watched_member *s = map_get(&d->watched, KEY_OF(key));
+    const struct watched_member *s = lru_find(&d->watched, KEY_OF(key));
 
     return s != NULL && s->known;
 }

@@ -80,7 +80,7 @@ static void save(struct discord_commands *c)
 {
     struct commands_record r = {str_of(c->d->base.bot), c->known, c->n_known};
 
-    record_put(c->d->env->store, &discord_commands_form, NULL, &r, false, NULL, NULL);
+    record_put(c->d->base.env->store, &discord_commands_form, NULL, &r, false, NULL, NULL);
 }
 
 static bool on_record(void *ctx, struct str key, void *thing)
@@ -144,7 +144,7 @@ static void end(struct discord_commands *c, bool done)
     steps_clear(c);
     c->running = false;
     if (!done)
-        timer_set(c->d->env->clock, &c->retry, RETRY_MS);
+        timer_set(c->d->base.env->clock, &c->retry, RETRY_MS);
     else if (c->again)
         start(c);
 }
@@ -162,21 +162,21 @@ static void step_done(struct discord_commands *c, const struct step *s)
     }
 }
 
-static void on_step(void *ctx, const struct discord_told *t)
+static void on_step(void *ctx, const struct sender_verdict *v)
 {
     struct discord_commands *c = ctx;
     struct step *s = &c->steps[c->at];
 
     c->call = NULL;
-    if (t->end != SENDER_DONE && t->end != SENDER_REFUSED) {
+    if (v->end != SENDER_DONE && v->end != SENDER_REFUSED) {
         save(c);
         end(c, false);
         return;
     }
-    if (t->end == SENDER_REFUSED)
+    if (v->end == SENDER_REFUSED)
         log_warn(&c->d->base.log, "Discord refused the command /%s, so it is left out: %s",
-                 s->what.name, t->why);
-    if (t->end == SENDER_DONE || s->body == NULL)
+                 s->what.name, v->why);
+    if (v->end == SENDER_DONE || s->body == NULL)
         step_done(c, s);
     c->at++;
     next(c);
@@ -204,25 +204,25 @@ static void next(struct discord_commands *c)
                           on_step, c);
 }
 
-static void on_list(void *ctx, const struct discord_told *t)
+static void on_list(void *ctx, const struct sender_verdict *v)
 {
     struct discord_commands *c = ctx;
     struct json wanted;
 
     c->call = NULL;
-    if (t->end != SENDER_DONE || !json_parse(c->parser, buf_str(&c->wanted), &wanted)) {
-        log_warn(&c->d->base.log, "the application's commands cannot be read: %s", t->why);
-        end(c, t->end == SENDER_REFUSED);
+    if (v->end != SENDER_DONE || !json_parse(c->parser, buf_str(&c->wanted), &wanted)) {
+        log_warn(&c->d->base.log, "the application's commands cannot be read: %s", v->why);
+        end(c, v->end == SENDER_REFUSED);
         return;
     }
     for (struct json_iter it = {0}; json_next(wanted, &it);) {
         struct str name = json_str(it.value, "name");
-        struct json is = find_command(t->answer.body, name);
+        struct json is = find_command(v->answer, name);
         const struct known *k = known_find(c, name);
         BUF_LOCAL body = BUF_INIT;
         struct jw w = jw_begin(&body);
         jw_value(&w, it.value);
-        uint64_t hash = hash64(&c->d->env->store->dedup_key, buf_str(&body));
+        uint64_t hash = hash64(&c->d->base.env->store->dedup_key, buf_str(&body));
         bool same = is.doc != NULL && k != NULL && k->hash == hash &&
                     str_eq(json_str(is, "description"), json_str(it.value, "description"));
         struct step *s = same ? NULL : step_add(c, "POST", name);
@@ -234,7 +234,7 @@ static void on_list(void *ctx, const struct discord_told *t)
     }
     for (size_t i = 0; i < c->n_known; i++) {
         struct str ours = str_of(c->known[i].name);
-        struct str id = json_str(find_command(t->answer.body, ours), "id");
+        struct str id = json_str(find_command(v->answer, ours), "id");
         if (find_command(wanted, ours).doc != NULL)
             continue;
         struct step *gone = step_add(c, "DELETE", ours);
@@ -250,7 +250,7 @@ static void start(struct discord_commands *c)
 
     c->running = true;
     c->again = false;
-    timer_stop(c->d->env->clock, &c->retry);
+    timer_stop(c->d->base.env->clock, &c->retry);
     c->call = discord_ask(c->d,
                           &(struct discord_question){.route = "commands",
                                                      .path = str_of(path),
@@ -277,8 +277,8 @@ void discord_set_commands(struct platform *p, struct str commands)
         c->d = d;
         c->parser = json_parser_new();
         timer_init(&c->retry, on_retry);
-        if (record_load(d->env->store, &discord_commands_form, NULL, str_of(d->base.bot), on_record,
-                        c, why) != BH_OK)
+        if (record_load(d->base.env->store, &discord_commands_form, NULL, str_of(d->base.bot),
+                        on_record, c, why) != BH_OK)
             log_warn(&d->base.log, "%s: registering all commands again", why);
     }
     if (str_eq(buf_str(&c->wanted), commands))
@@ -297,7 +297,7 @@ void discord_commands_free(struct discord *d)
     if (c == NULL)
         return;
     sender_cancel(&c->call);
-    timer_stop(d->env->clock, &c->retry);
+    timer_stop(d->base.env->clock, &c->retry);
     steps_clear(c);
     buf_done(&c->wanted);
     json_parser_free(c->parser);

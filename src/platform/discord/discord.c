@@ -21,7 +21,6 @@
 #include "platform/recent.h"
 #include "store/store.h"
 
-#define API_BASE "https://discord.com/api/v10"
 #define TICK_MS 2000
 #define DISCORD_BEAT_MS 44500 /* Discord answers a heartbeat every 41 s */
 
@@ -31,7 +30,6 @@ enum {
     RETRY_MS = 5000,
     MAX_SHARDS = 1024,
     MAX_CONCURRENCY = 256,
-    CHECK_MS = 10000,
 };
 
 /* ---- settings ---- */
@@ -40,8 +38,7 @@ enum {
 
 static const struct config_key keys[] = {
     {"token", CFG_SECRET, CFG_RESTART, AT(token), .ask = "", .what = "The bot's token."},
-    {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
-     .what = "The URL of another API server than the platform's own."},
+    PLATFORM_KEY_API_BASE,
     {"gateway_url", CFG_TEXT, CFG_RESTART, AT(gateway_url),
      .what = "Another gateway than the one Discord names."},
     {"intents", CFG_TEXT, CFG_RESTART, AT(intents),
@@ -54,8 +51,7 @@ static const struct config_key keys[] = {
      .what = "How many earlier messages of a shared channel are delivered as context."},
     {"auto_thread", CFG_BOOL, CFG_RESTART, AT(auto_thread), "false",
      .what = "Answer messages of a channel in a new thread."},
-    {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
-     .what = "Deliver people's reactions to the bot's messages to the agent."},
+    PLATFORM_KEY_REACTIONS,
     {0},
 };
 
@@ -98,7 +94,7 @@ static bool add_intent(struct str name, uint64_t *intents)
 
 static uint64_t reaction_intents(const struct discord_settings *s)
 {
-    return s->reactions ? UINT64_C(1) << 10 | UINT64_C(1) << 13 : 0;
+    return s->base.reactions ? UINT64_C(1) << 10 | UINT64_C(1) << 13 : 0;
 }
 
 static bool discord_intents(const struct discord_settings *s, uint64_t *ret_intents, char *ret_why)
@@ -158,7 +154,7 @@ static void on_ws_open(void *ctx)
 static void on_ws_message(void *ctx, struct str message, bool text)
 {
     struct discord_shard *s = ctx;
-    int64_t now_ms = clock_wall_ms(s->d->env->clock);
+    int64_t now_ms = clock_wall_ms(s->d->base.env->clock);
 
     s->d->base.last_event_ms = now_ms;
     platform_beat(&s->d->base, now_ms, DISCORD_BEAT_MS);
@@ -180,7 +176,8 @@ static void wire_open(void *ctx, struct dsocket *socket, const char *url)
                                                        .on_closed = on_ws_closed};
     struct discord_shard *s = ctx;
 
-    s->ws = ws_client_open(s->d->env->loop, &(struct ws_client_options){.url = url}, &handlers, s);
+    s->ws =
+        ws_client_open(s->d->base.env->loop, &(struct ws_client_options){.url = url}, &handlers, s);
 }
 
 static void wire_send(void *ctx, struct dsocket *socket, struct str text)
@@ -246,9 +243,9 @@ static void shards_save(struct discord *d)
         s->saved_seq = gs.seq;
         snprintf(s->saved_id, sizeof s->saved_id, "%s", gs.id);
         if (gs.id[0] != '\0' && gs.seq != 0)
-            record_put(d->env->store, &discord_session_form, NULL, &r, false, NULL, NULL);
+            record_put(d->base.env->store, &discord_session_form, NULL, &r, false, NULL, NULL);
         else
-            record_delete_like(d->env->store, &discord_session_form, &r);
+            record_delete_like(d->base.env->store, &discord_session_form, &r);
     }
 }
 
@@ -316,8 +313,8 @@ static void make_shards(struct discord *d, unsigned n)
         s->d = d;
         discord_inbound_shard_init(s);
         s->socket = dsocket_new(
-            &(struct dsocket_options){.clock = d->env->clock,
-                                      .rand = d->env->rand,
+            &(struct dsocket_options){.clock = d->base.env->clock,
+                                      .rand = d->base.env->rand,
                                       .wire = &wire,
                                       .handlers = &discord_socket_handlers,
                                       .ctx = s,
@@ -339,7 +336,7 @@ static void make_shards(struct discord *d, unsigned n)
 
 static int64_t now_ms(const struct discord *d)
 {
-    return clock_now_ms(d->env->clock);
+    return clock_now_ms(d->base.env->clock);
 }
 
 static bool read_info(struct discord *d, struct json info, unsigned *ret_shards)
@@ -370,7 +367,7 @@ static bool read_info(struct discord *d, struct json info, unsigned *ret_shards)
     return true;
 }
 
-static void on_info(void *ctx, const struct discord_told *t)
+static void on_info(void *ctx, const struct sender_verdict *v)
 {
     struct discord *d = ctx;
     unsigned shards;
@@ -380,19 +377,19 @@ static void on_info(void *ctx, const struct discord_told *t)
         d->base.problem = discord_rest_problem(d);
         return; /* retrying is useless until the operator changes the token */
     }
-    if (t->end != SENDER_DONE || !read_info(d, t->answer.body, &shards)) {
+    if (v->end != SENDER_DONE || !read_info(d, v->answer, &shards)) {
         d->start_problem = "Discord's API cannot be reached or gave an unusable answer: check the "
                            "network and `api_base`; bellhop keeps trying";
         d->base.problem = d->start_problem;
-        log_warn(&d->base.log, "gateway/bot: status=%d %s", t->answer.status, t->why);
-        timer_set(d->env->clock, &d->start_timer, RETRY_MS);
+        log_warn(&d->base.log, "gateway/bot: status=%d %s", v->status, v->why);
+        timer_set(d->base.env->clock, &d->start_timer, RETRY_MS);
         return;
     }
     d->start_problem = NULL;
     if (d->n_shards == 0 || d->reshard)
         make_shards(d, shards);
     d->reshard = false;
-    timer_set(d->env->clock, &d->start_timer, 0);
+    timer_set(d->base.env->clock, &d->start_timer, 0);
 }
 
 static void start_ask(struct discord *d)
@@ -459,7 +456,7 @@ static void on_start_timer(struct timer *t)
             next = d->reset_ms > now_ms(d) ? d->reset_ms - now_ms(d) : RETRY_MS;
         }
         if (next >= 0)
-            timer_set(d->env->clock, &d->start_timer, next);
+            timer_set(d->base.env->clock, &d->start_timer, next);
     }
 }
 
@@ -469,7 +466,7 @@ void discord_shards_want_session(struct discord_shard *s)
 
     s->queued = true;
     if (!timer_is_set(&d->start_timer))
-        timer_set(d->env->clock, &d->start_timer, 0);
+        timer_set(d->base.env->clock, &d->start_timer, 0);
 }
 
 /* ---- life ---- */
@@ -494,14 +491,51 @@ static void on_tick(struct timer *t)
     shards_save(d);
     discord_cursors_save(d);
     d->base.problem = problem_of(d);
-    timer_set(d->env->clock, &d->tick, TICK_MS);
+    timer_set(d->base.env->clock, &d->tick, TICK_MS);
 }
 
-static void discord_free(struct discord *d)
+static enum bh_err discord_open(struct platform *p, char *ret_why)
 {
+    struct discord *d = discord_of(p);
+
+    d->cfg = container_of(p->settings, const struct discord_settings, base);
+    d->descriptor = *p->ops->descriptor;
+    d->descriptor.supports_context = d->cfg->context > 0;
+    p->descriptor = &d->descriptor;
+    if (!discord_intents(d->cfg, &d->intent_bits, ret_why))
+        abort(); /* check() accepted the settings */
+    d->cache = dcache_new(NULL);
+    d->threads = work_pool_new(p->env->loop, 1);
+    d->parser = json_parser_new();
+    d->remaining = -1;
+    timer_init(&d->tick, on_tick);
+    timer_init(&d->start_timer, on_start_timer);
+    discord_watched_init(d);
+    discord_interactions_init(d);
+    discord_rest_open(d);
+    struct stored_session own = {.bot = (char *)p->bot};
+    enum bh_err err =
+        record_load_like(p->env->store, &discord_session_form, &own, 1, on_session, d, ret_why);
+    if (err == BH_OK)
+        err = discord_history_open(d, ret_why);
+    return err == BH_OK ? discord_threads_open(d, ret_why) : err;
+}
+
+static void discord_start(struct platform *p)
+{
+    start_ask(discord_of(p));
+    timer_set(p->env->clock, &discord_of(p)->tick, TICK_MS);
+}
+
+static void discord_close(struct platform *p)
+{
+    struct discord *d = discord_of(p);
     void *v;
 
-    timer_stop(d->env->clock, &d->start_timer);
+    timer_stop(p->env->clock, &d->tick);
+    shards_save(d);
+    discord_cursors_save(d);
+    timer_stop(p->env->clock, &d->start_timer);
     sender_cancel(&d->info_call);
     shards_free(d);
     for (size_t at = 0; map_next(&d->stored, &at, &v);)
@@ -511,85 +545,24 @@ static void discord_free(struct discord *d)
     free(d->last_start_ms);
     discord_history_close(d);
     discord_inbound_done(d);
-    discord_watched_done(d);
+    lru_done(&d->watched);
     discord_interactions_done(d);
     discord_commands_free(d);
     discord_threads_close(d);
-    prompts_close(d->prompts);
     discord_rest_close(d);
     work_pool_free(d->threads);
     dcache_free(d->cache);
     discord_normalize_done(&d->norm);
     json_parser_free(d->parser);
-    free(d->api_base);
-    free(d);
-}
-
-static enum bh_err discord_open(const struct platform_settings *settings, struct host *host,
-                                struct platform **ret_p, char *ret_why)
-{
-    const struct discord_settings *cfg =
-        container_of(settings, const struct discord_settings, base);
-    struct discord *d = xcalloc(1, sizeof *d);
-
-    platform_init(&d->base, &discord_ops, host, settings);
-    d->descriptor = *discord_ops.descriptor;
-    d->descriptor.supports_context = cfg->context > 0;
-    d->base.descriptor = &d->descriptor;
-    d->env = host_env(host);
-    d->cfg = cfg;
-    if (!discord_intents(cfg, &d->intent_bits, ret_why))
-        abort(); /* check() accepted the settings */
-    d->api_base = platform_api_base(cfg->api_base, API_BASE);
-    d->cache = dcache_new(NULL);
-    d->threads = work_pool_new(d->env->loop, 1);
-    d->parser = json_parser_new();
-    list_init(&d->watched_lru);
-    timer_init(&d->tick, on_tick);
-    discord_interactions_init(d);
-    struct stored_session own = {.bot = (char *)d->base.bot};
-    enum bh_err err =
-        record_load_like(d->env->store, &discord_session_form, &own, 1, on_session, d, ret_why);
-    if (err == BH_OK)
-        err = discord_history_open(d, ret_why);
-    if (err == BH_OK)
-        err = discord_threads_open(d, ret_why);
-    if (err == BH_OK)
-        err = prompts_open(&d->base, discord_prompt_over, &d->prompts, ret_why);
-    if (err == BH_OK)
-        err = discord_rest_open(d, ret_why);
-    if (err != BH_OK) {
-        discord_free(d);
-        return err;
-    }
-    d->remaining = -1;
-    timer_init(&d->start_timer, on_start_timer);
-    start_ask(d);
-    timer_set(d->env->clock, &d->tick, TICK_MS);
-    *ret_p = &d->base;
-    return BH_OK;
-}
-
-static void discord_close(struct platform *p)
-{
-    struct discord *d = discord_of(p);
-
-    timer_stop(d->env->clock, &d->tick);
-    shards_save(d);
-    discord_cursors_save(d);
-    discord_free(d);
 }
 
 /* @ref is the address of an attachment, on a host that needs no credential. */
 static void discord_media_where(struct platform *p, struct media_ask ask, struct str ref)
 {
-    char *url = str_dup(ref);
-
     if (memchr(ref.p, '\0', ref.n) == NULL && event_media_is_safe(ref))
-        host_media_at(p->host, ask, &(struct media_at){.url = url, .foreign = true});
+        host_media_at(p->host, ask, &(struct media_at){.url = ref, .foreign = true});
     else
         host_media_gone(p->host, ask, "Discord named an address that bellhop does not fetch");
-    free(url);
 }
 
 static void discord_forget(struct platform *p, struct str person)
@@ -600,8 +573,9 @@ static void discord_forget(struct platform *p, struct str person)
 
 /* ---- status ---- */
 
-static const char *state_of(const struct discord *d)
+static const char *discord_state(struct platform *p)
 {
+    const struct discord *d = discord_of(p);
     unsigned live = 0;
 
     for (unsigned i = 0; i < d->n_shards; i++) {
@@ -618,12 +592,9 @@ static void discord_status(struct platform *p, struct jw *w)
 {
     struct discord *d = discord_of(p);
     struct dcache_stats cache;
-    struct sender_stats sent;
 
     p->problem = problem_of(d);
     dcache_stats(d->cache, &cache);
-    sender_stats(d->sender, &sent);
-    jw_kstr(w, "state", str_of(state_of(d)));
     jw_karr(w, "shards");
     for (unsigned i = 0; i < d->n_shards; i++) {
         const struct dsocket *socket = d->shards[i].socket;
@@ -637,22 +608,13 @@ static void discord_status(struct platform *p, struct jw *w)
     jw_end_arr(w);
     jw_ki64(w, "guilds", (int64_t)cache.guilds);
     jw_ki64(w, "channels", (int64_t)cache.channels);
-    jw_ki64(w, "events", (int64_t)d->count.events);
-    jw_ki64(w, "ignored", (int64_t)d->count.ignored);
     jw_kbool(w, "interactions", d->sig != NULL);
     jw_ki64(w, "interactionsTaken", (int64_t)d->count.interactions);
-    jw_ki64(w, "interactionsRefused", (int64_t)d->count.forged);
     jw_ki64(w, "lost", (int64_t)d->count.lost);
     jw_ki64(w, "emptyMessages", (int64_t)d->count.empty);
-    jw_ki64(w, "requests", (int64_t)sent.requests);
-    jw_ki64(w, "requestsWaiting", (int64_t)sent.waiting);
-    jw_ki64(w, "streaming", (int64_t)sent.streaming);
-    jw_ki64(w, "textsMerged", (int64_t)sent.merged);
     jw_ki64(w, "rateLimited", (int64_t)d->rest.limited);
-    jw_ki64(w, "refusedInTenMinutes", discord_rest_refused(d));
+    jw_ki64(w, "refusedInTenMinutes", discord_limits_refused_count(d->rest.limits, now_ms(d)));
     jw_ki64(w, "backfilling", d->backfills);
-    jw_ki64(w, "cutOffAtStart", (int64_t)sent.cut_off);
-    jw_ki64(w, "openQuestions", (int64_t)prompts_count(d->prompts));
 }
 
 /* ---- check ---- */
@@ -704,22 +666,18 @@ static enum bh_err discord_check(const struct platform_settings *settings,
 {
     const struct discord_settings *cfg =
         container_of(settings, const struct discord_settings, base);
-    char *api = platform_api_base(cfg->api_base, API_BASE);
     struct json_parser *parser = json_parser_new();
-    BUF_LOCAL url = BUF_INIT;
     BUF_SECRET auth = BUF_INIT;
     struct json app;
     int status;
 
-    buf_printf(&url, "%s/applications/@me", api);
     buf_printf(&auth, "Authorization: Bot %s", cfg->token);
     const char *const headers[] = {
         buf_z(&auth), "User-Agent: DiscordBot (https://bellhop.invalid, " BELLHOP_VERSION ")",
         NULL};
-    enum bh_err err = platform_ask(&(struct http_fetch){.url = buf_z(&url),
-                                                        .headers = headers,
-                                                        .timeout_ms = CHECK_MS},
-                                   parser, &status, &app, ret_why);
+    enum bh_err err =
+        platform_ask_api(&discord_ops, settings, STR("applications/@me"),
+                         (struct http_fetch){.headers = headers}, parser, &status, &app, ret_why);
     if (err == BH_OK && status == 200)
         err = report_application(cfg, app, ret, ret_why);
     else if (err == BH_OK)
@@ -729,7 +687,6 @@ static enum bh_err discord_check(const struct platform_settings *settings,
                          "Token",
                          status);
     json_parser_free(parser);
-    free(api);
     return err;
 }
 
@@ -755,7 +712,14 @@ const struct platform_ops discord_ops = {
     .config = &discord_config,
     .records = discord_records,
     .descriptor = &descriptor,
+    .size = sizeof(struct discord),
+    .label = "Discord",
+    .api_base = "https://discord.com/api/v10",
+    .sender = &discord_sender,
+    .prompt_over = discord_prompt_over,
     .open = discord_open,
+    .start = discord_start,
+    .close = discord_close,
     .check = discord_check,
     .steps = "Open https://discord.com/developers/applications and choose New Application.\n"
              "Bot: switch on Message Content Intent, and save.\n"
@@ -770,6 +734,6 @@ const struct platform_ops discord_ops = {
     .media_where = discord_media_where,
     .http = discord_interaction_http,
     .plausible = discord_interaction_plausible,
+    .state = discord_state,
     .status = discord_status,
-    .close = discord_close,
 };

@@ -10,12 +10,11 @@
 struct discord_settings {
     struct platform_settings base; /* first */
     char *token, *public_key;
-    char *intents;                /* NULL: DISCORD_INTENTS_DEFAULT */
-    char *interactions;           /* "passthrough" or "inbound"; NULL: passthrough */
-    uint32_t context;             /* earlier messages that an event carries; 0: none */
-    bool auto_thread;             /* answers open threads */
-    bool reactions;               /* people's reactions to the bot's messages are events */
-    char *api_base, *gateway_url; /* NULL: Discord's addresses */
+    char *intents;      /* NULL: DISCORD_INTENTS_DEFAULT */
+    char *interactions; /* "passthrough" or "inbound"; NULL: passthrough */
+    uint32_t context;   /* earlier messages that an event carries; 0: none */
+    bool auto_thread;   /* answers open threads */
+    char *gateway_url;  /* NULL: the address that Discord names */
 };
 extern const struct config_section discord_config;
 /* Reads `intents`: Discord's number, or names separated by commas. */

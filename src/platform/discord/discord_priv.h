@@ -18,6 +18,7 @@
 #include "platform/discord/socket.h"
 #include "platform/discord/normalize.h"
 #include "platform/discord/rest.h"
+#include "platform/lru.h"
 #include "platform/platform.h"
 
 #define DISCORD_MAX_CONTENT 2000      /* code points of one message */
@@ -52,12 +53,9 @@ struct discord_pending {
 struct discord {
     struct platform base;
     struct descriptor descriptor;       /* of this bot */
-    const struct host_env *env;         /* borrowed */
     const struct discord_settings *cfg; /* borrowed */
-    char *api_base;                     /* owned */
     uint64_t intent_bits;
     char bot_user[24];                 /* the bot's user id; "": Discord has not said yet */
-    struct sender *sender;             /* owned */
     struct work_pool *threads;         /* owned; reads voice notes */
     struct dcache *cache;              /* owned */
     struct json_parser *parser;        /* owned; for texts that bellhop stored or wrote */
@@ -66,7 +64,6 @@ struct discord {
     struct {                           /* rest.c */
         struct buf auth, agent;        /* header lines; auth is secret */
         struct discord_limits *limits; /* owned */
-        struct json_parser *parser;    /* owned */
         bool token_refused;            /* a 401: stop sending */
         uint64_t limited;
     } rest;
@@ -100,10 +97,9 @@ struct discord {
     unsigned backfills;
 
     /* cache.c */
-    struct map watched; /* guild and user -> struct watched_member, owned */
-    struct list watched_lru;
+    struct lru watched; /* place and user -> struct watched_member */
 
-    /* outbound.c */
+    /* threads.c */
     struct {
         uint64_t channel_id;
         int64_t until_ms;
@@ -111,20 +107,15 @@ struct discord {
     unsigned typing_at;
 
     /* interactions.c */
-    struct discord_sig *sig;            /* owned; NULL: no interactions */
-    struct json_parser *webhook_parser; /* owned */
-    struct awaits awaits;
-    struct list answering; /* struct socket_interaction, owned */
+    struct discord_sig *sig;    /* owned; NULL: no interactions */
+    struct http_signer *signer; /* owned; the same key, for the server's edges */
     bool inbound_interactions;
-
-    struct prompts *prompts; /* owned */
 
     /* threads.c */
     struct map thread_names; /* thread id -> struct thread_name, owned */
     struct list thread_names_by_age;
-    struct map marks;         /* message id -> struct mark, owned */
-    struct list marks_by_age; /* struct mark */
-    struct map current;       /* channel id -> struct current, owned */
+    struct lru marks;   /* message id -> struct thread_mark */
+    struct map current; /* channel id -> struct current, owned */
 
     struct discord_commands *commands; /* owned; NULL: no gateway has announced any */
 
@@ -133,7 +124,7 @@ struct discord {
     struct event_said said[EVENT_MAX_CONTEXT]; /* scratch */
 
     struct {
-        uint64_t events, ignored, empty, malformed, lost, interactions, forged;
+        uint64_t empty, lost, interactions;
     } count;
 };
 
@@ -188,7 +179,7 @@ void discord_load_guild(struct discord *d, uint64_t guild_id); /* reads it over 
 enum gate_sight discord_sees(struct platform *p, const struct event *ev, struct str user);
 bool discord_manages(struct platform *p, struct str guild, struct str channel, struct str user);
 struct str discord_home(struct platform *p, struct str chat, char room[32]);
-void discord_watched_done(struct discord *d);
+void discord_watched_init(struct discord *d);
 
 /* Does the instance of @from have a ground in this thread of @chat?  GATE_SEEN unless the thread is
  * known to be private; outbound.c. */
@@ -223,9 +214,10 @@ void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text)
 /* The name for the thread under this message. */
 const char *discord_auto_name(const struct discord *d, uint64_t message_id);
 
-/* The actions react, thread_create and thread_rename. */
-void discord_start_thread_or_reaction(struct discord *d, uint64_t channel_id,
-                                      const struct sender_order *q);
+/* The actions react, thread_create, thread_rename, typing and get_chat_info.  @channel_id: of the
+ * thread to rename, else of the chat or its thread. */
+void discord_start_channel_action(struct discord *d, uint64_t channel_id,
+                                  const struct sender_order *q);
 
 /* ---- history.c: context ---- */
 /* Sets the context of d->norm, or its wants_context.  Called before the host gets the event. */

@@ -69,7 +69,7 @@ static void cursor_free(struct discord *d, struct discord_cursor *s)
 
 static void cursor_forget(struct discord *d, struct discord_cursor *s)
 {
-    record_delete_like(d->env->store, &discord_cursor_form, s);
+    record_delete_like(d->base.env->store, &discord_cursor_form, s);
     cursor_free(d, s);
 }
 
@@ -113,7 +113,7 @@ void discord_cursors_save(struct discord *d)
         struct discord_cursor *s = list_entry(it, struct discord_cursor, lru);
         if (!s->dirty)
             continue;
-        record_put(d->env->store, &discord_cursor_form, NULL, s, false, NULL, NULL);
+        record_put(d->base.env->store, &discord_cursor_form, NULL, s, false, NULL, NULL);
         s->dirty = false;
         n++;
     }
@@ -167,7 +167,7 @@ static void hand_over(struct backfill *b);
 
 static void backfill_free(struct backfill *b)
 {
-    timer_stop(b->d->env->clock, &b->retry);
+    timer_stop(b->d->base.env->clock, &b->retry);
     sender_cancel(&b->call);
     list_remove(&b->link);
     json_parser_free(b->parser);
@@ -208,7 +208,7 @@ static void on_accepted(void *ctx, enum bh_err err)
 
     b->waiting = false;
     if (err == BH_BUSY || err == BH_UNAVAILABLE || err == BH_UNKNOWN) {
-        timer_set(b->d->env->clock, &b->retry, AGAIN_MS);
+        timer_set(b->d->base.env->clock, &b->retry, AGAIN_MS);
         return;
     }
     discord_cursor_advance(b->d, b->guild_id, b->channel_id, b->message_id);
@@ -261,28 +261,28 @@ static void hand_over(struct backfill *b)
     ask_page(b);
 }
 
-static void on_page(void *ctx, const struct discord_told *t)
+static void on_page(void *ctx, const struct sender_verdict *v)
 {
     struct backfill *b = ctx;
     struct jw w;
 
     b->call = NULL;
-    if (t->end == SENDER_DONE) {
+    if (v->end == SENDER_DONE) {
         buf_reset(&b->page);
         w = jw_begin(&b->page);
-        jw_value(&w, t->answer.body);
+        jw_value(&w, v->answer);
         b->at = 0;
         hand_over(b);
         return;
     }
-    if (t->end == SENDER_REFUSED) { /* the channel is gone, or the bot may not read it */
+    if (v->end == SENDER_REFUSED) { /* the channel is gone, or the bot may not read it */
         backfill_end(b, false);
         return;
     }
     log_warn(&b->d->base.log,
              "channel %" PRIu64 ": its missed messages cannot be read, trying again: %s",
-             b->channel_id, t->why);
-    timer_set(b->d->env->clock, &b->retry, AGAIN_MS);
+             b->channel_id, v->why);
+    timer_set(b->d->base.env->clock, &b->retry, AGAIN_MS);
 }
 
 static void ask_page(struct backfill *b)
@@ -344,7 +344,7 @@ static void on_backfill_timer(struct timer *t)
 void discord_backfill_soon(struct discord *d, int64_t after_ms)
 {
     if (!timer_is_set(&d->backfill_timer) || after_ms > 0)
-        timer_set(d->env->clock, &d->backfill_timer, after_ms);
+        timer_set(d->base.env->clock, &d->backfill_timer, after_ms);
 }
 
 void discord_backfill_guild_known(struct discord *d, uint64_t guild_id)
@@ -408,7 +408,7 @@ void discord_context_add(struct discord *d)
     if (d->recent == NULL || d->norm.guild_id == 0 || str_starts(ev->text, STR("/")))
         return;
     struct str place = place_of(room, d->norm.guild_id, d->norm.channel_id);
-    recent_retain(d->recent, d->env->retention_ms);
+    recent_retain(d->recent, d->base.env->retention_ms);
     if (is_blind(d, d->norm.guild_id, d->norm.channel_id)) {
         ev->context_error = true;
     } else if (recent_reaches_back(d->recent, place)) {
@@ -476,7 +476,7 @@ void discord_context_gap(struct discord *d, struct discord_shard *s)
 
 static void look_free(struct look_back *l)
 {
-    timer_stop(l->d->env->clock, &l->known);
+    timer_stop(l->d->base.env->clock, &l->known);
     sender_cancel(&l->call);
     list_each (&l->asks, it, nxt)
         free(list_entry(it, struct look_ask, link));
@@ -510,28 +510,28 @@ static bool is_this(void *ctx, struct str place)
     return str_eq(place, *(struct str *)ctx);
 }
 
-static void on_context_page(void *ctx, const struct discord_told *t)
+static void on_context_page(void *ctx, const struct sender_verdict *v)
 {
     struct look_back *l = ctx;
     struct discord *d = l->d;
-    bool good = t->end == SENDER_DONE && json_type(t->answer.body) == JSON_ARRAY;
+    bool good = v->end == SENDER_DONE && json_type(v->answer) == JSON_ARRAY;
 
     l->call = NULL;
-    if (good && json_count(t->answer.body) == 0 && is_blind(d, l->guild_id, l->channel_id))
+    if (good && json_count(v->answer) == 0 && is_blind(d, l->guild_id, l->channel_id))
         good = false;
     if (good) {
         char room[PLACE_CHARS], guild[24];
         struct str place = place_of(room, l->guild_id, l->channel_id);
         snprintf(guild, sizeof guild, "%" PRIu64, l->guild_id);
         recent_refill(d->recent, place, str_of(l->before));
-        for (struct json_iter it = {0}; json_next(t->answer.body, &it);)
+        for (struct json_iter it = {0}; json_next(v->answer, &it);)
             if (discord_normalize_for(d, it.value, str_of(guild), true) == DISCORD_EVENT)
                 recent_note(d->recent, place, &d->norm.ev);
         if (l->stale)
             recent_gap(d->recent, is_this, &place);
     } else
         log_debug(&d->base.log, "what was said before cannot be read: %s",
-                  t->why != NULL ? t->why : "");
+                  v->why != NULL ? v->why : "");
     answer_all(l, good);
 }
 
@@ -547,7 +547,7 @@ static struct look_back *look_at(struct discord *d, uint64_t guild_id, uint64_t 
     timer_init(&l->known, on_known);
     list_append(&d->looking, &l->link);
     if (recent_reaches_back(d->recent, place_of(room, guild_id, channel_id))) {
-        timer_set(d->env->clock, &l->known, 0); /* another lookup has read it meanwhile */
+        timer_set(d->base.env->clock, &l->known, 0); /* another lookup has read it meanwhile */
         return l;
     }
     snprintf(path, sizeof path, "/channels/%" PRIu64 "/messages?limit=%u&before=%s", channel_id,
@@ -593,8 +593,9 @@ enum bh_err discord_history_open(struct discord *d, char *ret_why)
     list_init(&d->filling);
     list_init(&d->cursors_lru);
     list_init(&d->looking);
-    d->recent = d->cfg->context > 0 ? recent_new(d->env->clock, d->cfg->context) : NULL;
-    return record_load_like(d->env->store, &discord_cursor_form, &own, 1, on_cursor, d, ret_why);
+    d->recent = d->cfg->context > 0 ? recent_new(d->base.env->clock, d->cfg->context) : NULL;
+    return record_load_like(d->base.env->store, &discord_cursor_form, &own, 1, on_cursor, d,
+                            ret_why);
 }
 
 void discord_history_close(struct discord *d)
@@ -603,7 +604,7 @@ void discord_history_close(struct discord *d)
 
     if (d->looking.next == NULL)
         return; /* not opened */
-    timer_stop(d->env->clock, &d->backfill_timer);
+    timer_stop(d->base.env->clock, &d->backfill_timer);
     list_each (&d->filling, it, nxt) {
         struct backfill *b = list_entry(it, struct backfill, link);
         if (b->waiting)

@@ -94,7 +94,7 @@ static void pending_failed(struct discord_pending *p)
 {
     struct discord *d = p->d;
     struct discord_shard *s = p->shard;
-    int64_t now_ms = clock_now_ms(d->env->clock);
+    int64_t now_ms = clock_now_ms(d->base.env->clock);
 
     s->failed_ms = now_ms;
     if (s->failing_since_ms == 0)
@@ -117,7 +117,7 @@ static void pending_failed(struct discord_pending *p)
     log_warn(&d->base.log,
              "an event could not be stored: asking Discord for it again in %" PRId64 " ms",
              s->replay_ms);
-    timer_set(d->env->clock, &s->replay, s->replay_ms);
+    timer_set(d->base.env->clock, &s->replay, s->replay_ms);
 }
 
 static void on_accepted(void *ctx, enum bh_err err)
@@ -153,10 +153,10 @@ static enum discord_verdict normalize_message(struct discord *d, struct json mes
     enum discord_verdict v = discord_normalize_for(d, message, guild_id, lenient);
 
     if (v == DISCORD_IGNORED) {
-        d->count.ignored++;
+        d->base.n.ignored++;
         d->count.empty += strcmp(d->norm.why, "empty") == 0;
     } else if (v == DISCORD_MALFORMED) {
-        d->count.malformed++;
+        d->base.n.malformed++;
         log_warn(&d->base.log, "Discord sent a message without an id, a channel or an author");
     }
     return v;
@@ -167,7 +167,6 @@ static struct accept_id accept_event(struct discord *d, accepted_cb *done, void 
 {
     struct event *ev = &d->norm.ev;
 
-    d->count.events++;
     if (d->norm.in_private)
         dcache_join_thread(d->cache, d->norm.channel_id, d->norm.user_id);
     discord_context_add(d);
@@ -319,24 +318,24 @@ static const struct {
 
 static void guild_load_next(struct guild_load *l);
 
-static void on_loaded(void *ctx, const struct discord_told *t)
+static void on_loaded(void *ctx, const struct sender_verdict *v)
 {
     struct guild_load *l = ctx;
-    struct json list = t->answer.body;
+    struct json list = v->answer;
 
     l->call = NULL;
-    if (t->end != SENDER_DONE) {
+    if (v->end != SENDER_DONE) {
         log_warn(&l->d->base.log,
                  "guild %" PRIu64
                  " could not be read, its messages go on without channel names: %s",
-                 l->guild_id, t->why);
+                 l->guild_id, v->why);
         guild_load_end(l, false);
         return;
     }
     if (l->step == 0)
-        dcache_put_guild(l->d->cache, t->answer.body);
+        dcache_put_guild(l->d->cache, v->answer);
     if (l->step == 2)
-        list = json_get(t->answer.body, "threads");
+        list = json_get(v->answer, "threads");
     if (l->step > 0)
         for (struct json_iter it = {0}; json_next(list, &it);)
             dcache_put_channel(l->d->cache, it.value, l->guild_id);
@@ -361,14 +360,14 @@ static void guild_load_next(struct guild_load *l)
                           on_loaded, l);
 }
 
-static void on_channel(void *ctx, const struct discord_told *t)
+static void on_channel(void *ctx, const struct sender_verdict *v)
 {
     struct deferred_channel *c = ctx;
 
     c->call = NULL;
-    if (t->end == SENDER_DONE)
-        dcache_put_channel(c->d->cache, t->answer.body, 0);
-    c->lenient = t->end != SENDER_DONE || dcache_channel(c->d->cache, c->channel_id) == NULL;
+    if (v->end == SENDER_DONE)
+        dcache_put_channel(c->d->cache, v->answer, 0);
+    c->lenient = v->end != SENDER_DONE || dcache_channel(c->d->cache, c->channel_id) == NULL;
     if (c->until != UNTIL_CHANNEL)
         return; /* a backfill began meanwhile */
     c->until = UNTIL_NOTHING;
@@ -512,14 +511,14 @@ void discord_inbound_shard_init(struct discord_shard *s)
 void discord_inbound_shard_tick(struct discord_shard *s)
 {
     if (s->failing_since_ms == 0 || timer_is_set(&s->replay) ||
-        clock_now_ms(s->d->env->clock) - s->failed_ms < s->replay_ms + WELL_MS)
+        clock_now_ms(s->d->base.env->clock) - s->failed_ms < s->replay_ms + WELL_MS)
         return;
     s->failing_since_ms = s->replay_ms = 0;
 }
 
 void discord_inbound_shard_done(struct discord_shard *s)
 {
-    timer_stop(s->d->env->clock, &s->replay);
+    timer_stop(s->d->base.env->clock, &s->replay);
     forget_pendings(s);
 }
 
@@ -721,7 +720,7 @@ static void on_dispatch(void *ctx, struct dsocket *socket, struct str type, stru
         return;
     }
     bool added = str_eq(type, STR("MESSAGE_REACTION_ADD"));
-    if (dc->cfg->reactions && (added || str_eq(type, STR("MESSAGE_REACTION_REMOVE")))) {
+    if (dc->cfg->base.reactions && (added || str_eq(type, STR("MESSAGE_REACTION_REMOVE")))) {
         on_reaction(dc, d, added, pending_new(s, seq));
         return;
     }
@@ -753,7 +752,7 @@ static void on_live(void *ctx, struct dsocket *socket, struct json ready)
     }
     d->gateway_problem = NULL;
     /* Save the session now: after a crash before the next tick its events could not be resumed. */
-    timer_set(d->env->clock, &d->tick, 0);
+    timer_set(d->base.env->clock, &d->tick, 0);
     /* After READY the guilds follow.  They say which channels have nothing new. */
     discord_backfill_soon(d, ready.doc != NULL ? 5000 : 0);
 }
@@ -763,9 +762,9 @@ static void on_session_lost(void *ctx, struct dsocket *socket)
     struct discord_shard *s = ctx;
     struct discord *d = s->d;
 
-    timer_stop(d->env->clock, &s->replay);
+    timer_stop(d->base.env->clock, &s->replay);
     s->n_failed_channels = 0;
-    timer_stop(d->env->clock, &d->backfill_timer);
+    timer_stop(d->base.env->clock, &d->backfill_timer);
     forget_pendings(s);
     discord_backfill_mark(d, s);
     discord_context_gap(d, s);

@@ -274,20 +274,13 @@ void discord_interaction_as_message(struct discord_interaction *x, struct str bo
 
 /* ---- answering: to the webhook, or to the callback of an interaction from the socket ---- */
 
-struct socket_interaction { /* came through the socket; answered once its event is stored */
-    struct list link;
-    struct discord *d; /* borrowed */
-    struct accept_id accept;
-    struct buf path, good; /* the path is secret */
-};
-
-static void on_called_back(void *ctx, const struct discord_told *t)
+static void on_called_back(void *ctx, const struct sender_verdict *v)
 {
     struct discord *d = ctx;
 
-    if (t->end != SENDER_DONE)
+    if (v->end != SENDER_DONE)
         log_warn(&d->base.log,
-                 "cannot answer an interaction, so the person sees that it failed: %s", t->why);
+                 "cannot answer an interaction, so the person sees that it failed: %s", v->why);
 }
 
 static void call_back(struct discord *d, struct str path, struct str body)
@@ -313,7 +306,8 @@ static void answer(struct discord *d, const struct discord_asker *to, struct str
     BUF_SECRET path = BUF_INIT;
 
     if (!to->by_socket) {
-        http_answer(d->env->server, to->http, &(struct http_answer){.status = 200, .body = body});
+        http_answer(d->base.env->server, to->http,
+                    &(struct http_answer){.status = 200, .body = body});
         return;
     }
     write_callback_path(to, &path);
@@ -323,23 +317,16 @@ static void answer(struct discord *d, const struct discord_asker *to, struct str
 static void refuse(struct discord *d, const struct discord_asker *to)
 {
     if (!to->by_socket)
-        await_refuse(&d->awaits, to->http, BH_MALFORMED);
+        await_refuse(&d->base, to->http, BH_MALFORMED);
 }
 
-static void socket_interaction_free(struct socket_interaction *w)
+/* @with: the path and the answer of an interaction that came through the socket, each with its NUL;
+ * the path is secret. */
+static void on_stored(struct platform *p, void *with, enum bh_err err)
 {
-    list_remove(&w->link);
-    buf_wipe(&w->path);
-    buf_done(&w->good);
-    free(w);
-}
+    struct str path = str_of(with), good = str_of((const char *)with + path.n + 1);
 
-static void on_stored(void *ctx, enum bh_err err)
-{
-    struct socket_interaction *w = ctx;
-
-    call_back(w->d, buf_str(&w->path), err == BH_OK ? buf_str(&w->good) : NOT_NOW);
-    socket_interaction_free(w);
+    call_back(discord_of(p), path, err == BH_OK ? good : NOT_NOW);
 }
 
 /* Gives @x to the host, and answers with @good once it is stored. */
@@ -347,16 +334,16 @@ static void accept_and_answer(struct discord *d, const struct discord_asker *to,
                               const struct webhook_delivery *x, struct str good)
 {
     if (!to->by_socket) {
-        await_accept(&d->awaits, x, to->http, &(struct http_answer){.status = 200, .body = good},
+        await_accept(&d->base, x, to->http, &(struct http_answer){.status = 200, .body = good},
                      DEADLINE_MS);
         return;
     }
-    struct socket_interaction *w = xcalloc(1, sizeof *w);
-    w->d = d;
-    write_callback_path(to, &w->path);
-    buf_add_str(&w->good, good);
-    list_append(&d->answering, &w->link);
-    w->accept = webhook_delivery_accept(&d->base, x, on_stored, w);
+    BUF_SECRET with = BUF_INIT;
+    write_callback_path(to, &with);
+    buf_add_c(&with, '\0');
+    buf_add_str(&with, good);
+    buf_add_c(&with, '\0');
+    await_event(&d->base, x, with.p, with.n, on_stored);
 }
 
 /* ---- questions with buttons ----
@@ -409,9 +396,9 @@ void discord_write_buttons(struct buf *out, const struct prompt *q,
     jw_end_arr(&w);
 }
 
-static void on_tidied(void *ctx, const struct discord_told *t)
+static void on_tidied(void *ctx, const struct sender_verdict *v)
 {
-    prompts_tidied(ctx, t->end == SENDER_DONE || t->end == SENDER_REFUSED ? 0 : 1);
+    prompts_tidied(ctx, v->end == SENDER_DONE || v->end == SENDER_REFUSED ? 0 : 1);
 }
 
 void discord_prompt_over(struct platform *p, struct prompt *q)
@@ -453,7 +440,7 @@ bool discord_press(struct discord *d, struct discord_interaction *x, const struc
     if (ev.press.message_id.n > 0)
         ev.message_id = ev.press.message_id;
     struct prompt *q =
-        prompts_pressed_under(d->prompts, x->channel_id, payload, ev.press.message_id, &o);
+        prompts_pressed_under(d->base.prompts, x->channel_id, payload, ev.press.message_id, &o);
     if (q == NULL) {
         answer(d, to, OVER);
     } else if (!prompt_may_answer(q, &ev)) {
@@ -489,7 +476,7 @@ static void on_target(void *ctx, struct str tenant, struct str instance)
     b->spec.tenant = tenant;
     b->spec.instance = instance;
     if (b->spec.value.p != NULL)
-        vault_bind(b->d->env->vault, &b->spec);
+        vault_bind(b->d->base.env->vault, &b->spec);
 }
 
 /* Adds the keys that a gateway may give the session of @ev. */
@@ -531,7 +518,7 @@ static size_t bind_token(struct discord *d, struct discord_interaction *x, const
                                  .id = x->id,
                                  .place = buf_str(&place),
                                  .user = x->user_id,
-                                 .life_ms = TOKEN_LIFE_MS};
+                                 .ttl_ms = TOKEN_LIFE_MS};
     for (size_t i = 0; i < VAULT_KEYS && keys[i].n > 0; i++)
         b.spec.session_keys[i] = buf_str(&keys[i]);
     /* A button shows no "thinking ...", so there is nothing to edit: every answer is a new
@@ -658,7 +645,7 @@ void discord_interaction_dispatch(struct discord *d, struct json interaction)
 
     if (!discord_interaction_read(interaction, &x) || snowflake(x.id) == 0 ||
         !is_path_safe(x.token)) {
-        d->count.malformed++;
+        d->base.n.malformed++;
         return;
     }
     handle(d, &x,
@@ -675,22 +662,36 @@ bool discord_interaction_plausible(const struct http_req *req, int64_t wall_ms)
                         http_header(req, "X-Signature-Ed25519"), wall_ms, bytes);
 }
 
+/* An edge may have verified the signature; the time is looked at here. */
+static bool is_signed(struct discord *d, const struct http_req *req)
+{
+    struct str at = http_header(req, "X-Signature-Timestamp");
+    struct str signature = http_header(req, "X-Signature-Ed25519");
+    int64_t wall_ms = clock_wall_ms(d->base.env->clock);
+    uint8_t bytes[ED25519_BYTES];
+
+    switch (http_seal_of(req, d->signer)) {
+    case HTTP_SIGNED:
+        return is_plausible(at, signature, wall_ms, bytes);
+    case HTTP_FORGED:
+        return false;
+    default:
+        return discord_sig_ok(d->sig, at, signature, http_body(req), wall_ms);
+    }
+}
+
 bool discord_interaction_http(struct platform *p, struct http_req *req)
 {
     struct discord *d = discord_of(p);
     struct discord_interaction x;
     struct json body;
 
-    if (d->sig == NULL || !str_eq(http_method(req), STR("POST")) ||
-        !discord_sig_ok(d->sig, http_header(req, "X-Signature-Timestamp"),
-                        http_header(req, "X-Signature-Ed25519"), http_body(req),
-                        clock_wall_ms(d->env->clock))) {
-        d->count.forged++;
+    if (d->sig == NULL || !str_eq(http_method(req), STR("POST")) || !is_signed(d, req)) {
+        d->base.n.refused++;
         return false;
     }
-    if (!json_parse(d->webhook_parser, http_body(req), &body) ||
-        !discord_interaction_read(body, &x)) {
-        await_refuse(&d->awaits, http_req_id(req), BH_MALFORMED);
+    if (!json_parse(d->base.parser, http_body(req), &body) || !discord_interaction_read(body, &x)) {
+        await_refuse(&d->base, http_req_id(req), BH_MALFORMED);
         return true;
     }
     handle(d, &x, &(struct discord_asker){.http = http_req_id(req), .path = http_path(req)});
@@ -701,21 +702,19 @@ void discord_interactions_init(struct discord *d)
 {
     const char *mode = d->cfg->interactions, *key = d->cfg->public_key;
 
-    d->webhook_parser = json_parser_new();
-    list_init(&d->answering);
-    awaits_init(&d->awaits, &d->base);
     d->inbound_interactions = mode != NULL && strcmp(mode, "inbound") == 0;
     d->sig = key != NULL ? discord_sig_new(str_of(key)) : NULL; /* NULL: no interactions */
+    if (d->sig == NULL || d->base.env->server == NULL)
+        return;
+    uint8_t raw[HTTP_SIGNER_BYTES];
+    BUF_LOCAL path = BUF_INIT;
+    buf_printf(&path, "/webhooks/discord/%s", d->cfg->base.bot);
+    if (hex_decode(str_trim(str_of(key)), raw, sizeof raw))
+        d->signer = http_signer_new(d->base.env->server, buf_str(&path), raw);
 }
 
 void discord_interactions_done(struct discord *d)
 {
-    awaits_done(&d->awaits);
-    list_each (&d->answering, it, nxt) {
-        struct socket_interaction *s = list_entry(it, struct socket_interaction, link);
-        host_accept_cancel(d->base.host, s->accept);
-        socket_interaction_free(s);
-    }
+    http_signer_free(d->signer);
     discord_sig_free(d->sig);
-    json_parser_free(d->webhook_parser);
 }

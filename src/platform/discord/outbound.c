@@ -1,5 +1,5 @@
-/* outbound.c - the actions of gateways on Discord: messages, edits, typing, lookups.  (threads.c
- * has reactions and threads, discord_priv.h the calls; the sender does the rest: sender.h.)
+/* outbound.c - the actions of gateways on Discord: messages and edits.  (threads.c has typing,
+ * lookups, reactions and threads, discord_priv.h the calls; the sender does the rest: sender.h.)
  *
  *      discord_act --> target channel --> a discord_kind's write() --> rest.c --> read()
  *
@@ -36,7 +36,6 @@
 #define NOT_ITS_THREAD "this is no thread of this chat that the agent's people can see"
 
 enum {
-    TYPING_SHOWS_MS = 8000,
     FLAG_VOICE = 1 << 13,
     UNKNOWN_CHANNEL = 10003, /* Discord's error codes */
     UNKNOWN_MESSAGE = 10008,
@@ -68,17 +67,15 @@ static struct discord_reply *reply_new(struct discord *d, struct vault_ref ref, 
 
 static void reply_free(struct discord_reply *h)
 {
-    if (h == NULL)
-        return;
     if (h->first)
-        vault_give_back(h->d->env->vault, h->ref);
+        vault_give_back(h->d->base.env->vault, h->ref);
     free(h);
 }
 
 /* Splits a vault value into application, channel and token, as bind_token() wrote it. */
 static bool open_value(const struct discord_reply *h, struct buf *plain, struct str ret[3])
 {
-    if (!vault_open_value(h->d->env->vault, h->ref, plain))
+    if (!vault_open_value(h->d->base.env->vault, h->ref, plain))
         return false;
     struct str rest = buf_str(plain);
     return str_split(&rest, '\x1f', &ret[0]) && str_split(&rest, '\x1f', &ret[1]) &&
@@ -90,7 +87,7 @@ static enum gate_sight reply_ground(const struct discord_reply *h, const struct 
 {
     struct action_place at = {0};
 
-    return vault_ground(h->d->env->vault, h->ref, &at.chat_id, &at.scope_id)
+    return vault_chat_of(h->d->base.env->vault, h->ref, &at.chat_id, &at.scope_id)
                ? host_ground(h->d->base.host, &h->d->base, from, &at)
                : GATE_UNSEEN;
 }
@@ -109,7 +106,7 @@ static struct discord_reply *reply_for_follow_up(struct discord *d, const struct
     *ret_why = VAULT_REFUSED;
     session_key_without_profile(&key, a->session_key);
     if (!str_eq(a->kind, STR(DISCORD_TOKEN_KIND)) ||
-        !vault_take(d->env->vault, &who, buf_str(&key), &ref, &first))
+        !vault_take(d->base.env->vault, &who, buf_str(&key), &ref, &first))
         return NULL;
     struct discord_reply *h = reply_new(d, ref, first);
     *ret_channel = open_value(h, &plain, parts) ? snowflake(parts[1]) : 0;
@@ -142,7 +139,7 @@ static void reply_used(struct discord_reply *h)
 {
     if (!h->first)
         return;
-    vault_used(h->d->env->vault, h->ref);
+    vault_used(h->d->base.env->vault, h->ref);
     h->first = false;
 }
 
@@ -179,11 +176,6 @@ struct outgoing_message {         /* one send, edit or follow-up */
     bool is_voice, knows_voice; /* the file claims to be a voice note; @voice is known */
     bool as_file;               /* send an ordinary file: not a voice note, or refused as one */
 };
-
-static struct outgoing_message *message_of(struct discord_outgoing *x)
-{
-    return container_of(x, struct outgoing_message, base);
-}
 
 /* The part of the text that goes with this request; parts.n or more: none. */
 static size_t text_of(const struct outgoing_message *m)
@@ -267,7 +259,8 @@ static bool write_message_path(struct outgoing_message *m, struct buf *out,
     }
     if (m->reply != NULL && reply_path(m->reply, m->base.out.at, out))
         return true;
-    reply_free(m->reply);
+    if (m->reply != NULL)
+        reply_free(m->reply);
     m->reply = NULL;
     if (m->follow_up) {
         refuse_follow_up(v);
@@ -288,18 +281,7 @@ static void on_voice(void *ctx, const struct voice *v)
     m->as_file = v == NULL;
     if (v != NULL)
         m->voice = *v;
-    sender_resume(m->base.d->sender, NULL);
-}
-
-/* False: length and waveform of the voice note are being read, and @v says to wait. */
-static bool voice_is_known(struct outgoing_message *m, struct sender_verdict *v)
-{
-    if (!m->is_voice || m->as_file || m->knows_voice || !carries_file(m))
-        return true;
-    if (m->loading == NULL)
-        m->loading = voice_load(m->base.d->threads, m->file.path, on_voice, m);
-    sender_say(v, m->loading != NULL ? SENDER_HOLD : SENDER_AGAIN, "the voice note is being read");
-    return false;
+    sender_resume(m->base.d->base.sender, NULL);
 }
 
 /* May the message go to its channel?  Only a private thread of its chat needs to be asked for: the
@@ -317,18 +299,6 @@ static bool may_enter(const struct outgoing_message *m, struct sender_verdict *v
         sender_say(v, later ? SENDER_AGAIN : SENDER_REFUSED, "%s", NOT_ITS_THREAD);
     v->wait_ms = SENDER_GROUND_MS;
     return sight == GATE_SEEN;
-}
-
-static enum step next_step(const struct outgoing_message *m)
-{
-    if (m->claimed_of != 0)
-        return STEP_CHECK;
-    if (m->not_here)
-        return STEP_DIRECT;
-    if (!m->opens)
-        return STEP_MESSAGE;
-    /* Only a restart forgets the name. */
-    return m->asked || discord_auto_knows(m->base.d, m->channel_id) ? STEP_OPEN : STEP_NAME;
 }
 
 /* The request of a step before the message itself. */
@@ -359,16 +329,26 @@ static void write_step(const struct outgoing_message *m, struct discord_request 
 static bool message_write(struct discord_outgoing *x, struct discord_request *r,
                           struct sender_verdict *v)
 {
-    struct outgoing_message *m = message_of(x);
+    struct outgoing_message *m = container_of(x, struct outgoing_message, base);
 
-    m->step = next_step(m);
+    m->step = m->claimed_of != 0 ? STEP_CHECK
+              : m->not_here      ? STEP_DIRECT
+              : !m->opens        ? STEP_MESSAGE
+              /* Only a restart forgets the name. */
+              : m->asked || discord_auto_knows(m->base.d, m->channel_id) ? STEP_OPEN
+                                                                         : STEP_NAME;
     if (m->step != STEP_MESSAGE) {
         write_step(m, r);
         return true;
     }
-    if (!voice_is_known(m, v) || !may_enter(m, v))
+    if (m->is_voice && !m->as_file && !m->knows_voice && carries_file(m)) {
+        if (m->loading == NULL) /* reads the length and the waveform of the voice note */
+            m->loading = voice_load(m->base.d->threads, m->file.path, on_voice, m);
+        sender_say(v, m->loading != NULL ? SENDER_HOLD : SENDER_AGAIN,
+                   "the voice note is being read");
         return false;
-    if (!write_message_path(m, &r->path, v))
+    }
+    if (!may_enter(m, v) || !write_message_path(m, &r->path, v))
         return false;
     bool edit = is_edit(m);
     write_body(m, edit, &r->body);
@@ -382,12 +362,6 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
 }
 
 /* ---- messages: the answer ---- */
-
-static const char *channel_name(const struct outgoing_message *m, char ret[24])
-{
-    snprintf(ret, 24, "%" PRIu64, m->channel_id);
-    return ret;
-}
 
 /* The thread cannot be opened: the message goes to the channel.  A question is refused, because its
  * answer would be looked up in the thread. */
@@ -404,26 +378,25 @@ static void without_thread(struct outgoing_message *m, struct sender_verdict *v)
 }
 
 /* The thread is gone, and hung under a message of the channel, where everybody could read it. */
-static bool thread_was_public(const struct outgoing_message *m, const struct discord_answer *a)
+static bool thread_was_public(const struct outgoing_message *m, const struct sender_verdict *v)
 {
-    return a->code == UNKNOWN_CHANNEL && m->parent_id != 0 &&
+    return v->code == UNKNOWN_CHANNEL && m->parent_id != 0 &&
            discord_auto_knows(m->base.d, m->channel_id);
 }
 
-static void read_check(struct outgoing_message *m, const struct discord_answer *a,
-                       struct sender_verdict *v)
+static void read_check(struct outgoing_message *m, struct sender_verdict *v)
 {
     int64_t type = 0;
 
-    if (v->end == SENDER_DONE && json_as_i64(json_get(a->body, "type"), &type) &&
+    if (v->end == SENDER_DONE && json_as_i64(json_get(v->answer, "type"), &type) &&
         discord_channel_is_thread((int)type) &&
-        json_snowflake(a->body, "parent_id") == m->claimed_of) {
-        dcache_put_channel(m->base.d->cache, a->body, 0);
+        json_snowflake(v->answer, "parent_id") == m->claimed_of) {
+        dcache_put_channel(m->base.d->cache, v->answer, 0);
         m->claimed_of = 0;
         v->end = SENDER_REWRITE;
         return;
     }
-    if (thread_was_public(m, a)) {
+    if (thread_was_public(m, v)) {
         m->claimed_of = 0;
         without_thread(m, v);
         return;
@@ -440,23 +413,21 @@ static void refuse_elsewhere(struct sender_verdict *v)
 
 /* True: the message that the thread shall hang under is not in the channel, and @v is a refusal.
  * That message may be in a private thread, which a restart has forgotten. */
-static bool is_elsewhere(const struct outgoing_message *m, const struct discord_answer *a,
-                         struct sender_verdict *v)
+static bool is_elsewhere(const struct outgoing_message *m, struct sender_verdict *v)
 {
-    if (a->code != UNKNOWN_MESSAGE || discord_auto_knows(m->base.d, m->channel_id))
+    if (v->code != UNKNOWN_MESSAGE || discord_auto_knows(m->base.d, m->channel_id))
         return false;
     refuse_elsewhere(v);
     return true;
 }
 
 /* The chat has no message to quote.  A direct chat has no threads: the message was deleted. */
-static void read_direct(struct outgoing_message *m, const struct discord_answer *a,
-                        struct sender_verdict *v)
+static void read_direct(struct outgoing_message *m, struct sender_verdict *v)
 {
     int64_t type = CHANNEL_TEXT;
 
     if (v->end == SENDER_DONE)
-        json_as_i64(json_get(a->body, "type"), &type);
+        json_as_i64(json_get(v->answer, "type"), &type);
     m->not_here = false;
     if (type == CHANNEL_DM || type == CHANNEL_GROUP_DM)
         v->end = SENDER_REWRITE;
@@ -464,42 +435,39 @@ static void read_direct(struct outgoing_message *m, const struct discord_answer 
         refuse_elsewhere(v);
 }
 
-static void read_name(struct outgoing_message *m, const struct discord_answer *a,
-                      struct sender_verdict *v)
+static void read_name(struct outgoing_message *m, struct sender_verdict *v)
 {
-    if (is_elsewhere(m, a, v))
+    if (is_elsewhere(m, v))
         return;
     m->asked = true;
     if (v->end == SENDER_DONE)
-        discord_auto_learn(m->base.d, m->channel_id, json_str(a->body, "content"));
+        discord_auto_learn(m->base.d, m->channel_id, json_str(v->answer, "content"));
     v->end = SENDER_REWRITE;
 }
 
-static void read_opening(struct outgoing_message *m, const struct discord_answer *a,
-                         struct sender_verdict *v)
+static void read_opening(struct outgoing_message *m, struct sender_verdict *v)
 {
     struct discord *d = m->base.d;
 
     if (v->end == SENDER_DONE) {
-        dcache_put_channel(d->cache, a->body, 0);
+        dcache_put_channel(d->cache, v->answer, 0);
         discord_name_given(d, m->channel_id, discord_auto_name(d, m->channel_id), true);
     }
-    if (v->end == SENDER_DONE || a->code == DISCORD_HAS_THREAD) {
+    if (v->end == SENDER_DONE || v->code == DISCORD_HAS_THREAD) {
         m->opens = false;
         v->end = SENDER_REWRITE; /* the next request is the message */
-    } else if (v->end == SENDER_REFUSED && !is_elsewhere(m, a, v)) {
+    } else if (v->end == SENDER_REFUSED && !is_elsewhere(m, v)) {
         log_warn(&d->base.log, "cannot open a thread for an answer: %s", v->why);
         without_thread(m, v);
     }
 }
 
 /* Tries the edit in the next older auto-thread: a restart forgets which thread a message is in. */
-static bool looks_elsewhere(struct outgoing_message *m, const struct discord_answer *a,
-                            struct sender_verdict *v)
+static bool looks_elsewhere(struct outgoing_message *m, struct sender_verdict *v)
 {
     struct discord *d = m->base.d;
     uint64_t home = m->parent_id != 0 ? m->parent_id : m->channel_id;
-    uint64_t next = d->cfg->auto_thread && m->message_id != 0 && a->code == UNKNOWN_MESSAGE
+    uint64_t next = d->cfg->auto_thread && m->message_id != 0 && v->code == UNKNOWN_MESSAGE
                         ? discord_opened_before(d, home, m->looked != 0 ? m->looked : m->message_id)
                         : 0;
 
@@ -511,46 +479,44 @@ static bool looks_elsewhere(struct outgoing_message *m, const struct discord_ans
     return true;
 }
 
-static void message_read(struct discord_outgoing *x, const struct discord_answer *a,
-                         struct sender_verdict *v)
+static void message_read(struct discord_outgoing *x, struct sender_verdict *v)
 {
-    struct outgoing_message *m = message_of(x);
-    struct str id = json_str(a->body, "id");
-    char name[24];
+    struct outgoing_message *m = container_of(x, struct outgoing_message, base);
+    struct str id = json_str(v->answer, "id");
 
     if (m->step == STEP_CHECK) {
-        read_check(m, a, v);
+        read_check(m, v);
     } else if (m->step == STEP_DIRECT) {
-        read_direct(m, a, v);
+        read_direct(m, v);
     } else if (m->step == STEP_NAME) {
-        read_name(m, a, v);
+        read_name(m, v);
     } else if (m->step == STEP_OPEN) {
-        read_opening(m, a, v);
+        read_opening(m, v);
     } else if (v->end == SENDER_DONE) {
         if (m->parent_id != 0) { /* for the gateway, and for later actions on the message */
             discord_auto_sent(x->d, snowflake(id), m->channel_id);
-            snprintf(v->thread_id, sizeof v->thread_id, "%s", channel_name(m, name));
+            snprintf(v->thread_id, sizeof v->thread_id, "%" PRIu64, m->channel_id);
             v->auto_thread_name = discord_name_opened_as(x->d, m->channel_id);
         }
         if (m->reply != NULL)
             reply_used(m->reply);
         if (id.n < sizeof v->message_id && snowflake(id) != 0)
             memcpy(v->message_id, id.p, id.n);
-    } else if ((a->code == INVALID_FORM || a->code == NO_HISTORY) && m->must_quote) {
+    } else if ((v->code == INVALID_FORM || v->code == NO_HISTORY) && m->must_quote) {
         m->must_quote = false;
         m->not_here = true;
         v->end = SENDER_REWRITE;
-    } else if (a->code == NO_HISTORY && m->reply_to != 0) {
+    } else if (v->code == NO_HISTORY && m->reply_to != 0) {
         m->reply_to = 0; /* the bot may not read the history: send without a quote */
         v->end = SENDER_REWRITE;
     } else if (v->end == SENDER_REFUSED && m->is_voice && m->base.out.at == 0 && !m->as_file) {
         m->as_file = true; /* Discord refused it as a voice message */
         v->end = SENDER_REWRITE;
-    } else if (looks_elsewhere(m, a, v)) {
+    } else if (looks_elsewhere(m, v)) {
         return;
-    } else if (m->looked == 0 && thread_was_public(m, a)) {
+    } else if (m->looked == 0 && thread_was_public(m, v)) {
         without_thread(m, v);
-    } else if (m->reply != NULL && m->base.out.at == 0 && (a->status == 401 || a->status == 404)) {
+    } else if (m->reply != NULL && m->base.out.at == 0 && (v->status == 401 || v->status == 404)) {
         /* Discord refused the token: a send goes to the channel, a follow-up is refused. */
         reply_used(m->reply);
         reply_free(m->reply);
@@ -564,13 +530,14 @@ static void message_read(struct discord_outgoing *x, const struct discord_answer
 
 static void message_free(struct discord_outgoing *x)
 {
-    struct outgoing_message *m = message_of(x);
+    struct outgoing_message *m = container_of(x, struct outgoing_message, base);
 
     if (m->file.path != NULL) {
         voice_load_cancel(&m->loading);
         attachment_done(&m->file);
     }
-    reply_free(m->reply);
+    if (m->reply != NULL)
+        reply_free(m->reply);
     split_done(&m->parts);
     buf_done(&m->buttons);
     free(m);
@@ -585,7 +552,7 @@ static const struct discord_kind message_kind = {
 /* ---- messages: the start ---- */
 
 /* Does the file claim to be a voice message that Discord can play?  Its content is checked just
- * before it is sent (voice_is_known()). */
+ * before it is sent. */
 static bool claims_voice(const struct outgoing_message *m)
 {
     return m->file.kind != NULL && strcmp(m->file.kind, "voice") == 0 && m->reply == NULL &&
@@ -635,130 +602,17 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
     m->is_voice = a->file != NULL && claims_voice(m);
     if (m->is_voice)
         m->base.out.n_parts = m->parts.n + 1;
-    channel_name(m, lane);
+    snprintf(lane, sizeof lane, "%" PRIu64, channel_id);
     if (a->op == ACTION_PROMPT) {
-        discord_write_buttons(&m->buttons, prompts_add(d->prompts, q->from, a, str_of(lane)), NULL);
+        discord_write_buttons(&m->buttons, prompts_add(d->base.prompts, q->from, a, str_of(lane)),
+                              NULL);
     }
-    /* Edits have a lane of their own: a message does not wait behind one. */
-    char edits[32];
-    if (a->op == ACTION_EDIT)
-        snprintf(edits, sizeof edits, "edit %s", lane);
-    order.lane = str_of(a->op == ACTION_EDIT ? edits : lane);
+    order.lane = str_of(lane);
+    order.apart = a->op == ACTION_EDIT;
     order.twice = reply != NULL          ? TWICE_IS_TWO
                   : a->op == ACTION_EDIT ? TWICE_IS_ONE
                                          : TWICE_IS_KEYED;
-    sender_act(d->sender, &m->base.out, &order);
-}
-
-/* ---- typing and lookups ---- */
-
-struct channel_request {
-    struct discord_outgoing base; /* first */
-    uint64_t channel_id;
-    bool typing; /* else a lookup */
-};
-
-static struct channel_request *channel_request_of(struct discord_outgoing *x)
-{
-    return container_of(x, struct channel_request, base);
-}
-
-static void channel_request_free(struct discord_outgoing *x)
-{
-    free(channel_request_of(x));
-}
-
-static bool channel_request_write(struct discord_outgoing *x, struct discord_request *r,
-                                  struct sender_verdict *v)
-{
-    bool typing = channel_request_of(x)->typing;
-
-    r->method = typing ? "POST" : "GET";
-    r->route = typing ? "typing" : "channel";
-    r->major = channel_request_of(x)->channel_id;
-    buf_printf(&r->path, "/channels/%" PRIu64 "%s", r->major, typing ? "/typing" : "");
-    return true;
-}
-
-static const char *chat_type_of(int64_t type)
-{
-    if (discord_channel_is_thread((int)type))
-        return "thread";
-    return type == CHANNEL_DM || type == CHANNEL_GROUP_DM ? "dm" : "group";
-}
-
-static void channel_request_read(struct discord_outgoing *x, const struct discord_answer *a,
-                                 struct sender_verdict *v)
-{
-    struct discord *d = x->d;
-    struct json person = {0};
-    int64_t type = 0;
-
-    if (v->end != SENDER_DONE)
-        return;
-    if (channel_request_of(x)->typing) {
-        size_t at = d->typing_at++ % ARRAY_LEN(d->typing);
-        d->typing[at].channel_id = channel_request_of(x)->channel_id;
-        d->typing[at].until_ms = clock_now_ms(d->env->clock) + TYPING_SHOWS_MS;
-        return;
-    }
-    json_as_i64(json_get(a->body, "type"), &type);
-    for (struct json_iter it = {0};
-         person.doc == NULL && json_next(json_get(a->body, "recipients"), &it);)
-        person = it.value;
-    v->chat_type = str_of(chat_type_of(type));
-    v->chat_name = json_str(a->body, "name");
-    if (str_is_empty(v->chat_name))
-        v->chat_name = json_str(person, "global_name");
-    if (str_is_empty(v->chat_name))
-        v->chat_name = json_str(person, "username");
-}
-
-static const struct discord_kind channel_request_kind = {
-    .write = channel_request_write,
-    .read = channel_request_read,
-    .free = channel_request_free,
-};
-
-/* Gateways repeat "typing" every two seconds and Discord shows it for ten, so most need no request.
- * Typing has its own lane, so that an answer never waits behind it. */
-static bool typing_shows(const struct discord *d, uint64_t channel_id)
-{
-    for (size_t i = 0; i < ARRAY_LEN(d->typing); i++)
-        if (d->typing[i].channel_id == channel_id &&
-            d->typing[i].until_ms > clock_now_ms(d->env->clock))
-            return true;
-    return false;
-}
-
-static void start_channel_request(struct discord *d, uint64_t channel_id,
-                                  const struct sender_order *q)
-{
-    const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
-    const struct action *a = q->action;
-    bool typing = a->op == ACTION_TYPING;
-    struct sender_order order = *q;
-    char lane[32] = "channels";
-
-    if (typing && ((a->content_set && str_is_empty(a->content)) || typing_shows(d, channel_id))) {
-        host_result(d->base.host, q->id, &(struct action_result){.success = true});
-        return;
-    }
-    if (!typing && ch != NULL && ch->name != NULL) {
-        host_result(d->base.host, q->id,
-                    &(struct action_result){.success = true,
-                                            .chat_name = str_of(ch->name),
-                                            .chat_type = str_of(chat_type_of(ch->type))});
-        return;
-    }
-    struct channel_request *x = xcalloc(1, sizeof *x);
-    x->base = (struct discord_outgoing){.d = d, .kind = &channel_request_kind, .out.n_parts = 1};
-    x->channel_id = channel_id;
-    x->typing = typing;
-    if (typing)
-        snprintf(lane, sizeof lane, "typing %" PRIu64, channel_id);
-    order.lane = str_of(lane);
-    sender_act(d->sender, &x->base.out, &order);
+    sender_act(d->base.sender, &m->base.out, &order);
 }
 
 /* ---- discord_act(): finds the channel and the kind ---- */
@@ -835,7 +689,7 @@ static void start_send(struct discord *d, uint64_t channel_id, const struct send
         const struct vault_user who = {from->tenant, from->instance, str_of(d->base.bot),
                                        STR(DISCORD_TOKEN_KIND)};
         discord_token_place(d, made, &place);
-        bool found = vault_take_place(d->env->vault, &who, buf_str(&place), a->user_id, &ref);
+        bool found = vault_take_place(d->base.env->vault, &who, buf_str(&place), a->user_id, &ref);
         reply = found ? reply_new(d, ref, true) : NULL;
     }
     start_message(d, reply != NULL ? made : channel_id, reply, q);
@@ -880,17 +734,13 @@ void discord_act(struct platform *p, struct action_id id, const struct action_fr
         break;
     case ACTION_REACT:
     case ACTION_THREAD_CREATE:
-        if (!refuse_unseen(d, channel_id, &q))
-            discord_start_thread_or_reaction(d, channel_id, &q);
-        break;
-    case ACTION_THREAD_RENAME: /* message_id names the thread */
-        if (!refuse_unseen(d, snowflake(a->message_id), &q))
-            discord_start_thread_or_reaction(d, channel_id, &q);
-        break;
+    case ACTION_THREAD_RENAME:
     case ACTION_TYPING:
     case ACTION_GET_CHAT_INFO:
+        if (a->op == ACTION_THREAD_RENAME) /* message_id names the thread */
+            channel_id = snowflake(a->message_id);
         if (!refuse_unseen(d, channel_id, &q))
-            start_channel_request(d, channel_id, &q);
+            discord_start_channel_action(d, channel_id, &q);
         break;
     default:
         host_fail(p->host, id, "unsupported op: %.*s", STR_FMT(a->op_name));

@@ -23,7 +23,6 @@
 enum {
     ATTEMPT_MS = 10000,
     UPLOAD_MS = 60000,
-    QUESTION_MS = 25000,
     NONCE_MS = 120000, /* Discord remembers a nonce for "a few minutes" */
     /* The loop's clock stands still during a turn, so an answer may be read later than "now" says.
      * A bucket counts as full again a little after Discord's own time, never before. */
@@ -57,8 +56,10 @@ struct discord_limits {
     int64_t global_until_ms;
     int64_t second_ms; /* when the second of @in_second began */
     unsigned in_second;
-    unsigned refused[SLOTS]; /* per minute, a ring */
-    int64_t refused_minute;
+    struct {
+        int64_t minute;
+        unsigned n;
+    } refused[SLOTS]; /* a ring */
 };
 
 struct discord_limits *discord_limits_new(void)
@@ -123,24 +124,6 @@ static struct limit_bucket *bucket_of(struct discord_limits *l, struct str route
     return b;
 }
 
-static void learn_bucket(struct discord_limits *l, struct str route, struct str major,
-                         struct str bucket)
-{
-    struct str key = pair(l, route, major);
-    struct limit_route *r = map_get(&l->routes, key);
-
-    if (r == NULL) {
-        r = xcalloc(1, sizeof *r);
-        r->key = str_dup(key);
-        map_put(&l->routes, str_of(r->key), r);
-    }
-    key = pair(l, bucket, major);
-    if (r->bucket != NULL && str_eq(str_of(r->bucket), key))
-        return;
-    free(r->bucket);
-    r->bucket = str_dup(key);
-}
-
 int64_t discord_limits_take(struct discord_limits *l, struct str route, struct str major,
                             int64_t now_ms)
 {
@@ -167,8 +150,20 @@ void discord_limits_note(struct discord_limits *l, struct str route, struct str 
 {
     if (map_count(&l->routes) >= MAX_LIMITS || map_count(&l->buckets) >= MAX_LIMITS)
         forget_limits(l);
-    if (!str_is_empty(h->bucket))
-        learn_bucket(l, route, major, h->bucket);
+    if (!str_is_empty(h->bucket)) {
+        struct str key = pair(l, route, major);
+        struct limit_route *r = map_get(&l->routes, key);
+        if (r == NULL) {
+            r = xcalloc(1, sizeof *r);
+            r->key = str_dup(key);
+            map_put(&l->routes, str_of(r->key), r);
+        }
+        key = pair(l, h->bucket, major);
+        if (!str_eq(str_of(r->bucket), key)) {
+            free(r->bucket);
+            r->bucket = str_dup(key);
+        }
+    }
     if (h->remaining < 0 || h->reset_after_ms < 0)
         return;
     struct limit_bucket *b = bucket_of(l, route, major, true);
@@ -189,31 +184,24 @@ void discord_limits_hit(struct discord_limits *l, struct str route, struct str m
     b->reset_ms = now_ms + wait_ms;
 }
 
-static void advance_minute(struct discord_limits *l, int64_t now_ms)
-{
-    int64_t minute = now_ms / SLOT_MS;
-
-    if (minute - l->refused_minute >= SLOTS)
-        memset(l->refused, 0, sizeof l->refused);
-    else
-        for (; l->refused_minute < minute; l->refused_minute++)
-            l->refused[(l->refused_minute + 1) % SLOTS] = 0;
-    l->refused_minute = minute;
-}
-
 void discord_limits_refused(struct discord_limits *l, int64_t now_ms)
 {
-    advance_minute(l, now_ms);
-    l->refused[l->refused_minute % SLOTS]++;
+    int64_t minute = now_ms / SLOT_MS;
+    size_t at = (size_t)minute % SLOTS;
+
+    if (l->refused[at].minute != minute)
+        l->refused[at].n = 0;
+    l->refused[at].minute = minute;
+    l->refused[at].n++;
 }
 
-unsigned discord_limits_refused_count(struct discord_limits *l, int64_t now_ms)
+unsigned discord_limits_refused_count(const struct discord_limits *l, int64_t now_ms)
 {
     unsigned n = 0;
 
-    advance_minute(l, now_ms);
     for (int i = 0; i < SLOTS; i++)
-        n += l->refused[i];
+        if (now_ms / SLOT_MS - l->refused[i].minute < SLOTS)
+            n += l->refused[i].n;
     return n;
 }
 
@@ -248,30 +236,26 @@ static const struct sender_refusal refusals[] = {
 };
 
 /* Writes a refusal as a sentence that a person can act on. */
-static void discord_refusal(const struct discord_answer *a, char ret_why[256])
+static void write_refusal(struct sender_verdict *v)
 {
-    const char *sentence = sender_refusal(refusals, a->code);
+    const char *sentence = sender_refusal(refusals, v->code);
+    struct str words = json_str(v->answer, "message");
     char message[121];
 
-    if (sentence == NULL && a->status == 401)
+    if (sentence == NULL && v->status == 401)
         sentence = sender_refusal(refusals, 40001);
     if (sentence != NULL) {
-        snprintf(ret_why, 256, "%s", sentence);
+        snprintf(v->why, sizeof v->why, "%s", sentence);
         return;
     }
-    snprintf(message, sizeof message, "%.*s", (int)(a->message.n < 120 ? a->message.n : 120),
-             a->message.n > 0 ? a->message.p : "");
-    snprintf(ret_why, 256, "Discord refused this (HTTP %d, code %" PRId64 ")%s%s", a->status,
-             a->code, message[0] != '\0' && !sender_is_loaded(message) ? ": " : "",
+    snprintf(message, sizeof message, "%.*s", (int)(words.n < 120 ? words.n : 120),
+             words.n > 0 ? words.p : "");
+    snprintf(v->why, sizeof v->why, "Discord refused this (HTTP %d, code %" PRId64 ")%s%s",
+             v->status, v->code, message[0] != '\0' && !sender_is_loaded(message) ? ": " : "",
              sender_is_loaded(message) ? "" : message);
 }
 
 /* ---- writing ---- */
-
-static int64_t now_ms(const struct discord *d)
-{
-    return clock_now_ms(d->env->clock);
-}
 
 static void say_wait(struct sender_verdict *v, int64_t wait_ms)
 {
@@ -282,7 +266,7 @@ static void say_wait(struct sender_verdict *v, int64_t wait_ms)
 
 static void write_request(struct discord *d, struct discord_request *r, struct sender_request *q)
 {
-    buf_add_z(&q->url, d->api_base);
+    buf_add_z(&q->url, d->base.api_base);
     buf_add_str(&q->url, buf_str(&r->path));
     q->method = r->method;
     q->no_body = r->body.n == 0 && strcmp(r->method, "GET") == 0;
@@ -292,7 +276,7 @@ static void write_request(struct discord *d, struct discord_request *r, struct s
     q->timeout_ms = ATTEMPT_MS;
     if (r->file != NULL) {
         struct multipart m;
-        multipart_begin(&m, d->env->rand);
+        multipart_begin(&m, d->base.env->rand);
         multipart_json(&m, "payload_json", buf_str(&r->body));
         multipart_file(&m, "files[0]", r->file);
         multipart_end(&m, r->file, q);
@@ -313,18 +297,18 @@ static void rest_write(struct platform *p, struct outgoing *o, struct sender_req
 
     if (problem != NULL) {
         v->end = d->rest.token_refused ? SENDER_REFUSED : SENDER_FAILED;
+        v->status = d->rest.token_refused ? 401 : 0;
+        snprintf(v->why, sizeof v->why, "%s", problem);
         if (d->rest.token_refused)
-            discord_refusal(&(struct discord_answer){.status = 401}, v->why);
-        else
-            snprintf(v->why, sizeof v->why, "%s", problem);
+            write_refusal(v);
         return;
     }
     if (x->kind->write(x, &r, v)) {
         x->route = r.route;
         x->by_token = r.by_token;
         snprintf(x->major, sizeof x->major, "%" PRIu64, r.major);
-        int64_t wait_ms =
-            discord_limits_take(d->rest.limits, str_of(x->route), str_of(x->major), now_ms(d));
+        int64_t wait_ms = discord_limits_take(d->rest.limits, str_of(x->route), str_of(x->major),
+                                              clock_now_ms(d->base.env->clock));
         if (wait_ms > 0) {
             say_wait(v, wait_ms);
         } else {
@@ -367,14 +351,15 @@ static void read_limited(const struct discord_outgoing *x, const struct http_res
     wait += MARGIN_MS; /* a retry that is too early costs another wait */
     d->rest.limited++;
     if (!str_eq(http_result_header(res, "X-RateLimit-Scope"), STR("shared"))) {
-        discord_limits_refused(d->rest.limits, now_ms(d));
+        discord_limits_refused(d->rest.limits, clock_now_ms(d->base.env->clock));
         sender_blame(&x->out);
     }
     if (!global)
-        pace_hit(sender_budget(d->sender), str_of(x->major), wait);
-    discord_limits_hit(d->rest.limits, str_of(x->route), str_of(x->major), now_ms(d), wait, global);
+        pace_hit(sender_budget(d->base.sender), str_of(x->major), wait);
+    discord_limits_hit(d->rest.limits, str_of(x->route), str_of(x->major),
+                       clock_now_ms(d->base.env->clock), wait, global);
     if (global)
-        sender_pause(d->sender, wait);
+        sender_pause(d->base.sender, wait);
     log_info(&d->base.log, "rate limited: route=%s global=%d wait_ms=%" PRId64, x->route, global,
              wait);
     say_wait(v, wait);
@@ -388,7 +373,7 @@ static void note_refusal(const struct discord_outgoing *x, int status)
 
     if (x->by_token || (status != 401 && status != 403))
         return;
-    discord_limits_refused(d->rest.limits, now_ms(d));
+    discord_limits_refused(d->rest.limits, clock_now_ms(d->base.env->clock));
     sender_blame(&x->out);
     if (status == 401 && !d->rest.token_refused) {
         d->rest.token_refused = true;
@@ -400,8 +385,6 @@ static void rest_read(struct platform *p, struct outgoing *o, const struct http_
                       struct sender_verdict *v)
 {
     struct discord_outgoing *x = discord_outgoing_of(o);
-    struct discord_answer a = {.status = res->status};
-
     uint64_t remaining;
     struct discord_limits_headers h = {
         .bucket = http_result_header(res, "X-RateLimit-Bucket"),
@@ -412,37 +395,31 @@ static void rest_read(struct platform *p, struct outgoing *o, const struct http_
         h.remaining = (int64_t)remaining;
     if (h.reset_after_ms >= 0)
         h.reset_after_ms += MARGIN_MS;
-    discord_limits_note(x->d->rest.limits, str_of(x->route), str_of(x->major), now_ms(x->d), &h);
-    if (res->body.n > 0 && !json_parse(x->d->rest.parser, res->body, &a.body))
-        a.body = (struct json){0};
+    discord_limits_note(x->d->rest.limits, str_of(x->route), str_of(x->major),
+                        clock_now_ms(x->d->base.env->clock), &h);
+    if (res->body.n > 0 && !json_parse(x->d->base.answers, res->body, &v->answer))
+        v->answer = (struct json){0};
     if (res->status == 429) {
-        read_limited(x, res, a.body, v);
+        read_limited(x, res, v->answer, v);
     } else if (res->status >= 500) {
         bool acted = res->status != 503;
         sender_say(v, acted ? SENDER_UNKNOWN : SENDER_AGAIN, "Discord answers with HTTP %d%s",
                    res->status, acted ? "; it may have been delivered" : "");
     } else if (res->status >= 200 && res->status < 300 && res->status != 204 &&
-               json_type(a.body) == JSON_ABSENT) {
+               json_type(v->answer) == JSON_ABSENT) {
         snprintf(v->why, sizeof v->why,
                  "something else answered in Discord's place; it may have been delivered");
-    } else if (res->status >= 200 && res->status < 300) {
-        v->end = SENDER_DONE;
-        x->kind->read(x, &a, v);
     } else {
-        v->end = SENDER_REFUSED;
-        a.code = json_i64(a.body, "code", 0);
-        a.message = json_str(a.body, "message");
-        discord_refusal(&a, v->why);
-        note_refusal(x, res->status);
-        x->kind->read(x, &a, v);
+        v->end = SENDER_DONE;
+        if (res->status < 200 || res->status >= 300) {
+            v->end = SENDER_REFUSED;
+            v->code = json_i64(v->answer, "code", 0);
+            write_refusal(v);
+            note_refusal(x, res->status);
+        }
+        if (x->kind->read != NULL)
+            x->kind->read(x, v);
     }
-}
-
-static void rest_told(struct platform *p, struct outgoing *o, const struct sender_verdict *v)
-{
-    struct discord_outgoing *x = discord_outgoing_of(o);
-
-    x->kind->told(x, v);
 }
 
 static void rest_outgoing_free(struct outgoing *o)
@@ -468,10 +445,9 @@ static const struct stream_ops streaming = {
     .message = {.max = DISCORD_MAX_CONTENT, .unit = SPLIT_CHARS},
 };
 
-static const struct sender_ops ops = {
+const struct sender_ops discord_sender = {
     .write = rest_write,
     .read = rest_read,
-    .told = rest_told,
     .free = rest_outgoing_free,
     .key_ms = NONCE_MS,
     .stream = &streaming,
@@ -485,9 +461,6 @@ struct rest_question {
     uint64_t major;
     char *path, *body; /* owned; the path may be secret */
     bool by_token;
-    struct discord_answer answer; /* borrowed from the parser, until told() */
-    discord_told_cb *told;
-    void *ctx; /* borrowed */
 };
 
 static bool ask_write(struct discord_outgoing *x, struct discord_request *r,
@@ -495,7 +468,6 @@ static bool ask_write(struct discord_outgoing *x, struct discord_request *r,
 {
     struct rest_question *k = container_of(x, struct rest_question, base);
 
-    k->answer = (struct discord_answer){0};
     r->method = k->method;
     r->route = k->route;
     r->major = k->major;
@@ -504,19 +476,6 @@ static bool ask_write(struct discord_outgoing *x, struct discord_request *r,
     buf_add_z(&r->path, k->path);
     buf_add_z(&r->body, k->body);
     return true;
-}
-
-static void ask_read(struct discord_outgoing *x, const struct discord_answer *a,
-                     struct sender_verdict *v)
-{
-    container_of(x, struct rest_question, base)->answer = *a;
-}
-
-static void ask_told(struct discord_outgoing *x, const struct sender_verdict *v)
-{
-    struct rest_question *k = container_of(x, struct rest_question, base);
-
-    k->told(k->ctx, &(struct discord_told){.end = v->end, .answer = k->answer, .why = v->why});
 }
 
 static void ask_free(struct discord_outgoing *x)
@@ -530,43 +489,42 @@ static void ask_free(struct discord_outgoing *x)
 }
 
 struct outgoing *discord_ask(struct discord *d, const struct discord_question *q,
-                             discord_told_cb *told, void *ctx)
+                             sender_told_cb *told, void *ctx)
 {
-    static const struct discord_kind kind = {ask_write, ask_read, ask_told, ask_free};
+    static const struct discord_kind kind = {.write = ask_write, .free = ask_free};
     struct rest_question *k = xcalloc(1, sizeof *k);
 
-    *k = (struct rest_question){.base = {.d = d, .kind = &kind, .out.n_parts = 1},
+    *k = (struct rest_question){.base = {.d = d, .kind = &kind},
                                 .route = q->route,
                                 .major = q->major,
                                 .method = q->method != NULL ? q->method : "GET",
                                 .path = str_dup(q->path),
                                 .body = str_dup(q->body.p != NULL ? q->body : STR("")),
-                                .by_token = q->by_token,
-                                .told = told,
-                                .ctx = ctx};
-    sender_ask(d->sender, &k->base.out, q->tenant, q->lane,
-               q->patience_ms > 0 ? q->patience_ms : QUESTION_MS);
+                                .by_token = q->by_token};
+    sender_ask(d->base.sender, &k->base.out,
+               &(struct sender_question){.lane = q->lane,
+                                         .tenant = q->tenant,
+                                         .patience_ms = q->patience_ms,
+                                         .told = told,
+                                         .ctx = ctx});
     return &k->base.out;
 }
 
 /* ---- life ---- */
 
-enum bh_err discord_rest_open(struct discord *d, char *ret_why)
+void discord_rest_open(struct discord *d)
 {
     buf_printf(&d->rest.auth, "Authorization: Bot %s", d->cfg->token);
     buf_printf(&d->rest.agent, "User-Agent: DiscordBot (%s, %s)",
-               d->env->public_url != NULL ? d->env->public_url : "https://bellhop.invalid",
+               d->base.env->public_url != NULL ? d->base.env->public_url
+                                               : "https://bellhop.invalid",
                BELLHOP_VERSION);
     d->rest.limits = discord_limits_new();
-    d->rest.parser = json_parser_new();
-    return sender_new(&d->base, "Discord", &ops, &d->sender, ret_why);
 }
 
 void discord_rest_close(struct discord *d)
 {
-    sender_free(d->sender);
     discord_limits_free(d->rest.limits);
-    json_parser_free(d->rest.parser);
     buf_wipe(&d->rest.auth);
     buf_done(&d->rest.agent);
 }
@@ -576,14 +534,10 @@ const char *discord_rest_problem(struct discord *d)
     if (d->rest.token_refused)
         return "Discord refuses the bot's token: copy the current one from the Developer Portal "
                "(Bot, Reset Token) into the config and restart bellhop";
-    if (discord_rest_refused(d) >= DISCORD_MAX_REFUSED)
+    if (discord_limits_refused_count(d->rest.limits, clock_now_ms(d->base.env->clock)) >=
+        DISCORD_MAX_REFUSED)
         return "requests to Discord are paused: it refused 1000 of them within ten minutes and "
                "would ban this address at 10000; check the bot's permissions in the channels it "
                "writes to";
     return NULL;
-}
-
-unsigned discord_rest_refused(struct discord *d)
-{
-    return discord_limits_refused_count(d->rest.limits, now_ms(d));
 }

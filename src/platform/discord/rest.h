@@ -24,20 +24,12 @@ struct discord_request { /* filled by a kind's write() */
     bool once;     /* see struct sender_request */
 };
 
-struct discord_answer { /* of Discord; borrowed for the call */
-    int status;         /* HTTP; 0: no answer came */
-    int64_t code;       /* Discord's own error code; 0: none */
-    struct json body;
-    struct str message; /* of a refusal */
-};
-
 struct discord_kind {
     /* Writes the request for part out.at.  False: no request is sent, and @v says why. */
     bool (*write)(struct discord_outgoing *x, struct discord_request *r, struct sender_verdict *v);
-    /* Reads a success (@v is DONE) or a refusal (@v is REFUSED and says why). */
-    void (*read)(struct discord_outgoing *x, const struct discord_answer *a,
-                 struct sender_verdict *v);
-    void (*told)(struct discord_outgoing *x, const struct sender_verdict *v); /* questions only */
+    /* Reads a success (@v is DONE) or a refusal (@v is REFUSED and says why): v->answer, v->code.
+     * NULL: a question. */
+    void (*read)(struct discord_outgoing *x, struct sender_verdict *v);
     void (*free)(struct discord_outgoing *x);
 };
 
@@ -54,12 +46,12 @@ static inline struct discord_outgoing *discord_outgoing_of(struct outgoing *o)
     return container_of(o, struct discord_outgoing, out);
 }
 
-enum bh_err discord_rest_open(struct discord *d, char *ret_why) BH_MUST_USE;
+void discord_rest_open(struct discord *d);
+extern const struct sender_ops discord_sender;
 void discord_rest_close(struct discord *d); /* harmless when it was not opened */
 
 /* A sentence that tells an operator what to do about the API, or NULL. */
 const char *discord_rest_problem(struct discord *d);
-unsigned discord_rest_refused(struct discord *d); /* in the last ten minutes */
 
 struct discord_question { /* strs are copied */
     const char *method;   /* a literal; NULL: GET */
@@ -67,20 +59,14 @@ struct discord_question { /* strs are copied */
     uint64_t major;
     struct str path;
     struct str body;   /* JSON; absent: none */
-    struct str tenant; /* see sender_ask(); absent: the bot's own question */
+    struct str tenant; /* see struct sender_question */
     struct str lane;
     bool by_token;       /* as in struct discord_request */
     int64_t patience_ms; /* 0: 25 s */
 };
-struct discord_told {    /* borrowed for the callback */
-    enum sender_end end; /* DONE, REFUSED, FAILED or UNKNOWN */
-    struct discord_answer answer;
-    const char *why; /* for anything but DONE */
-};
-typedef void discord_told_cb(void *ctx, const struct discord_told *t);
 /* @told runs later, once, unless sender_cancel() comes first. */
 struct outgoing *discord_ask(struct discord *d, const struct discord_question *q,
-                             discord_told_cb *told, void *ctx);
+                             sender_told_cb *told, void *ctx);
 
 /* ---- rate limits: when the next request may leave, learned from the headers of the answers ----
  *
@@ -110,5 +96,5 @@ void discord_limits_hit(struct discord_limits *l, struct str route, struct str m
  * stops sending long before. */
 #define DISCORD_MAX_REFUSED 1000
 void discord_limits_refused(struct discord_limits *l, int64_t now_ms);
-unsigned discord_limits_refused_count(struct discord_limits *l,
+unsigned discord_limits_refused_count(const struct discord_limits *l,
                                       int64_t now_ms); /* in the last ten minutes */

@@ -61,11 +61,6 @@ struct dsocket {
     unsigned sends;
 };
 
-static int64_t now_ms(const struct dsocket *s)
-{
-    return clock_now_ms(s->opt.clock);
-}
-
 static timer_cb on_patience, on_beat;
 
 static void log_prefix(const struct log *log, struct buf *out)
@@ -314,8 +309,8 @@ void dsocket_closed(struct dsocket *s, int code, const char *why)
 
 static bool may_send(struct dsocket *s)
 {
-    if (now_ms(s) - s->minute_ms >= 60000) {
-        s->minute_ms = now_ms(s);
+    if (clock_now_ms(s->opt.clock) - s->minute_ms >= 60000) {
+        s->minute_ms = clock_now_ms(s->opt.clock);
         s->sends = 0;
     }
     return ++s->sends <= MAX_SENDS_PER_MINUTE;
@@ -329,7 +324,7 @@ static void send_beat(struct dsocket *s)
         snprintf(text, sizeof text, "{\"op\":1,\"d\":%llu}", (unsigned long long)s->confirmed);
     else
         snprintf(text, sizeof text, "{\"op\":1,\"d\":null}");
-    s->beat_sent_ms = now_ms(s);
+    s->beat_sent_ms = clock_now_ms(s->opt.clock);
     s->beat_acked = false;
     if (may_send(s))
         s->opt.wire->send(s->opt.ctx, s, str_of(text));
@@ -337,7 +332,7 @@ static void send_beat(struct dsocket *s)
 
 static void arm_beat(struct dsocket *s, int64_t after_ms)
 {
-    s->beat_due_ms = now_ms(s) + after_ms;
+    s->beat_due_ms = clock_now_ms(s->opt.clock) + after_ms;
     timer_set(s->opt.clock, &s->beat, after_ms);
 }
 
@@ -345,7 +340,7 @@ static void on_beat(struct timer *t)
 {
     struct dsocket *s = container_of(t, struct dsocket, beat);
 
-    if (!s->beat_acked && now_ms(s) - s->beat_due_ms < STALL_MS) {
+    if (!s->beat_acked && clock_now_ms(s->opt.clock) - s->beat_due_ms < STALL_MS) {
         retry(s, "no answer to the last heartbeat");
         return;
     }
@@ -461,7 +456,7 @@ void dsocket_message(struct dsocket *s, struct str text)
 
     if (!s->connected)
         return;
-    if (timer_is_set(&s->beat) && now_ms(s) >= s->beat_due_ms) {
+    if (timer_is_set(&s->beat) && clock_now_ms(s->opt.clock) >= s->beat_due_ms) {
         send_beat(s);
         arm_beat(s, s->beat_ms);
     }
@@ -489,7 +484,7 @@ void dsocket_message(struct dsocket *s, struct str text)
         break;
     case OP_HEARTBEAT_ACK:
         s->beat_acked = true;
-        s->latency_ms = now_ms(s) - s->beat_sent_ms;
+        s->latency_ms = clock_now_ms(s->opt.clock) - s->beat_sent_ms;
         break;
     default:
         break; /* an opcode that bellhop does not know */

@@ -1,5 +1,5 @@
 /* threads.c - the names that bellhop gave to threads, answers that open threads
- * (`auto_thread: true`), and the actions on threads and reactions.  (discord_priv.h has the calls.)
+ * (`auto_thread: true`), and the actions on channels and threads.  (discord_priv.h has the calls.)
  *
  * With auto_thread the answer to a message of a channel goes into a thread under that message.
  * Such a thread has the message's own id.  So the event can name the thread before it exists, and
@@ -29,6 +29,7 @@ enum {
     CURRENT_MS = 900000,
     MAX_CURRENT = 16384,
     TYPING_MS = 30000,
+    TYPING_SHOWS_MS = 8000,
     NAME_CHARS = 50,
     UNKNOWN_EMOJI = 10014, /* Discord's error code */
 };
@@ -84,12 +85,12 @@ void discord_name_given(struct discord *d, uint64_t thread_id, const char *name,
 
     if (was != NULL && was->opened && !opened)
         return;
-    record_put(d->env->store, &discord_thread_form, NULL,
+    record_put(d->base.env->store, &discord_thread_form, NULL,
                remember_name(d, thread_id, str_of(name), opened), false, NULL, NULL);
     if (map_count(&d->thread_names) <= MAX_NAMES)
         return;
     struct thread_name *oldest = list_first(&d->thread_names_by_age, struct thread_name, link);
-    record_delete_like(d->env->store, &discord_thread_form, oldest);
+    record_delete_like(d->base.env->store, &discord_thread_form, oldest);
     name_free(d, oldest);
 }
 
@@ -125,21 +126,12 @@ static bool on_name(void *ctx, struct str key, void *thing)
     return true;
 }
 
-enum bh_err discord_threads_open(struct discord *d, char *ret_why)
-{
-    struct thread_name own = {.bot = str_of(d->base.bot)};
-
-    list_init(&d->marks_by_age);
-    list_init(&d->thread_names_by_age);
-    return record_load_like(d->env->store, &discord_thread_form, &own, 1, on_name, d, ret_why);
-}
-
 /* ---- answers that open threads ---- */
 
 struct thread_mark {
-    struct list link;       /* d->marks_by_age, oldest first */
-    uint64_t id, thread_id; /* the message and its thread; thread 0: it is in a channel */
-    char *name;             /* owned; of the thread to open; NULL: the message is in a thread */
+    struct lru_entry lru; /* the message */
+    uint64_t thread_id;   /* 0: it is in a channel */
+    char *name;           /* owned; of the thread to open; NULL: the message is in a thread */
 };
 
 struct current {
@@ -149,42 +141,35 @@ struct current {
     char key[]; /* current_key() */
 };
 
-static void mark_free(struct discord *d, struct thread_mark *m)
+static void mark_free(struct lru *l, void *entry)
 {
-    map_del(&d->marks, id_key(&m->id));
-    list_remove(&m->link);
-    free(m->name);
-    free(m);
+    free(((struct thread_mark *)entry)->name);
+}
+
+enum bh_err discord_threads_open(struct discord *d, char *ret_why)
+{
+    struct thread_name own = {.bot = str_of(d->base.bot)};
+
+    list_init(&d->thread_names_by_age);
+    d->marks.max = MAX_MARKS;
+    d->marks.free = mark_free;
+    return record_load_like(d->base.env->store, &discord_thread_form, &own, 1, on_name, d, ret_why);
 }
 
 void discord_threads_close(struct discord *d)
 {
-    if (d->marks_by_age.next == NULL)
+    if (d->thread_names_by_age.next == NULL)
         return; /* not opened */
     list_each (&d->thread_names_by_age, it, nxt)
         name_free(d, list_entry(it, struct thread_name, link));
     map_done(&d->thread_names);
-    list_each (&d->marks_by_age, it, nxt)
-        mark_free(d, list_entry(it, struct thread_mark, link));
-    map_done(&d->marks);
+    lru_done(&d->marks);
     map_done_all(&d->current);
 }
 
 static struct thread_mark *mark(struct discord *d, uint64_t id)
 {
-    struct thread_mark *m = map_get(&d->marks, id_key(&id));
-
-    if (m != NULL) {
-        list_move(&m->link, &d->marks_by_age);
-        return m;
-    }
-    if (map_count(&d->marks) >= MAX_MARKS)
-        mark_free(d, list_first(&d->marks_by_age, struct thread_mark, link));
-    m = xcalloc(1, sizeof *m);
-    m->id = id;
-    list_append(&d->marks_by_age, &m->link);
-    map_put(&d->marks, id_key(&m->id), m);
-    return m;
+    return lru_use(&d->marks, id_key(&id), sizeof(struct thread_mark));
 }
 
 /* The first words of the message that fit into a name, without mentions. */
@@ -255,7 +240,7 @@ static uint64_t current_of(struct discord *d, struct str key, struct str user, i
     const struct current *c = map_get(&d->current, key);
     uint64_t user_id = snowflake(user);
 
-    return c != NULL && clock_now_ms(d->env->clock) - c->at_ms < patience_ms &&
+    return c != NULL && clock_now_ms(d->base.env->clock) - c->at_ms < patience_ms &&
                    (user_id == 0 || c->user_id == 0 || c->user_id == user_id)
                ? c->thread_id
                : 0;
@@ -275,7 +260,7 @@ static void current_set(struct discord *d, struct str key, uint64_t thread_id, s
     }
     c->thread_id = thread_id;
     c->user_id = snowflake(user);
-    c->at_ms = clock_now_ms(d->env->clock);
+    c->at_ms = clock_now_ms(d->base.env->clock);
 }
 
 /* False: it is the id of a channel, or of a thread elsewhere, so no thread of this chat. */
@@ -295,7 +280,7 @@ uint64_t discord_auto_target(struct discord *d, const struct action_from *from,
 
     if (a->op == ACTION_THREAD_CREATE || a->op == ACTION_THREAD_RENAME)
         return 0;
-    const struct thread_mark *m = about != 0 ? map_get(&d->marks, id_key(&about)) : NULL;
+    const struct thread_mark *m = about != 0 ? lru_find(&d->marks, id_key(&about)) : NULL;
     if (m != NULL && m->thread_id != 0)
         return may_be_its_thread(d, m->thread_id, chat) ? m->thread_id : 0;
     if (!speaks && a->op != ACTION_TYPING)
@@ -316,7 +301,7 @@ uint64_t discord_auto_target(struct discord *d, const struct action_from *from,
 
 bool discord_auto_knows(const struct discord *d, uint64_t message_id)
 {
-    const struct thread_mark *m = map_get(&d->marks, id_key(&message_id));
+    const struct thread_mark *m = lru_find(&d->marks, id_key(&message_id));
 
     return m != NULL && m->name != NULL;
 }
@@ -331,38 +316,48 @@ void discord_auto_learn(struct discord *d, uint64_t message_id, struct str text)
 
 const char *discord_auto_name(const struct discord *d, uint64_t message_id)
 {
-    const struct thread_mark *m = map_get(&d->marks, id_key(&message_id));
+    const struct thread_mark *m = lru_find(&d->marks, id_key(&message_id));
 
     return m != NULL && m->name != NULL ? m->name : NO_NAME;
 }
 
-/* ---- reactions and threads ----
+/* ---- actions on a channel or a thread ----
  *
  * All of these are idempotent except a thread without a message.  A message has one thread, whose
  * id is the message's. */
 
-struct thread_or_reaction {       /* react, thread_create, thread_rename */
+struct channel_action {           /* react, thread_create, thread_rename, typing, get_chat_info */
     struct discord_outgoing base; /* first */
     enum action_op op;
     uint64_t channel_id, message_id; /* message_id 0: none */
-    char *word;                      /* owned; an emoji or a name */
+    char *word;                      /* owned; an emoji or a name; NULL: none */
     bool remove;
     bool forum; /* the thread is a post in a forum */
 };
 
-static struct thread_or_reaction *thread_or_reaction_of(struct discord_outgoing *x)
+static struct channel_action *channel_action_of(struct discord_outgoing *x)
 {
-    return container_of(x, struct thread_or_reaction, base);
+    return container_of(x, struct channel_action, base);
 }
 
-static bool tr_write(struct discord_outgoing *x, struct discord_request *r,
-                     struct sender_verdict *v)
+static bool channel_action_write(struct discord_outgoing *x, struct discord_request *r,
+                                 struct sender_verdict *v)
 {
-    struct thread_or_reaction *e = thread_or_reaction_of(x);
+    struct channel_action *e = channel_action_of(x);
+    bool creates = e->op == ACTION_THREAD_CREATE;
 
     r->major = e->channel_id;
-    r->route = action_op_name(e->op);
+    r->route = e->op == ACTION_GET_CHAT_INFO ? "channel" : action_op_name(e->op);
     buf_printf(&r->path, "/channels/%" PRIu64, e->channel_id);
+    if (e->op == ACTION_GET_CHAT_INFO) {
+        r->method = "GET";
+        return true;
+    }
+    if (e->op == ACTION_TYPING) {
+        r->method = "POST";
+        buf_add_z(&r->path, "/typing");
+        return true;
+    }
     if (e->op == ACTION_REACT) {
         r->method = e->remove ? "DELETE" : "PUT";
         buf_printf(&r->path, "/messages/%" PRIu64 "/reactions/", e->message_id);
@@ -370,18 +365,18 @@ static bool tr_write(struct discord_outgoing *x, struct discord_request *r,
         buf_add_z(&r->path, "/@me");
         return true;
     }
-    if (e->op == ACTION_THREAD_CREATE && e->message_id != 0)
+    if (creates && e->message_id != 0)
         buf_printf(&r->path, "/messages/%" PRIu64, e->message_id);
-    if (e->op == ACTION_THREAD_CREATE)
+    if (creates)
         buf_add_z(&r->path, "/threads");
-    r->method = e->op == ACTION_THREAD_CREATE ? "POST" : "PATCH";
-    r->once = e->op == ACTION_THREAD_CREATE && e->message_id == 0;
+    r->method = creates ? "POST" : "PATCH";
+    r->once = creates && e->message_id == 0;
     struct jw w = jw_begin(&r->body);
     jw_obj(&w);
     jw_kstr(&w, "name", str_of(e->word));
-    if (e->op == ACTION_THREAD_CREATE)
+    if (creates)
         jw_ki64(&w, "auto_archive_duration", DISCORD_ARCHIVE_MINUTES);
-    if (e->op == ACTION_THREAD_CREATE && e->message_id == 0 && !e->forum)
+    if (creates && e->message_id == 0 && !e->forum)
         jw_ki64(&w, "type", CHANNEL_PUBLIC_THREAD);
     if (e->forum) { /* a post begins with a message */
         jw_kobj(&w, "message");
@@ -393,23 +388,53 @@ static bool tr_write(struct discord_outgoing *x, struct discord_request *r,
     return true;
 }
 
-static void tr_read(struct discord_outgoing *x, const struct discord_answer *a,
-                    struct sender_verdict *v)
+static const char *chat_type_of(int64_t type)
 {
-    struct thread_or_reaction *e = thread_or_reaction_of(x);
+    if (discord_channel_is_thread((int)type))
+        return "thread";
+    return type == CHANNEL_DM || type == CHANNEL_GROUP_DM ? "dm" : "group";
+}
 
-    if (v->end == SENDER_REFUSED && e->op == ACTION_REACT && e->remove && a->code == UNKNOWN_EMOJI)
+static void read_info(struct json channel, struct sender_verdict *v)
+{
+    struct json person = {0};
+
+    for (struct json_iter it = {0};
+         person.doc == NULL && json_next(json_get(channel, "recipients"), &it);)
+        person = it.value;
+    v->chat_type = str_of(chat_type_of(json_i64(channel, "type", 0)));
+    v->chat_name = json_str(channel, "name");
+    if (str_is_empty(v->chat_name))
+        v->chat_name = json_str(person, "global_name");
+    if (str_is_empty(v->chat_name))
+        v->chat_name = json_str(person, "username");
+}
+
+static void channel_action_read(struct discord_outgoing *x, struct sender_verdict *v)
+{
+    struct channel_action *e = channel_action_of(x);
+    struct discord *d = x->d;
+    bool done = v->end == SENDER_DONE;
+
+    if (done && e->op == ACTION_TYPING) {
+        size_t at = d->typing_at++ % ARRAY_LEN(d->typing);
+        d->typing[at].channel_id = e->channel_id;
+        d->typing[at].until_ms = clock_now_ms(d->base.env->clock) + TYPING_SHOWS_MS;
+    }
+    if (done && e->op == ACTION_GET_CHAT_INFO)
+        read_info(v->answer, v);
+    if (v->end == SENDER_REFUSED && e->op == ACTION_REACT && e->remove && v->code == UNKNOWN_EMOJI)
         v->end = SENDER_DONE; /* the reaction to remove is gone already */
-    if (e->op == ACTION_THREAD_RENAME && v->end == SENDER_DONE)
-        discord_name_given(x->d, e->channel_id, e->word, false);
+    if (done && e->op == ACTION_THREAD_RENAME)
+        discord_name_given(d, e->channel_id, e->word, false);
     if (e->op != ACTION_THREAD_CREATE)
         return;
-    uint64_t id = v->end == SENDER_DONE ? snowflake(json_str(a->body, "id")) : 0;
+    uint64_t id = done ? snowflake(json_str(v->answer, "id")) : 0;
     if (id != 0) { /* the gateway may speak there before Discord's own event arrives */
-        dcache_put_channel(x->d->cache, a->body, 0);
-        discord_name_given(x->d, id, e->word, false);
+        dcache_put_channel(d->cache, v->answer, 0);
+        discord_name_given(d, id, e->word, false);
     }
-    if (v->end == SENDER_REFUSED && a->code == DISCORD_HAS_THREAD && e->message_id != 0) {
+    if (v->end == SENDER_REFUSED && v->code == DISCORD_HAS_THREAD && e->message_id != 0) {
         v->end = SENDER_DONE;
         id = e->message_id;
     }
@@ -417,22 +442,18 @@ static void tr_read(struct discord_outgoing *x, const struct discord_answer *a,
         snprintf(v->thread_id, sizeof v->thread_id, "%" PRIu64, id);
 }
 
-static void tr_free(struct discord_outgoing *x)
+static void channel_action_free(struct discord_outgoing *x)
 {
-    free(thread_or_reaction_of(x)->word);
-    free(thread_or_reaction_of(x));
+    free(channel_action_of(x)->word);
+    free(channel_action_of(x));
 }
 
-static const struct discord_kind tr_kind = {
-    .write = tr_write,
-    .read = tr_read,
-    .free = tr_free,
-};
-
 /* Why the action cannot be done, or NULL. */
-static const char *why_not(struct discord *d, const struct thread_or_reaction *e,
+static const char *why_not(struct discord *d, const struct channel_action *e,
                            const struct action *a)
 {
+    if (a->left != NULL || e->op == ACTION_TYPING || e->op == ACTION_GET_CHAT_INFO)
+        return NULL; /* a resumed action was checked before the restart */
     if (e->op == ACTION_REACT)
         return e->message_id == 0 || a->emoji.n == 0 || a->emoji.n > 64
                    ? "message_id or emoji is not one of Discord's"
@@ -456,35 +477,57 @@ static const char *why_not(struct discord *d, const struct thread_or_reaction *e
                : NULL;
 }
 
-void discord_start_thread_or_reaction(struct discord *d, uint64_t channel_id,
-                                      const struct sender_order *q)
+/* Answers what needs no request.  Gateways repeat "typing" every two seconds, and Discord shows it
+ * for ten. */
+static bool answer_at_once(struct discord *d, const struct dcache_channel *ch, uint64_t channel_id,
+                           const struct sender_order *q)
 {
     const struct action *a = q->action;
-    struct thread_or_reaction *e = xcalloc(1, sizeof *e);
-    struct sender_order order = *q;
-    char lane[48];
+    struct action_result r = {.success = true};
+    bool answers = a->op == ACTION_TYPING && a->content_set && str_is_empty(a->content);
 
-    *e = (struct thread_or_reaction){.base = {.d = d, .kind = &tr_kind, .out.n_parts = 1},
-                                     .op = a->op,
-                                     .channel_id = channel_id,
-                                     .message_id = snowflake(a->message_id),
-                                     .remove = a->remove};
+    for (size_t i = 0; a->op == ACTION_TYPING && i < ARRAY_LEN(d->typing); i++)
+        answers |= d->typing[i].channel_id == channel_id &&
+                   d->typing[i].until_ms > clock_now_ms(d->base.env->clock);
+    if (a->op == ACTION_GET_CHAT_INFO && ch != NULL && ch->name != NULL) {
+        r.chat_name = str_of(ch->name);
+        r.chat_type = str_of(chat_type_of(ch->type));
+        answers = true;
+    }
+    if (answers)
+        host_result(d->base.host, q->id, &r);
+    return answers;
+}
+
+void discord_start_channel_action(struct discord *d, uint64_t channel_id,
+                                  const struct sender_order *q)
+{
+    static const struct discord_kind kind = {.write = channel_action_write,
+                                             .read = channel_action_read,
+                                             .free = channel_action_free};
     const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
+    const struct action *a = q->action;
+    struct sender_order order = *q;
+    char lane[24] = "channels";
+
+    if (answer_at_once(d, ch, channel_id, q))
+        return;
+    struct channel_action *e = xcalloc(1, sizeof *e);
+    *e = (struct channel_action){.base = {.d = d, .kind = &kind, .out.n_parts = 1},
+                                 .op = a->op,
+                                 .channel_id = channel_id,
+                                 .message_id = snowflake(a->message_id),
+                                 .remove = a->remove};
     e->forum = a->op == ACTION_THREAD_CREATE && ch != NULL &&
                (ch->type == CHANNEL_FORUM || ch->type == CHANNEL_MEDIA);
     if (e->forum)
         e->message_id = 0;
-    if (a->op == ACTION_THREAD_RENAME)
-        e->channel_id = e->message_id;                             /* message_id names the thread */
-    const char *wrong = a->left != NULL ? NULL : why_not(d, e, a); /* checked before the restart */
-    if (wrong != NULL) {
-        host_fail(d->base.host, q->id, "%s", wrong);
-        free(e);
-        return;
-    }
-    e->word = str_dup(a->op == ACTION_REACT ? a->emoji : a->thread_name);
-    snprintf(lane, sizeof lane, "%s %" PRIu64, action_op_name(a->op), e->channel_id);
+    e->word = str_dup_opt(a->op == ACTION_REACT ? a->emoji : a->thread_name);
+    order.wrong = why_not(d, e, a);
+    order.apart = a->op != ACTION_GET_CHAT_INFO; /* lookups share one lane */
+    if (order.apart)
+        snprintf(lane, sizeof lane, "%" PRIu64, channel_id);
     order.lane = str_of(lane);
     order.twice = a->op == ACTION_THREAD_CREATE && e->message_id == 0 ? TWICE_IS_TWO : TWICE_IS_ONE;
-    sender_act(d->sender, &e->base.out, &order);
+    sender_act(d->base.sender, &e->base.out, &order);
 }

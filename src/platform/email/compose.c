@@ -1,41 +1,18 @@
 /* compose.c - see compose.h. */
 #include "platform/email/compose.h"
-#include <cmark-gfm-core-extensions.h>
-#include <cmark-gfm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
 #include "platform/email/mail_late.h"
 #include "platform/email/text.h"
+#include "platform/html.h"
 
 enum {
     MAX_HTML = 65536, /* bytes of Markdown that become HTML; a longer text goes as plain text */
     MAX_SUBJECT = 120,
 };
 
-/* ---- Markdown ---- */
-
-/* Raw HTML in the Markdown is left out, and so are links with unsafe schemes: cmark's default. */
-static void add_html(struct buf *out, struct str markdown)
-{
-    static const char *const names[] = {"table", "strikethrough", "autolink", "tasklist"};
-    cmark_parser *p = cmark_parser_new(CMARK_OPT_DEFAULT);
-
-    cmark_gfm_core_extensions_ensure_registered();
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        cmark_syntax_extension *e = cmark_find_syntax_extension(names[i]);
-        if (e != NULL)
-            cmark_parser_attach_syntax_extension(p, e);
-    }
-    cmark_parser_feed(p, markdown.p, markdown.n);
-    cmark_node *doc = cmark_parser_finish(p);
-    char *html =
-        cmark_render_html(doc, CMARK_OPT_HARDBREAKS, cmark_parser_get_syntax_extensions(p));
-    buf_printf(out, "<!DOCTYPE html>\n<html><body>\n%s</body></html>\n", html);
-    free(html);
-    cmark_node_free(doc);
-    cmark_parser_free(p);
-}
+/* ---- the subject ---- */
 
 void compose_subject(struct buf *out, struct str text)
 {
@@ -184,7 +161,9 @@ void compose(const struct letter *l, struct buf *ret_before, struct buf *ret_aft
     set_headers(msg, l);
     GMimeObject *body = text_part("plain", buf_str(&text));
     if (l->text.n <= MAX_HTML) {
-        add_html(&html, buf_str(&text));
+        buf_add_z(&html, "<!DOCTYPE html>\n<html><body>\n");
+        html_from_markdown(&html, buf_str(&text), true);
+        buf_add_z(&html, "</body></html>\n");
         body = together("alternative", buf_z(&inner), body, text_part("html", buf_str(&html)));
     }
     if (has_file)

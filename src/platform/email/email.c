@@ -125,7 +125,7 @@ static uint64_t proof_of(const struct email *e, uint64_t number)
     BUF_LOCAL text = BUF_INIT;
 
     buf_printf(&text, "mail\x1f%s\x1f%016" PRIx64, e->address, number);
-    return hash64(&e->env->store->dedup_key, buf_str(&text));
+    return hash64(&e->base.env->store->dedup_key, buf_str(&text));
 }
 
 void email_id_add(const struct email *e, struct buf *out, uint64_t number)
@@ -164,7 +164,7 @@ static bool is_old(void *ctx, struct str key, struct str value)
     struct str rest = key, bot;
     bool old = str_split(&rest, RECORD_SEPARATOR, &bot) && str_eq(bot, str_of(e->base.bot)) &&
                record_read(r, &email_mail_form, key, value, &m) &&
-               m.at_ms < clock_wall_ms(e->env->clock) - KEPT_MS;
+               m.at_ms < clock_wall_ms(e->base.env->clock) - KEPT_MS;
 
     record_reader_free(r);
     return old;
@@ -175,19 +175,16 @@ static void email_close(struct platform *p)
     struct email *e = email_of(p);
 
     sweep_stop(&e->sweep);
-    if (e->env != NULL) {
+    if (e->thread != NULL) {
         email_in_close(e);
-        sender_free(e->sender);
         work_pool_free(e->thread);
         email_files_close(e);
         email_oauth_close(e);
     }
-    prompts_close(e->prompts);
     auth_list_free(e->suffixes);
     free(e->address);
     free(e->own_text[0]);
     free(e->own_text[1]);
-    free(e);
 }
 
 static char *lower_dup(const char *z)
@@ -199,50 +196,39 @@ static char *lower_dup(const char *z)
     return s;
 }
 
-static enum bh_err email_open(const struct platform_settings *settings, struct host *host,
-                              struct platform **ret_p, char *ret_why)
+static enum bh_err email_open(struct platform *p, char *ret_why)
 {
-    static const struct sweep_ops sweep_ops = {.goes = is_old};
-    const struct email_settings *cfg = container_of(settings, const struct email_settings, base);
-    struct email *e = xcalloc(1, sizeof *e);
+    struct email *e = email_of(p);
 
-    e->cfg = cfg;
-    platform_init(&e->base, &email_ops, host, settings);
-    e->address = lower_dup(settings->bot);
-    e->own_text[0] = lower_dup(cfg->imap.user);
-    e->own_text[1] = lower_dup(cfg->smtp.user);
+    e->cfg = container_of(p->settings, const struct email_settings, base);
+    e->address = lower_dup(p->bot);
+    e->own_text[0] = lower_dup(e->cfg->imap.user);
+    e->own_text[1] = lower_dup(e->cfg->smtp.user);
     e->own[0] = str_of(e->own_text[0]);
     e->own[1] = str_of(e->own_text[1]);
-    if (!mail_late_load(ret_why)) {
-        email_close(&e->base);
+    if (!mail_late_load(ret_why))
         return BH_UNAVAILABLE;
-    }
-    e->env = host_env(host);
     e->suffixes = auth_list_load();
     if (e->suffixes == NULL)
-        log_warn(&e->base.log, "there is no public suffix list (install publicsuffix): a mail is "
-                               "proven only for the very domain in From");
-    e->thread = work_pool_new(e->env->loop, 1);
+        log_warn(&p->log, "there is no public suffix list (install publicsuffix): a mail is "
+                          "proven only for the very domain in From");
+    e->thread = work_pool_new(p->env->loop, 1);
     list_init(&e->shelf);
     list_init(&e->wanted);
-    e->in.place.bot = str_of(e->base.bot);
-    e->in.place.folder = str_of(cfg->folder != NULL ? cfg->folder : "INBOX");
+    e->in.place.bot = str_of(p->bot);
+    e->in.place.folder = str_of(e->cfg->folder != NULL ? e->cfg->folder : "INBOX");
     email_in_open(e);
     enum bh_err err = email_oauth_open(e, ret_why);
-    if (err == BH_OK && !email_place_load(e, ret_why))
-        err = BH_UNAVAILABLE;
-    if (err == BH_OK)
-        err = prompts_open(&e->base, NULL, &e->prompts, ret_why);
-    if (err == BH_OK)
-        err = sender_new(&e->base, "the mail server", &email_sender, &e->sender, ret_why);
-    if (err != BH_OK) {
-        email_close(&e->base);
-        return err;
-    }
+    return err == BH_OK && !email_place_load(e, ret_why) ? BH_UNAVAILABLE : err;
+}
+
+static void email_start(struct platform *p)
+{
+    static const struct sweep_ops sweep_ops = {.goes = is_old};
+    struct email *e = email_of(p);
+
     e->sweep =
-        sweep_start(e->env->store, e->env->clock, email_mail_form.ns, 86400000, &sweep_ops, e);
-    *ret_p = &e->base;
-    return BH_OK;
+        sweep_start(p->env->store, p->env->clock, email_mail_form.ns, 86400000, &sweep_ops, e);
 }
 
 static const char *email_reads(const struct platform_settings *settings)
@@ -292,33 +278,25 @@ static enum bh_err email_check(const struct platform_settings *settings,
     return err == BH_OK ? check_server(cfg, true, bearer, ret_why) : err;
 }
 
+static const char *email_state(struct platform *p)
+{
+    return p->problem != NULL ? "degraded" : email_of(p)->in.open ? "live" : "connecting";
+}
+
 static void email_status(struct platform *p, struct jw *w)
 {
     const struct email *e = email_of(p);
-    struct sender_stats s;
 
-    sender_stats(e->sender, &s);
-    jw_kstr(w, "state",
-            str_of(p->problem != NULL ? "degraded"
-                   : e->in.open       ? "live"
-                                      : "connecting"));
     jw_kbool(w, "idle", e->in.imap != NULL && imap_is_idle(e->in.imap));
     jw_ki64(w, "uidvalidity", (int64_t)e->in.place.uidvalidity);
     jw_ki64(w, "uid", (int64_t)e->in.place.uid);
     jw_ki64(w, "mailsWaiting", (int64_t)e->in.n_letters);
     if (e->in.heard_ms > 0)
-        jw_ki64(w, "heardSecondsAgo", (clock_now_ms(e->env->clock) - e->in.heard_ms) / 1000);
-    jw_ki64(w, "events", (int64_t)e->n.events);
+        jw_ki64(w, "heardSecondsAgo", (clock_now_ms(e->base.env->clock) - e->in.heard_ms) / 1000);
     jw_ki64(w, "refused", (int64_t)e->n.refused);
     jw_ki64(w, "known", (int64_t)e->n.known);
     jw_ki64(w, "bounced", (int64_t)e->n.bounced);
     jw_ki64(w, "connects", (int64_t)e->n.connects);
-    jw_ki64(w, "sent", (int64_t)s.done);
-    jw_ki64(w, "sendsRefused", (int64_t)s.refused);
-    jw_ki64(w, "sendsUnknown", (int64_t)s.unknown);
-    jw_ki64(w, "requestsWaiting", (int64_t)s.waiting);
-    jw_ki64(w, "cutOffAtStart", (int64_t)s.cut_off);
-    jw_ki64(w, "openQuestions", (int64_t)prompts_count(e->prompts));
 }
 
 static const struct descriptor descriptor = {
@@ -339,7 +317,12 @@ const struct platform_ops email_ops = {
     .descriptor = &descriptor,
     .records = email_records,
     .eraser = &email_eraser,
+    .size = sizeof(struct email),
+    .label = "the mail server",
+    .sender = &email_sender,
     .open = email_open,
+    .start = email_start,
+    .close = email_close,
     .check = email_check,
     .steps = "Make a mailbox for the agent alone: bellhop answers everything new in it.\n"
              "Have the host, user and password of its IMAP and SMTP servers at hand (TLS from the\n"
@@ -349,6 +332,6 @@ const struct platform_ops email_ops = {
     .reads = email_reads,
     .act = email_act,
     .media_where = email_media_where,
+    .state = email_state,
     .status = email_status,
-    .close = email_close,
 };

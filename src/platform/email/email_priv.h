@@ -72,9 +72,6 @@ struct email_fetched; /* files.c */
 struct email {
     struct platform base;             /* first */
     const struct email_settings *cfg; /* borrowed */
-    const struct host_env *env;       /* borrowed */
-    struct sender *sender;            /* owned */
-    struct prompts *prompts;          /* owned */
     struct work_pool *thread;         /* owned; one thread: reads and writes mails */
     struct auth_list *suffixes;       /* owned; NULL: no list is installed */
     struct str own[2];                /* the users of both servers, where they are addresses */
@@ -107,7 +104,7 @@ struct email {
         unsigned failures;
     } oauth;
     struct {
-        uint64_t events, refused, unproven, known, bounced, connects;
+        uint64_t refused, known, bounced, connects;
     } n;
 };
 static inline struct email *email_of(struct platform *p)

@@ -114,7 +114,7 @@ static void letter_add(struct email *e, uint32_t uid, uint64_t size, int64_t dat
 static void write_place(struct email *e)
 {
     /* Urgent: a crash right after a delivery would repeat it, with the same id. */
-    record_put(e->env->store, &email_place_form, NULL, &e->in.place, true, NULL, NULL);
+    record_put(e->base.env->store, &email_place_form, NULL, &e->in.place, true, NULL, NULL);
 }
 
 /* The relay got the letter: it is never taken again, and answers find its thread. */
@@ -200,13 +200,12 @@ static void on_accepted(void *ctx, enum bh_err err)
     struct email *e = l->e;
 
     if (err == BH_OK) {
-        e->n.events++;
         finish(e, l, true);
         step(e);
         return;
     }
     l->state = READY;
-    timer_set(e->env->clock, &e->in.again, RETRY_MS);
+    timer_set(e->base.env->clock, &e->in.again, RETRY_MS);
 }
 
 static void on_target(void *ctx, struct str tenant, struct str instance)
@@ -223,7 +222,7 @@ static void accept_letter(struct email *e, struct letter_in *l)
 
     write_event(e, l, &ev, media, &room);
     struct prompt *q =
-        ev.n_media == 0 ? prompts_numbered(e->prompts, ev.chat_id, ev.text, &option) : NULL;
+        ev.n_media == 0 ? prompts_numbered(e->base.prompts, ev.chat_id, ev.text, &option) : NULL;
     l->state = ACCEPTING;
     l->wanted = q != NULL || str_starts(ev.text, STR("/"));
     host_each_target(e->base.host, &ev, on_target, l);
@@ -260,7 +259,7 @@ static void on_bounced(void *ctx, const struct email_mail *sent)
         e->n.bounced++;
         log_warn(&e->base.log, "a mail came back: id=%" PRIu64 " reason=%s", number,
                  l->mail.bounced_why);
-        journal_action(e->env->journal,
+        journal_action(e->base.env->journal,
                        &(struct journal_outcome){.platform = STR("email"),
                                                  .how = "refused",
                                                  .bot = str_of(e->base.bot),
@@ -273,7 +272,7 @@ static void on_bounced(void *ctx, const struct email_mail *sent)
                                                  .op = ACTION_SEND,
                                                  .number = number,
                                                  .asked_ms = sent->at_ms,
-                                                 .ended_ms = clock_wall_ms(e->env->clock),
+                                                 .ended_ms = clock_wall_ms(e->base.env->clock),
                                                  .attempts = 1});
     }
     l->state = READY;
@@ -412,7 +411,7 @@ static void on_mail(void *ctx, uint32_t uid, struct buf *body, bool too_long)
     if (work_start(e->thread, &l->work) != BH_OK) {
         l->state = FETCHING; /* no thread now: the connection is opened again later */
         e->in.reopen = true;
-        timer_set(e->env->clock, &e->in.again, RETRY_MS);
+        timer_set(e->base.env->clock, &e->in.again, RETRY_MS);
     }
 }
 
@@ -510,11 +509,11 @@ static void on_listed(void *ctx)
     struct email *e = ctx;
 
     e->in.listing = false;
-    e->in.heard_ms = clock_now_ms(e->env->clock);
+    e->in.heard_ms = clock_now_ms(e->base.env->clock);
     if (!e->in.has_place) {
         e->in.has_place = true;
         if (e->in.place.since_ms == 0)
-            e->in.place.since_ms = clock_wall_ms(e->env->clock) - 600000;
+            e->in.place.since_ms = clock_wall_ms(e->base.env->clock) - 600000;
         e->in.place.last_ms = e->in.place.since_ms;
         e->in.listed = (uint32_t)e->in.place.uid;
         write_place(e);
@@ -544,7 +543,7 @@ static void on_selected(void *ctx, const struct imap_folder *f)
 
     e->in.open = true;
     e->in.failures = 0;
-    e->in.heard_ms = clock_now_ms(e->env->clock);
+    e->in.heard_ms = clock_now_ms(e->base.env->clock);
     e->in.uidnext = f->uidnext;
     platform_set_problem(&e->base, NULL);
     if (!e->in.has_place) {
@@ -613,8 +612,8 @@ static void on_closed(void *ctx, const char *why, bool denied)
     if (denied && pause_ms < 10000)
         pause_ms = 10000; /* servers lock out those who try too often */
     pause_ms = pause_ms < MAX_PAUSE_MS ? pause_ms : MAX_PAUSE_MS;
-    timer_set(e->env->clock, &e->in.again,
-              pause_ms + (int64_t)rand_below(e->env->rand, (uint64_t)pause_ms / 4 + 1));
+    timer_set(e->base.env->clock, &e->in.again,
+              pause_ms + (int64_t)rand_below(e->base.env->rand, (uint64_t)pause_ms / 4 + 1));
 }
 
 void email_in_connect(struct email *e)
@@ -630,7 +629,7 @@ void email_in_connect(struct email *e)
         return;
     email_login(e, &e->cfg->imap, false, &opt.login);
     e->n.connects++;
-    e->in.imap = imap_open(e->env->loop, &opt, &handlers, e);
+    e->in.imap = imap_open(e->base.env->loop, &opt, &handlers, e);
 }
 
 /* Time to connect, or to deliver a letter that the relay could not take. */
@@ -653,11 +652,11 @@ void email_in_open(struct email *e)
 {
     list_init(&e->in.letters);
     timer_init(&e->in.again, on_again);
-    timer_set(e->env->clock, &e->in.again, 0);
+    timer_set(e->base.env->clock, &e->in.again, 0);
 }
 
 void email_in_close(struct email *e)
 {
-    timer_stop(e->env->clock, &e->in.again);
+    timer_stop(e->base.env->clock, &e->in.again);
     disconnect(e);
 }

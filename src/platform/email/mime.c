@@ -396,7 +396,8 @@ static struct str field(struct str text, struct str name)
     return STR_NULL;
 }
 
-/* "failed; 550 5.1.1 ..." from the per-recipient fields.  False: nothing failed. */
+/* "failed; 550 5.1.1 ..." from the per-recipient fields; the first report of a mail counts.  False:
+ * nothing failed. */
 static bool read_failure(struct mail *m, struct str report)
 {
     struct str action = field(report, STR("Action")), status = field(report, STR("Status"));
@@ -407,7 +408,8 @@ static bool read_failure(struct mail *m, struct str report)
         return false;
     buf_printf(&why, "the mail came back: %.*s %.*s", STR_FMT(first_word(status)),
                words.n < 160 ? (int)words.n : 160, words.n > 0 ? words.p : "");
-    m->bounced_why = clean_dup(buf_z(&why), 220);
+    if (m->bounced_why == NULL)
+        m->bounced_why = clean_dup(buf_z(&why), 220);
     return true;
 }
 

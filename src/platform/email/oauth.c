@@ -96,7 +96,7 @@ static void keep_refresh(struct email *e, struct str refresh)
     buf_add_str(&e->oauth.refresh, refresh);
     hash_of(e->cfg->oauth.refresh_token, of);
     struct token_record r = {str_of(e->base.bot), str_of(of), refresh};
-    record_put(e->env->store, &email_token_form, e->env->seal, &r, true, NULL, NULL);
+    record_put(e->base.env->store, &email_token_form, e->base.env->seal, &r, true, NULL, NULL);
 }
 
 static void on_token(void *ctx, const struct http_result *res)
@@ -115,19 +115,19 @@ static void on_token(void *ctx, const struct http_result *res)
         buf_add_str(&e->oauth.token, a.access);
         keep_refresh(e, a.refresh);
         e->oauth.failures = 0;
-        e->oauth.until_ms = clock_now_ms(e->env->clock) +
+        e->oauth.until_ms = clock_now_ms(e->base.env->clock) +
                             (a.lasts_ms > 2 * LEAD_MS ? a.lasts_ms - LEAD_MS : a.lasts_ms / 2);
     } else {
         for (unsigned i = 0; i < e->oauth.failures && wait_ms < MAX_MS; i++)
             wait_ms *= 2;
         e->oauth.failures++;
         platform_set_problem(&e->base, why);
-        timer_set(e->env->clock, &e->oauth.again, wait_ms < MAX_MS ? wait_ms : MAX_MS);
+        timer_set(e->base.env->clock, &e->oauth.again, wait_ms < MAX_MS ? wait_ms : MAX_MS);
     }
     json_parser_free(p);
     if (err == BH_OK) {
         email_in_connect(e);
-        sender_resume(e->sender, NULL);
+        sender_resume(e->base.sender, NULL);
     }
 }
 
@@ -138,7 +138,7 @@ static void fetch(struct email *e)
     if (e->oauth.call != NULL || timer_is_set(&e->oauth.again))
         return;
     write_request(e->cfg, buf_str(&e->oauth.refresh), &body);
-    e->oauth.call = http_fetch(e->env->http,
+    e->oauth.call = http_fetch(e->base.env->http,
                                &(struct http_fetch){.method = "POST",
                                                     .url = e->cfg->oauth.token_url,
                                                     .headers = type_header,
@@ -156,7 +156,7 @@ static void on_again(struct timer *t)
 
 const char *email_oauth_token(struct email *e)
 {
-    if (e->oauth.token.n > 0 && clock_now_ms(e->env->clock) < e->oauth.until_ms)
+    if (e->oauth.token.n > 0 && clock_now_ms(e->base.env->clock) < e->oauth.until_ms)
         return buf_z(&e->oauth.token);
     fetch(e);
     return NULL;
@@ -187,8 +187,8 @@ enum bh_err email_oauth_open(struct email *e, char *ret_why)
     if (e->cfg->oauth.token_url == NULL)
         return BH_OK;
     buf_add_z(&e->oauth.refresh, e->cfg->oauth.refresh_token);
-    struct record_reader *r = record_reader_new(e->env->seal);
-    enum bh_err err = record_load(e->env->store, &email_token_form, r, str_of(e->base.bot),
+    struct record_reader *r = record_reader_new(e->base.env->seal);
+    enum bh_err err = record_load(e->base.env->store, &email_token_form, r, str_of(e->base.bot),
                                   on_record, e, ret_why);
     record_reader_free(r);
     return err;
@@ -197,7 +197,7 @@ enum bh_err email_oauth_open(struct email *e, char *ret_why)
 void email_oauth_close(struct email *e)
 {
     http_cancel(&e->oauth.call);
-    timer_stop(e->env->clock, &e->oauth.again);
+    timer_stop(e->base.env->clock, &e->oauth.again);
     buf_wipe(&e->oauth.token);
     buf_wipe(&e->oauth.refresh);
 }

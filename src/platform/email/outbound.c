@@ -79,13 +79,14 @@ static void on_composed(struct work *w)
     struct compose_job *j = container_of(w, struct compose_job, work);
     struct mail_out *m = j->of;
 
-    if (m != NULL && !w->dropped) {
+    if (m != NULL)
         m->job = NULL;
+    if (m != NULL && !w->dropped) {
         m->state = WRITTEN;
         m->before = j->before;
         m->after = j->after;
         j->before = j->after = BUF_INIT;
-        sender_resume(m->e->sender, NULL);
+        sender_resume(m->e->base.sender, NULL);
     }
     buf_done(&j->before);
     buf_done(&j->after);
@@ -140,7 +141,7 @@ static void looked_enough(struct mail_out *m)
 {
     if (!begin_compose(m)) {
         m->state = NEW;
-        sender_resume(m->e->sender, NULL);
+        sender_resume(m->e->base.sender, NULL);
     }
 }
 
@@ -303,33 +304,16 @@ static void send_mail(struct email *e, struct action_id id, const struct action_
     if (a->file != NULL)
         attachment_copy(&m->file, a);
     m->out.n_parts = 1;
-    sender_act(e->sender, &m->out,
+    sender_act(e->base.sender, &m->out,
                &(struct sender_order){.id = id, .from = from, .action = a, .twice = TWICE_IS_ONE});
-}
-
-static void ask(struct email *e, struct action_id id, const struct action_from *from,
-                const struct action *a)
-{
-    const char *wrong = prompt_wrong(a);
-    struct action numbered = *a;
-    BUF_LOCAL text = BUF_INIT;
-
-    if (wrong != NULL) {
-        host_fail(e->base.host, id, "%s", wrong);
-        return;
-    }
-    const struct prompt *q = prompts_add(e->prompts, from, a, a->chat_id);
-    if (a->left == NULL) { /* the text of a resumed action has the numbers already */
-        prompt_write_numbered(&text, a->content, q);
-        numbered.content = buf_str(&text);
-    }
-    send_mail(e, id, from, &numbered);
 }
 
 void email_act(struct platform *p, struct action_id id, const struct action_from *from,
                const struct action *a)
 {
     struct email *e = email_of(p);
+    struct action numbered = *a;
+    BUF_LOCAL room = BUF_INIT;
 
     if (!mail_is_address(a->chat_id))
         host_fail(p->host, id, "chat_id is not a mail address");
@@ -340,9 +324,10 @@ void email_act(struct platform *p, struct action_id id, const struct action_from
                     &(struct action_result){.success = true,
                                             .chat_name = a->chat_id,
                                             .chat_type = STR("dm")});
-    else if (a->op == ACTION_PROMPT)
-        ask(e, id, from, a);
-    else if (str_trim(a->content).n == 0 && a->file == NULL)
+    else if (a->op == ACTION_PROMPT) {
+        if (prompts_add_numbered(p, id, from, &numbered, &room))
+            send_mail(e, id, from, &numbered);
+    } else if (str_trim(a->content).n == 0 && a->file == NULL)
         host_fail(p->host, id, "the mail is empty");
     else
         send_mail(e, id, from, a);

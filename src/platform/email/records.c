@@ -70,8 +70,8 @@ void email_mail_put(struct email *e, enum email_kind kind, struct str chat, stru
     m.bot = str_of(e->base.bot);
     m.hash = str_of(hash);
     m.chat = chat;
-    m.at_ms = clock_wall_ms(e->env->clock);
-    record_put(e->env->store, &email_mail_form, NULL, &m, false, NULL, NULL);
+    m.at_ms = clock_wall_ms(e->base.env->clock);
+    record_put(e->base.env->store, &email_mail_form, NULL, &m, false, NULL, NULL);
 }
 
 /* ---- the folder ---- */
@@ -94,7 +94,7 @@ static bool on_place(void *ctx, struct str key, void *thing)
 
 bool email_place_load(struct email *e, char *ret_why)
 {
-    return record_load_like(e->env->store, &email_place_form, &e->in.place, 1, on_place, e,
+    return record_load_like(e->base.env->store, &email_place_form, &e->in.place, 1, on_place, e,
                             ret_why) == BH_OK;
 }
 
@@ -136,7 +136,7 @@ struct email_look *email_look(struct email *e, enum email_kind kind, struct str 
     email_mail_hash(e, hash, kind, chat, id);
     struct email_mail like = {.bot = str_of(e->base.bot), .hash = str_of(hash)};
     record_write(&email_mail_form, NULL, &like, &l->key, NULL);
-    *l = (struct email_look){.store = e->env->store, .key = l->key, .done = done, .ctx = ctx};
+    *l = (struct email_look){.store = e->base.env->store, .key = l->key, .done = done, .ctx = ctx};
     l->scan = (struct store_scan){.op = {.done = on_scanned},
                                   .ns = email_mail_form.ns,
                                   .prefix = buf_str(&l->key),

@@ -15,12 +15,8 @@
 #include "platform/slack/slack_priv.h"
 
 enum {
-    MAX_CHATS = 65536,
-    MAX_NAMES = 65536,
-    MAX_THREADS = 65536,
     MAX_ASKED = 32,
     NAME_FRESH_MS = 6 * 3600 * 1000,
-    ASK_MS = 30000,
     LATER_MS = 60000, /* until auth.test is asked again */
     MAX_WAIT_MS = 3600000,
 };
@@ -138,16 +134,21 @@ static void keep(char ret[SLACK_ID_MAX + 1], struct str id)
     }
 }
 
-static void on_auth(void *ctx, struct json a)
+static void on_auth(void *ctx, const struct sender_verdict *v)
 {
     struct slack_team *t = ctx;
     struct slack *s = t->s;
 
-    keep(t->id, json_str(a, "team_id"));
-    keep(t->bot_user, json_str(a, "user_id"));
-    keep(t->bot_id, json_str(a, "bot_id"));
+    if (v->end !=
+        SENDER_DONE) { /* it cannot be reached, or refuses the token, which may be mended */
+        timer_set(s->base.env->clock, &s->again, LATER_MS);
+        return;
+    }
+    keep(t->id, json_str(v->answer, "team_id"));
+    keep(t->bot_user, json_str(v->answer, "user_id"));
+    keep(t->bot_id, json_str(v->answer, "bot_id"));
     free(t->name);
-    t->name = str_dup(json_str(a, "team"));
+    t->name = str_dup(json_str(v->answer, "team"));
     if (s->sockets.app == NULL) /* else hello tells that all is well */
         platform_set_problem(&s->base, NULL);
     log_info(&s->base.log, "the bot is %s in workspace %s", t->bot_user, t->id);
@@ -155,93 +156,55 @@ static void on_auth(void *ctx, struct json a)
         log_warn(&s->base.log, "the app lacks scopes in workspace %s: %s", t->id, t->missing);
 }
 
-static void on_auth_told(void *ctx, enum sender_end end)
-{
-    struct slack_team *t = ctx;
-
-    if (end != SENDER_DONE) /* it cannot be reached, or refuses the token, which may be mended */
-        timer_set(t->s->env->clock, &t->s->again, LATER_MS);
-}
-
 void slack_team_ask(struct slack_team *t)
 {
-    slack_ask(t->s,
-              &(struct slack_question){.team = t, .method = SLACK_AUTH_TEST, .lane = STR("auth")},
-              on_auth, on_auth_told, t);
+    slack_ask(t, SLACK_AUTH_TEST, STR_NULL,
+              &(struct sender_question){.lane = STR("auth"), .told = on_auth, .ctx = t});
 }
 
 /* ---- chats ---- */
 
 struct slack_chat *slack_chat_get(struct slack *s, struct str id, struct str team)
 {
-    struct slack_chat *c = map_get(&s->chats, id);
-
     if (id.n == 0 || id.n > SLACK_ID_MAX || team.n > SLACK_ID_MAX)
         return NULL;
-    if (c == NULL) {
-        if (map_count(&s->chats) >= MAX_CHATS) {
-            struct slack_chat *old = list_first(&s->chats_by_age, struct slack_chat, age);
-            map_del(&s->chats, str_of(old->id));
-            list_remove(&old->age);
-            free(old);
-        }
-        c = xcalloc(1, sizeof *c);
-        memcpy(c->id, id.p, id.n);
-        list_init(&c->age);
-        map_put(&s->chats, str_of(c->id), c);
-    }
-    list_move(&c->age, &s->chats_by_age);
-    if (team.n > 0) {
-        memcpy(c->team, team.p, team.n);
-        c->team[team.n] = '\0';
-    }
+    struct slack_chat *c = lru_use(&s->chats, id, sizeof *c);
+    if (team.n > 0)
+        snprintf(c->team, sizeof c->team, "%.*s", STR_FMT(team));
     return c;
 }
 
 /* ---- threads ---- */
 
-struct slack_thread { /* LRU */
-    struct list age;
-    char key[2 * SLACK_ID_MAX + 2]; /* chat, blank, ts */
-};
-
-static struct slack_thread *find_thread(struct slack *s, struct str chat, struct str ts,
-                                        char ret_key[2 * SLACK_ID_MAX + 2])
+static struct str thread_key(char ret[2 * SLACK_ID_MAX + 2], struct str chat, struct str ts)
 {
     if (!slack_is_chat(chat) || !slack_is_ts(ts))
-        return NULL;
-    snprintf(ret_key, 2 * SLACK_ID_MAX + 2, "%.*s %.*s", STR_FMT(chat), STR_FMT(ts));
-    return map_get(&s->threads, str_of(ret_key));
+        return STR_NULL;
+    snprintf(ret, 2 * SLACK_ID_MAX + 2, "%.*s %.*s", STR_FMT(chat), STR_FMT(ts));
+    return str_of(ret);
 }
 
-bool slack_thread_known(struct slack *s, struct str chat, struct str ts)
+struct slack_thread *slack_thread_find(struct slack *s, struct str chat, struct str ts)
 {
     char key[2 * SLACK_ID_MAX + 2];
 
-    return find_thread(s, chat, ts, key) != NULL;
+    return lru_find(&s->threads, thread_key(key, chat, ts));
 }
 
-void slack_thread_note(struct slack *s, struct str chat, struct str ts)
+struct slack_thread *slack_thread_use(struct slack *s, struct str chat, struct str ts)
 {
-    char key[2 * SLACK_ID_MAX + 2] = "";
-    struct slack_thread *t = find_thread(s, chat, ts, key);
+    char room[2 * SLACK_ID_MAX + 2];
+    struct str key = thread_key(room, chat, ts);
 
-    if (key[0] == '\0')
-        return;
-    if (t == NULL && map_count(&s->threads) >= MAX_THREADS) {
-        t = list_first(&s->threads_by_age, struct slack_thread, age);
-        map_del(&s->threads, str_of(t->key));
-        list_remove(&t->age);
-        free(t);
-        t = NULL;
-    }
-    if (t == NULL) {
-        t = xcalloc(1, sizeof *t);
-        memcpy(t->key, key, sizeof key);
-        list_init(&t->age);
-        map_put(&s->threads, str_of(t->key), t);
-    }
-    list_move(&t->age, &s->threads_by_age);
+    return key.n > 0 ? lru_use(&s->threads, key, sizeof(struct slack_thread)) : NULL;
+}
+
+void slack_thread_joined(struct slack *s, struct str chat, struct str ts)
+{
+    struct slack_thread *t = slack_thread_use(s, chat, ts);
+
+    if (t != NULL)
+        t->joined = true;
 }
 
 /* ---- rate limits ---- */
@@ -256,7 +219,7 @@ static double drained(const struct slack_limit *l, int per_minute, int64_t now_m
 int64_t slack_limit_ms(struct slack_team *t, enum slack_method m)
 {
     const struct slack_limit *l = &t->limits[m];
-    int64_t now_ms = clock_now_ms(t->s->env->clock), wait_ms = l->until_ms - now_ms;
+    int64_t now_ms = clock_now_ms(t->s->base.env->clock), wait_ms = l->until_ms - now_ms;
     int per_minute = methods[m].per_minute;
 
     if (per_minute > 0) {
@@ -269,7 +232,7 @@ int64_t slack_limit_ms(struct slack_team *t, enum slack_method m)
 
 int64_t slack_wait_ms(struct slack_team *t, enum slack_method m, const struct slack_chat *c)
 {
-    int64_t now_ms = clock_now_ms(t->s->env->clock), wait_ms = slack_limit_ms(t, m);
+    int64_t now_ms = clock_now_ms(t->s->base.env->clock), wait_ms = slack_limit_ms(t, m);
 
     if (m == SLACK_POST || m == SLACK_COMPLETE ||
         m == SLACK_START) { /* the process before this one may have posted just now */
@@ -283,7 +246,7 @@ int64_t slack_wait_ms(struct slack_team *t, enum slack_method m, const struct sl
 void slack_called(struct slack_team *t, enum slack_method m)
 {
     struct slack_limit *l = &t->limits[m];
-    int64_t now_ms = clock_now_ms(t->s->env->clock);
+    int64_t now_ms = clock_now_ms(t->s->base.env->clock);
 
     l->level = drained(l, methods[m].per_minute, now_ms) + 1;
     l->at_ms = now_ms;
@@ -342,107 +305,94 @@ static const struct {
     {"fatal_error", MAYBE, "Slack had an error of its own; it may have been delivered"},
 };
 
-static void explain(struct slack_team *t, struct slack_answer *a)
+struct str slack_error(const struct sender_verdict *v)
+{
+    return json_str(v->answer, "error");
+}
+
+static void explain(struct slack_team *t, struct sender_verdict *v)
 {
     static const enum sender_end ends[] = {[REFUSED] = SENDER_REFUSED,
                                            [WORKSPACE] = SENDER_REFUSED,
                                            [NOT_DONE] = SENDER_AGAIN,
                                            [MAYBE] = SENDER_UNKNOWN};
-    struct str needed = json_str(a->doc, "needed");
+    struct str needed = json_str(v->answer, "needed"), error = slack_error(v);
     char word[64];
 
-    snprintf(word, sizeof word, "%.*s", a->error.n < 60 ? (int)a->error.n : 60, a->error.p);
-    a->end = SENDER_REFUSED;
+    snprintf(word, sizeof word, "%.*s", error.n < 60 ? (int)error.n : 60, error.p);
+    v->end = SENDER_REFUSED;
     for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
-        if (!str_eq(a->error, str_of(errors[i].error)))
+        if (!str_eq(error, str_of(errors[i].error)))
             continue;
-        a->end = ends[errors[i].means];
-        snprintf(a->why, sizeof a->why, "%s", errors[i].sentence);
+        sender_say(v, ends[errors[i].means], "%s", errors[i].sentence);
         if (errors[i].means == WORKSPACE && t == t->s->sockets.app)
-            snprintf(a->why, sizeof a->why,
-                     "Slack refuses app_token: make an app-level token with connections:write "
-                     "(Basic Information) and put it into the configuration");
+            sender_say(v, v->end,
+                       "Slack refuses app_token: make an app-level token with connections:write "
+                       "(Basic Information) and put it into the configuration");
         if (errors[i].means == WORKSPACE)
-            platform_set_problem(&t->s->base, a->why);
+            platform_set_problem(&t->s->base, v->why);
         return;
     }
-    if (str_eq(a->error, STR("missing_scope")) && needed.n < 100)
-        snprintf(a->why, sizeof a->why,
+    if (str_eq(error, STR("missing_scope")) && needed.n < 100)
+        snprintf(v->why, sizeof v->why,
                  "the app lacks the scope %.*s: add it (OAuth & Permissions) and install the app "
                  "again",
                  STR_FMT(needed));
     else if (str_has_only(str_of(word), "_") && !sender_is_loaded(word))
-        snprintf(a->why, sizeof a->why, "Slack refused: %s", word);
+        snprintf(v->why, sizeof v->why, "Slack refused: %s", word);
     else
-        snprintf(a->why, sizeof a->why, "Slack refused this");
+        snprintf(v->why, sizeof v->why, "Slack refused this");
 }
 
 void slack_answer_read(struct slack_team *t, enum slack_method m, const struct http_result *r,
-                       struct slack_answer *ret)
+                       struct sender_verdict *v)
 {
-    struct json doc;
     int64_t wait_ms = r->retry_after_ms > 0 ? r->retry_after_ms : 0;
+    struct json doc;
 
-    *ret = (struct slack_answer){.end = SENDER_UNKNOWN};
     wait_ms = wait_ms < MAX_WAIT_MS ? wait_ms : MAX_WAIT_MS;
-    bool is_json = json_parse(t->s->answers, r->body, &doc) && json_is_object(doc);
-    bool ok = is_json && json_as_bool(json_get(doc, "ok"), false);
-    ret->error = is_json ? json_str(doc, "error") : STR_NULL;
-    if (r->status == 200 && ok) {
-        ret->doc = doc;
-        ret->end = SENDER_DONE;
-    } else if (r->status == 429 || (r->status == 200 && is_json &&
-                                    (str_eq(ret->error, STR("ratelimited")) ||
-                                     str_eq(ret->error, STR("rate_limited"))))) {
+    if (json_parse(t->s->base.answers, r->body, &doc) && json_is_object(doc))
+        v->answer = doc;
+    struct str error = slack_error(v);
+    if (r->status == 200 && json_as_bool(json_get(v->answer, "ok"), false)) {
+        v->end = SENDER_DONE;
+    } else if (r->status == 429 || (r->status == 200 && (str_eq(error, STR("ratelimited")) ||
+                                                         str_eq(error, STR("rate_limited"))))) {
         t->s->n.limited++;
-        ret->end = SENDER_AGAIN;
-        ret->wait_ms = wait_ms > 0 ? wait_ms : 1000;
-        t->limits[m].until_ms = clock_now_ms(t->s->env->clock) + ret->wait_ms;
-        snprintf(ret->why, sizeof ret->why, "Slack asks to wait %" PRId64 " s",
-                 (ret->wait_ms + 999) / 1000);
+        v->wait_ms = wait_ms > 0 ? wait_ms : 1000;
+        t->limits[m].until_ms = clock_now_ms(t->s->base.env->clock) + v->wait_ms;
+        sender_say(v, SENDER_AGAIN, "Slack asks to wait %" PRId64 " s", (v->wait_ms + 999) / 1000);
         log_warn(&t->s->base.log, "limited: method=%s retry_after_ms=%" PRId64, methods[m].name,
-                 ret->wait_ms);
-    } else if (ret->error.n > 0 && r->status < 500) {
-        ret->doc = doc;
-        explain(t, ret);
+                 v->wait_ms);
+    } else if (error.n > 0 && r->status < 500) {
+        explain(t, v);
     } else if (r->status == 503) {
-        ret->end = SENDER_AGAIN;
-        ret->wait_ms = wait_ms;
-        snprintf(ret->why, sizeof ret->why, "Slack is not available");
+        v->wait_ms = wait_ms;
+        sender_say(v, SENDER_AGAIN, "Slack is not available");
     } else if (r->status >= 400 && r->status < 500) {
-        ret->end = SENDER_REFUSED;
-        snprintf(ret->why, sizeof ret->why, "Slack refused this (HTTP %d)", r->status);
+        sender_say(v, SENDER_REFUSED, "Slack refused this (HTTP %d)", r->status);
     } else {
-        snprintf(ret->why, sizeof ret->why,
-                 "Slack answered with HTTP %d; it may have been delivered", r->status);
+        sender_say(v, SENDER_UNKNOWN, "Slack answered with HTTP %d; it may have been delivered",
+                   r->status);
     }
 }
 
 /* ---- names ---- */
 
-struct slack_name { /* LRU */
-    struct list age;
+struct slack_name {
+    struct lru_entry lru; /* workspace, blank, id */
     struct slack *s;
-    char key[2 * SLACK_ID_MAX + 2]; /* workspace, blank, id */
-    char *name, *handle;            /* owned; NULL: not known */
-    int64_t asked_ms;               /* monotonic; 0: never */
+    char *name, *handle; /* owned; NULL: not known */
+    int64_t asked_ms;    /* monotonic; 0: never */
     bool asking;
 };
 
-static void name_free(struct slack_name *n)
+void slack_name_free(struct lru *l, void *entry)
 {
-    map_del(&n->s->names, str_of(n->key));
-    list_remove(&n->age);
+    struct slack_name *n = entry;
+
     free(n->name);
     free(n->handle);
-    free(n);
-}
-
-void slack_names_free(struct slack *s)
-{
-    list_each (&s->names_by_age, it, nxt)
-        name_free(list_entry(it, struct slack_name, age));
-    map_done(&s->names);
 }
 
 static void set_name(char **to, struct str name)
@@ -453,28 +403,22 @@ static void set_name(char **to, struct str name)
     *to = str_dup(name);
 }
 
-static void on_named(void *ctx, struct json a)
+static void on_named(void *ctx, const struct sender_verdict *v)
 {
     struct slack_name *n = ctx;
-    struct json user = json_get(a, "user"), profile = json_get(user, "profile");
+    struct json user = json_get(v->answer, "user"), profile = json_get(user, "profile");
+    struct str key = n->lru.key, team;
 
-    set_name(&n->name, json_str(json_get(a, "channel"), "name"));
+    n->asking = false;
+    n->s->names_asked--;
+    set_name(&n->name, json_str(json_get(v->answer, "channel"), "name"));
     set_name(&n->handle, json_str(user, "name"));
     set_name(&n->name, json_str(user, "real_name"));
     set_name(&n->name, json_str(profile, "real_name"));
     set_name(&n->name, json_str(profile, "display_name"));
-}
-
-static void on_name_told(void *ctx, enum sender_end end)
-{
-    struct slack_name *n = ctx;
-    struct str key = str_of(n->key), team;
-
-    n->asking = false;
-    n->s->names_asked--;
     str_split(&key, ' ', &team);
     struct slack_team *t = slack_team_find(n->s, team);
-    if (end == SENDER_REFUSED && t != NULL && n->name == NULL)
+    if (v->end == SENDER_REFUSED && t != NULL && n->name == NULL)
         t->no_names = t->missing != NULL; /* do not ask for what the app may not know */
 }
 
@@ -482,28 +426,18 @@ static struct slack_name *find_name(struct slack *s, struct slack_team *t, struc
                                     struct str id)
 {
     char key[2 * SLACK_ID_MAX + 2];
-    int64_t now_ms = clock_now_ms(s->env->clock);
+    int64_t now_ms = clock_now_ms(s->base.env->clock);
     bool channel = id.n > 0 && (id.p[0] == 'C' || id.p[0] == 'G');
     BUF_LOCAL body = BUF_INIT;
 
     if (!slack_is_id(id) || !slack_is_id(team))
         return NULL;
     snprintf(key, sizeof key, "%.*s %.*s", STR_FMT(team), STR_FMT(id));
-    struct slack_name *n = map_get(&s->names, str_of(key));
-    if (n == NULL && map_count(&s->names) >= MAX_NAMES) {
-        struct slack_name *old = list_first(&s->names_by_age, struct slack_name, age);
-        if (old->asking)
-            return NULL;
-        name_free(old);
-    }
-    if (n == NULL) {
-        n = xcalloc(1, sizeof *n);
-        n->s = s;
-        memcpy(n->key, key, sizeof key);
-        list_append(&s->names_by_age, &n->age);
-        map_put(&s->names, str_of(n->key), n);
-    }
-    list_move(&n->age, &s->names_by_age);
+    if (lru_is_full(&s->names) && lru_find(&s->names, str_of(key)) == NULL &&
+        ((struct slack_name *)lru_oldest(&s->names))->asking)
+        return NULL;
+    struct slack_name *n = lru_use(&s->names, str_of(key), sizeof *n);
+    n->s = s;
     bool fresh = n->asked_ms != 0 && now_ms - n->asked_ms < NAME_FRESH_MS;
     if (fresh || n->asking || t == NULL || t->no_names || s->names_asked >= MAX_ASKED ||
         id.p[0] == 'B')
@@ -512,12 +446,8 @@ static struct slack_name *find_name(struct slack *s, struct slack_team *t, struc
     n->asked_ms = now_ms;
     s->names_asked++;
     form_add(&body, channel ? "channel" : "user", id);
-    slack_ask(s,
-              &(struct slack_question){.team = t,
-                                       .method = channel ? SLACK_CHANNEL_INFO : SLACK_USER_INFO,
-                                       .body = buf_str(&body),
-                                       .lane = str_of(n->key)},
-              on_named, on_name_told, n);
+    slack_ask(t, channel ? SLACK_CHANNEL_INFO : SLACK_USER_INFO, buf_str(&body),
+              &(struct sender_question){.lane = n->lru.key, .told = on_named, .ctx = n});
     return n;
 }
 

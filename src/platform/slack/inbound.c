@@ -18,7 +18,7 @@ struct slack_in slack_in_of(struct slack *s, const struct slack_team *t)
     return (struct slack_in){.bot = str_of(s->base.bot),
                              .bot_user = t != NULL ? str_of(t->bot_user) : STR_NULL,
                              .bot_id = t != NULL ? str_of(t->bot_id) : STR_NULL,
-                             .reactions = s->cfg->reactions};
+                             .reactions = s->cfg->base.reactions};
 }
 
 /* ---- answering ---- */
@@ -28,16 +28,17 @@ void slack_reply(struct slack *s, const struct slack_asker *to, struct str body)
     if (to->conn != 0)
         slack_socket_ack(s, to);
     else
-        http_answer(s->env->server, to->http, &(struct http_answer){.status = 200, .body = body});
+        http_answer(s->base.env->server, to->http,
+                    &(struct http_answer){.status = 200, .body = body});
 }
 
 void slack_refuse(struct slack *s, const struct slack_asker *to)
 {
-    s->n.malformed++;
+    s->base.n.malformed++;
     if (to->conn != 0) /* it would be as malformed the next time */
         slack_socket_ack(s, to);
     else
-        await_refuse(&s->awaits, to->http, BH_MALFORMED);
+        await_refuse(&s->base, to->http, BH_MALFORMED);
 }
 
 void slack_accept(struct slack *s, const struct slack_asker *to, const struct webhook_delivery *x,
@@ -46,7 +47,7 @@ void slack_accept(struct slack *s, const struct slack_asker *to, const struct we
     if (to->conn != 0)
         slack_socket_accept(s, to, x);
     else
-        await_accept(&s->awaits, x, to->http, &(struct http_answer){.status = 200, .body = good},
+        await_accept(&s->base, x, to->http, &(struct http_answer){.status = 200, .body = good},
                      SLACK_DEADLINE_MS);
 }
 
@@ -74,20 +75,25 @@ void slack_take_event(struct slack *s, const struct slack_asker *to, struct json
     if (v == SLACK_MALFORMED) {
         slack_refuse(s, to);
     } else if (v == SLACK_IGNORED) {
-        s->n.ignored++;
+        s->base.n.ignored++;
         log_debug(&s->base.log, "event ignored: %s", s->out.why);
         slack_reply(s, to, STR_NULL);
     } else {
         struct event *ev = &s->out.ev;
-        s->n.events++;
         slack_chat_get(s, ev->chat_id, team);
-        if (ev->thread_id.n > 0 && slack_thread_known(s, ev->chat_id, ev->thread_id))
+        bool in_thread = ev->thread_id.n > 0;
+        struct slack_thread *th =
+            slack_thread_use(s, ev->chat_id, in_thread ? ev->thread_id : ev->message_id);
+        if (in_thread && th != NULL && th->joined)
             ev->replies_to_bot = true;
-        else if (ev->mentions_bot && !ev->author_is_bot)
-            slack_thread_note(s, ev->chat_id, ev->thread_id.n > 0 ? ev->thread_id : ev->message_id);
-        if (!ev->author_is_bot)
-            slack_speaker_note(s, ev->chat_id, ev->thread_id.n > 0 ? ev->thread_id : ev->message_id,
-                               ev->user_id, s->out.user_team);
+        else if (th != NULL && ev->mentions_bot && !ev->author_is_bot)
+            th->joined = true;
+        if (th != NULL && !ev->author_is_bot && slack_is_id(ev->user_id)) {
+            snprintf(th->user, sizeof th->user, "%.*s", STR_FMT(ev->user_id));
+            snprintf(th->team, sizeof th->team, "%.*s",
+                     slack_is_id(s->out.user_team) ? (int)s->out.user_team.n : 0,
+                     s->out.user_team.p != NULL ? s->out.user_team.p : "");
+        }
         slack_names_fill(s, t, &s->out.ev);
         slack_accept(s, to, &(struct webhook_delivery){.ev = &s->out.ev}, STR_NULL);
     }
@@ -108,7 +114,7 @@ static void take_json(struct slack *s, const struct slack_asker *to, struct str 
 {
     struct json body;
 
-    if (!json_parse(s->parser, text, &body) || !json_is_object(body)) {
+    if (!json_parse(s->base.parser, text, &body) || !json_is_object(body)) {
         slack_refuse(s, to);
         return;
     }
@@ -121,7 +127,7 @@ static void take_json(struct slack *s, const struct slack_asker *to, struct str 
         log_warn(&s->base.log, "Slack holds events back: more than 30,000 came within an hour");
         slack_reply(s, to, STR_NULL);
     } else if (type.n > 0) { /* a kind that bellhop does not know */
-        s->n.ignored++;
+        s->base.n.ignored++;
         slack_reply(s, to, STR_NULL);
     } else {
         slack_refuse(s, to);
@@ -135,7 +141,7 @@ static void take_form(struct slack *s, const struct slack_asker *to, struct str 
     if (!form_parse(&s->form, text)) {
         slack_refuse(s, to);
     } else if (form_get(&s->form, "payload").p != NULL) {
-        if (json_parse(s->parser, form_get(&s->form, "payload"), &payload))
+        if (json_parse(s->base.parser, form_get(&s->form, "payload"), &payload))
             slack_take_interaction(s, to, payload);
         else
             slack_refuse(s, to);
@@ -158,8 +164,8 @@ bool slack_http(struct platform *p, struct http_req *req)
         !slack_signature_ok(str_of(s->cfg->signing_secret),
                             http_header(req, "X-Slack-Request-Timestamp"),
                             http_header(req, "X-Slack-Signature"), body,
-                            clock_wall_ms(s->env->clock), &s->scratch)) {
-        s->n.forged++;
+                            clock_wall_ms(s->base.env->clock), &s->scratch)) {
+        s->base.n.refused++;
         return false;
     }
     if (str_starts(str_trim(body), STR("{")))

@@ -81,12 +81,12 @@ static bool on_team(void *ctx, struct str key, void *thing)
 enum bh_err slack_teams_load(struct slack *s, char *ret_why)
 {
     struct team_record own = {.bot = str_of(s->base.bot)};
-    struct record_reader *reader = record_reader_new(s->env->seal);
+    struct record_reader *reader = record_reader_new(s->base.env->seal);
     BUF_LOCAL prefix = BUF_INIT;
 
     record_write_prefix(&slack_team_form, &own, 1, &prefix);
-    enum bh_err err =
-        record_load(s->env->store, &slack_team_form, reader, buf_str(&prefix), on_team, s, ret_why);
+    enum bh_err err = record_load(s->base.env->store, &slack_team_form, reader, buf_str(&prefix),
+                                  on_team, s, ret_why);
     record_reader_free(reader);
     return err;
 }
@@ -99,7 +99,7 @@ void slack_team_removed(struct slack *s, struct str team)
     if (t == NULL)
         return;
     log_info(&s->base.log, "the app was removed from workspace %s", t->id);
-    record_delete_like(s->env->store, &slack_team_form, &r);
+    record_delete_like(s->base.env->store, &slack_team_form, &r);
     map_del(&s->teams, team);
     secret_wipe(t->auth, strlen(t->auth));
     t->auth[0] = '\0'; /* requests under way may still have it */
@@ -114,7 +114,7 @@ static void write_state(struct slack *s, struct str nonce, int64_t until_ms, str
     uint8_t mac[32];
 
     buf_printf(&text, "%s %.*s %" PRId64, s->base.bot, STR_FMT(nonce), until_ms);
-    seal_mac(s->env->seal, STR("slack install"), buf_str(&text), mac);
+    seal_mac(s->base.env->seal, STR("slack install"), buf_str(&text), mac);
     buf_printf(out, "%.*s.%" PRId64 ".", STR_FMT(nonce), until_ms);
     hex_add(out, mac, sizeof mac);
 }
@@ -128,7 +128,7 @@ static bool state_ok(struct slack *s, struct str state, struct str cookie)
     if (state.n == 0 || state.n > 256 || state.n != cookie.n ||
         !ct_equal(state.p, cookie.p, state.n) || !str_split(&rest, '.', &nonce) ||
         !str_split(&rest, '.', &until) || !str_to_i64(until, &until_ms) ||
-        until_ms < clock_wall_ms(s->env->clock))
+        until_ms < clock_wall_ms(s->base.env->clock))
         return false;
     write_state(s, nonce, until_ms, &ours);
     return ours.n == state.n && ct_equal(ours.p, state.p, state.n);
@@ -144,7 +144,7 @@ static void show(struct slack *s, struct http_id id, int status, const char *wor
                "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>bellhop</title>"
                "<body><h1>bellhop</h1><p>%s</p></body></html>",
                words);
-    http_answer(s->env->server, id,
+    http_answer(s->base.env->server, id,
                 &(struct http_answer){.status = status,
                                       .content_type = "text/html; charset=utf-8",
                                       .headers = "Cache-Control: no-store\r\n"
@@ -154,7 +154,7 @@ static void show(struct slack *s, struct http_id id, int status, const char *wor
 
 static void add_callback(const struct slack *s, struct buf *out)
 {
-    buf_printf(out, "%s/slack/install/%s/callback", s->env->public_url, s->base.bot);
+    buf_printf(out, "%s/slack/install/%s/callback", s->base.env->public_url, s->base.bot);
 }
 
 static void begin(struct slack *s, struct http_req *req)
@@ -162,11 +162,11 @@ static void begin(struct slack *s, struct http_req *req)
     uint8_t bytes[NONCE_BYTES];
     BUF_LOCAL nonce = BUF_INIT, state = BUF_INIT, query = BUF_INIT, headers = BUF_INIT,
               back = BUF_INIT;
-    struct str base = str_of(s->api_base);
+    struct str base = str_of(s->base.api_base);
 
-    rand_bytes(s->env->rand, bytes, sizeof bytes);
+    rand_bytes(s->base.env->rand, bytes, sizeof bytes);
     hex_add(&nonce, bytes, sizeof bytes);
-    write_state(s, buf_str(&nonce), clock_wall_ms(s->env->clock) + STATE_MS, &state);
+    write_state(s, buf_str(&nonce), clock_wall_ms(s->base.env->clock) + STATE_MS, &state);
     add_callback(s, &back);
     form_add(&query, "client_id", str_of(s->cfg->client_id));
     form_add(&query, "scope", slack_scopes());
@@ -180,8 +180,8 @@ static void begin(struct slack *s, struct http_req *req)
                "Set-Cookie: " COOKIE "=%.*s; Path=/slack/install/; Max-Age=%d; HttpOnly; "
                "SameSite=Lax%s\r\nCache-Control: no-store\r\n",
                STR_FMT(buf_str(&state)), STATE_MS / 1000,
-               str_starts(str_of(s->env->public_url), STR("https://")) ? "; Secure" : "");
-    http_answer(s->env->server, http_req_id(req),
+               str_starts(str_of(s->base.env->public_url), STR("https://")) ? "; Secure" : "");
+    http_answer(s->base.env->server, http_req_id(req),
                 &(struct http_answer){.status = 302, .headers = buf_z(&headers)});
 }
 
@@ -192,7 +192,6 @@ struct slack_install {
     struct slack *s; /* borrowed */
     struct http_id http;
     struct store_put *put;
-    bool answered;
 };
 
 static void install_free(struct slack_install *x)
@@ -227,20 +226,25 @@ static void on_kept(void *ctx, enum bh_err err)
     install_free(x);
 }
 
-static void on_access(void *ctx, struct json a)
+static void on_access(void *ctx, const struct sender_verdict *v)
 {
     struct slack_install *x = ctx;
     struct slack *s = x->s;
-    struct json team = json_get(a, "team");
+    struct json a = v->answer, team = json_get(a, "team");
     struct str app = json_str(a, "app_id"), token = json_str(a, "access_token");
     struct team_record r = {.bot = str_of(s->base.bot),
                             .team = json_str(team, "id"),
                             .token = token,
                             .bot_user = json_str(a, "bot_user_id"),
                             .name = json_str(team, "name"),
-                            .since_ms = clock_wall_ms(s->env->clock)};
+                            .since_ms = clock_wall_ms(s->base.env->clock)};
 
-    x->answered = true;
+    if (v->end != SENDER_DONE) {
+        show(s, x->http, v->end == SENDER_REFUSED ? 403 : 503,
+             "Slack did not confirm the installation. Start again.");
+        install_free(x);
+        return;
+    }
     if (!slack_is_id(r.team) || !str_eq(json_str(a, "token_type"), STR("bot")) || token.n == 0 ||
         token.n > 512 || !str_has_only(token, "-_.") ||
         (slack_is_id(str_of(s->base.bot)) && app.n > 0 && !str_eq(app, str_of(s->base.bot))) ||
@@ -256,18 +260,8 @@ static void on_access(void *ctx, struct json a)
     }
     add_team(s, &r);
     log_info(&s->base.log, "the app was installed in workspace %.*s", STR_FMT(r.team));
-    x->put = record_put(s->env->store, &slack_team_form, s->env->seal, &r, true, on_kept, x);
-}
-
-static void on_access_told(void *ctx, enum sender_end end)
-{
-    struct slack_install *x = ctx;
-
-    if (x->answered || end == SENDER_DONE)
-        return;
-    show(x->s, x->http, end == SENDER_REFUSED ? 403 : 503,
-         "Slack did not confirm the installation. Start again.");
-    install_free(x);
+    x->put =
+        record_put(s->base.env->store, &slack_team_form, s->base.env->seal, &r, true, on_kept, x);
 }
 
 static void finish(struct slack *s, struct http_req *req)
@@ -300,13 +294,9 @@ static void finish(struct slack *s, struct http_req *req)
     form_add(&body, "client_id", str_of(s->cfg->client_id));
     form_add(&body, "client_secret", str_of(s->cfg->client_secret));
     form_add(&body, "redirect_uri", buf_str(&back));
-    slack_ask(s,
-              &(struct slack_question){.team = s->oauth,
-                                       .method = SLACK_OAUTH,
-                                       .body = buf_str(&body),
-                                       .lane = STR("install"),
-                                       .patience_ms = 10000},
-              on_access, on_access_told, x);
+    slack_ask(s->oauth, SLACK_OAUTH, buf_str(&body),
+              &(struct sender_question){
+                  .lane = STR("install"), .patience_ms = 10000, .told = on_access, .ctx = x});
 }
 
 bool slack_install(struct platform *p, struct http_req *req)
@@ -315,7 +305,7 @@ bool slack_install(struct platform *p, struct http_req *req)
 
     if (s->oauth == NULL)
         return false;
-    if (s->env->public_url == NULL)
+    if (s->base.env->public_url == NULL)
         show(s, http_req_id(req), 503, "The operator has to set public_url first.");
     else if (str_ends(http_path(req), STR("/callback")))
         finish(s, req);

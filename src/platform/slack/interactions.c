@@ -65,32 +65,29 @@ void slack_write_buttons(struct jw *w, const struct prompt *q)
 /* ---- a question that is over ---- */
 
 struct tidying {
-    struct list link;
-    struct slack *s;         /* borrowed */
     struct slack_team *team; /* borrowed */
     struct prompt *q;        /* borrowed */
-    bool asked;              /* the second request is under way */
 };
 
-static void tidied(struct tidying *t, enum sender_end end)
+static void ask(const struct tidying *t, enum slack_method m, struct str body, sender_told_cb *told)
 {
-    prompts_tidied(t->q, end == SENDER_DONE || end == SENDER_REFUSED ? 0 : 1);
-    list_remove(&t->link);
-    free(t);
+    struct tidying *copy = xmalloc(sizeof *copy);
+
+    *copy = *t;
+    slack_ask(t->team, m, body,
+              &(struct sender_question){.lane = str_of(t->q->message_id),
+                                        .tenant = str_of(t->q->tenant),
+                                        .patience_ms = TIDY_MS,
+                                        .told = told,
+                                        .ctx = copy,
+                                        .owns_ctx = true});
 }
 
-void slack_prompts_cancel(struct slack *s)
+static void on_updated(void *ctx, const struct sender_verdict *v)
 {
-    list_each (&s->tidying, it, nxt) {
-        struct tidying *t = list_entry(it, struct tidying, link);
-        list_remove(&t->link);
-        free(t);
-    }
-}
+    bool over = v->end == SENDER_DONE || v->end == SENDER_REFUSED;
 
-static void on_updated(void *ctx, enum sender_end end)
-{
-    tidied(ctx, end);
+    prompts_tidied(((const struct tidying *)ctx)->q, over ? 0 : 1);
 }
 
 static void write_without_buttons(struct jw *w, const struct prompt *q, struct json message)
@@ -117,46 +114,32 @@ static void write_without_buttons(struct jw *w, const struct prompt *q, struct j
     jw_kstr(w, "parse", STR("none"));
 }
 
-static void on_message(void *ctx, struct json answer)
+static void on_message(void *ctx, const struct sender_verdict *v)
 {
-    struct tidying *t = ctx;
+    const struct tidying *t = ctx;
     BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
     struct json message = {0};
 
-    for (struct json_iter it = {0}; json_next(json_get(answer, "messages"), &it);)
+    for (struct json_iter it = {0}; json_next(json_get(v->answer, "messages"), &it);)
         if (str_eq(json_str(it.value, "ts"), str_of(t->q->message_id)))
             message = it.value;
-    if (!json_is_object(message))
+    if (!json_is_object(message)) { /* nothing to update, or not read */
+        on_updated(ctx, v);
         return;
-    t->asked = true;
+    }
     jw_obj(&w);
     jw_kstr(&w, "channel", str_of(t->q->chat));
     jw_kstr(&w, "ts", str_of(t->q->message_id));
     write_without_buttons(&w, t->q, message);
     jw_end_obj(&w);
-    slack_ask(t->s,
-              &(struct slack_question){.team = t->team,
-                                       .method = SLACK_UPDATE,
-                                       .body = buf_str(&body),
-                                       .tenant = str_of(t->q->tenant),
-                                       .lane = str_of(t->q->message_id),
-                                       .patience_ms = TIDY_MS},
-              NULL, on_updated, t);
-}
-
-static void on_message_told(void *ctx, enum sender_end end)
-{
-    struct tidying *t = ctx;
-
-    if (!t->asked) /* nothing to update, or not read */
-        tidied(t, end);
+    ask(t, SLACK_UPDATE, buf_str(&body), on_updated);
 }
 
 void slack_prompt_over(struct platform *p, struct prompt *q)
 {
     struct slack *s = slack_of(p);
-    const struct slack_chat *c = map_get(&s->chats, str_of(q->chat));
+    const struct slack_chat *c = lru_find(&s->chats, str_of(q->chat));
     struct slack_team *team = slack_team_find(s, c != NULL ? str_of(c->team) : STR_NULL);
     BUF_LOCAL body = BUF_INIT;
 
@@ -164,29 +147,18 @@ void slack_prompt_over(struct platform *p, struct prompt *q)
         prompts_tidied(q, 0);
         return;
     }
-    struct tidying *t = xcalloc(1, sizeof *t);
-    *t = (struct tidying){.s = s, .team = team, .q = q};
-    list_append(&s->tidying, &t->link);
     form_add(&body, "channel", str_of(q->chat));
     form_add(&body, "ts", str_of(q->message_id));
     form_add(&body, "oldest", str_of(q->message_id));
     form_add(&body, "latest", str_of(q->message_id));
     form_add(&body, "inclusive", STR("true"));
     form_add(&body, "limit", STR("15"));
-    slack_ask(s,
-              &(struct slack_question){.team = team,
-                                       .method = SLACK_REPLIES,
-                                       .body = buf_str(&body),
-                                       .tenant = str_of(q->tenant),
-                                       .lane = str_of(q->message_id),
-                                       .patience_ms = TIDY_MS},
-              on_message, on_message_told, t);
+    ask(&(struct tidying){.team = team, .q = q}, SLACK_REPLIES, buf_str(&body), on_message);
 }
 
 /* ---- a press ---- */
 
-static void tell_privately(struct slack *s, struct slack_team *team, const struct event *ev,
-                           struct str words)
+static void tell_privately(struct slack_team *team, const struct event *ev, struct str words)
 {
     BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
@@ -199,12 +171,8 @@ static void tell_privately(struct slack *s, struct slack_team *team, const struc
     jw_kstr_opt(&w, "thread_ts", ev->thread_id);
     jw_kstr(&w, "text", words);
     jw_end_obj(&w);
-    slack_ask(s,
-              &(struct slack_question){.team = team,
-                                       .method = SLACK_EPHEMERAL,
-                                       .body = buf_str(&body),
-                                       .lane = ev->user_id},
-              NULL, NULL, NULL);
+    slack_ask(team, SLACK_EPHEMERAL, buf_str(&body),
+              &(struct sender_question){.lane = ev->user_id});
 }
 
 static void take_press(struct slack *s, const struct slack_asker *to, struct slack_press *p)
@@ -212,7 +180,7 @@ static void take_press(struct slack *s, const struct slack_asker *to, struct sla
     const struct prompt_option *o = NULL;
     struct slack_team *team = slack_team_find(s, p->team);
     struct prompt *q =
-        prompts_pressed_under(s->prompts, p->ev.chat_id, p->value, p->ev.press.message_id, &o);
+        prompts_pressed_under(s->base.prompts, p->ev.chat_id, p->value, p->ev.press.message_id, &o);
 
     s->n.presses++;
     slack_chat_get(s, p->ev.chat_id, p->team);
@@ -221,7 +189,7 @@ static void take_press(struct slack *s, const struct slack_asker *to, struct sla
                      STR_NULL);
         return;
     }
-    tell_privately(s, team, &p->ev,
+    tell_privately(team, &p->ev,
                    q != NULL ? STR("This question is not for you.")
                              : STR("This was answered already, or its time is up."));
     slack_reply(s, to, STR_NULL);
@@ -248,7 +216,7 @@ static void forward(struct slack *s, const struct slack_asker *to, struct json p
     }
     host_each_target(s->base.host, &s->out.ev, on_target, &targets);
     if (targets == 0) {
-        s->n.ignored++;
+        s->base.n.ignored++;
         slack_reply(s, to, STR_NULL);
         return;
     }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include "base/crypto.h"
 #include "base/mem.h"
-#include "base/url.h"
 #include "edge/form.h"
 #include "platform/await.h"
 #include "platform/platform.h"
@@ -269,23 +268,9 @@ struct str slack_emoji_name(struct str emoji)
 
 bool slack_is_own_url(struct str url, struct str api_base)
 {
-    static const char *const hosts[] = {"slack.com", "slack-files.com", "slack-gov.com"};
-    struct url u, own;
+    static const char *const hosts[] = {"slack.com", "slack-files.com", "slack-gov.com", NULL};
 
-    if (url.n == 0 || url.n > 2000 || url_split(url, &u) != NULL || u.user.p != NULL)
-        return false;
-    if (api_base.p != NULL && url_split(api_base, &own) == NULL && str_eq(u.scheme, own.scheme) &&
-        str_eq(u.authority, own.authority))
-        return true;
-    for (size_t i = 0; i < ARRAY_LEN(hosts); i++) {
-        struct str host = str_of(hosts[i]);
-        bool below =
-            str_ends(u.host, host) && u.host.n > host.n && u.host.p[u.host.n - host.n - 1] == '.';
-        if (str_eq(u.scheme, STR("https")) && (below || str_eq(u.host, host)) &&
-            (u.port == 0 || u.port == 443))
-            return true;
-    }
-    return false;
+    return platform_owns_url(hosts, url, api_base);
 }
 
 bool slack_is_own_socket(struct str url, struct str api_base)

@@ -51,7 +51,7 @@ static void outgoing_free(struct outgoing *o)
 
 struct slack_team *slack_outgoing_team(const struct slack_outgoing *x)
 {
-    const struct slack_chat *c = map_get(&x->s->chats, str_of(x->chat));
+    const struct slack_chat *c = lru_find(&x->s->chats, str_of(x->chat));
 
     if (x->team != NULL)
         return x->team;
@@ -164,7 +164,7 @@ static void write_body(struct buf *body, struct slack_outgoing *x, bool plain)
 static void write_address(struct slack_team *t, enum slack_method m, bool json,
                           struct sender_request *q)
 {
-    buf_printf(&q->url, "%s/%s", t->s->api_base, slack_method_name(m));
+    buf_printf(&q->url, "%s/%s", t->s->base.api_base, slack_method_name(m));
     q->headers[0] = t->auth;
     q->headers[1] = json ? "Content-Type: application/json; charset=utf-8"
                          : "Content-Type: application/x-www-form-urlencoded";
@@ -180,7 +180,8 @@ static bool takes_json(enum slack_method m)
 /* An edit must repeat the buttons of an open question. */
 static void keep_buttons(struct slack_outgoing *x)
 {
-    const struct prompt *q = prompts_of_message(x->s->prompts, str_of(x->chat), str_of(x->message));
+    const struct prompt *q =
+        prompts_of_message(x->s->base.prompts, str_of(x->chat), str_of(x->message));
     struct jw w = jw_begin(&x->buttons);
 
     buf_reset(&x->buttons);
@@ -246,7 +247,7 @@ static void slack_write(struct platform *p, struct outgoing *o, struct sender_re
         write_file(t, x, q);
         slack_called(t, x->method);
         if (c != NULL && x->method == SLACK_COMPLETE)
-            c->next_post_ms = clock_now_ms(x->s->env->clock) + SLACK_POST_MS;
+            c->next_post_ms = clock_now_ms(x->s->base.env->clock) + SLACK_POST_MS;
         v->end = SENDER_GO;
         return;
     }
@@ -259,7 +260,7 @@ static void slack_write(struct platform *p, struct outgoing *o, struct sender_re
         q->once = x->method == SLACK_START || x->method == SLACK_APPEND;
         slack_called(t, x->method);
         if (c != NULL)
-            c->next_post_ms = clock_now_ms(x->s->env->clock) + SLACK_POST_MS;
+            c->next_post_ms = clock_now_ms(x->s->base.env->clock) + SLACK_POST_MS;
         v->end = SENDER_GO;
         return;
     }
@@ -275,7 +276,7 @@ static void slack_write(struct platform *p, struct outgoing *o, struct sender_re
     q->once = posts(x) || x->method == SLACK_EPHEMERAL;
     slack_called(t, x->method);
     if (c != NULL)
-        c->next_post_ms = clock_now_ms(x->s->env->clock) + SLACK_POST_MS;
+        c->next_post_ms = clock_now_ms(x->s->base.env->clock) + SLACK_POST_MS;
     v->end = SENDER_GO;
 }
 
@@ -284,7 +285,7 @@ static int64_t slack_wait(struct platform *p, struct outgoing *o)
     struct slack_outgoing *x = slack_outgoing_of(o);
     struct slack_team *t = slack_outgoing_team(x);
 
-    return t != NULL ? slack_wait_ms(t, x->method, map_get(&x->s->chats, str_of(x->chat))) : 0;
+    return t != NULL ? slack_wait_ms(t, x->method, lru_find(&x->s->chats, str_of(x->chat))) : 0;
 }
 
 /* ---- the answer ---- */
@@ -295,24 +296,24 @@ static bool refuses_blocks(struct str error)
            str_eq(error, STR("msg_blocks_too_long")) || str_eq(error, STR("msg_too_long"));
 }
 
-static void on_refusal(struct slack_outgoing *x, const struct slack_answer *a,
-                       struct sender_verdict *v)
+static void on_refusal(struct slack_outgoing *x, struct sender_verdict *v)
 {
-    v->end = SENDER_REFUSED;
+    struct str error = slack_error(v);
+
     if ((x->op == ACTION_REACT &&
-         (str_eq(a->error, STR("already_reacted")) || str_eq(a->error, STR("no_reaction"))))) {
+         (str_eq(error, STR("already_reacted")) || str_eq(error, STR("no_reaction"))))) {
         v->end = SENDER_DONE;
     } else if (x->op == ACTION_TYPING) {
         v->end = SENDER_FAILED;
-    } else if (x->op == ACTION_EDIT && str_eq(a->error, STR("streaming_state_conflict"))) {
+    } else if (x->op == ACTION_EDIT && str_eq(error, STR("streaming_state_conflict"))) {
         x->method = SLACK_STOP; /* an earlier process let it grow */
         v->end = SENDER_REWRITE;
     } else if ((posts(x) || x->method == SLACK_UPDATE) && x->plain_at != x->out.at + 1 &&
-               refuses_blocks(a->error)) {
+               refuses_blocks(error)) {
         x->s->n.plain++;
         x->plain_at = x->out.at + 1;
         v->end = SENDER_REWRITE;
-    } else if (at_file(x) && x->file_id[0] != '\0' && str_eq(a->error, STR("file_not_found"))) {
+    } else if (at_file(x) && x->file_id[0] != '\0' && str_eq(error, STR("file_not_found"))) {
         x->file_id[0] = '\0'; /* the upload did not arrive whole: from the start */
         x->method = SLACK_UPLOAD_URL;
         v->end = SENDER_REWRITE;
@@ -331,25 +332,21 @@ static void on_info(struct slack_outgoing *x, struct json channel, struct sender
         v->chat_name = str_of(x->chat);
 }
 
-static void on_ok(struct slack_outgoing *x, struct json doc, struct sender_verdict *v)
+static void on_ok(struct slack_outgoing *x, struct sender_verdict *v)
 {
-    struct slack_chat *c = map_get(&x->s->chats, str_of(x->chat));
-    struct str ts = json_str(doc, "ts");
+    struct slack_chat *c = lru_find(&x->s->chats, str_of(x->chat));
+    struct str ts = json_str(v->answer, "ts");
 
-    v->end = SENDER_DONE;
-    if (x->op == ACTION_UNKNOWN && x->got != NULL) {
-        x->got(x->ctx, doc);
-    } else if (x->op == ACTION_GET_CHAT_INFO) {
-        on_info(x, json_get(doc, "channel"), v);
+    if (x->op == ACTION_GET_CHAT_INFO) {
+        on_info(x, json_get(v->answer, "channel"), v);
     } else if (x->method == SLACK_UPDATE && x->op != ACTION_UNKNOWN) {
         x->s->n.edits++;
         snprintf(v->message_id, sizeof v->message_id, "%s", x->message);
     } else if (posts(x)) {
-        x->s->n.sent++;
         if (x->thread[0] != '\0')
-            slack_thread_note(x->s, str_of(x->chat), str_of(x->thread));
+            slack_thread_joined(x->s, str_of(x->chat), str_of(x->thread));
         if (c != NULL) {
-            c->next_post_ms = clock_now_ms(x->s->env->clock) + SLACK_POST_MS;
+            c->next_post_ms = clock_now_ms(x->s->base.env->clock) + SLACK_POST_MS;
             c->status_ts[0] = '\0'; /* a message ends the status */
         }
         if (slack_is_ts(ts))
@@ -360,21 +357,19 @@ static void on_ok(struct slack_outgoing *x, struct json doc, struct sender_verdi
 }
 
 /* Each answer on the way of a file leads to the next request. */
-static void on_file(struct slack_outgoing *x, struct json doc, struct sender_verdict *v)
+static void on_file(struct slack_outgoing *x, struct sender_verdict *v)
 {
-    struct str url = json_str(doc, "upload_url"), id = json_str(doc, "file_id");
-    struct slack_chat *c = map_get(&x->s->chats, str_of(x->chat));
+    struct str url = json_str(v->answer, "upload_url"), id = json_str(v->answer, "file_id");
+    struct slack_chat *c = lru_find(&x->s->chats, str_of(x->chat));
 
     if (x->method == SLACK_COMPLETE) {
-        x->s->n.sent++;
-        v->end = SENDER_DONE;
         if (c != NULL)
-            c->next_post_ms = clock_now_ms(x->s->env->clock) + SLACK_POST_MS;
+            c->next_post_ms = clock_now_ms(x->s->base.env->clock) + SLACK_POST_MS;
         return;
     }
     v->end = SENDER_FAILED;
     snprintf(v->why, sizeof v->why, "Slack did not say where to upload the file");
-    if (!slack_is_own_url(url, str_of(x->s->cfg->api_base)) || !slack_is_id(id))
+    if (!slack_is_own_url(url, str_of(x->s->cfg->base.api_base)) || !slack_is_id(id))
         return;
     free(x->upload_url);
     x->upload_url = str_dup(url);
@@ -401,18 +396,15 @@ static void slack_read(struct platform *p, struct outgoing *o, const struct http
 {
     struct slack_outgoing *x = slack_outgoing_of(o);
     struct slack_team *t = slack_outgoing_team(x);
-    struct slack_answer a = {.end = SENDER_UNKNOWN};
 
     if (at_file(x) && x->method == SLACK_UPLOAD) {
         on_uploaded(x, r, v);
         return;
     }
     if (t != NULL)
-        slack_answer_read(t, x->method, r, &a);
-    v->end = a.end;
-    v->wait_ms = a.wait_ms;
-    snprintf(v->why, sizeof v->why, "%s", a.why);
-    if (a.end == SENDER_DONE && x->method == SLACK_AUTH_TEST) {
+        slack_answer_read(t, x->method, r, v);
+    bool done = v->end == SENDER_DONE, refused = v->end == SENDER_REFUSED;
+    if (done && x->method == SLACK_AUTH_TEST) {
         BUF_LOCAL missing = BUF_INIT;
         struct str granted = http_result_header(r, "x-oauth-scopes");
         if (granted.p != NULL)
@@ -420,29 +412,21 @@ static void slack_read(struct platform *p, struct outgoing *o, const struct http
         free(t->missing);
         t->missing = str_dup_opt(buf_str(&missing));
     }
-    if (a.end == SENDER_DONE && streams(x)) {
-        struct slack_chat *c = map_get(&x->s->chats, str_of(x->chat));
+    if (done && streams(x)) {
+        struct slack_chat *c = lru_find(&x->s->chats, str_of(x->chat));
         if (c != NULL && x->method == SLACK_START)
             c->status_ts[0] = '\0'; /* a message ends the status */
-        slack_stream_done(x, a.doc, v);
-    } else if (a.end == SENDER_REFUSED && streams(x)) {
-        slack_stream_refused(x, t, a.error, v);
-    } else if (a.end == SENDER_DONE && at_file(x))
-        on_file(x, a.doc, v);
-    else if (a.end == SENDER_DONE)
-        on_ok(x, a.doc, v);
-    else if (a.end == SENDER_REFUSED)
-        on_refusal(x, &a, v);
+        slack_stream_done(x, v);
+    } else if (refused && streams(x)) {
+        slack_stream_refused(x, t, v);
+    } else if (done && at_file(x))
+        on_file(x, v);
+    else if (done)
+        on_ok(x, v);
+    else if (refused)
+        on_refusal(x, v);
     else if (x->op == ACTION_TYPING)
         v->end = SENDER_FAILED; /* a late status is useless */
-}
-
-static void slack_told(struct platform *p, struct outgoing *o, const struct sender_verdict *v)
-{
-    struct slack_outgoing *x = slack_outgoing_of(o);
-
-    if (x->told != NULL)
-        x->told(x->ctx, v->end);
 }
 
 /* ---- looking up a message whose answer was lost ---- */
@@ -496,19 +480,17 @@ static void slack_looked(struct platform *p, struct outgoing *o, const struct ht
 {
     struct slack_outgoing *x = slack_outgoing_of(o);
     struct slack_team *t = slack_outgoing_team(x);
-    struct slack_answer a = {.end = SENDER_UNKNOWN};
     char key[40];
 
     if (t != NULL)
-        slack_answer_read(t, x->thread[0] != '\0' ? SLACK_REPLIES : SLACK_HISTORY, r, &a);
-    v->end = a.end == SENDER_UNKNOWN ? SENDER_AGAIN : a.end;
-    v->wait_ms = a.wait_ms;
-    snprintf(v->why, sizeof v->why, "%s", a.why);
-    if (a.end != SENDER_DONE)
+        slack_answer_read(t, x->thread[0] != '\0' ? SLACK_REPLIES : SLACK_HISTORY, r, v);
+    if (v->end == SENDER_UNKNOWN)
+        v->end = SENDER_AGAIN;
+    if (v->end != SENDER_DONE)
         return;
     write_key(key, x);
     v->end = SENDER_REFUSED; /* Slack does not show it */
-    for (struct json_iter it = {0}; json_next(json_get(a.doc, "messages"), &it);) {
+    for (struct json_iter it = {0}; json_next(json_get(v->answer, "messages"), &it);) {
         struct json meta = json_get(it.value, "metadata");
         struct str ts = json_str(it.value, "ts");
         bool ours = at_file(x)
@@ -534,7 +516,6 @@ static const struct stream_ops streaming = {
 const struct sender_ops slack_sender = {
     .write = slack_write,
     .read = slack_read,
-    .told = slack_told,
     .free = outgoing_free,
     .wait = slack_wait,
     .look = slack_look,
@@ -542,21 +523,17 @@ const struct sender_ops slack_sender = {
     .stream = &streaming,
 };
 
-void slack_ask(struct slack *s, const struct slack_question *q, slack_got_fn *got,
-               slack_told_fn *told, void *ctx)
+void slack_ask(struct slack_team *t, enum slack_method m, struct str body,
+               const struct sender_question *q)
 {
     struct slack_outgoing *x = xcalloc(1, sizeof *x);
 
-    x->s = s;
+    x->s = t->s;
     x->op = ACTION_UNKNOWN;
-    x->team = q->team;
-    x->method = q->method;
-    x->got = got;
-    x->told = told;
-    x->ctx = ctx;
-    x->out.n_parts = 1;
-    buf_add_str(&x->body, q->body);
-    sender_ask(s->sender, &x->out, q->tenant, q->lane, q->patience_ms > 0 ? q->patience_ms : 30000);
+    x->team = t;
+    x->method = m;
+    buf_add_str(&x->body, body);
+    sender_ask(t->s->base.sender, &x->out, q);
 }
 
 /* ---- checking actions ---- */
@@ -678,7 +655,7 @@ static bool wants_status(struct slack_outgoing *x, const struct action *a)
     struct str text = clear              ? STR("")
                       : a->content.n > 0 ? a->content
                                          : STR("is typing\xe2\x80\xa6");
-    int64_t now_ms = clock_now_ms(x->s->env->clock);
+    int64_t now_ms = clock_now_ms(x->s->base.env->clock);
     size_t n = 0;
 
     if (x->thread[0] == '\0' || c == NULL)
@@ -704,33 +681,20 @@ static void start(struct slack *s, struct sender_order *q)
 
     x->s = s;
     x->op = q->action->op;
-    const char *wrong = read_action(x, q->from, q->action);
-    if (wrong != NULL) {
-        host_fail(s->base.host, q->id, "%s", wrong);
-        outgoing_free(&x->out);
-        return;
-    }
-    if (x->op == ACTION_TYPING && !wants_status(x, q->action)) {
+    q->wrong = read_action(x, q->from, q->action);
+    if (q->wrong == NULL && x->op == ACTION_TYPING && !wants_status(x, q->action)) {
         host_result(s->base.host, q->id, &(struct action_result){.success = true});
         outgoing_free(&x->out);
         return;
     }
     q->twice = posts(x) ? TWICE_IS_SEEN : TWICE_IS_ONE;
     q->lane = str_of(x->chat);
-    if (x->op == ACTION_PROMPT) {
+    q->apart = !posts(x);
+    if (q->wrong == NULL && x->op == ACTION_PROMPT) {
         struct jw w = jw_begin(&x->buttons);
-        slack_write_buttons(&w, prompts_add(s->prompts, q->from, q->action, q->lane));
+        slack_write_buttons(&w, prompts_add(s->base.prompts, q->from, q->action, q->lane));
     }
-    if (posts(x))
-        sender_act(s->sender, &x->out, q);
-    else {
-        /* An edit, a status, a reaction or a lookup has its own lane: messages do not wait. */
-        char lane[SLACK_ID_MAX + 32];
-        snprintf(lane, sizeof lane, "%s %s", action_op_name(x->op), x->chat);
-        q->lane = str_of(lane);
-        sender_act(s->sender, &x->out, q);
-        q->lane = STR_NULL;
-    }
+    sender_act(s->base.sender, &x->out, q);
 }
 
 void slack_act(struct platform *p, struct action_id id, const struct action_from *from,

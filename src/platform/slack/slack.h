@@ -9,8 +9,6 @@ struct slack_settings {
     struct platform_settings base; /* first */
     char *mode; /* "socket" or "webhook"; NULL: socket if there is an app_token */
     char *bot_token, *app_token, *signing_secret, *client_id, *client_secret;
-    char *api_base; /* NULL: Slack's own */
-    bool reactions; /* deliver people's reactions to the bot's messages */
 };
 extern const struct config_section slack_config;
 extern const struct platform_ops slack_ops;

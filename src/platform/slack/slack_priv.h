@@ -18,6 +18,7 @@
 #include "net/http_client.h"
 #include "platform/attachment.h"
 #include "platform/await.h"
+#include "platform/lru.h"
 #include "platform/prompts.h"
 #include "platform/sender.h"
 #include "platform/slack/normalize.h"
@@ -75,20 +76,26 @@ struct slack_team {                                            /* a workspace */
     int64_t no_streams_ms; /* monotonic: it starts no streams until then */
 };
 
-struct slack_chat { /* LRU; what is known of a chat while the process runs */
-    struct list age;
-    char id[SLACK_ID_MAX + 1], team[SLACK_ID_MAX + 1];
+struct slack_chat { /* what is known of a chat while the process runs */
+    struct lru_entry lru;
+    char team[SLACK_ID_MAX + 1];
     int64_t next_post_ms;             /* monotonic */
     char status_ts[SLACK_ID_MAX + 1]; /* the thread that shows a status; empty: none */
     uint32_t status;                  /* hash of that status */
     int64_t status_ms;                /* monotonic */
 };
 
+struct slack_thread {     /* what is known of the thread of a message while the process runs */
+    struct lru_entry lru; /* chat, blank, ts */
+    bool joined;          /* the bot was mentioned or wrote there: what follows is meant for it */
+    char user[SLACK_ID_MAX + 1],
+        team[SLACK_ID_MAX + 1]; /* the last one who wrote; empty: unknown */
+};
+
 struct slack_sockets {      /* Socket Mode; socket.c has the pictures */
     struct slack_team *app; /* owned; only its token counts: the app-level one; NULL: no sockets */
     struct list conns;      /* struct slack_conn, owned */
-    struct list waiting;    /* struct slack_waiting, owned: envelopes that are being made safe */
-    size_t n_waiting;
+    size_t n_waiting;       /* envelopes whose events are being made safe */
     struct json_parser *frames; /* owned */
     struct timer retry, tick;
     bool asking;               /* apps.connections.open is under way */
@@ -101,42 +108,27 @@ struct slack_sockets {      /* Socket Mode; socket.c has the pictures */
 struct slack {
     struct platform base;
     const struct slack_settings *cfg; /* borrowed; holds secrets */
-    const struct host_env *env;       /* borrowed */
-    char *api_base;                   /* owned; without a slash at its end */
     struct slack_team *own;           /* the workspace of bot_token; NULL: there is none */
     struct slack_team *oauth;         /* owned; without a token, for oauth.v2.access; NULL: off */
     struct list gone;                 /* struct slack_team, owned: requests may still have them */
     struct list installs;             /* install.c: struct slack_install, owned */
     size_t n_installs;
-    struct map teams; /* workspace -> struct slack_team, owned; without @own */
-    struct map chats; /* channel -> struct slack_chat, owned */
-    struct list chats_by_age;
-    struct map threads; /* chat and ts -> struct slack_thread, owned */
-    struct list threads_by_age;
-    struct map speakers; /* chat and ts -> struct slack_speaker, owned */
-    struct list speakers_by_age;
-    struct map cards; /* streams.c: struct slack_card, owned */
-    struct list cards_by_age;
+    struct map teams;   /* workspace -> struct slack_team, owned; without @own */
+    struct lru chats;   /* channel -> struct slack_chat */
+    struct lru threads; /* struct slack_thread */
+    struct lru cards;   /* streams.c: struct slack_card */
     struct timer cards_tick;
-    struct map names; /* workspace and id -> struct slack_name, owned */
-    struct list names_by_age;
-    size_t names_asked;                   /* questions under way */
-    struct json_parser *parser, *answers; /* owned: requests; answers */
-    struct arena arena;                   /* of the request being read */
+    struct lru names;   /* workspace and id -> struct slack_name */
+    size_t names_asked; /* questions under way */
+    struct arena arena; /* of the request being read */
     struct buf scratch;
     struct form form;
     struct slack_out out;
-    struct awaits awaits;
     struct slack_sockets sockets;
-    struct prompts *prompts; /* owned */
-    struct list lookups;     /* slack.c: struct slack_lookup, owned */
-    struct list tidying;     /* interactions.c: struct tidying, owned */
-    struct sender *sender;   /* owned */
-    struct timer again;      /* asks auth.test again */
-    int64_t first_post_ms;   /* monotonic; no message before */
+    struct timer again;    /* asks auth.test again */
+    int64_t first_post_ms; /* monotonic; no message before */
     struct {
-        uint64_t events, ignored, forged, malformed, commands, presses, forwarded;
-        uint64_t sent, edits, plain, limited, streams, appends, cards;
+        uint64_t commands, presses, forwarded, edits, plain, limited, streams, appends, cards;
     } n;
 };
 
@@ -158,43 +150,29 @@ void slack_scopes_missing(struct str granted, struct buf *out);
 
 /* Finds or adds a chat; @team may be absent.  The oldest one may go for it. */
 struct slack_chat *slack_chat_get(struct slack *s, struct str id, struct str team);
-/* The bot was mentioned or wrote in the thread of @ts: what follows there is meant for it too.
- * Known while the process runs. */
-void slack_thread_note(struct slack *s, struct str chat, struct str ts);
-bool slack_thread_known(struct slack *s, struct str chat, struct str ts);
+/* The thread of the message @ts; NULL: not known.  And: finds or adds it; NULL: these are
+ * no ids. */
+struct slack_thread *slack_thread_find(struct slack *s, struct str chat, struct str ts);
+struct slack_thread *slack_thread_use(struct slack *s, struct str chat, struct str ts);
+void slack_thread_joined(struct slack *s, struct str chat, struct str ts);
 /* Ms until @m may be called in @t; 0: now.  And: until @c takes a message, too. */
 int64_t slack_limit_ms(struct slack_team *t, enum slack_method m);
 int64_t slack_wait_ms(struct slack_team *t, enum slack_method m, const struct slack_chat *c);
 void slack_called(struct slack_team *t, enum slack_method m); /* counts a request */
 
-struct slack_answer {
-    enum sender_end end; /* DONE, AGAIN, REFUSED, UNKNOWN */
-    struct str error;    /* Slack's word; borrowed */
-    struct json doc;     /* DONE and REFUSED; borrowed from s->answers */
-    char why[256];       /* a sentence for people */
-    int64_t wait_ms;     /* AGAIN */
-};
+/* Reads an answer of Slack into @v: end, why, wait_ms, answer. */
 void slack_answer_read(struct slack_team *t, enum slack_method m, const struct http_result *r,
-                       struct slack_answer *ret);
+                       struct sender_verdict *v);
+struct str slack_error(const struct sender_verdict *v); /* Slack's word; absent: none */
 
-/* A request of the adapter's own.  @got gets the answer if Slack took it; then, or instead, @told
- * gets the end.  Neither runs inside the call. */
-typedef void slack_got_fn(void *ctx, struct json answer);
-typedef void slack_told_fn(void *ctx, enum sender_end end);
-struct slack_question {
-    struct slack_team *team;
-    enum slack_method method;
-    struct str body; /* JSON or a form, as the method takes it; copied */
-    struct str tenant, lane;
-    int64_t patience_ms; /* 0: 30 s */
-};
-void slack_ask(struct slack *s, const struct slack_question *q, slack_got_fn *got,
-               slack_told_fn *told, void *ctx);
+/* A request of the adapter's own.  @body is JSON or a form, as the method takes it; copied. */
+void slack_ask(struct slack_team *t, enum slack_method m, struct str body,
+               const struct sender_question *q);
 
 /* The names of a person and of a chat go into @ev where they are known; else Slack is asked, and
  * the next event has them. */
 void slack_names_fill(struct slack *s, struct slack_team *t, struct event *ev);
-void slack_names_free(struct slack *s);
+void slack_name_free(struct lru *l, void *entry); /* of s->names */
 
 struct str slack_scopes(void); /* those of the page, with commas */
 
@@ -235,8 +213,7 @@ size_t slack_sockets_live(const struct slack *s);
 void slack_take_interaction(struct slack *s, const struct slack_asker *to, struct json payload);
 void slack_take_command(struct slack *s, const struct slack_asker *to, const struct form *f);
 void slack_write_buttons(struct jw *w, const struct prompt *q);
-void slack_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
-void slack_prompts_cancel(struct slack *s);
+void slack_prompt_over(struct platform *p, struct prompt *q);
 
 /* ---- outbound.c ---- */
 
@@ -258,9 +235,7 @@ struct slack_outgoing {
     struct buf buttons;             /* the blocks of a prompt, as JSON */
     struct buf body;                /* of a question; the text or the chunks that a stream gets */
     bool rewrites;                  /* a seal: the message is edited to its whole text afterwards */
-    slack_got_fn *got;
-    slack_told_fn *told;
-    void *ctx;
+
     char chat[SLACK_ID_MAX + 1], scope[SLACK_ID_MAX + 1];
     char thread[SLACK_ID_MAX + 1], message[SLACK_ID_MAX + 1]; /* empty: none */
 };
@@ -274,16 +249,12 @@ extern const struct sender_ops slack_sender;
 /* ---- streams.c ---- */
 
 enum stream_way slack_way(struct platform *p, const struct action *a);
-/* @user, of workspace @team, wrote in the thread of @ts: a stream there is shown to them. */
-void slack_speaker_note(struct slack *s, struct str chat, struct str ts, struct str user,
-                        struct str team);
 /* A draft or a task card; what is wrong with it, or NULL. */
 const char *slack_stream_read(struct slack_outgoing *x, const struct action_from *from,
                               const struct action *a);
 /* Writes the body of the request that x->method names.  False: there is nothing to do. */
 bool slack_stream_write(struct slack_outgoing *x, struct slack_team *t, struct buf *body);
-void slack_stream_done(struct slack_outgoing *x, struct json doc, struct sender_verdict *v);
-void slack_stream_refused(struct slack_outgoing *x, struct slack_team *t, struct str error,
-                          struct sender_verdict *v);
+void slack_stream_done(struct slack_outgoing *x, struct sender_verdict *v);
+void slack_stream_refused(struct slack_outgoing *x, struct slack_team *t, struct sender_verdict *v);
 void slack_streams_start(struct slack *s);
 void slack_streams_stop(struct slack *s);

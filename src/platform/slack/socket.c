@@ -55,17 +55,14 @@ struct slack_conn {
     size_t n_waiting;            /* envelopes that are not acknowledged yet */
 };
 
-struct slack_waiting { /* an envelope whose event is being made safe */
-    struct list link;
-    struct slack *s; /* borrowed */
-    struct accept_id accept;
+struct waiting_envelope { /* its event is being made safe */
     uint64_t conn;
-    char envelope[ENVELOPE_MAX + 1];
+    char id[ENVELOPE_MAX + 1];
 };
 
 static int64_t now_ms(const struct slack *s)
 {
-    return clock_now_ms(s->env->clock);
+    return clock_now_ms(s->base.env->clock);
 }
 
 static void enter(struct slack_conn *c, enum slack_conn_state next)
@@ -112,7 +109,7 @@ static void want(struct slack *s);
 static void retry_in(struct slack *s, int64_t ms)
 {
     if (!timer_is_set(&s->sockets.retry))
-        timer_set(s->env->clock, &s->sockets.retry, ms);
+        timer_set(s->base.env->clock, &s->sockets.retry, ms);
 }
 
 /* Half a second, doubled up to a minute, with jitter: many apps may have lost Slack together. */
@@ -123,7 +120,7 @@ static void retry(struct slack *s)
 
     s->sockets.failures++;
     ms = ms < MAX_RETRY_MS ? ms : MAX_RETRY_MS;
-    retry_in(s, ms / 2 + (int64_t)rand_below(s->env->rand, (uint64_t)ms));
+    retry_in(s, ms / 2 + (int64_t)rand_below(s->base.env->rand, (uint64_t)ms));
 }
 
 static void on_retry(struct timer *t)
@@ -142,7 +139,7 @@ static void lost(struct slack_conn *c, const char *why)
     }
     conn_free(c);
     if (was_live && slack_sockets_live(s) == 0 && s->sockets.failures == 0)
-        retry_in(s, (int64_t)rand_below(s->env->rand, FIRST_RETRY_MS));
+        retry_in(s, (int64_t)rand_below(s->base.env->rand, FIRST_RETRY_MS));
     else if (slack_sockets_live(s) == 0)
         retry(s);
 }
@@ -163,36 +160,30 @@ void slack_socket_ack(struct slack *s, const struct slack_asker *to)
     ws_client_send(c->ws, buf_str(&text));
 }
 
-static void on_safe(void *ctx, enum bh_err err)
+static void on_safe(struct platform *p, void *with, enum bh_err err)
 {
-    struct slack_waiting *x = ctx;
-    struct slack *s = x->s;
+    const struct waiting_envelope *x = with;
+    struct slack *s = slack_of(p);
     struct slack_conn *c = find_conn(s, x->conn);
 
     if (c != NULL)
         c->n_waiting--;
-    if (err != BH_BUSY && err != BH_UNAVAILABLE) /* else Slack is to send it again */
-        slack_socket_ack(s,
-                         &(struct slack_asker){.conn = x->conn, .envelope = str_of(x->envelope)});
     s->sockets.n_waiting--;
-    list_remove(&x->link);
-    free(x);
+    if (err != BH_BUSY && err != BH_UNAVAILABLE) /* else Slack is to send it again */
+        slack_socket_ack(s, &(struct slack_asker){.conn = x->conn, .envelope = str_of(x->id)});
 }
 
 void slack_socket_accept(struct slack *s, const struct slack_asker *to,
                          const struct webhook_delivery *d)
 {
     struct slack_conn *c = find_conn(s, to->conn);
-    struct slack_waiting *x = xcalloc(1, sizeof *x);
+    struct waiting_envelope x = {.conn = to->conn};
 
-    x->s = s;
-    x->conn = to->conn;
-    memcpy(x->envelope, to->envelope.p, to->envelope.n);
-    list_append(&s->sockets.waiting, &x->link);
+    memcpy(x.id, to->envelope.p, to->envelope.n);
     s->sockets.n_waiting++;
     if (c != NULL)
         c->n_waiting++;
-    x->accept = webhook_delivery_accept(&s->base, d, on_safe, x);
+    await_event(&s->base, d, &x, sizeof x, on_safe);
 }
 
 /* Slash commands come as an object of what the form would have. */
@@ -218,7 +209,7 @@ static void take_envelope(struct slack_conn *c, struct str type, struct json fra
                              .envelope = json_str(frame, "envelope_id")};
 
     if (to.envelope.n == 0 || to.envelope.n > ENVELOPE_MAX) {
-        s->n.malformed++;
+        s->base.n.malformed++;
         return;
     }
     if (s->sockets.n_waiting >= MAX_WAITING)
@@ -246,13 +237,13 @@ static void on_hello(struct slack_conn *c)
     s->sockets.failures = 0;
     s->sockets.fresh_ms = now_ms(s);
     platform_set_problem(&s->base, NULL);
-    platform_beat(&s->base, clock_wall_ms(s->env->clock), BEAT_MS);
+    platform_beat(&s->base, clock_wall_ms(s->base.env->clock), BEAT_MS);
     log_info(&s->base.log, "connected to Slack");
     list_each (&s->sockets.conns, it, nxt) {
         struct slack_conn *other = list_entry(it, struct slack_conn, link);
         if (other != c && other->state == SLACK_LIVE) {
             enter(other, SLACK_LEAVING);
-            timer_set(s->env->clock, &s->sockets.tick, LEAVE_MS);
+            timer_set(s->base.env->clock, &s->sockets.tick, LEAVE_MS);
         }
     }
 }
@@ -285,7 +276,7 @@ static void heard(struct slack_conn *c)
 {
     c->heard_ms = now_ms(c->s);
     if (c->state == SLACK_LIVE)
-        platform_beat(&c->s->base, clock_wall_ms(c->s->env->clock), BEAT_MS);
+        platform_beat(&c->s->base, clock_wall_ms(c->s->base.env->clock), BEAT_MS);
 }
 
 static void on_message(void *ctx, struct str message, bool text)
@@ -296,7 +287,7 @@ static void on_message(void *ctx, struct str message, bool text)
 
     heard(c);
     if (!text || !json_parse(s->sockets.frames, message, &frame) || !json_is_object(frame)) {
-        s->n.malformed++;
+        s->base.n.malformed++;
         return;
     }
     struct str type = json_str(frame, "type");
@@ -332,16 +323,25 @@ static void on_closed(void *ctx, int code, const char *why)
 
 /* ---- asking for an address ---- */
 
-static void on_address(void *ctx, struct json answer)
+static void on_address(void *ctx, const struct sender_verdict *v)
 {
     static const struct ws_client_handlers handlers = {.on_open = on_open,
                                                        .on_message = on_message,
                                                        .on_closed = on_closed,
                                                        .on_alive = on_alive};
     struct slack *s = ctx;
-    struct str url = json_str(answer, "url");
+    struct str url = json_str(v->answer, "url");
 
-    if (!slack_is_own_socket(url, str_of(s->cfg->api_base))) {
+    s->sockets.asking = false;
+    if (v->end == SENDER_REFUSED) {
+        retry_in(s, DISABLED_MS);
+        return;
+    }
+    if (v->end != SENDER_DONE) {
+        retry(s);
+        return;
+    }
+    if (!slack_is_own_socket(url, str_of(s->cfg->base.api_base))) {
         platform_set_problem(&s->base, "Slack named an address that is not Slack's");
         retry(s);
         return;
@@ -352,21 +352,10 @@ static void on_address(void *ctx, struct json answer)
     enter(c, SLACK_OPENING);
     list_append(&s->sockets.conns, &c->link);
     s->sockets.opened++;
-    c->ws = ws_client_open(s->env->loop,
+    c->ws = ws_client_open(s->base.env->loop,
                            &(struct ws_client_options){.url = address, .max_message = MAX_FRAME},
                            &handlers, c);
     free(address);
-}
-
-static void on_address_told(void *ctx, enum sender_end end)
-{
-    struct slack *s = ctx;
-
-    s->sockets.asking = false;
-    if (end == SENDER_REFUSED)
-        retry_in(s, DISABLED_MS);
-    else if (end != SENDER_DONE)
-        retry(s);
 }
 
 /* Opens a connection, unless one is being opened. */
@@ -380,11 +369,8 @@ static void want(struct slack *s)
         count(s, SLACK_OPENING) + count(s, SLACK_GREETING) > 0)
         return;
     s->sockets.asking = true;
-    slack_ask(s,
-              &(struct slack_question){.team = s->sockets.app,
-                                       .method = SLACK_CONNECT,
-                                       .lane = STR("socket")},
-              on_address, on_address_told, s);
+    slack_ask(s->sockets.app, SLACK_CONNECT, STR_NULL,
+              &(struct sender_question){.lane = STR("socket"), .told = on_address, .ctx = s});
 }
 
 /* ---- every few seconds ---- */
@@ -415,7 +401,7 @@ static void check_rhythm(struct slack *s)
     int64_t most_ms = 10 * usual_ms > PLATFORM_DEAF_MS ? 10 * usual_ms : PLATFORM_DEAF_MS;
 
     if (usual_ms > 0 && now - s->sockets.fresh_ms > most_ms &&
-        clock_wall_ms(s->env->clock) - s->base.last_event_ms > most_ms &&
+        clock_wall_ms(s->base.env->clock) - s->base.last_event_ms > most_ms &&
         slack_sockets_live(s) > 0) {
         s->sockets.fresh_ms = now;
         log_info(&s->base.log, "no event for long: the connection to Slack is replaced");
@@ -434,7 +420,7 @@ static void on_tick(struct timer *t)
     if (slack_sockets_live(s) == 0)
         want(s);
     check_rhythm(s);
-    timer_set(s->env->clock, t, count(s, SLACK_LEAVING) > 0 ? LEAVE_MS : TICK_MS);
+    timer_set(s->base.env->clock, t, count(s, SLACK_LEAVING) > 0 ? LEAVE_MS : TICK_MS);
 }
 
 void slack_sockets_start(struct slack *s)
@@ -443,21 +429,15 @@ void slack_sockets_start(struct slack *s)
     timer_init(&s->sockets.retry, on_retry);
     timer_init(&s->sockets.tick, on_tick);
     s->sockets.tick_ms = now_ms(s);
-    timer_set(s->env->clock, &s->sockets.tick, TICK_MS);
+    timer_set(s->base.env->clock, &s->sockets.tick, TICK_MS);
     want(s);
 }
 
 void slack_sockets_stop(struct slack *s)
 {
-    timer_stop(s->env->clock, &s->sockets.retry);
-    timer_stop(s->env->clock, &s->sockets.tick);
+    timer_stop(s->base.env->clock, &s->sockets.retry);
+    timer_stop(s->base.env->clock, &s->sockets.tick);
     list_each (&s->sockets.conns, it, nxt)
         conn_free(list_entry(it, struct slack_conn, link));
-    list_each (&s->sockets.waiting, it, nxt) {
-        struct slack_waiting *x = list_entry(it, struct slack_waiting, link);
-        host_accept_cancel(s->base.host, x->accept);
-        list_remove(&x->link);
-        free(x);
-    }
     json_parser_free(s->sockets.frames);
 }

@@ -24,7 +24,6 @@
 #include "platform/slack/slack_priv.h"
 
 enum {
-    MAX_SPEAKERS = 65536,
     MAX_CARDS = 1024,
     MAX_TASKS = 40,    /* of a card; Slack shows 50 blocks in a message */
     TASK_CHARS = 256,  /* of each text of a task, in bytes */
@@ -32,51 +31,6 @@ enum {
     TICK_MS = 30000,
     LATER_MS = 600000, /* until a workspace that refused a stream is asked again */
 };
-
-/* ---- who is spoken to ---- */
-
-struct slack_speaker { /* LRU */
-    struct list age;
-    char user[SLACK_ID_MAX + 1], team[SLACK_ID_MAX + 1];
-    char key[2 * SLACK_ID_MAX + 2]; /* chat, blank, ts */
-};
-
-static struct slack_speaker *find_speaker(struct slack *s, struct str chat, struct str ts,
-                                          char ret_key[2 * SLACK_ID_MAX + 2])
-{
-    ret_key[0] = '\0';
-    if (!slack_is_chat(chat) || !slack_is_ts(ts))
-        return NULL;
-    snprintf(ret_key, 2 * SLACK_ID_MAX + 2, "%.*s %.*s", STR_FMT(chat), STR_FMT(ts));
-    return map_get(&s->speakers, str_of(ret_key));
-}
-
-void slack_speaker_note(struct slack *s, struct str chat, struct str ts, struct str user,
-                        struct str team)
-{
-    char key[2 * SLACK_ID_MAX + 2];
-    struct slack_speaker *x = find_speaker(s, chat, ts, key);
-
-    if (key[0] == '\0' || !slack_is_id(user))
-        return;
-    if (x == NULL && map_count(&s->speakers) >= MAX_SPEAKERS) { /* the oldest one goes */
-        x = list_first(&s->speakers_by_age, struct slack_speaker, age);
-        map_del(&s->speakers, str_of(x->key));
-        list_remove(&x->age);
-    }
-    if (x == NULL) {
-        x = xcalloc(1, sizeof *x);
-        list_init(&x->age);
-    }
-    if (strcmp(x->key, key) != 0) {
-        memcpy(x->key, key, sizeof key);
-        map_put(&s->speakers, str_of(x->key), x);
-    }
-    list_move(&x->age, &s->speakers_by_age);
-    snprintf(x->user, sizeof x->user, "%.*s", STR_FMT(user));
-    snprintf(x->team, sizeof x->team, "%.*s", slack_is_id(team) ? (int)team.n : 0,
-             team.p != NULL ? team.p : "");
-}
 
 /* Direct messages need no recipient. */
 static bool is_direct(struct str chat)
@@ -87,13 +41,14 @@ static bool is_direct(struct str chat)
 enum stream_way slack_way(struct platform *p, const struct action *a)
 {
     struct slack *s = slack_of(p);
-    const struct slack_chat *c = map_get(&s->chats, a->chat_id);
+    const struct slack_chat *c = lru_find(&s->chats, a->chat_id);
     struct slack_team *t =
         slack_team_find(s, c != NULL && c->team[0] != '\0' ? str_of(c->team) : a->scope_id);
-    char key[2 * SLACK_ID_MAX + 2];
+    const struct slack_thread *in = slack_thread_find(s, a->chat_id, a->thread_id);
 
-    if (t == NULL || !slack_is_ts(a->thread_id) || t->no_streams_ms > clock_now_ms(s->env->clock) ||
-        (!is_direct(a->chat_id) && find_speaker(s, a->chat_id, a->thread_id, key) == NULL) ||
+    if (t == NULL || !slack_is_ts(a->thread_id) ||
+        t->no_streams_ms > clock_now_ms(s->base.env->clock) ||
+        (!is_direct(a->chat_id) && (in == NULL || in->user[0] == '\0')) ||
         slack_limit_ms(t, SLACK_START) > 0 || slack_limit_ms(t, SLACK_STOP) > 0)
         return STREAM_EDIT;
     return STREAM_NATIVE;
@@ -101,23 +56,15 @@ enum stream_way slack_way(struct platform *p, const struct action *a)
 
 /* ---- task cards ---- */
 
-struct slack_card { /* LRU */
-    struct list age;
+struct slack_card {
+    struct lru_entry lru;
     char chat[SLACK_ID_MAX + 1], team[SLACK_ID_MAX + 1];
     char ts[SLACK_ID_MAX + 1]; /* empty: not started */
     int64_t used_ms;           /* monotonic */
     uint64_t shown;            /* hash of the chunks it shows */
     uint32_t tasks[MAX_TASKS]; /* hashes of their ids */
     size_t n_tasks;
-    char key[];
 };
-
-static void card_free(struct slack *s, struct slack_card *c)
-{
-    map_del(&s->cards, str_of(c->key));
-    list_remove(&c->age);
-    free(c);
-}
 
 /* Completes a card that nobody will end. */
 static void card_abandon(struct slack *s, struct slack_card *c)
@@ -131,49 +78,34 @@ static void card_abandon(struct slack *s, struct slack_card *c)
         jw_kstr(&w, "channel", str_of(c->chat));
         jw_kstr(&w, "ts", str_of(c->ts));
         jw_end_obj(&w);
-        slack_ask(s,
-                  &(struct slack_question){.team = t,
-                                           .method = SLACK_STOP,
-                                           .body = buf_str(&body),
-                                           .lane = str_of(c->key)},
-                  NULL, NULL, NULL);
+        slack_ask(t, SLACK_STOP, buf_str(&body), &(struct sender_question){.lane = c->lru.key});
     }
-    card_free(s, c);
+    lru_drop(&s->cards, c);
 }
 
 static struct slack_card *card_get(struct slack *s, const char *key, const char *chat)
 {
-    struct slack_card *c = map_get(&s->cards, str_of(key));
-
-    if (c == NULL) {
-        if (map_count(&s->cards) >= MAX_CARDS)
-            card_abandon(s, list_first(&s->cards_by_age, struct slack_card, age));
-        c = xcalloc(1, sizeof *c + strlen(key) + 1);
-        memcpy(c->key, key, strlen(key));
-        memcpy(c->chat, chat, sizeof c->chat);
-        list_init(&c->age);
-        map_put(&s->cards, str_of(c->key), c);
-        if (!timer_is_set(&s->cards_tick))
-            timer_set(s->env->clock, &s->cards_tick, TICK_MS);
-    }
-    c->used_ms = clock_now_ms(s->env->clock);
-    list_move(&c->age, &s->cards_by_age);
+    if (lru_is_full(&s->cards) && lru_find(&s->cards, str_of(key)) == NULL)
+        card_abandon(s, lru_oldest(&s->cards));
+    struct slack_card *c = lru_use(&s->cards, str_of(key), sizeof *c);
+    memcpy(c->chat, chat, sizeof c->chat);
+    c->used_ms = clock_now_ms(s->base.env->clock);
+    if (!timer_is_set(&s->cards_tick))
+        timer_set(s->base.env->clock, &s->cards_tick, TICK_MS);
     return c;
 }
 
 static void on_tick(struct timer *timer)
 {
     struct slack *s = container_of(timer, struct slack, cards_tick);
-    int64_t now_ms = clock_now_ms(s->env->clock);
+    int64_t now_ms = clock_now_ms(s->base.env->clock);
 
-    while (!list_is_empty(&s->cards_by_age)) {
-        struct slack_card *c = list_first(&s->cards_by_age, struct slack_card, age);
-        if (c->used_ms + STREAM_GROWS_MS > now_ms)
-            break;
+    struct slack_card *c;
+
+    while ((c = lru_oldest(&s->cards)) != NULL && c->used_ms + STREAM_GROWS_MS <= now_ms)
         card_abandon(s, c);
-    }
-    if (!list_is_empty(&s->cards_by_age))
-        timer_set(s->env->clock, &s->cards_tick, TICK_MS);
+    if (c != NULL)
+        timer_set(s->base.env->clock, &s->cards_tick, TICK_MS);
 }
 
 /* Writes a text of a task, cut between two characters, so that it pings nobody. */
@@ -253,7 +185,7 @@ static const char *read_card(struct slack_outgoing *x, const struct action_from 
     buf_printf(&key, "%.*s\x1f%.*s\x1f%s\x1f%.*s", STR_FMT(from->tenant), STR_FMT(from->instance),
                x->chat, STR_FMT(a->card_id));
     x->word = buf_take(&key);
-    const struct slack_card *c = map_get(&x->s->cards, str_of(x->word));
+    const struct slack_card *c = lru_find(&x->s->cards, str_of(x->word));
     bool started = c != NULL && c->ts[0] != '\0';
     x->remove = a->final;
     x->method = a->final ? SLACK_STOP : started ? SLACK_APPEND : SLACK_START;
@@ -303,11 +235,10 @@ const char *slack_stream_read(struct slack_outgoing *x, const struct action_from
 
 static void write_recipient(struct jw *w, struct slack_outgoing *x, const struct slack_team *t)
 {
-    char key[2 * SLACK_ID_MAX + 2];
-    const struct slack_speaker *to = find_speaker(x->s, str_of(x->chat), str_of(x->thread), key);
+    const struct slack_thread *to = slack_thread_find(x->s, str_of(x->chat), str_of(x->thread));
 
     jw_kstr(w, "thread_ts", str_of(x->thread));
-    if (to == NULL || is_direct(str_of(x->chat)))
+    if (to == NULL || to->user[0] == '\0' || is_direct(str_of(x->chat)))
         return;
     jw_kstr(w, "recipient_user_id", str_of(to->user));
     jw_kstr(w, "recipient_team_id", str_of(to->team[0] != '\0' ? to->team : t->id));
@@ -336,7 +267,7 @@ static bool write_chunks(struct jw *w, struct slack_outgoing *x, struct slack_ca
 
     buf_printf(&all, "[%s]", buf_z(&x->body));
     jw_karr(w, "chunks");
-    if (json_parse(x->s->answers, buf_str(&all), &list))
+    if (json_parse(x->s->base.answers, buf_str(&all), &list))
         for (struct json_iter it = {0}; json_next(list, &it);)
             if (has_room(c, json_str(it.value, "id"))) {
                 jw_value(w, it.value);
@@ -349,7 +280,7 @@ static bool write_chunks(struct jw *w, struct slack_outgoing *x, struct slack_ca
 static bool write_card(struct slack_outgoing *x, struct slack_team *t, struct jw *w)
 {
     struct slack_card *c =
-        x->remove ? map_get(&x->s->cards, str_of(x->word)) : card_get(x->s, x->word, x->chat);
+        x->remove ? lru_find(&x->s->cards, str_of(x->word)) : card_get(x->s, x->word, x->chat);
     uint64_t hash = hash64_brief(hash_process_key(), buf_str(&x->body));
 
     if (c == NULL || (x->remove && c->ts[0] == '\0') || (!x->remove && c->shown == hash))
@@ -400,11 +331,11 @@ static void on_stopped(struct slack_outgoing *x, bool all_shown, struct sender_v
     v->end = SENDER_REWRITE;
 }
 
-void slack_stream_done(struct slack_outgoing *x, struct json doc, struct sender_verdict *v)
+void slack_stream_done(struct slack_outgoing *x, struct sender_verdict *v)
 {
     struct slack_card *c =
-        x->op == ACTION_TASK_CARD ? map_get(&x->s->cards, str_of(x->word)) : NULL;
-    struct str ts = json_str(doc, "ts");
+        x->op == ACTION_TASK_CARD ? lru_find(&x->s->cards, str_of(x->word)) : NULL;
+    struct str ts = json_str(v->answer, "ts");
 
     v->end = SENDER_DONE;
     if (x->op == ACTION_TASK_CARD) {
@@ -412,7 +343,7 @@ void slack_stream_done(struct slack_outgoing *x, struct json doc, struct sender_
         if (c == NULL)
             return;
         if (x->remove) {
-            card_free(x->s, c);
+            lru_drop(&x->s->cards, c);
             return;
         }
         if (slack_is_ts(ts))
@@ -420,7 +351,7 @@ void slack_stream_done(struct slack_outgoing *x, struct json doc, struct sender_
         c->shown = hash64_brief(hash_process_key(), buf_str(&x->body));
     } else if (x->method == SLACK_START) {
         x->s->n.streams++;
-        slack_thread_note(x->s, str_of(x->chat), str_of(x->thread));
+        slack_thread_joined(x->s, str_of(x->chat), str_of(x->thread));
         if (slack_is_ts(ts))
             snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(ts));
         else
@@ -447,21 +378,21 @@ static bool is_local(struct str error)
     return false;
 }
 
-void slack_stream_refused(struct slack_outgoing *x, struct slack_team *t, struct str error,
-                          struct sender_verdict *v)
+void slack_stream_refused(struct slack_outgoing *x, struct slack_team *t, struct sender_verdict *v)
 {
+    struct str error = slack_error(v);
     struct slack_card *c =
-        x->op == ACTION_TASK_CARD ? map_get(&x->s->cards, str_of(x->word)) : NULL;
+        x->op == ACTION_TASK_CARD ? lru_find(&x->s->cards, str_of(x->word)) : NULL;
     bool over = str_eq(error, STR("message_not_in_streaming_state")) ||
                 str_eq(error, STR("stopped_by_user")) || str_eq(error, STR("message_not_found"));
 
     v->end = SENDER_REFUSED;
     if (x->method == SLACK_START && !is_local(error)) {
-        t->no_streams_ms = clock_now_ms(x->s->env->clock) + LATER_MS;
+        t->no_streams_ms = clock_now_ms(x->s->base.env->clock) + LATER_MS;
         log_warn(&x->s->base.log, "Slack starts no stream in workspace %s: %s; answers are edited",
                  t->id, v->why);
     } else if (c != NULL && x->remove) {
-        card_free(x->s, c);
+        lru_drop(&x->s->cards, c);
         v->end = SENDER_DONE;
     } else if (c != NULL && over && x->thread[0] != '\0') { /* another message goes on */
         c->ts[0] = '\0';
@@ -479,14 +410,12 @@ void slack_stream_refused(struct slack_outgoing *x, struct slack_team *t, struct
 
 void slack_streams_start(struct slack *s)
 {
-    list_init(&s->speakers_by_age);
-    list_init(&s->cards_by_age);
+    s->cards.max = MAX_CARDS;
     timer_init(&s->cards_tick, on_tick);
 }
 
 void slack_streams_stop(struct slack *s)
 {
-    timer_stop(s->env->clock, &s->cards_tick);
-    map_done_all(&s->speakers);
-    map_done_all(&s->cards);
+    timer_stop(s->base.env->clock, &s->cards_tick);
+    lru_done(&s->cards);
 }

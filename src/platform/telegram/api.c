@@ -19,7 +19,6 @@
     ((size_t)16 << 20) /* 100 updates with all their entities   \
                                        */
 #define MAX_CHATS 10000
-#define MAX_TOPICS 4096
 #define TYPED_MS 4000 /* Telegram shows "typing" for five seconds */
 #define MAX_MOVES 4
 
@@ -30,7 +29,7 @@ struct http_call *tg_call(struct telegram *t, const char *method, struct str bod
     BUF_SECRET url = BUF_INIT;
 
     buf_printf(&url, "%s%s", t->url, method);
-    struct http_call *call = http_fetch(t->env->http,
+    struct http_call *call = http_fetch(t->base.env->http,
                                         &(struct http_fetch){.method = "POST",
                                                              .url = buf_z(&url),
                                                              .headers = headers,
@@ -167,7 +166,7 @@ struct tg_chat {
 
 static void sweep_chats(struct telegram *t)
 {
-    int64_t now = clock_now_ms(t->env->clock);
+    int64_t now = clock_now_ms(t->base.env->clock);
     void *value;
 
     for (size_t i = 0; map_next(&t->chats, &i, &value);) {
@@ -179,15 +178,10 @@ static void sweep_chats(struct telegram *t)
     }
 }
 
-static struct tg_chat *chat_find(struct telegram *t, struct str id)
-{
-    return map_count(&t->chats) > 0 ? map_get(&t->chats, id) : NULL;
-}
-
 /* Finds or adds an entry.  NULL: @id is not a chat's id, or the table is full. */
 static struct tg_chat *chat_get(struct telegram *t, struct str id)
 {
-    struct tg_chat *c = chat_find(t, id);
+    struct tg_chat *c = map_get(&t->chats, id);
 
     if (c != NULL)
         return c;
@@ -203,48 +197,41 @@ static struct tg_chat *chat_get(struct telegram *t, struct str id)
 
 /* ---- names of topics ---- */
 
-static void topic_free(struct telegram *t, struct tg_topic *p)
+static struct str topic_key(char ret[TG_CHAT_CHARS + 24], struct str chat, int64_t topic)
 {
-    map_del(&t->topics, str_of(p->key));
-    list_remove(&p->age);
-    free(p->name);
-    free(p);
+    snprintf(ret, TG_CHAT_CHARS + 24, "%.*s %" PRId64, STR_FMT(chat), topic);
+    return str_of(ret);
 }
 
 const struct tg_topic *tg_topic_find(const struct telegram *t, struct str chat, int64_t topic)
 {
     char key[TG_CHAT_CHARS + 24];
 
-    snprintf(key, sizeof key, "%.*s %" PRId64, STR_FMT(chat), topic);
-    return map_get(&t->topics, str_of(key));
+    return lru_find(&t->topics, topic_key(key, chat, topic));
 }
 
 void tg_topic_named(struct telegram *t, struct str chat, int64_t topic, struct str name, bool ours)
 {
-    struct tg_topic *was = (struct tg_topic *)tg_topic_find(t, chat, topic);
+    char key[TG_CHAT_CHARS + 24];
 
     if (name.n == 0 || topic <= 0)
         return;
-    if (was != NULL) { /* Telegram may repeat the name that bellhop gave */
-        ours |= was->ours && str_eq(str_of(was->name), name);
-        topic_free(t, was);
-    } else if (map_count(&t->topics) >= MAX_TOPICS) {
-        topic_free(t, list_first(&t->topics_by_age, struct tg_topic, age));
-    }
-    struct tg_topic *p = xcalloc(1, sizeof *p);
-    snprintf(p->key, sizeof p->key, "%.*s %" PRId64, STR_FMT(chat), topic);
+    struct tg_topic *p = lru_use(&t->topics, topic_key(key, chat, topic), sizeof *p);
+    /* Telegram may repeat the name that bellhop gave. */
+    p->ours = ours || (p->ours && str_eq(str_of(p->name), name));
+    free(p->name);
     p->name = str_dup(name);
-    p->ours = ours;
-    list_append(&t->topics_by_age, &p->age);
-    map_put(&t->topics, str_of(p->key), p);
+}
+
+void tg_topic_free(struct lru *l, void *entry)
+{
+    free(((struct tg_topic *)entry)->name);
 }
 
 void tg_chats_free(struct telegram *t)
 {
     map_done_all(&t->chats);
-    list_each (&t->topics_by_age, it, nxt)
-        topic_free(t, list_entry(it, struct tg_topic, age));
-    map_done(&t->topics);
+    lru_done(&t->topics);
 }
 
 static bool remember_move(struct telegram *t, struct str from, struct str to)
@@ -282,7 +269,7 @@ enum bh_err tg_chats_load(struct telegram *t, char *ret_why)
 {
     struct moved_record own = {.bot = str_of(t->base.bot), .token = str_of(t->token_id)};
 
-    return record_load_like(t->env->store, &tg_moved_form, &own, 2, on_moved, t, ret_why);
+    return record_load_like(t->base.env->store, &tg_moved_form, &own, 2, on_moved, t, ret_why);
 }
 
 void tg_chat_moved(struct telegram *t, struct str from, struct str to)
@@ -293,13 +280,13 @@ void tg_chat_moved(struct telegram *t, struct str from, struct str to)
         return;
     log_info(&t->base.log, "a group became a supergroup: from=%.*s to=%.*s", STR_FMT(from),
              STR_FMT(to));
-    record_put(t->env->store, &tg_moved_form, NULL, &r, false, NULL, NULL);
+    record_put(t->base.env->store, &tg_moved_form, NULL, &r, false, NULL, NULL);
 }
 
 struct str tg_chat_now(struct telegram *t, struct str id)
 {
     for (unsigned i = 0; i < MAX_MOVES; i++) {
-        struct tg_chat *c = chat_find(t, id);
+        struct tg_chat *c = map_get(&t->chats, id);
         if (c == NULL || c->moved_to[0] == '\0')
             break;
         id = str_of(c->moved_to);
@@ -309,7 +296,7 @@ struct str tg_chat_now(struct telegram *t, struct str id)
 
 struct str tg_chat_before(struct telegram *t, struct str id)
 {
-    struct tg_chat *c = chat_find(t, id);
+    struct tg_chat *c = map_get(&t->chats, id);
 
     return c != NULL && c->moved_from[0] != '\0' ? str_of(c->moved_from) : STR_NULL;
 }
@@ -317,7 +304,7 @@ struct str tg_chat_before(struct telegram *t, struct str id)
 bool tg_chat_typed(struct telegram *t, struct str id)
 {
     struct tg_chat *c = chat_get(t, id);
-    int64_t now = clock_now_ms(t->env->clock);
+    int64_t now = clock_now_ms(t->base.env->clock);
 
     if (c == NULL)
         return false;

@@ -52,7 +52,7 @@ static bool on_record(void *ctx, struct str key, void *thing)
 
 static uint64_t hash_of(const struct tg_commands *c)
 {
-    return hash64(&c->t->env->store->dedup_key, buf_str(&c->body)) | 1;
+    return hash64(&c->t->base.env->store->dedup_key, buf_str(&c->body)) | 1;
 }
 
 static void on_set(void *ctx, const struct http_result *r)
@@ -65,20 +65,20 @@ static void on_set(void *ctx, const struct http_result *r)
     if (a.outcome == TG_OK) {
         c->set = c->sending;
         struct tg_commands_record kept = {str_of(c->t->base.bot), c->set};
-        record_put(c->t->env->store, &tg_commands_form, NULL, &kept, false, NULL, NULL);
+        record_put(c->t->base.env->store, &tg_commands_form, NULL, &kept, false, NULL, NULL);
         log_info(&c->t->base.log, "commands registered");
     } else {
         log_warn(&c->t->base.log, "the commands could not be registered: %s", a.why);
     }
     if (a.outcome != TG_OK && a.outcome != TG_REFUSED)
-        timer_set(c->t->env->clock, &c->retry, RETRY_MS);
+        timer_set(c->t->base.env->clock, &c->retry, RETRY_MS);
     else if (hash_of(c) != c->sending)
         send(c); /* the list changed meanwhile */
 }
 
 static void send(struct tg_commands *c)
 {
-    timer_stop(c->t->env->clock, &c->retry); /* one request at a time */
+    timer_stop(c->t->base.env->clock, &c->retry); /* one request at a time */
     c->sending = hash_of(c);
     c->call = tg_call(c->t, "setMyCommands", buf_str(&c->body), CALL_MS, on_set, c);
 }
@@ -130,7 +130,7 @@ struct str tg_command_name(const struct telegram *t, struct str name)
 
 void tg_set_commands(struct platform *p, struct str commands)
 {
-    struct telegram *t = container_of(p, struct telegram, base);
+    struct telegram *t = telegram_of(p);
     struct tg_commands *c = t->commands;
     struct json doc;
     char why[256];
@@ -140,8 +140,8 @@ void tg_set_commands(struct platform *p, struct str commands)
         c->t = t;
         c->parser = json_parser_new();
         timer_init(&c->retry, on_retry);
-        if (record_load(t->env->store, &tg_commands_form, NULL, str_of(t->base.bot), on_record, c,
-                        why) != BH_OK)
+        if (record_load(t->base.env->store, &tg_commands_form, NULL, str_of(t->base.bot), on_record,
+                        c, why) != BH_OK)
             log_warn(&t->base.log, "%s: registering the commands again", why);
     }
     if (!json_parse(c->parser, commands, &doc))
@@ -177,7 +177,7 @@ void tg_commands_free(struct telegram *t)
     if (c == NULL)
         return;
     http_cancel(&c->call);
-    timer_stop(t->env->clock, &c->retry);
+    timer_stop(t->base.env->clock, &c->retry);
     buf_done(&c->body);
     json_parser_free(c->parser);
     free(c);

@@ -49,36 +49,6 @@
 
 /* ---- one update ---- */
 
-static void accept_free(struct tg_accept *a)
-{
-    list_remove(&a->link);
-    free(a->callback);
-    free(a->label);
-    free(a);
-}
-
-void tg_on_accepted(void *ctx, enum bh_err err)
-{
-    struct tg_accept *a = ctx, copy = *a;
-
-    if (err != BH_OK)
-        a->t->n.again++;
-    else if (a->callback != NULL)
-        tg_answer_press(a->t, str_of(a->callback), str_of(a->label));
-    accept_free(a);
-    copy.done(copy.t, copy.tag, err);
-}
-
-struct tg_accept *tg_accept_new(struct telegram *t, tg_accepted_fn *done, uint64_t tag)
-{
-    struct tg_accept *a = xcalloc(1, sizeof *a);
-
-    *a = (struct tg_accept){.t = t, .done = done, .tag = tag};
-    list_append(&t->accepts, &a->link);
-    t->n.events++;
-    return a;
-}
-
 /* "/new_chat now" becomes "/new-chat now": Telegram's command names have no dashes. */
 static void restore_name(struct telegram *t, struct event *ev)
 {
@@ -103,34 +73,35 @@ static void restore_name(struct telegram *t, struct event *ev)
 /* Adds the earlier messages of the group or topic that platform/recent.h has kept. */
 static void add_context(struct telegram *t, struct event *ev)
 {
-    struct event_said *said;
-
     if (t->recent == NULL || str_eq(ev->chat_type, STR("dm")) || str_starts(ev->text, STR("/")))
         return;
     BUF_LOCAL place = BUF_INIT;
     buf_printf(&place, "%.*s %.*s", STR_FMT(ev->chat_id), STR_FMT(ev->thread_id));
-    said = arena_alloc(&t->arena, EVENT_MAX_CONTEXT * sizeof *said);
-    recent_retain(t->recent, t->env->retention_ms);
-    ev->n_context = recent_before(t->recent, buf_str(&place), ev, said);
-    ev->context = said;
-    for (size_t i = 0; i < ev->n_context; i++) { /* recent_note() may drop them */
-        said[i].text = arena_str(&t->arena, said[i].text);
-        said[i].message_id = arena_str(&t->arena, said[i].message_id);
-        said[i].user_id = arena_str(&t->arena, said[i].user_id);
-        said[i].user_name = arena_str(&t->arena, said[i].user_name);
-    }
+    recent_retain(t->recent, t->base.env->retention_ms);
     struct event shown = *ev;
     if (ev->text.n == 0 && ev->n_media > 0)
         shown.text = STR("[photo]"); /* the context of later messages has no files */
-    recent_note(t->recent, buf_str(&place), &shown);
+    recent_join(t->recent, buf_str(&place), ev, &shown, &t->arena);
+}
+
+struct accepting { /* an update that the host has */
+    tg_accepted_fn *done;
+    uint64_t tag;
+};
+
+static void on_accepted(struct platform *p, void *with, enum bh_err err)
+{
+    const struct accepting *a = with;
+
+    telegram_of(p)->n.again += err != BH_OK;
+    a->done(telegram_of(p), a->tag, err);
 }
 
 static void accept_event(struct telegram *t, const struct event *ev, tg_accepted_fn *done,
                          uint64_t tag)
 {
-    struct tg_accept *a = tg_accept_new(t, done, tag);
-
-    a->id = host_accept(t->base.host, &t->base, ev, tg_on_accepted, a);
+    await_event(&t->base, &(struct webhook_delivery){.ev = ev}, &(struct accepting){done, tag},
+                sizeof(struct accepting), on_accepted);
 }
 
 /* ---- people's reactions to the bot's messages ----
@@ -142,7 +113,7 @@ void tg_reactions_sent(struct telegram *t, struct str chat, int64_t message, int
 {
     int64_t id;
 
-    if (!t->reactions || !str_to_i64(chat, &id))
+    if (!t->base.settings->reactions || !str_to_i64(chat, &id))
         return;
     size_t at = t->n_sent++ % ARRAY_LEN(t->sent);
     t->sent[at].chat = id;
@@ -171,9 +142,10 @@ static bool accept_reaction(struct telegram *t, struct json update, tg_accepted_
     struct event ev;
     int64_t thread = 0;
 
-    if (!t->reactions || !is_ours(t, json_get(update, "message_reaction"), &thread) ||
+    if (!t->base.settings->reactions ||
+        !is_ours(t, json_get(update, "message_reaction"), &thread) ||
         !tg_normalize_reaction(update, str_of(t->base.bot), thread, &t->arena, &ev)) {
-        t->n.ignored++;
+        t->base.n.ignored++;
         return false;
     }
     ev.former_key = tg_chat_before(t, ev.chat_id);
@@ -206,7 +178,7 @@ static bool accept_update(struct telegram *t, struct json update, tg_accepted_fn
     char was[24], is[24];
 
     t->n.updates++;
-    t->poll.heard_ms = clock_wall_ms(t->env->clock);
+    t->poll.heard_ms = clock_wall_ms(t->base.env->clock);
     t->base.last_event_ms = t->poll.heard_ms;
     if (tg_migration(update, &from, &to)) {
         snprintf(was, sizeof was, "%" PRId64, from);
@@ -220,7 +192,7 @@ static bool accept_update(struct telegram *t, struct json update, tg_accepted_fn
     if (json_is_object(json_get(update, "message_reaction")))
         return accept_reaction(t, update, done, tag);
     if (!tg_normalize(update, &t->me, str_of(t->base.bot), &t->arena, &ev, &why)) {
-        t->n.ignored++;
+        t->base.n.ignored++;
         log_debug(&t->base.log, "update ignored: %s", why);
         return false;
     }
@@ -259,9 +231,9 @@ static void enter(struct telegram *t, enum tg_state next)
     t->poll.state = next;
 }
 
-const char *tg_state_name(const struct telegram *t)
+const char *tg_state_name(struct platform *p)
 {
-    return states[t->poll.state].name;
+    return states[telegram_of(p)->poll.state].name;
 }
 
 /* Exponential backoff: 1, 2, 4 ... s up to @max_ms, with jitter of a quarter. */
@@ -272,7 +244,7 @@ static int64_t backoff_ms(struct telegram *t, int64_t max_ms)
 
     if (ms > max_ms)
         ms = max_ms;
-    return ms - ms / 4 + (int64_t)rand_below(t->env->rand, (uint64_t)ms / 2 + 1);
+    return ms - ms / 4 + (int64_t)rand_below(t->base.env->rand, (uint64_t)ms / 2 + 1);
 }
 
 /* ---- a batch: the updates of one getUpdates ---- */
@@ -340,7 +312,7 @@ static void on_batch_accepted(struct telegram *t, uint64_t tag, enum bh_err err)
                                                  "agent, or purge it (bellhop mailbox list)."
                                                : "Messages wait at Telegram because the store "
                                                  "cannot take them.");
-        timer_set(t->env->clock, &p->timer, backoff_ms(t, MAX_RETRY_MS));
+        timer_set(t->base.env->clock, &p->timer, backoff_ms(t, MAX_RETRY_MS));
         return;
     }
     if (err != BH_OK)
@@ -367,8 +339,8 @@ static void batch_deliver(struct telegram *t)
         t->poll.n_batch = 0;
         platform_set_problem(&t->base, NULL);
         struct offset_record r = {str_of(t->base.bot), str_of(t->token_id), t->poll.offset,
-                                  clock_wall_ms(t->env->clock)};
-        record_put(t->env->store, &tg_offset_form, NULL, &r, false, NULL, NULL);
+                                  clock_wall_ms(t->base.env->clock)};
+        record_put(t->base.env->store, &tg_offset_form, NULL, &r, false, NULL, NULL);
         enter(t, TG_FETCH);
         fetch(t);
     }
@@ -380,7 +352,7 @@ static void rest(struct telegram *t, int64_t ms, enum tg_state back_to)
 {
     t->poll.back_to = back_to;
     enter(t, TG_REST);
-    timer_set(t->env->clock, &t->poll.timer, ms);
+    timer_set(t->base.env->clock, &t->poll.timer, ms);
 }
 
 /* Decides how long to rest after a failed request, and which state follows. */
@@ -457,7 +429,8 @@ static void ask_who(struct telegram *t)
 static void updates_wanted(const struct telegram *t, struct jw *w)
 {
     jw_kraw(w, "allowed_updates",
-            t->reactions ? STR("[" UPDATES ",\"message_reaction\"]") : STR("[" UPDATES "]"));
+            t->base.settings->reactions ? STR("[" UPDATES ",\"message_reaction\"]")
+                                        : STR("[" UPDATES "]"));
 }
 
 static void got_set_up(struct telegram *t, struct json result)
@@ -465,7 +438,7 @@ static void got_set_up(struct telegram *t, struct json result)
     if (t->secret != NULL) {
         recovered(t);
         enter(t, TG_LISTEN);
-        timer_set(t->env->clock, &t->poll.timer, FIRST_CHECK_MS);
+        timer_set(t->base.env->clock, &t->poll.timer, FIRST_CHECK_MS);
         BUF_LOCAL url = BUF_INIT;
         platform_webhook_url(&t->base, &url);
         log_info(&t->base.log, "webhook registered: %s", buf_z(&url));
@@ -518,7 +491,8 @@ static void got_webhook_info(struct telegram *t, struct json info)
     struct str why = json_str(info, "last_error_message");
     char text[200];
     if (json_i64(info, "pending_update_count", 0) > 0 &&
-        json_i64(info, "last_error_date", 0) * 1000 > clock_wall_ms(t->env->clock) - CHECK_MS) {
+        json_i64(info, "last_error_date", 0) * 1000 >
+            clock_wall_ms(t->base.env->clock) - CHECK_MS) {
         snprintf(text, sizeof text, "Telegram cannot deliver to the webhook: %.*s",
                  (int)(why.n < 120 ? why.n : 120), why.p != NULL ? why.p : "");
         platform_set_problem(&t->base, text);
@@ -526,7 +500,7 @@ static void got_webhook_info(struct telegram *t, struct json info)
         platform_set_problem(&t->base, NULL);
     }
     enter(t, TG_LISTEN);
-    timer_set(t->env->clock, &t->poll.timer, CHECK_MS);
+    timer_set(t->base.env->clock, &t->poll.timer, CHECK_MS);
 }
 
 /* ---- polling ---- */
@@ -536,7 +510,7 @@ static void got_updates(struct telegram *t, struct json updates)
     struct tg_poll *p = &t->poll;
 
     recovered(t);
-    t->base.last_event_ms = clock_wall_ms(t->env->clock);
+    t->base.last_event_ms = clock_wall_ms(t->base.env->clock);
     platform_beat(&t->base, t->base.last_event_ms, BEAT_MS);
     p->n_batch = 0;
     p->generation++;
@@ -554,7 +528,7 @@ static void got_updates(struct telegram *t, struct json updates)
         return;
     }
     if (t->poll.n_batch == 0) {
-        if (clock_now_ms(t->env->clock) - t->poll.asked_ms < QUICK_MS)
+        if (clock_now_ms(t->base.env->clock) - t->poll.asked_ms < QUICK_MS)
             rest(t, QUICK_REST_MS, TG_FETCH);
         else
             fetch(t);
@@ -568,14 +542,16 @@ static void fetch(struct telegram *t)
 {
     /* A process that is paused cannot close its connection, and only one process may poll.  So
      * the request ends at Telegram before another process may take over the bot. */
-    int64_t wait_s = t->env->alone_ms != NULL ? t->env->alone_ms(t->env->alone_ctx) / 1000 : POLL_S;
+    int64_t wait_s = t->base.env->alone_ms != NULL
+                         ? t->base.env->alone_ms(t->base.env->alone_ctx) / 1000
+                         : POLL_S;
     BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
-    bool fresh = clock_wall_ms(t->env->clock) - t->poll.heard_ms < OFFSET_VALID_MS;
+    bool fresh = clock_wall_ms(t->base.env->clock) - t->poll.heard_ms < OFFSET_VALID_MS;
 
     assert(t->poll.call == NULL);
     wait_s = wait_s < POLL_S ? wait_s : POLL_S;
-    t->poll.asked_ms = clock_now_ms(t->env->clock);
+    t->poll.asked_ms = clock_now_ms(t->base.env->clock);
     jw_obj(&w);
     if (t->poll.offset > 0 && fresh)
         jw_ki64(&w, "offset", t->poll.offset);
@@ -597,7 +573,7 @@ static void on_answer(void *ctx, const struct http_result *r)
     struct tg_answer a;
 
     t->poll.call = NULL;
-    tg_answer_read(t, t->poll.parser, r, &a);
+    tg_answer_read(t, t->base.parser, r, &a);
     if (a.outcome != TG_OK)
         failed(t, &a);
     else
@@ -646,9 +622,9 @@ void tg_inbound_start(struct telegram *t)
     struct offset_record own = {.bot = str_of(t->base.bot)};
     char why[256];
 
-    t->poll.parser = json_parser_new();
     timer_init(&t->poll.timer, on_timer);
-    if (record_load_like(t->env->store, &tg_offset_form, &own, 1, on_offset, t, why) != BH_OK ||
+    if (record_load_like(t->base.env->store, &tg_offset_form, &own, 1, on_offset, t, why) !=
+            BH_OK ||
         tg_chats_load(t, why) != BH_OK)
         log_warn(&t->base.log, "%s; repeated updates are dropped by their ids", why);
     ask_who(t);
@@ -656,55 +632,43 @@ void tg_inbound_start(struct telegram *t)
 
 void tg_inbound_stop(struct telegram *t)
 {
-    list_each (&t->accepts, it, nxt) {
-        struct tg_accept *a = list_entry(it, struct tg_accept, link);
-        host_accept_cancel(t->base.host, a->id);
-        accept_free(a);
-    }
     http_cancel(&t->poll.call);
-    timer_stop(t->env->clock, &t->poll.timer);
-    json_parser_free(t->poll.parser);
+    timer_stop(t->base.env->clock, &t->poll.timer);
 }
 
 /* ---- webhooks ---- */
-
-static bool shows_secret(const struct telegram *t, struct http_req *req)
-{
-    struct str shown = http_header(req, "X-Telegram-Bot-Api-Secret-Token");
-    uint8_t a[SHA256_BYTES], b[SHA256_BYTES];
-
-    if (t->secret == NULL)
-        return false; /* this bot polls */
-    sha256(shown, a); /* comparing hashes does not reveal the secret's length */
-    sha256(str_of(t->secret), b);
-    return ct_equal(a, b, sizeof a);
-}
 
 static void on_webhook_accepted(struct telegram *t, uint64_t tag, enum bh_err err)
 {
     struct http_id id = {.index = (uint32_t)(tag >> 32), .generation = (uint32_t)tag};
 
     if (err == BH_OK)
-        http_answer(t->env->server, id, &(struct http_answer){.status = 200, .body = STR("{}")});
+        http_answer(t->base.env->server, id,
+                    &(struct http_answer){.status = 200, .body = STR("{}")});
     else
-        http_answer_error(t->env->server, id, 503, bh_err_word(err),
+        http_answer_error(t->base.env->server, id, 503, bh_err_word(err),
                           "Not now: send it again later.");
 }
 
 bool tg_webhook(struct platform *p, struct http_req *req)
 {
-    struct telegram *t = container_of(p, struct telegram, base);
+    struct telegram *t = telegram_of(p);
     struct http_id id = http_req_id(req);
     struct json update;
 
-    if (!shows_secret(t, req))
+    if (t->secret == NULL || /* this bot polls */
+        !webhook_shows(http_header(req, "X-Telegram-Bot-Api-Secret-Token"), t->secret)) {
+        p->n.refused++;
         return false;
+    }
     if (!str_eq(http_method(req), STR("POST"))) {
-        http_answer_error(t->env->server, id, 405, "method_not_allowed", "Updates are POSTed.");
+        http_answer_error(t->base.env->server, id, 405, "method_not_allowed",
+                          "Updates are POSTed.");
         return true;
     }
-    if (!json_parse(t->answers, http_body(req), &update) || !json_is_object(update)) {
-        http_answer_error(t->env->server, id, 400, "malformed", "An update is a JSON object.");
+    if (!json_parse(t->base.parser, http_body(req), &update) || !json_is_object(update)) {
+        p->n.malformed++;
+        http_answer_error(t->base.env->server, id, 400, "malformed", "An update is a JSON object.");
         return true;
     }
     uint64_t tag = (uint64_t)id.index << 32 | id.generation;

@@ -22,7 +22,7 @@
 #include "platform/prompts.h"
 #include "platform/sender.h"
 #include "platform/stream.h"
-#include "platform/telegram/markdown.h"
+#include "platform/markdown.h"
 #include "platform/telegram/telegram.h"
 #include "platform/telegram/telegram_priv.h"
 
@@ -114,7 +114,7 @@ static void write_media(struct tg_outgoing *x, struct sender_request *q)
     char text[96];
 
     buf_printf(&q->url, "%s%s", x->t->url, c->method);
-    multipart_begin(&m, x->t->env->rand);
+    multipart_begin(&m, x->t->base.env->rand);
     multipart_field(&m, "chat_id", tg_outgoing_chat(x));
     if (x->thread != 0) {
         snprintf(text, sizeof text, "%" PRId64, x->thread);
@@ -271,7 +271,7 @@ static bool is_group(struct str place)
 
 static struct str place_of(struct platform *p, const struct action *a)
 {
-    return tg_chat_now(container_of(p, struct telegram, base), a->chat_id);
+    return tg_chat_now(telegram_of(p), a->chat_id);
 }
 
 static enum pace_class class_of(enum action_op op)
@@ -287,7 +287,7 @@ static int64_t room_ms(const struct tg_outgoing *x)
 {
     struct str chat = tg_outgoing_chat(x);
 
-    return pace_wait_ms(sender_budget(x->t->sender), chat, is_group(chat), class_of(x->op));
+    return pace_wait_ms(sender_budget(x->t->base.sender), chat, is_group(chat), class_of(x->op));
 }
 
 /* Typing waits for room once, and is shed then. */
@@ -303,20 +303,20 @@ static int64_t tg_wait(struct platform *p, struct outgoing *o)
 static void note_limit(struct tg_outgoing *x, int64_t retry_after_ms)
 {
     struct telegram *t = x->t;
-    struct pace *pace = sender_budget(t->sender);
+    struct pace *pace = sender_budget(t->base.sender);
     int64_t shortest_ms = 0;
 
     t->n.limited++;
     pace_hit(pace, tg_outgoing_chat(x), retry_after_ms);
     bool all = pace_n_limited(pace, &shortest_ms) >= 3;
     if (all)
-        sender_pause(t->sender, shortest_ms);
+        sender_pause(t->base.sender, shortest_ms);
     log_warn(&t->base.log, "limited: retry_after_ms=%" PRId64 " whole_bot=%d", retry_after_ms, all);
 }
 
 static enum stream_way way_of(struct platform *p, const struct action *a)
 {
-    const struct telegram *t = container_of(p, struct telegram, base);
+    const struct telegram *t = telegram_of(p);
 
     return t->drafts && !is_group(a->chat_id) ? STREAM_DRAFT : STREAM_EDIT;
 }
@@ -347,7 +347,7 @@ static void tg_write(struct platform *p, struct outgoing *o, struct sender_reque
         return;
     }
     if (!x->counted)
-        pace_count(sender_budget(x->t->sender), chat, is_group(chat), class_of(x->op));
+        pace_count(sender_budget(x->t->base.sender), chat, is_group(chat), class_of(x->op));
     x->counted = false;
     if (!x->t->rich || o->at > 0) /* refused meanwhile, or before a restart */
         buf_reset(&x->rich);
@@ -364,7 +364,7 @@ static void tg_write(struct platform *p, struct outgoing *o, struct sender_reque
         char id[24];
         snprintf(id, sizeof id, "%" PRId64, x->message_id);
         const struct prompt *shown =
-            prompts_of_message(x->t->prompts, tg_outgoing_chat(x), str_of(id));
+            prompts_of_message(x->t->base.prompts, tg_outgoing_chat(x), str_of(id));
         buf_reset(&x->markup);
         if (shown != NULL)
             tg_write_keyboard(&x->markup, shown);
@@ -460,7 +460,6 @@ static void on_ok(struct tg_outgoing *x, struct json result, struct sender_verdi
         set_id(v, x->message_id);
     } else if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT) {
         int64_t id = json_i64(result, "message_id", 0);
-        x->t->n.sent++;
         if (x->rich.n > 0)
             x->out.n_parts = 1; /* it held all parts */
         tg_reactions_sent(x->t, tg_outgoing_chat(x), id, x->thread);
@@ -482,7 +481,7 @@ static void tg_read(struct platform *p, struct outgoing *o, const struct http_re
     struct telegram *t = x->t;
     struct tg_answer a;
 
-    tg_answer_read(t, t->answers, r, &a);
+    tg_answer_read(t, t->base.answers, r, &a);
     snprintf(v->why, sizeof v->why, "%.150s", a.why);
     switch (a.outcome) {
     case TG_OK:
@@ -603,7 +602,7 @@ static bool typing_needs_nothing(struct telegram *t, const struct action *a)
     struct str chat = tg_chat_now(t, a->chat_id);
 
     return (a->content_set && str_is_empty(a->content)) ||
-           pace_wait_ms(sender_budget(t->sender), chat, is_group(chat), PACE_TYPING) >= 1000 ||
+           pace_wait_ms(sender_budget(t->base.sender), chat, is_group(chat), PACE_TYPING) >= 1000 ||
            tg_chat_typed(t, chat);
 }
 
@@ -645,57 +644,42 @@ static int64_t draft_number(const struct action_from *from, const struct action 
 static void start(struct telegram *t, struct sender_order *q)
 {
     struct tg_outgoing *x = outgoing_new(t, q->action);
-    const char *wrong = NULL;
     int64_t number;
 
     q->twice = x->op == ACTION_EDIT || x->op == ACTION_THREAD_RENAME ? TWICE_IS_ONE : TWICE_IS_TWO;
+    x->out.n_parts = 1;
     if (x->op == ACTION_PROMPT)
-        wrong = prompt_wrong(q->action);
-    if ((x->op == ACTION_SEND || x->op == ACTION_PROMPT) && wrong == NULL)
-        wrong = read_content(x, q->action, TG_MAX_PARTS);
+        q->wrong = prompt_wrong(q->action);
+    if ((x->op == ACTION_SEND || x->op == ACTION_PROMPT) && q->wrong == NULL)
+        q->wrong = read_content(x, q->action, TG_MAX_PARTS);
     else if (x->op == ACTION_EDIT) {
         bool named = str_to_i64(q->action->message_id, &x->message_id) && x->message_id > 0;
         x->thread = 0; /* the message id implies the topic */
-        wrong = named ? read_content(x, q->action, 1) : "there is no such message to edit";
+        q->wrong = named ? read_content(x, q->action, 1) : "there is no such message to edit";
     } else if (x->op == ACTION_DRAFT) {
-        wrong = read_content(x, q->action, TG_MAX_PARTS);
+        q->wrong = read_content(x, q->action, TG_MAX_PARTS);
         x->out.n_parts = 1;
         x->draft = draft_number(q->from, q->action);
     } else if (x->op == ACTION_SEND_MEDIA)
-        wrong = read_media(x, q->action);
+        q->wrong = read_media(x, q->action);
     else if (x->op == ACTION_REACT || x->op == ACTION_THREAD_CREATE ||
              x->op == ACTION_THREAD_RENAME)
-        wrong = read_thread_or_reaction(x, q->action);
+        q->wrong = read_thread_or_reaction(x, q->action);
     if (q->action->thread_id.n > 0 && !str_to_i64(q->action->thread_id, &number))
-        wrong = "metadata.thread_id is not the number of a topic";
-    if (wrong != NULL) {
-        host_fail(t->base.host, q->id, "%s", wrong);
-        outgoing_free(&x->out);
-        return;
-    }
-    struct str chat = tg_outgoing_chat(x);
-    q->lane = chat;
-    if (x->op == ACTION_PROMPT)
-        tg_write_keyboard(&x->markup, prompts_add(t->prompts, q->from, q->action, chat));
+        q->wrong = "metadata.thread_id is not the number of a topic";
+    q->lane = tg_outgoing_chat(x);
+    if (q->wrong == NULL && x->op == ACTION_PROMPT)
+        tg_write_keyboard(&x->markup, prompts_add(t->base.prompts, q->from, q->action, q->lane));
     /* A preview is in the lane of the messages: it must not be shown after the answer. */
-    if (x->op == ACTION_SEND || x->op == ACTION_SEND_MEDIA || x->op == ACTION_PROMPT ||
-        x->op == ACTION_DRAFT) {
-        sender_act(x->t->sender, &x->out, q);
-        return;
-    }
-    /* Edits, typing, lookups, reactions and topics have their own lanes: messages do not wait. */
-    char lane[TG_CHAT_CHARS + 16];
-    snprintf(lane, sizeof lane, "%s %s", action_op_name(x->op), x->chat);
-    x->out.n_parts = 1;
-    q->lane = str_of(lane);
-    sender_act(x->t->sender, &x->out, q);
-    q->lane = STR_NULL;
+    q->apart = x->op != ACTION_SEND && x->op != ACTION_SEND_MEDIA && x->op != ACTION_PROMPT &&
+               x->op != ACTION_DRAFT;
+    sender_act(t->base.sender, &x->out, q);
 }
 
 void tg_act(struct platform *p, struct action_id id, const struct action_from *from,
             const struct action *a)
 {
-    struct telegram *t = container_of(p, struct telegram, base);
+    struct telegram *t = telegram_of(p);
     struct sender_order q = {.id = id, .from = from, .action = a};
 
     if (!is_chat_id(a->chat_id))

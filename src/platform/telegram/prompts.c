@@ -4,6 +4,7 @@
  * the press is stored.  An inline keyboard cannot be disabled, so an answered question keeps one
  * button with the choice, and an expired question keeps none.  A press whose payload is not
  * bellhop's is answered and dropped. */
+#include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
@@ -69,7 +70,7 @@ static void on_answered(void *ctx, const struct http_result *r)
     list_remove(&x->link);
     x->t->n_answering--;
     if (x->q != NULL) { /* retry until the buttons are right; an answer to a press is not retried */
-        tg_answer_read(x->t, x->t->answers, r, &a);
+        tg_answer_read(x->t, x->t->base.answers, r, &a);
         bool final = a.outcome == TG_OK || a.outcome == TG_REFUSED;
         prompts_tidied(x->q, final ? 0 : a.outcome == TG_LATER ? a.retry_after_ms : 1);
     }
@@ -104,7 +105,7 @@ void tg_answer_press(struct telegram *t, struct str callback, struct str words)
 
 void tg_prompt_over(struct platform *p, struct prompt *q)
 {
-    struct telegram *t = container_of(p, struct telegram, base);
+    struct telegram *t = telegram_of(p);
     BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
     int64_t chat = 0, message_id = 0;
@@ -143,6 +144,23 @@ void tg_prompts_cancel(struct telegram *t)
     }
 }
 
+struct pressed {
+    tg_accepted_fn *done;
+    uint64_t tag;
+    char callback[CALLBACK_CHARS], label[4 * PROMPT_LABEL_CHARS + 1];
+};
+
+static void on_pressed(struct platform *p, void *with, enum bh_err err)
+{
+    const struct pressed *x = with;
+    struct telegram *t = telegram_of(p);
+
+    t->n.again += err != BH_OK;
+    if (err == BH_OK)
+        tg_answer_press(t, str_of(x->callback), str_of(x->label));
+    x->done(t, x->tag, err);
+}
+
 bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *done, uint64_t tag)
 {
     const struct prompt_option *o = NULL;
@@ -151,17 +169,18 @@ bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *don
     arena_reset(&t->arena);
     if (!tg_normalize_press(update, str_of(t->base.bot), &t->arena, &p) || p.callback.n == 0 ||
         p.callback.n >= CALLBACK_CHARS) {
-        t->n.ignored++;
+        t->base.n.ignored++;
         return false;
     }
     p.ev.former_key = tg_chat_before(t, p.ev.chat_id);
     struct prompt *q =
-        prompts_pressed_under(t->prompts, p.ev.chat_id, p.data, p.ev.press.message_id, &o);
+        prompts_pressed_under(t->base.prompts, p.ev.chat_id, p.data, p.ev.press.message_id, &o);
     if (q != NULL && prompt_may_answer(q, &p.ev)) {
-        struct tg_accept *a = tg_accept_new(t, done, tag);
-        a->callback = str_dup(p.callback);
-        a->label = xstrdup(o->label);
-        a->id = prompts_accept(q, o, &p.ev, tg_on_accepted, a);
+        struct pressed pressed = {.done = done, .tag = tag};
+        memcpy(pressed.callback, p.callback.p, p.callback.n);
+        snprintf(pressed.label, sizeof pressed.label, "%s", o->label);
+        await_event(&t->base, &(struct webhook_delivery){.ev = &p.ev, .prompt = q, .option = o},
+                    &pressed, sizeof pressed, on_pressed);
         return true;
     }
     if (q != NULL)

@@ -13,14 +13,12 @@
 #include "platform/sender.h"
 #include "platform/telegram/telegram_priv.h"
 
-#define API_BASE "https://api.telegram.org"
-
 #define RICH_HINT \
     "You are talking on Telegram. Markdown is shown as it is meant: headings, tables, task " \
     "lists, " \
     "quotes, code with fences, formulas ($x^2$), links, bold, italic, strike, spoilers."
 
-enum { LOOKUP_MS = 10000, CHECK_MS = 10000 };
+enum { LOOKUP_MS = 10000, MAX_TOPICS = 4096 };
 
 /* ---- settings ---- */
 
@@ -32,48 +30,35 @@ static const struct config_key keys[] = {
      .what = "`polling` or `webhook`."},
     {"webhook_secret", CFG_SECRET, CFG_RESTART, AT(webhook_secret), .ask = "mode=webhook",
      .what = "The secret that Telegram sends with every webhook."},
-    {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
-     .what = "The URL of another API server than the platform's own."},
+    PLATFORM_KEY_API_BASE,
     {"context", CFG_NUMBER, CFG_RESTART, AT(context), "0", .max = EVENT_MAX_CONTEXT,
      .what = "How many earlier messages of a group are remembered and delivered as context."},
     {"drafts", CFG_BOOL, CFG_RESTART, AT(drafts), "true",
      .what = "Show answers in private chats while they are written, as previews."},
-    {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
-     .what = "Deliver people's reactions to the bot's messages to the agent."},
+    PLATFORM_KEY_REACTIONS,
     {"rich", CFG_BOOL, CFG_RESTART, AT(rich), "false",
      .what = "Send Markdown as rich messages: with headings, tables and formulas."},
     {0},
 };
 
-static const char *find_mistake(const struct telegram_settings *s)
+static bool check(void *settings, char *ret_why)
 {
-    struct str base = str_of(s->api_base);
+    const struct telegram_settings *s = settings;
     bool webhook = str_eq(str_of(s->mode), STR("webhook"));
 
     if (s->token == NULL)
-        return "\"token\" is missing: @BotFather gives it to you";
+        return bh_why(ret_why, "\"token\" is missing: @BotFather gives it to you");
     if (!str_has_only(str_of(s->token), ":-_"))
-        return "the token does not look like one from @BotFather "
-               "(123456:ABC-def...)";
-    if (base.p != NULL && !str_starts(base, STR("https://")) && !str_starts(base, STR("http://")))
-        return "api_base is an address that starts with https://";
+        return bh_why(ret_why,
+                      "the token does not look like one from @BotFather (123456:ABC-def...)");
     if (webhook && s->webhook_secret == NULL)
-        return "mode: webhook needs a webhook_secret: up to 256 letters, digits, - "
-               "and _";
+        return bh_why(ret_why, "mode: webhook needs a webhook_secret: up to 256 letters, digits, - "
+                               "and _");
     if (webhook &&
         (!str_has_only(str_of(s->webhook_secret), "-_") || strlen(s->webhook_secret) > 256))
-        return "webhook_secret may have up to 256 letters, digits, - and _ "
-               "(Telegram's rule)";
-    return NULL;
-}
-
-static bool check(void *settings, char *ret_why)
-{
-    const char *mistake = find_mistake(settings);
-
-    if (mistake != NULL)
-        snprintf(ret_why, 256, "%s", mistake);
-    return mistake == NULL;
+        return bh_why(ret_why, "webhook_secret may have up to 256 letters, digits, - and _ "
+                               "(Telegram's rule)");
+    return true;
 }
 
 const struct config_section telegram_config = {.name = "telegram",
@@ -120,15 +105,13 @@ static void on_file(void *ctx, const struct http_result *r)
     struct media_ask ask = x->ask;
 
     x->call = NULL;
-    tg_answer_read(t, t->answers, r, &a);
+    tg_answer_read(t, t->base.answers, r, &a);
     lookup_free(x);
     struct str path = a.outcome == TG_OK ? json_str(a.result, "file_path") : STR_NULL;
     if (is_path(path)) {
-        struct str base = str_of(t->url), token = str_of(t->token);
         BUF_SECRET url = BUF_INIT;
-        base.n -= token.n + 5; /* .../bot<token>/ */
-        buf_printf(&url, "%.*s/file/bot%s/%.*s", (int)base.n, base.p, t->token, STR_FMT(path));
-        host_media_at(t->base.host, ask, &(struct media_at){.url = buf_z(&url)});
+        buf_printf(&url, "%s/file/bot%s/%.*s", t->base.api_base, t->token, STR_FMT(path));
+        host_media_at(t->base.host, ask, &(struct media_at){.url = buf_str(&url)});
     } else if (strstr(a.why, "too big") != NULL)
         host_media_gone(t->base.host, ask,
                         "the file is larger than Telegram gives to bots (20 MB)");
@@ -138,7 +121,7 @@ static void on_file(void *ctx, const struct http_result *r)
 
 static void tg_media_where(struct platform *p, struct media_ask ask, struct str ref)
 {
-    struct telegram *t = container_of(p, struct telegram, base);
+    struct telegram *t = telegram_of(p);
     struct file_lookup *x = xcalloc(1, sizeof *x);
     BUF_LOCAL body = BUF_INIT;
     struct jw w = jw_begin(&body);
@@ -155,92 +138,74 @@ static void tg_media_where(struct platform *p, struct media_ask ask, struct str 
 
 static void tg_close(struct platform *p)
 {
-    struct telegram *t = container_of(p, struct telegram, base);
+    struct telegram *t = telegram_of(p);
 
     tg_inbound_stop(t);
     list_each (&t->lookups, it, nxt)
         lookup_free(list_entry(it, struct file_lookup, link));
     tg_prompts_cancel(t);
     tg_commands_free(t);
-    prompts_close(t->prompts);
-    sender_free(t->sender);
     tg_chats_free(t);
     recent_free(t->recent);
     buf_done(&t->scratch);
-    json_parser_free(t->answers);
     arena_done(&t->arena);
     free_secret(t->url);
     free_secret(t->token);
     free_secret(t->secret);
     free(t->token_id);
-    free(t);
 }
 
-static enum bh_err tg_open(const struct platform_settings *settings, struct host *host,
-                           struct platform **ret_p, char *ret_why)
+static enum bh_err tg_open(struct platform *p, char *ret_why)
 {
+    struct telegram *t = telegram_of(p);
     const struct telegram_settings *cfg =
-        container_of(settings, const struct telegram_settings, base);
-    struct telegram *t = xcalloc(1, sizeof *t);
+        container_of(p->settings, const struct telegram_settings, base);
+    struct buf url = BUF_INIT;
 
-    platform_init(&t->base, &telegram_ops, host, settings);
-    t->descriptor = *telegram_ops.descriptor;
+    t->descriptor = *p->ops->descriptor;
     t->descriptor.supports_context = cfg->context > 0;
-    t->base.descriptor = &t->descriptor;
-    t->reactions = cfg->reactions;
+    p->descriptor = &t->descriptor;
     t->drafts = cfg->drafts;
     t->rich = cfg->rich;
     if (t->rich)
         t->descriptor.platform_hint = RICH_HINT;
     if (t->drafts)
         t->descriptor.ops |= 1u << ACTION_DRAFT;
-    t->env = host_env(host);
     t->token = xstrdup(cfg->token);
     t->token_id = xstrndup(cfg->token, strcspn(cfg->token, ":"));
     if (cfg->token[strlen(t->token_id)] == '\0')
         t->token_id[0] = '\0'; /* a token without a public part is all secret */
-    struct buf url = BUF_INIT;
-    char *base = platform_api_base(cfg->api_base, API_BASE);
-    buf_printf(&url, "%s/bot%s/", base, cfg->token);
+    buf_printf(&url, "%s/bot%s/", p->api_base, cfg->token);
     t->url = buf_take(&url);
-    free(base);
     if (str_eq(str_of(cfg->mode), STR("webhook")))
         t->secret = xstrdup(cfg->webhook_secret);
-    t->recent = cfg->context > 0 ? recent_new(t->env->clock, cfg->context) : NULL;
-    t->answers = json_parser_new();
-    list_init(&t->accepts);
+    t->recent = cfg->context > 0 ? recent_new(p->env->clock, cfg->context) : NULL;
     list_init(&t->lookups);
     list_init(&t->answering);
-    list_init(&t->topics_by_age);
-    enum bh_err err = prompts_open(&t->base, tg_prompt_over, &t->prompts, ret_why);
-    if (err == BH_OK)
-        err = sender_new(&t->base, "Telegram", &tg_sender, &t->sender, ret_why);
-    if (err != BH_OK) {
-        tg_close(&t->base);
-        return err;
-    }
-    tg_inbound_start(t);
-    log_info(&t->base.log, "open: mode=%s", t->secret != NULL ? "webhook" : "polling");
-    *ret_p = &t->base;
+    t->topics.max = MAX_TOPICS;
+    t->topics.free = tg_topic_free;
     return BH_OK;
+}
+
+static void tg_start(struct platform *p)
+{
+    tg_inbound_start(telegram_of(p));
+    log_info(&p->log, "open: mode=%s", telegram_of(p)->secret != NULL ? "webhook" : "polling");
 }
 
 /* ---- check ---- */
 
-/* Calls a method without parameters.  The token is in the URL, so no text of a failed request is
- * passed on. */
 static enum bh_err ask(const struct telegram_settings *cfg, const char *method,
                        struct json_parser *parser, struct json *ret_result, char *ret_why)
 {
-    char *base = platform_api_base(cfg->api_base, API_BASE), unused[256];
-    BUF_SECRET url = BUF_INIT;
+    BUF_SECRET path = BUF_INIT;
     struct json doc = {0};
+    char unused[256];
     int status;
 
-    buf_printf(&url, "%s/bot%s/%s", base, cfg->token, method);
-    free(base);
-    enum bh_err err = platform_ask(&(struct http_fetch){.url = buf_z(&url), .timeout_ms = CHECK_MS},
-                                   parser, &status, &doc, unused);
+    buf_printf(&path, "bot%s/%s", cfg->token, method);
+    enum bh_err err = platform_ask_api(&telegram_ops, &cfg->base, buf_str(&path),
+                                       (struct http_fetch){0}, parser, &status, &doc, unused);
     if (err != BH_OK)
         return bh_err_why(err, ret_why, "Telegram does not answer");
     *ret_result = json_get(doc, "result");
@@ -298,11 +263,8 @@ static enum bh_err tg_check(const struct platform_settings *settings, struct pla
 
 static void tg_status(struct platform *p, struct jw *w)
 {
-    struct telegram *t = container_of(p, struct telegram, base);
-    struct sender_stats s;
+    struct telegram *t = telegram_of(p);
 
-    sender_stats(t->sender, &s);
-    jw_kstr(w, "state", str_of(tg_state_name(t)));
     jw_kstr(w, "mode", t->secret != NULL ? STR("webhook") : STR("polling"));
     jw_kstr(w, "username", str_of(t->me.username));
     jw_kbool(w, "readsAllGroupMessages", t->reads_all);
@@ -313,25 +275,15 @@ static void tg_status(struct platform *p, struct jw *w)
     else
         jw_null(w);
     jw_ki64(w, "updates", (int64_t)t->n.updates);
-    jw_ki64(w, "events", (int64_t)t->n.events);
-    jw_ki64(w, "ignored", (int64_t)t->n.ignored);
     jw_ki64(w, "again", (int64_t)t->n.again);
-    jw_ki64(w, "sent", (int64_t)t->n.sent);
     jw_ki64(w, "edits", (int64_t)t->n.edits);
     jw_ki64(w, "plainRetries", (int64_t)t->n.plain);
     jw_ki64(w, "limited", (int64_t)t->n.limited);
-    jw_ki64(w, "refused", (int64_t)s.refused);
-    jw_ki64(w, "unknown", (int64_t)s.unknown);
-    jw_ki64(w, "cutOffAtStart", (int64_t)s.cut_off);
-    jw_ki64(w, "waiting", (int64_t)s.waiting);
-    jw_ki64(w, "streaming", (int64_t)s.streaming);
-    jw_ki64(w, "textsMerged", (int64_t)s.merged);
-    jw_ki64(w, "openQuestions", (int64_t)prompts_count(t->prompts));
 }
 
 static void tg_forget(struct platform *p, struct str person)
 {
-    struct telegram *t = container_of(p, struct telegram, base);
+    struct telegram *t = telegram_of(p);
 
     if (t->recent != NULL)
         recent_forget(t->recent, person);
@@ -363,7 +315,14 @@ const struct platform_ops telegram_ops = {
     .records = telegram_records,
     .ids_per_chat = true,
     .descriptor = &tg_descriptor,
+    .size = sizeof(struct telegram),
+    .label = "Telegram",
+    .api_base = "https://api.telegram.org",
+    .sender = &tg_sender,
+    .prompt_over = tg_prompt_over,
     .open = tg_open,
+    .start = tg_start,
+    .close = tg_close,
     .check = tg_check,
     .steps = "Open https://t.me/BotFather in Telegram and send /newbot.\n"
              "Choose a name, then a username that ends in \"bot\".\n"
@@ -373,6 +332,6 @@ const struct platform_ops telegram_ops = {
     .media_where = tg_media_where,
     .forget = tg_forget,
     .set_commands = tg_set_commands,
+    .state = tg_state_name,
     .status = tg_status,
-    .close = tg_close,
 };

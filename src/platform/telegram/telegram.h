@@ -8,10 +8,8 @@ struct telegram_settings {
     struct platform_settings base; /* first */
     char *token, *webhook_secret;
     char *mode;       /* "polling" or "webhook"; NULL: polling */
-    char *api_base;   /* NULL: Telegram's own */
     uint32_t context; /* earlier messages to add to an event from a group; 0: none */
     bool drafts;      /* show unfinished answers in private chats as previews */
-    bool reactions;   /* deliver people's reactions to the bot's messages as events */
     bool rich;        /* send Markdown as rich messages */
 };
 extern const struct config_section telegram_config;

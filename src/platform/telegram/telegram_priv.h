@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "net/http_client.h"
+#include "platform/lru.h"
 #include "platform/platform.h"
 #include "platform/telegram/normalize.h"
 
@@ -35,7 +36,7 @@ enum tg_mark { TG_WAITING, TG_ACCEPTING, TG_RETRY, TG_DONE };
 
 struct tg_update { /* one update of a batch */
     int64_t id, chat;
-    struct json update; /* borrowed from poll.parser */
+    struct json update; /* borrowed from base.parser */
     enum tg_mark mark;
 };
 
@@ -47,7 +48,6 @@ struct tg_poll {
     int64_t offset;               /* of the next getUpdates; 0: the earliest unconfirmed */
     int64_t heard_ms;             /* wall clock of the last update; 0: never */
     int64_t asked_ms;             /* monotonic; start of the last getUpdates */
-    struct json_parser *parser;   /* owned; holds the batch */
     struct tg_update batch[TG_BATCH];
     size_t n_batch;
     uint32_t generation; /* counts batches: late callbacks of an old one are ignored */
@@ -58,37 +58,35 @@ struct telegram {
     struct descriptor descriptor; /* of this bot */
     struct recent *recent;        /* owned; earlier messages of groups; NULL: none kept */
     bool drafts;                  /* answers are shown in private chats as previews */
-    bool reactions;               /* deliver people's reactions as events */
     bool rich;                    /* send rich messages; false once the API server knew none */
-    const struct host_env *env;   /* borrowed */
     char *url;                    /* owned, secret: "https://api.telegram.org/bot<token>/" */
     char *token;                  /* owned, secret */
     char *token_id;               /* owned: the public part of the token */
     char *secret;                 /* owned, secret: the header of webhooks; NULL: polling */
     struct tg_me me;
-    bool reads_all; /* Telegram sends every group message, not only those for the bot */
-    struct json_parser *answers; /* owned; one document at a time */
-    struct arena arena;          /* of the update being read */
+    bool reads_all;     /* Telegram sends every group message, not only those for the bot */
+    struct arena arena; /* of the update being read */
     struct tg_poll poll;
     struct list lookups;   /* telegram.c: struct file_lookup, owned */
-    struct list accepts;   /* inbound.c: struct tg_accept, owned */
     struct list answering; /* prompts.c: struct tg_answering, owned */
     size_t n_answering;
-    struct prompts *prompts;      /* owned */
     struct tg_commands *commands; /* owned; NULL: no gateway has announced any */
     struct map chats;             /* api.c: chat id -> struct tg_chat, owned */
-    struct map topics;            /* api.c: chat and topic -> struct tg_topic, owned */
-    struct list topics_by_age;    /* api.c: struct tg_topic, the oldest name first */
-    struct sender *sender;        /* owned */
+    struct lru topics;            /* api.c: struct tg_topic */
     struct buf scratch;           /* the name of a person in a lookup */
     struct {
         int64_t chat, message, thread;
     } sent[1024]; /* inbound.c: ring of the bot's last messages */
     size_t n_sent;
     struct {
-        uint64_t updates, events, ignored, again, sent, edits, plain, limited;
+        uint64_t updates, again, edits, plain, limited;
     } n;
 };
+
+static inline struct telegram *telegram_of(struct platform *p)
+{
+    return container_of(p, struct telegram, base);
+}
 
 /* ---- api.c ---- */
 
@@ -127,10 +125,11 @@ struct str tg_chat_now(struct telegram *t, struct str id);    /* the current id 
 struct str tg_chat_before(struct telegram *t, struct str id); /* the former id; absent: none */
 /* Names of topics, learned since the start: Telegram tells a name only when it changes. */
 struct tg_topic {
-    struct list age;
-    bool ours;                           /* bellhop gave this name */
-    char *name, key[TG_CHAT_CHARS + 24]; /* name: owned */
+    struct lru_entry lru; /* chat, blank, topic */
+    bool ours;            /* bellhop gave this name */
+    char *name;           /* owned */
 };
+void tg_topic_free(struct lru *l, void *entry);
 void tg_topic_named(struct telegram *t, struct str chat, int64_t topic, struct str name, bool ours);
 const struct tg_topic *tg_topic_find(const struct telegram *t, struct str chat, int64_t topic);
 /* True: "typing" still shows in the chat.  False: notes that the caller sends it now. */
@@ -140,22 +139,11 @@ bool tg_chat_typed(struct telegram *t, struct str id);
 
 void tg_inbound_start(struct telegram *t);
 void tg_inbound_stop(struct telegram *t);
-const char *tg_state_name(const struct telegram *t);
+const char *tg_state_name(struct platform *p);
 bool tg_webhook(struct platform *p, struct http_req *req);
 void tg_reactions_sent(struct telegram *t, struct str chat, int64_t message, int64_t thread);
 /* The result of accepting an update; never runs after tg_inbound_stop(). */
 typedef void tg_accepted_fn(struct telegram *t, uint64_t tag, enum bh_err err);
-struct tg_accept { /* an update until the host calls tg_on_accepted() */
-    struct list link;
-    struct telegram *t; /* borrowed */
-    struct accept_id id;
-    tg_accepted_fn *done;
-    uint64_t tag;
-    char *callback,
-        *label; /* owned; of a press, which is answered with the label; NULL: no press */
-};
-struct tg_accept *tg_accept_new(struct telegram *t, tg_accepted_fn *done, uint64_t tag);
-void tg_on_accepted(void *ctx, enum bh_err err); /* ctx is a struct tg_accept */
 
 /* ---- prompts.c ---- */
 /* Passes a press to the host.  False: there is nothing to pass on, and @done does not run. */
@@ -163,7 +151,7 @@ bool tg_accept_press(struct telegram *t, struct json update, tg_accepted_fn *don
 void tg_answer_press(struct telegram *t, struct str callback, struct str words);
 void tg_write_keyboard(struct buf *out, const struct prompt *q);
 void tg_prompts_cancel(struct telegram *t);
-void tg_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
+void tg_prompt_over(struct platform *p, struct prompt *q);
 
 /* ---- commands.c ---- */
 void tg_set_commands(struct platform *p, struct str commands);

@@ -217,8 +217,7 @@ enum webhook_verdict twilio_normalize(const struct form *f, struct str bot, stru
     ev->mentions_bot = true;
     set_text(f, out);
     set_media(f, out);
-    ptrdiff_t at = str_find(bot, '@'); /* bot@host: platform_id() */
-    set_reply(f, at > 0 ? str_make(bot.p, (size_t)at) : bot, ev);
+    set_reply(f, platform_id_in(bot), ev);
     return ev->text.n > 0 || ev->n_media > 0 ? WEBHOOK_EVENT : WEBHOOK_IGNORED;
 }
 
@@ -240,7 +239,7 @@ static bool is_signed(struct twilio *t, struct http_req *req, bool form)
     BUF_LOCAL url = BUF_INIT;
 
     struct str query = http_raw_query(req);
-    if (t->bot.env->public_url == NULL || !platform_base_url(&t->bot.base, &url))
+    if (t->base.env->public_url == NULL || !platform_base_url(&t->base, &url))
         buf_printf(&url, "%s://%.*s", http_is_tls(req) ? "https" : "http",
                    STR_FMT(http_header(req, "Host")));
     buf_add_str(&url, http_path(req));
@@ -263,7 +262,7 @@ static bool write_body(struct twilio *t, struct http_req *req, bool form, struct
     struct json doc;
 
     if (!form)
-        return json_parse(t->bot.parser, http_body(req), &doc) && sanitize_json(&w, doc);
+        return json_parse(t->base.parser, http_body(req), &doc) && sanitize_json(&w, doc);
     for (size_t i = 0; i < t->form.n; i++)
         if (!sanitize_names_credential(t->form.pairs[i].name))
             form_add_str(out, t->form.pairs[i].name, t->form.pairs[i].value);
@@ -276,24 +275,23 @@ static void forward(struct twilio *t, struct http_req *req, bool form, const str
     bool ok = write_body(t, req, form, &body);
 
     frame_write_forward(&json, &(struct forward){.platform = STR("twilio"),
-                                                 .bot = str_of(t->bot.base.bot),
+                                                 .bot = str_of(t->base.bot),
                                                  .method = STR("POST"),
                                                  .path = http_path(req),
                                                  .content_type =
                                                      form ? FORM_TYPE : STR("application/json"),
                                                  .body = buf_str(&body)});
     if (ok)
-        await_accept(&t->bot.awaits,
-                     &(struct webhook_delivery){.ev = ev, .forward = buf_str(&json)},
+        await_accept(&t->base, &(struct webhook_delivery){.ev = ev, .forward = buf_str(&json)},
                      http_req_id(req), &empty_twiml, DEADLINE_MS);
     else
-        await_refuse(&t->bot.awaits, http_req_id(req), BH_MALFORMED);
+        await_refuse(&t->base, http_req_id(req), BH_MALFORMED);
 }
 
 /* Forwards a request that is not a message, under the bot's route. */
 static void forward_other(struct twilio *t, struct http_req *req, bool form)
 {
-    struct str bot = str_of(t->bot.base.bot);
+    struct str bot = str_of(t->base.bot);
     struct event ev = {.platform = STR("twilio"),
                        .bot = bot,
                        .route_key = bot,
@@ -308,15 +306,14 @@ static void accept_message(struct twilio *t, struct http_req *req)
 {
     struct event *ev = &t->out.ev;
     enum webhook_verdict v =
-        twilio_normalize(&t->form, str_of(t->bot.base.bot), str_of(t->cfg->account_sid), &t->out);
+        twilio_normalize(&t->form, str_of(t->base.bot), str_of(t->cfg->account_sid), &t->out);
 
     if (!t->passthrough || v == WEBHOOK_MALFORMED) {
-        webhook_bot_take(&t->bot, v, ev, http_req_id(req), &empty_twiml, DEADLINE_MS);
+        text_take(&t->base, v, ev, http_req_id(req), &empty_twiml, DEADLINE_MS);
     } else if (v == WEBHOOK_IGNORED) {
-        t->bot.n.ignored++;
+        t->base.n.ignored++;
         forward_other(t, req, true);
     } else {
-        t->bot.n.events++;
         ev->route_key = ev->chat_id;
         forward(t, req, true, ev);
     }
@@ -330,7 +327,7 @@ bool twilio_http(struct platform *p, struct http_req *req)
 
     if (!str_eq(http_method(req), STR("POST")) || (form && !form_parse(&t->form, http_body(req))) ||
         !is_signed(t, req, form)) {
-        t->bot.n.refused++;
+        t->base.n.refused++;
         return false;
     }
     if (form)
@@ -338,8 +335,8 @@ bool twilio_http(struct platform *p, struct http_req *req)
     else if (t->passthrough)
         forward_other(t, req, false);
     else {
-        t->bot.n.ignored++;
-        http_answer(t->bot.env->server, http_req_id(req), &empty_twiml);
+        t->base.n.ignored++;
+        http_answer(t->base.env->server, http_req_id(req), &empty_twiml);
     }
     return true;
 }

@@ -105,12 +105,12 @@ static const struct sender_refusal refusals[] = {
 
 static bool is_service(const struct twilio *t)
 {
-    return str_starts(platform_id(&t->bot.base), STR("MG"));
+    return str_starts(platform_id(&t->base), STR("MG"));
 }
 
 static void add_from(const struct twilio *t, struct str chat, struct buf *out)
 {
-    struct str bot = platform_id(&t->bot.base);
+    struct str bot = platform_id(&t->base);
     ptrdiff_t colon = str_find(chat, ':');
 
     if (colon >= 0 && str_find(bot, ':') < 0) /* use the person's channel, such as whatsapp: */
@@ -128,7 +128,7 @@ static void write_from(const struct twilio *t, struct str chat, struct buf *out)
 
 static void write_address(struct twilio *t, struct sender_request *q)
 {
-    buf_printf(&q->url, "%s/2010-04-01/Accounts/%s/Messages.json", t->bot.api_base,
+    buf_printf(&q->url, "%s/2010-04-01/Accounts/%s/Messages.json", t->base.api_base,
                t->cfg->account_sid);
     q->headers[0] = buf_z(&t->auth);
 }
@@ -144,7 +144,7 @@ static void twilio_write(struct platform *p, struct outgoing *o, struct sender_r
     q->once = true;
     form_add(&q->body, "To", chat);
     if (is_service(t))
-        form_add(&q->body, "MessagingServiceSid", platform_id(&t->bot.base));
+        form_add(&q->body, "MessagingServiceSid", platform_id(&t->base));
     else
         write_from(t, chat, &q->body);
     struct str text = text_outgoing_part(o);
@@ -162,7 +162,7 @@ static void twilio_read(struct platform *p, struct outgoing *o, const struct htt
     struct twilio *t = twilio_of(p);
     struct json doc = {0};
 
-    if (!json_parse(t->bot.parser, res->body, &doc))
+    if (!json_parse(t->base.answers, res->body, &doc))
         doc = (struct json){0};
     int64_t code = json_i64(doc, "code", 0);
     if (res->status >= 200 && res->status < 300 && json_str(doc, "sid").n == 0) {
@@ -224,13 +224,13 @@ static void twilio_looked(struct platform *p, struct outgoing *o, const struct h
     BUF_LOCAL from = BUF_INIT;
     struct json list;
 
-    if (res->status != 200 || !json_parse(t->bot.parser, res->body, &list)) {
+    if (res->status != 200 || !json_parse(t->base.answers, res->body, &list)) {
         v->wait_ms = res->retry_after_ms;
         sender_say(v, SENDER_AGAIN, "it may have been sent, and Twilio's list answers with HTTP %d",
                    res->status);
         return;
     }
-    int64_t now_ms = clock_wall_ms(t->bot.env->clock), their_s = now_ms / 1000;
+    int64_t now_ms = clock_wall_ms(t->base.env->clock), their_s = now_ms / 1000;
     twilio_date(http_result_header(res, "Date"), &their_s);
     int64_t tried_s = their_s - (now_ms - o->tried_ms + 999) / 1000; /* by Twilio's clock */
     add_from(t, str_of(x->chat), &from);
@@ -247,9 +247,9 @@ static void twilio_looked(struct platform *p, struct outgoing *o, const struct h
     twilio_sids_add(&t->known, sid);
 }
 
-const char *twilio_no_file(struct webhook_bot *b, const struct attachment *a)
+const char *twilio_no_file(struct platform *p, const struct attachment *a)
 {
-    bool whatsapp = str_starts(platform_id(&b->base), STR("whatsapp:"));
+    bool whatsapp = str_starts(platform_id(p), STR("whatsapp:"));
 
     if (a->url == NULL)
         return "Twilio fetches files itself: bellhop needs `public_url` for that";

@@ -12,8 +12,6 @@
 #include "net/http_client.h"
 #include "platform/twilio/twilio_priv.h"
 
-enum { CHECK_MS = 10000 };
-
 /* ---- settings ---- */
 
 #define AT(member) offsetof(struct twilio_settings, member)
@@ -23,8 +21,7 @@ static const struct config_key keys[] = {
     {"auth_token", CFG_SECRET, CFG_RESTART, AT(auth_token), .ask = "", .what = "Auth token."},
     {"plane", CFG_CHOICE, CFG_RESTART, AT(plane), NULL, "inbound|passthrough",
      .what = "`inbound` or `passthrough`."},
-    {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
-     .what = "The URL of another API server than the platform's own."},
+    PLATFORM_KEY_API_BASE,
     {0},
 };
 
@@ -47,11 +44,7 @@ const struct config_section twilio_config = {.name = "twilio",
 
 /* ---- life ---- */
 
-static const struct webhook_bot_kind kind = {
-    .ops = &twilio_ops,
-    .label = "Twilio",
-    .api_base = "https://api.twilio.com",
-    .sender = &twilio_sender,
+static const struct text_ops texts = {
     .limits = {.max = 1600, .unit = SPLIT_UTF16}, /* Twilio says "characters": the stricter unit */
     .is_chat = twilio_address_ok,
     .no_file = twilio_no_file,
@@ -72,48 +65,34 @@ static void twilio_media_where(struct platform *p, struct media_ask ask, struct 
 {
     struct twilio *t = twilio_of(p);
     const char *headers[] = {buf_z(&t->auth), NULL};
-    struct str host = str_of(t->bot.api_base);
-    bool own = str_starts(ref, host) && ref.n > host.n && ref.p[host.n] == '/';
-    char *url = str_dup(ref);
+    bool own = platform_owns_url(NULL, ref, str_of(p->api_base));
 
     host_media_at(p->host, ask,
-                  &(struct media_at){.url = url,
+                  &(struct media_at){.url = ref,
                                      .headers = own ? headers : NULL,
                                      .foreign = !own,
                                      .redirects = true});
-    free(url);
 }
 
 static void twilio_close(struct platform *p)
 {
     struct twilio *t = twilio_of(p);
 
-    webhook_bot_done(&t->bot);
     form_done(&t->form);
     twilio_out_done(&t->out);
     buf_wipe(&t->auth);
-    free(t);
 }
 
-static enum bh_err twilio_open(const struct platform_settings *settings, struct host *host,
-                               struct platform **ret_p, char *ret_why)
+static enum bh_err twilio_open(struct platform *p, char *ret_why)
 {
-    const struct twilio_settings *cfg = container_of(settings, const struct twilio_settings, base);
-    struct twilio *t = xcalloc(1, sizeof *t);
+    struct twilio *t = twilio_of(p);
 
-    t->cfg = cfg;
-    write_auth(cfg, &t->auth);
-    t->passthrough = cfg->plane != NULL && strcmp(cfg->plane, "passthrough") == 0;
-    enum bh_err err = webhook_bot_open(&t->bot, &kind, settings, cfg->api_base, host, ret_why);
-    if (err != BH_OK) {
-        twilio_close(&t->bot.base);
-        return err;
-    }
-    if (t->bot.env->public_url == NULL)
-        log_warn(&t->bot.base.log,
-                 "`public_url` is not set, so the signed address is taken from the Host "
-                 "header: set `public_url` if a proxy stands before bellhop");
-    *ret_p = &t->bot.base;
+    t->cfg = container_of(p->settings, const struct twilio_settings, base);
+    write_auth(t->cfg, &t->auth);
+    t->passthrough = t->cfg->plane != NULL && strcmp(t->cfg->plane, "passthrough") == 0;
+    if (p->env->public_url == NULL)
+        log_warn(&p->log, "`public_url` is not set, so the signed address is taken from the Host "
+                          "header: set `public_url` if a proxy stands before bellhop");
     return BH_OK;
 }
 
@@ -123,17 +102,16 @@ static enum bh_err ask(const struct twilio_settings *cfg, const char *what, stru
                        struct json_parser *parser, int *ret_status, struct json *ret_doc,
                        char *ret_why)
 {
-    BUF_LOCAL url = BUF_INIT;
+    BUF_LOCAL path = BUF_INIT;
     BUF_SECRET auth = BUF_INIT;
-    char *api = platform_api_base(cfg->api_base, kind.api_base);
 
     write_auth(cfg, &auth);
-    buf_printf(&url, "%s/2010-04-01/Accounts/%s%s", api, cfg->account_sid, what);
-    percent_encode(&url, number);
-    free(api);
+    buf_printf(&path, "2010-04-01/Accounts/%s%s", cfg->account_sid, what);
+    percent_encode(&path, number);
     const char *const headers[] = {buf_z(&auth), NULL};
-    const struct http_fetch f = {.url = buf_z(&url), .headers = headers, .timeout_ms = CHECK_MS};
-    return platform_ask(&f, parser, ret_status, ret_doc, ret_why);
+    return platform_ask_api(&twilio_ops, &cfg->base, buf_str(&path),
+                            (struct http_fetch){.headers = headers}, parser, ret_status, ret_doc,
+                            ret_why);
 }
 
 /* Checks Twilio's description of the account. */
@@ -206,7 +184,6 @@ static enum bh_err twilio_check(const struct platform_settings *settings,
 
 static void twilio_status(struct platform *p, struct jw *w)
 {
-    webhook_bot_status(p, w);
     jw_kstr(w, "plane", str_of(twilio_of(p)->passthrough ? "passthrough" : "inbound"));
 }
 
@@ -225,14 +202,19 @@ const struct platform_ops twilio_ops = {
     .name = "twilio",
     .config = &twilio_config,
     .descriptor = &descriptor,
+    .size = sizeof(struct twilio),
+    .label = "Twilio",
+    .api_base = "https://api.twilio.com",
+    .sender = &twilio_sender,
+    .texts = &texts,
     .open = twilio_open,
+    .close = twilio_close,
     .check = twilio_check,
     .steps = "Open https://console.twilio.com and buy a number that can send messages.\n"
              "Copy the Account SID and the Auth Token from the console's first page.",
     .bot_is = "The number that people write to, with its +, or a messaging service (MG...)",
-    .act = webhook_bot_act,
+    .act = text_act,
     .http = twilio_http,
     .media_where = twilio_media_where,
     .status = twilio_status,
-    .close = twilio_close,
 };

@@ -9,8 +9,7 @@
 struct twilio_settings {
     struct platform_settings base; /* first */
     char *account_sid, *auth_token;
-    char *plane;    /* "inbound" or "passthrough"; NULL: inbound */
-    char *api_base; /* NULL: Twilio's own */
+    char *plane; /* "inbound" or "passthrough"; NULL: inbound */
 };
 extern const struct config_section twilio_config;
 extern const struct platform_ops twilio_ops;

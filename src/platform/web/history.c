@@ -2,7 +2,8 @@
  *
  * Records, all under "<bot> 1f <chat> 1f ...":
  *      web       <id, 16 hex>  -> web_message_form: the message exactly as pages get it
- *      web_once  <client_id>   -> the message's id; it makes a repeated POST idempotent
+ *      web_once  <client_id>   -> the message's id; it makes a repeated POST or final draft
+ *                                 idempotent
  *
  * A change is published to pages once its write is committed, in the order of the writes.  A chat
  * is trimmed every few writes, so it may hold an eighth more than `history` between trims.
@@ -67,7 +68,7 @@ static struct web_job *job_new(struct web *w, struct web_chat *c, web_job_f *don
 {
     struct web_job *j = xcalloc(1, sizeof *j);
 
-    j->store = w->env->store;
+    j->store = w->base.env->store;
     j->web = w;
     j->chat = c;
     j->done = done;
@@ -250,7 +251,7 @@ static void submit_message(struct web_job *j, const struct web_message *m)
     web_message_write(&j->value, m);
     j->items = xcalloc(2, sizeof *j->items);
     j->items[0] = (struct store_kv){KV_PUT, "web", buf_str(&j->key), buf_str(&j->value)};
-    if (m->client_id.n > 0 && m->from == WEB_VISITOR) {
+    if (m->client_id.n > 0 && (m->from == WEB_VISITOR || m->rev == m->id)) { /* not an edit */
         struct web_once r = {web_bot(j->web), str_of(j->chat->id), m->client_id, {0}};
         web_id_format(m->id, r.id);
         record_write(&web_once_form, NULL, &r, &j->once, &j->text);
@@ -328,8 +329,9 @@ static void on_newest_read(struct web_job *j, enum bh_err err)
 
 static size_t most_bytes(const struct web *w)
 {
-    uint64_t each =
-        w->env->ledger != NULL ? ledger_bounds(w->env->ledger, LIMIT_HISTORY_BYTES).each : 0;
+    uint64_t each = w->base.env->ledger != NULL
+                        ? ledger_bounds(w->base.env->ledger, LIMIT_HISTORY_BYTES).each
+                        : 0;
 
     return each != 0 && each < STORE_READ_BYTES ? (size_t)each : STORE_READ_BYTES;
 }
@@ -353,7 +355,7 @@ static void trim_sometimes(struct web_chat *c, size_t bytes)
     job_scan(j, "web");
 }
 
-/* ---- a visitor's message ---- */
+/* ---- a repeated message ---- */
 
 static void on_once_read(struct web_job *j, enum bh_err err)
 {
@@ -363,19 +365,35 @@ static void on_once_read(struct web_job *j, enum bh_err err)
 
     if (r != NULL && record_read(j->web->reader, &web_once_form, r->key, r->value, &once))
         web_id_parse(str_of(once.id), &id);
-    web_post_answer(j->web, j->http, id);
+    if (j->event == NULL) {
+        web_post_answer(j->web, j->http, id);
+        return;
+    }
+    char text[WEB_ID_CHARS + 1];
+    web_id_format(id, text);
+    web_succeed(j->web, j->action, str_of(text));
 }
+
+/* A message with the client_id of @j was stored before: answers with the id of that message. */
+static void answer_again(const struct web_job *j, bool action)
+{
+    struct web_job *again = job_new(j->web, j->chat, on_once_read);
+
+    again->http = j->http;
+    again->action = j->action;
+    again->event = action ? j->event : NULL;
+    again->id = j->id;
+    buf_add_str(&again->key, buf_str(&j->once));
+    again->scan = (struct store_scan){.limit = 1};
+    job_scan(again, "web_once");
+}
+
+/* ---- a visitor's message ---- */
 
 static void on_post_kept(struct web_job *j, enum bh_err err)
 {
     if (err == BH_CONFLICT) {
-        /* An earlier POST with this client_id was stored: answers with the id of its message. */
-        struct web_job *again = job_new(j->web, j->chat, on_once_read);
-        again->http = j->http;
-        again->id = j->id;
-        buf_add_str(&again->key, buf_str(&j->once));
-        again->scan = (struct store_scan){.limit = 1};
-        job_scan(again, "web_once");
+        answer_again(j, false);
         return;
     }
     /* Even if the write failed, the agent's mailbox has the message, so the POST succeeded. */
@@ -409,8 +427,13 @@ static void on_action_kept(struct web_job *j, enum bh_err err)
     struct web *w = j->web;
     char id[WEB_ID_CHARS + 1];
 
-    if (err != BH_OK) {
+    if (err != BH_OK)
         web_live_lost(w, j->id);
+    if (err == BH_CONFLICT) { /* a final draft of before the start */
+        answer_again(j, true);
+        return;
+    }
+    if (err != BH_OK) {
         host_fail(w->base.host, j->action, ACTION_ERROR_TRANSIENT "the message could not be kept");
         return;
     }
@@ -427,7 +450,7 @@ void web_keep_send(struct web *w, struct str chat_id, struct web_message *m, str
     w->counters.sent++;
     m->id = m->id != 0 ? m->id : web_next(w);
     m->rev = m->id;
-    m->at_ms = clock_wall_ms(w->env->clock);
+    m->at_ms = clock_wall_ms(w->base.env->clock);
     if (!web_may_keep(w, KEPT_BYTES + m->text.n + m->files.text.n + m->prompt.text.n)) {
         char text[WEB_ID_CHARS + 1];
         web_publish_unkept(w, chat_id, "message", m);
@@ -540,7 +563,7 @@ static void on_edit_read(struct web_job *j, enum bh_err err)
     }
     m.text = buf_str(&j->text);
     m.rev = web_next(w);
-    m.edited_ms = clock_wall_ms(w->env->clock);
+    m.edited_ms = clock_wall_ms(w->base.env->clock);
     struct web_job *put = job_new(w, j->chat, on_action_kept);
     put->action = j->action;
     put->event = "edit";
@@ -583,7 +606,7 @@ static void answer_messages(struct web *w, struct str chat_id, struct http_id ht
         jw_raw(&out, scan->records[--shown].value);
     jw_end_arr(&out);
     jw_end_obj(&out);
-    http_answer(w->env->server, http,
+    http_answer(w->base.env->server, http,
                 &(struct http_answer){.status = 200,
                                       .headers = "Cache-Control: no-store\r\n",
                                       .body = buf_str(&w->scratch)});

@@ -23,7 +23,7 @@
 static void refuse(struct web *w, struct http_req *req, int status, const char *code,
                    const char *sentence)
 {
-    http_answer_error(w->env->server, http_req_id(req), status, code, "%s", sentence);
+    http_answer_error(w->base.env->server, http_req_id(req), status, code, "%s", sentence);
 }
 
 void web_refuse_for_now(struct web *w, struct http_id id, int status, const char *code,
@@ -33,7 +33,7 @@ void web_refuse_for_now(struct web *w, struct http_id id, int status, const char
     int n = snprintf(body, sizeof body, "{\"error\":\"%s\",\"code\":\"%s\"}", sentence, code);
 
     snprintf(headers, sizeof headers, "Retry-After: %d\r\n", retry_s);
-    http_answer(w->env->server, id,
+    http_answer(w->base.env->server, id,
                 &(struct http_answer){.status = status,
                                       .headers = headers,
                                       .body = str_make(body, (size_t)n)});
@@ -95,14 +95,14 @@ static void answer_page(struct web *w, struct http_req *req)
         memcpy(token, had.p, had.n); /* sent again to renew the cookie for a year */
         token[had.n] = '\0';
     } else {
-        visitor_mint(w->env->rand, token);
+        visitor_mint(w->base.env->rand, token);
     }
     snprintf(headers, sizeof headers,
              SECURITY_HEADERS "Cache-Control: no-store\r\n"
                               "Set-Cookie: " COOKIE
                               "=%s; Path=/chat; Max-Age=%d; HttpOnly; SameSite=Lax%s\r\n",
              token, COOKIE_SECONDS, w->secure_cookies || http_is_tls(req) ? "; Secure" : "");
-    http_answer(w->env->server, http_req_id(req),
+    http_answer(w->base.env->server, http_req_id(req),
                 &(struct http_answer){.status = 200,
                                       .content_type = "text/html; charset=utf-8",
                                       .headers = headers,
@@ -127,7 +127,7 @@ static void answer_asset(struct web *w, struct http_req *req, struct str name)
         answer.status = 304;
     else
         answer.body = a->bytes;
-    http_answer(w->env->server, http_req_id(req), &answer);
+    http_answer(w->base.env->server, http_req_id(req), &answer);
 }
 
 /* ---- access ---- */
@@ -157,7 +157,7 @@ bool web_page_visitor(struct platform *p, struct http_req *req, bool writes, str
     struct web *w = container_of(p, struct web, base);
     struct web_visitor v;
 
-    if (writes && !http_same_origin(req, w->env->public_url))
+    if (writes && !http_same_origin(req, w->base.env->public_url))
         refuse(w, req, 403, "foreign_origin", "This page does not take files from other sites.");
     else if (!find_visitor(w, req, &v))
         refuse_stranger(w, req);
@@ -278,7 +278,7 @@ static void serve_api(struct web *w, struct http_req *req, struct str name)
                        is_post ? "Use POST here." : "Use GET here.");
             else if (is_post && !http_is_json(req))
                 refuse(w, req, 415, "json_only", "Send it with Content-Type: application/json.");
-            else if (is_post && !http_same_origin(req, w->env->public_url))
+            else if (is_post && !http_same_origin(req, w->base.env->public_url))
                 refuse(w, req, 403, "foreign_origin",
                        "This page does not take messages from other sites.");
             else if (!find_visitor(w, req, &v))

@@ -68,7 +68,7 @@ void web_post_answer(struct web *w, struct http_id id, uint64_t message_id)
 
     web_id_format(message_id, body + 7);
     body[7 + WEB_ID_CHARS] = '"';
-    http_answer(w->env->server, id,
+    http_answer(w->base.env->server, id,
                 &(struct http_answer){.status = 200, .body = str_make(body, sizeof body - 1)});
 }
 
@@ -138,7 +138,7 @@ static bool name_is_ok(struct str name)
 bool web_may_write_now(struct web *w, struct str chat_id, bool is_person)
 {
     struct web_bucket *b;
-    int64_t now = clock_now_ms(w->env->clock), left;
+    int64_t now = clock_now_ms(w->base.env->clock), left;
 
     if (!is_person)
         return true; /* programs are limited by the mailbox alone */
@@ -187,11 +187,11 @@ struct post_body {
 static bool read_body(struct web *w, struct http_req *req, const struct web_visitor *v,
                       struct post_body *ret)
 {
-    struct http_server *srv = w->env->server;
+    struct http_server *srv = w->base.env->server;
     struct http_id id = http_req_id(req);
     struct json doc;
 
-    if (!json_parse(w->json, http_body(req), &doc) || !json_is_object(doc)) {
+    if (!json_parse(w->base.parser, http_body(req), &doc) || !json_is_object(doc)) {
         http_answer_error(srv, id, 400, "bad_json", "The body must be a JSON object.");
         return false;
     }
@@ -236,7 +236,7 @@ static void accept_post(struct web *w, struct http_req *req, const struct web_vi
     memcpy(p->chat_id, v->chat_id, sizeof p->chat_id);
     p->http = http_req_id(req);
     p->id = web_next(w);
-    p->at_ms = w->base.last_event_ms = clock_wall_ms(w->env->clock);
+    p->at_ms = w->base.last_event_ms = clock_wall_ms(w->base.env->clock);
     p->client_n = (uint8_t)b->client_id.n;
     if (b->client_id.n > 0)
         memcpy(p->client_id, b->client_id.p, b->client_id.n);
@@ -294,13 +294,13 @@ void web_post_message(struct web *w, struct http_req *req, const struct web_visi
 
 void web_post_name(struct web *w, struct http_req *req, const struct web_visitor *v)
 {
-    struct http_server *srv = w->env->server;
+    struct http_server *srv = w->base.env->server;
     struct http_id id = http_req_id(req);
     struct json doc;
     struct str name;
     struct jw out;
 
-    if (!json_parse(w->json, http_body(req), &doc) || json_str(doc, "name").p == NULL) {
+    if (!json_parse(w->base.parser, http_body(req), &doc) || json_str(doc, "name").p == NULL) {
         http_answer_error(srv, id, 400, "bad_json", "The body must be {\"name\": \"...\"}.");
         return;
     }
@@ -325,18 +325,6 @@ void web_post_name(struct web *w, struct http_req *req, const struct web_visitor
 
 /* ---- questions with buttons ---- */
 
-struct web_press { /* a press until prompts_accept() calls back */
-    struct list link;
-    struct web *web; /* borrowed */
-    struct http_id http;
-};
-
-static void press_free(struct web_press *x)
-{
-    list_remove(&x->link);
-    free(x);
-}
-
 void web_act_prompt(struct web *w, struct action_id id, const struct action_from *from,
                     const struct action *a)
 {
@@ -349,7 +337,7 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
         return;
     }
     m.id = web_next(w);
-    const struct prompt *q = prompts_add(w->prompts, from, a, a->chat_id);
+    const struct prompt *q = prompts_add(w->base.prompts, from, a, a->chat_id);
     struct jw j = jw_begin(&prompt);
     jw_obj(&j);
     jw_kstr(&j, "id", str_of(q->id));
@@ -366,7 +354,7 @@ void web_act_prompt(struct web *w, struct action_id id, const struct action_from
     jw_end_obj(&j);
     m.prompt.text = buf_str(&prompt);
     web_id_format(m.id, name);
-    prompts_shown(w->prompts, from, a->chat_id, a->prompt_id, str_make(name, WEB_ID_CHARS));
+    prompts_shown(w->base.prompts, from, a->chat_id, a->prompt_id, str_make(name, WEB_ID_CHARS));
     web_keep_send(w, a->chat_id, &m, id);
 }
 
@@ -378,16 +366,15 @@ void web_prompt_over(struct platform *p, struct prompt *q)
         prompts_tidied(q, 0); /* pages know when a question expires */
 }
 
-static void on_press_accepted(void *ctx, enum bh_err err)
+static void on_press_accepted(struct platform *p, void *with, enum bh_err err)
 {
-    struct web_press *x = ctx;
+    const struct http_id *http = with;
 
     if (err == BH_OK)
-        http_answer(x->web->env->server, x->http,
+        http_answer(p->env->server, *http,
                     &(struct http_answer){.status = 200, .body = STR("{\"ok\":true}")});
     else
-        web_post_refuse(x->web, x->http, err);
-    press_free(x);
+        web_post_refuse(container_of(p, struct web, base), *http, err);
 }
 
 void web_post_press(struct web *w, struct http_req *req, const struct web_visitor *v)
@@ -398,9 +385,9 @@ void web_post_press(struct web *w, struct http_req *req, const struct web_visito
     struct prompt *q = NULL;
     struct json doc;
 
-    if (!json_parse(w->json, http_body(req), &doc) || json_str(doc, "prompt").p == NULL ||
+    if (!json_parse(w->base.parser, http_body(req), &doc) || json_str(doc, "prompt").p == NULL ||
         json_str(doc, "option").p == NULL) {
-        http_answer_error(w->env->server, id, 400, "bad_json",
+        http_answer_error(w->base.env->server, id, 400, "bad_json",
                           "The body must be {\"prompt\": \"...\", \"option\": \"...\"}.");
         return;
     }
@@ -411,10 +398,9 @@ void web_post_press(struct web *w, struct http_req *req, const struct web_visito
     }
     buf_printf(&token, "hp1:%.*s:%.*s", STR_FMT(json_str(doc, "prompt")),
                STR_FMT(json_str(doc, "option")));
-    q = prompts_pressed(w->prompts, str_of(v->chat_id), buf_str(&token), &o);
+    q = prompts_pressed(w->base.prompts, str_of(v->chat_id), buf_str(&token), &o);
     if (q != NULL) {
         struct str chat = str_make(v->chat_id, VISITOR_CHAT_CHARS);
-        struct web_press *x = xcalloc(1, sizeof *x);
         char made[16];
         struct event ev = {.platform = STR("web"),
                            .bot = web_bot(w),
@@ -423,18 +409,17 @@ void web_post_press(struct web *w, struct http_req *req, const struct web_visito
                            .chat_type = STR("dm"),
                            .user_id = chat,
                            .message_id = str_of(q->message_id)};
-        *x = (struct web_press){.web = w, .http = id};
-        list_append(&w->presses, &x->link);
         ev.user_name = ev.chat_name = web_name_of(w, chat, made);
-        w->base.last_event_ms = clock_wall_ms(w->env->clock);
+        w->base.last_event_ms = clock_wall_ms(w->base.env->clock);
         if (prompt_may_answer(q, &ev)) {
-            prompts_accept(q, o, &ev, on_press_accepted, x);
+            await_event(&w->base, &(struct webhook_delivery){.ev = &ev, .prompt = q, .option = o},
+                        &id, sizeof id, on_press_accepted);
             return;
         }
-        http_answer_error(w->env->server, id, 403, "not_yours", "This question is not for you.");
-        press_free(x);
+        http_answer_error(w->base.env->server, id, 403, "not_yours",
+                          "This question is not for you.");
     } else
-        http_answer_error(w->env->server, id, 409, "answered",
+        http_answer_error(w->base.env->server, id, 409, "answered",
                           "This was answered already, or its time is up.");
 }
 
@@ -451,6 +436,4 @@ void web_inbound_cancel(struct web *w)
     }
     list_each (&w->free_posts, it, next)
         post_free(list_entry(it, struct web_post, link));
-    list_each (&w->presses, it, next)
-        press_free(list_entry(it, struct web_press, link));
 }

@@ -10,7 +10,8 @@
  * once.  The store gets the text without a cursor, so no crash leaves one.
  *
  * Drafts are previews: nothing of them is kept.  The next message of the agent ends them.  A final
- * draft is sent as a message once; the last MAX_SEALED of them are remembered.
+ * draft is sent as a message once: memory has the last MAX_SEALED, and the store finds the message
+ * by its client_id, also after a crash.
  *
  * Once half of MAX_LIVE or MAX_LIVE_BYTES is used, one tenant gets an eighth. */
 #include <stdio.h>
@@ -56,9 +57,8 @@ struct web_live {            /* one text */
 };
 
 struct web_sealed {
-    struct list link;
-    char message[WEB_ID_CHARS + 1];
-    char key[];
+    struct lru_entry lru;
+    uint64_t message;
 };
 
 static timer_cb on_show, on_keep;
@@ -67,8 +67,8 @@ static void live_free(struct web_live *v)
 {
     struct web *w = v->web;
 
-    timer_stop(w->env->clock, &v->show);
-    timer_stop(w->env->clock, &v->keep);
+    timer_stop(w->base.env->clock, &v->show);
+    timer_stop(w->base.env->clock, &v->keep);
     list_remove(&v->link);
     w->n_previews -= v->draft != 0;
     w->live_bytes -= v->text.n;
@@ -170,14 +170,14 @@ static void on_show(struct timer *t)
     struct web *w = v->web;
     struct web_chat *c = web_chat_find(w, v->chat);
     BUF_LOCAL shown = BUF_INIT;
-    int64_t now_ms = clock_now_ms(w->env->clock);
+    int64_t now_ms = clock_now_ms(w->base.env->clock);
     char id[WEB_ID_CHARS + 1];
 
     if (!v->found) {
-        timer_set(w->env->clock, &v->show, SHOW_MS);
+        timer_set(w->base.env->clock, &v->show, SHOW_MS);
         return;
     }
-    stream_mend(stream_without_cursor(buf_str(&v->text)), &shown);
+    stream_mend(action_without_cursor(buf_str(&v->text)), &shown);
     size_t same = common(buf_str(&v->told), buf_str(&shown));
     if (now_ms - v->whole_ms >= WHOLE_MS) {
         same = 0;
@@ -204,17 +204,17 @@ static void on_show(struct timer *t)
 static void keep(struct web_live *v)
 {
     struct web *w = v->web;
-    struct str text = stream_without_cursor(buf_str(&v->text));
+    struct str text = action_without_cursor(buf_str(&v->text));
 
     v->fresh = false;
-    v->kept_ms = clock_now_ms(w->env->clock);
+    v->kept_ms = clock_now_ms(w->base.env->clock);
     w->counters.edits++;
     if (w->history > 0) {
         web_keep_edit(w, v->chat, v->message, text, ACTION_NOBODY);
         return;
     }
     struct web_message m = {.from = WEB_AGENT, .id = v->message, .text = text, .rev = web_next(w)};
-    m.at_ms = m.edited_ms = clock_wall_ms(w->env->clock);
+    m.at_ms = m.edited_ms = clock_wall_ms(w->base.env->clock);
     web_publish_unkept(w, v->chat, "edit", &m);
 }
 
@@ -224,7 +224,7 @@ static void on_keep(struct timer *t)
 
     if (v->fresh && v->draft == 0) {
         keep(v);
-        timer_set(v->web->env->clock, &v->keep, OVER_MS);
+        timer_set(v->web->base.env->clock, &v->keep, OVER_MS);
     } else {
         live_free(v);
     }
@@ -232,7 +232,7 @@ static void on_keep(struct timer *t)
 
 static void set_text(struct web_live *v, struct str text)
 {
-    struct clock *clock = v->web->env->clock;
+    struct clock *clock = v->web->base.env->clock;
 
     v->web->live_bytes += text.n - v->text.n;
     v->share->bytes += text.n - v->text.n;
@@ -275,8 +275,8 @@ bool web_live_edit(struct web *w, struct action_id id, const struct action_from 
     v = room ? live_new(w, buf_str(key), from, a) : NULL;
     if (v != NULL) { /* the first: pages get it as an edit */
         v->message = message;
-        v->kept_ms = v->whole_ms = clock_now_ms(w->env->clock);
-        timer_set(w->env->clock, &v->keep, OVER_MS);
+        v->kept_ms = v->whole_ms = clock_now_ms(w->base.env->clock);
+        timer_set(w->base.env->clock, &v->keep, OVER_MS);
     }
     return false;
 }
@@ -298,41 +298,19 @@ void web_live_found(struct web *w, struct str chat, uint64_t message, bool of_ag
 
 /* ---- drafts ---- */
 
-static void seal(struct web *w, struct str key, struct str message)
-{
-    struct web_sealed *x = xcalloc(1, sizeof *x + key.n + 1);
-
-    memcpy(x->key, key.p, key.n);
-    memcpy(x->message, message.p, message.n < WEB_ID_CHARS ? message.n : WEB_ID_CHARS);
-    list_init(&x->link);
-    list_append(&w->sealed, &x->link);
-    free(map_put(&w->sealed_by_key, str_of(x->key), x));
-    if (map_count(&w->sealed_by_key) <= MAX_SEALED)
-        return;
-    x = list_first(&w->sealed, struct web_sealed, link);
-    list_remove(&x->link);
-    map_del(&w->sealed_by_key, str_of(x->key));
-    free(x);
-}
-
 void web_live_lost(struct web *w, uint64_t message)
 {
-    char id[WEB_ID_CHARS + 1];
+    void *value;
 
-    web_id_format(message, id);
-    list_each (&w->sealed, it, nxt) {
-        struct web_sealed *x = list_entry(it, struct web_sealed, link);
-        if (strcmp(x->message, id) != 0)
-            continue;
-        list_remove(&x->link);
-        map_del(&w->sealed_by_key, str_of(x->key));
-        free(x);
-        return;
-    }
+    for (size_t i = 0; map_next(&w->sealed.map, &i, &value);)
+        if (((struct web_sealed *)value)->message == message) {
+            lru_drop(&w->sealed, value);
+            return;
+        }
 }
 
 bool web_live_draft(struct web *w, struct action_id id, const struct action_from *from,
-                    const struct action *a, uint64_t *ret_message)
+                    const struct action *a, uint64_t *ret_message, char ret_once[WEB_ONCE_CHARS])
 {
     struct buf *key = &w->clean;
     struct action_result done = {.success = true};
@@ -343,20 +321,23 @@ bool web_live_draft(struct web *w, struct action_id id, const struct action_from
     }
     write_key(key, from, a);
     struct web_live *v = map_get(&w->live_by_key, buf_str(key));
-    struct web_sealed *sealed = map_get(&w->sealed_by_key, buf_str(key));
+    struct web_sealed *sealed = lru_find(&w->sealed, buf_str(key));
     if (sealed != NULL) {
+        char message[WEB_ID_CHARS + 1];
+        web_id_format(sealed->message, message);
         if (a->final)
-            done.message_id = str_of(sealed->message);
+            done.message_id = str_of(message);
         host_result(w->base.host, id, &done);
         return false;
     }
     if (a->final) {
-        char message[WEB_ID_CHARS + 1];
         if (v != NULL)
             live_free(v);
         *ret_message = web_next(w);
-        web_id_format(*ret_message, message);
-        seal(w, buf_str(key), str_of(message));
+        sealed = lru_use(&w->sealed, buf_str(key), sizeof *sealed);
+        sealed->message = *ret_message;
+        struct hash128 said = hash128(&w->visitor_key, buf_str(key));
+        snprintf(ret_once, WEB_ONCE_CHARS, "draft %016" PRIx64 "%016" PRIx64, said.hi, said.lo);
         return true;
     }
     bool room = has_room(w, v, from->tenant, a->content);
@@ -387,7 +368,7 @@ void web_live_said(struct web *w, struct str chat)
 void web_live_open(struct web *w)
 {
     list_init(&w->lives);
-    list_init(&w->sealed);
+    w->sealed.max = MAX_SEALED;
 }
 
 void web_live_forget(struct web *w, struct str chat)
@@ -409,15 +390,13 @@ void web_live_close(struct web *w)
                            .op_name = STR("edit"),
                            .chat_id = v->chat,
                            .message_id = str_of(id),
-                           .content = stream_without_cursor(buf_str(&v->text)),
+                           .content = action_without_cursor(buf_str(&v->text)),
                            .content_set = true};
         if (v->fresh && v->draft == 0 && w->base.sender != NULL)
             sender_keep(w->base.sender, &v->from, &a); /* the next start stores it */
         live_free(v);
     }
-    list_each (&w->sealed, it, nxt)
-        free(list_entry(it, struct web_sealed, link));
-    map_done(&w->sealed_by_key);
+    lru_done(&w->sealed);
     map_done(&w->live_by_key);
     map_done(&w->live_shares); /* empty: all texts are gone */
 }

@@ -80,7 +80,7 @@ bool web_message_read(struct web *w, struct str record, struct web_message *ret)
 
 struct web_chat *web_chat_find(struct web *w, struct str chat_id)
 {
-    return map_count(&w->chats) != 0 ? map_get(&w->chats, chat_id) : NULL;
+    return map_get(&w->chats, chat_id);
 }
 
 struct web_chat *web_chat_get(struct web *w, struct str chat_id)
@@ -128,7 +128,7 @@ static void stream_free(struct web_stream *s)
 
     web_catch_up_cancel(s);
     list_remove(&s->link);
-    ledger_give(c->web->env->ledger, s->party, LIMIT_STREAMS, 1);
+    ledger_give(c->web->base.env->ledger, s->party, LIMIT_STREAMS, 1);
     party_drop(s->party);
     free(s);
     c->n_streams--;
@@ -148,7 +148,7 @@ void web_stream_end(struct web_stream *s)
 {
     struct web *w = s->chat->web;
 
-    http_stream_end(w->env->server, s->http);
+    http_stream_end(w->base.env->server, s->http);
     stream_free(s);
 }
 
@@ -188,7 +188,7 @@ static struct str frame(struct web *w, const char *event, uint64_t rev, struct s
 /* False: the client disconnected; on_closed() runs later or has run. */
 static bool stream_write(struct web_stream *s, struct str bytes)
 {
-    return http_stream_write(s->chat->web->env->server, s->http, bytes);
+    return http_stream_write(s->chat->web->base.env->server, s->http, bytes);
 }
 
 void web_publish(struct web_chat *c, const char *event, uint64_t rev, struct str json)
@@ -271,7 +271,7 @@ void web_heartbeat(struct timer *t)
     if (w->n_streams > 0)
         each_stream(w, STR(": still here\n\n"));
     web_names_age(w);
-    timer_set(w->env->clock, t, WEB_HEARTBEAT_MS);
+    timer_set(w->base.env->clock, t, WEB_HEARTBEAT_MS);
 }
 
 /* ---- opening ---- */
@@ -294,7 +294,7 @@ void web_stream_open(struct web *w, struct http_req *req, const struct web_visit
     uint64_t last = 0;
     bool resumes = last_seen(w, req, &last) && w->history > 0;
 
-    if (ledger_take(w->env->ledger, party, LIMIT_STREAMS, 1) != LIMIT_TAKEN) {
+    if (ledger_take(w->base.env->ledger, party, LIMIT_STREAMS, 1) != LIMIT_TAKEN) {
         party_drop(party);
         w->counters.refused++;
         web_refuse_for_now(w, http_req_id(req), 429, "too_many_streams",
@@ -313,7 +313,7 @@ void web_stream_open(struct web *w, struct http_req *req, const struct web_visit
     c->n_streams++;
     w->n_streams++;
     w->counters.streams_opened++;
-    http_stream_begin(w->env->server, s->http,
+    http_stream_begin(w->base.env->server, s->http,
                       &(struct http_answer){.status = 200,
                                             .content_type = "text/event-stream",
                                             .headers = "Cache-Control: no-store\r\n"

@@ -71,7 +71,7 @@ static void hurry(struct web_sweep *s)
     if (s->busy || s->after.n > 0 || s->hurries)
         return;
     s->hurries = true;
-    timer_set(s->web->env->clock, &s->timer, HURRY_MS);
+    timer_set(s->web->base.env->clock, &s->timer, HURRY_MS);
 }
 
 bool web_is_routed(struct web *w)
@@ -81,7 +81,7 @@ bool web_is_routed(struct web *w)
 
 bool web_may_keep(struct web *w, size_t bytes)
 {
-    struct ledger *l = w->env->ledger;
+    struct ledger *l = w->base.env->ledger;
     struct web_sweep *s = w->sweep;
     uint64_t all;
     bool ok;
@@ -103,7 +103,7 @@ void web_kept_less(struct web *w, size_t bytes)
 {
     size_t now = bytes < w->kept ? w->kept - bytes : 0;
 
-    (void)ledger_change(w->env->ledger, NULL, LIMIT_HISTORY_BYTES, &w->kept, now);
+    (void)ledger_change(w->base.env->ledger, NULL, LIMIT_HISTORY_BYTES, &w->kept, now);
 }
 
 /* ---- a pass ---- */
@@ -113,7 +113,7 @@ static void step(struct web_sweep *s);
 static void end(struct web_sweep *s)
 {
     struct web *w = s->web;
-    struct ledger *l = w->env->ledger;
+    struct ledger *l = w->base.env->ledger;
     uint64_t all = l != NULL ? ledger_bounds(l, LIMIT_HISTORY_BYTES).all : 0, sum;
 
     ledger_correct(l, LIMIT_HISTORY_BYTES, &w->kept, (size_t)(s->found + s->written));
@@ -122,14 +122,14 @@ static void end(struct web_sweep *s)
     buf_reset(&s->after);
     sum = l != NULL ? ledger_held(l, NULL, LIMIT_HISTORY_BYTES) : 0;
     if (all == 0 || sum <= all / 8 * 7) {
-        timer_set(w->env->clock, &s->timer, REST_MS);
+        timer_set(w->base.env->clock, &s->timer, REST_MS);
         return;
     }
     /* Several bots share the limit; each shrinks to three quarters of its share. */
-    s->cut_ms = cut_for(s, clock_wall_ms(w->env->clock),
+    s->cut_ms = cut_for(s, clock_wall_ms(w->base.env->clock),
                         (uint64_t)((double)w->kept / (double)sum * (double)all * 0.75));
     s->hurries = true;
-    timer_set(w->env->clock, &s->timer, HURRY_MS);
+    timer_set(w->base.env->clock, &s->timer, HURRY_MS);
 }
 
 static void sweep_free(struct web_sweep *s)
@@ -154,7 +154,7 @@ static void go_on(struct web_sweep *s)
     if (s->web == NULL)
         sweep_free(s);
     else if (more)
-        timer_set(s->web->env->clock, &s->timer, STEP_MS);
+        timer_set(s->web->base.env->clock, &s->timer, STEP_MS);
     else
         end(s);
 }
@@ -168,7 +168,7 @@ static void on_deleted(struct store_op *op, enum bh_err err)
 /* Lists the records older than the cut for deletion, and counts the others. */
 static size_t sort_out(struct web_sweep *s, size_t *once_ends)
 {
-    int64_t now = clock_wall_ms(s->web->env->clock);
+    int64_t now = clock_wall_ms(s->web->base.env->clock);
     struct web_message m;
     size_t n = 0;
 
@@ -247,10 +247,10 @@ static void on_timer(struct timer *t)
         step(s);
     else {
         struct web *w = s->web;
-        int64_t now = clock_wall_ms(w->env->clock);
+        int64_t now = clock_wall_ms(w->base.env->clock);
         s->hurries = false;
-        if (w->env->retention_ms > 0 && now - w->env->retention_ms > s->cut_ms)
-            s->cut_ms = now - w->env->retention_ms;
+        if (w->base.env->retention_ms > 0 && now - w->base.env->retention_ms > s->cut_ms)
+            s->cut_ms = now - w->base.env->retention_ms;
         s->found = s->written = 0;
         memset(s->of_age, 0, sizeof s->of_age);
         buf_reset(&s->after);
@@ -265,11 +265,11 @@ void web_sweep_start(struct web *w)
     struct web_sweep *s = xcalloc(1, sizeof *s);
 
     s->web = w;
-    s->store = w->env->store;
+    s->store = w->base.env->store;
     buf_printf(&s->prefix, "%s\x1f", w->base.bot);
     timer_init(&s->timer, on_timer);
     w->sweep = s;
-    timer_set(w->env->clock, &s->timer, STEP_MS);
+    timer_set(w->base.env->clock, &s->timer, STEP_MS);
 }
 
 static void on_store_closed(struct store_left *l)
@@ -288,8 +288,8 @@ void web_sweep_stop(struct web *w)
     if (s == NULL)
         return;
     w->sweep = NULL;
-    timer_stop(w->env->clock, &s->timer);
-    (void)ledger_change(w->env->ledger, NULL, LIMIT_HISTORY_BYTES, &w->kept, 0);
+    timer_stop(w->base.env->clock, &s->timer);
+    (void)ledger_change(w->base.env->ledger, NULL, LIMIT_HISTORY_BYTES, &w->kept, 0);
     s->web = NULL;
     if (!s->busy)
         sweep_free(s);

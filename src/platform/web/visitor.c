@@ -76,25 +76,19 @@ bool visitor_chat_is_ours(const struct hash_key *key, struct str chat_id)
  * visitor who has been silent for longest is deleted. */
 
 struct web_name {
-    struct list age; /* web->names_by_age: longest silent first */
+    struct lru_entry lru; /* the chat */
     int64_t day;
-    char chat_id[VISITOR_CHAT_CHARS + 1];
-    char text[];
+    char *text; /* owned */
 };
 
 static int64_t today(const struct web *w)
 {
-    return clock_wall_ms(w->env->clock) / DAY_MS;
-}
-
-static struct web_name *name_find(const struct web *w, struct str chat_id)
-{
-    return map_count(&w->names) != 0 ? map_get(&w->names, chat_id) : NULL;
+    return clock_wall_ms(w->base.env->clock) / DAY_MS;
 }
 
 struct str web_name_given(const struct web *w, struct str chat_id)
 {
-    const struct web_name *n = name_find(w, chat_id);
+    const struct web_name *n = lru_find(&w->names, chat_id);
 
     return n != NULL ? str_of(n->text) : STR_NULL;
 }
@@ -112,28 +106,25 @@ struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16
 
 void web_name_drop(struct web *w, struct str chat_id)
 {
-    struct web_name *n = name_find(w, chat_id);
+    struct web_name *n = lru_find(&w->names, chat_id);
 
-    if (n == NULL)
-        return;
-    map_del(&w->names, chat_id);
-    list_remove(&n->age);
-    free(n);
+    if (n != NULL)
+        lru_drop(&w->names, n);
+}
+
+static void name_free(struct lru *l, void *entry)
+{
+    free(((struct web_name *)entry)->text);
 }
 
 static struct web_name *remember_name(struct web *w, struct str chat_id, struct str name,
                                       int64_t day)
 {
-    struct web_name *n = xmalloc(sizeof *n + name.n + 1);
+    struct web_name *n = lru_use(&w->names, chat_id, sizeof *n);
 
-    *n = (struct web_name){.day = day};
-    memcpy(n->chat_id, chat_id.p, VISITOR_CHAT_CHARS);
-    n->chat_id[VISITOR_CHAT_CHARS] = '\0';
-    memcpy(n->text, name.p, name.n);
-    n->text[name.n] = '\0';
-    web_name_drop(w, chat_id); /* first: the map borrows its key from the value */
-    map_put(&w->names, str_of(n->chat_id), n);
-    list_append(&w->names_by_age, &n->age);
+    free(n->text);
+    n->text = str_dup(name);
+    n->day = day;
     return n;
 }
 
@@ -154,10 +145,10 @@ const struct record_form web_name_form =
 
 static void store_name(struct web *w, const struct web_name *n)
 {
-    struct name_record r = {web_bot(w), str_of(n->chat_id), n->day, str_of(n->text)};
+    struct name_record r = {web_bot(w), n->lru.key, n->day, str_of(n->text)};
 
     if (w->history > 0 && web_is_routed(w))
-        record_put(w->env->store, &web_name_form, NULL, &r, false, NULL, NULL);
+        record_put(w->base.env->store, &web_name_form, NULL, &r, false, NULL, NULL);
 }
 
 /* Deletes a name from the store and from memory, if it exists. */
@@ -166,14 +157,8 @@ static void forget_name(struct web *w, struct str chat_id)
     struct name_record r = {.bot = web_bot(w), .chat = chat_id};
 
     if (w->history > 0)
-        record_delete_like(w->env->store, &web_name_form, &r);
+        record_delete_like(w->base.env->store, &web_name_form, &r);
     web_name_drop(w, chat_id);
-}
-
-static struct web_name *oldest(struct web *w)
-{
-    return list_is_empty(&w->names_by_age) ? NULL
-                                           : list_first(&w->names_by_age, struct web_name, age);
 }
 
 void web_name_set(struct web *w, struct str chat_id, struct str name)
@@ -183,32 +168,31 @@ void web_name_set(struct web *w, struct str chat_id, struct str name)
         return;
     }
     store_name(w, remember_name(w, chat_id, name, today(w)));
-    if (map_count(&w->names) >
-        WEB_MAX_NAMES) /* anybody can add names, so their number is bounded */
-        forget_name(w, str_of(oldest(w)->chat_id));
+    if (lru_is_full(&w->names)) /* anybody can add names, so their number is bounded */
+        forget_name(w, ((struct web_name *)lru_oldest(&w->names))->lru.key);
 }
 
 void web_name_heard(struct web *w, struct str chat_id)
 {
-    struct web_name *n = name_find(w, chat_id);
+    struct web_name *n = lru_find(&w->names, chat_id);
 
     if (n == NULL || n->day == today(w))
         return;
+    n = lru_use(&w->names, chat_id, sizeof *n);
     n->day = today(w);
-    list_move(&n->age, &w->names_by_age);
     store_name(w, n);
 }
 
 void web_names_age(struct web *w)
 {
-    int64_t keep_days = (w->env->retention_ms + DAY_MS - 1) / DAY_MS;
+    int64_t keep_days = (w->base.env->retention_ms + DAY_MS - 1) / DAY_MS;
     struct web_name *n;
 
-    for (int i = 0; w->env->retention_ms > 0 && i < AGE_AT_ONCE; i++) {
-        n = oldest(w);
+    for (int i = 0; w->base.env->retention_ms > 0 && i < AGE_AT_ONCE; i++) {
+        n = lru_oldest(&w->names);
         if (n == NULL || today(w) - n->day <= keep_days)
             return;
-        forget_name(w, str_of(n->chat_id));
+        forget_name(w, n->lru.key);
     }
 }
 
@@ -233,24 +217,13 @@ enum bh_err web_names_open(struct web *w, char *ret_why)
 {
     struct name_record own = {.bot = web_bot(w)};
 
+    w->names.max = WEB_MAX_NAMES + 1; /* web_name_set() keeps one free */
+    w->names.free = name_free;
     if (w->history == 0)
         return BH_OK;
-    enum bh_err err = record_load_like(w->env->store, &web_name_form, &own, 1, on_name, w, ret_why);
-    /* Sorts names_by_age after loading, because the store returns names in the order of keys. */
-    struct web_name **all = xcalloc(map_count(&w->names) + 1, sizeof *all);
-    void *name;
-    size_t n = 0;
-    for (size_t i = 0; map_next(&w->names, &i, &name);)
-        all[n++] = name;
-    qsort(all, n, sizeof *all, by_day);
-    for (size_t i = 0; i < n; i++)
-        list_move(&all[i]->age, &w->names_by_age);
-    free(all);
+    enum bh_err err =
+        record_load_like(w->base.env->store, &web_name_form, &own, 1, on_name, w, ret_why);
+    lru_sort(&w->names, by_day); /* the store returns names in the order of keys */
     web_names_age(w);
     return err;
-}
-
-void web_names_close(struct web *w)
-{
-    map_done_all(&w->names);
 }

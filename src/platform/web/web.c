@@ -105,7 +105,7 @@ static bool on_key_loaded(void *ctx, struct str key, void *thing)
 
 static enum bh_err load_visitor_key(struct web *w, char *ret_why)
 {
-    const struct host_env *env = w->env;
+    const struct host_env *env = w->base.env;
     struct record_reader *reader = record_reader_new(env->seal);
     struct key_load l = {.w = w};
     enum bh_err err =
@@ -128,20 +128,17 @@ static void web_close(struct platform *p)
     struct web *w = web_of(p);
 
     web_live_close(w);
-    sender_free(w->base.sender);
-    timer_stop(w->env->clock, &w->heartbeat);
+    timer_stop(p->env->clock, &w->heartbeat);
     web_sweep_stop(w);
     web_inbound_cancel(w);
-    prompts_close(w->prompts);
     web_jobs_leave(w);
     web_chats_free(w); /* ends the streams */
-    web_names_close(w);
+    lru_done(&w->names);
     if (list_is_linked(&w->link))
         map_del(&open_by_name, web_bot(w));
     list_remove(&w->link);
     if (list_is_empty(&open_bots))
         map_done(&open_by_name);
-    json_parser_free(w->json);
     record_reader_free(w->reader);
     free(w->buckets);
     buf_done(&w->page);
@@ -150,58 +147,41 @@ static void web_close(struct platform *p)
     buf_done(&w->clean);
     secret_wipe(&w->visitor_key, sizeof w->visitor_key);
     free(w->title);
-    free(w);
 }
 
-static enum bh_err web_open(const struct platform_settings *settings, struct host *host,
-                            struct platform **ret_p, char *ret_why)
+static enum bh_err web_open(struct platform *p, char *ret_why)
 {
-    static const struct sender_ops no_requests = {0}; /* the sender only downloads files here */
-    const struct web_settings *cfg = container_of(settings, const struct web_settings, base);
-    struct sender *sender;
-    struct web *w;
-    enum bh_err err;
+    const struct web_settings *cfg = container_of(p->settings, const struct web_settings, base);
+    struct web *w = web_of(p);
 
-    if (web_sibling(str_of(settings->bot)) != NULL)
-        return bh_err_why(BH_REFUSED, ret_why, "there are two web bots called '%.80s'",
-                          settings->bot);
-    w = xcalloc(1, sizeof *w);
-    platform_init(&w->base, &web_ops, host, settings);
-    w->env = host_env(host);
-    w->title = xstrdup(cfg->title != NULL ? cfg->title : settings->bot);
+    w->title = xstrdup(cfg->title != NULL ? cfg->title : p->bot);
     w->history = cfg->history;
-    w->secure_cookies = str_starts(str_of(w->env->public_url), STR("https:"));
-    w->json = json_parser_new();
+    w->secure_cookies = str_starts(str_of(p->env->public_url), STR("https:"));
     w->reader = record_reader_new(NULL);
-    w->counter = w->env->store->boot << 40;
+    w->counter = p->env->store->boot << 40;
     list_init(&w->idle);
-    list_init(&w->names_by_age);
     list_init(&w->posts);
     list_init(&w->free_posts);
-    list_init(&w->presses);
     list_init(&w->jobs);
     web_live_open(w);
     timer_init(&w->heartbeat, web_heartbeat);
-    err = load_visitor_key(w, ret_why);
-    if (err == BH_OK)
-        err = prompts_open(&w->base, web_prompt_over, &w->prompts, ret_why);
-    if (err == BH_OK)
-        err = web_names_open(w, ret_why);
-    if (err == BH_OK)
-        err = sender_new(&w->base, "the chat page", &no_requests, &sender, ret_why);
-    if (err != BH_OK) {
-        web_close(&w->base);
-        return err;
-    }
+    if (web_sibling(str_of(p->bot)) != NULL)
+        return bh_err_why(BH_REFUSED, ret_why, "there are two web bots called '%.80s'", p->bot);
+    enum bh_err err = load_visitor_key(w, ret_why);
+    return err == BH_OK ? web_names_open(w, ret_why) : err;
+}
+
+static void web_start(struct platform *p)
+{
+    struct web *w = web_of(p);
+
     web_page_build(w);
     list_append(&open_bots, &w->link);
     map_put(&open_by_name, web_bot(w), w);
-    timer_set(w->env->clock, &w->heartbeat, WEB_HEARTBEAT_MS);
+    timer_set(p->env->clock, &w->heartbeat, WEB_HEARTBEAT_MS);
     if (w->history > 0)
         web_sweep_start(w);
-    log_info(&w->base.log, "open: history=%" PRIu32 " path=/chat/%s", w->history, w->base.bot);
-    *ret_p = &w->base;
-    return BH_OK;
+    log_info(&p->log, "open: history=%" PRIu32 " path=/chat/%s", w->history, p->bot);
 }
 
 /* ---- actions ---- */
@@ -231,16 +211,18 @@ static void act_send(struct web *w, struct action_id id, const struct action_fro
                      const struct action *a)
 {
     struct web_message m = {.from = WEB_AGENT,
-                            .text = stream_without_cursor(a->content),
+                            .text = action_without_cursor(a->content),
                             .reply_to = a->reply_to};
     uint64_t replied;
+    char once[WEB_ONCE_CHARS] = "";
 
     if (!content_is_ok(w, id, a->content))
         return;
     if (!web_id_parse(a->reply_to, &replied))
         m.reply_to = STR_NULL;
-    if (a->op == ACTION_DRAFT && !web_live_draft(w, id, from, a, &m.id))
+    if (a->op == ACTION_DRAFT && !web_live_draft(w, id, from, a, &m.id, once))
         return;
+    m.client_id = str_of(once);
     if (w->n_previews > 0)
         web_live_said(w, a->chat_id);
     web_keep_send(w, a->chat_id, &m, id);
@@ -249,7 +231,7 @@ static void act_send(struct web *w, struct action_id id, const struct action_fro
 static void act_edit(struct web *w, struct action_id id, const struct action_from *from,
                      const struct action *a)
 {
-    struct web_message m = {.from = WEB_AGENT, .text = stream_without_cursor(a->content)};
+    struct web_message m = {.from = WEB_AGENT, .text = action_without_cursor(a->content)};
 
     if (!web_id_parse(a->message_id, &m.id)) {
         host_fail(w->base.host, id, "no such message in this chat");
@@ -265,7 +247,7 @@ static void act_edit(struct web *w, struct action_id id, const struct action_fro
         return;
     }
     m.rev = web_next(w);
-    m.at_ms = m.edited_ms = clock_wall_ms(w->env->clock);
+    m.at_ms = m.edited_ms = clock_wall_ms(w->base.env->clock);
     web_publish_unkept(w, a->chat_id, "edit", &m);
     web_succeed(w, id, a->message_id);
 }
@@ -376,7 +358,6 @@ static void web_status(struct platform *p, struct jw *out)
     jw_ki64(out, "refused", (int64_t)w->counters.refused);
     jw_ki64(out, "sent", (int64_t)w->counters.sent);
     jw_ki64(out, "edits", (int64_t)w->counters.edits);
-    jw_ki64(out, "openQuestions", (int64_t)prompts_count(w->prompts));
     jw_ki64(out, "store_failures", (int64_t)w->counters.store_failures);
 }
 
@@ -403,7 +384,12 @@ const struct platform_ops web_ops = {
     .descriptor = &web_descriptor,
     .secret_chats = true,
     .open_by_nature = true,
+    .size = sizeof(struct web),
+    .label = "the chat page",
+    .prompt_over = web_prompt_over,
     .open = web_open,
+    .start = web_start,
+    .close = web_close,
     .act = web_act,
     .http = web_http,
     .page_visitor = web_page_visitor,
@@ -412,5 +398,4 @@ const struct platform_ops web_ops = {
     .eraser = &web_eraser,
     .instance_changed = web_instance_changed,
     .status = web_status,
-    .close = web_close,
 };

@@ -21,6 +21,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "net/http_server.h"
+#include "platform/lru.h"
 #include "platform/platform.h"
 #include "platform/web/visitor.h"
 #include "store/record.h"
@@ -48,31 +49,25 @@ struct web_counters {
 struct web {
     struct platform base;         /* first */
     struct list link;             /* the list of open web bots; see web_sibling() */
-    const struct host_env *env;   /* borrowed */
     char *title;                  /* owned */
     uint32_t history;             /* messages kept per chat */
     bool secure_cookies;          /* public_url is https */
     struct hash_key visitor_key;  /* secret, kept sealed in the store */
-    struct json_parser *json;     /* owned; for request bodies */
     struct record_reader *reader; /* owned */
     uint64_t counter;             /* the last id or rev that was used */
     struct map chats;             /* chat id -> struct web_chat, owned */
     struct list idle;             /* chats without streams and jobs, oldest first */
     size_t n_idle;
-    struct map names;         /* chat id -> struct web_name, owned; at most WEB_MAX_NAMES */
-    struct list names_by_age; /* struct web_name, longest silent first */
-    struct list posts;        /* struct web_post in host_accept(); owned */
-    struct list free_posts;   /* for reuse */
-    struct list presses;      /* struct web_press in prompts_accept(); owned */
-    struct prompts *prompts;  /* owned */
-    struct list lives;        /* live.c: struct web_live, owned */
-    struct map live_by_key;   /* live.c */
-    size_t live_bytes;        /* of their texts */
-    struct map live_shares;   /* live.c: tenant -> struct web_share, owned */
-    size_t n_previews;        /* live.c: those of @lives that are drafts */
-    struct list sealed;       /* live.c: final drafts, owned, oldest first */
-    struct map sealed_by_key; /* live.c */
-    struct list jobs;         /* history.c: struct web_job, owned */
+    struct lru names;       /* chat id -> struct web_name; at most WEB_MAX_NAMES */
+    struct list posts;      /* struct web_post in host_accept(); owned */
+    struct list free_posts; /* for reuse */
+    struct list lives;      /* live.c: struct web_live, owned */
+    struct map live_by_key; /* live.c */
+    size_t live_bytes;      /* of their texts */
+    struct map live_shares; /* live.c: tenant -> struct web_share, owned */
+    size_t n_previews;      /* live.c: those of @lives that are drafts */
+    struct lru sealed;      /* live.c: final drafts -> struct web_sealed */
+    struct list jobs;       /* history.c: struct web_job, owned */
     struct timer heartbeat;
     size_t n_streams;
     struct buf page;           /* the HTML of this bot */
@@ -135,7 +130,6 @@ void web_succeed(struct web *w, struct action_id id, struct str message_id);
 /* Reads the stored names.  Blocks: for start-up. */
 enum bh_err web_names_open(struct web *w, char *ret_why);
 extern const struct record_form web_name_form;
-void web_names_close(struct web *w);
 /* The visitor's name, or one made from the chat id in @ret_made. */
 struct str web_name_of(const struct web *w, struct str chat_id, char ret_made[16]);
 struct str web_name_given(const struct web *w, struct str chat_id);    /* absent: none given */
@@ -174,7 +168,7 @@ void web_post_name(struct web *w, struct http_req *req, const struct web_visitor
 void web_post_press(struct web *w, struct http_req *req, const struct web_visitor *v);
 void web_act_prompt(struct web *w, struct action_id id, const struct action_from *from,
                     const struct action *a);
-void web_prompt_over(struct platform *p, struct prompt *q); /* a prompt_over_cb */
+void web_prompt_over(struct platform *p, struct prompt *q);
 bool web_may_write_now(struct web *w, struct str chat_id, bool is_person);
 void web_inbound_cancel(struct web *w);
 void web_post_answer(struct web *w, struct http_id id, uint64_t message_id);
@@ -212,9 +206,11 @@ bool web_live_edit(struct web *w, struct action_id id, const struct action_from 
                    const struct action *a);
 /* The store was asked for the message of an edit.  @of_agent false: it shows nothing. */
 void web_live_found(struct web *w, struct str chat, uint64_t message, bool of_agent);
-/* Takes a draft.  True: it is the final one, which the caller sends under the id @ret_message. */
+/* Takes a draft.  True: it is the final one, which the caller sends under the id @ret_message and
+ * with the client_id @ret_once.  A visitor's client_id has no blank, so theirs differ. */
+#define WEB_ONCE_CHARS 40
 bool web_live_draft(struct web *w, struct action_id id, const struct action_from *from,
-                    const struct action *a, uint64_t *ret_message);
+                    const struct action *a, uint64_t *ret_message, char ret_once[WEB_ONCE_CHARS]);
 void web_live_said(struct web *w, struct str chat);  /* a message of the agent ends its previews */
 void web_live_lost(struct web *w, uint64_t message); /* the message of a final draft: not sealed */
 void web_live_forget(struct web *w, struct str chat);

@@ -349,10 +349,8 @@ enum webhook_verdict wecom_normalize(const struct wecom_xml *x, struct str bot,
         buf_printf(&out->id, "%.*s-%.*s", STR_FMT(from), STR_FMT(wecom_xml_get(x, "CreateTime")));
         id = buf_str(&out->id);
     }
-    ptrdiff_t at = str_find(bot, '@'); /* bot@host: platform_id() */
-    if (at > 0)
-        bot.n = (size_t)at;
-    if (str_to_u64(wecom_xml_get(x, "AgentID"), &agent) && str_to_u64(bot, &ours) && agent != ours)
+    if (str_to_u64(wecom_xml_get(x, "AgentID"), &agent) && str_to_u64(platform_id_in(bot), &ours) &&
+        agent != ours)
         return WEBHOOK_IGNORED; /* a message for another agent */
     if (!set_content(x, out))
         return WEBHOOK_IGNORED;
@@ -387,7 +385,7 @@ static bool open_envelope(struct wecom *c, struct http_req *req, struct str encr
     struct envelope e = {BUF_INIT, BUF_INIT, BUF_INIT};
     bool ok = http_query(req, "msg_signature", &e.signature) &&
               http_query(req, "timestamp", &e.timestamp) && http_query(req, "nonce", &e.nonce) &&
-              webhook_is_now(buf_str(&e.timestamp), clock_wall_ms(c->bot.env->clock), WINDOW_MS) &&
+              webhook_is_now(buf_str(&e.timestamp), clock_wall_ms(c->base.env->clock), WINDOW_MS) &&
               wecom_signature_ok(str_of(c->cfg->token), buf_str(&e.timestamp), buf_str(&e.nonce),
                                  encrypted, buf_str(&e.signature)) &&
               wecom_decrypt(c->key, str_of(c->cfg->corp_id), encrypted, out);
@@ -404,7 +402,7 @@ static bool echo(struct wecom *c, struct http_req *req)
     bool ok = http_query(req, "echostr", &sent) && open_envelope(c, req, buf_str(&sent), &plain);
 
     if (ok)
-        http_answer(c->bot.env->server, http_req_id(req),
+        http_answer(c->base.env->server, http_req_id(req),
                     &(struct http_answer){.status = 200,
                                           .content_type = "text/plain; charset=utf-8",
                                           .body = buf_str(&plain)});
@@ -419,9 +417,9 @@ static bool message(struct wecom *c, struct http_req *req)
 
     if (ok) {
         enum webhook_verdict v = wecom_xml_parse(c->inner, buf_str(&text))
-                                     ? wecom_normalize(c->inner, str_of(c->bot.base.bot), &c->out)
+                                     ? wecom_normalize(c->inner, str_of(c->base.bot), &c->out)
                                      : WEBHOOK_MALFORMED;
-        webhook_bot_take(&c->bot, v, &c->out.ev, http_req_id(req), &empty, DEADLINE_MS);
+        text_take(&c->base, v, &c->out.ev, http_req_id(req), &empty, DEADLINE_MS);
     }
     return ok;
 }
@@ -434,6 +432,6 @@ bool wecom_http(struct platform *p, struct http_req *req)
                                                       : false;
 
     if (!ok)
-        c->bot.n.refused++;
+        c->base.n.refused++;
     return ok;
 }

@@ -36,17 +36,17 @@ static bool read_token(struct wecom *c, const struct http_result *res, char ret_
 {
     struct json doc;
 
-    if (res->err != BH_OK || !json_parse(c->bot.parser, res->body, &doc)) {
+    if (res->err != BH_OK || !json_parse(c->base.answers, res->body, &doc)) {
         snprintf(ret_why, 160, "WeCom gives no access token: it cannot be reached");
         return false;
     }
     struct str text = json_str(doc, "access_token");
     int64_t seconds = json_i64(doc, "expires_in", 7200);
     if (!is_token(doc, ret_why) || seconds <= 0) {
-        platform_set_problem(&c->bot.base, ret_why);
+        platform_set_problem(&c->base, ret_why);
         return false;
     }
-    int64_t now = clock_now_ms(c->bot.env->clock), life = seconds * 1000;
+    int64_t now = clock_now_ms(c->base.env->clock), life = seconds * 1000;
     buf_wipe(&c->token.text);
     buf_add_str(&c->token.text, text);
     c->token.until_ms = now + life;
@@ -57,7 +57,7 @@ static bool read_token(struct wecom *c, const struct http_result *res, char ret_
 
 static bool is_good(const struct wecom *c)
 {
-    return c->token.text.n > 0 && clock_now_ms(c->bot.env->clock) < c->token.until_ms;
+    return c->token.text.n > 0 && clock_now_ms(c->base.env->clock) < c->token.until_ms;
 }
 
 static void on_fetched(void *ctx, const struct http_result *res)
@@ -67,38 +67,36 @@ static void on_fetched(void *ctx, const struct http_result *res)
 
     c->token.call = NULL;
     if (read_token(c, res, why))
-        platform_set_problem(&c->bot.base, NULL);
-    sender_resume(c->bot.sender, is_good(c) ? NULL : why);
+        platform_set_problem(&c->base, NULL);
+    sender_resume(c->base.sender, is_good(c) ? NULL : why);
 }
 
-static void write_token_url(const struct wecom_settings *cfg, const char *api_base, struct buf *url)
+static void write_token_path(const struct wecom_settings *cfg, struct buf *out)
 {
     BUF_SECRET query = BUF_INIT;
 
     form_add(&query, "corpid", str_of(cfg->corp_id));
     form_add(&query, "corpsecret", str_of(cfg->secret));
-    buf_printf(url, "%s/cgi-bin/gettoken?", api_base);
-    buf_add_str(url, buf_str(&query));
+    buf_add_z(out, "cgi-bin/gettoken?");
+    buf_add_str(out, buf_str(&query));
 }
 
 /* WeCom returns the current token while it is valid, so the check does not invalidate it. */
-enum bh_err wecom_token_check(const struct wecom_settings *cfg, const char *api_base, char *ret_why)
+enum bh_err wecom_token_check(const struct wecom_settings *cfg, char *ret_why)
 {
-    struct json_parser *p = json_parser_new();
-    BUF_SECRET url = BUF_INIT, body = BUF_INIT;
+    struct json_parser *parser = json_parser_new();
+    BUF_SECRET path = BUF_INIT;
     struct json doc;
-    int status = 0;
+    int status;
 
-    write_token_url(cfg, api_base, &url);
-    const struct http_fetch f = {.url = buf_z(&url), .timeout_ms = FETCH_MS};
-    enum bh_err err = http_fetch_now(&f, &status, &body, ret_why);
-    if (err == BH_OK && (status != 200 || !json_parse(p, buf_str(&body), &doc)))
-        err = BH_UNAVAILABLE, snprintf(ret_why, 256, "WeCom answered with HTTP %d", status);
+    write_token_path(cfg, &path);
+    enum bh_err err = platform_ask_api(&wecom_ops, &cfg->base, buf_str(&path),
+                                       (struct http_fetch){0}, parser, &status, &doc, ret_why);
+    if (err == BH_OK && status != 200)
+        err = bh_err_why(BH_UNAVAILABLE, ret_why, "WeCom answered with HTTP %d", status);
     else if (err == BH_OK)
         err = is_token(doc, ret_why) ? BH_OK : BH_REFUSED;
-    else
-        err = BH_UNAVAILABLE;
-    json_parser_free(p);
+    json_parser_free(parser);
     return err;
 }
 
@@ -107,10 +105,11 @@ static struct str token_of(struct wecom *c)
     bool good = is_good(c);
 
     if (c->token.call == NULL &&
-        (!good || clock_now_ms(c->bot.env->clock) >= c->token.refresh_ms)) {
+        (!good || clock_now_ms(c->base.env->clock) >= c->token.refresh_ms)) {
         BUF_SECRET url = BUF_INIT;
-        write_token_url(c->cfg, c->bot.api_base, &url);
-        c->token.call = http_fetch(c->bot.env->http,
+        buf_printf(&url, "%s/", c->base.api_base);
+        write_token_path(c->cfg, &url);
+        c->token.call = http_fetch(c->base.env->http,
                                    &(struct http_fetch){.url = buf_z(&url), .timeout_ms = FETCH_MS},
                                    on_fetched, c);
     }
@@ -144,7 +143,7 @@ static const char *carrier_of(const struct attachment *a)
     return "file";
 }
 
-const char *wecom_no_file(struct webhook_bot *b, const struct attachment *a)
+const char *wecom_no_file(struct platform *p, const struct attachment *a)
 {
     if (a->size < 5)
         return "WeCom takes no file of less than five bytes";
@@ -170,9 +169,9 @@ void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref)
     }
     form_add(&query, "access_token", token);
     form_add(&query, "media_id", ref);
-    buf_printf(&url, "%s/cgi-bin/media/get?", c->bot.api_base);
+    buf_printf(&url, "%s/cgi-bin/media/get?", c->base.api_base);
     buf_add_str(&url, buf_str(&query));
-    host_media_at(p->host, ask, &(struct media_at){.url = buf_z(&url)});
+    host_media_at(p->host, ask, &(struct media_at){.url = buf_str(&url)});
 }
 
 /* ---- messages ---- */
@@ -214,9 +213,9 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
         struct multipart m;
         form_add(&upload, "access_token", token);
         form_add(&upload, "type", str_of(carrier_of(a)));
-        buf_printf(&q->url, "%s/cgi-bin/media/upload?", c->bot.api_base);
+        buf_printf(&q->url, "%s/cgi-bin/media/upload?", c->base.api_base);
         buf_add_str(&q->url, buf_str(&upload));
-        multipart_begin(&m, c->bot.env->rand);
+        multipart_begin(&m, c->base.env->rand);
         multipart_file(&m, "media", a);
         multipart_end(&m, a, q);
         q->timeout_ms = UPLOAD_MS;
@@ -224,7 +223,7 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
         return;
     }
     form_add(&query, "access_token", token);
-    buf_printf(&q->url, "%s/cgi-bin/message/send?", c->bot.api_base);
+    buf_printf(&q->url, "%s/cgi-bin/message/send?", c->base.api_base);
     buf_add_str(&q->url, buf_str(&query));
     q->headers[0] = "Content-Type: application/json";
     q->once = true;
@@ -270,7 +269,7 @@ static void read_code(struct wecom *c, int64_t code, struct sender_verdict *v)
     if (sentence != NULL)
         sender_say(v, SENDER_REFUSED, "%s", sentence);
     if (code == 60020 || code == 40056)
-        platform_set_problem(&c->bot.base, v->why);
+        platform_set_problem(&c->base, v->why);
 }
 
 static void wecom_read(struct platform *p, struct outgoing *o, const struct http_result *res,
@@ -285,7 +284,7 @@ static void wecom_read(struct platform *p, struct outgoing *o, const struct http
         sender_say(v, SENDER_AGAIN, "WeCom asks to wait");
         return;
     }
-    if (res->status != 200 || !json_parse(c->bot.parser, res->body, &doc) ||
+    if (res->status != 200 || !json_parse(c->base.answers, res->body, &doc) ||
         !json_as_i64(json_get(doc, "errcode"), &code)) {
         snprintf(v->why, sizeof v->why, "WeCom answered with HTTP %d; it may have been sent",
                  res->status);
@@ -311,7 +310,7 @@ static void wecom_read(struct platform *p, struct outgoing *o, const struct http
     }
     v->end = SENDER_DONE;
     snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(json_str(doc, "msgid")));
-    platform_set_problem(&c->bot.base, NULL);
+    platform_set_problem(&c->base, NULL);
 }
 
 const struct sender_ops wecom_sender = {

@@ -19,8 +19,7 @@ static const struct config_key keys[] = {
     {"token", CFG_SECRET, CFG_RESTART, AT(token), .ask = "", .what = "The callback's token."},
     {"encoding_aes_key", CFG_SECRET, CFG_RESTART, AT(encoding_aes_key), .ask = "",
      .what = "The callback's EncodingAESKey."},
-    {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
-     .what = "The URL of another API server than the platform's own."},
+    PLATFORM_KEY_API_BASE,
     {0},
 };
 
@@ -54,11 +53,7 @@ static bool is_person(struct str chat_id)
     return chat_id.n > 0 && chat_id.n <= 128 && str_find(chat_id, '|') < 0 && chat_id.p[0] != '@';
 }
 
-static const struct webhook_bot_kind kind = {
-    .ops = &wecom_ops,
-    .label = "WeCom",
-    .api_base = "https://qyapi.weixin.qq.com",
-    .sender = &wecom_sender,
+static const struct text_ops texts = {
     .limits = {.max = 2048, .unit = SPLIT_CHARS, .max_bytes = 2048},
     .is_chat = is_person,
     .no_file = wecom_no_file,
@@ -71,49 +66,34 @@ static void wecom_close(struct platform *p)
     struct wecom *c = wecom_of(p);
 
     wecom_token_done(c);
-    webhook_bot_done(&c->bot);
     wecom_xml_free(c->xml);
     wecom_xml_free(c->inner);
     wecom_out_done(&c->out);
     secret_wipe(c->key, sizeof c->key);
-    free(c);
 }
 
-static enum bh_err wecom_open(const struct platform_settings *settings, struct host *host,
-                              struct platform **ret_p, char *ret_why)
+static enum bh_err wecom_open(struct platform *p, char *ret_why)
 {
-    const struct wecom_settings *cfg = container_of(settings, const struct wecom_settings, base);
-    struct wecom *c = xcalloc(1, sizeof *c);
+    struct wecom *c = wecom_of(p);
 
-    c->cfg = cfg;
-    if (!wecom_key_parse(str_of(cfg->encoding_aes_key), c->key))
+    c->cfg = container_of(p->settings, const struct wecom_settings, base);
+    if (!wecom_key_parse(str_of(c->cfg->encoding_aes_key), c->key))
         abort(); /* check() accepted the settings */
     c->xml = wecom_xml_new();
     c->inner = wecom_xml_new();
-    enum bh_err err = webhook_bot_open(&c->bot, &kind, settings, cfg->api_base, host, ret_why);
-    if (err != BH_OK)
-        wecom_close(&c->bot.base);
-    else
-        *ret_p = &c->bot.base;
-    return err;
+    return BH_OK;
 }
 
 static enum bh_err wecom_check(const struct platform_settings *settings,
                                struct platform_report *ret, char *ret_why)
 {
-    const struct wecom_settings *cfg = container_of(settings, const struct wecom_settings, base);
-    char *api = platform_api_base(cfg->api_base, kind.api_base);
-    enum bh_err err = wecom_token_check(cfg, api, ret_why);
-
     ret->webhook = true;
     snprintf(ret->reach, sizeof ret->reach, "open the app in WeCom and write to it");
-    free(api);
-    return err;
+    return wecom_token_check(container_of(settings, const struct wecom_settings, base), ret_why);
 }
 
 static void wecom_status(struct platform *p, struct jw *w)
 {
-    webhook_bot_status(p, w);
     jw_ki64(w, "tokensFetched", (int64_t)wecom_of(p)->token.fetched);
 }
 
@@ -131,7 +111,13 @@ const struct platform_ops wecom_ops = {
     .name = "wecom",
     .config = &wecom_config,
     .descriptor = &descriptor,
+    .size = sizeof(struct wecom),
+    .label = "WeCom",
+    .api_base = "https://qyapi.weixin.qq.com",
+    .sender = &wecom_sender,
+    .texts = &texts,
     .open = wecom_open,
+    .close = wecom_close,
     .check = wecom_check,
     .steps =
         "Open https://work.weixin.qq.com, App Management, and create an app.\n"
@@ -140,9 +126,8 @@ const struct platform_ops wecom_ops = {
         "after bellhop runs.\n"
         "Add the address that bellhop sends from to the app's trusted IPs.",
     .bot_is = "The AgentId of the app: 1000002",
-    .act = webhook_bot_act,
+    .act = text_act,
     .http = wecom_http,
     .media_where = wecom_media_where,
     .status = wecom_status,
-    .close = wecom_close,
 };

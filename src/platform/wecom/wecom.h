@@ -8,7 +8,6 @@
 struct wecom_settings {
     struct platform_settings base; /* first */
     char *corp_id, *secret, *token, *encoding_aes_key;
-    char *api_base; /* NULL: WeCom's own */
 };
 extern const struct config_section wecom_config;
 extern const struct platform_ops wecom_ops;

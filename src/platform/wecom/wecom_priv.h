@@ -1,15 +1,15 @@
 /* wecom_priv.h - struct wecom, one bot, and the calls between the files of the WeCom adapter.
  *
- *      wecom.c     settings, open, close, check, status; built on platform/webhook_bot.h
+ *      wecom.c     settings, open, close, check, status; built on platform/texts.h
  *      inbound.c   encrypted callbacks -> events -> the host
  *      outbound.c  fetches the access token, sends messages and files, reads the answers */
 #pragma once
-#include "platform/webhook_bot.h"
+#include "platform/texts.h"
 #include "platform/wecom/inbound.h"
 #include "platform/wecom/wecom.h"
 
 struct wecom {
-    struct webhook_bot bot;           /* first */
+    struct platform base;             /* first */
     const struct wecom_settings *cfg; /* borrowed; holds the secrets */
     uint8_t key[WECOM_KEY_BYTES];     /* secret */
     struct wecom_xml *xml, *inner;    /* owned */
@@ -24,7 +24,7 @@ struct wecom {
 
 static inline struct wecom *wecom_of(struct platform *p)
 {
-    return container_of(webhook_bot_of(p), struct wecom, bot);
+    return container_of(p, struct wecom, base);
 }
 
 /* ---- inbound.c ---- */
@@ -32,9 +32,8 @@ bool wecom_http(struct platform *p, struct http_req *req);
 
 /* ---- outbound.c ---- */
 extern const struct sender_ops wecom_sender;
-const char *wecom_no_file(struct webhook_bot *b, const struct attachment *a);
+const char *wecom_no_file(struct platform *p, const struct attachment *a);
 void wecom_media_where(struct platform *p, struct media_ask ask, struct str ref);
 /* Requests an access token to verify the settings.  Blocks; returns as platform_ops.check does. */
-enum bh_err wecom_token_check(const struct wecom_settings *cfg, const char *api_base,
-                              char *ret_why);
+enum bh_err wecom_token_check(const struct wecom_settings *cfg, char *ret_why);
 void wecom_token_done(struct wecom *c);

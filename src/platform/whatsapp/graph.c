@@ -89,54 +89,51 @@ const char *wa_code_sentence(int64_t code)
     return code != 0 ? find(code, &means) : NULL;
 }
 
-static void explain(struct whatsapp *w, int status, struct json error, struct wa_answer *a)
+static void explain(struct whatsapp *w, struct json error, struct sender_verdict *v)
 {
     enum wa_means means = REFUSED;
-    const char *sentence = find(a->code, &means);
+    const char *sentence = find(v->code, &means);
     int64_t sub = json_i64(error, "error_subcode", 0);
 
-    if (a->code == 100 &&
+    if (v->code == 100 &&
         sub == WA_CODE_NO_NUMBER) /* an object that does not exist, or may not be seen */
         sentence = find(WA_CODE_NO_NUMBER, &means);
-    if (sentence == NULL && status >= 500) {
-        snprintf(a->why, sizeof a->why,
+    if (sentence == NULL && v->status >= 500) {
+        snprintf(v->why, sizeof v->why,
                  "Meta had an error of its own (HTTP %d, code %" PRId64 "); it may have been sent",
-                 status, a->code);
+                 v->status, v->code);
         return;
     }
-    a->end = means == NOT_DONE ? SENDER_AGAIN : SENDER_REFUSED;
+    v->end = means == NOT_DONE ? SENDER_AGAIN : SENDER_REFUSED;
     if (sentence != NULL)
-        snprintf(a->why, sizeof a->why, "%s", sentence);
+        snprintf(v->why, sizeof v->why, "%s", sentence);
     else
-        snprintf(a->why, sizeof a->why, "Meta refused this (code %" PRId64 ")", a->code);
+        snprintf(v->why, sizeof v->why, "Meta refused this (code %" PRId64 ")", v->code);
     if (means == BROKEN)
-        platform_set_problem(&w->base, a->why);
-    w->n.limited += means == NOT_DONE && status != 503;
+        platform_set_problem(&w->base, v->why);
+    w->n.limited += means == NOT_DONE && v->status != 503;
 }
 
-void wa_answer_read(struct whatsapp *w, const struct http_result *r, struct wa_answer *ret)
+void wa_answer_read(struct whatsapp *w, const struct http_result *r, struct sender_verdict *v)
 {
     struct json doc, error = {0};
+    bool is_json = json_parse(w->base.answers, r->body, &doc) && json_is_object(doc);
 
-    *ret = (struct wa_answer){.end = SENDER_UNKNOWN};
-    bool is_json = json_parse(w->answers, r->body, &doc) && json_is_object(doc);
     if (is_json)
         error = json_get(doc, "error");
     if (r->status >= 200 && r->status < 300 && is_json && !json_is_object(error)) {
-        ret->doc = doc;
-        ret->end = SENDER_DONE;
+        v->answer = doc;
+        v->end = SENDER_DONE;
     } else if (json_is_object(error)) {
-        ret->code = json_i64(error, "code", -1);
-        explain(w, r->status, error, ret);
+        v->code = json_i64(error, "code", -1);
+        explain(w, error, v);
     } else if (r->status == 429 || r->status == 503) {
-        ret->end = SENDER_AGAIN;
-        snprintf(ret->why, sizeof ret->why, "Meta asks to wait (HTTP %d)", r->status);
+        sender_say(v, SENDER_AGAIN, "Meta asks to wait (HTTP %d)", r->status);
     } else if (r->status >= 400 && r->status < 500) {
-        ret->end = SENDER_REFUSED;
-        snprintf(ret->why, sizeof ret->why, "Meta refused this (HTTP %d)", r->status);
+        sender_say(v, SENDER_REFUSED, "Meta refused this (HTTP %d)", r->status);
     } else {
-        snprintf(ret->why, sizeof ret->why,
-                 "something else answered in Meta's place (HTTP %d); it may have been sent",
-                 r->status);
+        sender_say(v, SENDER_UNKNOWN,
+                   "something else answered in Meta's place (HTTP %d); it may have been sent",
+                   r->status);
     }
 }

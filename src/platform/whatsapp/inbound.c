@@ -45,25 +45,12 @@ struct batch_item {
 
 /* ---- one message ---- */
 
-/* The press of a button, or a bare number, answers an open question. */
-static struct prompt *question_of(struct whatsapp *w, const struct event *ev, struct str press,
-                                  const struct prompt_option **ret)
-{
-    struct prompt *q = NULL;
-
-    if (prompt_is_token(press))
-        q = prompts_pressed_under(w->prompts, ev->chat_id, press, ev->reply_to_message_id, ret);
-    else if (ev->n_media == 0)
-        q = prompts_numbered(w->prompts, ev->chat_id, ev->text, ret);
-    return q != NULL && prompt_may_answer(q, ev) ? q : NULL;
-}
-
 static struct webhook_delivery delivery_of(struct whatsapp *w, const struct event *ev,
                                            struct str press)
 {
     struct webhook_delivery x = {.ev = ev};
 
-    x.prompt = question_of(w, ev, press, &x.option);
+    x.prompt = prompts_answered(w->base.prompts, ev, press, &x.option);
     w->n.presses += x.prompt != NULL;
     return x;
 }
@@ -72,7 +59,7 @@ static struct webhook_delivery delivery_of(struct whatsapp *w, const struct even
 
 static void batch_free(struct wa_batch *b)
 {
-    timer_stop(b->w->env->clock, &b->late);
+    timer_stop(b->w->base.env->clock, &b->late);
     list_remove(&b->link);
     arena_done(&b->arena);
     free(b->items);
@@ -93,9 +80,9 @@ void wa_batches_cancel(struct whatsapp *w)
 static void batch_answer(struct wa_batch *b)
 {
     if (!b->answered && b->failed)
-        await_refuse(&b->w->awaits, b->http, BH_UNAVAILABLE);
+        await_refuse(&b->w->base, b->http, BH_UNAVAILABLE);
     else if (!b->answered)
-        http_answer(b->w->env->server, b->http, &GOOD);
+        http_answer(b->w->base.env->server, b->http, &GOOD);
     b->answered = true;
 }
 
@@ -103,7 +90,7 @@ static void on_late(struct timer *t)
 {
     struct wa_batch *b = container_of(t, struct wa_batch, late);
 
-    b->w->awaits.late++;
+    b->w->base.awaits.late++;
     b->failed = true;
     batch_answer(b);
 }
@@ -173,10 +160,10 @@ static bool take_message(struct whatsapp *w, const struct wa_item *it, struct wh
         w->n.elsewhere++;
         return false;
     }
-    const struct wa_in in = {.bot = str_of(to->base.bot), .reactions = to->cfg->reactions};
+    const struct wa_in in = {.bot = str_of(to->base.bot), .reactions = to->cfg->base.reactions};
     enum wa_verdict v = wa_normalize(it, &in, &w->arena, out);
     if (v == WA_MALFORMED) {
-        to->n.malformed++;
+        to->base.n.malformed++;
         log_warn(&to->base.log, "a message is not as Meta documents it, and is dropped");
         return false;
     }
@@ -185,7 +172,7 @@ static bool take_message(struct whatsapp *w, const struct wa_item *it, struct wh
     if (v == WA_EVENT || v == WA_REFUSED)
         wa_person_heard(to, out);
     if (v != WA_EVENT) {
-        to->n.ignored++;
+        to->base.n.ignored++;
         log_debug(&to->base.log, "message ignored: %s", out->why);
         if (v == WA_REFUSED)
             host_refused(to->base.host, &out->ev, out->why);
@@ -194,7 +181,6 @@ static bool take_message(struct whatsapp *w, const struct wa_item *it, struct wh
     struct str before = wa_person_before(to, out->ev.chat_id);
     if (before.n > 0)
         out->ev.former_key = before;
-    to->n.events++;
     return true;
 }
 
@@ -212,7 +198,7 @@ static void take_other(struct whatsapp *w, const struct wa_item *it)
     } else if (it->kind == WA_MOVE && wa_read_move(it->thing, &m)) {
         wa_person_moved(to, m.from, m.to);
     } else {
-        to->n.ignored++;
+        to->base.n.ignored++;
         if (it->kind == WA_ERROR)
             log_warn(&to->base.log, "Meta reports an error: code=%" PRId64,
                      json_i64(it->thing, "code", 0));
@@ -261,7 +247,7 @@ static void take_batch(struct whatsapp *w, struct json body, struct http_id http
         batch_free(b);
         return;
     }
-    timer_set(w->env->clock, &b->late, WA_DEADLINE_MS);
+    timer_set(w->base.env->clock, &b->late, WA_DEADLINE_MS);
     size_t total = b->n; /* on_item() never runs inside submit() */
     for (size_t i = 0; i < total; i++)
         if (b->items[i].accepting)
@@ -284,32 +270,23 @@ static void take_webhook(struct whatsapp *w, struct json body, struct http_id ht
         take_batch(w, body, http, n);
     } else if (n == 1 && take_message(w, &message, &to)) {
         struct webhook_delivery x = delivery_of(to, &w->out.ev, w->out.press);
-        await_accept(&to->awaits, &x, http, &GOOD, WA_DEADLINE_MS);
+        await_accept(&to->base, &x, http, &GOOD, WA_DEADLINE_MS);
     } else {
-        http_answer(w->env->server, http, &GOOD);
+        http_answer(w->base.env->server, http, &GOOD);
     }
 }
 
 /* ---- requests ---- */
-
-static bool is_token(struct str got, const char *want)
-{
-    uint8_t a[SHA256_BYTES], b[SHA256_BYTES];
-
-    sha256(got, a); /* so that the comparison tells nothing of the length either */
-    sha256(str_of(want), b);
-    return ct_equal(a, b, sizeof a);
-}
 
 static bool challenge(struct whatsapp *w, struct http_req *req)
 {
     BUF_LOCAL mode = BUF_INIT, token = BUF_INIT, text = BUF_INIT;
     bool ok = http_query(req, "hub.mode", &mode) && http_query(req, "hub.verify_token", &token) &&
               http_query(req, "hub.challenge", &text) && str_eq(buf_str(&mode), STR("subscribe")) &&
-              is_token(buf_str(&token), w->cfg->verify_token) && text.n <= 1024;
+              webhook_shows(buf_str(&token), w->cfg->verify_token) && text.n <= 1024;
 
     if (ok)
-        http_answer(w->env->server, http_req_id(req),
+        http_answer(w->base.env->server, http_req_id(req),
                     &(struct http_answer){.status = 200,
                                           .content_type = "text/plain; charset=utf-8",
                                           .body = buf_str(&text)});
@@ -323,12 +300,12 @@ static bool webhook(struct whatsapp *w, struct http_req *req)
 
     if (!wa_signature_ok(str_of(w->cfg->app_secret), http_header(req, "X-Hub-Signature-256"), text))
         return false;
-    if (!json_parse(w->parser, text, &body) || !json_is_object(body)) {
-        w->n.malformed++;
-        await_refuse(&w->awaits, http_req_id(req), BH_MALFORMED);
+    if (!json_parse(w->base.parser, text, &body) || !json_is_object(body)) {
+        w->base.n.malformed++;
+        await_refuse(&w->base, http_req_id(req), BH_MALFORMED);
     } else if (!wa_is_webhook(body)) { /* of another product of the same app */
-        w->n.ignored++;
-        http_answer(w->env->server, http_req_id(req), &GOOD);
+        w->base.n.ignored++;
+        http_answer(w->base.env->server, http_req_id(req), &GOOD);
     } else {
         take_webhook(w, body, http_req_id(req));
     }
@@ -342,6 +319,6 @@ bool wa_http(struct platform *p, struct http_req *req)
               : str_eq(http_method(req), STR("POST")) ? webhook(w, req)
                                                       : false;
 
-    w->n.forged += !ok;
+    w->base.n.refused += !ok;
     return ok;
 }

@@ -471,20 +471,7 @@ bool wa_read_move(struct json thing, struct wa_move *ret)
 bool wa_is_own_url(struct str url, struct str api_base)
 {
     static const char *const hosts[] = {"lookaside.fbsbx.com", "mmg.whatsapp.net",
-                                        "graph.facebook.com"};
-    struct str rest = str_skip(url, 8);
+                                        "graph.facebook.com", NULL};
 
-    if (url.n == 0 || url.n > 4096 || str_until_control(url) != url.n || str_find(url, ' ') >= 0)
-        return false;
-    if (api_base.n > 0 && str_starts(url, api_base) && url.n > api_base.n &&
-        url.p[api_base.n] == '/')
-        return true;
-    if (!str_starts(url, STR("https://")))
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(hosts); i++) {
-        struct str host = str_of(hosts[i]);
-        if (str_starts(rest, host) && rest.n > host.n && rest.p[host.n] == '/')
-            return true;
-    }
-    return false;
+    return platform_owns_url(hosts, url, api_base);
 }

@@ -32,7 +32,6 @@ enum {
     LOOK_MS = 3000,
     TYPED_MS = 20000, /* WhatsApp shows typing for 25 s, or until a message comes */
     UPLOAD_MS = 120000,
-    MAX_TOLD = 4096,
     EMOJI_BYTES = 64,
     MAX_PAIR_WAITS = 4, /* 4^0 ... 4^4 s, as Meta says */
     THROUGHPUT_MS = 2000,
@@ -47,18 +46,15 @@ struct wa_outgoing {
     struct split parts;     /* the text; without a caption that goes with a file */
     struct attachment file; /* send_media */
     const struct wa_files *kind;
-    char *upload;           /* owned; Meta's id of the uploaded file; NULL: none yet */
-    bool resumed;           /* an earlier process began it */
-    bool captioned;         /* the first part of the text is the caption */
-    bool by_template;       /* the window is closed */
-    bool bare;              /* Meta refused the quoted message: without it */
-    unsigned pair_waits;    /* in a row */
-    struct buf interactive; /* of a question with buttons, as JSON; empty: a text */
-    char *word;             /* owned; an emoji; of a question the path */
-    char failed[256];       /* a status told that it failed; empty: none did */
-    wa_got_fn *got;
-    wa_ended_fn *ended;
-    void *ctx;
+    char *upload;                 /* owned; Meta's id of the uploaded file; NULL: none yet */
+    bool resumed;                 /* an earlier process began it */
+    bool captioned;               /* the first part of the text is the caption */
+    bool by_template;             /* the window is closed */
+    bool bare;                    /* Meta refused the quoted message: without it */
+    unsigned pair_waits;          /* in a row */
+    struct buf interactive;       /* of a question with buttons, as JSON; empty: a text */
+    char *word;                   /* owned; an emoji; of a question the path */
+    char failed[256];             /* a status told that it failed; empty: none did */
     char reply[WA_WAMID_MAX + 1]; /* the message to quote, or to react to; empty: none */
     char chat[WA_ID_MAX + 1];
 };
@@ -110,7 +106,7 @@ static uint64_t proof_of(const struct whatsapp *w, uint64_t number, size_t part)
     BUF_LOCAL text = BUF_INIT;
 
     buf_printf(&text, "whatsapp\x1f%s\x1f%" PRIu64 "\x1f%zu", w->base.bot, number, part);
-    return hash64(&w->env->store->dedup_key, buf_str(&text));
+    return hash64(&w->base.env->store->dedup_key, buf_str(&text));
 }
 
 static void add_mark(const struct whatsapp *w, uint64_t number, size_t part, struct buf *out)
@@ -135,26 +131,11 @@ static bool read_mark(const struct whatsapp *w, struct str mark, uint64_t *ret_n
 
 /* ---- statuses ---- */
 
-struct wa_told { /* LRU; a status of a message whose action is still under way */
-    struct list age;
-    char key[32]; /* number, dot, part */
+struct wa_told {          /* a status of a message whose action is still under way */
+    struct lru_entry lru; /* number, dot, part */
     char id[WA_WAMID_MAX + 1];
     char why[256]; /* it failed; empty: it did not */
 };
-
-static void told_free(struct whatsapp *w, struct wa_told *t)
-{
-    map_del(&w->told, str_of(t->key));
-    list_remove(&t->age);
-    free(t);
-}
-
-void wa_told_free(struct whatsapp *w)
-{
-    list_each (&w->told_by_age, it, nxt)
-        told_free(w, list_entry(it, struct wa_told, age));
-    map_done(&w->told);
-}
 
 static void told_key(char ret[32], uint64_t number, size_t part)
 {
@@ -166,27 +147,7 @@ static struct wa_told *told_find(const struct wa_outgoing *x)
     char key[32];
 
     told_key(key, sender_number(&x->out), x->out.at);
-    return map_get(&x->w->told, str_of(key));
-}
-
-static void told_keep(struct whatsapp *w, uint64_t number, size_t part,
-                      const struct sender_verdict *v)
-{
-    char key[32];
-
-    told_key(key, number, part);
-    struct wa_told *t = map_get(&w->told, str_of(key));
-    if (t == NULL) {
-        if (map_count(&w->told) >= MAX_TOLD)
-            told_free(w, list_first(&w->told_by_age, struct wa_told, age));
-        t = xcalloc(1, sizeof *t);
-        memcpy(t->key, key, sizeof key);
-        list_init(&t->age);
-        map_put(&w->told, str_of(t->key), t);
-    }
-    list_move(&t->age, &w->told_by_age);
-    memcpy(t->id, v->message_id, sizeof t->id);
-    memcpy(t->why, v->why, sizeof t->why);
+    return lru_find(&x->w->told, str_of(key));
 }
 
 void wa_told(struct whatsapp *w, const struct wa_status *s)
@@ -209,15 +170,20 @@ void wa_told(struct whatsapp *w, const struct wa_status *s)
                  STR_FMT(s->id));
     }
     snprintf(v.message_id, sizeof v.message_id, "%.*s", STR_FMT(s->id));
-    if (read_mark(w, s->data, &number, &part) && sender_settle(w->sender, number, part, &v))
-        told_keep(w, number, part, &v);
+    if (!read_mark(w, s->data, &number, &part) || !sender_settle(w->base.sender, number, part, &v))
+        return;
+    char key[32];
+    told_key(key, number, part);
+    struct wa_told *t = lru_use(&w->told, str_of(key), sizeof *t);
+    memcpy(t->id, v.message_id, sizeof t->id);
+    memcpy(t->why, v.why, sizeof t->why);
 }
 
 /* ---- requests ---- */
 
 static void write_address(struct whatsapp *w, const char *leaf, struct sender_request *q)
 {
-    buf_printf(&q->url, "%s/%.*s/%s", w->api_base, STR_FMT(platform_id(&w->base)), leaf);
+    buf_printf(&q->url, "%s/%.*s/%s", w->api, STR_FMT(platform_id(&w->base)), leaf);
     q->headers[0] = w->auth;
     q->headers[1] = "Content-Type: application/json";
 }
@@ -233,7 +199,7 @@ static void write_upload(struct wa_outgoing *x, struct sender_request *q)
     q->headers[1] = NULL;
     q->timeout_ms = UPLOAD_MS;
     as.type = (char *)type;
-    multipart_begin(&m, w->env->rand);
+    multipart_begin(&m, w->base.env->rand);
     multipart_field(&m, "messaging_product", STR("whatsapp"));
     multipart_field(&m, "type", str_of(type));
     multipart_file(&m, "file", &as);
@@ -349,9 +315,10 @@ static void write_typing(struct wa_outgoing *x, struct sender_request *q)
     jw_end_obj(&w);
 }
 
+/* For Meta a reaction is a message to the person; the last of a burst is left to an answer. */
 static enum pace_class class_of(const struct wa_outgoing *x)
 {
-    return x->op == ACTION_TYPING ? PACE_TYPING : x->op == ACTION_REACT ? PACE_REACT : PACE_SEND;
+    return x->op == ACTION_TYPING ? PACE_TYPING : x->op == ACTION_REACT ? PACE_FINAL : PACE_SEND;
 }
 
 static bool is_paced(const struct wa_outgoing *x)
@@ -363,8 +330,8 @@ static int64_t wa_wait(struct platform *p, struct outgoing *o)
 {
     const struct wa_outgoing *x = wa_outgoing_of(o);
 
-    return is_paced(x) && !(x->op == ACTION_TYPING && o->failures > 0)
-               ? pace_wait_ms(sender_budget(x->w->sender), str_of(x->chat), false, class_of(x))
+    return is_paced(x) && x->op != ACTION_REACT && !(x->op == ACTION_TYPING && o->failures > 0)
+               ? pace_wait_ms(sender_budget(x->w->base.sender), str_of(x->chat), false, class_of(x))
                : 0;
 }
 
@@ -391,11 +358,11 @@ static void wa_write(struct platform *p, struct outgoing *o, struct sender_reque
                      struct sender_verdict *v)
 {
     struct wa_outgoing *x = wa_outgoing_of(o);
-    struct pace *pace = sender_budget(x->w->sender);
+    struct pace *pace = sender_budget(x->w->base.sender);
 
     v->end = SENDER_GO;
     if (x->op == ACTION_UNKNOWN) {
-        buf_printf(&q->url, "%s/%s", x->w->api_base, x->word);
+        buf_printf(&q->url, "%s/%s", x->w->api, x->word);
         q->headers[0] = x->w->auth;
         q->method = "GET";
         q->no_body = true;
@@ -409,6 +376,12 @@ static void wa_write(struct platform *p, struct outgoing *o, struct sender_reque
         write_typing(x, q);
     } else if (!may_be_sent(x, v)) {
         return;
+    } else if (x->op == ACTION_REACT &&
+               pace_wait_ms(pace, str_of(x->chat), false, PACE_FINAL) > 0) {
+        sender_say(v, SENDER_REFUSED,
+                   "WhatsApp takes one message in six seconds for a person, and "
+                   "a reaction is one: it was left out");
+        return;
     } else if (uploads(x)) {
         write_upload(x, q);
         return;
@@ -420,21 +393,17 @@ static void wa_write(struct platform *p, struct outgoing *o, struct sender_reque
 
 /* ---- answers ---- */
 
-static void on_ok(struct wa_outgoing *x, struct json doc, struct sender_verdict *v)
+static void on_ok(struct wa_outgoing *x, struct sender_verdict *v)
 {
     struct wa_person *who = wa_person_find(x->w, str_of(x->chat));
     struct json_iter it = {0};
     struct str id = STR_NULL;
 
-    v->end = SENDER_DONE;
-    if (x->op == ACTION_UNKNOWN) {
-        if (x->got != NULL)
-            x->got(x->ctx, doc);
+    if (x->op == ACTION_UNKNOWN)
         return;
-    }
     platform_set_problem(&x->w->base, NULL);
     if (uploads(x)) {
-        id = json_str(doc, "id");
+        id = json_str(v->answer, "id");
         if (id.n == 0 || id.n > 64 || !str_has_only(id, "-_")) {
             sender_say(v, SENDER_FAILED, "Meta did not say where the file is");
             return;
@@ -445,7 +414,7 @@ static void on_ok(struct wa_outgoing *x, struct json doc, struct sender_verdict 
     }
     if (!posts(x))
         return;
-    if (json_next(json_get(doc, "messages"), &it))
+    if (json_next(json_get(v->answer, "messages"), &it))
         id = json_str(it.value, "id");
     if (!wa_is_wamid(id)) {
         sender_say(v, SENDER_UNKNOWN, "something else answered in Meta's place");
@@ -458,20 +427,19 @@ static void on_ok(struct wa_outgoing *x, struct json doc, struct sender_verdict 
     }
     snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(id));
     x->pair_waits = 0;
-    x->w->n.sent++;
     x->w->n.templates += x->by_template;
     if (who != NULL)
         who->typed_ms = 0; /* a message ends the typing */
 }
 
-static void on_refusal(struct wa_outgoing *x, const struct wa_answer *a, struct sender_verdict *v)
+static void on_refusal(struct wa_outgoing *x, struct sender_verdict *v)
 {
-    if (a->code == WA_CODE_WINDOW && posts(x)) {
+    if (v->code == WA_CODE_WINDOW && posts(x)) {
         wa_person_shut(x->w, str_of(x->chat));
         v->end = SENDER_REWRITE; /* may_be_sent() takes the template, or says why not */
         if (x->by_template)
             v->end = SENDER_REFUSED;
-    } else if ((a->code == WA_CODE_PARAMETER || a->code == 100) && posts(x) &&
+    } else if ((v->code == WA_CODE_PARAMETER || v->code == 100) && posts(x) &&
                x->reply[0] != '\0' && !x->bare && x->out.at == 0 && !uploads(x)) {
         x->bare = true;
         v->end = SENDER_REWRITE;
@@ -481,37 +449,33 @@ static void on_refusal(struct wa_outgoing *x, const struct wa_answer *a, struct 
 }
 
 /* Meta asks for 4^n seconds after the nth refusal of a pair in a row. */
-static void on_limit(struct wa_outgoing *x, const struct wa_answer *a, const struct http_result *r,
-                     struct sender_verdict *v)
+static void on_limit(struct wa_outgoing *x, const struct http_result *r, struct sender_verdict *v)
 {
     struct whatsapp *w = x->w;
 
-    if (a->code == WA_CODE_PAIR) {
+    if (v->code == WA_CODE_PAIR) {
         v->wait_ms = INT64_C(1000) << 2 * x->pair_waits;
         x->pair_waits += x->pair_waits < MAX_PAIR_WAITS;
-        pace_hit(sender_budget(w->sender), str_of(x->chat), v->wait_ms);
-    } else if (a->code == 130429 || a->code == 80007 || a->code == 4) {
+        pace_hit(sender_budget(w->base.sender), str_of(x->chat), v->wait_ms);
+    } else if (v->code == 130429 || v->code == 80007 || v->code == 4) {
         v->wait_ms = r->retry_after_ms > THROUGHPUT_MS ? r->retry_after_ms : THROUGHPUT_MS;
-        sender_pause(w->sender, v->wait_ms);
+        sender_pause(w->base.sender, v->wait_ms);
     }
-    log_warn(&w->base.log, "limited: code=%" PRId64 " wait_ms=%" PRId64, a->code, v->wait_ms);
+    log_warn(&w->base.log, "limited: code=%" PRId64 " wait_ms=%" PRId64, v->code, v->wait_ms);
 }
 
 static void wa_read(struct platform *p, struct outgoing *o, const struct http_result *r,
                     struct sender_verdict *v)
 {
     struct wa_outgoing *x = wa_outgoing_of(o);
-    struct wa_answer a;
 
-    wa_answer_read(x->w, r, &a);
-    v->end = a.end;
-    memcpy(v->why, a.why, sizeof v->why);
-    if (a.end == SENDER_DONE)
-        on_ok(x, a.doc, v);
-    else if (a.end == SENDER_REFUSED)
-        on_refusal(x, &a, v);
-    else if (a.end == SENDER_AGAIN)
-        on_limit(x, &a, r, v);
+    wa_answer_read(x->w, r, v);
+    if (v->end == SENDER_DONE)
+        on_ok(x, v);
+    else if (v->end == SENDER_REFUSED)
+        on_refusal(x, v);
+    else if (v->end == SENDER_AGAIN)
+        on_limit(x, r, v);
     if (x->op == ACTION_TYPING && v->end != SENDER_DONE)
         v->end = SENDER_FAILED; /* late typing is useless */
 }
@@ -534,7 +498,6 @@ static void wa_look(struct platform *p, struct outgoing *o, struct sender_reques
     } else {
         v->end = SENDER_DONE;
         memcpy(v->message_id, told->id, sizeof told->id);
-        x->w->n.sent++;
     }
 }
 
@@ -542,14 +505,6 @@ static void wa_looked(struct platform *p, struct outgoing *o, const struct http_
                       struct sender_verdict *v)
 {
     v->end = SENDER_UNKNOWN; /* wa_look() makes no requests */
-}
-
-static void wa_ended(struct platform *p, struct outgoing *o, const struct sender_verdict *v)
-{
-    struct wa_outgoing *x = wa_outgoing_of(o);
-
-    if (x->ended != NULL)
-        x->ended(x->ctx, v->end);
 }
 
 /* In any second at most 75 leave; 80 are allowed, in both directions.  A burst that Meta refuses is
@@ -562,7 +517,6 @@ static const struct stream_ops streaming = {
 const struct sender_ops wa_sender = {
     .write = wa_write,
     .read = wa_read,
-    .told = wa_ended,
     .free = outgoing_free,
     .wait = wa_wait,
     .look = wa_look,
@@ -570,19 +524,14 @@ const struct sender_ops wa_sender = {
     .stream = &streaming,
 };
 
-void wa_ask(struct whatsapp *w, struct str path, struct str lane, wa_got_fn *got,
-            wa_ended_fn *ended, void *ctx)
+void wa_ask(struct whatsapp *w, struct str path, const struct sender_question *q)
 {
     struct wa_outgoing *x = xcalloc(1, sizeof *x);
 
     x->w = w;
     x->op = ACTION_UNKNOWN;
     x->word = str_dup(path);
-    x->got = got;
-    x->ended = ended;
-    x->ctx = ctx;
-    x->out.n_parts = 1;
-    sender_ask(w->sender, &x->out, STR_NULL, lane, 30000);
+    sender_ask(w->base.sender, &x->out, q);
 }
 
 /* ---- checking actions ---- */
@@ -643,7 +592,7 @@ static const char *read_question(struct wa_outgoing *x, const struct action_from
                                  struct action *a, struct buf *room)
 {
     struct str chat = str_of(x->chat);
-    const struct prompt *q = prompts_add(x->w->prompts, from, a, chat);
+    const struct prompt *q = prompts_add(x->w->base.prompts, from, a, chat);
     BUF_LOCAL text = BUF_INIT;
 
     wa_text_add(&text, a->content);
@@ -653,7 +602,7 @@ static const char *read_question(struct wa_outgoing *x, const struct action_from
     }
     const char *wrong = read_content(x, a->content);
     if (wrong != NULL)
-        prompts_drop(x->w->prompts, from, chat, a->prompt_id);
+        prompts_drop(x->w->base.prompts, from, chat, a->prompt_id);
     return wrong;
 }
 
@@ -661,7 +610,7 @@ static const char *read_question(struct wa_outgoing *x, const struct action_from
 static bool wants_typing(struct wa_outgoing *x, const struct action *a)
 {
     struct wa_person *p = wa_person_find(x->w, str_of(x->chat));
-    int64_t now_ms = clock_now_ms(x->w->env->clock);
+    int64_t now_ms = clock_now_ms(x->w->base.env->clock);
     bool clear = a->content_set && str_trim(a->content).n == 0;
 
     if (clear || p == NULL || p->last[0] == '\0' ||
@@ -695,7 +644,7 @@ static void start(struct whatsapp *w, const struct sender_order *q)
 {
     struct wa_outgoing *x = xcalloc(1, sizeof *x);
     struct str chat = wa_person_now(w, q->action->chat_id);
-    BUF_LOCAL question = BUF_INIT, lane = BUF_INIT;
+    BUF_LOCAL question = BUF_INIT;
     struct action a = *q->action;
     struct sender_order order = *q;
 
@@ -703,25 +652,18 @@ static void start(struct whatsapp *w, const struct sender_order *q)
     x->w = w;
     x->op = a.op;
     memcpy(x->chat, chat.p, chat.n);
-    const char *wrong = read_action(x, &a);
-    if (wrong == NULL && x->op == ACTION_PROMPT)
-        wrong = read_question(x, q->from, &a, &question);
-    if (wrong != NULL) {
-        host_fail(w->base.host, q->id, "%s", wrong);
-        outgoing_free(&x->out);
-        return;
-    }
-    if (x->op == ACTION_TYPING && !wants_typing(x, &a)) {
+    order.wrong = read_action(x, &a);
+    if (order.wrong == NULL && x->op == ACTION_PROMPT)
+        order.wrong = read_question(x, q->from, &a, &question);
+    if (order.wrong == NULL && x->op == ACTION_TYPING && !wants_typing(x, &a)) {
         host_result(w->base.host, q->id, &(struct action_result){.success = true});
         outgoing_free(&x->out);
         return;
     }
     order.twice = posts(x) ? TWICE_IS_SEEN : TWICE_IS_ONE;
-    if (!posts(x)) /* messages do not wait behind these */
-        buf_printf(&lane, "%s ", action_op_name(x->op));
-    buf_add_z(&lane, x->chat);
-    order.lane = buf_str(&lane);
-    sender_act(w->sender, &x->out, &order);
+    order.lane = str_of(x->chat);
+    order.apart = !posts(x);
+    sender_act(w->base.sender, &x->out, &order);
 }
 
 void wa_act(struct platform *p, struct action_id id, const struct action_from *from,

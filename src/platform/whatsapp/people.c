@@ -67,34 +67,33 @@ const struct record_form wa_moved_form =
 
 /* ---- one person ---- */
 
-static void person_free(struct whatsapp *w, struct wa_person *p)
+static void person_free(struct lru *l, void *entry)
 {
+    struct whatsapp *w = container_of(l, struct whatsapp, people);
+    struct wa_person *p = entry;
+
     if (map_get(&w->numbers, str_of(p->number)) == p)
         map_del(&w->numbers, str_of(p->number));
-    map_del(&w->people, str_of(p->id));
-    list_remove(&p->age);
     free(p->name);
-    free(p);
 }
 
 static void person_delete(struct whatsapp *w, struct wa_person *p)
 {
-    struct wa_person_record r = {.bot = str_of(w->base.bot), .id = str_of(p->id)};
+    struct wa_person_record r = {.bot = str_of(w->base.bot), .id = p->lru.key};
 
     if (p->saved_ms != 0)
-        record_delete_like(w->env->store, &wa_person_form, &r);
-    person_free(w, p);
+        record_delete_like(w->base.env->store, &wa_person_form, &r);
+    lru_drop(&w->people, p);
 }
 
 static void forget_oldest(struct whatsapp *w)
 {
-    int64_t retention_ms = w->env->retention_ms;
+    int64_t retention_ms = w->base.env->retention_ms;
     int64_t keep_ms = retention_ms > 0 && retention_ms < KEPT_MS ? retention_ms : KEPT_MS;
 
-    while (!list_is_empty(&w->by_age)) {
-        struct wa_person *p = list_first(&w->by_age, struct wa_person, age);
+    for (struct wa_person *p; (p = lru_oldest(&w->people)) != NULL;) {
         int64_t last_ms = p->heard_ms != 0 ? p->heard_ms : p->saved_ms;
-        if (map_count(&w->people) <= MAX_PEOPLE && last_ms + keep_ms > clock_wall_ms(w->env->clock))
+        if (!lru_is_full(&w->people) && last_ms + keep_ms > clock_wall_ms(w->base.env->clock))
             return;
         person_delete(w, p);
     }
@@ -105,27 +104,18 @@ static void on_sweep(struct timer *t)
     struct whatsapp *w = container_of(t, struct whatsapp, sweep);
 
     forget_oldest(w);
-    timer_set(w->env->clock, t, SWEEP_MS);
+    timer_set(w->base.env->clock, t, SWEEP_MS);
 }
 
 static struct wa_person *person_get(struct whatsapp *w, struct str id)
 {
-    struct wa_person *p = map_get(&w->people, id);
-
-    if (p == NULL) {
-        p = xcalloc(1, sizeof *p + id.n + 1);
-        memcpy(p->id, id.p, id.n);
-        list_init(&p->age);
-        map_put(&w->people, str_of(p->id), p);
-    }
-    list_move(&p->age, &w->by_age);
-    return p;
+    return lru_use(&w->people, id, sizeof(struct wa_person));
 }
 
 static void set_number(struct whatsapp *w, struct wa_person *p, struct str number)
 {
     if (number.n == 0 || number.n >= sizeof p->number || str_eq(str_of(p->number), number) ||
-        str_eq(str_of(p->id), number))
+        str_eq(p->lru.key, number))
         return;
     if (map_get(&w->numbers, str_of(p->number)) == p)
         map_del(&w->numbers, str_of(p->number));
@@ -142,19 +132,19 @@ static void set_number(struct whatsapp *w, struct wa_person *p, struct str numbe
 static void person_save(struct whatsapp *w, struct wa_person *p)
 {
     struct wa_person_record r = {.bot = str_of(w->base.bot),
-                                 .id = str_of(p->id),
+                                 .id = p->lru.key,
                                  .number = str_of(p->number),
                                  .last = str_of(p->last),
                                  .heard_ms = p->heard_ms,
                                  .shut = p->shut};
 
-    record_put(w->env->store, &wa_person_form, NULL, &r, false, NULL, NULL);
-    p->saved_ms = p->heard_ms != 0 ? p->heard_ms : clock_wall_ms(w->env->clock);
+    record_put(w->base.env->store, &wa_person_form, NULL, &r, false, NULL, NULL);
+    p->saved_ms = p->heard_ms != 0 ? p->heard_ms : clock_wall_ms(w->base.env->clock);
 }
 
 void wa_person_heard(struct whatsapp *w, const struct wa_out *out)
 {
-    int64_t now_ms = clock_wall_ms(w->env->clock), at_ms = out->at_ms;
+    int64_t now_ms = clock_wall_ms(w->base.env->clock), at_ms = out->at_ms;
     struct wa_person *p = person_get(w, out->ev.chat_id);
     bool first = p->saved_ms == 0 || p->shut;
 
@@ -181,7 +171,7 @@ void wa_person_heard(struct whatsapp *w, const struct wa_out *out)
 
 struct wa_person *wa_person_find(struct whatsapp *w, struct str id)
 {
-    struct wa_person *p = map_get(&w->people, id);
+    struct wa_person *p = lru_find(&w->people, id);
 
     return p != NULL ? p : map_get(&w->numbers, id);
 }
@@ -208,7 +198,7 @@ enum wa_window wa_window(struct whatsapp *w, struct str id)
 
     if (p == NULL || (p->heard_ms == 0 && !p->shut))
         return WA_UNKNOWN;
-    bool over = clock_wall_ms(w->env->clock) - p->heard_ms >= WA_WINDOW_MS + MARGIN_MS;
+    bool over = clock_wall_ms(w->base.env->clock) - p->heard_ms >= WA_WINDOW_MS + MARGIN_MS;
     return p->shut || over ? WA_SHUT : WA_OPEN;
 }
 
@@ -247,7 +237,7 @@ static void move_delete(struct whatsapp *w, struct wa_moved *m)
 {
     struct wa_moved_record r = {.bot = str_of(w->base.bot), .from = str_of(m->from)};
 
-    record_delete_like(w->env->store, &wa_moved_form, &r);
+    record_delete_like(w->base.env->store, &wa_moved_form, &r);
     move_free(w, m);
 }
 
@@ -277,13 +267,13 @@ void wa_person_moved(struct whatsapp *w, struct str from, struct str to)
     struct wa_moved_record r = {.bot = str_of(w->base.bot),
                                 .from = from,
                                 .to = to,
-                                .at_ms = clock_wall_ms(w->env->clock)};
+                                .at_ms = clock_wall_ms(w->base.env->clock)};
     struct wa_person *was = wa_person_find(w, from);
 
     if (!remember_move(w, from, to))
         return;
-    record_put(w->env->store, &wa_moved_form, NULL, &r, false, NULL, NULL);
-    if (was == NULL || map_get(&w->people, to) != NULL)
+    record_put(w->base.env->store, &wa_moved_form, NULL, &r, false, NULL, NULL);
+    if (was == NULL || lru_find(&w->people, to) != NULL)
         return;
     struct wa_person *is = person_get(w, to); /* the window goes with the person */
     is->heard_ms = was->heard_ms;
@@ -304,7 +294,7 @@ struct str wa_person_now(struct whatsapp *w, struct str id)
         id = str_of(m->to);
     }
     const struct wa_person *p = map_get(&w->numbers, id);
-    return p != NULL ? str_of(p->id) : id;
+    return p != NULL ? p->lru.key : id;
 }
 
 struct str wa_person_before(struct whatsapp *w, struct str id)
@@ -325,7 +315,7 @@ static bool on_person(void *ctx, struct str key, void *thing)
         return false;
     struct wa_person *p = person_get(w, r->id);
     p->heard_ms = r->heard_ms;
-    p->saved_ms = r->heard_ms != 0 ? r->heard_ms : clock_wall_ms(w->env->clock);
+    p->saved_ms = r->heard_ms != 0 ? r->heard_ms : clock_wall_ms(w->base.env->clock);
     p->shut = r->shut;
     if (wa_is_wamid(r->last))
         memcpy(p->last, r->last.p, r->last.n);
@@ -349,31 +339,19 @@ static int by_heard(const void *a, const void *b)
     return (x->heard_ms > y->heard_ms) - (x->heard_ms < y->heard_ms);
 }
 
-/* Records come in the order of their keys; the list is in the order of the last messages. */
-static void sort_by_age(struct whatsapp *w)
-{
-    size_t n = map_count(&w->people), k = 0;
-    struct wa_person **all = xcalloc(n + 1, sizeof *all);
-    void *value;
-
-    for (size_t i = 0; map_next(&w->people, &i, &value);)
-        all[k++] = value;
-    qsort(all, n, sizeof *all, by_heard);
-    for (size_t i = 0; i < n; i++)
-        list_move(&all[i]->age, &w->by_age);
-    free(all);
-}
-
 enum bh_err wa_people_load(struct whatsapp *w, char *ret_why)
 {
     struct wa_person_record person = {.bot = str_of(w->base.bot)};
     struct wa_moved_record moved = {.bot = str_of(w->base.bot)};
+
+    w->people.max = MAX_PEOPLE + 1; /* forget_oldest() keeps one free */
+    w->people.free = person_free;
     enum bh_err err =
-        record_load_like(w->env->store, &wa_person_form, &person, 1, on_person, w, ret_why);
+        record_load_like(w->base.env->store, &wa_person_form, &person, 1, on_person, w, ret_why);
 
     if (err == BH_OK)
-        err = record_load_like(w->env->store, &wa_moved_form, &moved, 1, on_moved, w, ret_why);
-    sort_by_age(w);
+        err = record_load_like(w->base.env->store, &wa_moved_form, &moved, 1, on_moved, w, ret_why);
+    lru_sort(&w->people, by_heard); /* records come in the order of their keys */
     timer_init(&w->sweep, on_sweep);
     if (err == BH_OK)
         on_sweep(&w->sweep);
@@ -382,12 +360,10 @@ enum bh_err wa_people_load(struct whatsapp *w, char *ret_why)
 
 void wa_people_free(struct whatsapp *w)
 {
-    timer_stop(w->env->clock, &w->sweep);
-    list_each (&w->by_age, it, nxt)
-        person_free(w, list_entry(it, struct wa_person, age));
+    timer_stop(w->base.env->clock, &w->sweep);
+    lru_done(&w->people);
     list_each (&w->moves, it, nxt)
         move_free(w, list_entry(it, struct wa_moved, age));
-    map_done(&w->people);
     map_done(&w->numbers);
     map_done(&w->moved_to);
     map_done(&w->moved_from);

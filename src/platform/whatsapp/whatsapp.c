@@ -10,10 +10,9 @@
 #include "base/mem.h"
 #include "platform/whatsapp/whatsapp_priv.h"
 
-#define API_BASE "https://graph.facebook.com"
 #define NUMBER_FIELDS "?fields=display_phone_number,verified_name,quality_rating"
 
-enum { CHECK_MS = 10000, LATER_MS = 60000 };
+enum { LATER_MS = 60000, MAX_TOLD = 4096 };
 
 /* ---- settings ---- */
 
@@ -33,10 +32,8 @@ static const struct config_key keys[] = {
              "have passed since the person's last message. Without it such a text is refused."},
     {"template.language", CFG_TEXT, CFG_RESTART, AT(template.language),
      .what = "The template's language, such as `en_US`."},
-    {"api_base", CFG_TEXT, CFG_RESTART, AT(api_base),
-     .what = "The URL of another API server than the platform's own."},
-    {"reactions", CFG_BOOL, CFG_RESTART, AT(reactions), "false",
-     .what = "Deliver people's reactions to the bot's messages to the agent."},
+    PLATFORM_KEY_API_BASE,
+    PLATFORM_KEY_REACTIONS,
     {0},
 };
 
@@ -49,42 +46,37 @@ static bool is_version(struct str v)
            rest.p != NULL && str_to_u64(rest, &n);
 }
 
-static const char *find_mistake(const struct whatsapp_settings *s)
-{
-    struct str bot = str_of(s->base.bot), base = str_of(s->api_base);
-    ptrdiff_t at = str_find(bot, '@'); /* bot@host: platform_id() */
-    uint64_t n;
-
-    if (at > 0)
-        bot.n = (size_t)at;
-    if (bot.n > 32 || !str_to_u64(bot, &n))
-        return "`bot` is the phone number's id, digits only: the app's page has it under "
-               "WhatsApp, API Setup";
-    if (s->token == NULL || s->app_secret == NULL || s->verify_token == NULL)
-        return "a whatsapp platform needs `token`, `app_secret` and `verify_token`";
-    if (!str_has_only(str_of(s->token), "-_.|") || s->token[0] == '\0')
-        return "`token` does not look like an access token: it has letters and digits only";
-    if (!str_has_only(str_of(s->app_secret), "-_") || s->app_secret[0] == '\0')
-        return "`app_secret` does not look like an app's secret: it has letters and digits only";
-    if (s->verify_token[0] == '\0')
-        return "`verify_token` is empty";
-    if (!is_version(str_of(s->graph_version)))
-        return "`graph_version` looks like v25.0";
-    if ((s->template.name == NULL) != (s->template.language == NULL))
-        return "`template` needs `name` and `language`";
-    if (!str_has_only(str_of(s->template.name), "_") ||
-        !str_has_only(str_of(s->template.language), "_"))
-        return "`template` has a name such as new_answer, and a language such as en_US";
-    if (base.p != NULL && !str_starts(base, STR("https://")) && !str_starts(base, STR("http://")))
-        return "`api_base` is an address that starts with https://";
-    return NULL;
-}
-
 static bool check(void *settings, char *ret_why)
 {
-    const char *mistake = find_mistake(settings);
+    const struct whatsapp_settings *s = settings;
+    struct str bot = platform_id_in(str_of(s->base.bot));
+    uint64_t n;
 
-    return mistake == NULL || bh_why(ret_why, "%s", mistake);
+    if (bot.n > 32 || !str_to_u64(bot, &n))
+        return bh_why(ret_why,
+                      "`bot` is the phone number's id, digits only: the app's page has it under "
+                      "WhatsApp, API Setup");
+    if (s->token == NULL || s->app_secret == NULL || s->verify_token == NULL)
+        return bh_why(ret_why,
+                      "a whatsapp platform needs `token`, `app_secret` and `verify_token`");
+    if (!str_has_only(str_of(s->token), "-_.|") || s->token[0] == '\0')
+        return bh_why(ret_why,
+                      "`token` does not look like an access token: it has letters and digits only");
+    if (!str_has_only(str_of(s->app_secret), "-_") || s->app_secret[0] == '\0')
+        return bh_why(
+            ret_why,
+            "`app_secret` does not look like an app's secret: it has letters and digits only");
+    if (s->verify_token[0] == '\0')
+        return bh_why(ret_why, "`verify_token` is empty");
+    if (!is_version(str_of(s->graph_version)))
+        return bh_why(ret_why, "`graph_version` looks like v25.0");
+    if ((s->template.name == NULL) != (s->template.language == NULL))
+        return bh_why(ret_why, "`template` needs `name` and `language`");
+    if (!str_has_only(str_of(s->template.name), "_") ||
+        !str_has_only(str_of(s->template.language), "_"))
+        return bh_why(ret_why,
+                      "`template` has a name such as new_answer, and a language such as en_US");
+    return true;
 }
 
 const struct config_section whatsapp_config = {.name = "whatsapp",
@@ -95,43 +87,29 @@ const struct config_section whatsapp_config = {.name = "whatsapp",
 /* ---- people's files: Meta tells an address, which takes the bot's token for five minutes ---- */
 
 struct wa_lookup {
-    struct list link;
     struct whatsapp *w; /* borrowed */
     struct media_ask ask;
-    bool answered;
 };
 
-static void on_file(void *ctx, struct json answer)
+static void on_file(void *ctx, const struct sender_verdict *v)
 {
-    struct wa_lookup *x = ctx;
-    struct str url = json_str(answer, "url");
+    const struct wa_lookup *x = ctx;
+    struct host *host = x->w->base.host;
+    struct str url = json_str(v->answer, "url");
     const char *const headers[] = {x->w->auth, NULL};
-    char *address = str_dup(url);
 
-    x->answered = true;
-    if (wa_is_own_url(url, str_of(x->w->cfg->api_base)))
-        host_media_at(x->w->base.host, x->ask,
-                      &(struct media_at){.url = address, .headers = headers});
+    if (v->end != SENDER_DONE)
+        host_media_gone(host, x->ask,
+                        v->end == SENDER_REFUSED ? "Meta does not keep the file any more"
+                                                 : "Meta did not say where the file is");
+    else if (wa_is_own_url(url, str_of(x->w->cfg->base.api_base)))
+        host_media_at(host, x->ask, &(struct media_at){.url = url, .headers = headers});
     else
-        host_media_gone(x->w->base.host, x->ask, "the file is not kept by Meta");
-    free(address);
-}
-
-static void on_file_told(void *ctx, enum sender_end end)
-{
-    struct wa_lookup *x = ctx;
-
-    if (!x->answered)
-        host_media_gone(x->w->base.host, x->ask,
-                        end == SENDER_REFUSED ? "Meta does not keep the file any more"
-                                              : "Meta did not say where the file is");
-    list_remove(&x->link);
-    free(x);
+        host_media_gone(host, x->ask, "the file is not kept by Meta");
 }
 
 static void wa_media_where(struct platform *p, struct media_ask ask, struct str ref)
 {
-    struct whatsapp *w = whatsapp_of(p);
     BUF_LOCAL path = BUF_INIT, lane = BUF_INIT;
 
     if (ref.n == 0 || !str_has_only(ref, "-_")) {
@@ -139,11 +117,12 @@ static void wa_media_where(struct platform *p, struct media_ask ask, struct str 
         return;
     }
     struct wa_lookup *x = xcalloc(1, sizeof *x);
-    *x = (struct wa_lookup){.w = w, .ask = ask};
-    list_append(&w->lookups, &x->link);
+    *x = (struct wa_lookup){.w = whatsapp_of(p), .ask = ask};
     buf_printf(&path, "%.*s?phone_number_id=%.*s", STR_FMT(ref), STR_FMT(platform_id(p)));
     buf_printf(&lane, "file %.*s", STR_FMT(ref));
-    wa_ask(w, buf_str(&path), buf_str(&lane), on_file, on_file_told, x);
+    wa_ask(x->w, buf_str(&path),
+           &(struct sender_question){
+               .lane = buf_str(&lane), .told = on_file, .ctx = x, .owns_ctx = true});
 }
 
 /* ---- life ---- */
@@ -152,48 +131,34 @@ static void wa_close(struct platform *p)
 {
     struct whatsapp *w = whatsapp_of(p);
 
-    timer_stop(w->env->clock, &w->again);
-    awaits_done(&w->awaits);
+    timer_stop(w->base.env->clock, &w->again);
     wa_batches_cancel(w);
-    prompts_close(w->prompts);
-    sender_free(w->sender);
-    list_each (&w->lookups, it, nxt)
-        free(list_entry(it, struct wa_lookup, link));
-    wa_told_free(w);
+    lru_done(&w->told);
     wa_people_free(w);
-    json_parser_free(w->parser);
-    json_parser_free(w->answers);
     arena_done(&w->arena);
     if (w->auth != NULL)
         secret_wipe(w->auth, strlen(w->auth));
     free(w->auth);
-    free(w->api_base);
+    free(w->api);
     free(w->number);
     free(w->verified_name);
-    free(w);
 }
 
-static void on_number(void *ctx, struct json answer)
+static void on_number(void *ctx, const struct sender_verdict *v)
 {
     struct whatsapp *w = ctx;
-    struct str number = json_str(answer, "display_phone_number");
+    struct str number = json_str(v->answer, "display_phone_number");
 
-    if (number.n == 0 || number.n > 40)
+    if (v->end != SENDER_DONE) /* it cannot be reached, or refuses the token, which may be mended */
+        timer_set(w->base.env->clock, &w->again, LATER_MS);
+    if (v->end != SENDER_DONE || number.n == 0 || number.n > 40)
         return;
     free(w->number);
     free(w->verified_name);
     w->number = str_dup(number);
-    w->verified_name = str_dup_opt(json_str(answer, "verified_name"));
+    w->verified_name = str_dup_opt(json_str(v->answer, "verified_name"));
     platform_set_problem(&w->base, NULL);
     log_info(&w->base.log, "the bot is %s", w->number);
-}
-
-static void on_number_told(void *ctx, enum sender_end end)
-{
-    struct whatsapp *w = ctx;
-
-    if (end != SENDER_DONE) /* it cannot be reached, or refuses the token, which may be mended */
-        timer_set(w->env->clock, &w->again, LATER_MS);
 }
 
 static void ask_number(struct whatsapp *w)
@@ -201,7 +166,8 @@ static void ask_number(struct whatsapp *w)
     BUF_LOCAL path = BUF_INIT;
 
     buf_printf(&path, "%.*s" NUMBER_FIELDS, STR_FMT(platform_id(&w->base)));
-    wa_ask(w, buf_str(&path), STR("number"), on_number, on_number_told, w);
+    wa_ask(w, buf_str(&path),
+           &(struct sender_question){.lane = STR("number"), .told = on_number, .ctx = w});
 }
 
 static void on_again(struct timer *t)
@@ -209,48 +175,26 @@ static void on_again(struct timer *t)
     ask_number(container_of(t, struct whatsapp, again));
 }
 
-static void write_api(const struct whatsapp_settings *cfg, struct buf *out)
+static enum bh_err wa_open(struct platform *p, char *ret_why)
 {
-    char *base = platform_api_base(cfg->api_base, API_BASE);
-
-    buf_printf(out, "%s/%s", base, cfg->graph_version);
-    free(base);
-}
-
-static enum bh_err wa_open(const struct platform_settings *settings, struct host *host,
-                           struct platform **ret_p, char *ret_why)
-{
-    struct whatsapp *w = xcalloc(1, sizeof *w);
+    struct whatsapp *w = whatsapp_of(p);
     struct buf api = BUF_INIT, auth = BUF_INIT;
 
-    platform_init(&w->base, &whatsapp_ops, host, settings);
-    w->cfg = container_of(settings, const struct whatsapp_settings, base);
-    w->env = host_env(host);
-    write_api(w->cfg, &api);
-    w->api_base = buf_take(&api);
+    w->cfg = container_of(p->settings, const struct whatsapp_settings, base);
+    buf_printf(&api, "%s/%s", p->api_base, w->cfg->graph_version);
+    w->api = buf_take(&api);
     buf_printf(&auth, "Authorization: Bearer %s", w->cfg->token);
     w->auth = buf_take(&auth);
-    w->parser = json_parser_new();
-    w->answers = json_parser_new();
-    list_init(&w->by_age);
     list_init(&w->moves);
-    list_init(&w->told_by_age);
+    w->told.max = MAX_TOLD;
     list_init(&w->batches);
-    list_init(&w->lookups);
     timer_init(&w->again, on_again);
-    awaits_init(&w->awaits, &w->base);
-    enum bh_err err = wa_people_load(w, ret_why);
-    if (err == BH_OK)
-        err = prompts_open(&w->base, NULL, &w->prompts, ret_why);
-    if (err == BH_OK)
-        err = sender_new(&w->base, "WhatsApp", &wa_sender, &w->sender, ret_why);
-    if (err != BH_OK) {
-        wa_close(&w->base);
-        return err;
-    }
-    ask_number(w);
-    *ret_p = &w->base;
-    return BH_OK;
+    return wa_people_load(w, ret_why);
+}
+
+static void wa_start(struct platform *p)
+{
+    ask_number(whatsapp_of(p));
 }
 
 /* ---- setup and doctor ---- */
@@ -259,19 +203,17 @@ static enum bh_err ask(const struct whatsapp_settings *cfg, struct str more,
                        struct json_parser *parser, int64_t *ret_code, struct json *ret_doc,
                        char *ret_why)
 {
-    struct str bot = str_of(cfg->base.bot);
-    ptrdiff_t at = str_find(bot, '@'); /* bot@host: platform_id() */
-    BUF_SECRET url = BUF_INIT, auth = BUF_INIT;
+    struct str bot = platform_id_in(str_of(cfg->base.bot));
+    BUF_SECRET path = BUF_INIT, auth = BUF_INIT;
     int status = 0;
 
-    if (at > 0)
-        bot.n = (size_t)at;
-    write_api(cfg, &url);
-    buf_printf(&url, "/%.*s" NUMBER_FIELDS "%.*s", STR_FMT(bot), STR_FMT(more));
+    buf_printf(&path, "%s/%.*s" NUMBER_FIELDS "%.*s", cfg->graph_version, STR_FMT(bot),
+               STR_FMT(more));
     buf_printf(&auth, "Authorization: Bearer %s", cfg->token);
     const char *const headers[] = {buf_z(&auth), NULL};
-    const struct http_fetch f = {.url = buf_z(&url), .headers = headers, .timeout_ms = CHECK_MS};
-    enum bh_err err = platform_ask(&f, parser, &status, ret_doc, ret_why);
+    enum bh_err err = platform_ask_api(&whatsapp_ops, &cfg->base, buf_str(&path),
+                                       (struct http_fetch){.headers = headers}, parser, &status,
+                                       ret_doc, ret_why);
     *ret_code = json_i64(json_get(*ret_doc, "error"), "code", -1);
     if (err != BH_OK || status == 200)
         return err;
@@ -322,31 +264,17 @@ static enum bh_err wa_check(const struct platform_settings *settings, struct pla
 static void wa_status(struct platform *p, struct jw *j)
 {
     struct whatsapp *w = whatsapp_of(p);
-    struct sender_stats n;
 
-    sender_stats(w->sender, &n);
-    jw_kstr(j, "state", p->problem != NULL ? STR("degraded") : STR("live"));
     jw_kstr(j, "number", str_of(w->number));
     jw_kstr(j, "verifiedName", str_of(w->verified_name));
-    jw_ki64(j, "events", (int64_t)w->n.events);
-    jw_ki64(j, "ignored", (int64_t)w->n.ignored);
-    jw_ki64(j, "malformed", (int64_t)w->n.malformed);
     jw_ki64(j, "forOtherNumbers", (int64_t)w->n.elsewhere);
-    jw_ki64(j, "webhooksRefused", (int64_t)w->n.forged);
-    jw_ki64(j, "webhooksLate", (int64_t)w->awaits.late);
     jw_ki64(j, "presses", (int64_t)w->n.presses);
     jw_ki64(j, "statuses", (int64_t)w->n.statuses);
     jw_ki64(j, "failedLater", (int64_t)w->n.failed);
     jw_ki64(j, "windowsClosed", (int64_t)w->n.shut);
-    jw_ki64(j, "people", (int64_t)map_count(&w->people));
-    jw_ki64(j, "sent", (int64_t)w->n.sent);
+    jw_ki64(j, "people", (int64_t)map_count(&w->people.map));
     jw_ki64(j, "templates", (int64_t)w->n.templates);
     jw_ki64(j, "limited", (int64_t)w->n.limited);
-    jw_ki64(j, "refused", (int64_t)n.refused);
-    jw_ki64(j, "unknown", (int64_t)n.unknown);
-    jw_ki64(j, "waiting", (int64_t)n.waiting);
-    jw_ki64(j, "cutOffAtStart", (int64_t)n.cut_off);
-    jw_ki64(j, "openQuestions", (int64_t)prompts_count(w->prompts));
 }
 
 static const struct descriptor descriptor = {
@@ -373,7 +301,13 @@ const struct platform_ops whatsapp_ops = {
     .records = wa_records,
     .repeats_ms = WA_REPEATS_MS,
     .max_webhook = (size_t)3 << 20,
+    .size = sizeof(struct whatsapp),
+    .label = "WhatsApp",
+    .api_base = "https://graph.facebook.com",
+    .sender = &wa_sender,
     .open = wa_open,
+    .start = wa_start,
+    .close = wa_close,
     .check = wa_check,
     .steps =
         "Open https://developers.facebook.com/apps and create an app for WhatsApp.\n"
@@ -389,5 +323,4 @@ const struct platform_ops whatsapp_ops = {
     .eraser = &wa_eraser,
     .media_where = wa_media_where,
     .status = wa_status,
-    .close = wa_close,
 };

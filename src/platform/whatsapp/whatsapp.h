@@ -12,9 +12,7 @@ struct whatsapp_settings {
     char *graph_version;
     struct {
         char *name, *language;
-    } template;     /* sent after the window has closed; NULL: none */
-    char *api_base; /* NULL: Meta's own */
-    bool reactions;
+    } template; /* sent after the window has closed; NULL: none */
 };
 extern const struct config_section whatsapp_config;
 extern const struct platform_ops whatsapp_ops;

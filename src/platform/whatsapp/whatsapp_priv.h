@@ -14,6 +14,7 @@
 #include "net/http_client.h"
 #include "platform/attachment.h"
 #include "platform/await.h"
+#include "platform/lru.h"
 #include "platform/prompts.h"
 #include "platform/sender.h"
 #include "platform/split.h"
@@ -25,8 +26,8 @@
 #define WA_WINDOW_MS ((int64_t)24 * 3600 * 1000)
 #define WA_REPEATS_MS ((int64_t)8 * 24 * 3600 * 1000) /* Meta repeats webhooks for 7 days */
 
-struct wa_person { /* LRU */
-    struct list age;
+struct wa_person {
+    struct lru_entry lru;        /* BSUID or number */
     int64_t heard_ms;            /* wall clock of the person's last message; 0: not known */
     int64_t saved_ms;            /* @heard_ms as it is on disk; 0: nothing is */
     int64_t typed_ms;            /* monotonic; typing was shown then; 0: it is not shown */
@@ -34,36 +35,26 @@ struct wa_person { /* LRU */
     char number[24];             /* beside a BSUID; empty: none known */
     char last[WA_WAMID_MAX + 1]; /* the person's last message; empty: not known */
     char *name;                  /* owned; NULL: not known */
-    char id[];                   /* BSUID or number */
 };
 
 struct whatsapp {
     struct platform base;
     const struct whatsapp_settings *cfg; /* borrowed; holds secrets */
-    const struct host_env *env;          /* borrowed */
-    char *api_base;                      /* owned: "https://graph.facebook.com/v25.0" */
+    char *api;                           /* owned: "https://graph.facebook.com/v25.0" */
     char *auth;                          /* owned, secret: the Authorization line */
     char *number, *verified_name;        /* owned; NULL: not known yet */
-    struct map people;                   /* id -> struct wa_person, owned */
+    struct lru people;                   /* struct wa_person */
     struct map numbers;                  /* number -> struct wa_person, of those with a BSUID */
-    struct list by_age;
-    struct map moved_to, moved_from; /* old id, new id -> struct wa_moved, owned by moves */
+    struct map moved_to, moved_from;     /* old id, new id -> struct wa_moved, owned by moves */
     struct list moves;
-    struct map told; /* number and part -> struct wa_told, owned: how sends ended */
-    struct list told_by_age;
-    struct json_parser *parser, *answers; /* owned: webhooks; answers */
-    struct arena arena;                   /* of the webhook being read */
+    struct lru told;    /* outbound.c: number and part -> struct wa_told, how sends ended */
+    struct arena arena; /* of the webhook being read */
     struct wa_out out;
-    struct awaits awaits;
-    struct list batches;     /* inbound.c: struct wa_batch, owned */
-    struct prompts *prompts; /* owned */
-    struct list lookups;     /* whatsapp.c: struct wa_lookup, owned */
-    struct sender *sender;   /* owned */
-    struct timer again;      /* asks for the number's name again */
-    struct timer sweep;      /* people.c */
+    struct list batches; /* inbound.c: struct wa_batch, owned */
+    struct timer again;  /* asks for the number's name again */
+    struct timer sweep;  /* people.c */
     struct {
-        uint64_t events, ignored, forged, malformed, presses, statuses, failed, elsewhere;
-        uint64_t sent, templates, limited, shut;
+        uint64_t presses, statuses, failed, elsewhere, templates, limited, shut;
     } n;
 };
 
@@ -100,13 +91,8 @@ void wa_batches_cancel(struct whatsapp *w);
 
 /* ---- graph.c ---- */
 
-struct wa_answer {
-    enum sender_end end; /* DONE, AGAIN, REFUSED, UNKNOWN */
-    int64_t code;        /* Meta's; 0: none */
-    struct json doc;     /* DONE; borrowed from w->answers */
-    char why[256];       /* a sentence for people */
-};
-void wa_answer_read(struct whatsapp *w, const struct http_result *r, struct wa_answer *ret);
+/* Reads an answer of the Graph API into @v: end, why, code, answer. */
+void wa_answer_read(struct whatsapp *w, const struct http_result *r, struct sender_verdict *v);
 /* What @code means, for people; NULL: not known. */
 const char *wa_code_sentence(int64_t code);
 enum {
@@ -122,10 +108,5 @@ void wa_act(struct platform *p, struct action_id id, const struct action_from *f
 extern const struct sender_ops wa_sender;
 /* A status came for a message of ours. */
 void wa_told(struct whatsapp *w, const struct wa_status *s);
-void wa_told_free(struct whatsapp *w);
-/* GETs @path below the API.  @got gets the answer if Meta took it; then, or instead, @ended gets
- * the end.  Neither runs inside the call. */
-typedef void wa_got_fn(void *ctx, struct json answer);
-typedef void wa_ended_fn(void *ctx, enum sender_end end);
-void wa_ask(struct whatsapp *w, struct str path, struct str lane, wa_got_fn *got,
-            wa_ended_fn *ended, void *ctx);
+/* GETs @path below the API. */
+void wa_ask(struct whatsapp *w, struct str path, const struct sender_question *q);

@@ -2,7 +2,8 @@
  *
  * This is the hot path: one allocation per copy (the delivery), accepts from a freelist, frames
  * written into a reused buffer.  The order of writes matters: the chat's record goes to the store
- * before its delivery.  So after a crash the guard still lets the agent answer. */
+ * before its delivery, and the platform is answered after both.  So after a crash the guard still
+ * lets the agent answer. */
 #include "relay/in/accept.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "core/session_key.h"
 #include "relay/heart.h"
 #include "relay/in/allowance.h"
+#include "relay/in/burst.h"
 #include "relay/in/edits.h"
 #include "relay/in/inside.h"
 #include "relay/in/commands.h"
@@ -22,9 +24,11 @@
 #include "relay/log_limit.h"
 #include "relay/mailbox/mailbox.h"
 #include "relay/out/chats.h"
+#include "relay/out/traced.h"
 #include "relay/relay.h"
 #include "relay/session/pump.h"
 #include "relay/sleep/instance.h"
+#include "tenancy/pairing.h"
 
 struct accept {
     struct list link; /* accepts->waiting, then ->answers, then ->spare */
@@ -138,9 +142,10 @@ void relay_accept_cancel(struct relay *r, struct accept_id id)
 
 /* ---- the context of each copy ----
  *
- * An event has one context, the messages before it.  A copy gets the context only if its gateway is
- * of the newer generation and the instance may look back (judge.h).  If the author is an owner of
- * the instance, the author's own messages are left out: they were delivered already. */
+ * An event has one context, the messages before it.  A copy gets the context only if its
+ * gateway is of the newer generation and the instance may look back: judge_reads_context().
+ * If the author is an owner of the instance, the author's own messages are left out: they
+ * were delivered already. */
 
 struct context_room { /* for context_shown(); must outlive its result */
     struct event ev;
@@ -229,10 +234,12 @@ static enum bh_err write_frame(const struct intake *in, struct instance *i,
     return BH_OK;
 }
 
-/* What allowances limit: a message of a person. */
+/* What allowances limit: a message of a person, an edit that the agent is told of, and a forwarded
+ * command.  Each of them is a turn of the agent. */
 static bool is_counted(const struct intake *in)
 {
-    return in->forward.p == NULL && in->ev->press.prompt_id.n == 0 && !in->ev->edit.set &&
+    return (in->forward.p == NULL || in->ev->user_id.n > 0) && in->ev->press.prompt_id.n == 0 &&
+           !in->ev->edit.silent &&
            !command_is_stop(in->ev); /* its text may have waited: @stop is of the arrival */
 }
 
@@ -256,7 +263,7 @@ static void add_parts(const struct intake *in, const struct instance *i, struct 
 static enum bh_err take_copy(struct intake *in, struct instance *i)
 {
     struct relay *r = in->relay;
-    struct delivery_spec spec = {.quiet = in->quiet, .group = in->group};
+    struct delivery_spec spec = {.flags = in->quiet ? STORE_ROW_QUIET : 0, .group = in->group};
     int64_t wall_ms = clock_wall_ms(r->env.clock);
     struct outside *o = r->env.outside;
 
@@ -286,13 +293,22 @@ static enum bh_err take_copy(struct intake *in, struct instance *i)
     bool owner = in->verdict != NULL && in->verdict->reason == GATE_YES_OWNER;
     uint32_t n_chats = i->n_chats;
     struct known_chat *chat = in->body.p == NULL ? chats_note(i, in->ev, session, owner) : NULL;
-    if (chat != NULL)
+    if (chat != NULL) {
         interrupt_note(chat, session, in->alone);
-    if (in->forward.p == NULL && in->ev->n_media > 0 && event_has_place(in->ev))
+        spec.of_new_chat = chat->writing;
+    }
+    if (in->verdict != NULL && in->forward.p == NULL)
+        stop_note(i, in->ev);
+    bool has_media = false;
+    for (size_t n = 0; in->forward.p == NULL && n < in->ev->n_media; n++)
+        has_media |= in->ev->media[n].id.n > 0;
+    if (has_media)
         spec.flags |= STORE_ROW_HAS_MEDIA;
+    if (r->traced != NULL || in->ev->trace.n > 0)
+        traced_note(i, in->ev);
     in->row = delivery_add(i, &spec, in->a);
     latency_accepted(r, in->row);
-    for (size_t n = 0; spec.flags != 0 && n < in->ev->n_media && o->holds != NULL; n++)
+    for (size_t n = 0; has_media && n < in->ev->n_media && o->holds != NULL; n++)
         if (in->ev->media[n].id.n > 0)
             o->holds(o, in->ev->media[n].id, instance_tenant(i), instance_id(i), in->row);
     r->n.accepted++;
@@ -320,27 +336,6 @@ static struct journal_copy deliver(struct intake *in, const struct gate_verdict 
     return (struct journal_copy){in->row, in->row != 0 ? JOURNAL_ACCEPTED : JOURNAL_DUPLICATE};
 }
 
-static void log_unrouted(struct relay *r, const struct event *ev)
-{
-    uint64_t skipped;
-
-    r->n.unrouted++;
-    if (log_limit_passes(&r->accepts->log_unrouted, clock_now_ms(r->env.clock), &skipped))
-        log_info(NULL, "no route and no link: platform=%.*s key=%.*s more=%llu",
-                 STR_FMT(ev->platform), STR_FMT(ev->route_key), (unsigned long long)skipped);
-}
-
-/* Removes recipients that did not pass the gate when the event arrived. */
-static size_t only_recipients(const struct intake *in, struct gate_verdict *verdicts, size_t n)
-{
-    size_t kept = 0;
-
-    for (size_t i = 0; i < n; i++)
-        if (!gate_is_yes(verdicts[i].reason) || staged_has(in->to, in->n_to, verdicts[i].to))
-            verdicts[kept++] = verdicts[i];
-    return kept;
-}
-
 /* Each message of a burst can be asked about. */
 static void note_parts(const struct intake *in, const struct gate_verdict *verdicts,
                        const struct journal_copy *copies, size_t n)
@@ -356,6 +351,34 @@ static void note_parts(const struct intake *in, const struct gate_verdict *verdi
     }
 }
 
+/* No instance received the event: its author may wait to be let in (tenancy/pairing.h).  Not an
+ * author whom an instance hears and whose message was refused for another reason, nor one on a chat
+ * page, where nobody can be linked. */
+static void note_stranger(const struct intake *in, const struct gate_verdict *verdicts, size_t n)
+{
+    struct relay *r = in->relay;
+    const struct event *ev = in->ev;
+    const struct outlet *at = r->env.outside->find(r->env.outside, ev->platform, ev->bot);
+
+    if (at == NULL || at->secret_chats || at->answers || ev->edit.set || ev->press.prompt_id.n > 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        switch (verdicts[i].reason) {
+        case GATE_NO_OWNER_ONLY:
+        case GATE_NO_CLOSED:
+        case GATE_NO_ELSEWHERE:
+        case GATE_NO_NOT_LISTED:
+        case GATE_NO_CHANNEL_OWNER:
+        case GATE_NO_LINK_ELSEWHERE:
+        case GATE_NO_FOREIGN_BOT:
+            break;
+        default:
+            return;
+        }
+    pairing_wrote(r->env.pairing, ev,
+                  in->forward.p != NULL || ev->mentions_bot || ev->replies_to_bot);
+}
+
 /* Asks the gate and delivers to the recipients, or stages the event if it must wait. */
 static enum bh_err distribute(struct intake *in)
 {
@@ -364,21 +387,23 @@ static enum bh_err distribute(struct intake *in)
     BH_UNCLEARED struct journal_copy copies[GATE_CANDIDATES];
     enum bh_err err = BH_OK;
 
-    size_t n = judge_ask(r, in->ev, verdicts), n_yes = 0;
+    size_t all = judge_ask(r, in->ev, verdicts), n = 0, n_yes = 0;
     bool may_wait = in->group == NULL && in->forward.p == NULL && in->stop == STOP_NONE;
-    if (in->to != NULL)
-        n = only_recipients(in, verdicts, n);
+    for (size_t i = 0; i < all; i++) /* a recipient must have passed when the event arrived, too */
+        if (in->to == NULL || !gate_is_yes(verdicts[i].reason) ||
+            staged_has(in->to, in->n_to, verdicts[i].to))
+            verdicts[n++] = verdicts[i];
     for (size_t i = 0; i < n; i++)
         if (verdicts[i].to->allowance != NULL && is_counted(in) &&
             (in->group != NULL || !stage_has(r, in->ev))) {
             allowances_judge(r, in->ev, verdicts, n);
             break;
         }
-    if (may_wait && stage_park(r, in->ev, verdicts, n, in->a, &err))
+    if (may_wait && stage_defer(r, in->ev, verdicts, n, in->a, &err))
         return err;
     if (!may_wait && in->group == NULL)
-        stage_end_bursts(r, in->ev, verdicts, n);
-    if (in->ev->edit.set && stage_edit(r, in->ev, verdicts, &n, in->a) && n == 0)
+        bursts_end(r, in->ev, verdicts, n);
+    if (in->ev->edit.set && edit_staged(r, in->ev, verdicts, &n, in->a) && n == 0)
         return BH_OK;
     if (in->ev->edit.set && in->ev->edit.silent) {
         for (size_t i = 0; i < n; i++)
@@ -397,8 +422,11 @@ static enum bh_err distribute(struct intake *in)
     in->alone = n_yes == 1;
     for (size_t i = 0; i < n; i++) {
         bool yes = gate_is_yes(verdicts[i].reason);
+        bool over = in->ev->edit.set && verdicts[i].reason == GATE_NO_ALLOWANCE;
+        struct event change = *in->ev; /* over the allowance it changes what waits, and no more */
+        change.edit.silent |= over;
         r->n.verdicts[verdicts[i].reason]++;
-        if (yes && in->ev->edit.set && edit_take(r, verdicts[i].to, in->ev, in->a))
+        if ((yes || over) && in->ev->edit.set && edit_take(r, verdicts[i].to, &change, in->a))
             copies[i] = (struct journal_copy){.fate = JOURNAL_EDITED};
         else
             copies[i] = yes ? deliver(in, &verdicts[i]) : (struct journal_copy){0};
@@ -408,23 +436,24 @@ static enum bh_err distribute(struct intake *in)
                   copies, n);
     if (in->ev->n_parts > 0)
         note_parts(in, verdicts, copies, n);
-    if (n == 0)
-        log_unrouted(r, in->ev);
-    else if (n_yes == 0)
-        r->n.gated++;
+    uint64_t skipped;
+    r->n.unrouted += n == 0;
+    r->n.gated += n > 0 && n_yes == 0;
+    if (n_yes == 0 && r->env.pairing != NULL)
+        note_stranger(in, verdicts, n);
+    if (n == 0 && log_limit_passes(&r->accepts->log_unrouted, clock_now_ms(r->env.clock), &skipped))
+        log_info(NULL, "no route and no link: platform=%.*s key=%.*s message=%.*s more=%llu",
+                 STR_FMT(in->ev->platform), STR_FMT(in->ev->route_key), STR_FMT(in->ev->message_id),
+                 (unsigned long long)skipped);
     return err;
 }
 
 bool accept_is_known(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                      size_t n)
 {
-    struct hash128 key;
-
     for (size_t i = 0; i < n; i++)
         if (gate_may_yet(verdicts[i].reason) &&
-            (!delivery_id_of(ev, &r->env.store->dedup_key, verdicts[i].to->tenant,
-                             verdicts[i].to->instance, &key) ||
-             !dedup_has(&r->dedup, key)))
+            relay_known_ms(r, verdicts[i].to->tenant, verdicts[i].to->instance, ev) == 0)
             return false;
     return true;
 }
@@ -503,15 +532,8 @@ struct accept_id relay_deliver(struct relay *r, const struct parcel *p,
     return (struct accept_id){in.a->handle.index, in.a->handle.generation};
 }
 
-bool relay_parcel_waits(struct relay *r, struct str tenant, struct str instance, uint64_t id)
-{
-    struct instance *i = instance_find(r, tenant, instance);
-
-    return i != NULL && mailbox_find(&i->mb, id) != NULL;
-}
-
-int64_t relay_parcel_known(struct relay *r, struct str tenant, struct str instance,
-                           const struct event *ev)
+int64_t relay_known_ms(struct relay *r, struct str tenant, struct str instance,
+                       const struct event *ev)
 {
     struct hash128 key;
 

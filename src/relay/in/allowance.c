@@ -181,21 +181,15 @@ enum bh_err allowances_load(struct relay *r)
 
 /* ---- one count ---- */
 
-static struct turns_record record_of(const struct gate_instance *to, const struct event *ev)
-{
-    bool chat = to->allowance->per_chat || str_is_empty(ev->user_id);
-
-    return (struct turns_record){.tenant = to->tenant,
-                                 .instance = to->instance,
-                                 .platform = ev->platform,
-                                 .who = chat ? ev->chat_id : ev->user_id};
-}
-
 /* The count of the current period; NULL: nothing is counted yet.  The key is in t->key. */
 static struct turns *find(struct relay *r, const struct gate_instance *to, const struct event *ev)
 {
     struct allowances *t = r->allowances;
-    struct turns_record rec = record_of(to, ev);
+    bool chat = to->allowance->per_chat || str_is_empty(ev->user_id);
+    const struct turns_record rec = {.tenant = to->tenant,
+                                     .instance = to->instance,
+                                     .platform = ev->platform,
+                                     .who = chat ? ev->chat_id : ev->user_id};
 
     buf_reset(&t->key);
     record_write(&turns_form, NULL, &rec, &t->key, NULL);
@@ -337,22 +331,14 @@ static void tell(struct relay *r, struct turns *c, const struct gate_allowance *
     store_put(r->env.store, kv_of(r->allowances, c), 1, true, on_told, l);
 }
 
-/* A duplicate is answered as before, whatever was used since. */
-static bool is_new(struct relay *r, const struct event *ev, const struct gate_instance *to)
-{
-    struct hash128 key;
-
-    return !delivery_id_of(ev, &r->env.store->dedup_key, to->tenant, to->instance, &key) ||
-           !dedup_has(&r->dedup, key);
-}
-
 void allowances_judge(struct relay *r, const struct event *ev, struct gate_verdict *verdicts,
                       size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         const struct gate_instance *to = verdicts[i].to;
-        if (to->allowance == NULL || !gate_may_yet(verdicts[i].reason) || !is_new(r, ev, to))
-            continue;
+        if (to->allowance == NULL || !gate_may_yet(verdicts[i].reason) ||
+            relay_known_ms(r, to->tenant, to->instance, ev) != 0)
+            continue; /* a duplicate is answered as before, whatever was used since */
         struct turns *c = find(r, to, ev);
         if ((c != NULL ? c->n : 0) < to->allowance->turns)
             continue;

@@ -3,8 +3,9 @@
  *      bellhop allowance --instance I --turns 50/day   ->   grant_allowance() -> gate_instance
  *
  * A delivery counts once, in the transaction that writes it: a burst is one delivery, a repetition
- * is none.  A /stop, a button press, an edit, a forwarded webhook and mail from bellhop itself pass
- * and do not count.  The person is told once per period that the allowance is used up, after that
+ * is none.  An edit counts if the agent is told of it, and so does a forwarded command.  A /stop, a
+ * button press, an edit of a message that still waits and mail from bellhop itself pass and do not
+ * count.  The person is told once per period that the allowance is used up, after that
  * is on disk.  A refused event is confirmed to its platform, and `bellhop why` has the reason.
  *
  * Periods follow the calendar of `allowances.timezone`; a week begins on Monday.  An instance

@@ -4,7 +4,9 @@
  * from them once, so that a long burst costs no more memory than its messages. */
 #include "relay/in/burst.h"
 #include <assert.h>
-#include "base/arena.h"
+#include "relay/heart.h"
+#include "relay/in/accept.h"
+#include "relay/in/staged_priv.h"
 
 bool burst_takes(const struct event *ev)
 {
@@ -138,18 +140,6 @@ int burst_find(const struct event *burst, struct str event_id)
     return burst->n_parts == 0 && str_eq(burst->event_id, event_id) ? 0 : -1;
 }
 
-/* Empties the files of @part.  The others keep their places: fetches under way name them. */
-static void drop_files(struct event *burst, int part)
-{
-    struct event_media *media = (struct event_media *)burst->media; /* in the arena */
-    size_t from = 0;
-
-    for (int i = 0; i < part; i++)
-        from += burst->parts[i].n_media;
-    for (size_t i = from; i < from + burst->parts[part].n_media; i++)
-        media[i] = (struct event_media){0};
-}
-
 bool burst_edit(struct event *burst, struct arena *arena, int part, const struct event *ev)
 {
     size_t left = 0;
@@ -158,7 +148,12 @@ bool burst_edit(struct event *burst, struct arena *arena, int part, const struct
         make_room(burst, arena);
     struct event_part *p = &parts_in(burst)[part];
     if (ev->edit.deletes) {
-        drop_files(burst, part);
+        /* Its files are emptied.  The others keep their places: fetches under way name them. */
+        struct event_media *media = (struct event_media *)burst->media; /* in the arena */
+        for (int i = 0; i < part; i++)
+            media += burst->parts[i].n_media;
+        for (size_t i = 0; i < p->n_media; i++)
+            media[i] = (struct event_media){0};
         *p = (struct event_part){.event_id = p->event_id, .n_media = p->n_media, .deleted = true};
         if (part == 0) { /* the quote was its own */
             burst->reply_to.set = false;
@@ -170,4 +165,136 @@ bool burst_edit(struct event *burst, struct arena *arena, int part, const struct
     for (size_t i = 0; i < burst->n_parts; i++)
         left += !burst->parts[i].deleted;
     return left > 0;
+}
+
+/* ---- the row of a burst ---- */
+
+static store_done_cb on_rewritten;
+
+void burst_rewrite(struct staged *e)
+{
+    staged_save(e);
+    e->n_covered = e->waiting.n;
+    e->rewriting = true;
+    e->n_written = e->ev.n_parts > 0 ? e->ev.n_parts : 1;
+    e->rewrite = (struct store_mark){.op = {.done = on_rewritten},
+                                     .id = e->append.id,
+                                     .frame = buf_str(&e->body)};
+    drain_hold(e->relay);
+    store_mark(e->relay->env.store, &e->rewrite);
+}
+
+void burst_again(struct timer *timer)
+{
+    burst_rewrite(container_of(timer, struct staged, again));
+}
+
+void burst_changed(struct staged *e, struct accept *a)
+{
+    fifo_push(&e->waiting, a);
+    accept_hold(a);
+    if (e->state != STAGED_WRITING && !e->rewriting)
+        burst_rewrite(e);
+}
+
+/* A part must not enter before it is on disk.  After a crash the burst would enter without it under
+ * the same bufferId, and its repetition would be another delivery. */
+static void on_rewritten(struct store_op *op, enum bh_err err)
+{
+    struct staged *e = container_of(op, struct staged, rewrite.op);
+    struct relay *r = e->relay;
+
+    drain_release(r);
+    e->in_doubt = err == BH_UNKNOWN || (e->in_doubt && err != BH_OK);
+    if (e->in_doubt && !r->draining) {
+        timer_set(r->env.clock, &e->again, RETRY_MS);
+        return;
+    }
+    e->rewriting = false;
+    if (err == BH_OK) {
+        e->n_safe = e->n_written;
+        staged_tell(e, e->n_covered, BH_OK);
+    } else {
+        r->n.refused_store++;
+        staged_tell(e, e->waiting.n, BH_UNAVAILABLE);
+        burst_cut(&e->ev, e->n_safe);
+    }
+    if (e->dropped)
+        timer_set(r->env.clock, &e->timer, 0);
+    else if (!fifo_is_empty(&e->waiting))
+        burst_rewrite(e);
+    else if (e->state == STAGED_READY)
+        staged_advance(e->chat);
+}
+
+/* ---- the end of a burst ---- */
+
+void bursts_end(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                size_t n)
+{
+    struct staged_chat *c = staged_chat_of(r->stage, ev);
+
+    if (c == NULL)
+        return;
+    list_each (&c->events, it, nxt) {
+        struct staged *e = list_entry(it, struct staged, in_chat);
+        bool shared = false;
+        for (size_t i = 0; e->joins && i < n && !shared; i++)
+            shared = gate_may_yet(verdicts[i].reason) && staged_has(e->to, e->n_to, verdicts[i].to);
+        if (!shared)
+            continue;
+        e->joins = false;
+        if (e->state == STAGED_WAITING && staged_has_outlet(e))
+            staged_begin(e); /* may enter now, but stays in the list until that is on disk */
+        else if (e->state == STAGED_WAITING)
+            timer_set(r->env.clock, &e->timer, OUTLET_MS);
+    }
+}
+
+/* ---- joining ---- */
+
+bool burst_was_given(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                     size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason) && accept_is_known(r, ev, &verdicts[i], 1))
+            return true;
+    return false;
+}
+
+/* True when @verdicts name exactly the recipients of the row. */
+static bool has_recipients(const struct staged *e, const struct gate_verdict *verdicts, size_t n)
+{
+    size_t found = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (gate_is_yes(verdicts[i].reason)) {
+            if (!staged_has(e->to, e->n_to, verdicts[i].to))
+                return false;
+            found++;
+        }
+    return found == e->n_to;
+}
+
+bool burst_take(struct relay *r, struct staged_chat *c, const struct event *ev,
+                const struct gate_verdict *verdicts, size_t n, struct accept *a)
+{
+    struct clock *clock = r->env.clock;
+
+    list_each (&c->events, it, nxt) {
+        struct staged *e = list_entry(it, struct staged, in_chat);
+        int64_t left_ms = e->last_ms - clock_now_ms(clock);
+        if (!e->joins || e->dropped || left_ms <= 0 || !has_recipients(e, verdicts, n) ||
+            !burst_fits(&e->ev, ev) || burst_was_given(r, ev, verdicts, n))
+            continue;
+        burst_join(&e->ev, &e->arena, ev);
+        r->n.joined++;
+        burst_changed(e, a);
+        if (burst_is_full(&e->ev))
+            left_ms = 0;
+        if (e->state == STAGED_WAITING)
+            timer_set(clock, &e->timer, left_ms < e->ev.burst_ms ? left_ms : e->ev.burst_ms);
+        return true;
+    }
+    return false;
 }

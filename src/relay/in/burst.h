@@ -6,10 +6,30 @@
  * Only bots with `debounce` have bursts.  The joined event has the event id, the context and the
  * quoted message of its first part.  Its texts are joined by newlines, and its files are in order.
  *
- * These functions change events in memory only.  staged.c decides when a burst ends, and keeps it
- * on disk. */
+ * A burst is one staged row (staged.h).  Each message that joins it rewrites the row, and the
+ * platform gets its answer for that message once the rewrite is on disk:
+ *
+ *      joined, edited or deleted --burst_changed()--> rewritten --on disk--> the platform is told
+ *                                                         |  ^
+ *                                       the store refused | '-- RETRY_MS, while it is in doubt
+ *                                                         v
+ *                                   parts that are not on disk leave: their platform repeats them
+ *
+ * A burst ends when its author pauses, when it is full, when anything else comes from that chat for
+ * one of its recipients (a message of somebody else, a command, a button press), or with the
+ * process.  Then nothing joins it any more.  An edit of any other staged event is written by the
+ * same functions, as a burst of one message that is over.
+ *
+ * staged.c and edits.c call this module. */
 #pragma once
+#include "base/clock.h"
 #include "core/event.h"
+
+struct accept;
+struct gate_verdict;
+struct relay;
+struct staged;
+struct staged_chat;
 
 #define BURST_TEXT_BYTES ((size_t)32 << 10) /* of all texts; one longer message is a burst alone */
 #define BURST_MAX_MS 60000                  /* from the first message to the end */
@@ -31,3 +51,20 @@ int burst_find(const struct event *burst, struct str event_id);
 bool burst_edit(struct event *burst, struct arena *arena, int part, const struct event *ev);
 /* Makes text, message_type and message_id of the joined event from its parts. */
 void burst_finish(struct event *burst, struct arena *arena);
+
+/* ---- the row of a burst ---- */
+
+/* Joins @ev to the open burst of the chat @c that it belongs to, and holds @a until that is on
+ * disk.  False: there is none. */
+bool burst_take(struct relay *r, struct staged_chat *c, const struct event *ev,
+                const struct gate_verdict *verdicts, size_t n, struct accept *a);
+/* True when a recipient has the event already, so it joins nothing. */
+bool burst_was_given(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                     size_t n);
+/* Ends the open bursts in the chat of @ev that have a recipient in @verdicts. */
+void bursts_end(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                size_t n);
+/* The event has changed: @a is held until that is on disk. */
+void burst_changed(struct staged *e, struct accept *a);
+void burst_rewrite(struct staged *e); /* writes the row again, as the event is now */
+timer_cb burst_again;                 /* of e->again: retries a rewrite in doubt */

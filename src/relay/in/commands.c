@@ -11,7 +11,10 @@
  * Every key in the table is also in its chat's own list.  The table has half of the hash; a lookup
  * compares the whole hash with the chat's list, so entries of forgotten chats never match.  A key
  * that moves to another chat is removed from the earlier chat's record, unless the event has
- * several recipients: then all of them keep it. */
+ * several recipients: then all of them keep it.
+ *
+ * A /stop outside of threads means the thread that the person's newest message belongs to.  Hashes
+ * do not tell its id, so a second table of the same kind has it, for the people who wrote last. */
 #include "relay/in/commands.h"
 #include <stdlib.h>
 #include "base/arena.h"
@@ -34,6 +37,9 @@ enum {
     WAYS = 8,
     FEWEST_SETS = 1 << 13,
     MOST_SETS = 1 << 18,
+    THREAD_SETS = 2048,
+    THREAD_WAYS = 4,
+    THREAD_MAX_BYTES = 112, /* a longer id is not remembered */
     KEY_MAX_BYTES = 2048,
     REASON_MAX_BYTES = 2048,
     LOOK_AT = 16
@@ -44,10 +50,17 @@ struct way {
     uint32_t chat; /* chats_number() of the chat, which implies the instance; 0: free */
 };
 
+struct last_thread {
+    uint64_t who; /* hash of instance, platform, chat and person; 0: free */
+    uint8_t n;
+    char id[THREAD_MAX_BYTES];
+};
+
 struct commands {
     struct relay *relay;      /* borrowed */
     struct way (*sets)[WAYS]; /* owned; NULL until the first key */
     size_t n_sets;
+    struct last_thread (*threads)[THREAD_WAYS]; /* owned; newest first; NULL until the first one */
     struct buf scratch;
     struct buf stopped; /* the session key of a /stop or an interrupt */
 };
@@ -110,17 +123,15 @@ void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t k
 /* ---- after a start ---- */
 
 /* Fills free ways only: loaded keys have no order of age. */
-static void load_chat(struct commands *t, struct known_chat *c)
+static void load_key(struct commands *t, const struct known_chat *c, uint64_t key)
 {
-    for (size_t k = 0; k < c->n_keys; k++) {
-        uint64_t key = chat_keys(c)[k];
-        struct way *set = set_of(t, key);
-        size_t way = 0;
-        while (way < WAYS && set[way].chat != 0)
-            way++;
-        if (way < WAYS && way_of(t->relay, set, key) == WAYS)
-            set[way] = (struct way){(uint32_t)(key >> 32), chats_number(c)};
-    }
+    struct way *set = set_of(t, key);
+    size_t way = 0;
+
+    while (way < WAYS && set[way].chat != 0)
+        way++;
+    if (way < WAYS && way_of(t->relay, set, key) == WAYS)
+        set[way] = (struct way){(uint32_t)(key >> 32), chats_number(c)};
 }
 
 void commands_load(struct relay *r)
@@ -139,7 +150,8 @@ void commands_load(struct relay *r)
     list_each (instances_by_age(r), it, nxt) {
         const struct instance *i = list_entry(it, struct instance, link);
         for (struct known_chat *c = chats_next_of(i, NULL); c != NULL; c = chats_next_of(i, c))
-            load_chat(t, c);
+            for (size_t k = 0; k < c->n_keys; k++)
+                load_key(t, c, chat_keys(c)[k]);
     }
 }
 
@@ -235,7 +247,7 @@ struct known_chat *interrupt_chat(const struct instance *i, struct str key)
     for (size_t n = key.n; n > 0 && tries > 0; n--) {
         if (n < key.n && key.p[n] != ':')
             continue;
-        struct known_chat *c = chats_find(i, str_make(key.p, n));
+        struct known_chat *c = chats_find(i, STR_NULL, str_make(key.p, n));
         tries--;
         if (c != NULL && (str_eq(platform, STR("relay")) ||
                           str_eq(platform, session_key_platform(chat_platform(c)))))
@@ -263,22 +275,22 @@ static bool interrupt_by_chat(struct interruption *x, struct relay *r, struct in
     return any;
 }
 
-void interrupt_from_gateway(struct session *s, struct str session_key, struct str reason)
+void interrupt_from_gateway(struct session *s, const struct frame *f)
 {
     struct relay *r = s->inst->relay;
     struct buf *plain = &r->commands->stopped;
     char id[CHAT_ID_CHARS];
 
     r->n.interrupts_in++;
-    if (session_key.n == 0 || session_key.n > KEY_MAX_BYTES) {
+    if (f->session_key.n > KEY_MAX_BYTES) {
         r->n.interrupts_dropped++;
         return;
     }
     buf_reset(plain);
-    session_key_without_profile(plain, session_key);
-    struct interruption x = {.plain = buf_str(plain), .named = session_key};
-    if (reason.n <= REASON_MAX_BYTES)
-        x.reason = reason;
+    session_key_without_profile(plain, f->session_key);
+    struct interruption x = {.plain = buf_str(plain), .named = f->session_key};
+    if (f->reason.n <= REASON_MAX_BYTES)
+        x.reason = f->reason;
     uint64_t key = interrupt_key(s->inst, x.plain);
     const struct way *set = set_of(r->commands, key);
     size_t way = way_of(r, set, key);
@@ -294,21 +306,108 @@ void interrupt_from_gateway(struct session *s, struct str session_key, struct st
         r->n.interrupts_dropped++;
 }
 
+/* ---- the thread of a person's newest message ---- */
+
+static uint64_t person_in_chat(const struct instance *i, const struct event *ev)
+{
+    struct buf *b = &i->relay->commands->scratch;
+
+    buf_reset(b);
+    buf_printf(b, "%.*s\x1f%.*s\x1f%.*s\x1f%.*s\x1f%.*s", STR_FMT(instance_tenant(i)),
+               STR_FMT(instance_id(i)), STR_FMT(ev->platform), STR_FMT(ev->chat_id),
+               STR_FMT(ev->user_id));
+    return hash64(&i->relay->env.store->dedup_key, buf_str(b)) | 1;
+}
+
+static size_t thread_way(const struct last_thread *set, uint64_t who)
+{
+    size_t way = 0;
+
+    while (way < THREAD_WAYS && set[way].who != who)
+        way++;
+    return way;
+}
+
+/* Released gateways begin a thread under every message of Slack that is in none. */
+static struct str thread_of(const struct event *ev)
+{
+    if (ev->thread_id.n > 0)
+        return ev->thread_id;
+    return str_eq(ev->platform, STR("slack")) ? ev->message_id : STR_NULL;
+}
+
+void stop_note(const struct instance *i, const struct event *ev)
+{
+    struct commands *t = i->relay->commands;
+    struct str thread = thread_of(ev);
+
+    if (ev->user_id.n == 0 || command_is_stop(ev) || (thread.n == 0 && t->threads == NULL))
+        return;
+    if (t->threads == NULL)
+        t->threads = xcalloc(THREAD_SETS, sizeof *t->threads);
+    uint64_t who = person_in_chat(i, ev);
+    struct last_thread *set = t->threads[who / 2 % THREAD_SETS], now = {.who = who};
+    size_t way = thread_way(set, who);
+    if (thread.n == 0 || thread.n > sizeof now.id) {
+        if (way < THREAD_WAYS)
+            set[way] = (struct last_thread){0}; /* the newest message is in no known thread */
+        return;
+    }
+    memcpy(now.id, thread.p, thread.n);
+    now.n = (uint8_t)thread.n;
+    memmove(&set[1], &set[0], (way < THREAD_WAYS ? way : THREAD_WAYS - 1) * sizeof set[0]);
+    set[0] = now;
+}
+
+/* The thread that a /stop outside of threads means; absent: none.  Borrowed until stop_note(). */
+static struct str thread_to_stop(const struct instance *i, const struct event *ev)
+{
+    const struct commands *t = i->relay->commands;
+    bool outside = ev->thread_id.n == 0 || str_eq(ev->thread_id, ev->message_id);
+
+    if (t->threads == NULL || !outside || ev->user_id.n == 0)
+        return STR_NULL;
+    uint64_t who = person_in_chat(i, ev);
+    const struct last_thread *set = t->threads[who / 2 % THREAD_SETS];
+    size_t way = thread_way(set, who);
+    return way < THREAD_WAYS ? str_make(set[way].id, set[way].n) : STR_NULL;
+}
+
 /* ---- a person's /stop ---- */
 
+/* Released newer gateways clear Slack's status at every interrupt, whatever its key, and read
+ * nothing for half a minute meanwhile. */
+static bool is_costly(const struct instance *i, const struct event *ev)
+{
+    return i->receiver->gw->newer && str_eq(ev->platform, STR("slack"));
+}
+
 /* Sends an interrupt under every key that the gateway may use for the session; a gateway ignores
- * unknown keys. */
-static void stop_turn(struct instance *i, const struct event *ev)
+ * unknown keys.  True: at least one was sent. */
+static bool stop_session(struct instance *i, const struct event *ev)
 {
     struct buf *key = &i->relay->commands->stopped;
     bool any = false;
 
     for (size_t k = 0; k < SESSION_KEY_RULES; k++) {
+        if (is_costly(i, ev) && (any || !session_key_rules[k].august))
+            continue;
         buf_reset(key);
         session_key_of_event_as(key, ev, &session_key_rules[k]);
         any |= send_interrupt(i, buf_str(key), ev->chat_id.p != NULL ? ev->chat_id : STR(""),
                               STR_NULL, true);
     }
+    return any;
+}
+
+static void stop_turn(struct instance *i, const struct event *ev)
+{
+    struct event other = *ev;
+
+    other.thread_id = thread_to_stop(i, ev);
+    bool any = other.thread_id.n > 0 && stop_session(i, &other);
+    if (!any || !is_costly(i, ev))
+        any |= stop_session(i, ev);
     if (!any)
         i->relay->n.interrupts_dropped++;
 }
@@ -323,14 +422,11 @@ static bool stop_recipients(struct relay *r, const struct event *ev)
     for (size_t k = 0; k < n; k++) {
         const struct gate_instance *to = verdicts[k].to;
         struct instance *i = instance_find(r, to->tenant, to->instance);
-        struct hash128 name;
         if (i == NULL || !gate_is_yes(verdicts[k].reason) || !instance_is_live(i))
             continue;
         live = true;
         /* If the platform repeats a /stop, the turn that runs now may be another one. */
-        if (!repeated &&
-            (!delivery_id_of(ev, &r->env.store->dedup_key, to->tenant, to->instance, &name) ||
-             !dedup_has(&r->dedup, name)))
+        if (!repeated && relay_known_ms(r, to->tenant, to->instance, ev) == 0)
             stop_turn(i, ev);
     }
     return live;
@@ -375,24 +471,40 @@ void command_tell(struct relay *r, const struct event *ev, struct str text)
 }
 
 /* After a /link in a direct chat the instance may write in that chat, through that bot. */
-static void note_chat(const struct linking *l)
+static void note_chat(struct relay *r, const struct gate_instance *to, const struct event *from)
 {
-    struct relay *r = l->relay;
-    struct event ev = {.platform = l->ev.platform,
-                       .bot = l->ev.bot,
-                       .route_key = l->ev.own_key.p != NULL ? l->ev.own_key : l->ev.route_key,
-                       .chat_id = l->ev.chat_id,
+    struct event ev = {.platform = from->platform,
+                       .bot = from->bot,
+                       .route_key = from->own_key.p != NULL ? from->own_key : from->route_key,
+                       .chat_id = from->chat_id,
                        .chat_type = STR("dm"),
-                       .user_id = l->ev.user_id};
-    bool direct = str_eq(l->ev.chat_type, STR("dm"));
-    struct instance *i = direct ? instance_get(r, l->to->tenant, l->to->instance) : NULL;
+                       .user_id = from->user_id};
+    bool direct = str_eq(from->chat_type, STR("dm"));
+    struct instance *i = direct ? instance_get(r, to->tenant, to->instance) : NULL;
     struct buf key = BUF_INIT;
 
-    if (i == NULL || i->life != l->to->life)
+    if (i == NULL || i->life != to->life)
         return;
     session_key_of_event(&key, &ev);
     chats_note(i, &ev, interrupt_key(i, buf_str(&key)), true);
     buf_done(&key);
+}
+
+void relay_person_linked(struct relay *r, struct str tenant, struct str instance,
+                         const struct event *at, struct str text)
+{
+    const struct gate_instance *to =
+        grant_instance(r->env.facts, (struct grant_who){tenant, instance});
+    struct event ev = *at;
+
+    ev.chat_type = STR("dm");
+    ev.route_key = at->chat_id;
+    r->n.linked++;
+    if (to == NULL || str_is_empty(at->chat_id))
+        return;
+    note_chat(r, to, &ev);
+    if (text.n > 0)
+        command_tell(r, &ev, text);
 }
 
 static const char *answer_to(enum bh_err err)
@@ -420,7 +532,7 @@ static void on_redeemed(void *ctx, enum bh_err err, const char *why)
 
     if (err == BH_OK) {
         r->n.linked++;
-        note_chat(l);
+        note_chat(r, l->to, &l->ev);
         log_info(NULL, "person linked: platform=%.*s", STR_FMT(l->ev.platform));
     }
     if (answer != NULL)
@@ -527,6 +639,7 @@ void commands_free(struct commands *t)
     if (t == NULL)
         return;
     free(t->sets);
+    free(t->threads);
     buf_done(&t->scratch);
     buf_done(&t->stopped);
     free(t);

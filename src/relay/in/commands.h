@@ -15,6 +15,9 @@
  * (staged.h): a released gateway that reads a command while the turn still runs reads nothing more
  * for half a minute.
  *
+ * A /stop outside of threads also stops the thread that the person's newest message in the chat
+ * belongs to: on Slack every message begins one, and a new mail is a thread of its own.
+ *
  * A table maps recent session keys to chats; at start it is rebuilt from the chats' records
  * (chats.h).  For an unknown key the interrupt goes to the tenant's only instance, if it has just
  * one.
@@ -27,6 +30,7 @@
 #include "core/event.h"
 
 struct accept;
+struct frame;
 struct instance;
 struct known_chat;
 struct relay;
@@ -60,8 +64,11 @@ void command_tell(struct relay *r, const struct event *ev, struct str text);
 uint64_t interrupt_key(const struct instance *i, struct str session_key);
 /* Records that an event of session @key went to the instance of @chat.  @alone: and to no other. */
 void interrupt_note(struct known_chat *chat, uint64_t key, bool alone);
+/* Records that @ev, a message of a person, goes to @i: a later /stop outside of threads means the
+ * thread of @ev. */
+void stop_note(const struct instance *i, const struct event *ev);
 void interrupt_forget(struct relay *r, const struct known_chat *chat, uint64_t key);
 /* The chat of @i that a session key may name; NULL: none. */
 struct known_chat *interrupt_chat(const struct instance *i, struct str session_key);
 void interrupt_read(struct instance *i); /* the receiver has read its interrupts */
-void interrupt_from_gateway(struct session *s, struct str session_key, struct str reason);
+void interrupt_from_gateway(struct session *s, const struct frame *f); /* an `interrupt` frame */

@@ -3,6 +3,9 @@
  * The first bits of a key are the index of its bot's ring.  Two bots share a ring with a chance of
  * about one in a thousand.  Keys of older databases lack these bits and spread over all rings.
  *
+ * An index slot has a tag of one byte beside it.  The tags of many slots share a cache line, so a
+ * key that is new, which is nearly every key, is answered by the tags alone.
+ *
  * Open addressing with linear probing; a removal closes its gap by moving later entries of the run
  * back, so there are no tombstones to clean.  A removed key's ring record is only marked: it leaves
  * when it becomes the oldest.  The keys are already keyed hashes, so their low bits are the slot.
@@ -21,7 +24,8 @@ struct dedup_record {
 
 struct dedup_ring {
     struct dedup_record *ring; /* owned; cap is a power of two */
-    uint32_t *index;           /* owned; mask + 1; position in the ring + 1, 0: free */
+    uint32_t *index;           /* owned; mask + 1: positions in the ring, then the tags */
+    uint8_t *tags;             /* mask + 1: tag_of() the key in that slot; 0: free */
     uint32_t cap, head, n;
     uint32_t mask; /* 2 * cap - 1 */
 };
@@ -50,29 +54,45 @@ static int64_t at_of(const struct dedup *d, const struct dedup_record *rec)
     return (newest + (int32_t)(rec->at - (uint32_t)newest)) * DEDUP_TICK_MS;
 }
 
+static uint8_t tag_of(const struct dedup_record *rec)
+{
+    return (uint8_t)(rec->lo >> 56 | 1); /* other bits than those of the slot */
+}
+
 /* The index slot that holds the key of @rec, or the free one where it belongs. */
 static uint32_t probe(const struct dedup_ring *d, const struct dedup_record *rec)
 {
     uint32_t i = (uint32_t)rec->lo & d->mask;
+    uint8_t tag = tag_of(rec);
 
-    for (; d->index[i] != 0; i = (i + 1) & d->mask) {
-        const struct dedup_record *at = &d->ring[d->index[i] - 1];
-        if (at->lo == rec->lo && at->hi == rec->hi)
+    for (; d->tags[i] != 0; i = (i + 1) & d->mask) {
+        const struct dedup_record *at = d->tags[i] == tag ? &d->ring[d->index[i]] : NULL;
+        if (at != NULL && at->lo == rec->lo && at->hi == rec->hi)
             break;
     }
     return i;
 }
 
+/* Puts @rec, which is at @at in the ring and in no slot, into its slot. */
+static void enter(struct dedup_ring *d, const struct dedup_record *rec, uint32_t at)
+{
+    uint32_t i = probe(d, rec);
+
+    d->index[i] = at;
+    d->tags[i] = tag_of(rec);
+}
+
 static void unindex(struct dedup_ring *d, uint32_t hole)
 {
-    for (uint32_t i = (hole + 1) & d->mask; d->index[i] != 0; i = (i + 1) & d->mask) {
-        uint32_t home = (uint32_t)d->ring[d->index[i] - 1].lo & d->mask;
+    for (uint32_t i = (hole + 1) & d->mask; d->tags[i] != 0; i = (i + 1) & d->mask) {
+        uint32_t home = (uint32_t)d->ring[d->index[i]].lo & d->mask;
         if (((i - home) & d->mask) < ((i - hole) & d->mask))
             continue; /* it would leave its own run */
         d->index[hole] = d->index[i];
+        d->tags[hole] = d->tags[i];
         hole = i;
     }
-    d->index[hole] = 0;
+    d->tags[hole] = 0;
 }
 
 static void drop_oldest(struct dedup_ring *d)
@@ -92,14 +112,16 @@ static void grow(struct dedup_ring *d)
     d->cap = old.cap != 0 ? old.cap * 2 : FIRST_CAP;
     d->ring = xmalloc(d->cap * sizeof *d->ring);
     d->mask = d->cap * 2 - 1;
-    d->index = xcalloc((size_t)d->mask + 1, sizeof *d->index);
+    d->index = xmalloc(((size_t)d->mask + 1) * (sizeof *d->index + sizeof *d->tags));
+    d->tags = (uint8_t *)(d->index + d->mask + 1);
+    memset(d->tags, 0, (size_t)d->mask + 1);
     d->head = d->n = 0;
     for (uint32_t i = 0; i < old.n; i++) {
         const struct dedup_record *rec = &old.ring[(old.head + i) & (old.cap - 1)];
         if (is_removed(rec))
             continue;
         d->ring[d->n] = *rec;
-        d->index[probe(d, rec)] = ++d->n;
+        enter(d, rec, d->n++);
     }
     free(old.ring);
     free(old.index);
@@ -134,10 +156,10 @@ static struct dedup_record *find(const struct dedup *d, struct hash128 key,
 {
     struct dedup_ring *r = d->rings != NULL ? d->rings[key.hi >> BOT_SHIFT] : NULL;
     struct dedup_record wanted = record_of(key, 0);
-    uint32_t at = r != NULL && r->n != 0 ? r->index[probe(r, &wanted)] : 0;
+    uint32_t at = r != NULL && r->n != 0 ? probe(r, &wanted) : 0;
 
     *ret_ring = r;
-    return at != 0 ? &r->ring[at - 1] : NULL;
+    return r != NULL && r->n != 0 && r->tags[at] != 0 ? &r->ring[r->index[at]] : NULL;
 }
 
 static struct dedup_ring *largest(const struct dedup *d)
@@ -183,7 +205,7 @@ void dedup_add(struct dedup *d, struct hash128 key, int64_t at_ms, size_t max)
         grow(r);
     uint32_t at = (r->head + r->n++) & (r->cap - 1);
     r->ring[at] = rec;
-    r->index[probe(r, &rec)] = at + 1;
+    enter(r, &rec, at);
     if (at_ms > d->newest_ms)
         d->newest_ms = at_ms;
     d->n += (size_t)r->n - before; /* one more, and less what was removed before it grew */

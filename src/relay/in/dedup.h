@@ -1,7 +1,7 @@
 /* dedup.h - the deduplication keys of recent deliveries, bounded in number and age.
  *
  * delivery_id_of() makes the keys; their first bits identify the bot of the event.  Each bot has a
- * ring of its own, in order of arrival, with an index: 16 bytes per key and 8 of index, allocated
+ * ring of its own, in order of arrival, with an index: 16 bytes per key and 10 of index, allocated
  * on demand.  At the limit, the bot with the most keys loses its oldest.  So a flood of events on
  * one bot evicts no keys of another bot. */
 #pragma once

@@ -5,13 +5,12 @@
  * reads only a few rows. */
 #include "relay/in/edits.h"
 #include <stdlib.h>
-#include "base/arena.h"
 #include "base/json.h"
-#include "core/event.h"
 #include "relay/heart.h"
 #include "relay/in/accept.h"
+#include "relay/in/burst.h"
 #include "relay/in/judge.h"
-#include "relay/mailbox/mailbox.h"
+#include "relay/in/staged_priv.h"
 #include "relay/session/pump.h"
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"
@@ -41,7 +40,9 @@ static void look_free(struct pending *p)
     free(l);
 }
 
-struct event edit_original(struct relay *r, const struct event *ev, struct buf *room)
+/* The message that @ev changes, with only the fields of its name set; borrowed from @ev and
+ * @room. */
+static struct event edit_original(struct relay *r, const struct event *ev, struct buf *room)
 {
     const struct outlet *at = r->env.outside->find(r->env.outside, ev->platform, ev->bot);
 
@@ -64,12 +65,8 @@ static bool apply(struct instance *i, struct slot *slot, struct str frame, const
 {
     struct relay *r = i->relay;
     struct buf changed = BUF_INIT;
-    enum event_part_change part = EVENT_PART_LAST;
+    enum event_part_change part = event_change_part(&changed, r->json, frame, ev);
 
-    if (event_frame_is_burst(frame))
-        part = event_change_part(&changed, r->json, frame, ev);
-    else if (!ev->edit.deletes && event_change_text(&changed, r->json, frame, ev->edit.text))
-        part = EVENT_PART_CHANGED;
     bool ok = part == EVENT_PART_CHANGED && changed.n <= SLOT_MAX_BYTES;
     if (ok) {
         delivery_revise(i, slot, buf_str(&changed), a);
@@ -182,4 +179,41 @@ bool edit_take(struct relay *r, const struct gate_instance *to, const struct eve
                apply(i, slot, revised.p != NULL ? revised : d->append.frame, ev, a);
     }
     return look_for(i, key, dedup_at(&r->dedup, key), ev, a);
+}
+
+/* ---- a staged event ---- */
+
+bool edit_staged(struct relay *r, const struct event *ev, struct gate_verdict *verdicts, size_t *n,
+                 struct accept *a)
+{
+    struct buf room = BUF_INIT;
+    struct event original = edit_original(r, ev, &room);
+    struct staged_chat *c = staged_chat_of(r->stage, &original);
+    bool found = false;
+
+    for (struct list *it = c != NULL ? c->events.next : NULL; c != NULL && it != &c->events;
+         it = it->next) {
+        struct staged *e = list_entry(it, struct staged, in_chat);
+        size_t kept = 0;
+        int part = burst_find(&e->ev, original.event_id);
+        if (part < 0 || e->state == STAGED_ENTERING || e->dropped)
+            continue;
+        found = true;
+        for (size_t i = 0; i < *n; i++)
+            if (!staged_has(e->to, e->n_to, verdicts[i].to))
+                verdicts[kept++] = verdicts[i];
+        *n = kept;
+        r->n.retracted += ev->edit.deletes;
+        r->n.revised += !ev->edit.deletes;
+        if (!burst_edit(&e->ev, &e->arena, part, ev)) { /* all its messages are deleted */
+            staged_drop(e);
+            continue;
+        }
+        for (size_t i = 0; i < e->ev.n_media; i++)
+            if (e->ev.media[i].ref.n == 0 && e->ev.media[i].url.n == 0)
+                e->files[i].state = WANT_NOTHING;
+        burst_changed(e, a);
+    }
+    buf_done(&room);
+    return found;
 }

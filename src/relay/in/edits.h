@@ -16,13 +16,15 @@
 
 struct accept;
 struct gate_instance;
+struct gate_verdict;
 struct relay;
 
-/* The message that @ev changes, with only the fields of its name set; borrowed from @ev and
- * @room. */
-struct event edit_original(struct relay *r, const struct event *ev, struct buf *room);
 /* Applies the edit @ev to the waiting delivery of @to, or starts a search for that delivery.  The
  * search holds @a; if it finds nothing, @ev is delivered as an event of its own, unless silent.
  * False: no such delivery waits. */
 bool edit_take(struct relay *r, const struct gate_instance *to, const struct event *ev,
                struct accept *a);
+/* Applies the edit @ev to the rows of a staged message: replaces its text, or drops it.  Takes
+ * their recipients out of @verdicts.  False: the message is not staged. */
+bool edit_staged(struct relay *r, const struct event *ev, struct gate_verdict *verdicts, size_t *n,
+                 struct accept *a);

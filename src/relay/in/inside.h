@@ -52,12 +52,10 @@ struct parcel_fate {
  * on disk. */
 struct accept_id relay_deliver(struct relay *r, const struct parcel *p,
                                struct parcel_fate *ret_fate, accepted_cb *done, void *ctx);
-/* True while the instance has not taken the parcel: it was not acked, or is parked. */
-bool relay_parcel_waits(struct relay *r, struct str tenant, struct str instance, uint64_t id);
-
-/* When the parcel of this name came, as known_ms of struct parcel_fate; 0: unknown. */
-int64_t relay_parcel_known(struct relay *r, struct str tenant, struct str instance,
-                           const struct event *ev);
+/* When the instance got this event, or the parcel of this name, as known_ms of struct parcel_fate;
+ * 0: never, or longer ago than deduplication keys are kept. */
+int64_t relay_known_ms(struct relay *r, struct str tenant, struct str instance,
+                       const struct event *ev);
 
 enum parcel_news {
     PARCEL_SENT,    /* on a socket; may be told again.  Not told of an agent inside */

@@ -40,15 +40,6 @@ void judge_free(struct judge *j)
     free(j);
 }
 
-static struct str joined(struct judge *j, struct str a, struct str b)
-{
-    buf_reset(&j->scratch);
-    buf_add_str(&j->scratch, a);
-    buf_add_c(&j->scratch, '\x1f');
-    buf_add_str(&j->scratch, b);
-    return buf_str(&j->scratch);
-}
-
 /* ---- bots in a row ---- */
 
 /* The number of bots in a row, @ev included; 0: the author is no bot.  @count remembers it. */
@@ -56,11 +47,15 @@ static unsigned streak_with(struct relay *r, const struct event *ev, bool count)
 {
     struct judge *j = r->judge;
 
-    if (j->streaks == NULL && (!ev->author_is_bot || !count))
-        return ev->author_is_bot;
+    if (j->streaks == NULL && !count)
+        return 1;
     if (j->streaks == NULL)
         j->streaks = xcalloc(STREAKS, sizeof *j->streaks);
-    uint64_t chat = hash64(&r->env.store->dedup_key, joined(j, ev->platform, ev->chat_id)) | 1;
+    buf_reset(&j->scratch);
+    buf_add_str(&j->scratch, ev->platform);
+    buf_add_c(&j->scratch, '\x1f');
+    buf_add_str(&j->scratch, ev->chat_id);
+    uint64_t chat = hash64(&r->env.store->dedup_key, buf_str(&j->scratch)) | 1;
     struct streak *s = &j->streaks[(chat >> 16) % STREAKS];
     unsigned n = ev->author_is_bot ? (s->chat == chat ? s->n + 1 : 1) : 0;
     if (count && ev->author_is_bot)
@@ -86,7 +81,7 @@ static enum gate_sight sees(void *ctx, const struct event *ev, const struct gate
     if (at->knows_sight)
         return outside->sees(outside, at, ev, user);
     const struct instance *i = instance_find(r, to->tenant, to->instance);
-    const struct known_chat *chat = i != NULL ? chats_find_on(i, ev->platform, ev->chat_id) : NULL;
+    const struct known_chat *chat = i != NULL ? chats_find(i, ev->platform, ev->chat_id) : NULL;
     return chat != NULL && basis_shows(chat, ev->bot) ? GATE_SEEN : GATE_SIGHT_UNKNOWN;
 }
 
@@ -106,22 +101,19 @@ enum gate_sight judge_sees(struct relay *r, const struct gate_instance *to,
     return best;
 }
 
-bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struct event *ev)
+bool judge_reads_context(struct relay *r, const struct gate_verdict *v, const struct event *ev)
 {
     const struct outlet *at = r->env.outside->find(r->env.outside, ev->platform, ev->bot);
     struct event place = *ev;
 
+    if (!v->to->newer)
+        return false;
     if (v->reason == GATE_YES_OPEN)
         return true;
     if (v->reason == GATE_YES_OWNER && at != NULL && !at->knows_sight)
         return true; /* an owner who writes in the chat is a member of it */
     place.looks_back = true;
     return judge_sees(r, v->to, &place) == GATE_SEEN;
-}
-
-bool judge_reads_context(struct relay *r, const struct gate_verdict *v, const struct event *ev)
-{
-    return v->to->newer && judge_looks_back(r, v, ev);
 }
 
 /* ---- asking ---- */
@@ -132,13 +124,17 @@ struct event judge_route(struct relay *r, const struct event *ev)
 
     r->n.routings++;
     routed.own_key = ev->route_key;
-    routed.route_key = facts_route_key(r->env.facts, ev);
+    struct str key = facts_route_key(r->env.facts, ev);
+    if (key.p != NULL)
+        routed.route_key = key;
     return routed;
 }
 
 size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *out)
 {
-    struct gate_world world = {.sees = sees, .ctx = r, .bot_streak = streak_with(r, ev, false)};
+    struct gate_world world = {.sees = sees,
+                               .ctx = r,
+                               .bot_streak = ev->author_is_bot ? streak_with(r, ev, false) : 0};
 
     r->n.judgements++;
     return gate_decide(facts_gate(r->env.facts), &world, ev, out);
@@ -146,7 +142,8 @@ size_t judge_ask(struct relay *r, const struct event *ev, struct gate_verdict *o
 
 void judge_note(struct relay *r, const struct event *ev)
 {
-    streak_with(r, ev, true);
+    if (ev->author_is_bot || r->judge->streaks != NULL)
+        streak_with(r, ev, true);
 }
 
 void relay_each_target(struct relay *r, const struct event *ev, target_cb *cb, void *ctx)

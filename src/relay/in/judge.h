@@ -22,10 +22,9 @@ void judge_note(struct relay *r, const struct event *ev);
 /* Records that bellhop consumed @ev as a command; @what is a literal such as "/stop". */
 void judge_consumed(struct relay *r, const struct event *ev, const char *what);
 
-/* May the instance of @v get messages from before @ev?  Yes on an open route, which an operator
- * set; else a person linked to the instance must be able to read the chat's history. */
-bool judge_looks_back(struct relay *r, const struct gate_verdict *v, const struct event *ev);
-/* judge_looks_back(), and the gateway is of the newer generation, which understands context. */
+/* May the instance of @v get messages from before @ev?  Its gateway must be of the newer
+ * generation, which understands context.  Yes on an open route, which an operator set; else a
+ * person linked to the instance must be able to read the chat's history. */
 bool judge_reads_context(struct relay *r, const struct gate_verdict *v, const struct event *ev);
 
 /* For the guard: can a person who is linked to @to on this bot see this place?  Of @place,

@@ -34,12 +34,8 @@
  * have few.  At a bound the answer is BH_BUSY, and the platform sends the event again later.  At
  * STAGED_SIGHT_MAX the recipient does not get the event: a refusal would hold back the others.
  *
- * A burst is one row.  Each message that joins it rewrites the row, and the platform gets its
- * answer for that message once the rewrite is on disk.  A burst ends when its author pauses, when
- * it is full, when anything else comes from that chat for one of its recipients (a message of
- * somebody else, a command, a button press), or with the process.  Then its files are fetched, and
- * nothing joins it any more.  Its deliveries have the id of its first message; their transaction
- * writes the deduplication keys of all its messages.
+ * A burst is one row (burst.h).  Its files are fetched once it has ended.  Its deliveries have the
+ * id of its first message; their transaction writes the deduplication keys of all its messages.
  *
  * A row has the mailbox number STAGED_BOX and the flag STORE_ROW_STAGED.  Its body is the event
  * with its recipients.
@@ -81,11 +77,11 @@ extern const struct record_form staged_form; /* the body of a staged row */
 
 void stage_begin(struct relay *r); /* called by relay_begin(): loaded events wait again */
 
-/* Parks @ev in memory if the only staged event of its chat is entering just now; accept_resume()
+/* Defers @ev in memory if the only staged event of its chat is entering just now; accept_resume()
  * follows.  *@ret_err is BH_OK and @a is held, or it is BH_BUSY.  The platform has no answer yet,
  * so it sends the event again after a crash.  False: nothing happened. */
-bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
-                size_t n, struct accept *a, enum bh_err *ret_err);
+bool stage_defer(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
+                 size_t n, struct accept *a, enum bh_err *ret_err);
 /* Stages @ev for the recipients that must wait, and takes them out of @verdicts; @a is held until
  * their rows are on disk.  *@ret_err is BH_OK, or BH_BUSY: no room.  @stops: the text of a /stop,
  * which waits INTERRUPT_HOLD_MS if there is room.  False: the caller delivers to the recipients in
@@ -93,16 +89,6 @@ bool stage_park(struct relay *r, const struct event *ev, const struct gate_verdi
 bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *verdicts, size_t *n,
                 bool stops, struct accept *a, enum bh_err *ret_err);
 bool stage_has(struct relay *r, const struct event *ev); /* @ev is staged: it is a duplicate */
-/* Ends the bursts in the chat of @ev that go to a recipient in @verdicts: @ev itself waits for
- * nothing. */
-void stage_end_bursts(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
-                      size_t n);
-
-/* Applies the edit @ev to the rows of a staged message: replaces its text, or drops it.  Takes
- * their recipients out of @verdicts.  False: the message is not staged. */
-bool stage_edit(struct relay *r, const struct event *ev, struct gate_verdict *verdicts, size_t *n,
-                struct accept *a);
-
 /* Drops the staged events that @user wrote, or of the direct chat whose id is @user; returns how
  * many.  @only_count drops nothing. */
 uint64_t stage_forget(struct relay *r, struct str platform, struct str user, bool only_count,

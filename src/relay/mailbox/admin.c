@@ -100,21 +100,104 @@ bool relay_next_instance(struct relay *r, uint32_t *pos, struct instance_view *r
     return true;
 }
 
-void relay_tally(struct relay *r, struct relay_tally *ret)
+/* ---- the tally of all instances ----
+ *
+ *      RESTING --TALLY_MS, or TALLY_IDLE_MS--> COUNTING: AT_ONCE instances per turn --> RESTING
+ *
+ * A hundred thousand instances take tens of milliseconds: too long for one turn.  Few of them are
+ * counted at once, and the numbers are those of the moment. */
+
+enum { TALLY_IDLE_MS = 60000, TALLY_ASKED_MS = 300000 };
+
+struct tally_rounds {
+    struct relay *relay;          /* borrowed */
+    struct timer timer;           /* the next round, or the next turn of this one */
+    struct relay_tally now, last; /* being counted; of the last round */
+    uint32_t at;                  /* the mailbox number that was counted last; 0: resting */
+    int64_t asked_ms;             /* monotonic: somebody wanted the numbers */
+};
+
+static void tally_add(struct relay_tally *t, const struct instance *i)
+{
+    int64_t oldest = oldest_ms(i);
+
+    t->in_state[instance_state(i)]++;
+    t->sessions += count_sessions(i);
+    t->entries += mailbox_entries(&i->mb);
+    t->bytes += mailbox_bytes(&i->mb);
+    t->unacked += i->receiver != NULL ? flight_rows(i->receiver->flight) : 0;
+    t->parked += i->mb.parked;
+    if (oldest != 0 && (t->oldest_ms == 0 || oldest < t->oldest_ms))
+        t->oldest_ms = oldest;
+}
+
+static void count_all(struct relay *r, struct relay_tally *ret)
 {
     *ret = (struct relay_tally){0};
-    list_each (instances_by_age(r), it, nxt) {
-        const struct instance *i = list_entry(it, struct instance, link);
-        int64_t oldest = oldest_ms(i);
-        ret->in_state[instance_state(i)]++;
-        ret->sessions += count_sessions(i);
-        ret->entries += mailbox_entries(&i->mb);
-        ret->bytes += mailbox_bytes(&i->mb);
-        ret->unacked += i->receiver != NULL ? flight_rows(i->receiver->flight) : 0;
-        ret->parked += i->mb.parked;
-        if (oldest != 0 && (ret->oldest_ms == 0 || oldest < ret->oldest_ms))
-            ret->oldest_ms = oldest;
+    list_each (instances_by_age(r), it, nxt)
+        tally_add(ret, list_entry(it, struct instance, link));
+}
+
+static void on_tally(struct timer *timer)
+{
+    struct tally_rounds *t = container_of(timer, struct tally_rounds, timer);
+    struct clock *clock = t->relay->env.clock;
+    struct instance *i = NULL;
+
+    if (t->at == 0)
+        t->now = (struct relay_tally){0};
+    for (int n = 0; n < RELAY_TALLY_AT_ONCE && (i = instance_after(t->relay, t->at)) != NULL; n++) {
+        tally_add(&t->now, i);
+        t->at = i->box;
     }
+    if (i != NULL) {
+        timer_set(clock, timer, 0);
+        return;
+    }
+    t->last = t->now;
+    t->at = 0;
+    bool wanted = clock_now_ms(clock) - t->asked_ms < TALLY_ASKED_MS;
+    timer_set(clock, timer, wanted ? RELAY_TALLY_MS : TALLY_IDLE_MS);
+}
+
+struct tally_rounds *tally_new(struct relay *r)
+{
+    struct tally_rounds *t = xcalloc(1, sizeof *t);
+
+    t->relay = r;
+    timer_init(&t->timer, on_tally);
+    return t;
+}
+
+void tally_begin(struct tally_rounds *t)
+{
+    if (instances_count(t->relay) <= RELAY_TALLY_AT_ONCE || timer_is_set(&t->timer))
+        return;
+    count_all(t->relay, &t->last);
+    timer_set(t->relay->env.clock, &t->timer, RELAY_TALLY_MS);
+}
+
+void tally_free(struct tally_rounds *t)
+{
+    if (t != NULL)
+        timer_stop(t->relay->env.clock, &t->timer);
+    free(t);
+}
+
+void relay_tally(struct relay *r, struct relay_tally *ret)
+{
+    struct tally_rounds *t = r->tally;
+
+    if (instances_count(r) <= RELAY_TALLY_AT_ONCE) {
+        count_all(r, ret);
+        return;
+    }
+    tally_begin(t); /* the server grew since its start */
+    bool rested = clock_now_ms(r->env.clock) - t->asked_ms >= TALLY_ASKED_MS;
+    t->asked_ms = clock_now_ms(r->env.clock);
+    if (rested && t->at == 0)
+        timer_set(r->env.clock, &t->timer, 0);
+    *ret = t->last;
 }
 
 bool relay_instance(struct relay *r, struct str tenant, struct str instance,
@@ -167,14 +250,6 @@ static void forgetting_free(struct pending *p)
     free(w);
 }
 
-static bool quotes(const struct forgetting *w, struct json event)
-{
-    for (struct json_iter it = {0}; json_next(json_get(event, "context"), &it);)
-        if (str_eq(json_str(json_get(it.value, "source"), "user_id"), buf_str(&w->user)))
-            return true;
-    return false;
-}
-
 /* True when the person wrote @frame, or when the id of its chat is the person's id. */
 static bool names(struct forgetting *w, struct str frame)
 {
@@ -184,11 +259,15 @@ static bool names(struct forgetting *w, struct str frame)
     if (!json_parse(w->parser, frame, &doc))
         return false;
     struct json event = json_get(doc, "event"), source = json_get(event, "source");
-    if (!str_eq(json_str(source, "platform"), buf_str(&w->platform)))
+    if (!str_eq(event_platform_meant(json_str(source, "platform")), buf_str(&w->platform)))
         return false;
     if (str_eq(json_str(source, "user_id"), user) || str_eq(json_str(source, "chat_id"), user))
         return true;
-    w->got.quoted += quotes(w, event);
+    for (struct json_iter it = {0}; json_next(json_get(event, "context"), &it);)
+        if (str_eq(json_str(json_get(it.value, "source"), "user_id"), user)) {
+            w->got.quoted++;
+            break;
+        }
     return false;
 }
 
@@ -259,9 +338,7 @@ static void read_on(struct forgetting *w)
     for (int k = 0; w->inst != NULL && k < TURN_INSTANCES; k++) {
         if (w->after != UINT64_MAX && read_page(w))
             return;
-        struct list *next = w->inst->link.next;
-        w->inst =
-            next != instances_by_age(w->relay) ? list_entry(next, struct instance, link) : NULL;
+        w->inst = instance_after(w->relay, w->inst->box);
         w->after = 0;
     }
     timer_set(w->relay->env.clock, &w->turn, 0);
@@ -271,7 +348,6 @@ void relay_forget_mail(struct relay *r, struct str platform, struct str user, bo
                        relay_forgot_cb *done, void *ctx)
 {
     struct forgetting *w = xcalloc(1, sizeof *w);
-    struct list *all = instances_by_age(r);
 
     w->relay = r;
     w->only_count = only_count;
@@ -281,7 +357,7 @@ void relay_forget_mail(struct relay *r, struct str platform, struct str user, bo
     timer_init(&w->turn, on_turn);
     buf_add_str(&w->platform, platform);
     buf_add_str(&w->user, user);
-    w->inst = list_is_empty(all) ? NULL : list_first(all, struct instance, link);
+    w->inst = instance_after(r, 0);
     w->got.n = stage_forget(r, platform, user, only_count, &w->got.quoted);
     pending_add(r, &w->pending, forgetting_free);
     read_on(w);
@@ -329,30 +405,26 @@ static void roster_free(struct pending *p)
     free(o);
 }
 
-static void show_row(struct show *w, const struct store_row *row)
-{
-    struct instance *i = w->inst;
-    const struct slot *slot = mailbox_find(&i->mb, row->id);
-
-    if (slot == NULL)
-        return; /* settled while we read */
-    struct mailbox_line line = {.id = row->id,
-                                .at_ms = row->at_ms,
-                                .attempts = slot->attempts,
-                                .sent = slot_waits(slot) && i->receiver != NULL &&
-                                        session_has_sent(i->receiver, row->id),
-                                .frame = row->frame};
-    if ((slot->flags & SLOT_PARKED) != 0)
-        line.parked = row->parked.p != NULL ? row->parked : STR("parked");
-    w->each(w->ctx, &line);
-}
-
 static void on_shown(struct store_op *op, enum bh_err err)
 {
     struct show *w = container_of(op, struct show, op.op);
+    struct instance *i = w->inst;
 
-    for (size_t k = 0; err == BH_OK && k < w->op.n_rows; k++)
-        show_row(w, &w->op.rows[k]);
+    for (size_t k = 0; err == BH_OK && k < w->op.n_rows; k++) {
+        const struct store_row *row = &w->op.rows[k];
+        const struct slot *slot = mailbox_find(&i->mb, row->id);
+        if (slot == NULL)
+            continue; /* settled while we read */
+        struct mailbox_line line = {.id = row->id,
+                                    .at_ms = row->at_ms,
+                                    .attempts = slot->attempts,
+                                    .sent = slot_waits(slot) && i->receiver != NULL &&
+                                            session_has_sent(i->receiver, row->id),
+                                    .frame = row->frame};
+        if ((slot->flags & SLOT_PARKED) != 0)
+            line.parked = row->parked.p != NULL ? row->parked : STR("parked");
+        w->each(w->ctx, &line);
+    }
     if (err == BH_OK)
         store_fetch_free(&w->op);
     w->done(w->ctx, err == BH_OK && w->inst == NULL ? BH_NOT_FOUND : err);
@@ -509,7 +581,7 @@ bool relay_has_chat(struct relay *r, struct str tenant, struct str instance, str
 {
     const struct instance *i = instance_find(r, tenant, instance);
 
-    return i != NULL && chats_find_on(i, platform, chat_id) != NULL;
+    return i != NULL && platform.n > 0 && chats_find(i, platform, chat_id) != NULL;
 }
 
 /* ---- who wants to know of mail ---- */
@@ -621,47 +693,82 @@ bool relay_next_parked(struct relay *r, uint32_t *box, uint64_t *id, size_t *loo
     return false;
 }
 
-static bool is_named(const uint64_t *ids, size_t n, uint64_t id)
+/* Redrives or drops one slot, if it is parked. */
+static bool change_slot(struct instance *i, struct slot *slot, bool drop)
 {
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] == id)
-            return true;
-    return n == 0;
+    struct relay *r = i->relay;
+
+    if ((slot->flags & (SLOT_PARKED | SLOT_GONE)) != SLOT_PARKED)
+        return false;
+    journal_step(r->journal, clock_wall_ms(r->env.clock), drop ? JOURNAL_PURGED : JOURNAL_REDRIVEN,
+                 slot->id, drop ? slot->attempts : 0, STR_NULL);
+    if (drop) {
+        delivery_settle(i, slot);
+        r->n.purged++;
+        return true;
+    }
+    mailbox_park(&i->mb, slot, false);
+    slot->attempts = 0;
+    delivery_mark(i, slot, STR_NULL);
+    pump_again(i, slot->id);
+    return true;
+}
+
+static void changed(struct instance *i, uint64_t n)
+{
+    if (n == 0)
+        return;
+    mailbox_tidy(&i->mb);
+    pump_want(i);
+    wake_want(i);
 }
 
 uint64_t relay_parked_change(struct relay *r, struct str tenant, struct str instance,
                              const uint64_t *ids, size_t n, bool drop)
 {
     struct instance *i = instance_find(r, tenant, instance);
-    int64_t now_ms = clock_wall_ms(r->env.clock);
     uint64_t done = 0;
 
     for (uint32_t at = 0; i != NULL && at < i->mb.n; at++) {
         struct slot *slot = mailbox_at(&i->mb, at);
-        if ((slot->flags & (SLOT_PARKED | SLOT_GONE)) != SLOT_PARKED || !is_named(ids, n, slot->id))
-            continue;
-        journal_step(r->journal, now_ms, drop ? JOURNAL_PURGED : JOURNAL_REDRIVEN, slot->id,
-                     drop ? slot->attempts : 0, STR_NULL);
-        done++;
-        if (drop) {
-            delivery_settle(i, slot);
-            continue;
-        }
-        mailbox_park(&i->mb, slot, false);
-        slot->attempts = 0;
-        delivery_mark(i, slot, STR_NULL);
-        pump_again(i, slot->id);
+        bool meant = n == 0;
+        for (size_t k = 0; k < n && !meant; k++)
+            meant = ids[k] == slot->id;
+        done += meant && change_slot(i, slot, drop);
     }
-    if (done == 0)
-        return 0;
-    r->n.purged += drop ? done : 0;
-    mailbox_tidy(&i->mb);
-    pump_want(i);
-    wake_want(i);
+    changed(i, done);
     return done;
 }
 
-uint64_t relay_mailbox_redrive(struct relay *r, struct str tenant, struct str instance)
+bool relay_parked_step(struct relay *r, struct parked_walk *w)
 {
-    return relay_parked_change(r, tenant, instance, NULL, 0, false);
+    size_t looks = PARKED_STEP;
+    struct instance *i = w->id != 0 ? instance_at(r, w->box) : NULL;
+
+    if (i == NULL) { /* begins an instance; or the one it was in is gone */
+        w->id = 0;
+        i = instance_after(r, w->box);
+    }
+    for (; i != NULL && looks > 0; i = instance_after(r, w->box), looks--) {
+        uint64_t n = 0;
+        bool meant = w->tenant.n == 0 || str_eq(w->tenant, instance_tenant(i));
+        uint32_t at = meant && i->mb.parked > 0 ? mailbox_seek(&i->mb, w->id) : i->mb.n;
+        for (; at < i->mb.n && looks > 1; at++) {
+            struct slot *slot = mailbox_at(&i->mb, at);
+            looks--;
+            w->id = slot->id;
+            if (change_slot(i, slot, w->drop)) {
+                n++;
+                looks -= looks > PARKED_COST ? PARKED_COST : looks - 1;
+            }
+        }
+        bool rest = at < i->mb.n;
+        changed(i, n);
+        w->done += n;
+        w->box = i->box;
+        if (rest)
+            return true;
+        w->id = 0;
+    }
+    return i != NULL;
 }

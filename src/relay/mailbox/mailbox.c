@@ -70,24 +70,23 @@ static void rebuild(struct mailbox *mb, uint32_t cap)
     mb->gone = 0;
 }
 
-struct slot *mailbox_push(struct mailbox *mb, uint64_t id, size_t bytes, uint32_t at_s)
+static uint32_t units_of(size_t bytes)
 {
-    assert(bytes <= SLOT_MAX_BYTES);
+    size_t most = bytes < SLOT_MAX_BYTES ? bytes : SLOT_MAX_BYTES;
+
+    return (uint32_t)((most + SLOT_UNIT - 1) / SLOT_UNIT) & 0x7ffffu;
+}
+
+struct slot *mailbox_push(struct mailbox *mb, const struct store_row *row)
+{
     if (mb->n == mb->cap)
         rebuild(mb, mb->cap == 0 ? FIRST_CAP : mb->gone > mb->n / 2 ? mb->cap : mb->cap * 2);
     struct slot *slot = mailbox_at(mb, mb->n++);
-    *slot = (struct slot){.id = id, .at_s = at_s};
-    slot->units = (uint32_t)((bytes + SLOT_UNIT - 1) / SLOT_UNIT) & 0x7ffffu;
+    *slot = (struct slot){.id = row->id,
+                          .at_s = (uint32_t)(row->at_ms / 1000),
+                          .units = units_of(row->frame_bytes),
+                          .flags = SLOT_DURABLE};
     mb->units += slot->units;
-    return slot;
-}
-
-struct slot *mailbox_push_row(struct mailbox *mb, const struct store_row *row)
-{
-    size_t bytes = row->frame_bytes <= SLOT_MAX_BYTES ? row->frame_bytes : SLOT_MAX_BYTES;
-    struct slot *slot = mailbox_push(mb, row->id, bytes, (uint32_t)(row->at_ms / 1000));
-
-    slot->flags |= SLOT_DURABLE;
     if (row->row_kind == STORE_ROW_PASSTHROUGH)
         slot->flags |= SLOT_PASSTHROUGH;
     if ((row->flags & STORE_ROW_QUIET) != 0) {
@@ -139,14 +138,6 @@ void mailbox_drop(struct mailbox *mb, struct slot *slot)
     slot->d = NULL;
     mb->gone++;
     mb->units -= slot->units;
-}
-
-void mailbox_resize(struct mailbox *mb, struct slot *slot, size_t bytes)
-{
-    assert(bytes <= SLOT_MAX_BYTES);
-    mb->units -= slot->units;
-    slot->units = (uint32_t)((bytes + SLOT_UNIT - 1) / SLOT_UNIT) & 0x7ffffu;
-    mb->units += slot->units;
 }
 
 void mailbox_park(struct mailbox *mb, struct slot *slot, bool parked)
@@ -225,6 +216,8 @@ struct deliveries {
     uint64_t volatile_bytes;   /* bodies not on disk yet */
     uint64_t kept_bytes;       /* bodies on disk that are kept for the pump */
     struct ack_batch *filling; /* owned; the acks of this turn; NULL: none yet */
+    uint64_t last_batch;       /* number of the batch that was submitted last */
+    uint64_t lost_batch;       /* of one that a drain gave up; 0: none */
     struct list batches;       /* owned; struct ack_batch, submitted or waiting for a retry */
     size_t n_batches;
     struct list doomed; /* owned; struct doomed */
@@ -317,7 +310,8 @@ static void submit_revisions(struct instance *i);
 static void announce(struct instance *i)
 {
     pump_want(i);
-    wake_for_mail(i);
+    if (!instance_is_live(i))
+        wake_for_mail(i);
 }
 
 /* What the append writes besides its row and key, kept in front of the frame. */
@@ -332,7 +326,7 @@ static void submit(struct delivery *d)
     struct instance *i = d->inst;
     assert(i != NULL);
     struct store *st = i->relay->env.store;
-    bool live = i->receiver != NULL && i->receiver->state == SESSION_RECEIVING;
+    bool live = instance_is_live(i);
 
     if ((d->state == DELIVERY_FAILED || d->state == DELIVERY_UNKEYED) && d->append.extra != NULL &&
         d->append.extra->n_puts > 0) {
@@ -342,12 +336,6 @@ static void submit(struct delivery *d)
     d->state = DELIVERY_QUEUED;
     d->append.op = (struct store_op){.done = on_appended};
     store_append(st, &d->append, !live || st->shared);
-}
-
-static size_t extra_bytes(const struct delivery_spec *spec)
-{
-    return sizeof(struct extra) + spec->n_more * sizeof(struct hash128) +
-           (spec->put != NULL ? spec->put->key.n + spec->put->value.n : 0);
 }
 
 static const struct store_extra *extra_put(char *at, const struct delivery_spec *spec)
@@ -385,15 +373,21 @@ bool delivery_has_key(const struct delivery *d, struct hash128 key)
 uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, struct accept *a)
 {
     struct relay *r = i->relay;
-    size_t extra = spec->n_more > 0 || spec->put != NULL ? extra_bytes(spec) : 0;
+    size_t extra = 0;
+    if (spec->n_more > 0 || spec->put != NULL)
+        extra = sizeof(struct extra) + spec->n_more * sizeof(struct hash128) +
+                (spec->put != NULL ? spec->put->key.n + spec->put->value.n : 0);
     struct delivery *d = xmalloc(sizeof *d + extra + spec->frame.n);
     struct store_row row = {.id = r->deliveries->next_id++,
                             .row_kind = (uint8_t)spec->kind,
-                            .flags = (uint8_t)(spec->flags | (spec->quiet ? STORE_ROW_QUIET : 0)),
+                            .flags = spec->flags,
                             .at_ms = clock_wall_ms(r->env.clock),
                             .frame_bytes = spec->frame.n};
 
-    *d = (struct delivery){.inst = i, .accept = a, .state = DELIVERY_WAITING};
+    *d = (struct delivery){.inst = i,
+                           .accept = a,
+                           .state = DELIVERY_WAITING,
+                           .of_new_chat = spec->of_new_chat};
     memcpy(d->bytes + extra, spec->frame.p, spec->frame.n);
     list_init(&d->link);
     list_init(&d->group_link);
@@ -407,7 +401,7 @@ uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, stru
                                       .frame = str_make(d->bytes + extra, spec->frame.n)};
     if (extra > 0)
         d->append.extra = extra_put(d->bytes, spec);
-    struct slot *slot = mailbox_push_row(&i->mb, &row);
+    struct slot *slot = mailbox_push(&i->mb, &row);
     slot->d = d;
     slot->flags = (slot->flags & ~(unsigned)SLOT_DURABLE) & 127u;
     list_append(&i->mb.held, &d->link);
@@ -543,48 +537,38 @@ static void became_durable(struct delivery *d)
     sleep_check(i);
 }
 
-/* The later messages of a burst have keys of their own, which only this append brings.  So the
- * staged row stays until the append succeeds, also when the delivery is acked before that. */
-static bool brings_keys(const struct delivery *d)
-{
-    return d->append.extra != NULL && d->append.extra->n_keys > 0;
-}
-
-/* A settled delivery whose keys are not on disk.  A drain does not wait for a store that is down:
- * the next process takes the burst from its staged row. */
-static void keys_failed(struct delivery *d)
-{
-    struct relay *r = d->inst->relay;
-
-    if (r->draining) {
-        d->group->unkeyed = true;
-        delivery_free(d);
-        return;
-    }
-    d->state = DELIVERY_UNKEYED;
-    retry_want_acks(r);
-}
-
+/* Only this append brings the keys of a staged event to the disk.  So the staged row stays until
+ * the append succeeds, also when the delivery is acked before that.  Without its key a repetition
+ * of the event would be new: it could begin a burst, under a bufferId that the gateway drops with
+ * all messages of that burst.  A drain does not wait for a store that is down: the next process
+ * takes the event from its staged row. */
 static void on_appended(struct store_op *op, enum bh_err err)
 {
     struct delivery *d = container_of(op, struct delivery, append.op);
+    struct relay *r = d->inst->relay;
+    bool row_stays = d->group != NULL && err != BH_OK;
 
     assert(d->state == DELIVERY_QUEUED || d->state == DELIVERY_SETTLED);
-    if (d->group != NULL && err != BH_OK && brings_keys(d)) {
+    if (d->state == DELIVERY_SETTLED)
+        answer(d, BH_OK); /* also when the append failed: the agent has it */
+    if (row_stays) {
         d->append.replaces = 0;
         d->append.tied = false;
         d->group->replaced = false;
+        d->group->unkeyed |= d->state == DELIVERY_SETTLED && r->draining;
     } else if (d->group != NULL) {
         group_end(d, err == BH_OK);
     }
-    if (d->state == DELIVERY_SETTLED && d->group != NULL)
-        keys_failed(d);
-    else if (d->state == DELIVERY_SETTLED)
+    if (d->state == DELIVERY_SETTLED && row_stays && !r->draining) {
+        d->state = DELIVERY_UNKEYED;
+        retry_want_acks(r);
+    } else if (d->state == DELIVERY_SETTLED) {
         delivery_free(d);
-    else if (err == BH_OK)
+    } else if (err == BH_OK) {
         became_durable(d);
-    else
+    } else {
         append_failed(d, err);
+    }
 }
 
 void delivery_record_done(struct instance *i, enum bh_err err)
@@ -636,16 +620,18 @@ void delivery_settle(struct instance *i, struct slot *slot)
         acks_add(r, id);
     if (d == NULL)
         return;
-    answer(d, BH_OK);
     if ((d->state == DELIVERY_WAITING || d->state == DELIVERY_FAILED) && d->append.has_key)
         submit(d); /* for its key: the platform may send the event again after a start */
+    if (!d->of_new_chat || d->state != DELIVERY_QUEUED)
+        answer(d, BH_OK);
     if (d->state == DELIVERY_QUEUED) {
         become_settled(d);
         list_move(&d->link, &r->deliveries->settling);
     } else {
         delivery_free(d);
     }
-    sleep_check(i);
+    if (i->sleep.owed > 0)
+        sleep_check(i);
 }
 
 uint64_t delivery_settle_until(struct instance *i, uint64_t up_to, int64_t before_s, uint64_t most)
@@ -713,50 +699,31 @@ bool delivery_safe_up_to(const struct instance *i, uint64_t id)
 
 struct mark {
     struct store_mark op;
-    struct list link;      /* deliveries->marks */
-    struct relay *relay;   /* borrowed */
-    struct accept *accept; /* held; NULL: none */
-    char bytes[];
+    struct list link; /* deliveries->marks */
+    char parked[];
 };
 
-/* Errors are told to the accept only: a lost count of attempts allows one more after a restart. */
+/* Errors are ignored: a lost count of attempts allows one more after a restart. */
 static void on_marked(struct store_op *op, enum bh_err err)
 {
     struct mark *m = container_of(op, struct mark, op.op);
 
-    if (m->accept != NULL)
-        accept_release(m->relay, m->accept, err);
     list_remove(&m->link);
     free(m);
 }
 
-static struct mark *mark_new(struct relay *r, uint64_t id, struct str bytes, struct accept *a)
-{
-    struct mark *m = xmalloc(sizeof *m + bytes.n);
-
-    *m = (struct mark){.op = {.op = {.done = on_marked}, .id = id}, .relay = r, .accept = a};
-    memcpy(m->bytes, bytes.n != 0 ? bytes.p : "", bytes.n);
-    list_append(&r->deliveries->marks, &m->link);
-    return m;
-}
-
 void delivery_mark(struct instance *i, const struct slot *slot, struct str parked)
 {
-    struct mark *m = mark_new(i->relay, slot->id, parked, NULL);
+    struct mark *m = xmalloc(sizeof *m + parked.n);
 
-    m->op.attempts = slot->attempts;
-    if (parked.p != NULL)
-        m->op.parked = str_make(m->bytes, parked.n);
+    *m = (struct mark){
+        .op = {.op = {.done = on_marked}, .id = slot->id, .attempts = slot->attempts}};
+    if (parked.p != NULL) {
+        memcpy(m->parked, parked.p, parked.n);
+        m->op.parked = str_make(m->parked, parked.n);
+    }
+    list_append(&i->relay->deliveries->marks, &m->link);
     store_mark(i->relay->env.store, &m->op);
-}
-
-void row_rewrite(struct relay *r, uint64_t id, struct str frame, struct accept *a)
-{
-    struct mark *m = mark_new(r, id, frame, a);
-
-    m->op.frame = str_make(m->bytes, frame.n);
-    accept_hold(a);
-    store_mark(r->env.store, &m->op);
 }
 
 /* ---- revisions ---- */
@@ -821,7 +788,9 @@ void delivery_revise(struct instance *i, struct slot *slot, struct str frame, st
     list_append(&i->revisions, &v->link);
     if (a != NULL)
         accept_hold(a);
-    mailbox_resize(&i->mb, slot, frame.n);
+    i->mb.units -= slot->units;
+    slot->units = units_of(frame.n);
+    i->mb.units += slot->units;
     submit_revisions(i);
     mail_changed(i->relay, i);
 }
@@ -853,6 +822,7 @@ struct ack_batch {
     struct store_ack op;
     struct relay *relay; /* borrowed */
     struct list link;    /* deliveries->batches once submitted */
+    uint64_t number;     /* in the order of submission, counted from 1 */
     uint32_t n, cap;
     bool failed;
     uint64_t ids[];
@@ -904,6 +874,8 @@ static void on_acked(struct store_op *op, enum bh_err err)
         retry_want_acks(r);
         return;
     }
+    if (err != BH_OK && r->deliveries->lost_batch == 0)
+        r->deliveries->lost_batch = b->number; /* relay_acks_safe() stays below it */
     list_remove(&b->link);
     r->deliveries->n_batches--;
     free(b);
@@ -941,9 +913,25 @@ void acks_submit(struct relay *r)
         return;
     t->n_batches++;
     t->filling = NULL;
+    b->number = ++t->last_batch;
     list_init(&b->link);
     list_append(&t->batches, &b->link);
     submit_batch(r, b);
+}
+
+uint64_t relay_acks_mark(const struct relay *r)
+{
+    return r->deliveries->last_batch + (r->deliveries->filling != NULL);
+}
+
+uint64_t relay_acks_safe(const struct relay *r)
+{
+    const struct deliveries *t = r->deliveries;
+    uint64_t safe = t->last_batch;
+
+    if (!list_is_empty(&t->batches))
+        safe = list_first(&t->batches, const struct ack_batch, link)->number - 1;
+    return t->lost_batch != 0 && safe >= t->lost_batch ? t->lost_batch - 1 : safe;
 }
 
 void acks_retry(struct relay *r)

@@ -50,10 +50,9 @@ struct mailbox {
 void mailbox_init(struct mailbox *mb);
 void mailbox_done(struct mailbox *mb); /* frees the ring; the held list must be empty */
 
-/* Appends a slot.  @id is larger than all ids in the mailbox (else call mailbox_sort() later). */
-struct slot *mailbox_push(struct mailbox *mb, uint64_t id, size_t bytes, uint32_t at_s);
-/* The same for @row, which is on disk. */
-struct slot *mailbox_push_row(struct mailbox *mb, const struct store_row *row);
+/* Appends a slot for @row, which is on disk.  Its id is larger than all ids in the mailbox (else
+ * call mailbox_sort() later). */
+struct slot *mailbox_push(struct mailbox *mb, const struct store_row *row);
 struct slot *mailbox_find(struct mailbox *mb, uint64_t id); /* NULL: unknown or settled */
 /* Index of the first slot with an id above @id; mb->n when there is none. */
 uint32_t mailbox_seek(const struct mailbox *mb, uint64_t id);
@@ -62,7 +61,6 @@ static inline struct slot *mailbox_at(const struct mailbox *mb, uint32_t i)
     return &mb->ring[(mb->head + i) & (mb->cap - 1)];
 }
 void mailbox_drop(struct mailbox *mb, struct slot *slot); /* makes a gap */
-void mailbox_resize(struct mailbox *mb, struct slot *slot, size_t bytes);
 void mailbox_park(struct mailbox *mb, struct slot *slot, bool parked);
 void mailbox_tidy(struct mailbox *mb); /* removes gaps at both ends; frees a large empty ring */
 void mailbox_trim(struct mailbox *mb); /* frees the ring when empty */
@@ -104,7 +102,7 @@ static inline uint64_t mailbox_bytes(const struct mailbox *mb)
  *        doubt                      FAILED         failed otherwise: removed, "unavailable"
  *
  *      every state --acked--> freed; a QUEUED one becomes SETTLED and is freed by done()
- *      SETTLED --failed, with keys of a burst--> UNKEYED --RETRY_MS--> SETTLED
+ *      SETTLED --failed, of a staged event--> UNKEYED --RETRY_MS--> SETTLED
  *
  * A struct delivery exists while the bytes are in memory: from the accept until they are on disk,
  * and a little longer (KEPT) when a live socket will send them soon.  The delivery's slot in the
@@ -117,6 +115,10 @@ static inline uint64_t mailbox_bytes(const struct mailbox *mb)
  * A delivery is in doubt after BH_UNKNOWN: the row may exist.  It is retried until the store
  * confirms the row, or until a drain leaves the question to the next process.  If it is settled
  * meanwhile, an ack deletes the row in any case.
+ *
+ * The platform is answered when the delivery is on disk or acked, whichever comes first; that of a
+ * new chat when it is on disk.  Otherwise a crash could lose the record of a chat whose message the
+ * agent has, and the agent could not answer there.
  *
  * WAITING: the instance's record, which has the mailbox number, is not on disk yet.  A row without
  * that record would be lost after a crash, so the record is written first.
@@ -142,7 +144,7 @@ struct delivery_group {
     struct list members;                    /* not submitted yet: deliveries by group_link */
     uint32_t left;                          /* members whose append has not ended */
     bool replaced;                          /* valid at @left 0: the transaction deleted the row */
-    bool unkeyed;                           /* a drain left keys of a burst to the row */
+    bool unkeyed;                           /* a drain left the keys to the row */
     void (*over)(struct delivery_group *g); /* runs when @left becomes 0 */
 };
 
@@ -155,16 +157,16 @@ struct delivery {
     struct delivery_group *group; /* borrowed until the append has ended; NULL: none */
     struct list group_link;
     uint8_t state;
-    bool in_doubt; /* an append ended with BH_UNKNOWN: the row may exist, or appear later */
+    bool in_doubt;    /* an append ended with BH_UNKNOWN: the row may exist, or appear later */
+    bool of_new_chat; /* the chat's record is on disk when the append is, not sooner */
     _Alignas(8) char bytes[]; /* a struct extra, if there is one; then the frame */
 };
 
 struct delivery_spec {
     struct str frame; /* copied */
     enum store_row_kind kind;
-    bool quiet;    /* does not wake a sleeping instance */
     uint8_t flags; /* of enum store_row_flag */
-    bool has_key;
+    bool has_key, of_new_chat;
     struct hash128 key;
     const struct hash128 *more; /* further deduplication keys, of a burst; copied */
     size_t n_more;
@@ -229,9 +231,6 @@ void delivery_mark(struct instance *i, const struct slot *slot, struct str parke
 void delivery_revise(struct instance *i, struct slot *slot, struct str frame, struct accept *a);
 /* The newest bytes that the store does not have yet; absent: no revision is pending. */
 struct str delivery_revised(const struct instance *i, uint64_t id);
-
-/* Replaces the bytes of a row that is in no mailbox; @a is held until the store has them. */
-void row_rewrite(struct relay *r, uint64_t id, struct str frame, struct accept *a);
 
 /* ---- acks: delete the rows of settled deliveries ----
  *

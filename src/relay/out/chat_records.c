@@ -196,7 +196,7 @@ static void forget(struct known_chat *c, struct buf *ret_key)
     if (c->counted)
         participants_leave(c->inst->relay, chat_participants(c));
     chats_leave_old(c);
-    chat_row_remove(&t->table, over ? &t->ending : &c->inst->chats, CHAT_BY_INSTANCE, c);
+    chat_list_remove(&t->table, over ? &t->ending : &c->inst->chats, CHAT_BY_INSTANCE, c);
     if (over)
         t->n_ending--;
     else
@@ -208,7 +208,7 @@ static void forget(struct known_chat *c, struct buf *ret_key)
         chat_put_over(p);
     }
     /* The next holder of the name may have the same chat. */
-    if (!over || chats_find_on(c->inst, chat_platform(c), chat_id(c, id)) == NULL)
+    if (!over || chats_find(c->inst, chat_platform(c), chat_id(c, id)) == NULL)
         chat_record_key(c, ret_key);
     chat_set_day(c, 0);
     chat_remove(&t->table, c);
@@ -234,7 +234,7 @@ void relay_forget_chat(struct relay *r, struct str tenant, struct str instance, 
                        struct str chat_id)
 {
     struct instance *i = instance_find(r, tenant, instance);
-    struct known_chat *c = i != NULL ? chats_find_on(i, platform, chat_id) : NULL;
+    struct known_chat *c = i != NULL ? chats_find(i, platform, chat_id) : NULL;
 
     if (c != NULL)
         chat_forget(c);
@@ -253,7 +253,7 @@ static void load_keys(struct known_chat *c, struct str hex)
             key = key << 4 | (unsigned)digit;
         }
         if (key != 0 && !chat_has_key(c, key))
-            chats_add_key(c, key);
+            chat_add_key(c, key);
     }
 }
 
@@ -333,7 +333,7 @@ static bool goes(void *ctx, struct str key, struct str value)
     if (r->chats->retention_ms <= 0 || !chats_read(r, key, value, &rec))
         return false;
     struct instance *i = instance_find(r, rec.tenant, rec.instance);
-    struct known_chat *c = i != NULL ? chats_find_on(i, rec.platform, rec.id) : NULL;
+    struct known_chat *c = i != NULL ? chats_find(i, rec.platform, rec.id) : NULL;
     if (c == NULL)
         return false; /* no such chat in this life */
     if (rec.day == 0) {
@@ -401,14 +401,9 @@ void chats_end(struct instance *i)
     i->chat_era = (i->chat_era + 1u) & (CHAT_ERAS - 1);
     while (i->chat_era == 0 && t->n_ending != 0) /* the eras begin anew: none of the last round */
         end_some(t, NULL);
-    chat_row_join(&t->table, &t->ending, CHAT_BY_INSTANCE, &i->chats);
+    chat_list_join(&t->table, &t->ending, CHAT_BY_INSTANCE, &i->chats);
     t->n_ending += i->n_chats;
     i->n_chats = 0;
     if (t->ended == NULL && !timer_is_set(&t->end_some))
         timer_set(i->relay->env.clock, &t->end_some, 0);
-}
-
-size_t chats_ending(const struct relay *r)
-{
-    return r->chats->n_ending;
 }

@@ -19,12 +19,12 @@
 struct chats {           /* of chats.c and chat_records.c only */
     struct relay *relay; /* borrowed */
     struct chat_table table;
-    struct chat_row old; /* chats that may be forgotten, oldest last event first */
+    struct chat_list old; /* chats that may be forgotten, oldest last event first */
     size_t n_old;
     struct map puts; /* number of the chat -> struct chat_put, owned: pending writes */
     struct buf basis;
     struct record_reader *records; /* owned */
-    struct chat_row ending;        /* chats that are over and wait for their removal */
+    struct chat_list ending;       /* chats that are over and wait for their removal */
     size_t n_ending;
     struct timer end_some;
     struct store_put *ended; /* borrowed; the pending delete of a step; NULL: none */
@@ -56,9 +56,8 @@ bool chat_is_aged(const struct known_chat *c);
 void chat_forget(struct known_chat *c);
 
 /* Ends all chats of @i, whose name has a new holder.  They are deleted from memory and disk a few
- * per turn; chats_ending() counts those that are left. */
+ * per turn. */
 void chats_end(struct instance *i);
-size_t chats_ending(const struct relay *r);
 
 /* Sets the retention: chats without events for so long are dropped, by whole days; 0: no limit. */
 void chats_retain(struct relay *r, int64_t retention_ms);

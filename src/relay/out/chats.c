@@ -183,7 +183,7 @@ struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str
 }
 
 /* All buckets at once, and a few chats at a time: their buckets come from memory together. */
-void chat_index(struct chat_table *t, const struct chat_row *all, enum chat_order kind)
+void chat_index(struct chat_table *t, const struct chat_list *all, enum chat_order kind)
 {
     struct known_chat *c = at(t, all->first), *some[INDEX_AT_ONCE];
     uint32_t *buckets[INDEX_AT_ONCE];
@@ -233,35 +233,6 @@ void chat_table_done(struct chat_table *t)
     pool_done(&t->pool);
     free(t->buckets);
     free(t->last);
-}
-
-/* The chat of @i with this id, in the rest of a bucket. */
-static struct known_chat *search(const struct chat_table *t, uint32_t from,
-                                 const struct instance *i, const struct id_of *id)
-{
-    struct known_chat *c = pool_at(&t->pool, from);
-
-    for (; c != NULL; c = pool_at(&t->pool, c->bucket_next))
-        if (c->inst == i && c->era == i->chat_era && c->id_n == id->text.n &&
-            (c->id_n == 0 ? c->id.number == id->number
-                          : memcmp(c->id.text, id->text.p, c->id_n) == 0))
-            break;
-    return c;
-}
-
-struct known_chat *chat_first(const struct chat_table *t, const struct instance *i, struct str id)
-{
-    if (id.n == 0 || id.n > CHAT_ID_MAX)
-        return NULL;
-    struct id_of kept = read_id(id);
-    return search(t, *bucket_of(t, i, &kept), i, &kept);
-}
-
-struct known_chat *chat_next(const struct chat_table *t, const struct known_chat *c)
-{
-    struct id_of id = id_of(c);
-
-    return search(t, c->bucket_next, c->inst, &id);
 }
 
 void chat_lead(struct chat_table *t, struct known_chat *c)
@@ -340,6 +311,11 @@ bool chat_has_key(const struct known_chat *c, uint64_t key)
 
 void chat_add_key(struct known_chat *c, uint64_t key)
 {
+    if (c->n_keys == CHAT_KEYS) {
+        uint64_t oldest = chat_keys(c)[0];
+        interrupt_forget(c->inst->relay, c, oldest);
+        chat_remove_key(c, oldest);
+    }
     if (c->n_keys == 0) {
         c->keys.one = key;
     } else {
@@ -374,8 +350,8 @@ bool chat_remove_key(struct known_chat *c, uint64_t key)
 
 /* ---- queues ---- */
 
-void chat_row_append(struct chat_table *t, struct chat_row *l, enum chat_order kind,
-                     struct known_chat *c)
+void chat_list_append(struct chat_table *t, struct chat_list *l, enum chat_order kind,
+                      struct known_chat *c)
 {
     uint32_t number = pool_number(&t->pool, c);
 
@@ -388,8 +364,8 @@ void chat_row_append(struct chat_table *t, struct chat_row *l, enum chat_order k
     l->last = number;
 }
 
-void chat_row_remove(struct chat_table *t, struct chat_row *l, enum chat_order kind,
-                     struct known_chat *c)
+void chat_list_remove(struct chat_table *t, struct chat_list *l, enum chat_order kind,
+                      struct known_chat *c)
 {
     uint32_t prev = c->in[kind].prev, next = c->in[kind].next;
 
@@ -403,8 +379,8 @@ void chat_row_remove(struct chat_table *t, struct chat_row *l, enum chat_order k
         l->last = prev;
 }
 
-void chat_row_join(struct chat_table *t, struct chat_row *to, enum chat_order kind,
-                   struct chat_row *from)
+void chat_list_join(struct chat_table *t, struct chat_list *to, enum chat_order kind,
+                    struct chat_list *from)
 {
     if (from->first == 0)
         return;
@@ -415,7 +391,7 @@ void chat_row_join(struct chat_table *t, struct chat_row *to, enum chat_order ki
         to->first = from->first;
     }
     to->last = from->last;
-    *from = (struct chat_row){0};
+    *from = (struct chat_list){0};
 }
 
 /* ---- all chats ---- */
@@ -440,17 +416,20 @@ void chats_free(struct chats *t)
     free(t);
 }
 
-struct known_chat *chats_find(const struct instance *i, struct str chat_id)
+struct known_chat *chats_find(const struct instance *i, struct str platform, struct str chat_id)
 {
-    return chat_first(&i->relay->chats->table, i, chat_id);
-}
+    const struct chat_table *t = &i->relay->chats->table;
 
-struct known_chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id)
-{
-    struct known_chat *c = chat_first(&i->relay->chats->table, i, chat_id);
-
-    while (c != NULL && !str_eq(chat_platform(c), platform))
-        c = chat_next(&i->relay->chats->table, c);
+    if (chat_id.n == 0 || chat_id.n > CHAT_ID_MAX)
+        return NULL;
+    struct id_of id = read_id(chat_id);
+    struct known_chat *c = at(t, *bucket_of(t, i, &id));
+    for (; c != NULL; c = at(t, c->bucket_next))
+        if (c->inst == i && c->era == i->chat_era && c->id_n == id.text.n &&
+            (c->id_n == 0 ? c->id.number == id.number
+                          : memcmp(c->id.text, id.text.p, c->id_n) == 0) &&
+            (platform.p == NULL || str_eq(chat_platform(c), platform)))
+            break;
     return c;
 }
 
@@ -474,8 +453,8 @@ void chats_enter(struct known_chat *c)
     struct instance *i = c->inst;
     struct chats *t = i->relay->chats;
 
-    chat_row_append(&t->table, &t->old, CHAT_BY_AGE, c);
-    chat_row_append(&t->table, &i->chats, CHAT_BY_INSTANCE, c);
+    chat_list_append(&t->table, &t->old, CHAT_BY_AGE, c);
+    chat_list_append(&t->table, &i->chats, CHAT_BY_INSTANCE, c);
     c->aging = true;
     t->n_old++;
     i->n_chats++;
@@ -487,7 +466,7 @@ void chats_leave_old(struct known_chat *c)
 
     if (!c->aging)
         return;
-    chat_row_remove(&t->table, &t->old, CHAT_BY_AGE, c);
+    chat_list_remove(&t->table, &t->old, CHAT_BY_AGE, c);
     c->aging = false;
     t->n_old--;
 }
@@ -505,8 +484,8 @@ void chats_trim(struct relay *r, size_t steps)
         } else if (by != NULL) {
             chats_leave_old(c);
         } else { /* its bot is not open now: asked again later */
-            chat_row_remove(&t->table, &t->old, CHAT_BY_AGE, c);
-            chat_row_append(&t->table, &t->old, CHAT_BY_AGE, c);
+            chat_list_remove(&t->table, &t->old, CHAT_BY_AGE, c);
+            chat_list_append(&t->table, &t->old, CHAT_BY_AGE, c);
         }
     }
 }
@@ -538,16 +517,6 @@ static bool set_address(struct known_chat *c, struct str platform, struct str bo
     return changed;
 }
 
-void chats_add_key(struct known_chat *c, uint64_t key)
-{
-    if (c->n_keys == CHAT_KEYS) {
-        uint64_t oldest = chat_keys(c)[0];
-        interrupt_forget(c->inst->relay, c, oldest);
-        chat_remove_key(c, oldest);
-    }
-    chat_add_key(c, key);
-}
-
 void chats_drop_key(struct known_chat *c, uint64_t key)
 {
     if (chat_remove_key(c, key))
@@ -562,18 +531,18 @@ struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64
         return NULL;
     if (t->n_old > i->relay->lim.max_chats)
         chats_trim(i->relay, TRIM_STEPS);
-    struct known_chat *c = chats_find_on(i, ev->platform, ev->chat_id);
+    struct known_chat *c = chats_find(i, ev->platform, ev->chat_id);
     if (c == NULL) {
         c = chat_add(&t->table, i, ev->chat_id);
         chat_set_address(&t->table, c, ev->platform, STR(""), STR(""));
         chats_enter(c);
     } else { /* the newest of its id, of its instance and of all */
         chat_lead(&t->table, c);
-        chat_row_remove(&t->table, &i->chats, CHAT_BY_INSTANCE, c);
-        chat_row_append(&t->table, &i->chats, CHAT_BY_INSTANCE, c);
+        chat_list_remove(&t->table, &i->chats, CHAT_BY_INSTANCE, c);
+        chat_list_append(&t->table, &i->chats, CHAT_BY_INSTANCE, c);
         if (c->aging) {
-            chat_row_remove(&t->table, &t->old, CHAT_BY_AGE, c);
-            chat_row_append(&t->table, &t->old, CHAT_BY_AGE, c);
+            chat_list_remove(&t->table, &t->old, CHAT_BY_AGE, c);
+            chat_list_append(&t->table, &t->old, CHAT_BY_AGE, c);
         }
     }
     bool news = !c->stored || (t->retention_ms > 0 && chat_is_aged(c));
@@ -583,7 +552,7 @@ struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64
     }
     news |= set_address(c, ev->platform, ev->bot, ev->scope_id);
     if (!chat_has_key(c, key)) {
-        chats_add_key(c, key);
+        chat_add_key(c, key);
         news = true;
     }
     if (news)

@@ -28,7 +28,7 @@ struct relay;
 
 enum chat_order { CHAT_BY_AGE, CHAT_BY_INSTANCE, CHAT_QUEUES };
 
-struct chat_row { /* a linked list of chat numbers; zeroed: empty */
+struct chat_list { /* a linked list of chat numbers; zeroed: empty */
     uint32_t first, last;
 };
 
@@ -63,9 +63,9 @@ void chats_free(struct chats *t); /* NULL is fine */
 /* @i receives @ev of session @key; @owner: the author is linked to @i.  NULL: @ev names no chat. */
 struct known_chat *chats_note(struct instance *i, const struct event *ev, uint64_t key, bool owner);
 void chats_drop_key(struct known_chat *c, uint64_t key); /* @key has gone to another chat */
-/* If several platforms have this chat id, the chat with the newest event; NULL: none. */
-struct known_chat *chats_find(const struct instance *i, struct str chat_id);
-struct known_chat *chats_find_on(const struct instance *i, struct str platform, struct str chat_id);
+/* The chat with this id; NULL: none.  An absent @platform matches any: if several platforms have
+ * the id, the chat with the newest event. */
+struct known_chat *chats_find(const struct instance *i, struct str platform, struct str chat_id);
 /* Forgets chats past the limit; visits at most @steps chats. */
 void chats_trim(struct relay *r, size_t steps);
 
@@ -97,11 +97,11 @@ bool chat_has_key(const struct known_chat *c, uint64_t key);
 
 /* ---- the table ----
  *
- * A chat is found by instance and id, without the platform, because a gateway may omit it.  If
- * several platforms have the id, chat_first() returns the chat added or moved to the front last,
- * and chat_next() the others.  A queue (struct chat_row) keeps the order of its caller.  A chat
- * belongs to one era of its instance.  When the instance begins another era, the chat is over: it
- * is not found any more and waits for its removal.  Only chats.c and chat_records.c change it. */
+ * A chat is hashed by instance and id, without the platform, because a gateway may omit it.  A
+ * bucket has the chat that was added or moved to the front last first.  A queue (struct
+ * chat_list) keeps the order of its caller.  A chat belongs to one era of its instance.  When the
+ * instance begins another era, the chat is over: it is not found any more and waits for its
+ * removal.  Only chats.c and chat_records.c change it. */
 
 struct chat_table {
     struct pool pool;
@@ -117,12 +117,10 @@ struct known_chat *chat_add(struct chat_table *t, struct instance *i, struct str
 /* Bulk load into an empty table: the chats are not found until chat_index().  Its @all has the
  * chats in order of insertion, each with a different name. */
 struct known_chat *chat_add_unindexed(struct chat_table *t, struct instance *i, struct str id);
-void chat_index(struct chat_table *t, const struct chat_row *all, enum chat_order kind);
+void chat_index(struct chat_table *t, const struct chat_list *all, enum chat_order kind);
 bool chat_is_over(const struct known_chat *c); /* of an earlier era: not found any more */
 /* Removes and frees a chat that is in no queue. */
 void chat_remove(struct chat_table *t, struct known_chat *c);
-struct known_chat *chat_first(const struct chat_table *t, const struct instance *i, struct str id);
-struct known_chat *chat_next(const struct chat_table *t, const struct known_chat *c);
 void chat_lead(struct chat_table *t, struct known_chat *c); /* makes @c first of its id */
 
 /* True when the address changed. */
@@ -130,20 +128,19 @@ bool chat_set_address(struct chat_table *t, struct known_chat *c, struct str pla
                       struct str bot, struct str scope);
 void chat_set_basis(struct chat_table *t, struct known_chat *c, struct str basis);
 
-void chat_add_key(struct known_chat *c, uint64_t key); /* n_keys is below CHAT_KEYS */
+void chat_add_key(struct known_chat *c, uint64_t key); /* at CHAT_KEYS the oldest key goes */
 bool chat_remove_key(struct known_chat *c, uint64_t key);
 
-void chat_row_append(struct chat_table *t, struct chat_row *l, enum chat_order kind,
-                     struct known_chat *c);
-void chat_row_remove(struct chat_table *t, struct chat_row *l, enum chat_order kind,
-                     struct known_chat *c);
+void chat_list_append(struct chat_table *t, struct chat_list *l, enum chat_order kind,
+                      struct known_chat *c);
+void chat_list_remove(struct chat_table *t, struct chat_list *l, enum chat_order kind,
+                      struct known_chat *c);
 /* Moves all of @from to the end of @to. */
-void chat_row_join(struct chat_table *t, struct chat_row *to, enum chat_order kind,
-                   struct chat_row *from);
+void chat_list_join(struct chat_table *t, struct chat_list *to, enum chat_order kind,
+                    struct chat_list *from);
 
 /* ---- for chat_records.c ---- */
 
 void chats_enter(struct known_chat *c);     /* a new chat joins the queues */
 void chats_leave_old(struct known_chat *c); /* it is not to be forgotten by age any more */
-void chats_add_key(struct known_chat *c, uint64_t key); /* at CHAT_KEYS the oldest key goes */
 uint64_t chat_participants(const struct known_chat *c); /* participants_key() of its address */

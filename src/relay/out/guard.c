@@ -32,52 +32,44 @@
 enum { TEXTS = 5, TEXT_MAX = 1024, BOTS = 4 };
 enum { OWNER_LOOKS = 4096 }; /* chats that relay_owner_chat() looks at */
 
-struct basis {
-    struct str key;    /* route key of the chat; empty: its guild, else its id */
-    struct str former; /* the previous route key */
-    struct str person; /* the linked person who wrote there last; empty: none */
-    struct str parent; /* the parent channel of a thread */
-    struct str bots;   /* earlier bots that delivered events, newest first; divided by 0x1e */
+struct basis { /* its texts */
+    struct str of[TEXTS];
+};
+enum {
+    KEY,    /* route key of the chat; empty: its guild, else its id */
+    FORMER, /* the previous route key */
+    PERSON, /* the linked person who wrote there last; empty: none */
+    PARENT, /* the parent channel of a thread */
+    EARLIER /* earlier bots that delivered events, newest first; divided by 0x1e */
 };
 
-static const char *const names[] = {"key", "former", "person", "parent", "bots"};
-
-static void texts(struct basis *g, struct str *ret[TEXTS])
-{
-    ret[0] = &g->key;
-    ret[1] = &g->former;
-    ret[2] = &g->person;
-    ret[3] = &g->parent;
-    ret[4] = &g->bots;
-}
+static const char *const names[] = {[KEY] = "key",
+                                    [FORMER] = "former",
+                                    [PERSON] = "person",
+                                    [PARENT] = "parent",
+                                    [EARLIER] = "bots"};
 
 static struct basis unpack(struct str packed)
 {
-    struct str rest = packed.p != NULL ? packed : STR(""), *all[TEXTS];
+    struct str rest = packed.p != NULL ? packed : STR("");
     struct basis g = {0};
 
-    texts(&g, all);
     for (int i = 0; i < TEXTS - 1; i++)
-        str_split(&rest, '\x1f', all[i]);
-    g.bots = rest;
+        str_split(&rest, '\x1f', &g.of[i]);
+    g.of[TEXTS - 1] = rest;
     return g;
 }
 
-static struct str usable(struct str s)
+/* Leaves out texts that are too long or contain a separator. */
+static void pack(const struct basis *g, struct buf *out)
 {
-    return s.n > TEXT_MAX || str_find(s, '\x1f') >= 0 || str_find(s, '\0') >= 0 ? STR_NULL : s;
-}
-
-static void pack(struct basis *g, struct buf *out)
-{
-    struct str *all[TEXTS];
-
-    texts(g, all);
     buf_reset(out);
     for (int i = 0; i < TEXTS; i++) {
+        struct str s = g->of[i];
         if (i > 0)
             buf_add_c(out, '\x1f');
-        buf_add_str(out, usable(*all[i]));
+        if (s.n <= TEXT_MAX && str_find(s, '\x1f') < 0 && str_find(s, '\0') < 0)
+            buf_add_str(out, s);
     }
 }
 
@@ -110,24 +102,20 @@ static void add_bots(struct buf *out, struct str now, struct str last, struct st
     }
 }
 
-static bool basis_has_bot(const struct known_chat *c, struct str bot)
-{
-    return has_bot(unpack(name_text(c->basis)).bots, bot);
-}
-
 bool basis_of(const struct event *ev, bool owner, struct str bot, struct str before,
               struct buf *out)
 {
-    struct basis g = {.former = ev->former_key, .parent = ev->parent_chat_id};
+    struct basis g = {{[FORMER] = ev->former_key, [PARENT] = ev->parent_chat_id}};
     struct basis was = unpack(before);
     struct buf bots = BUF_INIT;
     struct str key = ev->own_key.p != NULL ? ev->own_key : ev->route_key;
 
     if (!str_eq(key, str_is_empty(ev->scope_id) ? ev->chat_id : ev->scope_id))
-        g.key = key;
-    g.person = owner ? ev->user_id : was.person;
-    add_bots(&bots, ev->bot, bot, was.bots);
-    g.bots = buf_str(&bots);
+        g.of[KEY] = key;
+    g.of[PERSON] = owner ? ev->user_id : was.of[PERSON];
+    if (was.of[EARLIER].n > 0 || !str_eq(bot, ev->bot))
+        add_bots(&bots, ev->bot, bot, was.of[EARLIER]);
+    g.of[EARLIER] = buf_str(&bots);
     pack(&g, out);
     buf_done(&bots);
     return before.p == NULL || !str_eq(before, buf_str(out));
@@ -137,38 +125,29 @@ void basis_write(struct buf *out, struct str basis)
 {
     struct basis g = unpack(basis);
     struct jw w = jw_begin(out);
-    struct str *all[TEXTS];
 
     if (basis.p == NULL)
         return;
-    texts(&g, all);
     jw_obj(&w);
     for (int i = 0; i < TEXTS; i++)
-        if (all[i]->n > 0)
-            jw_kstr(&w, names[i], *all[i]);
+        if (g.of[i].n > 0)
+            jw_kstr(&w, names[i], g.of[i]);
     jw_end_obj(&w);
 }
 
 bool basis_read(struct json at, struct buf *out)
 {
-    struct basis g = {0};
-    struct str *all[TEXTS];
+    struct basis g;
 
     if (!json_is_object(at))
         return false;
-    texts(&g, all);
     for (int i = 0; i < TEXTS; i++)
-        *all[i] = json_str(at, names[i]);
+        g.of[i] = json_str(at, names[i]);
     pack(&g, out);
     return true;
 }
 
 /* ---- does the basis still hold? ---- */
-
-static struct ground_at ground_of(const struct instance *i, struct str platform, struct str bot)
-{
-    return (struct ground_at){{instance_tenant(i), instance_id(i)}, platform, bot};
-}
 
 /* GATE_SEEN: a scope of the instance covers the place, and its people can see the place. */
 static enum gate_sight by_scope(const struct instance *i, const struct ground_at *at,
@@ -186,31 +165,32 @@ static enum gate_sight by_scope(const struct instance *i, const struct ground_at
     return judge_sees(i->relay, grant_instance(facts, at->who), &place);
 }
 
+/* GATE_SEEN: a ground of the chat holds on @bot. */
 static enum gate_sight basis_holds(const struct known_chat *c, struct str bot)
 {
     const struct facts *facts = c->inst->relay->env.facts;
-    struct ground_at at = ground_of(c->inst, chat_platform(c), bot);
+    struct ground_at at = {{instance_tenant(c->inst), instance_id(c->inst)}, chat_platform(c), bot};
     struct basis g = unpack(name_text(c->basis));
     char scratch[CHAT_ID_CHARS];
     struct str id = chat_id(c, scratch), guild = chat_scope(c).n != 0 ? chat_scope(c) : id;
 
-    if (ground_person(facts, &at, g.person) ||
-        ground_route(facts, &at, g.key.n > 0 ? g.key : guild, g.former))
+    if (ground_person(facts, &at, g.of[PERSON]) ||
+        ground_route(facts, &at, g.of[KEY].n > 0 ? g.of[KEY] : guild, g.of[FORMER]))
         return GATE_SEEN;
-    return by_scope(c->inst, &at, guild, id, g.parent);
+    return by_scope(c->inst, &at, guild, id, g.of[PARENT]);
 }
 
 bool basis_shows(const struct known_chat *c, struct str bot)
 {
     const struct facts *facts = c->inst->relay->env.facts;
-    struct ground_at at = ground_of(c->inst, chat_platform(c), bot);
+    struct ground_at at = {{instance_tenant(c->inst), instance_id(c->inst)}, chat_platform(c), bot};
     struct basis g = unpack(name_text(c->basis));
     char scratch[CHAT_ID_CHARS];
     struct str guild = chat_scope(c).n != 0 ? chat_scope(c) : chat_id(c, scratch);
 
-    return (str_eq(chat_bot(c), bot) || has_bot(g.bots, bot)) &&
-           (ground_person(facts, &at, g.person) ||
-            ground_route(facts, &at, g.key.n > 0 ? g.key : guild, g.former));
+    return (str_eq(chat_bot(c), bot) || has_bot(g.of[EARLIER], bot)) &&
+           (ground_person(facts, &at, g.of[PERSON]) ||
+            ground_route(facts, &at, g.of[KEY].n > 0 ? g.of[KEY] : guild, g.of[FORMER]));
 }
 
 /* True when the session of a direct chat is among those of @c. */
@@ -231,8 +211,8 @@ bool relay_owner_chat(struct relay *r, struct str tenant, struct str instance,
     char scratch[CHAT_ID_CHARS];
 
     for (int n = 0; c != NULL && n < OWNER_LOOKS; n++) {
-        struct ground_at at = ground_of(i, chat_platform(c), chat_bot(c));
-        struct str person = unpack(name_text(c->basis)).person, id = chat_id(c, scratch);
+        struct ground_at at = {{instance_tenant(i), instance_id(i)}, chat_platform(c), chat_bot(c)};
+        struct str person = unpack(name_text(c->basis)).of[PERSON], id = chat_id(c, scratch);
         if (!chat_is_over(c) && person.n > 0 && ground_person(r->env.facts, &at, person) &&
             is_direct(c, id)) {
             buf_add_str(ret_platform, at.platform);
@@ -246,31 +226,22 @@ bool relay_owner_chat(struct relay *r, struct str tenant, struct str instance,
 
 /* ---- one action ---- */
 
-/* Selects the bot that delivered the chat's events, or an earlier one that @a names.  NULL: @ret is
- * set; else the reason. */
-static const char *by_chat(const struct known_chat *chat, const struct action *a,
-                           struct destination *ret)
-{
-    *ret = (struct destination){.platform = chat_platform(chat), .bot = chat_bot(chat)};
-    if (a->bot.n == 0 || str_eq(a->bot, ret->bot))
-        return NULL;
-    if (!basis_has_bot(chat, a->bot))
-        return ERROR_IDENTITY;
-    ret->bot = a->bot;
-    return NULL;
-}
-
-/* Selects platform and bot from the chat's record, else from the hellos.  A hello grants no right:
- * ground_in_chat() checks whether the bot belongs to the instance. */
+/* Selects platform and bot: the bot that delivered the chat's events, or an earlier one that @a
+ * names; without a record of the chat, from the hellos.  A hello grants no right: ground_in_chat()
+ * checks whether the bot belongs to the instance.  NULL: @ret is set; else the reason. */
 static const char *choose_persona(const struct session *s, const struct action *a,
                                   struct destination *ret)
 {
     bool any = a->platform.n == 0 || str_eq(a->platform, STR("relay"));
-    const struct known_chat *chat =
-        any ? chats_find(s->inst, a->chat_id) : chats_find_on(s->inst, a->platform, a->chat_id);
+    const struct known_chat *chat = chats_find(s->inst, any ? STR_NULL : a->platform, a->chat_id);
 
-    if (chat != NULL)
-        return by_chat(chat, a, ret);
+    if (chat != NULL) {
+        *ret = (struct destination){.platform = chat_platform(chat), .bot = chat_bot(chat)};
+        if (a->bot.n == 0 || str_eq(a->bot, ret->bot))
+            return NULL;
+        ret->bot = a->bot;
+        return has_bot(unpack(name_text(chat->basis)).of[EARLIER], a->bot) ? NULL : ERROR_IDENTITY;
+    }
     if (any)
         return persona_default(s, &ret->platform, &ret->bot) ? NULL : ACTION_ERROR_NOT_ROUTED;
     ret->platform = a->platform;
@@ -282,8 +253,10 @@ static enum gate_sight ground_in_chat(struct instance *i, const struct action_pl
                                       const struct outlet *by)
 {
     const struct facts *facts = i->relay->env.facts;
-    struct ground_at at = ground_of(i, str_of(by->platform), str_of(by->bot));
-    const struct known_chat *chat = chats_find_on(i, at.platform, place->chat_id);
+    struct ground_at at = {{instance_tenant(i), instance_id(i)},
+                           str_of(by->platform),
+                           str_of(by->bot)};
+    const struct known_chat *chat = chats_find(i, at.platform, place->chat_id);
 
     if (chat != NULL && place->scope_id.n > 0 && chat_scope(chat).n > 0 &&
         !str_eq(place->scope_id, chat_scope(chat)))
@@ -303,15 +276,11 @@ static enum gate_sight ground_in_chat(struct instance *i, const struct action_pl
 /* A delivered message is known by its deduplication key: for delivery.dedup, across restarts. */
 static bool was_delivered(struct instance *i, const struct action *a, const struct outlet *by)
 {
-    struct relay *r = i->relay;
     struct event ev = {.platform = str_of(by->platform), .bot = str_of(by->bot)};
     struct buf room = BUF_INIT;
-    struct hash128 name;
 
     ev.event_id = delivery_event_id(&room, by->ids_per_chat, a->chat_id, a->message_id);
-    bool known =
-        delivery_id_of(&ev, &r->env.store->dedup_key, instance_tenant(i), instance_id(i), &name) &&
-        dedup_has(&r->dedup, name);
+    bool known = relay_known_ms(i->relay, instance_tenant(i), instance_id(i), &ev) != 0;
     buf_done(&room);
     return known;
 }
@@ -321,11 +290,11 @@ static bool was_delivered(struct instance *i, const struct action *a, const stru
 static bool heard_in(struct instance *i, struct str platform, struct str chat_id, struct str thread)
 {
     static const struct str types[] = {STR("thread"), STR("forum"), STR("group"), STR("channel")};
-    const struct known_chat *chat = chats_find_on(i, platform, chat_id);
+    const struct known_chat *chat = chats_find(i, platform, chat_id);
     struct event ev = {.platform = platform, .chat_id = chat_id, .thread_id = thread};
     BUF_LOCAL key = BUF_INIT;
 
-    if (chats_find_on(i, platform, thread) != NULL)
+    if (chats_find(i, platform, thread) != NULL)
         return true;
     for (size_t k = 0; chat != NULL && k < ARRAY_LEN(types); k++) {
         ev.chat_type = types[k];
@@ -337,42 +306,23 @@ static bool heard_in(struct instance *i, struct str platform, struct str chat_id
     return false;
 }
 
-const char *may_touch(struct instance *i, const struct action *a, const struct destination *to)
+/* May the instance do this to @a's message?  It may speak in the chat.  NULL: yes; else the
+ * reason. */
+static const char *may_touch(struct instance *i, const struct action *a,
+                             const struct destination *to)
 {
-    bool changes = a->op == ACTION_EDIT, renames = a->op == ACTION_THREAD_RENAME;
-    bool points = a->op == ACTION_REACT || (a->op == ACTION_THREAD_CREATE && a->message_id.n > 0);
-
-    if (!changes && !points && !renames)
-        return NULL;
+    if (a->op == ACTION_THREAD_CREATE && a->message_id.n == 0)
+        return NULL; /* under no message */
     if (spoken_has(i->relay, spoken_chat(i, to->platform, str_of(to->outlet->bot), a->chat_id),
                    a->message_id))
         return NULL;
-    if (changes)
+    if (a->op == ACTION_EDIT)
         return ERROR_NOT_ITS_OWN;
     if (was_delivered(i, a, to->outlet)) /* a thread under a message has the message's id */
         return NULL;
-    if (!renames)
+    if (a->op != ACTION_THREAD_RENAME)
         return ERROR_NOT_HEARD;
     return heard_in(i, to->platform, a->chat_id, a->message_id) ? NULL : ERROR_NOT_ITS_THREAD;
-}
-
-static const char *admit_chat(const struct session *s, const struct action *a,
-                              struct destination *t)
-{
-    struct instance *i = s->inst;
-    struct outside *outside = i->relay->env.outside;
-    const char *why = choose_persona(s, a, t);
-
-    if (why != NULL)
-        return why;
-    t->outlet = outside->find(outside, t->platform, t->bot);
-    if (t->outlet == NULL)
-        return ERROR_NO_BOT;
-    const struct action_place place = {.chat_id = a->chat_id, .scope_id = a->scope_id};
-    if (a->chat_id.n == 0 || ground_in_chat(i, &place, t->outlet) != GATE_SEEN)
-        return ACTION_ERROR_NOT_ROUTED;
-    bool can = (t->outlet->descriptor->ops & (1u << a->op)) != 0; /* else the refusal says so */
-    return can ? may_touch(i, a, t) : NULL;
 }
 
 /* A private thread of a chat in which the instance may speak: its people must see the thread, or it
@@ -381,9 +331,11 @@ static enum gate_sight ground_in_thread(struct instance *i, const struct action_
                                         const struct outlet *by)
 {
     struct facts *facts = i->relay->env.facts;
-    struct ground_at at = ground_of(i, str_of(by->platform), str_of(by->bot));
-    const struct known_chat *chat = chats_find_on(i, at.platform, place->chat_id);
-    const struct known_chat *thread = chats_find_on(i, at.platform, place->thread_id);
+    struct ground_at at = {{instance_tenant(i), instance_id(i)},
+                           str_of(by->platform),
+                           str_of(by->bot)};
+    const struct known_chat *chat = chats_find(i, at.platform, place->chat_id);
+    const struct known_chat *thread = chats_find(i, at.platform, place->thread_id);
     struct basis g = unpack(chat != NULL ? name_text(chat->basis) : STR_NULL);
     const struct event seen = {.platform = at.platform,
                                .bot = at.bot,
@@ -391,7 +343,7 @@ static enum gate_sight ground_in_thread(struct instance *i, const struct action_
                                .chat_id = place->chat_id,
                                .thread_id = place->thread_id};
 
-    if (ground_open(facts, &at, g.key.n > 0 ? g.key : place->scope_id, g.former) ||
+    if (ground_open(facts, &at, g.of[KEY].n > 0 ? g.of[KEY] : place->scope_id, g.of[FORMER]) ||
         (thread != NULL && basis_holds(thread, at.bot) == GATE_SEEN))
         return GATE_SEEN;
     return judge_sees(i->relay, grant_instance(facts, at.who), &seen);
@@ -431,12 +383,31 @@ static const char *admit_follow_up(const struct session *s, const struct action 
     t->outlet = outside->find(outside, t->platform, t->bot);
     if (t->outlet == NULL || (t->outlet->descriptor->ops & (1u << ACTION_FOLLOW_UP)) == 0)
         return ERROR_CAPABILITY;
-    struct ground_at at = ground_of(s->inst, t->platform, str_of(t->outlet->bot));
+    struct ground_at at = {{instance_tenant(s->inst), instance_id(s->inst)},
+                           t->platform,
+                           str_of(t->outlet->bot)};
     return grounds_may_use(s->inst->relay->env.facts, &at) ? NULL : ERROR_CAPABILITY;
 }
 
 const char *guard_admit(const struct session *s, const struct action *a, struct destination *ret)
 {
+    const unsigned touching = 1u << ACTION_EDIT | 1u << ACTION_REACT | 1u << ACTION_THREAD_CREATE |
+                              1u << ACTION_THREAD_RENAME;
+    struct outside *outside = s->inst->relay->env.outside;
+
     *ret = (struct destination){0};
-    return a->op == ACTION_FOLLOW_UP ? admit_follow_up(s, a, ret) : admit_chat(s, a, ret);
+    if (a->op == ACTION_FOLLOW_UP)
+        return admit_follow_up(s, a, ret);
+    const char *why = choose_persona(s, a, ret);
+    if (why != NULL)
+        return why;
+    ret->outlet = outside->find(outside, ret->platform, ret->bot);
+    if (ret->outlet == NULL)
+        return ERROR_NO_BOT;
+    const struct action_place place = {.chat_id = a->chat_id, .scope_id = a->scope_id};
+    if (a->chat_id.n == 0 || ground_in_chat(s->inst, &place, ret->outlet) != GATE_SEEN)
+        return ACTION_ERROR_NOT_ROUTED;
+    /* An op that the outlet does not have is refused by the caller, with the op's name. */
+    bool touches = (touching & ret->outlet->descriptor->ops & (1u << a->op)) != 0;
+    return touches ? may_touch(s->inst, a, ret) : NULL;
 }

@@ -1,6 +1,6 @@
 /* guard.h - decides whether an instance may act in a chat or on a message.
  *
- *      outbound frame -> guard_admit() -> persona -> the chat's ground -> may_touch() -> outlet
+ *      outbound frame -> guard_admit() -> persona -> outlet -> the chat's ground -> its message
  *
  * An instance may act in a chat that it received an event from, through the bot that delivered the
  * event, while the basis of that chat holds on that bot:
@@ -29,7 +29,6 @@
 
 struct buf;
 struct event;
-struct instance;
 struct session;
 
 /* Where an action goes; borrowed from the session, the chats and the outside. */
@@ -40,10 +39,6 @@ struct destination {
 
 /* NULL: @a may go to @ret; else the reason, as the gateway reads it. */
 const char *guard_admit(const struct session *s, const struct action *a, struct destination *ret);
-
-/* May the instance do this to @a's message?  The caller knows that it may speak in the chat.  NULL:
- * yes; else the reason. */
-const char *may_touch(struct instance *i, const struct action *a, const struct destination *to);
 
 /* ---- the basis of a chat: what chats.h stores for these questions ---- */
 

@@ -13,6 +13,7 @@
 #include "relay/heart.h"
 #include "relay/session/session.h"
 #include "relay/out/spoken.h"
+#include "relay/out/traced.h"
 #include "store/store.h"
 #include "tenancy/grounds.h"
 
@@ -38,13 +39,13 @@ struct request {
     bool opens;          /* opens a thread under no message, which may be renamed later */
     struct hash128 said; /* action_from.said */
     struct spoken_chat where;
-    char id[REQUEST_ID_MAX];
+    char id[FRAME_REQUEST_ID_MAX];
 };
 
 struct noted { /* what the journal needs to know of a request when it ends */
     enum action_op op;
     int64_t asked_ms;
-    struct str platform, bot, chat; /* in @words */
+    struct str platform, bot, chat, trace; /* in @words */
     char words[];
 };
 
@@ -167,10 +168,24 @@ static void hold(struct request *req, struct str frame)
 
 /* ---- answers ---- */
 
+/* The result of @id has been written. */
+static void note_answered(struct session *s, struct str id)
+{
+    if (s->wire->ops->answered != NULL)
+        s->wire->ops->answered(s->wire, id);
+}
+
 static void reply(struct session *s, struct str id, const struct action_result *result)
 {
     frame_write_result(s->wire->ops->send_begin(s->wire), id, result);
     s->wire->ops->send_end(s->wire);
+    note_answered(s, id);
+}
+
+static void send_result(struct session *s, struct str id, struct str frame)
+{
+    s->wire->ops->send(s->wire, frame);
+    note_answered(s, id);
 }
 
 static void refuse(struct session *s, struct str id, const char *error)
@@ -197,10 +212,10 @@ static bool is_decided(const struct request *req)
 }
 
 static struct noted *noted_new(const struct relay *r, const struct destination *to,
-                               const struct action *a)
+                               const struct action *a, struct str trace)
 {
     struct str bot = str_of(to->outlet->bot);
-    struct noted *n = xmalloc(sizeof *n + to->platform.n + bot.n + a->chat_id.n);
+    struct noted *n = xmalloc(sizeof *n + to->platform.n + bot.n + a->chat_id.n + trace.n);
     char *at = n->words;
 
     n->op = a->op;
@@ -208,27 +223,20 @@ static struct noted *noted_new(const struct relay *r, const struct destination *
     n->platform = str_pack(&at, to->platform);
     n->bot = str_pack(&at, bot);
     n->chat = str_pack(&at, a->chat_id);
+    n->trace = str_pack(&at, trace);
     return n;
 }
 
-static void note_end(const struct request *req, const struct action_result *result)
+/* Tells the journal how an action of @i ended; the caller has filled in the rest of @x. */
+static void note_end(struct instance *i, struct str request, struct journal_outcome x)
 {
-    const struct noted *n = req->noted;
-    struct relay *r = req->inst->relay;
-
-    journal_action(r->journal, &(struct journal_outcome){.platform = n->platform,
-                                                         .how = result->success ? "done" : "failed",
-                                                         .bot = n->bot,
-                                                         .tenant = instance_tenant(req->inst),
-                                                         .instance = instance_id(req->inst),
-                                                         .request = str_make(req->id, req->id_n),
-                                                         .chat = n->chat,
-                                                         .message_id = result->message_id,
-                                                         .why = result->error,
-                                                         .op = n->op,
-                                                         .asked_ms = n->asked_ms,
-                                                         .ended_ms = clock_wall_ms(r->env.clock),
-                                                         .attempts = 1});
+    x.tenant = instance_tenant(i);
+    x.instance = instance_id(i);
+    x.request = request;
+    x.ended_ms = clock_wall_ms(i->relay->env.clock);
+    if (x.asked_ms == 0)
+        x.asked_ms = x.ended_ms;
+    journal_action(i->relay->journal, &x);
 }
 
 /* Enqueues the result frame for the end of the turn, because the caller may be in the middle of its
@@ -237,8 +245,19 @@ static void tell(struct requests *q, struct request *req, const struct action_re
 {
     struct action_result r = *result;
 
-    if (req->noted != NULL)
-        note_end(req, result);
+    const struct noted *n = req->noted;
+    if (n != NULL)
+        note_end(req->inst, str_make(req->id, req->id_n),
+                 (struct journal_outcome){.how = r.success ? "done" : "failed",
+                                          .platform = n->platform,
+                                          .bot = n->bot,
+                                          .chat = n->chat,
+                                          .message_id = r.message_id,
+                                          .why = r.error,
+                                          .op = n->op,
+                                          .asked_ms = n->asked_ms,
+                                          .attempts = 1,
+                                          .trace = n->trace});
     if (req->asked != NULL && r.success) { /* clients expect both fields */
         if (str_is_empty(r.chat_name))
             r.chat_name = str_of(req->asked);
@@ -280,7 +299,7 @@ void requests_answer_all(struct relay *r)
         struct str frame = str_make(q->results.p + req->result_at, req->result_n);
         list_remove(&req->told);
         if (s != NULL)
-            s->wire->ops->send(s->wire, frame);
+            send_result(s, str_make(req->id, req->id_n), frame);
         else if (list_is_linked(&req->by_due)) /* else the client has stopped waiting */
             hold(req, frame);
         if (req->held == NULL)
@@ -332,8 +351,22 @@ void requests_adopt(struct session *s)
         struct request *req = list_entry(it, struct request, owner);
         if (req->held == NULL)
             continue;
-        s->wire->ops->send(s->wire, str_make(req->held, req->held_n));
+        send_result(s, str_make(req->id, req->id_n), str_make(req->held, req->held_n));
         request_free(q, req);
+    }
+}
+
+void requests_tell_lost(struct session *s, const struct str *ids, size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        bool goes_on = false;
+        list_each (&s->inst->orphans, it, nxt) {
+            const struct request *req = list_entry(it, struct request, owner);
+            goes_on |= str_eq(str_make(req->id, req->id_n), ids[k]);
+        }
+        if (!goes_on)
+            refuse(s, ids[k],
+                   ACTION_ERROR_UNKNOWN "another node took over; it may have been delivered");
     }
 }
 
@@ -374,7 +407,7 @@ void relay_cut_off(struct relay *r, const struct action_from *from, struct str e
         c->n++;
         timer_set(r->env.clock, &q->forget_cut_off, CUT_OFF_MS);
     }
-    if (id.n == 0 || id.n > REQUEST_ID_MAX)
+    if (id.n == 0 || id.n > FRAME_REQUEST_ID_MAX)
         return; /* nobody waits for it */
     struct request *req = request_new(q, i, NULL, id);
     frame_write_result(&frame, id, &(struct action_result){.error = error});
@@ -399,7 +432,7 @@ bool relay_revive(struct relay *r, const struct action_from *from, struct str pl
     const struct ground_at at = {{from->tenant, from->instance}, platform, bot};
     if (i == NULL || i->life != from->life || !grounds_may_use(r->env.facts, &at))
         return false;
-    if (from->request_id.n == 0 || from->request_id.n > REQUEST_ID_MAX)
+    if (from->request_id.n == 0 || from->request_id.n > FRAME_REQUEST_ID_MAX)
         return true; /* nobody waits for it */
     struct request *req = request_new(q, i, NULL, from->request_id);
     req->speaks = speaks(op);
@@ -515,91 +548,95 @@ static bool is_said_again(struct session *s, struct str id, struct hash128 said)
     return false;
 }
 
-/* A gateway may name a thread as the chat.  Returns the action with the parent chat as chat_id and
- * the thread as thread_id. */
-static struct action at_home(struct session *s, const struct action *a, char room[32])
+/* A gateway may name a thread as the chat: then the parent chat becomes chat_id, and the thread
+ * thread_id.  @room holds the parent's id. */
+static void go_home(struct outside *o, struct action *a, char room[32])
 {
-    struct outside *o = s->inst->relay->env.outside;
-    struct action there = *a;
     struct str platform = str_eq(a->platform, STR("relay")) ? STR_NULL : a->platform;
-
-    if (o->home == NULL || a->chat_id.n == 0 || chats_find(s->inst, a->chat_id) != NULL)
-        return there;
     struct str home = o->home(o, platform, a->bot, a->chat_id, room);
+
     if (home.n == 0)
-        return there;
-    there.chat_id = home;
-    if (there.thread_id.n == 0)
-        there.thread_id = a->chat_id;
-    return there;
+        return;
+    if (a->thread_id.n == 0)
+        a->thread_id = a->chat_id;
+    a->chat_id = home;
 }
 
-static void start(struct session *s, struct str id, const struct action *asked)
+static void start(struct session *s, struct str id, struct action a)
 {
     struct relay *r = s->inst->relay;
-    char room[32];
-    struct action home = at_home(s, asked, room);
-    const struct action *a = &home;
     struct destination to;
-    const char *why = guard_admit(s, a, &to);
+    char room[32];
+
+    if (r->env.outside->home != NULL && a.chat_id.n != 0 &&
+        chats_find(s->inst, STR_NULL, a.chat_id) == NULL)
+        go_home(r->env.outside, &a, room);
+    const char *why = guard_admit(s, &a, &to);
 
     if (why != NULL) {
-        int64_t now_ms = clock_wall_ms(r->env.clock);
-        journal_action(r->journal, &(struct journal_outcome){.platform = a->platform,
-                                                             .how = "refused",
-                                                             .bot = a->bot,
-                                                             .tenant = instance_tenant(s->inst),
-                                                             .instance = instance_id(s->inst),
-                                                             .request = id,
-                                                             .chat = a->chat_id,
-                                                             .why = str_of(why),
-                                                             .op = a->op,
-                                                             .asked_ms = now_ms,
-                                                             .ended_ms = now_ms});
+        note_end(s->inst, id,
+                 (struct journal_outcome){.how = "refused",
+                                          .platform = a.platform,
+                                          .bot = a.bot,
+                                          .chat = a.chat_id,
+                                          .why = str_of(why),
+                                          .op = a.op});
         refuse(s, id, why);
         return;
     }
     /* A draft that becomes the message is shown wherever a message can be sent. */
-    enum action_op needs = a->op == ACTION_DRAFT && a->is_message ? ACTION_SEND : a->op;
+    enum action_op needs = a.op == ACTION_DRAFT && a.is_message ? ACTION_SEND : a.op;
     if ((to.outlet->descriptor->ops & (1u << needs)) == 0) {
         struct action_result nothing_to_do = {.success = true};
-        if (a->op == ACTION_TYPING)
+        if (a.op == ACTION_TYPING)
             reply(s, id, &nothing_to_do); /* cosmetic: a platform without it is not a failure */
         else
-            refuse_op(s, id, a->op_name);
+            refuse_op(s, id, a.op_name);
         return;
     }
-    struct action said = *a;
     buf_reset(&r->requests->named);
-    said.content = byline_add(s->inst, &to, a, &r->requests->named);
+    a.content = byline_add(s->inst, &to, &a, &r->requests->named);
     const struct descriptor *d = to.outlet->descriptor;
-    bool long_text = said.content.n > (size_t)d->max_message_length && a->op != ACTION_DRAFT;
-    uint32_t more = long_text ? extra_parts(&said, d) : 0;
+    bool long_text = a.content.n > (size_t)d->max_message_length && a.op != ACTION_DRAFT;
+    uint32_t more = long_text ? extra_parts(&a, d) : 0;
     if (more > 0 && !rate_take(s->inst, more)) {
         r->n.actions_limited++;
         refuse(s, id, ACTION_ERROR_TRANSIENT "too many messages per second");
         return;
     }
     struct action_from from = {instance_tenant(s->inst), instance_id(s->inst), id, s->inst->life};
-    if ((speaks(a->op) && a->op != ACTION_DRAFT) || a->op == ACTION_FOLLOW_UP ||
-        a->op == ACTION_EDIT) {
-        from.said = hash_said(s->inst, &to, &said);
+    if (a.trace.n > 0 && caller_trace_valid(a.trace))
+        from.trace = a.trace;
+    else if (r->traced != NULL)
+        from.trace = traced_find(s->inst, to.platform, str_of(to.outlet->bot), &a);
+    if ((speaks(a.op) && a.op != ACTION_DRAFT) || a.op == ACTION_FOLLOW_UP || a.op == ACTION_EDIT) {
+        from.said = hash_said(s->inst, &to, &a);
         if (is_said_again(s, id, from.said))
             return;
     }
     struct request *req = request_new(r->requests, s->inst, s, id);
-    if (a->op == ACTION_GET_CHAT_INFO)
-        req->asked = str_dup(a->chat_id);
-    if (!to.outlet->has_outbox && a->op != ACTION_TYPING && a->op != ACTION_GET_CHAT_INFO)
-        req->noted = noted_new(r, &to, a);
-    req->speaks = speaks(a->op);
-    req->opens = a->op == ACTION_THREAD_CREATE && a->message_id.n == 0;
+    if (a.op == ACTION_GET_CHAT_INFO)
+        req->asked = str_dup(a.chat_id);
+    if (!to.outlet->has_outbox && a.op != ACTION_TYPING && a.op != ACTION_GET_CHAT_INFO)
+        req->noted = noted_new(r, &to, &a, from.trace);
+    req->speaks = speaks(a.op);
+    req->opens = a.op == ACTION_THREAD_CREATE && a.message_id.n == 0;
     req->said = from.said;
-    req->where = spoken_chat(s->inst, to.platform, str_of(to.outlet->bot), a->chat_id);
+    req->where = spoken_chat(s->inst, to.platform, str_of(to.outlet->bot), a.chat_id);
     struct action_id aid = {req->handle.index, req->handle.generation};
-    said.deadline_ms = req->due_ms;
+    a.deadline_ms = req->due_ms;
     r->env.outside->act(r->env.outside, to.outlet, aid, &from,
-                        &said); /* may answer at once: @req may be gone */
+                        &a); /* may answer: @req may be gone */
+}
+
+/* Is it the first text of an answer that streams, from a gateway that never edits?  Released older
+ * gateways send such a text, and the rest of the answer as a second message.  If the first text is
+ * refused, they send the answer once it is complete. */
+static bool is_stub(const struct session *s, const struct action *a)
+{
+    return !s->gw->newer && a->op == ACTION_SEND &&
+           action_without_cursor(a->content).n < a->content.n &&
+           json_as_bool(json_get(a->metadata, "expect_edits"), false);
 }
 
 void requests_start(struct session *s, const struct frame *f)
@@ -613,17 +650,19 @@ void requests_start(struct session *s, const struct frame *f)
     }
     r->n.actions++;
     activity_note(s->inst, &s->inst->last_outbound_ms);
-    if (f->request_id.n == 0 || f->request_id.n > REQUEST_ID_MAX)
+    if (f->request_id.n == 0)
         refuse(s, f->request_id, "unusable requestId");
     else if (repeated)
         return; /* a repeated frame: the result of the first follows */
     else if (f->action.op == ACTION_UNKNOWN)
         refuse_op(s, f->request_id, f->action.op_name);
+    else if (is_stub(s, &f->action))
+        refuse(s, f->request_id, "this gateway does not edit: send the text once it is complete");
     else if (!rate_take(s->inst, 1)) {
         r->n.actions_limited++;
         refuse(s, f->request_id, ACTION_ERROR_TRANSIENT "too many actions per second");
     } else if (s->n_requests >= REQUESTS_PER_SESSION)
         refuse(s, f->request_id, ACTION_ERROR_TRANSIENT "too many requests in flight");
     else
-        start(s, f->request_id, &f->action);
+        start(s, f->request_id, f->action);
 }

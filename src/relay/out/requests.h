@@ -19,7 +19,6 @@ struct relay;
 struct session;
 
 #define REQUESTS_PER_SESSION 256
-#define REQUEST_ID_MAX 128
 
 struct requests *requests_new(struct relay *r);
 void requests_free(struct requests *q); /* NULL is fine; sends no results */
@@ -29,3 +28,6 @@ void requests_answer_all(struct relay *r); /* at the end of a turn: sends the re
 void requests_orphan(struct session *s);   /* the session closes; its requests continue */
 void requests_forget(struct instance *i);  /* drops the requests of closed sessions */
 void requests_adopt(struct session *s);    /* sends @s the results that no socket could take */
+/* @s asked for these actions before this process had its socket.  Those that this process does not
+ * continue get an error: they may have happened, or not. */
+void requests_tell_lost(struct session *s, const struct str *ids, size_t n);

@@ -79,9 +79,9 @@ void spoken_free(struct spoken *t)
     free(t);
 }
 
-/* The parts of a place, joined in the scratch buffer behind @head. */
-static struct str place(struct spoken *t, struct str head, struct str platform, struct str bot,
-                        struct str chat_id)
+/* The parts of a chat's name, joined in the scratch buffer behind @head. */
+static struct str chat_name(struct spoken *t, struct str head, struct str platform, struct str bot,
+                            struct str chat_id)
 {
     buf_reset(&t->scratch);
     buf_add_str(&t->scratch, head);
@@ -98,7 +98,7 @@ static struct str place(struct spoken *t, struct str head, struct str platform, 
 uint64_t participants_key(const struct relay *r, struct str platform, struct str bot,
                           struct str chat_id)
 {
-    struct str name = place(r->spoken, STR(""), platform, bot, chat_id);
+    struct str name = chat_name(r->spoken, STR(""), platform, bot, chat_id);
     uint64_t key = hash64(&r->env.store->dedup_key, name) & ~COUNT_MASK;
 
     return key != 0 ? key : COUNT_MASK + 1;
@@ -209,7 +209,8 @@ struct spoken_chat spoken_chat(const struct instance *i, struct str platform, st
                                struct str chat_id)
 {
     struct relay *r = i->relay;
-    struct str name = place(r->spoken, str_make(&i->box, sizeof i->box), platform, bot, chat_id);
+    struct str name =
+        chat_name(r->spoken, str_make(&i->box, sizeof i->box), platform, bot, chat_id);
 
     return (struct spoken_chat){hash128(&r->env.store->dedup_key, name), i->box};
 }
@@ -458,7 +459,7 @@ struct str byline_add(struct instance *i, const struct destination *to, const st
     if (!says || a->content.n == 0 || to->outlet->answers)
         return a->content;
     struct str bot = str_of(to->outlet->bot);
-    const struct known_chat *chat = chats_find_on(i, to->platform, a->chat_id);
+    const struct known_chat *chat = chats_find(i, to->platform, a->chat_id);
     uint64_t key = participants_key(i->relay, to->platform, bot, a->chat_id);
     if (chat == NULL || !str_eq(chat_bot(chat), bot)) { /* else chats.h counts it */
         struct spoken_chat at = spoken_chat(i, to->platform, bot, a->chat_id);

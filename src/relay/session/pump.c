@@ -28,7 +28,7 @@ struct pump {
     struct list fetches; /* every read of bodies, owned */
     struct list hungry;  /* instances that found no room for a read, by hungry_link */
     uint64_t fetched;    /* bytes of finished and pending reads */
-    struct buf placed;   /* scratch: a frame with the addresses of its files */
+    struct buf filled;   /* scratch: a frame with the addresses of its files */
     struct log_limit log_parked;
 };
 
@@ -135,11 +135,19 @@ void sent_ids_add(struct sent_ids *t, struct mailbox *mb, uint64_t tag, uint64_t
     sent_put(t, (struct sent_id){tag != 0 ? tag : 1, id});
 }
 
-/* Moves later entries of the same run into the gap at @gap. */
-static void close_gap(struct sent_ids *t, uint32_t gap)
+uint64_t sent_ids_take(struct sent_ids *t, uint64_t tag)
 {
-    uint32_t mask = t->cap - 1;
+    uint32_t mask = t->cap - 1, gap;
 
+    if (tag == 0)
+        tag = 1;
+    if (t->n == 0)
+        return 0;
+    for (gap = (uint32_t)tag & mask; t->at[gap].tag != tag; gap = (gap + 1) & mask)
+        if (t->at[gap].tag == 0)
+            return 0;
+    uint64_t id = t->at[gap].id;
+    /* Later entries of the same run move into the gap. */
     for (uint32_t at = (gap + 1) & mask; t->at[at].tag != 0; at = (at + 1) & mask) {
         uint32_t home = (uint32_t)t->at[at].tag & mask;
         if (((at - home) & mask) >= ((at - gap) & mask)) {
@@ -148,24 +156,8 @@ static void close_gap(struct sent_ids *t, uint32_t gap)
         }
     }
     t->at[gap].tag = 0;
-}
-
-uint64_t sent_ids_take(struct sent_ids *t, uint64_t tag)
-{
-    uint32_t mask = t->cap - 1;
-
-    if (tag == 0)
-        tag = 1;
-    if (t->n == 0)
-        return 0;
-    for (uint32_t at = (uint32_t)tag & mask; t->at[at].tag != 0; at = (at + 1) & mask)
-        if (t->at[at].tag == tag) {
-            uint64_t id = t->at[at].id;
-            close_gap(t, at);
-            t->n--;
-            return id;
-        }
-    return 0;
+    t->n--;
+    return id;
 }
 
 void sent_ids_done(struct sent_ids *t)
@@ -236,10 +228,13 @@ static void on_fetched(struct store_op *op, enum bh_err err)
     pump_want(i);
 }
 
-/* Collects rows from @id on that the receiver has not sent and that are only in the store. */
-static size_t fetch_plan(struct instance *i, uint64_t id, uint64_t *ids, size_t *ret_bytes)
+/* Reads rows from @id on that the receiver has not sent and that are only in the store. */
+static struct fetch *fetch_start(struct instance *i, uint64_t id)
 {
+    struct relay *r = i->relay;
+    struct pump *t = r->pump;
     const struct mailbox *mb = &i->mb;
+    uint64_t ids[FETCH_ROWS];
     size_t n = 0, bytes = 0;
 
     for (uint32_t at = mailbox_seek(mb, id - 1); at < mb->n && n < FETCH_ROWS; at++) {
@@ -251,17 +246,6 @@ static size_t fetch_plan(struct instance *i, uint64_t id, uint64_t *ids, size_t 
         bytes += slot->units * SLOT_UNIT;
         ids[n++] = slot->id;
     }
-    *ret_bytes = bytes;
-    return n;
-}
-
-static struct fetch *fetch_start(struct instance *i, uint64_t id)
-{
-    struct relay *r = i->relay;
-    struct pump *t = r->pump;
-    uint64_t ids[FETCH_ROWS];
-    size_t bytes, n = fetch_plan(i, id, ids, &bytes);
-
     if (n == 0)
         return NULL;
     if (t->fetched != 0 && t->fetched + bytes > FETCH_TOTAL_BYTES) {
@@ -367,7 +351,7 @@ void pump_free(struct relay *r)
         free(f);
     }
     fifo_done(&r->pump->wanting);
-    buf_done(&r->pump->placed);
+    buf_done(&r->pump->filled);
     free(r->pump);
 }
 
@@ -467,6 +451,53 @@ void pump_acked(struct session *s, struct str buffer_id)
     mailbox_tidy(&i->mb);
 }
 
+/* ---- a socket that the previous process had: session_resume() ---- */
+
+/* Deliveries that passed this socket by: parked then, and redriven since. */
+static void resume_again(struct session *s, const struct session_row *rows, size_t n)
+{
+    struct mailbox *mb = &s->inst->mb;
+    size_t k = 0;
+
+    for (uint32_t at = 0; at < mb->n && mailbox_at(mb, at)->id <= s->sent_id; at++) {
+        const struct slot *slot = mailbox_at(mb, at);
+        while (k < n && rows[k].row < slot->id)
+            k++;
+        if (!slot_waits(slot) || (k < n && rows[k].row == slot->id) || s->n_again == UINT16_MAX)
+            continue;
+        s->again = xrealloc(s->again, (s->n_again + 1u) * sizeof s->again[0]);
+        s->again[s->n_again++] = slot->id;
+    }
+}
+
+void pump_resume(struct session *s, const struct session_row *rows, size_t n)
+{
+    struct instance *i = s->inst;
+    uint64_t first = 0, last = 0;
+    uint32_t left = 0;
+    bool soft = false;
+
+    for (size_t k = 0; k < n; k++) {
+        struct slot *slot = mailbox_find(&i->mb, rows[k].row);
+        s->sent_id = rows[k].row > s->sent_id ? rows[k].row : s->sent_id;
+        if (slot == NULL)
+            continue;
+        sent_ids_add(&i->sent, &i->mb, hash64_brief(&i->relay->env.store->dedup_key, rows[k].id),
+                     slot->id);
+        if (!slot_waits(slot))
+            continue; /* parked: an ack settles it all the same */
+        first = left++ == 0 ? slot->id : first;
+        last = slot->id;
+        soft |= is_soft(s, slot);
+        delivery_sent(i, slot);
+    }
+    resume_again(s, rows, n);
+    if (left > 0)
+        flight_add(&s->flight, first, last, left);
+    if (soft)
+        pump_soften(s, s->sent_id);
+}
+
 /* ---- attempts ---- */
 
 /* Parks a delivery for the reason @why: no socket gets it until it is redriven. */
@@ -482,7 +513,7 @@ static void park_slot(struct session *s, struct slot *slot, struct str why)
     journal_step(r->journal, clock_wall_ms(r->env.clock), JOURNAL_PARKED, slot->id, slot->attempts,
                  why);
     if (log_limit_passes(&r->pump->log_parked, clock_now_ms(r->env.clock), &skipped))
-        log_warn(&s->log, "delivery parked: id=%llx attempts=%u more=%llu",
+        log_warn(&s->log, "delivery parked: delivery=%llu attempts=%u more=%llu",
                  (unsigned long long)slot->id, (unsigned)slot->attempts,
                  (unsigned long long)skipped);
     if (i->has_parcels)
@@ -582,6 +613,8 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
     struct str name = delivery_id_in(body); /* by which the ack names this delivery */
     if (name.p != NULL)
         sent_ids_add(&i->sent, &i->mb, hash64_brief(&r->env.store->dedup_key, name), slot->id);
+    if (p->s->wire->ops->sent != NULL && name.p != NULL)
+        p->s->wire->ops->sent(p->s->wire, slot->id, name);
     if (p->n++ == 0)
         p->first = slot->id;
     p->last = slot->id;
@@ -617,7 +650,7 @@ static void pack_end(struct pack *p)
     session_arm(s);
 }
 
-static void place_url(void *ctx, struct str id, struct buf *out)
+static void write_media_url(void *ctx, struct str id, struct buf *out)
 {
     struct session *s = ctx;
 
@@ -648,10 +681,10 @@ static bool try_add(struct pack *p, struct slot *slot)
     }
     if ((slot->flags & SLOT_MEDIA) != 0 && p->s->wire->ops->media_url != NULL) {
         /* The URLs of files depend on the gateway and the time, so they are inserted now. */
-        struct buf *placed = &i->relay->pump->placed;
-        buf_reset(placed);
-        event_place_media(placed, body, place_url, p->s);
-        body = buf_str(placed);
+        struct buf *filled = &i->relay->pump->filled;
+        buf_reset(filled);
+        event_fill_media(filled, body, write_media_url, p->s);
+        body = buf_str(filled);
     }
     if (p->n > 0 && (p->solo || p->out == NULL || p->out->n - p->start + body.n > p->max))
         return false; /* it begins the next message */
@@ -659,42 +692,30 @@ static bool try_add(struct pack *p, struct slot *slot)
     return true;
 }
 
-/* Sends a redriven delivery that this socket has passed: one per message, before newer ones. */
-static bool send_again(struct pack *p)
+/* Adds a redriven delivery that this socket has passed: one per message, before newer ones. */
+static void send_again(struct pack *p)
 {
     struct session *s = p->s;
 
     while (s->n_again > 0 && p->n == 0) {
         struct slot *slot = mailbox_find(&s->inst->mb, s->again[0]);
         if (slot != NULL && slot_waits(slot) && !try_add(p, slot))
-            return false;
+            return;
         s->n_again--;
         memmove(s->again, s->again + 1, s->n_again * sizeof s->again[0]);
     }
-    return p->n > 0;
-}
-
-static bool send_next(struct pack *p)
-{
-    struct mailbox *mb = &p->s->inst->mb;
-
-    for (uint32_t at = mailbox_seek(mb, p->s->sent_id); at < mb->n; at++) {
-        struct slot *slot = mailbox_at(mb, at);
-        if (slot_waits(slot) && !try_add(p, slot))
-            break;
-    }
-    return p->n > 0;
 }
 
 static bool send_message(struct instance *i)
 {
     struct session *s = i->receiver;
+    const struct mailbox *mb = &i->mb;
     size_t most = i->relay->lim.pack_bytes;
     struct pack p = {.s = s, .max = most < PUMP_MESSAGE_MAX ? most : PUMP_MESSAGE_MAX};
 
     if (s == NULL || s->state != SESSION_RECEIVING || i->relay->draining ||
         flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window) ||
-        (s->flight != NULL && s->flight->solo))
+        (s->flight != NULL && s->flight->solo) || session_settles(s))
         return false;
     if (s->pulls) {
         s->wire->ops->mail(s->wire);
@@ -702,10 +723,18 @@ static bool send_message(struct instance *i)
     }
     if (s->inside)
         p.max = INSIDE_PACK_BYTES;
-    bool any = (s->n_again > 0 && send_again(&p)) || (s->n_again == 0 && send_next(&p));
-    if (any)
-        pack_end(&p);
-    return any;
+    if (s->n_again > 0)
+        send_again(&p);
+    if (s->n_again == 0 && p.n == 0)
+        for (uint32_t at = mailbox_seek(mb, s->sent_id); at < mb->n; at++) {
+            struct slot *slot = mailbox_at(mb, at);
+            if (slot_waits(slot) && !try_add(&p, slot))
+                break;
+        }
+    if (p.n == 0)
+        return false;
+    pack_end(&p);
+    return true;
 }
 
 void pump_all(struct relay *r)

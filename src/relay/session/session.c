@@ -35,9 +35,13 @@ static const struct {
     [SESSION_CLOSING] = {"closing", 0},
 };
 
+#define DROPS_MS 3000 /* an older Hermes has started 1.0 to 1.6 s after it dialled */
+#define RECEIVERS (B(RECEIVING) | B(MUTE) | B(DEAF))
+
 struct sessions {
     struct list by_age;
     uint32_t newest;  /* number of the newest session */
+    uint32_t met;     /* how often a session has become a receiver by its hello */
     struct map acked; /* ids of gateways that have acked; keys and values owned */
     struct log_limit log_malformed;
 };
@@ -72,8 +76,13 @@ void session_enter(struct session *s, enum session_state next)
 {
     assert((states[s->state].next & (1u << next)) != 0);
     log_debug(&s->log, "%s -> %s", states[s->state].name, states[next].name);
+    bool kept = (RECEIVERS & 1u << s->state) != 0, keep = (RECEIVERS & 1u << next) != 0;
     s->state = (uint8_t)next;
     instance_touch(s->inst);
+    if (next == SESSION_CLOSING && s->inst->relay->draining)
+        keep = kept; /* the next process shall have the socket as it is */
+    if (kept != keep && s->wire->ops->keep != NULL)
+        s->wire->ops->keep(s->wire, keep, (uint64_t)s->inst->relay->life << 32 | s->inst->met_no);
 }
 
 static int64_t now_ms(const struct session *s)
@@ -161,11 +170,24 @@ void session_ping(struct session *s)
     s->wire->ops->ping(s->wire, ++s->ping_no);
 }
 
+static int64_t settle_ms(const struct session *s)
+{
+    int64_t given = s->inst->relay->lim.settle_ms;
+
+    return s->gw->drops && given < DROPS_MS ? DROPS_MS : given;
+}
+
+bool session_settles(const struct session *s)
+{
+    return !s->gw->newer && !s->inside && s->state == SESSION_RECEIVING &&
+           now_ms(s) - s->since_ms < settle_ms(s);
+}
+
 void session_arm(struct session *s)
 {
     const struct relay_limits *lim = &s->inst->relay->lim;
     int64_t now = now_ms(s), due = s->next_ping_ms, far = 3 * lim->ack_patience_ms;
-    int64_t deadlines[] = {due, due, due};
+    int64_t deadlines[] = {due, due, due, due};
 
     if (s->inside || s->state == SESSION_CLOSING)
         return; /* inside there is no socket to ping, and no ack deadline */
@@ -176,6 +198,8 @@ void session_arm(struct session *s)
         deadlines[1] = s->ack_since_ms + (s->state == SESSION_DEAF ? far : lim->ack_patience_ms);
     if (s->state == SESSION_OLD || s->state == SESSION_NEW)
         deadlines[2] = s->since_ms + lim->old_socket_ms;
+    if (session_settles(s))
+        deadlines[3] = s->since_ms + settle_ms(s);
     for (size_t k = 0; k < ARRAY_LEN(deadlines); k++)
         due = deadlines[k] < due ? deadlines[k] : due;
     if (!timer_is_set(&s->tick) || due < timer_due_ms(s->inst->relay->env.clock, &s->tick))
@@ -207,26 +231,16 @@ static void check_acks(struct session *s, int64_t now)
         become_away(s, SESSION_DEAF, "acknowledges nothing");
 }
 
-static void check_pongs(struct session *s, int64_t now)
-{
-    const struct relay_limits *lim = &s->inst->relay->lim;
-    int64_t quiet_ms = now - s->quiet_since_ms;
-
-    if (s->ping_no == s->pong_no)
-        return;
-    if (quiet_ms >= 3 * lim->ack_patience_ms)
-        session_close(s, CLOSE_NO_PONGS);
-    else if (s->state == SESSION_RECEIVING && quiet_ms >= lim->pong_patience_ms)
-        become_away(s, SESSION_MUTE, "answers no ping");
-}
-
 static void on_tick(struct timer *t)
 {
     struct session *s = container_of(t, struct session, tick);
     const struct relay_limits *lim = &s->inst->relay->lim;
-    int64_t now = now_ms(s);
+    int64_t now = now_ms(s), quiet_ms = s->ping_no != s->pong_no ? now - s->quiet_since_ms : 0;
 
-    check_pongs(s, now);
+    if (quiet_ms >= 3 * lim->ack_patience_ms)
+        session_close(s, CLOSE_NO_PONGS);
+    else if (s->state == SESSION_RECEIVING && quiet_ms >= lim->pong_patience_ms)
+        become_away(s, SESSION_MUTE, "answers no ping");
     if (s->state != SESSION_CLOSING)
         check_acks(s, now);
     if (s->state == SESSION_OLD && now - s->since_ms >= lim->old_socket_ms)
@@ -235,6 +249,8 @@ static void on_tick(struct timer *t)
         session_close(s, CLOSE_NO_HELLO);
     if (s->state == SESSION_CLOSING)
         return;
+    if (s->state == SESSION_RECEIVING && settle_ms(s) > 0)
+        pump_want(s->inst); /* session_settles() may have held it back */
     if (now >= s->next_ping_ms) {
         session_ping(s);
         s->next_ping_ms = now + lim->ping_ms;
@@ -338,21 +354,12 @@ void session_receive(struct session *s)
         i->receiver = NULL;
     }
     list_move(&s->by_inst, &i->sessions);
+    i->met_no = ++s->inst->relay->sessions->met;
     instance_seen(i);
     wake_stop(i);
     sleep_end(s);
     take_over(s);
     log_info(&s->log, "connected: waiting=%u parked=%u", mailbox_waiting(&i->mb), i->mb.parked);
-}
-
-static struct session *successor(struct instance *i)
-{
-    for (struct list *it = i->sessions.prev; it != &i->sessions; it = it->prev) {
-        struct session *s = list_entry(it, struct session, by_inst);
-        if (s->state == SESSION_OLD)
-            return s;
-    }
-    return NULL;
 }
 
 /* Closes OLD sockets once a sleeping instance has no receiver.  OLD sockets do not take over while
@@ -386,9 +393,11 @@ static void leave(struct session *s, bool planned)
     if (i->receiver == s) {
         i->receiver = NULL;
         fetch_drop(i);
-        heir = i->sleep.asleep || r->draining ? NULL : successor(i);
+        for (struct list *it = i->sessions.prev; it != &i->sessions && heir == NULL; it = it->prev)
+            if (list_entry(it, struct session, by_inst)->state == SESSION_OLD)
+                heir = list_entry(it, struct session, by_inst);
     }
-    if (heir != NULL)
+    if (heir != NULL && !i->sleep.asleep && !r->draining)
         take_over(heir);
     delivery_socket_lost(i);
     if (i->receiver == NULL) {
@@ -437,13 +446,22 @@ void session_close(struct session *s, enum close_reason why)
     s->wire->ops->close(s->wire, why);
 }
 
+static void free_line(struct session *s)
+{
+    if (s->line == NULL)
+        return;
+    buf_done(s->line);
+    free(s->line);
+    s->line = NULL;
+}
+
 static void session_free(struct session *s)
 {
     list_remove(&s->by_inst);
     list_remove(&s->by_age);
     if (list_is_empty(&s->inst->sessions))
         sent_ids_done(&s->inst->sent); /* no socket is left that could ack */
-    line_reader_free(s->reader);
+    free_line(s);
     free(s->flight);
     free(s->again);
     free(s->personas);
@@ -478,13 +496,13 @@ void sessions_free(struct relay *r)
     free(r->sessions);
 }
 
-/* ---- revocation ---- */
-
-static void close_revoked(const struct gateway *g, struct session *s)
+void session_parted(struct session *s)
 {
-    if (s->gw == g)
-        session_close(s, CLOSE_REVOKED);
+    if (s->state != SESSION_CLOSING)
+        leave(s, true);
 }
+
+/* ---- revocation ---- */
 
 /* Normally the revoked gateway's sockets are in the list of its instance.  If the gateway id has
  * been reissued meanwhile, maybe to another instance, all sessions are checked. */
@@ -496,13 +514,12 @@ static void on_revoked(void *ctx, struct str id)
                              ? instance_find(r, str_of(g->tenant), str_of(g->instance))
                              : NULL;
 
-    if (i != NULL) {
-        list_each (&i->sessions, it, nxt)
-            close_revoked(g, list_entry(it, struct session, by_inst));
-        return;
+    list_each (i != NULL ? &i->sessions : &r->sessions->by_age, it, nxt) {
+        struct session *s = i != NULL ? list_entry(it, struct session, by_inst)
+                                      : list_entry(it, struct session, by_age);
+        if (s->gw == g)
+            session_close(s, CLOSE_REVOKED);
     }
-    list_each (&r->sessions->by_age, it, nxt)
-        close_revoked(g, list_entry(it, struct session, by_age));
 }
 
 void sessions_listen(struct relay *r)
@@ -534,69 +551,6 @@ struct session *session_open_pulling(struct relay *r, const struct gateway *gw, 
         facts_gateway_is_newer(r->env.facts, str_of(gw->id)); /* it takes everything there is */
     session_receive(s);
     return s;
-}
-
-/* ---- line_reader ---- */
-
-struct line_reader {
-    struct buf part;
-    bool too_long; /* bytes are discarded until the line ends */
-};
-
-void line_reader_free(struct line_reader *l)
-{
-    if (l == NULL)
-        return;
-    buf_done(&l->part);
-    free(l);
-}
-
-/* Appends @rest to the unfinished line.  Reports a line that becomes too long, once. */
-static void keep(struct line_reader **ret_l, struct str rest, size_t max, line_cb *cb, void *ctx)
-{
-    if (*ret_l == NULL)
-        *ret_l = xcalloc(1, sizeof **ret_l);
-    struct line_reader *l = *ret_l;
-    if (l->too_long)
-        return;
-    if (l->part.n + rest.n <= max) {
-        buf_add_str(&l->part, rest);
-        return;
-    }
-    l->too_long = true;
-    buf_done(&l->part);
-    cb(ctx, STR_NULL, false); /* the last line of the piece, so the result does not matter */
-}
-
-/* @line completes the buffered part of the line. */
-static bool finish(struct line_reader **ret_l, struct str line, size_t max, line_cb *cb, void *ctx)
-{
-    struct line_reader *l = *ret_l;
-    bool fits = l->part.n + line.n <= max, go_on = true;
-
-    *ret_l = NULL;
-    if (!l->too_long) {
-        if (fits)
-            buf_add_str(&l->part, line);
-        go_on = cb(ctx, fits ? buf_str(&l->part) : STR_NULL, fits);
-    }
-    line_reader_free(l);
-    return go_on;
-}
-
-void line_reader_feed(struct line_reader **l, struct str bytes, size_t max, line_cb *cb, void *ctx)
-{
-    const char *end;
-
-    while (bytes.n != 0 && (end = memchr(bytes.p, '\n', bytes.n)) != NULL) {
-        struct str line = str_make(bytes.p, (size_t)(end - bytes.p));
-        bytes = str_skip(bytes, line.n + 1);
-        bool go_on = *l != NULL ? finish(l, line, max, cb, ctx) : cb(ctx, line, line.n <= max);
-        if (!go_on)
-            return;
-    }
-    if (bytes.n != 0)
-        keep(l, bytes, max, cb, ctx);
 }
 
 /* ---- personas ----
@@ -671,8 +625,6 @@ enum {
     MALFORMED_WINDOW_MS = 60000,
 };
 
-typedef void frame_f(struct session *s, const struct frame *f);
-
 static void on_unknown(struct session *s, const struct frame *f)
 {
     s->inst->relay->n.frames_unknown++;
@@ -706,16 +658,30 @@ static void is_newer(struct session *s)
         facts_gateway_is_newer(s->inst->relay->env.facts, str_of(s->gw->id));
 }
 
+/* The end of a turn is marked as Hermes marks it, and nothing shows a newer one. */
+static void is_older_hermes(struct session *s)
+{
+    if (s->gw->newer || s->gw->drops)
+        return;
+    facts_gateway_drops(s->inst->relay->env.facts, str_of(s->gw->id));
+    session_arm(s); /* this socket may be young */
+}
+
+/* An unconfigured client names the platform "relay": it means the one it was added for. */
+static void name_meant(const struct session *s, struct str *platform, struct str *bot)
+{
+    if (bot->n == 0 && s->gw->platform != NULL && str_eq(*platform, STR("relay"))) {
+        *platform = str_of(s->gw->platform);
+        *bot = str_of(s->gw->bot);
+    }
+}
+
 static void on_hello(struct session *s, const struct frame *f)
 {
     struct outside *outside = s->inst->relay->env.outside;
     struct str platform = f->platform, bot = f->bot, known;
 
-    /* An unconfigured client names the platform "relay": it means the one it was added for. */
-    if (bot.n == 0 && s->gw->platform != NULL && str_eq(platform, STR("relay"))) {
-        platform = str_of(s->gw->platform);
-        bot = str_of(s->gw->bot);
-    }
+    name_meant(s, &platform, &bot);
     if (f->manifest.doc != NULL || (s->personas != NULL && !persona_find(s, platform, bot, &known)))
         is_newer(s);
     persona_add(s, platform, bot);
@@ -735,16 +701,20 @@ static void on_hello(struct session *s, const struct frame *f)
 
 /* ---- acks ---- */
 
-static void on_ack(struct session *s, const struct frame *f)
+void session_acked(struct session *s, struct str buffer_id)
 {
-    if (f->buffer_id.n == 0) {
-        on_unknown(s, f);
-        return;
-    }
     if (!s->acking.acked)
         first_ack(s);
     session_alive(s, true);
-    pump_acked(s, f->buffer_id);
+    pump_acked(s, buffer_id);
+}
+
+static void on_ack(struct session *s, const struct frame *f)
+{
+    if (f->buffer_id.n == 0)
+        on_unknown(s, f);
+    else
+        session_acked(s, f->buffer_id);
 }
 
 /* ---- the rest ---- */
@@ -755,14 +725,11 @@ static void on_outbound(struct session *s, const struct frame *f)
 
     if (a->platform.n != 0 || a->user_id.n != 0 || a->op == ACTION_TYPING || a->op == ACTION_EDIT)
         is_newer(s);
+    else if (json_as_bool(json_get(a->metadata, "notify"), false))
+        is_older_hermes(s);
     if (flight_count(s->flight) > 0)
         look_for_acks(s, a);
     requests_start(s, f);
-}
-
-static void on_interrupt(struct session *s, const struct frame *f)
-{
-    interrupt_from_gateway(s, f->session_key, f->reason);
 }
 
 static void on_going_idle(struct session *s, const struct frame *f)
@@ -770,36 +737,81 @@ static void on_going_idle(struct session *s, const struct frame *f)
     sleep_begin(s);
 }
 
-static frame_f *const handlers[] = {
-    [FRAME_HELLO] = on_hello,         [FRAME_OUTBOUND] = on_outbound,
-    [FRAME_INTERRUPT] = on_interrupt, [FRAME_GOING_IDLE] = on_going_idle,
-    [FRAME_INBOUND_ACK] = on_ack,     [FRAME_UNKNOWN] = on_unknown,
+static void (*const handlers[])(struct session *s, const struct frame *f) = {
+    [FRAME_HELLO] = on_hello,
+    [FRAME_OUTBOUND] = on_outbound,
+    [FRAME_INTERRUPT] = interrupt_from_gateway,
+    [FRAME_GOING_IDLE] = on_going_idle,
+    [FRAME_INBOUND_ACK] = on_ack,
+    [FRAME_UNKNOWN] = on_unknown,
     [FRAME_MALFORMED] = on_malformed,
 };
 
-static bool on_line(void *ctx, struct str line, bool whole)
+static void on_line(struct session *s, struct str line)
 {
-    struct session *s = ctx;
     struct frame f;
 
-    if (!whole) {
-        session_close(s, CLOSE_TOO_LARGE);
-        return false;
-    }
     if (str_trim(line).n == 0)
-        return true;
+        return;
     frame_read(s->inst->relay->json, line, &f);
     if (s->state != SESSION_CLOSING || f.type == FRAME_INBOUND_ACK)
         handlers[f.type](s, &f);
-    return true;
 }
 
-size_t session_unfinished(const struct session *s)
+/* Whole lines in @bytes are not copied.  Only the end of an unfinished one is kept, max_frame bytes
+ * at most. */
+size_t session_data(struct session *s, struct str bytes)
 {
-    return s->reader != NULL ? s->reader->part.cap : 0;
+    const char *end;
+
+    while (bytes.n != 0) {
+        end = memchr(bytes.p, '\n', bytes.n);
+        struct str piece = str_make(bytes.p, end != NULL ? (size_t)(end - bytes.p) : bytes.n);
+        bytes = str_skip(bytes, end != NULL ? piece.n + 1 : piece.n);
+        if (s->skips_line) {
+            s->skips_line = end == NULL;
+        } else if ((s->line != NULL ? s->line->n : 0) + piece.n > s->inst->relay->lim.max_frame) {
+            s->skips_line = end == NULL;
+            free_line(s);
+            session_close(s, CLOSE_TOO_LARGE);
+        } else if (end != NULL && s->line == NULL) {
+            on_line(s, piece);
+        } else {
+            if (s->line == NULL)
+                s->line = xcalloc(1, sizeof *s->line);
+            buf_add_str(s->line, piece);
+            if (end != NULL)
+                on_line(s, buf_str(s->line));
+            if (end != NULL)
+                free_line(s);
+        }
+    }
+    return s->line != NULL ? s->line->cap : 0;
 }
 
-void session_data(struct session *s, struct str bytes)
+/* ---- a socket that the previous process had ---- */
+
+struct session *session_resume(struct relay *r, const struct gateway *gw, struct wire *wire,
+                               const struct session_past *past)
 {
-    line_reader_feed(&s->reader, bytes, s->inst->relay->lim.max_frame, on_line, s);
+    struct session *s = session_open(r, gw, wire);
+    struct str rest = past->personas, platform, bot;
+
+    if (s == NULL)
+        return NULL;
+    while (next_persona(&rest, &platform, &bot)) {
+        name_meant(s, &platform, &bot);
+        persona_add(s, platform, bot);
+    }
+    if (past->acked)
+        first_ack(s);
+    requests_tell_lost(s, past->asked, past->n_asked);
+    uint32_t was = past->rank >> 32 == r->life ? (uint32_t)past->rank : 0;
+    if (s->inst->met_no > was) { /* the gateway has dialled again since */
+        session_close(s, CLOSE_REPLACED);
+        return s;
+    }
+    pump_resume(s, past->rows, past->n_rows);
+    session_receive(s);
+    return s;
 }

@@ -1,6 +1,6 @@
 /* session.h - one WebSocket of a gateway: its state, its liveness, and the frames that it sends.
  *
- *      bytes --line_reader--> lines --frame_read()--> frames --one handler per type--> relay
+ *      bytes --session_data()--> lines --frame_read()--> frames --one handler per type--> relay
  *
  *      NEW --hello--> RECEIVING <--pong-- MUTE      no pong for pong_patience_ms
  *                       ^    ^----ack---- DEAF      no ack for ack_patience_ms
@@ -57,12 +57,12 @@ struct session {
     struct list by_age;       /* sessions->by_age */
     struct list requests;     /* requests.h */
     struct timer tick;
-    struct flight *flight;      /* owned; NULL: nothing unacked */
-    struct line_reader *reader; /* owned; NULL: no unfinished line */
-    uint64_t *again;     /* owned; redriven ids below sent_id that never went down this socket */
-    char *personas;      /* owned; the identities of its hellos */
-    uint64_t sent_id;    /* newest id sent on this socket */
-    uint64_t counted_id; /* attempts are counted up to this id */
+    struct flight *flight; /* owned; NULL: nothing unacked */
+    struct buf *line;      /* owned; an unfinished line; NULL: none */
+    uint64_t *again;       /* owned; redriven ids below sent_id that never went down this socket */
+    char *personas;        /* owned; the identities of its hellos */
+    uint64_t sent_id;      /* newest id sent on this socket */
+    uint64_t counted_id;   /* attempts are counted up to this id */
     int64_t next_ping_ms;
     int64_t quiet_since_ms;     /* oldest unanswered ping */
     int64_t ack_since_ms;       /* last ack, or the first message after all were acked */
@@ -78,6 +78,7 @@ struct session {
     bool sleep_owed : 1, sleep_acked : 1; /* going_idle_ack is due, was sent: sleep.h */
     bool inside : 1;                      /* an agent in this process, without a socket: inside.h */
     bool pulls : 1;                       /* the agent reads its mail by a cursor: inside.h */
+    bool skips_line : 1;                  /* the line is too long: dropped up to its end */
 };
 
 struct sessions *sessions_new(void);
@@ -99,6 +100,8 @@ bool session_anyone_has(const struct instance *i, uint64_t id);
 /* @id is settled: removes it from the flights of all sockets of @i. */
 void session_forget_all(struct instance *i, uint64_t id);
 
+/* True while nothing is sent to @s, because its gateway may still be starting: settle_ms. */
+bool session_settles(const struct session *s);
 void session_arm(struct session *s); /* call when a deadline may have moved nearer */
 void session_ping(struct session *s);
 void session_alive(struct session *s, bool acked); /* a pong came, or (@acked) an ack */
@@ -111,17 +114,6 @@ void session_alive(struct session *s, bool acked); /* a pong came, or (@acked) a
  *         v and never acks   |
  *      NEVER ACKS, remembered on the gateway's record: all its deliveries are soft (pump.h)
  */
-
-/* ---- lines ---- */
-
-/* @whole is false for a line above the limit; its bytes are dropped.  Returns false to skip the
- * rest of the piece. */
-typedef bool line_cb(void *ctx, struct str line, bool whole);
-
-/* Calls @cb for each line.  Whole lines in @bytes are not copied; only an unfinished line is.  A
- * line longer than @max is reported once and never buffers more than @max bytes. */
-void line_reader_feed(struct line_reader **l, struct str bytes, size_t max, line_cb *cb, void *ctx);
-void line_reader_free(struct line_reader *l); /* NULL is fine */
 
 /* ---- personas: the (platform, bot) pairs a socket may speak as ---- */
 

@@ -35,6 +35,7 @@ struct instances {
     struct fifo news;         /* instances with unwritten times of activity */
     struct list retired;      /* struct retired, owned; at start only */
     struct map retired_boxes; /* box -> struct retired */
+    uint64_t strangers;       /* rows of no known mailbox, found at start */
 };
 
 static timer_cb on_activity_due;
@@ -90,6 +91,11 @@ void instances_free(struct instances *t)
 struct list *instances_by_age(struct relay *r)
 {
     return &r->instances->by_age;
+}
+
+size_t instances_count(const struct relay *r)
+{
+    return map_count(&r->instances->by_name);
 }
 
 struct instance *instance_at(const struct relay *r, uint32_t box)
@@ -568,15 +574,9 @@ static bool on_instance(void *ctx, struct str key, void *thing)
     return true;
 }
 
-struct instance_loading {
-    struct relay *relay;
-    uint64_t strangers;
-};
-
 static void on_row(void *ctx, const struct store_row *row)
 {
-    struct instance_loading *l = ctx;
-    struct relay *r = l->relay;
+    struct relay *r = ctx;
     struct instance *i = instance_at(r, row->box);
     struct retired *old =
         map_get(&r->instances->retired_boxes, str_make(&row->box, sizeof row->box));
@@ -584,18 +584,17 @@ static void on_row(void *ctx, const struct store_row *row)
     if (row->box == STAGED_BOX) {
         stage_load(r, row);
     } else if (i != NULL) {
-        mailbox_push_row(&i->mb, row);
+        mailbox_push(&i->mb, row);
     } else if (old != NULL) {
         old->rows++;
         acks_add(r, row->id);
     } else {
-        l->strangers++;
+        r->instances->strangers++;
     }
 }
 
 enum bh_err instances_load(struct relay *r)
 {
-    struct instance_loading l = {.relay = r};
     struct store *st = r->env.store;
     char why[256];
     enum bh_err err = record_load(st, &instance_form, NULL, STR_NULL, on_instance, r, why);
@@ -603,12 +602,12 @@ enum bh_err instances_load(struct relay *r)
     if (err == BH_OK)
         err = record_load(st, &retired_form, NULL, STR_NULL, on_retired, r, why);
     if (err == BH_OK)
-        err = st->ops->load_rows(st, on_row, &l);
+        err = st->ops->load_rows(st, on_row, r);
     if (err == BH_OK)
         lives_loaded(r);
-    if (l.strangers != 0)
+    if (r->instances->strangers != 0)
         log_error(NULL, "rows of no known mailbox are left alone: rows=%llu",
-                  (unsigned long long)l.strangers);
+                  (unsigned long long)r->instances->strangers);
     list_each (&r->instances->by_age, it, nxt)
         mailbox_sort(&list_entry(it, struct instance, link)->mb);
     return err;

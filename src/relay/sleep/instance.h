@@ -35,7 +35,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct list revisions;       /* changed bytes that the store does not have yet: mailbox.h */
     struct unread *unread;       /* owned; interrupts its receiver may not have read: commands.h */
     struct fetch *fetch[2];      /* owned; [0] is being consumed, [1] is the read-ahead: pump.h */
-    struct chat_row chats;       /* its chats, the one with the newest event last */
+    struct chat_list chats;      /* its chats, the one with the newest event last */
     struct list spoken;          /* the chats it spoke in, newest last: spoken.c */
     int64_t last_inbound_ms, last_outbound_ms; /* wall; 0: never */
     uint32_t box;                              /* its mailbox number */
@@ -45,6 +45,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     uint32_t box_version;                              /* the first version that has @box */
     uint32_t n_chats, n_spoken;                        /* lengths of @chats and @spoken */
     uint32_t park_mark; /* newest session number when a delivery was last parked */
+    uint32_t met_no;    /* when a session last said hello, counted over all; 0: none did yet */
     uint16_t tenant_n, name_n;
     uint16_t chat_era;   /* below CHAT_ERAS: chats.h */
     uint8_t shown_state; /* enum relay_state last reported to outside->changed() */
@@ -83,7 +84,9 @@ struct instances *instances_new(struct relay *r);
 enum bh_err instances_load(struct relay *r); /* at start: loads the records, then the rows */
 void instances_free(struct instances *t);    /* NULL is fine */
 struct list *instances_by_age(struct relay *r);
-/* The instance with the mailbox number @box, or with the next larger one; NULL: none. */
+size_t instances_count(const struct relay *r);
+/* The instance with the mailbox number @box, or with the next larger one; NULL: none.  Numbers
+ * begin at 1. */
 struct instance *instance_at(const struct relay *r, uint32_t box);
 struct instance *instance_after(const struct relay *r, uint32_t box);
 

@@ -112,7 +112,7 @@ void sleep_check(struct instance *i)
 
 static timer_cb on_due;
 
-struct line { /* the queue of one tenant, while one of its instances is poked */
+struct poke_queue { /* the queue of one tenant, while one of its instances is poked */
     struct list waiting;
     size_t n_poked;
     char tenant[];
@@ -131,18 +131,18 @@ static struct wake *make_wake(struct instance *i)
         return i->wake;
     struct wake *w = i->wake = xcalloc(1, sizeof *w);
     w->inst = i;
-    list_init(&w->line);
+    list_init(&w->queued);
     timer_init(&w->timer, on_due);
     return w;
 }
 
 void wakes_done(struct wakes *w)
 {
-    void *line;
+    void *queue;
 
-    for (size_t i = 0; map_next(&w->lines, &i, &line);)
-        free(line);
-    map_done(&w->lines);
+    for (size_t i = 0; map_next(&w->queues, &i, &queue);)
+        free(queue);
+    map_done(&w->queues);
 }
 
 void wake_done(struct instance *i)
@@ -151,7 +151,7 @@ void wake_done(struct instance *i)
     if (i->wake == NULL)
         return;
     timer_stop(i->relay->env.clock, &i->wake->timer);
-    list_remove(&i->wake->line);
+    list_remove(&i->wake->queued);
     free(i->wake->problem);
     free(i->wake);
     i->wake = NULL;
@@ -233,41 +233,41 @@ void wake_stop(struct instance *i)
             instance_record(i);
     }
     timer_stop(i->relay->env.clock, &w->timer);
-    list_remove(&w->line);
+    list_remove(&w->queued);
 }
 
 /* ---- the queue of a tenant ---- */
 
-static struct line *line_of(struct instance *i)
+static struct poke_queue *queue_of(struct instance *i)
 {
-    struct map *lines = &i->relay->wakes.lines;
+    struct map *queues = &i->relay->wakes.queues;
     struct str tenant = instance_tenant(i);
-    struct line *l = map_get(lines, tenant);
+    struct poke_queue *l = map_get(queues, tenant);
 
     if (l != NULL)
         return l;
     l = xcalloc(1, sizeof *l + tenant.n + 1);
     memcpy(l->tenant, tenant.p, tenant.n);
     list_init(&l->waiting);
-    map_put(lines, str_of(l->tenant), l);
+    map_put(queues, str_of(l->tenant), l);
     return l;
 }
 
 /* A poke was answered: starts the next queued poke that is still needed. */
-static void line_goes_on(struct instance *i)
+static void queue_advance(struct instance *i)
 {
-    struct map *lines = &i->relay->wakes.lines;
-    struct line *l = line_of(i);
+    struct map *queues = &i->relay->wakes.queues;
+    struct poke_queue *l = queue_of(i);
 
     l->n_poked--;
     while (!list_is_empty(&l->waiting) && l->n_poked < WAKE_AT_ONCE) {
-        struct wake *next = list_first(&l->waiting, struct wake, line);
-        list_remove(&next->line);
+        struct wake *next = list_first(&l->waiting, struct wake, queued);
+        list_remove(&next->queued);
         on_due(&next->timer);
     }
     if (l->n_poked != 0 || !list_is_empty(&l->waiting))
         return;
-    map_del(lines, str_of(l->tenant));
+    map_del(queues, str_of(l->tenant));
     free(l);
 }
 
@@ -277,7 +277,7 @@ static void on_poked(void *ctx, bool ok, const char *why)
     struct wake *w = make_wake(i); /* a new life of the name may have begun meanwhile */
 
     w->poking = false;
-    line_goes_on(i);
+    queue_advance(i);
     free(w->problem);
     w->problem = ok ? NULL : xstrdup(why != NULL ? why : "no reason given");
     if (ok && w->in_vain < UINT8_MAX)
@@ -298,11 +298,11 @@ static void on_due(struct timer *t)
     struct relay *r = i->relay;
     const char *url = reason_to_poke(i);
 
-    if (url == NULL || list_is_linked(&w->line))
+    if (url == NULL || list_is_linked(&w->queued))
         return;
-    struct line *l = line_of(i);
+    struct poke_queue *l = queue_of(i);
     if (l->n_poked >= WAKE_AT_ONCE) {
-        list_append(&l->waiting, &w->line);
+        list_append(&l->waiting, &w->queued);
         return;
     }
     l->n_poked++;

@@ -66,7 +66,7 @@ void sleep_check(struct instance *i); /* sends each going_idle_ack whose data is
 struct wake {              /* made when a poke is planned, or a record tells of one */
     struct instance *inst; /* borrowed; owns us */
     struct timer timer;    /* armed: WAITING */
-    struct list line;      /* linked: due, queued behind other pokes of its tenant */
+    struct list queued;    /* linked: due, queued behind other pokes of its tenant */
     int64_t last_ms;       /* monotonic time of the last poke */
     int64_t last_wall_ms;  /* 0: never poked */
     char *problem;         /* owned; error of the last poke; NULL: none */
@@ -75,7 +75,7 @@ struct wake {              /* made when a poke is planned, or a record tells of 
 };
 
 struct wakes {
-    struct map lines; /* tenant -> its queue of pokes, while there is one */
+    struct map queues; /* tenant -> its queue of pokes, while there is one */
 };
 void wakes_done(struct wakes *w);
 

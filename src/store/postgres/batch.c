@@ -32,15 +32,6 @@ static void end_round(struct store_postgres *st, enum line_end *into)
 
 /* ---- one transaction ---- */
 
-static void ask_fate(struct store_postgres *st)
-{
-    pg_mark_next(&st->mark);
-    params_reset(&st->params);
-    param_i64(&st->params, st->mark.writer);
-    param_i64(&st->params, st->mark.n);
-    line_ask(&st->main, PG_FATE, &st->params);
-}
-
 static enum line_end read_fate(struct store_postgres *st)
 {
     PGresult *r;
@@ -87,7 +78,11 @@ static enum line_end write_ops(struct store_postgres *st, struct store_op *first
 
     line_begin(&st->main, st->answer_ms);
     line_ask(&st->main, PG_BEGIN, NULL);
-    ask_fate(st);
+    pg_mark_next(&st->mark);
+    params_reset(&st->params);
+    param_i64(&st->params, st->mark.writer);
+    param_i64(&st->params, st->mark.n);
+    line_ask(&st->main, PG_FATE, &st->params);
     bool guarded = ask_guard(st);
     pg_write_ask(st, first, end);
     line_send(&st->main);
@@ -189,7 +184,7 @@ static void count_group(struct store_op *first, struct store_op *end, struct sto
         const struct store_append *a = container_of(op, struct store_append, op);
         if (op->kind != STORE_APPEND)
             continue;
-        counts->shrunk += a->shrunk;
+        counts->shrunk += a->shrunk ? worker_stands_for(&a->op) : 0;
         counts->rows_written += !a->shrunk;
         counts->keys_written += a->has_key + (a->extra != NULL ? a->extra->n_keys : 0);
     }

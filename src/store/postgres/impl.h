@@ -76,9 +76,10 @@ void line_close(struct pg_line *l);
 bool line_is_quiet(const struct pg_line *l);
 void line_begin(struct pg_line *l, int64_t ms); /* a round of questions and answers begins */
 struct params;
-/* Queue a question; failures are told by the answers. */
-void line_ask(struct pg_line *l, enum pg_statement s, struct params *p);
-void line_ask_named(struct pg_line *l, const char *name, struct params *p); /* of another's */
+/* All at once, whatever the line is for.  Leaves the line in pipeline mode. */
+bool line_prepare(struct pg_line *l, const char *const *statements, unsigned from, unsigned to);
+/* Queue a question, a statement that was prepared; failures are told by the answers. */
+void line_ask(struct pg_line *l, unsigned statement, struct params *p);
 /* The same with a text instead of a statement; its parameters say their types themselves. */
 void line_ask_sql(struct pg_line *l, const char *sql, struct params *p);
 void line_send(struct pg_line *l); /* pipeline: what was asked goes out; answers follow in order */
@@ -175,10 +176,9 @@ struct store_postgres {
     struct params reader_params;
     struct pg_line loader; /* used under db_lock, like the next one */
     struct params params;
-    bool read_ill; /* of the read thread: the last read failed */
-    bool moving;   /* not a server: tables that are being filled are welcome (move.c) */
-    bool looking;  /* not a server: nothing is made or changed */
-    bool empty;    /* @looking found no tables */
+    bool moving;  /* not a server: tables that are being filled are welcome (migrate.c) */
+    bool looking; /* not a server: nothing is made or changed */
+    bool empty;   /* @looking found no tables */
 
     /* of the write thread */
     struct pg_mark mark;     /* of the newest transaction */
@@ -199,8 +199,7 @@ static inline struct store_postgres *postgres_of(struct store *st)
 }
 
 /* schema.c: statements */
-const char *pg_statement_name(enum pg_statement s);
-bool pg_statements_prepare(struct pg_line *l, enum line_use use);
+extern const char *const pg_statements[N_STATEMENTS];
 
 /* schema.c: tables, functions, the numbers of this start */
 bool pg_schema_prepare(struct store_postgres *st, char *ret_why);

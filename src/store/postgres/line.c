@@ -97,9 +97,13 @@ static const char writing[] = "SET plan_cache_mode=force_generic_plan;"
 
 static bool settle(struct pg_line *l, enum line_use use)
 {
-    return PQsetnonblocking(l->pg, 1) == 0 && line_text(l, session, NULL) == LINE_OK &&
-           (use != LINE_WRITES || line_text(l, writing, NULL) == LINE_OK) &&
-           (use == LINE_PLAIN || pg_statements_prepare(l, use));
+    if (PQsetnonblocking(l->pg, 1) != 0 || line_text(l, session, NULL) != LINE_OK)
+        return false;
+    if (use == LINE_WRITES)
+        return line_text(l, writing, NULL) == LINE_OK &&
+               line_prepare(l, pg_statements, 0, PG_FETCH);
+    return use == LINE_PLAIN || (line_prepare(l, pg_statements, PG_FETCH, N_STATEMENTS) &&
+                                 PQexitPipelineMode(l->pg) == 1);
 }
 
 bool line_open(struct pg_line *l, const char *url, enum line_use use)
@@ -151,14 +155,35 @@ static void ask(struct pg_line *l, const char *name, const char *sql, struct par
         lost(l, PQerrorMessage(l->pg));
 }
 
-void line_ask(struct pg_line *l, enum pg_statement s, struct params *p)
+static const char *name_of(unsigned statement, char room[16])
 {
-    ask(l, pg_statement_name(s), NULL, p);
+    snprintf(room, 16, "q%u", statement);
+    return room;
 }
 
-void line_ask_named(struct pg_line *l, const char *name, struct params *p)
+void line_ask(struct pg_line *l, unsigned statement, struct params *p)
 {
-    ask(l, name, NULL, p);
+    char name[16];
+
+    ask(l, name_of(statement, name), NULL, p);
+}
+
+bool line_prepare(struct pg_line *l, const char *const *statements, unsigned from, unsigned to)
+{
+    bool ok = PQenterPipelineMode(l->pg) == 1;
+    char name[16];
+
+    for (unsigned i = from; ok && i < to; i++)
+        ok = PQsendPrepare(l->pg, name_of(i, name), statements[i], 0, NULL) == 1;
+    if (!ok)
+        return false;
+    line_send(l);
+    for (unsigned i = from; i < to && l->pg != NULL; i++) {
+        PGresult *r;
+        ok &= line_answer(l, &r) == LINE_OK;
+        PQclear(r);
+    }
+    return l->pg != NULL && line_done(l) == LINE_OK && ok;
 }
 
 void line_ask_sql(struct pg_line *l, const char *sql, struct params *p)

@@ -9,29 +9,31 @@
  * The store may be open in several nodes, and one of them writes.  Each of its transactions checks
  * the lease (store_guard()); once the lease is another node's, nothing is written.
  *
- * Every question has a deadline of its own: a connection can go silent without an error.  While
- * the server is away, writes fail at once with BH_UNAVAILABLE.  The store looks up a commit whose
- * answer was lost on a new connection, and reports BH_UNKNOWN only if it gets none in time. */
+ * Every statement has a deadline, because a connection can go silent without an error.  While the
+ * server is away, writes fail at once with BH_UNAVAILABLE.  If the answer to a COMMIT is lost, the
+ * store looks the outcome up on a new connection.  It reports BH_UNKNOWN only if it gets no
+ * connection in time. */
 #pragma once
 #include "store/store.h"
 
-/* @url is what libpq understands (postgresql://user@host/db?sslmode=verify-full, or key=value
- * words).  Creates the tables it lacks under a lock, so that many nodes may start at once, and
- * refuses those of a newer bellhop.  @answer_ms: see below; 0 is that.  @ret_why has 256 bytes. */
+/* @url is a libpq connection string (postgresql://user@host/db?sslmode=verify-full, or
+ * key=value words).  Creates or migrates the tables under a lock, so several nodes may
+ * start at once.  Refuses tables of a newer bellhop.  @answer_ms 0:
+ * STORE_POSTGRES_ANSWER_MS.  @ret_why has 256 bytes. */
 enum bh_err store_postgres_open(struct loop *loop, const char *url, int64_t answer_ms,
                                 struct store **ret_st, char *ret_why) BH_MUST_USE;
-/* To look at a database that others use: makes and changes nothing, and its writes are refused.
- * BH_NOT_FOUND: there are no tables yet. */
+/* Opens a database that a server may be using, for reading: creates and changes nothing, and
+ * refuses writes.  BH_NOT_FOUND: there are no tables yet. */
 enum bh_err store_postgres_look(struct loop *loop, const char *url, struct store **ret_st,
                                 char *ret_why) BH_MUST_USE;
-#define STORE_POSTGRES_ANSWER_MS 8000 /* how long an answer may take, unless told otherwise */
+#define STORE_POSTGRES_ANSWER_MS 8000 /* default timeout of a statement */
 
-/* Renews a lease that was granted, from a thread and on a line of its own: for whoever has to block
- * the loop, as a server that reads everything at its start.  The name and the owner in @lease
- * outlive the keeper; it renews for @lease->ttl_ms, and for @most_ms at most.  NULL: there is no
- * thread, and nobody renews. */
+/* Renews a lease from a thread with its own connection, while the caller blocks the loop: a server
+ * loads all its state at start-up.  The name and the owner in @lease outlive the keeper.  Each
+ * renewal is for @lease->ttl_ms; the keeper stops after @most_ms.  NULL: no thread could be
+ * started. */
 struct store_keeper *store_postgres_keep(const char *url, const struct store_lease *lease,
                                          int64_t most_ms);
-/* Ends it, and sets *@k to NULL; a NULL inside is fine.  Returns when the newest renewal that
- * succeeded was asked for (monotonic ms); 0: none was. */
+/* Stops the keeper and sets *@k to NULL; a NULL inside is fine.  Returns the time (monotonic ms) at
+ * which the newest successful renewal was requested; 0: none succeeded. */
 int64_t store_postgres_kept(struct store_keeper **k);

@@ -1,6 +1,5 @@
 /* read.c - the reading ops, each one statement and so one snapshot, and the loaders of start-up. */
 #include "store/postgres/impl.h"
-#include <endian.h>
 
 /* Columns 0 to 7 of the statements that answer with rows. */
 static struct store_row row_of(const PGresult *r)
@@ -70,32 +69,6 @@ static enum line_end fetch(struct store_postgres *st, struct store_fetch *f)
 
 /* ---- scan ---- */
 
-static size_t look_limit(size_t limit)
-{
-    return limit != 0 && limit < LOOK_ROWS ? limit : LOOK_ROWS;
-}
-
-/* From @from up to below @to, or to the end of the namespace unless @ret_ends. */
-static void scan_bounds(const struct store_scan *s, struct buf *from, struct buf *to,
-                        bool *ret_ends)
-{
-    *ret_ends = scan_prefix_end(to, s->prefix);
-    buf_add_str(from, s->prefix);
-    if (s->after.p == NULL)
-        return;
-    if (s->reverse) {
-        if (!*ret_ends || str_cmp(s->after, buf_str(to)) < 0) {
-            buf_reset(to);
-            buf_add_str(to, s->after);
-            *ret_ends = true;
-        }
-    } else if (str_cmp(s->after, s->prefix) >= 0) {
-        buf_reset(from);
-        buf_add_str(from, s->after);
-        buf_add_c(from, '\0'); /* the next possible key */
-    }
-}
-
 static void ask_scan(struct store_postgres *st, const struct store_scan *s,
                      const struct result *res)
 {
@@ -118,7 +91,8 @@ static void ask_scan(struct store_postgres *st, const struct store_scan *s,
 
 static enum line_end scan(struct store_postgres *st, struct store_scan *s)
 {
-    struct result res = result_begin(s->max_bytes, look_limit(s->limit));
+    size_t limit = s->limit != 0 && s->limit < LOOK_ROWS ? s->limit : LOOK_ROWS;
+    struct result res = result_begin(s->max_bytes, limit);
     bool more = false;
     enum line_end e;
     PGresult *r;
@@ -142,40 +116,20 @@ static enum line_end scan(struct store_postgres *st, struct store_scan *s)
 
 /* ---- any of them ---- */
 
-static void tell(struct store_postgres *st, enum line_end e)
-{
-    bool ill = e != LINE_OK;
-
-    if (ill && !st->read_ill)
-        log_error(&st->log, "cannot read: %s", st->reader.problem);
-    else if (!ill && st->read_ill)
-        log_info(&st->log, "reading again");
-    st->read_ill = ill;
-}
-
-static enum line_end run(struct store_postgres *st, struct store_op *op)
-{
-    if (op->kind == STORE_FETCH)
-        return fetch(st, container_of(op, struct store_fetch, op));
-    return scan(st, container_of(op, struct store_scan, op));
-}
-
 /* A line that was lost since the last read is no news: once more on a new one. */
-static void read_one(struct store_postgres *st, struct store_op *op)
-{
-    enum line_end e = LINE_LOST;
-
-    for (int i = 0; i < 2 && e == LINE_LOST; i++)
-        if (line_open(&st->reader, st->url, LINE_READS))
-            e = run(st, op);
-    op->err = e == LINE_OK ? BH_OK : BH_UNAVAILABLE;
-    tell(st, e);
-}
-
 void pg_read_run(struct store *base, struct store_op *first)
 {
-    for (struct store_op *op = first; op != NULL; op = op->next)
-        read_one(postgres_of(base), op);
+    struct store_postgres *st = postgres_of(base);
+
+    for (struct store_op *op = first; op != NULL; op = op->next) {
+        enum line_end e = LINE_LOST;
+        for (int i = 0; i < 2 && e == LINE_LOST; i++)
+            if (line_open(&st->reader, st->url, LINE_READS))
+                e = op->kind == STORE_FETCH ? fetch(st, container_of(op, struct store_fetch, op))
+                                            : scan(st, container_of(op, struct store_scan, op));
+        op->err = e == LINE_OK ? BH_OK : BH_UNAVAILABLE;
+        worker_read(&st->worker, e == LINE_OK, st->reader.problem);
+    }
 }
 
 /* ---- loaders ---- */
@@ -209,46 +163,43 @@ static struct params *load_begin(struct store_postgres *st)
     return &st->params;
 }
 
-struct row_call {
-    store_row_cb *cb;
+struct load_call { /* one of the callbacks */
+    store_row_cb *row;
+    store_record_cb *record;
+    store_key_cb *key;
     void *ctx;
 };
 
 static void each_row(const PGresult *r, void *to)
 {
-    struct row_call *call = to;
+    struct load_call *call = to;
     struct store_row row = row_of(r);
 
     if ((row.flags & STORE_ROW_STAGED) != 0)
         row.frame = frame_of(r);
-    call->cb(call->ctx, &row);
+    call->row(call->ctx, &row);
 }
 
 enum bh_err pg_load_rows(struct store *base, store_row_cb *cb, void *ctx)
 {
     struct store_postgres *st = postgres_of(base);
-    struct row_call call = {cb, ctx};
+    struct load_call call = {.row = cb, .ctx = ctx};
 
     return load(st, PG_LOAD_ROWS, load_begin(st), each_row, &call);
 }
 
-struct record_call {
-    store_record_cb *cb;
-    void *ctx;
-};
-
 static void each_record(const PGresult *r, void *to)
 {
-    struct record_call *call = to;
+    struct load_call *call = to;
 
-    call->cb(call->ctx, column_bytes(r, 0, 0), column_bytes(r, 0, 1));
+    call->record(call->ctx, column_bytes(r, 0, 0), column_bytes(r, 0, 1));
 }
 
 enum bh_err pg_load_records(struct store *base, const char *ns, struct str prefix,
                             store_record_cb *cb, void *ctx)
 {
     struct store_postgres *st = postgres_of(base);
-    struct record_call call = {cb, ctx};
+    struct load_call call = {.record = cb, .ctx = ctx};
     struct params *p = load_begin(st);
     struct buf end = BUF_INIT;
     bool bounded = scan_prefix_end(&end, prefix);
@@ -262,28 +213,17 @@ enum bh_err pg_load_records(struct store *base, const char *ns, struct str prefi
     return err;
 }
 
-struct key_call {
-    store_key_cb *cb;
-    void *ctx;
-};
-
 static void each_key(const PGresult *r, void *to)
 {
-    struct key_call *call = to;
-    struct str keys = column_bytes(r, 0, 1);
-    uint64_t words[2];
+    struct load_call *call = to;
 
-    for (; keys.n >= sizeof words; keys = str_skip(keys, sizeof words)) {
-        memcpy(words, keys.p, sizeof words);
-        call->cb(call->ctx, (struct hash128){.lo = le64toh(words[0]), .hi = le64toh(words[1])},
-                 column_int(r, 0, 0));
-    }
+    result_keys(column_bytes(r, 0, 1), column_int(r, 0, 0), call->key, call->ctx);
 }
 
 enum bh_err pg_load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx)
 {
     struct store_postgres *st = postgres_of(base);
-    struct key_call call = {cb, ctx};
+    struct load_call call = {.key = cb, .ctx = ctx};
     struct params *p = load_begin(st);
 
     param_i64(p, since_ms);

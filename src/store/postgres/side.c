@@ -105,7 +105,8 @@ bool pg_side_prepare(const char *url, const struct pg_side_schema *schema, char 
 
 static void forget_answer(struct pg_conn *d)
 {
-    PQclear(d->answer);
+    if (d->answer != NULL) /* else libpq is perhaps not loaded */
+        PQclear(d->answer);
     d->answer = NULL;
 }
 
@@ -139,29 +140,6 @@ static bool read_plain(struct pg_conn *d, struct pg_mark *mark)
     return e == LINE_OK;
 }
 
-static const char *statement_name(char room[16], unsigned n)
-{
-    snprintf(room, 16, "q%u", n);
-    return room;
-}
-
-static bool prepare_statements(struct pg_conn *d)
-{
-    char name[16];
-    bool ok = PQenterPipelineMode(d->line.pg) == 1;
-
-    for (unsigned i = 0; ok && i < d->schema->n_statements; i++)
-        ok = PQsendPrepare(d->line.pg, statement_name(name, i), d->schema->statements[i], 0,
-                           NULL) == 1;
-    if (!ok)
-        return false;
-    line_send(&d->line);
-    for (unsigned i = 0; i < d->schema->n_statements; i++)
-        if (!read_plain(d, NULL))
-            ok = false;
-    return d->line.pg != NULL && line_done(&d->line) == LINE_OK && ok;
-}
-
 static bool connected(struct pg_conn *d)
 {
     if (d->line.pg != NULL)
@@ -170,7 +148,7 @@ static bool connected(struct pg_conn *d)
     if (!line_open(&d->line, d->url, LINE_PLAIN))
         return failed(d);
     line_begin(&d->line, LINE_OPEN_MS);
-    if (prepare_statements(d))
+    if (line_prepare(&d->line, d->schema->statements, 0, d->schema->n_statements))
         return true;
     failed(d);
     line_close(&d->line);
@@ -248,7 +226,7 @@ static void add_arg(struct params *p, const struct side_arg *a)
     case SIDE_TEXTS:
         array_begin(p, PARAM_BYTES);
         for (size_t i = 0; i < a->n; i++)
-            array_bytes(p, ((const struct str *)a->list)[i]);
+            array_opt(p, ((const struct str *)a->list)[i]);
         array_end(p);
         return;
     case SIDE_INTS:
@@ -262,7 +240,6 @@ static void add_arg(struct params *p, const struct side_arg *a)
 static bool conn_ask(struct side *s, unsigned statement)
 {
     struct pg_conn *d = conn_of(s);
-    char name[16];
     PGresult *r = NULL;
 
     assert(statement < d->schema->n_statements);
@@ -270,7 +247,7 @@ static bool conn_ask(struct side *s, unsigned statement)
     for (unsigned i = 0; i < s->n_args; i++)
         add_arg(&d->params, &s->args[i]);
     line_begin(&d->line, PG_SIDE_ANSWER_MS);
-    line_ask_named(&d->line, statement_name(name, statement), &d->params);
+    line_ask(&d->line, statement, &d->params);
     line_send(&d->line);
     forget_answer(d); /* parameters may have been taken from it */
     bool ok = read_owed(d);

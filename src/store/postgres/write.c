@@ -7,7 +7,6 @@
  *
  *      pg_write_ask   queues the statements and notes in st->asked whose answer says more than yes
  *      pg_write_read  reads the answers in the same order */
-#include <endian.h>
 #include <stdlib.h>
 #include "base/mem.h"
 #include "store/postgres/impl.h"
@@ -19,10 +18,7 @@
 /* @op: the answer is its own; NULL: the answer says only that the statement was done. */
 static void ask(struct store_postgres *st, enum pg_statement s, struct store_op *op)
 {
-    if (st->n_asked == st->cap_asked) {
-        st->cap_asked = 2 * st->cap_asked + 16;
-        st->asked = xrealloc(st->asked, st->cap_asked * sizeof *st->asked);
-    }
+    st->asked = xgrow(st->asked, st->n_asked, &st->cap_asked, sizeof(struct store_op *));
     st->asked[st->n_asked++] = op;
     line_ask(&st->main, s, &st->params);
 }
@@ -55,13 +51,6 @@ static void ask_appends(struct store_postgres *st, struct store_op *first, struc
         ask(st, PG_APPEND, NULL);
 }
 
-static void add_key(struct buf *keys, struct hash128 key)
-{
-    uint64_t bytes[2] = {htole64(key.lo), htole64(key.hi)};
-
-    buf_add(keys, bytes, sizeof bytes);
-}
-
 /* One record of the transaction has all its deduplication keys. */
 static void ask_keys(struct store_postgres *st, struct store_op *first, struct store_op *end)
 {
@@ -74,9 +63,9 @@ static void ask_keys(struct store_postgres *st, struct store_op *first, struct s
         const struct store_append *a = container_of(op, struct store_append, op);
         if (!a->has_key)
             continue;
-        add_key(keys, a->key);
+        result_add_key(keys, a->key);
         for (size_t i = 0; a->extra != NULL && i < a->extra->n_keys; i++)
-            add_key(keys, a->extra->keys[i]);
+            result_add_key(keys, a->extra->keys[i]);
         if (a->at_ms > newest_ms)
             newest_ms = a->at_ms;
     }

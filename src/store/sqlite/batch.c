@@ -5,7 +5,6 @@
  * anything else (disk full, I/O error) rolls the transaction back and fails the batch. */
 #include "store/sqlite/impl.h"
 #include <assert.h>
-#include <endian.h>
 
 /* ---- the writing ops, each inside the transaction of its batch ---- */
 /* Each sets op->err and answers SQLITE_OK, or answers the code of a failure that takes the whole
@@ -28,8 +27,7 @@ static int settle(struct store_op *op, int rc)
 
 static void add_key(struct store_sqlite *st, struct hash128 key, int64_t at_ms)
 {
-    uint64_t bytes[2] = {htole64(key.lo), htole64(key.hi)};
-    buf_add(&st->keys, bytes, sizeof bytes);
+    result_add_key(&st->keys, key);
     if (at_ms > st->keys_at_ms)
         st->keys_at_ms = at_ms;
 }
@@ -87,20 +85,13 @@ static int write_append(struct store_sqlite *st, struct store_append *a, struct 
             return rc; /* no row, no key */
         counts->rows_written++;
     } else {
-        counts->shrunk++;
+        counts->shrunk += worker_stands_for(&a->op);
     }
     if (a->has_key)
         add_key(st, a->key, a->at_ms);
     if (a->replaces != 0)
         acked_add(&st->acked, a->replaces);
     return a->extra != NULL ? write_extra(st, a) : SQLITE_OK;
-}
-
-static int write_ack(struct store_sqlite *st, const struct store_ack *a)
-{
-    for (size_t i = 0; i < a->n; i++)
-        acked_add(&st->acked, a->ids[i]);
-    return SQLITE_OK;
 }
 
 static int write_mark(struct store_sqlite *st, struct store_mark *m)
@@ -192,13 +183,17 @@ static int write_seen(struct store_sqlite *st, struct store_stats *counts)
 
 static int run_op(struct store_sqlite *st, struct store_op *op, struct store_stats *counts)
 {
+    const struct store_ack *ack = container_of(op, const struct store_ack, op);
+
     if (!space_may(st, op))
         return SQLITE_OK;
     switch ((enum store_kind)op->kind) {
     case STORE_APPEND:
         return write_append(st, container_of(op, struct store_append, op), counts);
     case STORE_ACK:
-        return write_ack(st, container_of(op, struct store_ack, op));
+        for (size_t i = 0; i < ack->n; i++)
+            acked_add(&st->acked, ack->ids[i]);
+        return SQLITE_OK;
     case STORE_MARK:
         return write_mark(st, container_of(op, struct store_mark, op));
     case STORE_TX:

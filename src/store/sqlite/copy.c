@@ -5,20 +5,11 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
+#include "base/file.h"
 #include "store/sqlite/impl.h"
 
 #define PAGES_AT_ONCE 1024
 #define BOOTS_AHEAD 4096 /* starts that the copy's owner may have had since */
-
-static bool sync_file(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    bool ok = fd >= 0 && fsync(fd) == 0;
-
-    if (fd >= 0)
-        close(fd);
-    return ok;
-}
 
 static int copy_pages(sqlite3 *from, sqlite3 *to, store_progress_cb *each, void *ctx)
 {
@@ -38,15 +29,6 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, store_progress_cb *each, void 
     return rc == SQLITE_DONE ? end : rc;
 }
 
-static int begin(sqlite3 *db)
-{
-    sqlite3_busy_timeout(db, 10000);
-    int rc = sqlite3_exec(db, "BEGIN", NULL, NULL, NULL);
-    if (rc == SQLITE_OK)
-        rc = sqlite3_exec(db, "SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL);
-    return rc;
-}
-
 enum bh_err store_sqlite_copy(const char *from, const char *to, store_progress_cb *each, void *ctx,
                               char *ret_why)
 {
@@ -54,7 +36,10 @@ enum bh_err store_sqlite_copy(const char *from, const char *to, store_progress_c
     enum bh_err err = BH_UNAVAILABLE;
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
 
-    if (sqlite3_open_v2(from, &src, flags, NULL) != SQLITE_OK || begin(src) != SQLITE_OK) {
+    if (sqlite3_open_v2(from, &src, flags, NULL) != SQLITE_OK ||
+        sqlite3_busy_timeout(src, 10000) != SQLITE_OK ||
+        sqlite3_exec(src, "BEGIN; SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL) !=
+            SQLITE_OK) {
         snprintf(ret_why, 256, "cannot read %.160s: %s", from, sqlite3_errmsg(src));
         goto out;
     }
@@ -68,7 +53,7 @@ enum bh_err store_sqlite_copy(const char *from, const char *to, store_progress_c
     int rc = copy_pages(src, dst, each, ctx);
     if (rc != SQLITE_OK)
         snprintf(ret_why, 256, "cannot copy %.100s: %s", from, sqlite3_errstr(rc));
-    else if (!sync_file(to))
+    else if (!file_sync(to))
         snprintf(ret_why, 256, "cannot write %.160s to the disk", to);
     else
         err = BH_OK;
@@ -80,37 +65,27 @@ out:
     return err;
 }
 
-static bool version_is_known(const char *path, char *ret_why)
-{
-    struct sql_conn c = {0};
-    int64_t version = 0;
-    bool ok = sqlite3_open_v2(path, &c.db, SQLITE_OPEN_READWRITE, NULL) == SQLITE_OK &&
-              sql_number(c.db, "PRAGMA user_version", &version) && version <= schema_version();
-
-    if (!ok)
-        snprintf(ret_why, 256, "%.160s was written by a newer bellhop", path);
-    sqlite3_close(c.db);
-    return ok;
-}
-
 enum bh_err store_sqlite_adopt(const char *path, char *ret_why)
 {
     sqlite3 *db = NULL;
+    int64_t version;
     char sql[128];
     enum bh_err err = store_sqlite_check(path, ret_why);
 
     if (err != BH_OK)
         return err;
-    if (!version_is_known(path, ret_why))
-        return BH_REFUSED;
     /* Ids made after the copy was taken must not be made again. */
     snprintf(sql, sizeof sql, "UPDATE meta SET value = value + %d WHERE name = 'boot'",
              BOOTS_AHEAD);
     if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK ||
-        sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) {
-        snprintf(ret_why, 256, "cannot write %.160s: %s", path, sqlite3_errmsg(db));
-        err = BH_UNAVAILABLE;
-    }
+        !sql_number(db, "PRAGMA user_version", &version))
+        err =
+            bh_err_why(BH_UNAVAILABLE, ret_why, "cannot read %.160s: %s", path, sqlite3_errmsg(db));
+    else if (version > schema_version())
+        err = bh_err_why(BH_REFUSED, ret_why, "%.160s was written by a newer bellhop", path);
+    else if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
+        err = bh_err_why(BH_UNAVAILABLE, ret_why, "cannot write %.160s: %s", path,
+                         sqlite3_errmsg(db));
     sqlite3_close(db);
     return err;
 }
@@ -136,23 +111,19 @@ static bool is_whole(sqlite3 *db, const char *path, char *ret_why)
 
 static enum bh_err check(const char *path, bool ours, char *ret_why)
 {
-    struct sql_conn c = {0};
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
+    sqlite3 *db = NULL;
     int64_t id = 0;
-    enum bh_err err = BH_UNAVAILABLE;
+    bool ok = false;
 
-    if (sqlite3_open_v2(path, &c.db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
-        SQLITE_OK) {
-        snprintf(ret_why, 256, "cannot open %.160s: %s", path, sqlite3_errmsg(c.db));
-        goto out;
-    }
-    sqlite3_busy_timeout(c.db, 5000);
-    if (!sql_number(c.db, "PRAGMA application_id", &id))
-        snprintf(ret_why, 256, "cannot read %.160s: %s", path, sqlite3_errmsg(c.db));
-    else if ((!ours || schema_id_is_ours(path, id, ret_why)) && is_whole(c.db, path, ret_why))
-        err = BH_OK;
-out:
-    sqlite3_close(c.db);
-    return err;
+    if (sqlite3_open_v2(path, &db, flags, NULL) != SQLITE_OK ||
+        sqlite3_busy_timeout(db, 5000) != SQLITE_OK ||
+        !sql_number(db, "PRAGMA application_id", &id))
+        snprintf(ret_why, 256, "cannot read %.160s: %s", path, sqlite3_errmsg(db));
+    else
+        ok = (!ours || schema_id_is_ours(path, id, ret_why)) && is_whole(db, path, ret_why);
+    sqlite3_close(db);
+    return ok ? BH_OK : BH_UNAVAILABLE;
 }
 
 enum bh_err store_sqlite_check(const char *path, char *ret_why)

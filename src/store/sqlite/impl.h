@@ -135,7 +135,6 @@ struct store_sqlite {
     struct sql_conn reader; /* used under read_lock, like the next two */
     pthread_mutex_t read_lock;
     int64_t log_end;    /* of the log of settled rows, in the snapshot under way */
-    bool read_ill;      /* the last read failed */
     struct buf keys;    /* deduplication keys of the transaction under way */
     int64_t keys_at_ms; /* the newest of them */
     struct acked acked;

@@ -1,7 +1,6 @@
 /* read.c - the reading ops and the loaders of start-up.  Fetches that wait together are answered by
  * one walk over the rows. */
 #include "store/sqlite/impl.h"
-#include <endian.h>
 #include <stdlib.h>
 
 /* All but the frame. */
@@ -23,28 +22,20 @@ static struct store_row read_row(sqlite3_stmt *q)
 /* Bind the bound where the scan begins; it ends at the first key without the prefix. */
 static sqlite3_stmt *scan_begin(struct store_sqlite *st, const struct store_scan *s)
 {
-    enum statement which = s->reverse ? SQL_SCAN_DOWN : SQL_SCAN_UP;
-    struct buf *bound = &st->reader.scratch;
+    BUF_LOCAL to = BUF_INIT;
+    struct buf *from = &st->reader.scratch;
+    bool ends;
 
-    buf_reset(bound);
+    buf_reset(from);
+    scan_bounds(s, from, &to, &ends);
     if (s->reverse) {
-        bool bounded = scan_prefix_end(bound, s->prefix);
-        if (s->after.p != NULL && (!bounded || str_cmp(s->after, buf_str(bound)) < 0)) {
-            buf_reset(bound);
-            buf_add_str(bound, s->after);
-            bounded = true;
-        }
-        if (!bounded)
-            which = SQL_SCAN_DOWN_ALL;
-    } else if (s->after.p != NULL && str_cmp(s->after, s->prefix) >= 0) {
-        buf_add_str(bound, s->after);
-        buf_add_c(bound, '\0'); /* the next possible key */
-    } else {
-        buf_add_str(bound, s->prefix);
+        buf_reset(from);
+        buf_add_str(from, buf_str(&to));
     }
+    enum statement which = !s->reverse ? SQL_SCAN_UP : ends ? SQL_SCAN_DOWN : SQL_SCAN_DOWN_ALL;
     sqlite3_bind_text(st->reader.sql[which], 1, s->ns, -1, SQLITE_STATIC);
     if (which != SQL_SCAN_DOWN_ALL)
-        sql_bind_bytes(st->reader.sql[which], 2, buf_str(bound));
+        sql_bind_bytes(st->reader.sql[which], 2, buf_str(from));
     return st->reader.sql[which];
 }
 
@@ -155,16 +146,6 @@ static int by_id(const void *x, const void *y)
     return (a->id > b->id) - (a->id < b->id);
 }
 
-static size_t fetch_count(const struct store_op *first, size_t *ret_ids)
-{
-    size_t n = 0;
-
-    *ret_ids = 0;
-    for (const struct store_op *op = first; op != NULL; op = op->next, n++)
-        *ret_ids += container_of(op, const struct store_fetch, op)->n;
-    return n;
-}
-
 static void fetch_begin(struct store_sqlite *st, struct store_op *first,
                         struct fetch_answer *answers, struct fetch_wish *wishes)
 {
@@ -183,7 +164,10 @@ static void fetch_begin(struct store_sqlite *st, struct store_op *first,
 
 static int fetch_run(struct store_sqlite *st, struct store_op *first)
 {
-    size_t n_ids, n = fetch_count(first, &n_ids);
+    size_t n_ids = 0, n = 0;
+
+    for (const struct store_op *op = first; op != NULL; op = op->next, n++)
+        n_ids += container_of(op, const struct store_fetch, op)->n;
     struct fetch_answer *answers = xcalloc(n, sizeof *answers);
     struct fetch_wish *wishes = xcalloc(n_ids + 1, sizeof *wishes);
 
@@ -202,18 +186,6 @@ static int fetch_run(struct store_sqlite *st, struct store_op *first)
 }
 
 /* ---- any of them ---- */
-
-/* Once when reading begins to fail, once when it works again. */
-static void tell(struct store_sqlite *st, int rc)
-{
-    bool ill = rc != SQLITE_OK;
-
-    if (ill && !st->read_ill)
-        log_error(&st->log, "cannot read: %s (code %d)", sqlite3_errmsg(st->reader.db), rc);
-    else if (!ill && st->read_ill)
-        log_info(&st->log, "reading again");
-    st->read_ill = ill;
-}
 
 /* The snapshot begins with the look at the log of settled rows. */
 static int snapshot_begin(struct store_sqlite *st)
@@ -236,13 +208,6 @@ static void snapshot_end(struct store_sqlite *st)
         sqlite3_exec(st->reader.db, "ROLLBACK", NULL, NULL, NULL);
 }
 
-static int run(struct store_sqlite *st, struct store_op *op)
-{
-    if (op->kind == STORE_FETCH)
-        return fetch_run(st, op);
-    return scan(st, container_of(op, struct store_scan, op));
-}
-
 void read_run(struct store *base, struct store_op *first)
 {
     struct store_sqlite *st = sqlite_of(base);
@@ -251,10 +216,11 @@ void read_run(struct store *base, struct store_op *first)
     acked_read_begin(&st->acked);
     int rc = snapshot_begin(st);
     if (rc == SQLITE_OK)
-        rc = run(st, first);
+        rc = first->kind == STORE_FETCH ? fetch_run(st, first)
+                                        : scan(st, container_of(first, struct store_scan, op));
     for (struct store_op *op = first; op != NULL; op = op->next)
         op->err = rc == SQLITE_OK ? BH_OK : BH_UNAVAILABLE;
-    tell(st, rc);
+    worker_read(&st->worker, rc == SQLITE_OK, sqlite3_errmsg(st->reader.db));
     snapshot_end(st);
     acked_read_end(&st->acked);
     pthread_mutex_unlock(&st->read_lock);
@@ -288,11 +254,6 @@ static enum bh_err load_end(struct store_sqlite *st, struct sql_conn *c, int rc,
     return rc == SQLITE_DONE ? BH_OK : BH_UNAVAILABLE;
 }
 
-static bool is_settled(struct store_sqlite *st, const struct sql_conn *c, uint64_t id)
-{
-    return c == &st->main ? acked_has(&st->acked, id) : acked_hides(&st->acked, id, st->log_end);
-}
-
 static int each_row(struct store_sqlite *st, struct sql_conn *c, store_row_cb *cb, void *ctx)
 {
     sqlite3_stmt *q = c->sql[SQL_LOAD_ROWS];
@@ -300,7 +261,8 @@ static int each_row(struct store_sqlite *st, struct sql_conn *c, store_row_cb *c
 
     while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
         struct store_row row = read_row(q);
-        if (is_settled(st, c, row.id))
+        if (c == &st->main ? acked_has(&st->acked, row.id)
+                           : acked_hides(&st->acked, row.id, st->log_end))
             continue;
         row.frame_bytes = (size_t)sqlite3_column_int64(q, 7);
         if ((row.flags & STORE_ROW_STAGED) != 0)
@@ -340,15 +302,6 @@ enum bh_err load_records(struct store *base, const char *ns, struct str prefix, 
     return load_end(st, c, rc == SQLITE_ROW ? SQLITE_DONE : rc, "records");
 }
 
-static void each_key(struct str bytes, int64_t at_ms, store_key_cb *cb, void *ctx)
-{
-    uint64_t words[2];
-    for (; bytes.n >= sizeof words; bytes = str_skip(bytes, sizeof words)) {
-        memcpy(words, bytes.p, sizeof words);
-        cb(ctx, (struct hash128){.lo = le64toh(words[0]), .hi = le64toh(words[1])}, at_ms);
-    }
-}
-
 enum bh_err load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, void *ctx)
 {
     struct store_sqlite *st = sqlite_of(base);
@@ -358,7 +311,7 @@ enum bh_err load_keys(struct store *base, int64_t since_ms, store_key_cb *cb, vo
 
     sqlite3_bind_int64(q, 1, since_ms);
     while ((rc = sqlite3_step(q)) == SQLITE_ROW)
-        each_key(sql_bytes(q, 1), sqlite3_column_int64(q, 0), cb, ctx);
+        result_keys(sql_bytes(q, 1), sqlite3_column_int64(q, 0), cb, ctx);
     sqlite3_reset(q);
     return load_end(st, c, rc, "deduplication keys");
 }

@@ -61,26 +61,6 @@ bool schema_id_is_ours(const char *path, int64_t application_id, char *ret_why)
     return false;
 }
 
-static bool is_ours(struct store_sqlite *st, char *ret_why)
-{
-    int64_t id, tables;
-    if (!sql_number(st->main.db, "PRAGMA application_id", &id) ||
-        !sql_number(st->main.db, "SELECT count(*) FROM sqlite_schema", &tables))
-        return sql_failed(st, "cannot read it", ret_why);
-    return (id == 0 && tables == 0) || schema_id_is_ours(st->path, id, ret_why);
-}
-
-static bool migrate(struct store_sqlite *st, char *ret_why)
-{
-    char why[160];
-
-    if (sql_migrate(st->main.db, SCHEMA_APPLICATION_ID, migrations, schema_version(), why))
-        return true;
-    if (why[0] == '\0')
-        return sql_failed(st, "cannot migrate", ret_why);
-    return bh_why(ret_why, "%.90s: %s", st->path, why);
-}
-
 /* On a disk that is full the number is written with the first transaction that succeeds: before
  * that nothing else of this life is on disk either. */
 static bool count_boot(struct store_sqlite *st, char *ret_why)
@@ -115,32 +95,34 @@ static bool read_dedup_key(struct store_sqlite *st, char *ret_why)
     return ok;
 }
 
-static bool use_wal(struct store_sqlite *st, char *ret_why)
-{
-    return sql_use_wal(st->main.db) ||
-           sql_failed(st, "cannot use a write-ahead log here (a network file system?)", ret_why);
-}
-
-/* Before the first table: pages that were freed can then be given back to the disk. */
-static bool use_vacuum(struct store_sqlite *st, char *ret_why)
-{
-    int64_t pages = 0;
-
-    if (!sql_number(st->main.db, "PRAGMA page_count", &pages))
-        return sql_failed(st, "cannot read it", ret_why);
-    return pages > 0 || sqlite3_exec(st->main.db, "PRAGMA auto_vacuum=INCREMENTAL", NULL, NULL,
-                                     NULL) == SQLITE_OK;
-}
-
 bool schema_prepare(struct store_sqlite *st, char *ret_why)
 {
-    sqlite3_busy_timeout(st->main.db, 5000); /* somebody may be taking a backup */
-    return is_ours(st, ret_why) && use_vacuum(st, ret_why) && use_wal(st, ret_why) &&
-           (sqlite3_exec(st->main.db, settings, NULL, NULL, NULL) == SQLITE_OK ||
-            sql_failed(st, "cannot configure", ret_why)) &&
-           migrate(st, ret_why) && read_dedup_key(st, ret_why) &&
-           (statements_prepare(&st->main, false) || sql_failed(st, "cannot prepare", ret_why)) &&
-           count_boot(st, ret_why) &&
+    sqlite3 *db = st->main.db;
+    int64_t id, tables, pages;
+    char why[160];
+
+    sqlite3_busy_timeout(db, 5000); /* somebody may be taking a backup */
+    if (!sql_number(db, "PRAGMA application_id", &id) ||
+        !sql_number(db, "SELECT count(*) FROM sqlite_schema", &tables) ||
+        !sql_number(db, "PRAGMA page_count", &pages))
+        return sql_failed(st, "cannot read it", ret_why);
+    if ((id != 0 || tables != 0) && !schema_id_is_ours(st->path, id, ret_why))
+        return false;
+    /* Before the first table: pages that were freed can then be given back to the disk. */
+    if (pages == 0)
+        sqlite3_exec(db, "PRAGMA auto_vacuum=INCREMENTAL", NULL, NULL, NULL);
+    if (!sql_use_wal(db))
+        return sql_failed(st, SQL_NO_WAL, ret_why);
+    if (sqlite3_exec(db, settings, NULL, NULL, NULL) != SQLITE_OK)
+        return sql_failed(st, "cannot configure", ret_why);
+    if (!sql_migrate(db, SCHEMA_APPLICATION_ID, migrations, schema_version(), why))
+        return why[0] == '\0' ? sql_failed(st, "cannot migrate", ret_why)
+                              : bh_why(ret_why, "%.90s: %s", st->path, why);
+    if (!read_dedup_key(st, ret_why))
+        return false;
+    if (!statements_prepare(&st->main, false))
+        return sql_failed(st, "cannot prepare", ret_why);
+    return count_boot(st, ret_why) &&
            (acked_recover(st) || sql_failed(st, "cannot read what was settled", ret_why));
 }
 

@@ -13,14 +13,14 @@
 #include <unistd.h>
 #include "base/jw.h"
 #include "base/mem.h"
-#include "store/lanes.h"
+#include "store/jobs.h"
 
 #define PROGRESS_STEPS 1000 /* of SQLite's machine; a row of a full text search takes about ten */
 
 static int on_progress(void *ctx)
 {
     const struct side_db *db = ctx;
-    return db->base.job != NULL && lane_job_must_stop(db->base.job);
+    return db->base.job != NULL && db_job_must_stop(db->base.job);
 }
 
 bool side_failed(struct side_db *db, const char *doing)
@@ -108,14 +108,6 @@ static bool is_ours(struct side_db *db)
     return false;
 }
 
-static bool migrate(struct side_db *db)
-{
-    const struct side_schema *s = db->schema;
-
-    return sql_migrate(db->db, s->application_id, s->migrations, s->n_migrations, db->base.why) ||
-           (db->base.why[0] == '\0' && side_failed(db, "cannot migrate"));
-}
-
 static bool configure(struct side_db *db, enum side_mode mode)
 {
     char text[512];
@@ -132,12 +124,6 @@ static bool configure(struct side_db *db, enum side_mode mode)
              "PRAGMA query_only=%d;",
              db->schema->derived ? "NORMAL" : "FULL", db->schema->cache_kib, mode == SIDE_READ);
     return run_text(db, text) || side_failed(db, "cannot configure it");
-}
-
-static bool use_wal(struct side_db *db)
-{
-    return sql_use_wal(db->db) ||
-           side_failed(db, "cannot use a write-ahead log here (a network file system?)");
 }
 
 static const struct side_ops db_ops;
@@ -165,7 +151,11 @@ struct side_db *side_db_open(const char *path, const struct side_schema *schema,
               side_failed(db, "cannot open it");
     if (ok)
         sqlite3_busy_timeout(db->db, 10000); /* a backup, or the writer making the tables */
-    ok = ok && is_ours(db) && use_wal(db) && migrate(db) && configure(db, mode);
+    ok = ok && is_ours(db) && (sql_use_wal(db->db) || side_failed(db, SQL_NO_WAL)) &&
+         (sql_migrate(db->db, schema->application_id, schema->migrations, schema->n_migrations,
+                      db->base.why) ||
+          (db->base.why[0] == '\0' && side_failed(db, "cannot migrate"))) &&
+         configure(db, mode);
     pthread_mutex_unlock(&opening);
     if (!ok) {
         snprintf(ret_why, 256, "%.90s: %s", path, db->base.why);
@@ -220,15 +210,6 @@ static bool step(struct side_db *db, sqlite3_stmt *q, bool *ret_ok)
         side_failed(db, "cannot read or write");
     sqlite3_reset(q);
     return false;
-}
-
-static bool run(struct side_db *db, sqlite3_stmt *q)
-{
-    bool ok;
-
-    while (step(db, q, &ok))
-        ;
-    return ok;
 }
 
 /* ---- store/side.h ---- */
@@ -329,7 +310,8 @@ static bool db_ask(struct side *s, unsigned n)
             db->fresh = true;
             db->has_row = step(db, db->asked, &ok);
         } else {
-            ok = run(db, db->sql[n][i]);
+            while (step(db, db->sql[n][i], &ok))
+                ;
         }
     }
     return ok;

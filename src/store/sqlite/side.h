@@ -1,15 +1,16 @@
-/* side.h - a SQLite database beside the main one, as its owner's threads use it: store/side.h, and
- * what needs more of SQLite than that has.
+/* side.h - a SQLite database beside the main one: connections of store/side.h, and direct access to
+ * SQLite for code that needs more than store/side.h offers.
  *
- * Opened once per thread: a connection that writes and, beside it, connections that only read, so
- * that reads see the last commit and never wait for the next.  Every commit is on disk.
+ * Each thread opens its own connection.  One connection writes, the others only read: a read sees
+ * the last commit and never waits for the next one.  Every commit is synced to disk.
  *
  *      struct side_db *db = side_db_open(path, &schema, SIDE_WRITE, why);
- *      sqlite3_stmt *q = side_sql(db, n);               // prepared when first used, kept
+ *      sqlite3_stmt *q = side_sql(db, n);               // prepared at first use, then kept
  *
- * In a statement of store/side.h a list is the text of a JSON array: json_each(?1).
+ * A list parameter of store/side.h is the text of a JSON array: json_each(?1).
  *
- * Includes sqlite3.h: only src/store/sqlite, src/skills/sqlite*, src/data include this. */
+ * Includes sqlite3.h: only src/store/sqlite, src/skills/sqlite* and src/data include this
+ * header. */
 #pragma once
 #include <sqlite3.h>
 #include "base/buf.h"
@@ -27,7 +28,7 @@ struct side_schema {
     const char *const *statements;
     unsigned n_statements;
     int cache_kib; /* page cache of one connection */
-    bool derived;  /* can be made anew: a commit may be lost, never torn */
+    bool derived;  /* the file can be rebuilt: a crash may lose the last commits */
 };
 
 struct side_db {
@@ -36,7 +37,7 @@ struct side_db {
     const struct side_schema *schema;
     sqlite3_stmt *sql[SIDE_MAX_STATEMENTS][SIDE_MAX_COMMANDS]; /* owned; NULL until used */
     sqlite3_stmt *asked;                                       /* whose rows are read; or NULL */
-    bool fresh, has_row; /* of @asked: nobody looked at its first row yet; it stands on a row */
+    bool fresh, has_row; /* of @asked: side_next() was not called yet; it stands on a row */
     struct buf list;     /* a parameter of @asked */
 };
 
@@ -44,18 +45,19 @@ struct side_db {
 
 bool sql_number(sqlite3 *db, const char *sql, int64_t *ret_v); /* false: no row, or it failed */
 bool sql_use_wal(sqlite3 *db);
-/* SQLite would create it readable by everybody; the log beside it inherits the mode. */
+#define SQL_NO_WAL "cannot use a write-ahead log here (a network file system?)"
+/* Creates the file with mode 0600, which the log inherits; SQLite would let everybody read it. */
 bool sql_file_create(const char *path, char *ret_why);
-/* From its version to @n.  False: @ret_why, 160 bytes, or else sqlite3_errmsg(). */
+/* Migrates from the file's version to @n.  False: @ret_why (160 bytes), or, if that is empty,
+ * sqlite3_errmsg(), says why. */
 bool sql_migrate(sqlite3 *db, int application_id, const char *const *migrations, int64_t n,
                  char *ret_why);
 
-/* NULL: @ret_why, 256 bytes, says why.  SIDE_READ waits for nobody and needs the writer to have
- * opened the file once. */
+/* NULL: @ret_why, 256 bytes, says why. */
 struct side_db *side_db_open(const char *path, const struct side_schema *schema,
                              enum side_mode mode, char *ret_why);
 
-/* Reset, with nothing bound; NULL: it could not be prepared (why). */
+/* The statement, reset and without bound parameters; NULL: preparing it failed (base.why). */
 sqlite3_stmt *side_sql(struct side_db *db, unsigned n);
 void side_bind_str(sqlite3_stmt *q, int at, struct str s); /* text; absent: NULL.  Borrowed. */
 bool side_failed(struct side_db *db, const char *doing);   /* notes why; always false */

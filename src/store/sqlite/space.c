@@ -47,18 +47,6 @@ static bool disk_look(const struct store_sqlite *st, uint64_t *ret_free, uint64_
     return ok;
 }
 
-/* Pages in use and free pages, in bytes. */
-static void file_look(struct store_sqlite *st, uint64_t *ret_used, uint64_t *ret_free)
-{
-    int64_t page = 4096, pages = 0, unused = 0;
-
-    sql_number(st->main.db, "PRAGMA page_size", &page);
-    sql_number(st->main.db, "PRAGMA page_count", &pages);
-    sql_number(st->main.db, "PRAGMA freelist_count", &unused);
-    *ret_used = (uint64_t)((pages - unused) * page);
-    *ret_free = (uint64_t)(unused * page);
-}
-
 /* ---- the ballast ---- */
 
 static void ballast_name(const struct store_sqlite *st, char ret[4096])
@@ -147,7 +135,8 @@ static void enter(struct store_sqlite *st, enum space_state next)
 static bool measure(struct store_sqlite *st)
 {
     struct space *s = &st->space;
-    uint64_t used, unused, disk = 0, total = 0;
+    int64_t page = 4096, pages = 0, unused = 0;
+    uint64_t disk = 0, total = 0;
 
     if (!disk_look(st, &disk, &total))
         return true; /* nothing known: SQLite will say */
@@ -158,21 +147,14 @@ static bool measure(struct store_sqlite *st)
     s->disk = disk;
     if (s->max_bytes == 0 && disk > 2 * s->reserve)
         return true;
-    file_look(st, &used, &unused);
-    s->room = disk + unused;
+    sql_number(st->main.db, "PRAGMA page_size", &page);
+    sql_number(st->main.db, "PRAGMA page_count", &pages);
+    sql_number(st->main.db, "PRAGMA freelist_count", &unused);
+    uint64_t used = (uint64_t)((pages - unused) * page);
+    s->room = disk + (uint64_t)(unused * page);
     if (s->max_bytes != 0)
         s->room = min_u64(s->room, s->max_bytes > used ? s->max_bytes - used : 0);
     return disk >= min_u64(LOG_MIB * MIB, s->reserve / 4);
-}
-
-/* Lay it while there is more than the reserve, or on the way back. */
-static void tend_ballast(struct store_sqlite *st)
-{
-    struct space *s = &st->space;
-    uint64_t bytes = s->reserve / 2;
-
-    if (bytes > 0 && s->ballast == 0 && s->disk > s->reserve + bytes)
-        ballast_lay(st, bytes);
 }
 
 static int64_t file_bytes(const char *path, const char *suffix)
@@ -204,7 +186,9 @@ void space_look(struct store_sqlite *st, bool now)
     __atomic_store_n(&s->told_room, (int64_t)s->room, __ATOMIC_RELAXED);
     uint64_t enough = s->state == SPACE_ROOMY ? s->reserve : s->reserve + s->reserve / 4;
     if (log_fits && s->room >= enough) {
-        tend_ballast(st);
+        /* The ballast is laid while there is more than the reserve, or on the way back. */
+        if (s->reserve > 1 && s->ballast == 0 && s->disk > s->reserve + s->reserve / 2)
+            ballast_lay(st, s->reserve / 2);
         set_pages(st, s->max_bytes);
         enter(st, SPACE_ROOMY);
     } else if (s->state == SPACE_ROOMY) {

@@ -126,6 +126,11 @@ static void plain_text_drives_no_terminal(void **state)
     (void)state;
     buf_add_plain(&b, STR("gr\xc3\xbc\xc3\x9f \x1b[2J\n\x7f \xc2\x9b \xfa\xc3"));
     assert_string_equal(buf_z(&b), "gr\xc3\xbc\xc3\x9f \\x1b[2J\\x0a\\x7f \\xc2\\x9b \\xfa\\xc3");
+    buf_reset(&b);
+    buf_add_plain(
+        &b, STR("a\u202eb\u2066c\u2069\u200f\u061c\u2028\ufeff \u00e9\u200d\u2030\U0001f600"));
+    assert_string_equal(buf_z(&b), "a\\u202eb\\u2066c\\u2069\\u200f\\u061c\\u2028\\ufeff "
+                                   "\u00e9\u200d\u2030\U0001f600");
     buf_done(&b);
 }
 

@@ -277,6 +277,15 @@ static void random_arming_and_stopping_never_breaks_the_order(void **state)
     assert_int_equal(left, 0);
 }
 
+static void a_backoff_doubles_up_to_its_bound(void **state)
+{
+    const int64_t ms[] = {100, 100, 200, 400, 750, 750};
+
+    for (unsigned n = 0; n < ARRAY_LEN(ms); n++)
+        assert_int_equal(clock_backoff_ms(n, 100, 750), ms[n]);
+    assert_int_equal(clock_backoff_ms(4000000000u, 100, 750), 750);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 UNIT(base_test_clock)
 {
@@ -296,6 +305,7 @@ UNIT(base_test_clock)
         TEST(a_deferred_call_may_defer_another_into_the_same_turn),
         TEST(freeing_the_clock_forgets_timers_and_runs_deferred_calls),
         TEST(random_arming_and_stopping_never_breaks_the_order),
+        TEST(a_backoff_doubles_up_to_its_bound),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@ static const struct config_section staff_config = {.keys = staff_keys, .into = &
 
 struct lamp {
     bool on;
-    char *hidden;
+    char *hidden, *wiring;
 };
 static bool check_lamp(void *settings, char *ret_why)
 {
@@ -51,6 +51,7 @@ static bool check_lamp(void *settings, char *ret_why)
 static const struct config_key lamp_keys[] = {
     {"counter.lamp.on", CFG_BOOL, CFG_RELOAD, offsetof(struct lamp, on), "no", .what = "Shines."},
     {"counter.lamp.fuse", CFG_SECRET, CFG_RESTART, offsetof(struct lamp, hidden), .what = "Fuse."},
+    {"counter.lamp.wiring", CFG_JSON, CFG_RELOAD, offsetof(struct lamp, wiring), .what = "Plan."},
     {0},
 };
 static const struct config_section lamp_config = {.keys = lamp_keys,
@@ -195,6 +196,42 @@ static void a_section_finds_its_struct_filled(void **state)
     unload(&l);
 }
 
+static void assert_wiring(const char *yaml, const char *want)
+{
+    struct loaded l;
+    char text[512];
+
+    snprintf(text, sizeof text, "counter: {lamp: {wiring: %s}}\n", yaml);
+    assert_int_equal(load(&l, text), BH_OK);
+    const struct lamp *lamp = config_get(l.cfg, &lamp_config);
+    assert_string_equal(lamp->wiring, want);
+    unload(&l);
+}
+
+static void a_tree_becomes_json(void **state)
+{
+    setenv("COLOUR", "red \"hot\"", 1);
+    assert_wiring("{a: 1, b: [x, 'y', true, null, -1.5, \"1\"], \"c d\": {e: {}}}",
+                  "{\"a\":1,\"b\":[\"x\",\"y\",true,null,-1.5,\"1\"],\"c d\":{\"e\":{}}}");
+    assert_wiring("{a: \"${COLOUR}\", b: '{text}', c: 007}",
+                  "{\"a\":\"red \\\"hot\\\"\",\"b\":\"{text}\",\"c\":\"007\"}");
+    assert_wiring("'{\"a\": [1]}'", "{\"a\": [1]}");
+    assert_wiring("[]", "[]");
+    unsetenv("COLOUR");
+    assert_refused("counter: {lamp: {wiring: 'not JSON'}}\n",
+                   ".yaml:1: counter.lamp.wiring: expected a section, or JSON");
+    assert_refused("counter: {lamp: {wiring: {a: 1, a: 2}}}\n", ".yaml:1: \"a\" is there twice");
+    assert_refused("counter: {lamp: {wiring: {[x]: 1}}}\n",
+                   ".yaml:1: counter.lamp.wiring: expected a name before the colon");
+    assert_refused("counter: {lamp: {wiring: &a [*a]}}\n",
+                   ".yaml:1: counter.lamp.wiring: too deep or too large");
+    assert_refused(
+        "counter:\n  lamp:\n    wiring: [&a [x, x, x, x, x, x, x, x, x], &b [*a, *a, *a, "
+        "*a, *a, *a, *a, *a], &c [*b, *b, *b, *b, *b, *b, *b, *b], &d [*c, *c, *c, *c, *c, "
+        "*c, *c, *c], [*d, *d, *d, *d, *d, *d, *d, *d]]\n",
+        ".yaml:3: counter.lamp.wiring: too deep or too large");
+}
+
 static void entries_are_of_their_kind_and_know_their_line(void **state)
 {
     struct loaded l;
@@ -242,7 +279,7 @@ static void mistakes_are_told_with_their_line(void **state)
                    ".yaml:1: unknown key \"counter.height\"; expected one "
                    "of: name counter staff drawers depth pets shelves include");
     assert_refused("counter: {lamp: {off: 1}}\n",
-                   ".yaml:1: unknown key \"counter.lamp.off\"; expected one of: on fuse");
+                   ".yaml:1: unknown key \"counter.lamp.off\"; expected one of: on fuse wiring");
     assert_refused("counter: {colour: oak, colour: ash}\n", ".yaml:1: \"colour\" is there twice");
     assert_refused("counter: {colour: teak}\n",
                    ".yaml:1: counter.colour: expected one of ash|oak|elm, found \"teak\"");
@@ -309,6 +346,28 @@ static void a_reload_takes_values_and_whole_lists(void **state)
     buf_done(&restart);
     unload(&b);
     unload(&a);
+}
+
+static void an_entry_that_is_kept_outlives_its_configuration(void **state)
+{
+    struct loaded a, b;
+
+    assert_int_equal(load(&a, "staff: [Ada, Bob]\npets: [{kind: cat, name: Tom}]\n"), BH_OK);
+    struct pet pet = *(const struct pet *)config_entry(a.cfg, &pets, 0);
+    struct counter counter = *(const struct counter *)config_get(a.cfg, &counter_config);
+    config_keep(&pet, pet_keys);
+    config_keep(&counter, staff_keys);
+    unload(&a);
+    assert_string_equal(pet.name, "Tom");
+    assert_string_equal(counter.staff[1], "Bob");
+    assert_null(counter.staff[2]);
+    assert_int_equal(load(&b, "staff: [Ada, Bob]\npets: [{kind: cat, name: Tim}]\n"), BH_OK);
+    assert_true(config_same(&counter, config_get(b.cfg, &counter_config), staff_keys));
+    assert_false(config_same(&pet, config_entry(b.cfg, &pets, 0), pet_keys));
+    config_drop(&pet, pet_keys);
+    config_drop(&counter, staff_keys);
+    assert_null(pet.name);
+    unload(&b);
 }
 
 static void the_reference_is_made_of_the_tables(void **state)
@@ -551,11 +610,13 @@ UNIT(base_test_config)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_section_finds_its_struct_filled),
+        cmocka_unit_test(a_tree_becomes_json),
         cmocka_unit_test(entries_are_of_their_kind_and_know_their_line),
         cmocka_unit_test(a_list_the_file_does_not_have_is_as_declared),
         cmocka_unit_test(mistakes_are_told_with_their_line),
         cmocka_unit_test(the_environment_has_the_last_word),
         cmocka_unit_test(a_reload_takes_values_and_whole_lists),
+        cmocka_unit_test(an_entry_that_is_kept_outlives_its_configuration),
         cmocka_unit_test(the_reference_is_made_of_the_tables),
         cmocka_unit_test(an_entry_from_elsewhere_reads_no_environment),
         cmocka_unit_test(included_files_follow_in_the_order_of_their_names),

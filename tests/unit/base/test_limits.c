@@ -1,4 +1,6 @@
 /* Promises of base/limits.h. */
+#include <pthread.h>
+
 #include "unit.h"
 #include "base/limits.h"
 
@@ -145,6 +147,79 @@ static void what_lies_on_disk_is_noted_and_goes_with_the_ledger(void **state)
     ledger_free(l); /* the other one's data stays where it is */
 }
 
+static void branches_count_together(void **state)
+{
+    struct limit_settings s = small();
+    struct ledger *l = ledger_new(&s), *one = ledger_branch(l), *two = ledger_branch(l);
+    struct party *a = ledger_party(one, PER_ADDRESS, STR("a"));
+    struct party *b = ledger_party(two, PER_ADDRESS, STR("a"));
+    struct party *same = ledger_party(l, PER_ADDRESS, STR("a"));
+
+    assert_int_equal(ledger_take(one, a, LIMIT_CONNECTIONS, 1), LIMIT_TAKEN);
+    assert_int_equal(ledger_take(two, b, LIMIT_CONNECTIONS, 1), LIMIT_TAKEN);
+    assert_int_equal(ledger_take(two, b, LIMIT_CONNECTIONS, 1), LIMIT_EACH_FULL);
+    assert_int_equal(ledger_take(one, NULL, LIMIT_CONNECTIONS, 1), LIMIT_TAKEN);
+    assert_int_equal(ledger_take(l, NULL, LIMIT_CONNECTIONS, 1), LIMIT_ALL_FULL);
+    assert_int_equal(ledger_held(l, same, LIMIT_CONNECTIONS), 2);
+    assert_int_equal(ledger_refused(l, LIMIT_CONNECTIONS), 2);
+    ledger_give(two, NULL, LIMIT_CONNECTIONS, 1); /* whichever branch took it */
+    assert_int_equal(party_used(a, 1, 5), 5);
+    assert_int_equal(party_used(b, 7, 3), 3); /* each thread has turns of its own */
+    assert_int_equal(party_used(a, 1, 5), 10);
+    ledger_give(one, a, LIMIT_CONNECTIONS, 1);
+    ledger_give(two, b, LIMIT_CONNECTIONS, 1);
+    party_drop(same);
+    party_drop(a);
+    assert_int_equal(ledger_parties(l), 1); /* the other branch holds it */
+    party_drop(b);
+    assert_int_equal(ledger_parties(l), 0);
+    ledger_free(one);
+    ledger_free(two);
+    ledger_free(l);
+}
+
+enum { TAKES = 20000 };
+
+static void *take_and_give(void *ledger)
+{
+    uint64_t taken = 0;
+
+    for (int i = 0; i < TAKES; i++) {
+        struct party *p = ledger_party(ledger, PER_ADDRESS, str_make("abc", 1 + (size_t)i % 3));
+        if (ledger_take(ledger, p, LIMIT_CONNECTIONS, 1) == LIMIT_TAKEN) {
+            taken++;
+            ledger_give(ledger, p, LIMIT_CONNECTIONS, 1);
+        }
+        party_drop(p);
+    }
+    return (void *)(uintptr_t)taken;
+}
+
+static void threads_of_a_ledger_lose_no_count(void **state)
+{
+    struct limit_settings s = small();
+    struct ledger *l = ledger_new(&s), *branch[3];
+    pthread_t thread[3];
+    uint64_t taken;
+
+    for (int i = 0; i < 3; i++)
+        branch[i] = ledger_branch(l);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, take_and_give, branch[i]), 0);
+    taken = (uintptr_t)take_and_give(l);
+    for (int i = 0; i < 3; i++) {
+        void *more;
+        pthread_join(thread[i], &more);
+        taken += (uintptr_t)more;
+    }
+    assert_int_equal(taken + ledger_refused(l, LIMIT_CONNECTIONS), 4 * TAKES);
+    assert_int_equal(ledger_held(l, NULL, LIMIT_CONNECTIONS), 0);
+    assert_int_equal(ledger_parties(l), 0);
+    for (int i = 0; i < 3; i++)
+        ledger_free(branch[i]);
+    ledger_free(l);
+}
+
 static void every_row_has_a_name_of_its_own_and_words(void **state)
 {
     for (int i = 0; i < LIMIT_N; i++) {
@@ -165,6 +240,8 @@ UNIT(base_test_limits)
         cmocka_unit_test(long_names_and_many_parties_are_fine),
         cmocka_unit_test(new_bounds_hold_from_the_next_take_on),
         cmocka_unit_test(what_lies_on_disk_is_noted_and_goes_with_the_ledger),
+        cmocka_unit_test(branches_count_together),
+        cmocka_unit_test(threads_of_a_ledger_lose_no_count),
         cmocka_unit_test(every_row_has_a_name_of_its_own_and_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,6 +83,28 @@ static void a_json_line_is_one_valid_object(void **state)
     json_parser_free(p);
 }
 
+static void a_json_line_has_its_words_as_fields_and_the_first_counts(void **state)
+{
+    struct json_parser *p = json_parser_new();
+    struct json doc, fields;
+
+    log_setup(LOG_INFO, true);
+    capture();
+    log_warn(&ctx, "delivery parked: delivery=77 name=%s Bad=1 =x a=b=c empty=",
+             "evil instance=forged level=error time=0");
+    release();
+    assert_true(json_parse(p, str_of(line), &doc));
+    fields = json_get(doc, "fields");
+    assert_str(json_str(fields, "delivery"), "77");
+    assert_str(json_str(fields, "instance"), "acme"); /* of the context, not the stranger's */
+    assert_str(json_str(fields, "a"), "b=c");
+    assert_str(json_str(fields, "empty"), "");
+    assert_int_equal(json_type(json_get(fields, "Bad")), JSON_ABSENT);
+    assert_str(json_str(doc, "level"), "warn");
+    assert_int_equal(json_str(doc, "time").n, 24);
+    json_parser_free(p);
+}
+
 static void levels_below_the_chosen_one_are_silent(void **state)
 {
     log_setup(LOG_WARN, false);
@@ -166,6 +188,7 @@ UNIT(base_test_log)
         cmocka_unit_test(a_null_context_is_fine),
         cmocka_unit_test(a_message_cannot_forge_a_line),
         cmocka_unit_test(a_json_line_is_one_valid_object),
+        cmocka_unit_test(a_json_line_has_its_words_as_fields_and_the_first_counts),
         cmocka_unit_test(levels_below_the_chosen_one_are_silent),
         cmocka_unit_test(an_endless_message_is_cut_and_still_ends_its_line),
         cmocka_unit_test(a_reader_that_stops_loses_lines_and_is_told_how_many),

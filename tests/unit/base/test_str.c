@@ -289,6 +289,16 @@ static void characters_and_utf16_units_are_counted(void **state)
     assert_int_equal(utf16_units(STR("")), 0);
 }
 
+static void a_head_ends_with_a_whole_character(void **state)
+{
+    struct str s = STR("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+    const size_t whole[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 10};
+
+    for (size_t most = 0; most < ARRAY_LEN(whole); most++)
+        assert_int_equal(utf8_head(s, most).n, whole[most]);
+    assert_null(utf8_head(STR_NULL, 3).p);
+}
+
 UNIT(base_test_str)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +316,7 @@ UNIT(base_test_str)
         cmocka_unit_test(every_code_point_is_valid_but_surrogates),
         cmocka_unit_test(malformed_utf8_is_refused_wherever_it_stands),
         cmocka_unit_test(characters_and_utf16_units_are_counted),
+        cmocka_unit_test(a_head_ends_with_a_whole_character),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* The configuration of the program (cli/settings.h): every section there is, through the file. */
 #include "unit.h"
+#include "platform/platform.h"
 #include <unistd.h>
 #include "base/limits.h"
 #include "base/log.h"
@@ -152,6 +153,18 @@ static void an_empty_file_or_key_means_the_default(void **state)
     unload(&l);
 }
 
+/* The error ends with the names of all platforms. */
+static void refused_with_names(const char *yaml, const char *expected)
+{
+    struct buf text = BUF_INIT;
+
+    buf_add_z(&text, expected);
+    for (size_t i = 0; platforms[i] != NULL; i++)
+        buf_printf(&text, " %s", platforms[i]->name);
+    assert_refused(yaml, buf_z(&text));
+    buf_done(&text);
+}
+
 static void mistakes_are_told_with_line_and_what_was_expected(void **state)
 {
     assert_refused("trusted_proxies: [10.0.0.0/8, nginx]\n",
@@ -162,10 +175,11 @@ static void mistakes_are_told_with_line_and_what_was_expected(void **state)
     assert_refused(
         "listen: a\nlisten_to: b\n",
         ".yaml:2: unknown key \"listen_to\"; expected one of: listen public_url state_dir "
-        "master_key retention tls hosts trusted_proxies proxy_protocol store cluster delivery "
+        "master_key edges retention tls hosts trusted_proxies proxy_protocol store cluster redis "
+        "delivery "
         "wake "
         "webhooks auth identity limits skills media outbox admin confine log dispatch why "
-        "allowances platforms agents include");
+        "audit allowances pairing platforms agents include");
     assert_refused(
         "delivery:\n  window: many\n",
         ".yaml:2: delivery.window: expected a whole number from 1 to 64, found \"many\"");
@@ -183,14 +197,12 @@ static void mistakes_are_told_with_line_and_what_was_expected(void **state)
     assert_refused("listen: a\nlisten: b\n", ".yaml:2: \"listen\" is there twice");
     assert_refused("platforms: {web: lobby}\n",
                    ".yaml:1: platforms: expected a list, \"- {platform: web, bot: lobby}\"");
-    assert_refused("platforms:\n- {bot: lobby}\n",
-                   ".yaml:2: platforms: \"platform\" is missing; expected one of: web telegram "
-                   "discord slack twilio wecom email whatsapp");
+    refused_with_names("platforms:\n- {bot: lobby}\n",
+                       ".yaml:2: platforms: \"platform\" is missing; expected one of:");
     assert_refused("platforms:\n- {platform: web}\n",
                    ".yaml:2: platforms: web: \"bot\" is missing");
-    assert_refused("platforms:\n- {platform: irc, bot: x}\n",
-                   ".yaml:2: platforms: unknown platform \"irc\"; expected one of: web telegram "
-                   "discord slack twilio wecom email whatsapp");
+    refused_with_names("platforms:\n- {platform: telex, bot: x}\n",
+                       ".yaml:2: platforms: unknown platform \"telex\"; expected one of:");
     assert_refused("platforms:\n- {platform: web, bot: x, token: y}\n",
                    ".yaml:2: platforms: \"web\" does not take \"token\"");
     assert_refused("platforms:\n- {platform: web, bot: x}\n- {platform: web, bot: x}\n",

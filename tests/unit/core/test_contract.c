@@ -116,6 +116,7 @@ static const struct event full = {
     .parent_chat_id = STR("e"),
     .scope_id = STR("s"),
     .dispatch = STR("{\"kind\":\"augment\"}"),
+    .trace = STR("w"),
     .author_is_bot = true,
 };
 
@@ -324,6 +325,7 @@ static void every_listed_field_of_an_action_is_read(void **state)
     assert_same(f.action.thread_id, STR("<thread_id>"));
     assert_same(f.action.scope_id, STR("<scope_id>"));
     assert_same(f.action.user_id, STR("<user_id>"));
+    assert_same(f.action.trace, STR("<traceparent>"));
     assert_same(f.action.media_kind, STR("<media_kind>"));
     assert_same(f.action.source_url, STR("<source_url>"));
     assert_same(f.action.filename, STR("<filename>"));
@@ -334,7 +336,7 @@ static void every_listed_field_of_an_action_is_read(void **state)
     assert_same(f.action.emoji, STR("<emoji>"));
     assert_same(f.action.thread_name, STR("<thread_name>"));
     assert_same(f.action.only_if_current_name, STR("<only_if_current_name>"));
-    assert_int_equal(json_count(f.action.metadata), 6);
+    assert_int_equal(json_count(f.action.metadata), 7);
     frame_read(parser,
                STR("{\"type\":\"outbound\",\"requestId\":\"r\",\"action\":{\"op\":\"task_card\","
                    "\"card_id\":\"c\",\"chunks\":[1],\"metadata\":{\"thread_ts\":\"1.2\"}}}"),

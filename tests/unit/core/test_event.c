@@ -146,7 +146,7 @@ static void addresses_are_put_where_ours_stood_and_nowhere_else(void **state)
     struct json doc;
 
     event_write_frame(&f->out, &ev, NULL);
-    event_place_media(&out, buf_str(&f->out), add_url, &calls);
+    event_fill_media(&out, buf_str(&f->out), add_url, &calls);
     assert_int_equal(calls, 1);
     assert_true(json_parse(f->p, buf_str(&out), &doc));
     doc = json_get(doc, "event");
@@ -175,7 +175,7 @@ static void what_people_write_is_never_a_place(void **state)
     struct json doc;
 
     event_write_frame(&f->out, &ev, NULL);
-    event_place_media(&out, buf_str(&f->out), add_url, &calls);
+    event_fill_media(&out, buf_str(&f->out), add_url, &calls);
     assert_int_equal(calls, 1);
     assert_true(json_parse(f->p, buf_str(&out), &doc));
     doc = json_get(doc, "event");
@@ -185,8 +185,8 @@ static void what_people_write_is_never_a_place(void **state)
         assert_true(json_next(json_get(doc, "media_urls"), &it));
     assert_same(json_as_str(it.value), STR("https://here/0123"));
     buf_reset(&out);
-    event_place_media(&out, STR("{\"type\":\"x\",\"media_urls\":[\"bellhop:media/0"), add_url,
-                      &calls);
+    event_fill_media(&out, STR("{\"type\":\"x\",\"media_urls\":[\"bellhop:media/0"), add_url,
+                     &calls);
     assert_same(buf_str(&out), STR("{\"type\":\"x\",\"media_urls\":[\"bellhop:media/0"));
     assert_int_equal(calls, 1);
     buf_done(&out);

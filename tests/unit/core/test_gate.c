@@ -23,8 +23,8 @@ struct thing { /* whatever a map needs to own */
 struct world {
     struct gate_facts f;
     struct gate_instance x, y, z; /* z: of another tenant */
-    struct gate_admission admission;
-    struct gate_policy policy;
+    struct gate_rule admission;
+    struct gate_rule policy;
     struct gate_link links[8];
     struct gate_place places[8];
     struct gate_routes routes[8];
@@ -64,12 +64,9 @@ static void world_init(struct world *w)
 
 static void world_done(struct world *w)
 {
-    struct map *maps[] = {&w->f.authors,       &w->f.scopes,
-                          &w->f.routes,        &w->f.dm_defaults,
-                          &w->x.principals,    &w->x.policies,
-                          &w->admission.allow, &w->policy.free_places,
-                          &w->y.principals,    &w->y.policies,
-                          &w->f.bots};
+    struct map *maps[] = {&w->f.authors,    &w->f.scopes,   &w->f.routes,      &w->f.dm_defaults,
+                          &w->x.principals, &w->x.policies, &w->admission.ids, &w->policy.ids,
+                          &w->y.principals, &w->y.policies, &w->f.bots};
     for (size_t i = 0; i < ARRAY_LEN(maps); i++)
         map_done(maps[i]);
     for (struct thing *t = w->things, *next; t != NULL; t = next) {
@@ -143,7 +140,7 @@ static void principal(struct world *w, enum gate_principal mode, const char *all
 {
     w->admission.mode = mode;
     if (allowed != NULL)
-        map_put(&w->admission.allow, str_of(allowed), w);
+        map_put(&w->admission.ids, str_of(allowed), w);
     map_put(&w->x.principals, STR("discord"), &w->admission);
 }
 
@@ -309,7 +306,7 @@ static void set_relevance(struct world *w, const struct row *r)
                                 r->relevance == BOTS_TOO_MUST_ADDRESS;
     w->policy.allow_other_bots = r->relevance == BOTS_TOO || r->relevance == BOTS_TOO_MUST_ADDRESS;
     if (r->relevance == MUST_ADDRESS_FREE_HERE)
-        map_put(&w->policy.free_places, STR(CHANNEL), w); /* a thread's parent counts */
+        map_put(&w->policy.ids, STR(CHANNEL), w); /* a thread's parent counts */
     map_put(&w->x.policies, STR("discord"), &w->policy);
 }
 
@@ -543,7 +540,7 @@ static void every_no_has_its_reason(void **state)
     }
     for (int r = 0; r <= GATE_NO_ALLOWANCE; r++) {
         assert_true(strlen(gate_reason_word(r)) > 0);
-        assert_true(strlen(gate_reason_sentence(r)) > 10);
+        assert_true(strlen(gate_word_sentence(str_of(gate_reason_word(r)))) > 10);
     }
 }
 
@@ -671,7 +668,7 @@ static void a_free_place_may_be_a_thread_or_a_topic(void **state)
         ev.thread_id = str_of(rows[i].thread);
         route(&w, GUILD, &w.x, true);
         w.policy.require_address = true;
-        map_put(&w.policy.free_places, str_of(rows[i].free), &w);
+        map_put(&w.policy.ids, str_of(rows[i].free), &w);
         map_put(&w.x.policies, STR("discord"), &w.policy);
         assert_int_equal(received(&w, &ev, &w.x), rows[i].heard);
         world_done(&w);

@@ -70,6 +70,7 @@ static const struct contract_field contract_event_fields[] = {
     {"context_error", MAYBE, "bool"},
     {"bot_id", MAYBE, "string"},
     {"dispatch", MAYBE, "object"},
+    {"traceparent", MAYBE, "string"},
     {NULL},
 };
 
@@ -178,8 +179,13 @@ static const struct contract_field contract_action_fields[] = {
 };
 
 static const struct contract_field contract_metadata_fields[] = {
-    {"thread_id", MAYBE, "string"}, {"thread_ts", MAYBE, "string"}, {"scope_id", MAYBE, "string"},
-    {"guild_id", MAYBE, "string"},  {"user_id", MAYBE, "string"},   {NULL},
+    {"thread_id", MAYBE, "string"},
+    {"thread_ts", MAYBE, "string"},
+    {"scope_id", MAYBE, "string"},
+    {"guild_id", MAYBE, "string"},
+    {"user_id", MAYBE, "string"},
+    {"traceparent", MAYBE, "string"},
+    {NULL},
 };
 
 static const struct contract_field hello[] = {

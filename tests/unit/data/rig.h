@@ -93,7 +93,7 @@ static inline void on_answer(void *ctx, const struct data_answer *a)
         fault_json(&a->fault, &w);
 }
 
-static inline enum fault_class rig_wait(struct rig *r, struct data_call *call)
+static inline enum fault_class rig_wait(struct rig *r, struct data_request *call)
 {
     assert_non_null(call);
     while (!r->answered)
@@ -126,7 +126,7 @@ static inline enum fault_class write_as(struct rig *r, const struct caller *who,
     struct json doc;
 
     assert_true(json_parse(p, str_of(entry), &doc));
-    struct data_call *c = data_write(r->ds, who, doc, on_answer, r);
+    struct data_request *c = data_write(r->ds, who, doc, on_answer, r);
     json_parser_free(p); /* nothing of it is needed any more */
     return rig_wait(r, c);
 }
@@ -143,7 +143,7 @@ static inline enum fault_class query_as(struct rig *r, const struct caller *who,
     struct json doc;
 
     assert_true(json_parse(p, str_of(filters), &doc));
-    struct data_call *c = data_query(r->ds, who, doc, on_answer, r);
+    struct data_request *c = data_query(r->ds, who, doc, on_answer, r);
     json_parser_free(p);
     return rig_wait(r, c);
 }

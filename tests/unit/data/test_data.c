@@ -1,7 +1,7 @@
 /* The promises of data/data.h, one test each. */
 #include "data/rig.h"
 #include "base/limits.h"
-#include "store/lanes.h"
+#include "store/jobs.h"
 #include <dirent.h>
 
 static int setup(void **state)
@@ -344,7 +344,7 @@ static void write_many(struct rig *r, const char *entry, int n)
 static void what_has_expired_is_forgotten_in_time(void **state)
 {
     struct rig *r = *state;
-    struct lanes_stats before, after;
+    struct db_jobs_stats before, after;
 
     write_many(r, "{\"content\":\"gone\",\"expires_at\":5,\"tags\":[\"t\"]}", 1200);
     write_entry(r, "{\"content\":\"gone but here\"}");
@@ -429,7 +429,7 @@ static void asking_a_store_that_is_not_there_makes_no_file(void **state)
 static void many_stores_need_few_open_files(void **state)
 {
     struct rig *r = *state;
-    struct lanes_stats stats;
+    struct db_jobs_stats stats;
 
     r->cfg.max_open = 4;
     rig_reopen(r);
@@ -461,7 +461,7 @@ static void everything_survives_a_restart(void **state)
 static void a_cancelled_call_is_never_answered(void **state)
 {
     struct rig *r = *state;
-    struct data_call *c = data_get(r->ds, &tester, STR("x"), count_call, NULL);
+    struct data_request *c = data_get(r->ds, &tester, STR("x"), count_call, NULL);
 
     calls = 0;
     data_cancel(&c);

@@ -3,6 +3,8 @@
 #include "base/limits.h"
 #include "dispatch/turn.h"
 
+enum { QUIET_MS = 3000 };
+
 static int ends;
 static int64_t now_ms;
 static struct clock *clock;
@@ -27,7 +29,7 @@ static int begin(void **state)
     now_ms = 1000000;
     clock_set(clock, now_ms, now_ms);
     ends = 0;
-    turn_init(&t, clock, on_ended);
+    turn_init(&t, clock, QUIET_MS, on_ended);
     *state = &t;
     return 0;
 }
@@ -46,6 +48,24 @@ static void expect_text(const struct said_turn *t, const char *want)
     turn_write(t, &text);
     assert_str(buf_str(&text), want);
     buf_done(&text);
+}
+
+static void a_text_with_a_cursor_is_not_the_answer(void **state)
+{
+    struct said_turn *t = *state;
+
+    turn_say(t, STR("1"), STR("word0 word1 \xe2\x96\x89"), false);
+    pass(QUIET_MS + 1000);
+    turn_busy(t);
+    pass(QUIET_MS + 1000);
+    assert_int_equal(ends, 0);
+    turn_say(t, STR("2"), STR("and the rest"), false);
+    pass(QUIET_MS);
+    assert_int_equal(ends, 1);
+    expect_text(t, "word0 word1\nand the rest");
+    turn_edit(t, STR("2"), STR("and more \xe2\x96\x89"), false); /* its gateway dies */
+    pass(TURN_OPEN_MS);
+    assert_int_equal(ends, 2);
 }
 
 static void a_marked_message_ends_the_turn_at_once(void **state)
@@ -68,13 +88,13 @@ static void without_a_mark_it_ends_when_nothing_is_said_edited_or_typed(void **s
     turn_busy(t);
     pass(60000); /* thinking before the first word is no silence */
     turn_say(t, STR("1"), STR("a"), false);
-    pass(TURN_QUIET_MS - 1);
+    pass(QUIET_MS - 1);
     turn_busy(t);
-    pass(TURN_QUIET_MS - 1);
+    pass(QUIET_MS - 1);
     assert_true(turn_edit(t, STR("1"), STR("ab"), false));
-    pass(TURN_QUIET_MS - 1);
+    pass(QUIET_MS - 1);
     turn_say(t, STR("2"), STR("c"), false);
-    pass(TURN_QUIET_MS - 1);
+    pass(QUIET_MS - 1);
     assert_int_equal(ends, 0);
     pass(1);
     assert_int_equal(ends, 1);
@@ -144,12 +164,13 @@ static void texts_count_for_their_tenant_until_they_are_forgotten(void **state)
     turn_done(t);
     assert_int_equal(ledger_held(l, NULL, LIMIT_WORK_BYTES), 0);
     ledger_free(l);
-    turn_init(t, clock, on_ended); /* end() frees it */
+    turn_init(t, clock, QUIET_MS, on_ended); /* end() frees it */
 }
 
 UNIT(dispatch_test_turn)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_text_with_a_cursor_is_not_the_answer, begin, end),
         cmocka_unit_test_setup_teardown(a_marked_message_ends_the_turn_at_once, begin, end),
         cmocka_unit_test_setup_teardown(without_a_mark_it_ends_when_nothing_is_said_edited_or_typed,
                                         begin, end),

@@ -86,7 +86,7 @@ static struct vault_spec spec(const char *tenant, const char *id)
                                .place = STR("chan"),
                                .user = STR("42"),
                                .value = STR(TOKEN),
-                               .life_ms = LIFE_MS};
+                               .ttl_ms = LIFE_MS};
 }
 
 static void bind(struct rig *r, const char *tenant, const char *id)

@@ -50,7 +50,14 @@ static void on_done(void *ctx, const struct jsonrpc_result *end)
         buf_printf(&r->seen, "no %d %.*s|", (int)end->code, STR_FMT(end->message));
 }
 
-static const struct jsonrpc_ops ops = {on_write, on_request, on_notified, on_noise};
+static const struct jsonrpc_ops ops = {on_write, on_request, on_notified, on_noise, NULL};
+
+static void on_stray(void *ctx, uint64_t number, const struct jsonrpc_result *end)
+{
+    struct rig *r = ctx;
+
+    buf_printf(&r->seen, "stray %u %s|", (unsigned)number, end->ok ? "ok" : "no");
+}
 
 static void open_rig(struct rig *r)
 {
@@ -192,10 +199,31 @@ static void an_open_request_is_found_by_its_id(void **state)
     close_rig(&r);
 }
 
+static void a_call_has_the_number_that_its_caller_chose(void **state)
+{
+    static const struct jsonrpc_ops with_stray = {on_write, on_request, on_notified, on_noise,
+                                                  on_stray};
+    struct rig r = {0};
+
+    r.rpc = jsonrpc_new(&with_stray, &r);
+    assert_true(jsonrpc_call_as(r.rpc, 700, "a", STR_NULL, on_done, &r));
+    assert_false(jsonrpc_call_as(r.rpc, 700, "a", STR_NULL, on_done, &r)); /* it is open */
+    assert_int_equal(jsonrpc_call(r.rpc, "b", STR_NULL, on_done, &r), 1);
+    assert_non_null(strstr(buf_z(&r.out), "\"id\":700"));
+    hear(&r, "{\"jsonrpc\":\"2.0\",\"id\":700,\"result\":{\"x\":\"y\"}}");
+    hear(&r, "{\"jsonrpc\":\"2.0\",\"id\":700,\"result\":{}}");
+    hear(&r, "{\"jsonrpc\":\"2.0\",\"id\":9,\"error\":{\"code\":-1}}");
+    hear(&r, "{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{}}");
+    assert_string_equal(buf_z(&r.seen),
+                        "ok y|stray 700 ok|stray 9 no|noise an answer to no open request|");
+    close_rig(&r);
+}
+
 UNIT(net_test_jsonrpc)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_find_their_calls_once),
+        cmocka_unit_test(a_call_has_the_number_that_its_caller_chose),
         cmocka_unit_test(an_answer_without_result_is_an_error),
         cmocka_unit_test(requests_are_answered_with_their_own_id),
         cmocka_unit_test(stray_text_is_noise_and_is_not_answered),

@@ -49,6 +49,24 @@ static void a_message_is_read_whole_and_every_part_of_it_is_not_enough(void **st
     }
 }
 
+static void an_array_inside_another_is_handed_out_as_its_bytes(void **state)
+{
+    const char *all = "*2\r\n$1\r\na\r\n*2\r\n*1\r\n$3\r\n1-0\r\n*0\r\n", *inner = all + 11;
+    struct resp r, in, entry;
+
+    assert_int_equal(read_z("*-1\r\n", &r), 5);
+    assert_int_equal(r.kind, RESP_ARRAY);
+    assert_int_equal(r.n_items, 0);
+    for (size_t n = 0; n < strlen(all); n++)
+        assert_int_equal(resp_read(str_make(all, n), &r), 0);
+    assert_int_equal(read_z(all, &r), (int)strlen(all));
+    assert_int_equal(r.n_items, 2);
+    assert_true(str_eq(r.items[1], str_of(inner)));
+    assert_int_equal(resp_read(r.items[1], &in), (int)strlen(inner));
+    assert_int_equal(resp_read(in.items[0], &entry), (int)in.items[0].n);
+    assert_true(str_eq(entry.items[0], STR("1-0")));
+}
+
 static void nonsense_is_refused_before_anything_is_kept(void **state)
 {
     static const char *const bad[] = {"\r\n",
@@ -59,9 +77,11 @@ static void nonsense_is_refused_before_anything_is_kept(void **state)
                                       "$3\r\nabcde",
                                       ":\r\n",
                                       ":1x\r\n",
-                                      "*-1\r\n",
-                                      "*9\r\n",
-                                      "*1\r\n*0\r\n",
+                                      "*-2\r\n",
+                                      "*33\r\n",
+                                      "*1\r\n*33\r\n",
+                                      "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*0\r\n",
+                                      "*1\r\n*1\r\n$x\r\n",
                                       "*x\r\n",
                                       "*99999999999999999999\r\n",
                                       "$99999999999999999999\r\n",
@@ -87,6 +107,7 @@ UNIT(net_test_resp)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_replies_are_read),
         cmocka_unit_test(a_message_is_read_whole_and_every_part_of_it_is_not_enough),
+        cmocka_unit_test(an_array_inside_another_is_handed_out_as_its_bytes),
         cmocka_unit_test(nonsense_is_refused_before_anything_is_kept),
         cmocka_unit_test(a_line_that_never_ends_is_refused),
     };

@@ -326,11 +326,63 @@ static void a_confined_server_still_has_programs_run(void **state)
     assert_int_equal(status, 0);
 }
 
+static void a_program_that_is_talked_to_prints_into_a_file(void **state)
+{
+    struct fixture *f = *state;
+    char path[] = "/tmp/spawned-XXXXXX", got[64] = "";
+    int fd = mkstemp(path);
+    int64_t end = test_now_ms() + 20000;
+    struct spawn *r =
+        spawner_run(f->spawner,
+                    &(struct spawn_order){.command = CAT, .output_fd = fd, .talks = true}, on_done,
+                    f);
+
+    assert_non_null(r);
+    assert_true(spawn_say(r, STR("one\n")));
+    while (strcmp(got, "one\n") != 0 && test_now_ms() < end) {
+        loop_turn(f->loop, 20);
+        (void)!pread(fd, got, sizeof got - 1, 0);
+    }
+    assert_true(spawn_say(r, STR("two\n"))); /* its input is open still */
+    while (strcmp(got, "one\ntwo\n") != 0 && test_now_ms() < end) {
+        loop_turn(f->loop, 20);
+        (void)!pread(fd, got, sizeof got - 1, 0);
+    }
+    assert_string_equal(got, "one\ntwo\n");
+    assert_int_equal(f->calls, 0);
+    spawn_stop(r, 5000);
+    wait_calls(f, 1);
+    assert_string_equal(f->how, "signal 15");
+    close(fd);
+    unlink(path);
+}
+
+static void a_program_that_does_not_read_is_told_so_much(void **state)
+{
+    struct fixture *f = *state;
+    const char *more[] = {"sleep 60", NULL};
+    struct spawn *r = spawner_run(
+        f->spawner,
+        &(struct spawn_order){.command = SHELL, .more = more, .max_output = 10, .talks = true},
+        on_done, f);
+    char *big = xcalloc(1, 1 << 20);
+    size_t n = 0;
+
+    while (n < 200 && spawn_say(r, str_make(big, 1 << 20)))
+        n++;
+    assert_int_equal(n, SPAWN_UNREAD_BYTES >> 20);
+    free(big);
+    spawn_stop(r, 5000);
+    wait_calls(f, 1);
+}
+
 UNIT(net_test_spawner)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         T(input_goes_in_and_output_comes_back),
+        T(a_program_that_is_talked_to_prints_into_a_file),
+        T(a_program_that_does_not_read_is_told_so_much),
         T(a_program_that_fails_says_how),
         T(a_program_that_does_not_exist_is_told),
         T(output_is_bounded_and_read_to_its_end),

@@ -81,7 +81,10 @@ static void peer_closed(void *ctx, int code)
     f->peer = NULL;
 }
 
-static const struct ws_handlers peer_handlers = {.on_data = peer_data, .on_closed = peer_closed};
+static const struct ws_handlers peer_handlers = {.max_message = 4 << 20,
+                                                 .max_queued = 8 << 20,
+                                                 .on_data = peer_data,
+                                                 .on_closed = peer_closed};
 
 static void handler(void *ctx, struct http_req *r)
 {
@@ -90,9 +93,7 @@ static void handler(void *ctx, struct http_req *r)
     f->requests++;
     assert_true(http_is_tls(r));
     if (http_is_upgrade(r))
-        f->peer = ws_accept(f->server, r,
-                            &(struct ws_options){.max_message = 4 << 20, .max_queued = 8 << 20},
-                            &peer_handlers, f);
+        f->peer = ws_accept(f->server, r, &peer_handlers, f);
     else if (str_eq(http_path(r), STR("/later")))
         f->later = http_req_id(r);
     else

@@ -65,7 +65,9 @@ static void on_drained(void *ctx)
     f->drained++;
 }
 
-static const struct ws_handlers handlers = {.on_data = on_data,
+static const struct ws_handlers handlers = {.max_message = 100000,
+                                            .max_queued = 400000,
+                                            .on_data = on_data,
                                             .on_pong = on_pong,
                                             .on_closed = on_closed,
                                             .on_drained = on_drained};
@@ -73,13 +75,12 @@ static const struct ws_handlers handlers = {.on_data = on_data,
 static void handler(void *ctx, struct http_req *r)
 {
     struct fixture *f = ctx;
-    struct ws_options opt = {.max_message = 100000, .max_queued = 400000};
 
     if (!str_eq(http_path(r), STR("/ws"))) {
         http_answer(f->server, http_req_id(r), &(struct http_answer){.status = 404});
         return;
     }
-    f->ws = ws_accept(f->server, r, &opt, &handlers, f);
+    f->ws = ws_accept(f->server, r, &handlers, f);
     f->refused += f->ws == NULL;
     if (f->ws != NULL)
         ws_send(f->ws, STR("welcome"));

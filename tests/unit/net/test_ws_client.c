@@ -39,7 +39,10 @@ static void peer_closed(void *ctx, int code)
     f->peer = NULL;
 }
 
-static const struct ws_handlers peer_handlers = {.on_data = peer_data, .on_closed = peer_closed};
+static const struct ws_handlers peer_handlers = {.max_message = 4 << 20,
+                                                 .max_queued = 8 << 20,
+                                                 .on_data = peer_data,
+                                                 .on_closed = peer_closed};
 
 static void handler(void *ctx, struct http_req *r)
 {
@@ -52,9 +55,7 @@ static void handler(void *ctx, struct http_req *r)
         http_answer(f->server, http_req_id(r), &(struct http_answer){.status = 403});
         return;
     }
-    f->peer =
-        ws_accept(f->server, r, &(struct ws_options){.max_message = 4 << 20, .max_queued = 8 << 20},
-                  &peer_handlers, f);
+    f->peer = ws_accept(f->server, r, &peer_handlers, f);
 }
 
 /* ---- the client's side ---- */

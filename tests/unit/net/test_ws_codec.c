@@ -101,6 +101,33 @@ static void a_conversation_decodes_the_same_however_it_is_cut(void **state)
     buf_done(&wire);
 }
 
+static void an_idle_decoder_may_be_replaced_by_a_new_one(void **state)
+{
+    struct buf wire = BUF_INIT, said = BUF_INIT;
+    struct ws_decoder d;
+    unsigned replaced = 0;
+
+    add_frame(&wire, WS_TEXT, false, STR("one "), true);
+    add_frame(&wire, WS_PING, true, STR("in between"), true);
+    add_frame(&wire, WS_CONT, true, STR("two"), true);
+    add_frame(&wire, WS_PING, true, STR("behind"), true);
+    add_frame(&wire, WS_BINARY, true, STR(""), true);
+    ws_decoder_init(&d, true, NO_LIMIT);
+    for (size_t i = 0; i < wire.n; i++) {
+        feed(&d, wire.p + i, 1, &said);
+        if (!ws_decoder_is_idle(&d))
+            continue;
+        ws_decoder_done(&d);
+        ws_decoder_init(&d, true, NO_LIMIT);
+        replaced++;
+    }
+    assert_string_equal(buf_z(&said), "one <ping in between>two<text><ping behind><binary>");
+    assert_int_equal(replaced, 3); /* behind each message, and behind the ping between them */
+    ws_decoder_done(&d);
+    buf_done(&wire);
+    buf_done(&said);
+}
+
 static void a_client_reads_unmasked_frames(void **state)
 {
     struct buf wire = BUF_INIT;
@@ -218,6 +245,7 @@ UNIT(net_test_ws_codec)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_conversation_decodes_the_same_however_it_is_cut),
+        cmocka_unit_test(an_idle_decoder_may_be_replaced_by_a_new_one),
         cmocka_unit_test(a_client_reads_unmasked_frames),
         cmocka_unit_test(every_header_size_round_trips),
         cmocka_unit_test(violations_are_refused_with_the_right_code),

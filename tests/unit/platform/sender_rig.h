@@ -222,12 +222,22 @@ static RIG_UNUSED void note_read(struct platform *p, struct outgoing *o,
     }
 }
 
-static RIG_UNUSED void note_told(struct platform *p, struct outgoing *o,
-                                 const struct sender_verdict *v)
+static RIG_UNUSED void note_told(void *ctx, const struct sender_verdict *v)
 {
     w.n_told++;
     w.told = v->end;
     snprintf(w.told_why, sizeof w.told_why, "%s", v->why);
+}
+
+static RIG_UNUSED void ask(struct outgoing *o, struct str tenant, const char *lane)
+{
+    sender_ask(w.sender, o,
+               &(struct sender_question){.lane = str_of(lane),
+                                         .tenant = tenant,
+                                         .patience_ms = 5000,
+                                         .told = note_told,
+                                         .ctx = xmalloc(1),
+                                         .owns_ctx = true});
 }
 
 static RIG_UNUSED void note_free(struct outgoing *o)
@@ -260,12 +270,14 @@ static RIG_UNUSED void note_looked(struct platform *p, struct outgoing *o,
 
 static const struct sender_ops note_ops = {.write = note_write,
                                            .read = note_read,
-                                           .told = note_told,
                                            .free = note_free,
                                            .key_ms = 2000,
                                            .look = note_look,
                                            .looked = note_looked};
-static const struct platform_ops platform_ops = {.name = "notes", .act = note_act};
+static const struct platform_ops platform_ops = {.name = "notes",
+                                                 .label = "Notes",
+                                                 .sender = &note_ops,
+                                                 .act = note_act};
 
 /* ---- what a test says ---- */
 
@@ -273,8 +285,9 @@ static RIG_UNUSED void open_sender(void)
 {
     char why[256];
 
-    w.base = (struct platform){.ops = &platform_ops, .bot = "me"};
-    assert_int_equal(sender_new(&w.base, "Notes", &note_ops, &w.sender, why), BH_OK);
+    w.base = (struct platform){.ops = &platform_ops, .env = &w.env, .bot = "me"};
+    assert_int_equal(sender_new(&w.base, why), BH_OK);
+    w.sender = w.base.sender;
 }
 
 static RIG_UNUSED void open_store(const char *name)

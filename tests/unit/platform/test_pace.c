@@ -156,6 +156,29 @@ static void a_chat_that_was_just_forgotten_begins_anew(void **state)
     assert_true(pace_wait_ms(p, STR("1"), false, PACE_SEND) > 4000);
 }
 
+/* A process died after it had sent all that it may: 8 messages in a chat, 28 in a second. */
+static void nothing_is_sent_twice_as_fast_because_a_process_died(void **state)
+{
+    size_t sent = 0;
+
+    for (int i = 0; i < 8; i++)
+        assert_true(take("5", PACE_SEND));
+    pace_free(p);
+    p = pace_new(clock_, &rules);
+    pace_spent(p);
+    assert_false(take("6", PACE_SEND)); /* of the whole bot, nothing is left */
+    pass(50);
+    assert_true(take("5", PACE_SEND)); /* nobody waits for a first answer */
+    pass(1000);
+    assert_false(take("5", PACE_SEND));
+    for (int i = 0; i < 50; i++)
+        pace_hit(p, STR("5"), 1); /* of no burst of ours: the others keep theirs */
+    pass(60000);
+    for (int i = 0; i < 20; i++)
+        sent += take("7", PACE_SEND);
+    assert_int_equal(sent, 8);
+}
+
 UNIT(platform_test_pace)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -167,6 +190,7 @@ UNIT(platform_test_pace)
         T(a_429_stops_and_widens_its_chat_alone),
         T(a_platform_that_takes_no_bursts_gets_none),
         T(previews_have_a_gap_of_their_own),
+        T(nothing_is_sent_twice_as_fast_because_a_process_died),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

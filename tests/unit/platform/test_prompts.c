@@ -51,8 +51,6 @@ void host_each_target(struct host *h, const struct event *ev, target_cb *cb, voi
 
 /* ---- the rig ---- */
 
-static const struct platform_ops ops = {.name = "letters"};
-
 static void on_over(struct platform *p, struct prompt *q)
 {
     assert_true(w.n_over < ARRAY_LEN(w.over));
@@ -60,23 +58,23 @@ static void on_over(struct platform *p, struct prompt *q)
     w.over[w.n_over++] = q;
 }
 
-static void open_with(prompt_over_cb *over)
-{
-    char why[256];
-
-    assert_int_equal(prompts_open(&w.p, over, &w.ps, why), BH_OK);
-}
+static const struct platform_ops ops = {.name = "letters"};
+static const struct platform_ops ops_with_buttons = {.name = "letters", .prompt_over = on_over};
 
 static void open_prompts(void)
 {
-    open_with(NULL);
+    char why[256];
+
+    assert_int_equal(prompts_open(&w.p, why), BH_OK);
+    w.ps = w.p.prompts;
 }
 
 static void open_with_buttons(void)
 {
     prompts_close(w.ps);
     w.n_over = 0;
-    open_with(on_over);
+    w.p.ops = &ops_with_buttons;
+    open_prompts();
 }
 
 static int setup(void **state)
@@ -86,7 +84,7 @@ static int setup(void **state)
     clock_set(w.clock, 1000, 1700000000000);
     w.store = store_memory_new(w.clock);
     w.env = (struct host_env){.clock = w.clock, .store = w.store};
-    w.p = (struct platform){.ops = &ops, .bot = "bot"};
+    w.p = (struct platform){.ops = &ops, .env = &w.env, .bot = "bot"};
     w.parser = json_parser_new();
     w.lets_in = true;
     open_prompts();

@@ -49,8 +49,8 @@ static void a_full_lane_says_so_later(void **state)
     say(0, "a", "x");
     wait_for(w.n_held == 1);
     for (int i = 0; i < 64; i++) /* tenants have room of their own */
-        sender_ask(w.sender, &note_new("a", "q")->out, STR_NULL, STR("a"), 5000);
-    sender_ask(w.sender, &note_new("a", "q")->out, STR_NULL, STR("a"), 5000);
+        ask(&note_new("a", "q")->out, STR_NULL, "a");
+    ask(&note_new("a", "q")->out, STR_NULL, "a");
     assert_int_equal(w.n_told, 0);
     wait_for(w.n_told == 1);
     assert_int_equal(w.told, SENDER_FAILED);
@@ -263,13 +263,13 @@ static void what_is_too_old_is_given_up(void **state)
 
 static void questions_are_told_without_a_record(void **state)
 {
-    sender_ask(w.sender, &note_new("a", "q")->out, STR_NULL, STR("a"), 5000);
+    ask(&note_new("a", "q")->out, STR_NULL, "a");
     wait_for(w.n_told == 1);
     assert_int_equal(w.told, SENDER_DONE);
     assert_int_equal(w.records_when_heard, 0);
     assert_int_equal(w.n_results, 0);
     when(0, "no", 400, 1);
-    sender_ask(w.sender, &note_new("a", "no")->out, STR_NULL, STR("a"), 5000);
+    ask(&note_new("a", "no")->out, STR_NULL, "a");
     wait_for(w.n_told == 2);
     assert_int_equal(w.told, SENDER_REFUSED);
 }
@@ -280,8 +280,8 @@ static void what_was_called_off_never_leaves_and_tells_nobody(void **state)
     struct outgoing *a = &runs->out, *b = &waits->out;
 
     when(0, "runs", 0, 1);
-    sender_ask(w.sender, a, STR_NULL, STR("a"), 5000);
-    sender_ask(w.sender, b, STR_NULL, STR("a"), 5000);
+    ask(a, STR_NULL, "a");
+    ask(b, STR_NULL, "a");
     wait_for(w.n_held == 1);
     sender_cancel(&a);
     sender_cancel(&b);
@@ -305,7 +305,7 @@ static void who_is_refused_too_often_is_held_back_with_what_waits_already(void *
     for (int i = 0; i < 100; i++)
         sender_blame(&runs->out);
     say(2, "b", "comes later");
-    sender_ask(w.sender, &asked->out, STR("acme"), STR("c"), 5000);
+    ask(&asked->out, STR("acme"), "c");
     wait_for(w.n_told == 1);
     assert_int_equal(w.told, SENDER_FAILED);
     answer_held(0, 200); /* what was under way ends as it ends */
@@ -313,7 +313,7 @@ static void who_is_refused_too_often_is_held_back_with_what_waits_already(void *
     assert_true(w.results[0].success);
     assert_true(error_is(1, "network trouble: the platform refused too much"));
     assert_true(error_is(2, "network trouble: the platform refused too much"));
-    sender_ask(w.sender, &own->out, STR_NULL, STR("c"), 5000); /* for nobody: others' fault */
+    ask(&own->out, STR_NULL, "c"); /* for nobody: others' fault */
     wait_for(w.n_told == 2);
     assert_int_equal(w.told, SENDER_DONE);
     assert_string_equal(buf_z(&w.heard), "runs own ");
@@ -324,16 +324,16 @@ static void a_question_for_nobody_is_held_back_by_its_lane(void **state)
     struct note *runs = note_new("a", "runs");
 
     when(0, "runs", 0, 1);
-    sender_ask(w.sender, &runs->out, STR_NULL, STR("a"), 5000);
+    ask(&runs->out, STR_NULL, "a");
     wait_for(w.n_held == 1);
     for (int i = 0; i < 100; i++)
         sender_blame(&runs->out);
     answer_held(0, 200);
     wait_for(w.n_told == 1);
-    sender_ask(w.sender, &note_new("a", "q")->out, STR_NULL, STR("a"), 5000);
+    ask(&note_new("a", "q")->out, STR_NULL, "a");
     wait_for(w.n_told == 2);
     assert_int_equal(w.told, SENDER_FAILED);
-    sender_ask(w.sender, &note_new("b", "other")->out, STR_NULL, STR("b"), 5000);
+    ask(&note_new("b", "other")->out, STR_NULL, "b");
     wait_for(w.n_told == 3);
     assert_int_equal(w.told, SENDER_DONE);
     say(0, "a", "said");
@@ -341,8 +341,184 @@ static void a_question_for_nobody_is_held_back_by_its_lane(void **state)
     assert_string_equal(buf_z(&w.heard), "runs other said ");
 }
 
+/* ---- a platform that is not spoken to over HTTP ---- */
+
+static struct {
+    struct outgoing *in[MAX]; /* in flight, as they were carried */
+    struct buf said;          /* "text text ", as they were carried */
+    size_t n, dropped;
+} wire;
+
+static void wire_carry(struct platform *p, struct outgoing *o, const struct sender_request *q)
+{
+    buf_printf(&wire.said, "%.*s ", STR_FMT(buf_str(&q->body)));
+    wire.in[wire.n++] = o;
+}
+
+static void wire_drop(struct platform *p, struct outgoing *o)
+{
+    size_t i = 0;
+
+    while (i < wire.n && wire.in[i] != o)
+        i++;
+    assert_true(i < wire.n); /* only what is in flight */
+    wire.in[i] = NULL;
+    wire.dropped++;
+}
+
+static void answer(size_t i, enum bh_err err, int status)
+{
+    struct outgoing *o = wire.in[i];
+
+    wire.in[i] = NULL;
+    sender_answer(o, &(struct http_result){.err = err, .status = status});
+}
+
+static const struct sender_ops wire_sender = {.write = note_write,
+                                              .read = note_read,
+                                              .free = note_free,
+                                              .carry = wire_carry,
+                                              .drop = wire_drop};
+static const struct platform_ops wire_ops = {.name = "notes",
+                                             .label = "Notes",
+                                             .sender = &wire_sender,
+                                             .act = note_act};
+
+static void open_wire(void)
+{
+    char why[256];
+
+    w.base = (struct platform){.ops = &wire_ops, .env = &w.env, .bot = "me"};
+    assert_int_equal(sender_new(&w.base, why), BH_OK);
+    w.sender = w.base.sender;
+}
+
+static int setup_wire(void **state)
+{
+    memset(&wire, 0, sizeof wire);
+    setup(state);
+    sender_free(w.sender);
+    open_wire();
+    return 0;
+}
+
+static int teardown_wire(void **state)
+{
+    int rc = teardown(state);
+
+    buf_done(&wire.said);
+    return rc;
+}
+
+static void what_is_carried_holds_its_lane_until_it_is_answered(void **state)
+{
+    say(0, "a", "one");
+    say(1, "a", "two");
+    say(2, "b", "other");
+    assert_int_equal(wire.n, 0); /* never inside the call */
+    wait_for(wire.n == 2);
+    pass(50);
+    assert_string_equal(buf_z(&wire.said), "one other ");
+    assert_int_equal(w.n_results, 0);
+    assert_int_equal(w.n_heard, 0); /* nothing goes over HTTP */
+    answer(0, BH_OK, 200);
+    assert_true(w.results[0].success);
+    assert_str(buf_str(&w.results[0].id), "id of one");
+    wait_for(wire.n == 3);
+    answer(2, BH_OK, 400);
+    assert_true(error_is(1, "it answers 400"));
+    answer(1, BH_OK, 200);
+    assert_true(w.results[2].success);
+    wait_for(n_records("outgoing") == 0);
+    assert_int_equal(wire.dropped, 0);
+    assert_int_equal(w.n_freed, 3);
+}
+
+static void carried_parts_leave_in_order(void **state)
+{
+    act(0, three_parts("a"), 0);
+    for (size_t i = 0; i < 3; i++) {
+        wait_for(wire.n == i + 1);
+        answer(i, BH_OK, 200);
+    }
+    assert_true(w.results[0].success);
+    assert_string_equal(buf_z(&wire.said), "p1 p2 p3 ");
+    assert_str(buf_str(&w.results[0].id), "id of p1");
+}
+
+static void what_never_left_is_carried_again(void **state)
+{
+    say(0, "a", "one");
+    wait_for(wire.n == 1);
+    answer(0, BH_UNAVAILABLE, 0);
+    wait_for(wire.n == 2);
+    answer(1, BH_OK, 429);
+    wait_for(wire.n == 3);
+    answer(2, BH_OK, 200);
+    assert_true(w.results[0].success);
+    assert_string_equal(buf_z(&wire.said), "one one one ");
+}
+
+static void silence_on_the_wire_is_unknown(void **state)
+{
+    struct note *edit = note_new("b", "edit");
+
+    say(0, "a", "one");
+    edit->once = false;
+    edit->twice = TWICE_IS_ONE;
+    act(1, edit, 0);
+    wait_for(wire.n == 2);
+    answer(0, BH_UNKNOWN, 0);
+    answer(1, BH_UNKNOWN, 0);
+    assert_true(error_is(0, "timed out: Notes did not answer; it may have been delivered"));
+    assert_true(ended("unknown"));
+    wait_for(wire.n == 3); /* a second time changes nothing */
+    answer(2, BH_OK, 200);
+    assert_true(w.results[1].success);
+    assert_string_equal(buf_z(&wire.said), "one edit edit ");
+}
+
+static void what_is_in_flight_when_bellhop_stops_is_dropped_and_unknown(void **state)
+{
+    say(0, "a", "left");
+    say(1, "a", "waits");
+    wait_for(wire.n == 1);
+    wait_for(n_records("outgoing") == 2);
+    close_all();
+    assert_int_equal(wire.dropped, 1);
+    assert_int_equal(w.n_freed, 2);
+    assert_true(error_is(0, "timed out: bellhop was stopped; it may have been delivered"));
+    assert_true(w.results[1].success && w.results[1].queued);
+    open_store("db");
+    open_wire();
+    wait_for(wire.n == 2); /* only what had not left goes on */
+    assert_string_equal(buf_z(&wire.said), "left waits ");
+    assert_non_null(strstr(buf_z(&w.cut_off), "acme/bot1/r0 timed out: "));
+    answer(1, BH_OK, 200);
+    assert_true(w.results[1].success && !w.results[1].queued);
+}
+
+static void a_question_called_off_in_flight_tells_nobody(void **state)
+{
+    struct outgoing *a = &note_new("a", "runs")->out, *b = &note_new("a", "waits")->out;
+
+    ask(a, STR_NULL, "a");
+    ask(b, STR_NULL, "a");
+    wait_for(wire.n == 1);
+    sender_cancel(&a);
+    sender_cancel(&b);
+    pass(20);
+    assert_int_equal(w.n_freed, 0); /* it goes on */
+    answer(0, BH_OK, 200);
+    wait_for(w.n_freed == 2);
+    assert_string_equal(buf_z(&wire.said), "runs ");
+    assert_int_equal(w.n_told, 0);
+    assert_int_equal(wire.dropped, 0);
+}
+
 UNIT(platform_test_sender)
 {
+#define W(name) cmocka_unit_test_setup_teardown(name, setup_wire, teardown_wire)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(what_is_said_in_one_chat_leaves_one_after_the_other),
@@ -367,6 +543,12 @@ UNIT(platform_test_sender)
         T(what_was_called_off_never_leaves_and_tells_nobody),
         T(who_is_refused_too_often_is_held_back_with_what_waits_already),
         T(a_question_for_nobody_is_held_back_by_its_lane),
+        W(what_is_carried_holds_its_lane_until_it_is_answered),
+        W(carried_parts_leave_in_order),
+        W(what_never_left_is_carried_again),
+        W(silence_on_the_wire_is_unknown),
+        W(what_is_in_flight_when_bellhop_stops_is_dropped_and_unknown),
+        W(a_question_called_off_in_flight_tells_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,12 +100,16 @@ static void act(struct platform *p, struct action_id id, const struct action_fro
     sender_act(rig->s, o, &(struct sender_order){.id = id, .from = from, .action = a});
 }
 
-static const struct platform_ops ops = {.name = "letters", .act = act};
+static const struct platform_ops ops = {.name = "letters",
+                                        .label = "Letters",
+                                        .sender = &sender_ops,
+                                        .act = act};
 
 static void open_sender(struct rig *r)
 {
-    r->p = (struct platform){.ops = &ops, .bot = "bot"};
-    assert_int_equal(sender_new(&r->p, "Letters", &sender_ops, &r->s, r->m.why), BH_OK);
+    r->p = (struct platform){.ops = &ops, .env = &r->m.env, .bot = "bot"};
+    assert_int_equal(sender_new(&r->p, r->m.why), BH_OK);
+    r->s = r->p.sender;
 }
 
 static int setup(void **state)

@@ -70,11 +70,11 @@ static void what_encloses_nothing_yet_is_held_back(void **state)
 
 static void a_cursor_is_a_block_at_the_end(void **state)
 {
-    assert_str(stream_without_cursor(STR("a" CURSOR)), "a");
-    assert_str(stream_without_cursor(STR("a\xe2\x96\x8c")), "a");
-    assert_str(stream_without_cursor(STR("a \xe2\x96\x91")), "a \xe2\x96\x91"); /* a shade */
-    assert_str(stream_without_cursor(STR("\xe2\x96\x89 a")), "\xe2\x96\x89 a");
-    assert_str(stream_without_cursor(STR("")), "");
+    assert_str(action_without_cursor(STR("a" CURSOR)), "a");
+    assert_str(action_without_cursor(STR("a\xe2\x96\x8c")), "a");
+    assert_str(action_without_cursor(STR("a \xe2\x96\x91")), "a \xe2\x96\x91"); /* a shade */
+    assert_str(action_without_cursor(STR("\xe2\x96\x89 a")), "\xe2\x96\x89 a");
+    assert_str(action_without_cursor(STR("")), "");
 }
 
 static void settled(const char *text, const char *want)

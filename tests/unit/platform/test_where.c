@@ -8,7 +8,13 @@
 #include "platform/discord/interactions.h"
 #include "platform/discord/normalize.h"
 #include "platform/email/mime.h"
+#include "platform/irc/normalize.h"
+#include "platform/signal/normalize.h"
+#include "platform/matrix/normalize.h"
+#include "platform/hook/inbound.h"
+#include "platform/line/inbound.h"
 #include "platform/slack/normalize.h"
+#include "platform/teams/normalize.h"
 #include "platform/telegram/normalize.h"
 #include "platform/twilio/inbound.h"
 #include "platform/wecom/inbound.h"
@@ -17,8 +23,8 @@
 struct sample {
     const char *platform, *where; /* the first two cells of its row */
     void (*read)(const struct sample *s, struct event *ret);
-    const char *text;     /* quotes are written as ' */
-    const char *words[8]; /* word on the page, id in @text, word, id, ... */
+    const char *text;      /* quotes are written as ' */
+    const char *words[10]; /* word on the page, id in @text, word, id, ... */
 };
 
 static struct json_parser *parser;
@@ -27,10 +33,13 @@ static struct discord_normalize_out discord_out;
 static struct arena arena;
 static struct form form;
 static struct slack_out slack_out;
+static struct teams_out teams_out;
 static struct twilio_out twilio_out;
 static struct wecom_xml *xml;
 static struct wecom_out wecom_out;
 static struct mail mail;
+static struct hook_out hook_out;
+static struct line_out line_out;
 
 static struct json parse(const char *text)
 {
@@ -79,12 +88,44 @@ static void read_whatsapp(const struct sample *s, struct event *ret)
     *ret = out.ev;
 }
 
+static void read_signal(const struct sample *s, struct event *ret)
+{
+    static const struct signal_in in = {.bot = STR("+15550100")};
+    static struct signal_out out;
+
+    assert_int_equal(signal_normalize(parse(s->text), &in, &arena, &out), SIGNAL_EVENT);
+    *ret = out.ev;
+}
+
+static void read_matrix(const struct sample *s, struct event *ret)
+{
+    const struct mx_self self = {.id = STR("@desk:example.org")};
+    const struct mx_in in = {.bot = self.id,
+                             .server = STR("example.org"),
+                             .self = &self,
+                             .n_self = 1,
+                             .room = STR("!r:example.org"),
+                             .dm = strcmp(s->where, "a room of two") == 0};
+    static struct mx_out out;
+
+    assert_int_equal(mx_normalize(parse(s->text), &in, &arena, &out), MX_EVENT);
+    *ret = out.ev;
+}
+
 static void read_slack(const struct sample *s, struct event *ret)
 {
     const struct slack_in in = {.bot = STR("A1"), .bot_user = STR("UBOT")};
 
     assert_int_equal(slack_normalize(parse(s->text), &in, &arena, &slack_out), SLACK_EVENT);
     *ret = slack_out.ev;
+}
+
+static void read_teams(const struct sample *s, struct event *ret)
+{
+    const struct teams_in in = {.bot = STR("0000")};
+
+    assert_int_equal(teams_normalize(parse(s->text), &in, &arena, &teams_out), TEAMS_EVENT);
+    *ret = teams_out.ev;
 }
 
 static void read_telegram(const struct sample *s, struct event *ret)
@@ -94,6 +135,26 @@ static void read_telegram(const struct sample *s, struct event *ret)
 
     if (!tg_normalize(parse(s->text), &me, STR("bot"), &arena, ret, &why))
         fail_msg("%s: %s", s->where, why);
+}
+
+static void read_line(const struct sample *s, struct event *ret)
+{
+    assert_int_equal(line_normalize(parse(s->text), STR("U1"), &line_out), WEBHOOK_EVENT);
+    *ret = line_out.ev;
+}
+
+static void read_hook(const struct sample *s, struct event *ret)
+{
+    static const struct hook_settings cfg = {.map = {.text = (char *)"/text",
+                                                     .chat_id = (char *)"/chat",
+                                                     .user_id = (char *)"/from",
+                                                     .thread_id = (char *)"/thread"}};
+    struct json_parser *inner = json_parser_new();
+
+    assert_int_equal(hook_normalize(&cfg, STR("desk"), parse(s->text), STR("x"), inner, &hook_out),
+                     WEBHOOK_EVENT);
+    *ret = hook_out.ev;
+    json_parser_free(inner);
 }
 
 static void read_twilio(const struct sample *s, struct event *ret)
@@ -115,6 +176,21 @@ static void read_email(const struct sample *s, struct event *ret)
     mail_event(&mail, ret);
 }
 
+static void read_irc(const struct sample *s, struct event *ret)
+{
+    static const struct irc_in in = {.bot = STR("desk@net"),
+                                     .network = STR("net"),
+                                     .nick = STR("desk"),
+                                     .chantypes = STR("#"),
+                                     .has_accounts = true};
+    static struct irc_out out;
+    struct irc_line l;
+
+    assert_true(irc_parse(str_of(s->text), &l));
+    assert_int_equal(irc_normalize(&l, &in, STR("n1"), &arena, &out), IRC_EVENT);
+    *ret = out.ev;
+}
+
 static void read_wecom(const struct sample *s, struct event *ret)
 {
     assert_true(wecom_xml_parse(xml, str_of(s->text)));
@@ -130,9 +206,33 @@ static void read_wecom(const struct sample *s, struct event *ret)
 #define SLACK(more) \
     "{'type':'event_callback','team_id':'T1','event_id':'Ev1','event':{'type':'message','user':" \
     "'U1','text':'x','ts':'2.0'," more "}}"
+#define SIGNAL(more) \
+    "{'envelope':{'sourceUuid':'9d0652a3-dcc3-4d11-975f-74d61598733f','timestamp':5," \
+    "'dataMessage':{'timestamp':5,'message':'x'" more "}}}"
+#define TEAMS(place) \
+    "{'type':'message','id':'9','text':'x','channelId':'msteams','serviceUrl':'https://smba." \
+    "trafficmanager.net/amer/','from':{'id':'29:ann','aadObjectId':'E1'},'recipient':{'id':" \
+    "'28:bot'},'channelData':{'tenant':{'id':'T1'},'team':{'id':'19:t'}},'conversation':{" place \
+    "}}"
 #define WECOM \
     "<xml><ToUserName>corp</ToUserName><FromUserName>ann</FromUserName><CreateTime>1</CreateTime>" \
     "<AgentID>7</AgentID><MsgType>text</MsgType><Content>x</Content><MsgId>1</MsgId></xml>"
+
+#define MATRIX(more, text) \
+    "{'type':'m.room.message','event_id':'$1','sender':'@ann:example.org','content':{" more \
+    "'msgtype':'m.text','body':'" text "'}}"
+#define MATRIX_THREAD "'m.relates_to':{'rel_type':'m.thread','event_id':'$root'},"
+#define MATRIX_WORDS \
+    { \
+        "room id", "!r:example.org", "author's user id", "@ann:example.org", "root event", \
+            "$root", "bot's server", "example.org" \
+    }
+
+#define LINE_ANN "Uaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define LINE_GROUP "Ccccccccccccccccccccccccccccccccc"
+#define LINE(source) \
+    "{'type':'message','mode':'active','source':{" source ",'userId':'" LINE_ANN \
+    "'},'message':{'id':'1','type':'text','text':'x'}}"
 
 static const struct sample samples[] = {
     {"discord",
@@ -203,13 +303,70 @@ static const struct sample samples[] = {
      "References: <1@people.test> <2@people.test>\nMessage-ID: <3@people.test>\n\nhi",
      {"the author's address", "ann@people.test", "the thread's first Message-ID",
       "<1@people.test>"}},
+    {"irc",
+     "a channel",
+     read_irc,
+     "@account=Ann :annie!u@h PRIVMSG #Lobby :x",
+     {"#channel@network", "#lobby@net", "account@network", "ann@net"}},
+    {"irc",
+     "a direct message",
+     read_irc,
+     "@account=Ann :annie!u@h PRIVMSG desk :x",
+     {"nick@network", "annie@net", "account@network", "ann@net"}},
+    {"irc",
+     "of somebody without an account",
+     read_irc,
+     ":annie!u@h PRIVMSG desk :x",
+     {"nick@network", "annie@net", "?nick@network", "?annie@net"}},
     {"wecom", "a message", read_wecom, WECOM, {"sender's id", "ann"}},
+    {"signal",
+     "a message",
+     read_signal,
+     SIGNAL(""),
+     {"UUID, else the number", "9d0652a3-dcc3-4d11-975f-74d61598733f"}},
+    {"signal",
+     "in a group",
+     read_signal,
+     SIGNAL(",'groupInfo':{'groupId':'QUJD','groupName':'G'}"),
+     {"UUID, else the number", "9d0652a3-dcc3-4d11-975f-74d61598733f",
+      "`group:` and the group's id", "group:QUJD"}},
     {"whatsapp",
      "a message",
      read_whatsapp,
      "{'entry':[{'changes':[{'field':'messages','value':{'messages':[{'id':'wamid.A','from':"
      "'15551','from_user_id':'US.1','type':'text','text':{'body':'x'}}]}}]}]}",
      {"BSUID, else the number", "US.1"}},
+    {"matrix", "a room", read_matrix, MATRIX("", "x"), MATRIX_WORDS},
+    {"matrix", "a thread", read_matrix, MATRIX(MATRIX_THREAD, "x"), MATRIX_WORDS},
+    {"matrix", "a room of two", read_matrix, MATRIX("", "x"), MATRIX_WORDS},
+    {"webhook",
+     "a message of a `hook`",
+     read_hook,
+     "{'text':'x','chat':'c1','from':'u1','thread':'t1'}",
+     {"the bot, a slash and the service's id", "desk/c1", "the bot, a slash and the author's id",
+      "desk/u1", "the service's id", "t1"}},
+    {"teams",
+     "a personal chat",
+     read_teams,
+     TEAMS("'id':'a:1','conversationType':'personal'"),
+     {"conversation id", "a:1", "the person's Entra id", "E1", "Entra tenant", "T1"}},
+    {"teams",
+     "a group chat",
+     read_teams,
+     TEAMS("'id':'19:g','conversationType':'groupChat'"),
+     {"conversation id", "19:g", "the person's Entra id", "E1", "Entra tenant", "T1"}},
+    {"teams",
+     "a channel",
+     read_teams,
+     TEAMS("'id':'19:c;messageid=8','conversationType':'channel'"),
+     {"channel id", "19:c", "the person's Entra id", "E1", "first message of the thread", "8",
+      "Entra tenant", "T1", "team id", "19:t"}},
+    {"line", "a message", read_line, LINE("'type':'user'"), {"the person", LINE_ANN}},
+    {"line",
+     "in a group, a room",
+     read_line,
+     LINE("'type':'group','groupId':'" LINE_GROUP "'"),
+     {"the group", LINE_GROUP, "the person", LINE_ANN}},
 };
 
 /* The id that a cell's word stands for in @s; "–" is none. */
@@ -245,7 +402,7 @@ static void places(void)
         s->read(s, &ev);
         check_cell(&t, s->platform);
         check_cell(&t, s->where);
-        agree(&t, str_of(s->platform), ev.platform);
+        agree(&t, str_of(s->platform), event_platform_shown(ev.platform));
         check_id(&t, s, ev.chat_id);
         agree(&t, cell(&t), ev.chat_type);
         check_id(&t, s, ev.user_id);
@@ -290,10 +447,13 @@ static int teardown(void **state)
     arena_done(&arena);
     form_done(&form);
     slack_out_done(&slack_out);
+    teams_out_done(&teams_out);
     twilio_out_done(&twilio_out);
     wecom_xml_free(xml);
     wecom_out_done(&wecom_out);
     mail_done(&mail);
+    hook_out_done(&hook_out);
+    line_out_done(&line_out);
     return page_close(state);
 }
 

@@ -531,7 +531,8 @@ static void rig_open_relay(void)
                             .facts = rig.facts,
                             .waker = &rig.waker,
                             .outside = &rig.outside};
-    assert_int_equal(relay_open(&env, &rig.lim, &rig.relay, why), BH_OK);
+    assert_int_equal(relay_load(&env, &rig.lim, &rig.relay, why), BH_OK);
+    relay_begin(rig.relay, &env);
 }
 static void rig_changed_fact(void *ctx, enum bh_err err, const char *why)
 {
@@ -640,6 +641,10 @@ static void forget_sockets(void)
         free(rig.fakes[i].why);
     }
     rig.n_fakes = 0;
+}
+RIG_UNUSED static void on_drained(void *ctx)
+{
+    rig.drained = true;
 }
 /* The process dies and starts again: what the tap holds back is lost with it. */
 RIG_UNUSED static void restart(void)

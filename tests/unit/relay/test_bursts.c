@@ -459,6 +459,98 @@ static void a_lost_answer_is_asked_again_before_it_enters(void **state)
     assert_true(is_burst(f, 0, "one\\ntwo", "[\"one\",\"two\"]"));
 }
 
+/* The store refuses the burst's append, and the agent acks the burst all the same: only the staged
+ * row knows that "two" was a part of it. */
+static struct fake *ack_before_the_keys_are_on_disk(void)
+{
+    struct fake *f = connect_as("gw-a");
+
+    post("one");
+    post("two");
+    rig.tap.refuse = true;
+    advance(PAUSE);
+    assert_int_equal(inbound(f), 1);
+    ack(f, 0);
+    advance(100);
+    assert_int_equal(look("ann").entries, 0);
+    assert_int_equal(rows(), 1);
+    return f;
+}
+
+static void an_acked_burst_keeps_its_row_until_its_keys_are_on_disk(void **state)
+{
+    ack_before_the_keys_are_on_disk();
+    advance(3000); /* each retry is refused */
+    assert_int_equal(rows(), 1);
+    rig.tap.refuse = false;
+    advance(2000);
+    assert_int_equal(rows(), 0);
+    assert_int_equal(relay_waiting(rig.relay), 0);
+    restart();
+    struct fake *f = connect_as("gw-a");
+    post("two");
+    post("one");
+    advance(PAUSE);
+    assert_int_equal(inbound(f), 0);
+}
+
+/* Without its key, "one" would begin a burst under a bufferId that the gateway has seen, and drops:
+ * "two" would be lost. */
+static void a_message_that_was_acked_alone_begins_no_burst_when_it_is_repeated(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+
+    post("one");
+    rig.tap.refuse = true;
+    advance(PAUSE);
+    ack(f, 0);
+    advance(100);
+    rig.tap.refuse = false;
+    advance(3000);
+    assert_int_equal(rows(), 0);
+    restart();
+    f = connect_as("gw-a");
+    post("one");
+    post("two");
+    advance(PAUSE);
+    assert_int_equal(inbound(f), 1);
+    assert_non_null(strstr(line_with(f, INBOUND, 0).p, "\"text\":\"two\""));
+}
+
+static void after_a_crash_before_that_the_burst_comes_again_under_its_id(void **state)
+{
+    char before[64];
+    struct str id = buffer_id(line_with(ack_before_the_keys_are_on_disk(), INBOUND, 0));
+
+    snprintf(before, sizeof before, "%.*s", STR_FMT(id));
+    restart();
+    struct fake *f = connect_as("gw-a");
+    post("two"); /* unanswered, for all the platform knows */
+    advance(PAUSE);
+    assert_int_equal(inbound(f), 1);
+    assert_true(is_burst(f, 0, "one\\ntwo", "[\"one\",\"two\"]"));
+    assert_true(str_eq(buffer_id(line_with(f, INBOUND, 0)), str_of(before)));
+}
+
+static void a_drain_leaves_the_row_to_the_next_process(void **state)
+{
+    struct fake *f = ack_before_the_keys_are_on_disk();
+
+    relay_drain(rig.relay, on_drained, NULL);
+    advance(600);
+    hang_up(f, 1012);
+    advance(100);
+    assert_true(rig.drained);
+    assert_int_equal(rows(), 1);
+    restart();
+    f = connect_as("gw-a");
+    advance(PAUSE);
+    assert_int_equal(inbound(f), 1);
+    ack(f, 0);
+    advance(1000);
+    assert_int_equal(rows(), 0);
+}
+
 /* ---- people ---- */
 
 static void an_edit_reaches_its_message_while_it_waits(void **state)
@@ -618,6 +710,10 @@ UNIT(relay_test_bursts)
         BURST(each_message_is_received_when_it_is_on_disk),
         BURST(what_the_store_refuses_is_not_part_of_it),
         BURST(a_crash_leaves_what_was_received),
+        BURST(an_acked_burst_keeps_its_row_until_its_keys_are_on_disk),
+        BURST(a_message_that_was_acked_alone_begins_no_burst_when_it_is_repeated),
+        BURST(after_a_crash_before_that_the_burst_comes_again_under_its_id),
+        BURST(a_drain_leaves_the_row_to_the_next_process),
         BURST(repetitions_of_each_message_are_known_while_it_waits_and_later),
         BURST(a_repetition_is_received_only_when_its_message_is_on_disk),
         BURST(a_lost_answer_is_asked_again_before_it_enters),

@@ -29,6 +29,24 @@ static void an_ack_before_the_write_shrinks_it_to_its_key(void **state)
     assert_int_equal(inbound(f), 2);
 }
 
+/* Otherwise a crash could leave an agent with a message that it may not answer. */
+static void the_first_message_of_a_chat_is_answered_when_the_chats_record_is_on_disk(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    rig.tap.hold = true;
+    publish("a", "e1");
+    ack(f, 0);
+    assert_int_equal(accepted_ok(), 0); /* acked, and the chat is not on disk */
+    rig_release();
+    assert_int_equal(accepted_ok(), 1);
+    assert_int_equal(rows(), 0);
+    rig.tap.hold = true;
+    publish("a", "e2");
+    ack(f, 1);
+    assert_int_equal(accepted_ok(), 2); /* the chat is known */
+    rig_release();
+}
+
 static void an_ack_after_the_write_deletes_the_row(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -329,11 +347,6 @@ static void an_event_without_an_id_gets_a_name_of_its_own(void **state)
     assert_int_equal(look("ann").entries, 0);
 }
 
-static void on_drained(void *ctx)
-{
-    rig.drained = true;
-}
-
 static void a_drain_refuses_the_new_closes_with_1012_and_ends_when_all_is_on_disk(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -410,6 +423,7 @@ UNIT(relay_test_delivery)
         PROMISE(a_drain_does_not_wait_for_who_has_owed_its_ack_for_long),
         PROMISE(an_event_for_a_live_gateway_goes_out_at_once_with_a_buffer_id),
         PROMISE(an_ack_before_the_write_shrinks_it_to_its_key),
+        PROMISE(the_first_message_of_a_chat_is_answered_when_the_chats_record_is_on_disk),
         PROMISE(an_ack_after_the_write_deletes_the_row),
         PROMISE(acks_of_one_turn_are_one_write),
         PROMISE(an_event_for_nobody_present_is_urgent_and_answered_when_on_disk),

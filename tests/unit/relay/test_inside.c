@@ -127,7 +127,8 @@ static void what_is_no_use_is_parked_at_once_and_can_be_redriven_to_the_same_ses
     send_to("agent:x", "d1", "{}", false);
     assert_true(give_up(f, 0, true));
     assert_int_equal(look("agent:x").parked, 1);
-    assert_int_equal(relay_mailbox_redrive(rig.relay, STR("acme"), STR("agent:x")), 1);
+    assert_int_equal(relay_parked_change(rig.relay, STR("acme"), STR("agent:x"), NULL, 0, false),
+                     1);
     turn();
     assert_int_equal(inbound(f), 2);
     ack(f, 1);

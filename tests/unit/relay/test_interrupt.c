@@ -122,6 +122,63 @@ static void a_persons_stop_is_an_interrupt_first_and_then_a_message(void **state
     assert_true(str_contains(line_with(f, STOPPED, 0), STR("\"session_key\":\"" KEY "\"")));
 }
 
+static void say_in(const char *id, const char *text, struct str thread)
+{
+    struct event ev = make_event("a", id);
+
+    ev.platform = STR("web");
+    ev.chat_type = STR("group");
+    ev.thread_id = thread;
+    ev.message_id = str_of(id);
+    ev.text = str_of(text);
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    advance(INTERRUPT_HOLD_MS);
+}
+
+static void a_stop_outside_of_threads_stops_the_persons_newest_thread(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+
+    say_in("m1", "do this", STR("t1"));
+    say_in("m2", "do that", STR("t2"));
+    say_in("m3", "/stop", STR_NULL);
+    assert_true(count_with(f, "relay:group:c1:t2\"") > 0);
+    assert_int_equal(count_with(f, "relay:group:c1:t1\""), 0);
+    say_in("m4", "/stop", STR("m4")); /* a mail that begins a thread of its own */
+    assert_true(count_with(f, "relay:group:c1:m4\"") > 0);
+    assert_int_equal(count_with(f, "relay:group:c1:t2\""), 2);
+    say_in("m5", "/stop", STR("t1")); /* in a thread it means that thread */
+    assert_int_equal(count_with(f, "relay:group:c1:t1\""), 1);
+    assert_int_equal(count_with(f, "relay:group:c1:t2\""), 2);
+    say_in("m6", "in no thread", STR_NULL);
+    say_in("m7", "/stop", STR_NULL);
+    assert_int_equal(count_with(f, "relay:group:c1:t2\""), 2);
+}
+
+static void a_stop_on_slack_costs_a_newer_gateway_one_interrupt(void **state)
+{
+    add_gateway("gw-s", "sue", NULL, "slack", "sl");
+    struct fake *f = connect_as("gw-s");
+    struct event ev = make_event("sl", "e1");
+
+    say(f, "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"typing\","
+           "\"chat_id\":\"c1\"}}"); /* a newer one */
+    ev.platform = STR("slack");
+    ev.bot = STR("sl");
+    ev.scope_id = STR("T1");
+    ev.message_id = STR("100.1");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    ev.event_id = STR("e2");
+    ev.message_id = STR("100.2");
+    ev.text = STR("/stop");
+    relay_accept(rig.relay, &ev, on_accepted, NULL);
+    turn();
+    assert_int_equal(count_with(f, STOPPED), 1);
+    assert_int_equal(count_with(f, "\"agent:main:slack:dm:T1:c1:100.1\""), 1);
+}
+
 static void a_stop_for_another_bot_is_nobodys(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -374,6 +431,8 @@ UNIT(relay_test_interrupt)
         PROMISE(an_unknown_key_is_dropped_when_there_are_several),
         PROMISE(an_interrupt_for_a_sleeper_is_dropped),
         PROMISE(a_persons_stop_is_an_interrupt_first_and_then_a_message),
+        PROMISE(a_stop_outside_of_threads_stops_the_persons_newest_thread),
+        PROMISE(a_stop_on_slack_costs_a_newer_gateway_one_interrupt),
         PROMISE(a_stop_for_another_bot_is_nobodys),
         PROMISE(more_than_the_bare_command_is_a_message),
         PROMISE(a_stop_said_by_a_bot_is_a_message),

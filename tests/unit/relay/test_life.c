@@ -1,6 +1,7 @@
 /* Promises of relay/sleep/instance.h: a name that was given up takes nothing of its old holder
  * along. */
 #include "relay/asking.h"
+#include "relay/heart.h"
 #include "relay/out/chat_records.h"
 #include "relay/sleep/instance.h"
 #include "relay/upkeep.h"
@@ -231,13 +232,13 @@ static void however_many_chats_end_a_turn_takes_a_few(void **state)
 {
     hear_from_many(3000);
     life_follow(instance_find(rig.relay, STR("acme"), STR("ann")), 1);
-    assert_int_equal(chats_ending(rig.relay), 3000);
+    assert_int_equal(rig.relay->chats->n_ending, 3000);
     struct fake *f = connect_as("gw-a"); /* none of them is known from now on */
     ask(f, "r1", "\"op\":\"send\",\"chat_id\":\"many2999\",\"content\":\"x\"", "");
     assert_int_equal(rig.acts, 0);
-    for (size_t before = chats_ending(rig.relay), turns = 0; before != 0; turns++) {
+    for (size_t before = rig.relay->chats->n_ending, turns = 0; before != 0; turns++) {
         clock_turn(rig.clock);
-        size_t now = chats_ending(rig.relay);
+        size_t now = rig.relay->chats->n_ending;
         assert_true(before - now <= 512 && turns < 100);
         before = now;
     }
@@ -252,10 +253,10 @@ static void a_chat_the_next_holder_hears_from_stays_while_the_old_ones_go(void *
     struct event ev = make_event("a", "again");
     ev.chat_id = STR("many1999"); /* the last to go */
     relay_accept(rig.relay, &ev, on_accepted, NULL);
-    assert_int_equal(chats_ending(rig.relay), 2000);
+    assert_int_equal(rig.relay->chats->n_ending, 2000);
     turn();
     struct fake *f = connect_as("gw-a");
-    assert_int_equal(chats_ending(rig.relay), 0);
+    assert_int_equal(rig.relay->chats->n_ending, 0);
     assert_int_equal(records("chat"), 1);
     ask(f, "r1", "\"op\":\"send\",\"chat_id\":\"many1999\",\"content\":\"x\"", "");
     assert_int_equal(rig.acts, 1);

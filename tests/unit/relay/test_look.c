@@ -44,7 +44,7 @@ static void few_attempts(void)
 }
 static uint64_t redrive(void)
 {
-    uint64_t n = relay_mailbox_redrive(rig.relay, STR("acme"), STR("ann"));
+    uint64_t n = relay_parked_change(rig.relay, STR("acme"), STR("ann"), NULL, 0, false);
     turn();
     return n;
 }
@@ -118,6 +118,31 @@ static void every_instance_is_listed(void **state)
     assert_false(relay_next_instance(rig.relay, &pos, &v));
     relay_tally(rig.relay, &t);
     assert_int_equal(t.in_state[RELAY_NEVER], 2);
+    assert_int_equal(t.entries, 2);
+}
+
+static void the_tally_of_many_instances_is_counted_in_rounds(void **state)
+{
+    struct relay_tally t;
+    char name[32];
+
+    publish("a", "e1");
+    relay_tally(rig.relay, &t);
+    assert_int_equal(t.entries, 1);
+    for (size_t i = 0; i < RELAY_TALLY_AT_ONCE + 50; i++) {
+        snprintf(name, sizeof name, "many-%zu", i);
+        assert_non_null(instance_get(rig.relay, STR("acme"), str_of(name)));
+    }
+    relay_tally(rig.relay, &t);
+    uint64_t all = t.in_state[RELAY_NEVER] + t.in_state[RELAY_LIVE] + t.in_state[RELAY_AWAY] +
+                   t.in_state[RELAY_ASLEEP];
+    assert_in_range(all, RELAY_TALLY_AT_ONCE + 51, RELAY_TALLY_AT_ONCE + 60);
+    publish("a", "e2");
+    relay_tally(rig.relay, &t);
+    assert_int_equal(t.entries, 1); /* of the last round */
+    advance(RELAY_TALLY_MS);
+    advance(10);
+    relay_tally(rig.relay, &t);
     assert_int_equal(t.entries, 2);
 }
 
@@ -357,6 +382,42 @@ static void a_redrive_counts_from_zero(void **state)
     assert_int_equal(look("ann").parked, 0);
 }
 
+/* More instances than one turn may visit. */
+static void all_dead_letters_are_changed_in_steps(void **state)
+{
+    struct parked_walk none = {.tenant = STR("acm")}, ours = {.tenant = STR("acme")},
+                       drop = {.drop = true};
+    char name[16];
+    int steps = 1;
+
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    publish("a", "e2");
+    few_attempts();
+    hang_up(f, 1006);
+    assert_int_equal(look("ann").parked, 2);
+    for (unsigned k = 0; k <= PARKED_STEP; k++) {
+        snprintf(name, sizeof name, "i%u", k);
+        assert_non_null(instance_get(rig.relay, STR("acme"), str_of(name)));
+    }
+    for (; relay_parked_step(rig.relay, &none); steps++)
+        turn();
+    assert_in_range(steps, 2, 3);
+    assert_int_equal(none.done, 0);
+    while (relay_parked_step(rig.relay, &ours))
+        turn();
+    assert_int_equal(ours.done, 2);
+    assert_int_equal(look("ann").parked, 0);
+    f = connect_as("gw-a");
+    assert_true(is_event(f, 0, "e1"));
+    assert_true(is_event(f, 1, "e2"));
+    hang_up(f, 1006);
+    while (relay_parked_step(rig.relay, &drop))
+        turn();
+    assert_int_equal(drop.done, 2);
+    assert_int_equal(look("ann").entries, 0);
+}
+
 /* ---- forgetting a person ---- */
 
 static struct {
@@ -423,11 +484,13 @@ UNIT(relay_test_look)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_view_tells_what_waits),
+        PROMISE(the_tally_of_many_instances_is_counted_in_rounds),
         PROMISE(when_it_was_last_busy_survives_a_crash),
         PROMISE(when_it_was_last_busy_is_one_write_for_many_messages),
         PROMISE(every_instance_is_listed),
         PROMISE(a_mailbox_shows_its_lines_up_to_the_limit),
         PROMISE(a_parked_line_shows_its_reason),
+        PROMISE(all_dead_letters_are_changed_in_steps),
         PROMISE(a_purge_empties_the_mailbox_and_answers_who_waits),
         PROMISE(however_much_is_purged_a_turn_takes_some_of_it),
         PROMISE(what_was_read_without_a_socket_is_settled_up_to_where_it_was_read),

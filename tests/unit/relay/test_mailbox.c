@@ -7,6 +7,13 @@
 #include "relay/session/session.h"
 #include "relay/mailbox/mailbox.h"
 
+static struct slot *push(struct mailbox *mb, uint64_t id, size_t bytes, int64_t at_s)
+{
+    const struct store_row row = {.id = id, .frame_bytes = bytes, .at_ms = at_s * 1000};
+
+    return mailbox_push(mb, &row);
+}
+
 static void a_slot_costs_24_bytes(void **state)
 {
     assert_int_equal(sizeof(struct slot), 24);
@@ -17,7 +24,7 @@ static void what_is_pushed_is_found_until_it_is_dropped(void **state)
     struct mailbox mb;
     mailbox_init(&mb);
     for (uint64_t id = 1; id <= 1000; id++)
-        mailbox_push(&mb, id * 3, 100, 7);
+        push(&mb, id * 3, 100, 7);
     assert_int_equal(mailbox_entries(&mb), 1000);
     assert_int_equal(mailbox_find(&mb, 300)->id, 300);
     assert_null(mailbox_find(&mb, 301));
@@ -34,7 +41,7 @@ static void seek_finds_the_first_id_above(void **state)
     mailbox_init(&mb);
     assert_int_equal(mailbox_seek(&mb, 5), 0);
     for (uint64_t id = 10; id <= 100; id += 10)
-        mailbox_push(&mb, id, 1, 0);
+        push(&mb, id, 1, 0);
     assert_int_equal(mailbox_seek(&mb, 0), 0);
     assert_int_equal(mailbox_at(&mb, mailbox_seek(&mb, 10))->id, 20);
     assert_int_equal(mailbox_at(&mb, mailbox_seek(&mb, 55))->id, 60);
@@ -46,10 +53,10 @@ static void a_parked_head_does_not_make_the_ring_grow_with_the_traffic(void **st
 {
     struct mailbox mb;
     mailbox_init(&mb);
-    mailbox_park(&mb, mailbox_push(&mb, 1, 1, 0), true);
+    mailbox_park(&mb, push(&mb, 1, 1, 0), true);
     for (uint64_t id = 2; id < 100000; id++) {
-        mailbox_drop(&mb, mailbox_push(&mb, id, 1, 0));
-        mailbox_push(&mb, ++id, 1, 0);
+        mailbox_drop(&mb, push(&mb, id, 1, 0));
+        push(&mb, ++id, 1, 0);
         mailbox_drop(&mb, mailbox_find(&mb, id));
         mailbox_tidy(&mb);
     }
@@ -64,7 +71,7 @@ static void an_empty_mailbox_gives_its_memory_back(void **state)
     struct mailbox mb;
     mailbox_init(&mb);
     for (uint64_t id = 1; id <= 1000; id++)
-        mailbox_push(&mb, id, 1, 0);
+        push(&mb, id, 1, 0);
     for (uint64_t id = 1; id <= 1000; id++)
         mailbox_drop(&mb, mailbox_find(&mb, id));
     mailbox_tidy(&mb);
@@ -78,7 +85,7 @@ static void rows_loaded_out_of_order_are_sorted(void **state)
     struct mailbox mb;
     mailbox_init(&mb);
     for (size_t i = 0; i < 4; i++)
-        mailbox_push(&mb, ids[i], 1, 0);
+        push(&mb, ids[i], 1, 0);
     mailbox_sort(&mb);
     for (uint32_t i = 1; i < mb.n; i++)
         assert_true(mailbox_at(&mb, i - 1)->id < mailbox_at(&mb, i)->id);
@@ -167,14 +174,6 @@ static void old_keys_expire(void **state)
     dedup_done(&d);
 }
 
-static bool join_line(void *ctx, struct str line, bool whole)
-{
-    struct buf *out = ctx;
-    buf_add_str(out, whole ? line : STR("TOO LONG"));
-    buf_add_c(out, '|');
-    return true;
-}
-
 static void a_key_tells_when_it_came_for_months(void **state)
 {
     const int64_t then = INT64_C(1790000000123), day = 86400000;
@@ -198,38 +197,6 @@ static void a_key_tells_when_it_came_for_months(void **state)
     dedup_done(&d);
 }
 
-static void lines_are_the_same_however_the_stream_is_cut(void **state)
-{
-    static const char text[] = "one\ntwo\n\nthree and more\nfour\n";
-    for (size_t cut = 1; cut < sizeof text; cut++) {
-        struct line_reader *l = NULL;
-        struct buf out = BUF_INIT;
-        for (size_t at = 0; at < sizeof text - 1; at += cut) {
-            size_t n = sizeof text - 1 - at < cut ? sizeof text - 1 - at : cut;
-            line_reader_feed(&l, str_make(text + at, n), 64, join_line, &out);
-        }
-        assert_string_equal(buf_z(&out), "one|two||three and more|four|");
-        assert_null(l);
-        buf_done(&out);
-    }
-}
-
-static void a_line_over_the_limit_is_thrown_away_up_to_its_end(void **state)
-{
-    struct line_reader *l = NULL;
-    struct buf out = BUF_INIT;
-    line_reader_feed(&l, STR("0123456789"), 16, join_line, &out);
-    assert_string_equal(buf_z(&out), "");
-    line_reader_feed(&l, STR("0123456789"), 16, join_line, &out);
-    assert_string_equal(buf_z(&out), "TOO LONG|"); /* at once: its end may never come */
-    for (int i = 0; i < 100; i++)
-        line_reader_feed(&l, STR("0123456789"), 16, join_line, &out);
-    line_reader_feed(&l, STR("\nok\n0123456789ABCDEFG\n"), 16, join_line, &out);
-    assert_string_equal(buf_z(&out), "TOO LONG|ok|TOO LONG|");
-    assert_null(l);
-    buf_done(&out);
-}
-
 UNIT(relay_test_mailbox)
 {
     const struct CMUnitTest tests[] = {
@@ -245,8 +212,6 @@ UNIT(relay_test_mailbox)
         cmocka_unit_test(old_keys_expire),
         cmocka_unit_test(a_key_tells_when_it_came_for_months),
         cmocka_unit_test(a_flood_into_one_bot_pushes_nothing_out_of_another),
-        cmocka_unit_test(lines_are_the_same_however_the_stream_is_cut),
-        cmocka_unit_test(a_line_over_the_limit_is_thrown_away_up_to_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

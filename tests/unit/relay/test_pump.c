@@ -224,6 +224,75 @@ static void a_passthrough_is_not_settled_by_an_older_pong(void **state)
     assert_int_equal(look("ann").entries, 1);
 }
 
+static int setup_settling(void **state)
+{
+    struct relay_limits lim = relay_limits_default;
+
+    lim.settle_ms = 3000;
+    return setup_with(&lim);
+}
+
+static void an_older_gateway_that_has_just_dialled_gets_nothing_until_it_has_settled(void **state)
+{
+    publish("a", "e1"); /* waits for it */
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e2");
+    advance(2900);
+    assert_int_equal(inbound(f), 0);
+    advance(200);
+    assert_int_equal(inbound(f), 2);
+    assert_true(is_event(f, 0, "e1"));
+    publish("a", "e3");
+    assert_int_equal(inbound(f), 3);
+    say(f, "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"typing\","
+           "\"chat_id\":\"c1\"}}"); /* it turns out to be a newer one */
+    hang_up(f, 1006);
+    f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 3);
+}
+
+static void an_older_hermes_gateway_is_recognized_and_settles_without_a_setting(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    assert_int_equal(inbound(f), 1); /* nothing is known of it: nothing is held back */
+    ack(f, 0);
+    say(f, "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"send\",\"chat_id\":"
+           "\"c1\","
+           "\"content\":\"x\",\"reply_to\":null,\"metadata\":{\"notify\":true}}}");
+    publish("a", "e2");
+    assert_int_equal(inbound(f), 1); /* the socket is young */
+    advance(3000);
+    assert_int_equal(inbound(f), 2);
+    ack(f, 1);
+    hang_up(f, 1006);
+    publish("a", "e3");
+    f = connect_as("gw-a");
+    advance(2900);
+    assert_int_equal(inbound(f), 0);
+    advance(200);
+    assert_int_equal(inbound(f), 1);
+    ack(f, 0);
+    say(f, "{\"type\":\"outbound\",\"requestId\":\"r2\",\"action\":{\"op\":\"typing\","
+           "\"chat_id\":\"c1\"}}"); /* its operator has updated it */
+    hang_up(f, 1006);
+    publish("a", "e4");
+    f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 1);
+}
+
+static void a_newer_gateway_that_ends_its_turns_is_not_held_back(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    say(f, "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"send\",\"chat_id\":"
+           "\"c1\","
+           "\"content\":\"x\",\"metadata\":{\"notify\":true,\"user_id\":\"u1\"}}}");
+    hang_up(f, 1006);
+    publish("a", "e1");
+    f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 1);
+}
+
 static int setup_without_acks(void **state)
 {
     struct relay_limits lim = relay_limits_default;
@@ -257,9 +326,14 @@ UNIT(relay_test_pump)
         PROMISE(a_passthrough_is_settled_by_the_pong_behind_it),
         PROMISE(a_passthrough_is_settled_by_its_own_ack_and_by_a_later_one),
         PROMISE(a_passthrough_is_not_settled_by_an_older_pong),
+        PROMISE(an_older_hermes_gateway_is_recognized_and_settles_without_a_setting),
+        PROMISE(a_newer_gateway_that_ends_its_turns_is_not_held_back),
         cmocka_unit_test_setup_teardown(
             without_live_acks_frames_carry_no_buffer_id_and_are_settled_when_read,
             setup_without_acks, teardown),
+        cmocka_unit_test_setup_teardown(
+            an_older_gateway_that_has_just_dialled_gets_nothing_until_it_has_settled,
+            setup_settling, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

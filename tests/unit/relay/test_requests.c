@@ -347,11 +347,28 @@ static void each_part_of_a_long_text_counts_against_the_rate(void **state)
     }
 }
 
+static void an_older_gateway_sends_no_beginning_of_an_answer(void **state)
+{
+    const char *begins = "\"op\":\"send\",\"chat_id\":\"c1\",\"content\":\"word0 \xe2\x96\x89\","
+                         "\"metadata\":{\"expect_edits\":true}";
+    struct fake *f = connect_as("gw-a");
+
+    publish("a", "e1");
+    ask(f, "r1", begins, "");
+    assert_true(result_says(f, 0, "once it is complete"));
+    assert_int_equal(rig.acts, 0);
+    ask(f, "r2", "\"op\":\"typing\",\"chat_id\":\"c1\",\"metadata\":{}", ""); /* a newer one */
+    int acts = rig.acts;
+    ask(f, "r3", begins, "");
+    assert_int_equal(rig.acts, acts + 1);
+}
+
 UNIT(relay_test_requests)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(chat_info_always_has_a_name_and_a_type),
         PROMISE(each_part_of_a_long_text_counts_against_the_rate),
+        PROMISE(an_older_gateway_sends_no_beginning_of_an_answer),
         PROMISE(an_unknown_op_is_answered_with_its_name),
         PROMISE(an_op_the_platform_lacks_is_refused_but_typing_is_not),
         PROMISE(a_repeated_request_id_in_flight_is_ignored),

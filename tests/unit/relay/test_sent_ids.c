@@ -13,7 +13,7 @@ static int up(void **state)
     (void)state;
     mailbox_init(&mb);
     for (uint64_t id = 1; id <= MANY; id++)
-        mailbox_push(&mb, id, 10, 0);
+        mailbox_push(&mb, &(struct store_row){.id = id, .frame_bytes = 10});
     return 0;
 }
 

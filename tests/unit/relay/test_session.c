@@ -608,18 +608,39 @@ static void a_frame_over_the_limit_is_closed_with_1009_and_costs_no_memory(void 
     session_data(f->s, str_make(piece, 1));
     assert_int_equal(f->close_code, 1009);
     for (int i = 0; i < 1000; i++)
+        assert_int_equal(session_data(f->s, str_make(piece, sizeof piece)), 0);
+}
+
+static void behind_a_frame_over_the_limit_acks_still_count(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    char piece[4096];
+
+    publish("a", "e1");
+    memset(piece, 'x', sizeof piece);
+    for (int i = 0; i < 300; i++)
         session_data(f->s, str_make(piece, sizeof piece));
-    assert_int_equal(session_unfinished(f->s), 0);
+    assert_int_equal(f->close_code, 1009);
+    ack(f, 0); /* ends the long line */
+    assert_int_equal(look("ann").entries, 1);
+    ack(f, 0);
+    assert_int_equal(look("ann").entries, 0);
 }
 
 static void frames_may_come_in_any_pieces(void **state)
 {
     static const char text[] = "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"lobby\"}\r\n\n"
                                "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"lobby\"}\n";
-    struct fake *f = dial("gw-a");
-    for (size_t i = 0; i < sizeof text - 1; i++)
-        session_data(f->s, str_make(text + i, 1));
-    assert_int_equal(count_with(f, "descriptor"), 2);
+    for (size_t cut = 1; cut < sizeof text; cut += 13) {
+        struct fake *f = dial("gw-a");
+        size_t kept = 0;
+        for (size_t at = 0; at < sizeof text - 1; at += cut) {
+            size_t left = sizeof text - 1 - at;
+            kept = session_data(f->s, str_make(text + at, left < cut ? left : cut));
+        }
+        assert_int_equal(kept, 0);
+        assert_int_equal(count_with(f, "descriptor"), 2);
+    }
 }
 
 static void an_ack_of_something_never_sent_is_ignored(void **state)
@@ -661,7 +682,7 @@ static void an_idle_session_is_small(void **state)
     live_for(f, 30000);
     assert_true(sizeof(struct session) <= 224);
     assert_null(f->s->flight);
-    assert_null(f->s->reader);
+    assert_null(f->s->line);
     assert_null(f->s->inst->mb.ring);
     publish("a", "e2"); /* and works again after it slimmed down */
     assert_int_equal(inbound(f), 2);
@@ -710,6 +731,7 @@ UNIT(relay_test_session)
         PROMISE(any_number_of_older_sockets_closes_with_the_sleeper),
         PROMISE(unknown_frames_are_ignored_and_counted),
         PROMISE(a_frame_over_the_limit_is_closed_with_1009_and_costs_no_memory),
+        PROMISE(behind_a_frame_over_the_limit_acks_still_count),
         PROMISE(frames_may_come_in_any_pieces),
         PROMISE(an_ack_of_something_never_sent_is_ignored),
         PROMISE(revoking_a_gateway_closes_its_sockets_with_4401_at_once),

@@ -120,7 +120,7 @@ static inline void on_answer(void *ctx, const struct skills_answer *a)
 }
 
 /* Wait for @call; the class of the answer. */
-static inline enum fault_class rig_wait(struct rig *r, struct skills_call *call)
+static inline enum fault_class rig_wait(struct rig *r, struct skills_request *call)
 {
     assert_non_null(call);
     while (!r->answered)

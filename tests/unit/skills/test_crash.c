@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include "base/crypto.h"
 #include "base/rand.h"
-#include "store/lanes.h"
+#include "store/jobs.h"
 
 enum { NAMES = 4, IN_FLIGHT = 8, ROUNDS = 12 };
 
@@ -227,7 +227,7 @@ static void a_full_disk_is_told_and_loses_nothing(void **state)
     }
     assert_true(refused > 1);
     assert_true(str_contains(json_str(rig_fault(r), "error"), STR("skill store")));
-    struct lanes_stats stats;
+    struct db_jobs_stats stats;
     skills_stats(r->sk, &stats);
     assert_false(stats.healthy);
     assert_int_equal(load(r, "x"), FAULT_NONE); /* reading goes on */

@@ -74,7 +74,7 @@ static void same_time(struct duel *d)
 
 #define ALL(d, call) \
     do { \
-        struct skills_call *calls[N_RIGS]; \
+        struct skills_request *calls[N_RIGS]; \
         same_time(d); \
         for (size_t each = 0; each < N_RIGS; each++) { \
             struct rig *r = (d)->all[each]; \

@@ -595,13 +595,13 @@ static void count_call(void *ctx, const struct skills_answer *a)
 static void a_cancelled_call_is_never_answered(void **state)
 {
     struct rig *r = *state;
-    struct skills_call *c = skills_load(r->sk, &tester, STR("x"), STR_NULL, count_call, NULL);
+    struct skills_request *c = skills_load(r->sk, &tester, STR("x"), STR_NULL, count_call, NULL);
 
     calls = 0;
     skills_cancel(&c);
     assert_null(c);
     skills_cancel(&c);
-    for (int i = 0; i < 20; i++) { /* a write behind it in each lane: it must have passed */
+    for (int i = 0; i < 20; i++) { /* a write behind it on each thread: it must have passed */
         store(r, "y", "y", NULL);
         load(r, "y");
     }
@@ -614,7 +614,7 @@ static void an_answer_never_comes_inside_the_call(void **state)
 
     calls = 0;
     struct skills_write w = {.name = STR("bad name"), .source = STR("")};
-    struct skills_call *c = skills_store(r->sk, &tester, &w, count_call, NULL);
+    struct skills_request *c = skills_store(r->sk, &tester, &w, count_call, NULL);
     assert_non_null(c);
     assert_int_equal(calls, 0);
     while (calls == 0)
@@ -626,7 +626,7 @@ static void writes_take_effect_in_the_order_of_the_calls(void **state)
 {
     struct rig *r = *state;
     char body[16];
-    struct skills_call *c = NULL;
+    struct skills_request *c = NULL;
 
     calls = 0;
     for (int i = 0; i < 50; i++) {
@@ -649,7 +649,7 @@ static void closing_writes_what_was_asked_for_and_answers_nobody(void **state)
     struct skills_write w = {.name = STR("x"), .source = STR("late")};
 
     calls = 0;
-    struct skills_call *c = skills_store(r->sk, &tester, &w, count_call, NULL);
+    struct skills_request *c = skills_store(r->sk, &tester, &w, count_call, NULL);
     assert_non_null(c);
     rig_reopen(r);
     loop_turn(r->loop, 0);

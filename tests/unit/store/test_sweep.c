@@ -29,8 +29,9 @@ static bool goes(void *ctx, struct str key, struct str value)
     w.kept += !odd;
     return odd;
 }
-static void on_end(void *ctx)
+static void on_end(void *ctx, bool ok)
 {
+    assert_true(ok);
     w.ended++;
 }
 static const struct sweep_ops ops = {on_begin, goes, on_end};
@@ -90,6 +91,15 @@ static void one_pass_may_be_enough(void **state)
     assert_int_equal(w.ended, 1);
 }
 
+static void without_a_clock_it_is_one_pass_at_once(void **state)
+{
+    w.sweep = sweep_start(w.store, NULL, "things", 0, &ops, &w);
+    for (int i = 0; i < 400 && w.ended == 0; i++)
+        clock_turn(w.clock); /* the memory store answers; time stands still */
+    assert_int_equal(w.ended, 1);
+    assert_int_equal(w.seen, RECORDS);
+}
+
 static void stopped_anywhere_it_calls_nobody(void **state)
 {
     for (int after = 0; after < 40; after++) {
@@ -121,6 +131,7 @@ UNIT(store_test_sweep)
     const struct CMUnitTest tests[] = {
         T(a_pass_sees_each_once_and_what_goes_is_gone_in_the_next),
         T(one_pass_may_be_enough),
+        T(without_a_clock_it_is_one_pass_at_once),
         T(stopped_anywhere_it_calls_nobody),
         T(the_store_may_be_closed_first),
     };

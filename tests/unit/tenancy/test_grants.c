@@ -444,13 +444,13 @@ static void a_declaration_replaces_the_one_before(void **state)
                                   .n_free_places = 1};
     grant_policy(r->f.facts, X, &policy, on_done, &a);
     facts_rig_turn(&r->f);
-    const struct gate_policy *p = map_get(&x->policies, STR("discord"));
-    assert_true(p->require_address && map_count(&p->free_places) == 1);
+    const struct gate_rule *p = map_get(&x->policies, STR("discord"));
+    assert_true(p->require_address && map_count(&p->ids) == 1);
     policy = (struct grant_policy){.platform = STR("discord"), .allow_other_bots = true};
     grant_policy(r->f.facts, X, &policy, on_done, &a);
     facts_rig_turn(&r->f);
     p = map_get(&x->policies, STR("discord"));
-    assert_true(!p->require_address && p->allow_other_bots && map_count(&p->free_places) == 0);
+    assert_true(!p->require_address && p->allow_other_bots && map_count(&p->ids) == 0);
     assert_null(map_get(&grant_instance(r->f.facts, Z)->policies, STR("discord")));
 }
 

@@ -189,18 +189,21 @@ static void of_two_who_revoke_one_key_at_once_one_is_told_that_it_is_gone(void *
     facts_rig_turn(&r->f);
     assert_int_equal(r->calls, 2);
     assert_null(keys_find(r->keys, str_of(id)));
+    assert_false(keys_is_good(r->keys, str_of(id)));
 }
 
 static void a_key_with_a_time_ends_with_it(void **state)
 {
     struct rig *r = *state;
-    char text[KEY_TEXT_MAX + 1];
+    char text[KEY_TEXT_MAX + 1], id[KEY_ID_CHARS + 1];
     const struct key_spec spec = {.kind = KEY_AGENT, .tenant = STR("acme"), .ttl_ms = 5000};
-    make(r, &spec, text, NULL);
+    make(r, &spec, text, id);
     facts_rig_pass(&r->f, 4999);
+    assert_true(keys_is_good(r->keys, str_of(id)));
     assert_non_null(keys_check(r->keys, KEY_AGENT, str_of(text)));
     facts_rig_pass(&r->f, 1);
     assert_null(keys_check(r->keys, KEY_AGENT, str_of(text)));
+    assert_false(keys_is_good(r->keys, str_of(id)));
 }
 
 static void when_it_was_used_is_known_now_and_about_right_after_a_restart(void **state)

@@ -213,12 +213,12 @@ static RIG_UNUSED struct discord *bot(void)
 static RIG_UNUSED void open_bot(void)
 {
 #define Z(text) ((char *)(text)) /* the configuration owns its strings; ours are literals */
-    static struct discord_settings cfg = {.base = {Z("discord"), Z(BOT)},
-                                          .token = Z("T"),
-                                          .api_base = Z("https://api.example.org")};
+    static struct discord_settings cfg = {.base = {Z("discord"), Z(BOT),
+                                                   .api_base = Z("https://api.example.org")},
+                                          .token = Z("T")};
     char why[256] = "";
 
-    assert_int_equal(discord_ops.open(&cfg.base, NULL, &w.p, why), BH_OK);
+    assert_int_equal(platform_open(&discord_ops, &cfg.base, NULL, &w.p, why), BH_OK);
     pass(10);
 }
 
@@ -249,7 +249,7 @@ static RIG_UNUSED int setup(void **state)
 
 static RIG_UNUSED int teardown(void **state)
 {
-    discord_ops.close(w.p);
+    platform_close(w.p);
     pass(100);
     vault_free(w.env.vault);
     seal_free(w.seal);

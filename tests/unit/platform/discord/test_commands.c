@@ -134,7 +134,7 @@ static void trouble_is_waited_out(void **state)
 static void a_restart_remembers_what_is_registered(void **state)
 {
     register_two();
-    discord_ops.close(w.p);
+    platform_close(w.p);
     pass(100);
     open_bot();
     want("[" ONE("a", "first") "," ONE("b", "second") "]");

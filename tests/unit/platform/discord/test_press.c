@@ -220,7 +220,7 @@ static void when_its_time_is_up_the_buttons_go(void **state)
            "{'code':10008,'message':'Unknown Message'}"); /* somebody removed it: fine */
     pass(3600000);
     assert_null(asked(PATCH));
-    assert_int_equal(prompts_count(bot()->prompts), 0);
+    assert_int_equal(prompts_count(w.p->prompts), 0);
 }
 
 static void a_question_that_discord_refuses_is_none(void **state)
@@ -228,7 +228,7 @@ static void a_question_that_discord_refuses_is_none(void **state)
     ask("1a2b3c4d", OPTIONS, 0);
     answer(POST, 403, "{'code':50013,'message':'Missing Permissions'}");
     assert_false(w.success);
-    assert_int_equal(prompts_count(bot()->prompts), 0);
+    assert_int_equal(prompts_count(w.p->prompts), 0);
     assert_true(press("\"hp1:1a2b3c4d:once\""));
     assert_true(told("answered already"));
 }
@@ -236,7 +236,7 @@ static void a_question_that_discord_refuses_is_none(void **state)
 static void a_restart_changes_nothing(void **state)
 {
     ask_and_show();
-    discord_ops.close(w.p);
+    platform_close(w.p);
     pass(100);
     open_bot();
     assert_true(press("\"hp1:1a2b3c4d:never\""));

@@ -66,10 +66,6 @@ const struct host_env *host_env(struct host *h)
 {
     return &w.env;
 }
-static bool leads(void *ctx, struct str platform, struct str key)
-{
-    return w.routed != NULL && str_eq(key, str_of(w.routed));
-}
 
 struct accept_id host_accept(struct host *h, struct platform *p, const struct event *ev,
                              accepted_cb *done, void *ctx)
@@ -77,8 +73,12 @@ struct accept_id host_accept(struct host *h, struct platform *p, const struct ev
     assert_true(w.n_events < MAX);
     buf_add_str(&w.events[w.n_events].text, ev->text);
     buf_add_str(&w.events[w.n_events].chat, ev->chat_id);
-    struct str key = route_choose(ev, leads, NULL);
-    buf_add_str(&w.events[w.n_events].route, key.p != NULL ? key : ev->route_key);
+    const struct str keys[] = {ev->route_key, ev->former_key, ev->bot};
+    struct str route = ev->route_key;
+    for (size_t i = 0; w.routed != NULL && i < ARRAY_LEN(keys); i++)
+        if (str_eq(keys[i], str_of(w.routed)))
+            route = keys[i];
+    buf_add_str(&w.events[w.n_events].route, route);
     w.events[w.n_events].done = done;
     w.events[w.n_events].ctx = ctx;
     return (struct accept_id){.index = (uint32_t)w.n_events++};
@@ -209,14 +209,14 @@ static void open_bot(bool webhook)
     static struct telegram_settings cfg;
     char why[256] = "";
 
-    cfg = (struct telegram_settings){.base = {Z("telegram"), Z("my_bot")},
+    cfg = (struct telegram_settings){.base = {Z("telegram"), Z("my_bot"),
+                                              .api_base = Z("https://api.example.org/")},
                                      .token = Z(TOKEN),
                                      .drafts = true,
                                      .rich = w.rich,
                                      .mode = webhook ? Z("webhook") : NULL,
-                                     .webhook_secret = webhook ? Z("s3cret") : NULL,
-                                     .api_base = Z("https://api.example.org/")};
-    assert_int_equal(telegram_ops.open(&cfg.base, NULL, &w.p, why), BH_OK);
+                                     .webhook_secret = webhook ? Z("s3cret") : NULL};
+    assert_int_equal(platform_open(&telegram_ops, &cfg.base, NULL, &w.p, why), BH_OK);
 }
 
 static struct http_call *last_call(void)
@@ -319,7 +319,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     if (w.p != NULL)
-        telegram_ops.close(w.p);
+        platform_close(w.p);
     for (size_t i = 0; i < w.n_events; i++)
         assert_null(w.events[i].done); /* answered, or called off */
     pass(100);

@@ -73,10 +73,10 @@ static void the_offset_survives_a_restart_but_not_a_week(void **state)
     answer(200, UPDATES(UPDATE("10", "5", "a")));
     accepted(0, BH_OK);
     pass(100);
-    telegram_ops.close(w.p);
+    platform_close(w.p);
     reach_polling();
     assert_true(asks("\"offset\":11"));
-    telegram_ops.close(w.p);
+    platform_close(w.p);
     pass((int64_t)7 * 86400 * 1000);
     reach_polling();
     assert_false(asks("offset"));
@@ -486,7 +486,7 @@ static void rich_messages_wait_and_fail_like_others(void **state)
     answer_call(last_call(), BH_UNKNOWN, 0, "the line died");
     assert_true(str_starts(buf_str(&w.results[1].error), STR("timed out: ")));
     act(2, ACTION_SEND, "7", "maybe", NULL);
-    telegram_ops.close(w.p);
+    platform_close(w.p);
     reach_polling();
     assert_int_equal(w.n_cut_off, 1);
     assert_int_equal(count_calls("sendRichMessage"), 5);
@@ -525,7 +525,7 @@ static void a_long_text_that_fell_back_goes_on_in_parts_after_a_restart(void **s
     answer(200, SENT("70"));
     answer(429, "{'ok':false,'error_code':429,'parameters':{'retry_after':40}}");
     pass(100);
-    telegram_ops.close(w.p);
+    platform_close(w.p);
     w.revives = true;
     open_bot(false);
     pass(60000);
@@ -545,17 +545,19 @@ static void what_was_under_way_when_we_stopped_is_unknown_once(void **state)
     reach_polling();
     act(0, ACTION_SEND, "5", "maybe", NULL);
     assert_int_equal(count_calls("sendMessage"), 1);
-    telegram_ops.close(w.p);
+    platform_close(w.p);
     assert_true(str_starts(buf_str(&w.results[0].error), STR("timed out: ")));
     reach_polling();
     assert_int_equal(w.n_cut_off, 1); /* the heart answers with that when it is said again */
     act(2, ACTION_SEND, "5", "maybe", NULL);
+    pass(100); /* after a crash the budget of the bot begins empty */
     answer(200, SENT("71"));
     assert_true(w.results[2].success);
     pass(100);
-    telegram_ops.close(w.p);
+    platform_close(w.p);
     reach_polling();
     act(3, ACTION_SEND, "5", "maybe", NULL);
+    pass(100);
     assert_str(buf_str(&last_call()->method), "sendMessage"); /* that one had its answer */
 }
 
@@ -692,7 +694,7 @@ static void buttons_go_when_the_time_is_up_as_soon_as_telegram_lets_them(void **
     pass(200);
     assert_int_equal(count_calls("editMessageReplyMarkup"), 2);
     answer_call(open_call("editMessageReplyMarkup"), BH_UNAVAILABLE, 0, "no route");
-    telegram_ops.close(w.p); /* and after a restart, too */
+    platform_close(w.p); /* and after a restart, too */
     pass(100);
     open_bot(false);
     pass(0);
@@ -740,7 +742,7 @@ static void commands_are_set_when_they_changed(void **state)
     telegram_ops.set_commands(w.p, str_of(list));
     pass(120000);
     assert_int_equal(count_calls("setMyCommands"), 2);
-    telegram_ops.close(w.p);
+    platform_close(w.p);
     pass(100);
     open_bot(false);
     telegram_ops.set_commands(w.p, str_of(list)); /* Telegram has them */
@@ -772,7 +774,6 @@ static void wrong_configuration_is_refused_with_a_reason(void **state)
         {.token = Z("1:a b")},
         {.token = Z("1:a"), .mode = Z("webhook")},
         {.token = Z("1:a"), .mode = Z("webhook"), .webhook_secret = Z("a b")},
-        {.token = Z("1:a"), .api_base = Z("ftp://x")},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
@@ -781,6 +782,11 @@ static void wrong_configuration_is_refused_with_a_reason(void **state)
         assert_false(telegram_config.check(&bad[i], why));
         assert_true(strlen(why) > 10);
     }
+    char why[256] = "";
+    struct telegram_settings far = {.base = {Z("telegram"), Z("b"), .api_base = Z("ftp://x")},
+                                    .token = Z("1:a")};
+    assert_false(platforms_config.entry->check(&far, why));
+    assert_non_null(strstr(why, "https://"));
 }
 
 UNIT(platform_telegram_test_adapter)

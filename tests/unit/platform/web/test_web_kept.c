@@ -106,6 +106,37 @@ static void texts_that_stream_are_bounded(void **state)
     buf_done(&text);
 }
 
+static void a_final_draft_that_is_repeated_after_a_restart_is_the_same_message(void **state)
+{
+    struct action final = {.op = ACTION_DRAFT,
+                           .draft_id = 7,
+                           .content = STR("the whole answer"),
+                           .final = true};
+
+    open_bot(10);
+    say(ADA, "{\"text\":\"zero\"}");
+    final.chat_id = str_of(chat_of(0));
+    size_t first = act(final);
+    close_bot();
+    store->boot++; /* as a restart does */
+    open_bot(10);
+    size_t again = act(final);
+    assert_true(fake.results[first].success && fake.results[again].success);
+    assert_true(fake.results[first].message_id.n > 0);
+    assert_true(
+        str_eq(buf_str(&fake.results[first].message_id), buf_str(&fake.results[again].message_id)));
+    act((struct action){.op = ACTION_EDIT, /* is no repetition */
+                        .chat_id = final.chat_id,
+                        .message_id = buf_str(&fake.results[first].message_id),
+                        .content = STR("the edited answer")});
+    assert_int_equal(count(body_of(get(ADA, "history", NULL)), "answer"), 1);
+    assert_has(body_of(get(ADA, "history", NULL)), "the edited answer");
+    final.draft_id = 8;
+    again = act(final);
+    assert_false(
+        str_eq(buf_str(&fake.results[first].message_id), buf_str(&fake.results[again].message_id)));
+}
+
 static void what_is_sent_while_a_page_catches_up_is_not_missed(void **state)
 {
     open_bot(10);
@@ -482,7 +513,7 @@ static void what_the_store_still_has_when_everything_closes_is_freed(void **stat
     ask((struct http_req){.method = "GET",
                           .path = "/chat/lobby/api/history",
                           .headers = {{"X-Bellhop-Visitor", ADA}}});
-    web->ops->close(web);
+    platform_close(web);
     web = NULL;
 }
 
@@ -498,7 +529,7 @@ static void a_bot_name_that_is_no_address_is_refused(void **state)
         assert_false(web_config.check(&c, why));
     }
     open_bot(10);
-    assert_int_equal(web_ops.open(&cfg.base, NULL, &p, why), BH_REFUSED);
+    assert_int_equal(platform_open(&web_ops, &cfg.base, NULL, &p, why), BH_REFUSED);
     assert_has(why, "two web bots");
 }
 
@@ -509,6 +540,7 @@ UNIT(platform_web_test_web_kept)
         T(a_page_that_reconnects_is_told_exactly_what_it_missed),
         T(an_agent_cannot_edit_what_the_person_wrote),
         T(texts_that_stream_are_bounded),
+        T(a_final_draft_that_is_repeated_after_a_restart_is_the_same_message),
         T(what_is_sent_while_a_page_catches_up_is_not_missed),
         T(a_page_that_leaves_while_catching_up_is_forgotten),
         T(a_page_hears_the_state_at_once_and_when_it_changes),

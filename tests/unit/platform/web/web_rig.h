@@ -43,13 +43,13 @@ static RIG_UNUSED void open_bot(uint32_t history)
     cfg = (struct web_settings){.base = {(char *)"web", (char *)"lobby"},
                                 .title = (char *)"The <Lobby>",
                                 .history = history};
-    assert_int_equal(web_ops.open(&cfg.base, NULL, &web, why), BH_OK);
+    assert_int_equal(platform_open(&web_ops, &cfg.base, NULL, &web, why), BH_OK);
     turn();
 }
 
 static RIG_UNUSED void close_bot(void)
 {
-    web->ops->close(web);
+    platform_close(web);
     web = NULL;
     turn();
 }
