@@ -206,7 +206,7 @@ def test_botbuilder_finds_teams_in_the_simulator():
         id, (status, _) = sim.consent(chat, did["offered"])
         assert status == 200 and client.told("uploaded") == {"uploaded": 201, "file": "r.pdf"} and len(sim.uploads[id]) == 3
         sim.say("in a group", chat=GROUP, mention=True, attachments=[sim.picture(PICTURE)])
-        assert {"text": "in a group", "by": "Ann", "kind": "groupChat", "files": ["image/*"]} in client.lines
+        wait_for(lambda: {"text": "in a group", "by": "Ann", "kind": "groupChat", "files": ["image/*"]} in client.lines)
         sim.tell(sim.activity("messageReaction", replyToId=did["did"], reactionsAdded=[{"type": "like"}]))
         assert client.told("reaction") == {"reaction": "like", "to": did["did"]}
         sim.tell(sim.activity("installationUpdate", action="add"))
