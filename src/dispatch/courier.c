@@ -1,9 +1,8 @@
 /* courier.c - design.  (courier.h has the contract and the picture.)
  *
- * The wire only collects the frames that the relay sends.  A timer handles them when the turn ends,
- * so the courier never calls the relay from inside one of the relay's calls.  A frame stays in the
- * buffer until it is delivered.  The relay sends one message at a time (relay/in/inside.h), so the
- * buffer is small. */
+ * The courier reads the frames on its wire when the turn ends (relay/wire.h).  A frame stays in the
+ * wire's buffer until it is delivered.  The relay sends one message at a time (relay/in/inside.h),
+ * so the buffer is small. */
 #include "dispatch/courier.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,15 +22,13 @@
 enum courier_state { CLOSED, OPEN, BRINGING, RESTING };
 
 struct courier {
-    struct wire wire;
+    struct inner_wire wire;
     struct recipient *a; /* borrowed */
     struct session *session;
     struct errand_job *job; /* owned; BRINGING */
-    struct buf in;          /* frames that are not delivered yet */
-    struct timer turn, rest;
+    struct timer rest;
     enum courier_state state;
     unsigned failures; /* in a row */
-    bool closing;      /* the relay closed the session; handled when the turn ends */
     char problem[256]; /* of the last attempt; "": none */
 };
 
@@ -40,52 +37,6 @@ static struct clock *clock_of(const struct courier *c)
     return c->a->d->env.clock;
 }
 
-static void wake_up(struct courier *c)
-{
-    if (!timer_is_set(&c->turn))
-        timer_set(clock_of(c), &c->turn, 0);
-}
-
-/* ---- the wire ---- */
-
-static struct courier *courier_of(struct wire *w)
-{
-    return container_of(w, struct courier, wire);
-}
-
-static void wire_send(struct wire *w, struct str message)
-{
-    buf_add_str(&courier_of(w)->in, message);
-    wake_up(courier_of(w));
-}
-
-static struct buf *wire_send_begin(struct wire *w)
-{
-    return &courier_of(w)->in;
-}
-
-static void wire_send_end(struct wire *w)
-{
-    wake_up(courier_of(w));
-}
-
-static void wire_ping(struct wire *w, uint32_t number)
-{
-    /* the relay does not ping sessions of couriers */
-}
-
-static void wire_close(struct wire *w, enum close_reason why)
-{
-    courier_of(w)->closing = true;
-    wake_up(courier_of(w));
-}
-
-static const struct wire_ops wire_ops = {.send = wire_send,
-                                         .send_begin = wire_send_begin,
-                                         .send_end = wire_send_end,
-                                         .ping = wire_ping,
-                                         .close = wire_close};
-
 /* ---- the session ---- */
 
 static void leave(struct courier *c)
@@ -93,9 +44,9 @@ static void leave(struct courier *c)
     struct session *s = c->session;
 
     c->session = NULL;
-    c->closing = false;
+    c->wire.closed = false;
     job_cancel(&c->job);
-    buf_done(&c->in);
+    buf_done(&c->wire.got);
     c->state = CLOSED;
     if (s != NULL)
         session_closed(s, CLOSE_CODE_NORMAL);
@@ -103,7 +54,7 @@ static void leave(struct courier *c)
 
 static void enter(struct courier *c)
 {
-    c->session = session_open_inside(c->a->d->env.relay, &c->a->gw, &c->wire);
+    c->session = session_open_inside(c->a->d->env.relay, &c->a->gw, &c->wire.wire);
     if (c->session == NULL)
         return; /* the relay is shutting down */
     c->state = OPEN;
@@ -149,7 +100,7 @@ static void on_rested(struct timer *t)
 
 static struct str first_line(const struct courier *c)
 {
-    struct str in = buf_str(&c->in);
+    struct str in = buf_str(&c->wire.got);
     ptrdiff_t at = str_find(in, '\n');
 
     return at < 0 ? STR_NULL : str_make(in.p, (size_t)at);
@@ -157,7 +108,7 @@ static struct str first_line(const struct courier *c)
 
 static void forget_line(struct courier *c)
 {
-    buf_consume(&c->in, first_line(c).n + 1);
+    buf_consume(&c->wire.got, first_line(c).n + 1);
 }
 
 static void give_up(struct courier *c, struct str why, bool park)
@@ -168,7 +119,7 @@ static void give_up(struct courier *c, struct str why, bool park)
     note_problem(c, why);
     if (session_failed(c->session, id, why, park)) {
         forget_line(c);
-        wake_up(c);
+        inner_wire_wake(&c->wire);
         return;
     }
     c->failures++;
@@ -210,7 +161,7 @@ static void on_brought(void *ctx, const struct errand_end *e)
         forget_line(c);
         session_data(c->session, buf_str(&ack));
         buf_done(&ack);
-        wake_up(c);
+        inner_wire_wake(&c->wire);
         return;
     case ERRAND_AWAY:
         note_problem(c, e->text);
@@ -259,11 +210,11 @@ static bool bring(struct courier *c, struct str line)
     return true;
 }
 
-static void on_turn(struct timer *t)
+static void on_turn(struct inner_wire *w)
 {
-    struct courier *c = container_of(t, struct courier, turn);
+    struct courier *c = container_of(w, struct courier, wire);
 
-    if (c->closing)
+    if (c->wire.closed)
         leave(c);
     if (c->state == CLOSED)
         enter(c);
@@ -280,11 +231,10 @@ struct courier *courier_new(struct recipient *a)
 {
     struct courier *c = xcalloc(1, sizeof *c);
 
-    c->wire.ops = &wire_ops;
     c->a = a;
-    timer_init(&c->turn, on_turn);
+    inner_wire_init(&c->wire, clock_of(c), on_turn);
     timer_init(&c->rest, on_rested);
-    wake_up(c);
+    inner_wire_wake(&c->wire);
     return c;
 }
 
@@ -292,16 +242,16 @@ void courier_free(struct courier *c)
 {
     if (c == NULL)
         return;
-    timer_stop(clock_of(c), &c->turn);
     timer_stop(clock_of(c), &c->rest);
     leave(c);
+    inner_wire_done(&c->wire);
     free(c);
 }
 
 void courier_look(struct courier *c)
 {
     if (c->state == CLOSED)
-        wake_up(c);
+        inner_wire_wake(&c->wire);
 }
 
 const char *courier_problem(const struct courier *c)

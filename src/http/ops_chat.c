@@ -10,10 +10,9 @@
  * receives nothing; its action passes the same guard and the same limits as a gateway's.
  *
  *      chat_send -> session_open, outbound -> guard -> platform
- *                                    result -> wire -> the turn ends -> answer, session_closed
+ *                              result -> inner_wire -> the turn ends -> answer, session_closed
  *
- * The relay's reads cannot be cancelled, so an ask outlives its call and is freed when it ends.
- * A timer reads the wire's bytes when the turn ends, never inside a call of the relay. */
+ * The relay's reads cannot be cancelled, so an ask outlives its call and is freed when it ends. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,75 +35,21 @@
 /* ---- chat_send ---- */
 
 struct send {
-    struct wire wire;  /* first: what the session sees */
+    struct inner_wire wire;
     struct list link;  /* front->chat_sends */
-    struct front *f;   /* borrowed */
     struct op_call *c; /* NULL: nobody waits any more */
     struct session *session;
     const struct gateway *gw; /* borrowed from the facts, which keep tombstones */
     chat_acted_cb *told;
-    void *ctx;         /* of @told; owned */
-    struct buf got;    /* the lines that the relay sent */
-    struct timer over; /* reads @got when the turn ends */
-    bool closed;       /* the relay closed the wire */
-};
-
-static struct send *send_of(struct wire *w)
-{
-    return container_of(w, struct send, wire);
-}
-
-static void look_soon(struct send *d)
-{
-    timer_set(loop_clock(d->f->loop), &d->over, 0);
-}
-
-static void wire_send(struct wire *w, struct str message)
-{
-    struct send *d = send_of(w);
-
-    buf_add_str(&d->got, message);
-    look_soon(d);
-}
-
-static struct buf *wire_send_begin(struct wire *w)
-{
-    return &send_of(w)->got;
-}
-
-static void wire_send_end(struct wire *w)
-{
-    look_soon(send_of(w));
-}
-
-static void wire_ping(struct wire *w, uint32_t number)
-{
-    /* the session ends long before a pong is due */
-}
-
-static void wire_close(struct wire *w, enum close_reason why)
-{
-    struct send *d = send_of(w);
-
-    d->closed = true;
-    look_soon(d);
-}
-
-static const struct wire_ops wire_ops = {
-    .send = wire_send,
-    .send_begin = wire_send_begin,
-    .send_end = wire_send_end,
-    .ping = wire_ping,
-    .close = wire_close,
+    void *ctx; /* of @told; owned */
 };
 
 static void send_free(struct send *d)
 {
-    timer_stop(loop_clock(d->f->loop), &d->over);
     if (d->session != NULL)
         session_closed(d->session, CLOSE_CODE_NORMAL);
     list_remove(&d->link);
-    buf_done(&d->got);
+    inner_wire_done(&d->wire);
     free(d->ctx);
     free(d);
 }
@@ -128,11 +73,11 @@ static void on_sent(struct op_call *c, struct json result, void *ctx)
     }
 }
 
-static void on_over(struct timer *t)
+static void on_turn(struct inner_wire *w)
 {
-    struct send *d = container_of(t, struct send, over);
+    struct send *d = container_of(w, struct send, wire);
     struct json_parser *parser = json_parser_new();
-    struct str rest = buf_str(&d->got), line;
+    struct str rest = buf_str(&w->got), line;
     struct json doc;
     bool found = false; /* the result of the action was among the lines */
 
@@ -143,10 +88,10 @@ static void on_over(struct timer *t)
             d->told(d->c, json_get(doc, "result"), d->ctx);
     }
     json_parser_free(parser);
-    if (!found && d->closed && d->c != NULL)
+    if (!found && w->closed && d->c != NULL)
         op_refuse(d->c, FAULT_UNAVAILABLE, "not sent: this server is going down");
-    buf_reset(&d->got);
-    if (found || d->closed)
+    buf_reset(&w->got);
+    if (found || w->closed)
         send_free(d);
 }
 
@@ -191,14 +136,15 @@ void chat_act(struct op_call *c, struct str platform, struct str action, chat_ac
         return;
     }
     struct send *d = xcalloc(1, sizeof *d);
-    *d = (struct send){.wire.ops = &wire_ops, .f = f, .c = c, .gw = gw, .told = told, .ctx = ctx};
-    timer_init(&d->over, on_over);
+    *d = (struct send){.c = c, .gw = gw, .told = told, .ctx = ctx};
+    inner_wire_init(&d->wire, loop_clock(f->loop), on_turn);
     list_init(&d->link);
     list_append(&f->chat_sends, &d->link);
     op_keep(c, d, on_dropped);
-    d->session = session_open(f->relay, gw, &d->wire);
+    d->session = session_open(f->relay, gw, &d->wire.wire);
     if (d->session == NULL) {
-        wire_close(&d->wire, CLOSE_TRY_LATER);
+        d->wire.closed = true;
+        inner_wire_wake(&d->wire);
         return;
     }
     write_outbound(&frame, platform, action);

@@ -48,36 +48,26 @@ struct pullers {
 };
 
 struct puller { /* the session of one instance */
-    struct wire wire;
+    struct inner_wire wire;  /* its frames: interrupts, going_idle_ack */
     struct list link;        /* pullers->all */
     struct front *f;         /* borrowed */
     struct session *session; /* NULL: over */
     struct op_call *poll;    /* the call that waits; NULL: none */
     struct op_call *leaving; /* DELETE waits for the sleep to be on disk; NULL: none */
-    struct buf got;          /* frames that the relay sent: interrupts, going_idle_ack */
     struct buf out, placed;  /* the answer so far; a frame with the URLs of its files */
-    struct timer soon;       /* continues when the turn ends */
     struct timer late;       /* of the poll, or of the session */
     uint64_t number, after;
     size_t limit, n;
     int64_t until_ms; /* of the poll; without a poll: of the session */
-    enum close_reason why;
-    bool peek, reading, news, closed;
+    bool peek, reading;
     char key_id[KEY_ID_CHARS + 1]; /* of the poll's caller; "": the operator */
     struct str key;                /* tenant US instance; in @bytes */
     char bytes[];
 };
 
-static timer_cb on_soon, on_late;
-
 static int64_t now_ms(const struct puller *p)
 {
     return clock_now_ms(loop_clock(p->f->loop));
-}
-
-static void soon(struct puller *p)
-{
-    timer_set(loop_clock(p->f->loop), &p->soon, 0);
 }
 
 /* Frees @p unless a read of the store is in flight, which cannot be cancelled and frees it. */
@@ -86,8 +76,8 @@ static void puller_free(struct puller *p)
     if (p->session != NULL)
         session_closed(p->session, CLOSE_CODE_NORMAL);
     p->session = NULL;
-    p->closed = true;
-    timer_stop(loop_clock(p->f->loop), &p->soon);
+    p->wire.closed = true;
+    timer_stop(loop_clock(p->f->loop), &p->wire.turn);
     timer_stop(loop_clock(p->f->loop), &p->late);
     if (p->poll != NULL)
         op_keep(p->poll, NULL, NULL);
@@ -97,7 +87,7 @@ static void puller_free(struct puller *p)
     if (p->reading)
         return;
     list_remove(&p->link);
-    buf_done(&p->got);
+    inner_wire_done(&p->wire);
     buf_done(&p->out);
     buf_done(&p->placed);
     free(p);
@@ -118,69 +108,13 @@ static void end(struct puller *p, enum fault_class cls, const char *why)
     puller_free(p);
 }
 
-/* ---- the wire ---- */
-
-static struct puller *puller_of(struct wire *w)
-{
-    return container_of(w, struct puller, wire);
-}
-
-static void wire_send(struct wire *w, struct str message)
-{
-    struct puller *p = puller_of(w);
-
-    buf_add_str(&p->got, message);
-    soon(p);
-}
-
-static struct buf *wire_send_begin(struct wire *w)
-{
-    return &puller_of(w)->got;
-}
-
-static void wire_send_end(struct wire *w)
-{
-    soon(puller_of(w));
-}
-
-static void wire_ping(struct wire *w, uint32_t number)
-{
-    /* sessions without a socket get none */
-}
-
-static void wire_close(struct wire *w, enum close_reason why)
-{
-    struct puller *p = puller_of(w);
-
-    p->closed = true;
-    p->why = why;
-    soon(p);
-}
-
-static void wire_mail(struct wire *w)
-{
-    struct puller *p = puller_of(w);
-
-    p->news = true;
-    soon(p);
-}
-
-static const struct wire_ops wire_ops = {
-    .send = wire_send,
-    .send_begin = wire_send_begin,
-    .send_end = wire_send_end,
-    .ping = wire_ping,
-    .close = wire_close,
-    .mail = wire_mail,
-};
-
 /* ---- reading ---- */
 
 static void on_line(void *ctx, const struct mailbox_line *line)
 {
     struct puller *p = ctx;
 
-    if (p->closed)
+    if (p->wire.closed)
         return;
     struct str frame = line->frame;
     buf_reset(&p->placed);
@@ -199,7 +133,7 @@ static void on_read(void *ctx, enum bh_err err)
     struct puller *p = ctx;
 
     p->reading = false;
-    if (p->closed && p->session == NULL) {
+    if (p->wire.closed && p->session == NULL) {
         puller_free(p);
         return;
     }
@@ -210,12 +144,12 @@ static void on_read(void *ctx, enum bh_err err)
         op_refuse(poll, FAULT_UNAVAILABLE, "the mailbox cannot be read now");
         return;
     }
-    soon(p);
+    inner_wire_wake(&p->wire);
 }
 
 static void read_mail(struct puller *p)
 {
-    p->news = false;
+    p->wire.mail = false;
     p->reading = true;
     session_pull(p->session, p->after, p->limit, p->peek, on_line, on_read, p);
 }
@@ -223,7 +157,7 @@ static void read_mail(struct puller *p)
 /* Writes the interrupts among the relay's frames, one JSON value each. */
 static void add_interrupts(struct puller *p, struct jw *w)
 {
-    struct str rest = buf_str(&p->got), line;
+    struct str rest = buf_str(&p->wire.got), line;
 
     while (rest.n > 0 && str_split(&rest, '\n', &line))
         if (str_contains(line, STR("\"interrupt_inbound\"")))
@@ -232,7 +166,7 @@ static void add_interrupts(struct puller *p, struct jw *w)
 
 static bool has_interrupts(const struct puller *p)
 {
-    return str_contains(buf_str(&p->got), STR("\"interrupt_inbound\""));
+    return str_contains(buf_str(&p->wire.got), STR("\"interrupt_inbound\""));
 }
 
 /* Answers the poll with what was read so far, maybe nothing. */
@@ -249,7 +183,7 @@ static void answer_poll(struct puller *p)
     add_interrupts(p, &w);
     jw_end_arr(&w);
     jw_end_obj(&w);
-    buf_reset(&p->got);
+    buf_reset(&p->wire.got);
     buf_reset(&p->out);
     p->n = 0;
     p->poll = NULL;
@@ -257,24 +191,24 @@ static void answer_poll(struct puller *p)
     op_end(c);
 }
 
-static void on_soon(struct timer *t)
+static void on_turn(struct inner_wire *w)
 {
-    struct puller *p = container_of(t, struct puller, soon);
+    struct puller *p = container_of(w, struct puller, wire);
 
     if (p->leaving != NULL &&
-        (p->closed || str_contains(buf_str(&p->got), STR("going_idle_ack")))) {
+        (p->wire.closed || str_contains(buf_str(&p->wire.got), STR("going_idle_ack")))) {
         end(p, FAULT_NOT_FOUND, "this session has ended");
-    } else if (p->closed && p->why == CLOSE_REPLACED) {
+    } else if (p->wire.closed && p->wire.why == CLOSE_REPLACED) {
         end(p, FAULT_EXISTS, taken_over);
-    } else if (p->closed && p->why == CLOSE_REVOKED) {
+    } else if (p->wire.closed && p->wire.why == CLOSE_REVOKED) {
         end(p, FAULT_REFUSED, "this instance's gateway was revoked");
-    } else if (p->closed) {
+    } else if (p->wire.closed) {
         end(p, FAULT_UNAVAILABLE, "this server is going down; try again");
     } else if (p->poll == NULL || p->reading) {
         return;
     } else if (p->n > 0 || has_interrupts(p)) {
         answer_poll(p);
-    } else if (p->news && p->limit > 0) {
+    } else if (p->wire.mail && p->limit > 0) {
         read_mail(p);
     } else if (now_ms(p) >= p->until_ms) {
         answer_poll(p);
@@ -300,7 +234,7 @@ static void on_late(struct timer *t)
         end(p, FAULT_REFUSED, "its key was revoked, or has expired");
         return;
     }
-    soon(p);
+    inner_wire_wake(&p->wire);
     int64_t left = p->until_ms - now;
     timer_set(loop_clock(p->f->loop), t, left < LOOK_MS && left > 0 ? left : LOOK_MS);
 }
@@ -338,14 +272,15 @@ static struct puller *puller_new(struct op_call *c, uint64_t number)
     const struct caller *who = &c->caller;
     struct puller *p = xcalloc(1, sizeof *p + who->tenant.n + who->instance.n + 2);
 
-    *p = (struct puller){.wire.ops = &wire_ops, .f = c->f, .number = number, .news = true};
+    *p = (struct puller){.f = c->f, .number = number};
+    inner_wire_init(&p->wire, loop_clock(c->f->loop), on_turn);
+    p->wire.mail = true; /* the first poll reads */
     int n = snprintf(p->bytes, who->tenant.n + who->instance.n + 2, "%.*s\x1f%.*s",
                      STR_FMT(who->tenant), STR_FMT(who->instance));
     p->key = str_make(p->bytes, (size_t)n);
     p->until_ms = now_ms(p) + SILENT_MS;
     list_init(&p->link);
     list_append(&pullers_of(c->f)->all, &p->link);
-    timer_init(&p->soon, on_soon);
     timer_init(&p->late, on_late);
     return p;
 }
@@ -385,7 +320,7 @@ static void mailbox_open(struct op_call *c)
                   "this instance has no gateway; its operator makes one: bellhop gateway add");
     } else if (was != NULL && number != 0 && number < was->number) {
         op_refuse(c, FAULT_EXISTS, "%s", taken_over);
-    } else if (was != NULL && number == was->number && !was->closed) {
+    } else if (was != NULL && number == was->number && !was->wire.closed) {
         answer_open(c, was);
     } else {
         if (number == 0)
@@ -395,7 +330,7 @@ static void mailbox_open(struct op_call *c)
         struct puller *p = puller_new(c, number);
         if (was != NULL)
             end(was, FAULT_EXISTS, taken_over);
-        p->session = session_open_pulling(c->f->relay, gw, &p->wire);
+        p->session = session_open_pulling(c->f->relay, gw, &p->wire.wire);
         if (p->session == NULL) {
             puller_free(p);
             op_refuse(c, FAULT_UNAVAILABLE, "this server is going down; try again");
@@ -417,7 +352,7 @@ static struct puller *session_of(struct op_call *c)
         op_refuse(c, FAULT_INVALID, "session is what openMailbox answered");
     else if (p != NULL && p->number > number)
         op_refuse(c, FAULT_EXISTS, "%s", taken_over);
-    else if (p == NULL || p->closed || p->number != number)
+    else if (p == NULL || p->wire.closed || p->number != number)
         op_refuse(c, FAULT_NOT_FOUND, "this session has ended; open it again");
     else
         return p;
@@ -456,7 +391,7 @@ static void mailbox_pull(struct op_call *c)
     p->limit = (size_t)op_number(c, "limit", 16);
     p->peek = op_flag(c, "peek");
     p->until_ms = now_ms(p) + op_number(c, "wait", WAIT_S) * 1000;
-    p->news = true;
+    p->wire.mail = true;
     on_late(&p->late);
 }
 
@@ -637,7 +572,7 @@ static void mailbox_close(struct op_call *c)
         answer_poll(p);
     p->leaving = c;
     session_data(p->session, STR("{\"type\":\"going_idle\"}\n"));
-    soon(p);
+    inner_wire_wake(&p->wire);
 }
 
 void mailbox_ops_drop(struct front *f)

@@ -3,10 +3,12 @@
  *      session --wire->ops--> the WebSocket          the WebSocket --session_data(), ...--> session
  *
  * No operation blocks or calls back into the session.  After close() the wire's owner calls
- * session_closed() later.  The WebSocket route implements struct wire; the unit tests and the
- * simulator have small implementations of their own. */
+ * session_closed() later.  The WebSocket route implements struct wire.  A session of bellhop itself
+ * has no socket: it writes to struct inner_wire.  The unit tests and the simulator have small
+ * implementations of their own. */
 #pragma once
 #include "base/buf.h"
+#include "base/clock.h"
 #include "core/contract.h"
 
 struct wire;
@@ -35,3 +37,20 @@ struct wire_ops {
 struct wire {
     const struct wire_ops *ops;
 };
+
+/* A wire without a socket.  It collects what the session sends and calls @on_turn when the turn
+ * ends, so its owner never calls the relay from inside one of the relay's calls. */
+struct inner_wire {
+    struct wire wire;
+    struct clock *clock; /* borrowed */
+    void (*on_turn)(struct inner_wire *w);
+    struct timer turn;
+    struct buf got;        /* the frames, one per line; the owner removes what it has read */
+    bool mail;             /* mail() was called; the owner resets it */
+    bool closed;           /* the session closed the wire, for the reason @why */
+    enum close_reason why; /* valid while @closed */
+};
+void inner_wire_init(struct inner_wire *w, struct clock *clock,
+                     void (*on_turn)(struct inner_wire *w));
+void inner_wire_done(struct inner_wire *w);
+void inner_wire_wake(struct inner_wire *w); /* on_turn() runs when the turn ends */
