@@ -311,31 +311,34 @@ static void run_descriptor_first(struct conform *c)
 
 /* ---- answers ---- */
 
-struct place {               /* of a delivery; kept for the obligation */
+struct delivered {           /* kept for the obligation */
     const char *chat, *user; /* as JSON */
     struct event ev;
 };
 
-/* A chat that was delivered to us.  False: came() was called. */
-static bool find_place(struct conform *c, struct peer *p, struct place *ret)
+/* A fresh peer that has received and acked a delivery.  NULL: came() was called. */
+static struct peer *peer_with_delivery(struct conform *c, struct delivered *ret)
 {
-    struct json frame = heard(c, p, person_text(c, "a place"));
+    struct peer *p = peer_fresh(c);
+    struct json frame = p != NULL ? heard(c, p, person_text(c, "a place")) : (struct json){0};
     struct event ev;
     char why[256];
 
     if (json_type(frame) == JSON_ABSENT)
-        return false;
-    if (!event_read(json_get(frame, "event"), &c->arena, &ev, why))
-        return came(c, false, "the event cannot be read: %s", why);
+        return NULL;
+    if (!event_read(json_get(frame, "event"), &c->arena, &ev, why)) {
+        came(c, false, "the event cannot be read: %s", why);
+        return NULL;
+    }
     event_copy(&ev, &c->arena, &ret->ev);
     ret->chat = quoted(c, ret->ev.chat_id);
     ret->user = quoted(c, ret->ev.user_id);
     peer_ack(p, frame);
-    return true;
+    return p;
 }
 
 /* An op with the members @more in the delivered chat.  Absent: came() was called. */
-static struct json act_there(struct conform *c, struct peer *p, const struct place *at,
+static struct json act_there(struct conform *c, struct peer *p, const struct delivered *at,
                              const char *op, const char *more)
 {
     struct json result =
@@ -356,10 +359,10 @@ static bool is_success(struct json result)
 
 static void run_answer(struct conform *c)
 {
-    struct peer *p = peer_fresh(c);
-    struct place at;
+    struct delivered at;
+    struct peer *p = peer_with_delivery(c, &at);
 
-    if (p == NULL || !find_place(c, p, &at))
+    if (p == NULL)
         return;
     struct json result = act_there(c, p, &at, "send", ANSWER);
     came(c, is_success(result) && json_str(result, "message_id").n > 0,
@@ -369,11 +372,11 @@ static void run_answer(struct conform *c)
 
 static void run_edit(struct conform *c)
 {
-    struct peer *p = peer_fresh(c);
-    struct place at;
+    struct delivered at;
+    struct peer *p = peer_with_delivery(c, &at);
     char more[512];
 
-    if (p == NULL || !find_place(c, p, &at))
+    if (p == NULL)
         return;
     struct json result = act_there(c, p, &at, "send", ANSWER);
     if (!is_success(result)) {
@@ -392,10 +395,10 @@ static void run_edit(struct conform *c)
 
 static void run_typing(struct conform *c)
 {
-    struct peer *p = peer_fresh(c);
-    struct place at;
+    struct delivered at;
+    struct peer *p = peer_with_delivery(c, &at);
 
-    if (p == NULL || !find_place(c, p, &at))
+    if (p == NULL)
         return;
     struct json result = act_there(c, p, &at, "typing", "");
     came(c, is_success(result), is_success(result) ? "success" : "failure: %.*s",
@@ -404,10 +407,10 @@ static void run_typing(struct conform *c)
 
 static void run_chat_info(struct conform *c)
 {
-    struct peer *p = peer_fresh(c);
-    struct place at;
+    struct delivered at;
+    struct peer *p = peer_with_delivery(c, &at);
 
-    if (p == NULL || !find_place(c, p, &at))
+    if (p == NULL)
         return;
     struct json result = act_there(c, p, &at, "get_chat_info", "");
     struct json info = json_get(result, "chat_info");
@@ -423,10 +426,10 @@ static void run_chat_info(struct conform *c)
 
 static void run_foreign_identity(struct conform *c)
 {
-    struct peer *p = peer_fresh(c);
-    struct place at;
+    struct delivered at;
+    struct peer *p = peer_with_delivery(c, &at);
 
-    if (p == NULL || !find_place(c, p, &at))
+    if (p == NULL)
         return;
     struct json result =
         peer_act(p,
@@ -442,11 +445,11 @@ static void run_foreign_identity(struct conform *c)
 
 static void run_interrupt(struct conform *c)
 {
-    struct peer *p = peer_fresh(c);
     struct buf key = BUF_INIT;
-    struct place at;
+    struct delivered at;
+    struct peer *p = peer_with_delivery(c, &at);
 
-    if (p == NULL || !find_place(c, p, &at))
+    if (p == NULL)
         return;
     session_key_of_event(&key, &at.ev);
     peer_say(p, "{\"type\":\"interrupt\",\"session_key\":%s,\"reason\":null}",
