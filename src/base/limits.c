@@ -98,7 +98,7 @@ static void unlock(struct ledger *l)
 
 static void drop(struct party *p);
 
-/* What it has on disk stays there. */
+/* Drops the party from the counts of ledger_note().  Its data on disk stays. */
 static void forget_noted(struct party *p)
 {
     if (p->noted == 0)

@@ -7,7 +7,8 @@ int agent_set(struct cli_job *j);
 void agent_print(struct cli_job *j); /* of show */
 extern const struct cli_column agent_list_columns[];
 
-/* Further options of the command.  Those that it has already mean the key of the entry here. */
+/* Options of `agent add` and `agent set` beyond those of `agent`.  An option of `agent` means the
+ * setting of the same name here. */
 #define AGENT_STORE_OPTIONS \
     {"--tenant", "tenant"}, {"--substrate"}, {"--name"}, {"--instance"}, {"--wake-url"}, \
         {"--status-url"}, {"--authorization"}, {"--target"}, {"--socket"}, {"--dir"}, {"--path"}, \

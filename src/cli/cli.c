@@ -522,7 +522,7 @@ static int overview(void)
     puts("bellhop - a connector between chat platforms and AI agents\n\nUsage: bellhop COMMAND "
          "...\n");
     for (size_t i = 0; cli_commands[i] != NULL; i++)
-        printf("  %-10s %s\n", cli_commands[i]->name, cli_commands[i]->summary);
+        printf("  %-12s%s\n", cli_commands[i]->name, cli_commands[i]->summary);
     puts("\nMore: bellhop help COMMAND, bellhop help config (every setting), bellhop help limits,\n"
          "bellhop help api (/v1 and the tools of /mcp)\n"
          "First steps: bellhop setup");

@@ -11,7 +11,7 @@
 #include "base/percent.h"
 #include "base/str.h"
 #include "cli/settings.h"
-#include "cli/shared.h"
+#include "cli/cluster_dirs.h"
 #include "dispatch/dispatch.h"
 #include "http/idp.h"
 #include "net/http_tls.h"
@@ -169,7 +169,7 @@ static void allow_configured(struct rules *r, const struct config *cfg)
     if (media->dir != NULL && mkdir(media->dir, 0700) == 0)
         log_info(NULL, "media: made %s", media->dir);
     allow(r, media->dir, CONFINE_WRITE);
-    dispatch_each_path(cfg, shared_node(cfg, node), allow_agent, r);
+    dispatch_each_path(cfg, cluster_node_name(cfg, node), allow_agent, r);
     if (str_starts(str_of(s->listen), STR("unix:")))
         allow_beside(r, s->listen + strlen("unix:"), CONFINE_SOCK);
 }

@@ -21,7 +21,7 @@
 #include "base/url.h"
 #include "cli/cli.h"
 #include "cli/settings.h"
-#include "cli/shared.h"
+#include "cli/cluster_dirs.h"
 #include "dispatch/dispatch.h"
 #include "http/waker.h"
 #include "net/http_client.h"
@@ -198,7 +198,7 @@ static void judge_nodes(struct doctor *d, const struct nodes_seen *seen, bool he
 static bool check_nodes(struct doctor *d, struct cli_job *j)
 {
     char room[NODE_NAME_BYTES + 1];
-    struct nodes_seen seen = {.here = shared_node(d->cfg, room)};
+    struct nodes_seen seen = {.here = cluster_node_name(d->cfg, room)};
 
     if (cli_op(j, "listNodes", NULL, 0) != CLI_DONE) {
         found(d, BAD, "cluster", "this node cannot read the list of nodes from the database");
@@ -512,7 +512,7 @@ static void check_stopped_node(struct doctor *d)
 {
     const struct store_settings *settings = config_get(d->cfg, &store_config);
     char room[NODE_NAME_BYTES + 1], why[256] = "";
-    struct nodes_read r = {.d = d, .seen.here = shared_node(d->cfg, room)};
+    struct nodes_read r = {.d = d, .seen.here = cluster_node_name(d->cfg, room)};
     struct loop *loop = loop_new();
     struct store *store = NULL;
     enum bh_err err = BH_UNAVAILABLE;
@@ -737,7 +737,7 @@ static int run_checks(struct cli_job *j)
         check_credentials(&d);
         check_skills(&d);
         char node[NODE_NAME_BYTES + 1];
-        dispatch_each_path(d.cfg, shared_node(d.cfg, node), check_agent_path, &d);
+        dispatch_each_path(d.cfg, cluster_node_name(d.cfg, node), check_agent_path, &d);
         if (is_shared(&d))
             check_cluster_config(&d);
         bool there = check_state_dir(&d);

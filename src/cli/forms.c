@@ -2,7 +2,7 @@
 #include "cli/forms.h"
 #include <assert.h>
 #include "base/mem.h"
-#include "cli/shared.h"
+#include "cli/cluster_dirs.h"
 #include "cluster/node.h"
 #include "dispatch/dispatch.h"
 #include "edge/vault.h"
@@ -24,11 +24,11 @@ static size_t add(const struct record_form *ret[FORMS_MAX], size_t n,
 
 void forms_list(const struct record_form *ret[FORMS_MAX])
 {
-    const struct record_form *const *const own[] = {facts_records,    keys_records,
-                                                    vault_records,    node_records,
-                                                    media_records,    relay_records,
-                                                    dispatch_records, platform_records,
-                                                    shared_records};
+    const struct record_form *const *const own[] = {facts_records,      keys_records,
+                                                    vault_records,      node_records,
+                                                    media_records,      relay_records,
+                                                    dispatch_records,   platform_records,
+                                                    cluster_dir_records};
     size_t n = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(own); i++)

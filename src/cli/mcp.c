@@ -156,7 +156,7 @@ static void say_no_answer(struct bridge *b, const struct buf *id, const char *wh
     buf_done(&what);
 }
 
-/* What changed while the event stream was broken is not known. */
+/* Called after the event stream was broken: the changes in between are not known. */
 static void say_updated(struct bridge *b, struct str uri)
 {
     struct buf out = BUF_INIT;

@@ -19,9 +19,9 @@
 #include "base/observers.h"
 #include "cli/confinement.h"
 #include "cli/settings.h"
-#include "cli/shared.h"
+#include "cli/cluster_dirs.h"
 #include "cluster/node.h"
-#include "cluster/porter.h"
+#include "cluster/forwarder.h"
 #include "data/data.h"
 #include "dispatch/dispatch.h"
 #include "dispatch/remote.h"
@@ -112,7 +112,7 @@ static void on_told(void *ctx, uint32_t number, struct str answer)
 {
     struct server *s = ctx;
 
-    porter_tell(s->porter, number, answer);
+    forwarder_tell(s->forwarder, number, answer);
 }
 
 void server_start_runner(struct server *s)
@@ -228,8 +228,8 @@ static enum bh_err open_spawner(struct server *s, char *why)
         if (argv != NULL)
             commands[used++] = (const char *const *)argv;
     }
-    enum bh_err err = dispatch_spawner(s->cfg, shared_node(s->cfg, node), s->settings->state_dir,
-                                       commands, used, &s->spawner, why);
+    enum bh_err err = dispatch_spawner(s->cfg, cluster_node_name(s->cfg, node),
+                                       s->settings->state_dir, commands, used, &s->spawner, why);
     free(commands);
     return err;
 }
@@ -632,7 +632,7 @@ enum bh_err server_open(struct server *s, struct config *cfg, char *ret_why)
         s->front.flow = flow_new(&s->front);
         server_meet_nodes(s);
         if (s->front.node != NULL)
-            node_kept(s->front.node, store_postgres_kept(&s->keeper));
+            node_kept(s->front.node, lease_renewer_stop(&s->renewer));
         return BH_OK;
     }
     server_close(s);
@@ -655,7 +655,7 @@ void server_close(struct server *s)
 {
     if (s->front.host != NULL)
         host_close_platforms(s->front.host);
-    porter_free(s->porter);
+    forwarder_free(s->forwarder);
     server_stop_runner(s);
     mcp_end_streams(s->front.mcp);
     dashboard_free(s->front.dashboard);
@@ -681,7 +681,7 @@ void server_close(struct server *s)
     media_downloads_drop(&s->front);
     media_close(s->front.media);
     http_client_free(s->http);
-    store_postgres_kept(&s->keeper);
+    lease_renewer_stop(&s->renewer);
     if (s->front.node != NULL) {
         loop_on_wake(s->front.loop, NULL, NULL);
         node_release(s->front.node);

@@ -14,8 +14,9 @@
 struct server { /* all owned */
     struct config *cfg;
     const struct settings *settings; /* in cfg */
-    struct store_keeper *keeper;     /* renews the lease while the server starts; else NULL */
-    struct porter *porter; /* while another node serves and cluster.serve is "all"; else NULL */
+    struct lease_renewer *renewer;   /* renews the lease while the server starts; else NULL */
+    struct forwarder
+        *forwarder;        /* while another node serves and cluster.serve is "all"; else NULL */
     struct runner *runner; /* runs agents of this machine while another node serves; NULL: none */
     uint8_t trunk_key[32]; /* the secret that nodes prove to each other; wiped */
     struct redis_hop *hop; /* trunks over Redis; NULL: there are none */

@@ -2,7 +2,7 @@
  *
  * A SQLite file belongs to the process that opens it.  A PostgreSQL is shared: the lease holder
  * serves, and the other nodes stand by (cluster/node.h) or forward connections to the holder
- * (cluster/porter.h).  A waiting node has no state in memory.  It answers /healthz and /metrics
+ * (cluster/forwarder.h).  A waiting node has no state in memory.  It answers /healthz and /metrics
  * itself, and refuses the rest with 503 when it has no trunk.
  *
  * Once granted the lease, the node opens the database again, which gives it a boot number larger
@@ -14,9 +14,9 @@
 #include "base/service.h"
 #include "cli/server.h"
 #include "cli/settings.h"
-#include "cli/shared.h"
+#include "cli/cluster_dirs.h"
 #include "cluster/node.h"
-#include "cluster/porter.h"
+#include "cluster/forwarder.h"
 #include "dispatch/remote.h"
 #include "net/http_server.h"
 #include "net/http_tls.h"
@@ -149,7 +149,7 @@ static void on_ask(void *ctx, uint32_t number, struct str question)
     else if (s->runner != NULL)
         runner_take(s->runner, number, question);
     else
-        porter_tell(s->porter, number, STR("")); /* no answer: the lease holder retries */
+        forwarder_tell(s->forwarder, number, STR("")); /* no answer: the lease holder retries */
 }
 
 static void on_unask(void *ctx, uint32_t number)
@@ -173,17 +173,17 @@ static void begin_to_carry(struct server *s)
     if (!all_serve(s))
         return;
     server_start_runner(s);
-    s->porter = porter_open(&(struct porter_env){.loop = s->front.loop,
-                                                 .server = s->front.server,
-                                                 .store = s->front.store,
-                                                 .node = s->front.node,
-                                                 .settings = cluster_of(s),
-                                                 .key = s->trunk_key,
-                                                 .hop = s->hop,
-                                                 .on_ask = on_ask,
-                                                 .on_unask = on_unask,
-                                                 .on_lost = on_trunk_lost,
-                                                 .ctx = s});
+    s->forwarder = forwarder_open(&(struct forwarder_env){.loop = s->front.loop,
+                                                          .server = s->front.server,
+                                                          .store = s->front.store,
+                                                          .node = s->front.node,
+                                                          .settings = cluster_of(s),
+                                                          .key = s->trunk_key,
+                                                          .hop = s->hop,
+                                                          .on_ask = on_ask,
+                                                          .on_unask = on_unask,
+                                                          .on_lost = on_trunk_lost,
+                                                          .ctx = s});
 }
 
 /* Shuts a waiting node down: gives its proxy time to notice, closes the forwarded connections
@@ -196,15 +196,15 @@ static void leave(struct server *s)
     s->asked_to_stop = false; /* asked again: at once */
     http_server_leave(s->front.server);
     node_rests(s->front.node);
-    while (porter_is_up(s->porter) && node_state(s->front.node) == NODE_WAITING &&
+    while (forwarder_is_up(s->forwarder) && node_state(s->front.node) == NODE_WAITING &&
            !s->asked_to_stop && clock_now_ms(clock) < until)
         loop_turn(s->front.loop, LOOK_MS);
     until = clock_now_ms(clock) + LEAVE_MS;
-    if (s->porter != NULL) {
+    if (s->forwarder != NULL) {
         http_server_drain(s->front.server);
-        porter_leave(s->porter);
+        forwarder_leave(s->forwarder);
     }
-    while ((!node_rests(s->front.node) || porter_connections(s->porter) > 0) &&
+    while ((!node_rests(s->front.node) || forwarder_connections(s->forwarder) > 0) &&
            clock_now_ms(clock) < until)
         loop_turn(s->front.loop, LOOK_MS);
 }
@@ -272,7 +272,7 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
     if (err == BH_OK)
         err = check_seal(s, why);
     if (err == BH_OK)
-        err = shared_check(s->front.loop, s->front.store, &s->rand, s->cfg, why);
+        err = cluster_dirs_check(s->front.loop, s->front.store, &s->rand, s->cfg, why);
     if (err != BH_OK)
         return err;
     loop_on_signal(s->front.loop, SIGTERM, on_stop, s);
@@ -285,15 +285,15 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
                                                  .ctx = s});
     if ((err = open_hop(s, why)) != BH_OK || (err = wait_until_served(s, why)) != BH_OK)
         return err;
-    s->keeper =
-        store_postgres_keep(c->url,
+    s->renewer =
+        lease_renewer_start(c->url,
                             &(struct store_lease){.name = STR(NODE_LEASE),
                                                   .owner = str_of(node_owner(s->front.node)),
                                                   .ttl_ms = cluster_of(s)->lease_ms,
                                                   .epoch = node_epoch(s->front.node)},
                             NODE_START_MS);
-    porter_free(s->porter); /* gateways' sockets wait for server_meet_nodes() */
-    s->porter = NULL;
+    forwarder_free(s->forwarder); /* gateways' sockets wait for server_meet_nodes() */
+    s->forwarder = NULL;
     server_stop_runner(s);
     store_close(s->front.store);
     s->front.store = NULL;
@@ -302,7 +302,7 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
         node_move(s->front.node, s->front.store);
         loop_on_wake(s->front.loop, on_wake, s);
     } else { /* the lease expires by itself */
-        store_postgres_kept(&s->keeper);
+        lease_renewer_stop(&s->renewer);
         node_free(s->front.node);
         s->front.node = NULL;
     }

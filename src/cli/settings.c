@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "base/str.h"
 #include "cli/confinement.h"
-#include "cli/shared.h"
+#include "cli/cluster_dirs.h"
 #include "cluster/node.h"
 #include "data/data.h"
 #include "dispatch/dispatch.h"
@@ -129,7 +129,7 @@ enum bh_err settings_load(const char *path, struct config **ret_cfg, struct buf 
         config_load(path != NULL ? path : settings_default_path(), &settings_schema, &cfg, ret_why);
     char why[256] = "";
 
-    if (err == BH_OK && (!dispatch_check(cfg, why) || !shared_settings_fit(cfg, why))) {
+    if (err == BH_OK && (!dispatch_check(cfg, why) || !cluster_settings_fit(cfg, why))) {
         buf_printf(ret_why, "%s: %s", config_path(cfg), why);
         config_free(cfg);
         err = BH_REFUSED;

@@ -41,7 +41,7 @@ static int migrate_skills(const char *from, const char *to, const char *db,
                           struct skills_migrated *ret)
 {
     bool in = strcmp(to, "sqlite") != 0;
-    const struct skills_place file = {.path = db}, server = {.url = in ? to : from};
+    const struct skills_location file = {.path = db}, server = {.url = in ? to : from};
     struct progress bar;
     char why[256] = "";
 

@@ -167,7 +167,7 @@ uint64_t node_epoch(const struct node *n)
     return n->state == NODE_SERVING ? n->op.epoch : 0;
 }
 
-/* ---- the node's record: a heartbeat, and the address that porters read ---- */
+/* ---- the node's record: a heartbeat, and the address that forwarders read ---- */
 
 const char *const node_words[] = {
     [NODE_IS_STANDBY] = "standby",
@@ -221,7 +221,7 @@ void node_set_url(struct node *n, const char *url)
     n->url = url != NULL ? xstrdup(url) : NULL;
 }
 
-/* Writes the record at once: the porters of other nodes wait for the address. */
+/* Writes the record at once: the forwarders of other nodes wait for the address. */
 void node_set_address(struct node *n, const char *address, bool tls)
 {
     free(n->address);

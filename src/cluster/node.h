@@ -13,7 +13,7 @@
  * suspended past the end of its lease cannot change anything.
  *
  * A server that has got the lease first loads its state from the database, and the loop does not
- * run to renew.  Meanwhile a thread of the store renews (store_postgres_keep()), for NODE_START_MS
+ * run to renew.  Meanwhile a thread of the store renews (lease_renewer_start()), for NODE_START_MS
  * at most; node_kept() takes over from it.  So a process that dies while it starts leaves the lease
  * for no longer than one that dies later.
  *
@@ -36,7 +36,7 @@ struct cluster_settings { /* `cluster:` in the configuration, owned by it */
     char *node;           /* the name of this node; NULL: the host name */
     int64_t lease_ms;
     int64_t drain_ms; /* a node that goes takes requests for so long: its proxy is to notice */
-    char *serve;      /* "all": waiting nodes forward connections (porter.h); "one": they refuse */
+    char *serve;   /* "all": waiting nodes forward connections (forwarder.h); "one": they refuse */
     char *address; /* "host:port" where other nodes reach this node; NULL: the `listen` address */
     char *ca;      /* PEM file of the CAs for the TLS of other nodes; NULL: the system's CAs */
     char *trunk;   /* "direct": nodes dial each other; "redis": net/redis_hop.h */
@@ -45,7 +45,7 @@ struct cluster_settings { /* `cluster:` in the configuration, owned by it */
 #define NODE_VIA_REDIS "redis" /* instead of an address in a node's record */
 extern const struct config_section cluster_config;
 
-/* The node's record: a heartbeat, and the address that porters read. */
+/* The node's record: a heartbeat, and the address that forwarders read. */
 enum node_word { NODE_IS_STANDBY, NODE_IS_CARRYING, NODE_IS_SERVING };
 struct node_record {
     struct str name;
@@ -102,7 +102,7 @@ void node_look(struct node *n);
 void node_set_url(struct node *n, const char *url);
 /* The "host:port" that other nodes connect to, for the node's record; copied.  NULL: none. */
 void node_set_address(struct node *n, const char *address, bool tls);
-void node_set_carrying(struct node *n, bool carrying); /* by porter.c, for the node's record */
+void node_set_carrying(struct node *n, bool carrying); /* by forwarder.c, for the node's record */
 /* Stops requesting the lease.  Returns true once no request is in flight; a node that is SERVING
  * then releases the lease with node_release().  On false, turn the loop and call again: a grant
  * that arrives unnoticed would block every other node for as long as the lease lasts. */

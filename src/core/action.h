@@ -98,7 +98,7 @@ static inline bool action_is_said(const struct action_from *f)
     return (f->said.hi | f->said.lo) != 0;
 }
 
-/* Where an action takes place, for the question whether its instance has a ground there. */
+/* Where an action takes place, for the question whether its instance has a right there. */
 struct action_place {
     struct str chat_id;
     struct str scope_id;  /* as the frame or the event said it; absent: not said */

@@ -31,7 +31,7 @@ struct data {
     struct loop *loop;    /* borrowed */
     struct db_jobs *jobs; /* owned */
     char *dir;            /* owned */
-    struct database_place place;
+    struct database_location place;
     struct db_request_bounds bounds;
     size_t max_content_bytes;
     int64_t max_query_ms;

@@ -26,7 +26,7 @@
 #include "base/mem.h"
 #include "data/remote.h"
 #include "store/engine.h"
-#include "store/sqlite/side.h"
+#include "store/sqlite/sqldb.h"
 
 enum {
     SQL_ADD,           /* uuid, created_at, expires_at, extra, content, summary, marks, id */
@@ -92,14 +92,14 @@ static const char *const statements[N_STATEMENTS] = {
 #define SCHEMA \
     .application_id = 0x62646174 /* "bdat" */, .migrations = migrations, .n_migrations = 1, \
     .statements = statements, .n_statements = N_STATEMENTS, .cache_kib = 2048
-static const struct side_schema schema = {SCHEMA};
-static const struct side_schema schema_derived = {SCHEMA, .derived = true};
+static const struct sqldb_schema schema = {SCHEMA};
+static const struct sqldb_schema schema_derived = {SCHEMA, .derived = true};
 
 struct database {
-    struct database_place *place; /* borrowed */
-    char *path;                   /* owned */
-    char *key;                    /* owned */
-    struct side_db *db;           /* owned; NULL: the file does not exist yet */
+    struct database_location *place; /* borrowed */
+    char *path;                      /* owned */
+    char *key;                       /* owned */
+    struct sqldb_sqlite *db;         /* owned; NULL: the file does not exist yet */
     bool writer;
     bool in_it;            /* a transaction of @db is under way */
     bool behind;           /* of a reader, see database_is_behind() */
@@ -115,7 +115,7 @@ struct database {
 /* Asks, and moves to the first row; false: there is none, or it failed. */
 static bool ask_row(struct database *b, unsigned statement)
 {
-    return side_ask(&b->db->base, statement) && side_next(&b->db->base);
+    return sqldb_ask(&b->db->base, statement) && sqldb_next(&b->db->base);
 }
 
 void database_key(struct str tenant, struct str ns, struct buf *out)
@@ -149,8 +149,8 @@ static bool open_file(struct database *b, char *ret_why)
         return true;
     if (b->writer && !make_dirs(b->path, ret_why))
         return false;
-    b->db = side_db_open(b->path, shared ? &schema_derived : &schema,
-                         b->writer ? SIDE_WRITE : SIDE_READ, ret_why);
+    b->db = sqldb_sqlite_open(b->path, shared ? &schema_derived : &schema,
+                              b->writer ? SQLDB_WRITE : SQLDB_READ, ret_why);
     return b->db != NULL;
 }
 
@@ -159,7 +159,7 @@ static void db_close(void *conn)
     struct database *b = conn;
 
     if (b->db != NULL)
-        side_close(&b->db->base);
+        sqldb_close(&b->db->base);
     free(b->path);
     free(b->key);
     free(b);
@@ -167,7 +167,7 @@ static void db_close(void *conn)
 
 static void *db_open(void *ctx, struct str key, bool writer, char *ret_why)
 {
-    struct database_place *place = ctx;
+    struct database_location *place = ctx;
     struct database *b = xcalloc(1, sizeof *b);
     struct buf path = BUF_INIT;
 
@@ -202,7 +202,7 @@ static void end_session(struct database *b)
 
 static bool begin_file(struct database *b, bool write, char *ret_why)
 {
-    b->in_it = b->db != NULL && side_begin(&b->db->base, write);
+    b->in_it = b->db != NULL && sqldb_begin(&b->db->base, write);
     return b->in_it || b->db == NULL || told(b, false, ret_why);
 }
 
@@ -223,7 +223,7 @@ static bool db_begin(void *conn, bool write, char *ret_why)
         return false;
     if (b->place->remote != NULL)
         b->behind = b->db == NULL || !ask_row(b, SQL_ORIGIN) ||
-                    (uint64_t)side_get_int(&b->db->base, 1) != session_of(b);
+                    (uint64_t)sqldb_get_int(&b->db->base, 1) != session_of(b);
     return true;
 }
 
@@ -233,20 +233,20 @@ static bool db_commit(void *conn, char *ret_why)
 {
     struct database *b = conn;
     bool shared = b->place->remote != NULL && b->writer, in_it = b->in_it;
-    enum side_end end = shared ? remote_commit(b->place->remote) : SIDE_DONE;
+    enum sqldb_end end = shared ? remote_commit(b->place->remote) : SQLDB_DONE;
 
-    b->doubt = end == SIDE_UNKNOWN;
+    b->doubt = end == SQLDB_UNKNOWN;
     if (b->doubt)
         end_session(b);
-    if (end != SIDE_DONE) {
+    if (end != SQLDB_DONE) {
         snprintf(ret_why, 256, "%s", remote_problem(b->place->remote));
         return false;
     }
     b->in_it = false;
-    if (!in_it || side_commit(&b->db->base))
+    if (!in_it || sqldb_commit(&b->db->base))
         return true;
     if (shared) { /* what is in PostgreSQL is done */
-        side_rollback(&b->db->base);
+        sqldb_rollback(&b->db->base);
         end_session(b);
         return true;
     }
@@ -266,7 +266,7 @@ static void db_rollback(void *conn)
     if (b->place->remote != NULL && b->writer)
         remote_rollback(b->place->remote);
     if (b->in_it)
-        side_rollback(&b->db->base);
+        sqldb_rollback(&b->db->base);
     b->in_it = false;
 }
 
@@ -330,7 +330,7 @@ uint64_t database_tenant_bytes(struct database *b)
         /* Deleted entries make room, although the file does not shrink. */
         uint64_t all = file_folder_bytes(b->path), unused = 0;
         if (b->db != NULL && ask_row(b, SQL_UNUSED))
-            unused = (uint64_t)(side_get_int(&b->db->base, 0) * side_get_int(&b->db->base, 1));
+            unused = (uint64_t)(sqldb_get_int(&b->db->base, 0) * sqldb_get_int(&b->db->base, 1));
         b->tenant_bytes = all > unused ? all - unused : 0;
         b->looked_us = now;
     }
@@ -342,28 +342,28 @@ uint64_t database_tenant_bytes(struct database *b)
 /* @id 0: the next one. */
 static bool add_entry(struct database *b, int64_t id, const struct data_entry *e)
 {
-    struct side *s = &b->db->base;
+    struct sqldb *s = &b->db->base;
     struct buf summary = BUF_INIT;
 
     data_summary(e->content, &summary);
-    side_blob(s, str_make(e->uuid, sizeof e->uuid));
-    side_int(s, e->created_at);
-    side_int_if(s, e->expires_at != DATA_FOREVER, e->expires_at);
-    side_text(s, e->extra);
-    side_text(s, e->content);
-    side_text(s, buf_str(&summary));
-    side_texts(s, e->marks, e->n_marks);
-    side_int_if(s, id != 0, id);
-    bool ok = side_ask(s, SQL_ADD);
+    sqldb_blob(s, str_make(e->uuid, sizeof e->uuid));
+    sqldb_int(s, e->created_at);
+    sqldb_int_if(s, e->expires_at != DATA_FOREVER, e->expires_at);
+    sqldb_text(s, e->extra);
+    sqldb_text(s, e->content);
+    sqldb_text(s, buf_str(&summary));
+    sqldb_texts(s, e->marks, e->n_marks);
+    sqldb_int_if(s, id != 0, id);
+    bool ok = sqldb_ask(s, SQL_ADD);
     buf_done(&summary);
     return ok;
 }
 
 static bool set_origin(struct database *b, int64_t store, uint64_t session)
 {
-    side_int(&b->db->base, store);
-    side_int(&b->db->base, (int64_t)session);
-    return side_ask(&b->db->base, SQL_SET_ORIGIN);
+    sqldb_int(&b->db->base, store);
+    sqldb_int(&b->db->base, (int64_t)session);
+    return sqldb_ask(&b->db->base, SQL_SET_ORIGIN);
 }
 
 bool database_write(struct database *b, const struct data_entry *e)
@@ -383,15 +383,15 @@ bool database_write(struct database *b, const struct data_entry *e)
     return (n > 1 || set_origin(b, store, b->session)) && add_entry(b, n, e);
 }
 
-static bool drop_entry(struct side *s, int64_t id, struct str content)
+static bool drop_entry(struct sqldb *s, int64_t id, struct str content)
 {
     struct buf summary = BUF_INIT;
 
     data_summary(content, &summary);
-    side_int(s, id);
-    side_text(s, buf_str(&summary));
-    side_text(s, content);
-    bool ok = side_ask(s, SQL_DROP);
+    sqldb_int(s, id);
+    sqldb_text(s, buf_str(&summary));
+    sqldb_text(s, content);
+    bool ok = sqldb_ask(s, SQL_DROP);
     buf_done(&summary);
     return ok;
 }
@@ -400,7 +400,7 @@ static bool drop_entry(struct side *s, int64_t id, struct str content)
 static bool drop_remote(struct database *b, const int64_t *ids, size_t n)
 {
     struct remote *r = b->place->remote;
-    int64_t store = ask_row(b, SQL_ORIGIN) ? side_get_int(&b->db->base, 0) : 0;
+    int64_t store = ask_row(b, SQL_ORIGIN) ? sqldb_get_int(&b->db->base, 0) : 0;
 
     if (n == 0 || store == 0)
         return b->db->base.ok;
@@ -412,18 +412,18 @@ bool database_purge(struct database *b, int64_t now, size_t max, bool *ret_more)
     *ret_more = false;
     if (b->db == NULL)
         return true;
-    struct side *s = &b->db->base;
+    struct sqldb *s = &b->db->base;
     struct arena arena = ARENA_INIT;
     int64_t *ids = xcalloc(max, sizeof *ids);
     struct str *contents = xcalloc(max, sizeof *contents);
     size_t n = 0;
 
-    side_int(s, now);
-    side_int(s, (int64_t)max);
-    side_ask(s, SQL_EXPIRED);
-    for (; n < max && side_next(s); n++) {
-        ids[n] = side_get_int(s, 0);
-        contents[n] = arena_str(&arena, side_get_str(s, 5));
+    sqldb_int(s, now);
+    sqldb_int(s, (int64_t)max);
+    sqldb_ask(s, SQL_EXPIRED);
+    for (; n < max && sqldb_next(s); n++) {
+        ids[n] = sqldb_get_int(s, 0);
+        contents[n] = arena_str(&arena, sqldb_get_str(s, 5));
     }
     bool ok = s->ok && (b->place->remote == NULL || drop_remote(b, ids, n));
     for (size_t i = 0; i < n && ok; i++)
@@ -444,7 +444,7 @@ static bool clear_file(struct database *b)
                            NULL, NULL, NULL) == SQLITE_OK;
 
     b->looked_us = 0;
-    return ok || side_failed(b->db, "cannot clear it");
+    return ok || sqldb_failed(b->db, "cannot clear it");
 }
 
 bool database_clear(struct database *b)
@@ -480,14 +480,14 @@ static bool on_missed(void *ctx, int64_t n, const struct data_entry *found)
 /* Reads what the file lacks, page by page, each in a transaction.  False: b->why, or the file's. */
 static bool catch_up(struct database *b, int64_t store, uint64_t session)
 {
-    struct side *s = &b->db->base;
-    int64_t before = -1, last = ask_row(b, SQL_LAST) ? side_get_int(s, 0) : 0;
+    struct sqldb *s = &b->db->base;
+    int64_t before = -1, last = ask_row(b, SQL_LAST) ? sqldb_get_int(s, 0) : 0;
 
     while (last > before) {
         before = last;
         if (!remote_since(b->place->remote, store, before, on_missed, b, &last))
             return s->ok ? remote_failed(b) : false;
-        if (last > before && (!side_commit(s) || !side_begin(s, true)))
+        if (last > before && (!sqldb_commit(s) || !sqldb_begin(s, true)))
             return false;
     }
     return s->ok && set_origin(b, store, session);
@@ -497,12 +497,12 @@ static bool catch_up(struct database *b, int64_t store, uint64_t session)
  * restored from a backup, or another node deleted that entry: the file is built again. */
 static bool file_fits(struct database *b, int64_t store, bool *ret)
 {
-    struct side *s = &b->db->base;
+    struct sqldb *s = &b->db->base;
 
-    *ret = ask_row(b, SQL_ORIGIN) && side_get_int(s, 0) == store;
+    *ret = ask_row(b, SQL_ORIGIN) && sqldb_get_int(s, 0) == store;
     if (!*ret || !ask_row(b, SQL_LAST))
         return s->ok;
-    return remote_has(b->place->remote, store, side_get_int(s, 0), side_get_str(s, 1), ret) ||
+    return remote_has(b->place->remote, store, sqldb_get_int(s, 0), sqldb_get_str(s, 1), ret) ||
            remote_failed(b);
 }
 
@@ -515,19 +515,19 @@ static bool sync_file(struct database *b, char *ret_why)
         (remote_begin(r, false) && remote_find(r, str_of(b->key), &store)) || remote_failed(b);
 
     if (ok && (store != 0 || b->db != NULL || access(b->path, F_OK) == 0)) {
-        ok = open_file(b, b->why) && side_begin(&b->db->base, true);
+        ok = open_file(b, b->why) && sqldb_begin(&b->db->base, true);
         if (ok) {
             b->in_it = true;
             bool fits = false;
             ok = file_fits(b, store, &fits) && (fits || clear_file(b)) &&
-                 catch_up(b, store, session) && side_commit(&b->db->base);
+                 catch_up(b, store, session) && sqldb_commit(&b->db->base);
         }
     }
     if (!ok)
         snprintf(ret_why, 256, "%s", db_problem(b));
     else
         b->in_it = false;
-    if (!ok || remote_commit(r) != SIDE_DONE)
+    if (!ok || remote_commit(r) != SQLDB_DONE)
         db_rollback(b);
     if (ok)
         b->session = session;
@@ -536,19 +536,19 @@ static bool sync_file(struct database *b, char *ret_why)
 
 /* ---- reading ---- */
 
-static bool is_expired(const struct side *s, int64_t now)
+static bool is_expired(const struct sqldb *s, int64_t now)
 {
-    return side_get_str(s, 3).p != NULL && side_get_int(s, 3) <= now;
+    return sqldb_get_str(s, 3).p != NULL && sqldb_get_int(s, 3) <= now;
 }
 
 /* The row of ENTRY_COLUMNS. */
-static bool tell(const struct side *s, const double *score, data_found_cb *cb, void *ctx)
+static bool tell(const struct sqldb *s, const double *score, data_found_cb *cb, void *ctx)
 {
-    struct str uuid = side_get_str(s, 1);
+    struct str uuid = sqldb_get_str(s, 1);
     struct data_found f = {.uuid = (const uint8_t *)uuid.p,
-                           .created_at = side_get_int(s, 2),
-                           .extra = side_get_str(s, 4),
-                           .content = side_get_str(s, 5),
+                           .created_at = sqldb_get_int(s, 2),
+                           .extra = sqldb_get_str(s, 4),
+                           .content = sqldb_get_str(s, 5),
                            .score = score};
 
     return uuid.n != DATA_UUID_BYTES || cb(ctx, &f);
@@ -565,7 +565,7 @@ enum data_end database_get(struct database *b, const uint8_t uuid[DATA_UUID_BYTE
 {
     if (b->db == NULL)
         return DATA_OK;
-    side_blob(&b->db->base, str_make(uuid, DATA_UUID_BYTES));
+    sqldb_blob(&b->db->base, str_make(uuid, DATA_UUID_BYTES));
     if (ask_row(b, SQL_GET) && !is_expired(&b->db->base, now))
         tell(&b->db->base, NULL, cb, ctx);
     return b->db->base.ok ? DATA_OK : failed(b);
@@ -575,7 +575,7 @@ enum data_end database_get(struct database *b, const uint8_t uuid[DATA_UUID_BYTE
 static bool tell_by_id(struct database *b, int64_t id, const double *score, int64_t now,
                        data_found_cb *cb, void *ctx, bool *ret_told, bool *ret_enough)
 {
-    side_int(&b->db->base, id);
+    sqldb_int(&b->db->base, id);
     *ret_told = ask_row(b, SQL_BY_ID) && !is_expired(&b->db->base, now);
     if (*ret_told)
         *ret_enough = !tell(&b->db->base, score, cb, ctx);
@@ -585,12 +585,12 @@ static bool tell_by_id(struct database *b, int64_t id, const double *score, int6
 static enum data_end newest(struct database *b, uint64_t limit, int64_t now, data_found_cb *cb,
                             void *ctx)
 {
-    struct side *s = &b->db->base;
+    struct sqldb *s = &b->db->base;
 
-    side_int(s, now);
-    side_int(s, (int64_t)limit);
-    side_ask(s, SQL_NEWEST);
-    while (side_next(s) && tell(s, NULL, cb, ctx))
+    sqldb_int(s, now);
+    sqldb_int(s, (int64_t)limit);
+    sqldb_ask(s, SQL_NEWEST);
+    while (sqldb_next(s) && tell(s, NULL, cb, ctx))
         ;
     return s->ok ? DATA_OK : failed(b);
 }
@@ -599,10 +599,10 @@ static enum data_end newest(struct database *b, uint64_t limit, int64_t now, dat
 static bool newest_below(struct database *b, struct str mark, int64_t before, int64_t *ret_id)
 {
     if (mark.p != NULL)
-        side_text(&b->db->base, mark);
-    side_int(&b->db->base, before);
+        sqldb_text(&b->db->base, mark);
+    sqldb_int(&b->db->base, before);
     *ret_id =
-        ask_row(b, mark.p != NULL ? SQL_MARKED : SQL_BELOW) ? side_get_int(&b->db->base, 0) : 0;
+        ask_row(b, mark.p != NULL ? SQL_MARKED : SQL_BELOW) ? sqldb_get_int(&b->db->base, 0) : 0;
     return b->db->base.ok;
 }
 
@@ -612,8 +612,8 @@ static bool passes(struct database *b, const struct data_ask *a, size_t first, i
 {
     *ret = true;
     for (size_t i = first; i < a->n_filters && *ret; i++) {
-        side_int(&b->db->base, id);
-        side_texts(&b->db->base, a->filters[i].marks, a->filters[i].n);
+        sqldb_int(&b->db->base, id);
+        sqldb_texts(&b->db->base, a->filters[i].marks, a->filters[i].n);
         *ret = ask_row(b, SQL_HAS) != a->filters[i].without;
         if (!b->db->base.ok)
             return false;
@@ -669,11 +669,11 @@ static sqlite3_stmt *prepare_filtered(struct database *b, const struct data_ask 
     }
     buf_add_z(&sql, " ORDER BY score LIMIT ?2");
     if (sqlite3_prepare_v2(b->db->db, buf_z(&sql), -1, &q, NULL) != SQLITE_OK)
-        side_failed(b->db, "cannot prepare");
+        sqldb_failed(b->db, "cannot prepare");
     at = 3;
     for (const struct data_filter *f = a->filters; f < a->filters + a->n_filters && q != NULL; f++)
         for (size_t i = 0; i < f->n; i++)
-            side_bind_str(q, at++, f->marks[i]);
+            sqldb_bind_str(q, at++, f->marks[i]);
     buf_done(&sql);
     return q;
 }
@@ -681,14 +681,14 @@ static sqlite3_stmt *prepare_filtered(struct database *b, const struct data_ask 
 static enum data_end find(struct database *b, const struct data_ask *a, uint64_t expired,
                           int64_t now, data_found_cb *cb, void *ctx)
 {
-    sqlite3_stmt *q = a->n_filters > 0 ? prepare_filtered(b, a) : side_sql(b->db, SQL_FIND);
+    sqlite3_stmt *q = a->n_filters > 0 ? prepare_filtered(b, a) : sqldb_statement(b->db, SQL_FIND);
     uint64_t limit = a->limit + expired, n = 0;
     bool told_it, enough = false, ok = true;
     int rc = SQLITE_OK;
 
     if (q == NULL)
         return failed(b);
-    side_bind_str(q, 1, a->match);
+    sqldb_bind_str(q, 1, a->match);
     sqlite3_bind_int64(q, 2, (int64_t)limit);
     while (ok && !enough && n < a->limit && (rc = sqlite3_step(q)) == SQLITE_ROW) {
         double score = sqlite3_column_double(q, 1);
@@ -717,9 +717,9 @@ enum data_end database_query(struct database *b, const struct data_ask *a, int64
         return a->kind != FTS_RAW || fts_syntax_ok(a->match, b->why, sizeof b->why)
                    ? DATA_OK
                    : DATA_BAD_SYNTAX;
-    side_int(&b->db->base, now);
+    sqldb_int(&b->db->base, now);
     if (ask_row(b, SQL_EXPIRED_COUNT))
-        *ret_expired = (uint64_t)side_get_int(&b->db->base, 0);
+        *ret_expired = (uint64_t)sqldb_get_int(&b->db->base, 0);
     if (!b->db->base.ok)
         return failed(b);
     if (a->kind != FTS_BLANK)
@@ -730,20 +730,20 @@ enum data_end database_query(struct database *b, const struct data_ask *a, int64
 
 bool database_each(struct database *b, database_entry_cb *cb, void *ctx)
 {
-    struct side *s = &b->db->base;
+    struct sqldb *s = &b->db->base;
     struct data_entry e;
 
-    side_ask(s, SQL_EACH);
-    while (side_next(s)) {
-        struct str uuid = side_get_str(s, 1);
+    sqldb_ask(s, SQL_EACH);
+    while (sqldb_next(s)) {
+        struct str uuid = sqldb_get_str(s, 1);
         if (uuid.n != sizeof e.uuid)
             continue;
         memcpy(e.uuid, uuid.p, sizeof e.uuid);
-        e.created_at = side_get_int(s, 2);
-        e.expires_at = side_get_str(s, 3).p != NULL ? side_get_int(s, 3) : DATA_FOREVER;
-        e.extra = side_get_str(s, 4);
-        e.content = side_get_str(s, 5);
-        if (!cb(ctx, side_get_int(s, 0), &e))
+        e.created_at = sqldb_get_int(s, 2);
+        e.expires_at = sqldb_get_str(s, 3).p != NULL ? sqldb_get_int(s, 3) : DATA_FOREVER;
+        e.extra = sqldb_get_str(s, 4);
+        e.content = sqldb_get_str(s, 5);
+        if (!cb(ctx, sqldb_get_int(s, 0), &e))
             return false;
     }
     return s->ok;

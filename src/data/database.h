@@ -9,7 +9,7 @@
 struct database; /* a connection */
 struct remote;
 
-struct database_place {
+struct database_location {
     const char *dir; /* of the files */
     /* Several nodes share the entries, and the files are built from them; used by the one writer
      * thread.  NULL: the files are all there is. */
@@ -19,7 +19,8 @@ struct database_place {
     uint64_t session;
 };
 
-extern const struct db_jobs_ops database_ops; /* ctx: struct database_place; key: database_key() */
+extern const struct db_jobs_ops
+    database_ops; /* ctx: struct database_location; key: database_key() */
 /* "TENANT/@NS", safe as a path below the directory. */
 void database_key(struct str tenant, struct str ns, struct buf *out);
 

@@ -16,7 +16,7 @@
 
 struct data_migration {
     struct remote *remote;
-    struct database_place place;
+    struct database_location place;
     struct str key; /* of the store that is copied */
     struct database *file;
     struct data_migrated *moved;
@@ -64,7 +64,7 @@ static bool migrate_file_in(struct data_migration *m)
         ok = failed(m, "PostgreSQL");
     if (ok && !database_each(m->file, add_to_remote, m))
         ok = m->why[0] == '\0' ? failed(m, "its file") : false;
-    if (ok && remote_commit(m->remote) != SIDE_DONE)
+    if (ok && remote_commit(m->remote) != SQLDB_DONE)
         ok = failed(m, "PostgreSQL");
     if (!ok)
         remote_rollback(m->remote);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/mem.h"
-#include "store/postgres/side.h"
+#include "store/postgres/sqldb.h"
 
 enum {
     SQL_FENCE,  /* epoch -> a row, unless a later node serves */
@@ -67,7 +67,7 @@ static const char *const statements[N_STATEMENTS] = {
     [SQL_STORES] = "SELECT id, folder || '/'::bytea || name FROM data_store ORDER BY id",
 };
 
-static const struct pg_side_schema schema = {
+static const struct pg_sqldb_schema schema = {
     .name = "data",
     .migrations = migrations,
     .n_migrations = ARRAY_LEN(migrations),
@@ -78,48 +78,48 @@ static const struct pg_side_schema schema = {
 };
 
 struct remote {
-    struct side *s; /* owned */
+    struct sqldb *s; /* owned */
     int64_t epoch;
     bool begun;
 };
 
 /* ---- opening ---- */
 
-static bool raise_fence(struct side *s, uint64_t epoch, char *ret_why)
+static bool raise_fence(struct sqldb *s, uint64_t epoch, char *ret_why)
 {
-    bool asked = side_begin(s, true);
+    bool asked = sqldb_begin(s, true);
 
-    side_int(s, (int64_t)epoch);
-    asked = asked && side_ask(s, SQL_FENCE);
-    bool ours = asked && side_next(s);
-    if (ours && side_commit(s))
+    sqldb_int(s, (int64_t)epoch);
+    asked = asked && sqldb_ask(s, SQL_FENCE);
+    bool ours = asked && sqldb_next(s);
+    if (ours && sqldb_commit(s))
         return true;
     snprintf(ret_why, 256, "PostgreSQL, opening the data store: %.160s",
              asked && !ours ? "another node serves by now" : s->why);
     if (!ours && asked)
-        side_rollback(s);
+        sqldb_rollback(s);
     return false;
 }
 
 bool remote_open(const char *url, char *ret_why)
 {
-    return pg_side_prepare(url, &schema, ret_why);
+    return pg_sqldb_prepare(url, &schema, ret_why);
 }
 
 bool remote_prepare(const char *url, uint64_t epoch, remote_size_cb *cb, void *ctx, char *ret_why)
 {
-    if (!pg_side_prepare(url, &schema, ret_why))
+    if (!pg_sqldb_prepare(url, &schema, ret_why))
         return false;
-    struct side *s = pg_side_new(url, &schema);
+    struct sqldb *s = pg_sqldb_new(url, &schema);
     bool ok = raise_fence(s, epoch, ret_why);
     if (ok) {
-        ok = side_begin(s, false) && side_ask(s, SQL_SIZES);
-        while (ok && side_next(s))
-            cb(ctx, side_get_str(s, 0), (uint64_t)side_get_int(s, 1));
+        ok = sqldb_begin(s, false) && sqldb_ask(s, SQL_SIZES);
+        while (ok && sqldb_next(s))
+            cb(ctx, sqldb_get_str(s, 0), (uint64_t)sqldb_get_int(s, 1));
         if (!ok)
             snprintf(ret_why, 256, "PostgreSQL, looking at the data: %.160s", s->why);
     }
-    side_close(s);
+    sqldb_close(s);
     return ok;
 }
 
@@ -127,7 +127,7 @@ struct remote *remote_new(const char *url, uint64_t epoch)
 {
     struct remote *r = xcalloc(1, sizeof *r);
 
-    *r = (struct remote){.s = pg_side_new(url, &schema), .epoch = (int64_t)epoch};
+    *r = (struct remote){.s = pg_sqldb_new(url, &schema), .epoch = (int64_t)epoch};
     return r;
 }
 
@@ -135,7 +135,7 @@ void remote_free(struct remote *r)
 {
     if (r == NULL)
         return;
-    side_close(r->s);
+    sqldb_close(r->s);
     free(r);
 }
 
@@ -149,22 +149,22 @@ const char *remote_problem(const struct remote *r)
 bool remote_begin(struct remote *r, bool write)
 {
     if (!r->begun)
-        r->begun = side_begin(r->s, write);
+        r->begun = sqldb_begin(r->s, write);
     return r->begun;
 }
 
-enum side_end remote_commit(struct remote *r)
+enum sqldb_end remote_commit(struct remote *r)
 {
     if (!r->begun)
-        return SIDE_DONE;
+        return SQLDB_DONE;
     r->begun = false;
-    return side_commit(r->s) ? SIDE_DONE : r->s->doubt ? SIDE_UNKNOWN : SIDE_UNDONE;
+    return sqldb_commit(r->s) ? SQLDB_DONE : r->s->doubt ? SQLDB_UNKNOWN : SQLDB_UNDONE;
 }
 
 void remote_rollback(struct remote *r)
 {
     if (r->begun)
-        side_rollback(r->s);
+        sqldb_rollback(r->s);
     r->begun = false;
 }
 
@@ -175,16 +175,16 @@ static void key_args(struct remote *r, struct str key)
     struct str rest = key, folder;
 
     str_split(&rest, '/', &folder);
-    side_text(r->s, folder);
-    side_text(r->s, rest);
+    sqldb_text(r->s, folder);
+    sqldb_text(r->s, rest);
 }
 
 /* A statement that answers with one row, as long as this node serves. */
 static bool ask_serving(struct remote *r, unsigned statement)
 {
-    if (!side_ask(r->s, statement))
+    if (!sqldb_ask(r->s, statement))
         return false;
-    if (side_next(r->s))
+    if (sqldb_next(r->s))
         return true;
     snprintf(r->s->why, sizeof r->s->why, "another node serves by now");
     return false;
@@ -193,42 +193,42 @@ static bool ask_serving(struct remote *r, unsigned statement)
 bool remote_find(struct remote *r, struct str key, int64_t *ret_id)
 {
     key_args(r, key);
-    if (!side_ask(r->s, SQL_FIND))
+    if (!sqldb_ask(r->s, SQL_FIND))
         return false;
-    *ret_id = side_next(r->s) ? side_get_int(r->s, 0) : 0;
+    *ret_id = sqldb_next(r->s) ? sqldb_get_int(r->s, 0) : 0;
     return true;
 }
 
 bool remote_has(struct remote *r, int64_t store, int64_t n, struct str uuid, bool *ret)
 {
-    side_int(r->s, store);
-    side_int(r->s, n);
-    side_blob(r->s, uuid);
-    if (!side_ask(r->s, SQL_HAS))
+    sqldb_int(r->s, store);
+    sqldb_int(r->s, n);
+    sqldb_blob(r->s, uuid);
+    if (!sqldb_ask(r->s, SQL_HAS))
         return false;
-    *ret = side_next(r->s);
+    *ret = sqldb_next(r->s);
     return true;
 }
 
 bool remote_since(struct remote *r, int64_t store, int64_t n, remote_entry_cb *cb, void *ctx,
                   int64_t *ret_last)
 {
-    struct side *s = r->s;
+    struct sqldb *s = r->s;
     bool ok;
 
     *ret_last = n;
-    side_int(s, store);
-    side_int(s, n);
-    ok = side_ask(s, SQL_SINCE);
-    while (ok && side_next(s)) {
+    sqldb_int(s, store);
+    sqldb_int(s, n);
+    ok = sqldb_ask(s, SQL_SINCE);
+    while (ok && sqldb_next(s)) {
         struct data_entry e;
-        struct str uuid = side_get_str(s, 1);
-        e.expires_at = side_get_str(s, 3).p != NULL ? side_get_int(s, 3) : DATA_FOREVER;
-        e.created_at = side_get_int(s, 2);
-        e.extra = side_get_str(s, 4);
-        e.content = side_get_str(s, 5);
+        struct str uuid = sqldb_get_str(s, 1);
+        e.expires_at = sqldb_get_str(s, 3).p != NULL ? sqldb_get_int(s, 3) : DATA_FOREVER;
+        e.created_at = sqldb_get_int(s, 2);
+        e.extra = sqldb_get_str(s, 4);
+        e.content = sqldb_get_str(s, 5);
         memcpy(e.uuid, uuid.p, uuid.n < sizeof e.uuid ? uuid.n : sizeof e.uuid);
-        *ret_last = side_get_int(s, 0);
+        *ret_last = sqldb_get_int(s, 0);
         ok = cb(ctx, *ret_last, &e);
     }
     return ok;
@@ -237,62 +237,62 @@ bool remote_since(struct remote *r, int64_t store, int64_t n, remote_entry_cb *c
 bool remote_add(struct remote *r, struct str key, const struct data_entry *e, int64_t *ret_store,
                 int64_t *ret_n)
 {
-    struct side *s = r->s;
+    struct sqldb *s = r->s;
 
-    side_int(s, r->epoch);
+    sqldb_int(s, r->epoch);
     key_args(r, key);
-    side_int(s, (int64_t)(ENTRY_BYTES + e->content.n + e->extra.n));
-    side_blob(s, str_make(e->uuid, sizeof e->uuid));
-    side_int(s, e->created_at);
-    side_int_if(s, e->expires_at != DATA_FOREVER, e->expires_at);
-    side_blob(s, e->extra.n > 0 ? e->extra : STR(""));
-    side_blob(s, e->content.n > 0 ? e->content : STR(""));
+    sqldb_int(s, (int64_t)(ENTRY_BYTES + e->content.n + e->extra.n));
+    sqldb_blob(s, str_make(e->uuid, sizeof e->uuid));
+    sqldb_int(s, e->created_at);
+    sqldb_int_if(s, e->expires_at != DATA_FOREVER, e->expires_at);
+    sqldb_blob(s, e->extra.n > 0 ? e->extra : STR(""));
+    sqldb_blob(s, e->content.n > 0 ? e->content : STR(""));
     if (!ask_serving(r, SQL_ADD))
         return false;
-    *ret_store = side_get_int(s, 0);
-    *ret_n = side_get_int(s, 1);
+    *ret_store = sqldb_get_int(s, 0);
+    *ret_n = sqldb_get_int(s, 1);
     return true;
 }
 
 bool remote_drop(struct remote *r, int64_t store, const int64_t *numbers, size_t n)
 {
-    side_int(r->s, r->epoch);
-    side_int(r->s, store);
-    side_ints(r->s, numbers, n);
+    sqldb_int(r->s, r->epoch);
+    sqldb_int(r->s, store);
+    sqldb_ints(r->s, numbers, n);
     return ask_serving(r, SQL_DROP);
 }
 
 bool remote_clear(struct remote *r, struct str key)
 {
-    side_int(r->s, r->epoch);
+    sqldb_int(r->s, r->epoch);
     key_args(r, key);
     return ask_serving(r, SQL_CLEAR);
 }
 
 bool remote_bytes(struct remote *r, struct str folder, uint64_t *ret_bytes)
 {
-    side_text(r->s, folder);
-    if (!side_ask(r->s, SQL_BYTES) || !side_next(r->s))
+    sqldb_text(r->s, folder);
+    if (!sqldb_ask(r->s, SQL_BYTES) || !sqldb_next(r->s))
         return false;
-    *ret_bytes = (uint64_t)side_get_int(r->s, 0);
+    *ret_bytes = (uint64_t)sqldb_get_int(r->s, 0);
     return true;
 }
 
 bool remote_names(struct remote *r, struct str folder, remote_name_cb *cb, void *ctx)
 {
-    side_text(r->s, folder);
-    if (!side_ask(r->s, SQL_NAMES))
+    sqldb_text(r->s, folder);
+    if (!sqldb_ask(r->s, SQL_NAMES))
         return false;
-    while (side_next(r->s) && cb(ctx, side_get_str(r->s, 0)))
+    while (sqldb_next(r->s) && cb(ctx, sqldb_get_str(r->s, 0)))
         ;
     return true;
 }
 
 bool remote_stores(struct remote *r, remote_store_cb *cb, void *ctx)
 {
-    if (!side_ask(r->s, SQL_STORES))
+    if (!sqldb_ask(r->s, SQL_STORES))
         return false;
-    while (side_next(r->s) && cb(ctx, side_get_int(r->s, 0), side_get_str(r->s, 1)))
+    while (sqldb_next(r->s) && cb(ctx, sqldb_get_int(r->s, 0), sqldb_get_str(r->s, 1)))
         ;
     return true;
 }

@@ -12,7 +12,7 @@
  * thread at a time.  Where a call answers false, remote_problem() says why. */
 #pragma once
 #include "data/entry.h"
-#include "store/side.h"
+#include "store/sqldb.h"
 
 struct remote;
 
@@ -31,8 +31,8 @@ const char *remote_problem(const struct remote *r);
 
 /* Begins a transaction, unless one is under way. */
 bool remote_begin(struct remote *r, bool write);
-/* SIDE_DONE when no transaction is open. */
-enum side_end remote_commit(struct remote *r);
+/* SQLDB_DONE when no transaction is open. */
+enum sqldb_end remote_commit(struct remote *r);
 void remote_rollback(struct remote *r);
 
 /* *@ret_id: the id of the store with this key; 0: there is none. */

@@ -3,7 +3,7 @@
  *      vault_bind(v, &spec)                      a webhook brought a token
  *      vault_take(v, who, key, ...)              a follow_up names a session: returns a reference
  *      vault_take_place(v, who, place, ...)      a plain send to the token's chat: the same
- *        vault_chat_of(v, ref)                    the chat in which the caller needs a ground
+ *        vault_chat_of(v, ref)                    the chat in which the caller needs a right
  *        vault_open_value(v, ref, &plain)        decrypts the token; buf_wipe() it after use
  *        vault_used(v, ref) | vault_give_back(v, ref)
  *
@@ -12,7 +12,7 @@
  * its gateway may name, to a kind ("discord.interaction_token") and to a place (a chat).
  *
  * An entry is no right to speak: the vault knows who received it, not whether the reason for it
- * still holds.  Whoever uses an entry asks host_ground() (platform.h) for its chat each time.
+ * still holds.  Whoever uses an entry asks host_may_act() (platform.h) for its chat each time.
  *
  * The vault owns the entries.  Their values are encrypted in memory and in the store.  Entries
  * survive a restart, expire, and are deleted when a gateway of their tenant is revoked.

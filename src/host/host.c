@@ -20,7 +20,7 @@
 #include "platform/sender.h"
 #include "relay/relay.h"
 #include "store/store.h"
-#include "tenancy/grounds.h"
+#include "tenancy/rights.h"
 
 struct fetch_in {        /* a pending download of a waiting event's file */
     struct list link;    /* host->fetches */
@@ -120,9 +120,9 @@ bool host_manages(const struct host *h, struct grant_who who, struct grant_place
     for (size_t i = 0; me != NULL && i < h->n_open; i++) {
         struct platform *p = h->open[i]->p;
         struct gate_eyes e = gate_eyes_of(me, at.platform, str_of(p->bot));
-        const struct ground_at on = {who, at.platform, str_of(p->bot)};
+        const struct right_at on = {who, at.platform, str_of(p->bot)};
         if (p->ops->manages == NULL || !str_eq(str_of(p->ops->name), at.platform) ||
-            !grounds_may_use(h->facts, &on))
+            !rights_may_use(h->facts, &on))
             continue;
         for (const struct gate_link *l; (l = gate_next_eye(&e)) != NULL;)
             if (p->ops->manages(p, at.guild, at.channel, l->user))
@@ -514,7 +514,7 @@ enum bh_err host_open_ops(struct host *h, const struct platform_ops *ops,
 {
     struct platform *p = NULL;
 
-    grounds_bot_belongs(h->facts, str_of(cfg->platform), str_of(cfg->bot), str_of(cfg->tenant));
+    rights_bot_belongs(h->facts, str_of(cfg->platform), str_of(cfg->bot), str_of(cfg->tenant));
     enum bh_err err = platform_open(ops, cfg, h, &p, ret_why);
     if (err != BH_OK)
         return err;
@@ -669,11 +669,11 @@ bool host_revive(struct host *h, struct platform *p, const struct action_from *f
            relay_revive(h->relay, from, str_of(p->ops->name), str_of(p->bot), op, chat, ret_id);
 }
 
-enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
-                            const struct action_place *place)
+enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
+                             const struct action_place *place)
 {
     return h->relay != NULL
-               ? relay_ground(h->relay, from, str_of(p->ops->name), str_of(p->bot), place)
+               ? relay_may_act(h->relay, from, str_of(p->ops->name), str_of(p->bot), place)
                : GATE_SIGHT_UNKNOWN;
 }
 
@@ -706,7 +706,7 @@ enum host_announcer host_announcer(struct host *h, struct str gateway, const str
 
     if (gw == NULL || gw->revoked_ms != 0)
         return ANNOUNCER_GONE;
-    return p != NULL && ground_menu(h->facts, gw, str_of(p->ops->name), str_of(p->bot))
+    return p != NULL && right_to_menu(h->facts, gw, str_of(p->ops->name), str_of(p->bot))
                ? ANNOUNCER_OWN
                : ANNOUNCER_OTHER;
 }
@@ -721,10 +721,10 @@ static void on_target(void *ctx, struct str tenant, struct str instance)
 {
     struct best_state *b = ctx;
     struct relay *relay = b->host->relay;
-    const struct ground_at at = {{tenant, instance}, str_of(b->p->ops->name), str_of(b->p->bot)};
+    const struct right_at at = {{tenant, instance}, str_of(b->p->ops->name), str_of(b->p->bot)};
     enum relay_state s = relay != NULL ? relay_state(relay, tenant, instance) : RELAY_NEVER;
 
-    if (s > b->best && grounds_may_use(b->host->facts, &at))
+    if (s > b->best && rights_may_use(b->host->facts, &at))
         b->best = s;
 }
 

@@ -26,7 +26,7 @@
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/grants.h"
-#include "tenancy/grounds.h"
+#include "tenancy/rights.h"
 
 enum { PAGE_ROWS = 500, PAGE_LOOKS = 4000 };
 
@@ -192,7 +192,7 @@ void admin_write_platforms(struct front *f, struct jw *w, struct str tenant)
     jw_karr(w, "platforms");
     for (size_t i = 0; i < host_n_platforms(f->host); i++) {
         struct platform *p = host_nth_platform(f->host, i);
-        struct str owner = grounds_tenant_of(f->facts, str_of(p->ops->name), str_of(p->bot));
+        struct str owner = rights_tenant_of(f->facts, str_of(p->ops->name), str_of(p->bot));
         if (tenant.p != NULL && !str_eq(tenant, owner))
             continue;
         jw_obj(w);
@@ -546,7 +546,7 @@ static void on_line(void *ctx, const struct mailbox_line *line)
     jw_ki64(&s->w, "bytes", (int64_t)line->frame.n);
     if (s->bodies && frame.n > 0) {
         struct buf placed = BUF_INIT;
-        media_place(s->c->f, frame, &placed);
+        media_add_urls(s->c->f, frame, &placed);
         jw_kraw(&s->w, "frame", buf_str(&placed));
         buf_done(&placed);
     }

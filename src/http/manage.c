@@ -18,7 +18,7 @@
 #include "net/loop.h"
 #include "relay/relay.h"
 #include "tenancy/grants.h"
-#include "tenancy/grounds.h"
+#include "tenancy/rights.h"
 
 static struct grant_who who_of(const struct op_call *c)
 {
@@ -208,13 +208,13 @@ static void set_tenant_default(struct op_call *c)
 /* For an agent that lets only its owners decide something. */
 static void is_owner(struct op_call *c)
 {
-    struct ground_at at = {.who = who_of(c),
-                           .platform = op_text(c, "platform"),
-                           .bot = op_text(c, "bot")};
+    struct right_at at = {.who = who_of(c),
+                          .platform = op_text(c, "platform"),
+                          .bot = op_text(c, "bot")};
     struct jw w = op_begin(c);
 
     jw_obj(&w);
-    jw_kbool(&w, "owner", ground_person(c->f->facts, &at, op_text(c, "userId")));
+    jw_kbool(&w, "owner", right_by_person(c->f->facts, &at, op_text(c, "userId")));
     jw_end_obj(&w);
     op_end(c);
 }

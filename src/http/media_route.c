@@ -328,7 +328,7 @@ static void place_url(void *ctx, struct str id, struct buf *out)
     media_url(f->media, str_of(base != NULL ? base : ""), id, true, out);
 }
 
-void media_place(const struct front *f, struct str frame, struct buf *out)
+void media_add_urls(const struct front *f, struct str frame, struct buf *out)
 {
     event_fill_media(out, frame, place_url, (void *)f);
 }

@@ -14,5 +14,5 @@ http_handler front_on_head;
 
 /* Appends the stored @frame with a signed URL for each of its files.  A URL needs no bearer and is
  * valid for media.ttl; older gateways need such URLs. */
-void media_place(const struct front *f, struct str frame, struct buf *out);
+void media_add_urls(const struct front *f, struct str frame, struct buf *out);
 void media_downloads_drop(struct front *f); /* called before struct media is closed */

@@ -6,7 +6,7 @@
 #include "base/jw.h"
 #include "base/mem.h"
 #include "cluster/node.h"
-#include "cluster/porter.h"
+#include "cluster/forwarder.h"
 #include "http/front_priv.h"
 #include "http/op.h"
 #include "net/loop.h"

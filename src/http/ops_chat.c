@@ -299,7 +299,7 @@ static void on_read_line(void *ctx, const struct mailbox_line *line)
     struct json frame;
 
     buf_reset(&k->placed);
-    media_place(k->f, line->frame, &k->placed);
+    media_add_urls(k->f, line->frame, &k->placed);
     if (k->n == k->limit || !json_parse(k->parser, buf_str(&k->placed), &frame))
         return;
     write_message(k, line, frame);

@@ -47,7 +47,7 @@ struct pullers {
     struct list settlings; /* owned */
 };
 
-struct puller { /* the session of one instance */
+struct puller {              /* the session of one instance */
     struct inner_wire wire;  /* its frames: interrupts, going_idle_ack */
     struct list link;        /* pullers->all */
     struct front *f;         /* borrowed */
@@ -118,7 +118,7 @@ static void on_line(void *ctx, const struct mailbox_line *line)
         return;
     struct str frame = line->frame;
     buf_reset(&p->placed);
-    media_place(p->f, frame, &p->placed);
+    media_add_urls(p->f, frame, &p->placed);
     frame = str_trim(buf_str(&p->placed));
     buf_printf(&p->out,
                "%s{\"delivery\":\"%" PRIu64 "\",\"repeat\":%s,\"at\":%" PRId64 ",\"frame\":",

@@ -87,8 +87,8 @@ void media_file_free(struct media_file *f)
 
 /* ---- quotas ---- */
 
-/* What strangers use of a quota never exceeds this fraction, so that they cannot use it up; nor
- * does one of them, or one address, exceed these fractions of that. */
+/* Strangers together use at most 1 / STRANGERS_SHARE of a quota, so that they cannot use it up.
+ * One stranger, or one address, uses at most the other two fractions of that. */
 #define STRANGERS_SHARE 4
 #define STRANGER_SHARE 4
 #define ADDRESS_SHARE 2

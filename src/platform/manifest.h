@@ -3,7 +3,7 @@
  *      hello --> manifests_hear() --changed, debounced--> for every bot: ops->set_commands()
  *
  * Newer gateways announce commands in their hello.  The commands belong to every bot that an
- * operator gave to the gateway (tenancy/grounds.h); a bot that a gateway only named while
+ * operator gave to the gateway (tenancy/rights.h); a bot that a gateway only named while
  * provisioning shows none of them.  They are stored, so a restart unregisters nothing.  Of two
  * gateways that announce the same name, the one that announced first keeps its description.
  * Commands that a gateway no longer announces are unregistered, and so are all commands of a

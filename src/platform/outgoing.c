@@ -691,9 +691,9 @@ static void view_live(const struct outgoing *o, sender_view_cb *cb, void *ctx)
     if (!outgoing_has_record(o))
         return;
     entry_of(o, &v.e);
-    v.e.state = o->state == OUTGOING_FETCHING   ? OUTGOING_FETCHING
-                : o->call != NULL || o->carried ? OUTGOING_TRYING
-                                                : OUTGOING_WAITING;
+    v.e.state = o->state == OUTGOING_FETCHING        ? OUTGOING_FETCHING
+                : o->call != NULL || o->transmitting ? OUTGOING_TRYING
+                                                     : OUTGOING_WAITING;
     if (next_ms > 0)
         v.next_ms = sender_wall_ms(o->sender) + next_ms - sender_now_ms(o->sender);
     cb(ctx, &v);

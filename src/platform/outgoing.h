@@ -79,7 +79,7 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     struct list link;
     struct timer timer;     /* ENDING: the end of the turn; else: the gateway's patience */
     struct http_call *call; /* owned; NULL: none in flight */
-    bool carried;           /* a request of sender_ops.carry() is in flight */
+    bool transmitting;      /* a request of sender_ops.transmit() is in flight */
     struct action_id id;
     char *block;                         /* owned; the next five lines point into it */
     struct action_from from;             /* the instance, and its request */
@@ -98,7 +98,7 @@ struct outgoing {          /* first member of the adapter's own struct; zeroed b
     unsigned rewrites;          /* of this part */
     unsigned looks;             /* lookups that did not show this part */
     uint32_t attempts;          /* requests in all */
-    bool waited;                /* its ground must be asked for again before it leaves */
+    bool waited;                /* its right must be asked for again before it leaves */
     uint8_t end;                /* ENDING: enum sender_end */
     bool owns_ctx;
     sender_told_cb *told; /* of a question; NULL: nobody waits for its end */

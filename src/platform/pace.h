@@ -14,7 +14,7 @@
  * A 429 stops its chat for as long as the platform asked, and doubles the gaps of that chat for a
  * minute.  Other chats do not notice.
  *
- * What a process has counted ends with it.  A process that finds unfinished work of an earlier one
+ * Counts are lost when the process ends.  A process that finds unfinished work of an earlier one
  * calls pace_spent(): bursts then begin used up.  The minute of a group is not known, and a 429 of
  * a group is waited out.
  *

@@ -370,10 +370,10 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
  * the instance is gone, and the action must not be resumed. */
 bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
                  enum action_op op, struct str chat, struct action_id *ret_id);
-/* Has the instance of @from a ground to act there now, as for a fresh action?  GATE_UNSEEN: no;
+/* Has the instance of @from a right to act there now, as for a fresh action?  GATE_UNSEEN: no;
  * other than GATE_SEEN: a scope gives the place, and who sees it is not known. */
-enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
-                            const struct action_place *place);
+enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
+                             const struct action_place *place);
 #define HOST_NO_GROUND "this agent has no right to act in this chat any more"
 bool host_has_instance(const struct host *h, struct str tenant, struct str instance);
 /* A new number, larger than every earlier one, across restarts too. */
@@ -385,7 +385,7 @@ struct platform *host_nth_platform(const struct host *h, size_t n); /* in the or
 enum host_announcer {
     ANNOUNCER_GONE,  /* no bot does: the gateway is unknown or revoked */
     ANNOUNCER_OTHER, /* no: nobody gave @p to the gateway */
-    ANNOUNCER_OWN,   /* yes: an operator gave @p to the gateway: tenancy/grounds.h */
+    ANNOUNCER_OWN,   /* yes: an operator gave @p to the gateway: tenancy/rights.h */
 };
 enum host_announcer host_announcer(struct host *h, struct str gateway, const struct platform *p);
 /* The state of the best instance behind a route: "live", "away", "asleep", "never", or "none" if

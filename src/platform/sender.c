@@ -128,7 +128,7 @@ void outgoing_release(struct outgoing *o)
     struct sender *s = o->sender;
 
     http_cancel(&o->call);
-    if (o->carried)
+    if (o->transmitting)
         s->ops->drop(s->p, o);
     timer_stop(s->env->clock, &o->timer);
     list_remove(&o->link);
@@ -307,7 +307,7 @@ static void tell_queued(struct outgoing *o)
 
 static bool is_in_flight(const struct outgoing *o)
 {
-    return o->call != NULL || o->carried;
+    return o->call != NULL || o->transmitting;
 }
 
 /* Called when bellhop stops: leaves the record on disk and tells a waiting gateway. */
@@ -412,7 +412,7 @@ static bool request(struct outgoing *o, struct sender_request *q)
                                   .after = buf_str(&q->after)};
     size_t n = 0;
 
-    if (q->file_path != NULL && s->ops->carry == NULL) {
+    if (q->file_path != NULL && s->ops->transmit == NULL) {
         file.fd = open(q->file_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
         if (file.fd < 0)
             return false;
@@ -420,9 +420,9 @@ static bool request(struct outgoing *o, struct sender_request *q)
     s->n.requests++;
     o->attempts++;
     o->try_ms = sender_now_ms(s);
-    if (s->ops->carry != NULL) {
-        o->carried = true;
-        s->ops->carry(s->p, o, q);
+    if (s->ops->transmit != NULL) {
+        o->transmitting = true;
+        s->ops->transmit(s->p, o, q);
         return true;
     }
     for (size_t i = 0; i < ARRAY_LEN(q->headers); i++)
@@ -447,7 +447,7 @@ static bool request(struct outgoing *o, struct sender_request *q)
     return true;
 }
 
-/* The relay asked for the ground of an action when it came, and is asked again for what waited or
+/* The relay asked for the right of an action when it came, and is asked again for what waited or
  * has sent a part.  A follow-up has no chat: its token is asked for.  False: @o waits, or is freed.
  */
 static bool may_leave(struct outgoing *o)
@@ -456,15 +456,15 @@ static bool may_leave(struct outgoing *o)
     const struct action_place at = {.chat_id = o->chat, .scope_id = o->scope};
     bool own = o->from.tenant.n == 0; /* bellhop's answer to /link */
     bool asks = o->op != ACTION_UNKNOWN && o->op != ACTION_FOLLOW_UP && !own;
-    enum gate_sight ground = asks ? host_ground(p->host, p, &o->from, &at) : GATE_SEEN;
+    enum gate_sight right = asks ? host_may_act(p->host, p, &o->from, &at) : GATE_SEEN;
 
     /* Soon after a start the platform may not have said yet who is where. */
     bool young = sender_now_ms(o->sender) - o->sender->opened_ms < SENDER_YOUNG_MS;
-    bool waits = ground == GATE_SIGHT_ASKED     ? o->failures < SENDER_GROUND_TRIES
-                 : ground == GATE_SIGHT_UNKNOWN ? young
-                                                : false;
+    bool waits = right == GATE_SIGHT_ASKED     ? o->failures < SENDER_RIGHT_TRIES
+                 : right == GATE_SIGHT_UNKNOWN ? young
+                                               : false;
 
-    if (ground == GATE_SEEN)
+    if (right == GATE_SEEN)
         return true;
     if (waits) /* its lane waits, too: not for long */
         put_off(o, SENDER_GROUND_MS);
@@ -556,7 +556,7 @@ static void go(struct outgoing *o)
 
 void sender_answer(struct outgoing *o, const struct http_result *res)
 {
-    assert(o->carried);
+    assert(o->transmitting);
     on_answer(o, res);
 }
 
@@ -568,7 +568,7 @@ static void on_answer(void *ctx, const struct http_result *res)
     bool missing = false;
 
     o->call = NULL;
-    o->carried = false;
+    o->transmitting = false;
     v.status = res->err == BH_OK ? res->status : 0;
     if (res->err == BH_REFUSED) { /* by bellhop: a private address, or none at all */
         sender_say(&v, SENDER_REFUSED, "bellhop may not call the address of %s: it is private",

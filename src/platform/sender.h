@@ -45,7 +45,7 @@
 #define SENDER_PATIENCE_MS 25000 /* gateways time out after 30 s, and a result needs time too */
 #define SENDER_MAX_AGE_MS 600000 /* the default of `outbox.max_age` */
 #define SENDER_LOOKS 3           /* lookups of a message that may have arrived, before UNKNOWN */
-#define SENDER_GROUND_TRIES 15   /* while the platform is asked whether an action may still leave */
+#define SENDER_RIGHT_TRIES 15    /* while the platform is asked whether an action may still leave */
 #define SENDER_GROUND_MS 1000    /* between these tries */
 #define SENDER_YOUNG_MS 60000    /* after a start, what is not known yet may become known */
 #define SENDER_KNOWN_MS 60000    /* later starts report an unknown record again for this long */
@@ -124,12 +124,13 @@ struct sender_ops { /* @p is the platform the sender was made for */
     /* Ms until part o->at may be written, because of a limit the adapter knows; 0: now.  Unlike an
      * AGAIN of write(), nothing of it was noted as tried, whenever the process ends.  NULL: now. */
     int64_t (*wait)(struct platform *p, struct outgoing *o);
-    /* For platforms that are not spoken to over HTTP (a socket of lines, a child process).  carry()
-     * sends the request that write() wrote: q->body, and what else the adapter finds in @o.  Later,
-     * never inside carry(), the adapter calls sender_answer() once; a connection that is down is an
-     * answer too (BH_UNAVAILABLE: nothing was sent), and so is silence (BH_UNKNOWN).  drop(): @o is
-     * freed now, no answer may come for it.  NULL both: HTTP. */
-    void (*carry)(struct platform *p, struct outgoing *o, const struct sender_request *q);
+    /* For platforms that are not spoken to over HTTP (a socket of lines, a child process).
+     * transmit() sends the request that write() wrote: q->body, and what else the adapter
+     * finds in @o.  Later, never inside transmit(), the adapter calls sender_answer() once;
+     * a connection that is down is an answer too (BH_UNAVAILABLE: nothing was sent), and so
+     * is silence (BH_UNKNOWN).  drop(): @o is freed now, no answer may come for it.  NULL
+     * both: HTTP. */
+    void (*transmit)(struct platform *p, struct outgoing *o, const struct sender_request *q);
     void (*drop)(struct platform *p, struct outgoing *o);
     const struct stream_ops *stream; /* stream.h; NULL: its defaults */
     int64_t key_ms;     /* how long the platform remembers sender_key(); 0: it takes no key */
@@ -189,7 +190,7 @@ void sender_cancel(struct outgoing **o);
 /* Writes a record of @a, which the next start performs. */
 void sender_keep(struct sender *s, const struct action_from *from, const struct action *a);
 
-/* The answer to a request that ops->carry() sent; see there.  @o may be freed. */
+/* The answer to a request that ops->transmit() sent; see there.  @o may be freed. */
 void sender_answer(struct outgoing *o, const struct http_result *res);
 
 /* The number of the record of @o, for platforms that give it back: sender_settle().  0: none. */

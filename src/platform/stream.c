@@ -6,11 +6,11 @@
  * action ends, the stream waits for room again if more parts differ or newer text came.  So only
  * one action of a stream is ever under way, and texts cannot overtake each other.
  *
- * The keeper is a record of the sender without an outgoing: an edit (or a send) that the next start
- * performs.  It is written when a text is not shown STREAM_KEEP_MS after it came, and for every
- * text that is shown with a cursor, without the cursor.  It is deleted once the newest text is
- * shown without one.  For a message that grows (STREAM_NATIVE) it is there from the start: without
- * a text, it only completes the message. */
+ * The checkpoint is a record of the sender without an outgoing: an edit (or a send) that the
+ * next start performs.  It is written when a text is not shown STREAM_KEEP_MS after it came, and
+ * for every text that is shown with a cursor, without the cursor.  It is deleted once the newest
+ * text is shown without one.  For a message that grows (STREAM_NATIVE) it is there from the
+ * start: without a text, it only completes the message. */
 #include "platform/stream.h"
 #include <assert.h>
 #include <inttypes.h>
@@ -152,7 +152,7 @@ void stream_free(struct text_stream *st)
 /* The stream is over: everything is shown, or its gateway was told. */
 void stream_end(struct text_stream *st)
 {
-    stream_keepers_delete(st);
+    stream_checkpoints_delete(st);
     stream_free(st);
 }
 
@@ -544,7 +544,7 @@ void streams_free(struct streams *all)
     list_each (&all->streams, it, nxt) {
         struct text_stream *st = list_entry(it, struct text_stream, link);
         if (st->promised && st->fresh && !st->kept_now)
-            stream_keepers_write(st);
+            stream_checkpoints_write(st);
         stream_free(st);
     }
     timer_stop(all->sender->env->clock, &all->pump);

@@ -58,8 +58,8 @@ struct text_stream {
     bool quiet;                /* no newer text came for a while */
     bool promised;             /* a gateway was told "queued" for a text that is not shown yet */
     bool no_edits;             /* its message cannot be edited any more */
-    bool kept_now;             /* the keeper has @text */
-    bool kept_open;            /* the keeper completes the message that grows */
+    bool kept_now;             /* the checkpoint has @text */
+    bool kept_open;            /* the checkpoint completes the message that grows */
     struct stream_part *parts; /* owned */
     size_t n_parts;
     size_t going;        /* the part being shown */
@@ -73,11 +73,11 @@ struct text_stream {
     bool asked;
     char request[MESSAGE_ID_MAX]; /* the id of its request */
     int64_t deadline_ms;
-    struct timer timer;    /* what it means depends on the state: on_timer() */
-    struct timer keep;     /* writes the keeper */
-    uint64_t keepers[2];   /* numbers of records; 0: none */
-    struct store_put *put; /* SEALING; NULL: none */
-    char why[256];         /* FAILED */
+    struct timer timer;      /* what it means depends on the state: on_timer() */
+    struct timer keep;       /* writes the checkpoint */
+    uint64_t checkpoints[2]; /* numbers of records; 0: none */
+    struct store_put *put;   /* SEALING; NULL: none */
+    char why[256];           /* FAILED */
 };
 
 struct sealed {                   /* a final draft that was delivered, or may have been */
@@ -106,7 +106,7 @@ struct streams {
 
 struct hash128 stream_said(const struct text_stream *st); /* the name of a sealed draft */
 void stream_end(struct text_stream *st);  /* everything is shown, or its gateway was told */
-void stream_free(struct text_stream *st); /* and leaves its keepers on disk */
+void stream_free(struct text_stream *st); /* and leaves its checkpoints on disk */
 /* The message of @st is known: further texts are edits of it. */
 void stream_is_edit(struct text_stream *st, const char *message);
 void stream_set_text(struct text_stream *st, struct str text);
@@ -123,5 +123,5 @@ void stream_schedule(struct text_stream *st); /* newer text waits for room, then
 void stream_go_on(struct text_stream *st);
 /* Shows the text of @st now, which is an edit; @id gets the result. */
 void stream_show_edit(struct text_stream *st, struct action_id id);
-void stream_keepers_write(struct text_stream *st); /* what the next start has to show */
-void stream_keepers_delete(struct text_stream *st);
+void stream_checkpoints_write(struct text_stream *st); /* what the next start has to show */
+void stream_checkpoints_delete(struct text_stream *st);

@@ -43,12 +43,12 @@ static void split_parts(const struct streams *all, struct str text, struct split
     split_within(ret, text, &lim);
 }
 
-void stream_keepers_delete(struct text_stream *st)
+void stream_checkpoints_delete(struct text_stream *st)
 {
-    for (size_t i = 0; i < ARRAY_LEN(st->keepers); i++) {
-        if (st->keepers[i] != 0)
-            outgoing_delete(st->all->sender, st->keepers[i]);
-        st->keepers[i] = 0;
+    for (size_t i = 0; i < ARRAY_LEN(st->checkpoints); i++) {
+        if (st->checkpoints[i] != 0)
+            outgoing_delete(st->all->sender, st->checkpoints[i]);
+        st->checkpoints[i] = 0;
     }
     st->kept_now = st->kept_open = false;
 }
@@ -91,7 +91,7 @@ static void perform(struct text_stream *st, struct action *a, struct action_id i
     }
 }
 
-/* ---- keepers ---- */
+/* ---- checkpoints ---- */
 
 static void keep_one(struct text_stream *st, size_t which, const struct action *a)
 {
@@ -99,7 +99,8 @@ static void keep_one(struct text_stream *st, size_t which, const struct action *
 
     if (st->live == 1 && a->op == ACTION_DRAFT) /* the message shows all of it so far */
         from.said = stream_said(st);
-    st->keepers[which] = outgoing_keep_action(st->all->sender, st->keepers[which], &from, a);
+    st->checkpoints[which] =
+        outgoing_keep_action(st->all->sender, st->checkpoints[which], &from, a);
 }
 
 /* The message that grows is complete, and shows @content; absent: as it is. */
@@ -120,9 +121,9 @@ static void keep_open(struct text_stream *st)
 
     if (st->kept_open && !whole)
         return;
-    if (st->keepers[1] != 0)
-        outgoing_delete(st->all->sender, st->keepers[1]);
-    st->keepers[1] = 0;
+    if (st->checkpoints[1] != 0)
+        outgoing_delete(st->all->sender, st->checkpoints[1]);
+    st->checkpoints[1] = 0;
     keep_one(st, 0, &a);
     st->kept_open = true;
     st->kept_now = false;
@@ -141,14 +142,14 @@ static void keep_rest(struct text_stream *st, const struct split *s, size_t i)
     if (text.n > 0) {
         struct action rest = action_of(st, ACTION_SEND, buf_str(&text));
         keep_one(st, 1, &rest);
-    } else if (st->keepers[1] != 0) {
-        outgoing_delete(st->all->sender, st->keepers[1]);
-        st->keepers[1] = 0;
+    } else if (st->checkpoints[1] != 0) {
+        outgoing_delete(st->all->sender, st->checkpoints[1]);
+        st->checkpoints[1] = 0;
     }
 }
 
 /* Writes what the next start has to show.  Previews need nothing. */
-void stream_keepers_write(struct text_stream *st)
+void stream_checkpoints_write(struct text_stream *st)
 {
     struct str text = action_without_cursor(buf_str(&st->text));
     struct split s = SPLIT_INIT;
@@ -189,7 +190,7 @@ void stream_on_keep(struct timer *t)
     if (!st->fresh && !st->asked)
         return;
     if (!st->kept_now)
-        stream_keepers_write(st);
+        stream_checkpoints_write(st);
     if (st->asked)
         timer_set(st->all->sender->env->clock, &st->keep, FINAL_MS);
     st->quiet = true;
@@ -223,9 +224,9 @@ static void settle(struct text_stream *st)
     if (st->live != 0)
         keep_open(st);
     else if (stream_has_cursor(st))
-        stream_keepers_write(st);
+        stream_checkpoints_write(st);
     else
-        stream_keepers_delete(st);
+        stream_checkpoints_delete(st);
     timer_set(clock, &st->timer,
               st->live != 0                                       ? STREAM_GROWS_MS
               : st->n_parts > 1 || (st->is_message && !st->final) ? LONG_MS
@@ -367,10 +368,10 @@ static void show_parts(struct text_stream *st, struct str text, struct action_id
     st->more = n_differ > 1;
     pace_count(st->all->pace, st->place, st->group, class_of(st));
     perform(st, &a, id);
-    if (a.op == ACTION_SEND && st->keepers[1] != 0) {
+    if (a.op == ACTION_SEND && st->checkpoints[1] != 0) {
         /* The part has a record of its own now; the rest gets one that comes after it. */
-        uint64_t old = st->keepers[1];
-        st->keepers[1] = 0;
+        uint64_t old = st->checkpoints[1];
+        st->checkpoints[1] = 0;
         keep_rest(st, &s, i + 1);
         outgoing_delete(st->all->sender, old);
     }
@@ -610,9 +611,9 @@ static void on_shown(struct text_stream *st, const struct outgoing *o)
         st->way = st->ends ? STREAM_EDIT : st->way;
         st->live = 0;
         st->ends = st->sealing = false;
-        stream_keepers_delete(st);
+        stream_checkpoints_delete(st);
         if (st->final && st->more) /* the rest of it */
-            stream_keepers_write(st);
+            stream_checkpoints_write(st);
     }
     if (st->key == NULL && part->id[0] == '\0') {
         stream_free(st);
@@ -677,8 +678,8 @@ void streams_ended(struct text_stream *st, struct outgoing *o, const struct send
     } else { /* the newest text is tried later */
         st->fresh = true;
         st->state = STREAM_WAITING;
-        if (st->kept_now) /* its part is not among those that the keepers have */
-            stream_keepers_write(st);
+        if (st->kept_now) /* its part is not among those that the checkpoints have */
+            stream_checkpoints_write(st);
         timer_set(st->all->sender->env->clock, &st->timer, RETRY_MS << st->tries);
     }
 }

@@ -139,14 +139,14 @@ void relay_result(struct relay *r, struct action_id id, const struct action_resu
 void relay_cut_off(struct relay *r, const struct action_from *from, struct str error);
 /* Called at start: the sender resumes the action of @from and reports its result under @ret_id.
  * The timeout starts again.  False: the instance is gone and the action must be dropped.  Before a
- * request leaves the sender asks relay_ground(), as for everything that waited. */
+ * request leaves the sender asks relay_may_act(), as for everything that waited. */
 bool relay_revive(struct relay *r, const struct action_from *from, struct str platform,
                   struct str bot, enum action_op op, struct str chat_id, struct action_id *ret_id);
-/* For an action that waited, and for a token: has the instance of @from a ground to act there now,
+/* For an action that waited, and for a token: has the instance of @from a right to act there now,
  * as for a fresh action (out/guard.h)?  Always, if @from is empty: bellhop itself answers.
  * GATE_UNSEEN: no; other than GATE_SEEN: a scope gives the place, and who sees it is not known. */
-enum gate_sight relay_ground(struct relay *r, const struct action_from *from, struct str platform,
-                             struct str bot, const struct action_place *place);
+enum gate_sight relay_may_act(struct relay *r, const struct action_from *from, struct str platform,
+                              struct str bot, const struct action_place *place);
 
 /* Deletes this chat of the instance from memory and from disk. */
 void relay_forget_chat(struct relay *r, struct str tenant, struct str instance, struct str platform,

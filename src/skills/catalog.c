@@ -7,83 +7,84 @@
 #include "skills/catalog.h"
 #include "base/regex.h"
 
-enum skill_found catalog_ask(struct side *s, unsigned statement)
+enum skill_found catalog_ask(struct sqldb *s, unsigned statement)
 {
-    if (side_ask(s, statement) && side_next(s))
+    if (sqldb_ask(s, statement) && sqldb_next(s))
         return SKILL_FOUND;
     return s->ok ? SKILL_MISSING : SKILL_FAILED;
 }
 
 /* Columns @c to @c + 2. */
-static void read_store(const struct side *s, int c, struct catalog_store *ret)
+static void read_store(const struct sqldb *s, int c, struct catalog_store *ret)
 {
-    struct str sum = side_get_str(s, c + 1);
+    struct str sum = sqldb_get_str(s, c + 1);
 
-    *ret = (struct catalog_store){.id = side_get_int(s, c), .n = (uint64_t)side_get_int(s, c + 2)};
+    *ret =
+        (struct catalog_store){.id = sqldb_get_int(s, c), .n = (uint64_t)sqldb_get_int(s, c + 2)};
     if (sum.n == sizeof ret->sum.bytes)
         memcpy(ret->sum.bytes, sum.p, sum.n);
 }
 
-static enum skill_found store_get(struct side *s, const struct skill_where *at,
+static enum skill_found store_get(struct sqldb *s, const struct skill_where *at,
                                   struct catalog_store *ret)
 {
     *ret = (struct catalog_store){0};
-    side_text(s, at->tenant);
-    side_text(s, at->ns);
+    sqldb_text(s, at->tenant);
+    sqldb_text(s, at->ns);
     enum skill_found found = catalog_ask(s, CAT_STORE);
     if (found == SKILL_FOUND)
         read_store(s, 0, ret);
     return found;
 }
 
-static bool store_make(struct side *s, const struct skill_where *at, struct catalog_store *ret)
+static bool store_make(struct sqldb *s, const struct skill_where *at, struct catalog_store *ret)
 {
     enum skill_found found = store_get(s, at, ret);
 
     if (found != SKILL_MISSING)
         return found == SKILL_FOUND;
-    side_text(s, at->tenant);
-    side_text(s, at->ns);
-    side_blob(s, str_make(ret->sum.bytes, sizeof ret->sum.bytes));
+    sqldb_text(s, at->tenant);
+    sqldb_text(s, at->ns);
+    sqldb_blob(s, str_make(ret->sum.bytes, sizeof ret->sum.bytes));
     if (catalog_ask(s, CAT_STORE_NEW) != SKILL_FOUND)
         return false;
-    ret->id = side_get_int(s, 0);
+    ret->id = sqldb_get_int(s, 0);
     return true;
 }
 
-void catalog_store_args(struct side *s, const struct catalog_store *store)
+void catalog_store_args(struct sqldb *s, const struct catalog_store *store)
 {
-    side_int(s, store->id);
-    side_blob(s, str_make(store->sum.bytes, sizeof store->sum.bytes));
-    side_int(s, (int64_t)store->n);
+    sqldb_int(s, store->id);
+    sqldb_blob(s, str_make(store->sum.bytes, sizeof store->sum.bytes));
+    sqldb_int(s, (int64_t)store->n);
 }
 
 /* The columns of CAT_LIST, from @c on. */
-static struct skill_row row_at(const struct side *s, int c)
+static struct skill_row row_at(const struct sqldb *s, int c)
 {
-    return (struct skill_row){.name = side_get_str(s, c),
-                              .meta = side_get_str(s, c + 1),
-                              .content_hash = side_get_str(s, c + 2),
-                              .status = (enum skill_status)side_get_int(s, c + 3),
-                              .created_at = side_get_int(s, c + 4),
-                              .updated_at = side_get_int(s, c + 5),
-                              .status_changed_at = side_get_int(s, c + 6)};
+    return (struct skill_row){.name = sqldb_get_str(s, c),
+                              .meta = sqldb_get_str(s, c + 1),
+                              .content_hash = sqldb_get_str(s, c + 2),
+                              .status = (enum skill_status)sqldb_get_int(s, c + 3),
+                              .created_at = sqldb_get_int(s, c + 4),
+                              .updated_at = sqldb_get_int(s, c + 5),
+                              .status_changed_at = sqldb_get_int(s, c + 6)};
 }
 
-static struct str kept(struct arena *arena, const struct side *s, int column)
+static struct str kept(struct arena *arena, const struct sqldb *s, int column)
 {
-    return arena_str(arena, side_get_str(s, column));
+    return arena_str(arena, sqldb_get_str(s, column));
 }
 
-enum skill_found catalog_get(struct side *s, const struct skill_where *at, struct str name,
+enum skill_found catalog_get(struct sqldb *s, const struct skill_where *at, struct str name,
                              bool with_source, struct arena *arena, struct catalog_entry *ret_e)
 {
     enum { AFTER_ROW = 9 };
 
-    side_text(s, at->tenant);
-    side_text(s, at->ns);
-    side_text(s, name);
-    side_int(s, with_source);
+    sqldb_text(s, at->tenant);
+    sqldb_text(s, at->ns);
+    sqldb_text(s, name);
+    sqldb_int(s, with_source);
     enum skill_found found = catalog_ask(s, CAT_GET);
     if (found != SKILL_FOUND)
         return found;
@@ -92,7 +93,8 @@ enum skill_found catalog_get(struct side *s, const struct skill_where *at, struc
     r.meta = arena_str(arena, r.meta);
     r.content_hash = arena_str(arena, r.content_hash);
     r.source = kept(arena, s, AFTER_ROW + 4);
-    *ret_e = (struct catalog_entry){.id = side_get_int(s, 0), .body = side_get_int(s, 1), .row = r};
+    *ret_e =
+        (struct catalog_entry){.id = sqldb_get_int(s, 0), .body = sqldb_get_int(s, 1), .row = r};
     ret_e->as_head = (struct skill_head){.status = r.status,
                                          .content_hash = r.content_hash,
                                          .author = kept(arena, s, AFTER_ROW),
@@ -144,7 +146,7 @@ static void tags_of(struct str bag, struct tags *ret)
     json_parser_free(p);
 }
 
-static bool write_row(struct side *s, int64_t store, const struct skill_next *n,
+static bool write_row(struct sqldb *s, int64_t store, const struct skill_next *n,
                       const struct catalog_entry *old, int64_t *ret_id)
 {
     struct tags tags = {.arena = ARENA_INIT};
@@ -152,29 +154,29 @@ static bool write_row(struct side *s, int64_t store, const struct skill_next *n,
                  str_eq(old->as_head.author, or_absent(&n->author));
 
     tags_of(or_absent(&n->bag), &tags);
-    side_int(s, store);
-    side_text(s, n->name);
-    side_int(s, n->status);
-    side_text(s, n->listed_type);
-    side_text(s, or_absent(&n->author));
-    side_int(s, n->changed_at);
-    side_int(s, n->created_at);
-    side_int(s, n->status_changed_at);
-    side_text(s, str_of(n->content_hash));
-    side_text(s, or_absent(&n->description));
-    side_text(s, or_absent(&n->type));
-    side_text(s, or_absent(&n->bag));
-    side_text(s, buf_str(&n->meta));
-    side_texts(s, tags.all, tags.n);
+    sqldb_int(s, store);
+    sqldb_text(s, n->name);
+    sqldb_int(s, n->status);
+    sqldb_text(s, n->listed_type);
+    sqldb_text(s, or_absent(&n->author));
+    sqldb_int(s, n->changed_at);
+    sqldb_int(s, n->created_at);
+    sqldb_int(s, n->status_changed_at);
+    sqldb_text(s, str_of(n->content_hash));
+    sqldb_text(s, or_absent(&n->description));
+    sqldb_text(s, or_absent(&n->type));
+    sqldb_text(s, or_absent(&n->bag));
+    sqldb_text(s, buf_str(&n->meta));
+    sqldb_texts(s, tags.all, tags.n);
     bool ok = catalog_ask(s, old->id == 0 ? CAT_NEW
                              : alike      ? CAT_SET_REST
                                           : CAT_SET) == SKILL_FOUND;
     arena_done(&tags.arena);
-    *ret_id = ok ? side_get_int(s, 0) : 0;
+    *ret_id = ok ? sqldb_get_int(s, 0) : 0;
     return ok;
 }
 
-bool catalog_put(struct side *s, const struct skill_where *at, const struct skill_next *n,
+bool catalog_put(struct sqldb *s, const struct skill_where *at, const struct skill_next *n,
                  struct catalog_store *ret_store, int64_t *ret_id, int64_t *ret_body)
 {
     struct catalog_entry old = {0};
@@ -200,7 +202,7 @@ bool catalog_put(struct side *s, const struct skill_where *at, const struct skil
 
 bool catalog_drop(void *conn, const struct skill_where *at, struct str name)
 {
-    struct side *s = conn;
+    struct sqldb *s = conn;
     struct catalog_entry e;
     struct arena arena = ARENA_INIT;
     enum skill_found found = catalog_get(s, at, name, false, &arena, &e);
@@ -209,10 +211,10 @@ bool catalog_drop(void *conn, const struct skill_where *at, struct str name)
     if (found == SKILL_FOUND) {
         skill_sum_remove(&e.store.sum, e.row.meta);
         e.store.n--;
-        side_int(s, e.id);
+        sqldb_int(s, e.id);
         catalog_store_args(s, &e.store);
-        side_text(s, at->tenant);
-        ok = side_ask(s, CAT_DROP);
+        sqldb_text(s, at->tenant);
+        ok = sqldb_ask(s, CAT_DROP);
     }
     arena_done(&arena);
     return ok;
@@ -222,30 +224,30 @@ bool catalog_drop(void *conn, const struct skill_where *at, struct str name)
 
 bool catalog_size(void *conn, struct str tenant, uint64_t *ret_bytes)
 {
-    struct side *s = conn;
+    struct sqldb *s = conn;
 
-    side_text(s, tenant);
+    sqldb_text(s, tenant);
     enum skill_found found = catalog_ask(s, CAT_SIZE);
-    *ret_bytes = found == SKILL_FOUND ? (uint64_t)side_get_int(s, 0) : 0;
+    *ret_bytes = found == SKILL_FOUND ? (uint64_t)sqldb_get_int(s, 0) : 0;
     return found != SKILL_FAILED;
 }
 
 bool catalog_namespaces(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx)
 {
-    struct side *s = conn;
+    struct sqldb *s = conn;
 
-    side_text(s, tenant);
-    side_ask(s, CAT_NAMESPACES);
-    while (side_next(s))
-        cb(ctx, side_get_str(s, 0));
+    sqldb_text(s, tenant);
+    sqldb_ask(s, CAT_NAMESPACES);
+    while (sqldb_next(s))
+        cb(ctx, sqldb_get_str(s, 0));
     return s->ok;
 }
 
-bool catalog_sizes(struct side *s, skill_size_cb *cb, void *ctx)
+bool catalog_sizes(struct sqldb *s, skill_size_cb *cb, void *ctx)
 {
-    side_ask(s, CAT_SIZES);
-    while (side_next(s))
-        cb(ctx, side_get_str(s, 0), (uint64_t)side_get_int(s, 1));
+    sqldb_ask(s, CAT_SIZES);
+    while (sqldb_next(s))
+        cb(ctx, sqldb_get_str(s, 0), (uint64_t)sqldb_get_int(s, 1));
     return s->ok;
 }
 
@@ -254,7 +256,7 @@ bool catalog_sizes(struct side *s, skill_size_cb *cb, void *ctx)
 enum { PAGE = 256, NAMES = 16 * PAGE }; /* rows, and names that are matched, at a time */
 
 struct catalog_walk {
-    struct side *s;
+    struct sqldb *s;
     int64_t store;
     const struct skill_query *q;
     skill_row_cb *cb;
@@ -268,14 +270,14 @@ static void filter_args(struct catalog_walk *w, int64_t limit)
 {
     const struct skills_filter *f = w->q->f;
 
-    side_int(w->s, w->store);
-    side_text(w->s, w->last.n > 0 ? buf_str(&w->last) : STR(""));
-    side_int_if(w->s, f->by_status, f->statuses);
-    side_text(w->s, f->type);
-    side_text(w->s, f->author);
-    side_int_if(w->s, f->by_since, f->since);
-    side_texts(w->s, f->tags, f->n_tags);
-    side_int(w->s, limit);
+    sqldb_int(w->s, w->store);
+    sqldb_text(w->s, w->last.n > 0 ? buf_str(&w->last) : STR(""));
+    sqldb_int_if(w->s, f->by_status, f->statuses);
+    sqldb_text(w->s, f->type);
+    sqldb_text(w->s, f->author);
+    sqldb_int_if(w->s, f->by_since, f->since);
+    sqldb_texts(w->s, f->tags, f->n_tags);
+    sqldb_int(w->s, limit);
 }
 
 static void go_on_behind(struct catalog_walk *w, struct str name)
@@ -289,7 +291,7 @@ static int64_t give_rows(struct catalog_walk *w)
 {
     int64_t n = 0;
 
-    for (; !w->done && side_next(w->s); n++) {
+    for (; !w->done && sqldb_next(w->s); n++) {
         struct skill_row row = row_at(w->s, 0);
         go_on_behind(w, row.name);
         w->left--;
@@ -303,8 +305,8 @@ static void page_plain(struct catalog_walk *w)
     int64_t limit = w->left < PAGE ? (int64_t)w->left : PAGE;
 
     filter_args(w, limit);
-    side_int(w->s, w->skip <= INT64_MAX ? (int64_t)w->skip : INT64_MAX);
-    side_ask(w->s, CAT_LIST);
+    sqldb_int(w->s, w->skip <= INT64_MAX ? (int64_t)w->skip : INT64_MAX);
+    sqldb_ask(w->s, CAT_LIST);
     w->skip = 0;
     w->done |= give_rows(w) < limit;
 }
@@ -315,23 +317,23 @@ static void page_pattern(struct catalog_walk *w)
     size_t n = 0;
 
     filter_args(w, NAMES);
-    side_ask(w->s, CAT_NAMES);
-    for (; n < PAGE && n < w->left && side_next(w->s); rows++) {
-        struct str name = side_get_str(w->s, 0);
+    sqldb_ask(w->s, CAT_NAMES);
+    for (; n < PAGE && n < w->left && sqldb_next(w->s); rows++) {
+        struct str name = sqldb_get_str(w->s, 0);
         go_on_behind(w, name);
         if (!regex_found(w->q->pattern, name))
             continue;
         if (w->skip > 0)
             w->skip--;
         else
-            ids[n++] = side_get_int(w->s, 1);
+            ids[n++] = sqldb_get_int(w->s, 1);
     }
     bool last = rows < NAMES && n < PAGE && n < w->left;
     if (w->s->ok && n > 0) {
         struct buf names_end = w->last;
         w->last = BUF_INIT;
-        side_ints(w->s, ids, n);
-        side_ask(w->s, CAT_PICK);
+        sqldb_ints(w->s, ids, n);
+        sqldb_ask(w->s, CAT_PICK);
         give_rows(w);
         buf_done(&w->last);
         w->last = names_end;
@@ -342,7 +344,7 @@ static void page_pattern(struct catalog_walk *w)
 enum skill_found catalog_list(void *conn, const struct skill_where *at, const struct skill_query *q,
                               skill_row_cb *cb, void *ctx)
 {
-    struct side *s = conn;
+    struct sqldb *s = conn;
     struct catalog_store store;
     enum skill_found found = store_get(s, at, &store);
     struct catalog_walk w = {.s = s,
@@ -368,7 +370,7 @@ enum skill_found catalog_list(void *conn, const struct skill_where *at, const st
 enum skill_found catalog_token(void *conn, const struct skill_where *at,
                                char ret_token[SKILL_TOKEN_BYTES])
 {
-    struct side *s = conn;
+    struct sqldb *s = conn;
     struct catalog_store store;
     enum skill_found found = store_get(s, at, &store);
 

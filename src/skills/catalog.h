@@ -5,7 +5,7 @@
  * statements of a database begin with those below; each names its parameters and its columns. */
 #pragma once
 #include "skills/backend.h"
-#include "store/side.h"
+#include "store/sqldb.h"
 
 enum {
     CAT_STORE,     /* tenant, ns -> id, sum, n */
@@ -46,21 +46,21 @@ struct catalog_entry {          /* borrowed from the arena */
 };
 
 /* Asks, and moves to the first row. */
-enum skill_found catalog_ask(struct side *s, unsigned statement);
+enum skill_found catalog_ask(struct sqldb *s, unsigned statement);
 
-enum skill_found catalog_get(struct side *s, const struct skill_where *at, struct str name,
+enum skill_found catalog_get(struct sqldb *s, const struct skill_where *at, struct str name,
                              bool with_source, struct arena *arena, struct catalog_entry *ret_e);
 /* Inserts or replaces a skill and its tags.  The caller then writes @ret_store, the store with the
  * new token.  @ret_id: the row of the skill; @ret_body: the version with the same body, or 0. */
-bool catalog_put(struct side *s, const struct skill_where *at, const struct skill_next *n,
+bool catalog_put(struct sqldb *s, const struct skill_where *at, const struct skill_next *n,
                  struct catalog_store *ret_store, int64_t *ret_id, int64_t *ret_body);
-void catalog_store_args(struct side *s, const struct catalog_store *store); /* id, sum, n */
-/* Of struct skill_backend_ops; the connection is a struct side. */
+void catalog_store_args(struct sqldb *s, const struct catalog_store *store); /* id, sum, n */
+/* Of struct skill_backend_ops; the connection is a struct sqldb. */
 bool catalog_drop(void *conn, const struct skill_where *at, struct str name);
 /* Bytes of all skills of a tenant, in all namespaces. */
 bool catalog_size(void *conn, struct str tenant, uint64_t *ret_bytes);
 bool catalog_namespaces(void *conn, struct str tenant, skill_ns_cb *cb, void *ctx);
-bool catalog_sizes(struct side *s, skill_size_cb *cb, void *ctx); /* of every tenant */
+bool catalog_sizes(struct sqldb *s, skill_size_cb *cb, void *ctx); /* of every tenant */
 enum skill_found catalog_list(void *conn, const struct skill_where *at, const struct skill_query *q,
                               skill_row_cb *cb, void *ctx);
 enum skill_found catalog_token(void *conn, const struct skill_where *at,

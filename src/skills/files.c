@@ -335,12 +335,12 @@ static int lock_take(const char *root, char *ret_why)
     return fd;
 }
 
-static struct side *index_open(const struct skill_files *f, bool writer, char *ret_why)
+static struct sqldb *index_open(const struct skill_files *f, bool writer, char *ret_why)
 {
     struct buf path = BUF_INIT;
 
     buf_printf(&path, "%s/.index.db", f->root);
-    struct side *x = skill_index_open(buf_z(&path), writer, ret_why);
+    struct sqldb *x = skill_index_open(buf_z(&path), writer, ret_why);
     buf_done(&path);
     return x;
 }
@@ -350,7 +350,7 @@ static bool index_check(const struct skill_files *f, const struct skill_backend_
                         char *ret_why)
 {
     static const char *const parts[] = {"", "-wal", "-shm"};
-    struct side *x = index_open(f, true, ret_why);
+    struct sqldb *x = index_open(f, true, ret_why);
 
     if (x == NULL) {
         log_warn(NULL, "skills: %s; rebuilding the index", ret_why);
@@ -366,7 +366,7 @@ static bool index_check(const struct skill_files *f, const struct skill_backend_
         return false;
     if (cfg->on_size != NULL)
         catalog_sizes(x, cfg->on_size, cfg->on_size_ctx);
-    side_close(x);
+    sqldb_close(x);
     return true;
 }
 
@@ -413,14 +413,14 @@ static void conn_close(void *conn)
     struct files_conn *c = conn;
 
     skill_dir_close(&c->dir);
-    side_close(c->index);
+    sqldb_close(c->index);
     buf_done(&c->path);
     free(c);
 }
 
 static void *conn_open(void *ctx, struct str key, bool writer, char *ret_why)
 {
-    struct side *index = index_open(ctx, writer, ret_why);
+    struct sqldb *index = index_open(ctx, writer, ret_why);
 
     if (index == NULL)
         return NULL;
@@ -435,7 +435,7 @@ static bool conn_begin(void *conn, bool write, char *ret_why)
     struct files_conn *c = conn;
 
     c->dir.why[0] = '\0';
-    c->index_ok = side_begin(c->index, write);
+    c->index_ok = sqldb_begin(c->index, write);
     if (c->index_ok || c->writer)
         return true;
     return bh_why(ret_why, "%s", c->index->why);
@@ -444,10 +444,10 @@ static bool conn_begin(void *conn, bool write, char *ret_why)
 static bool conn_commit(void *conn, char *ret_why)
 {
     struct files_conn *c = conn;
-    bool ok = c->index_ok && side_commit(c->index);
+    bool ok = c->index_ok && sqldb_commit(c->index);
 
     if (!ok && c->writer) { /* the files are written; the index catches up later */
-        side_rollback(c->index);
+        sqldb_rollback(c->index);
         skill_watch_spoil(c->files->watch, buf_str(&c->path));
         ok = true;
     }
@@ -459,7 +459,7 @@ static void conn_rollback(void *conn)
 {
     struct files_conn *c = conn;
 
-    side_rollback(c->index);
+    sqldb_rollback(c->index);
     if (c->writer && c->path.n > 0)
         skill_watch_spoil(c->files->watch, buf_str(&c->path));
     skill_dir_close(&c->dir);

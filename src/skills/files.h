@@ -100,7 +100,7 @@ struct skill_files {                 /* shared by the connections */
 
 struct files_conn {
     struct skill_files *files; /* borrowed */
-    struct side *index;        /* owned */
+    struct sqldb *index;       /* owned */
     bool writer;
     bool
         index_ok; /* in this transaction; the files are authoritative, so a write goes on without */

@@ -14,7 +14,7 @@ static const struct transfer_table tables[N_SKILLS_TABLES] = {
     [SKILLS_SIZES] = {"sizes of tenants", "ti"},
 };
 
-static bool open_end(struct transfer_end *e, const struct skills_place *p, char *ret_why)
+static bool open_end(struct transfer_end *e, const struct skills_location *p, char *ret_why)
 {
     e->server = p->url != NULL;
     e->s =
@@ -24,13 +24,13 @@ static bool open_end(struct transfer_end *e, const struct skills_place *p, char 
 
 static bool begin(struct transfer *t, const struct transfer_end *e, bool write)
 {
-    return (side_begin(e->s, write) &&
-            side_ask(e->s, N_SKILLS_TABLES * TRANSFER_STATEMENTS + TRANSFER_PATIENCE)) ||
+    return (sqldb_begin(e->s, write) &&
+            sqldb_ask(e->s, N_SKILLS_TABLES * TRANSFER_STATEMENTS + TRANSFER_PATIENCE)) ||
            transfer_failed(t, e);
 }
 
 /* The copy, unless the target has skills already; then the comparison. */
-static bool migrate(struct transfer *t, const struct skills_place *to, bool *ret_resumed)
+static bool migrate(struct transfer *t, const struct skills_location *to, bool *ret_resumed)
 {
     unsigned first = SKILLS_SKILLS * TRANSFER_STATEMENTS + TRANSFER_COUNT;
 
@@ -38,17 +38,17 @@ static bool migrate(struct transfer *t, const struct skills_place *to, bool *ret
         return true;
     if (!open_end(&t->to, to, t->why) || !begin(t, &t->to, true))
         return false;
-    if (!side_ask(t->to.s, first) || !side_next(t->to.s))
+    if (!sqldb_ask(t->to.s, first) || !sqldb_next(t->to.s))
         return transfer_failed(t, &t->to);
-    *ret_resumed = side_get_int(t->to.s, 0) > 0;
+    *ret_resumed = sqldb_get_int(t->to.s, 0) > 0;
     for (size_t i = 0; i < N_SKILLS_TABLES && !*ret_resumed; i++)
         if (!transfer_copy(t, i, 0))
             return false;
-    return transfer_compare(t) && ((side_ask(t->to.s, SKILLS_FINISH) && side_commit(t->to.s)) ||
+    return transfer_compare(t) && ((sqldb_ask(t->to.s, SKILLS_FINISH) && sqldb_commit(t->to.s)) ||
                                    transfer_failed(t, &t->to));
 }
 
-enum bh_err skills_migrate(const struct skills_place *from, const struct skills_place *to,
+enum bh_err skills_migrate(const struct skills_location *from, const struct skills_location *to,
                            transfer_cb *each, void *ctx, struct skills_migrated *ret, char *ret_why)
 {
     struct transfer t = {
@@ -60,7 +60,7 @@ enum bh_err skills_migrate(const struct skills_place *from, const struct skills_
               migrate(&t, to, &ret->resumed);
     ret->skills = t.n[SKILLS_SKILLS];
     ret->versions = t.n[SKILLS_VERSIONS];
-    side_close(t.to.s);
-    side_close(t.from.s);
+    sqldb_close(t.to.s);
+    sqldb_close(t.from.s);
     return ok ? BH_OK : t.stopped ? BH_CANCELLED : BH_UNAVAILABLE;
 }

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "store/transfer.h"
 
-struct skills_place {
+struct skills_location {
     const char *path; /* of the file, or */
     const char *url;  /* of PostgreSQL; NULL: the file */
 };
@@ -20,7 +20,7 @@ struct skills_migrated {
 };
 
 /* BH_CANCELLED: @each stopped it.  @ret_why: 256 bytes, for people. */
-enum bh_err skills_migrate(const struct skills_place *from, const struct skills_place *to,
+enum bh_err skills_migrate(const struct skills_location *from, const struct skills_location *to,
                            transfer_cb *each, void *ctx, struct skills_migrated *ret,
                            char *ret_why) BH_MUST_USE;
 
@@ -35,5 +35,5 @@ enum {
     SKILLS_FINISH = N_SKILLS_TABLES * TRANSFER_STATEMENTS + TRANSFER_REST, /* after the copy */
     N_SKILLS_STATEMENTS
 };
-struct side *skills_migrate_file(const char *path, char *ret_why); /* NULL: @ret_why */
-struct side *skills_migrate_server(const char *url, char *ret_why);
+struct sqldb *skills_migrate_file(const char *path, char *ret_why); /* NULL: @ret_why */
+struct sqldb *skills_migrate_server(const char *url, char *ret_why);

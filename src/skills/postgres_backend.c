@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "skills/migrate.h"
 #include "skills/sql_backend.h"
-#include "store/postgres/side.h"
+#include "store/postgres/sqldb.h"
 
 #define SKILLS_LOCK 7094702831
 #define BODY_BYTES "4194304" /* of bodies in one result, about */
@@ -92,7 +92,7 @@ static const char *const statements[N_SQL_STATEMENTS] = {
         "s.bytes_at) q WHERE before < " BODY_BYTES " ORDER BY name",
 };
 
-static const struct pg_side_schema schema = {
+static const struct pg_sqldb_schema schema = {
     .name = "skills",
     .migrations = migrations,
     .n_migrations = ARRAY_LEN(migrations),
@@ -104,20 +104,20 @@ static const struct pg_side_schema schema = {
 
 void *skill_postgres_new(const struct skill_backend_config *cfg, char *ret_why)
 {
-    if (!pg_side_prepare(cfg->url, &schema, ret_why))
+    if (!pg_sqldb_prepare(cfg->url, &schema, ret_why))
         return NULL;
-    struct side *s = pg_side_new(cfg->url, &schema);
+    struct sqldb *s = pg_sqldb_new(cfg->url, &schema);
     bool told = cfg->on_size == NULL ||
-                (side_begin(s, false) && catalog_sizes(s, cfg->on_size, cfg->on_size_ctx));
+                (sqldb_begin(s, false) && catalog_sizes(s, cfg->on_size, cfg->on_size_ctx));
     if (!told)
         snprintf(ret_why, 256, "PostgreSQL, looking at the skills: %.160s", s->why);
-    side_close(s);
+    sqldb_close(s);
     return told ? xstrdup(cfg->url) : NULL;
 }
 
 void *skill_postgres_connect(void *ctx, struct str key, bool writer, char *ret_why)
 {
-    return pg_side_new(ctx, &schema);
+    return pg_sqldb_new(ctx, &schema);
 }
 
 /* ---- migrate.h ---- */
@@ -167,11 +167,11 @@ static const char *const migrate_statements[N_SKILLS_STATEMENTS] = {
         "SELECT " LAST_OF("skill_store") ", " LAST_OF("skill") ", " LAST_OF("skill_version"),
 };
 
-struct side *skills_migrate_server(const char *url, char *ret_why)
+struct sqldb *skills_migrate_server(const char *url, char *ret_why)
 {
-    static const struct pg_side_schema migrated = {.statements = migrate_statements,
-                                                   .n_statements = N_SKILLS_STATEMENTS,
-                                                   .lock = SKILLS_LOCK};
+    static const struct pg_sqldb_schema migrated = {.statements = migrate_statements,
+                                                    .n_statements = N_SKILLS_STATEMENTS,
+                                                    .lock = SKILLS_LOCK};
 
-    return pg_side_prepare(url, &schema, ret_why) ? pg_side_new(url, &migrated) : NULL;
+    return pg_sqldb_prepare(url, &schema, ret_why) ? pg_sqldb_new(url, &migrated) : NULL;
 }

@@ -47,7 +47,7 @@ static const char *const statements[N_SQL_STATEMENTS] = {
         " > ?3 ORDER BY s.name LIMIT 1024",
 };
 
-static const struct side_schema schema = {
+static const struct sqldb_schema schema = {
     .application_id = 0x62736b6c, /* "bskl" */
     .migrations = migrations,
     .n_migrations = ARRAY_LEN(migrations),
@@ -59,20 +59,21 @@ static const struct side_schema schema = {
 /* Opened once here, so that an unusable file is reported at start-up. */
 void *skill_sqlite_new(const struct skill_backend_config *cfg, char *ret_why)
 {
-    struct side *s = skill_sqlite_connect((void *)(uintptr_t)cfg->path, STR(""), true, ret_why);
+    struct sqldb *s = skill_sqlite_connect((void *)(uintptr_t)cfg->path, STR(""), true, ret_why);
 
     if (s == NULL)
         return NULL;
     bool told = cfg->on_size == NULL || catalog_sizes(s, cfg->on_size, cfg->on_size_ctx);
     if (!told)
         snprintf(ret_why, 256, "%s", s->why);
-    side_close(s);
+    sqldb_close(s);
     return told ? xstrdup(cfg->path) : NULL;
 }
 
 void *skill_sqlite_connect(void *ctx, struct str key, bool writer, char *ret_why)
 {
-    struct side_db *db = side_db_open(ctx, &schema, writer ? SIDE_WRITE : SIDE_READ, ret_why);
+    struct sqldb_sqlite *db =
+        sqldb_sqlite_open(ctx, &schema, writer ? SQLDB_WRITE : SQLDB_READ, ret_why);
 
     return db != NULL ? &db->base : NULL;
 }
@@ -104,14 +105,14 @@ static const char *const migrate_statements[N_SKILLS_STATEMENTS] = {
     [SKILLS_FINISH] = "SELECT 1",
 };
 
-struct side *skills_migrate_file(const char *path, char *ret_why)
+struct sqldb *skills_migrate_file(const char *path, char *ret_why)
 {
-    static struct side_schema migrated;
-    struct side_db *db;
+    static struct sqldb_schema migrated;
+    struct sqldb_sqlite *db;
 
     migrated = schema;
     migrated.statements = migrate_statements;
     migrated.n_statements = N_SKILLS_STATEMENTS;
-    db = side_db_open(path, &migrated, SIDE_WRITE, ret_why);
+    db = sqldb_sqlite_open(path, &migrated, SQLDB_WRITE, ret_why);
     return db != NULL ? &db->base : NULL;
 }

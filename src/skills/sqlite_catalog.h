@@ -2,7 +2,7 @@
  * sqlite_index.c.  Private to this folder. */
 #pragma once
 #include "skills/catalog.h"
-#include "store/sqlite/side.h"
+#include "store/sqlite/sqldb.h"
 
 /* updated_at is not in the index of the names: it changes with every write, and each write would
  * dirty another page. */

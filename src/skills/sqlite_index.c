@@ -30,7 +30,7 @@ static const char *const statements[N_STATEMENTS] = {
                  "?7", "?8", "?9"),
 };
 
-static const struct side_schema schema = {
+static const struct sqldb_schema schema = {
     .application_id = 0x6273696e, /* "bsin" */
     .migrations = migrations,
     .n_migrations = ARRAY_LEN(migrations),
@@ -40,28 +40,29 @@ static const struct side_schema schema = {
     .derived = true,
 };
 
-struct side *skill_index_open(const char *path, bool writer, char *ret_why)
+struct sqldb *skill_index_open(const char *path, bool writer, char *ret_why)
 {
-    struct side_db *db = side_db_open(path, &schema, writer ? SIDE_WRITE : SIDE_READ, ret_why);
+    struct sqldb_sqlite *db =
+        sqldb_sqlite_open(path, &schema, writer ? SQLDB_WRITE : SQLDB_READ, ret_why);
 
     return db != NULL ? &db->base : NULL;
 }
 
-static bool stamp_set(struct side *x, struct str tenant, int64_t id, const struct skill_stamp *s,
+static bool stamp_set(struct sqldb *x, struct str tenant, int64_t id, const struct skill_stamp *s,
                       const struct catalog_store *store)
 {
-    side_int(x, id);
-    side_int(x, s->mtime_ns);
-    side_int(x, s->ino);
-    side_int(x, s->size);
-    side_int(x, s->history_size);
-    side_int(x, s->seen_ns);
+    sqldb_int(x, id);
+    sqldb_int(x, s->mtime_ns);
+    sqldb_int(x, s->ino);
+    sqldb_int(x, s->size);
+    sqldb_int(x, s->history_size);
+    sqldb_int(x, s->seen_ns);
     catalog_store_args(x, store);
-    side_text(x, tenant);
-    return side_ask(x, SQL_STAMP_SET);
+    sqldb_text(x, tenant);
+    return sqldb_ask(x, SQL_STAMP_SET);
 }
 
-enum skill_found skill_index_get(struct side *x, const struct skill_where *at, struct str name,
+enum skill_found skill_index_get(struct sqldb *x, const struct skill_where *at, struct str name,
                                  struct arena *arena, struct skill_row *ret_row,
                                  struct skill_stamp *ret_stamp)
 {
@@ -74,17 +75,17 @@ enum skill_found skill_index_get(struct side *x, const struct skill_where *at, s
     if (ret_stamp == NULL)
         return SKILL_FOUND;
     *ret_stamp = (struct skill_stamp){0};
-    side_int(x, e.id);
+    sqldb_int(x, e.id);
     if (catalog_ask(x, SQL_STAMP) == SKILL_FOUND)
-        *ret_stamp = (struct skill_stamp){.mtime_ns = side_get_int(x, 0),
-                                          .ino = side_get_int(x, 1),
-                                          .size = side_get_int(x, 2),
-                                          .history_size = side_get_int(x, 3),
-                                          .seen_ns = side_get_int(x, 4)};
+        *ret_stamp = (struct skill_stamp){.mtime_ns = sqldb_get_int(x, 0),
+                                          .ino = sqldb_get_int(x, 1),
+                                          .size = sqldb_get_int(x, 2),
+                                          .history_size = sqldb_get_int(x, 3),
+                                          .seen_ns = sqldb_get_int(x, 4)};
     return x->ok ? SKILL_FOUND : SKILL_FAILED;
 }
 
-bool skill_index_put(struct side *x, const struct skill_where *at, const struct skill_next *n,
+bool skill_index_put(struct sqldb *x, const struct skill_where *at, const struct skill_next *n,
                      const struct skill_stamp *stamp)
 {
     struct catalog_store store = {0};
@@ -93,7 +94,7 @@ bool skill_index_put(struct side *x, const struct skill_where *at, const struct 
     return catalog_put(x, at, n, &store, &id, &body) && stamp_set(x, at->tenant, id, stamp, &store);
 }
 
-bool skill_index_restamp(struct side *x, const struct skill_where *at, struct str name,
+bool skill_index_restamp(struct sqldb *x, const struct skill_where *at, struct str name,
                          const struct skill_stamp *stamp)
 {
     struct catalog_entry e;

@@ -10,12 +10,12 @@ struct skill_stamp { /* of NAME.skill.md, and the length of NAME.versions.jsonl 
     int64_t seen_ns; /* when the file was read, by the clock of the file system */
 };
 
-struct side *skill_index_open(const char *path, bool writer, char *ret_why);
+struct sqldb *skill_index_open(const char *path, bool writer, char *ret_why);
 /* @ret_stamp may be NULL. */
-enum skill_found skill_index_get(struct side *x, const struct skill_where *at, struct str name,
+enum skill_found skill_index_get(struct sqldb *x, const struct skill_where *at, struct str name,
                                  struct arena *arena, struct skill_row *ret_row,
                                  struct skill_stamp *ret_stamp);
-bool skill_index_put(struct side *x, const struct skill_where *at, const struct skill_next *n,
+bool skill_index_put(struct sqldb *x, const struct skill_where *at, const struct skill_next *n,
                      const struct skill_stamp *stamp);
-bool skill_index_restamp(struct side *x, const struct skill_where *at, struct str name,
+bool skill_index_restamp(struct sqldb *x, const struct skill_where *at, struct str name,
                          const struct skill_stamp *stamp);

@@ -403,8 +403,8 @@ static void hand_over_to(struct engine *e, struct op_queue *q, bool late)
     q->in_urgent = false;
 }
 
-/* What this turn submitted, all at once: a thread then finds the company it would have missed by
- * starting with the first of them. */
+/* Hands over everything that this turn submitted, at once: a thread that started with the first op
+ * would commit it alone. */
 static void hand_over(struct engine *e, bool all)
 {
     e->handing_over = false;
@@ -523,7 +523,7 @@ static bool take_writes(struct engine_thread *t, struct store_op **ret_list, boo
 {
     const struct engine_config *cfg = &t->engine->cfg;
     struct op_queue *q = t->queue;
-    int64_t due_us = cfg->ops->tend_due_us != NULL ? cfg->ops->tend_due_us(cfg->owner) : 0;
+    int64_t due_us = cfg->ops->maintain_due_us != NULL ? cfg->ops->maintain_due_us(cfg->owner) : 0;
 
     pthread_mutex_lock(&q->lock);
     q->taken_at_us = 0;
@@ -553,8 +553,8 @@ static void *writer_main(void *arg)
     while (take_writes(t, &list, &quiet)) {
         if (list != NULL)
             cfg->ops->write(cfg->owner, t->number, list);
-        if (cfg->ops->tend != NULL)
-            cfg->ops->tend(cfg->owner, quiet);
+        if (cfg->ops->maintain != NULL)
+            cfg->ops->maintain(cfg->owner, quiet);
     }
     if (cfg->ops->end != NULL)
         cfg->ops->end(cfg->owner, t->number);

@@ -64,8 +64,8 @@ struct engine_ops { /* what the ops of an engine are; all but the first four may
     int64_t (*gather_us)(void *owner);
     /* On a writing thread after every round of work (@quiet: there was none); and when it wants to
      * be called although nobody submits anything: monotonic us, 0: never. */
-    void (*tend)(void *owner, bool quiet);
-    int64_t (*tend_due_us)(void *owner);
+    void (*maintain)(void *owner, bool quiet);
+    int64_t (*maintain_due_us)(void *owner);
     void (*end)(void *owner, unsigned thread); /* the thread ends */
 };
 #define ENGINE_READ_BYTES ((size_t)8 << 20)
@@ -93,7 +93,7 @@ enum engine_how { ENGINE_URGENT = 1, ENGINE_AFTER = 2 /* of a read: after the wr
 void engine_submit(struct engine *e, struct store_op *op, unsigned queue, uint8_t turn,
                    unsigned how);
 void engine_refuse(struct engine *e, struct store_op *op); /* finish() runs, and nothing else */
-void engine_nudge(struct engine *e);                       /* tend() runs soon, and not as quiet */
+void engine_nudge(struct engine *e); /* maintain() runs soon, and not as quiet */
 
 struct engine_state {
     size_t writes, reads; /* waiting */

@@ -33,7 +33,7 @@ struct migration {
 
 static bool ask(struct migration *m, const struct transfer_end *e, unsigned statement)
 {
-    return side_ask(e->s, statement) || transfer_failed(&m->t, e);
+    return sqldb_ask(e->s, statement) || transfer_failed(&m->t, e);
 }
 
 static bool read_identity(struct migration *m)
@@ -42,10 +42,10 @@ static bool read_identity(struct migration *m)
 
     if (!ask(m, from, MIGRATE_IDENTITY))
         return false;
-    if (!side_next(from->s) || side_get_str(from->s, 0).n != sizeof m->key)
+    if (!sqldb_next(from->s) || sqldb_get_str(from->s, 0).n != sizeof m->key)
         return bh_why(m->t.why, "the source has no deduplication key: it is damaged");
-    memcpy(m->key, side_get_str(from->s, 0).p, sizeof m->key);
-    m->boot = side_get_int(from->s, 1);
+    memcpy(m->key, sqldb_get_str(from->s, 0).p, sizeof m->key);
+    m->boot = sqldb_get_int(from->s, 1);
     BUF_LOCAL hex = BUF_INIT;
     hex_add(&hex, m->key, sizeof m->key);
     snprintf(m->source, sizeof m->source, "%s-%lld", buf_z(&hex), (long long)m->boot);
@@ -60,15 +60,15 @@ static bool write_mark(struct migration *m)
 
     snprintf(mark, sizeof mark, "%s %llu %llu %llu", m->source, (unsigned long long)m->there[0],
              (unsigned long long)m->there[1], (unsigned long long)m->there[2]);
-    side_text(m->t.to.s, str_of(mark));
+    sqldb_text(m->t.to.s, str_of(mark));
     return ask(m, &m->t.to, MIGRATE_MARK_SET);
 }
 
 static bool commit_and_go_on(struct migration *m)
 {
-    struct side *s = m->t.to.s;
+    struct sqldb *s = m->t.to.s;
 
-    return (side_commit(s) && side_begin(s, true)) || transfer_failed(&m->t, &m->t.to);
+    return (sqldb_commit(s) && sqldb_begin(s, true)) || transfer_failed(&m->t, &m->t.to);
 }
 
 static bool on_wrote(struct transfer *t, size_t table, uint64_t done)
@@ -82,16 +82,16 @@ static bool on_wrote(struct transfer *t, size_t table, uint64_t done)
 /* An empty PostgreSQL gets a mark; one that has the mark of this source is gone on with. */
 static bool begin_server(struct migration *m)
 {
-    struct side *s = m->t.to.s;
+    struct sqldb *s = m->t.to.s;
     unsigned long long n[N_MIGRATED] = {0};
     char there[64] = "";
 
     m->t.wrote = on_wrote;
     if (!ask(m, &m->t.to, MIGRATE_MARK))
         return false;
-    if (side_next(s)) {
+    if (sqldb_next(s)) {
         BUF_LOCAL mark = BUF_INIT;
-        buf_add_str(&mark, side_get_str(s, 0));
+        buf_add_str(&mark, sqldb_get_str(s, 0));
         sscanf(buf_z(&mark), "%63s %llu %llu %llu", there, &n[0], &n[1], &n[2]);
         if (strcmp(there, m->source) != 0)
             return bh_why(m->t.why,
@@ -103,7 +103,7 @@ static bool begin_server(struct migration *m)
     }
     if (!ask(m, &m->t.to, MIGRATE_IS_USED))
         return false;
-    if (side_next(s))
+    if (sqldb_next(s))
         return bh_why(m->t.why,
                       "the tables in PostgreSQL are in use already: move into an empty database, "
                       "or empty this one (DROP SCHEMA bellhop CASCADE)");
@@ -116,14 +116,14 @@ static bool migrate(struct migration *m)
 {
     struct transfer *t = &m->t;
 
-    if (!side_begin(t->from.s, false) || !read_identity(m))
+    if (!sqldb_begin(t->from.s, false) || !read_identity(m))
         return transfer_failed(t, &t->from);
     if (!t->from.server) {
         if (!migrate_settled(t->from.s, &m->settled, &t->from.n_hidden))
             return transfer_failed(t, &t->from);
         t->from.hidden = m->settled;
     }
-    if (!side_begin(t->to.s, true))
+    if (!sqldb_begin(t->to.s, true))
         return transfer_failed(t, &t->to);
     if (!(t->to.server ? begin_server(m) : ask(m, &t->to, MIGRATE_CLEAR)) || !transfer_count(t))
         return false;
@@ -132,9 +132,9 @@ static bool migrate(struct migration *m)
             return false;
     if (!transfer_compare(t))
         return false;
-    side_int(t->to.s, m->boot);
-    side_blob(t->to.s, str_make(m->key, sizeof m->key));
-    return ask(m, &t->to, MIGRATE_FINISH) && (side_commit(t->to.s) || transfer_failed(t, &t->to));
+    sqldb_int(t->to.s, m->boot);
+    sqldb_blob(t->to.s, str_make(m->key, sizeof m->key));
+    return ask(m, &t->to, MIGRATE_FINISH) && (sqldb_commit(t->to.s) || transfer_failed(t, &t->to));
 }
 
 /* Closes both ends.  NULL: one could not be opened, and @ret_why says why. */
@@ -151,8 +151,8 @@ static enum bh_err run(struct migration *m, struct migrated *ret)
     ret->resumed = m->resumed;
     if (m->t.stopped)
         snprintf(m->t.why, 256, "stopped");
-    side_close(m->t.to.s);
-    side_close(m->t.from.s);
+    sqldb_close(m->t.to.s);
+    sqldb_close(m->t.from.s);
     if (m->lock >= 0)
         close(m->lock);
     free(m->settled);

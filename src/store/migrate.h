@@ -42,7 +42,7 @@ enum {
 };
 /* NULL: @ret_why.  @fresh: make the file, as a target.  *@ret_lock is a descriptor to close behind
  * the connection, or -1. */
-struct side *migrate_open_file(const char *path, bool fresh, int *ret_lock, char *ret_why);
+struct sqldb *migrate_open_file(const char *path, bool fresh, int *ret_lock, char *ret_why);
 /* Rows that are settled but not deleted yet: *@ret_ids is owned by the caller. */
-bool migrate_settled(struct side *file, int64_t **ret_ids, size_t *ret_n);
-struct side *migrate_open_server(const char *url, char *ret_why);
+bool migrate_settled(struct sqldb *file, int64_t **ret_ids, size_t *ret_n);
+struct sqldb *migrate_open_server(const char *url, char *ret_why);

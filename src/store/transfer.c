@@ -36,16 +36,16 @@ bool transfer_failed(struct transfer *t, const struct transfer_end *e)
 static bool take_rows(struct transfer *t, const struct transfer_end *e, const char *columns,
                       row_cb *cb, void *ctx, size_t *ret_n)
 {
-    union cell row[SIDE_MAX_ARGS];
+    union cell row[SQLDB_MAX_ARGS];
 
-    for (*ret_n = 0; side_next(e->s); ++*ret_n) {
+    for (*ret_n = 0; sqldb_next(e->s); ++*ret_n) {
         for (int c = 0; columns[c] != '\0'; c++)
             if (!is_number(columns[c]))
-                row[c].s = side_get_str(e->s, c);
-            else if (columns[c] == 'n' && side_get_str(e->s, c).p == NULL)
+                row[c].s = sqldb_get_str(e->s, c);
+            else if (columns[c] == 'n' && sqldb_get_str(e->s, c).p == NULL)
                 row[c].i = TRANSFER_NULL;
             else
-                row[c].i = side_get_int(e->s, c);
+                row[c].i = sqldb_get_int(e->s, c);
         if (++t->done % TELL_ROWS == 0 && t->each != NULL && !t->each(t->ctx, t->done, t->all))
             t->stopped = true;
         if (t->stopped || !cb(ctx, row))
@@ -63,30 +63,31 @@ static bool each_row(struct transfer *t, const struct transfer_end *e, size_t ta
     size_t n;
 
     if (!e->server) {
-        side_ints(e->s, e->hidden, e->n_hidden);
-        return side_ask(e->s, read) ? take_rows(t, e, columns, cb, ctx, &n) : transfer_failed(t, e);
+        sqldb_ints(e->s, e->hidden, e->n_hidden);
+        return sqldb_ask(e->s, read) ? take_rows(t, e, columns, cb, ctx, &n)
+                                     : transfer_failed(t, e);
     }
-    if (!side_ask(e->s, read))
+    if (!sqldb_ask(e->s, read))
         return transfer_failed(t, e);
     do
-        if (!side_ask(e->s, rest + TRANSFER_FETCH))
+        if (!sqldb_ask(e->s, rest + TRANSFER_FETCH))
             return transfer_failed(t, e);
         else if (!take_rows(t, e, columns, cb, ctx, &n))
             return false;
     while (n > 0);
-    return side_ask(e->s, rest + TRANSFER_CLOSE) || transfer_failed(t, e);
+    return sqldb_ask(e->s, rest + TRANSFER_CLOSE) || transfer_failed(t, e);
 }
 
 bool transfer_count(struct transfer *t)
 {
-    struct side *s = t->from.s;
+    struct sqldb *s = t->from.s;
 
     for (size_t i = 0; i < t->n_tables; i++) {
         if (!t->from.server)
-            side_ints(s, t->from.hidden, t->from.n_hidden);
-        if (!side_ask(s, (unsigned)i * TRANSFER_STATEMENTS + TRANSFER_COUNT) || !side_next(s))
+            sqldb_ints(s, t->from.hidden, t->from.n_hidden);
+        if (!sqldb_ask(s, (unsigned)i * TRANSFER_STATEMENTS + TRANSFER_COUNT) || !sqldb_next(s))
             return transfer_failed(t, &t->from);
-        t->n[i] = (uint64_t)side_get_int(s, 0);
+        t->n[i] = (uint64_t)sqldb_get_int(s, 0);
         t->all += 3 * t->n[i]; /* copied once, then read on both ends */
     }
     return true;
@@ -106,21 +107,21 @@ struct batch {
 static bool write_row(struct batch *b, const union cell *row)
 {
     const char *columns = b->t->tables[b->table].columns;
-    struct side *s = b->t->to.s;
+    struct sqldb *s = b->t->to.s;
 
     for (size_t c = 0; c < b->n_columns; c++)
         if (columns[c] == 'b')
-            side_blob(s, row[c].s);
+            sqldb_blob(s, row[c].s);
         else if (columns[c] == 't')
-            side_text(s, row[c].s);
+            sqldb_text(s, row[c].s);
         else
-            side_int_if(s, columns[c] == 'i' || row[c].i != TRANSFER_NULL, row[c].i);
-    return side_ask(s, (unsigned)b->table * TRANSFER_STATEMENTS + TRANSFER_WRITE);
+            sqldb_int_if(s, columns[c] == 'i' || row[c].i != TRANSFER_NULL, row[c].i);
+    return sqldb_ask(s, (unsigned)b->table * TRANSFER_STATEMENTS + TRANSFER_WRITE);
 }
 
 static bool write_lists(struct batch *b)
 {
-    struct side *s = b->t->to.s;
+    struct sqldb *s = b->t->to.s;
 
     for (size_t c = 0; c < b->n_columns; c++) {
         bool number = is_number(b->t->tables[b->table].columns[c]);
@@ -131,11 +132,11 @@ static bool write_lists(struct batch *b)
             else
                 ((struct str *)list)[i] = b->rows[i * b->n_columns + c].s;
         if (number)
-            side_ints(s, list, b->n);
+            sqldb_ints(s, list, b->n);
         else
-            side_texts(s, list, b->n);
+            sqldb_texts(s, list, b->n);
     }
-    return side_ask(s, (unsigned)b->table * TRANSFER_STATEMENTS + TRANSFER_WRITE);
+    return sqldb_ask(s, (unsigned)b->table * TRANSFER_STATEMENTS + TRANSFER_WRITE);
 }
 
 static bool flush(struct batch *b)

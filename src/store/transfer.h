@@ -4,14 +4,14 @@
  *      source --row by row--> batches --TRANSFER_WRITE--> target
  *             '----- every row read again and hashed, on both sides -----'
  *
- * Both ends are connections of side.h, in a transaction that the caller began.  The statements of
+ * Both ends are connections of sqldb.h, in a transaction that the caller began.  The statements of
  * such a connection begin with TRANSFER_STATEMENTS for each table, then has those of enum
  * transfer_rest, then those of the caller.  Blocks: not for the loop. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "store/side.h"
+#include "store/sqldb.h"
 
 struct transfer_table {
     const char *name;    /* for people: "records" */
@@ -35,7 +35,7 @@ enum transfer_rest { TRANSFER_FETCH, TRANSFER_CLOSE, TRANSFER_PATIENCE, TRANSFER
 #define TRANSFER_NULL INT64_MIN /* NULL in a list of integers, as a column n has it */
 
 struct transfer_end {
-    struct side *s;        /* owned by the caller */
+    struct sqldb *s;       /* owned by the caller */
     bool server;           /* PostgreSQL */
     const int64_t *hidden; /* the ids that a file passes over */
     size_t n_hidden;

@@ -277,7 +277,7 @@ static int64_t gather_us(void *owner)
     return w->commit_us / 4 < GATHER_MAX_US ? w->commit_us / 4 : GATHER_MAX_US;
 }
 
-static void tend(void *owner, bool quiet)
+static void maintain(void *owner, bool quiet)
 {
     struct store_worker *w = owner;
 
@@ -287,13 +287,13 @@ static void tend(void *owner, bool quiet)
     pthread_mutex_unlock(&w->lock);
     if (before_ms > 0 && !w->ops->forget(&w->base, before_ms))
         worker_forget_keys(&w->base, before_ms); /* the rest after what was submitted meanwhile */
-    w->ops->tend(&w->base, quiet);
+    w->ops->maintain(&w->base, quiet);
 }
 
-static int64_t tend_due_us(void *owner)
+static int64_t maintain_due_us(void *owner)
 {
     struct store_worker *w = owner;
-    return w->ops->tend_due_us(&w->base);
+    return w->ops->maintain_due_us(&w->base);
 }
 
 /* ---- the read thread ---- */
@@ -369,8 +369,8 @@ static const struct engine_ops engine_ops = {.write = write_list,
                                              .unfold = unfold,
                                              .weight = fetch_bytes,
                                              .gather_us = gather_us,
-                                             .tend = tend,
-                                             .tend_due_us = tend_due_us};
+                                             .maintain = maintain,
+                                             .maintain_due_us = maintain_due_us};
 
 bool worker_start(struct store_worker *w, const struct worker_ops *ops, struct loop *loop,
                   const struct log *log)

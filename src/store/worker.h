@@ -22,9 +22,9 @@ struct worker_ops {
     /* Drop some of the older deduplication keys; false: there are more. */
     bool (*forget)(struct store *st, int64_t before_ms);
     /* Upkeep, after every round of work; @quiet: the round had no work. */
-    void (*tend)(struct store *st, bool quiet);
-    /* When to call tend() although no op arrives: monotonic us; 0: never. */
-    int64_t (*tend_due_us)(struct store *st);
+    void (*maintain)(struct store *st, bool quiet);
+    /* When to call maintain() although no op arrives: monotonic us; 0: never. */
+    int64_t (*maintain_due_us)(struct store *st);
 };
 
 struct store_worker {

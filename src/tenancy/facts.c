@@ -256,7 +256,7 @@ void facts_free(struct facts *f)
         (void)join(f, why);
     facts_drop_changes(f);
     links_free(f);
-    grounds_free(f);
+    rights_free(f);
     enroll_free(f);
     grants_free(f);
     route_table_free(f);

@@ -130,7 +130,7 @@ bool facts_name_ok(struct str name);
  *
  * An identity names the bot that a frame speaks of; it gives no right to use that bot.  The bots
  * that an operator added the gateway for are kept apart, and provisioning never changes them:
- * grounds.h asks for these. */
+ * rights.h asks for these. */
 #define IDENTITIES_MAX 16 /* pairs of one gateway; the pair named longest ago is dropped first */
 struct gateway_pair {
     struct str platform, bot;

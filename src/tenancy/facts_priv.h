@@ -66,7 +66,7 @@ struct facts {
     struct map tenants;     /* name -> struct tenant_facts */
     struct list strict;     /* tenant_facts.strict: grants.c */
     struct map routes_by;   /* route.id -> struct route */
-    struct gate_facts gate; /* kept by grants.c, links.c, grounds.c; its routes by routes.c */
+    struct gate_facts gate; /* kept by grants.c, links.c, rights.c; its routes by routes.c */
     struct map bot_sets;    /* text -> the same text, owned: gate_link.bots of links.c */
     struct map codes;       /* hash -> struct code: links.c */
     struct map tries;       /* platform \x1f user -> struct tries: links.c */
@@ -174,6 +174,6 @@ enum bh_err grants_load(struct facts *f, struct record_reader *reader, char *ret
 void grants_free(struct facts *f);
 enum bh_err links_load(struct facts *f, struct record_reader *reader, char *ret_why);
 void links_free(struct facts *f);
-void grounds_free(struct facts *f);
+void rights_free(struct facts *f);
 enum bh_err enroll_load(struct facts *f, char *ret_why);
 void enroll_free(struct facts *f);

@@ -95,7 +95,7 @@ struct grant_person {
 };
 /* Link or unlink a person for an operator, without a code.  A second link to the same instance adds
  * its bots to the first.  Unlinking with bots removes these bots from the link, without bots the
- * whole link.  BH_REFUSED: the bot belongs to another tenant (grounds.h). */
+ * whole link.  BH_REFUSED: the bot belongs to another tenant (rights.h). */
 void grant_link(struct facts *f, struct grant_who who, const struct grant_person *p,
                 facts_done_cb *done, void *ctx);
 void grant_unlink(struct facts *f, struct grant_who who, const struct grant_person *p,

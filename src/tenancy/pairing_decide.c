@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include "base/mem.h"
 #include "store/erasure.h"
-#include "tenancy/grounds.h"
+#include "tenancy/rights.h"
 #include "tenancy/pairing_priv.h"
 
 /* ---- reading ---- */
@@ -24,19 +24,19 @@ static bool id_parse(struct str text, uint64_t *ret)
 
 static void view(const struct pairing *p, const struct stranger *e, struct pairing_view *ret)
 {
-    *ret = (struct pairing_view){.platform = e->of->platform,
-                                 .bot = e->of->bot,
-                                 .user = str_of(e->user),
-                                 .name = str_of(e->name),
-                                 .chat_type = str_of(e->type),
-                                 .chat = str_of(e->chat),
-                                 .tenant =
-                                     grounds_tenant_of(p->env.facts, e->of->platform, e->of->bot),
-                                 .state = e->state,
-                                 .messages = e->messages,
-                                 .first_ms = e->first_ms,
-                                 .last_ms = e->last_ms,
-                                 .told_ms = e->told_ms};
+    *ret =
+        (struct pairing_view){.platform = e->of->platform,
+                              .bot = e->of->bot,
+                              .user = str_of(e->user),
+                              .name = str_of(e->name),
+                              .chat_type = str_of(e->type),
+                              .chat = str_of(e->chat),
+                              .tenant = rights_tenant_of(p->env.facts, e->of->platform, e->of->bot),
+                              .state = e->state,
+                              .messages = e->messages,
+                              .first_ms = e->first_ms,
+                              .last_ms = e->last_ms,
+                              .told_ms = e->told_ms};
     hex_u64(e->id, ret->id);
 }
 
@@ -100,7 +100,7 @@ uint64_t pairing_waiting(const struct pairing *p, struct str tenant)
 
     list_each (&p->by_age, it, nxt) {
         const struct queue *q = list_entry(it, const struct queue, link);
-        if (tenant.n == 0 || str_eq(grounds_tenant_of(p->env.facts, q->platform, q->bot), tenant))
+        if (tenant.n == 0 || str_eq(rights_tenant_of(p->env.facts, q->platform, q->bot), tenant))
             n += q->n_waiting;
     }
     return n;
@@ -201,7 +201,7 @@ static struct change *decide(struct pairing *p, struct str id, enum decision wha
         change_fail(c, BH_BUSY, "this bot has %d blocked people; forget some of them first",
                     PAIRING_BLOCKED_MAX);
     } else {
-        struct str tenant = grounds_tenant_of(p->env.facts, e->of->platform, e->of->bot);
+        struct str tenant = rights_tenant_of(p->env.facts, e->of->platform, e->of->bot);
         c->tenant = str_dup_opt(tenant);
         d->id = e->id;
         e->held = true;
@@ -242,7 +242,7 @@ void pairing_forget(struct pairing *p, struct str id, facts_done_cb *done, void 
 static bool is_meant(const struct pairing *p, const struct erase_subject *s, struct str platform,
                      struct str bot, struct str user)
 {
-    return s->tenant.p != NULL ? str_eq(grounds_tenant_of(p->env.facts, platform, bot), s->tenant)
+    return s->tenant.p != NULL ? str_eq(rights_tenant_of(p->env.facts, platform, bot), s->tenant)
                                : str_eq(platform, s->platform) && str_eq(user, s->user);
 }
 

@@ -34,7 +34,7 @@ static void check_webhook(struct str bytes)
 {
     struct arena arena = ARENA_INIT;
     struct wa_status s;
-    struct wa_move m;
+    struct wa_new_id m;
     struct wa_item it;
     struct json doc;
 
@@ -44,7 +44,7 @@ static void check_webhook(struct str bytes)
             check_message(&it, &arena);
             if (wa_read_status(it.thing, &s) && !wa_is_wamid(s.id))
                 abort();
-            if (wa_read_move(it.thing, &m) && str_eq(m.from, m.to))
+            if (wa_read_new_id(it.thing, &m) && str_eq(m.from, m.to))
                 abort();
         }
     }

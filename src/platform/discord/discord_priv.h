@@ -181,7 +181,7 @@ bool discord_manages(struct platform *p, struct str guild, struct str channel, s
 struct str discord_home(struct platform *p, struct str chat, char room[32]);
 void discord_watched_init(struct discord *d);
 
-/* Does the instance of @from have a ground in this thread of @chat?  GATE_SEEN unless the thread is
+/* Does the instance of @from have a right in this thread of @chat?  GATE_SEEN unless the thread is
  * known to be private; outbound.c. */
 enum gate_sight discord_thread_sight(struct discord *d, const struct action_from *from,
                                      struct str chat, uint64_t thread_id);

@@ -46,7 +46,7 @@ enum {
 /* ---- the token of an interaction that waits for its answer ----
  *
  * The token is read from the vault when a request is written, and exists only in the path of that
- * request.  A follow-up has no other right than its token, so the ground in the token's chat is
+ * request.  A follow-up has no other right than its token, so the right in the token's chat is
  * asked for each time. */
 
 #define NO_GROUND VAULT_REFUSED ": " HOST_NO_GROUND
@@ -82,13 +82,13 @@ static bool open_value(const struct discord_reply *h, struct buf *plain, struct 
            (ret[2] = rest).n > 0;
 }
 
-/* The ground that @from has in the chat of the token. */
+/* The right that @from has in the chat of the token. */
 static enum gate_sight reply_ground(const struct discord_reply *h, const struct action_from *from)
 {
     struct action_place at = {0};
 
     return vault_chat_of(h->d->base.env->vault, h->ref, &at.chat_id, &at.scope_id)
-               ? host_ground(h->d->base.host, &h->d->base, from, &at)
+               ? host_may_act(h->d->base.host, &h->d->base, from, &at)
                : GATE_UNSEEN;
 }
 
@@ -248,11 +248,11 @@ static void refuse_follow_up(struct sender_verdict *v)
 static bool write_message_path(struct outgoing_message *m, struct buf *out,
                                struct sender_verdict *v)
 {
-    enum gate_sight ground =
+    enum gate_sight right =
         m->reply != NULL && m->follow_up ? reply_ground(m->reply, &m->base.out.from) : GATE_SEEN;
 
-    if (ground != GATE_SEEN) {
-        bool no = ground == GATE_UNSEEN || m->base.out.failures >= SENDER_GROUND_TRIES;
+    if (right != GATE_SEEN) {
+        bool no = right == GATE_UNSEEN || m->base.out.failures >= SENDER_RIGHT_TRIES;
         sender_say(v, no ? SENDER_REFUSED : SENDER_AGAIN, "%s", NO_GROUND);
         v->wait_ms = SENDER_GROUND_MS;
         return false;
@@ -293,7 +293,7 @@ static bool may_enter(const struct outgoing_message *m, struct sender_verdict *v
         m->follow_up || snowflake(chat) == m->channel_id
             ? GATE_SEEN
             : discord_thread_sight(m->base.d, &m->base.out.from, chat, m->channel_id);
-    bool later = sight != GATE_UNSEEN && m->base.out.failures < SENDER_GROUND_TRIES;
+    bool later = sight != GATE_UNSEEN && m->base.out.failures < SENDER_RIGHT_TRIES;
 
     if (sight != GATE_SEEN)
         sender_say(v, later ? SENDER_AGAIN : SENDER_REFUSED, "%s", NOT_ITS_THREAD);
@@ -627,10 +627,10 @@ enum gate_sight discord_thread_sight(struct discord *d, const struct action_from
         return GATE_SEEN;
     snprintf(guild, sizeof guild, "%" PRIu64, ch->guild_id);
     snprintf(thread, sizeof thread, "%" PRIu64, thread_id);
-    return host_ground(d->base.host, &d->base, from,
-                       &(struct action_place){.chat_id = chat,
-                                              .scope_id = str_of(guild),
-                                              .thread_id = str_of(thread)});
+    return host_may_act(d->base.host, &d->base, from,
+                        &(struct action_place){.chat_id = chat,
+                                               .scope_id = str_of(guild),
+                                               .thread_id = str_of(thread)});
 }
 
 /* Messages may wait for the answer; other actions are refused, and a gateway may try again. */

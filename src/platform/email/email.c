@@ -219,7 +219,7 @@ static enum bh_err email_open(struct platform *p, char *ret_why)
     e->in.place.folder = str_of(e->cfg->folder != NULL ? e->cfg->folder : "INBOX");
     email_in_open(e);
     enum bh_err err = email_oauth_open(e, ret_why);
-    return err == BH_OK && !email_place_load(e, ret_why) ? BH_UNAVAILABLE : err;
+    return err == BH_OK && !email_cursor_load(e, ret_why) ? BH_UNAVAILABLE : err;
 }
 
 static void email_start(struct platform *p)

@@ -25,7 +25,7 @@ struct email;
 /* ---- records.c ---- */
 
 /* How far the folder was read: all mails up to @uid are done with. */
-struct email_place {
+struct email_cursor {
     struct str bot, folder; /* the key */
     uint64_t uidvalidity, uid;
     int64_t since_ms; /* INTERNALDATE of the newest mail at the first start; older mail stays */
@@ -43,7 +43,7 @@ struct email_mail {
     bool taken;                           /* an agent got it: it is never taken again */
     struct str tenant, instance, request; /* of the agent that sent it; absent: it came in */
 };
-extern const struct record_form email_place_form, email_mail_form, email_token_form;
+extern const struct record_form email_cursor_form, email_mail_form, email_token_form;
 extern const struct record_form *const email_records[];
 extern const struct eraser email_eraser;
 
@@ -63,7 +63,7 @@ struct email_look *email_look(struct email *e, enum email_kind kind, struct str 
                               email_looked_cb *done, void *ctx) BH_MUST_USE;
 void email_look_cancel(struct email_look **l); /* NULL inside is fine; sets it to NULL */
 /* Reads the progress of the folder: blocks, for start-up.  False: @ret_why. */
-bool email_place_load(struct email *e, char *ret_why);
+bool email_cursor_load(struct email *e, char *ret_why);
 
 /* ---- the bot ---- */
 
@@ -82,7 +82,7 @@ struct email {
         bool open;                    /* the folder is selected */
         struct timer again;           /* the next attempt to connect, or to deliver */
         unsigned failures;
-        struct email_place place;
+        struct email_cursor place;
         bool has_place; /* the folder was opened before */
         bool listing, overflow, reopen;
         uint32_t to;         /* end of the listing; 0: the last mail */

@@ -114,7 +114,7 @@ static void letter_add(struct email *e, uint32_t uid, uint64_t size, int64_t dat
 static void write_place(struct email *e)
 {
     /* Urgent: a crash right after a delivery would repeat it, with the same id. */
-    record_put(e->base.env->store, &email_place_form, NULL, &e->in.place, true, NULL, NULL);
+    record_put(e->base.env->store, &email_cursor_form, NULL, &e->in.place, true, NULL, NULL);
 }
 
 /* The relay got the letter: it is never taken again, and answers find its thread. */
@@ -539,7 +539,7 @@ static void on_listed(void *ctx)
 static void on_selected(void *ctx, const struct imap_folder *f)
 {
     struct email *e = ctx;
-    struct email_place *place = &e->in.place;
+    struct email_cursor *place = &e->in.place;
 
     e->in.open = true;
     e->in.failures = 0;

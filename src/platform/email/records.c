@@ -15,15 +15,16 @@
 #include "store/sweep.h"
 
 static const struct record_field place_fields[] = {
-    RECORD_FIELD(struct email_place, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
-    RECORD_FIELD(struct email_place, folder, "folder", RECORD_KEY | RECORD_NEEDED, .max = 256),
-    RECORD_FIELD(struct email_place, uidvalidity, "uidvalidity", RECORD_NEEDED, .max = UINT32_MAX),
-    RECORD_FIELD(struct email_place, uid, "uid", 0, .max = UINT32_MAX),
-    RECORD_FIELD(struct email_place, since_ms, "since", 0),
-    RECORD_FIELD(struct email_place, last_ms, "last", 0),
-    RECORD_FIELD(struct email_place, anew, "anew", 0),
+    RECORD_FIELD(struct email_cursor, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
+    RECORD_FIELD(struct email_cursor, folder, "folder", RECORD_KEY | RECORD_NEEDED, .max = 256),
+    RECORD_FIELD(struct email_cursor, uidvalidity, "uidvalidity", RECORD_NEEDED, .max = UINT32_MAX),
+    RECORD_FIELD(struct email_cursor, uid, "uid", 0, .max = UINT32_MAX),
+    RECORD_FIELD(struct email_cursor, since_ms, "since", 0),
+    RECORD_FIELD(struct email_cursor, last_ms, "last", 0),
+    RECORD_FIELD(struct email_cursor, anew, "anew", 0),
 };
-const struct record_form email_place_form = RECORD_FORM("email", struct email_place, place_fields);
+const struct record_form email_cursor_form =
+    RECORD_FORM("email", struct email_cursor, place_fields);
 
 static const struct record_field mail_fields[] = {
     RECORD_FIELD(struct email_mail, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
@@ -41,7 +42,7 @@ static const struct record_field mail_fields[] = {
 const struct record_form email_mail_form =
     RECORD_FORM("email_mail", struct email_mail, mail_fields, .lossy = true);
 
-const struct record_form *const email_records[] = {&email_place_form, &email_mail_form,
+const struct record_form *const email_records[] = {&email_cursor_form, &email_mail_form,
                                                    &email_token_form, NULL};
 
 void email_mail_hash(const struct email *e, char ret[EMAIL_HASH_CHARS + 1], enum email_kind kind,
@@ -79,7 +80,7 @@ void email_mail_put(struct email *e, enum email_kind kind, struct str chat, stru
 static bool on_place(void *ctx, struct str key, void *thing)
 {
     struct email *e = ctx;
-    const struct email_place *p = thing;
+    const struct email_cursor *p = thing;
 
     if (!str_eq(p->folder, e->in.place.folder))
         return true;
@@ -92,9 +93,9 @@ static bool on_place(void *ctx, struct str key, void *thing)
     return true;
 }
 
-bool email_place_load(struct email *e, char *ret_why)
+bool email_cursor_load(struct email *e, char *ret_why)
 {
-    return record_load_like(e->base.env->store, &email_place_form, &e->in.place, 1, on_place, e,
+    return record_load_like(e->base.env->store, &email_cursor_form, &e->in.place, 1, on_place, e,
                             ret_why) == BH_OK;
 }
 

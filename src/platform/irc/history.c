@@ -6,11 +6,11 @@
  *      a send whose echo was lost --> CHATHISTORY LATEST: is it there?
  *
  * One request at a time.  Until a chat is filled, what comes live waits behind its history.  The
- * place of a chat (irc_place) moves on when a message is safe, and is written a second later: what
+ * place of a chat (irc_cursor) moves on when a message is safe, and is written a second later: what
  * a crash leaves behind is read twice, and the host drops the duplicates.  If the connection ends
  * in the middle, the live messages that wait are dropped: the history has them, too.
  *
- *      irc_place   bot US target -> msgid, time, account; target "*": the network's newest time
+ *      irc_cursor   bot US target -> msgid, time, account; target "*": the network's newest time
  *      irc_sts     bot US host   -> port, until: secure connections only */
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,14 +31,14 @@ enum {
 #define KEPT_MS (30 * 86400000ll) /* the place of a person who was silent for so long goes */
 
 static const struct record_field place_fields[] = {
-    RECORD_FIELD(struct irc_place, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
-    RECORD_FIELD(struct irc_place, target, "target", RECORD_KEY | RECORD_NEEDED, .max = 256),
-    RECORD_FIELD(struct irc_place, msgid, "msgid", 0, .max = IRC_MSGID_MAX),
-    RECORD_FIELD(struct irc_place, account, "account", 0, .max = IRC_NAME_MAX),
-    RECORD_FIELD(struct irc_place, at_ms, "at", 0),
+    RECORD_FIELD(struct irc_cursor, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
+    RECORD_FIELD(struct irc_cursor, target, "target", RECORD_KEY | RECORD_NEEDED, .max = 256),
+    RECORD_FIELD(struct irc_cursor, msgid, "msgid", 0, .max = IRC_MSGID_MAX),
+    RECORD_FIELD(struct irc_cursor, account, "account", 0, .max = IRC_NAME_MAX),
+    RECORD_FIELD(struct irc_cursor, at_ms, "at", 0),
 };
-const struct record_form irc_place_form =
-    RECORD_FORM("irc_place", struct irc_place, place_fields, .lossy = true);
+const struct record_form irc_cursor_form =
+    RECORD_FORM("irc_place", struct irc_cursor, place_fields, .lossy = true);
 
 static const struct record_field sts_fields[] = {
     RECORD_FIELD(struct irc_sts, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
@@ -50,7 +50,7 @@ static const struct record_field sts_fields[] = {
 const struct record_form irc_sts_form =
     RECORD_FORM("irc_sts", struct irc_sts, sts_fields, .lossy = true);
 
-const struct record_form *const irc_records[] = {&irc_place_form, &irc_sts_form, NULL};
+const struct record_form *const irc_records[] = {&irc_cursor_form, &irc_sts_form, NULL};
 
 /* ---- places ---- */
 
@@ -64,13 +64,13 @@ static bool keeps_history(const struct irc *i)
 static void put_place(struct irc *i, struct str target, struct str msgid, const char *account,
                       int64_t at_ms)
 {
-    const struct irc_place p = {.bot = str_of(i->base.bot),
-                                .target = target,
-                                .msgid = msgid,
-                                .account = str_of(account),
-                                .at_ms = at_ms};
+    const struct irc_cursor p = {.bot = str_of(i->base.bot),
+                                 .target = target,
+                                 .msgid = msgid,
+                                 .account = str_of(account),
+                                 .at_ms = at_ms};
 
-    record_put(i->base.env->store, &irc_place_form, NULL, &p, false, NULL, NULL);
+    record_put(i->base.env->store, &irc_cursor_form, NULL, &p, false, NULL, NULL);
 }
 
 static void save(struct irc *i)
@@ -326,7 +326,7 @@ void irc_past_line(struct irc *i, const struct irc_line *l)
     i->n.filled += irc_in_take(i, l, true);
 }
 
-/* Whoever was named has a fill to come; the others have waited for nothing. */
+/* CHATHISTORY TARGETS ended: the chats that it named are filled, and the others need no fill. */
 static void targets_ended(struct irc *i)
 {
     struct list *all = &i->in.chats.by_age;
@@ -407,7 +407,7 @@ bool irc_past_failed(struct irc *i, const struct irc_line *l)
     return true;
 }
 
-/* What was dropped is read once the messages before it are safe. */
+/* Reads dropped messages from the history, once the messages before them are safe. */
 static void fill_gaps(struct irc *i)
 {
     i->in.gaps = false;
@@ -455,13 +455,13 @@ void irc_past_lost(struct irc *i)
 static bool on_place(void *ctx, struct str key, void *thing)
 {
     struct irc *i = ctx;
-    const struct irc_place *p = thing;
+    const struct irc_cursor *p = thing;
     bool old = p->at_ms < clock_wall_ms(i->base.env->clock) - KEPT_MS;
 
     if (str_eq(p->target, STR("*"))) {
         i->past.seen_ms = i->past.saved_ms = p->at_ms;
     } else if (old && irc_is_nick(p->target)) {
-        record_delete(i->base.env->store, &irc_place_form, key);
+        record_delete(i->base.env->store, &irc_cursor_form, key);
     } else if (p->target.n <= IRC_NAME_MAX) {
         struct irc_chat *c = irc_chat_use(i, p->target);
         snprintf(c->msgid, sizeof c->msgid, "%.*s", STR_FMT(p->msgid));
@@ -498,14 +498,14 @@ void irc_sts_put(struct irc *i)
 
 enum bh_err irc_past_open(struct irc *i, char *ret_why)
 {
-    const struct irc_place like = {.bot = str_of(i->base.bot)};
+    const struct irc_cursor like = {.bot = str_of(i->base.bot)};
     const struct irc_sts sts = {.bot = str_of(i->base.bot)};
 
     list_init(&i->past.asked);
     list_init(&i->past.dirty);
     timer_init(&i->past.save, on_save);
     enum bh_err err =
-        record_load_like(i->base.env->store, &irc_place_form, &like, 1, on_place, i, ret_why);
+        record_load_like(i->base.env->store, &irc_cursor_form, &like, 1, on_place, i, ret_why);
     return err != BH_OK
                ? err
                : record_load_like(i->base.env->store, &irc_sts_form, &sts, 1, on_sts, i, ret_why);

@@ -253,7 +253,7 @@ static struct irc_channel *find_channel(struct irc *i, struct str name)
     return NULL;
 }
 
-/* What an operator has to know: the first channel that the bot cannot be in. */
+/* Sets the problem for operators: the first channel that the bot cannot join. */
 static void tell_problem(struct irc *i)
 {
     char text[256];

@@ -22,7 +22,7 @@ struct recent;
 
 /* ---- records: history.c ---- */
 
-struct irc_place {          /* how far a chat was read */
+struct irc_cursor {         /* how far a chat was read */
     struct str bot, target; /* the key; target "*": the whole network */
     struct str msgid;       /* of the last message that is done with; absent: none */
     struct str account;     /* of a person's chat: irc_chat.account */
@@ -33,7 +33,7 @@ struct irc_sts {          /* the server wants secure connections only */
     int64_t until_ms, for_ms;
     uint32_t port;
 };
-extern const struct record_form irc_place_form, irc_sts_form;
+extern const struct record_form irc_cursor_form, irc_sts_form;
 extern const struct record_form *const irc_records[];
 extern const struct eraser irc_eraser;
 

@@ -710,7 +710,7 @@ static void on_error(struct irc_link *k, struct str text)
 
 static void take_line(struct irc_link *k, const struct irc_line *l)
 {
-    /* What a history tells of us is over. */
+    /* A line inside a batch of history is old, and changes nothing about this connection. */
     bool mine = irc_eq(k->server.fold, l->nick, str_of(k->nick)) &&
                 irc_tag(l, STR("batch"), &k->arena).p == NULL;
     int numeric = irc_numeric(l);

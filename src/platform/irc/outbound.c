@@ -1,7 +1,7 @@
 /* outbound.c - performs actions: messages, questions, reactions, typing.  (irc_priv.h has the
  * calls.)
  *
- *      part --carry--> lines, each with a label --echoes--> done
+ *      part --transmit--> lines, each with a label --echoes--> done
  *                        '-- a server without labels: PING behind the last --PONG--> done
  *
  * A part of a text is sent as one multiline message where the server has them, else line by line.
@@ -49,7 +49,7 @@ struct irc_send {
     size_t left;    /* so many may have left, when the connection ended */
     uint64_t acked; /* bits: lines that arrived */
     uint64_t label; /* of line @done; the others follow.  Without labels: of the PING */
-    bool labeled, carried;
+    bool labeled, transmitting;
     uint64_t number, last; /* of the lines, by irc_link_send() */
     int64_t sent_ms;       /* monotonic: all have left; 0: not yet */
     bool looking, settled;
@@ -215,7 +215,7 @@ static void carry_reaction(struct irc *i, struct irc_send *x)
     x->number = x->last = irc_link_send(i->link, buf_str(&out), x->labeled ? 1 : 2);
 }
 
-static void carry(struct platform *p, struct outgoing *o, const struct sender_request *q)
+static void transmit(struct platform *p, struct outgoing *o, const struct sender_request *q)
 {
     struct irc *i = irc_of(p);
     struct irc_send *x = send_of(o);
@@ -229,7 +229,7 @@ static void carry(struct platform *p, struct outgoing *o, const struct sender_re
     x->labeled = irc_has(i, IRC_LABELS);
     x->acked = 0;
     x->sent_ms = 0;
-    x->carried = true;
+    x->transmitting = true;
     if (x->text == NULL) {
         carry_reaction(i, x);
         return;
@@ -247,7 +247,7 @@ static void carry(struct platform *p, struct outgoing *o, const struct sender_re
 static void answer(struct irc_send *x, enum bh_err err, int status)
 {
     list_remove(&x->link);
-    x->carried = x->looking = false;
+    x->transmitting = x->looking = false;
     sender_answer(&x->out, &(struct http_result){
                                .err = err, .status = status, .why = x->why, .retry_after_ms = -1});
 }
@@ -257,7 +257,7 @@ static struct irc_send *by_label(struct irc *i, uint64_t label, size_t *ret_line
     for (struct list *it = i->out.flying.next; it != &i->out.flying; it = it->next) {
         struct irc_send *x = list_entry(it, struct irc_send, link);
         size_t n = x->labeled ? x->n_lines - x->done : 1;
-        if (x->carried && label >= x->label && label < x->label + n) {
+        if (x->transmitting && label >= x->label && label < x->label + n) {
             *ret_line = x->done + (size_t)(label - x->label);
             return x;
         }
@@ -312,7 +312,7 @@ static struct irc_send *by_target(struct irc *i, struct str target)
 
     for (struct list *it = i->out.flying.next; it != &i->out.flying; it = it->next) {
         struct irc_send *x = list_entry(it, struct irc_send, link);
-        if (x->carried && !x->labeled && irc_eq(in.fold, str_of(x->target), target))
+        if (x->transmitting && !x->labeled && irc_eq(in.fold, str_of(x->target), target))
             return x;
     }
     return NULL;
@@ -426,7 +426,7 @@ void irc_out_tick(struct irc *i)
 
     list_each (&i->out.flying, it, nxt) {
         struct irc_send *x = list_entry(it, struct irc_send, link);
-        if (!x->carried || sent < x->last)
+        if (!x->transmitting || sent < x->last)
             continue;
         if (x->sent_ms == 0) {
             x->sent_ms = now;
@@ -588,7 +588,7 @@ const struct sender_ops irc_sender = {.write = write_part,
                                       .read = read_answer,
                                       .free = send_free,
                                       .wait = wait_ms,
-                                      .carry = carry,
+                                      .transmit = transmit,
                                       .drop = drop,
                                       .look = look,
                                       .looked = looked};

@@ -53,21 +53,21 @@ enum {
 
 /* ---- the record ---- */
 
-struct place_record { /* how far the homeserver's events were taken */
+struct mx_cursor_record { /* how far the homeserver's events were taken */
     struct str bot, next, txn;
 };
 static const struct record_field place_fields[] = {
-    RECORD_FIELD(struct place_record, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
-    RECORD_FIELD(struct place_record, next, "next", 0, .max = 4096),
-    RECORD_FIELD(struct place_record, txn, "txn", 0, .max = 256),
+    RECORD_FIELD(struct mx_cursor_record, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
+    RECORD_FIELD(struct mx_cursor_record, next, "next", 0, .max = 4096),
+    RECORD_FIELD(struct mx_cursor_record, txn, "txn", 0, .max = 256),
 };
-const struct record_form mx_place_form =
-    RECORD_FORM("matrix", struct place_record, place_fields, .lossy = true);
+const struct record_form mx_cursor_form =
+    RECORD_FORM("matrix", struct mx_cursor_record, place_fields, .lossy = true);
 
 static bool on_place(void *ctx, struct str key, void *thing)
 {
     struct matrix *m = ctx;
-    const struct place_record *r = thing;
+    const struct mx_cursor_record *r = thing;
 
     if (!str_eq(r->bot, str_of(m->base.bot)))
         return true; /* another bot, whose name begins alike */
@@ -599,9 +599,9 @@ static void on_saved(void *ctx, enum bh_err err)
 static void batch_done(struct matrix *m)
 {
     struct mx_batch *b = &m->in.batch;
-    struct place_record r = {.bot = str_of(m->base.bot),
-                             .next = b->txn.n > 0 ? buf_str(&m->in.since) : buf_str(&b->next),
-                             .txn = b->txn.n > 0 ? buf_str(&b->txn) : buf_str(&m->in.txn)};
+    struct mx_cursor_record r = {.bot = str_of(m->base.bot),
+                                 .next = b->txn.n > 0 ? buf_str(&m->in.since) : buf_str(&b->next),
+                                 .txn = b->txn.n > 0 ? buf_str(&b->txn) : buf_str(&m->in.txn)};
 
     timer_stop(m->base.env->clock, &b->again);
     if (b->failures >= RETRIES_ARE_A_PROBLEM)
@@ -611,7 +611,7 @@ static void batch_done(struct matrix *m)
         on_saved(m, BH_OK); /* nothing happened */
         return;
     }
-    m->in.put = record_put(m->base.env->store, &mx_place_form, NULL, &r, true, on_saved, m);
+    m->in.put = record_put(m->base.env->store, &mx_cursor_form, NULL, &r, true, on_saved, m);
 }
 
 /* ---- /sync ---- */
@@ -872,7 +872,7 @@ void mx_in_open(struct matrix *m)
     timer_init(&m->in.timer, on_timer);
     timer_init(&m->in.batch.again, on_again);
     list_init(&m->in.batch.waiting);
-    if (record_load(m->base.env->store, &mx_place_form, NULL, str_of(m->base.bot), on_place, m,
+    if (record_load(m->base.env->store, &mx_cursor_form, NULL, str_of(m->base.bot), on_place, m,
                     why) != BH_OK)
         log_warn(&m->base.log, "%s; events start at the newest ones", why);
 }

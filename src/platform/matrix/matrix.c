@@ -314,7 +314,7 @@ static const struct descriptor descriptor = {
            1u << ACTION_REACT,
 };
 
-static const struct record_form *const records[] = {&mx_place_form, &mx_room_form, NULL};
+static const struct record_form *const records[] = {&mx_cursor_form, &mx_room_form, NULL};
 
 const struct platform_ops matrix_ops = {
     .name = "matrix",

@@ -108,7 +108,7 @@ static inline bool mx_is_service(const struct matrix *m)
     return m->cfg->token == NULL;
 }
 
-extern const struct record_form mx_place_form, mx_room_form;
+extern const struct record_form mx_cursor_form, mx_room_form;
 
 /* ---- inbound.c ---- */
 void mx_in_open(struct matrix *m);

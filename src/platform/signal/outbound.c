@@ -1,7 +1,7 @@
 /* outbound.c - turns the actions of gateways into calls of signal-cli, and reads the answers.
  * (signal_priv.h has the calls; platform/sender.h describes lanes and retries.)
  *
- *      signal_act --> struct signal_outgoing --> the sender --> write --> carry --> signal-cli
+ *      signal_act --> struct signal_outgoing --> the sender --> write --> transmit --> signal-cli
  *                                                                read <-- answer <-----'
  *
  * signal-cli takes no idempotency key.  The id of a call that sends a message is made of the number
@@ -365,7 +365,7 @@ static void on_answer(void *ctx, const struct child_answer *a)
                                                  .retry_after_ms = -1});
 }
 
-static void signal_carry(struct platform *p, struct outgoing *o, const struct sender_request *q)
+static void signal_transmit(struct platform *p, struct outgoing *o, const struct sender_request *q)
 {
     struct signal_outgoing *x = outgoing_of(o);
 
@@ -470,7 +470,7 @@ static void on_limit(struct signal_outgoing *x, struct sender_verdict *v)
                              "Signal wants a captcha before it takes more messages: get one at "
                              "https://signalcaptchas.org/challenge/generate.html and give it to "
                              "`signal-cli submitRateLimitChallenge`");
-    log_warn(&s->base.log, "limited: wait_ms=%" PRId64, v->wait_ms);
+    log_warn(&s->base.log, "rate limited: wait_ms=%" PRId64, v->wait_ms);
 }
 
 static void on_done(struct signal_outgoing *x, struct sender_verdict *v)
@@ -568,7 +568,7 @@ const struct sender_ops signal_sender = {
     .read = signal_read,
     .free = outgoing_free,
     .wait = signal_wait,
-    .carry = signal_carry,
+    .transmit = signal_transmit,
     .drop = signal_drop,
     .stream = &streaming,
     .look = signal_look,

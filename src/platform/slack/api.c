@@ -362,8 +362,8 @@ void slack_answer_read(struct slack_team *t, enum slack_method m, const struct h
         v->wait_ms = wait_ms > 0 ? wait_ms : 1000;
         t->limits[m].until_ms = clock_now_ms(t->s->base.env->clock) + v->wait_ms;
         sender_say(v, SENDER_AGAIN, "Slack asks to wait %" PRId64 " s", (v->wait_ms + 999) / 1000);
-        log_warn(&t->s->base.log, "limited: method=%s retry_after_ms=%" PRId64, methods[m].name,
-                 v->wait_ms);
+        log_warn(&t->s->base.log, "rate limited: method=%s retry_after_ms=%" PRId64,
+                 methods[m].name, v->wait_ms);
     } else if (error.n > 0 && r->status < 500) {
         explain(t, v);
     } else if (r->status == 503) {

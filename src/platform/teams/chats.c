@@ -21,17 +21,18 @@
 enum { MAX_CHATS = 262144, MAX_CARDS = 65536, MAX_THREADS = 65536, MAX_STREAMS = 16384 };
 #define SAVE_MS ((int64_t)24 * 3600 * 1000) /* a record of a chat in use is this old at most */
 
-struct kept_place {
+struct teams_chat_record {
     struct str bot, chat;
     enum teams_kind kind;
     struct str service_url, tenant, team, name, account, person, self;
     int64_t seen_ms;
 };
-#define CHAT(member, name, ...) RECORD_FIELD(struct kept_place, member, name, __VA_ARGS__)
+#define CHAT(member, name, ...) RECORD_FIELD(struct teams_chat_record, member, name, __VA_ARGS__)
 static const struct record_field chat_fields[] = {
     CHAT(bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
     CHAT(chat, "chat", RECORD_KEY | RECORD_NEEDED, .max = TEAMS_CHAT_MAX),
-    RECORD_FIELD_(struct kept_place, kind, "kind", RECORD_U32, RECORD_NEEDED, .words = teams_kinds),
+    RECORD_FIELD_(struct teams_chat_record, kind, "kind", RECORD_U32, RECORD_NEEDED,
+                  .words = teams_kinds),
     CHAT(service_url, "serviceUrl", RECORD_NEEDED, .max = TEAMS_URL_MAX),
     CHAT(tenant, "entraTenant", 0, .max = TEAMS_ID_MAX),
     CHAT(team, "team", 0, .max = TEAMS_CHAT_MAX),
@@ -42,7 +43,7 @@ static const struct record_field chat_fields[] = {
     CHAT(seen_ms, "seen", 0),
 };
 const struct record_form teams_chat_form =
-    RECORD_FORM("teams_chat", struct kept_place, chat_fields, .lossy = true);
+    RECORD_FORM("teams_chat", struct teams_chat_record, chat_fields, .lossy = true);
 
 struct kept_card {
     struct str bot, chat, id, text, file, name, thread;
@@ -77,7 +78,7 @@ static void chat_free(struct lru *l, void *entry)
 
 static void chat_delete(struct teams *t, struct teams_chat *c)
 {
-    struct kept_place r = {.bot = str_of(t->base.bot), .chat = c->lru.key};
+    struct teams_chat_record r = {.bot = str_of(t->base.bot), .chat = c->lru.key};
 
     record_delete_like(t->base.env->store, &teams_chat_form, &r);
     lru_drop(&t->chats, c);
@@ -95,17 +96,17 @@ static bool set(char **to, struct str is)
 
 static void chat_save(struct teams *t, struct teams_chat *c)
 {
-    struct kept_place r = {.bot = str_of(t->base.bot),
-                           .chat = c->lru.key,
-                           .kind = c->kind,
-                           .service_url = str_of(c->service_url),
-                           .tenant = str_of(c->tenant),
-                           .team = str_of(c->team),
-                           .name = str_of(c->name),
-                           .account = str_of(c->account),
-                           .person = str_of(c->person),
-                           .self = str_of(c->self),
-                           .seen_ms = clock_wall_ms(t->base.env->clock)};
+    struct teams_chat_record r = {.bot = str_of(t->base.bot),
+                                  .chat = c->lru.key,
+                                  .kind = c->kind,
+                                  .service_url = str_of(c->service_url),
+                                  .tenant = str_of(c->tenant),
+                                  .team = str_of(c->team),
+                                  .name = str_of(c->name),
+                                  .account = str_of(c->account),
+                                  .person = str_of(c->person),
+                                  .self = str_of(c->self),
+                                  .seen_ms = clock_wall_ms(t->base.env->clock)};
 
     record_put(t->base.env->store, &teams_chat_form, NULL, &r, false, NULL, NULL);
     c->saved_ms = r.seen_ms;
@@ -249,7 +250,7 @@ void teams_card_over(struct teams *t, struct str chat, struct str id)
 static bool on_chat(void *ctx, struct str key, void *thing)
 {
     struct teams *t = ctx;
-    const struct kept_place *r = thing;
+    const struct teams_chat_record *r = thing;
     struct str chat, thread;
 
     if (!teams_split_chat(r->chat, &chat, &thread) || thread.n > 0)
@@ -287,7 +288,7 @@ static int by_saved(const void *a, const void *b)
 
 enum bh_err teams_chats_load(struct teams *t, char *ret_why)
 {
-    struct kept_place chat = {.bot = str_of(t->base.bot)};
+    struct teams_chat_record chat = {.bot = str_of(t->base.bot)};
     struct kept_card card = {.bot = str_of(t->base.bot)};
     struct store *store = t->base.env->store;
 

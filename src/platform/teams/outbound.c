@@ -291,7 +291,7 @@ static void on_limit(struct teams_outgoing *x, const struct http_result *r,
         return;
     x->t->n.limited++;
     pace_hit(sender_budget(x->t->base.sender), str_of(x->chat), v->wait_ms > 0 ? v->wait_ms : 2000);
-    log_warn(&x->t->base.log, "limited: wait_ms=%" PRId64, v->wait_ms);
+    log_warn(&x->t->base.log, "rate limited: wait_ms=%" PRId64, v->wait_ms);
 }
 
 /* A token that Teams does not take is fetched anew; a second refusal is the operator's. */

@@ -311,7 +311,8 @@ static void note_limit(struct tg_outgoing *x, int64_t retry_after_ms)
     bool all = pace_n_limited(pace, &shortest_ms) >= 3;
     if (all)
         sender_pause(t->base.sender, shortest_ms);
-    log_warn(&t->base.log, "limited: retry_after_ms=%" PRId64 " whole_bot=%d", retry_after_ms, all);
+    log_warn(&t->base.log, "rate limited: retry_after_ms=%" PRId64 " whole_bot=%d", retry_after_ms,
+             all);
 }
 
 static enum stream_way way_of(struct platform *p, const struct action *a)

@@ -188,14 +188,14 @@ static void take_other(struct whatsapp *w, const struct wa_item *it)
 {
     struct whatsapp *to = it->number_id.n > 0 ? bot_of(w, it->number_id) : w;
     struct wa_status s;
-    struct wa_move m;
+    struct wa_new_id m;
 
     if (to == NULL) {
         w->n.elsewhere++;
     } else if (it->kind == WA_STATUS && wa_read_status(it->thing, &s)) {
         to->n.statuses++;
         wa_told(to, &s);
-    } else if (it->kind == WA_MOVE && wa_read_move(it->thing, &m)) {
+    } else if (it->kind == WA_NEW_ID && wa_read_new_id(it->thing, &m)) {
         wa_person_moved(to, m.from, m.to);
     } else {
         to->base.n.ignored++;

@@ -72,7 +72,7 @@ static const struct {
     enum wa_kind kind;
 } lists[] = {{"messages", WA_MESSAGE},
              {"statuses", WA_STATUS},
-             {"user_id_update", WA_MOVE},
+             {"user_id_update", WA_NEW_ID},
              {"errors", WA_ERROR}};
 
 bool wa_is_webhook(struct json body)
@@ -458,11 +458,11 @@ bool wa_read_status(struct json thing, struct wa_status *ret)
     return state.n > 0 && wa_is_wamid(ret->id);
 }
 
-bool wa_read_move(struct json thing, struct wa_move *ret)
+bool wa_read_new_id(struct json thing, struct wa_new_id *ret)
 {
     struct json user = json_get(thing, "user_id");
 
-    *ret = (struct wa_move){.from = json_str(user, "previous"), .to = json_str(user, "current")};
+    *ret = (struct wa_new_id){.from = json_str(user, "previous"), .to = json_str(user, "current")};
     return wa_is_bsuid(ret->from) && wa_is_bsuid(ret->to) && !str_eq(ret->from, ret->to);
 }
 

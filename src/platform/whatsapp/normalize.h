@@ -2,7 +2,7 @@
  *
  *      entry[] -> changes[] -> value -> messages[]         WA_MESSAGE  an event
  *                                   |-> statuses[]         WA_STATUS   how a message of ours ended
- *                                   '-> user_id_update[]   WA_MOVE     a person has a new id
+ *                                   '-> user_id_update[]   WA_NEW_ID     a person has a new id
  *
  *      chat_id, user_id   the person's business-scoped user id (BSUID) where Meta gives it,
  *                         else the phone number
@@ -30,7 +30,7 @@ bool wa_is_wamid(struct str id);  /* the id of a message */
 
 /* ---- walking through a webhook ---- */
 
-enum wa_kind { WA_MESSAGE, WA_STATUS, WA_MOVE, WA_ERROR };
+enum wa_kind { WA_MESSAGE, WA_STATUS, WA_NEW_ID, WA_ERROR };
 
 struct wa_item { /* borrowed from the parser */
     enum wa_kind kind;
@@ -87,10 +87,10 @@ struct wa_status {
 };
 bool wa_read_status(struct json thing, struct wa_status *ret); /* false: not a status */
 
-struct wa_move {
+struct wa_new_id {
     struct str from, to; /* BSUIDs */
 };
-bool wa_read_move(struct json thing, struct wa_move *ret);
+bool wa_read_new_id(struct json thing, struct wa_new_id *ret);
 
 /* May a file be fetched from @url with the bot's token?  @api_base: the configured address, or
  * absent. */

@@ -461,7 +461,7 @@ static void on_limit(struct wa_outgoing *x, const struct http_result *r, struct 
         v->wait_ms = r->retry_after_ms > THROUGHPUT_MS ? r->retry_after_ms : THROUGHPUT_MS;
         sender_pause(w->base.sender, v->wait_ms);
     }
-    log_warn(&w->base.log, "limited: code=%" PRId64 " wait_ms=%" PRId64, v->code, v->wait_ms);
+    log_warn(&w->base.log, "rate limited: code=%" PRId64 " wait_ms=%" PRId64, v->code, v->wait_ms);
 }
 
 static void wa_read(struct platform *p, struct outgoing *o, const struct http_result *r,

@@ -1,6 +1,6 @@
 /* guard.c - design.  (guard.h has the contract.)
  *
- * The guard remembers no verdicts: it asks chats, grounds and personas at every action, so a right
+ * The guard remembers no verdicts: it asks chats, rights and personas at every action, so a right
  * ends with the change that ends it.  Only the basis of a chat is stored, with the chat: five texts
  * in one string, divided by 0x1f, because few chats need more than one of them.  The key is left
  * out where it equals the guild or the chat itself. */
@@ -17,7 +17,7 @@
 #include "relay/session/session.h"
 #include "relay/sleep/instance.h"
 #include "store/store.h"
-#include "tenancy/grounds.h"
+#include "tenancy/rights.h"
 
 #define ERROR_IDENTITY "identity not announced on this socket"
 #define ERROR_NO_BOT "no such bot is served here"
@@ -150,7 +150,7 @@ bool basis_read(struct json at, struct buf *out)
 /* ---- does the basis still hold? ---- */
 
 /* GATE_SEEN: a scope of the instance covers the place, and its people can see the place. */
-static enum gate_sight by_scope(const struct instance *i, const struct ground_at *at,
+static enum gate_sight by_scope(const struct instance *i, const struct right_at *at,
                                 struct str guild, struct str chat, struct str parent)
 {
     struct facts *facts = i->relay->env.facts;
@@ -159,23 +159,23 @@ static enum gate_sight by_scope(const struct instance *i, const struct ground_at
                                 .scope_id = guild,
                                 .chat_id = chat};
 
-    if (!ground_scope(facts, at, guild, chat) &&
-        (parent.n == 0 || !ground_scope(facts, at, guild, parent)))
+    if (!right_by_scope(facts, at, guild, chat) &&
+        (parent.n == 0 || !right_by_scope(facts, at, guild, parent)))
         return GATE_UNSEEN;
     return judge_sees(i->relay, grant_instance(facts, at->who), &place);
 }
 
-/* GATE_SEEN: a ground of the chat holds on @bot. */
+/* GATE_SEEN: a right of the chat holds on @bot. */
 static enum gate_sight basis_holds(const struct known_chat *c, struct str bot)
 {
     const struct facts *facts = c->inst->relay->env.facts;
-    struct ground_at at = {{instance_tenant(c->inst), instance_id(c->inst)}, chat_platform(c), bot};
+    struct right_at at = {{instance_tenant(c->inst), instance_id(c->inst)}, chat_platform(c), bot};
     struct basis g = unpack(name_text(c->basis));
     char scratch[CHAT_ID_CHARS];
     struct str id = chat_id(c, scratch), guild = chat_scope(c).n != 0 ? chat_scope(c) : id;
 
-    if (ground_person(facts, &at, g.of[PERSON]) ||
-        ground_route(facts, &at, g.of[KEY].n > 0 ? g.of[KEY] : guild, g.of[FORMER]))
+    if (right_by_person(facts, &at, g.of[PERSON]) ||
+        right_by_route(facts, &at, g.of[KEY].n > 0 ? g.of[KEY] : guild, g.of[FORMER]))
         return GATE_SEEN;
     return by_scope(c->inst, &at, guild, id, g.of[PARENT]);
 }
@@ -183,14 +183,14 @@ static enum gate_sight basis_holds(const struct known_chat *c, struct str bot)
 bool basis_shows(const struct known_chat *c, struct str bot)
 {
     const struct facts *facts = c->inst->relay->env.facts;
-    struct ground_at at = {{instance_tenant(c->inst), instance_id(c->inst)}, chat_platform(c), bot};
+    struct right_at at = {{instance_tenant(c->inst), instance_id(c->inst)}, chat_platform(c), bot};
     struct basis g = unpack(name_text(c->basis));
     char scratch[CHAT_ID_CHARS];
     struct str guild = chat_scope(c).n != 0 ? chat_scope(c) : chat_id(c, scratch);
 
     return (str_eq(chat_bot(c), bot) || has_bot(g.of[EARLIER], bot)) &&
-           (ground_person(facts, &at, g.of[PERSON]) ||
-            ground_route(facts, &at, g.of[KEY].n > 0 ? g.of[KEY] : guild, g.of[FORMER]));
+           (right_by_person(facts, &at, g.of[PERSON]) ||
+            right_by_route(facts, &at, g.of[KEY].n > 0 ? g.of[KEY] : guild, g.of[FORMER]));
 }
 
 /* True when the session of a direct chat is among those of @c. */
@@ -211,9 +211,9 @@ bool relay_owner_chat(struct relay *r, struct str tenant, struct str instance,
     char scratch[CHAT_ID_CHARS];
 
     for (int n = 0; c != NULL && n < OWNER_LOOKS; n++) {
-        struct ground_at at = {{instance_tenant(i), instance_id(i)}, chat_platform(c), chat_bot(c)};
+        struct right_at at = {{instance_tenant(i), instance_id(i)}, chat_platform(c), chat_bot(c)};
         struct str person = unpack(name_text(c->basis)).of[PERSON], id = chat_id(c, scratch);
-        if (!chat_is_over(c) && person.n > 0 && ground_person(r->env.facts, &at, person) &&
+        if (!chat_is_over(c) && person.n > 0 && right_by_person(r->env.facts, &at, person) &&
             is_direct(c, id)) {
             buf_add_str(ret_platform, at.platform);
             buf_add_str(ret_chat, id);
@@ -227,7 +227,7 @@ bool relay_owner_chat(struct relay *r, struct str tenant, struct str instance,
 /* ---- one action ---- */
 
 /* Selects platform and bot: the bot that delivered the chat's events, or an earlier one that @a
- * names; without a record of the chat, from the hellos.  A hello grants no right: ground_in_chat()
+ * names; without a record of the chat, from the hellos.  A hello grants no right: right_in_chat()
  * checks whether the bot belongs to the instance.  NULL: @ret is set; else the reason. */
 static const char *choose_persona(const struct session *s, const struct action *a,
                                   struct destination *ret)
@@ -249,13 +249,13 @@ static const char *choose_persona(const struct session *s, const struct action *
 }
 
 /* May the instance speak in the chat?  Only records decide; the scope selects the record. */
-static enum gate_sight ground_in_chat(struct instance *i, const struct action_place *place,
-                                      const struct outlet *by)
+static enum gate_sight right_in_chat(struct instance *i, const struct action_place *place,
+                                     const struct outlet *by)
 {
     const struct facts *facts = i->relay->env.facts;
-    struct ground_at at = {{instance_tenant(i), instance_id(i)},
-                           str_of(by->platform),
-                           str_of(by->bot)};
+    struct right_at at = {{instance_tenant(i), instance_id(i)},
+                          str_of(by->platform),
+                          str_of(by->bot)};
     const struct known_chat *chat = chats_find(i, at.platform, place->chat_id);
 
     if (chat != NULL && place->scope_id.n > 0 && chat_scope(chat).n > 0 &&
@@ -263,11 +263,11 @@ static enum gate_sight ground_in_chat(struct instance *i, const struct action_pl
         return GATE_UNSEEN; /* a scope that contradicts the record is a mistake or an attack */
     if (chat != NULL)
         return by->answers ? GATE_SEEN : basis_holds(chat, at.bot);
-    if (i->forgot_chats && by->secret_chats && ground_key(facts, &at, at.bot))
+    if (i->forgot_chats && by->secret_chats && right_by_key(facts, &at, at.bot))
         return GATE_SEEN; /* nobody can guess the id: the chat was delivered, and forgotten since */
-    if (ground_key(facts, &at, place->chat_id) && (by->alone || ground_bot(facts, &at)))
+    if (right_by_key(facts, &at, place->chat_id) && (by->alone || right_by_bot(facts, &at)))
         return GATE_SEEN;
-    if (ground_person(facts, &at, place->chat_id))
+    if (right_by_person(facts, &at, place->chat_id))
         return GATE_SEEN; /* where a direct chat has the person's own id */
     return place->scope_id.n != 0 ? by_scope(i, &at, place->scope_id, place->chat_id, STR_NULL)
                                   : GATE_UNSEEN;
@@ -327,13 +327,13 @@ static const char *may_touch(struct instance *i, const struct action *a,
 
 /* A private thread of a chat in which the instance may speak: its people must see the thread, or it
  * had an event from there, or it hears everybody in the place. */
-static enum gate_sight ground_in_thread(struct instance *i, const struct action_place *place,
-                                        const struct outlet *by)
+static enum gate_sight right_in_thread(struct instance *i, const struct action_place *place,
+                                       const struct outlet *by)
 {
     struct facts *facts = i->relay->env.facts;
-    struct ground_at at = {{instance_tenant(i), instance_id(i)},
-                           str_of(by->platform),
-                           str_of(by->bot)};
+    struct right_at at = {{instance_tenant(i), instance_id(i)},
+                          str_of(by->platform),
+                          str_of(by->bot)};
     const struct known_chat *chat = chats_find(i, at.platform, place->chat_id);
     const struct known_chat *thread = chats_find(i, at.platform, place->thread_id);
     struct basis g = unpack(chat != NULL ? name_text(chat->basis) : STR_NULL);
@@ -343,14 +343,14 @@ static enum gate_sight ground_in_thread(struct instance *i, const struct action_
                                .chat_id = place->chat_id,
                                .thread_id = place->thread_id};
 
-    if (ground_open(facts, &at, g.of[KEY].n > 0 ? g.of[KEY] : place->scope_id, g.of[FORMER]) ||
+    if (right_by_open(facts, &at, g.of[KEY].n > 0 ? g.of[KEY] : place->scope_id, g.of[FORMER]) ||
         (thread != NULL && basis_holds(thread, at.bot) == GATE_SEEN))
         return GATE_SEEN;
     return judge_sees(i->relay, grant_instance(facts, at.who), &seen);
 }
 
-enum gate_sight relay_ground(struct relay *r, const struct action_from *from, struct str platform,
-                             struct str bot, const struct action_place *place)
+enum gate_sight relay_may_act(struct relay *r, const struct action_from *from, struct str platform,
+                              struct str bot, const struct action_place *place)
 {
     struct instance *i = instance_find(r, from->tenant, from->instance);
     const struct outlet *by = r->env.outside->find(r->env.outside, platform, bot);
@@ -359,12 +359,12 @@ enum gate_sight relay_ground(struct relay *r, const struct action_from *from, st
         return GATE_SEEN; /* bellhop itself, to whoever sent it a command */
     if (i == NULL || i->life != from->life || by == NULL)
         return GATE_UNSEEN;
-    enum gate_sight sight = ground_in_chat(i, place, by);
-    return sight == GATE_SEEN && place->thread_id.n > 0 ? ground_in_thread(i, place, by) : sight;
+    enum gate_sight sight = right_in_chat(i, place, by);
+    return sight == GATE_SEEN && place->thread_id.n > 0 ? right_in_thread(i, place, by) : sight;
 }
 
 /* A follow-up names no chat: the platform's vault knows what the key is good for, and for whom, and
- * asks relay_ground() for the chat of its token.  All other refusals read the same, so that asking
+ * asks relay_may_act() for the chat of its token.  All other refusals read the same, so that asking
  * teaches nothing.  A gateway that names no bot means the bot of the chat in the key. */
 static const char *admit_follow_up(const struct session *s, const struct action *a,
                                    struct destination *t)
@@ -383,10 +383,10 @@ static const char *admit_follow_up(const struct session *s, const struct action 
     t->outlet = outside->find(outside, t->platform, t->bot);
     if (t->outlet == NULL || (t->outlet->descriptor->ops & (1u << ACTION_FOLLOW_UP)) == 0)
         return ERROR_CAPABILITY;
-    struct ground_at at = {{instance_tenant(s->inst), instance_id(s->inst)},
-                           t->platform,
-                           str_of(t->outlet->bot)};
-    return grounds_may_use(s->inst->relay->env.facts, &at) ? NULL : ERROR_CAPABILITY;
+    struct right_at at = {{instance_tenant(s->inst), instance_id(s->inst)},
+                          t->platform,
+                          str_of(t->outlet->bot)};
+    return rights_may_use(s->inst->relay->env.facts, &at) ? NULL : ERROR_CAPABILITY;
 }
 
 const char *guard_admit(const struct session *s, const struct action *a, struct destination *ret)
@@ -405,7 +405,7 @@ const char *guard_admit(const struct session *s, const struct action *a, struct 
     if (ret->outlet == NULL)
         return ERROR_NO_BOT;
     const struct action_place place = {.chat_id = a->chat_id, .scope_id = a->scope_id};
-    if (a->chat_id.n == 0 || ground_in_chat(s->inst, &place, ret->outlet) != GATE_SEEN)
+    if (a->chat_id.n == 0 || right_in_chat(s->inst, &place, ret->outlet) != GATE_SEEN)
         return ACTION_ERROR_NOT_ROUTED;
     /* An op that the outlet does not have is refused by the caller, with the op's name. */
     bool touches = (touching & ret->outlet->descriptor->ops & (1u << a->op)) != 0;

@@ -1,6 +1,6 @@
 /* guard.h - decides whether an instance may act in a chat or on a message.
  *
- *      outbound frame -> guard_admit() -> persona -> outlet -> the chat's ground -> its message
+ *      outbound frame -> guard_admit() -> persona -> outlet -> the chat's right -> its message
  *
  * An instance may act in a chat that it received an event from, through the bot that delivered the
  * event, while the basis of that chat holds on that bot:
@@ -13,13 +13,13 @@
  * bot, in a chat that lies in a granted scope and that its people can see, and, through a bot that
  * an operator gave it, in a chat whose id an operator routed to it.  Scopes in a frame, and bots in
  * a hello or a provision, are compared with the records: they can refuse an action, never allow
- * one.  tenancy/grounds.h answers each of these questions.
+ * one.  tenancy/rights.h answers each of these questions.
  *
  * Editing needs more than speaking: an instance edits only messages that it sent, and reacts to, or
  * opens a thread under, messages that it sent or received.  It renames threads that it opened, that
  * hang under such a message, or that it had an event from.
  *
- * requests.c calls guard_admit() for every action.  relay_ground() (relay.h) asks the same records
+ * requests.c calls guard_admit() for every action.  relay_may_act() (relay.h) asks the same records
  * again before an action leaves that waited, and when a token of the vault is used.  An adapter
  * that posts into a thread of the metadata checks itself that the thread lies in chat_id.
  */

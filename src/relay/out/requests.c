@@ -15,7 +15,7 @@
 #include "relay/out/spoken.h"
 #include "relay/out/traced.h"
 #include "store/store.h"
-#include "tenancy/grounds.h"
+#include "tenancy/rights.h"
 
 enum { PARTS_MAX = 16, CUT_OFF_MS = 60000 };
 enum { BURST_S = 5 }; /* the burst is the rate of so many seconds */
@@ -429,8 +429,8 @@ bool relay_revive(struct relay *r, const struct action_from *from, struct str pl
     struct requests *q = r->requests;
 
     *ret_id = ACTION_NOBODY;
-    const struct ground_at at = {{from->tenant, from->instance}, platform, bot};
-    if (i == NULL || i->life != from->life || !grounds_may_use(r->env.facts, &at))
+    const struct right_at at = {{from->tenant, from->instance}, platform, bot};
+    if (i == NULL || i->life != from->life || !rights_may_use(r->env.facts, &at))
         return false;
     if (from->request_id.n == 0 || from->request_id.n > FRAME_REQUEST_ID_MAX)
         return true; /* nobody waits for it */

@@ -273,7 +273,7 @@ void session_alive(struct session *s, bool acked)
         s->ack_since_ms = now_ms(s);
     if (s->state != SESSION_MUTE && !(acked && s->state == SESSION_DEAF))
         return;
-    log_info(&s->log, "back");
+    log_info(&s->log, "responds again");
     session_enter(s, SESSION_RECEIVING);
     wake_stop(s->inst);
     pump_want(s->inst);

@@ -190,7 +190,7 @@ static void count_group(struct store_op *first, struct store_op *end, struct sto
     }
 }
 
-/* What the server has no room for is new work; the rest may pass when it is tried again. */
+/* When the server has no room, only ops that add data fail; the others may pass when retried. */
 static void refuse(struct store_op *first, struct store_op *end, enum line_end e)
 {
     for (struct store_op *op = first; op != end; op = op->next) {
@@ -375,7 +375,7 @@ bool pg_batch_forget(struct store *base, int64_t before_ms)
     return n < FORGET_ROWS;
 }
 
-int64_t pg_batch_tend_due_us(struct store *base)
+int64_t pg_batch_maintain_due_us(struct store *base)
 {
     struct store_postgres *st = postgres_of(base);
 
@@ -386,7 +386,7 @@ int64_t pg_batch_tend_due_us(struct store *base)
 
 /* While the server is away perhaps nobody submits a write, so the store looks itself whether the
  * server is back. */
-void pg_batch_tend(struct store *base, bool quiet)
+void pg_batch_maintain(struct store *base, bool quiet)
 {
     struct store_postgres *st = postgres_of(base);
     struct store_stats counts = {0};

@@ -72,7 +72,7 @@ struct pg_line {
 enum line_use { LINE_READS, LINE_WRITES /* in pipeline mode */, LINE_PLAIN /* no statements */ };
 bool line_open(struct pg_line *l, const char *url, enum line_use use); /* false: see problem */
 void line_close(struct pg_line *l);
-/* Between rounds: nothing came from the server.  What comes then is its farewell. */
+/* Called between rounds.  False: the server sent something, which is its notice that it closes. */
 bool line_is_quiet(const struct pg_line *l);
 void line_begin(struct pg_line *l, int64_t ms); /* a round of questions and answers begins */
 struct params;
@@ -207,8 +207,8 @@ bool pg_schema_prepare(struct store_postgres *st, char *ret_why);
 /* batch.c: transactions, leases, and what the write thread does between them */
 void pg_batch_run(struct store *base, struct store_op *first, struct store_stats *counts);
 bool pg_batch_forget(struct store *base, int64_t before_ms);
-void pg_batch_tend(struct store *base, bool quiet);
-int64_t pg_batch_tend_due_us(struct store *base);
+void pg_batch_maintain(struct store *base, bool quiet);
+int64_t pg_batch_maintain_due_us(struct store *base);
 /* One request on a line of LINE_WRITES.  LINE_OK: the answer is in @l. */
 enum line_end pg_lease_ask(struct pg_line *line, struct params *p, int64_t answer_ms,
                            struct store_lease *l);

@@ -88,8 +88,8 @@ static const char session[] = "SET synchronous_commit=on;"
                               "SET jit=off;"
                               "SET search_path=bellhop";
 
-/* What is written is found by its key, however few rows there were when the statements were
- * planned; and it is planned once, not per batch. */
+/* Writes find rows by their keys, however few rows there were when the statements were planned.
+ * Each statement is planned once, not per batch. */
 static const char writing[] = "SET plan_cache_mode=force_generic_plan;"
                               "SET enable_seqscan=off;"
                               "SET enable_hashjoin=off;"

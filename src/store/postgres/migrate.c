@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "store/migrate.h"
 #include "store/postgres/impl.h"
-#include "store/postgres/side.h"
+#include "store/postgres/sqldb.h"
 
 #define ROWS "DECLARE rows NO SCROLL CURSOR FOR "
 
@@ -40,9 +40,9 @@ static const char *const statements[N_MIGRATE_STATEMENTS] = {
         "SELECT 1 FROM lease WHERE owner <> '' AND until > clock_timestamp() LIMIT 1",
 };
 
-static const struct pg_side_schema schema = {.statements = statements,
-                                             .n_statements = N_MIGRATE_STATEMENTS,
-                                             .lock = 7094702833};
+static const struct pg_sqldb_schema schema = {.statements = statements,
+                                              .n_statements = N_MIGRATE_STATEMENTS,
+                                              .lock = 7094702833};
 
 /* Makes the tables, as a store does that is opened. */
 static bool prepare(const char *url, char *ret_why)
@@ -58,15 +58,15 @@ static bool prepare(const char *url, char *ret_why)
     return ok;
 }
 
-struct side *migrate_open_server(const char *url, char *ret_why)
+struct sqldb *migrate_open_server(const char *url, char *ret_why)
 {
     if (!prepare(url, ret_why))
         return NULL;
-    struct side *s = pg_side_new(url, &schema);
+    struct sqldb *s = pg_sqldb_new(url, &schema);
     const unsigned patience = N_MIGRATED * TRANSFER_STATEMENTS + TRANSFER_PATIENCE;
-    bool ok = side_begin(s, false) && side_ask(s, patience) && side_ask(s, MIGRATE_LEASED);
-    bool used = ok && side_next(s);
-    if (ok && side_commit(s) && !used)
+    bool ok = sqldb_begin(s, false) && sqldb_ask(s, patience) && sqldb_ask(s, MIGRATE_LEASED);
+    bool used = ok && sqldb_next(s);
+    if (ok && sqldb_commit(s) && !used)
         return s;
     if (used)
         snprintf(ret_why, 256,
@@ -74,6 +74,6 @@ struct side *migrate_open_server(const char *url, char *ret_why)
                  "until its lease has run out)");
     else
         snprintf(ret_why, 256, "PostgreSQL: %.160s", s->why);
-    side_close(s);
+    sqldb_close(s);
     return NULL;
 }

@@ -63,8 +63,8 @@ static const struct worker_ops thread_ops = {
     .batch = pg_batch_run,
     .read = pg_read_run,
     .forget = pg_batch_forget,
-    .tend = pg_batch_tend,
-    .tend_due_us = pg_batch_tend_due_us,
+    .maintain = pg_batch_maintain,
+    .maintain_due_us = pg_batch_maintain_due_us,
 };
 
 /* ---- opening ---- */

@@ -29,11 +29,11 @@ enum bh_err store_postgres_look(struct loop *loop, const char *url, struct store
 #define STORE_POSTGRES_ANSWER_MS 8000 /* default timeout of a statement */
 
 /* Renews a lease from a thread with its own connection, while the caller blocks the loop: a server
- * loads all its state at start-up.  The name and the owner in @lease outlive the keeper.  Each
- * renewal is for @lease->ttl_ms; the keeper stops after @most_ms.  NULL: no thread could be
+ * loads all its state at start-up.  The name and the owner in @lease outlive the renewer.  Each
+ * renewal is for @lease->ttl_ms; the renewer stops after @most_ms.  NULL: no thread could be
  * started. */
-struct store_keeper *store_postgres_keep(const char *url, const struct store_lease *lease,
-                                         int64_t most_ms);
-/* Stops the keeper and sets *@k to NULL; a NULL inside is fine.  Returns the time (monotonic ms) at
- * which the newest successful renewal was requested; 0: none succeeded. */
-int64_t store_postgres_kept(struct store_keeper **k);
+struct lease_renewer *lease_renewer_start(const char *url, const struct store_lease *lease,
+                                          int64_t most_ms);
+/* Stops the renewer and sets *@k to NULL; a NULL inside is fine.  Returns the time (monotonic
+ * ms) at which the newest successful renewal was requested; 0: none succeeded. */
+int64_t lease_renewer_stop(struct lease_renewer **k);

@@ -334,7 +334,7 @@ bool batch_probe(struct store_sqlite *st)
 
 /* ---- what the write thread does beside its batches ---- */
 
-int64_t tend_due_us(struct store *base)
+int64_t maintain_due_us(struct store *base)
 {
     const struct store_sqlite *st = sqlite_of(base);
     int64_t now = thread_now_us(), due = 0;
@@ -384,8 +384,8 @@ static void tend_acked(struct store_sqlite *st, bool quiet)
     }
 }
 
-/* Nobody may submit a write while we are ill: gateways are told to come back later, and so may be
- * platforms, by whoever asks /readyz. */
+/* While writes fail, the relay may submit none: it closes gateways with "try later", and /readyz
+ * tells load balancers.  So the store itself finds out when writing works again. */
 static void probe(struct store_sqlite *st)
 {
     struct store_stats counts = {0};
@@ -431,7 +431,7 @@ static void tend_space(struct store_sqlite *st, bool quiet)
     pthread_mutex_unlock(&st->db_lock);
 }
 
-void tend(struct store *base, bool quiet)
+void maintain(struct store *base, bool quiet)
 {
     struct store_sqlite *st = sqlite_of(base);
 
@@ -439,5 +439,5 @@ void tend(struct store *base, bool quiet)
         probe(st);
     tend_acked(st, quiet);
     tend_space(st, quiet);
-    checkpoint_tend(st);
+    checkpoint_maintain(st);
 }

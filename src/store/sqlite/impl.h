@@ -14,7 +14,7 @@
 #include <sqlite3.h>
 #include "base/buf.h"
 #include "store/result.h"
-#include "store/sqlite/side.h"
+#include "store/sqlite/sqldb.h"
 #include "store/sqlite/sqlite.h"
 #include "store/worker.h"
 
@@ -178,14 +178,14 @@ bool batch_forget(struct store *base, int64_t before_ms); /* false: there is mor
 bool batch_probe(struct store_sqlite *st);                /* does writing work? */
 
 /* batch.c: what the write thread does beside its batches */
-void tend(struct store *base, bool quiet);
-int64_t tend_due_us(struct store *base);
+void maintain(struct store *base, bool quiet);
+int64_t maintain_due_us(struct store *base);
 
 /* log.c: the log, written back beside the commits */
 bool checkpoint_start(struct store_sqlite *st,
-                      char *ret_why);          /* false: checkpoint_stop() follows */
-void checkpoint_tend(struct store_sqlite *st); /* the write thread, after a round of work */
-void checkpoint_stop(struct store_sqlite *st); /* the write thread has ended */
+                      char *ret_why);              /* false: checkpoint_stop() follows */
+void checkpoint_maintain(struct store_sqlite *st); /* the write thread, after a round of work */
+void checkpoint_stop(struct store_sqlite *st);     /* the write thread has ended */
 
 /* log.c: the name of a VFS that writes the log in large pieces; NULL: the system's own */
 const char *log_vfs(void);

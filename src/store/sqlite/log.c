@@ -292,7 +292,7 @@ static bool let_copy(struct checkpoints *c)
     return !busy && left < REST_PAGES;
 }
 
-void checkpoint_tend(struct store_sqlite *st)
+void checkpoint_maintain(struct store_sqlite *st)
 {
     struct checkpoints *c = &st->checkpoints;
     bool tight = st->space.state != SPACE_ROOMY || st->space.disk < TIGHT_BYTES;

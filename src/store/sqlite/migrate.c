@@ -73,30 +73,30 @@ static bool is_current(const char *path, char *ret_why)
     return ok;
 }
 
-struct side *migrate_open_file(const char *path, bool fresh, int *ret_lock, char *ret_why)
+struct sqldb *migrate_open_file(const char *path, bool fresh, int *ret_lock, char *ret_why)
 {
-    static struct side_schema schema = {.application_id = SCHEMA_APPLICATION_ID,
-                                        .statements = statements,
-                                        .n_statements = ARRAY_LEN(statements),
-                                        .cache_kib = 8192};
-    struct side_db *db = NULL;
+    static struct sqldb_schema schema = {.application_id = SCHEMA_APPLICATION_ID,
+                                         .statements = statements,
+                                         .n_statements = ARRAY_LEN(statements),
+                                         .cache_kib = 8192};
+    struct sqldb_sqlite *db = NULL;
 
     schema.n_migrations = (int)schema_version(); /* all are done: is_current() */
     if (!fresh && access(path, F_OK) != 0)
         snprintf(ret_why, 256, "there is no database %.180s", path);
     else if ((!fresh || make_file(path, ret_why)) &&
              (*ret_lock = store_sqlite_lock(path, ret_why)) >= 0 && is_current(path, ret_why))
-        db = side_db_open(path, &schema, fresh ? SIDE_WRITE : SIDE_READ, ret_why);
+        db = sqldb_sqlite_open(path, &schema, fresh ? SQLDB_WRITE : SQLDB_READ, ret_why);
     return db != NULL ? &db->base : NULL;
 }
 
-bool migrate_settled(struct side *file, int64_t **ret_ids, size_t *ret_n)
+bool migrate_settled(struct sqldb *file, int64_t **ret_ids, size_t *ret_n)
 {
     BUF_LOCAL ids = BUF_INIT;
 
-    side_ask(file, SETTLED);
-    while (side_next(file))
-        buf_add_str(&ids, side_get_str(file, 0));
+    sqldb_ask(file, SETTLED);
+    while (sqldb_next(file))
+        buf_add_str(&ids, sqldb_get_str(file, 0));
     *ret_n = ids.n / sizeof **ret_ids;
     *ret_ids = xcalloc(*ret_n + 1, sizeof **ret_ids);
     for (size_t i = 0; i < *ret_n; i++) {

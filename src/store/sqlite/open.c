@@ -114,8 +114,8 @@ static const struct worker_ops thread_ops = {
     .batch = batch_run,
     .read = read_run,
     .forget = batch_forget,
-    .tend = tend,
-    .tend_due_us = tend_due_us,
+    .maintain = maintain,
+    .maintain_due_us = maintain_due_us,
 };
 
 /* ---- opening ---- */

@@ -6,7 +6,7 @@
 #include "platform/manifest.h"
 #include "platform/platform.h"
 #include "tenancy/enroll.h"
-#include "tenancy/grounds.h"
+#include "tenancy/rights.h"
 
 struct bot {
     struct platform p;
@@ -43,7 +43,7 @@ enum host_announcer host_announcer(struct host *h, struct str gateway, const str
 
     if (gw == NULL || gw->revoked_ms != 0)
         return ANNOUNCER_GONE;
-    return p != NULL && ground_menu(w.f.facts, gw, STR("discord"), str_of(p->bot))
+    return p != NULL && right_to_menu(w.f.facts, gw, STR("discord"), str_of(p->bot))
                ? ANNOUNCER_OWN
                : ANNOUNCER_OTHER;
 }

@@ -349,7 +349,7 @@ static struct {
     size_t n, dropped;
 } wire;
 
-static void wire_carry(struct platform *p, struct outgoing *o, const struct sender_request *q)
+static void wire_transmit(struct platform *p, struct outgoing *o, const struct sender_request *q)
 {
     buf_printf(&wire.said, "%.*s ", STR_FMT(buf_str(&q->body)));
     wire.in[wire.n++] = o;
@@ -377,7 +377,7 @@ static void answer(size_t i, enum bh_err err, int status)
 static const struct sender_ops wire_sender = {.write = note_write,
                                               .read = note_read,
                                               .free = note_free,
-                                              .carry = wire_carry,
+                                              .transmit = wire_transmit,
                                               .drop = wire_drop};
 static const struct platform_ops wire_ops = {.name = "notes",
                                              .label = "Notes",

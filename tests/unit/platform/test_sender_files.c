@@ -45,8 +45,8 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
 {
     fail();
 }
-enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
-                            const struct action_place *place)
+enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
+                             const struct action_place *place)
 {
     return GATE_SEEN;
 }

@@ -2,7 +2,7 @@
  * hello grants nothing. */
 #include "relay/asking.h"
 #include "tenancy/enroll.h"
-#include "tenancy/grounds.h"
+#include "tenancy/rights.h"
 
 static const struct grant_who ANN = {{"acme", 4}, {"ann", 3}}, BOB = {{"acme", 4}, {"bob", 3}};
 
@@ -299,7 +299,7 @@ static void through_the_own_bot_of_another_tenant_nothing_is_said_or_heard(void 
     hear(ev);
     assert_int_equal(inbound(evil), 1);
     assert_true(speaks_in(evil, "c1", "", as_tg) && speaks_in(evil, "u7", "", as_tg));
-    grounds_bot_belongs(rig.facts, STR("telegram"), STR("tg"), STR("acme"));
+    rights_bot_belongs(rig.facts, STR("telegram"), STR("tg"), STR("acme"));
     assert_false(speaks_in(evil, "c1", "", as_tg)); /* delivered before: no longer */
     assert_false(speaks_in(evil, "u7", "", as_tg));
     hear(ev);

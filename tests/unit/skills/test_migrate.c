@@ -67,8 +67,8 @@ static void there_and_back_is_the_same(void **state)
     struct rig *a = rig_new("sqlite", NULL), *b = rig_new("postgres", NULL);
     struct rig *c = rig_new("sqlite", NULL);
     struct buf before = BUF_INIT, after = BUF_INIT;
-    const struct skills_place file = {.path = a->path}, server = {.url = pg_url};
-    const struct skills_place back = {.path = c->path};
+    const struct skills_location file = {.path = a->path}, server = {.url = pg_url};
+    const struct skills_location back = {.path = c->path};
 
     fill(a);
     tell_all(a, &before);
@@ -103,7 +103,7 @@ static void there_and_back_is_the_same(void **state)
 static void a_target_with_other_skills_is_refused(void **state)
 {
     struct rig *a = rig_new("sqlite", NULL), *b = rig_new("postgres", NULL);
-    const struct skills_place file = {.path = a->path}, server = {.url = pg_url};
+    const struct skills_location file = {.path = a->path}, server = {.url = pg_url};
 
     assert_int_equal(store(a, "x", "one", NULL), FAULT_NONE);
     assert_int_equal(store(b, "y", "alone there", NULL), FAULT_NONE);

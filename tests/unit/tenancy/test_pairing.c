@@ -4,7 +4,7 @@
 #include "facts_rig.h"
 #include "base/mem.h"
 #include "core/event.h"
-#include "tenancy/grounds.h"
+#include "tenancy/rights.h"
 #include "tenancy/pairing.h"
 
 #define DAY_MS INT64_C(86400000)
@@ -310,7 +310,7 @@ static void an_approval_links_on_this_bot_and_two_decisions_do_not_meet(void **s
     assert_int_equal(count(r), 0);
     restart(r);
     assert_int_equal(count(r), 0);
-    grounds_bot_belongs(r->f.facts, STR("telegram"), STR("c"), STR("zorg"));
+    rights_bot_belongs(r->f.facts, STR("telegram"), STR("c"), STR("zorg"));
     says(r, "c", "ann", "Ann");
     assert_true(find(r, "ann", &v));
     assert_false(pairing_find(r->p, str_of(v.id), STR("acme"), &v));

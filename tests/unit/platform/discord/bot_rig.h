@@ -79,8 +79,8 @@ void host_context(struct host *h, struct context_ask ask, const struct event_sai
                   bool failed)
 {
 }
-enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
-                            const struct action_place *place)
+enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
+                             const struct action_place *place)
 {
     return GATE_SEEN;
 }

@@ -92,8 +92,8 @@ void host_accept_cancel(struct host *h, struct accept_id id)
 {
     w.events[id.index].done = NULL;
 }
-enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
-                            const struct action_place *place)
+enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
+                             const struct action_place *place)
 {
     return GATE_SEEN;
 }

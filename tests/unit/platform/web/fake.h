@@ -115,8 +115,8 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
 void host_cut_off(struct host *h, const struct action_from *from, const char *error)
 {
 }
-enum gate_sight host_ground(struct host *h, struct platform *p, const struct action_from *from,
-                            const struct action_place *place)
+enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
+                             const struct action_place *place)
 {
     return GATE_SEEN;
 }

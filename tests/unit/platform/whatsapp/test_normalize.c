@@ -197,7 +197,7 @@ static void reactions_notices_and_groups(void **state)
 
 static void a_webhook_is_walked_in_order(void **state)
 {
-    static const enum wa_kind want[] = {WA_MESSAGE, WA_MESSAGE, WA_STATUS, WA_MOVE, WA_ERROR};
+    static const enum wa_kind want[] = {WA_MESSAGE, WA_MESSAGE, WA_STATUS, WA_NEW_ID, WA_ERROR};
     struct wa_walk walk = {
         .body = parse("{'object':'whatsapp_business_account','entry':[7,{'changes':["
                       "{'field':'account_update','value':{'messages':[{}]}},"
@@ -218,7 +218,7 @@ static void a_webhook_is_walked_in_order(void **state)
 static void statuses_and_new_ids_are_read(void **state)
 {
     struct wa_status s;
-    struct wa_move m;
+    struct wa_new_id m;
 
     assert_true(wa_read_status(parse("{'id':'wamid.A','status':'failed','recipient_id':'15551',"
                                      "'biz_opaque_callback_data':'1.0.x','errors':[{'code':131047}]"
@@ -230,10 +230,10 @@ static void statuses_and_new_ids_are_read(void **state)
     assert_true(wa_read_status(parse("{'id':'wamid.A','status':'read'}"), &s) && !s.failed);
     assert_false(wa_read_status(parse("{'id':'A','status':'read'}"), &s));
     assert_false(wa_read_status(parse("{'id':'wamid.A'}"), &s));
-    assert_true(wa_read_move(parse("{'user_id':{'previous':'US.1','current':'US.2'}}"), &m));
+    assert_true(wa_read_new_id(parse("{'user_id':{'previous':'US.1','current':'US.2'}}"), &m));
     assert_str(m.to, "US.2");
-    assert_false(wa_read_move(parse("{'user_id':{'previous':'US.1','current':'US.1'}}"), &m));
-    assert_false(wa_read_move(parse("{'user_id':{'previous':'US.1'}}"), &m));
+    assert_false(wa_read_new_id(parse("{'user_id':{'previous':'US.1','current':'US.1'}}"), &m));
+    assert_false(wa_read_new_id(parse("{'user_id':{'previous':'US.1'}}"), &m));
 }
 
 static void signatures_cover_every_byte(void **state)

@@ -1,8 +1,8 @@
-/* side.c - opening, settings, migrations and statements of a database beside the main one.
- * (side.h has the contract.)
+/* sqldb.c - opening, settings, migrations and statements of a database beside the main one.
+ * (sqldb.h has the contract.)
  *
  * A long read is stopped from inside: SQLite asks us every so many steps whether to go on. */
-#include "store/sqlite/side.h"
+#include "store/sqlite/sqldb.h"
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,17 +19,17 @@
 
 static int on_progress(void *ctx)
 {
-    const struct side_db *db = ctx;
+    const struct sqldb_sqlite *db = ctx;
     return db->base.job != NULL && db_job_must_stop(db->base.job);
 }
 
-bool side_failed(struct side_db *db, const char *doing)
+bool sqldb_failed(struct sqldb_sqlite *db, const char *doing)
 {
     snprintf(db->base.why, sizeof db->base.why, "%s: %s", doing, sqlite3_errmsg(db->db));
     return false;
 }
 
-static bool run_text(struct side_db *db, const char *sql)
+static bool run_text(struct sqldb_sqlite *db, const char *sql)
 {
     return sqlite3_exec(db->db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
@@ -94,13 +94,13 @@ bool sql_migrate(sqlite3 *db, int application_id, const char *const *migrations,
     return true;
 }
 
-static bool is_ours(struct side_db *db)
+static bool is_ours(struct sqldb_sqlite *db)
 {
     int64_t id, tables;
 
     if (!sql_number(db->db, "PRAGMA application_id", &id) ||
         !sql_number(db->db, "SELECT count(*) FROM sqlite_schema", &tables))
-        return side_failed(db, "cannot read it");
+        return sqldb_failed(db, "cannot read it");
     if (id == db->schema->application_id || (id == 0 && tables == 0))
         return true;
     snprintf(db->base.why, sizeof db->base.why,
@@ -108,7 +108,7 @@ static bool is_ours(struct side_db *db)
     return false;
 }
 
-static bool configure(struct side_db *db, enum side_mode mode)
+static bool configure(struct sqldb_sqlite *db, enum sqldb_mode mode)
 {
     char text[512];
 
@@ -122,24 +122,24 @@ static bool configure(struct side_db *db, enum side_mode mode)
              "PRAGMA secure_delete=FAST;"
              "PRAGMA trusted_schema=OFF;"
              "PRAGMA query_only=%d;",
-             db->schema->derived ? "NORMAL" : "FULL", db->schema->cache_kib, mode == SIDE_READ);
-    return run_text(db, text) || side_failed(db, "cannot configure it");
+             db->schema->derived ? "NORMAL" : "FULL", db->schema->cache_kib, mode == SQLDB_READ);
+    return run_text(db, text) || sqldb_failed(db, "cannot configure it");
 }
 
-static const struct side_ops db_ops;
+static const struct sqldb_ops db_ops;
 
 /* Several threads open one file at once; only the first makes the tables. */
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
-struct side_db *side_db_open(const char *path, const struct side_schema *schema,
-                             enum side_mode mode, char *ret_why)
+struct sqldb_sqlite *sqldb_sqlite_open(const char *path, const struct sqldb_schema *schema,
+                                       enum sqldb_mode mode, char *ret_why)
 {
     /* NOMUTEX: a connection belongs to one thread.  A reader opens for writing too, for it may have
      * to recover the log; query_only keeps it from changing anything. */
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
-    struct side_db *db = xcalloc(1, sizeof *db);
+    struct sqldb_sqlite *db = xcalloc(1, sizeof *db);
 
-    assert(schema->n_statements <= SIDE_MAX_STATEMENTS);
+    assert(schema->n_statements <= SQLDB_MAX_STATEMENTS);
     db->base.ops = &db_ops;
     db->schema = schema;
     if (!sql_file_create(path, ret_why)) {
@@ -148,18 +148,18 @@ struct side_db *side_db_open(const char *path, const struct side_schema *schema,
     }
     pthread_mutex_lock(&opening);
     bool ok = sqlite3_open_v2(path, &db->db, flags, NULL) == SQLITE_OK ||
-              side_failed(db, "cannot open it");
+              sqldb_failed(db, "cannot open it");
     if (ok)
         sqlite3_busy_timeout(db->db, 10000); /* a backup, or the writer making the tables */
-    ok = ok && is_ours(db) && (sql_use_wal(db->db) || side_failed(db, SQL_NO_WAL)) &&
+    ok = ok && is_ours(db) && (sql_use_wal(db->db) || sqldb_failed(db, SQL_NO_WAL)) &&
          (sql_migrate(db->db, schema->application_id, schema->migrations, schema->n_migrations,
                       db->base.why) ||
-          (db->base.why[0] == '\0' && side_failed(db, "cannot migrate"))) &&
+          (db->base.why[0] == '\0' && sqldb_failed(db, "cannot migrate"))) &&
          configure(db, mode);
     pthread_mutex_unlock(&opening);
     if (!ok) {
         snprintf(ret_why, 256, "%.90s: %s", path, db->base.why);
-        side_close(&db->base);
+        sqldb_close(&db->base);
         return NULL;
     }
     sqlite3_progress_handler(db->db, PROGRESS_STEPS, on_progress, db);
@@ -167,21 +167,21 @@ struct side_db *side_db_open(const char *path, const struct side_schema *schema,
 }
 
 /* Prepares all commands of statement @n. */
-static bool prepare(struct side_db *db, unsigned n)
+static bool prepare(struct sqldb_sqlite *db, unsigned n)
 {
     const char *text = db->schema->statements[n];
 
     assert(n < db->schema->n_statements);
     for (size_t i = 0; db->sql[n][0] == NULL || *text != '\0'; i++) {
-        assert(i < SIDE_MAX_COMMANDS);
+        assert(i < SQLDB_MAX_COMMANDS);
         if (sqlite3_prepare_v3(db->db, text, -1, SQLITE_PREPARE_PERSISTENT, &db->sql[n][i],
                                &text) != SQLITE_OK)
-            return side_failed(db, "cannot prepare");
+            return sqldb_failed(db, "cannot prepare");
     }
     return true;
 }
 
-sqlite3_stmt *side_sql(struct side_db *db, unsigned n)
+sqlite3_stmt *sqldb_statement(struct sqldb_sqlite *db, unsigned n)
 {
     if (db->sql[n][0] == NULL && !prepare(db, n))
         return NULL;
@@ -190,7 +190,7 @@ sqlite3_stmt *side_sql(struct side_db *db, unsigned n)
     return db->sql[n][0];
 }
 
-void side_bind_str(sqlite3_stmt *q, int at, struct str s)
+void sqldb_bind_str(sqlite3_stmt *q, int at, struct str s)
 {
     if (s.p == NULL)
         sqlite3_bind_null(q, at);
@@ -199,7 +199,7 @@ void side_bind_str(sqlite3_stmt *q, int at, struct str s)
 }
 
 /* True: a row.  False: no more, and *@ret_ok tells whether that is all; the statement is reset. */
-static bool step(struct side_db *db, sqlite3_stmt *q, bool *ret_ok)
+static bool step(struct sqldb_sqlite *db, sqlite3_stmt *q, bool *ret_ok)
 {
     int rc = sqlite3_step(q);
 
@@ -207,53 +207,53 @@ static bool step(struct side_db *db, sqlite3_stmt *q, bool *ret_ok)
     if (rc == SQLITE_ROW)
         return true;
     if (rc != SQLITE_DONE)
-        side_failed(db, "cannot read or write");
+        sqldb_failed(db, "cannot read or write");
     sqlite3_reset(q);
     return false;
 }
 
-/* ---- store/side.h ---- */
+/* ---- store/sqldb.h ---- */
 
-static struct side_db *db_of(const struct side *s)
+static struct sqldb_sqlite *db_of(const struct sqldb *s)
 {
-    return container_of((struct side *)(uintptr_t)s, struct side_db, base);
+    return container_of((struct sqldb *)(uintptr_t)s, struct sqldb_sqlite, base);
 }
 
-static bool db_begin(struct side *s, bool write)
+static bool db_begin(struct sqldb *s, bool write)
 {
     return run_text(db_of(s), write ? "BEGIN IMMEDIATE" : "BEGIN") ||
-           side_failed(db_of(s), "cannot begin");
+           sqldb_failed(db_of(s), "cannot begin");
 }
 
 /* The rows of the question before are not wanted any more. */
-static void forget_asked(struct side_db *db)
+static void forget_asked(struct sqldb_sqlite *db)
 {
     sqlite3_reset(db->asked);
     db->asked = NULL;
 }
 
-static enum side_end db_commit(struct side *s)
+static enum sqldb_end db_commit(struct sqldb *s)
 {
     forget_asked(db_of(s));
     if (run_text(db_of(s), "COMMIT"))
-        return SIDE_DONE;
-    side_failed(db_of(s), "cannot commit");
-    return SIDE_UNDONE;
+        return SQLDB_DONE;
+    sqldb_failed(db_of(s), "cannot commit");
+    return SQLDB_UNDONE;
 }
 
-static void db_rollback(struct side *s)
+static void db_rollback(struct sqldb *s)
 {
     forget_asked(db_of(s));
     if (!sqlite3_get_autocommit(db_of(s)->db)) /* some failures have rolled back by themselves */
         run_text(db_of(s), "ROLLBACK");
 }
 
-static void db_close(struct side *s)
+static void db_close(struct sqldb *s)
 {
-    struct side_db *db = db_of(s);
+    struct sqldb_sqlite *db = db_of(s);
 
-    for (size_t i = 0; i < SIDE_MAX_STATEMENTS; i++)
-        for (size_t k = 0; k < SIDE_MAX_COMMANDS; k++)
+    for (size_t i = 0; i < SQLDB_MAX_STATEMENTS; i++)
+        for (size_t k = 0; k < SQLDB_MAX_COMMANDS; k++)
             sqlite3_finalize(db->sql[i][k]);
     sqlite3_close(db->db);
     buf_done(&db->list);
@@ -261,14 +261,14 @@ static void db_close(struct side *s)
 }
 
 /* A list as the text of a JSON array. */
-static struct str list_text(struct side_db *db, const struct side_arg *a)
+static struct str list_text(struct sqldb_sqlite *db, const struct sqldb_arg *a)
 {
     struct jw w = jw_begin(&db->list);
 
     buf_reset(&db->list);
     jw_arr(&w);
     for (size_t i = 0; i < a->n; i++)
-        if (a->type == SIDE_INTS)
+        if (a->type == SQLDB_INTS)
             jw_i64(&w, ((const int64_t *)a->list)[i]);
         else
             jw_str(&w, ((const struct str *)a->list)[i]);
@@ -276,34 +276,34 @@ static struct str list_text(struct side_db *db, const struct side_arg *a)
     return buf_str(&db->list);
 }
 
-static void bind_args(struct side_db *db, sqlite3_stmt *q)
+static void bind_args(struct sqldb_sqlite *db, sqlite3_stmt *q)
 {
     int n = sqlite3_bind_parameter_count(q);
 
     sqlite3_clear_bindings(q);
     for (int i = 0; i < n && i < (int)db->base.n_args; i++) {
-        const struct side_arg *a = &db->base.args[i];
-        if (a->type == SIDE_INT)
+        const struct sqldb_arg *a = &db->base.args[i];
+        if (a->type == SQLDB_INT)
             sqlite3_bind_int64(q, i + 1, a->i);
-        else if (a->type == SIDE_BLOB)
+        else if (a->type == SQLDB_BLOB)
             sqlite3_bind_blob64(q, i + 1, a->s.p, a->s.n, SQLITE_STATIC);
-        else if (a->type == SIDE_TEXT)
-            side_bind_str(q, i + 1, a->s);
-        else if (a->type != SIDE_NULL)
-            side_bind_str(q, i + 1, list_text(db, a));
+        else if (a->type == SQLDB_TEXT)
+            sqldb_bind_str(q, i + 1, a->s);
+        else if (a->type != SQLDB_NULL)
+            sqldb_bind_str(q, i + 1, list_text(db, a));
     }
 }
 
-static bool db_ask(struct side *s, unsigned n)
+static bool db_ask(struct sqldb *s, unsigned n)
 {
-    struct side_db *db = db_of(s);
+    struct sqldb_sqlite *db = db_of(s);
     bool ok = true;
 
     forget_asked(db);
     if (db->sql[n][0] == NULL && !prepare(db, n))
         return false;
-    for (size_t i = 0; ok && i < SIDE_MAX_COMMANDS && db->sql[n][i] != NULL; i++) {
-        bool last = i + 1 == SIDE_MAX_COMMANDS || db->sql[n][i + 1] == NULL;
+    for (size_t i = 0; ok && i < SQLDB_MAX_COMMANDS && db->sql[n][i] != NULL; i++) {
+        bool last = i + 1 == SQLDB_MAX_COMMANDS || db->sql[n][i + 1] == NULL;
         bind_args(db, db->sql[n][i]);
         if (last) {
             db->asked = db->sql[n][i];
@@ -317,9 +317,9 @@ static bool db_ask(struct side *s, unsigned n)
     return ok;
 }
 
-static bool db_next(struct side *s)
+static bool db_next(struct sqldb *s)
 {
-    struct side_db *db = db_of(s);
+    struct sqldb_sqlite *db = db_of(s);
 
     if (!db->fresh && db->has_row)
         db->has_row = step(db, db->asked, &s->ok);
@@ -327,12 +327,12 @@ static bool db_next(struct side *s)
     return db->has_row;
 }
 
-static int64_t db_get_int(const struct side *s, int column)
+static int64_t db_get_int(const struct sqldb *s, int column)
 {
     return sqlite3_column_int64(db_of(s)->asked, column);
 }
 
-static struct str db_get_str(const struct side *s, int column)
+static struct str db_get_str(const struct sqldb *s, int column)
 {
     sqlite3_stmt *q = db_of(s)->asked;
 
@@ -342,11 +342,11 @@ static struct str db_get_str(const struct side *s, int column)
     return str_make(p != NULL ? p : "", (size_t)sqlite3_column_bytes(q, column));
 }
 
-static const struct side_ops db_ops = {.begin = db_begin,
-                                       .commit = db_commit,
-                                       .rollback = db_rollback,
-                                       .ask = db_ask,
-                                       .next = db_next,
-                                       .get_int = db_get_int,
-                                       .get_str = db_get_str,
-                                       .close = db_close};
+static const struct sqldb_ops db_ops = {.begin = db_begin,
+                                        .commit = db_commit,
+                                        .rollback = db_rollback,
+                                        .ask = db_ask,
+                                        .next = db_next,
+                                        .get_int = db_get_int,
+                                        .get_str = db_get_str,
+                                        .close = db_close};

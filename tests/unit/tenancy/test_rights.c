@@ -1,9 +1,9 @@
-/* Promises of tenancy/grounds.h: what gives an instance a bot, a person or a menu, and what not. */
+/* Promises of tenancy/rights.h: what gives an instance a bot, a person or a menu, and what not. */
 #include "unit.h"
 #include "facts_rig.h"
 #include "base/mem.h"
 #include "tenancy/enroll.h"
-#include "tenancy/grounds.h"
+#include "tenancy/rights.h"
 
 static const struct grant_who BANK = {{"bank", 4}, {"desk", 4}}, EVIL = {{"evil", 4}, {"e", 1}};
 
@@ -76,29 +76,29 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct ground_at on(struct grant_who who, const char *bot)
+static struct right_at on(struct grant_who who, const char *bot)
 {
-    return (struct ground_at){who, STR("telegram"), str_of(bot)};
+    return (struct right_at){who, STR("telegram"), str_of(bot)};
 }
 
 static bool has_person(struct rig *r, struct grant_who who, const char *bot, const char *user)
 {
-    struct ground_at at = on(who, bot);
+    struct right_at at = on(who, bot);
 
-    return ground_person(r->f.facts, &at, str_of(user));
+    return right_by_person(r->f.facts, &at, str_of(user));
 }
 
 static bool has_bot(struct rig *r, struct grant_who who, const char *bot)
 {
-    struct ground_at at = on(who, bot);
+    struct right_at at = on(who, bot);
 
-    return ground_bot(r->f.facts, &at);
+    return right_by_bot(r->f.facts, &at);
 }
 
 static bool has_menu(struct rig *r, struct grant_who who, const char *platform, const char *bot)
 {
-    return ground_menu(r->f.facts, facts_gateway(r->f.facts, who.instance), str_of(platform),
-                       str_of(bot));
+    return right_to_menu(r->f.facts, facts_gateway(r->f.facts, who.instance), str_of(platform),
+                         str_of(bot));
 }
 
 static enum bh_err change(struct rig *r, struct grant_who who, bool remove, const char *user,
@@ -272,13 +272,13 @@ static void an_operators_route_of_the_bot_gives_it_to_a_gateway_that_named_it(vo
 
 static void belongs(struct rig *r, const char *bot, const char *tenant)
 {
-    grounds_bot_belongs(r->f.facts, STR("telegram"), str_of(bot), str_of(tenant));
+    rights_bot_belongs(r->f.facts, STR("telegram"), str_of(bot), str_of(tenant));
 }
 
 static void nothing_gives_an_instance_the_own_bot_of_another_tenant(void **state)
 {
     struct rig *r = *state;
-    struct ground_at at = on(EVIL, "bankbot");
+    struct right_at at = on(EVIL, "bankbot");
     const struct grant_place place = {STR("telegram"), STR("g"), STR("c")};
     const struct route_spec whole = {.platform = STR("telegram"),
                                      .key = STR("bankbot"),
@@ -299,12 +299,12 @@ static void nothing_gives_an_instance_the_own_bot_of_another_tenant(void **state
         if (barred > 0)
             belongs(r, "bankbot", barred == 1 ? "bank" : NULL);
         bool has = barred != 1;
-        assert_int_equal(grounds_may_use(r->f.facts, &at), has);
+        assert_int_equal(rights_may_use(r->f.facts, &at), has);
         assert_int_equal(has_person(r, EVIL, "bankbot", "ann"), has);
         assert_int_equal(has_person(r, EVIL, "bankbot", "bob"), has);
-        assert_int_equal(ground_scope(r->f.facts, &at, STR("g"), STR("c")), has);
-        assert_int_equal(ground_route(r->f.facts, &at, STR("chat-7"), STR_NULL), has);
-        assert_int_equal(ground_key(r->f.facts, &at, STR("chat-7")), has);
+        assert_int_equal(right_by_scope(r->f.facts, &at, STR("g"), STR("c")), has);
+        assert_int_equal(right_by_route(r->f.facts, &at, STR("chat-7"), STR_NULL), has);
+        assert_int_equal(right_by_key(r->f.facts, &at, STR("chat-7")), has);
         assert_int_equal(has_bot(r, EVIL, "bankbot"), has);
         assert_int_equal(has_menu(r, EVIL, "telegram", "bankbot"), has);
         assert_true(has_bot(r, BANK, "bankbot") && has_menu(r, BANK, "telegram", "bankbot"));
@@ -348,10 +348,10 @@ static void its_own_bot_is_given_to_every_gateway_of_the_tenant_that_names_it(vo
     belongs(r, "second", "bank");
     assert_true(has_bot(r, late, "second") && has_menu(r, late, "telegram", "second"));
     assert_false(has_menu(r, BANK, "telegram", "second")); /* it was added for another bot */
-    assert_str(grounds_tenant_of(r->f.facts, STR("telegram"), STR("second")), "bank");
+    assert_str(rights_tenant_of(r->f.facts, STR("telegram"), STR("second")), "bank");
 }
 
-UNIT(tenancy_test_grounds)
+UNIT(tenancy_test_rights)
 {
     const struct CMUnitTest tests[] = {
 #define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)

@@ -1,27 +1,27 @@
-/* side.h - a SQLite database beside the main one: connections of store/side.h, and direct access to
- * SQLite for code that needs more than store/side.h offers.
+/* sqldb.h - a SQLite database beside the main one: connections of store/sqldb.h, and direct access
+ * to SQLite for code that needs more than store/sqldb.h offers.
  *
  * Each thread opens its own connection.  One connection writes, the others only read: a read sees
  * the last commit and never waits for the next one.  Every commit is synced to disk.
  *
- *      struct side_db *db = side_db_open(path, &schema, SIDE_WRITE, why);
- *      sqlite3_stmt *q = side_sql(db, n);               // prepared at first use, then kept
+ *      struct sqldb_sqlite *db = sqldb_sqlite_open(path, &schema, SQLDB_WRITE, why);
+ *      sqlite3_stmt *q = sqldb_statement(db, n);               // prepared at first use, then kept
  *
- * A list parameter of store/side.h is the text of a JSON array: json_each(?1).
+ * A list parameter of store/sqldb.h is the text of a JSON array: json_each(?1).
  *
  * Includes sqlite3.h: only src/store/sqlite, src/skills/sqlite* and src/data include this
  * header. */
 #pragma once
 #include <sqlite3.h>
 #include "base/buf.h"
-#include "store/side.h"
+#include "store/sqldb.h"
 
-#define SIDE_MAX_COMMANDS 6 /* of one statement */
-#define SIDE_MAX_STATEMENTS 48
+#define SQLDB_MAX_COMMANDS 6 /* of one statement */
+#define SQLDB_MAX_STATEMENTS 48
 
-enum side_mode { SIDE_READ, SIDE_WRITE };
+enum sqldb_mode { SQLDB_READ, SQLDB_WRITE };
 
-struct side_schema {
+struct sqldb_schema {
     int application_id;            /* tells our files from other people's */
     const char *const *migrations; /* [n] takes a database from version n to n + 1; append only */
     int n_migrations;
@@ -31,13 +31,13 @@ struct side_schema {
     bool derived;  /* the file can be rebuilt: a crash may lose the last commits */
 };
 
-struct side_db {
-    struct side base;
+struct sqldb_sqlite {
+    struct sqldb base;
     sqlite3 *db; /* owned */
-    const struct side_schema *schema;
-    sqlite3_stmt *sql[SIDE_MAX_STATEMENTS][SIDE_MAX_COMMANDS]; /* owned; NULL until used */
-    sqlite3_stmt *asked;                                       /* whose rows are read; or NULL */
-    bool fresh, has_row; /* of @asked: side_next() was not called yet; it stands on a row */
+    const struct sqldb_schema *schema;
+    sqlite3_stmt *sql[SQLDB_MAX_STATEMENTS][SQLDB_MAX_COMMANDS]; /* owned; NULL until used */
+    sqlite3_stmt *asked;                                         /* whose rows are read; or NULL */
+    bool fresh, has_row; /* of @asked: sqldb_next() was not called yet; it stands on a row */
     struct buf list;     /* a parameter of @asked */
 };
 
@@ -54,10 +54,10 @@ bool sql_migrate(sqlite3 *db, int application_id, const char *const *migrations,
                  char *ret_why);
 
 /* NULL: @ret_why, 256 bytes, says why. */
-struct side_db *side_db_open(const char *path, const struct side_schema *schema,
-                             enum side_mode mode, char *ret_why);
+struct sqldb_sqlite *sqldb_sqlite_open(const char *path, const struct sqldb_schema *schema,
+                                       enum sqldb_mode mode, char *ret_why);
 
 /* The statement, reset and without bound parameters; NULL: preparing it failed (base.why). */
-sqlite3_stmt *side_sql(struct side_db *db, unsigned n);
-void side_bind_str(sqlite3_stmt *q, int at, struct str s); /* text; absent: NULL.  Borrowed. */
-bool side_failed(struct side_db *db, const char *doing);   /* notes why; always false */
+sqlite3_stmt *sqldb_statement(struct sqldb_sqlite *db, unsigned n);
+void sqldb_bind_str(sqlite3_stmt *q, int at, struct str s);    /* text; absent: NULL.  Borrowed. */
+bool sqldb_failed(struct sqldb_sqlite *db, const char *doing); /* notes why; always false */

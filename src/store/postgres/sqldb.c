@@ -1,4 +1,4 @@
-/* side.c - design.  (side.h has the contract.)
+/* sqldb.c - design.  (sqldb.h has the contract.)
  *
  * The line is in pipeline mode.  BEGIN goes out with the first question and the end of a read with
  * the begin of the next transaction, so that a read costs one round trip:
@@ -7,7 +7,7 @@
  *      ask       everything goes out, what is owed is read first
  *      commit    of a write: waited for, and looked up when its answer is lost
  *                of a read: sent, its answer is owed */
-#include "store/postgres/side.h"
+#include "store/postgres/sqldb.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,11 +18,11 @@
 #define SCHEMA_MS 60000
 
 struct pg_conn {
-    struct side base;
+    struct sqldb base;
     struct pg_line line;
     struct params params;
     char *url; /* owned; secret */
-    const struct pg_side_schema *schema;
+    const struct pg_sqldb_schema *schema;
     PGresult *answer;  /* owned; of the last question */
     unsigned owed;     /* answers of this transaction's begin that were not read yet */
     bool in_it, write; /* a transaction is under way; it writes */
@@ -31,14 +31,14 @@ struct pg_conn {
     int row; /* of @answer */
 };
 
-static struct pg_conn *conn_of(const struct side *s)
+static struct pg_conn *conn_of(const struct sqldb *s)
 {
-    return container_of((struct side *)(uintptr_t)s, struct pg_conn, base);
+    return container_of((struct sqldb *)(uintptr_t)s, struct pg_conn, base);
 }
 
 /* ---- tables ---- */
 
-static bool is_newer(struct pg_line *l, const struct pg_side_schema *s, int *ret_version,
+static bool is_newer(struct pg_line *l, const struct pg_sqldb_schema *s, int *ret_version,
                      char *ret_why)
 {
     char sql[160], version[32], oldest[32];
@@ -58,7 +58,7 @@ static bool is_newer(struct pg_line *l, const struct pg_side_schema *s, int *ret
     return atoi(oldest) <= s->n_migrations;
 }
 
-static bool migrate(struct pg_line *l, const struct pg_side_schema *s, char *ret_why)
+static bool migrate(struct pg_line *l, const struct pg_sqldb_schema *s, char *ret_why)
 {
     char sql[256];
     int version = 0;
@@ -82,7 +82,7 @@ static bool migrate(struct pg_line *l, const struct pg_side_schema *s, char *ret
            line_text(l, "COMMIT", NULL) == LINE_OK;
 }
 
-bool pg_side_prepare(const char *url, const struct pg_side_schema *schema, char *ret_why)
+bool pg_sqldb_prepare(const char *url, const struct pg_sqldb_schema *schema, char *ret_why)
 {
     struct pg_line l = {0};
 
@@ -110,7 +110,7 @@ static void forget_answer(struct pg_conn *d)
     d->answer = NULL;
 }
 
-static void conn_close(struct side *s)
+static void conn_close(struct sqldb *s)
 {
     struct pg_conn *d = conn_of(s);
 
@@ -163,7 +163,7 @@ static bool settle_read(struct pg_conn *d)
     if (!d->read_ends)
         return true;
     d->read_ends = false;
-    line_begin(&d->line, PG_SIDE_ANSWER_MS);
+    line_begin(&d->line, PG_SQLDB_ANSWER_MS);
     if (read_plain(d, NULL) && line_done(&d->line) == LINE_OK)
         return true;
     failed(d);
@@ -171,7 +171,7 @@ static bool settle_read(struct pg_conn *d)
     return false;
 }
 
-static bool conn_begin(struct side *s, bool write)
+static bool conn_begin(struct sqldb *s, bool write)
 {
     struct pg_conn *d = conn_of(s);
     char lock[64], mark[320];
@@ -210,26 +210,26 @@ static bool read_owed(struct pg_conn *d)
     return ok;
 }
 
-static void add_arg(struct params *p, const struct side_arg *a)
+static void add_arg(struct params *p, const struct sqldb_arg *a)
 {
     switch (a->type) {
-    case SIDE_NULL:
+    case SQLDB_NULL:
         param_opt(p, STR_NULL);
         return;
-    case SIDE_INT:
+    case SQLDB_INT:
         param_i64(p, a->i);
         return;
-    case SIDE_TEXT:
-    case SIDE_BLOB:
+    case SQLDB_TEXT:
+    case SQLDB_BLOB:
         param_bytes(p, a->s);
         return;
-    case SIDE_TEXTS:
+    case SQLDB_TEXTS:
         array_begin(p, PARAM_BYTES);
         for (size_t i = 0; i < a->n; i++)
             array_opt(p, ((const struct str *)a->list)[i]);
         array_end(p);
         return;
-    case SIDE_INTS:
+    case SQLDB_INTS:
         array_begin(p, PARAM_I64);
         for (size_t i = 0; i < a->n; i++)
             array_i64(p, ((const int64_t *)a->list)[i]);
@@ -237,7 +237,7 @@ static void add_arg(struct params *p, const struct side_arg *a)
     }
 }
 
-static bool conn_ask(struct side *s, unsigned statement)
+static bool conn_ask(struct sqldb *s, unsigned statement)
 {
     struct pg_conn *d = conn_of(s);
     PGresult *r = NULL;
@@ -246,7 +246,7 @@ static bool conn_ask(struct side *s, unsigned statement)
     params_reset(&d->params);
     for (unsigned i = 0; i < s->n_args; i++)
         add_arg(&d->params, &s->args[i]);
-    line_begin(&d->line, PG_SIDE_ANSWER_MS);
+    line_begin(&d->line, PG_SQLDB_ANSWER_MS);
     line_ask(&d->line, statement, &d->params);
     line_send(&d->line);
     forget_answer(d); /* parameters may have been taken from it */
@@ -262,26 +262,26 @@ static bool conn_ask(struct side *s, unsigned statement)
     return true;
 }
 
-static bool conn_next(struct side *s)
+static bool conn_next(struct sqldb *s)
 {
     struct pg_conn *d = conn_of(s);
 
     return ++d->row < PQntuples(d->answer);
 }
 
-static int64_t conn_get_int(const struct side *s, int column)
+static int64_t conn_get_int(const struct sqldb *s, int column)
 {
     return column_int(conn_of(s)->answer, conn_of(s)->row, column);
 }
 
-static struct str conn_get_str(const struct side *s, int column)
+static struct str conn_get_str(const struct sqldb *s, int column)
 {
     return column_bytes(conn_of(s)->answer, conn_of(s)->row, column);
 }
 
 static bool end_with(struct pg_conn *d, const char *sql)
 {
-    line_begin(&d->line, PG_SIDE_ANSWER_MS);
+    line_begin(&d->line, PG_SQLDB_ANSWER_MS);
     line_ask_sql(&d->line, sql, NULL);
     line_send(&d->line);
     bool ok = read_owed(d) && read_plain(d, NULL);
@@ -289,35 +289,35 @@ static bool end_with(struct pg_conn *d, const char *sql)
     return d->line.pg != NULL && line_done(&d->line) == LINE_OK && ok;
 }
 
-static enum side_end conn_commit(struct side *s)
+static enum sqldb_end conn_commit(struct sqldb *s)
 {
     struct pg_conn *d = conn_of(s);
     bool nothing_asked = d->owed > 0;
 
     d->in_it = false;
     if (!d->write && !nothing_asked) {
-        line_begin(&d->line, PG_SIDE_ANSWER_MS);
+        line_begin(&d->line, PG_SQLDB_ANSWER_MS);
         line_ask_sql(&d->line, "COMMIT", NULL);
         line_send(&d->line);
         d->read_ends = d->line.pg != NULL;
-        return SIDE_DONE;
+        return SQLDB_DONE;
     }
     if (end_with(d, "COMMIT"))
-        return SIDE_DONE;
+        return SQLDB_DONE;
     failed(d);
     if (d->line.pg != NULL || nothing_asked || d->mark.xact[0] == '\0')
-        return SIDE_UNDONE;
+        return SQLDB_UNDONE;
     switch (pg_find_fate(d->url, &d->mark, COMMIT_LOOKUP_MS)) {
     case FATE_DONE:
-        return SIDE_DONE;
+        return SQLDB_DONE;
     case FATE_UNDONE:
-        return SIDE_UNDONE;
+        return SQLDB_UNDONE;
     default:
-        return SIDE_UNKNOWN;
+        return SQLDB_UNKNOWN;
     }
 }
 
-static void conn_rollback(struct side *s)
+static void conn_rollback(struct sqldb *s)
 {
     struct pg_conn *d = conn_of(s);
 
@@ -327,16 +327,16 @@ static void conn_rollback(struct side *s)
     d->owed = 0;
 }
 
-struct side *pg_side_new(const char *url, const struct pg_side_schema *schema)
+struct sqldb *pg_sqldb_new(const char *url, const struct pg_sqldb_schema *schema)
 {
-    static const struct side_ops ops = {.begin = conn_begin,
-                                        .commit = conn_commit,
-                                        .rollback = conn_rollback,
-                                        .ask = conn_ask,
-                                        .next = conn_next,
-                                        .get_int = conn_get_int,
-                                        .get_str = conn_get_str,
-                                        .close = conn_close};
+    static const struct sqldb_ops ops = {.begin = conn_begin,
+                                         .commit = conn_commit,
+                                         .rollback = conn_rollback,
+                                         .ask = conn_ask,
+                                         .next = conn_next,
+                                         .get_int = conn_get_int,
+                                         .get_str = conn_get_str,
+                                         .close = conn_close};
     struct pg_conn *d = xcalloc(1, sizeof *d);
 
     d->base.ops = &ops;

@@ -1,8 +1,8 @@
-/* grounds.c - why an instance may use a bot.  (grounds.h has the contract.)
+/* rights.c - why an instance may use a bot.  (rights.h has the contract.)
  *
- * Nothing is remembered: each question reads the records in memory, so a right ends with the change
- * that ends its ground.  Every lookup is one or two probes of a table. */
-#include "tenancy/grounds.h"
+ * Nothing is cached: each question reads the records in memory, so a right ends with its record.
+ * Every lookup is one or two probes of a table. */
+#include "tenancy/rights.h"
 #include <stdlib.h>
 #include "base/mem.h"
 #include "core/event.h"
@@ -16,7 +16,7 @@ struct own_bot {
     char bytes[];
 };
 
-void grounds_bot_belongs(struct facts *f, struct str platform, struct str bot, struct str tenant)
+void rights_bot_belongs(struct facts *f, struct str platform, struct str bot, struct str tenant)
 {
     char room[GATE_KEY_MAX];
     struct str key = gate_key(room, platform, bot, STR_NULL);
@@ -36,17 +36,17 @@ void grounds_bot_belongs(struct facts *f, struct str platform, struct str bot, s
     map_put(&f->gate.bots, b->key, b);
 }
 
-void grounds_free(struct facts *f)
+void rights_free(struct facts *f)
 {
     map_done_all(&f->gate.bots);
 }
 
-bool grounds_may_use(const struct facts *f, const struct ground_at *at)
+bool rights_may_use(const struct facts *f, const struct right_at *at)
 {
     return !gate_is_barred(&f->gate, at->platform, at->bot, at->who.tenant);
 }
 
-struct str grounds_tenant_of(const struct facts *f, struct str platform, struct str bot)
+struct str rights_tenant_of(const struct facts *f, struct str platform, struct str bot)
 {
     char room[GATE_KEY_MAX];
     struct str key = gate_key(room, platform, bot, STR_NULL);
@@ -55,10 +55,10 @@ struct str grounds_tenant_of(const struct facts *f, struct str platform, struct 
     return b != NULL ? b->tenant : STR_NULL;
 }
 
-/* ---- grounds ---- */
+/* ---- rights ---- */
 
 /* The instance while it may use the bot; NULL: it has no gateway, or the bot is not for it. */
-static const struct gate_instance *user_of(const struct facts *f, const struct ground_at *at)
+static const struct gate_instance *user_of(const struct facts *f, const struct right_at *at)
 {
     const struct instance_facts *me = facts_find_instance(f, at->who.tenant, at->who.instance);
 
@@ -69,7 +69,7 @@ static const struct gate_instance *user_of(const struct facts *f, const struct g
 }
 
 /* The key of the operator's route that applies to a place of this bot. */
-static struct str route_at(const struct facts *f, const struct ground_at *at, struct str key,
+static struct str route_at(const struct facts *f, const struct right_at *at, struct str key,
                            struct str former)
 {
     struct event place = {.platform = at->platform,
@@ -81,7 +81,7 @@ static struct str route_at(const struct facts *f, const struct ground_at *at, st
     return chosen.p != NULL ? chosen : STR("*");
 }
 
-bool ground_person(const struct facts *f, const struct ground_at *at, struct str user)
+bool right_by_person(const struct facts *f, const struct right_at *at, struct str user)
 {
     const struct gate_instance *me = user.n > 0 ? user_of(f, at) : NULL;
     const struct gate_link *l = me != NULL ? grant_link_of(f, me, at->platform, user) : NULL;
@@ -89,23 +89,23 @@ bool ground_person(const struct facts *f, const struct ground_at *at, struct str
     return l != NULL && gate_counts_on(l, at->bot);
 }
 
-bool ground_scope(const struct facts *f, const struct ground_at *at, struct str guild,
-                  struct str channel)
+bool right_by_scope(const struct facts *f, const struct right_at *at, struct str guild,
+                    struct str channel)
 {
     const struct gate_instance *me = user_of(f, at);
 
     return me != NULL && grant_holds(f, me, (struct grant_place){at->platform, guild, channel});
 }
 
-bool ground_route(const struct facts *f, const struct ground_at *at, struct str key,
-                  struct str former)
+bool right_by_route(const struct facts *f, const struct right_at *at, struct str key,
+                    struct str former)
 {
     return user_of(f, at) != NULL && facts_owns(f, at->platform, route_at(f, at, key, former),
                                                 at->who.tenant, at->who.instance);
 }
 
-bool ground_open(const struct facts *f, const struct ground_at *at, struct str key,
-                 struct str former)
+bool right_by_open(const struct facts *f, const struct right_at *at, struct str key,
+                   struct str former)
 {
     const struct gate_instance *me = user_of(f, at);
     char room[GATE_KEY_MAX];
@@ -122,27 +122,27 @@ bool ground_open(const struct facts *f, const struct ground_at *at, struct str k
     return false;
 }
 
-bool ground_key(const struct facts *f, const struct ground_at *at, struct str key)
+bool right_by_key(const struct facts *f, const struct right_at *at, struct str key)
 {
     return user_of(f, at) != NULL &&
            facts_owns(f, at->platform, key, at->who.tenant, at->who.instance);
 }
 
-bool ground_bot(const struct facts *f, const struct ground_at *at)
+bool right_by_bot(const struct facts *f, const struct right_at *at)
 {
     const struct gateway *g = facts_newest_gateway(f, at->who.tenant, at->who.instance);
 
-    return (g != NULL && grounds_may_use(f, at) && gateway_has_bot(g, at->platform, at->bot)) ||
-           ground_key(f, at, at->bot) ||
-           str_eq(grounds_tenant_of(f, at->platform, at->bot), at->who.tenant);
+    return (g != NULL && rights_may_use(f, at) && gateway_has_bot(g, at->platform, at->bot)) ||
+           right_by_key(f, at, at->bot) ||
+           str_eq(rights_tenant_of(f, at->platform, at->bot), at->who.tenant);
 }
 
-bool ground_menu(const struct facts *f, const struct gateway *g, struct str platform,
-                 struct str bot)
+bool right_to_menu(const struct facts *f, const struct gateway *g, struct str platform,
+                   struct str bot)
 {
-    struct ground_at at = {{str_of(g->tenant), str_of(g->instance)}, platform, bot};
+    struct right_at at = {{str_of(g->tenant), str_of(g->instance)}, platform, bot};
 
     if (g->bots != NULL)
-        return grounds_may_use(f, &at) && gateway_has_bot(g, platform, bot);
-    return identity_has(g, platform, bot) && ground_bot(f, &at);
+        return rights_may_use(f, &at) && gateway_has_bot(g, platform, bot);
+    return identity_has(g, platform, bot) && right_by_bot(f, &at);
 }

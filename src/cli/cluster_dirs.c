@@ -1,4 +1,4 @@
-/* shared.c - design.  (shared.h has the contract.)
+/* cluster_dirs.c - design.  (cluster_dirs.h has the contract.)
  *
  *      record   file      what it means
  *      none     none      the first node: file, then record
@@ -9,7 +9,7 @@
  *
  * The file holds the identity of the installation, a hash of the database's random key, and the
  * random word. */
-#include "cli/shared.h"
+#include "cli/cluster_dirs.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,16 +30,16 @@
 #define MARK ".bellhop-shared"
 enum { WORD_BYTES = 16, TURN_MS = 1000, WRITE_TURNS = 15 };
 
-struct shared_record { /* "media", "skills" */
+struct cluster_dir_record { /* "media", "skills" */
     struct str name, mark;
 };
-static const struct record_field shared_fields[] = {
-    RECORD_FIELD(struct shared_record, name, "name", RECORD_KEY | RECORD_NEEDED),
-    RECORD_FIELD(struct shared_record, mark, "mark", RECORD_NEEDED),
+static const struct record_field cluster_dir_fields[] = {
+    RECORD_FIELD(struct cluster_dir_record, name, "name", RECORD_KEY | RECORD_NEEDED),
+    RECORD_FIELD(struct cluster_dir_record, mark, "mark", RECORD_NEEDED),
 };
-static const struct record_form shared_form =
-    RECORD_FORM("shared", struct shared_record, shared_fields);
-const struct record_form *const shared_records[] = {&shared_form, NULL};
+static const struct record_form cluster_dir_form =
+    RECORD_FORM("shared", struct cluster_dir_record, cluster_dir_fields);
+const struct record_form *const cluster_dir_records[] = {&cluster_dir_form, NULL};
 
 struct check {
     struct loop *loop;
@@ -58,7 +58,7 @@ static bool is_shared(const struct config *cfg)
     return strcmp(store->kind, "postgres") == 0;
 }
 
-const char *shared_node(const struct config *cfg, char room[NODE_NAME_BYTES + 1])
+const char *cluster_node_name(const struct config *cfg, char room[NODE_NAME_BYTES + 1])
 {
     if (!is_shared(cfg))
         return NULL;
@@ -66,7 +66,7 @@ const char *shared_node(const struct config *cfg, char room[NODE_NAME_BYTES + 1]
     return room;
 }
 
-bool shared_settings_fit(const struct config *cfg, char *ret_why)
+bool cluster_settings_fit(const struct config *cfg, char *ret_why)
 {
     const struct skills_settings *skills = config_get(cfg, &skills_section);
     bool shared = is_shared(cfg);
@@ -91,7 +91,7 @@ bool shared_settings_fit(const struct config *cfg, char *ret_why)
 
 static bool on_record(void *ctx, struct str key, void *thing)
 {
-    const struct shared_record *r = thing;
+    const struct cluster_dir_record *r = thing;
     struct check *c = ctx;
 
     if (str_eq(r->name, c->name))
@@ -103,7 +103,7 @@ static bool look(struct check *c, const char *name)
 {
     c->name = str_of(name);
     buf_reset(&c->found);
-    return record_load(c->store, &shared_form, NULL, STR_NULL, on_record, c, c->why) == BH_OK;
+    return record_load(c->store, &cluster_dir_form, NULL, STR_NULL, on_record, c, c->why) == BH_OK;
 }
 
 static void on_written(void *ctx, enum bh_err err)
@@ -116,8 +116,9 @@ static enum bh_err note(struct check *c, enum store_kv_verb verb, const char *na
 {
     struct buf key = BUF_INIT, value = BUF_INIT;
 
-    record_write(&shared_form, NULL, &(struct shared_record){str_of(name), mark}, &key, &value);
-    struct store_kv item = {verb, shared_form.ns, buf_str(&key), buf_str(&value)};
+    record_write(&cluster_dir_form, NULL, &(struct cluster_dir_record){str_of(name), mark}, &key,
+                 &value);
+    struct store_kv item = {verb, cluster_dir_form.ns, buf_str(&key), buf_str(&value)};
     c->wrote = BH_CANCELLED;
     struct store_put *put = store_put(c->store, &item, 1, true, on_written, c);
     for (int i = 0; i < WRITE_TURNS && c->wrote == BH_CANCELLED; i++)
@@ -221,8 +222,8 @@ static bool directory_fits(struct check *c, const char *name, const char *settin
     return ok;
 }
 
-enum bh_err shared_check(struct loop *loop, struct store *store, struct rand *rand,
-                         const struct config *cfg, char *ret_why)
+enum bh_err cluster_dirs_check(struct loop *loop, struct store *store, struct rand *rand,
+                               const struct config *cfg, char *ret_why)
 {
     const struct skills_settings *skills = config_get(cfg, &skills_section);
     const struct media_settings *media = config_get(cfg, &media_config);

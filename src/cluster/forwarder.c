@@ -1,9 +1,9 @@
-/* porter.c - design.  (porter.h has the contract and the picture.)
+/* forwarder.c - design.  (forwarder.h has the contract and the picture.)
  *
  * The database says which node to dial: the lease names the holder, and the holder's record has its
  * address.  The trunk is up only once the process that holds the lease has answered and proved
  * that it knows the trunk key. */
-#include "cluster/porter.h"
+#include "cluster/forwarder.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,17 +17,17 @@
 
 enum { LOOK_MS = 200, HOLD_MS = 3000 };
 
-struct porter_ask { /* for the record of the one that serves */
+struct forwarder_ask { /* for the record of the one that serves */
     struct store_scan scan;
     struct store_left left;
-    struct porter *porter; /* borrowed; NULL: the porter was freed */
+    struct forwarder *forwarder; /* borrowed; NULL: the forwarder was freed */
     char key[STORE_OWNER_BYTES];
 };
 
-struct porter {
-    struct porter_env env;
+struct forwarder {
+    struct forwarder_env env;
     struct timer look;
-    struct porter_ask *ask;     /* NULL: none is under way */
+    struct forwarder_ask *ask;  /* NULL: none is under way */
     struct trunk *trunk;        /* NULL: none */
     char to[STORE_OWNER_BYTES]; /* the lease holder that the trunk, or the ask, is for */
     char host[256];             /* of the lease holder; empty: not known yet */
@@ -41,7 +41,7 @@ struct porter {
 
 static void on_up(void *ctx)
 {
-    struct porter *p = ctx;
+    struct forwarder *p = ctx;
 
     log_info(NULL, "cluster: forwarding connections to %s", p->to);
     p->why[0] = '\0';
@@ -52,7 +52,7 @@ static void on_up(void *ctx)
 
 static void on_lost(void *ctx, const char *why)
 {
-    struct porter *p = ctx;
+    struct forwarder *p = ctx;
 
     p->trunk = NULL;
     node_set_carrying(p->env.node, false);
@@ -63,7 +63,7 @@ static void on_lost(void *ctx, const char *why)
     log_warn(NULL, "cluster: cannot forward connections to %s: %s", p->to, why);
 }
 
-static void hang_up(struct porter *p)
+static void hang_up(struct forwarder *p)
 {
     trunk_free(p->trunk);
     p->trunk = NULL;
@@ -73,26 +73,26 @@ static void hang_up(struct porter *p)
 
 static void on_ask(void *ctx, uint32_t number, struct str question)
 {
-    struct porter *p = ctx;
+    struct forwarder *p = ctx;
 
     p->env.on_ask(p->env.ctx, number, question);
 }
 
 static void on_unask(void *ctx, uint32_t number)
 {
-    struct porter *p = ctx;
+    struct forwarder *p = ctx;
 
     p->env.on_unask(p->env.ctx, number);
 }
 
-void porter_tell(struct porter *p, uint32_t number, struct str answer)
+void forwarder_tell(struct forwarder *p, uint32_t number, struct str answer)
 {
     if (p->trunk != NULL)
         trunk_tell(p->trunk, number, answer);
 }
 
 /* "host:port", or "[::1]:port". */
-static bool take_address(struct porter *p, struct str address)
+static bool take_address(struct forwarder *p, struct str address)
 {
     size_t colon = address.n;
     uint64_t port;
@@ -112,7 +112,7 @@ static bool take_address(struct porter *p, struct str address)
     return true;
 }
 
-static void dial(struct porter *p)
+static void dial(struct forwarder *p)
 {
     static const struct trunk_handlers handlers = {.on_up = on_up,
                                                    .on_lost = on_lost,
@@ -135,15 +135,15 @@ static void dial(struct porter *p)
 
 static void ask_release(struct store_left *l)
 {
-    struct porter_ask *a = container_of(l, struct porter_ask, left);
+    struct forwarder_ask *a = container_of(l, struct forwarder_ask, left);
 
     store_scan_free(&a->scan);
-    if (a->porter != NULL)
-        a->porter->ask = NULL;
+    if (a->forwarder != NULL)
+        a->forwarder->ask = NULL;
     free(a);
 }
 
-static void take_record(struct porter *p, const struct store_record *rec)
+static void take_record(struct forwarder *p, const struct store_record *rec)
 {
     struct node_record node;
 
@@ -161,8 +161,8 @@ static void take_record(struct porter *p, const struct store_record *rec)
 
 static void on_read(struct store_op *op, enum bh_err err)
 {
-    struct porter_ask *a = container_of(op, struct porter_ask, scan.op);
-    struct porter *p = a->porter;
+    struct forwarder_ask *a = container_of(op, struct forwarder_ask, scan.op);
+    struct forwarder *p = a->forwarder;
 
     store_take_back(&a->left);
     for (size_t i = 0; p != NULL && err == BH_OK && i < a->scan.n_records; i++)
@@ -177,12 +177,12 @@ static void on_read(struct store_op *op, enum bh_err err)
     free(a);
 }
 
-static void ask(struct porter *p)
+static void ask(struct forwarder *p)
 {
-    struct porter_ask *a = xcalloc(1, sizeof *a);
+    struct forwarder_ask *a = xcalloc(1, sizeof *a);
     struct str name, rest = str_of(p->to);
 
-    a->porter = p;
+    a->forwarder = p;
     if (str_split(&rest, '/', &name))
         memcpy(a->key, name.p, name.n);
     a->scan = (struct store_scan){.op = {.done = on_read},
@@ -196,7 +196,7 @@ static void ask(struct porter *p)
 
 static void on_look(struct timer *t)
 {
-    struct porter *p = container_of(t, struct porter, look);
+    struct forwarder *p = container_of(t, struct forwarder, look);
     const char *holder = node_holder(p->env.node);
 
     timer_set(loop_clock(p->env.loop), t, LOOK_MS);
@@ -217,9 +217,9 @@ static void on_look(struct timer *t)
 
 /* ---- life ---- */
 
-struct porter *porter_open(const struct porter_env *env)
+struct forwarder *forwarder_open(const struct forwarder_env *env)
 {
-    struct porter *p = xcalloc(1, sizeof *p);
+    struct forwarder *p = xcalloc(1, sizeof *p);
 
     p->env = *env;
     p->reader = record_reader_new(NULL);
@@ -228,30 +228,30 @@ struct porter *porter_open(const struct porter_env *env)
     return p;
 }
 
-bool porter_is_up(const struct porter *p)
+bool forwarder_is_up(const struct forwarder *p)
 {
     return p != NULL && trunk_is_up(p->trunk);
 }
 
-size_t porter_connections(const struct porter *p)
+size_t forwarder_connections(const struct forwarder *p)
 {
     return p != NULL ? trunk_connections(p->trunk) : 0;
 }
 
-void porter_leave(struct porter *p)
+void forwarder_leave(struct forwarder *p)
 {
     if (p->trunk != NULL)
         trunk_leave(p->trunk);
 }
 
-void porter_free(struct porter *p)
+void forwarder_free(struct forwarder *p)
 {
     if (p == NULL)
         return;
     timer_stop(loop_clock(p->env.loop), &p->look);
     hang_up(p);
     if (p->ask != NULL)
-        p->ask->porter = NULL;
+        p->ask->forwarder = NULL;
     record_reader_free(p->reader);
     free(p);
 }

@@ -1,18 +1,18 @@
-/* side.h - a connection of store/side.h to the PostgreSQL of the main store, for skills, data and
+/* sqldb.h - a connection of store/sqldb.h to the PostgreSQL of the main store, for skills, data and
  * migrations.
  *
  * A connection connects when a transaction begins.  If the server is away, that transaction fails,
- * and a later one connects again.  A statement has PG_SIDE_ANSWER_MS to answer.  A write
+ * and a later one connects again.  A statement has PG_SQLDB_ANSWER_MS to answer.  A write
  * transaction holds the advisory lock of its schema.
  *
  * Texts are bytea, numbers bigint, lists arrays of these: a text of PostgreSQL cannot contain a
  * zero byte, and its order depends on the database's collation. */
 #pragma once
-#include "store/side.h"
+#include "store/sqldb.h"
 
-#define PG_SIDE_ANSWER_MS 8000
+#define PG_SQLDB_ANSWER_MS 8000
 
-struct pg_side_schema {
+struct pg_sqldb_schema {
     const char *name; /* the key of its version in the table `part`: "skills" */
     /* [n] takes it from version n to n + 1; append only.  In the schema `bellhop`. */
     const char *const *migrations;
@@ -24,6 +24,6 @@ struct pg_side_schema {
 };
 
 /* Creates or migrates the tables; blocks.  False: @ret_why, 256 bytes. */
-bool pg_side_prepare(const char *url, const struct pg_side_schema *schema, char *ret_why);
+bool pg_sqldb_prepare(const char *url, const struct pg_sqldb_schema *schema, char *ret_why);
 /* Does not connect yet.  @schema is borrowed. */
-struct side *pg_side_new(const char *url, const struct pg_side_schema *schema);
+struct sqldb *pg_sqldb_new(const char *url, const struct pg_sqldb_schema *schema);

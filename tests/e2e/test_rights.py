@@ -1,4 +1,4 @@
-"""A right ends with its ground: what a token, a queue or a thread's name would still allow is asked again."""
+"""A right ends with the record that gave it: what a token, a queue or a thread's name would still allow is asked again."""
 import json
 
 import pytest
@@ -43,7 +43,7 @@ def test_a_token_is_worth_nothing_after_its_person_unlinked(house):  # noqa: F81
     house.server.cli("link", "remove", "--instance", "a", "--platform", "discord", "--user", ANN)
     assert refused(follow_up(house.ga, ANN)) and "no right" in follow_up(house.ga, ANN)["error"]
     house.link(house.a, ANN)
-    assert follow_up(house.ga, ANN)["success"]  # it is the ground that counts, not the moment
+    assert follow_up(house.ga, ANN)["success"]  # the record counts, not the moment
     assert house.sim.hooks[TOKEN]["edits"] == 1 and house.sim.hooks[TOKEN]["follow_ups"] == ["still me"]
 
 

@@ -1,4 +1,4 @@
-/* keeper.c - renews a lease from a thread of its own.  (postgres.h has the contract.) */
+/* renewer.c - renews a lease from a thread of its own.  (postgres.h has the contract.) */
 #include <stdlib.h>
 #include <time.h>
 #include "base/crypto.h"
@@ -7,7 +7,7 @@
 
 enum { RENEWALS = 3, TRY_MS = 250 };
 
-struct store_keeper {
+struct lease_renewer {
     pthread_t thread;
     char *url; /* owned; secret */
     struct store_lease lease;
@@ -19,7 +19,7 @@ struct store_keeper {
 };
 
 /* False: it is to end. */
-static bool pause_for(struct store_keeper *k, int64_t ms)
+static bool pause_for(struct lease_renewer *k, int64_t ms)
 {
     int64_t until_us = thread_now_us() + ms * 1000;
     struct timespec at = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
@@ -34,7 +34,7 @@ static bool pause_for(struct store_keeper *k, int64_t ms)
 
 static void *keep(void *arg)
 {
-    struct store_keeper *k = arg;
+    struct lease_renewer *k = arg;
     struct pg_line line = {0};
     struct params params = {0};
     int64_t wait_ms = 0;
@@ -55,7 +55,7 @@ static void *keep(void *arg)
     return NULL;
 }
 
-static void keeper_free(struct store_keeper *k)
+static void keeper_free(struct lease_renewer *k)
 {
     pthread_mutex_destroy(&k->lock);
     pthread_cond_destroy(&k->wake);
@@ -64,10 +64,10 @@ static void keeper_free(struct store_keeper *k)
     free(k);
 }
 
-struct store_keeper *store_postgres_keep(const char *url, const struct store_lease *lease,
-                                         int64_t most_ms)
+struct lease_renewer *lease_renewer_start(const char *url, const struct store_lease *lease,
+                                          int64_t most_ms)
 {
-    struct store_keeper *k = xcalloc(1, sizeof *k);
+    struct lease_renewer *k = xcalloc(1, sizeof *k);
     pthread_condattr_t attr;
 
     k->url = xstrdup(url);
@@ -85,9 +85,9 @@ struct store_keeper *store_postgres_keep(const char *url, const struct store_lea
     return NULL;
 }
 
-int64_t store_postgres_kept(struct store_keeper **k)
+int64_t lease_renewer_stop(struct lease_renewer **k)
 {
-    struct store_keeper *is = *k;
+    struct lease_renewer *is = *k;
 
     *k = NULL;
     if (is == NULL)

@@ -1,12 +1,12 @@
-/* grounds.h - says why an instance may use a bot: the only place that turns records into rights.
+/* rights.h - says why an instance may use a bot: the only place that turns records into rights.
  *
  *      a person    linked to the instance through this bot
  *      a scope     gives the place to the instance
  *      a route     an operator's route gives the place, or the whole bot, to the instance
  *      a bot       an operator added the gateway for this bot, or the bot belongs to the tenant
  *
- * Each ground was given by an operator or by a person.  A pair that a gateway asserted while
- * provisioning or in a hello is no ground.  A bot may belong to one tenant (`tenant:` in
+ * An operator or a person gave each of these records.  A pair that a gateway asserted while
+ * provisioning or in a hello gives no right.  A bot may belong to one tenant (`tenant:` in
  * `platforms:`): for instances of another tenant every function here returns false on that bot.
  *
  * core/gate.h asks the same records for deliveries.  relay/out/guard.h asks for actions and adds
@@ -15,38 +15,38 @@
 #pragma once
 #include "tenancy/grants.h"
 
-struct ground_at { /* an instance, on a bot */
+struct right_at { /* an instance, on a bot */
     struct grant_who who;
     struct str platform, bot;
 };
 
 /* Makes a bot one tenant's own; an empty @tenant makes it everybody's.  The server calls it from
  * its configuration before the bot is opened, and nothing is stored. */
-void grounds_bot_belongs(struct facts *f, struct str platform, struct str bot, struct str tenant);
+void rights_bot_belongs(struct facts *f, struct str platform, struct str bot, struct str tenant);
 /* The tenant that the bot belongs to; absent: it serves every tenant. */
-struct str grounds_tenant_of(const struct facts *f, struct str platform, struct str bot);
+struct str rights_tenant_of(const struct facts *f, struct str platform, struct str bot);
 /* True unless the bot belongs to another tenant. */
-bool grounds_may_use(const struct facts *f, const struct ground_at *at);
+bool rights_may_use(const struct facts *f, const struct right_at *at);
 
 /* The person is linked to the instance, and the link counts on this bot. */
-bool ground_person(const struct facts *f, const struct ground_at *at, struct str user);
+bool right_by_person(const struct facts *f, const struct right_at *at, struct str user);
 /* A scope gives the channel, or its guild, to the instance: grant_holds(). */
-bool ground_scope(const struct facts *f, const struct ground_at *at, struct str guild,
-                  struct str channel);
+bool right_by_scope(const struct facts *f, const struct right_at *at, struct str guild,
+                    struct str channel);
 /* The operator's route that applies to a place of this bot leads to the instance.  @key is the
  * route key of the place, @former its previous one. */
-bool ground_route(const struct facts *f, const struct ground_at *at, struct str key,
-                  struct str former);
-/* As ground_route(), and the route is open: the instance hears everybody in the place. */
-bool ground_open(const struct facts *f, const struct ground_at *at, struct str key,
-                 struct str former);
+bool right_by_route(const struct facts *f, const struct right_at *at, struct str key,
+                    struct str former);
+/* As right_by_route(), and the route is open: the instance hears everybody in the place. */
+bool right_by_open(const struct facts *f, const struct right_at *at, struct str key,
+                   struct str former);
 /* An operator routed exactly this key to the instance or its tenant. */
-bool ground_key(const struct facts *f, const struct ground_at *at, struct str key);
+bool right_by_key(const struct facts *f, const struct right_at *at, struct str key);
 /* An operator gave the bot to the instance: its newest gateway was added for the bot, a route of
  * the whole bot leads to the instance, or the bot belongs to its tenant. */
-bool ground_bot(const struct facts *f, const struct ground_at *at);
+bool right_by_bot(const struct facts *f, const struct right_at *at);
 /* The commands of @g appear in the menu of this bot, which every user of the bot sees.  Only an
  * operator gives this right.  A gateway that was added for bots has exactly these; any other has
  * the bots that it named, while an operator's route or the bot's tenant gives the bot to it. */
-bool ground_menu(const struct facts *f, const struct gateway *g, struct str platform,
-                 struct str bot);
+bool right_to_menu(const struct facts *f, const struct gateway *g, struct str platform,
+                   struct str bot);
