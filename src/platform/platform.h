@@ -374,7 +374,7 @@ bool host_revive(struct host *h, struct platform *p, const struct action_from *f
  * other than GATE_SEEN: a scope gives the place, and who sees it is not known. */
 enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
                              const struct action_place *place);
-#define HOST_NO_GROUND "this agent has no right to act in this chat any more"
+#define HOST_NO_RIGHT "this agent has no right to act in this chat any more"
 bool host_has_instance(const struct host *h, struct str tenant, struct str instance);
 /* A new number, larger than every earlier one, across restarts too. */
 uint64_t host_number(struct host *h);

@@ -131,20 +131,12 @@ static struct words *find(struct recent_chat *c, struct str message_id)
     return NULL;
 }
 
-static bool is_number(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] < '0' || s.p[i] > '9')
-            return false;
-    return s.n > 0;
-}
-
 /* Messages whose ids are not numbers keep the order in which they were noted. */
 static bool is_older(struct str id, struct str than)
 {
-    if (!is_number(id) || !is_number(than))
-        return true;
-    return id.n != than.n ? id.n < than.n : str_cmp(id, than) < 0;
+    uint64_t a, b;
+
+    return !str_to_u64(id, &a) || !str_to_u64(than, &b) || a < b;
 }
 
 static void add(struct recent *r, struct recent_chat *c, struct words *w, struct list *before)
@@ -271,18 +263,6 @@ void recent_gap(struct recent *r, recent_in_fn *in, void *ctx)
     }
 }
 
-/* The first message that is not before @ev, or the end of the list. */
-static struct list *end_before(struct recent_chat *c, const struct event *ev)
-{
-    list_each (&c->words, it, nxt) {
-        const struct words *w = list_entry(it, struct words, link);
-        if (str_eq(w->said.message_id, ev->message_id) ||
-            !is_older(w->said.message_id, ev->message_id))
-            return it;
-    }
-    return &c->words;
-}
-
 size_t recent_before(struct recent *r, struct str chat, const struct event *ev,
                      struct event_said *out)
 {
@@ -292,7 +272,14 @@ size_t recent_before(struct recent *r, struct str chat, const struct event *ev,
     if (c == NULL)
         return 0;
     drop_old(r, c);
-    struct list *end = end_before(c, ev), *first = end;
+    struct list *end = c->words.next; /* the first message that is not before @ev */
+    while (end != &c->words) {
+        struct str id = list_entry(end, struct words, link)->said.message_id;
+        if (str_eq(id, ev->message_id) || !is_older(id, ev->message_id))
+            break;
+        end = end->next;
+    }
+    struct list *first = end;
     for (; first->prev != &c->words && looked < r->per_chat; first = first->prev, looked++) {
         const struct words *w = list_entry(first->prev, struct words, link);
         bytes += w->said.text.n;

@@ -467,9 +467,9 @@ static bool may_leave(struct outgoing *o)
     if (right == GATE_SEEN)
         return true;
     if (waits) /* its lane waits, too: not for long */
-        put_off(o, SENDER_GROUND_MS);
+        put_off(o, SENDER_RIGHT_MS);
     else
-        outgoing_end_with(o, SENDER_REFUSED, HOST_NO_GROUND);
+        outgoing_end_with(o, SENDER_REFUSED, HOST_NO_RIGHT);
     return false;
 }
 

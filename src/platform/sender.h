@@ -46,7 +46,7 @@
 #define SENDER_MAX_AGE_MS 600000 /* the default of `outbox.max_age` */
 #define SENDER_LOOKS 3           /* lookups of a message that may have arrived, before UNKNOWN */
 #define SENDER_RIGHT_TRIES 15    /* while the platform is asked whether an action may still leave */
-#define SENDER_GROUND_MS 1000    /* between these tries */
+#define SENDER_RIGHT_MS 1000     /* between these tries */
 #define SENDER_YOUNG_MS 60000    /* after a start, what is not known yet may become known */
 #define SENDER_KNOWN_MS 60000    /* later starts report an unknown record again for this long */
 #define SENDER_QUEUED_PREFIX "queued:"

@@ -206,7 +206,7 @@ def ask(gateway, id, **action):
 
 
 @pytest.mark.parametrize("how", ["waits", "restarts"])
-def test_what_waited_does_not_leave_after_its_ground_ended(house, dial, how):  # noqa: F811
+def test_what_waited_does_not_leave_after_its_right_ended(house, dial, how):  # noqa: F811
     house.link(house.a, ANN)
     house.sim.say(GENERAL, "hi", user=ANN)
     house.ga.hear("hi")
@@ -227,7 +227,7 @@ def test_what_waited_does_not_leave_after_its_ground_ended(house, dial, how):  #
     assert all(r["state"] == "unknown" for r in left)  # the kill came while its first try was answered
 
 
-def test_what_waited_leaves_while_its_ground_holds(house, dial):  # noqa: F811
+def test_what_waited_leaves_while_its_right_holds(house, dial):  # noqa: F811
     """A scope, and a server that starts and does not know yet who sees the channel."""
     house.link(house.a, ANN)
     house.claim(house.a, GENERAL)
@@ -241,7 +241,7 @@ def test_what_waited_leaves_while_its_ground_holds(house, dial):  # noqa: F811
     wait_for(lambda: "late" in house.sim.texts(GENERAL), 20)
 
 
-def test_bellhops_own_answers_need_no_ground(house):  # noqa: F811
+def test_bellhops_own_answers_need_no_right(house):  # noqa: F811
     """They are for whoever sent a command, also where they have to wait, and in a private thread."""
     house.sim.private_thread(PRIVATE, GENERAL)
     for n, chat in enumerate((GENERAL, PRIVATE)):

@@ -204,7 +204,7 @@ def test_an_asserted_bot_neither_speaks_nor_fills_the_menu(town, dial):
     assert [m["text"] for m in town.bank.sent(ANN)] == ["you linked me here"]
 
 
-def test_a_gateway_that_provisioned_itself_answers_where_it_was_given_a_ground(town, dial):
+def test_a_gateway_that_provisioned_itself_answers_where_it_was_given_a_right(town, dial):
     server = town.start()
     c = self_provisioned(server, "evil", "e", "evil_bot")
     e = dial(server, c, hello=("telegram", "evil_bot"))

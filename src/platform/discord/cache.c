@@ -67,17 +67,6 @@ uint64_t json_snowflake(struct json object, const char *key)
 
 /* ---- permissions, in the steps and the order of Discord's documentation ---- */
 
-static uint64_t base_permissions(const struct perm_question *q)
-{
-    uint64_t may = q->everyone;
-
-    if (q->owner_id == q->user_id && q->user_id != 0)
-        return PERM_ALL;
-    for (size_t i = 0; i < q->n_roles; i++)
-        may |= q->roles[i].permissions;
-    return may & PERM_ADMINISTRATOR ? PERM_ALL : may;
-}
-
 static bool has_role(const struct perm_question *q, uint64_t id)
 {
     for (size_t i = 0; i < q->n_roles; i++)
@@ -88,10 +77,12 @@ static bool has_role(const struct perm_question *q, uint64_t id)
 
 uint64_t discord_permissions_of(const struct perm_question *q)
 {
-    uint64_t may = base_permissions(q);
+    uint64_t may = q->everyone;
 
-    if (may == PERM_ALL)
-        return may;
+    for (size_t i = 0; i < q->n_roles; i++)
+        may |= q->roles[i].permissions;
+    if ((q->owner_id == q->user_id && q->user_id != 0) || (may & PERM_ADMINISTRATOR) != 0)
+        return PERM_ALL;
     /* Overwrites for everyone apply first, then those of all roles together, then the member's own.
      * Each step denies before it allows, so of two roles of a member the one that allows wins. */
     struct perm_overwrite everyone = {0}, roles = {0}, member = {0};
@@ -390,38 +381,6 @@ static void drop_member(struct dcache *c, uint64_t guild_id, uint64_t user_id)
         member_free(m);
 }
 
-static struct dcache_member *get_or_add_member(struct dcache *c, uint64_t guild_id,
-                                               uint64_t user_id)
-{
-    uint64_t key[2] = {guild_id, user_id};
-    struct dcache_member *m = map_get(&c->members, KEY_OF(key));
-
-    if (m != NULL)
-        return m;
-    if (map_count(&c->members) >= c->limits.max_members) {
-        struct dcache_member *old = list_first(&c->member_lru, struct dcache_member, lru);
-        drop_member(c, old->key.guild_id, old->key.user_id);
-        c->evicted++;
-    }
-    m = xcalloc(1, sizeof *m);
-    m->key.guild_id = guild_id;
-    m->key.user_id = user_id;
-    map_put(&c->members, KEY_OF(m->key), m);
-    return m;
-}
-
-static bool has_roles(const struct dcache_member *m, struct json roles)
-{
-    size_t i = 0;
-
-    if (json_count(roles) != m->n_roles)
-        return false;
-    for (struct json_iter it = {0}; json_next(roles, &it); i++)
-        if (snowflake(json_as_str(it.value)) != m->roles[i])
-            return false;
-    return true;
-}
-
 void dcache_put_member(struct dcache *c, struct json d, uint64_t guild_id, uint64_t user_id)
 {
     dcache_note_member(c, guild_id, user_id, json_str(d, "nick"), json_get(d, "roles"));
@@ -430,18 +389,35 @@ void dcache_put_member(struct dcache *c, struct json d, uint64_t guild_id, uint6
 void dcache_note_member(struct dcache *c, uint64_t guild_id, uint64_t user_id, struct str nick,
                         struct json roles)
 {
-    if (guild_id == 0 || user_id == 0 || json_type(roles) != JSON_ARRAY ||
-        json_count(roles) > MAX_ROLES)
+    const uint64_t key[2] = {guild_id, user_id};
+    size_t n = json_count(roles);
+
+    if (guild_id == 0 || user_id == 0 || json_type(roles) != JSON_ARRAY || n > MAX_ROLES)
         return;
-    struct dcache_member *m = get_or_add_member(c, guild_id, user_id);
+    struct dcache_member *m = map_get(&c->members, KEY_OF(key));
+    if (m == NULL) {
+        if (map_count(&c->members) >= c->limits.max_members) {
+            struct dcache_member *old = list_first(&c->member_lru, struct dcache_member, lru);
+            drop_member(c, old->key.guild_id, old->key.user_id);
+            c->evicted++;
+        }
+        m = xcalloc(1, sizeof *m);
+        m->key.guild_id = guild_id;
+        m->key.user_id = user_id;
+        map_put(&c->members, KEY_OF(m->key), m);
+    }
     list_move(&m->lru, &c->member_lru);
     if (!str_eq(nick, str_of(m->nick))) {
         free(m->nick);
         m->nick = nick.n > 0 ? dup_cut(nick, MAX_NAME) : NULL;
     }
-    if (has_roles(m, roles))
+    bool same = n == m->n_roles;
+    size_t at = 0;
+    for (struct json_iter it = {0}; same && json_next(roles, &it); at++)
+        same = snowflake(json_as_str(it.value)) == m->roles[at];
+    if (same)
         return; /* the usual case: every message carries the author's roles */
-    m->roles = xrealloc(m->roles, (json_count(roles) + 1) * sizeof *m->roles);
+    m->roles = xrealloc(m->roles, (n + 1) * sizeof *m->roles);
     m->n_roles = 0;
     for (struct json_iter it = {0}; json_next(roles, &it);)
         m->roles[m->n_roles++] = snowflake(json_as_str(it.value));

@@ -354,27 +354,6 @@ static enum discord_verdict set_guild_place(const struct discord_parsed *m,
     return DISCORD_EVENT;
 }
 
-/* Reads the ids as numbers, and the author's nick and roles.  False: not a message. */
-static bool read_ids(const struct discord_parsed *m, struct str guild_id,
-                     const struct discord_person *author, struct discord_normalize_out *out)
-{
-    out->message_id = snowflake(m->id);
-    out->channel_id = snowflake(m->channel_id);
-    out->guild_id = snowflake(guild_id);
-    out->user_id = snowflake(author->id);
-    out->nick = STR_NULL;
-    out->roles = (struct json){0};
-    if (m->member.doc != NULL)
-        for (struct json_iter it = {0}; json_next(m->member, &it);) {
-            if (it.key.n == 4 && KEY_IS(it, "nick"))
-                out->nick = json_as_str(it.value);
-            else if (it.key.n == 5 && KEY_IS(it, "roles"))
-                out->roles = it.value;
-        }
-    return out->message_id != 0 && out->channel_id != 0 && out->user_id != 0 &&
-           (out->guild_id != 0 || str_is_empty(guild_id)) && m->type >= 0;
-}
-
 enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
                                        struct discord_normalize_out *out)
 {
@@ -387,7 +366,21 @@ enum discord_verdict discord_normalize(const struct discord_normalize_in *in,
     out->ev = (struct event){.media = out->media};
     out->ev.platform = STR("discord");
     out->ev.bot = in->bot;
-    if (!read_ids(&m, guild_id, &author, out))
+    out->message_id = snowflake(m.id);
+    out->channel_id = snowflake(m.channel_id);
+    out->guild_id = snowflake(guild_id);
+    out->user_id = snowflake(author.id);
+    out->nick = STR_NULL;
+    out->roles = (struct json){0};
+    if (m.member.doc != NULL)
+        for (struct json_iter it = {0}; json_next(m.member, &it);) {
+            if (it.key.n == 4 && KEY_IS(it, "nick"))
+                out->nick = json_as_str(it.value);
+            else if (it.key.n == 5 && KEY_IS(it, "roles"))
+                out->roles = it.value;
+        }
+    if (out->message_id == 0 || out->channel_id == 0 || out->user_id == 0 || m.type < 0 ||
+        (out->guild_id == 0 && !str_is_empty(guild_id)))
         return DISCORD_MALFORMED;
     out->why = m.type != 0 && m.type != 19 && m.type != 20 && m.type != 23 ? "not speech"
                : str_eq(author.id, in->bot_user)                           ? "our own"

@@ -49,7 +49,7 @@ enum {
  * request.  A follow-up has no other right than its token, so the right in the token's chat is
  * asked for each time. */
 
-#define NO_GROUND VAULT_REFUSED ": " HOST_NO_GROUND
+#define NO_RIGHT VAULT_REFUSED ": " HOST_NO_RIGHT
 
 struct discord_reply {
     struct discord *d; /* borrowed */
@@ -83,7 +83,7 @@ static bool open_value(const struct discord_reply *h, struct buf *plain, struct 
 }
 
 /* The right that @from has in the chat of the token. */
-static enum gate_sight reply_ground(const struct discord_reply *h, const struct action_from *from)
+static enum gate_sight reply_right(const struct discord_reply *h, const struct action_from *from)
 {
     struct action_place at = {0};
 
@@ -110,10 +110,10 @@ static struct discord_reply *reply_for_follow_up(struct discord *d, const struct
         return NULL;
     struct discord_reply *h = reply_new(d, ref, first);
     *ret_channel = open_value(h, &plain, parts) ? snowflake(parts[1]) : 0;
-    if (*ret_channel != 0 && reply_ground(h, from) != GATE_UNSEEN)
+    if (*ret_channel != 0 && reply_right(h, from) != GATE_UNSEEN)
         return h;
     if (*ret_channel != 0)
-        *ret_why = NO_GROUND;
+        *ret_why = NO_RIGHT;
     reply_free(h);
     return NULL;
 }
@@ -248,16 +248,24 @@ static void refuse_follow_up(struct sender_verdict *v)
 static bool write_message_path(struct outgoing_message *m, struct buf *out,
                                struct sender_verdict *v)
 {
-    enum gate_sight right =
-        m->reply != NULL && m->follow_up ? reply_ground(m->reply, &m->base.out.from) : GATE_SEEN;
+    const struct outgoing *o = &m->base.out;
+    enum gate_sight right = GATE_SEEN;
 
+    /* A follow-up needs a right in the chat of its token.  Of other messages only those to a
+     * private thread are checked: the relay has checked the chat, and everybody there sees its
+     * other threads. */
+    if (m->follow_up && m->reply != NULL)
+        right = reply_right(m->reply, &o->from);
+    else if (!m->follow_up && snowflake(o->chat) != m->channel_id)
+        right = discord_thread_sight(m->base.d, &o->from, o->chat, m->channel_id);
     if (right != GATE_SEEN) {
-        bool no = right == GATE_UNSEEN || m->base.out.failures >= SENDER_RIGHT_TRIES;
-        sender_say(v, no ? SENDER_REFUSED : SENDER_AGAIN, "%s", NO_GROUND);
-        v->wait_ms = SENDER_GROUND_MS;
+        bool no = right == GATE_UNSEEN || o->failures >= SENDER_RIGHT_TRIES;
+        sender_say(v, no ? SENDER_REFUSED : SENDER_AGAIN, "%s",
+                   m->follow_up ? NO_RIGHT : NOT_ITS_THREAD);
+        v->wait_ms = SENDER_RIGHT_MS;
         return false;
     }
-    if (m->reply != NULL && reply_path(m->reply, m->base.out.at, out))
+    if (m->reply != NULL && reply_path(m->reply, o->at, out))
         return true;
     if (m->reply != NULL)
         reply_free(m->reply);
@@ -282,23 +290,6 @@ static void on_voice(void *ctx, const struct voice *v)
     if (v != NULL)
         m->voice = *v;
     sender_resume(m->base.d->base.sender, NULL);
-}
-
-/* May the message go to its channel?  Only a private thread of its chat needs to be asked for: the
- * relay has checked the chat, and everybody there sees the other threads.  False: @v says why. */
-static bool may_enter(const struct outgoing_message *m, struct sender_verdict *v)
-{
-    struct str chat = m->base.out.chat;
-    enum gate_sight sight =
-        m->follow_up || snowflake(chat) == m->channel_id
-            ? GATE_SEEN
-            : discord_thread_sight(m->base.d, &m->base.out.from, chat, m->channel_id);
-    bool later = sight != GATE_UNSEEN && m->base.out.failures < SENDER_RIGHT_TRIES;
-
-    if (sight != GATE_SEEN)
-        sender_say(v, later ? SENDER_AGAIN : SENDER_REFUSED, "%s", NOT_ITS_THREAD);
-    v->wait_ms = SENDER_GROUND_MS;
-    return sight == GATE_SEEN;
 }
 
 /* The request of a step before the message itself. */
@@ -348,7 +339,7 @@ static bool message_write(struct discord_outgoing *x, struct discord_request *r,
                    "the voice note is being read");
         return false;
     }
-    if (!may_enter(m, v) || !write_message_path(m, &r->path, v))
+    if (!write_message_path(m, &r->path, v))
         return false;
     bool edit = is_edit(m);
     write_body(m, edit, &r->body);

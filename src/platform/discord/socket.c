@@ -412,28 +412,6 @@ static void on_ready(struct dsocket *s, struct json d)
     s->opt.handlers->live(s->opt.ctx, s, d);
 }
 
-static void on_dispatch(struct dsocket *s, struct json doc, struct json d)
-{
-    struct str type = json_str(doc, "t");
-    uint64_t seq = 0;
-
-    if (s->state != DSOCKET_IDENTIFYING && s->state != DSOCKET_RESUMING && s->state != DSOCKET_LIVE)
-        return;
-    json_as_u64(json_get(doc, "s"), &seq);
-    if (seq > s->received)
-        s->received = seq;
-    if (str_eq(type, STR("READY")))
-        on_ready(s, d);
-    if (str_eq(type, STR("RESUMED")) && s->state == DSOCKET_RESUMING) {
-        s->failures = 0;
-        enter(s, DSOCKET_LIVE);
-        log_info(&s->log, "resumed the session");
-        s->opt.handlers->live(s->opt.ctx, s, (struct json){0});
-    }
-    if (s->connected) /* an unusable READY ends the connection */
-        s->opt.handlers->dispatch(s->opt.ctx, s, type, d, seq);
-}
-
 static void on_invalid_session(struct dsocket *s, bool resumable)
 {
     /* Discord asks for a random wait of 1 to 5 seconds before the next attempt. */
@@ -453,6 +431,7 @@ void dsocket_message(struct dsocket *s, struct str text)
 {
     struct json doc;
     int64_t op = -1;
+    uint64_t seq = 0;
 
     if (!s->connected)
         return;
@@ -465,9 +444,25 @@ void dsocket_message(struct dsocket *s, struct str text)
         return;
     }
     struct json d = json_get(doc, "d");
+    struct str type = json_str(doc, "t");
     switch (op) {
     case OP_DISPATCH:
-        on_dispatch(s, doc, d);
+        if (s->state != DSOCKET_IDENTIFYING && s->state != DSOCKET_RESUMING &&
+            s->state != DSOCKET_LIVE)
+            break;
+        json_as_u64(json_get(doc, "s"), &seq);
+        if (seq > s->received)
+            s->received = seq;
+        if (str_eq(type, STR("READY")))
+            on_ready(s, d);
+        if (str_eq(type, STR("RESUMED")) && s->state == DSOCKET_RESUMING) {
+            s->failures = 0;
+            enter(s, DSOCKET_LIVE);
+            log_info(&s->log, "resumed the session");
+            s->opt.handlers->live(s->opt.ctx, s, (struct json){0});
+        }
+        if (s->connected) /* an unusable READY ends the connection */
+            s->opt.handlers->dispatch(s->opt.ctx, s, type, d, seq);
         break;
     case OP_HEARTBEAT:
         send_beat(s);
