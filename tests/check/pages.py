@@ -52,7 +52,7 @@ def is_listed(words, folder, path):
 
 
 def readmes(tree, data):
-    """Every folder with code is explained by a README, its own or the one above, which names each file."""
+    """Every folder with code is explained by a README, its own or the one above, which names each file, and architecture.md has it."""
     folders = {}
     for path in tree.match("src", "sdk", "tests", "examples", ext=[e[1:] for e in CODE_EXT]):
         if not path.startswith(MIRRORS):
@@ -69,3 +69,7 @@ def readmes(tree, data):
         for path in files:
             if not is_listed(words, home, path):
                 yield Problem(path, f"{home}/README.md does not list {path}: one line on what it is for")
+    if "docs/architecture.md" in tree.set:
+        for folder in sorted({"/".join(f.split("/")[:2]) + "/" for f in folders if f.startswith("src/")}):
+            if f"    {folder} " not in tree.text("docs/architecture.md"):
+                yield Problem(folder, f"docs/architecture.md does not list {folder}: add it to the house")

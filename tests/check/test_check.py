@@ -306,6 +306,11 @@ def test_a_readme_may_list_files_by_pattern(house):
     assert house.run("readmes")[0]
 
 
+def test_a_folder_that_the_architecture_does_not_list_is_named(house):
+    house.write("docs/architecture.md", "    src/net/   sockets\n")
+    says(house, "readmes", "docs/architecture.md does not list src/base/")
+
+
 def test_an_unformatted_file_is_named(house):
     house.write("src/base/str.c", "int   n;\n")
     says(house, "formatting", "src/base/str.c:1 is not formatted: run ./dev fmt")
