@@ -16,6 +16,7 @@
 #include "base/crypto.h"
 #include "base/list.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/mem.h"
 #include "dispatch/dispatch_priv.h"
 #include "net/spawner.h"
@@ -44,6 +45,7 @@ struct hosted {
     uint64_t lines_untold;
     char said[160]; /* its last line on stderr */
     char problem[256];
+    char key[]; /* of hosts->by_key, unless STOPPING */
 };
 
 struct entering {
@@ -54,6 +56,7 @@ struct hosts {
     struct dispatch *d; /* borrowed */
     struct list all;    /* struct hosted, owned */
     struct list leaving;
+    struct map by_key; /* those of @all, by tenant and id */
     bool stopping;
 };
 
@@ -338,18 +341,9 @@ static void on_turn(struct timer *t)
 
 /* ---- the table ---- */
 
-static struct hosted *find(const struct hosts *t, struct str tenant, struct str id)
-{
-    for (struct list *it = t->all.next; it != &t->all; it = it->next) {
-        struct hosted *h = list_entry(it, struct hosted, link);
-        if (str_eq(str_of(h->s.tenant), tenant) && str_eq(str_of(h->s.id), id))
-            return h;
-    }
-    return NULL;
-}
-
 static void stop(struct hosted *h)
 {
+    map_del(&h->d->hosts->by_key, str_of(h->key));
     if (h->run == NULL) {
         hosted_free(h);
         return;
@@ -361,20 +355,22 @@ static void stop(struct hosted *h)
 
 static void start(struct hosts *t, const struct agent_settings *s)
 {
-    struct hosted *h = xcalloc(1, sizeof *h);
+    struct str tenant = str_of(s->tenant), id = str_of(s->id);
+    struct hosted *h = xcalloc(1, sizeof *h + PAIR_BYTES(tenant, id));
 
     *h = (struct hosted){.d = t->d, .gateway = gateway_id(s), .seen = true};
     agent_settings_copy(&h->s, s);
     timer_init(&h->turn, on_turn);
     timer_set(clock_of(h), &h->turn, 0); /* the server may not listen yet */
     list_append(&t->all, &h->link);
+    map_put(&t->by_key, pair_write(h->key, tenant, id), h);
 }
 
 static void update_one(struct hosts *t, const struct agent_config *c)
 {
     const char *argv[HOSTED_WORDS + 1];
     struct hosted_words room = {0};
-    struct hosted *h = find(t, str_of(c->s.tenant), str_of(c->s.id));
+    struct hosted *h = pair_get(&t->by_key, str_of(c->s.tenant), str_of(c->s.id));
     bool fits = hosted_command(&c->s, t->d->env.state_dir, &room, argv) > 0;
 
     if (!fits)
@@ -415,7 +411,7 @@ void hosted_update(struct dispatch *d)
 
 const char *hosted_problem(const struct dispatch *d, struct str tenant, struct str id)
 {
-    const struct hosted *h = d->hosts != NULL ? find(d->hosts, tenant, id) : NULL;
+    const struct hosted *h = d->hosts != NULL ? pair_get(&d->hosts->by_key, tenant, id) : NULL;
 
     return h != NULL && *h->problem != '\0' ? h->problem : NULL;
 }
@@ -451,5 +447,6 @@ void hosts_free(struct hosts *t)
         hosted_free(list_entry(it, struct hosted, link));
     list_each (&t->leaving, at, after)
         hosted_free(list_entry(at, struct hosted, link));
+    map_done(&t->by_key);
     free(t);
 }
