@@ -434,7 +434,7 @@ static void on_new(void *ctx, const struct jsonrpc_result *r)
     timer_stop(s->backend->agent->clock, &s->patience);
     bool taken = r->ok && map_get(&s->host->by_id, id) != NULL;
     if (r->ok && id.n > 0 && !taken) {
-        s->used = false;
+        s->used = s->continued = false;
         session_opened(s, id, r->value);
         return;
     }
@@ -445,14 +445,19 @@ static void on_new(void *ctx, const struct jsonrpc_result *r)
     feed_hungry(s->backend);
 }
 
+static void tell_new(struct acp_session *s)
+{
+    conversation_tell(s->conversation,
+                      STR("[This is a new session: the agent does not remember what was said "
+                          "before.]"));
+}
+
 static void open_new(struct acp_session *s, bool tell)
 {
     BUF_LOCAL params = BUF_INIT;
 
     if (tell)
-        conversation_tell(s->conversation,
-                          STR("[This is a new session: the agent does not remember what was said "
-                              "before.]"));
+        tell_new(s);
     free(s->id); /* of a session that could not be continued */
     s->id = NULL;
     write_session(&params, s, true);
@@ -468,7 +473,7 @@ static void on_continued(void *ctx, const struct jsonrpc_result *r)
     s->replaying = false;
     if (r->ok) {
         timer_stop(s->backend->agent->clock, &s->patience);
-        s->used = true;
+        s->used = s->continued = true;
         session_opened(s, str_of(s->id), r->value);
         return;
     }
@@ -551,32 +556,52 @@ static struct agent_turn *prompt_over(struct acp_session *s)
     return t;
 }
 
+/* The agent does not have the session any more.  Hermes resumes a session that it does not know
+ * without an error, and then refuses each prompt. */
+static bool is_forgotten(const struct acp_session *s, const struct agent_turn *t,
+                         const struct jsonrpc_result *r)
+{
+    if (!r->ok)
+        return r->code == NO_RESOURCE && s->used;
+    return s->continued && !t->asked && !answer_is_said(t->answer) &&
+           str_eq(json_str(r->value, "stopReason"), STR("refusal"));
+}
+
+static void prompt_ended(struct acp_session *s, struct agent_turn *t, struct str stop)
+{
+    s->backend->failures = 0;
+    s->used = true;
+    s->fresh = s->continued = false;
+    turn_paragraph(t);
+    if (str_eq(stop, STR("max_tokens")))
+        turn_text(t, STR("[The agent stopped: the limit of tokens is reached.]"));
+    else if (str_eq(stop, STR("max_turn_requests")))
+        turn_text(t, STR("[The agent stopped: it made too many requests in one turn.]"));
+    else if (str_eq(stop, STR("refusal")))
+        turn_text(t, STR("[The agent refuses to continue.]"));
+    turn_end(t, str_eq(stop, STR("cancelled")) ? TURN_CANCELLED : TURN_DONE, NULL);
+}
+
 static void on_prompted(void *ctx, const struct jsonrpc_result *r)
 {
     struct acp_session *s = ctx;
     struct acp *b = s->backend;
-    struct str stop = json_str(r->value, "stopReason");
-    char *why = r->ok ? NULL : acp_reason(s->host, r);
+    char *why = r->ok ? xstrdup("it refuses to continue") : acp_reason(s->host, r);
     struct agent_turn *t = prompt_over(s);
+    bool forgotten = is_forgotten(s, t, r);
 
-    if (r->ok) {
-        b->failures = 0;
-        s->used = true;
-        s->fresh = false;
-        turn_paragraph(t);
-        if (str_eq(stop, STR("max_tokens")))
-            turn_text(t, STR("[The agent stopped: the limit of tokens is reached.]"));
-        else if (str_eq(stop, STR("max_turn_requests")))
-            turn_text(t, STR("[The agent stopped: it made too many requests in one turn.]"));
-        else if (str_eq(stop, STR("refusal")))
-            turn_text(t, STR("[The agent refuses to continue.]"));
-        turn_end(t, str_eq(stop, STR("cancelled")) ? TURN_CANCELLED : TURN_DONE, NULL);
-    } else {
+    if (!r->ok || forgotten)
         log_warn(NULL, "a prompt failed: session_key=%s why=%s", s->conversation->key, why);
-        if (r->code == NO_RESOURCE) { /* the agent has forgotten the session */
-            kept_sessions_forget(b->kept, str_of(s->conversation->key));
-            session_lost(s);
-        }
+    if (forgotten || (!r->ok && r->code == NO_RESOURCE)) {
+        kept_sessions_forget(b->kept, str_of(s->conversation->key));
+        session_lost(s);
+    }
+    if (forgotten) {
+        tell_new(s);
+        turn_end(t, TURN_DIED, why); /* repeated in a new session if nothing was said */
+    } else if (r->ok) {
+        prompt_ended(s, t, json_str(r->value, "stopReason"));
+    } else {
         turn_end(t, TURN_FAILED, why);
     }
     free(why);

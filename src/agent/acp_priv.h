@@ -61,6 +61,7 @@ struct acp_session { /* conversation->session */
     uint64_t request;         /* open: of the opening, or of the prompt */
     bool replaying;           /* loading: the agent repeats what was said */
     bool used;                /* a prompt has ended in the agent's session */
+    bool continued;           /* by load or resume; no prompt has ended since */
     bool fresh;               /* the agent's session had no finished prompt: no loss to announce */
     struct agent_turn *turn;  /* borrowed; NULL: none */
     bool prompted;            /* the prompt of the turn was sent */

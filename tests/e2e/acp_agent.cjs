@@ -1,6 +1,8 @@
 // An ACP agent that does what the prompt says, and checks both sides against the published schema
 // (npm @agentclientprotocol/sdk).  A message that breaks the schema ends it with status 9.
 //   ACP_CAN      JSON, agentCapabilities; its member "sessions" (modes, options) goes into session/new
+//   ACP_FORGETS  continues sessions that it does not have, and refuses their prompts, as Hermes does
+//   ACP_LOGIN    wants a login: authenticate with the method "x"
 //   ACP_FILES    a directory: log (one JSON line per message of the client), sessions that survive
 const fs = require("fs"), path = require("path"), readline = require("readline");
 const npm = process.env.ACP_NPM;
@@ -12,11 +14,11 @@ ajv.addSchema({ ...schema, $id: "acp" });
 const dir = process.env.ACP_FILES, can = JSON.parse(process.env.ACP_CAN || "{}"), extra = can.sessions || {};
 delete can.sessions;
 const log = (o) => fs.appendFileSync(path.join(dir, "log"), JSON.stringify({ pid: process.pid, ...o }) + "\n");
-const INCOMING = { initialize: "InitializeRequest", "session/new": "NewSessionRequest", "session/load": "LoadSessionRequest",
+const INCOMING = { initialize: "InitializeRequest", authenticate: "AuthenticateRequest", "session/new": "NewSessionRequest", "session/load": "LoadSessionRequest",
   "session/resume": "ResumeSessionRequest", "session/prompt": "PromptRequest", "session/cancel": "CancelNotification",
   "session/close": "CloseSessionRequest", "session/set_mode": "SetSessionModeRequest",
   "session/set_config_option": "SetSessionConfigOptionRequest" };
-const ANSWERS = { initialize: "InitializeResponse", "session/new": "NewSessionResponse", "session/load": "LoadSessionResponse",
+const ANSWERS = { initialize: "InitializeResponse", authenticate: "AuthenticateResponse", "session/new": "NewSessionResponse", "session/load": "LoadSessionResponse",
   "session/resume": "ResumeSessionResponse", "session/prompt": "PromptResponse", "session/close": "CloseSessionResponse",
   "session/set_mode": "SetSessionModeResponse", "session/set_config_option": "SetSessionConfigOptionResponse" };
 
@@ -30,7 +32,7 @@ function check(def, value, what) {
 
 const send = (o) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", ...o }) + "\n");
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
-let next = 0;
+let next = 0, logged = false;
 const open = new Map();  // our requests
 const live = new Map();  // sessions: id -> {said: [...], cancel}
 const update = (sessionId, update) => {
@@ -45,6 +47,7 @@ class Refuse extends Error { constructor(code, message) { super(message); this.c
 
 async function prompt({ sessionId: id, prompt }) {
   const session = live.get(id);
+  if (!session && process.env.ACP_FORGETS) return { stopReason: "refusal" };
   if (!session) throw new Refuse(-32002, "no such session");
   const text = prompt.filter((b) => b.type === "text").map((b) => b.text).join("|");
   const word = text.split(" ")[0], rest = text.slice(word.length + 1);
@@ -56,6 +59,7 @@ async function prompt({ sessionId: id, prompt }) {
     process.exit(3);
   }
   if (word === "say-then-die") { chunk(id, "half an"); await sleep(700); process.exit(4); }
+  if (word === "forget") { live.delete(id); fs.unlinkSync(file(id)); chunk(id, "forgotten"); return { stopReason: "end_turn" }; }
   if (word === "wait") { await stopped; return { stopReason: "cancelled" }; }
   if (word === "hang") { chunk(id, "busy"); await new Promise(() => setInterval(() => {}, 1000)); }
   if (word === "stream") {
@@ -108,8 +112,13 @@ async function prompt({ sessionId: id, prompt }) {
 const methods = {
   initialize: () => ({ protocolVersion: Number(process.env.ACP_VERSION || 1), agentCapabilities: can,
     authMethods: process.env.ACP_LOGIN ? [{ id: "x", name: "Log in", description: "run `agent login`" }] : [] }),
+  authenticate: ({ methodId }) => {
+    if (methodId !== "x") throw new Refuse(-32602, "no such method to log in");
+    logged = true;
+    return {};
+  },
   "session/new": () => {
-    if (process.env.ACP_LOGIN) throw new Refuse(-32000, "Authentication required");
+    if (process.env.ACP_LOGIN && !logged) throw new Refuse(-32000, "Authentication required");
     const sessionId = `s-${process.pid}-${live.size}`;
     live.set(sessionId, { said: [] });
     return { sessionId, ...extra };
@@ -124,6 +133,7 @@ const methods = {
     return { ...extra };
   },
   "session/resume": ({ sessionId }) => {
+    if (!fs.existsSync(file(sessionId)) && process.env.ACP_FORGETS) return { ...extra };
     if (!fs.existsSync(file(sessionId))) throw new Refuse(-32002, "no such session");
     live.set(sessionId, { said: JSON.parse(fs.readFileSync(file(sessionId))) });
     return { ...extra };

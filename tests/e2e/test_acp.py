@@ -208,7 +208,7 @@ def test_a_session_that_cannot_go_on_is_told_in_a_line(bellhop, scripted):
     scripted.start()
     bellhop.write("said")
     says(bellhop, "0 before:")
-    assert history(bellhop)[-2] == "[This is a new session: the agent does not remember what was said before.]"
+    assert history(bellhop)[-2] == NEW_SESSION
 
 
 @long
@@ -223,6 +223,38 @@ def test_a_session_that_the_agent_lost_is_told_too(bellhop, scripted):
     bellhop.write("said")
     says(bellhop, "0 before:")
     assert "new session" in history(bellhop)[-2]
+
+
+NEW_SESSION = "[This is a new session: the agent does not remember what was said before.]"
+
+
+def test_a_session_that_is_resumed_in_name_only_begins_anew(bellhop, scripted):
+    """Hermes resumes what it does not know, and refuses every prompt of it."""
+    can = {"sessionCapabilities": {"resume": {}}}
+    agent = scripted.start(can=can, env={"ACP_FORGETS": "1"})
+    bellhop.write("one")
+    says(bellhop, "heard one")
+    assert agent.end() == 0
+    for f in (scripted.files / "acp").glob("session-*"):
+        f.unlink()
+    scripted.start(can=can, env={"ACP_FORGETS": "1"})
+    bellhop.write("two")
+    says(bellhop, "heard two")
+    assert history(bellhop)[-2:] == [NEW_SESSION, "heard two"] and "refuses" not in "".join(history(bellhop))
+    bellhop.write("said")
+    says(bellhop, "1 before: two")
+    assert len(scripted.log("session/new")) == 2
+
+
+def test_a_session_that_the_agent_forgets_while_it_runs_begins_anew(bellhop, scripted):
+    scripted.start()
+    bellhop.write("one")
+    says(bellhop, "heard one")
+    bellhop.write("forget")
+    says(bellhop, "forgotten")
+    bellhop.write("said")
+    says(bellhop, "0 before:")
+    assert history(bellhop)[-2] == NEW_SESSION
 
 
 def test_a_prompt_is_repeated_if_nothing_was_said(bellhop, scripted):
@@ -404,6 +436,20 @@ def test_an_agent_that_wants_a_login_says_so_in_the_chat(bellhop, scripted):
     scripted.start(env={"ACP_LOGIN": "1"})
     bellhop.write("hello")
     says(bellhop, "[The agent could not answer: it wants to be logged in on its machine first: Log in (run `agent login`)]")
+
+
+def test_a_login_that_is_asked_for_is_done_first(bellhop, scripted):
+    scripted.start("--login", "x", env={"ACP_LOGIN": "1"})
+    bellhop.write("hello")
+    says(bellhop, "heard hello")
+
+
+def test_a_login_that_is_refused_is_told(bellhop, scripted):
+    agent = scripted.start("--login", "wrong", env={"ACP_LOGIN": "1"})
+    bellhop.write("hello")
+    told(bellhop, "[The agent could not answer: it refused --login wrong: no such method to log in]")
+    agent.warned("it refused --login wrong")
+    assert not scripted.log("session/new")
 
 
 @long
