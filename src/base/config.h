@@ -59,8 +59,9 @@ struct config_key {
     const char *choices; /* CFG_CHOICE, CFG_ENUM: "a|b" */
     uint64_t min, max;
     const char *what; /* the sentence of the reference */
-    /* `bellhop setup` asks for it: "" always, "mode=webhook" if the key mode has this value.  NULL:
-     * only if no key of its table has .ask; then for those without a default. */
+    /* `bellhop setup` asks for it: "" always, "mode=webhook" if the key mode has this value,
+     * "mode!=webhook" if it has another one.  NULL: only if no key of its table has .ask; then for
+     * those without a default. */
     const char *ask;
     bool required; /* in a list: an entry without it is refused */
     bool words;    /* CFG_TEXTS: one text is split as a shell would, not at commas */

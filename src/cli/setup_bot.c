@@ -26,12 +26,12 @@ static bool choose_platform(struct setup *s)
     size_t n = 0;
 
     for (; platforms[n] != NULL; n++) {
-        buf_printf(&menu, "  %zu  %-9s %s\n", n + 1, platforms[n]->name,
+        buf_printf(&menu, "  %2zu  %-9s %s\n", n + 1, platforms[n]->name,
                    platforms[n]->descriptor->label);
         buf_printf(&words, "%s ", platforms[n]->name);
     }
     if (!given)
-        terminal_say("Which platform shall people write on?\n%s  %zu  none      add no bot",
+        terminal_say("Which platform shall people write on?\n%s  %2zu  none      add no bot",
                      buf_z(&menu), n + 1);
     buf_add_z(&words, "none");
     if (!setup_choose(s, "--platform", "Number or name", buf_z(&words),
@@ -155,7 +155,9 @@ static bool is_asked(const struct setup *s, const struct config_key *k)
     if (value.n == 0)
         return true;
     str_split(&value, '=', &key);
-    return str_eq(str_of(value_of(s, key)), value);
+    bool differs = str_ends(key, STR("!"));
+    key.n -= differs;
+    return str_eq(str_of(value_of(s, key)), value) != differs;
 }
 
 /* Reads the secret of `--secret KEY=FILE`. */
@@ -471,19 +473,14 @@ static bool judge(struct setup *s, bool *ret_again)
     return yes || setup_stop(s, "the bot was not added. Nothing was changed");
 }
 
+/* Asks for the bot's name.  The name that was given before is the default. */
 static bool ask_name(struct setup *s)
 {
-    const char *otherwise = s->report.bot[0] != '\0' ? s->report.bot : NULL;
+    const char *otherwise = s->bot;
 
-    if (s->bot != NULL)
-        return true;
-    if (otherwise != NULL) {
-        s->bot = xstrdup(otherwise);
-        return true;
-    }
-    if (s->t.asks && cli_value(s->j, "--bot") == NULL)
+    if (s->t.asks)
         terminal_say("%s.", s->ops->bot_is != NULL ? s->ops->bot_is : "A name for this bot");
-    if (s->ops->bot_is == NULL)
+    if (otherwise == NULL && s->ops->bot_is == NULL)
         otherwise = s->ops->page_visitor != NULL ? "lobby" : s->ops->name;
     if (!setup_ask(s, "--bot", "bot", otherwise, &s->bot))
         return false;
@@ -497,17 +494,19 @@ static bool ask_public_url(struct setup *s)
 
     if (!s->report.webhook)
         return true;
-    if (settings->public_url == NULL) {
-        if (s->t.asks)
-            terminal_say(
-                "%s sends messages to an address of yours. Under which https:// address is "
-                "bellhop reached?",
-                s->ops->descriptor->label);
+    if (settings->public_url == NULL && s->t.asks)
+        terminal_say("%s sends messages to an address of yours. Under which https:// address is "
+                     "bellhop reached?",
+                     s->ops->descriptor->label);
+    for (bool good = settings->public_url != NULL; !good;) {
         if (!setup_ask(s, "--public-url", "public_url", NULL, &s->public_url))
             return false;
         struct str url = str_of(s->public_url);
-        if (!str_starts(url, STR("https://")) && !str_starts(url, STR("http://")))
+        good = str_starts(url, STR("https://")) || str_starts(url, STR("http://"));
+        if (!good && (!s->t.asks || cli_value(s->j, "--public-url") != NULL))
             return setup_stop(s, "public_url must begin with https://. Nothing was changed");
+        if (!good)
+            terminal_say("The address must begin with https://.");
     }
     terminal_say("Its webhook is %s/webhooks/%s/%s",
                  s->public_url != NULL ? s->public_url : settings->public_url, s->ops->name,
@@ -527,12 +526,13 @@ bool setup_bot(struct setup *s)
         return false;
     if (s->ops->steps != NULL && s->t.asks)
         terminal_say("\n%s\n", s->ops->steps);
-    if (s->ops->bot_is != NULL && !ask_name(s))
-        return false;
+    bool name_first = s->bot == NULL && s->ops->bot_is != NULL;
     while (again)
-        if (!ask_keys(s) || !judge(s, &again))
+        if ((name_first && !ask_name(s)) || !ask_keys(s) || !judge(s, &again))
             return false;
-    if (!ask_name(s) || !ask_public_url(s))
+    if (s->bot == NULL)
+        s->bot = str_dup_opt(str_of(s->report.bot));
+    if ((s->bot == NULL && !ask_name(s)) || !ask_public_url(s))
         return false;
     size_t at = find_entry(s, s->bot);
     if (at < config_count(s->cfg, &platforms_config) &&

@@ -15,6 +15,9 @@ from conftest import PROGRAM, ROOT, wait_for
 
 sys.path.insert(0, str(ROOT / "tests" / "sim"))
 from discord import APP, DiscordSim  # noqa: E402
+from irc import IrcSim  # noqa: E402
+from line import LineSim  # noqa: E402
+from matrix import MatrixSim  # noqa: E402
 from models import ModelSim  # noqa: E402
 from slack import SlackSim  # noqa: E402
 from teams import TeamsSim  # noqa: E402
@@ -254,6 +257,44 @@ def test_a_wrong_token_is_named_and_asked_for_again(home, telegram):
     assert tree(home) == {} and TOKEN not in t.seen
 
 
+def test_a_wrong_name_of_the_bot_is_asked_for_again(home):
+    sim = IrcSim()
+    t = Terminal(home, "--platform", "irc", "--set", "tls=false", "--agent", "none", "--wait", "0s")
+    t.say("desk", after="bot: ")
+    t.say(f"127.0.0.1:{sim.port}", after="server: ")
+    t.say("#lobby", after="channels: ")
+    t.say("", after="sasl.mechanism [none]: ")  # so nobody asks for the account
+    t.see("`bot` must be nick@network")
+    t.say("", after="Try again? [Y/n]: ")
+    t.say("desk@home", after="bot [desk]: ")
+    for question in (f"server [127.0.0.1:{sim.port}]: ", "channels [#lobby]: ", "sasl.mechanism [none]: "):
+        t.say("", after=question)
+    t.see(f"This is desk on 127.0.0.1:{sim.port}.")
+    t.say("", after="Write them? [Y/n]: ")
+    assert t.end() == 0, t.seen
+    assert 'bot: "desk@home"' in (home / "conf.d" / "irc-desk%40home.yaml").read_text() and "sasl.user: " not in t.seen
+    assert sim.violations == []
+    sim.close()
+
+
+def test_a_token_of_another_user_is_refused(home):
+    sim = MatrixSim("matrix-token")
+    t = Terminal(home, "--platform", "matrix", "--agent", "none", "--wait", "0s")
+    t.say("@other:example.org", after="bot: ")
+    t.say(sim.url, after="homeserver: ")
+    t.say("matrix-token", after="token (it is not shown): ")
+    t.see(f"the token belongs to {sim.BOT}, so `bot` must be that user id")
+    t.say("", after="Try again? [Y/n]: ")
+    t.say(sim.BOT, after="bot [@other:example.org]: ")
+    t.say("", after=f"homeserver [{sim.url}]: ")
+    t.say("", after="Enter keeps the old one): ")
+    t.see(f"This is {sim.BOT}.")
+    t.say("", after="Write them? [Y/n]: ")
+    assert t.end() == 0, t.seen
+    assert sim.violations == []
+    sim.close()
+
+
 def test_missing_intents_say_where_to_click(home, discord):
     discord.allowed_privileged = 0
     t = Terminal(home, "--platform", "discord", "--set", f"api_base={discord.url}", "--agent", "none", "--wait", "0s")
@@ -364,6 +405,20 @@ def test_a_webhook_platform_asks_for_the_address(home):
     assert "\n    tenant: acme\n    host: acme.example.org\n" in text and "\n    plane: passthrough\n" in text
     assert (home / "conf.d" / "public-url.yaml").exists()
     assert sim.violations == []
+    sim.close()
+
+
+def test_an_address_that_is_none_is_asked_for_again(home):
+    sim = LineSim("line-token", "line-secret")
+    t = Terminal(home, "--platform", "line", "--set", f"api_base={sim.url}", "--agent", "none", "--wait", "0s")
+    t.say("line-token", after="token (it is not shown): ")
+    t.say("line-secret", after="channel_secret (it is not shown): ")
+    t.say("relay.example.org", after="public_url: ")
+    t.see("The address must begin with https://.")
+    t.say("https://relay.example.org", after="public_url: ")
+    t.see("Its webhook is https://relay.example.org/webhooks/line/")
+    t.say("n", after="Write them? [Y/n]: ")
+    assert t.end() == 1 and tree(home) == {}
     sim.close()
 
 

@@ -49,9 +49,9 @@ static const struct config_key keys[] = {
     {"sasl.mechanism", CFG_ENUM, CFG_RESTART, AT(sasl.mechanism), "none",
      "none|plain|external|scram-sha-256", .ask = "",
      .what = "How the bot logs in to its account. A bot that cannot log in does not stay."},
-    {"sasl.user", CFG_TEXT, CFG_RESTART, AT(sasl.user), .ask = "",
+    {"sasl.user", CFG_TEXT, CFG_RESTART, AT(sasl.user), .ask = "sasl.mechanism!=none",
      .what = "The account. Without it: the nick."},
-    {"sasl.password", CFG_SECRET, CFG_RESTART, AT(sasl.password), .ask = "",
+    {"sasl.password", CFG_SECRET, CFG_RESTART, AT(sasl.password), .ask = "sasl.mechanism!=none",
      .what = "Its password, for `plain` and `scram-sha-256`."},
     {"sasl.cert", CFG_SECRET, CFG_RESTART, AT(sasl.cert),
      .what =
@@ -599,7 +599,7 @@ static void report(const struct irc_settings *cfg, const struct irc_link *k,
     const struct irc_server *s = irc_link_server(k);
     BUF_LOCAL missing = BUF_INIT;
 
-    snprintf(ret->name, sizeof ret->name, "%.100s",
+    snprintf(ret->name, sizeof ret->name, "%.*s on %.60s", STR_FMT(irc_link_nick(k)),
              s->network[0] != '\0' ? s->network : cfg->server);
     snprintf(ret->reach, sizeof ret->reach, "/msg %.*s, or \"%.*s: ...\" in a channel",
              STR_FMT(irc_link_nick(k)), STR_FMT(irc_link_nick(k)));

@@ -255,6 +255,11 @@ static enum bh_err mx_check(const struct platform_settings *settings, struct pla
         err = bh_err_why(BH_UNAVAILABLE, ret_why,
                          "%.100s does not answer like a homeserver (HTTP %d)", cfg->base.api_base,
                          status);
+    else if (err == BH_OK && !service && !str_eq(user, str_of(cfg->base.bot)))
+        err = bh_err_why(BH_REFUSED, ret_why,
+                         "the token belongs to %.*s, so `bot` must be that user id, or `token` one "
+                         "of %.100s",
+                         user.n < 100 ? (int)user.n : 100, user.p, cfg->base.bot);
     if (err == BH_OK) {
         platform_tell(ret->bot, sizeof ret->bot, user);
         platform_tell(ret->name, sizeof ret->name, user);
