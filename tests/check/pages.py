@@ -8,6 +8,7 @@ from tree import Problem
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s#]+)(?:#[^)]*)?\)")
 ANY_LINK = re.compile(r"\[[^\]]*\]\(([^)\s#]+)(?:#[^)]*)?\)")
 CODE_EXT = (".c", ".h", ".cc", ".py", ".cjs")
+SITE = ("docs/", "examples/", "adapters/")
 # Folders that mirror another one: their parent's README explains them all at once.
 MIRRORS = ("tests/unit/",)
 
@@ -20,7 +21,7 @@ def links_of(tree, page, rule=ANY_LINK):
 
 
 def pages(tree, data):
-    """README.md lists every page of docs/ once; no link is dead."""
+    """README.md lists every page of docs/ once; no link is dead, and none leaves what the site has."""
     listed = list(links_of(tree, "README.md", LINK)) if "README.md" in tree.set else []
     for page in tree.match("docs", ext=("md",)):
         rows = sum(1 for line in tree.lines("README.md") if line.startswith("|") and f"]({page})" in line.split("|")[1])
@@ -34,6 +35,8 @@ def pages(tree, data):
         for target in links_of(tree, page):
             if target not in tree.set and not any(f.startswith(target + "/") for f in tree.files):
                 yield Problem(f"{page} {target}", f"{page} links to {target}, which is not there: mend the link")
+            elif page.startswith("docs/") and not target.startswith(SITE):
+                yield Problem(f"{page} {target}", f"{page} links to {target}, which `./dev docs` leaves out: name it in backquotes instead")
 
 
 def ticked(text):

@@ -290,6 +290,11 @@ def test_a_dead_link_is_named(house):
     says(house, "pages", "docs/one.md links to docs/two.md, which is not there")
 
 
+def test_a_link_that_the_site_does_not_have_is_named(house):
+    house.write("docs/one.md", "See [the table](../src/base/README.md).\n")
+    says(house, "pages", "docs/one.md links to src/base/README.md, which `./dev docs` leaves out")
+
+
 def test_a_folder_without_a_readme_is_named(house):
     house.write("src/net/loop.c", "int loop;\n")
     says(house, "readmes", "src/net/ has no README.md")
