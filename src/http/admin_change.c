@@ -311,12 +311,17 @@ static void reload(struct op_call *c)
 /* Writes the answer that shows a new token.  @until_ms 0: it never expires. */
 static void tell_token(struct op_call *c, const struct key_made *made, int64_t until_ms)
 {
+    static const char *const shown[] = {"tenant", "identity", "agent", "instance", "namespace"};
     struct str kind = op_text(c, "kind");
     struct jw w = op_begin(c);
 
     if (kind.p == NULL)
         kind = STR("provision");
     buf_printf(&c->note, "%.*s token made: id=%.*s", STR_FMT(kind), STR_FMT(buf_str(&made->id)));
+    for (size_t i = 0; i < ARRAY_LEN(shown); i++)
+        if (op_text(c, shown[i]).n > 0)
+            buf_printf(&c->note, " %s=%.*s", shown[i], STR_FMT(op_text(c, shown[i])));
+    buf_add_z(&c->note, op_flag(c, "readOnly") ? " read-only" : "");
     jw_obj(&w);
     if (made->id.n > 0)
         jw_kstr(&w, "id", buf_str(&made->id));
@@ -447,8 +452,11 @@ static void on_token_revoked(void *ctx, enum bh_err err, const char *why)
 static void revoke_token(struct op_call *c)
 {
     struct str id = op_text(c, "id");
+    const struct key *k = keys_find(c->f->keys, id);
 
-    log_info(NULL, "revoking token: id=%.*s", STR_FMT(id));
+    if (k != NULL)
+        buf_printf(&c->note, "%s token revoked: id=%s tenant=%s identity=%s",
+                   key_kind_word(k->kind), k->id, k->tenant, k->identity != NULL ? k->identity : "");
     keys_revoke(c->f->keys, id, on_token_revoked, c);
 }
 

@@ -433,6 +433,7 @@ void op_call_free(struct op_call *c)
     free(c->instance);
     buf_wipe(&c->out);
     buf_done(&c->note);
+    buf_done(&c->changed);
     free(c);
 }
 
@@ -526,6 +527,23 @@ void op_error(struct op_call *c, int status, const char *code, const char *fmt, 
     op_call_free(c);
 }
 
+void op_changes(struct op_call *c, const char *record, struct str key, struct str before)
+{
+    struct jw w = jw_begin(&c->changed);
+
+    jw_obj(&w);
+    jw_kstr(&w, "record", str_of(record));
+    jw_kstr(&w, "key", key);
+    jw_kraw(&w, "before", before.n > 0 ? before : STR("null"));
+}
+
+void op_changed(struct op_call *c, struct str after)
+{
+    buf_add_z(&c->changed, ",\"after\":");
+    buf_add_str(&c->changed, after.n > 0 ? after : STR("null"));
+    buf_add_c(&c->changed, '}');
+}
+
 /* A change of something other than the facts: the log gets what the server's own log has. */
 static void note_call(struct op_call *c)
 {
@@ -539,6 +557,11 @@ static void note_call(struct op_call *c)
         jw_kstr(&w, "instance", str_of(c->instance));
     if (c->note.n > 0)
         jw_kstr(&w, "note", buf_str(&c->note));
+    if (c->changed.n > 0) {
+        jw_karr(&w, "records");
+        jw_raw(&w, buf_str(&c->changed));
+        jw_end_arr(&w);
+    }
     jw_end_obj(&w);
     struct str members = str_skip(buf_str(&more), 1);
     members.n--;

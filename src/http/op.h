@@ -160,6 +160,7 @@ struct op_call {
     bool for_tenant;         /* a tenant's dashboard asks: say nothing about other tenants */
     struct buf out;          /* op_begin(); wiped */
     struct buf note;         /* op_done() logs it; empty: nothing */
+    struct buf changed;      /* op_changes(); of the audit log's entry */
     struct audit_who who;    /* whose changes it makes; AUDIT_NOBODY: it makes none */
     struct http_id id;       /* over HTTP */
     struct v1_work work;     /* the bytes that the request counts for, until it is answered */
@@ -196,6 +197,12 @@ void op_error(struct op_call *c, int status, const char *code, const char *fmt, 
 /* The end of a change of facts or keys (a facts_done_cb): logs the note, and answers with what was
  * written, else {"ok":true}; or with the error. */
 void op_done(void *ctx, enum bh_err err, const char *why);
+
+/* Tells the audit log what the call changes, where that is no fact: tenancy/change.c does so for
+ * facts.  @before and @after are JSON without secrets; absent: there is none.  The entry is written
+ * by op_done(). */
+void op_changes(struct op_call *c, const char *record, struct str key, struct str before);
+void op_changed(struct op_call *c, struct str after);
 
 /* Begins the answer; a handler may write it before it knows whether it is sent. */
 struct jw op_begin(struct op_call *c);

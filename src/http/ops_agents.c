@@ -229,6 +229,36 @@ static struct json entry_of(const struct op_call *c)
     return json_is_object(entry) ? entry : op_body(c);
 }
 
+/* Notes the entry before the change, for the audit log. */
+static void begin_change(struct op_call *c, struct str tenant, struct str id)
+{
+    struct json_parser *parser = json_parser_new();
+    BUF_LOCAL shown = BUF_INIT, entry = BUF_INIT;
+    struct jw all = jw_begin(&shown), w = jw_begin(&entry);
+    struct json doc;
+
+    if (dispatch_agent_show(c->f->dispatch, tenant, id, &all) &&
+        json_parse(parser, buf_str(&shown), &doc))
+        jw_value(&w, json_get(doc, "entry"));
+    c->tenant = str_dup(tenant);
+    op_changes(c, "agent", id, buf_str(&entry));
+    json_parser_free(parser);
+}
+
+static void on_agent_changed(void *ctx, const struct dispatch_answer *a)
+{
+    struct op_call *c = ctx;
+
+    c->dispatch = NULL;
+    if (a->fault.cls != FAULT_NONE) {
+        op_fail(c, &a->fault);
+        return;
+    }
+    op_changed(c, strcmp(c->op->name, "removeAgent") == 0 ? STR_NULL : a->json);
+    buf_add_str(&c->out, a->json);
+    op_done(c, BH_OK, NULL);
+}
+
 static void add_agent(struct op_call *c)
 {
     struct json entry = entry_of(c);
@@ -236,24 +266,30 @@ static void add_agent(struct op_call *c)
 
     if (str_is_empty(tenant))
         tenant = tenant_meant(c, STR_NULL);
-    if (!str_is_empty(tenant))
-        c->dispatch = dispatch_agent_add(c->f->dispatch, tenant, entry, on_answer, c);
+    if (str_is_empty(tenant))
+        return;
+    begin_change(c, tenant, json_str(entry, "id"));
+    c->dispatch = dispatch_agent_add(c->f->dispatch, tenant, entry, on_agent_changed, c);
 }
 
 static void set_agent(struct op_call *c)
 {
     struct str id = op_text(c, "id"), tenant = tenant_meant(c, id);
 
-    if (!str_is_empty(tenant))
-        c->dispatch = dispatch_agent_set(c->f->dispatch, tenant, id, entry_of(c), on_answer, c);
+    if (str_is_empty(tenant))
+        return;
+    begin_change(c, tenant, id);
+    c->dispatch = dispatch_agent_set(c->f->dispatch, tenant, id, entry_of(c), on_agent_changed, c);
 }
 
 static void remove_agent(struct op_call *c)
 {
     struct str id = op_text(c, "id"), tenant = tenant_meant(c, id);
 
-    if (!str_is_empty(tenant))
-        c->dispatch = dispatch_agent_remove(c->f->dispatch, tenant, id, on_answer, c);
+    if (str_is_empty(tenant))
+        return;
+    begin_change(c, tenant, id);
+    c->dispatch = dispatch_agent_remove(c->f->dispatch, tenant, id, on_agent_changed, c);
 }
 
 static void show_agent_entry(struct op_call *c)

@@ -81,6 +81,25 @@ def test_every_change_is_logged_with_who_before_and_after_and_without_secrets(be
     assert [e["seq"] for e in bellhop.admin("GET", "/admin/audit?limit=2&after=5").json["entries"]] == [4, 3]
 
 
+def test_agents_and_keys_are_logged_too(bellhop):
+    bellhop.cli("agent", "add", "a1", "--tenant", "acme", "--substrate", "webhook", "--url", "http://127.0.0.1:1/a", "--secret", "planted-secret")
+    bellhop.cli("agent", "set", "a1", "--tenant", "acme", "--name", "Nora")
+    bellhop.cli("agent", "remove", "a1", "--tenant", "acme")
+    bellhop.cli("token", "dashboard", "--tenant", "acme", "--read-only")
+    key = json.loads(bellhop.cli("token", "list", "--json").stdout)[0]["id"]
+    bellhop.cli("token", "revoke", key)
+    revoked, made, removed, changed, added = log(bellhop)
+    assert [e["what"] for e in (added, changed, removed)] == ["addAgent", "setAgent", "removeAgent"]
+    assert all(e["tenant"] == "acme" and e["records"][0]["key"] == "a1" for e in (added, changed, removed))
+    records = [e["records"][0] for e in (added, changed, removed)]
+    assert records[0]["before"] is None and records[0]["after"]["url"] == "http://127.0.0.1:1/a"
+    assert "name" not in records[1]["before"] and records[1]["after"]["name"] == "Nora"
+    assert records[2]["before"]["name"] == "Nora" and records[2]["after"] is None
+    assert made["note"] == f"dashboard token made: id={key} tenant=acme read-only"
+    assert revoked["note"] == f"dashboard token revoked: id={key} tenant=acme identity=acme"
+    assert "planted-secret" not in json.dumps(log(bellhop)) and verify(bellhop).returncode == 0
+
+
 def test_the_chain_survives_restarts_and_tells_what_was_changed(bellhop):
     for i in range(3):
         bellhop.add(id=f"g{i}", tenant="acme")
