@@ -3,7 +3,8 @@
 
     embed.py SYMBOL HEADER OUT FILE...
 
-Each file becomes an array of bytes with its content type and a strong ETag made of its content.
+Each file becomes an array of bytes with its content type and a strong ETag made of its content. @VERSION@ in a file becomes a hash
+of all files; the last entry, which has no name, has that version as its ETag.
 """
 import hashlib
 import pathlib
@@ -27,15 +28,17 @@ def rows(data):
 
 def main(symbol, header, out, *names):
     files = [pathlib.Path(n) for n in names]
+    version = hashlib.sha256(b"".join(f.read_bytes() for f in files)).hexdigest()[:12].encode()
+    contents = [f.read_bytes().replace(b"@VERSION@", version) for f in files]
     lines = ["/* Made by web/embed.py. */", f'#include "{header}"', ""]
-    for i, f in enumerate(files):
-        lines += [f"static const unsigned char file_{i}[] = {{", *rows(f.read_bytes()), "};"]
+    for i, data in enumerate(contents):
+        lines += [f"static const unsigned char file_{i}[] = {{", *rows(data), "};"]
     lines += ["", f"const struct asset {symbol}[] = {{"]
     for i, f in enumerate(files):
-        etag = hashlib.sha256(f.read_bytes()).hexdigest()[:20]
+        etag = hashlib.sha256(contents[i]).hexdigest()[:20]
         lines.append(f'    {{"{f.name}", "{TYPES[f.suffix]}", "\\"{etag}\\"",')
         lines.append(f"     {{(const char *)file_{i}, sizeof file_{i}}}}},")
-    lines += ["    {0},", "};", ""]
+    lines += [f'    {{.etag = "{version.decode()}"}},', "};", ""]
     pathlib.Path(out).write_text("\n".join(lines))
 
 

@@ -19,6 +19,7 @@
 #include "http/admin.h"
 #include "http/media_route.h"
 #include "http/waker.h"
+#include "net/edges.h"
 #include "net/redis_hop.h"
 #include "net/loop.h"
 #include "net/trunk.h"
@@ -268,6 +269,7 @@ static void write_server(struct front *f, struct jw *w)
     jw_kstr(w, "stateDir", str_of(f->state_dir));
     jw_kstr(w, "config", str_of(f->config_path));
     jw_ki64(w, "connections", (int64_t)http_server_connections(f->server));
+    jw_ki64(w, "edges", (int64_t)http_server_edges(f->server));
     jw_ki64(w, "gateways", (int64_t)facts_gateways(f->facts, &unused));
     jw_ki64(w, "routes", (int64_t)facts_routes(f->facts, &unused));
     jw_ki64(w, "links", (int64_t)map_count(&facts_gate(f->facts)->authors));
@@ -313,9 +315,8 @@ static void write_warnings(struct front *f, struct jw *w)
     jw_karr(w, "warnings");
     if (t.parked > 0)
         write_warning(w, "dead_letters", STR_NULL, STR_NULL,
-                      "%" PRIu64 " deliveries were set aside after too many attempts. See: bellhop "
-                      "mailbox dead",
-                      t.parked);
+                      "%" PRIu64 " %s set aside after too many attempts. See: bellhop mailbox dead",
+                      t.parked, t.parked == 1 ? "delivery was" : "deliveries were");
     if (!st.healthy || st.full)
         write_warning(w, "store", STR_NULL, STR_NULL, "%s",
                       st.full ? "The disk is nearly full: new messages are refused." : st.problem);
@@ -331,9 +332,9 @@ static void write_warnings(struct front *f, struct jw *w)
         sender_stats(p->sender, &s);
         if (s.kept_unknown > 0)
             write_warning(w, "outbox", platform, bot,
-                          "%zu messages may or may not have been delivered. See: bellhop outbox "
+                          "%zu message%s may or may not have been delivered. See: bellhop outbox "
                           "list",
-                          s.kept_unknown);
+                          s.kept_unknown, s.kept_unknown == 1 ? "" : "s");
     }
     jw_end_arr(w);
 }

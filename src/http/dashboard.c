@@ -85,14 +85,15 @@ static void end_session(struct dashboard *d, struct dash_session *s)
 
 /* ---- page and assets ---- */
 
-static void answer_asset(struct front *f, struct http_req *req, const struct asset *a)
+/* @lasting: the address names the version of the page, so a browser need not ask again. */
+static void answer_asset(struct front *f, struct http_req *req, const struct asset *a, bool lasting)
 {
     struct str known = http_header(req, "If-None-Match");
     char headers[1024];
     struct http_answer answer = {.status = 200, .headers = headers, .content_type = a->type};
 
-    snprintf(headers, sizeof headers, SECURITY_HEADERS "ETag: %s\r\nCache-Control: no-cache\r\n",
-             a->etag);
+    snprintf(headers, sizeof headers, SECURITY_HEADERS "ETag: %s\r\nCache-Control: %s\r\n", a->etag,
+             lasting ? "public, max-age=31536000, immutable" : "no-cache");
     if (known.p != NULL && str_contains(known, str_of(a->etag)))
         answer.status = 304;
     else
@@ -100,12 +101,16 @@ static void answer_asset(struct front *f, struct http_req *req, const struct ass
     http_answer(f->server, http_req_id(req), &answer);
 }
 
-static const struct asset *asset_find(struct str name)
+/* *@ret_lasting: @version is the one of this page. */
+static const struct asset *asset_find(struct str version, struct str name, bool *ret_lasting)
 {
-    for (const struct asset *a = dashboard_assets; a->name != NULL; a++)
+    const struct asset *found = NULL, *a = dashboard_assets;
+
+    for (; a->name != NULL; a++)
         if (str_eq(str_of(a->name), name))
-            return a;
-    return NULL;
+            found = a;
+    *ret_lasting = str_eq(str_of(a->etag), version);
+    return found;
 }
 
 /* ---- sessions ---- */
@@ -381,10 +386,11 @@ static void serve_api(struct dashboard *d, struct http_req *req, struct str name
     }
 }
 
-/* /dashboard, /dashboard/, /dashboard/assets/<name>, /dashboard/api/<name> */
+/* /dashboard, /dashboard/, /dashboard/assets/<version>/<name>, /dashboard/api/<name> */
 void site_dashboard(struct front *f, struct http_req *req)
 {
-    struct str rest = str_skip(http_path(req), strlen("/dashboard")), part = STR_NULL;
+    struct str rest = str_skip(http_path(req), strlen("/dashboard")), part = STR_NULL, version;
+    bool lasting = false;
     bool is_get = str_eq(http_method(req), STR("GET")) || str_eq(http_method(req), STR("HEAD"));
     const struct asset *a = NULL;
 
@@ -392,18 +398,19 @@ void site_dashboard(struct front *f, struct http_req *req)
         return;
     rest = str_skip(rest, rest.n > 0 ? 1 : 0);
     if (str_is_empty(rest)) {
-        a = asset_find(STR("index.html"));
+        a = asset_find(STR_NULL, STR("index.html"), &lasting);
     } else {
         str_split(&rest, '/', &part);
         if (str_eq(part, STR("api"))) {
             serve_api(f->dashboard, req, rest);
             return;
         }
-        if (str_eq(part, STR("assets")) && !str_eq(rest, STR("index.html")))
-            a = asset_find(rest);
+        if (str_eq(part, STR("assets")) && str_split(&rest, '/', &version) &&
+            !str_eq(rest, STR("index.html")))
+            a = asset_find(version, rest, &lasting);
     }
     if (a != NULL && is_get)
-        answer_asset(f, req, a);
+        answer_asset(f, req, a, lasting);
     else if (a != NULL)
         http_answer_error(f->server, http_req_id(req), 405, "method_not_allowed", "Use GET here.");
     else

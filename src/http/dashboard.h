@@ -1,7 +1,7 @@
 /* dashboard.h - the operator's page at /dashboard: sign-in, sessions, calls and live numbers.
  *
  *      GET  /dashboard                   the page; anybody may load it, it contains no data
- *      GET  /dashboard/assets/<name>     its scripts and styles (web/dashboard/)
+ *      GET  /dashboard/assets/<version>/<name>  its scripts and styles (web/dashboard/)
  *      GET  /dashboard/api/session       who is signed in, and the token against forged requests
  *      POST /dashboard/api/signin        {"token"} or {"link"} -> a session, in a cookie
  *      POST /dashboard/api/signout       ends the session

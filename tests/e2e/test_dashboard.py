@@ -1,5 +1,6 @@
 """The dashboard without a browser: who may sign in, what a session may do, and the live numbers."""
 import json
+import re
 
 import pytest
 
@@ -114,13 +115,17 @@ def test_requests_of_other_sites_are_refused(server, operator):
 
 
 def test_the_page_runs_nothing_but_itself_and_in_no_frame(server):
-    for path in ("/dashboard", "/dashboard/assets/app.js"):
+    script = re.search('src="(/dashboard/assets/[0-9a-f]{12}/app.js)"', server.get("/dashboard").text)[1]
+    for path in ("/dashboard", script):
         answer = server.get(path)
         csp = answer.headers["Content-Security-Policy"]
         assert "default-src 'none'" in csp and "frame-ancestors 'none'" in csp and "require-trusted-types-for 'script'" in csp
         assert "unsafe" not in csp and answer.headers["X-Frame-Options"] == "DENY" and answer.headers["X-Content-Type-Options"] == "nosniff"
     assert "<script>" not in server.get("/dashboard").text and " style=" not in server.get("/dashboard").text
-    assert server.get("/dashboard/assets/index.html").status == 404 and server.get("/dashboard/assets/../front.h").status == 404
+    for path in ("index.html", "app.js", "x/index.html", "../front.h", "x/y/app.js"):
+        assert server.get("/dashboard/assets/" + path).status == 404
+    assert server.get("/dashboard").headers["Cache-Control"] == "no-cache" and "immutable" in server.get(script).headers["Cache-Control"]
+    assert server.get("/dashboard/assets/older/app.js").headers["Cache-Control"] == "no-cache"  # a page from before an upgrade
     assert server.post("/dashboard", {}).status == 405 and server.get("/dashboard/nothing").status == 404
     assert server.get("/dashboard", headers={"If-None-Match": server.get("/dashboard").headers["ETag"]}).status == 304
 

@@ -118,6 +118,23 @@ def test_now_shows_bots_instances_and_the_flow(server, dial, open_desk):
     desk.driver.get_log("browser")  # the restart, and a call without a session
 
 
+def test_the_list_is_there_again_however_late_a_request_is(server, open_desk):
+    server.add("--instance", "front", tenant="acme")
+    desk = open_desk(server)
+    assert desk.one(".curves svg text").text == "0" and desk.find(".curves svg text")[2].text == "1"  # nothing happened yet
+    wait_page(lambda: "acme/front" in desk.texts(".row .name"))
+    desk.js("""const send = window.fetch; window.late = 0;
+        window.fetch = async (url, o) => {
+          if (url.endsWith('/look') && JSON.parse(o.body).count === 0) { await new Promise((r) => setTimeout(r, 700)); window.late += 1; }
+          return send(url, o);
+        };""")
+    desk.js("location.hash = '#why'; setTimeout(() => { location.hash = '#now'; }, 100)")
+    wait_page(lambda: desk.js("return window.late") == 1)
+    time.sleep(0.5)  # for the answer to the window that was left
+    wait_page(lambda: "acme/front" in desk.texts(".row .name"))
+    assert desk.one(".total").text == "1 instance"
+
+
 def test_who_may_is_changed_and_changed_back(server, open_desk):
     server.cli("agent", "add", "robot", "--tenant", "acme", "--substrate", "webhook", "--url", "http://127.0.0.1:9/robot")
     desk = open_desk(server)

@@ -74,6 +74,8 @@ export const latest = { tick: null, bots: null, tally: null };
 let source = null;
 let stream = '';
 let looking = { count: 0 };
+let sendingLook = false;
+let lookAgain = false;
 
 function tell(type, detail) { live.dispatchEvent(new CustomEvent(type, { detail })); }
 
@@ -113,6 +115,14 @@ export function look(what) {
   sendLook();
 }
 
-function sendLook() {
-  if (stream) ask('look', { stream, ...looking }).catch(() => {});
+/** One request at a time: two at once may arrive in another order, and the older window would stay. */
+async function sendLook() {
+  lookAgain = true;
+  if (sendingLook) return;
+  sendingLook = true;
+  while (lookAgain && stream) {
+    lookAgain = false;
+    await ask('look', { stream, ...looking }).catch(() => {});
+  }
+  sendingLook = false;
 }

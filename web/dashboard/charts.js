@@ -62,7 +62,7 @@ export class Curves {
     const W = Math.max(160, this.svg.clientWidth || 560); // its own pixels: texts keep their shape
     this.svg.setAttribute('viewBox', `0 0 ${W} ${H}`);
     const n = Math.max(2, ...series.map((s) => s.length));
-    const top = nice(Math.max(1e-9, ...series.flat().filter((v) => v !== null)));
+    const top = nice(Math.max(0, ...series.flat()));
     const x = (i) => PAD.left + ((W - PAD.left - PAD.right) * i) / (n - 1);
     const y = (v) => H - PAD.bottom - ((H - PAD.top - PAD.bottom) * v) / top;
     const line = (values) => {
@@ -70,7 +70,7 @@ export class Curves {
       let pen = false;
       values.forEach((v, i) => {
         if (v === null) { pen = false; return; }
-        d += `${pen ? 'L' : 'M'}${x(i + n - values.length).toFixed(1)} ${y(v).toFixed(1)}`;
+        d += `${pen ? 'L' : 'M'}${x(i + n - values.length).toFixed(1)} ${y(v).toFixed(1)}${pen ? '' : 'h0'}`; // a lone value is a dot
         pen = true;
       });
       return d;
@@ -94,7 +94,9 @@ export class Curves {
   }
 }
 
+/** The next round number; nothing yet: 1. */
 function nice(v) {
+  if (v <= 0) return 1;
   const e = 10 ** Math.floor(Math.log10(v));
   return [1, 2, 5, 10].map((f) => f * e).find((f) => f >= v * 0.999);
 }

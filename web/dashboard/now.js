@@ -158,7 +158,8 @@ export function mount(main) {
   const drawRows = (e) => {
     const { tally, total: all, found } = e.detail;
     marks.forEach((m) => { m.n.textContent = count(m.key === '' ? all : m.key === 'problem' ? tally.problems : tally[m.key]); });
-    total.textContent = found === all ? `${count(all)} instances` : `${count(found)} of ${count(all)} instances`;
+    const what = all === 1 ? 'instance' : 'instances';
+    total.textContent = found === all ? `${count(all)} ${what}` : `${count(found)} of ${count(all)} ${what}`;
     const outbox = latest.tick && latest.tick.outbox;
     set(tiles,
       tile('Live', count(tally.live)), tile('Away', count(tally.away), tally.away ? 'warn' : null), tile('Asleep', count(tally.asleep)),

@@ -10,7 +10,7 @@ function serverPart(s) {
       fact('Version', s.version), fact('Up since', [clock(s.startedAt), ` (${span(now() - s.startedAt)})`]), fact('Process', s.pid),
       fact('Listens on', s.listen), fact('Address', s.url), fact('Configuration', s.config || 'none: defaults and environment'),
       fact('State directory', s.stateDir), fact('Connections', count(s.connections)), fact('Gateways', count(s.gateways)),
-      fact('Routes', count(s.routes)), fact('Links', count(s.links)), fact('Sandbox', s.confined),
+      fact('Routes', count(s.routes)), fact('Links', count(s.links)), fact('Edges', s.edges ? `${s.edges} threads` : 'none: one thread does all'), fact('Sandbox', s.confined),
       s.draining && fact('State', chip('warn', 'going down')))),
     h('section', {}, h('h2', {}, 'Store'), h('dl', { class: 'facts' },
       fact('Kind', s.store.kind), fact('State', s.store.healthy ? chip('good', 'healthy') : chip('bad', s.store.problem || 'unhealthy')),
@@ -45,7 +45,7 @@ const text = (v) => (v === undefined || v === null ? 'nothing' : typeof v === 's
 /** The records that a change wrote: only the members that differ. */
 function changes(e) {
   const list = e.records || [];
-  if (!list.length) return '';
+  if (!list.length) return e.note || '';
   const of = (r) => {
     if (r.before && r.after && typeof r.before === 'object' && typeof r.after === 'object') {
       const keys = [...new Set([...Object.keys(r.before), ...Object.keys(r.after)])].filter((k) => JSON.stringify(r.before[k]) !== JSON.stringify(r.after[k]));
