@@ -21,6 +21,12 @@ bool event_frame_is_burst(struct str frame)
            memmem(frame.p, frame.n, EVENT_MESSAGE_IDS, sizeof EVENT_MESSAGE_IDS - 1) != NULL;
 }
 
+bool event_may_change(const struct event *edit, struct str author)
+{
+    return edit->edit.deletes || str_is_empty(edit->user_id) || str_is_empty(author) ||
+           str_eq(edit->user_id, author);
+}
+
 struct burst_parts { /* read from a frame */
     struct {
         struct str id, text;
@@ -145,6 +151,8 @@ enum event_part_change event_change_part(struct buf *out, struct json_parser *pa
     if (!json_parse(parser, frame, &doc) || !json_is_object(json_get(doc, "event")))
         return EVENT_PART_UNKNOWN;
     struct json event = json_get(doc, "event");
+    if (!event_may_change(edit, json_str(json_get(event, "source"), "user_id")))
+        return EVENT_PART_UNKNOWN;
     if (json_type(json_get(event, "message_ids")) == JSON_ABSENT) {
         b = (struct burst_parts){.n = 1}; /* one message, which the caller has found */
         b.parts[0].id = json_str(event, "message_id");

@@ -198,6 +198,21 @@ def test_edits_and_deletions_reach_what_still_waits(rig):
     assert g.quiet()
 
 
+def test_nobody_edits_what_somebody_else_said(rig):
+    s = rig.sim
+    room = group(rig)
+    rig.gateway.sleep()
+    first = s.mention(room, "pay nothing")
+    wait_for(lambda: status(rig.server)["events"] == 1)
+    s.edit(room, first, "pay everything", BEN)  # a homeserver sends it to everybody, and apps show nothing of it
+    s.mention(room, "last")
+    wait_for(lambda: status(rig.server)["events"] == 3)
+    g = rig.dial()
+    for text in ("pay nothing", "last"):
+        g.hear(text)
+    assert g.quiet()
+
+
 def test_commands_questions_and_reactions(sim, make_bellhop, dial):
     r = Rig(sim, make_bellhop, dial, SYNC + ", reactions: true")
     g = r.gateway

@@ -196,7 +196,8 @@ bool edit_staged(struct relay *r, const struct event *ev, struct gate_verdict *v
         struct staged *e = list_entry(it, struct staged, in_chat);
         size_t kept = 0;
         int part = burst_find(&e->ev, original.event_id);
-        if (part < 0 || e->state == STAGED_ENTERING || e->dropped)
+        if (part < 0 || e->state == STAGED_ENTERING || e->dropped ||
+            !event_may_change(ev, e->ev.user_id))
             continue;
         found = true;
         for (size_t i = 0; i < *n; i++)
