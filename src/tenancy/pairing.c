@@ -247,6 +247,7 @@ void stranger_push_out(struct pairing *p, struct stranger *e)
         struct pairing_record r = stranger_record(e);
         record_write(&pairing_form, NULL, &r, &key, NULL);
         struct stranger_gone *g = xcalloc(1, sizeof *g + key.n);
+        g->id = e->id;
         g->n = key.n;
         memcpy(g->key, key.p, key.n);
         list_append(&p->gone, &g->link);
@@ -330,9 +331,16 @@ static bool write_some(struct pairing *p)
     size_t n = 0, n_gone = 0;
 
     list_each (&p->gone, it, nxt) {
-        const struct stranger_gone *g = list_entry(it, struct stranger_gone, link);
+        struct stranger_gone *g = list_entry(it, struct stranger_gone, link);
+        struct stranger *again = stranger_find(p, g->id);
         if (n == PAIRING_WRITE_MAX)
             break;
+        if (again != NULL) { /* a receipt or a decision may have written the record anew */
+            again->written_ms += again->written_ms == 0;
+            list_remove(it);
+            free(g);
+            continue;
+        }
         items[n++] =
             (struct store_kv){KV_DELETE, pairing_form.ns, str_make(g->key, g->n), STR_NULL};
         list_move(it, &p->deleting);

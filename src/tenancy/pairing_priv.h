@@ -36,8 +36,9 @@ struct queue {          /* the people of one bot */
     char bytes[];
 };
 
-struct stranger_gone { /* a record to be deleted */
+struct stranger_gone { /* a record to be deleted, unless its person is listed again by then */
     struct list link;
+    uint64_t id;
     size_t n;
     char key[];
 };

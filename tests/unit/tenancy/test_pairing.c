@@ -35,14 +35,20 @@ static void open_queue(struct rig *r)
     pairing_on_tell(r->p, on_tell, r);
 }
 
-/* The process ends in good order, and another one starts on its store. */
+/* The process is killed, and another one starts on its store. */
+static void crash(struct rig *r)
+{
+    pairing_free(r->p);
+    facts_rig_reopen(&r->f);
+    open_queue(r);
+}
+
+/* The same, but the process ends in good order. */
 static void restart(struct rig *r)
 {
     pairing_flush(r->p);
     facts_rig_turn(&r->f);
-    pairing_free(r->p);
-    facts_rig_reopen(&r->f);
-    open_queue(r);
+    crash(r);
 }
 
 struct answer {
@@ -348,6 +354,26 @@ static void blocks_are_bounded_and_never_pushed_out(void **state)
     assert_int_equal(s.waiting, PAIRING_BOT_MAX);
 }
 
+static void a_block_outlives_a_flood_that_had_pushed_the_person_out(void **state)
+{
+    struct rig *r = *state;
+    struct pairing_view v;
+    char user[32];
+
+    says(r, "b", "bob", "Bob");
+    facts_rig_pass(&r->f, PAIRING_WRITE_MS); /* the entry has a record */
+    for (int i = 0; i < PAIRING_BOT_MAX; i++) {
+        snprintf(user, sizeof user, "w%d", i);
+        says(r, "b", user, "x");
+    }
+    assert_false(find(r, "bob", &v));
+    says(r, "b", "bob", "Bob"); /* before the record is deleted */
+    assert_int_equal(set(r, "bob", PAIRING_BLOCKED), BH_OK);
+    facts_rig_pass(&r->f, PAIRING_WRITE_MS);
+    crash(r);
+    assert_true(find(r, "bob", &v) && v.state == PAIRING_BLOCKED);
+}
+
 #define PROMISE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 UNIT(tenancy_test_pairing)
@@ -361,6 +387,7 @@ UNIT(tenancy_test_pairing)
         PROMISE(names_are_cut_and_cannot_turn_the_text_around_them),
         PROMISE(an_approval_links_on_this_bot_and_two_decisions_do_not_meet),
         PROMISE(blocks_are_bounded_and_never_pushed_out),
+        PROMISE(a_block_outlives_a_flood_that_had_pushed_the_person_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
