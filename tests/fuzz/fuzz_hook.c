@@ -43,6 +43,7 @@ static void check_webhook(struct json doc, struct str body)
     event_write(&frame, &out.ev);
     must(json_parse(again, buf_str(&frame), &sent));
     must(str_starts(out.ev.chat_id, STR("desk/")) && str_starts(out.ev.user_id, STR("desk/")));
+    must(out.ev.text.n <= body.n + 64 * HOOK_MAX_NAME);
     must(out.ev.event_id.n > 0 && out.ev.text.n > 0 && out.ev.chat_id.n <= HOOK_MAX_ID + 5);
 }
 

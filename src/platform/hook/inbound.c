@@ -13,6 +13,7 @@
 
 #define DEADLINE_MS 4500 /* many services wait 5 s */
 #define MAX_NAMES 64     /* looked up for one text */
+#define MAX_MEMBERS 256  /* of the object at `map.names` */
 
 /* ---- normalizing ---- */
 
@@ -52,12 +53,14 @@ static struct str name_at(const struct pointer_in *in, const char *pointer, stru
     return name.n > 0 ? name : STR_NULL;
 }
 
-/* The `name` of the member of @all that @key names; absent: there is none. */
+/* The `name` of the member of @all that @key names, cut as every name is; absent: there is none. */
 static struct str name_of(struct json all, struct str key)
 {
-    for (struct json_iter it = {0}; json_next(all, &it);)
+    size_t looked = 0;
+
+    for (struct json_iter it = {0}; looked++ < MAX_MEMBERS && json_next(all, &it);)
         if (str_eq(it.key, key))
-            return json_str(it.value, "name");
+            return utf8_head(json_str(it.value, "name"), HOOK_MAX_NAME);
     return STR_NULL;
 }
 
