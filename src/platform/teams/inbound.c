@@ -38,7 +38,7 @@ void teams_take(struct teams *t, struct http_id http, struct json activity)
 
     arena_reset(&t->arena);
     enum teams_verdict v = teams_normalize(activity, &in, &t->arena, &t->out);
-    if (v != TEAMS_MALFORMED && v != TEAMS_ELSEWHERE && v != TEAMS_REMOVED)
+    if (t->out.at.chat.n > 0 && v != TEAMS_MALFORMED && v != TEAMS_ELSEWHERE && v != TEAMS_REMOVED)
         teams_chat_heard(t, &t->out.at, t->out.ev.user_id);
     switch (v) {
     case TEAMS_EVENT:

@@ -12,7 +12,7 @@
 #define REPLY_MARK STR("itemtype=\"http://schema.skype.com/Reply\"")
 #define NO_BREAK_SPACE STR("\xc2\xa0")
 
-enum { MAX_HTML = 65536, MAX_MENTIONS = 64, MAX_REACTIONS = 8, MAX_FILE_URL = 4096 };
+enum { MAX_HTML = 65536, MAX_TAG = 256, MAX_MENTIONS = 64, MAX_REACTIONS = 8, MAX_FILE_URL = 4096 };
 
 const char *const teams_kinds[] = {"personal", "groupChat", "channel", NULL};
 
@@ -96,7 +96,7 @@ static struct str tag_at(struct str text, struct str *ret_name)
 {
     if (!str_starts(text, STR("<at>")) && !str_starts(text, STR("<at ")))
         return STR_NULL;
-    ptrdiff_t open = str_find(text, '>');
+    ptrdiff_t open = str_find(str_make(text.p, text.n < MAX_TAG ? text.n : MAX_TAG), '>');
     struct str inner = open > 0 ? str_skip(text, (size_t)open + 1) : STR_NULL;
     for (size_t i = 0; i < inner.n && i <= TEAMS_NAME_MAX; i++) {
         if (inner.p[i] != '<')
@@ -464,8 +464,10 @@ enum teams_verdict teams_normalize(struct json activity, const struct teams_in *
     out->why = NULL;
     if (type.n == 0 || !read_place(activity, &out->at))
         return TEAMS_MALFORMED;
-    if (!str_eq(json_str(activity, "channelId"), STR("msteams")))
+    if (!str_eq(json_str(activity, "channelId"), STR("msteams"))) {
+        out->at = (struct teams_place){0}; /* a client of another channel chooses its own ids */
         return ignore(out, "another channel of the Bot Framework than Teams");
+    }
     if (in->tenant.n > 0 && !str_eq_ci(out->at.tenant, in->tenant)) {
         if (set_place(activity, arena, out) && teams_is_id(out->activity)) { /* `bellhop why` */
             out->ev.message_id = out->activity;

@@ -1,5 +1,6 @@
 /* Promises of platform/teams/normalize.h and platform/teams/proof.h. */
 #include "unit.h"
+#include <time.h>
 #include "base/mem.h"
 #include "platform/teams/normalize.h"
 #include "platform/teams/proof.h"
@@ -68,6 +69,30 @@ static void a_message_becomes_an_event(void **state)
     assert_str(out.at.account, "29:ann");
     assert_str(out.at.service_url, "https://smba.trafficmanager.net/amer/");
     assert_false(out.ev.author_is_bot);
+}
+
+static void another_channel_of_the_bot_framework_names_no_place(void **state)
+{
+    assert_int_equal(take("{'type':'message','id':'12','text':'hi','channelId':'directline',"
+                          "'serviceUrl':'https://directline.botframework.com/'," FROM
+                          ",'recipient':{'id':'" BOT
+                          "'},'conversation':{'id':'a:1','tenantId':'" TENANT "'}}"),
+                     TEAMS_IGNORED);
+    assert_int_equal(out.at.chat.n, 0);
+}
+
+static void tags_that_never_end_take_linear_time(void **state)
+{
+    BUF_LOCAL text = BUF_INIT;
+    clock_t began = clock();
+    bool mentioned = false;
+
+    for (size_t i = 0; i < 250000; i++)
+        buf_add_z(&text, "<at ");
+    arena_reset(&arena);
+    struct str read = teams_text_in(&arena, buf_str(&text), (struct json){0}, STR(BOT), &mentioned);
+    assert_int_equal(read.n, text.n - 1);              /* the blank at the end goes */
+    assert_true(clock() - began < CLOCKS_PER_SEC / 2); /* else 1.8 s */
 }
 
 static void a_channel_has_threads_and_a_team(void **state)
@@ -301,6 +326,8 @@ UNIT(platform_teams_test_normalize)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_message_becomes_an_event),
+        cmocka_unit_test(another_channel_of_the_bot_framework_names_no_place),
+        cmocka_unit_test(tags_that_never_end_take_linear_time),
         cmocka_unit_test(a_channel_has_threads_and_a_team),
         cmocka_unit_test(mentions_are_believed_by_their_entity_only),
         cmocka_unit_test(files_are_pictures_and_downloads),
