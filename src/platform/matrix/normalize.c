@@ -228,8 +228,8 @@ bool mx_media_split(struct str mxc, struct str *ret_server, struct str *ret_id)
         if (server.p[i] == '\0' ||
             (!is_server_char(server.p[i]) && strchr(":[]", server.p[i]) == NULL))
             return false;
-    if (!str_has_only(rest, "-_"))
-        return false;
+    if (!str_has_only(rest, "-_") || str_eq(server, STR(".")) || str_eq(server, STR("..")))
+        return false; /* dots are steps of a path */
     *ret_server = server;
     *ret_id = rest;
     return true;

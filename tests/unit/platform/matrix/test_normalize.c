@@ -192,7 +192,8 @@ static void files_have_an_address_a_name_and_perhaps_a_caption(void **state)
     assert_true(str_eq(f->kind, STR("voice")));
     assert_int_equal(read_of("m.sticker", "'body':'s','url':'mxc://h/x','info':{}", ""), MX_EVENT);
     static const char *const bad[] = {"https://h/x",  "mxc://h",     "mxc:///x",    "mxc://h/",
-                                      "mxc://h/../x", "mxc://h/a b", "mxc://h?x/y", "mxc://h/x?y"};
+                                      "mxc://h/../x", "mxc://h/a b", "mxc://h?x/y", "mxc://h/x?y",
+                                      "mxc://../x",   "mxc://./x"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         BUF_LOCAL content = BUF_INIT;
         buf_printf(&content, "'msgtype':'m.file','body':'x','url':'%s'", bad[i]);
