@@ -158,7 +158,7 @@ static void add_ack(struct up *u, struct str id)
     struct kept_ack a = {.no = ++*u->out->acks};
 
     buf_add_str(open_message(u, MSG_ACKS), id);
-    if (!u->k->remote)
+    if (!u->k->remote || u->k->full)
         return;
     memcpy(a.id, id.p, sizeof a.id);
     buf_add(&u->k->acked, &a, sizeof a);
@@ -283,6 +283,8 @@ bool kept_sent(struct kept_socket *k, struct str payload)
 
     if (!batch_next_row(&rest, &row) || rest.n > 0)
         return false;
+    if (k->full)
+        return true;
     r.frame = get_u32(payload.p);
     r.row = row.row;
     memcpy(r.id, row.id.p, sizeof r.id);

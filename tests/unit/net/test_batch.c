@@ -289,6 +289,21 @@ static void a_long_line_passes_in_pieces(void **state)
     assert_string_equal(buf_z(&got), "A1 ");
 }
 
+static void a_heart_that_commits_nothing_takes_bounded_memory(void **state)
+{
+    struct edge *e = *state;
+
+    keep(e);
+    for (unsigned i = 0; i < KEPT_MAX_ROWS + 5000; i++) {
+        ack(e, i);
+        buf_reset(&e->up);
+        batch_begin(&e->up);
+    }
+    assert_true(e->k.acked.n <= (KEPT_MAX_ROWS + 1) * sizeof(uint64_t) * 5);
+    assert_int_equal(e->acks, KEPT_MAX_ROWS + 5000); /* the heart has them all */
+    assert_false(kept_lost(&e->k));
+}
+
 static void only_whole_frames_go_down(void **state)
 {
     struct edge *e = *state;
@@ -401,6 +416,8 @@ UNIT(net_test_batch)
         cmocka_unit_test_setup_teardown(a_delivery_is_sent_when_its_frame_went_down, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(acks_are_held_until_they_are_on_disk, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_heart_that_commits_nothing_takes_bounded_memory, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(actions_without_a_result_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(some_sockets_end_with_their_heart, setup, teardown),
     };
