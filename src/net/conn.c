@@ -326,7 +326,7 @@ void conn_close(struct conn *c)
     }
     if (c->carried != NULL)
         carried_let_go(c);
-    if (!c->no_socket)
+    if (!c->no_socket && !c->given)
         close(c->io.fd);
     c->io.fd = -1;
 }

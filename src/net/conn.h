@@ -192,6 +192,7 @@ struct conn {
                          * party, which is over its limit */
     bool let_in : 1;    /* counts for a credential */
     bool no_socket : 1; /* came over a trunk */
+    bool given : 1;     /* its socket moved to the heart: edges.c closes the descriptor */
     bool no_cert : 1;   /* over a trunk, and its client showed no requested certificate */
     /* of the request being handled, after struct http_req has gone */
     bool keep_alive : 1, is_head : 1, http_1_0 : 1;

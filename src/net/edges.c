@@ -42,6 +42,7 @@ struct edge {
     struct ledger *ledger;
     struct ring *up, *down;
     struct trunk *heart_end; /* of the heart's thread */
+    struct list left;        /* struct left_fd, owned */
     pthread_t thread;
     bool runs;
     struct timer look; /* while it stops */
@@ -144,10 +145,52 @@ static void take_gift(void *gift)
     free(g);
 }
 
+/* The descriptor of a socket that moved.  libev leaves a stopped descriptor in its epoll set until
+ * an event comes for it.  If the descriptor is closed by then and the socket is still open, libev
+ * makes a new set of all descriptors: strangers must not be able to cause that.  So the edge waits
+ * for an event that comes at once, "writable", and closes the descriptor in the turn after. */
+struct left_fd {
+    struct list link;
+    ev_io io;
+    struct loop *loop; /* borrowed */
+};
+
+static void left_end(void *left)
+{
+    struct left_fd *x = left;
+
+    list_remove(&x->link);
+    ev_io_stop(loop_ev(x->loop), &x->io);
+    close(x->io.fd);
+    free(x);
+}
+
+static void on_writable(struct ev_loop *ev, ev_io *w, int events)
+{
+    struct left_fd *x = container_of(w, struct left_fd, io);
+
+    ev_io_stop(ev, w);
+    list_remove(&x->link); /* the posted call owns it */
+    loop_post(x->loop, left_end, x);
+}
+
+static void leave_fd(struct http_server *s, int fd)
+{
+    struct left_fd *x = xcalloc(1, sizeof *x);
+
+    x->loop = s->loop;
+    list_init(&x->link);
+    for (size_t i = 0; i < s->of->n; i++)
+        if (s->of->v[i].server == s)
+            list_append(&s->of->v[i].left, &x->link);
+    ev_io_init(&x->io, on_writable, fd, EV_WRITE);
+    ev_io_start(s->ev, &x->io);
+}
+
 void edge_give(struct conn *c, struct str bytes)
 {
     struct edges *all = c->server->of;
-    int fd = dup(c->io.fd);
+    int fd = dup(c->io.fd), old = c->io.fd;
     struct gift *g;
 
     if (fd >= 0 && (c->ssl == NULL || SSL_set_fd(c->ssl, fd) == 1)) {
@@ -156,11 +199,14 @@ void edge_give(struct conn *c, struct str bytes)
         buf_add_str(&g->bytes, bytes);
         atomic_fetch_add(&all->ref->refs, 1);
         c->ssl = NULL;
+        c->given = true;
         loop_post(all->heart->loop, take_gift, g);
     } else if (fd >= 0) {
         close(fd);
     }
     conn_close(c); /* the socket lives on in its copy */
+    if (c->given)
+        leave_fd(c->server, old);
 }
 
 /* ---- their life ---- */
@@ -220,7 +266,7 @@ static enum bh_err edge_start(struct edge *e, char *ret_why)
     e->up = ring_new(e->all->heart->loop, on_up_batch, e);
     e->down = ring_new(e->loop, on_down_batch, e);
     e->heart_end = heart_open_ring(e->all->heart, e->down);
-    (void)edge_open_ring(e->server, e->up);
+    (void)edge_open_ring(e->server, e->up, e->all->n);
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     err = pthread_create(&e->thread, NULL, edge_main, e);
@@ -240,6 +286,8 @@ enum bh_err http_server_start_edges(struct http_server *s, size_t n, char *ret_w
     all->ref = xcalloc(1, sizeof *all->ref);
     all->ref->refs = 1;
     all->ref->server = s;
+    for (size_t i = 0; i < n; i++)
+        list_init(&all->v[i].left);
     for (size_t i = 0; i < n && err == BH_OK; i++)
         err = edge_init(&all->v[i], all, ret_why);
     for (size_t i = 0; i < n && err == BH_OK; i++)
@@ -298,6 +346,8 @@ static void edge_done(struct edge *e)
         trunk_done(e->heart_end);
         free(e->heart_end);
     }
+    list_each (&e->left, it, nxt)
+        left_end(list_entry(it, struct left_fd, link));
     http_server_free(e->server); /* with the other end of the trunk */
     ring_free(e->down);
     loop_free(e->loop);

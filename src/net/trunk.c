@@ -28,7 +28,7 @@
 #include "net/tcp_client.h"
 #include "net/trunk_priv.h"
 
-enum { STALL_MS = 5 };
+enum { STALL_MS = 5, RING_STALL_MS = 1 };
 
 /* ---- its life ---- */
 
@@ -37,6 +37,7 @@ static void on_go_on(struct timer *timer);
 void trunk_init(struct trunk *t, struct http_server *s)
 {
     t->server = s;
+    t->high = TRUNK_HIGH_BYTES;
     t->heard_ms = clock_now_ms(s->clock);
     list_init(&t->link);
     list_append(&s->trunks, &t->link);
@@ -129,7 +130,7 @@ static size_t unsent(const struct trunk *t)
 
 static bool is_full(const struct trunk *t)
 {
-    return unsent(t) > TRUNK_HIGH_BYTES;
+    return unsent(t) > t->high;
 }
 
 static void close_batch(struct trunk *t)
@@ -353,7 +354,7 @@ bool carried_may_write(struct carried *k)
     if (!list_is_linked(&k->stalled))
         list_append(&t->stalled, &k->stalled);
     if (t->conn == NULL && !timer_is_set(&t->go_on))
-        timer_set(t->server->clock, &t->go_on, STALL_MS);
+        timer_set(t->server->clock, &t->go_on, t->ring != NULL ? RING_STALL_MS : STALL_MS);
     set_can_write(k, false);
     return false;
 }
@@ -368,7 +369,7 @@ void carried_pay(struct carried *k, uint32_t taken)
 
 void trunk_unstall(struct trunk *t)
 {
-    if (list_is_empty(&t->stalled) || unsent(t) > TRUNK_LOW_BYTES)
+    if (list_is_empty(&t->stalled) || unsent(t) > t->high / 2)
         return;
     list_each (&t->stalled, it, nxt) {
         struct carried *k = list_entry(it, struct carried, stalled);
@@ -403,7 +404,7 @@ static void on_go_on(struct timer *timer)
     if (!list_is_empty(&t->ready))
         soon(t);
     else if (t->conn == NULL && !list_is_empty(&t->stalled))
-        timer_set(t->server->clock, timer, STALL_MS);
+        timer_set(t->server->clock, timer, t->ring != NULL ? RING_STALL_MS : STALL_MS);
 }
 
 void carried_flushed(struct carried *k)

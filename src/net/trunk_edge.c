@@ -789,13 +789,14 @@ struct trunk *trunk_open(struct loop *loop, struct http_server *s, const struct 
     return t;
 }
 
-struct trunk *edge_open_ring(struct http_server *s, struct ring *to)
+struct trunk *edge_open_ring(struct http_server *s, struct ring *to, size_t n)
 {
     struct trunk *t = xcalloc(1, sizeof *t);
 
     trunk_init(t, s);
     t->up = true;
     t->ring = to;
+    t->high = RING_HIGH_BYTES / n;
     t->take = edge_take;
     s->carrier = t;
     s->in_process = true;

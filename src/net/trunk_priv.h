@@ -27,7 +27,8 @@ enum {
         TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES + TRUNK_NAME_BYTES, /* limit before the proof */
     TRUNK_BATCH_BYTES = 512 << 10, /* a batch of so many bytes leaves before the turn ends */
     TRUNK_HIGH_BYTES = 8 << 20,    /* unsent bytes at which all connections stop writing */
-    TRUNK_LOW_BYTES = 4 << 20,
+    RING_HIGH_BYTES = 256 << 10,   /* the same of all edges that are threads: what they have for the
+                                    * heart is taken in one turn */
     TRUNK_MAX_CONNS = 1 << 20,
     TRUNK_MARKS = 64,
 };
@@ -67,6 +68,7 @@ struct trunk {
     struct tcp_client *tcp;     /* edge: owned */
     struct hop_line *line;      /* owned; instead of either: the trunk runs over Redis */
     struct ring *ring;          /* borrowed; instead of all: the other end is another thread */
+    size_t high;                /* unsent bytes at which all connections stop writing */
     struct list link;           /* server->trunks */
     void (*take)(struct trunk *t, const struct msg *m);
     struct map carried;         /* by number: struct carried, owned */
@@ -162,7 +164,8 @@ void shown_done(struct shown *p);
 
 /* An end of a trunk inside this process; it is up.  trunk_done() and free() end it. */
 struct trunk *heart_open_ring(struct http_server *s, struct ring *to);
-struct trunk *edge_open_ring(struct http_server *s, struct ring *to);
+/* One of @n edges. */
+struct trunk *edge_open_ring(struct http_server *s, struct ring *to, size_t n);
 
 /* ---- signer.c ---- */
 void signers_tell(struct trunk *t);                     /* heart: @t is up */

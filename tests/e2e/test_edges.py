@@ -1,8 +1,12 @@
 """Threads that own the connections (edges: N): what a client sees is the same, and so are the promises."""
+import contextlib
 import json
+import pathlib
+import select
 import socket
 import subprocess
 import threading
+import time
 from signal import SIGHUP, SIGTERM
 
 import pytest
@@ -10,6 +14,8 @@ import pytest
 from conftest import wait_for
 from servers import Postgres
 from test_carry import Nodes
+from test_hostile import RawRelay, frame
+from test_limits import no_long_turn
 from test_tls import Papers
 
 CONFIG = """\
@@ -69,6 +75,69 @@ def test_strangers_at_an_edge_are_refused_there(make_bellhop):
             s.sendall(text)
             answer = s.recv(4096)
         assert answer.split(b" ")[1] in (status, b"302", b"421"), answer
+
+
+def test_a_flood_of_small_frames_over_edges_leaves_others_their_turns(make_bellhop, dial):
+    """Edges read faster than the heart works: what one tenant has in the rings must not be a long turn of the heart."""
+    server = make_bellhop(CONFIG + LOBBY + "limits: {{instance_actions: 0, tenant_actions: 0, sockets_per_credential: 100}}\n")
+    bad = server.add(id="bad", tenant="bad")
+    g = dial(server, server.add(id="good", tenant="good"))
+    line = b'{"type":"outbound","requestId":"x","action":{"op":"send","chat_id":"z","content":"y"}}\n'
+    body = frame(line * 700) * 4
+    crowd = {RawRelay(server, bad).s: 0 for _ in range(100)}
+    stop = threading.Event()
+
+    def flood():
+        for s in crowd:
+            s.setblocking(False)
+        while not stop.is_set():
+            readable, writable, _ = select.select(crowd, crowd, [], 0.5)
+            for s in readable:
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    s.recv(1 << 20)
+            for s in writable:
+                with contextlib.suppress(BlockingIOError, ConnectionError):
+                    crowd[s] = (crowd[s] + s.send(body[crowd[s]:])) % len(body)
+
+    thread = threading.Thread(target=flood, daemon=True)
+    thread.start()
+    for k in range(20):
+        assert server.write(f"{k}") == 200
+        assert g.next("inbound")["event"]["text"] == f"{k}"
+    stop.set()
+    thread.join()
+    no_long_turn(server, sanitized="0.1")
+    for s in crowd:
+        s.close()
+
+
+def cpu_ms(server):
+    threads = pathlib.Path(f"/proc/{server.process.pid}/task").glob("*/stat")
+    return sum(10 * sum(map(int, t.read_text().rpartition(")")[2].split()[11:13])) for t in threads)
+
+
+def test_strangers_who_ask_for_a_trunk_cost_no_walk_over_all_connections(make_bellhop):
+    """Such a request moves to the heart with its socket, which the edge's loop must forget at once."""
+    server = make_bellhop(CONFIG + LOBBY + "limits: {{connections_per_address: 0}}\n")
+
+    def ask():
+        s = socket.create_connection(("127.0.0.1", server.port), 10)
+        for _ in range(2):
+            s.sendall(b"GET /cluster/trunk HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert s.recv(4096).startswith(b"HTTP/1.1 404 ")
+        return s
+
+    idle = []
+    with contextlib.suppress(OSError):  # as many as there are descriptors for
+        for _ in range(4000):
+            idle.append(socket.create_connection(("127.0.0.1", server.port), 10))
+    before = cpu_ms(server)
+    for _ in range(300):
+        with ask():
+            time.sleep(0.002)  # the edge's loop has a turn
+    assert cpu_ms(server) - before < 400  # else a second
+    for s in idle:
+        s.close()
 
 
 @pytest.fixture(scope="module")
