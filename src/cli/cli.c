@@ -306,9 +306,11 @@ int cli_run(const struct command *c, int argc, char **argv)
         fputs(c->help, stdout);
         return CLI_DONE;
     }
-    if (rc == CLI_DONE && !find_verb(&j))
-        rc = unknown_verb(&j);
-    if (rc != CLI_DONE || (rc = check_args(&j)) != CLI_DONE || (rc = check_options(&j)) != CLI_DONE)
+    if (rc != CLI_DONE)
+        return rc;
+    if (!find_verb(&j))
+        return unknown_verb(&j);
+    if ((rc = check_args(&j)) != CLI_DONE || (rc = check_options(&j)) != CLI_DONE)
         return rc;
     if (c->v1 && !cli_door_open(&j, &door, &rc))
         return rc;

@@ -95,11 +95,15 @@ static struct about read_about(struct bridge *b, struct str line)
     if (!json_parse(b->parser, line, &doc))
         return a;
     struct json params = json_get(doc, "params");
-    a.method = json_str(doc, "method");
-    a.id = a.method.p != NULL ? json_get(doc, "id") : (struct json){0};
     a.uri = json_str(params, "uri");
-    a.name = str_eq(a.method, STR("resources/read")) ? a.uri : json_str(params, "name");
+    a.name = json_str(params, "name");
     a.version = json_str(json_get(params, "_meta"), "io.modelcontextprotocol/protocolVersion");
+    a.method = json_str(doc, "method");
+    if (a.method.p == NULL)
+        return a; /* an answer: its id is one of the server's */
+    a.id = json_get(doc, "id");
+    if (str_eq(a.method, STR("resources/read")))
+        a.name = a.uri;
     if (str_eq(a.method, STR("notifications/cancelled")))
         a.cancels = json_get(params, "requestId");
     return a;

@@ -17,6 +17,7 @@
  *
  * The file is long because it keeps the statements of one schema and their callers together. */
 #include "data/database.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -372,6 +373,7 @@ bool database_write(struct database *b, const struct data_entry *e)
     int64_t store, n = 0;
     char why[256];
 
+    assert(b->writer);
     if (r == NULL)
         return add_entry(b, 0, e);
     if (!remote_begin(r, true) || !remote_add(r, str_of(b->key), e, &store, &n))

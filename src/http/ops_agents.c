@@ -486,7 +486,7 @@ const struct op ops_agents[] = {
          "Ask another agent and wait for its answer. An agent that answers too late leaves "
          "a reply: agent_replies."},
     {"agentStatus", "GET", "/v1/agents/{id}/status", MAY_KEY, status,
-     "How the agent is, as far as its substrate can tell.",
+     "The state of the agent, as far as its substrate knows it.",
      .args = (const struct op_arg[]){AGENT, {0}},
      .answer = "{status: active|idle|asleep|unknown, detail?: text}",
      .answer_what = "One word, and why the agent is not idle.",

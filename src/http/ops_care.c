@@ -383,7 +383,7 @@ const struct op ops_care[] = {
      .answer = "{now: whole, parked: [object], next?: text}",
      .answer_what = "Why each was parked: `why` with its delivery."},
     {"redriveDead", "POST", "/admin/dead/redrive", MAY_OPERATOR, redrive_dead,
-     "Put dead letters back in line.", .tenant_view = true, .args = DEAD_ARGS,
+     "Deliver dead letters again.", .tenant_view = true, .args = DEAD_ARGS,
      .answer = "{ok: bool, deliveries: whole}", .answer_what = "How many they were.",
      .errors = "malformed (400), not_found (404), ambiguous (409)"},
     {"dropDead", "POST", "/admin/dead/drop", MAY_OPERATOR, drop_dead, "Delete dead letters.",

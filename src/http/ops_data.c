@@ -129,7 +129,7 @@ const struct op ops_data[] = {
      .tool_what = "Keep a text: its first line is its summary. It stays until expires_at (unix "
                   "seconds); without one, or with null, for ever."},
     {"dataManifest", "GET", "/v1/data:manifest", MAY_KEY, manifest,
-     "What this store is and which filters it honours.", .answer = "Manifest",
+     "Describe this store, and the filters that it honours.", .answer = "Manifest",
      .answer_what = "The manifest."},
     {0},
 };

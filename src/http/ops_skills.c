@@ -202,7 +202,7 @@ const struct op ops_skills[] = {
          "catalog_version of an earlier answer to the same question as if_none_match to learn "
          "cheaply that nothing has changed.",
      .filters = "filter", .reads_only = true},
-    {"skillsManifest", "GET", "/v1/skills:manifest", MAY_KEY, manifest, "What this store is.",
+    {"skillsManifest", "GET", "/v1/skills:manifest", MAY_KEY, manifest, "Describe this store.",
      .answer = "Manifest", .answer_what = "The manifest."},
     {"skillsVersion", "GET", "/v1/skills:version", MAY_KEY, version, "The change token.",
      .answer = "{version: text}",
