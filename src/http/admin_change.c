@@ -456,7 +456,8 @@ static void revoke_token(struct op_call *c)
 
     if (k != NULL)
         buf_printf(&c->note, "%s token revoked: id=%s tenant=%s identity=%s",
-                   key_kind_word(k->kind), k->id, k->tenant, k->identity != NULL ? k->identity : "");
+                   key_kind_word(k->kind), k->id, k->tenant,
+                   k->identity != NULL ? k->identity : "");
     keys_revoke(c->f->keys, id, on_token_revoked, c);
 }
 

@@ -10,7 +10,8 @@
  * grow with the number of instances that change.  The table is freed when no page has been open for
  * KEEP_MS.
  *
- * The order of a window is found by selection, in linear time; only the window is sorted. */
+ * The order of a window is found by selection, in linear time; only the window is sorted.  A turn of
+ * the loop does a part of that for one page: a hundred thousand instances take tens of ms. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,8 @@ enum {
     TICK_MS = 1000,
     SLICE = 500,
     PER_TICK = 4000,
+    GATHER = 5000,    /* rows of a page that a turn looks at */
+    COMPARES = 10000, /* of rows, in a turn */
     KEEP_MS = 60000,
     MAX_STREAMS = 64,
     MAX_STREAMS_PER_SESSION = 4,
@@ -52,8 +55,9 @@ static int64_t now_ms(const struct dash_live *l)
 
 /* ---- the table of instances ---- */
 
-static void row_free(struct dash_row *r)
+static void row_drop(struct dash_live *l, struct dash_row *r)
 {
+    map_del(&l->by_name, str_make(r->name, r->v.tenant.n + 1 + r->v.instance.n));
     free((char *)r->v.last_poke_problem);
     free((char *)r->v.display_name);
     free(r->fold);
@@ -149,24 +153,27 @@ static void drop_unseen(struct dash_live *l)
             l->rows[kept++] = r;
             continue;
         }
-        map_del(&l->by_name, str_make(r->name, r->v.tenant.n + 1 + r->v.instance.n));
-        row_free(r);
+        row_drop(l, r);
     }
     l->n_rows = kept;
 }
 
-static void table_free(struct dash_live *l)
+/* Frees at most @most rows.  True: the table is gone. */
+static bool table_free(struct dash_live *l, size_t most)
 {
-    for (size_t i = 0; i < l->n_rows; i++)
-        row_free(l->rows[i]);
+    for (; l->n_rows > 0 && most > 0; most--)
+        row_drop(l, l->rows[--l->n_rows]);
+    if (l->n_rows > 0)
+        return false;
     free(l->rows);
     map_done(&l->by_name);
     free(l->at_gateway);
     l->rows = NULL;
     l->at_gateway = NULL;
     l->by_name = MAP_INIT;
-    l->n_rows = l->cap_rows = 0;
+    l->cap_rows = 0;
     l->sweeping = false;
+    return true;
 }
 
 /* Gateways whose instance never connected; the relay does not know these.  False: the last. */
@@ -213,102 +220,89 @@ static bool is_meant(const struct dash_look *k, const struct dash_row *r, int64_
     return k->filter[0] == '\0' || strstr(r->fold, k->filter) != NULL;
 }
 
-static int more_first(uint64_t a, uint64_t b)
+/* Rows come in the order of this number, then of their names.  0 is "never" and comes last. */
+static uint64_t sort_key(enum dash_sort sort, const struct instance_view *v)
 {
-    return (a < b) - (a > b);
+    uint64_t oldest = v->oldest_ms > 0 ? (uint64_t)v->oldest_ms : UINT64_MAX >> 3;
+    uint64_t rank = v->parked > 0                                     ? 0
+                    : v->last_poke_problem != NULL && v->entries > 0  ? 1
+                    : v->entries > 0 && strcmp(v->state, "live") != 0 ? 2
+                    : v->entries > 0                                  ? 3
+                    : strcmp(v->state, "live") == 0                   ? 4
+                                                                      : 5;
+
+    switch (sort) {
+    case DASH_BY_ATTENTION: /* what needs somebody first */
+        return rank << 61 | (v->entries > 0 ? oldest : 0);
+    case DASH_BY_WAITING:
+        return UINT64_MAX - v->entries - v->parked;
+    case DASH_BY_AGE:
+        return oldest;
+    case DASH_BY_HEARD:
+        return UINT64_MAX - (uint64_t)v->last_inbound_ms;
+    case DASH_BY_NAME:
+        break;
+    }
+    return 0;
 }
 
-/* 0 is "never" and comes last. */
-static int older_first(int64_t a, int64_t b)
-{
-    return a == 0 || b == 0 ? (a == 0) - (b == 0) : (a > b) - (a < b);
-}
-
-static int by_name(const void *a, const void *b)
-{
-    const struct dash_row *x = *(struct dash_row *const *)a, *y = *(struct dash_row *const *)b;
-    int tenant = str_cmp(x->v.tenant, y->v.tenant);
-
-    return tenant != 0 ? tenant : str_cmp(x->v.instance, y->v.instance);
-}
-
-static int rank(const struct instance_view *v)
-{
-    return v->parked > 0                                     ? 0
-           : v->last_poke_problem != NULL && v->entries > 0  ? 1
-           : v->entries > 0 && strcmp(v->state, "live") != 0 ? 2
-           : v->entries > 0                                  ? 3
-           : strcmp(v->state, "live") == 0                   ? 4
-                                                             : 5;
-}
-
-static int by_attention(const void *a, const void *b)
-{
-    const struct dash_row *x = *(struct dash_row *const *)a, *y = *(struct dash_row *const *)b;
-    int order = rank(&x->v) - rank(&y->v);
-
-    if (order == 0 && x->v.entries > 0)
-        order = older_first(x->v.oldest_ms, y->v.oldest_ms);
-    return order != 0 ? order : by_name(a, b);
-}
-
-static int by_waiting(const void *a, const void *b)
-{
-    const struct dash_row *x = *(struct dash_row *const *)a, *y = *(struct dash_row *const *)b;
-    int order = more_first(x->v.entries + x->v.parked, y->v.entries + y->v.parked);
-
-    return order != 0 ? order : by_name(a, b);
-}
-
-static int by_age(const void *a, const void *b)
-{
-    const struct dash_row *x = *(struct dash_row *const *)a, *y = *(struct dash_row *const *)b;
-    int order = older_first(x->v.oldest_ms, y->v.oldest_ms);
-
-    return order != 0 ? order : by_name(a, b);
-}
-
-static int by_heard(const void *a, const void *b)
-{
-    const struct dash_row *x = *(struct dash_row *const *)a, *y = *(struct dash_row *const *)b;
-    int order = more_first((uint64_t)x->v.last_inbound_ms, (uint64_t)y->v.last_inbound_ms);
-
-    return order != 0 ? order : by_name(a, b);
-}
-
-static int (*const sorts[])(const void *, const void *) = {
-    [DASH_BY_ATTENTION] = by_attention, [DASH_BY_NAME] = by_name,
-    [DASH_BY_WAITING] = by_waiting,     [DASH_BY_AGE] = by_age,
-    [DASH_BY_HEARD] = by_heard,
+struct found { /* a row that the page means, with its place of the moment when it was found */
+    uint64_t key;
+    struct dash_row *row;
 };
 
-/* Moves the rows that belong at @nth and before it to the front, in any order. */
-static void select_nth(struct dash_row **rows, size_t n, size_t nth, struct rand *rand,
-                       int (*cmp)(const void *, const void *))
+static int in_order(const void *a, const void *b)
 {
-    size_t lo = 0, hi = n;
+    const struct found *x = a, *y = b;
 
-    while (hi - lo > 1) {
-        struct dash_row *pivot = rows[lo + rand_below(rand, hi - lo)];
-        size_t i = lo, k = hi - 1;
-        for (;;) { /* Hoare's partition; the order is strict, because names are unique */
-            while (cmp(&rows[i], &pivot) < 0)
-                i++;
-            while (cmp(&rows[k], &pivot) > 0)
-                k--;
-            if (i >= k)
-                break;
-            struct dash_row *swap = rows[i];
-            rows[i] = rows[k];
-            rows[k] = swap;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
+    int tenant = str_cmp(x->row->v.tenant, y->row->v.tenant);
+    return tenant != 0 ? tenant : str_cmp(x->row->v.instance, y->row->v.instance);
+}
+
+/* Moves the entries that belong at @nth and before it to the front, in any order. */
+struct selection {
+    size_t lo, hi, nth; /* @nth is in between */
+    size_t i, k;        /* of the partition under way */
+    struct found pivot;
+    bool parting;
+};
+
+/* Goes on for so many comparisons.  True: done. */
+static bool select_on(struct selection *s, struct found *all, struct rand *rand, int compares)
+{
+    while (s->hi - s->lo > 1) {
+        if (!s->parting) {
+            s->pivot = all[s->lo + rand_below(rand, s->hi - s->lo)];
+            s->i = s->lo;
+            s->k = s->hi - 1;
+            s->parting = true;
         }
-        if (nth == i)
-            return;
-        if (nth < i)
-            hi = i;
+        for (;;) { /* Hoare's partition; the order is strict, because names are unique */
+            if (compares-- <= 0)
+                return false;
+            if (in_order(&all[s->i], &s->pivot) < 0) {
+                s->i++;
+            } else if (in_order(&all[s->k], &s->pivot) > 0) {
+                s->k--;
+            } else if (s->i < s->k) {
+                struct found swap = all[s->i];
+                all[s->i] = all[s->k];
+                all[s->k] = swap;
+            } else {
+                break;
+            }
+        }
+        s->parting = false;
+        if (s->nth == s->i)
+            return true;
+        if (s->nth < s->i)
+            s->hi = s->i;
         else
-            lo = i + 1;
+            s->lo = s->i + 1;
     }
+    return true;
 }
 
 struct dash_tally {
@@ -376,8 +370,7 @@ static void write_row(const struct dash_live *l, struct jw *w, const struct dash
 }
 
 /* The rows of the window that @st lacks, or has in an older state. */
-static bool write_window(struct dash_stream *st, struct dash_row *const *rows, size_t n,
-                         struct jw *w)
+static bool write_window(struct dash_stream *st, const struct found *rows, size_t n, struct jw *w)
 {
     struct dash_shown shown[DASH_WINDOW] = {0};
     bool moved = n != st->n_shown, changed = false;
@@ -385,12 +378,12 @@ static bool write_window(struct dash_stream *st, struct dash_row *const *rows, s
     jw_karr(w, "rows");
     for (size_t i = 0; i < n; i++) {
         bool has = false;
-        shown[i] = (struct dash_shown){rows[i], rows[i]->number, rows[i]->rev};
+        shown[i] = (struct dash_shown){rows[i].row, rows[i].row->number, rows[i].row->rev};
         moved |= i >= st->n_shown || st->shown[i].number != shown[i].number;
         for (size_t k = 0; k < st->n_shown && !has; k++)
             has = st->shown[k].number == shown[i].number && st->shown[k].rev == shown[i].rev;
         if (!has)
-            write_row(st->live, w, rows[i]);
+            write_row(st->live, w, rows[i].row);
         changed |= !has;
     }
     jw_end_arr(w);
@@ -432,49 +425,21 @@ static void show_changes(struct dash_stream *st)
         send(st, "changes", buf_str(&l->json));
 }
 
-static void show_rows(struct dash_stream *st)
-{
-    struct dash_live *l = st->live;
-    const struct dash_look *k = &st->look;
-    struct str tenant = str_of(st->session->role.tenant);
-    int64_t wall_ms = clock_wall_ms(loop_clock(l->f->loop));
-    struct dash_row **found = xcalloc(l->n_rows + 1, sizeof *found);
-    struct dash_tally tally = {0};
-    size_t n = 0, total = 0, from, to;
+/* ---- finding the rows of a page, a part per turn of the loop ----
+ *
+ *      GATHER the rows that the page means --> SELECT the first of the window, then its last --> show
+ *
+ * A sweep that ends meanwhile may free rows, so it lets the search begin anew. */
 
-    for (size_t i = 0; i < l->n_rows; i++) {
-        struct dash_row *r = l->rows[i];
-        if (tenant.p != NULL && !str_eq(tenant, r->v.tenant))
-            continue;
-        total++;
-        count(&tally, &r->v, wall_ms);
-        if (k->count > 0 && is_meant(k, r, wall_ms))
-            found[n++] = r;
-    }
-    from = k->offset < n ? k->offset : n;
-    to = n - from < k->count ? n : from + k->count;
-    if (from < to) {
-        if (from > 0)
-            select_nth(found, n, from, l->sessions->rand, sorts[k->sort]);
-        if (to < n)
-            select_nth(found + from, n - from, to - from, l->sessions->rand, sorts[k->sort]);
-        qsort(found + from, to - from, sizeof *found, sorts[k->sort]);
-    }
-    buf_reset(&l->json);
-    struct jw w = jw_begin(&l->json);
-    jw_obj(&w);
-    jw_ki64(&w, "total", (int64_t)total);
-    jw_ki64(&w, "found", (int64_t)n);
-    jw_ki64(&w, "offset", (int64_t)from);
-    write_tally(&w, &tally);
-    uint64_t head = hash64(hash_process_key(), buf_str(&l->json));
-    bool news = write_window(st, found + from, to - from, &w);
-    jw_end_obj(&w);
-    free(found);
-    if (news || head != st->told)
-        send(st, "rows", buf_str(&l->json));
-    st->told = head;
-}
+struct dash_showing {
+    struct dash_stream *st; /* borrowed */
+    struct found *found;    /* owned */
+    size_t n, cap, total;
+    size_t at; /* rows looked at */
+    struct dash_tally tally;
+    struct selection first, last; /* of the window */
+    bool gathered, first_is_there;
+};
 
 static void each_stream(struct dash_live *l, void (*fn)(struct dash_stream *st))
 {
@@ -485,13 +450,112 @@ static void each_stream(struct dash_live *l, void (*fn)(struct dash_stream *st))
     }
 }
 
+static void stop_showing(struct dash_live *l)
+{
+    if (l->showing != NULL)
+        free(l->showing->found);
+    free(l->showing);
+    l->showing = NULL;
+}
+
+/* The page gets its rows soon. */
+static void want_rows(struct dash_stream *st)
+{
+    struct dash_live *l = st->live;
+
+    if (l->showing != NULL && l->showing->st == st)
+        stop_showing(l);
+    st->wants_rows = true;
+    timer_set(loop_clock(l->f->loop), &l->show, 0);
+}
+
+static void gather(struct dash_live *l, struct dash_showing *x)
+{
+    const struct dash_look *k = &x->st->look;
+    struct str tenant = str_of(x->st->session->role.tenant);
+    int64_t wall_ms = clock_wall_ms(loop_clock(l->f->loop));
+    size_t end = l->n_rows - x->at > GATHER ? x->at + GATHER : l->n_rows;
+
+    for (; x->at < end; x->at++) {
+        struct dash_row *r = l->rows[x->at];
+        if (tenant.p != NULL && !str_eq(tenant, r->v.tenant))
+            continue;
+        x->total++;
+        count(&x->tally, &r->v, wall_ms);
+        if (k->count == 0 || !is_meant(k, r, wall_ms))
+            continue;
+        x->found = xgrow(x->found, x->n, &x->cap, sizeof *x->found);
+        x->found[x->n++] = (struct found){sort_key(k->sort, &r->v), r};
+    }
+    if (x->at < l->n_rows)
+        return;
+    size_t from = k->offset < x->n ? k->offset : x->n;
+    size_t to = x->n - from < k->count ? x->n : from + k->count;
+    x->gathered = true;
+    x->first = (struct selection){.hi = from > 0 && from < to ? x->n : 0, .nth = from};
+    x->last = (struct selection){.lo = from, .hi = from < to && to < x->n ? x->n : from, .nth = to};
+}
+
+static void show_rows(struct dash_live *l, struct dash_showing *x)
+{
+    struct dash_stream *st = x->st;
+    size_t from = x->first.nth, to = x->last.nth;
+
+    if (from < to)
+        qsort(x->found + from, to - from, sizeof *x->found, in_order);
+    buf_reset(&l->json);
+    struct jw w = jw_begin(&l->json);
+    jw_obj(&w);
+    jw_ki64(&w, "total", (int64_t)x->total);
+    jw_ki64(&w, "found", (int64_t)x->n);
+    jw_ki64(&w, "offset", (int64_t)from);
+    write_tally(&w, &x->tally);
+    uint64_t head = hash64(hash_process_key(), buf_str(&l->json));
+    bool news = write_window(st, x->found + from, to - from, &w);
+    jw_end_obj(&w);
+    if (news || head != st->told)
+        send(st, "rows", buf_str(&l->json));
+    st->told = head;
+}
+
+static void begin_showing(struct dash_stream *st)
+{
+    struct dash_live *l = st->live;
+
+    if (!st->wants_rows || l->showing != NULL)
+        return;
+    st->wants_rows = false;
+    l->showing = xcalloc(1, sizeof *l->showing);
+    l->showing->st = st;
+}
+
+static void on_show(struct timer *t)
+{
+    struct dash_live *l = container_of(t, struct dash_live, show);
+    struct dash_showing *x;
+
+    if (l->showing == NULL)
+        each_stream(l, begin_showing);
+    if ((x = l->showing) == NULL)
+        return; /* every page has its rows */
+    if (!x->gathered)
+        gather(l, x);
+    else if (!x->first_is_there)
+        x->first_is_there = select_on(&x->first, x->found, l->sessions->rand, COMPARES);
+    else if (select_on(&x->last, x->found, l->sessions->rand, COMPARES)) {
+        show_rows(l, x);
+        stop_showing(l);
+    }
+    timer_set(loop_clock(l->f->loop), &l->show, 0);
+}
+
 void dash_stream_look(struct dash_stream *st, const struct dash_look *look)
 {
     st->look = *look;
     st->n_shown = 0; /* a page forgets the rows of its last window */
     st->told = 0;
     if (st->live->n_rows > 0 || !st->live->sweeping)
-        show_rows(st);
+        want_rows(st);
 }
 
 /* ---- every second ---- */
@@ -610,13 +674,14 @@ static void on_sweep(struct timer *t)
     }
     l->swept += SLICE;
     if (l->at_gateway == NULL || sweep_gateways(l)) {
-        if (l->swept < PER_TICK)
+        if (l->swept < PER_TICK || l->filling)
             timer_set(loop_clock(l->f->loop), &l->sweep, 0);
         return; /* the next tick goes on */
     }
+    stop_showing(l); /* its rows may be freed now; its page is among those that want theirs */
     drop_unseen(l);
     l->sweeping = false;
-    each_stream(l, show_rows);
+    each_stream(l, want_rows);
 }
 
 static void on_tick(struct timer *t)
@@ -627,7 +692,9 @@ static void on_tick(struct timer *t)
     end_stale(l);
     if (l->n_streams == 0 && now_ms(l) - l->alone_ms > KEEP_MS) {
         timer_stop(loop_clock(l->f->loop), &l->sweep);
-        table_free(l);
+        l->sweeping = false;
+        if (!table_free(l, 2 * SLICE))
+            timer_set(loop_clock(l->f->loop), &l->tick, 0);
         return; /* the next page sets the timer again */
     }
     timer_set(loop_clock(l->f->loop), &l->tick, TICK_MS);
@@ -644,6 +711,7 @@ static void on_tick(struct timer *t)
     each_stream(l, show_changes);
     if (!l->sweeping) {
         l->sweeping = true;
+        l->filling = l->n_rows == 0;
         l->sweeps++;
         l->at = 0;
     }
@@ -657,6 +725,8 @@ static void stream_free(struct dash_stream *st)
 {
     struct dash_live *l = st->live;
 
+    if (l->showing != NULL && l->showing->st == st)
+        stop_showing(l);
     list_remove(&st->link);
     st->session->n_streams--;
     st->session->used_ms = now_ms(l);
@@ -722,13 +792,16 @@ void dash_live_init(struct dash_live *l, struct front *f, struct dash_sessions *
     *l = (struct dash_live){.f = f, .sessions = sessions};
     timer_init(&l->tick, on_tick);
     timer_init(&l->sweep, on_sweep);
+    timer_init(&l->show, on_show);
 }
 
 void dash_live_done(struct dash_live *l)
 {
     timer_stop(loop_clock(l->f->loop), &l->tick);
     timer_stop(loop_clock(l->f->loop), &l->sweep);
-    table_free(l);
+    timer_stop(loop_clock(l->f->loop), &l->show);
+    stop_showing(l);
+    table_free(l, SIZE_MAX);
     buf_done(&l->json);
     buf_done(&l->frame);
     buf_done(&l->bots);

@@ -108,21 +108,23 @@ struct dash_stream {
         uint32_t number, rev;
     } shown[DASH_WINDOW];
     size_t n_shown;
-    uint64_t told; /* hash of the last head of the rows: total and tally */
+    uint64_t told;   /* hash of the last head of the rows: total and tally */
+    bool wants_rows; /* waits for live->showing */
 };
 
 struct dash_live {
     struct front *f;                /* borrowed */
     struct dash_sessions *sessions; /* borrowed */
-    struct timer tick, sweep;
+    struct timer tick, sweep, show;
     struct dash_row **rows; /* owned; every instance, while a page is open */
     size_t n_rows, cap_rows;
     struct map by_name; /* -> struct dash_row */
     uint32_t next_number, changes, sweeps;
     uint32_t at;      /* the sweep: cursor of relay_next_instance() */
     char *at_gateway; /* owned; the sweep goes through the gateways; NULL: through the relay */
-    bool sweeping;
-    int swept; /* instances, since the last tick */
+    bool sweeping, filling;       /* @filling: of an empty table, so a page waits for it */
+    int swept;                    /* instances, since the last tick */
+    struct dash_showing *showing; /* owned; the page whose rows are being found; NULL: none */
     size_t n_streams;
     int64_t alone_ms; /* monotonic; when the last page was closed */
     struct buf json, frame, bots;

@@ -7,6 +7,7 @@ ten chats and ten waiting messages. Every gateway is on one bot, ten to a tenant
     add     POST /admin/gateways/add on the admin socket, one after the other, on disk before the answer
     change  set, rotate and revoke, the same
     status  all pages of /admin/status, and of the lists of gateways, routes and links
+    page    an open dashboard: until all instances are in its table, and until a window of them is there, in every order
     stall   the longest turn of the loop in all of this, as the histogram tells (its CPU time)
     memory  anonymous memory with one kind of thing more, divided by how many there are
 
@@ -154,6 +155,42 @@ class Scale:
             rows, times = server.pages(path, name)
             r[name] = {"rows": rows, "pages": len(times), "us_per_row": sum(times) * 1e6 / max(rows, 1), "page_max_ms": max(times) * 1e3}
 
+    def page(self, server, n, r):
+        """A window of the instances in every order, at both ends of the list and in the middle."""
+        def ask(method, path, body=None):
+            c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            c.request(method, "/dashboard/api/" + path, json.dumps(body) if body else None, headers)
+            return c.getresponse()
+
+        def rows(fits):
+            """The next list of rows that fits."""
+            while line := lines.readline():
+                if line == b"event: rows\n" and fits(d := json.loads(lines.readline()[6:])):
+                    return d
+
+        headers = {"Content-Type": "application/json"}
+        link = server.call("POST", "/admin/dashboard", {"readOnly": True})[0]["url"].split("#link=")[1]
+        answer = ask("POST", "signin", {"link": link})
+        headers |= {"Cookie": answer.getheader("Set-Cookie").split(";")[0], "X-Bellhop-Csrf": json.loads(answer.read())["csrf"]}
+        begin, lines = time.monotonic(), ask("GET", "events")
+        while not (line := lines.readline()).startswith(b"data: "):
+            pass
+        look, times = {"stream": json.loads(line[6:])["stream"], "count": 60}, []
+        ask("POST", "look", look)
+        rows(lambda d: d["found"] >= n)
+        r["page_s"] = time.monotonic() - begin
+        for sort in ("attention", "waiting", "oldest", "heard", "name"):
+            for offset in (0, n // 2, n - 60):
+                at = time.monotonic()
+                ask("POST", "look", {**look, "sort": sort, "offset": offset})
+                got = rows(lambda d: d["offset"] == offset and len(d["rows"]) == 60)
+                times.append(time.monotonic() - at)
+        name = {row["n"]: (row["tenant"], row["instance"]) for row in got["rows"]}
+        names = [name[i] for i in got["order"]]
+        assert names == sorted(names), names
+        r["window_max_ms"] = max(times) * 1e3
+        lines.close()
+
     def one_size(self, n):
         state = self.fill(f"n{n}", n, 4 * n, 5 * n, 10 * n, 10 * n)
         server = Server(self.program, state)
@@ -162,6 +199,7 @@ class Scale:
             before = server.stalls()
             self.changes(server, r)
             self.looks(server, r)
+            self.page(server, n, r)
             r["stall_s"] = longest_stall(before, server.stalls())
         finally:
             server.stop()
@@ -198,12 +236,12 @@ class Scale:
         sizes, b = self.results["sizes"], self.results["bytes"]
         print("\nN gateways on one bot, 5 N routes, 5 N links, 10 N chats, 10 N waiting messages")
         report.table(["N", "ready s", "CPU s", "CPU us/N", "add ms", "add max", "change ms", "change max", "status us/row", "page max ms",
-                      "longest turn", "MB"],
+                      "dashboard s", "window ms", "longest turn", "MB"],
                      [[f"{n:,}", f"{r['ready_s']:.2f}", f"{r['cpu_s']:.2f}", f"{r['us_per_gateway']:.0f}", f"{r['add_ms']:.2f}",
                        f"{r['add_max_ms']:.1f}", f"{r['change_ms']:.2f}", f"{r['change_max_ms']:.1f}",
                        f"{r['instances']['us_per_row']:.1f}",
                        f"{max(r[k]['page_max_ms'] for k in ('instances', 'gateways', 'routes', 'bindings')):.1f}",
-                       f"<= {r['stall_s'] * 1e3:g} ms", f"{r['bytes'] / 1e6:.0f}"] for n, r in sizes.items()])
+                       f"{r['page_s']:.2f}", f"{r['window_max_ms']:.0f}", f"<= {r['stall_s'] * 1e3:g} ms", f"{r['bytes'] / 1e6:.0f}"] for n, r in sizes.items()])
         print("\nbytes of memory each")
         report.table(list(b), [[f"{v:.0f}" for v in b.values()]])
         small, large = sizes[self.sizes[0]], sizes[self.sizes[-1]]

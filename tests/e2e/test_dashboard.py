@@ -115,7 +115,7 @@ def test_requests_of_other_sites_are_refused(server, operator):
 
 
 def test_the_page_runs_nothing_but_itself_and_in_no_frame(server):
-    script = re.search('src="(/dashboard/assets/[0-9a-f]{12}/app.js)"', server.get("/dashboard").text)[1]
+    script = re.search('src="(/dashboard/assets/[0-9a-f]{12}/start.js)"', server.get("/dashboard").text)[1]
     for path in ("/dashboard", script):
         answer = server.get(path)
         csp = answer.headers["Content-Security-Policy"]
