@@ -87,6 +87,28 @@ def test_a_webhook_has_several_events_and_their_order_holds(rig):
     assert rig.gateway.act(op="get_chat_info", chat_id=GROUP)["chat_info"]["type"] == "group"
 
 
+def test_a_full_mailbox_loses_no_message_of_another_chat(make_bellhop, dial):
+    sim, ben = LineSim(TOKEN, SECRET), "U" + "b" * 32
+    server = make_bellhop(CONFIG.format(bot=BOT, token=TOKEN, secret=SECRET, api=sim.url) + "delivery: {{max_mailbox_bytes: 64KiB}}\n")
+    sim.to = f"{server.url}/webhooks/line/{BOT}"
+    credentials = {}
+    for who, user in (("full", ANN), ("fine", ben)):
+        credentials[who] = server.add(platform="line", bot=BOT, tenant=who, instance=who, open=False)
+        server.cli("link", "add", "--tenant", who, "--instance", who, "--platform", "line", "--user", user, "--bot", BOT)
+    while sim.post(sim.event("x" * 4000)) == 200:
+        pass
+    g = dial(server, credentials["fine"], hello=("line", BOT))
+    batch = [sim.event("y" * 4000), sim.event("not before it"), sim.event("for Ben", chat=ben, user=ben)]
+    assert [sim.post(*batch) for _ in range(2)] == [503, 503]
+    g.hear("for Ben")
+    assert g.quiet()
+    late = dial(server, credentials["full"], hello=("line", BOT))
+    wait_for(lambda: sim.post(*batch) == 200)
+    wait_for(lambda: late.seen[-2:] == ["y" * 4000, "not before it"])
+    assert late.seen.count("not before it") == 1
+    sim.close()
+
+
 def test_what_is_not_for_this_bot_is_refused(rig):
     sim = rig.sim
     for body in (b"{", b"[]", json.dumps(sim.envelope(sim.event("x"), destination="U" + "0" * 32)).encode()):

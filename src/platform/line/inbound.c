@@ -3,9 +3,10 @@
  *      webhook --> signed, and for this bot? --> its events, one after the other --> 200
  *
  * A webhook carries several events, of several chats.  The next event is accepted once the
- * one before it is safe, so the order of each chat holds.  When one cannot be taken now the
- * webhook gets a 503; LINE sends it again if redelivery is switched on, and the host drops
- * what it has had. */
+ * one before it is safe, so the order of each chat holds.  When one cannot be taken now the later
+ * ones of its chat are not tried, and the webhook gets a 503.  LINE sends it again if redelivery is
+ * switched on, and the host drops what it has had.  The events of other chats are taken: one full
+ * mailbox must not lose them where redelivery is off. */
 #include "platform/line/inbound.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,6 +153,8 @@ struct line_batch { /* the events of one webhook */
     struct arena arena;
     struct event *events; /* in @arena */
     size_t n, at;
+    bool left[LINE_MAX_EVENTS]; /* not taken: it comes again */
+    enum bh_err err;            /* of the first that is left; BH_OK: none */
     struct http_id http;
 };
 
@@ -170,16 +173,27 @@ void line_batches_cancel(struct line *l)
 
 static awaited_cb on_safe;
 
+/* An earlier event of its chat is left. */
+static bool waits_for_another(const struct line_batch *b, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (b->left[i] && str_eq(b->events[i].chat_id, b->events[at].chat_id))
+            return true;
+    return false;
+}
+
 /* Accepts the next event, or answers the webhook. */
-static void go_on(struct platform *p, struct line_batch *b, enum bh_err err)
+static void go_on(struct platform *p, struct line_batch *b)
 {
     static const struct http_answer good = {.status = 200, .body = {"", 0}};
 
-    if (err == BH_BUSY || err == BH_UNAVAILABLE || b->at == b->n) {
-        if (b->at == b->n && err == BH_OK)
+    while (b->at < b->n && waits_for_another(b, b->at))
+        b->left[b->at++] = true;
+    if (b->at == b->n) {
+        if (b->err == BH_OK)
             http_answer(p->env->server, b->http, &good);
         else
-            await_refuse(p, b->http, err == BH_OK ? BH_UNAVAILABLE : err);
+            await_refuse(p, b->http, b->err);
         batch_free(b);
         return;
     }
@@ -193,11 +207,13 @@ static void on_safe(struct platform *p, void *with, enum bh_err err)
     struct line_batch *b;
 
     memcpy(&b, with, sizeof b);
-    if (err == BH_REFUSED || err == BH_MALFORMED) {
+    if (err == BH_BUSY || err == BH_UNAVAILABLE) {
+        b->left[b->at - 1] = true;
+        b->err = b->err == BH_OK ? err : b->err;
+    } else if (err != BH_OK) {
         log_warn(&p->log, "dropped a message: %s", bh_err_word(err));
-        err = BH_OK;
     }
-    go_on(p, b, err);
+    go_on(p, b);
 }
 
 /* Copies what the agents are to hear, in order. */
@@ -239,6 +255,6 @@ bool line_http(struct platform *p, struct http_req *req)
     b->http = http_req_id(req);
     list_append(&l->batches, &b->link);
     read_events(l, json_get(doc, "events"), b);
-    go_on(p, b, BH_OK);
+    go_on(p, b);
     return true;
 }
