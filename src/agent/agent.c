@@ -22,7 +22,6 @@
 #include "bellhop/gateway.h"
 #include "net/http_client.h"
 #include "net/loop.h"
-#include "net/program.h"
 
 #define MAX_PENDING \
     1024 /* events queued for busy programs; more than this wait at the connector instead */
@@ -414,10 +413,6 @@ int agent_run(const struct agent_options *opt)
     struct agent a = {.opt = opt, .ops = opt->backend, .by_key = MAP_INIT, .asks = MAP_INIT};
     char error[256];
 
-    if (opt->argv != NULL && !program_exists(opt->argv[0])) {
-        log_error(NULL, "there is no program \"%s\"", opt->argv[0]);
-        return FAILED;
-    }
     a.gw = make_gateway(&a, error);
     if (a.gw == NULL) {
         log_error(NULL, "%s", error);

@@ -1,6 +1,7 @@
 /* agent.c - bellhop agent: any program as a gateway.  Options only; src/agent/ does the work. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "agent/agent.h"
 #include "agent/backend.h"
 #include "base/file.h"
@@ -10,6 +11,7 @@
 #include "cli/agents.h"
 #include "cli/demo.h"
 #include "cli/settings.h"
+#include "net/program.h"
 
 #define MAX_IDENTITIES 8
 
@@ -281,6 +283,10 @@ static int run(struct cli_job *j)
     if (log != NULL)
         log_level_parse(str_of(log), &level);
     log_setup(level, false);
+    if (model_url(j) == NULL && !program_exists(j->program[0]))
+        return cli_failed("there is no program \"%s\": install it, or give its path%s",
+                          j->program[0],
+                          strcmp(j->program[0], "npx") == 0 ? " (npx comes with Node.js)" : "");
     if (!cli_flag(j, "--demo"))
         return run_with(j, NULL);
     if (demo_begin(&demo, why)) {

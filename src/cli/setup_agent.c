@@ -107,8 +107,8 @@ static bool ask_command(struct setup *s, bool acp, struct buf *entry)
             acp ? "The command that starts the agent. Log in to it once in a terminal before."
                 : "The command that bellhop runs. It gets a JSON line for each message, and "
                   "prints its answers: docs/agents.md.");
-    if (!setup_ask(s, "--command", "command", acp ? "npx @zed-industries/claude-code-acp" : NULL,
-                   &command))
+    if (!setup_ask(s, "--command", "command",
+                   acp ? "npx @agentclientprotocol/claude-agent-acp" : NULL, &command))
         return false;
     if (command == NULL)
         return setup_stop(s,

@@ -636,9 +636,16 @@ def test_the_demonstration_needs_nothing_else(tmp_path):
     assert not list(tmp_path.glob("bellhop-demo-*"))
 
 
+def test_the_demonstration_names_a_missing_program_at_once(tmp_path):
+    run = subprocess.run([PROGRAM, "agent", "--demo", "--acp", "--", "npx", "agent"], capture_output=True, text=True,
+                         env={"PATH": str(tmp_path)})
+    assert run.returncode == 1 and not run.stdout, "no page to open"
+    assert 'there is no program "npx": install it, or give its path (npx comes with Node.js)' in run.stderr
+
+
 # ---- agents for daily use; none of them can log in here ----
 
-REAL = {"claude-code-acp": [], "codex-acp": [], "gemini": ["--acp"]}
+REAL = {"claude-agent-acp": [], "claude-code-acp": [], "codex-acp": [], "gemini": ["--acp"]}
 
 
 @long
@@ -649,7 +656,7 @@ def test_a_real_agent_starts_answers_for_itself_and_dies(bellhop, start_agent, t
         pytest.skip(f"{name} is not installed: ./dev agents installs it")
     (tmp_path / "home").mkdir()
     agent = start_agent(bellhop, bellhop.add("--id", "mine"), [str(program), *REAL[name]], "--acp", "--state", str(tmp_path / "state"),
-                        env={"HOME": str(tmp_path / "home")})
+                        env={"HOME": str(tmp_path / "home"), "IS_SANDBOX": "1"})  # Claude refuses root elsewhere
     agent.warned("the agent is ready", timeout=60)
     for _ in range(2):
         before = len(history(bellhop))
