@@ -30,10 +30,15 @@ static const struct {
     {WORD, "--model", "model"},
     {SECRET, "--key", "key"},
     {WORD, "--history", "history"},
+    {WORD, "--permission-timeout", "permission_timeout"},
+    {WORD, "--login", "login"},
     {LIST, "--session", "sessions"},
     {LIST, "--capability", "capabilities"},
     {FLAG, "--open", "open"},
     {FLAG, "--wake-on-deliver", "wake_on_deliver"},
+    {FLAG, "--progress", "progress"},
+    {FLAG, "--merge", "merge"},
+    {FLAG, "--shared-groups", "shared_groups"},
 };
 
 /* Writes a secret; "@FILE" is the first line of a file, which no process list shows. */

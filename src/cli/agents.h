@@ -39,7 +39,8 @@ extern const struct cli_column agent_list_columns[];
     "responses\n" \
     "                          or chat\n" \
     "  --name, --instance, --url, --wake-url, --status-url, --dir, --path, --target, --socket,\n" \
-    "  --timeout, --platform, --bot, --model, --history\n" \
+    "  --timeout, --platform, --bot, --model, --history, --permission-timeout, --login\n" \
     "  --authorization, --secret, --key   a secret; @FILE reads it from a file\n" \
     "  --session NAME[=TARGET]...  --capability C...  --open  --wake-on-deliver\n" \
+    "  --progress  --merge  --shared-groups   with --substrate acp\n" \
     "  --unset KEY             with set: the key's default holds again\n\n"

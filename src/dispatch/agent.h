@@ -31,11 +31,14 @@ struct agent_settings { /* an entry; each substrate uses the keys marked with it
     char *dir;                                                  /* file */
     char *path;                                                 /* pipe */
     char **command;                                             /* exec, program, acp */
-    int64_t timeout_ms;   /* webhook, tmux, pipe, exec, responses, chat */
-    char *platform, *bot; /* hosted ones: where people reach it */
-    bool open;            /* hosted ones: everybody may write to that bot */
-    char *model, *key;    /* responses, chat */
-    uint32_t history;     /* chat: messages of a conversation that it gets */
+    int64_t timeout_ms;                  /* webhook, tmux, pipe, exec, responses, chat */
+    char *platform, *bot;                /* hosted ones: where people reach it */
+    bool open;                           /* hosted ones: everybody may write to that bot */
+    char *model, *key;                   /* responses, chat */
+    uint32_t history;                    /* chat: messages of a conversation that it gets */
+    bool progress, merge, shared_groups; /* acp */
+    int64_t permission_ms;
+    char *login;
 };
 
 struct agent_config {        /* one entry; shared by the recipients made from it */

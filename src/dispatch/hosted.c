@@ -99,8 +99,22 @@ size_t hosted_command(const struct agent_settings *s, const char *state_dir,
         argv[n++] = "--platform";
         argv[n++] = room->identity;
     }
-    if (acp)
+    if (acp) {
         argv[n++] = "--acp";
+        seconds(room->permission, sizeof room->permission, s->permission_ms);
+        argv[n++] = "--permission-timeout";
+        argv[n++] = room->permission;
+        if (s->progress)
+            argv[n++] = "--progress";
+        if (s->merge)
+            argv[n++] = "--merge";
+        if (s->shared_groups)
+            argv[n++] = "--shared-groups";
+        if (s->login != NULL) {
+            argv[n++] = "--login";
+            argv[n++] = s->login;
+        }
+    }
     if (s->url != NULL) { /* responses and chat */
         argv[n++] = chat ? "--chat" : "--responses";
         argv[n++] = s->url;

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import wait_for
+from conftest import ROOT, wait_for
 from dispatch_rig import Sender, augment, config, template
 from relay import http as call
 from test_acp import EXAMPLE, NODE
@@ -302,6 +302,26 @@ def test_a_hosted_acp_agent_answers_programs_and_people(make_bellhop):
     assert said.status == 200 and "I'll help you with that." in said.json["content"], said.text
     assert server.write("hello") == 200
     wait_for(lambda: any("I'll help you with that." in m for m in page(server)), 20)
+
+
+def test_an_acp_agent_has_the_options_of_the_command_line(make_bellhop, tmp_path):
+    """In the file and added: what the tool calls are is shown, questions end in time."""
+    (tmp_path / "acp").mkdir()
+    program = [NODE, str(ROOT / "tests/e2e/acp_agent.cjs")]
+    start = f"ACP_NPM={ROOT}/build/npm ACP_FILES={tmp_path}/acp ACP_LOGIN=1 exec {' '.join(program)}"
+    server = make_bellhop(config(f"id: filed, tenant: t, substrate: acp, command: [/bin/sh, -c, '{start}'], platform: web, bot: lobby, "
+                                 "open: true, progress: true, permission_timeout: 1s, login: x"))
+    wait_for(lambda: server.instance("filed")["state"] == "live", 20)
+    server.write("tools")
+    wait_for(lambda: any("Plan 1/2: Think" in m for m in page(server)), 20)
+    server.write("permit")
+    wait_for(lambda: "outcome selected n" in page(server), 20)
+    server.cli("agent", "add", "added", "--tenant", "t", "--substrate", "acp", "--progress", "--merge", "--shared-groups", "--login", "x",
+               "--permission-timeout", "2s", "--", "/bin/sh", "-c", start)
+    entry = json.loads(server.cli("agent", "show", "added", "--tenant", "t", "--json").stdout)["entry"]
+    assert entry["progress"] and entry["merge"] and entry["shared_groups"] and entry["login"] == "x"
+    words = f"{server.state}/agents --acp --permission-timeout 2s --progress --merge --shared-groups --login x"
+    wait_for(lambda: subprocess.run(["pgrep", "-f", words], capture_output=True).returncode == 0, 20)
 
 
 # ---- sessions ----

@@ -35,11 +35,17 @@
             .min = 1000, .max = 3600000, .what = "How long the model may say nothing." \
     }
 #define RUNS \
+    {"command", \
+     CFG_TEXTS, \
+     CFG_RELOAD, \
+     AT(command), \
+     .required = true, \
+     .words = true, \
+     .what = "The program and its arguments, `[program, argument]`, or one text that is " \
+             "split like a shell command; no shell runs."}, \
     { \
-        "command", CFG_TEXTS, CFG_RELOAD, AT(command), \
-            .required = true, .words = true, \
-            .what = "The program and its arguments, `[program, argument]`, or one text that is " \
-                    "split like a shell command; no shell runs." \
+        "timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "10m", \
+            .min = 1000, .max = 86400000, .what = "How long the agent may take for one message." \
     }
 
 static bool check(void *settings, char *ret_why)
@@ -66,10 +72,19 @@ static bool check(void *settings, char *ret_why)
         .can = SUBSTRATE_RINGS | SUBSTRATE_ANSWERS | SUBSTRATE_RELAYED | SUBSTRATE_HOSTED \
     }
 
-static const struct config_key program_keys[] = {
+static const struct config_key program_keys[] = {RUNS, REACHED, {0}};
+static const struct config_key acp_keys[] = {
     RUNS,
-    {"timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "10m", .min = 1000, .max = 86400000,
-     .what = "How long the agent may take for one message."},
+    {"progress", CFG_BOOL, CFG_RELOAD, AT(progress), "false",
+     .what = "Show tool calls and plans in a short line below the text."},
+    {"merge", CFG_BOOL, CFG_RELOAD, AT(merge), "false",
+     .what = "Messages that came during a turn are one prompt."},
+    {"shared_groups", CFG_BOOL, CFG_RELOAD, AT(shared_groups), "false",
+     .what = "One session for all people of a group; else each person has one."},
+    {"permission_timeout", CFG_DURATION, CFG_RELOAD, AT(permission_ms), "5m", .min = 1000,
+     .max = 86400000, .what = "How long owners may decide what the agent asks; then it is no."},
+    {"login", CFG_TEXT, CFG_RELOAD, AT(login),
+     .what = "Log in the way of this id, of those that the agent offers."},
     REACHED,
     {0},
 };
@@ -83,6 +98,6 @@ static const struct config_key chat_keys[] = {
 };
 
 const struct substrate_ops substrate_lines = HOSTED_SUBSTRATE("program", program_keys);
-const struct substrate_ops substrate_acp = HOSTED_SUBSTRATE("acp", program_keys);
+const struct substrate_ops substrate_acp = HOSTED_SUBSTRATE("acp", acp_keys);
 const struct substrate_ops substrate_responses = HOSTED_SUBSTRATE("responses", model_keys);
 const struct substrate_ops substrate_chat = HOSTED_SUBSTRATE("chat", chat_keys);
