@@ -82,7 +82,8 @@ static void run_acks(struct conform *c)
     if (g == NULL)
         return;
     guest_deliver(g, id, name_of(c, "chat"), "hello", "");
-    acked(c, g, id, "");
+    bool there = guest_acks(g, id);
+    came(c, there, there ? "acked" : "no inbound_ack");
 }
 
 static void run_acks_all(struct conform *c)

@@ -27,7 +27,7 @@ struct instance {             /* one agent of one tenant; lives as long as the r
     struct mailbox mb;
     struct sent_ids sent; /* deliveries on its sockets, by bufferId: pump.h */
     struct wake *wake;    /* owned; NULL: nothing is known of pokes, and none is planned: sleep.h */
-    int64_t wake_not_before_ms; /* monotonic; earliest poke after a lost socket */
+    int64_t wake_not_before_ms; /* monotonic; earliest poke after a lost socket or a start */
     struct sleep sleep;
     struct bucket_level actions; /* rate limit of its actions: requests.c */
     struct list orphans;         /* requests whose session has closed: requests.h */

@@ -359,10 +359,10 @@ void wake_after_start(struct relay *r)
 
     list_each (instances_by_age(r), it, nxt) {
         struct instance *i = list_entry(it, struct instance, link);
+        /* A client that was connected reconnects by itself.  Mail may come before it does. */
+        i->wake_not_before_ms = due_ms + (i->sleep.asleep ? 0 : WAKE_REDIAL_MS);
         if (reason_to_poke(i) == NULL)
             continue;
-        /* A client that was connected reconnects by itself. */
-        i->wake_not_before_ms = due_ms + (i->sleep.asleep ? 0 : WAKE_REDIAL_MS);
         plan(i, i->wake_not_before_ms, pause_ms(i));
         due_ms += WAKE_START_STEP_MS;
     }

@@ -287,6 +287,17 @@ static void a_delivery_after_a_restart_waits_for_the_cooldown_of_the_poke_before
     assert_int_equal(rig.pokes, 2);
 }
 
+static void after_a_restart_one_that_was_connected_gets_two_seconds_too(void **state)
+{
+    connect_as("gw-a"); /* no mail waits */
+    restart();
+    publish("a", "e1");
+    advance(1500);
+    assert_int_equal(rig.pokes, 0);
+    advance(1000);
+    assert_int_equal(rig.pokes, 1);
+}
+
 UNIT(relay_test_wake)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +318,7 @@ UNIT(relay_test_wake)
         PROMISE(one_without_a_url_or_never_seen_is_not_poked),
         PROMISE(nothing_is_poked_for_what_is_parked),
         PROMISE(a_delivery_after_a_restart_waits_for_the_cooldown_of_the_poke_before),
+        PROMISE(after_a_restart_one_that_was_connected_gets_two_seconds_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
