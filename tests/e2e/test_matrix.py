@@ -198,6 +198,24 @@ def test_edits_and_deletions_reach_what_still_waits(rig):
     assert g.quiet()
 
 
+def test_a_large_room_is_not_counted_again_whenever_somebody_joins(sync):
+    s, g = sync.sim, sync.gateway
+    room = s.room(BEN, *(f"@p{i}:example.org" for i in range(20)), name="Many")
+    s.invite(room)
+    wait_for(lambda: BOT in s.members(room))
+    s.say(room, "one")
+    g.hear("one")
+    counted = len(s.called("joined_members"))
+    for i in range(5):
+        s.enter(room, f"@q{i}:example.org")
+        s.say(room, f"after {i}")
+        g.hear(f"after {i}")
+    assert len(s.called("joined_members")) == counted
+    s.enter(room, "@q0:example.org", "leave")
+    s.say(room, "last")
+    assert g.hear("last")["event"]["source"]["chat_type"] == "group"
+
+
 def test_nobody_edits_what_somebody_else_said(rig):
     s = rig.sim
     room = group(rig)

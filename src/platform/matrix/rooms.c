@@ -198,7 +198,7 @@ static bool is_of_person(void *ctx, struct erasure *e, struct str key, struct js
 }
 
 static const struct erase_records of_person[] = {
-    {.ns = "matrix_room", .word = "matrixInvitations", .is = is_of_person},
+    {.ns = "matrix_room", .word = "people", .is = is_of_person},
     {0},
 };
 const struct eraser mx_eraser = {.of_person = of_person};
@@ -266,10 +266,10 @@ static void count(struct mx_room *r, const struct mx_state *s)
 
     if (now == before && s->was.n > 0)
         return; /* a new name */
-    if (r->members < FEW_MEMBERS || s->was.n == 0)
+    if (r->members < FEW_MEMBERS || (s->was.n == 0 && !now))
         r->known = false;
     else
-        r->members += now ? 1u : -1u;
+        r->members += now ? 1u : -1u; /* whoever joins for the first time has no state before */
 }
 
 void mx_room_left(struct matrix *m, struct str room, struct str user)
