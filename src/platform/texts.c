@@ -11,6 +11,7 @@ void text_outgoing_free(struct outgoing *o)
     split_done(&t->parts);
     attachment_done(&t->file);
     free(t->handle);
+    free(t->reply_to);
     free(t);
 }
 
@@ -46,6 +47,7 @@ static void send_text(struct platform *p, struct action_id id, const struct acti
     else if (p->ops->sender->key_ms > 0)
         q.twice = TWICE_IS_KEYED;
     memcpy(t->chat, a->chat_id.p, a->chat_id.n);
+    t->reply_to = str_dup_opt(a->reply_to);
     split_within(&t->parts, a->content, &ops->limits);
     t->out.n_parts = t->parts.n;
     if (a->file != NULL) {

@@ -5,8 +5,8 @@
  *      text_act() --> struct text_outgoing --> the sender --> write() and read() of the adapter
  *      webhook --> text_take() --> the relay, or the answer to a question
  *
- * Twilio and WeCom use it.  The adapter verifies and reads what the platform sends, and implements
- * write() and read() of the sender; text_outgoing_free() is its free().  A platform with
+ * Twilio, WeCom and LINE use it.  The adapter verifies and reads what the platform sends, and
+ * implements write() and read() of the sender; text_outgoing_free() is its free().  A platform with
  * idempotency keys sets sender_ops.key_ms and writes sender_key() and the part into its requests.
  * Questions have numbered options, and a bare number answers the newest one.
  */
@@ -38,6 +38,7 @@ struct text_outgoing {      /* the outgoing that write() and read() get */
     struct split parts;     /* owned */
     struct attachment file; /* owned; goes with the first part, or before it */
     char *handle;           /* owned; the platform's id of the uploaded file; NULL: none yet */
+    char *reply_to;         /* owned; the message that it answers; NULL: none */
     char chat[];
 };
 void text_outgoing_free(struct outgoing *o);

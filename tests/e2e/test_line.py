@@ -72,6 +72,41 @@ def test_a_person_writes_and_gets_the_answer(rig):
     assert "unsupported op" in rig.gateway.act(op="edit", chat_id=ANN, message_id="1", content="x", metadata={})["error"]
 
 
+def test_typing_is_the_loading_animation(rig):
+    rig.sim.post(rig.sim.event("hello"), rig.sim.event("hi all", chat=GROUP))
+    rig.gateway.hear("hello"), rig.gateway.hear("hi all")
+    for chat, content in ((ANN, None), (ANN, None), (GROUP, None), (ANN, "")):
+        assert rig.gateway.act(op="typing", chat_id=chat, metadata={}, **({} if content is None else {"content": content}))["success"]
+    wait_for(lambda: rig.sim.loading == [ANN])  # not twice, not in a group, and nothing ends it
+    assert send(rig.gateway, "done")["success"]
+    assert rig.gateway.act(op="typing", chat_id=ANN, metadata={})["success"]
+    wait_for(lambda: rig.sim.loading == [ANN, ANN])
+
+
+def test_an_answer_quotes_the_message_that_it_names(rig):
+    said = rig.sim.event("which one?")
+    rig.sim.post(said)
+    event = rig.gateway.hear("which one?")["event"]
+    first = rig.gateway.act(op="send", chat_id=ANN, content="this " * 1500, reply_to=event["message_id"], metadata={})
+    assert first["success"]
+    (_, begins), (_, ends) = rig.sim.sent
+    assert begins["quoteToken"] == said["message"]["quoteToken"] and "quoteToken" not in ends
+    assert rig.gateway.act(op="send", chat_id=ANN, content="mine", reply_to=first["message_id"], metadata={})["success"]
+    assert rig.sim.sent[-1][1]["quoteToken"] in rig.sim.quotable
+    rig.gateway.act(op="send", chat_id=ANN, content="x", reply_to="7", metadata={})  # unknown: sent without a quote
+    assert "quoteToken" not in rig.sim.sent[-1][1]
+
+
+def test_a_message_that_is_taken_back_is_not_delivered(rig):
+    rig.gateway.sleep()
+    kept, gone = rig.sim.event("kept"), rig.sim.event("gone")
+    assert rig.sim.post(kept, gone) == 200
+    assert rig.sim.post(rig.sim.unsend(gone)) == 200
+    g = rig.dial()
+    g.hear("kept")
+    assert g.quiet()
+
+
 def test_a_webhook_has_several_events_and_their_order_holds(rig):
     e = rig.sim.event
     batch = [e("one"), e(kind="follow"), e("two", chat=GROUP), e("three"), e("standby", mode="standby"),

@@ -17,7 +17,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 class LineSim(WebApi):
     def __init__(self, token, secret):
         self.token, self.secret, self.to, self.n = token, secret, None, 0
-        self.keys, self.files, self.note = {}, {}, None
+        self.keys, self.files, self.note, self.loading, self.quotable = {}, {}, None, [], []
         super().__init__()
 
     def sign(self, body, secret=None):
@@ -30,7 +30,16 @@ class LineSim(WebApi):
         source = {"type": "user", "userId": user} if chat.startswith("U") else {"type": "group", "groupId": chat, "userId": user}
         return {"type": kind, "mode": mode, "timestamp": 1462629479859 + self.n, "source": source, "replyToken": f"{self.n:032x}",
                 "webhookEventId": f"01FZ74A0TDDPYRVKNK77XK{self.n:04d}", "deliveryContext": {"isRedelivery": False},
-                "message": {"id": str(444573844083572737 + self.n), **(message or {"type": "text", "text": text, "quoteToken": "q3Plxr4AgKd"}), **more}}
+                "message": {"id": str(444573844083572737 + self.n), **(message or {"type": "text", "text": text, "quoteToken": self.quote()}), **more}}
+
+    def quote(self):
+        self.quotable.append(f"q3Plxr4AgKd{len(self.quotable)}")
+        return self.quotable[-1]
+
+    def unsend(self, event):
+        """Its author takes a message back."""
+        return {**{k: v for k, v in self.event(kind="unsend").items() if k not in ("message", "replyToken")}, "source": event["source"],
+                "unsend": {"messageId": event["message"]["id"]}}
 
     def envelope(self, *events, destination=BOT):
         return {"destination": destination, "events": list(events)}
@@ -58,6 +67,14 @@ class LineSim(WebApi):
         content = re.fullmatch(r"/v2/bot/message/(\d+)/content", path)
         if method == "GET" and content and content[1] in self.files:
             return 200, self.files[content[1]], {"Content-Type": "image/png"}
+        if (method, path) == ("POST", "/v2/bot/chat/loading/start"):
+            asked = json.loads(body)
+            if set(asked) != {"chatId", "loadingSeconds"} or not re.fullmatch("U[0-9a-f]{32}", asked["chatId"]) or \
+                    asked["loadingSeconds"] % 5 or not 5 <= asked["loadingSeconds"] <= 60:
+                self.broke(asked)
+                return 400, {"message": "The request body has 1 error(s)"}, {}
+            self.loading.append(asked["chatId"])
+            return 202, {}, {}
         if (method, path) != ("POST", "/v2/bot/message/push"):
             self.broke(f"{method} {path}")
             return 404, {"message": "Not found"}, {}
@@ -75,7 +92,10 @@ class LineSim(WebApi):
             return 400, {"message": "The request body has 1 error(s)"}, {}
         for m in push["messages"]:
             fields = {"text": {"type", "text"}, "image": {"type", "originalContentUrl", "previewImageUrl"}}.get(m["type"])
-            if set(m) != fields or (m["type"] == "text" and not 1 <= len(m["text"].encode("utf-16-le")) // 2 <= 5000):
+            if "quoteToken" in m and (m["type"] != "text" or m["quoteToken"] not in self.quotable):
+                self.broke(m)
+                return 400, {"message": "The request body has 1 error(s)"}, {}
+            if set(m) - {"quoteToken"} != fields or (m["type"] == "text" and not 1 <= len(m["text"].encode("utf-16-le")) // 2 <= 5000):
                 self.broke(m)
                 return 400, {"message": "The request body has 1 error(s)"}, {}
         if key in self.keys:
@@ -89,4 +109,4 @@ class LineSim(WebApi):
         self.go.wait(60)
         if trouble:
             return None, None, None
-        return 200, {"sentMessages": [{"id": id, "quoteToken": "q"}]}, {"X-Line-Request-Id": "r"}
+        return 200, {"sentMessages": [{"id": id, "quoteToken": self.quote()}]}, {"X-Line-Request-Id": "r"}

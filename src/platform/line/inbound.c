@@ -119,6 +119,21 @@ static bool set_media(struct json m, struct str type, struct line_out *out)
     return false;
 }
 
+static enum webhook_verdict take_unsend(struct json item, struct line_out *out)
+{
+    struct str id = json_str(json_get(item, "unsend"), "messageId");
+
+    if (!set_source(json_get(item, "source"), &out->ev) || !is_message_id(id))
+        return WEBHOOK_MALFORMED;
+    buf_reset(&out->text);
+    buf_printf(&out->text, "unsend %.*s", STR_FMT(id));
+    out->ev.event_id = buf_str(&out->text);
+    out->ev.message_id = id;
+    out->ev.text = STR("");
+    out->ev.edit.set = out->ev.edit.deletes = out->ev.edit.silent = true;
+    return WEBHOOK_EVENT;
+}
+
 enum webhook_verdict line_normalize(struct json item, struct str bot, struct line_out *out)
 {
     struct json m = json_get(item, "message");
@@ -126,6 +141,9 @@ enum webhook_verdict line_normalize(struct json item, struct str bot, struct lin
     struct event *ev = &out->ev;
 
     *ev = (struct event){.platform = STR("line"), .bot = bot, .media = out->media};
+    out->quote = STR_NULL;
+    if (str_eq(json_str(item, "type"), STR("unsend")))
+        return take_unsend(item, out);
     if (!str_eq(json_str(item, "type"), STR("message")) ||
         str_eq(json_str(item, "mode"), STR("standby"))) /* another system answers this chat */
         return WEBHOOK_IGNORED;
@@ -133,6 +151,7 @@ enum webhook_verdict line_normalize(struct json item, struct str bot, struct lin
         return WEBHOOK_MALFORMED;
     ev->event_id = ev->message_id = id;
     ev->mentions_bot |= names_bot(m);
+    out->quote = json_str(m, "quoteToken");
     ev->reply_to_message_id = json_str(m, "quotedMessageId");
     if (!is_message_id(ev->reply_to_message_id))
         ev->reply_to_message_id = STR_NULL;
@@ -147,6 +166,15 @@ void line_out_done(struct line_out *out)
 }
 
 /* ---- webhooks ---- */
+
+void line_quote_keep(struct line *l, struct str message, struct str token)
+{
+    if (message.n == 0 || token.n == 0 || token.n > LINE_QUOTE_MAX)
+        return;
+    struct line_quote *q = lru_use(&l->quotes, message, sizeof *q);
+    free(q->token);
+    q->token = str_dup(token);
+}
 
 struct line_batch { /* the events of one webhook */
     struct list link;
@@ -198,7 +226,8 @@ static void go_on(struct platform *p, struct line_batch *b)
         return;
     }
     struct webhook_delivery x = {.ev = &b->events[b->at++]};
-    x.prompt = prompts_answered(p->prompts, x.ev, STR_NULL, &x.option);
+    if (!x.ev->edit.set)
+        x.prompt = prompts_answered(p->prompts, x.ev, STR_NULL, &x.option);
     await_event(p, &x, &b, sizeof b, on_safe);
 }
 
@@ -228,8 +257,10 @@ static void read_events(struct line *l, struct json events, struct line_batch *b
         enum webhook_verdict v = line_normalize(it.value, str_of(l->base.bot), &l->out);
         l->base.n.ignored += v == WEBHOOK_IGNORED;
         l->base.n.malformed += v == WEBHOOK_MALFORMED;
-        if (v == WEBHOOK_EVENT)
-            event_copy(&l->out.ev, &b->arena, &b->events[b->n++]);
+        if (v != WEBHOOK_EVENT)
+            continue;
+        line_quote_keep(l, l->out.ev.message_id, l->out.quote);
+        event_copy(&l->out.ev, &b->arena, &b->events[b->n++]);
     }
 }
 

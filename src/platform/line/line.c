@@ -2,6 +2,7 @@
  * the other files.) */
 #include "platform/line/line.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include "base/config.h"
 #include "base/json.h"
 #include "base/jw.h"
@@ -14,6 +15,8 @@
 #define AT(member) offsetof(struct line_settings, member)
 #define DATA_BASE "https://api-data.line.me"
 #define MAX_TEXT 5000
+
+enum { MAX_QUOTES = 8192, MAX_CHATS = 4096 };
 
 static const struct config_key keys[] = {
     {"token", CFG_SECRET, CFG_RESTART, AT(token), .ask = "",
@@ -50,6 +53,11 @@ static const struct text_ops texts = {
     .no_chat = "chat_id is not an id of LINE",
 };
 
+static void quote_free(struct lru *l, void *entry)
+{
+    free(((struct line_quote *)entry)->token);
+}
+
 static enum bh_err line_open(struct platform *p, char *ret_why)
 {
     struct line *l = line_of(p);
@@ -57,6 +65,8 @@ static enum bh_err line_open(struct platform *p, char *ret_why)
     l->cfg = container_of(p->settings, const struct line_settings, base);
     buf_printf(&l->auth, "Authorization: Bearer %s", l->cfg->token);
     list_init(&l->batches);
+    l->quotes = (struct lru){.max = MAX_QUOTES, .free = quote_free};
+    l->chats.max = MAX_CHATS;
     return BH_OK;
 }
 
@@ -66,8 +76,19 @@ static void line_close(struct platform *p)
 
     line_batches_cancel(l);
     line_out_done(&l->out);
+    lru_done(&l->quotes);
+    lru_done(&l->chats);
     buf_wipe(&l->auth);
     buf_done(&l->retry_key);
+}
+
+static void line_forget(struct platform *p, struct str person)
+{
+    struct line *l = line_of(p);
+    struct line_chat *c = lru_find(&l->chats, person);
+
+    if (c != NULL)
+        lru_drop(&l->chats, c);
 }
 
 /* LINE keeps files at a host of their own; `api_base` stands for both. */
@@ -122,8 +143,8 @@ static const struct descriptor descriptor = {
     .max_message_length = MAX_TEXT,
     .markdown_dialect = "plain",
     .len_unit = "utf16",
-    .ops = 1u << ACTION_SEND | 1u << ACTION_GET_CHAT_INFO | 1u << ACTION_SEND_MEDIA |
-           1u << ACTION_PROMPT,
+    .ops = 1u << ACTION_SEND | 1u << ACTION_TYPING | 1u << ACTION_GET_CHAT_INFO |
+           1u << ACTION_SEND_MEDIA | 1u << ACTION_PROMPT,
 };
 
 const struct platform_ops line_ops = {
@@ -143,5 +164,6 @@ const struct platform_ops line_ops = {
              "(Messaging API).",
     .act = line_act,
     .http = line_http,
+    .forget = line_forget,
     .media_where = line_media_where,
 };
