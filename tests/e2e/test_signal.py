@@ -172,7 +172,7 @@ def test_what_the_account_writes_elsewhere_is_not_answered(rig):
     at = s.now()
     s.deliver(SELF, syncMessage={"sentMessage": {"destination": "+15551230001", "destinationNumber": "+15551230001", "destinationUuid": ANN,
                                                  **s.data(at, "from the phone")}})
-    s.deliver(SELF, dataMessage=s.data(s.now(), "note to self"))
+    s.deliver(SELF, dataMessage=s.data(s.now(), "an answer that came back"))
     s.deliver(SELF, syncMessage={"readMessages": [{"sender": ANN, "timestamp": at}]})
     s.deliver(ANN, receiptMessage={"when": at, "isDelivery": True, "isRead": False, "isViewed": False, "timestamps": [at]})
     s.deliver(ANN, typingMessage={"action": "STARTED", "timestamp": at})
@@ -186,6 +186,28 @@ def test_what_the_account_writes_elsewhere_is_not_answered(rig):
     g.hear("last")
     now = status(rig.server)
     assert (now["ownDevices"], now["notDecrypted"], now["malformed"]) == (2, 1, 1) and now["events"] == 1
+
+
+def test_the_owner_writes_in_note_to_self_and_in_groups(rig):
+    s, g = rig.sim, rig.gateway
+
+    def elsewhere(text, group=None, at=None):
+        at = at or s.now()
+        to = {} if group else {"destination": BOT, "destinationNumber": BOT, "destinationUuid": SELF}
+        s.deliver(SELF, _at=at, syncMessage={"sentMessage": {**to, **s.data(at, text, group)}})
+        return str(at)
+
+    said = elsewhere("note to self")
+    event = g.hear("note to self")["event"]
+    assert (event["source"]["chat_id"], event["source"]["user_id"], event["source"]["chat_type"]) == (SELF, SELF, "dm")
+    assert event["message_id"] == said
+    answer = send(g, SELF, "noted", reply_to=said)
+    assert answer["success"] and s.sent[-1]["notifySelf"] is True and s.sent[-1]["quoteAuthor"] == BOT
+    elsewhere("noted", at=int(answer["message_id"]))  # should signal-cli tell of it, it is not answered
+    elsewhere("to all of you", GROUP)
+    assert g.hear("to all of you")["event"]["source"]["chat_id"] == f"group:{GROUP}"
+    assert send(g, f"group:{GROUP}", "yes")["success"] and "notifySelf" not in s.sent[-1]
+    assert g.quiet() and s.calls("sendReceipt") == []
 
 
 def test_other_kinds_become_notes(rig):

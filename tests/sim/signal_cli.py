@@ -49,7 +49,7 @@ class Account:
 
     PARAMS = {
         "send": {"recipient", "groupId", "message", "attachments", "textStyles", "quoteTimestamp", "quoteAuthor", "quoteMessage",
-                 "editTimestamp", "voiceNote", "mentions"},
+                 "editTimestamp", "voiceNote", "mentions", "notifySelf"},
         "sendReaction": {"recipient", "groupId", "emoji", "targetAuthor", "targetTimestamp", "remove"},
         "sendTyping": {"recipient", "groupId", "stop"},
         "sendReceipt": {"recipient", "targetTimestamp", "type"},
@@ -152,7 +152,7 @@ class Account:
         targets = []
         for p in people:
             if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", p):
-                if p not in self.people:
+                if p not in self.people and p != self.uuid:
                     raise Refused(USER_ERROR, f"The user {p} is not registered.")
                 targets.append(p)
             elif re.fullmatch(r"\+[1-9][0-9]{4,14}", p):

@@ -118,7 +118,7 @@ static void begin(struct signal_bot *s)
 
     note(s, ev);
     event_copy(ev, &s->arena, &s->taking);
-    if (s->cfg->read_receipts && !ev->edit.set && signal_is_uuid(ev->user_id))
+    if (s->cfg->read_receipts && !ev->edit.set && !s->out.own && signal_is_uuid(ev->user_id))
         host_each_target(s->base.host, ev, on_target, &heard);
     s->wants_receipt = heard;
     submit(s);
@@ -162,6 +162,11 @@ bool signal_notified(void *ctx, struct str method, struct json params)
     enum signal_verdict v = signal_normalize(message, &in, &s->arena, &s->out);
     if (s->out.self.n == SIGNAL_UUID)
         memcpy(s->self, s->out.self.p, SIGNAL_UUID);
+    if (v == SIGNAL_EVENT && s->out.own && !s->out.ev.edit.set &&
+        signal_said(s, s->out.ev.chat_id, s->out.ev.message_id) != NULL) {
+        v = SIGNAL_IGNORED;
+        s->out.why = "bellhop sent it";
+    }
     if (v == SIGNAL_EVENT) {
         begin(s);
         return false;

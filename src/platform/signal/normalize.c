@@ -440,6 +440,18 @@ static const char *nothing_in(struct json envelope)
     return "an envelope without a message";
 }
 
+/* What the owner of the account wrote on another device to the agent; absent: it is for others. */
+static struct json written_elsewhere(struct json envelope, const struct signal_in *in,
+                                     struct signal_out *out)
+{
+    struct json sent = json_get(json_get(envelope, "syncMessage"), "sentMessage");
+    struct json edited = json_get(json_get(sent, "editMessage"), "dataMessage");
+    bool group = json_is_object(json_get(json_is_object(edited) ? edited : sent, "groupInfo"));
+    struct address to = read_address(sent, "destinationUuid", "destinationNumber", in, out);
+
+    return json_is_object(sent) && (group || to.self) ? sent : (struct json){0};
+}
+
 enum signal_verdict signal_normalize(struct json message, const struct signal_in *in,
                                      struct arena *arena, struct signal_out *out)
 {
@@ -456,7 +468,14 @@ enum signal_verdict signal_normalize(struct json message, const struct signal_in
     from = read_address(envelope, "sourceUuid", "sourceNumber", in, out);
     if (from.self && from.uuid.n > 0)
         out->self = from.uuid;
-    if (!json_is_object(data) || from.self)
+    if (from.self) {
+        data = written_elsewhere(envelope, in, out);
+        edit = json_get(data, "editMessage");
+        if (json_is_object(edit))
+            data = json_get(edit, "dataMessage");
+        out->own = json_is_object(data);
+    }
+    if (!json_is_object(data))
         return ignore(out, from.self ? nothing_in(envelope)
                            : json_is_object(json_get(message, "exception"))
                                ? "a message that could not be decrypted"

@@ -2,6 +2,9 @@
  *
  *      {"envelope": {sourceUuid, timestamp, dataMessage | editMessage | syncMessage | ...}}
  *
+ * A syncMessage is what the account wrote on another device.  In Note to Self and in groups its
+ * owner writes to the agent; what the owner writes to other people is not for the agent.
+ *
  * A message is known by its author and the author's timestamp.  Its id is "<timestamp>:<author>",
  * and "<timestamp>" for messages of the account itself.  inbound.c calls this module. */
 #pragma once
@@ -41,6 +44,7 @@ struct signal_out { /* borrows from the JSON and the arena */
     int64_t timestamp; /* of the message */
     struct str author; /* UUID, or the number */
     struct str self;   /* the account's UUID, if the message told it */
+    bool own;          /* the account wrote it on another device */
     const char *why;
 };
 

@@ -239,6 +239,9 @@ static void write_place(struct jw *w, const struct signal_outgoing *x)
     jw_karr(w, "recipient");
     jw_str(w, str_of(x->chat));
     jw_end_arr(w);
+    if (strcmp(x->method, "send") == 0 && (str_eq(str_of(x->chat), str_of(x->s->base.bot)) ||
+                                           str_eq(str_of(x->chat), str_of(x->s->self))))
+        jw_kbool(w, "notifySelf", true); /* Note to Self: else it is shown as the owner's own */
 }
 
 static struct str author_of(const struct signal_outgoing *x)

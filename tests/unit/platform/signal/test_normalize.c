@@ -1,5 +1,6 @@
 /* Promises of platform/signal/normalize.h. */
 #include "unit.h"
+#include <stdio.h>
 #include "base/mem.h"
 #include "platform/signal/normalize.h"
 
@@ -175,6 +176,38 @@ static void the_account_is_never_answered(void **state)
     }
 }
 
+static void the_owner_writes_to_the_agent_on_another_device(void **state)
+{
+    static const struct {
+        const char *sent, *chat, *text;
+    } own[] = {
+        {"'destinationNumber':'+15550100','timestamp':5,'message':'a note'", "+15550100", "a note"},
+        {"'destination':null,'timestamp':5,'message':'to all','groupInfo':{'groupId':'YWJj'}",
+         "group:YWJj", "to all"},
+        {"'destinationNumber':'+15550100','editMessage':{'targetSentTimestamp':4,'dataMessage':"
+         "{'timestamp':5,'message':'better'}}",
+         "+15550100", "better"},
+        {"'destinationNumber':'+15551','timestamp':5,'message':'to Ann'", NULL, NULL},
+        {"'timestamp':5,'message':'to nobody'", NULL, NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(own); i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 "{'envelope':{'sourceNumber':'+15550100','timestamp':5,'syncMessage':"
+                 "{'sentMessage':{%s}}}}",
+                 own[i].sent);
+        assert_int_equal(read_all(text), own[i].chat != NULL ? SIGNAL_EVENT : SIGNAL_IGNORED);
+        if (own[i].chat == NULL)
+            continue;
+        assert_true(out.own);
+        assert_text(out.ev.chat_id, own[i].chat);
+        assert_text(out.ev.text, own[i].text);
+        assert_text(out.ev.user_id, "+15550100");
+        assert_text(out.ev.message_id, out.ev.edit.set ? "4" : "5");
+    }
+}
+
 static void nonsense_is_malformed(void **state)
 {
     static const char *const bad[] = {
@@ -236,6 +269,7 @@ UNIT(platform_signal_test_normalize)
         cmocka_unit_test(edits_and_deletions_name_the_first_version),
         cmocka_unit_test(only_reactions_to_the_account_are_heard),
         cmocka_unit_test(the_account_is_never_answered),
+        cmocka_unit_test(the_owner_writes_to_the_agent_on_another_device),
         cmocka_unit_test(nonsense_is_malformed),
         cmocka_unit_test(files_that_cannot_be_fetched_are_named),
         cmocka_unit_test(ids_are_read_strictly),
