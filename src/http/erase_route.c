@@ -1,14 +1,16 @@
 /* erase_route.c - POST /admin/erase: deletes everything kept about one tenant or one person.
  *
  *      {"tenant", "dryRun"?}            -> {"instances", "keys", "waiting", "chats", "messages",
- *                                           "outgoing", "questions", "replies", "wakes", "media",
- *                                           "skills", "data", "routes", "pairing"}
- *      {"platform", "user", "dryRun"?}  -> {"messages", "names", "media", "chats", "waiting",
- *                                           "quoted", "outgoing", "questions", "links",
- *                                           "allowLists", "pairing"}
+ *                                           "people", "mails", "outgoing", "questions", "replies",
+ *                                           "wakes", "media", "skills", "data", "routes",
+ *                                           "pairing"}
+ *      {"platform", "user", "dryRun"?}  -> {"messages", "names", "media", "chats", "people",
+ *                                           "mails", "waiting", "quoted", "outgoing", "questions",
+ *                                           "links", "allowLists", "pairing"}
  *
  * Each module erases its own records (store/erasure.h); this file decides the order.  A tenant's
  * instances end and its keys are revoked first, so that nothing new arrives during the erasure. */
+#include <assert.h>
 #include "base/jw.h"
 #include "base/mem.h"
 #include "data/data.h"
@@ -79,24 +81,27 @@ static void erase(struct op_call *c)
     }
     struct front *f = c->f;
     struct erase_request *a = xcalloc(1, sizeof *a);
-    const struct erase_with with[] = {{&relay_eraser, f->relay},
-                                      {&facts_eraser, f->facts},
-                                      {&keys_eraser, f->keys},
-                                      {&relay_chats_eraser, f->relay},
-                                      {platform_find(STR("web"))->eraser, &a->platforms},
-                                      {&platforms_eraser, &a->platforms},
-                                      {&dispatch_eraser, f->dispatch},
-                                      {&skills_eraser, f->skills},
-                                      {&data_eraser, f->data},
-                                      {&media_eraser, f->media},
-                                      {&journal_eraser, f->journal},
-                                      {&pairing_eraser, f->pairing},
-                                      {&audit_eraser, f->audit}};
-    size_t n = 0;
-    struct erase_with here[ARRAY_LEN(with)];
-    for (size_t i = 0; i < ARRAY_LEN(with); i++)
-        if (with[i].ctx != NULL) /* files and the journal may be off */
-            here[n++] = with[i];
+    const struct erase_with first[] = {{&relay_eraser, f->relay},
+                                       {&facts_eraser, f->facts},
+                                       {&keys_eraser, f->keys},
+                                       {&relay_chats_eraser, f->relay}};
+    const struct erase_with then[] = {
+        {&relay_private_eraser, f->relay}, {&platforms_eraser, &a->platforms},
+        {&dispatch_eraser, f->dispatch},   {&skills_eraser, f->skills},
+        {&data_eraser, f->data},           {&media_eraser, f->media},
+        {&journal_eraser, f->journal},     {&pairing_eraser, f->pairing},
+        {&audit_eraser, f->audit}};
+    struct erase_with here[ERASERS_MAX];
+    size_t n = ARRAY_LEN(first);
+    memcpy(here, first, sizeof first);
+    for (const struct platform_ops *const *p = platforms; *p != NULL; p++)
+        if ((*p)->eraser != NULL) {
+            assert(n + ARRAY_LEN(then) < ERASERS_MAX);
+            here[n++] = (struct erase_with){(*p)->eraser, &a->platforms};
+        }
+    for (size_t i = 0; i < ARRAY_LEN(then); i++)
+        if (then[i].ctx != NULL) /* files and the journal may be off */
+            here[n++] = then[i];
     *a = (struct erase_request){c, {nth_platform, forget_file, f}};
     if (!s.dry)
         journal_forget(relay_journal(f->relay),

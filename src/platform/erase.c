@@ -10,17 +10,20 @@ static bool was_sent_to(void *ctx, struct erasure *e, struct str key, struct jso
 {
     const struct erase_subject *s = erasure_subject(e);
 
-    return str_eq(erase_part(&key), s->platform) && str_eq(json_str(doc, "chat"), s->user);
+    struct str platform = erase_part(&key), bot = erase_part(&key), chat = json_str(doc, "chat");
+
+    return str_eq(platform, s->platform) &&
+           (str_eq(chat, s->user) || erasure_owns_chat(e, bot, chat));
 }
 
 /* The key is platform, bot, chat, question. */
 static bool was_asked(void *ctx, struct erasure *e, struct str key, struct json doc)
 {
     const struct erase_subject *s = erasure_subject(e);
-    struct str platform = erase_part(&key);
+    struct str platform = erase_part(&key), bot = erase_part(&key), chat = erase_part(&key);
 
-    erase_part(&key);
-    return str_eq(platform, s->platform) && str_eq(erase_part(&key), s->user);
+    return str_eq(platform, s->platform) &&
+           (str_eq(chat, s->user) || erasure_owns_chat(e, bot, chat));
 }
 
 static const struct erase_records of_tenant[] = {
@@ -39,10 +42,30 @@ static void forget_own_chat(void *ctx, struct str bot, struct str chat)
     const struct platform_erase *all = ctx;
     size_t i = 0;
 
-    for (struct platform *p; (p = all->nth(all->ctx, i++)) != NULL;)
-        if (p->ops->forget != NULL && str_eq(str_of(p->bot), bot) &&
-            p->ops->eraser != NULL) /* chats of a tenant are known where records are kept */
+    for (struct platform *p; (p = all->nth(all->ctx, i++)) != NULL;) {
+        if (p->ops->eraser == NULL || !str_eq(str_of(p->bot), bot))
+            continue; /* chats of a tenant are known where records are kept */
+        if (p->ops->forget_chat != NULL)
+            p->ops->forget_chat(p, chat);
+        else if (p->ops->forget != NULL)
             p->ops->forget(p, chat);
+    }
+}
+
+static void forget_private_chat(void *ctx, struct str bot, struct str chat)
+{
+    const struct platform_erase *all = ctx;
+    size_t i = 0;
+
+    forget_own_chat(ctx, bot, chat);
+    for (struct platform *p; (p = all->nth(all->ctx, i++)) != NULL;) {
+        if (p->ops->eraser == NULL || !str_eq(str_of(p->bot), bot))
+            continue;
+        if (p->sender != NULL)
+            sender_forget_chat(p->sender, chat);
+        if (p->prompts != NULL)
+            prompts_forget_chat(p->prompts, chat);
+    }
 }
 
 static void forget_tenant(void *ctx, struct erasure *e)
@@ -76,6 +99,8 @@ static void forget_person(void *ctx, struct erasure *e)
         if (p->prompts != NULL)
             prompts_forget_chat(p->prompts, s->user);
     }
+    if (!s->dry)
+        erasure_own_chats(e, forget_private_chat, ctx);
     erasure_next(e);
 }
 

@@ -162,6 +162,9 @@ struct platform_ops {
     bool (*install)(struct platform *p, struct http_req *req);
     /* Deletes @person from memory; the caller has deleted the records.  NULL: memory holds none. */
     void (*forget)(struct platform *p, struct str person);
+    /* The same for @chat, of a tenant that is erased or with one person alone.  An erasure calls it
+     * for every chat, so it takes no walk through a table.  NULL: forget() does it. */
+    void (*forget_chat)(struct platform *p, struct str chat);
     /* Records of its own that name tenants or people; ctx is a struct platform_erase.  NULL: it has
      * none. */
     const struct eraser *eraser;

@@ -20,15 +20,15 @@ static bool empty_mailbox(void *ctx, struct erasure *e, struct str key, struct j
     return true;
 }
 
-/* Runs before any chat is deleted: reports which web chats belong to the tenant, and which to
- * others. */
+/* Runs before any chat is deleted: reports which chats belong to the tenant, and which to others.
+ */
 static bool note_chat(void *ctx, struct erasure *e, struct str key, struct json doc)
 {
     bool of_tenant = str_eq(erase_part(&key), erasure_subject(e)->tenant);
 
-    erase_part(&key);
-    if (str_eq(erase_part(&key), STR("web")))
-        erasure_chat(e, json_str(doc, "bot"), key, of_tenant);
+    erase_part(&key); /* the instance */
+    erase_part(&key); /* the platform */
+    erasure_chat(e, json_str(doc, "bot"), key, of_tenant);
     return of_tenant;
 }
 
@@ -74,17 +74,30 @@ static const struct erase_records chats_of_tenant[] = {
 
 /* ---- of a person ---- */
 
-/* On most platforms the id of a direct chat is the person's id. */
-static bool forget_chat_with(void *ctx, struct erasure *e, struct str key, struct json doc)
+static bool forget_known(void *ctx, struct erasure *e, struct str key, struct str bot, bool private)
 {
     const struct erase_subject *s = erasure_subject(e);
     struct str tenant = erase_part(&key), instance = erase_part(&key), platform = erase_part(&key);
+    bool named = str_eq(key, s->user);
 
-    if (!str_eq(platform, s->platform) || !str_eq(key, s->user))
+    if (!str_eq(platform, s->platform) ||
+        (private ? named || !erasure_owns_chat(e, bot, key) : !named))
         return false;
     if (!s->dry)
         relay_forget_chat(ctx, tenant, instance, platform, key);
     return true;
+}
+
+/* On most platforms the id of a direct chat is the person's id. */
+static bool forget_chat_with(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    return forget_known(ctx, e, key, STR_NULL, false);
+}
+
+/* Elsewhere the platform's adapter has reported the chats with this person alone. */
+static bool forget_private_chat(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    return forget_known(ctx, e, key, json_str(doc, "bot"), true);
 }
 
 static bool forget_turns(void *ctx, struct erasure *e, struct str key, struct json doc)
@@ -101,6 +114,7 @@ static bool forget_turns(void *ctx, struct erasure *e, struct str key, struct js
     return true;
 }
 
+static const struct erase_records private_chats[] = {{"chat", "chats", forget_private_chat}, {0}};
 static const struct erase_records chats_with_person[] = {
     {"turns", "allowances", forget_turns},
     {"chat", "chats", forget_chat_with},
@@ -131,3 +145,4 @@ const struct eraser relay_eraser = {.of_tenant = mail_of_tenant,
                                     .tenant = tell_waiting,
                                     .person = forget_mail};
 const struct eraser relay_chats_eraser = {.of_tenant = chats_of_tenant};
+const struct eraser relay_private_eraser = {.of_person = private_chats};

@@ -301,8 +301,9 @@ typedef void relay_forgot_cb(void *ctx, enum bh_err err, const struct relay_forg
 void relay_forget_mail(struct relay *r, struct str platform, struct str user, bool only_count,
                        relay_forgot_cb *done, void *ctx);
 /* Erase the mail and chats of a tenant or a person; store/erasure.h runs them, ctx is the relay.
- * relay_chats_eraser runs after the tenant's instances have ended. */
-extern const struct eraser relay_eraser, relay_chats_eraser;
+ * relay_chats_eraser runs after the tenant's instances have ended, relay_private_eraser after the
+ * erasers of the adapters. */
+extern const struct eraser relay_eraser, relay_chats_eraser, relay_private_eraser;
 /* Settles deliveries up to id @up_to, parked ones included, as acks would: the caller has read them
  * without a socket.  Returns how many. */
 uint64_t relay_mailbox_take(struct relay *r, struct str tenant, struct str instance,

@@ -1,6 +1,7 @@
 /* erasure.c - runs the erasers in order, and the namespaces of each in order.  (erasure.h has the
  * contract.) */
 #include "store/erasure.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/list.h"
@@ -9,7 +10,7 @@
 #include "store/store.h"
 #include "store/sweep.h"
 
-enum { WORDS_MAX = 32, ERASERS_MAX = 24 };
+enum { WORDS_MAX = 32 };
 
 struct noted_chat {
     bool of_tenant, of_others;
@@ -262,9 +263,10 @@ void erasure_start(struct store *store, const struct erase_subject *subject,
 {
     struct erasure *e = xcalloc(1, sizeof *e);
 
+    assert(n <= ERASERS_MAX);
     *e = (struct erasure){.store = store,
                           .parser = json_parser_new(),
-                          .n_with = n < ERASERS_MAX ? n : ERASERS_MAX,
+                          .n_with = n,
                           .at = SIZE_MAX, /* before the first */
                           .done = done,
                           .ctx = ctx};

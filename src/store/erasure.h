@@ -51,6 +51,7 @@ struct erase_subject {         /* copied */
 
 /* @failed: why it failed, a sentence; NULL: success.  @e is freed after the call. */
 typedef void erasure_done_cb(void *ctx, struct erasure *e, const char *failed);
+#define ERASERS_MAX 32 /* of one erasure */
 /* @with is copied.  @done runs once, later, unless the store closes first.  Takes ownership of
  * @ctx, which is on the heap and freed with the erasure. */
 void erasure_start(struct store *store, const struct erase_subject *subject,
@@ -68,8 +69,9 @@ void *erasure_ctx(const struct erasure *e); /* of the eraser that runs now */
 void erasure_put(struct erasure *e, struct str name);
 bool erasure_take(struct erasure *e, struct str *ret_name); /* false: the queue is empty */
 
-/* The chats of the tenant.  The relay's eraser reports them; the platforms' erasers read them.  The
- * tenant does not own a chat that another tenant uses too. */
+/* The chats of the tenant, or private chats of the person.  The relay's eraser reports those of a
+ * tenant, an adapter's eraser those of a person; the platforms' erasers read them.  The tenant does
+ * not own a chat that another tenant uses too. */
 void erasure_chat(struct erasure *e, struct str bot, struct str chat, bool of_tenant);
 bool erasure_owns_chat(const struct erasure *e, struct str bot, struct str chat);
 typedef void erasure_chat_cb(void *ctx, struct str bot, struct str chat);

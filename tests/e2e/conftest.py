@@ -9,6 +9,7 @@ import os
 import pathlib
 import shutil
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import threading
@@ -176,6 +177,13 @@ class Bellhop:
         assert "Sanitizer" not in self.log(), self.log()
         assert "runtime error" not in self.log(), self.log()
         shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def rows_naming(server, text):
+    """The namespaces of records on disk that have the text anywhere in them."""
+    db = sqlite3.connect(f"file:{server.state}/bellhop.db?mode=ro", uri=True)
+    rows = db.execute("SELECT ns, CAST(k AS BLOB), CAST(v AS BLOB) FROM kv").fetchall()
+    return sorted({ns for ns, k, v in rows if text.encode() in k + v})
 
 
 def wait_for(what, timeout=30.0, every=0.02):

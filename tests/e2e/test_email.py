@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from conftest import wait_for
+from conftest import rows_naming, wait_for
 from mail_faults import CutImap, FaultySmtp
 from mail_servers import AUTHSERV, BOT, PASSWORD, MailServers
 
@@ -328,6 +328,16 @@ def test_files_both_ways(rig):
     assert words(mail.get_body(("plain",))) == "as **asked**"
     [part] = mail.iter_attachments()
     assert (part.get_filename(), part.get_content_type(), part.get_content()) == ("zurück.png", "image/png", photo)
+
+
+def test_a_person_is_erased(rig):
+    sent = rig.mail.write("What is the time?", subject="Between us")
+    rig.hear("[Subject: Between us]\n\nWhat is the time?")
+    assert rig.gateway.act(op="send", chat_id=ALICE, content="Noon", metadata={"thread_id": sent})["success"]
+    erased = json.loads(rig.server.cli("erase", "--person", f"email:{ALICE}", "--yes", "--json").stdout)
+    assert erased["mails"] > 0
+    rig.server.stop()
+    assert rows_naming(rig.server, ALICE) == [] and rows_naming(rig.server, "Between us") == []
 
 
 def test_a_mailbox_without_a_password(servers, make_bellhop, dial):

@@ -1,10 +1,9 @@
 """What is kept of one person goes, and of nobody else."""
 import json
-import sqlite3
 
 import pytest
 
-from conftest import CONFIG, wait_for
+from conftest import CONFIG, rows_naming, wait_for
 from dispatch_rig import augment
 from relay import mint
 from test_clock import Clock
@@ -15,13 +14,6 @@ ADA, BOB = "ada-0123456789abcdef", "bob-0123456789abcdef"
 
 def history(server, visitor):
     return server.get("/chat/lobby/api/history", headers={"X-Bellhop-Visitor": visitor}).json
-
-
-def rows_naming(server, text):
-    """The namespaces of records on disk that have the text anywhere in them."""
-    db = sqlite3.connect(f"file:{server.state}/bellhop.db?mode=ro", uri=True)
-    rows = db.execute("SELECT ns, CAST(k AS BLOB), CAST(v AS BLOB) FROM kv").fetchall()
-    return sorted({ns for ns, k, v in rows if text.encode() in k + v})
 
 
 def test_a_person_is_erased_and_nobody_else(bellhop, dial):
@@ -37,7 +29,7 @@ def test_a_person_is_erased_and_nobody_else(bellhop, dial):
     bellhop.cli("link", "add", "--tenant", "acme", "--instance", "agent", "--platform", "web", "--user", ada, "--bot", "lobby")
 
     counted = json.loads(bellhop.cli("erase", "--person", f"web:{ada}", "--dry-run", "--json").stdout)
-    assert counted == {"dryRun": True, "messages": 3, "names": 1, "media": 0, "chats": 1, "outgoing": 0, "questions": 0,
+    assert counted == {"dryRun": True, "messages": 3, "names": 1, "media": 0, "chats": 1, "people": 0, "mails": 0, "outgoing": 0, "questions": 0,
                        "links": 1, "waiting": 0, "quoted": 0, "allowLists": 0, "allowances": 0, "pairing": 0, "why": 3, "audit": 1}
     assert len(history(bellhop, ADA)["messages"]) == 3
     unsure = bellhop.cli("erase", "--person", f"web:{ada}", check=False)
@@ -115,7 +107,7 @@ def test_a_tenant_is_erased_and_no_other(make_bellhop, dial, kind):
         assert who.ask("PUT", "/v1/agents/desk/sessions/den").status == 200
 
     counted = json.loads(server.cli("erase", "--tenant", "acme", "--dry-run", "--json").stdout)
-    assert counted == {"dryRun": True, "agents": 1, "sessions": 1, "requests": 0, "instances": 1, "keys": 2, "waiting": 1, "chats": 1, "allowances": 0, "messages": 3, "outgoing": 0, "questions": 0,
+    assert counted == {"dryRun": True, "agents": 1, "sessions": 1, "requests": 0, "instances": 1, "keys": 2, "waiting": 1, "chats": 1, "allowances": 0, "messages": 3, "people": 0, "mails": 0, "outgoing": 0, "questions": 0,
                        "replies": 0, "wakes": 0, "media": 0, "skills": 2, "data": 2, "routes": counted["routes"], "pairing": 0, "why": 3}
     assert len(mine.names()) == 1  # nothing went
     unsure = server.cli("erase", "--tenant", "acme", check=False)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import test_media
-from conftest import wait_for
+from conftest import rows_naming, wait_for
 from irc_rig import Ergo, Ngircd, Person
 from irc import IrcSim  # irc_rig knows where
 
@@ -194,6 +194,20 @@ def test_people_without_an_account_have_an_id_that_is_no_account(net, rigs):
     guest = r.person("carol", account=False)
     guest.say("#lobby", "desk: hi")
     assert r.hear("hi")["source"]["user_id"] == "?carol@net"
+
+
+def test_a_person_is_erased_under_any_nick(make_sim, rigs):
+    r = rigs(make_sim(always_on=("desk",)))
+    person = Person(r.net.port, "lissy", account="alice")
+    r.people.append(person)
+    for text in ("one", "two"):  # the place behind the second is written a second later
+        person.say("desk", text)
+        assert r.hear(text)["source"]["user_id"] == "alice@net"
+    erased = json.loads(r.server.cli("erase", "--person", "irc:alice@net", "--yes", "--json").stdout)
+    assert erased["people"] == 1 and erased["chats"] == 1
+    time.sleep(1.5)
+    r.server.stop()
+    assert rows_naming(r.server, "lissy") == rows_naming(r.server, "alice") == []
 
 
 def test_long_texts_arrive_in_one_piece(net, rigs):

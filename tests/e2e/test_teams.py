@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization  # noqa: F401 - for test_clients.py
 
 import test_media
-from conftest import wait_for
+from conftest import rows_naming, wait_for
 from many_rig import Many
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
@@ -769,8 +769,13 @@ def test_a_person_is_forgotten(rig):
     s = rig.sim
     rig.wrote()
     rig.wrote(who="Ben")
+    assert ask(rig.gateway, rig.ann, content="Shall Ann go?")["success"]
+    assert media(rig, rig.ann, b"%PDF-1.4", "about-ann.pdf", "application/pdf", "a file")["success"]
     done = rig.server.cli("erase", "--person", f"teams:{s.people['Ann']['aadObjectId']}", "--yes", check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert status(rig.server)["chats"] == 1
     rig.server.restart()
     assert status(rig.server)["chats"] == 1
+    rig.server.stop()
+    assert rows_naming(rig.server, rig.ann) == rows_naming(rig.server, "Shall Ann go?") == []
+    assert rows_naming(rig.server, "about-ann.pdf") == ["media"]  # the agent's file

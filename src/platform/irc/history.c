@@ -73,6 +73,14 @@ static void put_place(struct irc *i, struct str target, struct str msgid, const 
     record_put(i->base.env->store, &irc_cursor_form, NULL, &p, false, NULL, NULL);
 }
 
+void irc_past_forget(struct irc *i, const struct irc_chat *c)
+{
+    const struct irc_place p = {.bot = str_of(i->base.bot), .target = c->lru.key};
+
+    if (c->kept)
+        record_delete_like(i->base.env->store, &irc_place_form, &p);
+}
+
 static void save(struct irc *i)
 {
     while (!list_is_empty(&i->past.dirty)) {
@@ -524,6 +532,14 @@ void irc_past_close(struct irc *i)
 
 /* ---- erasing ---- */
 
+/* The chat of a record: "nick@network". */
+static void add_chat(struct buf *out, struct str bot, struct str target)
+{
+    ptrdiff_t at = str_find(bot, '@');
+
+    buf_printf(out, "%.*s%.*s", STR_FMT(target), STR_FMT(str_skip(bot, at > 0 ? (size_t)at : 0)));
+}
+
 static bool is_of_person(void *ctx, struct erasure *e, struct str key, struct json doc)
 {
     const struct erase_subject *s = erasure_subject(e);
@@ -531,11 +547,26 @@ static bool is_of_person(void *ctx, struct erasure *e, struct str key, struct js
     ptrdiff_t at = str_find(bot, '@');
     bool nick = str_starts(s->user, STR("?"));
     struct str user = nick ? str_skip(s->user, 1) : s->user;
+    BUF_LOCAL chat = BUF_INIT;
 
-    return at > 0 && str_eq(s->platform, STR("irc")) &&
-           irc_target_of(user, str_skip(bot, (size_t)at + 1), &of) &&
-           (str_eq_ci(of, target) || (!nick && str_eq_ci(of, json_str(doc, "account"))));
+    if (at <= 0 || !str_eq(s->platform, STR("irc")) || !irc_is_nick(target) ||
+        !irc_target_of(user, str_skip(bot, (size_t)at + 1), &of) ||
+        (!str_eq_ci(of, target) && (nick || !str_eq_ci(of, json_str(doc, "account")))))
+        return false;
+    add_chat(&chat, bot, target);
+    erasure_chat(e, bot, buf_str(&chat), true);
+    return true;
 }
 
-static const struct erase_records of_person[] = {{"irc_place", "places", is_of_person}, {0}};
-const struct eraser irc_eraser = {.of_person = of_person};
+static bool is_of_tenant(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    struct str bot = erase_part(&key), target = erase_part(&key);
+    BUF_LOCAL chat = BUF_INIT;
+
+    add_chat(&chat, bot, target);
+    return irc_is_nick(target) && erasure_owns_chat(e, bot, buf_str(&chat));
+}
+
+static const struct erase_records of_tenant[] = {{"irc_place", "people", is_of_tenant}, {0}};
+static const struct erase_records of_person[] = {{"irc_place", "people", is_of_person}, {0}};
+const struct eraser irc_eraser = {.of_tenant = of_tenant, .of_person = of_person};

@@ -52,8 +52,23 @@ static void chat_free(struct lru *l, void *entry)
         heard_free(i, list_entry(it, struct irc_heard, link));
 }
 
+/* The person who was silent for longest goes, with the place on disk.  Channels stay. */
+static void make_room(struct irc *i)
+{
+    list_each (&i->in.chats.by_age, it, nxt) {
+        struct irc_chat *c = container_of(it, struct irc_chat, lru.age);
+        if (!irc_is_nick(c->lru.key))
+            continue;
+        irc_past_forget(i, c);
+        lru_drop(&i->in.chats, c);
+        return;
+    }
+}
+
 struct irc_chat *irc_chat_use(struct irc *i, struct str target)
 {
+    if (lru_is_full(&i->in.chats) && lru_find(&i->in.chats, target) == NULL)
+        make_room(i);
     struct irc_chat *c = lru_use(&i->in.chats, target, sizeof *c);
 
     if (c->queue.next == NULL) { /* new */

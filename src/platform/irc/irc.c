@@ -554,11 +554,26 @@ static void irc_forget(struct platform *p, struct str person)
 
     if (i->in.recent != NULL)
         recent_forget(i->in.recent, person);
-    if (irc_target_of(name, str_of(i->network), &target)) {
-        struct irc_chat *c = lru_find(&i->in.chats, target);
-        if (c != NULL)
+    if (!irc_target_of(name, str_of(i->network), &target) || lru_oldest(&i->in.chats) == NULL)
+        return;
+    list_each (&i->in.chats.by_age, it, nxt) { /* an account has chats under any nick */
+        struct irc_chat *c = container_of(it, struct irc_chat, lru.age);
+        if (str_eq(c->lru.key, target) ||
+            (name.p == person.p && str_eq(str_of(c->account), target)))
             lru_drop(&i->in.chats, c);
     }
+}
+
+static void irc_forget_chat(struct platform *p, struct str chat)
+{
+    struct irc *i = irc_of(p);
+    struct str target;
+    struct irc_chat *c = irc_target_of(chat, str_of(i->network), &target) && irc_is_nick(target)
+                             ? lru_find(&i->in.chats, target)
+                             : NULL;
+
+    if (c != NULL)
+        lru_drop(&i->in.chats, c);
 }
 
 /* ---- doctor ---- */
@@ -745,6 +760,7 @@ const struct platform_ops irc_ops = {
     .reads = irc_reads,
     .act = irc_act,
     .forget = irc_forget,
+    .forget_chat = irc_forget_chat,
     .state = irc_state,
     .status = irc_status,
 };

@@ -209,6 +209,7 @@ bool irc_past_is_ours(struct irc *i, uint64_t label, struct str target);
 /* All of @c up to this message is done with. */
 void irc_past_done(struct irc *i, struct irc_chat *c, struct str msgid, int64_t at_ms);
 void irc_past_fill(struct irc *i, struct irc_chat *c);
+void irc_past_forget(struct irc *i, const struct irc_chat *c); /* its place on disk goes */
 void irc_past_tick(struct irc *i);
 /* Asks whether a message of the bot's own is there.  irc_out_looked() tells. */
 void irc_past_look(struct irc *i, struct outgoing *o, struct str target);

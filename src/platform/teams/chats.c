@@ -67,6 +67,8 @@ static void chat_free(struct lru *l, void *entry)
 {
     struct teams_chat *c = entry;
 
+    list_each (&c->cards, it, nxt)
+        list_remove(it);
     free(c->service_url);
     free(c->tenant);
     free(c->team);
@@ -76,10 +78,23 @@ static void chat_free(struct lru *l, void *entry)
     free(c->self);
 }
 
+static void card_delete(struct teams *t, struct teams_card *c)
+{
+    struct str rest = c->lru.key, chat = STR_NULL;
+
+    str_split(&rest, ' ', &chat);
+    struct kept_card r = {.bot = str_of(t->base.bot), .chat = chat, .id = rest};
+    record_delete_like(t->base.env->store, &teams_card_form, &r);
+    lru_drop(&t->cards, c);
+}
+
+/* The cards of a place go with it. */
 static void chat_delete(struct teams *t, struct teams_chat *c)
 {
     struct teams_chat_record r = {.bot = str_of(t->base.bot), .chat = c->lru.key};
 
+    while (!list_is_empty(&c->cards))
+        card_delete(t, list_first(&c->cards, struct teams_card, of_chat));
     record_delete_like(t->base.env->store, &teams_chat_form, &r);
     lru_drop(&t->chats, c);
 }
@@ -116,7 +131,10 @@ static struct teams_chat *chat_get(struct teams *t, struct str chat)
 {
     if (lru_is_full(&t->chats) && lru_find(&t->chats, chat) == NULL)
         chat_delete(t, lru_oldest(&t->chats));
-    return lru_use(&t->chats, chat, sizeof(struct teams_chat));
+    struct teams_chat *c = lru_use(&t->chats, chat, sizeof *c);
+    if (c->cards.next == NULL)
+        list_init(&c->cards);
+    return c;
 }
 
 void teams_chat_heard(struct teams *t, const struct teams_place *at, struct str person)
@@ -182,20 +200,11 @@ static void card_free(struct lru *l, void *entry)
 {
     struct teams_card *c = entry;
 
+    list_remove(&c->of_chat);
     free(c->text);
     free(c->file);
     free(c->name);
     free(c->thread);
-}
-
-static void card_delete(struct teams *t, struct teams_card *c)
-{
-    struct str rest = c->lru.key, chat = STR_NULL;
-
-    str_split(&rest, ' ', &chat);
-    struct kept_card r = {.bot = str_of(t->base.bot), .chat = chat, .id = rest};
-    record_delete_like(t->base.env->store, &teams_card_form, &r);
-    lru_drop(&t->cards, c);
 }
 
 static struct teams_card *card_set(struct teams *t, struct str chat, struct str id,
@@ -207,6 +216,9 @@ static struct teams_card *card_set(struct teams *t, struct str chat, struct str 
     if (lru_is_full(&t->cards) && lru_find(&t->cards, buf_str(&key)) == NULL)
         card_delete(t, lru_oldest(&t->cards));
     struct teams_card *c = lru_use(&t->cards, buf_str(&key), sizeof *c);
+    struct teams_chat *at = lru_find(&t->chats, chat);
+    if (at != NULL && !list_is_linked(&c->of_chat))
+        list_append(&at->cards, &c->of_chat);
     set(&c->text, as->text);
     set(&c->file, as->file);
     set(&c->name, as->name);
@@ -315,46 +327,51 @@ void teams_chats_free(struct teams *t)
 
 /* ---- erasing ---- */
 
-/* @person is a person, or the chat of a tenant that is erased. */
 void teams_forget(struct platform *p, struct str person)
 {
     struct teams *t = teams_of(p);
 
     if (lru_oldest(&t->chats) == NULL)
-        return; /* a chat has cards only after it was heard */
+        return;
     list_each (&t->chats.by_age, it, nxt) {
         struct teams_chat *c = (struct teams_chat *)list_entry(it, struct lru_entry, age);
-        if (str_eq(str_of(c->person), person) || str_eq(c->lru.key, person))
+        if (str_eq(str_of(c->person), person))
             chat_delete(t, c);
     }
-    if (lru_oldest(&t->cards) == NULL)
-        return;
-    list_each (&t->cards.by_age, it, nxt) {
-        struct teams_card *c = (struct teams_card *)list_entry(it, struct lru_entry, age);
-        struct str rest = c->lru.key, chat = STR_NULL;
-        str_split(&rest, ' ', &chat);
-        if (str_eq(chat, person))
-            card_delete(t, c);
-    }
+}
+
+void teams_forget_chat(struct platform *p, struct str chat)
+{
+    struct teams *t = teams_of(p);
+    struct teams_chat *c = lru_find(&t->chats, chat);
+
+    if (c != NULL)
+        chat_delete(t, c);
 }
 
 static bool is_chat_of_person(void *ctx, struct erasure *e, struct str key, struct json doc)
 {
     const struct erase_subject *s = erasure_subject(e);
+    bool is = str_eq(s->platform, STR("teams")) && str_eq(json_str(doc, "person"), s->user);
+    struct str bot = erase_part(&key);
 
-    return str_eq(s->platform, STR("teams")) && str_eq(json_str(doc, "person"), s->user);
+    if (is)
+        erasure_chat(e, bot, erase_part(&key), true);
+    return is;
 }
 
-static bool is_of_tenant(void *ctx, struct erasure *e, struct str key, struct json doc)
+static bool is_of_own_chat(void *ctx, struct erasure *e, struct str key, struct json doc)
 {
     struct str bot = erase_part(&key);
 
     return erasure_owns_chat(e, bot, erase_part(&key));
 }
 
-static const struct erase_records of_tenant[] = {{"teams_chat", "people", is_of_tenant},
-                                                 {"teams_card", "questions", is_of_tenant},
+static const struct erase_records of_tenant[] = {{"teams_chat", "people", is_of_own_chat},
+                                                 {"teams_card", "questions", is_of_own_chat},
                                                  {0}};
-static const struct erase_records of_person[] = {{"teams_chat", "people", is_chat_of_person}, {0}};
+static const struct erase_records of_person[] = {{"teams_chat", "people", is_chat_of_person},
+                                                 {"teams_card", "questions", is_of_own_chat},
+                                                 {0}};
 
 const struct eraser teams_eraser = {.of_tenant = of_tenant, .of_person = of_person};

@@ -172,6 +172,7 @@ const struct platform_ops teams_ops = {
     .act = teams_act,
     .http = teams_http,
     .forget = teams_forget,
+    .forget_chat = teams_forget_chat,
     .eraser = &teams_eraser,
     .media_where = teams_media_where,
     .status = teams_status,

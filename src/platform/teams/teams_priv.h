@@ -39,6 +39,7 @@ struct teams_chat {       /* a place that the bot may write to */
     struct lru_entry lru; /* by chat_id */
     enum teams_kind kind;
     char *service_url, *tenant, *team, *name, *account, *person, *self; /* owned; NULL: unknown */
+    struct list cards;                                                  /* teams_card.of_chat */
     int64_t saved_ms;      /* wall clock; as it is on disk; 0: not there */
     int64_t typed_ms;      /* monotonic */
     int64_t no_streams_ms; /* monotonic: Teams starts no streams here until then */
@@ -46,6 +47,7 @@ struct teams_chat {       /* a place that the bot may write to */
 
 struct teams_card {       /* a card that is not over: a question, or a file that is offered */
     struct lru_entry lru; /* chat, blank, id */
+    struct list of_chat;  /* teams_chat.cards; not linked: the chat is not known */
     char *text;           /* owned; of the question; NULL: none */
     char *file, *name;    /* owned; of the offered file: media/media.h; NULL: none */
     char *thread;         /* owned; NULL: none */
@@ -117,6 +119,7 @@ void teams_card_keep(struct teams *t, struct str chat, struct str id,
 struct teams_card *teams_card_find(struct teams *t, struct str chat, struct str id);
 void teams_card_over(struct teams *t, struct str chat, struct str id);
 void teams_forget(struct platform *p, struct str person);
+void teams_forget_chat(struct platform *p, struct str chat);
 extern const struct eraser teams_eraser;
 extern const struct record_form teams_chat_form, teams_card_form;
 
