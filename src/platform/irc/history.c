@@ -75,10 +75,10 @@ static void put_place(struct irc *i, struct str target, struct str msgid, const 
 
 void irc_past_forget(struct irc *i, const struct irc_chat *c)
 {
-    const struct irc_place p = {.bot = str_of(i->base.bot), .target = c->lru.key};
+    const struct irc_cursor p = {.bot = str_of(i->base.bot), .target = c->lru.key};
 
     if (c->kept)
-        record_delete_like(i->base.env->store, &irc_place_form, &p);
+        record_delete_like(i->base.env->store, &irc_cursor_form, &p);
 }
 
 static void save(struct irc *i)
