@@ -4,6 +4,7 @@ import json
 import os
 import queue
 import random
+import sqlite3
 import subprocess
 import threading
 import time
@@ -208,6 +209,20 @@ def test_a_person_is_erased_under_any_nick(make_sim, rigs):
     time.sleep(1.5)
     r.server.stop()
     assert rows_naming(r.server, "lissy") == rows_naming(r.server, "alice") == []
+
+
+@pytest.mark.skipif("BELLHOP_LONG" not in os.environ, reason="takes minutes")
+def test_many_nicks_leave_a_bounded_number_of_places(make_sim, rigs):
+    r = rigs(make_sim(always_on=("desk",)))
+    person, total = r.person("alice"), 16600
+    for i in range(total):
+        person.send(f"NICK n{i}")
+        person.say("desk", f"m{i}")
+    wait_for(lambda: len(r.gateway.seen) >= total, 600, every=1)
+    r.server.stop()
+    with sqlite3.connect(f"file:{r.server.state}/bellhop.db?mode=ro", uri=True) as db:
+        targets = [k.decode().split("\x1f")[-1] for k, in db.execute("SELECT CAST(k AS BLOB) FROM kv WHERE ns = 'irc_place'")]
+    assert 16000 < len(targets) <= 16385 and "#lobby" in targets and f"n{total - 1}" in targets and "n0" not in targets
 
 
 def test_long_texts_arrive_in_one_piece(net, rigs):

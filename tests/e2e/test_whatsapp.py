@@ -13,7 +13,7 @@ import urllib.parse
 import pytest
 
 import test_media
-from conftest import wait_for
+from conftest import rows_naming, wait_for
 from many_rig import Many
 from test_interactions import raw
 
@@ -697,6 +697,8 @@ def test_a_person_is_erased(rig):
     done = rig.server.cli("erase", "--person", f"whatsapp:{ANN}", "--yes", check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert status(rig.server)["people"] == 1
+    rig.server.stop()
+    assert rows_naming(rig.server, ANN) == []
 
 
 # ---- much ----
