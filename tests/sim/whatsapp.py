@@ -70,7 +70,7 @@ class WhatsAppSim:
         self.templates = {("new_answer", "en_US"): 1}
         self.request_url, self.n, self.clock_s = None, 0, 0
         self.statuses, self.late_window = True, False  # late_window: a message after the window is taken, and fails by a status
-        self.pair_burst, self.pair_gap, self.pairs, self.limited, self.second = 10, 6, {}, 0, []
+        self.pair_burst, self.pair_gap, self.pairs, self.limited, self.second, self.stalls = 10, 6, {}, 0, [], []
         self.answering = threading.Event()  # clear: messages are taken, and not answered
         self.answering.set()
         self.hooks = threading.Event()  # clear: webhooks of statuses wait
@@ -104,8 +104,17 @@ class WhatsAppSim:
         self.loop.run_until_complete(site.start())
         self.port = site._server.sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
+        self.loop.create_task(self._watch())
         ready.set()
         self.loop.run_forever()
+
+    async def _watch(self):
+        """Notes how late this loop is: on a busy machine requests that came one by one are read all at once."""
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.02)
+            now = time.monotonic()
+            self.stalls = [(t, s) for t, s in self.stalls if now - t < 1] + [(now, now - began - 0.02)]
 
     def close(self):
         async def end():
@@ -244,7 +253,7 @@ class WhatsAppSim:
     def _pace(self, number, who):
         now = time.monotonic()
         self.second = [t for t in self.second if now - t < 1] + [now]
-        if len(self.second) > 80:
+        if len(self.second) > 80 * (1 + sum(s for _, s in self.stalls)):
             self.broke("more than 80 messages in a second")
             raise Refusal(130429)
         key = (number, who["name"], who["number"], who["bsuid"])
