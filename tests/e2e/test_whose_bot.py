@@ -124,6 +124,7 @@ def test_a_code_for_a_bot_works_on_that_bot(town):
     assert asked["bot"] == "evil_bot" and asked["platform"] == "telegram"
     assert "not valid" in linked(town.bank, ANN, f"/link {asked['code']}")
     assert "Linked" in linked(town.evil, ANN, f"/link {asked['code']}")
+    assert "person linked: platform=telegram bot=evil_bot tenant=evil instance=e\n" in server.log()
 
 
 def test_the_operator_links_on_one_bot_on_several_or_on_all(town, dial):

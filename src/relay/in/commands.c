@@ -533,7 +533,9 @@ static void on_redeemed(void *ctx, enum bh_err err, const char *why)
     if (err == BH_OK) {
         r->n.linked++;
         note_chat(r, l->to, &l->ev);
-        log_info(NULL, "person linked: platform=%.*s", STR_FMT(l->ev.platform));
+        log_info(NULL, "person linked: platform=%.*s bot=%.*s tenant=%.*s instance=%.*s",
+                 STR_FMT(l->ev.platform), STR_FMT(l->ev.bot), STR_FMT(l->to->tenant),
+                 STR_FMT(l->to->instance));
     }
     if (answer != NULL)
         command_tell(r, &l->ev, str_of(answer));
