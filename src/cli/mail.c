@@ -279,8 +279,10 @@ static int why(struct cli_job *j)
         return cli_failed("no message with this id is known. The server keeps its decisions for "
                           "why.keep, 7 days at first, within why.max_bytes");
     else
-        fputs("Nothing is known about that. The server keeps its decisions for why.keep.\n",
-              stderr);
+        fputs(
+            "No message fits. The server has had none yet, or forgot it after why.keep, 7 days at "
+            "first.\n",
+            stderr);
     return rc;
 }
 
