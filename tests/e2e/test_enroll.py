@@ -265,6 +265,19 @@ def test_signed_tokens_are_believed_when_everything_about_them_is_right(make_bel
         assert provision(server, forged).status == 401
 
 
+def test_the_log_says_which_fault_a_token_has(make_bellhop, provider, jose):
+    provider.jwks = {"keys": [jose.key("k1")["jwk"]]}
+    server = make_bellhop(by_jwt(provider))
+    jose.key("made-up")
+    for says, bad in (("has expired (exp)", jose.sign("k1", claims(exp=int(time.time()) - 200))),
+                      ("another audience (aud) than identity.audience", jose.sign("k1", claims(aud="somebody"))),
+                      ("another issuer (iss) than identity.issuer", jose.sign("k1", claims(iss="https://evil.example"))),
+                      ("an unknown key (kid)", jose.sign("made-up", claims())),
+                      ("lacks the claim of identity.tenant_claim", jose.sign("k1", claims(org={})))):
+        assert says not in server.log()
+        wait_for(lambda: provision(server, bad).status == 401 and says in server.log(), every=0.2)  # the log has a limit
+
+
 def test_keys_may_be_rotated_and_made_up_key_ids_do_not_flood_the_provider(make_bellhop, provider, jose):
     provider.jwks = {"keys": [jose.key("old")["jwk"]]}
     server = make_bellhop(by_jwt(provider))
