@@ -10,8 +10,8 @@
  * grow with the number of instances that change.  The table is freed when no page has been open for
  * KEEP_MS.
  *
- * The order of a window is found by selection, in linear time; only the window is sorted.  A turn of
- * the loop does a part of that for one page: a hundred thousand instances take tens of ms. */
+ * The order of a window is found by selection, in linear time; only the window is sorted.  A turn
+ * of the loop does a part of that for one page: a hundred thousand instances take tens of ms. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -246,14 +246,14 @@ static uint64_t sort_key(enum dash_sort sort, const struct instance_view *v)
     return 0;
 }
 
-struct found { /* a row that the page means, with its place of the moment when it was found */
+struct dash_found { /* a row that the page means, with its place of the moment when it was found */
     uint64_t key;
     struct dash_row *row;
 };
 
 static int in_order(const void *a, const void *b)
 {
-    const struct found *x = a, *y = b;
+    const struct dash_found *x = a, *y = b;
 
     if (x->key != y->key)
         return x->key < y->key ? -1 : 1;
@@ -265,12 +265,12 @@ static int in_order(const void *a, const void *b)
 struct selection {
     size_t lo, hi, nth; /* @nth is in between */
     size_t i, k;        /* of the partition under way */
-    struct found pivot;
+    struct dash_found pivot;
     bool parting;
 };
 
 /* Goes on for so many comparisons.  True: done. */
-static bool select_on(struct selection *s, struct found *all, struct rand *rand, int compares)
+static bool select_on(struct selection *s, struct dash_found *all, struct rand *rand, int compares)
 {
     while (s->hi - s->lo > 1) {
         if (!s->parting) {
@@ -287,7 +287,7 @@ static bool select_on(struct selection *s, struct found *all, struct rand *rand,
             } else if (in_order(&all[s->k], &s->pivot) > 0) {
                 s->k--;
             } else if (s->i < s->k) {
-                struct found swap = all[s->i];
+                struct dash_found swap = all[s->i];
                 all[s->i] = all[s->k];
                 all[s->k] = swap;
             } else {
@@ -370,7 +370,8 @@ static void write_row(const struct dash_live *l, struct jw *w, const struct dash
 }
 
 /* The rows of the window that @st lacks, or has in an older state. */
-static bool write_window(struct dash_stream *st, const struct found *rows, size_t n, struct jw *w)
+static bool write_window(struct dash_stream *st, const struct dash_found *rows, size_t n,
+                         struct jw *w)
 {
     struct dash_shown shown[DASH_WINDOW] = {0};
     bool moved = n != st->n_shown, changed = false;
@@ -432,8 +433,8 @@ static void show_changes(struct dash_stream *st)
  * A sweep that ends meanwhile may free rows, so it lets the search begin anew. */
 
 struct dash_showing {
-    struct dash_stream *st; /* borrowed */
-    struct found *found;    /* owned */
+    struct dash_stream *st;   /* borrowed */
+    struct dash_found *found; /* owned */
     size_t n, cap, total;
     size_t at; /* rows looked at */
     struct dash_tally tally;
@@ -485,7 +486,7 @@ static void gather(struct dash_live *l, struct dash_showing *x)
         if (k->count == 0 || !is_meant(k, r, wall_ms))
             continue;
         x->found = xgrow(x->found, x->n, &x->cap, sizeof *x->found);
-        x->found[x->n++] = (struct found){sort_key(k->sort, &r->v), r};
+        x->found[x->n++] = (struct dash_found){sort_key(k->sort, &r->v), r};
     }
     if (x->at < l->n_rows)
         return;
