@@ -428,7 +428,7 @@ static void show_changes(struct dash_stream *st)
 
 /* ---- finding the rows of a page, a part per turn of the loop ----
  *
- *      GATHER the rows that the page means --> SELECT the first of the window, then its last --> show
+ *      GATHER the rows that the page means --> SELECT the window's first, then its last --> show
  *
  * A sweep that ends meanwhile may free rows, so it lets the search begin anew. */
 
