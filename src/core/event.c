@@ -424,6 +424,7 @@ static const struct event_text event_flags[] = {
     TEXT(event, mentions_bot),    TEXT(event, replies_to_bot), TEXT(event, only_stops),
     TEXT(event, context_error),   TEXT(event, wants_context),  TEXT(event, edit.set),
     TEXT(event, edit.deletes),    TEXT(event, edit.silent),    TEXT(event, only_owners),
+    TEXT(event, author_unproven),
 };
 static const struct event_text media_texts[] = {
     TEXT(event_media, url),     TEXT(event_media, ref),  TEXT(event_media, id),

@@ -197,8 +197,9 @@ static void announce_all(const struct gate_facts *f, const struct event *ev, str
 
     if (str_is_empty(guild)) /* a chat without a guild is its own; a direct chat has none */
         guild = str_eq(ev->chat_type, STR("dm")) ? none : ev->chat_id;
-    /* A bot is never an owner. */
-    announce(g, AUTHOR, &f->authors, ev->platform, ev->author_is_bot ? none : ev->user_id, none);
+    /* Neither a bot nor somebody unproven is ever an owner. */
+    announce(g, AUTHOR, &f->authors, ev->platform,
+             ev->author_is_bot || ev->author_unproven ? none : ev->user_id, none);
     for (int i = 0; i < 3; i++) {
         bool again = i > 0 && str_eq(at[i], at[0]); /* a thread may be its own chat */
         announce(g, THREAD + i, &f->scopes, ev->platform,

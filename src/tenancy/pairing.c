@@ -489,7 +489,7 @@ void pairing_wrote(struct pairing *p, const struct event *ev, bool addressed)
     struct str name = ev->user_display_name.n > 0 ? ev->user_display_name : ev->user_name;
     int64_t now_ms = pairing_now(p);
 
-    if (p->env.settings->keep_ms <= 0 || ev->author_is_bot ||
+    if (p->env.settings->keep_ms <= 0 || ev->author_is_bot || ev->author_unproven ||
         (!addressed && !str_eq(ev->chat_type, STR("dm"))) || !grant_id_ok(ev->user_id) ||
         !facts_name_ok(ev->platform) || !facts_name_ok(ev->bot))
         return;

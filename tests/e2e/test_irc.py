@@ -188,6 +188,14 @@ def test_only_an_account_proves_who_somebody_is(net, rigs):
     r.hear("still me")
     assert "not logged in to an account" in r.server.cli("why", "--platform", "irc").stdout
     assert r.status()["unprovenLinks"] == 1
+    stranger = r.person("bob")
+    stranger.say("desk", "let me in")
+    people = wait_for(lambda: json.loads(r.server.cli("pairing", "list", "--json").stdout))
+    assert [p["userId"] for p in people] == ["bob@net"]  # whoever takes the guest's nick would be let in
+    r.server.cli("link", "add", "--instance", r.credential.id, "--platform", "irc", "--user", "?carol@net", "--bot", "*")
+    guest.say("desk", "nor by an operator's mistake")
+    alice.say("desk", "the end")
+    r.hear("the end")
 
 
 def test_people_without_an_account_have_an_id_that_is_no_account(net, rigs):

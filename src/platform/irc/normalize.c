@@ -42,6 +42,7 @@ static void fill_author(const struct irc_line *l, const struct irc_in *in, struc
     }
     buf_printf(&id, "@%.*s", STR_FMT(in->network));
     ret->ev.user_id = arena_str(arena, buf_str(&id));
+    ret->ev.author_unproven = !ret->proven;
     ret->ev.user_name = l->nick;
     ret->ev.user_handle = l->nick;
     ret->ev.author_is_bot = in->has_tags && irc_tag(l, STR("bot"), arena).p != NULL;
