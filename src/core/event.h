@@ -90,7 +90,7 @@ struct event {
     /* for the gate only, never on the wire */
     bool author_is_bot, mentions_bot, replies_to_bot;
     bool author_unproven; /* somebody else may have @user_id tomorrow: nobody is linked by it */
-    bool looks_back; /* the visibility check must include earlier messages of the place */
+    bool looks_back;      /* the visibility check must include earlier messages of the place */
     /* The only instance that may receive it, if the gate agrees; absent: the gate alone decides. */
     struct str only_tenant, only_instance;
     bool only_owners; /* with @only_instance: and only if the author is linked to it */
