@@ -286,7 +286,7 @@ static int run(struct cli_job *j)
     if (model_url(j) == NULL && !program_exists(j->program[0]))
         return cli_failed("there is no program \"%s\": install it, or give its path%s",
                           j->program[0],
-                          strcmp(j->program[0], "npx") == 0 ? " (npx comes with Node.js)" : "");
+                          strcmp(j->program[0], "npx") == 0 ? " (npx comes with Node)" : "");
     if (!cli_flag(j, "--demo"))
         return run_with(j, NULL);
     if (demo_begin(&demo, why)) {

@@ -640,7 +640,7 @@ def test_the_demonstration_names_a_missing_program_at_once(tmp_path):
     run = subprocess.run([PROGRAM, "agent", "--demo", "--acp", "--", "npx", "agent"], capture_output=True, text=True,
                          env={"PATH": str(tmp_path)})
     assert run.returncode == 1 and not run.stdout, "no page to open"
-    assert 'there is no program "npx": install it, or give its path (npx comes with Node.js)' in run.stderr
+    assert 'there is no program "npx": install it, or give its path (npx comes with Node)' in run.stderr
 
 
 # ---- agents for daily use; none of them can log in here ----
