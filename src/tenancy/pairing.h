@@ -65,7 +65,8 @@ void pairing_flush(struct pairing *p);
 void pairing_free(struct pairing *p);
 
 /* The gate let nobody receive @ev.  Lists the author, unless a link of the author counts on this
- * bot, or the author is a bot or unproven (core/event.h): those cannot be let in.  @addressed: the message is for the bot; in a shared chat nobody else is listed. */
+ * bot, or the author is a bot or unproven (core/event.h): those cannot be let in.  @addressed:
+ * the message is for the bot; in a shared chat nobody else is listed. */
 void pairing_wrote(struct pairing *p, const struct event *ev, bool addressed);
 
 /* Sends @text to a person: to the chat of @place.  Called once it is on disk that the person was
