@@ -367,8 +367,13 @@ int cli_show(struct cli_job *j, int rc)
         cli_print_rows(j, doc, v->columns);
     else if (v->print != NULL)
         v->print(j);
-    for (struct json_iter it = {0}; !j->json && json_next(json_get(j->doc, "warnings"), &it);)
-        fprintf(stderr, "Warning: %.*s\n", STR_FMT(json_as_str(it.value)));
+    for (struct json_iter it = {0}; !j->json && json_next(json_get(j->doc, "warnings"), &it);) {
+        struct str bot = json_str(it.value, "bot"); /* `status` has {platform?, bot?, words} */
+        fprintf(stderr, "Warning: %.*s%s%.*s%s%.*s\n", STR_FMT(json_str(it.value, "platform")),
+                bot.p != NULL ? " " : "", STR_FMT(bot), bot.p != NULL ? ": " : "",
+                STR_FMT(json_is_object(it.value) ? json_str(it.value, "words")
+                                                 : json_as_str(it.value)));
+    }
     if (v->member != NULL && cli_i64(j->doc, "more") > 0)
         fprintf(stderr, "... and %" PRId64 " more\n", cli_i64(j->doc, "more"));
     if (v->done != NULL && !j->json) {

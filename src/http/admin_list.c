@@ -320,6 +320,15 @@ static void write_warnings(struct front *f, struct jw *w)
     if (!st.healthy || st.full)
         write_warning(w, "store", STR_NULL, STR_NULL, "%s",
                       st.full ? "The disk is nearly full: new messages are refused." : st.problem);
+    for (int i = 0; i < LIMIT_N; i++) {
+        uint64_t held = ledger_held(f->ledger, NULL, (enum limit)i);
+        uint64_t most = ledger_bounds(f->ledger, (enum limit)i).all;
+        if (most > 0 && held >= most - most / 5)
+            write_warning(w, "limit", STR_NULL, STR_NULL,
+                          "limits.%s: %" PRIu64 " of %" PRIu64 " are in use. See: bellhop help "
+                          "limits",
+                          limit_rows[i].name, held, most);
+    }
     for (size_t i = 0; i < host_n_platforms(f->host); i++) {
         struct platform *p = host_nth_platform(f->host, i);
         struct str platform = str_of(p->ops->name), bot = str_of(p->bot);

@@ -67,8 +67,11 @@ def test_a_key_has_so_many_streams_and_so_have_all_keys(make_bellhop):
     others = [other.listen("bellhop://inbox") for _ in range(2)]
     assert [s.type == "text/event-stream" for s in others] == [True, False]
     assert limits(server)["held", "listeners"] == 3 and limits(server)["refused_total", "listeners"] == 2
+    near = lambda: [w["words"] for w in json.loads(server.cli("status", "--json").stdout)["warnings"] if w["what"] == "limit"]  # noqa: E731
+    assert near() == ["limits.listeners: 3 of 3 are in use. See: bellhop help limits"]
     mine[0].close()
     wait_for(lambda: limits(server)["held", "listeners"] == 2)
+    assert near() == []
     others.append(other.listen("bellhop://inbox"))
     assert others[-1].type == "text/event-stream"
     session = one.say("initialize").headers["Mcp-Session-Id"]

@@ -169,6 +169,7 @@ def test_dead_letters_are_listed_redriven_and_dropped_and_the_warning_clears(mak
 
     park(3)
     assert warned() == ["dead_letters"]
+    assert server.cli("status").stderr == "Warning: 3 deliveries were set aside after too many attempts. See: bellhop mailbox dead\n"
     dead = json.loads(server.cli("mailbox", "dead", "--json").stdout)
     assert len(dead) == 3 and {d["instance"] for d in dead} == {"agent"}
     told = why(server, "--delivery", dead[0]["delivery"])["decisions"][0]
