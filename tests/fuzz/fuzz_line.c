@@ -18,7 +18,8 @@ static void check(struct json item)
         return;
     event_write(&bytes, &out.ev);
     if (!json_parse(again, buf_str(&bytes), &doc) || !line_is_id(out.ev.chat_id) ||
-        out.ev.event_id.n == 0 || (out.ev.text.n == 0 && out.ev.n_media == 0))
+        out.ev.event_id.n == 0 ||
+        (out.ev.text.n == 0 && out.ev.n_media == 0 && !out.ev.edit.deletes))
         abort();
 }
 

@@ -28,8 +28,8 @@ static void check_message(struct str bytes)
             if (!json_parse(again, buf_str(&text), &doc) || out.ev.event_id.n == 0 ||
                 out.ev.text.p == NULL || !signal_is_chat(out.ev.chat_id) ||
                 !signal_read_id(out.ev.message_id, &at, &author) ||
-                out.ev.n_media > EVENT_MAX_MEDIA || str_eq(out.ev.user_id, in.self) ||
-                str_eq(out.ev.user_id, in.bot))
+                out.ev.n_media > EVENT_MAX_MEDIA ||
+                (!out.own && (str_eq(out.ev.user_id, in.self) || str_eq(out.ev.user_id, in.bot))))
                 abort();
         }
         if ((v == SIGNAL_IGNORED || v == SIGNAL_REFUSED) && out.why == NULL)
