@@ -401,7 +401,9 @@ def test_what_may_have_left_and_is_nowhere_is_unknown(make_sim, rigs):
     assert [m.lines[0][0] for m in own(sim)] == ["next"]
 
 
-def test_lines_that_had_not_left_are_sent_on_the_next_connection(make_sim, rigs):
+@pytest.mark.parametrize("forged", [False, True], ids=["", "whoever copies the key of a line"])
+def test_lines_that_had_not_left_are_sent_on_the_next_connection(make_sim, rigs, forged):
+    """A later line is taken by the server, and the connection ends before its echo."""
     sim = make_sim(caps=["message-tags", "server-time", "account-tag", "batch", "echo-message", "labeled-response",
                          "draft/chathistory", "sasl"])
     r = rigs(sim, burst=3, interval="400ms")
@@ -409,8 +411,10 @@ def test_lines_that_had_not_left_are_sent_on_the_next_connection(make_sim, rigs)
     got = []
     t = threading.Thread(target=lambda: got.append(r.say("\n".join(f"line {n}" for n in range(8)))))
     t.start()
-    alice.hear("line 0")
-    sim.cut("desk")
+    key = alice.hear("line 0").tags["+bellhop/key"].split(".")
+    for n in range(1, 8 if forged else 0):
+        alice.say("#lobby", "not it", bellhop__key=".".join(key[:-2] + [str(n), key[-1]]))
+    sim.trouble("taken")
     t.join()
     assert got[0]["success"], got
     assert [m.lines[0][0] for m in own(sim)] == [f"line {n}" for n in range(8)]

@@ -14,9 +14,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/hash.h"
 #include "base/mem.h"
 #include "net/http_client.h"
 #include "platform/irc/irc_priv.h"
+#include "store/store.h"
 
 enum {
     SILENT_MS = 30000, /* from the last line to its receipt */
@@ -92,6 +94,17 @@ static uint64_t bits(size_t n)
     return n >= 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
 }
 
+/* Of line @line of the @n lines of this part.  People who saw the key of one line cannot make the
+ * key of another, so nobody but bellhop can make a line that was not sent count as sent. */
+static uint64_t line_key(const struct irc_send *x, size_t line, size_t n)
+{
+    char text[64];
+
+    snprintf(text, sizeof text, "%016" PRIx64 ".%zu.%zu.%zu", sender_key(&x->out), x->out.at, line,
+             n);
+    return hash64(&x->i->base.env->store->dedup_key, str_of(text));
+}
+
 static void add_tags(struct irc *i, struct irc_send *x, struct buf *out, size_t line, size_t n,
                      uint64_t label)
 {
@@ -102,8 +115,7 @@ static void add_tags(struct irc *i, struct irc_send *x, struct buf *out, size_t 
         sep = ';';
     }
     if (irc_may_tag(i, STR("bellhop/key")) && x->text != NULL) {
-        buf_printf(out, "%c" KEY_TAG "=%016" PRIx64 ".%zu.%zu.%zu", sep, sender_key(&x->out),
-                   x->out.at, line, n);
+        buf_printf(out, "%c" KEY_TAG "=%016" PRIx64 ".%zu.%zu", sep, line_key(x, line, n), line, n);
         sep = ';';
     }
     if (x->reply != NULL && x->out.at == 0 && line == 0)
@@ -273,23 +285,20 @@ static void arrived(struct irc_send *x, size_t line)
         answer(x, BH_OK, ST_DONE);
 }
 
-/* "hex.part.line.lines" of this send?  *@ret_line, *@ret_n. */
+/* "hex.line.lines" of this send?  *@ret_line, *@ret_n. */
 static bool is_key(const struct irc_send *x, struct str key, size_t *ret_line, size_t *ret_n)
 {
-    char mine[48];
-    struct str word;
+    char mine[24];
+    struct str hex, word;
     uint64_t line, n;
 
-    snprintf(mine, sizeof mine, "%016" PRIx64 ".%zu.", sender_key(&x->out), x->out.at);
-    if (!str_starts(key, str_of(mine)))
+    if (!str_split(&key, '.', &hex) || !str_split(&key, '.', &word) || !str_to_u64(word, &line) ||
+        !str_to_u64(key, &n) || n > MAX_LINES || line >= n)
         return false;
-    key = str_skip(key, strlen(mine));
-    if (!str_split(&key, '.', &word) || !str_to_u64(word, &line) || !str_to_u64(key, &n) ||
-        n > MAX_LINES || line >= n)
-        return false;
+    snprintf(mine, sizeof mine, "%016" PRIx64, line_key(x, (size_t)line, (size_t)n));
     *ret_line = (size_t)line;
     *ret_n = (size_t)n;
-    return true;
+    return str_eq(hex, str_of(mine));
 }
 
 static struct irc_send *by_key(struct irc *i, const struct irc_line *l)

@@ -250,8 +250,11 @@ static void read_events(struct line *l, struct json events, struct line_batch *b
 {
     size_t most = json_count(events);
 
-    if (most > LINE_MAX_EVENTS)
+    if (most > LINE_MAX_EVENTS) {
+        log_warn(&l->base.log, "dropped the last %zu events of a webhook, which had %zu",
+                 most - LINE_MAX_EVENTS, most);
         most = LINE_MAX_EVENTS;
+    }
     b->events = arena_alloc(&b->arena, (most + 1) * sizeof *b->events);
     for (struct json_iter it = {0}; b->n < most && json_next(events, &it);) {
         enum webhook_verdict v = line_normalize(it.value, str_of(l->base.bot), &l->out);

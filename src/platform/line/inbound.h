@@ -13,8 +13,8 @@
 #include "platform/await.h"
 
 #define LINE_ID_CHARS 33
-#define LINE_MAX_EVENTS 100 /* of one webhook */
-#define LINE_QUOTE_MAX 512  /* bytes of a quote token */
+#define LINE_MAX_EVENTS 1000 /* of one webhook; LINE documents no limit of its own */
+#define LINE_QUOTE_MAX 512   /* bytes of a quote token */
 
 /* Is @signature the base64 of the HMAC-SHA256 of @body? */
 bool line_signature_ok(struct str channel_secret, struct str body, struct str signature);
