@@ -1,7 +1,10 @@
 /* agent.c - bellhop agent: any program as a gateway.  Options only; src/agent/ does the work. */
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "agent/agent.h"
 #include "agent/backend.h"
 #include "base/file.h"
@@ -186,6 +189,8 @@ static const char *misplaced(struct cli_job *j)
     if (!acp &&
         (cli_value(j, "--sessions") != NULL || cli_value(j, "--permission-timeout") != NULL))
         return "--sessions and --permission-timeout need --acp";
+    if (model && cli_value(j, "--dir") != NULL)
+        return "--dir is where a program runs; --responses and --chat run none";
     if (cli_number(j, "--sessions", 16) < 1 || cli_number(j, "--max-programs", 16) < 1)
         return "--sessions and --max-programs must be at least 1";
     if (cli_value(j, "--platform") == NULL && !cli_flag(j, "--demo") &&
@@ -195,6 +200,34 @@ static const char *misplaced(struct cli_job *j)
     if (cli_number(j, "--permission-timeout", 300000) < 1000)
         return "--permission-timeout must be at least 1s";
     return NULL;
+}
+
+/* The path as it is from every directory; the caller frees it.  NULL stays NULL. */
+static char *absolute(const char *path)
+{
+    char here[PATH_MAX];
+    BUF_LOCAL b = BUF_INIT;
+
+    if (path == NULL || path[0] == '/' || getcwd(here, sizeof here) == NULL)
+        return path != NULL ? xstrdup(path) : NULL;
+    buf_printf(&b, "%s/%s", here, path);
+    return str_dup(buf_str(&b));
+}
+
+/* Goes to the directory that the agent works in; the files of @o stay where they are, and
+ * @ret_files are to be freed.  False: it is none. */
+static bool go_to(struct cli_job *j, struct agent_options *o, char *ret_files[3])
+{
+    const char *dir = cli_value(j, "--dir");
+    const char **files[] = {&o->seen_file, &o->sessions_file, &o->ca_file};
+
+    if (dir == NULL)
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        *files[i] = ret_files[i] = absolute(*files[i]);
+    if (strchr(o->argv[0], '/') != NULL)
+        o->argv[0] = absolute(o->argv[0]); /* stays until the process ends */
+    return chdir(dir) == 0;
 }
 
 /* Runs the agent; @demo NULL: the credential comes from the options or the environment. */
@@ -256,7 +289,12 @@ static int run_with(struct cli_job *j, const struct demo *demo)
     o.sessions_file = sessions_file;
     o.identities = ids;
     o.n_identities = read_identities(platforms, ids);
-    int rc = agent_run(&o);
+    char *files[3] = {NULL};
+    int rc = go_to(j, &o, files)
+                 ? agent_run(&o)
+                 : cli_failed("--dir: %s: %s", cli_value(j, "--dir"), strerror(errno));
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        free(files[i]);
     free(platforms);
     free(places);
     free(seen_file);
@@ -353,6 +391,8 @@ const struct command cmd_agent = {
         "                          GATEWAY_RELAY_URL, GATEWAY_RELAY_ID and GATEWAY_RELAY_SECRET\n"
         "                          of the environment\n"
         "  --platform NAME[=BOT],...  the identities to connect as (relay)\n"
+        "  --dir DIR               where PROGRAM runs and, with --acp, its sessions work; by\n"
+        "                          default the directory of bellhop agent\n"
         "  --per-chat              one program per conversation\n"
         "  --max-programs N        with --per-chat: programs running at once (16)\n"
         "  --chat-idle D           with --per-chat: end a program that got no message for D\n"

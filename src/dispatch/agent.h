@@ -28,7 +28,7 @@ struct agent_settings { /* an entry; each substrate uses the keys marked with it
     char *instance;                                             /* relay, and hosted ones */
     char *url, *wake_url, *status_url, *authorization, *secret; /* webhook */
     char *target, *socket;                                      /* tmux */
-    char *dir;                                                  /* file */
+    char *dir;                                                  /* file, program, acp */
     char *path;                                                 /* pipe */
     char **command;                                             /* exec, program, acp */
     int64_t timeout_ms;                  /* webhook, tmux, pipe, exec, responses, chat */

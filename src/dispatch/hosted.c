@@ -99,6 +99,10 @@ size_t hosted_command(const struct agent_settings *s, const char *state_dir,
         argv[n++] = "--platform";
         argv[n++] = room->identity;
     }
+    if (s->dir != NULL) {
+        argv[n++] = "--dir";
+        argv[n++] = s->dir;
+    }
     if (acp) {
         argv[n++] = "--acp";
         seconds(room->permission, sizeof room->permission, s->permission_ms);

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import ROOT, wait_for
+from conftest import PROGRAM, ROOT, wait_for
 from dispatch_rig import Sender, augment, config, template
 from relay import http as call
 from test_acp import EXAMPLE, NODE
@@ -257,6 +257,17 @@ def test_a_hosted_program_answers_requests_and_is_started_again(make_bellhop, tm
     assert sender.request("echo", template("again", correlation_id="c2"), timeout_ms=15000).json["content"] == "heard again"
     server.stop()
     wait_for(lambda: subprocess.run(["pgrep", "-f", f"{tmp_path}/echo.py"], capture_output=True).returncode == 1)
+
+
+def test_a_hosted_program_runs_in_its_directory(make_bellhop, tmp_path):
+    (tmp_path / "where.py").write_text("import os, sys\nfor line in sys.stdin:\n    print(os.getcwd(), flush=True)\n")
+    (tmp_path / "work").mkdir()
+    server = make_bellhop(config(f"id: there, tenant: t, substrate: program, command: [/usr/bin/python3, {tmp_path}/where.py], "
+                                 f"dir: {tmp_path}/work"))
+    wait_for(lambda: server.instance("there")["state"] == "live", 20)
+    assert Sender(server).request("there", template("where?", correlation_id="c1"), timeout_ms=15000).json["content"] == f"{tmp_path}/work"
+    said = subprocess.run([PROGRAM, "agent", "--demo", "--dir", tmp_path / "nowhere", "--", "cat"], capture_output=True, text=True)
+    assert said.returncode == 1 and f"--dir: {tmp_path}/nowhere: No such file or directory" in said.stderr
 
 
 def test_a_hosted_agent_is_added_changed_and_removed_without_a_restart(make_bellhop, tmp_path):

@@ -43,6 +43,8 @@
      .words = true, \
      .what = "The program and its arguments, `[program, argument]`, or one text that is " \
              "split like a shell command; no shell runs."}, \
+        {"dir", CFG_TEXT, CFG_RELOAD, AT(dir), \
+         .what = "The directory that the program runs in; the default is that of the server."}, \
     { \
         "timeout", CFG_DURATION, CFG_RELOAD, AT(timeout_ms), "10m", \
             .min = 1000, .max = 86400000, .what = "How long the agent may take for one message." \
