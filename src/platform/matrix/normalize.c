@@ -249,7 +249,7 @@ static bool take_file(struct json content, struct str kind, struct arena *arena,
     struct json info = json_get(content, "info");
     struct str url = json_str(content, "url"), name = json_str(content, "filename");
     struct str body = json_str(content, "body"), server, id;
-    bool captioned = name.n > 0 && !str_eq(name, body);
+    bool captioned = name.n > 0 && body.n > 0 && !str_eq(name, body);
 
     if (!mx_media_split(url, &server, &id))
         return false;
