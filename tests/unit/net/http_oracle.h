@@ -96,7 +96,8 @@ static bool oracle_is_misled(const struct http_head *h, const char *p)
     return false;
 }
 
-/* It misses the word of Connection behind one that is cut short, as in "ke, Upgrade". */
+/* It misses the word of Connection behind one that is cut short, as in "ke, Upgrade", and all behind
+ * one that begins with '_', which it takes for no letter of a word. */
 static bool oracle_misses_a_word(const struct http_head *h, const char *p)
 {
     static const char *const words[] = {"keep-alive", "close", "upgrade"};
@@ -107,6 +108,8 @@ static bool oracle_misses_a_word(const struct http_head *h, const char *p)
             continue;
         while (list.n > 0 && str_split(&list, ',', &word)) {
             word = str_trim(word);
+            if (list.n > 0 && str_starts(word, STR("_")))
+                return true;
             for (size_t k = 0; list.n > 0 && word.n > 0 && k < sizeof words / sizeof *words; k++)
                 if (word.n < strlen(words[k]) && str_eq_ci(str_make(words[k], word.n), word))
                     return true;
