@@ -21,6 +21,7 @@ CONFIG = """\
 listen: 127.0.0.1:0
 state_dir: {{state}}
 log: {{{{level: debug}}}}
+limits: {{{{instance_actions: 0, tenant_actions: 0}}}}
 platforms:
   - {{{{platform: line, bot: {bot}, token: {token}, channel_secret: {secret}, api_base: "{api}"}}}}
 """
