@@ -440,7 +440,8 @@ static enum bh_err sim_load_keys(struct store *st, int64_t since_ms, store_key_c
 {
     struct mem_disk *d = &sim_of(st)->disk->mem;
     for (size_t i = 0; i < d->n_keys; i++)
-        cb(ctx, d->keys[i].key, since_ms + 1);
+        if (d->keys[i].at_ms >= since_ms)
+            cb(ctx, d->keys[i].key, d->keys[i].at_ms);
     return BH_OK;
 }
 
