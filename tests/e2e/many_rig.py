@@ -18,7 +18,7 @@ class Many:
     def __init__(self, rig, chats, shown, waiting, up=lambda: None, window=15, **metadata):
         self.rig, self.shown, self.waiting, self.up, self.window, self.metadata = rig, shown, waiting, up, window, metadata
         self.said, self.heard = {c: [] for c in chats}, {c: [] for c in chats}
-        self.open, self.unsure, self.refused = {}, set(), []  # requests without a result; told "timed out"; other errors
+        self.open, self.unsure, self.refused = {}, set(), []  # requests without a result; told "timed out" or "queued"; other errors
         self.forgotten = set()  # refused: a chat whose first message came in the last moment before a kill is not known after it
         self.again, self.n_said, self.n_heard, self.kills = [], 0, 0, 0
         self.lock, self.over, self.gateway = threading.Lock(), threading.Event(), rig.gateway
@@ -43,6 +43,8 @@ class Many:
 
     def _take(self, frame):
         result, key = frame["result"], self.open.pop(frame["requestId"], None)
+        if key is not None and result.get("queued"):
+            self.unsure.add(key)  # bellhop has it, and tells nobody how it ends
         if key is None or result["success"]:
             return
         if result["error"].startswith("timed out"):
