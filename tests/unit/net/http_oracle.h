@@ -96,8 +96,8 @@ static bool oracle_is_misled(const struct http_head *h, const char *p)
     return false;
 }
 
-/* It misses the word of Connection behind one that is cut short, as in "ke, Upgrade", and all behind
- * one that begins with '_', which it takes for no letter of a word. */
+/* It misses the word of Connection behind one that is cut short, as in "ke, Upgrade", and all
+ * words behind one that begins with '_', which it takes for no letter of a word. */
 static bool oracle_misses_a_word(const struct http_head *h, const char *p)
 {
     static const char *const words[] = {"keep-alive", "close", "upgrade"};
