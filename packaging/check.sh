@@ -47,7 +47,8 @@ expect "the program runs" inside bellhop version
 expect "every command has a man page" test "$(inside sh -c 'ls /usr/share/man/man1/bellhop-*.1.gz | wc -l')" = "$(inside bellhop help man | wc -l)"
 for f in /usr/share/bash-completion/completions/bellhop /usr/share/zsh/vendor-completions/_bellhop /usr/share/doc/bellhop/sbom.json \
     /usr/share/fish/vendor_completions.d/bellhop.fish /lib/systemd/system/bellhop.service \
-    /usr/share/bellhop/grafana/messages.json /usr/share/bellhop/grafana/system.json /usr/share/bellhop/prometheus/bellhop.rules.yml; do
+    /usr/share/bellhop/grafana/messages.json /usr/share/bellhop/grafana/system.json /usr/share/bellhop/prometheus/bellhop.rules.yml \
+    /usr/share/bellhop/skillscript/index.js /usr/share/bellhop/skillscript/package.json; do
     expect "$f" inside test -s "$f"
 done
 expect "the unit runs as the user" inside grep -q '^User=bellhop' /lib/systemd/system/bellhop.service

@@ -683,16 +683,21 @@ static void acp_cancel(struct backend *base, struct agent_turn *t)
     timer_set(s->backend->agent->clock, &s->patience, CANCEL_MS);
 }
 
-/* The agent ignores the cancellation, or does not open the session. */
+/* The agent ignores the cancellation or a command, or does not open the session. */
 static void on_session_patience(struct timer *timer)
 {
     struct acp_session *s = container_of(timer, struct acp_session, patience);
     struct acp_host *h = s->host;
     struct agent_turn *t = s->turn;
-    bool cancelled = s->prompted;
+    bool cancelled = s->prompted, commanded = s->command_request != 0;
 
     log_warn(NULL, "the agent does not answer %s: session_key=%s",
-             cancelled ? "session/cancel" : "session/new", s->conversation->key);
+             cancelled   ? "session/cancel"
+             : commanded ? "a command"
+                         : "session/new",
+             s->conversation->key);
+    if (commanded)
+        conversation_tell(s->conversation, STR("The agent did not answer the command."));
     acp_drop_command(s);
     session_leave(s);
     s->turn = NULL;
@@ -700,7 +705,8 @@ static void on_session_patience(struct timer *timer)
     if (t != NULL && cancelled)
         turn_end(t, TURN_CANCELLED, NULL);
     else if (t != NULL)
-        turn_end(t, TURN_FAILED, "it does not open a session");
+        turn_end(t, TURN_FAILED,
+                 commanded ? "it is busy with a command" : "it does not open a session");
 }
 
 /* ---- what the program says ---- */
@@ -787,6 +793,11 @@ static void on_ended(void *ctx, bool well, const char *how)
     list_init(&left);
     while (!list_is_empty(&h->sessions)) {
         struct acp_session *s = list_first(&h->sessions, struct acp_session, link);
+        if (s->command_request != 0) { /* else the next program would get the command too */
+            conversation_tell(s->conversation,
+                              STR("The agent ended before it answered the command."));
+            acp_drop_command(s);
+        }
         s->fresh = !s->used && s->state != ACP_OFF;
         session_leave(s);
         list_append(&left, &s->link);

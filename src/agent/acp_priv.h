@@ -77,7 +77,7 @@ struct acp_session { /* conversation->session */
     struct acp_tool tools[ACP_MAX_TOOLS];
     size_t n_tools; /* ever; the newest replaces the oldest */
     struct list permissions;
-    struct timer patience; /* for the answer to session/new, and to session/cancel */
+    struct timer patience; /* for the answer to session/new, to session/cancel and to a command */
     struct timer again;    /* acp_advance() */
 };
 

@@ -18,6 +18,7 @@
 #define MAX_DETAIL 1500 /* bytes of a command or a path in a question */
 #define MAX_LISTED 40   /* choices that are listed */
 #define ASK_OWNER_MS 10000
+#define COMMAND_MS 30000 /* for the answer to a command */
 
 /* ---- failures, for the person who waits ---- */
 
@@ -250,6 +251,24 @@ static void write_question(struct buf *out, const struct acp_session *s, struct 
     }
 }
 
+/* Adds a button.  The option that rejects once takes the last place if there is no other. */
+static void add_option(struct acp_permission *p, struct agent_question *q, struct json option)
+{
+    struct str kind = json_str(option, "kind"), id = json_str(option, "optionId");
+    struct str name = str_trim(json_str(option, "name"));
+    bool no = p->no < 0 && str_eq(kind, STR("reject_once"));
+
+    if (id.n == 0 || (p->n_ids == TURN_MAX_OPTIONS && !no))
+        return;
+    if (p->n_ids == TURN_MAX_OPTIONS)
+        free(p->ids[--p->n_ids]);
+    q->options[p->n_ids] = (struct agent_option){.label = name.n > 0 ? name : id,
+                                                 .yes = str_starts(kind, STR("allow"))};
+    if (no)
+        p->no = (int)p->n_ids;
+    p->ids[p->n_ids++] = str_dup(id);
+}
+
 void acp_asked(struct acp_session *s, uint64_t ticket, struct json params)
 {
     struct agent_question q = {0};
@@ -264,18 +283,8 @@ void acp_asked(struct acp_session *s, uint64_t ticket, struct json params)
     *p = (struct acp_permission){.session = s, .ticket = ticket, .no = -1};
     list_init(&p->link);
     list_append(&s->permissions, &p->link);
-    for (struct json_iter it = {0};
-         p->n_ids < TURN_MAX_OPTIONS && json_next(json_get(params, "options"), &it);) {
-        struct str kind = json_str(it.value, "kind"), id = json_str(it.value, "optionId");
-        if (id.n == 0)
-            continue;
-        struct str name = str_trim(json_str(it.value, "name"));
-        q.options[p->n_ids] = (struct agent_option){.label = name.n > 0 ? name : id,
-                                                    .yes = str_starts(kind, STR("allow"))};
-        if (p->no < 0 && str_eq(kind, STR("reject_once")))
-            p->no = (int)p->n_ids;
-        p->ids[p->n_ids++] = str_dup(id);
-    }
+    for (struct json_iter it = {0}; json_next(json_get(params, "options"), &it);)
+        add_option(p, &q, it.value);
     q.n_options = p->n_ids;
     note_tool(s, json_get(params, "toolCall"));
     write_question(&text, s, json_get(params, "toolCall"));
@@ -459,6 +468,7 @@ static void on_chosen(void *ctx, const struct jsonrpc_result *r)
     BUF_LOCAL text = BUF_INIT;
 
     s->command_request = 0;
+    timer_stop(s->conversation->agent->clock, &s->patience);
     if (r->ok) {
         buf_printf(&text, "The %s is now %s.", s->command, s->wanted);
         acp_keep_state(s, r->value);
@@ -482,6 +492,7 @@ static void choose(struct acp_session *s, const struct choices *c, struct str id
     jw_end_obj(&w);
     set_text(&s->wanted, id);
     s->command_request = jsonrpc_call(s->host->rpc, c->method, buf_str(&params), on_chosen, s);
+    timer_set(s->conversation->agent->clock, &s->patience, COMMAND_MS);
 }
 
 static void do_command(struct acp_session *s)

@@ -126,6 +126,7 @@ typedef void said_cb(void *ctx, const struct said *r);
 void conversation_order(struct conversation *c, struct str json, struct message *m, said_cb *done,
                         void *ctx);
 void conversation_tell(struct conversation *c, struct str text); /* a message of its own */
+bool said_is_unknown(const struct said *r); /* it failed, and may have been done */
 
 /* turn.c */
 void turn_add(struct conversation *c, struct message *m); /* queues, begins when it can */

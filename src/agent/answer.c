@@ -7,7 +7,8 @@
  *      connector cares for the pace and for texts that are too long
  *
  * One action is in flight at a time.  The final text is always the last action, and carries
- * `notify`.  If the message cannot be edited any more, the final text is a message of its own. */
+ * `notify`.  If the message cannot be edited any more, the final text is a message of its own.  A
+ * final draft that may have been delivered is not sent again. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,13 +35,15 @@ struct agent_answer {
     enum way way;
     size_t limit; /* of one message */
     bool counts_utf16;
-    size_t from;      /* the current message begins here in the text */
-    char *message_id; /* owned; of the current message; NULL: not sent */
-    char *shown;      /* owned; its content; NULL: none */
-    char *reopen;     /* owned; the line that opens a block of code again; NULL: none */
-    int64_t draft;    /* number of the current draft */
-    bool edits;       /* the platform can edit */
-    size_t sending;   /* bytes of the text that the action in flight completes; 0: none */
+    size_t from;       /* the current message begins here in the text */
+    char *message_id;  /* owned; of the current message; NULL: not sent */
+    char *shown;       /* owned; its content; NULL: none */
+    char *reopen;      /* owned; the line that opens a block of code again; NULL: none */
+    char *reopen_next; /* owned; the same for the message behind the one that is being completed */
+    int64_t draft;     /* number of the current draft */
+    bool edits;        /* the platform can edit */
+    size_t sending;    /* bytes of the text that the action in flight completes; 0: none */
+    size_t reached;    /* bytes of the text that were there when the last action was sent */
     bool in_flight, finishing, ending; /* ending: the action in flight is the last */
     bool paragraph;                    /* begin one with the next text */
     bool cut;
@@ -96,6 +99,7 @@ void answer_free(struct agent_answer *x)
     free(x->message_id);
     free(x->shown);
     free(x->reopen);
+    free(x->reopen_next);
     free(x);
 }
 
@@ -168,10 +172,16 @@ static void on_sent(void *ctx, const struct said *r)
         x->draft++;
         free(x->message_id);
         free(x->shown);
-        x->message_id = x->shown = NULL;
+        free(x->reopen);
+        x->reopen = x->reopen_next;
+        x->message_id = x->shown = x->reopen_next = NULL;
     } else if (r->success && !x->ending && x->message_id == NULL && x->way == BY_EDIT) {
         x->way = WHOLE; /* a message without an id cannot be edited: the rest is a message */
-        x->from = x->text.n;
+        x->from = x->reached;
+        free(x->shown);
+        x->shown = NULL;
+    } else if (!r->success && x->way == BY_DRAFT && x->ending && said_is_unknown(r)) {
+        log_warn(NULL, "the end of an answer may not have been shown: %s", r->error);
     } else if (!r->success && x->way == BY_DRAFT) {
         x->way = x->edits ? BY_EDIT : WHOLE;
         x->ending = false;
@@ -209,6 +219,7 @@ static void show(struct agent_answer *x, struct str content, bool complete, bool
     jw_end_obj(&w);
     free(x->shown);
     x->shown = str_dup(content);
+    x->reached = x->text.n;
     x->in_flight = true;
     x->ending = last;
     timer_set(agent_of(x)->clock, &x->pace, x->pace_ms);
@@ -240,8 +251,8 @@ static void roll_over(struct agent_answer *x, struct str part)
     char *reopen = str_dup_opt(str_make(open.p, open.n < MAX_REOPEN ? open.n : MAX_REOPEN));
     if (reopen != NULL)
         buf_add_z(&content, "\n```");
-    free(x->reopen);
-    x->reopen = reopen;
+    free(x->reopen_next);
+    x->reopen_next = reopen;
     show(x, str_trim(buf_str(&content)), true, false);
 }
 

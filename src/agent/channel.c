@@ -380,6 +380,7 @@ static void delivery_free(struct channel *ch, struct channel_delivery *d)
     free(d->chat_id);
     free(d->message_id);
     free(d->metadata);
+    free(d->text);
     free(d);
 }
 
@@ -420,10 +421,11 @@ static char *answer_metadata(struct json source)
     return buf_take(&out);
 }
 
-static struct channel_delivery *delivery_new(struct channel *ch, uint64_t number, struct json event)
+static void delivery_add(struct channel *ch, uint64_t number, struct json frame)
 {
-    struct json source = json_get(event, "source");
+    struct json event = json_get(frame, "event"), source = json_get(event, "source");
     struct channel_delivery *d = xcalloc(1, sizeof *d);
+    BUF_LOCAL text = BUF_INIT;
 
     d->number = number;
     snprintf(d->id, sizeof d->id, "%" PRIu64, number);
@@ -432,6 +434,8 @@ static struct channel_delivery *delivery_new(struct channel *ch, uint64_t number
     d->message_id = str_dup_opt(json_str(event, "message_id"));
     d->metadata = answer_metadata(source);
     d->shown_ms = clock_now_ms(ch->clock);
+    if (d->message_id == NULL && channel_add_text(&text, frame))
+        d->text = str_dup(utf8_head(buf_str(&text), LINE_TEXT_BYTES));
     learn_files(d, event);
     list_init(&d->link);
     list_append(&ch->undone, &d->link);
@@ -440,7 +444,6 @@ static struct channel_delivery *delivery_new(struct channel *ch, uint64_t number
         delivery_free(ch, list_first(&ch->undone, struct channel_delivery, link));
         ch->n_undone--;
     }
-    return d;
 }
 
 void channel_finished(struct channel *ch, struct str id)
@@ -578,8 +581,9 @@ static void take(struct channel *ch, struct json item, bool peek)
         settle(ch, id); /* nothing that anybody could do anything with */
         return;
     }
-    delivery_new(ch, number, event);
-    hear(ch, event, at_ms);
+    delivery_add(ch, number, frame);
+    if (json_is_object(event))
+        hear(ch, event, at_ms);
     channel_emit(ch, buf_str(&params));
 }
 
@@ -595,10 +599,11 @@ static void refused(struct channel *ch, const struct channel_reply *r)
     } else {
         if (r->status == 404)
             ch->is_open = false; /* bellhop restarted, or did not hear of us: open it again */
-        ch->failures = r->status == 404 && ch->failures == 0 ? 1 : ch->failures + 1;
+        ch->failures++;
         timer_set(ch->clock, &ch->again,
-                  r->status == 404 ? 0
-                                   : clock_backoff_ms(ch->failures, RETRY_FIRST_MS, RETRY_LAST_MS));
+                  r->status == 404 && ch->failures == 1
+                      ? 0
+                      : clock_backoff_ms(ch->failures, RETRY_FIRST_MS, RETRY_LAST_MS));
     }
 }
 

@@ -28,8 +28,11 @@ void channel_clean_meta(struct buf *out, struct str text);
 /* Appends the text of a person: control characters are left out, and a tag that looks like the
  * client's own loses its bracket. */
 void channel_clean_text(struct buf *out, struct str text);
+/* Appends what the model reads of a frame of the mailbox.  False: the frame has no meaning for a
+ * model. */
+bool channel_add_text(struct buf *out, struct json frame);
 /* Writes the params of notifications/claude/channel for a frame of the mailbox.  @at_ms is the time
- * of acceptance.  False: the frame has no meaning for a model. */
+ * of acceptance.  False: as above. */
 bool channel_write_event(struct buf *out, struct json frame, struct str delivery, bool repeat,
                          int64_t at_ms);
 /* The same for words of bellhop's own. */
@@ -49,7 +52,8 @@ struct channel_delivery { /* one that the model was shown */
     char id[24];
     char *platform, *chat_id, *message_id; /* owned; NULL: none */
     char *metadata;                        /* owned; JSON for an answer */
-    struct channel_file *files;            /* owned */
+    char *text;                 /* owned; of a message without an id; NULL: channel->lines has it */
+    struct channel_file *files; /* owned */
     size_t n_files;
     int64_t shown_ms;
     bool over; /* done */

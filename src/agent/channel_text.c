@@ -204,22 +204,32 @@ static void write_meta(struct jw *w, struct json event, struct str delivery, boo
     meta_time(w, at_ms);
 }
 
-bool channel_write_event(struct buf *out, struct json frame, struct str delivery, bool repeat,
-                         int64_t at_ms)
+bool channel_add_text(struct buf *out, struct json frame)
 {
     struct json event = json_get(frame, "event"), forward = json_get(frame, "forward");
-    struct jw w = jw_begin(out);
-    BUF_LOCAL text = BUF_INIT, raw = BUF_INIT;
+    BUF_LOCAL raw = BUF_INIT;
 
     if (json_is_object(event)) {
-        channel_clean_text(&text, json_str(event, "text"));
+        channel_clean_text(out, json_str(event, "text"));
     } else if (json_is_object(forward)) { /* a button or a slash command: the platform's own form */
         struct jw fw = jw_begin(&raw);
         jw_value(&fw, forward);
-        channel_clean_text(&text, buf_str(&raw));
+        channel_clean_text(out, buf_str(&raw));
     } else {
         return false;
     }
+    return true;
+}
+
+bool channel_write_event(struct buf *out, struct json frame, struct str delivery, bool repeat,
+                         int64_t at_ms)
+{
+    struct json event = json_get(frame, "event");
+    struct jw w = jw_begin(out);
+    BUF_LOCAL text = BUF_INIT;
+
+    if (!channel_add_text(&text, frame))
+        return false;
     jw_obj(&w);
     jw_kstr(&w, "content", buf_str(&text));
     jw_kobj(&w, "meta");

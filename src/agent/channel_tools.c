@@ -385,6 +385,8 @@ static void write_lines(struct channel *ch, struct jw *w, struct str chat, size_
 /* The text of the message of a delivery; absent: too long ago. */
 static struct str text_of(const struct channel *ch, const struct channel_delivery *d)
 {
+    if (d->text != NULL)
+        return str_of(d->text);
     for (const struct list *it = ch->lines.prev; it != &ch->lines; it = it->prev) {
         const struct channel_line *l = list_entry(it, const struct channel_line, link);
         if (d->message_id != NULL && l->message_id != NULL && d->chat_id != NULL &&

@@ -5,11 +5,12 @@
  *
  *   - never sent: retried when the connection is back
  *   - network trouble, as the connector reports it: retried twice
- *   - unknown outcome: not retried, because a retry might send the message twice
+ *   - unknown outcome of an edit or a draft: retried once, because a repetition changes nothing
+ *   - unknown outcome of anything else: not retried, because that might send the message twice
  *
  *      queued --first in line--> in flight --result--> reported to its program, next
  *                 ^                  |
- *                 '--- @again -------'   not connected, or network trouble
+ *                 '--- @again -------'   not connected, network trouble, outcome unknown
  */
 #include <stdlib.h>
 #include "agent/agent_priv.h"
@@ -21,6 +22,7 @@
 
 #define MAX_CONVERSATIONS 4096
 #define NETWORK_TRIES 3
+#define UNKNOWN_TRIES 2
 #define RECONNECT_LOOK_MS 1000 /* retry interval, in case a reconnect went unnoticed */
 
 struct say { /* one action */
@@ -28,6 +30,7 @@ struct say { /* one action */
     struct conversation *conversation;
     char *action, *ref; /* owned */
     bool is_send, edits_last;
+    bool repeatable;       /* doing it twice changes nothing */
     struct message *turn;  /* borrowed; NULL: outside a turn */
     struct worker *teller; /* borrowed; gets the result; NULL: not wanted */
     said_cb *done;         /* gets the result; NULL: not wanted */
@@ -154,6 +157,11 @@ void conversation_forget_worker(struct conversation *c, struct worker *w)
 
 static void say_first(struct conversation *c);
 
+bool said_is_unknown(const struct said *r)
+{
+    return !r->success && str_contains(str_of(r->error), STR("timed out"));
+}
+
 /* True: a retry is scheduled. */
 static bool try_again(struct say *s, const struct said *r)
 {
@@ -162,8 +170,10 @@ static bool try_again(struct say *s, const struct said *r)
     bool network = str_contains(str_of(r->error), STR("network")) ||
                    str_contains(str_of(r->error), STR("Network"));
 
-    if (c->agent->state == AGENT_GONE || (!unsent && !network) ||
-        (!unsent && ++s->tries >= NETWORK_TRIES))
+    bool unknown = !network && s->repeatable && said_is_unknown(r);
+
+    if (c->agent->state == AGENT_GONE || (!unsent && !network && !unknown) ||
+        (!unsent && ++s->tries >= (unknown ? UNKNOWN_TRIES : NETWORK_TRIES)))
         return false;
     timer_set(c->agent->clock, &c->again, unsent ? RECONNECT_LOOK_MS : 2000 * (int64_t)s->tries);
     return true;
@@ -258,6 +268,7 @@ static void say_add(struct conversation *c, const struct order *o, struct say *s
     s->conversation = c;
     s->action = buf_take(&action);
     s->is_send = str_eq(o->op, STR("send"));
+    s->repeatable = str_eq(o->op, STR("edit")) || str_eq(o->op, STR("draft"));
     s->edits_last = str_eq(o->op, STR("edit")) && json_str(o->doc, "message_id").p == NULL;
     if (m != NULL)
         m->n_says++;

@@ -488,7 +488,8 @@ static enum http_take on_data(void *ctx, const struct http_result *head, struct 
         q->reading = true;
         q->how = TURN_DIED;
     }
-    return model_read(&q->reader, bytes) ? HTTP_TOOK : HTTP_STOP;
+    /* A server may keep the connection open behind the last event. */
+    return model_read(&q->reader, bytes) && !q->reader.ended ? HTTP_TOOK : HTTP_STOP;
 }
 
 /* Asks again in @ms, once.  False: it was asked again already, or something was said. */

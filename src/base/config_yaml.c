@@ -374,7 +374,7 @@ static bool fail_unknown(struct config_reading *r, const struct config_known *s,
     for (const struct config_gone *g = r->cfg->schema->gone; g != NULL && g->path != NULL; g++)
         if (s->in == NULL && str_eq(path, str_of(g->path)))
             return fail_at(r, n, "%s", g->what);
-    for (size_t i = 0; s->kind != NULL && s->in->kind(i) != NULL; i++)
+    for (size_t i = 0; s->in != NULL && s->kind != NULL && s->in->kind(i) != NULL; i++)
         if (config_find(s->in->kind(i)->keys, path) != NULL)
             return fail_at(r, n, "%s: \"%s\" does not take \"%.*s\"", s->in->name, s->kind,
                            STR_FMT(path));

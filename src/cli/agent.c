@@ -225,7 +225,7 @@ static bool go_to(struct cli_job *j, struct agent_options *o, char *ret_files[3]
         return true;
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         *files[i] = ret_files[i] = absolute(*files[i]);
-    if (strchr(o->argv[0], '/') != NULL)
+    if (o->argv != NULL && o->argv[0] != NULL && strchr(o->argv[0], '/') != NULL)
         o->argv[0] = absolute(o->argv[0]); /* stays until the process ends */
     return chdir(dir) == 0;
 }
@@ -310,9 +310,10 @@ static int run(struct cli_job *j)
     char why[256];
     int rc = CLI_FAILED;
 
-    if (model_url(j) == NULL && (j->program == NULL || j->program[0] == NULL))
+    const char *program = j->program != NULL ? j->program[0] : NULL;
+    if (model_url(j) == NULL && program == NULL)
         return cli_misused(j, "name the program to run: bellhop agent -- ./my-agent");
-    if (model_url(j) != NULL && j->program != NULL && j->program[0] != NULL)
+    if (model_url(j) != NULL && program != NULL)
         return cli_misused(j, "--responses and --chat run no program");
     if (wrong == NULL)
         wrong = misplaced_model(j);
@@ -321,10 +322,9 @@ static int run(struct cli_job *j)
     if (log != NULL)
         log_level_parse(str_of(log), &level);
     log_setup(level, false);
-    if (model_url(j) == NULL && !program_exists(j->program[0]))
-        return cli_failed("there is no program \"%s\": install it, or give its path%s",
-                          j->program[0],
-                          strcmp(j->program[0], "npx") == 0 ? " (npx comes with Node)" : "");
+    if (program != NULL && !program_exists(program))
+        return cli_failed("there is no program \"%s\": install it, or give its path%s", program,
+                          strcmp(program, "npx") == 0 ? " (npx comes with Node)" : "");
     if (!cli_flag(j, "--demo"))
         return run_with(j, NULL);
     if (demo_begin(&demo, why)) {

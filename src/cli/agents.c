@@ -31,6 +31,7 @@ static const struct {
     {SECRET, "--key", "key"},
     {WORD, "--history", "history"},
     {WORD, "--permission-timeout", "permission_timeout"},
+    {WORD, "--sessions", "process_sessions"},
     {WORD, "--login", "login"},
     {LIST, "--session", "sessions"},
     {LIST, "--capability", "capabilities"},

@@ -42,5 +42,5 @@ extern const struct cli_column agent_list_columns[];
     "  --timeout, --platform, --bot, --model, --history, --permission-timeout, --login\n" \
     "  --authorization, --secret, --key   a secret; @FILE reads it from a file\n" \
     "  --session NAME[=TARGET]...  --capability C...  --open  --wake-on-deliver\n" \
-    "  --progress  --merge  --shared-groups   with --substrate acp\n" \
+    "  --progress  --merge  --shared-groups  --sessions N   with --substrate acp\n" \
     "  --unset KEY             with set: the key's default holds again\n\n"

@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "cli/server.h"
 #include "cli/settings.h"
-#include "host/testbots.h"
+#include "testbots/testbots.h"
 #include "http/idp.h"
 #include "net/loop.h"
 #include "tenancy/facts.h"

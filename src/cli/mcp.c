@@ -386,6 +386,7 @@ static void submit(struct bridge *b, enum post_kind kind, struct str line, const
                                         .timeout_ms = stream ? STREAM_MS : POST_MS,
                                         .max_body = stream ? SIZE_MAX : (size_t)256 << 20,
                                         .on_data = stream ? on_data : NULL,
+                                        .once = str_eq(a->method, STR("tools/call")),
                                         .unix_socket = b->sock.n > 0 ? buf_z(&b->sock) : NULL},
                    on_answer, p);
     for (size_t i = 0; i < h.n_lines; i++)

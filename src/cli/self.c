@@ -56,8 +56,8 @@ static bool wait_for(pid_t pid)
 
 bool self_run(const char *const *args, struct buf *out, char *ret_why)
 {
-    int fd, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    pid_t pid;
+    int fd = -1, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    pid_t pid = -1;
     bool started = self_start(args, null, &pid, &fd, ret_why);
 
     if (null >= 0)

@@ -28,7 +28,7 @@
 #include "edge/door.h"
 #include "edge/vault.h"
 #include "host/host.h"
-#include "host/testbots.h"
+#include "testbots/testbots.h"
 #include "http/dashboard.h"
 #include "http/idp.h"
 #include "http/media_route.h"

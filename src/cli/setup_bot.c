@@ -150,7 +150,7 @@ static bool is_asked(const struct setup *s, const struct config_key *k)
         for (const struct config_key *o = s->ops->config->keys; o->path != NULL; o++)
             if (o->ask != NULL)
                 return false;
-        return k->value == NULL && strcmp(k->path, "api_base") != 0;
+        return k->value == NULL && !str_eq(str_of(k->path), STR("api_base"));
     }
     if (value.n == 0)
         return true;

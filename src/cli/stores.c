@@ -95,7 +95,7 @@ static int print_diff(const char *from, struct str was, const char *to, struct s
 {
     int old = file_of(was), new = file_of(is), status = -1;
     char old_path[32], new_path[32];
-    pid_t pid;
+    pid_t pid = -1;
 
     snprintf(old_path, sizeof old_path, "/dev/fd/%d", old);
     snprintf(new_path, sizeof new_path, "/dev/fd/%d", new);

@@ -6,7 +6,7 @@
 #include <time.h>
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "host/testbots.h"
+#include "testbots/testbots.h"
 
 #define SOCKET "/admin.sock"
 #define PATIENCE_MS 5000

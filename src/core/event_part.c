@@ -1,5 +1,5 @@
-/* event_part.c - one message in a frame that is written already: it is found, changed or taken out.
- * (event.h has the contract.)
+/* event_part.c - finds, changes or removes one message of a frame that is already written. (event.h
+ * has the contract.)
  *
  * The frame of a burst has the texts of its messages joined, so message_parts says how long each of
  * them is. */

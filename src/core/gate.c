@@ -229,28 +229,51 @@ static void claim_routed(struct gathering *g, const struct gate_place *p)
     }
 }
 
-/* True when operators' routes give exactly this place to other tenants and none to the tenant that
- * claimed @p.  A route of the whole bot does not count. */
-static bool is_elsewhere(const struct gathering *g, const struct event *ev,
-                         const struct gate_place *p)
+/* The routes of exactly this place; a route of the whole bot does not count.  NULL: none. */
+static const struct gate_routes *routes_here(const struct gathering *g, const struct event *ev)
 {
-    const struct gate_routes *r = p->firm || str_eq(ev->route_key, ev->bot) ? NULL : ask(g, ROUTE);
+    const struct gate_routes *r = str_eq(ev->route_key, ev->bot) ? NULL : ask(g, ROUTE);
+
+    return r != NULL && !list_is_empty(&r->places) ? r : NULL;
+}
+
+static bool routes_name(const struct gate_routes *r, struct str tenant)
+{
     size_t n = 0;
 
-    if (r == NULL || list_is_empty(&r->places))
-        return false;
     for (const struct list *it = r->places.next; it != &r->places && n < GATE_CANDIDATES;
          it = it->next, n++) {
         const struct gate_place *at = list_entry(it, const struct gate_place, link);
-        if (str_eq(at->to != NULL ? at->to->tenant : at->all->name, p->to->tenant))
-            return false;
+        if (str_eq(at->to != NULL ? at->to->tenant : at->all->name, tenant))
+            return true;
     }
-    return true;
+    return false;
+}
+
+/* True when operators' routes give exactly this place to other tenants and none to the tenant that
+ * claimed @p. */
+static bool is_elsewhere(const struct gathering *g, const struct event *ev,
+                         const struct gate_place *p)
+{
+    const struct gate_routes *r = p->firm ? NULL : routes_here(g, ev);
+
+    return r != NULL && !routes_name(r, p->to->tenant);
+}
+
+/* An operator's grant of a guild outweighs a channel that a gateway of another tenant claimed. */
+static bool is_outweighed(const struct gathering *g, const struct event *ev,
+                          const struct gate_place *channel, const struct gate_place *guild)
+{
+    if (guild == NULL || !guild->firm || channel->firm ||
+        str_eq(guild->to->tenant, channel->to->tenant))
+        return false;
+    const struct gate_routes *r = routes_here(g, ev);
+    return r == NULL || !routes_name(r, channel->to->tenant);
 }
 
 static void gather(struct gathering *g, const struct event *ev)
 {
-    const struct gate_place *p = NULL;
+    const struct gate_place *p = NULL, *guild = ask(g, GUILD);
     size_t looked = 0;
 
     g->bot = ask(g, BOT);
@@ -262,13 +285,12 @@ static void gather(struct gathering *g, const struct event *ev)
             exclude(g, l->to, GATE_NO_LINK_ELSEWHERE);
     for (int which = THREAD; which <= PARENT && p == NULL; which++)
         p = ask(g, which);
-    if (p != NULL && is_elsewhere(g, ev, p))
+    if (p != NULL && (is_elsewhere(g, ev, p) || is_outweighed(g, ev, p, guild)))
         claim(g, p->to, CLAIM_ELSEWHERE);
     else if (p != NULL)
         g->channel_taken = claim(g, p->to, CLAIM_CHANNEL);
-    p = ask(g, GUILD);
-    if (p != NULL)
-        claim(g, p->to, is_elsewhere(g, ev, p) ? CLAIM_ELSEWHERE : CLAIM_GUILD);
+    if (guild != NULL)
+        claim(g, guild->to, is_elsewhere(g, ev, guild) ? CLAIM_ELSEWHERE : CLAIM_GUILD);
     const struct gate_routes *r = ask(g, ROUTE);
     if (r == NULL || list_is_empty(&r->places))
         r = ask(g, ROUTE_ALL);

@@ -37,6 +37,7 @@ struct agent_settings { /* an entry; each substrate uses the keys marked with it
     char *model, *key;                   /* responses, chat */
     uint32_t history;                    /* chat: messages of a conversation that it gets */
     bool progress, merge, shared_groups; /* acp */
+    uint32_t process_sessions;           /* acp: sessions that one process holds */
     int64_t permission_ms;
     char *login;
 };

@@ -23,8 +23,9 @@
 
 #define REST_FIRST_MS 1000
 #define REST_LONGEST_MS 60000
-#define WELL_MS 60000  /* a child that ran for so long begins with the first backoff again */
-#define GRACE_MS 10000 /* to finish, when it is stopped */
+#define WELL_MS 60000      /* a child that ran for so long begins with the first backoff again */
+#define GRACE_MS 10000     /* to finish, when it is stopped */
+#define PREDECESSOR_MS 100 /* between looks whether it has ended */
 #define ENV_WORDS 5
 
 enum hosted_state { IDLE, ENTERING, RUNNING, RESTING, STOPPING };
@@ -108,6 +109,9 @@ size_t hosted_command(const struct agent_settings *s, const char *state_dir,
         seconds(room->permission, sizeof room->permission, s->permission_ms);
         argv[n++] = "--permission-timeout";
         argv[n++] = room->permission;
+        snprintf(room->sessions, sizeof room->sessions, "%u", (unsigned)s->process_sessions);
+        argv[n++] = "--sessions";
+        argv[n++] = room->sessions;
         if (s->progress)
             argv[n++] = "--progress";
         if (s->merge)
@@ -329,6 +333,17 @@ static void on_entered(void *ctx, enum bh_err err, const char *why)
     run(h, g->secrets[0].text);
 }
 
+/* The program that an earlier version of the entry started still ends its turn. */
+static bool has_predecessor(const struct hosted *h)
+{
+    list_each (&h->d->hosts->leaving, it, nxt) {
+        const struct hosted *old = list_entry(it, struct hosted, link);
+        if (strcmp(old->s.tenant, h->s.tenant) == 0 && strcmp(old->s.id, h->s.id) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void on_turn(struct timer *t)
 {
     struct hosted *h = container_of(t, struct hosted, turn);
@@ -339,6 +354,10 @@ static void on_turn(struct timer *t)
                               .bot = str_of(h->s.bot),
                               .open = h->s.open};
 
+    if (has_predecessor(h)) {
+        timer_set(clock_of(h), t, PREDECESSOR_MS);
+        return;
+    }
     if (g != NULL && g->revoked_ms == 0 && g->n_secrets > 0) {
         run(h, g->secrets[0].text);
         return;

@@ -38,7 +38,7 @@ const char *hosted_problem(const struct dispatch *d, struct str tenant, struct s
  * Returns the number of words; 0: the command is too long. */
 #define HOSTED_WORDS 120
 struct hosted_words {
-    char identity[300], timeout[24], permission[24], history[16], state[4096];
+    char identity[300], timeout[24], permission[24], history[16], sessions[16], state[4096];
 };
 size_t hosted_command(const struct agent_settings *s, const char *state_dir,
                       struct hosted_words *room, const char *argv[HOSTED_WORDS + 1]);

@@ -634,7 +634,8 @@ static void begin(struct asking *w, struct recipient *a, struct payload *p, stru
     call_begin(&w->call, a, p->session, "request", key);
     if (of == NULL) {
         of = xcalloc(1, sizeof *of + tenant.n + 1);
-        memcpy(of->name, tenant.p, tenant.n);
+        if (tenant.n > 0)
+            memcpy(of->name, tenant.p, tenant.n);
         map_put(&t->tenants, str_of(of->name), of);
     }
     of->n++;

@@ -265,7 +265,8 @@ static void instance_part(struct front *f, struct buf *out)
     int64_t now = clock_wall_ms(loop_clock(f->loop));
 
     relay_tally(f->relay, &t);
-    head(out, "instances", "gauge", "Instances by state.");
+    head(out, "instances", "gauge",
+         "Instances by state; `never`: no gateway of it has connected yet.");
     buf_printf(out,
                "bellhop_instances{state=\"live\"} %" PRIu64 "\n"
                "bellhop_instances{state=\"away\"} %" PRIu64 "\n"

@@ -1,13 +1,13 @@
 /* ops_test.c - `bellhop say`, `bellhop expect`: a test is the person, and sees what a gateway did.
  *
- * Only a server with test bots (`serve --ephemeral`) has these operations; host/testbots.h does the
- * work. */
+ * Only a server with test bots (`serve --ephemeral`) has these operations; testbots/testbots.h does
+ * the work. */
 #include <stdlib.h>
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/regex.h"
 #include "core/journal.h"
-#include "host/testbots.h"
+#include "testbots/testbots.h"
 #include "http/op.h"
 #include "relay/relay.h"
 

@@ -716,7 +716,7 @@ static bool is_complete(struct mcp_exchange *x, const struct rpc *rpc)
         reply_error(x, rpc->id, RPC_BAD_PARAMS,
                     "_meta must have " META "protocolVersion and " META "clientCapabilities",
                     STR_NULL);
-    else if (!str_eq(r->version, version))
+    else if (r->version.p == NULL || !str_eq(r->version, version))
         reply_error(x, rpc->id, RPC_HEADER_MISMATCH,
                     "Header mismatch: MCP-Protocol-Version is not the version in _meta", STR_NULL);
     else if (!str_eq(version, STR(MCP_STATELESS)))

@@ -1,15 +1,15 @@
 /* edges.c - design.  (edges.h has the contract.)
  *
- * Everything of an edge is made by the heart's thread before the edge's thread starts, and freed by
- * it after the edge's thread has ended.  In between only the edge's thread touches it; settings
- * change by edges_each().
+ * The heart's thread makes an edge before the edge's thread starts, and frees the edge after that
+ * thread has ended.  In between only the edge's thread touches the edge; edges_each() changes its
+ * settings.
  *
  * Limits.  Every edge has a branch of the heart's ledger, so limits hold for all threads together.
- * An edge counts its connections, and both ends count the bytes that they hold.  The bound of
- * descriptors is one for all edges, too.
+ * An edge counts its connections, and both ends count the bytes that they hold.  All edges share
+ * one bound of descriptors, too.
  *
- * The end.  The heart has closed its connections; what it said is in the rings.  Each edge drains,
- * flushes for LEAVE_MS at most, and stops its loop. */
+ * The end.  The heart has closed its connections, and its last output is in the rings.  Each edge
+ * drains, flushes for LEAVE_MS at most, and stops its loop. */
 #include "net/edges.h"
 
 #include <errno.h>

@@ -2,15 +2,15 @@
  *
  *      clients ── sockets, TLS, HTTP, WebSocket ── edge thread ══ ring ══ heart: the server's loop
  *
- * An edge does what a node of a cluster does that does not hold the lease, by the same code: it is
- * the edge's end of a trunk (net/trunk.h), and the trunk is a ring between two threads.  The heart
- * keeps its Unix sockets, and the connections that were accepted before its edges.
+ * An edge thread runs the same code as a cluster node that does not hold the lease: the edge's end
+ * of a trunk (net/trunk.h).  Here the trunk is a ring between two threads.  The heart keeps its
+ * Unix sockets, and the connections that were accepted before its edges.
  *
- * Each edge has a loop and a server of its own; the rings, the log and what limits count
+ * Each edge has a loop and a server of its own.  The rings, the log and the counts of limits
  * (base/limits.h) are shared.  All edges accept from the same listening sockets.  A request for a
  * trunk between nodes moves to the heart with its socket.
  *
- * From http_server_start_edges() on the functions of http_server.h mean the edges too. */
+ * After http_server_start_edges() the functions of http_server.h apply to the edges too. */
 #pragma once
 #include "base/buf.h"
 #include "base/err.h"

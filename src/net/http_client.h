@@ -1,4 +1,4 @@
-/* http_client.h - outbound HTTP(S): platform REST, wake pokes, JWKS.  libcurl underneath.
+/* http_client.h - makes outbound HTTP(S) calls with libcurl: platform REST, wake pokes, JWKS.
  *
  *      struct http_fetch what = {.url = url, .timeout_ms = 5000};
  *      s->poke = http_fetch(client, &what, on_poked, s);

@@ -2,8 +2,8 @@
  *
  * Acks name deliveries by their bufferIds, in any order.  Looking each one up when it comes would
  * be work that only a takeover needs.  So acks are appended to a list, and once the list is as long
- * as the list of deliveries, one pass with a table of ids removes what is on disk from both: a
- * constant cost per ack. */
+ * as the list of deliveries, one pass with a table of ids removes the committed acks and their
+ * deliveries from both lists.  That is a constant cost per ack. */
 #include "net/kept.h"
 
 #include <assert.h>

@@ -1,4 +1,4 @@
-/* kept.h - what an edge remembers of a gateway's socket, so that the socket outlives the heart.
+/* kept.h - an edge's memory of a gateway's socket, so that the socket can outlive the heart.
  *
  *      gateway --bytes--> kept_up() --TEXT and ACKS, in their order--> heart
  *      heart --DATA, SENT, RESULT--> kept_down() --whole frames--> gateway
@@ -8,7 +8,7 @@
  *
  * Three things make a takeover exact.  Only whole frames go down the socket, so the next heart
  * never continues the frame of another one.  A delivery counts as sent when the frame that ends it
- * went down.  An ack is held until the heart has said that it is on disk.
+ * went down.  The edge holds an ack until the heart reports that the ack is on disk.
  *
  * No I/O and no clock: the simulator runs this file.  Private to src/net/ and the simulator.
  */

@@ -1,8 +1,8 @@
 /* program.c - design.  (program.h has the contract.)
  *
- * A pidfd reports the exit, so no signal handler is involved.  The exit ends the program, not the
- * end of its output, because a grandchild may keep stdout open for ever.  At the exit the pipe is
- * drained once.
+ * A pidfd reports the exit, so no signal handler is involved.  A program counts as ended when it
+ * exits, not when its output ends, because a grandchild may keep stdout open for ever.  At the exit
+ * the pipe is drained once.
  *
  * FIONREAD on the pipe tells how much the program has read.  A line written to a program that dies
  * before reading it counts as not taken. */
@@ -25,6 +25,7 @@
 #define END_PATIENCE_MS 5000
 #define TERM_PATIENCE_MS 2000
 #define READ_BYTES 65536
+#define DRAIN_READS 64 /* more than a pipe holds */
 
 struct output { /* stdout or stderr of a program */
     struct program *of;
@@ -153,10 +154,11 @@ static void on_output(void *ctx, int events)
     read_some(ctx);
 }
 
-/* At the exit: the rest of the pipe.  A last line without its newline is a line. */
+/* At the exit: the rest of the pipe.  A last line without its newline is a line.  The reads are
+ * bounded: a process that the program left behind may write for ever. */
 static void output_drain(struct output *o)
 {
-    while (o->fd >= 0 && read_some(o))
+    for (int i = 0; i < DRAIN_READS && o->fd >= 0 && read_some(o); i++)
         ;
     if (o->line.n > 0)
         take_line(o);

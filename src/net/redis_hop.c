@@ -4,13 +4,13 @@
  *
  *      [DEL] [XGROUP CREATE MKSTREAM: the inbox] [XTRIM: what was read] [EXPIRE] XREAD BLOCK
  *
- * XREAD always starts at 0: what is in the inbox has not been read.  After a lost connection
- * entries of lines that were cut meanwhile are still there, and ignored.  If a connection ends
- * before its first round has, the inbox holds something that cannot be read, and the next one
- * deletes it. An EXPIRE that finds no inbox means that Redis lost its data.
+ * XREAD always starts at 0, because every entry in the inbox is unread.  After a lost connection
+ * the inbox may still hold entries of lines that were cut meanwhile; the reader ignores them.  If a
+ * connection ends before its first round does, the inbox holds an unreadable entry, and the next
+ * connection deletes the inbox.  An EXPIRE that finds no inbox means that Redis lost its data.
  *
- * The writer's connection sends XADD NOMKSTREAM only.  An inbox that is not there is not made: its
- * node ended, lost its data, or uses another Redis.
+ * The writer's connection sends XADD NOMKSTREAM only.  It never creates a missing inbox: the
+ * inbox's node ended, lost its data, or uses another Redis.
  *
  * A line that is cut while there is no connection owes the other end a farewell: END with the next
  * number.  The other end sees either END or, where entries were lost, a gap. */

@@ -11,13 +11,14 @@
  *             <--ACCEPT: a salt--                 or REFUSE: why
  *             <==DATA, numbered from 1==>         ... END
  *
- * Every entry is sealed (hop_entry.h).  A line is cut, and its owner told so, by anything but the
- * next entry of it: a gap, an entry that comes again, a forged one; by a stream that has gone
- * (FLUSHALL, eviction), by an XADD that Redis refuses, and by the loss of either connection to
- * Redis.  Nothing is repeated on a line, so nothing comes twice or out of order.
+ * Every entry is sealed (hop_entry.h).  Any entry but the next one cuts a line: a gap, a repeated
+ * entry, a forged one.  So does a lost stream (FLUSHALL, eviction), an XADD that Redis refuses, and
+ * the loss of either connection to Redis.  The line's owner is told.  Nothing is repeated on a
+ * line, so nothing arrives twice or out of order.
  *
- * The reader deletes what it has read, and tells the writer how much that was: hop_line_unsent() is
- * what Redis holds at most.  An inbox expires HOP_EXPIRE_S after the end of its process.
+ * The reader deletes the entries it has read and tells the writer how much that was.
+ * hop_line_unsent() is the most that Redis still holds.  An inbox expires HOP_EXPIRE_S after the
+ * end of its process.
  *
  * Trunks use it (trunk.h) in place of a TCP connection. */
 #pragma once

@@ -3,7 +3,7 @@
  *      producer: ring_push() --a batch--> ring --loop_post()--> consumer's loop: its callback
  *
  * One thread pushes, and the consumer's loop takes everything that was pushed since its last turn.
- * Nobody waits for the other side.  Private to src/net/. */
+ * Neither thread waits for the other.  Private to src/net/. */
 #pragma once
 #include "base/buf.h"
 

@@ -4,9 +4,9 @@
  *      edge:  a request to such a path --REQUEST with the number of the key that fits--> heart
  *
  * Edges verify before a request goes to the heart: 110 µs that the heart does not spend.  Numbers
- * of signers ascend, and an edge learns them in their order.  A request says whose key fits, and
- * the newest signer that the edge knew.  The heart compares both, so a key that was added or
- * removed meanwhile is never mistaken for another.
+ * of signers ascend, and an edge learns them in their order.  A request names the signer whose key
+ * fits, and the newest signer that the edge knew.  The heart compares both, so a key that was added
+ * or removed meanwhile is never mistaken for another.
  *
  * The heart believes its edges: they are threads of its process, or nodes that have proved on their
  * trunk that they know the master key.  The numbers are those of one heart, so an edge forgets them

@@ -2,7 +2,7 @@
  *
  * What a failure means follows from the last reply.  354 says that the server waits for the mail,
  * so a connection that breaks after 354 leaves the fate of the mail unknown.  A code of 400 or more
- * is the server's answer.  Anything else is a server that has got no mail. */
+ * is the server's answer.  In every other case the server has not received the mail. */
 #include "net/smtp.h"
 
 #include <fcntl.h>

@@ -433,7 +433,7 @@ void spool_free(struct spool *s)
 {
     if (s == NULL)
         return;
-    if (first(s) != NULL)
+    if (!list_is_empty(&s->files))
         erase_taken(first(s));
     list_each (&s->files, it, nxt)
         file_free(list_entry(it, struct spool_file, link));

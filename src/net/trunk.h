@@ -6,8 +6,8 @@
  *
  * The edge is a node of a cluster that does not hold the lease; the heart is the node that does.
  * The edge owns the sockets and parses what comes: it sends whole requests, pieces of bodies, texts
- * of WebSockets and acks.  The heart answers with bytes for a socket.  Both sides collect what they
- * have to say during a turn of the loop and send it as one batch (net/batch.h).
+ * of WebSockets and acks.  The heart answers with bytes for a socket.  Each side collects its
+ * messages during a turn of the loop and sends them as one batch (net/batch.h).
  *
  * Both sides prove that they know one secret key; neither sends it:
  *

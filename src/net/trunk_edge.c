@@ -7,9 +7,9 @@
  * NEXT lets the connection read its next request.  A WebSocket is decoded here: its pings are
  * answered here, its texts and acks travel.
  *
- * When the trunk is lost, connections between two requests do not notice.  A gateway's WebSocket is
- * parked: its pings are answered, and what it says is held until the next heart has it
- * (net/kept.h). */
+ * The loss of a trunk does not affect connections between two requests.  The edge parks a
+ * gateway's WebSocket: the edge answers its pings and holds its messages until the next
+ * heart has them (net/kept.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>

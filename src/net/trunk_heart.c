@@ -1,4 +1,5 @@
-/* trunk_heart.c - the heart's end of a trunk: who may open one, and connections without sockets.
+/* trunk_heart.c - the heart's end of a trunk: authenticates edges, serves connections without
+ * sockets.
  *
  * A connection without a socket gets whole requests and texts from its edge.  It writes as every
  * other connection does, and what it writes becomes DATA.  NEXT tells the edge that the answer is

@@ -1,4 +1,4 @@
-/* await.h - events that wait until they are delivered or on disk, and the webhooks behind them.
+/* await.h - answers a webhook, or calls back, once its event is delivered or on disk.
  *
  *      await_accept(p, &delivery, http_req_id(req), &GOOD, 10000);        answers a webhook
  *      await_event(p, &delivery, &envelope, sizeof envelope, on_safe);    calls on_safe()
@@ -48,7 +48,7 @@ void await_event(struct platform *p, const struct webhook_delivery *x, const voi
 
 /* Is @timestamp, in seconds, at most @window_ms from the clock? */
 bool webhook_is_now(struct str timestamp, int64_t wall_ms, int64_t window_ms);
-/* Does a request show the secret?  Takes as long whatever is shown. */
+/* Does @shown equal @secret?  Compares in constant time. */
 bool webhook_shows(struct str shown, const char *secret);
 /* The one answer to every webhook without a valid proof. */
 void webhook_is_unsigned(struct http_server *server, struct http_id id);

@@ -1,4 +1,4 @@
-/* bearer.h - the access token of a bot: fetched when a request needs it, and again before it ends.
+/* bearer.h - fetches a bot's access token when a request needs it, and renews it before it expires.
  *
  *      NONE --bearer_get()--> FETCHING --ok--> GOOD --nearly expired--> GOOD, and FETCHING
  *        ^                       '--failed--> FAILED --after a while--> NONE

@@ -6,14 +6,14 @@
  *
  * The program is run by the server's helper process (net/spawner.h), because the confined server
  * must not exec.  With an address the program is a daemon of the operator's, and the connection
- * takes the place of the process.  In both cases everything that the program prints is in a file
- * (net/spool.h) before it is read: a notification leaves the file only once the adapter has taken
- * it, and one that was not taken is handed over again by the next process.  An answer that comes
- * after its call has ended, or while bellhop was not running, goes to late().
+ * takes the place of the process.  In both cases everything that the program prints goes to a file
+ * (net/spool.h) before bellhop reads it.  A notification leaves the file only once the adapter has
+ * taken it; otherwise the next process hands it to the adapter again.  An answer that comes after
+ * its call has ended, or while bellhop was not running, goes to late().
  *
  * Bounds: a line has max_line bytes, unread lines CHILD_MAX_UNREAD bytes in all, open calls
- * JSONRPC_MAX_CALLS, unread input SPAWN_UNREAD_BYTES.  A program that exceeds the second or the
- * last is ended and started again.  So is one that does not answer the call `ping` within
+ * JSONRPC_MAX_CALLS, unread input SPAWN_UNREAD_BYTES.  A program that exceeds CHILD_MAX_UNREAD or
+ * SPAWN_UNREAD_BYTES is restarted.  So is a program that does not answer the call `ping` within
  * CHILD_SILENT_MS.  Restarts back off from CHILD_FIRST_MS to CHILD_LAST_MS.  Of stderr
  * CHILD_LOG_LINES lines a minute are logged.
  *
@@ -55,7 +55,7 @@ struct child_ops {
     /* A notification.  True: taken.  False: child_taken() follows once it is safe; until then the
      * next line waits, and after a crash this one comes again. */
     bool (*notified)(void *ctx, struct str method, struct json params);
-    /* The program answered the call @id of child_call() later than anybody waited.  NULL: ignored.
+    /* The program answered the call @id of child_call() after the call had ended.  NULL: ignored.
      */
     void (*late)(void *ctx, uint64_t id, const struct child_answer *a);
 };
@@ -75,7 +75,8 @@ struct child_options {   /* borrowed while the child lives */
 /* NULL: unix:/path or host:port; else what is wrong with @address. */
 const char *child_address_wrong(const char *address);
 
-/* Never inside: callbacks start with the next turn.  NULL: @ret_why (256 bytes). */
+/* Callbacks begin with the next turn of the loop, never inside this call.  NULL: failed, and
+ * @ret_why (256 bytes) says why. */
 struct child_peer *child_open(const struct child_options *opt, const struct child_ops *ops,
                               void *ctx, char *ret_why);
 void child_close(struct child_peer *c); /* ends the program; no callback after; NULL is fine */

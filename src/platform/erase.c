@@ -1,6 +1,6 @@
-/* erase.c - what platforms keep of a tenant or a person goes: messages on their way out, questions
- * without an answer, and what is in memory.  (platform.h has the contract, store/erasure.h the
- * engine.)  A platform with records of its own has an eraser in its ops. */
+/* erase.c - erases a tenant or a person from the platforms: waiting messages, open questions, and
+ * adapters' memory.  (platform.h has the contract, store/erasure.h the engine.)  A platform with
+ * records of its own has an eraser in its ops. */
 #include "platform/platform.h"
 #include "platform/prompts.h"
 #include "platform/sender.h"
@@ -37,30 +37,39 @@ static const struct erase_records of_person[] = {
     {0},
 };
 
+static void forget_chat(struct platform *p, struct str chat)
+{
+    if (p->ops->forget_chat != NULL)
+        p->ops->forget_chat(p, chat);
+    else if (p->ops->forget != NULL)
+        p->ops->forget(p, chat);
+}
+
+/* Chats of a tenant are known where records are kept. */
 static void forget_own_chat(void *ctx, struct str bot, struct str chat)
 {
     const struct platform_erase *all = ctx;
     size_t i = 0;
 
-    for (struct platform *p; (p = all->nth(all->ctx, i++)) != NULL;) {
-        if (p->ops->eraser == NULL || !str_eq(str_of(p->bot), bot))
-            continue; /* chats of a tenant are known where records are kept */
-        if (p->ops->forget_chat != NULL)
-            p->ops->forget_chat(p, chat);
-        else if (p->ops->forget != NULL)
-            p->ops->forget(p, chat);
-    }
+    for (struct platform *p; (p = all->nth(all->ctx, i++)) != NULL;)
+        if (p->ops->eraser != NULL && str_eq(str_of(p->bot), bot))
+            forget_chat(p, chat);
 }
+
+struct forget_of { /* a person */
+    const struct platform_erase *all;
+    struct str platform;
+};
 
 static void forget_private_chat(void *ctx, struct str bot, struct str chat)
 {
-    const struct platform_erase *all = ctx;
+    const struct forget_of *of = ctx;
     size_t i = 0;
 
-    forget_own_chat(ctx, bot, chat);
-    for (struct platform *p; (p = all->nth(all->ctx, i++)) != NULL;) {
-        if (p->ops->eraser == NULL || !str_eq(str_of(p->bot), bot))
+    for (struct platform *p; (p = of->all->nth(of->all->ctx, i++)) != NULL;) {
+        if (!str_eq(str_of(p->ops->name), of->platform) || !str_eq(str_of(p->bot), bot))
             continue;
+        forget_chat(p, chat);
         if (p->sender != NULL)
             sender_forget_chat(p->sender, chat);
         if (p->prompts != NULL)
@@ -100,7 +109,7 @@ static void forget_person(void *ctx, struct erasure *e)
             prompts_forget_chat(p->prompts, s->user);
     }
     if (!s->dry)
-        erasure_own_chats(e, forget_private_chat, ctx);
+        erasure_own_chats(e, forget_private_chat, &(struct forget_of){all, s->platform});
     erasure_next(e);
 }
 

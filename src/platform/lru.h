@@ -1,12 +1,12 @@
-/* lru.h - a table of entries by key, in the order of their use, for what platforms tell on the way.
+/* lru.h - a bounded table by key that drops its least recently used entry, for adapters' caches.
  *
  *      struct chat { struct lru_entry lru; int64_t typed_ms; };
  *
  *      struct chat *c = lru_use(&t->chats, chat_id, sizeof *c);     found, or new and zeroed
  *      struct chat *c = lru_find(&t->chats, chat_id);               NULL: none
  *
- * Adapters call it.  A table that has @max entries drops the one that was not used for longest when
- * a new one comes.  The table owns its entries and their keys. */
+ * Adapters call it.  A new entry in a table that has @max entries evicts the least recently used
+ * one.  The table owns its entries and their keys. */
 #pragma once
 #include "base/list.h"
 #include "base/map.h"

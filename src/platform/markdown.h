@@ -7,7 +7,8 @@
  *          md_write(&w, &m, &part, true);        // the keys "text" and "entities"
  *      md_done(&m);
  *
- * outbound.c calls it for every text that is sent.  Pure: no clock, no network.
+ * The Telegram and Signal adapters call it for every text that they send.  Pure: no clock, no
+ * network.
  *
  * An entity is a kind, an offset and a length.  Telegram also takes MarkdownV2 and HTML, but both
  * need escapes, which can go wrong.  With entities the text is exactly what people see.  Telegram

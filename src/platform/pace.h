@@ -3,9 +3,9 @@
  *      wait_ms = pace_wait_ms(p, chat, group, PACE_EDIT)   0: pace_count() and send it
  *      the platform said 429 --> pace_hit(p, chat, retry_after_ms)
  *
- * All requests of a bot share the budget: messages, edits, previews, typing and reactions.  What
- * matters goes first.  Every class but messages leaves a part of the bot's budget to the classes
- * before it, so a message finds room while hundreds of answers stream.
+ * All requests of a bot share the budget: messages, edits, previews, typing and reactions.  The
+ * classes are ranked.  Each class leaves a part of the bot's budget to the classes above it, so a
+ * message finds room while hundreds of answers stream.
  *
  * In a chat, unfinished texts are a gap apart from every other request.  Messages and last texts
  * may come in short bursts, as platforms allow.  After a 429 on a burst that chat gets none for
@@ -15,8 +15,8 @@
  * minute.  Other chats do not notice.
  *
  * Counts are lost when the process ends.  A process that finds unfinished work of an earlier one
- * calls pace_spent(): bursts then begin used up.  The minute of a group is not known, and a 429 of
- * a group is waited out.
+ * calls pace_spent(): bursts then begin used up.  How much of group_max the earlier process used is
+ * not known; if a group gets a 429, its requests wait as long as the platform asks.
  *
  * The streams of a bot own it (stream.h); an adapter that counts its other requests too calls it
  * from its write().  It sends nothing and holds no queue: it is arithmetic on a clock.  Chats

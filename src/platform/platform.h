@@ -84,8 +84,9 @@ struct platform_ops {
      * need not remember every chat. */
     bool secret_chats;
     bool ids_per_chat; /* a message's id is unique in its chat only: core/event.h */
-    /* How long the platform may send an event again, where that is longer than `delivery.dedup`:
-     * while one of its bots is configured, deduplication keys are kept as long.  0: it is not. */
+    /* How long the platform may send an event again, where that is longer than
+     * `delivery.dedup`: while one of its bots is configured, deduplication keys are kept
+     * for this time.  0: not longer. */
     int64_t repeats_ms;
     /* Servers of the platform choose this path themselves, so it names no bot: every bot gets the
      * requests below it through http(), until one is proven to be meant.  NULL: none. */
@@ -263,9 +264,9 @@ struct str platform_message_type(struct str mime, bool voice);
 void platform_set_problem(struct platform *p, const char *sentence);
 /* ---- connected but deaf ----
  *
- * A connection can stand while no event comes any more.  Where the platform has a heartbeat, its
- * adapter calls platform_beat() for each one.  Elsewhere the bot's own rhythm tells: deaf is ten
- * times the usual gap between events, and at least ten minutes. */
+ * A connection can stay open and yet bring no more events.  If the platform has a heartbeat, its
+ * adapter calls platform_beat() for each beat.  Otherwise a bot counts as deaf after ten times its
+ * usual gap between events, and at least ten minutes. */
 #define PLATFORM_RHYTHM_MS ((int64_t)24 * 3600 * 1000)
 #define PLATFORM_DEAF_MS 600000
 #define PLATFORM_DEAF_EVENTS 10 /* fewer events are no rhythm yet */
@@ -356,10 +357,10 @@ void host_media_gone(struct host *h, struct media_ask ask, const char *why);
  * when @bytes are not needed any more; it may run inside the call. */
 void host_media_bytes(struct host *h, struct media_ask ask, struct str bytes,
                       void (*release)(void *ctx), void *ctx);
-/* Answers ops->context().  @said is copied, oldest first; @failed: the messages are unknown. */
-/* An answer that sees() returned GATE_SIGHT_ASKED for has come, or will not come: of somebody in
- * @guild. */
+/* Called after sees() returned GATE_SIGHT_ASKED for somebody in @guild: the answer came or
+ * never will. */
 void host_sight(struct host *h, struct platform *p, struct str guild);
+/* Answers ops->context().  @said is copied, oldest first; @failed: the messages are unknown. */
 void host_context(struct host *h, struct context_ask ask, const struct event_said *said, size_t n,
                   bool failed);
 
@@ -373,8 +374,9 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
  * the instance is gone, and the action must not be resumed. */
 bool host_revive(struct host *h, struct platform *p, const struct action_from *from,
                  enum action_op op, struct str chat, struct action_id *ret_id);
-/* Has the instance of @from a right to act there now, as for a fresh action?  GATE_UNSEEN: no;
- * other than GATE_SEEN: a scope gives the place, and who sees it is not known. */
+/* May the instance of @from act in @place now, by the rules for a fresh action?  GATE_SEEN:
+ * yes.  GATE_UNSEEN: no.  Otherwise: a scope grants the place, and the platform has not
+ * told yet who sees it. */
 enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
                              const struct action_place *place);
 #define HOST_NO_RIGHT "this agent has no right to act in this chat any more"

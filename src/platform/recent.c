@@ -26,7 +26,7 @@ struct recent_chat {
     struct list words; /* oldest first */
     int64_t at_ms;     /* monotonic; last note or refill */
     size_t n, bytes;   /* of its messages */
-    size_t since_gap;  /* messages noted since the last gap */
+    size_t since_gap;  /* messages noted since the last gap, without expired ones */
     bool reaches_back;
     char key[];
 };
@@ -219,13 +219,16 @@ struct str recent_author(struct recent *r, struct str chat, struct str message_i
     return w != NULL ? w->said.user_id : STR_NULL;
 }
 
+/* Drops expired messages; the chat reaches back if those that are left are enough. */
 static void drop_old(struct recent *r, struct recent_chat *c)
 {
     int64_t now_ms = clock_now_ms(r->clock);
 
     while (c->n > 0 && now_ms - list_first(&c->words, struct words, link)->at_ms >= r->keep_ms) {
         words_drop(r, c, list_first(&c->words, struct words, link));
-        c->reaches_back = false;
+        if (c->since_gap > c->n)
+            c->since_gap = c->n;
+        c->reaches_back = c->since_gap >= r->per_chat;
     }
 }
 

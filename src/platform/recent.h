@@ -13,8 +13,9 @@
  * been silent for longest is dropped.
  *
  * A chat reaches back when no message is missing before the ones here: after a refill, or once
- * @per_chat messages were noted.  A gap in the connection ends that (recent_gap()), and so does
- * age.  Adapters whose platform has no history to read (Telegram) ignore it. */
+ * @per_chat messages were noted.  A gap in the connection ends that (recent_gap()), and so does the
+ * expiry of a message, unless @per_chat are left.  Adapters whose platform has no history to read
+ * (Telegram) ignore it. */
 #pragma once
 #include "core/event.h"
 

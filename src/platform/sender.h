@@ -121,8 +121,9 @@ struct sender_ops { /* @p is the platform the sender was made for */
     void (*read)(struct platform *p, struct outgoing *o, const struct http_result *res,
                  struct sender_verdict *v);
     void (*free)(struct outgoing *o); /* frees the adapter's struct around @o */
-    /* Ms until part o->at may be written, because of a limit the adapter knows; 0: now.  Unlike an
-     * AGAIN of write(), nothing of it was noted as tried, whenever the process ends.  NULL: now. */
+    /* Ms until part o->at may be written, because of a limit the adapter knows; 0: now.  Called
+     * before the record says TRYING, so a crash during the wait leaves no doubt about the part,
+     * unlike an AGAIN from write().  NULL: always now. */
     int64_t (*wait)(struct platform *p, struct outgoing *o);
     /* For platforms that are not spoken to over HTTP (a socket of lines, a child process).
      * transmit() sends the request that write() wrote: q->body, and what else the adapter
@@ -215,7 +216,7 @@ void sender_pause(struct sender *s, int64_t for_ms);
 void sender_resume(struct sender *s, const char *why);
 
 /* Does @text have words that a gateway misreads in a refusal?  A gateway resends after "network",
- * and gives up without a word after "timed out".  The sender leaves such words out. */
+ * and gives up silently after "timed out".  The sender leaves such words out. */
 bool sender_is_loaded(const char *text);
 
 struct sender_stats {

@@ -329,7 +329,7 @@ static void answer_merged(struct streams *all, struct action_id id, struct str m
 static void merge(struct text_stream *st)
 {
     st->promised = true;
-    timer_set(st->all->sender->env->clock, &st->keep, STREAM_KEEP_MS);
+    timer_set(st->all->sender->env->clock, &st->keep, st->final ? 0 : STREAM_KEEP_MS);
     if (st->state == STREAM_IDLE || (st->state == STREAM_READY && st->final))
         stream_schedule(st);
 }

@@ -15,8 +15,9 @@
  * nothing of the stream is on its way and the budget has room, the edit is sent at once, and its
  * result is the platform's answer or, after a short time, "queued".  Otherwise the edit
  * replaces the text that waits, and is answered at once with "queued".  The newest text is always
- * delivered in the end.  Nothing marks the last edit of an answer, so the newest text is on disk,
- * as a record of the sender, STREAM_KEEP_MS after it came, unless a newer one came or it was shown.
+ * delivered in the end.  Few gateways mark the last edit of an answer (metadata.notify), so the
+ * newest text is on disk, as a record of the sender, STREAM_KEEP_MS after it came, unless a newer
+ * one came or it was shown.  A text that is marked is on disk at once.
  * Texts that were merged do not count against limits.instance_actions.
  *
  *      IDLE --text--> WAITING --room in the chat--> READY --room for the bot--> SHOWING
@@ -110,7 +111,7 @@ struct stream_ops { /* of an adapter; what is not set has the default in its com
     /* How drafts can be shown in the chat and thread of @a.  NULL: STREAM_EDIT where the
      * descriptor supports edits, else STREAM_NOTHING. */
     enum stream_way (*way)(struct platform *p, const struct action *a);
-    /* What the platform's limits of a chat count for.  NULL: the chat_id of @a. */
+    /* The key that the platform's limits per chat count under.  NULL: the chat_id of @a. */
     struct str (*place)(struct platform *p, const struct action *a);
     bool (*is_group)(struct str place); /* has pace_rules.group_max; NULL: no place is one */
     struct pace_rules pace;             /* zeroed: no limits */
@@ -131,7 +132,8 @@ void streams_free(struct streams *all); /* writes what was promised to disk; NUL
  * cursor.  False: not taken, and the caller performs it in the ordinary way. */
 bool streams_take(struct streams *all, struct action_id id, const struct action_from *from,
                   const struct action *a);
-/* @o performs an action of @st; and: its action has ended, DONE, REFUSED, FAILED or UNKNOWN. */
+/* @o starts to perform an action of @st; the action has ended, as DONE, REFUSED, FAILED or
+ * UNKNOWN. */
 void streams_began(struct text_stream *st, struct outgoing *o);
 void streams_ended(struct text_stream *st, struct outgoing *o, const struct sender_verdict *v);
 /* @o is taken away by an operator: its stream is dropped. */

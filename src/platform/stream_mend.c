@@ -171,11 +171,10 @@ static size_t held_back(struct str s)
     return s.n;
 }
 
-size_t stream_settled(struct str text)
+static size_t settled(struct str body)
 {
-    struct str body = action_without_cursor(text);
     struct open_mark open[MAX_OPEN];
-    size_t from, n = 0, end = body.n;
+    size_t from, n = 0;
     char c = 0;
 
     if (open_fence(body, &c, &n, &from)) {
@@ -187,13 +186,23 @@ size_t stream_settled(struct str text)
         return half && body.n - line <= MAX_HELD ? line : body.n;
     }
     struct str last = str_skip(body, from);
-    end = from + held_back(last);
+    size_t end = from + held_back(last);
     if (open_marks(str_make(last.p, end - from), open) > 0)
         end = from + open[0].at;
     const char *angle = end > from ? memrchr(body.p + from, '<', end - from) : NULL;
     if (angle != NULL && memchr(angle, '>', end - (size_t)(angle - body.p)) == NULL)
         end = (size_t)(angle - body.p); /* half of a mention, or of a link */
     return body.n - end <= MAX_HELD ? end : body.n;
+}
+
+/* A platform makes mentions harmless in each piece by itself, so no piece ends in the middle of
+ * "<@" or "<!", wherever it is cut. */
+size_t stream_settled(struct str text)
+{
+    struct str body = action_without_cursor(text);
+    size_t end = settled(body);
+
+    return end > 0 && body.p[end - 1] == '<' ? end - 1 : end;
 }
 
 void stream_mend(struct str text, struct buf *out)

@@ -1,7 +1,7 @@
-/* stream_priv.h - what the two files of the streams share.
+/* stream_priv.h - the internals that stream.c and stream_show.c share.
  *
- * stream.c knows the streams of a bot and takes what gateways ask; stream_show.c shows their texts
- * and hears how that ended. */
+ * stream.c keeps the streams of a bot and takes the actions of gateways; stream_show.c shows the
+ * texts and handles the results. */
 #pragma once
 #include "base/map.h"
 #include "platform/lru.h"

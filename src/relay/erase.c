@@ -2,6 +2,7 @@
  * contract, store/erasure.h the engine.) */
 #include "relay/relay.h"
 #include "relay/in/allowance.h"
+#include "relay/out/guard.h"
 #include "store/erasure.h"
 
 /* ---- of a tenant ---- */
@@ -74,30 +75,35 @@ static const struct erase_records chats_of_tenant[] = {
 
 /* ---- of a person ---- */
 
-static bool forget_known(void *ctx, struct erasure *e, struct str key, struct str bot, bool private)
+/* @reported: of the chats that an adapter has reported; else of those whose id or record tells
+ * whose they are. */
+static bool forget_known(void *ctx, struct erasure *e, struct str key, struct json doc,
+                         bool reported)
 {
     const struct erase_subject *s = erasure_subject(e);
     struct str tenant = erase_part(&key), instance = erase_part(&key), platform = erase_part(&key);
-    bool named = str_eq(key, s->user);
+    struct str bot = json_str(doc, "bot");
+    bool direct = str_eq(basis_direct(json_get(doc, "basis")), s->user);
+    bool known = direct || str_eq(key, s->user);
 
     if (!str_eq(platform, s->platform) ||
-        (private ? named || !erasure_owns_chat(e, bot, key) : !named))
+        (reported ? known || !erasure_owns_chat(e, bot, key) : !known))
         return false;
+    if (direct)
+        erasure_chat(e, bot, key, true);
     if (!s->dry)
         relay_forget_chat(ctx, tenant, instance, platform, key);
     return true;
 }
 
-/* On most platforms the id of a direct chat is the person's id. */
 static bool forget_chat_with(void *ctx, struct erasure *e, struct str key, struct json doc)
 {
-    return forget_known(ctx, e, key, STR_NULL, false);
+    return forget_known(ctx, e, key, doc, false);
 }
 
-/* Elsewhere the platform's adapter has reported the chats with this person alone. */
 static bool forget_private_chat(void *ctx, struct erasure *e, struct str key, struct json doc)
 {
-    return forget_known(ctx, e, key, json_str(doc, "bot"), true);
+    return forget_known(ctx, e, key, doc, true);
 }
 
 static bool forget_turns(void *ctx, struct erasure *e, struct str key, struct json doc)

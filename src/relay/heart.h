@@ -5,9 +5,9 @@
  * Only files of src/relay include this header.  Everything runs on the loop thread.  No part calls
  * back into its caller: a call enqueues its effects, and the end of the turn carries them out.
  *
- * Each part has a header with its contract, and a struct that only its own file sees.  relay.c
- * builds the parts and frees them.  Iteration uses lists in order of age, never maps, so that a run
- * can be replayed.
+ * Each part has a header with its contract, and a struct that only the part's own file sees.
+ * relay.c builds the parts and frees them.  Iteration uses lists in order of age, never maps, so
+ * that a run can be replayed.
  */
 #pragma once
 #include "base/fifo.h"
@@ -78,7 +78,8 @@ enum turn_step { /* the work at the end of a turn, in this order */
  * Idempotent. */
 void turn_want(struct relay *r, unsigned steps);
 
-/* Something waits for the disk, or for its answer; and is done.  A drain waits for all of them. */
+/* drain_hold() counts work that must be on disk or answered before the relay may stop;
+ * drain_release() counts it off.  A drain ends when the count is 0. */
 static inline void drain_hold(struct relay *r)
 {
     r->unsafe++;
@@ -99,8 +100,8 @@ void pending_end(struct pending *p); /* the answer came: unlinks and frees it */
 
 /* ---- relay_watch_mail() ---- */
 
-/* Tells on_mail, which is not NULL, that @ev came, or (NULL) that any mail of @i may have gone or
- * changed. */
+/* Calls on_mail, which must not be NULL: @ev arrived for @i, or (@ev NULL) any mail of @i may have
+ * been removed or changed. */
 void mail_tell(const struct instance *i, const struct event *ev, bool new_chat);
 static inline void mail_changed(const struct relay *r, const struct instance *i)
 {

@@ -1,8 +1,9 @@
-/* latency.h - how long deliveries take: from accepted to sent, and from accepted to acked.
+/* latency.h - measures how long deliveries take: from accepted to sent, and from accepted to acked.
  *
  * The time of acceptance of the newest LATENCY_RECENT deliveries is kept in milliseconds, by id.
- * Older ones are known to the second, from their slot.  Histograms count since the start; the
- * slowest of this hour and the hour before are kept with their names, for the operator.
+ * The times of older deliveries come from their slots, in seconds.  The histograms count since the
+ * start.  The slowest deliveries of this hour and the hour before are kept with their names, for
+ * the operator.
  */
 #pragma once
 #include <stdint.h>

@@ -85,8 +85,8 @@ void relay_set_limits(struct relay *r, const struct relay_limits *limits); /* re
 
 /* Accepts an event (contract: core/accept.h).  The relay chooses the route.  An event whose files
  * or context must be fetched first is stored and waits: in/staged.h.  With @forward, the forward
- * object of a sanitized webhook, the instances behind the route get that instead of a message; @ev
- * then names platform, bot, route_key, event_id and the chat. */
+ * object of a sanitized webhook, the instances behind the route get that object instead of a
+ * message; @ev then names platform, bot, route_key, event_id and the chat. */
 struct accept_id relay_take_in(struct relay *r, const struct event *ev, struct str forward,
                                accepted_cb *done, void *ctx);
 static inline struct accept_id relay_accept(struct relay *r, const struct event *ev,
@@ -117,10 +117,10 @@ const struct event_media *relay_wanted_file(struct relay *r, struct handle id, s
                                             struct str *ret_tenant, struct str *ret_stranger);
 void relay_file_here(struct relay *r, struct handle id, size_t file, const struct relay_file *f);
 void relay_file_lost(struct relay *r, struct handle id, size_t file, const char *why);
-/* @said, oldest first, is copied.  @failed: the platform could not provide the context. */
-/* The platform learnt who can see what in @guild, or could not: events that wait for this are
- * judged again. */
+/* The platform learnt which chats of @guild people can see, or failed to: the relay judges the
+ * events that wait for the answer again. */
 void relay_sight(struct relay *r, struct str platform, struct str bot, struct str guild);
+/* @said, oldest first, is copied.  @failed: the platform could not provide the context. */
 void relay_context(struct relay *r, struct handle id, const struct event_said *said, size_t n,
                    bool failed);
 /* A bot was opened: waiting events of that bot request their files and context.  A bot was closed:
@@ -142,9 +142,10 @@ void relay_cut_off(struct relay *r, const struct action_from *from, struct str e
  * request leaves the sender asks relay_may_act(), as for everything that waited. */
 bool relay_revive(struct relay *r, const struct action_from *from, struct str platform,
                   struct str bot, enum action_op op, struct str chat_id, struct action_id *ret_id);
-/* For an action that waited, and for a token: has the instance of @from a right to act there now,
- * as for a fresh action (out/guard.h)?  Always, if @from is empty: bellhop itself answers.
- * GATE_UNSEEN: no; other than GATE_SEEN: a scope gives the place, and who sees it is not known. */
+/* Asked again for a delayed action and for a token: may the instance of @from act in @place now, by
+ * the rules for a fresh action (out/guard.h)?  GATE_SEEN: yes, and always if @from is empty,
+ * because bellhop itself acts.  GATE_UNSEEN: no.  Otherwise: a scope grants the place, and the
+ * platform has not told yet who sees it. */
 enum gate_sight relay_may_act(struct relay *r, const struct action_from *from, struct str platform,
                               struct str bot, const struct action_place *place);
 
@@ -163,8 +164,10 @@ void session_closed(struct session *s, int code); /* frees @s */
 /* An ack among the lines of the gateway, recognised by an edge: net/kept.h. */
 void session_acked(struct session *s, struct str buffer_id);
 
-/* A socket that an edge kept when the previous process ended: the session continues on it as if
- * this process had sent @rows.  Nothing goes down it twice.  NULL: as for session_open(). */
+/* Continues a session on a socket that an edge kept when the previous process ended, as if this
+ * process had sent past->rows.  No delivery goes down the socket twice.  The session is closed if
+ * the gateway has connected again since, or if an earlier delivery still waits, which could only
+ * follow the rows out of order.  NULL: as for session_open(). */
 struct session_row {
     uint64_t row;  /* the store's id of the delivery */
     struct str id; /* its bufferId */
@@ -184,7 +187,7 @@ struct session *session_resume(struct relay *r, const struct gateway *gw, struct
  * session without counting a lost socket.  session_closed() follows. */
 void session_parted(struct session *s);
 
-/* Acks that were heard until now are on disk once relay_acks_safe() has reached this mark. */
+/* Acks received until now are on disk once relay_acks_safe() has reached this mark. */
 uint64_t relay_acks_mark(const struct relay *r);
 uint64_t relay_acks_safe(const struct relay *r);
 
@@ -234,6 +237,7 @@ struct instance_view { /* strs and strings borrowed until the next call into the
 bool relay_next_instance(struct relay *r, uint32_t *pos, struct instance_view *ret);
 struct relay_tally { /* of all instances */
     uint64_t in_state[RELAY_LIVE + 1];
+    uint64_t live; /* those with a gateway that is not revoked */
     uint64_t sessions, entries, bytes, unacked, parked;
     int64_t oldest_ms; /* wall; 0: nothing waits */
 };

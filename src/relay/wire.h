@@ -20,15 +20,15 @@ struct wire_ops {
     void (*ping)(struct wire *w, uint32_t number); /* session_pong() gets the number back */
     void (*close)(struct wire *w, enum close_reason why);
     /* The next three are for a socket that may outlive this process (session_resume()); NULL: it
-     * may not. The delivery @row, called @id by its ack, ends with the message being written, or
-     * else with the last one. */
+     * may not.  The last byte of the delivery @row, whose ack says @id, is in the message being
+     * written, or in the last one if none is. */
     void (*sent)(struct wire *w, uint64_t row, struct str id);
     /* The same for the result of the action @request_id. */
     void (*answered)(struct wire *w, struct str request_id);
     /* @yes: the socket is the receiver of its instance, and the next process shall have it.
      * @rank is for session_past. */
     void (*keep)(struct wire *w, bool yes, uint64_t rank);
-    /* Of a session that pulls (in/inside.h): mail waits, or is on disk now. */
+    /* For a session that pulls (in/inside.h): mail waits, or is on disk now. */
     void (*mail)(struct wire *w);
     /* Appends the URL by which this gateway fetches a file.  @sign: the gateway sends no
      * credential, so the URL is signed.  NULL: files are not supported. */

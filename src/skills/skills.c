@@ -106,8 +106,9 @@ static bool open_backend(struct skills *sk, const struct skills_config *cfg, cha
             sk->ctx = sk->ops->create(&bc, ret_why);
             return sk->ctx != NULL;
         }
-    return bh_why(ret_why, "'%.60s' is no backend for skills: sqlite, filesystem or postgres",
-                  cfg->backend);
+    bh_why(ret_why, "'%.60s' is no backend for skills: sqlite, filesystem or postgres",
+           cfg->backend);
+    return false;
 }
 
 enum bh_err skills_open(struct loop *loop, const struct skills_config *cfg, struct skills **ret_sk,

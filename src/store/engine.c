@@ -2,8 +2,8 @@
  *
  * A queue has one mutex.  Turns that have ops stand in a ring, so taking one is O(1).
  *
- * The handback is an object of its own with a reference count: a call posted to the loop cannot be
- * called off, and may find its engine closed. */
+ * The handback is an object of its own with a reference count, because a call posted to the loop
+ * cannot be cancelled and may run after its engine is closed. */
 #include "store/engine.h"
 #include <assert.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "net/loop.h"
 
-#define LINGER_FULL 1024                    /* this many waiting ops are company enough */
+#define LINGER_FULL 1024                    /* with this many ops the queue lingers no longer */
 #define SLACK_US 500                        /* the loop's timers know milliseconds */
 #define READ_TOTAL_BYTES ((size_t)16 << 20) /* of answers that the loop has not taken */
 
@@ -293,21 +293,14 @@ static struct store_op *take(struct op_queue *q, size_t n)
     return first;
 }
 
-/* Wakes the idle thread that finished last. */
-static void wake_one(struct op_queue *q)
-{
-    struct engine_thread *t = q->idle;
-
-    q->idle = t->idle_next;
-    t->is_idle = false;
-    pthread_cond_signal(&t->wake);
-}
-
-/* For @n new ops, or ops that have become ready. */
+/* Wakes idle threads for @n new ops, or ops that have become ready: those that finished last. */
 static void wake(struct op_queue *q, size_t n)
 {
-    for (; n > 0 && q->idle != NULL; n--)
-        wake_one(q);
+    for (struct engine_thread *t; n > 0 && (t = q->idle) != NULL; n--) {
+        q->idle = t->idle_next;
+        t->is_idle = false;
+        pthread_cond_signal(&t->wake);
+    }
 }
 
 static struct timespec timespec_of(int64_t us)
@@ -645,7 +638,7 @@ void engine_done(struct engine *e, unsigned thread, struct store_op *first, stru
     pthread_mutex_lock(&reads->lock);
     reads->settled += n;
     if (reads->idle != NULL && ready_turn(reads) != NULL)
-        wake_one(reads);
+        wake(reads, 1);
     pthread_mutex_unlock(&reads->lock);
 }
 

@@ -8,16 +8,17 @@
  *                 when the first op has lingered for linger_us
  *
  * Each writing thread has a queue of its own; the reading threads share one.  In a queue every op
- * has a turn (0 to ENGINE_TURNS - 1).  A thread takes one op of each turn after the other, so that
- * what piles up in one turn costs the others one op.  Ops of one turn keep their order.
+ * has a turn (0 to ENGINE_TURNS - 1).  A thread takes one op of each turn in rotation, so a backlog
+ * in one turn delays the others by one op only.  Ops of one turn keep their order.
  *
- * What a turn of the loop submits goes to the queues at its end, all at once, or after its linger.
- * A thread is woken only when it sleeps and nobody has woken it yet: under load there is no system
- * call per op.  The thread that finished last is woken first, for its caches are warm.
+ * The ops that a turn of the loop submits go to the queues together, when that turn ends or after
+ * the linger. A thread is woken only when it sleeps and nobody has woken it yet: under load there
+ * is no system call per op.  The thread that finished last is woken first, because its caches are
+ * warm.
  *
- * Ops that became small while they lingered are folded: one op that does what is left of all of
- * them goes to the thread.  A hand-over after a linger leaves the others of the last linger_us / 2
- * on the loop, for they may still become small.
+ * Ops that became small while they lingered are folded into one op, which does the rest of their
+ * work.  A hand-over after a linger keeps the other ops of the last linger_us / 2 on the loop,
+ * because they may still become small.
  *
  * A read that must see the writes before it carries their number and waits until as many are done.
  */
@@ -60,7 +61,7 @@ struct engine_ops { /* what the ops of an engine are; all but the first four may
     struct store_op *(*unfold)(struct store_op *op);
     /* Reads of one turn that have a weight are taken together, up to ENGINE_READ_BYTES. */
     size_t (*weight)(const struct store_op *op);
-    /* How long a writing thread waits for company before it takes urgent ops. */
+    /* How long a writing thread waits for more ops before it takes urgent ones. */
     int64_t (*gather_us)(void *owner);
     /* On a writing thread after every round of work (@quiet: there was none); and when it wants to
      * be called although nobody submits anything: monotonic us, 0: never. */
@@ -77,7 +78,7 @@ struct engine_config {
     const struct log *log; /* borrowed */
     unsigned writers, readers;
     size_t take;       /* ops that a writing thread takes at once; 0: all */
-    int64_t linger_us; /* how long ops that are not urgent wait for company; 0: not at all */
+    int64_t linger_us; /* how long ops that are not urgent wait for more; 0: not at all */
     size_t read_bytes; /* answers of reads are handed back so many bytes at a time; 0: at once */
 };
 

@@ -69,8 +69,8 @@ void *erasure_ctx(const struct erasure *e); /* of the eraser that runs now */
 void erasure_put(struct erasure *e, struct str name);
 bool erasure_take(struct erasure *e, struct str *ret_name); /* false: the queue is empty */
 
-/* The chats of the tenant, or private chats of the person.  The relay's eraser reports those of a
- * tenant, an adapter's eraser those of a person; the platforms' erasers read them.  The tenant does
+/* The chats of the tenant, or private chats of the person.  The relay's eraser reports them, an
+ * adapter's eraser more of a person; the platforms' erasers read them.  The tenant does
  * not own a chat that another tenant uses too. */
 void erasure_chat(struct erasure *e, struct str bot, struct str chat, bool of_tenant);
 bool erasure_owns_chat(const struct erasure *e, struct str bot, struct str chat);

@@ -1,9 +1,9 @@
 /* jobs.c - design.  (jobs.h has the contract.)
  *
- * A thread takes a whole stretch of its queue at a time, so what arrives while a transaction is
- * being committed is the next group.  A group may hold jobs of several databases: each database's
- * share is one transaction, or several when the work of one would take much longer than its commit,
- * in order of submission. */
+ * A thread takes many jobs from its queue at a time, so the jobs that arrive during a
+ * commit form the next group.  A group may hold jobs of several databases: each database's
+ * share is one transaction, or several when the work of one would take much longer than its
+ * commit, in order of submission. */
 #include "store/jobs.h"
 #include <assert.h>
 #include <stdio.h>

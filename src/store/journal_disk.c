@@ -6,7 +6,10 @@
  *
  * A search has two passes.  The first walks the blocks backwards and collects events and actions.
  * The second walks forwards from the oldest of them and collects the steps of their deliveries.
- * Both look at the filter of a block before they read it. */
+ * Both look at the filter of a block before they read it.
+ *
+ * Writing computes no filter: it would cost more than the write itself, and most blocks are never
+ * searched.  The first search that meets a block reads the whole block and writes its filter. */
 #include "store/journal_disk.h"
 #include <dirent.h>
 #include <errno.h>
@@ -46,10 +49,12 @@ struct
     char magic[8];
     uint64_t block;
     int64_t first_ms, last_ms;
-    uint32_t used; /* bytes of the payload */
-    uint32_t unused[7];
+    uint32_t used;     /* bytes of the payload */
+    uint32_t filtered; /* the filter has the records of so many bytes; others than @used: none */
+    uint32_t unused[6];
     uint8_t filter[FILTER_BYTES];
 };
+#define HEAD_FIXED offsetof(struct block_head, filter)
 _Static_assert(sizeof(struct block_head) == JOURNAL_HEAD, "core/journal.h reserves this room");
 
 struct file {          /* why-<first>.log */
@@ -147,19 +152,6 @@ static void filter_record(const struct journal_disk *d, uint8_t *filter,
     filter_add(filter, key_of(d, 'r', str_of(number)));
 }
 
-static void filter_all(const struct journal_disk *d, struct block_head *h, struct str bytes)
-{
-    struct journal_record rec;
-
-    while (journal_read(&bytes, &rec)) {
-        filter_record(d, h->filter, &rec);
-        if (h->first_ms == 0 || rec.at_ms < h->first_ms)
-            h->first_ms = rec.at_ms;
-        if (rec.at_ms > h->last_ms)
-            h->last_ms = rec.at_ms;
-    }
-}
-
 /* ---- the thread's side: files ---- */
 
 static char *path_of(const struct journal_disk *d, uint64_t first)
@@ -180,9 +172,10 @@ static void remove_oldest(struct journal_disk *d)
     memmove(&d->files[0], &d->files[1], --d->n_files * sizeof d->files[0]);
 }
 
+/* Without its filter. */
 static bool write_head(const struct journal_disk *d, const struct file *f)
 {
-    return file_write(f->fd, str_make(&d->head, sizeof d->head),
+    return file_write(f->fd, str_make(&d->head, HEAD_FIXED),
                       (int64_t)((d->head.block - f->first) * JOURNAL_BLOCK));
 }
 
@@ -269,11 +262,12 @@ static struct file *file_for(struct journal_disk *d, uint64_t block)
 static void write_piece(struct journal_disk *d, uint64_t block, size_t offset, struct str bytes)
 {
     struct file *f = file_for(d, block);
+    int64_t now_ms = clock_os_us(CLOCK_REALTIME) / 1000;
 
     if (!d->has_head || d->head.block != block)
-        d->head = (struct block_head){.magic = MAGIC, .block = block};
+        d->head = (struct block_head){.magic = MAGIC, .block = block, .first_ms = now_ms};
     d->has_head = true;
-    filter_all(d, &d->head, bytes);
+    d->head.last_ms = now_ms;
     d->head.used = (uint32_t)(offset + bytes.n - JOURNAL_HEAD);
     if (f != NULL &&
         file_write(f->fd, bytes, (int64_t)((block - f->first) * JOURNAL_BLOCK + offset)) &&
@@ -304,6 +298,27 @@ static struct str read_payload(struct journal_disk *d, const struct file *f, uin
     ssize_t n = pread(f->fd, d->block, h->used, (off_t)(i * JOURNAL_BLOCK + JOURNAL_HEAD));
 
     return str_make(d->block, n > 0 ? (size_t)n : 0);
+}
+
+/* Reads the head of block @i of the file and makes its filter if it has none.  False: as for
+ * read_head(). */
+static bool read_filter(struct journal_disk *d, const struct file *f, uint64_t i,
+                        struct block_head *ret)
+{
+    struct journal_record rec;
+
+    if (!read_head(f, i, ret))
+        return false;
+    if (ret->filtered == ret->used)
+        return true;
+    struct str bytes = read_payload(d, f, i, ret);
+    memset(ret->filter, 0, sizeof ret->filter);
+    while (journal_read(&bytes, &rec))
+        filter_record(d, ret->filter, &rec);
+    ret->filtered = ret->used;
+    /* A filter that cannot be written is made again by the next search. */
+    (void)file_write(f->fd, str_make(ret, sizeof *ret), (int64_t)(i * JOURNAL_BLOCK));
+    return true;
 }
 
 /* ---- jobs ---- */
@@ -489,7 +504,7 @@ static void collect(struct journal_search *s)
     for (size_t i = d->n_files; i-- > 0;) {
         const struct file *f = &d->files[i];
         for (uint64_t b = f->n; b-- > 0;) {
-            bool may = f->first + b <= from && read_head(f, b, &h) && h.last_ms >= oldest_ms;
+            bool may = f->first + b <= from && read_filter(d, f, b, &h) && h.last_ms >= oldest_ms;
             for (size_t k = 0; may && k < n; k++)
                 may = filter_has(h.filter, wanted[k]);
             if (may && !search_block(s, f->first + b, read_payload(d, f, b, &h), oldest_ms))
@@ -556,7 +571,7 @@ static void follow(struct journal_search *s)
         for (uint64_t b = f->first < oldest ? oldest - f->first : 0;
              b < f->n && thread_now_us() < until_us; b++) {
             bool may = false;
-            if (!read_head(f, b, &h))
+            if (!read_filter(d, f, b, &h))
                 continue;
             for (size_t k = 0; !may && k < s->n_deliveries; k++)
                 may = filter_has(h.filter, wanted[k]);
@@ -648,7 +663,7 @@ static void erase_run(struct work *w)
     for (size_t i = 0; i < d->n_files; i++)
         for (uint64_t b = 0; b < d->files[i].n; b++) {
             const struct file *f = &d->files[i];
-            if (!read_head(f, b, &h) ||
+            if (!read_filter(d, f, b, &h) ||
                 (tenant ? !filter_has(h.filter, as_tenant)
                         : !filter_has(h.filter, as_user) && !filter_has(h.filter, as_chat)))
                 continue;
@@ -657,14 +672,12 @@ static void erase_run(struct work *w)
             s->n_gone += n;
             if (n == 0 || s->only_count)
                 continue;
-            h = (struct block_head){.magic = MAGIC, .block = f->first + b, .used = h.used};
-            filter_all(d, &h, bytes);
+            memset(h.filter, 0, sizeof h.filter); /* it tells of the records that are gone */
+            h.filtered = 0;
             off_t at = (off_t)(b * JOURNAL_BLOCK);
             if (!file_write(f->fd, bytes, (int64_t)at + JOURNAL_HEAD) ||
                 !file_write(f->fd, str_make(&h, sizeof h), (int64_t)at) || fdatasync(f->fd) != 0)
                 s->next = (uint64_t)errno;
-            if (d->has_head && d->head.block == h.block)
-                d->head = h;
         }
 }
 
@@ -729,7 +742,8 @@ static void take_file(struct journal_disk *d, const char *name)
     }
     free(path);
     f.n = ((uint64_t)st.st_size + JOURNAL_BLOCK - 1) / JOURNAL_BLOCK;
-    f.last_ms = (int64_t)st.st_mtim.tv_sec * 1000;
+    /* Searches change a file too, so its time counts only where the heads are damaged. */
+    f.last_ms = read_head(&f, f.n - 1, &h) ? h.last_ms : (int64_t)st.st_mtim.tv_sec * 1000;
     f.first_ms = read_head(&f, 0, &h) ? h.first_ms : f.last_ms;
     d->files[d->n_files++] = f;
 }

@@ -1,10 +1,10 @@
 /* migrate.c - design.  (migrate.h has the contract.)
  *
- * A file is filled in one transaction: one that was not finished is thrown away.  PostgreSQL is
- * filled batch by batch, and carries a mark in `meta` from the first transaction to the last: what
- * the source is, and how many rows of each table are there.  A server does not start on tables with
- * that mark.  A resumed migration reads the source from the beginning and skips the rows that the
- * target has: a count of rows is a cursor that fits every table. */
+ * A file is filled in one transaction, and an unfinished file is thrown away.  PostgreSQL is filled
+ * batch by batch.  From the first transaction to the last its table `meta` has a mark: the source,
+ * and how many rows of each table are copied.  A server does not start on tables with that mark.  A
+ * resumed migration reads the source from the beginning and skips the rows that the target has: a
+ * count of rows is a cursor that fits every table. */
 #include "store/migrate.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
  * (transfer.h); until then no server starts on it.  An interrupted migration into PostgreSQL
  * resumes where it stopped, as long as the source is the same.
  *
- * `bellhop store migrate` calls this.  All calls block, so the loop never does. */
+ * `bellhop store migrate` calls this module.  All calls block, so the loop never calls them. */
 #pragma once
 #include "base/err.h"
 #include "store/transfer.h"

@@ -246,19 +246,6 @@ static void write_part(struct buf *out, const struct record_field *f, const void
         buf_add_u64(out, *(const uint32_t *)m);
 }
 
-static void write_key(const struct record_form *form, const void *thing, struct buf *out)
-{
-    bool first = true;
-
-    for (size_t i = 0; i < form->n_fields; i++)
-        if (form->fields[i].flags & RECORD_KEY) {
-            if (!first)
-                buf_add_c(out, RECORD_SEPARATOR);
-            write_part(out, &form->fields[i], thing);
-            first = false;
-        }
-}
-
 void record_write_prefix(const struct record_form *form, const void *thing, size_t parts,
                          struct buf *ret_prefix)
 {
@@ -275,10 +262,15 @@ void record_write(const struct record_form *form, const struct seal *seal, const
 {
     BUF_LOCAL own = BUF_INIT;
     struct buf *key = ret_key != NULL ? ret_key : &own;
-    size_t from = key->n;
+    size_t from = key->n, n_parts = 0;
 
     if (ret_key != NULL || seal != NULL) /* sealed texts are bound to the key */
-        write_key(form, thing, key);
+        for (size_t i = 0; i < form->n_fields; i++)
+            if (form->fields[i].flags & RECORD_KEY) {
+                if (n_parts++ > 0)
+                    buf_add_c(key, RECORD_SEPARATOR);
+                write_part(key, &form->fields[i], thing);
+            }
     if (ret_value != NULL) {
         struct writer wr = {jw_begin(ret_value), form, seal, str_skip(buf_str(key), from)};
         write_value(&wr, thing);

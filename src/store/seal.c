@@ -110,6 +110,8 @@ static enum bh_err read_key(int fd, const char *path, uint8_t key[SEAL_KEY_BYTES
 
 static enum bh_err key_from_file(const char *path, uint8_t key[SEAL_KEY_BYTES], char *ret_why)
 {
+    if (path == NULL)
+        return bh_err_why(BH_REFUSED, ret_why, "the master key is empty");
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return file_create(path, key, ret_why);

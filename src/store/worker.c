@@ -12,9 +12,9 @@
 
 #define BATCH_MAX_OPS 4096          /* one transaction; later ops wait for the next one, so that */
 #define BATCH_MAX_BYTES (16u << 20) /* the first completion is not late because of the last */
-#define GATHER_ROWS 16      /* so many in the last transaction: the next waits for company */
-#define GATHER_SLOW_US 1000 /* if that one took so long */
-#define GATHER_MAX_US 1000  /* at most this long */
+#define GATHER_ROWS 16              /* after a transaction of so many rows the next one waits */
+#define GATHER_SLOW_US 1000         /* if that one took so long */
+#define GATHER_MAX_US 1000          /* at most this long */
 #define READ_BATCH_BYTES ((size_t)256 << 10)
 
 /* ---- submitting ---- */
@@ -261,7 +261,7 @@ static void write_list(void *owner, unsigned thread, struct store_op *list)
         int64_t end_us = thread_now_us();
         if (counts.commits > 0)
             w->commit_us = counts.last_commit_us = end_us - start_us;
-        w->company = counts.rows_written;
+        w->last_rows = counts.rows_written;
         note_waits(w, first, start_us, end_us);
         worker_count(w, &counts);
         engine_done(w->engine, thread, first, last, counts.ops, 0);
@@ -272,7 +272,7 @@ static int64_t gather_us(void *owner)
 {
     const struct store_worker *w = owner;
 
-    if (w->company < GATHER_ROWS || w->commit_us < GATHER_SLOW_US)
+    if (w->last_rows < GATHER_ROWS || w->commit_us < GATHER_SLOW_US)
         return 0;
     return w->commit_us / 4 < GATHER_MAX_US ? w->commit_us / 4 : GATHER_MAX_US;
 }

@@ -39,7 +39,7 @@ struct store_worker {
     uint32_t answer_us;         /* and how long ago that was */
 
     /* of the write thread */
-    uint64_t company;                             /* rows of the last transaction */
+    uint64_t last_rows;                           /* rows of the last transaction */
     int64_t commit_us;                            /* how long it took */
     int64_t checkpoint_from_us, checkpoint_to_us; /* the last time that writes waited for one */
 

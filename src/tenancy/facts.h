@@ -104,6 +104,7 @@ const struct gateway *facts_gateway(const struct facts *f, struct str id);
 size_t facts_gateways(const struct facts *f, struct list **ret_head);
 /* True for the oldest gateway of its instance that is not revoked.  Each live instance has one. */
 bool facts_is_first(const struct facts *f, const struct gateway *g);
+size_t facts_live_instances(const struct facts *f); /* with a gateway that is not revoked */
 /* Lists up to @room instances of a tenant that have a gateway that is not revoked.  Returns how
  * many it wrote to @ret_names; the names live as long as @f. */
 size_t facts_instances_of(const struct facts *f, struct str tenant, struct str *ret_names,

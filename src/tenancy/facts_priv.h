@@ -58,6 +58,7 @@ struct facts {
     struct list gateways, routes;  /* own their members */
     size_t n_gateways, n_routes;
     size_t n_tenants;                  /* with a gateway, revoked or not */
+    size_t n_live;                     /* instances with a gateway that is not revoked */
     struct map by_id;                  /* id -> struct gateway */
     struct map instances;              /* tenant \x1f instance -> struct instance_facts */
     struct instance_facts **by_number; /* owned array, in order of creation */
@@ -150,6 +151,9 @@ void facts_link_route(struct facts *f, struct route *r);                 /* owns
 void facts_unlink_route(struct facts *f, struct route *r);               /* frees it */
 /* Changes the origin and openness of a route in the facts. */
 void facts_set_route(struct facts *f, struct route *r, enum route_origin origin, bool open);
+/* True when an operator's route gives exactly this key to @tenant. */
+bool facts_is_routed_to(const struct facts *f, struct str platform, struct str key,
+                        struct str tenant);
 /* True when operators' routes give exactly this key to other tenants and none to @tenant. */
 bool facts_is_routed_away(const struct facts *f, struct str platform, struct str key,
                           struct str tenant);

@@ -460,7 +460,7 @@ static void settle_texts(struct gateway *g, const struct instance_facts *in)
 
 /* Updates what depends on the instance's gateways.  An instance is gone when all its gateways are
  * revoked.  Without any gateway it is not gone: a route may be added before the first gateway. */
-static void follow(struct instance_facts *in)
+static void follow(struct facts *f, struct instance_facts *in)
 {
     struct tenant_facts *t = in->tenant;
     bool alive = !list_is_empty(&in->gateways), gone = in->n_gateways > 0 && !alive;
@@ -477,6 +477,7 @@ static void follow(struct instance_facts *in)
         list_append(&t->gate.live, &in->gate.of_tenant);
     else
         list_remove(&in->gate.of_tenant);
+    f->n_live += alive ? 1 : -1;
     if (tenant_was_alive != !list_is_empty(&t->gate.live))
         routes_follow(&t->routes);
 }
@@ -501,7 +502,7 @@ static void instance_add(struct facts *f, struct gateway *g)
         if (g->wake_url != NULL && (in->waker == NULL || in->waker->created_ms <= g->created_ms))
             in->waker = g;
     }
-    follow(in);
+    follow(f, in);
 }
 
 /* Does not call follow(): the caller adds the changed gateway again first. */
@@ -528,6 +529,11 @@ bool facts_is_first(const struct facts *f, const struct gateway *g)
         facts_find_instance(f, str_of(g->tenant), str_of(g->instance));
 
     return in->gateways.next == &g->by_inst;
+}
+
+size_t facts_live_instances(const struct facts *f)
+{
+    return f->n_live;
 }
 
 size_t facts_instances_of(const struct facts *f, struct str tenant, struct str *ret_names,
@@ -617,7 +623,7 @@ void facts_relink_gateway(struct facts *f, struct gateway *g, struct gateway *wi
     free(with);
     instance_add(f, g);
     gateway_clear(&old);
-    follow(was);
+    follow(f, was);
 }
 
 const struct gateway *facts_gateway(const struct facts *f, struct str id)

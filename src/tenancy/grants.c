@@ -175,13 +175,25 @@ void scope_drop(struct facts *f, struct scope *s)
 
 #define SCOPE_TAKEN "this place belongs to another instance"
 
+/* The operator granted the whole guild to another tenant, and routed it to @tenant nowhere.  The
+ * gate judges events by the same rule. */
+static bool is_granted_away(const struct facts *f, struct str platform, struct str guild,
+                            struct str tenant)
+{
+    const struct scope *s = scope_find(f, platform, guild, STR("*"));
+
+    return s != NULL && s->by == GRANT_OPERATOR && !str_eq(s->place.to->tenant, tenant) &&
+           !facts_is_routed_to(f, platform, guild, tenant);
+}
+
 static bool may_claim(struct facts *f, struct change *c, const struct scope *s)
 {
     const struct instance_facts *in = c->to;
 
     if (s->by == GRANT_OPERATOR)
         return true;
-    if (facts_is_routed_away(f, s->platform, s->guild, in->gate.tenant))
+    if (facts_is_routed_away(f, s->platform, s->guild, in->gate.tenant) ||
+        is_granted_away(f, s->platform, s->guild, in->gate.tenant))
         return change_fail(c, BH_CONFLICT, "this place belongs to another tenant");
     if (in->n_claimed >= GRANT_SCOPES_MAX || in->tenant->n_claimed >= GRANT_TENANT_SCOPES_MAX)
         return change_fail(c, BH_BUSY,
@@ -275,7 +287,8 @@ bool grant_holds(const struct facts *f, const struct gate_instance *to, struct g
 {
     const struct scope *s = scope_find(f, at.platform, at.guild, at.channel);
 
-    if (s == NULL)
+    if (s == NULL ||
+        (s->by != GRANT_OPERATOR && is_granted_away(f, at.platform, at.guild, s->place.to->tenant)))
         s = scope_find(f, at.platform, at.guild, STR("*"));
     return s != NULL && s->place.to == to &&
            (s->by == GRANT_OPERATOR || !facts_is_routed_away(f, at.platform, at.guild, to->tenant));

@@ -219,19 +219,27 @@ bool facts_is_given(const struct facts *f, struct str platform, struct str key, 
     return b != NULL && has_others(&b->of[ROUTE_OPERATOR], tenant);
 }
 
-bool facts_is_routed_away(const struct facts *f, struct str platform, struct str key,
-                          struct str tenant)
+bool facts_is_routed_to(const struct facts *f, struct str platform, struct str key,
+                        struct str tenant)
 {
     const struct bucket *b = facts_bucket(f, platform, key);
     const struct keyed *k = b != NULL ? &b->of[ROUTE_OPERATOR] : NULL;
+    const struct list *it = k != NULL ? k->routes.next : NULL;
 
-    if (k == NULL || !has_others(k, tenant))
-        return false;
-    for (const struct list *it = k->routes.next; k->n_borders != 0 && it != &k->routes;
-         it = it->next)
+    for (; k != NULL && it != &k->routes; it = it->next) {
         if (str_eq(str_of(list_entry(it, const struct route, by_key)->tenant), tenant))
-            return false;
-    return true;
+            return true;
+        if (k->n_borders == 0) /* all are one tenant's */
+            break;
+    }
+    return false;
+}
+
+bool facts_is_routed_away(const struct facts *f, struct str platform, struct str key,
+                          struct str tenant)
+{
+    return facts_is_given(f, platform, key, tenant) &&
+           !facts_is_routed_to(f, platform, key, tenant);
 }
 
 bool facts_is_others(const struct facts *f, struct str platform, struct str key, struct str tenant)

@@ -3,10 +3,13 @@
 The live load of load.c runs on 100 of 10,000 gateways, in turns without a page and with one whose list of instances is open. The
 share is told by events per second, and by events per CPU second of the server, which other work on the machine disturbs less. Then
 Chromium opens the page on that server: the first paint, and how long after a jump to the middle of the list its rows are there.
+
+What `bellhop why` costs: the durable accept of load.c, in turns on a server with the default `why.keep` and on one with 0.
 """
 import http.client
 import json
 import os
+import statistics
 import sys
 import threading
 import time
@@ -54,6 +57,13 @@ class Viewer:
         self.stream.sock.close()
 
 
+class Forgetful(peers.Bellhop):
+    """Writes nothing for `bellhop why` to disk."""
+
+    def more(self):
+        return ["why: {keep: 0}"]
+
+
 def anonymous(peer):
     with open(f"/proc/{peer.process.pid}/smaps_rollup") as f:
         return next(int(line.split()[1]) * 1024 for line in f if line.startswith("Pss_Anon"))
@@ -63,7 +73,9 @@ class Dashboard:
     def __init__(self, options, tools, work):
         self.o = options
         self.peer = peers.Bellhop("bellhop", tools, work, os.path.join(options.build, "bellhop"), RECEIVERS, INSTANCES)
-        self.results = {"load": {"without": {}, "with": {}}}
+        self.plain = [kind(name, tools, work, self.peer.program, RECEIVERS, RECEIVERS)
+                      for name, kind in (("with", peers.Bellhop), ("without", Forgetful))]
+        self.results = {"load": {"without": {}, "with": {}}, "why": {"with": [], "without": []}}
 
     def say(self, *words):
         print("..", *words, file=sys.stderr, flush=True)
@@ -116,7 +128,25 @@ class Dashboard:
         self.results["browser"] = {"first_paint_ms": sorted(paints)[LOADS // 2], "jump_ms": sorted(jumps)[LOADS // 2],
                                    "paints": paints, "jumps": jumps}
 
+    def why(self):
+        for peer in self.plain:
+            peer.start()
+        try:
+            for peer in self.plain:
+                peer.prepare()
+            for k in range(4 * self.o.rounds + 1):
+                for peer in self.plain if k % 2 == 0 else self.plain[::-1]:
+                    r = peer.load("accept", seconds=self.o.seconds, receivers=RECEIVERS)
+                    peer.load("drain", events=r["events"], receivers=RECEIVERS)
+                    if k > 0:  # the first is warm-up
+                        self.results["why"][peer.name].append(r["events"] / r["server_cpu_s"])
+                    self.say(f"accept {peer.name:8} why {r['rate']:12,.0f}/s {r['events'] / r['server_cpu_s']:12,.0f} per CPU-s")
+        finally:
+            for peer in self.plain:
+                peer.stop()
+
     def run(self):
+        self.why()
         self.peer.start()
         try:
             self.say(f"adding {INSTANCES:,} gateways")
@@ -146,6 +176,9 @@ class Dashboard:
         print(f"\nat rest an open page costs {p['cpu_ms_per_s']:.1f} ms of CPU and {p['sent_per_s'] / 1e3:.1f} kB a second")
         rows = [("an open page at full load, CPU per event", "< 3%", f"{cost:.1%}", cost < 0.03),
                 (f"memory of a page with {INSTANCES:,} instances", "< 10 MB", f"{p['bytes'] / 1e6:.1f} MB", p["bytes"] < 10e6)]
+        why = {n: statistics.median(r) for n, r in self.results["why"].items()}
+        cost = 1 - why["with"] / why["without"]
+        rows.append(("`why` on disk, CPU per accept", "< 2%", f"{cost:.1%}", cost < 0.02))
         if "browser" in self.results:
             b = self.results["browser"]
             rows += [("first paint", "< 200 ms", f"{b['first_paint_ms']:.0f} ms", b["first_paint_ms"] < 200),

@@ -22,8 +22,9 @@ import shape  # noqa: E402
 import tools  # noqa: E402
 from tree import Problem, Tree, data_lines  # noqa: E402
 
-RULES = [layers.layers, layers.doors, layers.face, shape.tags, shape.sizes, shape.functions, shape.columns, shape.pictures,
-         callgraph.recursion, names.names, names.foreign, claims.claims, claims.manual, pages.pages, pages.readmes, tools.formatting, tools.cppcheck]
+RULES = [layers.layers, layers.doors, layers.face, shape.tags, shape.sizes, shape.wiring, shape.functions, shape.columns,
+         shape.pictures, callgraph.recursion, names.names, names.foreign, claims.claims, claims.manual, pages.pages,
+         pages.readmes, tools.formatting, tools.cppcheck]
 
 
 def known_problems(data):

@@ -6,6 +6,7 @@ from tree import Problem
 TAG = re.compile(r"^(struct|enum|union)\s+(\w+)\s*\{", re.M)
 LONG_FILE, LONG_FUNCTION, WIDE = 900, 120, 100
 REASON = "Long because"
+WIRING, WIRING_LINES = "src/host", 900
 
 
 def tags(tree, data):
@@ -26,6 +27,13 @@ def sizes(tree, data):
         first = tree.comments(path)[:1]
         if n > LONG_FILE and not (first and first[0][0] == 1 and REASON in first[0][1]):
             yield Problem(path, f"{path} has {n} lines: split it, or say in its first comment \"{REASON} ...\"")
+
+
+def wiring(tree, data):
+    """host/ only connects the platforms and the relay: it has under 900 lines in all."""
+    n = sum(len(tree.lines(path)) for path in tree.match(WIRING))
+    if n >= WIRING_LINES:
+        yield Problem(WIRING, f"{WIRING} has {n} lines: under {WIRING_LINES} in all, so move what is not wiring out of it")
 
 
 def functions(tree, data):

@@ -165,6 +165,12 @@ def test_a_long_file_with_a_reason_is_fine(house):
     assert house.run("sizes")[0]
 
 
+def test_wiring_that_grows_is_named(house):
+    for name in ("host.c", "queue.c"):
+        house.write("src/host/" + name, f"/* {name} - wiring. */\n" + "int n;\n" * 449)
+    says(house, "wiring", "src/host has 900 lines: under 900 in all")
+
+
 def test_a_long_function_is_named(house):
     house.write("src/base/str.c", "int str_grow(struct str *s,\n             int n)\n{\n" + "    n++;\n" * 121 + "}\n")
     says(house, "functions", "str_grow() has 121 lines")

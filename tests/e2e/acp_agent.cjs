@@ -66,8 +66,17 @@ async function prompt({ sessionId: id, prompt }) {
     for (let i = 0; i < Number(rest) && !session.cancelled; i++) { chunk(id, `${i} `); await sleep(50); }
     return { stopReason: session.cancelled ? "cancelled" : "end_turn" };
   }
+  if (word === "late") { chunk(id, rest); await sleep(1500); return { stopReason: "end_turn" }; }
+  if (word === "code") {
+    chunk(id, "start\n```python\n"); await sleep(700);
+    for (let i = 0; i < Number(rest); i++) chunk(id, `x = ${i}\n`);
+    chunk(id, "```\nend");
+    return { stopReason: "end_turn" };
+  }
   if (word === "permit") {
     const options = rest === "hard" ? [{ optionId: "a", name: "Always", kind: "allow_always" }]
+      : rest === "many" ? [..."abcdefghij"].map((o) => ({ optionId: o, name: "Allow " + o, kind: "allow_once" }))
+        .concat([{ optionId: "n", name: "No", kind: "reject_once" }])
       : [{ optionId: "y", name: "Yes", kind: "allow_once" }, { optionId: "n", name: "No", kind: "reject_once" }];
     const hidden = "a".repeat(400) + "; rm -rf /";
     const toolCall = rest === "hidden" ? { toolCallId: "t1", title: "List\ncommand: ls " + hidden, rawInput: { command: hidden } }
@@ -139,7 +148,7 @@ const methods = {
     return { ...extra };
   },
   "session/close": ({ sessionId }) => { live.delete(sessionId); return {}; },
-  "session/set_mode": () => ({}),
+  "session/set_mode": (p) => (p.modeId === "die" ? process.exit(3) : {}),
   "session/set_config_option": ({ configId, value }) => {
     for (const o of extra.configOptions) if (o.id === configId) o.currentValue = value;
     return { configOptions: extra.configOptions };

@@ -1,4 +1,4 @@
-"""Two proxies in front of the real servers: one loses what SMTP replies, one cuts IMAP connections."""
+"""Proxies in front of the real servers: one loses what SMTP replies, one cuts IMAP connections, one withholds mails."""
 import socket
 import threading
 import time
@@ -95,10 +95,11 @@ class FaultySmtp(_Proxy):
 
 
 class CutImap(_Proxy):
-    """Passes bytes on; after @every bytes from the server it cuts the connection (0: never)."""
+    """Passes bytes on; after @every bytes from the server it cuts the connection (0: never).  @hide: a capability that the server
+    does not announce."""
 
-    def __init__(self, to, every=0):
-        self.every, self.left, self.cuts, self.deaf = every, every, 0, False
+    def __init__(self, to, every=0, hide=None):
+        self.every, self.left, self.cuts, self.hide = every, every, 0, hide
         super().__init__(to)
 
     def serve(self, client, server):
@@ -108,6 +109,8 @@ class CutImap(_Proxy):
                 data = server.recv(4096)
                 if not data:
                     break
+                if self.hide:
+                    data = data.replace(b" " + self.hide, b"")
                 if self.every:
                     self.left -= len(data)
                     if self.left <= 0:
@@ -124,10 +127,14 @@ class CutImap(_Proxy):
             except OSError:
                 pass
 
-    @staticmethod
-    def _pump(client, server):
+    def _said(self, client):
+        """What bellhop says, as the server gets it."""
+        while data := client.recv(4096):
+            yield data
+
+    def _pump(self, client, server):
         try:
-            while data := client.recv(4096):
+            for data in self._said(client):
                 server.sendall(data)
         except OSError:
             pass
@@ -135,3 +142,19 @@ class CutImap(_Proxy):
             server.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+
+
+class WithholdingImap(CutImap):
+    """The fetch of a UID in `uids` is answered with NO: it becomes a command that the server refuses."""
+
+    def __init__(self, to):
+        self.uids, self.refused = set(), 0
+        super().__init__(to)
+
+    def _said(self, client):
+        for line in client.makefile("rb"):
+            word = line.split()
+            if word[1:3] == [b"UID", b"FETCH"] and b"BODY.PEEK[]" in line and int(word[3]) in self.uids:
+                self.refused += 1
+                line = word[0] + b" UID COPY " + word[3] + b" no-such-folder\r\n"
+            yield line

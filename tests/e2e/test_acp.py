@@ -367,6 +367,14 @@ def test_permission_without_a_reject_option_is_cancelled(bellhop, scripted):
     told(bellhop, "outcome selected n")
 
 
+def test_the_option_that_rejects_is_found_among_many(bellhop, scripted):
+    scripted.start("--permission-timeout", "1s")
+    bellhop.write("permit many")
+    labels = [o["label"] for o in wait_for(lambda: question(bellhop))["prompt"]["options"]]
+    assert len(labels) == 8 and labels[0] == "Allow a" and labels[-1] == "No"
+    told(bellhop, "outcome selected n")
+
+
 def test_a_question_shows_the_command_that_a_long_title_hides(bellhop, scripted):
     scripted.start("--permission-timeout", "1s")
     bellhop.write("permit hidden")
@@ -482,6 +490,19 @@ def test_modes_and_models_are_chosen_by_owners(bellhop, scripted):
     says(bellhop, "heard /help me")
 
 
+def test_a_command_that_the_agent_dies_of_is_not_repeated(bellhop, scripted):
+    modes = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask first"}, {"id": "die", "name": "Die"}]}
+    scripted.start(can={"loadSession": True, "sessions": {"modes": modes}})
+    bellhop.write("one")
+    says(bellhop, "heard one")
+    link(bellhop)
+    bellhop.write("/mode die")
+    says(bellhop, "The agent ended before it answered the command.")
+    bellhop.write("two")
+    says(bellhop, "heard two")
+    assert len(scripted.log("session/set_mode")) == 1
+
+
 @long
 def test_a_program_each_and_no_more_than_allowed(bellhop, scripted):
     scripted.start("--sessions", "1", "--max-programs", "2", can={"loadSession": True})
@@ -505,14 +526,21 @@ def test_a_program_each_and_no_more_than_allowed(bellhop, scripted):
 
 @pytest.fixture
 def shown(start_agent, tmp_path):  # noqa: F811
-    """shown(prompt, descriptor, refuses) -> the actions that a connector gets for it, but for typing."""
-    def show(prompt, descriptor=None, refuses=()):
+    """shown(prompt, descriptor, refuses) -> the actions that a connector gets for it, but for typing.
+
+    fails(action) -> the error of its result, or None; no_ids: results name no message."""
+    def show(prompt, descriptor=None, refuses=(), fails=lambda action: None, no_ids=False):
         def react(conn, frame):
             replies = connector.answer(frame)
             for reply in replies:
                 reply.get("descriptor", {}).update(descriptor or {})
                 if reply["type"] == "outbound_result" and frame["action"]["op"] in refuses:
                     reply["result"] = {"success": False, "error": "it is too old"}
+                elif reply["type"] == "outbound_result" and fails(frame["action"]):
+                    reply["result"] = {"success": False, "error": fails(frame["action"])}
+                elif no_ids and reply["type"] == "outbound_result":
+                    time.sleep(0.3)  # the text grows meanwhile
+                    reply["result"].pop("message_id")
             return replies
         connector = FakeConnector(react)
         scripted = Scripted(connector, start_agent, tmp_path, FakeCredential("g", "s"))
@@ -550,6 +578,58 @@ def test_a_message_that_cannot_be_edited_any_more(shown):
     actions = shown("stream 30", refuses=("edit",))
     assert actions[0]["op"] == "send" and WHOLE.startswith(actions[0]["content"])
     assert actions[-1]["op"] == "send" and actions[-1]["content"] == WHOLE and actions[-2]["op"] == "edit"
+
+
+def test_a_message_without_an_id_loses_no_text(shown):
+    actions = shown("stream 30", no_ids=True)
+    assert [a["op"] for a in actions] == ["send", "send"]
+    assert " ".join(a["content"] for a in actions) == WHOLE
+
+
+def test_a_message_without_an_id_that_was_all_is_the_end(shown):
+    actions = shown("late hello", no_ids=True)
+    assert [a["content"] for a in actions] == ["hello"]
+
+
+def test_a_block_of_code_is_opened_once_when_its_message_cannot_be_edited(shown):
+    actions = shown("code 60", {"max_message_length": 300}, refuses=("edit",))
+    texts = [a["content"] for a in actions if a["op"] == "send"][1:]  # the first was shown before it grew
+    assert texts[0].startswith("start\n```python\nx = 0\n") and texts[-1].endswith("end")
+    assert all(t.count("```") == 2 for t in texts) and all(t.startswith("```python\nx = ") for t in texts[1:])
+
+
+UNKNOWN = "timed out: bellhop was stopped; it may have been delivered"
+
+
+def once(op):
+    """Fails the first final action of this op."""
+    failed = []
+
+    def fails(action):
+        if action["op"] != op or not action["metadata"].get("notify") or failed and failed[0] is not action:
+            return None
+        failed[:] = [action]
+        return UNKNOWN
+    return fails
+
+
+def test_an_edit_that_may_have_been_shown_is_repeated_and_no_new_message(shown):
+    actions = shown("stream 30", fails=once("edit"))
+    assert [a["op"] for a in actions].count("send") == 1
+    assert actions[-1] == actions[-2] and actions[-1]["op"] == "edit" and actions[-1]["content"] == WHOLE
+
+
+DRAFTS = {"supports_draft_streaming": True, "supported_ops": ["send", "edit", "draft"]}
+
+
+def test_a_final_draft_that_may_have_been_delivered_is_repeated(shown):
+    actions = shown("stream 30", DRAFTS, fails=once("draft"))
+    assert {a["op"] for a in actions} == {"draft"} and actions[-1] == actions[-2] and actions[-1]["final"]
+
+
+def test_a_final_draft_whose_fate_stays_unknown_is_not_sent_again(shown):
+    actions = shown("stream 30", DRAFTS, fails=lambda a: UNKNOWN if a.get("final") else None)
+    assert {a["op"] for a in actions} == {"draft"} and [a["final"] for a in actions].count(True) == 2
 
 
 def test_nothing_before_the_end_where_nothing_can_be_edited(shown):

@@ -321,18 +321,19 @@ def test_an_acp_agent_has_the_options_of_the_command_line(make_bellhop, tmp_path
     program = [NODE, str(ROOT / "tests/e2e/acp_agent.cjs")]
     start = f"ACP_NPM={ROOT}/build/npm ACP_FILES={tmp_path}/acp ACP_LOGIN=1 exec {' '.join(program)}"
     server = make_bellhop(config(f"id: filed, tenant: t, substrate: acp, command: [/bin/sh, -c, '{start}'], platform: web, bot: lobby, "
-                                 "open: true, progress: true, permission_timeout: 1s, login: x"))
+                                 "open: true, progress: true, permission_timeout: 1s, login: x, process_sessions: 1"))
     wait_for(lambda: server.instance("filed")["state"] == "live", 20)
     server.write("tools")
     wait_for(lambda: any("Plan 1/2: Think" in m for m in page(server)), 20)
     server.write("permit")
     wait_for(lambda: "outcome selected n" in page(server), 20)
     server.cli("agent", "add", "added", "--tenant", "t", "--substrate", "acp", "--progress", "--merge", "--shared-groups", "--login", "x",
-               "--permission-timeout", "2s", "--", "/bin/sh", "-c", start)
+               "--permission-timeout", "2s", "--sessions", "3", "--", "/bin/sh", "-c", start)
     entry = json.loads(server.cli("agent", "show", "added", "--tenant", "t", "--json").stdout)["entry"]
-    assert entry["progress"] and entry["merge"] and entry["shared_groups"] and entry["login"] == "x"
-    words = f"{server.state}/agents --acp --permission-timeout 2s --progress --merge --shared-groups --login x"
-    wait_for(lambda: subprocess.run(["pgrep", "-f", words], capture_output=True).returncode == 0, 20)
+    assert entry["progress"] and entry["merge"] and entry["shared_groups"] and entry["login"] == "x" and entry["process_sessions"] == "3"
+    runs = lambda words: subprocess.run(["pgrep", "-f", words], capture_output=True).returncode == 0
+    wait_for(lambda: runs(f"{server.state}/agents --acp --permission-timeout 2s --sessions 3 --progress --merge --shared-groups --login x"), 20)
+    assert runs(f"{server.state}/agents --platform web=lobby --acp --permission-timeout 1s --sessions 1 --progress --login x")
 
 
 # ---- sessions ----

@@ -298,7 +298,7 @@ def test_a_node_that_cannot_be_found_is_not_carried_to(nodes, dial):
     one = nodes.make("one")
     one.config.write_text(one.config.read_text().replace("127.0.0.1:", "0.0.0.0:"))
     one.start()
-    assert "set cluster.address" in one.log()
+    wait_for(lambda: "set cluster.address" in one.log())  # written after the line that says it is ready
     two = nodes.make("two")
     two.begin()
     assert "stands by" in two.process.stdout.readline()

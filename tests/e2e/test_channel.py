@@ -7,6 +7,7 @@ import stat
 import subprocess
 import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -164,6 +165,53 @@ def test_the_model_finds_what_the_client_dropped(desk):
     assert c.do("reply", delivery=lost, text="sorry")["ok"] and desk.waiting() == 0
 
 
+def test_the_model_finds_what_a_program_sent_and_the_client_dropped(desk):
+    c = desk.start(loads=False)
+    sent = Program(desk.server).ask("POST", "/v1/agents/desk/deliver", {
+        "kind": "augment", "content": "the build is red", "meta": {"dispatch_id": "d1"}})
+    assert sent.status == 200, sent.text
+    wait_for(lambda: c.dropped)
+    told, = c.do("history")["not_done"]
+    assert told["delivery"] == c.dropped[0]["delivery"] and "the build is red" in told["text"]
+
+
+def test_the_model_finds_a_webhook_that_the_client_dropped(desk):
+    """What the platform calls a press or a command comes as it is, without the id of a message."""
+    frame = {"type": "passthrough_forward", "forward": {"body": "the bell rings"}}
+    mail = [{"delivery": "7", "repeat": False, "at": 1000, "frame": frame}]
+
+    class Mailbox(BaseHTTPRequestHandler):
+        def tell(self, body):
+            data = json.dumps(body).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def do_POST(self):
+            self.tell({"session": "1"})
+
+        def do_GET(self):
+            time.sleep(0 if mail else 1)
+            self.tell({"deliveries": [mail.pop()] if mail else [], "interrupts": []})
+
+        def do_DELETE(self):
+            self.tell({"ok": True})
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Mailbox) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        c = desk.start("--url", f"http://127.0.0.1:{server.server_port}")
+        event, = c.wait(1)
+        assert event["kind"] == "webhook" and "the bell rings" in event["content"]
+        told, = c.do("history")["not_done"]
+        assert told["text"] == event["content"]
+        assert c.end() == 0
+        server.shutdown()
+
+
 def test_the_model_has_few_messages_in_hand_and_the_rest_wait(desk):
     c = desk.start("--window", "3")
     for n in range(8):
@@ -282,6 +330,28 @@ def test_a_wrong_key_or_instance_is_named(desk):
         assert why in "".join(c.errors), c.errors
     done = desk.server.cli("mcp", "--channel", check=False)
     assert done.returncode == 2
+
+
+def test_a_server_that_knows_no_mailboxes_is_asked_with_pauses(desk):
+    """--url leads to something else."""
+    asked = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        c = desk.start("--url", f"http://127.0.0.1:{server.server_port}")
+        wait_for(lambda: asked)
+        time.sleep(2)
+        assert 2 <= len(asked) <= 6, len(asked)
+        assert c.end() == 0
+        server.shutdown()
 
 
 def test_an_agent_that_is_gone_is_away_and_its_mail_waits(desk):

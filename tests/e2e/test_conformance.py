@@ -194,7 +194,7 @@ def find_faults_of_gateways(faults):
     def found(fault):
         name = faults[fault]
         only = ("acks-all", "answer") if name.endswith("-form") or name in ("lines", "hello-first", "request-id") else \
-            ("redials-restart", "answer") if name == "complete-lines" else ("dials",)
+            ("redials-restart", "acks-all") if name == "complete-lines" else ("dials",)
         _, obligations = report("--listen", "127.0.0.1:0", "--timeout", "400ms", *(w for n in (name, *only) for w in ("--only", n)), "--",
                                 sys.executable, HERE / "broken_gateway.py", fault)
         return name in broken(obligations)

@@ -219,6 +219,17 @@ def test_edits_and_deletions_reach_what_is_remembered(rig):
     assert told(ask(rig, text="still?")) == [] and reads(rig) == 1
 
 
+def test_edits_and_deletions_reach_what_is_being_read(rig):
+    first = rig.sim.say(GENERAL, "the lift is stcuk", unseen=True, user=BOB)
+    second = rig.sim.say(GENERAL, "never mind", unseen=True, user=BOB)
+    rig.sim.trouble("GET", f"/channels/{GENERAL}/messages", 200, delay=1.5)
+    rig.sim.say(GENERAL, f"<@{BOT}> well?", **MENTION)
+    wait_for(lambda: rig.sim.called("GET", "/messages"))
+    rig.sim.tell("MESSAGE_UPDATE", {**first, "content": "the lift is stuck", "edited_timestamp": "2026-01-01T00:00:01Z"})
+    rig.sim.tell("MESSAGE_DELETE", {"id": second["id"], "channel_id": GENERAL, "guild_id": GUILD})
+    assert told(rig.gateway.hear("well?", 20)["event"]) == [("Bob", "the lift is stuck")]
+
+
 def rig_hears(rig, text):
     rig.sim.say(GENERAL, f"<@{BOT}> {text}", **MENTION)
     return rig.gateway.hear(text, 20)["event"]

@@ -336,10 +336,10 @@ class Judge:
         self.mine = {e.text: e for e in run.events if instance in ROUTES[e.bot]}
         self.ids = collections.defaultdict(list)  # text -> bufferIds in order of appearance
         self.n_reads, self.repeats = 0, []
+        self.boots_began, self.posts_ended = [b.began for b in run.boots], [at for at, _ in run.latencies]
 
     def boot_of(self, s):
-        at = s.greeted
-        return next(b for b in reversed(self.run.boots) if b.began <= at)
+        return self.run.boots[bisect.bisect_right(self.boots_began, s.greeted) - 1]
 
     def delivered(self):
         texts = {}  # bufferId -> text
@@ -378,8 +378,8 @@ class Judge:
                 assert one <= two, f"{self.instance}: {earlier} came before {later}"
 
     def allowance(self, ended):
-        slow = [took for at, took in self.run.latencies if ended - 1 < at < ended + 1]
-        return ALLOWANCE_S + max(slow, default=0)
+        first, last = (bisect.bisect(self.posts_ended, at) for at in (ended - 1, ended + 1))
+        return ALLOWANCE_S + max((took for _, took in self.run.latencies[first:last]), default=0)
 
     def acked_stays_acked(self):
         acked = collections.defaultdict(list)  # bufferId -> [(at, socket)]

@@ -481,3 +481,25 @@ def test_what_was_being_sent_at_a_crash_goes_on_under_its_nonce(talk, acted):
     assert report["requestId"] == "r" and report["result"]["success"], report
     assert s.texts(GENERAL) == ["maybe"] and len(s.called("POST", "/messages")) == 2
     assert status(talk.server)["cutOffAtStart"] == 0
+
+
+def test_a_person_who_is_erased_leaves_nothing_in_their_direct_chat(rig):
+    """The id of the chat is not the person's: the chat's record has whose it is."""
+    s, g, server = rig.sim, rig.gateway, rig.server
+    s.say(DM, "hello"), s.say(GENERAL, "hello all")
+    assert {g.next("inbound")["event"]["source"]["chat_id"] for _ in range(2)} == {DM, GENERAL}
+    asked = g.act(op="prompt", chat_id=DM, content="Well?", prompt_id="q1", options=[{"id": "yes", "label": "Yes"}])
+    assert asked["success"], asked
+    waiting = lambda: sorted(o["chat_id"] for o in json.loads(server.cli("outbox", "list", "--json").stdout))  # noqa: E731
+    for channel in (DM, GENERAL):
+        s.limit(channel, 120)
+        g.send({"type": "outbound", "requestId": channel, "action": {"op": "send", "chat_id": channel, "content": "a secret of Ann"}})
+    wait_for(lambda: waiting() == sorted([DM, GENERAL]))
+    g.close()
+    s.limit(DM, 120), s.limit(GENERAL, 120)
+    server.restart()  # what it knows is on disk
+    counted = json.loads(server.cli("erase", "--person", f"discord:{ANN}", "--dry-run", "--json").stdout)
+    assert (counted["chats"], counted["outgoing"], counted["questions"]) == (1, 1, 1), counted
+    done = json.loads(server.cli("erase", "--person", f"discord:{ANN}", "--yes", "--json").stdout)
+    assert {**done, "dryRun": True} == counted
+    assert waiting() == [GENERAL]

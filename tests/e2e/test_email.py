@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 
 from conftest import rows_naming, wait_for
-from mail_faults import CutImap, FaultySmtp
+from mail_faults import CutImap, FaultySmtp, WithholdingImap
 from mail_servers import AUTHSERV, BOT, PASSWORD, MailServers
 
 ALICE = "alice@people.test"
@@ -216,6 +216,17 @@ def test_the_first_start_answers_nothing_old(servers, make_bellhop, dial):
     assert len(rig.gateway.seen) == 2 and not [m for m in servers.mails(BOT) if words(m) == "old" and "Seen" in m.flags]
 
 
+def test_a_server_without_idle_is_asked(servers, make_bellhop, dial):
+    imap = CutImap(servers.imap_port, hide=b"IDLE")
+    rig = Rig(servers, make_bellhop, dial, tls="off", imap_port=imap.port, wait=False, poll="1s")
+    wait_for(lambda: rig.status()["uidvalidity"] and rig.status()["state"] == "live")
+    for text in ("one", "two"):
+        servers.write(text)
+        rig.hear(text)
+    assert not rig.status()["idle"] and rig.status()["connects"] == 1
+    imap.close()
+
+
 def test_faults_of_the_smtp_server(servers, make_bellhop, dial):
     """A lost reply repeats the same mail, 4xx waits 5 s, 5xx is the action's error, and a crash changes none of it."""
     smtp = FaultySmtp(servers.submission_port, ["lose"])
@@ -247,6 +258,63 @@ def test_faults_of_the_smtp_server(servers, make_bellhop, dial):
     held = servers.wait_mails(ALICE, 5)[3:]
     assert len({m["Message-ID"] for m in held}) == 1 and words(held[0].get_body(("plain",))) == "held"
     assert len(servers.mails("bob@people.test")) == 0
+    smtp.close()
+
+
+def test_mails_wait_for_a_full_mailbox(servers, make_bellhop, dial):
+    """They stay in the folder, `status` says why, and all of them come, in order, once there is room."""
+    rig = Rig(servers, lambda c: make_bellhop(c + "delivery: {{max_mailbox_bytes: 64KiB}}\n"), dial)
+    rig.gateway.sleep()
+    texts = [f"{n} " + "x" * 20000 for n in range(4)]
+    for text in texts:
+        servers.write(text)
+    wait_for(lambda: "a mailbox is full" in (rig.status()["problem"] or ""))
+    rig.gateway = rig.dial()
+    for text in texts:
+        rig.hear(text)
+    wait_for(lambda: rig.status()["problem"] is None)
+
+
+def test_a_mail_that_the_server_withholds_is_not_lost(servers, make_bellhop, dial):
+    """A refused FETCH is no deleted mail: it is tried again, the order is kept, and `status` shows what waits."""
+    imap = WithholdingImap(servers.imap_port)
+    rig = Rig(servers, make_bellhop, dial, tls="off", imap_port=imap.port)
+    servers.write("first")
+    rig.hear("first")
+    imap.uids = {rig.status()["uid"] + 1}
+    servers.write("withheld")
+    servers.write("behind it")
+    wait_for(lambda: "refuses to give the mail" in (rig.status()["problem"] or ""))
+    assert rig.gateway.quiet()
+    imap.uids = set()
+    rig.hear("withheld")
+    rig.hear("behind it")
+    wait_for(lambda: rig.status()["problem"] is None)
+    imap.close()
+
+
+@pytest.mark.skipif(not os.environ.get("BELLHOP_LONG"), reason="takes 40 s: ./dev crash runs it")
+def test_a_mail_that_cannot_be_read_holds_up_no_others(servers, make_bellhop, dial):
+    """The server gives all mails but one, again and again: that one is passed over."""
+    imap = WithholdingImap(servers.imap_port)
+    rig = Rig(servers, make_bellhop, dial, tls="off", imap_port=imap.port)
+    imap.uids = {rig.status()["uid"] + 1}
+    servers.write("broken")
+    servers.write("behind it")
+    wait_for(lambda: rig.gateway.seen or rig.status()["refused"], 90)
+    rig.hear("behind it")
+    assert imap.refused == 5 and "passed over" in rig.server.log() and rig.status()["problem"] is None
+    imap.close()
+
+
+def test_an_smtp_login_that_works_again_ends_the_problem(servers, make_bellhop, dial):
+    smtp = FaultySmtp(servers.submission_port, ["535 5.7.8 wrong password"])
+    rig = Rig(servers, make_bellhop, dial, tls="off", smtp_port=smtp.port)
+    servers.write("hi")
+    rig.hear("hi")
+    done = rig.gateway.act(op="send", chat_id=ALICE, content="at last")
+    assert "the SMTP server refuses the login" in rig.server.log()
+    assert done["success"] and rig.status()["problem"] is None, (done, rig.status())
     smtp.close()
 
 

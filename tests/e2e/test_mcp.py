@@ -1,7 +1,10 @@
 """/mcp and bellhop mcp: with the official clients, and with requests no client would send."""
 import json
 import os
+import re
+import socket
 import subprocess
+import threading
 
 import pytest
 
@@ -245,6 +248,48 @@ def test_a_server_that_is_gone_or_refuses_is_told_to_whoever_asked(bellhop):
     assert "admin.sock" in gone.stdout and "--url" in gone.stdout
     assert subprocess.run([PROGRAM, "mcp"], env={k: v for k, v in os.environ.items() if k != "BELLHOP_KEY"},
                           capture_output=True).returncode == 2
+
+
+def test_a_tool_call_that_may_have_run_is_not_repeated():
+    """A server takes a request on a connection that it kept, and dies."""
+    got = []
+
+    def serve(listener):
+        with listener.accept()[0] as one:
+            for body in (b'{"jsonrpc":"2.0","id":1,"result":{}}', None):
+                head, _, rest = take(one)
+                got.append(rest)
+                if body is not None:
+                    one.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        while True:
+            with listener.accept()[0] as one:
+                got.append(take(one)[2])
+
+    def take(sock):
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += sock.recv(65536)
+        head, sep, rest = data.partition(b"\r\n\r\n")
+        length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+        while len(rest) < length:
+            rest += sock.recv(65536)
+        return head, sep, rest
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "chat_send", "arguments": {}}}
+        with subprocess.Popen([PROGRAM, "mcp", "--url", f"http://127.0.0.1:{listener.getsockname()[1]}"], text=True,
+                              env={**os.environ, "BELLHOP_KEY": "k"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as p:
+            p.stdin.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+            p.stdin.flush()
+            assert json.loads(p.stdout.readline())["id"] == 1
+            p.stdin.write(json.dumps(call) + "\n")
+            p.stdin.flush()
+            wait_for(lambda: len(got) >= 2)
+            answer = json.loads(p.stdout.readline()) if len(got) == 2 else None
+            p.stdin.close()
+            p.kill()
+    assert len(got) == 2 and answer["id"] == 2 and "error" in answer
 
 
 # ---- chats ----

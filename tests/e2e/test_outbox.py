@@ -41,7 +41,7 @@ class Rig:
         self.dial = lambda: dial(self.server, self.credential, hello=("telegram", "my_bot"))
         self.gateway = self.dial()
         for chat in (ANN, BOB):
-            self.sim.say(chat, f"I am {chat}")
+            self.sim.say(chat, f"I am {chat}", user={"id": chat, "is_bot": False, "first_name": "P"})
             self.gateway.hear(f"I am {chat}")
 
     def ask(self, chat, text, op="send", **more):

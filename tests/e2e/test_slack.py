@@ -340,6 +340,7 @@ def test_refusals_are_told_in_words(rig):
     s.trouble("chat.postMessage", error="token_revoked")
     assert "install the app again" in send(g, GENERAL, "x")["error"]
     assert "revoked" in status(rig.server)["problem"]
+    assert send(g, GENERAL, "mended")["success"] and status(rig.server)["problem"] is None
 
 
 def test_limits_are_waited_out(rig):
@@ -722,7 +723,8 @@ def install(sim, server, team, **change):
     sim.tokens[token] = team
     sim.codes[f"code-{team}"] = {"client": ("12.34", "planted-client-secret"), "answer": {
         "access_token": token, "token_type": "bot", "scope": "chat:write", "bot_user_id": sim.BOT_USER, "app_id": sim.APP,
-        "team": {"id": team, "name": "Another"}, "enterprise": None, "is_enterprise_install": False, "authed_user": {"id": ANN}}}
+        "team": {"id": team, "name": "Another"}, "enterprise": None, "is_enterprise_install": False, "authed_user": {"id": ANN},
+        **{k: change[k] for k in ("refresh_token",) if k in change}}}
     query = {"code": f"code-{team}", "state": change.get("state", asked["state"])}
     return browse(server, f"/slack/install/{BOT}/callback?" + urllib.parse.urlencode(query),
                   change.get("cookie", cookie.partition(";")[0]))
@@ -751,7 +753,16 @@ def test_the_app_is_installed_in_several_workspaces(sim, make_bellhop, dial):
     r.hook()
     g = r.dial()
     assert send(g, "C0INT0TEAM2", "again", scope_id="T0TEAM2")["success"]
+    sim.trouble("chat.postMessage", error="account_inactive")  # of one workspace: the app is well
+    assert "install the app again" in send(g, "C0INT0TEAM2", "x", scope_id="T0TEAM2")["error"]
+    assert status(r.server)["problem"] is None
+    sim.tell(sim.envelope({"type": "tokens_revoked", "tokens": {"oauth": [ANN]}}, "T0TEAM2"))  # a person's, not the bot's
+    late = sim.envelope({"type": "tokens_revoked", "tokens": {"oauth": [], "bot": ["U0BOT1"]}}, "T0TEAM2")
+    sim.tell({**late, "event_time": int(time.time()) - 3600})  # of an earlier installation
+    assert status(r.server)["installations"] == 2
     sim.tell(sim.envelope({"type": "app_uninstalled", "event_ts": "1.2"}, "T0TEAM2"))
+    assert status(r.server)["installations"] == 1
+    assert install(sim, r.server, "T0TEAM4", refresh_token="xoxe-1").status == 502
     assert status(r.server)["installations"] == 1
     assert "not installed" in send(g, "C0INT0TEAM2", "gone", scope_id="T0TEAM2")["error"]
     assert browse(r.server, "/slack/install/nobody").status == 404
@@ -850,6 +861,19 @@ def test_a_switched_off_socket_mode_and_a_wrong_token_are_told(socket):
     socket.server.restart()
     wait_for(lambda: "app_token" in (status(socket.server)["problem"] or ""))
     assert s.sockets == []
+
+
+def test_a_good_socket_does_not_hide_a_wrong_bot_token(socket):
+    s = socket.sim
+    s.trouble("auth.test", error="invalid_auth")
+    socket.server.restart()
+    wait_for(lambda: status(socket.server)["sockets"] == 1 and not s.troubles)
+    time.sleep(0.5)
+    assert "bot's token" in (status(socket.server)["problem"] or "")
+    s.say(DM, "x")
+    g = socket.dial()
+    g.hear("x")
+    assert send(g, DM, "y")["success"] and status(socket.server)["problem"] is None
 
 
 @pytest.mark.skipif(not os.environ.get("BELLHOP_LONG"), reason="takes 45 s: ./dev crash runs it")

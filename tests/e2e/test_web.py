@@ -120,6 +120,20 @@ def test_an_answer_grows_while_it_is_written(lobby, visit):
     assert len(page.find(".message.agent")) == 1
 
 
+def test_the_marked_end_of_an_answer_survives_a_crash(lobby):
+    agent = lobby.agent()
+    call(lobby, "POST", "api/message", {"text": "Tell me a story"})
+    chat = agent.hear()["source"]["chat_id"]
+    message = agent.say(chat, "Once ▉")
+    edit = lambda text, **more: agent.act(op="edit", chat_id=chat, message_id=message, content=text, metadata=more)  # noqa: E731
+    edit("Once upon ▉")
+    assert edit("Once upon a ▉")["queued"]
+    assert edit("The end.", notify=True)["success"]
+    lobby.server.kill()
+    lobby.server.start()
+    wait_for(lambda: [m["text"] for m in call(lobby, "GET", "api/history")[1]["messages"]] == ["Tell me a story", "The end."])
+
+
 def test_a_draft_is_a_preview_until_the_answer_comes(lobby, visit):
     agent, page = lobby.agent(), visit()
     page.write("Hello")

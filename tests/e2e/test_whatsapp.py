@@ -450,6 +450,8 @@ def test_the_window_is_known_and_told_before_anybody_asks(rig):
     asked = len(s.calls)
     answer = send(rig.gateway, ANN, "too late")
     assert not answer["success"] and "within 24 hours of the person's last message, which came at " in answer["error"], answer
+    s.say(ANN, "in a group", group_id="g1")  # opens nothing for a direct message
+    assert "within 24 hours" in send(rig.gateway, ANN, "still too late").get("error", "")
     assert not [c for c in s.calls[asked:] if c[0] == "POST"]
     s.say(ANN, "hello again")
     rig.gateway.hear("hello again")

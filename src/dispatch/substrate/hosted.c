@@ -83,6 +83,8 @@ static const struct config_key acp_keys[] = {
      .what = "Messages that came during a turn are one prompt."},
     {"shared_groups", CFG_BOOL, CFG_RELOAD, AT(shared_groups), "false",
      .what = "One session for all people of a group; else each person has one."},
+    {"process_sessions", CFG_NUMBER, CFG_RELOAD, AT(process_sessions), "16", .min = 1, .max = 1000,
+     .what = "How many sessions one process of the agent holds; with 1, each has its own."},
     {"permission_timeout", CFG_DURATION, CFG_RELOAD, AT(permission_ms), "5m", .min = 1000,
      .max = 86400000, .what = "How long owners may decide what the agent asks; then it is no."},
     {"login", CFG_TEXT, CFG_RELOAD, AT(login),

@@ -363,17 +363,25 @@ void discord_backfill_guild_known(struct discord *d, uint64_t guild_id)
 
 /* ---- context ---- */
 
-enum { CONTEXT_MS = 3000, PLACE_CHARS = 48 };
+enum { CONTEXT_MS = 3000, PLACE_CHARS = 48, LOOK_EDITS = 256 };
 
 struct look_back {     /* one channel that is being read */
     struct list link;  /* d->looking */
     struct discord *d; /* borrowed */
     struct list asks;  /* struct look_ask, owned */
+    struct list edits; /* struct look_edit, owned, in order: changes since the request */
+    size_t n_edits;
     struct outgoing *call;
     struct timer known; /* armed: the context is in memory, no request needed */
     uint64_t guild_id, channel_id;
     char before[24];
     bool stale; /* a session was lost since the request: the page may miss messages */
+};
+
+struct look_edit {
+    struct list link;
+    struct str message_id, text; /* point behind this struct; an empty text deletes */
+    char bytes[];
 };
 
 struct look_ask { /* an event that waits for the page */
@@ -427,14 +435,33 @@ void discord_context_note(struct discord *d, const struct discord_normalize_out 
         recent_note(d->recent, place_of(room, n->guild_id, n->channel_id), &n->ev);
 }
 
+/* Changes the message in memory.  A page that is being read may have the old text, so a lookup of
+ * the channel keeps the change until the page is here. */
+static void context_change(struct discord *d, uint64_t guild_id, uint64_t channel_id,
+                           struct str message_id, struct str text)
+{
+    char room[PLACE_CHARS];
+
+    recent_edit(d->recent, place_of(room, guild_id, channel_id), message_id, text);
+    list_each (&d->looking, it, nxt) {
+        struct look_back *l = list_entry(it, struct look_back, link);
+        if (l->channel_id != channel_id || l->call == NULL || l->n_edits++ >= LOOK_EDITS)
+            continue;
+        struct look_edit *e = xcalloc(1, sizeof *e + message_id.n + text.n);
+        char *at = e->bytes;
+        e->message_id = str_pack(&at, message_id);
+        e->text = str_pack(&at, text);
+        list_init(&e->link);
+        list_append(&l->edits, &e->link);
+    }
+}
+
 void discord_context_edited(struct discord *d)
 {
     const struct discord_normalize_out *n = &d->norm;
-    char room[PLACE_CHARS];
 
     if (d->recent != NULL && n->guild_id != 0)
-        recent_edit(d->recent, place_of(room, n->guild_id, n->channel_id), n->ev.message_id,
-                    n->ev.text);
+        context_change(d, n->guild_id, n->channel_id, n->ev.message_id, n->ev.text);
 }
 
 struct str discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_t channel_id,
@@ -452,7 +479,7 @@ struct str discord_context_deleted(struct discord *d, uint64_t guild_id, uint64_
     } else {
         user = STR_NULL;
     }
-    recent_edit(d->recent, place, message_id, STR_NULL);
+    context_change(d, guild_id, channel_id, message_id, STR_NULL);
     return user;
 }
 
@@ -480,6 +507,8 @@ static void look_free(struct look_back *l)
     sender_cancel(&l->call);
     list_each (&l->asks, it, nxt)
         free(list_entry(it, struct look_ask, link));
+    list_each (&l->edits, it, nxt)
+        free(list_entry(it, struct look_edit, link));
     list_remove(&l->link);
     free(l);
 }
@@ -519,6 +548,7 @@ static void on_context_page(void *ctx, const struct sender_verdict *v)
     l->call = NULL;
     if (good && json_count(v->answer) == 0 && is_blind(d, l->guild_id, l->channel_id))
         good = false;
+    good &= l->n_edits <= LOOK_EDITS; /* else the page has texts that were changed or deleted */
     if (good) {
         char room[PLACE_CHARS], guild[24];
         struct str place = place_of(room, l->guild_id, l->channel_id);
@@ -527,6 +557,10 @@ static void on_context_page(void *ctx, const struct sender_verdict *v)
         for (struct json_iter it = {0}; json_next(v->answer, &it);)
             if (discord_normalize_for(d, it.value, str_of(guild), true) == DISCORD_EVENT)
                 recent_note(d->recent, place, &d->norm.ev);
+        list_each (&l->edits, it, nxt) {
+            const struct look_edit *e = list_entry(it, struct look_edit, link);
+            recent_edit(d->recent, place, e->message_id, e->text);
+        }
         if (l->stale)
             recent_gap(d->recent, is_this, &place);
     } else
@@ -544,6 +578,7 @@ static struct look_back *look_at(struct discord *d, uint64_t guild_id, uint64_t 
     *l = (struct look_back){.d = d, .guild_id = guild_id, .channel_id = channel_id};
     snprintf(l->before, sizeof l->before, "%.*s", STR_FMT(before));
     list_init(&l->asks);
+    list_init(&l->edits);
     timer_init(&l->known, on_known);
     list_append(&d->looking, &l->link);
     if (recent_reaches_back(d->recent, place_of(room, guild_id, channel_id))) {

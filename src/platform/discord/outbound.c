@@ -177,12 +177,6 @@ struct outgoing_message {         /* one send, edit or follow-up */
     bool as_file;               /* send an ordinary file: not a voice note, or refused as one */
 };
 
-/* The part of the text that goes with this request; parts.n or more: none. */
-static size_t text_of(const struct outgoing_message *m)
-{
-    return m->base.out.at - (m->is_voice ? 1 : 0); /* wraps for a voice note, which has no text */
-}
-
 static bool carries_file(const struct outgoing_message *m)
 {
     return m->file.path != NULL && m->base.out.at == 0;
@@ -192,11 +186,12 @@ static void write_body(const struct outgoing_message *m, bool edit, struct buf *
 {
     struct jw w = jw_begin(out);
     bool quotes = m->reply_to != 0 && m->base.out.at == 0 && m->reply == NULL;
+    size_t part = m->base.out.at - (m->is_voice ? 1 : 0); /* wraps for a voice note: no text */
     char text[32];
 
     jw_obj(&w);
-    if (text_of(m) < m->parts.n)
-        jw_kstr(&w, "content", split_part(&m->parts, text_of(m)));
+    if (part < m->parts.n)
+        jw_kstr(&w, "content", split_part(&m->parts, part));
     if (carries_file(m)) {
         BUF_LOCAL name = BUF_INIT;
         attachment_name_add(&name, &m->file);

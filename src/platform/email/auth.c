@@ -164,11 +164,10 @@ bool auth_is_of(struct str value, struct str authserv_id)
     struct auth_reader r = {value, false};
     BUF_LOCAL id = BUF_INIT;
 
-    if (value.n > AUTH_MAX_HEADER)
-        return false;
+    r.rest.n = value.n < AUTH_MAX_HEADER ? value.n : AUTH_MAX_HEADER;
     if (!read_id(&r, &id))
         return str_eq(authserv_id, AUTH_NO_ID);
-    return !r.broken && id.n > 0 && str_eq_ci(buf_str(&id), authserv_id);
+    return id.n > 0 && str_eq_ci(buf_str(&id), authserv_id);
 }
 
 /* ---- results ---- */
@@ -240,8 +239,10 @@ const char *auth_judge(struct str value, struct str from_domain, const struct au
     struct auth_reader r = {value, false};
     struct auth_result x = {0};
     BUF_LOCAL id = BUF_INIT;
-    bool proven = false, denied = false, first = !read_id(&r, &id);
 
+    if (value.n > AUTH_MAX_HEADER)
+        return unreadable;
+    bool proven = false, denied = false, first = !read_id(&r, &id);
     while (!r.broken && r.rest.n > 0) {
         if (!first && !next_is(&r, ';')) {
             r.broken = true;

@@ -28,7 +28,8 @@ void auth_list_free(struct auth_list *l); /* NULL is fine */
 /* Is @domain aligned with @from?  Both may have any case. */
 bool auth_aligned(const struct auth_list *l, struct str domain, struct str from);
 
-/* True when the value of an Authentication-Results header is the one of @authserv_id. */
+/* True when the value of an Authentication-Results header is the one of @authserv_id, also if the
+ * rest of it cannot be read: then auth_judge() says so. */
 bool auth_is_of(struct str value, struct str authserv_id);
 /* What the header @value proves about mail from @from_domain.  NULL: @from_domain wrote it.  Else:
  * why that is not proven, a literal sentence. */

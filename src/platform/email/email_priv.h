@@ -82,6 +82,7 @@ struct email {
         bool open;                    /* the folder is selected */
         struct timer again;           /* the next attempt to connect, or to deliver */
         unsigned failures;
+        unsigned busy_times; /* in a row: the relay could not take the first letter */
         struct email_cursor place;
         bool has_place; /* the folder was opened before */
         bool listing, overflow, reopen;
@@ -91,7 +92,13 @@ struct email {
         struct list letters; /* struct letter_in, by UID */
         size_t n_letters, n_busy, busy_bytes;
         int64_t heard_ms; /* monotonic: when the server last answered a listing */
+        struct {          /* the first letter, if the server refuses to give it */
+            uint32_t uid; /* 0: none */
+            unsigned times;
+            bool others; /* the server gave another mail meanwhile */
+        } withheld;
     } in;
+    bool smtp_denied;   /* the SMTP server refuses the login */
     struct list shelf;  /* struct email_fetched: mails whose files may be asked for */
     struct list wanted; /* struct wanted: files that are asked for */
     size_t n_shelf, n_wanted;
@@ -123,6 +130,8 @@ void email_in_open(struct email *e);
 void email_in_close(struct email *e);
 void email_in_connect(struct email *e); /* now, if not connected; e.g. a token has come */
 void email_rules(const struct email *e, struct mail_rules *ret);
+void email_well(
+    struct email *e); /* clears the problem, unless logins, tokens or a letter still have one */
 
 /* ---- files.c ---- */
 void email_shelve(struct email *e, uint32_t uid, struct mail *m); /* takes the mail over */

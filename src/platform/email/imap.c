@@ -211,7 +211,7 @@ static void on_fetch(struct imap *i, const struct imap_response *r)
 
     if (w != NULL) {
         w->delivered = true;
-        i->h.on_mail(i->ctx, w->uid, r->has_body ? &i->reader.body : NULL, r->body_too_long);
+        i->h.on_mail(i->ctx, w->uid, r->has_body ? &i->reader.body : NULL, IMAP_TOO_LONG);
     } else if (!body && r->uid != 0 && i->n_waiting > 0 && (r->size != 0 || r->date_ms != 0)) {
         i->h.on_item(i->ctx, r->uid, r->size, r->date_ms);
     }
@@ -288,10 +288,8 @@ static void on_tagged(struct imap *i, const struct imap_response *r)
             i->h.on_listed(i->ctx);
         break;
     case FETCH:
-        if (r->status == IMAP_BAD)
-            fail(i, "the mail server refused to give a mail");
-        else if (!w.delivered)
-            i->h.on_mail(i->ctx, w.uid, NULL, false);
+        if (!w.delivered)
+            i->h.on_mail(i->ctx, w.uid, NULL, r->status == IMAP_OK ? IMAP_GONE : IMAP_WITHHELD);
         break;
     case STORE: /* a folder that cannot be written: the flag is a courtesy */
         break;

@@ -22,13 +22,20 @@ struct imap_folder {
     uint32_t exists;
 };
 
+/* Why imap_fetch() brought no bytes. */
+enum imap_missing {
+    IMAP_GONE,     /* the mail is not in the folder any more */
+    IMAP_TOO_LONG, /* it is longer than max_body */
+    IMAP_WITHHELD, /* the server refused the command: a later one may succeed */
+};
+
 struct imap_handlers {
     void (*on_selected)(void *ctx, const struct imap_folder *f);
     void (*on_item)(void *ctx, uint32_t uid, uint64_t size, int64_t date_ms); /* of a listing */
     void (*on_listed)(void *ctx);
-    /* The answer to imap_fetch().  The handler may take the bytes of @body away.  NULL: the mail is
-     * not there any more, or is longer than max_body. */
-    void (*on_mail)(void *ctx, uint32_t uid, struct buf *body, bool too_long);
+    /* The answer to imap_fetch().  The handler may take the bytes of @body away.  Without a body,
+     * @why tells the reason. */
+    void (*on_mail)(void *ctx, uint32_t uid, struct buf *body, enum imap_missing why);
     void (*on_news)(void *ctx); /* in RESTING: list again */
     /* @denied: the server refused the login. */
     void (*on_closed)(void *ctx, const char *why, bool denied);

@@ -53,15 +53,6 @@ bool imap_date(struct str s, int64_t *ret_ms)
     return *ret_ms > 0;
 }
 
-void imap_day_add(struct buf *out, int64_t ms)
-{
-    time_t s = (time_t)(ms / 1000);
-    struct tm t;
-
-    gmtime_r(&s, &t);
-    buf_printf(out, "%d-%.3s-%04d", t.tm_mday, months + 3 * t.tm_mon, t.tm_year + 1900);
-}
-
 bool imap_quote(struct buf *out, struct str s)
 {
     buf_add_c(out, '"');

@@ -56,7 +56,5 @@ enum imap_fed imap_feed(struct imap_reader *r, struct str *bytes, struct imap_re
 
 /* "17-Jul-1996 02:44:25 -0700" as wall clock.  False: not a date. */
 bool imap_date(struct str s, int64_t *ret_ms);
-/* Writes "1-Feb-1994" (UTC), for SEARCH SINCE. */
-void imap_day_add(struct buf *out, int64_t ms);
 /* Writes @s as a quoted string.  False: it has bytes that a quoted string cannot carry. */
 bool imap_quote(struct buf *out, struct str s);

@@ -4,11 +4,15 @@
  *         ^--lost: after a pause--- any                 ^------ news, poll -----------'
  *
  *      a letter:  LISTED -> FETCHING -> PARSING (thread) -> LOOKING -> READY -> ACCEPTING -> done
+ *                              '--the server refuses--> WITHHELD: fetched again after a pause
  *
  * A few letters are fetched ahead; the first one alone is delivered, so the order is the folder's.
  * The place (UIDVALIDITY, UID) is written after the letter's event is on disk.  A crash in between
  * fetches the letter again: its event id is the same, and so is its record (email_mail), so it is
  * not delivered twice.
+ *
+ * A server that refuses to give a mail may be ill, or the mail may be.  The letter is passed over
+ * once the server gave other mails meanwhile, or after MAX_REFUSALS; `why` shows it as refused.
  *
  * The first start only notes the end of the folder.  When UIDVALIDITY has changed, all UIDs mean
  * other mails: the whole folder is listed, mails of earlier days are passed over, and the others
@@ -29,15 +33,19 @@ enum {
     AHEAD_BYTES = 8 << 20,    /* of them together, beyond the first */
     LIST_MAX = 4096,          /* letters in memory */
     LIST_STEP = 256,          /* UIDs of one listing of a long folder */
+    BUSY_IS_A_PROBLEM = 3,    /* times that the relay could not take a letter */
     RETRY_MS = 2000,          /* of a letter that the relay cannot take now */
     MAX_PAUSE_MS = 60000,     /* between attempts to connect */
+    REFUSALS = 5,             /* of a letter, while the server gives others: the letter is ill */
+    MAX_REFUSALS = 60,        /* of a letter: about an hour */
     OVERLAP_MS = 2 * 86400000 /* after a change of UIDVALIDITY: what is older was done with */
 };
 
 static const char too_large[] = "it is larger than 36 MiB";
+static const char withheld[] = "the mail server refuses to give it";
 static const char own_mail[] = "it is a mail of this bot";
 
-enum letter_state { LISTED, FETCHING, PARSING, LOOKING, READY, ACCEPTING };
+enum letter_state { LISTED, FETCHING, WITHHELD, PARSING, LOOKING, READY, ACCEPTING };
 
 struct letter_in {
     struct list link;
@@ -199,12 +207,22 @@ static void on_accepted(void *ctx, enum bh_err err)
     struct letter_in *l = ctx;
     struct email *e = l->e;
 
-    if (err == BH_OK) {
-        finish(e, l, true);
+    if (err != BH_BUSY && err != BH_UNAVAILABLE) {
+        if (err != BH_OK)
+            log_warn(&e->base.log, "dropped a mail: uid=%u reason=%s", l->uid, bh_err_word(err));
+        e->in.busy_times = 0;
+        finish(e, l, err == BH_OK);
+        email_well(e);
         step(e);
         return;
     }
     l->state = READY;
+    if (++e->in.busy_times == BUSY_IS_A_PROBLEM)
+        platform_set_problem(&e->base, err == BH_BUSY
+                                           ? "Mails wait in the folder because a mailbox is full: "
+                                             "start its agent, or purge it (bellhop mailbox list)."
+                                           : "Mails wait in the folder because the store cannot "
+                                             "take them.");
     timer_set(e->base.env->clock, &e->in.again, RETRY_MS);
 }
 
@@ -387,7 +405,56 @@ static struct letter_in *find_fetching(struct email *e, uint32_t uid)
     return NULL;
 }
 
-static void on_mail(void *ctx, uint32_t uid, struct buf *body, bool too_long)
+void email_well(struct email *e)
+{
+    if (e->in.open && e->in.busy_times < BUSY_IS_A_PROBLEM && e->in.withheld.uid == 0 &&
+        !e->smtp_denied && e->oauth.failures == 0)
+        platform_set_problem(&e->base, NULL);
+}
+
+static void withheld_end(struct email *e)
+{
+    if (e->in.withheld.uid == 0)
+        return;
+    e->in.withheld.uid = 0;
+    email_well(e);
+}
+
+/* The server refused to give the first letter: opens the connection again after a pause, or passes
+ * the letter over. */
+static void retry_withheld(struct email *e, struct letter_in *l)
+{
+    int64_t pause_ms = RETRY_MS;
+    char text[256];
+
+    if (e->in.withheld.uid != l->uid) {
+        e->in.withheld.uid = l->uid;
+        e->in.withheld.times = 0;
+        e->in.withheld.others = false;
+    }
+    unsigned times = ++e->in.withheld.times;
+    if (times >= MAX_REFUSALS || (times >= REFUSALS && e->in.withheld.others)) {
+        log_warn(&e->base.log, "the mail server refuses to give the mail with UID %u: passed over",
+                 l->uid);
+        l->state = READY;
+        l->mail.refused = withheld;
+        withheld_end(e);
+        return;
+    }
+    for (unsigned i = 1; i < times && pause_ms < MAX_PAUSE_MS; i++)
+        pause_ms *= 2;
+    if (times > 1) {
+        snprintf(text, sizeof text,
+                 "IMAP at %.80s: the server refuses to give the mail with UID %u; mails behind it "
+                 "wait: look into the server's log, or delete the mail",
+                 e->cfg->imap.host, l->uid);
+        platform_set_problem(&e->base, text);
+    }
+    e->in.reopen = true;
+    timer_set(e->base.env->clock, &e->in.again, pause_ms < MAX_PAUSE_MS ? pause_ms : MAX_PAUSE_MS);
+}
+
+static void on_mail(void *ctx, uint32_t uid, struct buf *body, enum imap_missing why)
 {
     struct email *e = ctx;
     struct letter_in *l = find_fetching(e, uid);
@@ -396,13 +463,17 @@ static void on_mail(void *ctx, uint32_t uid, struct buf *body, bool too_long)
         email_files_came(e, uid, body);
         return;
     }
-    if (body == NULL) { /* deleted meanwhile, or too large: nobody is told of the former */
-        l->state = READY;
-        l->mail.refused = too_long ? too_large : NULL;
-        l->known = !too_long;
+    if (body == NULL) { /* nobody is told of a mail that was deleted meanwhile */
+        l->state = why == IMAP_WITHHELD ? WITHHELD : READY;
+        l->mail.refused = why == IMAP_TOO_LONG ? too_large : NULL;
+        l->known = why == IMAP_GONE;
         step(e);
         return;
     }
+    if (uid == e->in.withheld.uid)
+        withheld_end(e);
+    else
+        e->in.withheld.others = true;
     l->bytes = *body;
     *body = BUF_INIT;
     l->state = PARSING;
@@ -462,6 +533,8 @@ static void step(struct email *e)
         if (list_is_empty(&e->in.letters))
             break;
         l = list_first(&e->in.letters, struct letter_in, link);
+        if (l->state == WITHHELD && !timer_is_set(&e->in.again))
+            retry_withheld(e, l);
         more = l->state == READY && !timer_is_set(&e->in.again);
         if (more)
             deliver(e, l);
@@ -477,6 +550,7 @@ static void step(struct email *e)
         e->in.place.uid = e->in.listed;
         write_place(e);
     }
+    withheld_end(e); /* it may have been deleted */
     imap_rest(e->in.imap);
 }
 
@@ -545,7 +619,7 @@ static void on_selected(void *ctx, const struct imap_folder *f)
     e->in.failures = 0;
     e->in.heard_ms = clock_now_ms(e->base.env->clock);
     e->in.uidnext = f->uidnext;
-    platform_set_problem(&e->base, NULL);
+    email_well(e);
     if (!e->in.has_place) {
         place->uidvalidity = f->uidvalidity;
         place->uid = f->uidnext > 0 ? f->uidnext - 1 : 0;

@@ -4,6 +4,11 @@
  * author, our own, automatic, a list, not proven.  So a forged mail never starts anything, and two
  * robots never answer each other.
  *
+ * GMime makes objects of more than a hundred times the size of what it reads: a part of five bytes,
+ * a header of four, an address of four.  So a stranger's mail is judged by its headers alone, which
+ * are limited to MAX_HEAD, and only a mail that an agent gets is parsed whole, as far as frugal()
+ * lets it.  A report is nobody's: its first MAX_REPORT bytes have all that is needed.
+ *
  * The tree of parts is walked to MAX_DEPTH and MAX_PARTS; what lies beyond is left out. */
 #include "platform/email/mime.h"
 #include <stdio.h>
@@ -14,6 +19,13 @@
 #include "platform/email/text.h"
 
 enum { MAX_DEPTH = 24, MAX_PARTS = 256, MAX_NAME = 128, MAX_SUBJECT = 500, MAX_HEADERS = 2000 };
+enum {
+    MAX_HEAD = 128 << 10,   /* bytes of the headers of a mail */
+    MAX_REPORT = 256 << 10, /* bytes of a report that are read */
+    MAX_COST = 100000,      /* frugal(): objects that GMime makes, about */
+    PART_COST = 10,         /* of a part, compared with a header */
+    ITEM_COST = 4,          /* of an address or a parameter */
+};
 
 /* ---- addresses and ids ---- */
 
@@ -448,47 +460,126 @@ static void read_bounce(struct mail *m, GMimeMultipart *report)
 
 /* ---- all of it ---- */
 
-static void read_message(struct mail *m, GMimeMessage *msg, const struct mail_rules *rules)
+/* The bytes up to the first empty line, with it. */
+static struct str head_of(struct str bytes)
 {
-    GMimeObject *body = g_mime_message_get_mime_part(msg);
-    GMimeContentType *type = body != NULL ? g_mime_object_get_content_type(body) : NULL;
-    GDateTime *date = g_mime_message_get_date(msg);
-    struct part_walk w = {.m = m};
+    struct str rest = bytes, line;
 
-    m->subject = clean_dup(g_mime_message_get_subject(msg), MAX_SUBJECT);
-    m->date_ms = date != NULL ? (int64_t)g_date_time_to_unix(date) * 1000 : 0;
-    read_thread(m, msg);
-    if (is_a(body, g_mime_multipart_get_type()) &&
-        g_mime_content_type_is_type(type, "multipart", "report")) {
-        read_bounce(m, (GMimeMultipart *)body);
-        read_author(m, msg);
-        return;
-    }
-    m->refused = why_refused(m, msg, rules);
-    if (m->refused != NULL)
-        return;
-    walk_parts(&w, body);
-    read_text(m, &w);
-    if (m->text[0] == '\0' && m->n_files == 0)
-        m->refused = "it is empty";
-    buf_done(&w.plain);
-    buf_done(&w.html);
+    while (str_split(&rest, '\n', &line))
+        if (line.n == 0 || (line.n == 1 && line.p[0] == '\r'))
+            break;
+    return str_make(bytes.p, rest.p != NULL ? (size_t)(rest.p - bytes.p) : bytes.n);
 }
 
-void mail_read(struct mail *m, struct str bytes, const struct mail_rules *rules)
+static bool is_header(struct str line)
+{
+    size_t n = 0;
+
+    while (n < line.n && line.p[n] > ' ' && line.p[n] != ':')
+        n++;
+    while (n < line.n && (line.p[n] == ' ' || line.p[n] == '\t'))
+        n++;
+    return n < line.n && line.p[n] == ':';
+}
+
+/* The beginning of @bytes, up to the line where GMime would have made too many objects.  Every line
+ * after a possible boundary, "--", may be a header, until an empty line; so may the line behind
+ * that one, in a mail inside of the mail. */
+static struct str frugal(struct str bytes)
+{
+    struct str rest = bytes, line;
+    bool in_head = true, was_empty = false;
+    size_t cost = 0;
+
+    while (cost <= MAX_COST && str_split(&rest, '\n', &line)) {
+        if (line.n > 0 && line.p[line.n - 1] == '\r')
+            line.n--;
+        if (str_starts(line, STR("--"))) {
+            cost += PART_COST;
+            in_head = true;
+            was_empty = false;
+            continue;
+        }
+        in_head = in_head && (!was_empty || line.n == 0 || is_header(line));
+        was_empty = line.n == 0;
+        if (!in_head)
+            continue;
+        cost++;
+        for (size_t i = 0; i < line.n; i++)
+            if (line.p[i] == ',' || line.p[i] == ';') /* an address, a parameter */
+                cost += ITEM_COST;
+    }
+    return cost <= MAX_COST ? bytes : str_make(bytes.p, (size_t)(line.p - bytes.p));
+}
+
+static GMimeMessage *parse(struct str bytes)
 {
     GMimeStream *stream = g_mime_stream_mem_new_with_buffer(bytes.p, bytes.n);
     GMimeParser *parser = g_mime_parser_new_with_stream(stream);
     GMimeMessage *msg = g_mime_parser_construct_message(parser, NULL);
 
-    if (msg == NULL)
-        m->refused = "it cannot be read as a mail";
-    else
-        read_message(m, msg, rules);
-    if (msg != NULL)
-        g_object_unref(msg);
     g_object_unref(parser);
     g_object_unref(stream);
+    return msg;
+}
+
+/* Reads the headers.  True: the mail is a report. */
+static bool read_head(struct mail *m, GMimeMessage *msg, const struct mail_rules *rules)
+{
+    GMimeObject *body = g_mime_message_get_mime_part(msg);
+    GMimeContentType *type = body != NULL ? g_mime_object_get_content_type(body) : NULL;
+    GDateTime *date = g_mime_message_get_date(msg);
+    bool report = is_a(body, g_mime_multipart_get_type()) &&
+                  g_mime_content_type_is_type(type, "multipart", "report");
+
+    m->subject = clean_dup(g_mime_message_get_subject(msg), MAX_SUBJECT);
+    m->date_ms = date != NULL ? (int64_t)g_date_time_to_unix(date) * 1000 : 0;
+    read_thread(m, msg);
+    if (report)
+        read_author(m, msg);
+    else
+        m->refused = why_refused(m, msg, rules);
+    return report;
+}
+
+static void read_body(struct mail *m, struct str bytes, bool report)
+{
+    struct str some = frugal(bytes);
+    GMimeMessage *msg = parse(some);
+    GMimeObject *body = msg != NULL ? g_mime_message_get_mime_part(msg) : NULL;
+    struct part_walk w = {.m = m};
+
+    if (report && is_a(body, g_mime_multipart_get_type())) {
+        read_bounce(m, (GMimeMultipart *)body);
+    } else {
+        m->n_dropped += some.n < bytes.n;
+        walk_parts(&w, body);
+        read_text(m, &w);
+        if (m->text[0] == '\0' && m->n_files == 0)
+            m->refused = "it is empty";
+    }
+    buf_done(&w.plain);
+    buf_done(&w.html);
+    if (msg != NULL)
+        g_object_unref(msg);
+}
+
+void mail_read(struct mail *m, struct str bytes, const struct mail_rules *rules)
+{
+    struct str head = head_of(bytes);
+    GMimeMessage *msg = head.n <= MAX_HEAD ? parse(head) : NULL;
+    bool report = msg != NULL && read_head(m, msg, rules);
+
+    if (head.n > MAX_HEAD)
+        m->refused = "its headers are longer than 128 KiB";
+    else if (msg == NULL)
+        m->refused = "it cannot be read as a mail";
+    if (msg != NULL)
+        g_object_unref(msg);
+    if (m->refused == NULL)
+        read_body(m,
+                  report ? str_make(bytes.p, bytes.n < MAX_REPORT ? bytes.n : MAX_REPORT) : bytes,
+                  report);
 }
 
 void mail_event(const struct mail *m, struct event *ret)

@@ -126,6 +126,7 @@ static void on_token(void *ctx, const struct http_result *res)
     }
     json_parser_free(p);
     if (err == BH_OK) {
+        email_well(e);
         email_in_connect(e);
         sender_resume(e->base.sender, NULL);
     }

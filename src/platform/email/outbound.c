@@ -253,6 +253,8 @@ static void mail_read_reply(struct platform *p, struct outgoing *o, const struct
                      ? (m->root != NULL ? m->root : buf_z(&m->message_id))
                      : "");
         remember(e, m);
+        e->smtp_denied = false;
+        email_well(e);
         return;
     }
     if (!login && res->status >= 500) {
@@ -268,9 +270,11 @@ static void mail_read_reply(struct platform *p, struct outgoing *o, const struct
             return;
         }
     }
-    if (login)
+    if (login) {
+        e->smtp_denied = true;
         platform_set_problem(p, "the SMTP server refuses the login: check `smtp.user` and its "
                                 "password or token");
+    }
     int64_t wait_ms = FIRST_RETRY_MS;
     for (unsigned i = 0; i < m->deferred && wait_ms < MAX_RETRY_MS; i++)
         wait_ms *= 2;

@@ -107,7 +107,8 @@ void irc_past_done(struct irc *i, struct irc_chat *c, struct str msgid, int64_t 
         c->at_ms = at_ms;
     if (!keeps_history(i) && c->account[0] == '\0')
         return;
-    if (i->in.n_queued == 0 && at_ms > i->past.seen_ms)
+    /* A page that was asked for may still bring earlier direct messages. */
+    if (i->in.n_queued == 0 && list_is_empty(&i->past.asked) && at_ms > i->past.seen_ms)
         i->past.seen_ms = at_ms;
     if (!list_is_linked(&c->dirty))
         list_append(&i->past.dirty, &c->dirty);
@@ -361,7 +362,7 @@ static void drop_later(struct irc *i, struct irc_chat *c)
 
 static void finish_first(struct irc *i, bool answered)
 {
-    struct irc_asked *a = first(i);
+    struct irc_asked *a = list_first(&i->past.asked, struct irc_asked, link);
     struct irc_chat *c = chat_of(i, a);
     struct outgoing *out = a->out;
     int what = a->what;

@@ -76,7 +76,7 @@ static const struct config_key keys[] = {
 /* "host", "host:port", "[v6]:port". */
 static bool split_server(const char *text, bool tls, char **ret_host, uint16_t *ret_port)
 {
-    struct str s = str_of(text), host, port = STR_NULL;
+    struct str s = str_of(text), host, port;
     const char *colon = strrchr(text, ':');
     uint64_t n = tls ? 6697 : 6667;
 
@@ -277,10 +277,12 @@ static void join_due(struct irc *i)
         BUF_LOCAL line = BUF_INIT;
         if (c->joined || c->again_ms > now)
             continue;
+        if (c->asked && irc_link_sent(i->link) < c->number) /* flood control still holds it */
+            continue;
         c->asked = true;
         c->again_ms = now + JOIN_ANSWER_MS;
         buf_printf(&line, "JOIN %s%s%s\r\n", c->name, c->key[0] != '\0' ? " " : "", c->key);
-        irc_link_send(i->link, buf_str(&line), 1);
+        c->number = irc_link_send(i->link, buf_str(&line), 1);
     }
 }
 
@@ -646,7 +648,7 @@ static enum bh_err irc_check(const struct platform_settings *settings, struct pl
     struct irc_link_options opt;
     struct irc_link *k = NULL;
     char *host = NULL, *nick = nick_of(cfg);
-    uint16_t port;
+    uint16_t port = 0;
     bool tls = cfg->tls;
 
     if (loop == NULL) {

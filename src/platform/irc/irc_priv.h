@@ -76,6 +76,7 @@ struct irc_channel { /* of the settings */
     bool joined, asked;
     unsigned failures;
     int64_t again_ms; /* monotonic: the next try */
+    uint64_t number;  /* of the JOIN: irc_link_send() */
     char why[160];    /* the bot is not in it: why; empty: not known */
 };
 

@@ -125,11 +125,6 @@ static void on_end(struct timer *t)
     k->h.on_closed(k->ctx, k->how, k->why);
 }
 
-void irc_link_end(struct irc_link *k, const char *why)
-{
-    finish(k, IRC_END_LOST, "%s", why);
-}
-
 void irc_link_free(struct irc_link *k)
 {
     if (k == NULL)

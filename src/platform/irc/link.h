@@ -85,8 +85,6 @@ struct irc_link *irc_link_open(struct loop *loop, struct rand *rand,
                                const struct irc_link_options *opt,
                                const struct irc_link_handlers *h, void *ctx);
 void irc_link_free(struct irc_link *k); /* at once, silently; NULL is fine */
-/* on_closed() runs later, with IRC_END_LOST. */
-void irc_link_end(struct irc_link *k, const char *why);
 
 bool irc_link_is_live(const struct irc_link *k);
 const struct irc_server *irc_link_server(const struct irc_link *k);

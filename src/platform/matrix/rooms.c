@@ -245,7 +245,7 @@ size_t mx_room_selves(const struct matrix *m, const struct mx_room *r, struct mx
 void mx_room_actor(const struct matrix *m, const struct mx_room *r, const struct action_from *from,
                    struct buf *ret_user)
 {
-    struct mx_self first;
+    struct mx_self first = {0};
 
     if (from != NULL && r != NULL && r->users != NULL) {
         mx_virtual_write(ret_user, str_of(m->base.bot), str_of(m->cfg->base.tenant), from->tenant,

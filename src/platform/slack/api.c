@@ -149,8 +149,7 @@ static void on_auth(void *ctx, const struct sender_verdict *v)
     keep(t->bot_id, json_str(v->answer, "bot_id"));
     free(t->name);
     t->name = str_dup(json_str(v->answer, "team"));
-    if (s->sockets.app == NULL) /* else hello tells that all is well */
-        platform_set_problem(&s->base, NULL);
+    slack_well(s);
     log_info(&s->base.log, "the bot is %s in workspace %s", t->bot_user, t->id);
     if (t->missing != NULL)
         log_warn(&s->base.log, "the app lacks scopes in workspace %s: %s", t->id, t->missing);
@@ -254,6 +253,30 @@ void slack_called(struct slack_team *t, enum slack_method m)
 
 /* ---- answers ---- */
 
+void slack_well(struct slack *s)
+{
+    bool connected = s->sockets.app == NULL || slack_sockets_live(s) > 0;
+
+    if (connected && !(s->own != NULL && s->own->denied) &&
+        !(s->sockets.app != NULL && s->sockets.app->denied))
+        platform_set_problem(&s->base, NULL);
+}
+
+/* Slack refuses the token of @t.  The tokens of the configuration are an operator's problem; a
+ * workspace that installed the app and dropped it again is not. */
+static void deny(struct slack_team *t, const char *why)
+{
+    struct slack *s = t->s;
+
+    t->denied = true;
+    if (t == s->own || t == s->sockets.app)
+        platform_set_problem(&s->base, why);
+    else
+        log_warn(&s->base.log, "workspace %s: %s", t->id, why);
+    if (t == s->own && !timer_is_set(&s->again))
+        timer_set(s->base.env->clock, &s->again, LATER_MS);
+}
+
 enum means { REFUSED, WORKSPACE, NOT_DONE, MAYBE };
 
 /* What Slack's words mean.  Gateways resend after some words (sender_is_loaded()): no sentence has
@@ -274,8 +297,8 @@ static const struct {
      "the bot's token was revoked: install the app again and put the "
      "new token into the configuration"},
     {"token_expired", WORKSPACE,
-     "the bot's token has expired: switch off token rotation, or "
-     "install the app again"},
+     "the bot's token has expired, because the app has token rotation: "
+     "use an app without it"},
     {"channel_not_found", REFUSED, "Slack knows no such channel, or the bot is not in it"},
     {"not_in_channel", REFUSED, "the bot is not in this channel: invite it with /invite"},
     {"is_archived", REFUSED, "this channel is archived"},
@@ -330,7 +353,7 @@ static void explain(struct slack_team *t, struct sender_verdict *v)
                        "Slack refuses app_token: make an app-level token with connections:write "
                        "(Basic Information) and put it into the configuration");
         if (errors[i].means == WORKSPACE)
-            platform_set_problem(&t->s->base, v->why);
+            deny(t, v->why);
         return;
     }
     if (str_eq(error, STR("missing_scope")) && needed.n < 100)
@@ -356,6 +379,10 @@ void slack_answer_read(struct slack_team *t, enum slack_method m, const struct h
     struct str error = slack_error(v);
     if (r->status == 200 && json_as_bool(json_get(v->answer, "ok"), false)) {
         v->end = SENDER_DONE;
+        if (t->denied) {
+            t->denied = false;
+            slack_well(t->s);
+        }
     } else if (r->status == 429 || (r->status == 200 && (str_eq(error, STR("ratelimited")) ||
                                                          str_eq(error, STR("rate_limited"))))) {
         t->s->n.limited++;

@@ -59,9 +59,12 @@ void slack_take_event(struct slack *s, const struct slack_asker *to, struct json
     struct slack_team *t = slack_team_find(s, team);
     struct slack_in in = slack_in_of(s, t);
 
-    struct str type = json_str(json_get(body, "event"), "type");
-    if (str_eq(type, STR("app_uninstalled")) || str_eq(type, STR("tokens_revoked"))) {
-        slack_team_removed(s, team);
+    struct json event = json_get(body, "event");
+    struct str type = json_str(event, "type");
+    bool revoked = str_eq(type, STR("tokens_revoked"));
+    if (revoked || str_eq(type, STR("app_uninstalled"))) {
+        if (!revoked || json_count(json_get(json_get(event, "tokens"), "bot")) > 0)
+            slack_team_removed(s, team, json_i64(body, "event_time", 0));
         slack_reply(s, to, STR_NULL);
         return;
     }

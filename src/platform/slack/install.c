@@ -8,7 +8,8 @@
  * workspace reach an agent by a link or a route, as all others.  The state keeps a stranger from
  * making somebody else's browser install a workspace.
  *
- * A workspace that removes the app, or revokes its token, is forgotten. */
+ * A workspace that removes the app, or revokes its token, is forgotten.  Slack may repeat the news
+ * hours later, when the app is installed again; so the time of the event counts. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,11 +56,13 @@ static struct slack_team *add_team(struct slack *s, const struct team_record *r)
     if (slack_is_id(r->bot_user))
         memcpy(t->bot_user, r->bot_user.p, r->bot_user.n);
     t->name = str_dup_opt(r->name);
+    t->since_ms = r->since_ms;
     if (old != NULL) { /* requests under way have it: it takes the new token, and stays */
         char *auth = old->auth;
         old->auth = t->auth;
         t->auth = auth;
         memcpy(old->bot_user, t->bot_user, sizeof old->bot_user);
+        old->since_ms = t->since_ms;
         slack_team_free(t);
         return old;
     }
@@ -91,12 +94,12 @@ enum bh_err slack_teams_load(struct slack *s, char *ret_why)
     return err;
 }
 
-void slack_team_removed(struct slack *s, struct str team)
+void slack_team_removed(struct slack *s, struct str team, int64_t at_s)
 {
     struct slack_team *t = map_get(&s->teams, team);
     struct team_record r = {.bot = str_of(s->base.bot), .team = team};
 
-    if (t == NULL)
+    if (t == NULL || (at_s > 0 && at_s < t->since_ms / 1000))
         return;
     log_info(&s->base.log, "the app was removed from workspace %s", t->id);
     record_delete_like(s->base.env->store, &slack_team_form, &r);
@@ -250,6 +253,13 @@ static void on_access(void *ctx, const struct sender_verdict *v)
         (slack_is_id(str_of(s->base.bot)) && app.n > 0 && !str_eq(app, str_of(s->base.bot))) ||
         r.name.n > 200) {
         show(s, x->http, 502, "Slack's answer does not belong to this app.");
+        install_free(x);
+        return;
+    }
+    if (json_str(a, "refresh_token").n > 0) {
+        show(s, x->http, 502,
+             "The tokens of this app expire after twelve hours (token rotation), and bellhop does "
+             "not renew them. The operator needs an app without token rotation.");
         install_free(x);
         return;
     }

@@ -404,7 +404,7 @@ static void slack_read(struct platform *p, struct outgoing *o, const struct http
     if (t != NULL)
         slack_answer_read(t, x->method, r, v);
     bool done = v->end == SENDER_DONE, refused = v->end == SENDER_REFUSED;
-    if (done && x->method == SLACK_AUTH_TEST) {
+    if (done && t != NULL && x->method == SLACK_AUTH_TEST) {
         BUF_LOCAL missing = BUF_INIT;
         struct str granted = http_result_header(r, "x-oauth-scopes");
         if (granted.p != NULL)

@@ -60,6 +60,9 @@ static bool check(void *settings, char *ret_why)
     if (str_starts(str_of(s->bot_token), STR("xoxp-")))
         return bh_why(ret_why, "bot_token is the token of a person (xoxp-...): copy the Bot User "
                                "OAuth Token (xoxb-...)");
+    if (str_starts(str_of(s->bot_token), STR("xoxe")))
+        return bh_why(ret_why, "bot_token expires after twelve hours, because the app has token "
+                               "rotation: use an app without it");
     if (by_socket(s) && s->app_token == NULL)
         return bh_why(ret_why, "mode: socket needs an app_token: the app's page makes one under "
                                "Basic Information (xapp-...)");
@@ -158,7 +161,7 @@ static void on_again(struct timer *t)
 {
     struct slack *s = container_of(t, struct slack, again);
 
-    if (s->own != NULL && s->own->id[0] == '\0')
+    if (s->own != NULL && (s->own->id[0] == '\0' || s->own->denied))
         slack_team_ask(s->own);
 }
 

@@ -72,6 +72,8 @@ struct slack_team {                                            /* a workspace */
     char *name, *missing; /* owned; NULL: not known; no scope */
     struct slack_limit limits[SLACK_METHODS];
     struct list gone;      /* in s->gone, once the app was removed */
+    int64_t since_ms;      /* wall clock: of its installation; 0: not known */
+    bool denied;           /* Slack refuses its token */
     bool no_names;         /* it lacks the scopes to look up names */
     int64_t no_streams_ms; /* monotonic: it starts no streams until then */
 };
@@ -160,6 +162,8 @@ int64_t slack_limit_ms(struct slack_team *t, enum slack_method m);
 int64_t slack_wait_ms(struct slack_team *t, enum slack_method m, const struct slack_chat *c);
 void slack_called(struct slack_team *t, enum slack_method m); /* counts a request */
 
+/* Clears the problem, unless Slack refuses a token of the configuration or no socket is live. */
+void slack_well(struct slack *s);
 /* Reads an answer of Slack into @v: end, why, wait_ms, answer. */
 void slack_answer_read(struct slack_team *t, enum slack_method m, const struct http_result *r,
                        struct sender_verdict *v);
@@ -179,7 +183,9 @@ struct str slack_scopes(void); /* those of the page, with commas */
 /* ---- install.c ---- */
 bool slack_install(struct platform *p, struct http_req *req);
 enum bh_err slack_teams_load(struct slack *s, char *ret_why);
-void slack_team_removed(struct slack *s, struct str team); /* of an installation; else nothing */
+/* A workspace removed the app, or revoked its token, at @at_s.  Does nothing if the workspace did
+ * not install the app, or has installed it again since. */
+void slack_team_removed(struct slack *s, struct str team, int64_t at_s);
 void slack_installs_cancel(struct slack *s);
 extern const struct record_form slack_team_form;
 

@@ -236,7 +236,7 @@ static void on_hello(struct slack_conn *c)
     enter(c, SLACK_LIVE);
     s->sockets.failures = 0;
     s->sockets.fresh_ms = now_ms(s);
-    platform_set_problem(&s->base, NULL);
+    slack_well(s);
     platform_beat(&s->base, clock_wall_ms(s->base.env->clock), BEAT_MS);
     log_info(&s->base.log, "connected to Slack");
     list_each (&s->sockets.conns, it, nxt) {

@@ -239,7 +239,7 @@ static enum bh_err tg_check(const struct platform_settings *settings, struct pla
     const struct telegram_settings *cfg =
         container_of(settings, const struct telegram_settings, base);
     struct json_parser *parser = json_parser_new();
-    struct json me, info;
+    struct json me = {0}, info = {0};
     enum bh_err err = ask(cfg, "getMe", parser, &me, ret_why);
 
     ret->webhook = str_eq(str_of(cfg->mode), STR("webhook"));

@@ -7,7 +7,8 @@
  * lacks the text before ignores the delta; every WHOLE_MS the whole text is sent.  The first edit
  * of a message takes the ordinary way, so that its gateway hears whether the message exists, and
  * nothing is shown before the store has found it to be the agent's.  Later ones are answered at
- * once.  The store gets the text without a cursor, so no crash leaves one.
+ * once, but one that is marked as the last (metadata.notify) when it is stored.  The store gets the
+ * text without a cursor, so no crash leaves one.
  *
  * Drafts are previews: nothing of them is kept.  The next message of the agent ends them.  A final
  * draft is sent as a message once: memory has the last MAX_SEALED, and the store finds the message
@@ -258,8 +259,9 @@ bool web_live_edit(struct web *w, struct action_id id, const struct action_from 
         return false;
     write_key(key, from, a);
     struct web_live *v = map_get(&w->live_by_key, buf_str(key));
+    bool last = json_as_bool(json_get(a->metadata, "notify"), false);
     bool room = has_room(w, v, from->tenant, a->content);
-    if (v != NULL && !room) {
+    if (v != NULL && (last || !room)) {
         live_free(v); /* the newer text takes the ordinary way */
         return false;
     }

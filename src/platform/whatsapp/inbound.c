@@ -169,7 +169,7 @@ static bool take_message(struct whatsapp *w, const struct wa_item *it, struct wh
     }
     if (out->moved.n > 0)
         wa_person_moved(to, out->ev.chat_id, out->moved);
-    if (v == WA_EVENT || v == WA_REFUSED)
+    if (v == WA_EVENT) /* a message to a group opens no window */
         wa_person_heard(to, out);
     if (v != WA_EVENT) {
         to->base.n.ignored++;

@@ -6,7 +6,8 @@
  *
  * A struct accept is one pending answer to relay_accept(), with a count of holds.  When the last
  * hold is released, @done runs at the end of the turn with the first error, or BH_OK.  A copy (one
- * per recipient) releases its hold once it is on disk or acked; a staged event, once its row is.
+ * per recipient) releases its hold once the copy is on disk or acked.  A staged event releases its
+ * hold once its row is on disk.
  */
 #pragma once
 #include "core/accept.h"
@@ -27,7 +28,7 @@ void accept_hold(struct accept *a);
 void accept_release(struct relay *r, struct accept *a, enum bh_err err);
 
 /* Delivers a staged event (staged.h) to those of @to that pass the gate.  The deliveries join @g,
- * which is submitted here.  @noted: its author is counted already. */
+ * which is submitted here.  @noted: the judge has counted the author already. */
 void accept_staged(struct relay *r, const struct event *ev, const struct staged_to *to, size_t n_to,
                    bool noted, struct delivery_group *g, accepted_cb *done, void *ctx);
 /* Continues with a routed event: delivers it to those of @to (NULL: all) that pass the gate, and

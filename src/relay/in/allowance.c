@@ -362,8 +362,9 @@ void allowances_sweep(struct relay *r)
         int64_t now = period_at((enum gate_period)k, now_ms);
         list_each (&t->by_use[k], it, nxt) {
             struct turns *c = list_entry(it, struct turns, link);
-            if (c->period >= now || left-- == 0)
+            if (c->period >= now || left == 0)
                 break;
+            left--;
             record_delete(r->env.store, &turns_form, str_make(c->key, c->n_key));
             drop(t, c);
         }

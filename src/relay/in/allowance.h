@@ -1,16 +1,17 @@
-/* allowance.h - counts the turns that people use of an instance, and refuses what is over.
+/* allowance.h - counts each person's turns with an instance, and refuses turns over the allowance.
  *
  *      bellhop allowance --instance I --turns 50/day   ->   grant_allowance() -> gate_instance
  *
- * A delivery counts once, in the transaction that writes it: a burst is one delivery, a repetition
+ * A delivery counts once, in the transaction that writes it: a burst is one delivery, a duplicate
  * is none.  An edit counts if the agent is told of it, and so does a forwarded command.  A /stop, a
  * button press, an edit of a message that still waits and mail from bellhop itself pass and do not
- * count.  The person is told once per period that the allowance is used up, after that
- * is on disk.  A refused event is confirmed to its platform, and `bellhop why` has the reason.
+ * count.  The relay tells the person once per period that the allowance is used up, after writing
+ * that fact to disk.  A refused event is confirmed to its platform, and `bellhop why` has the
+ * reason.
  *
  * Periods follow the calendar of `allowances.timezone`; a week begins on Monday.  An instance
- * without an allowance costs nothing here.  There are ALLOWANCE_COUNTS_MAX counts at most; then the
- * count that was not used for longest is forgotten.  Counts of past periods are deleted.
+ * without an allowance costs nothing here.  At ALLOWANCE_COUNTS_MAX counts the least recently used
+ * count is forgotten.  Counts of past periods are deleted.
  *
  * accept.c calls this module for events of instances that have an allowance. */
 #pragma once

@@ -1,7 +1,7 @@
 /* burst.c - design.  (burst.h has the contract.)
  *
- * The parts are the truth while a burst waits.  burst_finish() makes the text of the joined event
- * from them once, so that a long burst costs no more memory than its messages. */
+ * While a burst waits, only its parts have the text.  burst_finish() makes the text of the joined
+ * event from the parts once, so that a long burst costs no more memory than its messages. */
 #include "relay/in/burst.h"
 #include <assert.h>
 #include "relay/heart.h"

@@ -17,8 +17,8 @@
  *
  * A burst ends when its author pauses, when it is full, when anything else comes from that chat for
  * one of its recipients (a message of somebody else, a command, a button press), or with the
- * process.  Then nothing joins it any more.  An edit of any other staged event is written by the
- * same functions, as a burst of one message that is over.
+ * process.  Then no message joins it any more.  The same functions write an edit of any other
+ * staged event, as an ended burst of one message.
  *
  * staged.c and edits.c call this module. */
 #pragma once
@@ -54,17 +54,17 @@ void burst_finish(struct event *burst, struct arena *arena);
 
 /* ---- the row of a burst ---- */
 
-/* Joins @ev to the open burst of the chat @c that it belongs to, and holds @a until that is on
- * disk.  False: there is none. */
+/* Joins @ev to the open burst of the chat @c that it belongs to, and holds @a until the rewritten
+ * row is on disk.  False: the chat has no such burst. */
 bool burst_take(struct relay *r, struct staged_chat *c, const struct event *ev,
                 const struct gate_verdict *verdicts, size_t n, struct accept *a);
-/* True when a recipient has the event already, so it joins nothing. */
+/* True when a recipient has received @ev already, so @ev must not join a burst. */
 bool burst_was_given(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                      size_t n);
 /* Ends the open bursts in the chat of @ev that have a recipient in @verdicts. */
 void bursts_end(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                 size_t n);
-/* The event has changed: @a is held until that is on disk. */
+/* The event has changed: rewrites its row, and holds @a until the row is on disk. */
 void burst_changed(struct staged *e, struct accept *a);
 void burst_rewrite(struct staged *e); /* writes the row again, as the event is now */
 timer_cb burst_again;                 /* of e->again: retries a rewrite in doubt */

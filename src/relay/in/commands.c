@@ -13,8 +13,9 @@
  * that moves to another chat is removed from the earlier chat's record, unless the event has
  * several recipients: then all of them keep it.
  *
- * A /stop outside of threads means the thread that the person's newest message belongs to.  Hashes
- * do not tell its id, so a second table of the same kind has it, for the people who wrote last. */
+ * A /stop outside of threads means the thread that the person's newest message belongs to.  The
+ * hashes do not reveal the thread's id, so a second table of the same kind stores the id for the
+ * people who wrote last. */
 #include "relay/in/commands.h"
 #include <stdlib.h>
 #include "base/arena.h"
@@ -328,19 +329,14 @@ static size_t thread_way(const struct last_thread *set, uint64_t who)
     return way;
 }
 
-/* Released gateways begin a thread under every message of Slack that is in none. */
-static struct str thread_of(const struct event *ev)
-{
-    if (ev->thread_id.n > 0)
-        return ev->thread_id;
-    return str_eq(ev->platform, STR("slack")) ? ev->message_id : STR_NULL;
-}
-
 void stop_note(const struct instance *i, const struct event *ev)
 {
     struct commands *t = i->relay->commands;
-    struct str thread = thread_of(ev);
+    struct str thread = ev->thread_id;
 
+    /* Released gateways begin a thread under every message of Slack that is in none. */
+    if (thread.n == 0 && str_eq(ev->platform, STR("slack")))
+        thread = ev->message_id;
     if (ev->user_id.n == 0 || command_is_stop(ev) || (thread.n == 0 && t->threads == NULL))
         return;
     if (t->threads == NULL)

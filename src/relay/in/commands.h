@@ -1,30 +1,31 @@
 /* commands.h - commands to bellhop itself: a person's /stop and /link, a gateway's `interrupt`.
  *
  * /link CODE, sent to a bot, links a person's account to an instance.  The message is always
- * consumed, so that a code never reaches an agent.  The platform's event identifies the person; the
- * answer goes to the chat of the message.
+ * consumed, so that a code never reaches an agent.  The author of the platform's event is the
+ * person who is linked.  The answer goes to the chat of the message.
  *
  * A gateway's `interrupt` names a session key.  The relay forwards it as `interrupt_inbound` to the
  * instance of the same tenant that last received an event of that key.  A gateway may be configured
- * to build other keys than bellhop does (session_key_rules).  For such a key the interrupt goes to
- * every instance of the tenant that knows the chat in the key: a gateway ignores unknown keys.
+ * to build other keys than bellhop does (session_key_rules).  For such a key the relay sends the
+ * interrupt to every instance of the tenant that knows the chat in the key.  That is harmless,
+ * because a gateway ignores unknown keys.
  *
  * A person's /stop sends `interrupt_inbound` at once, ahead of the window, to every live recipient.
  * The text follows as a normal message, for gateways that use other session keys than bellhop
- * guesses.  The text waits INTERRUPT_HOLD_MS as a staged event, and its chat waits behind it
- * (staged.h): a released gateway that reads a command while the turn still runs reads nothing more
- * for half a minute.
+ * guesses.  The text waits INTERRUPT_HOLD_MS as a staged event, and later events of the chat wait
+ * behind it (staged.h).  Without that pause, a released gateway that reads a command while the turn
+ * still runs reads no more frames for half a minute.
  *
- * A /stop outside of threads also stops the thread that the person's newest message in the chat
- * belongs to: on Slack every message begins one, and a new mail is a thread of its own.
+ * A /stop outside of threads also stops the thread of the person's newest message in the chat.  On
+ * Slack every message begins a thread, and in email every new mail does.
  *
- * A table maps recent session keys to chats; at start it is rebuilt from the chats' records
+ * A table maps recent session keys to chats.  At start the table is rebuilt from the chats' records
  * (chats.h).  For an unknown key the interrupt goes to the tenant's only instance, if it has just
  * one.
  *
- * Interrupts bypass the window, so they have a bound of their own.  Until an ack or a pong shows
- * that the gateway reads, or INTERRUPTS_UNREAD_MS pass, each key is sent once, and at most
- * INTERRUPTS_UNREAD in all.  A dropped /stop still arrives as text. */
+ * Interrupts bypass the window, so they have a bound of their own.  Each key is sent once, and at
+ * most INTERRUPTS_UNREAD keys in all, until an ack or a pong shows that the gateway reads, or
+ * INTERRUPTS_UNREAD_MS pass.  A dropped /stop still arrives as text. */
 #pragma once
 #include "core/contract.h"
 #include "core/event.h"

@@ -5,8 +5,8 @@
  *      the message waits and was never sent     its text is replaced, or it is settled
  *      it was sent, or is not known any more    the instance gets the event itself, unless silent
  *
- * An edit of a staged event (staged.h) changes that event for all recipients.  Of a burst (burst.h)
- * only the message that the edit names changes or goes.
+ * An edit of a staged event (staged.h) changes that event for all recipients.  In a burst (burst.h)
+ * the edit changes or removes only the message that it names.
  *
  * A waiting delivery is found by its name, which is derived from the message's ids
  * (core/event.h).  The search covers deliveries in memory, then rows in the store whose age

@@ -1,17 +1,17 @@
 /* inside.h - mail from bellhop itself, and sessions of agents without a socket.
  *
- * A parcel is mail for one named instance.  The caller has authorized the sender, so the gate is
- * not asked.  A parcel is as durable as other mail, and sending it is idempotent: its name is the
- * deduplication key (core/event.h).
+ * A parcel is mail for one named instance.  The caller has authorized the sender, so the relay does
+ * not ask the gate.  A parcel is as durable as other mail.  Sending a parcel is idempotent: its
+ * name is the deduplication key (core/event.h).
  *
  * An agent inside has no socket.  Its courier (dispatch/courier.h) opens a session over a wire of
  * its own, says hello, and acks deliveries.  Such a session has no pings and no ack timeout, and
- * gets one small message at a time, so that thousands of sessions cost little.  Closing it does not
- * count as an attempt; only session_failed() does.
+ * gets one small message at a time, so that thousands of sessions cost little.  Only
+ * session_failed() counts an attempt; closing the session does not.
  *
- * A session that pulls is one of those, for an agent whose acks come minutes or days later (a model
- * that works on a message).  The pump sends nothing there.  The agent reads its mail by a cursor,
- * as many deliveries as it wants, and settles each by its id:
+ * A pulling session is a session inside for an agent whose acks come minutes or days later (a model
+ * that works on a message).  The pump sends nothing on a pulling session.  The agent reads its mail
+ * by a cursor, as many deliveries as it wants, and settles each by its id:
  *
  *      session_open_pulling() --> receiver --mail waits--> wire->ops->mail()
  *      session_pull(after)    --> the next deliveries are marked on disk, then read
@@ -48,8 +48,8 @@ struct parcel_fate {
 };
 
 /* Delivers a parcel (contract: core/accept.h).  BH_REFUSED: a name is invalid, or the parcel is too
- * long.  @ret_fate is set before the call returns.  Of a duplicate @done runs when the first one is
- * on disk. */
+ * long.  @ret_fate is set before the call returns.  For a duplicate, @done runs when the first
+ * parcel of that name is on disk. */
 struct accept_id relay_deliver(struct relay *r, const struct parcel *p,
                                struct parcel_fate *ret_fate, accepted_cb *done, void *ctx);
 /* When the instance got this event, or the parcel of this name, as known_ms of struct parcel_fate;

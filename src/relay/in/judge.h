@@ -1,8 +1,8 @@
 /* judge.h - asks the gate who receives an event.
  *
- * The judge collects the inputs of core/gate.h: the facts, who can see a chat, and how many bots in
- * a row have spoken there.  The platform says who can see a chat; where a platform cannot, an
- * instance sees the chats that it has deliveries from.
+ * The judge collects the inputs of core/gate.h: the facts, which people can see a chat, and how
+ * many messages of bots in a row the chat had.  The platform says which people can see a chat.  If
+ * the platform cannot tell, an instance sees the chats that it has deliveries from.
  *
  * Decisions are written to the journal (core/journal.h) for `bellhop why`. */
 #pragma once

@@ -180,6 +180,7 @@ static struct staged *staged_new(struct relay *r, const struct event *ev,
     event_copy(ev, &e->arena, &e->ev);
     e->to = keep_recipients(&e->arena, to, n_to);
     e->n_to = n_to;
+    e->tenant = n_to > 0 ? str_dup(to[0].tenant) : NULL;
     e->n_safe = e->ev.n_parts > 0 ? e->ev.n_parts : 1;
     list_init(&e->link);
     list_init(&e->in_chat);
@@ -534,7 +535,6 @@ static struct staged *add_row(struct relay *r, const struct event *ev, const str
     for (size_t i = 0; i < n_to; i++) /* their records are on disk when the event enters */
         instance_get(r, to[i].tenant, to[i].instance);
     struct staged *e = staged_new(r, ev, to, n_to, stops);
-    e->tenant = str_dup(to[0].tenant);
     staged_save(e);
     e->append = (struct store_append){.id = delivery_take_id(r),
                                       .box = STAGED_BOX,

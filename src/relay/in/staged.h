@@ -15,10 +15,10 @@
  *   - the text of a /stop: the turn that it interrupts gets INTERRUPT_HOLD_MS to end;
  *   - more messages of its author, where the bot has `debounce`: a burst (burst.h).
  *
- * A staged event is one row in the store, whatever the number of recipients, but a recipient whose
- * sight is asked for has a row of its own, so that no other one waits for it.  Recipients that have
- * to wait for nothing are in no row and get the event at once.  The platform gets its answer once
- * everything is on disk.
+ * A staged event is one row in the store, whatever the number of recipients.  Only a recipient
+ * whose sight is asked for has a row of its own, so that no other recipient waits for the answer.
+ * Recipients that need not wait are in no row and get the event at once.  The platform gets its
+ * answer once the rows and these deliveries are on disk.
  *
  * The gate judges the event on arrival, so that nothing is fetched without a recipient, and again
  * when the event enters, so that a revocation counts.  A recipient must pass both times, in the
@@ -27,12 +27,12 @@
  * deliveries and deletes the row.  After a timeout the event enters with a note about what is
  * missing.
  *
- * Later events of the same chat for one of its recipients wait behind it, as rows of their own.  So
- * each instance gets a chat in order, and no instance waits for a row that is not for it.  A /stop
- * goes before them.
- * Staged events are bounded per chat, per tenant and in all; a reserve is kept for tenants that
- * have few.  At a bound the answer is BH_BUSY, and the platform sends the event again later.  At
- * STAGED_SIGHT_MAX the recipient does not get the event: a refusal would hold back the others.
+ * Later events of the same chat for one of its recipients wait behind the staged event, as rows of
+ * their own.  So each instance gets a chat in order, and no instance waits for a row that is not
+ * for it.  A /stop overtakes the waiting rows. Staged events are bounded per chat, per tenant and
+ * in all; a reserve is kept for tenants that have few.  At a bound the answer is BH_BUSY, and the
+ * platform sends the event again later.  At STAGED_SIGHT_MAX only the recipient whose sight is
+ * unknown loses the event: BH_BUSY would hold back the other recipients too.
  *
  * A burst is one row (burst.h).  Its files are fetched once it has ended.  Its deliveries have the
  * id of its first message; their transaction writes the deduplication keys of all its messages.
@@ -83,9 +83,10 @@ void stage_begin(struct relay *r); /* called by relay_begin(): loaded events wai
 bool stage_defer(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,
                  size_t n, struct accept *a, enum bh_err *ret_err);
 /* Stages @ev for the recipients that must wait, and takes them out of @verdicts; @a is held until
- * their rows are on disk.  *@ret_err is BH_OK, or BH_BUSY: no room.  @stops: the text of a /stop,
- * which waits INTERRUPT_HOLD_MS if there is room.  False: the caller delivers to the recipients in
- * @verdicts, if any, and then returns *@ret_err.  True: there is nothing left to do. */
+ * their rows are on disk.  *@ret_err is BH_OK, or BH_BUSY: no room.  @stops: @ev is the text of a
+ * /stop, which waits INTERRUPT_HOLD_MS if there is room.  False: the caller delivers to the
+ * recipients left in @verdicts, if any, and then returns *@ret_err.  True: every recipient is
+ * staged, or refused; the caller returns *@ret_err. */
 bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *verdicts, size_t *n,
                 bool stops, struct accept *a, enum bh_err *ret_err);
 bool stage_has(struct relay *r, const struct event *ev); /* @ev is staged: it is a duplicate */

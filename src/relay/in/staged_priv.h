@@ -1,7 +1,7 @@
 /* staged_priv.h - the row of a staged event, for staged.c, wants.c, burst.c and edits.c only.
  *
- * staged.c moves a row through its states.  While more messages of its author may join, and when a
- * message of it is edited or deleted, burst.c changes the event and writes the row again. */
+ * staged.c moves a row through its states.  burst.c changes the event and rewrites the row while
+ * more messages of the author may join, and when a message in the row is edited or deleted. */
 #pragma once
 #include "base/arena.h"
 #include "base/fifo.h"
@@ -88,8 +88,8 @@ void staged_save(
     struct staged *e); /* writes the body of the row, as the event is now, to e->body */
 /* Tells the first @n accepts in e->waiting. */
 void staged_tell(struct staged *e, size_t n, enum bh_err err);
-/* After a start a row may have a recipient whose sight is not known any more: it gets a row of its
- * own, so that the others do not wait for it. */
+/* Moves the recipient @to into a row of its own, so that the others do not wait for its sight.
+ * Called after a start, when the sight of a recipient is no longer known. */
 void staged_split_off(struct staged *e, const struct gate_instance *to);
 
 struct wants {
@@ -104,9 +104,9 @@ struct wants wants_of(struct relay *r, const struct event *ev, const struct gate
 
 /* ---- wants.c ---- */
 bool staged_has_outlet(const struct staged *e); /* its bot is open */
-/* Decides which files and context the event waits for, and requests them.  A burst ends here.
- * While the platform is asked who sees the chat, this is undecided: relay_sight() or the timer
- * begins again. */
+/* Decides which files and context the event waits for, and requests them.  A burst ends here. While
+ * the platform is being asked who sees the chat, nothing is decided: relay_sight() or the timer
+ * calls staged_begin() again. */
 void staged_begin(struct staged *e);
 void wants_drop(struct staged *e);    /* cancels its requests */
 void wants_give_up(struct staged *e); /* the timeout: it enters without what is not here */

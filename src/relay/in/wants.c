@@ -1,7 +1,7 @@
 /* wants.c - what a staged event waits for: requested from its platform, answered or given up.
  * (staged.h has the contract, staged_priv.h the row.)
  *
- * Each file, the context and the question who sees the chat is a want:
+ * A want is one file, the context, or the question who sees the chat:
  *
  *      NOTHING    ASK --its bot is open--> ASKED --answered--> HERE, or LOST
  *                  ^--the bot closed------'  '--timeout------------------^
@@ -9,6 +9,7 @@
  * Requests carry the handle of the event and the file's index, so late and repeated answers are
  * harmless. */
 #include <stdio.h>
+#include <stdlib.h>
 #include "relay/heart.h"
 #include "relay/in/judge.h"
 #include "relay/in/staged_priv.h"
@@ -111,8 +112,10 @@ void staged_begin(struct staged *e)
         if (m->ref.n > 0 && (m->url.n == 0 || w.sleeps))
             e->files[i].state = w.tenant.p != NULL && o->fetch != NULL ? WANT_ASK : WANT_LOST;
     }
-    if (w.tenant.p != NULL && e->tenant == NULL)
+    if (w.tenant.p != NULL && !str_eq(str_of(e->tenant), w.tenant)) { /* the first was revoked */
+        free(e->tenant);
         e->tenant = str_dup(w.tenant);
+    }
     e->stranger = w.stranger;
     timer_set(r->env.clock, &e->timer, o->wait_ms != NULL ? o->wait_ms(o) : 0);
     ask(e);

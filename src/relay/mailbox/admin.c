@@ -122,6 +122,8 @@ static void tally_add(struct relay_tally *t, const struct instance *i)
     int64_t oldest = oldest_ms(i);
 
     t->in_state[instance_state(i)]++;
+    t->live +=
+        facts_newest_gateway(i->relay->env.facts, instance_tenant(i), instance_id(i)) != NULL;
     t->sessions += count_sessions(i);
     t->entries += mailbox_entries(&i->mb);
     t->bytes += mailbox_bytes(&i->mb);
@@ -184,20 +186,29 @@ void tally_free(struct tally_rounds *t)
     free(t);
 }
 
-void relay_tally(struct relay *r, struct relay_tally *ret)
+static void last_tally(struct relay *r, struct relay_tally *ret)
 {
     struct tally_rounds *t = r->tally;
 
-    if (instances_count(r) <= RELAY_TALLY_AT_ONCE) {
-        count_all(r, ret);
-        return;
-    }
     tally_begin(t); /* the server grew since its start */
     bool rested = clock_now_ms(r->env.clock) - t->asked_ms >= TALLY_ASKED_MS;
     t->asked_ms = clock_now_ms(r->env.clock);
     if (rested && t->at == 0)
         timer_set(r->env.clock, &t->timer, 0);
     *ret = t->last;
+}
+
+void relay_tally(struct relay *r, struct relay_tally *ret)
+{
+    size_t live = facts_live_instances(r->env.facts);
+
+    if (instances_count(r) <= RELAY_TALLY_AT_ONCE)
+        count_all(r, ret);
+    else
+        last_tally(r, ret);
+    if (live > ret->live) /* the rest have no mailbox yet */
+        ret->in_state[RELAY_NEVER] += live - ret->live;
+    ret->live = live;
 }
 
 bool relay_instance(struct relay *r, struct str tenant, struct str instance,

@@ -109,16 +109,16 @@ static inline uint64_t mailbox_bytes(const struct mailbox *mb)
  * mailbox exists from the accept until the delivery is settled.
  *
  * With a file store a delivery may be sent while its write is queued.  With a shared store the
- * answer to a commit can be lost.  There the pump stops at a slot until its commit is known
- * (delivery_may_leave()), and sends nothing behind it either.
+ * answer to a commit can be lost.  So with a shared store the pump stops at a slot until its commit
+ * is known (delivery_may_leave()), and holds back the slots behind it.
  *
- * A delivery is in doubt after BH_UNKNOWN: the row may exist.  It is retried until the store
- * confirms the row, or until a drain leaves the question to the next process.  If it is settled
- * meanwhile, an ack deletes the row in any case.
+ * A delivery is in doubt after BH_UNKNOWN: the row may exist.  The append is retried until the
+ * store confirms the row, or until a drain leaves the question to the next process.  If the
+ * delivery is settled meanwhile, an ack deletes the row in any case.
  *
- * The platform is answered when the delivery is on disk or acked, whichever comes first; that of a
- * new chat when it is on disk.  Otherwise a crash could lose the record of a chat whose message the
- * agent has, and the agent could not answer there.
+ * The platform is answered when the delivery is on disk or acked, whichever comes first.  For the
+ * first delivery of a chat the answer waits for the disk.  Otherwise a crash could lose the record
+ * of a chat whose message the agent has, and the agent could not answer there.
  *
  * WAITING: the instance's record, which has the mailbox number, is not on disk yet.  A row without
  * that record would be lost after a crash, so the record is written first.

@@ -1,7 +1,7 @@
 /* chat_records.h - the records of chats in the store: writing, loading, retention, removal.
  *
- * Retention: the record of a chat names the day of its last event, and two bytes in memory repeat
- * that day.  A chat in use costs one write a day; without a retention it costs none.
+ * Retention: the record of a chat has the day of its last event, and memory has a copy of the day
+ * in two bytes.  A chat in use costs one write a day; without a retention it costs none.
  *
  * Another holder of an instance's name starts without chats.  The chats of the earlier holder wait
  * in a queue until they are removed:

@@ -45,7 +45,7 @@ void chat_table_init(struct chat_table *t)
 
 /* ---- ids ---- */
 
-struct id_of { /* as it is kept */
+struct id_of { /* a chat's id as it is stored */
     int64_t number;
     struct str text; /* n 0: it is a number */
 };
@@ -60,12 +60,6 @@ static struct id_of read_id(struct str id)
     if (((first >= '1' && first <= '9') || (first == '0' && id.n == 1)) && str_to_i64(id, &number))
         return (struct id_of){.number = number};
     return (struct id_of){.text = id};
-}
-
-static struct id_of id_of(const struct known_chat *c)
-{
-    return c->id_n == 0 ? (struct id_of){.number = c->id.number}
-                        : (struct id_of){.text = str_make(c->id.text, c->id_n)};
 }
 
 struct str chat_id(const struct known_chat *c, char scratch[CHAT_ID_CHARS])
@@ -112,8 +106,10 @@ static uint32_t *bucket_of(const struct chat_table *t, const struct instance *i,
 
 static uint32_t *bucket_of_chat(const struct chat_table *t, const struct known_chat *c)
 {
-    struct id_of id = id_of(c);
+    struct id_of id = {.number = c->id.number};
 
+    if (c->id_n != 0)
+        id = (struct id_of){.text = str_make(c->id.text, c->id_n)};
     return bucket_of(t, c->inst, &id);
 }
 

@@ -29,7 +29,7 @@
 
 /* ---- the basis of a chat ---- */
 
-enum { TEXTS = 5, TEXT_MAX = 1024, BOTS = 4 };
+enum { TEXTS = 6, TEXT_MAX = 1024, BOTS = 4 };
 enum { OWNER_LOOKS = 4096 }; /* chats that relay_owner_chat() looks at */
 
 struct basis { /* its texts */
@@ -40,14 +40,14 @@ enum {
     FORMER, /* the previous route key */
     PERSON, /* the linked person who wrote there last; empty: none */
     PARENT, /* the parent channel of a thread */
+    DIRECT, /* whose direct chat it is, where the chat's id does not tell; empty: nobody's */
     EARLIER /* earlier bots that delivered events, newest first; divided by 0x1e */
 };
 
-static const char *const names[] = {[KEY] = "key",
-                                    [FORMER] = "former",
-                                    [PERSON] = "person",
-                                    [PARENT] = "parent",
-                                    [EARLIER] = "bots"};
+static const char *const names[] = {[KEY] = "key",       [FORMER] = "former", [PERSON] = "person",
+                                    [PARENT] = "parent", [DIRECT] = "direct", [EARLIER] = "bots"};
+
+static const struct str several = STR(" "); /* DIRECT: more than one person wrote there */
 
 static struct basis unpack(struct str packed)
 {
@@ -113,6 +113,10 @@ bool basis_of(const struct event *ev, bool owner, struct str bot, struct str bef
     if (!str_eq(key, str_is_empty(ev->scope_id) ? ev->chat_id : ev->scope_id))
         g.of[KEY] = key;
     g.of[PERSON] = owner ? ev->user_id : was.of[PERSON];
+    g.of[DIRECT] = was.of[DIRECT];
+    if (str_eq(ev->chat_type, STR("dm")) && ev->user_id.n > 0 &&
+        !str_eq(ev->chat_id, ev->user_id) && !str_eq(was.of[DIRECT], ev->user_id))
+        g.of[DIRECT] = was.of[DIRECT].n == 0 ? ev->user_id : several;
     if (was.of[EARLIER].n > 0 || !str_eq(bot, ev->bot))
         add_bots(&bots, ev->bot, bot, was.of[EARLIER]);
     g.of[EARLIER] = buf_str(&bots);
@@ -145,6 +149,13 @@ bool basis_read(struct json at, struct buf *out)
         g.of[i] = json_str(at, names[i]);
     pack(&g, out);
     return true;
+}
+
+struct str basis_direct(struct json at)
+{
+    struct str who = json_str(at, names[DIRECT]);
+
+    return str_eq(who, several) ? STR_NULL : who;
 }
 
 /* ---- does the basis still hold? ---- */

@@ -20,8 +20,8 @@
  * hang under such a message, or that it had an event from.
  *
  * requests.c calls guard_admit() for every action.  relay_may_act() (relay.h) asks the same records
- * again before an action leaves that waited, and when a token of the vault is used.  An adapter
- * that posts into a thread of the metadata checks itself that the thread lies in chat_id.
+ * again before a delayed action leaves, and when a token of the vault is used.  An adapter that
+ * posts into a thread named by the metadata must check itself that the thread lies in chat_id.
  */
 #pragma once
 #include "base/json.h"
@@ -48,8 +48,8 @@ const char *guard_admit(const struct session *s, const struct action *a, struct 
 bool basis_of(const struct event *ev, bool owner, struct str bot, struct str before,
               struct buf *out);
 /* The chat was delivered through this bot, and the person or the route that it was delivered for
- * still counts there.  Where the platform tells no permissions this stands for seeing the chat; a
- * scope, which its holder may claim itself, does not. */
+ * still counts there.  On platforms that do not tell permissions, such a basis counts as seeing the
+ * chat.  A scope does not count, because its holder may claim it without an operator. */
 struct known_chat;
 bool basis_shows(const struct known_chat *c, struct str bot);
 
@@ -57,3 +57,5 @@ bool basis_shows(const struct known_chat *c, struct str bot);
  * alone, when the record has none. */
 void basis_write(struct buf *out, struct str basis); /* absent: writes nothing */
 bool basis_read(struct json basis, struct buf *out);
+struct str basis_direct(struct json basis); /* whose direct chat; empty: the chat's id tells, or
+                                             * several people wrote there */

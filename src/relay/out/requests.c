@@ -93,7 +93,7 @@ struct requests *requests_new(struct relay *r)
 
 static void request_free(struct requests *q, struct request *req)
 {
-    if (req->counted)
+    if (req->s != NULL && req->counted)
         req->s->n_requests--;
     list_remove(&req->owner);
     list_remove(&req->by_due);
@@ -168,24 +168,19 @@ static void hold(struct request *req, struct str frame)
 
 /* ---- answers ---- */
 
-/* The result of @id has been written. */
-static void note_answered(struct session *s, struct str id)
+static void send_result(struct session *s, struct str id, struct str frame)
 {
+    s->wire->ops->send(s->wire, frame);
     if (s->wire->ops->answered != NULL)
         s->wire->ops->answered(s->wire, id);
 }
 
 static void reply(struct session *s, struct str id, const struct action_result *result)
 {
-    frame_write_result(s->wire->ops->send_begin(s->wire), id, result);
-    s->wire->ops->send_end(s->wire);
-    note_answered(s, id);
-}
+    BUF_LOCAL frame = BUF_INIT;
 
-static void send_result(struct session *s, struct str id, struct str frame)
-{
-    s->wire->ops->send(s->wire, frame);
-    note_answered(s, id);
+    frame_write_result(&frame, id, result);
+    send_result(s, id, buf_str(&frame));
 }
 
 static void refuse(struct session *s, struct str id, const char *error)

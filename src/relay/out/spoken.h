@@ -1,7 +1,8 @@
-/* spoken.h - who speaks in a chat: the messages that each agent sent, and the name it speaks under.
+/* spoken.h - remembers the messages each agent sent to a chat, and adds names where agents share
+ * one.
  *
- * An instance may edit only messages that it sent, so these are remembered: the newest
- * SPOKEN_PER_CHAT messages of a chat, for two days, in SPOKEN_CHATS chats of one instance; the
+ * An instance may edit only messages that it sent, so the relay remembers them: the newest
+ * SPOKEN_PER_CHAT messages of a chat, for two days, in SPOKEN_CHATS chats of one instance.  The
  * oldest is dropped first.  Memory and disk hold hashes only (namespace "said": the chat, the
  * mailbox number, the slot), and survive a restart of either side.  A new holder of an instance's
  * name has another mailbox number, and therefore no messages.

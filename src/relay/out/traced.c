@@ -1,7 +1,7 @@
 /* traced.c - design.  (traced.h has the contract.)
  *
  * Each message takes two slots: one under its id, for actions that reply to it, and one under no
- * id, for actions that reply to nothing.  A message without a trace empties the second one. */
+ * id, for actions that reply to nothing.  A message without a trace empties the second slot. */
 #include "relay/out/traced.h"
 #include "base/clock.h"
 #include "base/mem.h"

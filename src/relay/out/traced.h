@@ -1,14 +1,14 @@
-/* traced.h - the W3C traces of messages that agents may be answering.
+/* traced.h - finds the W3C trace that an agent's action continues.
  *
  *      accept.c: traced_note()  --> table of TRACED_SLOTS --> requests.c: traced_find()
  *
  * A message that came with a `traceparent` is delivered with it (core/event.h).  An action that
- * names no trace of its own continues the trace of the message that it replies to; one that replies
- * to none, the trace of the newest message of its chat and thread.
+ * names no trace of its own continues the trace of the message that it replies to.  An action that
+ * replies to no message continues the trace of the newest message in its chat and thread.
  *
- * The table is in memory only, is allocated by the first message that has a trace, and holds no
- * text and no id, only hashes.  Two messages whose hashes fall on one slot share it: the newer one
- * stays.  A trace is forgotten after TRACED_MS. */
+ * The table is in memory only, and the first message with a trace allocates it.  It holds hashes,
+ * no texts and no ids.  When the hashes of two messages fall on one slot, the newer message keeps
+ * the slot.  A trace is forgotten after TRACED_MS. */
 #pragma once
 #include "base/hash.h"
 #include "core/action.h"

@@ -453,24 +453,25 @@ void pump_acked(struct session *s, struct str buffer_id)
 
 /* ---- a socket that the previous process had: session_resume() ---- */
 
-/* Deliveries that passed this socket by: parked then, and redriven since. */
-static void resume_again(struct session *s, const struct session_row *rows, size_t n)
+/* Whether a delivery that waits was left out when later ones went down this socket: its ack came on
+ * another socket and is lost, or it was parked then and redriven since. */
+static bool left_one_out(const struct session *s, const struct session_row *rows, size_t n)
 {
-    struct mailbox *mb = &s->inst->mb;
+    const struct mailbox *mb = &s->inst->mb;
+    uint64_t newest = n > 0 ? rows[n - 1].row : 0;
     size_t k = 0;
 
-    for (uint32_t at = 0; at < mb->n && mailbox_at(mb, at)->id <= s->sent_id; at++) {
+    for (uint32_t at = 0; at < mb->n && mailbox_at(mb, at)->id < newest; at++) {
         const struct slot *slot = mailbox_at(mb, at);
-        while (k < n && rows[k].row < slot->id)
+        while (rows[k].row < slot->id)
             k++;
-        if (!slot_waits(slot) || (k < n && rows[k].row == slot->id) || s->n_again == UINT16_MAX)
-            continue;
-        s->again = xrealloc(s->again, (s->n_again + 1u) * sizeof s->again[0]);
-        s->again[s->n_again++] = slot->id;
+        if (slot_waits(slot) && rows[k].row != slot->id)
+            return true;
     }
+    return false;
 }
 
-void pump_resume(struct session *s, const struct session_row *rows, size_t n)
+bool pump_resume(struct session *s, const struct session_row *rows, size_t n)
 {
     struct instance *i = s->inst;
     uint64_t first = 0, last = 0;
@@ -491,11 +492,11 @@ void pump_resume(struct session *s, const struct session_row *rows, size_t n)
         soft |= is_soft(s, slot);
         delivery_sent(i, slot);
     }
-    resume_again(s, rows, n);
     if (left > 0)
         flight_add(&s->flight, first, last, left);
     if (soft)
         pump_soften(s, s->sent_id);
+    return !left_one_out(s, rows, n);
 }
 
 /* ---- attempts ---- */

@@ -44,9 +44,9 @@ void pump_all(struct relay *r); /* at the end of a turn */
 /* An ack came: settles its delivery, and soft deliveries before it. */
 void pump_acked(struct session *s, struct str buffer_id);
 /* @rows, by row, went down the socket of @s before this process had it.  Called before the first
- * pump. */
+ * pump.  False: an earlier delivery still waits, and could only go down the socket out of order. */
 struct session_row;
-void pump_resume(struct session *s, const struct session_row *rows, size_t n);
+bool pump_resume(struct session *s, const struct session_row *rows, size_t n);
 /* A pong came: settles the soft deliveries that were sent before its ping. */
 void pump_ponged(struct session *s, uint32_t number);
 /* Deliveries up to @last on this socket are soft from now on.  Sends the ping. */

@@ -807,11 +807,13 @@ struct session *session_resume(struct relay *r, const struct gateway *gw, struct
         first_ack(s);
     requests_tell_lost(s, past->asked, past->n_asked);
     uint32_t was = past->rank >> 32 == r->life ? (uint32_t)past->rank : 0;
-    if (s->inst->met_no > was) { /* the gateway has dialled again since */
-        session_close(s, CLOSE_REPLACED);
-        return s;
+    bool in_order = pump_resume(s, past->rows, past->n_rows);
+    bool replaced = s->inst->met_no > was; /* the gateway has dialled again since */
+    if (in_order && !replaced) {
+        session_receive(s);
+    } else {
+        s->counted_id = s->sent_id; /* no attempt: we close it */
+        session_close(s, replaced ? CLOSE_REPLACED : CLOSE_TRY_LATER);
     }
-    pump_resume(s, past->rows, past->n_rows);
-    session_receive(s);
     return s;
 }

@@ -119,9 +119,9 @@ void instance_tell_changes(struct relay *r);
  *           v
  *      rows of the old number are deleted, now, or by the start that finds them
  *
- * So even after a crash a new holder never gets the mailbox of an earlier holder, and a mailbox
- * number is never reused.  The first start that finds no row of a "retired" number (the key, in
- * decimal) deletes its record.
+ * So even after a crash a new holder never gets the mailbox of an earlier holder.  Mailbox numbers
+ * are never reused.  The first start that finds no row of a "retired" number (the key, in decimal)
+ * deletes its record.
  */
 void lives_listen(struct relay *r); /* subscribes to "ended": observers.h */
 

@@ -4,8 +4,8 @@
  *
  * While an instance sleeps, deliveries stay in its mailbox and its wake URL is poked.  The sleep
  * state is durable, as part of the instance's record.  The gateway gets going_idle_ack once that
- * record and all deliveries accepted before going_idle are on disk.  Then it may shut down and
- * loses no mail.
+ * record and all deliveries accepted before going_idle are on disk.  Then the gateway may shut down
+ * without losing mail.
  *
  * Until its going_idle_ack the socket remains the receiver and gets deliveries; they do not delay
  * the ack.  From the ack on the socket is asleep too (SESSION_ASLEEP) and gets no more deliveries.

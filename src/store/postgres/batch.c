@@ -3,10 +3,10 @@
  *      BEGIN, fate row, lease check, every op   ──> answers
  *      COMMIT                                   ──> answer; lost: the fate row tells (fate.c)
  *
- * COMMIT is sent after the answer to the fate row: a commit whose answer is lost can then always be
- * looked up.  When the server cannot be asked for COMMIT_LOOKUP_MS either, the ops end with
- * BH_UNKNOWN and the transaction is in doubt.  No other transaction begins before its fate is
- * known, so a retry never meets its own first try.
+ * COMMIT is sent after the answer to the fate row, so a commit whose answer is lost can always be
+ * looked up.  If the lookup fails for COMMIT_LOOKUP_MS, the ops end with BH_UNKNOWN and the
+ * transaction is in doubt.  No other transaction begins before its fate is known, so a retry never
+ * meets its own first try.
  *
  *      again    collided with another transaction: the same once more
  *      failed   the server said no: each op on its own, so that the others are done

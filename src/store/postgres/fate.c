@@ -1,4 +1,4 @@
-/* fate.c - a commit whose answer was lost: did it happen?  Asked on a line of its own. */
+/* fate.c - finds out, on a connection of its own, whether a commit without an answer happened. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
@@ -20,7 +20,8 @@ void pg_mark_read(struct pg_mark *m, const PGresult *r)
     snprintf(m->xact, sizeof m->xact, "%.*s", STR_FMT(column_bytes(r, 0, 0)));
 }
 
-/* False: the line was lost.  No row, or a question that the server refuses, is an empty word. */
+/* False: the connection was lost.  @ret is empty when there is no row, or the server
+ * refused @sql. */
 static bool ask_word(struct pg_line *l, const char *sql, char ret[32])
 {
     line_begin(l, LINE_OPEN_MS);
@@ -28,8 +29,9 @@ static bool ask_word(struct pg_line *l, const char *sql, char ret[32])
     return l->pg != NULL;
 }
 
-/* Two questions: the second sees everything that had ended when the first was answered.  A number
- * that the server does not know is of one that it forgot when it crashed: that has ended too. */
+/* Two queries: the second one sees every transaction that had ended when the first was answered.  A
+ * transaction id that the server does not know was lost in a crash of the server, so that
+ * transaction has ended too. */
 static enum pg_fate ask_fate(struct pg_line *l, const struct pg_mark *m)
 {
     char sql[128], word[32], mine[32];
@@ -45,7 +47,7 @@ static enum pg_fate ask_fate(struct pg_line *l, const struct pg_mark *m)
     return strcmp(word, mine) == 0 ? FATE_DONE : FATE_UNDONE;
 }
 
-/* The old session may still be at it: then ask again. */
+/* Repeats the query while the server still runs the transaction in its old session. */
 enum pg_fate pg_find_fate(const char *url, const struct pg_mark *m, int64_t ms)
 {
     int64_t until = thread_now_us() + ms * 1000;

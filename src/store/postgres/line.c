@@ -4,8 +4,8 @@
  *        ^                   |
  *        '-- deaf, cut off --'   every wait ends at the deadline of its round
  *
- * libpq waits for ever on a line whose other end is silently gone, so it is never let wait: all
- * waiting is poll() here, on its socket. */
+ * libpq waits for ever on a connection whose peer is silently gone.  So libpq never waits here:
+ * this file waits with poll() on libpq's socket. */
 #include "store/postgres/impl.h"
 #include <endian.h>
 #include <errno.h>

@@ -6,8 +6,8 @@
  *                                COMMIT                   ───────────>  on disk (synchronous)
  *      done() <── handback <──── results                  <───────────
  *
- * The store may be open in several nodes, and one of them writes.  Each of its transactions checks
- * the lease (store_guard()); once the lease is another node's, nothing is written.
+ * The store may be open in several nodes, and only the lease holder writes.  Each transaction
+ * checks the lease (store_guard()) and writes nothing once another node holds it.
  *
  * Every statement has a deadline, because a connection can go silent without an error.  While the
  * server is away, writes fail at once with BH_UNAVAILABLE.  If the answer to a COMMIT is lost, the

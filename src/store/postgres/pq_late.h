@@ -1,7 +1,7 @@
 /* pq_late.h - <libpq-fe.h>, with the library loaded when a server is told to use PostgreSQL.
  * Private to this folder.
  *
- * libpq brings Kerberos and LDAP with it: what keeps its state in a file should not carry them.  So
+ * libpq brings Kerberos and LDAP with it, which a server with a file store should not load.  So
  * every call goes through a table, which pq_late_load() fills. */
 #pragma once
 #include <libpq-fe.h>

@@ -1,10 +1,10 @@
-/* schema.c - tables and functions of the shared store, and the numbers of this start.
+/* schema.c - tables and functions of the shared store, and the boot number of this start.
  *
- * Several nodes may start at once, of this version and of the one before: whoever comes first makes
- * what is missing, under a lock.  A change of the schema is a new entry at the end of
- * migrations[]; entries that were released never change, and a function that changes gets a new
- * name, so that nodes of the version before go on.  `oldest` in the table says which programs may
- * still use it. */
+ * Several nodes may start at once, of this version and of the previous one.  The first node creates
+ * the missing tables and functions, under a lock.  A change of the schema is a new entry at the end
+ * of migrations[].  Released entries never change, and a changed function gets a new name, so that
+ * nodes of the previous version continue.  The row `oldest` of the table meta has the oldest schema
+ * version whose programs may use the tables. */
 #include "store/postgres/impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +23,8 @@ static const char first[] =
     "CREATE SEQUENCE boot;"
     "INSERT INTO meta VALUES ('dedup_key', replace(gen_random_uuid()::text, '-', ''));"
     "INSERT INTO meta VALUES ('cluster', replace(gen_random_uuid()::text, '-', ''));"
-    /* id: boot << 40 | n; frames are rarely worth compressing */
+    /* id: boot << 40 | n; frames are rarely worth compressing.  No index on box: a start reads all
+     * rows in the order of their ids, and everything later names ids. */
     "CREATE TABLE mail (id bigint PRIMARY KEY, box int NOT NULL, kind int NOT NULL, flags int NOT "
     "NULL, at_ms bigint NOT NULL, attempts int NOT NULL DEFAULT 0, parked bytea, frame bytea NOT "
     "NULL) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.05);"
@@ -37,8 +38,8 @@ static const char first[] =
     "CREATE TABLE lease (name bytea PRIMARY KEY, owner bytea NOT NULL DEFAULT '', epoch bigint NOT "
     "NULL DEFAULT 0, until timestamptz NOT NULL DEFAULT '-infinity') WITH (fillfactor = 50);"
 
-    /* Verbs as in enum store_kv_verb.  Answers -1, or the culprit, which says what it did not do
-     * but not what those before it did: kv_try_1 undoes that. */
+    /* Verbs as in enum store_kv_verb.  Returns -1, or the index of the first item that was refused;
+     * the items before it were applied, and kv_try_1 rolls them back. */
     "CREATE FUNCTION kv_1(verbs int[], nss bytea[], keys bytea[], vals bytea[]) RETURNS int "
     "LANGUAGE plpgsql SET search_path = bellhop AS $f$ BEGIN "
     "FOR i IN 1 .. coalesce(array_length(verbs, 1), 0) LOOP "
@@ -132,7 +133,7 @@ static bool is_ours(struct store_postgres *st, char *ret_why, int *ret_version)
 static bool migrate(struct store_postgres *st, char *ret_why)
 {
     char note[256];
-    int version;
+    int version = 0;
 
     if (line_text(&st->loader,
                   "BEGIN; SELECT pg_advisory_xact_lock(" PG_SCHEMA_LOCK "); "
@@ -168,7 +169,8 @@ static bool is_finished(struct store_postgres *st, char *ret_why)
         "again");
 }
 
-/* Leases do not care, but tokens and what people read do. */
+/* Leases use the clock of the database only.  The expiry of tokens and the times that people read
+ * use the clock of this machine. */
 static void compare_clocks(struct store_postgres *st)
 {
     char word[32];
@@ -189,7 +191,7 @@ static void compare_clocks(struct store_postgres *st)
 bool pg_schema_prepare(struct store_postgres *st, char *ret_why)
 {
     char word[128] = "";
-    int version;
+    int version = 0;
 
     if (PQserverVersion(st->loader.pg) < 140000)
         return bh_why(ret_why, "PostgreSQL %d is too old: 14 or newer is needed",

@@ -1,4 +1,4 @@
-/* acked.c - rows that are settled but still lie in their table.
+/* acked.c - hides settled rows from reads, and deletes them later in bulk.
  *
  * Rows lie in order of arrival, and an agent that wakes up acks every hundredth of them: deleting
  * at once would rewrite every page of the backlog once per agent, 11 us a row.  So an ack is an
@@ -13,8 +13,7 @@
  * that settles it is in the read's snapshot: so a read sees a transaction whole, its acks too.  And
  * an id leaves the set only when no read is left whose snapshot still has the row.
  *
- * A crash in between is repaired by acked_recover(): what the log names is deleted before anybody
- * reads. */
+ * After a crash acked_recover() deletes the rows that the log names, before the first read. */
 #include "store/sqlite/impl.h"
 #include <assert.h>
 #include <endian.h>

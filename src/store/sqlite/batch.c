@@ -1,8 +1,8 @@
 /* batch.c - the write thread's work: one transaction with every op of a batch or none of them, and
  * the upkeep between transactions.
  *
- * Two kinds of failure, kept apart: a conflict is one op's own and leaves the others alone;
- * anything else (disk full, I/O error) rolls the transaction back and fails the batch. */
+ * There are two kinds of failure.  A conflict fails one op and leaves the others alone.  Any other
+ * error (disk full, I/O error) rolls the transaction back and fails the batch. */
 #include "store/sqlite/impl.h"
 #include <assert.h>
 
@@ -51,18 +51,6 @@ static int run_kv(struct store_sqlite *st, struct store_op *op, const struct sto
     return rc;
 }
 
-static int write_extra(struct store_sqlite *st, struct store_append *a)
-{
-    const struct store_extra *x = a->extra;
-    int rc = SQLITE_OK;
-
-    for (size_t i = 0; i < x->n_keys; i++)
-        add_key(st, x->keys[i], a->at_ms);
-    for (size_t i = 0; i < x->n_puts && rc == SQLITE_OK; i++)
-        rc = run_kv(st, &a->op, &x->puts[i]);
-    return rc;
-}
-
 static int insert_row(struct store_sqlite *st, const struct store_append *a)
 {
     sqlite3_stmt *q = st->main.sql[SQL_APPEND];
@@ -79,8 +67,11 @@ static int insert_row(struct store_sqlite *st, const struct store_append *a)
 
 static int write_append(struct store_sqlite *st, struct store_append *a, struct store_stats *counts)
 {
+    const struct store_extra *x = a->extra;
+    int rc = SQLITE_OK;
+
     if (worker_take_append(a)) {
-        int rc = settle(&a->op, insert_row(st, a));
+        rc = settle(&a->op, insert_row(st, a));
         if (rc != SQLITE_OK || a->op.err != BH_OK)
             return rc; /* no row, no key */
         counts->rows_written++;
@@ -91,7 +82,11 @@ static int write_append(struct store_sqlite *st, struct store_append *a, struct 
         add_key(st, a->key, a->at_ms);
     if (a->replaces != 0)
         acked_add(&st->acked, a->replaces);
-    return a->extra != NULL ? write_extra(st, a) : SQLITE_OK;
+    for (size_t i = 0; x != NULL && i < x->n_keys; i++)
+        add_key(st, x->keys[i], a->at_ms);
+    for (size_t i = 0; x != NULL && i < x->n_puts && rc == SQLITE_OK; i++)
+        rc = run_kv(st, &a->op, &x->puts[i]);
+    return rc;
 }
 
 static int write_mark(struct store_sqlite *st, struct store_mark *m)
@@ -274,26 +269,19 @@ static int try_batch(struct store_sqlite *st, struct store_op *first, struct sto
     return rc;
 }
 
-/* What a full disk refused is tried again with less: see space.c. */
-static void run_batch(struct store_sqlite *st, struct store_op *first, struct store_stats *counts)
+void batch_run(struct store *base, struct store_op *first, struct store_stats *counts)
 {
+    struct store_sqlite *st = sqlite_of(base);
     int rc;
 
+    pthread_mutex_lock(&st->db_lock);
     space_look(st, false);
-    do
+    do /* a transaction that a full disk refused is tried again with less: see space.c */
         rc = try_batch(st, first, counts);
     while (rc != SQLITE_OK && space_is_out(st, rc) && space_hit(st));
     for (struct store_op *op = first; op != NULL; op = op->next)
         counts->failed_ops += op->err == BH_UNAVAILABLE || op->err == BH_REFUSED;
     memcpy(counts->problem, st->batch_problem, sizeof counts->problem);
-}
-
-void batch_run(struct store *base, struct store_op *first, struct store_stats *counts)
-{
-    struct store_sqlite *st = sqlite_of(base);
-
-    pthread_mutex_lock(&st->db_lock);
-    run_batch(st, first, counts);
     space_tell(st);
     pthread_mutex_unlock(&st->db_lock);
 }
@@ -359,7 +347,7 @@ static bool purge_some(struct store_sqlite *st, size_t max_rows)
 }
 
 /* Delete settled rows: slice by slice while it is quiet, else as many as have to go now. */
-static void tend_acked(struct store_sqlite *st, bool quiet)
+static void purge_acked(struct store_sqlite *st, bool quiet)
 {
     struct acked *a = &st->acked;
     int64_t now = thread_now_us();
@@ -413,7 +401,7 @@ static bool vacuum_some(struct store_sqlite *st)
     return sql_number(st->main.db, "PRAGMA freelist_count", &after) && after < before;
 }
 
-static void tend_space(struct store_sqlite *st, bool quiet)
+static void vacuum_file(struct store_sqlite *st, bool quiet)
 {
     bool more = quiet, any = false;
 
@@ -437,7 +425,7 @@ void maintain(struct store *base, bool quiet)
 
     if (quiet)
         probe(st);
-    tend_acked(st, quiet);
-    tend_space(st, quiet);
+    purge_acked(st, quiet);
+    vacuum_file(st, quiet);
     checkpoint_maintain(st);
 }

@@ -1,7 +1,7 @@
 /* copy.c - a copy of a database that may be in use, as it was at one moment.
  *
- * A read transaction holds the moment still: writers go on beside it, and the copying, a stretch of
- * pages at a time, never has to begin again. */
+ * The copy runs in one read transaction, which keeps a snapshot.  Writers go on meanwhile, and the
+ * copy, some pages at a time, never has to start again. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>

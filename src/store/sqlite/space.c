@@ -1,16 +1,17 @@
-/* space.c - room on the disk.
+/* space.c - watches the free disk space, and keeps a reserve so that acks and deletes always work.
  *
- * A disk that is full refuses everything, acks and deletes too, and then nothing gets better by
- * itself.  So some of it is never given to new messages, and a file without content (the ballast)
- * keeps room that nobody else can take; giving it up lets acks, deletes and the purge go on.
+ * A full disk refuses all writes, acks and deletes too, so a full store could never free space by
+ * itself.  So new messages never get the last part of the disk.  A file without content (the
+ * ballast) holds space that no other program can take; deleting the ballast lets acks, deletes and
+ * the purge go on.
  *
  *      ROOMY --less than the reserve--> SHORT --a write met a full disk--> FULL --again--> DRY
  *        ^                                |  rows and bulk are refused     |  the ballast  |  all
  *        |                                |                                |  is gone      |  that
  *        '--the reserve is there again, and the ballast--------------------'---------------'  grows
  *
- * Free pages inside the database count as room, for the next rows go there; but the write-ahead log
- * needs room on the disk itself.  Where a largest size is configured the same holds for that. */
+ * Free pages inside the database count as room, because the next rows go there, but the write-ahead
+ * log needs room on the disk itself.  The same states apply to a configured maximum size. */
 #include "store/sqlite/impl.h"
 #include <errno.h>
 #include <fcntl.h>

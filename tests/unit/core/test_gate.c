@@ -820,6 +820,23 @@ static void a_group_chat_of_a_platform_without_guilds_is_its_own_guild(void **st
     world_done(&w);
 }
 
+static void a_claimed_channel_takes_nothing_from_a_granted_guild(void **state)
+{
+    struct world w;
+    world_init(&w);
+    struct event ev = event_in_channel();
+    struct gate_place whole = {.to = &w.x, .firm = true}, channel = {.to = &w.z};
+    link_person(&w, OLGA, &w.x);
+    principal(&w, GATE_ANY, NULL);
+    map_put(&w.f.scopes, key(&w, "discord", GUILD, "*"), &whole);
+    map_put(&w.f.scopes, key(&w, "discord", GUILD, CHANNEL), &channel);
+    assert_false(str_eq(w.x.tenant, w.z.tenant));
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_SCOPE);
+    channel.firm = true; /* the operator's own word about the channel counts */
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_NO_CHANNEL_OWNER);
+    world_done(&w);
+}
+
 static void a_route_of_its_own_comes_before_the_route_of_everything(void **state)
 {
     struct world w;
@@ -952,6 +969,7 @@ UNIT(core_test_gate)
         cmocka_unit_test(who_is_linked_elsewhere_reaches_the_owner_of_this_bot),
         cmocka_unit_test(a_tenants_own_bot_is_closed_to_links_scopes_and_routes_of_others),
         cmocka_unit_test(links_on_other_bots_take_no_room_from_those_that_count),
+        cmocka_unit_test(a_claimed_channel_takes_nothing_from_a_granted_guild),
         cmocka_unit_test(a_route_of_its_own_comes_before_the_route_of_everything),
         cmocka_unit_test(a_place_that_is_routed_is_not_part_of_everything_even_when_it_is_closed),
         cmocka_unit_test(what_an_operator_granted_stands_where_a_claim_does_not),

@@ -200,6 +200,22 @@ static void a_chat_reaches_back_after_a_refill_until_something_may_be_missing(vo
     assert_false(recent_reaches_back(r, STR("nowhere")));
 }
 
+static void what_has_expired_does_not_count_and_what_is_left_may_be_enough(void **state)
+{
+    const char *ids[] = {"1", "2", "3", "4", "5"};
+
+    says_as("c", "ann", "one", ids[0], false);
+    advance(1000);
+    for (size_t i = 1; i < 4; i++)
+        says_as("c", "ann", "more", ids[i], false);
+    advance(RECENT_MS - 1000); /* the first expires; three are enough */
+    assert_true(recent_reaches_back(r, STR("c")));
+    advance(1000);
+    assert_false(recent_reaches_back(r, STR("c")));
+    says_as("c", "ann", "five", ids[4], false); /* the messages before it have expired */
+    assert_false(recent_reaches_back(r, STR("c")));
+}
+
 UNIT(platform_test_recent)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +228,7 @@ UNIT(platform_test_recent)
         PROMISE(a_person_can_be_forgotten),
         PROMISE(edits_and_deletions_reach_what_is_remembered),
         PROMISE(a_chat_reaches_back_after_a_refill_until_something_may_be_missing),
+        PROMISE(what_has_expired_does_not_count_and_what_is_left_may_be_enough),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,6 +92,7 @@ static void where_text_is_only_appended_half_of_it_waits(void **state)
     settled("see [the page](https://exa", "see ");
     settled("ask <@U0", "ask ");
     settled("ask <", "ask ");
+    settled("```c\na <", "```c\na "); /* "<" alone hides what comes: a mention */
     settled("1 < 2 > 1", "1 < 2 > 1");
     settled("```c\nint x;", "```c\nint x;"); /* what is code already is code */
     settled("```c\nint x;\n``", "```c\nint x;\n");
@@ -104,6 +105,8 @@ static void where_text_is_only_appended_half_of_it_waits(void **state)
         buf_add_str(&stray, STR(" words"));
     stray.p[1] = 'x';
     assert_int_equal(stream_settled(buf_str(&stray)), stray.n);
+    buf_add_str(&stray, STR("<"));
+    assert_int_equal(stream_settled(buf_str(&stray)), stray.n - 1);
     buf_done(&stray);
 }
 

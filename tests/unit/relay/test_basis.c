@@ -1,6 +1,7 @@
 /* Promises of relay/out/guard.h: the right to speak ends with what gave it, and a
  * hello grants nothing. */
 #include "relay/asking.h"
+#include "relay/out/guard.h"
 #include "tenancy/enroll.h"
 #include "tenancy/rights.h"
 
@@ -306,6 +307,39 @@ static void through_the_own_bot_of_another_tenant_nothing_is_said_or_heard(void 
     assert_int_equal(inbound(evil), 1);
 }
 
+static void a_direct_chat_where_several_people_write_is_nobodys(void **state)
+{
+    struct buf now = BUF_INIT, before = BUF_INIT;
+    struct event ev = from("u1");
+    static const struct {
+        const char *user;
+        bool changes, is_of_u1;
+    } steps[] = {{"u1", true, true},   {"u1", false, true},  {"u2", true, false},
+                 {"u1", false, false}, {"u2", false, false}, {"c1", false, false}};
+
+    ev.chat_type = STR("dm");
+    ev.chat_id = STR("c1");
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        ev.user_id = str_of(steps[i].user);
+        struct str was = i > 0 ? buf_str(&before) : STR_NULL;
+        assert_int_equal(basis_of(&ev, false, ev.bot, was, &now), steps[i].changes);
+        struct buf text = BUF_INIT;
+        struct json_parser *json = json_parser_new();
+        basis_write(&text, buf_str(&now));
+        struct json doc;
+        assert_true(json_parse(json, buf_str(&text), &doc));
+        struct str who = basis_direct(doc);
+        assert_int_equal(str_eq(who, STR("u1")), steps[i].is_of_u1);
+        assert_true(steps[i].is_of_u1 || who.n == 0);
+        json_parser_free(json);
+        buf_done(&text);
+        buf_reset(&before);
+        buf_add_str(&before, buf_str(&now));
+    }
+    buf_done(&now);
+    buf_done(&before);
+}
+
 UNIT(relay_test_basis)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +348,7 @@ UNIT(relay_test_basis)
         PROMISE(the_right_to_speak_ends_when_the_link_is_removed),
         PROMISE(the_right_to_speak_ends_when_the_scope_is_released),
         PROMISE(a_hello_grants_nothing),
+        PROMISE(a_direct_chat_where_several_people_write_is_nobodys),
         PROMISE(a_chat_that_came_through_a_bot_is_answered_through_that_bot),
         PROMISE(who_links_in_a_direct_chat_can_be_written_to_through_that_bot),
         PROMISE(an_asserted_bot_does_not_reach_who_linked_through_another),

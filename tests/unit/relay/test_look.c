@@ -110,6 +110,8 @@ static void every_instance_is_listed(void **state)
     struct relay_tally t;
     uint32_t pos = 0;
 
+    relay_tally(rig.relay, &t);
+    assert_int_equal(t.in_state[RELAY_NEVER], 2); /* without mailboxes yet */
     publish("both", "e1");
     assert_true(relay_next_instance(rig.relay, &pos, &v));
     struct str first = v.instance;

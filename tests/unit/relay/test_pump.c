@@ -310,6 +310,84 @@ static void without_live_acks_frames_carry_no_buffer_id_and_are_settled_when_rea
     assert_int_equal(rows(), 0);
 }
 
+/* ---- sockets that outlived the process ---- */
+
+struct past {
+    struct session_row rows[2];
+    char ids[2][32];
+    size_t n;
+};
+static void add_past(void *ctx, const struct store_row *row)
+{
+    struct past *p = ctx;
+    assert_true(p->n < ARRAY_LEN(p->rows));
+    p->rows[p->n++].row = row->id;
+}
+/* e1 and e2 went down a socket, and the process ended before an ack was on disk. */
+static struct past past_of_two(void)
+{
+    struct past p = {0};
+    struct fake *f = connect_as("gw-a");
+    publish("a", "e1");
+    publish("a", "e2");
+    for (size_t i = 0; i < 2; i++)
+        snprintf(p.ids[i], sizeof p.ids[i], "%.*s", STR_FMT(buffer_id(line_with(f, INBOUND, i))));
+    rig.tap.inner->ops->load_rows(rig.tap.inner, add_past, &p);
+    assert_int_equal(p.n, 2);
+    restart();
+    return p;
+}
+static struct fake *resume(struct past *p, size_t from)
+{
+    struct fake *f = &rig.fakes[rig.n_fakes++];
+    *f = (struct fake){.wire = {&fake_ops}};
+    for (size_t i = 0; i < 2; i++)
+        p->rows[i].id = str_of(p->ids[i]);
+    f->s = session_resume(rig.relay, facts_gateway(rig.facts, STR("gw-a")), &f->wire,
+                          &(struct session_past){.personas = STR("web\x1flobby\x1e"),
+                                                 .rows = p->rows + from,
+                                                 .n_rows = 2 - from,
+                                                 .acked = true});
+    turn();
+    return f;
+}
+
+static void a_socket_that_outlived_the_process_gets_nothing_twice(void **state)
+{
+    struct past p = past_of_two();
+    struct fake *f = resume(&p, 0);
+    publish("a", "e3");
+    assert_int_equal(f->close_code, 0);
+    assert_int_equal(inbound(f), 1);
+    assert_true(is_event(f, 0, "e3"));
+    session_acked(f->s, str_of(p.ids[0]));
+    session_acked(f->s, str_of(p.ids[1]));
+    ack(f, 0);
+    assert_int_equal(look("ann").entries, 0);
+}
+
+/* The ack of e1 came on another socket and is lost: here e1 could only follow e2. */
+static void a_socket_that_could_not_be_served_in_order_is_closed(void **state)
+{
+    struct past p = past_of_two();
+    struct fake *f = NULL;
+    for (uint32_t n = 0; n <= rig.lim.max_attempts;
+         n++) { /* no attempt: nothing is parked for it */
+        if (f != NULL)
+            hang_up(f, 1013);
+        f = resume(&p, 1);
+        assert_int_equal(f->close_code, 1013);
+        assert_int_equal(inbound(f), 0);
+    }
+    assert_int_equal(look("ann").parked, 0);
+    session_acked(f->s, str_of(p.ids[1])); /* held by its edge: it counts all the same */
+    assert_int_equal(look("ann").entries, 1);
+    hang_up(f, 1013);
+    f = connect_as("gw-a");
+    assert_int_equal(inbound(f), 1);
+    assert_true(is_event(f, 0, "e1"));
+}
+
 UNIT(relay_test_pump)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +406,8 @@ UNIT(relay_test_pump)
         PROMISE(a_passthrough_is_not_settled_by_an_older_pong),
         PROMISE(an_older_hermes_gateway_is_recognized_and_settles_without_a_setting),
         PROMISE(a_newer_gateway_that_ends_its_turns_is_not_held_back),
+        PROMISE(a_socket_that_outlived_the_process_gets_nothing_twice),
+        PROMISE(a_socket_that_could_not_be_served_in_order_is_closed),
         cmocka_unit_test_setup_teardown(
             without_live_acks_frames_carry_no_buffer_id_and_are_settled_when_read,
             setup_without_acks, teardown),

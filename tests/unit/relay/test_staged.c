@@ -12,13 +12,15 @@ struct ask {
 static struct ask asks[8192];
 static size_t n_asks, n_drops;
 static int64_t wait_ms;
-static bool of_several; /* tenants; else every file is acme's */
+static bool of_several;    /* tenants; else every file is acme's */
+static char asked_for[16]; /* the tenant of the last file */
 
 static void on_fetch(struct outside *o, struct handle id, size_t file, const struct event *ev,
                      struct str tenant)
 {
     assert_true(of_several || str_eq(tenant, STR("acme")));
     assert_true(ev->media[file].ref.n > 0);
+    snprintf(asked_for, sizeof asked_for, "%.*s", STR_FMT(tenant));
     asks[n_asks++] = (struct ask){id, file, false};
 }
 
@@ -706,6 +708,22 @@ static void too_many_are_sent_back(void **state)
     assert_int_equal(rig.answers[BH_BUSY], 2);
 }
 
+static void what_waits_at_a_start_counts_for_its_tenant(void **state)
+{
+    char id[32];
+
+    for (int n = 0; n < STAGED_TENANT_MAX; n++) {
+        snprintf(id, sizeof id, "e%d", n);
+        offer_files("a", id, id, "f");
+    }
+    turn();
+    rig.web.platform = "not yet"; /* platforms open after the relay */
+    restart();
+    assert_int_equal(relay_waiting(rig.relay), STAGED_TENANT_MAX);
+    take("a", "one more", "another", "f");
+    assert_int_equal(rig.answers[BH_BUSY], 1);
+}
+
 /* A tenant with one agent and a route, all three of this name. */
 static void add_tenant(const char *name)
 {
@@ -724,6 +742,28 @@ static void add_tenant(const char *name)
     turn();
     buf_done(&id);
     buf_done(&secret);
+}
+
+static void a_file_is_never_charged_to_a_tenant_that_lost_its_route(void **state)
+{
+    struct route_spec to = {.platform = STR("web"), .key = STR("t1"), .open = true};
+
+    of_several = true;
+    add_tenant("t1");
+    add_tenant("t2");
+    to.tenant = to.instance = STR("t2");
+    facts_route_add(rig.facts, &to, rig_changed_fact, NULL);
+    turn();
+    rig.web.platform = "not yet"; /* the event waits for its bot */
+    take("t1", "one", "c1", "f");
+    to.tenant = to.instance = STR("t1");
+    facts_route_remove(rig.facts, &to, rig_changed_fact, NULL);
+    turn();
+    rig.web.platform = "web";
+    relay_bot_opened(rig.relay, STR("web"), STR("lobby"));
+    turn();
+    assert_int_equal(n_asks, 1);
+    assert_string_equal(asked_for, "t2");
 }
 
 static void busy_tenants_do_not_keep_the_others_out(void **state)
@@ -809,6 +849,8 @@ UNIT(relay_test_staged)
         T(an_edit_reaches_the_copies_that_wait_and_those_that_are_there),
         T(what_is_not_relevant_does_not_wait_for_sight),
         T(too_many_are_sent_back),
+        T(what_waits_at_a_start_counts_for_its_tenant),
+        T(a_file_is_never_charged_to_a_tenant_that_lost_its_route),
         T(busy_tenants_do_not_keep_the_others_out),
         T(what_an_erased_person_wrote_does_not_enter),
     };

@@ -246,6 +246,19 @@ static void a_claim_counts_for_nothing_where_an_operator_routed_the_place_to_ano
     assert_true(holds(r, Z, CHANNEL) && holds(r, X, other));
 }
 
+static void a_claimed_channel_takes_nothing_from_a_granted_guild(void **state)
+{
+    struct rig *r = *state;
+    const struct grant_place other = {STR("discord"), STR("g1"), STR("c2")};
+    assert_int_equal(claim(r, Z, CHANNEL), BH_OK); /* before the operator's grant */
+    assert_int_equal(claim_by(r, X, GUILD, GRANT_OPERATOR), BH_OK);
+    assert_int_equal(claim(r, Z, other), BH_CONFLICT);
+    assert_true(holds(r, X, CHANNEL) && holds(r, X, other));
+    assert_false(holds(r, Z, CHANNEL));
+    assert_int_equal(claim_by(r, Z, other, GRANT_OPERATOR), BH_OK);
+    assert_true(holds(r, Z, other));
+}
+
 static void of_two_claims_at_once_one_wins(void **state)
 {
     struct rig *r = *state;
@@ -663,6 +676,7 @@ UNIT(tenancy_test_grants)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(a_place_belongs_to_one_instance),
+        PROMISE(a_claimed_channel_takes_nothing_from_a_granted_guild),
         PROMISE(of_two_claims_at_once_one_wins),
         PROMISE(the_operator_or_whoever_may_manage_the_place_displaces_a_squatter),
         PROMISE(a_better_word_for_the_same_holder_is_kept),

@@ -1,5 +1,6 @@
 /* Promises of platform/email/mime.h, text.h and compose.h. */
 #include "unit.h"
+#include <sys/resource.h>
 #include "base/mem.h"
 #include "platform/email/compose.h"
 #include "platform/email/mime.h"
@@ -109,6 +110,21 @@ static void test_who_may_write(void **state)
         read_with(HEAD FROM "List-Id: <l>\r\nAuto-Submitted: auto-replied\r\n\r\nx", true));
 }
 
+/* The server's own header on top decides, even one that cannot be read. */
+static void test_no_header_below_the_first_one_counts(void **state)
+{
+    BUF_LOCAL text = BUF_INIT;
+
+    assert_non_null(
+        strstr(read_with("Authentication-Results: mx.our.test (\r\n" HEAD FROM "\r\nx", false),
+               "cannot be read"));
+    buf_add_z(&text, "Authentication-Results: mx.our.test");
+    while (text.n < AUTH_MAX_HEADER + 100)
+        buf_add_z(&text, ";\r\n dkim=fail header.d=evil.test");
+    buf_add_z(&text, "\r\n" HEAD FROM "\r\nx");
+    assert_non_null(strstr(read_with(buf_z(&text), false), "cannot be read"));
+}
+
 static void test_names_threads_and_texts(void **state)
 {
     assert_string_equal(read_text(HEAD "From: =?utf-8?q?J=C3=B6rg=0D=0AX?= <Alice@People.Test>\r\n"
@@ -196,6 +212,45 @@ static void test_depth_is_bounded(void **state)
     for (int i = 0; i < 20000; i++)
         buf_printf(&text, "Content-Type: message/rfc822\r\n\r\n");
     read_with(buf_z(&text), false);
+}
+
+/* Reads a mail of 4 MiB: @head, then @line again and again, then @tail.  Returns how many bytes of
+ * memory the process took more than ever before. */
+static size_t cost_of(const char *head, const char *line, const char *tail)
+{
+    BUF_LOCAL text = BUF_INIT;
+    struct rusage before, after;
+
+    buf_add_z(&text, head);
+    while (text.n < (size_t)4 << 20)
+        buf_add_z(&text, line);
+    buf_add_z(&text, tail);
+    getrusage(RUSAGE_SELF, &before);
+    read_with(buf_z(&text), false);
+    getrusage(RUSAGE_SELF, &after);
+    return (size_t)(after.ru_maxrss - before.ru_maxrss) * 1024;
+}
+
+static void test_a_mail_of_many_small_things_takes_little_memory(void **state)
+{
+#define MIXED "Content-Type: multipart/mixed; boundary=b\n\n"
+    const size_t most = (size_t)320
+                        << 20; /* a build with checks takes ten times as much as others */
+
+    assert_true(cost_of(FROM MIXED, "--b\n\n", "") < most);
+    assert_string_equal(m.refused, auth_missing);
+    assert_true(cost_of(HEAD FROM MIXED "--b\n\nwords\n", "--b\n\n", "") < most);
+    assert_null(m.refused);
+    assert_non_null(strstr(m.text, "words"));
+    assert_true(cost_of("Content-Type: multipart/report; boundary=b\n\n", "--b\n\n", "") < most);
+    assert_true(cost_of(HEAD FROM, "a:b\n", "\nx") < most);
+    assert_non_null(strstr(m.refused, "headers are longer"));
+    assert_true(cost_of(HEAD FROM MIXED "--b\n", "a:b\n", "\nx") < most);
+    assert_true(cost_of(HEAD FROM MIXED "--b\nContent-Type: message/rfc822\n\nFrom: ", "a@b,\n ",
+                        "\n\nx") < most);
+    assert_true(cost_of(HEAD FROM "\r\n", "words, words; -- and: more\n", "") < most);
+    assert_null(m.refused);
+    assert_int_equal(m.n_dropped, 0);
 }
 
 static void check_answer(const char *text, const char *want)
@@ -322,10 +377,12 @@ UNIT(platform_email_test_mail)
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
         T(test_who_may_write),
+        T(test_no_header_below_the_first_one_counts),
         T(test_names_threads_and_texts),
         T(test_parts),
         T(test_bounces),
         T(test_depth_is_bounded),
+        T(test_a_mail_of_many_small_things_takes_little_memory),
         T(test_quotes_and_signatures_go),
         T(test_text_is_made_harmless),
         T(test_a_written_mail_reads_back),

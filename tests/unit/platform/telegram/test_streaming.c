@@ -298,6 +298,36 @@ static void a_restart_finishes_the_last_text_that_was_promised(void **state)
             assert_false(str_contains(buf_str(&w.calls[i].body), STR("\xe2\x96\x89")));
 }
 
+static void find_text(void *ctx, struct str key, struct str value)
+{
+    *(bool *)ctx |= str_contains(value, STR("the end"));
+}
+
+static void a_text_that_is_marked_as_the_last_is_on_disk_at_once(void **state)
+{
+    struct json_parser *parser = json_parser_new();
+    struct json last;
+    bool kept = false;
+
+    reach_polling();
+    edit(0, "5", "70", "one" CURSOR);
+    answer(200, SENT("70"));
+    edit(1, "5", "70", "one two" CURSOR);
+    assert_true(json_parse(parser, STR("{\"notify\":true}"), &last));
+    submit(2, (struct action){.op = ACTION_EDIT,
+                              .chat_id = STR("5"),
+                              .message_id = STR("70"),
+                              .content = STR("the end"),
+                              .content_set = true,
+                              .metadata = last});
+    assert_true(w.results[2].success && w.results[2].queued);
+    assert_int_equal(w.env.store->ops->load_records(w.env.store, "outgoing", STR(""), find_text,
+                                                    &kept),
+                     BH_OK);
+    assert_true(kept);
+    json_parser_free(parser);
+}
+
 /* ---- drafts ---- */
 
 static void drafts_are_previews_and_the_answer_ends_them(void **state)
@@ -481,6 +511,7 @@ UNIT(platform_telegram_test_streaming)
         T(the_cursor_of_a_dead_gateway_is_removed),
         T(a_first_message_with_a_cursor_is_finished_too),
         T(a_restart_finishes_the_last_text_that_was_promised),
+        T(a_text_that_is_marked_as_the_last_is_on_disk_at_once),
         T(drafts_are_previews_and_the_answer_ends_them),
         T(drafts_are_refused_in_groups_with_a_way_out),
         T(a_final_draft_is_one_message_however_often_it_comes),

@@ -3,7 +3,7 @@
  * An ack names a delivery by its bufferId only.  A person's message always has an event id, and the
  * id of its delivery follows from it, so remember() keeps the message under that id.  At most
  * TESTBOTS_KEPT messages are remembered, the oldest goes first. */
-#include "host/testbots.h"
+#include "testbots/testbots.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/arena.h"
