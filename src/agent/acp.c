@@ -7,7 +7,9 @@
  * When a host exits, its turns end with TURN_DIED; turn.c repeats those in which nothing was said.
  * The next host continues the session with `session/resume`, else `session/load`; the updates that
  * load repeats are swallowed.  Where neither works, the session is a new one, and the chat is
- * told. */
+ * told.
+ *
+ * Long because a host, its sessions and their prompts end together or go on together. */
 #include <inttypes.h>
 #include <limits.h>
 #include <signal.h>

@@ -6,7 +6,8 @@
  *
  * The files are `why-<block>.log` in a folder of their own.  A file is a row of blocks of 64 KiB;
  * the head of a block has a Bloom filter of the ids in it, so a search reads 2 KiB of a block that
- * cannot match.  The first search that meets a block reads all of it and makes its filter.  Old files are deleted whole: those past the time, then those beyond the bytes.
+ * cannot match.  The first search that meets a block reads all of it and makes its filter.  Old
+ * files are deleted whole: those past the time, then those beyond the bytes.
  *
  * The journal never delays a message.  A crash loses its last second; a disk that is slower than
  * the traffic, or full, costs records, which are counted and logged.
