@@ -370,7 +370,7 @@ def test_only_the_node_that_serves_ends_while_the_database_is_away(node, postgre
 
 
 def test_backup_says_what_to_do_instead_and_that_works(node, postgres, dial, tmp_path):
-    server = node().start()
+    server = node(lease="4s").start()
     credential = server.add()
     assert server.write("kept") == 200
     (server.state / "bellhop.db").write_bytes(b"of an earlier life")
