@@ -18,7 +18,8 @@ listen: 127.0.0.1:0
 public_url: http://127.0.0.1
 state_dir: {state}
 log: {{level: warn}}
-limits: {{key_requests: 0, tenant_requests: 0, skill_bytes_per_tenant: 0, skill_bytes: 0, data_bytes_per_tenant: 0, data_bytes: 0}}
+limits: {{key_requests: 0, tenant_requests: 0, skill_bytes_per_tenant: 0, skill_bytes: 0, data_bytes_per_tenant: 0, data_bytes: 0,
+  receipt_bytes_per_tenant: 0, receipt_bytes: 0}}
 """
 
 
