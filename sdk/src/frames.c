@@ -239,6 +239,8 @@ static void send_hello(struct bhgw *gw, const struct bhgw_identity *id)
     jw_kstr(&w, "botId", str_of(id->bot_id));
     if (id->command_manifest != NULL)
         jw_kraw(&w, "command_manifest", str_of(id->command_manifest));
+    if (gw->opt.late_acks)
+        jw_kbool(&w, "late_acks", true);
     jw_end_obj(&w);
     buf_add_c(&line, '\n');
     gwc_send_line(gw, buf_str(&line));

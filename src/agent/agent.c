@@ -342,6 +342,7 @@ static struct bhgw *make_gateway(struct agent *a, char error[256])
     o.seen_file = a->opt->seen_file;
     o.policy = a->opt->policy;
     o.max_pending = MAX_PENDING;
+    o.late_acks = true; /* a message is acknowledged when its turn has ended */
     o.ctx = a;
     o.on_event = on_event;
     o.on_passthrough = a->ops->take != NULL ? on_passthrough : NULL;

@@ -230,6 +230,7 @@ void frame_read(struct json_parser *p, struct str line, struct frame *ret)
         ret->bot = json_str(doc, "botId");
         if (json_type(json_get(doc, "command_manifest")) == JSON_ARRAY)
             ret->manifest = json_get(doc, "command_manifest");
+        ret->late_acks = json_as_bool(json_get(doc, "late_acks"), false);
         break;
     case FRAME_OUTBOUND:
         ret->request_id = json_str(doc, "requestId");

@@ -24,6 +24,7 @@ struct frame {
     enum frame_type type;
     struct str platform, bot; /* hello */
     struct json manifest;     /* hello: command_manifest of newer gateways; absent: none */
+    bool late_acks;           /* hello: acks come when work has ended, hours later */
     struct str request_id;    /* outbound */
     struct action action;     /* outbound */
     struct str session_key;   /* interrupt */

@@ -330,7 +330,8 @@ static void resume(struct gateway_socket *s, const struct gateway *gw, const str
                                 .n_rows = p->n_rows,
                                 .asked = p->asked,
                                 .n_asked = p->n_asked,
-                                .acked = p->acked};
+                                .acked = p->acked,
+                                .late_acks = p->late_acks};
 
     for (size_t i = 0; i < p->n_rows; i++)
         rows[i] = (struct session_row){p->rows[i].row, p->rows[i].id};

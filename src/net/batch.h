@@ -202,7 +202,7 @@ struct msg_keep {
 };
 struct msg_present {
     struct msg_keep keep;
-    struct str acked;  /* "1": this socket has acked */
+    struct str acked;  /* "1": this socket has acked; "late": its hello has late_acks */
     struct str hellos; /* its hello lines */
 };
 struct msg_let_in {

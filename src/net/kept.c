@@ -173,6 +173,7 @@ static void add_persona(struct kept_socket *k, const struct frame *f)
     BUF_LOCAL pair = BUF_INIT;
 
     k->idle = false;
+    k->late_acks |= f->late_acks;
     buf_add_str(&pair, f->platform);
     buf_add_c(&pair, '\x1f');
     buf_add_str(&pair, f->bot);
@@ -441,7 +442,10 @@ void kept_present(struct kept_socket *k, const struct kept_out *out)
     k->frames = 0;
     buf_add_str(out->batch, buf_str(&k->keep));
     batch_put_texts(out->batch,
-                    (const struct str[]){k->has_acked ? STR("1") : STR(""), buf_str(&k->personas)},
+                    (const struct str[]){k->late_acks   ? STR("late")
+                                         : k->has_acked ? STR("1")
+                                                        : STR(""),
+                                         buf_str(&k->personas)},
                     2);
     batch_add_end(out->batch, begun);
     for (size_t i = 0; i < count(&k->asked, sizeof *asked); i++)

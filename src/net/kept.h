@@ -39,7 +39,8 @@ struct kept_socket {     /* zeroed: a socket that nobody knows yet */
     bool idle;           /* it said going_idle, and no hello since: it is about to close */
     bool missed;         /* a hello may have passed unread */
     bool has_acked;
-    bool full; /* KEPT_MAX_ROWS */
+    bool late_acks; /* a hello said so */
+    bool full;      /* KEPT_MAX_ROWS */
 };
 
 struct kept_out { /* where messages for the heart go */

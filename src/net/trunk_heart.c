@@ -214,6 +214,7 @@ static bool present(struct conn *c, struct shown *p)
     past.asked = asked;
     past.personas = said.hellos;
     past.acked = str_eq(said.acked, STR("1"));
+    past.late_acks = str_eq(said.acked, STR("late"));
     if (s->on_present != NULL)
         s->on_present(s->ctx, &past);
     if (c->top != TOP_WS)

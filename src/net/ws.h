@@ -87,7 +87,8 @@ struct ws_past {
     size_t n_rows;
     const struct str *asked; /* requestIds of actions whose results did not go down it */
     size_t n_asked;
-    bool acked; /* the gateway has acked on it */
+    bool acked;     /* the gateway has acked on it */
+    bool late_acks; /* its hello said so */
 };
 /* Called with the handler's ctx for each such socket.  It calls ws_resume(), or the socket is
  * closed. */

@@ -178,8 +178,9 @@ struct session_past {               /* borrowed for the call */
     size_t n_rows;
     const struct str *asked; /* requestIds of actions whose results did not go down it */
     size_t n_asked;
-    uint64_t rank; /* that keep() of its wire was told */
-    bool acked;    /* the gateway has acked on it */
+    uint64_t rank;  /* that keep() of its wire was told */
+    bool acked;     /* the gateway has acked on it */
+    bool late_acks; /* its hello said so */
 };
 struct session *session_resume(struct relay *r, const struct gateway *gw, struct wire *wire,
                                const struct session_past *past);

@@ -60,7 +60,8 @@ async function prompt({ sessionId: id, prompt }) {
   }
   if (word === "say-then-die") { chunk(id, "half an"); await sleep(700); process.exit(4); }
   if (word === "forget") { live.delete(id); fs.unlinkSync(file(id)); chunk(id, "forgotten"); return { stopReason: "end_turn" }; }
-  if (word === "wait") { await stopped; return { stopReason: "cancelled" }; }
+  if (word === "late-and-wait") chunk(id, rest);
+  if (word.endsWith("wait")) { await stopped; return { stopReason: "cancelled" }; }
   if (word === "hang") { chunk(id, "busy"); await new Promise(() => setInterval(() => {}, 1000)); }
   if (word === "stream") {
     for (let i = 0; i < Number(rest) && !session.cancelled; i++) { chunk(id, `${i} `); await sleep(50); }

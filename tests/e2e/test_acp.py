@@ -12,7 +12,7 @@ import pytest
 
 import test_telegram
 import test_web_files
-from conftest import PROGRAM, ROOT, wait_for
+from conftest import CONFIG, PROGRAM, ROOT, wait_for
 from fake_connector import FakeConnector, inbound
 from test_agent import Credential as FakeCredential
 from test_agent import VISITOR, Agent, history, start_agent  # noqa: F401 - a fixture
@@ -301,6 +301,30 @@ def test_a_message_is_acknowledged_when_its_prompt_has_ended(bellhop, scripted):
     says(bellhop, "heard second")
     assert "Stopped." in history(bellhop)
     wait_for(lambda: bellhop.instance("mine")["unacked"] == 0)
+
+
+def test_long_turns_hold_nothing_back_and_are_not_taken_for_a_dead_agent(make_bellhop, start_agent, tmp_path):  # noqa: F811
+    server = make_bellhop(CONFIG + "delivery: {{ack_patience: 1s}}\n")
+    scripted = Scripted(server, start_agent, tmp_path, server.add("--id", "mine"))
+    link(server)
+    agent = scripted.start()
+    visitors = [f"acp-visitor-{n:06}" for n in range(10)]
+    for v in visitors:
+        server.write("late-and-wait busy", visitor=v)
+    for v in visitors:
+        told(server, "busy", visitor=v)
+    server.write("permit")
+    asked = wait_for(lambda: question(server))
+    time.sleep(4)  # three times the patience for acks, and more
+    assert press(server, asked, "Yes").status == 200
+    told(server, "outcome selected y")
+    assert server.instance("mine")["state"] == "live" and server.instance("mine")["unacked"] == len(visitors)
+    agent.end(signal.SIGKILL)
+    scripted.start()
+    wait_for(lambda: len(scripted.log("session/prompt")) == 2 * len(visitors) + 1)  # none was lost
+    for v in visitors:
+        server.write("/stop", visitor=v)
+    wait_for(lambda: server.instance("mine")["unacked"] == 0)
 
 
 def test_what_came_during_a_turn_is_one_prompt_with_merge(bellhop, scripted):

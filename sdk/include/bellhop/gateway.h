@@ -247,6 +247,9 @@ struct bhgw_options {
     const struct bhgw_policy *policy; /* declared for the platforms of the identities, except
                                        * "relay", before the first event is delivered; replaces the
                                        * connector's policy.  NULL: keeps the connector's */
+    bool late_acks; /* the application settles BHGW_LATER deliveries after minutes or hours: the
+                     * connector goes on sending, and does not take it for dead.  False: a delivery
+                     * that is unacknowledged for 90 s, or 8 of them, stop the others */
 };
 static inline struct bhgw_options bhgw_options_init(void)
 {

@@ -715,7 +715,8 @@ static bool send_message(struct instance *i)
     struct pack p = {.s = s, .max = most < PUMP_MESSAGE_MAX ? most : PUMP_MESSAGE_MAX};
 
     if (s == NULL || s->state != SESSION_RECEIVING || i->relay->draining ||
-        flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window) ||
+        (s->late_acks ? flight_rows(s->flight) >= PUMP_LATE_MAX
+                      : flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window)) ||
         (s->flight != NULL && s->flight->solo) || session_settles(s))
         return false;
     if (s->pulls) {

@@ -4,8 +4,9 @@
  *                                                          '-----> sent_ids (bufferId -> slot id)
  *
  * Deliveries go in order of their ids, several packed into one WebSocket message, with at most
- * `window` messages unacked.  No delivery goes down one socket twice: a session remembers the
- * newest id it sent.  Deliveries up to that id are settled by acks, or sent on the next socket.
+ * `window` messages unacked, or PUMP_LATE_MAX deliveries if the gateway acks late.  No delivery
+ * goes down one socket twice: a session remembers the newest id it sent.  Deliveries up to that id
+ * are settled by acks, or sent on the next socket.
  *
  * A delivery that was on PUMP_SOLO_ATTEMPTS lost sockets is sent alone: if it crashes its reader,
  * its neighbours are not affected.
@@ -31,6 +32,7 @@ struct session;
 
 #define PUMP_MESSAGE_MAX 1000000u /* the real client refuses messages above 1 MiB */
 #define PUMP_SOLO_ATTEMPTS 2
+#define PUMP_LATE_MAX 512 /* unacked deliveries on the socket of a gateway that acks late */
 
 struct pump *pump_new(void);
 void pump_free(struct relay *r); /* the store must be closed */

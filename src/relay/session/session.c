@@ -147,6 +147,12 @@ static bool proves(struct session *s, struct str reply_to)
     return ++a->answers >= ANSWERS_PROVE;
 }
 
+static void acks_late(struct session *s)
+{
+    s->late_acks = true;
+    first_ack(s); /* it does ack */
+}
+
 /* Detects a gateway that answers deliveries without acking them. */
 static void look_for_acks(struct session *s, const struct action *a)
 {
@@ -194,7 +200,8 @@ void session_arm(struct session *s)
     if (s->ping_no != s->pong_no)
         deadlines[0] =
             s->quiet_since_ms + (s->state == SESSION_RECEIVING ? lim->pong_patience_ms : far);
-    if (flight_count(s->flight) > 0 && s->state != SESSION_OLD && s->state != SESSION_ASLEEP)
+    if (flight_count(s->flight) > 0 && !s->late_acks && s->state != SESSION_OLD &&
+        s->state != SESSION_ASLEEP)
         deadlines[1] = s->ack_since_ms + (s->state == SESSION_DEAF ? far : lim->ack_patience_ms);
     if (s->state == SESSION_OLD || s->state == SESSION_NEW)
         deadlines[2] = s->since_ms + lim->old_socket_ms;
@@ -221,7 +228,7 @@ static void check_acks(struct session *s, int64_t now)
     const struct relay_limits *lim = &s->inst->relay->lim;
     int64_t silent_ms = now - s->ack_since_ms;
 
-    if (flight_count(s->flight) == 0 || silent_ms < lim->ack_patience_ms)
+    if (flight_count(s->flight) == 0 || s->late_acks || silent_ms < lim->ack_patience_ms)
         return;
     if (s->state == SESSION_DEAF && silent_ms >= 3 * lim->ack_patience_ms)
         session_close(s, CLOSE_NO_ACKS);
@@ -286,6 +293,10 @@ void session_pong(struct session *s, uint32_t number)
     s->pong_no = number;
     s->quiet_since_ms = now_ms(s);
     pump_ponged(s, number);
+    if (s->late_acks && s->flight != NULL && s->flight->solo) {
+        s->flight->solo = false; /* its reader has survived the suspect */
+        pump_want(s->inst);
+    }
     session_alive(s, false);
 }
 
@@ -685,6 +696,8 @@ static void on_hello(struct session *s, const struct frame *f)
     if (f->manifest.doc != NULL || (s->personas != NULL && !persona_find(s, platform, bot, &known)))
         is_newer(s);
     persona_add(s, platform, bot);
+    if (f->late_acks)
+        acks_late(s);
     if (f->manifest.doc != NULL && outside->announced != NULL && !s->inside)
         outside->announced(outside, str_of(s->gw->id), f->manifest);
     const struct outlet *at = outside->find(outside, platform, bot);
@@ -727,7 +740,7 @@ static void on_outbound(struct session *s, const struct frame *f)
         is_newer(s);
     else if (json_as_bool(json_get(a->metadata, "notify"), false))
         is_older_hermes(s);
-    if (flight_count(s->flight) > 0)
+    if (flight_count(s->flight) > 0 && !s->late_acks)
         look_for_acks(s, a);
     requests_start(s, f);
 }
@@ -805,6 +818,8 @@ struct session *session_resume(struct relay *r, const struct gateway *gw, struct
     }
     if (past->acked)
         first_ack(s);
+    if (past->late_acks)
+        acks_late(s);
     requests_tell_lost(s, past->asked, past->n_asked);
     uint32_t was = past->rank >> 32 == r->life ? (uint32_t)past->rank : 0;
     bool in_order = pump_resume(s, past->rows, past->n_rows);

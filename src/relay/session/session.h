@@ -20,6 +20,9 @@
  * twice on one socket.  After three times ack_patience_ms without a pong, or without an ack, the
  * socket is closed.  A NEW or OLD socket is closed after old_socket_ms.
  *
+ * A gateway whose hello has late_acks acks when it has finished its work, which may take hours.  It
+ * is never DEAF and never taken for one that does not ack; only its pongs tell that it lives.
+ *
  * relay.h declares the calls of the WebSocket route (session_open(), session_data() ...); the rest
  * of src/relay calls the functions below.  A session is small because most are idle: fields that
  * only busy sessions need are allocated on demand.
@@ -78,6 +81,7 @@ struct session {
     bool sleep_owed : 1, sleep_acked : 1; /* going_idle_ack is due, was sent: sleep.h */
     bool inside : 1;                      /* an agent in this process, without a socket: inside.h */
     bool pulls : 1;                       /* the agent reads its mail by a cursor: inside.h */
+    bool late_acks : 1;                   /* its hello said so: no ack is overdue */
     bool skips_line : 1;                  /* the line is too long: dropped up to its end */
 };
 

@@ -202,10 +202,12 @@ static void hello_names_an_identity(void **state)
     assert_same(f.platform, STR("discord"));
     assert_same(f.bot, STR("app1"));
     assert_null(f.manifest.doc);
+    assert_false(f.late_acks);
 
     f = read_line(STR("{\"type\":\"hello\",\"platform\":\"discord\",\"botId\":\"\","
-                      "\"command_manifest\":[{\"name\":\"new\"}]}"));
+                      "\"command_manifest\":[{\"name\":\"new\"}],\"late_acks\":true}"));
     assert_non_null(f.manifest.doc);
+    assert_true(f.late_acks);
     assert_true(f.bot.p != NULL && f.bot.n == 0);
 }
 

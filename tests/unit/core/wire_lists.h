@@ -192,6 +192,7 @@ static const struct contract_field hello[] = {
     {"platform", MAYBE, "string"},
     {"botId", MAYBE, "string"},
     {"command_manifest", MAYBE, "object[]"},
+    {"late_acks", MAYBE, "bool"},
     {NULL},
 };
 static const struct contract_field outbound[] = {

@@ -341,6 +341,28 @@ static void a_delivery_is_sent_when_its_frame_went_down(void **state)
     assert_string_equal(buf_z(&got), "P R1 S ");
 }
 
+static void a_gateway_that_acks_late_is_presented_as_one(void **state)
+{
+    struct edge *e = *state;
+    struct msg_present said;
+    struct msg m;
+    bool bad;
+
+    keep(e);
+    say(e, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"attic\",\"late_acks\":true}\n");
+    assert_true(kept_lost(&e->k));
+    buf_reset(&e->up);
+    batch_begin(&e->up);
+    struct kept_out out = out_of(e);
+    kept_present(&e->k, &out);
+    struct str messages = str_skip(buf_str(&e->up), BATCH_HEAD_BYTES);
+    assert_true(batch_next(&messages, &m, &bad));
+    assert_int_equal(m.what, MSG_PRESENT);
+    assert_true(
+        batch_read_texts(m.payload, (struct str *)(void *)&said, sizeof said / sizeof(struct str)));
+    assert_true(str_eq(said.acked, STR("late")));
+}
+
 static void acks_are_held_until_they_are_on_disk(void **state)
 {
     struct edge *e = *state;
@@ -414,6 +436,8 @@ UNIT(net_test_batch)
         cmocka_unit_test_setup_teardown(a_long_line_passes_in_pieces, setup, teardown),
         cmocka_unit_test_setup_teardown(only_whole_frames_go_down, setup, teardown),
         cmocka_unit_test_setup_teardown(a_delivery_is_sent_when_its_frame_went_down, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_gateway_that_acks_late_is_presented_as_one, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(acks_are_held_until_they_are_on_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(a_heart_that_commits_nothing_takes_bounded_memory, setup,

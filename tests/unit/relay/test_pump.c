@@ -1,5 +1,7 @@
 /* Promises of relay/session/pump.h: window, packing, drains, suspects. */
 #include "relay/rig.h"
+#include "relay/session/pump.h"
+#include "relay/session/session.h"
 
 static void publish_many(const char *key, int from, int n)
 {
@@ -58,6 +60,37 @@ static void at_most_eight_messages_are_unacked(void **state)
     assert_int_equal(f->n_messages, 1 + 9);
     assert_int_equal(inbound(f), 20); /* what had to wait is packed into one */
     assert_in_order(f, 0);
+}
+
+static struct fake *connect_late(void)
+{
+    struct fake *f = dial("gw-a");
+    say(f, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"lobby\",\"late_acks\":true}");
+    return f;
+}
+
+static void a_gateway_that_acks_late_has_many_unacked(void **state)
+{
+    struct fake *f = connect_late();
+    for (int i = 0; i < PUMP_LATE_MAX + 20; i++)
+        publish_many("a", i, 1);
+    assert_int_equal(inbound(f), PUMP_LATE_MAX);
+    ack(f, 7);
+    assert_int_equal(inbound(f), PUMP_LATE_MAX + 20);
+    assert_in_order(f, 0);
+}
+
+static void a_suspect_holds_others_back_until_the_pong_of_one_that_acks_late(void **state)
+{
+    publish_many("a", 0, 1);
+    for (int i = 0; i < PUMP_SOLO_ATTEMPTS; i++)
+        hang_up(connect_late(), 1006);
+    struct fake *f = connect_late();
+    publish_many("a", 1, 3);
+    assert_int_equal(inbound(f), 1);
+    session_ping(f->s);
+    pong(f);
+    assert_int_equal(inbound(f), 4);
 }
 
 static void a_backlog_is_packed_into_few_messages_and_drained_in_order(void **state)
@@ -352,6 +385,21 @@ static struct fake *resume(struct past *p, size_t from)
     return f;
 }
 
+static void a_socket_that_outlived_the_process_acks_late_as_before(void **state)
+{
+    struct past p = past_of_two();
+    struct fake *f = &rig.fakes[rig.n_fakes++];
+    *f = (struct fake){.wire = {&fake_ops}};
+    f->s = session_resume(rig.relay, facts_gateway(rig.facts, STR("gw-a")), &f->wire,
+                          &(struct session_past){.personas = STR("web\x1flobby\x1e"),
+                                                 .late_acks = true});
+    turn();
+    for (int i = 0; i < 20; i++)
+        publish_many("a", i, 1);
+    assert_int_equal(inbound(f), 2 + 20);
+    assert_int_equal(p.n, 2);
+}
+
 static void a_socket_that_outlived_the_process_gets_nothing_twice(void **state)
 {
     struct past p = past_of_two();
@@ -392,6 +440,8 @@ UNIT(relay_test_pump)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(at_most_eight_messages_are_unacked),
+        PROMISE(a_gateway_that_acks_late_has_many_unacked),
+        PROMISE(a_suspect_holds_others_back_until_the_pong_of_one_that_acks_late),
         PROMISE(a_backlog_is_packed_into_few_messages_and_drained_in_order),
         PROMISE(events_during_a_drain_go_to_the_tail),
         PROMISE(a_socket_that_dies_in_a_drain_is_followed_by_exactly_the_unacked_tail),
@@ -407,6 +457,7 @@ UNIT(relay_test_pump)
         PROMISE(an_older_hermes_gateway_is_recognized_and_settles_without_a_setting),
         PROMISE(a_newer_gateway_that_ends_its_turns_is_not_held_back),
         PROMISE(a_socket_that_outlived_the_process_gets_nothing_twice),
+        PROMISE(a_socket_that_outlived_the_process_acks_late_as_before),
         PROMISE(a_socket_that_could_not_be_served_in_order_is_closed),
         cmocka_unit_test_setup_teardown(
             without_live_acks_frames_carry_no_buffer_id_and_are_settled_when_read,

@@ -464,6 +464,31 @@ static void one_that_has_acked_before_is_not_settled_by_a_late_answer(void **sta
     assert_false(facts_gateway(rig.facts, STR("gw-a"))->ackless);
 }
 
+static void one_that_acks_late_is_neither_away_nor_taken_for_one_that_never_acks(void **state)
+{
+    struct fake *f = dial("gw-a");
+    rig.act_at_once = true;
+    say(f, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"lobby\",\"late_acks\":true}");
+    publish("a", "e1");
+    publish("a", "e2");
+    live_for(f, 600000);
+    assert_state("ann", "live");
+    answer_to(f, "r1", "e1");
+    answer_to(f, "r2", "e2");
+    live_for(f, 10000);
+    answer_to(f, "r3", "e1");
+    pong(f);
+    assert_int_equal(look("ann").entries, 2);
+    assert_false(facts_gateway(rig.facts, STR("gw-a"))->ackless);
+    ack(f, 0);
+    ack(f, 1);
+    assert_int_equal(look("ann").entries, 0);
+    publish("a", "e3");
+    advance(10000); /* its pongs count as everybody's */
+    advance(20000);
+    assert_state("ann", "away");
+}
+
 static void the_first_ack_clears_the_mark(void **state)
 {
     facts_gateway_set_ackless(rig.facts, STR("gw-a"), true);
@@ -724,6 +749,7 @@ UNIT(relay_test_session)
         PROMISE(answering_two_deliveries_without_an_ack_proves_it_sooner),
         PROMISE(one_that_never_acks_and_answers_after_it_was_given_up_is_recognised_too),
         PROMISE(one_that_has_acked_before_is_not_settled_by_a_late_answer),
+        PROMISE(one_that_acks_late_is_neither_away_nor_taken_for_one_that_never_acks),
         PROMISE(the_first_ack_clears_the_mark),
         PROMISE(malformed_frames_are_counted_and_ten_in_a_minute_close_with_1008),
         PROMISE(a_gateway_that_only_falls_asleep_and_wakes_is_closed_with_1008),
