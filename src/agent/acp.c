@@ -890,6 +890,14 @@ static void acp_end(struct backend *base)
 
     b->ending = true;
     timer_stop(b->agent->clock, &b->restart);
+    while (!list_is_empty(&b->hungry)) { /* no program will come for them */
+        struct acp_session *s = list_first(&b->hungry, struct acp_session, link);
+        struct agent_turn *t = s->turn;
+        list_remove(&s->link);
+        s->turn = NULL;
+        if (t != NULL)
+            turn_end(t, TURN_DIED, "it was shut down");
+    }
     list_each (&b->hosts, it, next)
         program_end(list_entry(it, struct acp_host, link)->prog);
 }

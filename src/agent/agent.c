@@ -71,6 +71,8 @@ static void end_programs(struct agent *a)
 {
     a->state = AGENT_ENDING;
     timer_set(a->clock, &a->grace, ENDING_MS);
+    list_each (&a->conversations, it, next)
+        turn_leave(list_entry(it, struct conversation, link));
     a->ops->end(a->backend);
 }
 
@@ -116,7 +118,7 @@ void agent_moved(struct agent *a)
     }
     if (a->state == AGENT_FINISHING && !has_turns(a))
         end_programs(a);
-    if (a->state == AGENT_ENDING && a->ops->is_ended(a->backend) && is_all_said(a))
+    if (a->state == AGENT_ENDING && a->ops->is_ended(a->backend) && !has_turns(a) && is_all_said(a))
         leave(a);
 }
 

@@ -131,8 +131,9 @@ bool said_is_unknown(const struct said *r); /* it failed, and may have been done
 /* turn.c */
 void turn_add(struct conversation *c, struct message *m); /* queues, begins when it can */
 void turn_go(struct conversation *c);
-void turn_stop(struct conversation *c); /* /stop */
-void turn_drop(struct conversation *c); /* shutdown: the messages stay with the connector */
+void turn_stop(struct conversation *c);  /* /stop */
+void turn_drop(struct conversation *c);  /* shutdown: the messages stay with the connector */
+void turn_leave(struct conversation *c); /* the same for a turn between two attempts */
 /* A button was pressed.  True: the event is used up. */
 bool turn_pressed(struct agent *a, const struct bhgw_event *ev);
 void turn_shown(struct agent_turn *t); /* answer.c: everything of the answer is sent */

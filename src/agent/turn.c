@@ -415,3 +415,9 @@ void turn_drop(struct conversation *c)
     }
     drop_messages(c->agent, &c->waiting);
 }
+
+void turn_leave(struct conversation *c)
+{
+    if (c->turn != NULL && c->turn->again)
+        turn_drop(c);
+}

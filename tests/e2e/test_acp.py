@@ -327,6 +327,16 @@ def test_long_turns_hold_nothing_back_and_are_not_taken_for_a_dead_agent(make_be
     wait_for(lambda: server.instance("mine")["unacked"] == 0)
 
 
+def test_what_was_said_is_finished_when_the_time_to_leave_is_over(bellhop, scripted):
+    agent = scripted.start("--grace", "1s")
+    bellhop.write("hang")
+    told(bellhop, "busy")
+    time.sleep(1)  # nothing is on its way
+    assert agent.end() == 0
+    says(bellhop, "busy\n\n[The agent broke off: exit status 0]")
+    wait_for(lambda: bellhop.instance("mine")["entries"] == 0)
+
+
 def test_what_came_during_a_turn_is_one_prompt_with_merge(bellhop, scripted):
     scripted.start("--merge", env={"ACP_SLOW": "500"})
     bellhop.write("one")

@@ -4,6 +4,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -92,6 +93,18 @@ def test_silence_ends_a_turn_and_stop_ends_it_at_once(bellhop, model, sim, api):
     sim.release.set()
     bellhop.write("and now")
     wait_for(lambda: last(bellhop) == "You said: and now", 20)
+
+
+@BOTH
+def test_what_was_said_is_finished_when_the_time_to_leave_is_over(bellhop, model, sim, api):
+    agent = model(api, "--grace", "1s")
+    bellhop.write("hold")
+    wait_for(lambda: "You said:" in last(bellhop), 20)
+    time.sleep(1)  # nothing is on its way
+    assert agent.end() == 0
+    assert last(bellhop).startswith("You said:") and last(bellhop).endswith("\n\n[The agent broke off: it was shut down]")
+    wait_for(lambda: bellhop.instance("mine")["entries"] == 0)
+    sim.release.set()
 
 
 def test_what_the_server_forgot_is_told(bellhop, model, sim):
