@@ -399,6 +399,8 @@ static void drop_messages(struct agent *a, struct list *messages)
     while (!list_is_empty(messages)) {
         struct message *m = list_first(messages, struct message, link);
         list_remove(&m->link);
+        if (a->gw != NULL && !m->acked) /* after a rest it comes again */
+            bhgw_release(a->gw, m->ev->delivery);
         m->acked = m->over = true;
         message_done(a, m);
     }

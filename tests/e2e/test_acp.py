@@ -337,6 +337,19 @@ def test_what_was_said_is_finished_when_the_time_to_leave_is_over(bellhop, scrip
     wait_for(lambda: bellhop.instance("mine")["entries"] == 0)
 
 
+def test_a_program_that_dies_while_its_agent_rests_gets_the_message_later(bellhop, scripted):
+    agent = scripted.start()
+    bellhop.write("wait")
+    wait_for(lambda: scripted.log("session/prompt"))
+    agent.process.send_signal(signal.SIGUSR1)
+    agent.said("resting")
+    os.kill(child_of(agent), signal.SIGKILL)
+    agent.said("back")
+    wait_for(lambda: len(scripted.log("session/prompt")) == 2)
+    bellhop.write("/stop")
+    says(bellhop, "Stopped.")
+
+
 def test_what_came_during_a_turn_is_one_prompt_with_merge(bellhop, scripted):
     scripted.start("--merge", env={"ACP_SLOW": "500"})
     bellhop.write("one")
