@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "agent/acp_priv.h"
+#include "agent/channel_priv.h"
 #include "base/jw.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -15,7 +16,7 @@
 #include "net/http_client.h"
 
 #define MAX_TITLE 300   /* bytes of a title in a question */
-#define MAX_DETAIL 1500 /* bytes of a command or a path in a question */
+#define MAX_DETAIL 1500 /* bytes of a command or a path that stands on its line */
 #define MAX_LISTED 40   /* choices that are listed */
 #define ASK_OWNER_MS 10000
 #define COMMAND_MS 30000 /* for the answer to a command */
@@ -227,27 +228,63 @@ static void add_cut(struct buf *out, struct str text, size_t most)
     buf_add_z(out, text.n > most ? "…" : "");
 }
 
-/* What is to be permitted: the title, on one line, and the command or the path where the agent
- * names one, unless all of it is in the title that is shown. */
+/* The title on one line.  A link would show its text and hide its address. */
+static void add_title(struct buf *out, struct str title)
+{
+    BUF_LOCAL cut = BUF_INIT, line = BUF_INIT;
+
+    add_cut(&cut, title, MAX_TITLE);
+    buf_add_plain(&line, buf_str(&cut));
+    for (size_t i = 0; i < line.n; i++) {
+        buf_add_c(out, line.p[i]);
+        if (line.p[i] == ']' && i + 1 < line.n && line.p[i + 1] == '(')
+            buf_add_c(out, ' ');
+    }
+}
+
+/* Short, and no platform shows it as anything else. */
+static bool is_plain(struct str text)
+{
+    for (size_t i = 0; i < text.n; i++)
+        if ((unsigned char)text.p[i] < ' ' || (unsigned char)text.p[i] >= 0x7f ||
+            strchr("*_`~|[]<>\\#@&", text.p[i]) != NULL)
+            return false;
+    return text.n <= MAX_DETAIL;
+}
+
+/* What is to be permitted: the title, and the command or the path where the agent names one, unless
+ * all of it is in the title that is shown. */
 static void write_question(struct buf *out, const struct acp_session *s, struct json call)
 {
     static const char *const telling[] = {"command",  "cmd", "path", "file_path",
                                           "abs_path", "url", "query"};
     struct str title = json_str(call, "title");
     struct json input = json_get(call, "rawInput");
-    BUF_LOCAL shown = BUF_INIT, line = BUF_INIT;
+    BUF_LOCAL line = BUF_INIT;
 
     if (title.n == 0)
         title = str_of(tool_title(s, json_str(call, "toolCallId")));
-    add_cut(&shown, title.n > 0 ? title : STR("a tool call"), MAX_TITLE);
-    buf_add_plain(&line, buf_str(&shown));
+    add_title(&line, title.n > 0 ? title : STR("a tool call"));
     buf_printf(out, "The agent asks for permission: %s", buf_z(&line));
     for (size_t i = 0; i < ARRAY_LEN(telling); i++) {
-        struct str detail = json_str(input, telling[i]);
-        if (detail.n == 0 || str_contains(buf_str(&line), detail))
+        struct json value = json_get(input, telling[i]);
+        struct str detail = json_as_str(value);
+        BUF_LOCAL words = BUF_INIT;
+        struct jw w = jw_begin(&words);
+        if (json_type(value) == JSON_ARRAY) { /* a program and its arguments */
+            jw_value(&w, value);
+            detail = buf_str(&words);
+        }
+        bool plain = is_plain(detail);
+        if (detail.n == 0 || (plain && str_contains(buf_str(&line), detail)))
             continue;
-        buf_printf(out, "\n%s: ", telling[i]);
-        add_cut(out, detail, MAX_DETAIL);
+        buf_printf(out, plain ? "\n%s: " : "\n%s:\n```\n", telling[i]);
+        if (plain) {
+            buf_add_str(out, detail);
+        } else {
+            question_add_code(out, detail);
+            buf_add_z(out, "\n```");
+        }
     }
 }
 

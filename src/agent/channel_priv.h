@@ -37,6 +37,9 @@ bool channel_write_event(struct buf *out, struct json frame, struct str delivery
                          int64_t at_ms);
 /* The same for words of bellhop's own. */
 void channel_write_notice(struct buf *out, const char *kind, struct str chat_id, struct str text);
+/* Appends a text for a block of code in a question: nothing in it is hidden or changes how the rest
+ * is shown, and of a long one the beginning and the end are there. */
+void question_add_code(struct buf *out, struct str text);
 /* Writes the question for people: which tool Claude Code wants to use. */
 void channel_write_question(struct buf *out, struct json request);
 extern const char channel_instructions[];

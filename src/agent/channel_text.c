@@ -258,8 +258,8 @@ void channel_write_notice(struct buf *out, const char *kind, struct str chat_id,
 
 enum { QUESTION_BYTES = 1500 }; /* of one field: a message of any platform holds two */
 
-/* The beginning and the end of a long text: the end of a command matters as much. */
-static void add_field(struct buf *out, struct str text)
+/* The end of a command matters as much as its beginning. */
+void question_add_code(struct buf *out, struct str text)
 {
     BUF_LOCAL clean = BUF_INIT;
     size_t n;
@@ -290,12 +290,12 @@ void channel_write_question(struct buf *out, struct json request)
     struct str preview = json_str(request, "input_preview");
 
     buf_add_z(out, "Claude Code asks for permission to use ");
-    add_field(out, json_str(request, "tool_name"));
+    question_add_code(out, json_str(request, "tool_name"));
     buf_add_z(out, "\n");
-    add_field(out, json_str(request, "description"));
+    question_add_code(out, json_str(request, "description"));
     if (preview.n == 0)
         return;
     buf_add_z(out, "\n```\n");
-    add_field(out, preview);
+    question_add_code(out, preview);
     buf_add_z(out, "\n```");
 }

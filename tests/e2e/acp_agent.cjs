@@ -81,6 +81,8 @@ async function prompt({ sessionId: id, prompt }) {
       : [{ optionId: "y", name: "Yes", kind: "allow_once" }, { optionId: "n", name: "No", kind: "reject_once" }];
     const hidden = "a".repeat(400) + "; rm -rf /";
     const toolCall = rest === "hidden" ? { toolCallId: "t1", title: "List\ncommand: ls " + hidden, rawInput: { command: hidden } }
+      : rest === "markdown" ? { toolCallId: "t1", title: "[List](http://x/)", rawInput: { command: 'echo "[a](b$(rm -rf ~))"' } }
+      : rest === "words" ? { toolCallId: "t1", title: "Shell", rawInput: { command: ["bash", "-lc", "rm -rf *"] } }
       : { toolCallId: "t1", title: "Delete everything", rawInput: { command: "rm -rf /" } };
     const r = await ask("session/request_permission", { sessionId: id, options, toolCall });
     check("RequestPermissionResponse", r.result, "the answer to request_permission");

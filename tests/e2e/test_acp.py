@@ -431,6 +431,17 @@ def test_a_question_shows_the_command_that_a_long_title_hides(bellhop, scripted)
     told(bellhop, "outcome selected n")
 
 
+@pytest.mark.parametrize("what, shown", [
+    ("markdown", "[List] (http://x/)\ncommand:\n```\necho \"[a](b$(rm -rf ~))\"\n```"),
+    ("words", "Shell\ncommand:\n```\n[\"bash\",\"-lc\",\"rm -rf *\"]\n```"),
+])
+def test_a_question_hides_nothing_behind_markdown(bellhop, scripted, what, shown):
+    scripted.start("--permission-timeout", "1s")
+    bellhop.write(f"permit {what}")
+    assert wait_for(lambda: question(bellhop))["text"] == "The agent asks for permission: " + shown
+    told(bellhop, "outcome selected n")
+
+
 def test_a_stop_answers_an_open_permission_request(bellhop, scripted):
     link(bellhop)
     scripted.start()
