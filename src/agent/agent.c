@@ -264,13 +264,45 @@ static enum bhgw_verdict on_passthrough(void *ctx, struct bhgw *gw,
     return BHGW_LATER;
 }
 
+/* Is @key for the place of @ev?  In a thread all people have one key.  Elsewhere the connector also
+ * sends the key without its last part, the person. */
+static bool is_key_of(const struct bhgw_event *ev, struct str key)
+{
+    struct str own = str_of(ev->session_key);
+
+    if (str_eq(own, key))
+        return true;
+    while (own.n > 0 && own.p[own.n - 1] != ':')
+        own.n--;
+    return ev->thread_id == NULL && own.n > 0 && str_eq(str_make(own.p, own.n - 1), key);
+}
+
+/* With --shared-groups a chat may have several conversations, one in each thread.  NULL: it is not
+ * known which of them is meant. */
+static struct conversation *interrupted(struct agent *a, struct str session_key, struct str chat_id)
+{
+    struct conversation *c = conversation_find(a, session_key);
+    size_t n = 0;
+
+    if (c != NULL || !a->opt->shared_groups)
+        return c;
+    list_each (&a->conversations, it, next) {
+        struct conversation *one = list_entry(it, struct conversation, link);
+        if (one->last == NULL || !str_eq(str_of(one->last->chat_id), chat_id))
+            continue;
+        if (is_key_of(one->last, session_key))
+            return one;
+        c = one;
+        n++;
+    }
+    return n == 1 ? c : NULL;
+}
+
 static void on_interrupted(void *ctx)
 {
     struct arrival *arrived = ctx;
     struct agent *a = arrived->agent;
-    struct conversation *c = a->opt->shared_groups
-                                 ? conversation_by_id(a, str_of(arrived->chat_id))
-                                 : conversation_find(a, str_of(arrived->session_key));
+    struct conversation *c = interrupted(a, str_of(arrived->session_key), str_of(arrived->chat_id));
 
     if (a->ops->interrupt != NULL)
         a->ops->interrupt(a->backend, arrived->session_key, arrived->chat_id);

@@ -728,6 +728,26 @@ def test_in_groups_each_person_has_a_session_or_all_share_one(telegram_sim, make
     wait_for(lambda: "outcome selected y" in telegram_sim.texts(group))
 
 
+def test_a_stop_in_a_shared_group_is_for_its_own_topic(telegram_sim, make_bellhop, start_agent, tmp_path):  # noqa: F811
+    server = make_bellhop(test_telegram.config(telegram_sim))
+    scripted = Scripted(server, start_agent, tmp_path, server.add("--id", "mine", platform="telegram", bot="my_bot"))
+    scripted.platform = "telegram=my_bot"
+    scripted.start("--shared-groups", env={"ACP_SLOW": "6000"})
+    code = server.cli("link", "--instance", "mine").stdout.split()[0]
+    telegram_sim.say(test_telegram.ANN, f"/link {code}")
+    wait_for(lambda: telegram_sim.texts(test_telegram.ANN))
+    forum = test_telegram.FORUM
+    telegram_sim.group(forum, "Forum", is_forum=True, topics=[4, 5])
+    for n, topic in enumerate([4, 5], 1):
+        telegram_sim.say(forum, f"in topic {topic} @my_bot", message_thread_id=topic, is_topic_message=True)
+        wait_for(lambda: len(scripted.log("session/prompt")) == n)
+    telegram_sim.say(forum, "/stop@my_bot", message_thread_id=4, is_topic_message=True)
+    wait_for(lambda: scripted.log("session/cancel"))
+    first = next(line["params"] for line in scripted.log("session/prompt") if "in topic 4" in line["params"]["prompt"][0]["text"])
+    assert [line["params"]["sessionId"] for line in scripted.log("session/cancel")] == [first["sessionId"]]
+    wait_for(lambda: any("in topic 5" in text for text in telegram_sim.texts(forum)))
+
+
 def test_images_and_files_go_where_the_agent_takes_them(bellhop, scripted):
     scripted.start(can={"promptCapabilities": {"image": True, "embeddedContext": True}})
 
