@@ -81,6 +81,8 @@ struct agent {
     struct map by_key;   /* conversations */
     struct map asks;     /* open questions, by the id of their prompt */
     struct worker *only; /* not per_chat: the only worker */
+    size_t say_bytes;    /* of the actions that wait in all conversations */
+    bool held;           /* line programs: nothing is read until some of them were sent */
     bool dormant;        /* resting, and going_idle was sent */
     struct timer grace, rest;
 };
@@ -104,6 +106,7 @@ void message_done(struct agent *a, struct message *t);
 
 /* worker.c */
 void worker_tell(struct worker *w, struct str line);
+void workers_hold(struct agent *a, bool held); /* stops reading what the programs print */
 
 /* conversation.c */
 struct conversation *conversation_get(struct agent *a, struct str key); /* created when unknown */

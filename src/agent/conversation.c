@@ -8,6 +8,9 @@
  *   - unknown outcome of an edit or a draft: retried once, because a repetition changes nothing
  *   - unknown outcome of anything else: not retried, because that might send the message twice
  *
+ * What waits is bounded: beyond MAX_SAY_BYTES the output of line programs is not read.  Other
+ * backends have one action of each turn under way.
+ *
  *      queued --first in line--> in flight --result--> reported to its program, next
  *                 ^                  |
  *                 '--- @again -------'   not connected, network trouble, outcome unknown
@@ -23,7 +26,8 @@
 #define MAX_CONVERSATIONS 4096
 #define NETWORK_TRIES 3
 #define UNKNOWN_TRIES 2
-#define RECONNECT_LOOK_MS 1000 /* retry interval, in case a reconnect went unnoticed */
+#define RECONNECT_LOOK_MS 1000          /* retry interval, in case a reconnect went unnoticed */
+#define MAX_SAY_BYTES ((size_t)8 << 20) /* that wait; then programs that print lines have to wait */
 
 struct say { /* one action */
     struct list link;
@@ -96,8 +100,18 @@ static void said_done(struct said *r)
     *r = (struct said){0};
 }
 
+static size_t bytes_of(const struct say *s)
+{
+    return sizeof *s + strlen(s->action);
+}
+
 static void say_free(struct say *s)
 {
+    struct agent *a = s->conversation->agent;
+
+    a->say_bytes -= bytes_of(s);
+    if (a->held && a->say_bytes < MAX_SAY_BYTES / 2)
+        workers_hold(a, false);
     list_remove(&s->link);
     said_done(&s->said);
     free(s->action);
@@ -274,6 +288,9 @@ static void say_add(struct conversation *c, const struct order *o, struct say *s
         m->n_says++;
     list_init(&s->link);
     list_append(&c->says, &s->link);
+    c->agent->say_bytes += bytes_of(s);
+    if (!c->agent->held && c->agent->say_bytes > MAX_SAY_BYTES)
+        workers_hold(c->agent, true);
     if (list_first(&c->says, struct say, link) == s)
         say_first(c);
 }

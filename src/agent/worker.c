@@ -156,6 +156,16 @@ void worker_tell(struct worker *w, struct str line)
         program_write(w->prog, line);
 }
 
+void workers_hold(struct agent *a, bool held)
+{
+    a->held = held;
+    list_each (&a->workers, it, next) {
+        struct worker *w = list_entry(it, struct worker, link);
+        if (w->prog != NULL)
+            program_hold(w->prog, held);
+    }
+}
+
 static void worker_end(struct worker *w)
 {
     if (w->prog != NULL)
@@ -202,6 +212,7 @@ static bool start(struct worker *w)
         timer_set(a->clock, &w->restart, restart_ms(w->failures));
         return false;
     }
+    program_hold(w->prog, a->held);
     w->started_ms = clock_now_ms(a->clock);
     a->n_running++;
     return true;

@@ -133,6 +133,12 @@ static void output_close(struct output *o)
     close_fd(&o->fd);
 }
 
+void program_hold(struct program *p, bool held)
+{
+    if (p->out.on != NULL)
+        loop_fd_set(p->out.on, held ? 0 : LOOP_READ);
+}
+
 /* True: there may be more. */
 static bool read_some(struct output *o)
 {

@@ -45,5 +45,8 @@ void program_free(struct program *p); /* kills a running process; no callback af
 uint64_t program_write(struct program *p, struct str line);
 /* Bytes that the program has read from the pipe. */
 uint64_t program_read(const struct program *p);
+/* Stops reading its output, or goes on: a program that prints faster than its lines are used waits
+ * in write().  Up to 64 KiB that were read still come as lines. */
+void program_hold(struct program *p, bool held);
 void program_signal(struct program *p, int signo); /* to its whole process group */
 void program_end(struct program *p);               /* see the picture; twice is fine */

@@ -414,6 +414,27 @@ def test_a_policy_nobody_takes_is_a_warning_and_does_not_stop_it(fake, start_age
     assert fake.acks(1) == ["b1"]
 
 
+def test_a_program_that_prints_without_end_has_to_wait(start_agent, script, tmp_path):
+    """Its lines are messages; what the connector has not taken is not kept without a bound."""
+    connector = FakeConnector(lambda conn, frame: [] if frame["type"] == "outbound" else connector.answer(frame))
+    printed = tmp_path / "printed"
+    agent = start_agent(connector, Credential("gw-1", "secret"), script(f"""
+        sys.stdin.readline()
+        for n in range(10 ** 9):
+            print("x" * 1000, flush=True)
+            if n % 1000 == 0:
+                open("{printed}", "w").write(str(n))
+        """))
+    connector.send(inbound("go", "b1"))
+    wait_for(lambda: printed.exists() and printed.read_text() not in ("", "0"))
+    time.sleep(2)
+    before = printed.read_text()
+    time.sleep(1)
+    assert printed.read_text() == before and int(before) < 20000
+    agent.end(SIGKILL)
+    connector.stop()
+
+
 # ---- leaving ----
 
 
