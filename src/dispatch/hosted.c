@@ -24,7 +24,8 @@
 #define REST_FIRST_MS 1000
 #define REST_LONGEST_MS 60000
 #define WELL_MS 60000      /* a child that ran for so long begins with the first backoff again */
-#define GRACE_MS 10000     /* to finish, when it is stopped */
+#define GRACE "5s"         /* for its turns, when it is stopped; ... */
+#define GRACE_MS 15000     /* ... then its programs end, and the chats are told */
 #define PREDECESSOR_MS 100 /* between looks whether it has ended */
 #define ENV_WORDS 5
 
@@ -137,6 +138,8 @@ size_t hosted_command(const struct agent_settings *s, const char *state_dir,
         argv[n++] = "--history";
         argv[n++] = room->history;
     }
+    argv[n++] = "--grace";
+    argv[n++] = GRACE;
     if (s->command != NULL) {
         seconds(room->timeout, sizeof room->timeout, s->timeout_ms);
         argv[n++] = "--turn-timeout";

@@ -336,6 +336,23 @@ def test_an_acp_agent_has_the_options_of_the_command_line(make_bellhop, tmp_path
     assert runs(f"{server.state}/agents --platform web=lobby --acp --permission-timeout 1s --sessions 1 --progress --login x")
 
 
+def test_a_changed_acp_agent_finishes_what_it_said_and_does_not_begin_again(make_bellhop, tmp_path):
+    (tmp_path / "acp").mkdir()
+    start = f"ACP_NPM={ROOT}/build/npm ACP_FILES={tmp_path}/acp exec {NODE} {ROOT}/tests/e2e/acp_agent.cjs"
+    server = make_bellhop(config("id: yaml, substrate: none"))
+    server.cli("agent", "add", "coder", "--tenant", "t", "--substrate", "acp", "--platform", "web", "--bot", "lobby", "--open",
+               "--", "/bin/sh", "-c", start)
+    wait_for(lambda: server.instance("coder")["state"] == "live", 20)
+    server.write("hang")
+    wait_for(lambda: "busy" in page(server), 20)
+    server.cli("agent", "set", "coder", "--tenant", "t", "--progress")
+    wait_for(lambda: "busy\n\n[The agent broke off: exit status 0]" in page(server), 20)
+    server.write("hello")
+    wait_for(lambda: "heard hello" in page(server), 20)
+    prompts = [line for line in (tmp_path / "acp/log").read_text().splitlines() if '"session/prompt"' in line]
+    assert len(prompts) == 2
+
+
 # ---- sessions ----
 
 def test_sessions_are_registered_seen_and_listed(house, dial):
