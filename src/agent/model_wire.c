@@ -128,7 +128,8 @@ static void read_chat(struct model_reader *r, struct json doc)
     struct str why = json_str(first.value, "finish_reason");
     if (!json_is_object(delta))
         delta = json_get(first.value, "message");
-    say_text(r, json_str(delta, "content"));
+    struct str text = json_str(delta, "content");
+    say_text(r, text.n > 0 ? text : json_str(delta, "refusal"));
     if (why.n == 0)
         return;
     if (str_eq(why, STR("stop")) || str_eq(why, STR("eos")))

@@ -58,6 +58,10 @@ static void test_chat(void **state)
     expect(MODEL_CHAT,
            "{\"choices\":[{\"message\":{\"content\":\"Hi\"},\"finish_reason\":\"stop\"}]}",
            "text Hi;done;");
+    expect(MODEL_CHAT,
+           "data: {\"choices\":[{\"delta\":{\"content\":null,\"refusal\":\"I will not\"}}]}\n\n"
+           "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
+           "text I will not;alive;done;");
     expect(MODEL_CHAT, ": wait\n\nretry: 5\n\n", "alive;");
 }
 
