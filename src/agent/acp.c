@@ -484,6 +484,7 @@ static void on_continued(void *ctx, const struct jsonrpc_result *r)
     if (r->code == AUTH_REQUIRED) { /* the session is still there, behind the login */
         session_failed(s, r);
         session_lost(s);
+        feed_hungry(s->backend);
         return;
     }
     map_del(&s->host->by_id, str_of(s->id)); /* session_open() has put it */

@@ -136,6 +136,7 @@ const methods = {
     return { sessionId, ...extra };
   },
   "session/load": ({ sessionId }) => {
+    if (process.env.ACP_LOGIN && !logged) throw new Refuse(-32000, "Authentication required");
     if (!fs.existsSync(file(sessionId))) throw new Refuse(-32002, "no such session");
     live.set(sessionId, { said: JSON.parse(fs.readFileSync(file(sessionId))) });
     for (const said of live.get(sessionId).said) {

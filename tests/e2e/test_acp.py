@@ -504,6 +504,18 @@ def test_an_agent_that_wants_a_login_says_so_in_the_chat(bellhop, scripted):
     says(bellhop, "[The agent could not answer: it wants to be logged in on its machine first: Log in (run `agent login`)]")
 
 
+def test_a_session_that_wants_a_login_gives_its_place_to_the_next(bellhop, scripted):
+    agent = scripted.start(can={"loadSession": True})
+    bellhop.write("one")
+    says(bellhop, "heard one")
+    agent.end()
+    bellhop.write("two")
+    bellhop.write("another", visitor="acp-visitor-000001")
+    scripted.start("--sessions", "1", "--max-programs", "1", can={"loadSession": True}, env={"ACP_LOGIN": "1"})
+    for v in (VISITOR, "acp-visitor-000001"):
+        told(bellhop, "it wants to be logged in on its machine first", visitor=v)
+
+
 def test_a_login_that_is_asked_for_is_done_first(bellhop, scripted):
     scripted.start("--login", "x", env={"ACP_LOGIN": "1"})
     bellhop.write("hello")
