@@ -227,7 +227,7 @@ static void on_late(struct timer *t)
         op_answer(gone, STR("{}")); /* nobody reads it */
     }
     if (p->poll == NULL && now >= p->until_ms) {
-        puller_free(p);
+        end(p, FAULT_NOT_FOUND, "this session has ended");
         return;
     }
     if (p->poll != NULL && p->key_id[0] != '\0' && !keys_is_good(p->f->keys, str_of(p->key_id))) {
@@ -568,6 +568,10 @@ static void mailbox_close(struct op_call *c)
 
     if (p == NULL)
         return;
+    if (p->leaving != NULL) { /* one call can wait for the sleep */
+        op_refuse(c, FAULT_BUSY, "this session is being closed already");
+        return;
+    }
     if (p->poll != NULL)
         answer_poll(p);
     p->leaving = c;

@@ -3,10 +3,12 @@ import json
 import os
 import pathlib
 import random
+import socket
 import stat
 import subprocess
 import threading
 import time
+import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -299,6 +301,20 @@ def test_an_older_session_does_not_take_the_mailbox_back(desk):
     assert me.get(f"/v1/mailbox?session={old}").status == 409
     assert me.ask("DELETE", f"/v1/mailbox?session={new}").json == {"ok": True}
     assert me.get(f"/v1/mailbox?session={new}").status == 404
+
+
+def test_a_session_that_is_closed_several_times_at_once_answers_each(desk):
+    me = Program(desk.server, desk.key)
+    session = me.ask("POST", "/v1/mailbox", {}).json["session"]
+    where = urllib.parse.urlsplit(desk.server.url)
+    callers = [socket.create_connection((where.hostname, where.port), timeout=10) for _ in range(16)]
+    for c in callers:
+        c.sendall(f"DELETE /v1/mailbox?session={session} HTTP/1.1\r\nHost: {where.netloc}\r\nAuthorization: Bearer {desk.key}\r\n\r".encode())
+    time.sleep(0.2)
+    for c in callers:
+        c.sendall(b"\n")
+    answers = [c.recv(4096).split()[1] for c in callers]
+    assert b"200" in answers and set(answers) <= {b"200", b"404", b"429"}, answers
 
 
 def test_a_gateway_that_connects_takes_over_too(desk, dial):
