@@ -232,16 +232,8 @@ static void on_lost_lease(void *ctx, const char *why)
 static enum bh_err reload(void *ctx, struct buf *ret_said)
 {
     struct serving *s = ctx;
-    struct config *now = NULL;
-    enum bh_err err = settings_load(s->config_path, &now, ret_said);
 
-    if (err == BH_OK)
-        err = server_reload(&s->server, now, ret_said);
-    if (err == BH_OK)
-        log_info(NULL, "reload: %s", buf_z(ret_said));
-    else
-        log_error(NULL, "reload: kept the old configuration: %s", buf_z(ret_said));
-    return err;
+    return server_reload(&s->server, s->config_path, ret_said);
 }
 
 static void on_hangup(void *ctx)
@@ -294,6 +286,8 @@ static int run(struct cli_job *j, const struct ephemeral *e)
     loop_on_signal(s.server.front.loop, SIGTERM, on_terminate, &s);
     loop_on_signal(s.server.front.loop, SIGINT, on_terminate, &s);
     loop_on_signal(s.server.front.loop, SIGHUP, on_hangup, &s);
+    if (s.server.asked_to_reload) /* while it started */
+        on_hangup(&s);
     if (s.server.front.node != NULL && node_state(s.server.front.node) == NODE_OVER)
         on_lost_lease(&s, "it expired during start-up");
     mem_trim();

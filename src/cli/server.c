@@ -742,20 +742,13 @@ static enum bh_err renew_tls(struct server *s, const struct config *now, struct 
     return err;
 }
 
-enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_said)
+/* A node that waits for the lease has none of these. */
+static void reload_heart(struct server *s)
 {
-    struct buf reload = BUF_INIT, restart = BUF_INIT;
-
-    if (renew_tls(s, now, ret_said) != BH_OK) {
-        config_free(now);
-        return BH_REFUSED;
-    }
-    config_diff(s->cfg, now, &reload, &restart);
-    config_take_reloadable(s->cfg, now);
-    config_free(now);
     const struct relay_limits limits = relay_limits_of(s);
-    relay_set_limits(s->front.relay, &limits);
     const struct auth_settings *auth = config_get(s->cfg, &auth_config);
+
+    relay_set_limits(s->front.relay, &limits);
     facts_set_require_expiry(s->front.facts, auth->require_expiry);
     set_door(s);
     s->host_env.retention_ms = s->settings->retention_ms;
@@ -763,9 +756,31 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
     if (s->front.journal != NULL && why_keep_ms(s) > 0)
         journal_disk_set(s->front.journal, why_keep_ms(s), why_settings(s)->max_bytes);
     s->host_env.outbox_max_age_ms = settings_max_age_ms(s->cfg);
-    ledger_set(s->front.ledger, config_get(s->cfg, &limits_config));
     dispatch_reload(s->front.dispatch, s->cfg);
+}
+
+enum bh_err server_reload(struct server *s, const char *path, struct buf *ret_said)
+{
+    struct buf reload = BUF_INIT, restart = BUF_INIT;
+    struct config *now = NULL;
+    enum bh_err err = settings_load(path, &now, ret_said);
+
+    if (err == BH_OK)
+        err = renew_tls(s, now, ret_said);
+    if (err != BH_OK) {
+        config_free(now);
+        log_error(NULL, "reload: kept the old configuration: %s", buf_z(ret_said));
+        return err;
+    }
+    config_diff(s->cfg, now, &reload, &restart);
+    config_take_reloadable(s->cfg, now);
+    config_free(now);
+    ledger_set(s->front.ledger, config_get(s->cfg, &limits_config));
     apply_http(s);
+    if (s->runner != NULL)
+        runner_reload(s->runner, s->cfg);
+    if (s->front.relay != NULL)
+        reload_heart(s);
     log_apply(config_get(s->cfg, &log_config));
     say(ret_said, "taken", &reload);
     say(ret_said, "needs a restart", &restart);
@@ -773,5 +788,6 @@ enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_
         buf_add_z(ret_said, "nothing has changed");
     buf_done(&reload);
     buf_done(&restart);
+    log_info(NULL, "reload: %s", buf_z(ret_said));
     return BH_OK;
 }

@@ -34,7 +34,8 @@ struct server { /* all owned */
     struct front front; /* the objects that requests reach */
     struct confined confined;
     bool listening, asked_to_stop;
-    bool told_down; /* by `node drain`: it stays down; kept by server_close() */
+    bool asked_to_reload; /* by a signal, before it served */
+    bool told_down;       /* by `node drain`: it stays down; kept by server_close() */
     void (*lost_lease)(void *ctx, const char *why); /* set by serve.c before the loop runs */
     void *lost_ctx;
 };
@@ -54,6 +55,6 @@ void server_stop_runner(struct server *s);
  * lease behind all writes.  Until server_close() sockets are left, and requests are refused. */
 void server_part(struct server *s);
 void server_close(struct server *s); /* commits queued writes; the loop must not run any more */
-/* Applies the settings that may change at run time, all or nothing.  Takes ownership of @now.
- * Appends sentences that say what changed. */
-enum bh_err server_reload(struct server *s, struct config *now, struct buf *ret_said);
+/* Reads the configuration at @path (as in settings_load()) again and applies the settings that may
+ * change at run time, all or nothing.  Appends sentences that say what changed, and logs them. */
+enum bh_err server_reload(struct server *s, const char *path, struct buf *ret_said);

@@ -39,6 +39,13 @@ static void on_stop(void *ctx)
     s->asked_to_stop = true;
 }
 
+static void on_hangup(void *ctx)
+{
+    struct server *s = ctx;
+
+    s->asked_to_reload = true;
+}
+
 static void on_drain(void *ctx)
 {
     struct server *s = ctx;
@@ -231,6 +238,16 @@ static enum bh_err stand_by(struct server *s, char *why)
     return BH_OK;
 }
 
+static void reload(struct server *s)
+{
+    BUF_LOCAL said = BUF_INIT;
+
+    s->asked_to_reload = false;
+    (void)server_reload(s, config_path(s->cfg), &said);
+    if (s->forwarder != NULL && s->runner == NULL)
+        server_start_runner(s); /* it may have agents of this machine now */
+}
+
 static enum bh_err wait_until_served(struct server *s, char *why)
 {
     enum bh_err err = BH_OK;
@@ -241,6 +258,8 @@ static enum bh_err wait_until_served(struct server *s, char *why)
             leave(s);
             return BH_CANCELLED;
         }
+        if (s->asked_to_reload && node_state(s->front.node) == NODE_WAITING)
+            reload(s);
         if (!s->front.standing_by && *node_holder(s->front.node) != '\0' &&
             node_state(s->front.node) == NODE_WAITING)
             err = stand_by(s, why);
@@ -277,6 +296,7 @@ static enum bh_err open_postgres(struct server *s, const struct store_settings *
         return err;
     loop_on_signal(s->front.loop, SIGTERM, on_stop, s);
     loop_on_signal(s->front.loop, SIGINT, on_stop, s);
+    loop_on_signal(s->front.loop, SIGHUP, on_hangup, s);
     s->front.node = node_open(&(struct node_env){.clock = loop_clock(s->front.loop),
                                                  .store = s->front.store,
                                                  .rand = &s->rand,

@@ -167,6 +167,7 @@ struct runner {
     struct list tasks; /* struct task, owned */
     runner_told_cb *told;
     void *ctx;
+    const struct config *next; /* borrowed; its agents are not taken yet; NULL: none */
 };
 
 struct task {
@@ -203,6 +204,10 @@ void runner_take(struct runner *h, uint32_t number, struct str question)
     struct sent_errand what;
 
     *k = (struct task){.h = h, .number = number};
+    if (h->next != NULL && list_is_empty(&h->tasks)) { /* an agent lives as long as its errands */
+        agents_set(h->d.agents, h->next);
+        h->next = NULL;
+    }
     list_append(&h->tasks, &k->link);
     if (!record_read(h->d.records, &errand_form, STR(""), question, &what))
         wrong = "that is no errand";
@@ -251,6 +256,11 @@ struct runner *runner_new(const struct dispatch_env *env, const struct config *c
     h->d.agents = agents_new(&h->d);
     agents_set(h->d.agents, cfg);
     return h;
+}
+
+void runner_reload(struct runner *h, const struct config *cfg)
+{
+    h->next = cfg;
 }
 
 void runner_free(struct runner *h)

@@ -18,6 +18,8 @@ struct runner *runner_new(const struct dispatch_env *env, const struct config *c
                           runner_told_cb *told, void *ctx);
 /* Starts an errand.  told() runs once for @number, later, unless the errand is dropped first. */
 void runner_take(struct runner *h, uint32_t number, struct str question);
+/* Takes the agents of @cfg, which is borrowed until then, once no errand is under way. */
+void runner_reload(struct runner *h, const struct config *cfg);
 void runner_drop(struct runner *h, uint32_t number); /* cancels one errand */
 void runner_drop_all(struct runner *h);              /* cancels all: the trunk was lost */
 void runner_free(struct runner *h);                  /* told() runs no more; NULL is fine */

@@ -1,10 +1,12 @@
 """Nodes that do not serve carry what connects to them to the one that does (cluster.serve: all)."""
 import json
+import socket
+import ssl
 import subprocess
 import threading
 import time
 import urllib.request
-from signal import SIGKILL, SIGSTOP, SIGTERM
+from signal import SIGHUP, SIGKILL, SIGSTOP, SIGTERM
 
 import pytest
 
@@ -292,6 +294,41 @@ def test_trunks_are_tls_where_the_nodes_are(nodes, tmp_path):
     stranger.begin()
     assert "stands by" in stranger.process.stdout.readline()
     wait_for(lambda: "cannot forward connections to" in stranger.log(), 20)
+
+
+def test_a_node_that_carries_reads_its_configuration_again_and_cuts_nobody(nodes, tmp_path):
+    papers = Papers(tmp_path)
+    cert, key = papers.sign("first")
+    tail, more = f"tls: {{{{cert: {cert}, key: {key}}}}}\n", f', ca: "{papers.pem}"'
+    nodes.serve(tail=tail, more=more)
+    two = nodes.carry("two", tail=tail, more=more)
+    context = ssl.create_default_context(cafile=papers.pem)
+
+    def name():
+        with context.wrap_socket(socket.create_connection(("127.0.0.1", two.port)), server_hostname="localhost") as s:
+            return s.getpeercert()["subject"][0][0][1]
+
+    def reload():
+        before = len(two.lines)
+        two.signal(SIGHUP)
+        return wait_for(lambda: next((line for line in two.lines[before:] if "reload:" in line), None))
+
+    def ask(s, host):
+        s.sendall(f"GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        return int(s.recv(4000).split()[1])
+
+    with context.wrap_socket(socket.create_connection(("127.0.0.1", two.port)), server_hostname="localhost") as old:
+        assert ask(old, "localhost") == 200
+        for where, made in zip((cert, key), papers.sign("second")):
+            where.write_bytes(made.read_bytes())
+        two.config.write_text(two.config.read_text() + "hosts: [another.example.org]\n")
+        assert name() == "first"
+        assert "hosts" in reload()
+        assert name() == "second"
+        assert ask(old, "another.example.org") == 200  # on the connection that it had
+        key.write_text("nothing")
+        assert "kept the old configuration" in reload()
+    assert name() == "second" and two.process.poll() is None
 
 
 def test_a_node_that_cannot_be_found_is_not_carried_to(nodes, dial):
