@@ -92,13 +92,15 @@ static void drop_rows(struct kept_socket *k, const struct ids *gone)
 void kept_committed(struct kept_socket *k, uint64_t upto)
 {
     const struct kept_ack *acks = (const struct kept_ack *)(const void *)k->acked.p;
-    size_t n = count(&k->acked, sizeof *acks), safe = 0;
+    size_t n = count(&k->acked, sizeof *acks);
+    size_t safe = count(&k->sent, sizeof(struct kept_row)) / 2; /* fewer are not worth a pass */
     struct ids gone = {.mask = 15};
 
+    safe = safe < FEW_ACKS ? FEW_ACKS : safe;
+    if (n < safe || acks[safe - 1].no == 0 || acks[safe - 1].no > upto)
+        return; /* their numbers ascend */
     while (safe < n && acks[safe].no != 0 && acks[safe].no <= upto)
         safe++;
-    if (safe < FEW_ACKS || safe < count(&k->sent, sizeof(struct kept_row)) / 2)
-        return;
     while (gone.mask < safe * 2)
         gone.mask = gone.mask * 2 + 1;
     gone.at = xcalloc(gone.mask + 1, sizeof *gone.at);

@@ -388,6 +388,23 @@ static void acks_are_held_until_they_are_on_disk(void **state)
     assert_string_equal(buf_z(&got), "P R10 S ");
 }
 
+static void acks_that_cannot_go_yet_cost_nothing(void **state)
+{
+    enum { MANY = 60000 };
+    struct edge *e = *state;
+
+    keep(e);
+    for (unsigned i = 0; i < MANY / 2 - 1; i++)
+        ack(e, i);
+    for (unsigned i = 0; i < MANY; i++)
+        deliver(e, i, 6);
+    clock_t began = clock();
+    for (unsigned i = 0; i < MANY; i++)
+        kept_committed(&e->k, MANY);
+    assert_true(clock() - began < CLOCKS_PER_SEC / 4);
+    assert_int_equal(e->k.acked.n / (MANY / 2 - 1), 40); /* all are still there */
+}
+
 static void actions_without_a_result_are_named(void **state)
 {
     struct edge *e = *state;
@@ -442,6 +459,7 @@ UNIT(net_test_batch)
         cmocka_unit_test_setup_teardown(acks_are_held_until_they_are_on_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(a_heart_that_commits_nothing_takes_bounded_memory, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(acks_that_cannot_go_yet_cost_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(actions_without_a_result_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(some_sockets_end_with_their_heart, setup, teardown),
     };
