@@ -293,7 +293,12 @@ bool kept_sent(struct kept_socket *k, struct str payload)
     memcpy(r.id, row.id.p, sizeof r.id);
     buf_add(&k->sent, &r, sizeof r);
     k->announced += r.frame > k->frames;
-    k->full |= count(&k->sent, sizeof r) > KEPT_MAX_ROWS;
+    size_t n = count(&k->sent, sizeof r), forgotten = n / 2;
+    if (n <= (k->has_acked ? KEPT_MAX_ROWS : KEPT_MAX_UNACKED))
+        return true;
+    k->full |= k->announced > n - forgotten;
+    if (!k->full)
+        buf_consume(&k->sent, forgotten * sizeof r);
     return true;
 }
 

@@ -10,6 +10,10 @@
  * never continues the frame of another one.  A delivery counts as sent when the frame that ends it
  * went down.  The edge holds an ack until the heart reports that the ack is on disk.
  *
+ * A gateway that never acks is believed by its pongs, of which the edge hears no more.  So of many
+ * deliveries without an ack the oldest are forgotten.  Should one of them wait after all, the next
+ * heart sees that it was left out, and closes the socket (relay/session/pump.h: pump_resume()).
+ *
  * No I/O and no clock: the simulator runs this file.  Private to src/net/ and the simulator.
  */
 #pragma once
@@ -18,7 +22,8 @@
 struct json_parser;
 
 #define KEPT_LINE_BYTES 16384  /* a longer line of a gateway passes in pieces, unread */
-#define KEPT_MAX_ROWS 65536    /* unacked or uncommitted on one socket: it is closed at the end */
+#define KEPT_MAX_ROWS 65536    /* deliveries; and acks that are not on disk: then it is full */
+#define KEPT_MAX_UNACKED 16384 /* deliveries, while no ack came; of more, the oldest go */
 #define KEPT_MAX_ASKED 512     /* unanswered actions of one socket; of more, the oldest go */
 #define KEPT_PIECE_BYTES 16384 /* of a message to the heart */
 
@@ -40,7 +45,7 @@ struct kept_socket {     /* zeroed: a socket that nobody knows yet */
     bool missed;         /* a hello may have passed unread */
     bool has_acked;
     bool late_acks; /* a hello said so */
-    bool full;      /* KEPT_MAX_ROWS */
+    bool full;      /* it ends with its heart */
 };
 
 struct kept_out { /* where messages for the heart go */

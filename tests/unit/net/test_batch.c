@@ -388,6 +388,24 @@ static void acks_are_held_until_they_are_on_disk(void **state)
     assert_string_equal(buf_z(&got), "P R10 S ");
 }
 
+static void a_gateway_that_never_acks_keeps_its_socket_and_takes_bounded_memory(void **state)
+{
+    struct edge *e = *state;
+    BUF_LOCAL got = BUF_INIT;
+
+    keep(e);
+    heard(e, &got);
+    for (unsigned i = 0; i < 2 * KEPT_MAX_ROWS; i++) {
+        deliver(e, i, 6);
+        buf_reset(&e->down);
+    }
+    assert_true(e->k.sent.n <= KEPT_MAX_UNACKED * sizeof(uint64_t) * 6);
+    assert_true(kept_lost(&e->k));
+    struct kept_out out = out_of(e);
+    kept_present(&e->k, &out);
+    assert_true(str_contains(buf_str(&e->up), id_of(2 * KEPT_MAX_ROWS - 1)));
+}
+
 static void acks_that_cannot_go_yet_cost_nothing(void **state)
 {
     enum { MANY = 60000 };
@@ -459,6 +477,8 @@ UNIT(net_test_batch)
         cmocka_unit_test_setup_teardown(acks_are_held_until_they_are_on_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(a_heart_that_commits_nothing_takes_bounded_memory, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(
+            a_gateway_that_never_acks_keeps_its_socket_and_takes_bounded_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(acks_that_cannot_go_yet_cost_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(actions_without_a_result_are_named, setup, teardown),
         cmocka_unit_test_setup_teardown(some_sockets_end_with_their_heart, setup, teardown),
