@@ -171,9 +171,11 @@ static bool count_request(struct conn *c)
     return count_input(c, c->in->cap + (c->req != NULL ? sizeof *c->req : 0) + held);
 }
 
+/* What waits for a trunk is no client's, and bounded (TRUNK_HIGH_BYTES): strangers who fill the sum
+ * must not cut it. */
 static bool count_answer(struct conn *c, size_t now)
 {
-    return now == c->out_counted ||
+    return now == c->out_counted || c->state == CONN_TRUNK ||
            change(c, c->party, c->let_in ? LIMIT_UNSENT_BYTES : LIMIT_ANSWER_BYTES, &c->out_counted,
                   now);
 }

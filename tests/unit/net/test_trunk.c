@@ -2,10 +2,11 @@
  * second half runs over a Redis server. */
 #include "net/signed_hook.h"
 
+#include "base/limits.h"
 #include "net/http_server.h"
 #include "net/redis_hop.h"
 #include "net/redis_server.h"
-#include "net/trunk.h"
+#include "net/trunk_priv.h"
 #include "net/ws.h"
 #include "net/ws_codec.h"
 
@@ -30,6 +31,7 @@ struct fixture {
     bool other_version;
     struct redis_hop *north, *south; /* NULL: over TCP */
     struct http_server *listens;     /* takes trunks over @north */
+    struct ledger *ledger;           /* NULL: nothing is counted */
 };
 
 #define ID "b00000000000000000000000001"
@@ -285,6 +287,7 @@ static int teardown(void **state)
     redis_hop_close(f->north);
     redis_hop_close(f->south);
     assert_null(f->ws);
+    ledger_free(f->ledger);
     loop_free(f->loop);
     free(f->big);
     buf_done(&f->question);
@@ -842,6 +845,28 @@ static void an_edge_is_asked_and_answers(void **state)
     assert_false(trunk_say(f->heart, STR("nowhere"), STR("go")));
 }
 
+static void who_reads_no_answers_cannot_have_a_trunk_cut(void **state)
+{
+    struct fixture *f = *state;
+    int little = 4096;
+
+    f->ledger = ledger_new(NULL);
+    http_server_count(f->heart, f->ledger);
+    dial(f, f->key, "north/1");
+    assert_true(loop_until(f->loop, &f->up));
+    const struct trunk *t = list_first(&f->heart->trunks, const struct trunk, link);
+    assert_int_equal(setsockopt(t->conn->io.fd, SOL_SOCKET, SO_SNDBUF, &little, sizeof little), 0);
+    uint64_t all = limit_defaults.of[LIMIT_ANSWER_BYTES].all; /* strangers have filled it */
+    assert_int_equal(ledger_take(f->ledger, NULL, LIMIT_ANSWER_BYTES, all), LIMIT_TAKEN);
+    struct trunk_ask *a = trunk_ask(f->heart, STR("south"), str_make(f->big, BIG), on_told, f);
+    assert_non_null(a);
+    assert_true(loop_until(f->loop, &f->asks));
+    trunk_tell(f->trunk, f->asked, STR("done"));
+    assert_true(loop_until(f->loop, &f->told));
+    assert_int_equal(f->lost, 0);
+    ledger_give(f->ledger, NULL, LIMIT_ANSWER_BYTES, all);
+}
+
 static void a_question_that_is_called_off_is_answered_to_nobody(void **state)
 {
     struct fixture *f = *state;
@@ -1028,6 +1053,8 @@ UNIT(net_test_trunk)
                                         teardown),
         cmocka_unit_test_setup_teardown(many_come_and_go, setup_up, teardown),
         cmocka_unit_test_setup_teardown(an_edge_is_asked_and_answers, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(who_reads_no_answers_cannot_have_a_trunk_cut, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_question_that_is_called_off_is_answered_to_nobody,
                                         setup_up, teardown),
         cmocka_unit_test_setup_teardown(whoever_asked_hears_that_the_trunk_was_lost, setup_up,
