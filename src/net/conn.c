@@ -190,8 +190,7 @@ static void count_gone(struct conn *c)
     party_drop(c->tenant);
 }
 
-/* The party whose share of a turn this connection uses: its tenant, or its address. */
-static struct party *sharer(const struct conn *c)
+struct party *conn_sharer(const struct conn *c)
 {
     return c->tenant != NULL ? c->tenant : address_of(c);
 }
@@ -199,7 +198,7 @@ static struct party *sharer(const struct conn *c)
 static size_t share_of(struct conn *c)
 {
     struct http_server *s = c->server;
-    uint64_t used = party_used(sharer(c), s->turn, 0);
+    uint64_t used = party_used(conn_sharer(c), s->turn, 0);
     size_t most = c->top == TOP_WS ? READ_BYTES : HTTP_READ_BYTES;
     size_t share = c->tenant != NULL ? TENANT_BYTES : ADDRESS_BYTES;
 
@@ -517,7 +516,7 @@ static void conn_read(struct conn *c, size_t most)
         if (n == 0) {
             on_eof(c);
         } else if (n > 0) {
-            (void)party_used(sharer(c), c->server->turn, (uint64_t)n);
+            (void)party_used(conn_sharer(c), c->server->turn, (uint64_t)n);
             c->server->turn_bytes += (size_t)n;
             take_input(c, p, (size_t)n);
         }

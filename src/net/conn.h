@@ -52,7 +52,7 @@ enum conn_state {
     CONN_TRUNK_NEW,  /* the peer claims to be a node of the cluster */
     CONN_TRUNK,      /* a trunk */
     CONN_CARRIED,    /* an edge's: the heart has its request, or it is a WebSocket */
-    CONN_HELD,       /* a request waits for a trunk */
+    CONN_HELD,       /* a request waits for a trunk, or for room on it */
     CONN_PARKED,     /* a gateway's WebSocket waits for the next heart */
     CONN_CLOSED,
     CONN_N_STATES
@@ -274,6 +274,8 @@ bool conn_count_in(struct listener *l, const struct addr *peer, struct party **r
 void conn_count_out(struct listener *l, struct party *party); /* it became no connection */
 void conn_let_in(struct conn *c, struct party *credential, struct party *tenant);
 void conn_uncount(struct conn *c); /* counts for no party from now on */
+/* The party whose share of a turn or of a trunk it uses: its tenant, or its address; NULL: none */
+struct party *conn_sharer(const struct conn *c);
 
 /* ---- http_request.c: requests ---- */
 void http_input(struct conn *c, char *p, size_t n); /* @p: in the server's read buffer */

@@ -601,9 +601,10 @@ static enum parsed hand_over(struct conn *c, bool whole, size_t used)
         edge_give(c, str_make(r->base, used));
         return PARSED_REFUSED;
     }
-    if (whole)
+    bool room = edge_has_room(c->server);
+    if (whole && room)
         signer_check(c, r);
-    if (edge_send_request(c, r, whole)) {
+    if (room && edge_send_request(c, r, whole)) {
         if (whole)
             http_req_free(c);
         return PARSED_WHOLE;

@@ -1,6 +1,6 @@
 /* trunk.c - design.  (trunk.h has the contract, batch.h the messages.)
  *
- * The part that both ends share: batches, places of connections, windows, questions.
+ * The part that both ends share: batches, places of connections, windows, turns, questions.
  * trunk_heart.c and trunk_edge.c have the two halves.
  *
  * Messages are handled inside the read of the trunk's own connection.  What they cause is written
@@ -28,7 +28,7 @@
 #include "net/tcp_client.h"
 #include "net/trunk_priv.h"
 
-enum { STALL_MS = 5, RING_STALL_MS = 1 };
+enum { STALL_MS = 2, RING_STALL_MS = 1 };
 
 /* ---- its life ---- */
 
@@ -54,6 +54,7 @@ void trunk_done(struct trunk *t)
     timer_stop(t->server->clock, &t->beat);
     secret_wipe(t->key, sizeof t->key);
     list_remove(&t->link);
+    map_done_all(&t->turns);
     buf_done(&t->in);
     buf_done(&t->out);
     buf_done(&t->parts);
@@ -342,6 +343,77 @@ bool carried_take_credit(struct carried *k, struct str payload)
     return true;
 }
 
+/* ---- turns ----
+ *
+ * When a full trunk has room again, the parties whose connections wait take turns, one connection
+ * each.  So a tenant with thousands of sockets delays the others no longer than one with a single
+ * socket does. */
+
+struct trunk_turn {
+    struct list link;          /* trunk->stalled */
+    struct list conns;         /* carried.stalled; empty: those that waited have closed */
+    const struct party *whose; /* only compared; NULL: nobody's */
+};
+
+static struct str turn_key(const struct party *const *whose)
+{
+    return str_make(whose, sizeof *whose);
+}
+
+static void wait_for_turn(struct carried *k)
+{
+    struct trunk *t = k->trunk;
+    const struct party *whose = conn_sharer(k->conn);
+    struct trunk_turn *turn = map_get(&t->turns, turn_key(&whose));
+
+    if (list_is_linked(&k->stalled))
+        return;
+    if (turn == NULL) {
+        turn = xcalloc(1, sizeof *turn);
+        turn->whose = whose;
+        list_init(&turn->conns);
+        list_append(&t->stalled, &turn->link);
+        map_put(&t->turns, turn_key(&turn->whose), turn);
+    }
+    list_append(&turn->conns, &k->stalled);
+}
+
+/* NULL: no connection waits. */
+static struct carried *next_turn(struct trunk *t)
+{
+    struct carried *k = NULL;
+
+    while (k == NULL && !list_is_empty(&t->stalled)) {
+        struct trunk_turn *turn = list_first(&t->stalled, struct trunk_turn, link);
+        list_move(&turn->link, &t->stalled);
+        if (!list_is_empty(&turn->conns)) {
+            k = list_first(&turn->conns, struct carried, stalled);
+            list_remove(&k->stalled);
+        }
+        if (list_is_empty(&turn->conns)) {
+            list_remove(&turn->link);
+            map_del(&t->turns, turn_key(&turn->whose));
+            free(turn);
+        }
+    }
+    return k;
+}
+
+static void look_again(struct trunk *t)
+{
+    if (t->conn == NULL && !timer_is_set(&t->go_on))
+        timer_set(t->server->clock, &t->go_on, t->ring != NULL ? RING_STALL_MS : STALL_MS);
+}
+
+bool trunk_is_full(struct trunk *t)
+{
+    if (t->lost || !is_full(t))
+        return false;
+    t->holds = true;
+    look_again(t);
+    return true;
+}
+
 bool carried_may_write(struct carried *k)
 {
     struct trunk *t = k->trunk;
@@ -351,12 +423,29 @@ bool carried_may_write(struct carried *k)
             set_can_write(k, false);
         return k->credit > 0;
     }
-    if (!list_is_linked(&k->stalled))
-        list_append(&t->stalled, &k->stalled);
-    if (t->conn == NULL && !timer_is_set(&t->go_on))
-        timer_set(t->server->clock, &t->go_on, t->ring != NULL ? RING_STALL_MS : STALL_MS);
+    wait_for_turn(k);
+    look_again(t);
     set_can_write(k, false);
     return false;
+}
+
+/* At the heart, as many go on as there is room for what they have to say.  At an edge all do: what
+ * they read is shared out by conn.c. */
+void trunk_unstall(struct trunk *t)
+{
+    size_t waits = unsent(t), room = waits <= t->high / 2 ? t->high - waits : 0;
+    struct carried *k;
+
+    if (room > 0 && t->holds) {
+        t->holds = false;
+        edge_go_on(t->server);
+    }
+    while (room > 0 && (k = next_turn(t)) != NULL) {
+        size_t n = t->is_heart ? conn_queued(k->conn) : 0;
+        n = n < k->credit ? n : k->credit;
+        room -= n < room ? n : room;
+        set_can_write(k, true);
+    }
 }
 
 void carried_pay(struct carried *k, uint32_t taken)
@@ -365,17 +454,6 @@ void carried_pay(struct carried *k, uint32_t taken)
         return;
     batch_add_u32(trunk_out(k->trunk), k->number, MSG_CREDIT, taken);
     k->owed -= taken;
-}
-
-void trunk_unstall(struct trunk *t)
-{
-    if (list_is_empty(&t->stalled) || unsent(t) > t->high / 2)
-        return;
-    list_each (&t->stalled, it, nxt) {
-        struct carried *k = list_entry(it, struct carried, stalled);
-        list_remove(&k->stalled);
-        set_can_write(k, true);
-    }
 }
 
 /* Serves each ready connection once; one that is still ready waits for the next turn. */
@@ -403,8 +481,8 @@ static void on_go_on(struct timer *timer)
     trunk_unstall(t);
     if (!list_is_empty(&t->ready))
         soon(t);
-    else if (t->conn == NULL && !list_is_empty(&t->stalled))
-        timer_set(t->server->clock, timer, t->ring != NULL ? RING_STALL_MS : STALL_MS);
+    else if (!list_is_empty(&t->stalled) || t->holds)
+        look_again(t);
 }
 
 void carried_flushed(struct carried *k)
@@ -526,7 +604,8 @@ struct trunk_ask *trunk_ask(struct http_server *s, struct str node, struct str q
     struct trunk *t = trunk_of(s, node);
     struct trunk_ask *a;
 
-    if (t == NULL || is_full(t) || t->n_asks >= MAX_ASKS || question.n > TRUNK_MAX_QUESTION)
+    if (t == NULL || unsent(t) > TRUNK_HIGH_BYTES || t->n_asks >= MAX_ASKS ||
+        question.n > TRUNK_MAX_QUESTION)
         return NULL;
     a = xcalloc(1, sizeof *a);
     *a = (struct trunk_ask){

@@ -20,8 +20,9 @@
  * each other a trunk runs over Redis (net/redis_hop.h): the same messages without the upgrade.
  *
  * Each side sends at most TRUNK_WINDOW bytes of a connection before the other has taken them, so
- * a client that does not read delays no other client.  TRUNK_HIGH_BYTES bounds the bytes that wait
- * for the trunk itself.
+ * a client that does not read delays no other client.  Where the trunk itself is slow, a bounded
+ * number of bytes waits for it; then tenants and addresses take turns, and new requests wait at the
+ * edge.
  *
  * When a trunk is lost, requests that wait for their answers are closed.  A gateway's WebSocket
  * stays open at the edge, and is presented to the next heart (net/kept.h). */

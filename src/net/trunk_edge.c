@@ -49,6 +49,16 @@ static void prove(struct trunk *t, struct str challenge)
     trunk_send_proof(t, MSG_PROOF, "edge", str_make(t->answer, sizeof t->answer));
 }
 
+void edge_go_on(struct http_server *s)
+{
+    list_each (&s->by_state[CONN_HELD], it, nxt) {
+        struct conn *c = list_entry(it, struct conn, link);
+        conn_enter(c, CONN_IDLE);
+        conn_mark(c);
+    }
+    edge_present_soon(s);
+}
+
 static void take_welcome(struct trunk *t, struct str payload)
 {
     uint8_t mac[TRUNK_MAC_BYTES];
@@ -62,12 +72,7 @@ static void take_welcome(struct trunk *t, struct str payload)
         t->up = true;
         secret_wipe(t->key, sizeof t->key);
         t->server->carrier = t;
-        list_each (&t->server->by_state[CONN_HELD], it, nxt) {
-            struct conn *c = list_entry(it, struct conn, link);
-            conn_enter(c, CONN_IDLE);
-            conn_mark(c);
-        }
-        edge_present_soon(t->server);
+        edge_go_on(t->server);
         t->handlers.on_up(t->ctx);
     }
 }
@@ -445,7 +450,7 @@ void edge_on_present(struct timer *timer)
 
     list_each (&s->by_state[CONN_PARKED], it, nxt) {
         struct conn *c = list_entry(it, struct conn, link);
-        if ((s->carrier == NULL && !s->adopts) || n++ == PRESENTS_PER_TURN)
+        if ((s->carrier == NULL && !s->adopts) || !edge_has_room(s) || n++ == PRESENTS_PER_TURN)
             break;
         if (s->carrier != NULL)
             present(c);
@@ -778,6 +783,7 @@ struct trunk *trunk_open(struct loop *loop, struct http_server *s, const struct 
         open_line(t, d->hop);
         return t;
     }
+    t->high = TCP_HIGH_BYTES;
     t->tcp = tcp_client_open(loop,
                              &(struct tcp_client_options){.host = d->host,
                                                           .port = d->port,

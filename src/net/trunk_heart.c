@@ -577,6 +577,7 @@ void trunk_accept(struct http_server *s, struct http_req *req, const struct trun
     }
     t = heart_new(s, heart);
     t->conn = c;
+    t->high = TCP_HIGH_BYTES;
     c->trunk = t;
     c->top = TOP_TRUNK;
     buf_add_str(conn_out(c), STR("HTTP/1.1 101 Switching Protocols\r\nUpgrade: " TRUNK_PROTOCOL

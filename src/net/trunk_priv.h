@@ -27,6 +27,7 @@ enum {
         TRUNK_NONCE_BYTES + TRUNK_MAC_BYTES + TRUNK_NAME_BYTES, /* limit before the proof */
     TRUNK_BATCH_BYTES = 512 << 10, /* a batch of so many bytes leaves before the turn ends */
     TRUNK_HIGH_BYTES = 8 << 20,    /* unsent bytes at which all connections stop writing */
+    TCP_HIGH_BYTES = 1 << 20,      /* the same over TCP: the kernel holds what is on its way */
     RING_HIGH_BYTES = 256 << 10,   /* the same of all edges that are threads: what they have for the
                                     * heart is taken in one turn */
     TRUNK_MAX_CONNS = 1 << 20,
@@ -37,7 +38,7 @@ struct carried {
     struct trunk *trunk; /* borrowed; NULL: the edge waits for the next heart */
     struct conn *conn;   /* borrowed; owns this struct */
     struct list ready;   /* trunk->ready */
-    struct list stalled; /* trunk->stalled */
+    struct list stalled; /* trunk_turn.conns */
     uint32_t number;
     uint32_t credit; /* bytes we may send */
     uint32_t owed;   /* bytes received and not credited to the other side yet */
@@ -71,17 +72,19 @@ struct trunk {
     size_t high;                /* unsent bytes at which all connections stop writing */
     struct list link;           /* server->trunks */
     void (*take)(struct trunk *t, const struct msg *m);
-    struct map carried;         /* by number: struct carried, owned */
-    uint32_t last_number;       /* edge: of a connection */
-    struct list ready, stalled; /* carried.ready, .stalled */
-    struct list asks;           /* heart: struct trunk_ask */
-    uint32_t last_ask, n_asks;  /* heart */
-    struct buf in;              /* an incomplete batch */
-    struct buf out;             /* the batch of this turn */
-    uint64_t heard, sent;       /* numbers of batches */
-    struct buf parts;           /* the parts so far of the text that is coming in */
-    uint32_t parts_of;          /* its number */
-    struct timer go_on;         /* for @ready and @stalled; edge: for sockets to present */
+    struct map carried;        /* by number: struct carried, owned */
+    uint32_t last_number;      /* edge: of a connection */
+    struct list ready;         /* carried.ready */
+    struct list stalled;       /* struct trunk_turn, owned: parties that wait for room, in turn */
+    struct map turns;          /* the same by party */
+    struct list asks;          /* heart: struct trunk_ask */
+    uint32_t last_ask, n_asks; /* heart */
+    struct buf in;             /* an incomplete batch */
+    struct buf out;            /* the batch of this turn */
+    uint64_t heard, sent;      /* numbers of batches */
+    struct buf parts;          /* the parts so far of the text that is coming in */
+    uint32_t parts_of;         /* its number */
+    struct timer go_on;        /* for @ready and @stalled; edge: for sockets to present */
     struct timer beat;
     int64_t heard_ms;
     uint64_t acks;      /* edge: sent; heart: heard */
@@ -102,6 +105,7 @@ struct trunk {
     bool is_heart;
     bool up, lost, upgraded; /* upgraded: the edge has read the 101 */
     bool quiet;              /* heart: the edge sends no new request */
+    bool holds;              /* edge: requests in CONN_HELD wait for room */
     char why[160];           /* why the trunk is lost */
 };
 
@@ -116,6 +120,8 @@ void trunk_fail(struct trunk *t, const char *why);
 /* The node of an edge whose name is @other, node_owner(): what is before the slash. */
 struct str trunk_node(struct str other);
 void trunk_unstall(struct trunk *t); /* some of its output was sent */
+/* Edge: true: no request may be sent now; edge_go_on() is called when one may. */
+bool trunk_is_full(struct trunk *t);
 void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32]);
 void trunk_send_proof(struct trunk *t, enum msg_what what, const char *role, struct str before);
 
@@ -179,9 +185,15 @@ void edge_input(struct conn *c, char *p, size_t n); /* in CONN_CARRIED */
 void edge_flushed(struct carried *k);
 void edge_close_parked(struct conn *c); /* no heart came in time */
 void edge_present_soon(struct http_server *s);
-void edge_on_present(struct timer *t); /* of http_server.presents */
-void edge_release(struct conn *c);     /* no trunk came: handle @c in this process */
+void edge_on_present(struct timer *t);  /* of http_server.presents */
+void edge_release(struct conn *c);      /* no trunk came: handle @c in this process */
+void edge_go_on(struct http_server *s); /* a trunk, or room on it, has come for those that wait */
 bool edge_carries(const struct conn *c, struct str head); /* the heart answers this request */
+/* False: requests wait in CONN_HELD, or strangers could fill the trunk until it is cut. */
+static inline bool edge_has_room(const struct http_server *s)
+{
+    return s->in_process || s->carrier == NULL || !trunk_is_full(s->carrier);
+}
 /* False: there is no trunk. */
 bool edge_send_request(struct conn *c, struct http_req *r, bool whole);
 void edge_send_body(struct conn *c, struct str piece, bool end);
