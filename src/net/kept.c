@@ -223,20 +223,39 @@ static void add_line(struct up *u, struct str line)
     add_text(u, line);
 }
 
+/* The same of a line whose end has not come when it is longer than what is held; @start is all that
+ * has come.  Gateways write the id of an action before its text. */
+static void note_start(struct kept_socket *k, struct str start)
+{
+    static const struct str name = STR("\"requestId\":");
+    const char *at = memmem(start.p, start.n, name.p, name.n);
+    size_t before = at != NULL ? (size_t)(at - start.p) + name.n : start.n;
+    struct str value = str_trim(str_skip(start, before)), id = str_skip(value, 1);
+    ptrdiff_t n = value.n > 0 && *value.p == '"' ? str_find(id, '"') : -1;
+    bool named = n > 0 && n <= FRAME_REQUEST_ID_MAX && memchr(id.p, '\\', (size_t)n) == NULL;
+
+    if (named)
+        add_asked(k, str_make(id.p, (size_t)n));
+    k->missed |= str_contains(start, STR("\"hello\"")) ||
+                 (!named && str_contains(start, STR("\"outbound\"")));
+}
+
 /* @rest has no newline. */
 static void add_rest(struct up *u, struct str rest)
 {
     struct kept_socket *k = u->k;
 
-    if (!k->passing && k->line.n + rest.n <= KEPT_LINE_BYTES) {
-        buf_add_str(&k->line, rest);
+    if (k->passing) {
+        add_text(u, rest);
         return;
     }
-    k->missed |= !k->passing && (str_contains(buf_str(&k->line), STR("\"hello\"")) ||
-                                 str_contains(rest, STR("\"hello\"")));
+    buf_add_str(&k->line, rest);
+    if (k->line.n <= KEPT_LINE_BYTES)
+        return;
+    if (k->remote)
+        note_start(k, buf_str(&k->line));
     add_text(u, buf_str(&k->line));
     buf_done(&k->line);
-    add_text(u, rest);
     k->passing = true;
 }
 

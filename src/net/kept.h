@@ -21,7 +21,7 @@
 
 struct json_parser;
 
-#define KEPT_LINE_BYTES 16384  /* a longer line of a gateway passes in pieces, unread */
+#define KEPT_LINE_BYTES 16384  /* a longer line of a gateway passes in pieces, the rest unread */
 #define KEPT_MAX_ROWS 65536    /* deliveries; and acks that are not on disk: then it is full */
 #define KEPT_MAX_UNACKED 16384 /* deliveries, while no ack came; of more, the oldest go */
 #define KEPT_MAX_ASKED 512     /* unanswered actions of one socket; of more, the oldest go */
@@ -42,7 +42,7 @@ struct kept_socket {     /* zeroed: a socket that nobody knows yet */
     bool torn;           /* the last text that went down ends inside a line */
     bool closed;         /* a close frame went down */
     bool idle;           /* it said going_idle, and no hello since: it is about to close */
-    bool missed;         /* a hello may have passed unread */
+    bool missed;         /* a hello, or the id of an action, may have passed unread */
     bool has_acked;
     bool late_acks; /* a hello said so */
     bool full;      /* it ends with its heart */

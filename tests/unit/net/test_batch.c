@@ -441,6 +441,37 @@ static void actions_without_a_result_are_named(void **state)
     assert_string_equal(buf_z(&got), "P Qr2 S ");
 }
 
+static void a_long_action_without_a_result_is_named_too(void **state)
+{
+    static const char *const starts[] = {
+        "{\"type\":\"outbound\",\"requestId\":\"r1\",\"action\":{\"op\":\"send\",\"content\":\"",
+        "{\"requestId\": \"r2\", \"type\": \"outbound\", \"action\": {\"content\": \""};
+    struct edge *e = *state;
+    BUF_LOCAL got = BUF_INIT;
+    char text[512];
+
+    keep(e);
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    for (int i = 0; i < 2; i++) {
+        say(e, starts[i]);
+        for (int k = 0; k < 80; k++)
+            say(e, text);
+        say(e, "\"}}\n");
+    }
+    heard(e, &got);
+    assert_true(kept_lost(&e->k));
+    struct kept_out out = out_of(e);
+    kept_present(&e->k, &out);
+    heard(e, &got);
+    assert_string_equal(buf_z(&got), "P Qr1 Qr2 S ");
+    say(e, "{\"type\":\"outbound\",\"action\":{\"op\":\"send\",\"content\":\"");
+    for (int k = 0; k < 80; k++)
+        say(e, text);
+    say(e, "\"},\"requestId\":\"r3\"}\n");
+    assert_false(kept_lost(&e->k)); /* it would not be told what became of r3 */
+}
+
 static void some_sockets_end_with_their_heart(void **state)
 {
     struct edge *e = *state;
@@ -481,6 +512,8 @@ UNIT(net_test_batch)
             a_gateway_that_never_acks_keeps_its_socket_and_takes_bounded_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(acks_that_cannot_go_yet_cost_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(actions_without_a_result_are_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_long_action_without_a_result_is_named_too, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(some_sockets_end_with_their_heart, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
