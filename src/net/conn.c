@@ -764,7 +764,7 @@ static void on_late(struct conn *c)
         edge_close_parked(c);
         return;
     }
-    if (c->no_socket && c->state == CONN_IDLE) {
+    if (c->no_socket && c->state == CONN_IDLE && conn_queued(c) == 0) {
         conn_enter(c, CONN_IDLE); /* its edge says how long it may be silent */
         return;
     }

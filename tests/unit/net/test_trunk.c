@@ -453,6 +453,33 @@ static void send_text(struct raw *r, struct str payload)
     send_frame(r, WS_TEXT, payload);
 }
 
+static void who_does_not_read_is_closed_in_the_end(void **state)
+{
+    struct fixture *f = *state;
+    char why[256];
+
+    http_server_free(f->heart);
+    f->heart =
+        http_server_new(f->loop, &(struct http_limits){.keep_alive_ms = 300}, heart_handler, f);
+    assert_int_equal(http_server_listen(f->heart, STR("127.0.0.1:0"), NULL, 0, why), BH_OK);
+    dial(f, f->key, "north/1");
+    assert_true(loop_until(f->loop, &f->up));
+    struct raw r = come(f), idle = come(f);
+    raw_send_z(&idle, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&idle, "peer=127.0.0.1"));
+    for (int i = 0; i < 6; i++) /* more than the kernel takes */
+        raw_send_z(&r, "GET /big HTTP/1.1\r\nHost: x\r\n\r\n");
+    for (int i = 0; i < 2000 && trunk_tally(f->heart).connections > 1; i++)
+        loop_turn(f->loop, 2);
+    assert_int_equal(trunk_tally(f->heart).connections, 1);
+    raw_forget(&idle);
+    raw_send_z(&idle, "GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(raw_wait(&idle, "peer=127.0.0.1")); /* who has read everything may be silent */
+    raw_close(&idle);
+    raw_close(&r);
+    wait_for_none(f);
+}
+
 static void a_websocket_is_carried(void **state)
 {
     struct fixture *f = *state;
@@ -1019,6 +1046,7 @@ UNIT(net_test_trunk)
                                         setup_up, teardown),
         cmocka_unit_test_setup_teardown(long_bodies_pass_in_both_directions, setup_up, teardown),
         cmocka_unit_test_setup_teardown(who_does_not_read_holds_up_nobody, setup_up, teardown),
+        cmocka_unit_test_setup_teardown(who_does_not_read_is_closed_in_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(a_websocket_is_carried, setup_up, teardown),
         cmocka_unit_test_setup_teardown(leaving_closes_websockets_with_1012, setup_up, teardown),
         cmocka_unit_test_setup_teardown(a_stream_ends_when_its_client_has_gone, setup_up, teardown),
