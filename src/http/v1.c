@@ -21,6 +21,7 @@
 
 #define AT(member) offsetof(struct v1_settings, member)
 #define CALL_BYTES 1024 /* memory of a call besides its body */
+#define NOTE_BYTES 512  /* of the audit log's entry of a change that is no fact, about */
 
 static const struct config_key limit_keys[] = {
     {"limits.key_requests", CFG_NUMBER, CFG_RELOAD, AT(key_requests), "1000", .max = 1000000,
@@ -437,6 +438,14 @@ static void run(struct op_call *c, struct reading *r)
     if (strcmp(c->op->method, "GET") != 0 &&
         (c->op->may == MAY_OPERATOR || c->op->may == MAY_ADMIN || c->op->may == MAY_GATEWAY)) {
         bool gateway = c->op->may == MAY_GATEWAY && !c->by_operator;
+        /* Changes of facts count their own entries: tenancy/change.c. */
+        if (c->for_tenant && !gateway && f->audit != NULL &&
+            !audit_has_room(f->audit, c->caller.tenant, NOTE_BYTES)) {
+            op_error(c, 429, "rate_limited",
+                     "The tenant's own changes of today fill its part of the audit log "
+                     "(audit.max_size); try again tomorrow.");
+            return;
+        }
         enum audit_kind kind = gateway         ? AUDIT_GATEWAY
                                : c->for_tenant ? AUDIT_KEY /* its part of the log is bounded */
                                : f->peer.n > 0 ? AUDIT_ADMIN

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from conftest import wait_for
+from dashboard_rig import Person
 from servers import Postgres
 
 ALONE = """\
@@ -253,3 +254,18 @@ def test_a_tenant_that_changes_its_facts_again_and_again_does_not_fill_the_datab
     assert server.restart()
     assert verify(server, "--expect", done["head"]).returncode == 0
     assert "deleted after audit.keep or audit.max_size" in verify(server).stdout
+
+
+def test_a_tenants_dashboard_does_not_push_out_the_entries_of_others(make_bellhop):
+    """Also by changes of something other than facts, such as its mailboxes."""
+    server = make_bellhop(ALONE + "audit: {{max_size: 40KiB}}\n")
+    mine = server.add(tenant="acme", id="desk")
+    before = head_of(server)
+    page = Person(server)
+    assert page.sign_in(token=server.cli("token", "dashboard", "--tenant", "acme").stdout.strip()).status == 200
+    statuses = [page.ask("redriveMailbox", {"instance": mine.id}).status for _ in range(60)]
+    assert statuses[:5] == [200] * 5 and statuses[-1] == 429 and sorted(set(statuses)) == [200, 429]
+    assert "older than the log" not in verify(server, "--expect", before).stderr
+    assert [e["what"] for e in log(server)].count("redriveMailbox") == statuses.count(200)
+    assert server.cli("mailbox", "redrive", mine.id).returncode == 0  # operators are not bounded
+    assert page.ask("showMailbox", {"instance": mine.id}).status == 200
