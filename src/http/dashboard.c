@@ -196,20 +196,14 @@ static void answer_session(struct dashboard *d, struct http_req *req, const stru
 
 /* ---- sign-in ---- */
 
-static bool sign_in(struct dashboard *d, const struct http_req *req, struct json body,
-                    struct dash_role *ret, const char **ret_why)
+static bool use_link(struct dashboard *d, const struct http_req *req, struct str link,
+                     struct dash_role *ret, const char **ret_why)
 {
-    struct str link = json_str(body, "link"), token = json_str(body, "token");
-
-    *ret_why = "This is neither the admin token nor a token of `bellhop token dashboard`.";
-    if (link.p != NULL && !front_is_local(d->f, req))
-        *ret_why = "A one-time link works only on this machine. From elsewhere, sign in with a "
-                   "token.";
-    else if (link.p != NULL)
-        *ret_why = "This link was used already or is too old. Get a new one: bellhop dashboard";
-    if (link.p != NULL)
-        return front_is_local(d->f, req) && dash_link_use(&d->sessions, link, ret);
-    return token.n > 0 && dash_token_check(&d->sessions, token, ret);
+    *ret_why = "This link was used already or is too old. Get a new one: bellhop dashboard";
+    if (front_is_local(d->f, req))
+        return dash_link_use(&d->sessions, link, ret);
+    *ret_why = "A one-time link works only on this machine. From elsewhere, sign in with a token.";
+    return false;
 }
 
 static void begin_session(struct dashboard *d, struct http_req *req, struct dash_role *role)
@@ -232,12 +226,16 @@ static void begin_session(struct dashboard *d, struct http_req *req, struct dash
 
 static void serve_signin(struct dashboard *d, struct http_req *req, struct json body)
 {
+    struct str link = json_str(body, "link"), token = json_str(body, "token");
     struct dash_role role = {0};
     unsigned long long untold;
-    const char *why;
+    const char *why = "This is neither the admin token nor a token of `bellhop token dashboard`.";
 
-    /* Nobody guesses a link, so a link works whatever others at this address try. */
-    if (json_str(body, "link").p == NULL && !dash_may_try(&d->sessions, http_peer(req))) {
+    /* Nobody guesses a link or a key, so these work whatever others try. */
+    if (link.p != NULL ? use_link(d, req, link, &role, &why)
+                       : dash_key_check(&d->sessions, token, &role)) {
+        begin_session(d, req, &role);
+    } else if (link.p == NULL && !dash_may_try(&d->sessions, http_peer(req))) {
         http_answer(d->f->server, http_req_id(req),
                     &(struct http_answer){
                         .status = 429,
@@ -245,7 +243,7 @@ static void serve_signin(struct dashboard *d, struct http_req *req, struct json 
                         .body =
                             STR("{\"error\":\"Too many wrong tokens. Wait a moment, or sign in "
                                 "with a link: bellhop dashboard\",\"code\":\"rate_limited\"}")});
-    } else if (sign_in(d, req, body, &role, &why)) {
+    } else if (link.p == NULL && dash_token_check(&d->sessions, token, &role)) {
         begin_session(d, req, &role);
     } else {
         dash_tried_wrong(&d->sessions, http_peer(req));

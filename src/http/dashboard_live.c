@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/jw.h"
-#include "base/limits.h"
 #include "host/host.h"
 #include "http/admin.h"
 #include "http/dashboard_priv.h"
@@ -731,8 +730,6 @@ static void stream_free(struct dash_stream *st)
     list_remove(&st->link);
     st->session->n_streams--;
     st->session->used_ms = now_ms(l);
-    ledger_give(l->f->ledger, st->party, LIMIT_STREAMS, 1);
-    party_drop(st->party);
     free(st);
     if (--l->n_streams == 0)
         l->alone_ms = now_ms(l);
@@ -749,27 +746,55 @@ void dash_stream_end(struct dash_stream *st)
     stream_free(st);
 }
 
+/* The oldest stream of the tenant, or the operator, with the most; NULL: @s is one of theirs, so it
+ * gets no more. */
+static struct dash_stream *stream_to_end(const struct dash_live *l, const struct dash_session *s)
+{
+    struct dash_session *found = NULL;
+    size_t most = 0;
+
+    list_each (&l->sessions->all, it, nxt) {
+        struct dash_session *one = list_entry(it, struct dash_session, link);
+        size_t n = 0;
+        list_each (&l->sessions->all, at, after) {
+            const struct dash_session *other = list_entry(at, struct dash_session, link);
+            n += dash_session_like(one, other) ? other->n_streams : 0;
+        }
+        if (one->n_streams > 0 && n > most) {
+            most = n;
+            found = one;
+        }
+    }
+    return found == NULL || dash_session_like(found, s)
+               ? NULL
+               : list_first(&found->streams, struct dash_stream, link);
+}
+
+static void send_to_rest(struct dash_stream *st)
+{
+    send(st, "rest", STR("{}"));
+    dash_stream_end(st);
+}
+
+/* The streams have a bound of their own, so they do not count for limits.streams: strangers who
+ * open chat pages keep nobody from the dashboard. */
 void dash_stream_open(struct dash_live *l, struct http_req *req, struct dash_session *s)
 {
-    struct party *party = http_party(req);
     struct dash_stream *st;
     uint64_t id = rand_u64(l->sessions->rand);
     char hello[64];
 
-    if (s->n_streams >= MAX_STREAMS_PER_SESSION) {
-        struct dash_stream *oldest = list_first(&s->streams, struct dash_stream, link);
-        send(oldest, "rest", STR("{}"));
-        dash_stream_end(oldest);
-    }
-    if (l->n_streams >= MAX_STREAMS ||
-        ledger_take(l->f->ledger, party, LIMIT_STREAMS, 1) != LIMIT_TAKEN) {
-        party_drop(party);
+    if (s->n_streams >= MAX_STREAMS_PER_SESSION)
+        send_to_rest(list_first(&s->streams, struct dash_stream, link));
+    if (l->n_streams >= MAX_STREAMS && (st = stream_to_end(l, s)) != NULL)
+        send_to_rest(st);
+    if (l->n_streams >= MAX_STREAMS) {
         http_answer_error(l->f->server, http_req_id(req), 429, "too_many_streams",
                           "Too many dashboards are open. Close one, or try again later.");
         return;
     }
     st = xcalloc(1, sizeof *st);
-    *st = (struct dash_stream){.live = l, .session = s, .http = http_req_id(req), .party = party};
+    *st = (struct dash_stream){.live = l, .session = s, .http = http_req_id(req)};
     hex_u64(id, st->id);
     list_append(&s->streams, &st->link);
     s->n_streams++;

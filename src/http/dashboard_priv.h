@@ -64,19 +64,26 @@ void dash_link_make(struct dash_sessions *t, struct str tenant, bool read_only, 
                     char ret_text[DASH_SECRET_CHARS + 1]);
 /* False: no such link, or it was used or is too old.  A link works once. */
 bool dash_link_use(struct dash_sessions *t, struct str text, struct dash_role *ret);
-/* False: @text is neither `admin.token` nor a key of `bellhop token dashboard`. */
+/* False: @text is no key of `bellhop token dashboard`; nobody guesses one, so tries are free. */
+bool dash_key_check(struct dash_sessions *t, struct str text, struct dash_role *ret);
+/* False: @text is not `admin.token`, which a person chose. */
 bool dash_token_check(struct dash_sessions *t, struct str text, struct dash_role *ret);
 
 /* True while the address may try a credential; a wrong one is told by dash_tried_wrong(). */
 bool dash_may_try(struct dash_sessions *t, struct str peer);
 void dash_tried_wrong(struct dash_sessions *t, struct str peer);
 
-/* Begins a session, whose secret goes to @ret_cookie.  Takes over the role.  The oldest
- * session makes room when there are too many: dash_session_oldest() says which, and the
- * caller ends it first. */
+/* Begins a session, whose secret goes to @ret_cookie.  Takes over the role.  When there are too
+ * many, the longest unused one of the tenant (or the operator) with the most makes room, so that a
+ * tenant signs out nobody else: dash_session_oldest() says which, and the caller ends it first. */
 struct dash_session *dash_session_begin(struct dash_sessions *t, struct dash_role *role,
                                         char ret_cookie[DASH_SECRET_CHARS + 1]);
 struct dash_session *dash_session_oldest(struct dash_sessions *t); /* NULL: there is room */
+/* Are both sessions of one tenant, or both of the operator? */
+static inline bool dash_session_like(const struct dash_session *a, const struct dash_session *b)
+{
+    return str_eq(str_of(a->role.tenant), str_of(b->role.tenant));
+}
 struct dash_session *dash_session_find(struct dash_sessions *t, struct str cookie);
 bool dash_session_is_over(const struct dash_sessions *t, const struct dash_session *s);
 int64_t dash_session_left_ms(const struct dash_sessions *t, const struct dash_session *s);
@@ -100,8 +107,7 @@ struct dash_stream {
     struct dash_live *live;       /* borrowed */
     struct dash_session *session; /* borrowed */
     struct http_id http;
-    struct party *party; /* one hold */
-    char id[17];         /* names the stream in POST look */
+    char id[17]; /* names the stream in POST look */
     struct dash_look look;
     struct dash_shown {       /* the rows that the page has */
         struct dash_row *row; /* borrowed; each sweep finds them anew */

@@ -3,8 +3,8 @@
  * There are at most MAX_SESSIONS sessions, so a walk through their list finds one.  A cookie is
  * compared by its hash, so the time of the comparison tells nothing about a cookie.
  *
- * Wrong credentials are limited per address (an IPv6 /64 counts as one) and for all addresses
- * together.  An address at its limit is refused before its credential is looked at. */
+ * Guesses at `admin.token` are limited per address (an IPv6 /64 counts as one) and for all
+ * addresses together.  An address at its limit is refused before its token is compared. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
@@ -105,24 +105,29 @@ static void hash_of_token(const struct dash_sessions *t, uint8_t ret[SHA256_BYTE
     sha256(str_of(t->f->settings->admin_token), ret);
 }
 
-bool dash_token_check(struct dash_sessions *t, struct str text, struct dash_role *ret)
+bool dash_key_check(struct dash_sessions *t, struct str text, struct dash_role *ret)
 {
-    uint8_t given[SHA256_BYTES], want[SHA256_BYTES];
-    const struct key *k;
+    const struct key *k = keys_check(t->f->keys, KEY_DASHBOARD, text);
 
-    sha256(text, given); /* hash first: the time of the comparison must not reveal the length */
-    hash_of_token(t, want);
-    if (!str_is_empty(str_of(t->f->settings->admin_token)) && ct_equal(given, want, sizeof given)) {
-        *ret = (struct dash_role){.by = DASH_BY_TOKEN};
-        memcpy(ret->token_hash, want, sizeof want);
-        return true;
-    }
-    if ((k = keys_check(t->f->keys, KEY_DASHBOARD, text)) == NULL)
+    if (k == NULL)
         return false;
     *ret = (struct dash_role){.by = DASH_BY_KEY,
                               .tenant = str_dup_opt(str_of(k->tenant)),
                               .read_only = k->read_only};
     memcpy(ret->key_id, k->id, KEY_ID_CHARS);
+    return true;
+}
+
+bool dash_token_check(struct dash_sessions *t, struct str text, struct dash_role *ret)
+{
+    uint8_t given[SHA256_BYTES], want[SHA256_BYTES];
+
+    sha256(text, given); /* hash first: the time of the comparison must not reveal the length */
+    hash_of_token(t, want);
+    if (str_is_empty(str_of(t->f->settings->admin_token)) || !ct_equal(given, want, sizeof given))
+        return false;
+    *ret = (struct dash_role){.by = DASH_BY_TOKEN};
+    memcpy(ret->token_hash, want, sizeof want);
     return true;
 }
 
@@ -171,7 +176,22 @@ struct dash_session *dash_session_begin(struct dash_sessions *t, struct dash_rol
 
 struct dash_session *dash_session_oldest(struct dash_sessions *t)
 {
-    return t->n >= MAX_SESSIONS ? list_first(&t->all, struct dash_session, link) : NULL;
+    struct dash_session *found = NULL;
+    size_t most = 0;
+
+    if (t->n < MAX_SESSIONS)
+        return NULL;
+    list_each (&t->all, it, nxt) {
+        struct dash_session *s = list_entry(it, struct dash_session, link);
+        size_t n = 0;
+        list_each (&t->all, at, after)
+            n += dash_session_like(s, list_entry(at, struct dash_session, link));
+        if (n > most) {
+            most = n;
+            found = s;
+        }
+    }
+    return found;
 }
 
 static bool credential_is_good(const struct dash_sessions *t, const struct dash_role *r)

@@ -1,6 +1,10 @@
 """The dashboard without a browser: who may sign in, what a session may do, and the live numbers."""
 import json
 import re
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -57,11 +61,14 @@ def test_a_session_is_never_the_one_that_somebody_prepared(server, operator):
     assert victim.cookie != operator.cookie and victim.session()["signedIn"] and not operator.session()["signedIn"]
 
 
-def test_wrong_tokens_are_limited_and_a_link_still_works(server):
+def test_wrong_tokens_are_limited_and_links_and_keys_still_work(server):
     p, good = Person(server), Person(server)
+    key = server.cli("token", "dashboard", "--tenant", "acme").stdout.strip()
     assert [p.sign_in(token=f"guess {i}").status for i in range(8)] == [403] * 5 + [429] * 3
     assert good.sign_in(token=SECRET).status == 429  # nobody learns that it was the right one
     assert good.sign_in(link=link_of(server)).status == 200
+    assert Person(server).sign_in(token=key).status == 200  # nobody guesses it, so strangers lock nobody out
+    assert Person(server).sign_in(token=key[:-1] + "x").status == 429
     assert Person(server, headers={"X-Forwarded-For": "203.0.113.9"}).sign_in(token="").status in (403, 429)
     assert "guess" not in server.log() and "sign-in refused" in server.log()
 
@@ -93,6 +100,37 @@ def test_there_are_at_most_so_many_sessions(server):
     for p in people:
         assert p.sign_in(token=SECRET).status == 200
     assert [p.session()["signedIn"] for p in people[:3]] == [False, False, True] and people[-1].session()["signedIn"]
+
+
+def test_a_tenant_signs_out_nobody_else_and_closes_nobody_elses_page(server, operator):
+    other, mine = (server.cli("token", "dashboard", "--tenant", t).stdout.strip() for t in ("globex", "acme"))
+    neighbour, people = Person(server), [Person(server) for _ in range(64)]
+    assert neighbour.sign_in(token=other).status == 200
+    live = operator.events()
+    for p in people:
+        assert p.sign_in(token=mine).status == 200
+    assert operator.session()["signedIn"] and neighbour.session()["signedIn"] and not live.over
+    assert [p.session()["signedIn"] for p in people[:3]] == [False, False, True]
+    pages = [people[2 + i // 4].events() for i in range(63)]
+    with pytest.raises(urllib.error.HTTPError, match="429"):
+        people[20].events()  # its tenant has the most
+    theirs = neighbour.events()  # one of the tenant's pages makes room
+    theirs.first("tick")
+    wait_for(lambda: sum(s.over for s in pages) == 1)
+    assert not live.over
+    for s in [live, theirs, *pages]:
+        s.close()
+
+
+def test_strangers_who_open_chat_pages_keep_nobody_from_the_dashboard(make_bellhop):
+    server = make_bellhop(config("limits: {{streams: 2}}\n"))
+    strangers = [urllib.request.urlopen(urllib.request.Request(f"{server.url}/chat/lobby/api/events", headers={
+        "X-Bellhop-Visitor": f"a-visitor-of-many-{i:04}"}), timeout=60) for i in range(2)]
+    p = Person(server)
+    assert p.sign_in(token=SECRET).status == 200
+    p.events().first("tick")
+    for s in strangers:
+        s.close()
 
 
 # ---- requests that others make ----
