@@ -498,7 +498,14 @@ size_t journal_forget(struct journal *j, const struct journal_subject *s, bool o
 
 bool journal_watch(struct journal *j, struct journal_watch *w)
 {
-    if (j->n_watches == JOURNAL_WATCHES)
+    size_t of_tenant = 0;
+
+    list_each (&j->watches, it, nxt) {
+        const struct journal_watch *other = list_entry(it, struct journal_watch, link);
+        of_tenant += other->query.by_tenant && str_eq(other->query.tenant, w->query.tenant);
+    }
+    if (j->n_watches == JOURNAL_WATCHES ||
+        (w->query.by_tenant && of_tenant >= JOURNAL_WATCHES / JOURNAL_SHARE))
         return false;
     list_append(&j->watches, &w->link);
     w->deliveries = xcalloc(JOURNAL_WATCHED, sizeof *w->deliveries);

@@ -133,6 +133,7 @@ struct journal_query {
     struct str action; /* a request id, or the number of an action: "7" or "queued:7" */
     struct str trace;  /* a `traceparent`, or the trace id in it */
     uint64_t delivery;
+    bool by_tenant; /* @tenant itself asks: it gets a share of the watches and searches */
 };
 bool journal_matches(const struct journal_record *rec, const struct journal_query *q);
 /* The id of a trace: 32 digits of a `traceparent`, or all of a shorter text.  Spans of one trace
@@ -173,6 +174,7 @@ uint64_t journal_dropped(const struct journal *j); /* blocks that fell out befor
 /* ---- watching: records as they are written ---- */
 
 #define JOURNAL_WATCHES 16u
+#define JOURNAL_SHARE 4u      /* 1 / so many of the watches, or searches, one tenant may have */
 #define JOURNAL_WATCHED 4096u /* deliveries whose steps one watch follows */
 
 struct journal_watch { /* embedded; zeroed; @cb runs inside the call that wrote the record */
@@ -184,6 +186,6 @@ struct journal_watch { /* embedded; zeroed; @cb runs inside the call that wrote 
     uint64_t *deliveries;    /* owned; a ring */
     uint32_t n;
 };
-/* False: there are JOURNAL_WATCHES already. */
+/* False: there are JOURNAL_WATCHES already, or a tenant that asks has its share of them. */
 bool journal_watch(struct journal *j, struct journal_watch *w);
 void journal_unwatch(struct journal_watch *w); /* idempotent */

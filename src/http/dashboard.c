@@ -318,6 +318,20 @@ static void serve_operation(struct dashboard *d, struct http_req *req, struct da
     v1_run_page(d->f, req, op, str_of(identity), str_of(s->role.tenant));
 }
 
+/* A tenant's pages get so many calls, the operator's any number.  False: it was refused. */
+static bool may_look(struct dashboard *d, const struct http_req *req, const struct dash_session *s)
+{
+    if (s->role.tenant == NULL || keys_may_look(d->f->keys, str_of(s->role.tenant)))
+        return true;
+    http_answer(d->f->server, http_req_id(req),
+                &(struct http_answer){
+                    .status = 429,
+                    .headers = "Retry-After: 1\r\n",
+                    .body = STR("{\"error\":\"Too many calls of this tenant's dashboards; try "
+                                "again in a second.\",\"code\":\"rate_limited\"}")});
+    return false;
+}
+
 static void serve_post(struct dashboard *d, struct http_req *req, struct str name, struct json body)
 {
     struct str csrf = http_header(req, "X-Bellhop-Csrf");
@@ -333,6 +347,8 @@ static void serve_post(struct dashboard *d, struct http_req *req, struct str nam
                           "The header X-Bellhop-Csrf is not this session's. Reload the page.");
     } else if (str_eq(name, STR("signout"))) {
         serve_signout(d, req, s);
+    } else if (!may_look(d, req, s)) {
+        return;
     } else if (str_eq(name, STR("look"))) {
         serve_look(d, req, s, body);
     } else {
@@ -352,7 +368,7 @@ static void serve_get(struct dashboard *d, struct http_req *req, struct str name
     else if (s == NULL)
         http_answer_error(d->f->server, http_req_id(req), 401, "signed_out",
                           "Sign in first: open /dashboard.");
-    else
+    else if (may_look(d, req, s))
         dash_stream_open(&d->live, req, s);
 }
 

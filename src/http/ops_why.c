@@ -149,7 +149,8 @@ static struct journal_query query_of(const struct op_call *c)
                                   .instance = op_text(c, "instance"),
                                   .action = op_text(c, "action"),
                                   .trace = op_text(c, "traceparent"),
-                                  .delivery = (uint64_t)op_number(c, "delivery", 0)};
+                                  .delivery = (uint64_t)op_number(c, "delivery", 0),
+                                  .by_tenant = c->for_tenant};
 }
 
 static void on_found(void *ctx, const struct journal_found *found)
@@ -389,7 +390,8 @@ static void trace(struct op_call *c)
                                 .person = op_text(c, "person"),
                                 .chat = op_text(c, "chat"),
                                 .tenant = op_text(c, "tenant"),
-                                .instance = op_text(c, "instance")};
+                                .instance = op_text(c, "instance"),
+                                .by_tenant = c->for_tenant};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         *texts[i] = arena_str(&t->arena, *texts[i]);
     t->watch.cb = on_watched;

@@ -39,7 +39,7 @@ enum {
     FILES_WANTED = 8, /* a file is this part of the limits */
     FILTER_BYTES = 2048,
     STEPS_MAX = 8192,    /* of one search */
-    SEARCHES_MAX = 16,   /* waiting at once */
+    SEARCHES_MAX = 32,   /* waiting at once */
     SEARCH_US = 2000000, /* then the search ends with a cursor */
 };
 #define MAGIC "BHWHY01"
@@ -68,7 +68,8 @@ struct journal_disk {
     struct work_pool *pool;
     struct timer flush, expiry;
     size_t in_flight;
-    unsigned searches;
+    struct list searches; /* struct journal_search; waiting, or under way */
+    unsigned n_searches;
     bool closing, told_drops;
     /* the thread's side */
     struct file files[FILES_MAX]; /* oldest first */
@@ -410,6 +411,7 @@ static void on_fresh(void *ctx, bool urgent)
 
 struct journal_search {
     struct work work;
+    struct list link; /* d->searches */
     struct journal_disk *d;
     journal_found_cb *cb;
     void *ctx;
@@ -597,7 +599,8 @@ static void search_run(struct work *w)
 
 static void search_free(struct journal_search *s)
 {
-    s->d->searches--;
+    list_remove(&s->link);
+    s->d->n_searches--;
     arena_done(&s->arena);
     free(s->hits);
     free(s->steps);
@@ -623,15 +626,28 @@ static struct journal_search *search_new(struct journal_disk *d, work_fn *run, w
     struct journal_search *s = xcalloc(1, sizeof *s);
 
     *s = (struct journal_search){.work = {.run = run, .done = done}, .d = d};
-    d->searches++;
+    list_append(&d->searches, &s->link);
+    d->n_searches++;
     push(d); /* the thread writes what is new first */
     return s;
+}
+
+static bool has_room_for(const struct journal_disk *d, const struct journal_query *q)
+{
+    unsigned of_tenant = 0;
+
+    for (const struct list *it = d->searches.next; it != &d->searches; it = it->next) {
+        const struct journal_query *other = &list_entry(it, const struct journal_search, link)->q;
+        of_tenant += other->by_tenant && str_eq(other->tenant, q->tenant);
+    }
+    return d->n_searches < SEARCHES_MAX &&
+           (!q->by_tenant || of_tenant < SEARCHES_MAX / JOURNAL_SHARE);
 }
 
 bool journal_disk_find(struct journal_disk *d, const struct journal_query *q, uint64_t before,
                        size_t limit, journal_found_cb *cb, void *ctx)
 {
-    if (d->searches >= SEARCHES_MAX)
+    if (!has_room_for(d, q))
         return false;
     struct journal_search *s = search_new(d, search_run, search_done);
     struct str *texts[] = {&s->q.platform, &s->q.message,  &s->q.person, &s->q.chat,
@@ -760,6 +776,7 @@ enum bh_err journal_disk_open(const struct journal_disk_env *env, struct journal
     d->env = *env;
     d->env.dir = xstrdup(env->dir);
     d->block = xmalloc(JOURNAL_BLOCK);
+    list_init(&d->searches);
     for (const struct dirent *e; (e = readdir(dir)) != NULL;)
         take_file(d, e->d_name);
     closedir(dir);

@@ -57,7 +57,7 @@ struct journal_found {              /* borrowed for the call */
 };
 typedef void journal_found_cb(void *ctx, const struct journal_found *f);
 /* @q is copied.  @before 0: from the newest.  At most JOURNAL_LIMIT hits.  False: too many searches
- * wait; @cb does not run. */
+ * wait, or too many of the tenant that asks; @cb does not run. */
 #define JOURNAL_LIMIT 200u
 bool journal_disk_find(struct journal_disk *d, const struct journal_query *q, uint64_t before,
                        size_t limit, journal_found_cb *cb, void *ctx) BH_MUST_USE;

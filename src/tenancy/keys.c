@@ -36,7 +36,7 @@ struct held {          /* a key in the table */
 };
 
 struct tenant_acts { /* the rate limits of one tenant */
-    struct bucket_level acts, joins;
+    struct bucket_level acts, joins, looks;
     char tenant[];
 };
 
@@ -283,6 +283,12 @@ bool keys_tenant_may_act(struct keys *k, struct str tenant, uint32_t per_s)
 bool keys_may_join(struct keys *k, struct str tenant, uint32_t per_s)
 {
     return bucket_take(&acts_of(k, tenant)->joins, clock_now_ms(k->env.clock), per_s, 20 * per_s);
+}
+
+bool keys_may_look(struct keys *k, struct str tenant)
+{
+    return bucket_take(&acts_of(k, tenant)->looks, clock_now_ms(k->env.clock), KEYS_LOOKS_S,
+                       KEYS_LOOKS_ONCE);
 }
 
 /* ---- making ---- */

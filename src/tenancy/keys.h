@@ -99,6 +99,10 @@ bool keys_tenant_may_act(struct keys *k, struct str tenant, uint32_t per_s);
 /* Takes one request from the tenant's rate limit for gateways that ask for their secret.  The burst
  * is twenty times the rate, because a whole fleet may start at once. */
 bool keys_may_join(struct keys *k, struct str tenant, uint32_t per_s);
+/* Takes one call from the limit of a tenant's dashboards, whose calls may look at much. */
+#define KEYS_LOOKS_S 50
+#define KEYS_LOOKS_ONCE 500
+bool keys_may_look(struct keys *k, struct str tenant);
 
 /* ---- provision tokens: signed by enroll.c, recorded here ---- */
 struct local_token;

@@ -238,6 +238,19 @@ def test_a_tenants_session_sees_nothing_of_others(server, dial):
     assert "globex" not in json.dumps(stream.got) and all(set(t) == {"at"} for t in stream.all("tick"))
 
 
+def test_a_tenants_page_that_calls_in_a_loop_is_told_to_wait_and_others_are_not(server, operator):
+    pages = {}
+    for tenant in ("acme", "globex"):
+        pages[tenant] = Person(server)
+        assert pages[tenant].sign_in(token=server.cli("token", "dashboard", "--tenant", tenant).stdout.strip()).status == 200
+    for _ in range(3000):
+        answer = pages["acme"].ask("listGateways", {})
+        if answer.status != 200:
+            break
+    assert answer.status == 429 and answer.headers["Retry-After"] == "1"
+    assert pages["globex"].ask("listGateways", {}).status == 200 and operator.ask("listGateways", {}).status == 200
+
+
 # ---- live numbers ----
 
 

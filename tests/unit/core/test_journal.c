@@ -293,6 +293,30 @@ static void a_watch_sees_the_events_it_asks_for_and_the_steps_of_their_deliverie
     journal_free(j);
 }
 
+static void a_tenant_that_watches_leaves_watches_for_others(void **state)
+{
+    struct journal *j = journal_new();
+    struct journal_watch of_acme[JOURNAL_WATCHES] = {0}, of_other = {0}, of_operator = {0};
+    size_t n = 0;
+
+    for (size_t i = 0; i < JOURNAL_WATCHES; i++) {
+        of_acme[i].query = (struct journal_query){.tenant = STR("acme"), .by_tenant = true};
+        n += journal_watch(j, &of_acme[i]);
+    }
+    assert_int_equal(n, JOURNAL_WATCHES / JOURNAL_SHARE);
+    of_other.query = (struct journal_query){.tenant = STR("other"), .by_tenant = true};
+    of_operator.query = (struct journal_query){.tenant = STR("acme")};
+    assert_true(journal_watch(j, &of_other));
+    assert_true(journal_watch(j, &of_operator));
+    journal_unwatch(&of_acme[0]);
+    assert_true(journal_watch(j, &of_acme[0]));
+    for (size_t i = 0; i < JOURNAL_WATCHES; i++)
+        journal_unwatch(&of_acme[i]);
+    journal_unwatch(&of_other);
+    journal_unwatch(&of_operator);
+    journal_free(j);
+}
+
 UNIT(core_test_journal)
 {
     static const struct CMUnitTest tests[] = {
@@ -305,6 +329,7 @@ UNIT(core_test_journal)
         cmocka_unit_test(what_is_erased_of_a_person_or_a_tenant_is_gone_and_the_rest_is_readable),
         cmocka_unit_test(damaged_bytes_end_the_reading_and_do_no_harm),
         cmocka_unit_test(a_watch_sees_the_events_it_asks_for_and_the_steps_of_their_deliveries),
+        cmocka_unit_test(a_tenant_that_watches_leaves_watches_for_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

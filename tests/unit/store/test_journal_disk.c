@@ -256,6 +256,22 @@ static void searches_are_bounded_and_closing_drops_their_callbacks(void **state)
     open_disk();
 }
 
+static void a_tenant_that_searches_leaves_searches_for_others(void **state)
+{
+    struct answer a = {0};
+    struct journal_query acme = {.tenant = STR("acme"), .by_tenant = true},
+                         other = {.tenant = STR("other"), .by_tenant = true},
+                         of_operator = {.tenant = STR("acme")};
+    int n = 0;
+    while (n < 1000 && journal_disk_find(rig.disk, &acme, 0, 1, on_found, &a))
+        n++;
+    assert_in_range(n, 5, 16); /* a page of the dashboard begins five at once */
+    assert_true(journal_disk_find(rig.disk, &other, 0, 1, on_found, &a));
+    assert_true(journal_disk_find(rig.disk, &of_operator, 0, 1, on_found, &a));
+    close_disk();
+    open_disk();
+}
+
 UNIT(store_test_journal_disk)
 {
 #define P(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -267,6 +283,7 @@ UNIT(store_test_journal_disk)
         P(what_is_older_than_its_time_is_not_found_and_not_kept),
         P(a_damaged_file_costs_its_own_records_only),
         P(searches_are_bounded_and_closing_drops_their_callbacks),
+        P(a_tenant_that_searches_leaves_searches_for_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
