@@ -17,6 +17,7 @@
 #include "cluster/node.h"
 #include "host/host.h"
 #include "http/admin.h"
+#include "http/dashboard.h"
 #include "http/media_route.h"
 #include "http/waker.h"
 #include "net/edges.h"
@@ -30,6 +31,7 @@
 #include "tenancy/rights.h"
 
 enum { PAGE_ROWS = 500, PAGE_LOOKS = 4000 };
+#define GONE "What the next page begins behind is gone; begin again."
 
 void admin_time(struct jw *w, const char *key, int64_t ms)
 {
@@ -48,23 +50,33 @@ struct admin_list_page {
     struct jw w;
     size_t rows, looks;
     struct buf next; /* empty: this is the last page */
+    struct buf from; /* the cursor that it begins behind; empty: it is the first page */
     struct str after;
     /* the filter; empty: anything */
     struct str tenant, instance, state;
     bool waiting; /* only instances whose mailbox is not empty */
 };
 
-static struct admin_list_page page_begin(struct op_call *c)
+/* Reads the cursor.  False: it is none of the tenant's, and the error has been sent. */
+static bool page_begin(struct op_call *c, struct admin_list_page *ret)
 {
-    struct admin_list_page p = {.c = c,
-                                .f = c->f,
-                                .w = op_begin(c),
-                                .after = op_text(c, "after"),
-                                .tenant = op_text(c, "tenant"),
-                                .instance = op_text(c, "instance")};
+    struct str after = op_text(c, "after");
 
-    jw_obj(&p.w);
-    return p;
+    *ret = (struct admin_list_page){.c = c,
+                                    .f = c->f,
+                                    .tenant = op_text(c, "tenant"),
+                                    .instance = op_text(c, "instance")};
+    if (!c->for_tenant)
+        buf_add_str(&ret->from, after);
+    else if (after.n > 0 && !dashboard_open(c->f->dashboard, ret->tenant, after, &ret->from)) {
+        buf_done(&ret->from);
+        op_error(c, 410, "gone", GONE);
+        return false;
+    }
+    ret->after = buf_str(&ret->from);
+    ret->w = op_begin(c);
+    jw_obj(&ret->w);
+    return true;
 }
 
 /* True when the page has room for one more row.  On false the caller writes the cursor of the next
@@ -90,10 +102,15 @@ static bool page_takes(struct admin_list_page *p, struct str tenant, struct str 
 
 static void page_end(struct admin_list_page *p)
 {
+    BUF_LOCAL sealed = BUF_INIT;
+
+    if (p->next.n > 0 && p->c->for_tenant)
+        dashboard_seal(p->f->dashboard, p->tenant, buf_str(&p->next), &sealed);
     if (p->next.n > 0)
-        jw_kstr(&p->w, "next", buf_str(&p->next));
+        jw_kstr(&p->w, "next", buf_str(p->c->for_tenant ? &sealed : &p->next));
     jw_end_obj(&p->w);
     buf_done(&p->next);
+    buf_done(&p->from);
     op_end(p->c);
 }
 
@@ -384,8 +401,10 @@ static void write_instances(struct admin_list_page *p)
 
 static void status(struct op_call *c)
 {
-    struct admin_list_page p = page_begin(c);
+    struct admin_list_page p;
 
+    if (!page_begin(c, &p))
+        return;
     p.state = op_text(c, "state");
     p.waiting = op_value(c, "waiting")->given;
     if (p.after.n == 0 && !c->for_tenant) { /* only the first page has what is no list */
@@ -429,10 +448,12 @@ static void write_gateway(struct front *f, struct jw *w, const struct gateway *g
 
 static void list_gateways(struct op_call *c)
 {
-    struct admin_list_page p = page_begin(c);
-    const struct gateway *g = facts_gateway(c->f->facts, p.after);
+    struct admin_list_page p;
     struct list *head, *it;
 
+    if (!page_begin(c, &p))
+        return;
+    const struct gateway *g = facts_gateway(c->f->facts, p.after);
     facts_gateways(c->f->facts, &head);
     jw_karr(&p.w, "gateways");
     for (it = g != NULL ? g->link.next : head->next; it != head && page_has_room(&p);
@@ -472,14 +493,17 @@ static const struct route *route_of_text(const struct front *f, struct str text)
 
 static void list_routes(struct op_call *c)
 {
-    const struct route *r = route_of_text(c->f, op_text(c, "after"));
+    struct admin_list_page p;
     struct list *head, *it;
 
-    if (op_text(c, "after").n > 0 && r == NULL) {
-        op_error(c, 410, "gone", "What the next page begins behind is gone; begin again.");
+    if (!page_begin(c, &p))
+        return;
+    const struct route *r = route_of_text(c->f, p.after);
+    if (p.after.n > 0 && r == NULL) {
+        buf_done(&p.from);
+        op_error(c, 410, "gone", GONE);
         return;
     }
-    struct admin_list_page p = page_begin(c);
     facts_routes(c->f->facts, &head);
     jw_karr(&p.w, "routes");
     for (it = r != NULL ? r->link.next : head->next; it != head && page_has_room(&p);

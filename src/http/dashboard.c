@@ -42,6 +42,7 @@ struct dashboard {
     struct front *f; /* borrowed */
     struct dash_sessions sessions;
     struct dash_live live;
+    uint8_t cursor_key[SEAL_KEY_BYTES]; /* of this process */
 };
 
 struct dashboard *dashboard_new(struct front *f, struct rand *rand)
@@ -49,9 +50,28 @@ struct dashboard *dashboard_new(struct front *f, struct rand *rand)
     struct dashboard *d = xcalloc(1, sizeof *d);
 
     d->f = f;
+    rand_bytes(rand, d->cursor_key, sizeof d->cursor_key);
     dash_sessions_init(&d->sessions, f, rand);
     dash_live_init(&d->live, f, &d->sessions);
     return d;
+}
+
+void dashboard_seal(const struct dashboard *d, struct str tenant, struct str cursor,
+                    struct buf *out)
+{
+    BUF_LOCAL sealed = BUF_INIT;
+
+    seal_add(d->cursor_key, tenant, cursor, &sealed);
+    base64url_add(out, sealed.p, sealed.n);
+}
+
+bool dashboard_open(const struct dashboard *d, struct str tenant, struct str sealed,
+                    struct buf *out)
+{
+    BUF_LOCAL bytes = BUF_INIT;
+
+    return base64url_decode(sealed, &bytes) &&
+           seal_open(d->cursor_key, tenant, buf_str(&bytes), out);
 }
 
 static void end_streams_of(struct dash_session *s)

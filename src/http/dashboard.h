@@ -17,6 +17,7 @@
  *      dashboard_live.c      the table of instances and the streams of open pages
  */
 #pragma once
+#include "base/str.h"
 #include "http/front.h"
 
 struct dashboard;
@@ -24,5 +25,11 @@ struct rand;
 
 /* @f and @rand are borrowed and outlive the dashboard. */
 struct dashboard *dashboard_new(struct front *f, struct rand *rand);
+/* The cursor of a list names the last row that was looked at, which may be another tenant's: a
+ * tenant's page gets it sealed.  False: @sealed is not one of this tenant's cursors. */
+void dashboard_seal(const struct dashboard *d, struct str tenant, struct str cursor,
+                    struct buf *out);
+bool dashboard_open(const struct dashboard *d, struct str tenant, struct str sealed,
+                    struct buf *out);
 void dashboard_end_streams(struct dashboard *d); /* pages reconnect; NULL is fine */
 void dashboard_free(struct dashboard *d);        /* before the HTTP server; NULL is fine */

@@ -238,6 +238,27 @@ def test_a_tenants_session_sees_nothing_of_others(server, dial):
     assert "globex" not in json.dumps(stream.got) and all(set(t) == {"at"} for t in stream.all("tick"))
 
 
+def test_a_tenants_cursor_names_nobody_and_only_its_own_leads_anywhere(server, operator):
+    server.add(id="vault-1", tenant="globex", bot="attic")
+    for i in range(501):
+        operator.call("addGateway", tenant="acme", id=f"desk-{i:03}")
+    p, other = Person(server), Person(server)
+    for who, tenant in ((p, "acme"), (other, "globex")):
+        assert who.sign_in(token=server.cli("token", "dashboard", "--tenant", tenant).stdout.strip()).status == 200
+    for op, rows in (("listGateways", "gateways"), ("status", "instances")):
+        first = p.call(op)
+        assert "desk" not in first["next"] and "acme" not in first["next"]
+        second = p.call(op, after=first["next"])
+        assert len(first[rows] + second[rows]) == 501 and "next" not in second
+        assert other.ask(op, {"after": first["next"]}).status == 410
+    route, = operator.call("listRoutes")["routes"]
+    taken = "".join(f"{route[part] or ''}\n" for part in ("platform", "key", "tenant", "instance"))
+    free = taken.replace("globex", "zorg")
+    assert [operator.ask("listRoutes", {"after": after}).status for after in (taken, free)] == [200, 410]
+    assert len({p.ask("listRoutes", {"after": after}).status for after in (taken, free)}) == 1  # who has a route there is not told
+    assert len({p.ask("listGateways", {"after": after}).status for after in ("vault-1", "vault-2")}) == 1
+
+
 def test_a_tenants_page_that_calls_in_a_loop_is_told_to_wait_and_others_are_not(server, operator):
     pages = {}
     for tenant in ("acme", "globex"):
