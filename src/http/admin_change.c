@@ -11,7 +11,6 @@
 #include "host/host.h"
 #include "http/admin.h"
 #include "http/v1.h"
-#include "mcp/mcp.h"
 #include "net/loop.h"
 #include "platform/sender.h"
 #include "relay/relay.h"
@@ -444,8 +443,7 @@ static void on_token_revoked(void *ctx, enum bh_err err, const char *why)
 {
     struct op_call *c = ctx;
 
-    mcp_check_keys(c->f->mcp);
-    mailbox_check_keys(c->f);
+    v1_check_keys(c->f);
     op_done(c, err, why);
 }
 

@@ -103,6 +103,16 @@ static void end_session(struct dashboard *d, struct dash_session *s)
     dash_session_free(&d->sessions, s);
 }
 
+void dashboard_forget(struct dashboard *d, struct str tenant)
+{
+    dash_links_forget(&d->sessions, tenant);
+    list_each (&d->sessions.all, it, nxt) {
+        struct dash_session *s = list_entry(it, struct dash_session, link);
+        if (s->role.tenant != NULL && str_eq(str_of(s->role.tenant), tenant))
+            end_session(d, s);
+    }
+}
+
 /* ---- page and assets ---- */
 
 /* @lasting: the address names the version of the page, so a browser need not ask again. */
@@ -335,7 +345,7 @@ static void serve_operation(struct dashboard *d, struct http_req *req, struct da
     }
     if (s->role.by == DASH_BY_KEY)
         snprintf(identity, sizeof identity, "dashboard key %s", s->role.key_id);
-    v1_run_page(d->f, req, op, str_of(identity), str_of(s->role.tenant));
+    v1_run_page(d->f, req, op, str_of(identity), str_of(s->role.key_id), str_of(s->role.tenant));
 }
 
 /* A tenant's pages get so many calls, the operator's any number.  False: it was refused. */

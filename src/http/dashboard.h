@@ -31,5 +31,7 @@ void dashboard_seal(const struct dashboard *d, struct str tenant, struct str cur
                     struct buf *out);
 bool dashboard_open(const struct dashboard *d, struct str tenant, struct str sealed,
                     struct buf *out);
+/* The tenant is erased: signs out its pages, and drops its links that were not used. */
+void dashboard_forget(struct dashboard *d, struct str tenant);
 void dashboard_end_streams(struct dashboard *d); /* pages reconnect; NULL is fine */
 void dashboard_free(struct dashboard *d);        /* before the HTTP server; NULL is fine */

@@ -62,6 +62,7 @@ void dash_sessions_done(struct dash_sessions *t); /* streams have ended */
 /* Writes the secret of a new link to @ret_text. */
 void dash_link_make(struct dash_sessions *t, struct str tenant, bool read_only, int64_t ttl_ms,
                     char ret_text[DASH_SECRET_CHARS + 1]);
+void dash_links_forget(struct dash_sessions *t, struct str tenant);
 /* False: no such link, or it was used or is too old.  A link works once. */
 bool dash_link_use(struct dash_sessions *t, struct str text, struct dash_role *ret);
 /* False: @text is no key of `bellhop token dashboard`; nobody guesses one, so tries are free. */

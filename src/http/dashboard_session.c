@@ -98,6 +98,15 @@ bool dash_link_use(struct dash_sessions *t, struct str text, struct dash_role *r
     return found;
 }
 
+void dash_links_forget(struct dash_sessions *t, struct str tenant)
+{
+    list_each (&t->links, it, nxt) {
+        struct dash_link *l = list_entry(it, struct dash_link, link);
+        if (l->role.tenant != NULL && str_eq(str_of(l->role.tenant), tenant))
+            link_free(t, l);
+    }
+}
+
 /* ---- tokens ---- */
 
 static void hash_of_token(const struct dash_sessions *t, uint8_t ret[SHA256_BYTES])

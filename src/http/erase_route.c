@@ -16,7 +16,8 @@
 #include "data/data.h"
 #include "dispatch/dispatch.h"
 #include "host/host.h"
-#include "http/op.h"
+#include "http/dashboard.h"
+#include "http/v1.h"
 #include "media/media.h"
 #include "relay/relay.h"
 #include "skills/skills.h"
@@ -54,6 +55,9 @@ static void on_erased(void *ctx, struct erasure *e, const char *failed)
     const struct erase_subject *s = erasure_subject(e);
     struct jw w = op_begin(a->c);
 
+    v1_check_keys(a->c->f);
+    if (!s->dry && s->tenant.p != NULL)
+        dashboard_forget(a->c->f->dashboard, s->tenant);
     jw_obj(&w);
     erasure_write(e, &w);
     jw_end_obj(&w);

@@ -121,16 +121,17 @@ static void stream_begin(struct front *f, struct http_id id, struct mcp_listener
 
 static void on_reply(void *ctx, const struct mcp_reply *r)
 {
-    static const int statuses[] = {[MCP_REPLY] = 200,
-                                   [MCP_ACCEPTED] = 202,
-                                   [MCP_BAD] = 400,
-                                   [MCP_NO_METHOD] = 404,
-                                   [MCP_LISTENING] = 200};
+    static const int statuses[] = {
+        [MCP_REPLY] = 200,     [MCP_ACCEPTED] = 202,  [MCP_BAD] = 400,
+        [MCP_NO_METHOD] = 404, [MCP_LISTENING] = 200, [MCP_REVOKED] = 401};
     struct op_call *c = ctx;
     struct buf body = BUF_INIT, headers = BUF_INIT;
     struct http_answer a = {.status = statuses[r->kind]};
     bool stream = a.status == 200 && (r->stateless ? !c->takes_json : c->stream);
 
+    if (r->kind == MCP_REVOKED)
+        buf_add_z(&body, "{\"error\":\"The key of this message was revoked, or has expired.\","
+                         "\"code\":\"unauthorized\"}");
     if (r->session.p != NULL)
         buf_printf(&headers, "Mcp-Session-Id: %.*s\r\n", STR_FMT(r->session));
     if (stream || r->kind == MCP_LISTENING) {

@@ -28,6 +28,7 @@
 #include "http/front.h"
 #include "net/http_server.h"
 #include "tenancy/audit.h"
+#include "tenancy/keys.h"
 
 struct op_call;
 struct spill;
@@ -155,16 +156,17 @@ struct op_call {
     struct mcp_call *mcp; /* NULL: over HTTP */
     void *mine;           /* op_keep() */
     void (*drop)(void *mine);
-    char *tenant, *instance; /* MAY_GATEWAY: whose settings they are; owned */
-    bool by_operator;        /* MAY_GATEWAY: not the instance itself */
-    bool for_tenant;         /* a tenant's dashboard asks: say nothing about other tenants */
-    struct buf out;          /* op_begin(); wiped */
-    struct buf note;         /* op_done() logs it; empty: nothing */
-    struct buf changed;      /* op_changes(); of the audit log's entry */
-    struct audit_who who;    /* whose changes it makes; AUDIT_NOBODY: it makes none */
-    struct http_id id;       /* over HTTP */
-    struct v1_work work;     /* the bytes that the request counts for, until it is answered */
-    bool stream, takes_json; /* /mcp: what the client accepts */
+    char *tenant, *instance;       /* MAY_GATEWAY: whose settings they are; owned */
+    bool by_operator;              /* MAY_GATEWAY: not the instance itself */
+    bool for_tenant;               /* a tenant's dashboard asks: say nothing about other tenants */
+    struct buf out;                /* op_begin(); wiped */
+    struct buf note;               /* op_done() logs it; empty: nothing */
+    struct buf changed;            /* op_changes(); of the audit log's entry */
+    struct audit_who who;          /* whose changes it makes; AUDIT_NOBODY: it makes none */
+    char key_id[KEY_ID_CHARS + 1]; /* of the caller's key, whose end ends the call; "": none */
+    struct http_id id;             /* over HTTP */
+    struct v1_work work;           /* the bytes that the request counts for, until it is answered */
+    bool stream, takes_json;       /* /mcp: what the client accepts */
 };
 
 /* Arguments, while the handler runs; absent: STR_NULL, false, JSON_ABSENT. */

@@ -13,6 +13,7 @@
 #include "dispatch/dispatch.h"
 #include "edge/form.h"
 #include "http/manage.h"
+#include "mcp/mcp.h"
 #include "skills/skills.h"
 #include "store/jobs.h"
 #include "store/store.h"
@@ -472,8 +473,15 @@ void v1_run_body(struct op_call *c, struct str body)
     arena_done(&arena);
 }
 
+/* The end of this key ends the call: v1_check_keys(). */
+static void note_key(struct op_call *c, struct str key_id)
+{
+    if (key_id.n == KEY_ID_CHARS)
+        memcpy(c->key_id, key_id.p, KEY_ID_CHARS);
+}
+
 void v1_run_page(struct front *f, struct http_req *req, const struct op *op, struct str identity,
-                 struct str tenant)
+                 struct str key_id, struct str tenant)
 {
     struct arena arena = ARENA_INIT;
     struct reading r = {.body = http_body(req),
@@ -489,6 +497,7 @@ void v1_run_page(struct front *f, struct http_req *req, const struct op *op, str
                                 .attest = tenant.p == NULL,
                                 .takes_files = true};
     c->for_tenant = tenant.p != NULL;
+    note_key(c, key_id);
     f->peer = http_peer(req);
     if (op->may == MAY_GATEWAY)
         manage_name(c, r.body, tenant);
@@ -610,12 +619,28 @@ static void handle(struct front *f, struct reading *r)
         struct op_call *c = op_call_new(f, r->op);
         c->caller = caller;
         c->caller.takes_files = true;
+        note_key(c, caller.key_id);
         c->id = http_req_id(r->req);
         c->work = f->v1_work;
         f->v1_work = (struct v1_work){0};
         run(c, r);
     }
     buf_done(&allowed);
+}
+
+void v1_check_keys(struct front *f)
+{
+    mcp_check_keys(f->mcp);
+    mailbox_check_keys(f);
+    list_each (&f->op_calls, it, nxt) {
+        struct op_call *c = list_entry(it, struct op_call, link);
+        if (c->key_id[0] == '\0' || keys_is_good(f->keys, str_of(c->key_id)))
+            continue;
+        skills_cancel(&c->skills);
+        data_cancel(&c->data);
+        dispatch_cancel(&c->dispatch);
+        op_refuse(c, FAULT_REFUSED, "the key of this call was revoked");
+    }
 }
 
 void front_ops(struct front *f, struct http_req *req)

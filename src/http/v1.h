@@ -32,6 +32,9 @@ void v1_give_work(struct front *f, struct v1_work *w); /* an empty @w is fine */
 /* An mcp_may_cb: applies the rate limits of the caller's key once more. */
 bool v1_may_again(void *front, const struct caller *who);
 
+/* Keys were revoked: ends what they began and still waits for, calls, sessions and streams. */
+void v1_check_keys(struct front *f);
+
 /* ---- answers ---- */
 
 void v1_answer(struct op_call *c, int status, struct str json, struct str etag);
@@ -40,9 +43,10 @@ void v1_fault(struct front *f, struct http_id id, const struct op *op, const str
 /* Reads the arguments of @c, which are all in @body, and runs its handler. */
 void v1_run_body(struct op_call *c, struct str body);
 /* Runs @op for a page of the dashboard, which has been let in: every argument is a member of the
- * JSON body.  @tenant, unless absent, is the only tenant that the page may see. */
+ * JSON body.  @tenant, unless absent, is the only tenant that the page may see; @key_id, unless
+ * absent, the key that the page signed in with. */
 void v1_run_page(struct front *f, struct http_req *req, const struct op *op, struct str identity,
-                 struct str tenant);
+                 struct str key_id, struct str tenant);
 
 /* ---- the MCP face: mcp_route.c ---- */
 void tools_add(struct mcp *m, struct front *f); /* every operation that is a tool */

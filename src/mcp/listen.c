@@ -188,14 +188,6 @@ static bool has_changed(const struct changes *c, struct str uri)
 
 /* ---- listeners ---- */
 
-static bool key_is_good(const struct mcp_listener *l)
-{
-    const struct mcp_env *env = &l->m->env;
-
-    return l->who.key_id.p == NULL ||
-           env->resources->key_is_good(env->resources_ctx, l->who.key_id);
-}
-
 static void listener_free(struct mcp_listener *l)
 {
     struct mcp *m = l->m;
@@ -260,7 +252,7 @@ static void on_keep_alive(struct timer *t)
     timer_set(m->env.clock, t, MCP_KEEP_ALIVE_MS);
     list_each (&m->listeners, it, nxt) {
         struct mcp_listener *l = list_entry(it, struct mcp_listener, link);
-        if (!key_is_good(l))
+        if (!mcp_key_is_good(m, &l->who))
             listener_end(l);
         else if (l->sink != NULL)
             l->sink->send(l->sink, STR_NULL);
@@ -420,7 +412,7 @@ static void on_tell(struct timer *t)
         struct mcp_listener *l = list_entry(w->at, struct mcp_listener, by_watch);
         w->at = w->at->next;
         mark(l, &w->now);
-        if (key_is_good(l))
+        if (mcp_key_is_good(w->m, &l->who))
             tell_client(l);
         else
             listener_end(l);
@@ -596,7 +588,7 @@ void mcp_check_keys(struct mcp *m)
 {
     list_each (&m->listeners, it, nxt) {
         struct mcp_listener *l = list_entry(it, struct mcp_listener, link);
-        if (!key_is_good(l))
+        if (!mcp_key_is_good(m, &l->who))
             listener_end(l);
     }
 }

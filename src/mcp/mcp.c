@@ -180,6 +180,14 @@ static void exchange_free(struct mcp_exchange *x)
     free(x);
 }
 
+bool mcp_key_is_good(const struct mcp *m, const struct caller *who)
+{
+    const struct mcp_env *env = &m->env;
+
+    return who->key_id.p == NULL || env->resources == NULL ||
+           env->resources->key_is_good(env->resources_ctx, who->key_id);
+}
+
 static void on_tell(struct timer *t)
 {
     struct mcp_exchange *x = container_of(t, struct mcp_exchange, tell);
@@ -188,13 +196,15 @@ static void on_tell(struct timer *t)
 
     if (x->kind == MCP_REPLY && x->replies.n == 0)
         r.kind = MCP_ACCEPTED;
-    if (r.kind != MCP_ACCEPTED) {
+    if (!mcp_key_is_good(x->m, &x->who)) /* its listener has ended, or does so soon */
+        r = (struct mcp_reply){.kind = MCP_REVOKED};
+    if (r.kind != MCP_ACCEPTED && r.kind != MCP_REVOKED) {
         buf_add_z(&json, x->batch ? "[" : "");
         buf_add_str(&json, buf_str(&x->replies));
         buf_add_z(&json, x->batch ? "]" : "");
         r.json = buf_str(&json);
     }
-    if (x->session.n > 0)
+    if (x->session.n > 0 && r.kind != MCP_REVOKED)
         r.session = buf_str(&x->session);
     x->done(x->ctx, &r);
     buf_done(&json);

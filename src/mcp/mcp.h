@@ -132,6 +132,7 @@ enum mcp_reply_kind {
     MCP_BAD,       /* malformed: @json is the error response */
     MCP_NO_METHOD, /* newer era: @json is the error response */
     MCP_LISTENING, /* @json is the first message of the stream of @listener */
+    MCP_REVOKED,   /* the caller's key has ended since: nothing may be told */
 };
 struct mcp_reply { /* borrowed for the callback */
     enum mcp_reply_kind kind;

@@ -36,6 +36,9 @@ char *mcp_hold_caller(struct caller *who);
 /* Writes "_meta" with the server's name, and @subscription (JSON; absent: none). */
 void mcp_write_meta(const struct mcp *m, struct jw *w, struct str subscription);
 
+/* False: the caller's key was revoked, or has expired. */
+bool mcp_key_is_good(const struct mcp *m, const struct caller *who);
+
 /* ---- listen.c ---- */
 
 void listen_init(struct mcp *m);

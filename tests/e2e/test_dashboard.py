@@ -83,7 +83,11 @@ def test_a_session_ends_with_its_credential(make_bellhop):
     stream = by_key.events()
     stream.first("tick")
     mine = next(k for k in json.loads(server.cli("token", "list", "--json").stdout) if k["kind"] == "dashboard")
-    server.cli("token", "revoke", mine["id"])
+    with ThreadPoolExecutor() as pool:  # what a call waits for is not told to a revoked key either
+        trace, began = pool.submit(by_key.ask, "trace", {"person": "nobody", "wait": 20000}), time.monotonic()
+        wait_for(lambda: time.monotonic() - began > 0.5)
+        server.cli("token", "revoke", mine["id"])
+        assert trace.result().status != 200 and time.monotonic() - began < 15
     stream.first("over")
     wait_for(lambda: stream.over)
     assert not by_key.session()["signedIn"]
@@ -236,6 +240,17 @@ def test_a_tenants_session_sees_nothing_of_others(server, dial):
     stream.first("bots")
     stream.close()
     assert "globex" not in json.dumps(stream.got) and all(set(t) == {"at"} for t in stream.all("tick"))
+
+
+def test_an_erased_tenants_pages_are_signed_out(server):
+    server.add(tenant="acme")
+    link, other = link_of(server, "--tenant", "acme"), link_of(server, "--tenant", "globex")
+    p, late = Person(server), Person(server)
+    assert p.sign_in(link=link).status == 200
+    unused = link_of(server, "--tenant", "acme")
+    server.cli("erase", "--tenant", "acme", "--yes")
+    assert not p.session()["signedIn"] and late.sign_in(link=unused).status == 403
+    assert late.sign_in(link=other).status == 200
 
 
 def test_a_tenants_cursor_names_nobody_and_only_its_own_leads_anywhere(server, operator):

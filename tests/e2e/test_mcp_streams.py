@@ -168,6 +168,14 @@ def test_a_revoked_key_hears_nothing_more(bellhop, desk):
     assert desk.ask("tools/list").status == 401
 
 
+def test_a_tenant_that_is_erased_hears_nothing_more(bellhop, desk):
+    stream = desk.listen(INBOX)
+    assert stream.next()
+    bellhop.cli("erase", "--tenant", "acme", "--yes")
+    assert listeners(bellhop) == 0 and stream.next() and stream.next() is None
+    assert desk.ask("tools/list").status == 401
+
+
 def test_while_a_gateway_is_connected_it_alone_is_told(bellhop, desk, dial):
     stream = desk.listen(INBOX)
     stream.next()

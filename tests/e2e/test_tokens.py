@@ -1,7 +1,10 @@
 """Keys of programs and tokens of gateways: made, listed, revoked."""
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
-from conftest import CONFIG
+import dispatch_rig
+from conftest import CONFIG, wait_for
 from test_enroll import provision, token
 from v1 import Program
 
@@ -62,3 +65,17 @@ def test_a_key_that_asks_too_often_is_told_to_wait_and_others_are_not(make_bellh
     assert bob.get("/v1/skills").status == other.get("/v1/skills").status == 200
     assert 429 in [bob.get("/v1/skills").status for _ in range(6)]
     assert server.metric("keys") == 3
+
+
+def test_a_revoked_key_gets_no_answer_to_what_it_asked_before(make_bellhop):
+    server = make_bellhop(dispatch_rig.config("id: silent, substrate: relay, tenant: t"))
+    server.add(id="silent")
+    program = dispatch_rig.Sender(server)
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(program.request, "silent", dispatch_rig.augment("and?", correlation_id="c"), 30_000)
+        wait_for(lambda: server.instance("silent")["entries"] == 1)
+        began = time.monotonic()
+        server.cli("token", "revoke", program.key.split("_")[1])
+        assert asked.result().status == 403 and "revoked" in asked.result().text
+    assert time.monotonic() - began < 20
+    assert program.get("/v1/agents").status == 401

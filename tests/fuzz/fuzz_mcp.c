@@ -40,7 +40,7 @@ static void on_reply(void *ctx, const struct mcp_reply *r)
     struct json doc;
 
     told++;
-    must((r->kind == MCP_ACCEPTED) == (r->json.p == NULL));
+    must((r->kind == MCP_ACCEPTED || r->kind == MCP_REVOKED) == (r->json.p == NULL));
     must(r->json.p == NULL || json_parse(reader, r->json, &doc));
     must((r->kind == MCP_LISTENING) == (r->listener != NULL));
     if (r->session.p != NULL && session.n == 0)

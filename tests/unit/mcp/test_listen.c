@@ -356,6 +356,33 @@ static void a_key_that_is_not_good_any_more_hears_nothing(void **state)
     buf_done(&c.got);
 }
 
+static void a_key_that_ends_before_its_answer_gets_none(void **state)
+{
+    struct rig *t = *state;
+    const struct mcp_request listens = {
+        .who = &t->who,
+        .message =
+            STR("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"subscriptions/listen\",\"params\":{"
+                "\"_meta\":{\"" META "protocolVersion\":\"2026-07-28\",\"" META
+                "clientCapabilities\":{}},\"notifications\":{}}}"),
+        .version = STR(MCP_STATELESS),
+        .method = STR("subscriptions/listen"),
+        .takes_stream = true};
+
+    mcp_handle(t->mcp, &listens, on_reply, t);
+    t->bad_key = "key-1";
+    mcp_check_keys(t->mcp); /* the listener is gone before its stream begins */
+    clock_turn(t->clock);
+    assert_int_equal(t->kind, MCP_REVOKED);
+    assert_null(t->listener);
+    assert_int_equal(t->reply.n, 0);
+    in_session(t, "tools/list", "");
+    assert_int_equal(t->kind, MCP_REVOKED);
+    t->bad_key = NULL;
+    assert_true(str_contains(str_of(say(t, &listens)), STR("acknowledged")));
+    mcp_listener_gone(t->listener, NULL);
+}
+
 static void a_quiet_stream_is_kept_alive(void **state)
 {
     struct rig *t = *state;
@@ -487,6 +514,7 @@ UNIT(mcp_test_listen)
         PROMISE(nobody_is_told_what_cannot_be_read_now),
         PROMISE(a_stream_that_ends_here_ends_with_a_result),
         PROMISE(a_key_that_is_not_good_any_more_hears_nothing),
+        PROMISE(a_key_that_ends_before_its_answer_gets_none),
         PROMISE(a_quiet_stream_is_kept_alive),
         PROMISE(streams_and_subscriptions_are_bounded),
         PROMISE(a_session_hears_what_it_subscribed_to),
