@@ -81,7 +81,9 @@ static void puller_free(struct puller *p)
     timer_stop(loop_clock(p->f->loop), &p->late);
     if (p->poll != NULL)
         op_keep(p->poll, NULL, NULL);
-    p->poll = NULL;
+    if (p->leaving != NULL)
+        op_keep(p->leaving, NULL, NULL);
+    p->poll = p->leaving = NULL;
     if (map_get(&p->f->pullers->by_key, p->key) == p)
         map_del(&p->f->pullers->by_key, p->key);
     if (p->reading)
@@ -227,7 +229,11 @@ static void on_late(struct timer *t)
         op_answer(gone, STR("{}")); /* nobody reads it */
     }
     if (p->poll == NULL && now >= p->until_ms) {
-        end(p, FAULT_NOT_FOUND, "this session has ended");
+        struct op_call *leaving = p->leaving;
+        p->leaving = NULL;
+        if (leaving != NULL)
+            op_refuse(leaving, FAULT_UNAVAILABLE, "the mailbox cannot be written now; try again");
+        puller_free(p);
         return;
     }
     if (p->poll != NULL && p->key_id[0] != '\0' && !keys_is_good(p->f->keys, str_of(p->key_id))) {
@@ -364,6 +370,13 @@ static void on_dropped(void *mine)
     struct puller *p = mine;
 
     p->poll = NULL; /* answered, or the server goes down */
+}
+
+static void on_leaving_dropped(void *mine)
+{
+    struct puller *p = mine;
+
+    p->leaving = NULL; /* the same */
 }
 
 static void mailbox_pull(struct op_call *c)
@@ -568,14 +581,14 @@ static void mailbox_close(struct op_call *c)
 
     if (p == NULL)
         return;
-    if (p->leaving != NULL) { /* one call can wait for the sleep */
-        op_refuse(c, FAULT_BUSY, "this session is being closed already");
-        return;
-    }
     if (p->poll != NULL)
         answer_poll(p);
+    if (p->leaving != NULL) /* of a connection that was lost */
+        op_refuse(p->leaving, FAULT_BUSY, "another call ends this session");
+    else
+        session_data(p->session, STR("{\"type\":\"going_idle\"}\n"));
     p->leaving = c;
-    session_data(p->session, STR("{\"type\":\"going_idle\"}\n"));
+    op_keep(c, p, on_leaving_dropped);
     inner_wire_wake(&p->wire);
 }
 

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -315,6 +316,15 @@ def test_a_session_that_is_closed_several_times_at_once_answers_each(desk):
         c.sendall(b"\n")
     answers = [c.recv(4096).split()[1] for c in callers]
     assert b"200" in answers and set(answers) <= {b"200", b"404", b"429"}, answers
+
+
+def test_of_two_calls_that_end_a_session_each_is_answered(desk):
+    me = Program(desk.server, desk.key)
+    for _ in range(20):
+        session = me.ask("POST", "/v1/mailbox", {}).json["session"]
+        with ThreadPoolExecutor() as pool:
+            both = list(pool.map(lambda _: me.ask("DELETE", f"/v1/mailbox?session={session}").status, range(2)))
+        assert sorted(both) in ([200, 429], [200, 404]), both
 
 
 def test_a_gateway_that_connects_takes_over_too(desk, dial):
