@@ -138,21 +138,24 @@ static bool name_is_ok(struct str name)
 bool web_may_write_now(struct web *w, struct str chat_id, bool is_person)
 {
     struct web_bucket *b;
+    uint64_t who;
     int64_t now = clock_now_ms(w->base.env->clock), left;
 
     if (!is_person)
         return true; /* programs are limited by the mailbox alone */
     if (w->buckets == NULL)
         w->buckets = xcalloc(WEB_BUCKETS, sizeof *w->buckets);
-    b = &w->buckets[hash64(hash_process_key(), chat_id) % WEB_BUCKETS];
+    who = hash64(hash_process_key(), chat_id) | 1;
+    b = &w->buckets[(who >> 1) % WEB_BUCKETS];
+    /* Visitors cost nothing to make up.  One in the same place is forgotten, not counted with this
+     * one: else a crowd of them would keep everybody else from writing. */
     left =
-        b->at_ms == 0 ? BURST_MILLI : b->left_milli + (now - b->at_ms) * REFILL_MILLI_PER_S / 1000;
+        b->who != who ? BURST_MILLI : b->left_milli + (now - b->at_ms) * REFILL_MILLI_PER_S / 1000;
     if (left > BURST_MILLI)
         left = BURST_MILLI;
     if (left < 1000)
         return false;
-    b->left_milli = (int32_t)(left - 1000);
-    b->at_ms = now != 0 ? now : 1;
+    *b = (struct web_bucket){who, now, (int32_t)(left - 1000)};
     return true;
 }
 

@@ -37,7 +37,8 @@
 
 struct prompt;
 
-struct web_bucket { /* the rate limit of a visitor; several visitors may share a bucket */
+struct web_bucket { /* the rate limit of the visitor who wrote last of those with this place */
+    uint64_t who;   /* hash of the chat id; 0: nobody */
     int64_t at_ms;
     int32_t left_milli; /* thousandths of a message */
 };

@@ -190,6 +190,19 @@ static void a_person_who_writes_too_fast_is_asked_to_wait(void **state)
     assert_int_equal(status_of(last), 200);
 }
 
+static void made_up_visitors_keep_nobody_from_writing(void **state)
+{
+    char id[VISITOR_CHAT_CHARS + 1];
+
+    open_bot(0);
+    struct web *w = container_of(web, struct web, base);
+    for (int i = 0; i < 100000; i++) {
+        snprintf(id, sizeof id, "%032d", i);
+        (void)web_may_write_now(w, str_of(id), true);
+    }
+    assert_true(web_may_write_now(w, STR("0123456789abcdef0123456789abcdef"), true));
+}
+
 static void a_name_once_given_goes_with_every_message(void **state)
 {
     open_bot(10);
@@ -311,6 +324,7 @@ UNIT(platform_web_test_web)
         T(bad_posts_are_refused_with_a_reason),
         T(other_sites_cannot_post),
         T(a_person_who_writes_too_fast_is_asked_to_wait),
+        T(made_up_visitors_keep_nobody_from_writing),
         T(a_name_once_given_goes_with_every_message),
         T(an_answer_is_kept_before_success_and_reaches_every_page_of_that_visitor_only),
         T(an_unknown_chat_is_a_permanent_error),
