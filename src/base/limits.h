@@ -97,8 +97,8 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
       "addresses that never answer take every descriptor") \
     X(HISTORY_BYTES, "history_bytes", PER_VISITOR, LIMIT_BYTES, 1 << 20, 256 << 20, \
       "Messages of chat pages on disk.", \
-      "the visitor's oldest messages are deleted; for all together, the oldest of all; no " \
-      "message is stored until there is room", \
+      "the visitor's oldest messages are deleted; for all together, the oldest of the pages with " \
+      "the most; no message is stored until there is room", \
       "made-up visitors who fill the disk") \
     X(UNSENT_BYTES, "unsent_bytes", PER_CREDENTIAL, LIMIT_BYTES, 16 << 20, 64 << 20, \
       "Memory of messages that a gateway does not read.", \

@@ -167,6 +167,21 @@ def test_history_of_made_up_visitors_fills_no_disk(make_bellhop, dial):
     is_well(server)
 
 
+def test_made_up_visitors_of_one_page_push_out_nothing_of_another(make_bellhop, dial):
+    server = make_bellhop(config(history_bytes="1MiB"), env=SMALL)
+    dial(server, server.add(id="a"))
+    dial(server, server.add(id="b", tenant="other", bot="attic"))
+    for i in range(20):
+        assert server.write(f"{i} " + "y" * 8000, bot="attic", visitor="a-quiet-visitor-000") == 200
+    for _ in range(3):
+        flood(server, 2 * MIB)
+        assert server.write("hello", bot="attic") == 200  # both pages look for what to delete now
+        began = time.monotonic()
+        wait_for(lambda: time.monotonic() - began > 5 and limits(server)["held", "history_bytes"] <= 0.85 * MIB, 30)
+    kept = server.get("/chat/attic/api/history?limit=100", headers={"X-Bellhop-Visitor": "a-quiet-visitor-000"}).json["messages"]
+    assert [m["text"].split()[0] for m in kept] == [str(i) for i in range(20)]
+
+
 def test_nothing_is_kept_for_a_bot_that_nobody_is_routed_to(make_bellhop):
     server = make_bellhop(env=SMALL)
     flood(server, MIB, bot="attic")

@@ -63,6 +63,26 @@ static int64_t cut_for(const struct web_sweep *s, int64_t now_ms, uint64_t goal)
     return 0;
 }
 
+/* What each bot may keep if all together are to keep @room: those with less than that keep it, the
+ * others have the rest in equal parts.  So made-up visitors of one page push out nothing of another
+ * one. */
+static uint64_t share_of(uint64_t room)
+{
+    uint64_t share = 0, before;
+
+    do {
+        uint64_t rest = room, n = 0;
+        for (const struct web *w = web_sibling(STR_NULL); w != NULL; w = web_after(w)) {
+            bool has_less = w->kept < share;
+            rest -= has_less ? w->kept : 0;
+            n += !has_less;
+        }
+        before = share;
+        share = n > 0 ? rest / n : share;
+    } while (share > before);
+    return share;
+}
+
 /* ---- the size of the history ---- */
 
 /* Starts a pass after HURRY_MS, unless one is running or about to start. */
@@ -114,20 +134,19 @@ static void end(struct web_sweep *s)
 {
     struct web *w = s->web;
     struct ledger *l = w->base.env->ledger;
-    uint64_t all = l != NULL ? ledger_bounds(l, LIMIT_HISTORY_BYTES).all : 0, sum;
+    uint64_t all = l != NULL ? ledger_bounds(l, LIMIT_HISTORY_BYTES).all : 0, sum, share;
 
     ledger_correct(l, LIMIT_HISTORY_BYTES, &w->kept, (size_t)(s->found + s->written));
     s->known = true;
     s->cut_ms = 0;
     buf_reset(&s->after);
     sum = l != NULL ? ledger_held(l, NULL, LIMIT_HISTORY_BYTES) : 0;
-    if (all == 0 || sum <= all / 8 * 7) {
+    share = share_of(all / 4 * 3);
+    if (all == 0 || sum <= all / 8 * 7 || w->kept <= share) {
         timer_set(w->base.env->clock, &s->timer, REST_MS);
         return;
     }
-    /* Several bots share the limit; each shrinks to three quarters of its share. */
-    s->cut_ms = cut_for(s, clock_wall_ms(w->base.env->clock),
-                        (uint64_t)((double)w->kept / (double)sum * (double)all * 0.75));
+    s->cut_ms = cut_for(s, clock_wall_ms(w->base.env->clock), share);
     s->hurries = true;
     timer_set(w->base.env->clock, &s->timer, HURRY_MS);
 }

@@ -70,6 +70,11 @@ struct web *web_sibling(struct str bot)
     return list_is_empty(&open_bots) ? NULL : list_first(&open_bots, struct web, link);
 }
 
+struct web *web_after(const struct web *w)
+{
+    return w->link.next == &open_bots ? NULL : list_entry(w->link.next, struct web, link);
+}
+
 /* ---- the visitor key ---- */
 
 struct visitor_key {

@@ -125,6 +125,7 @@ bool web_message_read(struct web *w, struct str record, struct web_message *ret)
 /* ---- web.c ---- */
 /* The open web bot called @bot; absent: the first one.  NULL: none. */
 struct web *web_sibling(struct str bot);
+struct web *web_after(const struct web *w); /* the next open web bot; NULL: that was the last */
 void web_succeed(struct web *w, struct action_id id, struct str message_id);
 
 /* ---- visitor.c: names ---- */
