@@ -416,7 +416,7 @@ const struct op ops_manage[] = {
               .what = "Linked people, a list, or everybody."},
              {"allow", IN_BODY, OP_LIST, .max = GRANT_LIST_MAX, .what = "User ids."},
              {0}},
-     .errors = "malformed (400)"},
+     .errors = "malformed (400), rate_limited (429)"},
     {"setPolicy", "POST", "/relay/policy", MAY_GATEWAY, set_policy,
      "Say which messages of a place are for the instance; replaces the policy of the platform.",
      .log = "policy set", .operator_path = "/admin/manage/policy", CHANGE,
@@ -429,7 +429,7 @@ const struct op ops_manage[] = {
               .what = "Channels, threads and topics where requireAddress "
                       "does not hold; a topic also as group:topic."},
              {0}},
-     .errors = "malformed (400)"},
+     .errors = "malformed (400), rate_limited (429)"},
     {"setDmDefault", "POST", "/manage/dm-default", MAY_GATEWAY, set_dm_default,
      "Make this instance the one that gets a person's direct messages.",
      .log = "default instance for direct messages set", .operator_path = "/admin/manage/dm-default",

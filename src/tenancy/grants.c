@@ -355,6 +355,24 @@ static bool prepare_ready(struct facts *f, struct change *c)
     return c->err == BH_OK; /* the items were added before change_submit() */
 }
 
+static bool rule_fits(struct change *c, const struct map *rules)
+{
+    const struct rule *p = c->thing;
+
+    return map_count(rules) < GRANT_RULES_MAX || map_get(rules, str_of(p->platform)) != NULL ||
+           change_fail(c, BH_BUSY, "at most %d platforms of an instance have one", GRANT_RULES_MAX);
+}
+
+static bool prepare_principal(struct facts *f, struct change *c)
+{
+    return rule_fits(c, &c->to->gate.principals);
+}
+
+static bool prepare_policy(struct facts *f, struct change *c)
+{
+    return rule_fits(c, &c->to->gate.policies);
+}
+
 /* Replaces a rule of the instance; @what names its list of ids. */
 static void rule_change(struct change *c, struct grant_who who, const struct record_form *form,
                         const struct rule_record *r, const char *what)
@@ -377,7 +395,7 @@ void grant_principal(struct facts *f, struct grant_who who, struct str platform,
                      enum gate_principal mode, const struct str *allow, size_t n_allow,
                      facts_done_cb *done, void *ctx)
 {
-    rule_change(change_new(f, prepare_ready, apply_principal, done, ctx), who, &principal_form,
+    rule_change(change_new(f, prepare_principal, apply_principal, done, ctx), who, &principal_form,
                 &(struct rule_record){.tenant = who.tenant,
                                       .instance = who.instance,
                                       .platform = str_is_empty(platform) ? STR("*") : platform,
@@ -390,7 +408,7 @@ void grant_principal(struct facts *f, struct grant_who who, struct str platform,
 void grant_policy(struct facts *f, struct grant_who who, const struct grant_policy *p,
                   facts_done_cb *done, void *ctx)
 {
-    rule_change(change_new(f, prepare_ready, apply_policy, done, ctx), who, &policy_form,
+    rule_change(change_new(f, prepare_policy, apply_policy, done, ctx), who, &policy_form,
                 &(struct rule_record){.tenant = who.tenant,
                                       .instance = who.instance,
                                       .platform = p->platform,

@@ -22,6 +22,7 @@
 
 #define GRANT_ID_MAX 256    /* bytes of a user, guild or channel id */
 #define GRANT_LIST_MAX 2000 /* ids in an allow list or a list of free places */
+#define GRANT_RULES_MAX 64  /* platforms with a principal, or a policy, of an instance's own */
 #define LINK_CODE_LEN 8
 #define LINK_CODE_MS 600000   /* a code expires after ten minutes */
 #define LINK_CODES_MAX 8      /* valid codes of one instance at a time */
@@ -56,7 +57,7 @@ void grant_scope_release(struct facts *f, struct grant_who who, struct grant_pla
                          facts_done_cb *done, void *ctx);
 
 /* Sets which authors the instance admits.  @platform absent: on every platform that has no
- * principal of its own. */
+ * principal of its own.  BH_BUSY: GRANT_RULES_MAX platforms have one; policies likewise. */
 void grant_principal(struct facts *f, struct grant_who who, struct str platform,
                      enum gate_principal mode, const struct str *allow, size_t n_allow,
                      facts_done_cb *done, void *ctx);

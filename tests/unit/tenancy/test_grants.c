@@ -671,6 +671,29 @@ static void a_code_of_a_deprovisioned_instance_is_worth_nothing(void **state)
     assert_int_equal(redeem(r, "ann", code), BH_NOT_FOUND);
 }
 
+static void made_up_platforms_have_no_rules_without_end(void **state)
+{
+    struct rig *r = *state;
+    char platform[16];
+
+    for (int i = 0; i <= GRANT_RULES_MAX; i++) {
+        struct answer a = {0}, b = {0};
+        snprintf(platform, sizeof platform, "p%d", i);
+        grant_principal(r->f.facts, X, str_of(platform), GATE_ANY, NULL, 0, on_done, &a);
+        grant_policy(r->f.facts, X, &(struct grant_policy){.platform = str_of(platform)}, on_done,
+                     &b);
+        facts_rig_turn(&r->f);
+        assert_int_equal(a.err, i < GRANT_RULES_MAX ? BH_OK : BH_BUSY);
+        assert_int_equal(b.err, i < GRANT_RULES_MAX ? BH_OK : BH_BUSY);
+    }
+    struct answer again = {0}, other = {0};
+    grant_principal(r->f.facts, X, STR("p0"), GATE_OWNER_ONLY, NULL, 0, on_done, &again);
+    grant_principal(r->f.facts, Y, STR("p99"), GATE_ANY, NULL, 0, on_done, &other);
+    facts_rig_turn(&r->f);
+    assert_int_equal(again.err, BH_OK);
+    assert_int_equal(other.err, BH_OK);
+}
+
 #define PROMISE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 UNIT(tenancy_test_grants)
 {
@@ -692,6 +715,7 @@ UNIT(tenancy_test_grants)
         PROMISE(everything_granted_survives_a_restart),
         PROMISE(many_people_are_shown_in_pages_each_once),
         PROMISE(a_declaration_replaces_the_one_before),
+        PROMISE(made_up_platforms_have_no_rules_without_end),
         PROMISE(a_deprovisioned_instance_leaves_nothing_and_its_places_are_free),
         PROMISE(deprovisioning_waits_for_a_change_of_a_gateway_and_outlives_it),
         PROMISE(a_damaged_restriction_stops_the_start),
