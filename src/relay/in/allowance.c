@@ -19,9 +19,17 @@
 
 enum { KINDS = GATE_MONTH + 1 };
 
-struct turns {           /* of one person, or one chat, with one instance */
-    struct list link;    /* allowances->by_use[kind] */
-    enum gate_period in; /* the kind of @period */
+struct turns_share { /* the counts of one tenant */
+    struct list by_use;
+    size_t n, n_name;
+    char name[];
+};
+
+struct turns {                 /* of one person, or one chat, with one instance */
+    struct list link;          /* allowances->by_use[kind] */
+    struct list of_tenant;     /* share->by_use */
+    struct turns_share *share; /* borrowed */
+    enum gate_period in;       /* the kind of @period */
     int64_t period;
     uint32_t n, life;
     bool told;
@@ -32,6 +40,7 @@ struct turns {           /* of one person, or one chat, with one instance */
 struct allowances {
     struct map counts;         /* key -> struct turns, owned */
     struct list by_use[KINDS]; /* the one used last is at the end */
+    struct map tenants;        /* name -> struct turns_share, owned */
     struct buf key, value;     /* scratch */
     struct store_kv kv;        /* what allowance_count() returned */
 };
@@ -88,11 +97,34 @@ struct allowances *allowances_new(void)
     return t;
 }
 
+static struct turns_share *share_of(struct allowances *t, struct str key)
+{
+    struct str name = STR_NULL;
+
+    str_split(&key, RECORD_SEPARATOR, &name);
+    struct turns_share *s = map_get(&t->tenants, name);
+    if (s != NULL)
+        return s;
+    s = xcalloc(1, sizeof *s + name.n);
+    memcpy(s->name, name.p, name.n);
+    s->n_name = name.n;
+    list_init(&s->by_use);
+    map_put(&t->tenants, str_make(s->name, s->n_name), s);
+    return s;
+}
+
 static void drop(struct allowances *t, struct turns *c)
 {
+    struct turns_share *s = c->share;
+
     list_remove(&c->link);
+    list_remove(&c->of_tenant);
     map_del(&t->counts, str_make(c->key, c->n_key));
     free(c);
+    if (--s->n > 0)
+        return;
+    map_del(&t->tenants, str_make(s->name, s->n_name));
+    free(s);
 }
 
 void allowances_free(struct allowances *t)
@@ -103,6 +135,7 @@ void allowances_free(struct allowances *t)
         list_each (&t->by_use[k], it, nxt)
             drop(t, list_entry(it, struct turns, link));
     map_done(&t->counts);
+    map_done(&t->tenants);
     buf_done(&t->key);
     buf_done(&t->value);
     free(t);
@@ -133,6 +166,9 @@ static struct turns *add(struct allowances *t, struct str key)
     memcpy(c->key, key.p, key.n);
     c->n_key = key.n;
     list_init(&c->link);
+    c->share = share_of(t, key);
+    c->share->n++;
+    list_append(&c->share->by_use, &c->of_tenant);
     map_put(&t->counts, str_make(c->key, c->n_key), c);
     return c;
 }
@@ -172,8 +208,10 @@ enum bh_err allowances_load(struct relay *r)
             all[n++] = list_entry(it, struct turns, link);
         if (n > 0)
             qsort(all, n, sizeof all[0], by_period);
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++) {
             list_move(&all[i]->link, &t->by_use[k]);
+            list_move(&all[i]->of_tenant, &all[i]->share->by_use);
+        }
         free(all);
     }
     return err;
@@ -206,19 +244,31 @@ static struct turns *find(struct relay *r, const struct gate_instance *to, const
     return c;
 }
 
+/* The count that makes room for one more of the tenant in @key; NULL: there is room. */
+static struct turns *in_the_way(const struct allowances *t, struct str key)
+{
+    struct str name = STR_NULL;
+
+    str_split(&key, RECORD_SEPARATOR, &name);
+    const struct turns_share *s = map_get(&t->tenants, name);
+    if (s != NULL && s->n >= ALLOWANCE_TENANT_MAX)
+        return list_first(&s->by_use, struct turns, of_tenant);
+    for (size_t k = 0; k < KINDS && map_count(&t->counts) >= ALLOWANCE_COUNTS_MAX; k++)
+        if (!list_is_empty(&t->by_use[k]))
+            return list_first(&t->by_use[k], struct turns, link);
+    return NULL;
+}
+
 static struct turns *make(struct relay *r, const struct gate_instance *to, const struct event *ev)
 {
     struct allowances *t = r->allowances;
     struct turns *c = find(r, to, ev);
+    struct turns *oldest = c == NULL ? in_the_way(t, buf_str(&t->key)) : NULL;
 
-    if (c == NULL && map_count(&t->counts) >= ALLOWANCE_COUNTS_MAX)
-        for (size_t k = 0; k < KINDS; k++)
-            if (!list_is_empty(&t->by_use[k])) {
-                struct turns *oldest = list_first(&t->by_use[k], struct turns, link);
-                record_delete(r->env.store, &turns_form, str_make(oldest->key, oldest->n_key));
-                drop(t, oldest);
-                break;
-            }
+    if (oldest != NULL) {
+        record_delete(r->env.store, &turns_form, str_make(oldest->key, oldest->n_key));
+        drop(t, oldest);
+    }
     if (c == NULL) {
         c = add(t, buf_str(&t->key));
         c->in = to->allowance->period;
@@ -226,6 +276,7 @@ static struct turns *make(struct relay *r, const struct gate_instance *to, const
         c->life = to->life;
     }
     list_move(&c->link, &t->by_use[c->in]);
+    list_move(&c->of_tenant, &c->share->by_use);
     return c;
 }
 

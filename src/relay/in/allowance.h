@@ -11,7 +11,8 @@
  *
  * Periods follow the calendar of `allowances.timezone`; a week begins on Monday.  An instance
  * without an allowance costs nothing here.  At ALLOWANCE_COUNTS_MAX counts the least recently used
- * count is forgotten.  Counts of past periods are deleted.
+ * count is forgotten; at ALLOWANCE_TENANT_MAX of a tenant, the tenant's own, so that a crowd at one
+ * tenant's bot frees nobody elsewhere of what they used up.  Counts of past periods are deleted.
  *
  * accept.c calls this module for events of instances that have an allowance. */
 #pragma once
@@ -21,6 +22,7 @@
 struct relay;
 
 #define ALLOWANCE_COUNTS_MAX 200000
+#define ALLOWANCE_TENANT_MAX 50000
 #define ALLOWANCE_SWEEP 512 /* counts that one sweep deletes at most */
 
 struct allowance_settings {

@@ -246,6 +246,32 @@ static bool on_record(void *ctx, uint64_t pos, const struct journal_record *rec)
     return true;
 }
 
+static void a_crowd_at_one_tenants_bot_frees_nobody_elsewhere(void **state)
+{
+    struct gate_allowance a = {.turns = 1, .period = GATE_DAY};
+    const struct gate_instance mine = {.tenant = STR("acme"),
+                                       .instance = STR("ann"),
+                                       .allowance = &a};
+    const struct gate_instance crowded = {.tenant = STR("crowd"),
+                                          .instance = STR("bot"),
+                                          .allowance = &a};
+    struct gate_verdict v = {.to = &mine, .reason = GATE_YES_OPEN};
+    struct event ev = make_event("a", "e1");
+    char user[16];
+
+    ev.user_id = STR("u1");
+    allowance_count(rig.relay, &v, &ev);
+    for (int i = 0; i < ALLOWANCE_COUNTS_MAX; i++) {
+        snprintf(user, sizeof user, "made-up-%d", i);
+        ev.user_id = str_of(user);
+        allowance_count(rig.relay, &(struct gate_verdict){.to = &crowded}, &ev);
+    }
+    ev.user_id = STR("u1");
+    allowances_judge(rig.relay, &ev, &v, 1);
+    assert_int_equal(v.reason, GATE_NO_ALLOWANCE);
+    turn();
+}
+
 static void why_has_the_reason(void **state)
 {
     int found = 0;
@@ -307,6 +333,7 @@ UNIT(relay_test_allowance)
         ALLOWANCE(without_one_a_message_writes_no_more),
         ALLOWANCE(removing_it_lets_everything_through),
         ALLOWANCE(counts_of_past_periods_are_deleted),
+        ALLOWANCE(a_crowd_at_one_tenants_bot_frees_nobody_elsewhere),
         ALLOWANCE(why_has_the_reason),
         cmocka_unit_test(turns_are_read_as_people_write_them),
         cmocka_unit_test(zones_are_those_of_the_machine),
