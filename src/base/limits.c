@@ -41,12 +41,12 @@ struct party {             /* one for every gateway that is connected: it is sma
     uint32_t turn, used;   /* party_used() */
     uint32_t holds;
     uint32_t scope : 4;
-    uint32_t noted : 8;  /* counters of what lies on disk, as bits; not 0: a hold is for them */
-    uint32_t key_n : 20; /* the key stands behind the counters: the scope, then the name */
+    uint32_t noted : 9;  /* counters of what lies on disk, as bits; not 0: a hold is for them */
+    uint32_t key_n : 19; /* the key stands behind the counters: the scope, then the name */
     uint64_t held[];     /* one per row of the scope; of a branch: the address of the party that
                           * counts, in held[0] */
 };
-#define KEY_MAX ((1u << 20) - 1)
+#define KEY_MAX ((1u << 19) - 1)
 
 struct ledger {
     struct ledger *of; /* borrowed; a branch: the ledger that counts; NULL: this one counts */
@@ -66,7 +66,7 @@ struct ledger *ledger_new(const struct limit_settings *s)
     for (int i = 0; i < LIMIT_N; i++)
         l->at[i] = l->rows[limit_rows[i].scope]++;
     for (int i = 0; i < PER_N; i++)
-        assert(l->rows[i] > 0 && l->rows[i] <= 8); /* party.noted */
+        assert(l->rows[i] > 0 && l->rows[i] <= 9); /* party.noted */
     pthread_mutex_init(&l->mutex, NULL);
     ledger_set(l, s != NULL ? s : &limit_defaults);
     return l;
@@ -348,10 +348,10 @@ void ledger_note(struct ledger *l, enum limit what, struct str who, uint64_t now
         return;
     lock(l);
     struct party *p = find(l, limit_rows[what].scope, who);
-    uint8_t bit = (uint8_t)(1u << l->at[what]), before = p->noted;
+    uint32_t bit = 1u << l->at[what], before = p->noted;
     l->held[what] = l->held[what] - p->held[l->at[what]] + now;
     p->held[l->at[what]] = now;
-    p->noted = (uint8_t)(now != 0 ? p->noted | bit : p->noted & ~bit);
+    p->noted = (now != 0 ? p->noted | bit : p->noted & ~bit) & 511;
     if (before == 0 && p->noted != 0)
         p->holds++;
     else if (before != 0 && p->noted == 0)

@@ -102,7 +102,10 @@ enum limit_unit { LIMIT_COUNT, LIMIT_BYTES };
       "made-up visitors who fill the disk") \
     X(UNSENT_BYTES, "unsent_bytes", PER_CREDENTIAL, LIMIT_BYTES, 16 << 20, 64 << 20, \
       "Memory of messages that a gateway does not read.", \
-      "the socket is closed, and the gateway reconnects", "gateways that ask and never read")
+      "the socket is closed, and the gateway reconnects", "gateways that ask and never read") \
+    X(GATEWAY_SOCKETS, "gateway_sockets", PER_TENANT, LIMIT_COUNT, 49152, 0, \
+      "Open sockets of all gateways of a tenant.", "503, and the gateway retries", \
+      "a tenant with many gateways takes every connection")
 
 enum limit {
 #define LIMIT_ENUM(NAME, name, scope, unit, each, all, what, then, threat) LIMIT_##NAME,

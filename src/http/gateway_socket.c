@@ -48,6 +48,7 @@ struct gateway_socket { /* kept small: ten thousand may be idle */
     struct front *front;     /* borrowed */
     struct dialled *dialled; /* shared; NULL: public_url is known */
     struct party *party;     /* rate limits of its credential, one reference; NULL: refused */
+    struct party *tenant;    /* of its tenant, the same */
     size_t unfinished;       /* bytes of an incomplete message, counted for the party */
 };
 
@@ -197,6 +198,36 @@ static void socket_free(struct gateway_socket *s)
 
 /* ---- life ---- */
 
+/* The parties that a socket counts for; a hold on each. */
+struct socket_payers {
+    struct party *credential, *tenant;
+};
+
+static void give_back(struct front *f, struct socket_payers by)
+{
+    ledger_give(f->ledger, by.credential, LIMIT_SOCKETS, 1);
+    ledger_give(f->ledger, by.tenant, LIMIT_GATEWAY_SOCKETS, 1);
+    party_drop(by.credential);
+    party_drop(by.tenant);
+}
+
+/* Counts one more socket.  False: the credential or its tenant has too many. */
+static bool take_socket(struct front *f, const struct gateway *gw, struct socket_payers *ret)
+{
+    struct socket_payers by = {ledger_party(f->ledger, PER_CREDENTIAL, str_of(gw->id)),
+                               ledger_party(f->ledger, PER_TENANT, str_of(gw->tenant))};
+    bool taken = ledger_take(f->ledger, by.credential, LIMIT_SOCKETS, 1) == LIMIT_TAKEN;
+
+    *ret = by;
+    if (taken && ledger_take(f->ledger, by.tenant, LIMIT_GATEWAY_SOCKETS, 1) == LIMIT_TAKEN)
+        return true;
+    if (taken)
+        ledger_give(f->ledger, by.credential, LIMIT_SOCKETS, 1);
+    party_drop(by.credential);
+    party_drop(by.tenant);
+    return false;
+}
+
 static void on_closed(void *ctx, int code)
 {
     struct gateway_socket *s = ctx;
@@ -205,8 +236,7 @@ static void on_closed(void *ctx, int code)
         session_closed(s->session, code);
     if (s->party != NULL) {
         (void)ledger_change(s->front->ledger, s->party, LIMIT_FRAME_BYTES, &s->unfinished, 0);
-        ledger_give(s->front->ledger, s->party, LIMIT_SOCKETS, 1);
-        party_drop(s->party);
+        give_back(s->front, (struct socket_payers){s->party, s->tenant});
     }
     socket_free(s);
 }
@@ -271,37 +301,32 @@ static bool can_serve(struct front *f, struct http_req *req)
     return true;
 }
 
-/* The socket counts for @party, one hold of which is taken over. */
-static void let_in(struct gateway_socket *s, struct party *party, const struct gateway *gw)
+/* The socket counts for @by, whose holds are taken over. */
+static void let_in(struct gateway_socket *s, struct socket_payers by)
 {
-    struct party *tenant = ledger_party(s->front->ledger, PER_TENANT, str_of(gw->tenant));
-
-    s->party = party;
+    s->party = by.credential;
+    s->tenant = by.tenant;
     if (ws_is_remote(s->ws))
         s->wire.ops = &remote_ops;
-    ws_let_in(s->ws, party, tenant);
-    party_drop(tenant);
+    ws_let_in(s->ws, by.credential, by.tenant);
 }
 
 static void open_session(struct front *f, const struct ws_offer *offer, const struct gateway *gw)
 {
-    struct party *party = ledger_party(f->ledger, PER_CREDENTIAL, str_of(gw->id));
-    struct gateway_socket *s = NULL;
+    struct socket_payers by;
+    struct gateway_socket *s;
 
-    if (ledger_take(f->ledger, party, LIMIT_SOCKETS, 1) == LIMIT_TAKEN) {
-        s = accept_socket(f, offer);
-        if (s == NULL)
-            ledger_give(f->ledger, party, LIMIT_SOCKETS, 1);
-    } else {
+    if (!take_socket(f, gw, &by)) {
         front_retry_id(f, offer->id, "too_many_sockets",
-                       "This credential has too many sockets open "
-                       "(limits.sockets_per_credential).");
-    }
-    if (s == NULL) {
-        party_drop(party);
+                       "This credential, or its tenant, has too many sockets open "
+                       "(limits.sockets_per_credential, limits.gateway_sockets_per_tenant).");
         return;
     }
-    let_in(s, party, gw);
+    if ((s = accept_socket(f, offer)) == NULL) {
+        give_back(f, by);
+        return;
+    }
+    let_in(s, by);
     s->session = session_open(f->relay, gw, &s->wire);
     if (s->session == NULL)
         wire_close(&s->wire, CLOSE_TRY_LATER);
@@ -347,20 +372,18 @@ void gateway_present(void *front, const struct ws_past *past)
     struct front *f = front;
     const struct gateway *gw = gateway_named(f, &past->name);
     struct gateway_socket *s = socket_new(f);
-    struct party *party;
+    struct socket_payers by;
 
     s->ws = ws_resume(past, &handlers, s);
     if (gw == NULL) {
         wire_close(&s->wire, CLOSE_REVOKED);
         return;
     }
-    party = ledger_party(f->ledger, PER_CREDENTIAL, str_of(gw->id));
-    if (ledger_take(f->ledger, party, LIMIT_SOCKETS, 1) != LIMIT_TAKEN) {
-        party_drop(party);
+    if (!take_socket(f, gw, &by)) {
         wire_close(&s->wire, CLOSE_TRY_LATER);
         return;
     }
-    let_in(s, party, gw);
+    let_in(s, by);
     resume(s, gw, past);
 }
 

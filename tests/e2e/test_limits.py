@@ -93,6 +93,20 @@ def test_a_credential_has_so_many_sockets(make_bellhop, dial):
     second.close()
 
 
+def test_the_gateways_of_a_tenant_have_so_many_sockets_and_others_get_in(make_bellhop, dial):
+    server = make_bellhop(config(gateway_sockets_per_tenant=2))
+    many, other = [server.add(id=f"g{i}") for i in range(3)], server.add(id="other", tenant="other", bot="attic")
+    first = dial(server, many[0])
+    dial(server, many[1])
+    with pytest.raises(Refused) as refused:
+        dial(server, many[2])
+    assert refused.value.status == 503
+    dial(server, other)
+    first.close()
+    wait_for(lambda: limits(server)["held", "gateway_sockets"] == 2 and limits(server)["held", "sockets"] == 2)
+    dial(server, many[2])
+
+
 def test_unfinished_lines_of_a_credential_have_so_many_bytes(make_bellhop):
     server = make_bellhop(config(frame_bytes_per_credential="2MiB"), env=SMALL)
     c = server.add(id="half")
