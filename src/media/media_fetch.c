@@ -1,13 +1,19 @@
 /* media_fetch.c - design.  (media_fetch.h has the contract.)
  *
  * The transfer pauses while a piece is being written, so it is never faster than the disk.  The
- * writer is created when the first bytes arrive: only then are the answer's type and size known. */
+ * writer is created when the first bytes arrive: only then are the answer's type and size known.
+ *
+ * A platform that still prepares a file answers 202 (LINE does, for videos): it is asked again. */
 #include "media/media_fetch.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/arena.h"
+#include "base/mem.h"
 #include "media/media_priv.h"
 #include "net/http_client.h"
+
+enum { AGAIN_MS = 1000, MAX_HEADERS = 8 };
 
 #define NO_ROOM "there is no room for it (media.per_tenant, media.total, the disk)"
 
@@ -20,6 +26,9 @@ struct media_fetch {
     struct media_write *writer; /* owned; NULL: not begun, or ended */
     struct arena arena;
     struct media_source from; /* its strs are in the arena; without url and headers */
+    struct buf asked;         /* secret: the address and the headers, each with its NUL */
+    struct timer again;
+    int64_t until_ms; /* monotonic */
     bool has_room;
     char why[160];
 };
@@ -27,8 +36,10 @@ struct media_fetch {
 static void fetch_free(struct media_fetch *f)
 {
     list_remove(&f->link);
+    timer_stop(f->m->clock, &f->again);
     http_cancel(&f->call);
     media_abort(&f->writer);
+    buf_wipe(&f->asked);
     arena_done(&f->arena);
     free(f);
 }
@@ -107,10 +118,18 @@ static bool begin(struct media_fetch *f, const struct http_result *head, struct 
 
 static http_done_cb on_done;
 
+/* The file is not ready yet. */
+static bool is_early(const struct media_fetch *f, const struct http_result *r)
+{
+    return f->from.trusted && r->status == 202;
+}
+
 static enum http_take on_data(void *ctx, const struct http_result *head, struct str bytes)
 {
     struct media_fetch *f = ctx;
 
+    if (is_early(f, head))
+        return HTTP_TOOK;
     if (f->writer == NULL)
         return begin(f, head, bytes) ? HTTP_LATER : HTTP_STOP;
     if (!f->has_room)
@@ -123,16 +142,36 @@ static enum http_take on_data(void *ctx, const struct http_result *head, struct 
 static void start(struct media_fetch *f, const char *url, const char *const *headers, bool trusted)
 {
     struct media *m = f->m;
+    int64_t left_ms = f->until_ms - clock_now_ms(m->clock);
     struct http_fetch what = {.url = url,
                               .headers = headers,
-                              .timeout_ms = f->from.timeout_ms > 0 ? f->from.timeout_ms
-                                                                   : m->env.settings->wait_ms,
+                              .timeout_ms = left_ms > 1 ? left_ms : 1,
                               .max_body = (size_t)MEDIA_MAX_BYTES * 2, /* the writer is stricter */
                               .public_only = !trusted && !m->env.settings->allow_private,
                               .not_local = !trusted,
                               .on_data = on_data};
 
     f->call = http_fetch(m->env.http, &what, on_done, f);
+}
+
+static void on_again(struct timer *t)
+{
+    struct media_fetch *f = container_of(t, struct media_fetch, again);
+    const char *headers[MAX_HEADERS + 1] = {0};
+    size_t at = strlen(f->asked.p) + 1;
+
+    for (size_t n = 0; at < f->asked.n; at += strlen(f->asked.p + at) + 1)
+        headers[n++] = f->asked.p + at;
+    start(f, f->asked.p, headers, true);
+}
+
+static void keep_asked(struct media_fetch *f, const struct media_source *s)
+{
+    buf_add(&f->asked, s->url, strlen(s->url) + 1);
+    for (size_t n = 0; s->headers != NULL && s->headers[n] != NULL; n++) {
+        assert(n < MAX_HEADERS);
+        buf_add(&f->asked, s->headers[n], strlen(s->headers[n]) + 1);
+    }
 }
 
 static void on_done(void *ctx, const struct http_result *r)
@@ -150,6 +189,13 @@ static void on_done(void *ctx, const struct http_result *r)
         return;
     }
     bool good = r->err == BH_OK && r->status >= 200 && r->status < 300;
+    if (good && is_early(f, r)) {
+        if (clock_now_ms(f->m->clock) + AGAIN_MS < f->until_ms)
+            timer_set(f->m->clock, &f->again, AGAIN_MS);
+        else
+            end(f, NULL, "its platform is still preparing it");
+        return;
+    }
     if (good && f->writer != NULL) {
         media_end(f->writer);
         return;
@@ -184,6 +230,11 @@ struct media_fetch *media_fetch(struct media *m, const struct media_source *s,
     f->from.url = NULL;
     f->from.headers = NULL;
     list_append(&m->fetches, &f->link);
+    timer_init(&f->again, on_again);
+    f->until_ms =
+        clock_now_ms(m->clock) + (s->timeout_ms > 0 ? s->timeout_ms : m->env.settings->wait_ms);
+    if (s->trusted)
+        keep_asked(f, s);
     start(f, s->url, s->headers, s->trusted);
     return f;
 }

@@ -3,6 +3,7 @@
  * host/host.c downloads the files of people's messages, platform/sender_files.c those of agents.
  *
  * The answer is streamed to disk.  Only a 2xx answer counts, and at most one redirect is followed.
+ * A platform that answers 202 is asked again every second, within the time that there is.
  * A web page or a JSON error in place of the expected type is a failure.
  */
 #pragma once

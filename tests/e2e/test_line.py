@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+import test_media
 from conftest import wait_for
 from many_rig import Many
 from test_interactions import raw
@@ -165,6 +166,17 @@ def test_pictures_come_in_and_the_token_stays(rig):
     assert rig.sim.post(event) == 200
     frame = rig.gateway.next("inbound")["event"]
     assert frame["message_type"] == "photo" and len(frame["media_urls"]) == 1 and TOKEN not in json.dumps(frame)
+
+
+def test_a_video_that_line_still_prepares_is_waited_for(rig):
+    event = rig.sim.event(message={"type": "video", "duration": 60000, "contentProvider": {"type": "line"}, "quoteToken": "q"})
+    video, id = b"\0\0\0\x18ftypmp42" + b"x" * 100, event["message"]["id"]
+    rig.sim.files[id], rig.sim.preparing[id] = video, 2
+    assert rig.sim.post(event) == 200
+    frame = rig.gateway.next("inbound")["event"]
+    url, = frame["media_urls"]
+    assert frame["message_type"] == "video" and frame["text"] == ""
+    assert test_media.ask(rig.server, "GET", url[url.index("/relay/media"):], rig.credential.token()).content == video
 
 
 def test_long_texts_are_split(rig):

@@ -17,7 +17,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 class LineSim(WebApi):
     def __init__(self, token, secret):
         self.token, self.secret, self.to, self.n = token, secret, None, 0
-        self.keys, self.files, self.note, self.loading, self.quotable = {}, {}, None, [], []
+        self.keys, self.files, self.preparing, self.note, self.loading, self.quotable = {}, {}, {}, None, [], []
         super().__init__()
 
     def sign(self, body, secret=None):
@@ -65,6 +65,9 @@ class LineSim(WebApi):
         if method == "GET" and path == "/v2/bot/info":
             return 200, {"userId": BOT, "basicId": "@216ru", "displayName": "Desk", "chatMode": "bot", "markAsReadMode": "auto"}, {}
         content = re.fullmatch(r"/v2/bot/message/(\d+)/content", path)
+        if method == "GET" and content and self.preparing.get(content[1], 0) > 0:  # a large video or audio
+            self.preparing[content[1]] -= 1
+            return 202, {}, {}
         if method == "GET" and content and content[1] in self.files:
             return 200, self.files[content[1]], {"Content-Type": "image/png"}
         if (method, path) == ("POST", "/v2/bot/chat/loading/start"):

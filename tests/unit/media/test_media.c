@@ -25,6 +25,7 @@ struct rig {
     /* the writer under test */
     struct media_write *w;
     int rooms, dones;
+    int early; /* answers before the file is ready */
     enum bh_err err;
     char id[MEDIA_ID_CHARS + 1];
     char why[256];
@@ -70,6 +71,10 @@ static void answer(void *ctx, struct http_req *req)
     } else if (str_eq(path, STR("/packed"))) {
         a.headers = "Content-Encoding: gzip\r\n";
         buf_add_str(&body, PACKED);
+    } else if (str_eq(path, STR("/early"))) {
+        a.status = str_eq(http_header(req, "X-Token"), STR("t")) && r->early-- == 0 ? 200 : 202;
+        a.content_type = a.status == 202 ? "application/json" : a.content_type;
+        buf_add_z(&body, a.status == 202 ? "{}" : "\x89PNG\r\n\x1a\n");
     } else if (str_eq(path, STR("/elsewhere"))) {
         a.status = 302;
         a.headers = "Location: http://169.254.169.254/latest/meta-data\r\n";
@@ -573,6 +578,21 @@ static void what_is_no_file_is_told_so(void **state)
     assert_int_equal(files_in_folder(r), 0);
 }
 
+static void a_file_that_is_not_ready_is_asked_for_again(void **state)
+{
+    static const char *const headers[] = {"X-Kind: video", "X-Token: t", NULL};
+    struct rig *r = *state;
+
+    r->early = 2;
+    fetch(r, "/early", (struct media_source){.trusted = true, .headers = headers});
+    assert_int_equal(r->err, BH_OK);
+    assert_int_equal(media_find(r->m, str_of(r->id))->size, 8);
+    r->early = 100;
+    fetch(r, "/early",
+          (struct media_source){.trusted = true, .headers = headers, .timeout_ms = 1500});
+    assert_string_equal(r->why, "its platform is still preparing it");
+}
+
 static void a_metadata_address_is_never_asked(void **state)
 {
     struct rig *r = *state;
@@ -627,6 +647,7 @@ UNIT(media_test_media)
         T(a_file_is_fetched_to_disk),
         T(what_comes_packed_is_not_unpacked),
         T(what_is_no_file_is_told_so),
+        T(a_file_that_is_not_ready_is_asked_for_again),
         T(a_metadata_address_is_never_asked),
         T(a_cancelled_fetch_tells_nobody),
     };
