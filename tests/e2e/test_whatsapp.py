@@ -235,6 +235,20 @@ def test_a_message_is_delivered_once_however_often_it_comes(rig):
     assert g.quiet()
 
 
+def test_edits_and_deletions_reach_what_still_waits(rig):
+    """Meta tells of them where the number is in the WhatsApp Business app, too."""
+    s = rig.sim
+    rig.gateway.sleep()
+    gone, wrong, _ = s.say(ANN, "gone"), s.say(ANN, "wrong"), s.say(ANN, "kept")
+    s.say(ANN, type="revoke", revoke={"original_message_id": gone})
+    s.say(ANN, type="edit", edit={"original_message_id": wrong, "message": {"type": "text", "text": {"body": "right"}}})
+    g = rig.dial()
+    g.hear("right")
+    g.hear("kept")
+    s.say(ANN, type="revoke", revoke={"original_message_id": wrong})  # an agent that has the message is not told
+    assert g.quiet()
+
+
 def test_keys_are_kept_for_as_long_as_meta_repeats(rig):
     """A webhook that Meta repeats after a week is known still, though delivery.dedup says a day."""
     s, g = rig.sim, rig.gateway

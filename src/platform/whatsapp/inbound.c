@@ -50,7 +50,8 @@ static struct webhook_delivery delivery_of(struct whatsapp *w, const struct even
 {
     struct webhook_delivery x = {.ev = ev};
 
-    x.prompt = prompts_answered(w->base.prompts, ev, press, &x.option);
+    if (!ev->edit.set)
+        x.prompt = prompts_answered(w->base.prompts, ev, press, &x.option);
     w->n.presses += x.prompt != NULL;
     return x;
 }
@@ -169,7 +170,7 @@ static bool take_message(struct whatsapp *w, const struct wa_item *it, struct wh
     }
     if (out->moved.n > 0)
         wa_person_moved(to, out->ev.chat_id, out->moved);
-    if (v == WA_EVENT) /* a message to a group opens no window */
+    if (v == WA_EVENT && !out->ev.edit.set) /* a message to a group opens no window */
         wa_person_heard(to, out);
     if (v != WA_EVENT) {
         to->base.n.ignored++;

@@ -366,6 +366,28 @@ static enum wa_verdict take_reaction(struct json v, bool wanted, struct arena *a
     return WA_EVENT;
 }
 
+/* The person takes a message back, or changes its words.  Numbers that the WhatsApp Business app
+ * shares are told so; others get the kind "unsupported". */
+static enum wa_verdict take_change(struct json m, struct str type, struct arena *arena,
+                                   struct wa_out *out)
+{
+    bool deletes = str_eq(type, STR("revoke"));
+    struct json v = json_get(m, deletes ? "revoke" : "edit"), now = json_get(v, "message");
+    struct str id = json_str(v, "original_message_id");
+    struct event *ev = &out->ev;
+
+    if (!wa_is_wamid(id) || (!deletes && !json_is_object(now)))
+        return WA_MALFORMED;
+    if (!deletes)
+        set_content(now, json_str(now, "type"), arena, out);
+    ev->edit.text = ev->text;
+    ev->n_media = 0; /* a changed caption; the file is that of the message */
+    ev->message_id = id;
+    ev->edit.set = ev->edit.silent = true; /* an agent that has the message is not told */
+    ev->edit.deletes = deletes;
+    return WA_EVENT;
+}
+
 /* A system message tells that the person has a new number, or a new BSUID. */
 static enum wa_verdict take_system(struct json v, struct wa_out *out)
 {
@@ -427,6 +449,8 @@ enum wa_verdict wa_normalize(const struct wa_item *it, const struct wa_in *in, s
         out->why = "the message came from a WhatsApp group, and bellhop serves none";
         return WA_REFUSED;
     }
+    if (str_eq(type, STR("revoke")) || str_eq(type, STR("edit")))
+        return take_change(m, type, arena, out);
     if (str_eq(type, STR("reaction")))
         return take_reaction(json_get(m, "reaction"), in->reactions, arena, out);
     if (wa_is_wamid(json_str(context, "id"))) {

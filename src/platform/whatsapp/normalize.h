@@ -10,9 +10,9 @@
  *      chat_type          dm
  *      former_key         the phone number, beside a BSUID: the person's route may name it
  *
- * Text, files, places, contact cards, answers to buttons and kinds that bellhop does not know
- * become events; no message of a person is dropped for its kind.  Messages of groups are refused.
- * inbound.c calls it. */
+ * Text, files, places, contact cards, answers to buttons, edits, deletions and kinds that bellhop
+ * does not know become events; no message of a person is dropped for its kind.  Messages of
+ * groups are refused.  inbound.c calls it. */
 #pragma once
 #include "base/arena.h"
 #include "base/json.h"

@@ -195,6 +195,29 @@ static void reactions_notices_and_groups(void **state)
     assert_int_equal(read(ANN "'type':'text','group_id':'g','text':{'body':'x'}"), WA_REFUSED);
 }
 
+static void edits_and_deletions_name_the_message(void **state)
+{
+    assert_int_equal(read(ANN "'type':'revoke','revoke':{'original_message_id':'wamid.X'}"),
+                     WA_EVENT);
+    assert_true(out.ev.edit.set && out.ev.edit.silent && out.ev.edit.deletes);
+    assert_str(out.ev.message_id, "wamid.X");
+    assert_str(out.ev.event_id, "wamid.A=");
+    assert_str(out.ev.user_id, "US.1");
+    assert_int_equal(read(ANN "'type':'edit','edit':{'original_message_id':'wamid.X','message':{"
+                              "'type':'text','text':{'body':'right'}}}"),
+                     WA_EVENT);
+    assert_true(out.ev.edit.set && out.ev.edit.silent && !out.ev.edit.deletes);
+    assert_str(out.ev.edit.text, "right");
+    assert_int_equal(read(ANN "'type':'edit','edit':{'original_message_id':'wamid.X','message':{"
+                              "'type':'image','image':{'id':'1','caption':'c'}}}"),
+                     WA_EVENT);
+    assert_str(out.ev.edit.text, "c");
+    assert_int_equal(out.ev.n_media, 0);
+    assert_int_equal(read(ANN "'type':'revoke','revoke':{}"), WA_MALFORMED);
+    assert_int_equal(read(ANN "'type':'edit','edit':{'original_message_id':'wamid.X'}"),
+                     WA_MALFORMED);
+}
+
 static void a_webhook_is_walked_in_order(void **state)
 {
     static const enum wa_kind want[] = {WA_MESSAGE, WA_MESSAGE, WA_STATUS, WA_NEW_ID, WA_ERROR};
@@ -279,6 +302,7 @@ UNIT(platform_whatsapp_test_normalize)
         cmocka_unit_test(every_kind_says_something),
         cmocka_unit_test(files_are_named_by_their_id),
         cmocka_unit_test(reactions_notices_and_groups),
+        cmocka_unit_test(edits_and_deletions_name_the_message),
         cmocka_unit_test(a_webhook_is_walked_in_order),
         cmocka_unit_test(statuses_and_new_ids_are_read),
         cmocka_unit_test(signatures_cover_every_byte),
