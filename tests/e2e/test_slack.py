@@ -197,7 +197,8 @@ def test_edits_and_deletions_reach_what_still_waits(sim, make_bellhop, dial):
                              "ts": "1.3", "event_ts": "1.3", "message": edited, "previous_message": first})
 
     first, second, third = (sim.message(DM, t) for t in ("wrong", "gone", "kept"))
-    for event in (first, second, third):
+    fourth = sim.message(GENERAL, "gone, too")
+    for event in (first, second, third, fourth):
         sim.tell(sim.envelope(event))
     sim.tell(change(first))
     unfurled = change(third, text="kept", attachments=[{"text": "a preview"}])
@@ -657,6 +658,19 @@ def test_a_question_is_answered_by_a_button(rig):
     wait_for(lambda: s.ephemeral)
     assert s.ephemeral[0]["user"] == ANN and "answered already" in s.ephemeral[0]["text"]
     assert g.quiet()
+
+
+def test_a_long_question_is_shown_whole_where_slack_takes_no_markdown(rig):
+    s, g = rig.sim, rig.gateway
+    s.say(GENERAL, "x")
+    g.hear("x")
+    s.trouble("chat.postMessage", error="invalid_blocks")
+    words = "größer " * 1600
+    assert g.act(op="prompt", chat_id=GENERAL, content=words, prompt_kind="choice", prompt_id="q1", timeout_s=600, metadata={},
+                 options=[{"id": "yes", "label": "Yes"}, {"id": "no", "label": "No"}])["success"]
+    question, = s.sent(GENERAL)
+    assert [b["type"] for b in question["blocks"][-2:]] == ["section", "actions"]
+    assert "".join(b["text"]["text"] for b in question["blocks"][:-1]).split() == words.split()
 
 
 def test_slash_commands_are_words_in_the_channel(rig):

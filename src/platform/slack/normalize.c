@@ -542,10 +542,19 @@ static enum slack_verdict take_deletion(const struct slack_message *m, const str
                                         struct str app, struct arena *arena, struct slack_out *out)
 {
     struct slack_message inner;
+    enum slack_verdict v = SLACK_EVENT;
 
     read_message(m->previous, &inner);
     inner.ts = m->deleted_ts;
-    enum slack_verdict v = take_message(&inner, in, app, m->channel, m->channel_type, arena, out);
+    if (json_is_object(m->previous)) {
+        v = take_message(&inner, in, app, m->channel, m->channel_type, arena, out);
+    } else if (!slack_is_chat(m->channel) || !slack_is_ts(inner.ts)) {
+        return SLACK_MALFORMED;
+    } else { /* Slack does not say whose message it was */
+        set_place(out, m->channel, is_im(m->channel, m->channel_type), STR_NULL, arena);
+        out->ev.message_id = inner.ts;
+        out->ev.event_id = delivery_event_id(&out->id, true, m->channel, inner.ts);
+    }
     out->ev.edit.set = out->ev.edit.silent = out->ev.edit.deletes = true;
     return v;
 }
@@ -557,12 +566,15 @@ static enum slack_verdict take_reaction(const struct slack_message *m, const str
 {
     struct event *ev = &out->ev;
     struct str channel = json_str(m->item, "channel"), ts = json_str(m->item, "ts");
+    struct str kind = json_str(m->item, "type");
     bool added = str_eq(m->type, STR("reaction_added"));
     BUF_LOCAL text = BUF_INIT;
 
     if (!in->reactions || in->bot_user.n == 0 || !str_eq(m->item_user, in->bot_user) ||
         str_eq(m->user, in->bot_user))
         return ignore(out, "a reaction to somebody else's message");
+    if (kind.n > 0 && !str_eq(kind, STR("message")))
+        return ignore(out, "a reaction to a file"); /* it is in no channel */
     if (!slack_is_chat(channel) || !slack_is_ts(ts) || !slack_is_id(m->user) ||
         m->reaction.n == 0 || m->reaction.n > 100)
         return SLACK_MALFORMED;
@@ -686,6 +698,8 @@ bool slack_normalize_other(struct json payload, const struct slack_in *in, struc
 {
     struct str id = json_str(payload, "trigger_id"), channel;
 
+    if (id.n == 0) /* view_closed has none */
+        id = json_str(json_get(payload, "view"), "id");
     if (!take_doer(payload, in, arena, out) || id.n == 0 || id.n > 256)
         return false;
     channel = out->ev.chat_id;

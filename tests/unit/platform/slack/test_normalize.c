@@ -128,8 +128,20 @@ static void edits_and_deletions_name_the_message(void **state)
                      SLACK_EVENT);
     assert_true(out.ev.edit.set && out.ev.edit.deletes);
     assert_str(out.ev.route_key, "dm:U1");
+    /* as Slack's reference has it: nobody is told whose it was */
+    assert_int_equal(read("{'type':'message','subtype':'message_deleted','hidden':true,"
+                          "'channel':'C1','ts':'9.0','deleted_ts':'1.0'}"),
+                     SLACK_EVENT);
+    assert_true(out.ev.edit.set && out.ev.edit.silent && out.ev.edit.deletes);
+    assert_str(out.ev.event_id, "C1:1.0");
+    assert_str(out.ev.message_id, "1.0");
+    assert_str(out.ev.route_key, "T1");
+    assert_true(out.ev.user_id.n == 0);
     assert_int_equal(read("{'type':'message','subtype':'message_deleted','channel':'C1','ts':'9.0',"
-                          "'deleted_ts':'1.0'}"),
+                          "'deleted_ts':'x'}"),
+                     SLACK_MALFORMED);
+    assert_int_equal(read("{'type':'message','subtype':'message_deleted','channel':'C1','ts':'9.0',"
+                          "'deleted_ts':'1.0','previous_message':{'text':'old','ts':'1.0'}}"),
                      SLACK_MALFORMED);
 }
 
@@ -158,6 +170,9 @@ static void reactions_to_the_bot_become_texts(void **state)
     assert_str(out.ev.event_id, "Ev1");
     assert_int_equal(read("{'type':'reaction_added','user':'U1','reaction':'eyes','item_user':'U2',"
                           "'item':{'type':'message','channel':'C1','ts':'1.0'}}"),
+                     SLACK_IGNORED);
+    assert_int_equal(read("{'type':'reaction_added','user':'U1','reaction':'eyes','item_user':"
+                          "'UBOT','item':{'type':'file','file':'F1'}}"),
                      SLACK_IGNORED);
 }
 
