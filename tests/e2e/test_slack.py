@@ -206,6 +206,8 @@ def test_edits_and_deletions_reach_what_still_waits(sim, make_bellhop, dial):
     sim.tell(unfurled)
     sim.tell(sim.envelope({"type": "message", "subtype": "message_deleted", "hidden": True, "channel": DM, "channel_type": "im",
                            "ts": "1.4", "event_ts": "1.4", "deleted_ts": second["ts"], "previous_message": second}))
+    sim.tell(sim.envelope({"type": "message", "subtype": "message_deleted", "hidden": True, "channel": GENERAL,
+                           "ts": "1.5", "event_ts": "1.5", "deleted_ts": fourth["ts"]}))  # as Slack's reference has it
     g = r.dial()
     g.hear("right")
     g.hear("kept")
@@ -710,6 +712,9 @@ def test_other_interactions_are_forwarded_without_their_credentials(rig):
     body = json.loads(base64.b64decode(forward["bodyB64"]))
     assert (forward["platform"], forward["botId"], body["view"]["id"]) == ("slack", BOT, "V1")
     assert "planted" not in json.dumps(body)
+    s.interact({"type": "view_closed", "team": {"id": s.TEAM}, "user": {"id": ANN, "username": "ann", "team_id": s.TEAM},
+                "api_app_id": s.APP, "token": "planted-verification-token", "view": {"id": "V2"}, "is_cleared": False})
+    assert json.loads(base64.b64decode(g.next("passthrough_forward")["forward"]["bodyB64"]))["type"] == "view_closed"
 
 
 # ---- several workspaces ----

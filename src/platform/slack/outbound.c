@@ -27,6 +27,7 @@ enum {
     LOOK_LIMIT = 100,
     UPLOAD_MS = 120000,
     CAPTION_BYTES = 2000,
+    SECTION_BYTES = 2900, /* a section takes 3,000 characters, and a message 50 blocks */
 };
 
 #define METADATA "bellhop_message"
@@ -92,6 +93,21 @@ static void write_key(char ret[40], const struct slack_outgoing *x)
     snprintf(ret, 40, "%016" PRIx64 "-%zu", sender_key(&x->out), x->out.at);
 }
 
+/* A message with buttons shows its blocks alone, so its plain text stands in sections. */
+static void write_sections(struct jw *w, struct str text)
+{
+    for (struct str head; (head = utf8_head(text, SECTION_BYTES)).n > 0;
+         text = str_skip(text, head.n)) {
+        jw_obj(w);
+        jw_kstr(w, "type", STR("section"));
+        jw_kobj(w, "text");
+        jw_kstr(w, "type", STR("plain_text"));
+        jw_kstr(w, "text", head);
+        jw_end_obj(w);
+        jw_end_obj(w);
+    }
+}
+
 static void write_text(struct jw *w, struct slack_outgoing *x, bool plain)
 {
     struct str text = text_of(x);
@@ -107,13 +123,7 @@ static void write_text(struct jw *w, struct slack_outgoing *x, bool plain)
         jw_kstr(w, "text", text);
         jw_end_obj(w);
     } else if (x->buttons.n > 0 && last) {
-        jw_obj(w);
-        jw_kstr(w, "type", STR("section"));
-        jw_kobj(w, "text");
-        jw_kstr(w, "type", STR("plain_text"));
-        jw_kstr(w, "text", str_make(text.p, text.n < 2900 ? text.n : 2900));
-        jw_end_obj(w);
-        jw_end_obj(w);
+        write_sections(w, text);
     }
     if (x->buttons.n > 0 && last)
         jw_raw(w, buf_str(&x->buttons));
