@@ -322,11 +322,13 @@ def test_a_mail_that_comes_back_is_the_error_of_its_action(rig):
     rig.mail.write("hi", sender="gone@people.test", signed=False)
     rig.mail.inject(rig.mail.sign(rig.mail.compose("gone@people.test", "hello")), "gone@people.test")
     rig.hear("hello")
-    done = rig.gateway.act(op="send", chat_id="gone@people.test", content="are you there?")
+    rig.gateway.send({"type": "outbound", "requestId": "r1", "action": {"op": "send", "chat_id": "gone@people.test", "content": "there?"}})
+    done = rig.gateway.next("outbound_result")["result"]
     assert done["success"]
     wait_for(lambda: rig.status()["bounced"] == 1)
-    number = int(done["message_id"][1:17], 16)
-    shown = rig.server.cli("why", "--action", str(number)).stdout
+    actions = json.loads(rig.server.cli("why", "--action", "r1", "--json").stdout)
+    assert sorted(a["ended"] for a in actions) == ["done", "refused"] and actions[0]["id"] == actions[1]["id"], actions
+    shown = rig.server.cli("why", "--action", actions[0]["id"]).stdout
     assert "refused, the mail came back: 5.1.1" in shown and "no such person" in shown, shown
     # A stranger's report, which names a mail that was never sent, changes nothing.
     forged = next(m for m in rig.mail.mails(BOT) if m.get_content_type() == "multipart/report").as_bytes()

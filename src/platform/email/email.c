@@ -134,7 +134,7 @@ void email_id_add(const struct email *e, struct buf *out, uint64_t number)
                strchr(e->address, '@'));
 }
 
-bool email_is_own_id(const struct email *e, struct str id, uint64_t *ret_number)
+bool email_is_own_id(const struct email *e, struct str id)
 {
     BUF_LOCAL want = BUF_INIT;
     uint8_t bytes[8];
@@ -145,11 +145,7 @@ bool email_is_own_id(const struct email *e, struct str id, uint64_t *ret_number)
     for (size_t i = 0; i < 8; i++)
         number = number << 8 | bytes[i];
     email_id_add(e, &want, number);
-    if (id.n != want.n || !ct_equal(id.p, want.p, id.n))
-        return false;
-    if (ret_number != NULL)
-        *ret_number = number;
-    return true;
+    return id.n == want.n && ct_equal(id.p, want.p, id.n);
 }
 
 /* ---- life ---- */

@@ -42,6 +42,7 @@ struct email_mail {
     int64_t at_ms;
     bool taken;                           /* an agent got it: it is never taken again */
     struct str tenant, instance, request; /* of the agent that sent it; absent: it came in */
+    uint64_t number;                      /* of its action; 0: it came in */
 };
 extern const struct record_form email_cursor_form, email_mail_form, email_token_form;
 extern const struct record_form *const email_records[];
@@ -121,9 +122,9 @@ static inline struct email *email_of(struct platform *p)
 
 /* ---- email.c ---- */
 void email_login(struct email *e, const struct email_server *s, bool smtp, struct mail_login *ret);
-/* The Message-ID of our mail @number, and back: false if it is not ours. */
+/* The Message-ID of our mail @number; and: is @id one of ours? */
 void email_id_add(const struct email *e, struct buf *out, uint64_t number);
-bool email_is_own_id(const struct email *e, struct str id, uint64_t *ret_number);
+bool email_is_own_id(const struct email *e, struct str id);
 
 /* ---- inbound.c ---- */
 void email_in_open(struct email *e);

@@ -164,7 +164,6 @@ static void write_event(struct email *e, struct letter_in *l, struct event *ev,
     const struct mail *m = &l->mail;
     struct str id = str_of(m->message_id);
     char hash[EMAIL_HASH_CHARS + 1];
-    uint64_t number;
     size_t refs[EVENT_MAX_MEDIA] = {0}, ends[EVENT_MAX_MEDIA] = {0};
 
     mail_event(m, ev);
@@ -187,7 +186,7 @@ static void write_event(struct email *e, struct letter_in *l, struct event *ev,
     ev->event_id = str_make(room->p, EMAIL_HASH_CHARS);
     if (id.n == 0)
         ev->message_id = ev->event_id;
-    ev->replies_to_bot = email_is_own_id(e, ev->reply_to_message_id, &number);
+    ev->replies_to_bot = email_is_own_id(e, ev->reply_to_message_id);
     ev->media = media;
     for (size_t i = 0; i < m->n_files; i++) {
         struct str type = str_of(m->files[i].type), kind = platform_message_type(type, false);
@@ -269,13 +268,11 @@ static void on_bounced(void *ctx, const struct email_mail *sent)
 {
     struct letter_in *l = ctx;
     struct email *e = l->e;
-    uint64_t number = 0;
 
     l->look = NULL;
-    email_is_own_id(e, str_of(l->mail.bounced_id), &number);
     if (sent != NULL) {
         e->n.bounced++;
-        log_warn(&e->base.log, "a mail came back: id=%" PRIu64 " reason=%s", number,
+        log_warn(&e->base.log, "a mail came back: action=%" PRIu64 " reason=%s", sent->number,
                  l->mail.bounced_why);
         journal_action(e->base.env->journal,
                        &(struct journal_outcome){.platform = STR("email"),
@@ -288,7 +285,7 @@ static void on_bounced(void *ctx, const struct email_mail *sent)
                                                  .message_id = str_of(l->mail.bounced_id),
                                                  .why = str_of(l->mail.bounced_why),
                                                  .op = ACTION_SEND,
-                                                 .number = number,
+                                                 .number = sent->number,
                                                  .asked_ms = sent->at_ms,
                                                  .ended_ms = clock_wall_ms(e->base.env->clock),
                                                  .attempts = 1});
@@ -302,9 +299,8 @@ static void on_bounced(void *ctx, const struct email_mail *sent)
 static void deliver(struct email *e, struct letter_in *l)
 {
     const struct mail *m = &l->mail;
-    uint64_t number;
 
-    if (m->is_bounce && email_is_own_id(e, str_of(m->bounced_id), &number)) {
+    if (m->is_bounce && email_is_own_id(e, str_of(m->bounced_id))) {
         l->state = LOOKING;
         l->look = email_look(e, EMAIL_MAIL, STR(""), str_of(m->bounced_id), on_bounced, l);
     } else if (l->known) {
@@ -313,7 +309,7 @@ static void deliver(struct email *e, struct letter_in *l)
     } else if (m->refused != NULL || m->is_bounce) {
         refuse_letter(e, l,
                       m->is_bounce ? "it is a report about a mail of somebody else" : m->refused);
-    } else if (email_is_own_id(e, str_of(m->message_id), &number)) {
+    } else if (email_is_own_id(e, str_of(m->message_id))) {
         refuse_letter(e, l, own_mail);
     } else if (e->in.place.anew && m->date_ms > 0 &&
                m->date_ms < e->in.place.since_ms - OVERLAP_MS) {

@@ -228,7 +228,8 @@ static void remember(struct email *e, struct mail_out *m)
                    (struct email_mail){.root = m->root != NULL ? str_of(m->root) : id,
                                        .tenant = from->tenant,
                                        .instance = from->instance,
-                                       .request = from->request_id});
+                                       .request = from->request_id,
+                                       .number = sender_number(&m->out)});
     if (m->root != NULL)
         return;
     compose_subject(&subject, str_of(m->content));

@@ -38,6 +38,7 @@ static const struct record_field mail_fields[] = {
     RECORD_FIELD(struct email_mail, tenant, "tenant", 0, .max = 256),
     RECORD_FIELD(struct email_mail, instance, "instance", 0, .max = 256),
     RECORD_FIELD(struct email_mail, request, "request", 0, .max = 256),
+    RECORD_FIELD(struct email_mail, number, "number", 0),
 };
 const struct record_form email_mail_form =
     RECORD_FORM("email_mail", struct email_mail, mail_fields, .lossy = true);
@@ -52,7 +53,7 @@ void email_mail_hash(const struct email *e, char ret[EMAIL_HASH_CHARS + 1], enum
     BUF_LOCAL text = BUF_INIT, hex = BUF_INIT;
 
     /* An id of our own is unique, and a report that names it does not name the chat. */
-    if (kind == EMAIL_THREAD || !email_is_own_id(e, id, NULL))
+    if (kind == EMAIL_THREAD || !email_is_own_id(e, id))
         buf_add_str(&text, chat);
     buf_printf(&text, "%c%s%.*s", RECORD_SEPARATOR, kind == EMAIL_THREAD ? "thread " : "",
                STR_FMT(id));
