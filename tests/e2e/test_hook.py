@@ -121,6 +121,9 @@ def test_nextcloud_talk(make_bellhop, dial):
     quoted = {"object": {"type": "Note", "id": "1567"}}
     assert sim.say("re", inReplyTo=quoted) == 200
     assert g.hear("re")["event"]["reply_to_message_id"] == "1567"
+    file = {"file": {"type": "file", "id": "9", "name": "plan.pdf", "path": "Talk/plan.pdf", "mimetype": "application/pdf"}}
+    assert sim.say("{file}", type="Activity", parameters=file) == 200  # Talk tells of a shared file so
+    g.hear("plan.pdf")
     for other in (sim.message("\U0001f606", type="Like"), sim.message("left", type="Activity", name="user_removed"),
                   {"type": "Join", "actor": {"type": "Application", "id": "bots/bot-1", "name": "B"}, "object": {"id": "n3xtc10ud"}}):
         assert sim.post(other) == 200
