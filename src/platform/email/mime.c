@@ -235,8 +235,15 @@ static const char *why_refused(struct mail *m, GMimeMessage *msg, const struct m
 
 struct part_walk {
     struct mail *m;
-    struct buf plain, html; /* owned */
+    struct buf text; /* owned */
     unsigned n_parts;
+    struct {
+        GMimeMultipart *of;
+        int next;
+        bool chooses; /* multipart/alternative: its first child with words is shown */
+        int told;     /* that child, from 1; 0: none yet */
+    } in[MAX_DEPTH];
+    size_t depth;
 };
 
 static void add_bytes(GMimeObject *o, struct buf *out)
@@ -281,34 +288,47 @@ static void add_file(struct part_walk *w, GMimeObject *o, const char *name, cons
     bytes = BUF_INIT;
 }
 
-static void add_text(struct part_walk *w, GMimeObject *o, bool html)
+/* The words of a part, clean. */
+static void read_words(GMimeObject *o, struct str text, bool html, struct buf *out)
 {
-    char *text = g_mime_text_part_get_text((GMimeTextPart *)o);
     GMimeContentType *type = g_mime_object_get_content_type(o);
     struct str flowed = str_of(g_mime_content_type_get_parameter(type, "format"));
     struct str delsp = str_of(g_mime_content_type_get_parameter(type, "delsp"));
-    struct buf *to = html ? &w->html : &w->plain;
-    BUF_LOCAL clean = BUF_INIT;
+    BUF_LOCAL raw = BUF_INIT;
 
-    if (text == NULL || to->n > 4 * TEXT_MAX)
-        goto out;
-    struct str s = str_of(text);
-    s.n = s.n < 8 * TEXT_MAX ? s.n : 8 * TEXT_MAX;
-    if (to->n > 0)
-        buf_add_c(to, '\n');
     if (html) {
-        BUF_LOCAL shown = BUF_INIT;
-        text_from_html(&shown, s);
-        text_clean(to, buf_str(&shown), false);
+        text_from_html(&raw, text);
+        text_clean(out, buf_str(&raw), false);
+    } else if (str_eq_ci(flowed, STR("flowed"))) {
+        text_clean(&raw, text, false);
+        text_unflow(out, buf_str(&raw), str_eq_ci(delsp, STR("yes")));
     } else {
-        text_clean(&clean, s, false);
-        if (str_eq_ci(flowed, STR("flowed")))
-            text_unflow(to, buf_str(&clean), str_eq_ci(delsp, STR("yes")));
-        else
-            buf_add_str(to, buf_str(&clean));
+        text_clean(out, text, false);
     }
-out:
+}
+
+/* A part is shown unless it is another form of what is shown already. */
+static void add_text(struct part_walk *w, GMimeObject *o, bool html)
+{
+    char *text = g_mime_text_part_get_text((GMimeTextPart *)o);
+    struct str s = str_of(text);
+    bool shown = text != NULL && w->text.n <= 4 * TEXT_MAX;
+    BUF_LOCAL words = BUF_INIT;
+
+    for (size_t i = 0; i < w->depth; i++)
+        shown &= !w->in[i].chooses || w->in[i].told == 0 || w->in[i].told == w->in[i].next;
+    s.n = s.n < 8 * TEXT_MAX ? s.n : 8 * TEXT_MAX;
+    if (shown)
+        read_words(o, s, html, &words);
     g_free(text);
+    s = str_trim(buf_str(&words));
+    if (s.n == 0)
+        return;
+    for (size_t i = 0; i < w->depth; i++)
+        w->in[i].told = w->in[i].next;
+    if (w->text.n > 0)
+        buf_add_c(&w->text, '\n');
+    buf_add_str(&w->text, s);
 }
 
 static void take_part(struct part_walk *w, GMimeObject *o)
@@ -334,50 +354,49 @@ static void take_part(struct part_walk *w, GMimeObject *o)
         add_file(w, o, name, "");
 }
 
+static void go_into(struct part_walk *w, GMimeObject *o)
+{
+    GMimeContentType *type = g_mime_object_get_content_type(o);
+
+    w->in[w->depth].of = (GMimeMultipart *)o;
+    w->in[w->depth].next = w->in[w->depth].told = 0;
+    w->in[w->depth++].chooses = g_mime_content_type_is_type(type, "multipart", "alternative");
+}
+
 /* Iterative: the depth is a stranger's choice. */
 static void walk_parts(struct part_walk *w, GMimeObject *top)
 {
-    struct {
-        GMimeMultipart *of;
-        int next;
-    } stack[MAX_DEPTH];
-    size_t depth = 0;
-
     if (top == NULL)
         return;
     if (!is_a(top, g_mime_multipart_get_type())) {
         take_part(w, top);
         return;
     }
-    stack[depth].of = (GMimeMultipart *)top;
-    stack[depth++].next = 0;
-    while (depth > 0 && w->n_parts < MAX_PARTS) {
-        GMimeMultipart *of = stack[depth - 1].of;
-        int at = stack[depth - 1].next++;
+    go_into(w, top);
+    while (w->depth > 0 && w->n_parts < MAX_PARTS) {
+        GMimeMultipart *of = w->in[w->depth - 1].of;
+        int at = w->in[w->depth - 1].next++;
         GMimeObject *o =
             at < g_mime_multipart_get_count(of) ? g_mime_multipart_get_part(of, at) : NULL;
         if (o == NULL) {
-            depth--;
+            w->depth--;
         } else if (!is_a(o, g_mime_multipart_get_type())) {
             w->n_parts++;
             take_part(w, o);
-        } else if (depth < MAX_DEPTH) {
+        } else if (w->depth < MAX_DEPTH) {
             w->n_parts++;
-            stack[depth].of = (GMimeMultipart *)o;
-            stack[depth++].next = 0;
+            go_into(w, o);
         }
     }
 }
 
 static void read_text(struct mail *m, struct part_walk *w)
 {
-    struct str body = str_trim(buf_str(&w->plain));
+    struct str body = str_trim(buf_str(&w->text)), subject = str_of(m->subject);
     BUF_LOCAL out = BUF_INIT, text = BUF_INIT;
 
-    if (body.n == 0)
-        body = str_trim(buf_str(&w->html));
     text_answer(&text, body);
-    struct str said = buf_str(&text), subject = str_of(m->subject);
+    struct str said = buf_str(&text);
     bool command = said.n > 0 && said.p[0] == '/';
     if (said.n == 0)
         buf_add_str(&out, m->is_first ? subject : STR(""));
@@ -558,8 +577,7 @@ static void read_body(struct mail *m, struct str bytes, bool report)
         if (m->text[0] == '\0' && m->n_files == 0)
             m->refused = "it is empty";
     }
-    buf_done(&w.plain);
-    buf_done(&w.html);
+    buf_done(&w.text);
     if (msg != NULL)
         g_object_unref(msg);
 }

@@ -174,6 +174,32 @@ static void test_parts(void **state)
                         "Hi & you\nthere\n\n- a\n- b");
 }
 
+static void test_all_words_are_shown_once(void **state)
+{
+#define PART(type, words) "Content-Type: " type "\r\n\r\n" words "\r\n"
+#define BOTH(b) \
+    "Content-Type: multipart/alternative; boundary=" b "\r\n\r\n--" b \
+    "\r\n" PART("text/plain", "words") "--" b "\r\n" PART("text/html", "<p>words</p>") "--" b \
+                                                                                       "--\r\n"
+#define MIX "Content-Type: multipart/mixed; boundary=o\r\n\r\n--o\r\n"
+#define ANSWER HEAD FROM "In-Reply-To: <x@y>\r\n"
+    /* a server has added a line to a mail in HTML */
+    assert_string_equal(read_text(ANSWER MIX PART("text/html", "<p>words</p>") "--o\r\n" PART(
+                            "text/plain", "Confidential.") "--o--\r\n"),
+                        "words\nConfidential.");
+    assert_string_equal(read_text(ANSWER BOTH("i")), "words");
+    assert_string_equal(read_text(ANSWER PART("text/plain; charset=x-nobody-knows", "words")),
+                        "words");
+    assert_string_equal(read_text(ANSWER MIX BOTH("i") "--o\r\n" BOTH("k") "--o--\r\n"),
+                        "words\nwords");
+    assert_string_equal(
+        read_text(ANSWER "Content-Type: multipart/alternative; boundary=a\r\n\r\n--a\r\n" PART(
+            "text/plain",
+            " ") "--a\r\n" MIX PART("text/html", "one") "--o\r\n" PART("text/html",
+                                                                       "two") "--o--\r\n--a--\r\n"),
+        "one\ntwo");
+}
+
 static void test_bounces(void **state)
 {
     assert_null(read_with(
@@ -380,6 +406,7 @@ UNIT(platform_email_test_mail)
         T(test_no_header_below_the_first_one_counts),
         T(test_names_threads_and_texts),
         T(test_parts),
+        T(test_all_words_are_shown_once),
         T(test_bounces),
         T(test_depth_is_bounded),
         T(test_a_mail_of_many_small_things_takes_little_memory),
