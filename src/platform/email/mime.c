@@ -390,12 +390,31 @@ static void walk_parts(struct part_walk *w, GMimeObject *top)
     }
 }
 
+/* "Fwd: " as mail programs write it.  What a person forwards is what they want to show. */
+static bool is_forward(struct str subject)
+{
+    static const char *const words[] = {"fwd", "fw", "wg",           "tr",          "rv",
+                                        "enc", "i",  "pd",           "vs",          "vb",
+                                        "vl",  "tv", "\u8f6c\u53d1", "\u8f49\u5bc4"};
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        struct str rest = str_skip(subject, strlen(words[i]));
+        if (rest.n > 0 && str_eq_ci(str_make(subject.p, subject.n - rest.n), str_of(words[i])) &&
+            (rest.p[0] == ':' || str_starts(rest, STR("\uff1a"))))
+            return true;
+    }
+    return false;
+}
+
 static void read_text(struct mail *m, struct part_walk *w)
 {
     struct str body = str_trim(buf_str(&w->text)), subject = str_of(m->subject);
     BUF_LOCAL out = BUF_INIT, text = BUF_INIT;
 
-    text_answer(&text, body);
+    if (is_forward(subject))
+        buf_add_str(&text, body);
+    else
+        text_answer(&text, body, m->is_first);
     struct str said = buf_str(&text);
     bool command = said.n > 0 && said.p[0] == '/';
     if (said.n == 0)

@@ -284,20 +284,25 @@ static bool is_attribution(struct str line)
             (str_find(t, ':') < (ptrdiff_t)t.n - 1 && t.p[t.n - 2] != ':'));
 }
 
-/* What follows is an older mail, or the signature. */
-static bool is_end(struct str line)
+static bool is_signature(struct str line)
 {
-    return str_eq(line, STR("-- ")) || str_eq(line, STR("--")) ||
-           str_starts(line, STR("-----Original Message-----")) ||
+    return str_eq(line, STR("-- ")) || str_eq(line, STR("--"));
+}
+
+/* What follows is an older mail. */
+static bool is_older(struct str line)
+{
+    return str_starts(line, STR("-----Original Message-----")) ||
            str_starts(line, STR("________________________________"));
 }
 
-static void cut_end(struct lines *l)
+static void cut_end(struct lines *l, bool first)
 {
     size_t at = l->from, next;
 
     while (at < l->to) {
-        if (is_end(line_at(l, at, &next)) && at > l->from) {
+        struct str line = line_at(l, at, &next);
+        if ((is_signature(line) || (!first && is_older(line))) && at > l->from) {
             l->to = at;
             return;
         }
@@ -352,13 +357,15 @@ static void cut_quote_above(struct lines *l)
         l->from = at;
 }
 
-void text_answer(struct buf *out, struct str text)
+void text_answer(struct buf *out, struct str text, bool first)
 {
     struct lines l = {text, 0, text.n};
 
-    cut_end(&l);
-    cut_quote_below(&l);
-    cut_quote_above(&l);
+    cut_end(&l, first);
+    if (!first) {
+        cut_quote_below(&l);
+        cut_quote_above(&l);
+    }
     struct str kept = str_trim(str_make(text.p + l.from, l.to - l.from));
     buf_add_str(out, kept.n > 0 ? kept : str_trim(text));
 }

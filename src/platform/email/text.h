@@ -15,5 +15,6 @@ void text_from_html(struct buf *out, struct str html);
 /* Joins the soft line breaks of format=flowed (RFC 3676). */
 void text_unflow(struct buf *out, struct str text, bool delsp);
 /* Appends @text (LF) without the quoted mail above or below the answer, and without the signature.
- * Quotes between answers stay.  If nothing would be left, appends all of @text. */
-void text_answer(struct buf *out, struct str text);
+ * Quotes between answers stay.  @first: the mail answers nothing, so its quotes are news, and stay.
+ * If nothing would be left, appends all of @text. */
+void text_answer(struct buf *out, struct str text, bool first);

@@ -283,8 +283,29 @@ static void check_answer(const char *text, const char *want)
 {
     BUF_LOCAL out = BUF_INIT;
 
-    text_answer(&out, str_of(text));
+    text_answer(&out, str_of(text), false);
     assert_string_equal(buf_z(&out), want);
+}
+
+/* What an agent has not seen yet is no quote to be left out. */
+static void test_what_is_forwarded_or_new_stays(void **state)
+{
+    BUF_LOCAL out = BUF_INIT;
+
+#define OUTLOOK \
+    "pay this\n\n________________________________\nFrom: Shop\nSubject: Invoice\n\n7 EUR"
+#define APPLE "pay this\n\nBegin forwarded message:\n\n> From: Shop\n> \n> 7 EUR"
+#define GMAIL "pay this\n-- \nBob\n\n---------- Forwarded message ---------\nFrom: Shop\n\n7 EUR"
+#define THREAD FROM PROOF "Message-ID: <2@people.test>\r\nReferences: <1@shop.test>\r\n"
+    assert_string_equal(read_text(THREAD "Subject: FW: Invoice\r\n\r\n" OUTLOOK), OUTLOOK);
+    assert_string_equal(read_text(THREAD "Subject: Fwd: Invoice\r\n\r\n" APPLE), APPLE);
+    assert_string_equal(read_text(THREAD "Subject: fwd: Invoice\r\n\r\n" GMAIL), GMAIL);
+    assert_string_equal(read_text(THREAD "Subject: WG: Rechnung\r\n\r\n" OUTLOOK), OUTLOOK);
+    assert_string_equal(read_text(THREAD "Subject: Re: Fwd: Invoice\r\n\r\n" OUTLOOK), "pay this");
+    assert_string_equal(read_text(THREAD "Subject: Fwds\r\n\r\n" APPLE),
+                        "pay this\n\nBegin forwarded message:");
+    text_answer(&out, STR("what is this?\n> E_AGAIN\n-- \nBob"), true);
+    assert_string_equal(buf_z(&out), "what is this?\n> E_AGAIN");
 }
 
 static void test_quotes_and_signatures_go(void **state)
@@ -411,6 +432,7 @@ UNIT(platform_email_test_mail)
         T(test_depth_is_bounded),
         T(test_a_mail_of_many_small_things_takes_little_memory),
         T(test_quotes_and_signatures_go),
+        T(test_what_is_forwarded_or_new_stays),
         T(test_text_is_made_harmless),
         T(test_a_written_mail_reads_back),
         T(test_subjects),
