@@ -112,6 +112,16 @@ def test_a_mail_and_its_answer(rig):
     assert rig.gateway.descriptor["supported_ops"] == ["send", "get_chat_info", "send_media", "prompt"]
 
 
+def test_a_bot_that_is_added_to_a_conversation_reads_what_was_said(rig):
+    quoting = "see below\n\nOn Monday, bob@people.test wrote:\n> Can the desk do that?\n"
+    thread = {"In-Reply-To": "<2@people.test>", "References": "<1@people.test> <2@people.test>"}
+    rig.mail.write(quoting, subject="Re: Plans", headers=thread)
+    ev = rig.gateway.next("inbound")["event"]
+    assert ev["text"] == quoting.strip() and ev["source"]["thread_id"] == "<1@people.test>"
+    rig.mail.write(quoting.replace("see below", "and?"), subject="Re: Plans", headers=thread)
+    assert rig.gateway.next("inbound")["event"]["text"] == "and?"
+
+
 def test_an_agent_begins_a_thread(rig):
     """Only with somebody who has written before: a mailbox is no way to reach strangers."""
     assert "not routed" in rig.gateway.act(op="send", chat_id=ALICE, content="buy this")["error"]

@@ -321,6 +321,22 @@ static void deliver(struct email *e, struct letter_in *l)
 
 /* ---- fetching ahead ---- */
 
+/* Nobody has written to the bot in this thread before: what the letter quotes is new to the agent,
+ * as when the bot is added to a conversation. */
+static void on_thread(void *ctx, const struct email_mail *m)
+{
+    struct letter_in *l = ctx;
+
+    l->look = NULL;
+    if (m == NULL) {
+        free(l->mail.text);
+        l->mail.text = l->mail.whole;
+        l->mail.whole = NULL;
+    }
+    l->state = READY;
+    step(l->e);
+}
+
 /* The record of the thread's first mail, as the letter names it, may name an earlier one. */
 static void on_root(void *ctx, const struct email_mail *m)
 {
@@ -330,6 +346,11 @@ static void on_root(void *ctx, const struct email_mail *m)
     if (m != NULL && m->root.n > 0 && !str_eq(m->root, str_of(l->mail.root))) {
         free(l->mail.root);
         l->mail.root = str_dup(m->root);
+    }
+    if (m == NULL && l->mail.whole != NULL) {
+        l->look = email_look(l->e, EMAIL_THREAD, str_of(l->mail.from), str_of(l->mail.root),
+                             on_thread, l);
+        return;
     }
     l->state = READY;
     step(l->e);

@@ -406,17 +406,13 @@ static bool is_forward(struct str subject)
     return false;
 }
 
-static void read_text(struct mail *m, struct part_walk *w)
+/* The text that an agent gets for the words @said. */
+static char *text_of(const struct mail *m, struct str said)
 {
-    struct str body = str_trim(buf_str(&w->text)), subject = str_of(m->subject);
-    BUF_LOCAL out = BUF_INIT, text = BUF_INIT;
-
-    if (is_forward(subject))
-        buf_add_str(&text, body);
-    else
-        text_answer(&text, body, m->is_first);
-    struct str said = buf_str(&text);
+    struct str subject = str_of(m->subject);
     bool command = said.n > 0 && said.p[0] == '/';
+    BUF_LOCAL out = BUF_INIT;
+
     if (said.n == 0)
         buf_add_str(&out, m->is_first ? subject : STR(""));
     else if (m->is_first && subject.n > 0 && !command)
@@ -430,7 +426,21 @@ static void read_text(struct mail *m, struct part_walk *w)
     }
     if (m->n_dropped > 0)
         buf_printf(&out, "%s[%zu attachments were left out]", out.n > 0 ? "\n" : "", m->n_dropped);
-    m->text = buf_take(&out);
+    return buf_take(&out);
+}
+
+static void read_text(struct mail *m, struct part_walk *w)
+{
+    struct str body = str_trim(buf_str(&w->text));
+    BUF_LOCAL answer = BUF_INIT;
+
+    if (is_forward(str_of(m->subject)))
+        buf_add_str(&answer, body);
+    else
+        text_answer(&answer, body, m->is_first);
+    m->text = text_of(m, buf_str(&answer));
+    if (!m->is_first && answer.n < body.n)
+        m->whole = text_of(m, body);
 }
 
 /* ---- bounces (RFC 3464) ---- */
@@ -644,8 +654,8 @@ void mail_event(const struct mail *m, struct event *ret)
 
 void mail_done(struct mail *m)
 {
-    char *texts[] = {m->from, m->name, m->subject,    m->message_id, m->in_reply_to,
-                     m->root, m->text, m->bounced_id, m->bounced_why};
+    char *texts[] = {m->from, m->name, m->subject, m->message_id, m->in_reply_to,
+                     m->root, m->text, m->whole,   m->bounced_id, m->bounced_why};
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         free(texts[i]);

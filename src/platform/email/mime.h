@@ -39,6 +39,7 @@ struct mail { /* zeroed before mail_read(); the texts are owned and may be NULL 
     char *subject, *message_id, *in_reply_to;
     char *root; /* the first mail of its thread; NULL: it has no usable message id */
     char *text;
+    char *whole;     /* the text with the mails that it quotes; NULL: as @text */
     int64_t date_ms; /* of its Date header; 0: none */
     struct mail_file files[EVENT_MAX_MEDIA];
     size_t n_files, n_dropped; /* dropped: files beyond EVENT_MAX_MEDIA, or empty ones */
