@@ -345,18 +345,16 @@ static void draft_public_url(struct setup *s)
 static void add_common(const struct setup *s, struct buf *out)
 {
     size_t at = find_entry(s, s->bot);
-    const struct platform_settings *old = at < config_count(s->cfg, &platforms_config)
-                                              ? config_entry(s->cfg, &platforms_config, at)
-                                              : NULL;
 
-    if (old != NULL && old->tenant != NULL) {
-        buf_add_z(out, "    tenant: ");
-        setup_scalar(out, str_of(old->tenant));
-        buf_add_c(out, '\n');
-    }
-    if (old != NULL && old->host != NULL) {
-        buf_add_z(out, "    host: ");
-        setup_scalar(out, str_of(old->host));
+    if (at == config_count(s->cfg, &platforms_config))
+        return;
+    for (const struct config_key *k = platforms_config.entry->keys; k->path != NULL; k++) {
+        BUF_LOCAL value = BUF_INIT;
+        if (strcmp(k->path, "platform") == 0 || strcmp(k->path, "bot") == 0 ||
+            !config_show(config_entry(s->cfg, &platforms_config, at), k, &value))
+            continue;
+        buf_printf(out, "    %s: ", k->path);
+        setup_scalar(out, buf_str(&value));
         buf_add_c(out, '\n');
     }
 }

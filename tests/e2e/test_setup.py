@@ -399,10 +399,10 @@ def test_a_webhook_platform_asks_for_the_address(home):
     assert "Twilio does not send this number's messages to bellhop" in done.stdout
     assert "public_url: \"https://relay.example.org\"" in (home / "conf.d" / "public-url.yaml").read_text()
     with (home / "conf.d" / "twilio-%2B15550100.yaml").open("a") as f:
-        f.write("    tenant: acme\n    host: acme.example.org\n")
+        f.write("    tenant: acme\n    host: acme.example.org\n    debounce: 2s\n")
     assert run(home, *words, "--set", "plane=passthrough").returncode == 0
     text = (home / "conf.d" / "twilio-%2B15550100.yaml").read_text()
-    assert "\n    tenant: acme\n    host: acme.example.org\n" in text and "\n    plane: passthrough\n" in text
+    assert "\n    tenant: acme\n    host: acme.example.org\n    debounce: 2s\n" in text and "\n    plane: passthrough\n" in text
     assert (home / "conf.d" / "public-url.yaml").exists()
     assert sim.violations == []
     sim.close()
