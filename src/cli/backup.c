@@ -4,6 +4,7 @@
 #include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/config.h"
@@ -208,24 +209,20 @@ static bool unpack_one(struct restore *r, struct archive *in, const char *name)
     return ok;
 }
 
-static bool unpack(struct restore *r, const char *file)
+static bool unpack(struct restore *r, struct archive *in)
 {
-    struct archive in;
     struct progress bar;
     struct stat st = {0};
     char name[ARCHIVE_NAME];
     uint64_t bytes, done = 0;
-    enum bh_err err = archive_open(&in, file, r->why);
+    enum bh_err err;
 
-    if (err != BH_OK)
-        return false;
     progress_begin(&bar, "unpacking");
-    if (fstat(in.fd, &st) != 0)
+    if (fstat(in->fd, &st) != 0)
         st.st_size = 0;
-    while ((err = archive_next(&in, name, &bytes, r->why)) == BH_OK && unpack_one(r, &in, name))
+    while ((err = archive_next(in, name, &bytes, r->why)) == BH_OK && unpack_one(r, in, name))
         progress_show(&bar, done += bytes, (uint64_t)st.st_size);
     progress_end(&bar);
-    archive_close(&in);
     if (err == BH_NOT_FOUND && !r->has_main)
         snprintf(r->why, sizeof r->why, "there is no database in this backup");
     return err == BH_NOT_FOUND && r->has_main;
@@ -315,12 +312,13 @@ static bool replace(struct restore *r)
 
 /* ---- the command ---- */
 
-static int restore(struct restore *r, const char *file, const struct settings *settings)
+static int restore(struct restore *r, struct archive *in, const char *file,
+                   const struct settings *settings)
 {
     char *key = state_dir_path(r->state, "master.key");
 
     state_dir_remove(r->staging);
-    bool ok = (mkdir(r->staging, 0700) == 0 || no(r, r->staging)) && unpack(r, file) &&
+    bool ok = (mkdir(r->staging, 0700) == 0 || no(r, r->staging)) && unpack(r, in) &&
               check_files(r) && check_key(r, settings);
     if (!ok)
         cli_failed("nothing was changed: %s", r->why);
@@ -349,16 +347,24 @@ static int run_restore(struct cli_job *j)
         return CLI_FAILED;
     }
     struct restore r = {.state = settings_of(cfg)->state_dir};
+    struct archive in;
     char *db = state_dir_path(r.state, "bellhop.db");
     r.staging = state_dir_path(r.state, STAGING);
-    if (state_dir_open(r.state, r.why) != BH_OK)
+    if (state_dir_open(r.state, r.why) != BH_OK) {
         cli_failed("%s", r.why);
-    else if (access(db, F_OK) == 0 && !cli_flag(j, "--yes"))
+    } else if (access(db, F_OK) == 0 && !cli_flag(j, "--yes")) {
         cli_failed("%s exists. Add --yes to replace it with the backup", db);
-    else if ((lock = store_sqlite_lock(db, r.why)) < 0)
-        cli_failed("%s. Stop the server first", r.why);
-    else
-        rc = restore(&r, j->args[0], settings_of(cfg));
+    } else if (archive_open(&in, j->args[0], r.why) != BH_OK) {
+        cli_failed("nothing was changed: %s", r.why);
+    } else { /* only root may be able to read the backup, and only the owner the restored files */
+        if (!state_dir_as_owner(r.state))
+            cli_failed("nothing was changed: %s: %s", r.state, strerror(errno));
+        else if ((lock = store_sqlite_lock(db, r.why)) < 0)
+            cli_failed("%s. Stop the server first", r.why);
+        else
+            rc = restore(&r, &in, j->args[0], settings_of(cfg));
+        archive_close(&in);
+    }
     if (lock >= 0)
         close(lock);
     for (size_t i = 0; i < r.n; i++)
@@ -379,7 +385,8 @@ const struct command cmd_restore = {
         "master key.  Only then does the backup replace the current files, which stay with the\n"
         "suffix \".before-restore\".  Refuses while a server runs.  --yes is needed where a\n"
         "database exists.  Messages that were acknowledged since the backup are delivered\n"
-        "again.  Gateways that the backup does not know get a 401, which they retry.\n",
+        "again.  Gateways that the backup does not know get a 401, which they retry.  As root\n"
+        "the command acts as the owner of the state directory.\n",
     .verbs = (const struct cli_verb[]){{"", .args = "file", .run = run_restore}, {0}},
     .options = (const struct cli_option[]){{"--yes", .kind = CLI_FLAG}, {0}},
 };

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,6 +185,31 @@ enum bh_err state_dir_open(const char *dir, char *ret_why)
     if ((st.st_mode & 077) != 0)
         log_warn(NULL, "state_dir %s is open to other users: chmod 700 %s", dir, dir);
     return BH_OK;
+}
+
+/* False: root itself owns the state, or this is not root, or there is no state. */
+static bool find_owner(const char *dir, struct stat *ret)
+{
+    char *db = state_dir_path(dir, "bellhop.db");
+    bool found = geteuid() == 0 && (stat(db, ret) == 0 || stat(dir, ret) == 0);
+
+    free(db);
+    return found && ret->st_uid != 0;
+}
+
+bool state_dir_is_foreign(const char *dir)
+{
+    struct stat st;
+
+    return find_owner(dir, &st);
+}
+
+bool state_dir_as_owner(const char *dir)
+{
+    struct stat st;
+
+    return !find_owner(dir, &st) ||
+           (setgroups(0, NULL) == 0 && setgid(st.st_gid) == 0 && setuid(st.st_uid) == 0);
 }
 
 char *state_dir_path(const char *dir, const char *name)

@@ -37,5 +37,10 @@ char *state_dir_path(const char *dir, const char *name); /* caller frees */
 /* Writes the TCP port in decimal to <dir>/port, for scripts that configured port 0.  @port 0 (a
  * Unix socket): writes nothing. */
 enum bh_err state_dir_write_port(const char *dir, int port, char *ret_why) BH_MUST_USE;
+/* True: this is root, and the database in @dir, or @dir without one, belongs to another user: the
+ * one that the server runs as.  That user could not read what root writes there. */
+bool state_dir_is_foreign(const char *dir);
+/* Becomes that user for the rest of the process if the directory is foreign.  False: errno. */
+bool state_dir_as_owner(const char *dir) BH_MUST_USE;
 void state_dir_forget(const char *dir); /* removes admin.sock and port */
 void state_dir_remove(const char *dir); /* with everything in it */

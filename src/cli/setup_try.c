@@ -132,6 +132,13 @@ static bool start_server(struct setup *s, struct attempt *a)
     char why[256] = "";
     int fd;
 
+    if (state_dir_is_foreign(settings_of(s->cfg)->state_dir)) {
+        terminal_say("No server runs, and one that root starts would write files into %s that the "
+                     "service cannot read. Start the service, and run this command again to see "
+                     "the first message.",
+                     settings_of(s->cfg)->state_dir);
+        return false;
+    }
     a->log = tmpfile();
     if (a->log == NULL || !self_start(args, fileno(a->log), &a->server, &fd, why)) {
         terminal_say("The server was not started: %s", a->log == NULL ? strerror(errno) : why);

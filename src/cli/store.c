@@ -1,8 +1,10 @@
 /* store.c - bellhop store moves everything to another kind of database; bellhop key changes the
  * master key. */
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/rand.h"
@@ -165,6 +167,8 @@ static int migrate(struct cli_job *j)
     if (strcmp(to, "sqlite") == 0 && from == NULL)
         rc = cli_misused(j, "--to sqlite needs --from postgresql://..., or store.url in the "
                             "configuration");
+    else if (strcmp(to, "sqlite") == 0 && !state_dir_as_owner(settings_of(cfg)->state_dir))
+        rc = cli_failed("%s: %s", settings_of(cfg)->state_dir, strerror(errno));
     else if (strcmp(skills->kind, "filesystem") == 0 ||
              (rc = migrate_skills(from, to, skills_db, &moved)) == CLI_DONE)
         rc = migrate_rest(from, to, settings_of(cfg)->state_dir, &moved, j->json);
@@ -192,7 +196,7 @@ const struct command cmd_store = {
         "If a move into PostgreSQL is interrupted, run it again: it continues.  Until the move\n"
         "is complete, no server starts on that database.  Put a password into PGPASSWORD or\n"
         "~/.pgpass, not into the URL: other users of the machine can see the words of a\n"
-        "command.\n\n"
+        "command.  As root, --to sqlite acts as the owner of the state directory.\n\n"
         "  --to      postgresql://... (or \"host=... dbname=...\", as libpq reads), or sqlite\n"
         "  --from    with --to sqlite; the default is store.url of the configuration\n"
         "  --json    print what was moved as JSON\n",
@@ -343,7 +347,9 @@ static int rotate_key(struct cli_job *j)
     const struct settings *s = settings_of(cfg);
     char *path = state_dir_path(s->state_dir, "master.key");
     struct hold h = {.loop = loop_new()};
-    if (s->master_key == NULL && access(path, F_OK) != 0) {
+    if (!state_dir_as_owner(s->state_dir)) {
+        cli_failed("%s: %s", s->state_dir, strerror(errno));
+    } else if (s->master_key == NULL && access(path, F_OK) != 0) {
         cli_failed("%s is missing: without it the secrets in the database cannot be read", path);
     } else if (s->master_key != NULL && getenv(NEW_KEY) == NULL) {
         cli_failed("the configuration gives the master key as text. Put the new one into %s",
@@ -372,6 +378,7 @@ const struct command cmd_key = {
         "passphrase); start the server with that text as BELLHOP_MASTER_KEY.  Tokens that were\n"
         "given out stay valid.\n\n"
         "If the command is interrupted, run it again: it continues.  Until it is complete, the\n"
-        "server refuses to start.\n",
+        "server refuses to start.  As root the command acts as the owner of the state\n"
+        "directory.\n",
     .verbs = (const struct cli_verb[]){{"rotate", .run = rotate_key}, {0}},
 };

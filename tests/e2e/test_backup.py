@@ -6,8 +6,10 @@ import signal
 import sqlite3
 import subprocess
 import tarfile
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -302,3 +304,38 @@ def test_every_form_of_records_is_listed():
             assert any(of in listed or of in named for of in its), f"{p}: forms.c does not know the list of {name}"
         if re.search(r"\bseal_secret\(", text) and p.parent.name != "store":
             assert "record_seal_name" in text, f"{p} seals something that no form describes"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+def test_what_root_writes_belongs_to_the_user_of_the_service(bellhop, tmp_path):
+    """As after `apt install`: the state is the service's, and root runs the commands."""
+    service = 65534  # nobody
+    bellhop.add(id="away")
+    assert bellhop.write("before the backup") == 200
+    bellhop.cli("backup", str(tmp_path / "b.tar"))
+    os.chmod(tmp_path / "b.tar", 0o600)
+    bellhop.stop()
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:  # every user reaches it
+        os.chmod(folder, 0o755)
+        state = Path(folder) / "state"
+        shutil.copytree(bellhop.state, state, ignore=shutil.ignore_patterns("*.sock"))
+
+        def give():
+            for path in [state, *state.rglob("*")]:
+                os.chown(path, service, service)
+
+        def owners():
+            return {path.stat().st_uid for path in [state, *state.rglob("*")]}
+
+        give()
+        env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # who gave up root cannot look for leaks
+
+        def act(*words):
+            done = subprocess.run([PROGRAM, *words, "--state-dir", str(state)], env=env, cwd=folder, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            assert owners() == {service}, words
+
+        act("restore", str(tmp_path / "b.tar"), "--yes")
+        (state / "bellhop.db").rename(state / "gone")
+        act("restore", str(tmp_path / "b.tar"))  # now the directory tells whose it is
+        act("key", "rotate")
