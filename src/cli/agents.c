@@ -113,10 +113,12 @@ static void print_link(struct cli_job *j, const char *id)
                CLI_GIVEN({"tenant", str_of(cli_value(j, "--tenant"))},
                          {"instance", str_of(instance != NULL ? instance : id)},
                          {"platform", str_of(platform)},
-                         {"bots", str_of(cli_value(j, "--bot"))})) == CLI_DONE)
+                         {"bots", str_of(cli_value(j, "--bot"))})) == CLI_DONE) {
         fprintf(stderr,
                 "To link yourself, send the bot this message within ten minutes: /link %.*s\n",
                 STR_FMT(json_str(j->doc, "code")));
+        cli_link_how(str_of(platform));
+    }
 }
 
 int agent_add(struct cli_job *j)

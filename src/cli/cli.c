@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "cli/manual.h"
 #include "cli/settings.h"
+#include "platform/platform.h"
 
 const struct command *const cli_commands[] = {
     &cmd_setup,   &cmd_serve,  &cmd_status,    &cmd_gateway, &cmd_token,       &cmd_route,
@@ -520,6 +521,14 @@ bool cli_confirm(const struct cli_job *j, const char *what, const char *fmt, ...
     tell(fmt, ap);
     va_end(ap);
     return fgets(line, sizeof line, stdin) != NULL && (line[0] | 32) == 'y';
+}
+
+void cli_link_how(struct str platform)
+{
+    const struct platform_ops *ops = platform_find(platform);
+
+    if (ops != NULL && ops->link_how != NULL)
+        fprintf(stderr, "%s\n", ops->link_how);
 }
 
 /* ---- help, version ---- */

@@ -190,6 +190,9 @@ void cli_print_rows(struct cli_job *j, struct json rows, const struct cli_column
  * there is no terminal; then the error names @what. */
 bool cli_confirm(const struct cli_job *j, const char *what, const char *fmt, ...) BH_PRINTF(3, 4);
 
+/* Prints how the people of this platform send "/link CODE", where that differs from a message. */
+void cli_link_how(struct str platform);
+
 /* ---- dispatch.c, for `dispatch list` and `doctor` ---- */
 /* j->doc: [{tenant, agent_id, substrate, target, state, waiting, parked, ..., status?, detail?}].
  * status and detail come from the operation agentStatus, called for one agent after the other.

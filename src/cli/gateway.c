@@ -34,12 +34,14 @@ static void print_bot(struct cli_job *j, const char *instance, struct json b, bo
         cli_op(j, "link",
                CLI_GIVEN({"tenant", str_of(cli_value(j, "--tenant"))},
                          {"instance", str_of(instance)}, {"platform", platform}, {"bots", bot})) ==
-            CLI_DONE)
+            CLI_DONE) {
         fprintf(stderr,
                 "To link yourself, send the bot%s%.*s this message within ten minutes: /link "
                 "%.*s\n",
                 several ? " " : "", STR_FMT(several ? bot : STR("")),
                 STR_FMT(json_str(j->doc, "code")));
+        cli_link_how(platform);
+    }
 }
 
 static void print_who_is_heard(struct cli_job *j)

@@ -45,6 +45,7 @@ static void print_code(struct cli_job *j)
     fprintf(stderr,
             "The code works once, within ten minutes. The person sends the bot: /link %.*s\n",
             STR_FMT(code));
+    cli_link_how(str_of(cli_value(j, "--platform")));
 }
 
 static const struct cli_column of_people[] = {WHOSE, {"USER", "userId"}, {0}},

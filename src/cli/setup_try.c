@@ -312,9 +312,12 @@ static void tell_link(struct setup *s)
         return;
     if (cli_op(s->j, "link",
                CLI_GIVEN({"tenant", str_of(setup_tenant(s))}, {"instance", str_of(s->instance)},
-                         {"platform", str_of(s->ops->name)}, {"bots", str_of(s->bot)})) == CLI_DONE)
+                         {"platform", str_of(s->ops->name)}, {"bots", str_of(s->bot)})) ==
+        CLI_DONE) {
         terminal_say("To link yourself to the agent, send the bot this message: /link %.*s",
                      STR_FMT(json_str(s->j->doc, "code")));
+        cli_link_how(str_of(s->ops->name));
+    }
 }
 
 /* Prints the messages since *@last_ms, and moves it.  True: an agent received one. */

@@ -140,6 +140,9 @@ struct platform_ops {
     const char *steps;
     /* For `bellhop setup`: what `bot` must be.  NULL: check() finds out, or any name will do. */
     const char *bot_is;
+    /* How people send "/link CODE" where their apps keep lines that begin with "/" to themselves: a
+     * sentence.  NULL: as any message. */
+    const char *link_how;
     /* Performs @a, whose strs are borrowed for this call.  Only ops in descriptor->ops
      * arrive here. */
     void (*act)(struct platform *p, struct action_id id, const struct action_from *from,

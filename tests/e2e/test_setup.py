@@ -473,6 +473,20 @@ def test_the_service_is_installed_for_the_user(home):
                                                                   "--user restart bellhop.service"]
 
 
+def test_how_the_code_is_sent_where_apps_keep_a_slash_to_themselves(home):
+    sim = SlackSim()
+    sim.app_token = "xapp-1"
+    bot, app = secret(home.parent, next(iter(sim.tokens)), "bot"), secret(home.parent, sim.app_token, "app")
+    t = Terminal(home, "--platform", "slack", "--bot", "A0123456789", "--set", f"api_base={sim.url}", "--secret", f"bot_token={bot}",
+                 "--secret", f"app_token={app}", "--agent", "demo", "--who", "linked")
+    t.say("", after="Write them? [Y/n]: ")
+    t.see("send the bot this message: /link ")
+    t.see("Slack keeps lines that begin with / to itself: put a blank before the /.")
+    t.stop(after="Waiting for the first message")
+    t.end()
+    sim.close()
+
+
 def test_a_running_server_is_waited_for(home, make_bellhop):
     server = make_bellhop()
     config = server.config

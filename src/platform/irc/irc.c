@@ -758,6 +758,7 @@ const struct platform_ops irc_ops = {
     .steps = "Choose a network, and register a nick for the bot there (NickServ, or your server's\n"
              "own way); its account and password are `sasl.user` and `sasl.password`.\n"
              "Have the server's name and port at hand, and the channels that the bot should be in.",
+    .link_how = "On IRC: /msg NICK /link CODE, with the bot's nick, and logged in to your account.",
     .bot_is = "The bot's nick, @ and your name for the network: desk@libera",
     .reads = irc_reads,
     .act = irc_act,

@@ -343,6 +343,9 @@ const struct platform_ops matrix_ops = {
              "Copy its access token: in Element, All settings, Help & About, Advanced.\n"
              "Do not log out of that session: the token ends with it.\n"
              "docs/platforms/matrix.md shows how to run bellhop as an application service instead.",
+    .link_how =
+        "Send it with the invitation, in a room without encryption: /invite BOT /link CODE. "
+        "Where the bot is already, write !link CODE.",
     .bot_is = "The user id of the bot: @desk:example.org",
     .act = mx_act,
     .http = mx_http,

@@ -339,6 +339,7 @@ const struct platform_ops slack_ops = {
         "Basic Information: note the App ID (A...).\n"
         "Socket Mode: Enable Socket Mode, and copy the app-level token (xapp-...).\n"
         "Install App: install it, and copy the Bot User OAuth Token (xoxb-...).",
+    .link_how = "Slack keeps lines that begin with / to itself: put a blank before the /.",
     .bot_is = "The App ID of the app, from Basic Information: A0123456789",
     .act = slack_act,
     .http = slack_http,
