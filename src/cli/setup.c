@@ -485,7 +485,8 @@ const struct command cmd_setup = {
         "           gateway, whose .env gets its three lines; none: what is there stays\n"
         "--who      who may write to the agent: people that you link, or everybody\n"
         "--wait     how long to wait for the first message (default 5m, with --yes 0s)\n"
-        "--service  starts the service bellhop with systemd and at every boot\n",
+        "--service  starts the service bellhop with systemd and at every boot; without root, as\n"
+        "           a unit of this user, at every login\n",
     .verbs = setup_verbs,
     .options = setup_options,
 };

@@ -92,8 +92,10 @@ static bool start_service(struct setup *s)
     bool root = geteuid() == 0, wanted = cli_flag(s->j, "--service"), ok;
 
     if (!wanted && access("/run/systemd/system", F_OK) == 0 &&
-        !terminal_confirm(&s->t, "Start bellhop with systemd, now and with the machine?", false,
-                          &wanted))
+        !terminal_confirm(&s->t,
+                          root ? "Start bellhop with systemd, now and with the machine?"
+                               : "Start bellhop with systemd, now and when you log in?",
+                          false, &wanted))
         return false;
     if (!wanted)
         return false;
@@ -107,9 +109,14 @@ static bool start_service(struct setup *s)
     ok = (root || systemctl(true, "daemon-reload", NULL)) &&
          systemctl(!root, "enable", "bellhop.service") &&
          systemctl(!root, "restart", "bellhop.service");
-    terminal_say(ok ? "The service bellhop runs, and starts with the machine."
-                    : "systemd did not start the service. See: systemctl status bellhop, and "
-                      "docs/operations.md to install it.");
+    if (!ok)
+        terminal_say("systemd did not start the service. See: systemctl %sstatus bellhop, and "
+                     "docs/operations.md to install it.",
+                     root ? "" : "--user ");
+    else
+        terminal_say(root ? "The service bellhop runs, and starts with the machine."
+                          : "The service bellhop runs while you are logged in. So that it starts "
+                            "with the machine and goes on without you: loginctl enable-linger");
     return ok;
 }
 

@@ -466,7 +466,8 @@ def test_the_service_is_installed_for_the_user(home):
     tools.mkdir()
     (tools / "systemctl").write_text(f"#!/bin/sh\necho \"$@\" >>{home.parent}/called\n")
     (tools / "systemctl").chmod(0o755)
-    run(home, "--yes", "--platform", "web", "--service", PATH=f"{tools}:{os.environ['PATH']}")
+    done = run(home, "--yes", "--platform", "web", "--service", PATH=f"{tools}:{os.environ['PATH']}")
+    assert "runs while you are logged in" in done.stderr and "loginctl enable-linger" in done.stderr
     unit = (home / ".config" / "systemd" / "user" / "bellhop.service").read_text()
     assert f'serve -c "{home}/bellhop.yaml"' in unit
     assert (home.parent / "called").read_text().splitlines() == ["--user daemon-reload", "--user enable bellhop.service",
