@@ -325,13 +325,18 @@ static void add_key(struct buf *out, const struct config_key *k, int indent, siz
 }
 
 /* The address for webhooks belongs to all bots, so it has a file of its own. */
+static void public_url_path(const struct setup *s, struct buf *out)
+{
+    buf_printf(out, "%s/conf.d/public-url.yaml", s->dir);
+}
+
 static void draft_public_url(struct setup *s)
 {
     BUF_LOCAL path = BUF_INIT, text = BUF_INIT;
 
     if (s->public_url == NULL)
         return;
-    buf_printf(&path, "%s/conf.d/public-url.yaml", s->dir);
+    public_url_path(s, &path);
     buf_add_z(&text,
               "# Written by `bellhop setup`: the address under which platforms reach bellhop.\n"
               "public_url: ");
@@ -489,14 +494,26 @@ static bool ask_name(struct setup *s)
 static bool ask_public_url(struct setup *s)
 {
     const struct settings *settings = settings_of(s->cfg);
+    struct str given = str_of(cli_value(s->j, "--public-url"));
+    BUF_LOCAL own = BUF_INIT;
 
     if (!s->report.webhook)
         return true;
-    if (settings->public_url == NULL && s->t.asks)
+    public_url_path(s, &own);
+    while (str_ends(given, STR("/")))
+        given.n--; /* as in the settings */
+    bool known = settings->public_url != NULL;
+    bool other = known && given.p != NULL && !str_eq(given, str_of(settings->public_url));
+    if (other && access(buf_z(&own), F_OK) != 0)
+        return setup_stop(s,
+                          "public_url is %s in the configuration. Change it there; nothing was "
+                          "changed",
+                          settings->public_url);
+    if (!known && s->t.asks)
         terminal_say("%s sends messages to an address of yours. Under which https:// address is "
                      "bellhop reached?",
                      s->ops->descriptor->label);
-    for (bool good = settings->public_url != NULL; !good;) {
+    for (bool good = known && !other; !good;) {
         if (!setup_ask(s, "--public-url", "public_url", NULL, &s->public_url))
             return false;
         struct str url = str_of(s->public_url);

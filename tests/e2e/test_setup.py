@@ -403,7 +403,13 @@ def test_a_webhook_platform_asks_for_the_address(home):
     assert run(home, *words, "--set", "plane=passthrough").returncode == 0
     text = (home / "conf.d" / "twilio-%2B15550100.yaml").read_text()
     assert "\n    tenant: acme\n    host: acme.example.org\n    debounce: 2s\n" in text and "\n    plane: passthrough\n" in text
-    assert (home / "conf.d" / "public-url.yaml").exists()
+    assert "https://relay.example.org" in (home / "conf.d" / "public-url.yaml").read_text()
+    done = run(home, *words, "--public-url", "https://new.example.org")
+    assert done.returncode == 0 and "Its webhook is https://new.example.org/webhooks/twilio/" in done.stderr, done.stderr
+    assert "https://new.example.org" in (home / "conf.d" / "public-url.yaml").read_text()
+    (home / "conf.d" / "public-url.yaml").rename(home / "conf.d" / "mine.yaml")
+    done = run(home, *words, "--public-url", "https://relay.example.org")
+    assert done.returncode == 1 and "public_url is https://new.example.org in the configuration. Change it there" in done.stderr
     assert sim.violations == []
     sim.close()
 
