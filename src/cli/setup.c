@@ -340,6 +340,12 @@ static bool find_config(struct setup *s)
     free(copy);
     s->path = buf_take(&whole);
     s->fresh = access(s->path, F_OK) != 0;
+    if (access(s->dir, W_OK) != 0)
+        return setup_stop(
+            s,
+            "this user cannot write to %s. Run the command as root, or name a file of "
+            "your own: -c FILE",
+            s->dir);
     if (s->j->state_dir != NULL)
         setenv("BELLHOP_STATE_DIR", s->j->state_dir, 1);
     bool ok = s->fresh ? config_load("/dev/null", &settings_schema, &s->cfg, &why) == BH_OK

@@ -7,6 +7,7 @@ import select
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -327,6 +328,17 @@ def test_a_disk_that_refuses_leaves_everything_as_it_was(home):
     done = run(home, "--yes", "--platform", "web", "--agent", "demo")
     assert done.returncode == 1 and "conf.d/" in done.stderr and "Nothing was changed" in done.stderr
     assert tree(home) == before
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_any_question(home):
+    """As for a user who runs setup beside the package: /etc/bellhop is root's."""
+    as_user = (lambda: os.setuid(65534)) if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o555)
+        done = subprocess.run([PROGRAM, "setup", "--yes", "--platform", "web", "-c", f"{folder}/bellhop.yaml"], cwd="/", text=True,
+                              capture_output=True, stdin=subprocess.DEVNULL, preexec_fn=as_user, timeout=60)
+        assert done.returncode == 1 and f"this user cannot write to {folder}. Run the command as root" in done.stderr
+        os.chmod(folder, 0o755)
 
 
 # ---- scripts ----
