@@ -75,6 +75,7 @@ bool demo_begin(struct demo *d, char *ret_why)
     int fd;
 
     *d = (struct demo){0};
+    settings_drop_environment(); /* its server is of its own */
     if (!make_dir(d, ret_why))
         return false;
     const char *const serve[] = {"serve", "-c", d->config, NULL};

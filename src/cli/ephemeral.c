@@ -74,18 +74,11 @@ static bool start_janitor(struct ephemeral *e, char *ret_why)
     return e->janitor > 0 || bh_why(ret_why, "no process: %s", strerror(errno));
 }
 
-/* What the environment says about the address and the state of another server does not count.
- * Other settings may come from there, as for any server. */
 static bool write_config(struct ephemeral *e, char *ret_why)
 {
-    static const char *const theirs[] = {"BELLHOP_LISTEN",       "BELLHOP_PUBLIC_URL",
-                                         "BELLHOP_STATE_DIR",    "BELLHOP_STORE_KIND",
-                                         "BELLHOP_TLS_CERT",     "BELLHOP_TLS_KEY",
-                                         "BELLHOP_IDENTITY_KIND"};
     struct buf text = BUF_INIT;
 
-    for (size_t i = 0; i < ARRAY_LEN(theirs); i++)
-        unsetenv(theirs[i]);
+    settings_drop_environment();
     buf_printf(&text,
                "listen: 127.0.0.1:0\n"
                "state_dir: %s\n"

@@ -152,6 +152,18 @@ int64_t settings_max_age_ms(const struct config *c)
     return o->max_age_ms;
 }
 
+void settings_drop_environment(void)
+{
+    static const char *const theirs[] = {"BELLHOP_LISTEN",         "BELLHOP_PUBLIC_URL",
+                                         "BELLHOP_PROXY_PROTOCOL", "BELLHOP_STATE_DIR",
+                                         "BELLHOP_TLS_CERT",       "BELLHOP_STORE_KIND",
+                                         "BELLHOP_IDENTITY_KIND",  "BELLHOP_MEDIA_DIR",
+                                         "BELLHOP_TLS_KEY",        "BELLHOP_SKILLS_DIR"};
+
+    for (size_t i = 0; i < ARRAY_LEN(theirs); i++)
+        unsetenv(theirs[i]);
+}
+
 /* ---- the state directory ---- */
 
 bool state_dir_make_parents(const char *file, size_t from, unsigned mode)

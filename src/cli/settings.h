@@ -27,6 +27,10 @@ const struct settings *settings_of(const struct config *c);
 size_t settings_edges(const struct settings *s);     /* how many threads: net/edges.h */
 int64_t settings_max_age_ms(const struct config *c); /* outbox.max_age */
 
+/* For a server in a temporary directory: removes what the environment says about the address, the
+ * state and the files of another server.  Other settings may come from there, as for any server. */
+void settings_drop_environment(void);
+
 /* ---- the directory that holds database, master key, admin socket and port ---- */
 /* Creates the directory (and its parents) with mode 0700 when missing.  BH_REFUSED: it cannot
  * be created or written.  @ret_why has 256 bytes. */

@@ -776,9 +776,11 @@ def test_images_and_files_go_where_the_agent_takes_them(bellhop, scripted):
 
 
 def test_the_demonstration_needs_nothing_else(tmp_path):
-    """A connector, its chat page and the agent, and nothing stays."""
+    """A connector, its chat page and the agent, and nothing stays, also where another server has its state."""
+    mine = tmp_path / "mine"
     process = subprocess.Popen([PROGRAM, "agent", "--demo", "--acp", "--", NODE, str(EXAMPLE)], text=True, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "HOME": str(tmp_path)})
+                               stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "HOME": str(tmp_path),
+                                                           "BELLHOP_STATE_DIR": str(mine), "BELLHOP_LISTEN": "127.0.0.1:1"})
     url = re.match(r"Open (http://127.0.0.1:\d+)/chat and write to your agent.\n", process.stdout.readline()).group(1)
     code = re.match(r"Send (/link \w+) there to decide what the agent may do.\n", process.stdout.readline()).group(1)
     assert process.stdout.readline() == "agent: ready\n"
@@ -803,7 +805,7 @@ def test_the_demonstration_needs_nothing_else(tmp_path):
     assert process.wait(30) == 0, process.stderr.read()
     process.stdout.close()
     process.stderr.close()
-    assert not list(tmp_path.glob("bellhop-demo-*"))
+    assert not list(tmp_path.glob("bellhop-demo-*")) and not mine.exists()
 
 
 def test_the_demonstration_names_a_missing_program_at_once(tmp_path):
