@@ -238,6 +238,10 @@ def test_who_may_is_changed_and_changed_back(server, open_desk):
     desk.undo("Removed.")
     desk.row("robot", "webhook", "/robot")
     desk.press("Add")
+    offered = desk.js("return [...document.querySelectorAll('select[name=substrate] option')].map((o) => o.value)")
+    for substrate in offered:  # the server knows each
+        said = server.cli("agent", "add", "try", "--tenant", "acme", "--substrate", substrate, "--unset", "x", check=False).stderr
+        assert "substrate" not in said, (substrate, said)
     desk.fill(tenant="acme", id="spool", substrate="file", keys=f"dir: {server.state}")
     desk.agree("Add")
     desk.row("spool", "file")
@@ -393,6 +397,26 @@ def test_the_test_chat_talks_to_an_agent(server, dial, open_desk):
     wait_page(lambda: "Two letters." in str(desk.texts(".said.agent")))
     desk.press("New visitor")
     desk.says("Nothing was said yet.")
+
+
+def test_the_test_chat_says_why_nobody_answers(server, open_desk):
+    desk = open_desk(server)
+    desk.go("chat")
+    desk.says("no agent answers here")
+    server.add("--id", "idle")
+    desk.press("New visitor")
+    desk.says("no agent has connected yet")
+    theirs = open_desk(server, "--tenant", "acme")
+    theirs.go("chat")
+    theirs.says("none belongs to this tenant alone")
+
+
+def test_long_names_push_nothing_out_of_sight(busy, open_desk):
+    desk = open_desk(busy)
+    for section in SECTIONS:
+        desk.go(section)
+        cut = "return [...document.querySelectorAll('.tablebox')].filter((b) => b.scrollWidth > b.clientWidth).map((b) => b.innerText)"
+        wait_page(lambda: desk.js(cut) == [] or pytest.fail(f"{section}: {desk.js(cut)}"))
 
 
 def test_two_browsers_see_each_other_change_things(server, dial, open_desk):

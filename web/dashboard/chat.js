@@ -3,9 +3,10 @@
 // It is the API of the chat page.  The visitor's token is made here and sent as a header, so the
 // stream is read with fetch().
 import { h, set, put, field, notice } from './dom.js';
-import { latest } from './api.js';
+import { latest, session } from './api.js';
 
 const state = { bot: '', token: '', log: [], abort: null };
+const PRESENCE = { never: 'no agent has connected yet', none: 'no agent answers here' };
 
 function token() {
   const raw = crypto.getRandomValues(new Uint8Array(16));
@@ -43,8 +44,10 @@ async function read(signal, got) {
 export function mount(main) {
   const bots = (latest.bots || []).filter((b) => b.platform === 'web').map((b) => b.bot);
   if (!bots.length) {
-    set(main, h('h1', {}, 'Test chat'), h('p', {}, 'The test chat writes to a web bot, and this server has none. Add one to the configuration and restart:'),
-      h('pre', {}, 'platforms:\n  - {platform: web, bot: lobby}'));
+    set(main, h('h1', {}, 'Test chat'), session.tenant === null
+      ? [h('p', {}, 'The test chat writes to a web bot, and this server has none. Add one to the configuration and restart:'),
+        h('pre', {}, 'platforms:\n  - {platform: web, bot: lobby}')]
+      : h('p', { class: 'none' }, 'The test chat writes to a web bot, and none belongs to this tenant alone.'));
     // The list of bots may not have come yet.
     const timer = setInterval(() => { if ((latest.bots || []).some((b) => b.platform === 'web')) { clearInterval(timer); mount(main); } }, 300);
     return () => { clearInterval(timer); if (state.abort) state.abort.abort(); };
@@ -58,7 +61,7 @@ export function mount(main) {
     log.scrollTop = log.scrollHeight;
   };
   const got = (type, d) => {
-    if (type === 'state') presence.textContent = `the agent is ${d.state}`;
+    if (type === 'state') presence.textContent = PRESENCE[d.state] || `the agent is ${d.state}`;
     if (type === 'message' || type === 'edit') {
       const old = state.log.find((m) => m.id === d.id || (d.client_id && m.client === d.client_id));
       if (old) Object.assign(old, { id: d.id, text: d.text });

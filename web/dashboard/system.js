@@ -68,7 +68,7 @@ function auditPart() {
     set(box, table('Changes, the newest first', [
       { head: 'No.', class: 'num', cell: (e) => e.seq }, { head: 'When', cell: (e) => when(e.at) },
       { head: 'Who', cell: (e) => [e.by || '', e.who && e.who !== e.by ? h('span', { class: 'soft' }, ` ${e.who}`) : null] }, { head: 'From', cell: (e) => e.from || '' },
-      { head: 'What', cell: (e) => [e.what, e.failed && chip('bad', 'failed')] }, { head: 'Whose', cell: (e) => [e.tenant, e.instance].filter(Boolean).join('/') },
+      { head: 'What', cell: (e) => [e.what, e.failed && chip('bad', 'failed')] }, { head: 'Whose', class: 'wrap', cell: (e) => [e.tenant, e.instance].filter(Boolean).join('/') },
       { head: 'Changed', class: 'wrap', cell: changes },
     ], entries, { none: 'Nothing has been changed yet.' }), a.next && h('p', {}, button('Older', (e) => act(e, () => draw(a.next)))));
   };

@@ -84,7 +84,7 @@ function parkedPart() {
       single && may('dropDead') && { label: 'Drop', danger: true, confirm: (l) => `Drop ${l.length} parked ${l.length === 1 ? 'message' : 'messages'}?`, run: async (l) => { const n = await change('dropDead', l); notice(`${n} dropped.`); await draw(); } },
     ].filter(Boolean);
     const columns = [
-      { head: 'Instance', cell: (r) => h('span', {}, h('span', { class: 'soft' }, `${r.tenant}/`), r.instance) },
+      { head: 'Instance', class: 'wrap', cell: (r) => h('span', {}, h('span', { class: 'soft' }, `${r.tenant}/`), r.instance) },
       single ? { head: 'Since', cell: (r) => when(r.at) } : { head: 'Parked', class: 'num', cell: (r) => count(r.parked) },
       single && { head: 'Tries', class: 'num', cell: (r) => r.attempts },
       single && { head: 'Delivery', cell: (r) => h('a', { href: `#why?${new URLSearchParams({ q: r.delivery, kind: 'delivery' })}` }, r.delivery) },
@@ -131,7 +131,7 @@ function outboxPart() {
     ];
     set(box, choosing('Outbox', [
       { head: 'State', cell: (r) => chip(OUT_STATE[r.state] || 'idle', r.state) },
-      { head: 'From', cell: (r) => h('span', {}, h('span', { class: 'soft' }, `${r.tenant}/`), r.instance) },
+      { head: 'From', class: 'wrap', cell: (r) => h('span', {}, h('span', { class: 'soft' }, `${r.tenant}/`), r.instance) },
       { head: 'To', cell: (r) => `${r.platform} ${r.chat_id || ''}` },
       { head: 'What', cell: (r) => r.op },
       { head: 'Since', cell: (r) => when(r.since) },

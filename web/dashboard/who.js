@@ -79,7 +79,7 @@ const links = {
   read: (q) => callAll('listGrants', q, 4),
   add: { label: 'Link', run: (e, again) => addLink(e, again) },
   draw: (a, again) => table('Links', [
-    { head: 'Person', cell: (b) => person(b.platform, b.userId) }, { head: 'Instance', cell: inst },
+    { head: 'Person', cell: (b) => person(b.platform, b.userId) }, { head: 'Instance', class: 'wrap', cell: inst },
     { head: 'Bots', cell: (b) => (b.bots.length ? shorten(b.bots) : 'every bot') }, { head: 'Since', cell: (b) => when(b.createdAt) },
   ], a.bindings, { none: 'Nobody is linked.', actions: canChange('linkPerson') ? (b) => button('Unlink', async (e) => {
     if (!await sure(`Unlink ${b.userId}?`, `${b.tenant}/${b.instance} no longer hears this person, unless a place is open to everybody.`, 'Unlink')) return;
@@ -116,7 +116,7 @@ const scopes = {
       { ok: 'Claim' }, (v) => call('claimScope', v), 'Claimed.', (v) => call('releaseScope', v).then(again))) await again();
   } },
   draw: (a, again) => table('Places', [
-    { head: 'Place', cell: (s) => `${s.platform} ${s.guildId} ${s.channelId}` }, { head: 'Instance', cell: inst }, { head: 'By', cell: (s) => s.by }, { head: 'Since', cell: (s) => when(s.createdAt) },
+    { head: 'Place', cell: (s) => `${s.platform} ${s.guildId} ${s.channelId}` }, { head: 'Instance', class: 'wrap', cell: inst }, { head: 'By', cell: (s) => s.by }, { head: 'Since', cell: (s) => when(s.createdAt) },
   ], a.scopes, { none: 'No place is claimed.', actions: canChange('releaseScope') ? (s) => button('Release', (e) => act(e, async () => {
     const args = { tenant: s.tenant, instance: s.instance, platform: s.platform, guildId: s.guildId, channelId: s.channelId };
     await call('releaseScope', args);
@@ -159,15 +159,15 @@ const rules = {
   more: { label: 'Set a policy', needs: 'setPolicy', run: (e, again) => setPolicy(e, again) },
   draw: (a, again) => [
     h('h3', {}, 'Principals'), table('Principals', [
-      { head: 'Instance', cell: inst }, { head: 'Platform', cell: (p) => p.platform || 'any' }, { head: 'Listens to', cell: (p) => p.mode },
+      { head: 'Instance', class: 'wrap', cell: inst }, { head: 'Platform', cell: (p) => (p.platform === '*' ? 'any' : p.platform) }, { head: 'Listens to', cell: (p) => p.mode },
       { head: 'List', class: 'wrap', cell: (p) => shorten(p.allow || []) },
     ], a.principals, { none: 'Every instance listens to the people who are linked to it.', actions: canChange('setPrincipal') ? (p) => button('Change', (e) => setPrincipal(e, again, p)) : null }),
     h('h3', {}, 'Policies'), table('Policies', [
-      { head: 'Instance', cell: inst }, { head: 'Platform', cell: (p) => p.platform }, { head: 'Must be addressed', cell: (p) => (p.requireAddress ? 'yes' : 'no') },
+      { head: 'Instance', class: 'wrap', cell: inst }, { head: 'Platform', cell: (p) => p.platform }, { head: 'Must be addressed', cell: (p) => (p.requireAddress ? 'yes' : 'no') },
       { head: 'Other bots', cell: (p) => (p.allowOtherBots ? 'yes' : 'no') }, { head: 'Except in', class: 'wrap', cell: (p) => shorten(p.freeResponseScopes || []) },
     ], a.policies, { none: 'No policy is set.', actions: canChange('setPolicy') ? (p) => button('Change', (e) => setPolicy(e, again, p)) : null }),
     a.allowances && [h('h3', {}, 'Allowances'), table('Allowances', [
-      { head: 'Instance', cell: inst }, { head: 'Turns', cell: (p) => p.turns }, { head: 'Of each', cell: (p) => p.per }, { head: 'Reply', class: 'wrap', cell: (p) => p.reply || '' },
+      { head: 'Instance', class: 'wrap', cell: inst }, { head: 'Turns', cell: (p) => p.turns }, { head: 'Of each', cell: (p) => p.per }, { head: 'Reply', class: 'wrap', cell: (p) => p.reply || '' },
     ], a.allowances, { none: 'No allowance is set.', actions: canChange('setAllowance') ? (p) => [button('Change', (e) => setAllowance(e, again, p)),
       button('Remove', (e) => act(e, async () => {
         await call('setAllowance', { tenant: p.tenant, instance: p.instance, remove: true });
@@ -175,7 +175,7 @@ const rules = {
         await again();
       }))] : null }), canChange('setAllowance') && h('p', {}, button('Set an allowance', (e) => setAllowance(e, again)))],
     a.dmDefaults.length > 0 && [h('h3', {}, 'Direct messages'), table('Direct messages', [
-      { head: 'Person', cell: (d) => person(d.platform, d.userId) }, { head: 'go to', cell: inst }], a.dmDefaults)],
+      { head: 'Person', cell: (d) => person(d.platform, d.userId) }, { head: 'go to', class: 'wrap', cell: inst }], a.dmDefaults)],
   ],
 };
 
@@ -187,7 +187,7 @@ const routes = {
       { ok: 'Add' }, (v) => call('addRoute', v), 'Added.', (v) => call('removeRoute', v).then(again))) await again();
   } },
   draw: (a, again) => table('Routes', [
-    { head: 'Place', cell: (r) => `${r.platform} ${r.key}` }, { head: 'Leads to', cell: inst }, { head: 'Heard', cell: (r) => (r.open ? chip('warn', 'everybody') : 'linked people') }, { head: 'By', cell: (r) => r.origin },
+    { head: 'Place', cell: (r) => `${r.platform} ${r.key}` }, { head: 'Leads to', class: 'wrap', cell: inst }, { head: 'Heard', cell: (r) => (r.open ? chip('warn', 'everybody') : 'linked people') }, { head: 'By', cell: (r) => r.origin },
   ], a.routes, { none: 'No route: only linked people are heard.', actions: canChange('removeRoute') ? (r) => button('Remove', async (e) => {
     if (!await sure('Remove the route?', `${r.platform} ${r.key} no longer leads to ${r.tenant}.`, 'Remove')) return;
     const args = { platform: r.platform, key: r.key, tenant: r.tenant, instance: r.instance, open: r.open };
@@ -222,10 +222,10 @@ const gateways = {
   read: (q) => callAll('listGateways', q, 2),
   add: { label: 'Add', needs: 'addGateway', run: addGateway }, more: { label: 'Enrollment token', needs: 'makeToken', run: enroll },
   draw: (a, again) => table('Gateways', [
-    { head: 'Id', cell: (g) => h('b', {}, g.id) }, { head: 'Instance', cell: inst },
+    { head: 'Id', cell: (g) => h('b', {}, g.id) }, { head: 'Instance', class: 'wrap', cell: inst },
     { head: 'For', class: 'wrap', cell: (g) => shorten(((g.bots && g.bots.length ? g.bots : g.identities) || []).map((b) => `${b.platform}/${b.bot}`)) },
-    { head: 'Wake URL', class: 'wrap', cell: (g) => g.wakeUrl || '' }, { head: 'Secrets', class: 'num', cell: (g) => g.secrets },
-    { head: 'State', cell: (g) => (g.revokedAt ? chip('bad', 'revoked') : chip('good', g.acks ? 'ok' : 'ok, no acks')) }, { head: 'Since', cell: (g) => when(g.createdAt) },
+    { head: 'Wake URL', class: 'wrap', cell: (g) => g.wakeUrl || '' },
+    { head: 'State', cell: (g) => [g.revokedAt ? chip('bad', 'revoked') : chip('good', g.acks ? 'ok' : 'ok, no acks'), g.secrets > 1 && h('small', { class: 'soft' }, ` ${g.secrets} secrets`)] }, { head: 'Since', cell: (g) => when(g.createdAt) },
   ], a.gateways, { none: 'No gateway yet.', actions: canChange('rotateGateway') ? (g) => !g.revokedAt && [
     button('Rotate', async (e) => {
       if (!await sure(`Make a new secret for ${g.id}?`, 'The old secret stays good for one hour.', 'Rotate', false)) return;
@@ -244,7 +244,7 @@ const gateways = {
 // What an entry needs besides its id: the first lines of a new one.
 const SUBSTRATES = {
   webhook: 'url: https://', file: 'dir: /', pipe: 'path: /', exec: 'command: ["/usr/local/bin/agent"]', tmux: 'target: work:0.1',
-  lines: 'command: ["/usr/local/bin/agent"]', acp: 'command: ["npx", "@zed-industries/claude-code-acp"]', responses: 'url: http://127.0.0.1:8080/v1\nmodel: ',
+  program: 'command: ["/usr/local/bin/agent"]', acp: 'command: ["npx", "@agentclientprotocol/claude-agent-acp"]', responses: 'url: http://127.0.0.1:8080/v1\nmodel: ',
   chat: 'url: http://127.0.0.1:8080/v1\nmodel: ', relay: 'instance: ', none: '',
 };
 const OWN = ['id', 'tenant', 'substrate', 'secrets', 'created_at', 'changed_at'];

@@ -192,21 +192,21 @@ function slowPart() {
   const box = h('div', {});
   const draw = async () => {
     const s = await call('slow');
-    set(box, h('div', { class: 'pair' },
-      h('div', {}, h('h3', {}, 'Waiting longest'), table('Instances whose mail has waited longest', [
-        { head: 'Instance', cell: (r) => h('a', { href: `#why?${new URLSearchParams({ tenant: r.tenant, instance: r.instance })}` }, `${r.tenant}/${r.instance}`) },
+    set(box,
+      h('h3', {}, 'Waiting longest'), table('Instances whose mail has waited longest', [
+        { head: 'Instance', class: 'wrap', cell: (r) => h('a', { href: `#why?${new URLSearchParams({ tenant: r.tenant, instance: r.instance })}` }, `${r.tenant}/${r.instance}`) },
         { head: 'State', cell: (r) => chip(r.state) },
         { head: 'Age', class: 'num', cell: (r) => span(r.ageMs) },
         { head: 'Waiting', class: 'num', cell: (r) => r.waiting },
         { head: 'Unacked', class: 'num', cell: (r) => r.unacked },
         { head: 'Parked', class: 'num', cell: (r) => r.parked },
-      ], s.unacked || [], { none: 'Nothing waits.' })),
-      h('div', {}, h('h3', {}, 'Slowest accept to ack'), table('Slowest from accept to ack', [
-        { head: 'Instance', cell: (r) => `${r.tenant}/${r.instance}` },
+      ], s.unacked || [], { none: 'Nothing waits.' }),
+      h('h3', {}, 'Slowest accept to ack'), table('Slowest from accept to ack', [
+        { head: 'Instance', class: 'wrap', cell: (r) => `${r.tenant}/${r.instance}` },
         { head: 'Took', class: 'num', cell: (r) => (r.ms < 1000 ? `${r.ms} ms` : span(r.ms)) },
         { head: 'At', cell: (r) => when(r.at) },
         { head: 'Delivery', cell: (r) => h('a', { href: `#why?${new URLSearchParams({ q: r.delivery, kind: 'delivery' })}` }, String(r.delivery)) },
-      ], s.slowest || [], { none: 'Nothing was acked yet.' }))));
+      ], s.slowest || [], { none: 'Nothing was acked yet.' }));
   };
   const again = (e) => act(e, draw);
   again();
