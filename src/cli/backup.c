@@ -138,7 +138,10 @@ static int backup(struct cli_job *j)
     char *db = state_dir_path(state, "bellhop.db");
     buf_printf(&part, "%s.part", file);
     buf_printf(&b.copy, "%s.copy", file);
-    if (access(db, F_OK) != 0)
+    if (access(db, F_OK) != 0 && errno == EACCES)
+        cli_failed("this user may not enter %s. Run the command as the user that runs the server",
+                   state);
+    else if (access(db, F_OK) != 0)
         cli_failed("there is no database in %s", state);
     else if (access(file, F_OK) == 0)
         cli_failed("%s exists already. Choose another name", file);

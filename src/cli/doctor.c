@@ -706,15 +706,16 @@ static bool check_state_dir(struct doctor *d)
     }
     if (access(dir, R_OK | W_OK | X_OK) != 0) {
         found(d, BAD, "state_dir",
-              "this user cannot write to %s. Give it to the user that runs bellhop with chown",
-              dir);
+              "this user cannot write to %s. Run the command as the user that runs the server; if "
+              "that is this user, run as root: chown -R %u %s",
+              dir, (unsigned)geteuid(), dir);
         return false;
     }
     if ((st.st_mode & 077) != 0)
         found(d, BAD, "state_dir", "other users can read %s. Close it with: chmod 700 %s", dir,
               dir);
     else
-        found(d, OK, "state_dir", "only this user can read %s", dir);
+        found(d, OK, "state_dir", "only its owner can read %s", dir);
     return true;
 }
 

@@ -261,7 +261,7 @@ static const struct cli_verb token_verbs[] = {
      MAKES("agent")},
     {"dashboard", .takes = "--tenant --ttl --read-only", .op = "makeToken", .print = print_token,
      .fixed = {"kind", {"dashboard", 9}}},
-    {"list", .op = "listTokens", .columns = token_columns},
+    {"list", .op = "listTokens", .columns = token_columns, .none = "No token yet."},
     {"revoke", .args = "id", .op = "revokeToken", .done = "The token %s is revoked."},
     {0},
 };

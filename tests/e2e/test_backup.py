@@ -335,6 +335,10 @@ def test_what_root_writes_belongs_to_the_user_of_the_service(bellhop, tmp_path):
             assert done.returncode == 0, done.stderr
             assert owners() == {service}, words
 
+        for words, said in [(["doctor"], "Run the command as the user that runs the server"), (["backup", "x"], "this user may not enter")]:
+            done = subprocess.run([PROGRAM, *words, "--state-dir", str(state)], env=env, cwd=folder, capture_output=True, text=True,
+                                  preexec_fn=lambda: os.setuid(service - 1))  # neither root nor the service
+            assert done.returncode == 1 and said in done.stdout + done.stderr, done
         act("restore", str(tmp_path / "b.tar"), "--yes")
         (state / "bellhop.db").rename(state / "gone")
         act("restore", str(tmp_path / "b.tar"))  # now the directory tells whose it is
