@@ -31,7 +31,7 @@ platforms:
     bot: desk@net
     server: "127.0.0.1:{port}"
     tls: {tls}
-    channels: ["#lobby"]
+    channels: {channels}
     flood: {{{{burst: {burst}, interval: {interval}}}}}
 {more}"""
 SASL = "    sasl: {mechanism: plain, user: desk, password: %s}\n" % PASSWORD
@@ -39,10 +39,10 @@ SASL = "    sasl: {mechanism: plain, user: desk, password: %s}\n" % PASSWORD
 
 class Rig:
     def __init__(self, net, make_bellhop, dial, more=SASL, wait=True, port=None, tls="false", burst=200, interval="1ms", head="",
-                 open=True):
+                 open=True, channels=("#lobby",)):
         self.net, self.people, self.heard = net, [], set()
         self.server = make_bellhop(CONFIG.format(port=port or net.port, more=more.replace("{", "{{").replace("}", "}}"), tls=tls,
-                                                 burst=burst, interval=interval, head=head))
+                                                 burst=burst, interval=interval, head=head, channels=json.dumps(list(channels))))
         self.credential = self.server.add(platform="irc", bot=BOT, open=open)
         self.dial = lambda: dial(self.server, self.credential, hello=("irc", BOT))
         self.gateway = self.dial()
@@ -308,6 +308,28 @@ def test_what_was_said_meanwhile_is_read_from_the_history(net, rigs):
     assert lobby == [f"m{n}" for n in range(130)] + ["m130\nof two lines", "live again"]
     assert alone == [f"d{n}" for n in range(5)]
     assert r.status()["readFromHistory"] >= 136
+
+
+@pytest.mark.skipif("BELLHOP_LONG" not in os.environ, reason="takes a minute")
+def test_a_history_whose_request_leaves_late_is_read_all_the_same(make_sim, rigs):
+    """The request waits in the bot's own queue, behind a JOIN for each of its channels."""
+    sim, closed = make_sim(always_on=("desk",)), [f"#closed-{n}" for n in range(7)]
+    sim.bans = {channel: (473, "Cannot join channel (+i)") for channel in closed}
+    r = rigs(sim, burst=1, interval="3s", channels=["#lobby", *closed])
+    alice = r.person("alice")
+    for target in ("#lobby", "desk"):
+        alice.say(target, f"before in {target}")
+        r.hear(f"before in {target}")
+    time.sleep(1.2)  # the places are on disk
+    r.server.kill()
+    for target in ("#lobby", "desk"):
+        alice.say(target, f"meanwhile in {target}")
+    alice.sync()
+    r.server.start()
+    r.gateway = r.dial()
+    missed = {f"meanwhile in {target}" for target in ("#lobby", "desk")}
+    while missed:
+        missed.discard(r.gateway.next("inbound", 90)["event"]["text"])
 
 
 def test_a_question_is_answered_by_its_number(net, rigs):
@@ -772,7 +794,7 @@ def test_doctor_asks_the_server(plain, rigs):
     ({"tls: false": "tls: false\n    sasl: {{user: d}}"}, "mechanism"),
 ])
 def test_wrong_settings_are_refused(make_bellhop, change, words):
-    config = CONFIG.format(port=1, more="", tls="false", burst=4, interval="2s", head="")
+    config = CONFIG.format(port=1, more="", tls="false", burst=4, interval="2s", head="", channels='["#lobby"]')
     for was, now in change.items():
         assert was in config
         config = config.replace(was, now)

@@ -183,7 +183,7 @@ static void ask_next(struct irc *i)
     a->sent = true;
     a->n = 0;
     a->sent_ms = irc_now_ms(i);
-    irc_link_send(i->link, buf_str(&line), 1);
+    a->number = irc_link_send(i->link, buf_str(&line), 1);
 }
 
 static struct irc_asked *ask(struct irc *i, int what, struct str target)
@@ -433,11 +433,12 @@ static void fill_gaps(struct irc *i)
 
 void irc_past_tick(struct irc *i)
 {
-    const struct irc_asked *a = first(i);
+    struct irc_asked *a = first(i);
 
     if (i->in.gaps)
         fill_gaps(i);
-
+    if (a != NULL && a->sent && irc_link_sent(i->link) < a->number)
+        a->sent_ms = irc_now_ms(i); /* flood control still holds it */
     if (a != NULL && a->sent && irc_now_ms(i) - a->sent_ms > ANSWER_MS)
         finish_first(i, false);
     else

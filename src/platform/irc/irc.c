@@ -403,8 +403,8 @@ static void on_live(void *ctx)
         i->channels[n].joined = i->channels[n].asked = false;
         i->channels[n].again_ms = 0;
     }
+    irc_past_live(i); /* before the channels: private messages wait for its answer */
     join_due(i);
-    irc_past_live(i);
 }
 
 static void on_closed(void *ctx, enum irc_end how, const char *why)

@@ -102,7 +102,8 @@ struct irc_asked { /* history that is asked for, one after the other */
     struct outgoing *out;            /* LOOK; borrowed; NULL: dropped */
     bool sent, moved;                /* moved: this page has something new */
     uint64_t label;                  /* 0: it has none */
-    int64_t sent_ms;                 /* monotonic */
+    uint64_t number;                 /* of its line: irc_link_send() */
+    int64_t sent_ms;                 /* monotonic; its line left the bot's own queue */
     size_t n;                        /* messages of this page */
     char last_id[IRC_MSGID_MAX + 1]; /* the next page begins behind this message ... */
     int64_t last_ms;                 /* ... of this time */
