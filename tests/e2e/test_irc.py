@@ -310,6 +310,27 @@ def test_what_was_said_meanwhile_is_read_from_the_history(net, rigs):
     assert r.status()["readFromHistory"] >= 136
 
 
+def test_more_people_wrote_meanwhile_than_the_server_names_at_once(make_sim, rigs):
+    r = rigs(make_sim(always_on=("desk",)))
+    alice = r.person("alice")
+    alice.say("desk", "before")
+    r.hear("before")
+    time.sleep(1.2)  # the place is on disk
+    r.server.kill()
+    people = 120
+    for n in range(people):
+        alice.send(f"NICK n{n}")
+        alice.say("desk", f"from n{n}")
+    alice.sync()
+    r.again()
+    heard = {}
+    while len(heard) < people:
+        ev = r.gateway.next("inbound")["event"]
+        if ev["text"] != "before":
+            heard.setdefault(ev["text"], ev["source"]["chat_id"])
+    assert heard == {f"from n{n}": f"n{n}@net" for n in range(people)}
+
+
 @pytest.mark.skipif("BELLHOP_LONG" not in os.environ, reason="takes a minute")
 def test_a_history_whose_request_leaves_late_is_read_all_the_same(make_sim, rigs):
     """The request waits in the bot's own queue, behind a JOIN for each of its channels."""

@@ -648,13 +648,18 @@ class IrcSim:
             self.broke("CHATHISTORY without its capability")
         what = p[0].upper()
         if what == "TARGETS":
-            since = p[1].removeprefix("timestamp=")
+            since, limit = p[1].removeprefix("timestamp="), int(p[3])
             name = self.name_batch()
             c.send(f":{self.name} BATCH +{name} draft/chathistory-targets")
+            found = []
             for key, messages in self.history.items():
                 mine = key if isinstance(key, str) else next(iter(key - {c.nick.lower()}), None) if c.nick.lower() in key else None
                 if mine and messages and stamp(messages[-1].at) > since:
-                    c.send(f":{self.name} CHATHISTORY TARGETS {mine} {stamp(messages[-1].at)}", {"batch": name})
+                    found.append((stamp(messages[-1].at), mine))
+            if limit > 50:
+                self.broke(f"more chats than CHATHISTORY=50: {limit}")
+            for at, mine in sorted(found)[:limit]:
+                c.send(f":{self.name} CHATHISTORY TARGETS {mine} {at}", {"batch": name})
             c.send(f":{self.name} BATCH -{name}")
             return
         target, ref, limit = p[1], p[2], int(p[3])

@@ -1,7 +1,7 @@
 /* history.c - reads what came while the bot was away, and keeps how far each chat was read.
  * (irc_priv.h has the calls.)
  *
- *      live --> CHATHISTORY TARGETS: who wrote to the bot?  --> a fill for each person
+ *      live --> CHATHISTORY TARGETS: who wrote to the bot?, page by page --> a fill for each person
  *      joined --> fill: CHATHISTORY AFTER <the last message>, page by page, until a page is empty
  *      a send whose echo was lost --> CHATHISTORY LATEST: is it there?
  *
@@ -173,7 +173,7 @@ static void ask_next(struct irc *i)
         write_fill(i, a, c, &line);
     } else if (a->what == IRC_ASK_TARGETS) {
         buf_add_z(&line, "CHATHISTORY TARGETS timestamp=");
-        irc_time_add(&line, a->last_ms);
+        irc_time_add(&line, a->last_ms - a->further); /* others may be of the same time */
         buf_add_z(&line, " timestamp=");
         irc_time_add(&line, clock_wall_ms(i->base.env->clock) + 86400000);
         buf_printf(&line, " %zu\r\n", page_of(i, MAX_TARGETS));
@@ -302,7 +302,7 @@ static void take_target(struct irc *i, const struct irc_line *l)
     struct irc_chat *c = irc_chat_use(i, buf_str(&key));
     snprintf(c->peer, sizeof c->peer, "%.*s", STR_FMT(name));
     if (c->at_ms == 0)
-        c->at_ms = first(i)->last_ms;
+        c->at_ms = i->past.seen_ms;
     c->filling = c->named = true;
 }
 
@@ -313,7 +313,12 @@ void irc_past_line(struct irc *i, const struct irc_line *l)
     if (a == NULL)
         return;
     a->n++;
-    if (a->what == IRC_ASK_TARGETS) {
+    if (a->what == IRC_ASK_TARGETS) { /* ordered by the time of their latest message */
+        int64_t latest_ms = irc_time_ms(irc_param(l, 2));
+        if (latest_ms > a->last_ms) {
+            a->moved = true;
+            a->last_ms = latest_ms;
+        }
         take_target(i, l);
         return;
     }
@@ -386,12 +391,14 @@ void irc_past_ended(struct irc *i)
     if (a == NULL || !a->sent)
         return;
     const struct irc_chat *c = chat_of(i, a);
-    bool more = a->what == IRC_ASK_FILL && a->n > 0 && a->moved && c != NULL && !c->gap;
-    if (!more) {
+    bool chats = a->what == IRC_ASK_TARGETS && a->n >= page_of(i, MAX_TARGETS);
+    bool said = a->what == IRC_ASK_FILL && a->n > 0 && c != NULL && !c->gap;
+    if (!a->moved || !(chats || said)) {
         finish_first(i, true);
         return;
     }
     a->sent = a->moved = false;
+    a->further = true;
     ask_next(i);
 }
 

@@ -101,10 +101,11 @@ struct irc_asked { /* history that is asked for, one after the other */
     char target[IRC_NAME_MAX + 1];
     struct outgoing *out;            /* LOOK; borrowed; NULL: dropped */
     bool sent, moved;                /* moved: this page has something new */
+    bool further;                    /* it is not the first page */
     uint64_t label;                  /* 0: it has none */
     uint64_t number;                 /* of its line: irc_link_send() */
     int64_t sent_ms;                 /* monotonic; its line left the bot's own queue */
-    size_t n;                        /* messages of this page */
+    size_t n;                        /* lines of this page */
     char last_id[IRC_MSGID_MAX + 1]; /* the next page begins behind this message ... */
     int64_t last_ms;                 /* ... of this time */
 };
