@@ -310,6 +310,27 @@ def test_what_was_said_meanwhile_is_read_from_the_history(net, rigs):
     assert r.status()["readFromHistory"] >= 136
 
 
+def test_a_reaction_that_the_history_adds_to_a_message_is_no_place_in_it(make_sim, rigs):
+    sim = make_sim()
+    r = rigs(sim, more=SASL + "    reactions: true\n")
+    r.meet("alice")
+    ours = r.say("mine")["message_id"]
+    r.server.kill()
+    alice = r.people[0]
+    for n in range(60):  # more than a page
+        alice.say("#lobby", f"m{n}")
+    alice.sync()
+    last = {f"m{n}" for n in range(40, 55)}  # the last of the first page is among them
+    for m in (ours, *(m.msgid for m in sim.history["#lobby"] if m.lines[0][0] in last)):
+        alice.tag("#lobby", draft__react="🎉", draft__reply=m)
+    alice.sync()
+    r.again()
+    heard = []
+    while "m59" not in heard:
+        heard.append(r.gateway.next("inbound")["event"]["text"])
+    assert [t for t in heard if t.startswith("m")] == [f"m{n}" for n in range(60)]
+
+
 def test_more_people_wrote_meanwhile_than_the_server_names_at_once(make_sim, rigs):
     r = rigs(make_sim(always_on=("desk",)))
     alice = r.person("alice")

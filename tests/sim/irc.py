@@ -145,7 +145,7 @@ class IrcSim:
         self.always_on = set(always_on)  # accounts that get messages while they are away
         self.reserve = reserve  # nicks belong to the accounts of their names
         self.flood, self.sts, self.isupport, self.refuse = flood, sts, list(isupport), set(refuse)
-        self.clients, self.channels, self.history, self.bans = {}, {}, {}, {}
+        self.clients, self.channels, self.history, self.bans, self.about = {}, {}, {}, {}, {}
         self.violations, self.troubles, self.seen, self.killed = [], [], [], 0
         self.n, self.clock, self.batches, self.deaf = 0, 0.0, 0, False
         self.no_history_before = 0.0
@@ -551,9 +551,11 @@ class IrcSim:
             return None
         return [to]
 
-    def show(self, to, m, nested=None, label=None):
+    def show(self, to, m, nested=None, label=None, context=False):
         """Message @m as @to gets it."""
         tags = {"msgid": m.msgid, "time": stamp(m.at)}
+        if context:
+            tags["draft/chathistory-context"] = ""
         if not to.has("server-time"):
             tags.pop("time")
         if m.account and to.has("account-tag"):
@@ -588,6 +590,8 @@ class IrcSim:
         m = Message(self, c, command, target, lines, {k: v for k, v in tags.items() if k.startswith("+")})
         if lines[0][0] is not None:
             self.history.setdefault(self.key(c, target), []).append(m)
+        else:
+            self.about.setdefault(m.tags.get("+draft/reply"), []).append(m)
         for other in to:
             self.show(other, m)
         if c.has("echo-message"):
@@ -683,4 +687,6 @@ class IrcSim:
         c.send(f":{self.name} BATCH +{name} chathistory {target}")
         for m in got:
             self.show(c, m, nested=name)
+            for reaction in self.about.get(m.msgid, []):
+                self.show(c, reaction, nested=name, context=True)
         c.send(f":{self.name} BATCH -{name}")

@@ -329,11 +329,12 @@ void irc_past_line(struct irc *i, const struct irc_line *l)
     }
     struct str msgid = irc_msgid(l, STR("msgid"), &i->arena);
     int64_t at_ms = irc_time_ms(irc_tag(l, STR("time"), &i->arena));
-    if (msgid.n > 0) {
+    bool context = irc_is_context(l, &i->arena);
+    if (msgid.n > 0 && !context) {
         a->moved |= !str_eq(msgid, str_of(a->last_id));
         snprintf(a->last_id, sizeof a->last_id, "%.*s", STR_FMT(msgid));
     }
-    if (at_ms > a->last_ms) {
+    if (at_ms > a->last_ms && !context) {
         a->moved = true;
         a->last_ms = at_ms;
     }

@@ -305,8 +305,10 @@ bool irc_in_take(struct irc *i, const struct irc_line *l, bool past)
                             lru_find(&i->in.own, out.ev.reply_to_message_id) != NULL;
     struct irc_heard *h = xcalloc(1, sizeof *h);
     event_copy(&out.ev, &h->arena, &h->ev);
-    h->msgid = arena_str(&h->arena, out.msgid);
-    h->at_ms = irc_time_ms(irc_tag(l, STR("time"), &i->arena));
+    if (!irc_is_context(l, &i->arena)) {
+        h->msgid = arena_str(&h->arena, out.msgid);
+        h->at_ms = irc_time_ms(irc_tag(l, STR("time"), &i->arena));
+    }
     h->unproven_link = out.wants_link && !out.proven;
     i->in.n_queued++;
     bool held = str_eq(h->ev.chat_type, STR("dm")) && irc_past_holds(i);

@@ -43,7 +43,7 @@ struct irc_heard { /* a message that waits for its turn; owned by its chat */
     struct list link;
     struct arena arena; /* of the event */
     struct event ev;
-    struct str msgid;   /* absent: none */
+    struct str msgid;   /* absent: none, or it is no place in the history */
     int64_t at_ms;      /* by the server's clock; 0: not known */
     bool tried;         /* the host had it before, and could not take it */
     bool unproven_link; /* somebody without an account wants to be linked */

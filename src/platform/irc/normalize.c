@@ -48,6 +48,11 @@ static void fill_author(const struct irc_line *l, const struct irc_in *in, struc
     ret->ev.author_is_bot = in->has_tags && irc_tag(l, STR("bot"), arena).p != NULL;
 }
 
+bool irc_is_context(const struct irc_line *l, struct arena *arena)
+{
+    return irc_tag(l, STR("draft/chathistory-context"), arena).p != NULL;
+}
+
 struct str irc_msgid(const struct irc_line *l, struct str tag, struct arena *arena)
 {
     struct str id = irc_tag(l, tag, arena);

@@ -41,6 +41,8 @@ struct irc_out {
 enum irc_verdict irc_normalize(const struct irc_line *l, const struct irc_in *in, struct str id,
                                struct arena *arena, struct irc_out *ret);
 
+/* Did a history add it to the message before it?  Its own place in the history is another. */
+bool irc_is_context(const struct irc_line *l, struct arena *arena);
 /* The id of a message in this tag; absent: there is none that can be used. */
 struct str irc_msgid(const struct irc_line *l, struct str tag, struct arena *arena);
 /* "target@network", folded. */
