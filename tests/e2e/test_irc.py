@@ -374,6 +374,24 @@ def test_a_history_whose_request_leaves_late_is_read_all_the_same(make_sim, rigs
         missed.discard(r.gateway.next("inbound", 90)["event"]["text"])
 
 
+def test_an_own_message_of_another_nick_is_nobodys_in_the_history(make_sim, rigs):
+    sim = make_sim(accounts=("alice",), bot_mode=None)  # nothing tells that it is a bot's
+    thief = Person(sim.port, "desk")
+    r = rigs(sim, more="", wait=False)
+    r.wait_joined()
+    thief.join("#lobby")
+    alice = r.meet("alice")
+    assert r.say("I am desk_ now")["success"]
+    alice.hear("I am desk_ now")
+    thief.send("QUIT :bye")
+    wait_for(lambda: r.status()["nick"] == "desk", every=0.1)
+    sim.cut("desk")
+    wait_for(lambda: r.status()["connects"] == 2, every=0.1)
+    r.wait_joined()
+    alice.say("#lobby", "next")
+    r.hear("next")
+
+
 def test_a_question_is_answered_by_its_number(net, rigs):
     r = rigs(net)
     alice = r.person("alice")

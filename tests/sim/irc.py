@@ -138,11 +138,12 @@ class IrcSim:
     name = "irc.sim.test"
 
     def __init__(self, caps=None, accounts=(), flood=None, sts=None, tls=None, isupport=(), refuse=(), certs=None, always_on=(),
-                 reserve=True):
+                 reserve=True, bot_mode="B"):
         self.caps = dict(CAPS if caps is None else {c: CAPS.get(c, "") for c in caps})
         self.accounts = {a: "planted-irc-password" for a in accounts}
         self.certs = certs or {}  # DER -> account
         self.always_on = set(always_on)  # accounts that get messages while they are away
+        self.bot_mode = bot_mode
         self.reserve = reserve  # nicks belong to the accounts of their names
         self.flood, self.sts, self.isupport, self.refuse = flood, sts, list(isupport), set(refuse)
         self.clients, self.channels, self.history, self.bans, self.about = {}, {}, {}, {}, {}
@@ -411,7 +412,7 @@ class IrcSim:
         self.clients[c.nick.lower()] = c
         c.numeric(1, f":Welcome {c.mask}")
         c.numeric(4, self.name, "sim-1", "B", "n")
-        words = ["CASEMAPPING=ascii", "CHANTYPES=#", "BOT=B", "UTF8ONLY", "CHATHISTORY=50", "MSGREFTYPES=msgid,timestamp", *self.isupport]
+        words = ["CASEMAPPING=ascii", "CHANTYPES=#", *([f"BOT={self.bot_mode}"] if self.bot_mode else []), "UTF8ONLY", "CHATHISTORY=50", "MSGREFTYPES=msgid,timestamp", *self.isupport]
         c.numeric(5, *words, ":are supported by this server")
         c.numeric(422, ":no MOTD")
 

@@ -284,7 +284,8 @@ bool irc_in_take(struct irc *i, const struct irc_line *l, bool past)
     char id[24];
     enum irc_verdict v = irc_normalize(l, &in, make_id(i, l, past, id), &i->arena, &out);
 
-    if (v == IRC_OWN) {
+    bool said = out.msgid.n > 0 && lru_find(&i->in.own, out.msgid) != NULL; /* under another nick */
+    if (v == IRC_OWN || said) {
         irc_own_add(i, out.msgid);
         return false;
     }
