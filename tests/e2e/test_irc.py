@@ -392,6 +392,13 @@ def test_an_own_message_of_another_nick_is_nobodys_in_the_history(make_sim, rigs
     r.hear("next")
 
 
+def test_a_channel_that_leads_elsewhere_is_told(make_sim, rigs):
+    sim = make_sim()
+    sim.bans["#lobby"] = (470, "Forwarding to another channel")
+    r = rigs(sim, wait=False)
+    wait_for(lambda: r.status()["channels"]["#lobby"].startswith("Forwarding"), every=0.1)
+
+
 def test_a_question_is_answered_by_its_number(net, rigs):
     r = rigs(net)
     alice = r.person("alice")

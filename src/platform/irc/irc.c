@@ -322,7 +322,7 @@ static void on_join(struct irc *i, const struct irc_line *l)
 static bool is_join_error(int numeric)
 {
     return numeric == 403 || numeric == 405 || numeric == 437 ||
-           (numeric >= 471 && numeric <= 477) || numeric == 479 || numeric == 480 ||
+           (numeric >= 470 && numeric <= 477) || numeric == 479 || numeric == 480 ||
            numeric == 489 || numeric == 520;
 }
 
