@@ -165,6 +165,37 @@ def test_rooms_threads_replies_and_mentions(rig):
     assert g.quiet()
 
 
+def test_a_reply_to_an_answer_of_before_a_restart_is_for_the_bot(rig):
+    s, g = rig.sim, rig.gateway
+    policy = {"platform": "matrix", "requireAddress": True}
+    assert rig.server.post("/relay/policy", policy, headers={"Authorization": f"Bearer {rig.credential.token()}"}).status == 200
+    room = group(rig)
+    s.mention(room, "a question")
+    g.hear("a question")
+    ours = send(g, room, "an answer")["message_id"]
+    theirs, lost = s.say(room, "chatter"), s.say(room, "more chatter")
+    s.mention(room, "so far")
+    g.hear("so far")
+    g.sleep()
+    g = rig.again()
+    reply = lambda text, to: s.say(room, text, **{"m.relates_to": {"m.in_reply_to": {"event_id": to}}})  # noqa: E731
+    reply("thanks", ours)
+    g.hear("thanks")
+    for _ in range(2):
+        reply("not for the bot", theirs)
+    wait_for(lambda: len(s.called("event")) == 2)
+    s.trouble("event", 403, "M_FORBIDDEN")
+    reply("not for the bot", lost)
+    reply("not for the bot", s.say(room, "new chatter"))
+    s.say(room, "in a thread", **{"m.relates_to": {"rel_type": "m.thread", "event_id": ours, "is_falling_back": True,
+                                                   "m.in_reply_to": {"event_id": theirs}}})
+    g.hear("in a thread")
+    s.mention(room, "the end")
+    g.hear("the end")
+    assert g.quiet()
+    assert [c[1][1] for c in s.called("event")] == [ours, theirs]
+
+
 def test_what_nobody_said_to_the_bot_is_not_delivered(sync):
     s, g, rig = sync.sim, sync.gateway, sync
     room = rig.dm

@@ -107,6 +107,7 @@ class MatrixSim:
         ("joined_members", "GET", r"/_matrix/client/v3/rooms/([^/]+)/joined_members", ""),
         ("state", "GET", r"/_matrix/client/v3/rooms/([^/]+)/state(?:/([^/]+)/?([^/]*))?", ""),
         ("messages", "GET", r"/_matrix/client/v3/rooms/([^/]+)/messages", "from to dir limit filter"),
+        ("event", "GET", r"/_matrix/client/v3/rooms/([^/]+)/event/([^/]+)", ""),
         ("typing", "PUT", r"/_matrix/client/v3/rooms/([^/]+)/typing/([^/]+)", ""),
         ("receipt", "POST", r"/_matrix/client/v3/rooms/([^/]+)/receipt/([^/]+)/([^/]+)", ""),
         ("relations", "GET", r"/_matrix/client/v1/rooms/([^/]+)/relations/([^/]+)/([^/]+)/([^/]+)", "limit from dir"),
@@ -565,6 +566,12 @@ class MatrixSim:
             last = found[-1]["pos"] if found else at
             answer["end"] = f"s{last if query['dir'] == 'f' else last - 1}"
         return answer
+
+    def do_event(self, user, args, *_):
+        event = next((e for e in self._room(user, args[0])["timeline"] if e["event_id"] == args[1]), None)
+        if event is None:
+            raise Refusal(404, "M_NOT_FOUND", "Event not found.")
+        return self._shown(event, user)
 
     def do_typing(self, user, args, query, body, request, judged):
         self._room(user, args[0])

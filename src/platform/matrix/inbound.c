@@ -254,11 +254,6 @@ static void on_accepted(struct platform *p, void *with, enum bh_err err)
     lane_go(l);
 }
 
-static bool is_own_message(void *ctx, struct str id)
-{
-    return lru_find(&((struct matrix *)ctx)->sent, id) != NULL;
-}
-
 /* A message that is meant for the user of an instance goes to that instance only. */
 static void address(struct matrix *m, struct mx_lane *l, const struct mx_in *in, struct mx_out *out,
                     struct buf *tenant, struct buf *instance)
@@ -293,7 +288,7 @@ static bool take(struct mx_lane *l, struct json event)
     }
     if (mx_is_ours(m, sender)) { /* replies to it are for the bot */
         if (mx_is_event(json_str(event, "event_id")))
-            lru_use(&m->sent, json_str(event, "event_id"), sizeof(struct mx_sent));
+            mx_said_by(m, json_str(event, "event_id"), true);
         return false;
     }
     struct mx_room *r = mx_room_use(m, l->room);
@@ -312,8 +307,12 @@ static bool take(struct mx_lane *l, struct json event)
                        .author_name = mx_person_name(m, sender),
                        .dm = r->members > 0 && r->members <= 2,
                        .reactions = m->cfg->base.reactions,
-                       .is_own = is_own_message,
+                       .is_own = mx_is_own,
                        .ctx = m};
+    if (!mx_knows_answered(m, r, event, in.dm)) {
+        l->state = LANE_ASKING;
+        return true;
+    }
     struct mx_out out;
     enum mx_verdict v = mx_normalize(event, &in, &m->in.batch.arena, &out);
     if (v == MX_ENCRYPTED && r->encrypted) /* anybody can send such an event elsewhere */

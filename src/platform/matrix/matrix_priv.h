@@ -46,8 +46,10 @@ struct mx_name { /* of a person */
     struct lru_entry lru;
     char *name; /* owned; NULL: none */
 };
-struct mx_sent { /* a message of ours: replies and reactions to it are for the bot */
+struct mx_said { /* a message: replies and reactions to one of ours are for the bot */
     struct lru_entry lru;
+    bool foreign; /* it is somebody else's */
+    bool asking;  /* the homeserver is being asked whose it is */
 };
 
 enum mx_in_state { MX_WHO, MX_FETCH, MX_DELIVER, MX_SAVE, MX_LISTEN, MX_REST };
@@ -74,7 +76,7 @@ struct matrix {
     bool has_namespace;
     bool old_media;           /* the homeserver has no authenticated media yet */
     struct work_pool *thread; /* owned; makes HTML */
-    struct lru rooms, names, sent;
+    struct lru rooms, names, said;
     size_t n_encrypted;  /* rooms */
     struct list invited; /* mx_room.waits: invitations that wait, the oldest first */
     size_t n_invited;
@@ -118,7 +120,7 @@ const char *mx_in_state_name(struct platform *p);
 void mx_in_registered(struct matrix *m); /* the bot exists: transactions are taken */
 /* Takes a transaction, or answers that it must come again later. */
 void mx_take_transaction(struct matrix *m, struct http_req *req, struct str txn);
-/* The facts of @room are known, or cannot be: its events go on. */
+/* What was asked about @room is known, or cannot be: its events go on. */
 void mx_in_room_known(struct matrix *m, struct str room);
 
 /* ---- rooms.c ---- */
@@ -147,6 +149,12 @@ void mx_room_actor(const struct matrix *m, const struct mx_room *r, const struct
 /* The users of ours in @r, the bot first; at most @max. */
 size_t mx_room_selves(const struct matrix *m, const struct mx_room *r, struct mx_self *ret,
                       size_t max);
+/* Notes whose message @id is. */
+struct mx_said *mx_said_by(struct matrix *m, struct str id, bool ours);
+bool mx_is_own(void *m, struct str id);
+/* Is it known whether @event answers a message of ours?  False: the homeserver is being asked, and
+ * mx_in_room_known() follows. */
+bool mx_knows_answered(struct matrix *m, const struct mx_room *r, struct json event, bool dm);
 void mx_person_named(struct matrix *m, struct str user, struct str name);
 struct str mx_person_name(const struct matrix *m, struct str user);
 void mx_forget(struct platform *p, struct str person);

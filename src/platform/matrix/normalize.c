@@ -430,6 +430,22 @@ enum mx_verdict mx_normalize(struct json event, const struct mx_in *in, struct a
     return ignore(out, "not a message");
 }
 
+struct str mx_answered(struct json event)
+{
+    struct json rel = json_get(json_get(event, "content"), "m.relates_to");
+    struct str how = json_str(rel, "rel_type"), to = json_str(rel, "event_id");
+    struct str reply = json_str(json_get(rel, "m.in_reply_to"), "event_id");
+    bool thread = str_eq(how, STR("m.thread"));
+
+    if (str_eq(how, STR("m.replace")))
+        return STR_NULL;
+    if (thread && json_as_bool(json_get(rel, "is_falling_back"), false))
+        reply = STR_NULL;
+    if (mx_is_event(reply))
+        return reply;
+    return (thread || str_eq(how, STR("m.annotation"))) && mx_is_event(to) ? to : STR_NULL;
+}
+
 /* ---- state ---- */
 
 bool mx_state_read(struct json event, struct mx_state *ret)

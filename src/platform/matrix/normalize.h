@@ -52,6 +52,9 @@ struct mx_out {
 enum mx_verdict mx_normalize(struct json event, const struct mx_in *in, struct arena *arena,
                              struct mx_out *out);
 
+/* The message that @event replies or reacts to, or the root of its thread; absent: none. */
+struct str mx_answered(struct json event);
+
 /* ---- state ---- */
 
 enum mx_fact { MX_OTHER, MX_MEMBER, MX_NAME, MX_ENCRYPTION, MX_TOMBSTONE };

@@ -519,7 +519,7 @@ static void on_sent(struct mx_outgoing *x, struct str id, struct sender_verdict 
         sender_say(v, SENDER_UNKNOWN, "something else answered in the homeserver's place");
         return;
     }
-    lru_use(&x->m->sent, id, sizeof(struct mx_sent));
+    mx_said_by(x->m, id, true);
     if (x->op == ACTION_EDIT)
         id = str_of(x->message); /* further edits name the first event */
     if (id.n < sizeof v->message_id && x->op != ACTION_REACT)

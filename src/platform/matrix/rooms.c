@@ -12,11 +12,15 @@
  *
  * A person who is not linked yet may write "/link CODE" as the reason of the invitation.
  *
+ * A reply to a message that is older than this process is for the bot if the message is the bot's:
+ * the homeserver is asked whose it is.
+ *
  * An encrypted room gets one sentence, and nothing else: bellhop holds no keys. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/jw.h"
 #include "base/mem.h"
+#include "base/percent.h"
 #include "platform/matrix/matrix_priv.h"
 #include "store/erasure.h"
 
@@ -144,7 +148,7 @@ enum bh_err mx_rooms_load(struct matrix *m, char *ret_why)
 {
     struct room_record like = {.bot = str_of(m->base.bot)};
 
-    m->rooms.max = m->names.max = m->sent.max = MX_MAX_ROOMS;
+    m->rooms.max = m->names.max = m->said.max = MX_MAX_ROOMS;
     m->rooms.free = room_free;
     m->names.free = name_free;
     list_init(&m->invited);
@@ -157,7 +161,7 @@ void mx_rooms_done(struct matrix *m)
     timer_stop(m->base.env->clock, &m->invites);
     lru_done(&m->rooms);
     lru_done(&m->names);
-    lru_done(&m->sent);
+    lru_done(&m->said);
 }
 
 /* ---- people ---- */
@@ -413,6 +417,75 @@ void mx_room_learn(struct matrix *m, struct mx_room *r)
         return;
     r->asking = true;
     learn_step(m, r, MEMBERS);
+}
+
+/* ---- whose message is it? ---- */
+
+struct mx_said *mx_said_by(struct matrix *m, struct str id, bool ours)
+{
+    struct mx_said *s = lru_use(&m->said, id, sizeof *s);
+
+    s->foreign = !ours;
+    s->asking = false;
+    return s;
+}
+
+bool mx_is_own(void *m, struct str id)
+{
+    const struct mx_said *s = lru_find(&((struct matrix *)m)->said, id);
+
+    return s != NULL && !s->foreign;
+}
+
+struct asking_whose {
+    struct matrix *m;
+    char room[MX_ID_MAX + 1], id[MX_ID_MAX + 1];
+};
+
+/* Without an answer it counts as somebody else's, so that the events behind it do not wait. */
+static void on_whose(void *ctx, const struct sender_verdict *v)
+{
+    const struct asking_whose *q = ctx;
+
+    if (v->end != SENDER_DONE)
+        log_debug(&q->m->base.log, "nobody knows whose %s is: %s", q->id, v->why);
+    mx_said_by(q->m, str_of(q->id),
+               v->end == SENDER_DONE && mx_is_ours(q->m, json_str(v->answer, "sender")));
+    mx_in_room_known(q->m, str_of(q->room));
+}
+
+static void ask_whose(struct matrix *m, const struct mx_room *r, struct str id)
+{
+    struct asking_whose *q = xcalloc(1, sizeof *q);
+    BUF_LOCAL path = BUF_INIT, user = BUF_INIT;
+
+    q->m = m;
+    snprintf(q->room, sizeof q->room, "%.*s", STR_FMT(r->lru.key));
+    snprintf(q->id, sizeof q->id, "%.*s", STR_FMT(id));
+    mx_room_path(&path, r->lru.key, "/event/");
+    percent_encode(&path, id);
+    mx_room_actor(m, r, NULL, &user);
+    mx_ask(m, "GET", buf_str(&path), STR_NULL, buf_str(&user),
+           &(struct sender_question){.told = on_whose, .ctx = q, .owns_ctx = true});
+}
+
+bool mx_knows_answered(struct matrix *m, const struct mx_room *r, struct json event, bool dm)
+{
+    bool reaction = str_eq(json_str(event, "type"), STR("m.reaction"));
+    struct str id = json_str(event, "event_id"), to = mx_answered(event);
+
+    if (reaction ? !m->cfg->base.reactions : dm) /* in a private chat all is for the bot */
+        return true;
+    if (!reaction && mx_is_event(id))
+        mx_said_by(m, id, false);
+    struct mx_said *s = to.n > 0 && !r->encrypted ? lru_find(&m->said, to) : NULL;
+    if (to.n == 0 || r->encrypted || (s != NULL && !s->asking))
+        return true;
+    if (s == NULL) {
+        mx_said_by(m, to, false)->asking = true;
+        ask_whose(m, r, to);
+    }
+    return false;
 }
 
 /* ---- encrypted rooms ---- */
