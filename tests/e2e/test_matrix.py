@@ -462,6 +462,20 @@ def test_edits_reactions_typing_and_lookups(rig):
     assert not g.act(op="thread_rename", chat_id=room, message_id=root, thread_name="x", metadata={})["success"]
 
 
+def test_an_edit_notifies_only_whom_the_message_did_not_mention(rig):
+    s, g = rig.sim, rig.gateway
+    s.say(rig.dm, "x")
+    g.hear("x")
+    sent = send(g, rig.dm, f"{ANN}, one moment")["message_id"]
+    for text, all, new in ((f"{ANN}, still", [ANN], []), (f"{ANN}, ask {BEN}", [ANN, BEN], [BEN]), (f"{ANN}, ask {BEN}!", [ANN, BEN], []),
+                           ("done", [], []), (f"{ANN}, done", [ANN], [])):
+        assert g.act(op="edit", chat_id=rig.dm, message_id=sent, content=text, metadata={})["success"]
+        wait_for(lambda: s.shown(rig.dm) == [text])
+        content = s.sent(rig.dm)[-1]["content"]
+        assert content["m.new_content"]["m.mentions"] == ({"user_ids": all} if all else {})
+        assert content["m.mentions"] == ({"user_ids": new} if new else {})
+
+
 def test_long_texts_are_split_and_no_event_is_too_large(sync):
     s, g = sync.sim, sync.gateway
     s.say(sync.dm, "x")

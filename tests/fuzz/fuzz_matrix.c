@@ -68,7 +68,7 @@ static void check_text(struct str text)
     struct json doc;
 
     jw_obj(&w);
-    mx_write_mentions(&w, text);
+    mx_write_mentions(&w, text, STR("@ann:example.org\x1f"));
     jw_end_obj(&w);
     if (!json_parse(again, buf_str(&out), &doc))
         abort();

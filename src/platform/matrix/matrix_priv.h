@@ -48,6 +48,7 @@ struct mx_name { /* of a person */
 };
 struct mx_said { /* a message: replies and reactions to one of ours are for the bot */
     struct lru_entry lru;
+    char *named;  /* owned; users that one of ours mentions, each followed by 0x1f; NULL: none */
     bool foreign; /* it is somebody else's */
     bool asking;  /* the homeserver is being asked whose it is */
 };

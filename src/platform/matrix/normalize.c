@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "platform/platform.h"
 
-enum { NAME_MAX_BYTES = 256, MAX_MENTIONS = 8, MAX_REACTION = 100 };
+enum { NAME_MAX_BYTES = 256, MAX_REACTION = 100 };
 
 /* ---- ids ---- */
 
@@ -120,28 +120,49 @@ static struct str user_at(struct str s)
     return end > colon + 1 && end <= MX_ID_MAX ? str_make(s.p, end) : STR_NULL;
 }
 
-void mx_write_mentions(struct jw *w, struct str text)
+size_t mx_mentions(struct str text, struct str ret[MX_MENTIONS])
 {
-    struct str found[MAX_MENTIONS];
     size_t n = 0;
 
-    jw_kobj(w, "m.mentions");
-    for (size_t i = 0; i < text.n && n < MAX_MENTIONS; i++) {
+    for (size_t i = 0; i < text.n && n < MX_MENTIONS; i++) {
         struct str user = STR_NULL;
         if (text.p[i] == '@' && (i == 0 || !is_server_char(text.p[i - 1])))
             user = user_at(str_skip(text, i));
         for (size_t k = 0; k < n; k++)
-            if (str_eq(found[k], user))
+            if (str_eq(ret[k], user))
                 user = STR_NULL;
         if (user.n == 0)
             continue;
-        if (n == 0)
-            jw_karr(w, "user_ids");
-        jw_str(w, user);
-        found[n++] = user;
+        ret[n++] = user;
         i += user.n - 1;
     }
-    if (n > 0)
+    return n;
+}
+
+static bool is_among(struct str list, struct str user)
+{
+    struct str one;
+
+    while (str_split(&list, '\x1f', &one))
+        if (str_eq(one, user))
+            return true;
+    return false;
+}
+
+void mx_write_mentions(struct jw *w, struct str text, struct str before)
+{
+    struct str found[MX_MENTIONS];
+    size_t n = mx_mentions(text, found), written = 0;
+
+    jw_kobj(w, "m.mentions");
+    for (size_t i = 0; i < n; i++) {
+        if (is_among(before, found[i]))
+            continue;
+        if (written++ == 0)
+            jw_karr(w, "user_ids");
+        jw_str(w, found[i]);
+    }
+    if (written > 0)
         jw_end_arr(w);
     jw_end_obj(w);
 }

@@ -70,9 +70,12 @@ bool mx_is_entry(struct json event, struct str user); /* @user was invited, or j
 
 /* ---- text ---- */
 
-/* Appends the JSON list of the user ids that @text names, at most eight, each once. */
+/* The user ids that @text names, each once; returns how many. */
+#define MX_MENTIONS 8
+size_t mx_mentions(struct str text, struct str ret[MX_MENTIONS]);
+/* Appends those user ids as "m.mentions", without those in @before, each followed by 0x1f. */
 struct jw;
-void mx_write_mentions(struct jw *w, struct str text);
+void mx_write_mentions(struct jw *w, struct str text, struct str before);
 /* Appends @text without control characters other than newline and tab. */
 void mx_clean(struct buf *out, struct str text);
 /* Could cmark make anything but one paragraph of @text? */

@@ -34,6 +34,7 @@ enum {
     MAX_EVENT = 60000,   /* bytes of a content; an event may have 65,536 */
     MAX_FORMATTED = 40000,
     MAX_WAIT_MS = 300000,
+    MAX_NAMED = 4096, /* bytes of mx_said.named that are kept */
 };
 
 struct html_job { /* owns all it needs, since the message may be dropped meanwhile */
@@ -227,8 +228,12 @@ static void write_txn(struct buf *path, const struct mx_outgoing *x)
         buf_printf(path, "bellhop-%016" PRIx64 "-%zu", sender_key(&x->out), x->out.at);
 }
 
+/* @prefix not empty: of an edit, for apps that know no edits.  That part mentions only whom the
+ * message has not mentioned before: people would be notified of every edit. */
 static void write_words(struct jw *w, const struct mx_outgoing *x, const char *prefix)
 {
+    const struct mx_said *before =
+        prefix[0] != '\0' ? lru_find(&x->m->said, str_of(x->message)) : NULL;
     struct str text = text_of(x);
     BUF_LOCAL body = BUF_INIT;
 
@@ -239,7 +244,7 @@ static void write_words(struct jw *w, const struct mx_outgoing *x, const char *p
         jw_kstr(w, "format", STR("org.matrix.custom.html"));
         jw_kstr(w, "formatted_body", buf_str(&x->html));
     }
-    mx_write_mentions(w, text);
+    mx_write_mentions(w, text, before != NULL ? str_of(before->named) : STR_NULL);
 }
 
 static void write_relation(struct jw *w, const struct mx_outgoing *x)
@@ -264,7 +269,7 @@ static void write_relation(struct jw *w, const struct mx_outgoing *x)
 static void write_edit(struct jw *w, const struct mx_outgoing *x)
 {
     jw_kstr(w, "msgtype", STR("m.text"));
-    write_words(w, x, "* "); /* for apps that know no edits */
+    write_words(w, x, "* ");
     jw_kobj(w, "m.new_content");
     jw_kstr(w, "msgtype", STR("m.text"));
     write_words(w, x, "");
@@ -292,7 +297,7 @@ static void write_file(struct jw *w, const struct mx_outgoing *x)
         write_words(w, x, "");
     } else {
         jw_kstr(w, "body", buf_str(&name));
-        mx_write_mentions(w, STR(""));
+        mx_write_mentions(w, STR(""), STR_NULL);
     }
     jw_kstr(w, "url", str_of(x->mxc));
     jw_kobj(w, "info");
@@ -513,6 +518,24 @@ static void stop_typing(struct mx_outgoing *x)
            &(struct sender_question){.patience_ms = 5000});
 }
 
+/* The users that @text mentions have been notified of message @id. */
+static void note_mentions(struct matrix *m, struct str id, struct str text)
+{
+    struct mx_said *s = mx_said_by(m, id, true);
+    struct str users[MX_MENTIONS];
+    size_t n = mx_mentions(text, users);
+    BUF_LOCAL all = BUF_INIT;
+
+    if (n == 0)
+        return;
+    for (size_t i = 0; i < n; i++)
+        buf_printf(&all, "%.*s\x1f", STR_FMT(users[i]));
+    if (s->named != NULL && strlen(s->named) < MAX_NAMED)
+        buf_add_z(&all, s->named);
+    free(s->named);
+    s->named = buf_take(&all);
+}
+
 static void on_sent(struct mx_outgoing *x, struct str id, struct sender_verdict *v)
 {
     if (!mx_is_event(id)) {
@@ -522,6 +545,8 @@ static void on_sent(struct mx_outgoing *x, struct str id, struct sender_verdict 
     mx_said_by(x->m, id, true);
     if (x->op == ACTION_EDIT)
         id = str_of(x->message); /* further edits name the first event */
+    if (x->op != ACTION_REACT)
+        note_mentions(x->m, id, text_of(x));
     if (id.n < sizeof v->message_id && x->op != ACTION_REACT)
         snprintf(v->message_id, sizeof v->message_id, "%.*s", STR_FMT(id));
     if (x->op != ACTION_REACT && x->out.at + 1 == x->out.n_parts)

@@ -114,6 +114,11 @@ static void name_free(struct lru *l, void *entry)
     free(((struct mx_name *)entry)->name);
 }
 
+static void said_free(struct lru *l, void *entry)
+{
+    free(((struct mx_said *)entry)->named);
+}
+
 struct mx_room *mx_room_use(struct matrix *m, struct str id)
 {
     struct mx_room *r = lru_use(&m->rooms, id, sizeof *r);
@@ -151,6 +156,7 @@ enum bh_err mx_rooms_load(struct matrix *m, char *ret_why)
     m->rooms.max = m->names.max = m->said.max = MX_MAX_ROOMS;
     m->rooms.free = room_free;
     m->names.free = name_free;
+    m->said.free = said_free;
     list_init(&m->invited);
     timer_init(&m->invites, on_invites);
     return record_load_like(m->base.env->store, &mx_room_form, &like, 1, on_record, m, ret_why);

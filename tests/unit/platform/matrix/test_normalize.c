@@ -253,7 +253,7 @@ static void state_events_tell_members_names_and_encryption(void **state)
 static void mentions_are_the_user_ids_in_a_text(void **state)
 {
     static const struct {
-        const char *text, *json;
+        const char *text, *json, *before;
     } all[] = {
         {"no one", "{\"m.mentions\":{}}"},
         {"@room everybody", "{\"m.mentions\":{}}"},
@@ -261,13 +261,15 @@ static void mentions_are_the_user_ids_in_a_text(void **state)
         {"@a:b @a:b (@c.d:e:8448)", "{\"m.mentions\":{\"user_ids\":[\"@a:b\",\"@c.d:e:8448\"]}}"},
         {"mail me@example.org:x", "{\"m.mentions\":{}}"},
         {"@: @a: @:b", "{\"m.mentions\":{}}"},
+        {"@a:b @c:d", "{\"m.mentions\":{\"user_ids\":[\"@c:d\"]}}", "@a:b\x1f"},
+        {"@a:b", "{\"m.mentions\":{}}", "@c:d\x1f@a:b\x1f"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         BUF_LOCAL got = BUF_INIT;
         struct jw w = jw_begin(&got);
         jw_obj(&w);
-        mx_write_mentions(&w, str_of(all[i].text));
+        mx_write_mentions(&w, str_of(all[i].text), str_of(all[i].before));
         jw_end_obj(&w);
         assert_string_equal(buf_z(&got), all[i].json);
     }
