@@ -341,6 +341,17 @@ def test_what_was_said_between_invitation_and_join_is_heard(sync):
     assert g.quiet()
 
 
+def test_the_bot_follows_to_the_room_that_replaces_one(rig):
+    s, g = rig.sim, rig.gateway
+    room = group(rig)
+    s.mention(room, "here")
+    g.hear("here")
+    new = s.upgrade(room, BEN)  # no server but that of the author is in it
+    wait_for(lambda: BOT in s.members(new))
+    s.mention(new, "there", user=BEN)
+    assert g.hear("there")["event"]["source"]["chat_id"] == new
+
+
 def test_an_encrypted_room_gets_one_sentence(rig):
     s, g = rig.sim, rig.gateway
     room = s.room(encrypted=True)

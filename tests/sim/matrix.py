@@ -264,7 +264,7 @@ class MatrixSim:
         """A room of people; the bot is in it if it is a member."""
         id = f"!room{len(self.rooms) + 1}:{self.SERVER}"
         by = by or self.ANN
-        room = self.rooms[id] = {"id": id, "state": {}, "timeline": []}
+        room = self.rooms[id] = {"id": id, "state": {}, "timeline": [], "far": None, "crowd": 0}
         self._add(room, "m.room.create", by, {"room_version": "11"}, "")
         for user in dict.fromkeys([by, *members]):
             self._add(room, "m.room.member", user, {"membership": "join", "displayname": self.users.get(user)}, user)
@@ -279,6 +279,13 @@ class MatrixSim:
 
     def enter(self, room, user, membership="join", by=None, **more):
         self._add(self.rooms[room], "m.room.member", by or user, {"membership": membership, "displayname": self.users.get(user), **more}, user)
+
+    def upgrade(self, room, by):
+        """The room goes on elsewhere, on the server of @by, where anybody may come in."""
+        new = self.room(by=by)
+        self.rooms[new]["far"] = by.partition(":")[2]
+        self._add(self.rooms[room], "m.room.tombstone", by, {"body": "This room was replaced", "replacement_room": new}, "")
+        return new
 
     def invite(self, room, user=None, by=None, **more):
         user = user or self.BOT
@@ -447,9 +454,11 @@ class MatrixSim:
         self.txns[key] = (body, {"event_id": event["event_id"]})
         return self.txns[key][1]
 
-    def do_join(self, user, args, *_):
+    def do_join(self, user, args, query, *_):
         room = self._room(user, args[0], joined=False)
-        if self._membership(room, user) == "leave":
+        if room["far"] and self._membership(room, user) == "leave" and query.get("via", query.get("server_name")) != room["far"]:
+            raise Refusal(404, "M_UNKNOWN", "Can't join remote room because no servers that are in the room have been provided.")
+        if self._membership(room, user) == "leave" and not room["far"]:
             raise Refusal(403, "M_FORBIDDEN", "You are not invited to this room.")
         if self._membership(room, user) != "join":
             self.enter(args[0], user)

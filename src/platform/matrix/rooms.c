@@ -607,7 +607,13 @@ static void join(struct matrix *m, struct mx_room *r)
     r->joining = true;
     t->m = m;
     snprintf(t->room, sizeof t->room, "%.*s", STR_FMT(r->lru.key));
-    mx_room_path(&path, r->lru.key, "/join");
+    struct str server = mx_server_of(str_of(r->inviter));
+    buf_add_z(&path, MX_CLIENT "/join/");
+    percent_encode(&path, r->lru.key);
+    buf_add_z(&path, "?via="); /* nobody of ours may be in the room that replaces an upgraded one */
+    percent_encode(&path, server);
+    buf_add_z(&path, "&server_name="); /* homeservers before version 1.12 */
+    percent_encode(&path, server);
     mx_ask(m, "POST", buf_str(&path), STR("{}"), str_of(r->invited),
            &(struct sender_question){.told = on_joined, .ctx = t, .owns_ctx = true});
 }
