@@ -439,6 +439,7 @@ static bool request(struct outgoing *o, struct sender_request *q)
                            .timeout_ms = left_ms + 1000 < call_ms ? left_ms + 1000 : call_ms,
                            .once = q->once,
                            .public_only = q->public_only,
+                           .max_body = q->max_body,
                            .mail = q->mail,
                            .file = q->file_path != NULL ? &file : NULL};
     o->call = http_fetch(s->env->http, &f, on_answer, o);

@@ -73,6 +73,7 @@ struct sender_request { /* filled by write(), wiped by the sender */
     bool once;
     bool public_only;   /* private addresses are refused: http_client.h */
     int64_t timeout_ms; /* 0: 15 s */
+    size_t max_body;    /* of the answer: http_client.h; 0: 8 MiB */
     /* The body is a mail for this SMTP server, and a file is sent as base64; NULL: HTTP.
      * Borrowed. */
     const struct mail_envelope *mail;

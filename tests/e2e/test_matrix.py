@@ -241,10 +241,25 @@ def test_a_large_room_is_not_counted_again_whenever_somebody_joins(sync):
         s.enter(room, f"@q{i}:example.org")
         s.say(room, f"after {i}")
         g.hear(f"after {i}")
+    s.enter(room, "@invited:example.org", "invite", ANN)
+    s.say(room, "and then")
+    g.hear("and then")
     assert len(s.called("joined_members")) == counted
     s.enter(room, "@q0:example.org", "leave")
     s.say(room, "last")
     assert g.hear("last")["event"]["source"]["chat_type"] == "group"
+
+
+def test_a_room_of_very_many_stops_nobody(rig):
+    s, g = rig.sim, rig.gateway
+    room = s.room(BEN, name="Very many")
+    s.rooms[room]["crowd"] = 60000  # more than 8 MiB of members
+    s.invite(room)
+    wait_for(lambda: BOT in s.members(room))
+    s.mention(room, "in the crowd")
+    assert g.hear("in the crowd")["event"]["source"]["chat_type"] == "group"
+    s.say(rig.dm, "in private")
+    g.hear("in private")
 
 
 def test_nobody_edits_what_somebody_else_said(rig):

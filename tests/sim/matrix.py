@@ -475,8 +475,8 @@ class MatrixSim:
         return {}
 
     def do_joined_members(self, user, args, *_):
-        self._room(user, args[0])
-        return {"joined": {u: {"display_name": self.users.get(u), "avatar_url": None} for u in self.members(args[0])}}
+        crowd = {f"@crowd{i}:example.org": {"display_name": "n" * 100, "avatar_url": None} for i in range(self._room(user, args[0])["crowd"])}
+        return {"joined": {u: {"display_name": self.users.get(u), "avatar_url": None} for u in self.members(args[0])} | crowd}
 
     def do_state(self, user, args, *_):
         room = self._room(user, args[0])

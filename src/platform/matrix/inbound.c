@@ -40,7 +40,6 @@ enum {
     MAX_GAPS = 4,   /* gaps that are filled at once */
     MAX_SELVES = 16,
 };
-#define MAX_SYNC ((size_t)64 << 20)
 #define TYPES \
     "[\"m.room.message\",\"m.sticker\",\"m.reaction\",\"m.room.redaction\",\"m.room.encrypted\"," \
     "\"m.room.member\",\"m.room.name\",\"m.room.encryption\",\"m.room.tombstone\"]"
@@ -161,7 +160,7 @@ static struct http_call *get(struct matrix *m, struct buf *path, int64_t timeout
                       &(struct http_fetch){.url = buf_z(&url),
                                            .headers = headers,
                                            .timeout_ms = timeout_ms,
-                                           .max_body = MAX_SYNC},
+                                           .max_body = MX_MAX_ANSWER},
                       done, ctx);
 }
 

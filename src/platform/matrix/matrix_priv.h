@@ -24,6 +24,7 @@
 #define MX_MAX_ROOMS 65536
 #define MX_MAX_CHARS 8000  /* of one message */
 #define MX_MAX_BYTES 12000 /* of one message: an edit holds it twice, an event 65,536 bytes */
+#define MX_MAX_ANSWER ((size_t)64 << 20)
 #define MX_CLIENT "/_matrix/client/v3"
 #define MX_SERVICE_ID "bellhop-" /* and the local part of the bot: the service's id */
 

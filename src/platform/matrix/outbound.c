@@ -383,6 +383,7 @@ static void mx_write(struct platform *p, struct outgoing *o, struct sender_reque
     if (x->op == ACTION_UNKNOWN) {
         write_address(x, q, x->method, buf_str(&x->path));
         buf_add_str(&q->body, buf_str(&x->body));
+        q->max_body = MX_MAX_ANSWER; /* the members of a large room */
         return;
     }
     if (r != NULL && r->encrypted) {

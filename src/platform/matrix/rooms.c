@@ -274,6 +274,8 @@ static void count(struct mx_room *r, const struct mx_state *s)
 {
     bool now = str_eq(s->membership, STR("join")), before = str_eq(s->was, STR("join"));
 
+    if (str_eq(s->membership, STR("invite")) || str_eq(s->membership, STR("knock")))
+        return; /* not there, now or before */
     if (now == before && s->was.n > 0)
         return; /* a new name */
     if (r->members < FEW_MEMBERS || (s->was.n == 0 && !now))
