@@ -214,6 +214,19 @@ def test_what_nobody_said_to_the_bot_is_not_delivered(sync):
     assert g.quiet() and status(rig.server)["ignored"] >= 4
 
 
+def test_two_bots_of_one_bellhop_do_not_answer_each_other(sim, make_bellhop, dial):
+    other = "@other:example.org"
+    sim.users[other], sim.tokens["syt-planted-other"] = "Other", other
+    sim.strict.add("syt-planted-other")
+    line = f'  - {{{{platform: matrix, bot: "{other}", homeserver: "{sim.url}", token: "syt-planted-other", rate: 600}}}}\n'
+    r = Rig(sim, lambda config: make_bellhop(config + line), dial)
+    room = sim.room(BOT, other, BEN)
+    sim.say(room, "as people do", user=other)
+    sim.say(room, "hello")
+    r.gateway.hear("hello")
+    assert r.gateway.quiet()
+
+
 def test_edits_and_deletions_reach_what_still_waits(rig):
     s = rig.sim
     rig.gateway.sleep()

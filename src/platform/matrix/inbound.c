@@ -323,6 +323,7 @@ static bool take(struct mx_lane *l, struct json event)
         return false;
     }
     BUF_LOCAL tenant = BUF_INIT, instance = BUF_INIT;
+    out.ev.author_is_bot |= mx_is_neighbour(m, sender);
     address(m, l, &in, &out, &tenant, &instance);
     struct prompt *q =
         out.ev.edit.set ? NULL : prompts_answered(m->base.prompts, &out.ev, STR_NULL, &option);

@@ -166,6 +166,9 @@ extern const struct eraser mx_eraser;
 bool mx_http(struct platform *p, struct http_req *req);
 /* Is @user the bot or a user of an instance? */
 bool mx_is_ours(const struct matrix *m, struct str user);
+/* Is @user another Matrix bot of this program, or a user of its instances?  It writes as people do,
+ * and two agents must not answer each other for ever. */
+bool mx_is_neighbour(const struct matrix *m, struct str user);
 /* The instance of a user of ours.  False: the bot, or nobody. */
 bool mx_instance_of(const struct matrix *m, struct str user, struct buf *ret_tenant,
                     struct buf *ret_instance);

@@ -47,6 +47,18 @@ bool mx_is_ours(const struct matrix *m, struct str user)
     return str_eq(user, str_of(m->base.bot)) || in_namespace(m, user);
 }
 
+bool mx_is_neighbour(const struct matrix *m, struct str user)
+{
+    struct host *host = m->base.host;
+
+    for (size_t i = 0; i < host_n_platforms(host); i++) {
+        struct platform *p = host_nth_platform(host, i);
+        if (p != &m->base && p->ops == &matrix_ops && mx_is_ours(matrix_of(p), user))
+            return true;
+    }
+    return false;
+}
+
 bool mx_instance_of(const struct matrix *m, struct str user, struct buf *ret_tenant,
                     struct buf *ret_instance)
 {
