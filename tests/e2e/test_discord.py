@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from conftest import wait_for
+from conftest import rows_naming, wait_for
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
 from discord import (ANN, BOT, DM, FORUM, GENERAL, GUILD, POST, STAFF, THREAD, DiscordSim)  # noqa: E402
@@ -229,6 +229,26 @@ def test_the_agent_sleeps_and_finds_its_letters(rig):
     g = rig.dial()
     for i in range(3):
         g.hear(f"letter {i}")
+
+
+def test_a_deleted_direct_message_is_withdrawn_while_it_waits(rig):
+    """Discord does not tell whose it was: the channel's place on disk has who the chat is with."""
+    s, server = rig.sim, rig.server
+    entries = lambda: server.instance(rig.credential.id)["entries"]  # noqa: E731
+    rig.gateway.sleep()
+    first, _, third = (s.say(DM, text) for text in ("a mistake", "kept", "a secret"))
+    wait_for(lambda: entries() == 3)
+    s.tell("MESSAGE_DELETE", {"id": first["id"], "channel_id": DM})
+    wait_for(lambda: entries() == 2)
+    wait_for(lambda: "discord_cursor" in rows_naming(server, ANN))
+    server.kill()
+    server.start()
+    rig.live()
+    s.tell("MESSAGE_DELETE", {"id": third["id"], "channel_id": DM})
+    wait_for(lambda: entries() == 1)
+    rig.gateway = rig.dial()
+    rig.gateway.hear("kept")
+    assert rig.gateway.quiet()
 
 
 def test_what_cannot_be_stored_waits_at_discord(sim, make_bellhop, dial):
@@ -502,4 +522,5 @@ def test_a_person_who_is_erased_leaves_nothing_in_their_direct_chat(rig):
     assert (counted["chats"], counted["outgoing"], counted["questions"]) == (1, 1, 1), counted
     done = json.loads(server.cli("erase", "--person", f"discord:{ANN}", "--yes", "--json").stdout)
     assert {**done, "dryRun": True} == counted
+    assert "discord_cursor" not in rows_naming(server, ANN)
     assert waiting() == [GENERAL]

@@ -158,6 +158,7 @@ void discord_inbound_done(struct discord *d);
 struct discord_cursor { /* the newest stored message of a channel */
     struct str bot;     /* of the key of its record; borrowed */
     uint64_t channel_id, guild_id, last;
+    uint64_t user_id;           /* of a direct chat: the person; 0: not known */
     uint64_t gap;               /* messages after this id may have been missed; 0: none */
     bool dirty, filling, again; /* again: another session was lost during the backfill */
     struct list lru;
@@ -167,6 +168,10 @@ void discord_history_close(struct discord *d);
 void discord_cursors_save(struct discord *d);
 void discord_cursor_advance(struct discord *d, uint64_t guild_id, uint64_t channel_id,
                             uint64_t message_id);
+/* The direct chat @channel_id is with this person. */
+void discord_cursor_person(struct discord *d, uint64_t channel_id, uint64_t user_id);
+void discord_forget_chat(struct platform *p, struct str chat);
+extern const struct eraser discord_eraser;
 void discord_backfill_mark(struct discord *d,
                            const struct discord_shard *s); /* the session of @s is lost */
 void discord_backfill_soon(struct discord *d, int64_t after_ms);

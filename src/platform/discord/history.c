@@ -27,6 +27,7 @@
 #include "base/mem.h"
 #include "platform/discord/discord_priv.h"
 #include "platform/recent.h"
+#include "store/erasure.h"
 #include "store/store.h"
 
 enum { MAX_CURSORS = 10000, MAX_BATCH = 500 };
@@ -54,6 +55,7 @@ static const struct record_field cursor_fields[] = {
     RECORD_FIELD(struct discord_cursor, bot, "bot", RECORD_KEY | RECORD_NEEDED),
     RECORD_FIELD(struct discord_cursor, channel_id, "channel", RECORD_KEY | RECORD_NEEDED),
     RECORD_FIELD(struct discord_cursor, guild_id, "guild", 0),
+    RECORD_FIELD(struct discord_cursor, user_id, "user", 0),
     RECORD_FIELD(struct discord_cursor, last, "last", 0),
     RECORD_FIELD(struct discord_cursor, gap, "gap", 0),
 };
@@ -103,6 +105,15 @@ void discord_cursor_advance(struct discord *d, uint64_t guild_id, uint64_t chann
     s->dirty = true;
 }
 
+/* Discord names neither author nor recipient of a message that was deleted. */
+void discord_cursor_person(struct discord *d, uint64_t channel_id, uint64_t user_id)
+{
+    struct discord_cursor *s = cursor_get(d, channel_id);
+
+    s->dirty |= s->user_id != user_id;
+    s->user_id = user_id;
+}
+
 /* The dirty cursors are the most recently used. */
 void discord_cursors_save(struct discord *d)
 {
@@ -125,6 +136,7 @@ static bool on_cursor(void *ctx, struct str key, void *thing)
     struct discord_cursor *s = cursor_get(ctx, r->channel_id);
 
     s->guild_id = r->guild_id;
+    s->user_id = r->user_id;
     s->last = r->last;
     s->gap = r->gap;
     return true;
@@ -616,6 +628,36 @@ void discord_context(struct platform *p, struct context_ask ask, const struct ev
     if (at == NULL)
         at = look_at(d, snowflake(ev->scope_id), channel_id, ev->message_id);
     list_append(&at->asks, &a->link);
+}
+
+/* ---- erasing ---- */
+
+static bool is_of_person(void *ctx, struct erasure *e, struct str key, struct json doc)
+{
+    const struct erase_subject *s = erasure_subject(e);
+    struct str bot = erase_part(&key);
+    uint64_t user_id;
+
+    if (!str_eq(s->platform, STR("discord")) || !json_as_u64(json_get(doc, "user"), &user_id) ||
+        user_id != snowflake(s->user))
+        return false;
+    erasure_chat(e, bot, key, true);
+    return true;
+}
+
+static const struct erase_records of_person[] = {
+    {.ns = "discord_cursor", .word = "people", .is = is_of_person},
+    {0},
+};
+const struct eraser discord_eraser = {.of_person = of_person};
+
+void discord_forget_chat(struct platform *p, struct str chat)
+{
+    uint64_t channel_id = snowflake(chat);
+    struct discord_cursor *s = map_get(&discord_of(p)->cursors, id_key(&channel_id));
+
+    if (s != NULL)
+        s->user_id = 0;
 }
 
 /* ---- life ---- */

@@ -188,6 +188,8 @@ enum discord_verdict discord_accept_message(struct discord *d, struct json messa
 {
     enum discord_verdict v = normalize_message(d, message, guild_id, true);
 
+    if (v == DISCORD_EVENT && d->norm.guild_id == 0)
+        discord_cursor_person(d, d->norm.channel_id, d->norm.user_id);
     if (v == DISCORD_EVENT)
         taker->accept = accept_event(d, taker->done, taker->ctx);
     return v;
@@ -548,7 +550,7 @@ static void on_deleted(struct discord *d, struct json where, struct str message_
     struct str guild = json_str(where, "guild_id"), channel = json_str(where, "channel_id");
     uint64_t channel_id = snowflake(channel);
     const struct dcache_channel *ch = dcache_channel(d->cache, channel_id);
-    char parent[24], user[24];
+    char parent[24], user[24], route[32];
     struct event ev = {.platform = STR("discord"),
                        .bot = str_of(d->base.bot),
                        .route_key = guild,
@@ -560,8 +562,17 @@ static void on_deleted(struct discord *d, struct json where, struct str message_
 
     ev.user_id = discord_context_deleted(d, snowflake(guild), channel_id, message_id, user);
     if (guild.n == 0) {
-        pending_done(p); /* a direct message: its author and route are unknown */
-        return;
+        const struct discord_cursor *seen = map_get(&d->cursors, id_key(&channel_id));
+        if (seen == NULL || seen->user_id == 0) {
+            pending_done(p); /* its author and route are unknown */
+            return;
+        }
+        snprintf(user, sizeof user, "%" PRIu64, seen->user_id);
+        snprintf(route, sizeof route, "dm:%s", user);
+        ev.chat_type = STR("dm");
+        ev.route_key = str_of(route);
+        ev.scope_id = STR_NULL;
+        ev.user_id = str_of(user);
     }
     if (ch != NULL && discord_channel_is_thread(ch->type)) {
         snprintf(parent, sizeof parent, "%llu", (unsigned long long)ch->parent_id);
@@ -590,6 +601,8 @@ static void on_message(struct discord *d, struct json message, struct discord_pe
     dcache_note_member(d->cache, n->guild_id, n->user_id, n->nick, n->roles);
     if (p->shard->n_failed_channels > 0 && channel_waits(p->shard, p->channel_id))
         return;
+    if (v == DISCORD_EVENT && p->guild_id == 0)
+        discord_cursor_person(d, p->channel_id, n->user_id);
     struct discord_cursor *seen = map_get(&d->cursors, id_key(&p->channel_id));
     if (seen != NULL && seen->gap != 0 && !seen->filling)
         discord_backfill_channel(d, seen); /* the missed messages come first */
