@@ -147,9 +147,17 @@ def test_edits_reactions_typing_and_deletes(make_rig):
         assert g.act(op="typing", chat_id=ANN, metadata={})["success"]
     assert g.act(op="typing", chat_id=ANN, content="", metadata={})["success"]
     wait_for(lambda: [x.get("stop", False) for x in s.calls("sendTyping")] == [False, True])
-    s.deliver(ANN, dataMessage=s.data(s.now(), None, remoteDelete={"timestamp": int(said.split(":")[0])}))
-    event = g.next("inbound")["event"]
-    assert event["message_id"] == said and g.quiet()
+    unsend = lambda id: s.deliver(ANN, dataMessage=s.data(s.now(), None, remoteDelete={"timestamp": int(id.split(":")[0])}))  # noqa: E731
+    unsend(said)
+    assert g.quiet()  # an agent that has it gets no empty message
+    g.sleep()
+    entries = lambda: r.server.instance(r.credential.id)["entries"]  # noqa: E731
+    waits = s.say(ANN, "a mistake")
+    s.say(ANN, "kept")
+    wait_for(lambda: entries() == 2)
+    unsend(waits)
+    wait_for(lambda: entries() == 1)
+    r.dial().hear("kept")
 
 
 def test_ten_edits_are_shared_out(rig):

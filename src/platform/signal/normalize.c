@@ -328,17 +328,18 @@ static enum signal_verdict take_reaction(struct json v, const struct signal_in *
     return SIGNAL_EVENT;
 }
 
-/* The author deleted the message of this timestamp. */
-static enum signal_verdict take_delete(struct json v, const struct address *from,
-                                       struct arena *arena, struct signal_out *out)
+/* The message of @author was deleted, by its author or by an admin of the group: signal-cli has
+ * looked who may. */
+static enum signal_verdict take_delete(int64_t at, const struct address *author,
+                                       const struct address *from, struct arena *arena,
+                                       struct signal_out *out)
 {
-    int64_t at = json_i64(v, "timestamp", 0);
     struct event *ev = &out->ev;
 
-    if (!is_time(at))
+    if (!is_time(at) || id_of(author).n == 0)
         return SIGNAL_MALFORMED;
-    ev->message_id = message_id(arena, at, from);
-    ev->edit.set = ev->edit.deletes = true;
+    ev->message_id = message_id(arena, at, author);
+    ev->edit.set = ev->edit.deletes = ev->edit.silent = true;
     set_update(out, "delete", arena, from);
     return SIGNAL_EVENT;
 }
@@ -356,8 +357,14 @@ static enum signal_verdict take_data(struct json data, const struct signal_in *i
 
     if (json_is_object(json_get(data, "reaction")))
         return take_reaction(json_get(data, "reaction"), in, from, arena, out);
-    if (json_is_object(json_get(data, "remoteDelete")))
-        return take_delete(json_get(data, "remoteDelete"), from, arena, out);
+    struct json own = json_get(data, "remoteDelete"), admins = json_get(data, "adminDelete");
+    if (json_is_object(own))
+        return take_delete(json_i64(own, "timestamp", 0), from, from, arena, out);
+    if (json_is_object(admins)) {
+        struct address author =
+            read_address(admins, "targetAuthorUuid", "targetAuthorNumber", in, out);
+        return take_delete(json_i64(admins, "targetSentTimestamp", 0), &author, from, arena, out);
+    }
     ev->event_id = ev->message_id = message_id(arena, out->timestamp, from);
     if (json_as_bool(json_get(data, "viewOnce"), false)) {
         out->why = "a message that may be viewed once is not kept";

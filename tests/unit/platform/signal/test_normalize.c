@@ -6,6 +6,7 @@
 
 #define ANN "9d0652a3-dcc3-4d11-975f-74d61598733f"
 #define SELF "11111111-1111-4111-8111-111111111111"
+#define BEN "22222222-2222-4222-8222-222222222222"
 
 static struct json_parser *parser;
 static struct arena arena;
@@ -136,8 +137,17 @@ static void edits_and_deletions_name_the_first_version(void **state)
     assert_text(out.ev.edit.text, "new");
     assert_text(out.ev.event_id, "edit 12:" ANN);
     assert_int_equal(read_of(DATA(",'remoteDelete':{'timestamp':9}")), SIGNAL_EVENT);
-    assert_true(out.ev.edit.set && out.ev.edit.deletes);
+    assert_true(out.ev.edit.set && out.ev.edit.deletes && out.ev.edit.silent);
     assert_text(out.ev.message_id, "9:" ANN);
+    assert_int_equal(read_of(
+                         DATA(",'groupInfo':{'groupId':'QUJD'},'adminDelete':{'targetAuthor':'" BEN
+                              "','targetAuthorUuid':'" BEN "','targetSentTimestamp':8}")),
+                     SIGNAL_EVENT);
+    assert_true(out.ev.edit.set && out.ev.edit.deletes && out.ev.edit.silent);
+    assert_text(out.ev.message_id, "8:" BEN);
+    assert_text(out.ev.user_id, ANN);
+    assert_text(out.ev.event_id, "delete 1700000000001:" ANN);
+    assert_int_equal(read_of(DATA(",'adminDelete':{'targetSentTimestamp':8}")), SIGNAL_MALFORMED);
 }
 
 static void only_reactions_to_the_account_are_heard(void **state)
