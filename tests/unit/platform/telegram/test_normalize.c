@@ -311,6 +311,11 @@ static void what_is_not_speech_is_ignored_with_a_reason(void **state)
     static const char *const table[] = {
         "'message_id':9,'new_chat_members':[{'id':6}]," GROUP,
         "'message_id':9,'pinned_message':{}," GROUP,
+        "'message_id':9,'video_chat_started':{},'voice_chat_started':{}," GROUP,
+        "'message_id':9,'video_chat_ended':{'duration':5},'voice_chat_ended':{'duration':5}," GROUP,
+        "'message_id':9,'chat_owner_changed':{'new_owner':{'id':6,'first_name':'Bo'}}," GROUP,
+        "'message_id':9,'community_chat_added':{'community':{'title':'C'}}," GROUP,
+        "'message_id':9,'poll_option_added':{'option_text':'x'}," GROUP,
         "'message_id':9,'migrate_to_chat_id':-1001," GROUP,
         "'message_id':9,'text':''," GROUP,
         "'message_id':9,'text':'mine','chat':{'id':5,'type':'private'},'from':{'id':777}",
