@@ -432,7 +432,9 @@ bool setup_try(struct setup *s)
         self_end(a.server);
     if (a.log != NULL)
         fclose(a.log);
-    if (!cli_server_answers(dir))
+    if (!cli_server_answers(dir) && state_dir_is_foreign(dir))
+        terminal_say("\nStart it with: systemctl start bellhop");
+    else if (!cli_server_answers(dir))
         terminal_say("\nStart it with: bellhop serve -c %s", s->path);
     free(dir);
     return true;

@@ -475,6 +475,16 @@ def test_a_hermes_gateway_gets_its_three_lines_once(home):
     assert "names a gateway of this server already; it stays as it is" in done.stderr and env.read_text().splitlines() == lines
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root finds the state of a service")
+def test_root_starts_no_server_on_the_state_of_the_service(home):
+    (home / "state").mkdir(mode=0o700)
+    os.chown(home / "state", 65534, 65534)
+    (home / "bellhop.yaml").write_text(f"state_dir: {home}/state\n")
+    done = run(home, "--yes", "--platform", "web", "--agent", "demo", "--wait", "5s")
+    assert done.returncode == 0 and "Start the service, and run this command again" in done.stderr, done.stderr
+    assert done.stderr.endswith("Start it with: systemctl start bellhop\n") and list((home / "state").iterdir()) == []
+
+
 def test_the_service_is_installed_for_the_user(home):
     if os.geteuid() == 0:
         done = run(home, "--yes", "--platform", "web", "--service")
