@@ -5,7 +5,8 @@
  * and leaves its old socket open.
  *
  * Pumps run when the turn ends, so events of one turn share a message.  Bytes in flight on a socket
- * are bounded by window * pack_bytes, read-ahead by FETCH_TOTAL_BYTES. */
+ * are bounded by window * pack_bytes, read-ahead by FETCH_TOTAL_BYTES.  Of a gateway that acks late
+ * the pong to a ping behind so many bytes proves that it has read them. */
 #include "relay/session/pump.h"
 #include <assert.h>
 #include <stdio.h>
@@ -578,6 +579,7 @@ struct pack { /* one message being put together; on the stack */
     size_t start;    /* bytes in @out before us */
     size_t max;      /* bytes of a message with several deliveries */
     uint64_t first, last;
+    size_t bytes;
     uint32_t n;
     bool soft, solo;
 };
@@ -619,6 +621,7 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
     if (p->n++ == 0)
         p->first = slot->id;
     p->last = slot->id;
+    p->bytes += body.n;
     p->soft |= is_soft(p->s, slot);
     p->solo |= slot->attempts >= PUMP_SOLO_ATTEMPTS;
     r->n.delivered++;
@@ -630,6 +633,12 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
     if (i->has_parcels && !p->s->inside)
         parcel_tell(i, slot, PARCEL_SENT, STR_NULL);
     delivery_sent(i, slot);
+}
+
+/* Bytes that may be on a socket before its gateway has read them. */
+static uint64_t most_unread(const struct relay *r)
+{
+    return (uint64_t)r->lim.window * r->lim.pack_bytes;
 }
 
 static void pack_end(struct pack *p)
@@ -647,6 +656,8 @@ static void pack_end(struct pack *p)
         s->sent_id = p->last;
     if (p->soft)
         pump_soften(s, p->last);
+    if (s->late_acks && (s->late_bytes += (uint32_t)p->bytes) >= most_unread(r))
+        session_ping(s);
     activity_note(s->inst, &s->inst->last_inbound_ms);
     session_arm(s);
 }
@@ -715,8 +726,9 @@ static bool send_message(struct instance *i)
     struct pack p = {.s = s, .max = most < PUMP_MESSAGE_MAX ? most : PUMP_MESSAGE_MAX};
 
     if (s == NULL || s->state != SESSION_RECEIVING || i->relay->draining ||
-        (s->late_acks ? flight_rows(s->flight) >= PUMP_LATE_MAX
-                      : flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window)) ||
+        (s->late_acks
+             ? flight_rows(s->flight) >= PUMP_LATE_MAX || s->late_bytes >= most_unread(i->relay)
+             : flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window)) ||
         (s->flight != NULL && s->flight->solo) || session_settles(s))
         return false;
     if (s->pulls) {

@@ -293,8 +293,10 @@ void session_pong(struct session *s, uint32_t number)
     s->pong_no = number;
     s->quiet_since_ms = now_ms(s);
     pump_ponged(s, number);
-    if (s->late_acks && s->flight != NULL && s->flight->solo) {
-        s->flight->solo = false; /* its reader has survived the suspect */
+    if (s->late_acks && number == s->ping_no) { /* it has read all that was sent */
+        s->late_bytes = 0;
+        if (s->flight != NULL)
+            s->flight->solo = false; /* and has survived the suspect */
         pump_want(s->inst);
     }
     session_alive(s, false);

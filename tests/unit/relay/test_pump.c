@@ -80,6 +80,26 @@ static void a_gateway_that_acks_late_has_many_unacked(void **state)
     assert_in_order(f, 0);
 }
 
+static void one_that_acks_late_is_sent_two_megabytes_before_its_pong(void **state)
+{
+    size_t n = 600000;
+    char *text = xmalloc(n + 1), id[16];
+    memset(text, 'x', n);
+    text[n] = '\0';
+    struct fake *f = connect_late();
+    for (int i = 0; i < 10; i++) {
+        snprintf(id, sizeof id, "m%d", i);
+        publish_text("a", id, text);
+    }
+    assert_int_equal(inbound(f), 4);
+    pong(f);
+    assert_int_equal(inbound(f), 8);
+    pong(f);
+    assert_int_equal(inbound(f), 10);
+    assert_in_order(f, 0);
+    free(text);
+}
+
 static void a_suspect_holds_others_back_until_the_pong_of_one_that_acks_late(void **state)
 {
     publish_many("a", 0, 1);
@@ -441,6 +461,7 @@ UNIT(relay_test_pump)
     const struct CMUnitTest tests[] = {
         PROMISE(at_most_eight_messages_are_unacked),
         PROMISE(a_gateway_that_acks_late_has_many_unacked),
+        PROMISE(one_that_acks_late_is_sent_two_megabytes_before_its_pong),
         PROMISE(a_suspect_holds_others_back_until_the_pong_of_one_that_acks_late),
         PROMISE(a_backlog_is_packed_into_few_messages_and_drained_in_order),
         PROMISE(events_during_a_drain_go_to_the_tail),
