@@ -80,7 +80,7 @@ struct str gate_key(char room[GATE_KEY_MAX], struct str a, struct str b, struct 
 
 static void *find(const struct map *m, struct str a, struct str b, struct str c)
 {
-    char room[GATE_KEY_MAX];
+    BH_UNCLEARED char room[GATE_KEY_MAX];
 
     if (map_count(m) == 0)
         return NULL;
@@ -349,7 +349,7 @@ static bool is_free(const struct gate_rule *p, struct str place)
 static bool is_free_place(const struct gate_rule *p, const struct event *ev)
 {
     struct str thread = ev->thread_id, chat = ev->chat_id;
-    char room[GATE_KEY_MAX];
+    BH_UNCLEARED char room[GATE_KEY_MAX];
 
     if (map_count(&p->ids) == 0)
         return false;

@@ -13,6 +13,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/uncleared.h"
 #include "media/media.h"
 #include "media/media_fetch.h"
 #include "media/media_write.h"
@@ -73,7 +74,7 @@ static struct host *host_of(struct outside *o)
 
 static struct open_bot *find_bot(const struct host *h, struct str platform, struct str bot)
 {
-    char room[GATE_KEY_MAX];
+    BH_UNCLEARED char room[GATE_KEY_MAX];
 
     if (str_is_empty(bot))
         return map_get(&h->firsts, platform);

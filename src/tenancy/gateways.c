@@ -20,6 +20,7 @@
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "base/uncleared.h"
 #include "store/store.h"
 #include "tenancy/facts_priv.h"
 
@@ -71,7 +72,7 @@ size_t facts_tenants(const struct facts *f, struct str *ret_any)
 struct instance_facts *facts_find_instance(const struct facts *f, struct str tenant,
                                            struct str name)
 {
-    char scratch[PAIR_MAX];
+    BH_UNCLEARED char scratch[PAIR_MAX];
     struct str key = pair_key(scratch, tenant, name);
 
     return key.p != NULL ? map_get(&f->instances, key) : NULL;

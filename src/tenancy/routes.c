@@ -9,6 +9,7 @@
  * so an event never walks past them. */
 #include <stdlib.h>
 #include "base/mem.h"
+#include "base/uncleared.h"
 #include "core/event.h"
 #include "store/store.h"
 #include "tenancy/facts_priv.h"
@@ -91,7 +92,7 @@ struct route *route_of_record(const struct route_record *rec)
 
 static const struct bucket *facts_bucket(const struct facts *f, struct str platform, struct str key)
 {
-    char room[GATE_KEY_MAX];
+    BH_UNCLEARED char room[GATE_KEY_MAX];
     struct str k = gate_key(room, platform, key, STR_NULL);
 
     return k.p != NULL ? map_get(&f->gate.routes, k) : NULL;
@@ -106,7 +107,8 @@ struct route *facts_find_route(const struct facts *f, struct str platform, struc
                                struct str tenant, struct str instance)
 {
     const struct str name[NAMES] = {platform, key, tenant, instance};
-    char id[ID_MAX_BYTES], *at[NAMES];
+    BH_UNCLEARED char id[ID_MAX_BYTES];
+    char *at[NAMES];
     size_t n = put_names(id, sizeof id, name, at);
 
     return n <= sizeof id ? map_get(&f->routes_by, str_make(id, n)) : NULL;

@@ -88,20 +88,19 @@ static void on_post_accepted(void *ctx, enum bh_err err)
 {
     struct web_post *p = ctx;
     struct web *w = p->web;
-    struct web_message m;
 
     if (err != BH_OK) {
         web_post_refuse(w, p->http, err);
     } else if (!p->wanted) {
         web_post_answer(w, p->http, p->id);
     } else {
-        m = (struct web_message){.id = p->id,
-                                 .text = buf_str(&p->text),
-                                 .files.text = buf_str(&p->files),
-                                 .kind = p->kind,
-                                 .client_id = p->client_n > 0 ? str_make(p->client_id, p->client_n)
-                                                              : STR_NULL,
-                                 .at_ms = p->at_ms};
+        struct web_message m = {.id = p->id,
+                                .text = buf_str(&p->text),
+                                .files.text = buf_str(&p->files),
+                                .kind = p->kind,
+                                .client_id = p->client_n > 0 ? str_make(p->client_id, p->client_n)
+                                                             : STR_NULL,
+                                .at_ms = p->at_ms};
         web_keep_post(w, str_make(p->chat_id, VISITOR_CHAT_CHARS), &m, p->http);
     }
     if (p->text.cap > KEEP_TEXT_BYTES)

@@ -385,6 +385,7 @@ static enum bh_err distribute(struct intake *in)
     struct relay *r = in->relay;
     BH_UNCLEARED struct gate_verdict verdicts[GATE_CANDIDATES];
     BH_UNCLEARED struct journal_copy copies[GATE_CANDIDATES];
+    BH_UNCLEARED struct event silent; /* over its allowance an edit changes what waits, no more */
     enum bh_err err = BH_OK;
 
     size_t all = judge_ask(r, in->ev, verdicts), n = 0, n_yes = 0;
@@ -423,10 +424,13 @@ static enum bh_err distribute(struct intake *in)
     for (size_t i = 0; i < n; i++) {
         bool yes = gate_is_yes(verdicts[i].reason);
         bool over = in->ev->edit.set && verdicts[i].reason == GATE_NO_ALLOWANCE;
-        struct event change = *in->ev; /* over the allowance it changes what waits, and no more */
-        change.edit.silent |= over;
+        if (over) {
+            silent = *in->ev;
+            silent.edit.silent = true;
+        }
         r->n.verdicts[verdicts[i].reason]++;
-        if ((yes || over) && in->ev->edit.set && edit_take(r, verdicts[i].to, &change, in->a))
+        if ((yes || over) && in->ev->edit.set &&
+            edit_take(r, verdicts[i].to, over ? &silent : in->ev, in->a))
             copies[i] = (struct journal_copy){.fate = JOURNAL_EDITED};
         else
             copies[i] = yes ? deliver(in, &verdicts[i]) : (struct journal_copy){0};

@@ -337,7 +337,7 @@ void stop_note(const struct instance *i, const struct event *ev)
     /* Released gateways begin a thread under every message of Slack that is in none. */
     if (thread.n == 0 && str_eq(ev->platform, STR("slack")))
         thread = ev->message_id;
-    if (ev->user_id.n == 0 || command_is_stop(ev) || (thread.n == 0 && t->threads == NULL))
+    if (ev->user_id.n == 0 || (thread.n == 0 && t->threads == NULL) || command_is_stop(ev))
         return;
     if (t->threads == NULL)
         t->threads = xcalloc(THREAD_SETS, sizeof *t->threads);

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/json.h"
+#include "base/uncleared.h"
 #include "relay/heart.h"
 #include "relay/in/accept.h"
 #include "relay/in/burst.h"
@@ -568,7 +569,7 @@ bool stage_defer(struct relay *r, const struct event *ev, const struct gate_verd
 {
     struct stage *t = r->stage;
     struct staged_chat *c = t->n > 0 ? staged_chat_of(t, ev) : NULL;
-    struct staged_to to[GATE_CANDIDATES];
+    BH_UNCLEARED struct staged_to to[GATE_CANDIDATES];
     size_t n_to = c != NULL ? recipients_of(verdicts, n, to) : 0;
 
     if (n_to == 0 ||
@@ -660,9 +661,10 @@ bool stage_take(struct relay *r, const struct event *ev, struct gate_verdict *ve
     size_t n = *n_verdicts, n_to = 0, n_yes = 0, kept = 0, rows = 0;
     struct staged_chat *c = r->stage->n > 0 ? staged_chat_of(r->stage, ev) : NULL;
     struct wants w = wants_of(r, ev, verdicts, n);
-    bool all = stops || w.files || w.context, waits[GATE_CANDIDATES];
+    bool all = stops || w.files || w.context;
     bool burst = ev->burst_ms > 0 && !w.sight && burst_takes(ev);
-    struct staged_to to[GATE_CANDIDATES];
+    BH_UNCLEARED bool waits[GATE_CANDIDATES];
+    BH_UNCLEARED struct staged_to to[GATE_CANDIDATES];
 
     *ret_err = BH_OK;
     if (w.tenant.p == NULL || (!all && !burst && !w.sight && c == NULL))

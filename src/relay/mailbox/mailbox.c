@@ -387,18 +387,18 @@ uint64_t delivery_add(struct instance *i, const struct delivery_spec *spec, stru
     *d = (struct delivery){.inst = i,
                            .accept = a,
                            .state = DELIVERY_WAITING,
-                           .of_new_chat = spec->of_new_chat};
+                           .of_new_chat = spec->of_new_chat,
+                           .append.id = row.id,
+                           .append.box = i->box,
+                           .append.row_kind = row.row_kind,
+                           .append.flags = row.flags,
+                           .append.has_key = spec->has_key,
+                           .append.key = spec->key,
+                           .append.at_ms = row.at_ms,
+                           .append.frame = str_make(d->bytes + extra, spec->frame.n)};
     memcpy(d->bytes + extra, spec->frame.p, spec->frame.n);
     list_init(&d->link);
     list_init(&d->group_link);
-    d->append = (struct store_append){.id = row.id,
-                                      .box = i->box,
-                                      .row_kind = row.row_kind,
-                                      .flags = row.flags,
-                                      .has_key = spec->has_key,
-                                      .key = spec->key,
-                                      .at_ms = row.at_ms,
-                                      .frame = str_make(d->bytes + extra, spec->frame.n)};
     if (extra > 0)
         d->append.extra = extra_put(d->bytes, spec);
     struct slot *slot = mailbox_push(&i->mb, &row);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include "base/json.h"
 #include "base/observers.h"
+#include "base/uncleared.h"
 #include "relay/heart.h"
 #include "relay/in/allowance.h"
 #include "relay/in/staged.h"
@@ -130,7 +131,7 @@ static bool join_names(char ret[2 * NAME_MAX_BYTES + 1], struct str tenant, stru
 
 struct instance *instance_find(struct relay *r, struct str tenant, struct str name)
 {
-    char bytes[2 * NAME_MAX_BYTES + 1];
+    BH_UNCLEARED char bytes[2 * NAME_MAX_BYTES + 1];
     struct str key;
 
     return join_names(bytes, tenant, name, &key) ? map_get(&r->instances->by_name, key) : NULL;
@@ -175,7 +176,7 @@ static struct instance *make(struct relay *r, struct str key, size_t tenant_n, u
 
 struct instance *instance_get(struct relay *r, struct str tenant, struct str name)
 {
-    char bytes[2 * NAME_MAX_BYTES + 1];
+    BH_UNCLEARED char bytes[2 * NAME_MAX_BYTES + 1];
     struct str key;
 
     if (!join_names(bytes, tenant, name, &key))
