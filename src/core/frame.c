@@ -175,6 +175,7 @@ static bool ack_read(struct str line, struct str *ret_id)
 {
     static const struct str heads[] = {STR("{\"type\":\"inbound_ack\",\"bufferId\":\""),
                                        STR("{\"type\": \"inbound_ack\", \"bufferId\": \"")};
+    static const bool plain[256] = {['a' ... 'z'] = true, ['0' ... '9'] = true};
     const struct str head = heads[line.n > 8 && line.p[8] == ' '];
 
     if (line.n < head.n + 3 || memcmp(line.p, head.p, head.n) != 0 || line.p[line.n - 2] != '"' ||
@@ -182,7 +183,7 @@ static bool ack_read(struct str line, struct str *ret_id)
         return false;
     struct str id = str_make(line.p + head.n, line.n - head.n - 2);
     for (size_t i = 0; i < id.n; i++)
-        if (!(id.p[i] >= 'a' && id.p[i] <= 'z') && !(id.p[i] >= '0' && id.p[i] <= '9'))
+        if (!plain[(unsigned char)id.p[i]])
             return false;
     *ret_id = id;
     return true;

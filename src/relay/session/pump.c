@@ -95,6 +95,20 @@ uint64_t flight_rows(const struct flight *f)
 
 enum { FIRST_SENT = 16 };
 
+/* An id is digits of a keyed hash, of which the last sixteen are enough.  Others are hashed: nobody
+ * may choose the place of an entry. */
+static uint64_t tag_of(const struct relay *r, struct str id)
+{
+    uint64_t a, b;
+
+    if (id.n != DELIVERY_ID_CHARS)
+        return hash64_brief(&r->env.store->dedup_key, id);
+    memcpy(&a, id.p + id.n - 16, sizeof a);
+    memcpy(&b, id.p + id.n - 8, sizeof b);
+    a += b * 0x9e3779b97f4a7c15u;
+    return a ^ a >> 32;
+}
+
 static void sent_put(struct sent_ids *t, struct sent_id e)
 {
     uint32_t mask = t->cap - 1, at = (uint32_t)e.tag & mask;
@@ -429,7 +443,7 @@ void pump_ponged(struct session *s, uint32_t number)
 void pump_acked(struct session *s, struct str buffer_id)
 {
     struct instance *i = s->inst;
-    uint64_t id = 0, tag = hash64_brief(&i->relay->env.store->dedup_key, buffer_id);
+    uint64_t id = 0, tag = tag_of(i->relay, buffer_id);
     struct slot *slot = NULL;
 
     /* An earlier copy that the store refused may have been sent under the same bufferId. */
@@ -484,8 +498,7 @@ bool pump_resume(struct session *s, const struct session_row *rows, size_t n)
         s->sent_id = rows[k].row > s->sent_id ? rows[k].row : s->sent_id;
         if (slot == NULL)
             continue;
-        sent_ids_add(&i->sent, &i->mb, hash64_brief(&i->relay->env.store->dedup_key, rows[k].id),
-                     slot->id);
+        sent_ids_add(&i->sent, &i->mb, tag_of(i->relay, rows[k].id), slot->id);
         if (!slot_waits(slot))
             continue; /* parked: an ack settles it all the same */
         first = left++ == 0 ? slot->id : first;
@@ -553,7 +566,7 @@ bool session_failed(struct session *s, struct str buffer_id, struct str why, boo
 {
     struct instance *i = s->inst;
     struct relay *r = i->relay;
-    uint64_t tag = hash64_brief(&r->env.store->dedup_key, buffer_id);
+    uint64_t tag = tag_of(r, buffer_id);
     uint64_t id = sent_ids_take(&i->sent, tag);
     struct slot *slot = id != 0 ? mailbox_find(&i->mb, id) : NULL;
 
@@ -615,7 +628,7 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
     }
     struct str name = delivery_id_in(body); /* by which the ack names this delivery */
     if (name.p != NULL)
-        sent_ids_add(&i->sent, &i->mb, hash64_brief(&r->env.store->dedup_key, name), slot->id);
+        sent_ids_add(&i->sent, &i->mb, tag_of(r, name), slot->id);
     if (p->s->wire->ops->sent != NULL && name.p != NULL)
         p->s->wire->ops->sent(p->s->wire, slot->id, name);
     if (p->n++ == 0)

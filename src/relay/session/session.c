@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include "base/observers.h"
+#include "base/uncleared.h"
 #include "relay/heart.h"
 #include "relay/in/inside.h"
 #include "relay/in/commands.h"
@@ -764,10 +765,16 @@ static void (*const handlers[])(struct session *s, const struct frame *f) = {
 
 static void on_line(struct session *s, struct str line)
 {
-    struct frame f;
+    BH_UNCLEARED struct frame f;
+    struct str id;
 
-    if (str_trim(line).n == 0)
+    line = str_trim(line);
+    if (line.n == 0)
         return;
+    if (frame_is_ack(line, &id)) { /* nearly every line, and this is the hot path */
+        session_acked(s, id);
+        return;
+    }
     frame_read(s->inst->relay->json, line, &f);
     if (s->state != SESSION_CLOSING || f.type == FRAME_INBOUND_ACK)
         handlers[f.type](s, &f);
