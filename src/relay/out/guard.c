@@ -51,12 +51,17 @@ static const struct str several = STR(" "); /* DIRECT: more than one person wrot
 
 static struct basis unpack(struct str packed)
 {
-    struct str rest = packed.p != NULL ? packed : STR("");
     struct basis g = {0};
+    size_t from = 0, k = 0;
 
-    for (int i = 0; i < TEXTS - 1; i++)
-        str_split(&rest, '\x1f', &g.of[i]);
-    g.of[TEXTS - 1] = rest;
+    if (packed.p == NULL)
+        return g;
+    for (size_t i = 0; i < packed.n && k < TEXTS - 1; i++) /* nearly always a few bytes */
+        if (packed.p[i] == '\x1f') {
+            g.of[k++] = str_make(packed.p + from, i - from);
+            from = i + 1;
+        }
+    g.of[k] = str_make(packed.p + from, packed.n - from);
     return g;
 }
 
@@ -120,9 +125,13 @@ bool basis_of(const struct event *ev, bool owner, struct str bot, struct str bef
     if (was.of[EARLIER].n > 0 || !str_eq(bot, ev->bot))
         add_bots(&bots, ev->bot, bot, was.of[EARLIER]);
     g.of[EARLIER] = buf_str(&bots);
-    pack(&g, out);
+    bool news = before.n == 0;
+    for (int i = 0; i < TEXTS; i++)
+        news |= !str_eq(g.of[i], was.of[i]);
+    if (news) /* else it would be packed as it was */
+        pack(&g, out);
     buf_done(&bots);
-    return before.p == NULL || !str_eq(before, buf_str(out));
+    return before.p == NULL || (news && !str_eq(before, buf_str(out)));
 }
 
 void basis_write(struct buf *out, struct str basis)

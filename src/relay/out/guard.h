@@ -44,7 +44,7 @@ const char *guard_admit(const struct session *s, const struct action *a, struct 
 
 /* Packs what @ev says about its chat into *@out.  @owner: the author is linked to the instance.
  * @bot delivered the previous event (empty: none), @before is the previous basis (absent: none).
- * True: the new basis differs from @before. */
+ * True: the new basis differs from @before; else *@out is not for use. */
 bool basis_of(const struct event *ev, bool owner, struct str bot, struct str before,
               struct buf *out);
 /* The chat was delivered through this bot, and the person or the route that it was delivered for
