@@ -69,17 +69,20 @@ void buf_add_z(struct buf *b, const char *z)
 
 void buf_add_u64(struct buf *b, uint64_t v)
 {
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930"
+                                "31323334353637383940414243444546474849505152535455565758596061"
+                                "62636465666768697071727374757677787980818283848586878889909192"
+                                "93949596979899";
     char digits[20];
     size_t at = sizeof digits;
 
-    for (; v >= 100; v /= 100) { /* two at a time halves the divisions */
-        unsigned two = (unsigned)(v % 100);
-        digits[--at] = (char)('0' + two % 10);
-        digits[--at] = (char)('0' + two / 10);
+    for (; v >= 10; v /= 100) { /* two at a time halves the divisions */
+        const char *two = pairs + v % 100 * 2;
+        digits[--at] = two[1];
+        digits[--at] = two[0];
     }
-    digits[--at] = (char)('0' + v % 10);
-    if (v >= 10)
-        digits[--at] = (char)('0' + v / 10);
+    if (v > 0 || at == sizeof digits)
+        digits[--at] = (char)('0' + v);
     buf_add(b, digits + at, sizeof digits - at);
 }
 

@@ -16,6 +16,8 @@
 #define ONES 0x0101010101010101ULL
 #define HIGHS 0x8080808080808080ULL
 
+enum { PLAIN_MOST = 256 };
+
 /* Non-zero when one of the eight bytes is a control character, a quote, a backslash or not ASCII.
  * Borrows may flag a wrong neighbour too, but only beside a right one. */
 static inline uint64_t needs_look(uint64_t w)
@@ -155,8 +157,8 @@ static inline bool copy_plain_16(char *to, const char *p, size_t n)
 }
 #endif
 
-/* Copy and look at once, for the eight to sixty-four bytes that ids and names have.  False: some
- * need a closer look, and what was copied is to be written over. */
+/* Copy and look at once, for the eight to PLAIN_MOST bytes that ids, names and most messages have.
+ * False: some need a closer look, and what was copied is to be written over. */
 static inline bool copy_plain(char *to, const char *p, size_t n)
 {
     uint64_t w, look = 0;
@@ -197,7 +199,7 @@ static bool add_quoted_plain(struct jw *w, struct str s)
 /* The string in quotes.  The first run, which is nearly always all of it, goes in with them. */
 static void add_quoted(struct jw *w, struct str s)
 {
-    if (s.n >= 8 && s.n <= 64 && add_quoted_plain(w, s))
+    if (s.n >= 8 && s.n <= PLAIN_MOST && add_quoted_plain(w, s))
         return;
     size_t run = clean_run(s.p, s.n);
     char *start = buf_room(w->out, run + 3), *to = start;

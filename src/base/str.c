@@ -1,16 +1,39 @@
 /* str.c - text functions, numbers with units, and strict UTF-8.  (str.h has the contract.) */
 #include "base/str.h"
+#include <endian.h>
 #include "base/mem.h"
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 static unsigned char fold(char c)
 {
     return (unsigned char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c);
 }
 
+static inline bool eight_eq_ci(const char *a, const char *b)
+{
+    const uint64_t ones = 0x0101010101010101u, tops = ones << 7;
+    uint64_t x, y;
+
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    uint64_t diff = x ^ y, low = (x | ones * 0x20) & ~tops;
+    /* The top bit of each byte that is a letter. */
+    uint64_t letters = (low + ones * (0x80 - 'a')) & ~(low + ones * (0x7f - 'z')) & ~x & tops;
+    return (diff & ~(ones * 0x20)) == 0 && (diff << 2 & ~letters) == 0;
+}
+
 bool str_eq_ci(struct str a, struct str b)
 {
     if (a.n != b.n)
         return false;
+    if (a.n >= 8) {
+        for (size_t i = 0; i + 8 < a.n; i += 8)
+            if (!eight_eq_ci(a.p + i, b.p + i))
+                return false;
+        return eight_eq_ci(a.p + a.n - 8, b.p + a.n - 8);
+    }
     for (size_t i = 0; i < a.n; i++)
         if (a.p[i] != b.p[i] && fold(a.p[i]) != fold(b.p[i])) /* most bytes need no folding */
             return false;
@@ -85,12 +108,13 @@ bool str_split(struct str *rest, char sep, struct str *ret_part)
 
 bool str_has_only(struct str s, const char *more)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        char c = s.p[i];
-        if (!((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z')) &&
-            (c == '\0' || strchr(more, c) == NULL))
+    static const bool plain[256] = {['0' ... '9'] = true,
+                                    ['A' ... 'Z'] = true,
+                                    ['a' ... 'z'] = true};
+
+    for (size_t i = 0; i < s.n; i++)
+        if (!plain[(unsigned char)s.p[i]] && (s.p[i] == '\0' || strchr(more, s.p[i]) == NULL))
             return false;
-    }
     return true;
 }
 
@@ -293,6 +317,15 @@ size_t str_until_control(struct str s)
 {
     size_t at = 0;
 
+#ifdef __SSE2__
+    for (; s.n - at >= 16; at += 16) {
+        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)(s.p + at));
+        __m128i low = _mm_cmpeq_epi8(_mm_min_epu8(v, _mm_set1_epi8(0x1f)), v);
+        int hit = _mm_movemask_epi8(_mm_or_si128(low, _mm_cmpeq_epi8(v, _mm_set1_epi8(0x7f))));
+        if (hit != 0)
+            return at + (size_t)__builtin_ctz((unsigned)hit);
+    }
+#endif
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     for (; s.n - at >= 8; at += 8) {
         uint64_t w, hit;
@@ -315,8 +348,22 @@ int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/* Half of them: one digit in each byte of a word, all at once. */
+static void hex_u32(uint32_t v, char ret[HEX_U64_CHARS / 2])
+{
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t w = v;
+
+    w = (w << 16 | w) & 0x0000ffff0000ffffu;
+    w = (w << 8 | w) & 0x00ff00ff00ff00ffu;
+    w = (w << 4 | w) & 0x0f0f0f0f0f0f0f0fu;
+    uint64_t letters = (w + ones * 6) >> 4 & ones;
+    w = htobe64(w + ones * '0' + letters * ('a' - '0' - 10));
+    memcpy(ret, &w, sizeof w);
+}
+
 void hex_u64(uint64_t v, char ret[HEX_U64_CHARS])
 {
-    for (int i = HEX_U64_CHARS - 1; i >= 0; i--, v >>= 4)
-        ret[i] = "0123456789abcdef"[v & 15];
+    hex_u32((uint32_t)(v >> 32), ret);
+    hex_u32((uint32_t)v, ret + HEX_U64_CHARS / 2);
 }

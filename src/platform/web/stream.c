@@ -21,8 +21,8 @@
 
 void web_id_format(uint64_t id, char ret[WEB_ID_CHARS + 1])
 {
-    for (int i = WEB_ID_CHARS - 1; i >= 0; i--, id >>= 4)
-        ret[i] = "0123456789abcdef"[id & 15];
+    _Static_assert((int)WEB_ID_CHARS == (int)HEX_U64_CHARS, "all of a number");
+    hex_u64(id, ret);
     ret[WEB_ID_CHARS] = '\0';
 }
 

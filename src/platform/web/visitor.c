@@ -20,10 +20,12 @@
 #define CHECK_CHARS 8
 static_assert(ID_CHARS + CHECK_CHARS == VISITOR_CHAT_CHARS, "a chat id is an id and its check");
 
-static void hex_put(char *p, uint64_t v, int digits)
+static void hex_put(char *p, uint64_t v, size_t digits)
 {
-    for (int i = digits - 1; i >= 0; i--, v >>= 4)
-        p[i] = "0123456789abcdef"[v & 15];
+    char all[HEX_U64_CHARS];
+
+    hex_u64(v, all);
+    memcpy(p, all + sizeof all - digits, digits);
 }
 
 void visitor_mint(struct rand *r, char ret_token[VISITOR_TOKEN_CHARS + 1])

@@ -111,6 +111,29 @@ static void anything_else_is_no_number(void **state)
     assert_true(u == 99 && i == 99);
 }
 
+static void letters_alone_match_in_either_case(void **state)
+{
+    static const size_t lengths[] = {1, 7, 8, 9, 16, 21};
+    char a[32], b[32];
+
+    memset(a, 'x', sizeof a);
+    memset(b, 'X', sizeof b);
+    for (size_t k = 0; k < ARRAY_LEN(lengths); k++)
+        for (size_t at = 0; at < lengths[k]; at++) {
+            for (int c = 0; c < 65536; c++) {
+                int one = c >> 8, two = c & 255, low = one | 0x20;
+                bool letter = low >= 'a' && low <= 'z' && low == (two | 0x20);
+                a[at] = (char)one;
+                b[at] = (char)two;
+                if (str_eq_ci(str_make(a, lengths[k]), str_make(b, lengths[k])) !=
+                    (one == two || letter))
+                    fail_msg("%d and %d at %zu of %zu", one, two, at, lengths[k]);
+            }
+            a[at] = 'x';
+            b[at] = 'X';
+        }
+}
+
 static void control_characters_are_found_at_every_place(void **state)
 {
     char text[40];
@@ -309,6 +332,7 @@ UNIT(base_test_str)
         cmocka_unit_test(dup_keeps_every_byte),
         cmocka_unit_test(whole_numbers_parse_exactly),
         cmocka_unit_test(anything_else_is_no_number),
+        cmocka_unit_test(letters_alone_match_in_either_case),
         cmocka_unit_test(control_characters_are_found_at_every_place),
         cmocka_unit_test(a_number_has_sixteen_hex_digits),
         cmocka_unit_test(durations_take_a_unit_or_seconds),
