@@ -40,10 +40,12 @@ bool event_media_is_safe(struct str url)
 static inline __attribute__((always_inline)) void put(struct jw *w, struct str key,
                                                       struct str value)
 {
-    char *to = buf_room(w->out, key.n + 4);
+    const size_t n = key.n + 4;
+    bool has_room = !w->out->failed && w->out->cap - w->out->n > n; /* as in buf_room() */
 
-    if (to == NULL)
+    if (!has_room && buf_grow(w->out, n) == NULL)
         return;
+    char *to = w->out->p + w->out->n;
     memcpy(to, key.p, key.n);
     w->out->n += key.n;
     if (value.p != NULL) {
@@ -317,24 +319,34 @@ struct str delivery_event_id(struct buf *buf, bool ids_per_chat, struct str chat
     return buf_str(buf);
 }
 
-void delivery_id_format(struct hash128 id, char ret[DELIVERY_ID_CHARS])
+/* The last @n digits of @v. */
+static inline void put_digits(char *to, uint64_t v, int n)
 {
     static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
-    unsigned __int128 v = (unsigned __int128)id.hi << 64 | id.lo;
 
+    for (; n > 0; v >>= 5)
+        to[--n] = digits[v & 31];
+}
+
+void delivery_id_format(struct hash128 id, char ret[DELIVERY_ID_CHARS])
+{
     ret[0] = 'b';
-    for (int i = DELIVERY_ID_CHARS - 1; i > 0; i--, v >>= 5)
-        ret[i] = digits[(unsigned)v & 31];
+    put_digits(ret + 1, id.hi >> 56, 2); /* 8 bits, 60 and 60 */
+    put_digits(ret + 3, id.hi << 4 | id.lo >> 60, 12);
+    put_digits(ret + 15, id.lo, 12);
 }
 
 void delivery_id_write(struct buf *out, struct hash128 id)
 {
-    char text[DELIVERY_ID_CHARS];
+    static const char head[] = "\"bufferId\":\"", tail[] = "\",";
+    char *to = buf_room(out, sizeof head + DELIVERY_ID_CHARS + sizeof tail);
 
-    delivery_id_format(id, text);
-    buf_add_str(out, STR("\"bufferId\":\""));
-    buf_add(out, text, sizeof text);
-    buf_add_str(out, STR("\","));
+    if (to == NULL)
+        return;
+    memcpy(to, head, sizeof head - 1);
+    delivery_id_format(id, to + sizeof head - 1);
+    memcpy(to + sizeof head - 1 + DELIVERY_ID_CHARS, tail, sizeof tail - 1);
+    out->n += sizeof head - 1 + DELIVERY_ID_CHARS + sizeof tail - 1;
 }
 
 struct str delivery_id_in(struct str frame)

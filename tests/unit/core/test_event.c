@@ -577,6 +577,9 @@ static void names_have_one_length_and_differ(void **state)
         assert_int_equal(text[0], 'b');
         for (size_t k = 1; k < sizeof text; k++)
             assert_true((text[k] >= '0' && text[k] <= '9') || (text[k] >= 'a' && text[k] <= 'z'));
+        unsigned __int128 v = (unsigned __int128)id.hi << 64 | id.lo;
+        for (size_t k = sizeof text - 1; k > 0; k--, v >>= 5)
+            assert_int_equal(text[k], "0123456789abcdefghjkmnpqrstvwxyz"[(unsigned)v & 31]);
         assert_memory_not_equal(text, last, sizeof text);
         memcpy(last, text, sizeof text);
     }
