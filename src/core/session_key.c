@@ -74,6 +74,8 @@ void session_key_without_profile(struct buf *out, struct str key)
 struct str session_key_platform(struct str name)
 {
     name = event_platform_shown(str_trim(name));
+    if (str_eq(name, STR("web"))) /* bellhop's own page is none of the client's */
+        return STR("relay");
     for (size_t i = 0; i < ARRAY_LEN(platforms); i++)
         if (platforms[i].n == name.n && str_eq_ci(platforms[i], name))
             return platforms[i];
