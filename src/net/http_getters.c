@@ -28,10 +28,8 @@ struct str http_body(const struct http_req *r)
     return str_make(r->base + r->head.bytes, r->body_n);
 }
 
-struct str http_header(const struct http_req *r, const char *name)
+struct str http_header_named(const struct http_req *r, struct str want)
 {
-    struct str want = str_of(name);
-
     for (uint32_t i = 0; i < r->head.n_fields; i++) {
         const struct http_field *f = &r->head.fields[i];
         if (f->name_n == want.n && str_eq_ci(str_make(r->base + f->name, f->name_n), want))

@@ -93,7 +93,11 @@ struct str http_method(const struct http_req *r);
 struct str http_path(const struct http_req *r);      /* without the query; still percent-encoded */
 struct str http_raw_query(const struct http_req *r); /* as it came; STR_NULL: there is no "?" */
 bool http_query(const struct http_req *r, const char *name, struct buf *ret_value); /* decoded */
-struct str http_header(const struct http_req *r, const char *name); /* STR_NULL: absent */
+struct str http_header_named(const struct http_req *r, struct str name); /* STR_NULL: absent */
+static inline struct str http_header(const struct http_req *r, const char *name)
+{
+    return http_header_named(r, str_of(name));
+}
 bool http_cookie(const struct http_req *r, const char *name, struct str *ret_value);
 struct str http_body(const struct http_req *r);
 /* The client's address: "203.0.113.7", "unix"; behind a trusted proxy, the client it names. */

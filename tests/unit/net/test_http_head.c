@@ -1,6 +1,8 @@
 /* Promises of net/http_codec.h about heads and chunks. */
 #include "net/net_test.h"
 
+#include <ctype.h>
+
 #include "base/rand.h"
 #include "net/http_codec.h"
 #include "net/http_oracle.h"
@@ -229,6 +231,31 @@ static void a_nul_stands_nowhere(void **state)
         copy[i] = '\0';
         assert_int_equal(read_all(&h, str_make(copy, sizeof good - 1)), HEAD_BAD);
     }
+}
+
+static void a_byte_is_judged_the_same_wherever_it_stands(void **state)
+{
+    static const char good[] =
+        "GET /aaaaaaaaaaaaaaaaaaaaaaaa HTTP/1.1\r\n"
+        "Aaaaaaaaaaaaaaaaaaaaaaaa: x\r\nHost: aaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n";
+    const size_t starts[] = {5, 40, 75};
+    struct http_head h;
+    char copy[sizeof good];
+
+    for (size_t k = 0; k < ARRAY_LEN(starts); k++)
+        for (size_t at = 1; at < 23; at++)
+            for (int c = 0; c < 256; c++) {
+                bool letter = c < 128 && (isalnum(c) || c == '-' || c == '.' || c == '_');
+                bool token = letter || (c != 0 && strchr("!#$%&'*+^`|~:", c) != NULL);
+                bool want = k == 0   ? c > ' ' && c < 0x7f && c != '#'
+                            : k == 1 ? token /* a colon ends the name */
+                                     : letter;
+                memcpy(copy, good, sizeof good);
+                copy[starts[k] + at] = (char)c;
+                enum http_head_end end = read_all(&h, str_make(copy, sizeof good - 1));
+                if ((end == HEAD_DONE) != want)
+                    fail_msg("byte %d at %zu of part %zu", c, at, k);
+            }
 }
 
 /* Fed piece by piece from a buffer that moves, with nothing behind the piece to read by mistake. */
@@ -492,6 +519,7 @@ UNIT(net_test_http_head)
         cmocka_unit_test(targets_have_three_forms),
         cmocka_unit_test(heads_that_can_be_read_two_ways_are_refused),
         cmocka_unit_test(a_nul_stands_nowhere),
+        cmocka_unit_test(a_byte_is_judged_the_same_wherever_it_stands),
         cmocka_unit_test(a_head_cut_anywhere_is_the_same_head),
         cmocka_unit_test(a_bad_head_is_bad_however_it_is_cut),
         cmocka_unit_test(long_heads_are_refused_before_they_end),

@@ -179,9 +179,9 @@ struct http_id http_req_id(const struct http_req *r)
 {
     return r->id;
 }
-struct str http_header(const struct http_req *r, const char *name)
+struct str http_header_named(const struct http_req *r, struct str name)
 {
-    return strcasecmp(name, "X-Telegram-Bot-Api-Secret-Token") == 0 ? str_of(r->secret) : STR_NULL;
+    return str_eq_ci(name, STR("X-Telegram-Bot-Api-Secret-Token")) ? str_of(r->secret) : STR_NULL;
 }
 void http_answer(struct http_server *s, struct http_id id, const struct http_answer *a)
 {

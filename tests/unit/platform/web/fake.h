@@ -171,10 +171,10 @@ bool http_query(const struct http_req *r, const char *name, struct buf *ret_valu
         }
     return false;
 }
-struct str http_header(const struct http_req *r, const char *name)
+struct str http_header_named(const struct http_req *r, struct str name)
 {
     for (size_t i = 0; i < 6 && r->headers[i][0] != NULL; i++)
-        if (str_eq_ci(str_of(r->headers[i][0]), str_of(name)))
+        if (str_eq_ci(str_of(r->headers[i][0]), name))
             return str_of(r->headers[i][1]);
     return STR_NULL;
 }
