@@ -170,14 +170,15 @@ void frame_write_action(struct jw *w, const struct action *a)
 
 /* ---- reading ---- */
 
-/* Reads an ack in one of the two usual spellings, which end directly after the id. */
-static bool ack_read(struct str line, struct str *ret_id)
+/* The two usual spellings end directly after the id. */
+bool frame_is_ack(struct str line, struct str *ret_id)
 {
     static const struct str heads[] = {STR("{\"type\":\"inbound_ack\",\"bufferId\":\""),
                                        STR("{\"type\": \"inbound_ack\", \"bufferId\": \"")};
     static const bool plain[256] = {['a' ... 'z'] = true, ['0' ... '9'] = true};
-    const struct str head = heads[line.n > 8 && line.p[8] == ' '];
 
+    line = str_trim(line);
+    const struct str head = heads[line.n > 8 && line.p[8] == ' '];
     if (line.n < head.n + 3 || memcmp(line.p, head.p, head.n) != 0 || line.p[line.n - 2] != '"' ||
         line.p[line.n - 1] != '}')
         return false;
@@ -187,11 +188,6 @@ static bool ack_read(struct str line, struct str *ret_id)
             return false;
     *ret_id = id;
     return true;
-}
-
-bool frame_is_ack(struct str line, struct str *ret_id)
-{
-    return ack_read(str_trim(line), ret_id);
 }
 
 void frame_read(struct json_parser *p, struct str line, struct frame *ret)
@@ -210,7 +206,7 @@ void frame_read(struct json_parser *p, struct str line, struct frame *ret)
     line = str_trim(line);
     if (str_is_empty(line))
         return; /* blank lines between frames are ignored */
-    if (ack_read(line, &ret->buffer_id)) {
+    if (frame_is_ack(line, &ret->buffer_id)) {
         ret->type = FRAME_INBOUND_ACK;
         return;
     }
