@@ -15,12 +15,12 @@
 enum {
     HEAD_BYTES = 12,
     PAYLOAD = JOURNAL_BLOCK - JOURNAL_HEAD,
-    EVENT_MOST =
-        HEAD_BYTES + 8 + 8 * (JOURNAL_TEXT + 1) + JOURNAL_VERDICTS * (9 + 3 * (JOURNAL_TEXT + 1)),
+    VERDICT_MOST = 9 + 3 * (JOURNAL_TEXT + 1),
+    EVENT_MOST = HEAD_BYTES + 8 + 8 * (JOURNAL_TEXT + 1), /* and its verdicts */
     STEP_MOST = HEAD_BYTES + 12 + JOURNAL_TEXT + 1,
     ACTION_MOST = HEAD_BYTES + 21 + 11 * (JOURNAL_TEXT + 1),
 };
-_Static_assert((int)EVENT_MOST < (int)UINT16_MAX && (int)EVENT_MOST < (int)PAYLOAD, "u16 holds it");
+_Static_assert((int)(EVENT_MOST + JOURNAL_VERDICTS * VERDICT_MOST) < (int)PAYLOAD, "u16 holds it");
 
 struct block {
     size_t used; /* bytes of the payload */
@@ -174,7 +174,8 @@ void journal_event(struct journal *j, int64_t at_ms, const struct event *ev, enu
         j->thinned++;
         return;
     }
-    char *p = begin(j, EVENT_MOST, JOURNAL_EVENT, (uint8_t)note, at_ms), *at = p + HEAD_BYTES;
+    size_t most = EVENT_MOST + VERDICT_MOST * (n < JOURNAL_VERDICTS ? n : JOURNAL_VERDICTS);
+    char *p = begin(j, most, JOURNAL_EVENT, (uint8_t)note, at_ms), *at = p + HEAD_BYTES;
     PUT(at, candidates);
     char *count = at++;
     put_text(&at, ev->platform);

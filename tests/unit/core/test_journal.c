@@ -202,6 +202,20 @@ static void bytes_are_taken_once_and_blocks_that_nobody_took_are_counted(void **
     journal_free(j);
 }
 
+static void a_block_is_full_before_the_next_one_begins(void **state)
+{
+    struct journal *j = journal_new();
+    struct event ev = message("m1", "u7");
+    uint64_t first = journal_end(j) / JOURNAL_BLOCK, last = 0;
+
+    while (journal_end(j) / JOURNAL_BLOCK == first) {
+        last = journal_end(j);
+        note(j, &ev, 1);
+    }
+    assert_true(last % JOURNAL_BLOCK > JOURNAL_BLOCK / 100 * 90);
+    journal_free(j);
+}
+
 static void what_is_erased_of_a_person_or_a_tenant_is_gone_and_the_rest_is_readable(void **state)
 {
     struct journal *j = journal_new();
@@ -326,6 +340,7 @@ UNIT(core_test_journal)
         cmocka_unit_test(ids_that_are_too_long_are_cut_and_still_found),
         cmocka_unit_test(a_query_matches_by_each_of_its_members),
         cmocka_unit_test(bytes_are_taken_once_and_blocks_that_nobody_took_are_counted),
+        cmocka_unit_test(a_block_is_full_before_the_next_one_begins),
         cmocka_unit_test(what_is_erased_of_a_person_or_a_tenant_is_gone_and_the_rest_is_readable),
         cmocka_unit_test(damaged_bytes_end_the_reading_and_do_no_harm),
         cmocka_unit_test(a_watch_sees_the_events_it_asks_for_and_the_steps_of_their_deliveries),
