@@ -458,6 +458,11 @@ struct jw op_begin(struct op_call *c)
 
 void op_answer_status(struct op_call *c, int status, struct str json, struct str etag)
 {
+    if (c->key_id[0] != '\0' && c->mcp == NULL && c->who.kind == AUDIT_NOBODY &&
+        !keys_is_good(c->f->keys, str_of(c->key_id))) { /* who made a change is told its end */
+        op_refuse(c, FAULT_REFUSED, "the key of this call was revoked");
+        return;
+    }
     if (c->mcp != NULL)
         tool_answer(c, json);
     else

@@ -141,6 +141,7 @@ void chat_act(struct op_call *c, struct str platform, struct str action, chat_ac
     list_init(&d->link);
     list_append(&f->chat_sends, &d->link);
     op_keep(c, d, on_dropped);
+    c->may_end = true;
     d->session = session_open(f->relay, gw, &d->wire.wire);
     if (d->session == NULL) {
         d->wire.closed = true;
@@ -244,6 +245,7 @@ static struct chat_ask *ask_new(struct op_call *c)
     list_init(&k->link);
     list_append(&f->chat_asks, &k->link);
     op_keep(c, k, on_ask_dropped);
+    c->may_end = true;
     return k;
 }
 

@@ -400,6 +400,7 @@ static void mailbox_pull(struct op_call *c)
     p->poll = c;
     snprintf(p->key_id, sizeof p->key_id, "%.*s", STR_FMT(c->caller.key_id));
     op_keep(c, p, on_dropped);
+    c->may_end = true;
     p->after = from;
     p->limit = (size_t)op_number(c, "limit", 16);
     p->peek = op_flag(c, "peek");
@@ -486,6 +487,7 @@ static void answer_when_settled(struct op_call *c)
     list_init(&s->link);
     list_append(&pullers_of(c->f)->settlings, &s->link);
     op_keep(c, s, on_settling_dropped);
+    c->may_end = true;
     timer_init(&s->turn, on_settling_turn);
     timer_set(loop_clock(s->f->loop), &s->turn, 0);
 }
@@ -583,12 +585,15 @@ static void mailbox_close(struct op_call *c)
         return;
     if (p->poll != NULL)
         answer_poll(p);
-    if (p->leaving != NULL) /* of a connection that was lost */
+    if (p->leaving != NULL) { /* of a connection that was lost */
         op_refuse(p->leaving, FAULT_BUSY, "another call ends this session");
-    else
+    } else {
+        p->until_ms = now_ms(p) + SILENT_MS; /* for the disk */
         session_data(p->session, STR("{\"type\":\"going_idle\"}\n"));
+    }
     p->leaving = c;
     op_keep(c, p, on_leaving_dropped);
+    c->may_end = true;
     inner_wire_wake(&p->wire);
 }
 

@@ -385,6 +385,7 @@ static void trace(struct op_call *c)
     if (c->for_tenant)
         c->tenant = str_dup(op_text(c, "tenant"));
     op_keep(c, t, trace_drop);
+    c->may_end = true;
     timer_init(&t->timer, on_trace_time);
     *q = (struct journal_query){.platform = op_text(c, "platform"),
                                 .person = op_text(c, "person"),
@@ -515,6 +516,7 @@ static void slow(struct op_call *c)
     s->c = c;
     timer_init(&s->turn, on_slow_turn);
     op_keep(c, s, slow_drop);
+    c->may_end = true;
     on_slow_turn(&s->turn);
 }
 

@@ -473,7 +473,7 @@ void v1_run_body(struct op_call *c, struct str body)
     arena_done(&arena);
 }
 
-/* The end of this key ends the call: v1_check_keys(). */
+/* Without this key the call gets no answer: v1_check_keys(), op_answer_status(). */
 static void note_key(struct op_call *c, struct str key_id)
 {
     if (key_id.n == KEY_ID_CHARS)
@@ -636,6 +636,8 @@ void v1_check_keys(struct front *f)
         struct op_call *c = list_entry(it, struct op_call, link);
         if (c->key_id[0] == '\0' || keys_is_good(f->keys, str_of(c->key_id)))
             continue;
+        if (c->skills == NULL && c->data == NULL && c->dispatch == NULL && !c->may_end)
+            continue; /* a change or a search has it: op_answer_status() looks again */
         skills_cancel(&c->skills);
         data_cancel(&c->data);
         dispatch_cancel(&c->dispatch);

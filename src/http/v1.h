@@ -32,7 +32,8 @@ void v1_give_work(struct front *f, struct v1_work *w); /* an empty @w is fine */
 /* An mcp_may_cb: applies the rate limits of the caller's key once more. */
 bool v1_may_again(void *front, const struct caller *who);
 
-/* Keys were revoked: ends what they began and still waits for, calls, sessions and streams. */
+/* Keys were revoked: ends the calls, sessions and streams that they began.  A call that a change or
+ * a search still has is refused when that is done. */
 void v1_check_keys(struct front *f);
 
 /* ---- answers ---- */

@@ -99,6 +99,15 @@ def test_a_session_ends_with_its_credential(make_bellhop):
     assert again.ask("signout", {}).status == 200 and again.ask("status", {}).status == 401
 
 
+def test_a_page_may_revoke_the_key_that_it_signed_in_with(server):
+    made = server.cli("token", "dashboard").stdout.strip()
+    person = Person(server)
+    assert person.sign_in(token=made).status == 200
+    mine = [k for k in json.loads(server.cli("token", "list", "--json").stdout) if k["kind"] == "dashboard"][-1]
+    assert person.ask("revokeToken", {"id": mine["id"]}).status == 200
+    assert not person.session()["signedIn"] and server.running()
+
+
 def test_there_are_at_most_so_many_sessions(server):
     people = [Person(server) for _ in range(66)]
     for p in people:
