@@ -669,8 +669,12 @@ static void pack_end(struct pack *p)
         s->sent_id = p->last;
     if (p->soft)
         pump_soften(s, p->last);
-    if (s->late_acks && (s->late_bytes += (uint32_t)p->bytes) >= most_unread(r))
-        session_ping(s);
+    if (s->late_acks) {
+        s->late_ping = s->ping_no;
+        s->late_bytes += (uint32_t)p->bytes;
+        if (p->solo || s->late_bytes >= most_unread(r))
+            session_ping(s);
+    }
     activity_note(s->inst, &s->inst->last_inbound_ms);
     session_arm(s);
 }
@@ -682,15 +686,26 @@ static void write_media_url(void *ctx, struct str id, struct buf *out)
     s->wire->ops->media_url(s->wire, id, !s->gw->newer, out);
 }
 
+/* A suspect is sent when nothing else is on the socket, or, of a gateway that acks late, unread. */
+static bool may_be_alone(const struct pack *p)
+{
+    struct session *s = p->s;
+
+    if (p->n > 0 || !s->late_acks)
+        return p->n == 0 && flight_count(s->flight) == 0;
+    if (s->late_bytes > 0 && s->ping_no == s->late_ping)
+        session_ping(s);
+    return s->late_bytes == 0;
+}
+
 /* Adds @slot to the message if it can be sent now.  False: the message ends before @slot. */
 static bool try_add(struct pack *p, struct slot *slot)
 {
     struct instance *i = p->s->inst;
     struct str body;
-    bool suspect = slot->attempts >= PUMP_SOLO_ATTEMPTS;
 
     if (!delivery_may_leave(i->relay->env.store, slot) ||
-        (suspect && (p->n > 0 || flight_count(p->s->flight) > 0)))
+        (slot->attempts >= PUMP_SOLO_ATTEMPTS && !may_be_alone(p)))
         return false;
     switch (fetch_body(i, slot, &body)) {
     case FETCH_WAIT:

@@ -74,7 +74,8 @@ struct session {
     uint32_t number;            /* order of opening */
     uint32_t ping_no, pong_no;
     uint32_t sleep_version; /* record version that must be on disk before going_idle_ack */
-    uint32_t late_bytes;    /* with late_acks: of deliveries sent since the last pong */
+    uint32_t late_bytes;    /* with late_acks: of deliveries that it may not have read */
+    uint32_t late_ping;     /* the last ping before the newest of them: a later one's pong proves */
     struct acking_signs acking;
     uint16_t n_requests, n_again;
     uint8_t state;                        /* enum session_state; written by session_enter() only */

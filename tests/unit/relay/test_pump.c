@@ -108,8 +108,39 @@ static void a_suspect_holds_others_back_until_the_pong_of_one_that_acks_late(voi
     struct fake *f = connect_late();
     publish_many("a", 1, 3);
     assert_int_equal(inbound(f), 1);
-    session_ping(f->s);
     pong(f);
+    assert_int_equal(inbound(f), 4);
+}
+
+static void one_suspect_after_the_other_waits_for_a_pong_only(void **state)
+{
+    publish_many("a", 0, 2);
+    for (int i = 0; i < PUMP_SOLO_ATTEMPTS; i++)
+        hang_up(connect_late(), 1006);
+    struct fake *f = connect_late();
+    publish_many("a", 2, 1);
+    for (size_t n = 1; n <= 3; n++) {
+        assert_int_equal(inbound(f), n);
+        pong(f);
+    }
+    assert_in_order(f, 0);
+}
+
+static void the_pong_of_a_ping_before_a_suspect_proves_nothing_of_it(void **state)
+{
+    publish_many("a", 0, 1);
+    for (int i = 0; i < PUMP_SOLO_ATTEMPTS; i++)
+        hang_up(connect_late(), 1006);
+    struct fake *f = dial("gw-a");
+    session_ping(f->s);
+    say(f, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"lobby\",\"late_acks\":true}");
+    publish_many("a", 1, 3);
+    uint32_t newest = f->s->ping_no;
+    session_pong(f->s, newest - 1);
+    turn();
+    assert_int_equal(inbound(f), 1);
+    session_pong(f->s, newest);
+    turn();
     assert_int_equal(inbound(f), 4);
 }
 
@@ -463,6 +494,8 @@ UNIT(relay_test_pump)
         PROMISE(a_gateway_that_acks_late_has_many_unacked),
         PROMISE(one_that_acks_late_is_sent_two_megabytes_before_its_pong),
         PROMISE(a_suspect_holds_others_back_until_the_pong_of_one_that_acks_late),
+        PROMISE(one_suspect_after_the_other_waits_for_a_pong_only),
+        PROMISE(the_pong_of_a_ping_before_a_suspect_proves_nothing_of_it),
         PROMISE(a_backlog_is_packed_into_few_messages_and_drained_in_order),
         PROMISE(events_during_a_drain_go_to_the_tail),
         PROMISE(a_socket_that_dies_in_a_drain_is_followed_by_exactly_the_unacked_tail),
