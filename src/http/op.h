@@ -163,8 +163,8 @@ struct op_call {
     struct buf note;               /* op_done() logs it; empty: nothing */
     struct buf changed;            /* op_changes(); of the audit log's entry */
     struct audit_who who;          /* whose changes it makes; AUDIT_NOBODY: it makes none */
-    char key_id[KEY_ID_CHARS + 1]; /* of the caller's key, without which it gets no answer; "": none */
-    bool may_end;                  /* @drop lets go of all that still has the call */
+    char key_id[KEY_ID_CHARS + 1]; /* of the caller: no answer without it; "": none */
+    bool may_end;                  /* @drop releases all that still refers to the call */
     struct http_id id;             /* over HTTP */
     struct v1_work work;           /* the bytes that the request counts for, until it is answered */
     bool stream, takes_json;       /* /mcp: what the client accepts */
