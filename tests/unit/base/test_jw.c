@@ -149,7 +149,7 @@ static void any_bytes_at_all_give_json_that_reads_back(void **state)
 static void a_special_byte_is_found_at_every_place_of_every_length(void **state)
 {
     static const char special[] = {'"', '\\', '\n', 0x1f, (char)0xff};
-    char in[70]; /* past the longest that is copied and looked at in one go */
+    char in[260]; /* past the longest that is copied and looked at in one go */
     struct json doc;
 
     for (size_t s = 0; s < sizeof special; s++) {
