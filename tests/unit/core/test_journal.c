@@ -1,6 +1,7 @@
 /* Promises of core/journal.h. */
 #include "unit.h"
 #include "base/mem.h"
+#include "base/rand.h"
 #include "core/event.h"
 #include "core/journal.h"
 
@@ -216,6 +217,39 @@ static void a_block_is_full_before_the_next_one_begins(void **state)
     journal_free(j);
 }
 
+static void the_longest_records_end_before_their_block_does(void **state)
+{
+    enum { MANY = JOURNAL_VERDICTS + 4 };
+    static char text[JOURNAL_TEXT + 46];
+    struct rand r = rand_seeded(1);
+    struct journal *j = journal_new();
+    struct gate_verdict v[MANY];
+    struct journal_copy c[MANY];
+
+    memset(text, 'x', sizeof text - 1);
+    struct str x = str_of(text);
+    struct gate_instance to = {.tenant = x, .instance = x};
+    struct event ev = {.platform = x,
+                       .bot = x,
+                       .message_id = x,
+                       .chat_id = x,
+                       .chat_type = x,
+                       .user_id = x,
+                       .trace = x};
+    for (size_t i = 0; i < MANY; i++) {
+        v[i] = (struct gate_verdict){&to, GATE_YES_OWNER};
+        c[i] = (struct journal_copy){i, JOURNAL_ACCEPTED};
+    }
+    for (int i = 0; i < 20000; i++) {
+        for (uint64_t k = rand_below(&r, 200); k > 0; k--)
+            journal_step(j, 1, JOURNAL_SENT, k, 0, STR_NULL);
+        journal_event(j, 1, &ev, JOURNAL_CONSUMED, text, v, c, rand_below(&r, MANY));
+        uint64_t at = journal_end(j) % JOURNAL_BLOCK;
+        assert_true(at >= JOURNAL_HEAD || at == 0); /* else the payload has grown too long */
+    }
+    journal_free(j);
+}
+
 static void what_is_erased_of_a_person_or_a_tenant_is_gone_and_the_rest_is_readable(void **state)
 {
     struct journal *j = journal_new();
@@ -341,6 +375,7 @@ UNIT(core_test_journal)
         cmocka_unit_test(a_query_matches_by_each_of_its_members),
         cmocka_unit_test(bytes_are_taken_once_and_blocks_that_nobody_took_are_counted),
         cmocka_unit_test(a_block_is_full_before_the_next_one_begins),
+        cmocka_unit_test(the_longest_records_end_before_their_block_does),
         cmocka_unit_test(what_is_erased_of_a_person_or_a_tenant_is_gone_and_the_rest_is_readable),
         cmocka_unit_test(damaged_bytes_end_the_reading_and_do_no_harm),
         cmocka_unit_test(a_watch_sees_the_events_it_asks_for_and_the_steps_of_their_deliveries),
