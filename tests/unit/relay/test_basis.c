@@ -340,6 +340,32 @@ static void a_direct_chat_where_several_people_write_is_nobodys(void **state)
     buf_done(&before);
 }
 
+static void a_basis_changes_with_each_of_its_texts(void **state)
+{
+    struct event ev = from("u1"), with[5];
+    struct buf before = BUF_INIT, now = BUF_INIT;
+
+    ev.chat_id = STR("c1");
+    ev.chat_type = STR("group");
+    for (size_t i = 0; i < ARRAY_LEN(with); i++)
+        with[i] = ev;
+    with[0].route_key = STR("another");
+    with[1].former_key = STR("former");
+    with[2].parent_chat_id = STR("parent");
+    with[3].chat_type = STR("dm");
+    with[4].bot = STR("attic");
+    assert_true(basis_of(&ev, false, ev.bot, STR_NULL, &before));
+    assert_false(basis_of(&ev, false, ev.bot, buf_str(&before), &now));
+    assert_true(basis_of(&ev, true, ev.bot, buf_str(&before), &now)); /* its author is linked */
+    assert_false(str_eq(buf_str(&now), buf_str(&before)));
+    for (size_t i = 0; i < ARRAY_LEN(with); i++) {
+        assert_true(basis_of(&with[i], false, ev.bot, buf_str(&before), &now));
+        assert_false(str_eq(buf_str(&now), buf_str(&before)));
+    }
+    buf_done(&before);
+    buf_done(&now);
+}
+
 UNIT(relay_test_basis)
 {
     const struct CMUnitTest tests[] = {
@@ -348,6 +374,7 @@ UNIT(relay_test_basis)
         PROMISE(the_right_to_speak_ends_when_the_link_is_removed),
         PROMISE(the_right_to_speak_ends_when_the_scope_is_released),
         PROMISE(a_hello_grants_nothing),
+        PROMISE(a_basis_changes_with_each_of_its_texts),
         PROMISE(a_direct_chat_where_several_people_write_is_nobodys),
         PROMISE(a_chat_that_came_through_a_bot_is_answered_through_that_bot),
         PROMISE(who_links_in_a_direct_chat_can_be_written_to_through_that_bot),
