@@ -1,9 +1,9 @@
 /* http_codec.c - design.  (http_codec.h has the contract.)
  *
- * A line of the head is read as soon as its line feed has arrived: the name by a table of
- * characters, the value eight bytes at a time until one that does not print.  An incomplete line is
- * read again from its start, but only after its line feed has come, so each byte is looked at three
- * times at most.
+ * A line of the head is read as soon as its line feed has arrived: names and targets sixteen bytes
+ * at a time while their bytes are usual ones, and a table of characters judges the others; the
+ * value until a byte that does not print.  An incomplete line is read again from its start, but
+ * only after its line feed has come, so each byte is looked at three times at most.
  *
  * The few fields that decide how a request is framed are noted while they are read; rules that
  * depend on several fields are checked at the empty line.

@@ -92,7 +92,7 @@ static inline size_t flight_count(const struct flight *f)
  * is at most half full, and is freed when the mailbox is empty or the last socket has closed. */
 
 struct sent_id {
-    uint64_t tag; /* keyed hash of the bufferId; 0: free */
+    uint64_t tag; /* from the bufferId's last digits, or its keyed hash; 0: free */
     uint64_t id;
 };
 struct sent_ids {       /* zeroed: empty */
