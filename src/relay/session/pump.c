@@ -466,6 +466,25 @@ void pump_acked(struct session *s, struct str buffer_id)
     mailbox_tidy(&i->mb);
 }
 
+/* ---- what a gateway that acks late has not read ---- */
+
+/* Bytes that may be on a socket before its gateway has read them. */
+static uint64_t most_unread(const struct relay *r)
+{
+    return (uint64_t)r->lim.window * r->lim.pack_bytes;
+}
+
+/* It was sent so many bytes more. */
+static void add_unread(struct session *s, uint64_t bytes, bool solo)
+{
+    uint64_t most = most_unread(s->inst->relay), all = s->late_bytes + bytes;
+
+    s->late_ping = s->ping_no;
+    s->late_bytes = (uint32_t)(all < most ? all : most);
+    if (solo || all >= most)
+        session_ping(s);
+}
+
 /* ---- a socket that the previous process had: session_resume() ---- */
 
 /* Whether a delivery that waits was left out when later ones went down this socket: its ack came on
@@ -489,9 +508,9 @@ static bool left_one_out(const struct session *s, const struct session_row *rows
 bool pump_resume(struct session *s, const struct session_row *rows, size_t n)
 {
     struct instance *i = s->inst;
-    uint64_t first = 0, last = 0;
+    uint64_t first = 0, last = 0, bytes = 0;
     uint32_t left = 0;
-    bool soft = false;
+    bool soft = false, solo = false;
 
     for (size_t k = 0; k < n; k++) {
         struct slot *slot = mailbox_find(&i->mb, rows[k].row);
@@ -503,13 +522,19 @@ bool pump_resume(struct session *s, const struct session_row *rows, size_t n)
             continue; /* parked: an ack settles it all the same */
         first = left++ == 0 ? slot->id : first;
         last = slot->id;
+        bytes += slot->units * SLOT_UNIT;
         soft |= is_soft(s, slot);
+        solo |= slot->attempts >= PUMP_SOLO_ATTEMPTS;
         delivery_sent(i, slot);
     }
-    if (left > 0)
+    if (left > 0) {
         flight_add(&s->flight, first, last, left);
+        s->flight->solo = solo;
+    }
     if (soft)
         pump_soften(s, s->sent_id);
+    if (left > 0 && s->late_acks)
+        add_unread(s, bytes, solo);
     return !left_one_out(s, rows, n);
 }
 
@@ -648,33 +673,22 @@ static void pack_add(struct pack *p, struct slot *slot, struct str body)
     delivery_sent(i, slot);
 }
 
-/* Bytes that may be on a socket before its gateway has read them. */
-static uint64_t most_unread(const struct relay *r)
-{
-    return (uint64_t)r->lim.window * r->lim.pack_bytes;
-}
-
 static void pack_end(struct pack *p)
 {
     struct session *s = p->s;
-    struct relay *r = s->inst->relay;
 
     if (p->out != NULL)
         s->wire->ops->send_end(s->wire);
     if (flight_count(s->flight) == 0)
-        s->ack_since_ms = clock_now_ms(r->env.clock);
+        s->ack_since_ms = clock_now_ms(s->inst->relay->env.clock);
     flight_add(&s->flight, p->first, p->last, p->n);
     s->flight->solo = p->solo;
     if (p->last > s->sent_id)
         s->sent_id = p->last;
     if (p->soft)
         pump_soften(s, p->last);
-    if (s->late_acks) {
-        s->late_ping = s->ping_no;
-        s->late_bytes += (uint32_t)p->bytes;
-        if (p->solo || s->late_bytes >= most_unread(r))
-            session_ping(s);
-    }
+    if (s->late_acks)
+        add_unread(s, p->bytes, p->solo);
     activity_note(s->inst, &s->inst->last_inbound_ms);
     session_arm(s);
 }

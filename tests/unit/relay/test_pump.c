@@ -465,6 +465,55 @@ static void a_socket_that_outlived_the_process_gets_nothing_twice(void **state)
     assert_int_equal(look("ann").entries, 0);
 }
 
+/* e1 was on so many lost sockets, and then went down one that outlived the process. */
+static struct past past_of_a_suspect(int lost)
+{
+    struct past p = {0};
+    publish("a", "e1");
+    for (int n = 0; n < lost; n++)
+        hang_up(connect_as("gw-a"), 1006);
+    struct fake *f = connect_as("gw-a");
+    snprintf(p.ids[0], sizeof p.ids[0], "%.*s", STR_FMT(buffer_id(line_with(f, INBOUND, 0))));
+    rig.tap.inner->ops->load_rows(rig.tap.inner, add_past, &p);
+    restart();
+    return p;
+}
+static struct fake *resume_suspect(struct past *p, bool late)
+{
+    struct fake *f = &rig.fakes[rig.n_fakes++];
+    *f = (struct fake){.wire = {&fake_ops}};
+    p->rows[0].id = str_of(p->ids[0]);
+    f->s = session_resume(rig.relay, facts_gateway(rig.facts, STR("gw-a")), &f->wire,
+                          &(struct session_past){.personas = STR("web\x1flobby\x1e"),
+                                                 .rows = p->rows,
+                                                 .n_rows = 1,
+                                                 .acked = !late,
+                                                 .late_acks = late});
+    turn();
+    return f;
+}
+
+static void a_suspect_is_alone_on_a_socket_that_outlived_the_process(void **state)
+{
+    struct past p = past_of_a_suspect(PUMP_SOLO_ATTEMPTS);
+    struct fake *f = resume_suspect(&p, false);
+    publish_many("a", 1, 2);
+    assert_int_equal(inbound(f), 0);
+    session_acked(f->s, str_of(p.ids[0]));
+    turn();
+    assert_int_equal(inbound(f), 2);
+}
+
+static void a_suspect_is_alone_there_until_the_pong_of_one_that_acks_late(void **state)
+{
+    struct past p = past_of_a_suspect(PUMP_SOLO_ATTEMPTS);
+    struct fake *f = resume_suspect(&p, true);
+    publish_many("a", 1, 2);
+    assert_int_equal(inbound(f), 0);
+    pong(f);
+    assert_int_equal(inbound(f), 2);
+}
+
 /* The ack of e1 came on another socket and is lost: here e1 could only follow e2. */
 static void a_socket_that_could_not_be_served_in_order_is_closed(void **state)
 {
@@ -512,6 +561,8 @@ UNIT(relay_test_pump)
         PROMISE(a_newer_gateway_that_ends_its_turns_is_not_held_back),
         PROMISE(a_socket_that_outlived_the_process_gets_nothing_twice),
         PROMISE(a_socket_that_outlived_the_process_acks_late_as_before),
+        PROMISE(a_suspect_is_alone_on_a_socket_that_outlived_the_process),
+        PROMISE(a_suspect_is_alone_there_until_the_pong_of_one_that_acks_late),
         PROMISE(a_socket_that_could_not_be_served_in_order_is_closed),
         cmocka_unit_test_setup_teardown(
             without_live_acks_frames_carry_no_buffer_id_and_are_settled_when_read,
