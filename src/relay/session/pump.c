@@ -518,8 +518,10 @@ bool pump_resume(struct session *s, const struct session_row *rows, size_t n)
         if (slot == NULL)
             continue;
         sent_ids_add(&i->sent, &i->mb, tag_of(i->relay, rows[k].id), slot->id);
-        if (!slot_waits(slot))
-            continue; /* parked: an ack settles it all the same */
+        if (!slot_waits(slot)) { /* parked: an ack settles it, and this socket had it */
+            i->park_mark = session_newest(i->relay);
+            continue;
+        }
         first = left++ == 0 ? slot->id : first;
         last = slot->id;
         bytes += slot->units * SLOT_UNIT;

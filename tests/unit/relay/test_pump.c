@@ -514,6 +514,25 @@ static void a_suspect_is_alone_there_until_the_pong_of_one_that_acks_late(void *
     assert_int_equal(inbound(f), 2);
 }
 
+/* The socket was an older one when the delivery on it was parked, and took over again. */
+static void what_was_parked_does_not_return_on_a_socket_that_outlived_the_process(void **state)
+{
+    struct past p = past_of_a_suspect((int)rig.lim.max_attempts - 1);
+    (void)resume_suspect(&p, false);
+    (void)connect_as("gw-a");
+    assert_int_equal(look("ann").parked, 1);
+    restart();
+    struct fake *f = resume_suspect(&p, false);
+    assert_int_equal(relay_parked_change(rig.relay, STR("acme"), STR("ann"), NULL, 0, false), 1);
+    turn();
+    assert_int_equal(inbound(f), 0);
+    publish("a", "e2");
+    assert_int_equal(inbound(f), 1);
+    hang_up(f, 1006);
+    f = connect_as("gw-a");
+    assert_true(is_event(f, 0, "e1"));
+}
+
 /* The ack of e1 came on another socket and is lost: here e1 could only follow e2. */
 static void a_socket_that_could_not_be_served_in_order_is_closed(void **state)
 {
@@ -563,6 +582,7 @@ UNIT(relay_test_pump)
         PROMISE(a_socket_that_outlived_the_process_acks_late_as_before),
         PROMISE(a_suspect_is_alone_on_a_socket_that_outlived_the_process),
         PROMISE(a_suspect_is_alone_there_until_the_pong_of_one_that_acks_late),
+        PROMISE(what_was_parked_does_not_return_on_a_socket_that_outlived_the_process),
         PROMISE(a_socket_that_could_not_be_served_in_order_is_closed),
         cmocka_unit_test_setup_teardown(
             without_live_acks_frames_carry_no_buffer_id_and_are_settled_when_read,
