@@ -620,7 +620,7 @@ struct pack { /* one message being put together; on the stack */
     size_t max;      /* bytes of a message with several deliveries */
     uint64_t first, last;
     size_t bytes;
-    uint32_t n;
+    uint32_t n, most; /* deliveries, and how many fit */
     bool soft, solo;
 };
 
@@ -742,7 +742,8 @@ static bool try_add(struct pack *p, struct slot *slot)
         event_fill_media(filled, body, write_media_url, p->s);
         body = buf_str(filled);
     }
-    if (p->n > 0 && (p->solo || p->out == NULL || p->out->n - p->start + body.n > p->max))
+    if (p->n > 0 &&
+        (p->solo || p->n == p->most || p->out == NULL || p->out->n - p->start + body.n > p->max))
         return false; /* it begins the next message */
     pack_add(p, slot, body);
     return true;
@@ -767,12 +768,16 @@ static bool send_message(struct instance *i)
     struct session *s = i->receiver;
     const struct mailbox *mb = &i->mb;
     size_t most = i->relay->lim.pack_bytes;
-    struct pack p = {.s = s, .max = most < PUMP_MESSAGE_MAX ? most : PUMP_MESSAGE_MAX};
+    struct pack p = {.s = s,
+                     .max = most < PUMP_MESSAGE_MAX ? most : PUMP_MESSAGE_MAX,
+                     .most = UINT32_MAX};
+    uint64_t unacked = 0;
 
+    if (s != NULL && s->late_acks)
+        unacked = flight_rows(s->flight);
     if (s == NULL || s->state != SESSION_RECEIVING || i->relay->draining ||
-        (s->late_acks
-             ? flight_rows(s->flight) >= PUMP_LATE_MAX || s->late_bytes >= most_unread(i->relay)
-             : flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window)) ||
+        (s->late_acks ? unacked >= PUMP_LATE_MAX || s->late_bytes >= most_unread(i->relay)
+                      : flight_count(s->flight) >= (s->inside ? 1 : i->relay->lim.window)) ||
         (s->flight != NULL && s->flight->solo) || session_settles(s))
         return false;
     if (s->pulls) {
@@ -781,6 +786,8 @@ static bool send_message(struct instance *i)
     }
     if (s->inside)
         p.max = INSIDE_PACK_BYTES;
+    if (s->late_acks)
+        p.most = PUMP_LATE_MAX - (uint32_t)unacked;
     if (s->n_again > 0)
         send_again(&p);
     if (s->n_again == 0 && p.n == 0)
