@@ -329,7 +329,8 @@ void session_forget_all(struct instance *i, uint64_t id)
 {
     list_each (&i->sessions, it, nxt) {
         struct session *s = list_entry(it, struct session, by_inst);
-        if (flight_forget(s->flight, id) && s == i->receiver)
+        bool room = flight_forget(s->flight, id) || s->late_acks;
+        if (room && s == i->receiver)
             pump_want(i);
     }
 }

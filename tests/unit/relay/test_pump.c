@@ -88,6 +88,15 @@ static void a_backlog_leaves_one_that_acks_late_no_more_unacked(void **state)
     assert_in_order(f, 0);
 }
 
+static void each_ack_makes_room_for_one_that_acks_late(void **state)
+{
+    publish_many("a", 0, PUMP_LATE_MAX + 300);
+    struct fake *f = connect_late();
+    ack_all(f, PUMP_LATE_MAX - 20);
+    assert_int_equal(inbound(f), PUMP_LATE_MAX + 20);
+    assert_in_order(f, 0);
+}
+
 static void one_that_acks_late_is_sent_two_megabytes_before_its_pong(void **state)
 {
     size_t n = 600000;
@@ -569,6 +578,7 @@ UNIT(relay_test_pump)
         PROMISE(at_most_eight_messages_are_unacked),
         PROMISE(a_gateway_that_acks_late_has_many_unacked),
         PROMISE(a_backlog_leaves_one_that_acks_late_no_more_unacked),
+        PROMISE(each_ack_makes_room_for_one_that_acks_late),
         PROMISE(one_that_acks_late_is_sent_two_megabytes_before_its_pong),
         PROMISE(a_suspect_holds_others_back_until_the_pong_of_one_that_acks_late),
         PROMISE(one_suspect_after_the_other_waits_for_a_pong_only),
