@@ -152,6 +152,8 @@ static void acks_late(struct session *s)
 {
     s->late_acks = true;
     first_ack(s); /* it does ack */
+    if (s->state == SESSION_DEAF)
+        session_alive(s, true);
 }
 
 /* Detects a gateway that answers deliveries without acking them. */

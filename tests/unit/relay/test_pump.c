@@ -97,6 +97,20 @@ static void each_ack_makes_room_for_one_that_acks_late(void **state)
     assert_in_order(f, 0);
 }
 
+static void one_that_is_away_and_then_says_that_it_acks_late_is_sent_more(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish_many("a", 0, 1);
+    for (int64_t ms = 0; ms < rig.lim.ack_patience_ms; ms += 1000) {
+        advance(1000);
+        pong(f);
+    }
+    assert_string_equal(look("ann").state, "away");
+    say(f, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"lobby\",\"late_acks\":true}");
+    publish_many("a", 1, 1);
+    assert_int_equal(inbound(f), 2);
+}
+
 static void one_that_acks_late_is_sent_two_megabytes_before_its_pong(void **state)
 {
     size_t n = 600000;
@@ -579,6 +593,7 @@ UNIT(relay_test_pump)
         PROMISE(a_gateway_that_acks_late_has_many_unacked),
         PROMISE(a_backlog_leaves_one_that_acks_late_no_more_unacked),
         PROMISE(each_ack_makes_room_for_one_that_acks_late),
+        PROMISE(one_that_is_away_and_then_says_that_it_acks_late_is_sent_more),
         PROMISE(one_that_acks_late_is_sent_two_megabytes_before_its_pong),
         PROMISE(a_suspect_holds_others_back_until_the_pong_of_one_that_acks_late),
         PROMISE(one_suspect_after_the_other_waits_for_a_pong_only),
