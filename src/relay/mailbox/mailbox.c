@@ -468,7 +468,8 @@ static void give_up(struct delivery *d)
     struct relay *r = i->relay;
     struct slot *slot = mailbox_find(&i->mb, d->append.id);
     assert(slot != NULL && slot->d == d);
-    session_forget_all(i, slot->id);
+    if ((slot->flags & SLOT_PARKED) == 0)
+        session_forget_all(i, slot->id);
     mailbox_drop(&i->mb, slot);
     if (d->append.has_key)
         dedup_remove(&r->dedup, d->append.key);
@@ -612,7 +613,8 @@ void delivery_settle(struct instance *i, struct slot *slot)
 
     if (i->has_parcels)
         parcel_tell(i, slot, PARCEL_TAKEN, STR_NULL);
-    session_forget_all(i, id);
+    if ((slot->flags & SLOT_PARKED) == 0) /* else it left the flights when it was parked */
+        session_forget_all(i, id);
     mailbox_drop(&i->mb, slot);
     r->n.settled++;
     mail_changed(r, i);

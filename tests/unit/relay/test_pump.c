@@ -1,4 +1,5 @@
 /* Promises of relay/session/pump.h: window, packing, drains, suspects. */
+#include "relay/in/inside.h"
 #include "relay/rig.h"
 #include "relay/session/pump.h"
 #include "relay/session/session.h"
@@ -109,6 +110,17 @@ static void one_that_is_away_and_then_says_that_it_acks_late_is_sent_more(void *
     say(f, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"lobby\",\"late_acks\":true}");
     publish_many("a", 1, 1);
     assert_int_equal(inbound(f), 2);
+}
+
+static void a_parked_delivery_that_is_dropped_leaves_its_neighbours_in_the_window(void **state)
+{
+    struct fake *f = connect_as("gw-a");
+    publish_many("a", 0, 3);
+    assert_int_equal(flight_rows(f->s->flight), 3);
+    session_failed(f->s, buffer_id(line_with(f, INBOUND, 1)), STR("no"), true);
+    assert_int_equal(flight_rows(f->s->flight), 2);
+    assert_int_equal(relay_parked_change(rig.relay, STR("acme"), STR("ann"), NULL, 0, true), 1);
+    assert_int_equal(flight_rows(f->s->flight), 2);
 }
 
 static void one_that_acks_late_is_sent_two_megabytes_before_its_pong(void **state)
@@ -594,6 +606,7 @@ UNIT(relay_test_pump)
         PROMISE(a_backlog_leaves_one_that_acks_late_no_more_unacked),
         PROMISE(each_ack_makes_room_for_one_that_acks_late),
         PROMISE(one_that_is_away_and_then_says_that_it_acks_late_is_sent_more),
+        PROMISE(a_parked_delivery_that_is_dropped_leaves_its_neighbours_in_the_window),
         PROMISE(one_that_acks_late_is_sent_two_megabytes_before_its_pong),
         PROMISE(a_suspect_holds_others_back_until_the_pong_of_one_that_acks_late),
         PROMISE(one_suspect_after_the_other_waits_for_a_pong_only),
