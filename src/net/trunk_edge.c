@@ -450,7 +450,8 @@ void edge_on_present(struct timer *timer)
 
     list_each (&s->by_state[CONN_PARKED], it, nxt) {
         struct conn *c = list_entry(it, struct conn, link);
-        if ((s->carrier == NULL && !s->adopts) || !edge_has_room(s) || n++ == PRESENTS_PER_TURN)
+        bool awaited = s->carrier != NULL ? s->carrier->lost : !s->adopts;
+        if (awaited || !edge_has_room(s) || n++ == PRESENTS_PER_TURN)
             break;
         if (s->carrier != NULL)
             present(c);

@@ -28,7 +28,7 @@ struct fixture {
     int asks, unasked, told, failed;
     int presented, acked, parted, said; /* of a gateway's socket */
     struct buf past, lines;
-    bool other_version;
+    bool other_version, fails;       /* the trunk fails as soon as it is up */
     struct redis_hop *north, *south; /* NULL: over TCP */
     struct http_server *listens;     /* takes trunks over @north */
     struct ledger *ledger;           /* NULL: nothing is counted */
@@ -150,7 +150,11 @@ static void edge_handler(void *ctx, struct http_req *r)
 
 static void on_up(void *ctx)
 {
-    ++((struct fixture *)ctx)->up;
+    struct fixture *f = ctx;
+
+    f->up++;
+    if (f->fails)
+        trunk_fail(f->trunk, "the test says so");
 }
 
 static void on_lost(void *ctx, const char *why)
@@ -607,6 +611,26 @@ static void who_held_a_gateways_socket_may_be_its_next_heart(void **state)
     assert_true(loop_until(f->loop, &f->ws_closed));
 }
 
+static void a_trunk_that_is_lost_at_once_leaves_the_sockets_to_the_next(void **state)
+{
+    struct fixture *f = *state;
+    struct raw r = open_gateway(f);
+
+    lose_trunk(f);
+    f->fails = true;
+    f->lost = 0;
+    dial(f, f->key, "north/1");
+    assert_true(loop_until(f->loop, &f->lost));
+    assert_int_equal(f->presented, 0);
+    f->fails = false;
+    dial(f, f->key, "north/1");
+    assert_true(loop_until(f->loop, &f->presented));
+    raw_poll(&r);
+    assert_int_equal(r.got.n, 0);
+    raw_close(&r);
+    assert_true(loop_until(f->loop, &f->ws_closed));
+}
+
 static void a_heart_that_goes_leaves_its_sockets_to_the_next(void **state)
 {
     struct fixture *f = *state;
@@ -1058,6 +1082,8 @@ UNIT(net_test_trunk)
                                         teardown),
         cmocka_unit_test_setup_teardown(who_held_a_gateways_socket_may_be_its_next_heart, setup_up,
                                         teardown),
+        cmocka_unit_test_setup_teardown(a_trunk_that_is_lost_at_once_leaves_the_sockets_to_the_next,
+                                        setup_up, teardown),
         cmocka_unit_test_setup_teardown(a_heart_that_goes_leaves_its_sockets_to_the_next, setup_up,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_socket_that_is_not_kept_is_told_to_come_back, setup_up,
