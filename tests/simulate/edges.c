@@ -303,6 +303,7 @@ static void take_presented(struct sim_socket *h)
             asked[past.n_asked++] = id;
     past.personas = p.hellos;
     past.acked = str_eq(p.acked, STR("1"));
+    past.late_acks = str_eq(p.acked, STR("late"));
     (void)str_to_u64(p.keep.rank, &past.rank);
     h->heard_hello = true;
     world_say(w, "  socket %u goes on: %zu deliveries on it, %zu actions", h->seen.number,

@@ -89,6 +89,16 @@ static void socket_read(struct world *w, struct sim_socket *s, size_t lines)
     buf_consume(&s->inbox, used);
 }
 
+/* What it read first need not be what it has finished first. */
+static void shuffle(struct world *w, struct sim_socket *s)
+{
+    for (size_t i = s->n_acks; i > 1; i--) {
+        size_t k = rand_below(&w->rand, i), was = s->acks[k];
+        s->acks[k] = s->acks[i - 1];
+        s->acks[i - 1] = was;
+    }
+}
+
 static void socket_ack(struct world *w, struct sim_socket *s, size_t n)
 {
     struct buf out = BUF_INIT;
@@ -128,7 +138,10 @@ static void socket_hello(struct sim_socket *s)
     if (s->said_hello)
         return;
     s->said_hello = true;
-    say(s, "{\"type\": \"hello\", \"platform\": \"web\", \"botId\": \"lobby\"}\n");
+    say(s, s->world->peers[s->seen.instance].late_acks
+               ? "{\"type\": \"hello\", \"platform\": \"web\", \"botId\": \"lobby\", "
+                 "\"late_acks\": true}\n"
+               : "{\"type\": \"hello\", \"platform\": \"web\", \"botId\": \"lobby\"}\n");
 }
 
 static void socket_ask(struct world *w, struct sim_socket *s)
@@ -181,6 +194,10 @@ void peer_step(struct world *w, struct peer *p)
     case 3:
     case 4:
     case 5:
+        if (p->late_acks && !world_chance(w, 20))
+            break;
+        if (p->late_acks)
+            shuffle(w, s);
         socket_ack(w, s, 1 + rand_below(&w->rand, 10));
         break;
     case 6:

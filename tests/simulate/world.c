@@ -545,6 +545,8 @@ static void open_world(struct world *w, const struct world_plan *p)
                          STR("salt"), NULL, &w->seal, why) != BH_OK)
         model_break(&w->model, "no seal: %s", why);
     peers_init(w);
+    for (size_t i = 0; i < MODEL_INSTANCES && seed % 7 == 6; i++)
+        w->peers[i].late_acks = true;
     set_limits(w);
     if (p->nodes > 0) {
         nodes_open(w, p->nodes);

@@ -65,6 +65,7 @@ struct peer { /* one gateway */
     struct sim_socket *sockets[PEER_SOCKETS]; /* owned; NULL: none */
     bool wants_sleep;
     uint32_t receiver; /* the socket that said hello last */
+    bool late_acks;    /* it acks when its work has ended, in any order */
     bool asleep;       /* told so by a going_idle_ack, and no hello since */
     bool has_acked; /* since this process started; before that it keeps quiet, lest it be taken for
                      * one that never acks */
