@@ -22,7 +22,7 @@ enum {
     CLAIM_GUILD = 4,
     CLAIM_OPEN = 8,
     CLAIM_CLOSED = 16,
-    CLAIM_ELSEWHERE = 32, /* a scope that does not count: is_elsewhere() */
+    CLAIM_VOID = 32, /* a scope that does not count: is_routed_away() */
 };
 
 struct candidate {
@@ -252,8 +252,8 @@ static bool routes_name(const struct gate_routes *r, struct str tenant)
 
 /* True when operators' routes give exactly this place to other tenants and none to the tenant that
  * claimed @p. */
-static bool is_elsewhere(const struct gathering *g, const struct event *ev,
-                         const struct gate_place *p)
+static bool is_routed_away(const struct gathering *g, const struct event *ev,
+                           const struct gate_place *p)
 {
     const struct gate_routes *r = p->firm ? NULL : routes_here(g, ev);
 
@@ -282,15 +282,15 @@ static void gather(struct gathering *g, const struct event *ev)
         if (gate_counts_on(l, ev->bot))
             g->author_is_linked |= claim(g, l->to, CLAIM_LINK);
         else
-            exclude(g, l->to, GATE_NO_LINK_ELSEWHERE);
+            exclude(g, l->to, GATE_NO_LINKED_ON_OTHER_BOT);
     for (int which = THREAD; which <= PARENT && p == NULL; which++)
         p = ask(g, which);
-    if (p != NULL && (is_elsewhere(g, ev, p) || is_outweighed(g, ev, p, guild)))
-        claim(g, p->to, CLAIM_ELSEWHERE);
+    if (p != NULL && (is_routed_away(g, ev, p) || is_outweighed(g, ev, p, guild)))
+        claim(g, p->to, CLAIM_VOID);
     else if (p != NULL)
         g->channel_taken = claim(g, p->to, CLAIM_CHANNEL);
     if (guild != NULL)
-        claim(g, guild->to, is_elsewhere(g, ev, guild) ? CLAIM_ELSEWHERE : CLAIM_GUILD);
+        claim(g, guild->to, is_routed_away(g, ev, guild) ? CLAIM_VOID : CLAIM_GUILD);
     const struct gate_routes *r = ask(g, ROUTE);
     if (r == NULL || list_is_empty(&r->places))
         r = ask(g, ROUTE_ALL);
@@ -409,7 +409,7 @@ static enum gate_reason judge(const struct gate_world *w, const struct gathering
     }
     if (r != GATE_NO_AUTHOR_FIRST)
         return r;
-    return c->claims & CLAIM_ELSEWHERE ? GATE_NO_ELSEWHERE : GATE_NO_CLOSED;
+    return c->claims & CLAIM_VOID ? GATE_NO_OTHER_TENANT : GATE_NO_CLOSED;
 }
 
 /* Chooses among several instances of one author: the instance that was granted this place, else the
@@ -482,9 +482,9 @@ static const struct {
     [GATE_NO_CLOSED] = {"closed",
                         "the place is routed to the instance, but not open, and the author is not "
                         "linked to it"},
-    [GATE_NO_ELSEWHERE] = {"elsewhere",
-                           "the instance claimed this place, but it was routed to another "
-                           "tenant"},
+    [GATE_NO_OTHER_TENANT] = {"other_tenant",
+                              "the instance claimed this place, but it was routed to another "
+                              "tenant"},
     [GATE_NO_NOT_LISTED] = {"not_listed", "the author is not on the instance's allow list"},
     [GATE_NO_CHANNEL_OWNER] = {"channel_owner", "this channel was granted to another instance"},
     [GATE_NO_UNSEEN] = {"unseen", "nobody linked to the instance can see this channel"},
@@ -501,8 +501,8 @@ static const struct {
                            "the author is a bot, and the instance does not listen to bots"},
     [GATE_NO_BOT_LOOP] = {"bot_loop", "bots have been answering each other in this chat"},
     [GATE_NO_NOT_ASKED] = {"not_asked", "it answers a question that another instance asked"},
-    [GATE_NO_LINK_ELSEWHERE] = {"link_elsewhere",
-                                "the author is linked to the instance on another bot, not on this "
+    [GATE_NO_LINKED_ON_OTHER_BOT] =
+        {"linked_on_other_bot", "the author is linked to the instance on another bot, not on this "
                                 "one (see link --bot)"},
     [GATE_NO_FOREIGN_BOT] = {"foreign_bot",
                              "this bot belongs to another tenant (platforms: tenant)"},

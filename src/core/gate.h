@@ -135,23 +135,23 @@ enum gate_reason {
     GATE_YES_SCOPE, /* a scope grants the place, and the author is admitted */
     GATE_YES_OPEN,  /* an operator's open route leads to this instance */
     /* not delivered */
-    GATE_NO_AUTHOR_FIRST,   /* the author is linked to another instance */
-    GATE_NO_TIE,            /* another instance of the same author receives it */
-    GATE_NO_OWNER_ONLY,     /* the instance admits only people linked to it */
-    GATE_NO_CLOSED,         /* a route gives the place to the instance, but is not open */
-    GATE_NO_ELSEWHERE,      /* the instance claimed a place that is routed to another tenant */
-    GATE_NO_NOT_LISTED,     /* the author is not on the allow list */
-    GATE_NO_CHANNEL_OWNER,  /* has the guild, but another instance has this channel */
-    GATE_NO_UNSEEN,         /* no person linked to the instance can see this place */
-    GATE_NO_SIGHT_UNKNOWN,  /* the visibility of the place is not known */
-    GATE_NO_SIGHT_ASKED,    /* not known yet: the platform has not answered; all else is fine */
-    GATE_NO_NOT_ADDRESSED,  /* the instance must be mentioned or replied to */
-    GATE_NO_OTHER_BOT,      /* the author is a bot, and the instance ignores bots */
-    GATE_NO_BOT_LOOP,       /* more than GATE_BOT_STREAK bot messages in a row */
-    GATE_NO_NOT_ASKED,      /* the event answers a question of another instance */
-    GATE_NO_LINK_ELSEWHERE, /* the author is linked to the instance, but on other bots */
-    GATE_NO_FOREIGN_BOT,    /* the bot belongs to another tenant */
-    GATE_NO_ALLOWANCE,      /* the author's or the chat's allowance is used up: the relay says so */
+    GATE_NO_AUTHOR_FIRST,  /* the author is linked to another instance */
+    GATE_NO_TIE,           /* another instance of the same author receives it */
+    GATE_NO_OWNER_ONLY,    /* the instance admits only people linked to it */
+    GATE_NO_CLOSED,        /* a route gives the place to the instance, but is not open */
+    GATE_NO_OTHER_TENANT,  /* the instance claimed a place that is routed to another tenant */
+    GATE_NO_NOT_LISTED,    /* the author is not on the allow list */
+    GATE_NO_CHANNEL_OWNER, /* has the guild, but another instance has this channel */
+    GATE_NO_UNSEEN,        /* no person linked to the instance can see this place */
+    GATE_NO_SIGHT_UNKNOWN, /* the visibility of the place is not known */
+    GATE_NO_SIGHT_ASKED,   /* not known yet: the platform has not answered; all else is fine */
+    GATE_NO_NOT_ADDRESSED, /* the instance must be mentioned or replied to */
+    GATE_NO_OTHER_BOT,     /* the author is a bot, and the instance ignores bots */
+    GATE_NO_BOT_LOOP,      /* more than GATE_BOT_STREAK bot messages in a row */
+    GATE_NO_NOT_ASKED,     /* the event answers a question of another instance */
+    GATE_NO_LINKED_ON_OTHER_BOT, /* the author is linked to the instance, but on other bots */
+    GATE_NO_FOREIGN_BOT,         /* the bot belongs to another tenant */
+    GATE_NO_ALLOWANCE, /* the author's or the chat's allowance is used up: the relay says so */
 };
 #define GATE_REASONS (GATE_NO_ALLOWANCE + 1) /* how many there are */
 

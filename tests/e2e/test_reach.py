@@ -250,7 +250,7 @@ def test_a_claim_is_worth_nothing_in_a_place_routed_to_another_tenant(shared):
     shared.cli("route", "add", "--platform", "telegram", "--key", str(GROUP), "--tenant", "acme")
     shared.sim.say(GROUP, "after", user=person(CAT))
     assert shared.gb.quiet(seconds=1)
-    assert why(shared)["b"] == "elsewhere"
+    assert why(shared)["b"] == "other_tenant"
     shared.sim.say(GROUP, "mine", user=person(BOB))  # people who are linked reach their own
     shared.gb.hear("mine")
     assert send(shared.gb, GROUP, "and get an answer")["success"]

@@ -103,7 +103,7 @@ def test_who_is_linked_through_one_bot_reaches_the_owner_of_another(town, dial):
         town.bank.say(ANN, "my balance, please")
         desk.hear("my balance, please")
         assert e.quiet(seconds=1)
-        assert why(server) == {"desk": "open", "e": "link_elsewhere"}
+        assert why(server) == {"desk": "open", "e": "linked_on_other_bot"}
         e.send({"type": "hello", "platform": "telegram", "botId": "bank_bot"})
         e.next("descriptor")
         assert "error" in send(e, ANN, "bank_bot")

@@ -366,10 +366,10 @@ static void note_stranger(const struct intake *in, const struct gate_verdict *ve
         switch (verdicts[i].reason) {
         case GATE_NO_OWNER_ONLY:
         case GATE_NO_CLOSED:
-        case GATE_NO_ELSEWHERE:
+        case GATE_NO_OTHER_TENANT:
         case GATE_NO_NOT_LISTED:
         case GATE_NO_CHANNEL_OWNER:
-        case GATE_NO_LINK_ELSEWHERE:
+        case GATE_NO_LINKED_ON_OTHER_BOT:
         case GATE_NO_FOREIGN_BOT:
             break;
         default:

@@ -497,7 +497,7 @@ static void every_no_has_its_reason(void **state)
         {{UNBOUND, NO_SCOPE, ROUTED, P_ANY, SEES, IN_CHANNEL, NO_ROW, MENTIONED}, GATE_NO_CLOSED},
         {{UNBOUND, X_HAS_CHANNEL, ROUTED, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0}, GATE_YES_SCOPE},
         {{UNBOUND, X_HAS_CHANNEL, ROUTED_ELSEWHERE, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0},
-         GATE_NO_ELSEWHERE},
+         GATE_NO_OTHER_TENANT},
         {{UNBOUND, X_HAS_CHANNEL, ROUTED, P_ANY, SEES_NOT, IN_CHANNEL, NO_ROW, 0}, GATE_NO_UNSEEN},
         {{BOUND_TO_Y, X_HAS_CHANNEL, ROUTED_OPEN, P_ANY, SEES, IN_CHANNEL, NO_ROW, 0},
          GATE_NO_AUTHOR_FIRST},
@@ -517,7 +517,7 @@ static void every_no_has_its_reason(void **state)
          GATE_NO_NOT_ADDRESSED},
         {{A_BOT, X_HAS_CHANNEL, NO_ROUTE, P_ANY, SEES, IN_CHANNEL, OPEN, 0}, GATE_NO_OTHER_BOT},
         {{BOUND_TO_X_ELSEWHERE, NO_SCOPE, NO_ROUTE, P_UNSET, SEES, IN_DM, NO_ROW, 0},
-         GATE_NO_LINK_ELSEWHERE},
+         GATE_NO_LINKED_ON_OTHER_BOT},
         {{BOUND_TO_X_ELSEWHERE, NO_SCOPE, ROUTED, P_UNSET, SEES, IN_DM, NO_ROW, 0}, GATE_NO_CLOSED},
         {{BOUND_TO_Y_ELSEWHERE, NO_SCOPE, ROUTED_OPEN, P_UNSET, SEES, IN_DM, NO_ROW, 0},
          GATE_YES_OPEN},
@@ -738,7 +738,7 @@ static void who_is_linked_elsewhere_reaches_the_owner_of_this_bot(void **state)
     link_on(&w, ANN, &w.z, "evils"); /* zorg is evil, acme the bank */
     route(&w, GUILD, &w.x, true);
     assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_OPEN);
-    assert_int_equal(verdict_on(&w, &ev, &w.z), GATE_NO_LINK_ELSEWHERE);
+    assert_int_equal(verdict_on(&w, &ev, &w.z), GATE_NO_LINKED_ON_OTHER_BOT);
     ev.bot = STR("evils");
     assert_int_equal(verdict_on(&w, &ev, &w.z), GATE_YES_OWNER);
     world_done(&w);
@@ -870,7 +870,7 @@ static void what_an_operator_granted_stands_where_a_claim_does_not(void **state)
     principal(&w, GATE_ANY, NULL);
     grant(&w, CHANNEL, &w.x);
     route(&w, GUILD, &w.z, false);
-    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_NO_ELSEWHERE);
+    assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_NO_OTHER_TENANT);
     w.places[0].firm = true;
     assert_int_equal(verdict_on(&w, &ev, &w.x), GATE_YES_SCOPE);
     w.places[0].firm = false;
