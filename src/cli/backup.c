@@ -273,7 +273,7 @@ static bool check_key(struct restore *r, const struct settings *settings)
 /* ---- replace ---- */
 
 /* Renames the file at @path, and the files beside it if it is a database. */
-static bool put_aside(struct restore *r, const char *path)
+static bool keep_old(struct restore *r, const char *path)
 {
     static const char *const tails[] = {"-wal", "-shm"};
     struct buf from = BUF_INIT, to = BUF_INIT;
@@ -305,7 +305,7 @@ static bool replace(struct restore *r)
         char *from = state_dir_path(r->staging, r->names[i]);
         char *to = state_dir_path(r->state, r->names[i]);
         ok = (state_dir_make_parents(to, strlen(r->state) + 1, 0700) || no(r, to)) &&
-             put_aside(r, to) && (rename(from, to) == 0 || no(r, to)) &&
+             keep_old(r, to) && (rename(from, to) == 0 || no(r, to)) &&
              (file_sync_folder_of(to) || no(r, to));
         free(from);
         free(to);

@@ -391,7 +391,7 @@ static void read_check(struct outgoing_message *m, struct sender_verdict *v)
         sender_say(v, SENDER_REFUSED, "%s", NOT_ITS_THREAD);
 }
 
-static void refuse_elsewhere(struct sender_verdict *v)
+static void refuse_reply_to(struct sender_verdict *v)
 {
     sender_say(v, SENDER_REFUSED,
                "reply_to is no message of this channel; name its thread in metadata.thread_id");
@@ -399,11 +399,11 @@ static void refuse_elsewhere(struct sender_verdict *v)
 
 /* True: the message that the thread shall hang under is not in the channel, and @v is a refusal.
  * That message may be in a private thread, which a restart has forgotten. */
-static bool is_elsewhere(const struct outgoing_message *m, struct sender_verdict *v)
+static bool is_parent_missing(const struct outgoing_message *m, struct sender_verdict *v)
 {
     if (v->code != UNKNOWN_MESSAGE || discord_auto_knows(m->base.d, m->channel_id))
         return false;
-    refuse_elsewhere(v);
+    refuse_reply_to(v);
     return true;
 }
 
@@ -418,12 +418,12 @@ static void read_direct(struct outgoing_message *m, struct sender_verdict *v)
     if (type == CHANNEL_DM || type == CHANNEL_GROUP_DM)
         v->end = SENDER_REWRITE;
     else
-        refuse_elsewhere(v);
+        refuse_reply_to(v);
 }
 
 static void read_name(struct outgoing_message *m, struct sender_verdict *v)
 {
-    if (is_elsewhere(m, v))
+    if (is_parent_missing(m, v))
         return;
     m->asked = true;
     if (v->end == SENDER_DONE)
@@ -442,7 +442,7 @@ static void read_opening(struct outgoing_message *m, struct sender_verdict *v)
     if (v->end == SENDER_DONE || v->code == DISCORD_HAS_THREAD) {
         m->opens = false;
         v->end = SENDER_REWRITE; /* the next request is the message */
-    } else if (v->end == SENDER_REFUSED && !is_elsewhere(m, v)) {
+    } else if (v->end == SENDER_REFUSED && !is_parent_missing(m, v)) {
         log_warn(&d->base.log, "cannot open a thread for an answer: %s", v->why);
         without_thread(m, v);
     }

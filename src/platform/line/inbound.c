@@ -97,7 +97,7 @@ static bool set_media(struct json m, struct str type, struct line_out *out)
                                            {"video", "video"},
                                            {"audio", "audio"},
                                            {"file", "document"}};
-    struct str elsewhere = json_str(json_get(m, "contentProvider"), "originalContentUrl");
+    struct str provider_url = json_str(json_get(m, "contentProvider"), "originalContentUrl");
     uint64_t size = 0;
 
     json_as_u64(json_get(m, "fileSize"), &size);
@@ -108,9 +108,9 @@ static bool set_media(struct json m, struct str type, struct line_out *out)
                                              .kind = i == 3 ? STR("document") : type,
                                              .name = json_str(m, "fileName"),
                                              .size = size};
-        if (elsewhere.n > 0 && event_media_is_safe(elsewhere)) {
+        if (provider_url.n > 0 && event_media_is_safe(provider_url)) {
             out->media[0].ref = STR_NULL;
-            out->media[0].url = elsewhere;
+            out->media[0].url = provider_url;
         }
         out->ev.n_media = 1;
         out->ev.message_type = str_of(kinds[i][1]);

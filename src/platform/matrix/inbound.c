@@ -6,12 +6,12 @@
  *      a service:  WHO --registered--> LISTEN; a transaction: DELIVER --> SAVE --> its answer
  *      WHO, FETCH --failure--> REST --timer--> the same state
  *
- * What one sync or transaction told is a batch: a lane for each room, whose events are accepted in
+ * What one sync or transaction told is a batch: a queue for each room, whose events are accepted in
  * order.  `next_batch`, or the id of the transaction, is written when every event of the batch is
  * safe.  If the process dies before that, the homeserver tells the same again, and the host drops
  * what it has by the ids of the events.
  *
- *      a lane:  [gap] --> event --> event ... --> done
+ *      a queue:  [gap] --> event --> event ... --> done
  *                 '-- /messages, page by page, oldest first
  *
  * A timeline that is `limited` leaves a gap between the last sync and its first event.  The gap is
@@ -180,48 +180,48 @@ struct mx_gap {
     bool last;           /* there is no other page */
     struct timer timer;
     unsigned failures;
-    struct mx_lane *lane;
+    struct mx_queue *queue;
 };
-enum mx_lane_state { LANE_READY, LANE_ACCEPTING, LANE_ASKING, LANE_RETRY, LANE_GAP, LANE_DONE };
-struct mx_lane { /* the events of one room; in the batch's arena */
+enum mx_queue_state { QUEUE_READY, QUEUE_TAKING, QUEUE_ASKING, QUEUE_RETRY, QUEUE_GAP, QUEUE_DONE };
+struct mx_queue { /* the events of one room; in the batch's arena */
     struct matrix *m;
     struct str room;
     struct mx_item *first, *last;
     struct mx_gap *gap; /* owned; NULL: none, or filled */
-    enum mx_lane_state state;
+    enum mx_queue_state state;
     struct list link; /* mx_batch.waiting */
     struct str read;  /* the newest event that was for the bot; absent: none */
     struct str actor; /* the user of ours it was for */
 };
 
 struct mx_accepting {
-    struct mx_lane *lane;
+    struct mx_queue *queue;
     uint32_t generation;
 };
 
-static void lane_go(struct mx_lane *l);
+static void queue_go(struct mx_queue *l);
 
 static void on_again(struct timer *t)
 {
     struct matrix *m = container_of(t, struct matrix, in.batch.again);
     uint32_t generation = m->in.batch.generation;
-    struct mx_lane *l;
+    struct mx_queue *l;
 
     for (size_t i = 0;
-         generation == m->in.batch.generation && map_next(&m->in.batch.lanes, &i, (void **)&l);)
-        if (l->state == LANE_RETRY) {
-            l->state = LANE_READY;
-            lane_go(l);
+         generation == m->in.batch.generation && map_next(&m->in.batch.queues, &i, (void **)&l);)
+        if (l->state == QUEUE_RETRY) {
+            l->state = QUEUE_READY;
+            queue_go(l);
         }
 }
 
-static void lane_next(struct mx_lane *l)
+static void queue_next(struct mx_queue *l)
 {
     if (l->gap != NULL && l->gap->has_event)
         l->gap->has_event = json_next(l->gap->page, &l->gap->it);
     else
         l->first = l->first->next;
-    l->state = LANE_READY;
+    l->state = QUEUE_READY;
 }
 
 static void on_accepted(struct platform *p, void *with, enum bh_err err)
@@ -229,12 +229,12 @@ static void on_accepted(struct platform *p, void *with, enum bh_err err)
     const struct mx_accepting *a = with;
     struct matrix *m = matrix_of(p);
     struct mx_batch *b = &m->in.batch;
-    struct mx_lane *l = a->lane;
+    struct mx_queue *l = a->queue;
 
     if (a->generation != b->generation)
         return;
     if (err == BH_BUSY || err == BH_UNAVAILABLE) {
-        l->state = LANE_RETRY;
+        l->state = QUEUE_RETRY;
         if (timer_is_set(&b->again))
             return;
         if (++b->failures == RETRIES_ARE_A_PROBLEM)
@@ -249,13 +249,13 @@ static void on_accepted(struct platform *p, void *with, enum bh_err err)
     }
     if (err != BH_OK)
         log_warn(&p->log, "dropped an event: %s", bh_err_word(err));
-    lane_next(l);
-    lane_go(l);
+    queue_next(l);
+    queue_go(l);
 }
 
 /* A message that is meant for the user of an instance goes to that instance only. */
-static void address(struct matrix *m, struct mx_lane *l, const struct mx_in *in, struct mx_out *out,
-                    struct buf *tenant, struct buf *instance)
+static void address(struct matrix *m, struct mx_queue *l, const struct mx_in *in,
+                    struct mx_out *out, struct buf *tenant, struct buf *instance)
 {
     size_t who = out->addressed;
 
@@ -273,8 +273,8 @@ static void address(struct matrix *m, struct mx_lane *l, const struct mx_in *in,
     }
 }
 
-/* False: the event is done with.  True: the lane waits. */
-static bool take(struct mx_lane *l, struct json event)
+/* False: the event is done with.  True: the queue waits. */
+static bool take(struct mx_queue *l, struct json event)
 {
     struct matrix *m = l->m;
     struct mx_state s;
@@ -292,7 +292,7 @@ static bool take(struct mx_lane *l, struct json event)
     }
     struct mx_room *r = mx_room_use(m, l->room);
     if (!r->known) {
-        l->state = LANE_ASKING;
+        l->state = QUEUE_ASKING;
         mx_room_learn(m, r);
         return true;
     }
@@ -309,12 +309,12 @@ static bool take(struct mx_lane *l, struct json event)
                        .is_own = mx_is_own,
                        .ctx = m};
     if (!mx_knows_answered(m, r, event, in.dm)) {
-        l->state = LANE_ASKING;
+        l->state = QUEUE_ASKING;
         return true;
     }
     struct mx_out out;
     enum mx_verdict v = mx_normalize(event, &in, &m->in.batch.arena, &out);
-    if (v == MX_ENCRYPTED && r->encrypted) /* anybody can send such an event elsewhere */
+    if (v == MX_ENCRYPTED && r->encrypted) /* in another room anybody can send such an event */
         mx_room_is_encrypted(m, r);
     if (v != MX_EVENT) {
         m->base.n.ignored += v != MX_MALFORMED;
@@ -327,7 +327,7 @@ static bool take(struct mx_lane *l, struct json event)
     address(m, l, &in, &out, &tenant, &instance);
     struct prompt *q =
         out.ev.edit.set ? NULL : prompts_answered(m->base.prompts, &out.ev, STR_NULL, &option);
-    l->state = LANE_ACCEPTING;
+    l->state = QUEUE_TAKING;
     await_event(&m->base, &(struct webhook_delivery){.ev = &out.ev, .prompt = q, .option = option},
                 &(struct mx_accepting){l, m->in.batch.generation}, sizeof(struct mx_accepting),
                 on_accepted);
@@ -356,7 +356,7 @@ static void on_gap_timer(struct timer *t)
 static void on_page(void *ctx, const struct http_result *r)
 {
     struct mx_gap *g = ctx;
-    struct matrix *m = g->lane->m;
+    struct matrix *m = g->queue->m;
     struct mx_answer a;
 
     g->call = NULL;
@@ -367,14 +367,14 @@ static void on_page(void *ctx, const struct http_result *r)
         return;
     }
     if (a.status >= 300) {
-        log_warn(&m->base.log, "messages of %.*s were missed: %s", STR_FMT(g->lane->room), a.why);
+        log_warn(&m->base.log, "messages of %.*s were missed: %s", STR_FMT(g->queue->room), a.why);
         g->last = true;
     } else {
         struct str end = json_str(a.doc, "end");
         for (struct json_iter it = {0}; json_next(json_get(a.doc, "state"), &it);) {
             struct mx_state s;
             if (mx_state_read(it.value, &s) && s.fact == MX_MEMBER)
-                mx_room_apply(m, g->lane->room, &s, false);
+                mx_room_apply(m, g->queue->room, &s, false);
         }
         g->page = json_get(a.doc, "chunk");
         g->it = (struct json_iter){0};
@@ -384,28 +384,28 @@ static void on_page(void *ctx, const struct http_result *r)
         buf_add_str(&g->from, end);
     }
     g->failures = 0;
-    g->lane->state = LANE_READY;
-    lane_go(g->lane);
+    g->queue->state = QUEUE_READY;
+    queue_go(g->queue);
 }
 
 static void gap_fetch(struct mx_gap *g)
 {
     BUF_LOCAL path = BUF_INIT;
 
-    mx_room_path(&path, g->lane->room, "/messages?dir=f&limit=100&from=");
+    mx_room_path(&path, g->queue->room, "/messages?dir=f&limit=100&from=");
     percent_encode(&path, buf_str(&g->from));
     buf_add_z(&path, "&to=");
     percent_encode(&path, buf_str(&g->to));
     buf_add_z(&path, "&filter=");
     percent_encode(&path, STR("{\"lazy_load_members\":true,\"types\":" TYPES "}"));
-    g->call = get(g->lane->m, &path, CALL_MS, on_page, g);
+    g->call = get(g->queue->m, &path, CALL_MS, on_page, g);
 }
 
-static void gap_begin(struct mx_lane *l)
+static void gap_begin(struct mx_queue *l)
 {
     struct matrix *m = l->m;
 
-    l->state = LANE_GAP;
+    l->state = QUEUE_GAP;
     if (m->in.batch.n_gaps >= MAX_GAPS) {
         list_append(&m->in.batch.waiting, &l->link);
         return;
@@ -417,7 +417,7 @@ static void gap_begin(struct mx_lane *l)
     gap_fetch(l->gap);
 }
 
-static void gap_end(struct mx_lane *l)
+static void gap_end(struct mx_queue *l)
 {
     struct mx_batch *b = &l->m->in.batch;
 
@@ -426,13 +426,13 @@ static void gap_end(struct mx_lane *l)
     b->n_gaps--;
     if (list_is_empty(&b->waiting))
         return;
-    struct mx_lane *next = list_entry(b->waiting.next, struct mx_lane, link);
+    struct mx_queue *next = list_entry(b->waiting.next, struct mx_queue, link);
     list_remove(&next->link);
     gap_begin(next);
 }
 
-/* True: the gap of @l is filled up to its next event, or at its end.  False: the lane waits. */
-static bool gap_ready(struct mx_lane *l)
+/* True: the gap of @l is filled up to its next event, or at its end.  False: the queue waits. */
+static bool gap_ready(struct mx_queue *l)
 {
     struct mx_gap *g = l->gap;
 
@@ -445,7 +445,7 @@ static bool gap_ready(struct mx_lane *l)
     if (g->parser == NULL) {
         gap_begin(l);
     } else {
-        l->state = LANE_GAP;
+        l->state = QUEUE_GAP;
         gap_fetch(g);
     }
     return false;
@@ -466,18 +466,18 @@ static void batch_begin(struct matrix *m)
 
 static void batch_done(struct matrix *m);
 
-static void lane_go(struct mx_lane *l)
+static void queue_go(struct mx_queue *l)
 {
     struct matrix *m = l->m;
 
-    while (l->state == LANE_READY) {
+    while (l->state == QUEUE_READY) {
         if (l->gap != NULL && !gap_ready(l))
             return;
         struct json event = l->gap != NULL     ? l->gap->it.value
                             : l->first != NULL ? l->first->event
                                                : (struct json){0};
         if (l->gap == NULL && l->first == NULL) {
-            l->state = LANE_DONE;
+            l->state = QUEUE_DONE;
             if (l->read.n > 0)
                 mx_send_receipt(m, l->room, l->read, l->actor);
             if (--m->in.batch.n_open == 0)
@@ -485,35 +485,35 @@ static void lane_go(struct mx_lane *l)
             return;
         }
         if (!take(l, event))
-            lane_next(l);
+            queue_next(l);
     }
 }
 
 void mx_in_room_known(struct matrix *m, struct str room)
 {
-    struct mx_lane *l = m->in.state == MX_DELIVER ? map_get(&m->in.batch.lanes, room) : NULL;
+    struct mx_queue *l = m->in.state == MX_DELIVER ? map_get(&m->in.batch.queues, room) : NULL;
 
-    if (l != NULL && l->state == LANE_ASKING) {
-        l->state = LANE_READY;
-        lane_go(l);
+    if (l != NULL && l->state == QUEUE_ASKING) {
+        l->state = QUEUE_READY;
+        queue_go(l);
     }
 }
 
-static struct mx_lane *lane_of(struct matrix *m, struct str room)
+static struct mx_queue *queue_of(struct matrix *m, struct str room)
 {
     struct mx_batch *b = &m->in.batch;
-    struct mx_lane *l = map_get(&b->lanes, room);
+    struct mx_queue *l = map_get(&b->queues, room);
 
     if (l != NULL)
         return l;
     l = arena_alloc(&b->arena, sizeof *l);
-    *l = (struct mx_lane){.m = m, .room = room};
-    map_put(&b->lanes, room, l);
+    *l = (struct mx_queue){.m = m, .room = room};
+    map_put(&b->queues, room, l);
     b->n_open++;
     return l;
 }
 
-static void lane_add(struct mx_lane *l, struct json event)
+static void queue_add(struct mx_queue *l, struct json event)
 {
     struct mx_item *i = arena_alloc(&l->m->in.batch.arena, sizeof *i);
 
@@ -528,16 +528,16 @@ static void lane_add(struct mx_lane *l, struct json event)
 static void batch_run(struct matrix *m)
 {
     uint32_t generation = m->in.batch.generation;
-    struct mx_lane *l;
+    struct mx_queue *l;
 
     if (m->in.batch.n_open == 0) {
         batch_done(m);
         return;
     }
-    m->in.batch.n_open++; /* so that no lane ends the batch inside the loop */
-    for (size_t i = 0; map_next(&m->in.batch.lanes, &i, (void **)&l);)
-        if (l->state == LANE_READY)
-            lane_go(l);
+    m->in.batch.n_open++; /* so that no queue ends the batch inside the loop */
+    for (size_t i = 0; map_next(&m->in.batch.queues, &i, (void **)&l);)
+        if (l->state == QUEUE_READY)
+            queue_go(l);
     assert(generation == m->in.batch.generation);
     if (--m->in.batch.n_open == 0)
         batch_done(m);
@@ -546,12 +546,12 @@ static void batch_run(struct matrix *m)
 static void batch_free(struct matrix *m)
 {
     struct mx_batch *b = &m->in.batch;
-    struct mx_lane *l;
+    struct mx_queue *l;
 
-    for (size_t i = 0; map_next(&b->lanes, &i, (void **)&l);)
+    for (size_t i = 0; map_next(&b->queues, &i, (void **)&l);)
         if (l->gap != NULL)
             gap_free(m, l->gap);
-    map_done(&b->lanes);
+    map_done(&b->queues);
     arena_done(&b->arena);
     buf_done(&b->next);
     buf_done(&b->txn);
@@ -564,7 +564,7 @@ static void on_saved(void *ctx, enum bh_err err)
 {
     struct matrix *m = ctx;
     struct mx_batch *b = &m->in.batch;
-    bool service = b->txn.n > 0, told = map_count(&b->lanes) > 0;
+    bool service = b->txn.n > 0, told = map_count(&b->queues) > 0;
     struct http_id http = b->http;
 
     m->in.put = NULL;
@@ -633,18 +633,18 @@ static void take_joined(struct matrix *m, struct str room, struct json told, boo
             if (mx_state_read(it.value, &s))
                 mx_room_apply(m, room, &s, false);
     } else if (json_count(events) > 0) {
-        struct mx_lane *l = lane_of(m, room);
+        struct mx_queue *l = queue_of(m, room);
         if (was_in && before.n > 0 && before.n <= 4096 && m->in.since.n > 0 &&
             json_as_bool(json_get(timeline, "limited"), false)) {
             l->gap = xcalloc(1, sizeof *l->gap);
-            l->gap->lane = l;
+            l->gap->queue = l;
             buf_add_str(&l->gap->from, buf_str(&m->in.since));
             buf_add_str(&l->gap->to, before);
         }
         for (struct json_iter it = {0}; json_next(events, &it);) {
             entered = entered && !mx_is_entry(it.value, str_of(m->base.bot));
             if (!entered || mx_state_read(it.value, &s))
-                lane_add(l, it.value);
+                queue_add(l, it.value);
         }
     }
     r = mx_room_use(m, room);
@@ -857,7 +857,7 @@ void mx_take_transaction(struct matrix *m, struct http_req *req, struct str txn)
                  str_eq(s.membership, STR("invite")))
             mx_room_apply(m, room, &s, true); /* it does not wait for what is asked of the room */
         else
-            lane_add(lane_of(m, room), it.value);
+            queue_add(queue_of(m, room), it.value);
     }
     batch_run(m);
 }

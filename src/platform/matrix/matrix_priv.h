@@ -58,14 +58,14 @@ enum mx_in_state { MX_WHO, MX_FETCH, MX_DELIVER, MX_SAVE, MX_LISTEN, MX_REST };
 
 struct mx_batch { /* what one sync or one transaction told; inbound.c */
     struct arena arena;
-    struct map lanes;    /* room id -> struct mx_lane, in the arena */
-    struct list waiting; /* mx_lane.link: lanes that wait for their turn to fill a gap */
+    struct map queues;   /* room id -> struct mx_queue, in the arena */
+    struct list waiting; /* mx_queue.link: queues that wait for their turn to fill a gap */
     size_t n_open, n_gaps;
     uint32_t generation; /* late callbacks of an old batch are ignored */
     struct buf next;     /* the next `since`; empty: a transaction */
     struct buf txn;      /* the transaction; empty: a sync */
     struct http_id http; /* its request */
-    struct timer again;  /* tries lanes again whose event was not accepted */
+    struct timer again;  /* tries queues again whose event was not accepted */
     unsigned failures;
 };
 

@@ -340,7 +340,7 @@ void mx_room_apply(struct matrix *m, struct str room, const struct mx_state *s, 
     case MX_ENCRYPTION:
         mx_room_is_encrypted(m, r);
         break;
-    case MX_TOMBSTONE: /* the room goes on elsewhere: as if its author had invited the bot there */
+    case MX_TOMBSTONE: /* as if its author had invited the bot to the next room */
         if (live && mx_is_room(s->name) && mx_is_user(s->sender) && r->joined)
             mx_invited(m, s->name, s->sender, str_of(m->base.bot), STR_NULL);
         break;

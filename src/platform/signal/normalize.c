@@ -448,8 +448,8 @@ static const char *nothing_in(struct json envelope)
 }
 
 /* What the owner of the account wrote on another device to the agent; absent: it is for others. */
-static struct json written_elsewhere(struct json envelope, const struct signal_in *in,
-                                     struct signal_out *out)
+static struct json written_by_owner(struct json envelope, const struct signal_in *in,
+                                    struct signal_out *out)
 {
     struct json sent = json_get(json_get(envelope, "syncMessage"), "sentMessage");
     struct json edited = json_get(json_get(sent, "editMessage"), "dataMessage");
@@ -476,7 +476,7 @@ enum signal_verdict signal_normalize(struct json message, const struct signal_in
     if (from.self && from.uuid.n > 0)
         out->self = from.uuid;
     if (from.self) {
-        data = written_elsewhere(envelope, in, out);
+        data = written_by_owner(envelope, in, out);
         edit = json_get(data, "editMessage");
         if (json_is_object(edit))
             data = json_get(edit, "dataMessage");

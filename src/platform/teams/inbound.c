@@ -38,7 +38,8 @@ void teams_take(struct teams *t, struct http_id http, struct json activity)
 
     arena_reset(&t->arena);
     enum teams_verdict v = teams_normalize(activity, &in, &t->arena, &t->out);
-    if (t->out.at.chat.n > 0 && v != TEAMS_MALFORMED && v != TEAMS_ELSEWHERE && v != TEAMS_REMOVED)
+    if (t->out.at.chat.n > 0 && v != TEAMS_MALFORMED && v != TEAMS_OTHER_TENANT &&
+        v != TEAMS_REMOVED)
         teams_chat_heard(t, &t->out.at, t->out.ev.user_id);
     switch (v) {
     case TEAMS_EVENT:
@@ -59,8 +60,8 @@ void teams_take(struct teams *t, struct http_id http, struct json activity)
         t->base.n.malformed++;
         await_refuse(&t->base, http, BH_MALFORMED);
         return;
-    case TEAMS_ELSEWHERE:
-        t->n.elsewhere++;
+    case TEAMS_OTHER_TENANT:
+        t->n.other_tenants++;
         if (t->out.ev.user_id.n > 0)
             host_refused(t->base.host, &t->out.ev, "another organisation than `entra_tenant`");
         break;

@@ -473,7 +473,7 @@ enum teams_verdict teams_normalize(struct json activity, const struct teams_in *
             out->ev.message_id = out->activity;
             out->ev.event_id = delivery_event_id(&out->id, true, out->at.chat, out->activity);
         }
-        return TEAMS_ELSEWHERE;
+        return TEAMS_OTHER_TENANT;
     }
     if (str_eq(type, STR("message")))
         return take_message(activity, in, arena, out);

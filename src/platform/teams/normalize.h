@@ -23,14 +23,14 @@
 
 enum teams_verdict {
     TEAMS_EVENT,
-    TEAMS_PRESS,     /* a button: ev, and ret->press */
-    TEAMS_CONSENT,   /* a person took or declined a file: ret->value */
-    TEAMS_INSTALLED, /* the bot came to a place, or the place was renamed */
-    TEAMS_REMOVED,   /* the bot was removed from a place */
-    TEAMS_INVOKE,    /* wants an answer that nobody here has */
-    TEAMS_IGNORED,   /* ret->why has the reason */
-    TEAMS_ELSEWHERE, /* an organisation that the bot does not serve */
-    TEAMS_MALFORMED, /* not what Teams sends */
+    TEAMS_PRESS,        /* a button: ev, and ret->press */
+    TEAMS_CONSENT,      /* a person took or declined a file: ret->value */
+    TEAMS_INSTALLED,    /* the bot came to a place, or the place was renamed */
+    TEAMS_REMOVED,      /* the bot was removed from a place */
+    TEAMS_INVOKE,       /* wants an answer that nobody here has */
+    TEAMS_IGNORED,      /* ret->why has the reason */
+    TEAMS_OTHER_TENANT, /* an organisation that the bot does not serve */
+    TEAMS_MALFORMED,    /* not what Teams sends */
 };
 
 enum teams_kind { TEAMS_PERSONAL, TEAMS_GROUP, TEAMS_CHANNEL };

@@ -116,7 +116,7 @@ static void teams_status(struct platform *p, struct jw *w)
     jw_ki64(w, "chats", (int64_t)map_count(&t->chats.map));
     jw_ki64(w, "tokensFetched", (int64_t)t->login.fetched);
     jw_ki64(w, "webhooksHeld", (int64_t)t->n_held);
-    jw_ki64(w, "otherOrganisations", (int64_t)t->n.elsewhere);
+    jw_ki64(w, "otherOrganisations", (int64_t)t->n.other_tenants);
     jw_ki64(w, "presses", (int64_t)t->n.presses);
     jw_ki64(w, "otherInvokes", (int64_t)t->n.invokes);
     jw_ki64(w, "edits", (int64_t)t->n.edits);

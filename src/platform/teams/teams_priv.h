@@ -74,7 +74,7 @@ struct teams {
     struct arena arena; /* of the activity being read */
     struct teams_out out;
     struct {
-        uint64_t presses, edits, streams, appends, limited, elsewhere, invokes, offers, uploads;
+        uint64_t presses, edits, streams, appends, limited, other_tenants, invokes, offers, uploads;
     } n;
 };
 

@@ -158,7 +158,7 @@ static bool take_message(struct whatsapp *w, const struct wa_item *it, struct wh
 
     *ret_to = to;
     if (to == NULL) {
-        w->n.elsewhere++;
+        w->n.other_numbers++;
         return false;
     }
     const struct wa_in in = {.bot = str_of(to->base.bot), .reactions = to->cfg->base.reactions};
@@ -192,7 +192,7 @@ static void take_other(struct whatsapp *w, const struct wa_item *it)
     struct wa_new_id m;
 
     if (to == NULL) {
-        w->n.elsewhere++;
+        w->n.other_numbers++;
     } else if (it->kind == WA_STATUS && wa_read_status(it->thing, &s)) {
         to->n.statuses++;
         wa_told(to, &s);

@@ -267,7 +267,7 @@ static void wa_status(struct platform *p, struct jw *j)
 
     jw_kstr(j, "number", str_of(w->number));
     jw_kstr(j, "verifiedName", str_of(w->verified_name));
-    jw_ki64(j, "forOtherNumbers", (int64_t)w->n.elsewhere);
+    jw_ki64(j, "forOtherNumbers", (int64_t)w->n.other_numbers);
     jw_ki64(j, "presses", (int64_t)w->n.presses);
     jw_ki64(j, "statuses", (int64_t)w->n.statuses);
     jw_ki64(j, "failedLater", (int64_t)w->n.failed);

@@ -54,7 +54,7 @@ struct whatsapp {
     struct timer again;  /* asks for the number's name again */
     struct timer sweep;  /* people.c */
     struct {
-        uint64_t presses, statuses, failed, elsewhere, templates, limited, shut;
+        uint64_t presses, statuses, failed, other_numbers, templates, limited, shut;
     } n;
 };
 

@@ -226,7 +226,8 @@ static void presses_invokes_and_installations(void **state)
 static void another_organisation_and_nonsense(void **state)
 {
     in.tenant = STR("11112222-0000-cccc-1111-dddd2222eeee");
-    assert_int_equal(take("{'type':'message','id':'1','text':'x'," PERSONAL "}"), TEAMS_ELSEWHERE);
+    assert_int_equal(take("{'type':'message','id':'1','text':'x'," PERSONAL "}"),
+                     TEAMS_OTHER_TENANT);
     in.tenant = STR("AAAABBBB-0000-cccc-1111-dddd2222eeee");
     assert_int_equal(take("{'type':'message','id':'1','text':'x'," PERSONAL "}"), TEAMS_EVENT);
     in.tenant = STR_NULL;
