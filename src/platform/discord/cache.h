@@ -89,7 +89,7 @@ struct dcache_channel { /* threads too */
     struct list lru;
 };
 
-struct dcache_member { /* from a message, a gateway event or a REST answer */
+struct dcache_member { /* from a message, an event of the socket or a REST answer */
     struct {
         uint64_t guild_id, user_id;
     } key;
@@ -111,10 +111,10 @@ void dcache_free(struct dcache *c);
 void dcache_set_bot(struct dcache *c,
                     uint64_t bot_user_id); /* so that its own role is recognised */
 
-/* Applies one gateway event.  False: the event is about nothing that the cache keeps. */
+/* Applies one event of the socket.  False: the event is about nothing that the cache keeps. */
 bool dcache_dispatch(struct dcache *c, struct str type, struct json d);
 
-/* A guild object.  A gateway event's has all channels; after a REST answer the caller puts the
+/* A guild object.  One from the socket has all channels; after a REST answer the caller puts the
  * channels one by one and then calls dcache_guild_loaded(). */
 void dcache_put_guild(struct dcache *c, struct json guild);
 void dcache_guild_loaded(struct dcache *c, uint64_t guild_id);

@@ -16,7 +16,7 @@
 #include "core/event.h"
 
 struct discord_normalize_in {
-    struct json message;  /* of a gateway event or a REST answer */
+    struct json message;  /* of an event of the socket or a REST answer */
     struct str guild_id;  /* for REST answers, which lack it; absent: as in the message */
     struct dcache *cache; /* read; lookups update its LRU lists */
     struct str bot;       /* the bot's name in the configuration */
