@@ -104,7 +104,8 @@ def test_a_commented_include_is_none(house):
 
 
 @pytest.mark.parametrize("header, path", [("ev.h", "src/relay/session/session.c"), ("curl/curl.h", "src/platform/web/web.c"),
-                                          ("openssl/ssl.h", "src/base/crypto.c"), ("sqlite3.h", "src/store/seal.c")])
+                                          ("openssl/ssl.h", "src/base/crypto.c"), ("sqlite3.h", "src/store/seal.c"),
+                                          ("cmark-gfm.h", "src/platform/web/web.c")])
 def test_a_library_away_from_its_home_is_named(house, header, path):
     house.write(path, f"#include <{header}>\n")
     says(house, "layers", f"{path} includes {header}, but only")
