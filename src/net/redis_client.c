@@ -305,11 +305,9 @@ static bool became_up(struct redis_client *c)
     return call(c, c->on.up, NULL);
 }
 
-/* Of a PING: also inside a subscription, where it is an array. */
-static bool is_pong(const struct resp *r)
+static bool is_pong(const struct resp *r) /* the answer to a PING */
 {
-    return (r->kind == RESP_WORD && str_eq(r->text, STR("PONG"))) ||
-           (r->kind == RESP_ARRAY && r->n_items == 2 && str_eq(r->items[0], STR("pong")));
+    return r->kind == RESP_WORD && str_eq(r->text, STR("PONG"));
 }
 
 /* False: the client is gone. */

@@ -4,8 +4,7 @@
  *       ^------------- lost, refused, deaf: the pause doubles up to 2 s -------------------'
  *
  * In GREETING the client sends AUTH and SELECT.  In UP the owner sends commands, and reply() gets
- * the replies in order; messages of subscriptions arrive the same way, as arrays.  The client sends
- * PING after a silence, to detect a dead connection.
+ * the replies in order.  The client sends PING after a silence, to detect a dead connection.
  *
  *      struct redis_client *c = redis_client_open(loop, &options, &handlers, owner, why);
  *      redis_client_send(c, (const struct str[]){STR("PING")}, 1);

@@ -120,21 +120,6 @@ static void a_large_value_arrives_whole(void **state)
     buf_done(&big);
 }
 
-static void messages_of_a_subscription_are_replies_too(void **state)
-{
-    struct redis_client *other = open_client(redis_url, NULL);
-
-    wait_up(other, true);
-    say("SUBSCRIBE", "a", NULL);
-    wait_heard("subscribe/a/1/ ");
-    buf_reset(&heard);
-    redis_client_send(other, (const struct str[]){STR("PUBLISH"), STR("a"), STR("hello")}, 3);
-    for (int i = 0; i < 3000 && heard.n < 17; i++)
-        loop_turn(loop, 10);
-    assert_non_null(strstr(buf_z(&heard), "message/a/hello/ "));
-    redis_client_close(other);
-}
-
 static void it_may_be_closed_inside_a_handler(void **state)
 {
     close_in_reply = true;
@@ -245,7 +230,6 @@ UNIT(net_test_redis_client)
     const struct CMUnitTest tests[] = {
         T(replies_come_in_the_order_of_the_commands),
         T(a_large_value_arrives_whole),
-        T(messages_of_a_subscription_are_replies_too),
         T(it_may_be_closed_inside_a_handler),
         T(a_server_that_dies_is_found_again_and_both_are_told),
         T(a_server_that_went_deaf_is_noticed),
