@@ -2,10 +2,8 @@
  *
  * Media and skills lie in directories that all nodes mount.  The first node writes a random word to
  * the file .bellhop-shared in such a directory and to a record in the database.  A node that finds
- * no file or another word has mounted another directory, and refuses to start.
- *
- * The data store lives on one named node.  Its directory has such a word too, so that another
- * machine of the same name does not start with an empty one. */
+ * no file or another word has mounted another directory, and refuses to start.  Only `media.dir`
+ * and the `skills.dir` of kind filesystem are shared so; everything else is in PostgreSQL. */
 #pragma once
 #include "base/err.h"
 #include "cluster/node.h"

@@ -11,8 +11,9 @@
  * is retried, and is parked with a reason after too many attempts.  `bellhop mailbox`, status and
  * metrics show it.  The instance of an agent that is not on the relay is named "agent:<id>".
  *
- * Agents come from `agents:` in the configuration.  An agent without a tenant exists in every
- * tenant, with a separate mailbox, receipts and replies in each.
+ * Agents are the entries of `agents:` in the configuration, those that an operator added
+ * (stored.h), and the instances of gateways that no entry names.  An agent without a tenant exists
+ * in every tenant, with a separate mailbox, receipts and replies in each.
  *
  * http/ops_agents.c calls it, for HTTP and MCP; cli/server.c opens it.  It owns the
  * agents, calls, receipts, replies and schedules; the relay owns the mail.

@@ -1,8 +1,8 @@
 /* payload.h - reads and checks a payload, and writes it for each kind of receiver.
  *
- * call.c and request.c read payloads of callers; courier.c reads them back from the mailbox.  The
- * sending program makes `meta`; this module passes it on unchanged, but for the caller that an
- * authenticated header names. */
+ * deliver.c and request.c read payloads of callers; courier.c reads them back from the mailbox.
+ * The sending program makes `meta`; this module passes it on unchanged, but for the caller that
+ * an authenticated header names. */
 #pragma once
 #include "base/buf.h"
 #include "base/json.h"

@@ -11,7 +11,7 @@
  * that time.  A receipt without its delivery is harmless: receipts are searched only for deliveries
  * that the relay knows.
  *
- * call.c and request.c write and find receipts; dispatch.c lets them expire. */
+ * call.c, deliver.c, request.c and track.c write or find receipts; dispatch.c lets them expire. */
 #pragma once
 #include "base/list.h"
 #include "store/store.h"

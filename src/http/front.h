@@ -2,6 +2,7 @@
  *
  *      route.c           routes that are no operations; webhooks and pages of platforms
  *      op.h              the operations of /v1, /mcp, /manage and /admin, found by v1.c
+ *      mcp_route.c       /mcp: tool calls and resources, as operations
  *      gateway_socket.c  GET /relay: authenticate, then a session
  *      enroll_route.c    POST /relay/enroll, /relay/provision: how a gateway gets its secret
  *      media_route.c     files of gateways and of the chat page

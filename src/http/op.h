@@ -7,7 +7,7 @@
  *         +-- dashboard.c    the call of the dashboard: its JSON becomes the same arguments
  *         +-- mcp_route.c    the MCP tool: the call's JSON becomes the same arguments
  *         +-- op_describe.c  openapi.json, the tool's JSON schema, docs/api.md
- *         +-- cli/client.c   what `bellhop skill`, `data` and `dispatch` send
+ *         +-- cli/client.c   what the commands of `bellhop` send
  *
  * A handler gets typed, checked arguments and answers once, now or later.  A handler sees neither
  * HTTP nor JSON-RPC, and does not know which of them asked.

@@ -6,7 +6,7 @@
  * A line is one connection of bytes between two nodes; its dialer names it at random.  What an
  * entry is bound to decides whether the entry opens: its kind, its line, its number, the salt
  * that the accepting node chose for the line, and the node that reads it.  So an entry that was
- * copied to another line, another place, another direction or another time does not open. */
+ * copied to another line, another number, another direction or another time does not open. */
 #pragma once
 #include "base/buf.h"
 #include "base/crypto.h"

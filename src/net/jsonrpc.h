@@ -1,8 +1,8 @@
 /* jsonrpc.h - JSON-RPC 2.0 with one peer, one message per line, requests in both directions.
  *
  * The module does no I/O: lines that arrive go into jsonrpc_line(), lines to send come out of
- * ops->write().  Agents (the Agent Client Protocol) and platforms that run as child processes
- * (net/program.h) use it.
+ * ops->write().  Agents (agent/acp.c), programs of platforms (platform/child.h) and the channel of
+ * Claude Code (agent/channel.h) are such peers.
  *
  *      ours:   jsonrpc_call() --line--> peer --result or error--> @done, once
  *                    '-- jsonrpc_forget(): @done never runs, a late answer is ignored

@@ -1,9 +1,10 @@
-/* loop.h - the one loop thread: libev underneath, a struct clock on top.
+/* loop.h - an event loop: libev underneath, a struct clock on top.
  *
- * Everything in bellhop runs inside loop_run(), except blocking work: the store, the threads of
- * skills and data, and net/work.h have threads.  Each turn waits for sockets, handles them, fires
- * timers and deferred calls (clock_turn), and runs the end-of-turn hooks.  In these hooks each
- * socket writes the output of the turn in one system call.
+ * Everything in bellhop runs inside loop_run() on one thread, except blocking work: the store, the
+ * threads of skills and data, and net/work.h have threads.  Each edge that is a thread (edges.h)
+ * has a loop of its own.  A turn waits for sockets, handles them, fires timers and deferred calls
+ * (clock_turn), and runs the end-of-turn hooks.  In these hooks each socket writes the output of
+ * the turn in one system call.
  */
 #pragma once
 #include <stdbool.h>

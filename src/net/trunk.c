@@ -1,6 +1,6 @@
 /* trunk.c - design.  (trunk.h has the contract, batch.h the messages.)
  *
- * The part that both ends share: batches, places of connections, windows, turns, questions.
+ * The part that both ends share: batches, numbers of connections, windows, turns, questions.
  * trunk_heart.c and trunk_edge.c have the two halves.
  *
  * Messages are handled inside the read of the trunk's own connection.  What they cause is written

@@ -5,6 +5,7 @@
  *                                                                            handler, the sessions
  *
  * The edge is a node of a cluster that does not hold the lease; the heart is the node that does.
+ * Threads of the heart's own process are edges too: edges.h runs this code over rings.
  * The edge owns the sockets and parses what comes: it sends whole requests, pieces of bodies, texts
  * of WebSockets and acks.  The heart answers with bytes for a socket.  Each side collects its
  * messages during a turn of the loop and sends them as one batch (net/batch.h).

@@ -1,4 +1,4 @@
-/* ws_client.h - an outgoing WebSocket on the loop (the Discord gateway).  libcurl connects (DNS,
+/* ws_client.h - an outgoing WebSocket on the loop, for Discord and Slack.  libcurl connects (DNS,
  * proxies, TLS), ws_codec frames.
  *
  * A struct ws_client lives from ws_client_open() until its on_closed() returned or

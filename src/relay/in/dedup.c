@@ -1,7 +1,7 @@
 /* dedup.c - design.  (dedup.h has the contract.)
  *
  * The first bits of a key are the index of its bot's ring.  Two bots share a ring with a chance of
- * about one in a thousand.  Keys of older databases lack these bits and spread over all rings.
+ * about one in a thousand.
  *
  * An index slot has a tag of one byte beside it.  The tags of many slots share a cache line, so a
  * key that is new, which is nearly every key, is answered by the tags alone.

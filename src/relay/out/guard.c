@@ -1,7 +1,7 @@
 /* guard.c - design.  (guard.h has the contract.)
  *
  * The guard remembers no verdicts: it asks chats, rights and personas at every action, so a right
- * ends with the change that ends it.  Only the basis of a chat is stored, with the chat: five texts
+ * ends with the change that ends it.  Only the basis of a chat is stored, with the chat: six texts
  * in one string, divided by 0x1f, because few chats need more than one of them.  The key is left
  * out where it equals the guild or the chat itself. */
 #include "relay/out/guard.h"
