@@ -15,14 +15,14 @@
 #include "store/result.h"
 #include "store/worker.h"
 
-#define LINE_OPEN_MS 3000     /* to reach the server and be let in */
-#define LINE_RETRY_MS 500     /* after a line could not be had: no other try before */
+#define LINE_OPEN_MS 3000     /* to connect and authenticate */
+#define LINE_RETRY_MS 500     /* after a connection failed: until the next try */
 #define COMMIT_LOOKUP_MS 5000 /* to find out whether a commit whose answer was lost happened */
-#define BATCH_TRIES 8         /* of a transaction that collided with another node's */
-#define LOOK_ROWS 4096        /* one read looks at no more */
+#define BATCH_TRIES 8         /* of a transaction that conflicted with another one */
+#define LOOK_ROWS 4096        /* rows of one read, at most */
 #define FORGET_ROWS 1024      /* deduplication records dropped per transaction */
-#define PG_SCHEMA_LOCK "7094702830" /* an advisory lock: whoever makes or changes tables */
-#define SIZE_LOOK_MS 60000          /* between two looks at the size of the database */
+#define PG_SCHEMA_LOCK "7094702830" /* an advisory lock, held while tables change */
+#define SIZE_LOOK_MS 60000          /* between two queries for the database's size */
 
 /* Prepared on every line.  Their text is in schema.c. */
 enum pg_statement {
@@ -50,80 +50,82 @@ enum pg_statement {
     N_STATEMENTS
 };
 
-/* ---- line.c: one connection, and waiting on it no longer than agreed ---- */
+/* ---- line.c: one connection, on which every wait has a deadline ---- */
 
 enum line_end {
     LINE_OK,
-    LINE_AGAIN,   /* collided with another transaction: the same once more may work */
-    LINE_FULL,    /* the server has no room */
-    LINE_FAILED,  /* the server said no */
-    LINE_FENCED,  /* the guard of the store does not hold any more */
-    LINE_LOST,    /* the connection is gone, or deaf: closed by us */
-    LINE_UNKNOWN, /* of a commit: lost, and nobody can say whether it happened */
+    LINE_AGAIN,   /* conflicted with another transaction: a retry may work */
+    LINE_FULL,    /* the server's disk is full */
+    LINE_FAILED,  /* the server refused the statement */
+    LINE_FENCED,  /* the lease of store_guard() is not held any more */
+    LINE_LOST,    /* the connection is lost or silent; this side has closed it */
+    LINE_UNKNOWN, /* of a commit: its answer was lost, and its outcome is not known */
 };
 
 struct pg_line {
     PGconn *pg;          /* owned; NULL: none */
     int64_t deadline_us; /* of the round under way */
-    int64_t retry_us;    /* not before, after a failure to open */
+    int64_t retry_us;    /* after a failure: when line_open() may try again */
     char problem[160];   /* of the last failure, for people */
 };
 
 enum line_use { LINE_READS, LINE_WRITES /* in pipeline mode */, LINE_PLAIN /* no statements */ };
 bool line_open(struct pg_line *l, const char *url, enum line_use use); /* false: see problem */
 void line_close(struct pg_line *l);
-/* Called between rounds.  False: the server sent something, which is its notice that it closes. */
+/* Called between rounds.  False: the server sent something, so it is closing the connection. */
 bool line_is_quiet(const struct pg_line *l);
-void line_begin(struct pg_line *l, int64_t ms); /* a round of questions and answers begins */
+void line_begin(struct pg_line *l, int64_t ms); /* a round of statements and answers begins */
 struct params;
-/* All at once, whatever the line is for.  Leaves the line in pipeline mode. */
+/* Prepares the statements in one round, and leaves the line in pipeline mode. */
 bool line_prepare(struct pg_line *l, const char *const *statements, unsigned from, unsigned to);
-/* Queue a question, a statement that was prepared; failures are told by the answers. */
+/* Queues a prepared statement.  The answers report failures. */
 void line_ask(struct pg_line *l, unsigned statement, struct params *p);
-/* The same with a text instead of a statement; its parameters say their types themselves. */
+/* Queues SQL text instead of a prepared statement; its parameters carry their types. */
 void line_ask_sql(struct pg_line *l, const char *sql, struct params *p);
-void line_send(struct pg_line *l); /* pipeline: what was asked goes out; answers follow in order */
-/* The next answer, owned by the caller (PQclear), with LINE_OK; else NULL. */
+void line_send(
+    struct pg_line *l); /* pipeline: sends the queued statements; answers come in order */
+/* Reads the next answer.  LINE_OK: *@ret is owned by the caller (PQclear); else it is NULL. */
 enum line_end line_answer(struct pg_line *l, PGresult **ret);
 enum line_end line_done(struct pg_line *l); /* pipeline: after the last answer of a line_send() */
-/* The worse end of a round: the first that is not LINE_OK, but LINE_LOST above all. */
+/* Folds two ends of a round into one: LINE_LOST wins, else the first that is not LINE_OK. */
 static inline void line_fold(enum line_end *into, enum line_end e)
 {
     if (e == LINE_LOST || *into == LINE_OK)
         *into = e;
 }
-/* No pipeline: rows one at a time after one line_ask(); *@ret NULL: that was the last. */
+/* No pipeline: the next row after one line_ask(); *@ret NULL: there is no other row. */
 enum line_end line_row(struct pg_line *l, PGresult **ret);
-/* No pipeline: several commands as text; the last answer, as text, where @ret is not NULL. */
+/* No pipeline: runs several commands as text.  *@ret gets the last answer, unless @ret is NULL. */
 enum line_end line_text(struct pg_line *l, const char *sql, PGresult **ret);
-/* The same for one word that @sql answers with; no row is an empty one.  False: it failed. */
+/* Runs @sql, which answers with one word; no row: an empty word.  False: it failed. */
 bool line_word(struct pg_line *l, const char *sql, char *ret, size_t size);
 
 /* ---- fate.c: a commit whose answer was lost ----
  *
- * Every writing transaction leaves its number in the row of whoever writes, so that it can be told
- * later whether it happened.  The server's own number tells only when it has ended: a server that
- * crashed gives the numbers of transactions which it had not written down to others. */
+ * Every writing transaction writes its number into this writer's row of the table `fate`, so that
+ * fate.c can look up later whether the transaction committed.  The server's transaction id tells
+ * only whether the transaction has ended: after a crash the server may give the id of an unwritten
+ * transaction to another one. */
 
 #define PG_FATE_TABLE \
     "CREATE TABLE IF NOT EXISTS fate (writer bigint PRIMARY KEY, n bigint NOT NULL, at " \
     "timestamptz NOT NULL) WITH (fillfactor = 50);"
-/* The first question of a transaction: its answer is the server's number. */
+/* The first statement of a transaction; it answers with the server's transaction id. */
 #define PG_FATE_MARK(writer, n) \
     "INSERT INTO fate VALUES (" writer ", " n ", clock_timestamp()) ON CONFLICT (writer) DO " \
     "UPDATE SET n = excluded.n, at = excluded.at RETURNING pg_current_xact_id()::text"
 
 struct pg_mark {
     int64_t writer, n; /* 0: nothing was written yet */
-    char xact[32];     /* the server's number; empty: not known yet */
+    char xact[32];     /* the server's transaction id; empty: not known yet */
 };
 enum pg_fate { FATE_UNKNOWN, FATE_OPEN /* never told */, FATE_DONE, FATE_UNDONE };
 void pg_mark_next(struct pg_mark *m); /* for the next transaction */
 void pg_mark_read(struct pg_mark *m, const PGresult *r);
-/* Asks for @ms, but once at least. */
+/* Looks the transaction up until its fate is known, for @ms, but at least once. */
 enum pg_fate pg_find_fate(const char *url, const struct pg_mark *m, int64_t ms);
 
-/* ---- line.c: what goes with a question, in the server's binary form ---- */
+/* ---- line.c: the parameters of a statement, in the server's binary form ---- */
 
 #define MAX_PARAMS 20
 struct params {
@@ -159,7 +161,7 @@ struct str column_bytes(const PGresult *r, int row, int column); /* borrowed; NU
 
 /* ---- the store ---- */
 
-struct kv_last { /* write.c: of several changes of a record the last */
+struct kv_last { /* write.c: the last of several changes of one record */
     const struct store_kv *item;
     size_t at; /* its place in the run */
 };
@@ -168,7 +170,7 @@ struct store_postgres {
     struct store_worker worker;
     struct log log;
     char *url;         /* owned; secret */
-    int64_t answer_ms; /* for a round of answers */
+    int64_t answer_ms; /* timeout of a round */
 
     struct pg_line main; /* used under db_lock */
     pthread_mutex_t db_lock;
@@ -176,21 +178,21 @@ struct store_postgres {
     struct params reader_params;
     struct pg_line loader; /* used under db_lock, like the next one */
     struct params params;
-    bool moving;  /* not a server: tables that are being filled are welcome (migrate.c) */
-    bool looking; /* not a server: nothing is made or changed */
+    bool moving;  /* migrate.c, not a server: accepts tables that a migration is filling */
+    bool looking; /* store_postgres_look(), not a server: creates and changes nothing */
     bool empty;   /* @looking found no tables */
 
     /* of the write thread */
     struct pg_mark mark;     /* of the newest transaction */
-    bool in_doubt;           /* nobody knows yet whether that one happened */
-    struct store_op **asked; /* owned; by statement: whose answer it is; NULL: nobody's own */
+    bool in_doubt;           /* it is not known yet whether that transaction committed */
+    struct store_op **asked; /* owned; by statement: the op that gets the answer; NULL: none */
     size_t n_asked, cap_asked;
     struct kv_last *kvs; /* owned */
     size_t cap_kvs;
     struct buf keys;         /* deduplication keys of the transaction */
-    int64_t look_us;         /* when we look at the size again */
-    char batch_problem[160]; /* why something in this batch failed; empty: all well */
-    int64_t told_bytes;      /* of the database; atomic */
+    int64_t look_us;         /* when the size is queried again */
+    char batch_problem[160]; /* why an op of this batch failed; empty: none did */
+    int64_t told_bytes;      /* the database's size for store_stats; atomic */
 };
 
 static inline struct store_postgres *postgres_of(struct store *st)
@@ -201,10 +203,10 @@ static inline struct store_postgres *postgres_of(struct store *st)
 /* schema.c: statements */
 extern const char *const pg_statements[N_STATEMENTS];
 
-/* schema.c: tables, functions, the numbers of this start */
+/* schema.c: creates or migrates the tables and functions, and takes a boot number */
 bool pg_schema_prepare(struct store_postgres *st, char *ret_why);
 
-/* batch.c: transactions, leases, and what the write thread does between them */
+/* batch.c: transactions and leases, and the write thread's work between them */
 void pg_batch_run(struct store *base, struct store_op *first, struct store_stats *counts);
 bool pg_batch_forget(struct store *base, int64_t before_ms);
 void pg_batch_maintain(struct store *base, bool quiet);

@@ -1,4 +1,4 @@
-/* line.c - one connection to the server, and waiting on it no longer than agreed.
+/* line.c - one connection to the server, on which every wait has a deadline.
  *
  *      none --line_open--> open --line_ask, line_send, line_answer ... line_done--> open
  *        ^                   |
@@ -245,8 +245,8 @@ static enum line_end judge(struct pg_line *l, const PGresult *r)
         return PQstatus(l->pg) == CONNECTION_OK ? LINE_FAILED : LINE_LOST;
     }
     note(l, text != NULL ? text : code);
-    if (strncmp(code, "40", 2) == 0 || strcmp(code, "55P03") == 0 ||
-        strcmp(code, "23505") == 0) /* deadlock, lock not to be had, a key came first elsewhere */
+    /* deadlock or serialization, lock timeout, another transaction inserted the key first */
+    if (strncmp(code, "40", 2) == 0 || strcmp(code, "55P03") == 0 || strcmp(code, "23505") == 0)
         return LINE_AGAIN;
     if (strncmp(code, "53", 2) == 0)
         return LINE_FULL;

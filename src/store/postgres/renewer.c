@@ -11,14 +11,14 @@ struct lease_renewer {
     pthread_t thread;
     char *url; /* owned; secret */
     struct store_lease lease;
-    int64_t end_us; /* it renews no longer */
+    int64_t end_us; /* when it stops renewing */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool stopping;   /* under the lock */
-    int64_t kept_us; /* of the thread until it is joined: when the newest renewal was asked for */
+    int64_t kept_us; /* when the newest renewal that succeeded was requested; of the thread */
 };
 
-/* False: it is to end. */
+/* False: the renewer is being stopped. */
 static bool pause_for(struct lease_renewer *k, int64_t ms)
 {
     int64_t until_us = thread_now_us() + ms * 1000;

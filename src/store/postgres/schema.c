@@ -12,9 +12,9 @@
 #include <time.h>
 #include "base/crypto.h"
 
-#define SCHEMA_MS 60000 /* making the tables; others that start wait for the lock meanwhile */
+#define SCHEMA_MS 60000 /* to create the tables; other nodes wait for the lock meanwhile */
 #define CLOCK_OFF_S 30
-#define SCHEMA_OLDEST 1 /* programs that know this version can use what we make */
+#define SCHEMA_OLDEST 1 /* the oldest version whose programs can use these tables */
 
 /* 1: the first. */
 static const char first[] =
