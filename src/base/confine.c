@@ -169,9 +169,9 @@ void confine_describe(const struct confined *c, char *ret_text, size_t size)
     if (c->landlock > 0)
         snprintf(files, sizeof files, "files (Landlock %d)", c->landlock);
     else
-        snprintf(files, sizeof files, "files not: no Landlock to be had here");
+        snprintf(files, sizeof files, "files not confined: the kernel has no Landlock");
     snprintf(ret_text, size, "%s, %s", files,
-             c->seccomp ? "calls (seccomp)" : "calls not: no seccomp to be had here");
+             c->seccomp ? "calls (seccomp)" : "calls not confined: the kernel has no seccomp");
 }
 
 /* ---- system calls: seccomp ---- */

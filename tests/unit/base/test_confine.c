@@ -335,7 +335,7 @@ static void what_holds_is_told_in_words(void **state)
     confine_describe(&(struct confined){.landlock = 7, .seccomp = 1}, text, sizeof text);
     assert_string_equal(text, "files (Landlock 7), calls (seccomp)");
     confine_describe(&(struct confined){.seccomp = 1}, text, sizeof text);
-    assert_string_equal(text, "files not: no Landlock to be had here, calls (seccomp)");
+    assert_string_equal(text, "files not confined: the kernel has no Landlock, calls (seccomp)");
     confine_describe(&(struct confined){.off = true}, text, sizeof text);
     assert_string_equal(text, "switched off (confine: off)");
 }
