@@ -29,7 +29,7 @@
 #define ENGINE_TURNS 256
 
 int64_t thread_now_us(void); /* monotonic */
-/* Signals stay with the loop thread.  @name: at most 15 characters.  False: none to be had. */
+/* Starts a thread that gets no signals.  @name: at most 15 characters.  False: it failed. */
 bool thread_start(pthread_t *ret, void *(*main)(void *arg), void *arg, const char *name);
 
 /* Where an op is.  The loop and the threads race for QUEUED with a compare-and-swap, so an append
@@ -83,7 +83,7 @@ struct engine_config {
 };
 
 struct engine *engine_new(struct loop *loop, const struct engine_config *cfg);
-bool engine_start(struct engine *e); /* false: no thread to be had; engine_close() follows */
+bool engine_start(struct engine *e); /* false: a thread failed to start; engine_close() follows */
 /* Does the writes that wait, drops all else, ends the threads.  finish() does not run any more. */
 void engine_close(struct engine *e);
 

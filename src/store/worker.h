@@ -50,7 +50,7 @@ struct store_worker {
     struct store_stats stats;
 };
 
-/* False: no thread to be had; worker_stop() follows. */
+/* False: a thread failed to start; worker_stop() follows. */
 bool worker_start(struct store_worker *w, const struct worker_ops *ops, struct loop *loop,
                   const struct log *log);
 /* Commits queued writes, drops reads and ends the threads.  No done() runs afterwards. */

@@ -18,16 +18,16 @@
 #include "store/sqlite/sqlite.h"
 #include "store/worker.h"
 
-#define SCHEMA_APPLICATION_ID 0x62686f70 /* "bhop": tells our files from other people's */
+#define SCHEMA_APPLICATION_ID 0x62686f70 /* "bhop": marks a file as a database of bellhop */
 #define SCHEMA_EARLIER_ID 0x62656c6c     /* "bell": files from before the first release */
 #define FORGET_ROWS 256                  /* deduplication records dropped per transaction */
-#define PURGE_ROWS 1024                  /* settled rows deleted per transaction when it is quiet */
-#define PURGE_QUIET_MS 50                /* it is, when nothing was submitted for this long */
-#define PURGE_BACKLOG 65536              /* settled rows: from here on some go after every batch */
-#define PURGE_RETRY_MS 1000              /* after a failure */
-#define PROBE_MS 1000      /* while ill: between two looks whether writing works again */
-#define VACUUM_PAGES 16384 /* free pages: from here on, when they are most of the file, they go */
-#define PURGE_LATE_MS 5000 /* the same when the oldest was settled that long ago */
+#define PURGE_ROWS 1024     /* settled rows deleted per transaction while the store is quiet */
+#define PURGE_QUIET_MS 50   /* without a submission: the store is quiet */
+#define PURGE_BACKLOG 65536 /* settled rows from here on: some are deleted after every batch */
+#define PURGE_RETRY_MS 1000 /* after a failure */
+#define PROBE_MS 1000 /* after a failed write: between two probes whether writing works again */
+#define VACUUM_PAGES 16384 /* free pages from here on, if most of the file is free, are released */
+#define PURGE_LATE_MS 5000 /* some are deleted also if the oldest was settled this long ago */
 
 /* Prepared once, kept as long as the connection.  Their text is in schema.c. */
 enum statement {
@@ -73,23 +73,23 @@ struct settled {
     int64_t log; /* the log row that says so */
 };
 
-/* Settled rows that still lie in their table: acked.c. */
+/* Rows that are settled but not deleted yet: acked.c. */
 struct acked {
-    pthread_mutex_t lock; /* guards the first part; the write thread changes it, the other looks */
+    pthread_mutex_t lock; /* guards the members up to @reading; the write thread fills @set */
     struct settled *set;  /* owned; a table, id 0 where there is none */
     size_t cap, n;
     uint64_t reads; /* begun, ever */
-    bool reading;   /* one is under way: what its snapshot still has must stay in the set */
+    bool reading;   /* a read is under way: ids of rows in its snapshot must stay in the set */
 
     struct buf batch;       /* ids of the transaction under way, as they are logged */
     int64_t log_end;        /* number of the newest log row */
-    uint64_t *plan;         /* owned; what is being purged, ascending; NULL: nothing is */
+    uint64_t *plan;         /* owned; ids being purged, ascending; NULL: no purge is under way */
     size_t plan_n, plan_at; /* deleted up to here */
     size_t plan_left;       /* out of the set up to here */
     uint64_t plan_reads;    /* reads begun when the newest slice was deleted */
     int64_t plan_log_end;   /* log rows up to here are wholly in @plan */
-    int64_t since_us;       /* when the oldest of them was settled; 0: there is none */
-    int64_t retry_us;       /* after a failure: not before */
+    int64_t since_us;       /* when the oldest settled row was settled; 0: there is none */
+    int64_t retry_us;       /* after a failure: the next try, at the earliest */
 };
 
 /* Room on the disk: space.c has the picture. */
@@ -98,11 +98,11 @@ struct space {
     enum space_state state;
     uint64_t wanted, max_bytes; /* as configured; 0: none */
     uint64_t reserve;           /* less on a small disk */
-    uint64_t ballast;           /* laid; 0: none is */
-    uint64_t room, disk;        /* when we looked: for rows, and on the disk itself */
-    int64_t look_us;            /* when we look again, */
-    uint64_t written;           /* unless so much was written since */
-    int64_t told_room;          /* the same for the loop thread: atomic, like the next ones */
+    uint64_t ballast;           /* bytes of the ballast file; 0: there is none */
+    uint64_t room, disk;        /* at the last check: free for rows, and free on the disk itself */
+    int64_t look_us;            /* when the next check is due; sooner after many writes */
+    uint64_t written;           /* bytes since the last check */
+    int64_t told_room;          /* for the loop thread: atomic, like the next ones */
     int64_t told_bytes;         /* of the database and its log */
     bool told_full;
 };
@@ -111,7 +111,7 @@ struct space {
 struct checkpoints {
     /* of the write thread */
     int pages;       /* of the log, after the last commit */
-    int retry_pages; /* the write thread copies nothing before the log is that long */
+    int retry_pages; /* the write thread copies the rest only once the log is this long */
 
     pthread_mutex_t lock;   /* guards the next four */
     pthread_cond_t changed; /* @wanted or @stopping */
@@ -141,7 +141,7 @@ struct store_sqlite {
     struct space space;
     struct checkpoints checkpoints;
     bool boot_pending;       /* the boot number is not on disk yet: the disk was full */
-    char batch_problem[160]; /* why something in this batch failed; empty: all well */
+    char batch_problem[160]; /* why an op of this batch failed; empty: none did */
 };
 
 static inline struct store_sqlite *sqlite_of(struct store *st)
@@ -149,7 +149,7 @@ static inline struct store_sqlite *sqlite_of(struct store *st)
     return container_of(st, struct store_sqlite, worker.base);
 }
 
-/* schema.c: statements, and what a result code means */
+/* schema.c: the statements, and the meaning of result codes */
 bool statements_prepare(struct sql_conn *c, bool reader);
 void statements_finalize(struct sql_conn *c);
 int sql_run(struct sql_conn *c, enum statement s);          /* step to the end and reset */
@@ -163,13 +163,13 @@ int64_t schema_version(void); /* the newest that this program knows */
 bool schema_id_is_ours(const char *path, int64_t application_id, char *ret_why);
 bool schema_prepare(struct store_sqlite *st, char *ret_why);
 
-/* space.c: room on the disk, looked after on the write thread */
+/* space.c: keeps room on the disk; called on the write thread */
 void space_init(struct store_sqlite *st, const struct store_settings *settings);
-void space_done(struct store_sqlite *st);                     /* the database is closed */
-void space_look(struct store_sqlite *st, bool now);           /* now and then, or now */
-void space_tell(struct store_sqlite *st);                     /* something was written, or freed */
-bool space_may(struct store_sqlite *st, struct store_op *op); /* else it is BH_BUSY now */
-bool space_is_out(struct store_sqlite *st, int rc);           /* is that what the code means? */
+void space_done(struct store_sqlite *st);           /* the database is closed */
+void space_look(struct store_sqlite *st, bool now); /* checks when due, or at once */
+void space_tell(struct store_sqlite *st);           /* publishes the size of the database */
+bool space_may(struct store_sqlite *st, struct store_op *op); /* false: op->err is BH_BUSY */
+bool space_is_out(struct store_sqlite *st, int rc);           /* does the code mean a full disk? */
 bool space_hit(struct store_sqlite *st); /* a write met a full disk; true: try it again */
 
 /* batch.c: one transaction */
@@ -177,11 +177,11 @@ void batch_run(struct store *base, struct store_op *first, struct store_stats *c
 bool batch_forget(struct store *base, int64_t before_ms); /* false: there is more to forget */
 bool batch_probe(struct store_sqlite *st);                /* does writing work? */
 
-/* batch.c: what the write thread does beside its batches */
+/* batch.c: the upkeep of the write thread between its batches */
 void maintain(struct store *base, bool quiet);
 int64_t maintain_due_us(struct store *base);
 
-/* log.c: the log, written back beside the commits */
+/* log.c: writes the log back into the database, beside the commits */
 bool checkpoint_start(struct store_sqlite *st,
                       char *ret_why);              /* false: checkpoint_stop() follows */
 void checkpoint_maintain(struct store_sqlite *st); /* the write thread, after a round of work */
