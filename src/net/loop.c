@@ -22,38 +22,38 @@
 #include "base/list.h"
 #include "base/log.h"
 
-struct call {
+struct loop_call {
     loop_fn *fn;
     void *ctx;
 };
 
-struct calls {
-    struct call *v; /* owned */
+struct loop_calls {
+    struct loop_call *v; /* owned */
     size_t n, cap;
 };
 
 struct signal_watch {
     ev_signal ev;
-    struct call call;
+    struct loop_call call;
     struct list link;
 };
 
 struct loop {
-    struct ev_loop *ev;  /* owned */
-    struct clock *clock; /* owned */
-    ev_check woke;       /* sets the clock */
-    struct call on_wake; /* fn NULL: no hook */
-    ev_timer alarm;      /* wakes us when the clock has work */
+    struct ev_loop *ev;       /* owned */
+    struct clock *clock;      /* owned */
+    ev_check woke;            /* sets the clock */
+    struct loop_call on_wake; /* fn NULL: no hook */
+    ev_timer alarm;           /* wakes us when the clock has work */
     ev_async posted;
     bool stop;
     int64_t woke_us;             /* when this turn began */
     int64_t cpu_us, cpu_read_us; /* the thread's CPU time shortly before, and when it was read */
     struct loop_stalls stalls;
     struct list signals;
-    struct calls hooks;    /* turn-end; a removed one has fn == NULL */
-    pthread_mutex_t mutex; /* guards @mail */
-    struct calls mail;     /* posted by other threads */
-    struct calls reading;  /* the mail being delivered */
+    struct loop_calls hooks;   /* turn-end; a removed one has fn == NULL */
+    pthread_mutex_t mutex;     /* guards @mail */
+    struct loop_calls mail;    /* posted by other threads */
+    struct loop_calls reading; /* the mail being delivered */
 };
 
 struct loop_fd {
@@ -63,13 +63,13 @@ struct loop_fd {
     void *ctx;
 };
 
-static void calls_add(struct calls *c, loop_fn *fn, void *ctx)
+static void calls_add(struct loop_calls *c, loop_fn *fn, void *ctx)
 {
     if (c->n == c->cap) {
         c->cap = c->cap != 0 ? c->cap * 2 : 8;
         c->v = xrealloc(c->v, c->cap * sizeof *c->v);
     }
-    c->v[c->n++] = (struct call){fn, ctx};
+    c->v[c->n++] = (struct loop_call){fn, ctx};
 }
 
 static void set_clock(struct loop *l)
@@ -131,7 +131,7 @@ static void on_alarm(struct ev_loop *ev, ev_timer *w, int events)
 static void on_posted(struct ev_loop *ev, ev_async *w, int events)
 {
     struct loop *l = container_of(w, struct loop, posted);
-    struct calls empty = l->reading;
+    struct loop_calls empty = l->reading;
 
     pthread_mutex_lock(&l->mutex);
     l->reading = l->mail;
@@ -282,7 +282,7 @@ static void on_signal(struct ev_loop *ev, ev_signal *w, int events)
 void loop_on_signal(struct loop *l, int signo, loop_fn *fn, void *ctx)
 {
     struct signal_watch *w = xcalloc(1, sizeof *w);
-    w->call = (struct call){fn, ctx};
+    w->call = (struct loop_call){fn, ctx};
     list_append(&l->signals, &w->link);
     ev_signal_init(&w->ev, on_signal, signo);
     ev_signal_start(l->ev, &w->ev);
@@ -290,7 +290,7 @@ void loop_on_signal(struct loop *l, int signo, loop_fn *fn, void *ctx)
 
 void loop_on_wake(struct loop *l, loop_fn *fn, void *ctx)
 {
-    l->on_wake = (struct call){fn, ctx};
+    l->on_wake = (struct loop_call){fn, ctx};
 }
 
 void loop_on_turn_end(struct loop *l, loop_fn *fn, void *ctx)
