@@ -1,7 +1,7 @@
 /* spool.c - design.  (spool.h has the contract.)
  *
- * A file begins with a block of SPOOL_HEAD bytes: a mark, and the place up to which its lines are
- * taken.  The place is written after every line, into the page cache.  Lines follow; the program
+ * A file begins with a block of SPOOL_HEAD bytes: a mark, and the cursor up to which its lines are
+ * taken.  The cursor is written after every line, into the page cache.  Lines follow; the program
  * appends them through a descriptor with O_APPEND, which also holds an exclusive flock.
  *
  *      <dir>/1 --all taken, lock free--> deleted;  <dir>/2 ... the same;  none left --> dry()
@@ -81,7 +81,7 @@ static void file_path(const struct spool *s, uint64_t number, struct buf *out)
 
 /* ---- one file ---- */
 
-static void save_place(struct spool_file *f)
+static void save_cursor(struct spool_file *f)
 {
     uint64_t at = f->at;
 
@@ -89,7 +89,7 @@ static void save_place(struct spool_file *f)
         log_warn(NULL, "cannot note which lines are taken: %s", strerror(errno));
 }
 
-static bool read_place(struct spool_file *f)
+static bool read_cursor(struct spool_file *f)
 {
     char head[sizeof MARK - 1 + sizeof f->at];
     struct stat st;
@@ -165,7 +165,7 @@ static bool next_line(struct spool *s, struct spool_file *f, struct str *ret_lin
                          s->max_line);
             s->skipping = true;
             f->at += n;
-            save_place(f);
+            save_cursor(f);
             buf_reset(&s->buf);
             s->pos = s->seen = n = 0;
         } else if (s->pos > 0) {
@@ -187,7 +187,7 @@ static void line_over(struct spool *s, struct spool_file *f, size_t n)
     f->at += n + 1;
     s->pos += n + 1;
     s->seen = 0;
-    save_place(f);
+    save_cursor(f);
     if (!timer_is_set(&s->erase))
         timer_set(loop_clock(s->loop), &s->erase, SPOOL_ERASE_MS);
 }
@@ -375,7 +375,7 @@ static void find_files(struct spool *s)
         *f = (struct spool_file){.number = number, .old = true, .over = true};
         f->fd = open(buf_z(&path), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         s->last = number > s->last ? number : s->last;
-        if (f->fd < 0 || !read_place(f)) {
+        if (f->fd < 0 || !read_cursor(f)) {
             log_warn(NULL, "%s is not a file of lines, and is left alone", buf_z(&path));
             if (f->fd >= 0)
                 close(f->fd);

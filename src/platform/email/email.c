@@ -211,8 +211,8 @@ static enum bh_err email_open(struct platform *p, char *ret_why)
     e->thread = work_pool_new(p->env->loop, 1);
     list_init(&e->shelf);
     list_init(&e->wanted);
-    e->in.place.bot = str_of(p->bot);
-    e->in.place.folder = str_of(e->cfg->folder != NULL ? e->cfg->folder : "INBOX");
+    e->in.cursor.bot = str_of(p->bot);
+    e->in.cursor.folder = str_of(e->cfg->folder != NULL ? e->cfg->folder : "INBOX");
     email_in_open(e);
     enum bh_err err = email_oauth_open(e, ret_why);
     return err == BH_OK && !email_cursor_load(e, ret_why) ? BH_UNAVAILABLE : err;
@@ -284,8 +284,8 @@ static void email_status(struct platform *p, struct jw *w)
     const struct email *e = email_of(p);
 
     jw_kbool(w, "idle", e->in.imap != NULL && imap_is_idle(e->in.imap));
-    jw_ki64(w, "uidvalidity", (int64_t)e->in.place.uidvalidity);
-    jw_ki64(w, "uid", (int64_t)e->in.place.uid);
+    jw_ki64(w, "uidvalidity", (int64_t)e->in.cursor.uidvalidity);
+    jw_ki64(w, "uid", (int64_t)e->in.cursor.uid);
     jw_ki64(w, "mailsWaiting", (int64_t)e->in.n_letters);
     if (e->in.heard_ms > 0)
         jw_ki64(w, "heardSecondsAgo", (clock_now_ms(e->base.env->clock) - e->in.heard_ms) / 1000);

@@ -84,7 +84,7 @@ struct email {
         struct timer again;           /* the next attempt to connect, or to deliver */
         unsigned failures;
         unsigned busy_times; /* in a row: the relay could not take the first letter */
-        struct email_cursor place;
+        struct email_cursor cursor;
         bool has_place; /* the folder was opened before */
         bool listing, overflow, reopen;
         uint32_t to;         /* end of the listing; 0: the last mail */

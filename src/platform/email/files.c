@@ -110,7 +110,7 @@ void email_media_where(struct platform *p, struct media_ask ask, struct str ref)
 
     while (k < 3 && str_split(&ref, '.', &part) && str_to_u64(part, &n[k]))
         k++;
-    if (k != 3 || n[0] != e->in.place.uidvalidity || n[1] > UINT32_MAX) {
+    if (k != 3 || n[0] != e->in.cursor.uidvalidity || n[1] > UINT32_MAX) {
         host_media_gone(p->host, ask, "the folder was made anew since the mail came");
         return;
     }
@@ -131,7 +131,7 @@ void email_media_where(struct platform *p, struct media_ask ask, struct str ref)
     list_append(&e->wanted, &w->link);
     e->n_wanted++;
     /* A mail that is being delivered is put on the shelf when that is done. */
-    if (first && e->in.open && e->in.place.uid >= w->uid)
+    if (first && e->in.open && e->in.cursor.uid >= w->uid)
         imap_fetch(e->in.imap, w->uid);
 }
 
@@ -149,7 +149,7 @@ void email_files_connected(struct email *e)
 
     list_each (&e->wanted, it, nxt) {
         uint32_t uid = list_entry(it, struct wanted, link)->uid;
-        if (uid != last && uid <= e->in.place.uid)
+        if (uid != last && uid <= e->in.cursor.uid)
             imap_fetch(e->in.imap, uid);
         last = uid;
     }

@@ -7,7 +7,7 @@
  *                              '--the server refuses--> WITHHELD: fetched again after a pause
  *
  * A few letters are fetched ahead; the first one alone is delivered, so the order is the folder's.
- * The place (UIDVALIDITY, UID) is written after the letter's event is on disk.  A crash in between
+ * The cursor (UIDVALIDITY, UID) is written after the letter's event is on disk.  A crash in between
  * fetches the letter again: its event id is the same, and so is its record (email_mail), so it is
  * not delivered twice.
  *
@@ -102,7 +102,7 @@ static void drop_letters(struct email *e)
         letter_free(list_entry(it, struct letter_in, link));
 }
 
-/* Adds a letter at its place; listings come in order, so the place is the end. */
+/* Adds a letter in order of UIDs; listings come in order, so nearly always at the end. */
 static void letter_add(struct email *e, uint32_t uid, uint64_t size, int64_t date_ms)
 {
     struct list *at = e->in.letters.prev;
@@ -117,12 +117,12 @@ static void letter_add(struct email *e, uint32_t uid, uint64_t size, int64_t dat
     e->in.n_letters++;
 }
 
-/* ---- the place ---- */
+/* ---- the cursor ---- */
 
-static void write_place(struct email *e)
+static void write_cursor(struct email *e)
 {
     /* Urgent: a crash right after a delivery would repeat it, with the same id. */
-    record_put(e->base.env->store, &email_cursor_form, NULL, &e->in.place, true, NULL, NULL);
+    record_put(e->base.env->store, &email_cursor_form, NULL, &e->in.cursor, true, NULL, NULL);
 }
 
 /* The relay got the letter: it is never taken again, and answers find its thread. */
@@ -146,10 +146,10 @@ static void finish(struct email *e, struct letter_in *l, bool taken)
         if (l->wanted)
             imap_seen(e->in.imap, l->uid);
     }
-    e->in.place.uid = l->uid;
-    if (l->date_ms > e->in.place.last_ms)
-        e->in.place.last_ms = l->date_ms;
-    write_place(e);
+    e->in.cursor.uid = l->uid;
+    if (l->date_ms > e->in.cursor.last_ms)
+        e->in.cursor.last_ms = l->date_ms;
+    write_cursor(e);
     l->state = l->state == ACCEPTING ? READY : l->state; /* nothing to cancel */
     if (taken && l->mail.n_files > 0)
         email_shelve(e, l->uid, &l->mail);
@@ -180,7 +180,7 @@ static void write_event(struct email *e, struct letter_in *l, struct event *ev,
     buf_add_z(room, hash);
     for (size_t i = 0; i < m->n_files; i++) {
         refs[i] = room->n;
-        buf_printf(room, "%" PRIu64 ".%u.%zu", e->in.place.uidvalidity, l->uid, i);
+        buf_printf(room, "%" PRIu64 ".%u.%zu", e->in.cursor.uidvalidity, l->uid, i);
         ends[i] = room->n;
     }
     ev->event_id = str_make(room->p, EMAIL_HASH_CHARS);
@@ -311,8 +311,8 @@ static void deliver(struct email *e, struct letter_in *l)
                       m->is_bounce ? "it is a report about a mail of somebody else" : m->refused);
     } else if (email_is_own_id(e, str_of(m->message_id))) {
         refuse_letter(e, l, own_mail);
-    } else if (e->in.place.anew && m->date_ms > 0 &&
-               m->date_ms < e->in.place.since_ms - OVERLAP_MS) {
+    } else if (e->in.cursor.anew && m->date_ms > 0 &&
+               m->date_ms < e->in.cursor.since_ms - OVERLAP_MS) {
         finish(e, l, false); /* from before the first start, stored again with a new date */
     } else {
         accept_letter(e, l);
@@ -562,10 +562,10 @@ static void step(struct email *e)
         list_next(e);
         return;
     }
-    if (e->in.place.anew) {
-        e->in.place.anew = false;
-        e->in.place.uid = e->in.listed;
-        write_place(e);
+    if (e->in.cursor.anew) {
+        e->in.cursor.anew = false;
+        e->in.cursor.uid = e->in.listed;
+        write_cursor(e);
     }
     withheld_end(e); /* it may have been deleted */
     imap_rest(e->in.imap);
@@ -578,16 +578,16 @@ static void on_item(void *ctx, uint32_t uid, uint64_t size, int64_t date_ms)
     if (!e->in.listing)
         return;
     if (!e->in.has_place) { /* the first start: the last mail */
-        if (uid > e->in.place.uid)
-            e->in.place.uid = uid;
-        if (date_ms > e->in.place.since_ms)
-            e->in.place.since_ms = date_ms;
+        if (uid > e->in.cursor.uid)
+            e->in.cursor.uid = uid;
+        if (date_ms > e->in.cursor.since_ms)
+            e->in.cursor.since_ms = date_ms;
         return;
     }
     if (uid <= e->in.listed || (e->in.to != 0 && uid > e->in.to))
         return;
-    if (e->in.place.anew && date_ms > 0 &&
-        (date_ms <= e->in.place.since_ms || date_ms < e->in.place.last_ms - OVERLAP_MS))
+    if (e->in.cursor.anew && date_ms > 0 &&
+        (date_ms <= e->in.cursor.since_ms || date_ms < e->in.cursor.last_ms - OVERLAP_MS))
         return;
     if (e->in.n_letters >= LIST_MAX)
         e->in.overflow = true;
@@ -603,13 +603,13 @@ static void on_listed(void *ctx)
     e->in.heard_ms = clock_now_ms(e->base.env->clock);
     if (!e->in.has_place) {
         e->in.has_place = true;
-        if (e->in.place.since_ms == 0)
-            e->in.place.since_ms = clock_wall_ms(e->base.env->clock) - 600000;
-        e->in.place.last_ms = e->in.place.since_ms;
-        e->in.listed = (uint32_t)e->in.place.uid;
-        write_place(e);
+        if (e->in.cursor.since_ms == 0)
+            e->in.cursor.since_ms = clock_wall_ms(e->base.env->clock) - 600000;
+        e->in.cursor.last_ms = e->in.cursor.since_ms;
+        e->in.listed = (uint32_t)e->in.cursor.uid;
+        write_cursor(e);
         log_info(&e->base.log, "the first start: older mail is not answered: uid=%" PRIu64,
-                 e->in.place.uid);
+                 e->in.cursor.uid);
         list_next(e); /* what came meanwhile */
         return;
     }
@@ -630,7 +630,7 @@ static void on_listed(void *ctx)
 static void on_selected(void *ctx, const struct imap_folder *f)
 {
     struct email *e = ctx;
-    struct email_cursor *place = &e->in.place;
+    struct email_cursor *cursor = &e->in.cursor;
 
     e->in.open = true;
     e->in.failures = 0;
@@ -638,23 +638,23 @@ static void on_selected(void *ctx, const struct imap_folder *f)
     e->in.uidnext = f->uidnext;
     email_well(e);
     if (!e->in.has_place) {
-        place->uidvalidity = f->uidvalidity;
-        place->uid = f->uidnext > 0 ? f->uidnext - 1 : 0;
+        cursor->uidvalidity = f->uidvalidity;
+        cursor->uid = f->uidnext > 0 ? f->uidnext - 1 : 0;
         e->in.listing = true;
         imap_list(e->in.imap, UINT32_MAX, 0); /* the last mail alone */
         return;
     }
-    if (place->uidvalidity != f->uidvalidity) {
+    if (cursor->uidvalidity != f->uidvalidity) {
         log_warn(&e->base.log,
                  "the folder was made anew (UIDVALIDITY %" PRIu64
                  " is now %u): its mails are compared by Message-ID",
-                 place->uidvalidity, f->uidvalidity);
-        place->uidvalidity = f->uidvalidity;
-        place->uid = 0;
-        place->anew = true;
+                 cursor->uidvalidity, f->uidvalidity);
+        cursor->uidvalidity = f->uidvalidity;
+        cursor->uid = 0;
+        cursor->anew = true;
         email_files_anew(e);
     }
-    e->in.listed = (uint32_t)place->uid;
+    e->in.listed = (uint32_t)cursor->uid;
     email_files_connected(e);
     list_next(e);
 }

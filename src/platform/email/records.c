@@ -14,7 +14,7 @@
 #include "store/erasure.h"
 #include "store/sweep.h"
 
-static const struct record_field place_fields[] = {
+static const struct record_field cursor_fields[] = {
     RECORD_FIELD(struct email_cursor, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
     RECORD_FIELD(struct email_cursor, folder, "folder", RECORD_KEY | RECORD_NEEDED, .max = 256),
     RECORD_FIELD(struct email_cursor, uidvalidity, "uidvalidity", RECORD_NEEDED, .max = UINT32_MAX),
@@ -24,7 +24,7 @@ static const struct record_field place_fields[] = {
     RECORD_FIELD(struct email_cursor, anew, "anew", 0),
 };
 const struct record_form email_cursor_form =
-    RECORD_FORM("email", struct email_cursor, place_fields);
+    RECORD_FORM("email", struct email_cursor, cursor_fields);
 
 static const struct record_field mail_fields[] = {
     RECORD_FIELD(struct email_mail, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
@@ -78,25 +78,25 @@ void email_mail_put(struct email *e, enum email_kind kind, struct str chat, stru
 
 /* ---- the folder ---- */
 
-static bool on_place(void *ctx, struct str key, void *thing)
+static bool on_cursor(void *ctx, struct str key, void *thing)
 {
     struct email *e = ctx;
     const struct email_cursor *p = thing;
 
-    if (!str_eq(p->folder, e->in.place.folder))
+    if (!str_eq(p->folder, e->in.cursor.folder))
         return true;
-    e->in.place.uidvalidity = p->uidvalidity;
-    e->in.place.uid = p->uid;
-    e->in.place.since_ms = p->since_ms;
-    e->in.place.last_ms = p->last_ms;
-    e->in.place.anew = p->anew;
+    e->in.cursor.uidvalidity = p->uidvalidity;
+    e->in.cursor.uid = p->uid;
+    e->in.cursor.since_ms = p->since_ms;
+    e->in.cursor.last_ms = p->last_ms;
+    e->in.cursor.anew = p->anew;
     e->in.has_place = true;
     return true;
 }
 
 bool email_cursor_load(struct email *e, char *ret_why)
 {
-    return record_load_like(e->base.env->store, &email_cursor_form, &e->in.place, 1, on_place, e,
+    return record_load_like(e->base.env->store, &email_cursor_form, &e->in.cursor, 1, on_cursor, e,
                             ret_why) == BH_OK;
 }
 

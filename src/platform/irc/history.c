@@ -6,9 +6,9 @@
  *      a send whose echo was lost --> CHATHISTORY LATEST: is it there?
  *
  * One request at a time.  Until a chat is filled, what comes live waits behind its history.  The
- * place of a chat (irc_cursor) moves on when a message is safe, and is written a second later: what
- * a crash leaves behind is read twice, and the host drops the duplicates.  If the connection ends
- * in the middle, the live messages that wait are dropped: the history has them, too.
+ * cursor of a chat (irc_cursor) moves on when a message is safe, and is written a second later:
+ * what a crash leaves behind is read twice, and the host drops the duplicates.  If the connection
+ * ends in the middle, the live messages that wait are dropped: the history has them, too.
  *
  *      irc_cursor   bot US target -> msgid, time, account; target "*": the network's newest time
  *      irc_sts     bot US host   -> port, until: secure connections only */
@@ -28,9 +28,9 @@ enum {
     SAVE_MS = 1000,
     ENOUGH = 1000, /* messages of a chat that wait: the next page is read later */
 };
-#define KEPT_MS (30 * 86400000ll) /* the place of a person who was silent for so long goes */
+#define KEPT_MS (30 * 86400000ll) /* the cursor of a person who was silent for so long goes */
 
-static const struct record_field place_fields[] = {
+static const struct record_field cursor_fields[] = {
     RECORD_FIELD(struct irc_cursor, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
     RECORD_FIELD(struct irc_cursor, target, "target", RECORD_KEY | RECORD_NEEDED, .max = 256),
     RECORD_FIELD(struct irc_cursor, msgid, "msgid", 0, .max = IRC_MSGID_MAX),
@@ -38,7 +38,7 @@ static const struct record_field place_fields[] = {
     RECORD_FIELD(struct irc_cursor, at_ms, "at", 0),
 };
 const struct record_form irc_cursor_form =
-    RECORD_FORM("irc_place", struct irc_cursor, place_fields, .lossy = true);
+    RECORD_FORM("irc_place", struct irc_cursor, cursor_fields, .lossy = true);
 
 static const struct record_field sts_fields[] = {
     RECORD_FIELD(struct irc_sts, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
@@ -52,7 +52,7 @@ const struct record_form irc_sts_form =
 
 const struct record_form *const irc_records[] = {&irc_cursor_form, &irc_sts_form, NULL};
 
-/* ---- places ---- */
+/* ---- cursors ---- */
 
 static bool keeps_history(const struct irc *i)
 {
@@ -61,8 +61,8 @@ static bool keeps_history(const struct irc *i)
     return (s->caps & IRC_HISTORY) != 0;
 }
 
-static void put_place(struct irc *i, struct str target, struct str msgid, const char *account,
-                      int64_t at_ms)
+static void put_cursor(struct irc *i, struct str target, struct str msgid, const char *account,
+                       int64_t at_ms)
 {
     const struct irc_cursor p = {.bot = str_of(i->base.bot),
                                  .target = target,
@@ -86,11 +86,11 @@ static void save(struct irc *i)
     while (!list_is_empty(&i->past.dirty)) {
         struct irc_chat *c = list_first(&i->past.dirty, struct irc_chat, dirty);
         list_remove(&c->dirty);
-        put_place(i, c->lru.key, str_of(c->msgid), c->account, c->at_ms);
+        put_cursor(i, c->lru.key, str_of(c->msgid), c->account, c->at_ms);
     }
     if (i->past.seen_ms > i->past.saved_ms) {
         i->past.saved_ms = i->past.seen_ms;
-        put_place(i, STR("*"), STR_NULL, NULL, i->past.seen_ms);
+        put_cursor(i, STR("*"), STR_NULL, NULL, i->past.seen_ms);
     }
 }
 
@@ -112,7 +112,7 @@ void irc_past_done(struct irc *i, struct irc_chat *c, struct str msgid, int64_t 
         i->past.seen_ms = at_ms;
     if (!list_is_linked(&c->dirty))
         list_append(&i->past.dirty, &c->dirty);
-    if (!c->kept) /* without any place a crash would lose all that comes next */
+    if (!c->kept) /* without any cursor a crash would lose all that comes next */
         save(i);
     else if (!timer_is_set(&i->past.save))
         timer_set(i->base.env->clock, &i->past.save, SAVE_MS);
@@ -470,7 +470,7 @@ void irc_past_lost(struct irc *i)
 
 /* ---- life ---- */
 
-static bool on_place(void *ctx, struct str key, void *thing)
+static bool on_cursor(void *ctx, struct str key, void *thing)
 {
     struct irc *i = ctx;
     const struct irc_cursor *p = thing;
@@ -523,7 +523,7 @@ enum bh_err irc_past_open(struct irc *i, char *ret_why)
     list_init(&i->past.dirty);
     timer_init(&i->past.save, on_save);
     enum bh_err err =
-        record_load_like(i->base.env->store, &irc_cursor_form, &like, 1, on_place, i, ret_why);
+        record_load_like(i->base.env->store, &irc_cursor_form, &like, 1, on_cursor, i, ret_why);
     return err != BH_OK
                ? err
                : record_load_like(i->base.env->store, &irc_sts_form, &sts, 1, on_sts, i, ret_why);

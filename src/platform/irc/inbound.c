@@ -4,7 +4,7 @@
  *      line --batch?--> irc_in_take() --> queue of its chat --first--> host_accept() --safe--> next
  *                            '-- the chat's history is being read --> later --irc_in_filled()--'
  *
- * IRC has no acknowledgement.  Where the server keeps a history, a chat's place moves on only when
+ * IRC has no acknowledgement.  Where the server keeps a history, a chat's cursor moves on only when
  * a message is safe, and what is lost in a crash is read again.  Elsewhere a message is in memory
  * until it is safe.  A message that cannot be stored now keeps its place, and those behind it wait.
  */
@@ -52,7 +52,7 @@ static void chat_free(struct lru *l, void *entry)
         heard_free(i, list_entry(it, struct irc_heard, link));
 }
 
-/* The person who was silent for longest goes, with the place on disk.  Channels stay. */
+/* The person who was silent for longest goes, with the cursor on disk.  Channels stay. */
 static void make_room(struct irc *i)
 {
     list_each (&i->in.chats.by_age, it, nxt) {

@@ -43,7 +43,7 @@ struct irc_heard { /* a message that waits for its turn; owned by its chat */
     struct list link;
     struct arena arena; /* of the event */
     struct event ev;
-    struct str msgid;   /* absent: none, or it is no place in the history */
+    struct str msgid;   /* absent: none, or it is no cursor in the history */
     int64_t at_ms;      /* by the server's clock; 0: not known */
     bool tried;         /* the host had it before, and could not take it */
     bool unproven_link; /* somebody without an account wants to be linked */
@@ -60,9 +60,9 @@ struct irc_chat {         /* a channel or a person, by the folded name */
     bool by_time;                  /* its history is asked for by time: the msgid was not found */
     bool named;                    /* CHATHISTORY TARGETS named it */
     bool gap;                      /* messages of it were dropped: its history has them */
-    bool kept;                     /* its place is on disk */
-    struct list dirty;             /* its place is to be written */
-    char msgid[IRC_MSGID_MAX + 1]; /* its place */
+    bool kept;                     /* its cursor is on disk */
+    struct list dirty;             /* its cursor has to be written */
+    char msgid[IRC_MSGID_MAX + 1]; /* its cursor */
     int64_t at_ms;
     char peer[IRC_NAME_MAX + 1];    /* the name as it is spelled */
     char account[IRC_NAME_MAX + 1]; /* of a person: whose nick it is; "": anybody's */
@@ -212,7 +212,7 @@ bool irc_past_is_ours(struct irc *i, uint64_t label, struct str target);
 /* All of @c up to this message is done with. */
 void irc_past_done(struct irc *i, struct irc_chat *c, struct str msgid, int64_t at_ms);
 void irc_past_fill(struct irc *i, struct irc_chat *c);
-void irc_past_forget(struct irc *i, const struct irc_chat *c); /* its place on disk goes */
+void irc_past_forget(struct irc *i, const struct irc_chat *c); /* its cursor on disk is deleted */
 void irc_past_tick(struct irc *i);
 /* Asks whether a message of the bot's own is there.  irc_out_looked() tells. */
 void irc_past_look(struct irc *i, struct outgoing *o, struct str target);

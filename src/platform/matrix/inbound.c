@@ -55,15 +55,15 @@ enum {
 struct mx_cursor_record { /* how far the homeserver's events were taken */
     struct str bot, next, txn;
 };
-static const struct record_field place_fields[] = {
+static const struct record_field cursor_fields[] = {
     RECORD_FIELD(struct mx_cursor_record, bot, "bot", RECORD_KEY | RECORD_NEEDED, .max = 256),
     RECORD_FIELD(struct mx_cursor_record, next, "next", 0, .max = 4096),
     RECORD_FIELD(struct mx_cursor_record, txn, "txn", 0, .max = 256),
 };
 const struct record_form mx_cursor_form =
-    RECORD_FORM("matrix", struct mx_cursor_record, place_fields, .lossy = true);
+    RECORD_FORM("matrix", struct mx_cursor_record, cursor_fields, .lossy = true);
 
-static bool on_place(void *ctx, struct str key, void *thing)
+static bool on_cursor(void *ctx, struct str key, void *thing)
 {
     struct matrix *m = ctx;
     const struct mx_cursor_record *r = thing;
@@ -137,7 +137,7 @@ static void failed(struct matrix *m, const struct mx_answer *a)
     }
     if (from == MX_FETCH && a->status == 400 && m->in.since.n > 0 && m->in.failures > 1) {
         log_warn(&m->base.log,
-                 "the homeserver does not know the place in its events (%s): starting "
+                 "the homeserver does not know the `since` of the last sync (%s): starting "
                  "at its newest ones",
                  a->why);
         buf_reset(&m->in.since);
@@ -871,7 +871,7 @@ void mx_in_open(struct matrix *m)
     timer_init(&m->in.timer, on_timer);
     timer_init(&m->in.batch.again, on_again);
     list_init(&m->in.batch.waiting);
-    if (record_load(m->base.env->store, &mx_cursor_form, NULL, str_of(m->base.bot), on_place, m,
+    if (record_load(m->base.env->store, &mx_cursor_form, NULL, str_of(m->base.bot), on_cursor, m,
                     why) != BH_OK)
         log_warn(&m->base.log, "%s; events start at the newest ones", why);
 }
