@@ -102,7 +102,7 @@ struct bhgw {
     /* the wanted state, and the current one */
     enum gwc_want want;
     bool disabled;
-    bool shook_hands;       /* one handshake succeeded: CLOSE_CODE_UNAUTHORIZED is final from now */
+    bool had_hello;         /* one handshake succeeded: CLOSE_CODE_UNAUTHORIZED is final from now */
     bool dial_now;          /* bhgw_open() was called while waiting */
     bool choked;            /* over a limit: skip deliveries, reconnect once half is settled */
     bool drain_from_events; /* the events thread requested the drain: do not wait for it */

@@ -132,7 +132,7 @@ void gwc_drop(struct bhgw *gw, int code, const char *why)
     gw->ping_at_ms = gw->pong_by_ms = 0;
     if (was == GWC_READY)
         gw->failures = 0;
-    if (code == CLOSE_CODE_UNAUTHORIZED && gw->shook_hands) {
+    if (code == CLOSE_CODE_UNAUTHORIZED && gw->had_hello) {
         gw->disabled = true;
         gwc_requests_fail(gw);
         gwc_enter(gw, GWC_OFF, 0, "the connector revoked this gateway");
@@ -185,7 +185,7 @@ static void dial(struct bhgw *gw)
 
 void gwc_ready(struct bhgw *gw)
 {
-    gw->shook_hands = true;
+    gw->had_hello = true;
     gw->stats.connects++;
     gw->failures = 0;
     gw->policy_due = gw->opt.policy != NULL && !gw->policy_declared;

@@ -22,7 +22,7 @@ import shape  # noqa: E402
 import tools  # noqa: E402
 from tree import Problem, Tree, data_lines  # noqa: E402
 
-RULES = [layers.layers, layers.doors, layers.face, shape.tags, shape.sizes, shape.wiring, shape.functions, shape.columns,
+RULES = [layers.layers, layers.doors, layers.face, shape.tags, shape.plain, shape.sizes, shape.wiring, shape.functions, shape.columns,
          shape.pictures, callgraph.recursion, names.names, names.foreign, claims.claims, claims.manual, pages.pages,
          pages.readmes, tools.formatting, tools.cppcheck]
 

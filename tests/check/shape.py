@@ -6,6 +6,8 @@ from tree import Problem
 TAG = re.compile(r"^(struct|enum|union)\s+(\w+)\s*\{", re.M)
 LONG_FILE, LONG_FUNCTION, WIDE = 900, 120, 100
 REASON = "Long because"
+WORD = re.compile(r"[A-Za-z_]\w+")
+RIDDLES = {"elsewhere", "hands", "desk", "aside", "company", "tend", "ground"}
 WIRING, WIRING_LINES = "src/host", 900
 
 
@@ -18,6 +20,14 @@ def tags(tree, data):
     for tag, paths in sorted(homes.items()):
         if len(paths) > 1:
             yield Problem(tag, f"{tag} is defined in {' and in '.join(paths)}: name one of them after what it is")
+
+
+def plain(tree, data):
+    """No name in the code has a part that stands in for the word of the field."""
+    for path in tree.match("src", "sdk"):
+        code = re.sub(r'"(?:\\.|[^"\\\n])*"', "", tree.code(path))
+        for name in sorted({w for w in WORD.findall(code) if RIDDLES & set(w.lower().split("_"))}):
+            yield Problem(f"{path} {name}", f"{path} has the name {name}: use the word that the field has for it")
 
 
 def sizes(tree, data):

@@ -137,6 +137,11 @@ def test_a_tag_that_two_sources_define_is_named(house):
     says(house, "tags", "struct loading is defined in src/net/a.c and in src/net/b.c")
 
 
+def test_a_name_that_is_a_riddle_is_named(house):
+    house.write("src/base/str.c", "/* to the ground */\nstatic const char *said = \"desk\";\nint is_elsewhere;\n")
+    says(house, "plain", "src/base/str.c has the name is_elsewhere: use the word")
+
+
 def test_a_readme_without_what_its_folder_may_include_is_named(house):
     house.write("src/cli/README.md", "`serve.c`: the server.\n")
     says(house, "doors", "src/cli/README.md has no line")

@@ -449,7 +449,7 @@ static void read_opening(struct outgoing_message *m, struct sender_verdict *v)
 }
 
 /* Tries the edit in the next older auto-thread: a restart forgets which thread a message is in. */
-static bool looks_elsewhere(struct outgoing_message *m, struct sender_verdict *v)
+static bool tries_opened_thread(struct outgoing_message *m, struct sender_verdict *v)
 {
     struct discord *d = m->base.d;
     uint64_t home = m->parent_id != 0 ? m->parent_id : m->channel_id;
@@ -498,7 +498,7 @@ static void message_read(struct discord_outgoing *x, struct sender_verdict *v)
     } else if (v->end == SENDER_REFUSED && m->is_voice && m->base.out.at == 0 && !m->as_file) {
         m->as_file = true; /* Discord refused it as a voice message */
         v->end = SENDER_REWRITE;
-    } else if (looks_elsewhere(m, v)) {
+    } else if (tries_opened_thread(m, v)) {
         return;
     } else if (m->looked == 0 && thread_was_public(m, v)) {
         without_thread(m, v);

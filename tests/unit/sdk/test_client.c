@@ -244,7 +244,7 @@ static void a_descriptor_makes_it_ready_and_odd_lengths_become_4096(void **state
 
     feed(gw, DESCRIPTOR);
     assert_int_equal(bhgw_state(gw), BHGW_READY);
-    assert_true(gw->shook_hands);
+    assert_true(gw->had_hello);
     struct bhgw_descriptor *d = bhgw_descriptor_get(gw, NULL);
     assert_string_equal(d->platform, "web");
     assert_int_equal(d->max_message_length, 4096);
@@ -261,7 +261,7 @@ static void an_incomplete_descriptor_is_a_failed_handshake(void **state)
 
     feed(gw, "{\"type\":\"descriptor\",\"descriptor\":{\"platform\":\"web\"}}\n");
     assert_int_equal(gw->phase, GWC_BACKOFF);
-    assert_false(gw->shook_hands);
+    assert_false(gw->had_hello);
 }
 
 static void close_4401_is_terminal_only_after_a_handshake(void **state)
