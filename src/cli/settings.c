@@ -112,6 +112,8 @@ static const struct config_list *const lists[] = {&platforms_config, &agents_con
 static const struct config_gone gone[] = {
     {"bus", "there is no bus any more: one node decides, and tells only itself.  Delete the whole "
             "section \"bus:\""},
+    {"data", "no node is named for data any more: with PostgreSQL the entries are in PostgreSQL.  "
+             "Delete the whole section \"data:\""},
     {0},
 };
 const struct config_schema settings_schema = {.sections = sections, .lists = lists, .gone = gone};

@@ -46,6 +46,7 @@ def test_a_taken_port_is_named(bellhop, make_bellhop):
     ("store: {kind: postgres, url: \"host=/nonexistent\"}\n", "PostgreSQL cannot be reached"),
     ("cluster: {node: a b}\n", "cluster.node: expected"),
     ("bus: {kind: local}\n", 'Delete the whole section "bus:"'),
+    ("data: {node: a}\n", 'Delete the whole section "data:"'),
     ("identity: {kind: jwt}\n", 'jwt needs identity.jwks_url'),
     ("platforms:\n  - {platform: telegraph, bot: x}\n", ':2: platforms: unknown platform "telegraph"'),
     ("platforms:\n  - {platform: wecom, bot: x}\n", ":2: wecom x: a wecom platform needs"),
