@@ -91,6 +91,14 @@ def test_filters_work_on_the_query_string(me):
     assert me.names("?since=99999999999") == [] and me.names("?limit=0") == []
 
 
+def test_an_unknown_filter_is_refused(me):
+    """Ignored, it would look as if everything matched."""
+    me.write("hello")
+    refused = me.get("/v1/skills?colour=red")
+    assert refused.status == 400 and "colour" in refused.json["error"], refused.json
+    assert me.names("?status=Draft") == ["hello"]
+
+
 def test_an_unchanged_catalog_costs_a_304(me):
     me.write("hello")
     first = me.get("/v1/skills")
