@@ -342,11 +342,14 @@ static void ask(struct model_turn *q)
     BUF_LOCAL body = BUF_INIT;
     BUF_LOCAL url = BUF_INIT;
     BUF_LOCAL user = BUF_INIT;
+    BUF_LOCAL name = BUF_INIT;
     size_t n = 0;
     const char *headers[5];
     uint8_t hash[SHA256_BYTES];
 
-    sha256(str_of(q->turn->conversation->key), hash); /* tells the server nothing about people */
+    /* The same chat with another agent has the same key; the server must not join the two. */
+    buf_printf(&name, "%s\x1f%s", opt->gateway_id, q->turn->conversation->key);
+    sha256(buf_str(&name), hash); /* tells the server nothing about people */
     buf_add_z(&user, "bellhop-");
     hex_add(&user, hash, 16);
     buf_printf(&session, "x-openclaw-session-key: %s", buf_z(&user));

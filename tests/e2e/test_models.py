@@ -81,6 +81,20 @@ def test_one_retry_before_any_text_and_none_later(bellhop, model, sim, api):
     assert [asked.count(t) for t in ("refuse 503 1", "refuse 500 1 always", "refuse 429 90 always", "cut", "cut early", "limit")] == [2, 2, 1, 1, 2, 1]
 
 
+def test_two_agents_of_one_server_have_no_conversation_in_common(bellhop, model, start_agent, sim, tmp_path):  # noqa: F811
+    agent = model("responses")
+    bellhop.write("one")
+    says(bellhop, ("one", "You said: one"))
+    assert agent.end() == 0
+    bellhop.cli("gateway", "revoke", "mine")
+    other = bellhop.add("--id", "other", tenant="other")  # another tenant's agent in the same chat
+    start_agent(bellhop, other, [], "--responses", sim.url, "--model", "small", "--state", str(tmp_path / "other"),
+                env={"BELLHOP_MODEL_KEY": "sk-secret"})
+    bellhop.write("two")
+    wait_for(lambda: len(sim.requests) == 2, 20)
+    assert len({r["user"] for r in sim.requests}) == len({r["headers"]["x-openclaw-session-key"] for r in sim.requests}) == 2
+
+
 @BOTH
 def test_silence_ends_a_turn_and_stop_ends_it_at_once(bellhop, model, sim, api):
     model(api, "--timeout", "2s")
