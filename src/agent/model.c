@@ -29,6 +29,7 @@
 
 #define WHOLE_MS 3600000              /* of one answer, however much it says */
 #define KNOCK_MS 2000                 /* between tries to connect */
+#define ALIVE_MS 250                  /* the shortest --timeout is longer */
 #define MAX_WAIT_MS 60000             /* a longer Retry-After is an error */
 #define MAX_ANSWER ((size_t)64 << 20) /* bytes of a stream */
 #define MAX_INLINE ((size_t)64 << 10) /* bytes of a text file that the model reads */
@@ -70,6 +71,7 @@ struct model_turn { /* one turn */
     struct buf text;    /* the answer, for the history */
     char *id;           /* owned; of this answer */
     bool reading, retried;
+    int64_t again_ms; /* not asked again before; 0: it does not matter */
     enum turn_end how;
     char why[160];
 };
@@ -388,9 +390,24 @@ static void on_files(void *ctx, const struct turn_file *files, size_t n)
     ask(q);
 }
 
+/* Waits until the server may be asked again.  That is no silence of the server. */
+static void wait_on(struct model_turn *q)
+{
+    struct clock *clock = q->models->agent->clock;
+    int64_t left_ms = q->again_ms - clock_now_ms(clock);
+
+    turn_alive(q->turn);
+    timer_set(clock, &q->again, left_ms < ALIVE_MS ? left_ms : ALIVE_MS);
+}
+
 static void on_again(struct timer *t)
 {
-    ask(container_of(t, struct model_turn, again));
+    struct model_turn *q = container_of(t, struct model_turn, again);
+
+    if (clock_now_ms(q->models->agent->clock) < q->again_ms)
+        wait_on(q);
+    else
+        ask(q);
 }
 
 /* ---- the end of a turn ---- */
@@ -504,7 +521,8 @@ static bool ask_again(struct model_turn *q, int64_t ms)
     if (q->reading)
         model_reader_done(&q->reader);
     q->reading = false;
-    timer_set(q->models->agent->clock, &q->again, ms);
+    q->again_ms = clock_now_ms(q->models->agent->clock) + ms;
+    wait_on(q);
     return true;
 }
 

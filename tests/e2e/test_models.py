@@ -81,6 +81,14 @@ def test_one_retry_before_any_text_and_none_later(bellhop, model, sim, api):
     assert [asked.count(t) for t in ("refuse 503 1", "refuse 500 1 always", "refuse 429 90 always", "cut", "cut early", "limit")] == [2, 2, 1, 1, 2, 1]
 
 
+@BOTH
+def test_the_time_that_a_busy_server_asks_for_is_no_silence(bellhop, model, sim, api):
+    model(api, "--timeout", "2s")
+    bellhop.write("refuse 429 5")
+    wait_for(lambda: len(history(bellhop)) == 2, 20)
+    assert last(bellhop) == "You said: refuse 429 5"
+
+
 def test_two_agents_of_one_server_have_no_conversation_in_common(bellhop, model, start_agent, sim, tmp_path):  # noqa: F811
     agent = model("responses")
     bellhop.write("one")
