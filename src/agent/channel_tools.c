@@ -223,6 +223,14 @@ static bool is_number(struct str id)
     return str_to_u64(id, &n);
 }
 
+/* Only what was shown can be done: a guess must not settle a message that nobody has seen. */
+static bool was_shown(const struct channel *ch, struct str id)
+{
+    uint64_t n;
+
+    return str_to_u64(id, &n) && n <= ch->cursor;
+}
+
 static void tool_reply(struct channel *ch, uint64_t ticket, struct json args)
 {
     struct str text = json_str(args, "text"), id = json_str(args, "delivery");
@@ -236,7 +244,7 @@ static void tool_reply(struct channel *ch, uint64_t ticket, struct json args)
         jw_kstr(&o.w, "reply_to", json_str(args, "reply_to"));
     else if (o.d != NULL)
         jw_kstr_opt(&o.w, "reply_to", str_of(o.d->message_id));
-    order_send(ch, &o, ticket, ends && is_number(id) ? id : STR_NULL, text);
+    order_send(ch, &o, ticket, ends && was_shown(ch, id) ? id : STR_NULL, text);
 }
 
 static void tool_edit(struct channel *ch, uint64_t ticket, struct json args)
@@ -321,6 +329,8 @@ static void tool_ack(struct channel *ch, uint64_t ticket, struct json args)
         struct str id = one.n > 0 ? one : json_as_str(it.value);
         one = STR_NULL;
         ok = ok && is_number(id) && n < ACKS_MAX;
+        if (!was_shown(ch, id))
+            continue;
         jw_str(&w, id);
         buf_printf(&a->done, "%.*s ", STR_FMT(id));
     }

@@ -231,6 +231,21 @@ def test_the_model_has_few_messages_in_hand_and_the_rest_wait(desk):
     wait_for(lambda: desk.waiting() == 0)
 
 
+def test_what_the_model_was_not_shown_stays(desk):
+    c = desk.start("--window", "1")
+    desk.write("one")
+    one, = c.wait(1)
+    desk.write("two")
+    wait_for(lambda: desk.waiting() == 2)
+    unseen = str(int(one["delivery"]) + 1)
+    assert c.do("ack", deliveries=[unseen])["done"] == 0
+    assert c.do("reply", delivery=unseen, chat_id=one["chat_id"], text="a guess")["ok"]
+    assert desk.waiting() == 2
+    assert c.do("ack", deliveries=[unseen, one["delivery"]])["done"] == 1
+    two = c.wait(2)[1]
+    assert (two["content"], two["delivery"], two.get("repeat")) == ("two", unseen, None)
+
+
 def test_a_busy_model_gets_what_came_meanwhile_together(desk):
     turns, busy = [], threading.Event()
 
