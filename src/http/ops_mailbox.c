@@ -432,6 +432,7 @@ struct settling {      /* a call whose answer is written and waits for the disk 
     struct list link;  /* pullers->settlings */
     struct front *f;   /* borrowed */
     struct op_call *c; /* NULL: nobody waits any more */
+    bool acted;        /* an action was performed: its result is told in any case */
     struct timer turn;
     char *tenant, *instance; /* owned */
 };
@@ -461,7 +462,7 @@ static void on_settled(void *ctx, enum bh_err err)
 {
     struct settling *s = ctx;
 
-    if (s->c != NULL && (err == BH_OK || err == BH_NOT_FOUND))
+    if (s->c != NULL && (err == BH_OK || err == BH_NOT_FOUND || s->acted))
         op_end(s->c);
     else if (s->c != NULL)
         op_refuse(s->c, FAULT_UNAVAILABLE, "the mailbox cannot be written now; try again");
@@ -476,12 +477,14 @@ static void on_settling_turn(struct timer *t)
                        on_settled, s);
 }
 
-/* Answers @c with what was written to op_begin(), once the acks so far are on disk. */
-static void answer_when_settled(struct op_call *c)
+/* Answers @c with what was written to op_begin(), once the acks so far are on disk.  @acted: an
+ * action was performed, so a refusal, which says that nothing was done, would make the caller
+ * repeat it.  If the acks do not reach the disk then, the deliveries come again as repeats. */
+static void answer_when_settled(struct op_call *c, bool acted)
 {
     struct settling *s = xcalloc(1, sizeof *s);
 
-    *s = (struct settling){.f = c->f, .c = c};
+    *s = (struct settling){.f = c->f, .c = c, .acted = acted};
     s->tenant = str_dup(c->caller.tenant);
     s->instance = str_dup(c->caller.instance);
     list_init(&s->link);
@@ -505,7 +508,7 @@ static void mailbox_done_with(struct op_call *c)
     jw_obj(&w);
     jw_ki64(&w, "done", (int64_t)settled);
     jw_end_obj(&w);
-    answer_when_settled(c);
+    answer_when_settled(c, false);
 }
 
 struct answered { /* the deliveries that an action answers */
@@ -527,7 +530,7 @@ static void on_acted(struct op_call *c, struct json result, void *ctx)
         return;
     struct jw w = op_begin(c);
     jw_value(&w, result);
-    answer_when_settled(c);
+    answer_when_settled(c, true);
 }
 
 /* Writes the action, with the chat that the owner is asked in if it names none. */

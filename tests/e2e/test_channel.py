@@ -4,6 +4,7 @@ import os
 import pathlib
 import random
 import socket
+import sqlite3
 import stat
 import subprocess
 import threading
@@ -142,6 +143,25 @@ def test_what_is_done_stays_done_when_bellhop_is_killed_at_once(desk):
         desk.server.kill()
         desk.server.start()
         assert desk.waiting() == 0
+
+
+def test_an_answer_that_was_sent_is_not_sent_again_when_its_delivery_cannot_be_settled(desk):
+    c = desk.start()
+    desk.write("hello")
+    desk.write("and more")
+    event = c.wait(2)[0]
+    database = sqlite3.connect(desk.server.state / "bellhop.db", isolation_level=None)
+    database.execute("ALTER TABLE mailbox RENAME TO away")  # it cannot be read
+    told = []
+    late = threading.Thread(target=lambda: told.append(c.call("reply", delivery=event["delivery"], text="once")))
+    late.start()
+    wait_for(lambda: "once" in history(desk.server))
+    time.sleep(3)
+    database.execute("ALTER TABLE away RENAME TO mailbox")
+    database.close()
+    late.join(60)
+    assert history(desk.server) == ["hello", "and more", "once"]
+    assert not told[0][1], told
 
 
 def test_its_steps_are_in_the_journal(desk):
