@@ -397,6 +397,8 @@ static void mailbox_pull(struct op_call *c)
     }
     if (p->poll != NULL)
         answer_poll(p); /* of a connection that was lost */
+    buf_reset(&p->out); /* read for a poll that nobody waits for any more, behind another cursor */
+    p->n = 0;
     p->poll = c;
     snprintf(p->key_id, sizeof p->key_id, "%.*s", STR_FMT(c->caller.key_id));
     op_keep(c, p, on_dropped);
