@@ -503,8 +503,10 @@ void mcp_listener_attach(struct mcp_listener *l, struct mcp_sink *s)
 {
     let_go(l);
     l->sink = s;
+    /* What the earlier stream was told last may not have arrived. */
     for (struct subscription *sub = l->subs; sub != NULL && l->had_sink; sub = sub->next)
-        sub->changed = true; /* what the earlier stream was told last may not have arrived */
+        sub->changed = true;
+    l->list_changed |= l->wants_list && l->had_sink;
     l->had_sink = true;
     tell_client(l);
 }

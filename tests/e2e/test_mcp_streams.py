@@ -207,9 +207,11 @@ def test_the_stream_of_a_session(bellhop, desk):
     stream.close()
     bellhop.write("two")
     again = Stream(desk, session=session)
+    assert again.next()["method"] == "notifications/resources/list_changed"
     assert again.updated() == INBOX  # what happened meanwhile
     newest = Stream(desk, session=session)
     again.rest()  # one stream of a session at a time
+    assert newest.next()["method"] == "notifications/resources/list_changed"
     assert newest.updated() == INBOX
     assert desk.say("resources/unsubscribe", {"uri": INBOX}, **older).json["result"] == {}
     assert desk.send("DELETE", Mcp_Session_Id=session) == 204
