@@ -643,6 +643,14 @@ static void on_lost(struct text_stream *st, const char *why)
         stream_end(st);
         return;
     }
+    if (!st->is_draft) { /* a text that outgrew its message: the part is not sent again as it is */
+        st->parts[st->going].shown = st->going_hash;
+        if (st->fresh || st->more)
+            stream_go_on(st);
+        else
+            settle(st);
+        return;
+    }
     st->no_edits = true;
     stream_schedule(st);
 }

@@ -93,3 +93,19 @@ def test_a_crash_leaves_no_cursor_and_finishes_the_last_text(world):
     w.server.kill()
     w.server.start()
     wait_for(lambda: (w.shown(chat), w.shown(other)) == ("Let me think about it", "Let me"), 30)
+
+
+@pytest.mark.parametrize("world", [Telegram], ids=["telegram"], indirect=True)
+def test_a_part_that_may_have_arrived_is_not_sent_again(world):
+    """The text outgrows its message, and the line is cut behind the send of the second one: nobody knows whether it arrived."""
+    w, g = world, world.gateway
+    chat, text = w.chats[0], " ".join(f"word{n}" for n in range(800))
+    first = g.act("s", op="send", chat_id=str(chat), content="Let me ▉", metadata={})["message_id"]
+    for method in ("sendMessage", "sendRichMessage"):
+        w.sim.trouble(method, None)
+    assert g.act("x", op="edit", chat_id=str(chat), message_id=first, content=text, metadata={})["success"]
+    wait_for(lambda: len(w.sim.texts(chat)) > 1)
+    time.sleep(4)
+    assert " ".join(w.sim.texts(chat)) == text
+    assert g.act("y", op="edit", chat_id=str(chat), message_id=first, content=text + " and more", metadata={})["success"]
+    wait_for(lambda: w.shown(chat).endswith("word799 and more"))  # newer text is shown, at the price of a repeat
