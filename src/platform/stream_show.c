@@ -659,6 +659,7 @@ void streams_ended(struct text_stream *st, struct outgoing *o, const struct send
 {
     st->out = NULL;
     o->stream = NULL;
+    st->promised |= o->waiter == WAITER_QUEUED && v->end != SENDER_DONE; /* it took too long */
     if (v->end == SENDER_DONE) {
         if (st->going_last)
             st->asked = false; /* the sender has answered */

@@ -109,3 +109,19 @@ def test_a_part_that_may_have_arrived_is_not_sent_again(world):
     assert " ".join(w.sim.texts(chat)) == text
     assert g.act("y", op="edit", chat_id=str(chat), message_id=first, content=text + " and more", metadata={})["success"]
     wait_for(lambda: w.shown(chat).endswith("word799 and more"))  # newer text is shown, at the price of a repeat
+
+
+@pytest.mark.parametrize("world", [Telegram], ids=["telegram"], indirect=True)
+def test_an_edit_that_is_refused_after_it_was_called_queued_becomes_a_message(world):
+    """Telegram takes its time to refuse. Meanwhile the gateway was told "queued", and sends no further edit."""
+    w, g = world, world.gateway
+    chat, other = w.chats[0], w.chats[1]
+    for i, c in enumerate((chat, other)):
+        first = g.act(f"s{i}", op="send", chat_id=str(c), content="Let me", metadata={})["message_id"]
+        w.sim.trouble("editMessageText", 400, "Bad Request: message can't be edited", delay=2)
+        assert g.act(f"x{i}", op="edit", chat_id=str(c), message_id=first, content="The answer", metadata={})["queued"]
+    time.sleep(1.5)
+    assert not g.act("y", op="edit", chat_id=str(other), message_id=first, content="The answer.", metadata={})["success"]
+    wait_for(lambda: w.sim.texts(chat) == ["Let me", "The answer"])
+    time.sleep(3)
+    assert w.sim.texts(chat) == ["Let me", "The answer"] and w.sim.texts(other) == ["Let me"]
