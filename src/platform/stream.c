@@ -354,6 +354,10 @@ static bool take_edit(struct streams *all, struct action_id id, const struct act
             host_fail(all->sender->p->host, id, TOO_MANY);
         return st != NULL;
     }
+    if (stream_is_too_long(all, a->content)) { /* what waits is shown nevertheless */
+        host_fail(all->sender->p->host, id, STREAM_TOO_LONG, SENDER_MAX_PARTS);
+        return true;
+    }
     if (st == NULL) {
         st = stream_new(all, from, a);
         memcpy(st->parts[0].id, a->message_id.p, a->message_id.n);

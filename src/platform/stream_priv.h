@@ -9,6 +9,7 @@
 #include "platform/stream.h"
 
 #define MESSAGE_ID_MAX 128
+#define STREAM_TOO_LONG "the text is too long: it would be more than %d messages"
 
 enum stream_state {
     STREAM_IDLE,    /* nothing is newer than what is shown */
@@ -123,5 +124,6 @@ void stream_schedule(struct text_stream *st); /* newer text waits for room, then
 void stream_go_on(struct text_stream *st);
 /* Shows the text of @st now, which is an edit; @id gets the result. */
 void stream_show_edit(struct text_stream *st, struct action_id id);
+bool stream_is_too_long(const struct streams *all, struct str text); /* for SENDER_MAX_PARTS */
 void stream_checkpoints_write(struct text_stream *st); /* what the next start has to show */
 void stream_checkpoints_delete(struct text_stream *st);

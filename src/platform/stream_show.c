@@ -17,7 +17,8 @@ enum {
     MAX_TRIES = 5,
     TYPING_MS = 4000,  /* STREAM_NOTHING: how often typing is shown */
     MARGIN_CHARS = 96, /* of a message, left for marks that rendering adds to a split text */
-    FINAL_MS = 20000,  /* then a final draft that is on disk is answered "queued" */
+    FEW_PARTS = SENDER_MAX_PARTS / 4, /* so many times the length of a message is never too long */
+    FINAL_MS = 20000,                 /* then a final draft that is on disk is answered "queued" */
 };
 
 static uint64_t hash_of(struct str text)
@@ -41,6 +42,18 @@ static void split_parts(const struct streams *all, struct str text, struct split
     }
     lim.max -= MARGIN_CHARS;
     split_within(ret, text, &lim);
+}
+
+bool stream_is_too_long(const struct streams *all, struct str text)
+{
+    struct split s = SPLIT_INIT;
+
+    if (text.n <= all->ops->message.max * FEW_PARTS)
+        return false;
+    split_parts(all, text, &s);
+    bool too_long = s.n > SENDER_MAX_PARTS;
+    split_done(&s);
+    return too_long;
 }
 
 void stream_checkpoints_delete(struct text_stream *st)
@@ -330,8 +343,9 @@ static void show_parts(struct text_stream *st, struct str text, struct action_id
     split_parts(st->all, text, &s);
     if (s.n > SENDER_MAX_PARTS) {
         st->state = STREAM_FAILED;
-        snprintf(st->why, sizeof st->why, "the text is too long: it would be more than %d messages",
-                 SENDER_MAX_PARTS);
+        snprintf(st->why, sizeof st->why, STREAM_TOO_LONG, SENDER_MAX_PARTS);
+        if (id.index != ACTION_NOBODY.index)
+            host_fail(st->all->sender->p->host, id, "%s", st->why);
         timer_set(st->all->sender->env->clock, &st->timer, 0);
         split_done(&s);
         return;

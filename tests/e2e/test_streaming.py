@@ -125,3 +125,18 @@ def test_an_edit_that_is_refused_after_it_was_called_queued_becomes_a_message(wo
     wait_for(lambda: w.sim.texts(chat) == ["Let me", "The answer"])
     time.sleep(3)
     assert w.sim.texts(chat) == ["Let me", "The answer"] and w.sim.texts(other) == ["Let me"]
+
+
+@pytest.mark.parametrize("world", [Telegram], ids=["telegram"], indirect=True)
+def test_an_edit_that_needs_too_many_messages_is_refused_at_once(world):
+    w, g = world, world.gateway
+    chat = w.chats[0]
+    first = g.act("s", op="send", chat_id=str(chat), content="Let me", metadata={})["message_id"]
+    edit = lambda request, text: g.act(request, op="edit", chat_id=str(chat), message_id=first, content=text, metadata={})  # noqa: E731
+    start = time.monotonic()
+    assert "too long" in edit("x", "word " * 40000)["error"]
+    w.sim.trouble("editMessageText", 500, delay=1)
+    assert edit("y", "The answer")["success"]
+    assert "too long" in edit("z", "word " * 40000)["error"]  # also while another text is on its way
+    assert time.monotonic() - start < 10
+    wait_for(lambda: w.sim.texts(chat) == ["The answer"])

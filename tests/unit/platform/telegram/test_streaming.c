@@ -466,7 +466,7 @@ static void a_draft_whose_message_was_deleted_ends_as_a_new_message(void **state
 
 static void the_texts_of_one_tenant_leave_room_for_others(void **state)
 {
-    enum { TEXT_BYTES = 1 << 20, MESSAGES = STREAMS_BYTES / 2 / TEXT_BYTES + 4 };
+    enum { TEXT_BYTES = 48 << 10, MESSAGES = STREAMS_BYTES / 2 / TEXT_BYTES + 4 };
     char *text = xmalloc(TEXT_BYTES + 1), message[16];
     struct action a = {.op = ACTION_EDIT, .chat_id = STR("5"), .content_set = true};
     size_t taken = 0;
