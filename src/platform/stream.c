@@ -156,13 +156,24 @@ void stream_end(struct text_stream *st)
     stream_free(st);
 }
 
-/* Appends what identifies the place of @a: the instance, the chat and the thread. */
+/* Writes what identifies the place of @a: the instance, the chat and the thread. */
 static size_t write_key(struct buf *out, const struct action_from *from, const struct action *a)
 {
     buf_reset(out);
     buf_printf(out, "%.*s\x1f%.*s\x1f%.*s\x1f%.*s\x1f", STR_FMT(from->tenant),
                STR_FMT(from->instance), STR_FMT(a->chat_id), STR_FMT(a->thread_id));
     return out->n;
+}
+
+/* The same for the edits of a message.  A gateway may name its thread in the send only. */
+static size_t write_edit_key(struct buf *out, const struct action_from *from, struct str chat_id,
+                             struct str message)
+{
+    struct action a = {.chat_id = chat_id};
+    size_t place_n = write_key(out, from, &a);
+
+    buf_printf(out, "e%.*s", STR_FMT(message));
+    return place_n;
 }
 
 static struct text_stream *stream_new(struct streams *all, const struct action_from *from,
@@ -216,10 +227,8 @@ static void stream_name(struct text_stream *st, struct str key, size_t place_n)
 void stream_is_edit(struct text_stream *st, const char *message)
 {
     struct buf *key = &st->all->scratch;
-    struct action a = {.chat_id = st->chat, .thread_id = st->thread};
-    size_t place_n = write_key(key, &st->from, &a);
+    size_t place_n = write_edit_key(key, &st->from, st->chat, str_of(message));
 
-    buf_printf(key, "e%s", message);
     stream_name(st, buf_str(key), place_n);
 }
 
@@ -338,9 +347,7 @@ static bool take_edit(struct streams *all, struct action_id id, const struct act
                       const struct action *a)
 {
     struct buf *key = &all->scratch;
-    size_t place_n = write_key(key, from, a);
-
-    buf_printf(key, "e%.*s", STR_FMT(a->message_id));
+    size_t place_n = write_edit_key(key, from, a->chat_id, a->message_id);
     struct text_stream *st = map_get(&all->by_key, buf_str(key));
     if (st != NULL && st->state == STREAM_FAILED) {
         host_fail(all->sender->p->host, id, "%s", st->why);

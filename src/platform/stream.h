@@ -6,10 +6,11 @@
  *             answered "queued"         none came: the stream is idle, later forgotten
  *
  * An answer that streams is a stream: one text, replaced many times.  Gateways stream in two ways.
- * Each is keyed by the instance, the chat and the thread, and by:
+ * Each is keyed by the instance and the chat, and by:
  *
  *      edit    the message.  Every edit is the newest text of its message.
- *      draft   the draft_id.  The content is the whole text so far; the last one is `final`.
+ *      draft   the thread and the draft_id.  The content is the whole text so far; the last one is
+ *              `final`.
  *
  * The rule, which docs/contract.md repeats: an edit counts as the newest text of its message.  If
  * nothing of the stream is on its way and the budget has room, the edit is sent at once, and its

@@ -282,6 +282,24 @@ static void a_first_message_with_a_cursor_is_finished_too(void **state)
     assert_true(asks("Let me") && !asks("\xe2\x96\x89"));
 }
 
+static void an_edit_without_its_thread_is_of_the_same_message(void **state)
+{
+    reach_polling();
+    submit(0, (struct action){.op = ACTION_SEND,
+                              .chat_id = STR("-1002"),
+                              .thread_id = STR("4"),
+                              .content = STR("Let me" CURSOR),
+                              .content_set = true});
+    answer(200, SENT("70"));
+    edit(1, "-1002", "70", "The answer");
+    pass(4000);
+    assert_true(asks("The answer"));
+    answer(200, SENT("70"));
+    pass(STREAM_OVER_MS);
+    pass(10);
+    assert_int_equal(count_calls("editMessageText"), 1); /* the first text is not put back */
+}
+
 static void a_restart_finishes_the_last_text_that_was_promised(void **state)
 {
     reach_polling();
@@ -510,6 +528,7 @@ UNIT(platform_telegram_test_streaming)
         T(half_markdown_is_completed_while_it_streams),
         T(the_cursor_of_a_dead_gateway_is_removed),
         T(a_first_message_with_a_cursor_is_finished_too),
+        T(an_edit_without_its_thread_is_of_the_same_message),
         T(a_restart_finishes_the_last_text_that_was_promised),
         T(a_text_that_is_marked_as_the_last_is_on_disk_at_once),
         T(drafts_are_previews_and_the_answer_ends_them),
