@@ -259,7 +259,9 @@ static void end(struct outgoing *o, const struct sender_verdict *v)
                            .content_set = true};
         from.request_id = STR_NULL;
         from.said = (struct hash128){0};
-        s->p->ops->act(s->p, ACTION_NOBODY, &from, &a);
+        /* Its stream must know the text: it would put the first one back. */
+        if (s->ops->write == NULL || !streams_take(s->streams, ACTION_NOBODY, &from, &a))
+            s->p->ops->act(s->p, ACTION_NOBODY, &from, &a);
     }
     outgoing_settle(o, v->end, v->why);
     if (o->item.lane != NULL)

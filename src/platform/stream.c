@@ -389,6 +389,8 @@ static bool take_edit(struct streams *all, struct action_id id, const struct act
     }
     st->quiet = false;
     merge(st);
+    if (id.index == ACTION_NOBODY.index) /* it was on disk already, and stays there */
+        stream_checkpoints_write(st);
     answer_merged(all, id, a->message_id);
     return true;
 }

@@ -300,6 +300,27 @@ static void an_edit_without_its_thread_is_of_the_same_message(void **state)
     assert_int_equal(count_calls("editMessageText"), 1); /* the first text is not put back */
 }
 
+static void an_edit_of_a_queued_message_is_not_undone(void **state)
+{
+    reach_polling();
+    say(0, "5", "Let me" CURSOR);
+    answer(429, "{'ok':false,'error_code':429,'parameters':{'retry_after':40}}");
+    pass(26000);
+    assert_true(str_starts(buf_str(&w.results[0].id), STR("queued:")));
+    edit(1, "5", buf_z(&w.results[0].id), "The answer");
+    assert_true(w.results[1].success && w.results[1].queued);
+    pass(15000);
+    assert_true(asks("Let me"));
+    answer(200, SENT("70"));
+    pass(2000);
+    pass(10);
+    assert_true(asks("The answer"));
+    answer(200, SENT("70"));
+    pass(STREAM_OVER_MS);
+    pass(10);
+    assert_int_equal(count_calls("editMessageText"), 1);
+}
+
 static void a_restart_finishes_the_last_text_that_was_promised(void **state)
 {
     reach_polling();
@@ -529,6 +550,7 @@ UNIT(platform_telegram_test_streaming)
         T(the_cursor_of_a_dead_gateway_is_removed),
         T(a_first_message_with_a_cursor_is_finished_too),
         T(an_edit_without_its_thread_is_of_the_same_message),
+        T(an_edit_of_a_queued_message_is_not_undone),
         T(a_restart_finishes_the_last_text_that_was_promised),
         T(a_text_that_is_marked_as_the_last_is_on_disk_at_once),
         T(drafts_are_previews_and_the_answer_ends_them),
