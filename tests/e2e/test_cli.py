@@ -267,6 +267,8 @@ def test_status_tells_the_states_apart(bellhop, dial):
     wait_for(lambda: bellhop.instance("l")["state"] == "away")
     text = bellhop.cli("status").stdout
     assert "away" in text and "asleep" in text and "never" in text and "lobby" in text
+    assert [bellhop.metric(f'instances{{state="{s}"}}') for s in ("live", "away", "asleep", "never")] == [0, 1, 1, 1]
+    assert "0 live, 1 away, 1 asleep, 1 never" in bellhop.cli("top").stdout
 
 
 def test_doctor_is_content_with_a_healthy_server(bellhop):
