@@ -173,7 +173,7 @@ def test_dead_letters_are_listed_redriven_and_dropped_and_the_warning_clears(mak
     dead = json.loads(server.cli("mailbox", "dead", "--json").stdout)
     assert len(dead) == 3 and {d["instance"] for d in dead} == {"agent"}
     told = why(server, "--delivery", dead[0]["delivery"])["decisions"][0]
-    assert told["steps"][-1]["what"] == "parked" and "sockets were lost" in told["steps"][-1]["words"]
+    assert told["steps"][-1]["what"] == "parked" and "1 socket was lost with it" in told["steps"][-1]["words"]
     assert server.admin("POST", "/admin/dead/drop", {}).status == 400
     assert server.admin("POST", "/admin/dead/drop", {"instance": "agent", "deliveries": ["x"]}).status == 400
     server.cli("mailbox", "drop", "agent", "--delivery", dead[0]["delivery"], "--yes")

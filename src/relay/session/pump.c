@@ -582,8 +582,12 @@ void pump_lost(struct session *s)
             delivery_mark(i, slot, STR_NULL);
             continue;
         }
-        snprintf(why, sizeof why, "%u sockets were lost with it, the last one session %u of %s",
-                 (unsigned)slot->attempts, s->number, s->gw->id);
+        if (slot->attempts == 1)
+            snprintf(why, sizeof why, "1 socket was lost with it, session %u of %s", s->number,
+                     s->gw->id);
+        else
+            snprintf(why, sizeof why, "%u sockets were lost with it, the last one session %u of %s",
+                     (unsigned)slot->attempts, s->number, s->gw->id);
         park_slot(s, slot, str_of(why));
     }
     s->counted_id = s->sent_id;

@@ -168,7 +168,7 @@ static void a_parked_line_shows_its_reason(void **state)
     hang_up(f, 1006);
     show("ann", 10);
     assert_int_equal(shown.parked, 1);
-    assert_non_null(strstr(shown.reason, "sockets were lost"));
+    assert_non_null(strstr(shown.reason, "1 socket was lost with it"));
 }
 
 static void however_much_is_purged_a_turn_takes_some_of_it(void **state)
