@@ -316,7 +316,9 @@ static void tell_token(struct op_call *c, const struct key_made *made, int64_t u
 
     if (kind.p == NULL)
         kind = STR("provision");
-    buf_printf(&c->note, "%.*s token made: id=%.*s", STR_FMT(kind), STR_FMT(buf_str(&made->id)));
+    buf_printf(&c->note, "%.*s token made:", STR_FMT(kind));
+    if (made->id.n > 0)
+        buf_printf(&c->note, " id=%.*s", STR_FMT(buf_str(&made->id)));
     for (size_t i = 0; i < ARRAY_LEN(shown); i++)
         if (op_text(c, shown[i]).n > 0)
             buf_printf(&c->note, " %s=%.*s", shown[i], STR_FMT(op_text(c, shown[i])));

@@ -86,10 +86,12 @@ def test_agents_and_keys_are_logged_too(bellhop):
     bellhop.cli("agent", "add", "a1", "--tenant", "acme", "--substrate", "webhook", "--url", "http://127.0.0.1:1/a", "--secret", "planted-secret")
     bellhop.cli("agent", "set", "a1", "--tenant", "acme", "--name", "Nora")
     bellhop.cli("agent", "remove", "a1", "--tenant", "acme")
+    bellhop.cli("token", "enroll", "--tenant", "acme")
+    assert log(bellhop)[0]["note"] == "enroll token made: tenant=acme"  # it has no id
     bellhop.cli("token", "dashboard", "--tenant", "acme", "--read-only")
     key = json.loads(bellhop.cli("token", "list", "--json").stdout)[0]["id"]
     bellhop.cli("token", "revoke", key)
-    revoked, made, removed, changed, added = log(bellhop)
+    revoked, made, _, removed, changed, added = log(bellhop)
     assert [e["what"] for e in (added, changed, removed)] == ["addAgent", "setAgent", "removeAgent"]
     assert all(e["tenant"] == "acme" and e["records"][0]["key"] == "a1" for e in (added, changed, removed))
     records = [e["records"][0] for e in (added, changed, removed)]
