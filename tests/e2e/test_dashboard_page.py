@@ -386,6 +386,30 @@ def test_texts_of_strangers_stay_texts(busy, open_desk):
     assert desk.js("return window.hit") is None and desk.find("main img") == []
 
 
+def test_a_name_of_a_file_stays_text(busy, dial, open_desk):
+    name, visitor = "<img src=x onerror=window.hit=1>.png", {"X-Bellhop-Visitor": "evil-visitor-000001"}
+    file = busy.post("/chat/lobby/api/file", b"a picture", headers={**visitor, "Content-Type": "image/png", "X-File-Name": name}).json
+    assert busy.post("/chat/lobby/api/message", {"text": "", "client_id": "f1", "files": [file]}, headers=visitor).status == 200
+    gateway = dial(busy, busy.front, ack=False)
+    while not gateway.next("inbound")["event"].get("media"):
+        pass
+    gateway.cut()
+    wait_for(lambda: busy.instance("front")["parked"] == 2)
+    desk = open_desk(busy)
+    desk.driver.execute_cdp_cmd("Page.setBypassCSP", {"enabled": True})  # the page itself must be safe
+    desk.driver.refresh()
+    desk.one("#nav")
+    desk.go("waiting")
+    wait_page(lambda: len(desk.find("main section:nth-of-type(1) td.actions button")) == 2)
+    seen = ""
+    for button in desk.find("main section:nth-of-type(1) td.actions button"):
+        button.click()
+        seen += wait_page(lambda: desk.one("dialog[open] pre").text)
+        desk.press("Close", "dialog[open]")
+    assert "onerror=window.hit=1>.png" in seen
+    assert desk.find("dialog img, main img") == [] and desk.js("return window.hit") is None
+
+
 def test_the_test_chat_talks_to_an_agent(server, dial, open_desk):
     agent = dial(server, server.add())
     desk = open_desk(server)
