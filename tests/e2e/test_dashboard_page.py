@@ -443,6 +443,18 @@ def test_long_names_push_nothing_out_of_sight(busy, open_desk):
         wait_page(lambda: desk.js(cut) == [] or pytest.fail(f"{section}: {desk.js(cut)}"))
 
 
+def test_nothing_of_a_session_stays_after_it(server, open_desk):
+    server.cli("route", "add", "--platform", "discord", "--key", "guild7", "--tenant", "acme")
+    desk = open_desk(server)
+    desk.go("who?list=routes")
+    desk.press_in("Remove", "guild7")
+    desk.agree("Remove")
+    desk.one(".toast .undo")
+    desk.press("Sign out", "header")
+    desk.one("input[name=token]")
+    assert desk.find(".toast") == []
+
+
 def test_two_browsers_see_each_other_change_things(server, dial, open_desk):
     one, two = open_desk(server), open_desk(server, "--read-only")
     two.says("read-only")

@@ -53,6 +53,7 @@ function signInPage(said) {
   $('signout').hidden = true;
   $('role').hidden = true;
   health('unknown', 'Signed out');
+  set($('toasts')); // an undo needs the session
   const wrong = h('p', { class: 'warning', role: 'alert', hidden: !said }, said || '');
   const token = field('Token', 'token', { type: 'password', required: true, autocomplete: 'current-password' });
   set(main, h('div', { class: 'signin' },
@@ -98,7 +99,7 @@ function judge() {
   const n = (latest.tally ? latest.tally.parked : 0) + (t && t.outbox ? t.outbox.unknown : 0);
   $('nav-waiting').hidden = !n;
   $('nav-waiting').textContent = count(n);
-  $('nav-waiting').setAttribute('aria-label', `, ${n} need somebody`);
+  $('nav-waiting').setAttribute('aria-label', `, ${n} need attention`);
 }
 
 live.addEventListener('tick', ({ detail: { tick } }) => { setNow(tick.at); refreshTimes(); judge(); });

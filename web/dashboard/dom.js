@@ -98,6 +98,8 @@ export function refreshTimes(root = document) {
 
 // ---- notices ----
 
+const MOST_NOTICES = 4;
+
 /** A notice at the edge of the page; with undo, a button that takes the change back. */
 export function notice(text, { bad = false, undo = null } = {}) {
   const box = h('div', { class: bad ? 'toast bad' : 'toast' }, h('span', {}, text));
@@ -112,6 +114,7 @@ export function notice(text, { bad = false, undo = null } = {}) {
   }
   box.append(h('button', { type: 'button', class: 'close', 'aria-label': 'Dismiss', onclick: close }, '×'));
   $('toasts').append(box);
+  while ($('toasts').children.length > MOST_NOTICES) $('toasts').firstChild.remove(); // they cover the page
   setTimeout(close, undo ? 20000 : bad ? 12000 : 5000);
 }
 
@@ -217,5 +220,6 @@ export function chip(state, text) {
 
 export const person = (platform, id) => h('span', { class: 'person' }, h('span', { class: 'soft' }, `${platform} `), id);
 
-/** What `status` warns of: { words, platform, bot }. */
-export const warning = (w) => h('p', { class: 'warning' }, w.bot ? h('b', {}, `${w.platform} ${w.bot}: `) : null, w.words);
+/** What `status` warns of: { what, words, platform, bot }. */
+export const warning = (w) => h('p', { class: 'warning' }, w.bot ? h('b', {}, `${w.platform} ${w.bot}: `) : null, w.words,
+  w.what === 'dead_letters' ? [' ', h('a', { href: '#waiting' }, 'Show them')] : null);
