@@ -455,6 +455,16 @@ def test_nothing_of_a_session_stays_after_it(server, open_desk):
     assert desk.find(".toast") == []
 
 
+def test_a_parked_message_is_not_called_delivered(busy, open_desk):
+    desk = open_desk(busy)
+    desk.press("Show them")
+    desk.says("Parked")
+    desk.go("why?tenant=acme&instance=front")
+    heads = wait_page(lambda: desk.texts(".record .record-head .chip"))
+    assert sorted(heads) == ["delivered", "parked"]
+    assert "1 socket was lost with it, session " in desk.text()
+
+
 def test_two_browsers_see_each_other_change_things(server, dial, open_desk):
     one, two = open_desk(server), open_desk(server, "--read-only")
     two.says("read-only")

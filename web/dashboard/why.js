@@ -9,11 +9,11 @@ const KINDS = [['any', 'anything'], ['message', 'message id'], ['person', 'perso
 
 const STEP_STATE = { acked: 'good', settled: 'good', done: 'good', parked: 'bad', failed: 'bad', refused: 'bad', unknown: 'warn', resent: 'warn', retried: 'warn' };
 
-function life(steps) {
+function life(steps, names = new Map()) {
   if (!steps || !steps.length) return null;
   const first = steps[0].at;
   return h('ol', { class: 'life' }, steps.map((s) => h('li', { 'data-state': STEP_STATE[s.what] || 'idle' },
-    h('b', {}, s.what), s.instance && h('span', { class: 'soft' }, ` ${s.tenant}/${s.instance}`), ' ', s.words || '',
+    h('b', {}, s.what), names.size > 1 && names.has(s.delivery) && h('span', { class: 'soft' }, ` ${names.get(s.delivery)}`), ' ', s.words || '',
     h('span', { class: 'soft' }, s.at > first ? ` +${s.at - first < 1000 ? `${s.at - first} ms` : span(s.at - first)}` : ` ${clock(s.at)}`))));
 }
 
@@ -26,11 +26,23 @@ function summary(d) {
   return ['warn', 'Nobody received it.'];
 }
 
+/** How far the message came: "delivered" once every instance that received it has acked. */
+function progress(d) {
+  const got = (d.verdicts || []).filter((v) => v.received);
+  const last = new Map((d.steps || []).map((s) => [s.delivery, s.what]));
+  const ends = got.filter((v) => v.delivery).map((v) => last.get(v.delivery));
+  if (!ends.length) return ['idle', got[0].fate]; // a duplicate, or an edit of what was delivered
+  for (const [what, state] of [['lost', 'bad'], ['parked', 'bad'], ['purged', 'warn']]) if (ends.includes(what)) return [state, what];
+  if (ends.every((w) => w === 'acked' || w === 'settled')) return ['good', 'delivered'];
+  return ['idle', ends.every((w) => w === 'sent' || w === 'resent') ? 'sent' : 'waits'];
+}
+
 export function decision(d) {
-  const [state, words] = summary(d);
+  const [found, words] = summary(d);
+  const [state, word] = d.refused ? ['bad', 'refused'] : d.consumed ? ['good', 'command'] : found !== 'good' ? [found, 'not delivered'] : progress(d);
   const to = (query, text) => h('a', { href: `#why?${new URLSearchParams(query)}` }, text);
   return h('article', { class: 'record', 'data-state': state },
-    h('p', { class: 'record-head' }, chip(state, d.refused ? 'refused' : d.consumed ? 'command' : state === 'good' ? 'delivered' : 'not delivered'),
+    h('p', { class: 'record-head' }, chip(state, word),
       h('b', {}, words), h('span', { class: 'right' }, when(d.at))),
     h('p', { class: 'soft ids' }, `${d.platform}${d.bot ? ` ${d.bot}` : ''}`,
       d.messageId && [' · message ', to({ q: d.messageId, kind: 'message' }, d.messageId)],
@@ -39,7 +51,7 @@ export function decision(d) {
     h('ul', { class: 'verdicts' }, (d.verdicts || []).map((v) => h('li', { 'data-state': v.received ? 'good' : 'idle' },
       h('b', {}, `${v.tenant}/${v.instance}`), ` ${v.words || v.reason} `, h('code', {}, v.reason)))),
     d.candidates > (d.verdicts || []).length && h('p', { class: 'soft' }, `${d.candidates - d.verdicts.length} more were asked about.`),
-    life(d.steps));
+    life(d.steps, new Map((d.verdicts || []).filter((v) => v.delivery).map((v) => [v.delivery, `${v.tenant}/${v.instance}`]))));
 }
 
 const ENDED = { done: 'good', refused: 'bad', failed: 'bad', expired: 'bad', dropped: 'idle', unknown: 'warn' };
@@ -103,7 +115,8 @@ function searchPart(query) {
     set(results, h('p', { class: 'soft' }, 'Looking…'));
     try {
       const { found, next } = await search(q.value.trim(), kind.value, platform.value, who);
-      set(results, found.length ? found.map(record) : h('p', { class: 'none' }, 'Nothing is known about it. Verdicts are kept for a bounded time.'),
+      set(results, found.length ? found.map(record) : h('p', { class: 'none' }, q.value.trim() || who.instance || platform.value
+        ? 'Nothing is known about it. Verdicts are kept for a bounded time.' : 'No message has come yet. Every message appears here, with the reason why somebody received it or nobody did.'),
         next && h('p', { class: 'soft' }, 'Older ones exist: ask for one id, person or chat.'));
     } catch (err) {
       set(results, h('p', { class: 'warning' }, err.message));
@@ -135,7 +148,8 @@ function tracePart() {
   const list = h('div', { class: 'records', role: 'log', 'aria-label': 'Trace' });
   const state = h('span', { class: 'soft', role: 'status' });
   const draw = () => {
-    set(list, trace.records.slice(-200).reverse().map(record));
+    set(list, trace.records.length ? trace.records.slice(-200).reverse().map(record)
+      : h('p', { class: 'none' }, 'A trace shows every message of a person, a chat or an instance while it happens. Start it, then let the person write.'));
     state.textContent = trace.running ? `${trace.records.length} records, ${span(trace.until - Date.now())} left` : trace.records.length ? `${trace.records.length} records` : '';
     stop.disabled = !trace.running;
     keep.disabled = !trace.records.length;
