@@ -443,6 +443,35 @@ def test_long_names_push_nothing_out_of_sight(busy, open_desk):
         wait_page(lambda: desk.js(cut) == [] or pytest.fail(f"{section}: {desk.js(cut)}"))
 
 
+def test_a_long_tenant_hides_no_instance_and_buttons_stand_beside_each_other(server, open_desk):
+    server.cli("gateway", "add", "--id", "gw-long", "--tenant", "an-organisation-with-a-long-name.example.org", "--instance", "the-front-desk")
+    desk = open_desk(server)
+    inside = """const row = document.querySelector('.rows-body .row .name button'), last = row.lastChild;
+        const range = document.createRange(); range.selectNodeContents(last);
+        const text = range.getBoundingClientRect(), box = row.getBoundingClientRect();
+        return last.textContent === 'the-front-desk' && text.left < box.right - 40;"""
+    wait_page(lambda: desk.texts(".row .name"))
+    assert desk.js(inside)
+    desk.go("who?list=gateways")
+    desk.row("gw-long")
+    for width, lines in ((1100, 2), (1400, 1)):
+        desk.driver.set_window_size(width, 820)
+        assert desk.js("return new Set([...document.querySelectorAll('td.actions button')].map((b) => b.getBoundingClientRect().top)).size") <= lines
+
+
+def test_an_empty_server_says_what_to_do_next(server, open_desk):
+    desk = open_desk(server)
+    desk.says("No instance yet. Add a gateway")
+    desk.press("Add a gateway")
+    wait_page(lambda: "No gateway yet." in desk.text())
+    desk.go("why")
+    desk.says("No message has come yet.")
+    desk.one("main input[type=search]").send_keys("7003" + Keys.ENTER)
+    desk.says("Nothing is known about it.")
+    desk.go("why?part=trace")
+    desk.says("Start it, then let the person write")
+
+
 def test_nothing_of_a_session_stays_after_it(server, open_desk):
     server.cli("route", "add", "--platform", "discord", "--key", "guild7", "--tenant", "acme")
     desk = open_desk(server)
@@ -463,6 +492,26 @@ def test_a_parked_message_is_not_called_delivered(busy, open_desk):
     heads = wait_page(lambda: desk.texts(".record .record-head .chip"))
     assert sorted(heads) == ["delivered", "parked"]
     assert "1 socket was lost with it, session " in desk.text()
+
+
+def test_what_has_the_focus_is_under_no_bar(busy, open_desk):
+    desk = open_desk(busy, phone=True)
+    wait_page(lambda: desk.find(".rows-body .row"))
+    covered = desk.js("""const out = [];
+        for (const b of document.querySelectorAll('main button, main input, main select')) for (const low of [true, false]) {
+          const at = b.getBoundingClientRect();
+          scrollBy(0, low ? at.bottom - innerHeight + 4 : at.top - 4);
+          b.blur(); b.focus();
+          const r = b.getBoundingClientRect(), hit = document.elementFromPoint(r.left + r.width / 2, r.top + r.height / 2);
+          if (hit && hit.closest('.nav, .top')) out.push([b.textContent || b.id, low]);
+        }
+        return out;""")
+    assert covered == []
+    wait_page(lambda: desk.find("#nav-waiting:not([hidden])"))
+    desk.go("waiting")
+    shades = desk.js("""return ['#nav a[aria-current]', '#nav a[aria-current] .badge'].map((s) => getComputedStyle(document.querySelector(s)).backgroundColor
+        .match(/\\d+/g).slice(0, 3).map((v) => (v / 255) ** 2.2).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0.05))""")
+    assert max(shades) / min(shades) > 3  # a badge is seen on the section that is shown
 
 
 def test_two_browsers_see_each_other_change_things(server, dial, open_desk):

@@ -74,7 +74,7 @@ function mailbox(box, again, r) {
     { head: 'Since', cell: (e) => when(e.at) },
     { head: 'State', cell: (e) => (e.parked ? chip('bad', 'parked') : e.sent ? chip('warn', 'sent, no ack') : chip('idle', 'waits')) },
     { head: 'Tries', class: 'num', cell: (e) => e.attempts },
-    { head: 'Message', class: 'wrap', cell: (e) => [frameWords(e), e.parked && h('small', { class: 'badtext' }, ` ${e.parked}`)] },
+    { head: 'Message', class: 'wrap', cell: (e) => h('span', {}, frameWords(e), e.parked && h('small', { class: 'badtext' }, ` ${e.parked}`)) },
   ], box.entries, { none: 'The mailbox is empty.' });
 }
 
@@ -126,12 +126,13 @@ export function mount(main) {
   const bots = h('ul', { class: 'bots' });
   const tiles = h('ul', { class: 'tiles' });
   const warnings = h('div', { class: 'warnings', 'aria-live': 'polite' });
-  const rows = new Rows(showInstance);
+  const rows = new Rows(showInstance, () => h('p', { class: 'none' }, 'No instance yet. ', may('addGateway') && !session.readOnly
+    ? [h('a', { href: '#who?list=gateways' }, 'Add a gateway'), ', or run ', h('code', {}, 'bellhop setup'), ' on this machine.'] : 'It appears here once it has a gateway.'));
   const chips = h('div', { class: 'filters', role: 'group', 'aria-label': 'States' });
   const total = h('p', { class: 'soft total', 'aria-live': 'off' });
   let typing = 0;
 
-  const states = [['', 'all'], ['problem', 'need somebody'], ['live', 'live'], ['away', 'away'], ['asleep', 'asleep'], ['never', 'never connected']];
+  const states = [['', 'all'], ['problem', 'need attention'], ['live', 'live'], ['away', 'away'], ['asleep', 'asleep'], ['never', 'never connected']];
   const marks = states.map(([key, word]) => {
     const n = h('b', {});
     const b = h('button', { type: 'button', class: 'filter', 'aria-pressed': key === '' ? 'true' : 'false', onclick: () => {
@@ -143,7 +144,7 @@ export function mount(main) {
   set(chips, marks.map((m) => m.b));
 
   const sort = h('select', { 'aria-label': 'Order', onchange: () => rows.set({ sort: sort.value }) },
-    [['attention', 'what needs somebody first'], ['name', 'by name'], ['waiting', 'most waiting'], ['oldest', 'longest waiting'], ['heard', 'heard last']]
+    [['attention', 'what needs attention first'], ['name', 'by name'], ['waiting', 'most waiting'], ['oldest', 'longest waiting'], ['heard', 'heard last']]
       .map(([v, t]) => h('option', { value: v }, t)));
   const filter = h('input', { id: 'filter', type: 'search', placeholder: 'Find a tenant or instance', 'aria-label': 'Find a tenant or instance', oninput: () => {
     clearTimeout(typing);

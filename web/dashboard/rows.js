@@ -14,9 +14,10 @@ const COLUMNS = ['Instance', 'State', 'Mailbox', 'Oldest', 'Parked', 'Last in', 
 export const STATE_WORDS = { live: 'live', away: 'away', asleep: 'asleep', never: 'never connected' };
 
 export class Rows {
-  /** open(row): somebody wants to see it. */
-  constructor(open) {
+  /** open(row): somebody wants to see it.  none(): what is shown while there is no instance at all. */
+  constructor(open, none) {
     this.open = open;
+    this.none = none;
     this.want = { filter: '', state: '', waiting: false, sort: 'attention' };
     this.rows = new Map(); // number -> row
     this.order = [];
@@ -26,7 +27,7 @@ export class Rows {
     this.table = h('div', { class: 'rows', role: 'table', 'aria-label': 'Instances', tabindex: 0 },
       h('div', { class: 'rows-head', role: 'rowgroup' }, h('div', { class: 'row head', role: 'row', 'aria-rowindex': 1 }, COLUMNS.map((c) => h('span', { role: 'columnheader' }, c)))),
       this.body);
-    this.empty = h('p', { class: 'none', hidden: true }, 'No instance fits.');
+    this.empty = h('div', { hidden: true });
     this.node = h('div', {}, this.table, this.empty);
     this.table.addEventListener('scroll', () => this.#scrolled(), { passive: true });
     this.onrows = (e) => this.#got(e.detail);
@@ -75,6 +76,8 @@ export class Rows {
   #got(d) {
     for (const r of d.rows) this.rows.set(r.n, r);
     this.found = d.found;
+    if (!d.found && this.total !== d.total) set(this.empty, d.total ? h('p', { class: 'none' }, 'No instance fits.') : this.none());
+    this.total = d.found ? null : d.total;
     this.table.setAttribute('aria-rowcount', d.found + 1);
     if (d.order) {
       this.order = d.order;
@@ -126,9 +129,9 @@ export class Rows {
     e.dataset.state = r.state;
     e.classList.toggle('bad', r.parked > 0 || (Boolean(r.pokeProblem) && r.entries > 0));
     set(e,
-      cell('name', h('button', { type: 'button', class: 'link', onclick: () => this.#show(r) },
-        h('span', { class: 'soft' }, `${r.tenant}/`), r.instance), r.displayName && r.displayName !== r.instance ? h('span', { class: 'soft display' }, r.displayName) : null),
-      cell('state', chip(r.state, STATE_WORDS[r.state])),
+      cell('name', h('button', { type: 'button', class: 'link', title: `${r.tenant}/${r.instance}`, onclick: () => this.#show(r) },
+        h('span', { class: 'soft tenant' }, r.tenant), h('span', { class: 'soft' }, '/'), r.instance), r.displayName && r.displayName !== r.instance ? h('span', { class: 'soft display' }, r.displayName) : null),
+      cell('state', chip(r.state, r.state === 'never' ? ['never', h('span', { class: 'long' }, ' connected')] : STATE_WORDS[r.state])),
       cell('num', r.entries ? [count(r.entries), h('small', { class: 'soft' }, ` ${bytes(r.bytes)}`)] : h('span', { class: 'soft' }, '0')),
       cell('', r.oldestAt ? when(r.oldestAt) : h('span', { class: 'soft' }, '–')),
       cell('num', r.parked ? h('b', { class: 'badtext' }, count(r.parked)) : h('span', { class: 'soft' }, '0')),

@@ -30,17 +30,27 @@ function nodesPart(box) {
 function limitsPart(box) {
   call('listLimits').then((a) => {
     const rows = a.limits.map((l) => ({ ...l, part: l.most ? l.held / l.most : 0 })).sort((x, y) => y.part - x.part || y.refused - x.refused);
-    set(box, h('h2', {}, 'Limits'), table('Limits, the fullest first', [
+    const used = rows.filter((l) => l.part >= 0.01 || l.refused);
+    const show = (caption, some) => table(caption, [
       { head: 'Limit', cell: (l) => h('code', {}, `limits.${l.name}`) },
       { head: 'Held', class: 'num', cell: (l) => (l.unit === 'bytes' ? bytes(l.held) : count(l.held)) },
       { head: 'Most', class: 'num', cell: (l) => (l.most ? (l.unit === 'bytes' ? bytes(l.most) : count(l.most)) : 'no limit') },
       { head: 'Full', cell: (l) => (l.most ? h('span', { class: 'meter' }, h('meter', { min: 0, max: 1, high: 0.8, value: l.part, 'aria-label': `${l.name} ${Math.round(l.part * 100)} %` }), ` ${Math.round(l.part * 100)} %`) : '') },
       { head: 'Refused', class: 'num', cell: (l) => (l.refused ? h('b', { class: 'badtext' }, count(l.refused)) : '0') },
-    ], rows));
+    ], some);
+    set(box, h('h2', {}, 'Limits'), used.length ? show('Limits, the fullest first', used) : null,
+      h('details', {}, h('summary', {}, `${rows.length - used.length} limits are below 1 %`), show('Limits that are hardly used', rows.filter((l) => !used.includes(l)))));
   }).catch((e) => set(box, h('h2', {}, 'Limits'), h('p', { class: 'warning' }, e.message)));
 }
 
-const text = (v) => (v === undefined || v === null ? 'nothing' : typeof v === 'string' ? v : JSON.stringify(v));
+/** A value of a record in words; a number that is a time in milliseconds becomes that time. */
+function text(v) {
+  if (v === undefined || v === null) return 'nothing';
+  if (typeof v === 'number' && v > 1e12) return clock(v);
+  if (typeof v === 'string' || typeof v !== 'object') return String(v);
+  if (Array.isArray(v)) return v.length ? v.map(text).join(', ') : 'none';
+  return Object.entries(v).map(([k, x]) => `${k}: ${Array.isArray(x) && x.length > 1 ? `(${text(x)})` : text(x)}`).join(', ');
+}
 
 /** The records that a change wrote: only the members that differ. */
 function changes(e) {
@@ -51,7 +61,7 @@ function changes(e) {
       const keys = [...new Set([...Object.keys(r.before), ...Object.keys(r.after)])].filter((k) => JSON.stringify(r.before[k]) !== JSON.stringify(r.after[k]));
       return keys.map((k) => `${k}: ${text(r.before[k])} → ${text(r.after[k])}`).join(', ');
     }
-    return r.after ? `new ${text(r.after)}` : `gone ${text(r.before)}`;
+    return r.after ? `new, ${text(r.after)}` : r.before ? `gone, ${text(r.before)}` : 'gone';
   };
   const words = list.map((r) => `${r.record || ''} ${(r.key || '').trim()}: ${of(r)}`.trim()).join('; ');
   return words.length < 160 ? words : h('details', {}, h('summary', {}, `${words.slice(0, 140)}…`), words);
@@ -69,7 +79,7 @@ function auditPart() {
       { head: 'No.', class: 'num', cell: (e) => e.seq }, { head: 'When', cell: (e) => when(e.at) },
       { head: 'Who', cell: (e) => [e.by || '', e.who && e.who !== e.by ? h('span', { class: 'soft' }, ` ${e.who}`) : null] }, { head: 'From', cell: (e) => e.from || '' },
       { head: 'What', cell: (e) => [e.what, e.failed && chip('bad', 'failed')] }, { head: 'Whose', class: 'wrap', cell: (e) => [e.tenant, e.instance].filter(Boolean).join('/') },
-      { head: 'Changed', class: 'wrap', cell: changes },
+      { head: 'Changed', class: 'wrap much', cell: changes },
     ], entries, { none: 'Nothing has been changed yet.' }), a.next && h('p', {}, button('Older', (e) => act(e, () => draw(a.next)))));
   };
   const verify = (e) => act(e, async () => {

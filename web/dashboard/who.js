@@ -145,9 +145,9 @@ function setPolicy(e, again, p = {}) {
 
 function setAllowance(e, again, p = {}) {
   const was = p.instance ? { tenant: p.tenant, instance: p.instance, turns: p.turns, per: p.per, reply: p.reply } : null;
-  return change(e, 'How many messages may one person cause?', [whoFields(p), field('Turns', 'turns', { value: p.turns || '', required: true, hint: '50/day; also hour, week, month' }),
+  return change(e, 'How many messages may a person or a chat send?', [whoFields(p), field('Turns', 'turns', { value: p.turns || '', required: true, hint: '50/day; also hour, week, month' }),
     field('Shared by', 'per', { options: [['person', 'each person'], ['chat', 'each chat']], value: p.per || 'person' }),
-    field('Over it, the person is told', 'reply', { value: p.reply || '', hint: 'once per period' })],
+    field('Reply to what is over it', 'reply', { value: p.reply || '', hint: 'Sent once per period. Empty: a sentence of bellhop’s own.' })],
   { ok: 'Set' }, (v) => call('setAllowance', v), 'Set.',
   (v) => call('setAllowance', was || { tenant: v.tenant, instance: v.instance, remove: true }).then(again)).then((ok) => ok && again());
 }
@@ -157,6 +157,7 @@ const rules = {
   read: (q) => callAll('listGrants', q, 4),
   add: { label: 'Set a principal', needs: 'setPrincipal', run: (e, again) => setPrincipal(e, again) },
   more: { label: 'Set a policy', needs: 'setPolicy', run: (e, again) => setPolicy(e, again) },
+  third: { label: 'Set an allowance', needs: 'setAllowance', run: (e, again) => setAllowance(e, again) },
   draw: (a, again) => [
     h('h3', {}, 'Principals'), table('Principals', [
       { head: 'Instance', class: 'wrap', cell: inst }, { head: 'Platform', cell: (p) => (p.platform === '*' ? 'any' : p.platform) }, { head: 'Listens to', cell: (p) => p.mode },
@@ -173,9 +174,9 @@ const rules = {
         await call('setAllowance', { tenant: p.tenant, instance: p.instance, remove: true });
         notice('Removed.', { undo: () => call('setAllowance', { tenant: p.tenant, instance: p.instance, turns: p.turns, per: p.per, reply: p.reply }).then(again) });
         await again();
-      }))] : null }), canChange('setAllowance') && h('p', {}, button('Set an allowance', (e) => setAllowance(e, again)))],
+      }))] : null })],
     a.dmDefaults.length > 0 && [h('h3', {}, 'Direct messages'), table('Direct messages', [
-      { head: 'Person', cell: (d) => person(d.platform, d.userId) }, { head: 'go to', class: 'wrap', cell: inst }], a.dmDefaults)],
+      { head: 'Person', cell: (d) => person(d.platform, d.userId) }, { head: 'Go to', class: 'wrap', cell: inst }], a.dmDefaults)],
   ],
 };
 
@@ -362,7 +363,7 @@ export function mount(main, query) {
     const a = await l.read(filtered ? { tenant: tenant.value.trim() } : {});
     set(box, l.draw(a, again), a.more && h('p', { class: 'soft' }, 'There are more: name a tenant.'));
   };
-  const doing = [l.add, l.more].filter((x) => x && !session.readOnly && (!x.needs || may(x.needs)));
+  const doing = [l.add, l.more, l.third].filter((x) => x && !session.readOnly && (!x.needs || may(x.needs)));
   set(main, h('h1', { class: 'hidden' }, 'Who'),
     h('div', { class: 'tabs', role: 'navigation', 'aria-label': 'Lists' }, names.map((n) => h('a', { href: `#who?list=${n}`, 'aria-current': n === name ? 'page' : null }, LISTS[n].title))),
     h('section', {}, h('div', { class: 'bar' }, h('h2', {}, l.title), filtered && tenant, button('Read again', (e) => act(e, again)), doing.map((d) => button(d.label, (e) => d.run(e, again), { class: 'small primary' }))),
