@@ -45,10 +45,14 @@ static bool ends(const char *name, const char *suffix)
     return str_ends(str_of(name), str_of(suffix));
 }
 
-/* Files left out: those that the server recreates, and the key, which must not be in the backup. */
-static bool is_left_out(const char *name)
+/* Files left out: those that the server recreates, the records of `bellhop why`, which name people
+ * and tell what was rather than what is, and the key, which must not be in the backup. */
+static bool is_left_out(const FTSENT *e)
 {
-    return name[0] == '.' || str_starts(str_of(name), STR("master.key")) || ends(name, "-wal") ||
+    const char *name = e->fts_name;
+
+    return (e->fts_level == 1 && strcmp(name, "why") == 0) || name[0] == '.' ||
+           str_starts(str_of(name), STR("master.key")) || ends(name, "-wal") ||
            ends(name, "-shm") || ends(name, ".lock") || ends(name, ".reserve") ||
            strstr(name, ".before-restore") != NULL || strcmp(name, "port") == 0;
 }
@@ -90,7 +94,7 @@ static bool add_all(struct backup *b)
     bool ok = walk != NULL;
 
     for (FTSENT *e; ok && (e = fts_read(walk)) != NULL;) {
-        if (e->fts_level > 0 && is_left_out(e->fts_name))
+        if (e->fts_level > 0 && is_left_out(e))
             fts_set(walk, e, FTS_SKIP);
         else if (e->fts_info == FTS_F)
             ok = add_file(b, e->fts_path + strlen(top) + 1, e->fts_path);

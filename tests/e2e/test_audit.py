@@ -1,6 +1,7 @@
 """The audit log: every change has an entry, without secrets, tampering is found, and the log is bounded."""
 import json
 import sqlite3
+import tarfile
 import threading
 
 import pytest
@@ -204,6 +205,43 @@ def test_the_log_moves_between_the_databases_and_through_backups(database, make_
     server.add(id="g5", tenant="acme")
     assert verify(server, "--expect", heads[0]).returncode == 0
     assert "is not in the log" in verify(server, "--expect", heads[1]).stderr
+
+
+def test_what_why_keeps_follows_the_message_when_its_database_moves(database, make_bellhop, dial, tmp_path):
+    server = make_bellhop(ALONE)
+    agent = server.add(id="agent", tenant="acme")
+    assert server.write("waits for the move") == 200
+
+    def told():
+        found = json.loads(server.cli("why", "--instance", "agent", "--json", "--all").stdout)["decisions"]
+        return [(d["messageId"], [s["what"] for s in d["steps"]]) for d in found]
+
+    wait_for(lambda: len(told()) == 1)
+    (message, steps), = told()
+    assert steps == []
+    server.cli("backup", str(tmp_path / "b.tar"))
+    server.stop()
+    alone = server.config.read_text()
+    server.cli("store", "migrate", "--to", database.url)
+    server.config.write_text(alone + f'store: {{kind: postgres, url: "{database.url}"}}\n')
+    server.start()
+    assert told() == [(message, [])]
+    dial(server, agent).hear("waits for the move")
+    wait_for(lambda: told() == [(message, ["sent", "acked"])])  # the steps on the new database find the decision of before
+    server.stop()
+    (server.state / "bellhop.db").rename(server.state / "old.db")
+    (server.state / "skills.db").unlink(missing_ok=True)
+    server.cli("store", "migrate", "--to", "sqlite")
+    server.config.write_text(alone)
+    server.start()
+    assert told() == [(message, ["sent", "acked"])]
+    server.stop()
+    server.cli("restore", str(tmp_path / "b.tar"), "--yes")  # its message waits again; what is known of it stays
+    with tarfile.open(tmp_path / "b.tar") as tar:
+        assert "bellhop.db" in tar.getnames() and not [n for n in tar.getnames() if n.startswith("why")]
+    server.start()
+    dial(server, agent).hear("waits for the move")
+    wait_for(lambda: told() == [(message, ["sent", "acked", "sent", "acked"])])
 
 
 def test_changes_while_the_database_is_away_leave_no_gap(database, make_bellhop):
