@@ -89,7 +89,10 @@ static void on_turn(struct inner_wire *w)
     }
     json_parser_free(parser);
     if (!found && w->closed && d->c != NULL)
-        op_refuse(d->c, FAULT_UNAVAILABLE, "not sent: this server is going down");
+        op_refuse(d->c, FAULT_UNAVAILABLE,
+                  d->session == NULL ? "not sent: this server is going down"
+                                     : "this server is going down, and the message may have been "
+                                       "sent: look before you repeat it");
     buf_reset(&w->got);
     if (found || w->closed)
         send_free(d);
