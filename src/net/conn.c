@@ -655,6 +655,23 @@ static bool keep_unsent(struct conn *c)
     return false;
 }
 
+/* The peer takes no more bytes.  A gateway that died may have sent acks before, which the kernel
+ * still has.  So a WebSocket is read to its end, which closes it. */
+static void on_unwritable(struct conn *c)
+{
+    if (c->no_socket ||
+        (c->state != CONN_WS && c->state != CONN_CARRIED && c->state != CONN_PARKED)) {
+        conn_close(c);
+        return;
+    }
+    shutdown(c->io.fd, SHUT_RDWR); /* what has arrived can still be read, then the end */
+    buf_done(&c->out);
+    c->out_sent = 0;
+    c->tls_stuck = false;
+    (void)count_answer(c, 0);
+    watch(c, 0, EV_WRITE);
+}
+
 void conn_flush(struct conn *c)
 {
     struct http_server *s = c->server;
@@ -669,7 +686,7 @@ void conn_flush(struct conn *c)
     while (conn_queued(c) > 0 && !blocked) {
         ssize_t n = write_some(c, c->out.p + c->out_sent, conn_queued(c));
         if (n < 0) {
-            conn_close(c);
+            on_unwritable(c);
             return;
         }
         c->out_sent += (uint32_t)n;

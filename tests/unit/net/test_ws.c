@@ -235,6 +235,25 @@ static void a_close_by_the_peer_is_echoed_and_reported(void **state)
     raw_close(&r);
 }
 
+static void the_last_words_of_a_peer_that_died_are_read(void **state)
+{
+    struct fixture *f = *state;
+    static const struct linger reset = {.l_onoff = 1};
+    static char long_text[450000]; /* so long that it is sent before the loop looks for input */
+    struct raw r = open_ws(f);
+
+    memset(long_text, 'x', sizeof long_text);
+    f->echo = false;
+    assert_int_equal(send(r.fd, "\x81\x83\0\0\0\0ack", 9, MSG_NOSIGNAL), 9);
+    setsockopt(r.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    raw_close(&r);
+    ws_send(f->ws, str_make(long_text, sizeof long_text));
+    assert_int_equal(ws_queued(f->ws), 0);
+    assert_true(loop_until(f->loop, &f->closed));
+    assert_int_equal(f->messages, 1);
+    assert_int_equal(http_server_connections(f->server), 0);
+}
+
 static void our_close_waits_for_the_answer(void **state)
 {
     struct fixture *f = *state;
@@ -445,6 +464,7 @@ UNIT(net_test_ws)
         T(many_frames_of_one_turn_all_arrive),
         T(our_ping_comes_back_with_its_number),
         T(a_close_by_the_peer_is_echoed_and_reported),
+        T(the_last_words_of_a_peer_that_died_are_read),
         T(our_close_waits_for_the_answer),
         T(a_long_reason_is_cut_between_characters),
         T(a_peer_that_is_always_behind_is_served_on),
