@@ -118,7 +118,7 @@ class Bellhop:
         words = list(args)
         at = words.index("--") if "--" in words else len(words)  # what follows belongs to a program
         done = subprocess.run([PROGRAM, *words[:at], "-c", self.config, *words[at:]], env=self.env, text=True,
-                              capture_output=True, timeout=30)
+                              input=input, capture_output=True, timeout=30)
         assert "Sanitizer" not in done.stderr, done.stderr
         if check:
             assert done.returncode == 0, done.stderr
