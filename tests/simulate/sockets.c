@@ -50,7 +50,10 @@ static void on_line(struct sim_socket *s, struct str line)
         s->seen.idle_acked = true;
         model_idle_acked(&w->model, &s->seen);
         struct peer *p = &w->peers[s->seen.instance];
-        p->asleep = p->receiver == s->seen.number; /* a newer socket stays awake */
+        /* A newer socket stays awake.  A holder that gave the name up may still be told that it
+         * sleeps, as the relay closes its sockets in the next turn: the next holder is not. */
+        p->asleep =
+            p->receiver == s->seen.number && s->seen.holder == world_holder(w, s->seen.instance);
     } else if (str_eq(type, STR("outbound_result"))) {
         w->results++;
     }
