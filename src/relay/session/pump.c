@@ -388,8 +388,14 @@ void pump_again(struct instance *i, uint64_t id)
     if (s == NULL || id > s->sent_id || (s->number <= i->park_mark && !s->inside) ||
         s->n_again == UINT16_MAX)
         return;
-    s->again = xrealloc(s->again, (s->n_again + 1u) * sizeof s->again[0]);
-    s->again[s->n_again++] = id;
+    size_t k = session_seek_again(s, id);
+    if (k < s->n_again && s->again[k] == id)
+        return;
+    if ((s->n_again & (s->n_again - 1u)) == 0) /* full: as long as a power of two */
+        s->again = xrealloc(s->again, (s->n_again > 0 ? s->n_again * 2u : 1) * sizeof s->again[0]);
+    memmove(s->again + k + 1, s->again + k, (s->n_again - k) * sizeof s->again[0]);
+    s->again[k] = id;
+    s->n_again++;
 }
 
 /* ---- soft deliveries ---- */
@@ -759,11 +765,11 @@ static void send_again(struct pack *p)
     struct session *s = p->s;
 
     while (s->n_again > 0 && p->n == 0) {
-        struct slot *slot = mailbox_find(&s->inst->mb, s->again[0]);
+        struct slot *slot = mailbox_find(&s->inst->mb, s->again[s->again_at]);
         if (slot != NULL && slot_waits(slot) && !try_add(p, slot))
             return;
-        s->n_again--;
-        memmove(s->again, s->again + 1, s->n_again * sizeof s->again[0]);
+        if (++s->again_at == s->n_again)
+            s->again_at = s->n_again = 0;
     }
 }
 

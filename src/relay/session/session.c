@@ -307,14 +307,28 @@ void session_pong(struct session *s, uint32_t number)
 
 /* ---- questions ---- */
 
+size_t session_seek_again(const struct session *s, uint64_t id)
+{
+    size_t low = s->again_at, high = s->n_again;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (s->again[mid] < id)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
 bool session_has_sent(const struct session *s, uint64_t id)
 {
     if (id > s->sent_id)
         return false;
-    for (size_t k = 0; k < s->n_again; k++)
-        if (s->again[k] == id)
-            return false;
-    return true;
+    if (s->n_again == 0)
+        return true;
+    size_t k = session_seek_again(s, id);
+    return k == s->n_again || s->again[k] != id;
 }
 
 bool session_anyone_has(const struct instance *i, uint64_t id)

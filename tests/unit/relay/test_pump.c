@@ -1,8 +1,13 @@
 /* Promises of relay/session/pump.h: window, packing, drains, suspects. */
+#include <time.h>
+
 #include "relay/in/inside.h"
+#include "relay/mailbox/mailbox.h"
+
 #include "relay/rig.h"
 #include "relay/session/pump.h"
 #include "relay/session/session.h"
+#include "relay/sleep/instance.h"
 
 static void publish_many(const char *key, int from, int n)
 {
@@ -68,6 +73,37 @@ static struct fake *connect_late(void)
     struct fake *f = dial("gw-a");
     say(f, "{\"type\":\"hello\",\"platform\":\"web\",\"botId\":\"lobby\",\"late_acks\":true}");
     return f;
+}
+
+/* Redrives one after the other, from the last to the first: they go in their old order. */
+static void many_redriven_deliveries_cost_no_square(void **state)
+{
+    enum { N = 30000 };
+    struct relay_limits lim = rig.lim;
+    uint64_t *ids = xcalloc(N, sizeof *ids);
+
+    publish_many("a", 0, N);
+    lim.max_attempts = 1;
+    relay_set_limits(rig.relay, &lim);
+    while (look("ann").parked < N)
+        hang_up(connect_as("gw-a"), 1006);
+    struct fake *f = connect_as("gw-a");
+    publish_many("a", N, 1);
+    const struct mailbox *mb = &f->s->inst->mb;
+    for (uint32_t k = 0; k < N; k++)
+        ids[k] = mailbox_at(mb, k)->id;
+    clock_t began = clock();
+    assert_int_equal(relay_parked_change(rig.relay, STR("acme"), STR("ann"), NULL, 0, false), N);
+    for (size_t k = N; k > 0; k--)
+        pump_again(f->s->inst, ids[k - 1]); /* they are there already */
+    turn();
+    assert_int_equal(inbound(f), 8); /* each in a message of its own */
+    buf_reset(&f->all);
+    ack_all(f, 0);
+    hang_up(f, 1006);
+    assert_true(clock() - began < CLOCKS_PER_SEC / 2);
+    assert_int_equal(look("ann").parked, 8);
+    free(ids);
 }
 
 static void a_gateway_that_acks_late_has_many_unacked(void **state)
@@ -602,6 +638,7 @@ UNIT(relay_test_pump)
 {
     const struct CMUnitTest tests[] = {
         PROMISE(at_most_eight_messages_are_unacked),
+        PROMISE(many_redriven_deliveries_cost_no_square),
         PROMISE(a_gateway_that_acks_late_has_many_unacked),
         PROMISE(a_backlog_leaves_one_that_acks_late_no_more_unacked),
         PROMISE(each_ack_makes_room_for_one_that_acks_late),
