@@ -385,17 +385,22 @@ void pump_again(struct instance *i, uint64_t id)
 {
     struct session *s = i->receiver;
 
-    if (s == NULL || id > s->sent_id || (s->number <= i->park_mark && !s->inside) ||
-        s->n_again == UINT16_MAX)
+    if (s == NULL || id > s->sent_id || (s->number <= i->park_mark && !s->inside))
         return;
-    size_t k = session_seek_again(s, id);
-    if (k < s->n_again && s->again[k] == id)
+    struct again *a = s->again;
+    if (a == NULL) {
+        a = xmalloc(sizeof *a + sizeof a->ids[0]);
+        a->n = a->at = 0;
+    } else if (a->n < UINT16_MAX && (a->n & (a->n - 1u)) == 0) { /* full: a power of two */
+        a = xrealloc(a, sizeof *a + a->n * 2u * sizeof a->ids[0]);
+    }
+    s->again = a;
+    size_t k = again_seek(a, id);
+    if (a->n == UINT16_MAX || (k < a->n && a->ids[k] == id))
         return;
-    if ((s->n_again & (s->n_again - 1u)) == 0) /* full: as long as a power of two */
-        s->again = xrealloc(s->again, (s->n_again > 0 ? s->n_again * 2u : 1) * sizeof s->again[0]);
-    memmove(s->again + k + 1, s->again + k, (s->n_again - k) * sizeof s->again[0]);
-    s->again[k] = id;
-    s->n_again++;
+    memmove(a->ids + k + 1, a->ids + k, (a->n - k) * sizeof a->ids[0]);
+    a->ids[k] = id;
+    a->n++;
 }
 
 /* ---- soft deliveries ---- */
@@ -764,12 +769,15 @@ static void send_again(struct pack *p)
 {
     struct session *s = p->s;
 
-    while (s->n_again > 0 && p->n == 0) {
-        struct slot *slot = mailbox_find(&s->inst->mb, s->again[s->again_at]);
+    while (s->again != NULL && p->n == 0) {
+        struct again *a = s->again;
+        struct slot *slot = mailbox_find(&s->inst->mb, a->ids[a->at]);
         if (slot != NULL && slot_waits(slot) && !try_add(p, slot))
             return;
-        if (++s->again_at == s->n_again)
-            s->again_at = s->n_again = 0;
+        if (++a->at == a->n) {
+            free(a);
+            s->again = NULL;
+        }
     }
 }
 
@@ -798,9 +806,9 @@ static bool send_message(struct instance *i)
         p.max = INSIDE_PACK_BYTES;
     if (s->late_acks)
         p.most = PUMP_LATE_MAX - (uint32_t)unacked;
-    if (s->n_again > 0)
+    if (s->again != NULL)
         send_again(&p);
-    if (s->n_again == 0 && p.n == 0)
+    if (s->again == NULL && p.n == 0)
         for (uint32_t at = mailbox_seek(mb, s->sent_id); at < mb->n; at++) {
             struct slot *slot = mailbox_at(mb, at);
             if (slot_waits(slot) && !try_add(&p, slot))

@@ -307,13 +307,13 @@ void session_pong(struct session *s, uint32_t number)
 
 /* ---- questions ---- */
 
-size_t session_seek_again(const struct session *s, uint64_t id)
+size_t again_seek(const struct again *a, uint64_t id)
 {
-    size_t low = s->again_at, high = s->n_again;
+    size_t low = a->at, high = a->n;
 
     while (low < high) {
         size_t mid = low + (high - low) / 2;
-        if (s->again[mid] < id)
+        if (a->ids[mid] < id)
             low = mid + 1;
         else
             high = mid;
@@ -325,10 +325,10 @@ bool session_has_sent(const struct session *s, uint64_t id)
 {
     if (id > s->sent_id)
         return false;
-    if (s->n_again == 0)
+    if (s->again == NULL)
         return true;
-    size_t k = session_seek_again(s, id);
-    return k == s->n_again || s->again[k] != id;
+    size_t k = again_seek(s->again, id);
+    return k == s->again->n || s->again->ids[k] != id;
 }
 
 bool session_anyone_has(const struct instance *i, uint64_t id)

@@ -51,6 +51,11 @@ struct acking_signs {     /* evidence of whether the gateway acks; part of its s
     bool spoke;           /* the gateway sent an action while deliveries were unacked */
 };
 
+struct again {      /* redriven ids below sent_id that this socket never had, sorted */
+    uint16_t n, at; /* its length, and the first that is still to be sent */
+    uint64_t ids[];
+};
+
 struct session {
     struct log log;
     struct instance *inst;    /* borrowed */
@@ -62,10 +67,10 @@ struct session {
     struct timer tick;
     struct flight *flight; /* owned; NULL: nothing unacked */
     struct buf *line;      /* owned; an unfinished line; NULL: none */
-    uint64_t *again;     /* owned; redriven ids below sent_id that this socket never had; sorted */
-    char *personas;      /* owned; the identities of its hellos */
-    uint64_t sent_id;    /* newest id sent on this socket */
-    uint64_t counted_id; /* attempts are counted up to this id */
+    struct again *again;   /* owned; NULL: none */
+    char *personas;        /* owned; the identities of its hellos */
+    uint64_t sent_id;      /* newest id sent on this socket */
+    uint64_t counted_id;   /* attempts are counted up to this id */
     int64_t next_ping_ms;
     int64_t quiet_since_ms;     /* oldest unanswered ping */
     int64_t ack_since_ms;       /* last ack, or the first message after all were acked */
@@ -78,9 +83,8 @@ struct session {
     uint32_t late_ping;     /* the last ping before the newest of them: a later one's pong proves */
     struct acking_signs acking;
     uint16_t n_requests;
-    uint16_t n_again, again_at; /* of @again: its length, and the first that is still to be sent */
-    uint8_t state;              /* enum session_state; written by session_enter() only */
-    uint8_t malformed;          /* bad frames in the current run */
+    uint8_t state;                        /* enum session_state; written by session_enter() only */
+    uint8_t malformed;                    /* bad frames in the current run */
     bool sleep_owed : 1, sleep_acked : 1; /* going_idle_ack is due, was sent: sleep.h */
     bool inside : 1;                      /* an agent in this process, without a socket: inside.h */
     bool pulls : 1;                       /* the agent reads its mail by a cursor: inside.h */
@@ -100,8 +104,8 @@ void session_close(struct session *s, enum close_reason why); /* idempotent */
 /* Makes @s the receiver after its hello; the previous receiver becomes OLD. */
 void session_receive(struct session *s);
 
-/* Where @id is in the array of redriven ids, or belongs. */
-size_t session_seek_again(const struct session *s, uint64_t id);
+/* Where @id is in @a, or belongs. */
+size_t again_seek(const struct again *a, uint64_t id);
 /* True when @id went down this socket. */
 bool session_has_sent(const struct session *s, uint64_t id);
 /* True when @id went down a socket of @i that is still open, so an ack may follow. */
