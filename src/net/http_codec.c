@@ -241,7 +241,7 @@ static enum line note_length(struct http_head *h, struct str v)
     if (h->has_length)
         return malformed(h, "more than one length for the body");
     h->has_length = true;
-    if (!str_to_u64(v, &h->length))
+    if (!str_to_u64(v, &h->length) || h->length > INT64_MAX) /* other parsers overflow there */
         return malformed(h, "Content-Length is not a number");
     return LINE_READ;
 }

@@ -190,6 +190,8 @@ static const struct {
     {400, POST "Content-Length: 1 1\r\n"},
     {400, POST "Content-Length: 1, 1\r\n"},
     {400, POST "Content-Length: 18446744073709551616\r\n"},
+    {400, POST "Content-Length: 00018446744073709551615\r\n"},
+    {400, POST "Content-Length: 9223372036854775808\r\n"},
     {400, POST "Content-Length: 1\r\nContent-Length: 1\r\n"},
     {400, POST "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"},
     {400, POST "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n"},
