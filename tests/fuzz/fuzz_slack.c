@@ -19,8 +19,11 @@ static void check_event(const struct event *ev)
     struct json doc;
 
     event_write(&bytes, ev);
-    if (!json_parse(again, buf_str(&bytes), &doc) || ev->user_id.n == 0 || ev->chat_id.n == 0 ||
-        ev->scope_id.n == 0 || ev->route_key.n == 0)
+    if (!json_parse(again, buf_str(&bytes), &doc) || ev->chat_id.n == 0 || ev->scope_id.n == 0 ||
+        ev->route_key.n == 0)
+        abort();
+    if (ev->user_id.n == 0 &&
+        !ev->edit.deletes) /* Slack need not name the author of what it deletes */
         abort();
     buf_done(&bytes);
 }
