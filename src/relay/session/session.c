@@ -345,8 +345,8 @@ void session_forget_all(struct instance *i, uint64_t id)
 {
     list_each (&i->sessions, it, nxt) {
         struct session *s = list_entry(it, struct session, by_inst);
-        bool room = flight_forget(s->flight, id) || s->late_acks;
-        if (room && s == i->receiver)
+        bool message_done = session_has_sent(s, id) && flight_forget(s->flight, id);
+        if ((message_done || s->late_acks) && s == i->receiver)
             pump_want(i);
     }
 }

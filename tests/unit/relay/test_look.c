@@ -1,5 +1,6 @@
 /* Promises of relay.h to those who look: views, showing, purging and redriving mailboxes. */
 #include "relay/rig.h"
+#include "relay/session/session.h"
 #include "relay/sleep/instance.h"
 
 struct shown {
@@ -370,6 +371,44 @@ static void a_redriven_delivery_never_goes_twice_down_one_socket(void **state)
     assert_true(is_event(next, 1, "e2"));
 }
 
+static void redrive_one(const struct fake *f, uint32_t at)
+{
+    uint64_t id = mailbox_at(&f->s->inst->mb, at)->id;
+
+    assert_int_equal(relay_parked_change(rig.relay, STR("acme"), STR("ann"), &id, 1, false), 1);
+    turn();
+}
+
+/* e2 lies between e1 and e3, which are one message, and is acked by a socket that had it before. */
+static void a_redriven_delivery_that_was_never_sent_makes_no_room(void **state)
+{
+    struct fake *old = connect_as("gw-a");
+    publish("a", "e1");
+    publish("a", "e2");
+    publish("a", "e3");
+    few_attempts();
+    struct fake *young = connect_as("gw-a");
+    assert_int_equal(look("ann").parked, 3);
+    relay_set_limits(rig.relay, &rig.lim);
+    hang_up(young, 1006);
+    redrive_one(old, 0);
+    redrive_one(old, 2);
+    struct fake *next = connect_as("gw-a");
+    assert_int_equal(inbound(next), 2);
+    for (int k = 0; k < 8; k++) {
+        char name[8];
+        snprintf(name, sizeof name, "f%d", k);
+        publish("a", name);
+    }
+    assert_int_equal(inbound(next), 2 + 7); /* the window is full */
+    redrive_one(next, 1);
+    ack(old, 1);
+    ack(next, 0);
+    assert_int_equal(inbound(next), 2 + 7); /* e3 is unacked */
+    ack(next, 1);
+    assert_int_equal(inbound(next), 2 + 8);
+}
+
 static void a_redrive_counts_from_zero(void **state)
 {
     struct fake *f = connect_as("gw-a");
@@ -501,6 +540,7 @@ UNIT(relay_test_look)
         PROMISE(whoever_watches_the_mail_hears_what_comes_and_goes),
         PROMISE(a_redriven_delivery_goes_to_the_socket_that_was_never_sent_it),
         PROMISE(a_redriven_delivery_never_goes_twice_down_one_socket),
+        PROMISE(a_redriven_delivery_that_was_never_sent_makes_no_room),
         PROMISE(a_redrive_counts_from_zero),
         PROMISE(what_somebody_wrote_is_settled_and_what_quotes_them_is_counted),
         PROMISE(however_many_instances_there_are_a_turn_looks_at_some_of_them),
