@@ -1,6 +1,7 @@
 """A gateway that does exactly what a test says, and HTTP without a library's opinions."""
 import asyncio
 import base64
+import concurrent.futures
 import hashlib
 import hmac
 import json
@@ -57,6 +58,13 @@ class Refused(Exception):
     def __init__(self, status, headers):
         super().__init__(f"HTTP {status}")
         self.status, self.headers = status, headers
+
+
+class Over(ConnectionError):
+    """The socket ended before, or while, something was said on it."""
+
+    def __init__(self, closed):
+        super().__init__(f"the socket is over: {closed}")
 
 
 class Gateway:
@@ -152,12 +160,16 @@ class Gateway:
         await self.ws.send(json.dumps(frame) + "\n")
 
     def _now(self, coroutine):
+        """Runs it in the socket's thread. Raises Over when the socket has ended, or ends before that is done."""
         with self.ending:
             if self.over.is_set():
                 coroutine.close()
-                raise ConnectionError(f"the socket is over: {self.closed}")
+                raise Over(self.closed)
             done = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
-        return done.result(PATIENCE_S)
+        try:
+            return done.result(PATIENCE_S)
+        except (websockets.ConnectionClosed, concurrent.futures.CancelledError) as e:
+            raise Over(self.closed) from e
 
     # ---- what tests say ----
 
