@@ -174,7 +174,8 @@ bool event_load(struct json saved, struct arena *arena, struct event *ret);
  *      a message             delivery_event_id(): the platform's message id, with the chat where it
  *                            is unique only within the chat
  *      an edit, a press      the platform's id of that update
- *      a forwarded webhook   the interaction's or message's id
+ *      a forwarded webhook   the message's id
+ *      an interaction        its id behind an "i": it is no message to react to (relay/out/guard.c)
  *      without an id         none: the delivery gets a random id, and a repeat is a new delivery
  */
 #define DELIVERY_ID_CHARS 27 /* "b" and 26 digits of five bits */

@@ -18,6 +18,7 @@ BOT_TOKEN = "MTIz.secret-token.of-the-bot"
 SEED = "11" * 32
 TOKEN = "aW50ZXJhY3Rpb24tdG9rZW4tcGxhbnRlZA"
 KIND = "discord.interaction_token"
+NOT_HEARD = "this message was not delivered to this agent, or too long ago"
 
 CONFIG = """\
 listen: 127.0.0.1:0
@@ -97,8 +98,8 @@ def forwarded(gateway):
     return forward, json.loads(base64.b64decode(forward["bodyB64"], validate=True))
 
 
-def send(gateway, content, chat=GENERAL, **more):
-    return gateway.act(op="send", chat_id=chat, content=content, reply_to=None, metadata={}, **more)
+def send(gateway, content, chat=GENERAL, reply_to=None, **more):
+    return gateway.act(op="send", chat_id=chat, content=content, reply_to=reply_to, metadata={}, **more)
 
 
 def follow_up(gateway, content, key, kind=KIND):
@@ -279,6 +280,52 @@ def test_another_channel_or_a_used_token_goes_the_ordinary_way(edge):
     forwarded(edge.gateway)
     assert send(edge.gateway, "in the dm", chat=DM)["success"]
     assert edge.sim.texts(DM) == ["in the dm"] and edge.sim.hooks[TOKEN]["edits"] == 0
+
+
+@pytest.mark.parametrize("mode", ["passthrough", "inbound"])
+def test_a_command_is_no_message_to_react_to(oracle, sim, make_bellhop, dial, mode):  # noqa: F811
+    """Hermes reacts to the id of every command, which Discord knows as no message."""
+    e = Edge(oracle, sim, make_bellhop, dial, more=f", interactions: {mode}")
+    e.interact()
+    if mode == "inbound":
+        id = e.gateway.hear("/ask")["event"]["message_id"]
+    else:
+        id = forwarded(e.gateway)[1]["id"]
+    for remove in (False, True):
+        result = e.gateway.act(op="react", chat_id=GENERAL, message_id=id, emoji="\U0001f440", remove=remove, metadata={})
+        assert result == {"success": False, "error": NOT_HEARD}
+    result = e.gateway.act(op="thread_create", chat_id=GENERAL, message_id=id, thread_name="x", metadata={})
+    assert result == {"success": False, "error": NOT_HEARD}
+    assert not [path for _, path, *_ in sim.calls if id in path and not path.startswith("/interactions/")]
+    answer = send(e.gateway, "forty-two", reply_to=id)
+    assert answer["success"] and sim.hooks[TOKEN]["original"] == "forty-two"
+    assert send(e.gateway, "by the way", reply_to=id)["success"] and sim.texts(GENERAL) == ["by the way"]
+    said = sim.say(GENERAL, "a message")["id"]
+    e.gateway.hear("a message")
+    assert e.gateway.act(op="react", chat_id=GENERAL, message_id=said, emoji="\U0001f440", metadata={})["success"]
+
+
+@pytest.mark.parametrize("mode", ["passthrough", "inbound"])
+def test_no_thread_is_opened_under_a_command(oracle, sim, make_bellhop, dial, mode):  # noqa: F811
+    e = Edge(oracle, sim, make_bellhop, dial, more=f", interactions: {mode}, auto_thread: true")
+    sim.say(GENERAL, "a message")
+    e.gateway.hear("a message")
+    e.interact()
+    id = e.gateway.hear("/ask")["event"]["message_id"] if mode == "inbound" else forwarded(e.gateway)[1]["id"]
+    for text in ("one", "two", "three"):
+        assert send(e.gateway, text, reply_to=id)["success"]
+    assert send(e.gateway, "four")["success"]
+    assert sim.hooks[TOKEN]["original"] == "one" and sim.texts(GENERAL) == ["two", "three", "four"]
+    assert not [path for _, path, *_ in sim.calls if path.startswith("/channels/") and id in path]
+    if mode == "passthrough":
+        return
+    e.interact(token=TOKEN + "t", channel_id=THREAD, channel={"id": THREAD, "type": 11, "parent_id": GENERAL})
+    event = e.gateway.hear("/ask")["event"]
+    assert (event["source"]["chat_id"], event["source"]["thread_id"]) == (GENERAL, THREAD)
+    for metadata in ({"thread_id": THREAD}, {"thread_id": THREAD}, {}):  # the first one answers the command
+        assert e.gateway.act(op="send", chat_id=GENERAL, content="inside", reply_to=event["message_id"], metadata=metadata)["success"]
+    assert sim.hooks[TOKEN + "t"]["original"] == "inside" and sim.texts(THREAD) == ["inside", "inside"]
+    assert sim.texts(GENERAL) == ["two", "three", "four"]
 
 
 def test_follow_up_edits_first_and_posts_then(edge):

@@ -227,7 +227,10 @@ void discord_interaction_text(const struct discord_interaction *x, struct buf *o
 static void set_common(struct discord_interaction *x, struct str bot, struct event *ev)
 {
     *ev = (struct event){.platform = STR("discord"), .bot = bot};
-    ev->event_id = ev->message_id = x->id;
+    snprintf(x->event_id, sizeof x->event_id, "i%.*s", x->id.n < 24 ? (int)x->id.n : 24,
+             x->id.p != NULL ? x->id.p : "");
+    ev->event_id = x->id.n > 0 ? str_of(x->event_id) : STR_NULL;
+    ev->message_id = x->id;
     ev->chat_id = x->channel_id;
     ev->user_id = x->user_id;
     ev->user_name = x->user_name;
@@ -601,6 +604,8 @@ static void take_interaction(struct discord *d, struct discord_interaction *x,
     d->count.interactions++;
     if (discord_press(d, x, to))
         return;
+    if (d->cfg->auto_thread)
+        discord_auto_at(d, snowflake(x->id), snowflake(x->channel_id));
     if (x->type == INTERACTION_COMMAND && str_eq_ci(x->name, STR("stop"))) {
         /* The turn may have begun with a command or a message: their session keys differ. */
         struct event ev;

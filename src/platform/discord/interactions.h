@@ -28,6 +28,7 @@ struct discord_interaction { /* borrows from the JSON and from itself: not to be
     bool in_parent;      /* set by the caller: the chat id of a thread is that of its channel */
     char numbers[6][24]; /* ids that came as numbers */
     char route_key[32];
+    char event_id[32]; /* "i" and the id: no message has it, so nobody reacts or threads under it */
 };
 
 /* False: @body is not an interaction. */

@@ -480,7 +480,7 @@ static void message_read(struct discord_outgoing *x, struct sender_verdict *v)
         read_opening(m, v);
     } else if (v->end == SENDER_DONE) {
         if (m->parent_id != 0) { /* for the gateway, and for later actions on the message */
-            discord_auto_sent(x->d, snowflake(id), m->channel_id);
+            discord_auto_at(x->d, snowflake(id), m->channel_id);
             snprintf(v->thread_id, sizeof v->thread_id, "%" PRIu64, m->channel_id);
             v->auto_thread_name = discord_name_opened_as(x->d, m->channel_id);
         }

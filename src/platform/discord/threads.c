@@ -7,7 +7,8 @@
  * action that names only a message (react, edit) goes to the thread of that message:
  *
  *      marks    message -> struct thread_mark  a message of a channel: the name its thread will
- *                                              have; a message in a thread: which thread
+ *                                              have; a message in a thread: which thread;
+ *                                              a command: where it was given
  *      current  channel and instance           the thread of the last answer, for a later action
  *                                              that names no message
  *
@@ -130,8 +131,8 @@ static bool on_name(void *ctx, struct str key, void *thing)
 
 struct thread_mark {
     struct lru_entry lru; /* the message */
-    uint64_t thread_id;   /* 0: it is in a channel */
-    char *name;           /* owned; of the thread to open; NULL: the message is in a thread */
+    uint64_t thread_id;   /* 0: it is in a channel; of a command: where it was given */
+    char *name;           /* owned; of the thread to open; NULL: no thread opens under it */
 };
 
 struct current {
@@ -222,10 +223,10 @@ void discord_auto_note(struct discord *d, struct event *ev)
     }
 }
 
-void discord_auto_sent(struct discord *d, uint64_t message_id, uint64_t thread_id)
+void discord_auto_at(struct discord *d, uint64_t message_id, uint64_t channel_id)
 {
     if (message_id != 0)
-        mark(d, message_id)->thread_id = thread_id;
+        mark(d, message_id)->thread_id = channel_id;
 }
 
 /* One instance's own: what another one says never moves its answers. */
