@@ -601,7 +601,7 @@ static enum parsed hand_over(struct conn *c, bool whole, size_t used)
         edge_give(c, str_make(r->base, used));
         return PARSED_REFUSED;
     }
-    bool room = edge_has_room(c->server);
+    bool room = edge_has_room(c->server) && !edge_queues(c->server);
     if (whole && room)
         signer_check(c, r);
     if (room && edge_send_request(c, r, whole)) {

@@ -134,6 +134,20 @@ static bool is_full(const struct trunk *t)
     return unsent(t) > t->high;
 }
 
+size_t trunk_room(const struct trunk *t)
+{
+    size_t waits = unsent(t);
+
+    return waits < t->high ? t->high - waits : 0;
+}
+
+/* What waits for room goes on from here: often enough to keep the trunk busy, and not for each
+ * byte. */
+static bool has_room_again(const struct trunk *t)
+{
+    return trunk_room(t) >= t->high / 2;
+}
+
 static void close_batch(struct trunk *t)
 {
     if (!t->lost && !batch_is_empty(&t->out)) {
@@ -433,13 +447,9 @@ bool carried_may_write(struct carried *k)
  * they read is shared out by conn.c. */
 void trunk_unstall(struct trunk *t)
 {
-    size_t waits = unsent(t), room = waits <= t->high / 2 ? t->high - waits : 0;
+    size_t room = has_room_again(t) ? trunk_room(t) : 0;
     struct carried *k;
 
-    if (room > 0 && t->holds) {
-        t->holds = false;
-        edge_go_on(t->server);
-    }
     while (room > 0 && (k = next_turn(t)) != NULL) {
         size_t n = t->is_heart ? conn_queued(k->conn) : 0;
         n = n < k->credit ? n : k->credit;
@@ -479,6 +489,8 @@ static void on_go_on(struct timer *timer)
 
     serve_ready(t);
     trunk_unstall(t);
+    if (t->holds && has_room_again(t))
+        edge_go_on(t);
     if (!list_is_empty(&t->ready))
         soon(t);
     else if (!list_is_empty(&t->stalled) || t->holds)

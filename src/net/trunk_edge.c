@@ -49,14 +49,24 @@ static void prove(struct trunk *t, struct str challenge)
     trunk_send_proof(t, MSG_PROOF, "edge", str_make(t->answer, sizeof t->answer));
 }
 
-void edge_go_on(struct http_server *s)
+/* Oldest first, so each held request is looked at once, however small the steps in which the trunk
+ * drains.  Half of the room is left for connections whose requests are being sent. */
+void edge_go_on(struct trunk *t)
 {
-    list_each (&s->by_state[CONN_HELD], it, nxt) {
-        struct conn *c = list_entry(it, struct conn, link);
+    struct list *held = &t->server->by_state[CONN_HELD];
+    size_t leave = trunk_room(t) / 2;
+    bool sent = t->server->carrier == t;
+
+    t->holds = false;
+    while (sent && !list_is_empty(held) && trunk_room(t) > leave) {
+        struct conn *c = list_first(held, struct conn, link);
         conn_enter(c, CONN_IDLE);
-        conn_mark(c);
+        http_resume(c);
+        conn_mark(c);                 /* it may read on */
+        sent = c->state != CONN_HELD; /* else the trunk takes no connection */
     }
-    edge_present_soon(s);
+    t->holds = sent && !list_is_empty(held);
+    edge_present_soon(t->server);
 }
 
 static void take_welcome(struct trunk *t, struct str payload)
@@ -72,7 +82,9 @@ static void take_welcome(struct trunk *t, struct str payload)
         t->up = true;
         secret_wipe(t->key, sizeof t->key);
         t->server->carrier = t;
-        edge_go_on(t->server);
+        t->holds = !list_is_empty(&t->server->by_state[CONN_HELD]);
+        timer_set(t->server->clock, &t->go_on, 0);
+        edge_present_soon(t->server);
         t->handlers.on_up(t->ctx);
     }
 }

@@ -105,7 +105,7 @@ struct trunk {
     bool is_heart;
     bool up, lost, upgraded; /* upgraded: the edge has read the 101 */
     bool quiet;              /* heart: the edge sends no new request */
-    bool holds;              /* edge: requests in CONN_HELD wait for room */
+    bool holds;              /* edge: requests in CONN_HELD wait for room, new ones behind them */
     char why[160];           /* why the trunk is lost */
 };
 
@@ -122,6 +122,7 @@ struct str trunk_node(struct str other);
 void trunk_unstall(struct trunk *t); /* some of its output was sent */
 /* Edge: true: no request may be sent now; edge_go_on() is called when one may. */
 bool trunk_is_full(struct trunk *t);
+size_t trunk_room(const struct trunk *t); /* bytes until it is full */
 void trunk_mac(const struct trunk *t, const char *role, struct str name, uint8_t ret_mac[32]);
 void trunk_send_proof(struct trunk *t, enum msg_what what, const char *role, struct str before);
 
@@ -185,14 +186,19 @@ void edge_input(struct conn *c, char *p, size_t n); /* in CONN_CARRIED */
 void edge_flushed(struct carried *k);
 void edge_close_parked(struct conn *c); /* no heart came in time */
 void edge_present_soon(struct http_server *s);
-void edge_on_present(struct timer *t);  /* of http_server.presents */
-void edge_release(struct conn *c);      /* no trunk came: handle @c in this process */
-void edge_go_on(struct http_server *s); /* a trunk, or room on it, has come for those that wait */
+void edge_on_present(struct timer *t); /* of http_server.presents */
+void edge_release(struct conn *c);     /* no trunk came: handle @c in this process */
+void edge_go_on(struct trunk *t);      /* it has room for requests that wait */
 bool edge_carries(const struct conn *c, struct str head); /* the heart answers this request */
 /* False: requests wait in CONN_HELD, or strangers could fill the trunk until it is cut. */
 static inline bool edge_has_room(const struct http_server *s)
 {
     return s->in_process || s->carrier == NULL || !trunk_is_full(s->carrier);
+}
+/* True: older requests wait for room, and a new one waits behind them. */
+static inline bool edge_queues(const struct http_server *s)
+{
+    return !s->in_process && s->carrier != NULL && s->carrier->holds;
 }
 /* False: there is no trunk. */
 bool edge_send_request(struct conn *c, struct http_req *r, bool whole);

@@ -150,7 +150,11 @@ struct at_edge {
     struct ring *up;
     struct trunk *trunk;
     uint64_t heard;
-    int requests, here; /* that the heart got, and that the edge handled itself */
+    int requests, here;      /* that the heart got, and that the edge handled itself */
+    size_t body;             /* bytes of bodies that came in pieces */
+    char order[CLIENTS + 1]; /* the requests that the heart got: 'a' is that of the first client */
+    struct http_head head;   /* of the last */
+    struct raw clients[CLIENTS];
 };
 
 static void edge_handler(void *ctx, struct http_req *r)
@@ -169,44 +173,163 @@ static void on_request(void *ctx, struct str batch)
     bool bad;
 
     assert_true(batch_open(batch, &f->heard, &messages));
-    while (batch_next(&messages, &m, &bad))
-        f->requests += m.what == MSG_REQUEST;
+    while (batch_next(&messages, &m, &bad)) {
+        f->body += m.what == MSG_BODY ? m.payload.n : 0;
+        if (m.what != MSG_REQUEST)
+            continue;
+        struct msg_request r = {.head = &f->head};
+        assert_true(batch_read_request(m.payload, &r));
+        f->order[f->requests++] = r.head_bytes.p[sizeof "POST /" - 1];
+    }
+}
+
+static int setup_edge(void **state)
+{
+    struct at_edge *f = xcalloc(1, sizeof *f);
+    char why[256];
+
+    f->loop = loop_new();
+    f->far = loop_new();
+    f->edge = http_server_new(f->loop, NULL, edge_handler, f);
+    assert_int_equal(http_server_listen(f->edge, STR("127.0.0.1:0"), NULL, 0, why), BH_OK);
+    f->up = ring_new(f->far, on_request, f);
+    f->trunk = edge_open_ring(f->edge, f->up, 1);
+    f->edge->in_process = false; /* as if it was another node's */
+    f->trunk->high = 2 * LONG;
+    trunk_hold(f->edge, 5000);
+    *state = f;
+    return 0;
+}
+
+static int teardown_edge(void **state)
+{
+    struct at_edge *f = *state;
+
+    for (int i = 0; i < CLIENTS; i++)
+        if (f->clients[i].fd > 0)
+            raw_close(&f->clients[i]);
+    f->edge->in_process = true;
+    http_server_free(f->edge);
+    ring_free(f->up);
+    loop_free(f->far);
+    loop_free(f->loop);
+    free(f);
+    return 0;
+}
+
+/* The clients from @first up to @end come, one after the other. */
+static void come(struct at_edge *f, int first, int end)
+{
+    char body[LONG], head[96];
+
+    memset(body, 'x', sizeof body);
+    for (int i = first; i < end; i++) {
+        f->clients[i] = raw_connect(f->loop, http_server_port(f->edge));
+        snprintf(head, sizeof head, "POST /%c HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n",
+                 'a' + i, LONG);
+        raw_send_z(&f->clients[i], head);
+        raw_send(&f->clients[i], str_make(body, sizeof body));
+        loop_turns(f->loop, 10);
+    }
 }
 
 static void requests_wait_at_the_edge_while_the_trunk_is_full(void **state)
 {
-    struct at_edge f = {.loop = loop_new(), .far = loop_new()};
-    struct raw clients[CLIENTS];
-    char why[256], body[LONG];
+    struct at_edge *f = *state;
 
-    memset(body, 'x', sizeof body);
-    f.edge = http_server_new(f.loop, NULL, edge_handler, &f);
-    assert_int_equal(http_server_listen(f.edge, STR("127.0.0.1:0"), NULL, 0, why), BH_OK);
-    f.up = ring_new(f.far, on_request, &f);
-    f.trunk = edge_open_ring(f.edge, f.up, 1);
-    f.edge->in_process = false; /* as if it was another node's */
-    f.trunk->high = 2 * LONG;
-    trunk_hold(f.edge, 5000);
-    for (int i = 0; i < CLIENTS; i++) {
-        clients[i] = raw_connect(f.loop, http_server_port(f.edge));
-        raw_send_z(&clients[i], "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n");
-        raw_send(&clients[i], str_make(body, sizeof body));
+    come(f, 0, CLIENTS);
+    loop_turns(f->loop, 50);
+    assert_in_range(ring_bytes(f->up), 2 * LONG, 4 * LONG);
+    for (int i = 0; i < 2000 && f->requests < CLIENTS; i++) {
+        loop_turn(f->far, 0);
+        loop_turn(f->loop, 2);
     }
-    loop_turns(f.loop, 50);
-    assert_in_range(ring_bytes(f.up), 2 * LONG, 4 * LONG);
-    for (int i = 0; i < 2000 && f.requests < CLIENTS; i++) {
-        loop_turn(f.far, 0);
-        loop_turn(f.loop, 2);
+    assert_int_equal(f->requests, CLIENTS);
+    assert_int_equal(f->here, 0);
+}
+
+/* Empties the trunk until more requests went on than now; the number of those that wait still. */
+static size_t go_on(struct at_edge *f)
+{
+    const struct list *held = &f->edge->by_state[CONN_HELD];
+    size_t n = 0;
+    int before = f->requests;
+
+    for (int i = 0; i < 500 && f->requests == before; i++) {
+        loop_turn(f->far, 0);
+        loop_turn(f->loop, 2);
     }
-    assert_int_equal(f.requests, CLIENTS);
-    assert_int_equal(f.here, 0);
-    for (int i = 0; i < CLIENTS; i++)
-        raw_close(&clients[i]);
-    f.edge->in_process = true;
-    http_server_free(f.edge);
-    ring_free(f.up);
-    loop_free(f.far);
-    loop_free(f.loop);
+    assert_true(f->requests > before);
+    list_each (held, it, next)
+        n++;
+    return n;
+}
+
+static void a_request_that_waits_for_room_is_looked_at_once(void **state)
+{
+    struct at_edge *f = *state;
+    const struct list *held = &f->edge->by_state[CONN_HELD];
+    uint32_t due[CLIENTS];
+    size_t n = 1, looked = 0, steps = 0;
+
+    come(f, 0, CLIENTS);
+    list_each (held, it, next) {
+        struct conn *c = list_entry(it, struct conn, link);
+        due[c->in->p[sizeof "POST /" - 1] - 'a'] = c->due_ms;
+    }
+    for (; n > 0; steps++) {
+        n = go_on(f);
+        list_each (held, it, next) {
+            struct conn *c = list_entry(it, struct conn, link);
+            uint32_t *was = &due[c->in->p[sizeof "POST /" - 1] - 'a'];
+            looked += *was != c->due_ms; /* it began to wait anew */
+            *was = c->due_ms;
+        }
+    }
+    assert_in_range(steps, 3, CLIENTS);
+    assert_int_equal(looked, 0);
+}
+
+static void requests_that_waited_go_on_in_the_order_in_which_they_came(void **state)
+{
+    struct at_edge *f = *state;
+
+    come(f, 0, CLIENTS);
+    for (int i = 0; i < 50 && f->requests < CLIENTS; i++)
+        go_on(f);
+    assert_string_equal(f->order, "abcdefghijkl");
+}
+
+static void a_body_goes_on_beside_requests_that_wait(void **state)
+{
+    struct at_edge *f = *state;
+    struct raw *sender = &f->clients[CLIENTS - 1];
+    char piece[LONG];
+
+    memset(piece, 'x', sizeof piece);
+    *sender = raw_connect(f->loop, http_server_port(f->edge));
+    raw_send_z(sender, "POST /long HTTP/1.1\r\nHost: x\r\nContent-Length: 90000000\r\n\r\n");
+    raw_send(sender, str_make(piece, 1000));
+    come(f, 0, CLIENTS - 1);
+    raw_send(sender, str_make(piece, sizeof piece));
+    loop_turns(f->loop, 10);
+    size_t waits = go_on(f);
+    for (int i = 0; i < CLIENTS && waits > 0 && f->body <= 1000; i++)
+        waits = go_on(f);
+    assert_in_range(f->body, 1001, 1000 + LONG);
+    assert_in_range(waits, 1, CLIENTS); /* requests still wait */
+}
+
+static void a_new_request_does_not_pass_those_that_wait(void **state)
+{
+    struct at_edge *f = *state;
+
+    come(f, 0, CLIENTS - 1);
+    f->trunk->high = ring_bytes(f->up) * 3 / 2; /* not full, but too full for those that wait */
+    come(f, CLIENTS - 1, CLIENTS);
+    for (int i = 0; i < 50 && f->requests < CLIENTS; i++)
+        go_on(f);
+    assert_string_equal(f->order, "abcdefghijkl");
 }
 
 UNIT(net_test_trunk_turns)
@@ -214,7 +337,16 @@ UNIT(net_test_trunk_turns)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_has_many_connections_takes_turns_with_who_has_one,
                                         setup, teardown),
-        cmocka_unit_test(requests_wait_at_the_edge_while_the_trunk_is_full),
+        cmocka_unit_test_setup_teardown(requests_wait_at_the_edge_while_the_trunk_is_full,
+                                        setup_edge, teardown_edge),
+        cmocka_unit_test_setup_teardown(a_request_that_waits_for_room_is_looked_at_once, setup_edge,
+                                        teardown_edge),
+        cmocka_unit_test_setup_teardown(requests_that_waited_go_on_in_the_order_in_which_they_came,
+                                        setup_edge, teardown_edge),
+        cmocka_unit_test_setup_teardown(a_body_goes_on_beside_requests_that_wait, setup_edge,
+                                        teardown_edge),
+        cmocka_unit_test_setup_teardown(a_new_request_does_not_pass_those_that_wait, setup_edge,
+                                        teardown_edge),
         cmocka_unit_test_setup_teardown(who_has_gone_while_it_waited_holds_up_nobody, setup,
                                         teardown),
     };
