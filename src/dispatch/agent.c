@@ -409,6 +409,11 @@ struct recipient *agents_find(struct agents *t, struct str tenant, struct str id
     return c != NULL ? agent_make(t, c, tenant) : NULL;
 }
 
+const struct recipient *agents_made(const struct agents *t, struct str tenant, struct str id)
+{
+    return pair_get(&t->agents, tenant, id);
+}
+
 struct recipient *agents_resolve(struct agents *t, struct str tenant, struct str address,
                                  struct str *ret_session)
 {

@@ -97,6 +97,8 @@ static inline bool agent_is_relayed(const struct agent_config *c)
 
 /* NULL: the tenant has no such agent. */
 struct recipient *agents_find(struct agents *t, struct str tenant, struct str id);
+/* The same without making it.  NULL: nobody has used the agent since the start. */
+const struct recipient *agents_made(const struct agents *t, struct str tenant, struct str id);
 /* The agent and the session of an address: an agent with the whole address as its id, else split
  * at the first "@".  @ret_session may be absent.  NULL: unknown. */
 struct recipient *agents_resolve(struct agents *t, struct str tenant, struct str address,

@@ -249,10 +249,11 @@ void dispatch_list(const struct dispatch *d, const struct dispatch_who *who, str
     jw_end_arr(w);
 }
 
-static void show(const struct dispatch *d, const struct agent_config *c, const struct recipient *a,
+/* @tenant absent: the entry is for every tenant, and none has used it yet. */
+static void show(const struct dispatch *d, const struct agent_config *c, struct str tenant,
                  dispatch_agent_cb *cb, void *ctx)
 {
-    struct dispatch_agent_view v = {.tenant = str_of(a != NULL ? a->tenant : c->s.tenant),
+    struct dispatch_agent_view v = {.tenant = tenant,
                                     .id = str_of(c->s.id),
                                     .name = str_of(c->s.name),
                                     .substrate = str_of(c->ops->name),
@@ -261,33 +262,35 @@ static void show(const struct dispatch *d, const struct agent_config *c, const s
                                               : c->stored   ? "added"
                                                             : "configured",
                                     .state = "never"};
+    const struct recipient *a = agents_made(d->agents, tenant, v.id);
+    BUF_LOCAL instance = BUF_INIT;
     struct instance_view i;
 
-    if (a != NULL && relay_instance(d->env.relay, str_of(a->tenant), str_of(a->instance), &i)) {
+    agent_instance(c, &instance);
+    if (tenant.p != NULL && relay_instance(d->env.relay, tenant, buf_str(&instance), &i)) {
         v.state = i.state;
         v.waiting = i.entries - i.parked;
         v.parked = i.parked;
-        v.problem = a->courier != NULL ? courier_problem(a->courier) : NULL;
     }
+    if (a != NULL && a->courier != NULL)
+        v.problem = courier_problem(a->courier);
     if (v.problem == NULL && (c->ops->can & SUBSTRATE_HOSTED) != 0)
         v.problem = hosted_problem(d, v.tenant, v.id);
     cb(ctx, &v);
 }
 
+/* Only looks: an agent that is made here would open its session after its state was told. */
 void dispatch_each(const struct dispatch *d, dispatch_agent_cb *cb, void *ctx)
 {
     list_each (&d->agents->configs, it, nxt) {
         const struct agent_config *c = list_entry(it, struct agent_config, link);
-        struct recipient *a = NULL;
-        if (c->s.tenant != NULL)
-            a = agents_find(d->agents, str_of(c->s.tenant), str_of(c->s.id));
-        if (a != NULL || !c->spoken)
-            show(d, c, a, cb, ctx);
+        if (c->s.tenant != NULL || !c->spoken)
+            show(d, c, str_of(c->s.tenant), cb, ctx);
     }
     list_each (&d->agents->made, at, after) {
         const struct recipient *a = list_entry(at, struct recipient, link);
         if (a->cfg->s.tenant == NULL)
-            show(d, a->cfg, a, cb, ctx);
+            show(d, a->cfg, str_of(a->tenant), cb, ctx);
     }
 }
 

@@ -420,3 +420,25 @@ def test_no_answered_change_of_an_agent_is_lost(house):
             shown = admin(house, "GET", f"/v1/agents/{name}?tenant=t").json["entry"]["name"]
             assert shown == text or name in last, name
             answered[name] = shown  # the last change may be there, though nobody was told
+
+
+def test_the_list_of_agents_and_the_status_tell_the_same_state(house):
+    """The dashboard's Agents, `bellhop agent list`, and Now and `bellhop status` beside them."""
+    sender, receiver = Sender(house), Receiver()
+
+    def told():
+        agents = {a["agent_id"]: a["state"] for a in house.admin("GET", "/admin/agents").json if a.get("tenant")}
+        now = {i["instance"]: i["state"] for i in house.admin("GET", "/admin/status").json["instances"]}
+        assert agents == {a: now.get(f"agent:{a}", "never") for a in agents}
+        return agents.get("hook")
+
+    assert told() is None
+    add(house, id="hook", substrate="webhook", url=receiver.url + "/in")
+    assert [told(), told()] == ["never", "never"]
+    assert sender.deliver("hook", augment("x", "h1")).status == 200
+    wait_for(lambda: told() == "live")
+    house.stop()
+    house.start()
+    assert told() != "live"
+    assert sender.deliver("hook", augment("x", "h2")).status == 200
+    wait_for(lambda: told() == "live")
