@@ -167,7 +167,12 @@ static int write_skill(struct cli_job *j)
     struct buf source = BUF_INIT;
     int rc = CLI_FAILED;
 
-    if (cli_read_text(j->args[1], &source))
+    bool is_read = cli_read_text(j->args[1], &source);
+    if (is_read && str_is_empty(str_trim(buf_str(&source))))
+        cli_failed("the text of %s is empty, so nothing was stored: give it in a file (bellhop "
+                   "skill write %s FILE) or on standard input",
+                   j->args[0], j->args[0]);
+    else if (is_read)
         rc = store(j, buf_str(&source), cli_value(j, "--author"), cli_value(j, "--status"));
     buf_done(&source);
     return rc;

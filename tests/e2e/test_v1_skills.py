@@ -226,6 +226,16 @@ def test_health_is_open_and_checks_a_key_that_is_shown(bellhop):
     assert document.status == 200 and document.json["openapi"] == "3.1.0"
 
 
+def test_the_command_line_stores_no_empty_skill(bellhop, tmp_path):
+    program = Program(bellhop)
+    blank = tmp_path / "blank.skill.md"
+    blank.write_text(" \n\n")
+    for words, given in ((["hello"], ""), (["hello", "-"], "\n"), (["hello", blank], None)):
+        done = bellhop.cli("skill", "write", *words, input=given, check=False)
+        assert done.returncode == 1 and done.stderr.startswith("bellhop: the text of hello is empty"), done
+    assert program.get("/v1/skills").json == []
+
+
 def test_the_command_line_does_the_same(bellhop, tmp_path):
     Program(bellhop, identity="ann")  # its tenant is the only one there is
     source = tmp_path / "hello.skill.md"
