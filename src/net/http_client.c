@@ -13,13 +13,16 @@
 #include <stdlib.h>
 #include <strings.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/addr.h"
 #include "net/curl_loop.h"
 #include "net/file_reader.h"
+#include "net/http_codec.h"
 #include "net/smtp.h"
 #include "net/work.h"
 
@@ -169,32 +172,15 @@ struct str http_result_header(const struct http_result *r, const char *name)
     return STR_NULL;
 }
 
-/* "120" or "0.35"; a date is not worth parsing for. */
-static int64_t retry_after_ms(const struct http_result *r)
-{
-    struct str v = http_result_header(r, "Retry-After");
-    ptrdiff_t dot = str_find(v, '.');
-    struct str fraction = dot >= 0 ? str_skip(v, (size_t)dot + 1) : STR("");
-    uint64_t s;
-    int64_t ms = 0, scale = 100;
-
-    if (!str_to_u64(dot >= 0 ? str_make(v.p, (size_t)dot) : v, &s) || s > 366 * 86400)
-        return -1;
-    for (size_t i = 0; i < fraction.n; i++, scale /= 10) {
-        if (fraction.p[i] < '0' || fraction.p[i] > '9')
-            return -1;
-        ms += scale * (fraction.p[i] - '0');
-    }
-    return (int64_t)s * 1000 + ms;
-}
-
 static struct http_result call_result(struct http_call *call, CURLcode code)
 {
     struct http_result r = call_head(call);
 
     if (code == CURLE_OK) {
         r.body = buf_str(&call->body);
-        r.retry_after_ms = retry_after_ms(&r);
+        r.retry_after_ms =
+            http_retry_after_ms(http_result_header(&r, "Retry-After"),
+                                http_result_header(&r, "Date"), clock_os_us(CLOCK_REALTIME) / 1000);
         return r;
     }
     r.err = judge(call, code);

@@ -67,7 +67,7 @@ struct http_result {
     int status;
     struct str body;              /* borrowed for the callback */
     const char *why;              /* a sentence for the log when err != BH_OK */
-    int64_t retry_after_ms;       /* Retry-After in seconds, or -1 */
+    int64_t retry_after_ms;       /* http_retry_after_ms(), or -1 */
     const struct http_call *call; /* for http_result_header() */
 };
 typedef void http_done_cb(void *ctx, const struct http_result *r);

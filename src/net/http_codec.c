@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -626,4 +627,56 @@ enum http_range_end http_range_read(struct str range, uint64_t size, uint64_t *r
     *ret_start = a;
     *ret_n = last.n > 0 && b < size - 1 ? b - a + 1 : size - a;
     return RANGE_PART;
+}
+
+/* ---- dates ---- */
+
+bool http_date_read(struct str text, int64_t *ret_s)
+{
+    static const char *const forms[] = {"%a, %d %b %Y %H:%M:%S GMT", "%a, %d %b %Y %H:%M:%S +0000",
+                                        "%A, %d-%b-%y %H:%M:%S GMT", "%a %b %d %H:%M:%S %Y"};
+    char z[48];
+
+    if (text.n == 0 || text.n >= sizeof z)
+        return false;
+    memcpy(z, text.p, text.n);
+    z[text.n] = '\0';
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        struct tm tm = {0};
+        if (strptime(z, forms[i], &tm) != z + text.n)
+            continue;
+        *ret_s = (int64_t)timegm(&tm);
+        return true;
+    }
+    return false;
+}
+
+/* "120" or "0.35"; -1: no number. */
+static int64_t number_ms(struct str text, int64_t max_s)
+{
+    ptrdiff_t dot = str_find(text, '.');
+    struct str fraction = dot >= 0 ? str_skip(text, (size_t)dot + 1) : STR("");
+    uint64_t s;
+    int64_t ms = 0, scale = 100;
+
+    if (!str_to_u64(dot >= 0 ? str_make(text.p, (size_t)dot) : text, &s) || s > (uint64_t)max_s)
+        return -1;
+    for (size_t i = 0; i < fraction.n; i++, scale /= 10) {
+        if (fraction.p[i] < '0' || fraction.p[i] > '9')
+            return -1;
+        ms += scale * (fraction.p[i] - '0');
+    }
+    return (int64_t)s * 1000 + ms;
+}
+
+int64_t http_retry_after_ms(struct str value, struct str date, int64_t wall_ms)
+{
+    enum { MAX_S = 366 * 86400 };
+    int64_t until_s, now_s;
+
+    if (!http_date_read(value, &until_s))
+        return number_ms(value, MAX_S);
+    int64_t now_ms = http_date_read(date, &now_s) ? now_s * 1000 : wall_ms;
+    int64_t left_ms = until_s * 1000 - now_ms;
+    return left_ms > (int64_t)MAX_S * 1000 ? -1 : left_ms > 0 ? left_ms : 0;
 }

@@ -99,3 +99,14 @@ enum http_range_end { RANGE_WHOLE, RANGE_PART, RANGE_OUTSIDE };
  * several ranges included, is RANGE_WHOLE, as RFC 9110 allows.  RANGE_OUTSIDE: answer 416. */
 enum http_range_end http_range_read(struct str range, uint64_t size, uint64_t *ret_start,
                                     uint64_t *ret_n);
+
+/* ---- dates ---- */
+
+/* An HTTP-date in one of its three forms, or with "+0000" for "GMT" as in mails.  @ret_s: seconds
+ * since 1970.  False: it is none. */
+bool http_date_read(struct str text, int64_t *ret_s);
+
+/* How long Retry-After says to wait: "120", "0.35", or until a date, by the clock of the peer's
+ * @date, or ours if that is none.  A date in the past is 0.  -1: it says nothing that can be meant:
+ * no number, no date, or more than a year. */
+int64_t http_retry_after_ms(struct str value, struct str date, int64_t wall_ms);

@@ -342,7 +342,7 @@ static void read_limited(const struct discord_outgoing *x, const struct http_res
     double seconds = 0;
     bool global = json_as_bool(json_get(body, "global"), false) ||
                   str_eq(http_result_header(res, "X-RateLimit-Scope"), STR("global"));
-    int64_t wait = header_ms(res, "Retry-After");
+    int64_t wait = res->retry_after_ms;
 
     if (json_as_f64(json_get(body, "retry_after"), &seconds) && seconds >= 0 && seconds < 1e7)
         wait = (int64_t)(seconds * 1000 + 0.999);

@@ -8,9 +8,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include "base/json.h"
 #include "net/http_client.h"
+#include "net/http_codec.h"
 #include "platform/twilio/twilio_priv.h"
 
 /* ---- a message in Twilio's list ---- */
@@ -32,22 +32,6 @@ bool twilio_sids_have(const struct twilio_sids *s, struct str sid)
     return false;
 }
 
-bool twilio_date(struct str text, int64_t *ret_s)
-{
-    char z[32];
-    struct tm tm = {0};
-
-    if (text.n >= sizeof z)
-        return false;
-    memcpy(z, text.p != NULL ? text.p : "", text.n);
-    z[text.n] = '\0';
-    const char *rest = strptime(z, "%a, %d %b %Y %H:%M:%S", &tm);
-    if (rest == NULL || (strcmp(rest, " +0000") != 0 && strcmp(rest, " GMT") != 0))
-        return false;
-    *ret_s = (int64_t)timegm(&tm);
-    return true;
-}
-
 static bool says(struct str body, struct str text)
 {
     struct str trial = STR("Sent from your Twilio trial account - ");
@@ -64,7 +48,7 @@ static bool is_it(struct json m, const struct twilio_sought *q, int64_t *ret_s)
            str_starts(json_str(m, "direction"), STR("outbound")) &&
            says(json_str(m, "body"), q->body) &&
            str_eq(json_str(m, "num_media"), STR("0")) == !q->media &&
-           twilio_date(json_str(m, "date_created"), ret_s) && *ret_s >= q->since_s &&
+           http_date_read(json_str(m, "date_created"), ret_s) && *ret_s >= q->since_s &&
            !str_eq(sid, q->first_id) && !twilio_sids_have(q->known, sid);
 }
 
@@ -231,7 +215,7 @@ static void twilio_looked(struct platform *p, struct outgoing *o, const struct h
         return;
     }
     int64_t now_ms = clock_wall_ms(t->base.env->clock), their_s = now_ms / 1000;
-    twilio_date(http_result_header(res, "Date"), &their_s);
+    http_date_read(http_result_header(res, "Date"), &their_s);
     int64_t tried_s = their_s - (now_ms - o->tried_ms + 999) / 1000; /* by Twilio's clock */
     add_from(t, str_of(x->chat), &from);
     struct str sid =

@@ -32,6 +32,3 @@ struct twilio_sought {               /* borrowed */
 /* The sid of the newest match in @list (the answer of Messages.json); empty: none.  Messages to one
  * person are sent one after the other, so the newest match is the right one. */
 struct str twilio_find(struct json list, const struct twilio_sought *q);
-
-/* Reads "Thu, 24 Aug 2023 05:01:45 +0000", or GMT.  False: not a date. */
-bool twilio_date(struct str text, int64_t *ret_s);

@@ -17,6 +17,7 @@ struct fixture {
     int status;
     struct buf body, header, why; /* owned */
     int64_t retry_after_ms;
+    char until[64]; /* a header of an answer */
     struct http_call *call;
     bool cancel_inside, fetch_inside;
 };
@@ -38,6 +39,11 @@ static void handler(void *ctx, struct http_req *r)
     } else if (str_eq(http_path(r), STR("/busy"))) {
         a.status = 429;
         a.headers = "Retry-After: 1.25\r\n";
+    } else if (str_eq(http_path(r), STR("/busy/until"))) {
+        strftime(f->until, sizeof f->until, "Retry-After: %a, %d %b %Y %T GMT\r\n",
+                 gmtime(&(time_t){time(NULL) + 90}));
+        a.status = 503;
+        a.headers = f->until;
     } else if (str_eq(http_path(r), STR("/long"))) {
         memset(buf_room(&out, 100000), 'x', 100000);
         out.n += 100000;
@@ -169,6 +175,8 @@ static void retry_after_is_read(void **state)
     fetch(f, &(struct http_fetch){.url = url_of(f, "/busy")});
     assert_int_equal(f->status, 429);
     assert_int_equal(f->retry_after_ms, 1250);
+    fetch(f, &(struct http_fetch){.url = url_of(f, "/busy/until")});
+    assert_in_range(f->retry_after_ms, 88000, 92000);
 }
 
 static void an_answer_that_never_comes_is_unknown(void **state)

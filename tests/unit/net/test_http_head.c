@@ -2,6 +2,7 @@
 #include "net/net_test.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 
 #include "base/rand.h"
 #include "net/http_codec.h"
@@ -513,6 +514,81 @@ static void chunks_have_one_spelling(void **state)
     }
 }
 
+/* ---- dates ---- */
+
+static void a_date_has_three_forms_and_that_of_mails(void **state)
+{
+    static const char *const right[] = {"Thu, 24 Aug 2023 05:01:45 GMT",
+                                        "Thu, 24 Aug 2023 05:01:45 +0000",
+                                        "Thursday, 24-Aug-23 05:01:45 GMT",
+                                        "Thu Aug 24 05:01:45 2023"};
+    static const char *const wrong[] = {"",
+                                        "today",
+                                        "1692853305",
+                                        "Thu, 24 Aug 2023 05:01:45",
+                                        "Thu, 24 Aug 2023 05:01:45 +0200",
+                                        "Thu, 32 Aug 2023 05:01:45 GMT",
+                                        "Thu, 24 Aug 2023 25:01:45 GMT",
+                                        "Thu, 24 Aug 20233 05:01:45 GMT",
+                                        "Thu, 24 Aug 2023 05:01:45 +0000 and much more",
+                                        "Thu, 24 Aug 2023 05:01:45 GMT, Thu, 24 Aug 2023 05:01"};
+
+    for (size_t i = 0; i < ARRAY_LEN(right); i++) {
+        int64_t s = 0;
+        assert_true(http_date_read(str_of(right[i]), &s));
+        assert_int_equal(s, 1692853305);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+        int64_t s = 0;
+        if (http_date_read(str_of(wrong[i]), &s))
+            fail_msg("a date: %s", wrong[i]);
+    }
+    assert_false(http_date_read(STR_NULL, &(int64_t){0}));
+    assert_false(http_date_read(STR("Thu, 24 Aug 2023 05:01:45 GMT\0"), &(int64_t){0}));
+}
+
+static void retry_after_is_a_number_or_a_date(void **state)
+{
+    static const char now[] = "Thu, 24 Aug 2023 05:01:45 GMT";
+    static const struct {
+        const char *value, *date; /* NULL: no such header */
+        int64_t ms;
+    } all[] = {
+        {"120", now, 120000},
+        {"0.35", now, 350},
+        {"0", now, 0},
+        {"31622400", now, 31622400000},
+        {"Thu, 24 Aug 2023 05:03:15 GMT", now, 90000},
+        {"Thursday, 24-Aug-23 05:03:15 GMT", now, 90000},
+        {"Thu, 24 Aug 2023 05:01:45 GMT", now, 0},
+        {"Mon, 01 Jan 1900 00:00:00 GMT", now, 0},
+        {"Sat, 24 Aug 2024 05:01:45 GMT", now, 366 * INT64_C(86400000)},
+        /* Our clock is 10 s ahead of the peer's. */
+        {"Thu, 24 Aug 2023 05:03:15 GMT", NULL, 80000},
+        {"Thu, 24 Aug 2023 05:03:15 GMT", "today", 80000},
+        {"Thu, 24 Aug 2023 05:01:50 GMT", NULL, 0},
+        /* What cannot be meant. */
+        {NULL, now, -1},
+        {"", now, -1},
+        {"soon", now, -1},
+        {"-5", now, -1},
+        {"1e9", now, -1},
+        {"1.5.5", now, -1},
+        {"31622401", now, -1},
+        {"99999999999999999999", now, -1},
+        {"Sun, 25 Aug 2024 05:01:46 GMT", now, -1},
+        {"Fri, 31 Dec 9999 23:59:59 GMT", now, -1},
+        {"Thu, 24 Aug 2023 05:03:15 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", -1},
+        {"Thu, 24 Aug 2023 05:03:15", now, -1},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        int64_t ms = http_retry_after_ms(str_of(all[i].value), str_of(all[i].date), 1692853315000);
+        if (ms != all[i].ms)
+            fail_msg("%s: %" PRId64, all[i].value, ms);
+    }
+}
+
 UNIT(net_test_http_head)
 {
     const struct CMUnitTest tests[] = {
@@ -528,6 +604,8 @@ UNIT(net_test_http_head)
         cmocka_unit_test(a_hundred_fields_and_no_more),
         cmocka_unit_test(what_we_accept_http_parser_reads_the_same_way),
         cmocka_unit_test(chunks_have_one_spelling),
+        cmocka_unit_test(a_date_has_three_forms_and_that_of_mails),
+        cmocka_unit_test(retry_after_is_a_number_or_a_date),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,29 +104,14 @@ static void the_newest_sids_are_remembered(void **state)
     assert_true(twilio_sids_have(&known, STR("SM1")));
 }
 
-static void dates_are_read_or_refused(void **state)
-{
-    int64_t s = 0;
-
-    assert_true(twilio_date(STR("Thu, 24 Aug 2023 05:01:45 +0000"), &s));
-    assert_int_equal(s, 1692853305);
-    s = 0;
-    assert_true(twilio_date(STR("Thu, 24 Aug 2023 05:01:45 GMT"), &s));
-    assert_int_equal(s, 1692853305);
-    static const char *const wrong[] = {"", "today", "Thu, 24 Aug 2023 05:01:45",
-                                        "Thu, 24 Aug 2023 05:01:45 +0200",
-                                        "Thu, 24 Aug 2023 05:01:45 +0000 and much more"};
-    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
-        assert_false(twilio_date(str_of(wrong[i]), &s));
-    assert_false(twilio_date(STR_NULL, &s));
-}
-
 UNIT(platform_twilio_test_found)
 {
     const struct CMUnitTest tests[] = {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-        T(the_same_text_to_the_same_person_is_it), T(another_one_is_not),        T(a_file_counts),
-        T(the_newest_sids_are_remembered),         T(dates_are_read_or_refused),
+        T(the_same_text_to_the_same_person_is_it),
+        T(another_one_is_not),
+        T(a_file_counts),
+        T(the_newest_sids_are_remembered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
