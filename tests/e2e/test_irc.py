@@ -424,6 +424,26 @@ def test_somebody_who_left_is_told_as_such(net, rigs):
     assert "nobody has the nick carol" in r.say("come back", chat="carol@net")["error"]
 
 
+@pytest.mark.parametrize("seen", [True, False], ids=["in a channel with the bot", "out of its sight"])
+def test_who_takes_the_nick_in_silence_gets_no_answer(make_sim, rigs, seen):
+    """An agent thinks for a while, and whoever asked has left meanwhile."""
+    sim = make_sim(reserve=False)
+    r = rigs(sim, open=False)
+    code = r.server.cli("link", "--instance", r.credential.id).stdout.split()[0]
+    alice = r.person("alice", join=("#lobby",) if seen else ())
+    alice.say("desk", f"/link {code}")
+    assert alice.hear().params[1].startswith("Linked.")
+    alice.say("desk", "a secret question")
+    r.hear("a secret question")
+    alice.close()
+    wait_for(lambda: "alice" not in sim.clients)
+    thief = r.person("alice", account=False, join=())
+    thief.sync()
+    if not seen:
+        time.sleep(2.5)
+    assert "somebody else" in r.say("the secret", chat="alice@net").get("error", "")
+
+
 def test_an_answer_never_goes_to_whoever_took_the_nick(make_sim, rigs):
     sim = make_sim(reserve=False)
     r = rigs(sim, open=False)

@@ -26,7 +26,7 @@ enum {
     FIRST_RETRY_MS = 500,
     MAX_RETRY_MS = 30000,
     RETRIES_ARE_A_PROBLEM = 5,
-    PROOF_MS = 60000, /* a proof of who has a nick is believed for so long */
+    PROOF_MS = 2000, /* a proof of who has a nick is believed for so long */
     WHOIS_MS = 15000,
 };
 
@@ -140,6 +140,17 @@ enum irc_holder irc_holder(struct irc *i, struct irc_chat *c)
     buf_printf(&line, "WHOIS %s\r\n", c->peer);
     irc_link_send(i->link, buf_str(&line), 1);
     return IRC_ASKED;
+}
+
+void irc_nick_left(struct irc *i, struct str nick)
+{
+    struct irc_in in = irc_in_of(i);
+    BUF_LOCAL key = BUF_INIT;
+
+    irc_fold_add(&key, in.fold, nick);
+    struct irc_chat *c = lru_find(&i->in.chats, buf_str(&key));
+    if (c != NULL && !c->asking) /* an answer that is still to come knows of it */
+        c->asked_ms = 0;
 }
 
 /* ---- telling the host ---- */

@@ -349,9 +349,11 @@ static void on_line(void *ctx, const struct irc_line *l)
     else if (is_join_error(numeric) && find_channel(i, irc_param(l, 1)) != NULL &&
              find_channel(i, irc_param(l, 1))->asked)
         on_left(i, irc_param(l, 1), irc_param(l, l->n_params - 1));
-    else if ((irc_is(l, "QUIT") || irc_is(l, "NICK")) &&
-             irc_eq(in.fold, l->nick, str_of(i->nick)) && !mine)
-        irc_link_regain(i->link); /* whoever had the bot's nick has left it */
+    else if ((irc_is(l, "QUIT") || irc_is(l, "NICK")) && !mine) {
+        irc_nick_left(i, l->nick);
+        if (irc_eq(in.fold, l->nick, str_of(i->nick)))
+            irc_link_regain(i->link); /* it was the bot's own */
+    }
     else if (!irc_past_failed(i, l)) {
         if (numeric == 330 || numeric == 318 || numeric == 401)
             irc_whois_line(i, l, numeric);

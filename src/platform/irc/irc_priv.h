@@ -192,6 +192,7 @@ void irc_in_drop_later(struct irc *i, struct irc_chat *c);
 struct irc_chat *irc_chat_use(struct irc *i, struct str target); /* folded */
 void irc_own_add(struct irc *i, struct str msgid);
 void irc_whois_line(struct irc *i, const struct irc_line *l, int numeric); /* 330, 318, 401 */
+void irc_nick_left(struct irc *i, struct str nick); /* by its holder, as the bot saw */
 /* Has @c still the person that it had?  IRC_ASKED: not known yet, and the server is being asked. */
 enum irc_holder { IRC_RIGHTFUL, IRC_STRANGER, IRC_ASKED };
 enum irc_holder irc_holder(struct irc *i, struct irc_chat *c);
