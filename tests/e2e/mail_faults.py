@@ -145,10 +145,11 @@ class CutImap(_Proxy):
 
 
 class WithholdingImap(CutImap):
-    """The fetch of a UID in `uids` is answered with NO: it becomes a command that the server refuses."""
+    """The fetch of a UID in `uids` is answered with NO: it becomes a command that the server refuses.  With @empty the answer is OK
+    and lacks the mail, as some servers answer for one that they cannot read."""
 
-    def __init__(self, to):
-        self.uids, self.refused = set(), 0
+    def __init__(self, to, empty=False):
+        self.uids, self.refused, self.empty = set(), 0, empty
         super().__init__(to)
 
     def _said(self, client):
@@ -156,5 +157,5 @@ class WithholdingImap(CutImap):
             word = line.split()
             if word[1:3] == [b"UID", b"FETCH"] and b"BODY.PEEK[]" in line and int(word[3]) in self.uids:
                 self.refused += 1
-                line = word[0] + b" UID COPY " + word[3] + b" no-such-folder\r\n"
+                line = line.replace(b"BODY.PEEK[]", b"FLAGS") if self.empty else word[0] + b" UID COPY " + word[3] + b" no-such-folder\r\n"
             yield line

@@ -285,9 +285,10 @@ def test_mails_wait_for_a_full_mailbox(servers, make_bellhop, dial):
     wait_for(lambda: rig.status()["problem"] is None)
 
 
-def test_a_mail_that_the_server_withholds_is_not_lost(servers, make_bellhop, dial):
+@pytest.mark.parametrize("empty", [False, True], ids=["by NO", "by OK without the mail"])
+def test_a_mail_that_the_server_withholds_is_not_lost(servers, make_bellhop, dial, empty):
     """A refused FETCH is no deleted mail: it is tried again, the order is kept, and `status` shows what waits."""
-    imap = WithholdingImap(servers.imap_port)
+    imap = WithholdingImap(servers.imap_port, empty)
     rig = Rig(servers, make_bellhop, dial, tls="off", imap_port=imap.port)
     servers.write("first")
     rig.hear("first")

@@ -22,6 +22,7 @@ struct imap_waiting { /* a command that the server has not answered */
     enum imap_command what;
     uint32_t uid;   /* FETCH */
     bool delivered; /* FETCH: on_mail() was called */
+    bool exists;    /* FETCH: the server told something of the mail */
 };
 
 struct imap {
@@ -207,9 +208,11 @@ static struct imap_waiting *find_fetch(struct imap *i, uint32_t uid)
 static void on_fetch(struct imap *i, const struct imap_response *r)
 {
     bool body = r->has_body || r->body_too_long;
-    struct imap_waiting *w = body ? find_fetch(i, r->uid) : NULL;
+    struct imap_waiting *w = body || r->uid != 0 ? find_fetch(i, r->uid) : NULL;
 
-    if (w != NULL) {
+    if (w != NULL)
+        w->exists = true;
+    if (w != NULL && body) {
         w->delivered = true;
         i->h.on_mail(i->ctx, w->uid, r->has_body ? &i->reader.body : NULL, IMAP_TOO_LONG);
     } else if (!body && r->uid != 0 && i->n_waiting > 0 && (r->size != 0 || r->date_ms != 0)) {
@@ -289,7 +292,8 @@ static void on_tagged(struct imap *i, const struct imap_response *r)
         break;
     case FETCH:
         if (!w.delivered)
-            i->h.on_mail(i->ctx, w.uid, NULL, r->status == IMAP_OK ? IMAP_GONE : IMAP_WITHHELD);
+            i->h.on_mail(i->ctx, w.uid, NULL,
+                         r->status == IMAP_OK && !w.exists ? IMAP_GONE : IMAP_WITHHELD);
         break;
     case STORE: /* a folder that cannot be written: the flag is a courtesy */
         break;

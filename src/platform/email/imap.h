@@ -26,7 +26,7 @@ struct imap_folder {
 enum imap_missing {
     IMAP_GONE,     /* the mail is not in the folder any more */
     IMAP_TOO_LONG, /* it is longer than max_body */
-    IMAP_WITHHELD, /* the server refused the command: a later one may succeed */
+    IMAP_WITHHELD, /* the server refused, or answered without the mail: it may give it later */
 };
 
 struct imap_handlers {
