@@ -79,7 +79,8 @@ static const struct config_key delivery_keys[] = {
     {"delivery.dedup", CFG_DURATION, CFG_RELOAD, AT(dedup_ms), "24h", .min = 60000,
      .max = 180 * INT64_C(86400000),
      .what = "How long a platform's event id is remembered, to recognize repetitions; eight days "
-             "at least while a bot of WhatsApp is configured, which repeats for a week."},
+             "at least while a bot of WhatsApp or LINE is configured, thirty days with one of "
+             "Matrix: they repeat for longer than a day."},
     {"wake.cooldown", CFG_DURATION, CFG_RELOAD, AT(wake_cooldown_ms), "30s", .min = 100,
      .max = 86400000, .what = "At most one poke per instance in this time."},
     {0},

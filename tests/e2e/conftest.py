@@ -186,6 +186,14 @@ def rows_naming(server, text):
     return sorted({ns for ns, k, v in rows if text.encode() in k + v})
 
 
+def days_pass(server, days):
+    """While the server is stopped: what it remembers of events becomes so much older."""
+    db = sqlite3.connect(f"{server.state}/bellhop.db")
+    assert db.execute("UPDATE seen SET at_ms = at_ms - ?", (days * 86400000,)).rowcount > 0
+    db.commit()
+    db.close()
+
+
 def wait_for(what, timeout=30.0, every=0.02):
     """The first true answer of what(). Patient, for a machine that has other things to do."""
     end = time.monotonic() + timeout

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import test_media
-from conftest import wait_for
+from conftest import days_pass, wait_for
 from many_rig import Many
 from test_interactions import raw
 
@@ -139,6 +139,12 @@ def test_a_full_mailbox_loses_no_message_of_another_chat(make_bellhop, dial):
     assert [sim.post(*batch) for _ in range(2)] == [503, 503]
     g.hear("for Ben")
     assert g.quiet()
+    server.stop()
+    days_pass(server, 3)  # nobody knows how long LINE tries
+    server.start()
+    sim.to = f"{server.url}/webhooks/line/{BOT}"
+    g = dial(server, credentials["fine"], hello=("line", BOT))
+    assert sim.post(*batch) == 503 and g.quiet()
     late = dial(server, credentials["full"], hello=("line", BOT))
     wait_for(lambda: sim.post(*batch) == 200)
     wait_for(lambda: late.seen[-2:] == ["y" * 4000, "not before it"])

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import test_media
-from conftest import wait_for
+from conftest import days_pass, wait_for
 from many_rig import Many
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "sim"))
@@ -733,6 +733,38 @@ def test_a_transaction_is_answered_when_its_events_are_safe(service):
     for i in range(3):
         g.hear(f"kept {i}")
     assert g.quiet()
+
+
+def test_what_an_agent_had_does_not_come_again_however_late_it_is_told(sim, make_bellhop, dial):
+    """A full mailbox holds up a transaction for days.  After a restart the homeserver tells all of it again."""
+    r = Rig(sim, lambda c: make_bellhop(c + "delivery: {{max_mailbox_bytes: 64KiB}}\n"), dial, SERVICE)
+    room = group(r, "Sales")
+    sales = r.server.add(platform="matrix", open=False, instance="sales")
+    r.server.cli("route", "add", "--platform", "matrix", "--key", room, "--tenant", "t", "--instance", "sales", "--open")
+    idle(r)
+    told = [event(r, f"{i} " + "x" * 20000, f"$big{i}", room_id=room, sender=BEN) for i in range(4)] + [event(r, "once", "$once")]
+
+    def tell():
+        try:
+            push(r, "held", told)
+        except OSError:  # no answer: it is held
+            pass
+
+    threading.Thread(target=tell, daemon=True).start()
+    r.gateway.hear("once")
+    wait_for(lambda: "a mailbox is full" in (status(r.server)["problem"] or ""))
+    r.server.stop()
+    days_pass(r.server, 3)
+    r.server.start()
+    r.register()
+    again = r.dial()
+    idle(r)
+    threading.Thread(target=tell, daemon=True).start()
+    wait_for(lambda: "a mailbox is full" in (status(r.server)["problem"] or ""))
+    assert again.quiet()
+    g = dial(r.server, sales, hello=("matrix", BOT))
+    for e in told[:4]:
+        g.hear(e["content"]["body"])
 
 
 def test_each_instance_has_a_user_of_its_own(service, dial):

@@ -137,6 +137,9 @@ static enum bh_err line_check(const struct platform_settings *settings, struct p
     return err;
 }
 
+/* LINE sends a webhook again until all of it is taken, and does not tell for how long. */
+#define REPEATS_MS ((int64_t)8 * 24 * 3600 * 1000)
+
 static const struct descriptor descriptor = {
     .platform = "line",
     .label = "LINE",
@@ -151,6 +154,7 @@ const struct platform_ops line_ops = {
     .name = "line",
     .config = &line_config,
     .descriptor = &descriptor,
+    .repeats_ms = REPEATS_MS,
     .size = sizeof(struct line),
     .label = "LINE",
     .api_base = "https://api.line.me",

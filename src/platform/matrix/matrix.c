@@ -303,6 +303,9 @@ static void mx_status(struct platform *p, struct jw *w)
     jw_ki64(w, "plainRetries", (int64_t)m->n.plain);
 }
 
+/* A homeserver tells a batch again until all of it is taken, which one full mailbox can hold up. */
+#define REPEATS_MS ((int64_t)30 * 24 * 3600 * 1000)
+
 static const struct descriptor descriptor = {
     .platform = "matrix",
     .label = "Matrix",
@@ -326,6 +329,7 @@ const struct platform_ops matrix_ops = {
     .config = &matrix_config,
     .descriptor = &descriptor,
     .records = records,
+    .repeats_ms = REPEATS_MS,
     .eraser = &mx_eraser,
     .forget = mx_forget,
     .max_webhook = MAX_TRANSACTION,
