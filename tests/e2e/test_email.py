@@ -7,7 +7,7 @@ import urllib.request
 
 import pytest
 
-from conftest import rows_naming, wait_for
+from conftest import days_pass, rows_naming, wait_for
 from mail_faults import CutImap, FaultySmtp, WithholdingImap
 from mail_servers import AUTHSERV, BOT, PASSWORD, MailServers
 
@@ -210,6 +210,22 @@ def test_what_came_while_it_was_down(rig):
     mails.write("and on")
     rig.hear("and on")
     assert len(rig.gateway.seen) == 2
+
+
+def test_a_restored_folder_answers_nothing_twice(rig):
+    """Also what has no Message-ID, when the host has long forgotten its event ids."""
+    drop_in(rig.mail, 2, named=False)  # a server that mails pass through adds an id
+    rig.hear("alice 0")
+    rig.hear("bob 1")
+    rig.mail.write("with one")
+    rig.hear("with one")
+    rig.server.stop()
+    days_pass(rig.server, 3)
+    rig.mail.new_uidvalidity()
+    rig.again()
+    rig.wait_live()
+    rig.gateway.quiet()
+    assert rig.gateway.seen == [] and rig.status()["known"] == 3
 
 
 def test_the_first_start_answers_nothing_old(servers, make_bellhop, dial):
@@ -440,7 +456,7 @@ def test_a_mailbox_without_a_password(servers, make_bellhop, dial):
     servers.wait_mails(ALICE, 2)
 
 
-def drop_in(servers, n, start=0):
+def drop_in(servers, n, start=0, named=True):
     """@n mails at once, as a mail server delivers them: from two people, in turn."""
     box = servers.mail / "our.test" / "desk"
     for kind in ("new", "cur", "tmp"):
@@ -449,7 +465,7 @@ def drop_in(servers, n, start=0):
         who = ("alice", "bob")[i % 2]
         (box / "tmp" / f"{1800000000 + i}.M{i}.x").write_text(
             f"Return-Path: <{who}@people.test>\nAuthentication-Results: {AUTHSERV}; dkim=pass header.d=people.test\n"
-            f"From: {who}@people.test\nTo: {BOT}\nMessage-ID: <m{i}@people.test>\nIn-Reply-To: <root@people.test>\n"
+            f"From: {who}@people.test\nTo: {BOT}\n" + f"Message-ID: <m{i}@people.test>\nIn-Reply-To: <root@people.test>\n" * named +
             f"Date: {email.utils.formatdate()}\n\n{who} {i}\n")
         (box / "tmp" / f"{1800000000 + i}.M{i}.x").rename(box / "new" / f"{1800000000 + i}.M{i}.x")
     for path in (servers.mail / "our.test", box, *(box / kind for kind in ("new", "cur", "tmp"))):

@@ -56,6 +56,7 @@ struct letter_in {
     int64_t date_ms;
     struct buf bytes; /* owned; the mail until it is parsed */
     struct mail mail;
+    struct buf key; /* owned; what the mail is known by: key_add() */
     struct mail_rules rules;
     struct work work;
     struct email_look *look; /* owned */
@@ -92,6 +93,7 @@ static void letter_free(struct letter_in *l)
     if (l->state == PARSING)
         return; /* on_parsed() frees it */
     buf_done(&l->bytes);
+    buf_done(&l->key);
     mail_done(&l->mail);
     free(l);
 }
@@ -125,15 +127,26 @@ static void write_cursor(struct email *e)
     record_put(e->base.env->store, &email_cursor_form, NULL, &e->in.cursor, true, NULL, NULL);
 }
 
+/* The Message-ID; without one the same mail has the same text. */
+static void key_add(const struct mail *m, struct buf *out)
+{
+    if (m->message_id != NULL)
+        buf_add_z(out, m->message_id);
+    else
+        buf_printf(out, "%" PRId64 "\n%s\n%s", m->date_ms, m->subject != NULL ? m->subject : "",
+                   m->text != NULL ? m->text : "");
+}
+
 /* The relay got the letter: it is never taken again, and answers find its thread. */
 static void write_mail(struct email *e, const struct letter_in *l)
 {
     const struct mail *m = &l->mail;
     struct str chat = str_of(m->from), id = str_of(m->message_id), root = str_of(m->root);
 
+    email_mail_put(e, EMAIL_MAIL, chat, buf_str(&l->key),
+                   (struct email_mail){.root = root, .taken = true});
     if (id.n == 0)
         return;
-    email_mail_put(e, EMAIL_MAIL, chat, id, (struct email_mail){.root = root, .taken = true});
     email_mail_put(e, EMAIL_THREAD, chat, root,
                    (struct email_mail){.root = root, .subject = str_of(m->subject), .last = id});
 }
@@ -162,21 +175,13 @@ static void write_event(struct email *e, struct letter_in *l, struct event *ev,
                         struct event_media *media, struct buf *room)
 {
     const struct mail *m = &l->mail;
-    struct str id = str_of(m->message_id);
     char hash[EMAIL_HASH_CHARS + 1];
     size_t refs[EVENT_MAX_MEDIA] = {0}, ends[EVENT_MAX_MEDIA] = {0};
 
     mail_event(m, ev);
     struct str from = ev->chat_id;
     ev->bot = str_of(e->base.bot);
-    if (id.n > 0) {
-        email_mail_hash(e, hash, EMAIL_MAIL, from, id);
-    } else { /* the same mail has the same text */
-        BUF_LOCAL all = BUF_INIT;
-        buf_printf(&all, "%" PRId64 "\n%s\n%s", m->date_ms, m->subject != NULL ? m->subject : "",
-                   m->text != NULL ? m->text : "");
-        email_mail_hash(e, hash, EMAIL_MAIL, from, buf_str(&all));
-    }
+    email_mail_hash(e, hash, EMAIL_MAIL, from, buf_str(&l->key));
     buf_add_z(room, hash);
     for (size_t i = 0; i < m->n_files; i++) {
         refs[i] = room->n;
@@ -184,7 +189,7 @@ static void write_event(struct email *e, struct letter_in *l, struct event *ev,
         ends[i] = room->n;
     }
     ev->event_id = str_make(room->p, EMAIL_HASH_CHARS);
-    if (id.n == 0)
+    if (m->message_id == NULL)
         ev->message_id = ev->event_id;
     ev->replies_to_bot = email_is_own_id(e, ev->reply_to_message_id);
     ev->media = media;
@@ -389,10 +394,11 @@ static void on_parsed(struct work *w)
             letter_free(l);
         return;
     }
-    if (l->mail.refused == NULL && !l->mail.is_bounce && l->mail.message_id != NULL) {
+    key_add(&l->mail, &l->key);
+    if (l->mail.refused == NULL && !l->mail.is_bounce) {
         l->state = LOOKING;
-        l->look = email_look(e, EMAIL_MAIL, str_of(l->mail.from), str_of(l->mail.message_id),
-                             on_looked, l);
+        l->look =
+            email_look(e, EMAIL_MAIL, str_of(l->mail.from), buf_str(&l->key), on_looked, l);
         return;
     }
     step(e);
