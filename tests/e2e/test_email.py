@@ -2,6 +2,7 @@
 import email.utils
 import json
 import os
+import sqlite3
 import time
 import urllib.request
 
@@ -226,6 +227,28 @@ def test_a_restored_folder_answers_nothing_twice(rig):
     rig.wait_live()
     rig.gateway.quiet()
     assert rig.gateway.seen == [] and rig.status()["known"] == 3
+
+
+def test_a_restored_folder_answers_nothing_older_than_what_is_remembered(rig):
+    """Mails are remembered for half a year, and a folder may be older."""
+    drop_in(rig.mail, 1, date=time.time() - 200 * 86400)
+    rig.hear("alice 0")
+    rig.server.stop()
+    db = sqlite3.connect(f"{rig.server.state}/bellhop.db")
+    db.execute("DELETE FROM kv WHERE ns = 'email_mail'")  # as the sweep did meanwhile
+    (key, value), = db.execute("SELECT k, v FROM kv WHERE ns = 'email'").fetchall()
+    began = {**json.loads(value), "since": int(time.time() - 300 * 86400) * 1000}
+    db.execute("UPDATE kv SET v = ? WHERE ns = 'email' AND k = ?", (json.dumps(began).encode(), key))
+    db.commit()
+    db.close()
+    days_pass(rig.server, 200)
+    rig.mail.new_uidvalidity()
+    rig.mail.write("new")
+    rig.again()
+    rig.hear("new")
+    rig.wait_live()
+    rig.gateway.quiet()
+    assert rig.gateway.seen == ["[Subject: Hello]\n\nnew"]
 
 
 def test_the_first_start_answers_nothing_old(servers, make_bellhop, dial):
@@ -456,7 +479,7 @@ def test_a_mailbox_without_a_password(servers, make_bellhop, dial):
     servers.wait_mails(ALICE, 2)
 
 
-def drop_in(servers, n, start=0, named=True):
+def drop_in(servers, n, start=0, named=True, date=None):
     """@n mails at once, as a mail server delivers them: from two people, in turn."""
     box = servers.mail / "our.test" / "desk"
     for kind in ("new", "cur", "tmp"):
@@ -466,7 +489,7 @@ def drop_in(servers, n, start=0, named=True):
         (box / "tmp" / f"{1800000000 + i}.M{i}.x").write_text(
             f"Return-Path: <{who}@people.test>\nAuthentication-Results: {AUTHSERV}; dkim=pass header.d=people.test\n"
             f"From: {who}@people.test\nTo: {BOT}\n" + f"Message-ID: <m{i}@people.test>\nIn-Reply-To: <root@people.test>\n" * named +
-            f"Date: {email.utils.formatdate()}\n\n{who} {i}\n")
+            f"Date: {email.utils.formatdate(date)}\n\n{who} {i}\n")
         (box / "tmp" / f"{1800000000 + i}.M{i}.x").rename(box / "new" / f"{1800000000 + i}.M{i}.x")
     for path in (servers.mail / "our.test", box, *(box / kind for kind in ("new", "cur", "tmp"))):
         os.chown(path, servers.owner.pw_uid, servers.owner.pw_gid)

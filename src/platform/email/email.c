@@ -150,8 +150,6 @@ bool email_is_own_id(const struct email *e, struct str id)
 
 /* ---- life ---- */
 
-#define KEPT_MS (180 * 86400000ll) /* how long records of mails are kept */
-
 static bool is_old(void *ctx, struct str key, struct str value)
 {
     const struct email *e = ctx;
@@ -160,7 +158,7 @@ static bool is_old(void *ctx, struct str key, struct str value)
     struct str rest = key, bot;
     bool old = str_split(&rest, RECORD_SEPARATOR, &bot) && str_eq(bot, str_of(e->base.bot)) &&
                record_read(r, &email_mail_form, key, value, &m) &&
-               m.at_ms < clock_wall_ms(e->base.env->clock) - KEPT_MS;
+               m.at_ms < clock_wall_ms(e->base.env->clock) - EMAIL_KEPT_MS;
 
     record_reader_free(r);
     return old;

@@ -32,6 +32,8 @@ struct email_cursor {
     int64_t last_ms;  /* the newest INTERNALDATE that was done with */
     bool anew;        /* UIDVALIDITY has changed, and the folder is being compared */
 };
+#define EMAIL_KEPT_MS (180 * 86400000ll) /* how long records of mails are kept */
+
 /* A mail that an agent got or wrote, so that it is taken once; or a thread, for its answers. */
 enum email_kind { EMAIL_MAIL, EMAIL_THREAD };
 struct email_mail {

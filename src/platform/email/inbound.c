@@ -300,6 +300,17 @@ static void on_bounced(void *ctx, const struct email_mail *sent)
     step(e);
 }
 
+/* In a folder that was made anew: is the letter from before the first start, or older than what is
+ * remembered of mails?  It may have been stored again with a new date. */
+static bool is_past(const struct email *e, const struct mail *m)
+{
+    int64_t kept_ms = clock_wall_ms(e->base.env->clock) - EMAIL_KEPT_MS + OVERLAP_MS;
+    int64_t first_ms = e->in.cursor.since_ms - OVERLAP_MS;
+
+    return e->in.cursor.anew && m->date_ms > 0 &&
+           (m->date_ms < first_ms || m->date_ms < kept_ms);
+}
+
 /* Begins to deliver the first letter, or is done with it at once. */
 static void deliver(struct email *e, struct letter_in *l)
 {
@@ -316,9 +327,8 @@ static void deliver(struct email *e, struct letter_in *l)
                       m->is_bounce ? "it is a report about a mail of somebody else" : m->refused);
     } else if (email_is_own_id(e, str_of(m->message_id))) {
         refuse_letter(e, l, own_mail);
-    } else if (e->in.cursor.anew && m->date_ms > 0 &&
-               m->date_ms < e->in.cursor.since_ms - OVERLAP_MS) {
-        finish(e, l, false); /* from before the first start, stored again with a new date */
+    } else if (is_past(e, m)) {
+        finish(e, l, false);
     } else {
         accept_letter(e, l);
     }

@@ -5,7 +5,7 @@
  *      email_token  bot           -> a refresh token that replaced the configured one, sealed
  *
  * The hash covers the correspondent and the Message-ID, so nobody can use up the id of somebody
- * else's mail.  Records of mails go after KEPT_MS. */
+ * else's mail.  Records of mails go after EMAIL_KEPT_MS. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/crypto.h"
