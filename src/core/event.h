@@ -142,10 +142,10 @@ bool event_frame_is_burst(struct str frame);
 /* May the author of @edit change what @author wrote?  A text is changed by its own author alone:
  * Matrix passes on everybody's edits.  Who may delete a message, the platform decides. */
 bool event_may_change(const struct event *edit, struct str author);
-/* Appends a frame of event_write_frame() with one of its messages changed.  Of a burst, @edit
- * has the message's chat_id and message_id, and its edit; any other frame is the message itself.
- * EVENT_PART_UNKNOWN: there is no such message, or event_may_change() refuses.  EVENT_PART_LAST:
- * @edit deletes the only message that is left. */
+/* Appends a frame of event_write_frame() with one of its messages changed.  @edit has the message's
+ * chat_id and its edit, and the message_id for a burst; any other frame is the message itself.
+ * EVENT_PART_UNKNOWN: there is no such message, it is of another chat, or event_may_change()
+ * refuses.  EVENT_PART_LAST: @edit deletes the only message that is left. */
 enum event_part_change { EVENT_PART_UNKNOWN, EVENT_PART_CHANGED, EVENT_PART_LAST };
 void event_write_part(struct jw *w, uint64_t bytes, uint64_t files); /* of message_parts */
 enum event_part_change event_change_part(struct buf *out, struct json_parser *parser,

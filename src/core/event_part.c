@@ -150,16 +150,16 @@ enum event_part_change event_change_part(struct buf *out, struct json_parser *pa
 
     if (!json_parse(parser, frame, &doc) || !json_is_object(json_get(doc, "event")))
         return EVENT_PART_UNKNOWN;
-    struct json event = json_get(doc, "event");
-    if (!event_may_change(edit, json_str(json_get(event, "source"), "user_id")))
+    struct json event = json_get(doc, "event"), source = json_get(event, "source");
+    if (!event_may_change(edit, json_str(source, "user_id")) ||
+        !str_eq(json_str(source, "chat_id"), edit->chat_id))
         return EVENT_PART_UNKNOWN;
     if (json_type(json_get(event, "message_ids")) == JSON_ABSENT) {
         b = (struct burst_parts){.n = 1}; /* one message, which the caller has found */
         b.parts[0].id = json_str(event, "message_id");
         b.parts[0].text = json_str(event, "text");
     } else {
-        if (!str_eq(json_str(json_get(event, "source"), "chat_id"), edit->chat_id) ||
-            !read_parts(event, &b))
+        if (!read_parts(event, &b))
             return EVENT_PART_UNKNOWN;
         for (; at < b.n && !str_eq(b.parts[at].id, edit->message_id); at++)
             from += b.parts[at].files;

@@ -735,6 +735,22 @@ def test_a_transaction_is_answered_when_its_events_are_safe(service):
     assert g.quiet()
 
 
+def test_nobody_deletes_from_another_room(service):
+    """Who may delete in a room of their own names a message of another room: a homeserver of somebody else may let that pass."""
+    room = group(service)
+    service.sim.say(room, "hi", user=BEN)
+    service.gateway.hear("hi")
+    service.gateway.sleep()
+    idle(service)
+    assert push(service, "d1", [event(service, "to be kept", "$kept")])[0] == 200
+    theirs = {**event(service, "", "$theirs", room_id=room, sender=BEN), "type": "m.room.redaction", "content": {"redacts": "$kept"}}
+    assert push(service, "d2", [theirs])[0] == 200
+    assert push(service, "d3", [event(service, "last", "$last")])[0] == 200
+    g = service.dial()
+    g.hear("to be kept")
+    g.hear("last")
+
+
 def test_what_an_agent_had_does_not_come_again_however_late_it_is_told(sim, make_bellhop, dial):
     """A full mailbox holds up a transaction for days.  After a restart the homeserver tells all of it again."""
     r = Rig(sim, lambda c: make_bellhop(c + "delivery: {{max_mailbox_bytes: 64KiB}}\n"), dial, SERVICE)
