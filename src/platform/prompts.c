@@ -173,6 +173,7 @@ static const struct record_field prompt_fields[] = {
     RECORD_FIELD(struct prompt, tenant, "tenant", RECORD_NEEDED),
     RECORD_FIELD(struct prompt, instance, "instance", RECORD_NEEDED),
     RECORD_FIELD(struct prompt, message_id, "message", 0),
+    RECORD_FIELD(struct prompt, thread, "thread", 0),
     RECORD_FIELD(struct prompt, until_ms, "until", 0),
     RECORD_FIELD(struct prompt, over, "over", 0),
     RECORD_FIELD(struct prompt, owners_only, "owners_only", 0),
@@ -342,6 +343,7 @@ const struct prompt *prompts_add(struct prompts *ps, const struct action_from *f
     q->instance = str_dup(from->instance);
     q->chat = str_dup(chat);
     q->id = str_dup(a->prompt_id);
+    q->thread = str_dup_opt(a->thread_id);
     q->owners_only = str_eq(a->deciders, STR("owners"));
     struct json options = a->options;
     q->options = xcalloc(json_count(options), sizeof *q->options);
@@ -450,19 +452,36 @@ struct prompt *prompts_pressed_under(struct prompts *ps, struct str chat, struct
     return NULL;
 }
 
-struct prompt *prompts_numbered(struct prompts *ps, struct str chat, struct str text,
+/* Was @ev said where @q was asked?  A question may begin a thread. */
+static bool is_where(const struct prompt *q, const struct event *ev)
+{
+    struct str asked = str_of(q->message_id), thread = str_of(q->thread);
+
+    if (asked.n > 0 && str_eq(ev->reply_to_message_id, asked))
+        return true;
+    if (thread.n == 0 && (asked.n == 0 || str_eq(ev->thread_id, asked)))
+        return true;
+    return str_eq(ev->thread_id, thread);
+}
+
+struct prompt *prompts_numbered(struct prompts *ps, const struct event *ev,
                                 const struct prompt_option **ret_option)
 {
-    const struct prompt_group *c = map_get(&ps->chats, chat);
+    const struct prompt_group *c = map_get(&ps->chats, ev->chat_id);
     uint64_t number;
 
-    if (c == NULL || !str_to_u64(str_trim(text), &number) || number == 0)
+    if (c == NULL || !str_to_u64(str_trim(ev->text), &number) || number == 0)
         return NULL;
-    struct prompt *q = list_entry(c->prompts.prev, struct prompt, in_chat);
-    if (!q->shown || !is_open(q) || number > q->n_options)
-        return NULL;
-    *ret_option = &q->options[number - 1];
-    return q;
+    for (const struct list *it = c->prompts.prev; it != &c->prompts; it = it->prev) {
+        struct prompt *q = list_entry(it, struct prompt, in_chat);
+        if (!is_where(q, ev))
+            continue;
+        if (!q->shown || !is_open(q) || number > q->n_options)
+            return NULL;
+        *ret_option = &q->options[number - 1];
+        return q;
+    }
+    return NULL;
 }
 
 const struct prompt *prompts_of_message(const struct prompts *ps, struct str chat,
@@ -529,7 +548,7 @@ struct prompt *prompts_answered(struct prompts *ps, const struct event *ev, stru
     if (prompt_is_token(press))
         q = prompts_pressed_under(ps, ev->chat_id, press, ev->reply_to_message_id, ret_option);
     else if (ev->n_media == 0)
-        q = prompts_numbered(ps, ev->chat_id, ev->text, ret_option);
+        q = prompts_numbered(ps, ev, ret_option);
     return q != NULL && prompt_may_answer(q, ev) ? q : NULL;
 }
 

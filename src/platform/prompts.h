@@ -35,6 +35,7 @@ struct prompt {
     struct str platform, bot;      /* of the key of its record; borrowed */
     char *tenant, *instance;       /* owned; the instance that asked */
     char *chat, *id, *message_id;  /* owned */
+    char *thread;                  /* owned; where it was asked; NULL: in no thread */
     struct prompt_option *options; /* owned */
     size_t n_options;
     const struct prompt_option *chosen; /* one of @options; NULL: not answered */
@@ -89,8 +90,9 @@ static inline struct prompt *prompts_pressed(struct prompts *ps, struct str chat
 {
     return prompts_pressed_under(ps, chat, token, STR_NULL, ret_option);
 }
-/* Finds the newest question of @chat if @text is a bare number of one of its options; else NULL. */
-struct prompt *prompts_numbered(struct prompts *ps, struct str chat, struct str text,
+/* Finds the newest question of the chat and thread of @ev if its text is a bare number of one of the
+ * question's options; else NULL. */
+struct prompt *prompts_numbered(struct prompts *ps, const struct event *ev,
                                 const struct prompt_option **ret_option);
 bool prompt_is_token(struct str payload); /* does a button of bellhop's carry it? */
 /* Finds the question that the author of @ev answers and may answer: by @press, the token of a

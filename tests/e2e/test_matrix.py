@@ -314,6 +314,26 @@ def test_commands_questions_and_reactions(sim, make_bellhop, dial):
     assert g.quiet()
 
 
+def test_a_number_answers_the_question_of_its_own_thread(rig):
+    """What somebody writes elsewhere in the room approves nothing."""
+    s, g = rig.sim, rig.gateway
+    roots = [s.say(rig.dm, f"thread {n}") for n in range(2)]
+    for n in range(2):
+        g.hear(f"thread {n}")
+
+    def say(text, root):
+        s.say(rig.dm, text, **{"m.relates_to": {"rel_type": "m.thread", "event_id": root, "is_falling_back": True,
+                                                "m.in_reply_to": {"event_id": root}}})
+
+    assert g.act(op="prompt", chat_id=rig.dm, content="Delete it all?", prompt_kind="approval", prompt_id="q1", timeout_s=600,
+                 metadata={"thread_id": roots[0]}, options=[{"id": "yes", "label": "Yes"}, {"id": "no", "label": "No"}])["success"]
+    for text, root in (("1", roots[1]), ("1", None)):
+        say(text, root) if root else s.say(rig.dm, text)
+        assert "prompt_response" not in g.hear(text)["event"]
+    say("2", roots[0])
+    assert g.next("inbound")["event"]["prompt_response"]["option_id"] == "no"
+
+
 def test_links_by_code_and_invitations_by_policy(sim, make_bellhop, dial):
     """Linked people may invite the bot, and anybody may where an operator opened the room."""
     server = make_bellhop(config(sim))

@@ -244,7 +244,7 @@ static void accept_letter(struct email *e, struct letter_in *l)
 
     write_event(e, l, &ev, media, &room);
     struct prompt *q =
-        ev.n_media == 0 ? prompts_numbered(e->base.prompts, ev.chat_id, ev.text, &option) : NULL;
+        ev.n_media == 0 ? prompts_numbered(e->base.prompts, &ev, &option) : NULL;
     l->state = ACCEPTING;
     l->wanted = q != NULL || str_starts(ev.text, STR("/"));
     host_each_target(e->base.host, &ev, on_target, l);

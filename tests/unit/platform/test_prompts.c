@@ -188,6 +188,38 @@ static void only_what_is_ours_is_a_press(void **state)
     assert_non_null(pressed("c", "hp1:q:yes", &o));
 }
 
+static struct prompt *numbered(const char *text, const char *thread, const char *reply_to,
+                               const struct prompt_option **ret)
+{
+    const struct event ev = {.chat_id = STR("c"),
+                             .text = str_of(text),
+                             .thread_id = str_of(thread),
+                             .reply_to_message_id = str_of(reply_to)};
+
+    return prompts_numbered(w.ps, &ev, ret);
+}
+
+static void a_number_answers_the_question_of_its_thread(void **state)
+{
+    const struct prompt_option *o;
+    struct action in_thread = asking("threaded", YES_NO);
+
+    in_thread.thread_id = STR("t1");
+    prompts_add(w.ps, &mine, &in_thread, STR("c"));
+    prompts_shown(w.ps, &mine, STR("c"), STR("threaded"), STR("m1"));
+    assert_null(numbered("1", NULL, NULL, &o));
+    assert_null(numbered("1", "t2", NULL, &o));
+    assert_string_equal(numbered("1", "t1", NULL, &o)->id, "threaded");
+    assert_string_equal(numbered("1", NULL, "m1", &o)->id, "threaded");
+    struct action a = asking("elsewhere", YES_NO);
+    prompts_add(w.ps, &mine, &a, STR("c"));
+    prompts_shown(w.ps, &mine, STR("c"), STR("elsewhere"), STR("m2"));
+    assert_string_equal(numbered("2", NULL, NULL, &o)->id, "elsewhere");
+    assert_string_equal(numbered("2", "m2", NULL, &o)->id, "elsewhere"); /* a thread of its own */
+    assert_string_equal(numbered("2", "t1", NULL, &o)->id, "threaded");
+    assert_null(numbered("2", "t2", NULL, &o));
+}
+
 static void a_number_in_range_answers_the_newest(void **state)
 {
     static const char *const texts[] = {"0",   "3", "-1",  "1.",         "+1",
@@ -197,15 +229,15 @@ static void a_number_in_range_answers_the_newest(void **state)
     ask("old", "c", 0);
     ask("new", "c", 0);
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
-        assert_null(prompts_numbered(w.ps, STR("c"), str_of(texts[i]), &o));
-    struct prompt *q = prompts_numbered(w.ps, STR("c"), STR(" 2\n"), &o);
+        assert_null(numbered(texts[i], NULL, NULL, &o));
+    struct prompt *q = numbered(" 2\n", NULL, NULL, &o);
     assert_string_equal(q->id, "new");
     assert_string_equal(o->id, "no");
     prompts_drop(w.ps, &mine, STR("c"), STR("new"));
-    assert_string_equal(prompts_numbered(w.ps, STR("c"), STR("1"), &o)->id, "old");
+    assert_string_equal(numbered("1", NULL, NULL, &o)->id, "old");
     struct action a = asking("unseen", YES_NO);
     prompts_add(w.ps, &mine, &a, STR("c"));
-    assert_null(prompts_numbered(w.ps, STR("c"), STR("1"), &o)); /* nobody has seen it yet */
+    assert_null(numbered("1", NULL, NULL, &o)); /* nobody has seen it yet */
 }
 
 static void its_time_is_up(void **state)
@@ -537,6 +569,7 @@ UNIT(platform_test_prompts)
         T(whom_the_gate_does_not_let_in_cannot_answer),
         T(only_what_is_ours_is_a_press),
         T(a_number_in_range_answers_the_newest),
+        T(a_number_answers_the_question_of_its_thread),
         T(its_time_is_up),
         T(a_restart_leaves_what_is_open),
         T(a_chat_has_so_many_and_the_oldest_goes),
