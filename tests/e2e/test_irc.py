@@ -424,6 +424,22 @@ def test_somebody_who_left_is_told_as_such(net, rigs):
     assert "nobody has the nick carol" in r.say("come back", chat="carol@net")["error"]
 
 
+@pytest.mark.parametrize("burst", [1, 3])
+def test_flood_control_keeps_no_answer_from_a_person(make_sim, rigs, burst):
+    """Asking who has the nick costs a line, too; the answer to that is not forgotten before the message may leave."""
+    r = rigs(make_sim(reserve=False), burst=burst, interval="2500ms", open=False)
+    code = r.server.cli("link", "--instance", r.credential.id).stdout.split()[0]
+    alice = r.person("alice", join=())
+    alice.say("desk", f"/link {code}")
+    assert alice.hear(timeout=20).params[1].startswith("Linked.")
+    alice.say("desk", "a question")
+    r.hear("a question")
+    time.sleep(2.5)
+    for n in range(2):
+        assert r.say(f"answer {n}", chat="alice@net")["success"]
+        alice.hear(f"answer {n}")
+
+
 @pytest.mark.parametrize("seen", [True, False], ids=["in a channel with the bot", "out of its sight"])
 def test_who_takes_the_nick_in_silence_gets_no_answer(make_sim, rigs, seen):
     """An agent thinks for a while, and whoever asked has left meanwhile."""

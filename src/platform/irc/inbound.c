@@ -105,7 +105,7 @@ static void note_holder(struct irc *i, struct irc_chat *c, const struct irc_out 
         snprintf(c->account, sizeof c->account, "%.*s", STR_FMT(out->account));
     c->stranger = was_here && !str_eq(str_of(c->account), out->account);
     c->asked_ms = irc_now_ms(i);
-    c->asking = false;
+    c->asking = c->asked = false;
 }
 
 void irc_whois_line(struct irc *i, const struct irc_line *l, int numeric)
@@ -122,24 +122,28 @@ void irc_whois_line(struct irc *i, const struct irc_line *l, int numeric)
         return;
     }
     c->asking = false;
+    c->asked_ms = irc_now_ms(i);
     c->stranger = numeric == 318 && !c->same; /* 401: nobody has it, as the send will tell */
 }
 
-enum irc_holder irc_holder(struct irc *i, struct irc_chat *c)
+enum irc_holder irc_holder(const struct irc *i, const struct irc_chat *c)
 {
-    int64_t now = irc_now_ms(i);
-    BUF_LOCAL line = BUF_INIT;
-
     if (c == NULL || c->account[0] == '\0')
         return IRC_RIGHTFUL;
-    if (c->asked_ms != 0 && now - c->asked_ms < (c->asking ? WHOIS_MS : PROOF_MS))
-        return c->asking ? IRC_ASKED : c->stranger ? IRC_STRANGER : IRC_RIGHTFUL;
-    c->asking = true;
+    if (c->asked_ms == 0 || irc_now_ms(i) - c->asked_ms >= (c->asking ? WHOIS_MS : PROOF_MS))
+        return IRC_STALE;
+    return c->asking ? IRC_ASKED : c->stranger ? IRC_STRANGER : IRC_RIGHTFUL;
+}
+
+void irc_holder_ask(struct irc *i, struct irc_chat *c)
+{
+    BUF_LOCAL line = BUF_INIT;
+
+    c->asking = c->asked = true;
     c->same = false;
-    c->asked_ms = now;
+    c->asked_ms = irc_now_ms(i);
     buf_printf(&line, "WHOIS %s\r\n", c->peer);
     irc_link_send(i->link, buf_str(&line), 1);
-    return IRC_ASKED;
 }
 
 void irc_nick_left(struct irc *i, struct str nick)

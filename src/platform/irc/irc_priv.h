@@ -68,6 +68,7 @@ struct irc_chat {         /* a channel or a person, by the folded name */
     char account[IRC_NAME_MAX + 1]; /* of a person: whose nick it is; "": anybody's */
     bool stranger;                  /* ... but somebody else has it now */
     bool asking, same;              /* the server is being asked who has it; it was the account */
+    bool asked;                     /* the last proof is the server's answer */
     int64_t asked_ms, typed_ms;     /* monotonic */
 };
 
@@ -193,9 +194,11 @@ struct irc_chat *irc_chat_use(struct irc *i, struct str target); /* folded */
 void irc_own_add(struct irc *i, struct str msgid);
 void irc_whois_line(struct irc *i, const struct irc_line *l, int numeric); /* 330, 318, 401 */
 void irc_nick_left(struct irc *i, struct str nick); /* by its holder, as the bot saw */
-/* Has @c still the person that it had?  IRC_ASKED: not known yet, and the server is being asked. */
-enum irc_holder { IRC_RIGHTFUL, IRC_STRANGER, IRC_ASKED };
-enum irc_holder irc_holder(struct irc *i, struct irc_chat *c);
+/* Has @c still the person that it had?  IRC_STALE: not known, and irc_holder_ask() asks the server;
+ * IRC_ASKED: it is being asked. */
+enum irc_holder { IRC_RIGHTFUL, IRC_STRANGER, IRC_STALE, IRC_ASKED };
+enum irc_holder irc_holder(const struct irc *i, const struct irc_chat *c); /* NULL is fine */
+void irc_holder_ask(struct irc *i, struct irc_chat *c);
 
 /* ---- history.c ---- */
 enum bh_err irc_past_open(struct irc *i, char *ret_why);

@@ -449,6 +449,20 @@ void irc_out_tick(struct irc *i)
 
 /* ---- the sender's questions ---- */
 
+/* Until flood control has room.  What the server was asked for goes at once behind the question:
+ * the answer is soon too old. */
+static int64_t turn_ms(struct irc *i, struct irc_chat *c)
+{
+    enum irc_holder holder = irc_holder(i, c);
+    int64_t ms = irc_link_wait_ms(i->link);
+
+    if (holder == IRC_STALE && ms == 0)
+        irc_holder_ask(i, c);
+    if (holder == IRC_ASKED || (holder == IRC_STALE && ms == 0))
+        return WHOIS_MS;
+    return holder != IRC_STALE && c != NULL && c->asked ? 0 : ms;
+}
+
 static int64_t wait_ms(struct platform *p, struct outgoing *o)
 {
     struct irc *i = irc_of(p);
@@ -461,9 +475,7 @@ static int64_t wait_ms(struct platform *p, struct outgoing *o)
         if (c->asked && !c->joined && str_eq_ci(str_of(c->name), str_of(x->target)))
             return OFFLINE_MS;
     }
-    if (irc_holder(i, lru_find(&i->in.chats, str_of(x->target))) == IRC_ASKED)
-        return WHOIS_MS;
-    return irc_link_wait_ms(i->link);
+    return turn_ms(i, lru_find(&i->in.chats, str_of(x->target)));
 }
 
 static void write_part(struct platform *p, struct outgoing *o, struct sender_request *q,
@@ -486,7 +498,7 @@ static void write_part(struct platform *p, struct outgoing *o, struct sender_req
         sender_say(v, SENDER_REFUSED, "the nick %.60s is somebody else's now", x->target);
         return;
     }
-    if (holder == IRC_ASKED) {
+    if (holder == IRC_ASKED || holder == IRC_STALE) {
         sender_say(v, SENDER_AGAIN, "the server is asked who has the nick %.60s", x->target);
         v->wait_ms = WHOIS_MS;
         return;
