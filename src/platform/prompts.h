@@ -90,8 +90,8 @@ static inline struct prompt *prompts_pressed(struct prompts *ps, struct str chat
 {
     return prompts_pressed_under(ps, chat, token, STR_NULL, ret_option);
 }
-/* Finds the newest question of the chat and thread of @ev if its text is a bare number of one of the
- * question's options; else NULL. */
+/* Finds the newest question of the chat and thread of @ev if its text is a bare number of one of
+ * the question's options; else NULL. */
 struct prompt *prompts_numbered(struct prompts *ps, const struct event *ev,
                                 const struct prompt_option **ret_option);
 bool prompt_is_token(struct str payload); /* does a button of bellhop's carry it? */

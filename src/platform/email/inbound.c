@@ -243,8 +243,7 @@ static void accept_letter(struct email *e, struct letter_in *l)
     struct event ev;
 
     write_event(e, l, &ev, media, &room);
-    struct prompt *q =
-        ev.n_media == 0 ? prompts_numbered(e->base.prompts, &ev, &option) : NULL;
+    struct prompt *q = ev.n_media == 0 ? prompts_numbered(e->base.prompts, &ev, &option) : NULL;
     l->state = ACCEPTING;
     l->wanted = q != NULL || str_starts(ev.text, STR("/"));
     host_each_target(e->base.host, &ev, on_target, l);
@@ -307,8 +306,7 @@ static bool is_past(const struct email *e, const struct mail *m)
     int64_t kept_ms = clock_wall_ms(e->base.env->clock) - EMAIL_KEPT_MS + OVERLAP_MS;
     int64_t first_ms = e->in.cursor.since_ms - OVERLAP_MS;
 
-    return e->in.cursor.anew && m->date_ms > 0 &&
-           (m->date_ms < first_ms || m->date_ms < kept_ms);
+    return e->in.cursor.anew && m->date_ms > 0 && (m->date_ms < first_ms || m->date_ms < kept_ms);
 }
 
 /* Begins to deliver the first letter, or is done with it at once. */
@@ -407,8 +405,7 @@ static void on_parsed(struct work *w)
     key_add(&l->mail, &l->key);
     if (l->mail.refused == NULL && !l->mail.is_bounce) {
         l->state = LOOKING;
-        l->look =
-            email_look(e, EMAIL_MAIL, str_of(l->mail.from), buf_str(&l->key), on_looked, l);
+        l->look = email_look(e, EMAIL_MAIL, str_of(l->mail.from), buf_str(&l->key), on_looked, l);
         return;
     }
     step(e);

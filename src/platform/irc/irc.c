@@ -353,8 +353,7 @@ static void on_line(void *ctx, const struct irc_line *l)
         irc_nick_left(i, l->nick);
         if (irc_eq(in.fold, l->nick, str_of(i->nick)))
             irc_link_regain(i->link); /* it was the bot's own */
-    }
-    else if (!irc_past_failed(i, l)) {
+    } else if (!irc_past_failed(i, l)) {
         if (numeric == 330 || numeric == 318 || numeric == 401)
             irc_whois_line(i, l, numeric);
         irc_out_line(i, l);
