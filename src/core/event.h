@@ -89,7 +89,7 @@ struct event {
     struct str trace; /* the valid W3C `traceparent` of its webhook (core/caller.h); absent: none */
     /* for the gate only, never on the wire */
     bool author_is_bot, mentions_bot, replies_to_bot;
-    bool author_unproven; /* somebody else may have @user_id tomorrow: nobody is linked by it */
+    bool author_unproven; /* others have or may get @user_id too: nobody is linked by it */
     bool looks_back;      /* the visibility check must include earlier messages of the place */
     /* The only instance that may receive it, if the gate agrees; absent: the gate alone decides. */
     struct str only_tenant, only_instance;

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from conftest import Credential, wait_for
+from conftest import Credential, rows_naming, wait_for
 from test_enroll import provision, token
 from test_manifest import announce
 from test_telegram import ANN, GROUP, TelegramSim
@@ -125,6 +125,35 @@ def test_a_code_for_a_bot_works_on_that_bot(town):
     assert "not valid" in linked(town.bank, ANN, f"/link {asked['code']}")
     assert "Linked" in linked(town.evil, ANN, f"/link {asked['code']}")
     assert "person linked: platform=telegram bot=evil_bot tenant=evil instance=e\n" in server.log()
+
+
+def test_nobody_is_linked_in_the_name_of_a_group(town, dial):
+    """Anonymous admins all have the id of their group: a link to it would take what the others write."""
+    server = town.start()
+    desk = dial(server, server.add(id="desk", tenant="bank", platform="telegram", bot="bank_bot"))
+    evil = server.add(id="e", tenant="evil", platform="telegram", bot="evil_bot", open=False)
+    e, code = dial(server, evil), code_of(server, evil)
+    anonymous = {"user": {"id": 1087968824, "is_bot": True, "first_name": "Group", "username": "GroupAnonymousBot"},
+                 "sender_chat": town.bank.chat_of(town.bank.chats[GROUP])}
+    server.cli("link", "add", "--tenant", "evil", "--instance", "e", "--platform", "telegram", "--user", str(GROUP), "--bot", "bank_bot")
+    for name in (anonymous, {**anonymous, "sender_chat": {"id": -200, "type": "channel", "title": "News"}}):
+        before = town.bank.say(GROUP, f"/link {code}", **name)
+        wait_for(lambda: any("own name" in m.get("text", "") for m in town.bank.sent(GROUP) if m["message_id"] > before))
+    assert [b["userId"] for b in json.loads(server.cli("link", "list", "--json").stdout)] == [str(GROUP)]
+    town.bank.say(GROUP, "said by another admin", **anonymous)
+    desk.hear("said by another admin")
+    assert e.quiet(seconds=1) and desk.quiet(seconds=0.1) and "error" in send(e, GROUP, "bank_bot")
+    assert "Linked" in linked(town.bank, ANN, f"/link {code}")  # the code was not used up
+
+
+def test_a_code_ends_with_its_instance(town, dial):
+    server = town.start()
+    code = code_of(server, server.add(id="old", instance="desk", tenant="bank", platform="telegram", bot="bank_bot", open=False))
+    server.cli("erase", "--tenant", "bank", "--yes")
+    assert "link_code" not in rows_naming(server, "desk")
+    new = server.add(id="new", instance="desk", tenant="bank", platform="telegram", bot="bank_bot", open=False)
+    assert "not valid" in linked(town.bank, ANN, f"/link {code}")
+    assert "Linked" in linked(town.bank, ANN, f"/link {code_of(server, new)}")
 
 
 def test_the_operator_links_on_one_bot_on_several_or_on_all(town, dial):

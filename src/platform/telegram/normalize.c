@@ -469,7 +469,8 @@ static bool take_chat(struct normal *n)
     return true;
 }
 
-/* The author is a chat in channels, and where admins write in the group's name. */
+/* The author is a chat in channels, and where admins write in the group's name.  Several people
+ * write under that id, so nobody is linked by it. */
 static void take_author(struct normal *n)
 {
     struct event *ev = n->ev;
@@ -480,6 +481,7 @@ static void take_author(struct normal *n)
         ev->user_id = id_of(n->arena, n->sender_chat, "id");
         ev->user_name = n->channel && signature.n > 0 ? signature : title;
         ev->user_handle = json_str(n->sender_chat, "username");
+        ev->author_unproven = true;
     } else {
         ev->user_id = id_of(n->arena, n->from, "id");
         ev->user_name = person_name(n->arena, n->from);

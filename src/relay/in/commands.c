@@ -558,6 +558,15 @@ static void link_person(struct relay *r, const struct event *ev, struct str code
     audit_as(facts_audit(r->env.facts), NULL);
 }
 
+/* Others have this author's id too, and would be linked with it. */
+static void refuse_link(struct relay *r, const struct event *ev)
+{
+    judge_consumed(r, ev, "/link");
+    command_tell(r, ev,
+                 STR("Only a person can be linked. Send /link again in your own name, best in a "
+                     "direct chat with this bot."));
+}
+
 /* ---- reading a command ---- */
 
 enum spoken_command { COMMAND_NONE, COMMAND_STOP, COMMAND_LINK };
@@ -612,7 +621,10 @@ bool command_take(struct relay *r, const struct event *ev, struct accept *a,
     if (what == COMMAND_NONE)
         return false;
     if (what == COMMAND_LINK) {
-        link_person(r, ev, code, a);
+        if (ev->author_unproven)
+            refuse_link(r, ev);
+        else
+            link_person(r, ev, code, a);
         return true;
     }
     r->n.stopped++;
