@@ -460,6 +460,7 @@ static void put_grants_away(struct facts *f, struct change *c)
     struct instance_facts *in = c->to;
     void *v;
 
+    codes_forget(c);
     list_each (&in->gate.people, it, nxt)
         binding_forget(f, c, binding_of(it));
     list_each (&in->scopes, it, nxt)
@@ -514,6 +515,7 @@ static void apply_end(struct facts *f, struct change *c)
         observers_tell(f->env.observers, "revoked", str_of(known->id));
     }
     e->n = 0;
+    codes_drop(f, in);
     list_each (&in->gate.people, it, nxt)
         binding_drop(f, binding_of(it));
     list_each (&in->scopes, it, nxt)

@@ -64,6 +64,9 @@ struct str binding_key(const struct binding *b);
 /* Removes the binding from memory and frees it, with the dm default that depends on it. */
 void binding_drop(struct facts *f, struct binding *b);
 void binding_forget(struct facts *f, struct change *c, const struct binding *b); /* on disk */
+/* The codes of the change's instance end with it: on disk, and in memory. */
+void codes_forget(struct change *c);
+void codes_drop(struct facts *f, struct instance_facts *in);
 /* The parts of a change that links a person (links.c), for a change that does more: pairing.c.
  * link_change() fills in the change and submits it. */
 prepare_f link_prepare;

@@ -458,6 +458,19 @@ static void code_drop(struct facts *f, struct code *k)
     free(k);
 }
 
+void codes_forget(struct change *c)
+{
+    list_each (&c->to->codes, it, nxt)
+        change_put(c, KV_DELETE, &link_code_form,
+                   &(struct code_record){.hash = str_of(list_entry(it, struct code, link)->hash)});
+}
+
+void codes_drop(struct facts *f, struct instance_facts *in)
+{
+    list_each (&in->codes, it, nxt)
+        code_drop(f, list_entry(it, struct code, link));
+}
+
 /* Deletes the expired codes from memory and from the store; returns how many are left. */
 static size_t drop_expired(struct facts *f, struct instance_facts *in)
 {
