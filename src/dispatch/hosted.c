@@ -183,6 +183,18 @@ static char *gateway_id(const struct agent_settings *s)
     return buf_take(&out);
 }
 
+/* Names may begin alike, so another agent's gateway may have the prefix too. */
+static bool is_of_another(const struct hosts *t, const char *gateway, const char *tenant,
+                          const char *id)
+{
+    list_each (&t->all, it, nxt) {
+        const struct hosted *h = list_entry(it, struct hosted, link);
+        if (strcmp(h->gateway, gateway) == 0)
+            return strcmp(h->s.tenant, tenant) != 0 || strcmp(h->s.id, id) != 0;
+    }
+    return false;
+}
+
 /* Revokes the gateways of the agent other than @but (NULL: all of them). */
 static void revoke_gateways(struct dispatch *d, const char *tenant, const char *id, const char *but)
 {
@@ -194,7 +206,8 @@ static void revoke_gateways(struct dispatch *d, const char *tenant, const char *
     list_each (all, it, nxt) {
         const struct gateway *g = list_entry(it, struct gateway, link);
         if (g->revoked_ms == 0 && str_starts(str_of(g->id), buf_str(&prefix)) &&
-            strcmp(g->tenant, tenant) == 0 && (but == NULL || strcmp(g->id, but) != 0))
+            strcmp(g->tenant, tenant) == 0 && (but == NULL || strcmp(g->id, but) != 0) &&
+            !is_of_another(d->hosts, g->id, tenant, id))
             facts_gateway_revoke(d->env.facts, str_of(g->id), NULL, NULL);
     }
     buf_done(&prefix);

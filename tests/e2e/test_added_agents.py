@@ -315,6 +315,20 @@ def test_a_hosted_acp_agent_answers_programs_and_people(make_bellhop):
     wait_for(lambda: any("I'll help you with that." in m for m in page(server)), 20)
 
 
+def test_removing_an_agent_leaves_those_whose_names_begin_alike(make_bellhop, dial, tmp_path):
+    server = make_bellhop(config("id: yaml, substrate: none, tenant: t") + f"admin: {{{{token: {TOKEN}}}}}\n")
+    names = ["desk", "desk:2", "d" * 60 + "1", "d" * 60 + "2"]
+    for name in names:
+        add(server, id=name, substrate="program", command=["cat"])
+        wait_for(lambda: (server.instance(name) or {}).get("state") == "live")
+    for name in names[::2]:
+        server.cli("agent", "remove", name, "--tenant", "t")
+    wait_for(lambda: server.log().count("agent removed:") == 2)
+    time.sleep(1)
+    assert server.log().count("reason=revoked") == 2
+    assert [server.instance(name)["state"] for name in names[1::2]] == ["live", "live"]
+
+
 def test_an_acp_agent_has_the_options_of_the_command_line(make_bellhop, tmp_path):
     """In the file and added: what the tool calls are is shown, questions end in time."""
     (tmp_path / "acp").mkdir()
