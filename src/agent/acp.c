@@ -422,7 +422,8 @@ static void session_opened(struct acp_session *s, struct str id, struct json res
     s->state = ACP_OPEN;
     s->replaying = false;
     map_put(&s->host->by_id, str_of(s->id), s);
-    kept_sessions_put(s->backend->kept, str_of(s->conversation->key), str_of(s->id));
+    kept_sessions_put(s->backend->kept, str_of(s->conversation->key), str_of(s->id),
+                      conversation_person(s->conversation));
     acp_keep_state(s, result);
     acp_advance(s);
 }
@@ -654,11 +655,20 @@ struct acp_session *acp_session_of(struct acp *b, struct conversation *c)
     return s;
 }
 
+/* The person of the session was erased: the next message begins a new one. */
+static bool is_erased(const struct acp_session *s)
+{
+    return s->state == ACP_OPEN && s->command == NULL && strlen(s->id) <= KEPT_SESSION_BYTES &&
+           kept_sessions_get(s->backend->kept, str_of(s->conversation->key)) == NULL;
+}
+
 static void acp_begin(struct backend *base, struct agent_turn *t)
 {
     struct acp *b = acp_of(base);
     struct acp_session *s = acp_session_of(b, t->conversation);
 
+    if (is_erased(s))
+        session_close(s);
     s->turn = t;
     acp_advance(s);
 }

@@ -12,6 +12,7 @@
 #include "agent/agent.h"
 #include "agent/backend.h"
 #include "agent/line.h"
+#include "base/agent_state.h"
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -114,6 +115,8 @@ struct conversation *conversation_find(struct agent *a, struct str key);
 struct conversation *conversation_by_id(struct agent *a, struct str chat_id); /* NULL: unknown */
 void conversation_heard(struct conversation *c,
                         const struct bhgw_event *ev); /* also marks it most recently used */
+/* Who wrote last. */
+struct agent_person conversation_person(const struct conversation *c);
 /* Enqueues the action of @o for message @m (NULL: none).  @teller gets the result if @o has a
  * ref. */
 void conversation_say(struct conversation *c, const struct order *o, struct message *m,

@@ -88,6 +88,14 @@ void conversation_heard(struct conversation *c, const struct bhgw_event *ev)
     list_move(&c->link, &c->agent->conversations);
 }
 
+struct agent_person conversation_person(const struct conversation *c)
+{
+    const struct bhgw_event *ev = c->last;
+
+    return ev != NULL ? (struct agent_person){str_of(ev->platform), str_of(ev->user_id)}
+                      : (struct agent_person){0};
+}
+
 bool conversation_is_quiet(const struct conversation *c)
 {
     return list_is_empty(&c->says);

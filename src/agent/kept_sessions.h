@@ -1,12 +1,12 @@
 /* kept_sessions.h - remembers the agent's session of each conversation across restarts.
  *
- * A file of JSON lines, {"key","session"}: the last line of a key counts, and an empty session
+ * A file of JSON lines (base/agent_state.h): the last line of a key counts, and an empty session
  * forgets it.  Every change appends one line; a file with too many lines is written anew beside
  * the old one and renamed.  At most KEPT_SESSIONS_MAX conversations are kept, the newest ones.  The
  * file is not synced: a power failure may lose the newest lines, and the conversation then begins a
  * new session. */
 #pragma once
-#include "base/str.h"
+#include "base/agent_state.h"
 
 struct kept_sessions;
 
@@ -17,6 +17,8 @@ struct kept_sessions;
 struct kept_sessions *kept_sessions_open(const char *path);
 void kept_sessions_close(struct kept_sessions *k); /* NULL is fine */
 /* The session of @key; NULL: none.  Borrowed until the next call. */
-const char *kept_sessions_get(const struct kept_sessions *k, struct str key);
-void kept_sessions_put(struct kept_sessions *k, struct str key, struct str session);
+const char *kept_sessions_get(struct kept_sessions *k, struct str key);
+/* @by: who began the session. */
+void kept_sessions_put(struct kept_sessions *k, struct str key, struct str session,
+                       struct agent_person by);
 void kept_sessions_forget(struct kept_sessions *k, struct str key);

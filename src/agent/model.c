@@ -49,13 +49,17 @@ struct models {
 struct past { /* one message of a history */
     struct list link;
     bool ours; /* the model said it */
-    size_t n;
-    char text[];
+    int64_t at_ms;
+    struct agent_person by; /* in bytes */
+    struct str text;
+    char bytes[];
 };
 
 struct model_session { /* of a conversation, for /chat/completions */
     struct list history;
     size_t n, bytes;
+    ino_t file; /* what is in memory; 0: there is no file */
+    struct timespec written;
 };
 
 struct model_turn { /* one turn */
@@ -70,6 +74,7 @@ struct model_turn { /* one turn */
     struct buf content; /* the same and the files, as JSON */
     struct buf text;    /* the answer, for the history */
     char *id;           /* owned; of this answer */
+    struct agent_person by;
     bool reading, retried;
     int64_t again_ms; /* not asked again before; 0: it does not matter */
     enum turn_end how;
@@ -90,21 +95,24 @@ static void past_free(struct model_session *s, struct past *p)
 {
     list_remove(&p->link);
     s->n--;
-    s->bytes -= p->n;
+    s->bytes -= p->text.n;
     free(p);
 }
 
-static void past_add(struct model_session *s, const struct agent *a, bool ours, struct str text)
+static void past_add(struct model_session *s, const struct agent *a, const struct past *like)
 {
-    struct past *p = xcalloc(1, sizeof *p + text.n);
+    struct past *p = xcalloc(1, sizeof *p + like->text.n + like->by.platform.n + like->by.user.n);
+    char *at = p->bytes;
 
-    p->ours = ours;
-    p->n = text.n;
-    memcpy(p->text, text.p, text.n);
+    p->ours = like->ours;
+    p->at_ms = like->at_ms;
+    p->text = str_pack(&at, like->text);
+    p->by.platform = str_pack(&at, like->by.platform);
+    p->by.user = str_pack(&at, like->by.user);
     list_init(&p->link);
     list_append(&s->history, &p->link);
     s->n++;
-    s->bytes += p->n;
+    s->bytes += p->text.n;
     while (s->n > 0 && (s->n > a->opt->history || s->bytes > HISTORY_BYTES ||
                         list_first(&s->history, struct past, link)->ours)) /* a person begins */
         past_free(s, list_first(&s->history, struct past, link));
@@ -125,15 +133,36 @@ static bool history_path(const struct models *m, const struct conversation *c, c
     return true;
 }
 
-static void write_history(struct jw *w, const struct model_session *s)
+/* @kept: as in the file, with who wrote and when. */
+static void write_history(struct jw *w, const struct model_session *s, bool kept)
 {
     list_each (&s->history, it, next) {
         const struct past *p = list_entry(it, struct past, link);
         jw_obj(w);
         jw_kstr(w, "role", p->ours ? STR("assistant") : STR("user"));
-        jw_kstr(w, "content", str_make(p->text, p->n));
+        jw_kstr(w, "content", p->text);
+        if (kept) {
+            jw_ki64(w, "at", p->at_ms);
+            jw_kstr(w, "platform", p->by.platform);
+            jw_kstr_opt(w, "user", p->by.user);
+        }
         jw_end_obj(w);
     }
+}
+
+/* Sets *@ret to the conversation's file; a zero st_ino: there is none. */
+static void history_look(const struct models *m, const struct conversation *c, struct stat *ret)
+{
+    BUF_LOCAL path = BUF_INIT;
+
+    if (!history_path(m, c, "", &path) || stat(buf_z(&path), ret) != 0)
+        *ret = (struct stat){0};
+}
+
+static void history_seen(struct model_session *s, const struct stat *st)
+{
+    s->file = st->st_ino;
+    s->written = st->st_mtim;
 }
 
 static void history_save(const struct models *m, const struct conversation *c)
@@ -142,15 +171,18 @@ static void history_save(const struct models *m, const struct conversation *c)
     BUF_LOCAL fresh = BUF_INIT;
     BUF_LOCAL json = BUF_INIT;
     struct jw w = jw_begin(&json);
+    struct stat st;
 
     if (!history_path(m, c, "", &path) || !history_path(m, c, ".new", &fresh))
         return;
     jw_arr(&w);
-    write_history(&w, c->session);
+    write_history(&w, c->session, true);
     jw_end_arr(&w);
     if (!file_put(buf_z(&fresh), O_TRUNC, buf_str(&json)) ||
         rename(buf_z(&fresh), buf_z(&path)) != 0)
         log_warn(NULL, "a conversation's history cannot be kept: %s", strerror(errno));
+    history_look(m, c, &st);
+    history_seen(c->session, &st);
 }
 
 static void history_load(const struct models *m, const struct conversation *c)
@@ -158,16 +190,44 @@ static void history_load(const struct models *m, const struct conversation *c)
     BUF_LOCAL path = BUF_INIT;
     BUF_LOCAL bytes = BUF_INIT;
     struct json doc;
+    struct stat st;
 
-    if (!history_path(m, c, "", &path) || !file_read(buf_z(&path), HISTORY_BYTES * 8, &bytes) ||
+    history_look(m, c, &st);
+    history_seen(c->session, &st);
+    if (!history_path(m, c, "", &path) || !file_read(buf_z(&path), AGENT_CHAT_MAX, &bytes) ||
         !json_parse(m->parser, buf_str(&bytes), &doc))
         return;
     for (struct json_iter it = {0}; json_next(doc, &it);) {
-        struct str text = json_str(it.value, "content");
-        if (text.n > 0)
-            past_add(c->session, m->agent, str_eq(json_str(it.value, "role"), STR("assistant")),
-                     text);
+        const struct past p = {.ours = str_eq(json_str(it.value, "role"), STR("assistant")),
+                               .at_ms = json_i64(it.value, "at", 0),
+                               .by = {json_str(it.value, "platform"), json_str(it.value, "user")},
+                               .text = json_str(it.value, "content")};
+        if (p.text.n > 0)
+            past_add(c->session, m->agent, &p);
     }
+}
+
+static void history_drop(struct model_session *s)
+{
+    while (!list_is_empty(&s->history))
+        past_free(s, list_first(&s->history, struct past, link));
+}
+
+/* True: somebody was erased from the file, or the retention ended it.  It was read again. */
+static bool history_ended(const struct models *m, const struct conversation *c)
+{
+    struct model_session *s = c->session;
+    struct stat st;
+
+    if (m->chats == NULL)
+        return false;
+    history_look(m, c, &st);
+    if (st.st_ino == s->file && st.st_mtim.tv_sec == s->written.tv_sec &&
+        st.st_mtim.tv_nsec == s->written.tv_nsec)
+        return false;
+    history_drop(s);
+    history_load(m, c);
+    return true;
 }
 
 static struct model_session *session_of(struct models *m, struct conversation *c)
@@ -186,10 +246,10 @@ static void history_clear(struct models *m, struct conversation *c)
     struct model_session *s = session_of(m, c);
     BUF_LOCAL path = BUF_INIT;
 
-    while (!list_is_empty(&s->history))
-        past_free(s, list_first(&s->history, struct past, link));
+    history_drop(s);
     if (history_path(m, c, "", &path))
         unlink(buf_z(&path));
+    history_seen(s, &(struct stat){0});
 }
 
 struct old_chat {
@@ -323,8 +383,11 @@ static void write_body(struct model_turn *q, struct str user, struct buf *out)
     jw_kbool(&w, "stream", true);
     jw_kstr(&w, "user", user);
     jw_karr(&w, m->api == MODEL_CHAT ? "messages" : "input");
-    if (m->api == MODEL_CHAT)
-        write_history(&w, session_of(m, c));
+    if (m->api == MODEL_CHAT) {
+        const struct model_session *s = session_of(m, c);
+        history_ended(m, c);
+        write_history(&w, s, false);
+    }
     jw_obj(&w);
     jw_kstr(&w, "role", STR("user"));
     jw_kraw(&w, "content", buf_str(&q->content));
@@ -435,14 +498,20 @@ static void remember(struct model_turn *q)
 
     if (m->api == MODEL_RESPONSES) {
         if (q->id != NULL && q->how == TURN_DONE)
-            kept_sessions_put(m->kept, str_of(c->key), str_of(q->id));
+            kept_sessions_put(m->kept, str_of(c->key), str_of(q->id), q->by);
         return;
     }
     if (q->text.n == 0 || m->agent->opt->history == 0)
         return;
     struct model_session *s = session_of(m, c);
-    past_add(s, m->agent, false, buf_str(&q->words));
-    past_add(s, m->agent, true, buf_str(&q->text));
+    if (history_ended(m, c)) /* what was said meanwhile may be the erased person's */
+        return;
+    struct past p = {.at_ms = clock_wall_ms(m->agent->clock), .by = q->by};
+    p.text = buf_str(&q->words);
+    past_add(s, m->agent, &p);
+    p.ours = true;
+    p.text = buf_str(&q->text);
+    past_add(s, m->agent, &p);
     history_save(m, c);
 }
 
@@ -600,7 +669,7 @@ static struct backend *models_open(struct agent *a, enum model_api api)
     if (api == MODEL_RESPONSES) {
         m->kept = kept_sessions_open(a->opt->sessions_file);
     } else if (a->opt->sessions_file != NULL) {
-        buf_printf(&folder, "%s.chats", a->opt->sessions_file);
+        buf_printf(&folder, "%s" AGENT_CHATS, a->opt->sessions_file);
         if (mkdir(buf_z(&folder), 0700) == 0 || errno == EEXIST)
             m->chats = str_dup(buf_str(&folder));
         else
@@ -628,8 +697,7 @@ static void models_forget(struct backend *b, struct conversation *c)
 
     if (s == NULL)
         return;
-    while (!list_is_empty(&s->history))
-        past_free(s, list_first(&s->history, struct past, link));
+    history_drop(s);
     free(s);
     c->session = NULL;
 }
@@ -652,7 +720,11 @@ static void models_begin(struct backend *b, struct agent_turn *t)
 {
     struct model_turn *q = xcalloc(1, sizeof *q);
 
-    *q = (struct model_turn){.models = models_of(b), .turn = t};
+    const struct bhgw_event *ev = list_entry(t->messages.prev, struct message, link)->ev;
+
+    *q = (struct model_turn){.models = models_of(b),
+                             .turn = t,
+                             .by = {str_of(ev->platform), str_of(ev->user_id)}};
     timer_init(&q->again, on_again);
     list_init(&q->link);
     list_append(&q->models->asked, &q->link);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "agent/agent.h"
 #include "agent/backend.h"
+#include "base/agent_state.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -74,12 +75,10 @@ static char *default_state(void)
 
 static char *state_file(const char *dir, const char *id, const char *suffix)
 {
-    BUF_LOCAL name = BUF_INIT;
+    struct buf path = BUF_INIT;
 
-    buf_add_z(&name, "agent-");
-    file_name_add(&name, str_of(id));
-    buf_add_z(&name, suffix);
-    return state_dir_path(dir, buf_z(&name));
+    agent_state_path(&path, dir, str_of(id), suffix);
+    return buf_take(&path);
 }
 
 /* The files of the ids that this gateway acknowledged, and of the agent's sessions.  False: the
@@ -92,8 +91,8 @@ static bool find_state(struct cli_job *j, const char *named, const char *id, cha
     bool usable = dir != NULL && state_dir_open(dir, why) == BH_OK;
 
     if (usable) {
-        *ret_seen = state_file(dir, id, ".seen");
-        *ret_sessions = state_file(dir, id, ".sessions");
+        *ret_seen = state_file(dir, id, AGENT_SEEN);
+        *ret_sessions = state_file(dir, id, AGENT_SESSIONS);
     } else if (named != NULL) {
         cli_misused(j, "--state: %s", why);
     } else {

@@ -10,6 +10,7 @@
 #include "dispatch/dispatch_priv.h"
 #include "dispatch/replies.h"
 #include "dispatch/hosted.h"
+#include "dispatch/hosted_state.h"
 #include "dispatch/request.h"
 #include "dispatch/schedule.h"
 #include "dispatch/sessions.h"
@@ -22,6 +23,7 @@
 
 #define FILE_THREADS 2
 #define TIDY_MS (10 * 60 * 1000)
+#define TIDY_FIRST_MS 5000 /* threads may start: the sandbox is closed */
 
 const struct substrate_ops *const substrates[] = {
     &substrate_relay, &substrate_webhook,   &substrate_tmux, &substrate_file,
@@ -83,6 +85,7 @@ static void on_tidy(struct timer *t)
 
     receipts_expire(d->receipts);
     agent_sessions_tidy(d->sessions);
+    hosted_state_age(d);
     timer_set(d->env.clock, &d->tidy, TIDY_MS);
 }
 
@@ -111,7 +114,7 @@ enum bh_err dispatch_open(const struct dispatch_env *env, const struct config *c
     d->sessions = agent_sessions_new(d);
     asked_open(d);
     d->schedule = schedule_new(d);
-    timer_set(env->clock, &d->tidy, TIDY_MS);
+    timer_set(env->clock, &d->tidy, TIDY_FIRST_MS);
     enum bh_err err = stored_open(d, &d->stored, ret_why);
     if (err != BH_OK) {
         dispatch_close(d);
@@ -127,6 +130,7 @@ void dispatch_close(struct dispatch *d)
 {
     if (d == NULL)
         return;
+    d->closing = true;
     timer_stop(d->env.clock, &d->tidy);
     timer_stop(d->env.clock, &d->endings);
     hosts_free(d->hosts);
@@ -312,7 +316,14 @@ static void erase_tenant(void *ctx, struct erasure *e)
         agent_sessions_forget(d->sessions, erasure_subject(e)->tenant);
         asked_forget(d->asked, erasure_subject(e)->tenant);
     }
-    erasure_next(e);
+    hosted_state_erase(d, e);
 }
 
-const struct eraser dispatch_eraser = {.of_tenant = of_tenant, .tenant = erase_tenant};
+static void erase_person(void *ctx, struct erasure *e)
+{
+    hosted_state_erase(ctx, e);
+}
+
+const struct eraser dispatch_eraser = {.of_tenant = of_tenant,
+                                       .tenant = erase_tenant,
+                                       .person = erase_person};

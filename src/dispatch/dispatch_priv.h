@@ -23,6 +23,8 @@ struct dispatch {
     struct schedule *schedule;       /* owned */
     struct asked *asked;             /* owned */
     struct work_pool *files;         /* owned; threads that write files */
+    bool aging;                      /* hosted_state_age() is under way */
+    bool closing;                    /* erasures end with the store */
     struct json_parser *json;        /* owned; one document at a time */
     struct record_reader *records;   /* owned; one record at a time */
     uint64_t next_number;            /* store's boot number << 40, plus a count: only grows */

@@ -79,6 +79,11 @@ const char *hosted_program(void)
     return *path != '\0' ? path : "bellhop";
 }
 
+void hosted_folder(const char *state_dir, struct buf *out)
+{
+    buf_printf(out, "%s/agents", state_dir);
+}
+
 static void seconds(char *out, size_t size, int64_t ms)
 {
     snprintf(out, size, "%llds", (long long)((ms + 999) / 1000));
@@ -93,7 +98,9 @@ size_t hosted_command(const struct agent_settings *s, const char *state_dir,
     argv[n++] = hosted_program();
     argv[n++] = "agent";
     argv[n++] = "--quiet";
-    snprintf(room->state, sizeof room->state, "%s/agents", state_dir);
+    BUF_LOCAL folder = BUF_INIT;
+    hosted_folder(state_dir, &folder);
+    snprintf(room->state, sizeof room->state, "%s", buf_z(&folder));
     argv[n++] = "--state";
     argv[n++] = room->state;
     if (s->platform != NULL) {
@@ -162,6 +169,11 @@ size_t hosted_command(const struct agent_settings *s, const char *state_dir,
 static void write_prefix(struct buf *out, const char *tenant, const char *id)
 {
     buf_printf(out, PREFIX "%.40s:%.60s:", tenant, id);
+}
+
+bool hosted_owns(const char *gateway)
+{
+    return str_starts(str_of(gateway), STR(PREFIX));
 }
 
 static const char *instance_of(const struct agent_settings *s)

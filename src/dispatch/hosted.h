@@ -18,7 +18,7 @@
  * dispatch.c opens and closes it; agent.c's table says which agents there are. */
 #pragma once
 #include <stddef.h>
-#include "base/str.h"
+#include "base/buf.h"
 
 #define HOSTED_LINES 10
 
@@ -42,5 +42,8 @@ struct hosted_words {
 };
 size_t hosted_command(const struct agent_settings *s, const char *state_dir,
                       struct hosted_words *room, const char *argv[HOSTED_WORDS + 1]);
+/* Appends the folder in which the children keep their files. */
+void hosted_folder(const char *state_dir, struct buf *out);
+bool hosted_owns(const char *gateway); /* true: the gateway with this id was made by this module */
 /* The path of this program.  Call it once before the sandbox is closed. */
 const char *hosted_program(void);

@@ -187,6 +187,27 @@ def test_a_session_remembers_and_is_loaded_after_a_restart(bellhop, scripted):
     assert len(scripted.log("session/new")) == 1 and len(scripted.log("session/load")) == 1
 
 
+def test_who_was_erased_has_a_new_session(make_bellhop, tmp_path):
+    """Of an agent that the server runs, at once and after a restart; others keep theirs."""
+    (tmp_path / "acp").mkdir()
+    server = make_bellhop(CONFIG + f"""agents:
+  - {{{{id: mine, tenant: home, substrate: acp, command: [{NODE}, {ROOT}/tests/e2e/acp_agent.cjs], platform: web, bot: lobby, open: true}}}}
+""", env={"ACP_NPM": str(NPM), "ACP_FILES": str(tmp_path / "acp"), "ACP_CAN": json.dumps({"loadSession": True})})
+    wait_for(lambda: (server.instance("mine") or {}).get("state") == "live")
+    other = "other-0123456789abcdef"
+    for visitor in (VISITOR, other):
+        server.write("one", visitor=visitor)
+        says(server, "heard one", visitor=visitor)
+    theirs, mine = (r["userId"] for r in json.loads(server.cli("why", "--platform", "web", "--json").stdout))
+    server.cli("erase", "--person", f"web:{mine}", "--yes")
+    for before in (0, 1):
+        server.write("said")
+        told(server, f"{before} before")
+        server.write("said", visitor=other)
+        told(server, f"{before + 1} before", visitor=other)
+        server.restart()
+
+
 def test_a_session_is_resumed_where_that_is_offered(bellhop, scripted):
     can = {"loadSession": True, "sessionCapabilities": {"resume": {}}}
     agent = scripted.start(can=can)

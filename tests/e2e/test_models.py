@@ -10,6 +10,7 @@ import pytest
 
 from conftest import CONFIG, ROOT, wait_for
 from test_agent import VISITOR, answered, history, start_agent  # noqa: F401 - a fixture
+from test_clock import Clock
 
 sys.path.insert(0, str(ROOT / "tests/sim"))
 from models import ModelSim  # noqa: E402
@@ -175,6 +176,64 @@ def test_a_model_is_an_agent_in_three_lines_of_yaml(make_bellhop, sim, substrate
     wait_for(lambda: " connected: " in server.log(), 30)
     server.write("good morning")
     wait_for(lambda: last(server) == "You said: good morning", 30)
+
+
+def hosted(make_bellhop, sim, substrate, more="", start=True):
+    return make_bellhop(CONFIG + more + f"""agents:
+  - {{{{id: mine, tenant: home, substrate: {substrate}, url: '{sim.url}', model: small, key: sk-secret, platform: web, bot: lobby, open: true}}}}
+""", start=start)
+
+
+def talk(server, visitor, text, answer=None):
+    wait_for(lambda: (server.instance("mine") or {}).get("state") == "live", 30)
+    assert server.write(text, visitor=visitor) == 200
+    wait_for(lambda: (history(server, visitor) or [""])[-1] == (answer or f"You said: {text}"), 30)
+
+
+def left_of(server, text):
+    return [str(f) for f in (server.state / "agents").rglob("*") if f.is_file() and text.encode() in f.read_bytes()]
+
+
+@BOTH
+def test_an_erased_person_is_forgotten_by_the_models_that_bellhop_runs(make_bellhop, sim, api):
+    server = hosted(make_bellhop, sim, api)
+    people = {}
+    for visitor in ("ada-0123456789abcdef", "bob-0123456789abcdef"):
+        talk(server, visitor, f"secret of {visitor}")
+        people[visitor] = json.loads(server.cli("why", "--platform", "web", "--json").stdout)[0]["userId"]
+    (ada, ada_id), (bob, _) = people.items()
+
+    def left(visitor):
+        return left_of(server, f"secret of {visitor}") + left_of(server, people[visitor])
+
+    server.cli("erase", "--person", f"web:{ada_id}", "--dry-run")
+    assert left(ada) and left(bob)
+    server.cli("erase", "--person", f"web:{ada_id}", "--yes")
+    assert not left(ada) and left(bob)
+    talk(server, ada, "how many", "0 before")  # not only on disk
+    talk(server, bob, "how many", "2 before" if api == "chat" else "1 before")
+    server.restart()
+    talk(server, ada, "how many", "2 before" if api == "chat" else "1 before")
+    talk(server, bob, "how many", "4 before" if api == "chat" else "2 before")
+    server.cli("erase", "--tenant", "home", "--yes")
+    assert not left(ada) and not left(bob)
+
+
+def test_the_retention_counts_for_histories_too(make_bellhop, sim):
+    server = hosted(make_bellhop, sim, "chat", "retention: 5d\n", start=False)
+    clock = Clock(server)
+    server.start()
+    talk(server, VISITOR, "long ago")
+    assert server.stop() == 0
+    clock.jump(3 * 86400)
+    server.start()
+    talk(server, VISITOR, "newer")
+    assert server.stop() == 0
+    clock.jump(3 * 86400)
+    server.start()
+    wait_for(lambda: left_of(server, "long ago") == [])
+    assert left_of(server, "newer")
+    talk(server, VISITOR, "how many", "2 before")
 
 
 def test_the_openai_package_is_content_with_the_simulator():
