@@ -132,7 +132,8 @@ enum bh_err settings_load(const char *path, struct config **ret_cfg, struct buf 
         config_load(path != NULL ? path : settings_default_path(), &settings_schema, &cfg, ret_why);
     char why[256] = "";
 
-    if (err == BH_OK && (!dispatch_check(cfg, why) || !cluster_settings_fit(cfg, why))) {
+    if (err == BH_OK && (!platforms_fit(cfg, why) || !dispatch_check(cfg, why) ||
+                         !cluster_settings_fit(cfg, why))) {
         buf_printf(ret_why, "%s: %s", config_path(cfg), why);
         config_free(cfg);
         err = BH_REFUSED;

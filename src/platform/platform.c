@@ -106,6 +106,24 @@ static const struct config_section *kind(size_t i)
     return platforms[i] != NULL ? platforms[i]->config : NULL;
 }
 
+bool platforms_fit(const struct config *cfg, char *ret_why)
+{
+    size_t n = config_count(cfg, &platforms_config);
+
+    for (size_t i = 0; i < n; i++) {
+        const struct platform_settings *a = config_entry(cfg, &platforms_config, i);
+        const struct platform_ops *ops = platform_find(str_of(a->platform));
+        for (size_t j = i + 1; ops != NULL && ops->fits != NULL && j < n; j++) {
+            const struct platform_settings *b = config_entry(cfg, &platforms_config, j);
+            bool apart =
+                a->tenant != NULL && b->tenant != NULL && strcmp(a->tenant, b->tenant) != 0;
+            if (!apart && strcmp(a->platform, b->platform) == 0 && !ops->fits(a, b, ret_why))
+                return false;
+        }
+    }
+    return true;
+}
+
 const struct config_list platforms_config = {.name = "platforms",
                                              .entry = &entry,
                                              .example = "{platform: web, bot: lobby}",

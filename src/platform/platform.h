@@ -51,6 +51,9 @@ struct outbox_settings { /* `outbox:` in the configuration */
 };
 extern const struct config_section outbox_config;
 extern const struct config_list platforms_config; /* its kinds are the platforms of this build */
+struct config;
+/* May all of them be open together?  False: @ret_why (256 bytes) says what to change. */
+bool platforms_fit(const struct config *cfg, char *ret_why);
 
 struct media_ask { /* identifies a call of ops->media_where() */
     uint32_t index, generation;
@@ -77,7 +80,11 @@ struct platform_report { /* what ops->check() learned about a bot; texts may be 
 struct platform_ops {
     const char *name;                    /* "telegram": config value, log tag, metric label */
     const struct config_section *config; /* its keys in an entry of `platforms:`; base/config.h */
-    const struct descriptor *descriptor; /* what this platform can do */
+    /* May one instance be behind two bots with these settings?  False: @ret_why (256 bytes) says
+     * what to change.  NULL: behind any. */
+    bool (*fits)(const struct platform_settings *a, const struct platform_settings *b,
+                 char *ret_why);
+    const struct descriptor *descriptor;      /* what this platform can do */
     const struct record_form *const *records; /* the forms of its records; NULL: none */
     /* Chat ids cannot be guessed, and act() refuses chats that are not its own.  So an instance
      * that holds the bot's route and names a chat has had an event from that chat, and the relay

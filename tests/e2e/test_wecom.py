@@ -105,6 +105,44 @@ def test_a_person_writes_and_gets_the_answer(rig):
     assert rig.sim.sent == [("ann", "再见")]
 
 
+def test_people_of_two_corporations_are_two_people(oracle, make_bellhop, dial):  # noqa: F811
+    """Ids are unique in a corporation only: what is said to ann of one must not reach ann of the other."""
+    other = "wwother9"
+
+    def entries(more="", tenant=""):
+        bots = [f"  - {{{{platform: wecom, bot: '{bot}', corp_id: {corp}, secret: {SECRET}, token: {TOKEN}, encoding_aes_key: {KEY}, "
+                f"api_base: '{sim.url}'{ours}}}}}\n"
+                for bot, corp, sim, ours in ((AGENT, CORP, here, tenant), ("1000003", other, there, more))]
+        return CONFIG.format(corp=CORP, secret=SECRET, token=TOKEN, key=KEY, agent=AGENT, api=here.url).split("  - ")[0] + "".join(bots)
+
+    here, there = WecomSim(CORP, SECRET), WecomSim(other, SECRET)
+    server = make_bellhop(entries(), start=False)
+    refused = server.cli("doctor", check=False)
+    assert refused.returncode != 0 and "scoped_ids" in refused.stderr + refused.stdout
+    server.config.write_text(entries(", tenant: u", ", tenant: t").format(state=server.state))  # two tenants share no agent
+    server.start()
+    server.stop()
+    server.config.write_text(entries(", scoped_ids: true").format(state=server.state))
+    server.start()
+    g = dial(server, server.add("--platform", "wecom", "--bot", AGENT, "--platform", "wecom", "--bot", "1000003", "--open", platform=None),
+             hello=("wecom", AGENT))
+    r = Rig.__new__(Rig)
+    r.oracle, r.server = oracle, server
+    assert r.say("of here").status == 200
+    ann = g.hear("of here")["event"]
+    encrypted, query = r.seal(message("of there", "2").replace(CORP, other).replace(AGENT, "1000003"), corp=other)
+    body = f"<xml><ToUserName>{other}</ToUserName><AgentID>1000003</AgentID><Encrypt>{encrypted}</Encrypt></xml>".encode()
+    assert r.post(encrypted, query, body, bot="1000003").status == 200
+    namesake = g.hear("of there")["event"]
+    assert ann["source"]["chat_id"] == ann["source"]["user_id"] == "ann"
+    assert namesake["source"]["chat_id"] == namesake["source"]["user_id"] == f"{other}:ann" and namesake["source"]["user_name"] == "ann"
+    assert send(g, "for ann of here")["success"] and send(g, "for ann of there", chat=f"{other}:ann")["success"]
+    assert here.sent == [("ann", "for ann of here")] and there.sent == [("ann", "for ann of there")]
+    assert not send(g, "for everybody", chat=f"{other}:@all")["success"]
+    for sim in (here, there):
+        sim.close()
+
+
 def test_retries_are_one_delivery(rig):
     for _ in range(3):
         assert rig.say("once", "42").status == 200

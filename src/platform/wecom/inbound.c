@@ -409,6 +409,16 @@ static bool echo(struct wecom *c, struct http_req *req)
     return ok;
 }
 
+/* A colon cannot be in an id of WeCom's, so no other id looks like these. */
+static void scope_ids(struct wecom *c)
+{
+    struct event *ev = &c->out.ev;
+
+    buf_reset(&c->person);
+    buf_printf(&c->person, "%s:%.*s", c->cfg->corp_id, STR_FMT(ev->user_id));
+    ev->chat_id = ev->user_id = buf_str(&c->person);
+}
+
 static bool message(struct wecom *c, struct http_req *req)
 {
     BUF_LOCAL text = BUF_INIT;
@@ -419,6 +429,8 @@ static bool message(struct wecom *c, struct http_req *req)
         enum webhook_verdict v = wecom_xml_parse(c->inner, buf_str(&text))
                                      ? wecom_normalize(c->inner, str_of(c->base.bot), &c->out)
                                      : WEBHOOK_MALFORMED;
+        if (v == WEBHOOK_EVENT && c->cfg->scoped_ids)
+            scope_ids(c);
         text_take(&c->base, v, &c->out.ev, http_req_id(req), &empty, DEADLINE_MS);
     }
     return ok;

@@ -192,17 +192,33 @@ static const struct sender_refusal refusals[] = {
     {0},
 };
 
+/* WeCom's own id of the chat; absent: it is nobody of this corporation. */
+static struct str person_of(const struct wecom *c, struct str chat)
+{
+    struct str corp = STR_NULL, rest = chat;
+
+    if (!c->cfg->scoped_ids)
+        return chat;
+    str_split(&rest, ':', &corp);
+    return str_eq(corp, str_of(c->cfg->corp_id)) && wecom_is_person(rest) ? rest : STR_NULL;
+}
+
 static void wecom_write(struct platform *p, struct outgoing *o, struct sender_request *q,
                         struct sender_verdict *v)
 {
     struct wecom *c = wecom_of(p);
-    struct str token = token_of(c), bot = platform_id(p);
     const struct text_outgoing *x = text_outgoing_of(o);
+    struct str person = person_of(c, str_of(x->chat)), bot = platform_id(p), token;
     bool file = x->file.path != NULL;
     struct jw w = jw_begin(&q->body);
     BUF_SECRET query = BUF_INIT;
     uint64_t agent;
 
+    if (person.p == NULL) {
+        sender_say(v, SENDER_REFUSED, "chat_id is not the id of a person of this corporation");
+        return;
+    }
+    token = token_of(c);
     if (token.p == NULL) {
         v->end = SENDER_HOLD;
         return;
@@ -228,7 +244,7 @@ static void wecom_write(struct platform *p, struct outgoing *o, struct sender_re
     q->headers[0] = "Content-Type: application/json";
     q->once = true;
     jw_obj(&w);
-    jw_kstr(&w, "touser", str_of(x->chat));
+    jw_kstr(&w, "touser", person);
     jw_key(&w, "agentid");
     if (str_to_u64(bot, &agent))
         jw_u64(&w, agent);

@@ -19,6 +19,9 @@ static const struct config_key keys[] = {
     {"token", CFG_SECRET, CFG_RESTART, AT(token), .ask = "", .what = "The callback's token."},
     {"encoding_aes_key", CFG_SECRET, CFG_RESTART, AT(encoding_aes_key), .ask = "",
      .what = "The callback's EncodingAESKey."},
+    {"scoped_ids", CFG_BOOL, CFG_RESTART, AT(scoped_ids), "false",
+     .what = "Ids of people are corp_id:user. For a second corporation, where people may have the "
+             "same ids as in the first."},
     PLATFORM_KEY_API_BASE,
     {0},
 };
@@ -40,6 +43,20 @@ static bool check(void *settings, char *ret_why)
     return ok;
 }
 
+/* An agent knows people by their ids, which are unique in a corporation only. */
+static bool fits(const struct platform_settings *a, const struct platform_settings *b,
+                 char *ret_why)
+{
+    const struct wecom_settings *x = container_of(a, const struct wecom_settings, base);
+    const struct wecom_settings *y = container_of(b, const struct wecom_settings, base);
+
+    return strcmp(x->corp_id, y->corp_id) == 0 || x->scoped_ids || y->scoped_ids ||
+           bh_why(ret_why,
+                  "the wecom bots %.60s and %.60s are of two corporations, where different people "
+                  "may have one id: give one `scoped_ids: true`, or each a `tenant` of its own",
+                  a->bot, b->bot);
+}
+
 const struct config_section wecom_config = {.name = "wecom",
                                             .keys = keys,
                                             .size = sizeof(struct wecom_settings),
@@ -48,14 +65,14 @@ const struct config_section wecom_config = {.name = "wecom",
 /* ---- life ---- */
 
 /* WeCom reads "a|b" as several people and "@all" as everybody: both are refused. */
-static bool is_person(struct str chat_id)
+bool wecom_is_person(struct str chat_id)
 {
     return chat_id.n > 0 && chat_id.n <= 128 && str_find(chat_id, '|') < 0 && chat_id.p[0] != '@';
 }
 
 static const struct text_ops texts = {
     .limits = {.max = 2048, .unit = SPLIT_CHARS, .max_bytes = 2048},
-    .is_chat = is_person,
+    .is_chat = wecom_is_person,
     .no_file = wecom_no_file,
     .file_alone = true,
     .no_chat = "chat_id is not the id of a person in WeCom",
@@ -69,6 +86,7 @@ static void wecom_close(struct platform *p)
     wecom_xml_free(c->xml);
     wecom_xml_free(c->inner);
     wecom_out_done(&c->out);
+    buf_done(&c->person);
     secret_wipe(c->key, sizeof c->key);
 }
 
@@ -119,6 +137,7 @@ const struct platform_ops wecom_ops = {
     .open = wecom_open,
     .close = wecom_close,
     .check = wecom_check,
+    .fits = fits,
     .steps =
         "Open https://work.weixin.qq.com, App Management, and create an app.\n"
         "Copy its AgentId and Secret, and the Company ID from My Company.\n"

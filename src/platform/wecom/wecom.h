@@ -8,6 +8,7 @@
 struct wecom_settings {
     struct platform_settings base; /* first */
     char *corp_id, *secret, *token, *encoding_aes_key;
+    bool scoped_ids;
 };
 extern const struct config_section wecom_config;
 extern const struct platform_ops wecom_ops;

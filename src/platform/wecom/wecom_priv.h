@@ -14,6 +14,7 @@ struct wecom {
     uint8_t key[WECOM_KEY_BYTES];     /* secret */
     struct wecom_xml *xml, *inner;    /* owned */
     struct wecom_out out;
+    struct buf person; /* scoped id of the event in @out */
     struct {
         struct http_call *call;       /* owned; NULL: no fetch in flight */
         struct buf text;              /* secret; empty: none */
@@ -26,6 +27,8 @@ static inline struct wecom *wecom_of(struct platform *p)
 {
     return container_of(p, struct wecom, base);
 }
+
+bool wecom_is_person(struct str id);
 
 /* ---- inbound.c ---- */
 bool wecom_http(struct platform *p, struct http_req *req);
