@@ -37,6 +37,7 @@ struct hosted {
     struct agent_settings s; /* owned */
     char *gateway;           /* owned; the id of its gateway */
     bool seen;               /* by hosted_update() */
+    bool expected;           /* by the relay, until its gateway is there */
     enum hosted_state state;
     struct entering *entering; /* owned by itself; ENTERING */
     struct spawn *run;         /* RUNNING, STOPPING */
@@ -243,9 +244,18 @@ static void trouble(struct hosted *h, const char *why)
     rest(h);
 }
 
+/* Nobody waits for the gateway of the agent any more: it is there, or cannot be added. */
+static void expected_no_more(struct hosted *h)
+{
+    if (h->expected)
+        relay_expect(h->d->env.relay, -1);
+    h->expected = false;
+}
+
 static void hosted_free(struct hosted *h)
 {
     timer_stop(clock_of(h), &h->turn);
+    expected_no_more(h);
     list_remove(&h->link);
     if (h->entering != NULL)
         h->entering->h = NULL;
@@ -350,6 +360,7 @@ static void on_entered(void *ctx, enum bh_err err, const char *why)
     if (h == NULL)
         return;
     h->entering = NULL;
+    expected_no_more(h);
     g = facts_gateway(h->d->env.facts, str_of(h->gateway));
     if (err != BH_OK || g == NULL || g->n_secrets == 0) {
         snprintf(text, sizeof text, "its gateway cannot be added: %.150s",
@@ -427,6 +438,10 @@ static void start(struct hosts *t, const struct agent_settings *s)
     agent_settings_copy(&h->s, s);
     timer_init(&h->turn, on_turn);
     timer_set(clock_of(h), &h->turn, 0); /* the server may not listen yet */
+    const struct gateway *g = facts_gateway(t->d->env.facts, str_of(h->gateway));
+    h->expected = s->platform != NULL && !has_predecessor(h) && (g == NULL || g->revoked_ms != 0);
+    if (h->expected) /* people may write before it is on disk */
+        relay_expect(t->d->env.relay, 1);
     list_append(&t->all, &h->link);
     map_put(&t->by_key, pair_write(h->key, tenant, id), h);
 }

@@ -33,6 +33,7 @@ struct relay {
     struct fifo troubled;  /* instances with a failed store operation */
     struct timer farewell; /* armed while a drain waits for acks and results */
     bool draining;         /* written by relay_drain() and relay_stop() only */
+    int expected;          /* instances that are about to be added: relay_expect() */
     size_t unsafe;         /* things that must be on disk or answered before a drain ends */
     bool said_farewell;    /* a drain has closed the sockets */
     defer_cb *drained;     /* callback of relay_drain(); NULL: no drain, or it is finished */

@@ -96,6 +96,9 @@ static inline struct accept_id relay_accept(struct relay *r, const struct event 
 }
 /* Cancels the callback of an accept.  The event itself is still delivered. */
 void relay_accept_cancel(struct relay *r, struct accept_id id);
+/* @n more instances are about to be added, or -@n were.  Until then an event that nobody could
+ * receive is refused as busy, so that its platform sends it again. */
+void relay_expect(struct relay *r, int n);
 /* An operator linked a person to the instance, who wrote to the bot of @at in the direct chat of
  * @at: from now on the instance may write there, as after a /link.  Of @at, platform, bot, chat_id
  * and user_id are read.  With @text, the person is told. */

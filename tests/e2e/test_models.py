@@ -178,6 +178,15 @@ def test_a_model_is_an_agent_in_three_lines_of_yaml(make_bellhop, sim, substrate
     wait_for(lambda: last(server) == "You said: good morning", 30)
 
 
+def test_what_is_written_before_the_agent_is_there_is_answered(make_bellhop, sim):
+    """The first start of all: the server is ready, and the agent's gateway is not on disk yet."""
+    for _ in range(8):
+        server = hosted(make_bellhop, sim, "chat")
+        wait_for(lambda: server.write("at once") == 200)  # else the page sends it again
+        wait_for(lambda: last(server) == "You said: at once", 20)
+        assert server.stop() == 0
+
+
 def hosted(make_bellhop, sim, substrate, more="", start=True):
     return make_bellhop(CONFIG + more + f"""agents:
   - {{{{id: mine, tenant: home, substrate: {substrate}, url: '{sim.url}', model: small, key: sk-secret, platform: web, bot: lobby, open: true}}}}

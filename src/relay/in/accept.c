@@ -389,6 +389,10 @@ static enum bh_err distribute(struct intake *in)
     enum bh_err err = BH_OK;
 
     size_t all = judge_ask(r, in->ev, verdicts), n = 0, n_yes = 0;
+    if (all == 0 && r->expected > 0 && in->group == NULL) {
+        r->n.refused_busy++;
+        return BH_BUSY;
+    }
     bool may_wait = in->group == NULL && in->forward.p == NULL && in->stop == STOP_NONE;
     for (size_t i = 0; i < all; i++) /* a recipient must have passed when the event arrived, too */
         if (in->to == NULL || !gate_is_yes(verdicts[i].reason) ||
@@ -450,6 +454,12 @@ static enum bh_err distribute(struct intake *in)
                  STR_FMT(in->ev->platform), STR_FMT(in->ev->route_key), STR_FMT(in->ev->message_id),
                  (unsigned long long)skipped);
     return err;
+}
+
+void relay_expect(struct relay *r, int n)
+{
+    r->expected += n;
+    assert(r->expected >= 0);
 }
 
 bool accept_is_known(struct relay *r, const struct event *ev, const struct gate_verdict *verdicts,

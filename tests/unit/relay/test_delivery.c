@@ -103,6 +103,20 @@ static void an_event_nobody_is_routed_for_is_counted_and_confirmed(void **state)
     assert_int_equal(relay_counters(rig.relay)->unrouted, 1);
 }
 
+static void an_event_for_an_instance_that_is_being_added_comes_again(void **state)
+{
+    relay_expect(rig.relay, 1);
+    publish("nowhere", "e1");
+    assert_int_equal(accepted_ok(), 0);
+    assert_int_equal(rig.answers[BH_BUSY], 1);
+    assert_int_equal(relay_counters(rig.relay)->unrouted, 0);
+    publish("both", "e2"); /* of others it is safe */
+    assert_int_equal(rig.answers[BH_BUSY], 1);
+    relay_expect(rig.relay, -1);
+    publish("nowhere", "e1");
+    assert_int_equal(relay_counters(rig.relay)->unrouted, 1);
+}
+
 static void an_answer_never_comes_inside_the_call(void **state)
 {
     offer("nowhere", "e1");
@@ -429,6 +443,7 @@ UNIT(relay_test_delivery)
         PROMISE(an_event_for_nobody_present_is_urgent_and_answered_when_on_disk),
         PROMISE(an_event_for_two_is_answered_when_both_copies_are_safe),
         PROMISE(an_event_nobody_is_routed_for_is_counted_and_confirmed),
+        PROMISE(an_event_for_an_instance_that_is_being_added_comes_again),
         PROMISE(an_answer_never_comes_inside_the_call),
         PROMISE(a_duplicate_is_confirmed_and_not_delivered),
         PROMISE(a_duplicate_of_one_still_pending_is_answered_with_it),
