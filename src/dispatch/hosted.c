@@ -208,8 +208,51 @@ static bool is_of_another(const struct hosts *t, const char *gateway, const char
     return false;
 }
 
-/* Revokes the gateways of the agent other than @but (NULL: all of them). */
-static void revoke_gateways(struct dispatch *d, const char *tenant, const char *id, const char *but)
+/* Another gateway of the instance, which is not the agent's, was added for the bot too. */
+static bool has_other_gateway(const struct dispatch *d, const struct gateway *g,
+                              const struct route *r, struct str prefix)
+{
+    struct list *all;
+
+    facts_gateways(d->env.facts, &all);
+    for (const struct list *it = all->next; it != all; it = it->next) {
+        const struct gateway *other = list_entry(it, const struct gateway, link);
+        if (other->revoked_ms == 0 && strcmp(other->tenant, g->tenant) == 0 &&
+            strcmp(other->instance, g->instance) == 0 && !str_starts(str_of(other->id), prefix) &&
+            gateway_has_bot(other, str_of(r->platform), str_of(r->key)))
+            return true;
+    }
+    return false;
+}
+
+/* The bot that @g was opened with is closed again, unless the agent as it is @now opens it. */
+static void close_bot(struct dispatch *d, const struct gateway *g, struct str prefix,
+                      const struct agent_settings *now)
+{
+    struct list *all;
+
+    facts_routes(d->env.facts, &all);
+    list_each (all, it, nxt) {
+        const struct route *r = list_entry(it, struct route, link);
+        bool stays = now != NULL && now->open && now->platform != NULL &&
+                     strcmp(now->platform, r->platform) == 0 && strcmp(now->bot, r->key) == 0 &&
+                     strcmp(instance_of(now), g->instance) == 0;
+        if (!r->open || stays || r->instance == NULL || strcmp(r->instance, g->instance) != 0 ||
+            strcmp(r->tenant, g->tenant) != 0 ||
+            !gateway_has_bot(g, str_of(r->platform), str_of(r->key)) ||
+            has_other_gateway(d, g, r, prefix))
+            continue;
+        facts_route_remove(d->env.facts,
+                           &(struct route_spec){str_of(r->platform), str_of(r->key),
+                                                str_of(r->tenant), str_of(r->instance)},
+                           NULL, NULL);
+    }
+}
+
+/* Revokes the gateways of the agent other than @but (NULL: all of them), and closes the bots that
+ * they opened.  @now: the agent as it is; NULL: it is removed. */
+static void revoke_gateways(struct dispatch *d, const char *tenant, const char *id, const char *but,
+                            const struct agent_settings *now)
 {
     struct buf prefix = BUF_INIT;
     struct list *all;
@@ -220,8 +263,10 @@ static void revoke_gateways(struct dispatch *d, const char *tenant, const char *
         const struct gateway *g = list_entry(it, struct gateway, link);
         if (g->revoked_ms == 0 && str_starts(str_of(g->id), buf_str(&prefix)) &&
             strcmp(g->tenant, tenant) == 0 && (but == NULL || strcmp(g->id, but) != 0) &&
-            !is_of_another(d->hosts, g->id, tenant, id))
+            !is_of_another(d->hosts, g->id, tenant, id)) {
+            close_bot(d, g, buf_str(&prefix), now);
             facts_gateway_revoke(d->env.facts, str_of(g->id), NULL, NULL);
+        }
     }
     buf_done(&prefix);
 }
@@ -368,7 +413,7 @@ static void on_entered(void *ctx, enum bh_err err, const char *why)
         trouble(h, text);
         return;
     }
-    revoke_gateways(h->d, h->s.tenant, h->s.id, h->gateway);
+    revoke_gateways(h->d, h->s.tenant, h->s.id, h->gateway, &h->s);
     run(h, g->secrets[0].text);
 }
 
@@ -484,7 +529,7 @@ void hosted_update(struct dispatch *d)
         struct hosted *h = list_entry(it, struct hosted, link);
         if (h->seen)
             continue;
-        revoke_gateways(d, h->s.tenant, h->s.id, NULL);
+        revoke_gateways(d, h->s.tenant, h->s.id, NULL, NULL);
         stop(h);
     }
 }

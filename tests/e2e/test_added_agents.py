@@ -315,6 +315,34 @@ def test_a_hosted_acp_agent_answers_programs_and_people(make_bellhop):
     wait_for(lambda: any("I'll help you with that." in m for m in page(server)), 20)
 
 
+def test_an_agent_that_is_closed_moved_or_removed_is_not_open_any_more(make_bellhop):
+    server = make_bellhop(config("id: yaml, substrate: none, tenant: t") + f"admin: {{{{token: {TOKEN}}}}}\n")
+
+    def opened():
+        return [(r["tenant"], r["key"], r["instance"]) for r in json.loads(server.cli("route", "list", "--json").stdout) if r["open"]]
+
+    def set_to(**more):
+        assert admin(server, "PATCH", "/v1/agents/desk", {"tenant": "t", **more}).status == 200
+
+    before = opened()
+    server.cli("gateway", "add", "--id", "other", "--tenant", "u", "--platform", "web", "--bot", "attic", "--open")
+    others = opened()
+    add(server, id="desk", substrate="program", command=["cat"], platform="web", bot="lobby", open=True)
+    wait_for(lambda: ("t", "lobby", "desk") in opened())
+    set_to(name="The desk")
+    set_to(bot="attic")
+    wait_for(lambda: sorted(opened()) == sorted([*others, ("t", "attic", "desk")]))
+    set_to(open=None)
+    wait_for(lambda: opened() == others)
+    set_to(open=True)
+    wait_for(lambda: ("t", "attic", "desk") in opened())
+    server.cli("gateway", "add", "--id", "mine", "--instance", "desk", "--tenant", "t", "--platform", "web", "--bot", "attic", "--open")
+    server.cli("agent", "remove", "desk", "--tenant", "t")
+    time.sleep(1)
+    assert ("t", "attic", "desk") in opened()  # the operator's own gateway is open there too
+    assert before == [] or before[0] in opened()
+
+
 def test_removing_an_agent_leaves_those_whose_names_begin_alike(make_bellhop, dial, tmp_path):
     server = make_bellhop(config("id: yaml, substrate: none, tenant: t") + f"admin: {{{{token: {TOKEN}}}}}\n")
     names = ["desk", "desk:2", "d" * 60 + "1", "d" * 60 + "2"]
