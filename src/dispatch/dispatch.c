@@ -122,6 +122,7 @@ enum bh_err dispatch_open(const struct dispatch_env *env, const struct config *c
     }
     agents_set(d->agents, cfg);
     hosted_update(d);
+    hosted_revoke_removed(d);
     *ret_d = d;
     return BH_OK;
 }

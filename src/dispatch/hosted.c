@@ -271,6 +271,39 @@ static void revoke_gateways(struct dispatch *d, const char *tenant, const char *
     buf_done(&prefix);
 }
 
+static bool is_configured(const struct dispatch *d, const struct gateway *g)
+{
+    bool found = false;
+
+    list_each (&d->agents->configs, it, nxt) {
+        const struct agent_config *c = list_entry(it, struct agent_config, link);
+        BUF_LOCAL prefix = BUF_INIT;
+        if ((c->ops->can & SUBSTRATE_HOSTED) == 0 || strcmp(c->s.tenant, g->tenant) != 0)
+            continue;
+        write_prefix(&prefix, c->s.tenant, c->s.id);
+        found |= str_starts(str_of(g->id), buf_str(&prefix));
+    }
+    return found;
+}
+
+void hosted_revoke_removed(struct dispatch *d)
+{
+    struct list *all;
+
+    if (strcmp(d->env.settings->added, "all") != 0)
+        return; /* added agents may be left out, and come back */
+    facts_gateways(d->env.facts, &all);
+    list_each (all, it, nxt) {
+        const struct gateway *g = list_entry(it, struct gateway, link);
+        if (g->revoked_ms != 0 || !hosted_owns(g->id) || is_configured(d, g))
+            continue;
+        log_info(NULL, "an agent is gone from the configuration: tenant=%s gateway=%s", g->tenant,
+                 g->id);
+        close_bot(d, g, str_of(g->id), NULL);
+        facts_gateway_revoke(d->env.facts, str_of(g->id), NULL, NULL);
+    }
+}
+
 /* ---- running ---- */
 
 static void rest(struct hosted *h)

@@ -31,6 +31,8 @@ void hosts_free(struct hosts *h); /* ends the children at once; NULL is fine */
 /* The table of agents has changed: starts, restarts and stops children.  A removed agent's gateway
  * is revoked. */
 void hosted_update(struct dispatch *d);
+/* Revokes the gateways of agents that went from the configuration while the server was down. */
+void hosted_revoke_removed(struct dispatch *d);
 /* Why the agent does not run, a phrase; NULL: it does, or it is not hosted. */
 const char *hosted_problem(const struct dispatch *d, struct str tenant, struct str id);
 

@@ -343,6 +343,22 @@ def test_an_agent_that_is_closed_moved_or_removed_is_not_open_any_more(make_bell
     assert before == [] or before[0] in opened()
 
 
+def test_an_agent_that_went_while_the_server_was_down_is_gone(make_bellhop):
+    agents = [f"id: {name}, tenant: t, substrate: program, command: [cat], platform: web, bot: {bot}, open: true"
+              for name, bot in (("gone", "lobby"), ("stays", "attic"))]
+    server = make_bellhop(config(*agents))
+    for name in ("gone", "stays"):
+        wait_for(lambda: (server.instance(name) or {}).get("state") == "live")
+    assert server.stop() == 0
+    server.config.write_text(config(agents[1]).format(state=server.state))
+    server.start()
+    wait_for(lambda: (server.instance("stays") or {}).get("state") == "live")
+    gateways = {g["instance"]: g["revokedAt"] for g in json.loads(server.cli("gateway", "list", "--json").stdout)}
+    assert gateways["gone"] and not gateways["stays"], gateways
+    assert [r["instance"] for r in json.loads(server.cli("route", "list", "--json").stdout) if r["open"]] == ["stays"]
+    assert server.write("is somebody there?") == 200 and "no route and no link" in server.log()
+
+
 def test_removing_an_agent_leaves_those_whose_names_begin_alike(make_bellhop, dial, tmp_path):
     server = make_bellhop(config("id: yaml, substrate: none, tenant: t") + f"admin: {{{{token: {TOKEN}}}}}\n")
     names = ["desk", "desk:2", "d" * 60 + "1", "d" * 60 + "2"]
