@@ -71,6 +71,23 @@ static void warn_of_others(struct op_call *c, struct jw *w, struct str platform,
         facts_each_target(c->f->facts, platform, key, on_target, &o);
 }
 
+/* Revoking a gateway leaves the routes of its instance, which the next one then has. */
+static void warn_of_earlier(struct op_call *c, struct jw *w, struct str id,
+                            const struct gateway_for *b)
+{
+    struct str tenant = op_text(c, "tenant"), given = op_text(c, "instance"),
+               instance = given.n > 0 ? given : id;
+    const struct route *r = facts_find_route(c->f->facts, b->platform, b->bot, tenant, instance);
+
+    if (r != NULL && r->open)
+        warn(w,
+             "everybody who writes to the %.*s bot %.*s reaches the instance: an open route of "
+             "earlier. To close it: bellhop route remove --platform %.*s --key %.*s --tenant %.*s "
+             "--instance %.*s",
+             STR_FMT(b->platform), STR_FMT(b->bot), STR_FMT(b->platform), STR_FMT(b->bot),
+             STR_FMT(tenant), STR_FMT(instance));
+}
+
 /* The bots that a gateway is added for: `platform` and `bot` name one, `bots` names several.  One
  * more than the limit is read, so that the facts refuse it. */
 static size_t read_bots(const struct op_call *c, struct gateway_for ret_bots[IDENTITIES_MAX + 1])
@@ -120,6 +137,8 @@ static void tell_secret(struct op_call *c, struct str id, struct str secret,
     for (size_t i = 0; i < n_bots; i++)
         if (bots[i].open)
             warn_of_others(c, &w, bots[i].platform, bots[i].bot);
+        else
+            warn_of_earlier(c, &w, id, &bots[i]);
     jw_end_arr(&w);
     jw_end_obj(&w);
 }

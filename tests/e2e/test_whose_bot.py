@@ -214,6 +214,18 @@ def test_gateway_add_prints_a_code_for_each_bot(town):
 # ---- what a gateway asserts gives no right ----
 
 
+def test_a_gateway_that_is_added_again_says_if_its_bot_is_open_still(town):
+    server = town.start()
+    server.add("--id", "desk", tenant="bank", platform="telegram", bot="bank_bot")
+    server.cli("gateway", "revoke", "desk")
+    words = ("gateway", "add", "--id", "desk", "--tenant", "bank", "--platform", "telegram", "--bot", "bank_bot")
+    told = server.cli(*words).stderr
+    assert "everybody who writes to the telegram bot bank_bot reaches the instance" in told
+    server.cli(*re.search(r"bellhop (route remove .*)", told).group(1).split())
+    server.cli("gateway", "revoke", "desk")
+    assert "everybody" not in server.cli(*words).stderr
+
+
 def test_an_asserted_bot_neither_speaks_nor_fills_the_menu(town, dial):
     server = town.start()
     bank = dial(server, server.add(id="desk", tenant="bank", platform="telegram", bot="bank_bot"), hello=("telegram", "bank_bot"))
