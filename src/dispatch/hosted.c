@@ -476,6 +476,7 @@ static void on_turn(struct timer *t)
         return;
     }
     if (g != NULL && g->revoked_ms == 0 && g->n_secrets > 0) {
+        expected_no_more(h);
         run(h, g->secrets[0].text);
         return;
     }
