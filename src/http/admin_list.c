@@ -31,7 +31,6 @@
 #include "tenancy/rights.h"
 
 enum { PAGE_ROWS = 500, PAGE_LOOKS = 4000 };
-#define GONE "What the next page begins behind is gone; begin again."
 
 void admin_time(struct jw *w, const char *key, int64_t ms)
 {
@@ -57,20 +56,37 @@ struct admin_list_page {
     bool waiting; /* only instances whose mailbox is not empty */
 };
 
-/* Reads the cursor.  False: it is none of the tenant's, and the error has been sent. */
-static bool page_begin(struct op_call *c, struct admin_list_page *ret)
+bool admin_read_cursor(struct op_call *c, struct buf *ret)
 {
     struct str after = op_text(c, "after");
 
+    if (!c->for_tenant)
+        buf_add_str(ret, after);
+    else if (after.n > 0 && !dashboard_open(c->f->dashboard, op_text(c, "tenant"), after, ret)) {
+        op_error(c, 410, "gone", ADMIN_GONE);
+        return false;
+    }
+    return true;
+}
+
+void admin_write_cursor(struct op_call *c, struct jw *w, struct str cursor)
+{
+    BUF_LOCAL sealed = BUF_INIT;
+
+    if (c->for_tenant)
+        dashboard_seal(c->f->dashboard, op_text(c, "tenant"), cursor, &sealed);
+    jw_kstr(w, "next", c->for_tenant ? buf_str(&sealed) : cursor);
+}
+
+/* False: the error has been sent. */
+static bool page_begin(struct op_call *c, struct admin_list_page *ret)
+{
     *ret = (struct admin_list_page){.c = c,
                                     .f = c->f,
                                     .tenant = op_text(c, "tenant"),
                                     .instance = op_text(c, "instance")};
-    if (!c->for_tenant)
-        buf_add_str(&ret->from, after);
-    else if (after.n > 0 && !dashboard_open(c->f->dashboard, ret->tenant, after, &ret->from)) {
+    if (!admin_read_cursor(c, &ret->from)) {
         buf_done(&ret->from);
-        op_error(c, 410, "gone", GONE);
         return false;
     }
     ret->after = buf_str(&ret->from);
@@ -102,12 +118,8 @@ static bool page_takes(struct admin_list_page *p, struct str tenant, struct str 
 
 static void page_end(struct admin_list_page *p)
 {
-    BUF_LOCAL sealed = BUF_INIT;
-
-    if (p->next.n > 0 && p->c->for_tenant)
-        dashboard_seal(p->f->dashboard, p->tenant, buf_str(&p->next), &sealed);
     if (p->next.n > 0)
-        jw_kstr(&p->w, "next", buf_str(p->c->for_tenant ? &sealed : &p->next));
+        admin_write_cursor(p->c, &p->w, buf_str(&p->next));
     jw_end_obj(&p->w);
     buf_done(&p->next);
     buf_done(&p->from);
@@ -501,7 +513,7 @@ static void list_routes(struct op_call *c)
     const struct route *r = route_of_text(c->f, p.after);
     if (p.after.n > 0 && r == NULL) {
         buf_done(&p.from);
-        op_error(c, 410, "gone", GONE);
+        op_error(c, 410, "gone", ADMIN_GONE);
         return;
     }
     facts_routes(c->f->facts, &head);

@@ -42,14 +42,17 @@ static bool is_wanted(const struct op_call *c, const char *arg, struct str is)
 
 static void list_pairings(struct op_call *c)
 {
-    struct str after = op_text(c, "after");
+    BUF_LOCAL from = BUF_INIT;
     size_t rows = 0, looks = 0, most = (size_t)op_number(c, "limit", PAGE_ROWS);
     char cursor[PAIRING_ID_CHARS + 1] = "";
     struct pairing_view v;
     bool more = true;
 
+    if (!admin_read_cursor(c, &from))
+        return;
+    struct str after = buf_str(&from);
     if (after.n > 0 && !pairing_find(c->f->pairing, after, STR_NULL, &v)) {
-        op_error(c, 410, "gone", "What the next page begins behind is gone; begin again.");
+        op_error(c, 410, "gone", ADMIN_GONE);
         return;
     }
     struct jw w = op_begin(c);
@@ -70,7 +73,7 @@ static void list_pairings(struct op_call *c)
     }
     jw_end_arr(&w);
     if (more && cursor[0] != '\0')
-        jw_kstr(&w, "next", str_of(cursor));
+        admin_write_cursor(c, &w, str_of(cursor));
     jw_end_obj(&w);
     op_end(c);
 }

@@ -156,6 +156,11 @@ def test_a_tenant_sees_and_decides_about_its_own_bots_alone(town):
     assert {p["userId"] for p in seen["people"]} == {str(ANN), str(EVE)} and seen["waiting"] == 2
     for asked in ({}, {"tenant": "bank"}, {"platform": "telegram", "bot": "own_bot"}, {"tenant": ""}):
         assert views["zorg"].call("listPairings", **asked)["people"] == [] and views["zorg"].call("listPairings", **asked)["waiting"] == 0
+    first = views["bank"].call("listPairings", limit=1)
+    assert first["next"] not in (ann["id"], eve["id"])  # it may be the id of another tenant's entry
+    assert len(first["people"] + views["bank"].call("listPairings", after=first["next"])["people"]) == 2
+    for after in (first["next"], ann["id"], bob["id"], "0" * 16):  # nobody learns which ids there are
+        assert views["zorg"].ask("listPairings", {"after": after}).status == 410
     for op in ("approvePairing", "denyPairing", "blockPairing", "restorePairing", "forgetPairing"):
         for p in (ann, bob):
             answer = views["zorg"].ask(op, {"id": p["id"], "instance": "z", "tenant": "bank"})
