@@ -626,20 +626,42 @@ static bool read_document(struct config_reading *r)
     return ok;
 }
 
+static bool not_yaml(const struct config_reading *r, const yaml_parser_t *parser)
+{
+    buf_printf(r->why, "%s:%zu: not YAML: %s", r->path != NULL ? r->path : "the entry",
+               parser->problem_mark.line + 1,
+               parser->problem != NULL ? parser->problem : "cannot be read");
+    return false;
+}
+
+/* What stands behind the end of the document would be left out without a word. */
+static bool is_last(struct config_reading *r, yaml_parser_t *parser)
+{
+    yaml_document_t doc;
+
+    if (!yaml_parser_load(parser, &doc))
+        return not_yaml(r, parser);
+    const yaml_node_t *root = yaml_document_get_root_node(&doc);
+    bool last = root == NULL || is_null(root);
+    if (!last)
+        fail_at(r, root, "a second document begins here; a file holds one");
+    yaml_document_delete(&doc);
+    return last;
+}
+
 static bool parse(struct config_reading r, yaml_parser_t *parser,
                   bool (*read)(struct config_reading *, size_t), size_t list)
 {
     yaml_document_t doc;
-    bool ok = false;
+    bool ok;
 
     if (yaml_parser_load(parser, &doc)) {
         r.doc = &doc;
         ok = read != NULL ? read(&r, list) : read_document(&r);
         yaml_document_delete(&doc);
+        ok = ok && is_last(&r, parser);
     } else {
-        buf_printf(r.why, "%s:%zu: not YAML: %s", r.path != NULL ? r.path : "the entry",
-                   parser->problem_mark.line + 1,
-                   parser->problem != NULL ? parser->problem : "cannot be read");
+        ok = not_yaml(&r, parser);
     }
     yaml_parser_delete(parser);
     return ok;

@@ -212,6 +212,14 @@ def test_what_somebody_added_to_a_file_of_setup_is_not_lost(home):
     assert done.returncode == 1 and "the agent mine would be lost" in done.stderr
 
 
+@pytest.mark.parametrize("text", ["log: {level: info}\n...\n", "{log: {level: info}}\n"])
+def test_a_line_that_would_not_be_read_is_not_added(home, text):
+    (home / "bellhop.yaml").write_text(text)
+    before = tree(home)
+    done = run(home, "--yes", "--platform", "web", "--bot", "attic")
+    assert done.returncode == 1 and "Nothing was changed; edit the files by hand" in done.stderr and tree(home) == before
+
+
 # ---- stopping, and mistakes ----
 
 
