@@ -26,19 +26,37 @@ static char *folder_of(const char *path)
     return folder;
 }
 
-void fileset_add(struct fileset *d, const char *path, struct str text, unsigned mode)
+/* True: the file has this text already, and a secret is one. */
+static bool is_there(const char *path, struct str text, unsigned mode)
 {
+    BUF_SECRET now = BUF_INIT;
+    struct stat st;
+
+    return stat(path, &st) == 0 && (mode != 0600 || (st.st_mode & 07777 & ~mode) == 0) &&
+           file_read(path, text.n + 1, &now) && str_eq(buf_str(&now), text);
+}
+
+void fileset_add(struct fileset *d, const char *name, struct str text, unsigned mode)
+{
+    char *path = realpath(name, NULL); /* the file behind a symbolic link changes, not the link */
     struct fileset_file *f = NULL;
 
+    if (path == NULL)
+        path = xstrdup(name);
     for (size_t i = 0; i < d->n; i++)
         if (strcmp(d->files[i].path, path) == 0)
             f = &d->files[i];
+    if (f == NULL && is_there(path, text, mode)) {
+        free(path);
+        return;
+    }
     if (f == NULL && d->n == FILESET_FILES)
         abort(); /* the caller has a fixed number of files */
     if (f == NULL) {
         f = &d->files[d->n++];
-        *f = (struct fileset_file){.path = xstrdup(path)};
+        *f = (struct fileset_file){.path = path};
     } else {
+        free(path);
         secret_wipe(f->text, strlen(f->text));
         free(f->text);
     }

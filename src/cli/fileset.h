@@ -25,7 +25,8 @@ struct fileset {
     size_t n_folders;
 };
 
-/* Adds a file, or replaces the text of one that was added.  A secret (mode 0600) lies in a
+/* Adds a file, or replaces the text of one that was added.  A file that is as it shall be is left
+ * alone, and a symbolic link stays one: the file behind it changes.  A secret (mode 0600) lies in a
  * folder that only the owner can enter.  An existing file keeps its mode and owner; as root, a
  * new one gets the owner of its folder. */
 void fileset_add(struct fileset *d, const char *path, struct str text, unsigned mode);

@@ -2,6 +2,7 @@
  * to them.  (setup.h is the map.)
  *
  * The questions come from the platform's table of keys, so a new platform needs nothing here. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 
 #define NO_NAME "new" /* the bot's name while only the platform knows it */
 #define MAX_SECRET_BYTES 65536
+#define LINE_LEVELS 4 /* of keys in the file of a bot */
 
 /* ---- which platform, which bot ---- */
 
@@ -345,60 +347,162 @@ static void draft_public_url(struct setup *s)
     fileset_add(&s->files, buf_z(&path), buf_str(&text), 0644);
 }
 
-/* The keys that every platform takes, as somebody wrote them into the file of a bot that is
- * changed. */
-static void add_common(const struct setup *s, struct buf *out)
+/* The secret goes into a file of its own; its name, from conf.d, goes to @ret. */
+static void draft_secret(struct setup *s, size_t key, struct buf *ret)
 {
-    size_t at = find_entry(s, s->bot);
+    char *start = setup_path(s, "secrets", s->ops->name, s->bot, "", ".");
+    BUF_LOCAL path = BUF_INIT;
 
-    if (at == config_count(s->cfg, &platforms_config))
-        return;
-    for (const struct config_key *k = platforms_config.entry->keys; k->path != NULL; k++) {
-        BUF_LOCAL value = BUF_INIT;
-        if (strcmp(k->path, "platform") == 0 || strcmp(k->path, "bot") == 0 ||
-            !config_show(config_entry(s->cfg, &platforms_config, at), k, &value))
-            continue;
-        buf_printf(out, "    %s: ", k->path);
-        setup_scalar(out, buf_str(&value));
-        buf_add_c(out, '\n');
-    }
+    buf_printf(&path, "%s%s", start, s->ops->config->keys[key].path);
+    fileset_add(&s->files, buf_z(&path), str_of(s->values[key]), 0600);
+    buf_printf(ret, "../secrets/%s", strrchr(buf_z(&path), '/') + 1);
+    free(start);
 }
 
-/* The file of the bot.  Its secrets go into files of their own. */
-static void draft_bot(struct setup *s)
+/* The file of a new bot. */
+static void write_bot(struct setup *s, struct buf *text)
 {
     const struct config_key *keys = s->ops->config->keys;
-    char *path = setup_path(s, "conf.d", s->ops->name, s->bot, "", ".yaml");
-    BUF_LOCAL text = BUF_INIT, name = BUF_INIT;
     struct str open = STR_NULL;
 
-    buf_printf(&text, "# Written by `bellhop setup`, which changes this file if you ask it to.\n");
-    buf_printf(&text, "platforms:\n  - platform: %s\n    bot: ", s->ops->name);
-    setup_scalar(&text, str_of(s->bot));
-    buf_add_c(&text, '\n');
-    add_common(s, &text);
+    buf_printf(text, "# Written by `bellhop setup`, which changes this file if you ask it to.\n");
+    buf_printf(text, "platforms:\n  - platform: %s\n    bot: ", s->ops->name);
+    setup_scalar(text, str_of(s->bot));
+    buf_add_c(text, '\n');
     for (size_t i = 0; keys[i].path != NULL; i++) {
         struct str section = section_of(keys[i].path);
         size_t skip = section.n > 0 ? section.n + 1 : 0, levels = levels_of(section);
+        BUF_LOCAL file = BUF_INIT;
         for (size_t k = shared_levels(open, section); k < levels; k++)
-            buf_printf(&text, "%*s%.*s:\n", 4 + 2 * (int)k, "", STR_FMT(level_of(section, k)));
+            buf_printf(text, "%*s%.*s:\n", 4 + 2 * (int)k, "", STR_FMT(level_of(section, k)));
         open = section;
-        buf_reset(&name);
-        if (keys[i].type == CFG_SECRET && s->values[i] != NULL) {
-            char *file = setup_path(s, "secrets", s->ops->name, s->bot, "", "."), *whole;
-            buf_printf(&name, "%s%s", file, keys[i].path);
-            free(file);
-            whole = xstrdup(buf_z(&name));
-            fileset_add(&s->files, whole, str_of(s->values[i]), 0600);
-            buf_reset(&name);
-            buf_printf(&name, "../secrets/%s", strrchr(whole, '/') + 1);
-            free(whole);
-        }
-        add_key(&text, &keys[i], 4 + 2 * (int)levels, skip, s->values[i],
-                name.n > 0 ? buf_z(&name) : NULL);
+        if (keys[i].type == CFG_SECRET && s->values[i] != NULL)
+            draft_secret(s, i, &file);
+        add_key(text, &keys[i], 4 + 2 * (int)levels, skip, s->values[i],
+                file.n > 0 ? buf_z(&file) : NULL);
     }
-    fileset_add(&s->files, path, buf_str(&text), 0644);
+}
+
+/* ---- the file of a bot that is changed ----
+ *
+ * Only the lines of the keys that get another value are written anew, so that comments, references
+ * to secrets and everything else that somebody wrote there stay.  The form is that of write_bot();
+ * if somebody gave the file another one, the result cannot be loaded, and nothing is changed. */
+
+struct bot_line {
+    struct str names[LINE_LEVELS]; /* of the sections and the key; the last one ends the path */
+    size_t level;
+    bool commented;
+};
+
+/* Reads a line of the entry, inside the sections that @l has from the lines before.  False: it has
+ * no key. */
+static bool read_line(struct str line, struct bot_line *l)
+{
+    struct str rest = line, name;
+
+    while (str_starts(rest, STR(" ")))
+        rest = str_skip(rest, 1);
+    size_t indent = line.n - rest.n;
+    l->commented = str_starts(rest, STR("# "));
+    if (l->commented)
+        rest = str_skip(rest, 2);
+    if (indent < 4 || indent % 2 != 0 || (l->level = indent / 2 - 2) >= LINE_LEVELS ||
+        memchr(rest.p, ':', rest.n) == NULL || !str_split(&rest, ':', &name) || name.n == 0 ||
+        !str_has_only(name, "_"))
+        return false;
+    l->names[l->level] = name;
+    return true;
+}
+
+/* True: the line has the key, or the file of this secret. */
+static bool is_line_of(const struct bot_line *l, const struct config_key *k)
+{
+    BUF_LOCAL path = BUF_INIT;
+
+    for (size_t i = 0; i <= l->level; i++)
+        buf_printf(&path, "%s%.*s", i > 0 ? "." : "", STR_FMT(l->names[i]));
+    struct str p = buf_str(&path);
+    if (k->type == CFG_SECRET && str_ends(p, STR("_file")))
+        p.n -= strlen("_file");
+    return str_eq(p, str_of(k->path));
+}
+
+/* The line of the entry that has the key; else the one where it stands as a comment; 0: neither. */
+static size_t find_line(struct str text, size_t first, const struct config_key *k)
+{
+    struct bot_line l = {.level = 0};
+    size_t found = 0;
+    struct str line;
+
+    for (size_t n = 1; text.n > 0 && str_split(&text, '\n', &line); n++) {
+        if (n > first && str_starts(line, STR("  - ")))
+            break;
+        if (n <= first || !read_line(line, &l) || !is_line_of(&l, k))
+            continue;
+        if (!l.commented)
+            return n;
+        found = found == 0 ? n : found;
+    }
+    return found;
+}
+
+/* Writes the key to its line, or to a new one below the first line of the entry. */
+static void put_key(struct setup *s, struct buf *text, size_t first, size_t key)
+{
+    const struct config_key *k = &s->ops->config->keys[key];
+    struct str rest = buf_str(text), line, section = section_of(k->path);
+    size_t at = find_line(rest, first, k), skip = section.n > 0 ? section.n + 1 : 0;
+    BUF_LOCAL file = BUF_INIT;
+    BUF_SECRET out = BUF_INIT;
+
+    if (k->type == CFG_SECRET)
+        draft_secret(s, key, &file);
+    for (size_t n = 1; rest.n > 0 && str_split(&rest, '\n', &line); n++) {
+        if (n != at)
+            buf_printf(&out, "%.*s\n", STR_FMT(line));
+        if (n != (at != 0 ? at : first))
+            continue;
+        buf_printf(&out, "%*s%s%s: ", 4 + 2 * (int)levels_of(section), "",
+                   k->path + (at != 0 ? skip : 0), file.n > 0 ? "_file" : "");
+        setup_scalar(&out, file.n > 0 ? buf_str(&file) : str_of(s->values[key]));
+        buf_add_c(&out, '\n');
+    }
+    buf_reset(text);
+    buf_add_str(text, buf_str(&out));
+}
+
+static void change_bot(struct setup *s, size_t entry, struct buf *text)
+{
+    const struct config_key *keys = s->ops->config->keys;
+    size_t first = (size_t)config_entry_line(s->cfg, &platforms_config, entry);
+
+    for (size_t i = 0; keys[i].path != NULL; i++) {
+        BUF_SECRET was = BUF_INIT;
+        if (!config_show(config_entry(s->cfg, &platforms_config, entry), &keys[i], &was))
+            buf_add_str(&was, str_of(keys[i].value));
+        if (s->values[i] != NULL && !str_eq(str_of(s->values[i]), buf_str(&was)))
+            put_key(s, text, first, i);
+    }
+}
+
+static bool draft_bot(struct setup *s)
+{
+    char *path = setup_path(s, "conf.d", s->ops->name, s->bot, "", ".yaml");
+    size_t at = find_entry(s, s->bot);
+    bool there = at < config_count(s->cfg, &platforms_config) && is_ours(s, at), ok = true;
+    BUF_SECRET text = BUF_INIT; /* somebody may have written a secret into it */
+
+    if (!there)
+        write_bot(s, &text);
+    else if (file_read(path, (size_t)4 << 20, &text))
+        change_bot(s, at, &text);
+    else
+        ok = setup_stop(s, "%s: %s. Nothing was changed", path, strerror(errno));
+    if (ok)
+        fileset_add(&s->files, path, buf_str(&text), 0644);
     free(path);
+    return ok;
 }
 
 /* ---- what the platform says ---- */
@@ -554,6 +658,5 @@ bool setup_bot(struct setup *s)
         config_entry_line(s->cfg, &platforms_config, at) > 0 && !is_ours(s, at))
         return take_old_values(s); /* says where it stands */
     draft_public_url(s);
-    draft_bot(s);
-    return true;
+    return draft_bot(s);
 }

@@ -199,17 +199,46 @@ def test_what_somebody_added_to_a_file_of_setup_is_not_lost(home):
     assert run(home, "--yes", "--platform", "web", "--bot", "attic").returncode == 0
     with (home / "conf.d" / "web-attic.yaml").open("a") as f:
         f.write("  - {platform: web, bot: cellar}\n")
-    before = tree(home)
+    before = (home / "conf.d" / "web-attic.yaml").read_text()
     done = run(home, "--yes", "--platform", "web", "--bot", "attic", "--set", "title=Up there")
-    assert done.returncode == 1 and "another bot would be lost. Nothing was changed" in done.stderr
-    assert tree(home) == before
-    assert run(home, "--yes", "--platform", "web", "--bot", "attic", "--agent", "demo").returncode == 1
-    (home / "conf.d" / "web-attic.yaml").write_text(before["conf.d/web-attic.yaml"][0].decode().rsplit("  - ", 1)[0])
+    assert done.returncode == 0, done.stderr
+    after = (home / "conf.d" / "web-attic.yaml").read_text()
+    assert after.replace('    title: "Up there"\n', "") == re.sub("    # title:.*\n", "", before)
     assert run(home, "--yes", "--platform", "web", "--bot", "attic", "--agent", "demo").returncode == 0
     with (home / "conf.d" / "agent-web-attic.yaml").open("a") as f:
         f.write("  - {id: mine, tenant: me, substrate: none}\n")
     done = run(home, "--yes", "--platform", "web", "--bot", "attic", "--agent", "program", "--command", "cat")
     assert done.returncode == 1 and "the agent mine would be lost" in done.stderr
+
+
+def test_what_somebody_wrote_into_the_file_of_a_bot_stays(home, telegram):
+    words = ["--yes", "--platform", "telegram", "--set", f"api_base={telegram.url}"]
+    assert run(home, *words, "--secret", f"token={secret(home.parent, TOKEN)}", "--who", "everybody").returncode == 0
+    bot, kept, own = home / "conf.d" / "telegram-desk_bot.yaml", home / "secrets" / "telegram-desk_bot.token", secret(home, TOKEN, "own")
+    for line, env in (("token_file: ../own  # rotated every night", {}), ("token: ${DESK_TOKEN}", {"DESK_TOKEN": TOKEN})):
+        kept.unlink(missing_ok=True)
+        bot.write_text(re.sub("    token.*", f"    {line}", bot.read_text()).replace("    # context: 0", "    # ask Bob before\n    context: 5") + "# the end\n")
+        before = bot.read_text()
+        done = run(home, *words, "--bot", "desk_bot", "--set", "reactions=true", **env)
+        assert done.returncode == 0, done.stderr
+        assert bot.read_text() == before.replace("    # reactions: false", "    reactions: true")
+        assert not kept.exists() and own.read_text() == TOKEN + "\n"
+        bot.write_text(bot.read_text().replace("    reactions: true", "    # reactions: false"))
+    telegram.bot("77:new", "desk_bot")  # another token is asked for, so it takes the place of the reference
+    done = run(home, *words, "--bot", "desk_bot", "--secret", f"token={secret(home.parent, '77:new')}", DESK_TOKEN=TOKEN)
+    assert done.returncode == 0, done.stderr
+    assert "    token_file: ../secrets/telegram-desk_bot.token\n" in bot.read_text() and kept.read_text() == "77:new"
+    before = tree(home)
+    done = run(home, *words, "--bot", "desk_bot")
+    assert done.returncode == 0 and "The configuration stays as it is." in done.stderr and tree(home) == before
+
+
+def test_a_link_to_a_file_stays_one(home):
+    (home / "mine").mkdir()
+    (home / "mine" / "relay.yaml").write_text("log: {level: info}\n")
+    (home / "bellhop.yaml").symlink_to("mine/relay.yaml")
+    assert run(home, "--yes", "--platform", "web", "--bot", "attic").returncode == 0
+    assert (home / "bellhop.yaml").is_symlink() and (home / "mine" / "relay.yaml").read_text().endswith("include: conf.d/*.yaml\n")
 
 
 @pytest.mark.parametrize("text", ["log: {level: info}\n...\n", "{log: {level: info}}\n"])
