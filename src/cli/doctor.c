@@ -417,6 +417,10 @@ static void check_running(struct doctor *d, struct cli_job *j)
     struct json store = json_get(j->doc, "store");
     found(d, OK, "server", "running, pid %lld, at %.*s", (long long)cli_i64(j->doc, "pid"),
           STR_FMT(url));
+    struct str waits = json_str(j->doc, "awaitsRestart"), key;
+    while (waits.n > 0 && str_split(&waits, '\n', &key))
+        found(d, WARN, "server", "`%.*s` has changed in the configuration: restart the server",
+              STR_FMT(key));
     if (cli_bool(store, "healthy"))
         found(d, OK, "store", "healthy");
     else

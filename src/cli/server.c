@@ -710,6 +710,7 @@ void server_close(struct server *s)
         state_dir_forget(s->settings->state_dir);
     free(s->front.base_url);
     free(s->front.loopback_url);
+    free(s->front.awaits_restart);
     free(s->local_url);
     config_free(s->cfg);
     *s = (struct server){.told_down = s->told_down};
@@ -784,6 +785,8 @@ enum bh_err server_reload(struct server *s, const char *path, struct buf *ret_sa
     log_apply(config_get(s->cfg, &log_config));
     say(ret_said, "taken", &reload);
     say(ret_said, "needs a restart", &restart);
+    free(s->front.awaits_restart);
+    s->front.awaits_restart = str_dup_opt(str_trim(buf_str(&restart)));
     if (ret_said->n == 0)
         buf_add_z(ret_said, "nothing has changed");
     buf_done(&reload);

@@ -163,10 +163,10 @@ static bool start_server(struct setup *s, struct attempt *a)
     return false;
 }
 
-/* True: the running server has the bot. */
+/* True: the running server has the bot, with its present settings. */
 static bool server_has_bot(struct setup *s)
 {
-    if (cli_op(s->j, "status", NULL, 0) != CLI_DONE)
+    if (cli_op(s->j, "status", NULL, 0) != CLI_DONE || json_str(s->j->doc, "awaitsRestart").n > 0)
         return false;
     for (struct json_iter it = {0}; json_next(json_get(s->j->doc, "platforms"), &it);)
         if (str_eq(json_str(it.value, "platform"), str_of(s->ops->name)) &&
@@ -179,7 +179,9 @@ static bool wait_for_restart(struct setup *s, const char *dir, int64_t wait_ms)
 {
     int64_t end = now_ms() + wait_ms;
 
-    terminal_say("A server runs already. Restart it, so that it opens the bot (Enter skips this).");
+    if (wait_ms > 0)
+        terminal_say("A server runs already. Restart it, so that it opens the bot as it is now "
+                     "(Enter skips this).");
     while (now_ms() < end && !terminal_wait(&s->t, POLL_MS))
         if (cli_server_answers(dir) && server_has_bot(s))
             return true;
@@ -305,12 +307,25 @@ static bool has_instance(struct setup *s)
     return json_count(json_get(s->j->doc, "gateways")) > 0;
 }
 
+static bool is_live(struct setup *s)
+{
+    return cli_op(s->j, "showInstance",
+                  CLI_GIVEN({"tenant", str_of(setup_tenant(s))},
+                            {"instance", str_of(s->instance)})) == CLI_DONE &&
+           str_eq(json_str(s->j->doc, "state"), STR("live"));
+}
+
 /* The gateway of an agent that the server runs is there a moment after the start; a message that
- * comes before it has nobody to go to. */
+ * comes before it has nobody to go to.  The agent itself connects a moment later. */
 static void wait_for_instance(struct setup *s)
 {
-    for (int i = 0; i < 100 && !has_instance(s) && !terminal_wait(&s->t, 100); i++)
-        ;
+    bool there = has_instance(s);
+
+    for (int i = 0; i < 100 && !there && !terminal_wait(&s->t, 100); i++)
+        there = has_instance(s);
+    for (int i = 0; i < 20 && there && s->who == SETUP_HOSTED && !is_live(s); i++)
+        if (terminal_wait(&s->t, 100))
+            break;
 }
 
 static void tell_link(struct setup *s)
@@ -399,8 +414,10 @@ static void try_bot(struct setup *s, struct attempt *a, const char *dir, int64_t
         runs = cli_server_answers(dir);
     if (!runs)
         return;
+    if (s->files.n > 0 && a->server == 0 && !service)
+        (void)cli_op(s->j, "reload", NULL, 0); /* a new agent needs no restart */
     if (!server_has_bot(s) && !wait_for_restart(s, dir, wait_ms)) {
-        terminal_say("The running server does not have the bot yet: restart it.");
+        terminal_say("The running server does not have the bot as it is now: restart it.");
         return;
     }
     if (s->who == SETUP_HERMES && !attach_hermes(s))

@@ -297,6 +297,7 @@ static void write_server(struct front *f, struct jw *w)
     jw_kstr(w, "url", str_of(f->base_url));
     jw_kstr(w, "stateDir", str_of(f->state_dir));
     jw_kstr(w, "config", str_of(f->config_path));
+    jw_kstr(w, "awaitsRestart", str_of(f->awaits_restart));
     jw_ki64(w, "connections", (int64_t)http_server_connections(f->server));
     jw_ki64(w, "edges", (int64_t)http_server_edges(f->server));
     jw_ki64(w, "gateways", (int64_t)facts_gateways(f->facts, &unused));

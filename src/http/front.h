@@ -81,6 +81,8 @@ struct front { /* all borrowed, unless it says owned; cli/server.c opens and clo
     /* Reads the configuration again.  Appends sentences that say which changes took effect. */
     enum bh_err (*reload)(void *ctx, struct buf *ret_said);
     void *reload_ctx;
+    char *
+        awaits_restart; /* owned by who reloads: settings that only a restart applies; NULL: none */
     void (*drain)(void *ctx); /* starts a graceful shutdown */
     void *drain_ctx;
 };

@@ -553,6 +553,26 @@ def test_how_the_code_is_sent_where_apps_keep_a_slash_to_themselves(home):
     sim.close()
 
 
+def test_a_running_server_that_needs_a_restart_is_not_called_well(home):
+    assert run(home, "--yes", "--platform", "web", "--bot", "lobby").returncode == 0
+    server = subprocess.Popen([PROGRAM, "serve", "-c", home / "bellhop.yaml"], env={**os.environ, "BELLHOP_LISTEN": "127.0.0.1:0"},
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert "ready" in server.stdout.readline()
+        done = run(home, "--yes", "--platform", "web", "--bot", "lobby", "--agent", "demo")  # an agent needs no restart
+        assert done.returncode == 0 and "/chat/lobby in a browser" in done.stderr, done.stderr
+        agents = subprocess.run([PROGRAM, "agent", "list", "-c", home / "bellhop.yaml"], capture_output=True, text=True, timeout=60).stdout
+        assert "web-lobby" in agents and done.stdout.endswith("All is well.\n"), (agents, done.stdout)
+        for words in (("--bot", "lobby", "--set", "title=Up there"), ("--bot", "attic", "--agent", "demo")):
+            done = run(home, "--yes", "--platform", "web", *words)
+            assert done.stderr.endswith("The running server does not have the bot as it is now: restart it.\n\nThe checks of `bellhop doctor`:\n")
+            assert "warn  server     `platforms` has changed in the configuration: restart the server" in done.stdout
+            assert "All is well" not in done.stdout
+    finally:
+        server.terminate()
+        server.wait()
+
+
 def test_a_running_server_is_waited_for(home, make_bellhop):
     server = make_bellhop()
     config = server.config
