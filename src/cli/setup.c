@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include "base/crypto.h"
 #include "base/file.h"
@@ -286,13 +287,32 @@ static bool nothing_lost(struct setup *s, const struct config *now, char *ret_wh
     return true;
 }
 
+/* Is the configuration what it was when the questions began?  Else the files were drafted from what
+ * is not true any more. */
+static bool is_unchanged(const struct setup *s)
+{
+    BUF_LOCAL why = BUF_INIT, differs = BUF_INIT;
+    struct config *now = NULL;
+
+    if (access(s->path, F_OK) != 0)
+        return s->fresh;
+    if (s->fresh || settings_load(s->path, &now, &why) != BH_OK)
+        return false;
+    config_diff(s->cfg, now, &differs, &differs);
+    config_free(now);
+    return differs.n == 0;
+}
+
 /* Writes the files, and keeps them if the configuration that results can be loaded. */
-static bool write_files(struct setup *s)
+static bool write_checked(struct setup *s)
 {
     BUF_LOCAL why = BUF_INIT;
     struct config *now = NULL;
     char said[256] = "";
 
+    if (!is_unchanged(s))
+        return setup_stop(s, "the configuration was changed meanwhile. Nothing was changed by this "
+                             "command: run it again");
     if (!fileset_write(&s->files, said))
         return setup_stop(s, "%s. Nothing was changed", said);
     if (settings_load(s->path, &now, &why) != BH_OK || !nothing_lost(s, now, said)) {
@@ -305,6 +325,19 @@ static bool write_files(struct setup *s)
     config_free(s->cfg);
     s->cfg = now;
     return true;
+}
+
+/* One setup at a time writes into the folder, where its file system has locks. */
+static bool write_files(struct setup *s)
+{
+    int dir = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (dir >= 0)
+        (void)flock(dir, LOCK_EX);
+    bool ok = write_checked(s);
+    if (dir >= 0)
+        close(dir);
+    return ok;
 }
 
 static bool confirm_files(struct setup *s)

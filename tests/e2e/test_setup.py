@@ -211,6 +211,23 @@ def test_what_somebody_added_to_a_file_of_setup_is_not_lost(home):
     assert done.returncode == 1 and "the agent mine would be lost" in done.stderr
 
 
+def test_what_another_run_wrote_meanwhile_is_not_overwritten(home):
+    t = Terminal(home, "--platform", "web", "--bot", "attic", "--agent", "none", "--set", "title=")
+    t.see("Write them? [Y/n]: ")
+    assert run(home, "--yes", "--platform", "web", "--bot", "lobby", "--set", "title=Down here").returncode == 0
+    before = tree(home)
+    t.say("y")
+    t.see("the configuration was changed meanwhile. Nothing was changed by this command: run it again")
+    assert t.end() == 1 and tree(home) == before
+    words = [PROGRAM, "setup", "--yes", "--platform", "web", "--bot", "lobby", "--set"]
+    many = [subprocess.Popen([*words, value], cwd=home, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for value in ("title=Up", "history=77") * 3]
+    done = [p.wait(timeout=60) for p in many]
+    text = (home / "conf.d" / "web-lobby.yaml").read_text()
+    assert ("    title: Up\n" in text) == (0 in done[0::2]) and ("    history: 77\n" in text) == (0 in done[1::2]), (done, text)
+    assert 0 in done and not [name for name in tree(home) if ".new-" in name or ".old-" in name]
+
+
 def test_what_somebody_wrote_into_the_file_of_a_bot_stays(home, telegram):
     words = ["--yes", "--platform", "telegram", "--set", f"api_base={telegram.url}"]
     assert run(home, *words, "--secret", f"token={secret(home.parent, TOKEN)}", "--who", "everybody").returncode == 0
