@@ -2,6 +2,7 @@
  *
  * An agent that bellhop runs itself is an entry of `agents:`.  A Hermes gateway runs elsewhere, and
  * gets its credential once a server runs: setup_try.c. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -252,6 +253,34 @@ static void draft_agent(struct setup *s, const char *path, struct buf *entry, bo
     fileset_add(&s->files, path, buf_str(&text), 0644);
 }
 
+/* `--who` for the agent that is there: only the line `open: ...` of its file changes. */
+static bool change_who(struct setup *s, const char *path)
+{
+    BUF_LOCAL text = BUF_INIT, out = BUF_INIT;
+    struct str rest, line;
+    bool found = false;
+
+    if (!ask_who(s))
+        return false;
+    if (!file_read(path, (size_t)4 << 20, &text))
+        return setup_stop(s, "%s: %s. Nothing was changed", path, strerror(errno));
+    for (rest = buf_str(&text); rest.n > 0 && str_split(&rest, '\n', &line);) {
+        bool ours = !found && str_starts(line, STR("    open:"));
+        if (ours)
+            buf_printf(&out, "    open: %s\n", s->open ? "true" : "false");
+        else
+            buf_printf(&out, "%.*s\n", STR_FMT(line));
+        found |= ours;
+    }
+    if (!found)
+        return setup_stop(s,
+                          "%s has no line `open: ...` to change. Change it there; nothing was "
+                          "changed",
+                          path);
+    fileset_add(&s->files, path, buf_str(&out), 0644);
+    return true;
+}
+
 static bool ask_kind(struct setup *s, const char *kind, struct buf *entry)
 {
     s->who = SETUP_HOSTED;
@@ -285,6 +314,8 @@ bool setup_agent(struct setup *s)
     ok = choose_agent(s, old, &kind);
     if (ok && strcmp(kind, "none") == 0) {
         s->who = old != NULL ? SETUP_HOSTED : SETUP_NOBODY;
+        if (ours && cli_value(s->j, "--who") != NULL)
+            ok = change_who(s, path);
     } else if (ok && old != NULL && !ours) {
         ok = setup_stop(s,
                         "the agent %s answers for this bot; it is configured in %s. Change it "

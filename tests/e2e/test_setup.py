@@ -250,6 +250,21 @@ def test_what_somebody_wrote_into_the_file_of_a_bot_stays(home, telegram):
     assert done.returncode == 0 and "The configuration stays as it is." in done.stderr and tree(home) == before
 
 
+def test_who_may_write_is_changed_without_another_agent(home, telegram):
+    words = ["--yes", "--platform", "telegram", "--set", f"api_base={telegram.url}"]
+    assert run(home, *words, "--secret", f"token={secret(home.parent, TOKEN)}", "--agent", "demo").returncode == 0
+    agent = home / "conf.d" / "agent-telegram-desk_bot.yaml"
+    agent.write_text(agent.read_text().replace("    open: false", "    timeout: 2m  # it thinks long\n    open: false"))
+    before = agent.read_text()
+    done = run(home, *words, "--bot", "desk_bot", "--who", "everybody")
+    assert done.returncode == 0 and agent.read_text() == before.replace("open: false", "open: true"), done.stderr
+    done = run(home, *words, "--bot", "desk_bot")
+    assert done.returncode == 0 and "The configuration stays as it is." in done.stderr
+    agent.write_text(before.replace("    open: false\n", ""))
+    done = run(home, *words, "--bot", "desk_bot", "--who", "everybody")
+    assert done.returncode == 1 and "has no line `open: ...` to change. Change it there; nothing was changed" in done.stderr
+
+
 def test_a_link_to_a_file_stays_one(home):
     (home / "mine").mkdir()
     (home / "mine" / "relay.yaml").write_text("log: {level: info}\n")
