@@ -447,7 +447,8 @@ static size_t find_line(struct str text, size_t first, const struct config_key *
     return found;
 }
 
-/* Writes the key to its line, or to a new one below the first line of the entry. */
+/* Writes the key to its line, or to a new one below the first line of the entry.  Deeper lines
+ * below its line are the rest of the older value. */
 static void put_key(struct setup *s, struct buf *text, size_t first, size_t key)
 {
     const struct config_key *k = &s->ops->config->keys[key];
@@ -455,16 +456,22 @@ static void put_key(struct setup *s, struct buf *text, size_t first, size_t key)
     size_t at = find_line(rest, first, k), skip = section.n > 0 ? section.n + 1 : 0;
     BUF_LOCAL file = BUF_INIT;
     BUF_SECRET out = BUF_INIT;
+    static const char blanks[] = "                ";
+    int indent = 4 + 2 * (int)levels_of(section);
+    bool older = false;
 
     if (k->type == CFG_SECRET)
         draft_secret(s, key, &file);
     for (size_t n = 1; rest.n > 0 && str_split(&rest, '\n', &line); n++) {
-        if (n != at)
+        older = older &&
+                (str_trim(line).n == 0 || str_starts(line, str_make(blanks, (size_t)indent + 1)));
+        if (n != at && !older)
             buf_printf(&out, "%.*s\n", STR_FMT(line));
         if (n != (at != 0 ? at : first))
             continue;
-        buf_printf(&out, "%*s%s%s: ", 4 + 2 * (int)levels_of(section), "",
-                   k->path + (at != 0 ? skip : 0), file.n > 0 ? "_file" : "");
+        older = n == at;
+        buf_printf(&out, "%*s%s%s: ", indent, "", k->path + (at != 0 ? skip : 0),
+                   file.n > 0 ? "_file" : "");
         setup_scalar(&out, file.n > 0 ? buf_str(&file) : str_of(s->values[key]));
         buf_add_c(&out, '\n');
     }

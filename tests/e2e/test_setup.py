@@ -250,6 +250,16 @@ def test_what_somebody_wrote_into_the_file_of_a_bot_stays(home, telegram):
     assert done.returncode == 0 and "The configuration stays as it is." in done.stderr and tree(home) == before
 
 
+def test_a_value_of_several_lines_is_replaced_whole(home):
+    assert run(home, "--yes", "--platform", "web", "--bot", "attic").returncode == 0
+    bot = home / "conf.d" / "web-attic.yaml"
+    before = bot.read_text()
+    for value in (">-\n      Up\n      there", "Up\n      there  # folded", '"Up\n\n      there"'):
+        bot.write_text(re.sub("    # title:.*", lambda m: f"    title: {value}", before))
+        done = run(home, "--yes", "--platform", "web", "--bot", "attic", "--set", "title=Down")
+        assert done.returncode == 0 and bot.read_text() == re.sub("    # title:.*", "    title: Down", before), (value, bot.read_text())
+
+
 def test_who_may_write_is_changed_without_another_agent(home, telegram):
     words = ["--yes", "--platform", "telegram", "--set", f"api_base={telegram.url}"]
     assert run(home, *words, "--secret", f"token={secret(home.parent, TOKEN)}", "--agent", "demo").returncode == 0
