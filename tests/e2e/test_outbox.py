@@ -126,6 +126,54 @@ def test_a_kill_goes_on_with_what_waited_in_order(rig):
     assert rig.server.metric('outbox_revived_total{platform="telegram",bot="my_bot"}') == 3
 
 
+def frame_of(request, text):
+    return json.dumps({"type": "outbound", "requestId": request,
+                       "action": {"op": "send", "chat_id": str(ANN), "content": text, "metadata": {}}}) + "\n"
+
+
+def repeat_at_once(rig, request, text):
+    """Dials and says it, before anything can have been read."""
+    rig.gateway = Gateway(rig.server.url, rig.credential.id, rig.credential.secret, hello=None)
+    hello = json.dumps({"type": "hello", "platform": "telegram", "botId": "my_bot"}) + "\n"
+    rig.gateway.send_raw(hello + frame_of(request, text))
+    rig.gateway.next("descriptor")
+
+
+@pytest.mark.parametrize("again", ["same", "new"])
+@pytest.mark.parametrize("when", ["answered", "under way"])
+def test_what_is_said_again_before_its_result_was_read_is_sent_once(rig, again, when):
+    """The socket is lost; the message has arrived when the gateway comes back, or arrives then."""
+    if when == "under way":
+        rig.sim.limit(ANN, 1)
+    request = rig.ask(ANN, "one")
+    rig.gateway.cut()
+    if when == "answered":
+        wait_for(lambda: rig.sim.texts(ANN) == ["one"] and rig.records() == [])
+    repeat_at_once(rig, request if again == "same" else "another", "one")
+    frames = [rig.gateway.next("outbound_result")]
+    if again == "new" and when == "answered":
+        frames.append(rig.gateway.next("outbound_result"))
+    assert all(f["result"]["success"] for f in frames)
+    assert {f["requestId"] for f in frames} >= {request if again == "same" else "another"}
+    assert len({f["result"]["message_id"] for f in frames}) == 1
+    assert rig.gateway.quiet("outbound_result", 1)
+    rig.gateway.send_raw(frame_of("later", "one"))  # it has read the result: it means another message
+    assert rig.gateway.next("outbound_result")["requestId"] == "later"
+    assert rig.sim.texts(ANN) == ["one", "one"]
+    rig.gateway.close()
+
+
+def test_the_same_request_after_its_result_was_read_on_another_socket_is_sent_once(rig):
+    request = rig.ask(ANN, "one")
+    rig.gateway.cut()
+    wait_for(lambda: rig.sim.texts(ANN) == ["one"] and rig.records() == [])
+    rig.gateway = rig.dial()
+    assert rig.result(request)["success"]
+    time.sleep(0.5)
+    rig.gateway.send_raw(frame_of(request, "one"))
+    assert rig.gateway.quiet("outbound_result", 1) and rig.sim.texts(ANN) == ["one"]
+
+
 def test_operators_see_what_waits_and_decide(rig):
     rig.sim.limit(ANN, 60)
     rig.ask(ANN, "one")

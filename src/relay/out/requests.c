@@ -4,9 +4,12 @@
  * same timeout, so the list in order of start is also in order of deadline, and one timer serves
  * it. */
 #include "relay/out/requests.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "base/handles.h"
+#include "base/jw.h"
 #include "relay/sleep/instance.h"
 #include "relay/out/chats.h"
 #include "relay/out/guard.h"
@@ -27,11 +30,13 @@ struct request {
     struct session *s;     /* borrowed; NULL: the session has closed */
     struct instance *inst; /* borrowed */
     int64_t due_ms;
-    char *held; /* owned; a result frame that waits for a socket; NULL: none */
+    char *held; /* owned; the result frame of an orphan, see give(); NULL: none */
     size_t held_n;
-    char *asked;                /* owned; the chat id of a get_chat_info; else NULL */
-    struct noted *noted;        /* owned; NULL: the outlet tells the journal, or nobody does */
-    size_t result_at, result_n; /* its frame in requests->results, while told */
+    uint32_t given_to, given_ping; /* the session that was sent @held, and a ping behind it */
+    bool is_read;                  /* that session has answered the ping */
+    char *asked;                   /* owned; the chat id of a get_chat_info; else NULL */
+    struct noted *noted;           /* owned; NULL: the outlet tells the journal, or nobody does */
+    size_t result_at, result_n;    /* its frame in requests->results, while told */
     struct handle handle;
     uint16_t id_n;
     bool counted;        /* in s->n_requests: its result is not known yet */
@@ -284,6 +289,29 @@ void relay_result(struct relay *r, struct action_id id, const struct action_resu
     tell(q, req, result);
 }
 
+/* Sends @s the result of an action whose own socket is gone.  The result is kept until its
+ * deadline, because the gateway may have repeated the action before it read this. */
+static void give(struct session *s, struct request *req)
+{
+    send_result(s, str_make(req->id, req->id_n), str_make(req->held, req->held_n));
+    if (s->inside || (req->said.hi | req->said.lo) == 0) {
+        request_free(s->inst->relay->requests, req);
+        return;
+    }
+    session_ping(s);
+    session_arm(s);
+    req->given_to = s->number;
+    req->given_ping = s->ping_no;
+}
+
+void requests_read(struct session *s)
+{
+    for (struct list *it = s->inst->orphans.next; it != &s->inst->orphans; it = it->next) {
+        struct request *req = list_entry(it, struct request, owner);
+        req->is_read |= req->given_to == s->number && req->given_ping <= s->pong_no;
+    }
+}
+
 void requests_answer_all(struct relay *r)
 {
     struct requests *q = r->requests;
@@ -292,13 +320,16 @@ void requests_answer_all(struct relay *r)
         struct request *req = list_first(&q->told, struct request, told);
         struct session *s = req->s != NULL ? req->s : req->inst->receiver;
         struct str frame = str_make(q->results.p + req->result_at, req->result_n);
+        bool waits = list_is_linked(&req->by_due); /* else the client has stopped waiting */
         list_remove(&req->told);
-        if (s != NULL)
-            send_result(s, str_make(req->id, req->id_n), frame);
-        else if (list_is_linked(&req->by_due)) /* else the client has stopped waiting */
+        if (req->s == NULL && waits)
             hold(req, frame);
+        else if (s != NULL)
+            send_result(s, str_make(req->id, req->id_n), frame);
         if (req->held == NULL)
             request_free(q, req);
+        else if (s != NULL)
+            give(s, req);
     }
     buf_reset(&q->results);
 }
@@ -340,14 +371,10 @@ void requests_orphan(struct session *s)
 
 void requests_adopt(struct session *s)
 {
-    struct requests *q = s->inst->relay->requests;
-
     list_each (&s->inst->orphans, it, nxt) {
         struct request *req = list_entry(it, struct request, owner);
-        if (req->held == NULL)
-            continue;
-        send_result(s, str_make(req->id, req->id_n), str_make(req->held, req->held_n));
-        request_free(q, req);
+        if (req->held != NULL && !req->is_read && req->given_to != s->number)
+            give(s, req);
     }
 }
 
@@ -511,9 +538,31 @@ static struct hash128 hash_said(struct instance *i, const struct destination *to
     return hash128(&i->relay->env.store->dedup_key, buf_str(b));
 }
 
-/* Makes actions idempotent for a gateway that repeats one after a lost socket or a restart.  While
- * the first is pending, its result goes to the new request.  If an earlier process did not finish
- * it, the new request gets an error.  True: a repetition, which must not be performed. */
+/* The new request @id repeats @old, whose result is known: it gets the same result. */
+static void answer_again(struct session *s, struct request *old, struct str id)
+{
+    struct requests *q = s->inst->relay->requests;
+    struct str frame = old->held != NULL ? str_make(old->held, old->held_n)
+                                         : str_make(q->results.p + old->result_at, old->result_n);
+    const struct str member = STR(",\"result\":"); /* quotes inside an id are escaped */
+    const char *at = memmem(frame.p, frame.n, member.p, member.n);
+    BUF_LOCAL again = BUF_INIT;
+
+    assert(at != NULL);
+    if (old->given_to == s->number && str_eq(str_make(old->id, old->id_n), id))
+        return; /* this socket has it */
+    struct jw w = jw_begin(&again);
+    jw_obj(&w);
+    jw_kstr(&w, "type", STR("outbound_result"));
+    jw_kstr(&w, "requestId", id);
+    buf_add_str(&again, str_skip(frame, (size_t)(at - frame.p)));
+    send_result(s, id, buf_str(&again));
+}
+
+/* Makes actions idempotent for a gateway that repeats one after a lost socket or a restart.  Until
+ * the gateway has read the result of the first, that is the result of the new request too; under
+ * the same id also later.  If an earlier process did not finish the first, the new request gets an
+ * error.  True: a repetition, which must not be performed. */
 static bool is_said_again(struct session *s, struct str id, struct hash128 said)
 {
     struct requests *q = s->inst->relay->requests;
@@ -531,8 +580,13 @@ static bool is_said_again(struct session *s, struct str id, struct hash128 said)
     }
     list_each (&s->inst->orphans, it, nxt) {
         struct request *old = list_entry(it, struct request, owner);
-        if (is_decided(old) || old->said.hi != said.hi || old->said.lo != said.lo)
+        if (old->said.hi != said.hi || old->said.lo != said.lo ||
+            (old->is_read && !str_eq(str_make(old->id, old->id_n), id)))
             continue;
+        if (is_decided(old)) {
+            answer_again(s, old, id);
+            return true;
+        }
         list_move(&old->owner, &s->requests);
         old->s = s;
         s->n_requests++;

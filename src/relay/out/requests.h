@@ -8,8 +8,8 @@
  *
  * The platforms' sender records on disk the actions that must not happen twice.  At the next start
  * it reports interrupted actions (relay_cut_off()) and resumed ones (relay_revive()).  A gateway
- * that still waits gets the result.  A gateway that repeats the action gets the result too, and the
- * action is not performed again.
+ * that still waits gets the result.  A gateway that repeats the action before it has read the
+ * result gets the result too, and the action is not performed again.
  */
 #pragma once
 #include "core/frame.h"
@@ -28,6 +28,7 @@ void requests_answer_all(struct relay *r); /* at the end of a turn: sends the re
 void requests_orphan(struct session *s);   /* the session closes; its requests continue */
 void requests_forget(struct instance *i);  /* drops the requests of closed sessions */
 void requests_adopt(struct session *s);    /* sends @s the results that no socket could take */
+void requests_read(struct session *s); /* @s has answered a ping: it has read what came before */
 /* @s requested these actions before this process had its socket.  Actions that this process does
  * not continue end with an error, because they may or may not have happened. */
 void requests_tell_lost(struct session *s, const struct str *ids, size_t n);

@@ -296,6 +296,7 @@ void session_pong(struct session *s, uint32_t number)
     s->pong_no = number;
     s->quiet_since_ms = now_ms(s);
     pump_ponged(s, number);
+    requests_read(s);
     if (s->late_acks && number > s->late_ping) { /* it has read all that was sent */
         s->late_bytes = 0;
         if (s->flight != NULL)
