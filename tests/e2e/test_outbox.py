@@ -163,6 +163,31 @@ def test_what_is_said_again_before_its_result_was_read_is_sent_once(rig, again, 
     rig.gateway.close()
 
 
+@pytest.mark.parametrize("again", ["same", "new"])
+def test_what_is_said_again_on_a_new_socket_while_the_old_one_seems_open_is_sent_once(rig, again):
+    """The gateway knows that its socket is lost; bellhop does not yet."""
+    rig.sim.limit(ANN, 2)
+    request, half_open = rig.ask(ANN, "one"), rig.gateway
+    wait_for(lambda: all(r["state"] == "waiting" for r in rig.records()) and rig.records())
+    rig.gateway = rig.dial()
+    rig.gateway.send_raw(frame_of(request if again == "same" else "another", "one"))
+    frame = rig.gateway.next("outbound_result")
+    assert frame["requestId"] == (request if again == "same" else "another") and frame["result"]["success"]
+    assert rig.gateway.quiet("outbound_result", 1) and rig.sim.texts(ANN) == ["one"]
+    half_open.close()
+
+
+def test_two_gateways_of_an_instance_may_say_the_same(rig, dial):
+    other = rig.server.add("--instance", rig.credential.id, platform=None)
+    rig.sim.limit(ANN, 2)
+    rig.ask(ANN, "one")
+    wait_for(lambda: all(r["state"] == "waiting" for r in rig.records()) and rig.records())
+    second = dial(rig.server, other, hello=("telegram", "my_bot"))
+    second.send_raw(frame_of("another", "one"))
+    assert second.next("outbound_result")["result"]["success"]
+    wait_for(lambda: rig.sim.texts(ANN) == ["one", "one"])
+
+
 def test_the_same_request_after_its_result_was_read_on_another_socket_is_sent_once(rig):
     request = rig.ask(ANN, "one")
     rig.gateway.cut()

@@ -559,6 +559,32 @@ static void answer_again(struct session *s, struct request *old, struct str id)
     send_result(s, id, buf_str(&again));
 }
 
+static struct request *find_said(struct list *requests, struct str id, struct hash128 said)
+{
+    list_each (requests, it, nxt) {
+        struct request *req = list_entry(it, struct request, owner);
+        if (req->said.hi == said.hi && req->said.lo == said.lo &&
+            (!req->is_read || str_eq(str_make(req->id, req->id_n), id)))
+            return req;
+    }
+    return NULL;
+}
+
+/* What @s says again: an action of a socket that has closed, or that its gateway has replaced with
+ * @s, because it is lost and we do not know yet. */
+static struct request *find_repeated(struct session *s, struct str id, struct hash128 said)
+{
+    struct instance *i = s->inst;
+    struct request *req = find_said(&i->orphans, id, said);
+
+    for (struct list *it = i->sessions.next; it != &i->sessions && req == NULL; it = it->next) {
+        struct session *old = list_entry(it, struct session, by_inst);
+        if (old->state == SESSION_OLD && old->gw == s->gw && old->number < s->number)
+            req = find_said(&old->requests, id, said);
+    }
+    return req;
+}
+
 /* Makes actions idempotent for a gateway that repeats one after a lost socket or a restart.  Until
  * the gateway has read the result of the first, that is the result of the new request too; under
  * the same id also later.  If an earlier process did not finish the first, the new request gets an
@@ -578,23 +604,21 @@ static bool is_said_again(struct session *s, struct str id, struct hash128 said)
                                     "been delivered");
         return true;
     }
-    list_each (&s->inst->orphans, it, nxt) {
-        struct request *old = list_entry(it, struct request, owner);
-        if (old->said.hi != said.hi || old->said.lo != said.lo ||
-            (old->is_read && !str_eq(str_make(old->id, old->id_n), id)))
-            continue;
-        if (is_decided(old)) {
-            answer_again(s, old, id);
-            return true;
-        }
-        list_move(&old->owner, &s->requests);
-        old->s = s;
-        s->n_requests++;
-        old->counted = true;
-        request_begin(q, old, id); /* restarts the timeout */
+    struct request *old = find_repeated(s, id, said);
+    if (old == NULL)
+        return false;
+    if (is_decided(old)) {
+        answer_again(s, old, id);
         return true;
     }
-    return false;
+    if (old->counted)
+        old->s->n_requests--;
+    list_move(&old->owner, &s->requests);
+    old->s = s;
+    s->n_requests++;
+    old->counted = true;
+    request_begin(q, old, id); /* restarts the timeout */
+    return true;
 }
 
 /* A gateway may name a thread as the chat: then the parent chat becomes chat_id, and the thread
