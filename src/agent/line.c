@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "bellhop/gateway.h"
 #include "base/crypto.h"
+#include "base/json_mend.h"
 #include "base/jw.h"
 
 static void add_quoted(struct jw *w, const struct bhgw_event *ev)
@@ -134,7 +135,7 @@ void order_read(struct json_parser *p, struct str line, struct order *o)
     *o = (struct order){0};
     while (line.n > 0 && line.p[line.n - 1] == '\r')
         line.n--;
-    if (line.n > 0 && line.p[0] == '{' && json_parse(p, line, &doc) &&
+    if (line.n > 0 && line.p[0] == '{' && json_parse_mended(p, line, &doc) &&
         !str_is_empty(json_str(doc, "op"))) {
         o->doc = doc;
         o->op = json_str(doc, "op");

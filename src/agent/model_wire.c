@@ -1,6 +1,7 @@
 /* model_wire.c - see model_wire.h. */
 #include "agent/model_wire.h"
 #include <string.h>
+#include "base/json_mend.h"
 
 void model_reader_init(struct model_reader *r, enum model_api api, struct json_parser *parser,
                        model_said_cb *said, void *ctx)
@@ -146,7 +147,7 @@ static void read_object(struct model_reader *r, struct str bytes)
 
     if (r->api == MODEL_CHAT && str_eq(bytes, STR("[DONE]"))) {
         say(r, MODEL_DONE, STR_NULL);
-    } else if (!json_parse(r->parser, bytes, &doc) || !json_is_object(doc)) {
+    } else if (!json_parse_mended(r->parser, bytes, &doc) || !json_is_object(doc)) {
         say(r, MODEL_ALIVE, STR_NULL); /* nothing we know: not worth the answer */
     } else if (r->api == MODEL_CHAT) {
         read_chat(r, doc);

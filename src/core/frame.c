@@ -10,6 +10,7 @@
 #include "core/frame.h"
 #include <assert.h>
 #include "base/crypto.h"
+#include "base/json_mend.h"
 #include "base/jw.h"
 #include "base/mem.h"
 #include "core/event.h"
@@ -210,7 +211,7 @@ void frame_read(struct json_parser *p, struct str line, struct frame *ret)
         ret->type = FRAME_INBOUND_ACK;
         return;
     }
-    bool is_json = json_parse(p, line, &doc);
+    bool is_json = json_parse_mended(p, line, &doc);
     if (!is_json || !json_is_object(doc)) {
         ret->type = FRAME_MALFORMED;
         ret->why = is_json ? "not an object" : json_error(p);

@@ -5,6 +5,7 @@
  * unchanged. */
 #include "net/jsonrpc.h"
 #include <stdlib.h>
+#include "base/json_mend.h"
 #include "base/jw.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -265,7 +266,7 @@ void jsonrpc_line(struct jsonrpc *r, struct str line)
     line = str_trim(line);
     if (line.n == 0)
         return;
-    if (!json_parse(r->parser, line, &doc)) {
+    if (!json_parse_mended(r->parser, line, &doc)) {
         r->ops->noise(r->ctx, line, "not JSON");
         return;
     }

@@ -128,6 +128,12 @@ def test_a_chat_nobody_wrote_from_is_refused(bellhop, gateway):
     assert bellhop.metric("actions_refused_total") >= 1
 
 
+def test_a_text_that_was_cut_inside_an_emoji_is_sent(bellhop, gateway):
+    """Python writes half a surrogate pair as it is."""
+    chat = chat_of(bellhop, gateway)
+    assert gateway.act(op="send", chat_id=chat, content="cut \ud83d", metadata={})["success"]
+
+
 @pytest.mark.parametrize("action", [{}, {"op": "send"}, {"op": None, "chat_id": "c"}, {"op": "send", "chat_id": 7},
                                     {"op": "edit", "chat_id": "x"}, {"op": "send", "chat_id": "", "content": "x"}])
 def test_every_request_gets_exactly_one_result(gateway, action):

@@ -69,6 +69,14 @@ static void a_webhook_is_a_line_with_its_chat_and_its_body(void **state)
     buf_done(&out);
 }
 
+static void an_order_with_half_a_surrogate_pair_is_an_order(void **state)
+{
+    struct order o = read_order("{\"op\":\"send\",\"content\":\"cut \\ud83d\"}");
+
+    assert_true(str_eq(o.op, STR("send")));
+    assert_true(str_eq(json_str(o.doc, "content"), STR("cut \xef\xbf\xbd")));
+}
+
 static void text_is_a_send(void **state)
 {
     (void)state;
@@ -179,6 +187,7 @@ UNIT(agent_test_line)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_webhook_is_a_line_with_its_chat_and_its_body),
+        cmocka_unit_test(an_order_with_half_a_surrogate_pair_is_an_order),
         cmocka_unit_test(text_is_a_send),
         cmocka_unit_test(what_only_looks_like_an_order_is_text),
         cmocka_unit_test(an_empty_line_says_nothing),

@@ -62,6 +62,8 @@ static void test_chat(void **state)
            "data: {\"choices\":[{\"delta\":{\"content\":null,\"refusal\":\"I will not\"}}]}\n\n"
            "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
            "text I will not;alive;done;");
+    expect(MODEL_CHAT, "data: {\"choices\":[{\"delta\":{\"content\":\"Hi \\ud83d\"}}]}\n\n",
+           "text Hi \xef\xbf\xbd;");
     expect(MODEL_CHAT, ": wait\n\nretry: 5\n\n", "alive;");
 }
 

@@ -155,6 +155,16 @@ static void stray_text_is_noise_and_is_not_answered(void **state)
     close_rig(&r);
 }
 
+static void a_request_with_half_a_surrogate_pair_is_answered(void **state)
+{
+    struct rig r;
+
+    open_rig(&r);
+    hear(&r, "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ask\",\"params\":{\"x\":\"\\ud83d\"}}");
+    assert_string_equal(buf_z(&r.seen), "ask ask 1|");
+    close_rig(&r);
+}
+
 static void open_requests_are_bounded_both_ways(void **state)
 {
     struct rig r;
@@ -227,6 +237,7 @@ UNIT(net_test_jsonrpc)
         cmocka_unit_test(an_answer_without_result_is_an_error),
         cmocka_unit_test(requests_are_answered_with_their_own_id),
         cmocka_unit_test(stray_text_is_noise_and_is_not_answered),
+        cmocka_unit_test(a_request_with_half_a_surrogate_pair_is_answered),
         cmocka_unit_test(open_requests_are_bounded_both_ways),
         cmocka_unit_test(an_open_request_is_found_by_its_id),
     };
