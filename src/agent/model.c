@@ -600,9 +600,11 @@ static bool begin_anew(struct model_turn *q, struct str said)
 {
     struct models *m = q->models;
     struct str key = str_of(q->turn->conversation->key);
+    const char *id = m->api == MODEL_RESPONSES ? kept_sessions_get(m->kept, key) : NULL;
 
-    if (m->api != MODEL_RESPONSES || kept_sessions_get(m->kept, key) == NULL ||
-        !str_contains(said, STR("previous_response")))
+    /* OpenAI names the field, vLLM only the answer that it does not have. */
+    if (id == NULL ||
+        (!str_contains(said, STR("previous_response")) && !str_contains(said, str_of(id))))
         return false;
     kept_sessions_forget(m->kept, key);
     conversation_tell(q->turn->conversation,

@@ -130,7 +130,9 @@ def test_what_was_said_is_finished_when_the_time_to_leave_is_over(bellhop, model
     sim.release.set()
 
 
-def test_what_the_server_forgot_is_told(bellhop, model, sim):
+@pytest.mark.parametrize("lost", [None, (404, "Response with id '{}' not found.")], ids=["openai", "vllm"])
+def test_what_the_server_forgot_is_told(bellhop, model, sim, lost):
+    sim.lost = lost or sim.lost
     model("responses")
     bellhop.write("one")
     wait_for(lambda: last(bellhop) == "You said: one", 20)

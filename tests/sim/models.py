@@ -27,6 +27,7 @@ class ModelSim:
         self.violations, self.requests, self.responses, self.closed = [], [], {}, 0
         self.refused, self.numbers = {}, itertools.count(1)
         self.release = threading.Event()
+        self.lost = (400, "Previous response with id '{}' not found. (previous_response_not_found)")
         sim = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -95,7 +96,7 @@ class ModelSim:
             self.wrong("no stable user")
         previous = request.get("previous_response_id")
         if previous is not None and previous not in self.responses:
-            raise Refusal(400, f"Previous response with id '{previous}' not found. (previous_response_not_found)")
+            raise Refusal(self.lost[0], self.lost[1].format(previous))
         said = request["input" if api == "responses" else "messages"]
         if isinstance(said, str):
             said = [{"role": "user", "content": said}]
