@@ -614,8 +614,11 @@ static void on_prompted(void *ctx, const struct jsonrpc_result *r)
 
 void acp_advance(struct acp_session *s)
 {
-    if (s->turn == NULL && s->command == NULL)
+    if (s->turn == NULL && s->command == NULL) {
+        if (is_idle(s)) /* its place may be wanted */
+            feed_hungry(s->backend);
         return;
+    }
     if (s->host != NULL && s->host->state == HOST_RETIRING && !s->prompted &&
         s->host->useless == NULL)
         session_leave(s);
@@ -687,7 +690,10 @@ static void acp_cancel(struct backend *base, struct agent_turn *t)
         s->turn = NULL;
         if (s->host == NULL && s->command == NULL)
             list_remove(&s->link);
+        else if (s->state == ACP_OFF && s->command == NULL)
+            session_lost(s); /* the program does not know it yet: its place is free */
         turn_end(t, TURN_CANCELLED, NULL);
+        feed_hungry(acp_of(base));
         return;
     }
     acp_drop_permissions(s, true);

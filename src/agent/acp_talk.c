@@ -360,24 +360,29 @@ void acp_drop_permissions(struct acp_session *s, bool tell)
 
 /* ---- modes and models ---- */
 
-static void keep_json(char **to, struct json v)
+/* False: @v is absent, or too long. */
+static bool keep_json(char **to, struct json v)
 {
     BUF_LOCAL text = BUF_INIT;
     struct jw w = jw_begin(&text);
 
     if (json_type(v) == JSON_ABSENT)
-        return;
+        return false;
     jw_value(&w, v);
-    if (text.n <= ACP_MAX_STATE)
-        set_text(to, buf_str(&text));
+    if (text.n > ACP_MAX_STATE)
+        return false;
+    set_text(to, buf_str(&text));
+    return true;
 }
 
 void acp_keep_state(struct acp_session *s, struct json result)
 {
     struct str mode = json_str(result, "currentModeId");
 
-    keep_json(&s->modes, json_get(result, "modes"));
-    keep_json(&s->models, json_get(result, "models"));
+    if (keep_json(&s->modes, json_get(result, "modes")))
+        set_text(&s->mode, STR_NULL);
+    if (keep_json(&s->models, json_get(result, "models")))
+        set_text(&s->model, STR_NULL);
     keep_json(&s->options, json_get(result, "configOptions"));
     if (mode.p == NULL)
         mode = json_str(result, "modeId");

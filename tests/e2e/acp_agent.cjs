@@ -2,6 +2,7 @@
 // (npm @agentclientprotocol/sdk).  A message that breaks the schema ends it with status 9.
 //   ACP_CAN      JSON, agentCapabilities; its member "sessions" (modes, options) goes into session/new
 //   ACP_FORGETS  continues sessions that it does not have, and refuses their prompts, as Hermes does
+//   ACP_OPENS    milliseconds that session/new takes
 //   ACP_LOGIN    wants a login: authenticate with the method "x"
 //   ACP_FILES    a directory: log (one JSON line per message of the client), sessions that survive
 const fs = require("fs"), path = require("path"), readline = require("readline");
@@ -129,7 +130,8 @@ const methods = {
     logged = true;
     return {};
   },
-  "session/new": () => {
+  "session/new": async () => {
+    await sleep(Number(process.env.ACP_OPENS || 0));
     if (process.env.ACP_LOGIN && !logged) throw new Refuse(-32000, "Authentication required");
     const sessionId = `s-${process.pid}-${live.size}`;
     live.set(sessionId, { said: [] });

@@ -594,6 +594,32 @@ def test_a_command_that_the_agent_dies_of_is_not_repeated(bellhop, scripted):
     assert len(scripted.log("session/set_mode")) == 1
 
 
+def test_the_mode_that_is_told_is_the_one_of_a_new_session(bellhop, scripted):
+    modes = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask first"}, {"id": "code", "name": "Code"}]}
+    scripted.start(can={"sessions": {"modes": modes}})
+    link(bellhop)
+    bellhop.write("/mode code")
+    says(bellhop, "The mode is now code.")
+    bellhop.write("die-once")
+    says(bellhop, "heard die-once")
+    bellhop.write("/mode")
+    says(bellhop, "Choose with /mode NAME:\n\u2022 ask (Ask first)\n- code")
+
+
+@pytest.mark.parametrize("slow", [{"before": "sleep 2"}, {"env": {"ACP_OPENS": "2000"}}], ids=["program", "session"])
+def test_who_stops_before_the_session_is_open_leaves_a_place(bellhop, scripted, slow):
+    scripted.start("--sessions", "1", "--max-programs", "1", can={"loadSession": True}, **slow)
+    bellhop.write("one")
+    if "env" in slow:
+        wait_for(lambda: scripted.log("session/new"))
+    else:
+        wait_for(lambda: bellhop.instance("mine")["unacked"] == 1)
+    bellhop.write("/stop")
+    says(bellhop, "Stopped.")
+    bellhop.write("two", visitor="acp-visitor-000002")
+    says(bellhop, "heard two", visitor="acp-visitor-000002")
+
+
 @long
 def test_a_program_each_and_no_more_than_allowed(bellhop, scripted):
     scripted.start("--sessions", "1", "--max-programs", "2", can={"loadSession": True})
