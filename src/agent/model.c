@@ -76,6 +76,7 @@ struct model_turn { /* one turn */
     char *id;           /* owned; of this answer */
     struct agent_person by;
     bool reading, retried;
+    bool continues; /* responses: what was said before was named */
     int64_t again_ms; /* not asked again before; 0: it does not matter */
     enum turn_end how;
     char why[160];
@@ -393,8 +394,11 @@ static void write_body(struct model_turn *q, struct str user, struct buf *out)
     jw_kraw(&w, "content", buf_str(&q->content));
     jw_end_obj(&w);
     jw_end_arr(&w);
-    if (m->api == MODEL_RESPONSES)
-        jw_kstr_opt(&w, "previous_response_id", str_of(kept_sessions_get(m->kept, str_of(c->key))));
+    if (m->api == MODEL_RESPONSES) {
+        const char *id = kept_sessions_get(m->kept, str_of(c->key));
+        q->continues = id != NULL;
+        jw_kstr_opt(&w, "previous_response_id", str_of(id));
+    }
     jw_end_obj(&w);
 }
 
@@ -497,7 +501,8 @@ static void remember(struct model_turn *q)
     struct conversation *c = q->turn->conversation;
 
     if (m->api == MODEL_RESPONSES) {
-        if (q->id != NULL && q->how == TURN_DONE)
+        bool erased = q->continues && kept_sessions_get(m->kept, str_of(c->key)) == NULL;
+        if (q->id != NULL && q->how == TURN_DONE && !erased)
             kept_sessions_put(m->kept, str_of(c->key), str_of(q->id), q->by);
         return;
     }

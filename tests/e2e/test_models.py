@@ -230,6 +230,20 @@ def test_an_erased_person_is_forgotten_by_the_models_that_bellhop_runs(make_bell
     assert not left(ada) and not left(bob)
 
 
+@BOTH
+def test_who_is_erased_while_the_model_answers_is_forgotten(make_bellhop, sim, api):
+    server = hosted(make_bellhop, sim, api)
+    ada = "ada-0123456789abcdef"
+    talk(server, ada, "a secret")
+    ada_id = json.loads(server.cli("why", "--platform", "web", "--json").stdout)[0]["userId"]
+    server.write("hold", visitor=ada)
+    wait_for(lambda: len(sim.requests) == 2)
+    server.cli("erase", "--person", f"web:{ada_id}", "--yes")
+    sim.release.set()
+    wait_for(lambda: server.instance("mine")["unacked"] == 0)
+    talk(server, ada, "how many", "0 before")
+
+
 def test_the_retention_counts_for_histories_too(make_bellhop, sim):
     server = hosted(make_bellhop, sim, "chat", "retention: 5d\n", start=False)
     clock = Clock(server)
