@@ -386,6 +386,14 @@ static void feed_hungry(struct acp *b)
     }
 }
 
+/* A session that has nothing to do gives its place to the next. */
+static void go_on(struct acp_session *s)
+{
+    acp_advance(s);
+    if (is_idle(s))
+        feed_hungry(s->backend);
+}
+
 static void on_restart(struct timer *t)
 {
     feed_hungry(container_of(t, struct acp, restart));
@@ -425,7 +433,7 @@ static void session_opened(struct acp_session *s, struct str id, struct json res
     kept_sessions_put(s->backend->kept, str_of(s->conversation->key), str_of(s->id),
                       conversation_person(s->conversation));
     acp_keep_state(s, result);
-    acp_advance(s);
+    go_on(s);
 }
 
 static void on_new(void *ctx, const struct jsonrpc_result *r)
@@ -614,11 +622,8 @@ static void on_prompted(void *ctx, const struct jsonrpc_result *r)
 
 void acp_advance(struct acp_session *s)
 {
-    if (s->turn == NULL && s->command == NULL) {
-        if (is_idle(s)) /* its place may be wanted */
-            feed_hungry(s->backend);
+    if (s->turn == NULL && s->command == NULL)
         return;
-    }
     if (s->host != NULL && s->host->state == HOST_RETIRING && !s->prompted &&
         s->host->useless == NULL)
         session_leave(s);
@@ -639,7 +644,7 @@ void acp_advance(struct acp_session *s)
 
 static void on_again(struct timer *t)
 {
-    acp_advance(container_of(t, struct acp_session, again));
+    go_on(container_of(t, struct acp_session, again));
 }
 
 struct acp_session *acp_session_of(struct acp *b, struct conversation *c)

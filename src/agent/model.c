@@ -76,7 +76,7 @@ struct model_turn { /* one turn */
     char *id;           /* owned; of this answer */
     struct agent_person by;
     bool reading, retried;
-    bool continues; /* responses: what was said before was named */
+    bool continues;   /* responses: what was said before was named */
     int64_t again_ms; /* not asked again before; 0: it does not matter */
     enum turn_end how;
     char why[160];
