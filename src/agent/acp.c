@@ -720,7 +720,7 @@ static void on_session_patience(struct timer *timer)
              : commanded ? "a command"
                          : "session/new",
              s->conversation->key);
-    if (commanded)
+    if (s->command != NULL) /* its session may not have opened */
         conversation_tell(s->conversation, STR("The agent did not answer the command."));
     acp_drop_command(s);
     session_leave(s);

@@ -594,6 +594,13 @@ def test_a_command_that_the_agent_dies_of_is_not_repeated(bellhop, scripted):
     assert len(scripted.log("session/set_mode")) == 1
 
 
+@long
+def test_a_command_for_a_session_that_does_not_open_is_told(bellhop, scripted):
+    scripted.start(env={"ACP_OPENS": "600000"})
+    bellhop.write("/mode")
+    says(bellhop, "The agent did not answer the command.", timeout=140)
+
+
 def test_the_mode_that_is_told_is_the_one_of_a_new_session(bellhop, scripted):
     modes = {"currentModeId": "ask", "availableModes": [{"id": "ask", "name": "Ask first"}, {"id": "code", "name": "Code"}]}
     scripted.start(can={"sessions": {"modes": modes}})
