@@ -19,6 +19,7 @@
 #include "media/media_write.h"
 #include "platform/manifest.h"
 #include "platform/sender.h"
+#include "relay/in/inside.h"
 #include "relay/relay.h"
 #include "store/store.h"
 #include "tenancy/rights.h"
@@ -676,6 +677,16 @@ enum gate_sight host_may_act(struct host *h, struct platform *p, const struct ac
     return h->relay != NULL
                ? relay_may_act(h->relay, from, str_of(p->ops->name), str_of(p->bot), place)
                : GATE_SIGHT_UNKNOWN;
+}
+
+bool host_had_event(struct host *h, struct platform *p, const struct action_from *from,
+                    struct str event_id)
+{
+    const struct event ev = {.platform = str_of(p->ops->name),
+                             .bot = str_of(p->bot),
+                             .event_id = event_id};
+
+    return h->relay != NULL && relay_known_ms(h->relay, from->tenant, from->instance, &ev) != 0;
 }
 
 bool host_has_instance(const struct host *h, struct str tenant, struct str instance)

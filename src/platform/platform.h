@@ -389,6 +389,9 @@ bool host_revive(struct host *h, struct platform *p, const struct action_from *f
  * told yet who sees it. */
 enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
                              const struct action_place *place);
+/* Had the instance of @from this event of @p, as far as deduplication keys are kept? */
+bool host_had_event(struct host *h, struct platform *p, const struct action_from *from,
+                    struct str event_id);
 #define HOST_NO_RIGHT "this agent has no right to act in this chat any more"
 bool host_has_instance(const struct host *h, struct str tenant, struct str instance);
 /* A new number, larger than every earlier one, across restarts too. */

@@ -131,6 +131,11 @@ void host_fail(struct host *h, struct action_id id, const char *fmt, ...)
 void host_cut_off(struct host *h, const struct action_from *from, const char *error)
 {
 }
+bool host_had_event(struct host *h, struct platform *p, const struct action_from *from,
+                    struct str event_id)
+{
+    return false;
+}
 enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
                              const struct action_place *place)
 {

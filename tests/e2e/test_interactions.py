@@ -328,6 +328,32 @@ def test_no_thread_is_opened_under_a_command(oracle, sim, make_bellhop, dial, mo
     assert sim.texts(GENERAL) == ["two", "three", "four"]
 
 
+@pytest.mark.parametrize("mode", ["passthrough", "inbound"])
+def test_a_restart_forgets_no_command(oracle, sim, make_bellhop, dial, mode):  # noqa: F811
+    e = Edge(oracle, sim, make_bellhop, dial, more=f", interactions: {mode}, auto_thread: true")
+    sim.say(GENERAL, "a message")
+    e.gateway.hear("a message")
+    e.interact()
+    id = e.gateway.hear("/ask")["event"]["message_id"] if mode == "inbound" else forwarded(e.gateway)[1]["id"]
+    assert send(e.gateway, "one", reply_to=id)["success"]
+    e.interact(token=TOKEN + "t", channel_id=THREAD, channel={"id": THREAD, "type": 11, "parent_id": GENERAL})
+    if mode == "inbound":
+        inside = e.gateway.hear("/ask")["event"]["message_id"]
+        assert e.gateway.act(op="send", chat_id=GENERAL, content="inside", reply_to=inside, metadata={"thread_id": THREAD})["success"]
+    e.server.restart()
+    gateway = e.dial()
+    for n, text in enumerate(("two", "three", "four")):
+        assert send(gateway, text, reply_to=id)["success"], text
+        if n == 0:
+            wait_for(lambda: sim.live())
+    assert send(gateway, "five")["success"]
+    assert sim.texts(GENERAL) == ["two", "three", "four", "five"]
+    assert not [path for _, path, *_ in sim.calls if path.startswith("/channels/") and id in path]
+    if mode == "inbound":  # the thread may be a private one
+        assert "name its thread" in send(gateway, "a secret", reply_to=inside)["error"]
+        assert sim.texts(GENERAL) == ["two", "three", "four", "five"]
+
+
 def test_follow_up_edits_first_and_posts_then(edge):
     edge.interact()
     forwarded(edge.gateway)

@@ -210,6 +210,7 @@ struct str discord_name_opened_as(const struct discord *d, uint64_t thread_id);
 void discord_auto_note(struct discord *d, struct event *ev);
 /* Notes where the bot's message is, or where a person gave a command: no thread opens under it. */
 void discord_auto_at(struct discord *d, uint64_t message_id, uint64_t channel_id);
+bool discord_auto_is_at(const struct discord *d, uint64_t message_id, uint64_t channel_id);
 /* The thread, existing or to be opened, for an action that names none; 0: the chat itself. */
 uint64_t discord_auto_target(struct discord *d, const struct action_from *from,
                              const struct action *a);

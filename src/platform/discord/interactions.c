@@ -147,6 +147,7 @@ bool discord_interaction_read(struct json body, struct discord_interaction *ret)
     ret->user_name = ret->user_display_name;
     ret->by_bot = json_as_bool(json_get(user, "bot"), false);
     ret->in_thread = discord_channel_is_thread((int)json_i64(channel, "type", 0));
+    ret->in_channel = !ret->in_thread && json_get(channel, "type").doc != NULL;
     ret->parent_id = id_of(json_get(channel, "parent_id"), ret->numbers[5]);
     return true;
 }
@@ -224,11 +225,16 @@ void discord_interaction_text(const struct discord_interaction *x, struct buf *o
     }
 }
 
+void discord_interaction_event_id(char ret[32], struct str id, bool opens_none)
+{
+    snprintf(ret, 32, "%c%.*s", opens_none ? 'c' : 'i', id.n < 24 ? (int)id.n : 24,
+             id.p != NULL ? id.p : "");
+}
+
 static void set_common(struct discord_interaction *x, struct str bot, struct event *ev)
 {
     *ev = (struct event){.platform = STR("discord"), .bot = bot};
-    snprintf(x->event_id, sizeof x->event_id, "i%.*s", x->id.n < 24 ? (int)x->id.n : 24,
-             x->id.p != NULL ? x->id.p : "");
+    discord_interaction_event_id(x->event_id, x->id, x->in_parent && x->in_channel);
     ev->event_id = x->id.n > 0 ? str_of(x->event_id) : STR_NULL;
     ev->message_id = x->id;
     ev->chat_id = x->channel_id;

@@ -25,11 +25,16 @@ struct discord_interaction { /* borrows from the JSON and from itself: not to be
     struct str user_id, user_name, user_display_name, user_handle;
     struct str name, parent_id; /* the command's name; the channel of a thread */
     bool in_thread, by_bot;
+    bool in_channel;     /* Discord says where it is, and that is no thread */
     bool in_parent;      /* set by the caller: the chat id of a thread is that of its channel */
     char numbers[6][24]; /* ids that came as numbers */
     char route_key[32];
-    char event_id[32]; /* "i" and the id: no message has it, so nobody reacts or threads under it */
+    char event_id[32]; /* discord_interaction_event_id() */
 };
+
+/* Writes a letter and the id: no message has this one, so nobody reacts or threads under it.
+ * @opens_none: given in a channel where answers to messages open threads (threads.c). */
+void discord_interaction_event_id(char ret[32], struct str id, bool opens_none);
 
 /* False: @body is not an interaction. */
 bool discord_interaction_read(struct json body, struct discord_interaction *ret);

@@ -579,7 +579,8 @@ static void start_message(struct discord *d, uint64_t channel_id, struct discord
         if (under && m->reply_to == channel_id)
             m->reply_to = 0; /* the thread hangs under that message: no quote needed */
     } else if (d->cfg->auto_thread && m->reply_to != 0 && !names_thread(a)) {
-        m->must_quote = dcache_channel(d->cache, chat) == NULL;
+        m->must_quote = dcache_channel(d->cache, chat) == NULL &&
+                        !discord_auto_is_at(d, m->reply_to, chat); /* a command */
     }
     if (a->file != NULL)
         attachment_copy(&m->file, a);

@@ -14,7 +14,7 @@
  *
  * The newest MAX_MARKS marks are kept in memory.  After a restart outbound.c asks Discord: it reads
  * the message that a new thread is named after, and tries an edit in one older thread after the
- * other. */
+ * other.  A command given in a channel is known by its deduplication key (command_mark()). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +22,7 @@
 #include "base/mem.h"
 #include "base/percent.h"
 #include "platform/discord/discord_priv.h"
+#include "platform/discord/interactions.h"
 #include "store/store.h"
 
 enum {
@@ -272,6 +273,28 @@ static bool may_be_its_thread(const struct discord *d, uint64_t id, uint64_t cha
     return ch == NULL || (discord_channel_is_thread(ch->type) && ch->parent_id == chat);
 }
 
+/* The mark of a command that @from had from a channel before a restart; NULL: it had none.  One
+ * given in a thread has another event id, and its answer has to name the thread. */
+static const struct thread_mark *command_mark(struct discord *d, const struct action_from *from,
+                                              uint64_t about, uint64_t chat)
+{
+    char id[24], event_id[32];
+
+    snprintf(id, sizeof id, "%" PRIu64, about);
+    discord_interaction_event_id(event_id, str_of(id), true);
+    if (!host_had_event(d->base.host, &d->base, from, str_of(event_id)))
+        return NULL;
+    discord_auto_at(d, about, chat);
+    return lru_find(&d->marks, id_key(&about));
+}
+
+bool discord_auto_is_at(const struct discord *d, uint64_t message_id, uint64_t channel_id)
+{
+    const struct thread_mark *m = lru_find(&d->marks, id_key(&message_id));
+
+    return m != NULL && m->thread_id == channel_id;
+}
+
 uint64_t discord_auto_target(struct discord *d, const struct action_from *from,
                              const struct action *a)
 {
@@ -282,6 +305,8 @@ uint64_t discord_auto_target(struct discord *d, const struct action_from *from,
     if (a->op == ACTION_THREAD_CREATE || a->op == ACTION_THREAD_RENAME)
         return 0;
     const struct thread_mark *m = about != 0 ? lru_find(&d->marks, id_key(&about)) : NULL;
+    if (m == NULL && about != 0)
+        m = command_mark(d, from, about, chat);
     if (m != NULL && m->thread_id != 0)
         return may_be_its_thread(d, m->thread_id, chat) ? m->thread_id : 0;
     if (!speaks && a->op != ACTION_TYPING)

@@ -106,6 +106,11 @@ void host_cut_off(struct host *h, const struct action_from *from, const char *er
                STR_FMT(from->request_id), error);
 }
 
+bool host_had_event(struct host *h, struct platform *p, const struct action_from *from,
+                    struct str event_id)
+{
+    return false;
+}
 enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
                              const struct action_place *place)
 {

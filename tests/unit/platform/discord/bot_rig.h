@@ -79,6 +79,11 @@ void host_context(struct host *h, struct context_ask ask, const struct event_sai
                   bool failed)
 {
 }
+bool host_had_event(struct host *h, struct platform *p, const struct action_from *from,
+                    struct str event_id)
+{
+    return false;
+}
 enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
                              const struct action_place *place)
 {

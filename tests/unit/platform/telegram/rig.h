@@ -92,6 +92,11 @@ void host_accept_cancel(struct host *h, struct accept_id id)
 {
     w.events[id.index].done = NULL;
 }
+bool host_had_event(struct host *h, struct platform *p, const struct action_from *from,
+                    struct str event_id)
+{
+    return false;
+}
 enum gate_sight host_may_act(struct host *h, struct platform *p, const struct action_from *from,
                              const struct action_place *place)
 {
