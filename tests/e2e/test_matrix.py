@@ -389,6 +389,22 @@ def test_what_was_said_between_invitation_and_join_is_heard(sync):
     assert g.quiet()
 
 
+def test_a_busy_room_loses_nothing_that_was_said_since_the_invitation(sync):
+    s, g = sync.sim, sync.gateway
+    room = s.room()
+    for n in range(120):
+        s.say(room, f"before {n}")
+    s.trouble("join", 500, "M_UNKNOWN", times=2)
+    s.invite(room)
+    for n in range(130):
+        s.say(room, f"after {n}")
+    wait_for(lambda: BOT in s.members(room))
+    s.say(room, "and now")
+    for text in [*(f"after {n}" for n in range(130)), "and now"]:
+        assert g.next("inbound")["event"]["text"] == text
+    assert g.quiet()
+
+
 def test_the_bot_follows_to_the_room_that_replaces_one(rig):
     s, g = rig.sim, rig.gateway
     room = group(rig)

@@ -18,7 +18,8 @@
  * read forwards from the last `since`, so that a long one needs little memory.
  *
  * The first sync ever only tells where rooms are: old messages stay unanswered.  In a room that
- * the bot has just joined, events count from its invitation on. */
+ * the bot has just joined, events count from its invitation on, so a gap there is read from the
+ * `since` of the sync that told the invitation. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,6 +193,8 @@ struct mx_queue { /* the events of one room; in the batch's arena */
     struct list link; /* mx_batch.waiting */
     struct str read;  /* the newest event that was for the bot; absent: none */
     struct str actor; /* the user of ours it was for */
+    bool skips;       /* events count from the entry of the bot on, which has not come yet */
+    bool has_entry;   /* the entry is in the timeline, maybe not only there */
 };
 
 struct mx_accepting {
@@ -466,6 +469,16 @@ static void batch_begin(struct matrix *m)
 
 static void batch_done(struct matrix *m);
 
+/* Is @event of a time before the bot was invited to the room?  Its state counts all the same. */
+static bool too_early(struct mx_queue *l, struct json event)
+{
+    struct mx_state s;
+
+    l->skips =
+        l->skips && (l->gap != NULL || l->has_entry) && !mx_is_entry(event, str_of(l->m->base.bot));
+    return l->skips && !mx_state_read(event, &s);
+}
+
 static void queue_go(struct mx_queue *l)
 {
     struct matrix *m = l->m;
@@ -484,7 +497,7 @@ static void queue_go(struct mx_queue *l)
                 batch_done(m);
             return;
         }
-        if (!take(l, event))
+        if (too_early(l, event) || !take(l, event))
             queue_next(l);
     }
 }
@@ -615,37 +628,66 @@ static void batch_done(struct matrix *m)
 
 /* ---- /sync ---- */
 
+/* The gap before the timeline @told of the queue's room is to be read from @since on. */
+static void add_gap(struct mx_queue *l, struct str since, struct json told)
+{
+    struct str before = json_str(told, "prev_batch");
+
+    if (before.n == 0 || before.n > 4096 || since.n == 0 ||
+        !json_as_bool(json_get(told, "limited"), false))
+        return;
+    l->gap = xcalloc(1, sizeof *l->gap);
+    l->gap->queue = l;
+    buf_add_str(&l->gap->from, since);
+    buf_add_str(&l->gap->to, before);
+}
+
+/* What the timeline tells of the entry of the bot into a room.  True: nothing that is for the bot
+ * came before the timeline. */
+static bool find_entry(struct mx_queue *l, struct json events, bool was_invited)
+{
+    bool whole = false;
+    struct mx_state s;
+
+    for (struct json_iter it = {0}; json_next(events, &it);)
+        if (mx_is_entry(it.value, str_of(l->m->base.bot))) {
+            l->has_entry = true;
+            whole |= !was_invited ||
+                     (mx_state_read(it.value, &s) && str_eq(s.membership, STR("invite")));
+        }
+    return whole;
+}
+
+static void queue_timeline(struct matrix *m, struct str room, struct json timeline, bool was_in,
+                           struct str invited_since)
+{
+    struct mx_queue *l = queue_of(m, room);
+    struct json events = json_get(timeline, "events");
+
+    l->skips = !was_in;
+    if (was_in || !find_entry(l, events, invited_since.n > 0))
+        add_gap(l, invited_since.n > 0 ? invited_since : buf_str(&m->in.since), timeline);
+    for (struct json_iter it = {0}; json_next(events, &it);)
+        queue_add(l, it.value);
+}
+
 static void take_joined(struct matrix *m, struct str room, struct json told, bool first)
 {
     struct json timeline = json_get(told, "timeline"), events = json_get(timeline, "events");
-    struct str before = json_str(timeline, "prev_batch");
     struct mx_room *r = mx_room_use(m, room);
-    bool was_in = r->joined, entered = false;
+    bool was_in = r->joined;
+    struct str since = arena_str(&m->in.batch.arena, str_of(r->invited_since));
     struct mx_state s;
 
     for (struct json_iter it = {0}; json_next(json_get(json_get(told, "state"), "events"), &it);)
         if (mx_state_read(it.value, &s))
             mx_room_apply(m, room, &s, false);
-    for (struct json_iter it = {0}; !was_in && json_next(events, &it);)
-        entered |= mx_is_entry(it.value, str_of(m->base.bot));
     if (first) { /* old messages stay unanswered, but their state counts */
         for (struct json_iter it = {0}; json_next(events, &it);)
             if (mx_state_read(it.value, &s))
                 mx_room_apply(m, room, &s, false);
     } else if (json_count(events) > 0) {
-        struct mx_queue *l = queue_of(m, room);
-        if (was_in && before.n > 0 && before.n <= 4096 && m->in.since.n > 0 &&
-            json_as_bool(json_get(timeline, "limited"), false)) {
-            l->gap = xcalloc(1, sizeof *l->gap);
-            l->gap->queue = l;
-            buf_add_str(&l->gap->from, buf_str(&m->in.since));
-            buf_add_str(&l->gap->to, before);
-        }
-        for (struct json_iter it = {0}; json_next(events, &it);) {
-            entered = entered && !mx_is_entry(it.value, str_of(m->base.bot));
-            if (!entered || mx_state_read(it.value, &s))
-                queue_add(l, it.value);
-        }
+        queue_timeline(m, room, timeline, was_in, since);
     }
     r = mx_room_use(m, room);
     if (!r->joined) {

@@ -32,7 +32,8 @@ struct mx_room {
     struct lru_entry lru; /* the room's id */
     char *name;           /* owned; NULL: none */
     char *users; /* owned; users of instances in the room, each followed by 0x1f; NULL: none */
-    char *inviter, *invited; /* owned; an invitation that waits: its author, the user of ours */
+    char *inviter, *invited; /* owned; an invitation that waits: its author, the user of ours, */
+    char *invited_since;     /* and the `since` of the sync that told it */
     uint32_t members;        /* who joined */
     bool known;              /* members, name and encryption are known */
     bool joined;             /* the bot is in the room */

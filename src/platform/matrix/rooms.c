@@ -38,7 +38,7 @@ enum {
 /* ---- records ---- */
 
 struct room_record {
-    struct str bot, room, name, users, inviter, invited;
+    struct str bot, room, name, users, inviter, invited, invited_since;
     uint32_t members;
     bool known, joined, encrypted, told;
 };
@@ -49,6 +49,7 @@ static const struct record_field room_fields[] = {
     RECORD_FIELD(struct room_record, users, "users", 0, .max = MAX_USERS),
     RECORD_FIELD(struct room_record, inviter, "inviter", 0, .max = MX_ID_MAX),
     RECORD_FIELD(struct room_record, invited, "invited", 0, .max = MX_ID_MAX),
+    RECORD_FIELD(struct room_record, invited_since, "invited_since", 0, .max = 4096),
     RECORD_FIELD(struct room_record, members, "members", 0),
     RECORD_FIELD(struct room_record, known, "known", 0),
     RECORD_FIELD(struct room_record, joined, "joined", 0),
@@ -66,6 +67,7 @@ void mx_room_save(struct matrix *m, const struct mx_room *r)
                             .users = str_of(r->users),
                             .inviter = str_of(r->inviter),
                             .invited = str_of(r->invited),
+                            .invited_since = str_of(r->invited_since),
                             .members = r->members,
                             .known = r->known,
                             .joined = r->joined,
@@ -84,12 +86,16 @@ static void set(char **at, struct str s)
     *at = str_dup_opt(s);
 }
 
-static void set_invitation(struct mx_room *r, struct str inviter, struct str invited)
+/* @since stays the first one while the invitation is repeated. */
+static void set_invitation(struct mx_room *r, struct str inviter, struct str invited,
+                           struct str since)
 {
     bool was = r->invited != NULL;
 
     set(&r->inviter, inviter);
     set(&r->invited, invited);
+    if (!was || r->invited == NULL)
+        set(&r->invited_since, since);
     if (!was && r->invited != NULL) {
         list_append(&r->of->invited, &r->waits);
         r->of->n_invited++;
@@ -99,11 +105,16 @@ static void set_invitation(struct mx_room *r, struct str inviter, struct str inv
     }
 }
 
+static void end_invitation(struct mx_room *r)
+{
+    set_invitation(r, STR_NULL, STR_NULL, STR_NULL);
+}
+
 static void room_free(struct lru *l, void *entry)
 {
     struct mx_room *r = entry;
 
-    set_invitation(r, STR_NULL, STR_NULL);
+    end_invitation(r);
     r->of->n_encrypted -= r->encrypted;
     free(r->name);
     free(r->users);
@@ -137,7 +148,7 @@ static bool on_record(void *ctx, struct str key, void *thing)
     struct mx_room *r = mx_room_use(m, x->room);
     set(&r->name, x->name);
     set(&r->users, x->users);
-    set_invitation(r, x->inviter, x->invited);
+    set_invitation(r, x->inviter, x->invited, x->invited_since);
     r->members = x->members;
     r->known = x->known;
     r->joined = x->joined;
@@ -196,7 +207,7 @@ void mx_forget(struct platform *p, struct str person)
     list_each (&m->invited, it, nxt) {
         struct mx_room *r = list_entry(it, struct mx_room, waits);
         if (str_eq(str_of(r->inviter), person))
-            set_invitation(r, STR_NULL, STR_NULL);
+            end_invitation(r);
     }
 }
 
@@ -295,7 +306,7 @@ void mx_room_left(struct matrix *m, struct str room, struct str user)
     else
         set_user(r, user, false);
     if (str_eq(str_of(r->invited), user))
-        set_invitation(r, STR_NULL, STR_NULL);
+        end_invitation(r);
     r->known = false;
     mx_room_save(m, r);
 }
@@ -308,7 +319,7 @@ static void our_membership(struct matrix *m, struct mx_room *r, const struct mx_
         else
             set_user(r, s->user, true);
         if (str_eq(str_of(r->invited), s->user))
-            set_invitation(r, STR_NULL, STR_NULL);
+            end_invitation(r);
         if (r->encrypted)
             mx_room_is_encrypted(m, r);
         if (mx_is_service(m)) /* a sync tells the state of a room that was joined */
@@ -596,7 +607,7 @@ static void on_joined(void *ctx, const struct sender_verdict *v)
     r->joining = false;
     if (v->end == SENDER_REFUSED) {
         log_warn(&m->base.log, "room %s cannot be joined: %s", t->room, v->why);
-        set_invitation(r, STR_NULL, STR_NULL);
+        end_invitation(r);
         mx_room_save(m, r);
     }
 }
@@ -667,10 +678,10 @@ void mx_invited(struct matrix *m, struct str room, struct str inviter, struct st
         mx_room_path(&path, old->lru.key, "/leave");
         mx_ask(m, "POST", buf_str(&path), STR("{}"), str_of(old->invited),
                &(struct sender_question){0});
-        set_invitation(old, STR_NULL, STR_NULL);
+        end_invitation(old);
         mx_room_save(m, old);
     }
-    set_invitation(r, inviter, user);
+    set_invitation(r, inviter, user, buf_str(&m->in.since));
     mx_room_save(m, r);
     if (may_join(m, r)) {
         if (!r->joining)
