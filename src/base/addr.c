@@ -71,6 +71,16 @@ bool addr_parse(struct str text, struct addr *ret)
     return true;
 }
 
+bool addr_host_is_local(struct str host)
+{
+    static const uint8_t one[16] = {[15] = 1};
+    struct addr a;
+
+    if (!addr_parse(host, &a))
+        return str_eq_ci(host, STR("localhost"));
+    return a.n == 4 ? a.bytes[0] == 127 : memcmp(a.bytes, one, sizeof one) == 0;
+}
+
 void addr_text(const struct addr *a, char *ret_text)
 {
     if (a->n == 0)

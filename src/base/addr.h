@@ -12,6 +12,8 @@ struct addr { /* an IPv4 address on an IPv6 socket is an IPv4 address here */
 struct addr addr_of(const struct sockaddr *a);
 /* "192.0.2.1", "2001:db8::1"; also in brackets, and with a port behind.  False: not an address. */
 bool addr_parse(struct str text, struct addr *ret);
+/* Does this name of a host mean this machine: localhost, or a loopback address? */
+bool addr_host_is_local(struct str host);
 enum { ADDR_TEXT_BYTES = 48 };
 void addr_text(const struct addr *a, char *ret_text); /* "unix" for none */
 /* The key that limits count under: the address, for IPv6 its network (/64).  Borrowed. */

@@ -3,12 +3,13 @@ import email.utils
 import json
 import os
 import sqlite3
+import subprocess
 import time
 import urllib.request
 
 import pytest
 
-from conftest import days_pass, rows_naming, wait_for
+from conftest import PROGRAM, days_pass, rows_naming, wait_for
 from mail_faults import CutImap, FaultySmtp, WithholdingImap
 from mail_servers import AUTHSERV, BOT, PASSWORD, MailServers
 
@@ -458,6 +459,18 @@ def test_a_person_is_erased(rig):
     assert erased["mails"] > 0
     rig.server.stop()
     assert rows_naming(rig.server, ALICE) == [] and rows_naming(rig.server, "Between us") == []
+
+
+@pytest.mark.parametrize("url, fine", [("http://localhost:9/t", True), ("http://127.0.0.1:9/t", True), ("https://login.example/t", True),
+                                       ("http://localhost.evil.example/t", False), ("http://127.0.0.1.evil.example/t", False),
+                                       ("http://localhost@evil.example/t", False), ("http://login.example/t", False)])
+def test_only_a_token_server_on_this_machine_is_asked_without_tls(tmp_path, url, fine):
+    config = tmp_path / "bellhop.yaml"
+    config.write_text(f"state_dir: {tmp_path}/state\nplatforms:\n  - {{platform: email, bot: {BOT}, authserv_id: mx.example.org,\n"
+                      "     imap: {host: 127.0.0.1, port: 9, user: u}, smtp: {host: 127.0.0.1, port: 9, user: u},\n"
+                      f"     oauth: {{token_url: '{url}', client_id: c, refresh_token: r}}}}\n")
+    done = subprocess.run([PROGRAM, "doctor", "-c", config], text=True, capture_output=True, timeout=60)
+    assert ("`oauth.token_url` must begin with https://" not in done.stdout + done.stderr) == fine, done
 
 
 def test_a_mailbox_without_a_password(servers, make_bellhop, dial):

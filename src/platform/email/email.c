@@ -5,10 +5,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "base/addr.h"
 #include "base/config.h"
 #include "base/crypto.h"
 #include "base/jw.h"
 #include "base/mem.h"
+#include "base/url.h"
 #include "platform/email/email_priv.h"
 #include "platform/email/mail_late.h"
 #include "store/sweep.h"
@@ -65,7 +67,10 @@ static const struct config_key keys[] = {
 
 static bool is_local(const char *url)
 {
-    return strncmp(url, "http://127.0.0.1", 16) == 0 || strncmp(url, "http://localhost", 16) == 0;
+    struct url u;
+
+    return url_split(str_of(url), &u) == NULL && str_eq(u.scheme, STR("http")) &&
+           u.user.p == NULL && addr_host_is_local(u.host);
 }
 
 static bool check(void *settings, char *ret_why)

@@ -149,7 +149,6 @@ static bool check(void *settings, char *ret_why)
     struct str bot = str_of(s->base.bot);
     ptrdiff_t at = str_find(bot, '@');
     struct str network = at > 0 ? str_skip(bot, (size_t)at + 1) : STR_NULL;
-    struct addr addr;
     char *host;
     uint16_t port;
 
@@ -159,8 +158,7 @@ static bool check(void *settings, char *ret_why)
                                "your own name for the network (letters, digits, - . _)");
     if (s->server == NULL || !split_server(s->server, s->tls, &host, &port))
         return bh_why(ret_why, "an irc platform needs `server`, such as irc.libera.chat:6697");
-    bool local = strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
-                 (addr_parse(str_of(host), &addr) && addr.n == 4 && addr.bytes[0] == 127);
+    bool local = addr_host_is_local(str_of(host));
     free(host);
     if (!is_word(s->username))
         return bh_why(ret_why, "`username` must be one word");

@@ -76,6 +76,27 @@ static void check(struct fixture *f, const char *lines, const char *want)
 
 /* ---- addresses ---- */
 
+static void the_names_of_this_machine_are_known_whole(void **state)
+{
+    static const char *const local[] = {"localhost", "LocalHost", "127.0.0.1",       "127.9.9.9",
+                                        "::1",       "[::1]",     "::ffff:127.0.0.1"};
+    static const char *const others[] = {"",
+                                         "localhost.evil.example",
+                                         "127.0.0.1.evil.example",
+                                         "127.evil",
+                                         "1270.0.0.1",
+                                         "10.0.0.1",
+                                         "localhost1",
+                                         "::2"};
+
+    for (size_t i = 0; i < ARRAY_LEN(local); i++)
+        if (!addr_host_is_local(str_of(local[i])))
+            fail_msg("%s", local[i]);
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (addr_host_is_local(str_of(others[i])))
+            fail_msg("%s", others[i]);
+}
+
 static void addresses_are_read_in_every_spelling(void **state)
 {
     static const struct {
@@ -362,6 +383,7 @@ static void an_old_request_without_a_name_is_answered(void **state)
 UNIT(net_test_http_peer)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_names_of_this_machine_are_known_whole),
         cmocka_unit_test(addresses_are_read_in_every_spelling),
         cmocka_unit_test(networks_hold_what_agrees_in_their_bits),
         cmocka_unit_test(an_ipv6_peer_counts_as_its_network),
