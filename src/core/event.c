@@ -307,6 +307,12 @@ bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct s
     return true;
 }
 
+bool user_id_unproven(struct str platform, struct str user_id)
+{
+    return (str_starts(user_id, STR("-")) && str_eq(platform, STR("telegram"))) ||
+           (str_starts(user_id, STR("?")) && str_eq(platform, STR("irc")));
+}
+
 struct str delivery_event_id(struct buf *buf, bool ids_per_chat, struct str chat_id,
                              struct str message_id)
 {

@@ -186,6 +186,10 @@ bool event_load(struct json saved, struct arena *arena, struct event *ret);
 bool delivery_id_of(const struct event *ev, const struct hash_key *key, struct str tenant,
                     struct str instance, struct hash128 *ret);
 
+/* True for an id that others have or may get too: of a chat of Telegram, or a nick of IRC
+ * without an account.  An author with such an id is unproven, and no link of it counts. */
+bool user_id_unproven(struct str platform, struct str user_id);
+
 /* The event id of a message.  The result is borrowed from @buf, which holds the joined id, or from
  * @message_id. */
 struct str delivery_event_id(struct buf *buf, bool ids_per_chat, struct str chat_id,

@@ -27,13 +27,18 @@ static struct grant_who who_of(const struct op_call *c)
 
 /* ---- the operations ---- */
 
-/* Warns of bots that the server does not have: their name may be mistyped. */
+/* Warns of an id that proves nobody, and of bots that the server does not have: their name may be
+ * mistyped. */
 static void write_link_warnings(const struct op_call *c, struct jw *w, struct str platform,
-                                const struct str *bots, size_t n_bots)
+                                struct str user, const struct str *bots, size_t n_bots)
 {
     char text[512];
 
     jw_karr(w, "warnings");
+    if (n_bots > 0 && user_id_unproven(platform, user))
+        jw_str(w,
+               STR("this id proves nobody, because others have or may get it too, so the link "
+                   "counts nowhere. To hear everybody in a place: bellhop route add ... --open"));
     for (size_t i = 0; i < n_bots; i++) {
         if (str_eq(bots[i], STR("*")) || host_platform(c->f->host, platform, bots[i]) != NULL)
             continue;
@@ -73,7 +78,7 @@ static void make_link_code(struct op_call *c)
     jw_kstr_opt(&w, "bot", bot);
     jw_ki64(&w, "expiresAt", expires_ms);
     if (c->by_operator)
-        write_link_warnings(c, &w, on.platform, on.bots, on.n_bots);
+        write_link_warnings(c, &w, on.platform, STR_NULL, on.bots, on.n_bots);
     jw_end_obj(&w);
     buf_wipe(&code);
 }
@@ -168,7 +173,7 @@ static void link_person(struct op_call *c)
     struct jw w = op_begin(c);
     jw_obj(&w);
     jw_kbool(&w, "ok", true);
-    write_link_warnings(c, &w, p.platform, p.bots, remove ? 0 : p.n_bots);
+    write_link_warnings(c, &w, p.platform, p.user, p.bots, remove ? 0 : p.n_bots);
     jw_end_obj(&w);
     (remove ? grant_unlink : grant_link)(c->f->facts, who_of(c), &p, op_done, c);
 }

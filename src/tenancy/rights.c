@@ -83,7 +83,8 @@ static struct str route_at(const struct facts *f, const struct right_at *at, str
 
 bool right_by_person(const struct facts *f, const struct right_at *at, struct str user)
 {
-    const struct gate_instance *me = user.n > 0 ? user_of(f, at) : NULL;
+    bool proven = user.n > 0 && !user_id_unproven(at->platform, user);
+    const struct gate_instance *me = proven ? user_of(f, at) : NULL;
     const struct gate_link *l = me != NULL ? grant_link_of(f, me, at->platform, user) : NULL;
 
     return l != NULL && gate_counts_on(l, at->bot);

@@ -28,7 +28,8 @@ struct str rights_tenant_of(const struct facts *f, struct str platform, struct s
 /* True unless the bot belongs to another tenant. */
 bool rights_may_use(const struct facts *f, const struct right_at *at);
 
-/* The person is linked to the instance, and the link counts on this bot. */
+/* The person is linked to the instance, and the link counts on this bot: never that of an id that
+ * proves nobody (user_id_unproven()). */
 bool right_by_person(const struct facts *f, const struct right_at *at, struct str user);
 /* A scope gives the channel, or its guild, to the instance: grant_holds(). */
 bool right_by_scope(const struct facts *f, const struct right_at *at, struct str guild,

@@ -192,10 +192,15 @@ def test_only_an_account_proves_who_somebody_is(net, rigs):
     stranger.say("desk", "let me in")
     people = wait_for(lambda: json.loads(r.server.cli("pairing", "list", "--json").stdout))
     assert [p["userId"] for p in people] == ["bob@net"]  # whoever takes the guest's nick would be let in
-    r.server.cli("link", "add", "--instance", r.credential.id, "--platform", "irc", "--user", "?carol@net", "--bot", "*")
+    linked = r.server.cli("link", "add", "--instance", r.credential.id, "--platform", "irc", "--user", "?carol@net", "--bot", "*")
+    assert "proves nobody" in linked.stdout + linked.stderr
     guest.say("desk", "nor by an operator's mistake")
     alice.say("desk", "the end")
     r.hear("the end")
+    for person, owner in (("?carol@net", False), ("alice@net", True)):  # what ACP's /mode asks
+        body = {"platform": "irc", "userId": person, "bot": BOT}
+        asked = r.server.post("/manage/owner", body, headers={"Authorization": "Bearer " + r.credential.token()})
+        assert asked.json == {"owner": owner}, person
 
 
 def test_people_without_an_account_have_an_id_that_is_no_account(net, rigs):
