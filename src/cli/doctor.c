@@ -339,6 +339,19 @@ static void check_route(struct doctor *d, struct str platform, struct str key, s
               STR_FMT(key), STR_FMT(platform), STR_FMT(tenant), other->bot, other->tenant);
 }
 
+/* Warns of an open place where nobody reads: the next gateway of that name hears everybody. */
+static void check_open_route(struct doctor *d, const struct route_spec *r)
+{
+    found(d, WARN, "routes",
+          "%.*s on %.*s is open to everybody, but %s%.*s of tenant %.*s is without a gateway, so "
+          "nobody reads there. Close it with: bellhop route remove --platform %.*s --key %.*s "
+          "--tenant "
+          "%.*s%s%.*s. Or add a gateway with: bellhop gateway add",
+          STR_FMT(r->key), STR_FMT(r->platform), r->instance.n > 0 ? "instance " : "every instance",
+          STR_FMT(r->instance), STR_FMT(r->tenant), STR_FMT(r->platform), STR_FMT(r->key),
+          STR_FMT(r->tenant), r->instance.n > 0 ? " --instance " : "", STR_FMT(r->instance));
+}
+
 static void check_routes(struct doctor *d, struct cli_job *j)
 {
     char *after = NULL;
@@ -347,9 +360,14 @@ static void check_routes(struct doctor *d, struct cli_job *j)
         struct op_given given = {"after", str_of(after)};
         if (cli_op(j, "listRoutes", &given, after != NULL) != CLI_DONE)
             break;
-        for (struct json_iter it = {0}; json_next(json_get(j->doc, "routes"), &it);)
-            check_route(d, json_str(it.value, "platform"), json_str(it.value, "key"),
-                        json_str(it.value, "tenant"));
+        for (struct json_iter it = {0}; json_next(json_get(j->doc, "routes"), &it);) {
+            const struct route_spec r = {json_str(it.value, "platform"), json_str(it.value, "key"),
+                                         json_str(it.value, "tenant"),
+                                         json_str(it.value, "instance")};
+            check_route(d, r.platform, r.key, r.tenant);
+            if (cli_bool(it.value, "open") && !cli_bool(it.value, "leads"))
+                check_open_route(d, &r);
+        }
         free(after);
         after = str_dup_opt(json_str(j->doc, "next"));
     } while (after != NULL);
@@ -467,6 +485,9 @@ static void check_facts(struct doctor *d, struct loop *loop, struct store *store
     list_each (head, it, nxt) {
         const struct route *r = list_entry(it, struct route, link);
         check_route(d, str_of(r->platform), str_of(r->key), str_of(r->tenant));
+        if (r->open && !facts_route_leads(r))
+            check_open_route(d, &(struct route_spec){str_of(r->platform), str_of(r->key),
+                                                     str_of(r->tenant), str_of(r->instance)});
     }
     facts_gateways(facts, &head);
     list_each (head, it, nxt) {

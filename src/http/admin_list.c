@@ -489,6 +489,7 @@ static void write_route(struct jw *w, const struct route *r)
     jw_kstr(w, "tenant", str_of(r->tenant));
     jw_kstr(w, "instance", str_of(r->instance));
     jw_kbool(w, "open", r->open);
+    jw_kbool(w, "leads", facts_route_leads(r));
     jw_kstr(w, "origin", r->origin == ROUTE_OPERATOR ? STR("operator") : STR("provision"));
     jw_end_obj(w);
 }

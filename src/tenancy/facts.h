@@ -201,6 +201,8 @@ void facts_route_add(struct facts *f, const struct route_spec *spec, facts_done_
 void facts_route_remove(struct facts *f, const struct route_spec *spec, facts_done_cb *done,
                         void *ctx);
 size_t facts_routes(const struct facts *f, struct list **ret_head);
+/* Has its instance, or an instance of its tenant, a gateway that is not revoked? */
+bool facts_route_leads(const struct route *r);
 /* The route with these names; NULL: there is none.  An empty @instance: to the whole tenant. */
 struct route *facts_find_route(const struct facts *f, struct str platform, struct str key,
                                struct str tenant, struct str instance);

@@ -132,10 +132,14 @@ bool facts_owns(const struct facts *f, struct str platform, struct str key, stru
 
 /* ---- live targets ---- */
 
+bool facts_route_leads(const struct route *r)
+{
+    return r->place.to != NULL ? !r->place.to->gone : !list_is_empty(&r->place.all->live);
+}
+
 static void follow_target(struct route *r)
 {
-    bool leads = r->origin == ROUTE_OPERATOR &&
-                 (r->place.to != NULL ? !r->place.to->gone : !list_is_empty(&r->place.all->live));
+    bool leads = r->origin == ROUTE_OPERATOR && facts_route_leads(r);
 
     r->place.open = r->open;
     if (leads && !list_is_linked(&r->place.link))

@@ -226,6 +226,22 @@ def test_a_gateway_that_is_added_again_says_if_its_bot_is_open_still(town):
     assert "everybody" not in server.cli(*words).stderr
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_doctor_names_a_place_that_is_open_to_nobody(town, running):
+    server = town.start()
+    server.add("--id", "desk", tenant="bank", platform="telegram", bot="bank_bot")
+    assert "is open to everybody" not in server.cli("doctor", check=False).stdout
+    server.cli("gateway", "revoke", "desk")
+    if not running:
+        server.stop()
+    told = server.cli("doctor", check=False).stdout
+    assert "bank_bot on telegram is open to everybody, but instance desk of tenant bank is without a gateway" in told
+    if not running:
+        server.start()
+    server.cli(*re.search(r"Close it with: bellhop (route remove [^.]*)", told).group(1).split())
+    assert "is open to everybody" not in server.cli("doctor", check=False).stdout
+
+
 def test_an_asserted_bot_neither_speaks_nor_fills_the_menu(town, dial):
     server = town.start()
     bank = dial(server, server.add(id="desk", tenant="bank", platform="telegram", bot="bank_bot"), hello=("telegram", "bank_bot"))
