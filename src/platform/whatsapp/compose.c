@@ -235,7 +235,7 @@ static void add_cut(struct buf *out, struct str s, size_t max)
     buf_add_z(out, "\xe2\x80\xa6");
 }
 
-void wa_parameter_add(struct buf *out, struct str text)
+bool wa_parameter_add(struct buf *out, struct str text)
 {
     BUF_LOCAL flat = BUF_INIT;
     bool blank = true;
@@ -246,7 +246,11 @@ void wa_parameter_add(struct buf *out, struct str text)
             buf_add_c(&flat, space ? ' ' : text.p[i]);
         blank = space;
     }
-    add_cut(out, str_trim(buf_str(&flat)), WA_TEMPLATE);
+    struct str line = str_trim(buf_str(&flat));
+    bool fits = utf16_units(line) <= WA_TEMPLATE;
+    if (fits)
+        buf_add_str(out, line);
+    return fits;
 }
 
 /* ---- questions ---- */

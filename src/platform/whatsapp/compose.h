@@ -19,9 +19,9 @@ struct prompt;
 void wa_text_add(struct buf *out, struct str markdown);
 
 #define WA_TEMPLATE 1000 /* UTF-16 units of the text in a template */
-/* Appends @text as a template takes it: one line, single spaces, at most WA_TEMPLATE units; a text
- * that is cut ends with an ellipsis. */
-void wa_parameter_add(struct buf *out, struct str text);
+/* Appends @text as a template takes it: one line, single spaces.  False: it has more than
+ * WA_TEMPLATE units, and nothing is appended. */
+bool wa_parameter_add(struct buf *out, struct str text);
 
 #define WA_CAPTION 1024 /* UTF-16 units of a caption, or of a question with buttons */
 /* Appends the `interactive` object of a question: buttons for up to three short options, a list for

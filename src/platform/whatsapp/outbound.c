@@ -12,8 +12,8 @@
  *
  * A file takes two requests: its bytes are uploaded, then the message names the upload.
  *
- * Outside of the 24-hour window (people.c) a text goes out in the configured template, cut to
- * WA_TEMPLATE units; everything else is refused.
+ * Outside of the 24-hour window (people.c) a text that fits goes out in the configured template;
+ * everything else is refused.
  *
  * The limits: one message in six seconds for one person, with a few at once, and 80 messages a
  * second for the number, in both directions. */
@@ -344,11 +344,11 @@ static bool may_be_sent(struct wa_outgoing *x, struct sender_verdict *v)
     }
     if (x->by_template || wa_window(x->w, str_of(x->chat)) != WA_SHUT)
         return true;
-    if (x->op == ACTION_SEND && x->out.at == 0 && x->w->cfg->template.name != NULL) {
-        x->by_template = true;
-        x->out.n_parts = 1;
+    BUF_LOCAL text = BUF_INIT;
+    x->by_template = x->op == ACTION_SEND && x->out.n_parts == 1 &&
+                     x->w->cfg->template.name != NULL && wa_parameter_add(&text, text_of(x));
+    if (x->by_template)
         return true;
-    }
     v->end = SENDER_REFUSED;
     wa_window_why(x->w, str_of(x->chat), v->why);
     return false;

@@ -215,7 +215,8 @@ void wa_window_why(struct whatsapp *w, struct str id, char ret[256])
              "WhatsApp takes free text only within 24 hours of the person's last message%s; "
              "later only a template may be sent: %s",
              when,
-             w->cfg->template.name != NULL ? "the configured one takes texts only"
+             w->cfg->template.name != NULL ? "the configured one takes texts of at most 1,000 "
+                                             "characters"
                                            : "none is configured");
 }
 
