@@ -374,6 +374,19 @@ static void check_routes(struct doctor *d, struct cli_job *j)
     free(after);
 }
 
+/* Mail of an instance without a gateway: its agent was removed, or is another instance now. */
+static void check_left_mail(struct doctor *d, struct json instance, long long waiting)
+{
+    struct str name = json_str(instance, "instance"), tenant = json_str(instance, "tenant");
+
+    found(d, WARN, "mailbox",
+          "%.*s: %lld %s, and nobody reads them: all gateways of the instance are revoked. Add one "
+          "with: bellhop gateway add --tenant %.*s --instance %.*s. Or delete them with: bellhop "
+          "mailbox purge %.*s --tenant %.*s --yes",
+          STR_FMT(name), waiting, waiting == 1 ? "message waits" : "messages wait", STR_FMT(tenant),
+          STR_FMT(name), STR_FMT(name), STR_FMT(tenant));
+}
+
 static void check_instances(struct doctor *d, struct json doc)
 {
     for (struct json_iter it = {0}; json_next(json_get(doc, "instances"), &it);) {
@@ -384,7 +397,9 @@ static void check_instances(struct doctor *d, struct json doc)
                   "%.*s: %lld messages are parked. Look at them with: bellhop mailbox show %.*s. "
                   "Send them again with: bellhop mailbox redrive %.*s",
                   STR_FMT(name), parked, STR_FMT(name), STR_FMT(name));
-        if (waiting > 0 && !str_eq(state, STR("live")) && !cli_bool(it.value, "wakeUrlRegistered"))
+        if (waiting > 0 && cli_bool(it.value, "gone"))
+            check_left_mail(d, it.value, waiting);
+        else if (waiting > 0 && !str_eq(state, STR("live")) && !cli_bool(it.value, "wakeUrlRegistered"))
             found(d, WARN, "mailbox",
                   "%.*s: %lld %s, its gateway %s, and no wake URL is set. Start the gateway, or "
                   "set a wake URL with: bellhop gateway set",

@@ -249,6 +249,28 @@ static void close_bot(struct dispatch *d, const struct gateway *g, struct str pr
     }
 }
 
+/* Revokes a gateway of an agent.  Its instance may stay without one, while mail waits there. */
+static void revoke_gateway(struct dispatch *d, const struct gateway *g)
+{
+    struct str tenant = str_of(g->tenant), instance = str_of(g->instance);
+    struct instance_view v;
+    size_t n = 0;
+    struct list *all;
+
+    facts_gateways(d->env.facts, &all);
+    list_each (all, it, nxt) {
+        const struct gateway *other = list_entry(it, struct gateway, link);
+        n += other->revoked_ms == 0 && str_eq(str_of(other->tenant), tenant) &&
+             str_eq(str_of(other->instance), instance);
+    }
+    if (n == 1 && relay_instance(d->env.relay, tenant, instance, &v) && v.entries > 0)
+        log_warn(NULL,
+                 "messages wait for an instance that no agent is any more: tenant=%s instance=%s "
+                 "messages=%llu; bellhop doctor says what to do",
+                 g->tenant, g->instance, (unsigned long long)v.entries);
+    facts_gateway_revoke(d->env.facts, str_of(g->id), NULL, NULL);
+}
+
 /* Revokes the gateways of the agent other than @but (NULL: all of them), and closes the bots that
  * they opened.  @now: the agent as it is; NULL: it is removed. */
 static void revoke_gateways(struct dispatch *d, const char *tenant, const char *id, const char *but,
@@ -265,7 +287,7 @@ static void revoke_gateways(struct dispatch *d, const char *tenant, const char *
             strcmp(g->tenant, tenant) == 0 && (but == NULL || strcmp(g->id, but) != 0) &&
             !is_of_another(d->hosts, g->id, tenant, id)) {
             close_bot(d, g, buf_str(&prefix), now);
-            facts_gateway_revoke(d->env.facts, str_of(g->id), NULL, NULL);
+            revoke_gateway(d, g);
         }
     }
     buf_done(&prefix);
@@ -300,7 +322,7 @@ void hosted_revoke_removed(struct dispatch *d)
         log_info(NULL, "an agent is gone from the configuration: tenant=%s gateway=%s", g->tenant,
                  g->id);
         close_bot(d, g, str_of(g->id), NULL);
-        facts_gateway_revoke(d->env.facts, str_of(g->id), NULL, NULL);
+        revoke_gateway(d, g);
     }
 }
 

@@ -145,6 +145,7 @@ void admin_write_instance(struct jw *w, const struct instance_view *v)
     admin_time(w, "flippedAt", v->asleep_since_ms);
     admin_time(w, "lastPokeAt", v->last_poke_ms);
     jw_kbool(w, "wakeUrlRegistered", v->wake_url);
+    jw_kbool(w, "gone", v->gone);
     jw_kstr(w, "pokeProblem", str_of(v->last_poke_problem));
     if (v->allowance != NULL) {
         char text[64];

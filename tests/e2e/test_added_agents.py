@@ -1,6 +1,7 @@
 """Agents without YAML: bellhop agent add, list, show, set, remove, and /v1/agents with the admin token."""
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import threading
@@ -8,7 +9,7 @@ import time
 
 import pytest
 
-from conftest import PROGRAM, ROOT, wait_for
+from conftest import PROGRAM, ROOT, Credential, wait_for
 from dispatch_rig import Sender, augment, config, template
 from relay import http as call
 from test_acp import EXAMPLE, NODE
@@ -341,6 +342,22 @@ def test_an_agent_that_is_closed_moved_or_removed_is_not_open_any_more(make_bell
     time.sleep(1)
     assert ("t", "attic", "desk") in opened()  # the operator's own gateway is open there too
     assert before == [] or before[0] in opened()
+
+
+def test_mail_of_an_instance_that_an_agent_left_is_told(make_bellhop, dial):
+    server = make_bellhop(config("id: yaml, substrate: none, tenant: t") + f"admin: {{{{token: {TOKEN}}}}}\n")
+    add(server, id="desk", substrate="program", command=["cat"], dir=f"{server.state}/nowhere", platform="web", bot="lobby", open=True)
+    wait_for(lambda: any(r["instance"] == "desk" for r in json.loads(server.cli("route", "list", "--json").stdout)))
+    assert server.write("does anybody read this?") == 200
+    wait_for(lambda: (server.instance("desk") or {}).get("entries") == 1)
+    assert admin(server, "PATCH", "/v1/agents/desk", {"tenant": "t", "instance": "counter"}).status == 200
+    wait_for(lambda: "no agent is any more: tenant=t instance=desk messages=1" in server.log())
+    told = wait_for(lambda: re.search(r"desk: 1 message waits, and nobody reads them.* with: bellhop (gateway add [^.]*)\. "
+                                      r"Or delete them with: bellhop (mailbox purge.*)", server.cli("doctor", check=False).stdout))
+    credential = Credential(server.cli(*told.group(1).split()).stdout)
+    assert dial(server, credential).hear("does anybody read this?")
+    server.cli("gateway", "revoke", credential.id)
+    assert server.cli(*told.group(2).split()).stdout == "0 deleted\n"
 
 
 def test_an_agent_that_went_while_the_server_was_down_is_gone(make_bellhop):

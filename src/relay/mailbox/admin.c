@@ -87,6 +87,7 @@ static void view(struct instance *i, struct instance_view *ret)
     const struct gate_instance *in =
         grant_instance(facts, (struct grant_who){instance_tenant(i), instance_id(i)});
     ret->allowance = in != NULL ? in->allowance : NULL;
+    ret->gone = in != NULL && in->gone;
 }
 
 bool relay_next_instance(struct relay *r, uint32_t *pos, struct instance_view *ret)
